@@ -1,0 +1,116 @@
+# Spolia. `make` builds build/spolia and build/libspolia.a; `make help` lists the rest.
+
+BUILD   ?= build
+CC      ?= cc
+CSTD    := -std=c11
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter
+# Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
+OPT     ?= -O2 -g -fno-omit-frame-pointer
+SAN     :=
+PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0
+CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
+           -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
+LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
+LDFLAGS += $(SAN)
+
+LIB_SRC := $(filter-out src/cmd/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+CMD_SRC := $(sort $(wildcard src/cmd/*.c))
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
+UNIT_SRC := $(sort $(wildcard tests/unit/*/*.c tests/kernel/*.c tests/property/*.c))
+UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
+
+all: $(BUILD)/spolia $(BUILD)/libspolia.a
+
+# -- the two commands of the README ---------------------------------------------------------------
+
+demo: setup
+	@$(MAKE) --no-print-directory all
+	@scripts/demo
+
+test: setup
+	@$(MAKE) --no-print-directory all unit-bins
+	@.venv/bin/python tests/run.py --build $(BUILD)
+
+# setup -- installs what is missing: Debian packages, and the Python packages of the tests in .venv.
+setup:
+	@scripts/setup
+
+# -- build ----------------------------------------------------------------------------------------
+
+# One file a variant: the suffix of a kernel's name says which instructions it may use.
+$(BUILD)/obj/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
+$(BUILD)/obj/%_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(BUILD)/obj/src/compute/%.o: OPT := $(subst -O2,-O3,$(OPT))
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/libspolia.a: $(LIB_OBJ)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
+
+unit-bins: $(UNIT_BIN)
+
+# -- the same suite under sanitizers, each in a build folder of its own ----------------------------
+
+SAN_OPT := -O1 -g -fno-omit-frame-pointer
+asan: setup
+	@$(MAKE) --no-print-directory BUILD=build/asan OPT="$(SAN_OPT)" SAN="-fsanitize=address" sanitized
+ubsan: setup
+	@$(MAKE) --no-print-directory BUILD=build/ubsan OPT="$(SAN_OPT)" \
+		SAN="-fsanitize=undefined -fno-sanitize-recover=all" sanitized
+tsan: setup
+	@$(MAKE) --no-print-directory BUILD=build/tsan OPT="$(SAN_OPT)" SAN="-fsanitize=thread" sanitized
+sanitized: all unit-bins
+	@.venv/bin/python tests/run.py --build $(BUILD)
+
+# fuzz -- libFuzzer on every parser, FUZZ_SECONDS each; the corpus in tests/fuzz/corpus is kept.
+FUZZ_SECONDS ?= 60
+FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
+fuzz: $(FUZZ_BIN)
+	@for f in $(FUZZ_BIN); do n=$$(basename $$f); echo "== $$n"; mkdir -p build/fuzz/new/$$n; \
+		$$f -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=2048 -timeout=10 -print_final_stats=1 \
+		-artifact_prefix=build/fuzz/$$n- build/fuzz/new/$$n tests/fuzz/corpus/$$n || exit 1; done
+build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
+	@mkdir -p $(@D)
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang \
+		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link" build/fuzzlib/libspolia.a
+	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
+
+# -- house-keeping --------------------------------------------------------------------------------
+
+# layers -- a file includes headers of its own folder and of lower floors only.
+layers:
+	@awk -f scripts/layers.awk $$(find src -name '*.[ch]')
+
+format:
+	clang-format -i $$(find src include tests -name '*.[ch]')
+
+compile_commands.json:
+	bear -- $(MAKE) --no-print-directory -B all unit-bins
+
+clean:
+	rm -rf build
+
+help:
+	@echo "make            build build/spolia and build/libspolia.a"
+	@echo "make demo       set up, build, answer questions over the bundled documents"
+	@echo "make test       set up, build, run every test"
+	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
+	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
+	@echo "make bench      paired timings (bench/)"
+	@echo "make layers     check the floors; make format; make compile_commands.json; make clean"
+
+.PHONY: all demo test setup unit-bins asan ubsan tsan sanitized fuzz layers format clean help bench
+.SECONDARY:
+-include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d)

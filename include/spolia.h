@@ -1,0 +1,56 @@
+/* spolia.h -- the public C interface of Spolia, an inference engine for retrieval-augmented
+ * generation that keeps the key/value caches of documents and sets them into new prompts. */
+#ifndef SPOLIA_H
+#define SPOLIA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SPOLIA_VERSION "0.1.0"
+#define SP_API         __attribute__((visibility("default")))
+
+/* -- errors --------------------------------------------------------------------------------- */
+
+#define SP_ERRORS(X)                                                                               \
+    X(OK, 0, "success")                                                                            \
+    X(E_NOMEM, -1, "out of memory")                                                                \
+    X(E_IO, -2, "input/output error")                                                              \
+    X(E_FORMAT, -3, "malformed data")                                                              \
+    X(E_UNSUPPORTED, -4, "not supported")                                                          \
+    X(E_ARG, -5, "invalid argument")                                                               \
+    X(E_LIMIT, -6, "over a limit")                                                                 \
+    X(E_NOKV, -7, "out of KV memory")                                                              \
+    X(E_CONTEXT, -8, "prompt longer than the context")                                             \
+    X(E_NOTFOUND, -9, "not found")                                                                 \
+    X(E_CANCELED, -10, "canceled")
+
+typedef enum sp_err {
+#define X(name, value, text) SP_##name = value,
+    SP_ERRORS(X)
+#undef X
+} sp_err;
+
+/* sp_error_text -- the general text of a code; never NULL. */
+SP_API const char *sp_error_text(sp_err code);
+/* sp_error_detail -- what exactly failed last on this thread: file, field, value. Valid until the
+ * next failing call of this thread. */
+SP_API const char *sp_error_detail(void);
+
+/* -- logging -------------------------------------------------------------------------------- */
+
+typedef enum sp_log_level { SP_LOG_ERROR = 1, SP_LOG_WARN, SP_LOG_INFO, SP_LOG_DEBUG } sp_log_level;
+typedef void sp_log_sink(sp_log_level level, const char *line, void *user);
+
+/* sp_log_set -- where log lines go; sink NULL turns logging off (the default). Call it before any
+ * other thread uses the library. */
+SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

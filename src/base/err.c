@@ -1,0 +1,52 @@
+#include "base/err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The only thread-local of the library: the sentence that explains the last error of this thread. */
+static _Thread_local char detail[1024];
+
+sp_err sp_fail(sp_err code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(detail, sizeof detail, fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+sp_err sp_fail_in(sp_err code, const char *fmt, ...)
+{
+    char inner[sizeof detail];
+    memcpy(inner, detail, sizeof inner);
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(detail, sizeof detail, fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof detail)
+        snprintf(detail + n, sizeof detail - (size_t)n, ": %s", inner);
+    return code;
+}
+
+sp_err sp_fail_nomem(size_t n_bytes, const char *what)
+{
+    return sp_fail(SP_E_NOMEM, "cannot allocate %zu bytes for %s", n_bytes, what);
+}
+
+const char *sp_error_detail(void)
+{
+    return detail;
+}
+
+const char *sp_error_text(sp_err code)
+{
+    switch (code) {
+#define X(name, value, text)                                                                       \
+    case SP_##name:                                                                                \
+        return text;
+        SP_ERRORS(X)
+#undef X
+    }
+    return "unknown error";
+}

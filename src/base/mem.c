@@ -1,0 +1,157 @@
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static long fault_countdown = -1;
+
+void sp_fault_after(long n)
+{
+    fault_countdown = n;
+}
+
+static bool faulted(void)
+{
+    if (SP_LIKELY(fault_countdown < 0)) return false;
+    if (fault_countdown > 0) fault_countdown--;
+    return fault_countdown == 0;
+}
+
+void *sp_alloc(size_t n, size_t size)
+{
+    size_t bytes;
+    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
+    return malloc(bytes ? bytes : 1);
+}
+
+void *sp_alloc_zero(size_t n, size_t size)
+{
+    if (faulted()) return NULL;
+    return calloc(n ? n : 1, size ? size : 1);
+}
+
+void *sp_resize(void *p, size_t n, size_t size)
+{
+    size_t bytes;
+    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
+    return realloc(p, bytes ? bytes : 1);
+}
+
+void *sp_alloc_aligned(size_t n_bytes)
+{
+    if (faulted() || n_bytes > PTRDIFF_MAX - SP_CACHE_LINE) return NULL;
+    size_t rounded = SP_ROUND_UP(SP_MAX(n_bytes, 1), (size_t)SP_CACHE_LINE);
+    void *p = aligned_alloc(SP_CACHE_LINE, rounded);
+    if (p) memset(p, 0, rounded);
+    return p;
+}
+
+void sp_free(void *p)
+{
+    free(p);
+}
+
+char *sp_strdup_n(const char *s, size_t n)
+{
+    char *copy = sp_alloc(n + 1, 1);
+    if (!copy) return NULL;
+    memcpy(copy, s, n);
+    copy[n] = '\0';
+    return copy;
+}
+
+/* -- arena ---------------------------------------------------------------------------------- */
+
+struct sp_arena_chunk {
+    sp_arena_chunk *older;
+    size_t size;
+    _Alignas(16) unsigned char data[];
+};
+
+#define ARENA_CHUNK_BYTES (64u << 10)
+
+void sp_arena_init(sp_arena *a)
+{
+    *a = (sp_arena){0};
+}
+
+void *sp_arena_take(sp_arena *a, size_t n, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX / 2) return NULL;
+    bytes = SP_ROUND_UP(SP_MAX(bytes, 1), (size_t)16);
+    if (!a->chunks || bytes > a->size - a->used) {
+        size_t want = SP_MAX(bytes, SP_MAX(a->size * 2, (size_t)ARENA_CHUNK_BYTES));
+        sp_arena_chunk *c = sp_alloc(1, sizeof *c + want);
+        if (!c) return NULL;
+        c->older = a->chunks;
+        c->size = want;
+        a->chunks = c;
+        a->used = 0;
+        a->size = want;
+    }
+    void *p = a->chunks->data + a->used;
+    a->used += bytes;
+    memset(p, 0, bytes);
+    return p;
+}
+
+void sp_arena_reset(sp_arena *a)
+{
+    if (!a->chunks) return;
+    for (sp_arena_chunk *c = a->chunks->older; c;) {
+        sp_arena_chunk *older = c->older;
+        sp_free(c);
+        c = older;
+    }
+    a->chunks->older = NULL; /* chunks double in size: the newest is the largest */
+    a->used = 0;
+}
+
+void sp_arena_fini(sp_arena *a)
+{
+    sp_arena_reset(a);
+    sp_free(a->chunks);
+    *a = (sp_arena){0};
+}
+
+/* -- growable arrays ------------------------------------------------------------------------ */
+
+sp_err sp_vec_grow(void **v, size_t n, size_t *cap, size_t extra, size_t size)
+{
+    size_t need;
+    if (__builtin_add_overflow(n, extra, &need)) return sp_fail_nomem(SIZE_MAX, "an array");
+    if (need <= *cap) return SP_OK;
+    size_t grown = SP_MAX(need, *cap + *cap / 2 + 8);
+    void *p = sp_resize(*v, grown, size);
+    if (!p) return sp_fail_nomem(grown * size, "an array");
+    *v = p;
+    *cap = grown;
+    return SP_OK;
+}
+
+sp_err sp_bytes_add(sp_bytes *b, const void *data, size_t n)
+{
+    SP_TRY(sp_vec_reserve(b, n));
+    if (n) memcpy(b->v + b->n, data, n);
+    b->n += n;
+    return SP_OK;
+}
+
+sp_err sp_bytes_addf(sp_bytes *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    sp_err err = n < 0 ? sp_fail(SP_E_ARG, "bad format") : sp_vec_reserve(b, (size_t)n + 1);
+    if (err == SP_OK) {
+        vsnprintf(b->v + b->n, (size_t)n + 1, fmt, again);
+        b->n += (size_t)n;
+    }
+    va_end(again);
+    return err;
+}

@@ -1,0 +1,73 @@
+/* mem.h -- allocation. Everything can fail and says so with NULL; sizes are checked for overflow.
+ * Arenas serve what lives and dies together (a plan, a step's scratch): bump allocation out of
+ * chunks, one release. */
+#ifndef SP_BASE_MEM_H
+#define SP_BASE_MEM_H
+
+#include "base/err.h"
+
+#define SP_CACHE_LINE 64
+
+/* sp_alloc -- n * size bytes, uninitialised; NULL when the product overflows or memory is out. */
+void *sp_alloc(size_t n, size_t size);
+/* sp_alloc_zero -- the same, zeroed. */
+void *sp_alloc_zero(size_t n, size_t size);
+/* sp_resize -- grows or shrinks; on NULL the old memory is untouched. */
+void *sp_resize(void *p, size_t n, size_t size);
+/* sp_alloc_aligned -- n_bytes on a cache line, zeroed (first touch by the caller); free with sp_free. */
+void *sp_alloc_aligned(size_t n_bytes);
+void sp_free(void *p);
+/* sp_strdup_n -- a NUL-terminated copy of n bytes. */
+char *sp_strdup_n(const char *s, size_t n);
+
+#define SP_NEW(type)       ((type *)sp_alloc_zero(1, sizeof(type)))
+#define SP_NEW_N(type, n)  ((type *)sp_alloc_zero((n), sizeof(type)))
+
+/* sp_fault_after -- test hook: the n-th allocation from now fails, and all after it until n = 0 is
+ * set. Negative: off. Thread: single-threaded tests only. */
+void sp_fault_after(long n);
+
+/* -- arena ---------------------------------------------------------------------------------- */
+
+typedef struct sp_arena_chunk sp_arena_chunk;
+typedef struct sp_arena {
+    sp_arena_chunk *chunks; /* newest first */
+    size_t used, size;      /* of the newest chunk, bytes */
+} sp_arena;
+
+void sp_arena_init(sp_arena *a);
+/* sp_arena_take -- n * size bytes, 16-byte aligned, zeroed; NULL on failure. Valid until reset or fini. */
+void *sp_arena_take(sp_arena *a, size_t n, size_t size);
+/* sp_arena_reset -- forgets everything but keeps the largest chunk. */
+void sp_arena_reset(sp_arena *a);
+void sp_arena_fini(sp_arena *a);
+
+/* -- growable arrays ------------------------------------------------------------------------ */
+
+/* SP_VEC(T) -- a struct { T *v; size_t n, cap; }. sp_vec_reserve makes room for `extra` more items:
+ *     SP_TRY(sp_vec_reserve(&vec, 1)); vec.v[vec.n++] = item;
+ */
+#define SP_VEC(type)                                                                               \
+    struct {                                                                                       \
+        type *v;                                                                                   \
+        size_t n, cap;                                                                             \
+    }
+#define sp_vec_reserve(vec, extra)                                                                 \
+    sp_vec_grow((void **)&(vec)->v, (vec)->n, &(vec)->cap, (extra), sizeof *(vec)->v)
+#define sp_vec_fini(vec)                                                                           \
+    do {                                                                                           \
+        sp_free((vec)->v);                                                                         \
+        (vec)->v = NULL;                                                                           \
+        (vec)->n = (vec)->cap = 0;                                                                 \
+    } while (0)
+sp_err sp_vec_grow(void **v, size_t n, size_t *cap, size_t extra, size_t size) SP_MUST_CHECK;
+
+typedef SP_VEC(char) sp_bytes;     /* growable byte string */
+typedef SP_VEC(int32_t) sp_tokens; /* growable list of token ids */
+
+/* sp_bytes_add -- appends n bytes; the string is not NUL-terminated. */
+sp_err sp_bytes_add(sp_bytes *b, const void *data, size_t n) SP_MUST_CHECK;
+/* sp_bytes_addf -- appends formatted text. */
+sp_err sp_bytes_addf(sp_bytes *b, const char *fmt, ...) SP_MUST_CHECK SP_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,49 @@
+/* dtype.h -- element types of weights and caches, and how rows of them are stored.
+ *
+ * A quantized type stores groups of `n_group` consecutive elements of a row in `group_bytes` bytes,
+ * in the layouts of the GGUF format. Row lengths are whole numbers of groups.
+ */
+#ifndef SP_COMPUTE_DTYPE_H
+#define SP_COMPUTE_DTYPE_H
+
+#include "base/err.h"
+
+typedef enum sp_dtype {
+    SP_F32,
+    SP_F16,
+    SP_BF16,
+    SP_Q8_0,
+    SP_Q4_0,
+    SP_Q4_1,
+    SP_Q5_0,
+    SP_Q5_1,
+    SP_Q4_K,
+    SP_Q5_K,
+    SP_Q6_K,
+    SP_DTYPE_N,
+} sp_dtype;
+
+typedef struct sp_dtype_info {
+    const char *name; /* as users write it: "q8_0" */
+    int n_group;      /* elements in a group */
+    int group_bytes;
+    int gguf_id; /* number of the type in GGUF files */
+} sp_dtype_info;
+
+const sp_dtype_info *sp_dtype_of(sp_dtype type);
+
+/* sp_row_bytes -- bytes of a row of n elements; n must be a multiple of the group (asserted). */
+size_t sp_row_bytes(sp_dtype type, int64_t n);
+
+/* sp_row_to_f32 -- decodes n elements (whole groups). Definition of every type; src may be unaligned. */
+void sp_row_to_f32(sp_dtype type, const void *src, float *dst, int64_t n);
+/* sp_row_from_f32 -- encodes n elements as F32, F16, BF16 or Q8_0 (round to nearest even; Q8_0 as in
+ * GGUF: scale = max|x| / 127 in f16). Other types are read-only: asserted. */
+void sp_row_from_f32(sp_dtype type, const float *src, void *dst, int64_t n);
+
+float sp_f16_to_f32(uint16_t h);
+uint16_t sp_f32_to_f16(float f);
+float sp_bf16_to_f32(uint16_t h);
+uint16_t sp_f32_to_bf16(float f);
+
+#endif

@@ -1,0 +1,181 @@
+/* ops.h -- the operations of the forward pass, as a table that a CPU variant or a device fills in.
+ *
+ * Each operation takes one argument struct and one part of the work: op(&args, part, n_parts).
+ * All parts together compute the whole; no sum crosses parts, so a result does not depend on the
+ * number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what the
+ * CPU offers: sp_ops_select().
+ *
+ * One arithmetic for one token: within one variant, the result for a row is the same bit for bit
+ * whatever other rows are computed with it. A matmul's sum for (row, output) has one fixed order, and
+ * attention walks the blocks of a span list in one fixed order. On this rests that prefill whole,
+ * in pieces and behind a reused prefix give the same bits.
+ */
+#ifndef SP_COMPUTE_OPS_H
+#define SP_COMPUTE_OPS_H
+
+#include "base/threads.h"
+#include "compute/dtype.h"
+#include "compute/shapes.h"
+
+/* -- weights -------------------------------------------------------------------------------- */
+
+/* A weight matrix [n_rows, n_cols] in the type of its file, rows contiguous; a vector has one row. */
+typedef struct sp_mat {
+    sp_dtype type;
+    int64_t n_rows, n_cols;
+    const void *data; /* borrowed: lives as long as the model */
+} sp_mat;
+
+/* y[m, r] = sum_c x[m, c] * w[r, c]  (+ bias[r])  (+ y[m, r] before, when add) */
+typedef struct sp_matmul_args {
+    const sp_mat *w;
+    const float *x; /* [m, w->n_cols] */
+    int64_t m;
+    float *y;          /* [m, w->n_rows] */
+    const float *bias; /* [w->n_rows] or NULL */
+    bool add;
+} sp_matmul_args;
+
+/* x[m, :] = row ids[m] of the embedding */
+typedef struct sp_embed_args {
+    const sp_mat *w;
+    const int32_t *ids;
+    int64_t m;
+    float *x; /* [m, w->n_cols] */
+} sp_embed_args;
+
+/* -- element-wise --------------------------------------------------------------------------- */
+
+/* y[i, :] = x[i, :] / sqrt(mean(x[i, :]^2) + eps) * w; y may be x. Rows are stride apart. */
+typedef struct sp_rmsnorm_args {
+    const float *x, *w;
+    float *y;
+    int64_t m, n;
+    float eps;
+} sp_rmsnorm_args;
+
+/* y = silu(gate) * up, n elements; y may be gate. */
+typedef struct sp_silu_mul_args {
+    const float *gate, *up;
+    float *y;
+    int64_t n;
+} sp_silu_mul_args;
+
+/* -- positions ------------------------------------------------------------------------------ */
+
+/* Rotary embedding of the first n_rot elements of a head. Pairs are (2i, 2i+1) or (i, i + n_rot/2).
+ * Source: RoFormer; DESIGN section 2 for the rotation of queries per span. */
+typedef struct sp_rope {
+    int n_rot;      /* even, <= D; 0: no rotation */
+    bool adjacent;  /* pairs (2i, 2i+1), as GGUF llama files are ordered; else halves */
+    int n_pos;      /* rows of the tables: positions 0 .. n_pos-1 */
+    const float *c; /* [n_pos, n_rot/2] cos(pos * freq_i) * magnitude */
+    const float *s; /* [n_pos, n_rot/2] sin(pos * freq_i) * magnitude */
+} sp_rope;
+
+/* sp_rope_rotate -- rotates one head x[D] in place to position pos. */
+void sp_rope_rotate(const sp_rope *r, float *x, int32_t pos);
+
+/* -- keys and values ------------------------------------------------------------------------ */
+
+/* One layer of the KV pool. Block b starts at base + b * block_bytes:
+ *
+ *   keys    [G][D][B]   transposed, so that a query meets 16 keys with one broadcast a channel
+ *   values  [G][B][D]   rows, so that a probability scales one contiguous vector
+ *
+ * F32, F16, BF16: elements in that order. Q8_0: groups of 32 along D; a head of keys is
+ * [D/32] of { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }.
+ */
+typedef struct sp_kv_view {
+    sp_dtype type;
+    int n_heads; /* G */
+    int head;    /* D */
+    uint8_t *base;
+    size_t block_bytes; /* of this layer */
+} sp_kv_view;
+
+/* bytes of the keys (or of the values: the same) of one KV head in a block */
+size_t sp_kv_head_bytes(sp_dtype type, int head);
+
+/* Writes keys and values of m tokens into their slots; keys are rotated to rot[m] on the way. */
+typedef struct sp_kv_store_args {
+    const sp_kv_view *kv;
+    const sp_rope *rope;
+    const float *k, *v; /* [m, G, D], keys not rotated */
+    int64_t m;
+    const uint32_t *block; /* [m] block of each token */
+    const uint8_t *slot;   /* [m] 0..B-1 */
+    const int32_t *rot;    /* [m] position that the key is rotated for ("at") */
+} sp_kv_store_args;
+
+/* -- span attention ------------------------------------------------------------------------- */
+
+/* A run of tokens whose keys and values lie in blocks. Key i stands in blocks[i / B], slot i % B, was
+ * rotated for at(i) = pos ? pos[i] : at + i, and stands in this prompt at at(i) + shift.
+ * Borrowed view; kv/ owns what it points to. */
+typedef struct sp_span {
+    const uint32_t *blocks; /* [ceil(n / B)] */
+    int32_t n;              /* tokens */
+    int32_t at;             /* first position, when pos is NULL */
+    const int32_t *pos;     /* [n] ascending positions of scattered tokens, or NULL */
+    int32_t shift;
+    const uint64_t *stale; /* bitmap [ceil(n / 64)]: 1 = must not be read; or NULL */
+} sp_span;
+
+/* What a segment's tokens may look at: the spans listed (ascending), or the first n when list is NULL.
+ * Within them causality holds: a query at position p sees keys at positions <= p. */
+typedef struct sp_sight {
+    const uint16_t *list;
+    int32_t n;
+} sp_sight;
+
+/* The queries of one request in this step. */
+typedef struct sp_attend_req {
+    const float *q;      /* [m, H, D] not rotated */
+    float *out;          /* [m, H, D] */
+    const int32_t *pos;  /* [m] ascending positions in the prompt */
+    const uint16_t *see; /* [m] index into sights */
+    int64_t m;
+    const sp_span *spans;
+    int32_t n_spans;
+    const sp_sight *sights;
+    float *mass; /* [m, H, n_spans] probability mass of each span, 0 where not seen; or NULL */
+} sp_attend_req;
+
+/* sp_attend -- out = softmax(scale * rot(q) . K^T) V over the spans in sight, for every request.
+ * A query at p meets a span as rot(q, p - shift): keys are never rewritten.
+ * Pre:  every query sees at least one key (itself); p - shift < rope->n_pos.
+ * Tol:  NMSE <= 1e-6 against ref for equal KV.
+ * Never reads slots beyond the last key that some query of the same tile may see. */
+typedef struct sp_attend_args {
+    const sp_kv_view *kv;
+    const sp_rope *rope;
+    int n_heads; /* H */
+    float scale; /* 1 / sqrt(D) as a rule */
+    const sp_attend_req *reqs;
+    int n_reqs;
+    void *scratch;        /* [n_parts][scratch_bytes], from sp_attend_scratch_bytes */
+    size_t scratch_bytes; /* of one part */
+} sp_attend_args;
+
+/* sp_attend_scratch_bytes -- scratch of one part, enough for any request with at most max_spans. */
+size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans);
+
+/* -- the table ------------------------------------------------------------------------------ */
+
+typedef struct sp_ops {
+    const char *name; /* "ref", "avx2", "avx512", "vnni" */
+    void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
+    void (*embed)(const sp_embed_args *a, int part, int n_parts);
+    void (*rmsnorm)(const sp_rmsnorm_args *a, int part, int n_parts);
+    void (*silu_mul)(const sp_silu_mul_args *a, int part, int n_parts);
+    void (*kv_store)(const sp_kv_store_args *a, int part, int n_parts);
+    void (*attend)(const sp_attend_args *a, int part, int n_parts);
+} sp_ops;
+
+/* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL: the
+ * environment variable SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it,
+ * SP_E_ARG for an unknown name. Thread: any. */
+sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
+
+#endif
