@@ -1,0 +1,76 @@
+/* model.h -- a language model opened from a GGUF file or a Hugging Face folder.
+ *
+ * The model borrows its weights from mapped files; opening checks every size and offset, so that
+ * nothing later can read outside them. What differs between architectures is data: an entry of the
+ * table in arch.c and the weights that are present.
+ */
+#ifndef SP_MODEL_MODEL_H
+#define SP_MODEL_MODEL_H
+
+#include "base/mem.h"
+#include "compute/ops.h"
+
+typedef struct sp_tokenizer sp_tokenizer;
+
+/* Sizes and constants, whatever the file called them. Letters: compute/shapes.h. */
+typedef struct sp_hparams {
+    const char *arch; /* name in the architecture table: "llama", "qwen2", "qwen3", "mistral" */
+    int n_layers;     /* L */
+    int n_embd;       /* E */
+    int n_heads;      /* H */
+    int n_kv_heads;   /* G */
+    int head;         /* D */
+    int n_ff;         /* F */
+    int n_vocab;      /* V, rows of the embedding */
+    int n_ctx;        /* context that the model was trained for, tokens */
+    float norm_eps;
+    float attn_scale;  /* 1 / sqrt(D) unless the architecture says otherwise */
+    int sliding_window; /* tokens; 0: none */
+} sp_hparams;
+
+/* Rotary embedding as the model wants it: angle of pair i at position p is p * freq[i]. All scalings
+ * (linear, llama3, per-pair factors of the file) are already in freq. */
+typedef struct sp_rope_spec {
+    int n_rot;
+    bool adjacent;
+    float *freq;     /* [n_rot / 2], double precision rounded once */
+    float magnitude; /* factor on cos and sin; 1 but for yarn */
+} sp_rope_spec;
+
+/* Weights of one layer. Matrices are [outputs, inputs]; vectors f32; absent ones have data == NULL. */
+typedef struct sp_layer {
+    const float *attn_norm, *ffn_norm; /* [E] */
+    sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
+    const float *bq, *bk, *bv, *bo;    /* [H D] [G D] [G D] [E] or NULL */
+    const float *q_norm, *k_norm;      /* [D] RMSNorm on each head before RoPE (qwen3), or NULL */
+    sp_mat w_gate, w_up, w_down;       /* [F, E] [F, E] [E, F] */
+} sp_layer;
+
+typedef struct sp_model {
+    sp_hparams hp;
+    sp_rope_spec rope;
+    sp_mat embed;  /* [V, E] */
+    sp_mat output; /* [V, E]; the embedding when tied */
+    const float *output_norm; /* [E] */
+    sp_layer *layers;         /* [L] */
+    sp_tokenizer *tokenizer;
+    const char *chat_template; /* Jinja text from the file, or NULL */
+    uint8_t id[32];            /* SHA-256 over architecture, sizes and tensor directory: names a KV namespace */
+    const char *path;
+    struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
+} sp_model;
+
+/* sp_model_open -- path: a GGUF file (v2, v3), or a folder with config.json and *.safetensors.
+ * A GGUF file without tensors (vocabulary only) opens with n_layers = 0.
+ * Errors: SP_E_IO, SP_E_FORMAT (names file and field), SP_E_UNSUPPORTED (unknown architecture or
+ * tensor type, by name), SP_E_NOMEM.
+ * Owns: close it with sp_model_close after everything that borrowed from it. */
+sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
+void sp_model_close(sp_model *m);
+
+/* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata (arrays
+ * shortened), tensors with type, shape, offset and bytes, totals. Works for files whose architecture
+ * is unknown. */
+sp_err sp_model_inspect(const char *path, sp_bytes *out) SP_MUST_CHECK;
+
+#endif
