@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static long fault_countdown = -1;
 
@@ -51,6 +52,20 @@ void *sp_alloc_aligned(size_t n_bytes)
 void sp_free(void *p)
 {
     free(p);
+}
+
+void *sp_pages_alloc(size_t n_bytes)
+{
+    if (faulted() || n_bytes == 0 || n_bytes > PTRDIFF_MAX) return NULL;
+    void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+    madvise(p, n_bytes, MADV_HUGEPAGE); /* a wish: its refusal changes nothing */
+    return p;
+}
+
+void sp_pages_free(void *p, size_t n_bytes)
+{
+    if (p) munmap(p, n_bytes);
 }
 
 char *sp_strdup_n(const char *s, size_t n)

@@ -17,6 +17,10 @@ void *sp_resize(void *p, size_t n, size_t size);
 /* sp_alloc_aligned -- n_bytes on a cache line, zeroed (first touch by the caller); free with sp_free. */
 void *sp_alloc_aligned(size_t n_bytes);
 void sp_free(void *p);
+/* sp_pages_alloc -- n_bytes of zeroed pages that cost memory only once touched, in huge pages where the
+ * system offers them; for pools. Free with sp_pages_free and the same size. */
+void *sp_pages_alloc(size_t n_bytes);
+void sp_pages_free(void *p, size_t n_bytes);
 /* sp_strdup_n -- a NUL-terminated copy of n bytes. */
 char *sp_strdup_n(const char *s, size_t n);
 

@@ -1,0 +1,193 @@
+#include "kv/plan.h"
+
+#include <string.h>
+
+void sp_plan_init(sp_plan *p, sp_kv_pool *pool)
+{
+    *p = (sp_plan){.pool = pool};
+    sp_arena_init(&p->arena);
+}
+
+static int32_t blocks_for(int32_t tokens)
+{
+    return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
+}
+
+/* n_held -- blocks of span s that the plan holds: the known ones, and all once bound. */
+static int32_t n_held(const sp_plan *p, int s)
+{
+    return blocks_for(p->bound ? p->spans[s].n : p->slots[s].n_known);
+}
+
+void sp_plan_fini(sp_plan *p)
+{
+    for (int s = 0; s < p->n_spans; s++) sp_kv_release(p->pool, p->slots[s].blocks, n_held(p, s));
+    sp_arena_fini(&p->arena);
+    *p = (sp_plan){0};
+}
+
+/* grown -- room for one more item in an arena array: doubles it when full; the old one stays unused. */
+static void *grown(sp_arena *a, void *v, int n, int *cap, size_t size)
+{
+    if (n < *cap) return v;
+    int want = SP_MAX(8, *cap * 2);
+    void *bigger = sp_arena_take(a, (size_t)want, size);
+    if (!bigger) return NULL;
+    if (n) memcpy(bigger, v, (size_t)n * size);
+    *cap = want;
+    return bigger;
+}
+
+static sp_err reserve_span(sp_plan *p)
+{
+    if (p->n_spans < p->cap_spans) return SP_OK;
+    if (p->n_spans >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d spans", UINT16_MAX);
+    int cap_slots = p->cap_spans; /* both arrays grow together */
+    sp_slots *slots = grown(&p->arena, p->slots, p->n_spans, &cap_slots, sizeof *slots);
+    sp_span *spans = slots ? grown(&p->arena, p->spans, p->n_spans, &p->cap_spans, sizeof *spans) : NULL;
+    if (!spans) return sp_fail_nomem((size_t)cap_slots * sizeof *spans, "a plan");
+    p->spans = spans;
+    p->slots = slots;
+    return SP_OK;
+}
+
+sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos, int32_t shift,
+                        const uint32_t *known, int32_t n_known, int *span)
+{
+    assert(!p->bound && n >= 0 && room >= n && n_known <= n);
+    assert(n_known == n || n_known % SP_BLOCK_TOKENS == 0);
+    SP_TRY(reserve_span(p));
+    uint32_t *blocks = sp_arena_take(&p->arena, (size_t)blocks_for(room), sizeof *blocks);
+    int32_t *where = pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
+    if (!blocks || (pos && !where)) return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
+    if (pos) memcpy(where, pos, (size_t)n * sizeof *pos);
+    int32_t held = blocks_for(n_known);
+    if (held) memcpy(blocks, known, (size_t)held * sizeof *blocks);
+    sp_kv_retain(p->pool, blocks, held);
+    p->spans[p->n_spans] = (sp_span){.blocks = blocks, .n = n, .at = at, .pos = where, .shift = shift};
+    p->slots[p->n_spans] = (sp_slots){.blocks = blocks, .n_known = n_known, .room = room};
+    *span = p->n_spans++;
+    return SP_OK;
+}
+
+sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
+{
+    sp_span *s = &p->spans[span];
+    assert(index >= 0 && index < s->n);
+    if (!s->stale) {
+        uint64_t *map = sp_arena_take(&p->arena, (size_t)SP_DIV_UP(s->n, 64), sizeof *map);
+        if (!map) return sp_fail_nomem((size_t)s->n / 8, "a stale map");
+        s->stale = map;
+    }
+    ((uint64_t *)s->stale)[index / 64] |= UINT64_C(1) << (index % 64);
+    return SP_OK;
+}
+
+sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
+{
+    if (p->n_sights >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d sights", UINT16_MAX);
+    sp_sight *v = grown(&p->arena, p->sights, p->n_sights, &p->cap_sights, sizeof *v);
+    uint16_t *copy = list ? sp_arena_take(&p->arena, (size_t)n, sizeof *copy) : NULL;
+    if (!v || (list && !copy)) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
+    if (list) memcpy(copy, list, (size_t)n * sizeof *list);
+    p->sights = v;
+    v[p->n_sights] = (sp_sight){.list = copy, .n = n};
+    *sight = p->n_sights++;
+    return SP_OK;
+}
+
+sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
+{
+    sp_todo *v = grown(&p->arena, p->todo, p->n_todo, &p->cap_todo, sizeof *v);
+    if (!v) return sp_fail_nomem(sizeof *v, "a plan");
+    p->todo = v;
+    v[p->n_todo++] = todo;
+    return SP_OK;
+}
+
+int64_t sp_plan_n_fresh(const sp_plan *p)
+{
+    if (p->bound) return 0;
+    int64_t n = 0;
+    for (int s = 0; s < p->n_spans; s++) n += blocks_for(p->spans[s].n) - blocks_for(p->slots[s].n_known);
+    return n;
+}
+
+/* spare -- tokens by which bound spans may still grow; their todo entries are reserved with them, so
+ * that decoding allocates nothing. */
+static int spare(const sp_plan *p)
+{
+    int n = 0;
+    for (int s = 0; s < p->n_spans; s++) n += p->slots[s].room - p->spans[s].n;
+    return n;
+}
+
+static sp_err reserve_todo(sp_plan *p, int extra)
+{
+    while (p->cap_todo < p->n_todo + extra) {
+        sp_todo *v = grown(&p->arena, p->todo, p->cap_todo, &p->cap_todo, sizeof *v);
+        if (!v) return sp_fail_nomem((size_t)extra * sizeof *v, "a plan");
+        p->todo = v;
+    }
+    return SP_OK;
+}
+
+sp_err sp_plan_bind(sp_plan *p)
+{
+    assert(!p->bound);
+    int64_t n = sp_plan_n_fresh(p);
+    SP_TRY(reserve_todo(p, spare(p)));
+    uint32_t *fresh = sp_arena_take(&p->arena, (size_t)n, sizeof *fresh);
+    if (!fresh) return sp_fail_nomem((size_t)n * sizeof *fresh, "a plan");
+    SP_TRY(sp_kv_acquire(p->pool, n, fresh));
+    for (int s = 0; s < p->n_spans; s++) {
+        int32_t held = blocks_for(p->slots[s].n_known), all = blocks_for(p->spans[s].n);
+        if (all > held) memcpy(p->slots[s].blocks + held, fresh, (size_t)(all - held) * sizeof *fresh);
+        fresh += all - held;
+    }
+    p->bound = true;
+    return SP_OK;
+}
+
+static int32_t span_pos(const sp_span *s, int32_t i)
+{
+    return (s->pos ? s->pos[i] : s->at + i) + s->shift;
+}
+
+sp_err sp_plan_check(const sp_plan *p)
+{
+    for (int s = 0; s < p->n_spans; s++)
+        for (int32_t i = 1; p->spans[s].pos && i < p->spans[s].n; i++)
+            if (p->spans[s].pos[i] <= p->spans[s].pos[i - 1])
+                return sp_fail(SP_E_ARG, "plan: span %d is not ascending at token %d", s, i);
+    for (int t = 0; t < p->n_todo; t++) {
+        const sp_todo *d = &p->todo[t];
+        if (d->span >= p->n_spans || d->see >= p->n_sights)
+            return sp_fail(SP_E_ARG, "plan: todo %d names span %d, sight %d", t, d->span, d->see);
+        const sp_span *s = &p->spans[d->span];
+        if (d->index < p->slots[d->span].n_known || d->index >= s->n)
+            return sp_fail(SP_E_ARG, "plan: todo %d writes token %d of span %d", t, d->index, d->span);
+        if (span_pos(s, d->index) != d->pos)
+            return sp_fail(SP_E_ARG, "plan: todo %d stands at %d, its slot at %d", t, d->pos,
+                           span_pos(s, d->index));
+        if (t && d->pos <= p->todo[t - 1].pos)
+            return sp_fail(SP_E_ARG, "plan: todo %d is not ascending", t);
+        if (p->bound && sp_kv_is_sealed(p->pool, s->blocks[d->index / SP_BLOCK_TOKENS]))
+            return sp_fail(SP_E_ARG, "plan: todo %d writes a sealed block", t);
+    }
+    return SP_OK;
+}
+
+sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t see)
+{
+    assert(p->bound);
+    sp_span *s = &p->spans[span];
+    sp_slots *slots = &p->slots[span];
+    if (s->n >= slots->room)
+        return sp_fail(SP_E_LIMIT, "plan: the room of %d tokens is used up", slots->room);
+    sp_todo next = {.token = token, .pos = pos, .span = (uint16_t)span, .see = see, .index = s->n};
+    if (s->n % SP_BLOCK_TOKENS == 0)
+        SP_TRY(sp_kv_acquire(p->pool, 1, &slots->blocks[s->n / SP_BLOCK_TOKENS]));
+    s->n++; /* its block is held from here on, whatever follows */
+    return sp_plan_add_todo(p, next);
+}

@@ -1,0 +1,99 @@
+/* plan.h -- what to compute and what each token may see: the contract between policies and engine.
+ *
+ *   spans   the context as runs of KV (compute/ops.h: sp_span), in prompt order
+ *   todo    the Q index: tokens to compute, with position and the slot that their KV goes to
+ *   sights  which spans a token may look at
+ *   gate    called after each layer; may drop tokens from the layers that remain
+ *
+ * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known blocks it
+ * reads and says how many more it needs. sp_plan_bind then takes those blocks, and the engine
+ * executes the todo list in pieces of any size, in order.
+ *
+ * Invariants
+ *  I1  todo is ascending in position, and so is each span.
+ *  I2  each todo token has one slot of its own, in an open block of its span.
+ *  I3  the plan holds a reference on every block that it names, until sp_plan_fini.
+ */
+#ifndef SP_KV_PLAN_H
+#define SP_KV_PLAN_H
+
+#include "base/mem.h"
+#include "kv/pool.h"
+
+typedef struct sp_plan sp_plan;
+
+/* One token to compute. */
+typedef struct sp_todo {
+    int32_t token; /* id */
+    int32_t pos;   /* position in the prompt */
+    uint16_t span; /* where its KV goes ... */
+    uint16_t see;  /* ... and its sight, an index into sights */
+    int32_t index; /* token of that span */
+} sp_todo;
+
+/* What a gate is shown after a layer, and what it may change. */
+typedef struct sp_gate_view {
+    const sp_plan *plan;
+    int layer;         /* just finished, 0 .. L-1 */
+    int n;             /* tokens still computed in this piece */
+    const int32_t *id; /* [n] index into plan->todo */
+    const float *mass; /* [n, H, n_spans] attention mass of this layer, if wanted; else NULL */
+    bool *keep;        /* [n] all true; false drops the token from the remaining layers */
+} sp_gate_view;
+
+typedef struct sp_gate {
+    void (*after_layer)(void *user, const sp_gate_view *view);
+    void *user;
+    bool wants_mass;
+} sp_gate;
+
+/* The blocks behind a span. */
+typedef struct sp_slots {
+    uint32_t *blocks; /* [ceil(room / B)] the array behind sp_span.blocks */
+    int32_t n_known;  /* tokens whose KV existed before this plan: the first ones of the span */
+    int32_t room;     /* tokens that blocks has entries for */
+} sp_slots;
+
+struct sp_plan {
+    sp_span *spans;     /* [n_spans] */
+    sp_slots *slots;    /* [n_spans] what the plan knows about the blocks behind each span */
+    int n_spans, cap_spans;
+    sp_todo *todo;
+    int n_todo, cap_todo;
+    sp_sight *sights;
+    int n_sights, cap_sights;
+    sp_gate gate; /* after_layer NULL: none */
+    sp_kv_pool *pool;
+    bool bound;
+    sp_arena arena; /* everything above */
+};
+
+void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
+/* sp_plan_fini -- gives up the plan's references to its blocks. */
+void sp_plan_fini(sp_plan *p);
+
+/* sp_plan_add_span -- a span of n tokens first rotated for position `at`, of which the first n_known
+ * have their KV in `known` (n_known is n, or whole blocks); the rest are fresh and will be bound. The
+ * plan retains the known blocks. pos: positions of scattered tokens, copied, or NULL.
+ * `room`: tokens to reserve slots for (>= n), for spans that grow while decoding.
+ * Errors: SP_E_NOMEM, SP_E_LIMIT over 65,535 spans. */
+sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos, int32_t shift,
+                        const uint32_t *known, int32_t n_known, int *span) SP_MUST_CHECK;
+/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands elsewhere). */
+sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;
+/* sp_plan_add_sight -- list NULL: the first n spans. The list is copied. */
+sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight) SP_MUST_CHECK;
+sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo) SP_MUST_CHECK;
+
+/* sp_plan_n_fresh -- blocks that sp_plan_bind will take. */
+int64_t sp_plan_n_fresh(const sp_plan *p);
+/* sp_plan_bind -- takes the fresh blocks. Errors: SP_E_NOKV, and nothing is taken. */
+sp_err sp_plan_bind(sp_plan *p) SP_MUST_CHECK;
+/* sp_plan_check -- verifies I1, I2 and ranges; SP_E_ARG names what is wrong. Cost: O(tokens). */
+sp_err sp_plan_check(const sp_plan *p) SP_MUST_CHECK;
+
+/* sp_plan_grow -- decoding: one more token at the end of a bound span that has room, as the next todo.
+ * Takes a block when the last is full. Errors: SP_E_NOKV, SP_E_LIMIT when the room is used up. */
+sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t see) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,218 @@
+#include "kv/pool.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+struct sp_kv_pool {
+    sp_kv_shape shape;
+    int64_t n_blocks;
+    size_t layer_block_bytes; /* one block in one layer */
+    uint8_t *memory;          /* [L][n_blocks][layer_block_bytes] */
+    size_t memory_bytes;
+    _Atomic uint32_t *refs; /* [n_blocks] */
+    uint8_t *sealed;        /* [n_blocks] written by the only holder, before others can hold it */
+
+    pthread_mutex_t lock; /* guards the following */
+    uint64_t *free_map;   /* bitmap [ceil(n_blocks / 64)]: 1 = free */
+    int64_t n_free, cursor; /* cursor: where the next search for a run starts */
+};
+
+static size_t layer_block_bytes(const sp_kv_shape *s)
+{
+    return SP_ROUND_UP(2 * (size_t)s->n_heads * sp_kv_head_bytes(s->type, s->head),
+                       (size_t)SP_CACHE_LINE);
+}
+
+size_t sp_kv_block_bytes(const sp_kv_shape *shape)
+{
+    return (size_t)shape->n_layers * layer_block_bytes(shape);
+}
+
+static sp_err check_shape(const sp_kv_shape *s)
+{
+    if (s->n_layers < 1 || s->n_heads < 1 || s->head < 2)
+        return sp_fail(SP_E_ARG, "KV pool: %d layers, %d heads of %d", s->n_layers, s->n_heads,
+                       s->head);
+    if (s->type != SP_F32 && s->type != SP_F16 && s->type != SP_BF16 && s->type != SP_Q8_0)
+        return sp_fail(SP_E_ARG, "KV type %s: a cache can be f32, f16, bf16 or q8_0",
+                       sp_dtype_of(s->type)->name);
+    if (s->head % sp_dtype_of(s->type)->n_group != 0)
+        return sp_fail(SP_E_ARG, "KV type %s needs a head size in multiples of %d, this one is %d",
+                       sp_dtype_of(s->type)->name, sp_dtype_of(s->type)->n_group, s->head);
+    return SP_OK;
+}
+
+sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool **out)
+{
+    SP_TRY(check_shape(shape));
+    if (n_blocks < 1 || n_blocks > UINT32_MAX)
+        return sp_fail(SP_E_ARG, "KV pool: %lld blocks", (long long)n_blocks);
+    sp_kv_pool *p = SP_NEW(sp_kv_pool);
+    if (!p) return sp_fail_nomem(sizeof *p, "the KV pool");
+    p->shape = *shape;
+    p->n_blocks = n_blocks;
+    p->layer_block_bytes = layer_block_bytes(shape);
+    pthread_mutex_init(&p->lock, NULL);
+    int64_t words = SP_DIV_UP(n_blocks, 64);
+    p->refs = SP_NEW_N(_Atomic uint32_t, (size_t)n_blocks);
+    p->sealed = SP_NEW_N(uint8_t, (size_t)n_blocks);
+    p->free_map = SP_NEW_N(uint64_t, (size_t)words);
+    if (!__builtin_mul_overflow(sp_kv_block_bytes(shape), (size_t)n_blocks, &p->memory_bytes))
+        p->memory = sp_pages_alloc(p->memory_bytes);
+    if (!p->refs || !p->sealed || !p->free_map || !p->memory) {
+        size_t wanted = p->memory_bytes;
+        sp_kv_pool_destroy(p);
+        return sp_fail_nomem(wanted, "the KV pool");
+    }
+    for (int64_t i = 0; i < n_blocks; i++) p->free_map[i / 64] |= UINT64_C(1) << (i % 64);
+    p->n_free = n_blocks;
+    *out = p;
+    return SP_OK;
+}
+
+void sp_kv_pool_destroy(sp_kv_pool *p)
+{
+    if (!p) return;
+    sp_pages_free(p->memory, p->memory_bytes);
+    sp_free(p->refs);
+    sp_free(p->sealed);
+    sp_free(p->free_map);
+    pthread_mutex_destroy(&p->lock);
+    sp_free(p);
+}
+
+const sp_kv_shape *sp_kv_pool_shape(const sp_kv_pool *p)
+{
+    return &p->shape;
+}
+
+int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p)
+{
+    return p->n_blocks;
+}
+
+int64_t sp_kv_pool_n_free(const sp_kv_pool *p)
+{
+    sp_kv_pool *m = (sp_kv_pool *)p; /* the lock is not part of the value */
+    pthread_mutex_lock(&m->lock);
+    int64_t n = p->n_free;
+    pthread_mutex_unlock(&m->lock);
+    return n;
+}
+
+sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer)
+{
+    assert(layer >= 0 && layer < p->shape.n_layers);
+    return (sp_kv_view){
+        .type = p->shape.type,
+        .n_heads = p->shape.n_heads,
+        .head = p->shape.head,
+        .base = p->memory + (size_t)layer * (size_t)p->n_blocks * p->layer_block_bytes,
+        .block_bytes = p->layer_block_bytes,
+    };
+}
+
+/* -- the free map: all with the lock held --------------------------------------------------- */
+
+static bool is_free(const sp_kv_pool *p, int64_t i)
+{
+    return p->free_map[i / 64] >> (i % 64) & 1;
+}
+
+/* next_free -- the first free block at or after i, or n_blocks. */
+static int64_t next_free(const sp_kv_pool *p, int64_t i)
+{
+    while (i < p->n_blocks) {
+        uint64_t word = p->free_map[i / 64] >> (i % 64);
+        if (word) return SP_MIN(i + __builtin_ctzll(word), p->n_blocks);
+        i = (i / 64 + 1) * 64;
+    }
+    return p->n_blocks;
+}
+
+/* find_run -- the first block of n free neighbours in [from, to), or -1. */
+static int64_t find_run(const sp_kv_pool *p, int64_t from, int64_t to, int64_t n)
+{
+    for (int64_t i = next_free(p, from); i + n <= to;) {
+        int64_t len = 1;
+        while (len < n && is_free(p, i + len)) len++;
+        if (len == n) return i;
+        i = next_free(p, i + len);
+    }
+    return -1;
+}
+
+static void take(sp_kv_pool *p, int64_t i)
+{
+    assert(is_free(p, i) && atomic_load(&p->refs[i]) == 0); /* I3 */
+    p->free_map[i / 64] &= ~(UINT64_C(1) << (i % 64));
+    p->sealed[i] = 0;
+    atomic_store(&p->refs[i], 1);
+    p->n_free--;
+}
+
+/* -- holders -------------------------------------------------------------------------------- */
+
+sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks)
+{
+    if (n <= 0) return SP_OK;
+    pthread_mutex_lock(&p->lock);
+    if (n > p->n_free) {
+        int64_t have = p->n_free;
+        pthread_mutex_unlock(&p->lock);
+        return sp_fail(SP_E_NOKV, "KV pool: %lld blocks wanted, %lld of %lld free", (long long)n,
+                       (long long)have, (long long)p->n_blocks);
+    }
+    int64_t run = find_run(p, p->cursor, p->n_blocks, n);
+    if (run < 0) run = find_run(p, 0, p->n_blocks, n);
+    int64_t at = run >= 0 ? run : 0;
+    for (int64_t i = 0; i < n; i++) {
+        at = next_free(p, at);
+        take(p, at);
+        blocks[i] = (uint32_t)at;
+    }
+    p->cursor = at + 1 < p->n_blocks ? at + 1 : 0;
+    pthread_mutex_unlock(&p->lock);
+    return SP_OK;
+}
+
+void sp_kv_retain(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t before = atomic_fetch_add(&p->refs[blocks[i]], 1);
+        assert(before > 0);
+        SP_UNUSED(before);
+    }
+}
+
+void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t b = blocks[i];
+        uint32_t before = atomic_fetch_sub(&p->refs[b], 1);
+        assert(before > 0);
+        if (before != 1) continue;
+        pthread_mutex_lock(&p->lock);
+        p->free_map[b / 64] |= UINT64_C(1) << (b % 64);
+        p->n_free++;
+        pthread_mutex_unlock(&p->lock);
+    }
+}
+
+void sp_kv_seal(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) p->sealed[blocks[i]] = 1;
+}
+
+bool sp_kv_is_sealed(const sp_kv_pool *p, uint32_t block)
+{
+    return p->sealed[block] != 0;
+}
+
+uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block)
+{
+    return atomic_load(&p->refs[block]);
+}

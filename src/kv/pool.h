@@ -1,0 +1,56 @@
+/* pool.h -- the one pool of KV blocks: where every key and value lies.
+ *
+ * A block holds B = 16 tokens in all layers. Memory is ordered by layer first, so that the blocks of a
+ * chunk, which the allocator keeps neighbours where it can, lie in one piece for each layer:
+ *
+ *   layer 0 | block 0 | block 1 | ... | block N-1 |     one block of one layer: sp_kv_view in
+ *   layer 1 | block 0 | block 1 | ... | block N-1 |     compute/ops.h (keys [G][D][B],
+ *   ...                                                 values [G][B][D])
+ *
+ *   free --acquire--> open --seal--> sealed            release by the last holder: back to free
+ *
+ * Invariants
+ *  I1  a block is written only while open, by the engine, for its one holder.
+ *  I2  a sealed block never changes until it is free again; any number may hold and read it.
+ *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
+ */
+#ifndef SP_KV_POOL_H
+#define SP_KV_POOL_H
+
+#include "compute/ops.h"
+
+typedef struct sp_kv_pool sp_kv_pool;
+
+typedef struct sp_kv_shape {
+    int n_layers, n_heads, head; /* L, G, D */
+    sp_dtype type;               /* F32, F16, BF16 or Q8_0 */
+} sp_kv_shape;
+
+/* sp_kv_block_bytes -- one block in all layers. */
+size_t sp_kv_block_bytes(const sp_kv_shape *shape);
+
+/* sp_kv_pool_create -- a pool of n_blocks blocks; memory is touched as blocks are first written.
+ * Errors: SP_E_ARG (type cannot hold this head size), SP_E_NOMEM. */
+sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool **out) SP_MUST_CHECK;
+void sp_kv_pool_destroy(sp_kv_pool *p);
+
+const sp_kv_shape *sp_kv_pool_shape(const sp_kv_pool *p);
+int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p);
+int64_t sp_kv_pool_n_free(const sp_kv_pool *p);
+
+/* sp_kv_pool_layer -- the view that kernels work on. */
+sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer);
+
+/* sp_kv_acquire -- n open blocks with one holder each, neighbours if a run of n is free.
+ * Errors: SP_E_NOKV, and nothing is taken. Thread: any. Cost: O(N / 64). */
+sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks) SP_MUST_CHECK;
+/* sp_kv_retain, sp_kv_release -- one more, one fewer holder for each of n blocks. Thread: any. */
+void sp_kv_retain(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
+void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
+
+/* sp_kv_seal -- from now on immutable. Pre: the caller is the only holder. */
+void sp_kv_seal(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
+bool sp_kv_is_sealed(const sp_kv_pool *p, uint32_t block);
+uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block);
+
+#endif
