@@ -1,0 +1,19 @@
+/* kv_int.h -- where the keys and values of a head lie in a block; see sp_kv_view. */
+#ifndef SP_COMPUTE_KV_INT_H
+#define SP_COMPUTE_KV_INT_H
+
+#include "compute/ops.h"
+
+#define SP_HEAD_MAX 256 /* D at most: kernels keep a head on the stack */
+
+static inline uint8_t *sp_kv_keys(const sp_kv_view *kv, uint32_t block, int head)
+{
+    return kv->base + block * kv->block_bytes + (size_t)head * sp_kv_head_bytes(kv->type, kv->head);
+}
+
+static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int head)
+{
+    return sp_kv_keys(kv, block, kv->n_heads + head);
+}
+
+#endif

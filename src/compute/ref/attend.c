@@ -1,0 +1,119 @@
+/* attend.c -- the definition of span attention: one query of one head at a time, in two passes.
+ *
+ * The first pass finds the largest score, the second weighs the values with exp(score - largest).
+ * Sums are in double. Nothing is kept between the passes: scores are computed twice.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "compute/attend_int.h"
+#include "compute/ops_int.h"
+#include "compute/quant_int.h"
+
+enum { B = SP_BLOCK_TOKENS };
+
+typedef struct row {
+    const sp_attend_args *a;
+    const sp_attend_req *req;
+    const float *query; /* as given */
+    int32_t pos;
+    int kv_head;
+    float *mass; /* [n_spans] or NULL */
+    double max, sum, out[SP_HEAD_MAX];
+} row;
+
+/* One element of type F32, F16, BF16 at p, or int8 of a Q8_0 group with its scale. */
+static float element(sp_dtype type, const uint8_t *p, size_t i)
+{
+    float f;
+    sp_row_to_f32(type, p + sp_row_bytes(type, (int64_t)i), &f, 1);
+    return f;
+}
+
+static float key_at(const sp_kv_view *kv, const uint8_t *keys, int d, int slot)
+{
+    if (kv->type != SP_Q8_0) return element(kv->type, keys, (size_t)(d * B + slot));
+    const uint8_t *group = keys + d / 32 * 34 * B;
+    return sp_f16_to_f32(sp_load_u16(group + 2 * slot)) *
+           (float)(int8_t)group[2 * B + d % 32 * B + slot];
+}
+
+/* Calls see(r, span index, value row, score) for each key that the row may see. */
+typedef void see_fn(row *r, int span, const uint8_t *value, double score);
+
+static void visit_span(row *r, int index, see_fn *see)
+{
+    const sp_kv_view *kv = r->a->kv;
+    const sp_span *s = &r->req->spans[index];
+    const int32_t n = sp_span_visible(s, r->pos);
+    float query[SP_HEAD_MAX];
+    if (n == 0) return;
+    memcpy(query, r->query, (size_t)kv->head * sizeof(float));
+    sp_rope_rotate(r->a->rope, query, r->pos - s->shift);
+    for (int32_t i = 0; i < n; i++) {
+        int slot = i % B;
+        if (!(sp_span_live(s, i / B) >> slot & 1)) continue;
+        const uint8_t *keys = sp_kv_keys(kv, s->blocks[i / B], r->kv_head);
+        const uint8_t *values = sp_kv_values(kv, s->blocks[i / B], r->kv_head);
+        double score = 0;
+        for (int d = 0; d < kv->head; d++) score += (double)query[d] * key_at(kv, keys, d, slot);
+        see(r, index, values + (size_t)slot * sp_row_bytes(kv->type, kv->head),
+            score * (double)r->a->scale);
+    }
+}
+
+static void see_max(row *r, int span, const uint8_t *value, double score)
+{
+    SP_UNUSED(span);
+    SP_UNUSED(value);
+    r->max = fmax(r->max, score);
+}
+
+static void see_value(row *r, int span, const uint8_t *value, double score)
+{
+    const sp_kv_view *kv = r->a->kv;
+    float v[SP_HEAD_MAX];
+    double p = exp(score - r->max);
+    sp_row_to_f32(kv->type, value, v, kv->head);
+    for (int d = 0; d < kv->head; d++) r->out[d] += p * v[d];
+    r->sum += p;
+    if (r->mass) r->mass[span] += (float)p;
+}
+
+static void attend_row(row *r, const sp_sight *sight, float *out)
+{
+    const int head = r->a->kv->head;
+    r->max = -INFINITY;
+    r->sum = 0;
+    memset(r->out, 0, sizeof r->out);
+    if (r->mass) memset(r->mass, 0, (size_t)r->req->n_spans * sizeof(float));
+    for (int i = 0; i < sight->n; i++) visit_span(r, sp_sight_at(sight, i), see_max);
+    for (int i = 0; i < sight->n; i++) visit_span(r, sp_sight_at(sight, i), see_value);
+    double inverse = r->sum > 0 ? 1 / r->sum : 0;
+    for (int d = 0; d < head; d++) out[d] = (float)(r->out[d] * inverse);
+    for (int s = 0; r->mass && s < r->req->n_spans; s++) r->mass[s] *= (float)inverse;
+}
+
+void sp_attend_ref(const sp_attend_args *a, int part, int n_parts)
+{
+    const int head = a->kv->head, group = a->n_heads / a->kv->n_heads;
+    assert(head <= SP_HEAD_MAX && a->n_heads % a->kv->n_heads == 0);
+    for (int i = 0; i < a->n_reqs; i++) {
+        const sp_attend_req *req = &a->reqs[i];
+        int64_t from, to;
+        sp_part(req->m * a->n_heads, 1, part, n_parts, &from, &to);
+        for (int64_t qh = from; qh < to; qh++) {
+            int64_t q = qh / a->n_heads;
+            int h = (int)(qh % a->n_heads);
+            row r = {
+                .a = a,
+                .req = req,
+                .query = req->q + qh * head,
+                .pos = req->pos[q],
+                .kv_head = h / group,
+                .mass = req->mass ? req->mass + qh * req->n_spans : NULL,
+            };
+            attend_row(&r, &req->sights[req->see[q]], req->out + qh * head);
+        }
+    }
+}
