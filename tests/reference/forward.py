@@ -62,7 +62,7 @@ def forward(model, tokens, positions=None, sight=None, spans=None, kv="f64"):
     return Result(x @ out.T, np.array(mass) if mass else None)
 
 
-# -- the layers of a layer -------------------------------------------------------------------------
+# -- the parts of a layer ---------------------------------------------------------------------------
 
 def norm(x, w, eps):
     """RMSNorm over the last axis."""
