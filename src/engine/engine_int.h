@@ -1,0 +1,39 @@
+/* engine_int.h -- the rows of a step, and the scratch they live in. */
+#ifndef SP_ENGINE_ENGINE_INT_H
+#define SP_ENGINE_ENGINE_INT_H
+
+#include "engine/engine.h"
+
+/* The tokens of a step, one row each, slice after slice. Gates and the last layer drop rows; the rest
+ * close ranks, so every array below stays dense. */
+typedef struct sp_rows {
+    int n;
+    int32_t *id;     /* [M] index into the plan's todo */
+    int32_t *token;  /* [M] */
+    int32_t *pos;    /* [M] position in the prompt */
+    int32_t *rot;    /* [M] position that the key is rotated for: pos - shift of its span */
+    uint16_t *see;   /* [M] */
+    uint32_t *block; /* [M] where the KV goes */
+    uint8_t *slot;   /* [M] */
+    bool *keep;      /* [M] */
+    int *first;      /* [slices + 1] rows of slice s: first[s] .. first[s + 1] */
+} sp_rows;
+
+struct sp_engine {
+    sp_engine_opts o;
+    sp_rope rope;
+    sp_rows rows;
+    float *x;        /* [M, E] residual stream */
+    float *h;        /* [M, E] normalised */
+    float *q, *att;  /* [M, H D] */
+    float *k, *v;    /* [M, G D] */
+    float *gate, *up; /* [M, F] */
+    float *mass;      /* grown when a gate wants it */
+    size_t mass_cap;  /* floats */
+    sp_attend_req *reqs; /* [slices] */
+    void *scratch;       /* of attention, one piece a thread */
+    size_t scratch_bytes;
+    int scratch_spans; /* spans it is large enough for */
+};
+
+#endif

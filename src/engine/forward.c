@@ -1,0 +1,324 @@
+/* forward.c -- one step: rows of several requests through all layers.
+ *
+ *            x [M, E]
+ *      norm -> h -- wk, wv --> k, v --> rotated, into the blocks of their spans
+ *                \- wq ------> q   --> span attention over the plan's spans --> wo --> + x
+ *      norm -> h -- w_gate, w_up --> silu(gate) * up -- w_down --> + x
+ *      gates may drop rows; the others close ranks
+ *
+ * In the last layer a row whose logits nobody wants ends after its keys and values are stored.
+ * One row's arithmetic never depends on its company (compute/ops.h), so a prompt computed whole, in
+ * pieces or behind a reused prefix gives the same bits.
+ */
+#include <string.h>
+
+#include "engine/engine_int.h"
+
+/* -- running an operation on all threads ---------------------------------------------------- */
+
+#define DEFINE_RUN(op)                                                                             \
+    typedef struct op##_job {                                                                      \
+        const sp_ops *ops;                                                                         \
+        const sp_##op##_args *args;                                                                \
+    } op##_job;                                                                                    \
+    static void op##_part(void *job, int part, int n_parts)                                        \
+    {                                                                                              \
+        const op##_job *j = job;                                                                   \
+        j->ops->op(j->args, part, n_parts);                                                        \
+    }                                                                                              \
+    static void run_##op(sp_engine *e, const sp_##op##_args *args)                                 \
+    {                                                                                              \
+        op##_job job = {e->o.ops, args};                                                           \
+        sp_team_run(e->o.team, op##_part, &job);                                                   \
+    }
+
+DEFINE_RUN(matmul)
+DEFINE_RUN(embed)
+DEFINE_RUN(rmsnorm)
+DEFINE_RUN(silu_mul)
+DEFINE_RUN(kv_store)
+DEFINE_RUN(attend)
+
+static void multiply(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
+{
+    run_matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias});
+}
+
+static void multiply_add(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
+{
+    run_matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true});
+}
+
+static void normalise(sp_engine *e, const float *x, const float *w, float *y)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    run_rmsnorm(e, &(sp_rmsnorm_args){
+                       .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps});
+}
+
+/* normalise_heads -- RMSNorm of each head by itself (qwen3); nothing where the model has none. */
+static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    if (w)
+        run_rmsnorm(e, &(sp_rmsnorm_args){.x = x,
+                                          .w = w,
+                                          .y = x,
+                                          .m = (int64_t)e->rows.n * n_heads,
+                                          .n = hp->head,
+                                          .eps = hp->norm_eps});
+}
+
+/* -- rows ----------------------------------------------------------------------------------- */
+
+static sp_err check_slices(const sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    if (n_slices > e->o.max_slices)
+        return sp_fail(SP_E_ARG, "step: %d slices, at most %d", n_slices, e->o.max_slices);
+    int rows = 0;
+    for (int s = 0; s < n_slices; s++) {
+        const sp_slice *sl = &slices[s];
+        if (sl->n < 1 || sl->from < 0 || sl->from + sl->n > sl->plan->n_todo || !sl->plan->bound)
+            return sp_fail(SP_E_ARG, "step: slice %d takes todo %d..%d of %d", s, sl->from,
+                           sl->from + sl->n, sl->plan->n_todo);
+        rows += sl->n;
+        for (int i = sl->from; i < sl->from + sl->n; i++) {
+            const sp_todo *t = &sl->plan->todo[i];
+            if (t->token < 0 || t->token >= e->o.model->hp.n_vocab)
+                return sp_fail(SP_E_ARG, "token id %d is not in the vocabulary of %d", t->token,
+                               e->o.model->hp.n_vocab);
+            if (t->pos < 0 || t->pos >= e->o.n_ctx)
+                return sp_fail(SP_E_CONTEXT, "position %d is outside the context of %d tokens", t->pos,
+                               e->o.n_ctx);
+        }
+    }
+    if (rows > e->o.max_rows)
+        return sp_fail(SP_E_ARG, "step: %d tokens, at most %d", rows, e->o.max_rows);
+    return SP_OK;
+}
+
+static void gather_rows(sp_rows *r, const sp_slice *slices, int n_slices)
+{
+    r->n = 0;
+    for (int s = 0; s < n_slices; s++) {
+        r->first[s] = r->n;
+        const sp_plan *p = slices[s].plan;
+        for (int i = slices[s].from; i < slices[s].from + slices[s].n; i++, r->n++) {
+            const sp_todo *t = &p->todo[i];
+            const sp_span *span = &p->spans[t->span];
+            r->id[r->n] = i;
+            r->token[r->n] = t->token;
+            r->pos[r->n] = t->pos;
+            r->rot[r->n] = t->pos - span->shift;
+            r->see[r->n] = t->see;
+            r->block[r->n] = span->blocks[t->index / SP_BLOCK_TOKENS];
+            r->slot[r->n] = (uint8_t)(t->index % SP_BLOCK_TOKENS);
+            assert(!sp_kv_is_sealed(p->pool, r->block[r->n])); /* pool.h I2 */
+        }
+    }
+    r->first[n_slices] = r->n;
+}
+
+/* close_ranks -- removes the rows whose keep is false, from the lists and from x and h. */
+static void close_ranks(sp_engine *e, int n_slices)
+{
+    sp_rows *r = &e->rows;
+    size_t width = (size_t)e->o.model->hp.n_embd;
+    int to = 0;
+    for (int s = 0; s < n_slices; s++) {
+        int from = r->first[s], end = r->first[s + 1];
+        r->first[s] = to;
+        for (; from < end; from++) {
+            if (!r->keep[from]) continue;
+            if (to != from) {
+                r->id[to] = r->id[from];
+                r->token[to] = r->token[from];
+                r->pos[to] = r->pos[from];
+                r->rot[to] = r->rot[from];
+                r->see[to] = r->see[from];
+                r->block[to] = r->block[from];
+                r->slot[to] = r->slot[from];
+                memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width, width * sizeof *e->x);
+                memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width, width * sizeof *e->h);
+            }
+            to++;
+        }
+    }
+    r->first[n_slices] = r->n = to;
+}
+
+static bool wanted(const sp_slice *sl, int id)
+{
+    return sl->want == SP_WANT_ALL || (sl->want == SP_WANT_LAST && id == sl->from + sl->n - 1);
+}
+
+/* drop_unwanted -- before the last layer's attention: rows that neither logits nor a gate need. */
+static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    sp_rows *r = &e->rows;
+    for (int s = 0; s < n_slices; s++)
+        for (int i = r->first[s]; i < r->first[s + 1]; i++)
+            r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]);
+    close_ranks(e, n_slices);
+}
+
+static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+{
+    sp_rows *r = &e->rows;
+    bool any = false;
+    for (int i = 0; i < r->n; i++) r->keep[i] = true;
+    for (int s = 0; s < n_slices; s++) {
+        const sp_gate *g = &slices[s].plan->gate;
+        if (!g->after_layer || r->first[s] == r->first[s + 1]) continue;
+        any = true;
+        g->after_layer(g->user, &(sp_gate_view){.plan = slices[s].plan,
+                                                .layer = layer,
+                                                .n = r->first[s + 1] - r->first[s],
+                                                .id = r->id + r->first[s],
+                                                .mass = e->reqs[s].mass,
+                                                .keep = r->keep + r->first[s]});
+    }
+    if (any) close_ranks(e, n_slices);
+}
+
+/* -- scratch whose size follows the plans --------------------------------------------------- */
+
+/* make_room -- attention scratch for the longest span list, and mass where a gate wants it. */
+static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    int spans = 0;
+    size_t mass = 0;
+    for (int s = 0; s < n_slices; s++) {
+        spans = SP_MAX(spans, slices[s].plan->n_spans);
+        if (slices[s].plan->gate.wants_mass)
+            mass += (size_t)slices[s].n * (size_t)hp->n_heads * (size_t)slices[s].plan->n_spans;
+    }
+    if (spans > e->scratch_spans) {
+        int want = SP_MAX(64, 2 * spans);
+        size_t bytes = SP_ROUND_UP(
+            sp_attend_scratch_bytes(hp->n_heads, hp->n_kv_heads, hp->head, want), (size_t)SP_CACHE_LINE);
+        void *p = sp_alloc_aligned(bytes * (size_t)sp_team_size(e->o.team));
+        if (!p) return sp_fail_nomem(bytes, "the scratch of attention");
+        sp_free(e->scratch);
+        e->scratch = p;
+        e->scratch_bytes = bytes;
+        e->scratch_spans = want;
+    }
+    if (mass > e->mass_cap) {
+        float *p = sp_alloc(mass, sizeof *p);
+        if (!p) return sp_fail_nomem(mass * sizeof *p, "attention mass");
+        sp_free(e->mass);
+        e->mass = p;
+        e->mass_cap = mass;
+    }
+    return SP_OK;
+}
+
+/* -- a layer -------------------------------------------------------------------------------- */
+
+static void store_kv(sp_engine *e, const sp_layer *w, const sp_kv_view *kv)
+{
+    const sp_rows *r = &e->rows;
+    multiply(e, &w->wk, e->h, w->bk, e->k);
+    multiply(e, &w->wv, e->h, w->bv, e->v);
+    normalise_heads(e, e->k, w->k_norm, e->o.model->hp.n_kv_heads);
+    run_kv_store(e, &(sp_kv_store_args){.kv = kv,
+                                        .rope = &e->rope,
+                                        .k = e->k,
+                                        .v = e->v,
+                                        .m = r->n,
+                                        .block = r->block,
+                                        .slot = r->slot,
+                                        .rot = r->rot});
+}
+
+static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const sp_slice *slices,
+                   int n_slices)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const sp_rows *r = &e->rows;
+    size_t width = (size_t)hp->n_heads * (size_t)hp->head;
+    multiply(e, &w->wq, e->h, w->bq, e->q);
+    normalise_heads(e, e->q, w->q_norm, hp->n_heads);
+    float *mass = e->mass;
+    for (int s = 0; s < n_slices; s++) {
+        const sp_plan *p = slices[s].plan;
+        size_t first = (size_t)r->first[s];
+        int64_t m = r->first[s + 1] - r->first[s];
+        e->reqs[s] = (sp_attend_req){.q = e->q + first * width,
+                                     .out = e->att + first * width,
+                                     .pos = r->pos + first,
+                                     .see = r->see + first,
+                                     .m = m,
+                                     .spans = p->spans,
+                                     .n_spans = p->n_spans,
+                                     .sights = p->sights,
+                                     .mass = p->gate.wants_mass ? mass : NULL};
+        if (p->gate.wants_mass) mass += (size_t)m * (size_t)hp->n_heads * (size_t)p->n_spans;
+    }
+    run_attend(e, &(sp_attend_args){.kv = kv,
+                                    .rope = &e->rope,
+                                    .n_heads = hp->n_heads,
+                                    .scale = hp->attn_scale,
+                                    .reqs = e->reqs,
+                                    .n_reqs = n_slices,
+                                    .scratch = e->scratch,
+                                    .scratch_bytes = e->scratch_bytes});
+    multiply_add(e, &w->wo, e->att, w->bo, e->x);
+}
+
+static void feed_forward(sp_engine *e, const sp_layer *w)
+{
+    normalise(e, e->x, w->ffn_norm, e->h);
+    multiply(e, &w->w_gate, e->h, NULL, e->gate);
+    multiply(e, &w->w_up, e->h, NULL, e->up);
+    run_silu_mul(e, &(sp_silu_mul_args){.gate = e->gate,
+                                        .up = e->up,
+                                        .y = e->gate,
+                                        .n = (int64_t)e->rows.n * e->o.model->hp.n_ff});
+    multiply_add(e, &w->w_down, e->gate, NULL, e->x);
+}
+
+static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    sp_rows *r = &e->rows;
+    const sp_model *m = e->o.model;
+    int kept = 0;
+    for (int s = 0; s < n_slices; s++)
+        for (int i = r->first[s]; i < r->first[s + 1]; i++)
+            kept += r->keep[i] = wanted(&slices[s], r->id[i]);
+    if (kept != r->n) close_ranks(e, n_slices);
+    normalise(e, e->x, m->output_norm, e->h);
+    for (int s = 0; s < n_slices; s++) {
+        int n = r->first[s + 1] - r->first[s];
+        if (n == 0) continue;
+        run_matmul(e, &(sp_matmul_args){.w = &m->output,
+                                        .x = e->h + (size_t)r->first[s] * (size_t)m->hp.n_embd,
+                                        .m = n,
+                                        .y = slices[s].logits});
+    }
+}
+
+sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    SP_TRY(check_slices(e, slices, n_slices));
+    SP_TRY(make_room(e, slices, n_slices));
+    const sp_model *m = e->o.model;
+    gather_rows(&e->rows, slices, n_slices);
+    run_embed(e, &(sp_embed_args){.w = &m->embed, .ids = e->rows.token, .m = e->rows.n, .x = e->x});
+    for (int l = 0; l < m->hp.n_layers; l++) {
+        const sp_layer *w = &m->layers[l];
+        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
+        normalise(e, e->x, w->attn_norm, e->h);
+        store_kv(e, w, &kv);
+        if (l == m->hp.n_layers - 1) drop_unwanted(e, slices, n_slices);
+        if (e->rows.n == 0) return SP_OK;
+        attend(e, w, &kv, slices, n_slices);
+        feed_forward(e, w);
+        run_gates(e, slices, n_slices, l);
+        if (e->rows.n == 0) return SP_OK;
+    }
+    write_logits(e, slices, n_slices);
+    return SP_OK;
+}

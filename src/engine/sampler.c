@@ -1,0 +1,156 @@
+#include "engine/sampler.h"
+
+#include <math.h>
+
+static sp_err check(const sp_sampling *p)
+{
+    if (!(p->temperature >= 0)) return sp_fail(SP_E_ARG, "temperature %g is below 0", p->temperature);
+    if (p->top_k < 0) return sp_fail(SP_E_ARG, "top-k %d is below 0", p->top_k);
+    if (!(p->top_p > 0 && p->top_p <= 1)) return sp_fail(SP_E_ARG, "top-p %g is not in (0, 1]", p->top_p);
+    if (!(p->min_p >= 0 && p->min_p <= 1)) return sp_fail(SP_E_ARG, "min-p %g is not in [0, 1]", p->min_p);
+    if (!(p->repeat_penalty > 0))
+        return sp_fail(SP_E_ARG, "repeat penalty %g is not above 0", p->repeat_penalty);
+    if (p->repeat_last < 0) return sp_fail(SP_E_ARG, "repeat window %d is below 0", p->repeat_last);
+    return SP_OK;
+}
+
+sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab)
+{
+    SP_TRY(check(p));
+    *s = (sp_sampler){.p = *p, .n_vocab = n_vocab, .rng = p->seed};
+    size_t v = (size_t)n_vocab;
+    s->heap = sp_alloc(v, sizeof *s->heap);
+    s->kept = sp_alloc(v, sizeof *s->kept);
+    s->prob = sp_alloc(v, sizeof *s->prob);
+    s->recent = sp_alloc((size_t)p->repeat_last, sizeof *s->recent);
+    if (!s->heap || !s->kept || !s->prob || !s->recent) {
+        sp_sampler_fini(s);
+        return sp_fail_nomem(v * sizeof *s->heap, "the sampler");
+    }
+    return SP_OK;
+}
+
+void sp_sampler_fini(sp_sampler *s)
+{
+    sp_free(s->heap);
+    sp_free(s->kept);
+    sp_free(s->prob);
+    sp_free(s->recent);
+    *s = (sp_sampler){0};
+}
+
+void sp_sampler_accept(sp_sampler *s, int32_t id)
+{
+    if (s->p.repeat_last == 0) return;
+    s->recent[s->next_recent] = id;
+    s->next_recent = (s->next_recent + 1) % s->p.repeat_last;
+    s->n_recent = SP_MIN(s->n_recent + 1, s->p.repeat_last);
+}
+
+/* uniform -- splitmix64, the top 53 bits as a number in [0, 1). */
+static double uniform(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static void penalise(sp_sampler *s)
+{
+    if (s->p.repeat_penalty == 1) return;
+    for (int i = 0; i < s->n_recent; i++) {
+        int32_t id = s->recent[i];
+        bool again = false; /* a token is penalised once, however often it stands in the window */
+        for (int j = 0; j < i && !again; j++) again = s->recent[j] == id;
+        if (again || id < 0 || id >= s->n_vocab) continue;
+        float *l = &s->heap[id].logit;
+        *l = *l > 0 ? *l / s->p.repeat_penalty : *l * s->p.repeat_penalty;
+    }
+}
+
+static bool before(const sp_candidate *a, const sp_candidate *b)
+{
+    return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
+}
+
+static void sift_down(sp_candidate *v, int n, int i)
+{
+    sp_candidate x = v[i];
+    for (int child; (child = 2 * i + 1) < n; i = child) {
+        if (child + 1 < n && before(&v[child + 1], &v[child])) child++;
+        if (!before(&v[child], &x)) break;
+        v[i] = v[child];
+    }
+    v[i] = x;
+}
+
+/* best_first -- moves the best candidates from the heap to `kept`, descending: top_k of them, or (top_k 0)
+ * until those left carry no more than 1 - top_p of the mass. */
+static int best_first(sp_sampler *s)
+{
+    int n = s->n_vocab, n_kept = 0;
+    int limit = s->p.top_k > 0 ? SP_MIN(s->p.top_k, n) : n;
+    for (int i = n / 2 - 1; i >= 0; i--) sift_down(s->heap, n, i);
+    float max = s->heap[0].logit;
+    double total = 0, got = 0;
+    if (s->p.top_k == 0)
+        for (int i = 0; i < n; i++) total += exp((double)(s->heap[i].logit - max));
+    while (n_kept < limit) {
+        sp_candidate best = s->heap[0];
+        s->kept[n_kept++] = best;
+        s->heap[0] = s->heap[--n];
+        sift_down(s->heap, n, 0);
+        got += exp((double)(best.logit - max));
+        if (s->p.top_k == 0 && got >= s->p.top_p * total) break;
+        if (exp((double)(best.logit - max)) < s->p.min_p) break;
+    }
+    return n_kept;
+}
+
+/* cut -- top-p and min-p over candidates in descending order; at least one stays. */
+static int cut(const sp_sampler *s, int n)
+{
+    float max = s->kept[0].logit;
+    double total = 0, got = 0;
+    for (int i = 0; i < n; i++) total += exp((double)(s->kept[i].logit - max));
+    int stay = 0;
+    while (stay < n) {
+        double p = exp((double)(s->kept[stay].logit - max));
+        if (stay && p < s->p.min_p) break;
+        got += p;
+        stay++;
+        if (s->p.top_k > 0 && got >= s->p.top_p * total) break;
+    }
+    return stay;
+}
+
+static int32_t draw(sp_sampler *s, int n)
+{
+    float max = s->kept[0].logit;
+    double total = 0;
+    for (int i = 0; i < n; i++) {
+        s->prob[i] = expf((s->kept[i].logit - max) / s->p.temperature);
+        total += s->prob[i];
+    }
+    double at = uniform(&s->rng) * total;
+    for (int i = 0; i < n; i++) {
+        at -= s->prob[i];
+        if (at < 0) return s->kept[i].id;
+    }
+    return s->kept[n - 1].id;
+}
+
+int32_t sp_sampler_pick(sp_sampler *s, const float *logits)
+{
+    for (int i = 0; i < s->n_vocab; i++)
+        s->heap[i] = (sp_candidate){isnan(logits[i]) ? -INFINITY : logits[i], i};
+    penalise(s);
+    if (s->p.temperature == 0) {
+        sp_candidate best = s->heap[0];
+        for (int i = 1; i < s->n_vocab; i++)
+            if (before(&s->heap[i], &best)) best = s->heap[i];
+        return best.id;
+    }
+    return draw(s, cut(s, best_first(s)));
+}

@@ -1,0 +1,17 @@
+#include "reuse/reuse.h"
+
+#include <string.h>
+
+#include "reuse/reuse_int.h"
+
+static const sp_reuse_policy *const policies[] = {&sp_reuse_off, &sp_reuse_prefix};
+
+sp_err sp_reuse_find(const char *name, const sp_reuse_policy **out)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++)
+        if (strcmp(policies[i]->name, name) == 0) {
+            *out = policies[i];
+            return SP_OK;
+        }
+    return sp_fail(SP_E_ARG, "reuse policy \"%s\" is unknown: off, prefix", name);
+}

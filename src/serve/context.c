@@ -1,0 +1,179 @@
+/* context.c -- opens everything a request needs, bottom floor first, and closes it in reverse. */
+#include <stdio.h>
+#include <string.h>
+
+#include "serve/context_int.h"
+
+static sp_err parse_kv_type(const char *name, sp_dtype *out)
+{
+    static const sp_dtype allowed[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    for (size_t i = 0; i < SP_COUNT(allowed); i++)
+        if (strcmp(name, sp_dtype_of(allowed[i])->name) == 0) {
+            *out = allowed[i];
+            return SP_OK;
+        }
+    return sp_fail(SP_E_ARG, "KV type \"%s\" is unknown: f32, f16, bf16, q8_0", name);
+}
+
+/* kv_space -- the namespace of content ids: whatever makes keys and values differ for equal tokens. */
+static sp_err kv_space(const sp_model *m, const sp_kv_shape *shape, sp_digest *out)
+{
+    sp_sha256 *s;
+    SP_TRY(sp_sha256_create(&s));
+    const char *type = sp_dtype_of(shape->type)->name;
+    const int32_t layout[] = {1, SP_BLOCK_TOKENS, shape->n_layers, shape->n_heads, shape->head};
+    sp_sha256_field(s, "spolia/space/1", m->id, sizeof m->id);
+    sp_sha256_field(s, "kv type", type, strlen(type));
+    sp_sha256_field(s, "kv layout", layout, sizeof layout);
+    sp_sha256_final(s, out);
+    return SP_OK;
+}
+
+static sp_err open_pool(sp_context *c, const sp_context_opts *o)
+{
+    const sp_hparams *hp = &c->model->hp;
+    sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head};
+    SP_TRY(parse_kv_type(o->kv_type ? o->kv_type : "f16", &shape.type));
+    size_t bytes = o->kv_bytes ? o->kv_bytes : (size_t)1 << 30;
+    int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
+    if (n_blocks < 2)
+        return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
+                       sp_kv_block_bytes(&shape));
+    SP_TRY(sp_kv_pool_create(&shape, n_blocks, &c->pool));
+    SP_TRY(sp_tree_create(c->pool, n_blocks, "lru", &c->tree));
+    SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
+    return SP_OK;
+}
+
+static sp_err open_engine(sp_context *c, const sp_context_opts *o)
+{
+    SP_TRY(sp_ops_select(o->cpu, &c->ops));
+    SP_TRY(sp_team_create(&c->team, o->n_threads));
+    SP_TRY(sp_engine_create(&(sp_engine_opts){.model = c->model,
+                                              .pool = c->pool,
+                                              .team = c->team,
+                                              .ops = c->ops,
+                                              .n_ctx = c->n_ctx,
+                                              .max_rows = c->n_batch,
+                                              .max_slices = c->max_requests},
+                            &c->engine));
+    size_t n = (size_t)c->max_requests, vocab = (size_t)c->model->hp.n_vocab;
+    c->slices = SP_NEW_N(sp_slice, n);
+    c->sliced = SP_NEW_N(sp_request *, n);
+    c->logits = sp_alloc(n * vocab, sizeof *c->logits);
+    if (!c->slices || !c->sliced || !c->logits)
+        return sp_fail_nomem(n * vocab * sizeof *c->logits, "logits");
+    return SP_OK;
+}
+
+static sp_err check_opts(const sp_context_opts *o)
+{
+    if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
+    if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
+    if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
+    if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
+    return SP_OK;
+}
+
+static sp_err open_context(sp_context *c, const sp_context_opts *o)
+{
+    SP_TRY(check_opts(o));
+    SP_TRY(sp_reuse_find(o->reuse ? o->reuse : "prefix", &c->reuse));
+    SP_TRY(sp_model_open(o->model, &c->model));
+    if (c->model->hp.n_layers < 1)
+        return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
+    int trained = c->model->hp.n_ctx;
+    if (o->n_ctx > trained)
+        return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d", o->model,
+                       o->n_ctx, trained);
+    c->n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
+    c->max_requests = o->max_requests ? o->max_requests : 8;
+    c->n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->max_requests);
+    if (o->salt && !(c->salt = sp_strdup_n(o->salt, strlen(o->salt))))
+        return sp_fail_nomem(strlen(o->salt), "the salt");
+    SP_TRY(open_pool(c, o));
+    SP_TRY(open_engine(c, o));
+    c->vocab.tokenizer = c->model->tokenizer;
+    c->prompts.tokenizer = c->model->tokenizer;
+    c->prompts.chat = sp_chat_detect(c->model->chat_template);
+    c->prompts.salt = c->salt;
+    c->prompts.n_vocab = c->model->hp.n_vocab;
+    return SP_OK;
+}
+
+sp_err sp_context_open(const sp_context_opts *o, sp_context **out)
+{
+    sp_context *c = SP_NEW(sp_context);
+    if (!c) return sp_fail_nomem(sizeof *c, "the context");
+    sp_err err = open_context(c, o);
+    if (err != SP_OK) {
+        sp_context_close(c);
+        return err;
+    }
+    *out = c;
+    return SP_OK;
+}
+
+void sp_context_close(sp_context *c)
+{
+    if (!c) return;
+    assert(!c->queue && !c->running);
+    sp_free(c->logits);
+    sp_free(c->sliced);
+    sp_free(c->slices);
+    sp_engine_destroy(c->engine);
+    sp_team_destroy(c->team);
+    sp_tree_destroy(c->tree);
+    sp_kv_pool_destroy(c->pool);
+    sp_model_close(c->model);
+    sp_free(c->salt);
+    sp_free(c);
+}
+
+static int64_t count_params(const sp_model *m)
+{
+    int64_t n = m->embed.n_rows * m->embed.n_cols;
+    if (m->output.data != m->embed.data) n += m->output.n_rows * m->output.n_cols;
+    for (int l = 0; l < m->hp.n_layers; l++) {
+        const sp_layer *w = &m->layers[l];
+        const sp_mat *mats[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
+        for (size_t i = 0; i < SP_COUNT(mats); i++) n += mats[i]->n_rows * mats[i]->n_cols;
+    }
+    return n;
+}
+
+sp_context_info sp_context_describe(const sp_context *c)
+{
+    const sp_hparams *hp = &c->model->hp;
+    sp_tree_stats tree = sp_tree_stats_of(c->tree);
+    return (sp_context_info){
+        .arch = hp->arch,
+        .tokenizer = sp_tokenizer_kind(c->model->tokenizer),
+        .chat = sp_chat_name(c->prompts.chat),
+        .kernels = c->ops->name,
+        .n_layers = hp->n_layers,
+        .n_embd = hp->n_embd,
+        .n_heads = hp->n_heads,
+        .n_kv_heads = hp->n_kv_heads,
+        .head = hp->head,
+        .n_vocab = hp->n_vocab,
+        .n_ctx = c->n_ctx,
+        .n_threads = sp_team_size(c->team),
+        .n_params = count_params(c->model),
+        .kv_blocks = sp_kv_pool_n_blocks(c->pool),
+        .kv_blocks_free = sp_kv_pool_n_free(c->pool),
+        .cached_blocks = tree.n_blocks,
+        .cached_segments = tree.n_nodes,
+        .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
+    };
+}
+
+void sp_context_forget(sp_context *c)
+{
+    sp_tree_clear(c->tree);
+}
+
+const sp_vocab *sp_context_vocab(const sp_context *c)
+{
+    return &c->vocab;
+}

@@ -1,0 +1,92 @@
+/* context_int.h -- what a context owns, and the states of a request.
+ *
+ *   submit          admit                    prompt done              end, stop, length
+ *   ------> queued ------> prefill ---------------------> decode ------------------> finished
+ *              \              \-- canceled, error ---------> finished   (from any state)
+ *               \-- prompt that can never fit: error at submit
+ *
+ * Invariants
+ *  I1  a running request (prefill, decode) has a bound plan, a match that pins its path in the tree, and
+ *      `reserved` blocks set aside for the rest of its answer: decoding never runs out of KV memory.
+ *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
+ */
+#ifndef SP_SERVE_CONTEXT_INT_H
+#define SP_SERVE_CONTEXT_INT_H
+
+#include "cache/tree.h"
+#include "engine/engine.h"
+#include "engine/sampler.h"
+#include "model/model.h"
+#include "reuse/reuse.h"
+#include "serve/prompt.h"
+
+typedef enum sp_request_state {
+    SP_REQ_QUEUED,
+    SP_REQ_PREFILL,
+    SP_REQ_DECODE,
+    SP_REQ_FINISHED,
+} sp_request_state;
+
+struct sp_request {
+    sp_context *ctx;
+    sp_request *next; /* in the queue or among the running, oldest first */
+    sp_request_state state;
+    sp_request_opts o;
+    sp_arena arena;   /* segments, stop strings, reports, match path */
+    sp_segment *segs; /* [n_segs] own copy of the prompt */
+    int n_segs, n_prompt;
+    sp_match match;
+    sp_plan plan;
+    int next_todo; /* first of plan.todo that is not computed */
+    int answer_span;
+    int64_t reserved; /* blocks */
+    int32_t max_tokens;
+    sp_sampler sampler;
+    sp_text_stream stream;
+    sp_bytes text;   /* the answer so far */
+    size_t n_shown;  /* bytes of it handed to on_text; the rest may become a stop string */
+    sp_tokens tokens; /* generated ids */
+    int64_t submit_us, start_us, first_us;
+    bool cancel;
+    char detail[256];
+    sp_result result;
+};
+
+struct sp_vocab {
+    const sp_tokenizer *tokenizer;
+    sp_model *model; /* owned when opened alone; NULL inside a context */
+};
+
+struct sp_context {
+    sp_model *model;
+    sp_kv_pool *pool;
+    sp_team *team;
+    const sp_ops *ops;
+    sp_engine *engine;
+    sp_tree *tree;
+    const sp_reuse_policy *reuse;
+    sp_prompt_space prompts;
+    sp_vocab vocab;
+    char *salt;
+    int n_ctx, n_batch, max_requests;
+    int64_t reserved; /* I2 */
+    int64_t now;      /* logical time: requests admitted */
+    sp_request *queue, *running;
+    int n_running;
+    sp_slice *slices;     /* [max_requests] of the step being composed */
+    sp_request **sliced;  /* [max_requests] whose slice it is */
+    float *logits;        /* [max_requests, V] */
+};
+
+/* -- request.c: what one request does with its logits --------------------------------------- */
+
+/* sp_request_begin -- plans and binds; *fits is false when KV memory has to wait for others. */
+sp_err sp_request_begin(sp_request *r, bool *fits) SP_MUST_CHECK;
+/* sp_request_prompt_done -- seals the prompt's blocks and enters them into the tree. */
+void sp_request_prompt_done(sp_request *r);
+/* sp_request_take_token -- samples from logits [V]; goes on to the next token or finishes. */
+void sp_request_take_token(sp_request *r, const float *logits);
+/* sp_request_finish -- gives back memory and pins; the result is complete. */
+void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+
+#endif
