@@ -53,7 +53,7 @@ typedef struct sp_model {
     sp_mat output; /* [V, E]; the embedding when tied */
     const float *output_norm; /* [E] */
     sp_layer *layers;         /* [L] */
-    sp_tokenizer *tokenizer;
+    sp_tokenizer *tokenizer;   /* NULL: the file has none, token ids only */
     const char *chat_template; /* Jinja text from the file, or NULL */
     uint8_t id[32];            /* SHA-256 over architecture, sizes and tensor directory: names a KV namespace */
     const char *path;

@@ -1,0 +1,56 @@
+#include "model/json_file.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+
+#define MAX_JSON_BYTES ((size_t)32 << 20) /* far above any configuration or index in use */
+
+sp_err sp_json_parse(const char *text, size_t n, const char *path, json_t **out)
+{
+    json_error_t e;
+    json_t *j = json_loadb(text, n, JSON_REJECT_DUPLICATES, &e);
+    if (!j && json_error_code(&e) == json_error_out_of_memory)
+        return sp_fail(SP_E_NOMEM, "%s: cannot allocate memory for the JSON", path);
+    if (!j) return sp_fail(SP_E_FORMAT, "%s: line %d: %s", path, e.line, e.text);
+    if (!json_is_object(j)) {
+        json_decref(j);
+        return sp_fail(SP_E_FORMAT, "%s: the JSON is not an object", path);
+    }
+    *out = j;
+    return SP_OK;
+}
+
+sp_err sp_json_read(const char *dir, const char *name, json_t **out)
+{
+    char *path = sp_path_join(dir, name);
+    if (!path) return sp_fail_nomem(strlen(dir) + strlen(name) + 2, "a path");
+    sp_bytes text = {0};
+    json_t *j = NULL;
+    sp_err err = SP_OK;
+    if (sp_path_exists(path)) {
+        err = sp_file_read(path, MAX_JSON_BYTES, &text);
+        if (err == SP_OK) err = sp_json_parse(text.v, text.n, path, &j);
+    }
+    if (err == SP_OK) *out = j;
+    sp_vec_fini(&text);
+    sp_free(path);
+    return err;
+}
+
+char *sp_path_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir), m = strlen(name);
+    char *path = sp_alloc(n + m + 2, 1);
+    if (!path) return NULL;
+    memcpy(path, dir, n);
+    if (n && dir[n - 1] != '/') path[n++] = '/';
+    memcpy(path + n, name, m + 1);
+    return path;
+}
+
+bool sp_path_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}

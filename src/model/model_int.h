@@ -1,0 +1,24 @@
+/* model_int.h -- what a model owns, and opening from memory for tests. For model/ alone. */
+#ifndef SP_MODEL_MODEL_INT_H
+#define SP_MODEL_MODEL_INT_H
+
+#include "model/config.h"
+#include "model/safetensors.h"
+
+/* The mappings that weights point into, and what was converted or copied out of them. */
+struct sp_model_files {
+    sp_gguf gguf;
+    sp_safetensors folder;
+    sp_arena arena; /* layer table, vectors, frequencies, texts */
+};
+
+/* sp_model_from_gguf -- a model from a file that is open already. Owns: `g` moves into the model,
+ * on failure it is closed. */
+sp_err sp_model_from_gguf(sp_gguf *g, sp_model **out) SP_MUST_CHECK;
+
+/* sp_model_identify -- fills m->id from hyper-parameters, rotary frequencies and the tensors:
+ * names, types, shapes and the first and last 4 KiB of each one's bytes, so that models of one
+ * shape differ. */
+sp_err sp_model_identify(sp_model *m, const sp_tensor_dir *dir) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,50 @@
+/* Frequencies of rotary positions: angle of pair i at position p = p * freq[i]. */
+#include <math.h>
+
+#include "model/config.h"
+
+#define TWO_PI 6.283185307179586476925286766559
+
+/* Llama 3.1: wavelengths beyond trained_ctx / low are stretched by `factor`, those below
+ * trained_ctx / high are kept; in between the two are mixed linearly in 1 / wavelength. */
+static double llama3(const sp_rope_config *c, double freq)
+{
+    double turns = c->trained_ctx * freq / TWO_PI; /* of this pair within the trained context */
+    if (turns < c->low) return freq / c->factor;
+    if (turns > c->high) return freq;
+    double keep = (turns - c->low) / (c->high - c->low);
+    return (1 - keep) * freq / c->factor + keep * freq;
+}
+
+/* The pair (as a real number) that turns `turns` times within the trained context. */
+static double pair_of_turns(const sp_rope_config *c, double turns)
+{
+    return c->n_rot * log(c->trained_ctx / (turns * TWO_PI)) / (2 * log(c->base));
+}
+
+/* YaRN: pairs that turn more than beta_fast times are kept, those below beta_slow are stretched. */
+static double yarn(const sp_rope_config *c, int pair, double freq)
+{
+    double first = fmax(floor(pair_of_turns(c, c->beta_fast)), 0);
+    double last = fmin(ceil(pair_of_turns(c, c->beta_slow)), c->n_rot - 1);
+    double stretch = fmin(fmax((pair - first) / fmax(last - first, 0.001), 0), 1);
+    return stretch * freq / c->factor + (1 - stretch) * freq;
+}
+
+void sp_rope_fill(const sp_rope_config *c, const float *factors, bool adjacent, sp_rope_spec *out)
+{
+    for (int i = 0; i < c->n_rot / 2; i++) {
+        double freq = pow(c->base, -2.0 * i / c->n_rot);
+        if (factors) freq /= (double)factors[i];
+        if (c->scaling == SP_ROPE_LINEAR) freq /= c->factor;
+        if (c->scaling == SP_ROPE_LLAMA3) freq = llama3(c, freq);
+        if (c->scaling == SP_ROPE_YARN) freq = yarn(c, i, freq);
+        out->freq[i] = (float)freq;
+    }
+    out->n_rot = c->n_rot;
+    out->adjacent = adjacent;
+    out->magnitude = 1;
+    if (c->scaling == SP_ROPE_YARN)
+        out->magnitude =
+            (float)(c->attention > 0 ? c->attention : 1 + 0.1 * log(fmax(c->factor, 1)));
+}

@@ -1,0 +1,15 @@
+/* weights.h -- the tensors of a file as the weights of layers. For model/ alone. */
+#ifndef SP_MODEL_WEIGHTS_H
+#define SP_MODEL_WEIGHTS_H
+
+#include "model/config.h"
+
+/* sp_weights_bind -- fills m->embed, output, output_norm, layers, rope and hp from the directory.
+ * Matrices are borrowed from the tensors' data; vectors, the layer table and matrices that lie
+ * unaligned are copied into `arena`. gguf: which of the two sets of names the file uses.
+ * Errors: SP_E_FORMAT (a tensor is missing or has another shape), SP_E_UNSUPPORTED (its type, or a
+ * tensor that means another computation), SP_E_NOMEM; each names path and tensor. */
+sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
+                       sp_arena *arena, sp_model *m) SP_MUST_CHECK;
+
+#endif
