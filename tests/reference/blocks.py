@@ -258,6 +258,7 @@ BY_ID = {t.id: t for t in TYPES.values()}
 
 def round_to(name, x):
     """x as it comes back from storage in that type; groups run along the last axis."""
+    assert np.shape(x)[-1] % TYPES[name].group == 0, f"rows are not whole blocks of {name}"
     return TYPES[name].decode(TYPES[name].encode(x).tobytes(), np.shape(x)).astype(x.dtype)
 
 

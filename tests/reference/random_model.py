@@ -76,6 +76,7 @@ PRESETS = {
                           scaling=LLAMA3),
     "llama-3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, theta=5e5),
 }
+TINY = [name for name in PRESETS if name.startswith("tiny")]
 
 
 # -- tensors and their types -----------------------------------------------------------------------
