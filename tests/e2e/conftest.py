@@ -1,0 +1,87 @@
+"""What the tests of the program share: the program, models made on demand, expectations of errors.
+
+SPOLIA_BUILD names the build folder (default build); SPOLIA_DATA a folder of data outside the
+repository, without which some tests are skipped.
+"""
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from reference import random_model  # noqa: E402
+
+PROGRAM = ROOT / os.environ.get("SPOLIA_BUILD", "build") / "spolia"
+FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
+NEEDS = {"ref": set(), "avx2": {"avx2", "fma", "f16c"},
+         "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
+
+
+def run(*args, variant=None, **options):
+    """Runs the program; variant: the kernels (SPOLIA_CPU), by default the best of this machine."""
+    env = dict(os.environ)
+    env.pop("SPOLIA_CPU", None)
+    if variant:
+        env["SPOLIA_CPU"] = variant
+    return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, env=env,
+                          timeout=300, **options)
+
+
+def succeed(*args, **options):
+    """Runs the program, which must succeed; its standard output."""
+    done = run(*args, **options)
+    assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr}"
+    return done.stdout
+
+
+def refuse(*args, naming=(), code=1, **options):
+    """Runs the program, which must fail in good order: exit code, one line, the words it must name."""
+    done = run(*args, **options)
+    said = done.stderr.strip()
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stdout[:200]} {said[:2000]}"
+    assert "Sanitizer" not in said and "runtime error" not in said, said
+    assert said.startswith("spolia: ") and "\n" not in said, said
+    for word in naming:
+        assert str(word) in said, f"{word!r} is not named in: {said}"
+    return said
+
+
+@pytest.fixture(params=NEEDS)
+def variant(request):
+    """Each set of kernels that this machine can run."""
+    if not NEEDS[request.param] <= FLAGS:
+        pytest.skip(f"the CPU lacks {request.param}")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def make_model(tmp_path_factory):
+    """make_model(preset, type, folder=..., ...) -> path; made once a session."""
+    home, made = tmp_path_factory.mktemp("models"), {}
+
+    def make(preset, kind="f32", folder=False, version=3, n_shards=1, **changes):
+        key = (preset, kind, folder, version, n_shards, *sorted(changes.items()))
+        if key not in made:
+            name = "-".join(str(x) for x in (preset, kind, len(made)))
+            shape = replace(random_model.PRESETS[preset], **changes)
+            if folder:
+                random_model.write_folder(home / name, shape, kind, n_shards=n_shards)
+            else:
+                name += ".gguf"
+                random_model.write_gguf(home / name, shape, kind, version=version)
+            made[key] = home / name
+        return made[key]
+    return make
+
+
+@pytest.fixture(scope="session")
+def data():
+    """The folder of outside data, or a skip."""
+    if "SPOLIA_DATA" not in os.environ:
+        pytest.skip("SPOLIA_DATA is not set")
+    return Path(os.environ["SPOLIA_DATA"])

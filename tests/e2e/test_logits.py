@@ -1,0 +1,167 @@
+"""The program's logits against the reference: every architecture, format, weight type, KV type and
+set of kernels, on small random models.
+
+Both decode weights to the same floats, and the reference rounds keys and values as the cache does.
+What is left is float32 arithmetic, and a key or value near the middle of two steps of its type that
+is rounded the other way.
+"""
+import json
+
+import numpy as np
+import pytest
+from conftest import run, succeed
+
+from reference.blocks import TYPES
+from reference.forward import forward, log_softmax, nmse, perplexity
+from reference.model import load
+from reference.random_model import MIXES, TINY
+
+# Bounds of NMSE by the type of keys and values.
+BOUND = {"f32": 1e-10, "f16": 1e-9, "bf16": 1e-7, "q8_0": 1e-6}
+TOKENS = np.random.default_rng(7).integers(0, 299, 40)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """reference(path, kv) -> logits of TOKENS, computed once."""
+    known = {}
+
+    def logits(path, kv="f64"):
+        if (path, kv) not in known:
+            known[path, kv] = forward(load(path), TOKENS, kv=kv).logits
+        return known[path, kv]
+    return logits
+
+
+def logits(tmp_path, model, tokens, kv="f32", variant=None, more=()):
+    """What the program computes, [tokens, vocabulary]."""
+    raw = tmp_path / "logits.f32"
+    succeed("logits", "-m", model, "--tokens", ",".join(map(str, tokens)), "--raw", raw,
+            "-ctk", kv, "-ctv", kv, *more, variant=variant)
+    return np.fromfile(raw, "<f4").reshape(len(tokens), -1)
+
+
+# -- agreement with the reference ------------------------------------------------------------------
+
+@pytest.mark.parametrize("preset", TINY)
+def test_every_architecture(preset, variant, make_model, reference, tmp_path):
+    model = make_model(preset)
+    assert nmse(logits(tmp_path, model, TOKENS, variant=variant), reference(model)) < BOUND["f32"]
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *MIXES])
+def test_every_weight_type(kind, variant, make_model, reference, tmp_path):
+    model = make_model("tiny-wide-qwen2", kind)
+    assert nmse(logits(tmp_path, model, TOKENS, variant=variant), reference(model)) < BOUND["f32"]
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_k"])
+def test_rows_that_are_not_whole_blocks(kind, make_model, reference, tmp_path):
+    model = make_model("tiny-odd", kind)
+    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < BOUND["f32"]
+
+
+@pytest.mark.parametrize("preset", ["tiny-llama3", "tiny-qwen2-untied", "tiny-qwen3", "tiny-wide"])
+@pytest.mark.parametrize("kv", ["f16", "bf16", "q8_0"])
+def test_every_kv_type(kv, preset, variant, make_model, reference, tmp_path):
+    model = make_model(preset)
+    got = logits(tmp_path, model, TOKENS, kv, variant)
+    assert nmse(got, reference(model, kv)) < BOUND[kv]
+
+
+def test_the_default_kv_type_is_f16(make_model, tmp_path):
+    model = make_model("tiny-llama")
+    succeed("logits", "-m", model, "--tokens", "1,2,3,4", "--raw", tmp_path / "default")
+    assert (tmp_path / "default").read_bytes() == \
+        logits(tmp_path, model, [1, 2, 3, 4], "f16").tobytes()
+
+
+@pytest.mark.parametrize("preset", TINY)
+def test_folders(preset, make_model, reference, tmp_path):
+    model = make_model(preset, folder=True)
+    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < BOUND["f32"]
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("n_shards", [1, 3])
+def test_folders_of_other_types_and_in_shards(kind, n_shards, make_model, reference, tmp_path):
+    model = make_model("tiny-llama3", kind, folder=True, n_shards=n_shards)
+    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < BOUND["f32"]
+
+
+def test_gguf_version_2(make_model, reference, tmp_path):
+    model = make_model("tiny-qwen3", "q8_0", version=2)
+    assert nmse(logits(tmp_path, model, TOKENS), reference(model)) < BOUND["f32"]
+
+
+# -- exactness: the same bits, however the work is cut ---------------------------------------------
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33])
+def test_a_shorter_prompt_has_the_logits_of_the_longer(n, variant, make_model, tmp_path):
+    model = make_model("tiny-llama", "q4_0")
+    whole = logits(tmp_path, model, TOKENS, "f16", variant)
+    assert logits(tmp_path, model, TOKENS[:n], "f16", variant).tobytes() == whole[:n].tobytes()
+
+
+@pytest.mark.parametrize("piece", [1, 3, 16, 17])
+@pytest.mark.parametrize("kv", ["f32", "f16", "q8_0"])
+def test_pieces_give_the_bits_of_the_whole(piece, kv, variant, make_model, tmp_path):
+    model = make_model("tiny-wide-qwen2", "q4_k_m")
+    whole = logits(tmp_path, model, TOKENS, kv, variant)
+    cut = logits(tmp_path, model, TOKENS, kv, variant, more=("-b", piece))
+    assert cut.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_do_not_change_bits(threads, variant, make_model, tmp_path):
+    model = make_model("tiny-odd")
+    one = logits(tmp_path, model, TOKENS, "f16", variant, more=("-t", 1))
+    many = logits(tmp_path, model, TOKENS, "f16", variant, more=("-t", threads))
+    assert one.tobytes() == many.tobytes()
+
+
+# -- the other outputs -----------------------------------------------------------------------------
+
+def test_json_has_the_best_log_probabilities(make_model, tmp_path):
+    model = make_model("tiny-qwen2")
+    answer = json.loads(succeed("logits", "-m", model, "--tokens", "5,6,7", "--json"))
+    assert answer["tokens"] == [5, 6, 7] and len(answer["logprobs"]) == 3
+    want = log_softmax(logits(tmp_path, model, [5, 6, 7], "f16").astype(np.float64))
+    for listed, row in zip(answer["logprobs"], want):
+        assert [entry["id"] for entry in listed] == np.argsort(-row)[:10].tolist()
+        np.testing.assert_allclose([entry["logprob"] for entry in listed], -np.sort(-row)[:10],
+                                   atol=1e-4)
+
+
+def test_a_text_is_its_tokens(make_model, tmp_path):
+    model, text = make_model("tiny-llama"), "The wall remembered more than the city.\n"
+    tokens = json.loads(succeed("tokenize", "-m", model, "-p", text, "--json"))["tokens"]
+    succeed("logits", "-m", model, "-p", text, "--raw", tmp_path / "text")
+    assert (tmp_path / "text").read_bytes() == logits(tmp_path, model, tokens, "f16").tobytes()
+
+
+def test_perplexity(make_model, tmp_path):
+    model, file = make_model("tiny-qwen3"), tmp_path / "text.txt"
+    file.write_text("A column became a step, a step became a door. Nobody asked what it said.\n" * 3)
+    answer = json.loads(succeed("perplexity", "-m", model, "-f", file, "--json"))
+    tokens = json.loads(succeed("tokenize", "-m", model, "-f", file, "--json"))["tokens"]
+    want = perplexity(forward(load(model), tokens, kv="f16").logits, tokens)
+    assert answer["perplexity"] == pytest.approx(want, rel=1e-4)
+    assert answer["n_tokens"] == len(tokens)
+
+
+def test_greedy_text_follows_the_logits(make_model):
+    """Without randomness, run continues with the best token of each step."""
+    model = make_model("tiny-llama")
+    prompt = "The mason walked"
+    tokens = json.loads(succeed("tokenize", "-m", model, "-p", prompt, "--json"))["tokens"]
+    answer = json.loads(succeed("run", "-m", model, "-p", prompt, "-n", 12, "--temp", 0, "--json"))
+    reference, wanted = load(model), []
+    for _ in range(len(answer["tokens"])):
+        wanted.append(int(forward(reference, tokens + wanted, kv="f16").logits[-1].argmax()))
+    assert answer["tokens"] == wanted
+
+
+def test_a_variant_that_does_not_exist_is_refused(make_model):
+    done = run("logits", "-m", make_model("tiny-llama"), "--tokens", "1", "--json", variant="none")
+    assert done.returncode == 1 and "none" in done.stderr
