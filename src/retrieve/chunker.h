@@ -4,24 +4,27 @@
 
 #include "base/mem.h"
 
-typedef struct sp_chunk_opts {
-    int size_words;    /* aim: no chunk longer than this many words, unless one sentence is */
-    int overlap_words; /* words of the end of a chunk repeated at the start of the next, whole sentences */
-} sp_chunk_opts;
+/* The options, sp_chunk_opts, are public: include/spolia.h. */
 
 /* A chunk of a document: text with surrounding blanks removed, and the heading it stands under. */
 typedef struct sp_text_chunk {
-    const char *text; /* borrowed from the document or the chunker */
+    const char *text; /* a slice of the document; valid during the call */
     size_t n;
-    const char *heading; /* nearest heading above, or "" */
+    int n_words;
+    const char *heading; /* nearest heading above, or ""; not NUL-terminated */
     size_t n_heading;
 } sp_text_chunk;
 
 typedef sp_err sp_chunk_fn(const sp_text_chunk *c, void *user);
 
-/* sp_chunk_text -- plain text or Markdown (headings "# ..." open a new chunk). An empty or blank text
- * gives no chunk. Cost: O(n). Errors: what fn returns, SP_E_ARG for sizes < 1. */
-sp_err sp_chunk_text(const char *text, size_t n, bool markdown, const sp_chunk_opts *o, sp_chunk_fn *fn,
-                     void *user) SP_MUST_CHECK;
+/* sp_chunk_text -- plain text or Markdown (headings "# ..." open a new chunk). Every non-blank byte
+ * is in some chunk, headings included; characters are never split. Lists, tables and code are kept
+ * whole where they fit, a sentence longer than a chunk is cut at words; overlap never crosses a
+ * heading. A word is a run of non-blank characters or one ideograph; runs of more than 64 bytes
+ * count as several, so no chunk is ever longer than size_words. An empty or blank text gives no
+ * chunk. Cost: O(n). Errors: what fn returns, SP_E_NOMEM, SP_E_ARG for a size < 1 or an overlap
+ * outside 0 .. size - 1. */
+sp_err sp_chunk_text(const char *text, size_t n, bool markdown, const sp_chunk_opts *o,
+                     sp_chunk_fn *fn, void *user) SP_MUST_CHECK;
 
 #endif

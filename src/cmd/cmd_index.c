@@ -1,0 +1,126 @@
+/* cmd_index.c -- `spolia index`: builds an index of a folder, or brings it up to date. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+
+#define REDRAW_S 0.1
+
+/* A build as it is shown: the library keeps the counts current while it runs. */
+typedef struct live {
+    sp_index_stats stats;
+    double started, drawn; /* seconds */
+    bool on_terminal;
+} live;
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+    interrupted = 1;
+}
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void wipe_line(const live *l)
+{
+    if (l->on_terminal) fputs("\r\033[K", stderr);
+}
+
+static void log_line(sp_log_level level, const char *line, void *user)
+{
+    wipe_line(user);
+    fprintf(stderr, "spolia: %s\n", line);
+}
+
+static bool show(const char *file, int64_t done, int64_t total, void *user)
+{
+    live *l = user;
+    double now = seconds();
+    if (l->on_terminal && now - l->drawn >= REDRAW_S) {
+        double rate = (double)l->stats.n_chunks / (now - l->started + 1e-9);
+        wipe_line(l);
+        fprintf(stderr, "%" PRId64 "/%" PRId64 " files  %" PRId64 " chunks  %.0f chunks/s  %.40s",
+                done, total, l->stats.n_chunks, rate, file);
+        fflush(stderr);
+        l->drawn = now;
+    }
+    return !interrupted;
+}
+
+static void print_summary(const char *path, const live *l, double took, bool as_json)
+{
+    const sp_index_stats *s = &l->stats;
+    int64_t n_read = s->n_files - s->n_unchanged;
+    if (!as_json) {
+        printf("%s: %" PRId64 " chunks of %" PRId64 " files (%" PRId64 " read, %" PRId64
+               " unchanged, %" PRId64 " removed, %" PRId64 " skipped), %.1f MB in %.2f s\n",
+               path, s->n_chunks, s->n_files, n_read, s->n_unchanged, s->n_removed, s->n_skipped,
+               (double)s->n_bytes * 1e-6, took);
+        return;
+    }
+    json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "index", path, "files",
+                          (json_int_t)s->n_files, "chunks", (json_int_t)s->n_chunks, "read",
+                          (json_int_t)n_read, "unchanged", (json_int_t)s->n_unchanged, "removed",
+                          (json_int_t)s->n_removed, "skipped", (json_int_t)s->n_skipped, "bytes",
+                          (json_int_t)s->n_bytes, "seconds", took);
+    json_dumpf(o, stdout, 0);
+    putchar('\n');
+    json_decref(o);
+}
+
+static int build(const char *dir, const char *path, const sp_chunk_opts *o, bool quiet,
+                 bool as_json)
+{
+    live l = {.started = seconds(), .on_terminal = !quiet && isatty(STDERR_FILENO)};
+    sp_log_set(SP_LOG_WARN, log_line, &l);
+    signal(SIGINT, interrupt);
+    sp_err err = sp_index_build(dir, path, o, show, &l, &l.stats);
+    signal(SIGINT, SIG_DFL);
+    wipe_line(&l);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    if (err != SP_OK) return cmd_fail(err);
+    if (!quiet || as_json) print_summary(path, &l, seconds() - l.started, as_json);
+    return 0;
+}
+
+int cmd_index(int argc, char **argv)
+{
+    const char *path = NULL;
+    sp_chunk_opts chunks = {.size_words = 150};
+    bool quiet = false, as_json = false;
+    const opt table[] = {
+        {OPT_STRING, "output", 'o', "FILE", &path, "the index; an old one is brought up to date"},
+        {OPT_INT, "chunk-words", 0, "N", &chunks.size_words, "words of a chunk at most (150)"},
+        {OPT_INT, "overlap-words", 0, "N", &chunks.overlap_words,
+         "words at the end of a chunk that the next repeats, whole sentences (0)"},
+        {OPT_FLAG, "quiet", 'q', NULL, &quiet, "no progress, no summary; warnings stay"},
+        {OPT_FLAG, "json", 0, NULL, &as_json, "print the summary as JSON"},
+        {0},
+    };
+    const opt *const tables[] = {table, NULL};
+    int at = opt_parse(
+        argc, argv,
+        &(opt_usage){"index DIR -o FILE [options]",
+                     "Cuts the .txt, .md, .markdown, .jsonl, .html and .htm files below a "
+                     "folder into chunks\nand puts them into a file for ask and search."},
+        tables);
+    if (at < 0) return -1 - at;
+    if (at + 1 != argc || !path)
+        return cmd_fail_with("index: name one folder, and the index with -o"), 2;
+    if (chunks.size_words < 1 || chunks.overlap_words < 0 ||
+        chunks.overlap_words >= chunks.size_words)
+        return cmd_fail_with("index: --chunk-words is at least 1, --overlap-words less than that"),
+               2;
+    return build(argv[at], path, &chunks, quiet, as_json);
+}

@@ -1,0 +1,305 @@
+/* html.c -- the visible text of an HTML page as Markdown.
+ *
+ * libxml2 makes a tree of whatever it is given; the walk over it needs no recursion, so nesting
+ * costs no stack. Between two texts stand *breaks*: elements ask for them when they open and close,
+ * the strongest request wins, and it is written only when more text follows. Inside a table cell
+ * every break is a blank, so that a row stays one line; a table that holds blocks (a layout table)
+ * is no table at all, its cells are paragraphs.
+ */
+#include "retrieve/documents_int.h"
+
+#include <libxml/HTMLparser.h>
+#include <limits.h>
+#include <string.h>
+
+#include "retrieve/text_int.h"
+
+typedef enum role {
+    ROLE_INLINE, /* no break */
+    ROLE_BLOCK,  /* a paragraph of its own */
+    ROLE_LINE,   /* a line of its own */
+    ROLE_BREAK,
+    ROLE_HEADING,
+    ROLE_LIST,
+    ROLE_ITEM,
+    ROLE_PRE,
+    ROLE_TABLE,
+    ROLE_ROW,
+    ROLE_CELL,
+    ROLE_TITLE,
+    ROLE_HIDDEN,
+} role;
+
+static const struct {
+    const char *name;
+    role role;
+} elements[] = {
+    {"address", ROLE_BLOCK},    {"article", ROLE_BLOCK},   {"aside", ROLE_BLOCK},
+    {"blockquote", ROLE_BLOCK}, {"body", ROLE_BLOCK},      {"br", ROLE_BREAK},
+    {"canvas", ROLE_HIDDEN},    {"caption", ROLE_BLOCK},   {"dd", ROLE_LINE},
+    {"details", ROLE_BLOCK},    {"div", ROLE_BLOCK},       {"dl", ROLE_BLOCK},
+    {"dt", ROLE_LINE},          {"fieldset", ROLE_BLOCK},  {"figcaption", ROLE_BLOCK},
+    {"figure", ROLE_BLOCK},     {"footer", ROLE_BLOCK},    {"form", ROLE_BLOCK},
+    {"h1", ROLE_HEADING},       {"h2", ROLE_HEADING},      {"h3", ROLE_HEADING},
+    {"h4", ROLE_HEADING},       {"h5", ROLE_HEADING},      {"h6", ROLE_HEADING},
+    {"header", ROLE_BLOCK},     {"hr", ROLE_BLOCK},        {"iframe", ROLE_HIDDEN},
+    {"li", ROLE_ITEM},          {"main", ROLE_BLOCK},      {"nav", ROLE_BLOCK},
+    {"noscript", ROLE_HIDDEN},  {"object", ROLE_HIDDEN},   {"ol", ROLE_LIST},
+    {"option", ROLE_LINE},      {"p", ROLE_BLOCK},         {"pre", ROLE_PRE},
+    {"script", ROLE_HIDDEN},    {"section", ROLE_BLOCK},   {"style", ROLE_HIDDEN},
+    {"summary", ROLE_BLOCK},    {"svg", ROLE_HIDDEN},      {"table", ROLE_TABLE},
+    {"td", ROLE_CELL},          {"template", ROLE_HIDDEN}, {"textarea", ROLE_HIDDEN},
+    {"th", ROLE_CELL},          {"title", ROLE_TITLE},     {"tr", ROLE_ROW},
+    {"ul", ROLE_LIST},
+};
+
+typedef enum gap { GAP_NONE, GAP_BLANK, GAP_LINE, GAP_PARAGRAPH } gap;
+
+typedef struct writer {
+    sp_bytes *out, *title;
+    gap gap; /* asked for since the last text */
+    int list_depth, pre_depth;
+    const xmlNode *table; /* the data table that is being written, or NULL */
+} writer;
+
+static role role_of(const xmlNode *node)
+{
+    size_t low = 0, high = SP_COUNT(elements);
+    if (xmlHasProp((xmlNode *)node, (const xmlChar *)"hidden")) return ROLE_HIDDEN;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        int order = strcmp((const char *)node->name, elements[middle].name);
+        if (order == 0) return elements[middle].role;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return ROLE_INLINE;
+}
+
+static void ask(writer *w, gap g)
+{
+    if (w->table && g > GAP_BLANK) g = GAP_BLANK;
+    w->gap = SP_MAX(w->gap, g);
+}
+
+/* write_raw -- text as it is, after the gap that was asked for. */
+static sp_err write_raw(writer *w, const char *s, size_t n)
+{
+    static const char *const gaps[] = {"", " ", "\n", "\n\n"};
+    if (w->out->n && w->gap) SP_TRY(sp_bytes_add(w->out, gaps[w->gap], strlen(gaps[w->gap])));
+    w->gap = GAP_NONE;
+    return sp_bytes_add(w->out, s, n);
+}
+
+/* blank_length -- bytes of the blank at `at`: an ASCII blank or a no-break space. */
+static size_t blank_length(const char *s, size_t at, size_t n)
+{
+    if (sp_is_blank(s[at])) return 1;
+    return n - at >= 2 && memcmp(s + at, "\xC2\xA0", 2) == 0 ? 2 : 0;
+}
+
+/* write_text -- text with each run of blanks as one. */
+static sp_err write_text(writer *w, const char *s, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        size_t blank = blank_length(s, at, n), from = at;
+        if (blank) {
+            ask(w, GAP_BLANK);
+            at += blank;
+            continue;
+        }
+        while (at < n && !blank_length(s, at, n)) at++;
+        SP_TRY(write_raw(w, s + from, at - from));
+    }
+    return SP_OK;
+}
+
+/* holds_blocks -- whether a table is there for layout. The scan ends at the first block, so a page
+ * of nested tables is scanned about twice in all. */
+static bool holds_blocks(const xmlNode *table)
+{
+    const xmlNode *node = table->children;
+    while (node) {
+        role r = node->type == XML_ELEMENT_NODE ? role_of(node) : ROLE_INLINE;
+        if (r == ROLE_TABLE || r == ROLE_LIST || r == ROLE_HEADING || r == ROLE_PRE) return true;
+        if (node->children) {
+            node = node->children;
+            continue;
+        }
+        while (node != table && !node->next) node = node->parent;
+        if (node == table) break;
+        node = node->next;
+    }
+    return false;
+}
+
+static sp_err open_heading(writer *w, const xmlNode *node)
+{
+    ask(w, GAP_PARAGRAPH);
+    int level = node->name[1] - '0';
+    SP_TRY(write_raw(w, "######", (size_t)level));
+    ask(w, GAP_BLANK);
+    return SP_OK;
+}
+
+static sp_err open_item(writer *w, xmlNode *node)
+{
+    ask(w, GAP_LINE);
+    for (int depth = 1; depth < SP_MIN(w->list_depth, 8); depth++) SP_TRY(write_raw(w, "  ", 2));
+    bool numbered = node->parent && strcmp((const char *)node->parent->name, "ol") == 0;
+    if (numbered) { /* the list's _private counts its items */
+        char mark[24];
+        intptr_t number = (intptr_t)node->parent->_private + 1;
+        node->parent->_private = (void *)number;
+        int n = snprintf(mark, sizeof mark, "%lld.", (long long)number);
+        SP_TRY(write_raw(w, mark, (size_t)n));
+    } else {
+        SP_TRY(write_raw(w, "-", 1));
+    }
+    ask(w, GAP_BLANK);
+    return SP_OK;
+}
+
+static sp_err open_element(writer *w, xmlNode *node, role r)
+{
+    switch (r) {
+    case ROLE_HEADING:
+        return open_heading(w, node);
+    case ROLE_ITEM:
+        return open_item(w, node);
+    case ROLE_LIST:
+        ask(w, w->list_depth++ ? GAP_LINE : GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_PRE:
+        ask(w, GAP_PARAGRAPH);
+        if (w->table || w->pre_depth++) return SP_OK;
+        return write_raw(w, "```\n", 4);
+    case ROLE_TABLE:
+        ask(w, GAP_PARAGRAPH);
+        if (!w->table && !holds_blocks(node)) w->table = node;
+        return SP_OK;
+    case ROLE_ROW:
+        if (!w->table) {
+            ask(w, GAP_PARAGRAPH);
+            return SP_OK;
+        }
+        w->gap = GAP_LINE;
+        return write_raw(w, "|", 1);
+    case ROLE_CELL:
+        ask(w, w->table ? GAP_BLANK : GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_LINE:
+    case ROLE_BREAK:
+        ask(w, GAP_LINE);
+        return SP_OK;
+    case ROLE_BLOCK:
+        ask(w, GAP_PARAGRAPH);
+        return SP_OK;
+    default:
+        return SP_OK;
+    }
+}
+
+static sp_err close_element(writer *w, const xmlNode *node, role r)
+{
+    switch (r) {
+    case ROLE_HEADING:
+    case ROLE_BLOCK:
+        ask(w, GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_LIST:
+        ask(w, --w->list_depth ? GAP_LINE : GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_PRE:
+        ask(w, GAP_PARAGRAPH);
+        if (w->table || --w->pre_depth) return SP_OK;
+        w->gap = GAP_LINE;
+        SP_TRY(write_raw(w, "```", 3));
+        ask(w, GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_TABLE:
+        if (w->table == node) w->table = NULL;
+        ask(w, GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_ROW:
+        if (w->table)
+            w->gap = GAP_LINE;
+        else
+            ask(w, GAP_PARAGRAPH);
+        return SP_OK;
+    case ROLE_CELL:
+        ask(w, w->table ? GAP_BLANK : GAP_PARAGRAPH);
+        return w->table ? write_raw(w, "|", 1) : SP_OK;
+    case ROLE_LINE:
+    case ROLE_ITEM:
+        ask(w, GAP_LINE);
+        return SP_OK;
+    default:
+        return SP_OK;
+    }
+}
+
+static sp_err write_title(writer *w, const xmlNode *node)
+{
+    if (w->title->n) return SP_OK;
+    writer to_title = {.out = w->title, .title = w->title};
+    for (const xmlNode *t = node->children; t; t = t->next)
+        if (t->type == XML_TEXT_NODE)
+            SP_TRY(write_text(&to_title, (const char *)t->content, strlen((char *)t->content)));
+    return SP_OK;
+}
+
+static sp_err write_node(writer *w, xmlNode *node)
+{
+    if (node->type != XML_TEXT_NODE || !node->content) return SP_OK;
+    const char *s = (const char *)node->content;
+    return w->pre_depth ? write_raw(w, s, strlen(s)) : write_text(w, s, strlen(s));
+}
+
+static sp_err write_tree(writer *w, xmlNode *root)
+{
+    for (xmlNode *node = root; node;) {
+        role r = node->type == XML_ELEMENT_NODE ? role_of(node) : ROLE_INLINE;
+        if (r == ROLE_TITLE) SP_TRY(write_title(w, node));
+        bool inside = node->type == XML_ELEMENT_NODE && r != ROLE_HIDDEN && r != ROLE_TITLE;
+        if (inside)
+            SP_TRY(open_element(w, node, r));
+        else
+            SP_TRY(write_node(w, node));
+        if (inside && node->children) {
+            node = node->children;
+            continue;
+        }
+        if (inside) SP_TRY(close_element(w, node, r));
+        while (node != root && !node->next) {
+            node = node->parent;
+            SP_TRY(close_element(w, node, role_of(node)));
+        }
+        if (node == root) break;
+        node = node->next;
+    }
+    return SP_OK;
+}
+
+sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title)
+{
+    if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
+    if (n == 0) return SP_OK;
+    htmlParserCtxt *parser = htmlNewParserCtxt();
+    if (!parser) return sp_fail_nomem(sizeof *parser, "the HTML parser");
+    const int quiet = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
+                      HTML_PARSE_NONET | HTML_PARSE_COMPACT;
+    const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
+    xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, quiet);
+    const xmlError *why = xmlCtxtGetLastError(parser);
+    sp_err err = SP_OK;
+    if (why && why->code == XML_ERR_NO_MEMORY)
+        err = sp_fail_nomem(n, "an HTML page");
+    else if (doc && xmlDocGetRootElement(doc))
+        err = write_tree(&(writer){.out = out, .title = title}, xmlDocGetRootElement(doc));
+    xmlFreeDoc(doc);
+    htmlFreeParserCtxt(parser);
+    return err;
+}

@@ -1,0 +1,52 @@
+/* text_int.h -- characters, words and sentences of UTF-8 text, and its Markdown blocks. */
+#ifndef SP_RETRIEVE_TEXT_INT_H
+#define SP_RETRIEVE_TEXT_INT_H
+
+#include "base/err.h"
+
+/* A word is a run of non-blank characters; an ideograph or kana is a word of its own, and a run
+ * longer than this (a URL, base64, a script written without spaces) counts as several. So a text of
+ * n words has at most about n * SP_WORD_BYTES bytes in any language. */
+#define SP_WORD_BYTES 64
+
+/* sp_is_blank -- the ASCII blanks. Locale-free, unlike isspace. */
+static inline bool sp_is_blank(char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* sp_utf8_valid -- well-formed UTF-8: no overlong forms, surrogates or values over U+10FFFF. */
+bool sp_utf8_valid(const char *s, size_t n);
+
+/* All of these look at s[at, to) and return a position in it; `to` when there is nothing more. They
+ * cut at whole characters (never before a continuation byte), also in text that is not UTF-8. */
+size_t sp_skip_blanks(const char *s, size_t at, size_t to);
+/* sp_trim_end -- the end of s[at, to) without the blanks at its end. */
+size_t sp_trim_end(const char *s, size_t at, size_t to);
+/* sp_word_end -- the end of the word that starts at `at`, which is no blank. */
+size_t sp_word_end(const char *s, size_t at, size_t to);
+int64_t sp_count_words(const char *s, size_t at, size_t to);
+/* sp_sentence_end -- the end of the sentence that starts at `at`, closing quotes included. */
+size_t sp_sentence_end(const char *s, size_t at, size_t to);
+
+typedef enum sp_block_kind {
+    SP_BLOCK_HEADING,
+    SP_BLOCK_TEXT,  /* a paragraph or a list; cut at items and sentences */
+    SP_BLOCK_LINES, /* a table, code or front matter; cut at lines */
+} sp_block_kind;
+
+typedef struct sp_block {
+    sp_block_kind kind;
+    size_t from, to;                 /* of the block in the text, whole lines */
+    size_t heading_from, heading_to; /* of a heading's words, without its marks */
+} sp_block;
+
+/* sp_block_next -- the block at or after `at`; false when only blanks are left. Without `markdown`
+ * every block is text, ended by a blank line. Cost: the whole walk is O(n). */
+bool sp_block_next(const char *s, size_t n, size_t at, bool markdown, sp_block *out);
+
+/* sp_line_is_item -- whether the line at `at` starts a list item: "- ", "* ", "+ ", "1. ", "1) ".
+ */
+bool sp_line_is_item(const char *s, size_t at, size_t to);
+
+#endif
