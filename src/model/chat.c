@@ -1,0 +1,96 @@
+/* chat.c -- what each family writes around a turn.
+ *
+ * S, U, A are the texts of a system, user and assistant turn; | marks where a prompt ends and the
+ * answer begins. "\n" is a newline; BOS in front of everything is the tokenizer's business.
+ *
+ *   chatml   <|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n
+ *            <|im_start|>assistant\n|A<|im_end|>\n
+ *   llama2   [INST] <<SYS>>\nS\n<</SYS>>\n\nU [/INST]| A </s><s>[INST] U [/INST]| ...
+ *   llama3   <|start_header_id|>system<|end_header_id|>\n\nS<|eot_id|>
+ *            <|start_header_id|>user<|end_header_id|>\n\nU<|eot_id|>
+ *            <|start_header_id|>assistant<|end_header_id|>\n\n|A<|eot_id|>
+ *   mistral  [INST] S\n\nU [/INST]|A</s>[INST] U [/INST]| ...
+ *   none     S\n\nU\n\nA\n\n
+ *
+ * The published templates do three things more, which are the caller's: they trim the contents
+ * (llama2, llama3), they put in a system text of their own where there is none (qwen2's "You are a
+ * helpful assistant", the dates of llama 3.1), and they drop reasoning of earlier turns (qwen3).
+ */
+#include "model/chat.h"
+
+#include <string.h>
+
+typedef struct turn {
+    const char *before, *after;
+} turn;
+
+static const struct family {
+    const char *name;
+    const char *mark;      /* stands in the template of this family and of none after it */
+    turn turns[3];         /* by sp_role */
+    const char *user_next; /* before a user turn that is not the first; NULL: as the first */
+    bool joined; /* the system text is part of the first user turn, which then has no `before` */
+    const char *open;
+} families[] = {
+    [SP_CHAT_NONE] = {"none", NULL, {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}}, NULL, false, ""},
+    [SP_CHAT_CHATML] = {"chatml",
+                        "<|im_start|>",
+                        {{"<|im_start|>system\n", "<|im_end|>\n"},
+                         {"<|im_start|>user\n", "<|im_end|>\n"},
+                         {"<|im_start|>assistant\n", "<|im_end|>\n"}},
+                        NULL,
+                        false,
+                        "<|im_start|>assistant\n"},
+    [SP_CHAT_LLAMA2] = {"llama2",
+                        "<<SYS>>",
+                        {{"[INST] <<SYS>>\n", "\n<</SYS>>\n\n"},
+                         {"[INST] ", " [/INST]"},
+                         {" ", " </s>"}},
+                        "<s>[INST] ",
+                        true,
+                        ""},
+    [SP_CHAT_LLAMA3] = {"llama3",
+                        "<|start_header_id|>",
+                        {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
+                         {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+                         {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
+                        NULL,
+                        false,
+                        "<|start_header_id|>assistant<|end_header_id|>\n\n"},
+    [SP_CHAT_MISTRAL] = {"mistral",
+                         "[INST]",
+                         {{"[INST] ", "\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}},
+                         NULL,
+                         true,
+                         ""},
+};
+
+sp_chat_family sp_chat_detect(const char *jinja)
+{
+    for (size_t f = SP_CHAT_NONE + 1; jinja && f < SP_COUNT(families); f++)
+        if (strstr(jinja, families[f].mark)) return (sp_chat_family)f;
+    return SP_CHAT_NONE;
+}
+
+const char *sp_chat_name(sp_chat_family f)
+{
+    return families[f].name;
+}
+
+const char *sp_chat_before(sp_chat_family f, sp_role role, bool first, bool after_system)
+{
+    const struct family *fam = &families[f];
+    if (role != SP_ROLE_USER) return fam->turns[role].before;
+    if (after_system && fam->joined) return "";
+    return first || after_system || !fam->user_next ? fam->turns[role].before : fam->user_next;
+}
+
+const char *sp_chat_after(sp_chat_family f, sp_role role)
+{
+    return families[f].turns[role].after;
+}
+
+const char *sp_chat_open(sp_chat_family f)
+{
+    return families[f].open;
+}
