@@ -19,12 +19,54 @@ static bool always(void)
     return true;
 }
 
+#if SP_HAVE_X86
+
+/* Operations that are bound by memory or rare stay the reference ones. */
+static const sp_ops avx2 = {
+    .name = "avx2",
+    .matmul = sp_matmul_avx2,
+    .embed = sp_embed_ref,
+    .rmsnorm = sp_rmsnorm_avx2,
+    .silu_mul = sp_silu_mul_avx2,
+    .kv_store = sp_kv_store_ref,
+    .attend = sp_attend_avx2,
+};
+
+static const sp_ops avx512 = {
+    .name = "avx512",
+    .matmul = sp_matmul_avx512,
+    .embed = sp_embed_ref,
+    .rmsnorm = sp_rmsnorm_avx512,
+    .silu_mul = sp_silu_mul_avx512,
+    .kv_store = sp_kv_store_ref,
+    .attend = sp_attend_avx512,
+};
+
+/* The features that the Makefile's flags for *_avx2.c and *_avx512.c let the compiler use. F16C is
+ * not asked for: clang has no word for it, and no CPU has AVX2 without it. */
+static bool has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+static bool has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+#endif
+
 /* From the plainest to the best. */
 static const struct {
     const sp_ops *ops;
     bool (*runs_here)(void);
 } variants[] = {
     {&ref, always},
+#if SP_HAVE_X86
+    {&avx2, has_avx2},
+    {&avx512, has_avx512},
+#endif
 };
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
