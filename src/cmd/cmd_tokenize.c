@@ -11,12 +11,13 @@
  * character shows as what it is. */
 static void print_quoted(const char *s, size_t n)
 {
+    static const char escaped[] = "\n\t\r\"\\", letters[] = "ntr\"\\";
     putchar('"');
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)s[i];
-        const char *named = c ? strchr("\n\t\r\"\\", c) : NULL;
+        const char *named = c ? strchr(escaped, c) : NULL;
         if (named)
-            printf("\\%c", "ntr\"\\"[named - "\n\t\r\"\\"]);
+            printf("\\%c", letters[named - escaped]);
         else if (c >= 0x20 && c < 0x7F)
             putchar(c);
         else
