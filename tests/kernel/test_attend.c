@@ -1,0 +1,368 @@
+/* test_attend.c -- span attention: every variant against ref on random prompts, and its promises.
+ *
+ * A prompt is made of random spans: consecutive and scattered, shifted, with stale tokens, in
+ * blocks that lie anywhere. Everything that must not be read (free slots, stale tokens, tokens
+ * after the last query) is NaN, so that reading it shows.
+ */
+#include "kernel/kernels.h"
+
+enum { N_SPANS = 6, SPAN_MAX = 75, N_SIGHTS = 3, M = 41, N_POS = 2048, B = SP_BLOCK_TOKENS };
+
+typedef struct shape {
+    int H, G, D, n_rot;
+    bool adjacent;
+} shape;
+
+static const shape shapes[] = {
+    {4, 4, 8, 8, false},    {14, 2, 64, 64, false}, {8, 1, 16, 8, true},    {4, 2, 80, 80, true},
+    {2, 2, 96, 48, false},  {6, 3, 128, 128, true}, {2, 1, 256, 64, false}, {3, 3, 2, 2, true},
+    {40, 1, 32, 32, false}, {5, 5, 6, 0, false},    {12, 4, 32, 32, true},  {7, 1, 22, 20, false},
+};
+
+typedef struct world {
+    shape s;
+    sp_kv_view kv;
+    sp_rope rope;
+    uint32_t n_blocks, next_block, order[256]; /* blocks are taken in a random order */
+    sp_span spans[N_SPANS];
+    uint32_t blocks[N_SPANS][SP_DIV_UP(SPAN_MAX, B)];
+    int32_t pos[N_SPANS][SPAN_MAX];
+    uint64_t stale[N_SPANS][SP_DIV_UP(SPAN_MAX, 64)];
+    sp_sight sights[N_SIGHTS];
+    uint16_t list[N_SPANS];
+    int32_t query_pos[M];
+    uint16_t see[M];
+    float *q, *out, *expected, *mass, *expected_mass;
+} world;
+
+/* -- making a prompt -----------------------------------------------------------------------------
+ */
+
+static sp_rope make_rope(const shape *s)
+{
+    const int half = s->n_rot / 2;
+    float *c = sp_alloc((size_t)N_POS * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
+    assert_non_null(c);
+    float *sine = c + N_POS * half;
+    for (int p = 0; p < N_POS; p++) {
+        for (int i = 0; i < half; i++) {
+            double angle = p * pow(10000, -2.0 * i / s->n_rot);
+            c[p * half + i] = (float)cos(angle);
+            sine[p * half + i] = (float)sin(angle);
+        }
+    }
+    return (sp_rope){s->n_rot, s->adjacent, N_POS, c, sine};
+}
+
+static void world_open(world *w, uint64_t *seed, sp_dtype type, const shape *s, uint32_t n_blocks)
+{
+    memset(w, 0, sizeof *w);
+    w->s = *s;
+    w->rope = make_rope(s);
+    w->n_blocks = n_blocks;
+    for (uint32_t i = 0; i < n_blocks; i++) w->order[i] = i;
+    for (uint32_t i = n_blocks - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)below(seed, (int)i + 1), t = w->order[i];
+        w->order[i] = w->order[j];
+        w->order[j] = t;
+    }
+    size_t block_bytes = 2 * (size_t)s->G * sp_kv_head_bytes(type, s->D);
+    uint8_t *base = sp_alloc(n_blocks, block_bytes);
+    assert_non_null(base);
+    memset(base, 0xff, n_blocks * block_bytes); /* NaN in every type */
+    w->kv = (sp_kv_view){type, s->G, s->D, base, block_bytes};
+}
+
+static void world_close(world *w)
+{
+    sp_free((void *)w->rope.c);
+    sp_free(w->kv.base);
+    sp_free(w->q);
+    sp_free(w->out);
+    sp_free(w->expected);
+    sp_free(w->mass);
+    sp_free(w->expected_mass);
+}
+
+/* Stores token i of a span as computed at position `rot`, with the given keys and values [G, D]. */
+static void store(world *w, const sp_span *s, int i, int32_t rot, const float *k, const float *v)
+{
+    uint8_t slot = (uint8_t)(i % B);
+    sp_kv_store_args a = {&w->kv, &w->rope, k, v, 1, &s->blocks[i / B], &slot, &rot};
+    reference()->kv_store(&a, 0, 1);
+}
+
+static bool is_stale(const sp_span *s, int i)
+{
+    return s->stale && (s->stale[i / 64] >> (i % 64) & 1);
+}
+
+static int32_t at(const sp_span *s, int i)
+{
+    return s->pos ? s->pos[i] : s->at + i;
+}
+
+/* A random span whose keys stand in the prompt from *end on; scattered ones may also stand among
+ * those before. The first key of span 0 is at 0 and live: every query sees it. */
+static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
+{
+    sp_span *s = &w->spans[index];
+    const bool scattered = index > 0 && below(seed, 3) == 0;
+    s->n = 1 + below(seed, SPAN_MAX);
+    s->blocks = w->blocks[index];
+    for (int b = 0; b < SP_DIV_UP(s->n, B); b++) w->blocks[index][b] = w->order[w->next_block++];
+    int32_t from = index == 0 ? 0 : *end, step = 0;
+    if (scattered) from = below(seed, *end + 1);
+    s->shift = below(seed, 3) == 0 ? 0 : -below(seed, 500);
+    s->at = from - s->shift;
+    for (int i = 0; i < s->n; i++) {
+        w->pos[index][i] = s->at + i + (step += scattered ? below(seed, 3) : 0);
+    }
+    if (scattered) s->pos = w->pos[index];
+    if (below(seed, 2) == 0) {
+        for (int i = index == 0; i < s->n; i++) {
+            bool run = below(seed, 2) && i / 20 % 2; /* so that whole blocks are stale, too */
+            if (run || below(seed, 4) == 0) w->stale[index][i / 64] |= 1ull << (i % 64);
+        }
+        if (below(seed, 2) == 0 && s->n > 40) w->stale[index][0] |= 0xffffffff0000;
+        s->stale = w->stale[index];
+    }
+    *end = SP_MAX(*end, w->pos[index][s->n - 1] + s->shift + 1);
+}
+
+static void fill_kv(world *w, uint64_t *seed)
+{
+    const int n = w->s.G * w->s.D;
+    float *k = random_floats(seed, n, 1), *v = random_floats(seed, n, 1);
+    for (int i = 0; i < N_SPANS; i++) {
+        const sp_span *s = &w->spans[i];
+        for (int t = 0; t < s->n; t++) {
+            if (is_stale(s, t) || at(s, t) + s->shift > w->query_pos[M - 1]) continue;
+            fill(seed, k, n, 2);
+            fill(seed, v, n, 1);
+            store(w, s, t, at(s, t), k, v);
+        }
+    }
+    sp_free(k);
+    sp_free(v);
+}
+
+static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+{
+    int32_t end = 0, p = 0;
+    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(SPAN_MAX, B));
+    for (int i = 0; i < N_SPANS; i++) make_span(w, seed, i, &end);
+    for (int m = 0; m < M; m++) {
+        p += below(seed, SP_MAX(2, 2 * end / M));
+        w->query_pos[m] = p;
+        w->see[m] = (uint16_t)below(seed, N_SIGHTS);
+        if (m > 0 && below(seed, 4)) w->see[m] = w->see[m - 1];
+    }
+    fill_kv(w, seed);
+    int n_list = 0;
+    for (int i = 0; i < N_SPANS; i += 1 + below(seed, 2)) w->list[n_list++] = (uint16_t)i;
+    w->sights[0] = (sp_sight){NULL, N_SPANS};
+    w->sights[1] = (sp_sight){w->list, n_list};
+    w->sights[2] = (sp_sight){NULL, 1 + below(seed, N_SPANS)};
+    const int64_t n = M * s->H * s->D, n_mass = M * s->H * N_SPANS;
+    w->q = random_floats(seed, n, 2);
+    w->out = random_floats(seed, n, 1);
+    w->expected = random_floats(seed, n, 1);
+    w->mass = random_floats(seed, n_mass, 1);
+    w->expected_mass = random_floats(seed, n_mass, 1);
+}
+
+/* -- running it ----------------------------------------------------------------------------------
+ */
+
+static sp_attend_req request(const world *w, int64_t first, int64_t m, float *out, float *mass)
+{
+    const int64_t width = w->s.H * w->s.D;
+    return (sp_attend_req){
+        .q = w->q + first * width,
+        .out = out + first * width,
+        .pos = w->query_pos + first,
+        .see = w->see + first,
+        .m = m,
+        .spans = w->spans,
+        .n_spans = N_SPANS,
+        .sights = w->sights,
+        .mass = mass ? mass + first * w->s.H * N_SPANS : NULL,
+    };
+}
+
+static void attend(const sp_ops *ops, const world *w, const sp_attend_req *reqs, int n_reqs,
+                   int n_parts)
+{
+    size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, N_SPANS);
+    void *scratch = sp_alloc((size_t)n_parts, bytes);
+    assert_non_null(scratch);
+    memset(scratch, 0xff, (size_t)n_parts * bytes);
+    sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
+                        reqs,   n_reqs,   scratch, bytes};
+    for (int part = 0; part < n_parts; part++) ops->attend(&a, part, n_parts);
+    sp_free(scratch);
+}
+
+static void attend_all(const sp_ops *ops, const world *w, float *out, float *mass, int n_parts)
+{
+    sp_attend_req req = request(w, 0, M, out, mass);
+    attend(ops, w, &req, 1, n_parts);
+}
+
+typedef void check(const sp_ops *ops, world *w, uint64_t *seed);
+
+/* Runs a check for every shape and type of cache. */
+static void for_every_world(const sp_ops *ops, check *fn, int rounds)
+{
+    static const sp_dtype kinds[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    uint64_t seed = 7;
+    for (size_t i = 0; i < SP_COUNT(shapes); i++) {
+        for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+            if (shapes[i].D % sp_dtype_of(kinds[k])->n_group != 0) continue;
+            for (int r = 0; r < rounds; r++) {
+                world *w = SP_NEW(world);
+                assert_non_null(w);
+                world_make(w, &seed, kinds[k], &shapes[i]);
+                fn(ops, w, &seed);
+                world_close(w);
+                sp_free(w);
+            }
+        }
+    }
+}
+
+/* -- checks --------------------------------------------------------------------------------------
+ */
+
+static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    SP_UNUSED(seed);
+    attend_all(reference(), w, w->expected, w->expected_mass, 1);
+    attend_all(ops, w, w->out, w->mass, 1);
+    assert_close(w->out, w->expected, n);
+    assert_close(w->mass, w->expected_mass, n_mass);
+    for (int64_t i = 0; i < n_mass; i++) {
+        if (w->expected_mass[i] == 0) assert_true(w->mass[i] == 0);
+    }
+    for (int64_t qh = 0; qh < M * w->s.H; qh++) {
+        double sum = 0;
+        for (int i = 0; i < N_SPANS; i++) sum += (double)w->mass[qh * N_SPANS + i];
+        assert_true(fabs(sum - 1) < 1e-5);
+    }
+}
+
+static void equals_ref(void **state)
+{
+    for_every_world(variant(state), check_ref, 3);
+}
+
+/* Alone and in pieces of any size: the same bits as in the whole, with masses or without. */
+static void check_pieces(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    attend_all(ops, w, w->expected, w->expected_mass, 1);
+    for (int longest = 1; longest <= 11; longest += 5) {
+        memset(w->out, 0xff, (size_t)n * sizeof(float));
+        memset(w->mass, 0xff, (size_t)n_mass * sizeof(float));
+        for (int64_t m = 0, piece; m < M; m += piece) {
+            piece = 1 + below(seed, longest);
+            piece = SP_MIN(piece, M - m);
+            sp_attend_req req = request(w, m, piece, w->out, w->mass);
+            attend(ops, w, &req, 1, 1);
+        }
+        assert_same_bits(w->out, w->expected, n);
+        assert_same_bits(w->mass, w->expected_mass, n_mass);
+    }
+    attend_all(ops, w, w->out, NULL, 1);
+    assert_same_bits(w->out, w->expected, n);
+}
+
+static void query_does_not_depend_on_others(void **state)
+{
+    for_every_world(variant(state), check_pieces, 2);
+}
+
+static void check_parts(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    static const int parts[] = {2, 3, 7};
+    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    SP_UNUSED(seed);
+    attend_all(ops, w, w->expected, w->expected_mass, 1);
+    for (size_t i = 0; i < SP_COUNT(parts); i++) {
+        memset(w->out, 0xff, (size_t)n * sizeof(float));
+        memset(w->mass, 0xff, (size_t)n_mass * sizeof(float));
+        attend_all(ops, w, w->out, w->mass, parts[i]);
+        assert_same_bits(w->out, w->expected, n);
+        assert_same_bits(w->mass, w->expected_mass, n_mass);
+    }
+}
+
+static void parts_make_the_whole(void **state)
+{
+    for_every_world(variant(state), check_parts, 1);
+}
+
+/* Several requests in one call, one of them empty: each as if alone. */
+static void check_requests(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    const int64_t n = M * w->s.H * w->s.D;
+    const int64_t a = 1 + below(seed, 10), b = a + 1 + below(seed, 10);
+    attend_all(ops, w, w->expected, NULL, 1);
+    memset(w->out, 0xff, (size_t)n * sizeof(float));
+    sp_attend_req reqs[] = {
+        request(w, b, M - b, w->out, NULL),
+        request(w, 0, 0, w->out, NULL),
+        request(w, a, b - a, w->out, w->mass),
+        request(w, 0, a, w->out, NULL),
+    };
+    attend(ops, w, reqs, 4, 3);
+    assert_same_bits(w->out, w->expected, n);
+}
+
+static void requests_do_not_mix(void **state)
+{
+    for_every_world(variant(state), check_requests, 1);
+}
+
+/* A span computed at another position and met with a shift is the span computed in place. */
+static void position_is_free(void **state)
+{
+    const sp_ops *ops = variant(state);
+    uint64_t seed = 11;
+    for (size_t i = 0; i < SP_COUNT(shapes); i++) {
+        world *w = SP_NEW(world);
+        assert_non_null(w);
+        world_make(w, &seed, SP_F32, &shapes[i]);
+        /* The same keys, rotated anew: the generator of numbers starts from one place twice. */
+        for (int round = 0; round < 2; round++) {
+            uint64_t same = 99;
+            for (int s = 0; s < N_SPANS; s++) {
+                int32_t move = round == 0 ? 0 : below(&seed, 900) - w->spans[s].shift - 500;
+                move = SP_MAX(move, -at(&w->spans[s], 0));
+                w->spans[s].at += move;
+                w->spans[s].shift -= move;
+                for (int t = 0; t < w->spans[s].n; t++) w->pos[s][t] += move;
+            }
+            fill_kv(w, &same);
+            attend_all(ops, w, round == 0 ? w->expected : w->out, NULL, 1);
+        }
+        assert_true(nmse(w->out, w->expected, M * w->s.H * w->s.D) < 1e-9);
+        world_close(w);
+        sp_free(w);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_EVERY_VARIANT(equals_ref),
+        ON_EVERY_VARIANT(query_does_not_depend_on_others),
+        ON_EVERY_VARIANT(parts_make_the_whole),
+        ON_EVERY_VARIANT(requests_do_not_mix),
+        {"ref: position_is_free", position_is_free, NULL, NULL, "ref"},
+        ON_EVERY_VARIANT(position_is_free),
+    };
+    return cmocka_run_group_tests_name("attend", tests, NULL, NULL);
+}
