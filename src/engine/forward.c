@@ -16,6 +16,10 @@
 
 /* -- running an operation on all threads ---------------------------------------------------- */
 
+/* Below this many multiply-adds waking the team costs more than it saves. A result never depends on how many
+ * parts computed it, so this is only a matter of time. */
+#define SOLO_WORK (64 * 1024)
+
 #define DEFINE_RUN(op)                                                                             \
     typedef struct op##_job {                                                                      \
         const sp_ops *ops;                                                                         \
@@ -26,10 +30,13 @@
         const op##_job *j = job;                                                                   \
         j->ops->op(j->args, part, n_parts);                                                        \
     }                                                                                              \
-    static void run_##op(sp_engine *e, const sp_##op##_args *args)                                 \
+    static void run_##op(sp_engine *e, int64_t work, const sp_##op##_args *args)                   \
     {                                                                                              \
         op##_job job = {e->o.ops, args};                                                           \
-        sp_team_run(e->o.team, op##_part, &job);                                                   \
+        if (work < SOLO_WORK)                                                                      \
+            op##_part(&job, 0, 1);                                                                 \
+        else                                                                                       \
+            sp_team_run(e->o.team, op##_part, &job);                                               \
     }
 
 DEFINE_RUN(matmul)
@@ -39,34 +46,38 @@ DEFINE_RUN(silu_mul)
 DEFINE_RUN(kv_store)
 DEFINE_RUN(attend)
 
+static void matmul(sp_engine *e, const sp_matmul_args *args)
+{
+    run_matmul(e, args->m * args->w->n_rows * args->w->n_cols, args);
+}
+
 static void multiply(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
 {
-    run_matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias});
+    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias});
 }
 
 static void multiply_add(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
 {
-    run_matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true});
+    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true});
 }
 
 static void normalise(sp_engine *e, const float *x, const float *w, float *y)
 {
     const sp_hparams *hp = &e->o.model->hp;
-    run_rmsnorm(e, &(sp_rmsnorm_args){
-                       .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps});
+    run_rmsnorm(e, (int64_t)e->rows.n * hp->n_embd,
+                &(sp_rmsnorm_args){
+                    .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps});
 }
 
 /* normalise_heads -- RMSNorm of each head by itself (qwen3); nothing where the model has none. */
 static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
 {
     const sp_hparams *hp = &e->o.model->hp;
+    int64_t m = (int64_t)e->rows.n * n_heads;
     if (w)
-        run_rmsnorm(e, &(sp_rmsnorm_args){.x = x,
-                                          .w = w,
-                                          .y = x,
-                                          .m = (int64_t)e->rows.n * n_heads,
-                                          .n = hp->head,
-                                          .eps = hp->norm_eps});
+        run_rmsnorm(e, m * hp->head,
+                    &(sp_rmsnorm_args){
+                        .x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps});
 }
 
 /* -- rows ----------------------------------------------------------------------------------- */
@@ -223,14 +234,15 @@ static void store_kv(sp_engine *e, const sp_layer *w, const sp_kv_view *kv)
     multiply(e, &w->wk, e->h, w->bk, e->k);
     multiply(e, &w->wv, e->h, w->bv, e->v);
     normalise_heads(e, e->k, w->k_norm, e->o.model->hp.n_kv_heads);
-    run_kv_store(e, &(sp_kv_store_args){.kv = kv,
-                                        .rope = &e->rope,
-                                        .k = e->k,
-                                        .v = e->v,
-                                        .m = r->n,
-                                        .block = r->block,
-                                        .slot = r->slot,
-                                        .rot = r->rot});
+    run_kv_store(e, (int64_t)r->n * kv->n_heads * kv->head * 2,
+                 &(sp_kv_store_args){.kv = kv,
+                                     .rope = &e->rope,
+                                     .k = e->k,
+                                     .v = e->v,
+                                     .m = r->n,
+                                     .block = r->block,
+                                     .slot = r->slot,
+                                     .rot = r->rot});
 }
 
 static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const sp_slice *slices,
@@ -242,6 +254,7 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
     multiply(e, &w->wq, e->h, w->bq, e->q);
     normalise_heads(e, e->q, w->q_norm, hp->n_heads);
     float *mass = e->mass;
+    int64_t work = 0;
     for (int s = 0; s < n_slices; s++) {
         const sp_plan *p = slices[s].plan;
         size_t first = (size_t)r->first[s];
@@ -256,15 +269,17 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
                                      .sights = p->sights,
                                      .mass = p->gate.wants_mass ? mass : NULL};
         if (p->gate.wants_mass) mass += (size_t)m * (size_t)hp->n_heads * (size_t)p->n_spans;
+        if (m) work += m * r->pos[r->first[s + 1] - 1] * 2 * (int64_t)width;
     }
-    run_attend(e, &(sp_attend_args){.kv = kv,
-                                    .rope = &e->rope,
-                                    .n_heads = hp->n_heads,
-                                    .scale = hp->attn_scale,
-                                    .reqs = e->reqs,
-                                    .n_reqs = n_slices,
-                                    .scratch = e->scratch,
-                                    .scratch_bytes = e->scratch_bytes});
+    run_attend(e, work,
+               &(sp_attend_args){.kv = kv,
+                                 .rope = &e->rope,
+                                 .n_heads = hp->n_heads,
+                                 .scale = hp->attn_scale,
+                                 .reqs = e->reqs,
+                                 .n_reqs = n_slices,
+                                 .scratch = e->scratch,
+                                 .scratch_bytes = e->scratch_bytes});
     multiply_add(e, &w->wo, e->att, w->bo, e->x);
 }
 
@@ -273,10 +288,8 @@ static void feed_forward(sp_engine *e, const sp_layer *w)
     normalise(e, e->x, w->ffn_norm, e->h);
     multiply(e, &w->w_gate, e->h, NULL, e->gate);
     multiply(e, &w->w_up, e->h, NULL, e->up);
-    run_silu_mul(e, &(sp_silu_mul_args){.gate = e->gate,
-                                        .up = e->up,
-                                        .y = e->gate,
-                                        .n = (int64_t)e->rows.n * e->o.model->hp.n_ff});
+    int64_t n = (int64_t)e->rows.n * e->o.model->hp.n_ff;
+    run_silu_mul(e, n, &(sp_silu_mul_args){.gate = e->gate, .up = e->up, .y = e->gate, .n = n});
     multiply_add(e, &w->w_down, e->gate, NULL, e->x);
 }
 
@@ -293,10 +306,10 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
     for (int s = 0; s < n_slices; s++) {
         int n = r->first[s + 1] - r->first[s];
         if (n == 0) continue;
-        run_matmul(e, &(sp_matmul_args){.w = &m->output,
-                                        .x = e->h + (size_t)r->first[s] * (size_t)m->hp.n_embd,
-                                        .m = n,
-                                        .y = slices[s].logits});
+        matmul(e, &(sp_matmul_args){.w = &m->output,
+                                    .x = e->h + (size_t)r->first[s] * (size_t)m->hp.n_embd,
+                                    .m = n,
+                                    .y = slices[s].logits});
     }
 }
 
@@ -306,7 +319,8 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
     SP_TRY(make_room(e, slices, n_slices));
     const sp_model *m = e->o.model;
     gather_rows(&e->rows, slices, n_slices);
-    run_embed(e, &(sp_embed_args){.w = &m->embed, .ids = e->rows.token, .m = e->rows.n, .x = e->x});
+    run_embed(e, (int64_t)e->rows.n * m->hp.n_embd,
+              &(sp_embed_args){.w = &m->embed, .ids = e->rows.token, .m = e->rows.n, .x = e->x});
     for (int l = 0; l < m->hp.n_layers; l++) {
         const sp_layer *w = &m->layers[l];
         sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);

@@ -4,12 +4,13 @@
 
 static sp_err check(const sp_sampling *p)
 {
-    if (!(p->temperature >= 0)) return sp_fail(SP_E_ARG, "temperature %g is below 0", p->temperature);
+    if (!(p->temperature >= 0 && p->temperature < INFINITY))
+        return sp_fail(SP_E_ARG, "temperature %g is not in [0, inf)", p->temperature);
     if (p->top_k < 0) return sp_fail(SP_E_ARG, "top-k %d is below 0", p->top_k);
     if (!(p->top_p > 0 && p->top_p <= 1)) return sp_fail(SP_E_ARG, "top-p %g is not in (0, 1]", p->top_p);
     if (!(p->min_p >= 0 && p->min_p <= 1)) return sp_fail(SP_E_ARG, "min-p %g is not in [0, 1]", p->min_p);
-    if (!(p->repeat_penalty > 0))
-        return sp_fail(SP_E_ARG, "repeat penalty %g is not above 0", p->repeat_penalty);
+    if (!(p->repeat_penalty > 0 && p->repeat_penalty < INFINITY))
+        return sp_fail(SP_E_ARG, "repeat penalty %g is not in (0, inf)", p->repeat_penalty);
     if (p->repeat_last < 0) return sp_fail(SP_E_ARG, "repeat window %d is below 0", p->repeat_last);
     return SP_OK;
 }
@@ -74,6 +75,27 @@ static bool before(const sp_candidate *a, const sp_candidate *b)
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
+/* best_of -- where the best candidate stands. */
+static int best_of(const sp_sampler *s)
+{
+    int best = 0;
+    for (int i = 1; i < s->n_vocab; i++)
+        if (before(&s->heap[i], &s->heap[best])) best = i;
+    return best;
+}
+
+/* above_min_p -- without top-k and top-p nothing need be sorted: the best candidate, then all others that
+ * min-p leaves. */
+static int above_min_p(sp_sampler *s)
+{
+    int best = best_of(s), n_kept = 0;
+    float least = s->heap[best].logit + logf(s->p.min_p);
+    s->kept[n_kept++] = s->heap[best];
+    for (int i = 0; i < s->n_vocab; i++)
+        if (i != best && s->heap[i].logit >= least) s->kept[n_kept++] = s->heap[i];
+    return n_kept;
+}
+
 static void sift_down(sp_candidate *v, int n, int i)
 {
     sp_candidate x = v[i];
@@ -85,8 +107,8 @@ static void sift_down(sp_candidate *v, int n, int i)
     v[i] = x;
 }
 
-/* best_first -- moves the best candidates from the heap to `kept`, descending: top_k of them, or (top_k 0)
- * until those left carry no more than 1 - top_p of the mass. */
+/* best_first -- moves the best candidates from the heap to `kept`, descending: top_k of them, or (top_k 0,
+ * so top_p < 1) until those left carry no more than 1 - top_p of the mass. */
 static int best_first(sp_sampler *s)
 {
     int n = s->n_vocab, n_kept = 0;
@@ -108,7 +130,9 @@ static int best_first(sp_sampler *s)
     return n_kept;
 }
 
-/* cut -- top-p and min-p over candidates in descending order; at least one stays. */
+/* cut -- top-p (of the top k) and min-p over candidates in descending order; at least one stays. A top_p of
+ * 1 cuts nothing, though rounding may have the first few carry the whole mass: a high temperature still
+ * draws from the rest. */
 static int cut(const sp_sampler *s, int n)
 {
     float max = s->kept[0].logit;
@@ -120,11 +144,12 @@ static int cut(const sp_sampler *s, int n)
         if (stay && p < s->p.min_p) break;
         got += p;
         stay++;
-        if (s->p.top_k > 0 && got >= s->p.top_p * total) break;
+        if (s->p.top_k > 0 && s->p.top_p < 1 && got >= s->p.top_p * total) break;
     }
     return stay;
 }
 
+/* draw -- one of kept[0 .. n-1], of which the first is the best. */
 static int32_t draw(sp_sampler *s, int n)
 {
     float max = s->kept[0].logit;
@@ -138,7 +163,7 @@ static int32_t draw(sp_sampler *s, int n)
         at -= s->prob[i];
         if (at < 0) return s->kept[i].id;
     }
-    return s->kept[n - 1].id;
+    return s->kept[0].id; /* rounding, or no finite maximum: the best */
 }
 
 int32_t sp_sampler_pick(sp_sampler *s, const float *logits)
@@ -146,11 +171,7 @@ int32_t sp_sampler_pick(sp_sampler *s, const float *logits)
     for (int i = 0; i < s->n_vocab; i++)
         s->heap[i] = (sp_candidate){isnan(logits[i]) ? -INFINITY : logits[i], i};
     penalise(s);
-    if (s->p.temperature == 0) {
-        sp_candidate best = s->heap[0];
-        for (int i = 1; i < s->n_vocab; i++)
-            if (before(&s->heap[i], &best)) best = s->heap[i];
-        return best.id;
-    }
-    return draw(s, cut(s, best_first(s)));
+    if (s->p.temperature == 0) return s->heap[best_of(s)].id;
+    bool sorted = s->p.top_k > 0 || s->p.top_p < 1;
+    return draw(s, sorted ? cut(s, best_first(s)) : above_min_p(s));
 }

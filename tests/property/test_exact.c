@@ -1,0 +1,405 @@
+/* test_exact.c -- the signature property: cold equals reused.
+ *
+ *   whole = in pieces = behind any reused prefix = in company of other requests, bit for bit
+ *   a chunk cached at base b and used at p = computed at p under the same sight, within rounding
+ *   every token computed again beside a stale copy = the plain forward pass, within rounding
+ *
+ * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "cache/tree.h"
+#include "reuse/reuse.h"
+#include "support/tiny_model.h"
+
+#define MAX_SEGS 6
+#define MAX_LEN  44
+
+typedef struct prompt {
+    sp_segment segs[MAX_SEGS];
+    int32_t tokens[MAX_SEGS][MAX_LEN];
+    int n_segs, n;
+} prompt;
+
+/* Kernel variants, and rounds for each: three rounds pass every rotary variant. */
+static const struct {
+    const char *name;
+    int rounds;
+} variants[] = {{"ref", 3}, {"avx2", 6}, {"avx512", 6}};
+static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+
+static void set_ids(prompt *p)
+{
+    sp_digest space = {{7}};
+    p->n = 0;
+    for (int i = 0; i < p->n_segs; i++) {
+        p->segs[i].tokens = p->tokens[i];
+        assert_int_equal(sp_segment_id(&space, NULL, p->tokens[i], p->segs[i].n, &p->segs[i].id), SP_OK);
+        p->n += p->segs[i].n;
+    }
+}
+
+static void random_prompt(prompt *p, uint64_t *rng, int n_vocab)
+{
+    p->n_segs = 1 + tiny_below(rng, MAX_SEGS);
+    for (int i = 0; i < p->n_segs; i++) {
+        p->segs[i] = (sp_segment){.kind = SP_SEG_CHUNK, .n = 1 + tiny_below(rng, MAX_LEN)};
+        for (int t = 0; t < p->segs[i].n; t++) p->tokens[i][t] = tiny_below(rng, n_vocab);
+    }
+    set_ids(p);
+}
+
+static void make_plan(tiny *t, const prompt *p, const sp_match *match, sp_plan *plan)
+{
+    const sp_reuse_policy *policy;
+    sp_match nothing = {0};
+    assert_int_equal(sp_reuse_find(match ? "prefix" : "off", &policy), SP_OK);
+    sp_plan_init(plan, t->pool);
+    sp_reuse_input in = {.segs = p->segs, .n_segs = p->n_segs, .match = match ? match : &nothing,
+                         .answer_room = 32};
+    assert_int_equal(policy->plan(&in, plan), SP_OK);
+    assert_int_equal(sp_plan_bind(plan), SP_OK);
+    assert_int_equal(sp_plan_check(plan), SP_OK);
+}
+
+#define WHOLE 0
+/* run -- executes a plan whole, or in random pieces of at most `piece` tokens; logits [n_todo, V]. */
+static void run(tiny *t, sp_plan *plan, int piece, uint64_t *rng, float *logits)
+{
+    for (int from = 0; from < plan->n_todo;) {
+        int left = plan->n_todo - from;
+        int n = piece == WHOLE ? left : 1 + tiny_below(rng, SP_MIN(piece, left));
+        sp_slice s = {plan, from, n, SP_WANT_ALL, logits + (size_t)from * (size_t)t->model.hp.n_vocab};
+        assert_int_equal(sp_engine_step(t->engine, &s, 1), SP_OK);
+        from += n;
+    }
+}
+
+static float *plain(tiny *t, const prompt *p)
+{
+    sp_plan plan;
+    float *logits = malloc((size_t)p->n * (size_t)t->model.hp.n_vocab * sizeof *logits);
+    make_plan(t, p, NULL, &plan);
+    run(t, &plan, WHOLE, NULL, logits);
+    sp_plan_fini(&plan);
+    return logits;
+}
+
+static void same_bits(const float *a, const float *b, size_t n, const char *what)
+{
+    if (memcmp(a, b, n * sizeof *a) == 0) return;
+    size_t i = 0;
+    while (a[i] == b[i]) i++;
+    fail_msg("%s: logit %zu is %.9g, was %.9g", what, i, (double)a[i], (double)b[i]);
+}
+
+/* -- one model, one property ---------------------------------------------------------------- */
+
+static void pieces(tiny *t, uint64_t *rng)
+{
+    prompt p;
+    random_prompt(&p, rng, t->model.hp.n_vocab);
+    size_t n = (size_t)p.n * (size_t)t->model.hp.n_vocab;
+    float *whole = plain(t, &p), *cut = malloc(n * sizeof *cut);
+    const int sizes[] = {1, 7, 64};
+    for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+        sp_plan plan;
+        make_plan(t, &p, NULL, &plan);
+        run(t, &plan, sizes[i], rng, cut);
+        same_bits(cut, whole, n, "in pieces");
+        sp_plan_fini(&plan);
+    }
+    free(whole);
+    free(cut);
+}
+
+/* remember -- computes a prompt and enters it into the tree. */
+static void remember(tiny *t, sp_tree *tree, const prompt *p, uint64_t *rng)
+{
+    sp_arena arena;
+    sp_arena_init(&arena);
+    sp_match m;
+    sp_plan plan;
+    assert_int_equal(sp_tree_match(tree, p->segs, p->n_segs, 1, &arena, &m), SP_OK);
+    make_plan(t, p, &m, &plan);
+    float *logits = malloc((size_t)p->n * (size_t)t->model.hp.n_vocab * sizeof *logits);
+    run(t, &plan, 40, rng, logits);
+    for (int i = 0; i < p->n_segs; i++)
+        sp_kv_seal(t->pool, plan.spans[i].blocks, SP_DIV_UP(plan.spans[i].n, SP_BLOCK_TOKENS));
+    bool added = true;
+    for (int i = m.n_path; i < p->n_segs; i++)
+        assert_int_equal(sp_tree_extend(tree, &m, &p->segs[i], plan.spans[i].blocks, 1, &added), SP_OK);
+    sp_tree_release(tree, &m);
+    sp_plan_fini(&plan);
+    sp_arena_fini(&arena);
+    free(logits);
+}
+
+/* relative -- a prompt that shares a random prefix with p: whole segments, then part of one. */
+static void relative(prompt *out, const prompt *p, uint64_t *rng, int n_vocab)
+{
+    random_prompt(out, rng, n_vocab);
+    int shared = tiny_below(rng, p->n_segs + 1);
+    out->n_segs = SP_MAX(out->n_segs, shared);
+    for (int i = 0; i < shared; i++) {
+        out->segs[i] = p->segs[i];
+        memcpy(out->tokens[i], p->tokens[i], sizeof out->tokens[i]);
+    }
+    if (shared < p->n_segs && shared < out->n_segs) {
+        int common = tiny_below(rng, SP_MIN(p->segs[shared].n, out->segs[shared].n) + 1);
+        memcpy(out->tokens[shared], p->tokens[shared], (size_t)common * sizeof **out->tokens);
+    }
+    set_ids(out);
+}
+
+static void prefixes(tiny *t, uint64_t *rng)
+{
+    prompt p, q;
+    sp_tree *tree;
+    int n_vocab = t->model.hp.n_vocab;
+    assert_int_equal(sp_tree_create(t->pool, 128, "lru", &tree), SP_OK);
+    random_prompt(&p, rng, n_vocab);
+    remember(t, tree, &p, rng);
+    for (int i = 0; i < 4; i++) {
+        relative(&q, &p, rng, n_vocab);
+        float *cold = plain(t, &q), *warm = malloc((size_t)q.n * (size_t)n_vocab * sizeof *warm);
+        sp_arena arena;
+        sp_arena_init(&arena);
+        sp_match m;
+        sp_plan plan;
+        assert_int_equal(sp_tree_match(tree, q.segs, q.n_segs, 2, &arena, &m), SP_OK);
+        make_plan(t, &q, &m, &plan);
+        run(t, &plan, 20, rng, warm);
+        for (int k = 0; k < plan.n_todo; k++)
+            same_bits(warm + (size_t)k * (size_t)n_vocab,
+                      cold + (size_t)plan.todo[k].pos * (size_t)n_vocab, (size_t)n_vocab, "behind a prefix");
+        sp_plan_fini(&plan);
+        sp_tree_release(tree, &m);
+        sp_arena_fini(&arena);
+        remember(t, tree, &q, rng);
+        free(cold);
+        free(warm);
+    }
+    sp_tree_destroy(tree);
+    assert_int_equal(sp_kv_pool_n_free(t->pool), sp_kv_pool_n_blocks(t->pool));
+}
+
+static void company(tiny *t, uint64_t *rng)
+{
+    enum { N = 4 };
+    prompt p[N];
+    sp_plan plan[N];
+    float *alone[N], *together[N];
+    int done[N] = {0}, left = 0;
+    size_t v = (size_t)t->model.hp.n_vocab;
+    for (int i = 0; i < N; i++) {
+        random_prompt(&p[i], rng, t->model.hp.n_vocab);
+        alone[i] = plain(t, &p[i]);
+        together[i] = malloc((size_t)p[i].n * v * sizeof(float));
+        make_plan(t, &p[i], NULL, &plan[i]);
+        left += p[i].n;
+    }
+    while (left) {
+        sp_slice s[N];
+        int n_slices = 0;
+        for (int i = 0; i < N; i++) {
+            if (done[i] == p[i].n || tiny_below(rng, 4) == 0) continue;
+            int n = 1 + tiny_below(rng, SP_MIN(90, p[i].n - done[i]));
+            s[n_slices++] = (sp_slice){&plan[i], done[i], n, SP_WANT_ALL, together[i] + (size_t)done[i] * v};
+            done[i] += n;
+            left -= n;
+        }
+        if (n_slices) assert_int_equal(sp_engine_step(t->engine, s, n_slices), SP_OK);
+    }
+    for (int i = 0; i < N; i++) {
+        same_bits(together[i], alone[i], (size_t)p[i].n * v, "in company");
+        sp_plan_fini(&plan[i]);
+        free(alone[i]);
+        free(together[i]);
+    }
+}
+
+/* -- positions ------------------------------------------------------------------------------ */
+
+static void add_tokens(sp_plan *plan, const sp_segment *seg, int span, int see, int32_t pos)
+{
+    for (int32_t i = 0; i < seg->n; i++)
+        assert_int_equal(sp_plan_add_todo(plan, (sp_todo){.token = seg->tokens[i], .pos = pos + i,
+                                                          .span = (uint16_t)span, .see = (uint16_t)see,
+                                                          .index = i}),
+                         SP_OK);
+}
+
+/* chunk_alone -- the blocks of a chunk computed at base `at` with only itself in sight. */
+static void chunk_alone(tiny *t, const sp_segment *seg, int32_t at, sp_plan *plan)
+{
+    int span, see;
+    sp_plan_init(plan, t->pool);
+    assert_int_equal(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_sight(plan, &(uint16_t){0}, 1, &see), SP_OK);
+    add_tokens(plan, seg, span, see, at);
+    assert_int_equal(sp_plan_bind(plan), SP_OK);
+    sp_slice s = {plan, 0, seg->n, SP_WANT_NONE, NULL};
+    assert_int_equal(sp_engine_step(t->engine, &s, 1), SP_OK);
+    sp_kv_seal(t->pool, plan->spans[0].blocks, SP_DIV_UP(seg->n, SP_BLOCK_TOKENS));
+}
+
+/* ask_behind -- the logits of a question that sees chunks at their places; bases[i] is where chunk i was
+ * computed, places[i] where it stands now. */
+static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const int32_t *bases,
+                         const int32_t *places)
+{
+    int last = p->n_segs - 1, span, see;
+    const sp_segment *q = &p->segs[last];
+    sp_plan plan;
+    sp_plan_init(&plan, t->pool);
+    for (int i = 0; i < last; i++)
+        assert_int_equal(sp_plan_add_span(&plan, p->segs[i].n, p->segs[i].n, bases[i], NULL,
+                                          places[i] - bases[i], chunks[i].spans[0].blocks, p->segs[i].n,
+                                          &span),
+                         SP_OK);
+    assert_int_equal(sp_plan_add_span(&plan, q->n, q->n, places[last], NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_sight(&plan, NULL, p->n_segs, &see), SP_OK);
+    add_tokens(&plan, q, span, see, places[last]);
+    assert_int_equal(sp_plan_bind(&plan), SP_OK);
+    assert_int_equal(sp_plan_check(&plan), SP_OK);
+    float *logits = malloc((size_t)q->n * (size_t)t->model.hp.n_vocab * sizeof *logits);
+    run(t, &plan, WHOLE, NULL, logits);
+    sp_plan_fini(&plan);
+    return logits;
+}
+
+static double bound_of(sp_dtype kv)
+{
+    return kv == SP_F32 ? 1e-8 : kv == SP_F16 ? 1e-5 : 1e-3; /* NMSE of logits */
+}
+
+static void positions(tiny *t, uint64_t *rng)
+{
+    prompt p;
+    do random_prompt(&p, rng, t->model.hp.n_vocab);
+    while (p.n_segs < 2);
+    int32_t bases[MAX_SEGS], places[MAX_SEGS], at = 0;
+    sp_plan here[MAX_SEGS], there[MAX_SEGS];
+    for (int i = 0; i < p.n_segs; i++, at += p.segs[i - 1].n) {
+        places[i] = at;
+        bases[i] = tiny_below(rng, t->model.hp.n_ctx - MAX_LEN);
+    }
+    for (int i = 0; i < p.n_segs - 1; i++) {
+        chunk_alone(t, &p.segs[i], places[i], &here[i]);
+        chunk_alone(t, &p.segs[i], bases[i], &there[i]);
+    }
+    float *want = ask_behind(t, here, &p, places, places), *got = ask_behind(t, there, &p, bases, places);
+    double nmse = tiny_nmse(got, want,
+                            (size_t)p.segs[p.n_segs - 1].n * (size_t)t->model.hp.n_vocab);
+    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type))) fail_msg("moved chunk: NMSE %g", nmse);
+    for (int i = 0; i < p.n_segs - 1; i++) {
+        sp_plan_fini(&here[i]);
+        sp_plan_fini(&there[i]);
+    }
+    free(want);
+    free(got);
+}
+
+/* -- recomputation -------------------------------------------------------------------------- */
+
+/* Every chunk was computed alone and elsewhere; all of its tokens are stale and computed again in one private
+ * span of scattered positions, as selective recomputation at 100 % does. */
+static void recomputed(tiny *t, uint64_t *rng)
+{
+    prompt p;
+    random_prompt(&p, rng, t->model.hp.n_vocab);
+    size_t v = (size_t)t->model.hp.n_vocab;
+    sp_plan chunk[MAX_SEGS], plan;
+    int32_t at = 0, *pos = malloc((size_t)p.n * sizeof *pos);
+    for (int32_t i = 0; i < p.n; i++) pos[i] = i;
+    sp_plan_init(&plan, t->pool);
+    int span, see;
+    for (int i = 0; i < p.n_segs; at += p.segs[i++].n) {
+        int32_t base = tiny_below(rng, t->model.hp.n_ctx - MAX_LEN), n = p.segs[i].n;
+        chunk_alone(t, &p.segs[i], base, &chunk[i]);
+        assert_int_equal(sp_plan_add_span(&plan, n, n, base, NULL, at - base, chunk[i].spans[0].blocks, n,
+                                          &span),
+                         SP_OK);
+        for (int32_t k = 0; k < n; k++) assert_int_equal(sp_plan_mark_stale(&plan, span, k), SP_OK);
+    }
+    assert_int_equal(sp_plan_add_span(&plan, p.n, p.n, 0, pos, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_sight(&plan, NULL, span + 1, &see), SP_OK);
+    at = 0;
+    for (int i = 0; i < p.n_segs; i++)
+        for (int32_t k = 0; k < p.segs[i].n; k++, at++)
+            assert_int_equal(sp_plan_add_todo(&plan, (sp_todo){.token = p.segs[i].tokens[k], .pos = at,
+                                                               .span = (uint16_t)span,
+                                                               .see = (uint16_t)see, .index = at}),
+                             SP_OK);
+    assert_int_equal(sp_plan_bind(&plan), SP_OK);
+    assert_int_equal(sp_plan_check(&plan), SP_OK);
+    float *want = plain(t, &p), *got = malloc((size_t)p.n * v * sizeof *got);
+    run(t, &plan, 33, rng, got);
+    double nmse = tiny_nmse(got, want, (size_t)p.n * v);
+    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type))) fail_msg("all recomputed: NMSE %g", nmse);
+    sp_plan_fini(&plan);
+    for (int i = 0; i < p.n_segs; i++) sp_plan_fini(&chunk[i]);
+    free(want);
+    free(got);
+    free(pos);
+}
+
+/* -- every variant -------------------------------------------------------------------------- */
+
+typedef void property(tiny *t, uint64_t *rng);
+
+static void rope_variant(tiny_spec *s, int i)
+{
+    s->adjacent = i & 1;
+    if (i % 3 == 1) s->n_rot = s->head / 2;
+    if (i % 3 == 2) s->rope_stretch = 8; /* per-pair factors, as llama3 scaling has */
+    s->rope_base = i & 2 ? 500000 : 10000;
+    s->bias = i & 1;
+    s->head_norm = i & 2;
+    s->n_kv_heads = i % 3 == 0 ? s->n_heads : i % 3 == 1 ? 2 : 1;
+}
+
+static void everywhere(property *check)
+{
+    int ran = 0;
+    for (size_t v = 0; v < SP_COUNT(variants); v++)
+        for (size_t k = 0; k < SP_COUNT(kv_types); k++)
+            for (int i = 0; i < variants[v].rounds; i++) {
+                tiny t;
+                tiny_spec s = TINY_SPEC_DEFAULT;
+                s.cpu = variants[v].name;
+                s.kv_type = kv_types[k];
+                s.n_threads = 1 + i % 3;
+                rope_variant(&s, i);
+                uint64_t rng = 1000 * v + 100 * k + (uint64_t)i + 1;
+                sp_err err = tiny_open(&t, &s, rng);
+                if (err == SP_E_UNSUPPORTED) break;
+                assert_int_equal(err, SP_OK);
+                check(&t, &rng);
+                assert_int_equal(sp_kv_pool_n_free(t.pool), sp_kv_pool_n_blocks(t.pool));
+                tiny_close(&t);
+                ran++;
+            }
+    assert_true(ran >= variants[0].rounds * (int)SP_COUNT(kv_types));
+}
+
+static void test_pieces(void **state) { everywhere(pieces); }
+static void test_prefixes(void **state) { everywhere(prefixes); }
+static void test_company(void **state) { everywhere(company); }
+static void test_positions(void **state) { everywhere(positions); }
+static void test_recomputed(void **state) { everywhere(recomputed); }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pieces),    cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_company),   cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_recomputed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,147 @@
+/* tiny_model.h -- a small random model built in memory, and an engine around it, for tests in C.
+ *
+ * The weights are f32, drawn from one seed; the rotary variant is the caller's. */
+#ifndef SP_TESTS_TINY_MODEL_H
+#define SP_TESTS_TINY_MODEL_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+typedef struct tiny_spec {
+    int n_layers, n_heads, n_kv_heads, head, n_ff, n_vocab, n_ctx;
+    int n_rot; /* 0: the whole head */
+    bool adjacent, bias, head_norm;
+    float rope_base, rope_stretch; /* every second frequency is divided by rope_stretch (0: none) */
+    sp_dtype kv_type;
+    const char *cpu; /* name of the kernels */
+    int n_threads, n_blocks, max_rows;
+} tiny_spec;
+
+#define TINY_SPEC_DEFAULT                                                                          \
+    {.n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .head = 32, .n_ff = 96, .n_vocab = 101,         \
+     .n_ctx = 512, .rope_base = 10000, .kv_type = SP_F16, .cpu = "ref", .n_threads = 2,           \
+     .n_blocks = 256, .max_rows = 512}
+
+typedef struct tiny {
+    sp_model model;
+    sp_kv_pool *pool;
+    sp_team *team;
+    const sp_ops *ops;
+    sp_engine *engine;
+    uint64_t rng;
+    void *owned[256];
+    int n_owned;
+} tiny;
+
+static inline uint32_t tiny_random(uint64_t *s)
+{
+    *s = *s * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*s >> 33);
+}
+
+/* tiny_below -- a number in [0, n). */
+static inline int tiny_below(uint64_t *s, int n)
+{
+    return (int)(tiny_random(s) % (uint32_t)n);
+}
+
+static inline float *tiny_floats(tiny *t, int64_t n, float mean, float scale)
+{
+    float *v = malloc((size_t)n * sizeof *v);
+    for (int64_t i = 0; i < n; i++)
+        v[i] = mean + scale * ((float)tiny_random(&t->rng) * 0x1p-30f - 1.0f);
+    t->owned[t->n_owned++] = v;
+    return v;
+}
+
+static inline sp_mat tiny_mat(tiny *t, int64_t rows, int64_t cols)
+{
+    float *v = tiny_floats(t, rows * cols, 0, 1.7f / sqrtf((float)cols));
+    return (sp_mat){.type = SP_F32, .n_rows = rows, .n_cols = cols, .data = v};
+}
+
+static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
+{
+    int64_t e = (int64_t)s->n_heads * s->head, kd = (int64_t)s->n_kv_heads * s->head;
+    *w = (sp_layer){.attn_norm = tiny_floats(t, e, 1, 0.3f), .ffn_norm = tiny_floats(t, e, 1, 0.3f)};
+    w->wq = tiny_mat(t, e, e);
+    w->wk = tiny_mat(t, kd, e);
+    w->wv = tiny_mat(t, kd, e);
+    w->wo = tiny_mat(t, e, e);
+    w->w_gate = tiny_mat(t, s->n_ff, e);
+    w->w_up = tiny_mat(t, s->n_ff, e);
+    w->w_down = tiny_mat(t, e, s->n_ff);
+    if (s->bias) {
+        w->bq = tiny_floats(t, e, 0, 0.5f);
+        w->bk = tiny_floats(t, kd, 0, 0.5f);
+        w->bv = tiny_floats(t, kd, 0, 0.5f);
+    }
+    if (s->head_norm) {
+        w->q_norm = tiny_floats(t, s->head, 1, 0.3f);
+        w->k_norm = tiny_floats(t, s->head, 1, 0.3f);
+    }
+}
+
+static inline void tiny_rope(tiny *t, const tiny_spec *s)
+{
+    int n_rot = s->n_rot ? s->n_rot : s->head;
+    float *freq = tiny_floats(t, n_rot / 2, 0, 0);
+    for (int i = 0; i < n_rot / 2; i++) {
+        freq[i] = powf(s->rope_base, -2.0f * (float)i / (float)n_rot);
+        if (s->rope_stretch > 0 && i % 2) freq[i] /= s->rope_stretch;
+    }
+    t->model.rope =
+        (sp_rope_spec){.n_rot = n_rot, .adjacent = s->adjacent, .freq = freq, .magnitude = 1};
+}
+
+/* tiny_open -- SP_E_UNSUPPORTED when the CPU lacks the kernels; anything else must succeed. */
+static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
+{
+    *t = (tiny){.rng = seed};
+    SP_TRY(sp_ops_select(s->cpu, &t->ops));
+    sp_model *m = &t->model;
+    int e = s->n_heads * s->head;
+    m->path = "tiny";
+    m->hp = (sp_hparams){.arch = "llama", .n_layers = s->n_layers, .n_embd = e, .n_heads = s->n_heads,
+                         .n_kv_heads = s->n_kv_heads, .head = s->head, .n_ff = s->n_ff,
+                         .n_vocab = s->n_vocab, .n_ctx = s->n_ctx, .norm_eps = 1e-5f,
+                         .attn_scale = 1 / sqrtf((float)s->head)};
+    tiny_rope(t, s);
+    m->embed = tiny_mat(t, s->n_vocab, e);
+    m->output = tiny_mat(t, s->n_vocab, e);
+    m->output_norm = tiny_floats(t, e, 1, 0.3f);
+    m->layers = calloc((size_t)s->n_layers, sizeof *m->layers);
+    t->owned[t->n_owned++] = m->layers;
+    for (int l = 0; l < s->n_layers; l++) tiny_layer(t, s, &m->layers[l]);
+    sp_kv_shape shape = {s->n_layers, s->n_kv_heads, s->head, s->kv_type};
+    SP_TRY(sp_kv_pool_create(&shape, s->n_blocks, &t->pool));
+    SP_TRY(sp_team_create(&t->team, s->n_threads));
+    return sp_engine_create(&(sp_engine_opts){.model = m, .pool = t->pool, .team = t->team, .ops = t->ops,
+                                              .n_ctx = s->n_ctx, .max_rows = s->max_rows, .max_slices = 8},
+                            &t->engine);
+}
+
+static inline void tiny_close(tiny *t)
+{
+    sp_engine_destroy(t->engine);
+    sp_team_destroy(t->team);
+    sp_kv_pool_destroy(t->pool);
+    for (int i = 0; i < t->n_owned; i++) free(t->owned[i]);
+    *t = (tiny){0};
+}
+
+/* tiny_nmse -- |a - b|^2 / |b|^2. */
+static inline double tiny_nmse(const float *a, const float *b, size_t n)
+{
+    double diff = 0, norm = 0;
+    for (size_t i = 0; i < n; i++) {
+        diff += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        norm += (double)b[i] * b[i];
+    }
+    return diff / (norm > 0 ? norm : 1);
+}
+
+#endif
