@@ -29,7 +29,7 @@ def run(*args, variant=None, **options):
     if variant:
         env["SPOLIA_CPU"] = variant
     return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, env=env,
-                          timeout=300, **options)
+                          errors="replace", timeout=300, **options)
 
 
 def succeed(*args, **options):

@@ -2,8 +2,8 @@
 set of kernels, on small random models.
 
 Both decode weights to the same floats, and the reference rounds keys and values as the cache does.
-What is left is float32 arithmetic, and a key or value near the middle of two steps of its type that
-is rounded the other way.
+What is left is float32 arithmetic, and now and then a key or value near the middle between two steps
+of its type that is rounded the other way.
 """
 import json
 
@@ -16,8 +16,9 @@ from reference.forward import forward, log_softmax, nmse, perplexity
 from reference.model import load
 from reference.random_model import MIXES, TINY
 
-# Bounds of NMSE by the type of keys and values.
-BOUND = {"f32": 1e-10, "f16": 1e-9, "bf16": 1e-7, "q8_0": 1e-6}
+# Bounds of NMSE by the type of keys and values. f32: ten times what was measured. The others: a tenth of
+# what their rounding itself amounts to on these models, so that a reference without it would fail.
+BOUND = {"f32": 1e-11, "f16": 4e-8, "bf16": 2e-6, "q8_0": 2e-5}
 TOKENS = np.random.default_rng(7).integers(0, 299, 40)
 
 
@@ -76,6 +77,14 @@ def test_the_default_kv_type_is_f16(make_model, tmp_path):
         logits(tmp_path, model, [1, 2, 3, 4], "f16").tobytes()
 
 
+def test_a_prompt_of_many_blocks(variant, make_model, tmp_path):
+    """More than one step of computation (256 tokens), more than one tile of keys."""
+    model = make_model("tiny-qwen3")
+    tokens = np.random.default_rng(8).integers(0, 384, 500)
+    got = logits(tmp_path, model, tokens, "f16", variant)
+    assert nmse(got, forward(load(model), tokens, kv="f16").logits) < BOUND["f16"]
+
+
 @pytest.mark.parametrize("preset", TINY)
 def test_folders(preset, make_model, reference, tmp_path):
     model = make_model(preset, folder=True)
@@ -96,14 +105,14 @@ def test_gguf_version_2(make_model, reference, tmp_path):
 
 # -- exactness: the same bits, however the work is cut ---------------------------------------------
 
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 33])
-def test_a_shorter_prompt_has_the_logits_of_the_longer(n, variant, make_model, tmp_path):
+def test_a_shorter_prompt_has_the_logits_of_the_longer(variant, make_model, tmp_path):
     model = make_model("tiny-llama", "q4_0")
     whole = logits(tmp_path, model, TOKENS, "f16", variant)
-    assert logits(tmp_path, model, TOKENS[:n], "f16", variant).tobytes() == whole[:n].tobytes()
+    for n in (1, 2, 15, 16, 17, 33):
+        assert logits(tmp_path, model, TOKENS[:n], "f16", variant).tobytes() == whole[:n].tobytes()
 
 
-@pytest.mark.parametrize("piece", [1, 3, 16, 17])
+@pytest.mark.parametrize("piece", [1, 7, 16])
 @pytest.mark.parametrize("kv", ["f32", "f16", "q8_0"])
 def test_pieces_give_the_bits_of_the_whole(piece, kv, variant, make_model, tmp_path):
     model = make_model("tiny-wide-qwen2", "q4_k_m")
@@ -112,12 +121,12 @@ def test_pieces_give_the_bits_of_the_whole(piece, kv, variant, make_model, tmp_p
     assert cut.tobytes() == whole.tobytes()
 
 
-@pytest.mark.parametrize("threads", [1, 2, 3])
-def test_threads_do_not_change_bits(threads, variant, make_model, tmp_path):
+def test_threads_do_not_change_bits(variant, make_model, tmp_path):
     model = make_model("tiny-odd")
     one = logits(tmp_path, model, TOKENS, "f16", variant, more=("-t", 1))
-    many = logits(tmp_path, model, TOKENS, "f16", variant, more=("-t", threads))
-    assert one.tobytes() == many.tobytes()
+    for threads in (2, 3, 5):
+        many = logits(tmp_path, model, TOKENS, "f16", variant, more=("-t", threads))
+        assert one.tobytes() == many.tobytes()
 
 
 # -- the other outputs -----------------------------------------------------------------------------
@@ -147,7 +156,7 @@ def test_perplexity(make_model, tmp_path):
     tokens = json.loads(succeed("tokenize", "-m", model, "-f", file, "--json"))["tokens"]
     want = perplexity(forward(load(model), tokens, kv="f16").logits, tokens)
     assert answer["perplexity"] == pytest.approx(want, rel=1e-4)
-    assert answer["n_tokens"] == len(tokens)
+    assert answer["n_tokens"] == len(tokens) - 1
 
 
 def test_greedy_text_follows_the_logits(make_model):
