@@ -181,14 +181,23 @@ def test_gguf_bytes(case, good, tmp_path):
     refuse_it(tmp_path / "bad.gguf", word)
 
 
+RUDE = b"a\nspolia: \x1b[31mred\xff!!"[:len(TENSOR)]
+
+
 def test_a_message_is_one_line_whatever_a_file_calls_things(good, tmp_path):
     """Names in a file are its maker's; they must not write to the terminal of its user."""
-    rude = b"a\nspolia: \x1b[31mred\xff"[:len(TENSOR)].ljust(len(TENSOR), b"!")
-    data = bytearray((good / "good.gguf").read_bytes().replace(TENSOR, rude))
-    at = header_field(data, rude, 20)
-    data[at:at + 4] = struct.pack("<I", 222)
+    data = bytearray((good / "good.gguf").read_bytes().replace(TENSOR, RUDE))
+    at = header_field(data, RUDE, 0)
+    data[at:at + 4] = struct.pack("<I", 9)
     (tmp_path / "bad.gguf").write_bytes(data)
     assert refuse_it(tmp_path / "bad.gguf").isprintable()
+
+
+def test_inspect_prints_names_that_are_no_text_as_text(good, tmp_path):
+    data = (good / "good.gguf").read_bytes().replace(TENSOR, RUDE)
+    (tmp_path / "rude.gguf").write_bytes(data)
+    assert all(line.isprintable() for line in succeed("inspect", tmp_path / "rude.gguf").split("\n"))
+    json.loads(succeed("inspect", tmp_path / "rude.gguf", "--json"))
 
 
 # -- folders: one thing changed --------------------------------------------------------------------
