@@ -23,7 +23,7 @@ static inline void gw_raw(sp_bytes *b, const void *data, size_t n)
 
 static inline void gw_int(sp_bytes *b, uint64_t x, int n_bytes)
 {
-    for (int i = 0; i < n_bytes; i++) gw_raw(b, &(uint8_t){(uint8_t)(x >> (8 * i))}, 1);
+    for (int i = 0; i < n_bytes; i++) gw_raw(b, &(uint8_t){i < 8 ? (uint8_t)(x >> (8 * i)) : 0}, 1);
 }
 
 static inline void gw_str(sp_bytes *b, const char *s)

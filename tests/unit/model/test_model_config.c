@@ -1,0 +1,411 @@
+/* Hyper-parameters from both kinds of files, and the rotary frequencies that follow from them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+
+#include "tiny_model.h"
+
+#define JSON_PATH "dir/config.json"
+
+static const char base_json[] =
+    "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"hidden_size\": 64,"
+    " \"intermediate_size\": 96, \"num_hidden_layers\": 3, \"num_attention_heads\": 8,"
+    " \"num_key_value_heads\": 2, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-6,"
+    " \"vocab_size\": 100, \"hidden_act\": \"silu\", \"rope_theta\": 500000.0}";
+
+/* The base with the members of `changes` set; a member "-" of them lists one to be left out. */
+static sp_err read_json(const char *changes, sp_config *c)
+{
+    json_t *root = json_loads(base_json, 0, NULL), *with = json_loads(changes, 0, NULL);
+    assert_true(root && with);
+    const char *gone = json_string_value(json_object_get(with, "-"));
+    if (gone) json_object_del(root, gone);
+    json_object_del(with, "-");
+    assert_int_equal(json_object_update(root, with), 0);
+    sp_err err = sp_config_of_json(root, JSON_PATH, c);
+    json_decref(root);
+    json_decref(with);
+    return err;
+}
+
+static sp_config good_json(const char *changes)
+{
+    sp_config c;
+    if (read_json(changes, &c) != SP_OK) fail_msg("%s: %s", changes, sp_error_detail());
+    return c;
+}
+
+static void reads_config_json(void **state)
+{
+    sp_config c = good_json("{}");
+    assert_string_equal(c.hp.arch, "llama");
+    assert_true(c.hp.n_layers == 3 && c.hp.n_embd == 64 && c.hp.n_heads == 8 &&
+                c.hp.n_kv_heads == 2);
+    assert_true(c.hp.head == 8 && c.hp.n_ff == 96 && c.hp.n_vocab == 100 && c.hp.n_ctx == 4096);
+    assert_true(c.hp.norm_eps == 1e-6f && c.rope.base == 500000 && c.rope.n_rot == 8);
+    assert_true(!c.adjacent && !c.tied && !c.untied && c.hp.sliding_window == 0);
+    assert_true(c.rope.scaling == SP_ROPE_PLAIN);
+
+    assert_int_equal(good_json("{\"-\": \"num_key_value_heads\"}").hp.n_kv_heads, 8);
+    assert_int_equal(good_json("{\"num_key_value_heads\": null}").hp.n_kv_heads, 8);
+    assert_int_equal(good_json("{\"head_dim\": 32}").hp.head, 32);
+    assert_true(good_json("{\"-\": \"rope_theta\"}").rope.base == 10000);
+    assert_true(good_json("{\"rope_theta\": 1000000}").rope.base == 1e6);
+    assert_int_equal(good_json("{\"partial_rotary_factor\": 0.5}").rope.n_rot, 4);
+    assert_true(good_json("{\"tie_word_embeddings\": true}").tied);
+    assert_true(good_json("{\"tie_word_embeddings\": false}").untied);
+    assert_true(good_json("{\"rope_parameters\": {\"rope_theta\": 123}}").rope.base == 123);
+    assert_string_equal(good_json("{\"-\": \"model_type\"}").hp.arch, "llama");
+    assert_string_equal(good_json("{\"model_type\": \"mistral\"}").hp.arch, "mistral");
+}
+
+/* Attention over a window is full attention for contexts no longer than the window. */
+static void windows_limit_the_context(void **state)
+{
+    static const struct {
+        const char *changes;
+        int window, n_ctx;
+    } cases[] = {
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 1024}", 1024, 1024},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9000}", 9000, 4096},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", 0, 4096},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024}", 0, 4096},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": false}", 0,
+         4096},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": true}",
+         1024, 1024},
+        {"{\"sliding_window\": 1024}", 0, 4096},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_config c = good_json(cases[i].changes);
+        assert_int_equal(c.hp.sliding_window, cases[i].window);
+        assert_int_equal(c.hp.n_ctx, cases[i].n_ctx);
+    }
+}
+
+static void refuses_config_json(void **state)
+{
+    static const struct {
+        const char *changes;
+        sp_err code;
+        const char *text;
+    } cases[] = {
+        {"{\"-\": \"hidden_size\"}", SP_E_FORMAT, "hidden_size: is missing"},
+        {"{\"-\": \"vocab_size\"}", SP_E_FORMAT, "vocab_size: is missing"},
+        {"{\"num_hidden_layers\": 0}", SP_E_FORMAT, "num_hidden_layers: 0 is not in 1..1024"},
+        {"{\"num_hidden_layers\": 1025}", SP_E_FORMAT, "num_hidden_layers: 1025 is not in 1..1024"},
+        {"{\"num_hidden_layers\": \"3\"}", SP_E_FORMAT, "num_hidden_layers: is not a number"},
+        {"{\"num_hidden_layers\": 2.5}", SP_E_FORMAT,
+         "num_hidden_layers: 2.5 is not a whole number"},
+        {"{\"hidden_size\": -64}", SP_E_FORMAT, "hidden_size: -64 is not in"},
+        {"{\"hidden_size\": 1e300}", SP_E_FORMAT, "hidden_size: 1e+300 is not in"},
+        {"{\"num_key_value_heads\": 3}", SP_E_FORMAT,
+         "num_key_value_heads: 3 does not divide the 8"},
+        {"{\"num_key_value_heads\": 16}", SP_E_FORMAT, "num_key_value_heads: 16 does not divide"},
+        {"{\"num_attention_heads\": 10}", SP_E_FORMAT,
+         "head_dim: is missing and the width 64 is not 10"},
+        {"{\"head_dim\": 7}", SP_E_FORMAT, "head_dim: a head of 7 is not an even number"},
+        {"{\"rms_norm_eps\": 2}", SP_E_FORMAT, "rms_norm_eps: 2 is not in 0..1"},
+        {"{\"partial_rotary_factor\": 0.4}", SP_E_FORMAT,
+         "partial_rotary_factor: 3 is not an even"},
+        {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
+        {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
+        {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED,
+         "num_local_experts: 8: a mixture of experts"},
+        {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
+         "\"gptq\" is not"},
+        {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED,
+         "model_type: \"gemma2\" is not supported"},
+        {"{\"-\": \"model_type\", \"architectures\": [\"BertModel\"]}", SP_E_UNSUPPORTED,
+         "\"BertModel\""},
+        {"{\"-\": \"model_type\", \"architectures\": []}", SP_E_FORMAT, "model_type: is missing"},
+        {"{\"rope_scaling\": 3}", SP_E_FORMAT, "rope_scaling: is not an object"},
+        {"{\"rope_scaling\": {\"type\": 3}}", SP_E_FORMAT,
+         "rope_scaling.rope_type: is not a string"},
+        {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", SP_E_UNSUPPORTED,
+         "rope_scaling: rotary scaling \"dynamic\" is not supported"},
+        {"{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", SP_E_UNSUPPORTED,
+         "rope_parameters: rotary scaling \"longrope\""},
+        {"{\"rope_scaling\": {\"type\": \"linear\"}}", SP_E_FORMAT,
+         "rope_scaling.factor: is missing"},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", SP_E_FORMAT,
+         "rope_scaling.factor: is not a number"},
+        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}}", SP_E_UNSUPPORTED,
+         "rope_scaling.mscale: is not supported"},
+        {"{\"rope_parameters\": {\"full_attention\": {}}}", SP_E_UNSUPPORTED,
+         "rope_parameters.full_attention: is not supported"},
+        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4,"
+         " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
+         SP_E_FORMAT, "rope_scaling.high_freq_factor: is missing or does not fit"},
+        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+         " \"high_freq_factor\": 4}}",
+         SP_E_FORMAT, "rope_scaling.original_max_position_embeddings: is missing"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_config c = {0};
+        sp_err err = read_json(cases[i].changes, &c);
+        if (err != cases[i].code) fail_msg("%s: %d, %s", cases[i].changes, err, sp_error_detail());
+        assert_detail(JSON_PATH ": ");
+        assert_detail(cases[i].text);
+        assert_null(c.arch);
+    }
+}
+
+/* -- GGUF ----------------------------------------------------------------------------------- */
+
+static sp_err read_gguf(const tiny_spec *s, sp_config *c)
+{
+    sp_bytes file = {0};
+    sp_gguf g;
+    tiny_file(s, &file);
+    assert_int_equal(sp_gguf_parse((const uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+    sp_err err = sp_config_of_gguf(&g, c);
+    sp_gguf_close(&g);
+    sp_vec_fini(&file);
+    return err;
+}
+
+static void refuse_entry(const char *drop, void (*more)(gguf_writer *w), sp_err code,
+                         const char *text)
+{
+    sp_config c;
+    assert_int_equal(read_gguf(&(tiny_spec){.drop = drop, .more = more}, &c), code);
+    assert_detail(TINY_NAME ": ");
+    assert_detail(text);
+}
+
+static void keys_are_needed(void **state)
+{
+    static const char *const keys[] = {
+        "llama.block_count",         "llama.embedding_length",
+        "llama.feed_forward_length", "llama.attention.head_count",
+        "llama.context_length",      "llama.attention.layer_norm_rms_epsilon"};
+    sp_config c;
+    for (size_t i = 0; i < SP_COUNT(keys); i++) {
+        char text[128];
+        snprintf(text, sizeof text, "%s: is missing", keys[i]);
+        refuse_entry(keys[i], NULL, SP_E_FORMAT, text);
+    }
+    assert_int_equal(read_gguf(&(tiny_spec){.drop = "llama.attention.head_count_kv"}, &c), SP_OK);
+    assert_int_equal(c.hp.n_kv_heads, TINY_H);
+}
+
+/* One function an entry: what the file says about a key that the writer left out. */
+#define ENTRY(name, statement)                                                                     \
+    static void name(gguf_writer *w)                                                               \
+    {                                                                                              \
+        statement;                                                                                 \
+    }
+
+ENTRY(no_layers, gw_u32(w, "llama.block_count", 0))
+ENTRY(text_layers, gw_text(w, "llama.block_count", "2"))
+ENTRY(negative_layers, gw_number(w, "llama.block_count", SP_GGUF_I32, (uint32_t)-2, 4))
+ENTRY(equal_heads, gw_i32s(w, "llama.attention.head_count_kv", 2, (const int32_t[]){2, 2}))
+ENTRY(other_heads, gw_i32s(w, "llama.attention.head_count_kv", 2, (const int32_t[]){2, 4}))
+ENTRY(empty_heads, gw_i32s(w, "llama.attention.head_count_kv", 0, NULL))
+ENTRY(odd_heads, gw_u32(w, "llama.attention.head_count_kv", 3))
+ENTRY(nan_eps, gw_f32(w, "llama.attention.layer_norm_rms_epsilon", NAN))
+ENTRY(wide_rope, gw_u32(w, "llama.rope.dimension_count", 10))
+ENTRY(half_rope, gw_u32(w, "llama.rope.dimension_count", 4))
+ENTRY(experts, gw_u32(w, "llama.expert_count", 8))
+ENTRY(no_experts, gw_u32(w, "llama.expert_count", 0))
+ENTRY(both_ways, gw_bool(w, "llama.attention.causal", false))
+ENTRY(other_values, gw_u32(w, "llama.attention.value_length", 16))
+ENTRY(split, gw_number(w, "split.count", SP_GGUF_U16, 3, 2))
+ENTRY(longrope, gw_text(w, "llama.rope.scaling.type", "longrope"))
+ENTRY(numbered_scaling, gw_u32(w, "llama.rope.scaling.type", 1))
+ENTRY(attn_factor, gw_f32(w, "llama.rope.scaling.attn_factor", 2))
+ENTRY(window, gw_u32(w, "llama.attention.sliding_window", 100))
+ENTRY(numbered_arch, gw_u32(w, "general.architecture", 1))
+
+static void entries_are_checked(void **state)
+{
+    sp_config c;
+    refuse_entry("llama.block_count", no_layers, SP_E_FORMAT, "block_count: 0 is not in 1..1024");
+    refuse_entry("llama.block_count", text_layers, SP_E_FORMAT, "block_count: is not a number");
+    refuse_entry("llama.block_count", negative_layers, SP_E_FORMAT, "block_count: -2 is not in");
+    refuse_entry("llama.attention.head_count_kv", other_heads, SP_E_UNSUPPORTED,
+                 "from layer to layer");
+    refuse_entry("llama.attention.head_count_kv", empty_heads, SP_E_FORMAT, "is not a number");
+    refuse_entry("llama.attention.head_count_kv", odd_heads, SP_E_FORMAT,
+                 "3 does not divide the 4");
+    refuse_entry("llama.attention.layer_norm_rms_epsilon", nan_eps, SP_E_FORMAT, "nan is not in");
+    refuse_entry(NULL, wide_rope, SP_E_FORMAT,
+                 "llama.rope.dimension_count: 10 is not an even number");
+    refuse_entry(NULL, experts, SP_E_UNSUPPORTED, "llama.expert_count: 8: a mixture of experts");
+    refuse_entry(NULL, both_ways, SP_E_UNSUPPORTED,
+                 "llama.attention.causal: 0: attention that is not");
+    refuse_entry(NULL, other_values, SP_E_UNSUPPORTED,
+                 "llama.attention.value_length: 16: values of");
+    refuse_entry(NULL, split, SP_E_UNSUPPORTED, "split.count: a model split over files");
+    refuse_entry(NULL, longrope, SP_E_UNSUPPORTED,
+                 "llama.rope.scaling.type: rotary scaling \"longrope");
+    refuse_entry(NULL, numbered_scaling, SP_E_FORMAT,
+                 "llama.rope.scaling.type: is u32, not a string");
+    refuse_entry(NULL, attn_factor, SP_E_UNSUPPORTED,
+                 "llama.rope.scaling.attn_factor: 2: this factor");
+
+    assert_int_equal(
+        read_gguf(&(tiny_spec){.drop = "llama.attention.head_count_kv", .more = equal_heads}, &c),
+        SP_OK);
+    assert_int_equal(c.hp.n_kv_heads, 2);
+    assert_int_equal(read_gguf(&(tiny_spec){.more = half_rope}, &c), SP_OK);
+    assert_int_equal(c.rope.n_rot, 4);
+    assert_int_equal(read_gguf(&(tiny_spec){.more = no_experts}, &c), SP_OK);
+    assert_int_equal(read_gguf(&(tiny_spec){.more = window}, &c), SP_OK);
+    assert_true(c.hp.n_ctx == 100 && c.hp.sliding_window == 100);
+}
+
+static void architecture_is_needed(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        gguf_writer w;
+        sp_bytes file = {0};
+        sp_gguf g;
+        sp_config c;
+        gw_begin(&w, 3);
+        if (i) numbered_arch(&w);
+        gw_file(&w, &file);
+        assert_int_equal(sp_gguf_parse((uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+        assert_int_equal(sp_config_of_gguf(&g, &c), SP_E_FORMAT);
+        assert_detail(i ? "general.architecture: is u32" : "general.architecture: is missing");
+        sp_gguf_close(&g);
+        sp_vec_fini(&file);
+        gw_end(&w);
+    }
+}
+
+/* -- rotary frequencies --------------------------------------------------------------------- */
+
+#define PAIRS 4 /* of the base's head of 8 */
+
+static void assert_freq(const sp_rope_spec *r, int i, double want)
+{
+    if (!(fabs(r->freq[i] - want) <= 1e-7 * want))
+        fail_msg("pair %d: %.9g, not %.9g", i, (double)r->freq[i], want);
+}
+
+static void fill(const char *changes, float *freq, sp_rope_spec *r)
+{
+    sp_config c = good_json(changes);
+    r->freq = freq;
+    sp_rope_fill(&c.rope, NULL, c.adjacent, r);
+    assert_int_equal(r->n_rot, 2 * PAIRS);
+}
+
+static void plain_and_linear_frequencies(void **state)
+{
+    float freq[PAIRS];
+    sp_rope_spec r;
+    fill("{}", freq, &r);
+    for (int i = 0; i < PAIRS; i++) assert_freq(&r, i, pow(500000, -i / 4.0));
+    assert_true(r.magnitude == 1);
+    fill("{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2.5}}", freq, &r);
+    for (int i = 0; i < PAIRS; i++) assert_freq(&r, i, pow(500000, -i / 4.0) / 2.5);
+    fill("{\"rope_scaling\": {\"rope_type\": \"default\"}}", freq, &r);
+    assert_freq(&r, 3, pow(500000, -0.75));
+}
+
+/* Wavelengths of the base are 6.28, 167, 4443, 118145 tokens. With 8192 tokens of training, those
+ * up to 8192 / 4 stay, those beyond 8192 / 1 are stretched by 8, and 4443 lies on the ramp. */
+static void llama3_frequencies(void **state)
+{
+    float freq[PAIRS];
+    sp_rope_spec r;
+    fill("{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+         " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 8192}}",
+         freq, &r);
+    double ramp = pow(500000, -0.5), wave = 2 * acos(-1) / ramp;
+    double smooth = (8192 / wave - 1) / (4 - 1);
+    assert_true(smooth > 0.2 && smooth < 0.4);
+    assert_freq(&r, 0, 1);
+    assert_freq(&r, 1, pow(500000, -0.25));
+    assert_freq(&r, 2, (1 - smooth) * ramp / 8 + smooth * ramp);
+    assert_freq(&r, 3, pow(500000, -0.75) / 8);
+}
+
+/* head 8, base 10000, 4096 tokens: beta 32 lies at pair 1.31, beta 1 at pair 2.81; the ramp runs
+ * from 1 to 3, so pair 2 is half stretched. The context grows with the factor. */
+static void yarn_frequencies(void **state)
+{
+    static const char yarn[] = "{\"rope_theta\": 10000, \"rope_scaling\": {\"rope_type\": \"yarn\","
+                               " \"factor\": 4%s}}";
+    char changes[256];
+    float freq[PAIRS];
+    sp_rope_spec r;
+    snprintf(changes, sizeof changes, yarn, "");
+    fill(changes, freq, &r);
+    assert_freq(&r, 0, 1);
+    assert_freq(&r, 1, 0.1);
+    assert_freq(&r, 2, 0.5 * 0.01 + 0.5 * 0.01 / 4);
+    assert_freq(&r, 3, 0.001 / 4);
+    assert_true(r.magnitude == (float)(0.1 * log(4) + 1));
+    assert_int_equal(good_json(changes).hp.n_ctx, 16384);
+    snprintf(changes, sizeof changes, yarn, ", \"attention_factor\": 1.5");
+    fill(changes, freq, &r);
+    assert_true(r.magnitude == 1.5f);
+}
+
+ENTRY(linear, {
+    gw_text(w, "llama.rope.scaling.type", "linear");
+    gw_f32(w, "llama.rope.scaling.factor", 4);
+})
+ENTRY(old_linear, gw_f32(w, "llama.rope.scale_linear", 4))
+ENTRY(no_scaling, {
+    gw_text(w, "llama.rope.scaling.type", "none");
+    gw_f32(w, "llama.rope.scaling.factor", 4);
+})
+ENTRY(factors, gw_tensor(w, "rope_freqs.weight", GGUF_F32, 0, PAIRS, 5))
+ENTRY(wrong_factors, gw_tensor(w, "rope_freqs.weight", GGUF_F32, 0, PAIRS + 1, 5))
+ENTRY(zero_factors, {
+    gw_pad(&w->data, w->alignment);
+    gw_describe(w, "rope_freqs.weight", GGUF_F32, 1, &(uint64_t){PAIRS}, w->data.n);
+    gw_int(&w->data, 0, 4 * PAIRS);
+})
+
+/* GGUF files carry llama3's scaling as one divisor a pair. */
+static void gguf_frequencies(void **state)
+{
+    static const struct {
+        void (*more)(gguf_writer *w);
+        double divisor;
+    } cases[] = {{linear, 4}, {old_linear, 4}, {no_scaling, 1}, {factors, 0}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_bytes file = {0};
+        sp_model *m;
+        tiny_file(&(tiny_spec){.more = cases[i].more}, &file);
+        assert_int_equal(tiny_open(&file, &m), SP_OK);
+        for (int k = 0; k < PAIRS; k++) {
+            double stored = (double)(1 + (k * 37 + 5 * 11) % 101) / 64;
+            assert_freq(&m->rope, k,
+                        pow(10000, -k / 4.0) / (cases[i].divisor ? cases[i].divisor : stored));
+        }
+        sp_model_close(m);
+        sp_vec_fini(&file);
+    }
+    tiny_refuse(&(tiny_spec){.more = wrong_factors}, SP_E_FORMAT,
+                "tensor rope_freqs.weight: its shape is 1 x 5, the configuration asks for 1 x 4");
+    tiny_refuse(&(tiny_spec){.more = zero_factors}, SP_E_FORMAT,
+                "rope_freqs.weight: factor 0 is not positive");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_config_json),
+        cmocka_unit_test(windows_limit_the_context),
+        cmocka_unit_test(refuses_config_json),
+        cmocka_unit_test(keys_are_needed),
+        cmocka_unit_test(entries_are_checked),
+        cmocka_unit_test(architecture_is_needed),
+        cmocka_unit_test(plain_and_linear_frequencies),
+        cmocka_unit_test(llama3_frequencies),
+        cmocka_unit_test(yarn_frequencies),
+        cmocka_unit_test(gguf_frequencies),
+    };
+    return cmocka_run_group_tests_name("model/config", tests, NULL, NULL);
+}
