@@ -35,6 +35,7 @@ static sp_err rehash(sp_dict *d, size_t cap)
 sp_err sp_dict_init(sp_dict *d, size_t n_expected)
 {
     *d = (sp_dict){0};
+    if (n_expected > SIZE_MAX / 4) return sp_fail_nomem(SIZE_MAX, "a table");
     size_t cap = 16;
     while (cap < n_expected * 2) cap *= 2;
     return rehash(d, cap);

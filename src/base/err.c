@@ -24,8 +24,8 @@ sp_err sp_fail_in(sp_err code, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
-    if (n >= 0 && (size_t)n < sizeof detail)
-        snprintf(detail + n, sizeof detail - (size_t)n, ": %s", inner);
+    int left = (int)sizeof detail - 1 - n; /* characters; what does not fit is cut off */
+    if (n >= 0 && left > 2) snprintf(detail + n, (size_t)left + 1, ": %.*s", left - 2, inner);
     return code;
 }
 

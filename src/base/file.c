@@ -9,7 +9,8 @@
 
 static sp_err open_regular(const char *path, int *fd, size_t *size)
 {
-    int f = open(path, O_RDONLY | O_CLOEXEC);
+    /* not blocking: a pipe is then refused below instead of waiting for its writer */
+    int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f < 0) return sp_fail(SP_E_IO, "%s: %s", path, strerror(errno));
     struct stat st;
     if (fstat(f, &st) != 0 || !S_ISREG(st.st_mode)) {

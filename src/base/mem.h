@@ -27,8 +27,8 @@ char *sp_strdup_n(const char *s, size_t n);
 #define SP_NEW(type)       ((type *)sp_alloc_zero(1, sizeof(type)))
 #define SP_NEW_N(type, n)  ((type *)sp_alloc_zero((n), sizeof(type)))
 
-/* sp_fault_after -- test hook: the n-th allocation from now fails, and all after it until n = 0 is
- * set. Negative: off. Thread: single-threaded tests only. */
+/* sp_fault_after -- test hook: the n-th allocation from now fails, and all after it, until the next
+ * call. 0: all fail; negative: none (the default). Thread: single-threaded tests only. */
 void sp_fault_after(long n);
 
 /* -- arena ---------------------------------------------------------------------------------- */

@@ -240,6 +240,7 @@ static sp_node *new_node(sp_tree *t, sp_node *parent, const sp_segment *seg, con
 /* make_room -- evicts until n_blocks more fit the budget; false if pins stand in the way. */
 static bool make_room(sp_tree *t, int64_t n_blocks)
 {
+    if (n_blocks > t->stats.max_blocks) return false;
     while (t->stats.n_blocks + n_blocks > t->stats.max_blocks)
         if (!evict_one(t)) return false;
     return true;
@@ -252,8 +253,10 @@ sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint
     if (!child) {
         int32_t n_blocks = blocks_for(seg->n);
         for (int32_t i = 0; i < n_blocks; i++) assert(sp_kv_is_sealed(t->pool, blocks[i])); /* I1 */
-        *added = make_room(t, n_blocks);
-        if (!*added) return SP_OK;
+        if (!make_room(t, n_blocks)) {
+            *added = false;
+            return SP_OK;
+        }
         if ((size_t)t->stats.n_nodes >= t->n_slots) SP_TRY(widen_tables(t));
         child = new_node(t, m->tip, seg, blocks);
         if (!child) return sp_fail_nomem(sizeof *child, "a node of the knowledge tree");

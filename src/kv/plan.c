@@ -74,9 +74,10 @@ sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
 {
     sp_span *s = &p->spans[span];
     assert(index >= 0 && index < s->n);
-    if (!s->stale) {
-        uint64_t *map = sp_arena_take(&p->arena, (size_t)SP_DIV_UP(s->n, 64), sizeof *map);
-        if (!map) return sp_fail_nomem((size_t)s->n / 8, "a stale map");
+    if (!s->stale) { /* as long as the span may grow */
+        int32_t room = p->slots[span].room;
+        uint64_t *map = sp_arena_take(&p->arena, (size_t)SP_DIV_UP(room, 64), sizeof *map);
+        if (!map) return sp_fail_nomem((size_t)room / 8, "a stale map");
         s->stale = map;
     }
     ((uint64_t *)s->stale)[index / 64] |= UINT64_C(1) << (index % 64);
@@ -86,10 +87,11 @@ sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
 {
     if (p->n_sights >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d sights", UINT16_MAX);
-    sp_sight *v = grown(&p->arena, p->sights, p->n_sights, &p->cap_sights, sizeof *v);
     uint16_t *copy = list ? sp_arena_take(&p->arena, (size_t)n, sizeof *copy) : NULL;
-    if (!v || (list && !copy)) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
-    if (list) memcpy(copy, list, (size_t)n * sizeof *list);
+    if (list && !copy) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
+    if (n && list) memcpy(copy, list, (size_t)n * sizeof *list);
+    sp_sight *v = grown(&p->arena, p->sights, p->n_sights, &p->cap_sights, sizeof *v);
+    if (!v) return sp_fail_nomem(sizeof *v, "a plan");
     p->sights = v;
     v[p->n_sights] = (sp_sight){.list = copy, .n = n};
     *sight = p->n_sights++;
@@ -154,8 +156,21 @@ static int32_t span_pos(const sp_span *s, int32_t i)
     return (s->pos ? s->pos[i] : s->at + i) + s->shift;
 }
 
+static sp_err check_sight(const sp_plan *p, int i)
+{
+    const sp_sight *see = &p->sights[i];
+    if (see->n < 0 || (!see->list && see->n > p->n_spans))
+        return sp_fail(SP_E_ARG, "plan: sight %d holds %d of %d spans", i, see->n, p->n_spans);
+    for (int32_t k = 0; see->list && k < see->n; k++)
+        if (see->list[k] >= p->n_spans || (k && see->list[k] <= see->list[k - 1]))
+            return sp_fail(SP_E_ARG, "plan: sight %d names span %d out of order or range", i,
+                           see->list[k]);
+    return SP_OK;
+}
+
 sp_err sp_plan_check(const sp_plan *p)
 {
+    for (int i = 0; i < p->n_sights; i++) SP_TRY(check_sight(p, i));
     for (int s = 0; s < p->n_spans; s++)
         for (int32_t i = 1; p->spans[s].pos && i < p->spans[s].n; i++)
             if (p->spans[s].pos[i] <= p->spans[s].pos[i - 1])
