@@ -174,7 +174,7 @@ static sp_err emit(chunker *c)
 static sp_err close_chunk(chunker *c, int need)
 {
     SP_TRY(emit(c));
-    keep_overlap(c, need);
+    if (c->held.n) keep_overlap(c, need);
     return SP_OK;
 }
 
@@ -223,8 +223,8 @@ static sp_err pack_block(chunker *c, const sp_block *b)
     int64_t words = 0;
     for (size_t i = 0; i < c->block.n; i++) words += c->block.v[i].words;
 
-    if (heading && !c->only_headings) SP_TRY(close_chunk(c, size));
     if (heading) {
+        if (!c->only_headings || words > size - c->words) SP_TRY(close_chunk(c, size));
         c->heading = c->text + b->heading_from;
         c->n_heading = b->heading_to - b->heading_from;
     }

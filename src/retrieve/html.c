@@ -2,9 +2,9 @@
  *
  * libxml2 makes a tree of whatever it is given; the walk over it needs no recursion, so nesting
  * costs no stack. Between two texts stand *breaks*: elements ask for them when they open and close,
- * the strongest request wins, and it is written only when more text follows. Inside a table cell
- * every break is a blank, so that a row stays one line; a table that holds blocks (a layout table)
- * is no table at all, its cells are paragraphs.
+ * the strongest request wins, and it is written only when more text follows; so are the marks of
+ * headings and items. Inside a table cell every break is a blank, so that a row stays one line; a
+ * table that holds blocks (a layout table) is no table at all, its cells are paragraphs.
  */
 #include "retrieve/documents_int.h"
 
@@ -57,7 +57,8 @@ typedef enum gap { GAP_NONE, GAP_BLANK, GAP_LINE, GAP_PARAGRAPH } gap;
 
 typedef struct writer {
     sp_bytes *out, *title;
-    gap gap; /* asked for since the last text */
+    gap gap;       /* asked for since the last text */
+    char mark[48]; /* "##", "-" or "1.": waits for the text of its heading or item */
     int list_depth, pre_depth;
     const xmlNode *table; /* the data table that is being written, or NULL */
 } writer;
@@ -80,16 +81,19 @@ static role role_of(const xmlNode *node)
 
 static void ask(writer *w, gap g)
 {
-    if (w->table && g > GAP_BLANK) g = GAP_BLANK;
+    if (w->list_depth) g = SP_MIN(g, GAP_LINE);
+    if (w->table) g = SP_MIN(g, GAP_BLANK);
     w->gap = SP_MAX(w->gap, g);
 }
 
-/* write_raw -- text as it is, after the gap that was asked for. */
+/* write_raw -- text as it is, after the gap that was asked for and the mark that waits. */
 static sp_err write_raw(writer *w, const char *s, size_t n)
 {
     static const char *const gaps[] = {"", " ", "\n", "\n\n"};
-    if (w->out->n && w->gap) SP_TRY(sp_bytes_add(w->out, gaps[w->gap], strlen(gaps[w->gap])));
+    if (w->out->n) SP_TRY(sp_bytes_add(w->out, gaps[w->gap], strlen(gaps[w->gap])));
+    if (*w->mark) SP_TRY(sp_bytes_addf(w->out, "%s ", w->mark));
     w->gap = GAP_NONE;
+    *w->mark = '\0';
     return sp_bytes_add(w->out, s, n);
 }
 
@@ -135,110 +139,85 @@ static bool holds_blocks(const xmlNode *table)
     return false;
 }
 
-static sp_err open_heading(writer *w, const xmlNode *node)
-{
-    ask(w, GAP_PARAGRAPH);
-    int level = node->name[1] - '0';
-    SP_TRY(write_raw(w, "######", (size_t)level));
-    ask(w, GAP_BLANK);
-    return SP_OK;
-}
-
-static sp_err open_item(writer *w, xmlNode *node)
+static void open_item(writer *w, const xmlNode *node)
 {
     ask(w, GAP_LINE);
-    for (int depth = 1; depth < SP_MIN(w->list_depth, 8); depth++) SP_TRY(write_raw(w, "  ", 2));
-    bool numbered = node->parent && strcmp((const char *)node->parent->name, "ol") == 0;
-    if (numbered) { /* the list's _private counts its items */
-        char mark[24];
-        intptr_t number = (intptr_t)node->parent->_private + 1;
-        node->parent->_private = (void *)number;
-        int n = snprintf(mark, sizeof mark, "%lld.", (long long)number);
-        SP_TRY(write_raw(w, mark, (size_t)n));
+    int indent = 2 * (SP_MIN(SP_MAX(w->list_depth, 1), 8) - 1);
+    xmlNode *list = node->parent;
+    bool numbered = list && strcmp((const char *)list->name, "ol") == 0;
+    if (numbered) { /* the list counts its items in the field that libxml2 leaves to us */
+        intptr_t number = (intptr_t)list->_private + 1;
+        list->_private = (void *)number;
+        snprintf(w->mark, sizeof w->mark, "%*s%lld.", indent, "", (long long)number);
     } else {
-        SP_TRY(write_raw(w, "-", 1));
+        snprintf(w->mark, sizeof w->mark, "%*s-", indent, "");
     }
-    ask(w, GAP_BLANK);
-    return SP_OK;
 }
 
 static sp_err open_element(writer *w, xmlNode *node, role r)
 {
     switch (r) {
-    case ROLE_HEADING:
-        return open_heading(w, node);
-    case ROLE_ITEM:
-        return open_item(w, node);
-    case ROLE_LIST:
-        ask(w, w->list_depth++ ? GAP_LINE : GAP_PARAGRAPH);
-        return SP_OK;
-    case ROLE_PRE:
-        ask(w, GAP_PARAGRAPH);
-        if (w->table || w->pre_depth++) return SP_OK;
-        return write_raw(w, "```\n", 4);
-    case ROLE_TABLE:
-        ask(w, GAP_PARAGRAPH);
-        if (!w->table && !holds_blocks(node)) w->table = node;
-        return SP_OK;
-    case ROLE_ROW:
-        if (!w->table) {
-            ask(w, GAP_PARAGRAPH);
-            return SP_OK;
-        }
-        w->gap = GAP_LINE;
-        return write_raw(w, "|", 1);
-    case ROLE_CELL:
-        ask(w, w->table ? GAP_BLANK : GAP_PARAGRAPH);
+    case ROLE_INLINE:
         return SP_OK;
     case ROLE_LINE:
     case ROLE_BREAK:
         ask(w, GAP_LINE);
         return SP_OK;
-    case ROLE_BLOCK:
-        ask(w, GAP_PARAGRAPH);
+    case ROLE_ITEM:
+        open_item(w, node);
         return SP_OK;
     default:
-        return SP_OK;
+        ask(w, GAP_PARAGRAPH);
     }
+    if (r == ROLE_HEADING) snprintf(w->mark, sizeof w->mark, "%.*s", node->name[1] - '0', "######");
+    if (r == ROLE_LIST) w->list_depth++;
+    if (r == ROLE_TABLE && !w->table && !holds_blocks(node)) w->table = node;
+    if (r == ROLE_ROW && w->table) {
+        w->gap = SP_MAX(w->gap, GAP_LINE);
+        return write_raw(w, "|", 1);
+    }
+    if (r == ROLE_PRE && w->pre_depth++ == 0) {
+        *w->mark = '\0'; /* a fence begins its line */
+        return write_raw(w, "```\n", 4);
+    }
+    return SP_OK;
 }
 
 static sp_err close_element(writer *w, const xmlNode *node, role r)
 {
     switch (r) {
+    case ROLE_INLINE:
+    case ROLE_BREAK:
+        return SP_OK;
     case ROLE_HEADING:
-    case ROLE_BLOCK:
-        ask(w, GAP_PARAGRAPH);
-        return SP_OK;
+        *w->mark = '\0'; /* an empty one leaves nothing */
+        break;
     case ROLE_LIST:
-        ask(w, --w->list_depth ? GAP_LINE : GAP_PARAGRAPH);
-        return SP_OK;
+        w->list_depth--;
+        break;
     case ROLE_PRE:
-        ask(w, GAP_PARAGRAPH);
-        if (w->table || --w->pre_depth) return SP_OK;
+        if (--w->pre_depth) return SP_OK;
         w->gap = GAP_LINE;
         SP_TRY(write_raw(w, "```", 3));
-        ask(w, GAP_PARAGRAPH);
-        return SP_OK;
+        break;
     case ROLE_TABLE:
         if (w->table == node) w->table = NULL;
-        ask(w, GAP_PARAGRAPH);
-        return SP_OK;
-    case ROLE_ROW:
-        if (w->table)
-            w->gap = GAP_LINE;
-        else
-            ask(w, GAP_PARAGRAPH);
-        return SP_OK;
+        break;
     case ROLE_CELL:
-        ask(w, w->table ? GAP_BLANK : GAP_PARAGRAPH);
+        ask(w, GAP_PARAGRAPH);
         return w->table ? write_raw(w, "|", 1) : SP_OK;
-    case ROLE_LINE:
     case ROLE_ITEM:
+        *w->mark = '\0';
+        ask(w, GAP_LINE);
+        return SP_OK;
+    case ROLE_LINE:
         ask(w, GAP_LINE);
         return SP_OK;
     default:
-        return SP_OK;
+        break;
     }
+    ask(w, GAP_PARAGRAPH);
+    return SP_OK;
 }
 
 static sp_err write_title(writer *w, const xmlNode *node)

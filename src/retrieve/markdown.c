@@ -137,7 +137,7 @@ bool sp_line_is_item(const char *s, size_t at, size_t to)
     } else if (at == to || (s[at] != '-' && s[at] != '*' && s[at] != '+')) {
         return false;
     }
-    return at + 1 < to && sp_is_blank(s[at + 1]) && s[at + 1] != '\n';
+    return at + 1 < to && sp_is_blank(s[at + 1]);
 }
 
 static void classify(const char *s, size_t n, const line *l, bool markdown, sp_block *out)

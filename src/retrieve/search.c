@@ -22,10 +22,12 @@ struct sp_index {
     int64_t n_chunks;
 };
 
-/* Weights of the columns: a word of the title counts one and a half times. */
+/* Weights of the columns. A title counts three times: questions over encyclopedia articles find
+ * about one in a hundred more of their sources than with equal weights; beyond that little changes.
+ */
 static const char search_sql[] =
     "SELECT c.id, -m.score, f.path, c.title, c.text FROM"
-    " (SELECT rowid, bm25(words, 1.5, 1.0) AS score FROM words WHERE words MATCH ?1"
+    " (SELECT rowid, bm25(words, 3.0, 1.0) AS score FROM words WHERE words MATCH ?1"
     "  ORDER BY score, rowid LIMIT ?2) AS m"
     " JOIN chunks AS c ON c.id = m.rowid JOIN files AS f ON f.id = c.file"
     " ORDER BY m.score, m.rowid";

@@ -19,7 +19,7 @@ static inline bool sp_is_blank(char c)
 bool sp_utf8_valid(const char *s, size_t n);
 
 /* All of these look at s[at, to) and return a position in it; `to` when there is nothing more. They
- * cut at whole characters (never before a continuation byte), also in text that is not UTF-8. */
+ * never cut a well-formed character, also in text that is broken elsewhere. */
 size_t sp_skip_blanks(const char *s, size_t at, size_t to);
 /* sp_trim_end -- the end of s[at, to) without the blanks at its end. */
 size_t sp_trim_end(const char *s, size_t at, size_t to);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "retrieve/chunker.h"
+#include "retrieve/text_int.h"
 
 static uint64_t seed;
 
@@ -97,11 +98,11 @@ static int n_words(const char *s, size_t n)
     size_t run = 0; /* bytes of the word that is open */
     for (size_t i = 0; i < n;) {
         size_t length = 1;
-        while (i + length < n && is_continuation(s[i + length])) length++;
+        while (!blank(s[i]) && i + length < n && is_continuation(s[i + length])) length++;
         unsigned char a = (unsigned char)s[i], b = n - i >= 3 ? (unsigned char)s[i + 1] : 0;
         bool ideograph = n - i >= 3 && ((a == 0xE3 && b > 0x80) || (a >= 0xE4 && a <= 0xE9) ||
                                         (a == 0xF0 && b >= 0xA0));
-        if (blank(s[i]) && length == 1) {
+        if (blank(s[i])) {
             run = 0;
         } else if (ideograph) {
             words++;
@@ -118,6 +119,16 @@ static int n_words(const char *s, size_t n)
     return words;
 }
 
+/* Whether a well-formed character starts before `at` and ends after it. */
+static bool splits_character(const char *s, size_t n, size_t at)
+{
+    if (at >= n || !is_continuation(s[at])) return false;
+    for (size_t back = 1; back <= 3 && back <= at; back++)
+        for (size_t length = back + 1; length <= 4 && at - back + length <= n; length++)
+            if (sp_utf8_valid(s + at - back, length)) return true;
+    return false;
+}
+
 typedef struct check {
     const char *text;
     size_t n;
@@ -132,9 +143,7 @@ static sp_err look(const sp_text_chunk *c, void *user)
     size_t from = (size_t)(c->text - k->text), to = from + c->n;
     assert_true(c->n > 0 && to <= k->n);
     assert_false(blank(c->text[0]) || blank(c->text[c->n - 1]));
-    /* characters stay whole; only a stray continuation byte after a blank can open a chunk */
-    assert_true(from == 0 || !is_continuation(k->text[from]) || blank(k->text[from - 1]));
-    assert_true(to == k->n || !is_continuation(k->text[to]));
+    assert_false(splits_character(k->text, k->n, from) || splits_character(k->text, k->n, to));
     /* the size holds */
     assert_true(c->n_words >= 1 && c->n_words <= k->o.size_words);
     assert_true(n_words(c->text, c->n) <= c->n_words);
@@ -146,8 +155,9 @@ static sp_err look(const sp_text_chunk *c, void *user)
         k->n_overlaps++;
         assert_true(n_words(c->text, k->to - from) <= k->o.overlap_words);
     }
-    /* the heading stands before the end of the chunk; it may itself be cut */
-    assert_true(c->n_heading == 0 || (c->heading >= k->text && c->heading < k->text + to));
+    /* the heading stands before the end of the chunk; a cut one may have just its marks there */
+    assert_true(c->n_heading == 0 || c->heading >= k->text);
+    for (const char *p = k->text + to; c->n_heading && p < c->heading; p++) assert_true(blank(*p));
     k->from = from;
     k->to = to;
     k->n_chunks++;
@@ -158,7 +168,7 @@ static void every_text_is_covered_in_order_within_the_size(void **state)
 {
     static char buffer[4096];
     size_t n_chunks = 0, n_overlaps = 0;
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 8000; round++) {
         seed = (uint64_t)round;
         size_t n = make_text(buffer, sizeof buffer);
         /* a copy of its exact size, so that a sanitizer sees every byte read too many */
@@ -173,8 +183,8 @@ static void every_text_is_covered_in_order_within_the_size(void **state)
         n_overlaps += k.n_overlaps;
         sp_free(exact);
     }
-    assert_true(n_chunks > 100000); /* the texts did exercise it */
-    assert_true(n_overlaps > 1000);
+    assert_true(n_chunks > 50000); /* the texts did exercise it */
+    assert_true(n_overlaps > 500);
 }
 
 static sp_err count(const sp_text_chunk *c, void *user)

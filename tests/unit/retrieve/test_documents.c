@@ -1,0 +1,234 @@
+/* The readers: what each makes of a file, and what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <string.h>
+
+#include "retrieve/documents_int.h"
+
+/* Everything a reader gave, as "title|text" lines with the line number of JSONL in front. */
+static sp_err take(const sp_document *d, void *user)
+{
+    return sp_bytes_addf(user, "%s%lld:%.*s|%.*s", ((sp_bytes *)user)->n ? "\n" : "",
+                         (long long)d->line, (int)d->n_title, d->title, (int)d->n, d->text);
+}
+
+static sp_err read_as(const char *path, const char *data, size_t n, sp_bytes *out)
+{
+    return sp_documents_read(path, sp_document_format(path), data, n, take, out);
+}
+
+static void assert_read(const char *path, const char *data, const char *expected)
+{
+    sp_bytes got = {0};
+    sp_err err = read_as(path, data, strlen(data), &got);
+    if (err != SP_OK) fail_msg("%s", sp_error_detail());
+    assert_int_equal(sp_bytes_add(&got, "", 1), SP_OK);
+    assert_string_equal(got.v, expected);
+    sp_vec_fini(&got);
+}
+
+static void assert_refused(const char *path, const char *data, size_t n, sp_err code,
+                           const char *detail)
+{
+    sp_bytes got = {0};
+    assert_int_equal(read_as(path, data, n, &got), code);
+    assert_non_null(strstr(sp_error_detail(), path));
+    if (!strstr(sp_error_detail(), detail))
+        fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), detail);
+    sp_vec_fini(&got);
+}
+
+static void assert_markdown(const char *html, const char *expected)
+{
+    sp_bytes text = {0}, title = {0};
+    assert_int_equal(sp_html_to_markdown(html, strlen(html), &text, &title), SP_OK);
+    assert_int_equal(sp_bytes_add(&text, "", 1), SP_OK);
+    assert_string_equal(text.v, expected);
+    sp_vec_fini(&text);
+    sp_vec_fini(&title);
+}
+
+static void the_suffix_is_the_format(void **state)
+{
+    assert_int_equal(sp_document_format("a.txt"), SP_DOC_TEXT);
+    assert_int_equal(sp_document_format("b/c.d/A.TXT"), SP_DOC_TEXT);
+    assert_int_equal(sp_document_format("a.md"), SP_DOC_MARKDOWN);
+    assert_int_equal(sp_document_format("a.markdown"), SP_DOC_MARKDOWN);
+    assert_int_equal(sp_document_format("a.jsonl"), SP_DOC_JSONL);
+    assert_int_equal(sp_document_format("a.htm"), SP_DOC_HTML);
+    assert_int_equal(sp_document_format("a.html"), SP_DOC_HTML);
+    assert_int_equal(sp_document_format("a.json"), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("a.txt.gz"), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("txt"), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("a."), SP_DOC_NONE);
+}
+
+static void text_has_the_name_of_its_file(void **state)
+{
+    assert_read("some/notes.txt", "# words\n", "0:notes.txt|# words\n");
+    assert_read("empty.txt", "", "0:empty.txt|");
+    assert_read("bom.txt", "\xEF\xBB\xBFwords", "0:bom.txt|words");
+}
+
+static void markdown_has_the_name_of_its_first_heading(void **state)
+{
+    assert_read("a.md", "intro\n\n## Two ##\n# One\n", "0:Two|intro\n\n## Two ##\n# One\n");
+    assert_read("a.md", "Title\n=====\n", "0:Title|Title\n=====\n");
+    assert_read("a.md", "#\n\n# Later\n", "0:Later|#\n\n# Later\n");
+    assert_read("x/a.md", "```\n# code\n```\n", "0:a.md|```\n# code\n```\n");
+}
+
+static void what_is_no_text_is_refused(void **state)
+{
+    assert_refused("a.txt", "a\0b", 3, SP_E_UNSUPPORTED, "NUL");
+    assert_refused("a.html", "<p>a\0b", 6, SP_E_UNSUPPORTED, "NUL");
+    assert_refused("a.txt", "caf\xE9", 4, SP_E_UNSUPPORTED, "not UTF-8");
+    assert_refused("a.md", "\xFF\xFE", 2, SP_E_UNSUPPORTED, "not UTF-8");
+    assert_refused("a.jsonl", "{\"text\": \"\xE9\"}", 13, SP_E_UNSUPPORTED, "not UTF-8");
+}
+
+static void jsonl_is_a_document_a_line(void **state)
+{
+    assert_read("a.jsonl",
+                "{\"title\": \"T\", \"text\": \"one\"}\n"
+                "\r\n"
+                "{\"content\": \"two\", \"id\": 123456789012345678901234567890}\r\n"
+                "  {\"contents\": \"caf\\u00e9\", \"title\": null}",
+                "1:T|one\n3:|two\n4:|caf\xC3\xA9");
+    assert_read("a.jsonl", "", "");
+    assert_read("a.jsonl", "\n\n", "");
+    assert_read("a.jsonl", "{\"text\": \"a\\u0000b\", \"title\": \"\\u0000\"}", "1: |a b");
+    assert_read("a.jsonl", "{\"text\": \"\"}", "1:|");
+}
+
+static void bad_lines_of_jsonl_are_named(void **state)
+{
+    static const struct {
+        const char *data, *detail;
+    } cases[] = {
+        {"{\"text\": \"a\"}\n{\"text\": ", "line 2"},
+        {"{\"text\": \"a\"}\n\n[1]\n", "line 3: not a JSON object"},
+        {"\"text\"", "line 1"},
+        {"{\"title\": \"t\"}", "line 1: no field text"},
+        {"{\"text\": 5}", "line 1: field text is not a string"},
+        {"{\"content\": null}", "field content is not a string"},
+        {"{\"text\": \"a\"} extra", "line 1"},
+        {"{\"text\": \"\\ud800\"}", "line 1"},
+        {"{'text': 'a'}", "line 1"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++)
+        assert_refused("d/a.jsonl", cases[i].data, strlen(cases[i].data), SP_E_FORMAT,
+                       cases[i].detail);
+}
+
+static void jsonl_nested_without_end_is_an_error(void **state)
+{
+    static char deep[100000];
+    memset(deep, '[', sizeof deep);
+    assert_refused("a.jsonl", deep, sizeof deep, SP_E_FORMAT, "line 1");
+}
+
+static void html_becomes_markdown(void **state)
+{
+    assert_markdown("<h1>A <em>b</em></h1><p>One&nbsp;two<br>three &amp; four.</p>tail",
+                    "# A b\n\nOne two\nthree & four.\n\ntail");
+    assert_markdown("<ul><li>one<li><p>two</p><ul><li>in</ul></ul><ol><li>a<li>b</ol>",
+                    "- one\n- two\n  - in\n\n1. a\n2. b");
+    assert_markdown(
+        "<p>x</p><table><caption>C</caption><tr><th>A<th>B<tr><td><p>1</p><td>2<br>3</table>y",
+        "x\n\nC\n| A | B |\n| 1 | 2 3 |\n\ny");
+    assert_markdown("<table><tr><td><h2>L</h2>text<td><ul><li>x</ul></table>",
+                    "## L\n\ntext\n\n- x");
+    assert_markdown("<pre>a  b\n  c</pre>d", "```\na  b\n  c\n```\n\nd");
+    assert_markdown("<dl><dt>T<dd>D</dl>", "T\nD");
+    assert_markdown("<h2><div></div></h2><ul><li></ul><p>x", "x");
+    assert_markdown("in<b>li</b>ne", "inline");
+}
+
+static void html_leaves_out_what_is_not_seen(void **state)
+{
+    assert_markdown(
+        "<head><title>T</title><style>s{}</style></head><script>var x = '<p>no</p>'</script>"
+        "<!-- no --><p hidden>no</p><template>no</template><noscript>no</noscript><p>yes",
+        "yes");
+    assert_markdown("", "");
+    assert_markdown("<script>only</script>", "");
+    assert_markdown(
+        "<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\" [<!ENTITY e SYSTEM \"/etc/passwd\">]>"
+        "<p>a&e;b</p>",
+        "a&e;b");
+}
+
+static void html_has_a_title_of_some_kind(void **state)
+{
+    assert_read("a.html", "<title>T</title><h2>H</h2>x", "0:H|## H\n\nx");
+    assert_read("a.html", "<title> T\n t </title>x", "0:T t|x");
+    assert_read("d/a.html", "x", "0:a.html|x");
+    assert_read("d/a.html", "", "0:a.html|");
+}
+
+static void html_is_read_in_the_encoding_it_declares(void **state)
+{
+    assert_read("a.html", "<p>caf\xC3\xA9", "0:a.html|caf\xC3\xA9");
+    assert_read("a.html", "<meta charset=\"iso-8859-1\"><p>caf\xE9", "0:a.html|caf\xC3\xA9");
+}
+
+static void deep_html_costs_no_stack(void **state)
+{
+    static char deep[400000];
+    for (size_t i = 0; i + 5 <= sizeof deep - 2; i += 5) memcpy(deep + i, "<div>", 5);
+    memcpy(deep + sizeof deep - 2, "x", 2);
+    sp_bytes text = {0}, title = {0};
+    assert_int_equal(sp_html_to_markdown(deep, strlen(deep), &text, &title), SP_OK);
+    sp_vec_fini(&text);
+    sp_vec_fini(&title);
+}
+
+static sp_err read_all(sp_bytes *out)
+{
+    static const char html[] = "<title>T</title><h1>A</h1><ul><li>b</ul><table><tr><td>c</table>";
+    static const char jsonl[] = "{\"text\": \"a\"}\n{\"text\": \"b\"}";
+    SP_TRY(read_as("a.html", html, sizeof html - 1, out));
+    SP_TRY(read_as("a.jsonl", jsonl, sizeof jsonl - 1, out));
+    return read_as("a.md", "# H\n", 4, out);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    sp_err err = SP_E_NOMEM;
+    int allocation = 1;
+    for (; err != SP_OK; allocation++) {
+        assert_in_range(allocation, 1, 1000);
+        sp_bytes out = {0};
+        sp_fault_after(allocation);
+        err = read_all(&out);
+        sp_fault_after(-1);
+        sp_vec_fini(&out);
+        assert_true(err == SP_OK || err == SP_E_NOMEM);
+    }
+    assert_true(allocation > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_suffix_is_the_format),
+        cmocka_unit_test(text_has_the_name_of_its_file),
+        cmocka_unit_test(markdown_has_the_name_of_its_first_heading),
+        cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(jsonl_is_a_document_a_line),
+        cmocka_unit_test(bad_lines_of_jsonl_are_named),
+        cmocka_unit_test(jsonl_nested_without_end_is_an_error),
+        cmocka_unit_test(html_becomes_markdown),
+        cmocka_unit_test(html_leaves_out_what_is_not_seen),
+        cmocka_unit_test(html_has_a_title_of_some_kind),
+        cmocka_unit_test(html_is_read_in_the_encoding_it_declares),
+        cmocka_unit_test(deep_html_costs_no_stack),
+        cmocka_unit_test(running_out_of_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
