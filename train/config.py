@@ -1,0 +1,60 @@
+"""Recipes: model sizes and curricula.  `cpu` trained the shipped file; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+from dataclasses import dataclass, field
+
+from .model import ModelConfig
+from .scenes import Style
+
+
+@dataclass
+class Stage:
+    """One step of the curriculum.  It ends when every kind in `gate` has its first answer token right this often."""
+    chunks: tuple
+    weights: dict
+    style: Style
+    questions: int
+    gate: dict = field(default_factory=dict)
+    most: float = 1.0          # of all tokens: leave the stage then in any case
+
+
+@dataclass
+class Recipe:
+    name: str
+    model: ModelConfig
+    vocab: int
+    tokens: float              # budget
+    step_tokens: int           # tokens in an optimizer step (about)
+    micro_tokens: int          # tokens in one forward and backward pass
+    lr_muon: float = 0.02
+    lr_adam: float = 2e-3
+    lr_embed: float = 5e-4
+    decay: float = 0.35        # last part of the budget, learning rate falls linearly
+    warmup: int = 50
+    gaps: float = 0.25         # share of prompts with gaps in the positions
+    graft: bool = True
+    hint: float = 0.5          # weight of the hints (hints.py) at the start; a tenth of it from hint_until of the budget on
+    hint_until: float = 0.7
+    stages: list = field(default_factory=list)
+
+
+def curriculum(late_chunks=(7, 8)):
+    s = Style
+    return [
+        Stage((3, 4), dict(single=1), s((1, 1), 0, 0.3, 0.1, (3, 4), none=0.1), 8, dict(single=0.85), 0.15),
+        Stage((3, 4), dict(single=2, path=1), s((1, 2), 0, 0.3, 0.15, (2, 3), none=0.3), 10, dict(single=0.88, path1=0.88), 0.25),
+        Stage((4, 4), dict(single=1, path=1, bridge=1, alias=3, header=2), s((1, 1), 0, 0.4, 0.15, (2, 2), none=0.5), 12,
+              dict(single=0.88, alias=0.8, header=0.8), 0.4),
+        Stage((4, 6), dict(single=1, path=1, bridge=2, alias=3, header=2, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
+              dict(single=0.9, alias=0.85, header=0.85), 0.55),
+        Stage(late_chunks, dict(single=2, path=1, bridge=2, alias=2, header=2, compare=0.5),
+              s((1, 3), 0.12, 0.5, 0.2, (2, 3), none=0.6, table=0.05, mark=0.15), 16),
+    ]
+
+
+RECIPES = {
+    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 16e6, 4096, 2048,
+                  stages=curriculum()),
+    "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
+                  warmup=100, stages=curriculum((6, 8))),
+    "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,
+                    stages=curriculum()[:2]),
+}

@@ -1,0 +1,146 @@
+"""What can be said: types of things, relations, and the sentences and questions that state and ask them.
+
+A relation has a noun ("founder"); most have verbs too.  Frames that fit any noun, times lead-ins, plus the verb
+sentences give tens of paraphrases a fact.  For each relation some frames are held out (see `allowed`): the test split
+uses only those, training and dev only the others.  Every word of a held-out sentence is known from other relations.
+"""
+import random
+import zlib
+from dataclasses import dataclass, field
+
+JOBS = "baker pilot nurse lawyer painter singer farmer miner tailor judge dancer sailor teacher printer".split()
+PRODUCTS = "lamps boats chairs clocks bicycles shoes pianos tents knives toys carpets engines".split()
+LANDMARKS = "bridge market garden tower castle museum harbour temple theatre library".split()
+COLOURS = "red blue green white black yellow purple orange brown grey".split()
+MATERIALS = "steel wood glass copper leather silver wool clay".split()
+MONTHS = "January February March April May June July August September October November December".split()
+
+
+@dataclass
+class Relation:
+    name: str
+    subject: str
+    object: object                      # a type, a list of words, or "year", "date", "number UNIT"
+    says: list = field(default_factory=list)   # verb sentences, with {s} and {o}
+    asks: list = field(default_factory=list)   # verb questions, with {s}
+    noun: str = ""
+
+    def __post_init__(self):
+        self.noun = self.noun or self.name
+
+
+R = Relation
+RELATIONS = [
+    R("founder", "company", "person", ["{s} was founded by {o}.", "{o} founded {s}."], ["Who founded {s}?"]),
+    R("director", "company", "person", ["{s} is led by {o}.", "{o} leads {s}."], ["Who leads {s}?"]),
+    R("seat", "company", "town", ["{s} is based in {o}.", "{s} has its main office in {o}."], ["Where is {s} based?"]),
+    R("product", "company", PRODUCTS, ["{s} makes {o}.", "{s} sells {o}."], ["What does {s} make?", "What does {s} sell?"]),
+    R("supplier", "company", "company", ["{s} buys its parts from {o}.", "{o} supplies {s}."], ["Who supplies {s}?"]),
+    R("opening year", "company", "year", ["{s} was opened in {o}.", "{s} has been open since {o}."], ["When was {s} opened?"]),
+    R("birthplace", "person", "town", ["{s} was born in {o}.", "{s} comes from {o}."], ["Where was {s} born?"]),
+    R("partner", "person", "person", ["{s} is married to {o}.", "{s} lives with {o}."], ["Who is {s} married to?"]),
+    R("trade", "person", JOBS, ["{s} works as a {o}.", "{s} is a {o}."], ["What does {s} work as?"]),
+    R("employer", "person", "company", ["{s} works for {o}.", "{s} is employed by {o}."], ["Who employs {s}?"]),
+    R("rival", "person", "person", ["{s} competes with {o}."], ["Who does {s} compete with?"]),
+    R("birth year", "person", "year", ["{s} has lived since {o}."], ["When was {s} born?"]),
+    R("mayor", "town", "person", ["{s} is governed by {o}.", "{o} governs {s}."], ["Who governs {s}?"]),
+    R("river", "town", "name", ["{s} lies on the river {o}.", "The river {o} runs through {s}."], ["On which river does {s} lie?"]),
+    R("landmark", "town", LANDMARKS, ["{s} is famous for its {o}.", "Visitors of {s} like the {o}."], ["What is {s} famous for?"]),
+    R("flag colour", "town", COLOURS, ["{s} has a {o} flag."], ["Which flag does {s} have?"]),
+    R("market day", "town", MONTHS, ["{s} holds its market in {o}."], ["When does {s} hold its market?"]),
+    R("maker", "device", "company", ["{s} is made by {o}.", "{o} makes the {s}."], ["Who makes the {s}?"]),
+    R("colour", "device", COLOURS, ["{s} comes in {o}."], ["Which colour does the {s} have?"]),
+    R("material", "device", MATERIALS, ["{s} is made of {o}."], ["What is the {s} made of?"]),
+    R("weight", "device", "number kilos", ["{s} weighs {o}."], ["How much does the {s} weigh?"]),
+    R("price", "device", "number euros", ["{s} costs {o}."], ["How much does the {s} cost?"]),
+]
+TYPES = ("company", "person", "town", "device")
+BY_TYPE = {t: [r for r in RELATIONS if r.subject == t] for t in TYPES}
+BY_NAME = {r.name: r for r in RELATIONS}
+TYPE_WORDS = {"company": ["company", "firm"], "person": ["person"], "town": ["town", "city"], "device": ["device", "model"]}
+
+SAY = ["The {n} of {s} is {o}.", "For {s}, the {n} is {o}.", "{s} gives its {n} as {o}.", "As {n} of {s}, the register lists {o}.",
+       "{s} ({n}: {o}) is listed here.", "The {n} listed for {s} is {o}.", "{s}: the {n} is {o}.", "{s} has this {n}: {o}.",
+       "In the case of {s}, the {n} is {o}.", "The {n} given for {s} is {o}.", "{s} lists its {n} as {o}.", "As {n}, {s} lists {o}."]
+# The object stands before the subject or the relation: a causal model must gather at a later word.  Used where Style.late allows.
+SAY_LATE = ["{o} is the {n} of {s}.", "{s} has {o} as {n}.", "The register lists {o} as the {n} of {s}."]
+LEADS = ["", "", "", "", "According to the register, ", "As is well known, ", "At the time of writing, ", "We note that ",
+         "Please note that ", "Our records show that ", "In short, ", "Today "]
+ASK = ["{w} is the {n} of {s}?", "Name the {n} of {s}.", "Tell me the {n} of {s}.", "For {s}, {v} is the {n}?",
+       "According to the documents, {v} is the {n} of {s}?", "{s} has which {n}?", "Give the {n} of {s}."]
+# A relation phrase whose subject is a pronoun, a role or a continued heading: the subject must come first.
+SUBJECT_FIRST = [i for i, f in enumerate(SAY) if f.startswith("{s}")]
+N_HELD_SAY, N_HELD_ASK = 3, 2
+
+
+def _held(rel, what, n, keep, count):
+    """Indices of the frames of a relation that only the test split uses; frames in `keep` are never all held out."""
+    r = random.Random(zlib.crc32(f"{what} {rel.name}".encode()))
+    while True:
+        held = set(r.sample(range(n), count))
+        if not keep or (any(i not in held for i in keep) and any(i in held for i in keep)):
+            return held
+
+
+_SAY_HELD = {r.name: _held(r, "say", len(SAY), SUBJECT_FIRST, N_HELD_SAY) for r in RELATIONS}
+_ASK_HELD = {r.name: _held(r, "ask", len(ASK), None, N_HELD_ASK) for r in RELATIONS}
+
+
+def allowed(rel, split, subject_first=False):
+    """Statement templates of a relation in a split: (template, is a verb sentence)."""
+    held = _SAY_HELD[rel.name]
+    pick = SUBJECT_FIRST if subject_first else range(len(SAY))
+    out = [SAY[i] for i in pick if (i in held) == (split == "test")]
+    if split != "test":
+        out += [t for t in rel.says if t.index("{s}") < t.index("{o}") and (not subject_first or t.startswith("{s}"))] * 2
+    return out
+
+
+def late(rel):
+    return SAY_LATE + [t for t in rel.says if t.index("{o}") < t.index("{s}")]
+
+
+def allowed_asks(rel, split):
+    held = _ASK_HELD[rel.name]
+    out = [a for i, a in enumerate(ASK) if (i in held) == (split == "test")]
+    return out if split == "test" else out + rel.asks * 2
+
+
+_SAYS = {(r.name, s, f): allowed(r, s, f) for r in RELATIONS for s in ("train", "dev", "test") for f in (False, True)}
+_LATE = {r.name: late(r) for r in RELATIONS}
+_ASKS = {(r.name, s): allowed_asks(r, s) for r in RELATIONS for s in ("train", "dev", "test")}
+
+
+def capital(text):
+    return text[0].upper() + text[1:]
+
+
+def new_object(rng, namer, rel):
+    o = rel.object
+    if isinstance(o, list):
+        return rng.choice(o)
+    if o == "year":
+        return str(rng.randrange(1900, 2000))
+    if o.startswith("number "):
+        return f"{rng.randrange(10, 100)} {o[7:]}"
+    return namer()
+
+
+def say(rng, split, rel, s, o, lead=0.35, subject_first=False, late_share=0.0):
+    """One sentence that states rel(s) = o."""
+    if late_share and not subject_first and rng.random() < late_share:
+        t = rng.choice(_LATE[rel.name])
+    else:
+        t = rng.choice(_SAYS[rel.name, split, subject_first])
+    t = t.format(s=s, o=o, n=rel.noun)
+    if rng.random() < lead:
+        head = rng.choice(LEADS)
+        if head:
+            return head + (t[0].lower() + t[1:] if t.startswith(("The ", "As ", "For ", "In the ", "Visitors ")) else t)
+    return capital(t)
+
+
+def ask(rng, split, rel, s):
+    who = rel.object in TYPES[:2] if isinstance(rel.object, str) else False
+    w = "Who" if who and rel.object == "person" else "What"
+    return capital(rng.choice(_ASKS[rel.name, split]).format(s=s, n=rel.noun, w=w, v=w.lower()))

@@ -1,0 +1,45 @@
+"""Invented names.  A name is two (at times three) syllables, consonant-vowel with an optional closing consonant.
+
+Every syllable belongs to one split, by a hash of its letters, so a name of the test split is built from syllables that
+no training text has in any name.  The tokenizer knows the open syllables ("ba") and single letters, hence the tokens of
+a held-out syllable ("bak" = "ba" + "k") are still tokens that training has seen.
+"""
+import random
+import zlib
+
+ONSETS = "b d f g h k l m n p r s t v z".split()
+VOWELS = "a e i o u".split()
+CODAS = "l n r s t k m".split()
+OPEN = [o + v for o in ONSETS for v in VOWELS]
+SPLITS = ("train", "dev", "test")
+
+
+def split_of(syllable):
+    h = zlib.crc32(("syllable " + syllable).encode()) % 20
+    return "train" if h < 12 else "dev" if h < 15 else "test"
+
+
+def syllables(split):
+    closed = [s + c for s in OPEN for c in CODAS]
+    return [s for s in OPEN if split_of(s) == split], [s for s in closed if split_of(s) == split]
+
+
+_TABLE = {s: syllables(s) for s in SPLITS}
+
+
+class Namer:
+    """Draws names that no two things of one scene share."""
+
+    def __init__(self, rng: random.Random, split: str):
+        self.rng = rng
+        self.open, self.closed = _TABLE[split]
+        self.used = set()
+
+    def __call__(self):
+        r = self.rng
+        while True:
+            n = 3 if r.random() < 0.12 else 2
+            name = "".join(r.choice(self.closed if r.random() < 0.4 else self.open) for _ in range(n)).capitalize()
+            if name not in self.used:
+                self.used.add(name)
+                return name
