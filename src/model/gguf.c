@@ -91,7 +91,7 @@ static uint64_t little(const uint8_t *p, int n)
 
 static sp_err take_u32(cursor *c, const char *what, uint32_t *out)
 {
-    const uint8_t *p;
+    const uint8_t *p = NULL;
     SP_TRY(take(c, 4, what, &p));
     *out = (uint32_t)little(p, 4);
     return SP_OK;
@@ -99,7 +99,7 @@ static sp_err take_u32(cursor *c, const char *what, uint32_t *out)
 
 static sp_err take_u64(cursor *c, const char *what, uint64_t *out)
 {
-    const uint8_t *p;
+    const uint8_t *p = NULL;
     SP_TRY(take(c, 8, what, &p));
     *out = little(p, 8);
     return SP_OK;
@@ -108,7 +108,7 @@ static sp_err take_u64(cursor *c, const char *what, uint64_t *out)
 static sp_err take_text(cursor *c, const char *what, sp_text_view *out)
 {
     uint64_t n;
-    const uint8_t *p;
+    const uint8_t *p = NULL;
     SP_TRY(take_u64(c, what, &n));
     SP_TRY(take(c, n, what, &p));
     *out = (sp_text_view){.s = (const char *)p, .n = (size_t)n};
@@ -272,7 +272,7 @@ static sp_err place_tensors(const cursor *c, sp_gguf *g)
 
 static sp_err read_version(cursor *c, sp_gguf *g)
 {
-    const uint8_t *p;
+    const uint8_t *p = NULL;
     SP_TRY(take(c, 4, "magic", &p));
     if (memcmp(p, "GGUF", 4) != 0)
         return sp_fail(SP_E_FORMAT, "%s: header: not a GGUF file (magic is not \"GGUF\")", c->path);

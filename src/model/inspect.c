@@ -39,6 +39,18 @@ static json_t *text(sp_text_view v)
     return j;
 }
 
+/* A name of the file, fit to be printed: no control characters either. */
+static json_t *name_text(sp_text_view v)
+{
+    char *copy = sp_strdup_n(v.s, v.n);
+    if (!copy) return NULL;
+    for (size_t i = 0; i < v.n; i++)
+        if ((unsigned char)copy[i] < 0x20 || copy[i] == 0x7f) copy[i] = '?';
+    json_t *j = text((sp_text_view){.s = copy, .n = v.n});
+    sp_free(copy);
+    return j;
+}
+
 /* JSON has no infinities. */
 static json_t *number(double x)
 {
@@ -52,7 +64,7 @@ static json_t *tensor_json(builder *b, const sp_tensor *t, bool with_file)
     json_t *j = json_object(), *shape = json_array();
     const char *base = strrchr(t->path, '/');
     for (int i = 0; i < t->n_dims; i++) append(b, shape, json_integer(t->shape[i]));
-    set(b, j, "name", text(t->name));
+    set(b, j, "name", name_text(t->name));
     set(b, j, "type", text((sp_text_view){.s = t->type, .n = strlen(t->type)}));
     set(b, j, "shape", shape);
     set(b, j, "offset", json_integer((json_int_t)t->offset));
@@ -124,7 +136,7 @@ static void add_metadata(builder *b, json_t *root, const sp_gguf *g)
 {
     json_t *metadata = json_object();
     for (size_t i = 0; i < g->entries.n; i++) {
-        json_t *key = text(g->entries.v[i].key);
+        json_t *key = name_text(g->entries.v[i].key);
         if (key)
             set(b, metadata, json_string_value(key), entry_json(b, &g->entries.v[i]));
         else
