@@ -1,0 +1,166 @@
+/* test_gate.c -- gates see every layer and its attention mass, and drop tokens from those that remain. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "support/tiny_model.h"
+
+#define N 40 /* tokens of the prompt: two spans of 24 and 16 */
+
+typedef struct watch {
+    int layers_seen, rows_seen[8];
+    int drop_after, drop_below; /* after this layer, drop todo ids below */
+} watch;
+
+static void on_layer(void *user, const sp_gate_view *view)
+{
+    watch *w = user;
+    assert_int_equal(view->layer, w->layers_seen);
+    w->rows_seen[w->layers_seen++] = view->n;
+    for (int i = 0; i < view->n; i++) {
+        assert_true(view->keep[i]);
+        if (view->layer == w->drop_after && view->id[i] < w->drop_below) view->keep[i] = false;
+    }
+    for (int i = 0; view->mass && i < view->n * 4; i++) { /* 4 heads */
+        const float *m = view->mass + i * view->plan->n_spans;
+        double sum = (double)m[0] + (double)m[1];
+        assert_true(m[0] >= 0 && m[1] >= 0 && fabs(sum - 1) < 1e-5);
+        if (view->plan->todo[view->id[i / 4]].span == 0) assert_true(m[1] == 0); /* not in sight */
+    }
+}
+
+static void make_plan(tiny *t, sp_plan *p)
+{
+    int32_t at = 0;
+    sp_plan_init(p, t->pool);
+    for (int s = 0; s < 2; s++) {
+        int n = s ? 16 : 24, span, see;
+        assert_int_equal(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span), SP_OK);
+        assert_int_equal(sp_plan_add_sight(p, NULL, s + 1, &see), SP_OK);
+        for (int i = 0; i < n; i++, at++)
+            assert_int_equal(sp_plan_add_todo(p, (sp_todo){.token = (at * 7) % 101, .pos = at,
+                                                           .span = (uint16_t)span, .see = (uint16_t)see,
+                                                           .index = i}),
+                             SP_OK);
+    }
+    assert_int_equal(sp_plan_bind(p), SP_OK);
+}
+
+static void step(tiny *t, watch *w, bool mass, sp_want want, float *logits)
+{
+    sp_plan p;
+    make_plan(t, &p);
+    if (w) p.gate = (sp_gate){.after_layer = on_layer, .user = w, .wants_mass = mass};
+    sp_slice s = {&p, 0, N, want, logits};
+    assert_int_equal(sp_engine_step(t->engine, &s, 1), SP_OK);
+    sp_plan_fini(&p);
+}
+
+static void open_tiny(tiny *t, int n_layers)
+{
+    tiny_spec s = TINY_SPEC_DEFAULT;
+    s.n_layers = n_layers;
+    s.cpu = NULL; /* the best here */
+    assert_int_equal(tiny_open(t, &s, 11), SP_OK);
+}
+
+static void test_watching_changes_nothing(void **state)
+{
+    tiny t;
+    open_tiny(&t, 3);
+    float *plain = malloc(sizeof(float) * N * 101), *watched = malloc(sizeof(float) * N * 101);
+    watch w = {.drop_after = -1};
+    step(&t, NULL, false, SP_WANT_ALL, plain);
+    step(&t, &w, true, SP_WANT_ALL, watched);
+    assert_memory_equal(plain, watched, sizeof(float) * N * 101);
+    assert_int_equal(w.layers_seen, 3);
+    for (int l = 0; l < 3; l++) assert_int_equal(w.rows_seen[l], N);
+    free(plain);
+    free(watched);
+    tiny_close(&t);
+}
+
+/* written -- whether the value of token i (of N, in the order of the prompt) was stored in a layer whose memory
+ * was filled with 0x55 before. */
+static bool written(const tiny *t, const sp_plan *p, int layer, int i)
+{
+    sp_kv_view kv = sp_kv_pool_layer(t->pool, layer);
+    const sp_todo *d = &p->todo[i];
+    uint32_t block = p->spans[d->span].blocks[d->index / SP_BLOCK_TOKENS];
+    size_t keys = (size_t)kv.n_heads * sp_kv_head_bytes(kv.type, kv.head);
+    size_t row = (size_t)(d->index % SP_BLOCK_TOKENS) * (size_t)kv.head * 2; /* f16 */
+    const uint8_t *v = kv.base + block * kv.block_bytes + keys + row;
+    for (int k = 0; k < 2 * kv.head; k++)
+        if (v[k] != 0x55) return true;
+    return false;
+}
+
+/* A token dropped after a layer computes and stores nothing in the layers that remain. */
+static void test_dropped_rows_are_gone(void **state)
+{
+    tiny t;
+    open_tiny(&t, 4);
+    sp_plan p;
+    float logits[101];
+    watch w = {.drop_after = 1, .drop_below = 10};
+    make_plan(&t, &p);
+    p.gate = (sp_gate){.after_layer = on_layer, .user = &w};
+    sp_kv_view first = sp_kv_pool_layer(t.pool, 0);
+    memset(first.base, 0x55, (size_t)sp_kv_pool_n_blocks(t.pool) * first.block_bytes * 4);
+    sp_slice s = {&p, 0, N, SP_WANT_LAST, logits};
+    assert_int_equal(sp_engine_step(t.engine, &s, 1), SP_OK);
+    for (int l = 0; l < 4; l++) {
+        assert_int_equal(w.rows_seen[l], l <= 1 ? N : N - 10);
+        for (int i = 0; i < N; i++) assert_int_equal(written(&t, &p, l, i), l <= 1 || i >= 10);
+    }
+    sp_plan_fini(&p);
+    tiny_close(&t);
+}
+
+static void test_dropping_all_ends_the_step(void **state)
+{
+    tiny t;
+    open_tiny(&t, 3);
+    float logits[101] = {[0] = 42};
+    watch w = {.drop_after = 0, .drop_below = N};
+    step(&t, &w, false, SP_WANT_LAST, logits);
+    assert_int_equal(w.layers_seen, 1);
+    assert_true(logits[0] == 42); /* untouched: nobody is left to want them */
+    tiny_close(&t);
+}
+
+static void test_bad_slices(void **state)
+{
+    tiny t;
+    open_tiny(&t, 2);
+    sp_plan p;
+    float logits[101];
+    make_plan(&t, &p);
+    const sp_slice wrong[] = {{&p, 0, 0, SP_WANT_NONE, NULL},
+                              {&p, -1, 2, SP_WANT_NONE, NULL},
+                              {&p, N - 1, 2, SP_WANT_NONE, NULL}};
+    for (size_t i = 0; i < SP_COUNT(wrong); i++)
+        assert_int_equal(sp_engine_step(t.engine, &wrong[i], 1), SP_E_ARG);
+    p.todo[3].token = 101;
+    assert_int_equal(sp_engine_step(t.engine, &(sp_slice){&p, 0, N, SP_WANT_LAST, logits}, 1), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "token id 101"));
+    p.todo[3].token = 1;
+    p.todo[3].pos = 512;
+    assert_int_equal(sp_engine_step(t.engine, &(sp_slice){&p, 0, N, SP_WANT_LAST, logits}, 1),
+                     SP_E_CONTEXT);
+    sp_plan_fini(&p);
+    tiny_close(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_watching_changes_nothing),
+        cmocka_unit_test(test_dropped_rows_are_gone),
+        cmocka_unit_test(test_dropping_all_ends_the_step),
+        cmocka_unit_test(test_bad_slices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
