@@ -25,7 +25,7 @@ sp_err sp_fail_in(sp_err code, const char *fmt, ...)
     int n = vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
     int left = (int)sizeof detail - 1 - n; /* characters; what does not fit is cut off */
-    if (n >= 0 && left > 2) snprintf(detail + n, (size_t)left + 1, ": %.*s", left - 2, inner);
+    if (n >= 0 && left >= 2) snprintf(detail + n, (size_t)left + 1, ": %.*s", left - 2, inner);
     return code;
 }
 

@@ -29,8 +29,9 @@ void *sp_alloc(size_t n, size_t size)
 
 void *sp_alloc_zero(size_t n, size_t size)
 {
-    if (faulted()) return NULL;
-    return calloc(n ? n : 1, size ? size : 1);
+    size_t bytes;
+    if (faulted() || __builtin_mul_overflow(n, size, &bytes) || bytes > PTRDIFF_MAX) return NULL;
+    return calloc(bytes ? bytes : 1, 1);
 }
 
 void *sp_resize(void *p, size_t n, size_t size)
@@ -72,7 +73,7 @@ char *sp_strdup_n(const char *s, size_t n)
 {
     char *copy = sp_alloc(n + 1, 1);
     if (!copy) return NULL;
-    memcpy(copy, s, n);
+    if (n) memcpy(copy, s, n);
     copy[n] = '\0';
     return copy;
 }
