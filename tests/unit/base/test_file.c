@@ -1,0 +1,129 @@
+/* Reading files, mapped and copied. */
+#include "support/check.h"
+
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "unit/model/temp_folder.h"
+
+static temp_folder folder;
+
+static int make_folder(void **state)
+{
+    temp_folder_make(&folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    temp_folder_remove(&folder);
+    return 0;
+}
+
+static void contents_arrive_unchanged(void **state)
+{
+    static char text[20000]; /* several pages, the last one not full */
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 13);
+    temp_folder_write(&folder, "some.bin", text, sizeof text);
+    const char *path = temp_folder_file(&folder, "some.bin");
+
+    sp_file_map map;
+    assert_ok(sp_file_map_open(path, &map));
+    assert_int_equal(map.size, sizeof text);
+    assert_memory_equal(map.data, text, sizeof text);
+    sp_file_map_close(&map);
+    assert_null(map.data);
+    sp_file_map_close(&map); /* twice is harmless */
+
+    sp_bytes b = {0};
+    assert_ok(sp_bytes_add(&b, "before", 6));
+    assert_ok(sp_file_read(path, sizeof text, &b)); /* exactly the limit */
+    assert_int_equal(b.n, 6 + sizeof text);
+    assert_memory_equal(b.v, "before", 6);
+    assert_memory_equal(b.v + 6, text, sizeof text);
+    sp_vec_fini(&b);
+}
+
+static void an_empty_file_is_a_file(void **state)
+{
+    temp_folder_text(&folder, "empty", "");
+    const char *path = temp_folder_file(&folder, "empty");
+    sp_file_map map = {.size = 9};
+    assert_ok(sp_file_map_open(path, &map));
+    assert_null(map.data);
+    assert_int_equal(map.size, 0);
+    sp_file_map_close(&map);
+    sp_bytes b = {0};
+    assert_ok(sp_file_read(path, 0, &b));
+    assert_int_equal(b.n, 0);
+    sp_vec_fini(&b);
+}
+
+/* Both ways of reading refuse `path` with its name and `reason`, and leave their outputs alone. */
+static void assert_refused(const char *path, const char *reason)
+{
+    static const uint8_t mark[1];
+    sp_file_map map = {.data = mark, .size = 77};
+    assert_fails(sp_file_map_open(path, &map), SP_E_IO, path);
+    assert_non_null(strstr(sp_error_detail(), reason));
+    assert_ptr_equal(map.data, mark);
+    assert_int_equal(map.size, 77);
+
+    sp_bytes b = {0};
+    assert_ok(sp_bytes_add(&b, "x", 1));
+    assert_fails(sp_file_read(path, 1000, &b), SP_E_IO, path);
+    assert_non_null(strstr(sp_error_detail(), reason));
+    assert_int_equal(b.n, 1);
+    sp_vec_fini(&b);
+}
+
+static void what_is_no_readable_file_is_refused(void **state)
+{
+    assert_refused(temp_folder_file(&folder, "missing"), "No such file");
+    assert_refused(folder.path, "not a regular file");
+    assert_refused("/dev/null", "not a regular file");
+    const char *pipe = temp_folder_file(&folder, "pipe");
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_refused(pipe, "not a regular file"); /* and at once: nobody will ever write into it */
+}
+
+static void files_over_the_limit_are_refused(void **state)
+{
+    temp_folder_text(&folder, "ten", "0123456789");
+    sp_bytes b = {0};
+    assert_ok(sp_bytes_add(&b, "x", 1));
+    assert_fails(sp_file_read(temp_folder_file(&folder, "ten"), 9, &b), SP_E_LIMIT, "10 bytes");
+    assert_int_equal(b.n, 1);
+    sp_vec_fini(&b);
+}
+
+static void reading_survives_faults(void **state)
+{
+    temp_folder_text(&folder, "text", "0123456789");
+    const char *path = temp_folder_file(&folder, "text");
+    sp_bytes b = {0};
+    assert_survives_faults(sp_file_read(path, 100, &b), b.n == 0);
+    assert_memory_equal(b.v, "0123456789", 10);
+    sp_vec_fini(&b);
+}
+
+static void folders_are_told_from_files(void **state)
+{
+    temp_folder_text(&folder, "plain", "");
+    assert_true(sp_file_is_dir(folder.path));
+    assert_false(sp_file_is_dir(temp_folder_file(&folder, "plain")));
+    assert_false(sp_file_is_dir(temp_folder_file(&folder, "absent")));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(contents_arrive_unchanged),
+        cmocka_unit_test(an_empty_file_is_a_file),
+        cmocka_unit_test(what_is_no_readable_file_is_refused),
+        cmocka_unit_test(files_over_the_limit_are_refused),
+        cmocka_unit_test(reading_survives_faults),
+        cmocka_unit_test(folders_are_told_from_files),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
