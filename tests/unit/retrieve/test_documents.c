@@ -157,10 +157,8 @@ static void html_leaves_out_what_is_not_seen(void **state)
         "yes");
     assert_markdown("", "");
     assert_markdown("<script>only</script>", "");
-    assert_markdown(
-        "<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\" [<!ENTITY e SYSTEM \"/etc/passwd\">]>"
-        "<p>a&e;b</p>",
-        "a&e;b");
+    assert_markdown("<!DOCTYPE html SYSTEM \"http://localhost:1/x.dtd\"><p>a&unknown;b</p>",
+                    "a&unknown;b");
 }
 
 static void html_has_a_title_of_some_kind(void **state)
