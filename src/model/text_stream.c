@@ -48,6 +48,7 @@ sp_err sp_text_stream_push(sp_text_stream *s, int32_t id, sp_bytes *out)
     s->started = true;
 
     size_t n = (size_t)s->n_held + piece.n, rest = 0;
+    if (n == 0) return SP_OK;
     SP_TRY(sp_vec_reserve(out, 4 * n));
     uint8_t *bytes = (uint8_t *)out->v + out->n + 3 * n;
     memcpy(bytes, s->held, (size_t)s->n_held);
