@@ -7,12 +7,20 @@
 /* The only thread-local of the library: the sentence that explains the last error of this thread. */
 static _Thread_local char detail[1024];
 
+/* one_line -- names from files may hold anything; a message stays one line that no terminal obeys. */
+static void one_line(void)
+{
+    for (char *c = detail; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
+}
+
 sp_err sp_fail(sp_err code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
+    one_line();
     return code;
 }
 
