@@ -101,12 +101,14 @@ static const struct {
 
 static const char *full_name(const source *s, const param *p, char *buf)
 {
+    const char *name = s->gguf ? p->gguf : p->hf;
+    assert(name);
     if (s->gguf)
-        snprintf(buf, NAME_BYTES, "%s.%s", s->arch->gguf, p->gguf);
-    else if (strncmp(p->hf, "rope.", 5) == 0)
-        snprintf(buf, NAME_BYTES, "%s.%s", s->rope_section, p->hf + 5);
+        snprintf(buf, NAME_BYTES, "%s.%s", s->arch->gguf, name);
+    else if (strncmp(name, "rope.", 5) == 0)
+        snprintf(buf, NAME_BYTES, "%s.%s", s->rope_section, name + 5);
     else
-        snprintf(buf, NAME_BYTES, "%s", p->hf);
+        snprintf(buf, NAME_BYTES, "%s", name);
     return buf;
 }
 

@@ -23,7 +23,7 @@ static const struct {
 
 /* -- scalars -------------------------------------------------------------------------------- */
 
-/* A token id; `otherwise` where the key is absent or says -1. */
+/* A token id; `otherwise` where the key is absent, -1 where it says so (some write it unsigned). */
 static sp_err read_id(const sp_gguf *g, const char *key, size_t n_tokens, int32_t otherwise,
                       int32_t *out)
 {
@@ -33,8 +33,9 @@ static sp_err read_id(const sp_gguf *g, const char *key, size_t n_tokens, int32_
     if (!e) return SP_OK;
     if (e->is_array || !sp_gguf_number(e, 0, &x) || x != floor(x))
         return sp_fail(SP_E_FORMAT, "%s: %s: is not a token id", g->path, key);
-    if (x == -1 || (e->type == SP_GGUF_U32 && x == UINT32_MAX)) return SP_OK;
-    if (x < 0 || x >= (double)n_tokens)
+    bool none = x == -1 || (e->type == SP_GGUF_U32 && x == UINT32_MAX);
+    if (none) x = -1;
+    if (!none && (x < 0 || x >= (double)n_tokens))
         return sp_fail(SP_E_FORMAT, "%s: %s: %g is not one of the %zu tokens", g->path, key, x,
                        n_tokens);
     *out = (int32_t)x;
@@ -116,7 +117,7 @@ static sp_err find_numbers(const sp_gguf *g, const char *key, size_t n_tokens,
 
 static sp_err read_scores(const sp_gguf *g, sp_vocab_spec *v)
 {
-    const sp_gguf_entry *e;
+    const sp_gguf_entry *e = NULL;
     double x = 0;
     SP_TRY(find_numbers(g, KEY "scores", v->n_tokens, &e));
     if (!e) return SP_OK;
@@ -132,7 +133,7 @@ static sp_err read_scores(const sp_gguf *g, sp_vocab_spec *v)
 
 static sp_err read_types(const sp_gguf *g, sp_vocab_spec *v)
 {
-    const sp_gguf_entry *e;
+    const sp_gguf_entry *e = NULL;
     double x = 0;
     SP_TRY(find_numbers(g, KEY "token_type", v->n_tokens, &e));
     if (!e) return SP_OK;

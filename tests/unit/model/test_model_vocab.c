@@ -1,0 +1,315 @@
+/* How the tokenizer of a GGUF file is handed over: lists, ids, flags, and what is refused by name.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+
+#include "gguf_writer.h"
+#include "model/gguf_vocab.h"
+#include "model/model.h"
+#include "tiny_model.h"
+
+#define KEY "tokenizer.ggml."
+
+/* What a vocabulary says: a key that is left out, and entries of the test's own. */
+typedef struct vocab {
+    const char *model, *pre, *drop;
+    void (*more)(gguf_writer *w);
+} vocab;
+
+static const char *const spm_tokens[] = {"<unk>", "<s>", "</s>", "\xe2\x96\x81",
+                                         "a",     "b",   "ab",   "<end>"};
+static const float spm_scores[] = {0, 0, 0, -1, -2, -3, -0.5f, 0};
+static const int32_t spm_types[] = {2, 3, 3, 1, 1, 1, 1, 3};
+static const char *const bpe_tokens[] = {"a", "b", "ab", "c", "<x>", "<y>", "<z>", "d"};
+static const char *const bpe_merges[] = {"a b"};
+static const int32_t bpe_types[] = {1, 1, 1, 1, 3, 3, 4, 1};
+enum { N = 8 };
+
+static bool wants(const vocab *v, const char *key)
+{
+    return !v->drop || strcmp(v->drop, key) != 0;
+}
+
+static void write_vocab(gguf_writer *w, const vocab *v)
+{
+    bool spm = v->model && strcmp(v->model, "llama") == 0;
+    if (v->model) gw_text(w, KEY "model", v->model);
+    if (v->pre) gw_text(w, KEY "pre", v->pre);
+    if (wants(v, KEY "tokens")) gw_texts(w, KEY "tokens", N, spm ? spm_tokens : bpe_tokens);
+    if (wants(v, KEY "token_type")) gw_i32s(w, KEY "token_type", N, spm ? spm_types : bpe_types);
+    if (spm && wants(v, KEY "scores")) gw_f32s(w, KEY "scores", N, spm_scores);
+    if (!spm && wants(v, KEY "merges")) gw_texts(w, KEY "merges", 1, bpe_merges);
+    if (v->more) v->more(w);
+}
+
+static sp_err read_vocab(const vocab *v, sp_tokenizer **t)
+{
+    gguf_writer w;
+    sp_bytes file = {0};
+    sp_gguf g;
+    gw_begin(&w, 3);
+    write_vocab(&w, v);
+    gw_file(&w, &file);
+    assert_int_equal(sp_gguf_parse((const uint8_t *)file.v, file.n, TINY_NAME, &g), SP_OK);
+    sp_err err = sp_gguf_tokenizer(&g, t);
+    sp_gguf_close(&g);
+    sp_vec_fini(&file);
+    gw_end(&w);
+    return err;
+}
+
+static sp_tokenizer *good_vocab(const vocab *v)
+{
+    sp_tokenizer *t;
+    if (read_vocab(v, &t) != SP_OK) fail_msg("%s", sp_error_detail());
+    return t;
+}
+
+static void refuse(const vocab *v, sp_err code, const char *text)
+{
+    sp_tokenizer *t = NULL;
+    sp_err err = read_vocab(v, &t);
+    if (err != code)
+        fail_msg("%d, not %d: \"%s\" was expected (%s)", err, code, text, sp_error_detail());
+    assert_detail(TINY_NAME ": ");
+    assert_detail(text);
+    assert_null(t);
+}
+
+#define ENTRY(name, statement)                                                                     \
+    static void name(gguf_writer *w)                                                               \
+    {                                                                                              \
+        statement;                                                                                 \
+    }
+
+/* -- what is handed over -------------------------------------------------------------------- */
+
+ENTRY(own_ids, {
+    gw_u32(w, KEY "bos_token_id", 4);
+    gw_u32(w, KEY "eos_token_id", 5);
+    gw_u32(w, KEY "eot_token_id", 6);
+    gw_bool(w, KEY "add_bos_token", true);
+})
+ENTRY(bos_alone, gw_u32(w, KEY "bos_token_id", 4))
+ENTRY(no_ids, {
+    gw_number(w, KEY "bos_token_id", SP_GGUF_I32, (uint32_t)-1, 4);
+    gw_u32(w, KEY "eos_token_id", UINT32_MAX);
+    gw_bool(w, KEY "add_bos_token", false);
+})
+
+static void sentencepiece_has_defaults(void **state)
+{
+    sp_tokenizer *t = good_vocab(&(vocab){.model = "llama"});
+    assert_int_equal(sp_tokenizer_size(t), N);
+    assert_int_equal(sp_tokenizer_bos(t), 1);
+    assert_int_equal(sp_tokenizer_eos(t), 2);
+    assert_true(sp_tokenizer_adds_bos(t));
+    assert_int_equal(sp_tokenizer_find(t, "ab"), 6);
+    assert_string_equal(sp_tokenizer_kind(t), "spm");
+    sp_tokenizer_destroy(t);
+    t = good_vocab(&(vocab){.model = "llama", .more = no_ids});
+    assert_int_equal(sp_tokenizer_bos(t), -1);
+    assert_int_equal(sp_tokenizer_eos(t), -1);
+    assert_false(sp_tokenizer_adds_bos(t));
+    sp_tokenizer_destroy(t);
+}
+
+static void byte_level_names_its_pre_tokenizer(void **state)
+{
+    static const struct {
+        const char *pre, *kind;
+        bool adds_bos;
+    } cases[] = {
+        {"gpt-2", "bpe/gpt-2", false},   {"llama-bpe", "bpe/llama-3", true},
+        {"llama3", "bpe/llama-3", true}, {"qwen2", "bpe/qwen2", false},
+        {NULL, "bpe/gpt-2", false},      {"default", "bpe/gpt-2", false},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        vocab v = {.model = "gpt2", .pre = cases[i].pre, .more = bos_alone};
+        sp_tokenizer *t = good_vocab(&v);
+        assert_string_equal(sp_tokenizer_kind(t), cases[i].kind);
+        assert_int_equal(sp_tokenizer_adds_bos(t), cases[i].adds_bos);
+        assert_int_equal(sp_tokenizer_bos(t), 4);
+        assert_int_equal(sp_tokenizer_eos(t), -1);
+        sp_tokenizer_destroy(t);
+    }
+    sp_tokenizer *t = good_vocab(&(vocab){.model = "gpt2", .pre = "qwen2", .more = own_ids});
+    assert_int_equal(sp_tokenizer_bos(t), 4);
+    assert_true(sp_tokenizer_adds_bos(t));
+    assert_true(sp_tokenizer_is_end(t, 5) && sp_tokenizer_is_end(t, 6) &&
+                !sp_tokenizer_is_end(t, 4));
+    sp_tokenizer_destroy(t);
+}
+
+static void a_file_may_have_none(void **state)
+{
+    sp_tokenizer *t = (sp_tokenizer *)state;
+    assert_int_equal(read_vocab(&(vocab){0}, &t), SP_OK);
+    assert_null(t);
+    assert_int_equal(read_vocab(&(vocab){.model = "none"}, &t), SP_OK);
+    assert_null(t);
+}
+
+/* -- what is refused ------------------------------------------------------------------------ */
+
+ENTRY(bos_outside, gw_u32(w, KEY "bos_token_id", N))
+ENTRY(bos_text, gw_text(w, KEY "bos_token_id", "<s>"))
+ENTRY(bos_below, gw_number(w, KEY "bos_token_id", SP_GGUF_I32, (uint32_t)-2, 4))
+ENTRY(flag_number, gw_u32(w, KEY "add_bos_token", 1))
+ENTRY(tokens_numbers, gw_i32s(w, KEY "tokens", N, spm_types))
+ENTRY(tokens_text, gw_text(w, KEY "tokens", "abc"))
+ENTRY(tokens_empty, gw_texts(w, KEY "tokens", 0, NULL))
+ENTRY(types_short, gw_i32s(w, KEY "token_type", N - 1, spm_types))
+ENTRY(types_texts, gw_texts(w, KEY "token_type", N, spm_tokens))
+ENTRY(types_wild, gw_i32s(w, KEY "token_type", N, (const int32_t[]){1, 1, 1, 7, 1, 1, 1, 1}))
+ENTRY(scores_short, gw_f32s(w, KEY "scores", 1, spm_scores))
+ENTRY(merges_unknown, gw_texts(w, KEY "merges", 1, &(const char *){"a zz"}))
+
+static void vocabularies_are_checked(void **state)
+{
+    static const struct {
+        vocab v;
+        sp_err code;
+        const char *text;
+    } cases[] = {
+        {{.model = "bert"}, SP_E_UNSUPPORTED, KEY "model: \"bert\" is not supported"},
+        {{.model = "gpt2", .pre = "tekken"},
+         SP_E_UNSUPPORTED,
+         KEY "pre: \"tekken\" is not supported"},
+        {{.model = "llama", .drop = KEY "tokens"}, SP_E_FORMAT, KEY "tokens: is missing"},
+        {{.model = "llama", .drop = KEY "scores"}, SP_E_FORMAT, KEY "scores: is missing"},
+        {{.model = "gpt2", .drop = KEY "merges"}, SP_E_FORMAT, KEY "merges: is missing"},
+        {{.model = "llama", .more = bos_outside},
+         SP_E_FORMAT,
+         KEY "bos_token_id: 8 is not one of the 8"},
+        {{.model = "llama", .more = bos_text}, SP_E_FORMAT, KEY "bos_token_id: is not a token id"},
+        {{.model = "llama", .more = bos_below}, SP_E_FORMAT, KEY "bos_token_id: -2 is not one of"},
+        {{.model = "llama", .more = flag_number},
+         SP_E_FORMAT,
+         KEY "add_bos_token: is not a boolean"},
+        {{.model = "gpt2", .drop = KEY "tokens", .more = tokens_numbers},
+         SP_E_FORMAT,
+         KEY "tokens: is not a list of strings"},
+        {{.model = "gpt2", .drop = KEY "tokens", .more = tokens_text},
+         SP_E_FORMAT,
+         KEY "tokens: is not a list of strings"},
+        {{.model = "gpt2", .drop = KEY "tokens", .more = tokens_empty},
+         SP_E_FORMAT,
+         KEY "tokens: 0"},
+        {{.model = "llama", .drop = KEY "token_type", .more = types_short},
+         SP_E_FORMAT,
+         KEY "token_type: 7 numbers for 8 tokens"},
+        {{.model = "llama", .drop = KEY "token_type", .more = types_texts},
+         SP_E_FORMAT,
+         KEY "token_type: is not a list of numbers"},
+        {{.model = "llama", .drop = KEY "token_type", .more = types_wild},
+         SP_E_FORMAT,
+         KEY "token_type: token 3 has the unknown type 7"},
+        {{.model = "llama", .drop = KEY "scores", .more = scores_short},
+         SP_E_FORMAT,
+         KEY "scores: 1 numbers for 8 tokens"},
+        {{.model = "gpt2", .drop = KEY "merges", .more = merges_unknown}, SP_E_FORMAT, "merges"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) refuse(&cases[i].v, cases[i].code, cases[i].text);
+}
+
+/* -- whole files ---------------------------------------------------------------------------- */
+
+static void add_vocab(gguf_writer *w)
+{
+    write_vocab(w, &(vocab){.model = "llama"});
+    gw_text(w, "tokenizer.chat_template", "{{ messages }}");
+}
+
+static void models_carry_their_tokenizer(void **state)
+{
+    sp_bytes file = {0};
+    sp_model *m;
+    tiny_file(&(tiny_spec){.more = add_vocab}, &file);
+    assert_int_equal(tiny_open(&file, &m), SP_OK);
+    assert_non_null(m->tokenizer);
+    assert_int_equal(m->hp.n_vocab, TINY_V); /* rows of the embedding, not tokens */
+    assert_string_equal(m->chat_template, "{{ messages }}");
+    sp_model_close(m);
+    sp_vec_fini(&file);
+}
+
+/* A file without tensors is a vocabulary, whatever its architecture. */
+static void vocabularies_open_alone(void **state)
+{
+    gguf_writer w;
+    sp_bytes file = {0};
+    sp_model *m;
+    gw_begin(&w, 3);
+    gw_text(&w, "general.architecture", "falcon");
+    gw_file(&w, &file);
+    assert_int_equal(tiny_open(&file, &m), SP_E_FORMAT);
+    assert_detail("has neither tensors nor a tokenizer");
+    add_vocab(&w);
+    gw_file(&w, &file);
+    assert_int_equal(tiny_open(&file, &m), SP_OK);
+    assert_string_equal(m->hp.arch, "falcon");
+    assert_true(m->hp.n_layers == 0 && m->hp.n_vocab == N && !m->layers && !m->embed.data);
+    sp_model_close(m);
+    sp_vec_fini(&file);
+    gw_end(&w);
+}
+
+static void every_failed_allocation_is_reported(void **state)
+{
+    sp_bytes file = {0};
+    sp_model *m;
+    sp_err err = SP_E_NOMEM;
+    long n = 0;
+    tiny_file(&(tiny_spec){.more = add_vocab}, &file);
+    while (err != SP_OK) {
+        sp_fault_after(++n);
+        err = tiny_open(&file, &m);
+        sp_fault_after(-1);
+        if (err != SP_OK) assert_int_equal(err, SP_E_NOMEM);
+    }
+    assert_true(n > 15);
+    sp_model_close(m);
+    sp_vec_fini(&file);
+}
+
+/* The vocabularies of real models, where they are at hand. */
+static void real_vocabularies_open(void **state)
+{
+    static const struct {
+        const char *name, *kind;
+        int size;
+    } files[] = {{"ggml-vocab-llama-spm.gguf", "spm", 32000},
+                 {"ggml-vocab-gpt-2.gguf", "bpe/gpt-2", 50257}};
+    const char *data = getenv("SPOLIA_DATA");
+    if (!data) skip();
+    for (size_t i = 0; i < SP_COUNT(files); i++) {
+        char path[512];
+        sp_model *m;
+        snprintf(path, sizeof path, "%s/tokenizers/%s", data, files[i].name);
+        if (sp_model_open(path, &m) != SP_OK) fail_msg("%s", sp_error_detail());
+        assert_int_equal(m->hp.n_layers, 0);
+        assert_int_equal(m->hp.n_vocab, files[i].size);
+        assert_string_equal(sp_tokenizer_kind(m->tokenizer), files[i].kind);
+        sp_model_close(m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sentencepiece_has_defaults),
+        cmocka_unit_test(byte_level_names_its_pre_tokenizer),
+        cmocka_unit_test(a_file_may_have_none),
+        cmocka_unit_test(vocabularies_are_checked),
+        cmocka_unit_test(models_carry_their_tokenizer),
+        cmocka_unit_test(vocabularies_open_alone),
+        cmocka_unit_test(every_failed_allocation_is_reported),
+        cmocka_unit_test(real_vocabularies_open),
+    };
+    return cmocka_run_group_tests_name("model/vocab", tests, NULL, NULL);
+}
