@@ -1,0 +1,61 @@
+/* The document readers and the chunker on any bytes. The first byte chooses the format, the next
+ * two the size of a chunk and the overlap; the rest is the file. Aborts when a document is not
+ * well-formed text, when a chunk is too long or no slice of it, or when text is left out. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieve/chunker.h"
+#include "retrieve/documents_int.h"
+#include "retrieve/text_int.h"
+
+typedef struct target {
+    sp_chunk_opts o;
+    const sp_document *document;
+    size_t covered; /* bytes of the document up to the end of the last chunk */
+} target;
+
+static void require(bool holds)
+{
+    if (!holds) abort();
+}
+
+static sp_err take_chunk(const sp_text_chunk *c, void *user)
+{
+    target *t = user;
+    const sp_document *d = t->document;
+    require(c->text >= d->text && c->text + c->n <= d->text + d->n && c->n > 0);
+    require(c->n_words >= 1 && c->n_words <= t->o.size_words);
+    require(sp_utf8_valid(c->text, c->n) && sp_utf8_valid(c->heading, c->n_heading));
+    size_t from = (size_t)(c->text - d->text);
+    require(sp_skip_blanks(d->text, t->covered, d->n) >= from && from + c->n > t->covered);
+    t->covered = from + c->n;
+    return SP_OK;
+}
+
+static sp_err take_document(const sp_document *d, void *user)
+{
+    target *t = user;
+    require(sp_utf8_valid(d->text, d->n) && sp_utf8_valid(d->title, d->n_title));
+    require(!d->n || !memchr(d->text, '\0', d->n));
+    require(!d->n_title || !memchr(d->title, '\0', d->n_title));
+    t->document = d;
+    t->covered = 0;
+    sp_err err = sp_chunk_text(d->text, d->n, d->markdown, &t->o, take_chunk, t);
+    require(err == SP_OK && sp_skip_blanks(d->text, t->covered, d->n) == d->n);
+    return SP_OK;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static const char *const names[] = {"f.txt", "f.md", "f.jsonl", "f.html"};
+    if (n < 3) return 0;
+    const char *name = names[data[0] % SP_COUNT(names)];
+    target t = {.o.size_words = 1 + data[1] % 64};
+    t.o.overlap_words = data[2] % t.o.size_words;
+    sp_err err = sp_documents_read(name, sp_document_format(name), (const char *)data + 3, n - 3,
+                                   take_document, &t);
+    require(err == SP_OK || err == SP_E_UNSUPPORTED || err == SP_E_FORMAT);
+    return 0;
+}
