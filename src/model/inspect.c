@@ -1,11 +1,8 @@
 /* What a model file holds, as JSON. Nothing here needs a known architecture: metadata and tensors
  * are listed as the readers found them. */
-#include "model/model.h"
-
 #include "model/arch.h"
-#include "model/gguf.h"
 #include "model/json_file.h"
-#include "model/safetensors.h"
+#include "model/model_int.h"
 
 #define ARRAY_SHOWN 8 /* elements of a metadata array; vocabularies have 100,000 */
 
@@ -182,38 +179,56 @@ static int write_out(const char *chunk, size_t n, void *user)
     return sp_bytes_add(user, chunk, n) == SP_OK ? 0 : -1;
 }
 
-static sp_err write_json(builder *b, json_t *root, const char *path, sp_bytes *out)
+static json_t *begin(builder *b, const char *path)
 {
+    json_t *root = json_object();
+    set(b, root, "path", text((sp_text_view){.s = path, .n = strlen(path)}));
+    return root;
+}
+
+/* Appends the description to `out` and lets go of it. */
+static sp_err finish(builder *b, json_t *root, const char *path, sp_bytes *out)
+{
+    const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);
     size_t before = out->n;
-    if (!b->failed &&
-        json_dump_callback(root, write_out, out, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
-        return SP_OK;
+    bool good = !b->failed && json_dump_callback(root, write_out, out, flags) == 0;
+    json_decref(root);
+    if (good) return SP_OK;
     out->n = before;
     return sp_fail(SP_E_NOMEM, "%s: cannot allocate memory for the description", path);
 }
 
-sp_err sp_model_inspect(const char *path, sp_bytes *out)
+sp_err sp_model_inspect_gguf(const sp_gguf *g, const char *path, sp_bytes *out)
 {
-    sp_gguf g = {0};
-    sp_safetensors st = {0};
-    json_t *config = NULL, *root = NULL;
     builder b = {0};
-    sp_err err = SP_OK;
-    bool folder = sp_file_is_dir(path);
-    if (folder) SP_TRY_GOTO(sp_json_read(path, "config.json", &config), done);
-    if (folder) SP_TRY_GOTO(sp_safetensors_open(path, &st), done);
-    if (!folder) SP_TRY_GOTO(sp_gguf_open(path, &g), done);
-    root = json_object();
-    set(&b, root, "path", text((sp_text_view){.s = path, .n = strlen(path)}));
-    if (folder)
+    json_t *root = begin(&b, path);
+    inspect_gguf(&b, root, g);
+    return finish(&b, root, path, out);
+}
+
+static sp_err inspect_dir(const char *path, sp_bytes *out)
+{
+    builder b = {0};
+    sp_safetensors st = {0};
+    json_t *config = NULL;
+    SP_TRY(sp_safetensors_open(path, &st));
+    sp_err err = sp_json_read(path, "config.json", &config);
+    if (err == SP_OK) {
+        json_t *root = begin(&b, path);
         inspect_folder(&b, root, &st, config);
-    else
-        inspect_gguf(&b, root, &g);
-    err = write_json(&b, root, path, out);
-done:
-    json_decref(root);
+        err = finish(&b, root, path, out);
+    }
     json_decref(config);
     sp_safetensors_close(&st);
+    return err;
+}
+
+sp_err sp_model_inspect(const char *path, sp_bytes *out)
+{
+    sp_gguf g;
+    if (sp_file_is_dir(path)) return inspect_dir(path, out);
+    SP_TRY(sp_gguf_open(path, &g));
+    sp_err err = sp_model_inspect_gguf(&g, path, out);
     sp_gguf_close(&g);
     return err;
 }

@@ -21,4 +21,8 @@ sp_err sp_model_from_gguf(sp_gguf *g, sp_model **out) SP_MUST_CHECK;
  * shape differ. */
 sp_err sp_model_identify(sp_model *m, const sp_tensor_dir *dir) SP_MUST_CHECK;
 
+/* sp_model_inspect_gguf -- sp_model_inspect of a file that is open already; path is what it calls
+ * it. */
+sp_err sp_model_inspect_gguf(const sp_gguf *g, const char *path, sp_bytes *out) SP_MUST_CHECK;
+
 #endif
