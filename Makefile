@@ -3,7 +3,8 @@
 BUILD   ?= build
 CC      ?= cc
 CSTD    := -std=c11
-WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter \
+           -Wno-missing-field-initializers
 # Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=

@@ -1,4 +1,5 @@
 /* main.c -- finds the command and runs it. */
+#include <errno.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -54,7 +55,7 @@ char *cmd_read_file(const char *path, size_t *n)
         text = more;
     }
     if (!text || ferror(f)) {
-        perror(path);
+        cmd_fail_with("%s: %s", path, strerror(errno));
         free(text);
         text = NULL;
     } else {

@@ -136,6 +136,14 @@ static const opt *find(const parser *p, int code)
     return NULL;
 }
 
+/* missing -- a required option that nobody gave, or NULL. */
+static const opt *missing(const parser *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->all[i]->required && !*(const char **)p->all[i]->dest) return p->all[i];
+    return NULL;
+}
+
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables)
 {
     parser p = {0};
@@ -158,7 +166,10 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
         snprintf(spelled, sizeof spelled, "--%s", o->name);
         if (!set_value(o, optarg, spelled)) return -3;
     }
-    return optind;
+    const opt *o = missing(&p);
+    if (!o) return optind;
+    fprintf(stderr, "spolia: --%s %s is missing\nusage: spolia %s\n", o->name, o->arg, usage->synopsis);
+    return -3;
 }
 
 /* -- shared tables -------------------------------------------------------------------------- */
@@ -168,7 +179,8 @@ void model_options_init(model_options *m)
     *m = (model_options){0};
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
-        {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder"},
+        {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
+         .required = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx, "context in tokens (as trained, at most 8192)"},
         {OPT_INT, "threads", 't', "N", &c->n_threads, "threads (one for each core)"},
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
@@ -192,10 +204,6 @@ static void log_line(sp_log_level level, const char *line, void *user)
 sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
-    if (!m->ctx.model) {
-        cmd_fail_with("no model is named: -m PATH");
-        return NULL;
-    }
     if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
         cmd_fail_with("-ctk %s and -ctv %s: keys and values are kept in one type", m->type_k, m->type_v);
         return NULL;

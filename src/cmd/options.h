@@ -34,6 +34,7 @@ typedef struct opt {
     const char *arg;  /* what the argument is called in --help; NULL for flags */
     void *dest;
     const char *help;
+    bool required; /* of OPT_STRING: leaving it out is wrong usage */
 } opt;
 
 typedef struct opt_usage {

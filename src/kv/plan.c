@@ -40,8 +40,8 @@ static void *grown(sp_arena *a, void *v, int n, int *cap, size_t size)
 
 static sp_err reserve_span(sp_plan *p)
 {
-    if (p->n_spans < p->cap_spans) return SP_OK;
     if (p->n_spans >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d spans", UINT16_MAX);
+    if (p->n_spans < p->cap_spans) return SP_OK;
     int cap_slots = p->cap_spans; /* both arrays grow together */
     sp_slots *slots = grown(&p->arena, p->slots, p->n_spans, &cap_slots, sizeof *slots);
     sp_span *spans = slots ? grown(&p->arena, p->spans, p->n_spans, &p->cap_spans, sizeof *spans) : NULL;

@@ -20,18 +20,7 @@ struct sp_kv_pool {
     int64_t n_free, cursor; /* cursor: where the next search for a run starts */
 };
 
-static size_t layer_block_bytes(const sp_kv_shape *s)
-{
-    return SP_ROUND_UP(2 * (size_t)s->n_heads * sp_kv_head_bytes(s->type, s->head),
-                       (size_t)SP_CACHE_LINE);
-}
-
-size_t sp_kv_block_bytes(const sp_kv_shape *shape)
-{
-    return (size_t)shape->n_layers * layer_block_bytes(shape);
-}
-
-static sp_err check_shape(const sp_kv_shape *s)
+sp_err sp_kv_shape_check(const sp_kv_shape *s)
 {
     if (s->n_layers < 1 || s->n_heads < 1 || s->head < 2)
         return sp_fail(SP_E_ARG, "KV pool: %d layers, %d heads of %d", s->n_layers, s->n_heads,
@@ -45,9 +34,20 @@ static sp_err check_shape(const sp_kv_shape *s)
     return SP_OK;
 }
 
+static size_t layer_block_bytes(const sp_kv_shape *s)
+{
+    return SP_ROUND_UP(2 * (size_t)s->n_heads * sp_kv_head_bytes(s->type, s->head),
+                       (size_t)SP_CACHE_LINE);
+}
+
+size_t sp_kv_block_bytes(const sp_kv_shape *shape)
+{
+    return (size_t)shape->n_layers * layer_block_bytes(shape);
+}
+
 sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool **out)
 {
-    SP_TRY(check_shape(shape));
+    SP_TRY(sp_kv_shape_check(shape));
     if (n_blocks < 1 || n_blocks > UINT32_MAX)
         return sp_fail(SP_E_ARG, "KV pool: %lld blocks", (long long)n_blocks);
     sp_kv_pool *p = SP_NEW(sp_kv_pool);

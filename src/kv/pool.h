@@ -26,7 +26,10 @@ typedef struct sp_kv_shape {
     sp_dtype type;               /* F32, F16, BF16 or Q8_0 */
 } sp_kv_shape;
 
-/* sp_kv_block_bytes -- one block in all layers. */
+/* sp_kv_shape_check -- SP_E_ARG names a size out of range, or a type that cannot hold this head size. */
+sp_err sp_kv_shape_check(const sp_kv_shape *shape) SP_MUST_CHECK;
+
+/* sp_kv_block_bytes -- one block in all layers. Pre: a shape that passes the check. */
 size_t sp_kv_block_bytes(const sp_kv_shape *shape);
 
 /* sp_kv_pool_create -- a pool of n_blocks blocks; memory is touched as blocks are first written.

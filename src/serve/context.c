@@ -34,6 +34,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     const sp_hparams *hp = &c->model->hp;
     sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head};
     SP_TRY(parse_kv_type(o->kv_type ? o->kv_type : "f16", &shape.type));
+    SP_TRY(sp_kv_shape_check(&shape));
     size_t bytes = o->kv_bytes ? o->kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
     if (n_blocks < 2)
