@@ -39,10 +39,10 @@ TEXTS = [
 def texts():
     rng = random.Random(7)
     pool = list("aeinrst  ABC'\n\t.,019éßк石🚀\u2581\u00a0") + ["the ", "stone", "wall", " of", "'s", "<|end|>", "<tool>", "<s>"]
-    return TEXTS + ["".join(rng.choices(pool, k=rng.randint(3, 25))) for _ in range(30)]
+    return TEXTS + ["".join(rng.choices(pool, k=rng.randint(3, 14))) for _ in range(20)]
 
 
-def train(model, pre, normalizer=None, vocab_size=420, alphabet=(), bytes_as_tokens=False):
+def train(model, pre, normalizer=None, vocab_size=360, alphabet=(), bytes_as_tokens=False):
     t = Tokenizer(model)
     t.pre_tokenizer = pre
     if normalizer:
@@ -91,7 +91,7 @@ def qwen2():
 
 def sentencepiece(normalizer, pre, seen_as):
     """seen_as: what the trainer cuts words with, since llama's own pipeline gives whole lines."""
-    trained = train(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True), seen_as, vocab_size=640,
+    trained = train(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True), seen_as, vocab_size=480,
                     bytes_as_tokens=True)
     model = trained["model"]
     t = Tokenizer(models.BPE(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], unk_token="<unk>",
