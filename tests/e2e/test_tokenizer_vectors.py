@@ -78,7 +78,7 @@ def test_lines(vocab):
 
 
 def test_files_byte_for_byte(vocab, tmp_path):
-    raw = bytes(range(255, -1, -1)) * 3
+    raw = bytes([*range(0, 256, 2), *range(1, 256, 2)]) * 3
     (tmp_path / "raw").write_bytes(raw)
     assert tokens(vocab, "--no-special", "-f", tmp_path / "raw") == [*raw]
     assert json.loads(succeed("tokenize", "-m", vocab, "--json", "-f", "-", input="b\n"))["tokens"] == [BOS, 98, 10]
