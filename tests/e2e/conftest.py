@@ -40,10 +40,10 @@ def succeed(*args, **options):
 
 
 def refuse(*args, naming=(), code=1, **options):
-    """Runs the program, which must fail in good order: exit code, one line, the words it must name."""
+    """Runs the program, which must fail in good order: exit code, one line, the words named."""
     done = run(*args, **options)
     said = done.stderr.strip()
-    assert done.returncode == code, f"exit code {done.returncode}: {done.stdout[:200]} {said[:2000]}"
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stdout[:99]} {said[:2000]}"
     assert "Sanitizer" not in said and "runtime error" not in said, said
     assert said.startswith("spolia: ") and "\n" not in said, said
     for word in naming:

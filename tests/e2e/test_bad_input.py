@@ -1,8 +1,8 @@
-"""What is wrong with a file or a request is said in one line that names the file and the field; nothing
-crashes, whatever the bytes.
+"""What is wrong with a file or a request is said in one line that names the file and the field;
+nothing crashes, whatever the bytes.
 
-Two kinds of damage: files with one thing changed, of which the message must speak, and truncation and
-random bytes, after which the program may do anything but crash, hang or say nothing.
+Two kinds of damage: files with one thing changed, of which the message must speak, and truncation
+and random bytes, after which the program may do anything but crash, hang or say nothing.
 """
 import json
 import os
@@ -18,8 +18,9 @@ from reference import gguf_writer, random_model, safetensors
 from reference.gguf import read
 
 N_DAMAGED = 150  # files with random damage, each way
-SHAPE = replace(random_model.PRESETS["tiny-llama"], n_layers=1, n_embd=32, n_heads=2, n_kv_heads=1, head=16,
-                n_ff=32, n_vocab=300)
+SHARD = "model-00001-of-00002.safetensors"
+SHAPE = replace(random_model.PRESETS["tiny-llama"], n_layers=1, n_embd=32, n_heads=2, n_kv_heads=1,
+                head=16, n_ff=32, n_vocab=300)
 
 
 def load_it(path, **options):
@@ -122,8 +123,9 @@ def test_gguf_without_a_tensor(name, good, tmp_path):
 
 
 @pytest.mark.parametrize("name, shape", [
-    ("blk.0.attn_q.weight", (32, 64)), ("blk.0.attn_k.weight", (32, 32)), ("blk.0.ffn_down.weight", (64, 32)),
-    ("blk.0.attn_norm.weight", (33,)), ("token_embd.weight", (300, 64)), ("output.weight", (299, 32)),
+    ("blk.0.attn_q.weight", (32, 64)), ("blk.0.attn_k.weight", (32, 32)),
+    ("blk.0.ffn_down.weight", (64, 32)), ("blk.0.attn_norm.weight", (33,)),
+    ("token_embd.weight", (300, 64)), ("output.weight", (299, 32)),
     ("blk.0.ffn_up.weight", (1024,)), ("blk.0.ffn_up.weight", (4, 8, 32))])
 def test_gguf_tensor_of_another_shape(name, shape, good, tmp_path):
     refuse_it(rewritten(good / "good.gguf", tmp_path / "bad.gguf", tensors={name: shape}), name)
@@ -139,43 +141,43 @@ def test_gguf_with_rotary_factors_that_do_not_fit(good, tmp_path):
         refuse_it(tmp_path / "bad.gguf", "rope_freqs.weight")
 
 
-def header_field(data, name, skip):
-    """Where something stands behind a tensor's name: u32 dimensions, u64 sizes, u32 type, u64 offset."""
-    return data.index(name) + len(name) + skip
+TENSOR = "blk.0.attn_q.weight"
+DIMS, SIZES, TYPE, OFFSET = 0, 4, 20, 24  # what stands behind the name of a matrix
 
 
-TENSOR = b"blk.0.attn_q.weight"
+def behind(data, name, field):
+    return data.index(name) + len(name) + field
+
+
+# What to write where: at an offset of the file, or in a field of TENSOR; and what must be named.
 PATCHES = {
-    "another magic": (lambda d: 0, b"GGML", "magic"),
-    "version 1": (lambda d: 4, struct.pack("<I", 1), "version"),
-    "version 4": (lambda d: 4, struct.pack("<I", 4), "version"),
-    "the other byte order": (lambda d: 4, struct.pack(">I", 3), "version"),
-    "too many tensors": (lambda d: 8, struct.pack("<Q", 1 << 62), "tensors"),
-    "too many pairs": (lambda d: 16, struct.pack("<Q", 1 << 62), ""),
-    "a key without end": (lambda d: 24, struct.pack("<Q", (1 << 64) - 1), ""),
-    "a value of unknown type": (lambda d: 24 + 8 + len("general.architecture"), struct.pack("<I", 77), ""),
-    "no dimensions": (lambda d: header_field(d, TENSOR, 0), struct.pack("<I", 0), TENSOR.decode()),
-    "nine dimensions": (lambda d: header_field(d, TENSOR, 0), struct.pack("<I", 9), TENSOR.decode()),
-    "a dimension of zero": (lambda d: header_field(d, TENSOR, 4), struct.pack("<Q", 0), TENSOR.decode()),
-    "sizes that overflow": (lambda d: header_field(d, TENSOR, 4), struct.pack("<QQ", 1 << 32, 1 << 32),
-                            TENSOR.decode()),
-    "an unknown type": (lambda d: header_field(d, TENSOR, 20), struct.pack("<I", 222), TENSOR.decode()),
-    "a type that is not supported": (lambda d: header_field(d, TENSOR, 20), struct.pack("<I", 16),
-                                     TENSOR.decode()),
-    "an offset beyond the file": (lambda d: header_field(d, TENSOR, 24), struct.pack("<Q", 1 << 40),
-                                  TENSOR.decode()),
-    "an offset that overflows": (lambda d: header_field(d, TENSOR, 24), struct.pack("<Q", (1 << 64) - 32),
-                                 TENSOR.decode()),
-    "an offset out of line": (lambda d: header_field(d, TENSOR, 24), struct.pack("<Q", 33),
-                              TENSOR.decode()),
+    "another magic": (0, b"GGML", "magic"),
+    "version 1": (4, struct.pack("<I", 1), "version"),
+    "version 4": (4, struct.pack("<I", 4), "version"),
+    "the other byte order": (4, struct.pack(">I", 3), "version"),
+    "too many tensors": (8, struct.pack("<Q", 1 << 62), "tensors"),
+    "too many pairs": (16, struct.pack("<Q", 1 << 62), "header"),
+    "a key without end": (24, struct.pack("<Q", (1 << 64) - 1), "metadata"),
+    "a value of unknown type": (32 + len("general.architecture"), struct.pack("<I", 77),
+                                "general.architecture"),
+    "no dimensions": (DIMS, struct.pack("<I", 0), TENSOR),
+    "nine dimensions": (DIMS, struct.pack("<I", 9), TENSOR),
+    "a dimension of zero": (SIZES, struct.pack("<Q", 0), TENSOR),
+    "sizes that overflow": (SIZES, struct.pack("<QQ", 1 << 32, 1 << 32), TENSOR),
+    "an unknown type": (TYPE, struct.pack("<I", 222), TENSOR),
+    "a type that is not supported": (TYPE, struct.pack("<I", 16), TENSOR),
+    "an offset beyond the file": (OFFSET, struct.pack("<Q", 1 << 40), TENSOR),
+    "an offset that overflows": (OFFSET, struct.pack("<Q", (1 << 64) - 32), TENSOR),
+    "an offset out of line": (OFFSET, struct.pack("<Q", 33), TENSOR),
 }
 
 
 @pytest.mark.parametrize("case", PATCHES)
 def test_gguf_bytes(case, good, tmp_path):
-    where, new, word = PATCHES[case]
+    at, new, word = PATCHES[case]
     data = bytearray((good / "good.gguf").read_bytes())
-    at = where(data)
+    if word == TENSOR:
+        at = behind(data, TENSOR.encode(), at)
     data[at:at + len(new)] = new
     (tmp_path / "bad.gguf").write_bytes(data)
     refuse_it(tmp_path / "bad.gguf", word)
@@ -186,17 +188,18 @@ RUDE = b"a\nspolia: \x1b[31mred\xff!!"[:len(TENSOR)]
 
 def test_a_message_is_one_line_whatever_a_file_calls_things(good, tmp_path):
     """Names in a file are its maker's; they must not write to the terminal of its user."""
-    data = bytearray((good / "good.gguf").read_bytes().replace(TENSOR, RUDE))
-    at = header_field(data, RUDE, 0)
+    data = bytearray((good / "good.gguf").read_bytes().replace(TENSOR.encode(), RUDE))
+    at = behind(data, RUDE, DIMS)
     data[at:at + 4] = struct.pack("<I", 9)
     (tmp_path / "bad.gguf").write_bytes(data)
     assert refuse_it(tmp_path / "bad.gguf").isprintable()
 
 
 def test_inspect_prints_names_that_are_no_text_as_text(good, tmp_path):
-    data = (good / "good.gguf").read_bytes().replace(TENSOR, RUDE)
+    data = (good / "good.gguf").read_bytes().replace(TENSOR.encode(), RUDE)
     (tmp_path / "rude.gguf").write_bytes(data)
-    assert all(line.isprintable() for line in succeed("inspect", tmp_path / "rude.gguf").split("\n"))
+    lines = succeed("inspect", tmp_path / "rude.gguf").split("\n")
+    assert all(line.isprintable() for line in lines)
     json.loads(succeed("inspect", tmp_path / "rude.gguf", "--json"))
 
 
@@ -238,14 +241,14 @@ def test_config_json(case, folder):
     assert key in said or "embed_tokens" in said, said
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"model_type": "llama"', "\xff\xfe", "{}" * 9])
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"model_type": "llama"', "\xff\xfe", "{}{}"])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "model.safetensors.index.json"])
 def test_json_that_is_none(name, text, folder):
     (folder / name).write_bytes(text.encode("latin-1"))
     refuse_it(folder, name)
 
 
-@pytest.mark.parametrize("name", ["config.json", "model-00002-of-00002.safetensors"])
+@pytest.mark.parametrize("name", ["config.json", SHARD])
 def test_a_folder_without_a_file(name, folder):
     (folder / name).unlink()
     refuse_it(folder, name)
@@ -290,7 +293,7 @@ def safetensors_with(folder, name):
 
 @pytest.mark.parametrize("n", [0, 1, (1 << 63) - 1, (1 << 64) - 1, 1 << 40])
 def test_safetensors_with_a_wrong_header_length(n, folder):
-    file = folder / "model-00001-of-00002.safetensors"
+    file = folder / SHARD
     file.write_bytes(struct.pack("<Q", n) + file.read_bytes()[8:])
     refuse_it(folder, file.name)
 
@@ -339,7 +342,7 @@ def test_truncated_gguf(good, tmp_path):
         refuse_it(path)
 
 
-@pytest.mark.parametrize("name", ["model-00001-of-00002.safetensors", "tokenizer.json", "config.json"])
+@pytest.mark.parametrize("name", [SHARD, "tokenizer.json", "config.json"])
 def test_truncated_file_of_a_folder(name, folder):
     data = (folder / name).read_bytes().rstrip()
     for n in cuts(min(len(data) - 1, 600), len(data), np.random.default_rng(12)):
@@ -365,7 +368,7 @@ def test_gguf_with_random_damage(seed, good, tmp_path):
         in_good_order(load_it(tmp_path / "bad.gguf"), f"seed {seed}, file {i}")
 
 
-@pytest.mark.parametrize("name, end", [("model-00001-of-00002.safetensors", 900), ("config.json", 400),
+@pytest.mark.parametrize("name, end", [(SHARD, 900), ("config.json", 400),
                                        ("tokenizer.json", 1 << 20)])
 def test_file_of_a_folder_with_random_damage(name, end, folder):
     data, rng = (folder / name).read_bytes(), np.random.default_rng(21)
@@ -376,8 +379,8 @@ def test_file_of_a_folder_with_random_damage(name, end, folder):
 
 # -- files that cannot be read ---------------------------------------------------------------------
 
-@pytest.mark.parametrize("command", [["logits", "--tokens", "1"], ["run", "-p", "x"], ["tokenize", "-p", "x"],
-                                     ["perplexity", "-f", os.devnull]])
+@pytest.mark.parametrize("command", [["logits", "--tokens", "1"], ["run", "-p", "x"],
+                                     ["tokenize", "-p", "x"], ["perplexity", "-f", os.devnull]])
 def test_a_model_that_does_not_exist(command, tmp_path):
     refuse(command[0], "-m", tmp_path / "none.gguf", *command[1:], naming=["none.gguf"])
 
@@ -412,8 +415,8 @@ def test_a_text_that_does_not_exist(good, tmp_path):
 
 
 def test_logits_to_a_place_that_cannot_be_written(good, tmp_path):
-    refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "--raw", tmp_path / "no/such/folder",
-           naming=["no/such/folder"])
+    out = tmp_path / "no/such/folder"
+    refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "--raw", out, naming=[out])
 
 
 def test_inspect_tells_of_models_that_cannot_run(good, tmp_path):
@@ -424,7 +427,8 @@ def test_inspect_tells_of_models_that_cannot_run(good, tmp_path):
 
 # -- requests that cannot be met -------------------------------------------------------------------
 
-@pytest.mark.parametrize("tokens, word", [("1,300", "300"), ("1,-1", "-1"), ("2147483647", "2147483647")])
+@pytest.mark.parametrize("tokens, word", [("1,300", "300"), ("1,-1", "-1"),
+                                          ("2147483647", "2147483647")])
 def test_token_ids_out_of_range(tokens, word, good):
     refuse("logits", "-m", good / "good.gguf", "--tokens", tokens, naming=[word])
 
@@ -464,7 +468,8 @@ def test_a_kv_type_that_does_not_fit_the_head(good):
 
 @pytest.mark.parametrize("arguments", [
     [], ["dance"], ["logits"], ["logits", "-m"], ["logits", "-m", "MODEL"], ["run", "-m", "MODEL"],
-    ["logits", "-m", "MODEL", "--tokens", "1", "--shiny"], ["logits", "-m", "MODEL", "--tokens", "one"],
+    ["logits", "-m", "MODEL", "--tokens", "1", "--shiny"],
+    ["logits", "-m", "MODEL", "--tokens", "one"],
     ["logits", "-m", "MODEL", "--tokens", "1,,2"], ["logits", "-m", "MODEL", "--tokens", "1,"],
     ["logits", "-m", "MODEL", "--tokens", "1", "-p", "x"],
     ["logits", "-m", "MODEL", "--tokens", "99999999999999999999"],

@@ -2,8 +2,8 @@
 set of kernels, on small random models.
 
 Both decode weights to the same floats, and the reference rounds keys and values as the cache does.
-What is left is float32 arithmetic, and now and then a key or value near the middle between two steps
-of its type that is rounded the other way.
+What is left is float32 arithmetic, and now and then a key or value near the middle between two
+steps of its type that is rounded the other way.
 """
 import json
 
@@ -16,8 +16,8 @@ from reference.forward import forward, log_softmax, nmse, perplexity
 from reference.model import load
 from reference.random_model import MIXES, TINY
 
-# Bounds of NMSE by the type of keys and values. f32: ten times what was measured. The others: a tenth of
-# what their rounding itself amounts to on these models, so that a reference without it would fail.
+# Bounds of NMSE by the type of keys and values. f32: ten times what was measured. The others: a
+# tenth of what their rounding amounts to on these models; a reference without it would fail.
 BOUND = {"f32": 1e-11, "f16": 4e-8, "bf16": 2e-6, "q8_0": 2e-5}
 TOKENS = np.random.default_rng(7).integers(0, 299, 40)
 
@@ -151,7 +151,7 @@ def test_a_text_is_its_tokens(make_model, tmp_path):
 
 def test_perplexity(make_model, tmp_path):
     model, file = make_model("tiny-qwen3"), tmp_path / "text.txt"
-    file.write_text("A column became a step, a step became a door. Nobody asked what it said.\n" * 3)
+    file.write_text("A column became a step, a step a door. Nobody asked what it said.\n" * 3)
     answer = json.loads(succeed("perplexity", "-m", model, "-f", file, "--json"))
     tokens = json.loads(succeed("tokenize", "-m", model, "-f", file, "--json"))["tokens"]
     want = perplexity(forward(load(model), tokens, kv="f16").logits, tokens)

@@ -1,7 +1,7 @@
-"""A trained model: karpathy's stories260K, converted from llama2.c, tells the story that llama2.c tells.
+"""A trained model: karpathy's stories260K, converted, tells the story that llama2.c tells.
 
-Needs SPOLIA_DATA with models/stories260K: the checkpoint, its tokenizer, the text that llama2.c's own
-test expects, and tokens and logits computed from the checkpoint in float64.
+Needs SPOLIA_DATA with models/stories260K: the checkpoint, its tokenizer, the text that llama2.c's
+own test expects, and tokens and logits computed from the checkpoint in float64.
 """
 import json
 import subprocess
@@ -41,7 +41,8 @@ def golden(stories):
 
 def at_golden_positions(logits, golden):
     """Rows of logits, and what they should be; the golden ones have six decimals."""
-    return logits[[row["pos"] for row in golden["logits"]]], [row["logits"] for row in golden["logits"]]
+    rows = golden["logits"]
+    return logits[[row["pos"] for row in rows]], [row["logits"] for row in rows]
 
 
 def test_the_reference_agrees(model, golden):

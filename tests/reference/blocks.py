@@ -54,7 +54,8 @@ def six_bits(s):
 def from_six_bits(scale, least):
     s0, s1 = np.split(scale.astype(np.uint8), 2, axis=1)
     m0, m1 = np.split(least.astype(np.uint8), 2, axis=1)
-    return np.concatenate([s0 | s1 >> 4 << 6, m0 | m1 >> 4 << 6, (s1 & 15) | (m1 & 15) << 4], axis=1)
+    low = (s1 & 15) | (m1 & 15) << 4
+    return np.concatenate([s0 | s1 >> 4 << 6, m0 | m1 >> 4 << 6, low], axis=1)
 
 
 def f32(x):
@@ -68,7 +69,7 @@ def bf16_decode(b):
 
 
 def bf16_encode(x, out):
-    """Round to nearest, ties to even: add half of the dropped part, less one if the kept part is even."""
+    """Nearest, ties to even: adds half of what is dropped, less one if what is kept is even."""
     u = np.ascontiguousarray(x).view(np.uint32)
     out["w"] = (u + 0x7FFF + (u >> 16 & 1)) >> 16
 
@@ -265,8 +266,8 @@ def round_to(name, x):
 # -- random blocks ---------------------------------------------------------------------------------
 
 def random_blocks(name, rng, n, std):
-    """Bytes of n random elements with mean 0 and that standard deviation, without quantising floats:
-    codes are random bits, scales are chosen to fit. For models of real size."""
+    """Bytes of n random elements with mean 0 and that standard deviation, without quantising any
+    floats: codes are random bits, scales are chosen to fit. For models of real size."""
     kind = TYPES[name]
     if kind.group == 1:
         return kind.encode(rng.standard_normal(n, np.float32) * np.float32(std))

@@ -1,11 +1,11 @@
 """The forward pass of Llama, Mistral, Qwen2 and Qwen3, in float64, written from the formulas.
 
     x_0     = embed[tokens]
-    h       = norm(x);  q, k, v = W_q h + b_q, W_k h + b_k, W_v h + b_v        heads of D elements
-    q, k    = rot(norm_q(q), p), rot(norm_k(k), p)                             norms: qwen3
-    x      += W_o softmax(q k^T / sqrt(D) + mask) v                            H / G queries a key head
+    h       = norm(x);  q, k, v = W_q h + b_q, W_k h + b_k, W_v h + b_v     heads of D elements
+    q, k    = rot(norm_q(q), p), rot(norm_k(k), p)                          norms: qwen3
+    x      += W_o softmax(q k^T / sqrt(D) + mask) v                         H / G queries a key head
     h       = norm(x);  x += W_down (silu(W_gate h) * (W_up h))
-    logits  = W_out norm(x)                                                    W_out = embed when tied
+    logits  = W_out norm(x)                                                 W_out = embed if tied
 
 Letters for shapes: M tokens, E width, H query heads, G key/value heads, D head, V vocabulary,
 S spans, L layers.

@@ -59,8 +59,8 @@ PRESETS = {
     "tiny-llama-bias": replace(TINY, qkv_bias=True, out_bias=True),
     "tiny-llama-linear": replace(TINY, scaling={"rope_type": "linear", "factor": 4.0}),
     # the original context is short, so that a short prompt meets scaled and unscaled waves
-    "tiny-llama3": replace(TINY, theta=5e5, tied=True,
-                           scaling={**LLAMA3, "factor": 8.0, "original_max_position_embeddings": 64}),
+    "tiny-llama3": replace(TINY, theta=5e5, tied=True, scaling={
+        **LLAMA3, "factor": 8.0, "original_max_position_embeddings": 64}),
     "tiny-mistral": replace(TINY, arch="mistral", n_kv_heads=2, theta=1e6),
     "tiny-qwen2": QWEN,
     "tiny-qwen2-untied": replace(QWEN, tied=False),
@@ -100,8 +100,8 @@ def draws(s):
             return Draw(f"blk.{i}.{part}.{kind}", shape, std, mean, heads)
 
         yield at("attn_norm", (e,), 0.1, 1.0)
-        for part, n, heads, sharp in (("attn_q", q, s.n_heads, 1.5), ("attn_k", kv, s.n_kv_heads, 1.5),
-                                      ("attn_v", kv, 0, 1.0)):
+        for part, n, heads, sharp in (("attn_q", q, s.n_heads, 1.5),
+                                      ("attn_k", kv, s.n_kv_heads, 1.5), ("attn_v", kv, 0, 1.0)):
             heads = heads if s.permuted else 0
             yield at(part, (n, e), sharp / math.sqrt(e), heads=heads)
             if s.qkv_bias:
@@ -153,7 +153,7 @@ def interleave(x, heads):
 
 
 def source(d, kind, seed, exact, name):
-    """A Draw as a tensor to be written. Each tensor has a generator of its own, seeded by its name."""
+    """A Draw as a tensor to be written. Each has a generator of its own, seeded by its name."""
     def rng():
         return np.random.default_rng([seed, zlib.crc32(d.name.encode())])
 
@@ -229,7 +229,7 @@ def config_json(s, v, dtype):
 
 
 def copied_tokenizer(path, n_vocab):
-    """The tokenizer of another GGUF file, filled up with unused tokens to n_vocab (None: as it is)."""
+    """The tokenizer of another GGUF file, filled up with unused tokens to n_vocab, if given."""
     metadata = {k: x for k, x in read(path).metadata.items() if k.startswith("tokenizer.")}
     tokens = metadata["tokenizer.ggml.tokens"]
     more = (n_vocab or len(tokens)) - len(tokens)
@@ -261,7 +261,8 @@ def plan(s, want, seed, naming=lambda name: name, fixed=None):
     """The tensors to be written."""
     listed = list(draws(s))
     exact = sum(math.prod(d.shape) for d in listed) <= EXACT
-    return [source(d, fixed or tensor_type(d, s, want), seed, exact, naming(d.name)) for d in listed]
+    return [source(d, fixed or tensor_type(d, s, want), seed, exact, naming(d.name))
+            for d in listed]
 
 
 def write_gguf(path, shape, want="f32", seed=1, version=3, tokenizer=None, name="random",

@@ -9,8 +9,8 @@ from .blocks import TYPES, random_blocks, round_to
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden/blocks.json").read_text())
 
-# Largest error of a quantiser on values in [-1, 1], as a share of the range: half a step, and for the
-# types whose steps are quantised themselves a little more.
+# Largest error of a quantiser on values in [-1, 1]: half a step, or a whole one at the end that the
+# codes do not reach, and a little more for types whose steps are quantised themselves.
 ERROR = {"f32": 0, "f16": 2.0**-11, "bf16": 2.0**-8, "q8_0": 0.6 / 127, "q4_0": 1.05 / 8,
          "q4_1": 0.55 / 7.5, "q5_0": 1.05 / 16, "q5_1": 0.55 / 15.5, "q4_k": 1.2 / 15,
          "q5_k": 1.4 / 31, "q6_k": 1.1 / 32}

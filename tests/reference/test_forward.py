@@ -1,4 +1,4 @@
-"""The reference forward pass: against another implementation, and against what must hold by itself."""
+"""The reference forward pass: against another implementation, and against what must hold anyway."""
 import json
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""A small byte-level BPE vocabulary, trained on the spot on a paragraph of English, with the special
-tokens of ChatML; as the metadata of a GGUF file and as the tokenizer.json of a folder.
+"""A small byte-level BPE vocabulary, trained on the spot on a paragraph of English, with the
+special tokens of ChatML; as the metadata of a GGUF file and as the tokenizer.json of a folder.
 
-Ids: 256 bytes, then one token a merge, then tokens nobody uses if more were asked for, and the three
-special tokens last.
+Ids: 256 bytes, then one token a merge, then tokens nobody uses if more were asked for, and the
+three special tokens last.
 """
 import json
 import re
@@ -20,7 +20,8 @@ SPLIT = {
     "qwen2": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
              r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 }
-TEXT = """The mason walked through the fallen city and looked at the stones. Some had carried an arch,
+TEXT = """\
+The mason walked through the fallen city and looked at the stones. Some had carried an arch,
 some had carried a name, and all of them were older than the king who wanted a new wall before the
 winter. There was no time to cut new stones, so he took the old ones where they lay. A column became
 a step, a step became a door, and the letters of another language stood upside down in the light of
@@ -32,7 +33,7 @@ because it had thrown nothing away. The question was only where to look, and in 
 
 
 def byte_letters():
-    """The letter that stands for each byte: printable ones themselves, the others from U+0100 on."""
+    """The letter that stands for each byte: itself if printable, the others from U+0100 on."""
     keep = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     rest = iter(range(0x100, 0x200))
     return [chr(b) if b in keep else chr(next(rest)) for b in range(256)]
@@ -114,7 +115,8 @@ def json_files(v):
              for i, (t, kind) in enumerate(zip(v.tokens, v.types)) if kind != NORMAL]
     split = {"type": "Split", "pattern": {"Regex": SPLIT[v.pre]}, "behavior": "Isolated",
              "invert": False}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False,
+             "use_regex": False}
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added,
         "normalizer": {"type": "NFC"} if v.pre == "qwen2" else None,
