@@ -1,0 +1,404 @@
+/* The pool of KV blocks: who holds what, and where it lies. Also meant for the thread sanitizer. */
+#include "support/small_kv.h"
+
+#include <pthread.h>
+
+/* -- acquiring ------------------------------------------------------------------------------ */
+
+static void assert_run(const uint32_t *blocks, int n)
+{
+    for (int i = 1; i < n; i++) assert_int_equal(blocks[i], blocks[0] + (uint32_t)i);
+}
+
+static void a_new_pool_is_free(void **state)
+{
+    sp_kv_pool *pool = small_pool(70);
+    assert_int_equal(sp_kv_pool_n_blocks(pool), 70);
+    assert_int_equal(sp_kv_pool_n_free(pool), 70);
+    assert_int_equal(sp_kv_pool_shape(pool)->head, 2);
+    small_pool_end(pool);
+    sp_kv_pool_destroy(NULL);
+}
+
+static void acquired_blocks_are_open_and_held_once(void **state)
+{
+    sp_kv_pool *pool = small_pool(70);
+    uint32_t b[70];
+    assert_ok(sp_kv_acquire(pool, 70, b));
+    assert_int_equal(sp_kv_pool_n_free(pool), 0);
+    bool seen[70] = {false};
+    for (int i = 0; i < 70; i++) {
+        assert_in_range(b[i], 0, 69);
+        assert_false(seen[b[i]]);
+        seen[b[i]] = true;
+        assert_int_equal(sp_kv_refs(pool, b[i]), 1);
+        assert_false(sp_kv_is_sealed(pool, b[i]));
+    }
+    sp_kv_release(pool, b, 70);
+    assert_ok(sp_kv_acquire(pool, 0, b)); /* none is fine */
+    small_pool_end(pool);
+}
+
+/* Runs are found before and behind the cursor, across words of the map, and across the cursor. */
+static void neighbours_where_a_run_is_free(void **state)
+{
+    sp_kv_pool *pool = small_pool(200);
+    uint32_t a[60], b[60], c[80], d[100];
+    assert_ok(sp_kv_acquire(pool, 60, a));
+    assert_ok(sp_kv_acquire(pool, 60, b));
+    assert_ok(sp_kv_acquire(pool, 80, c));
+    assert_run(a, 60);
+    assert_run(b, 60);
+    assert_run(c, 80);
+    sp_kv_release(pool, b, 60); /* a hole in the middle, across two words */
+    assert_ok(sp_kv_acquire(pool, 55, b));
+    assert_run(b, 55);
+    sp_kv_release(pool, b, 55);
+    sp_kv_release(pool, a, 60); /* 120 free ones from 0: the cursor stands among them */
+    assert_ok(sp_kv_acquire(pool, 100, d));
+    assert_run(d, 100);
+    sp_kv_release(pool, d, 100);
+    sp_kv_release(pool, c, 80);
+    small_pool_end(pool);
+}
+
+/* Every hole of every length and place in a pool around a word's border is found. */
+static void a_single_hole_is_found(void **state)
+{
+    enum { N = 131 };
+    uint32_t all[N], got[N];
+    sp_kv_pool *pool = small_pool(N);
+    assert_ok(sp_kv_acquire(pool, N, all));
+    assert_run(all, N);
+    for (int len = 1; len <= N; len += len < 4 ? 1 : 21)
+        for (int at = 0; at + len <= N; at++) {
+            sp_kv_release(pool, all + at, len);
+            assert_ok(sp_kv_acquire(pool, len, got));
+            assert_int_equal(got[0], at);
+            assert_run(got, len);
+        }
+    sp_kv_release(pool, all, N);
+    small_pool_end(pool);
+}
+
+static void scattered_blocks_serve_where_no_run_is_free(void **state)
+{
+    enum { N = 130 };
+    uint32_t all[N], got[N / 2];
+    sp_kv_pool *pool = small_pool(N);
+    assert_ok(sp_kv_acquire(pool, N, all));
+    for (int i = 0; i < N; i += 2) sp_kv_release(pool, &all[i], 1);
+    assert_ok(sp_kv_acquire(pool, N / 2, got));
+    for (int i = 0; i < N / 2; i++) {
+        assert_int_equal(got[i] % 2, 0);
+        if (i) assert_true(got[i] > got[i - 1]); /* at least ascending */
+        assert_int_equal(sp_kv_refs(pool, got[i]), 1);
+    }
+    assert_int_equal(sp_kv_pool_n_free(pool), 0);
+    sp_kv_release(pool, all, N);
+    small_pool_end(pool);
+}
+
+static void a_pool_used_up_gives_nothing(void **state)
+{
+    sp_kv_pool *pool = small_pool(10);
+    uint32_t a[6], b[6];
+    memset(b, 0xee, sizeof b);
+    assert_ok(sp_kv_acquire(pool, 6, a));
+    assert_fails(sp_kv_acquire(pool, 5, b), SP_E_NOKV, "5 blocks wanted, 4 of 10 free");
+    assert_int_equal(b[0], 0xeeeeeeee);
+    assert_int_equal(sp_kv_pool_n_free(pool), 4);
+    assert_ok(sp_kv_acquire(pool, 4, b)); /* and those four are still to be had */
+    assert_fails(sp_kv_acquire(pool, 1, b), SP_E_NOKV, "0 of 10");
+    sp_kv_release(pool, a, 6);
+    sp_kv_release(pool, b, 4);
+    small_pool_end(pool);
+}
+
+/* -- holders -------------------------------------------------------------------------------- */
+
+static void the_last_holder_frees(void **state)
+{
+    sp_kv_pool *pool = small_pool(4);
+    uint32_t b[3];
+    assert_ok(sp_kv_acquire(pool, 3, b));
+    sp_kv_retain(pool, b, 3);
+    sp_kv_retain(pool, b + 1, 1);
+    assert_int_equal(sp_kv_refs(pool, b[0]), 2);
+    assert_int_equal(sp_kv_refs(pool, b[1]), 3);
+    sp_kv_release(pool, b, 3);
+    assert_int_equal(sp_kv_pool_n_free(pool), 1);
+    sp_kv_release(pool, b, 3);
+    assert_int_equal(sp_kv_pool_n_free(pool), 3);
+    assert_int_equal(sp_kv_refs(pool, b[1]), 1);
+    sp_kv_release(pool, b + 1, 1);
+    small_pool_end(pool);
+}
+
+static void a_seal_lasts_until_the_block_is_free(void **state)
+{
+    sp_kv_pool *pool = small_pool(2);
+    uint32_t b[2];
+    assert_ok(sp_kv_acquire(pool, 2, b));
+    sp_kv_seal(pool, b, 1);
+    assert_true(sp_kv_is_sealed(pool, b[0]));
+    assert_false(sp_kv_is_sealed(pool, b[1]));
+    sp_kv_retain(pool, b, 1);
+    sp_kv_release(pool, b, 1);
+    assert_true(sp_kv_is_sealed(pool, b[0])); /* somebody holds it still */
+    sp_kv_release(pool, b, 2);
+    assert_ok(sp_kv_acquire(pool, 2, b));
+    assert_false(sp_kv_is_sealed(pool, b[0]));
+    assert_false(sp_kv_is_sealed(pool, b[1]));
+    sp_kv_release(pool, b, 2);
+    small_pool_end(pool);
+}
+
+/* Thousands of acquisitions, retentions and releases against a plain count of holders. */
+static void random_use_agrees_with_counting(void **state)
+{
+    enum { N = 150 };
+    sp_kv_pool *pool = small_pool(N);
+    int refs[N] = {0}, n_free = N;
+    uint64_t seed = 7;
+    for (int step = 0; step < 20000; step++) {
+        uint32_t b[20];
+        int n = check_random(&seed, 20), what = check_random(&seed, 3);
+        if (what == 0) {
+            if (n > n_free) {
+                assert_fails(sp_kv_acquire(pool, n, b), SP_E_NOKV, "wanted");
+                continue;
+            }
+            assert_ok(sp_kv_acquire(pool, n, b));
+            for (int i = 0; i < n; i++) assert_int_equal(refs[b[i]]++, 0);
+            n_free -= n;
+        } else {
+            for (int i = 0; i < n; i++) {
+                uint32_t at = (uint32_t)check_random(&seed, N);
+                if (!refs[at]) continue;
+                if (what == 1) {
+                    sp_kv_release(pool, &at, 1);
+                    n_free += --refs[at] == 0;
+                } else if (refs[at] < 3) {
+                    sp_kv_retain(pool, &at, 1);
+                    refs[at]++;
+                }
+            }
+        }
+        assert_int_equal(sp_kv_pool_n_free(pool), n_free);
+        uint32_t at = (uint32_t)check_random(&seed, N);
+        assert_int_equal(sp_kv_refs(pool, at), refs[at]);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        while (refs[i]-- > 0) sp_kv_release(pool, &i, 1);
+    small_pool_end(pool);
+}
+
+/* -- memory --------------------------------------------------------------------------------- */
+
+/* Each block of each layer is filled with a number of its own; afterwards all must still stand
+ * there. */
+static void blocks_lie_apart_on_cache_lines(void **state)
+{
+    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        sp_kv_shape shape = {.n_layers = 3, .n_heads = 3, .head = 32, .type = types[i]};
+        enum { N = 5 };
+        sp_kv_pool *pool;
+        assert_ok(sp_kv_pool_create(&shape, N, &pool));
+        size_t used = 2 * 3 * sp_kv_head_bytes(types[i], 32);
+        for (int pass = 0; pass < 2; pass++)
+            for (int layer = 0; layer < shape.n_layers; layer++) {
+                sp_kv_view v = sp_kv_pool_layer(pool, layer);
+                assert_int_equal(v.type, types[i]);
+                assert_int_equal(v.n_heads, 3);
+                assert_int_equal(v.head, 32);
+                assert_true(v.block_bytes >= used);
+                assert_int_equal(v.block_bytes * 3, sp_kv_block_bytes(&shape));
+                for (int b = 0; b < N; b++) {
+                    uint8_t *at = v.base + (size_t)b * v.block_bytes;
+                    assert_int_equal((uintptr_t)at % SP_CACHE_LINE, 0);
+                    int mark = layer * N + b + 1;
+                    if (pass == 0) memset(at, mark, v.block_bytes);
+                    for (size_t k = 0; k < v.block_bytes; k++) assert_int_equal(at[k], mark);
+                }
+            }
+        sp_kv_pool_destroy(pool);
+    }
+}
+
+static void odd_head_sizes_are_padded_to_lines(void **state)
+{
+    sp_kv_shape shape = {.n_layers = 2, .n_heads = 1, .head = 3, .type = SP_F16};
+    assert_int_equal(sp_kv_block_bytes(&shape), 2 * 192); /* 2 x 3 x 16 halves: 192 bytes */
+    shape.head = 2;
+    shape.type = SP_F32;
+    assert_int_equal(sp_kv_block_bytes(&shape), 2 * 256);
+    shape.type = SP_Q8_0;
+    shape.head = 32;
+    assert_int_equal(sp_kv_block_bytes(&shape), 2 * 1088); /* 2 x 16 x 34: already lines */
+    shape.n_heads = 3;
+    assert_int_equal(sp_kv_block_bytes(&shape) % SP_CACHE_LINE, 0);
+}
+
+static void refuse(sp_kv_shape shape, int64_t n_blocks, const char *why)
+{
+    sp_kv_pool *pool = (sp_kv_pool *)&pool;
+    assert_fails(sp_kv_pool_create(&shape, n_blocks, &pool), SP_E_ARG, why);
+    assert_ptr_equal(pool, &pool);
+}
+
+static void shapes_that_cannot_be_are_refused(void **state)
+{
+    refuse((sp_kv_shape){1, 1, 8, SP_Q8_0}, 4, "q8_0 needs a head size in multiples of 32");
+    refuse((sp_kv_shape){1, 1, 48, SP_Q8_0}, 4, "this one is 48");
+    refuse((sp_kv_shape){1, 1, 256, SP_Q4_0}, 4, "q4_0");
+    refuse((sp_kv_shape){1, 1, 256, SP_Q6_K}, 4, "q6_k");
+    refuse((sp_kv_shape){0, 1, 8, SP_F16}, 4, "0 layers");
+    refuse((sp_kv_shape){1, 0, 8, SP_F16}, 4, "0 heads");
+    refuse((sp_kv_shape){1, 1, 0, SP_F16}, 4, "heads of 0");
+    refuse((sp_kv_shape){1, 1, 8, SP_F16}, 0, "0 blocks");
+    refuse((sp_kv_shape){1, 1, 8, SP_F16}, -1, "-1 blocks");
+    refuse((sp_kv_shape){1, 1, 8, SP_F16}, (int64_t)UINT32_MAX + 1, "4294967296 blocks");
+}
+
+static void more_than_there_is_cannot_be_had(void **state)
+{
+    sp_kv_pool *pool = NULL;
+    sp_kv_shape huge = {.n_layers = 1 << 20, .n_heads = 4096, .head = 4096, .type = SP_F32};
+    assert_fails(sp_kv_pool_create(&huge, 1 << 20, &pool), SP_E_NOMEM, "KV pool");
+    assert_null(pool);
+}
+
+static void creation_survives_faults(void **state)
+{
+    sp_kv_pool *pool = NULL;
+    sp_kv_shape shape = {.n_layers = 1, .n_heads = 1, .head = 2, .type = SP_F16};
+    assert_survives_faults(sp_kv_pool_create(&shape, 100, &pool), pool == NULL);
+    small_pool_end(pool);
+}
+
+/* -- threads -------------------------------------------------------------------------------- */
+
+enum { SHARED = 8, ROUNDS = 2000 };
+
+typedef struct user {
+    sp_kv_pool *pool;
+    const uint32_t *shared; /* held by the main thread */
+    uint64_t seed;
+    int n_failed, n_wrong;
+} user;
+
+static void write_block(sp_kv_pool *pool, uint32_t b, int mark)
+{
+    sp_kv_view v = sp_kv_pool_layer(pool, 0);
+    memset(v.base + (size_t)b * v.block_bytes, mark, v.block_bytes);
+}
+
+static bool block_holds(const sp_kv_pool *pool, uint32_t b, int mark)
+{
+    sp_kv_view v = sp_kv_pool_layer(pool, 0);
+    for (size_t i = 0; i < v.block_bytes; i++)
+        if (v.base[(size_t)b * v.block_bytes + i] != (uint8_t)mark) return false;
+    return true;
+}
+
+/* Takes blocks, writes them, seals them, hands them back; in between shares those of the main
+ * thread. */
+static void *use_pool(void *arg)
+{
+    user *u = arg;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint32_t own[6];
+        int n = 1 + check_random(&u->seed, 6), mark = check_random(&u->seed, 256);
+        if (sp_kv_acquire(u->pool, n, own) != SP_OK) {
+            u->n_failed++;
+            continue;
+        }
+        sp_kv_retain(u->pool, u->shared, SHARED);
+        for (int i = 0; i < n; i++) {
+            u->n_wrong += sp_kv_refs(u->pool, own[i]) != 1 || sp_kv_is_sealed(u->pool, own[i]);
+            write_block(u->pool, own[i], mark);
+        }
+        sp_kv_seal(u->pool, own, n);
+        for (int i = 0; i < n; i++) u->n_wrong += !block_holds(u->pool, own[i], mark);
+        for (int i = 0; i < SHARED; i++) u->n_wrong += !block_holds(u->pool, u->shared[i], 200 + i);
+        sp_kv_release(u->pool, u->shared, SHARED);
+        sp_kv_release(u->pool, own, n);
+    }
+    return NULL;
+}
+
+static void threads_share_the_pool(void **state)
+{
+    enum { THREADS = 4 };
+    sp_kv_pool *pool = small_pool(SHARED + 3 * THREADS); /* tight: some will find nothing */
+    uint32_t shared[SHARED];
+    user users[THREADS];
+    pthread_t threads[THREADS];
+    assert_ok(sp_kv_acquire(pool, SHARED, shared));
+    for (int i = 0; i < SHARED; i++) write_block(pool, shared[i], 200 + i);
+    sp_kv_seal(pool, shared, SHARED);
+    for (int i = 0; i < THREADS; i++) {
+        users[i] = (user){.pool = pool, .shared = shared, .seed = (uint64_t)i};
+        assert_int_equal(pthread_create(&threads[i], NULL, use_pool, &users[i]), 0);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(users[i].n_wrong, 0);
+        assert_true(users[i].n_failed < ROUNDS);
+    }
+    for (int i = 0; i < SHARED; i++) assert_int_equal(sp_kv_refs(pool, shared[i]), 1);
+    sp_kv_release(pool, shared, SHARED);
+    small_pool_end(pool);
+}
+
+/* The last of several holders may be any thread; the block is free once, and only then. */
+static void *give_back(void *arg)
+{
+    user *u = arg;
+    sp_kv_release(u->pool, u->shared, SHARED);
+    return NULL;
+}
+
+static void blocks_released_by_several_threads_are_free_once(void **state)
+{
+    sp_kv_pool *pool = small_pool(SHARED);
+    for (int round = 0; round < 100; round++) {
+        uint32_t shared[SHARED];
+        user u = {.pool = pool, .shared = shared};
+        pthread_t threads[3];
+        assert_ok(sp_kv_acquire(pool, SHARED, shared));
+        for (int i = 0; i < 3; i++) {
+            sp_kv_retain(pool, shared, SHARED);
+            assert_int_equal(pthread_create(&threads[i], NULL, give_back, &u), 0);
+        }
+        sp_kv_release(pool, shared, SHARED);
+        for (int i = 0; i < 3; i++) assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(sp_kv_pool_n_free(pool), SHARED);
+    }
+    small_pool_end(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_new_pool_is_free),
+        cmocka_unit_test(acquired_blocks_are_open_and_held_once),
+        cmocka_unit_test(neighbours_where_a_run_is_free),
+        cmocka_unit_test(a_single_hole_is_found),
+        cmocka_unit_test(scattered_blocks_serve_where_no_run_is_free),
+        cmocka_unit_test(a_pool_used_up_gives_nothing),
+        cmocka_unit_test(the_last_holder_frees),
+        cmocka_unit_test(a_seal_lasts_until_the_block_is_free),
+        cmocka_unit_test(random_use_agrees_with_counting),
+        cmocka_unit_test(blocks_lie_apart_on_cache_lines),
+        cmocka_unit_test(odd_head_sizes_are_padded_to_lines),
+        cmocka_unit_test(shapes_that_cannot_be_are_refused),
+        cmocka_unit_test(more_than_there_is_cannot_be_had),
+        cmocka_unit_test(creation_survives_faults),
+        cmocka_unit_test(threads_share_the_pool),
+        cmocka_unit_test(blocks_released_by_several_threads_are_free_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
