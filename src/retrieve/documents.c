@@ -111,12 +111,9 @@ static sp_err read_html(const char *path, const char *s, size_t n, sp_document_f
         err = sp_fail(SP_E_UNSUPPORTED, "%s: neither UTF-8 nor of a declared encoding", path);
     if (err == SP_OK) {
         sp_document d = {.text = text.v, .n = text.n, .markdown = true};
-        if (!first_heading(text.v, text.n, &d) && title.n) {
-            d.title = title.v;
-            d.n_title = title.n;
-        } else if (!d.title) {
-            d.title = base_name(path);
-            d.n_title = strlen(d.title);
+        if (!first_heading(text.v, text.n, &d)) {
+            d.title = title.n ? title.v : base_name(path);
+            d.n_title = title.n ? title.n : strlen(d.title);
         }
         err = fn(&d, user);
     }

@@ -93,8 +93,7 @@ static sp_err fail(builder *b)
     return sp_db_fail(b->db, b->path, "cannot write the index");
 }
 
-/* finish -- runs a statement whose parameters are bound; a failed bind shows here as a failed step.
- */
+/* finish -- runs a statement whose parameters are bound; a bind that failed fails here. */
 static sp_err finish(builder *b, int which)
 {
     sp_err err = sqlite3_step(b->run[which]) == SQLITE_DONE ? SP_OK : fail(b);

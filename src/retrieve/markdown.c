@@ -83,8 +83,7 @@ static size_t fence_end(const char *s, size_t n, const line *open)
     return at;
 }
 
-/* front_matter_end -- after the "---" that closes a YAML header at the start of a file, 0 for none.
- */
+/* front_matter_end -- after the "---" that closes a YAML header at a file's start, 0 for none. */
 static size_t front_matter_end(const char *s, size_t n, const line *first)
 {
     if (first->from != 0 || first->to != 3 || memcmp(s, "---", 3) != 0) return 0;

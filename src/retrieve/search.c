@@ -22,9 +22,8 @@ struct sp_index {
     int64_t n_chunks;
 };
 
-/* Weights of the columns. A title counts three times: questions over encyclopedia articles find
- * about one in a hundred more of their sources than with equal weights; beyond that little changes.
- */
+/* A title counts three times: questions over encyclopedia articles find about one in a hundred more
+ * of their sources than with equal weights; beyond that little changes. */
 static const char search_sql[] =
     "SELECT c.id, -m.score, f.path, c.title, c.text FROM"
     " (SELECT rowid, bm25(words, 3.0, 1.0) AS score FROM words WHERE words MATCH ?1"
@@ -76,8 +75,7 @@ static bool is_word_byte(char c)
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || (unsigned char)c >= 0x80;
 }
 
-/* take_terms -- the different words of a question in small letters, with or without the stop words.
- */
+/* take_terms -- the different words of a question in small letters; `stop`: stop words as well. */
 static sp_err take_terms(const char *question, bool stop, terms *out)
 {
     sp_dict seen;
@@ -139,7 +137,7 @@ sp_err sp_index_open(const char *path, sp_index **out)
     if (err == SP_OK) err = sp_db_open(path, false, &ix->db);
     if (err == SP_OK) err = sp_db_check(ix->db, path, NULL);
     if (err == SP_OK)
-        err = sp_db_number(ix->db, path, "SELECT count(*) FROM chunks", &ix->n_chunks);
+        err = sp_db_number(ix->db, path, "SELECT sum(n_chunks) FROM files", &ix->n_chunks);
     if (err == SP_OK) err = sp_db_prepare(ix->db, path, search_sql, &ix->search);
     if (err != SP_OK) {
         sp_index_close(ix);

@@ -45,8 +45,7 @@ typedef struct sp_block {
  * every block is text, ended by a blank line. Cost: the whole walk is O(n). */
 bool sp_block_next(const char *s, size_t n, size_t at, bool markdown, sp_block *out);
 
-/* sp_line_is_item -- whether the line at `at` starts a list item: "- ", "* ", "+ ", "1. ", "1) ".
- */
+/* sp_line_is_item -- whether the line at `at` starts an item: "- ", "* ", "+ ", "1. ", "1) ". */
 bool sp_line_is_item(const char *s, size_t at, size_t to);
 
 #endif

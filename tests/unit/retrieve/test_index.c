@@ -208,6 +208,60 @@ static void other_sizes_cut_everything_again(void **state)
     assert_sound(f);
 }
 
+static int by_line(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* All hits for a question, sorted, since the order of equal scores follows the ids. */
+static void answers(folder *f, char *out)
+{
+    char *lines[256], *text = strdup(folder_ask(f, "alpha beta gamma delta", 200));
+    size_t n = 0;
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) lines[n++] = line;
+    qsort(lines, n, sizeof *lines, by_line);
+    for (size_t i = 0; i < n; i++) out = stpcpy(stpcpy(out, lines[i]), "\n");
+    *out = '\0';
+    free(text);
+}
+
+/* Random changes to a folder: an index brought up to date is the index built anew. */
+static void updated_equals_built_anew(void **state)
+{
+    static const char *const words[] = {"alpha", "beta", "gamma", "delta", "epsilon", "zeta"};
+    static char updated[8192], anew[8192];
+    folder *f = *state, fresh = *f;
+    snprintf(fresh.index, sizeof fresh.index, "%s/fresh", f->root);
+    uint32_t seed = 7;
+    for (int round = 0; round < 12; round++) {
+        for (int change = 0; change < 6; change++) {
+            char name[16], text[160] = "";
+            seed = seed * 1664525u + 1013904223u;
+            snprintf(name, sizeof name, "%u.txt", (seed >> 8) % 12);
+            for (uint32_t i = 0, n = (seed >> 16) % 8; i < n; i++) {
+                strcat(text, words[(seed >> (3 * i)) % SP_COUNT(words)]);
+                strcat(text, i % 3 == 2 ? ". " : " ");
+            }
+            if ((seed >> 24) % 4 == 0)
+                remove(folder_path(f, name));
+            else
+                folder_write(f, name, text);
+        }
+        sp_index_stats a, b;
+        assert_int_equal(folder_build(f, 3, &a), SP_OK);
+        unlink(fresh.index);
+        assert_int_equal(folder_build(&fresh, 3, &b), SP_OK);
+        assert_int_equal(a.n_files, b.n_files);
+        assert_int_equal(a.n_chunks, b.n_chunks);
+        assert_int_equal(a.n_bytes, b.n_bytes);
+        answers(f, updated);
+        answers(&fresh, anew);
+        assert_string_equal(updated, anew);
+        assert_sound(f);
+    }
+    assert_true(strlen(anew) > 100);
+}
+
 static void equal_texts_have_equal_hashes(void **state)
 {
     folder *f = *state;
@@ -476,6 +530,7 @@ int main(void)
         FOLDER_TEST(an_old_time_and_the_same_size_is_taken_as_unchanged),
         FOLDER_TEST(a_new_time_alone_changes_nothing),
         FOLDER_TEST(other_sizes_cut_everything_again),
+        FOLDER_TEST(updated_equals_built_anew),
         FOLDER_TEST(equal_texts_have_equal_hashes),
         FOLDER_TEST(progress_is_shown_within_a_large_file),
         FOLDER_TEST(a_canceled_build_leaves_the_old_index),

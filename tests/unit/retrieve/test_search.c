@@ -129,8 +129,8 @@ static void nothing_in_a_question_is_syntax(void **state)
         "\x01\x02",
         "\xF0\x9F\x98\x80",
         "\xF0\x9F\xA6\xA1 badger \xF0\x9F\x98\x80",
-        "\xE2\x80\x9C"
-        "badger\xE2\x80\x9D",
+        ("\xE2\x80\x9C"
+         "badger\xE2\x80\x9D"),
         "\xE2\x80\x94",
         "\xFF\xFE badger \xC3",
         "\xE2\x80",
