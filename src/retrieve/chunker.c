@@ -10,15 +10,15 @@
  *
  *   - a heading starts a new chunk, but a chunk of nothing but headings goes on;
  *   - a block that fits into what is left of the chunk is added to it;
- *   - otherwise the chunk is closed and the block starts a new one, unless the chunk is *thin*
- * (only headings, or under an eighth of the size): better a cut block than a chunk of three words;
+ *   - otherwise the chunk is closed and the block starts a new one, unless the chunk is *thin*:
+ *     only headings, or under an eighth of the size. Better a cut block than three lone words;
  *   - a block that still does not fit is spread over chunks of about equal length, cut at parts.
  *
  * Invariants:
  *   I1  The parts of a document cover all of its non-blank bytes, in order and without overlap.
  *   I2  No part has more than size_words words.
- *   I3  `held` is a run of consecutive parts, so a chunk is a slice of the document: nothing is
- * copied. I4  `held` has at least one part that no chunk had before, whenever it is closed.
+ *   I3  `held` is a run of consecutive parts, so a chunk is a slice of the document, not a copy.
+ *   I4  `held` has at least one part that no chunk had before, whenever it is closed.
  */
 #include "retrieve/chunker.h"
 
@@ -40,7 +40,7 @@ typedef struct chunker {
     sp_chunk_fn *fn;
     void *user;
     parts block;         /* the block being read */
-    parts held;          /* the chunk being filled; */
+    parts held;          /* the chunk being filled */
     size_t n_repeated;   /* its first parts repeat the end of the chunk before */
     int words;           /* in held */
     bool only_headings;  /* in held */

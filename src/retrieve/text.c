@@ -79,8 +79,7 @@ size_t sp_trim_end(const char *s, size_t at, size_t to)
     return to;
 }
 
-/* Kana, CJK ideographs and their extensions: U+3040..U+9FFF and U+20000..U+3FFFF by their first
- * bytes. */
+/* Kana and CJK ideographs, U+3040..U+9FFF and U+20000..U+3FFFF, by their first two bytes. */
 static bool is_ideograph(const char *s, size_t at, size_t to)
 {
     unsigned char a = (unsigned char)s[at];
@@ -122,8 +121,8 @@ int64_t sp_count_words(const char *s, size_t at, size_t to)
  * later, a sentence cut in two stays so.
  */
 
-/* What stands before a name, a number or an example; words that often end sentences ("etc") are
- * left out. */
+/* What stands before a name, a number or an example; "etc" and others that end sentences are not
+ * here. */
 static const char *const abbreviations[] = {
     "Adm",    "Apr",  "Aug", "Brig", "Capt", "Ch",   "Cmdr", "Col",  "Dec", "Dr",  "Eq",   "Feb",
     "Fig",    "Figs", "Ft",  "Gen",  "Gov",  "Hon",  "Jan",  "Jr",   "Lt",  "Maj", "Mar",  "Messrs",
@@ -149,6 +148,7 @@ static size_t end_mark(const char *s, size_t at, size_t to)
 static size_t wide_end_mark(const char *s, size_t at, size_t to)
 {
     static const char *const marks[] = {"\xE3\x80\x82", "\xEF\xBC\x81", "\xEF\xBC\x9F"};
+    if (!((unsigned char)s[at] & 0x80)) return 0;
     for (size_t i = 0; i < SP_COUNT(marks); i++)
         if (starts_with(s, at, to, marks[i])) return 3;
     return 0;
