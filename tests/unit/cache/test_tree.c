@@ -1,0 +1,634 @@
+/* The knowledge tree: what it finds, what it keeps, what it gives up. */
+#include "support/small_kv.h"
+
+#include "cache/tree.h"
+
+enum { B = SP_BLOCK_TOKENS, MAX_PATH = 16 };
+
+typedef struct bench {
+    sp_kv_pool *pool;
+    sp_tree *tree;
+    sp_arena arena;
+    int64_t now;
+} bench;
+
+static void bench_begin(bench *b, int64_t n_blocks, int64_t max_blocks)
+{
+    b->pool = small_pool(n_blocks);
+    assert_ok(sp_tree_create(b->pool, max_blocks, "lru", &b->tree));
+    sp_arena_init(&b->arena);
+    b->now = 0;
+}
+
+static void bench_end(bench *b)
+{
+    sp_tree_destroy(b->tree);
+    sp_arena_fini(&b->arena);
+    small_pool_end(b->pool); /* the tree has given everything back */
+}
+
+/* numbered -- n tokens that begin at `first`, and count. Valid until 64 more were made. */
+static sp_segment numbered(int32_t first, int32_t n)
+{
+    static int32_t tokens[64][128];
+    static int next;
+    int32_t *t = tokens[next++ % 64];
+    assert_in_range(n, 1, 128);
+    for (int32_t i = 0; i < n; i++) t[i] = first + i;
+    return small_segment(t, n);
+}
+
+static sp_match match(bench *b, const sp_segment *segs, int n)
+{
+    sp_match m;
+    assert_ok(sp_tree_match(b->tree, segs, n, ++b->now, &b->arena, &m));
+    return m;
+}
+
+/* extend -- as after a prefill: fresh sealed blocks, handed over to the tree. */
+static bool extend(bench *b, sp_match *m, const sp_segment *seg)
+{
+    uint32_t blocks[MAX_PATH];
+    bool added = false;
+    int32_t n = small_blocks(seg->n);
+    assert_ok(sp_kv_acquire(b->pool, n, blocks));
+    sp_kv_seal(b->pool, blocks, n);
+    assert_ok(sp_tree_extend(b->tree, m, seg, blocks, b->now, &added));
+    sp_kv_release(b->pool, blocks, n);
+    return added;
+}
+
+/* learn -- a whole prompt comes and goes; returns how many of its segments were known. */
+static int learn(bench *b, const sp_segment *segs, int n)
+{
+    sp_match m = match(b, segs, n);
+    int known = m.n_path;
+    for (int i = known; i < n && extend(b, &m, &segs[i]); i++) {
+    }
+    sp_tree_release(b->tree, &m);
+    return known;
+}
+
+/* known -- how many leading segments the tree has; they count as used. */
+static int known(bench *b, const sp_segment *segs, int n)
+{
+    sp_match m = match(b, segs, n);
+    int found = m.n_path;
+    sp_tree_release(b->tree, &m);
+    return found;
+}
+
+/* -- finding -------------------------------------------------------------------------------- */
+
+static void an_empty_tree_finds_nothing(void **state)
+{
+    bench b;
+    bench_begin(&b, 8, 8);
+    sp_segment s = numbered(1, 40);
+    sp_match m = match(&b, &s, 1);
+    assert_int_equal(m.n_path, 0);
+    assert_null(m.partial);
+    assert_int_equal(m.n_partial, 0);
+    sp_tree_release(b.tree, &m);
+    assert_null(m.tip);
+    sp_tree_release(b.tree, &m); /* twice is harmless */
+    m = match(&b, NULL, 0);
+    assert_int_equal(m.n_path, 0);
+    sp_tree_release(b.tree, &m);
+    sp_tree_destroy(NULL);
+    bench_end(&b);
+}
+
+static void a_known_prompt_is_found_segment_by_segment(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s[] = {numbered(1, 20), numbered(100, 5), numbered(200, 32)};
+    assert_int_equal(learn(&b, s, 3), 0);
+    sp_match m = match(&b, s, 3);
+    assert_int_equal(m.n_path, 3);
+    int32_t at = 0;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sp_node_n(m.path[i]), s[i].n);
+        assert_int_equal(sp_node_at(m.path[i]), at);
+        for (int k = 0; k < small_blocks(s[i].n); k++) {
+            uint32_t block = sp_node_blocks(m.path[i])[k];
+            assert_int_equal(sp_kv_refs(b.pool, block), 1); /* I1 */
+            assert_true(sp_kv_is_sealed(b.pool, block));
+        }
+        at += s[i].n;
+    }
+    assert_ptr_equal(m.tip, m.path[2]);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+static void the_longest_prefix_is_found(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment a = numbered(1, 16), c = numbered(100, 16), d = numbered(200, 16),
+               e = numbered(300, 16);
+    learn(&b, (sp_segment[]){a, c, d}, 3);
+    learn(&b, (sp_segment[]){a, e}, 2);
+    assert_int_equal(known(&b, (sp_segment[]){a, c, d, e}, 4), 3);
+    assert_int_equal(known(&b, (sp_segment[]){a, c, e}, 3), 2);
+    assert_int_equal(known(&b, (sp_segment[]){a, e, d}, 3), 2);
+    assert_int_equal(known(&b, (sp_segment[]){a, d}, 2), 1);
+    assert_int_equal(known(&b, (sp_segment[]){c, d}, 2), 0); /* known, but behind something else */
+    bench_end(&b);
+}
+
+/* The same chunk behind another path has other keys and values. */
+static void a_chunk_behind_two_parents_is_two_nodes(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment a = numbered(1, 16), c = numbered(100, 30), x = numbered(500, 20);
+    learn(&b, (sp_segment[]){a, x}, 2);
+    assert_int_equal(learn(&b, (sp_segment[]){c, x}, 2), 0);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 4);
+    sp_match behind_a = match(&b, (sp_segment[]){a, x}, 2);
+    sp_match behind_c = match(&b, (sp_segment[]){c, x}, 2);
+    assert_ptr_not_equal(behind_a.tip, behind_c.tip);
+    assert_int_equal(sp_node_at(behind_a.tip), 16);
+    assert_int_equal(sp_node_at(behind_c.tip), 30);
+    assert_int_not_equal(sp_node_blocks(behind_a.tip)[0], sp_node_blocks(behind_c.tip)[0]);
+    sp_tree_release(b.tree, &behind_a);
+    sp_tree_release(b.tree, &behind_c);
+    /* and the same chunk twice in a row is one below the other */
+    learn(&b, (sp_segment[]){x, x, x}, 3);
+    assert_int_equal(known(&b, (sp_segment[]){x, x, x, x}, 4), 3);
+    bench_end(&b);
+}
+
+/* A hash discovers, tokens verify: an id forged to that of another segment finds nothing of it. */
+static void equal_ids_of_different_tokens_are_a_miss(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment good = numbered(1, 20), forged = numbered(1000, 20), longer = numbered(1, 21);
+    forged.id = longer.id = good.id;
+    learn(&b, &good, 1);
+    assert_int_equal(known(&b, &forged, 1), 0);
+    assert_int_equal(known(&b, &longer, 1), 0);
+    assert_int_equal(learn(&b, &forged, 1), 0); /* both can live side by side */
+    sp_match a = match(&b, &good, 1), c = match(&b, &forged, 1);
+    assert_int_equal(a.n_path, 1);
+    assert_int_equal(c.n_path, 1);
+    assert_ptr_not_equal(a.tip, c.tip);
+    sp_tree_release(b.tree, &a);
+    sp_tree_release(b.tree, &c);
+    bench_end(&b);
+}
+
+static void ids_with_the_same_first_bytes_are_told_apart(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s = numbered(1, 20), twin = s;
+    twin.id.b[31] ^= 1; /* the tables hash the first bytes only */
+    learn(&b, &s, 1);
+    sp_match m = match(&b, &twin, 1);
+    assert_int_equal(m.n_path, 0);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+/* -- partial matches ------------------------------------------------------------------------ */
+
+static sp_segment changed_at(const sp_segment *s, int32_t at)
+{
+    static int32_t tokens[8][128];
+    static int next;
+    int32_t *t = tokens[next++ % 8];
+    memcpy(t, s->tokens, (size_t)s->n * sizeof *t);
+    t[at] = -7;
+    return small_segment(t, s->n);
+}
+
+static void the_most_shared_blocks_win(void **state)
+{
+    bench b;
+    bench_begin(&b, 40, 40);
+    sp_segment root = numbered(1, 16), base = numbered(100, 5 * B);
+    sp_segment one = changed_at(&base, B), three = changed_at(&base, 3 * B + 2),
+               two = changed_at(&base, 3 * B - 1);
+    learn(&b, (sp_segment[]){root, one}, 2);
+    learn(&b, (sp_segment[]){root, three}, 2);
+    learn(&b, (sp_segment[]){root, two}, 2);
+    sp_match m = match(&b, (sp_segment[]){root, base}, 2);
+    assert_int_equal(m.n_path, 1);
+    assert_int_equal(m.n_partial, 3 * B);
+    assert_non_null(m.partial);
+    assert_int_equal(sp_node_at(m.partial), 16);
+    sp_match exact = match(&b, (sp_segment[]){root, three}, 2);
+    assert_ptr_equal(m.partial, exact.tip);
+    assert_null(exact.partial); /* found whole: nothing left to share */
+    sp_tree_release(b.tree, &exact);
+    sp_tree_release(b.tree, &m);
+    assert_int_equal(known(&b, (sp_segment[]){base}, 1), 0);
+    m = match(&b, &base, 1); /* behind another path nothing is shared */
+    assert_null(m.partial);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+/* Shorter and longer ones, both ways; the piece is whole blocks, at most what both have. */
+static void a_message_that_has_grown_finds_its_beginning(void **state)
+{
+    static const struct {
+        int32_t known, wanted, shared;
+    } cases[] = {{40, 70, 32}, {48, 70, 48}, {70, 40, 32}, {70, 48, 48},    {16, 17, 16},
+                 {17, 16, 16}, {15, 40, 0},  {40, 15, 0},  {31, 31 + B, 16}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        bench b;
+        bench_begin(&b, 20, 20);
+        sp_segment old = numbered(1, cases[i].known), new = numbered(1, cases[i].wanted);
+        learn(&b, &old, 1);
+        sp_match m = match(&b, &new, 1);
+        assert_int_equal(m.n_path, 0);
+        assert_int_equal(m.n_partial, cases[i].shared);
+        assert_int_equal(m.partial != NULL, cases[i].shared > 0);
+        sp_tree_release(b.tree, &m);
+        bench_end(&b);
+    }
+}
+
+static void a_difference_in_the_first_block_shares_nothing(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment base = numbered(1, 4 * B), other = changed_at(&base, B - 1);
+    learn(&b, &base, 1);
+    sp_match m = match(&b, &other, 1);
+    assert_null(m.partial);
+    assert_int_equal(m.n_partial, 0);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+/* -- extending ------------------------------------------------------------------------------ */
+
+static void a_child_that_exists_is_walked_to(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s[] = {numbered(1, 20), numbered(100, 20)};
+    sp_match first = match(&b, s, 2), second = match(&b, s, 2); /* both know nothing yet */
+    assert_true(extend(&b, &first, &s[0]));
+    assert_true(extend(&b, &second, &s[0]));
+    assert_ptr_equal(first.tip, second.tip);
+    assert_true(extend(&b, &second, &s[1]));
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_blocks, 4);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 16); /* the second copy was not kept */
+    sp_tree_release(b.tree, &first);
+    sp_tree_release(b.tree, &second);
+    bench_end(&b);
+}
+
+static void the_tree_keeps_copies(void **state)
+{
+    bench b;
+    int32_t tokens[20];
+    uint32_t blocks[2];
+    bool added;
+    bench_begin(&b, 4, 4);
+    for (int i = 0; i < 20; i++) tokens[i] = i;
+    sp_segment s = small_segment(tokens, 20);
+    sp_match m = match(&b, &s, 1);
+    assert_ok(sp_kv_acquire(b.pool, 2, blocks));
+    sp_kv_seal(b.pool, blocks, 2);
+    assert_ok(sp_tree_extend(b.tree, &m, &s, blocks, 1, &added));
+    assert_int_equal(sp_kv_refs(b.pool, blocks[0]), 2); /* a reference of its own */
+    sp_kv_release(b.pool, blocks, 2);
+    sp_tree_release(b.tree, &m);
+    uint32_t mine = blocks[0];
+    memset(tokens, 0, sizeof tokens);
+    memset(blocks, 0xff, sizeof blocks);
+    sp_segment again = numbered(0, 20);
+    m = match(&b, &again, 1);
+    assert_int_equal(m.n_path, 1);
+    assert_int_equal(sp_node_blocks(m.tip)[0], mine);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+static void blocks_may_be_shared_between_nodes(void **state)
+{
+    bench b;
+    bench_begin(&b, 8, 8);
+    sp_segment old = numbered(1, 2 * B), new = numbered(1, 3 * B);
+    learn(&b, &old, 1);
+    sp_match m = match(&b, &new, 1);
+    assert_int_equal(m.n_partial, 2 * B);
+    uint32_t blocks[3];
+    bool added;
+    memcpy(blocks, sp_node_blocks(m.partial), 2 * sizeof *blocks);
+    assert_ok(sp_kv_acquire(b.pool, 1, &blocks[2]));
+    sp_kv_seal(b.pool, &blocks[2], 1);
+    assert_ok(sp_tree_extend(b.tree, &m, &new, blocks, 2, &added));
+    sp_kv_release(b.pool, &blocks[2], 1);
+    sp_tree_release(b.tree, &m);
+    assert_int_equal(sp_kv_refs(b.pool, blocks[0]), 2);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 5);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_blocks, 5); /* the sum over nodes */
+    bench_end(&b);
+}
+
+/* -- replacement ---------------------------------------------------------------------------- */
+
+static void the_least_recently_used_leaf_goes_first(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B), numbered(300, B)};
+    sp_segment more = numbered(400, B), again = numbered(500, B);
+    for (int i = 0; i < 4; i++) learn(&b, &s[i], 1);
+    assert_int_equal(known(&b, &s[0], 1), 1); /* used again: now s[1] is the oldest */
+    learn(&b, &more, 1);
+    assert_int_equal(known(&b, &s[1], 1), 0);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_evicted, 1);
+    learn(&b, &again, 1);
+    assert_int_equal(known(&b, &s[2], 1), 0);
+    assert_int_equal(known(&b, &s[0], 1), 1);
+    assert_int_equal(known(&b, &s[3], 1), 1);
+    assert_int_equal(known(&b, &more, 1), 1);
+    assert_int_equal(known(&b, &again, 1), 1);
+    bench_end(&b);
+}
+
+static void paths_go_leaf_by_leaf(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 6);
+    sp_segment path[] = {numbered(1, B), numbered(100, B), numbered(200, B)};
+    learn(&b, path, 3);
+    for (int gone = 1; gone <= 3; gone++) {
+        sp_segment big = numbered(1000 * gone, (3 + gone) * B);
+        learn(&b, &big, 1); /* needs `gone` blocks more than are left beside the path */
+        assert_int_equal(known(&b, &big, 1), 1);
+        sp_match m = match(&b, path, 3);
+        assert_int_equal(m.n_path, 3 - gone);
+        sp_tree_release(b.tree, &m);
+        sp_tree_clear(b.tree);
+        learn(&b, path, 3);
+    }
+    bench_end(&b);
+}
+
+/* A partial match is a use too, and its pin protects what it found. */
+static void partial_matches_count_as_uses(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 6);
+    sp_segment first = numbered(1, 3 * B), second = numbered(100, 3 * B),
+               third = numbered(200, 3 * B);
+    sp_segment like_first = numbered(1, 2 * B);
+    learn(&b, &first, 1);
+    learn(&b, &second, 1);
+    sp_match m = match(&b, &like_first, 1);
+    assert_int_equal(m.n_partial, 2 * B);
+    sp_tree_release(b.tree, &m);
+    learn(&b, &third, 1);
+    assert_int_equal(known(&b, &second, 1), 0);
+    assert_int_equal(known(&b, &first, 1), 1);
+    m = match(&b, &like_first, 1); /* pinned: now even the newer one goes before it */
+    assert_int_equal(known(&b, &third, 1), 1);
+    learn(&b, &second, 1);
+    assert_int_equal(known(&b, &third, 1), 0);
+    assert_int_equal(known(&b, &first, 1), 1);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+static void pinned_paths_survive(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment path[] = {numbered(1, B), numbered(100, B)}, others = numbered(500, 3 * B);
+    learn(&b, path, 2);
+    sp_match pin = match(&b, path, 2);
+    assert_int_equal(pin.n_path, 2);
+    sp_match m = match(&b, &others, 1);
+    assert_false(extend(&b, &m, &others)); /* only 2 of the 4 can be had */
+    sp_tree_release(b.tree, &m);
+    sp_tree_clear(b.tree);
+    assert_false(sp_tree_evict(b.tree, 20));
+    assert_int_equal(known(&b, path, 2), 2);
+    sp_tree_release(b.tree, &pin);
+    assert_int_equal(learn(&b, &others, 1), 0);
+    assert_int_equal(known(&b, &others, 1), 1);
+    assert_in_range(sp_tree_stats_of(b.tree).n_blocks, 3, 4);
+    bench_end(&b);
+}
+
+/* A match that has been extended pins its new tip and no longer its old one. */
+static void the_pin_moves_with_the_tip(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s[] = {numbered(1, B), numbered(100, B)};
+    sp_match m = match(&b, s, 2);
+    assert_true(extend(&b, &m, &s[0]));
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 1);
+    assert_true(extend(&b, &m, &s[1]));
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
+    sp_tree_release(b.tree, &m);
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    bench_end(&b);
+}
+
+static void a_segment_beyond_the_budget_costs_nothing(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment small = numbered(1, 2 * B), large = numbered(100, 5 * B);
+    learn(&b, &small, 1);
+    sp_match m = match(&b, &large, 1);
+    assert_false(extend(&b, &m, &large));
+    sp_tree_release(b.tree, &m);
+    assert_int_equal(known(&b, &small, 1), 1); /* nothing was dropped in vain */
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 18);
+    bench_end(&b);
+}
+
+static void eviction_frees_blocks_unless_others_hold_them(void **state)
+{
+    bench b;
+    bench_begin(&b, 6, 6);
+    sp_segment first = numbered(1, 2 * B), second = numbered(100, 2 * B);
+    learn(&b, &first, 1);
+    learn(&b, &second, 1);
+    sp_match m = match(&b, &first, 1);
+    uint32_t held[2];
+    memcpy(held, sp_node_blocks(m.tip), sizeof held);
+    sp_kv_retain(b.pool, held, 2); /* as a running request does */
+    sp_tree_release(b.tree, &m);
+    assert_true(sp_tree_evict(b.tree, 2)); /* they are free already */
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
+    assert_true(sp_tree_evict(b.tree, 3)); /* drops the older one: the second */
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
+    assert_false(sp_tree_evict(b.tree, 5)); /* drops the first, which frees nothing */
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
+    assert_int_equal(sp_kv_refs(b.pool, held[0]), 1);
+    sp_kv_release(b.pool, held, 2);
+    bench_end(&b);
+}
+
+/* -- the rest ------------------------------------------------------------------------------- */
+
+static void it_counts_what_happens(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s[] = {numbered(1, 20), numbered(100, 40)};
+    sp_segment grown[] = {s[0], numbered(100, 60)};
+    learn(&b, s, 2);     /* 2 looked up, none found */
+    learn(&b, s, 2);     /* both found */
+    known(&b, grown, 2); /* one found, and 32 tokens of the other */
+    sp_tree_stats st = sp_tree_stats_of(b.tree);
+    assert_int_equal(st.n_nodes, 2);
+    assert_int_equal(st.n_blocks, 5);
+    assert_int_equal(st.max_blocks, 20);
+    assert_int_equal(st.n_lookups, 6);
+    assert_int_equal(st.n_hits, 3);
+    assert_int_equal(st.tokens_looked_up, 60 + 60 + 80);
+    assert_int_equal(st.tokens_hit, 60 + 20 + 32);
+    assert_int_equal(st.n_evicted, 0);
+    sp_tree_clear(b.tree);
+    st = sp_tree_stats_of(b.tree);
+    assert_int_equal(st.n_nodes, 0);
+    assert_int_equal(st.n_blocks, 0);
+    assert_int_equal(st.n_evicted, 2);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
+    bench_end(&b);
+}
+
+/* Beyond 256 nodes the tables widen, several times; every node and every partial match stays. */
+static void thousands_of_nodes_are_found(void **state)
+{
+    enum { N = 3000 };
+    bench b;
+    bench_begin(&b, 2 * N + 2, 2 * N);
+    for (int i = 0; i < N; i++) {
+        sp_segment s[] = {numbered(7, 3), numbered(1000 + i * 100, 20)};
+        assert_int_equal(learn(&b, s, 2), i ? 1 : 0);
+    }
+    assert_int_equal(sp_tree_stats_of(b.tree).n_evicted, 1); /* 1 + 2N blocks wanted, 2N allowed */
+    for (int i = 1; i < N; i++) {
+        sp_segment s[] = {numbered(7, 3), numbered(1000 + i * 100, 20)};
+        sp_segment longer[] = {s[0], numbered(1000 + i * 100, 40)};
+        assert_int_equal(known(&b, s, 2), 2);
+        sp_match m = match(&b, longer, 2);
+        assert_int_equal(m.n_partial, 16);
+        sp_tree_release(b.tree, &m);
+    }
+    bench_end(&b);
+}
+
+static void policies_have_names(void **state)
+{
+    sp_kv_pool *pool = small_pool(1);
+    sp_tree *tree = (sp_tree *)&tree;
+    assert_fails(sp_tree_create(pool, 1, "fifo", &tree), SP_E_ARG, "\"fifo\" is unknown: lru");
+    assert_ptr_equal(tree, &tree);
+    small_pool_end(pool);
+}
+
+/* -- memory ---------------------------------------------------------------------------------- */
+
+static void creation_survives_faults(void **state)
+{
+    sp_kv_pool *pool = small_pool(1);
+    sp_tree *tree = NULL;
+    assert_survives_faults(sp_tree_create(pool, 1, "lru", &tree), tree == NULL);
+    sp_tree_destroy(tree);
+    small_pool_end(pool);
+}
+
+static void matching_survives_faults(void **state)
+{
+    bench b;
+    bench_begin(&b, 8, 8);
+    sp_segment s = numbered(1, 20);
+    learn(&b, &s, 1);
+    sp_tree_stats before = sp_tree_stats_of(b.tree), after;
+    sp_match m = {.n_path = -1};
+    sp_arena_fini(&b.arena);
+    assert_survives_faults(sp_tree_match(b.tree, &s, 1, ++b.now, &b.arena, &m),
+                           m.n_path == -1 && (after = sp_tree_stats_of(b.tree),
+                                              memcmp(&after, &before, sizeof after) == 0));
+    assert_int_equal(m.n_path, 1);
+    sp_tree_release(b.tree, &m);
+    sp_tree_clear(b.tree); /* nothing was left pinned */
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    bench_end(&b);
+}
+
+/* Across the first widening of the tables, so that it fails as well. */
+static void extending_survives_faults(void **state)
+{
+    enum { N = 300 };
+    bench b;
+    bench_begin(&b, N, N);
+    for (int i = 0; i < N; i++) {
+        sp_segment s = numbered(i * 100, B);
+        sp_match m = match(&b, &s, 1);
+        const sp_node *root = m.tip;
+        uint32_t block;
+        bool added = false;
+        assert_ok(sp_kv_acquire(b.pool, 1, &block));
+        sp_kv_seal(b.pool, &block, 1);
+        assert_survives_faults(sp_tree_extend(b.tree, &m, &s, &block, b.now, &added),
+                               !added && m.tip == root && sp_kv_refs(b.pool, block) == 1 &&
+                                   sp_tree_stats_of(b.tree).n_nodes == i &&
+                                   sp_tree_stats_of(b.tree).n_blocks == i);
+        assert_true(added);
+        assert_int_equal(sp_kv_refs(b.pool, block), 2);
+        sp_kv_release(b.pool, &block, 1);
+        sp_tree_release(b.tree, &m);
+    }
+    for (int i = 0; i < N; i++) {
+        sp_segment s = numbered(i * 100, B);
+        assert_int_equal(known(&b, &s, 1), 1);
+    }
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_empty_tree_finds_nothing),
+        cmocka_unit_test(a_known_prompt_is_found_segment_by_segment),
+        cmocka_unit_test(the_longest_prefix_is_found),
+        cmocka_unit_test(a_chunk_behind_two_parents_is_two_nodes),
+        cmocka_unit_test(equal_ids_of_different_tokens_are_a_miss),
+        cmocka_unit_test(ids_with_the_same_first_bytes_are_told_apart),
+        cmocka_unit_test(the_most_shared_blocks_win),
+        cmocka_unit_test(a_message_that_has_grown_finds_its_beginning),
+        cmocka_unit_test(a_difference_in_the_first_block_shares_nothing),
+        cmocka_unit_test(a_child_that_exists_is_walked_to),
+        cmocka_unit_test(the_tree_keeps_copies),
+        cmocka_unit_test(blocks_may_be_shared_between_nodes),
+        cmocka_unit_test(the_least_recently_used_leaf_goes_first),
+        cmocka_unit_test(paths_go_leaf_by_leaf),
+        cmocka_unit_test(partial_matches_count_as_uses),
+        cmocka_unit_test(pinned_paths_survive),
+        cmocka_unit_test(the_pin_moves_with_the_tip),
+        cmocka_unit_test(a_segment_beyond_the_budget_costs_nothing),
+        cmocka_unit_test(eviction_frees_blocks_unless_others_hold_them),
+        cmocka_unit_test(it_counts_what_happens),
+        cmocka_unit_test(thousands_of_nodes_are_found),
+        cmocka_unit_test(policies_have_names),
+        cmocka_unit_test(creation_survives_faults),
+        cmocka_unit_test(matching_survives_faults),
+        cmocka_unit_test(extending_survives_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
