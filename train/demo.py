@@ -1,0 +1,209 @@
+"""The demo corpus: some sixty small documents about one invented country, and forty questions about them.
+
+    python -m train.demo --out demo                    writes demo/docs/ and demo/questions.jsonl
+    python -m train.demo --out demo --ask CKPT         answers the questions (top 8 documents by BM25) and prints exact match
+
+Names and sentence templates are those of the test split.  The documents agree with one another: a founder named in a
+company's report has a letter of his own, a town in a letter is described in the register of towns.
+"""
+import argparse
+import collections
+import json
+import math
+import os
+import random
+import re
+
+from . import facts, scenes
+from .facts import BY_NAME, BY_TYPE, ask, capital, new_object, say
+
+SPLIT = "test"
+
+
+class World:
+    """Things and their facts: told[s] = {relation: object}.  Objects that are things are drawn from the world itself."""
+
+    def __init__(self, rng, sizes):
+        self.rng = rng
+        self.b = scenes.Builder(rng, SPLIT, scenes.Style(filler=0.12, title=1.0))
+        self.things = {t: [self.b.name() for _ in range(n)] for t, n in sizes.items()}
+        self.told = {}
+        for t, ss in self.things.items():
+            for s in ss:
+                rels = rng.sample(BY_TYPE[t], min(3, len(BY_TYPE[t])))
+                self.told[s] = {r.name: self.object(r, s) for r in rels}
+
+    def object(self, rel, s):
+        if isinstance(rel.object, str) and rel.object in self.things:
+            return self.rng.choice([x for x in self.things[rel.object] if x != s])
+        return new_object(self.rng, self.b.name, rel)
+
+    def pairs(self, s):
+        return [(BY_NAME[r], o) for r, o in self.told[s].items()]
+
+
+class Corpus:
+    def __init__(self, seed):
+        self.rng = r = random.Random(seed)
+        self.w = World(r, {"company": 12, "person": 14, "town": 10, "device": 8})
+        self.files, self.qas = {}, []
+        for t, folder in (("company", "firms"), ("person", "people"), ("town", "towns"), ("device", "products")):
+            for s in self.w.things[t]:
+                self.entity(folder, t, s)
+        self.contracts(4)
+        self.stocks(5)
+        self.paths(7)
+        self.bridges()
+
+    def add(self, path, title, body, facts_of):
+        md = path.endswith(".md")
+        self.files[path] = (f"# {title}\n\n" if md else "") + body + "\n"
+        return path
+
+    def qa(self, kind, question, answer, docs):
+        self.qas.append(dict(kind=kind, question=question, answers=[answer], docs=list(docs)))
+
+    def entity(self, folder, t, s):
+        r, pairs = self.rng, self.w.pairs(s)
+        sheet = t == "device" or (t == "town" and r.random() < 0.4)
+        body = self.w.b.sheet(pairs, s) if sheet else self.w.b.prose(pairs, s)
+        if t == "person":
+            body = f"Dear reader,\n{body}\nWith kind regards"
+        path = self.add(f"{folder}/{s.lower()}.{'txt' if t == 'person' else 'md'}", s, body, s)
+        self.w.told[s]["file"] = path
+        rel, o = r.choice(pairs)
+        self.qa("single", ask(r, SPLIT, rel, s), o, [path])
+        if r.random() < 0.3:
+            other = r.choice([x for x in BY_TYPE[t] if x.name not in self.w.told[s]])
+            self.qa("none", ask(r, SPLIT, other, s), scenes.NOT_STATED, [])
+
+    def contracts(self, n):
+        r = self.rng
+        aliases = r.sample([("company", a) for a in self.w.b.ALIASES["company"]], n)
+        for k, (t, alias) in enumerate(aliases):
+            e = self.w.b.name()
+            rels = r.sample(BY_TYPE[t], 3)
+            pairs = [(rel, self.w.object(rel, e)) for rel in rels]
+            head = capital(r.choice(self.w.b.NAMED[SPLIT]).format(e=e, a=alias))
+            body = head + "\n\n" + " ".join(say(r, SPLIT, rel, alias, o, subject_first=True) for rel, o in pairs)
+            path = self.add(f"contracts/contract-{k + 1}.md", "Contract", body, e)
+            for rel, o in r.sample(pairs, 2):
+                self.qa("alias", ask(r, SPLIT, rel, e), o, [path])
+
+    def stocks(self, n):
+        r, b = self.rng, self.w.b
+        units = r.sample(b.UNITS, n)
+        for k, u in enumerate(units):
+            e = b.name()
+            lines = [(g, str(r.randrange(10, 100))) for g in r.sample(b.GOODS, 4)]
+            body = r.choice(b.HEADERS[SPLIT]).format(w="Stock", l="stock", e=e, u=u) + "\n\n" + "\n".join(f"- {g}: {x}" for g, x in lines)
+            path = self.add(f"lists/stock-{k + 1}.md", "Stock", body, e)
+            for g, x in r.sample(lines, 2):
+                self.qa("header", r.choice(b.HEADER_ASK[SPLIT]).format(g=g, l="stock", e=e), f"{x} {u}", [path])
+
+    def paths(self, n):
+        """A chain of people and firms of its own, an edge or two a file."""
+        r, b = self.rng, self.w.b
+        typed = {t: [x for x in BY_TYPE[t] if x.object in ("company", "person")] for t in ("company", "person")}
+        s, t, before = b.name(), "company", None
+        for k in range(n):
+            rels = r.sample(typed[t], 2)
+            edges = [(rel, b.name()) for rel in rels]
+            path = self.add(f"graph/node-{k + 1}.txt", s, "\n".join(f"{s} -{rel.noun}-> {o}" for rel, o in edges), s)
+            rel, o = r.choice(edges)
+            self.qa("path1", ask(r, SPLIT, rel, s), o, [path])
+            if before:
+                self.qa("path2", ask(r, SPLIT, rel, f"the {before[1].noun} of {before[0]}"), o, [before[2], path])
+            rel, o = r.choice(edges)
+            before, s, t = (s, rel, path), o, rel.object
+
+    def bridges(self):
+        for s, told in self.w.told.items():
+            for name, b in list(told.items()):
+                if name != "file" and b in self.w.told and isinstance(BY_NAME[name].object, str) and BY_NAME[name].object in facts.TYPES:
+                    rel = BY_NAME[self.rng.choice([x for x in self.w.told[b] if x != "file"])]
+                    q = ask(self.rng, SPLIT, rel, f"the {BY_NAME[name].noun} of {s}")
+                    self.qa("bridge", q, self.w.told[b][rel.name], [told["file"], self.w.told[b]["file"]])
+
+
+class BM25:
+    def __init__(self, docs, k1=1.2, b=0.75):
+        self.k1, self.b = k1, b
+        self.docs = [collections.Counter(re.findall(r"\w+", d.lower())) for d in docs]
+        self.len = [sum(d.values()) for d in self.docs]
+        self.mean = sum(self.len) / len(docs)
+        df = collections.Counter(w for d in self.docs for w in d)
+        self.idf = {w: math.log(1 + (len(docs) - n + 0.5) / (n + 0.5)) for w, n in df.items()}
+
+    def top(self, query, k):
+        ws = re.findall(r"\w+", query.lower())
+        score = lambda d, n: sum(self.idf[w] * d[w] * (self.k1 + 1) / (d[w] + self.k1 * (1 - self.b + self.b * n / self.mean)) for w in ws if w in d)
+        return sorted(range(len(self.docs)), key=lambda i: (-score(self.docs[i], self.len[i]), i))[:k]
+
+
+WANT = dict(single=16, bridge=5, alias=6, header=5, path1=3, path2=2, none=3)
+
+
+def write(out, seed):
+    c = Corpus(seed)
+    paths = sorted(c.files)
+    bm = BM25([c.files[p] for p in paths])
+    for p in paths:
+        os.makedirs(os.path.dirname(f"{out}/docs/{p}"), exist_ok=True)
+        open(f"{out}/docs/{p}", "w").write(c.files[p])
+    r, lines = random.Random(seed), []
+    for kind, n in WANT.items():
+        fit = [q for q in c.qas if q["kind"] == kind and all(paths.index(d) in bm.top(q["question"], 8) for d in q["docs"])]
+        lines += r.sample(fit, n)
+    with open(f"{out}/questions.jsonl", "w") as f:
+        for i, q in enumerate(lines):
+            f.write(json.dumps(dict(id=f"q{i + 1:02d}", question=q["question"], answers=q["answers"], docs=q["docs"], kind=q["kind"])) + "\n")
+    print(f"{len(paths)} documents, {len(lines)} questions -> {out}")
+
+
+def split_title(path, text):
+    """As the engine's chunker gives it to a prompt: a heading is the title, the rest the text."""
+    m = re.match(r"# (.*)\n+", text)
+    return (m.group(1), text[m.end():].strip()) if m else (None, text.strip())
+
+
+def answer_all(out, ckpt, tokenizer_path, k, show=True):
+    import torch
+    from .evaluate import scores
+    from .export import load
+    from .reuse import Runner, answers, prompt_of
+    from .tokenizer import Encoder, render_chunk, render_question, render_system
+    enc, run = Encoder(tokenizer_path), Runner(load(ckpt))
+    torch.set_num_threads(1)
+    paths = sorted(os.path.relpath(os.path.join(d, f), f"{out}/docs") for d, _, fs in os.walk(f"{out}/docs") for f in fs)
+    texts = [open(f"{out}/docs/{p}").read() for p in paths]
+    bm, tally = BM25(texts), collections.defaultdict(lambda: [0, 0])
+    with torch.inference_mode():
+        for q in map(json.loads, open(f"{out}/questions.jsonl")):
+            docs = bm.top(q["question"], k)
+            p = prompt_of(enc(render_system()), enc.many([render_chunk(*split_title(paths[i], texts[i])) for i in docs]), enc(render_question(q["question"])))
+            got = enc.decode(answers(run, p, enc.stop, ())["full", 100][0])
+            ok = scores(got, q["answers"])[0]
+            tally[q["kind"]][0] += ok
+            tally[q["kind"]][1] += 1
+            if show:
+                print(f"{q['id']} {q['kind']:7} {'ok ' if ok else '-- '} {q['question']}  {got!r} ({q['answers'][0]})")
+    print("exact match", sum(a for a, _ in tally.values()), "of", sum(n for _, n in tally.values()), {k: f"{a:.0f}/{n}" for k, (a, n) in tally.items()})
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    ap.add_argument("--out", default="demo")
+    ap.add_argument("--seed", type=int, default=11)
+    ap.add_argument("--ask", metavar="CKPT")
+    ap.add_argument("--tokenizer", default="/tmp/spolia-train/tokenizer.json")
+    ap.add_argument("--k", type=int, default=8, help="documents in a prompt")
+    a = ap.parse_args()
+    if a.ask:
+        answer_all(a.out, a.ask, a.tokenizer, a.k)
+    else:
+        write(a.out, a.seed)
+
+
+if __name__ == "__main__":
+    main()
