@@ -23,7 +23,7 @@ typedef struct sp_rope_config {
     double part; /* Hugging Face: n_rot / D */
     double factor;
     int trained_ctx;                        /* context before scaling, tokens */
-    double low, high;                       /* llama3: wavelengths of the ramp, as factors */
+    double low, high;                       /* llama3: the ramp, in turns within trained_ctx */
     double beta_fast, beta_slow, attention; /* yarn */
 } sp_rope_config;
 

@@ -23,7 +23,6 @@
 #include <stdio.h>
 
 enum {
-    HEADER_BYTES = 24,
     MIN_ENTRY_BYTES = 8 + 4 + 1,          /* empty key, type, one byte of value */
     MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8, /* empty name, one dimension */
     MAX_ALIGNMENT = 1 << 20,

@@ -1,5 +1,10 @@
-/* Which tensor becomes which weight is data: a row of `layer_rows` or `model_rows` gives the names,
- * the place in the struct, the shape in letters of shapes.h and when the tensor must be there. */
+/* Which tensor becomes which weight is data: a row gives the tensor's names in both kinds of files,
+ * its shape, when it must be there and the place of the weight in the struct.
+ *
+ * A shape of two letters is a matrix, borrowed from the file; of one letter a vector, converted to
+ * f32. Letters are those of shapes.h, and Q = H D, K = G D, R = n_rot / 2. A row without a shape is
+ * a tensor that must not be there: it means a computation that the forward pass does not do.
+ */
 #include "model/weights.h"
 
 #include <inttypes.h>
@@ -8,65 +13,49 @@
 
 #include "base/log.h"
 
-typedef enum form {
-    MATRIX,  /* sp_mat, borrowed */
-    VECTOR,  /* const float *, converted */
-    FOREIGN, /* must not be there: it means a computation that the forward pass does not do */
-} form;
+typedef enum need { ALWAYS, MAYBE, WITH_BIAS, WITH_QK_NORM } need;
 
-typedef enum when { ALWAYS, MAYBE, WITH_BIAS, WITH_QK_NORM } when;
-
-/* Sizes by letter: Q = H D, K = G D, R = n_rot / 2, '1' for a vector's only row. */
 typedef struct row {
-    const char *gguf, *hf; /* %d: the layer; NULL: this kind of file has no such tensor */
-    form form;
-    when when;
-    char rows, cols;
+    const char *gguf, *hf; /* after the prefix of the layer; NULL: not in this kind of file */
+    const char *shape;
+    need need;
     size_t field; /* offset in sp_layer or sp_model */
 } row;
 
-#define HF_LAYER "model.layers.%d."
-#define ATTN     HF_LAYER "self_attn."
 #define LAYER(f) offsetof(sp_layer, f)
-
-static const row layer_rows[] = {
-    {"blk.%d.attn_norm.weight", HF_LAYER "input_layernorm.weight", VECTOR, ALWAYS, '1', 'E',
-     LAYER(attn_norm)},
-    {"blk.%d.ffn_norm.weight", HF_LAYER "post_attention_layernorm.weight", VECTOR, ALWAYS, '1', 'E',
-     LAYER(ffn_norm)},
-    {"blk.%d.attn_q.weight", ATTN "q_proj.weight", MATRIX, ALWAYS, 'Q', 'E', LAYER(wq)},
-    {"blk.%d.attn_k.weight", ATTN "k_proj.weight", MATRIX, ALWAYS, 'K', 'E', LAYER(wk)},
-    {"blk.%d.attn_v.weight", ATTN "v_proj.weight", MATRIX, ALWAYS, 'K', 'E', LAYER(wv)},
-    {"blk.%d.attn_output.weight", ATTN "o_proj.weight", MATRIX, ALWAYS, 'E', 'Q', LAYER(wo)},
-    {"blk.%d.attn_q.bias", ATTN "q_proj.bias", VECTOR, WITH_BIAS, '1', 'Q', LAYER(bq)},
-    {"blk.%d.attn_k.bias", ATTN "k_proj.bias", VECTOR, WITH_BIAS, '1', 'K', LAYER(bk)},
-    {"blk.%d.attn_v.bias", ATTN "v_proj.bias", VECTOR, WITH_BIAS, '1', 'K', LAYER(bv)},
-    {"blk.%d.attn_output.bias", ATTN "o_proj.bias", VECTOR, MAYBE, '1', 'E', LAYER(bo)},
-    {"blk.%d.attn_q_norm.weight", ATTN "q_norm.weight", VECTOR, WITH_QK_NORM, '1', 'D',
-     LAYER(q_norm)},
-    {"blk.%d.attn_k_norm.weight", ATTN "k_norm.weight", VECTOR, WITH_QK_NORM, '1', 'D',
-     LAYER(k_norm)},
-    {"blk.%d.ffn_gate.weight", HF_LAYER "mlp.gate_proj.weight", MATRIX, ALWAYS, 'F', 'E',
-     LAYER(w_gate)},
-    {"blk.%d.ffn_up.weight", HF_LAYER "mlp.up_proj.weight", MATRIX, ALWAYS, 'F', 'E', LAYER(w_up)},
-    {"blk.%d.ffn_down.weight", HF_LAYER "mlp.down_proj.weight", MATRIX, ALWAYS, 'E', 'F',
-     LAYER(w_down)},
-    {"blk.%d.ffn_gate.bias", HF_LAYER "mlp.gate_proj.bias", FOREIGN, MAYBE, 0, 0, 0},
-    {"blk.%d.ffn_up.bias", HF_LAYER "mlp.up_proj.bias", FOREIGN, MAYBE, 0, 0, 0},
-    {"blk.%d.ffn_down.bias", HF_LAYER "mlp.down_proj.bias", FOREIGN, MAYBE, 0, 0, 0},
-    {"blk.%d.post_attention_norm.weight", NULL, FOREIGN, MAYBE, 0, 0, 0},
-};
-
 #define MODEL(f) offsetof(sp_model, f)
 
-/* The order matters: the embedding gives V, which the output must have as well. */
-static const row embed_row = {
-    "token_embd.weight", "model.embed_tokens.weight", MATRIX, ALWAYS, 'V', 'E', MODEL(embed)};
-static const row output_row = {"output.weight", "lm_head.weight", MATRIX, ALWAYS, 'V', 'E',
-                               MODEL(output)};
-static const row norm_row = {"output_norm.weight", "model.norm.weight", VECTOR, ALWAYS, '1', 'E',
-                             MODEL(output_norm)};
-static const row factors_row = {"rope_freqs.weight", NULL, VECTOR, MAYBE, '1', 'R', 0};
+/* clang-format off */
+static const row layer_rows[] = {
+    {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS,       LAYER(attn_norm)},
+    {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS,       LAYER(ffn_norm)},
+    {"attn_q.weight",      "self_attn.q_proj.weight",         "QE", ALWAYS,       LAYER(wq)},
+    {"attn_k.weight",      "self_attn.k_proj.weight",         "KE", ALWAYS,       LAYER(wk)},
+    {"attn_v.weight",      "self_attn.v_proj.weight",         "KE", ALWAYS,       LAYER(wv)},
+    {"attn_output.weight", "self_attn.o_proj.weight",         "EQ", ALWAYS,       LAYER(wo)},
+    {"attn_q.bias",        "self_attn.q_proj.bias",           "Q",  WITH_BIAS,    LAYER(bq)},
+    {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  WITH_BIAS,    LAYER(bk)},
+    {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  WITH_BIAS,    LAYER(bv)},
+    {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,        LAYER(bo)},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  WITH_QK_NORM, LAYER(q_norm)},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  WITH_QK_NORM, LAYER(k_norm)},
+    {"ffn_gate.weight",    "mlp.gate_proj.weight",            "FE", ALWAYS,       LAYER(w_gate)},
+    {"ffn_up.weight",      "mlp.up_proj.weight",              "FE", ALWAYS,       LAYER(w_up)},
+    {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS,       LAYER(w_down)},
+    {"ffn_gate.bias",      "mlp.gate_proj.bias",              NULL, MAYBE,        0},
+    {"ffn_up.bias",        "mlp.up_proj.bias",                NULL, MAYBE,        0},
+    {"ffn_down.bias",      "mlp.down_proj.bias",              NULL, MAYBE,        0},
+    {"post_attention_norm.weight", NULL,                      NULL, MAYBE,        0},
+};
+
+static const row
+    embed_row   = {"token_embd.weight",  "model.embed_tokens.weight", "VE", ALWAYS, MODEL(embed)},
+    output_row  = {"output.weight",      "lm_head.weight",            "VE", ALWAYS, MODEL(output)},
+    norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm)},
+    factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0};
+/* clang-format on */
+
+enum { NO_LAYER = -1, NAME_BYTES = 96 };
 
 typedef struct binder {
     const sp_tensor_dir *dir;
@@ -99,46 +88,51 @@ static int64_t size_of(const binder *b, char letter)
     case 'V':
         return hp->n_vocab;
     default:
-        return 1;
+        return 0;
     }
 }
 
-static bool must_be_there(const binder *b, when w)
+static bool must_be_there(const binder *b, need n)
 {
-    return w == ALWAYS || (w == WITH_BIAS && b->config->arch->qkv_bias) ||
-           (w == WITH_QK_NORM && b->config->arch->qk_norm);
+    return n == ALWAYS || (n == WITH_BIAS && b->config->arch->qkv_bias) ||
+           (n == WITH_QK_NORM && b->config->arch->qk_norm);
 }
 
 /* The tensor of a row, marked as used; NULL when the file has none. */
-static const sp_tensor *find(binder *b, const row *r, int layer, char *name, size_t n_name)
+static const sp_tensor *find(binder *b, const row *r, int layer, char *name)
 {
-    const char *pattern = b->gguf ? r->gguf : r->hf;
-    if (!pattern) return NULL;
-    const char *mark = strstr(pattern, "%d");
-    if (mark)
-        snprintf(name, n_name, "%.*s%d%s", (int)(mark - pattern), pattern, layer, mark + 2);
+    const char *end = b->gguf ? r->gguf : r->hf;
+    if (!end) return NULL;
+    if (layer == NO_LAYER)
+        snprintf(name, NAME_BYTES, "%s", end);
     else
-        snprintf(name, n_name, "%s", pattern);
+        snprintf(name, NAME_BYTES, b->gguf ? "blk.%d.%s" : "model.layers.%d.%s", layer, end);
     const sp_tensor *t = sp_tensor_find(b->dir, name, strlen(name));
     if (t) b->used[t - b->dir->list.v] = true;
     return t;
 }
 
+/* "20 x 32" */
+static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_buf)
+{
+    size_t at = 0;
+    for (int i = 0; i < n && at < n_buf; i++)
+        at += (size_t)snprintf(buf + at, n_buf - at, "%s%" PRId64, i ? " x " : "", shape[i]);
+    return buf;
+}
+
 static sp_err check(const binder *b, const row *r, const sp_tensor *t)
 {
-    int64_t rows = size_of(b, r->rows), cols = size_of(b, r->cols);
-    int want = r->form == MATRIX ? 2 : 1;
-    int64_t got_rows = t->n_dims == 2 ? t->shape[0] : 1, got_cols = t->shape[t->n_dims - 1];
+    char got[96], wanted[96];
+    int64_t want[2] = {size_of(b, r->shape[0]), size_of(b, r->shape[1])};
+    int n = r->shape[1] ? 2 : 1;
     if (t->dtype == SP_DTYPE_N)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
                        SP_VIEW(t->name), t->type);
-    if (t->n_dims != want || got_rows != rows || got_cols != cols)
-        return sp_fail(SP_E_FORMAT,
-                       "%s: tensor %.*s: its shape is %s%" PRId64 " x %" PRId64
-                       ", the configuration asks for %" PRId64 " x %" PRId64,
-                       t->path, SP_VIEW(t->name), t->n_dims > 2 ? "... x " : "", got_rows, got_cols,
-                       rows, cols);
-    return SP_OK;
+    if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof want[0]) == 0) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s",
+                   t->path, SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
+                   shape_text(want, n, wanted, sizeof wanted));
 }
 
 /* Kernels read whole elements: a matrix that a file placed at an odd address is copied. The fields
@@ -170,17 +164,17 @@ static sp_err bind_vector(binder *b, const sp_tensor *t, const float **out)
 /* Binds the tensor of a row into the struct at `base`, which is zeroed where nothing is bound. */
 static sp_err bind(binder *b, const row *r, int layer, void *base)
 {
-    char name[96];
-    const sp_tensor *t = find(b, r, layer, name, sizeof name);
-    if (!t && must_be_there(b, r->when))
+    char name[NAME_BYTES];
+    const sp_tensor *t = find(b, r, layer, name);
+    if (!t && must_be_there(b, r->need))
         return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, name);
     if (!t) return SP_OK;
-    if (r->form == FOREIGN)
+    if (!r->shape)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %s: is not part of %s as it is supported",
                        t->path, name, b->config->arch->name);
     SP_TRY(check(b, r, t));
     void *field = (char *)base + r->field;
-    return r->form == MATRIX ? bind_matrix(b, t, field) : bind_vector(b, t, field);
+    return r->shape[1] ? bind_matrix(b, t, field) : bind_vector(b, t, field);
 }
 
 /* -- the model ------------------------------------------------------------------------------ */
@@ -188,31 +182,31 @@ static sp_err bind(binder *b, const row *r, int layer, void *base)
 /* V is the number of rows of the embedding; a config.json must agree. */
 static sp_err bind_embedding(binder *b)
 {
-    char name[96];
+    char name[NAME_BYTES];
     int claimed = b->config->hp.n_vocab;
-    const sp_tensor *t = find(b, &embed_row, 0, name, sizeof name);
+    const sp_tensor *t = find(b, &embed_row, NO_LAYER, name);
     if (t && claimed == 0 && t->shape[0] >= 1 && t->shape[0] <= 1 << 26)
         b->m->hp.n_vocab = (int)t->shape[0];
-    return bind(b, &embed_row, 0, b->m);
+    return bind(b, &embed_row, NO_LAYER, b->m);
 }
 
 static sp_err bind_output(binder *b)
 {
-    char name[96];
+    char name[NAME_BYTES];
     const sp_config *c = b->config;
-    bool there = find(b, &output_row, 0, name, sizeof name) != NULL;
+    bool there = find(b, &output_row, NO_LAYER, name) != NULL;
     if (c->tied || (!there && c->arch->tied && !c->untied)) {
         b->m->output = b->m->embed;
         return SP_OK;
     }
-    return bind(b, &output_row, 0, b->m);
+    return bind(b, &output_row, NO_LAYER, b->m);
 }
 
 static sp_err bind_rope(binder *b)
 {
     const sp_rope_config *r = &b->config->rope;
     const float *factors = NULL;
-    SP_TRY(bind(b, &factors_row, 0, &factors));
+    SP_TRY(bind(b, &factors_row, NO_LAYER, &factors));
     for (int i = 0; factors && i < r->n_rot / 2; i++)
         if (!(factors[i] > 0))
             return sp_fail(SP_E_FORMAT, "%s: tensor %s: factor %d is not positive", b->path,
@@ -238,7 +232,7 @@ static sp_err bind_all(binder *b)
 {
     SP_TRY(bind_embedding(b));
     SP_TRY(bind_output(b));
-    SP_TRY(bind(b, &norm_row, 0, b->m));
+    SP_TRY(bind(b, &norm_row, NO_LAYER, b->m));
     SP_TRY(bind_rope(b));
     SP_TRY(bind_layers(b));
     for (size_t i = 0; i < b->dir->list.n; i++)

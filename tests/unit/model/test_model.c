@@ -248,7 +248,7 @@ static void what_means_another_computation_is_refused(void **state)
     tiny_refuse(&(tiny_spec){.more = add_up_bias}, SP_E_UNSUPPORTED,
                 "tensor blk.1.ffn_up.bias: is not part of llama as it is supported");
     tiny_refuse(&(tiny_spec){.drop = "output_norm.weight", .more = add_matrix_as_norm}, SP_E_FORMAT,
-                "tensor output_norm.weight: its shape is 1 x 32");
+                "tensor output_norm.weight: its shape is 1 x 32, the configuration asks for 32");
     tiny_refuse(
         &(tiny_spec){.arch = "falcon"}, SP_E_UNSUPPORTED,
         "general.architecture: \"falcon\" is not supported (known: llama, mistral, qwen2, qwen3)");

@@ -388,7 +388,7 @@ static void gguf_frequencies(void **state)
         sp_vec_fini(&file);
     }
     tiny_refuse(&(tiny_spec){.more = wrong_factors}, SP_E_FORMAT,
-                "tensor rope_freqs.weight: its shape is 1 x 5, the configuration asks for 1 x 4");
+                "tensor rope_freqs.weight: its shape is 5, the configuration asks for 4");
     tiny_refuse(&(tiny_spec){.more = zero_factors}, SP_E_FORMAT,
                 "rope_freqs.weight: factor 0 is not positive");
 }
