@@ -1,0 +1,191 @@
+/* cmd_ask.c -- `spolia ask`: retrieve chunks, set their KV into a prompt, stream the answer.
+ *
+ * One question on the command line, many from a file (JSON lines; measured against their answers), or a
+ * conversation at a prompt. All share one context, so what one question has read the next one reuses. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cmd.h"
+#include "cmd/report.h"
+
+#define SYSTEM_TEXT "Answer the question from the documents."
+
+typedef struct asking {
+    sp_context *ctx;
+    sp_index *index;
+    const sampling_options *sampling;
+    const char *system;
+    int top_k;
+    bool as_json, stable_order;
+} asking;
+
+static bool print_text(const char *text, size_t n, void *user)
+{
+    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    int64_t x = ((const sp_hit *)a)->id, y = ((const sp_hit *)b)->id;
+    return (x > y) - (x < y);
+}
+
+/* retrieve -- the best chunks; in order of their ids unless ranked order is wanted, since equal sets in
+ * equal order share a prefix. */
+static sp_err retrieve(const asking *a, const char *question, sp_hits *hits)
+{
+    sp_err err = sp_index_search(a->index, question, a->top_k, hits);
+    if (err == SP_OK && a->stable_order) qsort(hits->v, (size_t)hits->n, sizeof *hits->v, by_id);
+    return err;
+}
+
+static sp_err build_prompt(const asking *a, const sp_hits *hits, const char *question, sp_prompt **out)
+{
+    sp_prompt *p;
+    sp_err err = sp_prompt_create(a->ctx, &p);
+    if (err != SP_OK) return err;
+    err = sp_prompt_system(p, a->system);
+    for (int i = 0; i < hits->n && err == SP_OK; i++)
+        err = sp_prompt_chunk(p, hits->v[i].title, hits->v[i].text);
+    if (err == SP_OK) err = sp_prompt_question(p, question);
+    if (err != SP_OK) {
+        sp_prompt_destroy(p);
+        return err;
+    }
+    *out = p;
+    return SP_OK;
+}
+
+static sp_err generate(const asking *a, const sp_prompt *p, bool stream, sp_request **out)
+{
+    return sp_generate(a->ctx, p,
+                       &(sp_request_opts){.sampling = a->sampling->s,
+                                          .max_tokens = a->sampling->max_tokens,
+                                          .stop = a->sampling->stop.v,
+                                          .n_stop = a->sampling->stop.n,
+                                          .on_text = stream ? print_text : NULL},
+                       out);
+}
+
+/* -- showing what happened ------------------------------------------------------------------ */
+
+/* Segment 0 is the system prompt; chunk i is segment i + 1. */
+static const sp_segment_report *chunk_report(const sp_result *r, int i)
+{
+    return i + 1 < r->n_segments ? &r->segments[i + 1] : NULL;
+}
+
+static void print_chunks(const sp_result *r, const sp_hits *hits)
+{
+    for (int i = 0; i < hits->n; i++) {
+        const sp_segment_report *seg = chunk_report(r, i);
+        fprintf(stderr, "  %2d. %-32.32s %-24.24s %4d tokens, %s\n", i + 1, hits->v[i].title,
+                hits->v[i].file, seg ? seg->n_tokens : 0,
+                !seg || seg->n_reused == 0 ? "computed"
+                : seg->n_reused == seg->n_tokens ? "reused"
+                                                 : "reused in part");
+    }
+}
+
+static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
+{
+    json_t *all = json_array();
+    for (int i = 0; i < hits->n; i++) {
+        const sp_segment_report *seg = chunk_report(r, i);
+        json_array_append_new(all, json_pack("{s:I, s:s, s:s, s:f, s:i, s:i}", "id",
+                                             (json_int_t)hits->v[i].id, "file", hits->v[i].file, "title",
+                                             hits->v[i].title, "score", hits->v[i].score, "tokens",
+                                             seg ? seg->n_tokens : 0, "reused", seg ? seg->n_reused : 0));
+    }
+    return all;
+}
+
+static int answer(const asking *a, const char *question)
+{
+    sp_hits hits = {0};
+    sp_prompt *p = NULL;
+    sp_request *r = NULL;
+    sp_err err = retrieve(a, question, &hits);
+    if (err == SP_OK) err = build_prompt(a, &hits, question, &p);
+    if (err == SP_OK) err = generate(a, p, !a->as_json, &r);
+    if (err == SP_OK) {
+        const sp_result *res = sp_request_result(r);
+        if (a->as_json) {
+            report_json(res, json_pack("{s:s, s:o}", "question", question, "chunks",
+                                       chunks_json(res, &hits)));
+        } else {
+            putchar('\n');
+            fflush(stdout);
+            print_chunks(res, &hits);
+            report_line(res);
+        }
+    }
+    int code = err == SP_OK ? 0 : cmd_fail(err);
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    sp_hits_fini(&hits);
+    return code;
+}
+
+/* -- a conversation at the terminal --------------------------------------------------------- */
+
+static int converse(const asking *a)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    bool terminal = isatty(0);
+    int code = 0;
+    if (terminal) fputs("Ask about the documents; an empty line ends.\n", stderr);
+    for (;;) {
+        if (terminal) fputs("\n> ", stderr);
+        ssize_t n = getline(&line, &cap, stdin);
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
+        if (n <= 0) break;
+        code |= answer(a, line);
+    }
+    free(line);
+    return code;
+}
+
+/* -- the command ---------------------------------------------------------------------------- */
+
+int cmd_ask(int argc, char **argv)
+{
+    model_options m;
+    sampling_options s;
+    const char *index = NULL;
+    bool ranked = false;
+    asking a = {.sampling = &s, .system = SYSTEM_TEXT, .top_k = 8};
+    model_options_init(&m);
+    sampling_options_init(&s, 64);
+    const opt own[] = {
+        {OPT_STRING, "index", 'i', "FILE", &index, "index made by spolia index", .required = true},
+        {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)"},
+        {OPT_STRING, "system", 0, "TEXT", &a.system, "system text"},
+        {OPT_FLAG, "ranked", 0, NULL, &ranked,
+         "chunks in order of relevance; else in order of the index, which shares more prefixes"},
+        {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object for each question"},
+        {0},
+    };
+    const opt *const tables[] = {own, s.table, m.table, NULL};
+    int at = opt_parse(argc, argv,
+                       &(opt_usage){"ask -m MODEL --index FILE [\"question\"] [options]",
+                                    "Answers from the indexed documents. Without a question it reads "
+                                    "questions line by line."},
+                       tables);
+    if (at < 0) return -1 - at;
+    if (argc - at > 1 || a.top_k < 0)
+        return cmd_fail_with("ask: give one question, in quotes"), 2;
+    a.stable_order = !ranked;
+    sp_err err = sp_index_open(index, &a.index);
+    if (err != SP_OK) return cmd_fail(err);
+    a.ctx = model_options_open(&m);
+    int code = 1;
+    if (a.ctx) code = at < argc ? answer(&a, argv[at]) : converse(&a);
+    sp_context_close(a.ctx);
+    sp_index_close(a.index);
+    return code;
+}
