@@ -262,23 +262,45 @@ static sp_err write_tree(writer *w, xmlNode *root)
     return SP_OK;
 }
 
+static void say_nothing(void *user, const char *format, ...) {}
+
+/* parse -- a tree of any bytes; *out is NULL for a page without elements. Errors in a page's
+ * encoding go past the parser's options to this thread's general handler, so that one is silenced
+ * meanwhile. */
+static sp_err parse(const char *html, size_t n, xmlDoc **out)
+{
+    htmlParserCtxt *parser = htmlNewParserCtxt();
+    if (!parser) return sp_fail_nomem(sizeof *parser, "the HTML parser");
+    const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
+                        HTML_PARSE_NONET | HTML_PARSE_COMPACT;
+    const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
+
+    xmlGenericErrorFunc handler = xmlGenericError;
+    void *handler_context = xmlGenericErrorContext;
+    xmlSetGenericErrorFunc(NULL, say_nothing);
+    xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, options);
+    xmlSetGenericErrorFunc(handler_context, handler);
+
+    const xmlError *why = xmlCtxtGetLastError(parser);
+    bool no_memory = why && why->code == XML_ERR_NO_MEMORY;
+    htmlFreeParserCtxt(parser);
+    if (no_memory) {
+        xmlFreeDoc(doc);
+        return sp_fail_nomem(n, "an HTML page");
+    }
+    *out = doc;
+    return SP_OK;
+}
+
 sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title)
 {
     if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
     if (n == 0) return SP_OK;
-    htmlParserCtxt *parser = htmlNewParserCtxt();
-    if (!parser) return sp_fail_nomem(sizeof *parser, "the HTML parser");
-    const int quiet = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING |
-                      HTML_PARSE_NONET | HTML_PARSE_COMPACT;
-    const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
-    xmlDoc *doc = htmlCtxtReadMemory(parser, html, (int)n, NULL, encoding, quiet);
-    const xmlError *why = xmlCtxtGetLastError(parser);
-    sp_err err = SP_OK;
-    if (why && why->code == XML_ERR_NO_MEMORY)
-        err = sp_fail_nomem(n, "an HTML page");
-    else if (doc && xmlDocGetRootElement(doc))
-        err = write_tree(&(writer){.out = out, .title = title}, xmlDocGetRootElement(doc));
+    xmlDoc *doc;
+    SP_TRY(parse(html, n, &doc));
+    xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
+    writer w = {.out = out, .title = title};
+    sp_err err = root ? write_tree(&w, root) : SP_OK;
     xmlFreeDoc(doc);
-    htmlFreeParserCtxt(parser);
     return err;
 }

@@ -5,7 +5,9 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "retrieve/documents_int.h"
 
@@ -175,6 +177,28 @@ static void html_is_read_in_the_encoding_it_declares(void **state)
     assert_read("a.html", "<meta charset=\"iso-8859-1\"><p>caf\xE9", "0:a.html|caf\xC3\xA9");
 }
 
+/* A page in another encoding than it declares: some of it may be read, but nothing is printed. */
+static void html_of_a_wrong_encoding_prints_nothing(void **state)
+{
+    static const char page[] = "<meta charset=\"shift_jis\"><p>\xDB\xD3 \xFF\xFF xx";
+    char name[] = "/tmp/spolia-XXXXXX";
+    int saved = dup(STDERR_FILENO), file = mkstemp(name);
+    assert_true(saved >= 0 && file >= 0);
+    fflush(stderr);
+    dup2(file, STDERR_FILENO);
+    sp_bytes text = {0};
+    sp_err err = read_as("a.html", page, sizeof page - 1, &text);
+    fflush(stderr);
+    off_t printed = lseek(file, 0, SEEK_END);
+    dup2(saved, STDERR_FILENO);
+    close(saved);
+    close(file);
+    unlink(name);
+    sp_vec_fini(&text);
+    assert_true(err == SP_OK || err == SP_E_UNSUPPORTED);
+    assert_int_equal(printed, 0);
+}
+
 static void deep_html_costs_no_stack(void **state)
 {
     static char deep[400000];
@@ -225,6 +249,7 @@ int main(void)
         cmocka_unit_test(html_leaves_out_what_is_not_seen),
         cmocka_unit_test(html_has_a_title_of_some_kind),
         cmocka_unit_test(html_is_read_in_the_encoding_it_declares),
+        cmocka_unit_test(html_of_a_wrong_encoding_prints_nothing),
         cmocka_unit_test(deep_html_costs_no_stack),
         cmocka_unit_test(running_out_of_memory_is_an_error),
     };
