@@ -1,9 +1,9 @@
 /* token_special.c -- finding the texts of special tokens in running text.
  *
- * The tokens lie sorted by text. From each position whose byte starts one, the range of tokens that
- * agree with the text so far is narrowed byte by byte; a token that the range has at its front and
- * that ends here matches, and the last such is the longest. Most positions cost one look at
- * `first`.
+ * The tokens lie sorted by text, equal texts by id. From each position whose byte starts one, the range
+ * of tokens that agree with the text so far is narrowed byte by byte; a token that the range has at
+ * its front and that ends here matches, and the last such is the longest. Most positions cost one
+ * look at first[].
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,6 @@ static int by_text(const void *a, const void *b)
 void sp_specials_sort(sp_specials *s)
 {
     qsort(s->v, s->n, sizeof *s->v, by_text);
-    size_t kept = 0; /* of equal texts the first id */
-    for (size_t i = 0; i < s->n; i++) {
-        const sp_special *last = kept ? &s->v[kept - 1] : NULL;
-        bool same = last && last->text.n == s->v[i].text.n &&
-                    memcmp(last->text.s, s->v[i].text.s, last->text.n) == 0;
-        if (!same) s->v[kept++] = s->v[i];
-    }
-    s->n = kept;
     for (size_t i = 0; i < s->n; i++)
         s->first[(uint8_t)s->v[i].text.s[0]] |= s->v[i].always ? 3 : 1;
 }

@@ -7,6 +7,7 @@
  */
 
 static size_t longest_word; /* of the last text, bytes */
+static size_t n_inside;     /* words that start inside a character */
 
 /* The words of a text, each followed by '|'. */
 static const char *words_limited(sp_pre_tokenizer kind, const char *text, size_t n,
@@ -17,7 +18,7 @@ static const char *words_limited(sp_pre_tokenizer kind, const char *text, size_t
     sp_split it;
     sp_text_view w;
     size_t at = 0, seen = 0;
-    longest_word = 0;
+    longest_word = n_inside = 0;
     assert_int_equal(sp_splitter_create(kind, match_limit, &s), SP_OK);
     assert_int_equal(sp_split_init(&it, s), SP_OK);
     sp_split_start(&it, text, n);
@@ -27,6 +28,7 @@ static const char *words_limited(sp_pre_tokenizer kind, const char *text, size_t
         assert_true(w.n > 0 && w.s == text + seen); /* no gap, no overlap */
         seen += w.n;
         longest_word = SP_MAX(longest_word, w.n);
+        n_inside += ((uint8_t)w.s[0] & 0xC0) == 0x80;
         if (at + w.n + 2 > sizeof out) continue;
         memcpy(out + at, w.s, w.n);
         out[at + w.n] = '|';
@@ -101,15 +103,16 @@ static void bad_bytes_are_words(void **state)
 /* With a limit that every match runs into, text is still cut completely, at characters. */
 static void limits_cut_by_force(void **state)
 {
-    size_t n = 20000;
+    const size_t letters = 9000, n = 21000;
     char *text = malloc(n);
-    for (size_t i = 0; i < n; i += 2) memcpy(text + i, "\xC3\xA9", 2);
-    memset(text + 5000, ' ', 6000);
+    for (size_t i = 0; i < n; i += 3) memcpy(text + i, "\xE0\xB8\x81", 3); /* a Thai letter */
+    memset(text + letters, ' ', n - 2 * letters);
     for (int kind = SP_PRE_GPT2; kind <= SP_PRE_QWEN2; kind++) {
         words_limited((sp_pre_tokenizer)kind, text, n, 0);
-        assert_int_equal(longest_word, n - 11000 + 1); /* letters and one space */
+        assert_int_equal(longest_word, letters + 1); /* with the last space before them */
         words_limited((sp_pre_tokenizer)kind, text, n, 1);
         assert_in_range(longest_word, 4000, 4096);
+        assert_int_equal(n_inside, 0);
     }
     free(text);
 }
@@ -142,6 +145,20 @@ static void leftmost_of_equals(void **state)
     sp_tokenizer *t = tv_create(&v);
     tv_expect(t, "aaa", 0, (int32_t[]){aa, 'a'}, 2);
     tv_expect(t, "aaaaaaa", 0, (int32_t[]){aaaa, aa, 'a'}, 3);
+    sp_tokenizer_destroy(t);
+}
+
+static void first_of_equal_merges(void **state)
+{
+    static char made[8][32];
+    tiny_vocab v;
+    tv_begin(&v, false);
+    tv_bytes(&v);
+    int32_t ab = tv_merge(&v, "a b", made[0]);
+    tv_merge(&v, "b c", made[1]);
+    tv_merge(&v, "a b", made[2]);
+    sp_tokenizer *t = tv_create(&v);
+    tv_expect(t, "abc", 0, (int32_t[]){ab, 'c'}, 2);
     sp_tokenizer_destroy(t);
 }
 
@@ -314,6 +331,7 @@ int main(void)
         cmocka_unit_test(limits_cut_by_force),
         cmocka_unit_test(lowest_rank_first),
         cmocka_unit_test(leftmost_of_equals),
+        cmocka_unit_test(first_of_equal_merges),
         cmocka_unit_test(merges_stay_in_words),
         cmocka_unit_test(whole_words_before_merges),
         cmocka_unit_test(random_merges_as_defined),

@@ -269,6 +269,8 @@ static void out_of_memory(void **state)
         tv_bytes(&v);
         tv_merge(&v, "a b", made[0]);
         v.spec.ignore_merges = !spm;
+        v.spec.bos = tv_add(&v, "<s>", SP_TOKEN_CONTROL, 0);
+        v.spec.add_bos = true;
         sp_tokenizer *t = NULL;
         for (long n = 1; !t; n++) {
             sp_fault_after(n);
@@ -281,7 +283,7 @@ static void out_of_memory(void **state)
         for (long n = 1; err != SP_OK; n++) {
             sp_tokens ids = {0};
             sp_fault_after(n);
-            err = sp_tokenizer_encode(t, "abba xaxa", 9, 0, &ids);
+            err = sp_tokenizer_encode(t, "abba xaxa", 9, SP_TOK_BOS, &ids);
             sp_fault_after(-1);
             assert_true(err == SP_E_NOMEM || (err == SP_OK && n > 2));
             assert_int_equal(ids.n == 0, err != SP_OK);
