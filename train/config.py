@@ -46,7 +46,7 @@ def curriculum(late_chunks=(7, 8)):
         Stage((4, 6), dict(single=1, path=1, bridge=2, alias=3, header=2, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
               dict(single=0.9, alias=0.85, header=0.85), 0.55),
         Stage(late_chunks, dict(single=2, path=1, bridge=2, alias=2, header=2, compare=0.5),
-              s((1, 3), 0.12, 0.5, 0.2, (2, 3), none=0.6, table=0.05, mark=0.15), 16),
+              s((1, 3), 0.12, 0.6, 0.2, (2, 3), none=0.6, table=0.05, mark=0.2, whole=0.25), 16),
     ]
 
 

@@ -161,10 +161,10 @@ def write(out, seed):
     print(f"{len(paths)} documents, {len(lines)} questions -> {out}")
 
 
-def split_title(path, text):
-    """As the engine's chunker gives it to a prompt: a heading is the title, the rest the text."""
-    m = re.match(r"# (.*)\n+", text)
-    return (m.group(1), text[m.end():].strip()) if m else (None, text.strip())
+def title_of(path, text):
+    """As the engine's index has it: the first heading, or else the file's name."""
+    m = re.match(r"# (.*)\n", text)
+    return m.group(1) if m else os.path.basename(path)
 
 
 def answer_all(out, ckpt, tokenizer_path, k, show=True):
@@ -180,8 +180,8 @@ def answer_all(out, ckpt, tokenizer_path, k, show=True):
     bm, tally = BM25(texts), collections.defaultdict(lambda: [0, 0])
     with torch.inference_mode():
         for q in map(json.loads, open(f"{out}/questions.jsonl")):
-            docs = bm.top(q["question"], k)
-            p = prompt_of(enc(render_system()), enc.many([render_chunk(*split_title(paths[i], texts[i])) for i in docs]), enc(render_question(q["question"])))
+            docs = sorted(bm.top(q["question"], k))        # in the order of the index, as `spolia ask` does
+            p = prompt_of(enc(render_system()), enc.many([render_chunk(title_of(paths[i], texts[i]), texts[i].strip()) for i in docs]), enc(render_question(q["question"])))
             got = enc.decode(answers(run, p, enc.stop, ())["full", 100][0])
             ok = scores(got, q["answers"])[0]
             tally[q["kind"]][0] += ok

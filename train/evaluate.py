@@ -7,6 +7,7 @@ Prompts come from the split's own seed: `--split test` has syllables and sentenc
 """
 import argparse
 import collections
+import dataclasses
 import json
 import random
 import re
@@ -57,7 +58,7 @@ def questions(split, n, chunks, style, seed=7):
 def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICIES, style=None, seed=7, progress=None):
     """{key: {kind: [exact, f1, count, KL to full]}}, key = (policy, rate)."""
     run = Runner(model)
-    style = style or RECIPES["cpu"].stages[-1].style
+    style = style or dataclasses.replace(RECIPES["cpu"].stages[-1].style, whole=0.0)      # chunks of a document stay apart
     table = collections.defaultdict(lambda: collections.defaultdict(lambda: [0.0, 0.0, 0, 0.0]))
     gen = torch.Generator().manual_seed(seed)
     system = enc(render_system())

@@ -88,8 +88,9 @@ def context_hints(scene, spans, n):
             e, a = d.names
             at = spans.find(part, e)
             to = spans.last(part, at, e)
-            for c in range(1, len(d.chunks)):
-                at = spans.find(part + c, a)
+            one = len(d.chunks) == 1                   # all in one chunk: the uses stand behind the name
+            for c in range(0 if one else 1, len(d.chunks)):
+                at = spans.find(part + c, a, after=at + len(e) if one else 0)
                 while at >= 0:
                     alias[spans.last(part + c, at, a)] = to
                     at = spans.find(part + c, a, after=at + 1)

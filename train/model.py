@@ -148,7 +148,7 @@ class Llama(nn.Module):
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
         mask = ok.unsqueeze(1)
         x = F.embedding(ids, self.embed)
-        if x.is_cuda and torch.is_autocast_enabled():
+        if torch.is_autocast_enabled(x.device.type):
             x, cos, sin = x.bfloat16(), cos.bfloat16(), sin.bfloat16()
         for b in self.blocks:
             x = b(x, cos, sin, mask)
@@ -165,7 +165,7 @@ class Llama(nn.Module):
         cos, sin = cos.unsqueeze(1), sin.unsqueeze(1)
         x = F.embedding(torch.cat([ids.reshape(-1), ids_q.reshape(-1)])[gather], self.embed)
         bias = torch.zeros(B, 1, 1, C, device=x.device).masked_fill(pad[:, None, None], -math.inf)
-        if x.is_cuda and torch.is_autocast_enabled():
+        if torch.is_autocast_enabled(x.device.type):
             x, cos, sin, bias = x.bfloat16(), cos.bfloat16(), sin.bfloat16(), bias.bfloat16()
         told = {}
         for i, b in enumerate(self.blocks):

@@ -64,7 +64,8 @@ class Style:
     none: float = 0.6          # chance of a question that the group does not answer
     table: float = 0.0         # chance that a group of single facts is one table
     late: float = 0.0          # share of sentences with the object before the subject or the relation
-    mark: float = 0.0          # chance that a titled text repeats its title as a Markdown heading
+    mark: float = 0.0          # chance of the marks of a file: its name as title, its title as a Markdown heading
+    whole: float = 0.0         # chance that a document of several chunks comes as one
 
 
 FILLER = ["The report was read by the board.", "Nothing else is known about this.", "More will follow in the next letter.",
@@ -81,7 +82,22 @@ class Builder:
     # ---- text
 
     def heading(self, default):
-        return default if self.rng.random() < self.style.title else None
+        r = self.rng
+        if r.random() >= self.style.title:
+            return None
+        return default.lower() + ".txt" if r.random() < self.style.mark else default
+
+    def marked(self, title, text):
+        """A Markdown file repeats its title as a heading."""
+        return f"# {title}\n\n{text}" if title and title[0].isupper() and self.rng.random() < 2 * self.style.mark else text
+
+    def document(self, chunks, about, style, links, names=()):
+        """A document of several chunks, or of one when Style.whole says so."""
+        chunks[0] = (chunks[0][0], self.marked(*chunks[0]))
+        if self.rng.random() < self.style.whole:
+            chunks = [(chunks[0][0], "\n\n".join(t for _, t in chunks))]
+            links = [(0, s, o) for _, s, o in links]
+        return Doc(chunks, about, style, links=links, names=names)
 
     def prose(self, pairs, s):
         """Sentences about s; later ones may say "it" or "she" inside the same chunk."""
@@ -109,9 +125,7 @@ class Builder:
                 text = f"Notice. {text}"
                 style = "notice"
         title = self.heading(s)
-        if title and r.random() < self.style.mark:
-            text = f"# {title}\n{text}"
-        return Doc([(title, text)], s, style, links=[(0, s, o) for _, o in pairs])
+        return Doc([(title, self.marked(title, text))], s, style, links=[(0, s, o) for _, o in pairs])
 
     def table_doc(self, told, typ):
         """One chunk with a row for each thing."""
@@ -228,8 +242,8 @@ class Builder:
             title = self.heading(r.choice(["Contract", "Report", "File", "Letter"]))
             cut = [" ".join(uses)] if len(uses) < 2 or r.random() < 0.7 else [uses[0], " ".join(uses[1:])]
             where = [1] * len(uses) if len(cut) == 1 else [1] + [2] * (len(uses) - 1)
-            docs.append(Doc([(title, " ".join(intro))] + [(title, u) for u in cut], e, "alias", names=(e, alias),
-                            links=[(c, alias, o) for c, (_, o) in zip(where, pairs)] + [(0, e, o) for _, o in hp]))
+            links = [(c, alias, o) for c, (_, o) in zip(where, pairs)] + [(0, e, o) for _, o in hp]
+            docs.append(self.document([(title, " ".join(intro))] + [(title, u) for u in cut], e, "alias", links, (e, alias)))
             told.append((e, alias, hp, pairs))
         for i, (e, alias, hp, pairs) in zip(self.add(docs), told):
             for rel, o in pairs:
@@ -262,8 +276,8 @@ class Builder:
             mark, sep = r.choice(["", "- "]), r.choice([": ", " "])
             body = "\n".join(f"{mark}{g}{sep}{x}" for g, x in lines) if r.random() < 0.6 else ", ".join(f"{g} {x}" for g, x in lines) + "."
             title = self.heading(what.capitalize())
-            docs.append(Doc([(title, r.choice(self.HEADERS[s]).format(w=what.capitalize(), l=what, e=e, u=u)), (title, body)], e, "header",
-                            links=[(1, e, x) for _, x in lines]))
+            head = r.choice(self.HEADERS[s]).format(w=what.capitalize(), l=what, e=e, u=u)
+            docs.append(self.document([(title, head), (title, body)], e, "header", [(1, e, x) for _, x in lines]))
             told.append((e, u, lines))
         for i, (e, u, lines) in zip(self.add(docs), told):
             for g, x in lines:
