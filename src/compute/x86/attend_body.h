@@ -1,36 +1,35 @@
 /* attend_body.h -- span attention: tiles of queries meet one block of 16 keys after another.
  *
  * A unit of work is (request, tile of queries, KV head). The tile's rows are its queries times the
- * query heads that share the KV head, so that a block is decoded once for all of them:
+ * query heads that share the KV head, so that a block is read once for all of them:
  *
- *     for span in sight            query rotated for p - shift, unless the last span had that shift
- *       for block of 16 keys       decoded to f32 [D][16] and [16][D]
- *         scores    [rows][16]     = query . key, 16 keys beside each other in vectors
- *         softmax   a row at a time: maximum, rescaling, exp, sum
- *         outputs   [rows][D]      += probability * value
+ *     for span in sight            queries rotated for p - shift, unless the last span had that
+ * shift for block of 16 keys scores    [rows][16]     = query . key, 16 keys beside each other in
+ * vectors softmax   a row at a time: maximum, rescaling, exp, sum outputs   [rows][D]      +=
+ * probability * value
+ *
+ * Many rows: a block is decoded to f32 first. Up to LANES rows (decode): elements are decoded in
+ * registers, as each is used once; and one or two rows meet several blocks in a strip, since a
+ * single chain of additions would leave the CPU waiting.
  *
  * Invariants:
  *   A1  Every sum of a row is a chain of its own in a fixed order: over d for a score, over keys in
- *       ascending order for an output. Tiling the rows only interleaves chains.
+ *       ascending order for an output. Tiles and strips only interleave chains.
  *   A2  A row and a block meet under a mask of 16 bits: the keys that are not stale and not after
  * the row's query. A row whose mask is empty is not touched by the block. A3  A score outside the
  * mask is replaced, never calculated with; a value outside it is not read for that row. Free slots
  * may hold anything. From A1-A3: what a row gets depends on its query and its spans only.
  *
  * Rows of a tile stand in ascending order of their positions, so the rows that see nothing of a
- * block are the first ones.
+ * block are the first ones, and the last row's mask holds every other's.
  */
 #include <string.h>
 
 #include "compute/attend_int.h"
 #include "compute/ops_int.h"
-#include "compute/quant_int.h"
-#include "compute/x86/vec.h"
+#include "compute/x86/kv_vec.h"
 
-enum {
-    B = SP_BLOCK_TOKENS,
-    LANES = SP_VL == 8 ? 4 : 8 /* rows whose chains run beside each other: 8 accumulators */
-};
+enum { LANES = SP_VL == 8 ? 4 : 8 }; /* rows times blocks whose chains run beside each other */
 
 typedef struct state {
     const sp_attend_args *a;
@@ -40,14 +39,20 @@ typedef struct state {
     /* scratch, see sp_attend_scratch_bytes */
     float *query, *turned; /* [rows][width] times scale; the same, rotated */
     float *out;            /* [rows][width] sum of exp(score - max) * value */
-    float *score;          /* [rows][B] scores, then exp(score - max) */
+    float *score;          /* [strip][rows][B] scores, then exp(score - max) */
+    unsigned *mask;        /* [strip][rows] A2 */
     float *max, *sum;      /* [rows] */
     float *span_sum;       /* [rows] part of sum from this span */
     float *span_max;       /* [n_spans][rows] max when the span was done */
     int32_t *visible;      /* [rows] keys of this span that the row may see */
-    unsigned *mask;        /* [rows] A2 */
-    float *keys, *values;  /* [D][B], [B][width] */
+    float *keys, *values;  /* [D][B], [B][width] of a decoded block */
 } state;
+
+/* A block that some row sees; in a strip of several, scores are taken of all rows. */
+typedef struct block {
+    const uint8_t *keys, *values;
+    int first; /* row with a mask that is not empty */
+} block;
 
 INLINE int64_t query_of(const state *t, const sp_tile *tile, int row)
 {
@@ -60,122 +65,82 @@ INLINE int64_t head_of(const state *t, const sp_tile *tile, int row)
     return query_of(t, tile, row) * t->a->n_heads + t->kv_head * t->group + row % t->group;
 }
 
-/* -- decoding a block -------------------------------------------------------------------------- */
+/* -- scores ------------------------------------------------------------------------------------ */
 
-/* n floats, as many as whole vectors hold; n a multiple of VL. */
-INLINE void decode_run(sp_dtype type, const uint8_t *p, float *out, int n)
+/* `rows` rows from r on meet n blocks, the strip's i-th and on; rows * n <= LANES. */
+INLINE void score(sp_dtype type, const state *t, int rows, int n, int r, int i,
+                  const uint8_t *const keys[])
 {
-    for (int i = 0; i < n; i += VL) {
-        vec_store(out + i, type == SP_F16 ? vec_load_f16(p + 2 * i) : vec_load_bf16(p + 2 * i));
+    const float *q = t->turned + r * t->width;
+    vec acc[LANES][V16], scale[LANES][V16];
+    for (int j = 0; j < rows * n; j++) {
+        for (int v = 0; v < V16; v++) acc[j][v] = vec_zero();
     }
-}
-
-static const float *decode_keys(const state *t, uint32_t block)
-{
-    const sp_kv_view *kv = t->a->kv;
-    const uint8_t *p = sp_kv_keys(kv, block, t->kv_head);
-    switch (kv->type) {
-    case SP_F32:
-        return (const float *)p;
-    case SP_F16:
-        decode_run(SP_F16, p, t->keys, t->head * B);
-        break;
-    case SP_BF16:
-        decode_run(SP_BF16, p, t->keys, t->head * B);
-        break;
-    default: /* Q8_0: a scale for each slot, then 32 channels */
-        for (int d = 0; d < t->head; d += 32, p += 34 * B) {
-            for (int v = 0; v < V16; v++) {
-                vec scale = vec_load_f16(p + 2 * v * VL);
-                const uint8_t *q = p + 2 * B + v * VL;
-                for (int i = 0; i < 32; i++) {
-                    vec_store(t->keys + (d + i) * B + v * VL,
-                              vec_mul(scale, vec_load_i8(q + i * B)));
+    for (int from = 0; from < t->head; from += 32) {
+        const int to = SP_MIN(t->head, from + 32);
+        for (int b = 0; b < n; b++) {
+            for (int v = 0; v < V16; v++) scale[b][v] = key_scale(type, keys[b], from, v);
+        }
+        for (int d = from; d < to; d++) {
+            for (int b = 0; b < n; b++) {
+                vec k[V16];
+                for (int v = 0; v < V16; v++) k[v] = key_at(type, keys[b], d, v, scale[b][v]);
+                for (int j = 0; j < rows; j++) {
+                    vec x = vec_all(q[j * t->width + d]), *sum = acc[b * rows + j];
+                    for (int v = 0; v < V16; v++) sum[v] = vec_fma(x, k[v], sum[v]);
                 }
             }
         }
     }
-    return t->keys;
-}
-
-static void decode_value(const state *t, const uint8_t *p, float *out)
-{
-    const int whole = t->head / VL * VL;
-    switch (t->a->kv->type) {
-    case SP_F32:
-        memcpy(out, p, (size_t)t->head * sizeof(float));
-        return;
-    case SP_F16:
-        decode_run(SP_F16, p, out, whole);
-        break;
-    case SP_BF16:
-        decode_run(SP_BF16, p, out, whole);
-        break;
-    default:
-        for (int d = 0; d < t->head; d += 32, p += 34) {
-            vec scale = vec_all(_cvtsh_ss(sp_load_u16(p)));
-            for (int i = 0; i < 32; i += VL) {
-                vec_store(out + d + i, vec_mul(scale, vec_load_i8(p + 2 + i)));
-            }
-        }
-        return;
-    }
-    sp_row_to_f32(t->a->kv->type, p + 2 * whole, out + whole, t->head - whole);
-}
-
-/* Only the values of keys in `mask`, which some row of the tile sees. */
-static const float *decode_values(const state *t, uint32_t block, unsigned mask)
-{
-    const sp_kv_view *kv = t->a->kv;
-    const uint8_t *p = sp_kv_values(kv, block, t->kv_head);
-    const size_t row_bytes = sp_row_bytes(kv->type, t->head);
-    if (kv->type == SP_F32 && t->head == t->width) return (const float *)p;
-    for (; mask; mask &= mask - 1) {
-        int k = __builtin_ctz(mask);
-        decode_value(t, p + (size_t)k * row_bytes, t->values + k * t->width);
-    }
-    return t->values;
-}
-
-/* -- scores ------------------------------------------------------------------------------------ */
-
-INLINE void score_rows(const state *t, int rows, int r, const float *keys)
-{
-    const float *q = t->turned + r * t->width;
-    vec acc[LANES][V16];
-    for (int j = 0; j < rows; j++) {
-        for (int v = 0; v < V16; v++) acc[j][v] = vec_zero();
-    }
-    for (int d = 0; d < t->head; d++) {
-        vec k[V16];
-        for (int v = 0; v < V16; v++) k[v] = vec_load(keys + d * B + v * VL);
+    for (int b = 0; b < n; b++) {
         for (int j = 0; j < rows; j++) {
-            vec x = vec_all(q[j * t->width + d]);
-            for (int v = 0; v < V16; v++) acc[j][v] = vec_fma(x, k[v], acc[j][v]);
+            float *out = t->score + ((i + b) * t->n_rows + r + j) * B;
+            for (int v = 0; v < V16; v++) vec_store(out + v * VL, acc[b * rows + j][v]);
         }
-    }
-    for (int j = 0; j < rows; j++) {
-        for (int v = 0; v < V16; v++) vec_store(t->score + (r + j) * B + v * VL, acc[j][v]);
     }
 }
 
-static void scores(const state *t, int from, const float *keys)
+INLINE void score_block(sp_dtype type, const state *t, int i, int r, const uint8_t *keys)
 {
-    int r = from;
-    for (; r + LANES <= t->n_rows; r += LANES) score_rows(t, LANES, r, keys);
-    if (LANES > 4 && r + 4 <= t->n_rows) score_rows(t, 4, r, keys), r += 4;
-    if (r + 2 <= t->n_rows) score_rows(t, 2, r, keys), r += 2;
-    if (r < t->n_rows) score_rows(t, 1, r, keys);
+    for (; r + LANES <= t->n_rows; r += LANES) score(type, t, LANES, 1, r, i, &keys);
+    if (LANES > 4 && r + 4 <= t->n_rows) score(type, t, 4, 1, r, i, &keys), r += 4;
+    if (r + 2 <= t->n_rows) score(type, t, 2, 1, r, i, &keys), r += 2;
+    if (r < t->n_rows) score(type, t, 1, 1, r, i, &keys);
+}
+
+/* Blocks in a strip: as many as fill the lanes. */
+INLINE int strip_of(const state *t)
+{
+    return t->n_rows <= 2 ? LANES / t->n_rows : 1;
+}
+
+INLINE void scores(sp_dtype type, const state *t, const block *blocks, int n)
+{
+    const uint8_t *keys[LANES];
+    for (int i = 0; i < n; i++) keys[i] = blocks[i].keys;
+    if (t->n_rows > LANES) {
+        const uint8_t *decoded = keys[0];
+        if (type != SP_F32) {
+            keys_to_f32(type, keys[0], t->head, t->keys);
+            decoded = (const uint8_t *)t->keys;
+        }
+        score_block(SP_F32, t, 0, blocks[0].first, decoded);
+    } else if (t->n_rows == 1 && n == LANES) {
+        score(type, t, 1, LANES, 0, 0, keys);
+    } else if (t->n_rows == 2 && n == LANES / 2) {
+        score(type, t, 2, LANES / 2, 0, 0, keys);
+    } else {
+        for (int i = 0; i < n; i++) score_block(type, t, i, blocks[i].first, keys[i]);
+    }
 }
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
-static void softmax_row(const state *t, int r)
+static void softmax_row(const state *t, int r, float *score, unsigned mask)
 {
-    float *score = t->score + r * B;
     vec s[V16], largest = vec_all(t->max[r]), total = vec_zero();
     for (int v = 0; v < V16; v++) {
-        s[v] = vec_select(t->mask[r] >> (v * VL), vec_load(score + v * VL), vec_all(-INFINITY));
+        s[v] = vec_select(mask >> (v * VL), vec_load(score + v * VL), vec_all(-INFINITY));
         largest = vec_max(largest, s[v]);
     }
     float max = vec_largest(largest);
@@ -200,9 +165,17 @@ static void softmax_row(const state *t, int r)
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-/* `rows` rows from r on, of one mask, by `columns` times 16 channels. */
-INLINE void weigh(const state *t, int rows, int columns, int r, int d, const float *values,
-                  const uint8_t *live, int n_live)
+/* Values of a block, as rows of `stride` bytes, and the keys of one mask. */
+typedef struct value_rows {
+    const uint8_t *p;
+    size_t stride;
+    uint8_t live[B];
+    int n_live;
+} value_rows;
+
+/* `rows` rows from r on, of one mask, by `columns` times 16 channels from d on. */
+INLINE void weigh(sp_dtype type, const state *t, int rows, int columns, int r, int d,
+                  const float *score, const value_rows *values)
 {
     vec acc[LANES][4 * V16];
     const int n = columns * V16;
@@ -210,10 +183,11 @@ INLINE void weigh(const state *t, int rows, int columns, int r, int d, const flo
         const float *out = t->out + (r + j) * t->width + d;
         for (int v = 0; v < n; v++) acc[j][v] = vec_load(out + v * VL);
     }
-    for (int i = 0; i < n_live; i++) {
-        const float *value = values + live[i] * t->width + d, *p = t->score + r * B + live[i];
+    for (int i = 0; i < values->n_live; i++) {
+        const uint8_t *row = values->p + values->live[i] * values->stride;
+        const float *p = score + r * B + values->live[i];
         for (int v = 0; v < n; v++) {
-            vec x = vec_load(value + v * VL);
+            vec x = value_at(type, row, d + v * VL);
             for (int j = 0; j < rows; j++) acc[j][v] = vec_fma(vec_all(p[j * B]), x, acc[j][v]);
         }
     }
@@ -223,24 +197,53 @@ INLINE void weigh(const state *t, int rows, int columns, int r, int d, const flo
     }
 }
 
-/* Rows from..to-1, all with the mask of the first. */
-static void weigh_rows(const state *t, int from, int to, const float *values)
+/* Rows r .. end-1, all of one mask. */
+INLINE void weigh_rows(sp_dtype type, const state *t, int r, int end, const float *score,
+                       const value_rows *values)
 {
-    uint8_t live[B];
-    int n_live = 0, r = from;
-    for (unsigned m = t->mask[from]; m; m &= m - 1) live[n_live++] = (uint8_t)__builtin_ctz(m);
-    for (; r + LANES <= to; r += LANES) {
-        for (int d = 0; d < t->width; d += 16) weigh(t, LANES, 1, r, d, values, live, n_live);
+    const int width = t->width;
+    for (; r + LANES <= end; r += LANES) {
+        for (int d = 0; d < width; d += 16) weigh(type, t, LANES, 1, r, d, score, values);
     }
-    for (; r + 2 <= to; r += 2) {
+    for (; r + 2 <= end; r += 2) {
         int d = 0;
-        for (; d + 32 <= t->width; d += 32) weigh(t, 2, 2, r, d, values, live, n_live);
-        if (d < t->width) weigh(t, 2, 1, r, d, values, live, n_live);
+        for (; d + 32 <= width; d += 32) weigh(type, t, 2, 2, r, d, score, values);
+        if (d < width) weigh(type, t, 2, 1, r, d, score, values);
     }
-    if (r < to) {
+    if (r < end) {
         int d = 0;
-        for (; d + 64 <= t->width; d += 64) weigh(t, 1, 4, r, d, values, live, n_live);
-        for (; d < t->width; d += 16) weigh(t, 1, 1, r, d, values, live, n_live);
+        for (; d + 64 <= width; d += 64) weigh(type, t, 1, 4, r, d, score, values);
+        for (; d < width; d += 16) weigh(type, t, 1, 1, r, d, score, values);
+    }
+}
+
+/* One block of the strip with its scores and masks, after softmax. */
+INLINE void outputs(sp_dtype type, const state *t, const block *b, const float *score,
+                    const unsigned *mask)
+{
+    value_rows values = {b->values, sp_row_bytes(type, t->head), {0}, 0};
+    const bool whole = t->head == t->width; /* no vector reaches beyond a row */
+    const bool decoded = !whole || (type != SP_F32 && t->n_rows > LANES);
+    if (decoded) {
+        for (unsigned m = mask[t->n_rows - 1]; m; m &= m - 1) {
+            int k = __builtin_ctz(m);
+            value_to_f32(type, b->values + (size_t)k * values.stride, t->head,
+                         t->values + k * t->width);
+        }
+        values.p = (const uint8_t *)t->values;
+        values.stride = (size_t)t->width * sizeof(float);
+    }
+    for (int r = b->first, end; r < t->n_rows; r = end) {
+        for (end = r + 1; end < t->n_rows && mask[end] == mask[r];) end++;
+        values.n_live = 0;
+        for (unsigned m = mask[r]; m; m &= m - 1) {
+            values.live[values.n_live++] = (uint8_t)__builtin_ctz(m);
+        }
+        if (decoded) {
+            weigh_rows(SP_F32, t, r, end, score, &values);
+        } else {
+            weigh_rows(type, t, r, end, score, &values);
+        }
     }
 }
 
@@ -260,47 +263,78 @@ static void turn_queries(const state *t, const sp_tile *tile, int32_t shift)
     }
 }
 
-/* Keys 16b .. 16b+15 of a span: returns the union of the rows' masks, and the first row that has
- * one. */
-static unsigned block_masks(const state *t, const sp_span *s, int32_t b, int *first)
+/* Masks of the rows for keys 16b .. 16b+15 of a span. Returns the first row that sees any of them,
+ * or n_rows. */
+static int set_masks(const state *t, const sp_span *s, int32_t b, unsigned *mask)
 {
     const unsigned live = sp_span_live(s, b);
-    int from = 0;
-    while (t->visible[from] <= b * B)
-        from++; /* the last row sees something: the caller saw to it */
-    for (int r = from; r < t->n_rows; r++) {
-        int n = SP_MIN(B, t->visible[r] - b * B);
-        t->mask[r] = live & ((1u << n) - 1);
+    int first = t->n_rows;
+    for (int r = t->n_rows - 1; r >= 0; r--) {
+        int n = t->visible[r] - b * B;
+        mask[r] = n >= B ? live : n > 0 ? live & ((1u << n) - 1) : 0;
+        if (mask[r]) first = r;
     }
-    while (from < t->n_rows && t->mask[from] == 0) from++;
-    *first = from;
-    return t->mask[t->n_rows - 1];
+    return first;
 }
 
-static void meet_block(const state *t, const sp_span *s, int32_t b)
+/* Meets n blocks of a strip, whose masks are set. */
+INLINE void meet_blocks(sp_dtype type, const state *t, const block *blocks, int n)
 {
-    int from;
-    unsigned mask = block_masks(t, s, b, &from);
-    if (mask == 0) return;
-    scores(t, from, decode_keys(t, s->blocks[b]));
-    const float *values = decode_values(t, s->blocks[b], mask);
-    for (int r = from; r < t->n_rows; r++) softmax_row(t, r);
-    for (int r = from, next; r < t->n_rows; r = next) {
-        for (next = r + 1; next < t->n_rows && t->mask[next] == t->mask[r];) next++;
-        weigh_rows(t, r, next, values);
+    scores(type, t, blocks, n);
+    for (int i = 0; i < n; i++) {
+        float *score = t->score + i * t->n_rows * B;
+        const unsigned *mask = t->mask + i * t->n_rows;
+        for (int r = blocks[i].first; r < t->n_rows; r++) {
+            softmax_row(t, r, score + r * B, mask[r]);
+        }
+        outputs(type, t, &blocks[i], score, mask);
     }
 }
 
-static void meet_span(const state *t, const sp_tile *tile, int index)
+INLINE void meet_span(sp_dtype type, const state *t, const sp_span *s)
 {
+    const sp_kv_view *kv = t->a->kv;
+    const int strip = strip_of(t);
+    const int32_t n_visible = t->visible[t->n_rows - 1];
+    block blocks[LANES];
+    int n = 0;
+    for (int32_t b = 0; b * B < n_visible; b++) {
+        int first = set_masks(t, s, b, t->mask + n * t->n_rows);
+        if (first == t->n_rows) continue;
+        blocks[n++] = (block){sp_kv_keys(kv, s->blocks[b], t->kv_head),
+                              sp_kv_values(kv, s->blocks[b], t->kv_head), first};
+        if (n < strip) continue;
+        meet_blocks(type, t, blocks, n);
+        n = 0;
+    }
+    if (n > 0) meet_blocks(type, t, blocks, n);
+}
+
+#define MEET_SPAN(type)                                                                            \
+    static void meet_span_##type(const state *t, const sp_span *s)                                 \
+    {                                                                                              \
+        meet_span(SP_##type, t, s);                                                                \
+    }
+MEET_SPAN(F32)
+MEET_SPAN(F16)
+MEET_SPAN(BF16)
+MEET_SPAN(Q8_0)
+
+static void attend_span(const state *t, const sp_tile *tile, int index)
+{
+    static void (*const meet[SP_DTYPE_N])(const state *, const sp_span *) = {
+        [SP_F32] = meet_span_F32,
+        [SP_F16] = meet_span_F16,
+        [SP_BF16] = meet_span_BF16,
+        [SP_Q8_0] = meet_span_Q8_0,
+    };
     const sp_span *s = &t->req->spans[index];
     for (int r = 0; r < t->n_rows; r += t->group) {
         int32_t n = sp_span_visible(s, t->req->pos[query_of(t, tile, r)]);
         for (int h = 0; h < t->group; h++) t->visible[r + h] = n;
     }
     memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
-    int32_t n = t->visible[t->n_rows - 1];
-    for (int32_t b = 0; b * B < n; b++) meet_block(t, s, b);
+    meet[t->a->kv->type](t, s);
     if (!t->req->mass) return;
     for (int r = 0; r < t->n_rows; r++) {
         t->req->mass[head_of(t, tile, r) * t->req->n_spans + index] = t->span_sum[r];
@@ -334,6 +368,7 @@ static void close_rows(const state *t, const sp_tile *tile, const sp_sight *sigh
         float *out = t->req->out + qh * t->head;
         float inverse = t->sum[r] > 0 ? 1 / t->sum[r] : 0;
         for (int d = 0; d < t->head; d++) out[d] = t->out[r * t->width + d] * inverse;
+        if (t->req->lse) t->req->lse[qh] = t->max[r] + logf(t->sum[r]);
         if (!t->req->mass) continue;
         float *mass = t->req->mass + qh * t->req->n_spans;
         for (int i = 0; i < sight->n; i++) {
@@ -358,7 +393,7 @@ static void attend_tile(state *t, const sp_tile *tile)
         if (i == 0 || shift != t->req->spans[sp_sight_at(sight, i - 1)].shift) {
             turn_queries(t, tile, shift);
         }
-        meet_span(t, tile, s);
+        attend_span(t, tile, s);
     }
     close_rows(t, tile, sight);
 }

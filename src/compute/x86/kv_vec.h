@@ -1,0 +1,72 @@
+/* kv_vec.h -- elements of a KV block as vectors, for every type of cache; the layout is in ops.h.
+ * `type` is a compile-time constant everywhere. */
+#ifndef SP_COMPUTE_X86_KV_VEC_H
+#define SP_COMPUTE_X86_KV_VEC_H
+
+#include "compute/ops.h"
+#include "compute/quant_int.h"
+#include "compute/x86/vec.h"
+
+enum { B = SP_BLOCK_TOKENS };
+
+/* Scales of 16 keys, vector v of them, for the 32 channels from d on. Only Q8_0 has them. */
+INLINE vec key_scale(sp_dtype type, const uint8_t *keys, int d, int v)
+{
+    return type == SP_Q8_0 ? vec_load_f16(keys + d / 32 * 34 * B + 2 * v * VL) : vec_zero();
+}
+
+/* Channel d of 16 keys, vector v of them. */
+INLINE vec key_at(sp_dtype type, const uint8_t *keys, int d, int v, vec scale)
+{
+    const int i = d * B + v * VL;
+    switch (type) {
+    case SP_F32:
+        return vec_load((const float *)keys + i);
+    case SP_F16:
+        return vec_load_f16(keys + 2 * i);
+    case SP_BF16:
+        return vec_load_bf16(keys + 2 * i);
+    default: /* a group has its scales in front */
+        return vec_mul(scale, vec_load_i8(keys + (d / 32 + 1) * 2 * B + i));
+    }
+}
+
+/* Channels d .. d+VL-1 of one row of values. */
+INLINE vec value_at(sp_dtype type, const uint8_t *row, int d)
+{
+    switch (type) {
+    case SP_F32:
+        return vec_load((const float *)row + d);
+    case SP_F16:
+        return vec_load_f16(row + 2 * d);
+    case SP_BF16:
+        return vec_load_bf16(row + 2 * d);
+    default:
+        row += d / 32 * 34;
+        return vec_mul(vec_all(_cvtsh_ss(sp_load_u16(row))), vec_load_i8(row + 2 + d % 32));
+    }
+}
+
+/* keys of one block and head to f32 [D][B] */
+INLINE void keys_to_f32(sp_dtype type, const uint8_t *keys, int head, float *out)
+{
+    for (int from = 0; from < head; from += 32) {
+        const int to = SP_MIN(head, from + 32);
+        for (int v = 0; v < V16; v++) {
+            vec scale = key_scale(type, keys, from, v);
+            for (int d = from; d < to; d++) {
+                vec_store(out + d * B + v * VL, key_at(type, keys, d, v, scale));
+            }
+        }
+    }
+}
+
+/* one row of values to f32 [D] */
+INLINE void value_to_f32(sp_dtype type, const uint8_t *row, int head, float *out)
+{
+    int d = 0;
+    for (; d + VL <= head; d += VL) vec_store(out + d, value_at(type, row, d));
+    if (d < head) sp_row_to_f32(type, row + sp_row_bytes(type, d), out + d, head - d);
+}
+
+#endif
