@@ -296,7 +296,7 @@ sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *
 {
     if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
     if (n == 0) return SP_OK;
-    xmlDoc *doc;
+    xmlDoc *doc = NULL;
     SP_TRY(parse(html, n, &doc));
     xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
     writer w = {.out = out, .title = title};
