@@ -100,7 +100,8 @@ int cmd_index(int argc, char **argv)
     sp_chunk_opts chunks = {.size_words = 150};
     bool quiet = false, as_json = false;
     const opt table[] = {
-        {OPT_STRING, "output", 'o', "FILE", &path, "the index; an old one is brought up to date"},
+        {OPT_STRING, "output", 'o', "FILE", &path, "the index; an old one is brought up to date",
+         .required = true},
         {OPT_INT, "chunk-words", 0, "N", &chunks.size_words, "words of a chunk at most (150)"},
         {OPT_INT, "overlap-words", 0, "N", &chunks.overlap_words,
          "words at the end of a chunk that the next repeats, whole sentences (0)"},
@@ -116,8 +117,7 @@ int cmd_index(int argc, char **argv)
                      "folder into chunks\nand puts them into a file for ask and search."},
         tables);
     if (at < 0) return -1 - at;
-    if (at + 1 != argc || !path)
-        return cmd_fail_with("index: name one folder, and the index with -o"), 2;
+    if (at + 1 != argc) return cmd_fail_with("index: name one folder"), 2;
     if (chunks.size_words < 1 || chunks.overlap_words < 0 ||
         chunks.overlap_words >= chunks.size_words)
         return cmd_fail_with("index: --chunk-words is at least 1, --overlap-words less than that"),
