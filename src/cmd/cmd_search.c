@@ -34,7 +34,7 @@ int cmd_search(int argc, char **argv)
     int k = 8;
     bool as_json = false;
     const opt table[] = {
-        {OPT_STRING, "index", 0, "FILE", &path, "an index made by spolia index"},
+        {OPT_STRING, "index", 'i', "FILE", &path, "index made by spolia index", .required = true},
         {OPT_INT, "top", 'k', "N", &k, "how many chunks (8)"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
         {0},
@@ -45,7 +45,7 @@ int cmd_search(int argc, char **argv)
                                     "Shows the chunks that a question finds, the best first."},
                        tables);
     if (at < 0) return -1 - at;
-    if (at + 1 != argc || !path) return cmd_fail_with("search: name an index, and one question"), 2;
+    if (at + 1 != argc) return cmd_fail_with("search: ask one question"), 2;
     if (k < 1) return cmd_fail_with("search: -k is at least 1"), 2;
 
     sp_index *ix = NULL;
