@@ -62,6 +62,25 @@ static void neighbours_where_a_run_is_free(void **state)
     small_pool_end(pool);
 }
 
+/* A lone free block stands before the run, the cursor behind both. */
+static void neighbours_behind_the_cursor(void **state)
+{
+    sp_kv_pool *pool = small_pool(200);
+    uint32_t all[200], got[60];
+    assert_ok(sp_kv_acquire(pool, 200, all));
+    sp_kv_release(pool, all + 195, 5);
+    assert_ok(sp_kv_acquire(pool, 4, got));
+    assert_int_equal(got[3], 198); /* so the next search starts at 199 */
+    sp_kv_release(pool, all + 10, 1);
+    sp_kv_release(pool, all + 60, 60);
+    assert_ok(sp_kv_acquire(pool, 60, got));
+    assert_int_equal(got[0], 60);
+    assert_run(got, 60);
+    sp_kv_release(pool, all, 10);
+    sp_kv_release(pool, all + 11, 188);
+    small_pool_end(pool);
+}
+
 /* Every hole of every length and place in a pool around a word's border is found. */
 static void a_single_hole_is_found(void **state)
 {
@@ -386,6 +405,7 @@ int main(void)
         cmocka_unit_test(a_new_pool_is_free),
         cmocka_unit_test(acquired_blocks_are_open_and_held_once),
         cmocka_unit_test(neighbours_where_a_run_is_free),
+        cmocka_unit_test(neighbours_behind_the_cursor),
         cmocka_unit_test(a_single_hole_is_found),
         cmocka_unit_test(scattered_blocks_serve_where_no_run_is_free),
         cmocka_unit_test(a_pool_used_up_gives_nothing),
