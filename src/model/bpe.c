@@ -11,8 +11,7 @@
 #include "model/tokenizer_priv.h"
 #include "model/utf8.h"
 
-/* -- the alphabet -------------------------------------------------------------------------------
- */
+/* -- the alphabet ---------------------------------------------------------------------------- */
 
 #define ALPHABET_END 0x144 /* 256 characters below it: 188 Latin-1, then 68 from U+0100 */
 
@@ -50,8 +49,7 @@ static size_t alphabet_decode(const int16_t byte_of[ALPHABET_END], sp_text_view 
     return n;
 }
 
-/* -- merges -------------------------------------------------------------------------------------
- */
+/* -- merges ---------------------------------------------------------------------------------- */
 
 static sp_err rule_parse(const sp_tokenizer *t, const sp_vocab_spec *spec, size_t rank,
                          char *joined, sp_merge_rule *out)
@@ -110,8 +108,7 @@ bool sp_pair_by_rank(const void *user, const sp_symbol *left, const sp_symbol *r
     return true;
 }
 
-/* -- loading ------------------------------------------------------------------------------------
- */
+/* -- loading --------------------------------------------------------------------------------- */
 
 static sp_err load_pieces(sp_tokenizer *t)
 {
@@ -153,8 +150,7 @@ sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     return sp_splitter_create(spec->pre, 0, &t->splitter);
 }
 
-/* -- encoding -----------------------------------------------------------------------------------
- */
+/* -- encoding -------------------------------------------------------------------------------- */
 
 /* A byte without a token of its own is unk, or nothing if the vocabulary has no unk either. */
 static int32_t byte_token(const sp_tokenizer *t, char byte)

@@ -29,40 +29,49 @@ static const struct family {
     const char *mark;      /* stands in the template of this family and of none after it */
     turn turns[3];         /* by sp_role */
     const char *user_next; /* before a user turn that is not the first; NULL: as the first */
-    bool joined; /* the system text is part of the first user turn, which then has no `before` */
+    bool joined; /* the system text stands inside the first user turn, after its `before` */
     const char *open;
 } families[] = {
-    [SP_CHAT_NONE] = {"none", NULL, {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}}, NULL, false, ""},
-    [SP_CHAT_CHATML] = {"chatml",
-                        "<|im_start|>",
-                        {{"<|im_start|>system\n", "<|im_end|>\n"},
-                         {"<|im_start|>user\n", "<|im_end|>\n"},
-                         {"<|im_start|>assistant\n", "<|im_end|>\n"}},
-                        NULL,
-                        false,
-                        "<|im_start|>assistant\n"},
-    [SP_CHAT_LLAMA2] = {"llama2",
-                        "<<SYS>>",
-                        {{"[INST] <<SYS>>\n", "\n<</SYS>>\n\n"},
-                         {"[INST] ", " [/INST]"},
-                         {" ", " </s>"}},
-                        "<s>[INST] ",
-                        true,
-                        ""},
-    [SP_CHAT_LLAMA3] = {"llama3",
-                        "<|start_header_id|>",
-                        {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
-                         {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
-                         {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
-                        NULL,
-                        false,
-                        "<|start_header_id|>assistant<|end_header_id|>\n\n"},
-    [SP_CHAT_MISTRAL] = {"mistral",
-                         "[INST]",
-                         {{"[INST] ", "\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}},
-                         NULL,
-                         true,
-                         ""},
+    /* clang-format off */
+    [SP_CHAT_NONE] = {
+        .name = "none",
+        .turns = {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}},
+        .open = "",
+    },
+    [SP_CHAT_CHATML] = {
+        .name = "chatml",
+        .mark = "<|im_start|>",
+        .turns = {{"<|im_start|>system\n", "<|im_end|>\n"},
+                  {"<|im_start|>user\n", "<|im_end|>\n"},
+                  {"<|im_start|>assistant\n", "<|im_end|>\n"}},
+        .open = "<|im_start|>assistant\n",
+    },
+    [SP_CHAT_LLAMA2] = {
+        .name = "llama2",
+        .mark = "<<SYS>>",
+        .turns = {{"[INST] <<SYS>>\n", "\n<</SYS>>\n\n"},
+                  {"[INST] ", " [/INST]"},
+                  {" ", " </s>"}},
+        .user_next = "<s>[INST] ",
+        .joined = true,
+        .open = "",
+    },
+    [SP_CHAT_LLAMA3] = {
+        .name = "llama3",
+        .mark = "<|start_header_id|>",
+        .turns = {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
+                  {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
+                  {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
+        .open = "<|start_header_id|>assistant<|end_header_id|>\n\n",
+    },
+    [SP_CHAT_MISTRAL] = {
+        .name = "mistral",
+        .mark = "[INST]",
+        .turns = {{"[INST] ", "\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}},
+        .joined = true,
+        .open = "",
+    },
+    /* clang-format on */
 };
 
 sp_chat_family sp_chat_detect(const char *jinja)

@@ -23,9 +23,10 @@ typedef enum sp_role { SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT } sp_role
 sp_chat_family sp_chat_detect(const char *jinja);
 const char *sp_chat_name(sp_chat_family f);
 
-/* sp_chat_before / sp_chat_after -- the text around a turn's content. `first`: it is the first turn;
- * `after_system`: a system turn stands directly before (families that put the system text inside the
- * first user turn need both). The texts contain special tokens: tokenize with SP_TOK_SPECIAL. */
+/* sp_chat_before / sp_chat_after -- the text around a turn's content. `first`: it is the first
+ * turn; `after_system`: a system turn stands directly before (families that put the system text
+ * inside the first user turn need both). The texts contain special tokens: tokenize with
+ * SP_TOK_SPECIAL. */
 const char *sp_chat_before(sp_chat_family f, sp_role role, bool first, bool after_system);
 const char *sp_chat_after(sp_chat_family f, sp_role role);
 /* sp_chat_open -- what asks the assistant to speak, after the last turn; may be empty. */

@@ -6,8 +6,7 @@
  * backtrack over more than the run of spaces it stands in, so splitting is linear; the fallback in
  * match_word() is for the limits of the library (JIT stack), not for the patterns.
  *
- * Classes come from PCRE2's Unicode tables. A letter newer than the tables would be cut as a
- * symbol.
+ * Classes come from PCRE2's Unicode tables; a letter newer than they are is cut as a symbol.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/pretokenize.h"
@@ -18,8 +17,8 @@
 #include "model/utf8.h"
 
 #define SPACE                                                                                      \
-    "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{"    \
-    "205F}\\x{3000}"
+    "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"                                   \
+    "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
 /* Llama-3 and Qwen2 differ in how many digits stand together. */
 #define MODERN(space, not_space, symbols, digits)                                                  \

@@ -21,8 +21,7 @@
 #define SPACE   "\xE2\x96\x81" /* U+2581 */
 #define SPACE_N (sizeof SPACE - 1)
 
-/* -- loading ------------------------------------------------------------------------------------
- */
+/* -- loading --------------------------------------------------------------------------------- */
 
 static int hex_digit(char c)
 {
@@ -97,8 +96,7 @@ sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec)
     return spec->scores ? load_scores(t, spec) : sp_rules_load(t, spec);
 }
 
-/* -- encoding -----------------------------------------------------------------------------------
- */
+/* -- encoding -------------------------------------------------------------------------------- */
 
 static int32_t token_of(const sp_tokenizer *t, const char *s, size_t n)
 {

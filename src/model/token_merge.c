@@ -36,7 +36,7 @@ sp_err sp_merger_add(sp_merger *m, uint32_t at, uint32_t n, int32_t id)
     return SP_OK;
 }
 
-/* -- heap: the cheapest candidate on top, the leftmost of equals ------------------------------- */
+/* -- heap: the cheapest candidate on top, the leftmost of equals ----------------------------- */
 
 static bool before(const sp_candidate *a, const sp_candidate *b)
 {
@@ -66,7 +66,7 @@ static sp_candidate heap_pop(sp_merger *m)
     return top;
 }
 
-/* -- merging ----------------------------------------------------------------------------------- */
+/* -- merging --------------------------------------------------------------------------------- */
 
 /* Pushes the pair whose left symbol is `left`, if there is one and it may be merged. */
 static sp_err offer(sp_merger *m, uint32_t left, sp_pair_fn *pair, const void *user)

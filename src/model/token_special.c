@@ -1,9 +1,9 @@
 /* token_special.c -- finding the texts of special tokens in running text.
  *
- * The tokens lie sorted by text, equal texts by id. From each position whose byte starts one, the range
- * of tokens that agree with the text so far is narrowed byte by byte; a token that the range has at
- * its front and that ends here matches, and the last such is the longest. Most positions cost one
- * look at first[].
+ * The tokens lie sorted by text, equal texts by id. From each position whose byte starts one, the
+ * range of tokens that agree with the text so far is narrowed byte by byte; a token that the range
+ * has at its front and that ends here matches, and the last such is the longest. Most positions
+ * cost one look at first[].
  */
 #include <stdlib.h>
 #include <string.h>

@@ -15,8 +15,7 @@
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
 #define MAX_TOKENS     ((size_t)1 << 24)
 
-/* -- creation -----------------------------------------------------------------------------------
- */
+/* -- creation -------------------------------------------------------------------------------- */
 
 static sp_err check_id(const sp_vocab_spec *spec, const char *name, int32_t id)
 {
@@ -146,8 +145,7 @@ void sp_tokenizer_destroy(sp_tokenizer *t)
     sp_free(t);
 }
 
-/* -- encoding -----------------------------------------------------------------------------------
- */
+/* -- encoding -------------------------------------------------------------------------------- */
 
 static sp_err encode_plain(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                            bool prefix, sp_tokens *out)
@@ -196,8 +194,7 @@ sp_err sp_tokenizer_encode(const sp_tokenizer *t, const char *text, size_t n, un
     return err;
 }
 
-/* -- decoding -----------------------------------------------------------------------------------
- */
+/* -- decoding -------------------------------------------------------------------------------- */
 
 sp_err sp_tokenizer_piece(const sp_tokenizer *t, int32_t id, bool special, sp_bytes *out)
 {
@@ -225,8 +222,7 @@ sp_err sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, 
     return err;
 }
 
-/* -- questions ----------------------------------------------------------------------------------
- */
+/* -- questions ------------------------------------------------------------------------------- */
 
 int sp_tokenizer_size(const sp_tokenizer *t)
 {

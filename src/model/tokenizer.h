@@ -47,7 +47,7 @@ const char *sp_tokenizer_kind(const sp_tokenizer *t); /* "bpe/qwen2", "spm" ... 
 
 void sp_tokenizer_destroy(sp_tokenizer *t);
 
-/* -- streaming ------------------------------------------------------------------------------ */
+/* -- streaming ------------------------------------------------------------------------------- */
 
 /* Tokens may end inside a UTF-8 character: the stream holds back the bytes of an unfinished one. */
 typedef struct sp_text_stream {

@@ -36,8 +36,7 @@ typedef struct reader {
     bool byte_fallback;
 } reader;
 
-/* -- fields -------------------------------------------------------------------------------------
- */
+/* -- fields ---------------------------------------------------------------------------------- */
 
 static sp_err malformed(const reader *r, const char *field, const char *what)
 {
@@ -89,8 +88,7 @@ static const json_t *step_at(const json_t *step, const char *list, size_t i)
     return type_is(step, "Sequence") ? json_array_get(json_object_get(step, list), i) : step;
 }
 
-/* -- normalizer and pre_tokenizer: which algorithm ------------------------------------------------
- */
+/* -- normalizer and pre_tokenizer: which algorithm ------------------------------------------- */
 
 /* Replace " " by U+2581. */
 static bool is_space_replace(const json_t *step)
@@ -195,8 +193,7 @@ static sp_err read_decoder(const reader *r)
     return SP_OK;
 }
 
-/* -- vocabulary ---------------------------------------------------------------------------------
- */
+/* -- vocabulary ------------------------------------------------------------------------------ */
 
 /* Ids may have holes, but not many: an id far above the number of tokens is a damaged file. */
 static sp_err check_id(const reader *r, const char *field, const json_t *id, size_t n_listed,
@@ -305,8 +302,7 @@ static sp_err read_vocab(reader *r, const json_t *model)
     return SP_OK;
 }
 
-/* -- merges -------------------------------------------------------------------------------------
- */
+/* -- merges ---------------------------------------------------------------------------------- */
 
 /* [a, b] as "a b". */
 static sp_err join_pair(reader *r, const json_t *pair, sp_text_view *out)
@@ -346,8 +342,7 @@ static sp_err read_merges(reader *r, const json_t *model)
     return SP_OK;
 }
 
-/* -- model --------------------------------------------------------------------------------------
- */
+/* -- model ----------------------------------------------------------------------------------- */
 
 /* The id of a token by its text, or -1. */
 static int32_t find_token(const reader *r, const char *text)
@@ -389,8 +384,7 @@ static sp_err read_model(reader *r)
     return SP_OK;
 }
 
-/* -- BOS and EOS --------------------------------------------------------------------------------
- */
+/* -- BOS and EOS ----------------------------------------------------------------------------- */
 
 /* TemplateProcessing: what stands before and after the sequence itself. */
 static sp_err read_template(reader *r, const json_t *step)
@@ -463,8 +457,7 @@ static sp_err read_config(reader *r, const json_t *config)
                      r->spec.add_eos, &r->spec.add_eos);
 }
 
-/* -- the whole ----------------------------------------------------------------------------------
- */
+/* -- the whole ------------------------------------------------------------------------------- */
 
 static sp_err read_all(reader *r, const json_t *config)
 {

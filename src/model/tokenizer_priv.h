@@ -7,8 +7,7 @@
 #include "model/token_merge.h"
 #include "model/tokenizer_int.h"
 
-/* -- special tokens: found in the text before anything else (token_special.c) -------------------
- */
+/* -- special tokens: found in the text before anything else (token_special.c) ---------------- */
 
 typedef struct sp_special {
     sp_text_view text;
@@ -30,8 +29,7 @@ void sp_specials_sort(sp_specials *s);
 bool sp_specials_find(const sp_specials *s, const char *text, size_t n, size_t from, bool all,
                       size_t *at, const sp_special **found);
 
-/* -- the tokenizer ------------------------------------------------------------------------------
- */
+/* -- the tokenizer --------------------------------------------------------------------------- */
 
 typedef struct sp_merge_rule {
     int32_t left, right; /* together the key of by_pair */

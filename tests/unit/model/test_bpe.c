@@ -3,8 +3,7 @@
 
 #include "model/pretokenize.h"
 
-/* -- words --------------------------------------------------------------------------------------
- */
+/* -- words ----------------------------------------------------------------------------------- */
 
 static size_t longest_word; /* of the last text, bytes */
 static size_t n_inside;     /* words that start inside a character */
@@ -117,8 +116,7 @@ static void limits_cut_by_force(void **state)
     free(text);
 }
 
-/* -- merges -------------------------------------------------------------------------------------
- */
+/* -- merges ---------------------------------------------------------------------------------- */
 
 static void lowest_rank_first(void **state)
 {
@@ -252,8 +250,7 @@ static void random_merges_as_defined(void **state)
     free(rank);
 }
 
-/* -- texts that nobody would write ----------------------------------------------------------------
- */
+/* -- texts that nobody would write ----------------------------------------------------------- */
 
 static void every_byte_comes_back(void **state)
 {

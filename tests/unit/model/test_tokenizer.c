@@ -15,8 +15,7 @@ static void text_of(const sp_tokenizer *t, const int32_t *ids, size_t n, bool sp
     sp_vec_fini(&out);
 }
 
-/* -- special tokens -----------------------------------------------------------------------------
- */
+/* -- special tokens -------------------------------------------------------------------------- */
 
 enum { LT = '<', END = 256, ENDING, START, TOOL, SECOND_END };
 
@@ -110,8 +109,7 @@ static void many_special_tokens(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* -- decoding -----------------------------------------------------------------------------------
- */
+/* -- decoding -------------------------------------------------------------------------------- */
 
 static void decode_bytes(void **state)
 {
@@ -172,8 +170,7 @@ static void ids_out_of_range(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* -- questions ----------------------------------------------------------------------------------
- */
+/* -- questions ------------------------------------------------------------------------------- */
 
 static void what_ends_a_generation(void **state)
 {
@@ -211,8 +208,7 @@ static void no_types(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* -- refusals -----------------------------------------------------------------------------------
- */
+/* -- refusals -------------------------------------------------------------------------------- */
 
 static void refuse(const tiny_vocab *v, sp_err code, const char *named)
 {
@@ -293,8 +289,7 @@ static void out_of_memory(void **state)
     }
 }
 
-/* -- threads ------------------------------------------------------------------------------------
- */
+/* -- threads --------------------------------------------------------------------------------- */
 
 static void *encode_many(void *arg)
 {

@@ -36,8 +36,7 @@ static sp_tokenizer *open_golden(const char *kind)
     return t;
 }
 
-/* -- the golden cases ---------------------------------------------------------------------------
- */
+/* -- the golden cases ------------------------------------------------------------------------ */
 
 static void expect_ids(const sp_tokenizer *t, const char *kind, const char *what, unsigned flags)
 {
@@ -122,8 +121,7 @@ static void ends_and_beginnings(void **state)
     }
 }
 
-/* -- what is refused ----------------------------------------------------------------------------
- */
+/* -- what is refused ------------------------------------------------------------------------- */
 
 /* Sets the value at a path of keys and indexes, "model.vocab" or "decoder.decoders.0". */
 static void edit(json_t *root, const char *path, const char *value)
@@ -261,8 +259,7 @@ static void missing_file(void **state)
     assert_null(t);
 }
 
-/* -- what is understood differently ---------------------------------------------------------------
- */
+/* -- what is understood differently ---------------------------------------------------------- */
 
 static sp_tokenizer *with(const char *kind, const char *path, const char *value)
 {
