@@ -181,7 +181,6 @@ static const char *wanted = "";
 static void compare(sp_team *team, const char *name, job kernel, job plain, double gbytes,
                     double gflop)
 {
-    if (!strstr(name, wanted)) return;
     double best_kernel = 1e9, best_plain = 1e9;
     seconds(team, &kernel, 1);
     int repeat_kernel = 1 + (int)(0.005 / seconds(team, &kernel, 1));
@@ -199,15 +198,16 @@ static void bench_matmul(sp_team *team, const sp_ops *ops, sp_dtype type, int64_
                          int64_t cols, int64_t m)
 {
     const size_t bytes = (size_t)rows * sp_row_bytes(type, cols);
+    char name[64];
+    snprintf(name, sizeof name, "matmul %s %dx%d m=%d", sp_dtype_of(type)->name, (int)rows,
+             (int)cols, (int)m);
+    if (!strstr(name, wanted)) return;
     uint32_t seed = 2;
     uint8_t *data = take(bytes);
     for (size_t i = 0; i < bytes; i++)
         data[i] = (uint8_t)((noise(&seed) >> 24) & 0x3b); /* no NaN */
     sp_mat w = {type, rows, cols, data};
     sp_matmul_args a = {.w = &w, .x = floats(m * cols), .m = m, .y = floats(m * rows)};
-    char name[64];
-    snprintf(name, sizeof name, "matmul %s %dx%d m=%d", sp_dtype_of(type)->name, (int)rows,
-             (int)cols, (int)m);
     compare(team, name, (job){(op_fn *)ops->matmul, &a}, (job){(op_fn *)plain_matmul, &a},
             (double)bytes * 1e-9, 2e-9 * (double)(rows * cols * m));
     sp_free(data);
@@ -220,6 +220,10 @@ static void bench_attend(sp_team *team, const sp_ops *ops, sp_dtype type, int H,
 {
     const size_t head_bytes = sp_kv_head_bytes(type, D), block_bytes = 2 * (size_t)G * head_bytes;
     const int n_blocks = SP_DIV_UP(n, B), n_parts = sp_team_size(team);
+    char name[64];
+    snprintf(name, sizeof name, "attend %s H%d G%d D%d n=%d m=%d", sp_dtype_of(type)->name, H, G, D,
+             n, m);
+    if (!strstr(name, wanted)) return;
     uint32_t seed = 3;
     uint8_t *base = take((size_t)n_blocks * block_bytes);
     for (size_t i = 0; i < (size_t)n_blocks * block_bytes; i++) {
@@ -235,17 +239,25 @@ static void bench_attend(sp_team *team, const sp_ops *ops, sp_dtype type, int H,
     sp_rope rope = {D, false, n, tables, tables + (int64_t)n * D / 2};
     sp_span span = {.blocks = blocks, .n = n};
     sp_sight sight = {NULL, 1};
-    sp_attend_req req = {floats(m * H * D), floats(m * H * D), pos, see, m, &span, 1, &sight, NULL};
+    sp_attend_req req = {.q = floats(m * H * D),
+                         .out = floats(m * H * D),
+                         .pos = pos,
+                         .see = see,
+                         .m = m,
+                         .spans = &span,
+                         .n_spans = 1,
+                         .sights = &sight};
     size_t scratch_bytes = sp_attend_scratch_bytes(H, G, D, 1);
     sp_attend_args a = {
         &kv,          &rope, H, 1 / sqrtf((float)D), &req, 1, take((size_t)n_parts * scratch_bytes),
         scratch_bytes};
-    plain_attend_args plain = {req.q, req.out, base, base, H,
-                               G,     D,       m,    n,    floats(n_parts * (int64_t)(n + D))};
-    char name[64];
-    snprintf(name, sizeof name, "attend %s H%d G%d D%d n=%d m=%d", sp_dtype_of(type)->name, H, G, D,
-             n, m);
-    if (type != SP_F16) plain.k = plain.v = (const uint8_t *)floats((int64_t)G * n * D);
+    uint8_t *copy = (uint8_t *)floats((int64_t)G * n * D); /* keys and values as f16 */
+    plain_attend_args plain = {req.q, req.out,
+                               copy,  copy + (size_t)G * (size_t)n * (size_t)D * 2,
+                               H,     G,
+                               D,     m,
+                               n,     floats(n_parts * (int64_t)(n + D))};
+    for (int64_t i = 0; i < (int64_t)G * n * D * 4; i++) copy[i] &= 0x3b;
     compare(team, name, (job){(op_fn *)ops->attend, &a}, (job){(op_fn *)plain_attend, &plain},
             (double)n_blocks * (double)block_bytes * 1e-9,
             4e-9 * H * D * (double)m * (n - m / 2.0));
@@ -258,7 +270,7 @@ static void bench_attend(sp_team *team, const sp_ops *ops, sp_dtype type, int H,
     sp_free(req.out);
     sp_free(a.scratch);
     sp_free(plain.scratch);
-    if (type != SP_F16) sp_free((void *)plain.k);
+    sp_free(copy);
 }
 
 int main(int argc, char **argv)

@@ -32,7 +32,7 @@ typedef struct world {
     uint16_t list[N_SPANS];
     int32_t query_pos[M];
     uint16_t see[M];
-    float *q, *out, *expected, *mass, *expected_mass;
+    float *q, *out, *expected, *mass, *expected_mass, *lse, *expected_lse;
 } world;
 
 /* -- making a prompt -----------------------------------------------------------------------------
@@ -82,6 +82,8 @@ static void world_close(world *w)
     sp_free(w->expected);
     sp_free(w->mass);
     sp_free(w->expected_mass);
+    sp_free(w->lse);
+    sp_free(w->expected_lse);
 }
 
 /* Stores token i of a span as computed at position `rot`, with the given keys and values [G, D]. */
@@ -170,11 +172,14 @@ static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
     w->expected = random_floats(seed, n, 1);
     w->mass = random_floats(seed, n_mass, 1);
     w->expected_mass = random_floats(seed, n_mass, 1);
+    w->lse = random_floats(seed, M * s->H, 1);
+    w->expected_lse = random_floats(seed, M * s->H, 1);
 }
 
 /* -- running it ----------------------------------------------------------------------------------
  */
 
+/* Masses come with their log-sum in w->lse or w->expected_lse. */
 static sp_attend_req request(const world *w, int64_t first, int64_t m, float *out, float *mass)
 {
     const int64_t width = w->s.H * w->s.D;
@@ -188,6 +193,7 @@ static sp_attend_req request(const world *w, int64_t first, int64_t m, float *ou
         .n_spans = N_SPANS,
         .sights = w->sights,
         .mass = mass ? mass + first * w->s.H * N_SPANS : NULL,
+        .lse = mass ? (mass == w->mass ? w->lse : w->expected_lse) + first * w->s.H : NULL,
     };
 }
 
@@ -243,6 +249,9 @@ static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
     attend_all(ops, w, w->out, w->mass, 1);
     assert_close(w->out, w->expected, n);
     assert_close(w->mass, w->expected_mass, n_mass);
+    for (int64_t qh = 0; qh < M * w->s.H; qh++) {
+        assert_true(fabsf(w->lse[qh] - w->expected_lse[qh]) < 1e-4f);
+    }
     for (int64_t i = 0; i < n_mass; i++) {
         if (w->expected_mass[i] == 0) assert_true(w->mass[i] == 0);
     }

@@ -25,6 +25,7 @@
  */
 #include <string.h>
 
+#include "base/mem.h"
 #include "compute/attend_int.h"
 #include "compute/ops_int.h"
 #include "compute/x86/kv_vec.h"
@@ -35,7 +36,8 @@ typedef struct state {
     const sp_attend_args *a;
     const sp_attend_req *req;
     int kv_head, group, n_rows;
-    int head, width; /* D, and D rounded up to 16: the stride of rows */
+    int head, width;   /* D, and D rounded up to 16: the stride of rows */
+    size_t head_bytes; /* keys, or values, of a head in a block */
     /* scratch, see sp_attend_scratch_bytes */
     float *query, *turned; /* [rows][width] times scale; the same, rotated */
     float *out;            /* [rows][width] sum of exp(score - max) * value */
@@ -291,18 +293,37 @@ INLINE void meet_blocks(sp_dtype type, const state *t, const block *blocks, int 
     }
 }
 
+/* Heads of a block lie far apart: the CPU would not guess where the next one is read. */
+INLINE void fetch(const block *b, size_t head_bytes)
+{
+    for (size_t i = 0; i < head_bytes; i += SP_CACHE_LINE) {
+        _mm_prefetch((const char *)b->keys + i, _MM_HINT_T0);
+        _mm_prefetch((const char *)b->values + i, _MM_HINT_T0);
+    }
+}
+
+INLINE block block_of(const state *t, uint32_t id)
+{
+    const uint8_t *keys =
+        t->a->kv->base + id * t->a->kv->block_bytes + (size_t)t->kv_head * t->head_bytes;
+    return (block){keys, keys + (size_t)t->a->kv->n_heads * t->head_bytes, 0};
+}
+
 INLINE void meet_span(sp_dtype type, const state *t, const sp_span *s)
 {
-    const sp_kv_view *kv = t->a->kv;
     const int strip = strip_of(t);
-    const int32_t n_visible = t->visible[t->n_rows - 1];
+    const int32_t n_visible = t->visible[t->n_rows - 1], n_blocks = SP_DIV_UP(n_visible, B);
     block blocks[LANES];
     int n = 0;
-    for (int32_t b = 0; b * B < n_visible; b++) {
+    for (int32_t b = 0; b < n_blocks; b++) {
+        if (t->n_rows <= LANES && b + strip < n_blocks) {
+            block ahead = block_of(t, s->blocks[b + strip]);
+            fetch(&ahead, t->head_bytes);
+        }
         int first = set_masks(t, s, b, t->mask + n * t->n_rows);
         if (first == t->n_rows) continue;
-        blocks[n++] = (block){sp_kv_keys(kv, s->blocks[b], t->kv_head),
-                              sp_kv_values(kv, s->blocks[b], t->kv_head), first};
+        blocks[n] = block_of(t, s->blocks[b]);
+        blocks[n++].first = first;
         if (n < strip) continue;
         meet_blocks(type, t, blocks, n);
         n = 0;
@@ -369,6 +390,7 @@ static void close_rows(const state *t, const sp_tile *tile, const sp_sight *sigh
         float inverse = t->sum[r] > 0 ? 1 / t->sum[r] : 0;
         for (int d = 0; d < t->head; d++) out[d] = t->out[r * t->width + d] * inverse;
         if (t->req->lse) t->req->lse[qh] = t->max[r] + logf(t->sum[r]);
+        if (t->req->lse) t->req->lse[qh] = t->max[r] + logf(t->sum[r]);
         if (!t->req->mass) continue;
         float *mass = t->req->mass + qh * t->req->n_spans;
         for (int i = 0; i < sight->n; i++) {
@@ -424,7 +446,11 @@ void SP_VARIANT(sp_attend)(const sp_attend_args *a, int part, int n_parts)
 {
     const int head = a->kv->head, group = a->n_heads / a->kv->n_heads;
     assert(head <= SP_HEAD_MAX && a->n_heads % a->kv->n_heads == 0);
-    state t = {.a = a, .group = group, .head = head, .width = SP_ROUND_UP(head, 16)};
+    state t = {.a = a,
+               .group = group,
+               .head = head,
+               .width = SP_ROUND_UP(head, 16),
+               .head_bytes = sp_kv_head_bytes(a->kv->type, head)};
     lay_out(&t, (uint8_t *)a->scratch + (size_t)part * a->scratch_bytes);
     sp_tile tile = {0};
     for (int64_t unit = 0; sp_tile_next(a, sp_tile_queries(group), &tile);) {
