@@ -36,7 +36,7 @@ class Recipe:
     stages: list = field(default_factory=list)
 
 
-def curriculum(late_chunks=(7, 8)):
+def curriculum():
     s = Style
     return [
         Stage((3, 4), dict(single=1), s((1, 1), 0, 0.3, 0.1, (3, 4), none=0.1), 8, dict(single=0.85), 0.15),
@@ -45,16 +45,27 @@ def curriculum(late_chunks=(7, 8)):
               dict(single=0.88, alias=0.8, header=0.8), 0.4),
         Stage((4, 6), dict(single=1, path=1, bridge=2, alias=3, header=2, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
               dict(single=0.9, alias=0.85, header=0.85), 0.55),
-        Stage(late_chunks, dict(single=2, path=1, bridge=2, alias=2, header=2, compare=0.5),
+        Stage((7, 8), dict(single=2, path=1, bridge=2, alias=2, header=2, compare=0.5),
               s((1, 3), 0.12, 0.6, 0.2, (2, 3), none=0.6, table=0.05, mark=0.2, whole=0.25), 16),
     ]
 
 
+def long_curriculum():
+    """Goes on to chunks of up to 200 tokens, tables, columns and sentences in the hard order; for the GPU."""
+    first = curriculum()
+    for st, most in zip(first, (0.02, 0.05, 0.1, 0.15, 0.4)):
+        st.most = most
+    first[-1].gate = dict(single=0.95, path1=0.95, bridge=0.85, alias=0.9, header=0.9)
+    return first + [
+        Stage((4, 8), dict(single=3, path=2, bridge=2, alias=2, header=2, columns=0.5, compare=1),
+              Style((1, 5), 0.3, 0.6, 0.2, (2, 4), none=0.6, table=0.1, late=0.15, mark=0.2, whole=0.2), 16)]
+
+
 RECIPES = {
-    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 16e6, 4096, 2048,
+    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 19.5e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
-                  warmup=100, stages=curriculum((6, 8))),
+                  warmup=100, decay=0.5, stages=long_curriculum()),
     "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,
                     stages=curriculum()[:2]),
 }

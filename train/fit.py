@@ -12,6 +12,7 @@ import concurrent.futures
 import json
 import multiprocessing
 import os
+import signal
 import time
 from contextlib import nullcontext
 
@@ -187,6 +188,9 @@ class Trainer:
     def fit(self):
         self.say(f"{self.model.n_params() / 1e6:.2f} M parameters, vocabulary {self.r.model.vocab_size}, {self.device}, recipe {self.r.name}")
         last_log = last_save = t = time.time()
+        stop = []
+        signal.signal(signal.SIGTERM, lambda *_: stop.append(1))      # finish the step, save, leave
+        signal.signal(signal.SIGINT, lambda *_: stop.append(1))
         for micros in self.steps():
             self.optimize(micros)
             now = time.time()
@@ -199,7 +203,7 @@ class Trainer:
             if now - last_save > self.a.save_every:
                 self.save()
                 last_save = now
-            if self.tokens >= self.r.tokens:
+            if self.tokens >= self.r.tokens or stop:
                 break
         self.report()
         self.save()
