@@ -141,12 +141,19 @@ static void quantized_matrices_are_borrowed(void **state)
 
 static void embedding_serves_as_output(void **state)
 {
-    sp_bytes file = {0};
-    sp_model *m;
-    open_spec(&(tiny_spec){.drop = "output.weight"}, &file, &m);
-    assert_ptr_equal(m->output.data, m->embed.data);
-    assert_int_equal(m->output.n_rows, TINY_V);
-    close_all(m, &file);
+    static const tiny_spec cases[] = {
+        {.drop = "output.weight"},
+        {.drop = "output.weight", .arch = "qwen2", .qkv_bias = true},
+        {.drop = "output.weight", .arch = "qwen3", .qk_norm = true},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_bytes file = {0};
+        sp_model *m;
+        open_spec(&cases[i], &file, &m);
+        assert_ptr_equal(m->output.data, m->embed.data);
+        assert_int_equal(m->output.n_rows, TINY_V);
+        close_all(m, &file);
+    }
 }
 
 static void add_foreign_tensor(gguf_writer *w)

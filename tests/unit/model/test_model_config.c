@@ -112,6 +112,8 @@ static void refuses_config_json(void **state)
         {"{\"rms_norm_eps\": 2}", SP_E_FORMAT, "rms_norm_eps: 2 is not in 0..1"},
         {"{\"partial_rotary_factor\": 0.4}", SP_E_FORMAT,
          "partial_rotary_factor: 3 is not an even"},
+        {"{\"partial_rotary_factor\": 0.1}", SP_E_FORMAT,
+         "partial_rotary_factor: 0 is not an even"},
         {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
         {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
         {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED,

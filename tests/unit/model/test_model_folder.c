@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "gguf_writer.h"
-#include "model/model.h"
+#include "model/model_int.h"
 #include "temp_folder.h"
 
 enum { L = 2, E = 8, H = 2, G = 1, D = 4, F = 12, V = 10 };
@@ -143,6 +143,11 @@ static void opens_folders(void **state)
     assert_string_equal(m->hp.arch, "mistral");
     assert_ptr_not_equal(m->embed.data, m->output.data);
     assert_null(m->layers[0].bq);
+    sp_model_close(m);
+    char slash[80];
+    snprintf(slash, sizeof slash, "%s/", f.path);
+    assert_int_equal(sp_model_open(slash, &m), SP_OK);
+    assert_null(strstr(m->files->folder.files.v[0].path, "//"));
     sp_model_close(m);
 
     write_config(&f, "qwen2", "");

@@ -158,6 +158,8 @@ static void a_file_may_have_none(void **state)
 
 ENTRY(bos_outside, gw_u32(w, KEY "bos_token_id", N))
 ENTRY(bos_text, gw_text(w, KEY "bos_token_id", "<s>"))
+ENTRY(bos_list, gw_i32s(w, KEY "bos_token_id", 1, &(int32_t){1}))
+ENTRY(bos_half, gw_f32(w, KEY "bos_token_id", 1.5f))
 ENTRY(bos_below, gw_number(w, KEY "bos_token_id", SP_GGUF_I32, (uint32_t)-2, 4))
 ENTRY(flag_number, gw_u32(w, KEY "add_bos_token", 1))
 ENTRY(tokens_numbers, gw_i32s(w, KEY "tokens", N, spm_types))
@@ -187,6 +189,8 @@ static void vocabularies_are_checked(void **state)
          SP_E_FORMAT,
          KEY "bos_token_id: 8 is not one of the 8"},
         {{.model = "llama", .more = bos_text}, SP_E_FORMAT, KEY "bos_token_id: is not a token id"},
+        {{.model = "llama", .more = bos_list}, SP_E_FORMAT, KEY "bos_token_id: is not a token id"},
+        {{.model = "llama", .more = bos_half}, SP_E_FORMAT, KEY "bos_token_id: is not a token id"},
         {{.model = "llama", .more = bos_below}, SP_E_FORMAT, KEY "bos_token_id: -2 is not one of"},
         {{.model = "llama", .more = flag_number},
          SP_E_FORMAT,
