@@ -69,6 +69,7 @@ static void reads_a_file(void **state)
     assert_string_equal(t->path, NAME);
     t = sp_tensor_find(&s.tensors, "b", 1);
     assert_true(t->dtype == SP_BF16 && t->data[0] == 24);
+    assert_string_equal(t->type, "bf16"); /* one way to write a type, whatever the format's */
     t = sp_tensor_find(&s.tensors, "c", 1);
     assert_true(t->dtype == SP_F16 && t->n_dims == 1 && t->shape[0] == 1);
     t = sp_tensor_find(&s.tensors, "d", 1);
