@@ -62,7 +62,9 @@ typedef struct sp_context_opts {
     int max_requests;   /* running at the same time; 0: 8 */
     size_t kv_bytes;    /* memory for keys and values, cached ones included; 0: 1 GiB */
     const char *kv_type; /* "f32", "f16", "bf16", "q8_0"; NULL: "f16" */
-    const char *reuse;  /* "prefix": exact reuse of the longest known prefix; "off"; NULL: "prefix" */
+    const char *reuse;  /* exact: "off", "prefix" (longest known prefix); chunks at any position: "full",
+                           "random", "blend", "fusion"; NULL: "prefix" */
+    float recompute;    /* share of the chunks' tokens that random, blend and fusion compute again, 0 .. 1 */
     const char *cpu;    /* kernels: "ref", "avx2", "avx512"; NULL: the best this CPU has, or SPOLIA_CPU */
     const char *salt;   /* tenant: entries of one are never found by another; NULL: none */
 } sp_context_opts;
@@ -143,7 +145,9 @@ typedef struct sp_request_opts {
 
 typedef struct sp_segment_report {
     const char *kind; /* "system", "chunk", "question", "text" */
-    int n_tokens, n_reused;
+    int n_tokens;
+    int n_reused;     /* cached before this request, and used as they were */
+    int n_recomputed; /* of cached copies: computed again for this prompt */
 } sp_segment_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
@@ -154,6 +158,7 @@ typedef struct sp_result {
     const char *text;  /* the answer, NUL-terminated */
     const int32_t *tokens;
     int n_prompt, n_reused, n_computed, n_generated; /* tokens; n_prompt = n_reused + n_computed */
+    int n_recomputed; /* tokens that stand in a cached copy and were computed again */
     int64_t queue_us, ttft_us, decode_us; /* ttft: from submission to the first token; decode: after it */
     const sp_segment_report *segments;
     int n_segments;

@@ -22,7 +22,7 @@ static void lru_touch(sp_evict_state *s, sp_node *n, int64_t now)
     if (!s->oldest) s->oldest = n;
 }
 
-static sp_node *lru_victim(sp_evict_state *s)
+static sp_node *lru_victim(const sp_evict_state *s)
 {
     for (sp_node *n = s->oldest; n; n = n->newer)
         if (sp_node_evictable(n)) return n;

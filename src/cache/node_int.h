@@ -31,7 +31,7 @@ typedef struct sp_evict_policy {
     void (*touch)(sp_evict_state *s, sp_node *n, int64_t now);
     void (*forget)(sp_evict_state *s, sp_node *n);
     /* the evictable node (no children, no pins) to drop next, or NULL */
-    sp_node *(*victim)(sp_evict_state *s);
+    sp_node *(*victim)(const sp_evict_state *s);
 } sp_evict_policy;
 
 extern const sp_evict_policy sp_evict_lru;

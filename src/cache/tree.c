@@ -136,7 +136,7 @@ static void drop_node(sp_tree *t, sp_node *n)
     sp_free(n);
 }
 
-static bool evict_one(sp_tree *t)
+bool sp_tree_evict_one(sp_tree *t)
 {
     sp_node *n = t->policy->victim(&t->evict);
     if (!n) return false;
@@ -242,7 +242,7 @@ static bool make_room(sp_tree *t, int64_t n_blocks)
 {
     if (n_blocks > t->stats.max_blocks) return false;
     while (t->stats.n_blocks + n_blocks > t->stats.max_blocks)
-        if (!evict_one(t)) return false;
+        if (!sp_tree_evict_one(t)) return false;
     return true;
 }
 
@@ -273,16 +273,15 @@ sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint
     return SP_OK;
 }
 
-bool sp_tree_evict(sp_tree *t, int64_t n_blocks)
+int64_t sp_tree_oldest(const sp_tree *t)
 {
-    while (sp_kv_pool_n_free(t->pool) < n_blocks)
-        if (!evict_one(t)) return false;
-    return true;
+    const sp_node *n = t->policy->victim(&t->evict);
+    return n ? n->last_used : INT64_MAX;
 }
 
 void sp_tree_clear(sp_tree *t)
 {
-    while (evict_one(t)) {
+    while (sp_tree_evict_one(t)) {
     }
 }
 

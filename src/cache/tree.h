@@ -65,9 +65,10 @@ void sp_tree_release(sp_tree *t, sp_match *m);
 sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint32_t *blocks, int64_t now,
                       bool *added) SP_MUST_CHECK;
 
-/* sp_tree_evict -- drops unpinned leaves, in the order of the policy, until the pool has n_blocks free
- * or nothing is left to drop. Returns whether the pool has them. */
-bool sp_tree_evict(sp_tree *t, int64_t n_blocks);
+/* sp_tree_evict_one -- drops the unpinned leaf that the policy gives up first; false when there is none. */
+bool sp_tree_evict_one(sp_tree *t);
+/* sp_tree_oldest -- logical time of that leaf's last use; INT64_MAX when there is none. */
+int64_t sp_tree_oldest(const sp_tree *t);
 /* sp_tree_clear -- drops everything that is not pinned. */
 void sp_tree_clear(sp_tree *t);
 sp_tree_stats sp_tree_stats_of(const sp_tree *t);

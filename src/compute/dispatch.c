@@ -12,6 +12,8 @@ static const sp_ops ref = {
     .silu_mul = sp_silu_mul_ref,
     .kv_store = sp_kv_store_ref,
     .attend = sp_attend_ref,
+    .columns = sp_columns_ref,
+    .kv_differ = sp_kv_differ_ref,
 };
 
 static bool always(void)
@@ -30,6 +32,8 @@ static const sp_ops avx2 = {
     .silu_mul = sp_silu_mul_avx2,
     .kv_store = sp_kv_store_ref,
     .attend = sp_attend_avx2,
+    .columns = sp_columns_ref,
+    .kv_differ = sp_kv_differ_ref,
 };
 
 static const sp_ops avx512 = {
@@ -40,6 +44,8 @@ static const sp_ops avx512 = {
     .silu_mul = sp_silu_mul_avx512,
     .kv_store = sp_kv_store_ref,
     .attend = sp_attend_avx512,
+    .columns = sp_columns_ref,
+    .kv_differ = sp_kv_differ_ref,
 };
 
 /* The features that the Makefile's flags for *_avx2.c and *_avx512.c let the compiler use. F16C is

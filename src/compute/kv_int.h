@@ -16,4 +16,7 @@ static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int he
     return sp_kv_keys(kv, block, kv->n_heads + head);
 }
 
+/* sp_kv_read_keys -- a block's keys of one KV head decoded: out [D][B]. */
+void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out);
+
 #endif

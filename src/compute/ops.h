@@ -140,6 +140,7 @@ typedef struct sp_attend_req {
     int32_t n_spans;
     const sp_sight *sights;
     float *mass; /* [m, H, n_spans] probability mass of each span, 0 where not seen; or NULL */
+    float *lse;  /* [m, H] log of the sum of exp(score): what sp_columns needs; or NULL */
 } sp_attend_req;
 
 /* sp_attend -- out = softmax(scale * rot(q) . K^T) V over the spans in sight, for every request.
@@ -161,6 +162,44 @@ typedef struct sp_attend_args {
 /* sp_attend_scratch_bytes -- scratch of one part, enough for any request with at most max_spans. */
 size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans);
 
+/* -- what policies measure ------------------------------------------------------------------ */
+
+/* sp_columns -- attention by key: columns[s][i] += sum over the queries and heads of one request of the
+ * probability they gave to key i of span s. Spans whose columns are NULL are passed over.
+ * Pre: req->lse as sp_attend left it; all queries have one sight. Source: FusionRAG section 3.2 (row F4). */
+typedef struct sp_columns_args {
+    const sp_kv_view *kv;
+    const sp_rope *rope;
+    int n_heads;
+    float scale;
+    const sp_attend_req *req;
+    float *const *columns; /* [n_spans] of [span.n], or NULL */
+    float *scratch;        /* [n_parts][sp_columns_scratch floats] */
+} sp_columns_args;
+
+/* sp_columns_scratch -- floats of one part for m queries. */
+size_t sp_columns_scratch(int64_t m, int n_heads, int head);
+
+/* sp_kv_differ -- out[i] = |K - K'|^2 + |V - V'|^2 over all heads, between two stored copies of token i; keys
+ * rotated for different positions are turned to a common one first.
+ * Source: FusionRAG section 2.2.1, KV deviation (rows F2, F8). */
+typedef struct sp_kv_slot {
+    uint32_t block;
+    uint8_t slot;
+    int32_t rot; /* position that its key was rotated for */
+} sp_kv_slot;
+
+typedef struct sp_kv_differ_args {
+    const sp_kv_view *kv;
+    const sp_rope *rope;
+    const sp_kv_slot *a, *b; /* [m] */
+    int64_t m;
+    float *out; /* [m] */
+} sp_kv_differ_args;
+
+/* sp_kv_read -- key (as rotated) and value of one head, decoded: k, v [D]. */
+void sp_kv_read(const sp_kv_view *kv, const sp_kv_slot *at, int head, float *k, float *v);
+
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
@@ -171,6 +210,8 @@ typedef struct sp_ops {
     void (*silu_mul)(const sp_silu_mul_args *a, int part, int n_parts);
     void (*kv_store)(const sp_kv_store_args *a, int part, int n_parts);
     void (*attend)(const sp_attend_args *a, int part, int n_parts);
+    void (*columns)(const sp_columns_args *a, int part, int n_parts);
+    void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 } sp_ops;
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL: the

@@ -19,6 +19,8 @@ SP_DECLARE_OP(rmsnorm);
 SP_DECLARE_OP(silu_mul);
 SP_DECLARE_OP(kv_store);
 SP_DECLARE_OP(attend);
+SP_DECLARE_OP(columns);
+SP_DECLARE_OP(kv_differ);
 
 #undef SP_DECLARE_OP
 

@@ -40,6 +40,7 @@ static sp_err take_scratch(sp_engine *e)
         {(void **)&e->att, m * qd * 4},
         {(void **)&e->k, m * kd * 4},
         {(void **)&e->v, m * kd * 4},
+        {(void **)&e->lse, m * (size_t)hp->n_heads * 4},
         {(void **)&e->gate, m * (size_t)hp->n_ff * 4},
         {(void **)&e->up, m * (size_t)hp->n_ff * 4},
         {(void **)&e->rows.id, m * sizeof *e->rows.id},
@@ -85,7 +86,7 @@ void sp_engine_destroy(sp_engine *e)
     if (!e) return;
     void *owned[] = {e->x,         e->h,        e->q,         e->att,        e->k,
                      e->v,         e->gate,     e->up,        e->mass,       e->reqs,
-                     e->scratch,   e->rows.id,  e->rows.token, e->rows.pos,  e->rows.rot,
+                     e->scratch,   e->lse, e->probe, e->rows.id,  e->rows.token, e->rows.pos,  e->rows.rot,
                      e->rows.see,  e->rows.block, e->rows.slot, e->rows.keep, e->rows.first,
                      (void *)e->rope.c, (void *)e->rope.s};
     for (size_t i = 0; i < SP_COUNT(owned); i++) sp_free(owned[i]);

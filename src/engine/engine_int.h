@@ -27,6 +27,7 @@ struct sp_engine {
     float *h;        /* [M, E] normalised */
     float *q, *att;  /* [M, H D] */
     float *k, *v;    /* [M, G D] */
+    float *lse;      /* [M, H] of the layer being computed */
     float *gate, *up; /* [M, F] */
     float *mass;      /* grown when a gate wants it */
     size_t mass_cap;  /* floats */
@@ -34,6 +35,19 @@ struct sp_engine {
     void *scratch;       /* of attention, one piece a thread */
     size_t scratch_bytes;
     int scratch_spans; /* spans it is large enough for */
+    void *probe;       /* scratch of probes, grown when a plan has one */
+    size_t probe_bytes;
 };
+
+/* sp_rows_close -- removes the rows whose keep is false, from the lists and from x, h and att. */
+void sp_rows_close(sp_engine *e, int n_slices);
+
+/* -- probe.c: measures at the probed layer; the rows of a measured plan end there ------------- */
+
+sp_err sp_probe_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
+/* after the layer's KV is stored */
+void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer);
+/* after its attention */
+void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer);
 
 #endif

@@ -12,39 +12,7 @@
  */
 #include <string.h>
 
-#include "engine/engine_int.h"
-
-/* -- running an operation on all threads ---------------------------------------------------- */
-
-/* Below this many multiply-adds waking the team costs more than it saves. A result never depends on how many
- * parts computed it, so this is only a matter of time. */
-#define SOLO_WORK (64 * 1024)
-
-#define DEFINE_RUN(op)                                                                             \
-    typedef struct op##_job {                                                                      \
-        const sp_ops *ops;                                                                         \
-        const sp_##op##_args *args;                                                                \
-    } op##_job;                                                                                    \
-    static void op##_part(void *job, int part, int n_parts)                                        \
-    {                                                                                              \
-        const op##_job *j = job;                                                                   \
-        j->ops->op(j->args, part, n_parts);                                                        \
-    }                                                                                              \
-    static void run_##op(sp_engine *e, int64_t work, const sp_##op##_args *args)                   \
-    {                                                                                              \
-        op##_job job = {e->o.ops, args};                                                           \
-        if (work < SOLO_WORK)                                                                      \
-            op##_part(&job, 0, 1);                                                                 \
-        else                                                                                       \
-            sp_team_run(e->o.team, op##_part, &job);                                               \
-    }
-
-DEFINE_RUN(matmul)
-DEFINE_RUN(embed)
-DEFINE_RUN(rmsnorm)
-DEFINE_RUN(silu_mul)
-DEFINE_RUN(kv_store)
-DEFINE_RUN(attend)
+#include "engine/run_int.h"
 
 static void matmul(sp_engine *e, const sp_matmul_args *args)
 {
@@ -130,11 +98,11 @@ static void gather_rows(sp_rows *r, const sp_slice *slices, int n_slices)
     r->first[n_slices] = r->n;
 }
 
-/* close_ranks -- removes the rows whose keep is false, from the lists and from x and h. */
-static void close_ranks(sp_engine *e, int n_slices)
+void sp_rows_close(sp_engine *e, int n_slices)
 {
     sp_rows *r = &e->rows;
     size_t width = (size_t)e->o.model->hp.n_embd;
+    size_t heads = (size_t)e->o.model->hp.n_heads * (size_t)e->o.model->hp.head;
     int to = 0;
     for (int s = 0; s < n_slices; s++) {
         int from = r->first[s], end = r->first[s + 1];
@@ -151,6 +119,7 @@ static void close_ranks(sp_engine *e, int n_slices)
                 r->slot[to] = r->slot[from];
                 memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width, width * sizeof *e->x);
                 memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width, width * sizeof *e->h);
+                memcpy(e->att + (size_t)to * heads, e->att + (size_t)from * heads, heads * sizeof *e->att);
             }
             to++;
         }
@@ -169,8 +138,9 @@ static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
     sp_rows *r = &e->rows;
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
-            r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]);
-    close_ranks(e, n_slices);
+            r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]) ||
+                         slices[s].plan->probe.kind == SP_PROBE_COLUMNS;
+    sp_rows_close(e, n_slices);
 }
 
 static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
@@ -189,7 +159,7 @@ static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int la
                                                 .mass = e->reqs[s].mass,
                                                 .keep = r->keep + r->first[s]});
     }
-    if (any) close_ranks(e, n_slices);
+    if (any) sp_rows_close(e, n_slices);
 }
 
 /* -- scratch whose size follows the plans --------------------------------------------------- */
@@ -216,6 +186,7 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
         e->scratch_bytes = bytes;
         e->scratch_spans = want;
     }
+    SP_TRY(sp_probe_make_room(e, slices, n_slices));
     if (mass > e->mass_cap) {
         float *p = sp_alloc(mass, sizeof *p);
         if (!p) return sp_fail_nomem(mass * sizeof *p, "attention mass");
@@ -267,7 +238,8 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
                                      .spans = p->spans,
                                      .n_spans = p->n_spans,
                                      .sights = p->sights,
-                                     .mass = p->gate.wants_mass ? mass : NULL};
+                                     .mass = p->gate.wants_mass ? mass : NULL,
+                                     .lse = e->lse + first * (size_t)hp->n_heads};
         if (p->gate.wants_mass) mass += (size_t)m * (size_t)hp->n_heads * (size_t)p->n_spans;
         if (m) work += m * r->pos[r->first[s + 1] - 1] * 2 * (int64_t)width;
     }
@@ -280,11 +252,11 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
                                  .n_reqs = n_slices,
                                  .scratch = e->scratch,
                                  .scratch_bytes = e->scratch_bytes});
-    multiply_add(e, &w->wo, e->att, w->bo, e->x);
 }
 
 static void feed_forward(sp_engine *e, const sp_layer *w)
 {
+    multiply_add(e, &w->wo, e->att, w->bo, e->x);
     normalise(e, e->x, w->ffn_norm, e->h);
     multiply(e, &w->w_gate, e->h, NULL, e->gate);
     multiply(e, &w->w_up, e->h, NULL, e->up);
@@ -301,7 +273,7 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
             kept += r->keep[i] = wanted(&slices[s], r->id[i]);
-    if (kept != r->n) close_ranks(e, n_slices);
+    if (kept != r->n) sp_rows_close(e, n_slices);
     normalise(e, e->x, m->output_norm, e->h);
     for (int s = 0; s < n_slices; s++) {
         int n = r->first[s + 1] - r->first[s];
@@ -326,9 +298,12 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
         sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
         normalise(e, e->x, w->attn_norm, e->h);
         store_kv(e, w, &kv);
+        sp_probe_deviation(e, &kv, slices, n_slices, l);
         if (l == m->hp.n_layers - 1) drop_unwanted(e, slices, n_slices);
         if (e->rows.n == 0) return SP_OK;
         attend(e, w, &kv, slices, n_slices);
+        sp_probe_columns(e, &kv, slices, n_slices, l);
+        if (e->rows.n == 0) return SP_OK;
         feed_forward(e, w);
         run_gates(e, slices, n_slices, l);
         if (e->rows.n == 0) return SP_OK;

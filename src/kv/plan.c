@@ -185,7 +185,7 @@ sp_err sp_plan_check(const sp_plan *p)
         if (span_pos(s, d->index) != d->pos)
             return sp_fail(SP_E_ARG, "plan: todo %d stands at %d, its slot at %d", t, d->pos,
                            span_pos(s, d->index));
-        if (t && d->pos <= p->todo[t - 1].pos)
+        if (t && d->see == p->todo[t - 1].see && d->pos <= p->todo[t - 1].pos)
             return sp_fail(SP_E_ARG, "plan: todo %d is not ascending", t);
         if (p->bound && sp_kv_is_sealed(p->pool, s->blocks[d->index / SP_BLOCK_TOKENS]))
             return sp_fail(SP_E_ARG, "plan: todo %d writes a sealed block", t);

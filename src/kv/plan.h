@@ -10,7 +10,7 @@
  * executes the todo list in pieces of any size, in order.
  *
  * Invariants
- *  I1  todo is ascending in position, and so is each span.
+ *  I1  each span is ascending in position, and so is each run of todo tokens that share a sight.
  *  I2  each todo token has one slot of its own, in an open block of its span.
  *  I3  the plan holds a reference on every block that it names, until sp_plan_fini.
  */
@@ -47,6 +47,26 @@ typedef struct sp_gate {
     bool wants_mass;
 } sp_gate;
 
+/* A probe is a plan that is run to measure, not to answer: the step ends after the probed layer. */
+typedef enum sp_probe_kind {
+    SP_PROBE_NONE,
+    SP_PROBE_COLUMNS,  /* attention that the todo tokens give to each key */
+    SP_PROBE_DEVIATION /* distance between the KV of each todo token and an older copy of it */
+} sp_probe_kind;
+
+/* The older copy that a todo token is compared with; span < 0: none. */
+typedef struct sp_twin {
+    int32_t span, index;
+} sp_twin;
+
+typedef struct sp_probe {
+    sp_probe_kind kind;
+    int layer;          /* 0 .. L-1 */
+    float **columns;    /* COLUMNS: [n_spans] of [span.n], added to; NULL where not wanted */
+    sp_twin *twins;     /* DEVIATION: [n_todo] */
+    float *deviation;   /* DEVIATION: [n_todo] |K - K'|^2 + |V - V'|^2 */
+} sp_probe;
+
 /* The blocks behind a span. */
 typedef struct sp_slots {
     uint32_t *blocks; /* [ceil(room / B)] the array behind sp_span.blocks */
@@ -63,6 +83,7 @@ struct sp_plan {
     sp_sight *sights;
     int n_sights, cap_sights;
     sp_gate gate; /* after_layer NULL: none */
+    sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
     sp_arena arena; /* everything above */

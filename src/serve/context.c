@@ -41,7 +41,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(&shape, n_blocks, &c->pool));
-    SP_TRY(sp_tree_create(c->pool, n_blocks, "lru", &c->tree));
+    SP_TRY(sp_cache_init(&c->cache, c->pool, n_blocks, "lru"));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
     return SP_OK;
 }
@@ -80,6 +80,9 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
 {
     SP_TRY(check_opts(o));
     SP_TRY(sp_reuse_find(o->reuse ? o->reuse : "prefix", &c->reuse));
+    if (!(o->recompute >= 0 && o->recompute <= 1))
+        return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
+    c->recompute = o->recompute;
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
@@ -124,7 +127,7 @@ void sp_context_close(sp_context *c)
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
     sp_team_destroy(c->team);
-    sp_tree_destroy(c->tree);
+    sp_cache_fini(&c->cache);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
     sp_free(c->salt);
@@ -146,7 +149,8 @@ static int64_t count_params(const sp_model *m)
 sp_context_info sp_context_describe(const sp_context *c)
 {
     const sp_hparams *hp = &c->model->hp;
-    sp_tree_stats tree = sp_tree_stats_of(c->tree);
+    sp_tree_stats tree = sp_tree_stats_of(c->cache.tree);
+    sp_chunks_stats chunks = sp_chunks_stats_of(c->cache.chunks);
     return (sp_context_info){
         .arch = hp->arch,
         .tokenizer = sp_tokenizer_kind(c->model->tokenizer),
@@ -163,15 +167,15 @@ sp_context_info sp_context_describe(const sp_context *c)
         .n_params = count_params(c->model),
         .kv_blocks = sp_kv_pool_n_blocks(c->pool),
         .kv_blocks_free = sp_kv_pool_n_free(c->pool),
-        .cached_blocks = tree.n_blocks,
-        .cached_segments = tree.n_nodes,
+        .cached_blocks = tree.n_blocks + chunks.n_blocks,
+        .cached_segments = tree.n_nodes + chunks.n_variants,
         .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
     };
 }
 
 void sp_context_forget(sp_context *c)
 {
-    sp_tree_clear(c->tree);
+    sp_cache_clear(&c->cache);
 }
 
 const sp_vocab *sp_context_vocab(const sp_context *c)

@@ -1,9 +1,11 @@
 /* context_int.h -- what a context owns, and the states of a request.
  *
- *   submit          admit                    prompt done              end, stop, length
- *   ------> queued ------> prefill ---------------------> decode ------------------> finished
+ *   submit          admit                             prompt done        end, stop, length
+ *   ------> queued ------> prefill: [fill, [probe,]] answer ------> decode ------------> finished
  *              \              \-- canceled, error ---------> finished   (from any state)
  *               \-- prompt that can never fit: error at submit
+ *
+ * Prefill runs one plan after another (reuse/reuse.h); policies that reuse prefixes only have the last.
  *
  * Invariants
  *  I1  a running request (prefill, decode) has a bound plan, a match that pins its path in the tree, and
@@ -13,7 +15,7 @@
 #ifndef SP_SERVE_CONTEXT_INT_H
 #define SP_SERVE_CONTEXT_INT_H
 
-#include "cache/tree.h"
+#include "cache/cache.h"
 #include "engine/engine.h"
 #include "engine/sampler.h"
 #include "model/model.h"
@@ -27,6 +29,9 @@ typedef enum sp_request_state {
     SP_REQ_FINISHED,
 } sp_request_state;
 
+/* Which plan of a request is running. */
+typedef enum sp_stage { SP_STAGE_FILL, SP_STAGE_PROBE, SP_STAGE_ANSWER } sp_stage;
+
 struct sp_request {
     sp_context *ctx;
     sp_request *next; /* in the queue or among the running, oldest first */
@@ -35,8 +40,16 @@ struct sp_request {
     sp_arena arena;   /* segments, stop strings, reports, match path */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
+    const sp_reuse_policy *policy;
+    int n_head; /* segments before the first chunk */
+    sp_digest *head; /* [n_head] their ids: what a canonical copy stands behind */
     sp_match match;
+    const sp_variant **chunks; /* [n_segs] pinned copies, or NULL */
+    int32_t *had;              /* [n_segs] tokens that were cached when the request came */
+    sp_stage stage;
     sp_plan plan;
+    int64_t plan_blocks; /* that the plan took when it was bound */
+    sp_plan probed; /* the probe plan, kept until the answer's plan is made */
     int next_todo; /* first of plan.todo that is not computed */
     int answer_span;
     int64_t reserved; /* blocks */
@@ -63,8 +76,9 @@ struct sp_context {
     sp_team *team;
     const sp_ops *ops;
     sp_engine *engine;
-    sp_tree *tree;
+    sp_cache cache;
     const sp_reuse_policy *reuse;
+    float recompute;
     sp_prompt_space prompts;
     sp_vocab vocab;
     char *salt;
@@ -82,8 +96,9 @@ struct sp_context {
 
 /* sp_request_begin -- plans and binds; *fits is false when KV memory has to wait for others. */
 sp_err sp_request_begin(sp_request *r, bool *fits) SP_MUST_CHECK;
-/* sp_request_prompt_done -- seals the prompt's blocks and enters them into the tree. */
-void sp_request_prompt_done(sp_request *r);
+/* sp_request_stage_done -- the plan is computed: its KV enters the caches, and the next plan is made.
+ * *ready: it was the last one, and its logits begin the answer. */
+sp_err sp_request_stage_done(sp_request *r, bool *ready) SP_MUST_CHECK;
 /* sp_request_take_token -- samples from logits [V]; goes on to the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
 /* sp_request_finish -- gives back memory and pins; the result is complete. */

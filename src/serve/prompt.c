@@ -52,7 +52,7 @@ static sp_err add_pieces(sp_prompt *p, sp_segment_kind kind, const piece *pieces
     sp_err err = SP_OK;
     for (size_t i = 0; i < n && err == SP_OK; i++) {
         unsigned flags = pieces[i].is_template ? SP_TOK_SPECIAL : 0;
-        if (i == 0 && p->segs.n == 0) flags |= SP_TOK_BOS;
+        flags |= i == 0 && p->segs.n == 0 ? SP_TOK_BOS : SP_TOK_JOINED;
         size_t len = strlen(pieces[i].text);
         if (len || (flags & SP_TOK_BOS))
             err = sp_tokenizer_encode(p->space->tokenizer, pieces[i].text, len, flags, &ids);

@@ -11,72 +11,248 @@ static int64_t blocks_for(int64_t tokens)
     return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
 }
 
-/* -- admission ------------------------------------------------------------------------------ */
+/* -- what the caches know of the prompt ------------------------------------------------------ */
 
-static sp_err make_plan(sp_request *r)
+/* find_chunks -- pins the canonical copies that are there and not pinned yet. */
+static void find_chunks(sp_request *r)
 {
     sp_context *c = r->ctx;
-    r->match = (sp_match){0};
-    if (c->reuse->uses_tree)
-        SP_TRY(sp_tree_match(c->tree, r->segs, r->n_segs, ++c->now, &r->arena, &r->match));
-    sp_reuse_input in = {
-        .segs = r->segs, .n_segs = r->n_segs, .match = &r->match, .answer_room = r->max_tokens};
-    SP_TRY(c->reuse->plan(&in, &r->plan));
-    r->answer_span = r->plan.n_spans - 1;
+    for (int i = r->n_head; i < r->n_segs; i++)
+        if (r->segs[i].kind == SP_SEG_CHUNK && !r->chunks[i])
+            r->chunks[i] = sp_chunks_find(c->cache.chunks, &r->segs[i], r->head, r->n_head, c->now);
+}
+
+/* look_up -- pins what is cached: a path of the tree, and canonical copies of chunks. */
+static sp_err look_up(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    const sp_reuse_policy *p = r->policy;
+    int n_path = p->uses_chunks ? r->n_head : r->n_segs;
+    ++c->now;
+    if (p->uses_tree)
+        SP_TRY(sp_tree_match(c->cache.tree, r->segs, n_path, c->now, &r->arena, &r->match));
+    if (p->uses_chunks) find_chunks(r);
     return SP_OK;
 }
 
-static void drop_plan(sp_request *r)
+static void let_go(sp_request *r)
 {
+    sp_context *c = r->ctx;
     sp_plan_fini(&r->plan);
-    sp_tree_release(r->ctx->tree, &r->match);
+    sp_plan_fini(&r->probed);
+    sp_tree_release(c->cache.tree, &r->match);
+    for (int i = 0; i < r->n_segs; i++) {
+        if (r->chunks[i]) sp_chunks_unpin(c->cache.chunks, r->chunks[i]);
+        r->chunks[i] = NULL;
+    }
+}
+
+/* -- plans ---------------------------------------------------------------------------------- */
+
+static sp_reuse_input input_of(const sp_request *r)
+{
+    return (sp_reuse_input){.segs = r->segs,
+                            .n_segs = r->n_segs,
+                            .n_head = r->n_head,
+                            .match = &r->match,
+                            .chunks = r->chunks,
+                            .answer_room = r->max_tokens,
+                            .n_layers = r->ctx->model->hp.n_layers,
+                            .recompute = r->policy->selects ? r->ctx->recompute : 0,
+                            .probed = r->probed.n_todo ? &r->probed : NULL};
+}
+
+/* wants_probe -- all or nothing needs no measuring. */
+static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
+{
+    bool any = false;
+    for (int i = 0; i < r->n_segs; i++) any |= r->chunks[i] != NULL;
+    return any && r->policy->probe && in->recompute > 0 && in->recompute < 1;
+}
+
+static sp_err make_plan(sp_request *r)
+{
+    sp_reuse_input in = input_of(r);
+    sp_plan_init(&r->plan, r->ctx->pool);
+    r->next_todo = 0;
+    switch (r->stage) {
+    case SP_STAGE_FILL:
+        return sp_reuse_fill(&in, &r->plan);
+    case SP_STAGE_PROBE:
+        return r->policy->probe(&in, &r->plan);
+    default:
+        SP_TRY(r->policy->plan(&in, &r->plan));
+        r->answer_span = r->plan.n_spans - 1;
+        return SP_OK;
+    }
+}
+
+/* reserve -- sets n blocks (or -n back) aside for the request: I2. */
+static void reserve(sp_request *r, int64_t n)
+{
+    r->reserved += n;
+    r->ctx->reserved += n;
+}
+
+/* bind_plan -- takes its blocks out of what was reserved for the request. */
+static sp_err bind_plan(sp_request *r)
+{
+    r->plan_blocks = sp_plan_n_fresh(&r->plan);
+    SP_TRY(sp_plan_bind(&r->plan));
+    reserve(r, -r->plan_blocks);
+    return sp_plan_check(&r->plan);
+}
+
+static sp_stage after_fill(const sp_request *r)
+{
+    sp_reuse_input in = input_of(r);
+    return wants_probe(r, &in) ? SP_STAGE_PROBE : SP_STAGE_ANSWER;
+}
+
+static sp_stage first_stage(const sp_request *r)
+{
+    sp_reuse_input in = input_of(r);
+    if (!r->policy->uses_chunks) return SP_STAGE_ANSWER;
+    return sp_reuse_needs_fill(&in) || r->max_tokens == 0 ? SP_STAGE_FILL : after_fill(r);
+}
+
+/* -- admission ------------------------------------------------------------------------------ */
+
+/* blocks_needed -- for all plans of the request and its answer, at most. */
+static int64_t blocks_needed(const sp_request *r)
+{
+    int64_t answer = blocks_for(r->max_tokens), n = 0;
+    if (r->stage == SP_STAGE_ANSWER && !r->policy->selects) return sp_plan_n_fresh(&r->plan) + answer;
+    for (int i = 0; i < r->n_segs; i++) n += blocks_for(r->segs[i].n);
+    return n + (r->policy->selects ? blocks_for(r->n_prompt) : 0) + answer;
+}
+
+static sp_err prepare(sp_request *r)
+{
+    SP_TRY(look_up(r));
+    r->stage = first_stage(r);
+    return make_plan(r);
+}
+
+static void remember_what_was_there(sp_request *r)
+{
+    for (int i = 0; i < r->n_segs; i++)
+        r->had[i] = r->chunks[i] || (r->policy->uses_chunks && i < r->match.n_path) ? r->segs[i].n
+                    : r->policy->uses_chunks                                       ? 0
+                                                                                   : r->plan.slots[i].n_known;
 }
 
 sp_err sp_request_begin(sp_request *r, bool *fits)
 {
     sp_context *c = r->ctx;
-    sp_plan_init(&r->plan, c->pool);
-    sp_err err = make_plan(r);
-    int64_t fresh = sp_plan_n_fresh(&r->plan), answer = blocks_for(r->max_tokens);
+    sp_err err = prepare(r);
+    int64_t need = blocks_needed(r);
     *fits = true;
-    if (err == SP_OK && !sp_tree_evict(c->tree, c->reserved + fresh + answer)) {
+    if (err == SP_OK && !sp_cache_free_up(&c->cache, c->reserved + need)) {
         *fits = false;
         if (c->n_running == 0)
             err = sp_fail(SP_E_NOKV,
                           "prompt and answer need %lld blocks of KV memory, %lld of %lld can be had",
-                          (long long)(fresh + answer), (long long)sp_kv_pool_n_free(c->pool),
+                          (long long)need, (long long)sp_kv_pool_n_free(c->pool),
                           (long long)sp_kv_pool_n_blocks(c->pool));
     }
-    if (err == SP_OK && *fits) err = sp_plan_bind(&r->plan);
-    if (err == SP_OK && *fits) err = sp_plan_check(&r->plan);
-    if (err != SP_OK || !*fits) {
-        drop_plan(r);
-        return err;
+    if (err == SP_OK && *fits) {
+        reserve(r, need);
+        remember_what_was_there(r);
+        r->start_us = sp_clock_us();
+        err = bind_plan(r);
     }
-    r->reserved = answer;
-    c->reserved += answer;
-    r->next_todo = 0;
-    r->start_us = sp_clock_us();
+    if (err != SP_OK || !*fits) {
+        reserve(r, -r->reserved);
+        let_go(r);
+    }
+    return err;
+}
+
+/* -- a plan is computed --------------------------------------------------------------------- */
+
+static void seal(sp_request *r, int span)
+{
+    const sp_span *s = &r->plan.spans[span];
+    sp_kv_seal(r->ctx->pool, s->blocks, blocks_for(s->n));
+}
+
+/* keep_path -- exact KV of segments from the end of the match on enters the tree. */
+static sp_err keep_path(sp_request *r, int n_segs)
+{
+    sp_context *c = r->ctx;
+    bool added = r->match.tip != NULL;
+    for (int i = r->match.n_path; i < n_segs && added; i++) {
+        SP_TRY(sp_tree_extend(c->cache.tree, &r->match, &r->segs[i], r->plan.spans[i].blocks, c->now, &added));
+        if (added) r->match.path[r->match.n_path++] = r->match.tip;
+    }
     return SP_OK;
 }
 
-/* -- the prompt is computed ----------------------------------------------------------------- */
-
-void sp_request_prompt_done(sp_request *r)
+/* keep_chunks -- what fill computed behind the head enters the chunk index. */
+static sp_err keep_chunks(sp_request *r)
 {
     sp_context *c = r->ctx;
-    for (int i = 0; i < r->n_segs; i++)
-        sp_kv_seal(c->pool, r->plan.spans[i].blocks, blocks_for(r->plan.spans[i].n));
-    if (!r->match.tip) return;
-    bool added = true;
-    for (int i = r->match.n_path; i < r->n_segs && added; i++) {
-        sp_err err =
-            sp_tree_extend(c->tree, &r->match, &r->segs[i], r->plan.spans[i].blocks, c->now, &added);
-        if (err != SP_OK) {
-            sp_log(SP_LOG_WARN, "prompt not cached: %s", sp_error_detail());
-            return;
-        }
+    for (int i = r->n_head; i < r->n_segs; i++) {
+        const sp_span *s = &r->plan.spans[i];
+        bool added;
+        if (r->segs[i].kind != SP_SEG_CHUNK || s->n == 0) continue;
+        SP_TRY(sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks, c->now,
+                                &added));
     }
+    find_chunks(r);
+    return SP_OK;
+}
+
+static void warn(const char *what, sp_err err)
+{
+    if (err != SP_OK) sp_log(SP_LOG_WARN, "%s not cached: %s", what, sp_error_detail());
+}
+
+static void answer_stage_done(sp_request *r)
+{
+    if (r->policy->uses_chunks) return; /* approximate KV never enters the tree */
+    for (int i = 0; i < r->n_segs; i++) seal(r, i);
+    warn("prompt", keep_path(r, r->n_segs));
+}
+
+static void fill_stage_done(sp_request *r)
+{
+    for (int i = 0; i < r->n_segs; i++) seal(r, i);
+    warn("system prompt", keep_path(r, r->n_head));
+    warn("chunks", keep_chunks(r));
+    sp_plan_fini(&r->plan);
+    r->stage = after_fill(r);
+}
+
+static void probe_stage_done(sp_request *r)
+{
+    r->probed = r->plan;
+    r->plan = (sp_plan){0};
+    r->stage = SP_STAGE_ANSWER;
+}
+
+/* drop_probe -- the answer's plan has been made from it; its blocks are the request's again. */
+static void drop_probe(sp_request *r, int64_t blocks)
+{
+    sp_plan_fini(&r->probed);
+    reserve(r, blocks);
+}
+
+sp_err sp_request_stage_done(sp_request *r, bool *ready)
+{
+    *ready = r->stage == SP_STAGE_ANSWER || (r->stage == SP_STAGE_FILL && r->max_tokens == 0);
+    if (r->stage == SP_STAGE_ANSWER)
+        answer_stage_done(r);
+    else if (r->stage == SP_STAGE_FILL)
+        fill_stage_done(r);
+    else
+        probe_stage_done(r);
+    if (*ready) return SP_OK;
+    int64_t probe_blocks = r->plan_blocks;
+    SP_TRY(make_plan(r));
+    if (r->probed.n_todo) drop_probe(r, probe_blocks);
+    return bind_plan(r);
 }
 
 /* keep_answer -- the answer's KV becomes a node below the prompt: the next turn of a chat repeats it. */
@@ -87,28 +263,45 @@ static void keep_answer(sp_request *r)
     /* the last generated token may be planned but not computed */
     int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;
     bool added = false;
-    if (r->state != SP_REQ_DECODE || r->match.tip == NULL || n < SP_BLOCK_TOKENS) return;
+    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks || n < SP_BLOCK_TOKENS) return;
+    if (!r->match.tip || r->match.n_path < r->n_segs) return; /* its prompt is not whole in the tree */
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
     sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
     if (err == SP_OK) {
         sp_kv_seal(c->pool, span->blocks, blocks_for(n));
-        err = sp_tree_extend(c->tree, &r->match, &seg, span->blocks, c->now, &added);
+        err = sp_tree_extend(c->cache.tree, &r->match, &seg, span->blocks, c->now, &added);
     }
-    if (err != SP_OK) sp_log(SP_LOG_WARN, "answer not cached: %s", sp_error_detail());
+    warn("answer", err);
 }
 
 /* -- the end -------------------------------------------------------------------------------- */
 
+/* n_stale -- tokens of segment i that were cached and yet computed again. */
+static int32_t n_stale(const sp_request *r, int i)
+{
+    if (r->stage != SP_STAGE_ANSWER || i >= r->plan.n_spans || !r->plan.spans[i].stale) return 0;
+    int32_t n = 0;
+    for (int32_t w = 0; w < SP_DIV_UP(r->segs[i].n, 64); w++)
+        n += __builtin_popcountll(r->plan.spans[i].stale[w]);
+    return n;
+}
+
 static void report_segments(sp_request *r)
 {
     sp_segment_report *rep = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *rep);
-    if (!rep) return; /* the sums are still right */
-    for (int i = 0; i < r->n_segs; i++)
-        rep[i] = (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
-                                     .n_tokens = r->segs[i].n,
-                                     .n_reused = r->plan.slots[i].n_known};
+    for (int i = 0; i < r->n_segs; i++) {
+        int32_t again = n_stale(r, i), reused = SP_MAX(0, r->had[i] - again);
+        r->result.n_reused += reused;
+        r->result.n_recomputed += again;
+        if (rep)
+            rep[i] = (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
+                                         .n_tokens = r->segs[i].n,
+                                         .n_reused = reused,
+                                         .n_recomputed = again};
+    }
+    r->result.n_computed = r->n_prompt - r->result.n_reused;
     r->result.segments = rep;
-    r->result.n_segments = r->n_segs;
+    r->result.n_segments = rep ? r->n_segs : 0;
 }
 
 static void show(sp_request *r, size_t upto)
@@ -121,16 +314,12 @@ static void show(sp_request *r, size_t upto)
 
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
 {
-    sp_context *c = r->ctx;
     int64_t now = sp_clock_us();
     if (r->state == SP_REQ_PREFILL || r->state == SP_REQ_DECODE) {
         keep_answer(r);
         report_segments(r);
-        for (int i = 0; i < r->n_segs; i++) r->result.n_reused += r->plan.slots[i].n_known;
-        r->result.n_computed = r->n_prompt - r->result.n_reused;
-        c->reserved -= r->reserved;
-        r->reserved = 0;
-        drop_plan(r);
+        reserve(r, -r->reserved);
+        let_go(r);
     }
     if (err == SP_OK && sp_text_stream_flush(&r->stream, &r->text) == SP_OK) show(r, r->text.n);
     if (sp_vec_reserve(&r->text, 1) == SP_OK) r->text.v[r->text.n] = '\0';
@@ -193,10 +382,7 @@ static sp_err go_on(sp_request *r, int32_t id)
     int32_t held = r->plan.spans[r->answer_span].n;
     int32_t pos = r->n_prompt + (int32_t)r->tokens.n - 1;
     SP_TRY(sp_plan_grow(&r->plan, r->answer_span, id, pos, (uint16_t)(r->plan.n_sights - 1)));
-    if (held % SP_BLOCK_TOKENS == 0) { /* a reserved block became a held one: I1 */
-        r->reserved--;
-        r->ctx->reserved--;
-    }
+    if (held % SP_BLOCK_TOKENS == 0) reserve(r, -1); /* a reserved block became a held one: I1 */
     return SP_OK;
 }
 

@@ -49,17 +49,38 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
+/* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end has nothing behind it
+ * that could begin the answer: it is computed like a question. */
+static sp_err choose_policy(sp_request *r)
+{
+    sp_segment *last = &r->segs[r->n_segs - 1];
+    if (last->kind == SP_SEG_CHUNK && r->max_tokens > 0) last->kind = SP_SEG_TEXT;
+    r->n_head = sp_reuse_n_head(r->segs, r->n_segs);
+    r->policy = r->ctx->reuse;
+    if (r->policy->uses_chunks && r->n_head == r->n_segs) SP_TRY(sp_reuse_find("prefix", &r->policy));
+    r->head = sp_arena_take(&r->arena, (size_t)r->n_head, sizeof *r->head);
+    r->chunks = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->chunks);
+    r->had = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->had);
+    if (!r->head || !r->chunks || !r->had) return sp_fail_nomem(sizeof *r->head, "a request");
+    for (int i = 0; i < r->n_head; i++) r->head[i] = r->segs[i].id;
+    return SP_OK;
+}
+
 static sp_err prepare(sp_request *r, const sp_prompt *p)
 {
     sp_context *c = r->ctx;
     SP_TRY(copy_prompt(r, p));
     r->n_prompt = p->n_tokens;
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
+    SP_TRY(choose_policy(r));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
     for (int i = 0; i < r->n_segs; i++)
         for (int32_t t = 0; t < r->segs[i].n; t++) sp_sampler_accept(&r->sampler, r->segs[i].tokens[t]);
     sp_text_stream_init(&r->stream, c->model->tokenizer);
+    /* a text that goes on keeps its first blank; an answer, or a text from nothing, begins without */
+    const sp_segment *last = &r->segs[r->n_segs - 1];
+    r->stream.started = last->kind == SP_SEG_TEXT && last->tokens[last->n - 1] != sp_tokenizer_bos(c->model->tokenizer);
     return SP_OK;
 }
 
@@ -156,12 +177,13 @@ static void admit(sp_context *c)
         append(&c->running, r);
         c->n_running++;
         r->state = SP_REQ_PREFILL;
+        if (r->plan.n_todo == 0) leave(r, SP_FINISH_LENGTH, SP_OK); /* a warm-up that found all warm */
     }
 }
 
 static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
 {
-    bool last = r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0;
+    bool last = r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0 && r->stage == SP_STAGE_ANSWER;
     c->sliced[n_slices] = r;
     c->slices[n_slices] = (sp_slice){.plan = &r->plan,
                                      .from = r->next_todo,
@@ -188,20 +210,29 @@ static int compose(sp_context *c)
     return n_slices;
 }
 
+/* advance -- the plan that was running is computed: another one, the first token, or the next. */
+static void advance(sp_request *r, const float *logits)
+{
+    bool ready = true;
+    sp_err err = r->state == SP_REQ_PREFILL ? sp_request_stage_done(r, &ready) : SP_OK;
+    if (err != SP_OK) {
+        sp_request_finish(r, SP_FINISH_ERROR, err);
+    } else if (ready) {
+        r->state = SP_REQ_DECODE;
+        if (r->max_tokens > 0)
+            sp_request_take_token(r, logits);
+        else
+            sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
+    }
+}
+
 static void deliver(sp_context *c, int n_slices)
 {
     for (int s = 0; s < n_slices; s++) {
         sp_request *r = c->sliced[s];
         r->next_todo += c->slices[s].n;
-        if (r->next_todo < r->plan.n_todo) continue; /* more of the prompt to come */
-        if (r->state == SP_REQ_PREFILL) {
-            sp_request_prompt_done(r);
-            r->state = SP_REQ_DECODE;
-        }
-        if (r->max_tokens > 0)
-            sp_request_take_token(r, c->slices[s].logits);
-        else
-            sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
+        if (r->next_todo < r->plan.n_todo) continue; /* more of this plan to come */
+        advance(r, c->slices[s].logits);
         if (r->state == SP_REQ_FINISHED) {
             unlink_request(&c->running, r);
             c->n_running--;

@@ -18,7 +18,7 @@ static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits,
 
 static sp_err bind_alone(sp_context *c, sp_plan *plan)
 {
-    if (!sp_tree_evict(c->tree, c->reserved + sp_plan_n_fresh(plan)))
+    if (!sp_cache_free_up(&c->cache, c->reserved + sp_plan_n_fresh(plan)))
         return sp_fail(SP_E_NOKV, "the text needs %lld blocks of KV memory, %lld of %lld can be had",
                        (long long)sp_plan_n_fresh(plan), (long long)sp_kv_pool_n_free(c->pool),
                        (long long)sp_kv_pool_n_blocks(c->pool));

@@ -14,44 +14,7 @@
 
 #include "cache/tree.h"
 #include "reuse/reuse.h"
-#include "support/tiny_model.h"
-
-#define MAX_SEGS 6
-#define MAX_LEN  44
-
-typedef struct prompt {
-    sp_segment segs[MAX_SEGS];
-    int32_t tokens[MAX_SEGS][MAX_LEN];
-    int n_segs, n;
-} prompt;
-
-/* Kernel variants, and rounds for each: three rounds pass every rotary variant. */
-static const struct {
-    const char *name;
-    int rounds;
-} variants[] = {{"ref", 3}, {"avx2", 6}, {"avx512", 6}};
-static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
-
-static void set_ids(prompt *p)
-{
-    sp_digest space = {{7}};
-    p->n = 0;
-    for (int i = 0; i < p->n_segs; i++) {
-        p->segs[i].tokens = p->tokens[i];
-        assert_int_equal(sp_segment_id(&space, NULL, p->tokens[i], p->segs[i].n, &p->segs[i].id), SP_OK);
-        p->n += p->segs[i].n;
-    }
-}
-
-static void random_prompt(prompt *p, uint64_t *rng, int n_vocab)
-{
-    p->n_segs = 1 + tiny_below(rng, MAX_SEGS);
-    for (int i = 0; i < p->n_segs; i++) {
-        p->segs[i] = (sp_segment){.kind = SP_SEG_CHUNK, .n = 1 + tiny_below(rng, MAX_LEN)};
-        for (int t = 0; t < p->segs[i].n; t++) p->tokens[i][t] = tiny_below(rng, n_vocab);
-    }
-    set_ids(p);
-}
+#include "support/tiny_prompt.h"
 
 static void make_plan(tiny *t, const prompt *p, const sp_match *match, sp_plan *plan)
 {
@@ -271,11 +234,6 @@ static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const 
     run(t, &plan, WHOLE, NULL, logits);
     sp_plan_fini(&plan);
     return logits;
-}
-
-static double bound_of(sp_dtype kv)
-{
-    return kv == SP_F32 ? 1e-8 : kv == SP_F16 ? 1e-5 : 1e-3; /* NMSE of logits */
 }
 
 static void positions(tiny *t, uint64_t *rng)

@@ -19,6 +19,7 @@ typedef struct row {
     int32_t pos;
     int kv_head;
     float *mass; /* [n_spans] or NULL */
+    float *lse;  /* or NULL */
     double max, sum, out[SP_HEAD_MAX];
 } row;
 
@@ -92,6 +93,7 @@ static void attend_row(row *r, const sp_sight *sight, float *out)
     double inverse = r->sum > 0 ? 1 / r->sum : 0;
     for (int d = 0; d < head; d++) out[d] = (float)(r->out[d] * inverse);
     for (int s = 0; r->mass && s < r->req->n_spans; s++) r->mass[s] *= (float)inverse;
+    if (r->lse) *r->lse = (float)(r->max + log(r->sum));
 }
 
 void sp_attend_ref(const sp_attend_args *a, int part, int n_parts)
@@ -112,6 +114,7 @@ void sp_attend_ref(const sp_attend_args *a, int part, int n_parts)
                 .pos = req->pos[q],
                 .kv_head = h / group,
                 .mass = req->mass ? req->mass + qh * req->n_spans : NULL,
+                .lse = req->lse ? req->lse + qh : NULL,
             };
             attend_row(&r, &req->sights[req->see[q]], req->out + qh * head);
         }

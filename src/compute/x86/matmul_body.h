@@ -62,25 +62,34 @@ static void start(const sp_matmul_args *a, int64_t from, int64_t to)
 
 /* -- one row of x ------------------------------------------------------------------------------ */
 
+/* One unit of four rows into their sums. */
+INLINE void fused_unit(sp_dtype type, const uint8_t *const run[QUAD], int k, const scales s[QUAD],
+                       const float *x, vec acc[QUAD])
+{
+    for (int i = 0; i < QUAD; i++) {
+        vec w[V32];
+        unit_load(type, run[i], k, &s[i], w);
+        for (int v = 0; v < V32; v++) acc[i] = vec_fma(vec_load(x + v * VL), w[v], acc[i]);
+    }
+}
+
 /* The sums of four outputs over the units [u, end) of one block. */
 INLINE __m128 fused_quad(sp_dtype type, const uint8_t *const row[QUAD], const float *x, int64_t u,
                          int64_t end)
 {
     vec acc[QUAD];
-    scales s[QUAD];
     for (int i = 0; i < QUAD; i++) acc[i] = vec_zero();
-    while (u < end) {
-        for (int i = 0; i < QUAD; i++) load_scales(type, row[i], u, &s[i]);
-        int64_t stop = SP_MIN(end, u + 8);
-        for (; u < stop; u++) {
-            for (int i = 0; i < QUAD; i++) {
-                vec w[V32];
-                unit_load(type, row[i], u, &s[i], w);
-                for (int v = 0; v < V32; v++) {
-                    acc[i] = vec_fma(vec_load(x + u * 32 + v * VL), w[v], acc[i]);
-                }
-            }
+    for (; u < end; u += 8) {
+        const uint8_t *run[QUAD];
+        scales s[QUAD];
+        const int n = (int)SP_MIN(8, end - u);
+        for (int i = 0; i < QUAD; i++) {
+            run[i] = run_at(type, row[i], u);
+            load_scales(type, run[i], &s[i]);
         }
+#define DO_UNIT(k) fused_unit(type, run, k, s, x + (u + (k)) * 32, acc);
+        EACH_UNIT(type, n, DO_UNIT)
+#undef DO_UNIT
     }
     return vec_sum4(acc[0], acc[1], acc[2], acc[3]);
 }
@@ -105,16 +114,20 @@ INLINE void fused(sp_dtype type, const sp_matmul_args *a, int64_t from, int64_t 
 INLINE void decode_quad(sp_dtype type, const uint8_t *const row[QUAD], int64_t u, int64_t end,
                         float *out)
 {
-    scales s[QUAD];
-    while (u < end) {
-        for (int i = 0; i < QUAD; i++) load_scales(type, row[i], u, &s[i]);
-        int64_t stop = SP_MIN(end, u + 8);
-        for (; u < stop; u++, out += 32 * QUAD) {
-            for (int i = 0; i < QUAD; i++) {
-                vec w[V32];
-                unit_load(type, row[i], u, &s[i], w);
-                for (int v = 0; v < V32; v++) vec_store(out + (v * QUAD + i) * VL, w[v]);
-            }
+    for (; u < end; u += 8, out += 8 * 32 * QUAD) {
+        const int n = (int)SP_MIN(8, end - u);
+        for (int i = 0; i < QUAD; i++) {
+            const uint8_t *run = run_at(type, row[i], u);
+            scales s;
+            load_scales(type, run, &s);
+#define DO_UNIT(k)                                                                                 \
+    {                                                                                              \
+        vec w[V32];                                                                                \
+        unit_load(type, run, k, &s, w);                                                            \
+        for (int v = 0; v < V32; v++) vec_store(out + (((k)*V32 + v) * QUAD + i) * VL, w[v]);      \
+    }
+            EACH_UNIT(type, n, DO_UNIT)
+#undef DO_UNIT
         }
     }
 }

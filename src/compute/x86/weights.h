@@ -1,9 +1,9 @@
 /* weights.h -- 32 weights of a row as vectors, for every type; the layouts are in dtype.c.
  *
- * Everything here takes `type` as a compile-time constant. Columns are counted in units of 32. The
- * K types share scales among 256 columns: load_scales() is called at each unit that is a multiple
- * of 8, and unit_load() after it. Both the fused and the panel path of matmul get their weights
- * here, so that a weight has the same bits on both.
+ * Everything here takes `type` as a compile-time constant. Columns are counted in units of 32, and
+ * walked in runs of eight: the K types share scales among the 256 columns of a run, taken out of it
+ * by load_scales(). A run begins at a unit that is a multiple of 8. Both the fused and the panel
+ * path of matmul get their weights here, so that a weight has the same bits on both.
  */
 #ifndef SP_COMPUTE_X86_WEIGHTS_H
 #define SP_COMPUTE_X86_WEIGHTS_H
@@ -45,12 +45,48 @@ INLINE void load_q6_scales(const uint8_t *block, scales *s)
     }
 }
 
-/* Scales of the 256 columns from unit u on. */
-INLINE void load_scales(sp_dtype type, const uint8_t *row, int64_t u, scales *s)
+INLINE bool is_k_type(sp_dtype type)
 {
-    if (type == SP_Q4_K) load_k_scales(row + u / 8 * 144, s);
-    if (type == SP_Q5_K) load_k_scales(row + u / 8 * 176, s);
-    if (type == SP_Q6_K) load_q6_scales(row + u / 8 * 210, s);
+    return type == SP_Q4_K || type == SP_Q5_K || type == SP_Q6_K;
+}
+
+/* Bytes of 32 weights; of the K types, 256 weights take eight times as many. */
+INLINE int unit_bytes(sp_dtype type)
+{
+    switch (type) {
+    case SP_F32:
+        return 128;
+    case SP_F16:
+    case SP_BF16:
+        return 64;
+    case SP_Q8_0:
+        return 34;
+    case SP_Q4_0:
+    case SP_Q4_K:
+        return 18;
+    case SP_Q4_1:
+        return 20;
+    case SP_Q5_0:
+    case SP_Q5_K:
+        return 22;
+    case SP_Q5_1:
+        return 24;
+    default:
+        return 0; /* Q6_K: 210 / 8 is no whole number */
+    }
+}
+
+/* The run that begins at unit u of a row. */
+INLINE const uint8_t *run_at(sp_dtype type, const uint8_t *row, int64_t u)
+{
+    return row + (type == SP_Q6_K ? u / 8 * 210 : u * unit_bytes(type));
+}
+
+/* Scales of a run. */
+INLINE void load_scales(sp_dtype type, const uint8_t *run, scales *s)
+{
+    if (type == SP_Q4_K || type == SP_Q5_K) load_k_scales(run, s);
+    if (type == SP_Q6_K) load_q6_scales(run, s);
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
@@ -106,79 +142,80 @@ INLINE void unit_q8_0(const uint8_t *p, vec w[V32])
     for (int i = 0; i < V32; i++) w[i] = vec_mul(vec_load_i8(p + 2 + i * VL), d);
 }
 
-INLINE void unit_q4_k(const uint8_t *row, int64_t u, const scales *s, vec w[V32])
+/* Unit k of a run. */
+INLINE void unit_q4_k(const uint8_t *run, int k, const scales *s, vec w[V32])
 {
-    int sub = (int)(u % 8);
-    const uint8_t *q = row + u / 8 * 144 + 16 + sub / 2 * 32;
-    shifted(bits32(bytes32(q), sub % 2 * 4, 15), s->scale[sub], -s->min[sub], w);
+    __m256i q = bytes32(run + 16 + k / 2 * 32);
+    shifted(bits32(q, k % 2 * 4, 15), s->scale[k], -s->min[k], w);
 }
 
-INLINE void unit_q5_k(const uint8_t *row, int64_t u, const scales *s, vec w[V32])
+INLINE void unit_q5_k(const uint8_t *run, int k, const scales *s, vec w[V32])
 {
-    int sub = (int)(u % 8);
-    const uint8_t *p = row + u / 8 * 176;
-    __m256i low = bits32(bytes32(p + 48 + sub / 2 * 32), sub % 2 * 4, 15);
-    __m256i high = bits32(bytes32(p + 16), sub, 1);
-    shifted(_mm256_or_si256(low, _mm256_slli_epi16(high, 4)), s->scale[sub], -s->min[sub], w);
+    __m256i low = bits32(bytes32(run + 48 + k / 2 * 32), k % 2 * 4, 15);
+    __m256i high = bits32(bytes32(run + 16), k, 1);
+    shifted(_mm256_or_si256(low, _mm256_slli_epi16(high, 4)), s->scale[k], -s->min[k], w);
 }
 
-INLINE void unit_q6_k(const uint8_t *row, int64_t u, const scales *s, vec w[V32])
+INLINE void unit_q6_k(const uint8_t *run, int k, const scales *s, vec w[V32])
 {
-    int sub = (int)(u % 8), run = sub / 4, quarter = sub % 4;
-    const uint8_t *p = row + u / 8 * 210;
-    __m256i low = bits32(bytes32(p + run * 64 + quarter % 2 * 32), quarter / 2 * 4, 15);
-    __m256i high = bits32(bytes32(p + 128 + run * 32), quarter * 2, 3);
+    const int half = k / 4, quarter = k % 4;
+    __m256i low = bits32(bytes32(run + half * 64 + quarter % 2 * 32), quarter / 2 * 4, 15);
+    __m256i high = bits32(bytes32(run + 128 + half * 32), quarter * 2, 3);
     __m256i q = _mm256_or_si256(low, _mm256_slli_epi16(high, 4));
     vec_from_i8(_mm256_sub_epi8(q, _mm256_set1_epi8(32)), w);
-    for (int i = 0; i < V32; i++) {
-        w[i] = vec_mul(w[i], vec_all(s->scale[2 * sub + i * VL / 16]));
-    }
+    for (int i = 0; i < V32; i++) w[i] = vec_mul(w[i], vec_all(s->scale[2 * k + i * VL / 16]));
 }
 
-/* Weights of columns 32u .. 32u+31. */
-INLINE void unit_load(sp_dtype type, const uint8_t *row, int64_t u, const scales *s, vec w[V32])
+/* Weights of unit k of a run. */
+INLINE void unit_load(sp_dtype type, const uint8_t *run, int k, const scales *s, vec w[V32])
 {
+    const uint8_t *p = run + k * unit_bytes(type); /* not of the K types */
     switch (type) {
     case SP_F32:
-        for (int i = 0; i < V32; i++) w[i] = vec_load((const float *)(row + u * 128) + i * VL);
+        for (int i = 0; i < V32; i++) w[i] = vec_load((const float *)p + i * VL);
         break;
     case SP_F16:
-        for (int i = 0; i < V32; i++) w[i] = vec_load_f16(row + u * 64 + i * VL * 2);
+        for (int i = 0; i < V32; i++) w[i] = vec_load_f16(p + i * VL * 2);
         break;
     case SP_BF16:
-        for (int i = 0; i < V32; i++) w[i] = vec_load_bf16(row + u * 64 + i * VL * 2);
+        for (int i = 0; i < V32; i++) w[i] = vec_load_bf16(p + i * VL * 2);
         break;
     case SP_Q8_0:
-        unit_q8_0(row + u * 34, w);
+        unit_q8_0(p, w);
         break;
     case SP_Q4_0:
-        scaled(nibbles(row + u * 18 + 2), 8, f16_at(row + u * 18), w);
+        scaled(nibbles(p + 2), 8, f16_at(p), w);
         break;
     case SP_Q4_1:
-        row += u * 20;
-        shifted(nibbles(row + 4), f16_at(row), f16_at(row + 2), w);
+        shifted(nibbles(p + 4), f16_at(p), f16_at(p + 2), w);
         break;
     case SP_Q5_0:
-        row += u * 22;
-        scaled(_mm256_or_si256(nibbles(row + 6), fifths(row + 2)), 16, f16_at(row), w);
+        scaled(_mm256_or_si256(nibbles(p + 6), fifths(p + 2)), 16, f16_at(p), w);
         break;
     case SP_Q5_1:
-        row += u * 24;
-        shifted(_mm256_or_si256(nibbles(row + 8), fifths(row + 4)), f16_at(row), f16_at(row + 2),
-                w);
+        shifted(_mm256_or_si256(nibbles(p + 8), fifths(p + 4)), f16_at(p), f16_at(p + 2), w);
         break;
     case SP_Q4_K:
-        unit_q4_k(row, u, s, w);
+        unit_q4_k(run, k, s, w);
         break;
     case SP_Q5_K:
-        unit_q5_k(row, u, s, w);
+        unit_q5_k(run, k, s, w);
         break;
     case SP_Q6_K:
-        unit_q6_k(row, u, s, w);
+        unit_q6_k(run, k, s, w);
         break;
     default:
         __builtin_unreachable();
     }
 }
+
+/* Does something for each unit of a run of n: with constant shifts and masks for the K types, whose
+ * runs are always whole. */
+#define EACH_UNIT(type, n, do_unit)                                                                \
+    if (is_k_type(type)) {                                                                         \
+        do_unit(0) do_unit(1) do_unit(2) do_unit(3) do_unit(4) do_unit(5) do_unit(6) do_unit(7)    \
+    } else {                                                                                       \
+        for (int unit = 0; unit < (n); unit++) do_unit(unit)                                       \
+    }
 
 #endif

@@ -2,6 +2,7 @@
 #include "support/small_kv.h"
 
 #include "cache/tree.h"
+#include "support/evict.h"
 
 enum { B = SP_BLOCK_TOKENS, MAX_PATH = 16 };
 
@@ -415,7 +416,7 @@ static void pinned_paths_survive(void **state)
     assert_false(extend(&b, &m, &others)); /* only 2 of the 4 can be had */
     sp_tree_release(b.tree, &m);
     sp_tree_clear(b.tree);
-    assert_false(sp_tree_evict(b.tree, 20));
+    assert_false(evict_until(b.tree, b.pool, 20));
     assert_int_equal(known(&b, path, 2), 2);
     sp_tree_release(b.tree, &pin);
     assert_int_equal(learn(&b, &others, 1), 0);
@@ -469,11 +470,11 @@ static void eviction_frees_blocks_unless_others_hold_them(void **state)
     memcpy(held, sp_node_blocks(m.tip), sizeof held);
     sp_kv_retain(b.pool, held, 2); /* as a running request does */
     sp_tree_release(b.tree, &m);
-    assert_true(sp_tree_evict(b.tree, 2)); /* they are free already */
+    assert_true(evict_until(b.tree, b.pool, 2)); /* they are free already */
     assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
-    assert_true(sp_tree_evict(b.tree, 3)); /* drops the older one: the second */
+    assert_true(evict_until(b.tree, b.pool, 3)); /* drops the older one: the second */
     assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
-    assert_false(sp_tree_evict(b.tree, 5)); /* drops the first, which frees nothing */
+    assert_false(evict_until(b.tree, b.pool, 5)); /* drops the first, which frees nothing */
     assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
     assert_int_equal(sp_kv_refs(b.pool, held[0]), 1);

@@ -6,6 +6,7 @@
 #include "support/small_kv.h"
 
 #include "cache/tree.h"
+#include "support/evict.h"
 
 enum { N_SEGS = 40, MAX_TOKENS = 80, DEPTH = 6, MAX_NODES = 512, N_OPEN = 5, N_BLOCKS = 96 };
 
@@ -219,7 +220,7 @@ static void release(world *w, prompt *p)
 static void evict(world *w)
 {
     int32_t n_free = N_BLOCKS - w->n_blocks, wanted = n_free - 2 + check_random(&w->seed, 12);
-    bool had = sp_tree_evict(w->tree, wanted), can = true;
+    bool had = evict_until(w->tree, w->pool, wanted), can = true;
     while (N_BLOCKS - w->n_blocks < wanted && can) can = drop_oldest(w);
     assert_int_equal(had, can);
     assert_true(n_free <= N_BLOCKS - w->n_blocks);

@@ -1,0 +1,30 @@
+/* kv_differ.c -- how far two stored copies of the same token lie apart. */
+#include "compute/kv_int.h"
+#include "compute/ops_int.h"
+
+static double squared(const float *x, const float *y, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+    return sum;
+}
+
+void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
+{
+    float ka[SP_HEAD_MAX], kb[SP_HEAD_MAX], va[SP_HEAD_MAX], vb[SP_HEAD_MAX];
+    int64_t from, to;
+    sp_part(a->m, 16, part, n_parts, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        const sp_kv_slot *x = &a->a[i], *y = &a->b[i];
+        double sum = 0;
+        for (int g = 0; g < a->kv->n_heads; g++) {
+            sp_kv_read(a->kv, x, g, ka, va);
+            sp_kv_read(a->kv, y, g, kb, vb);
+            /* to the later of the two positions; the other turns by 0, for the sake of a magnitude */
+            sp_rope_rotate(a->rope, ka, SP_MAX(0, y->rot - x->rot));
+            sp_rope_rotate(a->rope, kb, SP_MAX(0, x->rot - y->rot));
+            sum += squared(ka, kb, a->kv->head) + squared(va, vb, a->kv->head);
+        }
+        a->out[i] = (float)sum;
+    }
+}

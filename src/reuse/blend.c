@@ -1,0 +1,89 @@
+/* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are computed again.
+ *
+ * Probe: all chunk tokens through the first two layers behind everything before them, in a private span; the
+ * distance of their second-layer KV from the cached copy is the score.
+ * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2).
+ */
+#include "reuse/reuse_int.h"
+
+/* probed_segments -- the question is no part of the probe: it ends with the last chunk. */
+static int probed_segments(const sp_reuse_input *in)
+{
+    int n = in->n_segs;
+    while (n && !in->chunks[n - 1]) n--;
+    return n;
+}
+
+/* add_fresh -- the private span: all chunk tokens at their places; their cached copies become stale. */
+static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
+{
+    int32_t n = sp_reuse_n_chunk_tokens(in), k = 0;
+    int32_t *pos = sp_arena_take(&plan->arena, (size_t)n, sizeof *pos);
+    if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a probe");
+    for (int i = 0; i < plan->n_spans; i++)
+        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++) {
+            pos[k++] = plan->spans[i].at + plan->spans[i].shift + t;
+            SP_TRY(sp_plan_mark_stale(plan, i, t));
+        }
+    return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
+}
+
+/* add_todo -- chunk tokens into the private span, each with its cached copy as twin; text between chunks into
+ * spans of its own, without twins. */
+static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see, sp_plan *plan)
+{
+    int32_t k = 0;
+    sp_twin *twins = plan->probe.twins;
+    for (int i = 0; i < n_segs; i++) {
+        if (plan->slots[i].n_known == 0) {
+            for (int32_t t = 0; t < in->segs[i].n; t++) *twins++ = (sp_twin){-1, 0};
+            SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
+        }
+        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++, k++) {
+            *twins++ = (sp_twin){i, t};
+            SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[t],
+                                                    .pos = plan->spans[fresh].pos[k],
+                                                    .span = (uint16_t)fresh,
+                                                    .see = (uint16_t)see,
+                                                    .index = k}));
+        }
+    }
+    return SP_OK;
+}
+
+static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
+{
+    sp_reuse_input front = *in;
+    front.n_segs = probed_segments(in);
+    size_t n = 0;
+    for (int i = 0; i < front.n_segs; i++) n += (size_t)in->segs[i].n;
+    plan->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = SP_MIN(1, in->n_layers - 1)};
+    plan->probe.twins = sp_arena_take(&plan->arena, n, sizeof *plan->probe.twins);
+    plan->probe.deviation = sp_arena_take(&plan->arena, n, sizeof *plan->probe.deviation);
+    if (!plan->probe.twins || !plan->probe.deviation)
+        return sp_fail_nomem(n * sizeof *plan->probe.twins, "a probe");
+    int fresh, see;
+    SP_TRY(sp_reuse_known_spans(&front, plan));
+    SP_TRY(add_fresh(in, plan, &fresh));
+    SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
+    return add_todo(in, front.n_segs, fresh, see, plan);
+}
+
+static sp_err plan_blend(const sp_reuse_input *in, sp_plan *plan)
+{
+    sp_choice *c;
+    int32_t n, k = 0;
+    SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
+    const sp_plan *p = in->probed;
+    for (int t = 0; p && t < p->n_todo; t++) /* both lists are in prompt order */
+        if (p->probe.twins[t].span >= 0) c[k++].score = p->probe.deviation[t];
+    return sp_reuse_answer(in, c, n, plan);
+}
+
+const sp_reuse_policy sp_reuse_blend = {.name = "blend",
+                                        .summary = "CacheBlend: compute again where KV deviates most",
+                                        .uses_tree = true,
+                                        .uses_chunks = true,
+                                        .selects = true,
+                                        .probe = probe_blend,
+                                        .plan = plan_blend};
