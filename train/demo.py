@@ -3,7 +3,7 @@
     python -m train.demo --out demo                    writes demo/docs/ and demo/questions.jsonl
     python -m train.demo --out demo --ask CKPT         answers the questions (top 8 documents by BM25) and prints exact match
 
-Names and sentence templates are those of the test split.  The documents agree with one another: a founder named in a
+Names are those of the dev split: no training text has them.  The documents agree with one another: a founder named in a
 company's report has a letter of his own, a town in a letter is described in the register of towns.
 """
 import argparse
@@ -17,7 +17,7 @@ import re
 from . import facts, scenes
 from .facts import BY_NAME, BY_TYPE, ask, capital, new_object, say
 
-SPLIT = "test"
+SPLIT, FORMS = "dev", "train"
 
 
 class World:
@@ -84,7 +84,7 @@ class Corpus:
             e = self.w.b.name()
             rels = r.sample(BY_TYPE[t], 3)
             pairs = [(rel, self.w.object(rel, e)) for rel in rels]
-            head = capital(r.choice(self.w.b.NAMED[SPLIT]).format(e=e, a=alias))
+            head = capital(r.choice(self.w.b.NAMED[FORMS]).format(e=e, a=alias))
             body = head + "\n\n" + " ".join(say(r, SPLIT, rel, alias, o, subject_first=True) for rel, o in pairs)
             path = self.add(f"contracts/contract-{k + 1}.md", "Contract", body, e)
             for rel, o in r.sample(pairs, 2):
@@ -96,10 +96,10 @@ class Corpus:
         for k, u in enumerate(units):
             e = b.name()
             lines = [(g, str(r.randrange(10, 100))) for g in r.sample(b.GOODS, 4)]
-            body = r.choice(b.HEADERS[SPLIT]).format(w="Stock", l="stock", e=e, u=u) + "\n\n" + "\n".join(f"- {g}: {x}" for g, x in lines)
+            body = r.choice(b.HEADERS[FORMS]).format(w="Stock", l="stock", e=e, u=u) + "\n\n" + "\n".join(f"- {g}: {x}" for g, x in lines)
             path = self.add(f"lists/stock-{k + 1}.md", "Stock", body, e)
             for g, x in r.sample(lines, 2):
-                self.qa("header", r.choice(b.HEADER_ASK[SPLIT]).format(g=g, l="stock", e=e), f"{x} {u}", [path])
+                self.qa("header", r.choice(b.HEADER_ASK[FORMS]).format(g=g, l="stock", e=e), f"{x} {u}", [path])
 
     def paths(self, n):
         """A chain of people and firms of its own, an edge or two a file."""

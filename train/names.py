@@ -1,8 +1,9 @@
-"""Invented names.  A name is two (at times three) syllables, consonant-vowel with an optional closing consonant.
+"""Invented names.  A name is two (at times three) syllables: consonant, vowel and often a closing consonant.
 
-Every syllable belongs to one split, by a hash of its letters, so a name of the test split is built from syllables that
-no training text has in any name.  The tokenizer knows the open syllables ("ba") and single letters, hence the tokens of
-a held-out syllable ("bak" = "ba" + "k") are still tokens that training has seen.
+A closed syllable ("bak") belongs to one split, by a hash of its letters; open ones ("ba") are for training only.  Names of
+the dev and test splits are built from closed syllables of their own, so no training text has any of their syllables in a
+name.  The tokenizer knows the open syllables and single letters, hence the tokens of a held-out syllable ("bak" = "ba" +
+"k") are tokens that training has seen, each with and without a letter behind it.
 """
 import random
 import zlib
@@ -20,8 +21,8 @@ def split_of(syllable):
 
 
 def syllables(split):
-    closed = [s + c for s in OPEN for c in CODAS]
-    return [s for s in OPEN if split_of(s) == split], [s for s in closed if split_of(s) == split]
+    """(open, closed) syllables of a split."""
+    return OPEN if split == "train" else [], [s for s in (o + c for o in OPEN for c in CODAS) if split_of(s) == split]
 
 
 _TABLE = {s: syllables(s) for s in SPLITS}
@@ -39,7 +40,7 @@ class Namer:
         r = self.rng
         while True:
             n = 3 if r.random() < 0.12 else 2
-            name = "".join(r.choice(self.closed if r.random() < 0.4 else self.open) for _ in range(n)).capitalize()
+            name = "".join(r.choice(self.closed if not self.open or r.random() < 0.45 else self.open) for _ in range(n)).capitalize()
             if name not in self.used:
                 self.used.add(name)
                 return name

@@ -127,7 +127,7 @@ class Runner:
         return s
 
     def blend(self, p, iso, count):
-        """CacheBlend: final hidden states of the question, K, V after."""
+        """CacheBlend: final hidden states of the question, K, V after, and the slots that were chosen."""
         T = len(p.ids)
         pos = torch.arange(T)
         causal = pos[:, None] >= pos[None, :]
@@ -144,7 +144,7 @@ class Runner:
                 todo = torch.cat([pick(dev, count) + p.n_system, torch.arange(p.n_context, T)])
                 x, q = x[todo], q[:, todo]
             x, _ = self.layer(i, x, q, K, V, todo, pos, causal[todo])
-        return self.final(x)[-(T - p.n_context):], Kn, Vn
+        return self.final(x)[-(T - p.n_context):], Kn, Vn, todo[:count]
 
     # ---- decoding
 
@@ -175,8 +175,9 @@ def pick(scores, count):
 POLICIES = ("blend", "query", "random", "oracle")
 
 
-def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICIES, gen=None):
-    """{(policy, rate): (answer ids, logits at the first answer position)}; ("full", 100) and ("reuse", 0) among them."""
+def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICIES, gen=None, chosen=None):
+    """{(policy, rate): (answer ids, logits at the first answer position)}; ("full", 100) and ("reuse", 0) among them.
+    chosen: a dict that takes the recomputed slots of each (policy, rate)."""
     out = {}
     fk, fv, fh = run.full(p)
 
@@ -197,8 +198,11 @@ def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICI
         count = math.ceil(n * r / 100)
         for name in policies:
             if name == "blend":
-                put((name, r), *run.blend(p, iso, count))
+                h, K, V, slots = run.blend(p, iso, count)
             else:
-                h, K, V, _ = run.sparse(p, torch.cat([pick(scores[name], count) + p.n_system, question]), *iso)
-                put((name, r), h, K, V)
+                slots = pick(scores[name], count) + p.n_system
+                h, K, V, _ = run.sparse(p, torch.cat([slots, question]), *iso)
+            put((name, r), h, K, V)
+            if chosen is not None:
+                chosen[name, r] = slots.tolist()
     return out
