@@ -212,8 +212,8 @@ SP_API void sp_buffer_free(void *p);
 /* -- retrieval -------------------------------------------------------------------------------- */
 
 typedef struct sp_chunk_opts {
-    int size_words;    /* aim: no chunk longer than this many words, unless one word is */
-    int overlap_words; /* words at the end of a chunk repeated at the start of the next, whole sentences */
+    int size_words;    /* no chunk is longer than this many words */
+    int overlap_words; /* 0 .. size-1 words at the end of a chunk repeated at the start of the next */
 } sp_chunk_opts;
 
 typedef struct sp_index_stats {
@@ -224,8 +224,8 @@ typedef struct sp_index_stats {
 typedef bool sp_index_progress(const char *file, int64_t done, int64_t total, void *user);
 
 /* sp_index_build -- chunks of the *.txt *.md *.markdown *.jsonl *.html *.htm below `dir` (recursively,
- * sorted) in the SQLite file `out_path`, created or brought up to date: files with the same size, time
- * and SHA-256 are kept, vanished ones removed. JSONL: one document a line, fields title and text (or
+ * sorted) in the SQLite file `out_path`, created or brought up to date: files with the same size and time,
+ * or the same SHA-256, are kept, vanished ones removed; *stats is current while it runs. JSONL: one document a line, fields title and text (or
  * content, contents); a bad line is an error naming file and line. Unreadable files and invalid UTF-8
  * are skipped with a warning and counted. One transaction: an interrupted build leaves the old index.
  * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG. */
