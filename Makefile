@@ -1,6 +1,8 @@
 # Spolia. `make` builds build/spolia and build/libspolia.a; `make help` lists the rest.
 
 BUILD   ?= build
+JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
+Q       ?= @
 CC      ?= cc
 CSTD    := -std=c11
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter \
@@ -27,11 +29,11 @@ all: $(BUILD)/spolia $(BUILD)/libspolia.a
 # -- the two commands of the README ---------------------------------------------------------------
 
 demo: setup
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory -j$(JOBS) all
 	@scripts/demo
 
 test: setup
-	@$(MAKE) --no-print-directory all unit-bins
+	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
 # setup -- installs what is missing: Debian packages, and the Python packages of the tests in .venv.
@@ -47,18 +49,22 @@ $(BUILD)/obj/src/compute/%.o: OPT := $(subst -O2,-O3,$(OPT))
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/libspolia.a: $(LIB_OBJ)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	@echo "  AR    $@"
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
 
 unit-bins: $(UNIT_BIN)
 
@@ -66,14 +72,21 @@ unit-bins: $(UNIT_BIN)
 
 SAN_OPT := -O1 -g -fno-omit-frame-pointer
 asan: setup
-	@$(MAKE) --no-print-directory BUILD=build/asan OPT="$(SAN_OPT)" SAN="-fsanitize=address" sanitized
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=build/asan OPT="$(SAN_OPT)" SAN="-fsanitize=address" sanitized
 ubsan: setup
-	@$(MAKE) --no-print-directory BUILD=build/ubsan OPT="$(SAN_OPT)" \
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=build/ubsan OPT="$(SAN_OPT)" \
 		SAN="-fsanitize=undefined -fno-sanitize-recover=all" sanitized
 tsan: setup
-	@$(MAKE) --no-print-directory BUILD=build/tsan OPT="$(SAN_OPT)" SAN="-fsanitize=thread" sanitized
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=build/tsan OPT="$(SAN_OPT)" SAN="-fsanitize=thread" sanitized
 sanitized: all unit-bins
 	@.venv/bin/python tests/run.py --build $(BUILD)
+
+# bench -- paired timings of the kernels; CSV and more in bench/.
+bench: $(BUILD)/bench/kernels
+	$<
+$(BUILD)/bench/%: bench/%.c $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) -Itests $< $(BUILD)/libspolia.a $(LDFLAGS) $(LDLIBS) -o $@
 
 # fuzz -- libFuzzer on every parser, FUZZ_SECONDS each; the corpus in tests/fuzz/corpus is kept.
 FUZZ_SECONDS ?= 60
@@ -104,7 +117,7 @@ clean:
 	rm -rf build
 
 help:
-	@echo "make            build build/spolia and build/libspolia.a"
+	@echo "make            (Q= shows the commands) build build/spolia and build/libspolia.a"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
 	@echo "make test       set up, build, run every test"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"

@@ -225,10 +225,10 @@ typedef bool sp_index_progress(const char *file, int64_t done, int64_t total, vo
 
 /* sp_index_build -- chunks of the *.txt *.md *.markdown *.jsonl *.html *.htm below `dir` (recursively,
  * sorted) in the SQLite file `out_path`, created or brought up to date: files with the same size and time,
- * or the same SHA-256, are kept, vanished ones removed; *stats is current while it runs. JSONL: one document a line, fields title and text (or
- * content, contents); a bad line is an error naming file and line. Unreadable files and invalid UTF-8
+ * or the same SHA-256, are kept, vanished ones removed. JSONL: one document a line, fields title and text
+ * (or content, contents); a bad line is an error naming file and line. Unreadable files and invalid UTF-8
  * are skipped with a warning and counted. One transaction: an interrupted build leaves the old index.
- * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG. */
+ * *stats is kept current while it runs. Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG. */
 SP_API sp_err sp_index_build(const char *dir, const char *out_path, const sp_chunk_opts *o,
                              sp_index_progress *progress, void *user, sp_index_stats *stats);
 
