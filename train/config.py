@@ -62,7 +62,7 @@ def long_curriculum():
 
 
 RECIPES = {
-    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 19.5e6, 4096, 2048, decay=0.5,
+    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 17.6e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),

@@ -40,7 +40,7 @@ class Namer:
         r = self.rng
         while True:
             n = 3 if r.random() < 0.12 else 2
-            name = "".join(r.choice(self.closed if not self.open or r.random() < 0.45 else self.open) for _ in range(n)).capitalize()
+            name = "".join(r.choice(self.closed if not self.open or r.random() < 0.7 else self.open) for _ in range(n)).capitalize()
             if name not in self.used:
                 self.used.add(name)
                 return name
