@@ -176,18 +176,29 @@ void sp_chunks_unpin(sp_chunks *c, const sp_variant *v)
     e->n_pins--;
 }
 
+/* make_room -- evicts until n_blocks more fit the budget; false when pins or size forbid it. */
+static bool make_room(sp_chunks *c, int32_t n_blocks)
+{
+    if (n_blocks > c->stats.max_blocks) return false;
+    while (c->stats.n_blocks + n_blocks > c->stats.max_blocks)
+        if (!sp_chunks_evict_one(c)) return false;
+    return true;
+}
+
 sp_err sp_chunks_insert(sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before, int32_t at,
                         const uint32_t *blocks, int64_t now, bool *added)
 {
     int32_t n_blocks = blocks_for(seg->n);
     entry *e = find(c, seg, before, n_before);
-    *added = true;
     if (e) {
         touch(c, e, now);
+        *added = true;
         return SP_OK;
     }
-    while (c->stats.n_blocks + n_blocks > c->stats.max_blocks && *added) *added = sp_chunks_evict_one(c);
-    if (!*added) return SP_OK;
+    if (!make_room(c, n_blocks)) {
+        *added = false;
+        return SP_OK;
+    }
     for (int32_t i = 0; i < n_blocks; i++) assert(sp_kv_is_sealed(c->pool, blocks[i])); /* I1 */
     if ((size_t)c->stats.n_variants >= c->n_slots) SP_TRY(widen(c));
     e = new_entry(seg, before, n_before, at, blocks);
@@ -199,6 +210,7 @@ sp_err sp_chunks_insert(sp_chunks *c, const sp_segment *seg, const sp_digest *be
     touch(c, e, now);
     c->stats.n_variants++;
     c->stats.n_blocks += n_blocks; /* I4 */
+    *added = true;
     return SP_OK;
 }
 
