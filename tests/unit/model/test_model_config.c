@@ -52,6 +52,7 @@ static void reads_config_json(void **state)
 
     assert_int_equal(good_json("{\"-\": \"num_key_value_heads\"}").hp.n_kv_heads, 8);
     assert_int_equal(good_json("{\"num_key_value_heads\": null}").hp.n_kv_heads, 8);
+    assert_int_equal(good_json("{\"num_hidden_layers\": 1024}").hp.n_layers, 1024);
     assert_int_equal(good_json("{\"head_dim\": 32}").hp.head, 32);
     assert_true(good_json("{\"-\": \"rope_theta\"}").rope.base == 10000);
     assert_true(good_json("{\"rope_theta\": 1000000}").rope.base == 1e6);

@@ -76,6 +76,7 @@ static void describes_gguf_files(void **state)
     assert_json(json_object_get(first, "shape"), "[20,32]");
     assert_json(json_object_get(first, "bytes"), "2560");
     assert_true(json_equal(json_object_get(first, "offset"), json_object_get(j, "data_offset")));
+    assert_null(json_object_get(first, "file")); /* only folders have several */
     json_t *last = json_array_get(tensors, json_array_size(tensors) - 1);
     assert_json(json_object_get(last, "name"), "\"odd?tensor\"");
     assert_json(json_object_get(last, "type"), "\"type 4000000000\"");

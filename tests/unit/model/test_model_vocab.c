@@ -111,6 +111,9 @@ static void sentencepiece_has_defaults(void **state)
     assert_int_equal(sp_tokenizer_find(t, "ab"), 6);
     assert_string_equal(sp_tokenizer_kind(t), "spm");
     sp_tokenizer_destroy(t);
+    t = good_vocab(&(vocab){.model = "llama", .drop = KEY "token_type"});
+    assert_int_equal(sp_tokenizer_size(t), N);
+    sp_tokenizer_destroy(t);
     t = good_vocab(&(vocab){.model = "llama", .more = no_ids});
     assert_int_equal(sp_tokenizer_bos(t), -1);
     assert_int_equal(sp_tokenizer_eos(t), -1);
@@ -124,9 +127,11 @@ static void byte_level_names_its_pre_tokenizer(void **state)
         const char *pre, *kind;
         bool adds_bos;
     } cases[] = {
-        {"gpt-2", "bpe/gpt-2", false},   {"llama-bpe", "bpe/llama-3", true},
-        {"llama3", "bpe/llama-3", true}, {"qwen2", "bpe/qwen2", false},
-        {NULL, "bpe/gpt-2", false},      {"default", "bpe/gpt-2", false},
+        {"gpt-2", "bpe/gpt-2", false},      {"phi-2", "bpe/gpt-2", false},
+        {NULL, "bpe/gpt-2", false},         {"default", "bpe/gpt-2", false},
+        {"llama-bpe", "bpe/llama-3", true}, {"llama3", "bpe/llama-3", true},
+        {"llama-v3", "bpe/llama-3", true},  {"falcon3", "bpe/llama-3", true},
+        {"qwen2", "bpe/qwen2", false},      {"deepseek-r1-qwen", "bpe/qwen2", false},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         vocab v = {.model = "gpt2", .pre = cases[i].pre, .more = bos_alone};
