@@ -16,6 +16,7 @@
  *       for panels of 8 outputs       decoded here: once for 128 rows
  *         for tiles of rows of x, for 4 outputs: TILE x 4 accumulators in registers
  */
+#include "base/mem.h"
 #include "compute/ops_int.h"
 #include "compute/x86/weights.h"
 
@@ -24,8 +25,10 @@ enum {
     BLOCK = 32 * UNITS, /* columns */
     QUAD = 4,           /* outputs whose sums are taken together */
     PANEL = 2 * QUAD,   /* outputs decoded together */
+    AHEAD = 1024,       /* bytes of a row of weights fetched ahead */
     RUN = 128,          /* rows of x that a panel serves */
-    TILE = SP_VL == 8 ? 3 : 6
+    TILE =
+        SP_VL == 8 ? 3 : 6 /* rows of x: with 4 outputs, as many accumulators as registers allow */
 };
 
 /* Four rows of weights from r on; beyond the end the last row stands in, its sum is dropped. */
@@ -62,6 +65,15 @@ static void start(const sp_matmul_args *a, int64_t from, int64_t to)
 
 /* -- one row of x ------------------------------------------------------------------------------ */
 
+/* The next run but a few of a K type: four streams at once, whose scales are read before what
+ * stands in front of them, are too much for the CPU to foresee. */
+INLINE void fetch_run(sp_dtype type, const uint8_t *run)
+{
+    for (int i = 0; is_k_type(type) && i < 256; i += SP_CACHE_LINE) {
+        _mm_prefetch((const char *)run + AHEAD + i, _MM_HINT_T0);
+    }
+}
+
 /* One unit of four rows into their sums. */
 INLINE void fused_unit(sp_dtype type, const uint8_t *const run[QUAD], int k, const scales s[QUAD],
                        const float *x, vec acc[QUAD])
@@ -85,6 +97,7 @@ INLINE __m128 fused_quad(sp_dtype type, const uint8_t *const row[QUAD], const fl
         const int n = (int)SP_MIN(8, end - u);
         for (int i = 0; i < QUAD; i++) {
             run[i] = run_at(type, row[i], u);
+            fetch_run(type, run[i]);
             load_scales(type, run[i], &s[i]);
         }
 #define DO_UNIT(k) fused_unit(type, run, k, s, x + (u + (k)) * 32, acc);
@@ -166,14 +179,16 @@ static void panel_run(const sp_matmul_args *a, const float *panel, const float *
             switch (rows) {
 #define CASE(k)                                                                                    \
     case k:                                                                                        \
-        tile(SP_MIN(k, TILE), x, stride, w, n, y, n_out, r + q, end);                              \
-        break
-                CASE(1);
-                CASE(2);
-                CASE(3);
-                CASE(4);
-                CASE(5);
-                CASE(6);
+        tile(k, x, stride, w, n, y, n_out, r + q, end);                                            \
+        break;
+                CASE(1)
+                CASE(2)
+                CASE(3)
+#if SP_VL == 16
+                CASE(4)
+                CASE(5)
+                CASE(6)
+#endif
 #undef CASE
             }
         }

@@ -82,11 +82,17 @@ INLINE const uint8_t *run_at(sp_dtype type, const uint8_t *row, int64_t u)
     return row + (type == SP_Q6_K ? u / 8 * 210 : u * unit_bytes(type));
 }
 
-/* Scales of a run. */
+/* Scales of a run. They are to lie in memory, where a broadcast takes them for the price of a load;
+ * a compiler that sees through the array makes shuffles of it. */
 INLINE void load_scales(sp_dtype type, const uint8_t *run, scales *s)
 {
-    if (type == SP_Q4_K || type == SP_Q5_K) load_k_scales(run, s);
-    if (type == SP_Q6_K) load_q6_scales(run, s);
+    if (!is_k_type(type)) return;
+    if (type == SP_Q6_K) {
+        load_q6_scales(run, s);
+    } else {
+        load_k_scales(run, s);
+    }
+    __asm__("" : "+m"(*s));
 }
 
 /* -- bytes ------------------------------------------------------------------------------------- */
