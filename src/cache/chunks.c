@@ -20,11 +20,6 @@ struct sp_chunks {
     sp_chunks_stats stats;
 };
 
-static int32_t blocks_for(int32_t tokens)
-{
-    return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
-}
-
 static size_t slot_of(const sp_chunks *c, const sp_digest *id)
 {
     uint64_t low;
@@ -81,7 +76,7 @@ static entry *new_entry(const sp_segment *seg, const sp_digest *before, int n_be
                         .n_before = n_before,
                         .at = at,
                         .n = seg->n,
-                        .blocks = copy_of(blocks, (size_t)blocks_for(seg->n), sizeof *blocks)};
+                        .blocks = copy_of(blocks, (size_t)sp_blocks_for(seg->n), sizeof *blocks)};
     if (e->tokens && e->v.before && e->v.blocks) return e;
     free_entry(e);
     return NULL;
@@ -107,9 +102,9 @@ static void drop(sp_chunks *c, entry *e)
     while (*at != e) at = &(*at)->next_in_slot;
     *at = e->next_in_slot;
     forget(c, e);
-    sp_kv_release(c->pool, e->v.blocks, blocks_for(e->v.n));
+    sp_kv_release(c->pool, e->v.blocks, sp_blocks_for(e->v.n));
     c->stats.n_variants--;
-    c->stats.n_blocks -= blocks_for(e->v.n);
+    c->stats.n_blocks -= sp_blocks_for(e->v.n);
     free_entry(e);
 }
 
@@ -188,7 +183,7 @@ static bool make_room(sp_chunks *c, int32_t n_blocks)
 sp_err sp_chunks_insert(sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before, int32_t at,
                         const uint32_t *blocks, int64_t now, bool *added)
 {
-    int32_t n_blocks = blocks_for(seg->n);
+    int32_t n_blocks = sp_blocks_for(seg->n);
     entry *e = find(c, seg, before, n_before);
     if (e) {
         touch(c, e, now);

@@ -15,11 +15,6 @@ struct sp_tree {
     sp_tree_stats stats;
 };
 
-static int32_t blocks_for(int32_t tokens)
-{
-    return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
-}
-
 /* -- the two tables ------------------------------------------------------------------------- */
 
 static size_t slot_of_id(const sp_tree *t, const sp_node *parent, const sp_digest *id)
@@ -127,10 +122,10 @@ static void drop_node(sp_tree *t, sp_node *n)
     assert(sp_node_evictable(n)); /* I2 */
     t->policy->forget(&t->evict, n);
     unlink_node(t, n);
-    sp_kv_release(t->pool, n->blocks, blocks_for(n->n));
+    sp_kv_release(t->pool, n->blocks, sp_blocks_for(n->n));
     n->parent->n_children--;
     t->stats.n_nodes--;
-    t->stats.n_blocks -= blocks_for(n->n);
+    t->stats.n_blocks -= sp_blocks_for(n->n);
     sp_free(n->tokens);
     sp_free(n->blocks);
     sp_free(n);
@@ -216,7 +211,7 @@ void sp_tree_release(sp_tree *t, sp_match *m)
 
 static sp_node *new_node(sp_tree *t, sp_node *parent, const sp_segment *seg, const uint32_t *blocks)
 {
-    int32_t n_blocks = blocks_for(seg->n);
+    int32_t n_blocks = sp_blocks_for(seg->n);
     sp_node *n = SP_NEW(sp_node);
     if (!n) return NULL;
     n->tokens = sp_alloc((size_t)seg->n, sizeof *n->tokens);
@@ -251,7 +246,7 @@ sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint
 {
     sp_node *child = find_child(t, m->tip, seg);
     if (!child) {
-        int32_t n_blocks = blocks_for(seg->n);
+        int32_t n_blocks = sp_blocks_for(seg->n);
         for (int32_t i = 0; i < n_blocks; i++) assert(sp_kv_is_sealed(t->pool, blocks[i])); /* I1 */
         if (!make_room(t, n_blocks)) {
             *added = false;

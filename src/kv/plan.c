@@ -8,15 +8,10 @@ void sp_plan_init(sp_plan *p, sp_kv_pool *pool)
     sp_arena_init(&p->arena);
 }
 
-static int32_t blocks_for(int32_t tokens)
-{
-    return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
-}
-
 /* n_held -- blocks of span s that the plan holds: the known ones, and all once bound. */
 static int32_t n_held(const sp_plan *p, int s)
 {
-    return blocks_for(p->bound ? p->spans[s].n : p->slots[s].n_known);
+    return sp_blocks_for(p->bound ? p->spans[s].n : p->slots[s].n_known);
 }
 
 void sp_plan_fini(sp_plan *p)
@@ -57,11 +52,11 @@ sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const i
     assert(!p->bound && n >= 0 && room >= n && n_known <= n);
     assert(n_known == n || n_known % SP_BLOCK_TOKENS == 0);
     SP_TRY(reserve_span(p));
-    uint32_t *blocks = sp_arena_take(&p->arena, (size_t)blocks_for(room), sizeof *blocks);
+    uint32_t *blocks = sp_arena_take(&p->arena, (size_t)sp_blocks_for(room), sizeof *blocks);
     int32_t *where = pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
     if (!blocks || (pos && !where)) return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
     if (pos) memcpy(where, pos, (size_t)n * sizeof *pos);
-    int32_t held = blocks_for(n_known);
+    int32_t held = sp_blocks_for(n_known);
     if (held) memcpy(blocks, known, (size_t)held * sizeof *blocks);
     sp_kv_retain(p->pool, blocks, held);
     p->spans[p->n_spans] = (sp_span){.blocks = blocks, .n = n, .at = at, .pos = where, .shift = shift};
@@ -111,7 +106,7 @@ int64_t sp_plan_n_fresh(const sp_plan *p)
 {
     if (p->bound) return 0;
     int64_t n = 0;
-    for (int s = 0; s < p->n_spans; s++) n += blocks_for(p->spans[s].n) - blocks_for(p->slots[s].n_known);
+    for (int s = 0; s < p->n_spans; s++) n += sp_blocks_for(p->spans[s].n) - sp_blocks_for(p->slots[s].n_known);
     return n;
 }
 
@@ -143,7 +138,7 @@ sp_err sp_plan_bind(sp_plan *p)
     if (!fresh) return sp_fail_nomem((size_t)n * sizeof *fresh, "a plan");
     SP_TRY(sp_kv_acquire(p->pool, n, fresh));
     for (int s = 0; s < p->n_spans; s++) {
-        int32_t held = blocks_for(p->slots[s].n_known), all = blocks_for(p->spans[s].n);
+        int32_t held = sp_blocks_for(p->slots[s].n_known), all = sp_blocks_for(p->spans[s].n);
         if (all > held) memcpy(p->slots[s].blocks + held, fresh, (size_t)(all - held) * sizeof *fresh);
         fresh += all - held;
     }

@@ -21,6 +21,12 @@
 
 typedef struct sp_kv_pool sp_kv_pool;
 
+/* sp_blocks_for -- blocks that n tokens fill; the last may be part full. */
+static inline int32_t sp_blocks_for(int32_t n_tokens)
+{
+    return SP_DIV_UP(n_tokens, SP_BLOCK_TOKENS);
+}
+
 typedef struct sp_kv_shape {
     int n_layers, n_heads, head; /* L, G, D */
     sp_dtype type;               /* F32, F16, BF16 or Q8_0 */

@@ -6,11 +6,6 @@
 #include "base/log.h"
 #include "serve/context_int.h"
 
-static int64_t blocks_for(int64_t tokens)
-{
-    return SP_DIV_UP(tokens, SP_BLOCK_TOKENS);
-}
-
 /* -- what the caches know of the prompt ------------------------------------------------------ */
 
 /* find_chunks -- pins the canonical copies that are there and not pinned yet. */
@@ -121,10 +116,10 @@ static sp_stage first_stage(const sp_request *r)
 /* blocks_needed -- for all plans of the request and its answer, at most. */
 static int64_t blocks_needed(const sp_request *r)
 {
-    int64_t answer = blocks_for(r->max_tokens), n = 0;
+    int64_t answer = sp_blocks_for(r->max_tokens), n = 0;
     if (r->stage == SP_STAGE_ANSWER && !r->policy->selects) return sp_plan_n_fresh(&r->plan) + answer;
-    for (int i = 0; i < r->n_segs; i++) n += blocks_for(r->segs[i].n);
-    return n + (r->policy->selects ? blocks_for(r->n_prompt) : 0) + answer;
+    for (int i = 0; i < r->n_segs; i++) n += sp_blocks_for(r->segs[i].n);
+    return n + (r->policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
 }
 
 static sp_err prepare(sp_request *r)
@@ -174,7 +169,7 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
 static void seal(sp_request *r, int span)
 {
     const sp_span *s = &r->plan.spans[span];
-    sp_kv_seal(r->ctx->pool, s->blocks, blocks_for(s->n));
+    sp_kv_seal(r->ctx->pool, s->blocks, sp_blocks_for(s->n));
 }
 
 /* keep_path -- exact KV of segments from the end of the match on enters the tree. */
@@ -268,7 +263,7 @@ static void keep_answer(sp_request *r)
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
     sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
     if (err == SP_OK) {
-        sp_kv_seal(c->pool, span->blocks, blocks_for(n));
+        sp_kv_seal(c->pool, span->blocks, sp_blocks_for(n));
         err = sp_tree_extend(c->cache.tree, &r->match, &seg, span->blocks, c->now, &added);
     }
     warn("answer", err);
