@@ -48,7 +48,6 @@ struct sp_request {
     int32_t *had;              /* [n_segs] tokens that were cached when the request came */
     sp_stage stage;
     sp_plan plan;
-    int64_t plan_blocks; /* that the plan took when it was bound */
     sp_plan probed; /* the probe plan, kept until the answer's plan is made */
     int next_todo; /* first of plan.todo that is not computed */
     int answer_span;

@@ -92,10 +92,18 @@ static void reserve(sp_request *r, int64_t n)
 /* bind_plan -- takes its blocks out of what was reserved for the request. */
 static sp_err bind_plan(sp_request *r)
 {
-    r->plan_blocks = sp_plan_n_fresh(&r->plan);
+    int64_t n = sp_plan_n_fresh(&r->plan);
     SP_TRY(sp_plan_bind(&r->plan));
-    reserve(r, -r->plan_blocks);
+    reserve(r, -n);
     return sp_plan_check(&r->plan);
+}
+
+/* end_plan -- what it took and no cache has kept is set aside for the request again. */
+static void end_plan(sp_request *r, sp_plan *plan)
+{
+    int64_t n_free = sp_kv_pool_n_free(r->ctx->pool);
+    sp_plan_fini(plan);
+    reserve(r, sp_kv_pool_n_free(r->ctx->pool) - n_free);
 }
 
 static sp_stage after_fill(const sp_request *r)
@@ -113,12 +121,13 @@ static sp_stage first_stage(const sp_request *r)
 
 /* -- admission ------------------------------------------------------------------------------ */
 
-/* blocks_needed -- for all plans of the request and its answer, at most. */
+/* blocks_needed -- for all plans of the request and its answer, at most; cached ones are pinned already. */
 static int64_t blocks_needed(const sp_request *r)
 {
     int64_t answer = sp_blocks_for(r->max_tokens), n = 0;
     if (r->stage == SP_STAGE_ANSWER && !r->policy->selects) return sp_plan_n_fresh(&r->plan) + answer;
-    for (int i = 0; i < r->n_segs; i++) n += sp_blocks_for(r->segs[i].n);
+    for (int i = 0; i < r->n_segs; i++)
+        if (!r->chunks[i] && i >= r->match.n_path) n += sp_blocks_for(r->segs[i].n);
     return n + (r->policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
 }
 
@@ -216,7 +225,7 @@ static void fill_stage_done(sp_request *r)
     for (int i = 0; i < r->n_segs; i++) seal(r, i);
     warn("system prompt", keep_path(r, r->n_head));
     warn("chunks", keep_chunks(r));
-    sp_plan_fini(&r->plan);
+    end_plan(r, &r->plan);
     r->stage = after_fill(r);
 }
 
@@ -225,13 +234,6 @@ static void probe_stage_done(sp_request *r)
     r->probed = r->plan;
     r->plan = (sp_plan){0};
     r->stage = SP_STAGE_ANSWER;
-}
-
-/* drop_probe -- the answer's plan has been made from it; its blocks are the request's again. */
-static void drop_probe(sp_request *r, int64_t blocks)
-{
-    sp_plan_fini(&r->probed);
-    reserve(r, blocks);
 }
 
 sp_err sp_request_stage_done(sp_request *r, bool *ready)
@@ -244,21 +246,21 @@ sp_err sp_request_stage_done(sp_request *r, bool *ready)
     else
         probe_stage_done(r);
     if (*ready) return SP_OK;
-    int64_t probe_blocks = r->plan_blocks;
     SP_TRY(make_plan(r));
-    if (r->probed.n_todo) drop_probe(r, probe_blocks);
+    end_plan(r, &r->probed); /* the answer's plan has been made from it */
     return bind_plan(r);
 }
 
 /* keep_answer -- the answer's KV becomes a node below the prompt: the next turn of a chat repeats it. */
 static void keep_answer(sp_request *r)
 {
+    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks) return; /* none, or an approximate one */
     sp_context *c = r->ctx;
     const sp_span *span = &r->plan.spans[r->answer_span];
     /* the last generated token may be planned but not computed */
     int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;
     bool added = false;
-    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks || n < SP_BLOCK_TOKENS) return;
+    if (n < SP_BLOCK_TOKENS) return;
     if (!r->match.tip || r->match.n_path < r->n_segs) return; /* its prompt is not whole in the tree */
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
     sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
