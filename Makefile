@@ -98,8 +98,8 @@ fuzz: $(FUZZ_BIN)
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang \
-		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link" build/fuzzlib/libspolia.a
-	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
+		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
+	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 
 # -- house-keeping --------------------------------------------------------------------------------
 

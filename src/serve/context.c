@@ -153,7 +153,7 @@ sp_context_info sp_context_describe(const sp_context *c)
     sp_chunks_stats chunks = sp_chunks_stats_of(c->cache.chunks);
     return (sp_context_info){
         .arch = hp->arch,
-        .tokenizer = sp_tokenizer_kind(c->model->tokenizer),
+        .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
         .chat = sp_chat_name(c->prompts.chat),
         .kernels = c->ops->name,
         .n_layers = hp->n_layers,

@@ -193,19 +193,20 @@ static sp_err keep_path(sp_request *r, int n_segs)
     return SP_OK;
 }
 
-/* keep_chunks -- what fill computed behind the head enters the chunk index. */
+/* keep_chunks -- what fill computed behind the head enters the chunk index; what is there is pinned. */
 static sp_err keep_chunks(sp_request *r)
 {
     sp_context *c = r->ctx;
-    for (int i = r->n_head; i < r->n_segs; i++) {
+    sp_err err = SP_OK;
+    for (int i = r->n_head; i < r->n_segs && err == SP_OK; i++) {
         const sp_span *s = &r->plan.spans[i];
         bool added;
         if (r->segs[i].kind != SP_SEG_CHUNK || s->n == 0) continue;
-        SP_TRY(sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks, c->now,
-                                &added));
+        err = sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks, c->now,
+                               &added);
     }
     find_chunks(r);
-    return SP_OK;
+    return err;
 }
 
 static void warn(const char *what, sp_err err)

@@ -12,6 +12,8 @@
 
 static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_request_opts *o)
 {
+    if (!c->model->tokenizer)
+        return sp_fail(SP_E_ARG, "%s: holds no tokenizer, and an answer needs one", c->model->path);
     if (p->n_tokens < 1) return sp_fail(SP_E_ARG, "the prompt is empty");
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop)) return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);

@@ -27,6 +27,7 @@ sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool speci
                        size_t *n_ids)
 {
     sp_tokens t = {0};
+    if (!v->tokenizer) return sp_fail(SP_E_ARG, "the model has no tokenizer for a text");
     sp_err err = sp_vec_reserve(&t, 1); /* an empty list is a pointer too */
     if (err == SP_OK)
         err = sp_tokenizer_encode(v->tokenizer, text, n, special ? SP_TOK_BOS | SP_TOK_SPECIAL : 0, &t);
@@ -42,6 +43,7 @@ sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool speci
 sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n)
 {
     sp_bytes b = {0};
+    if (!v->tokenizer) return sp_fail(SP_E_ARG, "the model has no tokenizer for a text");
     sp_err err = sp_tokenizer_piece(v->tokenizer, id, true, &b);
     if (err == SP_OK) err = sp_bytes_add(&b, "", 1);
     if (err != SP_OK) {

@@ -414,6 +414,15 @@ def test_a_text_that_does_not_exist(good, tmp_path):
         refuse(command, "-m", good / "good.gguf", "-f", tmp_path / "none.txt", naming=["none.txt"])
 
 
+def test_text_for_a_model_without_a_tokenizer(good, tmp_path):
+    """Ids may be scored, text is refused."""
+    path = rewritten(good / "good.gguf", tmp_path / "bare.gguf",
+                     {k: None for k in read(good / "good.gguf").metadata if k.startswith("tokenizer.")})
+    succeed("logits", "-m", path, "--tokens", "1,2")
+    for command in ("logits", "run", "tokenize"):
+        refuse(command, "-m", path, "-p", "x", naming=["tokenizer"])
+
+
 def test_logits_to_a_place_that_cannot_be_written(good, tmp_path):
     out = tmp_path / "no/such/folder"
     refuse("logits", "-m", good / "good.gguf", "--tokens", "1", "--raw", out, naming=[out])
