@@ -138,12 +138,11 @@ static sp_err prepare(sp_request *r)
     return make_plan(r);
 }
 
-static void remember_what_was_there(sp_request *r)
+/* n_cached -- tokens of segment i that were there before the request. */
+static int32_t n_cached(const sp_request *r, int i)
 {
-    for (int i = 0; i < r->n_segs; i++)
-        r->had[i] = r->chunks[i] || (r->policy->uses_chunks && i < r->match.n_path) ? r->segs[i].n
-                    : r->policy->uses_chunks                                       ? 0
-                                                                                   : r->plan.slots[i].n_known;
+    if (!r->policy->uses_chunks) return r->plan.slots[i].n_known;
+    return r->chunks[i] || i < r->match.n_path ? r->segs[i].n : 0;
 }
 
 sp_err sp_request_begin(sp_request *r, bool *fits)
@@ -162,7 +161,7 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
     }
     if (err == SP_OK && *fits) {
         reserve(r, need);
-        remember_what_was_there(r);
+        for (int i = 0; i < r->n_segs; i++) r->had[i] = n_cached(r, i);
         r->start_us = sp_clock_us();
         err = bind_plan(r);
     }
