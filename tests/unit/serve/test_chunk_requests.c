@@ -1,0 +1,605 @@
+/* test_chunk_requests.c -- the life of requests whose policy reuses chunks at any position.
+ *
+ * Every step of every test also checks the invariants of serve/context_int.h: what is set aside for
+ * the running requests is there, and enough for their answers. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support/check.h"
+
+#include "serve/context_int.h"
+
+#define MODEL "tests/golden/tiny.gguf"
+
+static const struct policy {
+    const char *name;
+    float recompute;
+} policies[] = {{"full", 0}, {"random", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}};
+
+static const char *const texts[] = {"Boats leave Velm at nine.", "Torin has two hotels.",
+                                    "The Anchor has twelve rooms at the pier.", "x"};
+
+/* open_with -- what is not named is small. */
+static sp_context *open_with(sp_context_opts o)
+{
+    sp_context *c = NULL;
+    o.model = MODEL;
+    if (!o.n_threads) o.n_threads = 1;
+    if (!o.kv_bytes) o.kv_bytes = 4 << 20;
+    assert_ok(sp_context_open(&o, &c));
+    return c;
+}
+
+static sp_context *open_policy(const struct policy *p)
+{
+    return open_with((sp_context_opts){.reuse = p->name, .recompute = p->recompute, .n_batch = 40});
+}
+
+/* Nothing but the cache may hold KV once every request is gone. */
+static void close_clean(sp_context *c)
+{
+    assert_int_equal(c->reserved, 0);
+    assert_int_equal(c->n_running, 0);
+    sp_context_forget(c);
+    sp_context_info i = sp_context_describe(c);
+    assert_int_equal(i.kv_blocks_free, i.kv_blocks);
+    assert_int_equal(i.cached_segments, 0);
+    sp_context_close(c);
+}
+
+/* prompt_of -- a system text, chunks named by digits, and perhaps a question. */
+static sp_prompt *prompt_of(sp_context *c, const char *order, const char *question)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    for (; *order; order++) assert_ok(sp_prompt_chunk(p, "T", texts[*order - '0']));
+    if (question) assert_ok(sp_prompt_question(p, question));
+    return p;
+}
+
+/* Warm sampling: greedy text of a random model is one token over and over. */
+static sp_request *submit_prompt(sp_context *c, sp_prompt *p, int max_tokens)
+{
+    sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    o.sampling.temperature = 1;
+    o.sampling.seed = 7;
+    sp_request *r;
+    assert_ok(sp_request_submit(c, p, &o, &r));
+    sp_prompt_destroy(p);
+    return r;
+}
+
+static sp_request *submit(sp_context *c, const char *order, const char *question, int max_tokens)
+{
+    return submit_prompt(c, prompt_of(c, order, question), max_tokens);
+}
+
+/* step -- one step, and the invariants after it. */
+static void step(sp_context *c)
+{
+    bool busy;
+    int64_t sum = 0;
+    sp_err err = sp_context_step(c, &busy);
+    if (err != SP_E_NOMEM) assert_ok(err);
+    for (const sp_request *r = c->running; r; r = r->next) {
+        int64_t answer = sp_blocks_for(r->max_tokens);
+        if (r->stage == SP_STAGE_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
+        assert_true(r->reserved >= answer);
+        if (r->policy->uses_tree) assert_non_null(r->match.tip);
+        sum += r->reserved;
+    }
+    assert_int_equal(c->reserved, sum);
+    assert_true(sum <= sp_kv_pool_n_free(c->pool));
+    assert_int_equal(busy, c->running || c->queue);
+}
+
+static bool done(const sp_request *r)
+{
+    return sp_request_result(r)->finish != SP_FINISH_NONE;
+}
+
+static sp_request *run(sp_context *c, sp_request *r)
+{
+    while (!done(r)) step(c);
+    return r;
+}
+
+static sp_request *ask(sp_context *c, const char *order, const char *question, int max_tokens)
+{
+    sp_request *r = run(c, submit(c, order, question, max_tokens));
+    if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
+        fail_msg("%s", sp_request_result(r)->detail);
+    assert_int_equal(sp_request_result(r)->n_generated, max_tokens);
+    return r;
+}
+
+static void assert_same_text(const sp_request *a, const sp_request *b)
+{
+    assert_string_equal(sp_request_result(a)->text, sp_request_result(b)->text);
+    assert_int_equal(sp_request_result(a)->n_generated, sp_request_result(b)->n_generated);
+}
+
+/* alone -- the answer's text in a context of its own; the caller frees it. */
+static char *alone(const struct policy *p, const char *order, const char *question, int max_tokens)
+{
+    sp_context *c = open_policy(p);
+    sp_request *r = ask(c, order, question, max_tokens);
+    char *text = strdup(sp_request_result(r)->text);
+    sp_request_destroy(r);
+    close_clean(c);
+    return text;
+}
+
+static void assert_text(const sp_request *r, char *text)
+{
+    assert_string_equal(sp_request_result(r)->text, text);
+    free(text);
+}
+
+/* -- the account ---------------------------------------------------------------------------- */
+
+static void assert_adds_up(const sp_result *r)
+{
+    int reused = 0, again = 0, tokens = 0;
+    for (int i = 0; i < r->n_segments; i++) {
+        const sp_segment_report *s = &r->segments[i];
+        assert_in_range(s->n_reused, 0, s->n_tokens);
+        assert_in_range(s->n_recomputed, 0, s->n_tokens - s->n_reused);
+        reused += s->n_reused;
+        again += s->n_recomputed;
+        tokens += s->n_tokens;
+    }
+    assert_int_equal(r->n_prompt, tokens);
+    assert_int_equal(r->n_reused, reused);
+    assert_int_equal(r->n_recomputed, again);
+    assert_int_equal(r->n_prompt, r->n_reused + r->n_computed);
+}
+
+static void test_another_order_reuses_all(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *cold = ask(c, "012", "When?", 8), *warm = ask(c, "201", "How many rooms?", 8);
+        const sp_result *a = sp_request_result(cold), *b = sp_request_result(warm);
+        int n_chunks = 0;
+        assert_int_equal(a->n_reused, 0);
+        assert_int_equal(a->n_computed, a->n_prompt);
+        assert_adds_up(a);
+        assert_adds_up(b);
+        assert_int_equal(b->n_segments, 5);
+        assert_string_equal(b->segments[0].kind, "system");
+        for (int s = 0; s < 4; s++)
+            assert_int_equal(b->segments[s].n_reused + b->segments[s].n_recomputed,
+                             b->segments[s].n_tokens);
+        assert_int_equal(b->segments[0].n_recomputed, 0);
+        for (int s = 1; s < 4; s++) {
+            assert_string_equal(b->segments[s].kind, "chunk");
+            n_chunks += b->segments[s].n_tokens;
+        }
+        assert_int_equal(b->n_recomputed, policies[i].recompute > 0 ? (n_chunks + 3) / 4 : 0);
+        assert_int_equal(b->n_computed, b->segments[4].n_tokens + b->n_recomputed);
+        sp_request_destroy(cold);
+        sp_request_destroy(warm);
+        close_clean(c);
+    }
+}
+
+/* What is computed on the way is what is found later: the same text cold and warm. */
+static void test_cold_equals_warm(void **state)
+{
+    static const char *const orders[] = {"012", "201", "3", "0033", "10", "012"};
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        for (size_t k = 0; k < SP_COUNT(orders); k++) {
+            sp_request *r = ask(c, orders[k], "Where?", 10),
+                       *again = ask(c, orders[k], "Where?", 10);
+            assert_same_text(r, again);
+            assert_text(r, alone(&policies[i], orders[k], "Where?", 10));
+            sp_request_destroy(r);
+            sp_request_destroy(again);
+        }
+        close_clean(c);
+    }
+}
+
+static void test_recompute_nothing_is_full(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        struct policy none = {policies[i].name, 0};
+        sp_context *c = open_policy(&none);
+        sp_request *r = ask(c, "102", "Who?", 20);
+        assert_int_equal(sp_request_result(r)->n_recomputed, 0);
+        assert_text(r, alone(&policies[0], "102", "Who?", 20));
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+}
+
+/* Behind the head stands every first chunk: with one chunk nothing is approximate. */
+static void test_one_chunk_is_exact(void **state)
+{
+    static const struct policy off = {"off", 0};
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        struct policy none = {policies[i].name, 0};
+        sp_context *c = open_policy(&none);
+        sp_request *other = ask(c, "21", "Who?", 3);
+        sp_request *r = ask(c, "1", "Where are the hotels?", 24);
+        assert_true(sp_request_result(r)->n_reused > 0);
+        assert_text(r, alone(&off, "1", "Where are the hotels?", 24));
+        sp_request_destroy(other);
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+}
+
+static void test_the_same_chunk_twice(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *r = ask(c, "1001", "Which?", 6);
+        assert_adds_up(sp_request_result(r));
+        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 2);
+        sp_request *again = ask(c, "0110", "Which?", 6);
+        const sp_result *b = sp_request_result(again);
+        assert_adds_up(b);
+        assert_int_equal(b->n_computed, b->segments[5].n_tokens + b->n_recomputed);
+        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 2);
+        sp_request_destroy(r);
+        sp_request_destroy(again);
+        close_clean(c);
+    }
+}
+
+/* Chunks are computed behind their head: another head shares nothing. */
+static void test_another_head(void **state)
+{
+    sp_context *c = open_policy(&policies[3]);
+    sp_request *r = ask(c, "01", "Which?", 2);
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be long."));
+    assert_ok(sp_prompt_chunk(p, "T", texts[0]));
+    assert_ok(sp_prompt_question(p, "Which?"));
+    sp_request *other = run(c, submit_prompt(c, p, 2));
+    assert_int_equal(sp_request_result(other)->n_reused, 0);
+    assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 3);
+    sp_request_destroy(r);
+    sp_request_destroy(other);
+    close_clean(c);
+}
+
+/* -- prompts of other forms ------------------------------------------------------------------ */
+
+static void test_no_chunks_is_prefix(void **state)
+{
+    static const struct policy off = {"off", 0};
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *r = ask(c, "", "How are you?", 20), *again = ask(c, "", "How are you?", 20);
+        assert_same_text(r, again);
+        assert_text(r, alone(&off, "", "How are you?", 20));
+        assert_in_range(sp_request_result(again)->n_computed, 1, 16);
+        assert_adds_up(sp_request_result(again));
+        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_lookups, 0);
+        sp_request *rag = ask(c, "0", "When?", 2); /* the system prompt is the same node */
+        assert_int_equal(sp_request_result(rag)->segments[0].n_reused,
+                         sp_request_result(rag)->segments[0].n_tokens);
+        sp_request_destroy(r);
+        sp_request_destroy(again);
+        sp_request_destroy(rag);
+        close_clean(c);
+    }
+}
+
+static void test_prompt_that_ends_in_a_chunk(void **state)
+{
+    static const struct policy off = {"off", 0};
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *only = ask(c, "1", NULL, 8), *r = ask(c, "01", NULL, 8),
+                   *again = ask(c, "01", NULL, 8);
+        const sp_result *b = sp_request_result(again);
+        assert_text(only, alone(&off, "1", NULL, 8));
+        assert_same_text(r, again);
+        assert_adds_up(b);
+        assert_string_equal(b->segments[1].kind, "chunk");
+        assert_string_equal(b->segments[2].kind, "text"); /* computed like a question */
+        assert_int_equal(b->segments[2].n_reused, 0);
+        assert_int_equal(b->n_computed, b->segments[2].n_tokens + b->n_recomputed);
+        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 1);
+        sp_request_destroy(only);
+        sp_request_destroy(r);
+        sp_request_destroy(again);
+        close_clean(c);
+    }
+}
+
+/* Chunks first, and text between them. */
+static void test_text_between_chunks(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *r[2];
+        for (int k = 0; k < 2; k++) {
+            sp_prompt *p;
+            assert_ok(sp_prompt_create(c, &p));
+            assert_ok(sp_prompt_chunk(p, NULL, texts[2]));
+            assert_ok(sp_prompt_text(p, "And then: ", false));
+            assert_ok(sp_prompt_chunk(p, NULL, texts[1]));
+            assert_ok(sp_prompt_text(p, "So ", false));
+            r[k] = run(c, submit_prompt(c, p, 12));
+            assert_int_equal(sp_request_result(r[k])->finish, SP_FINISH_LENGTH);
+            assert_adds_up(sp_request_result(r[k]));
+        }
+        const sp_result *b = sp_request_result(r[1]);
+        assert_same_text(r[0], r[1]);
+        assert_int_equal(b->segments[1].n_reused, 0);
+        assert_int_equal(b->n_computed,
+                         b->segments[1].n_tokens + b->segments[3].n_tokens + b->n_recomputed);
+        sp_request_destroy(r[0]);
+        sp_request_destroy(r[1]);
+        close_clean(c);
+    }
+}
+
+static void test_warm_up(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++)
+        for (int k = 0; k < 2; k++) { /* with a question that nobody asks, and without */
+            const char *question = k ? NULL : "Nothing?";
+            sp_context *c = open_policy(&policies[i]);
+            sp_request *first = ask(c, "0021", question, 0), *second = ask(c, "0021", question, 0);
+            int64_t n_cached = sp_context_describe(c).cached_segments;
+            assert_int_equal(n_cached, 4); /* the head and three chunks */
+            assert_int_equal(sp_request_result(first)->n_reused, 0);
+            assert_adds_up(sp_request_result(second));
+            for (int s = 0; s < 5; s++)
+                assert_int_equal(sp_request_result(second)->segments[s].n_reused,
+                                 sp_request_result(second)->segments[s].n_tokens);
+            sp_request *r = ask(c, "120", "When?", 8);
+            assert_int_equal(sp_context_describe(c).cached_segments, n_cached);
+            assert_int_equal(sp_request_result(r)->n_computed,
+                             sp_request_result(r)->segments[4].n_tokens +
+                                 sp_request_result(r)->n_recomputed);
+            assert_text(r, alone(&policies[i], "120", "When?", 8));
+            sp_request_destroy(first);
+            sp_request_destroy(second);
+            sp_request_destroy(r);
+            close_clean(c);
+        }
+}
+
+/* -- many at once --------------------------------------------------------------------------- */
+
+static void test_together_equals_alone(void **state)
+{
+    static const char *const orders[] = {"012", "210", "012", "00", "", "1"};
+    enum { N = SP_COUNT(orders) };
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_policy(&policies[i]);
+        sp_request *r[N];
+        for (int k = 0; k < N; k++) {
+            r[k] = submit(c, orders[k], k % 2 ? "Why?" : "How many people live there?", 6 + k);
+            if (k == 3) step(c); /* later ones join running ones */
+        }
+        for (int k = 0; k < N; k++) {
+            run(c, r[k]);
+            assert_adds_up(sp_request_result(r[k]));
+            assert_text(r[k], alone(&policies[i], orders[k],
+                                    k % 2 ? "Why?" : "How many people live there?", 6 + k));
+        }
+        for (int k = 0; k < N; k++) sp_request_destroy(r[k]);
+        close_clean(c);
+    }
+}
+
+static sp_context *open_blocks(const struct policy *p, int64_t n_blocks)
+{
+    sp_context *c = open_policy(p);
+    size_t block = sp_context_describe(c).kv_block_bytes;
+    sp_context_close(c);
+    return open_with((sp_context_opts){.reuse = p->name,
+                                       .recompute = p->recompute,
+                                       .n_batch = 40,
+                                       .kv_bytes = (size_t)n_blocks * block});
+}
+
+/* least_blocks -- of a pool in which the prompt can be answered. */
+static int64_t least_blocks(const struct policy *p, const char *order)
+{
+    for (int64_t n = 2;; n++) {
+        sp_context *c = open_blocks(p, n);
+        sp_request *r = run(c, submit(c, order, "Which?", 18));
+        bool fits = sp_request_result(r)->finish == SP_FINISH_LENGTH;
+        if (!fits) assert_int_equal(sp_request_result(r)->err, SP_E_NOKV);
+        sp_request_destroy(r);
+        close_clean(c);
+        if (fits) return n;
+        assert_in_range(n, 2, 100);
+    }
+}
+
+/* What fits once fits again, whatever is cached by then. */
+static void test_least_memory(void **state)
+{
+    static const char *const orders[] = {"012", "012", "120", "33", "2", "012"};
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_blocks(&policies[i], least_blocks(&policies[i], "012"));
+        for (size_t k = 0; k < SP_COUNT(orders); k++) {
+            sp_request *r = ask(c, orders[k], "Which?", 18);
+            assert_text(r, alone(&policies[i], orders[k], "Which?", 18));
+            sp_request_destroy(r);
+        }
+        close_clean(c);
+    }
+}
+
+static void test_small_memory_shared(void **state)
+{
+    static const char *const orders[] = {"01", "2", "10", "3", "02", "12"};
+    enum { N = SP_COUNT(orders) };
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        sp_context *c = open_blocks(&policies[i], least_blocks(&policies[i], "02") + 3);
+        sp_request *r[N];
+        for (int k = 0; k < N; k++) r[k] = submit(c, orders[k], "Which?", 18);
+        for (int k = 0; k < N; k++)
+            assert_text(run(c, r[k]), alone(&policies[i], orders[k], "Which?", 18));
+        for (int k = 0; k < N; k++) sp_request_destroy(r[k]);
+        assert_true(sp_chunks_stats_of(c->cache.chunks).n_evicted > 0);
+        close_clean(c);
+    }
+}
+
+/* -- early ends ----------------------------------------------------------------------------- */
+
+/* One request leaves after some steps, another with the same chunks stays. False when the first was
+ * done. */
+static bool leave_after(const struct policy *p, int n_steps, bool cancel, const char *text)
+{
+    sp_context *c = open_with((sp_context_opts){
+        .reuse = p->name, .recompute = p->recompute, .n_batch = 9, .max_requests = 2});
+    sp_request *r = submit(c, "01", "Who?", 4), *stays = submit(c, "10", "Which?", 4);
+    for (int i = 0; i < n_steps; i++) step(c);
+    bool was_done = done(r);
+    if (cancel) {
+        sp_request_cancel(r);
+        run(c, r);
+        assert_int_equal(sp_request_result(r)->finish,
+                         was_done ? SP_FINISH_LENGTH : SP_FINISH_CANCELED);
+    }
+    if (n_steps) assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    run(c, stays);
+    assert_string_equal(sp_request_result(stays)->text, text);
+    sp_request_destroy(stays);
+    close_clean(c);
+    return !was_done;
+}
+
+static void test_leave_in_every_stage(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        char *text = alone(&policies[i], "10", "Which?", 4);
+        int n_steps = 0;
+        while (leave_after(&policies[i], n_steps, n_steps % 2, text)) n_steps++;
+        assert_in_range(n_steps, 12, 200); /* through fill, probe, answer and decoding */
+        free(text);
+    }
+}
+
+/* -- every allocation may fail --------------------------------------------------------------- */
+
+static sp_err life(void)
+{
+    sp_context *c = NULL;
+    sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                    .kv_bytes = 1 << 20,
+                                                    .n_threads = 1,
+                                                    .cpu = "ref",
+                                                    .reuse = "fusion",
+                                                    .recompute = 0.25f},
+                                 &c);
+    for (int k = 0; k < 2 && err == SP_OK; k++) { /* cold, then warm in another order */
+        sp_prompt *p = NULL;
+        sp_request *r = NULL;
+        sp_request_opts o = {
+            .sampling = sp_sampling_default(), .max_tokens = 3, .ignore_end = true};
+        err = sp_prompt_create(c, &p);
+        if (err == SP_OK) err = sp_prompt_system(p, "s");
+        if (err == SP_OK) err = sp_prompt_chunk(p, NULL, texts[k]);
+        if (err == SP_OK) err = sp_prompt_chunk(p, NULL, texts[1 - k]);
+        if (err == SP_OK) err = sp_prompt_question(p, "q?");
+        if (err == SP_OK) err = sp_generate(c, p, &o, &r);
+        sp_request_destroy(r);
+        sp_prompt_destroy(p);
+    }
+    if (c) {
+        sp_fault_after(-1);
+        close_clean(c);
+    }
+    return err;
+}
+
+static void test_no_memory(void **state)
+{
+    sp_err err = SP_E_NOMEM;
+    for (long n = 1; err != SP_OK; n++) {
+        sp_fault_after(n);
+        err = life();
+        sp_fault_after(-1);
+        if (err != SP_OK && err != SP_E_NOMEM) fail_msg("allocation %ld: %s", n, sp_error_detail());
+        assert_in_range(n, 1, 100000);
+    }
+}
+
+static void memory_returns(sp_log_level level, const char *line, void *user)
+{
+    SP_UNUSED(level);
+    if (!strstr(line, "not cached")) return;
+    ++*(int *)user;
+    sp_fault_after(-1);
+}
+
+/* faulted_life -- two requests at once; the n-th allocation of the first steps fails, and all after
+ * it until something could not be cached. False when there were fewer. */
+static bool faulted_life(const struct policy *p, long n, int *n_uncached)
+{
+    int before = *n_uncached;
+    sp_context *c = open_blocks(p, 40);
+    sp_request *r[] = {submit(c, "01", "Who?", 20), submit(c, "21", "Which?", 20)};
+    sp_fault_after(n);
+    run(c, r[0]);
+    sp_fault_after(-1);
+    run(c, r[1]);
+    bool faulted = *n_uncached > before;
+    for (int i = 0; i < 2; i++) {
+        const sp_result *got = sp_request_result(r[i]);
+        if (got->finish == SP_FINISH_ERROR) {
+            assert_int_equal(got->err, SP_E_NOMEM);
+            faulted = true;
+        } else {
+            assert_int_equal(got->n_generated, 20);
+        }
+        sp_request_destroy(r[i]);
+    }
+    close_clean(c);
+    return faulted;
+}
+
+/* What no cache could take is computed again, in memory that was set aside for it. */
+static void test_no_memory_to_cache(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+        int n_uncached = 0;
+        sp_log_set(SP_LOG_WARN, memory_returns, &n_uncached);
+        for (long n = 1; faulted_life(&policies[i], n, &n_uncached); n++)
+            assert_in_range(n, 1, 5000);
+        sp_log_set(SP_LOG_WARN, NULL, NULL);
+        assert_true(n_uncached > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_another_order_reuses_all),
+        cmocka_unit_test(test_cold_equals_warm),
+        cmocka_unit_test(test_recompute_nothing_is_full),
+        cmocka_unit_test(test_one_chunk_is_exact),
+        cmocka_unit_test(test_the_same_chunk_twice),
+        cmocka_unit_test(test_another_head),
+        cmocka_unit_test(test_no_chunks_is_prefix),
+        cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
+        cmocka_unit_test(test_text_between_chunks),
+        cmocka_unit_test(test_warm_up),
+        cmocka_unit_test(test_together_equals_alone),
+        cmocka_unit_test(test_least_memory),
+        cmocka_unit_test(test_small_memory_shared),
+        cmocka_unit_test(test_leave_in_every_stage),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_no_memory_to_cache),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
