@@ -28,7 +28,7 @@ enum {
     AHEAD = 1024,       /* bytes of a row of weights fetched ahead */
     RUN = 128,          /* rows of x that a panel serves */
     TILE =
-        SP_VL == 8 ? 3 : 6 /* rows of x: with 4 outputs, as many accumulators as registers allow */
+        SP_VL == 8 ? 3 : 6 /* rows of x: TILE * QUAD sums and what they need fill the registers */
 };
 
 /* Four rows of weights from r on; beyond the end the last row stands in, its sum is dropped. */
