@@ -42,9 +42,9 @@ def scores(answer, golds):
     return em, f1
 
 
-def questions(split, n, chunks, style, seed=7):
+def questions(split, n, chunks, style, seed=7, kinds=scenes.KINDS):
     """n questions of each kind, one a prompt: (kind, scene, qa)."""
-    for kind in scenes.KINDS:
+    for kind in kinds:
         rng = random.Random(f"{split} {kind} {seed}")
         found = 0
         while found < n:
@@ -55,7 +55,7 @@ def questions(split, n, chunks, style, seed=7):
                 found += 1
 
 
-def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICIES, style=None, seed=7, progress=None):
+def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICIES, style=None, seed=7, kinds=scenes.KINDS):
     """{key: {kind: [exact, f1, count, KL to full]}}, key = (policy, rate)."""
     run = Runner(model)
     style = style or dataclasses.replace(RECIPES["cpu"].stages[-1].style, whole=0.0)      # chunks of a document stay apart
@@ -63,7 +63,7 @@ def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICI
     gen = torch.Generator().manual_seed(seed)
     system = enc(render_system())
     with torch.inference_mode():
-        for kind, s, qa in questions(split, n, chunks, style, seed):
+        for kind, s, qa in questions(split, n, chunks, style, seed, kinds):
             p = prompt_of(system, enc.many([render_chunk(*c) for c in s.chunks]), enc(render_question(qa.question)))
             got = answers(run, p, enc.stop, rates, policies, gen)
             ref = got["full", 100][1].log_softmax(-1)
@@ -74,8 +74,6 @@ def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICI
                 x[1] += f1
                 x[2] += 1
                 x[3] += float((ref.exp() * (ref - logits.log_softmax(-1))).sum())
-            if progress:
-                progress(kind, table)
     return table
 
 
@@ -105,6 +103,7 @@ def main():
     ap.add_argument("--chunks", type=int, default=8)
     ap.add_argument("--rates", type=int, nargs="*", default=[5, 15, 30, 50], help="per cent of chunk tokens; none: full attention only")
     ap.add_argument("--policies", nargs="*", default=list(POLICIES))
+    ap.add_argument("--kinds", nargs="*", default=list(scenes.KINDS))
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--out", help="write the table (.md) or all figures (.json) here")
     a = ap.parse_args()
@@ -113,7 +112,7 @@ def main():
     if a.gguf:
         model = read_gguf(a.gguf, model.c)
     t = time.time()
-    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies)
+    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, kinds=a.kinds)
     text = f"Exact match / F1 in per cent, {a.split} split, {a.n} questions a kind, prompts of {a.chunks} chunks; {time.time() - t:.0f} s\n\n{render(table)}"
     print(text)
     if a.out:
