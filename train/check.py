@@ -153,8 +153,10 @@ def export_round_trip(f):
         want = run(f.model)
         for kind, tol in (("f32", 1e-5), ("f16", 0.05), ("q8_0", 1.0)):
             write_gguf(f.model, f.enc, f"{f.folder}/m.gguf", kind)
-            got = run(read_gguf(f"{f.folder}/m.gguf", f.config))
+            got = run(read_gguf(f"{f.folder}/m.gguf"))
             assert (got - want).abs().max() < tol, (kind, (got - want).abs().max())
+    text = "[Zorpu]\nZorpu makes 12 lamps.\n\n日本 é" + tokenizer.render_question("Who founded Zorpu?")
+    assert tokenizer.Encoder(f"{f.folder}/m.gguf")(text) == f.enc(text)
     write_hf(f.model, f.enc, f"{f.folder}/hf")
     from safetensors.numpy import load_file
     t = load_file(f"{f.folder}/hf/model.safetensors")

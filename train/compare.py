@@ -1,6 +1,6 @@
 """The engine against PyTorch on the same tokens: largest difference of logits, and how often the first choice agrees.
 
-    python -m train.compare --engine build/spolia --gguf demo/model.gguf --ckpt DIR/last.pt --tokenizer DIR/tokenizer.json
+    python -m train.compare --engine build/spolia --gguf demo/model.gguf
 """
 import argparse
 import json
@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 import torch
 
-from .export import load, read_gguf
+from .export import read_gguf
 from .generate import generate
 from .tokenizer import Encoder, render_chunk, render_question, render_system
 
@@ -20,13 +20,10 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--engine", default="build/spolia")
     ap.add_argument("--gguf", default="demo/model.gguf")
-    ap.add_argument("--ckpt", default="/tmp/spolia-train/cpu/last.pt", help="for the model's sizes")
-    ap.add_argument("--tokenizer", default="/tmp/spolia-train/cpu/tokenizer.json")
     ap.add_argument("--n", type=int, default=8, help="prompts")
     a = ap.parse_args()
     torch.set_num_threads(1)
-    enc, model = Encoder(a.tokenizer), load(a.ckpt)
-    model = read_gguf(a.gguf, model.c)
+    enc, model = Encoder(a.gguf), read_gguf(a.gguf)
     worst = nmse = 0.0
     same = total = tokens_same = 0
     for s in generate("test", a.n, 8, 3):

@@ -1,7 +1,7 @@
 """The demo corpus: some sixty small documents about one invented country, and forty questions about them.
 
     python -m train.demo --out demo                    writes demo/docs/ and demo/questions.jsonl
-    python -m train.demo --out demo --ask CKPT         answers the questions (top 8 documents by BM25) and prints exact match
+    python -m train.demo --out demo --ask              answers the questions (top 8 documents by BM25) and prints exact match
 
 Names are those of the dev split: no training text has them.  The documents agree with one another: a founder named in a
 company's report has a letter of his own, a town in a letter is described in the register of towns.
@@ -15,6 +15,7 @@ import random
 import re
 
 from . import facts, scenes
+from .export import add_model_options, open_model
 from .facts import BY_NAME, BY_TYPE, ask, capital, new_object, say
 
 SPLIT, FORMS = "dev", "train"
@@ -169,13 +170,12 @@ def title_of(path, text):
     return m.group(1) if m else os.path.basename(path)
 
 
-def answer_all(out, ckpt, tokenizer_path, k, show=True):
+def answer_all(out, model, enc, k, show=True):
     import torch
     from .evaluate import scores
-    from .export import load
     from .reuse import Runner, answers, prompt_of
-    from .tokenizer import Encoder, render_chunk, render_question, render_system
-    enc, run = Encoder(tokenizer_path), Runner(load(ckpt))
+    from .tokenizer import render_chunk, render_question, render_system
+    run = Runner(model)
     torch.set_num_threads(1)
     paths = sorted(os.path.relpath(os.path.join(d, f), f"{out}/docs") for d, _, fs in os.walk(f"{out}/docs") for f in fs)
     texts = [open(f"{out}/docs/{p}").read() for p in paths]
@@ -197,12 +197,12 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--out", default="demo")
     ap.add_argument("--seed", type=int, default=12)
-    ap.add_argument("--ask", metavar="CKPT")
-    ap.add_argument("--tokenizer", default="/tmp/spolia-train/tokenizer.json")
+    ap.add_argument("--ask", action="store_true", help="answer the questions instead")
+    add_model_options(ap)
     ap.add_argument("--k", type=int, default=8, help="documents in a prompt")
     a = ap.parse_args()
     if a.ask:
-        answer_all(a.out, a.ask, a.tokenizer, a.k)
+        answer_all(a.out, *open_model(a), a.k)
     else:
         write(a.out, a.seed)
 

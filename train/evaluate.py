@@ -1,9 +1,9 @@
 """Exact match and F1 by kind, under full attention and under each way of reusing chunks.
 
-    python -m train.evaluate --ckpt DIR/last.pt --tokenizer DIR/tokenizer.json --n 100 --rates 5 15 30 50 --out table.md
+    python -m train.evaluate --n 50 --rates 5 15 30 50 --out table.md
 
 Prompts come from the split's own seed: `--split test` has syllables and sentence templates that training never saw.
-`--gguf FILE` evaluates the shipped file's weights (with their rounding) in place of the checkpoint's.
+The model is the shipped file, weights with their rounding, or a run's checkpoint (`--ckpt DIR/last.pt`).
 """
 import argparse
 import collections
@@ -17,9 +17,9 @@ import torch
 
 from . import scenes
 from .config import RECIPES
-from .export import load, read_gguf
+from .export import add_model_options, open_model
 from .reuse import POLICIES, Runner, answers, prompt_of
-from .tokenizer import Encoder, render_chunk, render_question, render_system
+from .tokenizer import render_chunk, render_question, render_system
 
 GROUPS = {"single": dict(single=1), "bridge": dict(bridge=1, single=0.5), "alias": dict(alias=1, single=0.5), "header": dict(header=1, single=0.5),
           "compare": dict(compare=1), "none": dict(single=1, bridge=0.3, path=0.3), "path1": dict(path=1, single=0.3), "path2": dict(path=1, single=0.3)}
@@ -95,9 +95,7 @@ def render(table):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--ckpt", default="/tmp/spolia-train/last.pt")
-    ap.add_argument("--tokenizer", default="/tmp/spolia-train/tokenizer.json")
-    ap.add_argument("--gguf", help="evaluate this file's weights; sizes come from the checkpoint")
+    add_model_options(ap)
     ap.add_argument("--split", choices=("train", "dev", "test"), default="test")
     ap.add_argument("--n", type=int, default=50, help="questions of each kind")
     ap.add_argument("--chunks", type=int, default=8)
@@ -108,9 +106,7 @@ def main():
     ap.add_argument("--out", help="write the table (.md) or all figures (.json) here")
     a = ap.parse_args()
     torch.set_num_threads(a.threads)
-    model, enc = load(a.ckpt), Encoder(a.tokenizer)
-    if a.gguf:
-        model = read_gguf(a.gguf, model.c)
+    model, enc = open_model(a)
     t = time.time()
     table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, kinds=a.kinds)
     text = f"Exact match / F1 in per cent, {a.split} split, {a.n} questions a kind, prompts of {a.chunks} chunks; {time.time() - t:.0f} s\n\n{render(table)}"

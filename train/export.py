@@ -16,7 +16,7 @@ import torch
 from safetensors.numpy import save_file
 
 from . import tokenizer
-from .model import Llama
+from .model import Llama, ModelConfig
 
 TYPES = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
 
@@ -110,9 +110,13 @@ def write_gguf(m, enc, path, kind, name="spolia-demo", note=""):
     w.close()
 
 
-def read_gguf(path, c):
+def read_gguf(path):
     """The model of a GGUF file that write_gguf wrote, weights as the file has them (so with their rounding)."""
     r = gguf.GGUFReader(path)
+    get = lambda key: r.fields["llama." + key].contents()
+    c = ModelConfig(vocab_size=get("vocab_size"), hidden_size=get("embedding_length"), layers=get("block_count"), heads=get("attention.head_count"),
+                    kv_heads=get("attention.head_count_kv"), ffn=get("feed_forward_length"), head_dim=get("attention.key_length"),
+                    rope_theta=get("rope.freq_base"), eps=get("attention.layer_norm_rms_epsilon"), max_positions=get("context_length"))
     t = {x.name: torch.from_numpy(np.array(gguf.quants.dequantize(x.data, x.tensor_type))) for x in r.tensors}
     m = Llama(c)
     for (name, p), (_, heads) in zip(gguf_tensors_raw(m), heads_of(m)):
@@ -122,6 +126,18 @@ def read_gguf(path, c):
             w = w.view(heads, rows // heads // 2, 2, cols).transpose(1, 2).reshape(rows, cols)
         p.data.copy_(w)
     return m.eval()
+
+
+def add_model_options(ap):
+    ap.add_argument("--gguf", default="demo/model.gguf", help="the model, with its tokenizer")
+    ap.add_argument("--ckpt", help="a checkpoint of a run in place of the GGUF file; its folder has the tokenizer")
+
+
+def open_model(a):
+    """Model and encoder that add_model_options' options name."""
+    if a.ckpt:
+        return load(a.ckpt), tokenizer.Encoder(os.path.join(os.path.dirname(a.ckpt), "tokenizer.json"))
+    return read_gguf(a.gguf), tokenizer.Encoder(a.gguf)
 
 
 def heads_of(m):

@@ -1,6 +1,6 @@
 """What each policy chooses and answers, as JSON lines, for tests of the engine: same prompts, same selections, same logits.
 
-    python -m train.golden --gguf demo/model.gguf --ckpt DIR/last.pt --tokenizer DIR/tokenizer.json --n 1 --out reuse.jsonl
+    python -m train.golden --gguf demo/model.gguf --n 1 --out reuse.jsonl
 
 A line is one prompt: {"system": ids, "chunks": [ids], "question": ids, "kind", "answer", "results": [{"policy", "rate",
 "slots": recomputed positions in the prompt, "ids": the greedy answer, "logits": at the first answer position}]}.  Weights are
@@ -11,26 +11,24 @@ import json
 
 import torch
 
-from .evaluate import questions
 from .config import RECIPES
-from .export import load, read_gguf
+from .evaluate import questions
+from .export import add_model_options, open_model
 from .reuse import Runner, answers, prompt_of
-from .tokenizer import Encoder, render_chunk, render_question, render_system
+from .tokenizer import render_chunk, render_question, render_system
 
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    ap.add_argument("--gguf", default="demo/model.gguf")
-    ap.add_argument("--ckpt", default="/tmp/spolia-train/cpu/last.pt", help="for the model's sizes")
-    ap.add_argument("--tokenizer", default="/tmp/spolia-train/cpu/tokenizer.json")
+    add_model_options(ap)
     ap.add_argument("--n", type=int, default=1, help="prompts of each kind")
     ap.add_argument("--chunks", type=int, default=6)
     ap.add_argument("--rates", type=int, nargs="*", default=[15, 50])
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
     torch.set_num_threads(1)
-    enc = Encoder(a.tokenizer)
-    run = Runner(read_gguf(a.gguf, load(a.ckpt).c))
+    model, enc = open_model(a)
+    run = Runner(model)
     with open(a.out, "w") as f, torch.inference_mode():
         for kind, s, qa in questions("test", a.n, a.chunks, RECIPES["cpu"].stages[-1].style, seed=3):
             system, chunks, question = enc(render_system()), enc.many([render_chunk(*c) for c in s.chunks]), enc(render_question(qa.question))

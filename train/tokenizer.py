@@ -136,10 +136,20 @@ def train(path, vocab_size, seed=1, n=3000):
     return len(vocab)
 
 
+def from_gguf(path):
+    """The tokenizer of a GGUF file that export.py wrote."""
+    import gguf
+    fields = gguf.GGUFReader(path).fields
+    tokens, merges = (fields[f"tokenizer.ggml.{k}"].contents() for k in ("tokens", "merges"))
+    return build({t: i for i, t in enumerate(tokens)}, [tuple(m.split(" ")) for m in merges])
+
+
 class Encoder:
+    """From a tokenizer.json or a GGUF file."""
+
     def __init__(self, path):
         self.path = str(path)
-        self.tok = Tokenizer.from_file(self.path)
+        self.tok = from_gguf(self.path) if self.path.endswith(".gguf") else Tokenizer.from_file(self.path)
         self.tok.encode_special_tokens = False
         self.stop = self.tok.token_to_id(STOP)
         self.vocab_size = self.tok.get_vocab_size()
