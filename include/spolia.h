@@ -55,18 +55,18 @@ SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
 typedef struct sp_context sp_context;
 
 typedef struct sp_context_opts {
-    const char *model;  /* GGUF file or Hugging Face folder */
-    int n_ctx;          /* prompt and answer together, tokens; 0: as trained, at most 8,192 */
-    int n_batch;        /* tokens computed in one step; 0: 256 */
-    int n_threads;      /* 0: one for each core */
-    int max_requests;   /* running at the same time; 0: 8 */
-    size_t kv_bytes;    /* memory for keys and values, cached ones included; 0: 1 GiB */
+    const char *model;   /* GGUF file or Hugging Face folder */
+    int n_ctx;           /* prompt and answer together, tokens; 0: as trained, at most 8,192 */
+    int n_batch;         /* tokens computed in one step; 0: 256 */
+    int n_threads;       /* 0: one for each core */
+    int max_requests;    /* running at the same time; 0: 8 */
+    size_t kv_bytes;     /* memory for keys and values, cached ones included; 0: 1 GiB */
     const char *kv_type; /* "f32", "f16", "bf16", "q8_0"; NULL: "f16" */
-    const char *reuse;  /* exact: "off", "prefix" (longest known prefix); chunks at any position: "full",
-                           "random", "blend", "fusion"; NULL: "prefix" */
-    float recompute;    /* share of the chunks' tokens that random, blend and fusion compute again, 0 .. 1 */
-    const char *cpu;    /* kernels: "ref", "avx2", "avx512"; NULL: the best this CPU has, or SPOLIA_CPU */
-    const char *salt;   /* tenant: entries of one are never found by another; NULL: none */
+    const char *reuse;   /* exact: "off", "prefix" (longest known prefix); chunks at any
+                            position: "full", "random", "blend", "fusion"; NULL: "prefix" */
+    float recompute;     /* share of chunk tokens that the last three compute again, 0 .. 1 */
+    const char *cpu;     /* kernels: "ref", "avx2", "avx512"; NULL: SPOLIA_CPU, or the best */
+    const char *salt;    /* tenant: entries of one are never found by another; NULL: none */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -80,7 +80,8 @@ typedef struct sp_context_info {
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
  * Thread: a context and its prompts and requests belong to one thread at a time. */
 SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);
-/* sp_context_close -- destroys the context; its requests and prompts must be gone. NULL is allowed. */
+/* sp_context_close -- destroys the context; its requests and prompts must be gone. NULL is
+ * allowed. */
 SP_API void sp_context_close(sp_context *c);
 SP_API sp_context_info sp_context_describe(const sp_context *c);
 /* sp_context_forget -- drops all cached keys and values that no running request uses. */
@@ -100,10 +101,12 @@ SP_API void sp_prompt_destroy(sp_prompt *p);
 SP_API sp_err sp_prompt_system(sp_prompt *p, const char *text);
 SP_API sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text);
 SP_API sp_err sp_prompt_question(sp_prompt *p, const char *text);
-/* sp_prompt_text -- plain text as one more segment; `special`: texts of special tokens are recognised.
- * The first segment begins with BOS if the model wants one. Empty text adds no segment (but BOS). */
+/* sp_prompt_text -- plain text as one more segment; `special`: texts of special tokens are
+ * recognised. The first segment begins with BOS if the model wants one. Empty text adds no segment
+ * (but BOS). */
 SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
-/* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the vocabulary. */
+/* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the
+ * vocabulary. */
 SP_API sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n);
 SP_API int sp_prompt_n_tokens(const sp_prompt *p);
 SP_API int sp_prompt_n_segments(const sp_prompt *p);
@@ -111,10 +114,10 @@ SP_API int sp_prompt_n_segments(const sp_prompt *p);
 /* -- requests --------------------------------------------------------------------------------- */
 
 typedef struct sp_sampling {
-    float temperature; /* 0: greedy */
-    int top_k;         /* 0: all */
-    float top_p;       /* 1: all */
-    float min_p;       /* relative to the best token; 0: off */
+    float temperature;    /* 0: greedy */
+    int top_k;            /* 0: all */
+    float top_p;          /* 1: all */
+    float min_p;          /* relative to the best token; 0: off */
     float repeat_penalty; /* 1: off */
     int repeat_last;      /* window of the penalty, tokens */
     uint64_t seed;
@@ -153,13 +156,14 @@ typedef struct sp_segment_report {
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
 typedef struct sp_result {
     sp_finish finish;
-    sp_err err;        /* of SP_FINISH_ERROR */
+    sp_err err;         /* of SP_FINISH_ERROR */
     const char *detail; /* its explanation */
-    const char *text;  /* the answer, NUL-terminated */
+    const char *text;   /* the answer, NUL-terminated */
     const int32_t *tokens;
     int n_prompt, n_reused, n_computed, n_generated; /* tokens; n_prompt = n_reused + n_computed */
-    int n_recomputed; /* tokens that stand in a cached copy and were computed again */
-    int64_t queue_us, ttft_us, decode_us; /* ttft: from submission to the first token; decode: after it */
+    int n_recomputed;          /* tokens that stand in a cached copy and were computed again */
+    int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
+    int64_t decode_us;         /* after the first token */
     const sp_segment_report *segments;
     int n_segments;
 } sp_result;
@@ -167,18 +171,21 @@ typedef struct sp_result {
 typedef struct sp_request sp_request;
 
 /* sp_request_submit -- queues a prompt; the prompt may be destroyed afterwards.
- * Errors: SP_E_CONTEXT (prompt does not fit the context), SP_E_ARG (empty prompt, bad sampling), SP_E_NOMEM. */
-SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out);
+ * Errors: SP_E_CONTEXT (prompt does not fit the context), SP_E_ARG (empty prompt, bad sampling),
+ * SP_E_NOMEM. */
+SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                                sp_request **out);
 SP_API void sp_request_cancel(sp_request *r);
 /* sp_request_destroy -- cancels it if need be. */
 SP_API void sp_request_destroy(sp_request *r);
 SP_API const sp_result *sp_request_result(const sp_request *r);
 
-/* sp_context_step -- one step of all running requests; *busy tells whether work is left. A request that
- * fails finishes with SP_FINISH_ERROR; the step itself fails only when the engine does. */
+/* sp_context_step -- one step of all running requests; *busy tells whether work is left. A request
+ * that fails finishes with SP_FINISH_ERROR; the step itself fails only when the engine does. */
 SP_API sp_err sp_context_step(sp_context *c, bool *busy);
 /* sp_generate -- submits, steps until done, and hands over the finished request. */
-SP_API sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out);
+SP_API sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                          sp_request **out);
 
 /* -- tokens and logits ------------------------------------------------------------------------ */
 
@@ -187,11 +194,12 @@ typedef struct sp_vocab sp_vocab;
 /* sp_vocab_open -- the tokenizer alone; works on vocabulary-only GGUF files. */
 SP_API sp_err sp_vocab_open(const char *path, sp_vocab **out);
 SP_API void sp_vocab_close(sp_vocab *v);
-/* sp_vocab_encode -- *ids is owned by the caller: free it with sp_buffer_free. `special`: begin with BOS
- * if the model wants one, and recognise the texts of special tokens. */
-SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool special, int32_t **ids,
-                              size_t *n_ids);
-/* sp_vocab_piece -- the bytes of one token, NUL-terminated after n bytes; free with sp_buffer_free. */
+/* sp_vocab_encode -- *ids is owned by the caller: free it with sp_buffer_free. `special`: begin
+ * with BOS if the model wants one, and recognise the texts of special tokens. */
+SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool special,
+                              int32_t **ids, size_t *n_ids);
+/* sp_vocab_piece -- the bytes of one token, NUL-terminated after n bytes; free with
+ * sp_buffer_free. */
 SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n);
 
 /* sp_context_vocab -- the tokenizer of a context; borrowed. */
@@ -200,9 +208,11 @@ SP_API const sp_vocab *sp_context_vocab(const sp_context *c);
 /* Called for each position in order with its logits [V], borrowed for the call. */
 typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
 
-/* sp_score -- the plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches nothing.
+/* sp_score -- the plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches
+ * nothing.
  * Errors: SP_E_CONTEXT, SP_E_ARG, SP_E_NOKV, and what fn returns. */
-SP_API sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn, void *user);
+SP_API sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
+                       void *user);
 
 /* sp_inspect -- what a model file or folder holds, as JSON; free *json with sp_buffer_free. */
 SP_API sp_err sp_inspect(const char *path, char **json);
@@ -213,7 +223,7 @@ SP_API void sp_buffer_free(void *p);
 
 typedef struct sp_chunk_opts {
     int size_words;    /* no chunk is longer than this many words */
-    int overlap_words; /* 0 .. size-1 words at the end of a chunk repeated at the start of the next */
+    int overlap_words; /* 0 .. size-1 words at the end of a chunk, repeated in the next */
 } sp_chunk_opts;
 
 typedef struct sp_index_stats {
@@ -223,12 +233,13 @@ typedef struct sp_index_stats {
 /* Called after each file; done and total in files. Return false to cancel. */
 typedef bool sp_index_progress(const char *file, int64_t done, int64_t total, void *user);
 
-/* sp_index_build -- chunks of the *.txt *.md *.markdown *.jsonl *.html *.htm below `dir` (recursively,
- * sorted) in the SQLite file `out_path`, created or brought up to date: files with the same size and time,
- * or the same SHA-256, are kept, vanished ones removed. JSONL: one document a line, fields title and text
- * (or content, contents); a bad line is an error naming file and line. Unreadable files and invalid UTF-8
- * are skipped with a warning and counted. One transaction: an interrupted build leaves the old index.
- * *stats is kept current while it runs. Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG. */
+/* sp_index_build -- chunks of the *.txt *.md *.markdown *.jsonl *.html *.htm below `dir`
+ * (recursively, sorted) in the SQLite file `out_path`, created or brought up to date: files with
+ * the same size and time, or the same SHA-256, are kept, vanished ones removed. JSONL: one
+ * document a line, fields title and text (or content, contents); a bad line is an error naming
+ * file and line. Unreadable files and invalid UTF-8 are skipped with a warning and counted. One
+ * transaction: an interrupted build leaves the old index. *stats is kept current while it runs.
+ * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG. */
 SP_API sp_err sp_index_build(const char *dir, const char *out_path, const sp_chunk_opts *o,
                              sp_index_progress *progress, void *user, sp_index_stats *stats);
 
@@ -248,13 +259,14 @@ typedef struct sp_hits {
     void *strings; /* what v points into */
 } sp_hits;
 
-/* sp_index_open -- read-only. Errors: SP_E_IO; SP_E_FORMAT when it is no index of ours or another version. */
+/* sp_index_open -- read-only. Errors: SP_E_IO; SP_E_FORMAT when it is no index of ours or another
+ * version. */
 SP_API sp_err sp_index_open(const char *path, sp_index **out);
 SP_API void sp_index_close(sp_index *ix);
 SP_API int64_t sp_index_n_chunks(const sp_index *ix);
-/* sp_index_search -- the k best chunks for a question in plain words: best first, ties by id. Words are
- * matched after stemming, any of them; nothing in the question is taken as query syntax. No match is an
- * empty list. Thread: one at a time for one index. Owns: sp_hits_fini. */
+/* sp_index_search -- the k best chunks for a question in plain words: best first, ties by id.
+ * Words are matched after stemming, any of them; nothing in the question is taken as query syntax.
+ * No match is an empty list. Thread: one at a time for one index. Owns: sp_hits_fini. */
 SP_API sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out);
 SP_API void sp_hits_fini(sp_hits *h);
 

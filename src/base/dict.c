@@ -25,8 +25,7 @@ static sp_err rehash(sp_dict *d, size_t cap)
     sp_dict bigger = {.slots = SP_NEW_N(sp_dict_slot, cap), .n = d->n, .cap = cap};
     if (!bigger.slots) return sp_fail_nomem(cap * sizeof(sp_dict_slot), "a table");
     for (size_t i = 0; i < d->cap; i++)
-        if (d->slots[i].key)
-            *find(&bigger, d->slots[i].key, d->slots[i].n_bytes) = d->slots[i];
+        if (d->slots[i].key) *find(&bigger, d->slots[i].key, d->slots[i].n_bytes) = d->slots[i];
     sp_free(d->slots);
     *d = bigger;
     return SP_OK;

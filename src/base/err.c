@@ -4,10 +4,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The only thread-local of the library: the sentence that explains the last error of this thread. */
+/* The only thread-local of the library: the sentence that explains the last error of this thread.
+ */
 static _Thread_local char detail[1024];
 
-/* one_line -- names from files may hold anything; a message stays one line that no terminal obeys. */
+/* one_line -- names from files may hold anything; a message stays one line that no terminal obeys.
+ */
 static void one_line(void)
 {
     for (char *c = detail; *c; c++)

@@ -27,12 +27,12 @@
 #define SP_UNLIKELY(x) (x)
 #endif
 
-#define SP_COUNT(array)    (sizeof(array) / sizeof((array)[0]))
-#define SP_MIN(a, b)       ((a) < (b) ? (a) : (b))
-#define SP_MAX(a, b)       ((a) > (b) ? (a) : (b))
-#define SP_DIV_UP(a, b)    (((a) + (b) - 1) / (b))
-#define SP_ROUND_UP(a, b)  (SP_DIV_UP(a, b) * (b))
-#define SP_UNUSED(x)       ((void)(x))
+#define SP_COUNT(array)   (sizeof(array) / sizeof((array)[0]))
+#define SP_MIN(a, b)      ((a) < (b) ? (a) : (b))
+#define SP_MAX(a, b)      ((a) > (b) ? (a) : (b))
+#define SP_DIV_UP(a, b)   (((a) + (b)-1) / (b))
+#define SP_ROUND_UP(a, b) (SP_DIV_UP(a, b) * (b))
+#define SP_UNUSED(x)      ((void)(x))
 
 /* sp_fail -- records the detail of a failure for this thread and returns `code`.
  * The sentence names the file and the field; no full stop, no newline. */

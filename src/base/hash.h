@@ -13,7 +13,8 @@ typedef struct sp_sha256 sp_sha256;
 /* Incremental SHA-256 (OpenSSL). Errors: SP_E_NOMEM. Owns: final frees the state. */
 sp_err sp_sha256_create(sp_sha256 **out) SP_MUST_CHECK;
 void sp_sha256_update(sp_sha256 *s, const void *data, size_t n);
-/* sp_sha256_field -- a tagged, length-prefixed field: no two field lists give the same byte string. */
+/* sp_sha256_field -- a tagged, length-prefixed field: no two field lists give the same byte
+ * string. */
 void sp_sha256_field(sp_sha256 *s, const char *tag, const void *data, size_t n);
 void sp_sha256_final(sp_sha256 *s, sp_digest *out);
 

@@ -4,7 +4,8 @@
 
 #include "base/err.h"
 
-/* sp_log -- one line without newline. Cheap when the level is off. Thread: any; set the sink first. */
+/* sp_log -- one line without newline. Cheap when the level is off. Thread: any; set the sink
+ * first. */
 void sp_log(sp_log_level level, const char *fmt, ...) SP_PRINTF(2, 3);
 
 #endif

@@ -14,18 +14,19 @@ void *sp_alloc(size_t n, size_t size);
 void *sp_alloc_zero(size_t n, size_t size);
 /* sp_resize -- grows or shrinks; on NULL the old memory is untouched. */
 void *sp_resize(void *p, size_t n, size_t size);
-/* sp_alloc_aligned -- n_bytes on a cache line, zeroed (first touch by the caller); free with sp_free. */
+/* sp_alloc_aligned -- n_bytes on a cache line, zeroed (first touch by the caller); free with
+ * sp_free. */
 void *sp_alloc_aligned(size_t n_bytes);
 void sp_free(void *p);
-/* sp_pages_alloc -- n_bytes of zeroed pages that cost memory only once touched, in huge pages where the
- * system offers them; for pools. Free with sp_pages_free and the same size. */
+/* sp_pages_alloc -- n_bytes of zeroed pages that cost memory only once touched, in huge pages
+ * where the system offers them; for pools. Free with sp_pages_free and the same size. */
 void *sp_pages_alloc(size_t n_bytes);
 void sp_pages_free(void *p, size_t n_bytes);
 /* sp_strdup_n -- a NUL-terminated copy of n bytes. */
 char *sp_strdup_n(const char *s, size_t n);
 
-#define SP_NEW(type)       ((type *)sp_alloc_zero(1, sizeof(type)))
-#define SP_NEW_N(type, n)  ((type *)sp_alloc_zero((n), sizeof(type)))
+#define SP_NEW(type)      ((type *)sp_alloc_zero(1, sizeof(type)))
+#define SP_NEW_N(type, n) ((type *)sp_alloc_zero((n), sizeof(type)))
 
 /* sp_fault_after -- test hook: the n-th allocation from now fails, and all after it, until the next
  * call. 0: all fail; negative: none (the default). Thread: single-threaded tests only. */
@@ -40,7 +41,8 @@ typedef struct sp_arena {
 } sp_arena;
 
 void sp_arena_init(sp_arena *a);
-/* sp_arena_take -- n * size bytes, 16-byte aligned, zeroed; NULL on failure. Valid until reset or fini. */
+/* sp_arena_take -- n * size bytes, 16-byte aligned, zeroed; NULL on failure. Valid until reset or
+ * fini. */
 void *sp_arena_take(sp_arena *a, size_t n, size_t size);
 /* sp_arena_reset -- forgets everything but keeps the largest chunk. */
 void sp_arena_reset(sp_arena *a);

@@ -17,7 +17,8 @@ typedef void sp_team_fn(void *arg, int part, int n_parts);
 sp_err sp_team_create(sp_team **out, int n_threads) SP_MUST_CHECK;
 void sp_team_destroy(sp_team *t);
 int sp_team_size(const sp_team *t);
-/* sp_team_run -- Thread: one caller at a time. Cost: about a microsecond when the workers are warm. */
+/* sp_team_run -- Thread: one caller at a time. Cost: about a microsecond when the workers are
+ * warm. */
 void sp_team_run(sp_team *t, sp_team_fn *fn, void *arg);
 
 /* sp_part -- the slice [from, to) of n items that belongs to one part, in multiples of `grain`. */

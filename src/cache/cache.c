@@ -20,7 +20,8 @@ bool sp_cache_free_up(sp_cache *c, int64_t n_blocks)
 {
     while (sp_kv_pool_n_free(c->pool) < n_blocks) {
         bool tree_first = sp_tree_oldest(c->tree) <= sp_chunks_oldest(c->chunks);
-        if (!(tree_first ? sp_tree_evict_one(c->tree) : sp_chunks_evict_one(c->chunks))) return false;
+        if (!(tree_first ? sp_tree_evict_one(c->tree) : sp_chunks_evict_one(c->chunks)))
+            return false;
     }
     return true;
 }

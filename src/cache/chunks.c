@@ -14,7 +14,7 @@ typedef struct entry {
 
 struct sp_chunks {
     sp_kv_pool *pool;
-    entry **slots; /* hash table [n_slots] by content id */
+    entry **slots;  /* hash table [n_slots] by content id */
     size_t n_slots; /* power of two */
     entry *newest, *oldest;
     sp_chunks_stats stats;
@@ -84,13 +84,15 @@ static entry *new_entry(const sp_segment *seg, const sp_digest *before, int n_be
 
 static bool same_before(const entry *e, const sp_digest *before, int n)
 {
-    return e->v.n_before == n && (n == 0 || memcmp(e->v.before, before, (size_t)n * sizeof *before) == 0);
+    return e->v.n_before == n &&
+           (n == 0 || memcmp(e->v.before, before, (size_t)n * sizeof *before) == 0);
 }
 
 static entry *find(const sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before)
 {
     for (entry *e = c->slots[slot_of(c, &seg->id)]; e; e = e->next_in_slot)
-        if (sp_digest_eq(&e->id, &seg->id) && same_before(e, before, n_before) && e->v.n == seg->n &&
+        if (sp_digest_eq(&e->id, &seg->id) && same_before(e, before, n_before) &&
+            e->v.n == seg->n &&
             memcmp(e->tokens, seg->tokens, (size_t)seg->n * sizeof *seg->tokens) == 0)
             return e;
     return NULL;
@@ -151,8 +153,8 @@ void sp_chunks_destroy(sp_chunks *c)
     sp_free(c);
 }
 
-const sp_variant *sp_chunks_find(sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before,
-                                 int64_t now)
+const sp_variant *sp_chunks_find(sp_chunks *c, const sp_segment *seg, const sp_digest *before,
+                                 int n_before, int64_t now)
 {
     entry *e = find(c, seg, before, n_before);
     c->stats.n_lookups++;
@@ -180,8 +182,8 @@ static bool make_room(sp_chunks *c, int32_t n_blocks)
     return true;
 }
 
-sp_err sp_chunks_insert(sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before, int32_t at,
-                        const uint32_t *blocks, int64_t now, bool *added)
+sp_err sp_chunks_insert(sp_chunks *c, const sp_segment *seg, const sp_digest *before, int n_before,
+                        int32_t at, const uint32_t *blocks, int64_t now, bool *added)
 {
     int32_t n_blocks = sp_blocks_for(seg->n);
     entry *e = find(c, seg, before, n_before);

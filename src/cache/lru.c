@@ -1,5 +1,6 @@
-/* lru.c -- least recently used first. A list from newest to oldest; since ancestors are touched after their
- * descendants, a leaf is always older than the path above it and the search from the old end is short. */
+/* lru.c -- least recently used first. A list from newest to oldest; since ancestors are touched
+ * after their descendants, a leaf is always older than the path above it and the search from the
+ * old end is short. */
 #include "cache/node_int.h"
 
 static void lru_forget(sp_evict_state *s, sp_node *n)

@@ -106,7 +106,8 @@ static sp_node *find_partial(const sp_tree *t, const sp_node *parent, const sp_s
     sp_node *best = NULL;
     int32_t best_blocks = 0;
     if (seg->n < SP_BLOCK_TOKENS) return NULL;
-    for (sp_node *n = t->by_start[slot_of_start(t, parent, seg->tokens)]; n; n = n->next_same_start) {
+    for (sp_node *n = t->by_start[slot_of_start(t, parent, seg->tokens)]; n;
+         n = n->next_same_start) {
         int32_t b = n->parent == parent ? common_blocks(n, seg) : 0;
         if (b > best_blocks) {
             best_blocks = b;
@@ -241,8 +242,8 @@ static bool make_room(sp_tree *t, int64_t n_blocks)
     return true;
 }
 
-sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint32_t *blocks, int64_t now,
-                      bool *added)
+sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint32_t *blocks,
+                      int64_t now, bool *added)
 {
     sp_node *child = find_child(t, m->tip, seg);
     if (!child) {

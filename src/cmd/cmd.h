@@ -22,7 +22,8 @@ int cmd_fail(sp_err err);
 /* cmd_fail_with -- the same with a sentence of the program's own. */
 int cmd_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* cmd_read_file -- a whole file, NUL-terminated, "-" for standard input; NULL after printing why not. */
+/* cmd_read_file -- a whole file, NUL-terminated, "-" for standard input; NULL after printing why
+ * not. */
 char *cmd_read_file(const char *path, size_t *n);
 
 #endif

@@ -1,7 +1,8 @@
 /* cmd_ask.c -- `spolia ask`: retrieve chunks, set their KV into a prompt, stream the answer.
  *
- * One question on the command line, many from a file (JSON lines; measured against their answers), or a
- * conversation at a prompt. All share one context, so what one question has read the next one reuses. */
+ * One question on the command line, many from a file (JSON lines; measured against their answers),
+ * or a conversation at a prompt. All share one context, so what one question has read the next one
+ * reuses. */
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static int by_id(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* retrieve -- the best chunks; in order of their ids unless ranked order is wanted, since equal sets in
- * equal order share a prefix. */
+/* retrieve -- the best chunks; in order of their ids unless ranked order is wanted, since equal
+ * sets in equal order share a prefix. */
 static sp_err retrieve(const asking *a, const char *question, sp_hits *hits)
 {
     sp_err err = sp_index_search(a->index, question, a->top_k, hits);
@@ -42,7 +43,8 @@ static sp_err retrieve(const asking *a, const char *question, sp_hits *hits)
     return err;
 }
 
-static sp_err build_prompt(const asking *a, const sp_hits *hits, const char *question, sp_prompt **out)
+static sp_err build_prompt(const asking *a, const sp_hits *hits, const char *question,
+                           sp_prompt **out)
 {
     sp_prompt *p;
     sp_err err = sp_prompt_create(a->ctx, &p);
@@ -84,7 +86,7 @@ static void print_chunks(const sp_result *r, const sp_hits *hits)
         const sp_segment_report *seg = chunk_report(r, i);
         fprintf(stderr, "  %2d. %-32.32s %-24.24s %4d tokens, %s\n", i + 1, hits->v[i].title,
                 hits->v[i].file, seg ? seg->n_tokens : 0,
-                !seg || seg->n_reused == 0 ? "computed"
+                !seg || seg->n_reused == 0       ? "computed"
                 : seg->n_reused == seg->n_tokens ? "reused"
                                                  : "reused in part");
     }
@@ -96,9 +98,10 @@ static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
     for (int i = 0; i < hits->n; i++) {
         const sp_segment_report *seg = chunk_report(r, i);
         json_array_append_new(all, json_pack("{s:I, s:s, s:s, s:f, s:i, s:i}", "id",
-                                             (json_int_t)hits->v[i].id, "file", hits->v[i].file, "title",
-                                             hits->v[i].title, "score", hits->v[i].score, "tokens",
-                                             seg ? seg->n_tokens : 0, "reused", seg ? seg->n_reused : 0));
+                                             (json_int_t)hits->v[i].id, "file", hits->v[i].file,
+                                             "title", hits->v[i].title, "score", hits->v[i].score,
+                                             "tokens", seg ? seg->n_tokens : 0, "reused",
+                                             seg ? seg->n_reused : 0));
     }
     return all;
 }
@@ -171,14 +174,14 @@ int cmd_ask(int argc, char **argv)
         {0},
     };
     const opt *const tables[] = {own, s.table, m.table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"ask -m MODEL --index FILE [\"question\"] [options]",
-                                    "Answers from the indexed documents. Without a question it reads "
-                                    "questions line by line."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"ask -m MODEL --index FILE [\"question\"] [options]",
+                               "Answers from the indexed documents. Without a question it reads "
+                               "questions line by line."},
+                  tables);
     if (at < 0) return -1 - at;
-    if (argc - at > 1 || a.top_k < 0)
-        return cmd_fail_with("ask: give one question, in quotes"), 2;
+    if (argc - at > 1 || a.top_k < 0) return cmd_fail_with("ask: give one question, in quotes"), 2;
     a.stable_order = !ranked;
     sp_err err = sp_index_open(index, &a.index);
     if (err != SP_OK) return cmd_fail(err);

@@ -13,9 +13,9 @@ static void print_shape(const json_t *shape)
     size_t n = 0, i;
     json_t *dim;
     text[0] = '\0';
-    json_array_foreach(shape, i, dim) if (n < sizeof text - 24)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%" JSON_INTEGER_FORMAT, i ? " x " : "",
-                              json_integer_value(dim));
+    json_array_foreach(shape, i, dim) if (n < sizeof text - 24) n +=
+        (size_t)snprintf(text + n, sizeof text - n, "%s%" JSON_INTEGER_FORMAT, i ? " x " : "",
+                         json_integer_value(dim));
     printf("%-22s", text);
 }
 
@@ -41,7 +41,8 @@ static void print_tensors(const json_t *all)
         printf("  %-44s %-6s ", json_string_value(json_object_get(t, "name")),
                json_string_value(json_object_get(t, "type")));
         print_shape(json_object_get(t, "shape"));
-        printf(" %12" JSON_INTEGER_FORMAT " bytes\n", json_integer_value(json_object_get(t, "bytes")));
+        printf(" %12" JSON_INTEGER_FORMAT " bytes\n",
+               json_integer_value(json_object_get(t, "bytes")));
     }
 }
 
@@ -63,11 +64,12 @@ int cmd_inspect(int argc, char **argv)
     bool as_json = false;
     const opt table[] = {{OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"}, {0}};
     const opt *const tables[] = {table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"inspect PATH [--json]",
-                                    "Prints what is in a GGUF file or a Hugging Face folder: sizes, "
-                                    "metadata, tensors."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"inspect PATH [--json]",
+                               "Prints what is in a GGUF file or a Hugging Face folder: sizes, "
+                               "metadata, tensors."},
+                  tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cmd_fail_with("inspect: name one file or folder"), 2;
     char *text;

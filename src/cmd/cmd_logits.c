@@ -1,5 +1,5 @@
-/* cmd_logits.c -- `spolia logits`: the parity tool. Every position's best log-probabilities, and with --raw
- * all logits as float32 [tokens, vocab]. */
+/* cmd_logits.c -- `spolia logits`: the parity tool. Every position's best log-probabilities, and
+ * with --raw all logits as float32 [tokens, vocab]. */
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
@@ -103,7 +103,8 @@ static void print_rows(sink *s, size_t n)
     json_decref(out);
 }
 
-static int score(sp_context *c, const int32_t *ids, size_t n, int piece, const char *raw, bool as_json)
+static int score(sp_context *c, const int32_t *ids, size_t n, int piece, const char *raw,
+                 bool as_json)
 {
     sink s = {.ids = ids, .rows = as_json ? json_array() : NULL};
     if (raw && !(s.raw = fopen(raw, "wb"))) return cmd_fail_with("%s: %s", raw, strerror(errno));
@@ -129,10 +130,11 @@ int cmd_logits(int argc, char **argv)
         {0},
     };
     const opt *const tables[] = {own, m.table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"logits -m MODEL (--tokens IDS | -p TEXT) [--raw FILE] [--json]",
-                                    "Prints the most likely next tokens after every position."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"logits -m MODEL (--tokens IDS | -p TEXT) [--raw FILE] [--json]",
+                               "Prints the most likely next tokens after every position."},
+                  tables);
     if (at < 0) return -1 - at;
     if (at != argc || !list == !prompt) return cmd_fail_with("logits: give --tokens or -p"), 2;
     size_t n;

@@ -1,5 +1,5 @@
-/* cmd_perplexity.c -- `spolia perplexity`: exp of the mean negative log-likelihood of a text, in windows of
- * the context; the first half of each window but the first is context only. */
+/* cmd_perplexity.c -- `spolia perplexity`: exp of the mean negative log-likelihood of a text, in
+ * windows of the context; the first half of each window but the first is context only. */
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +33,8 @@ static int measure(sp_context *c, const int32_t *ids, size_t n, bool as_json)
 {
     size_t window = (size_t)sp_context_describe(c).n_ctx, step = window / 2;
     tally t = {0};
-    if (n < 2) return cmd_fail_with("perplexity: the text has %zu tokens, at least 2 are needed", n);
+    if (n < 2)
+        return cmd_fail_with("perplexity: the text has %zu tokens, at least 2 are needed", n);
     for (size_t from = 0; from + 1 < n; from += step) {
         t.ids = ids + from;
         t.n = n - from < window ? n - from : window;

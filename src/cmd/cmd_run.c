@@ -41,7 +41,8 @@ int cmd_run(int argc, char **argv)
     sampling_options_init(&s, 128);
     const opt own[] = {
         {OPT_STRING, "prompt", 'p', "TEXT", &prompt, "the prompt"},
-        {OPT_STRING, "file", 'f', "FILE", &file, "read the prompt from a file, - for standard input"},
+        {OPT_STRING, "file", 'f', "FILE", &file,
+         "read the prompt from a file, - for standard input"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print the result as JSON"},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print the text alone"},
         {0},
@@ -52,7 +53,8 @@ int cmd_run(int argc, char **argv)
                                     "Continues a text. Greedy unless a temperature is given."},
                        tables);
     if (at < 0) return -1 - at;
-    if (at != argc || !prompt == !file) return cmd_fail_with("run: give one prompt, with -p or -f"), 2;
+    if (at != argc || !prompt == !file)
+        return cmd_fail_with("run: give one prompt, with -p or -f"), 2;
     size_t n;
     char *text = file ? cmd_read_file(file, &n) : NULL;
     if (file && !text) return 1;

@@ -68,13 +68,15 @@ char *cmd_read_file(const char *path, size_t *n)
 
 static void usage(FILE *to)
 {
-    fputs("usage: spolia COMMAND [options]\n\n"
-          "An LLM inference engine for answers from documents: what the model has read once is set\n"
-          "into the next prompt instead of being read again.\n\ncommands:\n",
-          to);
+    fputs(
+        "usage: spolia COMMAND [options]\n\n"
+        "An LLM inference engine for answers from documents: what the model has read once is set\n"
+        "into the next prompt instead of being read again.\n\ncommands:\n",
+        to);
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(to, "  %-12s %s\n", commands[i].name, commands[i].summary);
-    fputs("\nspolia COMMAND --help explains one of them; spolia --version tells the version.\n", to);
+    fputs("\nspolia COMMAND --help explains one of them; spolia --version tells the version.\n",
+          to);
 }
 
 int main(int argc, char **argv)
@@ -84,7 +86,8 @@ int main(int argc, char **argv)
         usage(stderr);
         return 2;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
         usage(stdout);
         return 0;
     }

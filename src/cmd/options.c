@@ -80,8 +80,8 @@ static void print_help(const opt_usage *usage, const opt *const *tables)
             char left[64];
             const char *dashes = strlen(o->name) <= 3 ? "-" : "--";
             int n = o->letter ? snprintf(left, sizeof left, "-%c, ", o->letter) : 0;
-            snprintf(left + n, sizeof left - (size_t)n, "%s%s%s%s", dashes, o->name, o->arg ? " " : "",
-                     o->arg ? o->arg : "");
+            snprintf(left + n, sizeof left - (size_t)n, "%s%s%s%s", dashes, o->name,
+                     o->arg ? " " : "", o->arg ? o->arg : "");
             printf("  %-28s %s\n", left, o->help);
         }
     printf("  %-28s %s\n\n", "-h, --help", "this text");
@@ -158,8 +158,8 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
         }
         const opt *o = find(&p, code);
         if (!o) {
-            fprintf(stderr, "spolia %s: %s is unknown or lacks its argument\nusage: spolia %s\n", argv[0],
-                    argv[optind - 1], usage->synopsis);
+            fprintf(stderr, "spolia %s: %s is unknown or lacks its argument\nusage: spolia %s\n",
+                    argv[0], argv[optind - 1], usage->synopsis);
             return -3;
         }
         char spelled[64];
@@ -168,7 +168,8 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
     }
     const opt *o = missing(&p);
     if (!o) return optind;
-    fprintf(stderr, "spolia: --%s %s is missing\nusage: spolia %s\n", o->name, o->arg, usage->synopsis);
+    fprintf(stderr, "spolia: --%s %s is missing\nusage: spolia %s\n", o->name, o->arg,
+            usage->synopsis);
     return -3;
 }
 
@@ -185,11 +186,15 @@ void model_options_init(model_options *m)
         {OPT_INT, "threads", 't', "N", &c->n_threads, "threads (one for each core)"},
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
         {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes, "memory for keys and values (1024)"},
-        {OPT_STRING, "ctk", 0, "TYPE", &m->type_k, "type of cached keys: f32, f16, bf16, q8_0 (f16)"},
+        {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,
+         "type of cached keys: f32, f16, bf16, q8_0 (f16)"},
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
-        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse, "off, prefix, full, random, blend, fusion (prefix)"},
-        {OPT_FLOAT, "recompute", 0, "R", &c->recompute, "share of chunk tokens computed again, 0 to 1 (0)"},
-        {OPT_STRING, "cpu", 0, "NAME", &c->cpu, "kernels: ref, avx2, avx512 (the best this CPU has)"},
+        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse,
+         "off, prefix, full, random, blend, fusion (prefix)"},
+        {OPT_FLOAT, "recompute", 0, "R", &c->recompute,
+         "share of chunk tokens computed again, 0 to 1 (0)"},
+        {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
+         "kernels: ref, avx2, avx512 (the best this CPU has)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
@@ -206,7 +211,8 @@ sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
     if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
-        cmd_fail_with("-ctk %s and -ctv %s: keys and values are kept in one type", m->type_k, m->type_v);
+        cmd_fail_with("-ctk %s and -ctv %s: keys and values are kept in one type", m->type_k,
+                      m->type_v);
         return NULL;
     }
     m->ctx.kv_type = m->type_k ? m->type_k : m->type_v;
@@ -225,8 +231,10 @@ void sampling_options_init(sampling_options *s, int max_tokens)
         {OPT_FLOAT, "temp", 0, "T", &s->s.temperature, "temperature; 0: greedy (0)"},
         {OPT_INT, "top-k", 0, "K", &s->s.top_k, "draw from the K best; 0: all (0)"},
         {OPT_FLOAT, "top-p", 0, "P", &s->s.top_p, "draw from the best with mass P (1)"},
-        {OPT_FLOAT, "min-p", 0, "P", &s->s.min_p, "drop what is less likely than P times the best (0)"},
-        {OPT_FLOAT, "repeat-penalty", 0, "X", &s->s.repeat_penalty, "weaken recent tokens by X (1)"},
+        {OPT_FLOAT, "min-p", 0, "P", &s->s.min_p,
+         "drop what is less likely than P times the best (0)"},
+        {OPT_FLOAT, "repeat-penalty", 0, "X", &s->s.repeat_penalty,
+         "weaken recent tokens by X (1)"},
         {OPT_INT, "repeat-last-n", 0, "N", &s->s.repeat_last, "how many tokens are recent (64)"},
         {OPT_U64, "seed", 's', "N", &s->s.seed, "random seed (0)"},
         {OPT_LIST, "stop", 0, "TEXT", &s->stop, "end before this text; may be repeated"},

@@ -1,7 +1,8 @@
 /* options.h -- options of a command as a table: parsing, --help and environment from one place.
  *
- * Every option with a long name can also be given as SPOLIA_ARG_<NAME> in the environment (upper case, '_'
- * for '-'); the command line wins. Single-letter and llama.cpp's short multi-letter spellings (-ctk) work. */
+ * Every option with a long name can also be given as SPOLIA_ARG_<NAME> in the environment (upper
+ * case, '_' for '-'); the command line wins. Single-letter and llama.cpp's short multi-letter
+ * spellings (-ctk) work. */
 #ifndef SP_CMD_OPTIONS_H
 #define SP_CMD_OPTIONS_H
 
@@ -42,8 +43,9 @@ typedef struct opt_usage {
     const char *about;    /* a sentence or two */
 } opt_usage;
 
-/* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or -1 - exit
- * code: -1 after --help, -3 after a usage error (already explained). tables: NULL-terminated list. */
+/* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or -1 -
+ * exit code: -1 after --help, -3 after a usage error (already explained). tables: NULL-terminated
+ * list. */
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables);
 
 /* Options that every command with a model shares, with their destinations. */

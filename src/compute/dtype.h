@@ -35,10 +35,11 @@ const sp_dtype_info *sp_dtype_of(sp_dtype type);
 /* sp_row_bytes -- bytes of a row of n elements; n must be a multiple of the group (asserted). */
 size_t sp_row_bytes(sp_dtype type, int64_t n);
 
-/* sp_row_to_f32 -- decodes n elements (whole groups). Definition of every type; src may be unaligned. */
+/* sp_row_to_f32 -- decodes n elements (whole groups). Definition of every type; src may be
+ * unaligned. */
 void sp_row_to_f32(sp_dtype type, const void *src, float *dst, int64_t n);
-/* sp_row_from_f32 -- encodes n elements as F32, F16, BF16 or Q8_0 (round to nearest even; Q8_0 as in
- * GGUF: scale = max|x| / 127 in f16). Other types are read-only: asserted. */
+/* sp_row_from_f32 -- encodes n elements as F32, F16, BF16 or Q8_0 (round to nearest even; Q8_0 as
+ * in GGUF: scale = max|x| / 127 in f16). Other types are read-only: asserted. */
 void sp_row_from_f32(sp_dtype type, const float *src, void *dst, int64_t n);
 
 float sp_f16_to_f32(uint16_t h);

@@ -14,7 +14,8 @@ void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out)
     for (int d = 0; d < kv->head; d += 32, keys += 34 * B) {
         float scale[B];
         sp_row_to_f32(SP_F16, keys, scale, B);
-        for (int i = 0; i < 32 * B; i++) out[d * B + i] = scale[i % B] * (float)(int8_t)keys[2 * B + i];
+        for (int i = 0; i < 32 * B; i++)
+            out[d * B + i] = scale[i % B] * (float)(int8_t)keys[2 * B + i];
     }
 }
 

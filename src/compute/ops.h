@@ -1,15 +1,14 @@
 /* ops.h -- the operations of the forward pass, as a table that a CPU variant or a device fills in.
  *
- * Each operation takes one argument struct and one part of the work: op(&args, part, n_parts).
- * All parts together compute the whole; no sum crosses parts, so a result does not depend on the
- * number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what the
- * CPU offers: sp_ops_select().
+ * Each operation takes one argument struct and one part of the work: op(&args, part, n_parts). All
+ * parts together compute the whole; no sum crosses parts, so a result does not depend on the
+ * number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what
+ * the CPU offers: sp_ops_select().
  *
  * One arithmetic for one token: within one variant, the result for a row is the same bit for bit
- * whatever other rows are computed with it. A matmul's sum for (row, output) has one fixed order, and
- * attention walks the blocks of a span list in one fixed order. On this rests that prefill whole,
- * in pieces and behind a reused prefix give the same bits.
- */
+ * whatever other rows are computed with it. A matmul's sum for (row, output) has one fixed order,
+ * and attention walks the blocks of a span list in one fixed order. On this rests that prefill
+ * whole, in pieces and behind a reused prefix give the same bits. / */
 #ifndef SP_COMPUTE_OPS_H
 #define SP_COMPUTE_OPS_H
 
@@ -19,7 +18,8 @@
 
 /* -- weights -------------------------------------------------------------------------------- */
 
-/* A weight matrix [n_rows, n_cols] in the type of its file, rows contiguous; a vector has one row. */
+/* A weight matrix [n_rows, n_cols] in the type of its file, rows contiguous; a vector has one row.
+ */
 typedef struct sp_mat {
     sp_dtype type;
     int64_t n_rows, n_cols;
@@ -83,9 +83,8 @@ void sp_rope_rotate(const sp_rope *r, float *x, int32_t pos);
  *   keys    [G][D][B]   transposed, so that a query meets 16 keys with one broadcast a channel
  *   values  [G][B][D]   rows, so that a probability scales one contiguous vector
  *
- * F32, F16, BF16: elements in that order. Q8_0: groups of 32 along D; a head of keys is
- * [D/32] of { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }.
- */
+ * F32, F16, BF16: elements in that order. Q8_0: groups of 32 along D; a head of keys is [D/32] of
+ * { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }. / */
 typedef struct sp_kv_view {
     sp_dtype type;
     int n_heads; /* G */
@@ -110,8 +109,8 @@ typedef struct sp_kv_store_args {
 
 /* -- span attention ------------------------------------------------------------------------- */
 
-/* A run of tokens whose keys and values lie in blocks. Key i stands in blocks[i / B], slot i % B, was
- * rotated for at(i) = pos ? pos[i] : at + i, and stands in this prompt at at(i) + shift.
+/* A run of tokens whose keys and values lie in blocks. Key i stands in blocks[i / B], slot i % B,
+ * was rotated for at(i) = pos ? pos[i] : at + i, and stands in this prompt at at(i) + shift.
  * Borrowed view; kv/ owns what it points to. */
 typedef struct sp_span {
     const uint32_t *blocks; /* [ceil(n / B)] */
@@ -122,8 +121,8 @@ typedef struct sp_span {
     const uint64_t *stale; /* bitmap [ceil(n / 64)]: 1 = must not be read; or NULL */
 } sp_span;
 
-/* What a segment's tokens may look at: the spans listed (ascending), or the first n when list is NULL.
- * Within them causality holds: a query at position p sees keys at positions <= p. */
+/* What a segment's tokens may look at: the spans listed (ascending), or the first n when list is
+ * NULL. Within them causality holds: a query at position p sees keys at positions <= p. */
 typedef struct sp_sight {
     const uint16_t *list;
     int32_t n;
@@ -164,9 +163,10 @@ size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_sp
 
 /* -- what policies measure ------------------------------------------------------------------ */
 
-/* sp_columns -- attention by key: columns[s][i] += sum over the queries and heads of one request of the
- * probability they gave to key i of span s. Spans whose columns are NULL are passed over.
- * Pre: req->lse as sp_attend left it; all queries have one sight. Source: FusionRAG section 3.2 (row F4). */
+/* sp_columns -- attention by key: columns[s][i] += sum over the queries and heads of one request
+ * of the probability they gave to key i of span s. Spans whose columns are NULL are passed over.
+ * Pre: req->lse as sp_attend left it; all queries have one sight. Source: FusionRAG section 3.2
+ * (row F4). */
 typedef struct sp_columns_args {
     const sp_kv_view *kv;
     const sp_rope *rope;
@@ -180,8 +180,8 @@ typedef struct sp_columns_args {
 /* sp_columns_scratch -- floats of one part for m queries. */
 size_t sp_columns_scratch(int64_t m, int n_heads, int head);
 
-/* sp_kv_differ -- out[i] = |K - K'|^2 + |V - V'|^2 over all heads, between two stored copies of token i; keys
- * rotated for different positions are turned to a common one first.
+/* sp_kv_differ -- out[i] = |K - K'|^2 + |V - V'|^2 over all heads, between two stored copies of
+ * token i; keys rotated for different positions are turned to a common one first.
  * Source: FusionRAG section 2.2.1, KV deviation (rows F2, F8). */
 typedef struct sp_kv_slot {
     uint32_t block;
@@ -214,9 +214,9 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 } sp_ops;
 
-/* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL: the
- * environment variable SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it,
- * SP_E_ARG for an unknown name. Thread: any. */
+/* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL:
+ * the environment variable SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks
+ * it, SP_E_ARG for an unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 
 #endif

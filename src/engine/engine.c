@@ -2,9 +2,9 @@
 
 #include "engine/engine_int.h"
 
-/* rope_tables -- cos and sin for positions 0 .. n_pos-1, each rounded once from double precision. A
- * query meets a span at p - shift, which a span cached near the end of one prompt and used at the start
- * of another can raise to nearly twice the context. */
+/* rope_tables -- cos and sin for positions 0 .. n_pos-1, each rounded once from double precision.
+ * A query meets a span at p - shift, which a span cached near the end of one prompt and used at
+ * the start of another can raise to nearly twice the context. */
 static sp_err rope_tables(const sp_rope_spec *spec, int n_pos, sp_rope *out)
 {
     int half = spec->n_rot / 2;
@@ -21,7 +21,8 @@ static sp_err rope_tables(const sp_rope_spec *spec, int n_pos, sp_rope *out)
             c[(size_t)p * (size_t)half + (size_t)i] = (float)(cos(angle) * spec->magnitude);
             s[(size_t)p * (size_t)half + (size_t)i] = (float)(sin(angle) * spec->magnitude);
         }
-    *out = (sp_rope){.n_rot = spec->n_rot, .adjacent = spec->adjacent, .n_pos = n_pos, .c = c, .s = s};
+    *out =
+        (sp_rope){.n_rot = spec->n_rot, .adjacent = spec->adjacent, .n_pos = n_pos, .c = c, .s = s};
     return SP_OK;
 }
 
@@ -29,7 +30,8 @@ static sp_err take_scratch(sp_engine *e)
 {
     const sp_hparams *hp = &e->o.model->hp;
     size_t m = (size_t)e->o.max_rows, slices = (size_t)e->o.max_slices;
-    size_t qd = (size_t)hp->n_heads * (size_t)hp->head, kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
+    size_t qd = (size_t)hp->n_heads * (size_t)hp->head,
+           kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
     struct {
         void **at;
         size_t bytes;
@@ -84,11 +86,30 @@ sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
 void sp_engine_destroy(sp_engine *e)
 {
     if (!e) return;
-    void *owned[] = {e->x,         e->h,        e->q,         e->att,        e->k,
-                     e->v,         e->gate,     e->up,        e->mass,       e->reqs,
-                     e->scratch,   e->lse, e->probe, e->rows.id,  e->rows.token, e->rows.pos,  e->rows.rot,
-                     e->rows.see,  e->rows.block, e->rows.slot, e->rows.keep, e->rows.first,
-                     (void *)e->rope.c, (void *)e->rope.s};
+    void *owned[] = {e->x,
+                     e->h,
+                     e->q,
+                     e->att,
+                     e->k,
+                     e->v,
+                     e->gate,
+                     e->up,
+                     e->mass,
+                     e->reqs,
+                     e->scratch,
+                     e->lse,
+                     e->probe,
+                     e->rows.id,
+                     e->rows.token,
+                     e->rows.pos,
+                     e->rows.rot,
+                     e->rows.see,
+                     e->rows.block,
+                     e->rows.slot,
+                     e->rows.keep,
+                     e->rows.first,
+                     (void *)e->rope.c,
+                     (void *)e->rope.s};
     for (size_t i = 0; i < SP_COUNT(owned); i++) sp_free(owned[i]);
     sp_free(e);
 }

@@ -4,8 +4,8 @@
 
 #include "engine/engine.h"
 
-/* The tokens of a step, one row each, slice after slice. Gates and the last layer drop rows; the rest
- * close ranks, so every array below stays dense. */
+/* The tokens of a step, one row each, slice after slice. Gates and the last layer drop rows; the
+ * rest close ranks, so every array below stays dense. */
 typedef struct sp_rows {
     int n;
     int32_t *id;     /* [M] index into the plan's todo */
@@ -23,14 +23,14 @@ struct sp_engine {
     sp_engine_opts o;
     sp_rope rope;
     sp_rows rows;
-    float *x;        /* [M, E] residual stream */
-    float *h;        /* [M, E] normalised */
-    float *q, *att;  /* [M, H D] */
-    float *k, *v;    /* [M, G D] */
-    float *lse;      /* [M, H] of the layer being computed */
-    float *gate, *up; /* [M, F] */
-    float *mass;      /* grown when a gate wants it */
-    size_t mass_cap;  /* floats */
+    float *x;            /* [M, E] residual stream */
+    float *h;            /* [M, E] normalised */
+    float *q, *att;      /* [M, H D] */
+    float *k, *v;        /* [M, G D] */
+    float *lse;          /* [M, H] of the layer being computed */
+    float *gate, *up;    /* [M, F] */
+    float *mass;         /* grown when a gate wants it */
+    size_t mass_cap;     /* floats */
     sp_attend_req *reqs; /* [slices] */
     void *scratch;       /* of attention, one piece a thread */
     size_t scratch_bytes;
@@ -46,8 +46,10 @@ void sp_rows_close(sp_engine *e, int n_slices);
 
 sp_err sp_probe_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* after the layer's KV is stored */
-void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer);
+void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                        int layer);
 /* after its attention */
-void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer);
+void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                      int layer);
 
 #endif

@@ -43,9 +43,9 @@ static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
     const sp_hparams *hp = &e->o.model->hp;
     int64_t m = (int64_t)e->rows.n * n_heads;
     if (w)
-        run_rmsnorm(e, m * hp->head,
-                    &(sp_rmsnorm_args){
-                        .x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps});
+        run_rmsnorm(
+            e, m * hp->head,
+            &(sp_rmsnorm_args){.x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps});
 }
 
 /* -- rows ----------------------------------------------------------------------------------- */
@@ -67,8 +67,8 @@ static sp_err check_slices(const sp_engine *e, const sp_slice *slices, int n_sli
                 return sp_fail(SP_E_ARG, "token id %d is not in the vocabulary of %d", t->token,
                                e->o.model->hp.n_vocab);
             if (t->pos < 0 || t->pos >= e->o.n_ctx)
-                return sp_fail(SP_E_CONTEXT, "position %d is outside the context of %d tokens", t->pos,
-                               e->o.n_ctx);
+                return sp_fail(SP_E_CONTEXT, "position %d is outside the context of %d tokens",
+                               t->pos, e->o.n_ctx);
         }
     }
     if (rows > e->o.max_rows)
@@ -117,9 +117,12 @@ void sp_rows_close(sp_engine *e, int n_slices)
                 r->see[to] = r->see[from];
                 r->block[to] = r->block[from];
                 r->slot[to] = r->slot[from];
-                memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width, width * sizeof *e->x);
-                memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width, width * sizeof *e->h);
-                memcpy(e->att + (size_t)to * heads, e->att + (size_t)from * heads, heads * sizeof *e->att);
+                memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width,
+                       width * sizeof *e->x);
+                memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width,
+                       width * sizeof *e->h);
+                memcpy(e->att + (size_t)to * heads, e->att + (size_t)from * heads,
+                       heads * sizeof *e->att);
             }
             to++;
         }
@@ -177,8 +180,9 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
     }
     if (spans > e->scratch_spans) {
         int want = SP_MAX(64, 2 * spans);
-        size_t bytes = SP_ROUND_UP(
-            sp_attend_scratch_bytes(hp->n_heads, hp->n_kv_heads, hp->head, want), (size_t)SP_CACHE_LINE);
+        size_t bytes =
+            SP_ROUND_UP(sp_attend_scratch_bytes(hp->n_heads, hp->n_kv_heads, hp->head, want),
+                        (size_t)SP_CACHE_LINE);
         void *p = sp_alloc_aligned(bytes * (size_t)sp_team_size(e->o.team));
         if (!p) return sp_fail_nomem(bytes, "the scratch of attention");
         sp_free(e->scratch);

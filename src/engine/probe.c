@@ -8,7 +8,8 @@ static bool probed(const sp_slice *slice, sp_probe_kind kind, int layer)
 }
 
 /* end_rows -- the measured slices' rows are done; the others go on. */
-static void end_rows(sp_engine *e, const sp_slice *slices, int n_slices, sp_probe_kind kind, int layer)
+static void end_rows(sp_engine *e, const sp_slice *slices, int n_slices, sp_probe_kind kind,
+                     int layer)
 {
     bool any = false;
     for (int s = 0; s < n_slices; s++) {
@@ -48,7 +49,8 @@ static sp_kv_slot slot_of(const sp_span *s, int32_t index)
                         .rot = s->pos ? s->pos[index] : s->at + index};
 }
 
-static void measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan *p, int first, int end)
+static void measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan *p, int first,
+                              int end)
 {
     const sp_rows *r = &e->rows;
     sp_kv_slot *now = e->probe, *then = now + (end - first);
@@ -60,15 +62,16 @@ static void measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan 
         now[m] = (sp_kv_slot){.block = r->block[i], .slot = r->slot[i], .rot = r->rot[i]};
         then[m++] = slot_of(&p->spans[twin.span], twin.index);
     }
-    run_kv_differ(e, (int64_t)m * kv->n_heads * kv->head * SP_BLOCK_TOKENS,
-                  &(sp_kv_differ_args){
-                      .kv = kv, .rope = &e->rope, .a = now, .b = then, .m = m, .out = out});
+    run_kv_differ(
+        e, (int64_t)m * kv->n_heads * kv->head * SP_BLOCK_TOKENS,
+        &(sp_kv_differ_args){.kv = kv, .rope = &e->rope, .a = now, .b = then, .m = m, .out = out});
     m = 0;
     for (int i = first; i < end; i++)
         if (p->probe.twins[r->id[i]].span >= 0) p->probe.deviation[r->id[i]] = out[m++];
 }
 
-void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer)
+void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                        int layer)
 {
     for (int s = 0; s < n_slices; s++)
         if (probed(&slices[s], SP_PROBE_DEVIATION, layer))
@@ -76,7 +79,8 @@ void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
     end_rows(e, slices, n_slices, SP_PROBE_DEVIATION, layer);
 }
 
-void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices, int layer)
+void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                      int layer)
 {
     const sp_hparams *hp = &e->o.model->hp;
     for (int s = 0; s < n_slices; s++) {

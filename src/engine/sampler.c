@@ -7,8 +7,10 @@ static sp_err check(const sp_sampling *p)
     if (!(p->temperature >= 0 && p->temperature < INFINITY))
         return sp_fail(SP_E_ARG, "temperature %g is not in [0, inf)", p->temperature);
     if (p->top_k < 0) return sp_fail(SP_E_ARG, "top-k %d is below 0", p->top_k);
-    if (!(p->top_p > 0 && p->top_p <= 1)) return sp_fail(SP_E_ARG, "top-p %g is not in (0, 1]", p->top_p);
-    if (!(p->min_p >= 0 && p->min_p <= 1)) return sp_fail(SP_E_ARG, "min-p %g is not in [0, 1]", p->min_p);
+    if (!(p->top_p > 0 && p->top_p <= 1))
+        return sp_fail(SP_E_ARG, "top-p %g is not in (0, 1]", p->top_p);
+    if (!(p->min_p >= 0 && p->min_p <= 1))
+        return sp_fail(SP_E_ARG, "min-p %g is not in [0, 1]", p->min_p);
     if (!(p->repeat_penalty > 0 && p->repeat_penalty < INFINITY))
         return sp_fail(SP_E_ARG, "repeat penalty %g is not in (0, inf)", p->repeat_penalty);
     if (p->repeat_last < 0) return sp_fail(SP_E_ARG, "repeat window %d is below 0", p->repeat_last);
@@ -84,8 +86,8 @@ static int best_of(const sp_sampler *s)
     return best;
 }
 
-/* above_min_p -- without top-k and top-p nothing need be sorted: the best candidate, then all others that
- * min-p leaves. */
+/* above_min_p -- without top-k and top-p nothing need be sorted: the best candidate, then all
+ * others that min-p leaves. */
 static int above_min_p(sp_sampler *s)
 {
     int best = best_of(s), n_kept = 0;
@@ -107,8 +109,8 @@ static void sift_down(sp_candidate *v, int n, int i)
     v[i] = x;
 }
 
-/* best_first -- moves the best candidates from the heap to `kept`, descending: top_k of them, or (top_k 0,
- * so top_p < 1) until those left carry no more than 1 - top_p of the mass. */
+/* best_first -- moves the best candidates from the heap to `kept`, descending: top_k of them, or
+ * (top_k 0, so top_p < 1) until those left carry no more than 1 - top_p of the mass. */
 static int best_first(sp_sampler *s)
 {
     int n = s->n_vocab, n_kept = 0;
@@ -130,9 +132,9 @@ static int best_first(sp_sampler *s)
     return n_kept;
 }
 
-/* cut -- top-p (of the top k) and min-p over candidates in descending order; at least one stays. A top_p of
- * 1 cuts nothing, though rounding may have the first few carry the whole mass: a high temperature still
- * draws from the rest. */
+/* cut -- top-p (of the top k) and min-p over candidates in descending order; at least one stays. A
+ * top_p of 1 cuts nothing, though rounding may have the first few carry the whole mass: a high
+ * temperature still draws from the rest. */
 static int cut(const sp_sampler *s, int n)
 {
     float max = s->kept[0].logit;

@@ -27,8 +27,8 @@ sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab) SP_MUST
 void sp_sampler_fini(sp_sampler *s);
 /* sp_sampler_accept -- remembers a token for the repeat penalty. */
 void sp_sampler_accept(sp_sampler *s, int32_t id);
-/* sp_sampler_pick -- logits [V] are read only; NaN is never chosen while another is left. Cost: O(V), plus
- * O(log V) for each candidate kept by top-k or top-p. */
+/* sp_sampler_pick -- logits [V] are read only; NaN is never chosen while another is left. Cost:
+ * O(V), plus O(log V) for each candidate kept by top-k or top-p. */
 int32_t sp_sampler_pick(sp_sampler *s, const float *logits);
 
 #endif

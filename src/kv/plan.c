@@ -21,7 +21,8 @@ void sp_plan_fini(sp_plan *p)
     *p = (sp_plan){0};
 }
 
-/* grown -- room for one more item in an arena array: doubles it when full; the old one stays unused. */
+/* grown -- room for one more item in an arena array: doubles it when full; the old one stays
+ * unused. */
 static void *grown(sp_arena *a, void *v, int n, int *cap, size_t size)
 {
     if (n < *cap) return v;
@@ -39,15 +40,16 @@ static sp_err reserve_span(sp_plan *p)
     if (p->n_spans < p->cap_spans) return SP_OK;
     int cap_slots = p->cap_spans; /* both arrays grow together */
     sp_slots *slots = grown(&p->arena, p->slots, p->n_spans, &cap_slots, sizeof *slots);
-    sp_span *spans = slots ? grown(&p->arena, p->spans, p->n_spans, &p->cap_spans, sizeof *spans) : NULL;
+    sp_span *spans =
+        slots ? grown(&p->arena, p->spans, p->n_spans, &p->cap_spans, sizeof *spans) : NULL;
     if (!spans) return sp_fail_nomem((size_t)cap_slots * sizeof *spans, "a plan");
     p->spans = spans;
     p->slots = slots;
     return SP_OK;
 }
 
-sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos, int32_t shift,
-                        const uint32_t *known, int32_t n_known, int *span)
+sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos,
+                        int32_t shift, const uint32_t *known, int32_t n_known, int *span)
 {
     assert(!p->bound && n >= 0 && room >= n && n_known <= n);
     assert(n_known == n || n_known % SP_BLOCK_TOKENS == 0);
@@ -59,7 +61,8 @@ sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const i
     int32_t held = sp_blocks_for(n_known);
     if (held) memcpy(blocks, known, (size_t)held * sizeof *blocks);
     sp_kv_retain(p->pool, blocks, held);
-    p->spans[p->n_spans] = (sp_span){.blocks = blocks, .n = n, .at = at, .pos = where, .shift = shift};
+    p->spans[p->n_spans] =
+        (sp_span){.blocks = blocks, .n = n, .at = at, .pos = where, .shift = shift};
     p->slots[p->n_spans] = (sp_slots){.blocks = blocks, .n_known = n_known, .room = room};
     *span = p->n_spans++;
     return SP_OK;
@@ -106,12 +109,13 @@ int64_t sp_plan_n_fresh(const sp_plan *p)
 {
     if (p->bound) return 0;
     int64_t n = 0;
-    for (int s = 0; s < p->n_spans; s++) n += sp_blocks_for(p->spans[s].n) - sp_blocks_for(p->slots[s].n_known);
+    for (int s = 0; s < p->n_spans; s++)
+        n += sp_blocks_for(p->spans[s].n) - sp_blocks_for(p->slots[s].n_known);
     return n;
 }
 
-/* spare -- tokens by which bound spans may still grow; their todo entries are reserved with them, so
- * that decoding allocates nothing. */
+/* spare -- tokens by which bound spans may still grow; their todo entries are reserved with them,
+ * so that decoding allocates nothing. */
 static int spare(const sp_plan *p)
 {
     int n = 0;
@@ -139,7 +143,8 @@ sp_err sp_plan_bind(sp_plan *p)
     SP_TRY(sp_kv_acquire(p->pool, n, fresh));
     for (int s = 0; s < p->n_spans; s++) {
         int32_t held = sp_blocks_for(p->slots[s].n_known), all = sp_blocks_for(p->spans[s].n);
-        if (all > held) memcpy(p->slots[s].blocks + held, fresh, (size_t)(all - held) * sizeof *fresh);
+        if (all > held)
+            memcpy(p->slots[s].blocks + held, fresh, (size_t)(all - held) * sizeof *fresh);
         fresh += all - held;
     }
     p->bound = true;
@@ -176,7 +181,8 @@ sp_err sp_plan_check(const sp_plan *p)
             return sp_fail(SP_E_ARG, "plan: todo %d names span %d, sight %d", t, d->span, d->see);
         const sp_span *s = &p->spans[d->span];
         if (d->index < p->slots[d->span].n_known || d->index >= s->n)
-            return sp_fail(SP_E_ARG, "plan: todo %d writes token %d of span %d", t, d->index, d->span);
+            return sp_fail(SP_E_ARG, "plan: todo %d writes token %d of span %d", t, d->index,
+                           d->span);
         if (span_pos(s, d->index) != d->pos)
             return sp_fail(SP_E_ARG, "plan: todo %d stands at %d, its slot at %d", t, d->pos,
                            span_pos(s, d->index));

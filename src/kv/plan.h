@@ -5,15 +5,15 @@
  *   sights  which spans a token may look at
  *   gate    called after each layer; may drop tokens from the layers that remain
  *
- * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known blocks it
- * reads and says how many more it needs. sp_plan_bind then takes those blocks, and the engine
- * executes the todo list in pieces of any size, in order.
+ * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known
+ * blocks it reads and says how many more it needs. sp_plan_bind then takes those blocks, and the
+ * engine executes the todo list in pieces of any size, in order.
  *
  * Invariants
  *  I1  each span is ascending in position, and so is each run of todo tokens that share a sight.
  *  I2  each todo token has one slot of its own, in an open block of its span.
  *  I3  the plan holds a reference on every block that it names, until sp_plan_fini.
- */
+ * / */
 #ifndef SP_KV_PLAN_H
 #define SP_KV_PLAN_H
 
@@ -61,10 +61,10 @@ typedef struct sp_twin {
 
 typedef struct sp_probe {
     sp_probe_kind kind;
-    int layer;          /* 0 .. L-1 */
-    float **columns;    /* COLUMNS: [n_spans] of [span.n], added to; NULL where not wanted */
-    sp_twin *twins;     /* DEVIATION: [n_todo] */
-    float *deviation;   /* DEVIATION: [n_todo] |K - K'|^2 + |V - V'|^2 */
+    int layer;        /* 0 .. L-1 */
+    float **columns;  /* COLUMNS: [n_spans] of [span.n], added to; NULL where not wanted */
+    sp_twin *twins;   /* DEVIATION: [n_todo] */
+    float *deviation; /* DEVIATION: [n_todo] |K - K'|^2 + |V - V'|^2 */
 } sp_probe;
 
 /* The blocks behind a span. */
@@ -75,8 +75,8 @@ typedef struct sp_slots {
 } sp_slots;
 
 struct sp_plan {
-    sp_span *spans;     /* [n_spans] */
-    sp_slots *slots;    /* [n_spans] what the plan knows about the blocks behind each span */
+    sp_span *spans;  /* [n_spans] */
+    sp_slots *slots; /* [n_spans] what the plan knows about the blocks behind each span */
     int n_spans, cap_spans;
     sp_todo *todo;
     int n_todo, cap_todo;
@@ -93,14 +93,16 @@ void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
 /* sp_plan_fini -- gives up the plan's references to its blocks. */
 void sp_plan_fini(sp_plan *p);
 
-/* sp_plan_add_span -- a span of n tokens first rotated for position `at`, of which the first n_known
- * have their KV in `known` (n_known is n, or whole blocks); the rest are fresh and will be bound. The
- * plan retains the known blocks. pos: positions of scattered tokens, copied, or NULL.
+/* sp_plan_add_span -- a span of n tokens first rotated for position `at`, of which the first
+ * n_known have their KV in `known` (n_known is n, or whole blocks); the rest are fresh and will be
+ * bound. The plan retains the known blocks. pos: positions of scattered tokens, copied, or NULL.
  * `room`: tokens to reserve slots for (>= n), for spans that grow while decoding.
  * Errors: SP_E_NOMEM, SP_E_LIMIT over 65,535 spans. */
-sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos, int32_t shift,
-                        const uint32_t *known, int32_t n_known, int *span) SP_MUST_CHECK;
-/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands elsewhere). */
+sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos,
+                        int32_t shift, const uint32_t *known, int32_t n_known,
+                        int *span) SP_MUST_CHECK;
+/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands
+ * elsewhere). */
 sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;
 /* sp_plan_add_sight -- list NULL: the first n spans. The list is copied. */
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight) SP_MUST_CHECK;
@@ -113,8 +115,9 @@ sp_err sp_plan_bind(sp_plan *p) SP_MUST_CHECK;
 /* sp_plan_check -- verifies I1, I2 and ranges; SP_E_ARG names what is wrong. Cost: O(tokens). */
 sp_err sp_plan_check(const sp_plan *p) SP_MUST_CHECK;
 
-/* sp_plan_grow -- decoding: one more token at the end of a bound span that has room, as the next todo.
- * Takes a block when the last is full. Errors: SP_E_NOKV, SP_E_LIMIT when the room is used up. */
+/* sp_plan_grow -- decoding: one more token at the end of a bound span that has room, as the next
+ * todo. Takes a block when the last is full. Errors: SP_E_NOKV, SP_E_LIMIT when the room is used
+ * up. */
 sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t see) SP_MUST_CHECK;
 
 #endif

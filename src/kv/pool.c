@@ -15,8 +15,8 @@ struct sp_kv_pool {
     _Atomic uint32_t *refs; /* [n_blocks] */
     uint8_t *sealed;        /* [n_blocks] written by the only holder, before others can hold it */
 
-    pthread_mutex_t lock; /* guards the following */
-    uint64_t *free_map;   /* bitmap [ceil(n_blocks / 64)]: 1 = free */
+    pthread_mutex_t lock;   /* guards the following */
+    uint64_t *free_map;     /* bitmap [ceil(n_blocks / 64)]: 1 = free */
     int64_t n_free, cursor; /* cursor: where the next search for a run starts */
 };
 

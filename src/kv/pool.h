@@ -1,7 +1,7 @@
 /* pool.h -- the one pool of KV blocks: where every key and value lies.
  *
- * A block holds B = 16 tokens in all layers. Memory is ordered by layer first, so that the blocks of a
- * chunk, which the allocator keeps neighbours where it can, lie in one piece for each layer:
+ * A block holds B = 16 tokens in all layers. Memory is ordered by layer first, so that the blocks
+ * of a chunk, which the allocator keeps neighbours where it can, lie in one piece for each layer:
  *
  *   layer 0 | block 0 | block 1 | ... | block N-1 |     one block of one layer: sp_kv_view in
  *   layer 1 | block 0 | block 1 | ... | block N-1 |     compute/ops.h (keys [G][D][B],
@@ -13,7 +13,7 @@
  *  I1  a block is written only while open, by the engine, for its one holder.
  *  I2  a sealed block never changes until it is free again; any number may hold and read it.
  *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
- */
+ * / */
 #ifndef SP_KV_POOL_H
 #define SP_KV_POOL_H
 
@@ -32,7 +32,8 @@ typedef struct sp_kv_shape {
     sp_dtype type;               /* F32, F16, BF16 or Q8_0 */
 } sp_kv_shape;
 
-/* sp_kv_shape_check -- SP_E_ARG names a size out of range, or a type that cannot hold this head size. */
+/* sp_kv_shape_check -- SP_E_ARG names a size out of range, or a type that cannot hold this head
+ * size. */
 sp_err sp_kv_shape_check(const sp_kv_shape *shape) SP_MUST_CHECK;
 
 /* sp_kv_block_bytes -- one block in all layers. Pre: a shape that passes the check. */
@@ -40,7 +41,8 @@ size_t sp_kv_block_bytes(const sp_kv_shape *shape);
 
 /* sp_kv_pool_create -- a pool of n_blocks blocks; memory is touched as blocks are first written.
  * Errors: SP_E_ARG (type cannot hold this head size), SP_E_NOMEM. */
-sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool **out) SP_MUST_CHECK;
+sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks,
+                         sp_kv_pool **out) SP_MUST_CHECK;
 void sp_kv_pool_destroy(sp_kv_pool *p);
 
 const sp_kv_shape *sp_kv_pool_shape(const sp_kv_pool *p);

@@ -1,15 +1,19 @@
 /* segment.h -- a prompt is a list of segments, each tokenized on its own.
  *
- * A segment's id is its content: SHA-256 over a namespace (model, KV type), the tenant's salt and the
- * token ids. What stood before it is never part of the id. A hash discovers, tokens verify: who uses
- * cached KV for a segment compares the tokens too.
- */
+ * A segment's id is its content: SHA-256 over a namespace (model, KV type), the tenant's salt and
+ * the token ids. What stood before it is never part of the id. A hash discovers, tokens verify:
+ * who uses cached KV for a segment compares the tokens too. / */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
 
 #include "base/hash.h"
 
-typedef enum sp_segment_kind { SP_SEG_SYSTEM, SP_SEG_CHUNK, SP_SEG_QUESTION, SP_SEG_TEXT } sp_segment_kind;
+typedef enum sp_segment_kind {
+    SP_SEG_SYSTEM,
+    SP_SEG_CHUNK,
+    SP_SEG_QUESTION,
+    SP_SEG_TEXT
+} sp_segment_kind;
 
 typedef struct sp_segment {
     sp_segment_kind kind;

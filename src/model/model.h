@@ -24,12 +24,12 @@ typedef struct sp_hparams {
     int n_vocab;      /* V, rows of the embedding */
     int n_ctx;        /* context that the model was trained for, tokens */
     float norm_eps;
-    float attn_scale;  /* 1 / sqrt(D) unless the architecture says otherwise */
+    float attn_scale;   /* 1 / sqrt(D) unless the architecture says otherwise */
     int sliding_window; /* tokens; 0: none */
 } sp_hparams;
 
-/* Rotary embedding as the model wants it: angle of pair i at position p is p * freq[i]. All scalings
- * (linear, llama3, per-pair factors of the file) are already in freq. */
+/* Rotary embedding as the model wants it: angle of pair i at position p is p * freq[i]. All
+ * scalings (linear, llama3, per-pair factors of the file) are already in freq. */
 typedef struct sp_rope_spec {
     int n_rot;
     bool adjacent;
@@ -37,7 +37,8 @@ typedef struct sp_rope_spec {
     float magnitude; /* factor on cos and sin; 1 but for yarn */
 } sp_rope_spec;
 
-/* Weights of one layer. Matrices are [outputs, inputs]; vectors f32; absent ones have data == NULL. */
+/* Weights of one layer. Matrices are [outputs, inputs]; vectors f32; absent ones have data ==
+ * NULL. */
 typedef struct sp_layer {
     const float *attn_norm, *ffn_norm; /* [E] */
     sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
@@ -49,13 +50,13 @@ typedef struct sp_layer {
 typedef struct sp_model {
     sp_hparams hp;
     sp_rope_spec rope;
-    sp_mat embed;  /* [V, E] */
-    sp_mat output; /* [V, E]; the embedding when tied */
-    const float *output_norm; /* [E] */
-    sp_layer *layers;         /* [L] */
+    sp_mat embed;              /* [V, E] */
+    sp_mat output;             /* [V, E]; the embedding when tied */
+    const float *output_norm;  /* [E] */
+    sp_layer *layers;          /* [L] */
     sp_tokenizer *tokenizer;   /* NULL: the file has none, token ids only */
     const char *chat_template; /* Jinja text from the file, or NULL */
-    uint8_t id[32];            /* SHA-256 over architecture, sizes and tensor directory: names a KV namespace */
+    uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
     struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
 } sp_model;
@@ -68,9 +69,9 @@ typedef struct sp_model {
 sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
 void sp_model_close(sp_model *m);
 
-/* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata (arrays
- * shortened), tensors with type, shape, offset and bytes, totals. Works for files whose architecture
- * is unknown. */
+/* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata
+ * (arrays shortened), tensors with type, shape, offset and bytes, totals. Works for files whose
+ * architecture is unknown. */
 sp_err sp_model_inspect(const char *path, sp_bytes *out) SP_MUST_CHECK;
 
 #endif

@@ -39,8 +39,7 @@ typedef struct sp_vocab_spec {
     bool add_bos, add_eos;      /* add_eos is recorded only: no prompt of ours ends with EOS */
     bool add_space_prefix;      /* SentencePiece: text gets a dummy space in front, see spm.c */
     /* What only tokenizer.json can say; zero is what GGUF means. All are SentencePiece's. */
-    bool
-        prefix_first_only; /* the dummy space: at the start of the text, not after special tokens */
+    bool prefix_first_only;   /* the dummy space: at the start of the text alone */
     bool prefix_unless_space; /* ... and not where the text begins with a space of its own */
     bool split_words;         /* no token crosses the start of a word */
     bool fuse_unk;            /* unknown characters in a row become one unk */

@@ -1,9 +1,8 @@
 /* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are computed again.
  *
- * Probe: all chunk tokens through the first two layers behind everything before them, in a private span; the
- * distance of their second-layer KV from the cached copy is the score.
- * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2).
- */
+ * Probe: all chunk tokens through the first two layers behind everything before them, in a private
+ * span; the distance of their second-layer KV from the cached copy is the score.
+ * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). / */
 #include "reuse/reuse_int.h"
 
 /* probed_segments -- the question is no part of the probe: it ends with the last chunk. */
@@ -14,7 +13,8 @@ static int probed_segments(const sp_reuse_input *in)
     return n;
 }
 
-/* add_fresh -- the private span: all chunk tokens at their places; their cached copies become stale. */
+/* add_fresh -- the private span: all chunk tokens at their places; their cached copies become
+ * stale. */
 static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
 {
     int32_t n = sp_reuse_n_chunk_tokens(in), k = 0;
@@ -28,8 +28,8 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
     return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
 }
 
-/* add_todo -- chunk tokens into the private span, each with its cached copy as twin; text between chunks into
- * spans of its own, without twins. */
+/* add_todo -- chunk tokens into the private span, each with its cached copy as twin; text between
+ * chunks into spans of its own, without twins. */
 static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see, sp_plan *plan)
 {
     int32_t k = 0;
@@ -81,7 +81,8 @@ static sp_err plan_blend(const sp_reuse_input *in, sp_plan *plan)
 }
 
 const sp_reuse_policy sp_reuse_blend = {.name = "blend",
-                                        .summary = "CacheBlend: compute again where KV deviates most",
+                                        .summary =
+                                            "CacheBlend: compute again where KV deviates most",
                                         .uses_tree = true,
                                         .uses_chunks = true,
                                         .selects = true,

@@ -3,10 +3,9 @@
  *   sights   head segment i:  segments 0 .. i          exact, enters the knowledge tree
  *            chunk:           the head, and itself     canonical copy, enters the chunk index
  *
- * Every chunk is computed directly behind the head, wherever it stands in this prompt: its copy depends on head
- * and content only, and a span shifts it to its place. So the positions of the chunks overlap here; they do not see
- * each other. Nothing but head and chunks is in the plan.
- */
+ * Every chunk is computed directly behind the head, wherever it stands in this prompt: its copy
+ * depends on head and content only, and a span shifts it to its place. So the positions of the
+ * chunks overlap here; they do not see each other. Nothing but head and chunks is in the plan. / */
 #include "reuse/reuse_int.h"
 
 int sp_reuse_n_head(const sp_segment *segs, int n_segs)
@@ -44,7 +43,8 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
 static bool has_twin(const sp_reuse_input *in, int i)
 {
     for (int k = in->n_head; k < i; k++)
-        if (in->segs[k].kind == SP_SEG_CHUNK && sp_digest_eq(&in->segs[k].id, &in->segs[i].id)) return true;
+        if (in->segs[k].kind == SP_SEG_CHUNK && sp_digest_eq(&in->segs[k].id, &in->segs[i].id))
+            return true;
     return false;
 }
 
@@ -56,7 +56,8 @@ sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan)
         bool compute = missing(in, i) && !has_twin(in, i);
         bool known = i < in->n_head && !compute;
         const uint32_t *blocks = known ? sp_node_blocks(in->match->path[i]) : NULL;
-        int32_t n = compute || known ? seg->n : 0; /* what this plan does not need is an empty span */
+        int32_t n =
+            compute || known ? seg->n : 0; /* what this plan does not need is an empty span */
         int span, see;
         SP_TRY(sp_plan_add_span(plan, n, n, base, NULL, 0, blocks, known ? n : 0, &span));
         if (compute) {

@@ -1,9 +1,9 @@
 /* full.c -- Full Reuse and its random variant.
  *
- * full    chunks computed behind the system prompt only, joined with consecutive positions; nothing is computed
- *         again. Source: FusionRAG section 2.2.1, eq. 5 and 6 (row F1).
- * random  the same, with a share of the tokens drawn by a hash of where they stand: the baseline that a
- *         selection has to beat. Source: Cache-Craft section 5.1.4 (row C11).
+ * full    chunks computed behind the system prompt only, joined with consecutive positions;
+ *         nothing is computed again. Source: FusionRAG section 2.2.1, eq. 5 and 6 (row F1).
+ * random  the same, with a share of the tokens drawn by a hash of where they stand: the baseline
+ *         that a selection has to beat. Source: Cache-Craft section 5.1.4 (row C11).
  */
 #include "reuse/reuse_int.h"
 
@@ -33,7 +33,8 @@ const sp_reuse_policy sp_reuse_full = {.name = "full",
                                        .plan = plan_full};
 
 const sp_reuse_policy sp_reuse_random = {.name = "random",
-                                         .summary = "full, and a random share of tokens computed again",
+                                         .summary =
+                                             "full, and a random share of tokens computed again",
                                          .uses_tree = true,
                                          .uses_chunks = true,
                                          .selects = true,

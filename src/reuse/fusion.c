@@ -1,9 +1,9 @@
 /* fusion.c -- FusionRAG: the tokens that the question attends to most are computed again.
  *
- * Probe: the question over the reused chunks; the attention of its tokens at the last layer, summed by key over
- * heads and question tokens, is the score; the best over all chunks together are chosen.
- * Source: FusionRAG section 3.2 (row F4).
- */
+ * Probe: the question over the reused chunks; the attention of its tokens at the last layer,
+ * summed by key over heads and question tokens, is the score; the best over all chunks together
+ * are chosen.
+ * Source: FusionRAG section 3.2 (row F4). / */
 #include "reuse/reuse_int.h"
 
 static sp_err probe_fusion(const sp_reuse_input *in, sp_plan *plan)
@@ -35,7 +35,8 @@ static sp_err plan_fusion(const sp_reuse_input *in, sp_plan *plan)
 }
 
 const sp_reuse_policy sp_reuse_fusion = {.name = "fusion",
-                                         .summary = "FusionRAG: compute again what the question looks at",
+                                         .summary =
+                                             "FusionRAG: compute again what the question looks at",
                                          .uses_tree = true,
                                          .uses_chunks = true,
                                          .selects = true,

@@ -20,17 +20,20 @@ typedef struct sp_choice {
 /* sp_reuse_n_chunk_tokens -- tokens of all chunks together. */
 int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in);
 
-/* sp_reuse_known_spans -- one span a segment: head and chunks with their cached KV, the rest fresh. */
+/* sp_reuse_known_spans -- one span a segment: head and chunks with their cached KV, the rest
+ * fresh. */
 sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 /* sp_reuse_add_tokens -- all tokens of segment i as todo of its own span. */
 sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan) SP_MUST_CHECK;
 
 /* sp_reuse_answer -- the answer plan: of the candidates (one for each chunk token, any order) the
- * ceil(recompute * n) with the highest scores, ties to the earlier token, are stale in their spans and computed
- * again in a private one. candidates may be NULL when recompute is 0. */
-sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n, sp_plan *plan) SP_MUST_CHECK;
+ * ceil(recompute * n) with the highest scores, ties to the earlier token, are stale in their spans
+ * and computed again in a private one. candidates may be NULL when recompute is 0. */
+sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n,
+                       sp_plan *plan) SP_MUST_CHECK;
 
 /* sp_reuse_candidates -- the chunks' tokens in prompt order with score 0, in the plan's arena. */
-sp_err sp_reuse_candidates(const sp_reuse_input *in, sp_plan *plan, sp_choice **out, int32_t *n) SP_MUST_CHECK;
+sp_err sp_reuse_candidates(const sp_reuse_input *in, sp_plan *plan, sp_choice **out,
+                           int32_t *n) SP_MUST_CHECK;
 
 #endif

@@ -1,15 +1,15 @@
-/* select.c -- what chunk policies share: spans of cached chunks at their places, and the answer plan with some
- * of their tokens computed again.
+/* select.c -- what chunk policies share: spans of cached chunks at their places, and the answer
+ * plan with some of their tokens computed again.
  *
  *   spans   head | chunk 1 | chunk 2 | question | again        | answer (room)
  *                   ..x..     x....               x at 1, x at 2
  *   stale           --x--     x----
  *   todo    x of chunk 1, x of chunk 2, all of the question: ascending positions
  *
- * Every token may look at every span: causality by position hides what stands behind it, stale bitmaps hide the
- * old copies. So a token computed again sees old and new copies alike of what stands before it.
- * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1.
- */
+ * Every token may look at every span: causality by position hides what stands behind it, stale
+ * bitmaps hide the old copies. So a token computed again sees old and new copies alike of what
+ * stands before it.
+ * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. / */
 #include <math.h>
 #include <stdlib.h>
 
@@ -31,10 +31,11 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
         const sp_segment *seg = &in->segs[i];
         const sp_variant *v = in->chunks[i];
         if (v)
-            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, v->at, NULL, place - v->at, v->blocks, seg->n, &span));
-        else if (i < in->n_head && i < in->match->n_path)
-            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0, sp_node_blocks(in->match->path[i]),
+            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, v->at, NULL, place - v->at, v->blocks,
                                     seg->n, &span));
+        else if (i < in->n_head && i < in->match->n_path)
+            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0,
+                                    sp_node_blocks(in->match->path[i]), seg->n, &span));
         else
             SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0, NULL, 0, &span));
         place += seg->n;
@@ -82,8 +83,8 @@ static int by_score(const void *a, const void *b)
 
 /* -- the answer plan ------------------------------------------------------------------------ */
 
-/* add_again -- the private span of the chosen tokens; their old copies become stale. Returns its index, or -1
- * when nothing is chosen. */
+/* add_again -- the private span of the chosen tokens; their old copies become stale. Returns its
+ * index, or -1 when nothing is chosen. */
 static sp_err add_again(const sp_choice *chosen, int32_t n, sp_plan *plan, int *span)
 {
     *span = -1;
@@ -99,8 +100,8 @@ static sp_err add_again(const sp_choice *chosen, int32_t n, sp_plan *plan, int *
 }
 
 /* add_todo -- chosen tokens and whatever is in no cache, by position. */
-static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_t n, int again, int see,
-                       sp_plan *plan)
+static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_t n, int again,
+                       int see, sp_plan *plan)
 {
     int32_t k = 0;
     for (int i = 0; i < in->n_segs; i++) {

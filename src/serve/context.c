@@ -15,7 +15,8 @@ static sp_err parse_kv_type(const char *name, sp_dtype *out)
     return sp_fail(SP_E_ARG, "KV type \"%s\" is unknown: f32, f16, bf16, q8_0", name);
 }
 
-/* kv_space -- the namespace of content ids: whatever makes keys and values differ for equal tokens. */
+/* kv_space -- the namespace of content ids: whatever makes keys and values differ for equal
+ * tokens. */
 static sp_err kv_space(const sp_model *m, const sp_kv_shape *shape, sp_digest *out)
 {
     sp_sha256 *s;
@@ -88,8 +89,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
     int trained = c->model->hp.n_ctx;
     if (o->n_ctx > trained)
-        return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d", o->model,
-                       o->n_ctx, trained);
+        return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d",
+                       o->model, o->n_ctx, trained);
     c->n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
     c->max_requests = o->max_requests ? o->max_requests : 8;
     c->n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->max_requests);

@@ -5,11 +5,12 @@
  *              \              \-- canceled, error ---------> finished   (from any state)
  *               \-- prompt that can never fit: error at submit
  *
- * Prefill runs one plan after another (reuse/reuse.h); policies that reuse prefixes only have the last.
+ * Prefill runs one plan after another (reuse/reuse.h); policies that reuse prefixes only have the
+ * last.
  *
  * Invariants
- *  I1  a running request (prefill, decode) has a bound plan, a match that pins its path in the tree, and
- *      `reserved` blocks set aside for the rest of its answer: decoding never runs out of KV memory.
+ *  I1  a running request (prefill, decode) has a bound plan, a match that pins its path in the
+ *      tree, and `reserved` blocks set aside for the rest: decoding never runs out of KV memory.
  *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
  */
 #ifndef SP_SERVE_CONTEXT_INT_H
@@ -41,7 +42,7 @@ struct sp_request {
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
     const sp_reuse_policy *policy;
-    int n_head; /* segments before the first chunk */
+    int n_head;      /* segments before the first chunk */
     sp_digest *head; /* [n_head] their ids: what a canonical copy stands behind */
     sp_match match;
     const sp_variant **chunks; /* [n_segs] pinned copies, or NULL */
@@ -49,14 +50,14 @@ struct sp_request {
     sp_stage stage;
     sp_plan plan;
     sp_plan probed; /* the probe plan, kept until the answer's plan is made */
-    int next_todo; /* first of plan.todo that is not computed */
+    int next_todo;  /* first of plan.todo that is not computed */
     int answer_span;
     int64_t reserved; /* blocks */
     int32_t max_tokens;
     sp_sampler sampler;
     sp_text_stream stream;
-    sp_bytes text;   /* the answer so far */
-    size_t n_shown;  /* bytes of it handed to on_text; the rest may become a stop string */
+    sp_bytes text;    /* the answer so far */
+    size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
     int64_t submit_us, start_us, first_us;
     bool cancel;
@@ -86,17 +87,17 @@ struct sp_context {
     int64_t now;      /* logical time: requests admitted */
     sp_request *queue, *running;
     int n_running;
-    sp_slice *slices;     /* [max_requests] of the step being composed */
-    sp_request **sliced;  /* [max_requests] whose slice it is */
-    float *logits;        /* [max_requests, V] */
+    sp_slice *slices;    /* [max_requests] of the step being composed */
+    sp_request **sliced; /* [max_requests] whose slice it is */
+    float *logits;       /* [max_requests, V] */
 };
 
 /* -- request.c: what one request does with its logits --------------------------------------- */
 
 /* sp_request_begin -- plans and binds; *fits is false when KV memory has to wait for others. */
 sp_err sp_request_begin(sp_request *r, bool *fits) SP_MUST_CHECK;
-/* sp_request_stage_done -- the plan is computed: its KV enters the caches, and the next plan is made.
- * *ready: it was the last one, and its logits begin the answer. */
+/* sp_request_stage_done -- the plan is computed: its KV enters the caches, and the next plan is
+ * made. *ready: it was the last one, and its logits begin the answer. */
 sp_err sp_request_stage_done(sp_request *r, bool *ready) SP_MUST_CHECK;
 /* sp_request_take_token -- samples from logits [V]; goes on to the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);

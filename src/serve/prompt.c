@@ -48,7 +48,8 @@ static sp_err add_ids(sp_prompt *p, sp_segment_kind kind, const int32_t *ids, si
 static sp_err add_pieces(sp_prompt *p, sp_segment_kind kind, const piece *pieces, size_t n)
 {
     if (p->closed) return sp_fail(SP_E_ARG, "prompt: the question comes last");
-    if (!p->space->tokenizer) return sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");
+    if (!p->space->tokenizer)
+        return sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");
     sp_tokens ids = {0};
     sp_err err = SP_OK;
     for (size_t i = 0; i < n && err == SP_OK; i++) {

@@ -5,9 +5,9 @@
  *   last        "Question: ..." + what closes the turn and asks the    SP_SEG_QUESTION
  *               assistant to speak
  *
- * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same content id,
- * wherever it stands. Template text is tokenized with special tokens, what people wrote without.
- */
+ * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
+ * content id, wherever it stands. Template text is tokenized with special tokens, what people
+ * wrote without. / */
 #ifndef SP_SERVE_PROMPT_H
 #define SP_SERVE_PROMPT_H
 

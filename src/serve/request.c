@@ -121,11 +121,13 @@ static sp_stage first_stage(const sp_request *r)
 
 /* -- admission ------------------------------------------------------------------------------ */
 
-/* blocks_needed -- for all plans of the request and its answer, at most; cached ones are pinned already. */
+/* blocks_needed -- for all plans of the request and its answer, at most; cached ones are pinned
+ * already. */
 static int64_t blocks_needed(const sp_request *r)
 {
     int64_t answer = sp_blocks_for(r->max_tokens), n = 0;
-    if (r->stage == SP_STAGE_ANSWER && !r->policy->selects) return sp_plan_n_fresh(&r->plan) + answer;
+    if (r->stage == SP_STAGE_ANSWER && !r->policy->selects)
+        return sp_plan_n_fresh(&r->plan) + answer;
     for (int i = 0; i < r->n_segs; i++)
         if (!r->chunks[i] && i >= r->match.n_path) n += sp_blocks_for(r->segs[i].n);
     return n + (r->policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
@@ -154,10 +156,11 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
     if (err == SP_OK && !sp_cache_free_up(&c->cache, c->reserved + need)) {
         *fits = false;
         if (c->n_running == 0)
-            err = sp_fail(SP_E_NOKV,
-                          "prompt and answer need %lld blocks of KV memory, %lld of %lld can be had",
-                          (long long)need, (long long)sp_kv_pool_n_free(c->pool),
-                          (long long)sp_kv_pool_n_blocks(c->pool));
+            err =
+                sp_fail(SP_E_NOKV,
+                        "prompt and answer need %lld blocks of KV memory, %lld of %lld can be had",
+                        (long long)need, (long long)sp_kv_pool_n_free(c->pool),
+                        (long long)sp_kv_pool_n_blocks(c->pool));
     }
     if (err == SP_OK && *fits) {
         reserve(r, need);
@@ -186,13 +189,15 @@ static sp_err keep_path(sp_request *r, int n_segs)
     sp_context *c = r->ctx;
     bool added = r->match.tip != NULL;
     for (int i = r->match.n_path; i < n_segs && added; i++) {
-        SP_TRY(sp_tree_extend(c->cache.tree, &r->match, &r->segs[i], r->plan.spans[i].blocks, c->now, &added));
+        SP_TRY(sp_tree_extend(c->cache.tree, &r->match, &r->segs[i], r->plan.spans[i].blocks,
+                              c->now, &added));
         if (added) r->match.path[r->match.n_path++] = r->match.tip;
     }
     return SP_OK;
 }
 
-/* keep_chunks -- what fill computed behind the head enters the chunk index; what is there is pinned. */
+/* keep_chunks -- what fill computed behind the head enters the chunk index; what is there is
+ * pinned. */
 static sp_err keep_chunks(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -201,8 +206,8 @@ static sp_err keep_chunks(sp_request *r)
         const sp_span *s = &r->plan.spans[i];
         bool added;
         if (r->segs[i].kind != SP_SEG_CHUNK || s->n == 0) continue;
-        err = sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks, c->now,
-                               &added);
+        err = sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks,
+                               c->now, &added);
     }
     find_chunks(r);
     return err;
@@ -251,17 +256,20 @@ sp_err sp_request_stage_done(sp_request *r, bool *ready)
     return bind_plan(r);
 }
 
-/* keep_answer -- the answer's KV becomes a node below the prompt: the next turn of a chat repeats it. */
+/* keep_answer -- the answer's KV becomes a node below the prompt: the next turn of a chat repeats
+ * it. */
 static void keep_answer(sp_request *r)
 {
-    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks) return; /* none, or an approximate one */
+    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks)
+        return; /* none, or an approximate one */
     sp_context *c = r->ctx;
     const sp_span *span = &r->plan.spans[r->answer_span];
     /* the last generated token may be planned but not computed */
     int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;
     bool added = false;
     if (n < SP_BLOCK_TOKENS) return;
-    if (!r->match.tip || r->match.n_path < r->n_segs) return; /* its prompt is not whole in the tree */
+    if (!r->match.tip || r->match.n_path < r->n_segs)
+        return; /* its prompt is not whole in the tree */
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
     sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
     if (err == SP_OK) {
@@ -336,7 +344,8 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
 
 /* -- decoding ------------------------------------------------------------------------------- */
 
-/* stop_at -- where the first stop string begins in the text, searching only what is new; or SIZE_MAX. */
+/* stop_at -- where the first stop string begins in the text, searching only what is new; or
+ * SIZE_MAX. */
 static size_t stop_at(const sp_request *r, size_t new_from)
 {
     size_t best = SIZE_MAX;

@@ -1,8 +1,7 @@
 /* scheduler.c -- the queue, admission, and steps over all running requests (continuous batching).
  *
- * A step holds one token of each decoding request and fills the rest of n_batch with pieces of prompts,
- * oldest first; so a long prompt never stops the answers of others.
- */
+ * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
+ * prompts, oldest first; so a long prompt never stops the answers of others. / */
 #include <string.h>
 
 #include "base/clock.h"
@@ -16,11 +15,14 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
         return sp_fail(SP_E_ARG, "%s: holds no tokenizer, and an answer needs one", c->model->path);
     if (p->n_tokens < 1) return sp_fail(SP_E_ARG, "the prompt is empty");
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
-    if (o->n_stop < 0 || (o->n_stop && !o->stop)) return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
+    if (o->n_stop < 0 || (o->n_stop && !o->stop))
+        return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
     if (p->n_tokens > c->n_ctx)
-        return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens, c->n_ctx);
+        return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens,
+                       c->n_ctx);
     if (o->max_tokens && p->n_tokens == c->n_ctx)
-        return sp_fail(SP_E_CONTEXT, "prompt of %d tokens fills the context and leaves no room for an answer",
+        return sp_fail(SP_E_CONTEXT,
+                       "prompt of %d tokens fills the context and leaves no room for an answer",
                        p->n_tokens);
     return SP_OK;
 }
@@ -51,15 +53,16 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
-/* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end has nothing behind it
- * that could begin the answer: it is computed like a question. */
+/* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end has nothing
+ * behind it that could begin the answer: it is computed like a question. */
 static sp_err choose_policy(sp_request *r)
 {
     sp_segment *last = &r->segs[r->n_segs - 1];
     if (last->kind == SP_SEG_CHUNK && r->max_tokens > 0) last->kind = SP_SEG_TEXT;
     r->n_head = sp_reuse_n_head(r->segs, r->n_segs);
     r->policy = r->ctx->reuse;
-    if (r->policy->uses_chunks && r->n_head == r->n_segs) SP_TRY(sp_reuse_find("prefix", &r->policy));
+    if (r->policy->uses_chunks && r->n_head == r->n_segs)
+        SP_TRY(sp_reuse_find("prefix", &r->policy));
     r->head = sp_arena_take(&r->arena, (size_t)r->n_head, sizeof *r->head);
     r->chunks = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->chunks);
     r->had = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->had);
@@ -78,11 +81,14 @@ static sp_err prepare(sp_request *r, const sp_prompt *p)
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
     for (int i = 0; i < r->n_segs; i++)
-        for (int32_t t = 0; t < r->segs[i].n; t++) sp_sampler_accept(&r->sampler, r->segs[i].tokens[t]);
+        for (int32_t t = 0; t < r->segs[i].n; t++)
+            sp_sampler_accept(&r->sampler, r->segs[i].tokens[t]);
     sp_text_stream_init(&r->stream, c->model->tokenizer);
-    /* a text that goes on keeps its first blank; an answer, or a text from nothing, begins without */
+    /* a text that goes on keeps its first blank; an answer, or a text from nothing, begins without
+     */
     const sp_segment *last = &r->segs[r->n_segs - 1];
-    r->stream.started = last->kind == SP_SEG_TEXT && last->tokens[last->n - 1] != sp_tokenizer_bos(c->model->tokenizer);
+    r->stream.started = last->kind == SP_SEG_TEXT &&
+                        last->tokens[last->n - 1] != sp_tokenizer_bos(c->model->tokenizer);
     return SP_OK;
 }
 
@@ -108,7 +114,8 @@ static void unlink_request(sp_request **list, const sp_request *r)
     if (*list) *list = r->next;
 }
 
-sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out)
+sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         sp_request **out)
 {
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
@@ -179,19 +186,22 @@ static void admit(sp_context *c)
         append(&c->running, r);
         c->n_running++;
         r->state = SP_REQ_PREFILL;
-        if (r->plan.n_todo == 0) leave(r, SP_FINISH_LENGTH, SP_OK); /* a warm-up that found all warm */
+        if (r->plan.n_todo == 0)
+            leave(r, SP_FINISH_LENGTH, SP_OK); /* a warm-up that found all warm */
     }
 }
 
 static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
 {
-    bool last = r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0 && r->stage == SP_STAGE_ANSWER;
+    bool last =
+        r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0 && r->stage == SP_STAGE_ANSWER;
     c->sliced[n_slices] = r;
-    c->slices[n_slices] = (sp_slice){.plan = &r->plan,
-                                     .from = r->next_todo,
-                                     .n = n_rows,
-                                     .want = last ? SP_WANT_LAST : SP_WANT_NONE,
-                                     .logits = c->logits + (size_t)n_slices * (size_t)c->model->hp.n_vocab};
+    c->slices[n_slices] =
+        (sp_slice){.plan = &r->plan,
+                   .from = r->next_todo,
+                   .n = n_rows,
+                   .want = last ? SP_WANT_LAST : SP_WANT_NONE,
+                   .logits = c->logits + (size_t)n_slices * (size_t)c->model->hp.n_vocab};
     return n_slices + 1;
 }
 

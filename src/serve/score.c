@@ -1,14 +1,17 @@
-/* score.c -- logits of every position of a text: the plain forward pass, for checks and perplexity. */
+/* score.c -- logits of every position of a text: the plain forward pass, for checks and
+ * perplexity. */
 #include "serve/context_int.h"
 
 #define SCORE_ROWS 32 /* rows of logits held at a time unless the caller asks for other pieces */
 
-static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits, sp_logits_fn *fn, void *user)
+static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits, sp_logits_fn *fn,
+                         void *user)
 {
     int n_vocab = c->model->hp.n_vocab;
     for (int from = 0; from < plan->n_todo; from += piece) {
         int n = SP_MIN(piece, plan->n_todo - from);
-        sp_slice slice = {.plan = plan, .from = from, .n = n, .want = SP_WANT_ALL, .logits = logits};
+        sp_slice slice = {
+            .plan = plan, .from = from, .n = n, .want = SP_WANT_ALL, .logits = logits};
         SP_TRY(sp_engine_step(c->engine, &slice, 1));
         for (int i = 0; i < n; i++)
             SP_TRY(fn(from + i, logits + (size_t)i * (size_t)n_vocab, n_vocab, user));
@@ -19,13 +22,15 @@ static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits,
 static sp_err bind_alone(sp_context *c, sp_plan *plan)
 {
     if (!sp_cache_free_up(&c->cache, c->reserved + sp_plan_n_fresh(plan)))
-        return sp_fail(SP_E_NOKV, "the text needs %lld blocks of KV memory, %lld of %lld can be had",
+        return sp_fail(SP_E_NOKV,
+                       "the text needs %lld blocks of KV memory, %lld of %lld can be had",
                        (long long)sp_plan_n_fresh(plan), (long long)sp_kv_pool_n_free(c->pool),
                        (long long)sp_kv_pool_n_blocks(c->pool));
     return sp_plan_bind(plan);
 }
 
-sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn, void *user)
+sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
+                void *user)
 {
     if (n < 1) return sp_fail(SP_E_ARG, "the text is empty");
     if (n > (size_t)c->n_ctx)
@@ -36,7 +41,8 @@ sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logit
     SP_TRY(sp_reuse_find("off", &off));
     float *logits = sp_alloc((size_t)piece * (size_t)c->model->hp.n_vocab, sizeof *logits);
     if (!logits)
-        return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits, "logits");
+        return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits,
+                             "logits");
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = ids, .n = (int32_t)n};
     sp_plan plan;
     sp_plan_init(&plan, c->pool);

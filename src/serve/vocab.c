@@ -6,7 +6,8 @@ sp_err sp_vocab_open(const char *path, sp_vocab **out)
     sp_vocab *v = SP_NEW(sp_vocab);
     if (!v) return sp_fail_nomem(sizeof *v, "the vocabulary");
     sp_err err = sp_model_open(path, &v->model);
-    if (err == SP_OK && !v->model->tokenizer) err = sp_fail(SP_E_FORMAT, "%s: holds no tokenizer", path);
+    if (err == SP_OK && !v->model->tokenizer)
+        err = sp_fail(SP_E_FORMAT, "%s: holds no tokenizer", path);
     if (err != SP_OK) {
         sp_vocab_close(v);
         return err;
@@ -30,7 +31,8 @@ sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool speci
     if (!v->tokenizer) return sp_fail(SP_E_ARG, "the model has no tokenizer for a text");
     sp_err err = sp_vec_reserve(&t, 1); /* an empty list is a pointer too */
     if (err == SP_OK)
-        err = sp_tokenizer_encode(v->tokenizer, text, n, special ? SP_TOK_BOS | SP_TOK_SPECIAL : 0, &t);
+        err = sp_tokenizer_encode(v->tokenizer, text, n, special ? SP_TOK_BOS | SP_TOK_SPECIAL : 0,
+                                  &t);
     if (err != SP_OK) {
         sp_vec_fini(&t);
         return err;

@@ -22,21 +22,23 @@ static void make_plan(tiny *t, const prompt *p, const sp_match *match, sp_plan *
     sp_match nothing = {0};
     assert_int_equal(sp_reuse_find(match ? "prefix" : "off", &policy), SP_OK);
     sp_plan_init(plan, t->pool);
-    sp_reuse_input in = {.segs = p->segs, .n_segs = p->n_segs, .match = match ? match : &nothing,
-                         .answer_room = 32};
+    sp_reuse_input in = {
+        .segs = p->segs, .n_segs = p->n_segs, .match = match ? match : &nothing, .answer_room = 32};
     assert_int_equal(policy->plan(&in, plan), SP_OK);
     assert_int_equal(sp_plan_bind(plan), SP_OK);
     assert_int_equal(sp_plan_check(plan), SP_OK);
 }
 
 #define WHOLE 0
-/* run -- executes a plan whole, or in random pieces of at most `piece` tokens; logits [n_todo, V]. */
+/* run -- executes a plan whole, or in random pieces of at most `piece` tokens; logits [n_todo, V].
+ */
 static void run(tiny *t, sp_plan *plan, int piece, uint64_t *rng, float *logits)
 {
     for (int from = 0; from < plan->n_todo;) {
         int left = plan->n_todo - from;
         int n = piece == WHOLE ? left : 1 + tiny_below(rng, SP_MIN(piece, left));
-        sp_slice s = {plan, from, n, SP_WANT_ALL, logits + (size_t)from * (size_t)t->model.hp.n_vocab};
+        sp_slice s = {plan, from, n, SP_WANT_ALL,
+                      logits + (size_t)from * (size_t)t->model.hp.n_vocab};
         assert_int_equal(sp_engine_step(t->engine, &s, 1), SP_OK);
         from += n;
     }
@@ -95,7 +97,8 @@ static void remember(tiny *t, sp_tree *tree, const prompt *p, uint64_t *rng)
         sp_kv_seal(t->pool, plan.spans[i].blocks, SP_DIV_UP(plan.spans[i].n, SP_BLOCK_TOKENS));
     bool added = true;
     for (int i = m.n_path; i < p->n_segs; i++)
-        assert_int_equal(sp_tree_extend(tree, &m, &p->segs[i], plan.spans[i].blocks, 1, &added), SP_OK);
+        assert_int_equal(sp_tree_extend(tree, &m, &p->segs[i], plan.spans[i].blocks, 1, &added),
+                         SP_OK);
     sp_tree_release(tree, &m);
     sp_plan_fini(&plan);
     sp_arena_fini(&arena);
@@ -139,7 +142,8 @@ static void prefixes(tiny *t, uint64_t *rng)
         run(t, &plan, 20, rng, warm);
         for (int k = 0; k < plan.n_todo; k++)
             same_bits(warm + (size_t)k * (size_t)n_vocab,
-                      cold + (size_t)plan.todo[k].pos * (size_t)n_vocab, (size_t)n_vocab, "behind a prefix");
+                      cold + (size_t)plan.todo[k].pos * (size_t)n_vocab, (size_t)n_vocab,
+                      "behind a prefix");
         sp_plan_fini(&plan);
         sp_tree_release(tree, &m);
         sp_arena_fini(&arena);
@@ -172,7 +176,8 @@ static void company(tiny *t, uint64_t *rng)
         for (int i = 0; i < N; i++) {
             if (done[i] == p[i].n || tiny_below(rng, 4) == 0) continue;
             int n = 1 + tiny_below(rng, SP_MIN(90, p[i].n - done[i]));
-            s[n_slices++] = (sp_slice){&plan[i], done[i], n, SP_WANT_ALL, together[i] + (size_t)done[i] * v};
+            s[n_slices++] =
+                (sp_slice){&plan[i], done[i], n, SP_WANT_ALL, together[i] + (size_t)done[i] * v};
             done[i] += n;
             left -= n;
         }
@@ -191,8 +196,10 @@ static void company(tiny *t, uint64_t *rng)
 static void add_tokens(sp_plan *plan, const sp_segment *seg, int span, int see, int32_t pos)
 {
     for (int32_t i = 0; i < seg->n; i++)
-        assert_int_equal(sp_plan_add_todo(plan, (sp_todo){.token = seg->tokens[i], .pos = pos + i,
-                                                          .span = (uint16_t)span, .see = (uint16_t)see,
+        assert_int_equal(sp_plan_add_todo(plan, (sp_todo){.token = seg->tokens[i],
+                                                          .pos = pos + i,
+                                                          .span = (uint16_t)span,
+                                                          .see = (uint16_t)see,
                                                           .index = i}),
                          SP_OK);
 }
@@ -211,8 +218,8 @@ static void chunk_alone(tiny *t, const sp_segment *seg, int32_t at, sp_plan *pla
     sp_kv_seal(t->pool, plan->spans[0].blocks, SP_DIV_UP(seg->n, SP_BLOCK_TOKENS));
 }
 
-/* ask_behind -- the logits of a question that sees chunks at their places; bases[i] is where chunk i was
- * computed, places[i] where it stands now. */
+/* ask_behind -- the logits of a question that sees chunks at their places; bases[i] is where chunk
+ * i was computed, places[i] where it stands now. */
 static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const int32_t *bases,
                          const int32_t *places)
 {
@@ -222,10 +229,11 @@ static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const 
     sp_plan_init(&plan, t->pool);
     for (int i = 0; i < last; i++)
         assert_int_equal(sp_plan_add_span(&plan, p->segs[i].n, p->segs[i].n, bases[i], NULL,
-                                          places[i] - bases[i], chunks[i].spans[0].blocks, p->segs[i].n,
-                                          &span),
+                                          places[i] - bases[i], chunks[i].spans[0].blocks,
+                                          p->segs[i].n, &span),
                          SP_OK);
-    assert_int_equal(sp_plan_add_span(&plan, q->n, q->n, places[last], NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(&plan, q->n, q->n, places[last], NULL, 0, NULL, 0, &span),
+                     SP_OK);
     assert_int_equal(sp_plan_add_sight(&plan, NULL, p->n_segs, &see), SP_OK);
     add_tokens(&plan, q, span, see, places[last]);
     assert_int_equal(sp_plan_bind(&plan), SP_OK);
@@ -251,10 +259,12 @@ static void positions(tiny *t, uint64_t *rng)
         chunk_alone(t, &p.segs[i], places[i], &here[i]);
         chunk_alone(t, &p.segs[i], bases[i], &there[i]);
     }
-    float *want = ask_behind(t, here, &p, places, places), *got = ask_behind(t, there, &p, bases, places);
-    double nmse = tiny_nmse(got, want,
-                            (size_t)p.segs[p.n_segs - 1].n * (size_t)t->model.hp.n_vocab);
-    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type))) fail_msg("moved chunk: NMSE %g", nmse);
+    float *want = ask_behind(t, here, &p, places, places),
+          *got = ask_behind(t, there, &p, bases, places);
+    double nmse =
+        tiny_nmse(got, want, (size_t)p.segs[p.n_segs - 1].n * (size_t)t->model.hp.n_vocab);
+    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type)))
+        fail_msg("moved chunk: NMSE %g", nmse);
     for (int i = 0; i < p.n_segs - 1; i++) {
         sp_plan_fini(&here[i]);
         sp_plan_fini(&there[i]);
@@ -265,8 +275,8 @@ static void positions(tiny *t, uint64_t *rng)
 
 /* -- recomputation -------------------------------------------------------------------------- */
 
-/* Every chunk was computed alone and elsewhere; all of its tokens are stale and computed again in one private
- * span of scattered positions, as selective recomputation at 100 % does. */
+/* Every chunk was computed alone and elsewhere; all of its tokens are stale and computed again in
+ * one private span of scattered positions, as selective recomputation at 100 % does. */
 static void recomputed(tiny *t, uint64_t *rng)
 {
     prompt p;
@@ -280,8 +290,8 @@ static void recomputed(tiny *t, uint64_t *rng)
     for (int i = 0; i < p.n_segs; at += p.segs[i++].n) {
         int32_t base = tiny_below(rng, t->model.hp.n_ctx - MAX_LEN), n = p.segs[i].n;
         chunk_alone(t, &p.segs[i], base, &chunk[i]);
-        assert_int_equal(sp_plan_add_span(&plan, n, n, base, NULL, at - base, chunk[i].spans[0].blocks, n,
-                                          &span),
+        assert_int_equal(sp_plan_add_span(&plan, n, n, base, NULL, at - base,
+                                          chunk[i].spans[0].blocks, n, &span),
                          SP_OK);
         for (int32_t k = 0; k < n; k++) assert_int_equal(sp_plan_mark_stale(&plan, span, k), SP_OK);
     }
@@ -290,16 +300,19 @@ static void recomputed(tiny *t, uint64_t *rng)
     at = 0;
     for (int i = 0; i < p.n_segs; i++)
         for (int32_t k = 0; k < p.segs[i].n; k++, at++)
-            assert_int_equal(sp_plan_add_todo(&plan, (sp_todo){.token = p.segs[i].tokens[k], .pos = at,
+            assert_int_equal(sp_plan_add_todo(&plan, (sp_todo){.token = p.segs[i].tokens[k],
+                                                               .pos = at,
                                                                .span = (uint16_t)span,
-                                                               .see = (uint16_t)see, .index = at}),
+                                                               .see = (uint16_t)see,
+                                                               .index = at}),
                              SP_OK);
     assert_int_equal(sp_plan_bind(&plan), SP_OK);
     assert_int_equal(sp_plan_check(&plan), SP_OK);
     float *want = plain(t, &p), *got = malloc((size_t)p.n * v * sizeof *got);
     run(t, &plan, 33, rng, got);
     double nmse = tiny_nmse(got, want, (size_t)p.n * v);
-    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type))) fail_msg("all recomputed: NMSE %g", nmse);
+    if (!(nmse <= bound_of(sp_kv_pool_shape(t->pool)->type)))
+        fail_msg("all recomputed: NMSE %g", nmse);
     sp_plan_fini(&plan);
     for (int i = 0; i < p.n_segs; i++) sp_plan_fini(&chunk[i]);
     free(want);
@@ -346,17 +359,32 @@ static void everywhere(property *check)
     assert_true(ran >= variants[0].rounds * (int)SP_COUNT(kv_types));
 }
 
-static void test_pieces(void **state) { everywhere(pieces); }
-static void test_prefixes(void **state) { everywhere(prefixes); }
-static void test_company(void **state) { everywhere(company); }
-static void test_positions(void **state) { everywhere(positions); }
-static void test_recomputed(void **state) { everywhere(recomputed); }
+static void test_pieces(void **state)
+{
+    everywhere(pieces);
+}
+static void test_prefixes(void **state)
+{
+    everywhere(prefixes);
+}
+static void test_company(void **state)
+{
+    everywhere(company);
+}
+static void test_positions(void **state)
+{
+    everywhere(positions);
+}
+static void test_recomputed(void **state)
+{
+    everywhere(recomputed);
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),    cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_company),   cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_company),    cmocka_unit_test(test_positions),
         cmocka_unit_test(test_recomputed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,8 +36,13 @@ static void run(tiny *t, sp_plan *plan, float *logits)
 
 static sp_reuse_input input_of(setting *s, const prompt *p, float recompute)
 {
-    return (sp_reuse_input){.segs = p->segs, .n_segs = p->n_segs, .n_head = 1, .match = &s->match,
-                            .chunks = s->chunks, .answer_room = 4, .n_layers = s->t.model.hp.n_layers,
+    return (sp_reuse_input){.segs = p->segs,
+                            .n_segs = p->n_segs,
+                            .n_head = 1,
+                            .match = &s->match,
+                            .chunks = s->chunks,
+                            .answer_room = 4,
+                            .n_layers = s->t.model.hp.n_layers,
                             .recompute = recompute};
 }
 
@@ -77,12 +82,13 @@ static void fill(setting *s, const prompt *p)
     for (int i = 0; i < p->n_segs; i++)
         sp_kv_seal(s->t.pool, plan.spans[i].blocks, SP_DIV_UP(plan.spans[i].n, SP_BLOCK_TOKENS));
     if (s->match.n_path == 0)
-        assert_int_equal(sp_tree_extend(s->cache.tree, &s->match, &p->segs[0], plan.spans[0].blocks, 1, &added),
-                         SP_OK);
+        assert_int_equal(
+            sp_tree_extend(s->cache.tree, &s->match, &p->segs[0], plan.spans[0].blocks, 1, &added),
+            SP_OK);
     for (int i = 1; i < p->n_segs; i++)
         if (p->segs[i].kind == SP_SEG_CHUNK && plan.spans[i].n)
-            assert_int_equal(sp_chunks_insert(s->cache.chunks, &p->segs[i], &p->segs[0].id, 1, plan.spans[i].at,
-                                              plan.spans[i].blocks, 1, &added),
+            assert_int_equal(sp_chunks_insert(s->cache.chunks, &p->segs[i], &p->segs[0].id, 1,
+                                              plan.spans[i].at, plan.spans[i].blocks, 1, &added),
                              SP_OK);
     sp_plan_fini(&plan);
     let_go(s);
@@ -108,7 +114,9 @@ static void answer(setting *s, const char *name, float recompute, float *logits)
     run(&s->t, &plan, logits);
     int chunk_tokens = 0, question = s->p.segs[s->p.n_segs - 1].n;
     for (int i = 1; i < s->p.n_segs - 1; i++) chunk_tokens += s->p.segs[i].n;
-    assert_int_equal(plan.n_todo, question + (policy->selects ? (int)ceilf(recompute * (float)chunk_tokens) : 0));
+    assert_int_equal(plan.n_todo,
+                     question +
+                         (policy->selects ? (int)ceilf(recompute * (float)chunk_tokens) : 0));
     sp_plan_fini(&plan);
     if (probe.n_todo) sp_plan_fini(&probe);
     let_go(s);
@@ -121,7 +129,8 @@ static void plain(setting *s, float *logits)
     sp_plan plan;
     assert_int_equal(sp_reuse_find("off", &off), SP_OK);
     sp_plan_init(&plan, s->t.pool);
-    sp_reuse_input in = {.segs = s->p.segs, .n_segs = s->p.n_segs, .n_head = s->p.n_segs, .match = &nothing};
+    sp_reuse_input in = {
+        .segs = s->p.segs, .n_segs = s->p.n_segs, .n_head = s->p.n_segs, .match = &nothing};
     assert_int_equal(off->plan(&in, &plan), SP_OK);
     run(&s->t, &plan, logits);
     sp_plan_fini(&plan);
@@ -161,9 +170,11 @@ static uint64_t fingerprint(const setting *s)
     uint64_t h = 0;
     for (int i = 1; i < s->p.n_segs - 1; i++)
         for (int l = 0; l < s->t.model.hp.n_layers; l++)
-            for (int32_t b = 0; s->chunks[i] && b < SP_DIV_UP(s->chunks[i]->n, SP_BLOCK_TOKENS); b++) {
+            for (int32_t b = 0; s->chunks[i] && b < SP_DIV_UP(s->chunks[i]->n, SP_BLOCK_TOKENS);
+                 b++) {
                 sp_kv_view kv = sp_kv_pool_layer(s->t.pool, l);
-                h = h * 31 + sp_hash64(kv.base + s->chunks[i]->blocks[b] * kv.block_bytes, kv.block_bytes);
+                h = h * 31 +
+                    sp_hash64(kv.base + s->chunks[i]->blocks[b] * kv.block_bytes, kv.block_bytes);
             }
     return h;
 }
@@ -233,7 +244,8 @@ static void everywhere(void (*check)(setting *s))
             }
 }
 
-/* The first chunk behind the head is exact whoever computes it: with one chunk, full reuse is the plain pass. */
+/* The first chunk behind the head is exact whoever computes it: with one chunk, full reuse is the
+ * plain pass. */
 static void check_single(setting *s)
 {
     size_t v = (size_t)s->t.model.hp.n_vocab;
@@ -249,8 +261,14 @@ static void check_single(setting *s)
     free(full);
 }
 
-static void test_policies(void **state) { everywhere(check_policies); }
-static void test_single_chunk(void **state) { everywhere(check_single); }
+static void test_policies(void **state)
+{
+    everywhere(check_policies);
+}
+static void test_single_chunk(void **state)
+{
+    everywhere(check_single);
+}
 
 int main(void)
 {

@@ -1,4 +1,5 @@
-/* evict.h -- drops leaves of a tree until its pool has n_blocks free; false when nothing is left to drop. */
+/* evict.h -- drops leaves of a tree until its pool has n_blocks free; false when nothing is left
+ * to drop. */
 #ifndef SP_TESTS_EVICT_H
 #define SP_TESTS_EVICT_H
 

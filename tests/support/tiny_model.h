@@ -21,9 +21,11 @@ typedef struct tiny_spec {
 } tiny_spec;
 
 #define TINY_SPEC_DEFAULT                                                                          \
-    {.n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .head = 32, .n_ff = 96, .n_vocab = 101,         \
-     .n_ctx = 512, .rope_base = 10000, .kv_type = SP_F16, .cpu = "ref", .n_threads = 2,           \
-     .n_blocks = 256, .max_rows = 512}
+    {                                                                                              \
+        .n_layers = 3, .n_heads = 4, .n_kv_heads = 2, .head = 32, .n_ff = 96, .n_vocab = 101,      \
+        .n_ctx = 512, .rope_base = 10000, .kv_type = SP_F16, .cpu = "ref", .n_threads = 2,         \
+        .n_blocks = 256, .max_rows = 512                                                           \
+    }
 
 typedef struct tiny {
     sp_model model;
@@ -66,7 +68,8 @@ static inline sp_mat tiny_mat(tiny *t, int64_t rows, int64_t cols)
 static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
 {
     int64_t e = (int64_t)s->n_heads * s->head, kd = (int64_t)s->n_kv_heads * s->head;
-    *w = (sp_layer){.attn_norm = tiny_floats(t, e, 1, 0.3f), .ffn_norm = tiny_floats(t, e, 1, 0.3f)};
+    *w =
+        (sp_layer){.attn_norm = tiny_floats(t, e, 1, 0.3f), .ffn_norm = tiny_floats(t, e, 1, 0.3f)};
     w->wq = tiny_mat(t, e, e);
     w->wk = tiny_mat(t, kd, e);
     w->wv = tiny_mat(t, kd, e);
@@ -105,9 +108,16 @@ static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
     sp_model *m = &t->model;
     int e = s->n_heads * s->head;
     m->path = "tiny";
-    m->hp = (sp_hparams){.arch = "llama", .n_layers = s->n_layers, .n_embd = e, .n_heads = s->n_heads,
-                         .n_kv_heads = s->n_kv_heads, .head = s->head, .n_ff = s->n_ff,
-                         .n_vocab = s->n_vocab, .n_ctx = s->n_ctx, .norm_eps = 1e-5f,
+    m->hp = (sp_hparams){.arch = "llama",
+                         .n_layers = s->n_layers,
+                         .n_embd = e,
+                         .n_heads = s->n_heads,
+                         .n_kv_heads = s->n_kv_heads,
+                         .head = s->head,
+                         .n_ff = s->n_ff,
+                         .n_vocab = s->n_vocab,
+                         .n_ctx = s->n_ctx,
+                         .norm_eps = 1e-5f,
                          .attn_scale = 1 / sqrtf((float)s->head)};
     tiny_rope(t, s);
     m->embed = tiny_mat(t, s->n_vocab, e);
@@ -119,8 +129,13 @@ static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
     sp_kv_shape shape = {s->n_layers, s->n_kv_heads, s->head, s->kv_type};
     SP_TRY(sp_kv_pool_create(&shape, s->n_blocks, &t->pool));
     SP_TRY(sp_team_create(&t->team, s->n_threads));
-    return sp_engine_create(&(sp_engine_opts){.model = m, .pool = t->pool, .team = t->team, .ops = t->ops,
-                                              .n_ctx = s->n_ctx, .max_rows = s->max_rows, .max_slices = 8},
+    return sp_engine_create(&(sp_engine_opts){.model = m,
+                                              .pool = t->pool,
+                                              .team = t->team,
+                                              .ops = t->ops,
+                                              .n_ctx = s->n_ctx,
+                                              .max_rows = s->max_rows,
+                                              .max_slices = 8},
                             &t->engine);
 }
 

@@ -1,4 +1,5 @@
-/* tiny_prompt.h -- random prompts for the tiny model, and what the property tests share about them. */
+/* tiny_prompt.h -- random prompts for the tiny model, and what the property tests share about
+ * them. */
 #ifndef SP_TESTS_TINY_PROMPT_H
 #define SP_TESTS_TINY_PROMPT_H
 
@@ -27,7 +28,8 @@ static inline void set_ids(prompt *p)
     p->n = 0;
     for (int i = 0; i < p->n_segs; i++) {
         p->segs[i].tokens = p->tokens[i];
-        assert_int_equal(sp_segment_id(&space, NULL, p->tokens[i], p->segs[i].n, &p->segs[i].id), SP_OK);
+        assert_int_equal(sp_segment_id(&space, NULL, p->tokens[i], p->segs[i].n, &p->segs[i].id),
+                         SP_OK);
         p->n += p->segs[i].n;
     }
 }

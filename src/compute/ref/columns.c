@@ -1,5 +1,5 @@
-/* columns.c -- attention by key. A part takes every n-th block of keys, so each column is summed by one part,
- * over queries and heads in their order. */
+/* columns.c -- attention by key. A part takes every n-th block of keys, so each column is summed
+ * by one part, over queries and heads in their order. */
 #include <math.h>
 #include <string.h>
 
@@ -21,13 +21,14 @@ static void turn_queries(const sp_columns_args *a, const sp_span *s, float *turn
     for (int64_t q = 0; q < a->req->m; q++) {
         if (sp_span_visible(s, a->req->pos[q]) == 0) continue;
         for (int h = 0; h < a->n_heads; h++)
-            sp_rope_rotate(a->rope, turned + (q * a->n_heads + h) * head, a->req->pos[q] - s->shift);
+            sp_rope_rotate(a->rope, turned + (q * a->n_heads + h) * head,
+                           a->req->pos[q] - s->shift);
     }
 }
 
 /* One query of one head against a decoded block: its probabilities of the first n live keys. */
-static void add_row(const sp_columns_args *a, const float *query, const float *keys, unsigned live, int n,
-                    float lse, float *column)
+static void add_row(const sp_columns_args *a, const float *query, const float *keys, unsigned live,
+                    int n, float lse, float *column)
 {
     float score[B] = {0};
     for (int d = 0; d < a->kv->head; d++)
@@ -36,8 +37,8 @@ static void add_row(const sp_columns_args *a, const float *query, const float *k
         if (live >> k & 1) column[k] += expf(score[k] * a->scale - lse);
 }
 
-static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, const float *turned, float *keys,
-                      float *column)
+static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, const float *turned,
+                      float *keys, float *column)
 {
     const int head = a->kv->head, group = a->n_heads / a->kv->n_heads;
     const unsigned live = sp_span_live(s, b);

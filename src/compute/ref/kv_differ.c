@@ -20,7 +20,8 @@ void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
         for (int g = 0; g < a->kv->n_heads; g++) {
             sp_kv_read(a->kv, x, g, ka, va);
             sp_kv_read(a->kv, y, g, kb, vb);
-            /* to the later of the two positions; the other turns by 0, for the sake of a magnitude */
+            /* to the later of the two positions; the other turns by 0, for the sake of a magnitude
+             */
             sp_rope_rotate(a->rope, ka, SP_MAX(0, y->rot - x->rot));
             sp_rope_rotate(a->rope, kb, SP_MAX(0, x->rot - y->rot));
             sum += squared(ka, kb, a->kv->head) + squared(va, vb, a->kv->head);

@@ -1,4 +1,5 @@
-/* test_gate.c -- gates see every layer and its attention mass, and drop tokens from those that remain. */
+/* test_gate.c -- gates see every layer and its attention mass, and drop tokens from those that
+ * remain. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -40,8 +41,10 @@ static void make_plan(tiny *t, sp_plan *p)
         assert_int_equal(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span), SP_OK);
         assert_int_equal(sp_plan_add_sight(p, NULL, s + 1, &see), SP_OK);
         for (int i = 0; i < n; i++, at++)
-            assert_int_equal(sp_plan_add_todo(p, (sp_todo){.token = (at * 7) % 101, .pos = at,
-                                                           .span = (uint16_t)span, .see = (uint16_t)see,
+            assert_int_equal(sp_plan_add_todo(p, (sp_todo){.token = (at * 7) % 101,
+                                                           .pos = at,
+                                                           .span = (uint16_t)span,
+                                                           .see = (uint16_t)see,
                                                            .index = i}),
                              SP_OK);
     }
@@ -82,8 +85,8 @@ static void test_watching_changes_nothing(void **state)
     tiny_close(&t);
 }
 
-/* written -- whether the value of token i (of N, in the order of the prompt) was stored in a layer whose memory
- * was filled with 0x55 before. */
+/* written -- whether the value of token i (of N, in the order of the prompt) was stored in a layer
+ * whose memory was filled with 0x55 before. */
 static bool written(const tiny *t, const sp_plan *p, int layer, int i)
 {
     sp_kv_view kv = sp_kv_pool_layer(t->pool, layer);
@@ -144,7 +147,8 @@ static void test_bad_slices(void **state)
     for (size_t i = 0; i < SP_COUNT(wrong); i++)
         assert_int_equal(sp_engine_step(t.engine, &wrong[i], 1), SP_E_ARG);
     p.todo[3].token = 101;
-    assert_int_equal(sp_engine_step(t.engine, &(sp_slice){&p, 0, N, SP_WANT_LAST, logits}, 1), SP_E_ARG);
+    assert_int_equal(sp_engine_step(t.engine, &(sp_slice){&p, 0, N, SP_WANT_LAST, logits}, 1),
+                     SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "token id 101"));
     p.todo[3].token = 1;
     p.todo[3].pos = 512;

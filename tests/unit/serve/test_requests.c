@@ -46,7 +46,8 @@ static sp_prompt *rag_prompt(sp_context *c, const char *const *chunks, int n, co
 /* Warm sampling: greedy text of a random model is one token over and over. */
 static sp_request_opts opts_of(int max_tokens, uint64_t seed)
 {
-    sp_request_opts o = {.sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
     o.sampling.temperature = 1;
     o.sampling.seed = seed;
     return o;
@@ -60,9 +61,10 @@ static sp_request *generate(sp_context *c, const sp_prompt *p, const sp_request_
     return r;
 }
 
-static const char *const chunks[] = {"The harbour of Velm opens at nine. Boats leave for Torin.",
-                                     "Torin is an island of four hundred people and two hotels.",
-                                     "The hotel at the pier is called The Anchor; it has 12 rooms."};
+static const char *const chunks[] = {
+    "The harbour of Velm opens at nine. Boats leave for Torin.",
+    "Torin is an island of four hundred people and two hotels.",
+    "The hotel at the pier is called The Anchor; it has 12 rooms."};
 
 /* -- reuse ---------------------------------------------------------------------------------- */
 
@@ -72,7 +74,8 @@ static void test_second_question_reuses(void **state)
     sp_prompt *p = rag_prompt(c, chunks, 3, "When does it open?");
     sp_prompt *q = rag_prompt(c, chunks, 3, "How many rooms are there?");
     sp_request_opts o = opts_of(12, 5);
-    sp_request *first = generate(c, p, &o), *again = generate(c, p, &o), *other = generate(c, q, &o);
+    sp_request *first = generate(c, p, &o), *again = generate(c, p, &o),
+               *other = generate(c, q, &o);
     const sp_result *a = sp_request_result(first), *b = sp_request_result(again),
                     *d = sp_request_result(other);
     assert_int_equal(a->n_reused, 0);
@@ -100,7 +103,8 @@ static void test_reused_equals_off(void **state)
                                      {chunks[0], chunks[1], chunks[2]},
                                      {chunks[2], chunks[1], chunks[0]}};
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
-        sp_prompt *pw = rag_prompt(warm, orders[i], 3, "Where?"), *pc = rag_prompt(cold, orders[i], 3, "Where?");
+        sp_prompt *pw = rag_prompt(warm, orders[i], 3, "Where?"),
+                  *pc = rag_prompt(cold, orders[i], 3, "Where?");
         sp_request_opts o = opts_of(20, i);
         sp_request *w = generate(warm, pw, &o), *k = generate(cold, pc, &o);
         assert_string_equal(sp_request_result(w)->text, sp_request_result(k)->text);
@@ -160,15 +164,18 @@ static void test_batched_equals_alone(void **state)
     sp_request *r[N];
     bool busy = true;
     for (int i = 0; i < N; i++) {
-        sp_prompt *p = rag_prompt(c, chunks + i % 2, 2, i % 3 ? "Why?" : "How many people live there?");
+        sp_prompt *p =
+            rag_prompt(c, chunks + i % 2, 2, i % 3 ? "Why?" : "How many people live there?");
         sp_request_opts o = opts_of(10 + i, (uint64_t)i);
         assert_int_equal(sp_request_submit(c, p, &o, &r[i]), SP_OK);
         sp_prompt_destroy(p);
-        if (i == 2) assert_int_equal(sp_context_step(c, &busy), SP_OK); /* later ones join running ones */
+        if (i == 2)
+            assert_int_equal(sp_context_step(c, &busy), SP_OK); /* later ones join running ones */
     }
     while (busy) assert_int_equal(sp_context_step(c, &busy), SP_OK);
     for (int i = 0; i < N; i++) {
-        sp_prompt *p = rag_prompt(alone, chunks + i % 2, 2, i % 3 ? "Why?" : "How many people live there?");
+        sp_prompt *p =
+            rag_prompt(alone, chunks + i % 2, 2, i % 3 ? "Why?" : "How many people live there?");
         sp_request_opts o = opts_of(10 + i, (uint64_t)i);
         sp_request *k = generate(alone, p, &o);
         assert_string_equal(sp_request_result(r[i])->text, sp_request_result(k)->text);
@@ -304,7 +311,8 @@ static void test_cancel_in_every_state(void **state)
 
 /* -- refusals ------------------------------------------------------------------------------- */
 
-static void refused(sp_context *c, sp_prompt *p, const sp_request_opts *o, sp_err want, const char *says)
+static void refused(sp_context *c, sp_prompt *p, const sp_request_opts *o, sp_err want,
+                    const char *says)
 {
     sp_request *r;
     assert_int_equal(sp_request_submit(c, p, o, &r), want);
@@ -340,10 +348,14 @@ static void test_refusals(void **state)
     sp_prompt_destroy(p);
     free(ids);
     close_clean(c);
-    const sp_context_opts wrong[] = {
-        {.model = NULL}, {.model = MODEL, .n_ctx = 100000}, {.model = MODEL, .kv_type = "q3"},
-        {.model = MODEL, .reuse = "magic"}, {.model = MODEL, .cpu = "abacus"}, {.model = MODEL, .kv_bytes = 1}};
-    for (size_t i = 0; i < SP_COUNT(wrong); i++) assert_int_equal(sp_context_open(&wrong[i], &c), SP_E_ARG);
+    const sp_context_opts wrong[] = {{.model = NULL},
+                                     {.model = MODEL, .n_ctx = 100000},
+                                     {.model = MODEL, .kv_type = "q3"},
+                                     {.model = MODEL, .reuse = "magic"},
+                                     {.model = MODEL, .cpu = "abacus"},
+                                     {.model = MODEL, .kv_bytes = 1}};
+    for (size_t i = 0; i < SP_COUNT(wrong); i++)
+        assert_int_equal(sp_context_open(&wrong[i], &c), SP_E_ARG);
     assert_int_equal(sp_context_open(&(sp_context_opts){.model = "no such file"}, &c), SP_E_IO);
 }
 
