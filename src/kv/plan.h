@@ -13,7 +13,7 @@
  *  I1  each span is ascending in position, and so is each run of todo tokens that share a sight.
  *  I2  each todo token has one slot of its own, in an open block of its span.
  *  I3  the plan holds a reference on every block that it names, until sp_plan_fini.
- * / */
+ */
 #ifndef SP_KV_PLAN_H
 #define SP_KV_PLAN_H
 

@@ -13,7 +13,7 @@
  *  I1  a block is written only while open, by the engine, for its one holder.
  *  I2  a sealed block never changes until it is free again; any number may hold and read it.
  *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
- * / */
+ */
 #ifndef SP_KV_POOL_H
 #define SP_KV_POOL_H
 
