@@ -117,7 +117,7 @@ clean:
 	rm -rf build
 
 help:
-	@echo "make            (Q= shows the commands) build build/spolia and build/libspolia.a"
+	@echo "make            build build/spolia and build/libspolia.a (Q= shows the commands)"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
 	@echo "make test       set up, build, run every test"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"

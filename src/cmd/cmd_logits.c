@@ -2,12 +2,12 @@
  * with --raw all logits as float32 [tokens, vocab]. */
 #include <errno.h>
 #include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cmd/cmd.h"
+#include "cmd/logprob.h"
 
 #define TOP 10
 
@@ -34,14 +34,6 @@ static int best(const float *logits, int n, scored out[TOP])
         out[at] = (scored){logits[i], i};
     }
     return have;
-}
-
-static double log_sum_exp(const float *logits, int n)
-{
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++) max = fmax(max, (double)logits[i]);
-    for (int i = 0; i < n; i++) sum += exp((double)logits[i] - max);
-    return max + log(sum);
 }
 
 static sp_err take(int position, const float *logits, int n_vocab, void *user)

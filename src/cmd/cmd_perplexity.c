@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cmd/cmd.h"
+#include "cmd/logprob.h"
 
 typedef struct tally {
     const int32_t *ids; /* of this window */
@@ -21,10 +22,7 @@ static sp_err add(int position, const float *logits, int n_vocab, void *user)
 {
     tally *t = user;
     if (position + 1 >= (int)t->n || position < t->first) return SP_OK;
-    double max = -INFINITY, sum = 0;
-    for (int i = 0; i < n_vocab; i++) max = fmax(max, (double)logits[i]);
-    for (int i = 0; i < n_vocab; i++) sum += exp((double)logits[i] - max);
-    t->nll += max + log(sum) - (double)logits[t->ids[position + 1]];
+    t->nll += log_sum_exp(logits, n_vocab) - (double)logits[t->ids[position + 1]];
     t->count++;
     return SP_OK;
 }

@@ -146,7 +146,7 @@ typedef struct sp_attend_req {
  * A query at p meets a span as rot(q, p - shift): keys are never rewritten.
  * Pre:  every query sees at least one key (itself); p - shift < rope->n_pos.
  * Tol:  NMSE <= 1e-6 against ref for equal KV.
- * Never reads slots beyond the last key that some query of the same tile may see. */
+ * What lies in slots that no query of a tile may see never reaches a result: it may be anything. */
 typedef struct sp_attend_args {
     const sp_kv_view *kv;
     const sp_rope *rope;

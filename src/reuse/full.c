@@ -9,9 +9,7 @@
 
 static sp_err plan_full(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_reuse_input none = *in;
-    none.recompute = 0;
-    return sp_reuse_answer(&none, NULL, 0, plan);
+    return sp_reuse_answer(in, NULL, 0, plan);
 }
 
 static sp_err plan_random(const sp_reuse_input *in, sp_plan *plan)
