@@ -39,7 +39,8 @@ static int by_id(const void *a, const void *b)
 static sp_err retrieve(const asking *a, const char *question, sp_hits *hits)
 {
     sp_err err = sp_index_search(a->index, question, a->top_k, hits);
-    if (err == SP_OK && a->stable_order) qsort(hits->v, (size_t)hits->n, sizeof *hits->v, by_id);
+    if (err == SP_OK && a->stable_order && hits->n > 1)
+        qsort(hits->v, (size_t)hits->n, sizeof *hits->v, by_id);
     return err;
 }
 
