@@ -54,6 +54,17 @@ SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
 
 typedef struct sp_context sp_context;
 
+/* How cached keys and values are used. */
+typedef struct sp_reuse_opts {
+    const char *policy; /* exact: "off", "prefix" (longest known prefix), "set" (the same in an order
+                           that is known); chunks at any position: "full", "random", "h2o",
+                           "blend", "craft", "fusion"; NULL: "prefix" */
+    float recompute;    /* share of chunk tokens that the last five compute again, 0 .. 1 */
+    float alpha;        /* craft: tokens computed again = alpha CCI (1 - beta'), chunk by chunk
+                           (Cache-Craft eq. 12); 0: as many as `recompute` says */
+    bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
+} sp_reuse_opts;
+
 typedef struct sp_context_opts {
     const char *model;   /* GGUF file or Hugging Face folder */
     int n_ctx;           /* prompt and answer together, tokens; 0: as trained, at most 8,192 */
@@ -62,9 +73,11 @@ typedef struct sp_context_opts {
     int max_requests;    /* running at the same time; 0: 8 */
     size_t kv_bytes;     /* memory for keys and values, cached ones included; 0: 1 GiB */
     const char *kv_type; /* "f32", "f16", "bf16", "q8_0"; NULL: "f16" */
-    const char *reuse;   /* exact: "off", "prefix" (longest known prefix); chunks at any
-                            position: "full", "random", "blend", "fusion"; NULL: "prefix" */
-    float recompute;     /* share of chunk tokens that the last three compute again, 0 .. 1 */
+    sp_reuse_opts reuse; /* of requests that do not say themselves */
+    int max_variants;    /* copies of chunks behind other prefixes (craft); 0: 1,024 */
+    const char *store;   /* folder of chunk copies kept on disk, created if need be; NULL: none */
+    float guard;         /* share of requests whose reuse is checked against full attention in idle
+                            time, 0 .. 1; see sp_context_guard */
     const char *cpu;     /* kernels: "ref", "avx2", "avx512"; NULL: SPOLIA_CPU, or the best */
     const char *salt;    /* tenant: entries of one are never found by another; NULL: none */
 } sp_context_opts;
@@ -136,14 +149,25 @@ typedef enum sp_finish {
 /* Called with each new piece of answer text (whole UTF-8 characters). Return false to cancel. */
 typedef bool sp_text_fn(const char *text, size_t n, void *user);
 
+/* Called for each position in order with its logits [V], borrowed for the call. */
+typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
+
 typedef struct sp_request_opts {
+    const sp_reuse_opts *reuse; /* NULL: the context's */
     sp_sampling sampling;
     int max_tokens;          /* of the answer; 0: compute and cache the prompt only */
     const char *const *stop; /* the answer ends before the first of these */
     int n_stop;
-    bool ignore_end; /* go on after an end token (for measuring) */
     sp_text_fn *on_text;
-    void *user;
+    void *user; /* of on_text and on_logits */
+    /* for measuring */
+    bool ignore_end;          /* go on after an end token */
+    const int32_t *forced;    /* [n_forced] the answer's first tokens, instead of sampled ones */
+    int n_forced;             /* an end token among them ends the answer as usual */
+    sp_logits_fn *on_logits;  /* before each token of the answer is chosen; an error ends the
+                                 request with it */
+    bool keep_kv;             /* KV memory is held until the request is destroyed, for
+                                 sp_request_kv_deviation */
 } sp_request_opts;
 
 typedef struct sp_segment_report {
@@ -151,6 +175,10 @@ typedef struct sp_segment_report {
     int n_tokens;
     int n_reused;     /* cached before this request, and used as they were */
     int n_recomputed; /* of cached copies: computed again for this prompt */
+    const char *from;   /* where the copy was: "memory", "disk"; "" when there was none */
+    const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
+                           "evicted"; "" when there was one, or for what is no chunk. A chunk of
+                           another tenant counts as never seen: who asks must not learn of it. */
 } sp_segment_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
@@ -164,6 +192,7 @@ typedef struct sp_result {
     int n_recomputed;          /* tokens that stand in a cached copy and were computed again */
     int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
     int64_t decode_us;         /* after the first token */
+    int64_t plan_us;           /* of ttft_us: looking up and planning */
     const sp_segment_report *segments;
     int n_segments;
 } sp_result;
@@ -179,6 +208,35 @@ SP_API void sp_request_cancel(sp_request *r);
 /* sp_request_destroy -- cancels it if need be. */
 SP_API void sp_request_destroy(sp_request *r);
 SP_API const sp_result *sp_request_result(const sp_request *r);
+
+/* sp_request_kv_deviation -- how far the keys and values of the chunks in a finished request are
+ * from those in another one with the same prompt, layer by layer: |KV - KV'| / |KV'| over all
+ * chunk tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and
+ * 5.1 (row F8). Errors: SP_E_ARG when KV is not held or the prompts differ. */
+SP_API sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference, float *out);
+
+/* sp_fuse -- computes the last chunk of a prompt (system text, similar chunks, the chunk; no
+ * question) while it sees the plain copies of the chunks before it, and keeps that copy: policies
+ * that reuse chunks at any position prefer it. *fresh (may be NULL): false when a copy fused with
+ * exactly these was there. Source: FusionRAG section 3.1, eq. 10 (row F3).
+ * Errors: SP_E_ARG, SP_E_NOKV, SP_E_IO when the store cannot be written. */
+SP_API sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh);
+
+/* The guard answers a sampled share of requests once more with full attention, in steps where
+ * nothing else is to do, and compares the distribution of the first answer token. When the mean
+ * divergence of a policy leaves the bound, its recomputation ratio rises by steps to 1/2, and
+ * after that it falls back to "prefix"; each with a log line. */
+typedef struct sp_guard_report {
+    const char *policy;
+    int64_t n_checked, n_agreed; /* requests; agreed: the most likely token is the same */
+    double mean_kl;              /* nats, recent requests weigh more */
+    float recompute;             /* ratio in use now */
+    int64_t n_raised;            /* times the ratio rose */
+    bool fallen_back;
+} sp_guard_report;
+
+/* sp_context_guard -- one report for each policy that was checked; borrowed until the next step. */
+SP_API const sp_guard_report *sp_context_guard(const sp_context *c, int *n);
 
 /* sp_context_step -- one step of all running requests; *busy tells whether work is left. A request
  * that fails finishes with SP_FINISH_ERROR; the step itself fails only when the engine does. */
@@ -204,9 +262,6 @@ SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t 
 
 /* sp_context_vocab -- the tokenizer of a context; borrowed. */
 SP_API const sp_vocab *sp_context_vocab(const sp_context *c);
-
-/* Called for each position in order with its logits [V], borrowed for the call. */
-typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
 
 /* sp_score -- the plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches
  * nothing.
@@ -269,6 +324,16 @@ SP_API int64_t sp_index_n_chunks(const sp_index *ix);
  * No match is an empty list. Thread: one at a time for one index. Owns: sp_hits_fini. */
 SP_API sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out);
 SP_API void sp_hits_fini(sp_hits *h);
+/* sp_index_chunk -- the chunk with the lowest id above `after` (0: the first), as a list of one;
+ * an empty list at the end. */
+SP_API sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out);
+/* sp_index_document -- the chunks of the first document whose file or title is `name`. */
+SP_API sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out);
+/* sp_index_similar -- the k chunks most similar to chunk `id`, itself left out. source: "bm25"
+ * (its own words as the question), "neighbour" (the chunks before and after it in its document,
+ * nearest first). Errors: SP_E_ARG for another source or an unknown id.
+ * Source: FusionRAG section 3.1 (row F3). */
+SP_API sp_err sp_index_similar(sp_index *ix, const char *source, int64_t id, int k, sp_hits *out);
 
 #ifdef __cplusplus
 }

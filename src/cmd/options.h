@@ -53,7 +53,7 @@ typedef struct model_options {
     sp_context_opts ctx;
     const char *type_k, *type_v; /* -ctk, -ctv: one pool holds both, so they must agree */
     bool verbose;
-    opt table[16];
+    opt table[24];
 } model_options;
 
 /* model_options_init -- defaults, and the table for opt_parse. */

@@ -68,6 +68,19 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
     return SP_OK;
 }
 
+sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
+{
+    if (!(o->recompute >= 0 && o->recompute <= 1))
+        return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
+    if (!(o->alpha >= 0 && o->alpha <= 1e6f))
+        return sp_fail(SP_E_ARG, "alpha: %g is negative or too large", (double)o->alpha);
+    SP_TRY(sp_reuse_find(o->policy ? o->policy : "prefix", &out->policy));
+    out->recompute = o->recompute;
+    out->alpha = o->alpha;
+    out->unfused = o->unfused;
+    return SP_OK;
+}
+
 static sp_err check_opts(const sp_context_opts *o)
 {
     if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
@@ -80,10 +93,7 @@ static sp_err check_opts(const sp_context_opts *o)
 static sp_err open_context(sp_context *c, const sp_context_opts *o)
 {
     SP_TRY(check_opts(o));
-    SP_TRY(sp_reuse_find(o->reuse ? o->reuse : "prefix", &c->reuse));
-    if (!(o->recompute >= 0 && o->recompute <= 1))
-        return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
-    c->recompute = o->recompute;
+    SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);

@@ -23,6 +23,13 @@
 #include "reuse/reuse.h"
 #include "serve/prompt.h"
 
+/* sp_reuse_opts after their check. */
+typedef struct sp_reuse_choice {
+    const sp_reuse_policy *policy;
+    float recompute, alpha;
+    bool unfused;
+} sp_reuse_choice;
+
 typedef enum sp_request_state {
     SP_REQ_QUEUED,
     SP_REQ_PREFILL,
@@ -41,7 +48,7 @@ struct sp_request {
     sp_arena arena;   /* segments, stop strings, reports, match path */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
-    const sp_reuse_policy *policy;
+    sp_reuse_choice reuse;
     int n_head;      /* segments before the first chunk */
     sp_digest *head; /* [n_head] their ids: what a canonical copy stands behind */
     sp_match match;
@@ -77,8 +84,7 @@ struct sp_context {
     const sp_ops *ops;
     sp_engine *engine;
     sp_cache cache;
-    const sp_reuse_policy *reuse;
-    float recompute;
+    sp_reuse_choice reuse; /* of requests that do not say themselves */
     sp_prompt_space prompts;
     sp_vocab vocab;
     char *salt;
@@ -91,6 +97,9 @@ struct sp_context {
     sp_request **sliced; /* [max_requests] whose slice it is */
     float *logits;       /* [max_requests, V] */
 };
+
+/* sp_reuse_choose -- Errors: SP_E_ARG names the option. */
+sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out) SP_MUST_CHECK;
 
 /* -- request.c: what one request does with its logits --------------------------------------- */
 

@@ -21,7 +21,7 @@ static void find_chunks(sp_request *r)
 static sp_err look_up(sp_request *r)
 {
     sp_context *c = r->ctx;
-    const sp_reuse_policy *p = r->policy;
+    const sp_reuse_policy *p = r->reuse.policy;
     int n_path = p->uses_chunks ? r->n_head : r->n_segs;
     ++c->now;
     if (p->uses_tree)
@@ -53,7 +53,7 @@ static sp_reuse_input input_of(const sp_request *r)
                             .chunks = r->chunks,
                             .answer_room = r->max_tokens,
                             .n_layers = r->ctx->model->hp.n_layers,
-                            .recompute = r->policy->selects ? r->ctx->recompute : 0,
+                            .recompute = r->reuse.policy->selects ? r->reuse.recompute : 0,
                             .probed = r->probed.n_todo ? &r->probed : NULL};
 }
 
@@ -62,7 +62,7 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
 {
     bool any = false;
     for (int i = 0; i < r->n_segs; i++) any |= r->chunks[i] != NULL;
-    return any && r->policy->probe && in->recompute > 0 && in->recompute < 1;
+    return any && r->reuse.policy->probe && in->recompute > 0 && in->recompute < 1;
 }
 
 static sp_err make_plan(sp_request *r)
@@ -74,9 +74,9 @@ static sp_err make_plan(sp_request *r)
     case SP_STAGE_FILL:
         return sp_reuse_fill(&in, &r->plan);
     case SP_STAGE_PROBE:
-        return r->policy->probe(&in, &r->plan);
+        return r->reuse.policy->probe(&in, &r->plan);
     default:
-        SP_TRY(r->policy->plan(&in, &r->plan));
+        SP_TRY(r->reuse.policy->plan(&in, &r->plan));
         r->answer_span = r->plan.n_spans - 1;
         return SP_OK;
     }
@@ -115,7 +115,7 @@ static sp_stage after_fill(const sp_request *r)
 static sp_stage first_stage(const sp_request *r)
 {
     sp_reuse_input in = input_of(r);
-    if (!r->policy->uses_chunks) return SP_STAGE_ANSWER;
+    if (!r->reuse.policy->uses_chunks) return SP_STAGE_ANSWER;
     return sp_reuse_needs_fill(&in) || r->max_tokens == 0 ? SP_STAGE_FILL : after_fill(r);
 }
 
@@ -126,11 +126,11 @@ static sp_stage first_stage(const sp_request *r)
 static int64_t blocks_needed(const sp_request *r)
 {
     int64_t answer = sp_blocks_for(r->max_tokens), n = 0;
-    if (r->stage == SP_STAGE_ANSWER && !r->policy->selects)
+    if (r->stage == SP_STAGE_ANSWER && !r->reuse.policy->selects)
         return sp_plan_n_fresh(&r->plan) + answer;
     for (int i = 0; i < r->n_segs; i++)
         if (!r->chunks[i] && i >= r->match.n_path) n += sp_blocks_for(r->segs[i].n);
-    return n + (r->policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
+    return n + (r->reuse.policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
 }
 
 static sp_err prepare(sp_request *r)
@@ -143,7 +143,7 @@ static sp_err prepare(sp_request *r)
 /* n_cached -- tokens of segment i that were there before the request. */
 static int32_t n_cached(const sp_request *r, int i)
 {
-    if (!r->policy->uses_chunks) return r->plan.slots[i].n_known;
+    if (!r->reuse.policy->uses_chunks) return r->plan.slots[i].n_known;
     return r->chunks[i] || i < r->match.n_path ? r->segs[i].n : 0;
 }
 
@@ -220,7 +220,7 @@ static void warn(const char *what, sp_err err)
 
 static void answer_stage_done(sp_request *r)
 {
-    if (r->policy->uses_chunks) return; /* approximate KV never enters the tree */
+    if (r->reuse.policy->uses_chunks) return; /* approximate KV never enters the tree */
     for (int i = 0; i < r->n_segs; i++) seal(r, i);
     warn("prompt", keep_path(r, r->n_segs));
 }
@@ -260,7 +260,7 @@ sp_err sp_request_stage_done(sp_request *r, bool *ready)
  * it. */
 static void keep_answer(sp_request *r)
 {
-    if (r->state != SP_REQ_DECODE || r->policy->uses_chunks)
+    if (r->state != SP_REQ_DECODE || r->reuse.policy->uses_chunks)
         return; /* none, or an approximate one */
     sp_context *c = r->ctx;
     const sp_span *span = &r->plan.spans[r->answer_span];

@@ -60,9 +60,12 @@ static sp_err choose_policy(sp_request *r)
     sp_segment *last = &r->segs[r->n_segs - 1];
     if (last->kind == SP_SEG_CHUNK && r->max_tokens > 0) last->kind = SP_SEG_TEXT;
     r->n_head = sp_reuse_n_head(r->segs, r->n_segs);
-    r->policy = r->ctx->reuse;
-    if (r->policy->uses_chunks && r->n_head == r->n_segs)
-        SP_TRY(sp_reuse_find("prefix", &r->policy));
+    if (r->o.reuse)
+        SP_TRY(sp_reuse_choose(r->o.reuse, &r->reuse));
+    else
+        r->reuse = r->ctx->reuse;
+    if (r->reuse.policy->uses_chunks && r->n_head == r->n_segs)
+        SP_TRY(sp_reuse_find("prefix", &r->reuse.policy));
     r->head = sp_arena_take(&r->arena, (size_t)r->n_head, sizeof *r->head);
     r->chunks = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->chunks);
     r->had = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->had);

@@ -32,7 +32,7 @@ static sp_context *open_with(sp_context_opts o)
 
 static sp_context *open_policy(const struct policy *p)
 {
-    return open_with((sp_context_opts){.reuse = p->name, .recompute = p->recompute, .n_batch = 40});
+    return open_with((sp_context_opts){.reuse.policy = p->name, .reuse.recompute = p->recompute, .n_batch = 40});
 }
 
 /* Nothing but the cache may hold KV once every request is gone. */
@@ -400,8 +400,8 @@ static sp_context *open_blocks(const struct policy *p, int64_t n_blocks)
     sp_context *c = open_policy(p);
     size_t block = sp_context_describe(c).kv_block_bytes;
     sp_context_close(c);
-    return open_with((sp_context_opts){.reuse = p->name,
-                                       .recompute = p->recompute,
+    return open_with((sp_context_opts){.reuse.policy = p->name,
+                                       .reuse.recompute = p->recompute,
                                        .n_batch = 40,
                                        .kv_bytes = (size_t)n_blocks * block});
 }
@@ -459,7 +459,7 @@ static void test_small_memory_shared(void **state)
 static bool leave_after(const struct policy *p, int n_steps, bool cancel, const char *text)
 {
     sp_context *c = open_with((sp_context_opts){
-        .reuse = p->name, .recompute = p->recompute, .n_batch = 9, .max_requests = 2});
+        .reuse.policy = p->name, .reuse.recompute = p->recompute, .n_batch = 9, .max_requests = 2});
     sp_request *r = submit(c, "01", "Who?", 4), *stays = submit(c, "10", "Which?", 4);
     for (int i = 0; i < n_steps; i++) step(c);
     bool was_done = done(r);
@@ -498,8 +498,8 @@ static sp_err life(void)
                                                     .kv_bytes = 1 << 20,
                                                     .n_threads = 1,
                                                     .cpu = "ref",
-                                                    .reuse = "fusion",
-                                                    .recompute = 0.25f},
+                                                    .reuse.policy = "fusion",
+                                                    .reuse.recompute = 0.25f},
                                  &c);
     for (int k = 0; k < 2 && err == SP_OK; k++) { /* cold, then warm in another order */
         sp_prompt *p = NULL;

@@ -18,7 +18,7 @@ static sp_context *open_with(size_t kv_bytes, int n_batch, const char *reuse)
                                                     .kv_bytes = kv_bytes ? kv_bytes : 8 << 20,
                                                     .n_batch = n_batch,
                                                     .n_threads = 2,
-                                                    .reuse = reuse},
+                                                    .reuse.policy = reuse},
                                  &c);
     if (err != SP_OK) fail_msg("open: %s", sp_error_detail());
     return c;
@@ -351,7 +351,7 @@ static void test_refusals(void **state)
     const sp_context_opts wrong[] = {{.model = NULL},
                                      {.model = MODEL, .n_ctx = 100000},
                                      {.model = MODEL, .kv_type = "q3"},
-                                     {.model = MODEL, .reuse = "magic"},
+                                     {.model = MODEL, .reuse.policy = "magic"},
                                      {.model = MODEL, .cpu = "abacus"},
                                      {.model = MODEL, .kv_bytes = 1}};
     for (size_t i = 0; i < SP_COUNT(wrong); i++)
