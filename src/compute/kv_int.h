@@ -4,8 +4,6 @@
 
 #include "compute/ops.h"
 
-#define SP_HEAD_MAX 256 /* D at most: kernels keep a head on the stack */
-
 static inline uint8_t *sp_kv_keys(const sp_kv_view *kv, uint32_t block, int head)
 {
     return kv->base + block * kv->block_bytes + (size_t)head * sp_kv_head_bytes(kv->type, kv->head);

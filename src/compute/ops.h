@@ -93,6 +93,8 @@ typedef struct sp_kv_view {
     size_t block_bytes; /* of this layer */
 } sp_kv_view;
 
+#define SP_HEAD_MAX 256 /* D at most: a head fits the stack */
+
 /* bytes of the keys (or of the values: the same) of one KV head in a block */
 size_t sp_kv_head_bytes(sp_dtype type, int head);
 

@@ -118,3 +118,8 @@ const sp_engine_opts *sp_engine_opts_of(const sp_engine *e)
 {
     return &e->o;
 }
+
+const sp_rope *sp_engine_rope(const sp_engine *e)
+{
+    return &e->rope;
+}

@@ -43,5 +43,7 @@ void sp_engine_destroy(sp_engine *e);
 sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 
 const sp_engine_opts *sp_engine_opts_of(const sp_engine *e);
+/* sp_engine_rope -- the rotary tables that its keys are rotated by; borrowed. */
+const sp_rope *sp_engine_rope(const sp_engine *e);
 
 #endif

@@ -66,7 +66,8 @@ struct sp_request {
     sp_bytes text;    /* the answer so far */
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
-    int64_t submit_us, start_us, first_us;
+    int64_t submit_us, start_us, first_us, plan_us;
+    bool holds_kv; /* finished, and its plan is kept: keep_kv */
     bool cancel;
     char detail[256];
     sp_result result;
@@ -110,7 +111,14 @@ sp_err sp_request_begin(sp_request *r, bool *fits) SP_MUST_CHECK;
 sp_err sp_request_stage_done(sp_request *r, bool *ready) SP_MUST_CHECK;
 /* sp_request_take_token -- samples from logits [V]; goes on to the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
+/* sp_request_let_go -- gives up its plans, and its pins in the caches. */
+void sp_request_let_go(sp_request *r);
 /* sp_request_finish -- gives back memory and pins; the result is complete. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+
+/* -- account.c ------------------------------------------------------------------------------ */
+
+/* sp_request_report -- fills the result with what happened to each segment. */
+void sp_request_report(sp_request *r);
 
 #endif

@@ -30,7 +30,7 @@ static sp_err look_up(sp_request *r)
     return SP_OK;
 }
 
-static void let_go(sp_request *r)
+void sp_request_let_go(sp_request *r)
 {
     sp_context *c = r->ctx;
     sp_plan_fini(&r->plan);
@@ -65,7 +65,7 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
     return any && r->reuse.policy->probe && in->recompute > 0 && in->recompute < 1;
 }
 
-static sp_err make_plan(sp_request *r)
+static sp_err plan_stage(sp_request *r)
 {
     sp_reuse_input in = input_of(r);
     sp_plan_init(&r->plan, r->ctx->pool);
@@ -80,6 +80,14 @@ static sp_err make_plan(sp_request *r)
         r->answer_span = r->plan.n_spans - 1;
         return SP_OK;
     }
+}
+
+static sp_err make_plan(sp_request *r)
+{
+    int64_t start = sp_clock_us();
+    sp_err err = plan_stage(r);
+    r->plan_us += sp_clock_us() - start;
+    return err;
 }
 
 /* reserve -- sets n blocks (or -n back) aside for the request: I2. */
@@ -135,7 +143,10 @@ static int64_t blocks_needed(const sp_request *r)
 
 static sp_err prepare(sp_request *r)
 {
-    SP_TRY(look_up(r));
+    int64_t start = sp_clock_us();
+    sp_err err = look_up(r);
+    r->plan_us = sp_clock_us() - start;
+    if (err != SP_OK) return err;
     r->stage = first_stage(r);
     return make_plan(r);
 }
@@ -170,7 +181,7 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
     }
     if (err != SP_OK || !*fits) {
         reserve(r, -r->reserved);
-        let_go(r);
+        sp_request_let_go(r);
     }
     return err;
 }
@@ -281,34 +292,6 @@ static void keep_answer(sp_request *r)
 
 /* -- the end -------------------------------------------------------------------------------- */
 
-/* n_stale -- tokens of segment i that were cached and yet computed again. */
-static int32_t n_stale(const sp_request *r, int i)
-{
-    if (r->stage != SP_STAGE_ANSWER || i >= r->plan.n_spans || !r->plan.spans[i].stale) return 0;
-    int32_t n = 0;
-    for (int32_t w = 0; w < SP_DIV_UP(r->segs[i].n, 64); w++)
-        n += __builtin_popcountll(r->plan.spans[i].stale[w]);
-    return n;
-}
-
-static void report_segments(sp_request *r)
-{
-    sp_segment_report *rep = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *rep);
-    for (int i = 0; i < r->n_segs; i++) {
-        int32_t again = n_stale(r, i), reused = SP_MAX(0, r->had[i] - again);
-        r->result.n_reused += reused;
-        r->result.n_recomputed += again;
-        if (rep)
-            rep[i] = (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
-                                         .n_tokens = r->segs[i].n,
-                                         .n_reused = reused,
-                                         .n_recomputed = again};
-    }
-    r->result.n_computed = r->n_prompt - r->result.n_reused;
-    r->result.segments = rep;
-    r->result.n_segments = rep ? r->n_segs : 0;
-}
-
 static void show(sp_request *r, size_t upto)
 {
     if (upto <= r->n_shown) return;
@@ -322,9 +305,10 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     int64_t now = sp_clock_us();
     if (r->state == SP_REQ_PREFILL || r->state == SP_REQ_DECODE) {
         keep_answer(r);
-        report_segments(r);
+        sp_request_report(r);
         reserve(r, -r->reserved);
-        let_go(r);
+        r->holds_kv = r->o.keep_kv && err == SP_OK;
+        if (!r->holds_kv) sp_request_let_go(r);
     }
     if (err == SP_OK && sp_text_stream_flush(&r->stream, &r->text) == SP_OK) show(r, r->text.n);
     if (sp_vec_reserve(&r->text, 1) == SP_OK) r->text.v[r->text.n] = '\0';
@@ -340,6 +324,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     r->result.queue_us = (r->start_us ? r->start_us : now) - r->submit_us;
     r->result.ttft_us = r->first_us ? r->first_us - r->submit_us : 0;
     r->result.decode_us = r->first_us ? now - r->first_us : 0;
+    r->result.plan_us = r->plan_us;
 }
 
 /* -- decoding ------------------------------------------------------------------------------- */
@@ -392,9 +377,24 @@ static sp_err go_on(sp_request *r, int32_t id)
     return SP_OK;
 }
 
+/* choose -- the next token of the answer. */
+static sp_err choose(sp_request *r, const float *logits, int32_t *id)
+{
+    int n = (int)r->tokens.n;
+    if (r->o.on_logits)
+        SP_TRY(r->o.on_logits(r->n_prompt - 1 + n, logits, r->ctx->model->hp.n_vocab, r->o.user));
+    *id = n < r->o.n_forced ? r->o.forced[n] : sp_sampler_pick(&r->sampler, logits);
+    return SP_OK;
+}
+
 void sp_request_take_token(sp_request *r, const float *logits)
 {
-    int32_t id = sp_sampler_pick(&r->sampler, logits);
+    int32_t id;
+    sp_err err = choose(r, logits, &id);
+    if (err != SP_OK) {
+        sp_request_finish(r, SP_FINISH_ERROR, err);
+        return;
+    }
     sp_sampler_accept(&r->sampler, id);
     if (!r->first_us) r->first_us = sp_clock_us();
     if (!r->o.ignore_end && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
@@ -403,7 +403,7 @@ void sp_request_take_token(sp_request *r, const float *logits)
     }
     r->tokens.v[r->tokens.n++] = id; /* room for max_tokens was made at submit */
     bool stopped = false;
-    sp_err err = add_text(r, id, &stopped);
+    err = add_text(r, id, &stopped);
     if (err != SP_OK)
         sp_request_finish(r, SP_FINISH_ERROR, err);
     else if (r->cancel)

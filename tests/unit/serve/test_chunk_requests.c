@@ -87,7 +87,7 @@ static void step(sp_context *c)
         int64_t answer = sp_blocks_for(r->max_tokens);
         if (r->stage == SP_STAGE_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
         assert_true(r->reserved >= answer);
-        if (r->policy->uses_tree) assert_non_null(r->match.tip);
+        if (r->reuse.policy->uses_tree) assert_non_null(r->match.tip);
         sum += r->reserved;
     }
     assert_int_equal(c->reserved, sum);
