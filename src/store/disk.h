@@ -1,0 +1,88 @@
+/* disk.h -- chunk copies on disk: a folder of files, one for each copy (store/kv_file.h).
+ *
+ *   DIR/<namespace>/ab/<id>-<head>.plain        id    content id of the chunk, in hex
+ *                   ab/<id>-<head>.fused        head  short hash of the segments before the chunks
+ *   DIR/<namespace>/tmp/<unique>                a file that is being written
+ *
+ *            put: written, synced            rename                    load: read, verified
+ *   (none) ---------------------> temporary ---------> copy on disk ------------------------> blocks
+ *                                    |                    |
+ *                 crash: swept by the next open           damaged, foreign: a miss, forgotten
+ *
+ * Invariants
+ *  I1  a copy is visible only when it is whole: rename is the last step of a put.
+ *  I2  what is served has been verified: find checks the head of a file, load everything. A file
+ *      that fails is a miss with one log line, and is not looked at again.
+ *  I3  `known` holds the names that were there at open, were put since and did not fail: a chunk
+ *      that is not there costs no system call.
+ *
+ * Several processes may share a folder; each sees what was there when it opened. Thread: one owner.
+ */
+#ifndef SP_STORE_DISK_H
+#define SP_STORE_DISK_H
+
+#include "kv/pool.h"
+#include "kv/segment.h"
+
+typedef struct sp_disk sp_disk;
+
+typedef enum sp_disk_kind {
+    SP_DISK_PLAIN, /* computed behind the head alone */
+    SP_DISK_FUSED, /* computed behind the head and chunks like it */
+} sp_disk_kind;
+
+/* Which copy of which chunk. One of each kind is kept for each head. */
+typedef struct sp_disk_key {
+    sp_disk_kind kind;
+    const sp_segment *seg; /* id and tokens: the name discovers, the tokens verify */
+    const sp_digest *head; /* [n_head] segments before the first chunk */
+    int n_head;
+} sp_disk_key;
+
+/* What a file says of its copy, beside keys and values. */
+typedef struct sp_disk_copy {
+    const sp_digest *before; /* [n_before] segments in sight when it was computed: the head first */
+    int n_before;
+    int32_t at; /* position that its first key was rotated for */
+} sp_disk_copy;
+
+/* sp_disk_open -- the copies of one namespace below `dir`, both folders created if need be. space:
+ * whatever must keep copies apart: model, KV type, layout, tenant. The pool is borrowed: copies
+ * have its shape. Errors: SP_E_IO names the folder, SP_E_NOMEM. */
+sp_err sp_disk_open(const char *dir, const sp_digest *space, sp_kv_pool *pool,
+                    sp_disk **out) SP_MUST_CHECK;
+void sp_disk_close(sp_disk *d);
+
+/* sp_disk_put -- writes a copy, in place of an older one under this key. blocks [ceil(n / B)].
+ * Errors: SP_E_IO names the file, SP_E_NOMEM, SP_E_ARG when `before` does not begin with the head;
+ * then the older copy is still there, and nothing else. */
+sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
+                   const uint32_t *blocks) SP_MUST_CHECK;
+
+/* sp_disk_has -- a file of this name is there, for all that is known. Cost: no system call. */
+bool sp_disk_has(const sp_disk *d, const sp_disk_key *key);
+/* sp_disk_find -- what the file says, keys and values unread; false is a miss. out->before is valid
+ * until the next call with d. Cost: one read of the file's head. */
+bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
+/* sp_disk_load -- keys and values into open blocks [ceil(n / B)] of the caller; false is a miss, and
+ * the blocks then hold anything. out as with find, may be NULL. Cost: one read and SHA-256 of the
+ * file. */
+bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
+
+/* sp_disk_remove -- deletes a copy; one that is not there is fine. */
+sp_err sp_disk_remove(sp_disk *d, const sp_disk_key *key) SP_MUST_CHECK;
+/* sp_disk_retain -- deletes all copies of chunks that `keep` does not want. Errors: SP_E_IO, after
+ * trying them all. */
+typedef bool sp_disk_keep_fn(const sp_digest *id, void *user);
+sp_err sp_disk_retain(sp_disk *d, sp_disk_keep_fn *keep, void *user,
+                      int64_t *n_removed) SP_MUST_CHECK;
+
+typedef struct sp_disk_stats {
+    int64_t n_copies;                   /* known */
+    int64_t n_loaded, n_put, n_damaged; /* since open */
+    int64_t bytes_read, bytes_written;
+} sp_disk_stats;
+
+sp_disk_stats sp_disk_stats_of(const sp_disk *d);
+
+#endif
