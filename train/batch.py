@@ -30,7 +30,7 @@ class Packed:
     chunk: np.ndarray
     kind: np.ndarray     # of the answer that this token belongs to, else -1
     first: np.ndarray    # True at the first token of an answer
-    hints: np.ndarray = None    # [5, T] alias, bind of the context; bind (within the question), hop, point; -1 for none
+    hints: np.ndarray = None    # [8, T] the rows of hints.CONTEXT, then those of hints.QUESTION; -1 for none
 
 
 def choose(rng, qas, n):
@@ -68,8 +68,8 @@ def pack(rng, enc, scene, n_questions, gaps):
         chunk += [i - 1] * len(p)
         at += len(p)
     seg, kind, first = [0] * len(ids), [-1] * len(ids), [False] * len(ids)
-    told = [np.full((5, len(ids)), -1)]
-    told[0][:2] = hints.context_hints(scene, spans, len(ids))
+    told = [np.full((8, len(ids)), -1)]
+    told[0][:3] = hints.context_hints(scene, spans, len(ids))
     for j, q in enumerate(qas):
         a, b = parts[n + 2 * j], parts[n + 2 * j + 1]
         ids += a + b
@@ -78,8 +78,8 @@ def pack(rng, enc, scene, n_questions, gaps):
         chunk += [-1] * (len(a) + len(b))
         kind += [-1] * len(a) + [KIND_ID[q.kind]] * len(b)
         first += [False] * len(a) + [True] + [False] * (len(b) - 1)
-        told.append(np.full((5, len(a) + len(b)), -1))
-        told[-1][2:] = hints.question_hints(scene, q, spans, *((texts[i], coded[i].offsets) for i in (n + 2 * j, n + 2 * j + 1)))
+        told.append(np.full((8, len(a) + len(b)), -1))
+        told[-1][3:] = hints.question_hints(scene, q, spans, *((texts[i], coded[i].offsets) for i in (n + 2 * j, n + 2 * j + 1)))
     return Packed(*(np.array(x) for x in (ids, pos, seg, chunk, kind, first)), np.concatenate(told, 1))
 
 
@@ -107,24 +107,24 @@ def make_step(enc_path, seed, step, stage, step_tokens, micro_tokens, gaps, roun
 
 
 def shared(packs, round_to=1):
-    """For Llama.shared: ids, pos, pad [B,C] of the contexts; ids, pos, kind, first [B,M,S] of the questions; hints
-    alias, bind [B,C] and bind, hop, point [B,M,S]."""
+    """For Llama.shared: ids, pos, pad [B,C] of the contexts; ids, pos, kind, first [B,M,S] of the questions; the
+    rows of hints.CONTEXT [3,B,C] and hints.QUESTION [5,B,M,S]."""
     B, up = len(packs), lambda x: -(-x // round_to) * round_to
     lens = [int((p.seg == 0).sum()) for p in packs]
     runs = [np.bincount(p.seg)[1:] for p in packs]
     C, M, S = up(max(lens)), max(len(r) for r in runs), max(int(r.max()) for r in runs)
     ids, pos, pad = np.zeros((B, C), np.int64), np.zeros((B, C), np.int64), np.ones((B, C), bool)
     ids_q, pos_q, first = np.zeros((B, M, S), np.int64), np.zeros((B, M, S), np.int64), np.zeros((B, M, S), bool)
-    kind, told_q, told = np.full((B, M, S), -1, np.int64), np.full((3, B, M, S), -1, np.int64), np.full((2, B, C), -1, np.int64)
+    kind, told_q, told = np.full((B, M, S), -1, np.int64), np.full((5, B, M, S), -1, np.int64), np.full((3, B, C), -1, np.int64)
     for b, (p, n, run) in enumerate(zip(packs, lens, runs)):
         ids[b, :n], pos[b, :n], pad[b, :n] = p.ids[:n], p.pos[:n], False
-        told[:, b, :n] = p.hints[:2, :n]
+        told[:, b, :n] = p.hints[:3, :n]
         for j, k in enumerate(run):
             for to, of in ((ids_q, p.ids), (pos_q, p.pos), (kind, p.kind), (first, p.first)):
                 to[b, j, :k] = of[n:n + k]
-            told_q[:, b, j, :k] = p.hints[2:, n:n + k]
+            told_q[:, b, j, :k] = p.hints[3:, n:n + k]
             n += k
-    return ids, pos, pad, ids_q, pos_q, kind, first, *told, *told_q
+    return ids, pos, pad, ids_q, pos_q, kind, first, told, told_q
 
 
 def collate(packs, width):

@@ -95,10 +95,10 @@ def mask_keeps_questions_apart(f):
 def shared_contexts_equal_the_mask(f):
     W = max(len(p.ids) for p in f.packs)
     ids, pos, seg, _, kind, _ = (torch.from_numpy(x) for x in batch.collate(f.packs, W))
-    ids_c, pos_c, pad, ids_q, pos_q, kind_q, first, *told = (torch.from_numpy(x) for x in batch.shared(f.packs, 16))
+    ids_c, pos_c, pad, ids_q, pos_q, kind_q, first, told, told_q = (torch.from_numpy(x) for x in batch.shared(f.packs, 16))
     with torch.no_grad():
         a = f.model(ids, pos, batch.mask(seg))[kind >= 0]
-        h, looks = f.model.shared(ids_c, pos_c, ids_q, pos_q, pad, None, hints.plan(f.config.layers, *told, ids_c.shape[1]))
+        h, looks = f.model.shared(ids_c, pos_c, ids_q, pos_q, pad, None, hints.plan(f.config, told, told_q))
     assert torch.allclose(a, h[kind_q >= 0], atol=1e-4)
     assert all(torch.isfinite(v).all() for v in looks.values()) and len(looks["point"]) > 20
 
@@ -107,8 +107,8 @@ def hints_point_at_the_answer(f):
     strip = lambda i: f.enc.decode([int(i)]).strip()
     seen = 0
     for p in f.packs:
-        for t in np.nonzero(p.hints[4] > 0)[0]:
-            assert strip(p.ids[t + 1]) == strip(p.ids[p.hints[4, t]])
+        for t in np.nonzero(p.hints[7] > 0)[0]:
+            assert strip(p.ids[t + 1]) == strip(p.ids[p.hints[7, t]])
             seen += 1
     assert seen > 20
 

@@ -1,4 +1,5 @@
 """Recipes: model sizes and curricula.  `cpu` trained the shipped file; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+import functools
 from dataclasses import dataclass, field
 
 from .model import ModelConfig
@@ -37,15 +38,15 @@ class Recipe:
 
 
 def curriculum():
-    s = Style
+    s = functools.partial(Style, wide=0.5, few=0.4)
     return [
-        Stage((3, 4), dict(single=1), s((1, 1), 0, 0.3, 0.1, (3, 4), none=0.1), 8, dict(single=0.85), 0.15),
-        Stage((3, 4), dict(single=2, path=1), s((1, 2), 0, 0.3, 0.15, (2, 3), none=0.3), 10, dict(single=0.88, path1=0.88), 0.25),
+        Stage((3, 4), dict(single=1), s((1, 1), 0, 0.3, 0.1, (3, 4), none=0.1), 8, dict(single=0.85), 0.12),
+        Stage((3, 4), dict(single=2, path=1), s((1, 2), 0, 0.3, 0.15, (2, 3), none=0.3), 10, dict(single=0.88, path1=0.88), 0.22),
         Stage((4, 4), dict(single=1, path=1, bridge=1, alias=3, header=2), s((1, 1), 0, 0.4, 0.15, (2, 2), none=0.5), 12,
-              dict(single=0.88, alias=0.8, header=0.8), 0.4),
-        Stage((4, 6), dict(single=1, path=1, bridge=2, alias=3, header=2, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
-              dict(single=0.9, alias=0.85, header=0.85), 0.55),
-        Stage((7, 8), dict(single=2, path=1, bridge=2, alias=2, header=2, compare=0.5),
+              dict(single=0.88, alias=0.8, header=0.8), 0.35),
+        Stage((4, 6), dict(single=1, path=1.5, bridge=2, alias=3, header=1.5, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
+              dict(single=0.9, alias=0.85, header=0.85), 0.5),
+        Stage((7, 8), dict(single=2, path=2, bridge=2, alias=2, header=1.5, compare=0.3),
               s((1, 3), 0.12, 0.6, 0.2, (2, 3), none=0.6, table=0.05, mark=0.2, whole=0.25), 16),
     ]
 
@@ -58,11 +59,11 @@ def long_curriculum():
     first[-1].gate = dict(single=0.95, path1=0.95, bridge=0.85, alias=0.9, header=0.9)
     return first + [
         Stage((4, 8), dict(single=3, path=2, bridge=2, alias=2, header=2, columns=0.5, compare=1),
-              Style((1, 5), 0.3, 0.6, 0.2, (2, 4), none=0.6, table=0.1, late=0.15, mark=0.2, whole=0.2), 16)]
+              Style((1, 5), 0.3, 0.6, 0.2, (2, 4), none=0.6, table=0.1, late=0.15, mark=0.2, whole=0.2, wide=0.5, few=0.4), 16)]
 
 
 RECIPES = {
-    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 1536, 17.6e6, 4096, 2048, decay=0.5,
+    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 18.5e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),

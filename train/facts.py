@@ -1,12 +1,17 @@
 """What can be said: types of things, relations, and the sentences and questions that state and ask them.
 
-A relation has a noun ("founder"); most have verbs too.  Frames that fit any noun, times lead-ins, plus the verb
-sentences give tens of paraphrases a fact.  For each relation some frames are held out (see `allowed`): the test split
+A relation has a noun ("founder"); those listed here have verbs too.  Frames that fit any noun, times lead-ins, plus the
+verb sentences give tens of paraphrases a fact.  For each noun some frames are held out (see `allowed`): the test split
 uses only those, training and dev only the others.  Every word of a held-out sentence is known from other relations.
+
+`wide` draws further relations from the nouns of nouns.py; they have frames only.
 """
+import functools
 import random
 import zlib
 from dataclasses import dataclass, field
+
+from . import nouns
 
 JOBS = "baker pilot nurse lawyer painter singer farmer miner tailor judge dancer sailor teacher printer".split()
 PRODUCTS = "lamps boats chairs clocks bicycles shoes pianos tents knives toys carpets engines".split()
@@ -24,9 +29,22 @@ class Relation:
     says: list = field(default_factory=list)   # verb sentences, with {s} and {o}
     asks: list = field(default_factory=list)   # verb questions, with {s}
     noun: str = ""
+    head: str = ""                      # last word of the noun: what frames are held out for
+    keys: tuple = ()                    # the words that tell the relation in its sentences, for the hints of hints.py
 
     def __post_init__(self):
         self.noun = self.noun or self.name
+        self.head = self.head or self.noun
+        self.keys = (self.noun,) + tuple(filter(None, map(_key, self.says + self.asks)))
+
+
+PLAIN = set("what which where when who how much does was is has have the its for with {s}".split())
+
+
+def _key(template):
+    """The longest word of a verb sentence that can tell its relation."""
+    words = [w.strip(".,?").lower() for w in template.split()]
+    return max((w for w in words if w not in PLAIN and "{" not in w and len(w) > 2), key=len, default="")
 
 
 R = Relation
@@ -69,26 +87,23 @@ LEADS = ["", "", "", "", "According to the register, ", "As is well known, ", "A
 ASK = ["{w} is the {n} of {s}?", "Name the {n} of {s}.", "Tell me the {n} of {s}.", "For {s}, {v} is the {n}?",
        "According to the documents, {v} is the {n} of {s}?", "{s} has which {n}?", "Give the {n} of {s}."]
 # A relation phrase whose subject is a pronoun, a role or a continued heading: the subject must come first.
-SUBJECT_FIRST = [i for i, f in enumerate(SAY) if f.startswith("{s}")]
+SUBJECT_FIRST = tuple(i for i, f in enumerate(SAY) if f.startswith("{s}"))
 N_HELD_SAY, N_HELD_ASK = 3, 2
 
 
-def _held(rel, what, n, keep, count):
-    """Indices of the frames of a relation that only the test split uses; frames in `keep` are never all held out."""
-    r = random.Random(zlib.crc32(f"{what} {rel.name}".encode()))
+@functools.lru_cache(None)
+def _held(head, what, n, keep, count):
+    """Indices of the frames of a noun that only the test split uses; frames in `keep` are never all held out."""
+    r = random.Random(zlib.crc32(f"{what} {head}".encode()))
     while True:
         held = set(r.sample(range(n), count))
         if not keep or (any(i not in held for i in keep) and any(i in held for i in keep)):
             return held
 
 
-_SAY_HELD = {r.name: _held(r, "say", len(SAY), SUBJECT_FIRST, N_HELD_SAY) for r in RELATIONS}
-_ASK_HELD = {r.name: _held(r, "ask", len(ASK), None, N_HELD_ASK) for r in RELATIONS}
-
-
 def allowed(rel, split, subject_first=False):
-    """Statement templates of a relation in a split: (template, is a verb sentence)."""
-    held = _SAY_HELD[rel.name]
+    """Statement templates of a relation in a split."""
+    held = _held(rel.head, "say", len(SAY), SUBJECT_FIRST, N_HELD_SAY)
     pick = SUBJECT_FIRST if subject_first else range(len(SAY))
     out = [SAY[i] for i in pick if (i in held) == (split == "test")]
     if split != "test":
@@ -101,7 +116,7 @@ def late(rel):
 
 
 def allowed_asks(rel, split):
-    held = _ASK_HELD[rel.name]
+    held = _held(rel.head, "ask", len(ASK), None, N_HELD_ASK)
     out = [a for i, a in enumerate(ASK) if (i in held) == (split == "test")]
     return out if split == "test" else out + rel.asks * 2
 
@@ -109,6 +124,29 @@ def allowed_asks(rel, split):
 _SAYS = {(r.name, s, f): allowed(r, s, f) for r in RELATIONS for s in ("train", "dev", "test") for f in (False, True)}
 _LATE = {r.name: late(r) for r in RELATIONS}
 _ASKS = {(r.name, s): allowed_asks(r, s) for r in RELATIONS for s in ("train", "dev", "test")}
+
+WIDE = nouns.pools(PRODUCTS, MATERIALS, MONTHS)
+for _r in RELATIONS:
+    if " " not in _r.noun:
+        WIDE[_r.subject].append((_r.noun, _r.object))
+
+
+def wide(rng, typ, things=False):
+    """Three to six relations of a type that are easily confused: some share a noun, some the word before it.
+    things: only those whose object is a thing with facts of its own."""
+    pool = [x for x in WIDE[typ] if x[1] in TYPES[:3]] if things else WIDE[typ]
+    words = ["", ""] + rng.sample(nouns.MODIFIERS, 2)
+    out = {}
+    for head, o in rng.sample(pool, 3):
+        for w in rng.sample(words, rng.choice((1, 1, 2))):
+            noun = f"{w} {head}".strip()
+            out[noun] = Relation(noun, typ, o, head=head)
+            for s in ("train", "dev", "test"):
+                if (noun, s, True) not in _SAYS:
+                    _SAYS[noun, s, False], _SAYS[noun, s, True] = (allowed(out[noun], s, f) for f in (False, True))
+                    _ASKS[noun, s] = allowed_asks(out[noun], s)
+            _LATE.setdefault(noun, SAY_LATE)
+    return list(out.values())
 
 
 def capital(text):

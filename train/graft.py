@@ -15,7 +15,7 @@ import math
 import torch
 
 from . import names
-from .hints import hint_layers
+from .hints import guided
 
 PEAK = 45.0               # logit of the looked-for distance in layer 0
 MATCH = 20.0              # logit of an equal token in layer 1
@@ -102,9 +102,11 @@ def graft(model, vocab, seed=1):
         second.v[:d] = C
         second.o[:, h * d:(h + 1) * d] = C.t() * (0.8 / seen)
 
-    # the guided heads: alias, bind and hop pass on all they see, point says it
-    for i, layer in hint_layers(c.layers).items():
+    # the guided heads pass on all they see; point says it
+    for name, (layer, head) in guided(c.layers, c.heads).items():
         b = model.blocks[layer]
-        C = _ortho(d, D, g) @ off
-        b.v[:d] = C
-        b.o[:, :d] = C.t() * (1.5 / seen) if i == "point" else _ortho(d, D, g).t() * (1.0 / seen)
+        at, kv = slice(head * d, head * d + d), slice(head // rep * d, head // rep * d + d)
+        if name != "inner" or rep == 1:      # inner has the values of rel
+            C = _ortho(d, D, g) @ off
+            b.v[kv] = C
+        b.o[:, at] = C.t() * (1.5 / seen) if name == "point" else _ortho(d, D, g).t() * (1.0 / seen)

@@ -1,8 +1,11 @@
 """Where a reader would look: targets for a few attention heads, from what the generator knows about its own text.
 
-A tiny model finds out late, by itself, that an answer is bound to its subject by words far apart.  So during training four
+A tiny model finds out late, by itself, that an answer is bound to its subject by words far apart.  So during training six
 heads are told, with a small loss that fades, which token to look at.  The finished model is a plain Llama.
 
+    rel      the tokens of a stated object                                  -> the last token of its relation ("founder")
+             the last token before an answer                                -> the last token of the relation in the question
+    inner    the last token before a two-hop answer                         -> the last token of the first hop's relation there
     alias    in a later chunk, the last token of a role ("the Company")     -> the name that an earlier chunk gives it
     bind     the tokens of a stated object                                  -> the last token of its subject
              the last token before an answer                                -> the last token of the subject in the question
@@ -15,18 +18,26 @@ import re
 import numpy as np
 
 
-def hint_layers(n):
-    """The layer whose head 0 is guided, for each kind of hint."""
-    return {"alias": n // 3, "bind": n // 2, "hop": 2 * n // 3, "point": n - 1}
+CONTEXT = ("alias", "bind", "rel")                          # rows of context_hints
+QUESTION = ("bind", "rel", "inner", "hop", "point")         # rows of question_hints; the first three lie within the question
 
 
-def plan(n, alias, bind, bind_q, hop, point, width):
-    """For Llama.shared: {layer: {name: (head, targets)}}.  width: tokens of the context, where a question's own keys begin."""
-    at, out = hint_layers(n), {}
-    own = bind_q + width * (bind_q >= 0)
-    for kind, name, target in (("alias", "context alias", alias), ("bind", "context bind", bind), ("bind", "bind", own), ("hop", "hop", hop),
-                               ("point", "point", point)):
-        out.setdefault(at[kind], {})[name] = (0, target)
+def guided(layers, heads):
+    """The layer and head that is guided, for each kind of hint."""
+    third = layers // 3
+    return {"rel": (third, heads - 2), "inner": (third, heads - 1), "alias": (third, 0), "bind": (layers // 2, 0), "hop": (2 * layers // 3, 0),
+            "point": (layers - 1, 0)}
+
+
+def plan(config, context, question):
+    """For Llama.shared: {layer: {name: (head, targets)}}, from context [3,B,C] and question [5,B,M,S]."""
+    at, out, width = guided(config.layers, config.heads), {}, context.shape[-1]
+    for kind, target in zip(CONTEXT, context):
+        out.setdefault(at[kind][0], {})["context " + kind] = (at[kind][1], target)
+    for i, (kind, target) in enumerate(zip(QUESTION, question)):
+        if i < 3:
+            target = target + width * (target >= 0)         # where a question's own keys begin
+        out.setdefault(at[kind][0], {})[kind] = (at[kind][1], target)
     return out
 
 
@@ -64,11 +75,11 @@ class Spans:
 
 
 def context_hints(scene, spans, n):
-    """alias, bind: for each context token the token to look at, or -1.  Part 0 is the system segment, chunk i is part i + 1."""
-    alias, bind = np.full(n, -1), np.full(n, -1)
+    """Rows of CONTEXT: for each context token the token to look at, or -1.  Part 0 is the system segment, chunk i is part i + 1."""
+    alias, bind, rel = np.full((3, n), -1)
     part = 1
     for d in scene.docs:
-        for c, s, o in d.links:
+        for c, s, o, keys in d.links:
             p = part + c
             at = spans.find(p, o)
             if at < 0:
@@ -79,11 +90,12 @@ def context_hints(scene, spans, n):
                 sub = spans.find(q, s)
             if sub < 0:
                 continue
-            to = spans.last(q, sub, s)
-            for ch in range(at, at + len(o)):
-                t = spans.token(p, ch)
+            to, key = spans.last(q, sub, s), relation(spans, p, at, keys)
+            for t in {spans.token(p, ch) for ch in range(at, at + len(o))}:
                 if to < t:
                     bind[t] = to
+                if 0 <= key < t:
+                    rel[t] = key
         if d.names:
             e, a = d.names
             at = spans.find(part, e)
@@ -95,27 +107,58 @@ def context_hints(scene, spans, n):
                     alias[spans.last(part + c, at, a)] = to
                     at = spans.find(part + c, a, after=at + 1)
         part += len(d.chunks)
-    return alias, bind
+    return alias, bind, rel
+
+
+def relation(spans, part, at, keys):
+    """The last token of the words that tell the relation of the object at character `at`: they stand before it in its sentence."""
+    text = spans.lower[part]
+    begin = max(text.rfind(". ", 0, at), text.rfind("\n", 0, at), 0)
+    for k in keys:
+        hit = spans.find(part, k, after=begin, before=at)
+        if hit >= 0:
+            return spans.last(part, hit, k)
+    return -1
+
+
+def question_relations(q, qa):
+    """rel, inner: the last tokens of the relation that is asked for and of that between subject and hop."""
+    inner = -1
+    if qa.inner:
+        phrase = f"the {qa.inner} of {qa.subject}".lower()
+        at = q.lower[0].find(phrase)
+        if at < 0:
+            return -1, -1
+        inner = q.last(0, at + 4, qa.inner)
+        q = Spans(q.starts, [q.lower[0].replace(phrase, "#" * len(phrase))], q.offsets)      # the noun may be asked for twice
+    for k in qa.rel:
+        hit = q.find(0, k)
+        if hit >= 0:
+            return q.last(0, hit, k), inner
+    return -1, inner
 
 
 def question_hints(scene, qa, spans, question, answer):
-    """For the tokens of question + answer: bind (index in the question), hop and point (index in the context), or -1.
-    question, answer: (text, offsets)."""
+    """Rows of QUESTION for the tokens of question + answer: bind, rel, inner (indices in the question), hop and point (in the
+    context), or -1.  question, answer: (text, offsets)."""
     nq, n = len(question[1]), len(question[1]) + len(answer[1])
-    bind, hop, point = (np.full(n, -1) for _ in range(3))
+    out = np.full((5, n), -1)
+    bind, rel, inner, hop, point = out
     q = Spans([0], [question[0]], [question[1]])
     if qa.subject:
         at = q.find(0, qa.subject)
         if at >= 0:
             bind[nq - 1] = q.last(0, at, qa.subject)
+    if qa.rel:
+        rel[nq - 1], inner[nq - 1] = question_relations(q, qa)
     first = [1]
     for d in scene.docs:
         first.append(first[-1] + len(d.chunks))
     if not qa.docs:
         point[nq - 1] = 0 if qa.kind == "none" else -1
-        return bind, hop, point
+        return out
     if qa.kind == "compare":
-        return bind, hop, point
+        return out
     if qa.hop:
         at = spans.find(first[qa.docs[0]], qa.hop)
         if at >= 0:
@@ -140,4 +183,4 @@ def question_hints(scene, qa, spans, question, answer):
                     if begin <= c < begin + len(piece):
                         point[nq - 1 + j] = spans.token(p, at + c - begin)
                 break
-    return bind, hop, point
+    return out

@@ -94,21 +94,21 @@ class Layer(nn.Module):
         H, G, d = c.heads, c.kv_heads, c.head_dim
         rep, n = H // G, B * C
         y = F.linear(F.rms_norm(x, (c.hidden_size,), self.norm_attn, c.eps), torch.cat([self.q, self.k, self.v])).view(-1, H + 2 * G, d)
-        y = torch.cat([rotate(y[:, :H + G], cos, sin), y[:, H + G:]], 1).index_select(0, spread)
-        qk, v = y[:, :H + G], y[:, H + G:]
-        ctx = lambda t: t[:n].view(B, C, -1, d).transpose(1, 2)
-        kc, vc = ctx(qk[:, H:]), ctx(v)
-        a = F.scaled_dot_product_attention(ctx(qk[:, :H]), kc.repeat_interleave(rep, 1), vc.repeat_interleave(rep, 1), attn_mask=ok, is_causal=ok is None)
-        own = lambda t, r: t[n:].view(B, M, S, G, r, d).permute(0, 3, 4, 1, 2, 5)          # [B,G,r,M,S,d]
-        q, ko, vo = own(qk[:, :H], rep), own(qk[:, H:], 1), own(v, 1)
+        qk, v = y.split([H + G, G], 1)
+        y = torch.cat([rotate(qk, cos, sin), v], 1).index_select(0, spread)
+        of_context, of_questions = y.split([n, B * M * S])           # split, not slices: their gradients need no zeros
+        qc, kc, vc = of_context.view(B, C, -1, d).transpose(1, 2).split([H, G, G], 1)
+        a = F.scaled_dot_product_attention(qc, kc.repeat_interleave(rep, 1), vc.repeat_interleave(rep, 1), attn_mask=ok, is_causal=ok is None)
+        own = lambda t, r: t.reshape(B, M, S, G, r, d).permute(0, 3, 4, 1, 2, 5)           # [B,G,r,M,S,d]
+        q, ko, vo = (own(t, r) for t, r in zip(of_questions.split([H, G, G], 1), (rep, 1, 1)))
         q = q.reshape(B, G, rep * M * S, d) * d ** -0.5
         far = (q @ kc.transpose(2, 3) + pad).view(B, G, rep, M, S, C)
         near = q.view(B, G, rep, M, S, d) @ ko.transpose(4, 5)
         near = near.masked_fill(torch.ones(S, S, dtype=torch.bool, device=x.device).triu(1), -math.inf)
         both = torch.cat([far, near], -1)
-        told = [(n_, _told(n_, h, t, qk[:n, :H + G], both, B, C, H, d)) for n_, (h, t) in (hints or {}).items()]
-        w = both.softmax(-1)
-        o = (w[..., :C].reshape(B, G, rep * M * S, C) @ vc).view(B, G, rep, M, S, d) + w[..., C:] @ vo
+        told = [(n_, _told(n_, h, t, qc, kc, both)) for n_, (h, t) in (hints or {}).items()]
+        far, near = both.softmax(-1).split([C, S], -1)
+        o = (far.reshape(B, G, rep * M * S, C) @ vc).view(B, G, rep, M, S, d) + near @ vo
         o = torch.cat([a.transpose(1, 2).reshape(n, H * d), o.permute(0, 3, 4, 1, 2, 5).reshape(B * M * S, H * d)])
         x = x + F.linear(o.index_select(0, gather), self.o)
         return x + self.feed(x), told
@@ -119,15 +119,14 @@ class Layer(nn.Module):
         return x + self.feed(x)
 
 
-def _told(name, head, target, qk, both, B, C, H, d):
+def _told(name, head, target, qc, kc, both):
     """-log of the attention that a head pays to its targets, rows with a target only."""
     if name.startswith("context"):                     # target [B,C]
-        G = qk.shape[1] - H
-        q, k = qk[:, head].view(B, C, d), qk[:, H + head * G // H].view(B, C, d)
-        s = (q @ k.transpose(1, 2)).float() * d ** -0.5
+        (_, H, C, d), G = qc.shape, kc.shape[1]
+        s = (qc[:, head] @ kc[:, head * G // H].transpose(1, 2)).float() * d ** -0.5
         s = s.masked_fill(torch.ones(C, C, dtype=torch.bool, device=s.device).triu(1), -math.inf)
     else:                                              # target [B,M,S] into the context, then the question itself
-        G, rep = both.shape[1], both.shape[2]
+        rep = both.shape[2]
         s = both[:, head // rep, head % rep].float()
     rows = target >= 0
     return -s[rows].log_softmax(-1).gather(1, target[rows].unsqueeze(1)).squeeze(1)

@@ -31,6 +31,8 @@ class QA:
     subject: str = ""    # the thing asked about, as the question names it
     hop: str = ""        # bridge, path2: the thing between, named in the first document
     anchor: str = ""     # header: the word that the number follows
+    rel: tuple = ()      # the words that name the relation asked for, the likeliest first
+    inner: str = ""      # bridge, path2: the noun of the first hop
 
 
 @dataclass
@@ -39,7 +41,7 @@ class Doc:
     about: str = ""
     style: str = "report"
     parent: int = -1     # graph scenes: the document this one hangs from
-    links: list = field(default_factory=list)     # (chunk, subject, object): a fact, for the hints of hints.py
+    links: list = field(default_factory=list)     # (chunk, subject, object, words of the relation): a fact, for hints.py
     names: tuple = ()    # (thing, what its later chunks call it)
 
 
@@ -66,6 +68,8 @@ class Style:
     late: float = 0.0          # share of sentences with the object before the subject or the relation
     mark: float = 0.0          # chance of the marks of a file: its name as title, its title as a Markdown heading
     whole: float = 0.0         # chance that a document of several chunks comes as one
+    wide: float = 0.0          # chance that a group's relations come from the wide pool (facts.wide)
+    few: float = 0.0           # chance that the names of a scene share a handful of syllables
 
 
 FILLER = ["The report was read by the board.", "Nothing else is known about this.", "More will follow in the next letter.",
@@ -76,7 +80,8 @@ FILLER = ["The report was read by the board.", "Nothing else is known about this
 class Builder:
     def __init__(self, rng: random.Random, split: str, style: Style):
         self.rng, self.split, self.style = rng, split, style
-        self.name = Namer(rng, split)
+        self.name = Namer(rng, split, bool(style.few) and rng.random() < style.few)
+        self.pool = []           # the relations that the present group draws from
         self.scene = Scene()
 
     # ---- text
@@ -96,7 +101,7 @@ class Builder:
         chunks[0] = (chunks[0][0], self.marked(*chunks[0]))
         if self.rng.random() < self.style.whole:
             chunks = [(chunks[0][0], "\n\n".join(t for _, t in chunks))]
-            links = [(0, s, o) for _, s, o in links]
+            links = [(0, *x[1:]) for x in links]
         return Doc(chunks, about, style, links=links, names=names)
 
     def prose(self, pairs, s):
@@ -125,7 +130,7 @@ class Builder:
                 text = f"Notice. {text}"
                 style = "notice"
         title = self.heading(s)
-        return Doc([(title, self.marked(title, text))], s, style, links=[(0, s, o) for _, o in pairs])
+        return Doc([(title, self.marked(title, text))], s, style, links=[(0, s, o, rel.keys) for rel, o in pairs])
 
     def table_doc(self, told, typ):
         """One chunk with a row for each thing."""
@@ -133,7 +138,7 @@ class Builder:
         lines = [["Name"] + [capital(rel.noun) for rel in rels], ["---"] * (len(rels) + 1)]
         lines += [[s] + [dict((x.name, o) for x, o in pairs)[rel.name] for rel in rels] for s, pairs in told]
         return Doc([(self.heading(capital(typ)), "\n".join("| " + " | ".join(x) + " |" for x in lines))], typ, "table",
-                   links=[(0, s, o) for s, pairs in told for _, o in pairs])
+                   links=[(0, s, o, ()) for s, pairs in told for _, o in pairs])
 
     def add(self, docs):
         """Adds documents to the scene; returns their ids."""
@@ -143,11 +148,25 @@ class Builder:
             self.scene.docs.append(d)
         return ids
 
-    def qa(self, kind, question, answer, docs, subject="", hop="", anchor=""):
-        self.scene.qas.append(QA(kind, question, answer, tuple(docs), subject, hop, anchor))
+    def qa(self, kind, question, answer, docs, subject="", hop="", anchor="", rel=(), inner=""):
+        self.scene.qas.append(QA(kind, question, answer, tuple(docs), subject, hop, anchor, rel, inner))
+
+    def is_wide(self):
+        return bool(self.style.wide) and self.rng.random() < self.style.wide
 
     def relations(self, typ, n):
-        return self.rng.sample(BY_TYPE[typ], min(n, len(BY_TYPE[typ])))
+        self.pool = facts.wide(self.rng, typ) if self.is_wide() else BY_TYPE[typ]
+        return self.rng.sample(self.pool, min(n, len(self.pool)))
+
+    def pairs(self, rels):
+        """Each relation once, in any order, with a new object.  In wide scenes no two are the same word."""
+        r, out = self.rng, []
+        for rel in r.sample(rels, len(rels)):
+            o = new_object(r, self.name, rel)
+            while self.style.wide and any(o == x for _, x in out):
+                o = new_object(r, self.name, rel)
+            out.append((rel, o))
+        return out
 
     # ---- groups
 
@@ -158,19 +177,21 @@ class Builder:
         docs, told = [], []
         for _ in range(min(room, r.randint(*self.style.rivals))):
             s = self.name()
-            pairs = [(rel, new_object(r, self.name, rel)) for rel in r.sample(rels, len(rels))]
+            pairs = self.pairs(rels)
             docs.append(self.entity_doc(s, pairs))
             told.append((s, pairs))
         ids = self.add([self.table_doc(told, typ)]) * len(told) if r.random() < self.style.table else self.add(docs)
         for i, (s, pairs) in zip(ids, told):
             for rel, o in pairs:
-                self.qa("single", ask(r, self.split, rel, s), o, [i], s)
-            other = [x for x in BY_TYPE[typ] if x not in rels]
+                self.qa("single", ask(r, self.split, rel, s), o, [i], s, rel=rel.keys)
+            other = [x for x in self.pool if x not in rels]
             if other and r.random() < self.style.none:
-                self.qa("none", ask(r, self.split, r.choice(other), s), NOT_STATED, [], s)
+                x = r.choice(other)
+                self.qa("none", ask(r, self.split, x, s), NOT_STATED, [], s, rel=x.keys)
         if r.random() < self.style.none:
             s = self.name()
-            self.qa("none", ask(r, self.split, r.choice(rels), s), NOT_STATED, [], s)
+            x = r.choice(rels)
+            self.qa("none", ask(r, self.split, x, s), NOT_STATED, [], s, rel=x.keys)
 
     def group_compare(self, room):
         r = self.rng
@@ -191,27 +212,30 @@ class Builder:
             q = r.choice(["Which is {w}, {a} or {b}?", "Of {a} and {b}, which is {w}?"])
             self.qa("compare", q.format(w=most if w else least, a=told[a][0], b=told[b][0]), told[big if w else small][0], [ids[a], ids[b]])
         for i, (s, o, _) in zip(ids, told):
-            self.qa("single", ask(r, self.split, rel, s), o, [i], s)
+            self.qa("single", ask(r, self.split, rel, s), o, [i], s, rel=rel.keys)
 
     def group_bridge(self, room):
         """Pairs of documents: one names B as the rel of A, the other tells about B."""
         r = self.rng
-        first = r.choice([x for x in facts.RELATIONS if x.object in ("person", "town", "company")])
+        if self.is_wide():
+            first = r.choice(facts.wide(r, r.choice(facts.TYPES), things=True))
+        else:
+            first = r.choice([x for x in facts.RELATIONS if x.object in ("person", "town", "company")])
         rels = self.relations(first.object, r.randint(*self.style.facts))
         docs, told = [], []
         for _ in range(max(1, min(room, r.choice([4, 4, 6])) // 2)):
             a, b = self.name(), self.name()
-            pairs = [(rel, new_object(r, self.name, rel)) for rel in r.sample(rels, len(rels))]
+            pairs = self.pairs(rels)
             docs += [self.entity_doc(a, [(first, b)]), self.entity_doc(b, pairs)]
             told.append((a, b, pairs))
         ids = self.add(docs)
         for k, (a, b, pairs) in enumerate(told):
             i, j = ids[2 * k], ids[2 * k + 1]
-            self.qa("single", ask(r, self.split, first, a), b, [i], a)
+            self.qa("single", ask(r, self.split, first, a), b, [i], a, rel=first.keys)
             for rel, o in pairs:
-                self.qa("bridge", ask(r, self.split, rel, f"the {first.noun} of {a}"), o, [i, j], a, hop=b)
+                self.qa("bridge", ask(r, self.split, rel, f"the {first.noun} of {a}"), o, [i, j], a, hop=b, rel=rel.keys, inner=first.noun)
                 if r.random() < 0.3:
-                    self.qa("single", ask(r, self.split, rel, b), o, [j], b)
+                    self.qa("single", ask(r, self.split, rel, b), o, [j], b, rel=rel.keys)
 
     ALIASES = {"company": ["the Company", "the Seller", "the Buyer", "the Agency", "the Lender", "the Carrier"],
                "person": ["the Author", "the Witness", "the Client", "the Captain", "the Editor", "the Patient"],
@@ -237,21 +261,21 @@ class Builder:
             intro = [capital(r.choice(frames).format(e=e, a=alias))]
             hp = [(x, new_object(r, self.name, x)) for x in head]
             intro += [say(r, self.split, x, e, o) for x, o in hp]
-            pairs = [(rel, new_object(r, self.name, rel)) for rel in r.sample(rels, len(rels))]
+            pairs = self.pairs(rels)
             uses = [say(r, self.split, rel, alias, o, subject_first=True) for rel, o in pairs]
             title = self.heading(r.choice(["Contract", "Report", "File", "Letter"]))
             cut = [" ".join(uses)] if len(uses) < 2 or r.random() < 0.7 else [uses[0], " ".join(uses[1:])]
             where = [1] * len(uses) if len(cut) == 1 else [1] + [2] * (len(uses) - 1)
-            links = [(c, alias, o) for c, (_, o) in zip(where, pairs)] + [(0, e, o) for _, o in hp]
+            links = [(c, alias, o, x.keys) for c, (x, o) in zip(where, pairs)] + [(0, e, o, x.keys) for x, o in hp]
             docs.append(self.document([(title, " ".join(intro))] + [(title, u) for u in cut], e, "alias", links, (e, alias)))
             told.append((e, alias, hp, pairs))
         for i, (e, alias, hp, pairs) in zip(self.add(docs), told):
             for rel, o in pairs:
-                self.qa("alias", ask(r, self.split, rel, e), o, [i], e)
+                self.qa("alias", ask(r, self.split, rel, e), o, [i], e, rel=rel.keys)
                 if not same and r.random() < 0.1:
-                    self.qa("single", ask(r, self.split, rel, alias), o, [i], alias)
+                    self.qa("single", ask(r, self.split, rel, alias), o, [i], alias, rel=rel.keys)
             for rel, o in hp:
-                self.qa("single", ask(r, self.split, rel, e), o, [i], e)
+                self.qa("single", ask(r, self.split, rel, e), o, [i], e, rel=rel.keys)
 
     UNITS = "tons kilos euros dollars pounds boxes barrels litres".split()
     GOODS = "rope sugar salt coal wine wheat paper cloth tea oil".split()
@@ -277,11 +301,11 @@ class Builder:
             body = "\n".join(f"{mark}{g}{sep}{x}" for g, x in lines) if r.random() < 0.6 else ", ".join(f"{g} {x}" for g, x in lines) + "."
             title = self.heading(what.capitalize())
             head = r.choice(self.HEADERS[s]).format(w=what.capitalize(), l=what, e=e, u=u)
-            docs.append(self.document([(title, head), (title, body)], e, "header", [(1, e, x) for _, x in lines]))
+            docs.append(self.document([(title, head), (title, body)], e, "header", [(1, e, x, (g,)) for g, x in lines]))
             told.append((e, u, lines))
         for i, (e, u, lines) in zip(self.add(docs), told):
             for g, x in lines:
-                self.qa("header", r.choice(self.HEADER_ASK[s]).format(g=g, l=what, e=e), f"{x} {u}", [i], e, anchor=g)
+                self.qa("header", r.choice(self.HEADER_ASK[s]).format(g=g, l=what, e=e), f"{x} {u}", [i], e, anchor=g, rel=(g,))
 
     COLUMNS = {"train": ["List of {l}. Each line gives {c}.", "This list of {l} has the columns {c}."], "test": ["This is a list of {l}. Its columns are {c}."]}
 
@@ -298,17 +322,20 @@ class Builder:
             title = self.heading("List")
             docs.append(Doc([(title, intro.format(l={"company": "firms", "person": "people", "town": "towns"}[typ], c="name, " + ", ".join(x.noun for x in rs))),
                              (title, "\n".join(", ".join([s] + o) for s, o in rows))], typ, "columns",
-                            links=[(1, s, x) for s, o in rows for x in o]))
+                            links=[(1, s, x, ()) for s, o in rows for x in o]))
             told += [(k, s, rel, x) for s, o in rows for rel, x in zip(rs, o)]
         ids = self.add(docs)
         for k, s, rel, x in told:
-            self.qa("header", ask(r, self.split, rel, s), x, [ids[k]], s)
+            self.qa("header", ask(r, self.split, rel, s), x, [ids[k]], s, rel=rel.keys)
 
     def group_path(self, room):
         """A small graph, one document a head entity, parents before children."""
         r = self.rng
         arrows = r.random() < 0.5
-        typed = {t: [x for x in BY_TYPE[t] if x.object in facts.TYPES] for t in ("company", "person", "town")}
+        if self.is_wide():
+            typed = {t: facts.wide(r, t, things=True) for t in ("company", "person", "town")}
+        else:
+            typed = {t: [x for x in BY_TYPE[t] if x.object in facts.TYPES] for t in ("company", "person", "town")}
         frontier = [(self.name(), r.choice(["company", "person"]), -1)]
         edges, docs, base = [], [], len(self.scene.docs)
         for _ in range(max(2, min(room, r.randint(3, 5)))):
@@ -321,15 +348,15 @@ class Builder:
                 o = self.name()
                 lines.append(f"{s} -{rel.noun}-> {o}" if arrows else say(r, self.split, rel, s, o))
                 edges.append((s, rel, o, me))
-                links.append((0, s, o))
+                links.append((0, s, o, rel.keys))
                 frontier.append((o, rel.object, me))
             docs.append(Doc([(self.heading(s), ("\n" if arrows else " ").join(lines))], s, "path", parent, links=links))
         self.add(docs)
         for s, rel, o, i in edges:
-            self.qa("path1", ask(r, self.split, rel, s), o, [i], s)
+            self.qa("path1", ask(r, self.split, rel, s), o, [i], s, rel=rel.keys)
             for s2, rel2, o2, j in edges:
                 if s2 == o:
-                    self.qa("path2", ask(r, self.split, rel2, f"the {rel.noun} of {s}"), o2, [i, j], s, hop=o)
+                    self.qa("path2", ask(r, self.split, rel2, f"the {rel.noun} of {s}"), o2, [i, j], s, hop=o, rel=rel2.keys, inner=rel.noun)
 
 
 SIZE = {"single": 2, "compare": 2, "bridge": 4, "alias": 4, "header": 4, "columns": 4, "path": 3}

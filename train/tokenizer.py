@@ -63,7 +63,7 @@ def corpus(seed, n):
     rng = random.Random(seed)
     pre = build({c: i for i, c in enumerate(byte_alphabet().values())}, []).pre_tokenizer
     weights = dict(single=2, compare=1, bridge=1, alias=2, header=2, path=1, columns=0.5)
-    style = scenes.Style(facts=(1, 3), filler=0.4, late=0.1, table=0.1, mark=0.2)
+    style = scenes.Style(facts=(1, 3), filler=0.4, late=0.1, table=0.1, mark=0.2, wide=0.6)
     counts = collections.Counter()
     name = re.compile(r"(?:%s)+" % "|".join(f"{s}[lnrstkm]?" for s in names.OPEN), re.I)
     known = set("ten to so no me do go he".split())
