@@ -63,7 +63,7 @@ def long_curriculum():
 
 
 RECIPES = {
-    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 18.5e6, 4096, 2048, decay=0.5,
+    "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 23e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),

@@ -9,12 +9,12 @@ company's report has a letter of his own, a town in a letter is described in the
 import argparse
 import collections
 import json
-import math
 import os
 import random
 import re
 
 from . import facts, scenes
+from .bm25 import BM25
 from .export import add_model_options, open_model
 from .facts import BY_NAME, BY_TYPE, ask, capital, new_object, say
 
@@ -125,21 +125,6 @@ class Corpus:
                     rel = BY_NAME[self.rng.choice([x for x in self.w.told[b] if x != "file"])]
                     q = ask(self.rng, SPLIT, rel, f"the {BY_NAME[name].noun} of {s}")
                     self.qa("bridge", q, self.w.told[b][rel.name], [told["file"], self.w.told[b]["file"]])
-
-
-class BM25:
-    def __init__(self, docs, k1=1.2, b=0.75):
-        self.k1, self.b = k1, b
-        self.docs = [collections.Counter(re.findall(r"\w+", d.lower())) for d in docs]
-        self.len = [sum(d.values()) for d in self.docs]
-        self.mean = sum(self.len) / len(docs)
-        df = collections.Counter(w for d in self.docs for w in d)
-        self.idf = {w: math.log(1 + (len(docs) - n + 0.5) / (n + 0.5)) for w, n in df.items()}
-
-    def top(self, query, k):
-        ws = re.findall(r"\w+", query.lower())
-        score = lambda d, n: sum(self.idf[w] * d[w] * (self.k1 + 1) / (d[w] + self.k1 * (1 - self.b + self.b * n / self.mean)) for w in ws if w in d)
-        return sorted(range(len(self.docs)), key=lambda i: (-score(self.docs[i], self.len[i]), i))[:k]
 
 
 WANT = dict(single=16, bridge=5, alias=6, header=5, path1=3, path2=2, none=3)

@@ -1,6 +1,7 @@
 """Exact match and F1 by kind, under full attention and under each way of reusing chunks.
 
     python -m train.evaluate --n 50 --rates 5 15 30 50 --out table.md
+    python -m train.evaluate --n 50 --rates 15 --policies query --fusion before 1 2 4      # FusionRAG's preprocessing
 
 Prompts come from the split's own seed: `--split test` has syllables and sentence templates that training never saw.
 The model is the shipped file, weights with their rounding, or a run's checkpoint (`--ckpt DIR/last.pt`).
@@ -16,6 +17,7 @@ import time
 import torch
 
 from . import scenes
+from .bm25 import BM25
 from .config import RECIPES
 from .export import add_model_options, open_model
 from .reuse import POLICIES, Runner, answers, prompt_of
@@ -23,6 +25,11 @@ from .tokenizer import render_chunk, render_question, render_system
 
 GROUPS = {"single": dict(single=1), "bridge": dict(bridge=1, single=0.5), "alias": dict(alias=1, single=0.5), "header": dict(header=1, single=0.5),
           "compare": dict(compare=1), "none": dict(single=1, bridge=0.3, path=0.3), "path1": dict(path=1, single=0.3), "path2": dict(path=1, single=0.3)}
+
+
+def test_style(wide=0.0):
+    """As the last stage of the training, but chunks of a document stay apart and names are drawn from all syllables."""
+    return dataclasses.replace(RECIPES["cpu"].stages[-1].style, whole=0.0, wide=wide, few=0.0)
 
 
 def normal(text):
@@ -55,17 +62,28 @@ def questions(split, n, chunks, style, seed=7, kinds=scenes.KINDS):
                 found += 1
 
 
-def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICIES, style=None, seed=7, kinds=scenes.KINDS):
+def neighbours(scene, how):
+    """The chunks that each chunk sees while it is computed: "before", the one before it in its document, or its n most
+    similar ones in the prompt (BM25 with the chunk as query), in the order of the prompt."""
+    if how == "before":
+        first = [i == 0 for d in scene.docs for i in range(len(d.chunks))]
+        return [[] if f else [c - 1] for c, f in enumerate(first)]
+    texts = [render_chunk(*c) for c in scene.chunks]
+    bm = BM25(texts)
+    return [sorted([j for j in bm.top(t, len(texts)) if j != c][:int(how)]) for c, t in enumerate(texts)]
+
+
+def evaluate(model, enc, split="test", n=50, chunks=8, rates=(), policies=POLICIES, style=None, seed=7, kinds=scenes.KINDS, fusion=()):
     """{key: {kind: [exact, f1, count, KL to full]}}, key = (policy, rate)."""
     run = Runner(model)
-    style = style or dataclasses.replace(RECIPES["cpu"].stages[-1].style, whole=0.0)      # chunks of a document stay apart
+    style = style or test_style()
     table = collections.defaultdict(lambda: collections.defaultdict(lambda: [0.0, 0.0, 0, 0.0]))
     gen = torch.Generator().manual_seed(seed)
     system = enc(render_system())
     with torch.inference_mode():
         for kind, s, qa in questions(split, n, chunks, style, seed, kinds):
             p = prompt_of(system, enc.many([render_chunk(*c) for c in s.chunks]), enc(render_question(qa.question)))
-            got = answers(run, p, enc.stop, rates, policies, gen)
+            got = answers(run, p, enc.stop, rates, policies, gen, near={"fusion " + how: neighbours(s, how) for how in fusion})
             ref = got["full", 100][1].log_softmax(-1)
             for key, (ids, logits) in got.items():
                 em, f1 = scores(enc.decode(ids), [qa.answer])
@@ -86,7 +104,8 @@ def render(table):
     kinds = [k for k in scenes.KINDS if any(k in t for t in table.values())]
     names = {"full": "full attention", "reuse": "Full Reuse", "blend": "CacheBlend", "query": "query-guided", "random": "random", "oracle": "oracle"}
     rows = ["| policy | recomputed | " + " | ".join(kinds) + " | KL |", "|---|---|" + "---|" * (len(kinds) + 1)]
-    order = {p: i for i, p in enumerate(("full", "reuse") + POLICIES)}
+    names.update({p: p for p, _ in table if p.startswith("fusion ")})
+    order = {p: i for i, p in enumerate(("full", "reuse") + POLICIES + tuple(p for p in names if p.startswith("fusion ")))}
     for (policy, rate), t in sorted(table.items(), key=lambda x: (order[x[0][0]], x[0][1])):
         kl = sum(x[3] for x in t.values()) / max(1, sum(x[2] for x in t.values()))
         rows.append(f"| {names[policy]} | {rate} % | " + " | ".join(f"{100 * mean(t[k], 0):.0f} / {100 * mean(t[k], 1):.0f}" for k in kinds) + f" | {kl:.3f} |")
@@ -101,6 +120,8 @@ def main():
     ap.add_argument("--chunks", type=int, default=8)
     ap.add_argument("--rates", type=int, nargs="*", default=[5, 15, 30, 50], help="per cent of chunk tokens; none: full attention only")
     ap.add_argument("--policies", nargs="*", default=list(POLICIES))
+    ap.add_argument("--fusion", nargs="*", default=[], help="rows of FusionRAG: before, or the number of similar chunks")
+    ap.add_argument("--wide", type=float, default=0.0, help="share of scenes whose relations come from the wide pool")
     ap.add_argument("--kinds", nargs="*", default=list(scenes.KINDS))
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--out", help="write the table (.md) or all figures (.json) here")
@@ -108,7 +129,7 @@ def main():
     torch.set_num_threads(a.threads)
     model, enc = open_model(a)
     t = time.time()
-    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, kinds=a.kinds)
+    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, test_style(a.wide), kinds=a.kinds, fusion=a.fusion)
     text = f"Exact match / F1 in per cent, {a.split} split, {a.n} questions a kind, prompts of {a.chunks} chunks; {time.time() - t:.0f} s\n\n{render(table)}"
     print(text)
     if a.out:

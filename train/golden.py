@@ -7,12 +7,12 @@ A line is one prompt: {"system": ids, "chunks": [ids], "question": ids, "kind", 
 those of the GGUF file, arithmetic is f32, KV is f32.
 """
 import argparse
+import dataclasses
 import json
 
 import torch
 
-from .config import RECIPES
-from .evaluate import questions
+from .evaluate import questions, test_style
 from .export import add_model_options, open_model
 from .reuse import Runner, answers, prompt_of
 from .tokenizer import render_chunk, render_question, render_system
@@ -30,7 +30,7 @@ def main():
     model, enc = open_model(a)
     run = Runner(model)
     with open(a.out, "w") as f, torch.inference_mode():
-        for kind, s, qa in questions("test", a.n, a.chunks, RECIPES["cpu"].stages[-1].style, seed=3):
+        for kind, s, qa in questions("test", a.n, a.chunks, dataclasses.replace(test_style(), whole=0.25), seed=3):
             system, chunks, question = enc(render_system()), enc.many([render_chunk(*c) for c in s.chunks]), enc(render_question(qa.question))
             chosen = {}
             got = answers(run, prompt_of(system, chunks, question), enc.stop, a.rates, gen=torch.Generator().manual_seed(1), chosen=chosen)

@@ -6,6 +6,8 @@ at; that is the same as rotating a cached key by the distance it moved.
     full      every token sees all before it
     reuse     chunks computed behind the system segment only; only the question is computed on top
     <policy>  as reuse, but r % of all chunk tokens are computed again, seeing everything before them
+    fusion    as query, but each chunk was computed behind the system segment and some other chunks, whose own KV is that of
+              `reuse` (FusionRAG, eq. 10): its n most similar ones in the prompt, or the one before it in its document
 
 Selections (r % of the chunk tokens, over all chunks together, ties by the lower position):
     blend     layers 1 and 2 computed for all tokens; the largest squared deviation of K and V at layer 2; those tokens only
@@ -96,6 +98,18 @@ class Runner:
         pad = lambda k: F.pad(k, (0, 0, 0, T - p.n_context))
         return [pad(k) for k in Ks], [pad(v) for v in Vs]
 
+    def fused(self, p, iso, near):
+        """K, V as `isolated`, but chunk c sees the chunks near[c] too, in the order given, right before it."""
+        Ks, Vs = ([x.clone() for x in xs] for xs in iso)
+        for c, others in enumerate(near):
+            own = (p.chunk == c).nonzero()[:, 0]
+            at = torch.cat([torch.arange(p.n_system), *((p.chunk == o).nonzero()[:, 0] for o in others), own])
+            todo = torch.arange(len(at) - len(own), len(at))
+            _, Kn, Vn, _ = self.sparse(Prompt(p.ids[at], p.chunk[at], p.n_system, len(at)), todo, *([x[:, at] for x in xs] for xs in iso))
+            for old, new in zip(Ks + Vs, Kn + Vn):
+                old[:, own] = new[:, todo]
+        return Ks, Vs
+
     def sparse(self, p, todo, Ks, Vs):
         """Computes the tokens `todo` (sorted slots, the question among them) over cached K, V; rows of todo replace the
         cache.  Returns final hidden states of todo, K, V after, and the attention of the last layer [H,A,T]."""
@@ -175,9 +189,10 @@ def pick(scores, count):
 POLICIES = ("blend", "query", "random", "oracle")
 
 
-def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICIES, gen=None, chosen=None):
+def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICIES, gen=None, chosen=None, near=None):
     """{(policy, rate): (answer ids, logits at the first answer position)}; ("full", 100) and ("reuse", 0) among them.
-    chosen: a dict that takes the recomputed slots of each (policy, rate)."""
+    chosen: a dict that takes the recomputed slots of each (policy, rate).
+    near: {name: the chunks that each chunk saw}, for rows of fusion, at rate 0 too."""
     out = {}
     fk, fv, fh = run.full(p)
 
@@ -205,4 +220,12 @@ def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICI
             put((name, r), h, K, V)
             if chosen is not None:
                 chosen[name, r] = slots.tolist()
+    for name, others in (near or {}).items():
+        kv = run.fused(p, iso, others)
+        h, K, V, w = run.sparse(p, question, *kv)
+        put((name, 0), h, K, V)
+        for r in rates:
+            slots = pick(w.sum((0, 1))[p.n_system:p.n_context], math.ceil(n * r / 100)) + p.n_system
+            h, K, V, _ = run.sparse(p, torch.cat([slots, question]), *kv)
+            put((name, r), h, K, V)
     return out
