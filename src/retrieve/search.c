@@ -11,25 +11,9 @@
 #include <string.h>
 
 #include "base/dict.h"
-#include "retrieve/db_int.h"
+#include "retrieve/read_int.h"
 
 #define MAX_TERMS 256
-
-struct sp_index {
-    sqlite3 *db;
-    sqlite3_stmt *search;
-    char *path;
-    int64_t n_chunks;
-};
-
-/* A title counts three times: questions over encyclopedia articles find about one in a hundred more
- * of their sources than with equal weights; beyond that little changes. */
-static const char search_sql[] =
-    "SELECT c.id, -m.score, f.path, c.title, c.text FROM"
-    " (SELECT rowid, bm25(words, 3.0, 1.0) AS score FROM words WHERE words MATCH ?1"
-    "  ORDER BY score, rowid LIMIT ?2) AS m"
-    " JOIN chunks AS c ON c.id = m.rowid JOIN files AS f ON f.id = c.file"
-    " ORDER BY m.score, m.rowid";
 
 /* -- from a question to an expression ------------------------------------------------------- */
 
@@ -110,14 +94,14 @@ static char *small_letters(const char *s)
     return copy;
 }
 
-/* make_expression -- NUL-terminated; empty when the question has no word. */
-static sp_err make_expression(const char *question, sp_bytes *out)
+sp_err sp_index_expression(const char *question, sp_bytes *out)
 {
     terms t;
     char *words = small_letters(question);
     if (!words) return sp_fail_nomem(strlen(question), "a question");
     sp_err err = take_terms(words, false, &t);
     if (err == SP_OK && t.n == 0) err = take_terms(words, true, &t);
+    if (err == SP_OK && t.n == 0) err = sp_bytes_add(out, "\"\"", 2); /* matches nothing */
     for (size_t i = 0; err == SP_OK && i < t.n; i++)
         err = sp_bytes_addf(out, "%s\"%.*s\"", i ? " OR " : "", (int)t.v[i].n, t.v[i].s);
     if (err == SP_OK) err = sp_bytes_add(out, "", 1);
@@ -125,107 +109,30 @@ static sp_err make_expression(const char *question, sp_bytes *out)
     return err;
 }
 
-/* -- the index, read-only ------------------------------------------------------------------- */
-
-sp_err sp_index_open(const char *path, sp_index **out)
-{
-    sp_index *ix = SP_NEW(sp_index);
-    if (!ix) return sp_fail_nomem(sizeof *ix, "an index");
-    sp_err err = SP_OK;
-    ix->path = sp_strdup_n(path, strlen(path));
-    if (!ix->path) err = sp_fail_nomem(strlen(path), "a file name");
-    if (err == SP_OK) err = sp_db_open(path, false, &ix->db);
-    if (err == SP_OK) err = sp_db_check(ix->db, path, NULL);
-    if (err == SP_OK)
-        err = sp_db_number(ix->db, path, "SELECT sum(n_chunks) FROM files", &ix->n_chunks);
-    if (err == SP_OK) err = sp_db_prepare(ix->db, path, search_sql, &ix->search);
-    if (err != SP_OK) {
-        sp_index_close(ix);
-        return err;
-    }
-    *out = ix;
-    return SP_OK;
-}
-
-void sp_index_close(sp_index *ix)
-{
-    if (!ix) return;
-    sqlite3_finalize(ix->search);
-    sqlite3_close(ix->db);
-    sp_free(ix->path);
-    sp_free(ix);
-}
-
-int64_t sp_index_n_chunks(const sp_index *ix)
-{
-    return ix->n_chunks;
-}
-
 /* -- search --------------------------------------------------------------------------------- */
 
-static const char *column_copy(sqlite3_stmt *s, int column, sp_arena *arena)
-{
-    const unsigned char *text = sqlite3_column_text(s, column);
-    size_t n = text ? (size_t)sqlite3_column_bytes(s, column) : 0;
-    char *copy = sp_arena_take(arena, n + 1, 1); /* zeroed, so terminated */
-    if (copy && n) memcpy(copy, text, n);
-    return copy;
-}
-
-typedef SP_VEC(sp_hit) hit_list;
-
-static sp_err take_hit(sqlite3_stmt *s, sp_arena *strings, hit_list *out)
-{
-    sp_hit h = {
-        .id = sqlite3_column_int64(s, 0),
-        .score = sqlite3_column_double(s, 1),
-        .file = column_copy(s, 2, strings),
-        .title = column_copy(s, 3, strings),
-        .text = column_copy(s, 4, strings),
-    };
-    if (!h.file || !h.title || !h.text) return sp_fail_nomem(sizeof h, "a hit");
-    SP_TRY(sp_vec_reserve(out, 1));
-    out->v[out->n++] = h;
-    return SP_OK;
-}
-
-static sp_err run_search(sp_index *ix, const char *expression, int k, sp_arena *strings,
-                         hit_list *out)
-{
-    sqlite3_bind_text(ix->search, 1, expression, -1, SQLITE_STATIC);
-    sqlite3_bind_int(ix->search, 2, k);
-    sp_err err = SP_OK;
-    int rc = SQLITE_DONE;
-    while (err == SP_OK && (rc = sqlite3_step(ix->search)) == SQLITE_ROW)
-        err = take_hit(ix->search, strings, out);
-    if (err == SP_OK && rc != SQLITE_DONE) err = sp_db_fail(ix->db, ix->path, "cannot search");
-    sqlite3_reset(ix->search);
-    sqlite3_clear_bindings(ix->search);
-    return err;
-}
+/* A title counts three times: questions over encyclopedia articles find about one in a hundred more
+ * of their sources than with equal weights; beyond that little changes. */
+static const char search_sql[] =
+    "SELECT c.id, -m.score, f.path, c.title, c.text FROM"
+    " (SELECT rowid, bm25(words, 3.0, 1.0) AS score FROM words WHERE words MATCH ?1"
+    "  ORDER BY score, rowid LIMIT ?2) AS m"
+    " JOIN chunks AS c ON c.id = m.rowid JOIN files AS f ON f.id = c.file"
+    " ORDER BY m.score, m.rowid";
 
 sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out)
 {
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
-    sp_arena *strings = SP_NEW(sp_arena);
-    if (!strings) return sp_fail_nomem(sizeof *strings, "hits");
-    hit_list hits = {0};
     sp_bytes expression = {0};
-    sp_err err = make_expression(question, &expression);
-    if (err == SP_OK && expression.n > 1) err = run_search(ix, expression.v, k, strings, &hits);
+    sqlite3_stmt *s = NULL;
+    sp_err err = sp_index_expression(question, &expression);
+    if (err == SP_OK) err = sp_db_prepare(ix->db, ix->path, search_sql, &s);
+    if (err == SP_OK) {
+        sqlite3_bind_text(s, 1, expression.v, -1, SQLITE_STATIC);
+        sqlite3_bind_int(s, 2, k);
+        err = sp_hits_take(ix, s, out);
+    }
+    sqlite3_finalize(s);
     sp_vec_fini(&expression);
-    sp_hits result = {.v = hits.v, .n = (int)hits.n, .strings = strings};
-    if (err == SP_OK)
-        *out = result;
-    else
-        sp_hits_fini(&result);
     return err;
-}
-
-void sp_hits_fini(sp_hits *h)
-{
-    if (h->strings) sp_arena_fini(h->strings);
-    sp_free(h->strings);
-    sp_free(h->v);
-    *h = (sp_hits){0};
 }
