@@ -11,9 +11,11 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
 PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0
+CMD_PKGS := libcurl
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
+CMD_LIBS := $(shell pkg-config --libs $(CMD_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 
 LIB_SRC := $(filter-out src/cmd/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
@@ -59,7 +61,7 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(CMD_LIBS) -o $@
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)

@@ -16,6 +16,7 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
 
 /* cmd_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
 int cmd_fail(sp_err err);

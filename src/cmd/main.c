@@ -20,6 +20,7 @@ static const struct command {
     {"inspect", cmd_inspect, "print what a model file holds"},
     {"tokenize", cmd_tokenize, "turn text into token ids"},
     {"logits", cmd_logits, "print the log-probabilities of every position"},
+    {"bench", cmd_bench, "measure the engine on this machine"},
     {"perplexity", cmd_perplexity, "measure how well a model predicts a text"},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

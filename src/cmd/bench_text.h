@@ -1,0 +1,43 @@
+/* bench_text.h -- prompts of synthetic chunks that take exactly the wanted number of tokens.
+ *
+ * The texts are words of the model's own vocabulary, so they are counted in its tokens and can be
+ * sent to another server as they are. */
+#ifndef SP_CMD_BENCH_TEXT_H
+#define SP_CMD_BENCH_TEXT_H
+
+#include "spolia.h"
+
+typedef struct bench_words bench_words;
+
+/* bench_words_create -- the words of a context's model; the same seed gives the same texts. */
+bench_words *bench_words_create(sp_context *c, uint64_t seed);
+void bench_words_destroy(bench_words *w);
+/* bench_words_n_head -- tokens in front of the first chunk. */
+int bench_words_n_head(const bench_words *w);
+
+/* A new text of n_tokens, as a chunk or a question of a prompt; free() it. The tokens are those of
+ * the whole segment, with what the prompt's form and the chat template put around the text. */
+char *bench_chunk_text(bench_words *w, int n_tokens);
+char *bench_question_text(bench_words *w, int n_tokens);
+/* bench_chunk_texts -- n of them; bench_texts_free() it. */
+char **bench_chunk_texts(bench_words *w, int n, int n_tokens);
+void bench_texts_free(char **texts, int n);
+
+/* A prompt over chunks, behind the same short system text in every benchmark. */
+typedef struct bench_prompt {
+    char *const *chunks; /* [n] */
+    int n;
+    const char *question;
+} bench_prompt;
+
+extern const char *const bench_system;
+
+/* bench_ask -- runs a prompt to its first token (max_tokens 0: the prompt alone); the finished
+ * request. */
+sp_request *bench_ask(sp_context *c, const bench_prompt *p, const sp_reuse_opts *reuse,
+                      int max_tokens);
+/* bench_prompt_flat -- chunks and question (and the system text before them) as one text, the way
+ * a model without a chat template is prompted; free() it. */
+char *bench_prompt_flat(const bench_prompt *p, bool with_system);
+
+#endif

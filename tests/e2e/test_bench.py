@@ -1,0 +1,263 @@
+"""`spolia bench`: prompts have the sizes that were asked for, the accounts add up, other servers are
+sent the same prompts, and whatever goes wrong with them ends the comparison only. No time is held
+to anything here but what a server has waited on purpose.
+"""
+import csv
+import json
+import math
+
+import pytest
+
+from conftest import ROOT, refuse, run, succeed
+from peer import Peer
+
+HEAD = "Answer the question from the documents."
+QUESTION = 20  # tokens
+
+
+def bench(model, csv_path, *options, **settings):
+    """A small run; rows of the CSV with numbers where there are some."""
+    given = {"chunks": "4", "chunk-tokens": "24", "ratios": "0,0.3", "policies": "prefix,fusion",
+             "orders": "same,shuffled,half-new", "question-tokens": QUESTION, "rounds": 2,
+             **{k.replace("_", "-"): v for k, v in settings.items()}}
+    named = [x for k, v in given.items() for x in (f"--{k}", v)]
+    done = run("bench", "reuse", "-m", model, "--csv", csv_path, *named, *options)
+    assert done.returncode == 0, done.stderr
+    with open(csv_path, newline="") as f:
+        rows = list(csv.DictReader(f))
+    for row in rows:
+        for key in row:
+            if key not in ("policy", "order"):
+                row[key] = float(row[key])
+    return rows, done
+
+
+def only(rows, **wanted):
+    return [r for r in rows if all(r[k] == v for k, v in wanted.items())]
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model("tiny-llama", "q8_0")
+
+
+def test_help_lists_the_measurements():
+    text = succeed("bench", "--help")
+    assert all(name in text for name in ("reuse", "plan", "trace"))
+    for name in ("reuse", "plan", "trace"):
+        assert "--model" in succeed("bench", name, "--help")
+    refuse("bench", "nothing", naming=["nothing"], code=2)
+    assert run("bench").returncode == 2
+
+
+# -- bench reuse -----------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("which", ["tiny-llama", "tiny-qwen2", "bundled"])
+def test_prompts_have_the_sizes_asked_for(which, make_model, tmp_path):
+    path = ROOT / "demo/model.gguf" if which == "bundled" else make_model(which, "f16")
+    rows, _ = bench(path, tmp_path / "x.csv", chunks="2,3,5", chunk_tokens="24,33", rounds=1,
+                    policies="full")
+    heads = {r["prompt_tokens"] - r["chunks"] * r["chunk_tokens"] - QUESTION for r in rows}
+    assert len(heads) == 1 and 1 < heads.pop() <= len(HEAD) + 16
+    assert len(rows) == 6 * (1 + 3)
+
+
+def test_the_accounts_add_up(model, tmp_path):
+    rows, _ = bench(model, tmp_path / "x.csv")
+    assert len(rows) == 2 * (1 + 3 + 3 * 2)
+    prompt, chunks = rows[0]["prompt_tokens"], 4 * 24
+    head = prompt - chunks - QUESTION
+    for r in rows:
+        assert r["prompt_tokens"] == prompt and r["ttft_us"] > 0 and r["plan_us"] > 0
+    for r in only(rows, policy="off"):
+        assert (r["order"], r["reused_tokens"], r["gain"]) == ("new", 0, 1)
+    for r in only(rows, policy="prefix"):
+        assert r["recomputed_tokens"] == 0
+        assert r["bound"] == pytest.approx(prompt / (prompt - r["reused_tokens"]), abs=1e-2)
+        if r["order"] == "same":
+            assert r["reused_tokens"] == prompt - QUESTION
+    for r in only(rows, policy="fusion"):
+        known = chunks / 2 if r["order"] == "half-new" else chunks
+        again = math.ceil(r["recompute"] * chunks)
+        if r["order"] != "half-new":
+            assert r["recomputed_tokens"] == again
+            assert r["reused_tokens"] == head + known - again
+        assert head <= r["reused_tokens"] <= head + known
+        new = (chunks - known + QUESTION) / prompt
+        assert r["bound"] == pytest.approx(1 / (r["recompute"] + new), rel=1e-3)
+
+
+def test_half_new_chunks_are_new_each_time(model, tmp_path):
+    rows, _ = bench(model, tmp_path / "x.csv", policies="full", orders="half-new", rounds=3)
+    head = rows[0]["prompt_tokens"] - 4 * 24 - QUESTION
+    assert [r["reused_tokens"] for r in only(rows, policy="full")] == [head + 2 * 24] * 3
+
+
+def test_the_same_seed_draws_the_same_prompts(model, tmp_path):
+    asked = []
+    for seed in (1, 1, 2):
+        with Peer() as peer:
+            bench(model, tmp_path / "x.csv", rounds=1, peer=peer.url, seed=seed)
+            asked.append([body["prompt"] for _, body in peer.asked])
+    assert asked[0] == asked[1] != asked[2]
+
+
+def test_sizes_that_do_not_fit_are_skipped(model, tmp_path):
+    rows, done = bench(model, tmp_path / "x.csv", chunks="2,40", rounds=1)
+    assert {r["chunks"] for r in rows} == {2}
+    assert "40 x 24 tokens: skipped" in done.stdout and "context" in done.stdout
+    rows, done = bench(model, tmp_path / "x.csv", "-ctk", "f32", kv_memory=2, chunks="2,16",
+                       rounds=1)
+    assert {r["chunks"] for r in rows} == {2}
+    assert "16 x 24 tokens: skipped" in done.stdout and "--kv-memory" in done.stdout
+
+
+@pytest.mark.parametrize("options, word", [
+    (["--chunks", "4,"], "chunks"), (["--chunks", "0"], "chunks"), (["--chunks", "1.5"], "chunks"),
+    (["--chunks", ",".join(["1"] * 33)], "chunks"), (["--chunk-tokens", "many"], "chunk-tokens"),
+    (["--ratios", "0.5,2"], "ratios"), (["--ratios", "nan"], "ratios"), (["--policies", "magic"], "magic"),
+    (["--orders", "same,"], "orders"), (["--orders", "x" * 300], "orders"),
+    (["--rounds", "0"], "rounds"), (["--question-tokens", "-1"], "question")])
+def test_usage(options, word, model):
+    refuse("bench", "reuse", "-m", model, *options, naming=[word], code=2)
+
+
+def test_refusals(model, tmp_path):
+    small = ["--chunks", "2", "--chunk-tokens", "24", "--rounds", "1"]
+    refuse("bench", "reuse", "-m", tmp_path / "none.gguf", *small, naming=["none.gguf"])
+    refuse("bench", "reuse", "-m", model, *small, "--question-tokens", "1", naming=["too few"])
+    out = tmp_path / "no/such/folder.csv"
+    refuse("bench", "reuse", "-m", model, *small, "--csv", out, naming=[out])
+
+
+# -- another server --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("mode", ["", "chat only"])
+def test_another_server_gets_the_same_prompts(mode, model, tmp_path):
+    with Peer(mode, delay=0.05) as peer:
+        rows, done = bench(model, tmp_path / "x.csv", peer=peer.url + "/v1/", peer_key="secret")
+    path = "/v1/chat/completions" if mode else "/v1/completions"
+    assert len(peer.asked) == 1 + 2 * 2 and {p for p, _ in peer.asked} == {path}
+    assert set(peer.keys) == {"Bearer secret"}
+    texts = []
+    for _, body in peer.asked:
+        assert (body["model"], body["max_tokens"], body["stream"]) == ("first", 1, True)
+        if mode:
+            system, user = body["messages"]
+            assert (system["role"], user["role"], system["content"]) == ("system", "user", HEAD)
+            texts.append(user["content"].split("\n\n"))
+        else:
+            head, *rest, end = body["prompt"].split("\n\n")
+            assert (head, end) == (HEAD, "")
+            texts.append(rest)
+    warm, *others = texts
+    assert all(len(t) == 5 and t[4].startswith("Question: ") for t in texts)
+    for cold, shuffled in (others[:2], others[2:]):
+        assert not set(cold) & set(warm)
+        assert sorted(shuffled[:4]) == sorted(warm[:4]) and shuffled[4] != warm[4]
+    for r in rows:
+        known = r["order"] in ("new", "shuffled")
+        assert (r["peer_us"] >= 50_000) if known else (r["peer_us"] == 0)
+    assert "peer/this" in done.stdout
+
+
+def test_another_server_gets_chunks_of_the_length_asked_for(model, tmp_path):
+    with Peer() as peer:
+        bench(model, tmp_path / "x.csv", rounds=1, peer=peer.url, peer_model="other")
+    assert {body["model"] for _, body in peer.asked} == {"other"}
+    for _, body in peer.asked:
+        for chunk in body["prompt"].split("\n\n")[1:5]:
+            out = succeed("tokenize", "-m", model, "--no-special", "--json", "-p", chunk + "\n\n")
+            assert len(json.loads(out)["tokens"]) == 24
+
+
+@pytest.mark.parametrize("mode, words", [
+    ("status 500", ["500", "out of order"]), ("no stream", ["no stream"]),
+    ("broken stream", ["peer"]), ("no token", ["before the first token"]),
+    ("an error event", ["no memory"]), ("fails later", ["500"])])
+def test_a_peer_that_fails_ends_the_comparison_only(mode, words, model, tmp_path):
+    with Peer(mode) as peer:
+        rows, done = bench(model, tmp_path / "x.csv", peer=peer.url)
+    said = done.stderr.splitlines()
+    assert len(said) == 2 and said[0].startswith("spolia: peer " + peer.url), said
+    assert all(w in said[0] for w in words), said
+    assert "without the peer" in said[1]
+    assert len(rows) == 2 * (1 + 3 + 3 * 2)
+    assert any(r["peer_us"] > 0 for r in rows) == (mode == "fails later")
+
+
+def test_a_peer_that_is_not_there(model, tmp_path):
+    with Peer() as peer:
+        pass  # the port is free again
+    for url, word in ((peer.url, peer.url), ("localhost:80", "http://")):
+        rows, done = bench(model, tmp_path / "x.csv", rounds=1, peer=url)
+        assert len(rows) == 1 + 3 + 3 * 2
+        assert len(done.stderr.splitlines()) == 2 and word in done.stderr
+
+
+# -- bench plan ------------------------------------------------------------------------------------
+
+def test_planning_with_many_chunks_known(model):
+    out = succeed("bench", "plan", "-m", model, "--known", 300, "--rounds", 20, "--chunks", 5,
+                  "--policies", "prefix,full,fusion")
+    first, _, *lines = out.splitlines()
+    assert first.startswith("301 segments known, 5 chunks of 16 tokens")
+    table = {line.split()[0]: line.split() for line in lines}
+    assert list(table) == ["prefix", "full", "fusion"]
+    assert all(float(x[1]) <= float(x[3]) for x in table.values())
+    head = float(table["full"][5]) - 5 * 16
+    assert float(table["fusion"][5]) == head + 5 * 16 - math.ceil(0.15 * 5 * 16)
+
+
+def test_planning_with_less_memory_than_wanted(model):
+    out = succeed("bench", "plan", "-m", model, "--known", 5000, "--rounds", 2, "--kv-memory", 4)
+    assert "KV memory holds " in out.splitlines()[0]
+    refuse("bench", "plan", "-m", model, "--known", 1, naming=["range"], code=2)
+    refuse("bench", "plan", "-m", model, "--rounds", 1, "--policies", "magic", "--known", 10,
+           naming=["magic"])
+
+
+# -- bench trace -----------------------------------------------------------------------------------
+
+DOCUMENTS = [{"title": f"T{i}", "text": f"The {w} is number {i}."}
+             for i, w in enumerate(["cat", "dog", "bird", "fish", "horse"])]
+
+
+def trace(model, lines, *options):
+    text = "".join(json.dumps(x) + "\n" for x in lines)
+    return [json.loads(x) for x in
+            succeed("bench", "trace", "-m", model, *options, input=text).splitlines()]
+
+
+def test_a_trace_gets_an_account_for_each_prompt(model):
+    lines = [{"system": "S", "chunks": DOCUMENTS[:3], "question": "Which?"},
+             {"system": "S", "chunks": DOCUMENTS[2::-1] + DOCUMENTS[3:], "question": "Who?"},
+             {"chunks": [{"text": "no title"}], "question": "What?"}]
+    accounts = trace(model, lines, "--reuse", "full", "--kv-tokens", "2000")
+    assert [a["prompt"] for a in accounts] == [0, 1, 2]
+    reused = [[s["reused"] == s["tokens"] for s in a["segments"]] for a in accounts]
+    assert reused[0] == [False] * 5
+    assert reused[1] == [True, True, True, True, False, False, False]
+    assert reused[2][0] is False  # behind another system text
+    assert [len(a["tokens"]) <= 1 for a in accounts] == [True] * 3
+
+
+def test_a_small_cache_forgets(model):
+    lines = [{"chunks": [d], "question": "Q"} for d in DOCUMENTS * 2]
+    warm = trace(model, lines, "--reuse", "full")
+    tight = trace(model, lines, "--reuse", "full", "--kv-tokens", 192)
+    chunks = [[a["segments"][1]["reused"] > 0 for a in x] for x in (warm, tight)]
+    assert chunks[0] == [False] * 5 + [True] * 5
+    assert not all(chunks[1][5:])
+
+
+@pytest.mark.parametrize("line, word", [
+    ("nonsense", "line 1 is no JSON"), ('{"question": "x"}', "chunks"), ('{"chunks": []}', "question"),
+    ('{"chunks": [], "question": 7}', "question"), ('{"chunks": [], "question": "x", "system": 1}', "system"),
+    ('{"chunks": ["x"], "question": "x"}', "text of a chunk"),
+    ('{"chunks": [{"text": "x", "title": 1}], "question": "x"}', "title of a chunk")])
+def test_a_line_of_a_trace_that_is_wrong(line, word, model):
+    refuse("bench", "trace", "-m", model, naming=[word], input=line + "\n")
+    good = json.dumps({"chunks": [], "question": "Q"})
+    done = run("bench", "trace", "-m", model, input=good + "\n" + line + "\n")
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 1 and "line 2" in done.stderr
