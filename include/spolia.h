@@ -56,12 +56,14 @@ typedef struct sp_context sp_context;
 
 /* How cached keys and values are used. */
 typedef struct sp_reuse_opts {
-    const char *policy; /* exact: "off", "prefix" (longest known prefix), "set" (the same in an order
-                           that is known); chunks at any position: "full", "random", "h2o",
-                           "blend", "craft", "fusion"; NULL: "prefix" */
+    const char *policy; /* exact: "off", "prefix" (longest known prefix); approximate: "set" (chunks
+                           that were read together before, in any order), "full", "random", "h2o",
+                           "blend", "craft", "fusion" (chunks at any position); NULL: "prefix" */
     float recompute;    /* share of chunk tokens that the last five compute again, 0 .. 1 */
     float alpha;        /* craft: tokens computed again = alpha CCI (1 - beta'), chunk by chunk
                            (Cache-Craft eq. 12); 0: as many as `recompute` says */
+    int focus;          /* craft: layers for which the chunks that the question looks at must stay
+                           the same before the others' tokens are dropped; 0: 3; negative: never */
     bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
 } sp_reuse_opts;
 
@@ -118,6 +120,14 @@ SP_API sp_err sp_prompt_question(sp_prompt *p, const char *text);
  * recognised. The first segment begins with BOS if the model wants one. Empty text adds no segment
  * (but BOS). */
 SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
+/* sp_prompt_message -- plain text in which chunks are found: what stands between separators (the
+ * separator belongs to the piece before it; what is before the first is the head, what is behind
+ * the last the question), and elsewhere texts that this context has had as chunks before, letter by
+ * letter as sp_prompt_chunk makes them ("[title]\ntext\n\n", at least 64 bytes). The text
+ * stays what it is; only the segments differ. separator NULL or "": none. special: as with
+ * sp_prompt_text, in what is no chunk. */
+SP_API sp_err sp_prompt_message(sp_prompt *p, const char *text, const char *separator,
+                                bool special);
 /* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the
  * vocabulary. */
 SP_API sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n);
@@ -177,7 +187,7 @@ typedef struct sp_segment_report {
     int n_recomputed; /* of cached copies: computed again for this prompt */
     const char *from;   /* where the copy was: "memory", "disk"; "" when there was none */
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
-                           "evicted"; "" when there was one, or for what is no chunk. A chunk of
+                           "evicted", "other system prompt"; "" when there was one, or for what is no chunk. A chunk of
                            another tenant counts as never seen: who asks must not learn of it. */
 } sp_segment_report;
 

@@ -1,10 +1,11 @@
 #include "cache/cache.h"
 
-sp_err sp_cache_init(sp_cache *c, sp_kv_pool *pool, int64_t max_blocks, const char *evict)
+sp_err sp_cache_init(sp_cache *c, sp_kv_pool *pool, int64_t max_blocks, int64_t max_placed,
+                     const char *evict)
 {
     *c = (sp_cache){.pool = pool};
     sp_err err = sp_tree_create(pool, max_blocks, evict, &c->tree);
-    if (err == SP_OK) err = sp_chunks_create(pool, max_blocks, &c->chunks);
+    if (err == SP_OK) err = sp_chunks_create(pool, max_blocks, max_placed, &c->chunks);
     if (err != SP_OK) sp_cache_fini(c);
     return err;
 }

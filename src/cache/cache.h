@@ -13,8 +13,9 @@ typedef struct sp_cache {
     sp_chunks *chunks;
 } sp_cache;
 
-/* sp_cache_init -- at most max_blocks in each of the two. Errors: SP_E_NOMEM, SP_E_ARG. */
-sp_err sp_cache_init(sp_cache *c, sp_kv_pool *pool, int64_t max_blocks,
+/* sp_cache_init -- at most max_blocks in each of the two, and max_placed variants of chunks behind
+ * other chunks. Errors: SP_E_NOMEM, SP_E_ARG. */
+sp_err sp_cache_init(sp_cache *c, sp_kv_pool *pool, int64_t max_blocks, int64_t max_placed,
                      const char *evict) SP_MUST_CHECK;
 void sp_cache_fini(sp_cache *c);
 /* sp_cache_free_up -- drops entries until the pool has n_blocks free; false when nothing is left

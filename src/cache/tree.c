@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "cache/node_int.h"
+#include "cache/tree_int.h"
 
 struct sp_tree {
     sp_kv_pool *pool;
@@ -82,8 +82,13 @@ static bool same_tokens(const sp_node *n, const sp_segment *seg)
     return n->n == seg->n && memcmp(n->tokens, seg->tokens, (size_t)n->n * sizeof *n->tokens) == 0;
 }
 
-/* find_child -- the hash discovers, the tokens verify. */
-static sp_node *find_child(const sp_tree *t, const sp_node *parent, const sp_segment *seg)
+const sp_node *sp_tree_root(const sp_tree *t)
+{
+    return &t->root;
+}
+
+/* The hash discovers, the tokens verify. */
+sp_node *sp_tree_child(const sp_tree *t, const sp_node *parent, const sp_segment *seg)
 {
     for (sp_node *n = t->by_id[slot_of_id(t, parent, &seg->id)]; n; n = n->next_same_id)
         if (n->parent == parent && sp_digest_eq(&n->id, &seg->id) && same_tokens(n, seg)) return n;
@@ -179,7 +184,7 @@ sp_err sp_tree_match(sp_tree *t, const sp_segment *segs, int n_segs, int64_t now
     sp_match m = {.path = sp_arena_take(arena, (size_t)n_segs, sizeof *m.path), .tip = &t->root};
     if (!m.path) return sp_fail_nomem((size_t)n_segs * sizeof *m.path, "a match");
     while (m.n_path < n_segs) {
-        sp_node *child = find_child(t, m.tip, &segs[m.n_path]);
+        sp_node *child = sp_tree_child(t, m.tip, &segs[m.n_path]);
         if (!child) break;
         m.path[m.n_path++] = m.tip = child;
         t->stats.tokens_hit += child->n;
@@ -245,7 +250,7 @@ static bool make_room(sp_tree *t, int64_t n_blocks)
 sp_err sp_tree_extend(sp_tree *t, sp_match *m, const sp_segment *seg, const uint32_t *blocks,
                       int64_t now, bool *added)
 {
-    sp_node *child = find_child(t, m->tip, seg);
+    sp_node *child = sp_tree_child(t, m->tip, seg);
     if (!child) {
         int32_t n_blocks = sp_blocks_for(seg->n);
         for (int32_t i = 0; i < n_blocks; i++) assert(sp_kv_is_sealed(t->pool, blocks[i])); /* I1 */

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/calibration.h"
 #include "cmd/cmd.h"
+#include "cmd/eval_settings.h"
 
 #define MAX_OPTIONS 48
 
@@ -177,7 +179,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
 
 void model_options_init(model_options *m)
 {
-    *m = (model_options){0};
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN}}; /* not given */
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
@@ -192,7 +194,7 @@ void model_options_init(model_options *m)
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy,
          "off, prefix, set, full, random, h2o, blend, craft, fusion (prefix)"},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute,
-         "share of chunk tokens computed again, 0 to 1 (0)"},
+         "share of chunk tokens computed again, 0 to 1 (as spolia calibrate found, or 0.15)"},
         {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,
          "craft: recomputation factor of its equation 12, instead of --recompute"},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
@@ -211,9 +213,37 @@ static void log_line(sp_log_level level, const char *line, void *user)
     fprintf(stderr, "spolia: %s: %s\n", names[level], line);
 }
 
+/* find_share -- how much a policy computes again when the command line does not say: what was
+ * calibrated for the model, or a share that the papers report most results for. */
+static bool find_share(const char *model, const char *policy, bool verbose, sp_reuse_opts *r)
+{
+    calibration found = {.recompute = DEFAULT_SHARE};
+    char *path = calibration_path(model), line[512];
+    bool is_there = false, good = calibration_read(path, policy, &found, &is_there);
+    r->recompute = (float)found.recompute;
+    r->alpha = (float)found.alpha;
+    snprintf(line, sizeof line, "%s: recompute %.4g, alpha %.4g, %s%s", policy, found.recompute,
+             found.alpha, is_there ? "calibrated: " : "the default, not calibrated in ", path);
+    if (good && verbose) log_line(SP_LOG_INFO, line, NULL);
+    free(path);
+    return good;
+}
+
+static bool complete_reuse(model_options *m)
+{
+    sp_reuse_opts *r = &m->ctx.reuse;
+    if (m->ctx.model && r->policy && isnan(r->recompute) && isnan(r->alpha) &&
+        eval_computes_again(r->policy))
+        return find_share(m->ctx.model, r->policy, m->verbose, r);
+    if (isnan(r->recompute)) r->recompute = 0;
+    if (isnan(r->alpha)) r->alpha = 0;
+    return true;
+}
+
 sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
+    if (!complete_reuse(m)) return NULL;
     if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
         cmd_fail_with("-ctk %s and -ctv %s: keys and values are kept in one type", m->type_k,
                       m->type_v);

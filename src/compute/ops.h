@@ -201,6 +201,8 @@ typedef struct sp_kv_differ_args {
 
 /* sp_kv_read -- key (as rotated) and value of one head, decoded: k, v [D]. */
 void sp_kv_read(const sp_kv_view *kv, const sp_kv_slot *at, int head, float *k, float *v);
+/* sp_kv_copy -- key and value of one token in all heads, bit for bit. Pre: equal `rot`. */
+void sp_kv_copy(const sp_kv_view *kv, const sp_kv_slot *from, const sp_kv_slot *to);
 
 /* -- the table ------------------------------------------------------------------------------ */
 

@@ -146,6 +146,29 @@ static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
     sp_rows_close(e, n_slices);
 }
 
+/* twin_slot -- where the older copy of a todo token lies; false when it has none. */
+static bool twin_slot(const sp_plan *p, int id, sp_kv_slot *out)
+{
+    if (id >= p->n_twins || p->twins[id].span < 0) return false;
+    *out = sp_span_slot(&p->spans[p->twins[id].span], p->twins[id].index);
+    return true;
+}
+
+/* fall_back -- rows that a gate has dropped keep the KV of their twins in the layers that remain. */
+static void fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
+{
+    const sp_rows *r = &e->rows;
+    for (int l = layer + 1; l < e->o.model->hp.n_layers; l++) {
+        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
+        sp_kv_slot twin;
+        for (int i = first; i < end; i++)
+            if (!r->keep[i] && twin_slot(p, r->id[i], &twin))
+                sp_kv_copy(
+                    &kv, &twin,
+                    &(sp_kv_slot){.block = r->block[i], .slot = r->slot[i], .rot = r->rot[i]});
+    }
+}
+
 static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
     sp_rows *r = &e->rows;
@@ -157,10 +180,12 @@ static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int la
         any = true;
         g->after_layer(g->user, &(sp_gate_view){.plan = slices[s].plan,
                                                 .layer = layer,
+                                                .n_heads = e->o.model->hp.n_heads,
                                                 .n = r->first[s + 1] - r->first[s],
                                                 .id = r->id + r->first[s],
                                                 .mass = e->reqs[s].mass,
                                                 .keep = r->keep + r->first[s]});
+        fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer);
     }
     if (any) sp_rows_close(e, n_slices);
 }

@@ -2,9 +2,16 @@
  * The policies that ask are in reuse/; sources: FusionRAG sections 2.2.2 and 3.2 (rows F2, F4). */
 #include "engine/run_int.h"
 
-static bool probed(const sp_slice *slice, sp_probe_kind kind, int layer)
+/* ends -- whether the rows of a slice are done after being measured at this layer. */
+static bool ends(const sp_slice *slice, sp_probe_kind kind, int layer)
 {
     return slice->plan->probe.kind == kind && slice->plan->probe.layer == layer;
+}
+
+static bool probed(const sp_slice *slice, sp_probe_kind kind, int layer)
+{
+    return ends(slice, kind, layer) ||
+           (slice->plan->probe.kind == kind && slice->plan->probe.layer == SP_EVERY_LAYER);
 }
 
 /* end_rows -- the measured slices' rows are done; the others go on. */
@@ -13,7 +20,7 @@ static void end_rows(sp_engine *e, const sp_slice *slices, int n_slices, sp_prob
 {
     bool any = false;
     for (int s = 0; s < n_slices; s++) {
-        bool done = probed(&slices[s], kind, layer);
+        bool done = ends(&slices[s], kind, layer);
         for (int i = e->rows.first[s]; i < e->rows.first[s + 1]; i++) e->rows.keep[i] = !done;
         any |= done;
     }
@@ -41,14 +48,6 @@ sp_err sp_probe_make_room(sp_engine *e, const sp_slice *slices, int n_slices)
     return SP_OK;
 }
 
-/* slot_of -- where the KV of token `index` of a span lies. */
-static sp_kv_slot slot_of(const sp_span *s, int32_t index)
-{
-    return (sp_kv_slot){.block = s->blocks[index / SP_BLOCK_TOKENS],
-                        .slot = (uint8_t)(index % SP_BLOCK_TOKENS),
-                        .rot = s->pos ? s->pos[index] : s->at + index};
-}
-
 static void measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan *p, int first,
                               int end)
 {
@@ -57,17 +56,17 @@ static void measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan 
     float *out = (float *)(then + (end - first));
     int m = 0;
     for (int i = first; i < end; i++) {
-        sp_twin twin = p->probe.twins[r->id[i]];
+        sp_twin twin = p->twins[r->id[i]];
         if (twin.span < 0) continue;
         now[m] = (sp_kv_slot){.block = r->block[i], .slot = r->slot[i], .rot = r->rot[i]};
-        then[m++] = slot_of(&p->spans[twin.span], twin.index);
+        then[m++] = sp_span_slot(&p->spans[twin.span], twin.index);
     }
     run_kv_differ(
         e, (int64_t)m * kv->n_heads * kv->head * SP_BLOCK_TOKENS,
         &(sp_kv_differ_args){.kv = kv, .rope = &e->rope, .a = now, .b = then, .m = m, .out = out});
     m = 0;
     for (int i = first; i < end; i++)
-        if (p->probe.twins[r->id[i]].span >= 0) p->probe.deviation[r->id[i]] = out[m++];
+        if (p->twins[r->id[i]].span >= 0) p->probe.deviation[r->id[i]] = out[m++];
 }
 
 void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
@@ -79,23 +78,47 @@ void sp_probe_deviation(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
     end_rows(e, slices, n_slices, SP_PROBE_DEVIATION, layer);
 }
 
+/* same_sight -- the queries from `from` on that share their sight. */
+static sp_attend_req same_sight(const sp_attend_req *req, int64_t from, const sp_hparams *hp)
+{
+    sp_attend_req part = *req;
+    int64_t n = 1;
+    while (from + n < req->m && req->see[from + n] == req->see[from]) n++;
+    part.q += (size_t)from * (size_t)hp->n_heads * (size_t)hp->head;
+    part.lse += (size_t)from * (size_t)hp->n_heads;
+    part.pos += from;
+    part.see += from;
+    part.m = n;
+    return part;
+}
+
+static void add_columns(sp_engine *e, const sp_kv_view *kv, const sp_plan *p,
+                        const sp_attend_req *req)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    int64_t keys = 0;
+    for (int i = 0; i < p->n_spans; i++) keys += p->spans[i].n;
+    run_columns(e, req->m * keys * hp->n_heads * hp->head,
+                &(sp_columns_args){.kv = kv,
+                                   .rope = &e->rope,
+                                   .n_heads = hp->n_heads,
+                                   .scale = hp->attn_scale,
+                                   .req = req,
+                                   .columns = p->probe.columns,
+                                   .scratch = e->probe});
+}
+
 void sp_probe_columns(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
                       int layer)
 {
     const sp_hparams *hp = &e->o.model->hp;
     for (int s = 0; s < n_slices; s++) {
         if (!probed(&slices[s], SP_PROBE_COLUMNS, layer)) continue;
-        const sp_plan *p = slices[s].plan;
-        int64_t keys = 0;
-        for (int i = 0; i < p->n_spans; i++) keys += p->spans[i].n;
-        run_columns(e, e->reqs[s].m * keys * hp->n_heads * hp->head,
-                    &(sp_columns_args){.kv = kv,
-                                       .rope = &e->rope,
-                                       .n_heads = hp->n_heads,
-                                       .scale = hp->attn_scale,
-                                       .req = &e->reqs[s],
-                                       .columns = p->probe.columns,
-                                       .scratch = e->probe});
+        sp_attend_req part = e->reqs[s];
+        for (int64_t from = 0; from < e->reqs[s].m; from += part.m) {
+            part = same_sight(&e->reqs[s], from, hp);
+            add_columns(e, kv, slices[s].plan, &part);
+        }
     }
     end_rows(e, slices, n_slices, SP_PROBE_COLUMNS, layer);
 }

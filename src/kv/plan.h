@@ -35,10 +35,12 @@ typedef struct sp_todo {
 typedef struct sp_gate_view {
     const sp_plan *plan;
     int layer;         /* just finished, 0 .. L-1 */
+    int n_heads;       /* H */
     int n;             /* tokens still computed in this piece */
     const int32_t *id; /* [n] index into plan->todo */
     const float *mass; /* [n, H, n_spans] attention mass of this layer, if wanted; else NULL */
-    bool *keep;        /* [n] all true; false drops the token from the remaining layers */
+    bool *keep;        /* [n] all true; false drops the token from the remaining layers, in which
+                          its slot gets the KV of its twin, if it has one */
 } sp_gate_view;
 
 typedef struct sp_gate {
@@ -47,14 +49,17 @@ typedef struct sp_gate {
     bool wants_mass;
 } sp_gate;
 
-/* A probe is a plan that is run to measure, not to answer: the step ends after the probed layer. */
+/* A probe is a plan that is run to measure, not to answer: the step ends after the probed layer.
+ * COLUMNS of every layer are added up while the plan runs to its end. */
+#define SP_EVERY_LAYER (-1)
 typedef enum sp_probe_kind {
     SP_PROBE_NONE,
     SP_PROBE_COLUMNS,  /* attention that the todo tokens give to each key */
     SP_PROBE_DEVIATION /* distance between the KV of each todo token and an older copy of it */
 } sp_probe_kind;
 
-/* The older copy that a todo token is compared with; span < 0: none. */
+/* The older copy of a todo token: what a probe compares it with, and what stands in for it where a
+ * gate drops it (both keys are then rotated for the same position). span < 0: none. */
 typedef struct sp_twin {
     int32_t span, index;
 } sp_twin;
@@ -63,8 +68,7 @@ typedef struct sp_probe {
     sp_probe_kind kind;
     int layer;        /* 0 .. L-1 */
     float **columns;  /* COLUMNS: [n_spans] of [span.n], added to; NULL where not wanted */
-    sp_twin *twins;   /* DEVIATION: [n_todo] */
-    float *deviation; /* DEVIATION: [n_todo] |K - K'|^2 + |V - V'|^2 */
+    float *deviation; /* DEVIATION (of twins): [n_todo] |K - K'|^2 + |V - V'|^2 */
 } sp_probe;
 
 /* The blocks behind a span. */
@@ -82,12 +86,22 @@ struct sp_plan {
     int n_todo, cap_todo;
     sp_sight *sights;
     int n_sights, cap_sights;
+    sp_twin *twins; /* [n_twins] of the first todo tokens */
+    int n_twins;
     sp_gate gate; /* after_layer NULL: none */
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
     sp_arena arena; /* everything above */
 };
+
+/* sp_span_slot -- where the KV of token `index` of a span lies. */
+static inline sp_kv_slot sp_span_slot(const sp_span *s, int32_t index)
+{
+    return (sp_kv_slot){.block = s->blocks[index / SP_BLOCK_TOKENS],
+                        .slot = (uint8_t)(index % SP_BLOCK_TOKENS),
+                        .rot = s->pos ? s->pos[index] : s->at + index};
+}
 
 void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
 /* sp_plan_fini -- gives up the plan's references to its blocks. */

@@ -33,7 +33,7 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
 static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see, sp_plan *plan)
 {
     int32_t k = 0;
-    sp_twin *twins = plan->probe.twins;
+    sp_twin *twins = plan->twins;
     for (int i = 0; i < n_segs; i++) {
         if (plan->slots[i].n_known == 0) {
             for (int32_t t = 0; t < in->segs[i].n; t++) *twins++ = (sp_twin){-1, 0};
@@ -58,10 +58,11 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
     size_t n = 0;
     for (int i = 0; i < front.n_segs; i++) n += (size_t)in->segs[i].n;
     plan->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = SP_MIN(1, in->n_layers - 1)};
-    plan->probe.twins = sp_arena_take(&plan->arena, n, sizeof *plan->probe.twins);
+    plan->twins = sp_arena_take(&plan->arena, n, sizeof *plan->twins);
+    plan->n_twins = (int)n;
     plan->probe.deviation = sp_arena_take(&plan->arena, n, sizeof *plan->probe.deviation);
-    if (!plan->probe.twins || !plan->probe.deviation)
-        return sp_fail_nomem(n * sizeof *plan->probe.twins, "a probe");
+    if (!plan->twins || !plan->probe.deviation)
+        return sp_fail_nomem(n * sizeof *plan->twins, "a probe");
     int fresh, see;
     SP_TRY(sp_reuse_known_spans(&front, plan));
     SP_TRY(add_fresh(in, plan, &fresh));
@@ -76,7 +77,7 @@ static sp_err plan_blend(const sp_reuse_input *in, sp_plan *plan)
     SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
     const sp_plan *p = in->probed;
     for (int t = 0; p && t < p->n_todo; t++) /* both lists are in prompt order */
-        if (p->probe.twins[t].span >= 0) c[k++].score = p->probe.deviation[t];
+        if (p->twins[t].span >= 0) c[k++].score = p->probe.deviation[t];
     return sp_reuse_answer(in, c, n, plan);
 }
 

@@ -48,6 +48,21 @@ static bool has_twin(const sp_reuse_input *in, int i)
     return false;
 }
 
+/* measure_received -- attention by key, over all layers, of the chunks that the plan computes. */
+static sp_err measure_received(const sp_reuse_input *in, sp_plan *plan)
+{
+    float **columns = sp_arena_take(&plan->arena, (size_t)in->n_segs, sizeof *columns);
+    if (!columns) return sp_fail_nomem((size_t)in->n_segs * sizeof *columns, "a probe");
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        size_t n = (size_t)plan->spans[i].n;
+        if (in->segs[i].kind != SP_SEG_CHUNK || n == 0) continue;
+        columns[i] = sp_arena_take(&plan->arena, n, sizeof **columns);
+        if (!columns[i]) return sp_fail_nomem(n * sizeof **columns, "a probe");
+    }
+    plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = SP_EVERY_LAYER, .columns = columns};
+    return SP_OK;
+}
+
 sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan)
 {
     int32_t base = 0; /* where the head ends */
@@ -66,5 +81,5 @@ sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan)
         }
         if (i < in->n_head) base += seg->n;
     }
-    return SP_OK;
+    return in->wants_heavy ? measure_received(in, plan) : SP_OK;
 }

@@ -10,6 +10,9 @@ extern const sp_reuse_policy sp_reuse_full;
 extern const sp_reuse_policy sp_reuse_random;
 extern const sp_reuse_policy sp_reuse_blend;
 extern const sp_reuse_policy sp_reuse_fusion;
+extern const sp_reuse_policy sp_reuse_craft;
+extern const sp_reuse_policy sp_reuse_h2o;
+extern const sp_reuse_policy sp_reuse_set;
 
 /* One token of a chunk that a policy may choose. */
 typedef struct sp_choice {

@@ -4,28 +4,51 @@
 
 #include "serve/context_int.h"
 
-/* n_stale -- tokens of segment i that were cached and yet computed again. */
-static int32_t n_stale(const sp_request *r, int i)
+/* count_again -- tokens of each segment that the answer's plan computes beside a cached copy: they
+ * stand in a span of their own behind those of the segments. out [n_segs]. */
+static void count_again(const sp_request *r, int32_t *out)
 {
-    if (r->stage != SP_STAGE_ANSWER || i >= r->plan.n_spans || !r->plan.spans[i].stale) return 0;
-    int32_t n = 0;
-    for (int32_t w = 0; w < SP_DIV_UP(r->segs[i].n, 64); w++)
-        n += __builtin_popcountll(r->plan.spans[i].stale[w]);
-    return n;
+    const sp_plan *p = &r->plan;
+    if (r->stage != SP_STAGE_ANSWER || !r->reuse.policy->uses_chunks || r->fuse) return;
+    int seg = 0;
+    int32_t end = r->segs[0].n; /* todo is in ascending positions */
+    for (int t = 0; t < p->n_todo; t++) {
+        while (p->todo[t].pos >= end && seg + 1 < r->n_segs) end += r->segs[++seg].n;
+        out[seg] += p->todo[t].span >= r->n_segs && p->todo[t].span != r->answer_span;
+    }
+}
+
+static const char *source_name(sp_source s)
+{
+    static const char *const names[] = {"", "memory", "disk"};
+    return names[s];
+}
+
+static const char *miss_name(const sp_request *r, int i)
+{
+    static const char *const names[] = {"never seen", "edited", "evicted", "other system prompt"};
+    bool looked = r->reuse.policy->uses_chunks && r->segs[i].kind == SP_SEG_CHUNK;
+    return looked && r->had[i] == 0 ? names[r->misses[i]] : "";
 }
 
 void sp_request_report(sp_request *r)
 {
-    sp_segment_report *rep = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *rep);
+    size_t n = (size_t)r->n_segs;
+    sp_segment_report *rep = sp_arena_take(&r->arena, n, sizeof *rep);
+    int32_t *again = sp_arena_take(&r->arena, n, sizeof *again);
+    if (!rep || !again) rep = NULL, again = NULL;
+    if (again) count_again(r, again);
     for (int i = 0; i < r->n_segs; i++) {
-        int32_t again = n_stale(r, i), reused = SP_MAX(0, r->had[i] - again);
+        int32_t mended = again && r->had[i] ? again[i] : 0, reused = r->had[i] - mended;
         r->result.n_reused += reused;
-        r->result.n_recomputed += again;
+        r->result.n_recomputed += mended;
         if (rep)
             rep[i] = (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
                                          .n_tokens = r->segs[i].n,
                                          .n_reused = reused,
-                                         .n_recomputed = again};
+                                         .n_recomputed = mended,
+                                         .from = source_name(r->had[i] ? r->sources[i] : 0),
+                                         .missed = miss_name(r, i)};
     }
     r->result.n_computed = r->n_prompt - r->result.n_reused;
     r->result.segments = rep;
@@ -47,9 +70,7 @@ static bool live_slot(const sp_plan *p, int32_t pos, sp_kv_slot *out)
         }
         if (i < 0 || i >= span->n) continue;
         if (span->stale && (span->stale[i / 64] >> (i % 64) & 1)) continue;
-        *out = (sp_kv_slot){.block = span->blocks[i / SP_BLOCK_TOKENS],
-                            .slot = (uint8_t)(i % SP_BLOCK_TOKENS),
-                            .rot = at};
+        *out = sp_span_slot(span, i);
         return true;
     }
     return false;

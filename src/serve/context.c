@@ -42,9 +42,10 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(&shape, n_blocks, &c->pool));
-    SP_TRY(sp_cache_init(&c->cache, c->pool, n_blocks, "lru"));
+    SP_TRY(sp_cache_init(&c->cache, c->pool, n_blocks, o->max_variants ? o->max_variants : 1024,
+                         "lru"));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
-    return SP_OK;
+    return o->store ? sp_disk_open(o->store, &c->prompts.space, c->pool, &c->disk) : SP_OK;
 }
 
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
@@ -77,6 +78,7 @@ sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
     SP_TRY(sp_reuse_find(o->policy ? o->policy : "prefix", &out->policy));
     out->recompute = o->recompute;
     out->alpha = o->alpha;
+    out->focus = o->focus == 0 ? 3 : o->focus < 0 ? 0 : o->focus;
     out->unfused = o->unfused;
     return SP_OK;
 }
@@ -86,6 +88,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
+    if (o->max_variants < 0) return sp_fail(SP_E_ARG, "%d variants of chunks", o->max_variants);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -138,6 +141,8 @@ void sp_context_close(sp_context *c)
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
     sp_team_destroy(c->team);
+    sp_disk_close(c->disk);
+    sp_known_destroy(c->prompts.known);
     sp_cache_fini(&c->cache);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);

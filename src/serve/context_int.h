@@ -22,11 +22,13 @@
 #include "model/model.h"
 #include "reuse/reuse.h"
 #include "serve/prompt.h"
+#include "store/disk.h"
 
 /* sp_reuse_opts after their check. */
 typedef struct sp_reuse_choice {
     const sp_reuse_policy *policy;
     float recompute, alpha;
+    int focus;
     bool unfused;
 } sp_reuse_choice;
 
@@ -36,6 +38,8 @@ typedef enum sp_request_state {
     SP_REQ_DECODE,
     SP_REQ_FINISHED,
 } sp_request_state;
+
+typedef enum sp_source { SP_FROM_NOWHERE, SP_FROM_MEMORY, SP_FROM_DISK } sp_source;
 
 /* Which plan of a request is running. */
 typedef enum sp_stage { SP_STAGE_FILL, SP_STAGE_PROBE, SP_STAGE_ANSWER } sp_stage;
@@ -49,11 +53,17 @@ struct sp_request {
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
     sp_reuse_choice reuse;
-    int n_head;      /* segments before the first chunk */
-    sp_digest *head; /* [n_head] their ids: what a canonical copy stands behind */
+    int n_head;     /* segments before the first chunk */
+    sp_digest *ids; /* [n_segs] of the segments; the first n_head are the head */
     sp_match match;
     const sp_variant **chunks; /* [n_segs] pinned copies, or NULL */
+    sp_copies *known;          /* [n_segs] what a policy that chooses had to choose from */
+    float *cfo;                /* [n_segs] how much of the chosen copy is to be mended */
+    int32_t *order;            /* [n_segs] in which the tree was asked; NULL: as they stand */
     int32_t *had;              /* [n_segs] tokens that were cached when the request came */
+    uint8_t *sources;          /* [n_segs] sp_source: where the copy was */
+    uint8_t *misses;           /* [n_segs] sp_miss: why there was none */
+    bool fuse;                 /* computes its last segment only, as a fused copy */
     sp_stage stage;
     sp_plan plan;
     sp_plan probed; /* the probe plan, kept until the answer's plan is made */
@@ -85,6 +95,7 @@ struct sp_context {
     const sp_ops *ops;
     sp_engine *engine;
     sp_cache cache;
+    sp_disk *disk;         /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */
     sp_prompt_space prompts;
     sp_vocab vocab;
@@ -111,10 +122,39 @@ sp_err sp_request_begin(sp_request *r, bool *fits) SP_MUST_CHECK;
 sp_err sp_request_stage_done(sp_request *r, bool *ready) SP_MUST_CHECK;
 /* sp_request_take_token -- samples from logits [V]; goes on to the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
-/* sp_request_let_go -- gives up its plans, and its pins in the caches. */
-void sp_request_let_go(sp_request *r);
 /* sp_request_finish -- gives back memory and pins; the result is complete. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+
+/* sp_request_input -- what policies see of it. */
+sp_reuse_input sp_request_input(const sp_request *r);
+
+/* -- scheduler.c ---------------------------------------------------------------------------- */
+
+/* sp_request_submit_as -- sp_request_submit; `fuse`: to compute a fused copy of the last chunk. */
+sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o, bool fuse,
+                            sp_request **out) SP_MUST_CHECK;
+/* sp_request_run -- steps until it is done; a request that fails is destroyed, and *r then NULL. */
+sp_err sp_request_run(sp_context *c, sp_request **r) SP_MUST_CHECK;
+
+/* -- lookup.c ------------------------------------------------------------------------------- */
+
+/* sp_request_look_up -- pins what is cached: a path of the tree, and copies of chunks. */
+sp_err sp_request_look_up(sp_request *r) SP_MUST_CHECK;
+/* sp_request_find_chunks -- pins copies of the chunks that have none yet. */
+sp_err sp_request_find_chunks(sp_request *r) SP_MUST_CHECK;
+/* sp_request_in_order -- the tree was asked for the segments as they stand. */
+bool sp_request_in_order(const sp_request *r);
+/* sp_request_let_go -- gives up its plans, and its pins in the caches. */
+void sp_request_let_go(sp_request *r);
+
+/* -- keep.c --------------------------------------------------------------------------------- */
+
+/* sp_request_keep_fill -- head and plain copies; those are pinned then. */
+void sp_request_keep_fill(sp_request *r);
+/* sp_request_keep_prompt -- what the last plan has computed of the prompt. Fails only when keeping
+ * was all that was wanted (fuse). */
+sp_err sp_request_keep_prompt(sp_request *r) SP_MUST_CHECK;
+void sp_request_keep_answer(sp_request *r);
 
 /* -- account.c ------------------------------------------------------------------------------ */
 

@@ -5,6 +5,9 @@
  *   last        "Question: ..." + what closes the turn and asks the    SP_SEG_QUESTION
  *               assistant to speak
  *
+ * A plain text is cut at separators and around known chunks (serve/cut.h) into SP_SEG_TEXT and
+ * SP_SEG_CHUNK.
+ *
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
  * content id, wherever it stands. Template text is tokenized with special tokens, what people
  * wrote without. / */
@@ -15,6 +18,7 @@
 #include "kv/segment.h"
 #include "model/chat.h"
 #include "model/tokenizer.h"
+#include "serve/cut.h"
 
 /* What a prompt is made for; fixed for a context. */
 typedef struct sp_prompt_space {
@@ -23,6 +27,7 @@ typedef struct sp_prompt_space {
     sp_digest space;  /* namespace of content ids: model, KV type, layout */
     const char *salt; /* tenant, or NULL */
     int n_vocab;
+    sp_known *known; /* texts of chunks so far, or NULL; owned by the context */
 } sp_prompt_space;
 
 struct sp_prompt {

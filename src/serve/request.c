@@ -6,54 +6,26 @@
 #include "base/log.h"
 #include "serve/context_int.h"
 
-/* -- what the caches know of the prompt ------------------------------------------------------ */
-
-/* find_chunks -- pins the canonical copies that are there and not pinned yet. */
-static void find_chunks(sp_request *r)
-{
-    sp_context *c = r->ctx;
-    for (int i = r->n_head; i < r->n_segs; i++)
-        if (r->segs[i].kind == SP_SEG_CHUNK && !r->chunks[i])
-            r->chunks[i] = sp_chunks_find(c->cache.chunks, &r->segs[i], r->head, r->n_head, c->now);
-}
-
-/* look_up -- pins what is cached: a path of the tree, and canonical copies of chunks. */
-static sp_err look_up(sp_request *r)
-{
-    sp_context *c = r->ctx;
-    const sp_reuse_policy *p = r->reuse.policy;
-    int n_path = p->uses_chunks ? r->n_head : r->n_segs;
-    ++c->now;
-    if (p->uses_tree)
-        SP_TRY(sp_tree_match(c->cache.tree, r->segs, n_path, c->now, &r->arena, &r->match));
-    if (p->uses_chunks) find_chunks(r);
-    return SP_OK;
-}
-
-void sp_request_let_go(sp_request *r)
-{
-    sp_context *c = r->ctx;
-    sp_plan_fini(&r->plan);
-    sp_plan_fini(&r->probed);
-    sp_tree_release(c->cache.tree, &r->match);
-    for (int i = 0; i < r->n_segs; i++) {
-        if (r->chunks[i]) sp_chunks_unpin(c->cache.chunks, r->chunks[i]);
-        r->chunks[i] = NULL;
-    }
-}
-
 /* -- plans ---------------------------------------------------------------------------------- */
 
-static sp_reuse_input input_of(const sp_request *r)
+sp_reuse_input sp_request_input(const sp_request *r)
 {
+    const sp_reuse_choice *o = &r->reuse;
     return (sp_reuse_input){.segs = r->segs,
                             .n_segs = r->n_segs,
+                            .ids = r->ids,
                             .n_head = r->n_head,
                             .match = &r->match,
+                            .order = r->order,
                             .chunks = r->chunks,
+                            .known = r->known,
                             .answer_room = r->max_tokens,
                             .n_layers = r->ctx->model->hp.n_layers,
-                            .recompute = r->reuse.policy->selects ? r->reuse.recompute : 0,
+                            .recompute = o->policy->selects ? o->recompute : 0,
+                            .alpha = o->alpha,
+                            .focus = o->focus,
+                            .unfused = o->unfused,
+                            .wants_heavy = o->policy->wants_heavy,
                             .probed = r->probed.n_todo ? &r->probed : NULL};
 }
 
@@ -67,7 +39,7 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
 
 static sp_err plan_stage(sp_request *r)
 {
-    sp_reuse_input in = input_of(r);
+    sp_reuse_input in = sp_request_input(r);
     sp_plan_init(&r->plan, r->ctx->pool);
     r->next_todo = 0;
     switch (r->stage) {
@@ -76,6 +48,7 @@ static sp_err plan_stage(sp_request *r)
     case SP_STAGE_PROBE:
         return r->reuse.policy->probe(&in, &r->plan);
     default:
+        if (r->fuse) return sp_reuse_fuse(&in, &r->plan);
         SP_TRY(r->reuse.policy->plan(&in, &r->plan));
         r->answer_span = r->plan.n_spans - 1;
         return SP_OK;
@@ -116,15 +89,17 @@ static void end_plan(sp_request *r, sp_plan *plan)
 
 static sp_stage after_fill(const sp_request *r)
 {
-    sp_reuse_input in = input_of(r);
+    sp_reuse_input in = sp_request_input(r);
     return wants_probe(r, &in) ? SP_STAGE_PROBE : SP_STAGE_ANSWER;
 }
 
 static sp_stage first_stage(const sp_request *r)
 {
-    sp_reuse_input in = input_of(r);
-    if (!r->reuse.policy->uses_chunks) return SP_STAGE_ANSWER;
-    return sp_reuse_needs_fill(&in) || r->max_tokens == 0 ? SP_STAGE_FILL : after_fill(r);
+    sp_reuse_input in = sp_request_input(r);
+    const sp_reuse_policy *p = r->reuse.policy;
+    if (!p->uses_chunks || p->places) return SP_STAGE_ANSWER;
+    bool warms = r->max_tokens == 0 && !r->fuse;
+    return sp_reuse_needs_fill(&in) || warms ? SP_STAGE_FILL : after_fill(r);
 }
 
 /* -- admission ------------------------------------------------------------------------------ */
@@ -134,8 +109,7 @@ static sp_stage first_stage(const sp_request *r)
 static int64_t blocks_needed(const sp_request *r)
 {
     int64_t answer = sp_blocks_for(r->max_tokens), n = 0;
-    if (r->stage == SP_STAGE_ANSWER && !r->reuse.policy->selects)
-        return sp_plan_n_fresh(&r->plan) + answer;
+    if (r->stage == SP_STAGE_ANSWER) return sp_plan_n_fresh(&r->plan) + answer;
     for (int i = 0; i < r->n_segs; i++)
         if (!r->chunks[i] && i >= r->match.n_path) n += sp_blocks_for(r->segs[i].n);
     return n + (r->reuse.policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
@@ -144,7 +118,7 @@ static int64_t blocks_needed(const sp_request *r)
 static sp_err prepare(sp_request *r)
 {
     int64_t start = sp_clock_us();
-    sp_err err = look_up(r);
+    sp_err err = sp_request_look_up(r);
     r->plan_us = sp_clock_us() - start;
     if (err != SP_OK) return err;
     r->stage = first_stage(r);
@@ -156,6 +130,20 @@ static int32_t n_cached(const sp_request *r, int i)
 {
     if (!r->reuse.policy->uses_chunks) return r->plan.slots[i].n_known;
     return r->chunks[i] || i < r->match.n_path ? r->segs[i].n : 0;
+}
+
+/* note_copies -- which copies the request uses, and why others are missing. */
+static void note_copies(sp_request *r)
+{
+    sp_chunks *chunks = r->ctx->cache.chunks;
+    if (!r->reuse.policy->uses_chunks) return;
+    for (int i = r->n_head; i < r->n_segs; i++) {
+        if (r->segs[i].kind != SP_SEG_CHUNK) continue;
+        if (!r->chunks[i])
+            r->misses[i] = sp_chunks_why(chunks, &r->segs[i]);
+        else if (r->reuse.policy->choose)
+            sp_chunks_use(chunks, r->chunks[i], r->cfo[i], r->ctx->now);
+    }
 }
 
 sp_err sp_request_begin(sp_request *r, bool *fits)
@@ -176,6 +164,7 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
     if (err == SP_OK && *fits) {
         reserve(r, need);
         for (int i = 0; i < r->n_segs; i++) r->had[i] = n_cached(r, i);
+        note_copies(r);
         r->start_us = sp_clock_us();
         err = bind_plan(r);
     }
@@ -188,59 +177,9 @@ sp_err sp_request_begin(sp_request *r, bool *fits)
 
 /* -- a plan is computed --------------------------------------------------------------------- */
 
-static void seal(sp_request *r, int span)
-{
-    const sp_span *s = &r->plan.spans[span];
-    sp_kv_seal(r->ctx->pool, s->blocks, sp_blocks_for(s->n));
-}
-
-/* keep_path -- exact KV of segments from the end of the match on enters the tree. */
-static sp_err keep_path(sp_request *r, int n_segs)
-{
-    sp_context *c = r->ctx;
-    bool added = r->match.tip != NULL;
-    for (int i = r->match.n_path; i < n_segs && added; i++) {
-        SP_TRY(sp_tree_extend(c->cache.tree, &r->match, &r->segs[i], r->plan.spans[i].blocks,
-                              c->now, &added));
-        if (added) r->match.path[r->match.n_path++] = r->match.tip;
-    }
-    return SP_OK;
-}
-
-/* keep_chunks -- what fill computed behind the head enters the chunk index; what is there is
- * pinned. */
-static sp_err keep_chunks(sp_request *r)
-{
-    sp_context *c = r->ctx;
-    sp_err err = SP_OK;
-    for (int i = r->n_head; i < r->n_segs && err == SP_OK; i++) {
-        const sp_span *s = &r->plan.spans[i];
-        bool added;
-        if (r->segs[i].kind != SP_SEG_CHUNK || s->n == 0) continue;
-        err = sp_chunks_insert(c->cache.chunks, &r->segs[i], r->head, r->n_head, s->at, s->blocks,
-                               c->now, &added);
-    }
-    find_chunks(r);
-    return err;
-}
-
-static void warn(const char *what, sp_err err)
-{
-    if (err != SP_OK) sp_log(SP_LOG_WARN, "%s not cached: %s", what, sp_error_detail());
-}
-
-static void answer_stage_done(sp_request *r)
-{
-    if (r->reuse.policy->uses_chunks) return; /* approximate KV never enters the tree */
-    for (int i = 0; i < r->n_segs; i++) seal(r, i);
-    warn("prompt", keep_path(r, r->n_segs));
-}
-
 static void fill_stage_done(sp_request *r)
 {
-    for (int i = 0; i < r->n_segs; i++) seal(r, i);
-    warn("system prompt", keep_path(r, r->n_head));
-    warn("chunks", keep_chunks(r));
+    sp_request_keep_fill(r);
     end_plan(r, &r->plan);
     r->stage = after_fill(r);
 }
@@ -254,10 +193,10 @@ static void probe_stage_done(sp_request *r)
 
 sp_err sp_request_stage_done(sp_request *r, bool *ready)
 {
-    *ready = r->stage == SP_STAGE_ANSWER || (r->stage == SP_STAGE_FILL && r->max_tokens == 0);
-    if (r->stage == SP_STAGE_ANSWER)
-        answer_stage_done(r);
-    else if (r->stage == SP_STAGE_FILL)
+    bool warms = r->max_tokens == 0 && !r->fuse;
+    *ready = r->stage == SP_STAGE_ANSWER || (r->stage == SP_STAGE_FILL && warms);
+    if (r->stage == SP_STAGE_ANSWER) return sp_request_keep_prompt(r);
+    if (r->stage == SP_STAGE_FILL)
         fill_stage_done(r);
     else
         probe_stage_done(r);
@@ -265,29 +204,6 @@ sp_err sp_request_stage_done(sp_request *r, bool *ready)
     SP_TRY(make_plan(r));
     end_plan(r, &r->probed); /* the answer's plan has been made from it */
     return bind_plan(r);
-}
-
-/* keep_answer -- the answer's KV becomes a node below the prompt: the next turn of a chat repeats
- * it. */
-static void keep_answer(sp_request *r)
-{
-    if (r->state != SP_REQ_DECODE || r->reuse.policy->uses_chunks)
-        return; /* none, or an approximate one */
-    sp_context *c = r->ctx;
-    const sp_span *span = &r->plan.spans[r->answer_span];
-    /* the last generated token may be planned but not computed */
-    int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;
-    bool added = false;
-    if (n < SP_BLOCK_TOKENS) return;
-    if (!r->match.tip || r->match.n_path < r->n_segs)
-        return; /* its prompt is not whole in the tree */
-    sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
-    sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
-    if (err == SP_OK) {
-        sp_kv_seal(c->pool, span->blocks, sp_blocks_for(n));
-        err = sp_tree_extend(c->cache.tree, &r->match, &seg, span->blocks, c->now, &added);
-    }
-    warn("answer", err);
 }
 
 /* -- the end -------------------------------------------------------------------------------- */
@@ -304,7 +220,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
 {
     int64_t now = sp_clock_us();
     if (r->state == SP_REQ_PREFILL || r->state == SP_REQ_DECODE) {
-        keep_answer(r);
+        sp_request_keep_answer(r);
         sp_request_report(r);
         reserve(r, -r->reserved);
         r->holds_kv = r->o.keep_kv && err == SP_OK;

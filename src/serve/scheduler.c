@@ -81,13 +81,25 @@ static sp_err choose_policy(sp_request *r)
     else
         r->reuse = r->ctx->reuse;
     r->o.reuse = NULL; /* the caller's */
-    if (r->reuse.policy->uses_chunks && r->n_head == r->n_segs)
-        SP_TRY(sp_reuse_find("prefix", &r->reuse.policy));
-    r->head = sp_arena_take(&r->arena, (size_t)r->n_head, sizeof *r->head);
-    r->chunks = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->chunks);
-    r->had = sp_arena_take(&r->arena, (size_t)r->n_segs, sizeof *r->had);
-    if (!r->head || !r->chunks || !r->had) return sp_fail_nomem(sizeof *r->head, "a request");
-    for (int i = 0; i < r->n_head; i++) r->head[i] = r->segs[i].id;
+    if (r->n_head == r->n_segs && (r->reuse.policy->uses_chunks || r->reuse.policy->reorders))
+        return sp_reuse_find("prefix", &r->reuse.policy);
+    return SP_OK;
+}
+
+/* take_lists -- what a request notes of each segment. */
+static sp_err take_lists(sp_request *r)
+{
+    size_t n = (size_t)r->n_segs;
+    r->ids = sp_arena_take(&r->arena, n, sizeof *r->ids);
+    r->chunks = sp_arena_take(&r->arena, n, sizeof *r->chunks);
+    r->known = sp_arena_take(&r->arena, n, sizeof *r->known);
+    r->cfo = sp_arena_take(&r->arena, n, sizeof *r->cfo);
+    r->had = sp_arena_take(&r->arena, n, sizeof *r->had);
+    r->sources = sp_arena_take(&r->arena, n, sizeof *r->sources);
+    r->misses = sp_arena_take(&r->arena, n, sizeof *r->misses);
+    if (!r->ids || !r->chunks || !r->known || !r->cfo || !r->had || !r->sources || !r->misses)
+        return sp_fail_nomem(n * sizeof *r->ids, "a request");
+    for (int i = 0; i < r->n_segs; i++) r->ids[i] = r->segs[i].id;
     return SP_OK;
 }
 
@@ -98,6 +110,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p)
     SP_TRY(copy_forced(r));
     r->n_prompt = p->n_tokens;
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
+    SP_TRY(take_lists(r));
     SP_TRY(choose_policy(r));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
@@ -135,13 +148,13 @@ static void unlink_request(sp_request **list, const sp_request *r)
     if (*list) *list = r->next;
 }
 
-sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
-                         sp_request **out)
+sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o, bool fuse,
+                            sp_request **out)
 {
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
     if (!r) return sp_fail_nomem(sizeof *r, "a request");
-    *r = (sp_request){.ctx = c, .o = *o, .submit_us = sp_clock_us()};
+    *r = (sp_request){.ctx = c, .o = *o, .fuse = fuse, .submit_us = sp_clock_us()};
     sp_arena_init(&r->arena);
     sp_err err = prepare(r, p);
     if (err != SP_OK) {
@@ -151,6 +164,12 @@ sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
     append(&c->queue, r);
     *out = r;
     return SP_OK;
+}
+
+sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         sp_request **out)
+{
+    return sp_request_submit_as(c, p, o, false, out);
 }
 
 void sp_request_cancel(sp_request *r)
@@ -289,19 +308,24 @@ sp_err sp_context_step(sp_context *c, bool *busy)
     return err;
 }
 
+sp_err sp_request_run(sp_context *c, sp_request **r)
+{
+    bool busy = true;
+    sp_err err = SP_OK;
+    const sp_result *res = &(*r)->result;
+    while (err == SP_OK && (*r)->state != SP_REQ_FINISHED) err = sp_context_step(c, &busy);
+    if (err == SP_OK && res->finish == SP_FINISH_ERROR) err = sp_fail(res->err, "%s", res->detail);
+    if (err == SP_OK) return SP_OK;
+    sp_request_destroy(*r);
+    *r = NULL;
+    return err;
+}
+
 sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out)
 {
     sp_request *r;
     SP_TRY(sp_request_submit(c, p, o, &r));
-    bool busy = true;
-    sp_err err = SP_OK;
-    while (err == SP_OK && r->state != SP_REQ_FINISHED) err = sp_context_step(c, &busy);
-    if (err == SP_OK && r->result.finish == SP_FINISH_ERROR)
-        err = sp_fail(r->result.err, "%s", r->result.detail);
-    if (err != SP_OK) {
-        sp_request_destroy(r);
-        return err;
-    }
+    SP_TRY(sp_request_run(c, &r));
     *out = r;
     return SP_OK;
 }

@@ -87,8 +87,12 @@ static void fill(setting *s, const prompt *p)
             SP_OK);
     for (int i = 1; i < p->n_segs; i++)
         if (p->segs[i].kind == SP_SEG_CHUNK && plan.spans[i].n)
-            assert_int_equal(sp_chunks_insert(s->cache.chunks, &p->segs[i], &p->segs[0].id, 1,
-                                              plan.spans[i].at, plan.spans[i].blocks, 1, &added),
+            assert_int_equal(sp_chunks_insert(s->cache.chunks, &p->segs[i],
+                                              &(sp_variant){.before = &p->segs[0].id,
+                                                            .n_before = 1,
+                                                            .at = plan.spans[i].at,
+                                                            .blocks = plan.spans[i].blocks},
+                                              1, &added),
                              SP_OK);
     sp_plan_fini(&plan);
     let_go(s);
@@ -230,7 +234,7 @@ static void everywhere(void (*check)(setting *s))
                 sp_err err = tiny_open(&s.t, &spec, rng);
                 if (err == SP_E_UNSUPPORTED) break;
                 assert_int_equal(err, SP_OK);
-                assert_int_equal(sp_cache_init(&s.cache, s.t.pool, 200, "lru"), SP_OK);
+                assert_int_equal(sp_cache_init(&s.cache, s.t.pool, 200, 64, "lru"), SP_OK);
                 sp_arena_init(&s.arena);
                 random_rag(&s.p, &rng, spec.n_vocab);
                 elsewhere(&other, &s.p, spec.n_vocab);

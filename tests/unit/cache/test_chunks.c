@@ -14,7 +14,7 @@ typedef struct bench {
 static void bench_begin(bench *b, int64_t n_blocks, int64_t max_blocks)
 {
     *b = (bench){.pool = small_pool(n_blocks)};
-    assert_ok(sp_chunks_create(b->pool, max_blocks, &b->chunks));
+    assert_ok(sp_chunks_create(b->pool, max_blocks, 64, &b->chunks));
 }
 
 static void bench_end(bench *b)
@@ -49,7 +49,7 @@ static bool insert(bench *b, const sp_segment *seg)
     uint32_t blocks[MAX_BLOCKS];
     bool added = false;
     sealed(b->pool, seg->n, blocks);
-    assert_ok(sp_chunks_insert(b->chunks, seg, before, 1, 5, blocks, ++b->now, &added));
+    assert_ok(sp_chunks_insert(b->chunks, seg, &(sp_variant){.before = before, .n_before = 1, .at = 5, .blocks = blocks}, ++b->now, &added));
     sp_kv_release(b->pool, blocks, small_blocks(seg->n));
     return added;
 }
@@ -82,7 +82,7 @@ static void test_found_by_tokens_and_what_stood_before(void **state)
     uint32_t blocks[3];
     bool added = false;
     sealed(b.pool, 40, blocks);
-    assert_ok(sp_chunks_insert(b.chunks, &seg, before, 2, 17, blocks, 1, &added));
+    assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = before, .n_before = 2, .at = 17, .blocks = blocks}, 1, &added));
     assert_true(added);
     const sp_variant *v = sp_chunks_find(b.chunks, &seg, before, 2, 2);
     assert_non_null(v);
@@ -116,7 +116,7 @@ static void test_variants_of_one_chunk(void **state)
     bool added;
     for (int n = 0; n < 4; n++) {
         sealed(b.pool, 16, &blocks[n]);
-        assert_ok(sp_chunks_insert(b.chunks, &seg, before, n, 10 * n, &blocks[n], ++b.now, &added));
+        assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = before, .n_before = n, .at = 10 * n, .blocks = &blocks[n]}, ++b.now, &added));
         assert_true(added);
     }
     assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 4);
@@ -143,7 +143,7 @@ static void test_index_keeps_its_own_copies(void **state)
     sp_segment seg = small_segment(tokens, 20);
     sealed(b.pool, 20, blocks);
     memcpy(kept, blocks, sizeof kept);
-    assert_ok(sp_chunks_insert(b.chunks, &seg, ids, 2, 0, blocks, 1, &added));
+    assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = ids, .n_before = 2, .blocks = blocks}, 1, &added));
     assert_int_equal(sp_kv_refs(b.pool, kept[0]), 2);
     sp_kv_release(b.pool, blocks, 2);
     memset(tokens, 0, sizeof tokens);
@@ -423,11 +423,11 @@ static void test_create_without_memory(void **state)
     sp_kv_pool *pool = small_pool(4);
     sp_chunks *chunks = NULL;
     sp_cache cache;
-    assert_survives_faults(sp_chunks_create(pool, 4, &chunks), chunks == NULL);
+    assert_survives_faults(sp_chunks_create(pool, 4, 64, &chunks), chunks == NULL);
     sp_chunks_destroy(chunks);
-    assert_survives_faults(sp_cache_init(&cache, pool, 4, "lru"), !cache.tree && !cache.chunks);
+    assert_survives_faults(sp_cache_init(&cache, pool, 4, 64, "lru"), !cache.tree && !cache.chunks);
     sp_cache_fini(&cache);
-    assert_fails(sp_cache_init(&cache, pool, 4, "fifo"), SP_E_ARG, "fifo");
+    assert_fails(sp_cache_init(&cache, pool, 4, 64, "fifo"), SP_E_ARG, "fifo");
     sp_chunks_destroy(NULL);
     small_pool_end(pool);
 }
@@ -448,7 +448,7 @@ static void test_insert_without_memory(void **state)
         bool added = false;
         sealed(b.pool, 3, &block);
         assert_survives_faults(
-            sp_chunks_insert(b.chunks, &s, before, i % 3, 5, &block, ++b.now, &added),
+            sp_chunks_insert(b.chunks, &s, &(sp_variant){.before = before, .n_before = i % 3, .at = 5, .blocks = &block}, ++b.now, &added),
             !added && holds(&b, i) && sp_kv_refs(b.pool, block) == 1);
         assert_true(added);
         sp_kv_release(b.pool, &block, 1);
@@ -473,7 +473,7 @@ typedef struct both {
 static void both_begin(both *b, int64_t n_blocks)
 {
     *b = (both){.pool = small_pool(n_blocks)};
-    assert_ok(sp_cache_init(&b->cache, b->pool, n_blocks, "lru"));
+    assert_ok(sp_cache_init(&b->cache, b->pool, n_blocks, 64, "lru"));
 }
 
 static void both_end(both *b)
@@ -507,7 +507,7 @@ static void into_index(both *b, const sp_segment *seg, int64_t now)
     uint32_t blocks[MAX_BLOCKS];
     bool added = false;
     sealed(b->pool, seg->n, blocks);
-    assert_ok(sp_chunks_insert(b->cache.chunks, seg, before, 1, 0, blocks, now, &added));
+    assert_ok(sp_chunks_insert(b->cache.chunks, seg, &(sp_variant){.before = before, .n_before = 1, .blocks = blocks}, now, &added));
     assert_true(added);
     sp_kv_release(b->pool, blocks, small_blocks(seg->n));
 }

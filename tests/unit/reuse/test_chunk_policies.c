@@ -31,7 +31,7 @@ static void bench_begin(bench *b, const char *kinds, const int32_t *sizes)
 {
     static const char letters[] = "scqt";
     *b = (bench){.pool = small_pool(200), .n_segs = (int)strlen(kinds)};
-    assert_ok(sp_cache_init(&b->cache, b->pool, 200, "lru"));
+    assert_ok(sp_cache_init(&b->cache, b->pool, 200, 64, "lru"));
     for (int i = 0; i < b->n_segs; i++) {
         assert_in_range(sizes[i], 1, MAX_TOKENS);
         for (int32_t t = 0; t < sizes[i]; t++) b->tokens[i][t] = 100 * i + t;
@@ -88,7 +88,7 @@ static void know_chunk(bench *b, int i, int32_t at)
     uint32_t blocks[MAX_TOKENS / B];
     bool added;
     sealed(b, b->segs[i].n, blocks);
-    assert_ok(sp_chunks_insert(b->cache.chunks, &b->segs[i], b->head, 1, at, blocks, 1, &added));
+    assert_ok(sp_chunks_insert(b->cache.chunks, &b->segs[i], &(sp_variant){.before = b->head, .n_before = 1, .at = at, .blocks = blocks}, 1, &added));
     assert_true(added);
     sp_kv_release(b->pool, blocks, small_blocks(b->segs[i].n));
 }
@@ -367,7 +367,7 @@ static void test_blend_chooses_the_largest_deviations(void **state)
         make_probe(&b, "blend");
         random_scores(&seed, scores);
         for (int t = 0; t < b.probe.n_todo; t++) {
-            sp_twin w = b.probe.probe.twins[t];
+            sp_twin w = b.probe.twins[t];
             b.probe.probe.deviation[t] = w.span < 0 ? 1000 : scores[w.span][w.index];
         }
         make_plan(&b, "blend");
@@ -475,8 +475,8 @@ static void test_probe_of_blend(void **state)
         for (int32_t x = 0; x < b.segs[i].n; x++) {
             all.of[i][x] = b.chunks[i] != NULL;
             if (i < 2) continue; /* the head is known and has nothing to compute */
-            assert_int_equal(p->probe.twins[t].span, b.chunks[i] ? i : -1);
-            if (b.chunks[i]) assert_int_equal(p->probe.twins[t].index, x);
+            assert_int_equal(p->twins[t].span, b.chunks[i] ? i : -1);
+            if (b.chunks[i]) assert_int_equal(p->twins[t].index, x);
             t++;
         }
     sp_reuse_input front = b.in;

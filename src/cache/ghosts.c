@@ -1,0 +1,43 @@
+#include "cache/ghosts.h"
+
+#include <string.h>
+
+#include "compute/shapes.h"
+
+static uint64_t id_of(const sp_segment *seg)
+{
+    uint64_t low;
+    memcpy(&low, seg->id.b, sizeof low);
+    return low | 1; /* 0: an empty slot */
+}
+
+/* start_of -- a hash of the first block of tokens; 0 when there is none. */
+static uint64_t start_of(const sp_segment *seg)
+{
+    if (seg->n < SP_BLOCK_TOKENS) return 0;
+    return sp_hash64(seg->tokens, SP_BLOCK_TOKENS * sizeof *seg->tokens) | 1;
+}
+
+static size_t slot_of(uint64_t hash)
+{
+    return (size_t)(hash >> 1) % SP_GHOSTS;
+}
+
+void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg)
+{
+    uint64_t id = id_of(seg), start = start_of(seg);
+    g->ids[slot_of(id)] = id;
+    if (start) g->starts[slot_of(start)] = start;
+}
+
+bool sp_ghosts_has(const sp_ghosts *g, const sp_segment *seg)
+{
+    uint64_t id = id_of(seg);
+    return g->ids[slot_of(id)] == id;
+}
+
+bool sp_ghosts_has_start(const sp_ghosts *g, const sp_segment *seg)
+{
+    uint64_t start = start_of(seg);
+    return start && g->starts[slot_of(start)] == start;
+}

@@ -1,0 +1,194 @@
+/* cut.c -- finds known texts in a longer one.
+ *
+ * The hash of a text is the polynomial sum of c[i] B^(n-1-i) modulo 2^64. With the hashes of all
+ * prefixes of a text, that of any part costs one multiplication:
+ *
+ *     hash(part from i, n long) = prefix[i + n] - prefix[i] B^n
+ *
+ * A known text is its length, its hash, and the hash of its first 64 bytes, by which a table finds
+ * it. So a scan looks up each window of 64 bytes, and what begins alike is settled by the hash of
+ * the whole. B is odd: texts of one length that differ in one byte never have one hash.
+ *
+ *     texts    [max] a ring, oldest at `next` once full
+ *     buckets  [power of two] --> newest text --> older text --> ...       (index + 1; 0: none)
+ */
+#include "serve/cut.h"
+
+#include <string.h>
+
+#define BASE   UINT64_C(0x9e3779b97f4a7c15)
+#define WINDOW SP_CUT_MIN_BYTES
+
+typedef struct known_text {
+    uint64_t start, whole; /* hashes */
+    uint64_t power;        /* B^n */
+    size_t n;
+    int32_t older; /* in the same bucket */
+} known_text;
+
+struct sp_known {
+    known_text *texts; /* [max] */
+    int32_t *buckets;
+    uint32_t n_buckets;
+    int32_t n, max, next; /* next: the slot to be taken */
+    uint64_t window_power;
+};
+
+/* -- hashes --------------------------------------------------------------------------------- */
+
+static uint64_t hash_on(uint64_t h, char c)
+{
+    return h * BASE + (unsigned char)c + 1;
+}
+
+static uint64_t hash_of(const char *s, size_t n)
+{
+    uint64_t h = 0;
+    for (size_t i = 0; i < n; i++) h = hash_on(h, s[i]);
+    return h;
+}
+
+static uint64_t power_of(size_t n)
+{
+    uint64_t p = 1;
+    for (uint64_t b = BASE; n; n >>= 1, b *= b)
+        if (n & 1) p *= b;
+    return p;
+}
+
+static uint64_t hash_part(const uint64_t *prefix, size_t from, size_t n, uint64_t power)
+{
+    return prefix[from + n] - prefix[from] * power;
+}
+
+static int32_t *bucket_of(const sp_known *k, uint64_t start)
+{
+    return &k->buckets[(start * BASE >> 32) & (k->n_buckets - 1)];
+}
+
+/* -- what is known -------------------------------------------------------------------------- */
+
+sp_err sp_known_create(int32_t max_texts, sp_known **out)
+{
+    sp_known *k = SP_NEW(sp_known);
+    if (!k) return sp_fail_nomem(sizeof *k, "known texts");
+    *k = (sp_known){.max = max_texts, .n_buckets = 1, .window_power = power_of(WINDOW)};
+    while (k->n_buckets < (uint32_t)max_texts) k->n_buckets *= 2;
+    k->texts = SP_NEW_N(known_text, (size_t)max_texts);
+    k->buckets = SP_NEW_N(int32_t, k->n_buckets);
+    if (!k->texts || !k->buckets) {
+        sp_known_destroy(k);
+        return sp_fail_nomem((size_t)max_texts * sizeof *k->texts, "known texts");
+    }
+    *out = k;
+    return SP_OK;
+}
+
+void sp_known_destroy(sp_known *k)
+{
+    if (!k) return;
+    sp_free(k->texts);
+    sp_free(k->buckets);
+    sp_free(k);
+}
+
+int32_t sp_known_n(const sp_known *k)
+{
+    return k->n;
+}
+
+static void forget(sp_known *k, int32_t slot)
+{
+    int32_t *link = bucket_of(k, k->texts[slot].start);
+    while (*link != slot + 1) link = &k->texts[*link - 1].older;
+    *link = k->texts[slot].older;
+    k->n--;
+}
+
+void sp_known_add(sp_known *k, const char *text, size_t n)
+{
+    if (n < WINDOW) return;
+    known_text t = {.start = hash_of(text, WINDOW), .whole = hash_of(text, n), .n = n};
+    int32_t *bucket = bucket_of(k, t.start);
+    for (int32_t i = *bucket; i; i = k->texts[i - 1].older)
+        if (k->texts[i - 1].n == n && k->texts[i - 1].whole == t.whole) return;
+    if (k->n == k->max) forget(k, k->next);
+    t.power = power_of(n);
+    t.older = *bucket;
+    k->texts[k->next] = t;
+    *bucket = k->next + 1;
+    k->next = (k->next + 1) % k->max;
+    k->n++;
+}
+
+/* longest_at -- bytes of the longest known text at s[at], with at least a window left; or 0. */
+static size_t longest_at(const sp_known *k, const uint64_t *prefix, size_t at, size_t n)
+{
+    uint64_t start = hash_part(prefix, at, WINDOW, k->window_power);
+    size_t best = 0;
+    for (int32_t i = *bucket_of(k, start); i; i = k->texts[i - 1].older) {
+        const known_text *t = &k->texts[i - 1];
+        if (t->start != start || t->n <= best || t->n > n - at) continue;
+        if (hash_part(prefix, at, t->n, t->power) == t->whole) best = t->n;
+    }
+    return best;
+}
+
+/* -- cutting -------------------------------------------------------------------------------- */
+
+static sp_err add(sp_cut_list *out, const char *text, size_t n, bool is_chunk)
+{
+    if (n == 0) return SP_OK;
+    SP_TRY(sp_vec_reserve(out, 1));
+    out->v[out->n++] = (sp_cut_piece){text, n, is_chunk};
+    return SP_OK;
+}
+
+/* cut_known -- pieces of a text without separators. */
+static sp_err cut_known(const sp_known *k, const char *text, size_t n, sp_cut_list *out)
+{
+    if (!k || k->n == 0 || n < WINDOW) return add(out, text, n, false);
+    uint64_t *prefix = sp_alloc(n + 1, sizeof *prefix);
+    if (!prefix) return sp_fail_nomem((n + 1) * sizeof *prefix, "a text");
+    prefix[0] = 0;
+    for (size_t i = 0; i < n; i++) prefix[i + 1] = hash_on(prefix[i], text[i]);
+    sp_err err = SP_OK;
+    size_t from = 0; /* where the text that is no chunk begins */
+    for (size_t i = 0; i + WINDOW <= n && err == SP_OK;) {
+        size_t len = longest_at(k, prefix, i, n);
+        if (len) {
+            err = add(out, text + from, i - from, false);
+            if (err == SP_OK) err = add(out, text + i, len, true);
+            from = i + len;
+        }
+        i += len ? len : 1;
+    }
+    sp_free(prefix);
+    return err == SP_OK ? add(out, text + from, n - from, false) : err;
+}
+
+/* cut_all -- the head, chunks that end with a separator, and the rest. */
+static sp_err cut_all(const sp_known *k, const char *text, size_t n, const char *separator,
+                      sp_cut_list *out)
+{
+    size_t len = separator ? strlen(separator) : 0, from = 0;
+    const char *at = len ? memmem(text, n, separator, len) : NULL;
+    for (bool head = true; at; head = false) {
+        size_t to = (size_t)(at - text) + len;
+        bool is_chunk = !head && to - from > len; /* nothing between separators is no chunk */
+        SP_TRY(is_chunk ? add(out, text + from, to - from, true)
+                        : cut_known(k, text + from, to - from, out));
+        from = to;
+        at = memmem(text + from, n - from, separator, len);
+    }
+    return cut_known(k, text + from, n - from, out);
+}
+
+sp_err sp_cut(const sp_known *k, const char *text, size_t n, const char *separator,
+              sp_cut_list *out)
+{
+    size_t before = out->n;
+    sp_err err = cut_all(k, text, n, separator, out);
+    if (err != SP_OK) out->n = before;
+    return err;
+}
