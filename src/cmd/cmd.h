@@ -7,6 +7,9 @@
 #include "cmd/options.h"
 #include "spolia.h"
 
+/* What answers from documents are told at first, unless --system says otherwise. */
+#define CMD_SYSTEM_TEXT "Answer the question from the documents."
+
 /* A command gets argv[0] = its own name. */
 int cmd_ask(int argc, char **argv);
 int cmd_run(int argc, char **argv);
@@ -16,6 +19,8 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_perplexity(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_eval(int argc, char **argv);
+int cmd_calibrate(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 
 /* cmd_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */

@@ -16,6 +16,8 @@ static const struct command {
     {"ask", cmd_ask, "answer a question over indexed documents, reusing their KV"},
     {"index", cmd_index, "cut a folder of documents into chunks and index them"},
     {"search", cmd_search, "show the chunks that a question would retrieve"},
+    {"eval", cmd_eval, "hold every way of reuse against full attention, on questions"},
+    {"calibrate", cmd_calibrate, "find the least recomputation that keeps the answers good"},
     {"run", cmd_run, "generate text from a prompt"},
     {"inspect", cmd_inspect, "print what a model file holds"},
     {"tokenize", cmd_tokenize, "turn text into token ids"},

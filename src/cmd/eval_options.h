@@ -1,0 +1,48 @@
+/* eval_options.h -- options that eval and calibrate share: questions, documents, answers. */
+#ifndef SP_CMD_EVAL_OPTIONS_H
+#define SP_CMD_EVAL_OPTIONS_H
+
+#include "cmd/eval_run.h"
+
+typedef struct eval_options {
+    const char *questions, *kind_field, *system;
+    eval_docs_opts docs;
+    opt_list stop;
+    int limit, max_tokens, n_fuse;
+    bool quiet;
+    opt table[20];
+} eval_options;
+
+void eval_options_init(eval_options *o);
+
+/* What is asked, and of which documents. */
+typedef struct eval_input {
+    eval_questions questions;
+    int n_questions; /* those within --limit */
+    eval_docs docs;
+} eval_input;
+
+/* eval_input_open -- checks the options, reads the questions, opens the documents. Returns 0, or
+ * the exit code after explaining. */
+int eval_input_open(const char *command, const eval_options *o, const model_options *m,
+                    const eval_settings *settings, eval_input *out);
+void eval_input_close(eval_input *in);
+
+/* -- progress ------------------------------------------------------------------------------- */
+
+typedef struct eval_progress {
+    double started, shown; /* seconds */
+    int n_skipped;         /* known from an earlier run */
+    bool quiet;
+} eval_progress;
+
+/* eval_progress_show -- `done` of `total` questions: rate and time left, to standard error; on a
+ * terminal in place, else a line twice a minute. */
+void eval_progress_show(eval_progress *p, int done, int total);
+void eval_progress_wipe(const eval_progress *p);
+
+/* eval_interrupted -- set by Ctrl-C between eval_catch(true) and eval_catch(false). */
+extern volatile sig_atomic_t eval_interrupted;
+void eval_catch(bool on);
+
+#endif
