@@ -81,29 +81,43 @@ static const sp_segment_report *chunk_report(const sp_result *r, int i)
     return i + 1 < r->n_segments ? &r->segments[i + 1] : NULL;
 }
 
+/* print_fate -- what became of a chunk: read from where, or computed because of what. */
+static void print_fate(const sp_segment_report *seg)
+{
+    if (!seg || seg->n_reused + seg->n_recomputed == 0)
+        fprintf(stderr, "computed%s%s", seg && *seg->missed ? ": " : "", seg ? seg->missed : "");
+    else if (seg->n_reused + seg->n_recomputed < seg->n_tokens)
+        fprintf(stderr, "reused in part");
+    else
+        fprintf(stderr, "from %s", *seg->from ? seg->from : "the same prefix");
+    if (seg && seg->n_recomputed) fprintf(stderr, ", %d computed again", seg->n_recomputed);
+    fputc('\n', stderr);
+}
+
 static void print_chunks(const sp_result *r, const sp_hits *hits)
 {
     for (int i = 0; i < hits->n; i++) {
         const sp_segment_report *seg = chunk_report(r, i);
-        fprintf(stderr, "  %2d. %-32.32s %-24.24s %4d tokens, %s\n", i + 1, hits->v[i].title,
-                hits->v[i].file, seg ? seg->n_tokens : 0,
-                !seg || seg->n_reused == 0       ? "computed"
-                : seg->n_reused == seg->n_tokens ? "reused"
-                                                 : "reused in part");
+        fprintf(stderr, "  %2d. %-32.32s %-24.24s %4d tokens, ", i + 1, hits->v[i].title,
+                hits->v[i].file, seg ? seg->n_tokens : 0);
+        print_fate(seg);
     }
+}
+
+static json_t *chunk_json(const sp_hit *hit, const sp_segment_report *seg)
+{
+    return json_pack("{s:I, s:s, s:s, s:f, s:i, s:i, s:i, s:s, s:s}", "id", (json_int_t)hit->id,
+                     "file", hit->file, "title", hit->title, "score", hit->score, "tokens",
+                     seg ? seg->n_tokens : 0, "reused", seg ? seg->n_reused : 0, "recomputed",
+                     seg ? seg->n_recomputed : 0, "from", seg ? seg->from : "", "missed",
+                     seg ? seg->missed : "");
 }
 
 static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
 {
     json_t *all = json_array();
-    for (int i = 0; i < hits->n; i++) {
-        const sp_segment_report *seg = chunk_report(r, i);
-        json_array_append_new(all, json_pack("{s:I, s:s, s:s, s:f, s:i, s:i}", "id",
-                                             (json_int_t)hits->v[i].id, "file", hits->v[i].file,
-                                             "title", hits->v[i].title, "score", hits->v[i].score,
-                                             "tokens", seg ? seg->n_tokens : 0, "reused",
-                                             seg ? seg->n_reused : 0));
-    }
+    for (int i = 0; i < hits->n; i++)
+        json_array_append_new(all, chunk_json(&hits->v[i], chunk_report(r, i)));
     return all;
 }
 
@@ -134,6 +148,14 @@ static int answer(const asking *a, const char *question)
     return code;
 }
 
+/* idle -- whatever the context does in the background (serve/guard.h), while the reader reads. */
+static void idle(const asking *a)
+{
+    bool busy = true;
+    while (busy && sp_context_step(a->ctx, &busy) == SP_OK) {
+    }
+}
+
 /* -- a conversation at the terminal --------------------------------------------------------- */
 
 static int converse(const asking *a)
@@ -149,6 +171,7 @@ static int converse(const asking *a)
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
         if (n <= 0) break;
         code |= answer(a, line);
+        idle(a);
     }
     free(line);
     return code;

@@ -179,7 +179,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
 
 void model_options_init(model_options *m)
 {
-    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN}}; /* not given */
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN}, .ctx.guard = 0.05f}; /* not given */
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
@@ -199,6 +199,12 @@ void model_options_init(model_options *m)
          "craft: recomputation factor of its equation 12, instead of --recompute"},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "plain copies of chunks, even where fused ones are known"},
+        {OPT_STRING, "store", 0, "DIR", &c->store, "folder of chunk copies kept on disk"},
+        {OPT_FLOAT, "guard", 0, "SHARE", &c->guard,
+         "share of requests that are checked against full attention, 0: none (0.05)"},
+        {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard_bound,
+         "divergence beyond which less is reused (0.5)"},
+        {OPT_STRING, "store", 0, "DIR", &c->store, "folder of chunk copies kept on disk (none)"},
         {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
          "kernels: ref, avx2, avx512 (the best this CPU has)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},

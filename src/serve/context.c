@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "serve/context_int.h"
+#include "serve/guard.h"
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
@@ -109,6 +109,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     c->n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->max_requests);
     if (o->salt && !(c->salt = sp_strdup_n(o->salt, strlen(o->salt))))
         return sp_fail_nomem(strlen(o->salt), "the salt");
+    if (o->guard > 0 || o->guard < 0)
+        SP_TRY(sp_guard_create(o->guard, o->guard_bound > 0 ? o->guard_bound : 0.5f, &c->guard));
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
     c->vocab.tokenizer = c->model->tokenizer;
@@ -135,6 +137,7 @@ sp_err sp_context_open(const sp_context_opts *o, sp_context **out)
 void sp_context_close(sp_context *c)
 {
     if (!c) return;
+    sp_guard_destroy(c->guard);
     assert(!c->queue && !c->running);
     sp_free(c->logits);
     sp_free(c->sliced);

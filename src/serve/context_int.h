@@ -39,6 +39,8 @@ typedef enum sp_request_state {
     SP_REQ_FINISHED,
 } sp_request_state;
 
+typedef struct sp_guard sp_guard; /* serve/guard.h */
+
 typedef enum sp_source { SP_FROM_NOWHERE, SP_FROM_MEMORY, SP_FROM_DISK } sp_source;
 
 /* Which plan of a request is running. */
@@ -63,6 +65,7 @@ struct sp_request {
     int32_t *had;              /* [n_segs] tokens that were cached when the request came */
     uint8_t *sources;          /* [n_segs] sp_source: where the copy was */
     uint8_t *misses;           /* [n_segs] sp_miss: why there was none */
+    bool guarded;              /* its first token is to be checked */
     bool fuse;                 /* computes its last segment only, as a fused copy */
     sp_stage stage;
     sp_plan plan;
@@ -96,6 +99,7 @@ struct sp_context {
     sp_engine *engine;
     sp_cache cache;
     sp_disk *disk;         /* or NULL */
+    sp_guard *guard;       /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */
     sp_prompt_space prompts;
     sp_vocab vocab;

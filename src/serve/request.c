@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "serve/context_int.h"
+#include "serve/guard.h"
 
 /* -- plans ---------------------------------------------------------------------------------- */
 
@@ -297,6 +297,7 @@ static sp_err go_on(sp_request *r, int32_t id)
 static sp_err choose(sp_request *r, const float *logits, int32_t *id)
 {
     int n = (int)r->tokens.n;
+    if (n == 0 && r->guarded) sp_guard_note(r->ctx->guard, r, logits);
     if (r->o.on_logits)
         SP_TRY(r->o.on_logits(r->n_prompt - 1 + n, logits, r->ctx->model->hp.n_vocab, r->o.user));
     *id = n < r->o.n_forced ? r->o.forced[n] : sp_sampler_pick(&r->sampler, logits);

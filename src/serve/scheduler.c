@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "serve/context_int.h"
+#include "serve/guard.h"
 
 /* -- submission ----------------------------------------------------------------------------- */
 
@@ -69,6 +69,16 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
+/* follow_context -- the context's settings, as far as its guard lets them. */
+static void follow_context(sp_request *r)
+{
+    sp_guard *g = r->ctx->guard;
+    r->reuse = r->ctx->reuse;
+    if (!g) return;
+    sp_guard_steer(g, &r->reuse);
+    r->guarded = r->max_tokens > 0 && sp_guard_samples(g, &r->reuse);
+}
+
 /* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end has nothing
  * behind it that could begin the answer: it is computed like a question. */
 static sp_err choose_policy(sp_request *r)
@@ -79,7 +89,7 @@ static sp_err choose_policy(sp_request *r)
     if (r->o.reuse)
         SP_TRY(sp_reuse_choose(r->o.reuse, &r->reuse));
     else
-        r->reuse = r->ctx->reuse;
+        follow_context(r);
     r->o.reuse = NULL; /* the caller's */
     if (r->n_head == r->n_segs && (r->reuse.policy->uses_chunks || r->reuse.policy->reorders))
         return sp_reuse_find("prefix", &r->reuse.policy);
@@ -304,7 +314,8 @@ sp_err sp_context_step(sp_context *c, bool *busy)
         deliver(c, n_slices);
     else
         for (int s = 0; s < n_slices; s++) leave(c->sliced[s], SP_FINISH_ERROR, err);
-    *busy = c->running || c->queue;
+    sp_guard_step(c);
+    *busy = c->running || c->queue || sp_guard_busy(c->guard);
     return err;
 }
 

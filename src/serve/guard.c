@@ -1,0 +1,249 @@
+#include "serve/guard.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/log.h"
+
+enum { WAITING = 4, POLICIES = 16, ENOUGH = 8 };
+
+static const float ratios[] = {0.15f, 0.3f, 0.5f}; /* steps of a policy that selects */
+#define MEMORY 0.8                                 /* weight of the past in the mean */
+
+typedef struct noted {
+    const sp_reuse_policy *policy;
+    sp_prompt prompt; /* a copy */
+    float *logits;    /* [V] of its first token under reuse */
+} noted;
+
+typedef struct watched_policy {
+    const sp_reuse_policy *policy;
+    int n_since; /* checks since the last change */
+} watched_policy;
+
+struct sp_guard {
+    float share, bound, due; /* due: grows by share with each request; at 1 one is sampled */
+    noted *waiting[WAITING];
+    int n_waiting;
+    noted *now; /* being checked */
+    sp_request *check;
+    watched_policy policies[POLICIES];
+    sp_guard_report reports[POLICIES];
+    int n_policies;
+};
+
+sp_err sp_guard_create(float share, float bound, sp_guard **out)
+{
+    if (!(share > 0 && share <= 1))
+        return sp_fail(SP_E_ARG, "guard: a share of %g is not in 0..1", (double)share);
+    if (!(bound > 0))
+        return sp_fail(SP_E_ARG, "guard: a bound of %g nats is not above 0", (double)bound);
+    sp_guard *g = SP_NEW(sp_guard);
+    if (!g) return sp_fail_nomem(sizeof *g, "the guard");
+    g->share = share;
+    g->bound = bound;
+    *out = g;
+    return SP_OK;
+}
+
+static void free_noted(noted *n)
+{
+    if (!n) return;
+    sp_vec_fini(&n->prompt.segs);
+    sp_arena_fini(&n->prompt.arena);
+    sp_free(n->logits);
+    sp_free(n);
+}
+
+void sp_guard_destroy(sp_guard *g)
+{
+    if (!g) return;
+    sp_request_destroy(g->check);
+    free_noted(g->now);
+    for (int i = 0; i < g->n_waiting; i++) free_noted(g->waiting[i]);
+    sp_free(g);
+}
+
+/* -- steering ------------------------------------------------------------------------------- */
+
+static int find_policy(const sp_guard *g, const sp_reuse_policy *p)
+{
+    for (int i = 0; i < g->n_policies; i++)
+        if (g->policies[i].policy == p) return i;
+    return -1;
+}
+
+void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice)
+{
+    int i = find_policy(g, choice->policy);
+    if (i < 0) return;
+    const sp_guard_report *r = &g->reports[i];
+    choice->recompute = SP_MAX(choice->recompute, r->recompute);
+    if (r->n_raised) choice->alpha = 0;
+    if (r->fallen_back && sp_reuse_find("prefix", &choice->policy) != SP_OK)
+        sp_log(SP_LOG_ERROR, "guard: %s", sp_error_detail());
+}
+
+bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice)
+{
+    if (!choice->policy->uses_chunks) return false; /* exact */
+    g->due += g->share;
+    if (g->due < 1) return false;
+    g->due -= 1;
+    return true;
+}
+
+/* -- noting --------------------------------------------------------------------------------- */
+
+static bool copy_prompt(const sp_request *r, sp_prompt *out)
+{
+    size_t n = (size_t)r->n_segs;
+    if (sp_vec_reserve(&out->segs, n) != SP_OK) return false;
+    for (size_t i = 0; i < n; i++) {
+        sp_segment seg = r->segs[i];
+        int32_t *tokens = sp_arena_take(&out->arena, (size_t)seg.n, sizeof *tokens);
+        if (!tokens) return false;
+        memcpy(tokens, seg.tokens, (size_t)seg.n * sizeof *tokens);
+        seg.tokens = tokens;
+        out->segs.v[out->segs.n++] = seg;
+    }
+    out->space = &r->ctx->prompts;
+    out->n_tokens = r->n_prompt;
+    return true;
+}
+
+void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits)
+{
+    size_t n_vocab = (size_t)r->ctx->model->hp.n_vocab;
+    if (g->n_waiting == WAITING) return; /* I1 */
+    noted *n = SP_NEW(noted);
+    if (!n) return;
+    n->policy = r->reuse.policy;
+    sp_arena_init(&n->prompt.arena);
+    n->logits = sp_alloc(n_vocab, sizeof *n->logits);
+    if (!n->logits || !copy_prompt(r, &n->prompt)) {
+        free_noted(n);
+        return;
+    }
+    memcpy(n->logits, logits, n_vocab * sizeof *logits);
+    g->waiting[g->n_waiting++] = n;
+}
+
+/* -- judging -------------------------------------------------------------------------------- */
+
+static double log_sum_exp(const float *x, int n)
+{
+    double max = -INFINITY, sum = 0;
+    for (int i = 0; i < n; i++) max = fmax(max, (double)x[i]);
+    for (int i = 0; i < n; i++) sum += exp((double)x[i] - max);
+    return max + log(sum);
+}
+
+static int best_of(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+/* divergence -- KL(p || q) of two rows of logits, in nats. */
+static double divergence(const float *p, const float *q, int n)
+{
+    double zp = log_sum_exp(p, n), zq = log_sum_exp(q, n), kl = 0;
+    for (int i = 0; i < n; i++) {
+        double lp = (double)p[i] - zp;
+        kl += exp(lp) * (lp - ((double)q[i] - zq));
+    }
+    return SP_MAX(kl, 0);
+}
+
+/* raise -- the next ratio, or the end of this policy. */
+static void raise_ratio(sp_guard *g, int i)
+{
+    sp_guard_report *r = &g->reports[i];
+    size_t step = 0;
+    while (step < SP_COUNT(ratios) && ratios[step] <= r->recompute) step++;
+    bool can = g->policies[i].policy->selects && step < SP_COUNT(ratios);
+    g->policies[i].n_since = 0;
+    if (can) {
+        r->recompute = ratios[step];
+        r->n_raised++;
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: %.0f %% are computed again from now",
+               r->policy, r->mean_kl, 100 * (double)r->recompute);
+    } else {
+        r->fallen_back = true;
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: prefixes only from now", r->policy,
+               r->mean_kl);
+    }
+    r->mean_kl = 0;
+}
+
+static void judge(sp_guard *g, const sp_reuse_policy *policy, double kl, bool agrees)
+{
+    int i = find_policy(g, policy);
+    if (i < 0 && g->n_policies == POLICIES) return;
+    if (i < 0) {
+        i = g->n_policies++;
+        g->policies[i].policy = policy;
+        g->reports[i].policy = policy->name;
+    }
+    sp_guard_report *r = &g->reports[i];
+    r->mean_kl = g->policies[i].n_since ? MEMORY * r->mean_kl + (1 - MEMORY) * kl : kl;
+    r->n_checked++;
+    r->n_agreed += agrees;
+    if (++g->policies[i].n_since >= ENOUGH && r->mean_kl > (double)g->bound && !r->fallen_back)
+        raise_ratio(g, i);
+}
+
+static sp_err compare(int position, const float *logits, int n_vocab, void *user)
+{
+    sp_guard *g = user;
+    SP_UNUSED(position);
+    judge(g, g->now->policy, divergence(logits, g->now->logits, n_vocab),
+          best_of(logits, n_vocab) == best_of(g->now->logits, n_vocab));
+    return SP_OK;
+}
+
+/* -- checking ------------------------------------------------------------------------------- */
+
+static void begin_check(sp_context *c, sp_guard *g)
+{
+    const sp_reuse_opts off = {.policy = "off"};
+    sp_request_opts o = {.reuse = &off,
+                         .sampling = sp_sampling_default(),
+                         .max_tokens = 1,
+                         .ignore_end = true,
+                         .on_logits = compare,
+                         .user = g};
+    g->now = g->waiting[0];
+    memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
+    if (sp_request_submit(c, &g->now->prompt, &o, &g->check) == SP_OK) return;
+    sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
+    free_noted(g->now);
+    g->now = NULL;
+}
+
+void sp_guard_step(sp_context *c)
+{
+    sp_guard *g = c->guard;
+    if (!g) return;
+    if (g->check && sp_request_result(g->check)->finish != SP_FINISH_NONE) {
+        sp_request_destroy(g->check);
+        free_noted(g->now);
+        g->check = NULL;
+        g->now = NULL;
+    }
+    if (!g->check && g->n_waiting && !c->queue && !c->running) begin_check(c, g);
+}
+
+bool sp_guard_busy(const sp_guard *g)
+{
+    return g && (g->check || g->n_waiting);
+}
+
+const sp_guard_report *sp_context_guard(const sp_context *c, int *n)
+{
+    *n = c->guard ? c->guard->n_policies : 0;
+    return c->guard ? c->guard->reports : NULL;
+}

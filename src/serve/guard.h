@@ -1,0 +1,37 @@
+/* guard.h -- watches whether reuse changes answers, and takes it back where it does.
+ *
+ *   sampled request --first token--> noted { prompt, logits } --idle--> check: the same prompt, off
+ *                                                                          | logits
+ *                                            KL(off || reuse), same best token, for the policy
+ *                                                                          |
+ *        mean KL above the bound:  ratio 0 -> 0.15 -> 0.3 -> 0.5 -> "prefix" |
+ *
+ * Only requests that follow the context's own settings are sampled and steered; one that names its
+ * policy gets it. A check begins when nothing else is to do, one at a time.
+ *
+ * Invariants
+ *  I1  at most WAITING prompts are noted; more are left out.
+ *  I2  a ratio only rises, and a fallen policy stays so until the context is closed.
+ */
+#ifndef SP_SERVE_GUARD_H
+#define SP_SERVE_GUARD_H
+
+#include "serve/context_int.h"
+
+/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: mean KL in nats that
+ * is still well. Errors: SP_E_ARG, SP_E_NOMEM. */
+sp_err sp_guard_create(float share, float bound, sp_guard **out) SP_MUST_CHECK;
+void sp_guard_destroy(sp_guard *g);
+
+/* sp_guard_steer -- raises the ratio, or replaces the policy, as the checks so far demand. */
+void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice);
+/* sp_guard_samples -- whether this request is one to check. */
+bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
+/* sp_guard_note -- the logits [V] of its first token. What cannot be noted is left out. */
+void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits);
+
+/* sp_guard_step -- begins a check when the context is idle, ends one that is done. */
+void sp_guard_step(sp_context *c);
+bool sp_guard_busy(const sp_guard *g);
+
+#endif
