@@ -92,7 +92,7 @@ static void hand_out(const float *weight, const int32_t *n, int count, double al
         double most = -INFINITY;
         for (int i = 0; i < count; i++) {
             double lacks = wanted(weight[i], alpha, n[i]) - out[i];
-            if (out[i] < n[i] && lacks > most) {
+            if (weight[i] > 0 && out[i] < n[i] && lacks > most) {
                 most = lacks;
                 best = i;
             }
@@ -113,6 +113,10 @@ void sp_overlap_share(const float *weight, const int32_t *n, int count, float al
     }
     int64_t all = 0;
     for (int i = 0; i < count; i++) all += n[i];
+    if (share >= 1) {
+        for (int i = 0; i < count; i++) out[i] = n[i];
+        return;
+    }
     int32_t target = (int32_t)ceilf(share * (float)all), given = 0;
     double factor = alpha_for(weight, n, count, target);
     for (int i = 0; i < count; i++) {

@@ -18,8 +18,8 @@ float sp_overlap_cci(const float *inter, const int32_t *n_of, int n_before, floa
 
 /* sp_overlap_share -- how many of n[i] tokens to compute again of each chunk (eq. 12), out [count].
  *   alpha > 0    ceil(min(1, alpha * weight[i]) * n[i]), weight = CCI (1 - beta')
- *   alpha == 0   the alpha for which they are ceil(share * sum of n) together; where the weights do
- *                not suffice for that, the rest is dealt out evenly */
+ *   alpha == 0   the alpha for which they are ceil(share * sum of n) together; fewer where chunks
+ *                of weight 0, which need nothing, leave no room for that. share 1: all */
 void sp_overlap_share(const float *weight, const int32_t *n, int count, float alpha, float share,
                       int32_t *out);
 
