@@ -68,6 +68,17 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
 
+# Tests of the program's own parts link them from an archive, so that only what is named is taken.
+$(BUILD)/libcmd.a: $(filter-out %/main.o,$(CMD_OBJ))
+	@rm -f $@
+	@echo "  AR    $@"
+	$(Q)$(AR) rcs $@ $^
+
+$(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libcmd.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libcmd.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
+
 unit-bins: $(UNIT_BIN)
 
 # -- the same suite under sanitizers, each in a build folder of its own ----------------------------

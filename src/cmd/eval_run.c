@@ -57,8 +57,6 @@ typedef struct asked {
     eval_context chunks, strangers; /* its own; those of the next question */
 } asked;
 
-static const sp_reuse_opts plain_full = {.policy = "full", .unfused = true};
-
 /* -- prompts and requests ------------------------------------------------------------------- */
 
 static bool good(sp_err err)
@@ -216,7 +214,9 @@ static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, con
                read_elsewhere(e, l->ctx, a, &s->reuse);
     }
     if (strcmp(s->reuse.policy, "off") == 0) return true;
-    return warm(e, l->ctx, p, &plain_full) && (s->reuse.unfused || fuse_all(e, l->ctx, a));
+    sp_reuse_opts plain = s->reuse; /* of the policy itself: it may note things about a copy */
+    plain.unfused = true;
+    return warm(e, l->ctx, p, &plain) && (s->reuse.unfused || fuse_all(e, l->ctx, a));
 }
 
 /* -- measuring ------------------------------------------------------------------------------ */
@@ -466,9 +466,12 @@ eval_run *eval_run_open(const eval_run_opts *o)
     e->o = *o;
     e->model = *o->model;
     e->model.ctx.max_requests = 1; /* one after the other: their times are compared */
+    e->model.ctx.guard = 0;
     int n = assign_lanes(e);
-    for (; e->n_lanes < n; e->n_lanes++)
+    for (; e->n_lanes < n; e->n_lanes++) {
         if (!(e->lanes[e->n_lanes].ctx = model_options_open(&e->model))) break;
+        e->model.ctx.store = NULL; /* of the common lane alone: it remembers what is forgotten */
+    }
     if (e->n_lanes == n) {
         e->n_layers = sp_context_describe(e->lanes[0].ctx).n_layers;
         if (check_prompts(e)) return e;

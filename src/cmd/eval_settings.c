@@ -13,18 +13,19 @@
 typedef struct policy {
     const char *name;
     unsigned habits;
+    int style, style_fused;
 } policy;
 
 static const policy policies_known[] = {
-    {"off", 0},
-    {"prefix", EVAL_STREAM},
-    {"set", EVAL_STREAM},
-    {"full", 0},
-    {"random", EVAL_SHARE},
-    {"h2o", EVAL_SHARE},
-    {"blend", EVAL_SHARE},
-    {"craft", EVAL_SHARE | EVAL_TRACES},
-    {"fusion", EVAL_SHARE},
+    {"off", 0, 0, 0},
+    {"prefix", EVAL_STREAM, 10, 0},
+    {"set", EVAL_STREAM, 11, 0},
+    {"full", 0, 7, 12},
+    {"random", EVAL_SHARE, 5, 13},
+    {"h2o", EVAL_SHARE, 8, 14},
+    {"blend", EVAL_SHARE, 2, 6},
+    {"craft", EVAL_SHARE | EVAL_TRACES, 3, 9},
+    {"fusion", EVAL_SHARE, 1, 4},
 };
 #define N_POLICIES     ((int)(sizeof policies_known / sizeof *policies_known))
 #define FIRST_OF_CHUNK 3 /* "full" and those behind it set chunks anywhere */
@@ -94,8 +95,7 @@ static bool add_policy(eval_settings *all, const char *name, const char *ratios,
     }
     eval_setting s = {.reuse = {.policy = p->name, .unfused = !fused},
                       .habits = p->habits,
-                      .style = (int)(p - policies_known)};
-    if (fused) s.style += N_POLICIES - FIRST_OF_CHUNK;
+                      .style = fused ? p->style_fused : p->style};
     snprintf(s.name, sizeof s.name, "%s", name);
     if (!(p->habits & EVAL_SHARE)) return add(all, s);
     if (alphas && strcmp(p->name, "craft") == 0)

@@ -29,19 +29,22 @@
 
 /* -- looks ---------------------------------------------------------------------------------- */
 
+/* markers: paths around 0,0 */
+#define CIRCLE  "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"
+#define SQUARE  "M-4,-4h8v8h-8z"
+#define UP      "M0,-5l5,9h-10z"
+#define DOWN    "M0,5l5,-9h-10z"
+#define DIAMOND "M0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z"
+#define CROSS   "M-4.5,-1.5h3v-3h3v3h3v3h-3v3h-3v-3h-3z"
+
 static const struct look {
-    const char *colour, *dashes, *marker; /* marker: a path around 0,0 */
+    const char *colour, *dashes, *marker;
 } looks[] = {
-    {"#000000", "", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
-    {"#d55e00", "", "M-4,-4h8v8h-8z"},
-    {"#0072b2", "", "M0,-5l5,9h-10z"},
-    {"#e69f00", "7,3", "M0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z"},
-    {"#009e73", "2,2", "M0,5l5,-9h-10z"},
-    {"#cc79a7", "9,3,2,3", "M-4.5,-1.5h3v-3h3v3h3v3h-3v3h-3v-3h-3z"},
-    {"#56b4e9", "4,2", "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z"},
-    {"#7f7f7f", "5,4", "M-4,-4h8v8h-8z"},
-    {"#5b2a86", "1,3", "M0,-5l5,9h-10z"},
-    {"#8c6d1f", "10,3", "M0,-5.5l5.5,5.5l-5.5,5.5l-5.5,-5.5z"},
+    {"#000000", "", CIRCLE},      {"#d55e00", "", SQUARE},        {"#0072b2", "", UP},
+    {"#e69f00", "7,3", DIAMOND},  {"#009e73", "2,2", DOWN},       {"#cc79a7", "9,3,2,3", CROSS},
+    {"#56b4e9", "4,2", CIRCLE},   {"#7f7f7f", "5,4", SQUARE},     {"#5b2a86", "1,3", UP},
+    {"#8c6d1f", "10,3", DIAMOND}, {"#444444", "3,2", DOWN},       {"#a0522d", "8,2,2,2", CROSS},
+    {"#b0b0b0", "5,4", CIRCLE},   {"#e8a0c8", "9,3,2,3", SQUARE}, {"#9f7fc0", "1,3", DIAMOND},
 };
 #define N_LOOKS ((int)(sizeof looks / sizeof *looks))
 
