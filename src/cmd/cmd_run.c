@@ -12,13 +12,13 @@ static bool print_text(const char *text, size_t n, void *user)
     return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
 }
 
-static sp_err generate(sp_context *c, const char *prompt, const sampling_options *s, bool as_json,
-                       sp_request **out)
+static sp_err generate(sp_context *c, const char *prompt, const char *separator,
+                       const sampling_options *s, bool as_json, sp_request **out)
 {
     sp_prompt *p;
     sp_err err = sp_prompt_create(c, &p);
     if (err != SP_OK) return err;
-    err = sp_prompt_text(p, prompt, true);
+    err = sp_prompt_message(p, prompt, separator, true);
     if (err == SP_OK)
         err = sp_generate(c, p,
                           &(sp_request_opts){.sampling = s->s,
@@ -35,7 +35,7 @@ int cmd_run(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *prompt = NULL, *file = NULL;
+    const char *prompt = NULL, *file = NULL, *separator = NULL;
     bool as_json = false, quiet = false;
     model_options_init(&m);
     sampling_options_init(&s, 128);
@@ -43,6 +43,8 @@ int cmd_run(int argc, char **argv)
         {OPT_STRING, "prompt", 'p', "TEXT", &prompt, "the prompt"},
         {OPT_STRING, "file", 'f', "FILE", &file,
          "read the prompt from a file, - for standard input"},
+        {OPT_STRING, "separator", 0, "STR", &separator,
+         "what stands between two of these are chunks, reused at any position"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print the result as JSON"},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print the text alone"},
         {0},
@@ -60,7 +62,7 @@ int cmd_run(int argc, char **argv)
     if (file && !text) return 1;
     sp_context *c = model_options_open(&m);
     sp_request *r = NULL;
-    sp_err err = c ? generate(c, text ? text : prompt, &s, as_json, &r) : SP_E_ARG;
+    sp_err err = c ? generate(c, text ? text : prompt, separator, &s, as_json, &r) : SP_E_ARG;
     free(text);
     if (!c) return 1;
     if (err == SP_OK) {
