@@ -90,6 +90,7 @@ static json_t *describe(const evaluation *v)
     set_text(s, "kv-type", v->m.type_k ? v->m.type_k : v->m.type_v ? v->m.type_v : "f16");
     set_number(s, "kv-memory", (double)v->m.ctx.kv_bytes);
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
+    set_number(s, "focus", v->m.ctx.reuse.focus);
     set_number(s, "cold", v->cold);
     return s;
 }

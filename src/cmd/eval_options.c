@@ -1,5 +1,6 @@
 #include "cmd/eval_options.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -61,12 +62,15 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
     if (o->n_fuse < 1) return "--fuse is less than 1";
-    if (m->ctx.reuse.policy) return "there is no single --reuse here: see --help";
+    const sp_reuse_opts *r = &m->ctx.reuse;
+    if (r->policy || !isnan(r->recompute) || !isnan(r->alpha) || r->unfused)
+        return "what is compared is said by other options than --reuse, --recompute, --alpha and "
+               "--unfused: see --help";
     return NULL;
 }
 
 int eval_input_open(const char *command, const eval_options *o, const model_options *m,
-                    const eval_settings *settings, eval_input *out)
+                    eval_settings *settings, eval_input *out)
 {
     eval_input in = {0};
     const char *wrong = wrong_usage(o, m);
@@ -75,12 +79,14 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     in.n_questions = in.questions.n;
     if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;
     bool good = eval_docs_open(&o->docs, &in.docs);
-    for (int i = 0; i < settings->n && good; i++)
+    for (int i = 0; i < settings->n && good; i++) {
+        settings->v[i].reuse.focus = m->ctx.reuse.focus;
         if (strstr(settings->v[i].name, "+fused") && !in.docs.index) {
             cmd_fail_with("%s: similar chunks are found in an index; %s is none",
                           settings->v[i].name, o->docs.docs);
             good = false;
         }
+    }
     if (good)
         *out = in;
     else

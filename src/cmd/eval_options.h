@@ -22,10 +22,10 @@ typedef struct eval_input {
     eval_docs docs;
 } eval_input;
 
-/* eval_input_open -- checks the options, reads the questions, opens the documents. Returns 0, or
- * the exit code after explaining. */
+/* eval_input_open -- checks the options, reads the questions, opens the documents; the settings get
+ * what the model options say of all of them. Returns 0, or the exit code after explaining. */
 int eval_input_open(const char *command, const eval_options *o, const model_options *m,
-                    const eval_settings *settings, eval_input *out);
+                    eval_settings *settings, eval_input *out);
 void eval_input_close(eval_input *in);
 
 /* -- progress ------------------------------------------------------------------------------- */

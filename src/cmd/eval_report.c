@@ -163,6 +163,11 @@ static kinds find_kinds(const eval_row *rows, size_t n_rows)
     return k;
 }
 
+static const char *kind_name(const kinds *k, size_t i)
+{
+    return *k->v[i] ? k->v[i] : "other";
+}
+
 /* -- PREFIX.summary.csv --------------------------------------------------------------------- */
 
 static void put_summaries(FILE *f, const char *kind, const eval_summary *v,
@@ -197,7 +202,7 @@ static bool write_summary(const char *path, const kinds *k, const eval_summary *
           f);
     put_summaries(f, "all", v, settings);
     for (size_t i = 0; i < k->n; i++)
-        put_summaries(f, *k->v[i] ? k->v[i] : "none", v + (i + 1) * (size_t)settings->n, settings);
+        put_summaries(f, kind_name(k, i), v + (i + 1) * (size_t)settings->n, settings);
     bool failed = ferror(f) != 0;
     return fclose(f) == 0 && !failed;
 }
@@ -238,7 +243,7 @@ static double *add_points(drawing *d, size_t n)
 }
 
 /* draw_shares -- one field of the summaries by share recomputed: a line for each policy that
- * computes again, full (nothing again) as its left end, and dashed rules for off and full. */
+ * computes again, and dashed rules for off and full. */
 static void draw_shares(drawing *d, const eval_summary *v, const eval_settings *all, size_t field)
 {
 #define FIELD(i) (*(const double *)((const char *)&v[i] + field))
@@ -300,9 +305,11 @@ static bool plot_quality(const char *prefix, const kinds *k, const eval_summary 
     drawing *d = cmd_alloc(k->n + 1, sizeof *d);
     for (size_t i = 0; i <= k->n; i++) {
         draw_shares(&d[i], v + i * (size_t)all->n, all, offsetof(eval_summary, f1));
-        d[i].panel.title = i == 0 ? "Answer quality" : *k->v[i - 1] ? k->v[i - 1] : "none";
+        d[i].panel.title = i == 0 ? "Answer quality" : kind_name(k, i - 1);
         d[i].panel.x_label = X_SHARE;
         d[i].panel.y_label = "F1, mean";
+        d[i].panel.y_span = 0.2;
+        d[i].panel.y_most = 1;
     }
     return write_plot(prefix, ".quality.svg", d, k->n + 1);
 }
@@ -332,7 +339,7 @@ static int layers_of(const char *text, double *sum, int n_max)
     return n;
 }
 
-/* nearest_to -- of a policy's settings the one whose ratio is nearest to 15 %, as the papers use.*/
+/* is_shown -- of a policy's settings the one whose ratio is nearest to 15 %, as in the papers. */
 static bool is_shown(const eval_settings *all, int s)
 {
     const eval_setting *set = &all->v[s];

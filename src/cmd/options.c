@@ -179,7 +179,8 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
 
 void model_options_init(model_options *m)
 {
-    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN}, .ctx.guard = 0.05f}; /* not given */
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
+                         .ctx.guard = 0.05f}; /* not given */
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",

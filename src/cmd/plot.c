@@ -138,6 +138,11 @@ static void fit_y(const plot_panel *p, axis *a)
     for (int i = 0; i < p->n_lines; i++)
         widen(a, p->lines[i].y, p->lines[i].rule ? 1 : p->lines[i].n, &low, &high);
     if (!a->log && low > 0 && low < high / 2) low = 0;
+    double missing = p->y_span - (high - low);
+    if (missing > 0) { /* on both sides, but for what would be above the most that can be */
+        high = fmax(high, fmin(high + missing / 2, p->y_most));
+        low = high - p->y_span;
+    }
     fit(a, low, high);
 }
 

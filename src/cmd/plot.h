@@ -17,7 +17,8 @@ typedef struct plot_panel {
     bool x_percent, y_percent; /* values are shares */
     bool y_log;                /* decades; what is below y_floor is drawn there */
     double y_floor;
-    bool no_markers; /* many points */
+    double y_span, y_most; /* the axis spans at least y_span; no need to go above y_most for that */
+    bool no_markers;       /* many points */
     const plot_line *lines;
     int n_lines;
 } plot_panel;

@@ -1,0 +1,384 @@
+"""spolia eval and spolia calibrate on the bundled model, held to what must be true of any model."""
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import string
+import subprocess
+import time
+import xml.etree.ElementTree as ET
+
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+FILE = ROOT / "demo/questions.jsonl"
+QUESTIONS = [json.loads(line) for line in FILE.read_text().splitlines()]
+SMALL = ["--policies", "off,full,fusion", "--ratios", "0.15,1", "--limit", "4", "-ctk", "f32"]
+N_SETTINGS = 4
+TIMES = {"ttft_ms", "speedup", "plan_ms"}
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    path = tmp_path_factory.mktemp("index") / "demo.db"
+    succeed("index", ROOT / "demo/docs", "-o", path, "--quiet")
+    return path
+
+
+def rows_of(path):
+    return list(csv.DictReader(line for line in path.read_text().splitlines() if line[0] != "#"))
+
+
+def without_times(rows):
+    return [{k: v for k, v in row.items() if k not in TIMES} for row in rows]
+
+
+def evaluate(index, prefix, *options, questions=FILE):
+    succeed("eval", "-m", MODEL, "--questions", questions, "--index", index, "--out", prefix, *options)
+    return rows_of(prefix.with_name(prefix.name + ".csv"))
+
+
+@pytest.fixture(scope="module")
+def small(index, tmp_path_factory):
+    """Prefix of a small run in one piece."""
+    prefix = tmp_path_factory.mktemp("eval") / "small"
+    evaluate(index, prefix, *SMALL)
+    return prefix
+
+
+def named(rows, policy, recompute="0"):
+    found = [r for r in rows if (r["policy"], r["recompute"]) == (policy, recompute)]
+    assert found
+    return found
+
+
+def normalise(text):
+    text = "".join(c for c in text.lower() if c not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+# -- what is measured ------------------------------------------------------------------------------
+
+def test_all_tokens_again_is_full_attention(small):
+    rows = rows_of(small.with_name("small.csv"))
+    for off, again in zip(named(rows, "off"), named(rows, "fusion", "1")):
+        assert again["id"] == off["id"]
+        assert again["answer"] == off["answer"]
+        assert again["n_recomputed"] == off["n_chunk"]
+        assert float(again["kl_first"]) < 1e-5 and float(again["kl_all"]) < 1e-5
+        assert float(again["kv_deviation"]) < 1e-3
+        assert again["first_agrees"] == "1"
+
+
+def test_reused_chunks_are_not_those_of_full_attention(small):
+    for r in named(rows_of(small.with_name("small.csv")), "full"):
+        layers = [float(x) for x in r["kv_layers"].split(";")]
+        assert layers[0] < 1e-4 < 1e-2 < max(layers)
+        assert float(r["kv_deviation"]) == pytest.approx(sum(layers) / len(layers), rel=1e-3)
+        assert float(r["kl_first"]) > 0
+        assert int(r["n_reused"]) > int(r["n_chunk"])  # the system text, too
+        assert r["n_recomputed"] == "0"
+
+
+def test_a_share_of_the_tokens_is_computed_again(small):
+    for r in named(rows_of(small.with_name("small.csv")), "fusion", "0.15"):
+        assert int(r["n_recomputed"]) == pytest.approx(0.15 * int(r["n_chunk"]), abs=1)
+
+
+def test_answers_are_those_of_ask_and_scored_as_squad_does(small, index):
+    text = "".join(q["question"] + "\n" for q in QUESTIONS[:4])
+    out = succeed("ask", "-m", MODEL, "--index", index, "--ranked", "--reuse", "off", "--json", "-n", 32,
+                  "-ctk", "f32", input=text)
+    answers = [json.loads(line)["text"].strip() for line in out.splitlines()]
+    rows = rows_of(small.with_name("small.csv"))
+    assert [r["answer"].strip() for r in named(rows, "off")] == answers
+    for r in rows:
+        wanted = next(q["answers"] for q in QUESTIONS if q["id"] == r["id"])
+        assert r["em"] == str(int(normalise(r["answer"]) in map(normalise, wanted)))
+
+
+def test_the_summary_is_that_of_the_rows(small):
+    rows = rows_of(small.with_name("small.csv"))
+    summary = rows_of(small.with_name("small.summary.csv"))
+    whole = [s for s in summary if s["kind"] == "all"]
+    assert len(whole) == N_SETTINGS and {s["questions"] for s in whole} == {"4"}
+    for s in whole:
+        mine = named(rows, s["policy"], s["recompute"])
+        for field in ("em", "f1", "rouge_l", "kl_first", "kl_all"):
+            assert float(s[field]) == pytest.approx(sum(float(r[field]) for r in mine) / 4, abs=1e-6)
+        chunk = sum(int(r["n_chunk"]) for r in mine)
+        assert float(s["recomputed"]) == pytest.approx(sum(int(r["n_recomputed"]) for r in mine) / chunk,
+                                                       abs=1e-6)
+
+
+def test_kinds_have_summaries_of_their_own(index, tmp_path):
+    mixed = [q for kind in ("single", "bridge") for q in QUESTIONS if q["kind"] == kind][:40:16]
+    file = tmp_path / "q.jsonl"
+    file.write_text("".join(json.dumps(q) + "\n" for q in mixed))
+    evaluate(index, tmp_path / "k", "--policies", "off,full", questions=file)
+    summary = rows_of(tmp_path / "k.summary.csv")
+    kinds = {q["kind"] for q in mixed}
+    assert len(kinds) == 2
+    assert {s["kind"] for s in summary} == {"all", *kinds}
+    for kind in kinds:
+        n = sum(q["kind"] == kind for q in mixed)
+        assert {s["questions"] for s in summary if s["kind"] == kind} == {str(n)}
+
+
+def test_plots_are_whole_and_named(small):
+    for plot, words in {"quality": ["off", "full", "fusion", "F1, mean"],
+                        "kl": ["full", "fusion"],
+                        "kv": ["full", "fusion 15 %", "layer"],
+                        "reuse": ["full", "question"]}.items():
+        texts = [t.text for t in ET.parse(f"{small}.{plot}.svg").iter("{http://www.w3.org/2000/svg}text")]
+        assert set(words) <= set(texts)
+
+
+def test_every_policy_is_run(index, tmp_path):
+    rows = evaluate(index, tmp_path / "all", "--limit", "1", "--ratios", "0.5",
+                    "--policies", "prefix,set,full,random,h2o,blend,craft,fusion")
+    assert [r["policy"] for r in rows] == ["off", "prefix", "set", "full", "random", "h2o", "blend", "craft",
+                                           "fusion"]
+    for r in rows[4:]:
+        assert int(r["n_recomputed"]) == pytest.approx(0.5 * int(r["n_chunk"]), abs=8)  # one a chunk
+        assert 0 < float(r["kv_deviation"]) < 1
+    assert {r["answer"] for r in rows[:3]} == {rows[0]["answer"]}
+
+
+def test_fused_copies_are_others_than_plain_ones(index, tmp_path):
+    _, full, fused = evaluate(index, tmp_path / "fused", "--limit", "1", "--policies", "full,full+fused")
+    assert fused["n_reused"] == full["n_reused"]
+    assert fused["kv_layers"] != full["kv_layers"]
+
+
+def test_cold_runs_live_on_earlier_questions(index, tmp_path):
+    double = tmp_path / "q.jsonl"
+    double.write_text("".join(json.dumps({**QUESTIONS[0], "id": i}) + "\n" for i in "ab"))
+    first, second = named(evaluate(index, tmp_path / "cold", "--cold", "--policies", "full",
+                                   questions=double), "full")
+    assert first["n_reused"] == "0"
+    assert int(second["n_reused"]) > int(second["n_chunk"])
+    assert second["kv_layers"] == ""
+
+
+def test_given_documents_and_a_shuffled_order(tmp_path):
+    docs, file = tmp_path / "docs.jsonl", tmp_path / "q.jsonl"
+    names = [f"d{i}" for i in range(6)]
+    docs.write_text("".join(json.dumps({"id": n, "title": n, "text": f"The colour of {n} is {n}. " * (i + 1)}) +
+                            "\n" for i, n in enumerate(names)))
+    file.write_text(json.dumps({"question": "Colour?", "answers": ["d1"], "context_doc_ids": names}) + "\n")
+
+    def kl(*options):
+        out = tmp_path / "given"
+        succeed("eval", "-m", MODEL, "--questions", file, "--docs", docs, "--out", out, "--policies", "full",
+                "--restart", *options)
+        off, full = rows_of(tmp_path / "given.csv")
+        assert off["id"] == "q1"
+        return off["n_chunk"], full["kl_first"]
+
+    plain, shuffled, other = kl(), kl("--order", "shuffled"), kl("--order", "shuffled", "--seed", "7")
+    assert shuffled == kl("--order", "shuffled")
+    assert plain[0] == shuffled[0] == other[0]
+    assert len({plain[1], shuffled[1], other[1]}) > 1
+    assert int(kl("-k", "2")[0]) < int(plain[0])
+
+
+# -- going on --------------------------------------------------------------------------------------
+
+def test_an_interrupted_run_goes_on(small, index, tmp_path):
+    part = tmp_path / "part"
+    evaluate(index, part, *SMALL[:-4], "--limit", "2", "-ctk", "f32")
+    whole = small.with_name("small.csv").read_text().splitlines(keepends=True)
+    with open(tmp_path / "part.csv", "a") as f:  # cut off in the middle of the third question
+        f.write("".join(whole[2 + 2 * N_SETTINGS:])[:150])
+    rows = evaluate(index, part, *SMALL)
+    assert without_times(rows) == without_times(rows_of(small.with_name("small.csv")))
+    assert (without_times(rows_of(tmp_path / "part.summary.csv")) ==
+            without_times(rows_of(small.with_name("small.summary.csv"))))
+
+
+def test_known_questions_are_not_asked_again(small, index):
+    before = small.with_name("small.csv").read_text()
+    evaluate(index, small, *SMALL)
+    assert small.with_name("small.csv").read_text() == before
+
+
+def test_control_c_leaves_whole_questions(index, tmp_path):
+    command = [PROGRAM, "eval", "-m", MODEL, "--questions", FILE, "--index", index, "--out", tmp_path / "cut",
+               "--policies", "full", "--quiet"]
+    process = subprocess.Popen(list(map(str, command)), stderr=subprocess.PIPE, text=True)
+    file = tmp_path / "cut.csv"
+    while process.poll() is None and (not file.exists() or len(file.read_text().splitlines()) < 4):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and "interrupted" in said
+    n_rows = len(rows_of(file))
+    assert 2 <= n_rows < 2 * len(QUESTIONS) and n_rows % 2 == 0 and file.read_text()[-1] == "\n"
+
+
+def test_other_settings_are_refused(small, index, tmp_path):
+    command = ["eval", "-m", MODEL, "--questions", FILE, "--index", index, "--out", small]
+    refuse(*command, *SMALL, "--ratios", "0.3", naming=["small.csv", "ratios", "0.15,1", "0.3", "--restart"])
+    refuse(*command, *SMALL[:-2], naming=["small.csv", "kv-type"])
+    damaged = tmp_path / "damaged.csv"
+    lines = small.with_name("small.csv").read_text().splitlines(keepends=True)
+    damaged.write_text("".join(lines[:3]) + lines[3].replace(",1,", ",one,", 1) + "".join(lines[4:]))
+    command[-1] = tmp_path / "damaged"
+    refuse(*command, *SMALL, naming=["damaged.csv", "line 4"])
+    damaged.write_text("".join(lines[:3] + lines[7:]))
+    refuse(*command, *SMALL, naming=["damaged.csv", "line 4", "id"])
+    damaged.write_text("id,other\n1,2\n")
+    refuse(*command, *SMALL, naming=["damaged.csv", "spolia eval"])
+    assert damaged.read_text() == "id,other\n1,2\n"
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+BAD_LINES = {
+    "no JSON": ("{", []),
+    "no object": ("[1]", ["object"]),
+    "no question": ('{"answers": ["x"]}', ["question", "missing"]),
+    "an empty question": ('{"question": "", "answers": ["x"]}', ["question", "empty"]),
+    "a question that is a number": ('{"question": 7, "answers": ["x"]}', ["question"]),
+    "no answers": ('{"question": "x"}', ["answers", "missing"]),
+    "an empty list": ('{"question": "x", "answers": []}', ["answers", "empty"]),
+    "an answer that is a text": ('{"question": "x", "answers": "y"}', ["answers"]),
+    "a number among them": ('{"question": "x", "answers": ["y", 2]}', ["answers", "entry 2"]),
+    "documents of another type": ('{"question": "x", "answers": ["y"], "docs": "z"}', ["docs"]),
+    "an id twice": ('{"question": "x", "answers": ["y"], "id": "a"}', ["id", "line 1"]),
+}
+
+
+@pytest.mark.parametrize("line, words", BAD_LINES.values(), ids=BAD_LINES)
+def test_bad_questions_are_named(line, words, index, tmp_path):
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"question": "x", "answers": ["y"], "id": "a"}\n\n' + line + "\n")
+    refuse("eval", "-m", MODEL, "--questions", file, "--index", index, naming=["bad.jsonl", "line 3", *words])
+
+
+def test_bad_documents_and_options_are_named(index, tmp_path):
+    docs, file = tmp_path / "docs.jsonl", tmp_path / "q.jsonl"
+    command = ["eval", "-m", MODEL, "--questions", file]
+    file.write_text('{"question": "x", "answers": ["y"], "docs": ["here", "gone"]}\n')
+    docs.write_text('{"id": "here", "text": "t"}\n{"id": "here", "text": "t"}\n')
+    refuse(*command, "--docs", docs, naming=["docs.jsonl", "line 2", "id"])
+    docs.write_text('{"id": "here", "text": 1}\n')
+    refuse(*command, "--docs", docs, naming=["docs.jsonl", "line 1", "text"])
+    docs.write_text('{"id": "here", "text": "t"}\n')
+    refuse(*command, "--docs", docs, naming=["q.jsonl", "line 1", "docs", "gone"])
+    refuse(*command, "--docs", docs, "--context", "retrieved", naming=["index"])
+    refuse(*command, "--docs", docs, "--policies", "fusion+fused", naming=["index"])
+    refuse(*command, "--index", index, "--context", "given", naming=["q.jsonl", "docs", "here"])
+    refuse("eval", "-m", MODEL, "--questions", FILE, "--index", index, "-c", "64",
+           naming=["questions.jsonl", "40 of 40", "64", "-k"])
+    refuse(*command, "--index", index, "--policies", "off,magic", naming=["magic"], code=2)
+    refuse(*command, "--index", index, "--policies", "prefix+fused", naming=["prefix+fused"], code=2)
+    refuse(*command, "--index", index, "--ratios", "0.1,2", naming=["ratios"], code=2)
+    refuse(*command, "--index", index, "--ratios", "0.1,", naming=["ratios"], code=2)
+    refuse(*command, "--index", index, "--docs", docs, naming=["--docs"], code=2)
+    refuse(*command, "--index", index, "--reuse", "full", naming=["--reuse"], code=2)
+    file.write_text("\n")
+    refuse(*command, "--index", index, naming=["q.jsonl", "no questions"])
+
+
+def test_outside_sets_run(data, tmp_path):
+    out = tmp_path / "musique"
+    succeed("eval", "-m", MODEL, "--questions", data / "musique/questions.dev.jsonl", "--kind-field", "hops",
+            "--docs", data / "musique/docs.jsonl", "-k", "4", "--limit", "3", "-n", "4", "--policies", "full,fusion",
+            "--ratios", "0.15", "--out", out)
+    assert len(rows_of(tmp_path / "musique.csv")) == 3 * 3
+
+
+# -- calibrate -------------------------------------------------------------------------------------
+
+@pytest.fixture
+def model(tmp_path):
+    """A copy of the model, which results can be kept beside."""
+    return shutil.copy(MODEL, tmp_path / "model.gguf")
+
+
+def calibrate(model, index, *options):
+    return ["calibrate", "-m", model, "--questions", FILE, "--index", index, "--limit", "2", *options]
+
+
+def recomputed(model, index, *options):
+    """Tokens that the second of two equal questions computes again, of how many; the log."""
+    question = QUESTIONS[0]["question"] + "\n"
+    done = run("ask", "-m", model, "--index", index, "--json", "-v", *options, input=2 * question)
+    assert done.returncode == 0, done.stderr
+    account = json.loads(done.stdout.splitlines()[1])
+    chunks = [s for s in account["segments"] if s["kind"] == "chunk"]
+    whole = sum(s["tokens"] for s in chunks)
+    return 1 - sum(s["reused"] for s in chunks) / whole, done.stderr
+
+
+def test_what_was_calibrated_is_used(model, index, tmp_path):
+    file = tmp_path / "model.gguf.reuse.json"
+    share, log = recomputed(model, index, "--reuse", "fusion")
+    assert share == pytest.approx(0.15, abs=0.01) and "not calibrated" in log
+    out = succeed(*calibrate(model, index, "--policy", "fusion", "--ratios", "1,0.5"))
+    entry = json.loads(file.read_text())["policies"]["fusion"]
+    assert entry["recompute"] in (0.5, 1) and entry["questions"] == 2 and entry["quality"] >= 0.95
+    assert out.count("<-") == 1 and file.name in out
+    share, log = recomputed(model, index, "--reuse", "fusion")
+    assert share == pytest.approx(entry["recompute"], abs=0.01) and "calibrated: " in log
+    assert recomputed(model, index, "--reuse", "fusion", "--recompute", "0.25")[0] == pytest.approx(0.25, abs=0.01)
+    assert recomputed(model, index, "--reuse", "random")[0] == pytest.approx(0.15, abs=0.01)
+    succeed(*calibrate(model, index, "--policy", "craft", "--alphas", "0.5"))
+    policies = json.loads(file.read_text())["policies"]
+    assert policies["fusion"] == entry and policies["craft"]["alpha"] == 0.5
+    assert [p.name for p in sorted(tmp_path.iterdir())] == ["model.gguf", "model.gguf.reuse.json"]
+
+
+def test_the_least_recomputation_is_chosen(model, index, tmp_path):
+    out = succeed(*calibrate(model, index, "--policy", "random", "--ratios", "1,0.3,0.6", "--dry-run",
+                             "--quality", "0.001"))
+    assert out.splitlines()[3].split()[0] == "0.3" and "<-" in out.splitlines()[3]
+    assert not (tmp_path / "model.gguf.reuse.json").exists()
+
+
+def test_calibration_is_refused_without_a_measure(model, index, tmp_path):
+    file = tmp_path / "q.jsonl"
+    file.write_text(json.dumps({"question": QUESTIONS[0]["question"], "answers": ["nothing like it"]}) + "\n")
+    command = calibrate(model, index, "--ratios", "0")
+    command[4] = file
+    refuse(*command, naming=["full attention", "1 questions"])
+    for options in (["--policy", "full"], ["--quality", "2"], ["--policy", "fusion", "--alphas", "1"]):
+        refuse(*calibrate(model, index, *options), naming=[options[-2]], code=2)
+    assert not (tmp_path / "model.gguf.reuse.json").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(model, index, tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may write anywhere")
+    tmp_path.chmod(0o500)
+    said = refuse(*calibrate(model, index, "--ratios", "0"), naming=[tmp_path])
+    tmp_path.chmod(0o700)
+    assert "--dry-run" in said
+
+
+BAD_CALIBRATIONS = {
+    "no JSON": ("{", ["line 1"]),
+    "another version": ('{"version": 2, "policies": {}}', ["version"]),
+    "no policies": ('{"version": 1}', ["policies"]),
+    "no number": ('{"version": 1, "policies": {"fusion": {"recompute": "x", "alpha": 0}}}',
+                  ["policies.fusion.recompute"]),
+    "over 1": ('{"version": 1, "policies": {"fusion": {"recompute": 1.5, "alpha": 0}}}',
+               ["policies.fusion.recompute"]),
+    "below 0": ('{"version": 1, "policies": {"fusion": {"recompute": 0.5, "alpha": -1}}}',
+                ["policies.fusion.alpha"]),
+    "no entry": ('{"version": 1, "policies": {"fusion": 7}}', ["policies.fusion"]),
+}
+
+
+@pytest.mark.parametrize("text, words", BAD_CALIBRATIONS.values(), ids=BAD_CALIBRATIONS)
+def test_a_bad_calibration_is_named(text, words, model, index, tmp_path):
+    (tmp_path / "model.gguf.reuse.json").write_text(text)
+    command = ["ask", "-m", model, "--index", index, "x"]
+    refuse(*command, "--reuse", "fusion", naming=["model.gguf.reuse.json", *words])
+    assert run(*command, "--reuse", "fusion", "--recompute", "0.2").returncode == 0
