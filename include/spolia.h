@@ -64,6 +64,8 @@ typedef struct sp_reuse_opts {
                            (Cache-Craft eq. 12); 0: as many as `recompute` says */
     int focus;          /* craft: layers for which the chunks that the question looks at must stay
                            the same before the others' tokens are dropped; 0: 3; negative: never */
+    bool exact_first;   /* chunks at any position: where a prefix of the prompt is known, take that
+                           (exact), and copies of chunks behind it only */
     bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
 } sp_reuse_opts;
 
@@ -342,9 +344,14 @@ SP_API sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out);
 SP_API sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out);
 /* sp_index_similar -- the k chunks most similar to chunk `id`, itself left out. source: "bm25"
  * (its own words as the question), "neighbour" (the chunks before and after it in its document,
- * nearest first). Errors: SP_E_ARG for another source or an unknown id.
- * Source: FusionRAG section 3.1 (row F3). */
+ * nearest first). Exact copies of its text are left out as well. Errors: SP_E_ARG for another
+ * source or an unknown id. Source: FusionRAG section 3.1 (row F3). */
 SP_API sp_err sp_index_similar(sp_index *ix, const char *source, int64_t id, int k, sp_hits *out);
+/* sp_store_retain -- deletes the copies in the context's store of chunks that the index does not
+ * hold; what other models or KV types keep in the same folder stays, what other salts keep does
+ * not. *n_removed (may be NULL).
+ * Errors: SP_E_ARG without a store, SP_E_IO. Cost: tokenizes the index. */
+SP_API sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed);
 
 #ifdef __cplusplus
 }

@@ -80,7 +80,8 @@ static void print_help(const opt_usage *usage, const opt *const *tables)
     for (; *tables; tables++)
         for (const opt *o = *tables; o->kind != OPT_END; o++) {
             char left[64];
-            const char *dashes = strlen(o->name) <= 3 ? "-" : "--";
+            bool llama = strcmp(o->name, "ctk") == 0 || strcmp(o->name, "ctv") == 0;
+            const char *dashes = llama ? "-" : "--"; /* both are understood */
             int n = o->letter ? snprintf(left, sizeof left, "-%c, ", o->letter) : 0;
             snprintf(left + n, sizeof left - (size_t)n, "%s%s%s%s", dashes, o->name,
                      o->arg ? " " : "", o->arg ? o->arg : "");

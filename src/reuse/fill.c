@@ -18,7 +18,8 @@ int sp_reuse_n_head(const sp_segment *segs, int n_segs)
 /* missing -- head or chunk, and cached nowhere. */
 static bool missing(const sp_reuse_input *in, int i)
 {
-    if (i < in->n_head) return i >= in->match->n_path;
+    if (i < in->match->n_path) return false;
+    if (i < in->n_head) return true;
     return in->segs[i].kind == SP_SEG_CHUNK && !in->chunks[i];
 }
 

@@ -33,7 +33,7 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
         if (v)
             SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, v->at, NULL, place - v->at, v->blocks,
                                     seg->n, &span));
-        else if (i < in->n_head && i < in->match->n_path)
+        else if (i < in->match->n_path)
             SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0,
                                     sp_node_blocks(in->match->path[i]), seg->n, &span));
         else

@@ -43,12 +43,14 @@ void sp_request_report(sp_request *r)
         r->result.n_reused += reused;
         r->result.n_recomputed += mended;
         if (rep)
-            rep[i] = (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
-                                         .n_tokens = r->segs[i].n,
-                                         .n_reused = reused,
-                                         .n_recomputed = mended,
-                                         .from = source_name(r->had[i] ? r->sources[i] : 0),
-                                         .missed = miss_name(r, i)};
+            rep[i] = (sp_segment_report){
+                .kind = sp_segment_kind_name(r->segs[i].kind),
+                .n_tokens = r->segs[i].n,
+                .n_reused = reused,
+                .n_recomputed = mended,
+                .from = source_name(r->had[i] ? SP_MAX(r->sources[i], SP_FROM_MEMORY)
+                                              : SP_FROM_NOWHERE),
+                .missed = miss_name(r, i)};
     }
     r->result.n_computed = r->n_prompt - r->result.n_reused;
     r->result.segments = rep;

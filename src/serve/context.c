@@ -79,6 +79,7 @@ sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
     out->recompute = o->recompute;
     out->alpha = o->alpha;
     out->focus = o->focus == 0 ? 3 : o->focus < 0 ? 0 : o->focus;
+    out->exact_first = o->exact_first;
     out->unfused = o->unfused;
     return SP_OK;
 }

@@ -29,7 +29,7 @@ typedef struct sp_reuse_choice {
     const sp_reuse_policy *policy;
     float recompute, alpha;
     int focus;
-    bool unfused;
+    bool exact_first, unfused;
 } sp_reuse_choice;
 
 typedef enum sp_request_state {

@@ -106,7 +106,7 @@ static sp_err choose_variant(sp_request *r, int i)
 
 sp_err sp_request_find_chunks(sp_request *r)
 {
-    for (int i = r->n_head; i < r->n_segs; i++) {
+    for (int i = SP_MAX(r->n_head, r->match.n_path); i < r->n_segs; i++) {
         if (r->segs[i].kind != SP_SEG_CHUNK || r->chunks[i]) continue;
         if (r->reuse.policy->choose)
             SP_TRY(choose_variant(r, i));
@@ -131,11 +131,18 @@ static sp_err match_in_order(sp_request *r)
     return sp_tree_match(c->cache.tree, segs, r->n_segs, c->now, &r->arena, &r->match);
 }
 
+/* longest_path -- segments that a chunk policy asks the tree for: the head; or all but what must be
+ * computed. A warm-up wants copies of every chunk. Source: FusionRAG section 4.1 (row F5). */
+static int longest_path(const sp_request *r)
+{
+    return r->reuse.exact_first && r->max_tokens > 0 ? r->n_segs - 1 : r->n_head;
+}
+
 sp_err sp_request_look_up(sp_request *r)
 {
     sp_context *c = r->ctx;
     const sp_reuse_policy *p = r->reuse.policy;
-    int n_path = p->uses_chunks ? r->n_head : r->n_segs;
+    int n_path = p->uses_chunks ? longest_path(r) : r->n_segs;
     ++c->now;
     memset(r->sources, 0, (size_t)r->n_segs * sizeof *r->sources);
     if (p->reorders)
