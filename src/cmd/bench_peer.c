@@ -178,7 +178,7 @@ static char *completion_body(const bench_peer *p, const bench_prompt *prompt)
     if (p->chat)
         json_object_set_new(body, "messages",
                             json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content",
-                                      bench_system, "role", "user", "content", flat));
+                                      CMD_SYSTEM_TEXT, "role", "user", "content", flat));
     else
         json_object_set_new(body, "prompt", json_string(flat));
     char *text = json_dumps(body, JSON_COMPACT);

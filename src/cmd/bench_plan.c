@@ -149,6 +149,7 @@ int bench_plan(int argc, char **argv)
                              "a prompt holds"),
                2;
     if (!bench_names_parse("policies", names, NULL, &policies)) return 2;
+    b.m.ctx.guard = 0; /* it would work between the prompts */
     b.ctx = model_options_open(&b.m);
     b.words = b.ctx ? bench_words_create(b.ctx, b.random) : NULL;
     bool good = b.words && run(&b, &policies);

@@ -91,10 +91,11 @@ static bool is_exact(const char *policy)
            strcmp(policy, "set") == 0;
 }
 
-/* has_ratio -- the policy computes a share of the chunks again, and the share is given. */
+/* has_ratio -- the policy computes a given share of the chunks' tokens again. */
 static bool has_ratio(const sp_reuse_opts *o)
 {
-    return !is_exact(o->policy) && strcmp(o->policy, "full") != 0 && !o->alpha;
+    bool by_alpha = strcmp(o->policy, "craft") == 0 && o->alpha > 0;
+    return !is_exact(o->policy) && strcmp(o->policy, "full") != 0 && !by_alpha;
 }
 
 static order order_of(const char *name)
@@ -428,6 +429,7 @@ static void close_bench(bench *b)
 
 static int run_bench(bench *b, const bench_peer_opts *peer, const char *csv)
 {
+    b->m.ctx.guard = 0; /* it would work between the runs */
     b->ctx = model_options_open(&b->m);
     b->words = b->ctx ? bench_words_create(b->ctx, b->random) : NULL;
     bool good = b->words != NULL;

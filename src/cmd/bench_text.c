@@ -11,8 +11,6 @@
 #define WORD_BYTES 12 /* with NUL */
 #define FILL_BYTES 64 /* room for single letters at the end of a text */
 
-const char *const bench_system = "Answer the question from the documents.";
-
 struct bench_words {
     sp_context *ctx; /* borrowed */
     uint64_t random;
@@ -48,7 +46,7 @@ bench_words *bench_words_create(sp_context *c, uint64_t seed)
 {
     sp_prompt *p = NULL;
     sp_err err = sp_prompt_create(c, &p);
-    if (err == SP_OK) err = sp_prompt_system(p, bench_system);
+    if (err == SP_OK) err = sp_prompt_system(p, CMD_SYSTEM_TEXT);
     if (err != SP_OK) {
         cmd_fail(err);
         sp_prompt_destroy(p);
@@ -91,7 +89,7 @@ static int count(const bench_words *w, add_segment *add, const char *text)
 {
     sp_prompt *p = NULL;
     sp_err err = sp_prompt_create(w->ctx, &p);
-    if (err == SP_OK) err = sp_prompt_system(p, bench_system);
+    if (err == SP_OK) err = sp_prompt_system(p, CMD_SYSTEM_TEXT);
     if (err == SP_OK) err = add(p, text);
     int n = err == SP_OK ? sp_prompt_n_tokens(p) - w->n_head : (cmd_fail(err), -1);
     sp_prompt_destroy(p);
@@ -205,7 +203,7 @@ sp_request *bench_ask(sp_context *c, const bench_prompt *b, const sp_reuse_opts 
     sp_prompt *p = NULL;
     sp_request *r = NULL;
     sp_err err = sp_prompt_create(c, &p);
-    if (err == SP_OK) err = sp_prompt_system(p, bench_system);
+    if (err == SP_OK) err = sp_prompt_system(p, CMD_SYSTEM_TEXT);
     for (int i = 0; i < b->n && err == SP_OK; i++) err = sp_prompt_chunk(p, NULL, b->chunks[i]);
     if (err == SP_OK && b->question) err = sp_prompt_question(p, b->question);
     if (err == SP_OK)
@@ -226,7 +224,7 @@ char *bench_prompt_flat(const bench_prompt *p, bool with_system)
     size_t n;
     FILE *f = open_memstream(&text, &n);
     if (!f) return cmd_fail_with("out of memory"), NULL;
-    if (with_system) fprintf(f, "%s\n\n", bench_system);
+    if (with_system) fprintf(f, "%s\n\n", CMD_SYSTEM_TEXT);
     for (int i = 0; i < p->n; i++) fprintf(f, "%s\n\n", p->chunks[i]);
     fprintf(f, "Question: %s%s", p->question, with_system ? "\n\n" : "");
     if (fclose(f) == 0) return text;

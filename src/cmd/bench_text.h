@@ -23,14 +23,12 @@ char *bench_question_text(bench_words *w, int n_tokens);
 char **bench_chunk_texts(bench_words *w, int n, int n_tokens);
 void bench_texts_free(char **texts, int n);
 
-/* A prompt over chunks, behind the same short system text in every benchmark. */
+/* A prompt over chunks, behind CMD_SYSTEM_TEXT. */
 typedef struct bench_prompt {
     char *const *chunks; /* [n] */
     int n;
     const char *question;
 } bench_prompt;
-
-extern const char *const bench_system;
 
 /* bench_ask -- runs a prompt to its first token (max_tokens 0: the prompt alone); the finished
  * request. */

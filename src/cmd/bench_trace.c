@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "cmd/bench.h"
-#include "cmd/bench_text.h"
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 
@@ -40,7 +39,7 @@ static sp_err add_chunks(sp_prompt *p, const json_t *line, const char **wrong)
 
 static sp_err make_prompt(sp_context *c, const json_t *line, const char **wrong, sp_prompt **out)
 {
-    const char *system = text_of(line, "system", bench_system);
+    const char *system = text_of(line, "system", CMD_SYSTEM_TEXT);
     const char *question = text_of(line, "question", NULL);
     if (!system || !question) return *wrong = system ? "question" : "system", SP_OK;
     sp_prompt *p;
@@ -114,6 +113,7 @@ int bench_trace(int argc, char **argv)
         return cmd_fail_with("bench trace: prompts come from standard input, numbers are not "
                              "negative"),
                2;
+    m.ctx.guard = 0; /* it would compute, and take reuse back, between the prompts */
     if (kv_tokens && !size_cache(&m, kv_tokens)) return 1;
     sp_context *c = model_options_open(&m);
     if (!c) return 1;
