@@ -12,8 +12,6 @@
 #include "cmd/cmd.h"
 #include "cmd/report.h"
 
-#define SYSTEM_TEXT "Answer the question from the documents."
-
 typedef struct asking {
     sp_context *ctx;
     sp_index *index;
@@ -185,7 +183,7 @@ int cmd_ask(int argc, char **argv)
     sampling_options s;
     const char *index = NULL;
     bool ranked = false;
-    asking a = {.sampling = &s, .system = SYSTEM_TEXT, .top_k = 8};
+    asking a = {.sampling = &s, .system = CMD_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
     sampling_options_init(&s, 64);
     const opt own[] = {

@@ -77,8 +77,7 @@ static int choose(const search *c, const eval_summary *sums)
 static void print_grid(const search *c, const eval_summary *sums, int chosen)
 {
     printf("%d questions, %s; F1 of full attention %.3f\n%12s %11s %6s %12s\n", sums[0].n,
-           c->policy, sums[0].f1, c->alphas ? "alpha" : "recompute", "recomputed", "F1",
-           "of full's");
+           c->policy, sums[0].f1, c->alphas ? "alpha" : "recompute", "recomputed", "F1", "kept");
     for (int s = 1; s < c->settings.n; s++) {
         const sp_reuse_opts *r = &c->settings.v[s].reuse;
         printf("%12.4g %9.1f %% %6.3f %10.1f %%%s\n", (double)(c->alphas ? r->alpha : r->recompute),

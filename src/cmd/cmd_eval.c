@@ -79,7 +79,7 @@ static json_t *describe(const evaluation *v)
     set_number(s, "max-tokens", o->max_tokens);
     set_text(s, "system", o->system);
     for (int i = 0; i < o->stop.n; i++) {
-        char key[16];
+        char key[24];
         snprintf(key, sizeof key, "stop %d", i + 1);
         set_text(s, key, o->stop.v[i]);
     }
@@ -213,6 +213,8 @@ int cmd_eval(int argc, char **argv)
     if (!eval_settings_make(v.policies, v.ratios, v.alphas, &v.settings)) return 2;
     int code = eval_input_open("eval", &v.o, &v.m, &v.settings, &v.in);
     if (code) return code;
+    for (int i = 0; i < v.settings.n; i++) /* as in service; else the run before it would show */
+        v.settings.v[i].reuse.exact_first = v.cold;
     code = evaluate(&v);
     eval_input_close(&v.in);
     return code;
