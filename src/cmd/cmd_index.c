@@ -1,66 +1,31 @@
-/* cmd_index.c -- `spolia index`: builds an index of a folder, or brings it up to date. */
+/* cmd_index.c -- `spolia index`: builds an index of a folder, or brings it up to date; then, if
+ * wanted, the store of its chunks. */
 #include <inttypes.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "cmd/cmd.h"
-
-#define REDRAW_S 0.1
+#include "cmd/live.h"
+#include "cmd/precompute.h"
 
 /* A build as it is shown: the library keeps the counts current while it runs. */
-typedef struct live {
+typedef struct progress {
+    live live;
     sp_index_stats stats;
-    double started, drawn; /* seconds */
-    bool on_terminal;
-} live;
-
-static volatile sig_atomic_t interrupted;
-
-static void interrupt(int signal_number)
-{
-    interrupted = 1;
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-static void wipe_line(const live *l)
-{
-    if (l->on_terminal) fputs("\r\033[K", stderr);
-}
-
-static void log_line(sp_log_level level, const char *line, void *user)
-{
-    wipe_line(user);
-    fprintf(stderr, "spolia: %s\n", line);
-}
+} progress;
 
 static bool show(const char *file, int64_t done, int64_t total, void *user)
 {
-    live *l = user;
-    double now = seconds();
-    if (l->on_terminal && now - l->drawn >= REDRAW_S) {
-        double rate = (double)l->stats.n_chunks / (now - l->started + 1e-9);
-        wipe_line(l);
-        fprintf(stderr, "%" PRId64 "/%" PRId64 " files  %" PRId64 " chunks  %.0f chunks/s  %.40s",
-                done, total, l->stats.n_chunks, rate, file);
-        fflush(stderr);
-        l->drawn = now;
-    }
-    return !interrupted;
+    progress *p = user;
+    double rate = (double)p->stats.n_chunks / (live_seconds(&p->live) + 1e-9);
+    live_draw(&p->live, "%" PRId64 "/%" PRId64 " files  %" PRId64 " chunks  %.0f chunks/s  %.40s",
+              done, total, p->stats.n_chunks, rate, file);
+    return !live_interrupted();
 }
 
-static void print_summary(const char *path, const live *l, double took, bool as_json)
+static void print_summary(const char *path, const sp_index_stats *s, double took, bool as_json)
 {
-    const sp_index_stats *s = &l->stats;
     int64_t n_read = s->n_files - s->n_unchanged;
     if (!as_json) {
         printf("%s: %" PRId64 " chunks of %" PRId64 " files (%" PRId64 " read, %" PRId64
@@ -82,21 +47,20 @@ static void print_summary(const char *path, const live *l, double took, bool as_
 static int build(const char *dir, const char *path, const sp_chunk_opts *o, bool quiet,
                  bool as_json)
 {
-    live l = {.started = seconds(), .on_terminal = !quiet && isatty(STDERR_FILENO)};
-    sp_log_set(SP_LOG_WARN, log_line, &l);
-    signal(SIGINT, interrupt);
-    sp_err err = sp_index_build(dir, path, o, show, &l, &l.stats);
-    signal(SIGINT, SIG_DFL);
-    wipe_line(&l);
-    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    progress p = {0};
+    live_begin(&p.live, quiet, SP_LOG_WARN);
+    sp_err err = sp_index_build(dir, path, o, show, &p, &p.stats);
+    live_end(&p.live);
     if (err != SP_OK) return cmd_fail(err);
-    if (!quiet || as_json) print_summary(path, &l, seconds() - l.started, as_json);
+    if (!quiet || as_json) print_summary(path, &p.stats, live_seconds(&p.live), as_json);
     return 0;
 }
 
 int cmd_index(int argc, char **argv)
 {
     const char *path = NULL;
+    precompute_options pre;
+    precompute_init(&pre);
     sp_chunk_opts chunks = {.size_words = 150};
     bool quiet = false, as_json = false;
     const opt table[] = {
@@ -109,12 +73,14 @@ int cmd_index(int argc, char **argv)
         {OPT_FLAG, "json", 0, NULL, &as_json, "print the summary as JSON"},
         {0},
     };
-    const opt *const tables[] = {table, NULL};
+    const opt *const tables[] = {table, pre.table, pre.model.table, NULL};
     int at = opt_parse(
         argc, argv,
         &(opt_usage){"index DIR -o FILE [options]",
                      "Cuts the .txt, .md, .markdown, .jsonl, .html and .htm files below a "
-                     "folder into chunks\nand puts them into a file for ask and search."},
+                     "folder into chunks\nand puts them into a file for ask and search. With "
+                     "--precompute a model then reads\neach chunk among those most like it, and "
+                     "what it made of it goes to a folder for ask --store."},
         tables);
     if (at < 0) return -1 - at;
     if (at + 1 != argc) return cmd_fail_with("index: name one folder"), 2;
@@ -122,5 +88,7 @@ int cmd_index(int argc, char **argv)
         chunks.overlap_words >= chunks.size_words)
         return cmd_fail_with("index: --chunk-words is at least 1, --overlap-words less than that"),
                2;
-    return build(argv[at], path, &chunks, quiet, as_json);
+    if (!precompute_check(&pre)) return 2;
+    int code = build(argv[at], path, &chunks, quiet, as_json);
+    return code || !pre.wanted ? code : precompute(&pre, path, quiet, as_json);
 }

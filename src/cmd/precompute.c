@@ -1,0 +1,305 @@
+/* precompute.c -- brings the store of an index up to date.
+ *
+ * For each chunk the most similar ones are looked up and put before it, the best first, behind the
+ * system text; sp_fuse computes the chunk among them and keeps it on disk. A copy that was fused
+ * with exactly these chunks is kept as it is, so a second run costs lookups, and after a change
+ * only chunks are computed whose neighbourhood changed. Each copy is written whole or not at all:
+ * Ctrl-C stops between two chunks, and the same command goes on from there.
+ *
+ * At the end copies are deleted whose chunk is gone, but only from a store that was made for this
+ * index: one that was empty when it was first used here got a file `made-for` with the index's
+ * path, and that file must name this index.
+ *
+ * Source: FusionRAG section 3.1, eq. 10 (row F3); incremental updates (row F9).
+ */
+#include "cmd/precompute.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/cmd.h"
+#include "cmd/live.h"
+
+typedef struct counts {
+    int64_t n_done, n_fused, n_unchanged, n_alone, n_long, n_twins, n_similar, n_removed;
+} counts;
+
+typedef struct run {
+    const precompute_options *o;
+    const char *store;
+    sp_context *ctx;
+    sp_index *index;
+    int64_t n_chunks;
+    json_t *seen; /* a set: chunks by a hash of title and text */
+    bool told_cap, own_store;
+    live live;
+    counts n;
+} run;
+
+/* -- options -------------------------------------------------------------------------------- */
+
+void precompute_init(precompute_options *o)
+{
+    *o = (precompute_options){.n_similar = 10, .similar = "bm25", .system = CMD_SYSTEM_TEXT};
+    model_options_init(&o->model);
+    for (opt *t = o->model.table; t->kind != OPT_END; t++) t->required = false;
+    const opt table[] = {
+        {OPT_FLAG, "precompute", 0, NULL, &o->wanted,
+         "then compute each chunk among chunks like it, into --store (FILE.kv)"},
+        {OPT_INT, "fuse", 0, "N", &o->n_similar, "precompute: how many chunks like it (10)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
+         "precompute: what is like a chunk: bm25, neighbour (bm25)"},
+        {OPT_STRING, "system", 0, "TEXT", &o->system,
+         "precompute: what comes first in prompts; as with ask"},
+        {OPT_END, NULL, 0, NULL, NULL, NULL},
+    };
+    memcpy(o->table, table, sizeof table);
+}
+
+bool precompute_check(const precompute_options *o)
+{
+    if (!o->wanted) return true;
+    if (!o->model.ctx.model)
+        cmd_fail_with("index: --precompute needs a model, -m PATH");
+    else if (o->n_similar < 1)
+        cmd_fail_with("index: --fuse is at least 1");
+    else
+        return true;
+    return false;
+}
+
+/* -- whose store it is ---------------------------------------------------------------------- */
+
+static bool is_empty(const char *folder)
+{
+    DIR *d = opendir(folder);
+    bool any = false;
+    for (struct dirent *e; d && !any && (e = readdir(d));) any = e->d_name[0] != '.';
+    if (d) closedir(d);
+    return !any;
+}
+
+/* claim -- whether the store was made for this index; `fresh`: it is being made now. */
+static bool claim(const char *store, const char *index_path, bool fresh)
+{
+    char *index = realpath(index_path, NULL), *name = NULL, *owner = NULL;
+    bool own = false;
+    size_t n = 0;
+    if (index && asprintf(&name, "%s/made-for", store) < 0) name = NULL;
+    FILE *f = name ? fopen(name, fresh ? "w" : "r") : NULL;
+    if (f && fresh)
+        own = fprintf(f, "%s\n", index) > 0;
+    else if (f && getline(&owner, &n, f) > 0)
+        own = strncmp(owner, index, strlen(index)) == 0 && strcmp(owner + strlen(index), "\n") == 0;
+    if (f && fclose(f) != 0) own = false;
+    free(owner);
+    free(name);
+    free(index);
+    return own;
+}
+
+/* -- one chunk ------------------------------------------------------------------------------ */
+
+/* first_time -- two chunks that say the same under one title share a copy; the first decides. */
+static bool first_time(run *r, const sp_hit *chunk)
+{
+    const char *const parts[] = {chunk->title, chunk->text};
+    uint64_t h = 0xcbf29ce484222325u;
+    char key[20];
+    for (int i = 0; i < 2; i++)
+        for (const char *s = parts[i];; s++) {
+            h = (h ^ (unsigned char)*s) * 0x100000001b3u;
+            if (!*s) break;
+        }
+    snprintf(key, sizeof key, "%016" PRIx64, h);
+    if (json_object_get(r->seen, key)) return false;
+    json_object_set_new(r->seen, key, json_true());
+    return true;
+}
+
+static sp_err make_prompt(run *r, const sp_hits *similar, int n, const sp_hit *chunk,
+                          sp_prompt **out)
+{
+    sp_prompt *p;
+    sp_err err = sp_prompt_create(r->ctx, &p);
+    if (err != SP_OK) return err;
+    err = sp_prompt_system(p, r->o->system);
+    for (int i = 0; i < n && err == SP_OK; i++)
+        err = sp_prompt_chunk(p, similar->v[i].title, similar->v[i].text);
+    if (err == SP_OK) err = sp_prompt_chunk(p, chunk->title, chunk->text);
+    if (err != SP_OK) {
+        sp_prompt_destroy(p);
+        return err;
+    }
+    *out = p;
+    return SP_OK;
+}
+
+/* tell_cap -- once, for the first chunk that it happens to. */
+static void tell_cap(run *r, const sp_hit *chunk, int n, int wanted)
+{
+    if (r->told_cap || n == wanted) return;
+    r->told_cap = true;
+    fprintf(stderr,
+            "%sspolia: chunk %" PRId64 ": %d of %d similar chunks fit into the context of %d "
+            "tokens; other chunks may have fewer, too\n",
+            r->live.on_terminal ? "\r\033[K" : "", chunk->id, n, wanted,
+            sp_context_describe(r->ctx).n_ctx);
+}
+
+/* fitting_prompt -- with as many similar chunks as fit into the context, the best; none: NULL. */
+static sp_err fitting_prompt(run *r, const sp_hits *similar, const sp_hit *chunk, sp_prompt **out)
+{
+    int n_ctx = sp_context_describe(r->ctx).n_ctx, n = similar->n;
+    sp_prompt *p = NULL;
+    for (; n > 0; n--) {
+        sp_err err = make_prompt(r, similar, n, chunk, &p);
+        if (err != SP_OK) return err;
+        if (sp_prompt_n_tokens(p) <= n_ctx) break;
+        sp_prompt_destroy(p);
+        p = NULL;
+    }
+    tell_cap(r, chunk, n, similar->n);
+    r->n.n_similar += n;
+    *out = p;
+    return SP_OK;
+}
+
+static sp_err fuse(run *r, const sp_hits *similar, const sp_hit *chunk)
+{
+    sp_prompt *p;
+    bool fresh;
+    sp_err err = fitting_prompt(r, similar, chunk, &p);
+    if (err != SP_OK) return err;
+    if (p) {
+        err = sp_fuse(r->ctx, p, &fresh);
+        if (err == SP_OK) ++*(fresh ? &r->n.n_fused : &r->n.n_unchanged);
+        sp_prompt_destroy(p);
+    } else {
+        ++*(similar->n ? &r->n.n_long : &r->n.n_alone);
+    }
+    return err;
+}
+
+static sp_err take_chunk(run *r, const sp_hit *chunk)
+{
+    if (!first_time(r, chunk)) {
+        r->n.n_twins++;
+        return SP_OK;
+    }
+    sp_hits similar;
+    sp_err err = sp_index_similar(r->index, r->o->similar, chunk->id, r->o->n_similar, &similar);
+    if (err != SP_OK) return err;
+    err = fuse(r, &similar, chunk);
+    sp_hits_fini(&similar);
+    return err;
+}
+
+/* -- all of them ---------------------------------------------------------------------------- */
+
+static void draw(run *r)
+{
+    double passed = live_seconds(&r->live), left = 0;
+    if (r->n.n_done) left = passed / (double)r->n.n_done * (double)(r->n_chunks - r->n.n_done);
+    live_draw(&r->live,
+              "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " fused  %" PRId64
+              " unchanged  %d:%02d:%02d left",
+              r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged, (int)(left / 3600),
+              (int)(left / 60) % 60, (int)left % 60);
+}
+
+static sp_err take_all(run *r)
+{
+    sp_err err = SP_OK;
+    bool any = true;
+    for (int64_t id = 0; err == SP_OK && any && !live_interrupted();) {
+        sp_hits chunk;
+        draw(r);
+        err = sp_index_chunk(r->index, id, &chunk);
+        if (err != SP_OK) break;
+        any = chunk.n > 0;
+        if (any) {
+            id = chunk.v[0].id;
+            err = take_chunk(r, &chunk.v[0]);
+            r->n.n_done += err == SP_OK;
+        }
+        sp_hits_fini(&chunk);
+    }
+    return err;
+}
+
+static void print_summary(const run *r, bool as_json)
+{
+    const counts *n = &r->n;
+    double took = live_seconds(&r->live);
+    if (as_json) {
+        json_t *o =
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "store", r->store,
+                      "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused, "unchanged",
+                      (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone, "too_long",
+                      (json_int_t)n->n_long, "duplicates", (json_int_t)n->n_twins, "similar",
+                      (json_int_t)n->n_similar, "removed", (json_int_t)n->n_removed, "complete",
+                      (int)(n->n_done == r->n_chunks), "seconds", took);
+        json_dumpf(o, stdout, 0);
+        putchar('\n');
+        json_decref(o);
+        return;
+    }
+    printf("%s: %" PRId64 " chunks fused, %" PRId64 " unchanged, %" PRId64
+           " removed, in %.1f s; with %.1f similar chunks each\n",
+           r->store, n->n_fused, n->n_unchanged, n->n_removed, took,
+           (double)n->n_similar / (double)(n->n_fused + n->n_unchanged + 1e-9));
+    if (n->n_alone + n->n_long + n->n_twins)
+        printf("  not fused: %" PRId64 " like no other, %" PRId64
+               " too long for the context, %" PRId64 " that repeat another\n",
+               n->n_alone, n->n_long, n->n_twins);
+}
+
+static int finish(run *r, sp_err err, bool quiet, bool as_json)
+{
+    bool complete = err == SP_OK && r->n.n_done == r->n_chunks;
+    if (complete && r->own_store) err = sp_store_retain(r->ctx, r->index, &r->n.n_removed);
+    live_end(&r->live);
+    if (err != SP_OK) return cmd_fail(err);
+    if (!quiet || as_json) print_summary(r, as_json);
+    if (complete && !r->own_store && !quiet)
+        fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n",
+                r->store);
+    if (complete) return 0;
+    return cmd_fail_with("interrupted after %" PRId64 " of %" PRId64
+                         " chunks; the same command goes on from there",
+                         r->n.n_done, r->n_chunks);
+}
+
+int precompute(precompute_options *o, const char *index_path, bool quiet, bool as_json)
+{
+    run r = {.o = o};
+    char *by_default = NULL;
+    int code = 1;
+    if (!o->model.ctx.store && asprintf(&by_default, "%s.kv", index_path) >= 0)
+        o->model.ctx.store = by_default;
+    r.store = o->model.ctx.store;
+    o->model.ctx.guard = 0; /* nothing is answered here */
+    bool fresh = r.store && is_empty(r.store);
+    r.seen = json_object();
+    sp_err err = sp_index_open(index_path, &r.index);
+    if (err != SP_OK)
+        cmd_fail(err);
+    else if (!r.seen || !r.store)
+        cmd_fail(SP_E_NOMEM);
+    else if ((r.ctx = model_options_open(&o->model))) {
+        r.own_store = claim(r.store, index_path, fresh);
+        r.n_chunks = sp_index_n_chunks(r.index);
+        live_begin(&r.live, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
+        code = finish(&r, take_all(&r), quiet, as_json);
+    }
+    sp_context_close(r.ctx);
+    sp_index_close(r.index);
+    json_decref(r.seen);
+    free(by_default);
+    return code;
+}
