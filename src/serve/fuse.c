@@ -26,8 +26,9 @@ static bool is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, i
 static sp_err compute(sp_context *c, const sp_prompt *p)
 {
     const sp_reuse_opts plain = {.policy = "full", .unfused = true};
+    const sp_request_opts o = {.reuse = &plain, .sampling = sp_sampling_default()};
     sp_request *r;
-    SP_TRY(sp_request_submit_as(c, p, &(sp_request_opts){.reuse = &plain}, true, &r));
+    SP_TRY(sp_request_submit_as(c, p, &o, true, &r));
     SP_TRY(sp_request_run(c, &r));
     sp_request_destroy(r);
     return SP_OK;
