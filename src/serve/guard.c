@@ -234,7 +234,7 @@ void sp_guard_step(sp_context *c)
         g->check = NULL;
         g->now = NULL;
     }
-    if (!g->check && g->n_waiting && !c->queue && !c->running) begin_check(c, g);
+    if (!g->check && g->n_waiting) begin_check(c, g);
 }
 
 bool sp_guard_busy(const sp_guard *g)

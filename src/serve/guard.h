@@ -30,7 +30,7 @@ bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
 /* sp_guard_note -- the logits [V] of its first token. What cannot be noted is left out. */
 void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits);
 
-/* sp_guard_step -- begins a check when the context is idle, ends one that is done. */
+/* sp_guard_step -- ends a check that is done, begins the next one. Pre: the context is idle. */
 void sp_guard_step(sp_context *c);
 bool sp_guard_busy(const sp_guard *g);
 

@@ -307,6 +307,7 @@ sp_err sp_context_step(sp_context *c, bool *busy)
 {
     drop_canceled(c->queue);
     drop_canceled(c->running);
+    if (!c->queue && !c->running) sp_guard_step(c);
     admit(c);
     int n_slices = compose(c);
     sp_err err = n_slices ? sp_engine_step(c->engine, c->slices, n_slices) : SP_OK;
@@ -314,7 +315,6 @@ sp_err sp_context_step(sp_context *c, bool *busy)
         deliver(c, n_slices);
     else
         for (int s = 0; s < n_slices; s++) leave(c->sliced[s], SP_FINISH_ERROR, err);
-    sp_guard_step(c);
     *busy = c->running || c->queue || sp_guard_busy(c->guard);
     return err;
 }

@@ -1,0 +1,182 @@
+/* test_guard.c -- the guard samples, checks in idle time, and takes reuse back where it diverges.
+ *
+ * On a random model Full Reuse diverges by its nature, so a small bound is always left and a huge
+ * one never. */
+#include "support/check.h"
+
+#include "serve/context_int.h"
+
+#define MODEL "tests/golden/tiny.gguf"
+
+static sp_context *open_guarded(const char *policy, float share, float bound)
+{
+    sp_context *c = NULL;
+    assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                 .reuse.policy = policy,
+                                                 .guard = share,
+                                                 .guard_bound = bound,
+                                                 .n_threads = 1,
+                                                 .kv_bytes = 4 << 20},
+                              &c));
+    return c;
+}
+
+static sp_prompt *prompt_of(sp_context *c, int turn)
+{
+    static const char *const texts[] = {"Boats leave Velm at nine.", "Torin has two hotels.",
+                                        "The Anchor has twelve rooms at the pier."};
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    for (int k = 0; k < 3; k++) assert_ok(sp_prompt_chunk(p, "T", texts[(turn + k) % 3]));
+    assert_ok(sp_prompt_question(p, "Where?"));
+    return p;
+}
+
+/* ask -- one answered question; returns how many prompt tokens were computed for it. */
+static int ask(sp_context *c, int turn, const sp_reuse_opts *reuse)
+{
+    sp_prompt *p = prompt_of(c, turn);
+    sp_request *r;
+    assert_ok(sp_generate(
+        c, p,
+        &(sp_request_opts){.sampling = sp_sampling_default(), .max_tokens = 2, .reuse = reuse},
+        &r));
+    int n = sp_request_result(r)->n_computed;
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return n;
+}
+
+/* idle -- until nothing is left to do, in the background either. */
+static void idle(sp_context *c)
+{
+    bool busy = true;
+    for (int steps = 0; busy; steps++) {
+        assert_in_range(steps, 0, 1000);
+        assert_ok(sp_context_step(c, &busy));
+    }
+}
+
+static const sp_guard_report *report(const sp_context *c)
+{
+    int n;
+    const sp_guard_report *r = sp_context_guard(c, &n);
+    assert_int_equal(n, 1);
+    return r;
+}
+
+static void test_checks_the_share_it_is_told(void **state)
+{
+    sp_context *c = open_guarded("full", 0.25f, 1e6f);
+    for (int i = 0; i < 16; i++) {
+        ask(c, i, NULL);
+        idle(c);
+    }
+    assert_int_equal(report(c)->n_checked, 4);
+    assert_string_equal(report(c)->policy, "full");
+    assert_true(report(c)->mean_kl > 0);
+    assert_in_range(report(c)->n_agreed, 0, 4);
+    assert_false(report(c)->fallen_back);
+    sp_context_close(c);
+}
+
+/* What could not be checked in time is left out, not piled up. */
+static void test_waits_for_idle_time(void **state)
+{
+    int n;
+    sp_context *c = open_guarded("full", 1, 1e6f);
+    for (int i = 0; i < 16; i++) ask(c, i, NULL); /* sp_generate stops with its request */
+    sp_context_guard(c, &n);
+    assert_int_equal(n, 0);
+    idle(c);
+    assert_in_range(report(c)->n_checked, 1, 8);
+    sp_context_close(c);
+}
+
+static void test_exact_reuse_is_not_checked(void **state)
+{
+    int n;
+    sp_context *c = open_guarded("prefix", 1, 1e-9f);
+    const sp_reuse_opts own = {.policy = "full"};
+    for (int i = 0; i < 4; i++) {
+        ask(c, i, NULL);
+        ask(c, i, &own); /* who names a policy gets it unwatched */
+        idle(c);
+    }
+    sp_context_guard(c, &n);
+    assert_int_equal(n, 0);
+    sp_context_close(c);
+}
+
+/* A policy that selects is given more, step by step; then prefixes remain. */
+static void test_takes_reuse_back(void **state)
+{
+    static const float steps[] = {0, 0.15f, 0.3f, 0.5f};
+    sp_context *c = open_guarded("random", 1, 1e-12f);
+    int asked = 0;
+    for (int s = 0; s < 4; s++) {
+        for (int i = 0; i < 8; i++, asked++) {
+            ask(c, asked, NULL);
+            if (asked) assert_true(report(c)->recompute == steps[s]);
+            idle(c);
+        }
+        assert_int_equal(report(c)->n_raised, s < 3 ? s + 1 : 3);
+    }
+    assert_true(report(c)->fallen_back);
+    assert_int_equal(report(c)->n_checked, 32);
+    ask(c, 0, NULL);
+    idle(c);
+    assert_int_equal(report(c)->n_checked, 32); /* prefixes are exact */
+    assert_in_range(ask(c, 0, NULL), 1, 16);    /* and known the second time */
+    assert_true(ask(c, 0, &(sp_reuse_opts){.policy = "off"}) > 16);
+    sp_context_close(c);
+}
+
+static void test_a_policy_that_cannot_select_falls_at_once(void **state)
+{
+    sp_context *c = open_guarded("full", 1, 1e-12f);
+    for (int i = 0; i < 8; i++) {
+        assert_true(i == 0 || !report(c)->fallen_back);
+        ask(c, i, NULL);
+        idle(c);
+    }
+    assert_true(report(c)->fallen_back);
+    assert_int_equal(report(c)->n_raised, 0);
+    sp_context_close(c);
+}
+
+static void test_closes_with_a_check_under_way(void **state)
+{
+    bool busy;
+    sp_context *c = open_guarded("full", 1, 1);
+    for (int i = 0; i < 3; i++) ask(c, i, NULL);
+    assert_ok(sp_context_step(c, &busy)); /* begins one: fill, then the answer */
+    assert_true(busy);
+    sp_context_close(c);
+}
+
+static void test_bad_settings(void **state)
+{
+    static const float shares[] = {-0.5f, 1.5f};
+    for (size_t i = 0; i < SP_COUNT(shares); i++) {
+        sp_context *c = NULL;
+        assert_fails(sp_context_open(&(sp_context_opts){.model = MODEL, .guard = shares[i]}, &c),
+                     SP_E_ARG, "guard");
+        assert_null(c);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checks_the_share_it_is_told),
+        cmocka_unit_test(test_waits_for_idle_time),
+        cmocka_unit_test(test_exact_reuse_is_not_checked),
+        cmocka_unit_test(test_takes_reuse_back),
+        cmocka_unit_test(test_a_policy_that_cannot_select_falls_at_once),
+        cmocka_unit_test(test_closes_with_a_check_under_way),
+        cmocka_unit_test(test_bad_settings),
+    };
+    return cmocka_run_group_tests_name("serve/guard", tests, NULL, NULL);
+}
