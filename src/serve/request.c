@@ -37,13 +37,31 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
     return any && r->reuse.policy->probe && in->recompute > 0 && in->recompute < 1;
 }
 
+/* let_go_last -- the chunk that is to be fused is computed, whether a plain copy is there or not. */
+static void let_go_last(sp_request *r)
+{
+    int last = r->n_segs - 1;
+    if (r->chunks[last]) sp_chunks_unpin(r->ctx->cache.chunks, r->chunks[last]);
+    r->chunks[last] = NULL;
+}
+
+/* fill_input -- a chunk that is to be fused needs no plain copy. */
+static sp_reuse_input fill_input(const sp_request *r)
+{
+    sp_reuse_input in = sp_request_input(r);
+    in.n_segs -= r->fuse;
+    return in;
+}
+
 static sp_err plan_stage(sp_request *r)
 {
+    if (r->fuse && r->stage == SP_STAGE_ANSWER) let_go_last(r);
     sp_reuse_input in = sp_request_input(r);
     sp_plan_init(&r->plan, r->ctx->pool);
     r->next_todo = 0;
     switch (r->stage) {
     case SP_STAGE_FILL:
+        in = fill_input(r);
         return sp_reuse_fill(&in, &r->plan);
     case SP_STAGE_PROBE:
         return r->reuse.policy->probe(&in, &r->plan);
@@ -95,7 +113,7 @@ static sp_stage after_fill(const sp_request *r)
 
 static sp_stage first_stage(const sp_request *r)
 {
-    sp_reuse_input in = sp_request_input(r);
+    sp_reuse_input in = fill_input(r);
     const sp_reuse_policy *p = r->reuse.policy;
     if (!p->uses_chunks || p->places) return SP_STAGE_ANSWER;
     bool warms = r->max_tokens == 0 && !r->fuse;
@@ -112,6 +130,7 @@ static int64_t blocks_needed(const sp_request *r)
     if (r->stage == SP_STAGE_ANSWER) return sp_plan_n_fresh(&r->plan) + answer;
     for (int i = 0; i < r->n_segs; i++)
         if (!r->chunks[i] && i >= r->match.n_path) n += sp_blocks_for(r->segs[i].n);
+    if (r->fuse) n += sp_blocks_for(r->segs[r->n_segs - 1].n);
     return n + (r->reuse.policy->selects ? sp_blocks_for(r->n_prompt) : 0) + answer;
 }
 
