@@ -45,14 +45,6 @@ static void let_go_last(sp_request *r)
     r->chunks[last] = NULL;
 }
 
-/* fill_input -- a chunk that is to be fused needs no plain copy. */
-static sp_reuse_input fill_input(const sp_request *r)
-{
-    sp_reuse_input in = sp_request_input(r);
-    in.n_segs -= r->fuse;
-    return in;
-}
-
 static sp_err plan_stage(sp_request *r)
 {
     if (r->fuse && r->stage == SP_STAGE_ANSWER) let_go_last(r);
@@ -61,7 +53,6 @@ static sp_err plan_stage(sp_request *r)
     r->next_todo = 0;
     switch (r->stage) {
     case SP_STAGE_FILL:
-        in = fill_input(r);
         return sp_reuse_fill(&in, &r->plan);
     case SP_STAGE_PROBE:
         return r->reuse.policy->probe(&in, &r->plan);
@@ -113,7 +104,7 @@ static sp_stage after_fill(const sp_request *r)
 
 static sp_stage first_stage(const sp_request *r)
 {
-    sp_reuse_input in = fill_input(r);
+    sp_reuse_input in = sp_request_input(r);
     const sp_reuse_policy *p = r->reuse.policy;
     if (!p->uses_chunks || p->places) return SP_STAGE_ANSWER;
     bool warms = r->max_tokens == 0 && !r->fuse;
