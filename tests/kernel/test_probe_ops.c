@@ -602,8 +602,9 @@ static void again(scene *s, sp_plan *p, sp_twin *twins, float *deviation)
     add(s, p, span, 0, CONTEXT);
     for (int i = 4; i < CONTEXT; i += 9) p->todo[i].token = (p->todo[i].token + 1) % 101;
     bind(p);
-    p->probe =
-        (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = 1, .twins = twins, .deviation = deviation};
+    p->twins = twins;
+    p->n_twins = CONTEXT;
+    p->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = 1, .deviation = deviation};
 }
 
 static double stored_distance(const scene *s, const sp_plan *p, int i)

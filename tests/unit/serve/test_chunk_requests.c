@@ -3,159 +3,13 @@
  * Every step of every test also checks the invariants of serve/context_int.h: what is set aside for
  * the running requests is there, and enough for their answers. */
 #include <stdio.h>
-#include <stdlib.h>
 
-#include "support/check.h"
+#include "support/requests.h"
 
-#include "serve/context_int.h"
-
-#define MODEL "tests/golden/tiny.gguf"
-
-static const struct policy {
-    const char *name;
-    float recompute;
-} policies[] = {{"full", 0}, {"random", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}};
-
-static const char *const texts[] = {"Boats leave Velm at nine.", "Torin has two hotels.",
-                                    "The Anchor has twelve rooms at the pier.", "x"};
-
-/* open_with -- what is not named is small. */
-static sp_context *open_with(sp_context_opts o)
-{
-    sp_context *c = NULL;
-    o.model = MODEL;
-    if (!o.n_threads) o.n_threads = 1;
-    if (!o.kv_bytes) o.kv_bytes = 4 << 20;
-    assert_ok(sp_context_open(&o, &c));
-    return c;
-}
-
-static sp_context *open_policy(const struct policy *p)
-{
-    return open_with((sp_context_opts){.reuse.policy = p->name, .reuse.recompute = p->recompute, .n_batch = 40});
-}
-
-/* Nothing but the cache may hold KV once every request is gone. */
-static void close_clean(sp_context *c)
-{
-    assert_int_equal(c->reserved, 0);
-    assert_int_equal(c->n_running, 0);
-    sp_context_forget(c);
-    sp_context_info i = sp_context_describe(c);
-    assert_int_equal(i.kv_blocks_free, i.kv_blocks);
-    assert_int_equal(i.cached_segments, 0);
-    sp_context_close(c);
-}
-
-/* prompt_of -- a system text, chunks named by digits, and perhaps a question. */
-static sp_prompt *prompt_of(sp_context *c, const char *order, const char *question)
-{
-    sp_prompt *p;
-    assert_ok(sp_prompt_create(c, &p));
-    assert_ok(sp_prompt_system(p, "Be brief."));
-    for (; *order; order++) assert_ok(sp_prompt_chunk(p, "T", texts[*order - '0']));
-    if (question) assert_ok(sp_prompt_question(p, question));
-    return p;
-}
-
-/* Warm sampling: greedy text of a random model is one token over and over. */
-static sp_request *submit_prompt(sp_context *c, sp_prompt *p, int max_tokens)
-{
-    sp_request_opts o = {
-        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
-    o.sampling.temperature = 1;
-    o.sampling.seed = 7;
-    sp_request *r;
-    assert_ok(sp_request_submit(c, p, &o, &r));
-    sp_prompt_destroy(p);
-    return r;
-}
-
-static sp_request *submit(sp_context *c, const char *order, const char *question, int max_tokens)
-{
-    return submit_prompt(c, prompt_of(c, order, question), max_tokens);
-}
-
-/* step -- one step, and the invariants after it. */
-static void step(sp_context *c)
-{
-    bool busy;
-    int64_t sum = 0;
-    sp_err err = sp_context_step(c, &busy);
-    if (err != SP_E_NOMEM) assert_ok(err);
-    for (const sp_request *r = c->running; r; r = r->next) {
-        int64_t answer = sp_blocks_for(r->max_tokens);
-        if (r->stage == SP_STAGE_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
-        assert_true(r->reserved >= answer);
-        if (r->reuse.policy->uses_tree) assert_non_null(r->match.tip);
-        sum += r->reserved;
-    }
-    assert_int_equal(c->reserved, sum);
-    assert_true(sum <= sp_kv_pool_n_free(c->pool));
-    assert_int_equal(busy, c->running || c->queue);
-}
-
-static bool done(const sp_request *r)
-{
-    return sp_request_result(r)->finish != SP_FINISH_NONE;
-}
-
-static sp_request *run(sp_context *c, sp_request *r)
-{
-    while (!done(r)) step(c);
-    return r;
-}
-
-static sp_request *ask(sp_context *c, const char *order, const char *question, int max_tokens)
-{
-    sp_request *r = run(c, submit(c, order, question, max_tokens));
-    if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
-        fail_msg("%s", sp_request_result(r)->detail);
-    assert_int_equal(sp_request_result(r)->n_generated, max_tokens);
-    return r;
-}
-
-static void assert_same_text(const sp_request *a, const sp_request *b)
-{
-    assert_string_equal(sp_request_result(a)->text, sp_request_result(b)->text);
-    assert_int_equal(sp_request_result(a)->n_generated, sp_request_result(b)->n_generated);
-}
-
-/* alone -- the answer's text in a context of its own; the caller frees it. */
-static char *alone(const struct policy *p, const char *order, const char *question, int max_tokens)
-{
-    sp_context *c = open_policy(p);
-    sp_request *r = ask(c, order, question, max_tokens);
-    char *text = strdup(sp_request_result(r)->text);
-    sp_request_destroy(r);
-    close_clean(c);
-    return text;
-}
-
-static void assert_text(const sp_request *r, char *text)
-{
-    assert_string_equal(sp_request_result(r)->text, text);
-    free(text);
-}
+static const policy policies[] = {
+    {"full", 0}, {"random", 0.25f}, {"h2o", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}};
 
 /* -- the account ---------------------------------------------------------------------------- */
-
-static void assert_adds_up(const sp_result *r)
-{
-    int reused = 0, again = 0, tokens = 0;
-    for (int i = 0; i < r->n_segments; i++) {
-        const sp_segment_report *s = &r->segments[i];
-        assert_in_range(s->n_reused, 0, s->n_tokens);
-        assert_in_range(s->n_recomputed, 0, s->n_tokens - s->n_reused);
-        reused += s->n_reused;
-        again += s->n_recomputed;
-        tokens += s->n_tokens;
-    }
-    assert_int_equal(r->n_prompt, tokens);
-    assert_int_equal(r->n_reused, reused);
-    assert_int_equal(r->n_recomputed, again);
-    assert_int_equal(r->n_prompt, r->n_reused + r->n_computed);
-}
 
 static void test_another_order_reuses_all(void **state)
 {
@@ -207,7 +61,7 @@ static void test_cold_equals_warm(void **state)
 static void test_recompute_nothing_is_full(void **state)
 {
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        struct policy none = {policies[i].name, 0};
+        policy none = {policies[i].name, 0};
         sp_context *c = open_policy(&none);
         sp_request *r = ask(c, "102", "Who?", 20);
         assert_int_equal(sp_request_result(r)->n_recomputed, 0);
@@ -220,9 +74,9 @@ static void test_recompute_nothing_is_full(void **state)
 /* Behind the head stands every first chunk: with one chunk nothing is approximate. */
 static void test_one_chunk_is_exact(void **state)
 {
-    static const struct policy off = {"off", 0};
+    static const policy off = {"off", 0};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        struct policy none = {policies[i].name, 0};
+        policy none = {policies[i].name, 0};
         sp_context *c = open_policy(&none);
         sp_request *other = ask(c, "21", "Who?", 3);
         sp_request *r = ask(c, "1", "Where are the hotels?", 24);
@@ -255,7 +109,7 @@ static void test_the_same_chunk_twice(void **state)
 /* Chunks are computed behind their head: another head shares nothing. */
 static void test_another_head(void **state)
 {
-    sp_context *c = open_policy(&policies[3]);
+    sp_context *c = open_policy(&policies[4]);
     sp_request *r = ask(c, "01", "Which?", 2);
     sp_prompt *p;
     assert_ok(sp_prompt_create(c, &p));
@@ -274,7 +128,7 @@ static void test_another_head(void **state)
 
 static void test_no_chunks_is_prefix(void **state)
 {
-    static const struct policy off = {"off", 0};
+    static const policy off = {"off", 0};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
         sp_context *c = open_policy(&policies[i]);
         sp_request *r = ask(c, "", "How are you?", 20), *again = ask(c, "", "How are you?", 20);
@@ -295,7 +149,7 @@ static void test_no_chunks_is_prefix(void **state)
 
 static void test_prompt_that_ends_in_a_chunk(void **state)
 {
-    static const struct policy off = {"off", 0};
+    static const policy off = {"off", 0};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
         sp_context *c = open_policy(&policies[i]);
         sp_request *only = ask(c, "1", NULL, 8), *r = ask(c, "01", NULL, 8),
@@ -395,7 +249,7 @@ static void test_together_equals_alone(void **state)
     }
 }
 
-static sp_context *open_blocks(const struct policy *p, int64_t n_blocks)
+static sp_context *open_blocks(const policy *p, int64_t n_blocks)
 {
     sp_context *c = open_policy(p);
     size_t block = sp_context_describe(c).kv_block_bytes;
@@ -407,7 +261,7 @@ static sp_context *open_blocks(const struct policy *p, int64_t n_blocks)
 }
 
 /* least_blocks -- of a pool in which the prompt can be answered. */
-static int64_t least_blocks(const struct policy *p, const char *order)
+static int64_t least_blocks(const policy *p, const char *order)
 {
     for (int64_t n = 2;; n++) {
         sp_context *c = open_blocks(p, n);
@@ -456,7 +310,7 @@ static void test_small_memory_shared(void **state)
 
 /* One request leaves after some steps, another with the same chunks stays. False when the first was
  * done. */
-static bool leave_after(const struct policy *p, int n_steps, bool cancel, const char *text)
+static bool leave_after(const policy *p, int n_steps, bool cancel, const char *text)
 {
     sp_context *c = open_with((sp_context_opts){
         .reuse.policy = p->name, .reuse.recompute = p->recompute, .n_batch = 9, .max_requests = 2});
@@ -544,7 +398,7 @@ static void memory_returns(sp_log_level level, const char *line, void *user)
 
 /* faulted_life -- two requests at once; the n-th allocation of the first steps fails, and all after
  * it until something could not be cached. False when there were fewer. */
-static bool faulted_life(const struct policy *p, long n, int *n_uncached)
+static bool faulted_life(const policy *p, long n, int *n_uncached)
 {
     int before = *n_uncached;
     sp_context *c = open_blocks(p, 40);

@@ -1,0 +1,164 @@
+/* requests.h -- contexts on a small random model, and requests over documents named by digits.
+ *
+ * Every step also checks the invariants of serve/context_int.h: what is set aside for the running
+ * requests is there, and enough for their answers. */
+#ifndef SP_TESTS_REQUESTS_H
+#define SP_TESTS_REQUESTS_H
+
+#include <stdlib.h>
+
+#include "support/check.h"
+
+#include "serve/context_int.h"
+
+#define MODEL "tests/golden/tiny.gguf"
+
+typedef struct policy {
+    const char *name;
+    float recompute;
+} policy;
+
+static const char *const texts[] = {"Boats leave Velm at nine.", "Torin has two hotels.",
+                                    "The Anchor has twelve rooms at the pier.", "x"};
+
+/* open_with -- what is not named is small. */
+static inline sp_context *open_with(sp_context_opts o)
+{
+    sp_context *c = NULL;
+    o.model = MODEL;
+    if (!o.n_threads) o.n_threads = 1;
+    if (!o.kv_bytes) o.kv_bytes = 4 << 20;
+    assert_ok(sp_context_open(&o, &c));
+    return c;
+}
+
+static inline sp_context *open_policy(const policy *p)
+{
+    return open_with(
+        (sp_context_opts){.reuse.policy = p->name, .reuse.recompute = p->recompute, .n_batch = 40});
+}
+
+/* Nothing but the cache may hold KV once every request is gone. */
+static inline void close_clean(sp_context *c)
+{
+    assert_int_equal(c->reserved, 0);
+    assert_int_equal(c->n_running, 0);
+    sp_context_forget(c);
+    sp_context_info i = sp_context_describe(c);
+    assert_int_equal(i.kv_blocks_free, i.kv_blocks);
+    assert_int_equal(i.cached_segments, 0);
+    sp_context_close(c);
+}
+
+/* prompt_of -- a system text, chunks named by digits, and perhaps a question. */
+static inline sp_prompt *prompt_of(sp_context *c, const char *order, const char *question)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    for (; *order; order++) assert_ok(sp_prompt_chunk(p, "T", texts[*order - '0']));
+    if (question) assert_ok(sp_prompt_question(p, question));
+    return p;
+}
+
+/* Warm sampling: greedy text of a random model is one token over and over. */
+static inline sp_request *submit_prompt(sp_context *c, sp_prompt *p, int max_tokens)
+{
+    sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    o.sampling.temperature = 1;
+    o.sampling.seed = 7;
+    sp_request *r;
+    assert_ok(sp_request_submit(c, p, &o, &r));
+    sp_prompt_destroy(p);
+    return r;
+}
+
+static inline sp_request *submit(sp_context *c, const char *order, const char *question,
+                                 int max_tokens)
+{
+    return submit_prompt(c, prompt_of(c, order, question), max_tokens);
+}
+
+/* step -- one step, and the invariants after it. */
+static inline void step(sp_context *c)
+{
+    bool busy;
+    int64_t sum = 0;
+    sp_err err = sp_context_step(c, &busy);
+    if (err != SP_E_NOMEM) assert_ok(err);
+    for (const sp_request *r = c->running; r; r = r->next) {
+        int64_t answer = sp_blocks_for(r->max_tokens);
+        if (r->stage == SP_STAGE_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
+        assert_true(r->reserved >= SP_MAX(answer, 0));
+        if (r->reuse.policy->uses_tree) assert_non_null(r->match.tip);
+        sum += r->reserved;
+    }
+    assert_int_equal(c->reserved, sum);
+    assert_true(sum <= sp_kv_pool_n_free(c->pool));
+    assert_int_equal(busy, c->running || c->queue);
+}
+
+static inline bool done(const sp_request *r)
+{
+    return sp_request_result(r)->finish != SP_FINISH_NONE;
+}
+
+static inline sp_request *run(sp_context *c, sp_request *r)
+{
+    while (!done(r)) step(c);
+    return r;
+}
+
+static inline sp_request *ask(sp_context *c, const char *order, const char *question,
+                              int max_tokens)
+{
+    sp_request *r = run(c, submit(c, order, question, max_tokens));
+    if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
+        fail_msg("%s", sp_request_result(r)->detail);
+    assert_int_equal(sp_request_result(r)->n_generated, max_tokens);
+    return r;
+}
+
+static inline void assert_same_text(const sp_request *a, const sp_request *b)
+{
+    assert_string_equal(sp_request_result(a)->text, sp_request_result(b)->text);
+    assert_int_equal(sp_request_result(a)->n_generated, sp_request_result(b)->n_generated);
+}
+
+/* alone -- the answer's text in a context of its own; the caller frees it. */
+static inline char *alone(const policy *p, const char *order, const char *question, int max_tokens)
+{
+    sp_context *c = open_policy(p);
+    sp_request *r = ask(c, order, question, max_tokens);
+    char *text = strdup(sp_request_result(r)->text);
+    sp_request_destroy(r);
+    close_clean(c);
+    return text;
+}
+
+static inline void assert_text(const sp_request *r, char *text)
+{
+    assert_string_equal(sp_request_result(r)->text, text);
+    free(text);
+}
+
+/* assert_adds_up -- the account of a request. */
+static inline void assert_adds_up(const sp_result *r)
+{
+    int reused = 0, again = 0, tokens = 0;
+    for (int i = 0; i < r->n_segments; i++) {
+        const sp_segment_report *s = &r->segments[i];
+        assert_in_range(s->n_reused, 0, s->n_tokens);
+        assert_in_range(s->n_recomputed, 0, s->n_tokens - s->n_reused);
+        reused += s->n_reused;
+        again += s->n_recomputed;
+        tokens += s->n_tokens;
+    }
+    assert_int_equal(r->n_prompt, tokens);
+    assert_int_equal(r->n_reused, reused);
+    assert_int_equal(r->n_recomputed, again);
+    assert_int_equal(r->n_prompt, r->n_reused + r->n_computed);
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* test_fuse.c -- sp_fuse: copies of chunks computed among chunks like them, in memory and on disk.
+ */
+#include <ftw.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "support/requests.h"
+
+static const policy users[] = {
+    {"full", 0}, {"random", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}, {"craft", 0.25f}};
+
+static bool fuse(sp_context *c, const char *order)
+{
+    sp_prompt *p = prompt_of(c, order, NULL);
+    bool fresh = false;
+    assert_ok(sp_fuse(c, p, &fresh));
+    sp_prompt_destroy(p);
+    return fresh;
+}
+
+/* fused -- the copy of the chunk named by the last digit; the caller unpins it. */
+static const sp_variant *fused(sp_context *c, const char *order)
+{
+    sp_prompt *p = prompt_of(c, order, NULL);
+    const sp_segment *segs = p->segs.v;
+    const sp_variant *v =
+        sp_chunks_find_fused(c->cache.chunks, &segs[p->segs.n - 1], &segs[0].id, 1, ++c->now);
+    sp_prompt_destroy(p);
+    return v;
+}
+
+static int64_t n_variants(const sp_context *c)
+{
+    return sp_chunks_stats_of(c->cache.chunks).n_variants;
+}
+
+/* -- which copy is there -------------------------------------------------------------------- */
+
+static void test_known_until_the_neighbours_change(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.n_batch = 16});
+    assert_true(fuse(c, "021"));
+    assert_int_equal(n_variants(c), 4); /* plain copies of three chunks, and the fused one */
+    assert_false(fuse(c, "021"));
+    assert_true(fuse(c, "201")); /* the order is part of what it saw */
+    assert_false(fuse(c, "201"));
+    assert_int_equal(n_variants(c), 4); /* the older fused copy is gone */
+    assert_true(fuse(c, "31"));
+    assert_true(fuse(c, "021"));
+    assert_int_equal(n_variants(c), 5);
+    assert_true(fuse(c, "010")); /* a chunk among others and itself */
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    assert_ok(sp_fuse(c, p, NULL));
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *order, *question;
+    } wrong[] = {{"", NULL}, {"1", NULL}, {"01", "Why?"}, {"", "Why?"}};
+    sp_context *c = open_with((sp_context_opts){0});
+    bool fresh = true;
+    for (size_t i = 0; i < SP_COUNT(wrong); i++) {
+        sp_prompt *p = prompt_of(c, wrong[i].order, wrong[i].question);
+        assert_fails(sp_fuse(c, p, &fresh), SP_E_ARG, "fuse");
+        sp_prompt_destroy(p);
+    }
+    sp_prompt *empty;
+    assert_ok(sp_prompt_create(c, &empty));
+    assert_fails(sp_fuse(c, empty, &fresh), SP_E_ARG, "fuse");
+    sp_prompt_destroy(empty);
+    assert_true(fresh); /* untouched */
+    assert_int_equal(n_variants(c), 0);
+    close_clean(c);
+}
+
+/* -- what it holds -------------------------------------------------------------------------- */
+
+/* by_hand -- the plan of (system, similar copies as cached, chunk), made of known blocks. */
+static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_variant **similar,
+                    sp_match *m)
+{
+    int n = (int)p->segs.n, span, see;
+    int32_t place = 0;
+    sp_plan_init(plan, c->pool);
+    assert_ok(sp_tree_match(c->cache.tree, p->segs.v, 1, ++c->now, &plan->arena, m));
+    assert_int_equal(m->n_path, 1);
+    for (int i = 0; i < n; i++) {
+        const sp_segment *seg = &p->segs.v[i];
+        const uint32_t *known = i ? NULL : sp_node_blocks(m->path[0]);
+        int32_t at = place;
+        if (i && i < n - 1) {
+            similar[i] = sp_chunks_find(c->cache.chunks, seg, &p->segs.v[0].id, 1, ++c->now);
+            assert_non_null(similar[i]);
+            known = similar[i]->blocks;
+            at = similar[i]->at;
+        }
+        assert_ok(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, place - at, known,
+                                   known ? seg->n : 0, &span));
+        place += seg->n;
+    }
+    assert_ok(sp_plan_add_sight(plan, NULL, n, &see));
+    const sp_segment *last = &p->segs.v[n - 1];
+    for (int32_t t = 0; t < last->n; t++)
+        assert_ok(sp_plan_add_todo(plan, (sp_todo){.token = last->tokens[t],
+                                                   .pos = place - last->n + t,
+                                                   .span = (uint16_t)span,
+                                                   .see = (uint16_t)see,
+                                                   .index = t}));
+    assert_ok(sp_plan_bind(plan));
+    assert_ok(sp_plan_check(plan));
+    for (int t = 0; t < plan->n_todo; t++)
+        assert_ok(sp_engine_step(c->engine, &(sp_slice){plan, t, 1, SP_WANT_NONE, NULL}, 1));
+}
+
+static void assert_same_kv(const sp_context *c, const uint32_t *a, const uint32_t *b, int32_t n)
+{
+    for (int l = 0; l < c->model->hp.n_layers; l++) {
+        sp_kv_view kv = sp_kv_pool_layer(c->pool, l);
+        for (int32_t t = 0; t < n; t++)
+            for (int h = 0; h < kv.n_heads; h++) {
+                float k[2][SP_HEAD_MAX], v[2][SP_HEAD_MAX];
+                uint8_t slot = (uint8_t)(t % SP_BLOCK_TOKENS);
+                sp_kv_read(&kv, &(sp_kv_slot){a[t / SP_BLOCK_TOKENS], slot, 0}, h, k[0], v[0]);
+                sp_kv_read(&kv, &(sp_kv_slot){b[t / SP_BLOCK_TOKENS], slot, 0}, h, k[1], v[1]);
+                assert_memory_equal(k[0], k[1], (size_t)kv.head * sizeof(float));
+                assert_memory_equal(v[0], v[1], (size_t)kv.head * sizeof(float));
+            }
+    }
+}
+
+static void test_the_copy_is_that_of_a_plain_run(void **state)
+{
+    static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        sp_context *c = open_with((sp_context_opts){.kv_type = types[i], .n_batch = 9});
+        sp_plan plan;
+        sp_match m;
+        const sp_variant *similar[8] = {0};
+        assert_true(fuse(c, "3021"));
+        const sp_variant *v = fused(c, "1");
+        sp_prompt *p = prompt_of(c, "3021", NULL);
+        by_hand(c, p, &plan, similar, &m);
+        assert_int_equal(v->kind, SP_COPY_FUSED);
+        assert_int_equal(v->n_before, 4);
+        for (int k = 0; k < 4; k++) assert_true(sp_digest_eq(&v->before[k], &p->segs.v[k].id));
+        assert_int_equal(v->at, plan.spans[4].at);
+        assert_same_kv(c, v->blocks, plan.spans[4].blocks, v->n);
+        assert_non_null(v->stats);
+        assert_in_range((int)(v->stats->cci * 1000), 500, 1000);
+        for (int k = 0; k < 8; k++)
+            if (similar[k]) sp_chunks_unpin(c->cache.chunks, similar[k]);
+        sp_tree_release(c->cache.tree, &m);
+        sp_plan_fini(&plan);
+        sp_prompt_destroy(p);
+        sp_chunks_unpin(c->cache.chunks, v);
+        close_clean(c);
+    }
+}
+
+/* -- who uses it ---------------------------------------------------------------------------- */
+
+static sp_request *ask_holding(sp_context *c, const policy *p, bool unfused, const char *order)
+{
+    sp_prompt *prompt = prompt_of(c, order, "Which?");
+    const sp_reuse_opts reuse = {.policy = p->name, .recompute = p->recompute, .unfused = unfused};
+    sp_request *r;
+    assert_ok(sp_request_submit(c, prompt,
+                                &(sp_request_opts){.reuse = &reuse,
+                                                   .sampling = sp_sampling_default(),
+                                                   .max_tokens = 3,
+                                                   .ignore_end = true,
+                                                   .keep_kv = true},
+                                &r));
+    sp_prompt_destroy(prompt);
+    run(c, r);
+    assert_int_equal(sp_request_result(r)->finish, SP_FINISH_LENGTH);
+    assert_adds_up(sp_request_result(r));
+    return r;
+}
+
+static void test_used_unless_unwanted(void **state)
+{
+    for (size_t i = 0; i < SP_COUNT(users); i++) {
+        sp_context *c = open_with((sp_context_opts){.n_batch = 16});
+        assert_true(fuse(c, "01"));
+        sp_request *r = ask_holding(c, &users[i], false, "21"),
+                   *plain = ask_holding(c, &users[i], true, "21");
+        assert_non_null(r->chunks[2]);
+        assert_int_equal(r->chunks[2]->kind, SP_COPY_FUSED);
+        assert_true(sp_request_result(r)->segments[2].n_reused > 0);
+        assert_string_equal(sp_request_result(r)->segments[2].from, "memory");
+        if (plain->chunks[2]) assert_int_not_equal(plain->chunks[2]->kind, SP_COPY_FUSED);
+        sp_request_destroy(r);
+        sp_request_destroy(plain);
+        close_clean(c);
+    }
+}
+
+/* -- the store ------------------------------------------------------------------------------ */
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    SP_UNUSED(st);
+    SP_UNUSED(kind);
+    SP_UNUSED(w);
+    return remove(path);
+}
+
+static void make_folder(char *dir, size_t n)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, n, "%s/spolia-fuse-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(dir));
+}
+
+static sp_context *open_store(const char *dir, const char *salt)
+{
+    return open_with(
+        (sp_context_opts){.store = dir, .salt = salt, .reuse.policy = "full", .n_batch = 40});
+}
+
+static void assert_from(const sp_request *r, int seg, const char *from, const char *missed)
+{
+    assert_string_equal(sp_request_result(r)->segments[seg].from, from);
+    assert_string_equal(sp_request_result(r)->segments[seg].missed, missed);
+}
+
+static void test_another_context_finds_it(void **state)
+{
+    char dir[128], *text;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, NULL);
+    assert_true(fuse(c, "01"));
+    sp_request *r = ask(c, "21", "Which?", 8);
+    assert_from(r, 2, "memory", "");
+    text = strdup(sp_request_result(r)->text);
+    sp_request_destroy(r);
+    close_clean(c);
+
+    c = open_store(dir, NULL);
+    assert_false(fuse(c, "01"));
+    assert_int_equal(n_variants(c), 0); /* nothing was computed, or read */
+    r = ask(c, "21", "Which?", 8);
+    assert_from(r, 0, "", "");
+    assert_from(r, 1, "", "never seen");
+    assert_from(r, 2, "disk", "");
+    assert_int_equal(sp_request_result(r)->segments[2].n_reused,
+                     sp_request_result(r)->segments[2].n_tokens);
+    assert_adds_up(sp_request_result(r));
+    assert_text(r, text);
+    sp_request_destroy(r);
+    r = ask(c, "21", "Which?", 8);
+    assert_from(r, 0, "memory", "");
+    assert_from(r, 2, "memory", "");
+    sp_request_destroy(r);
+    assert_true(fuse(c, "21")); /* its neighbours changed: the file as well */
+    close_clean(c);
+
+    c = open_store(dir, NULL);
+    assert_false(fuse(c, "21"));
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static void test_another_tenant_does_not(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "one");
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    c = open_store(dir, "two");
+    sp_request *r = ask(c, "1", "Which?", 2);
+    assert_from(r, 1, "", "never seen");
+    sp_request_destroy(r);
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static void test_a_store_that_cannot_be_written(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, NULL);
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    bool fresh = false;
+    assert_int_equal(sp_fuse(c, p, &fresh), SP_E_IO);
+    assert_false(fresh);
+    sp_prompt_destroy(p);
+    sp_request_destroy(ask(c, "10", "Which?", 4)); /* the context is none the worse for it */
+    close_clean(c);
+}
+
+/* -- little memory -------------------------------------------------------------------------- */
+
+static void test_small_kv_memory(void **state)
+{
+    bool enough = false;
+    for (int64_t n = 2; !enough; n++) {
+        sp_context *c = open_with((sp_context_opts){0});
+        size_t block = sp_context_describe(c).kv_block_bytes;
+        sp_context_close(c);
+        c = open_with((sp_context_opts){.kv_bytes = (size_t)n * block, .n_batch = 16});
+        sp_prompt *p = prompt_of(c, "021", NULL);
+        sp_request *r;
+        const sp_reuse_opts full = {.policy = "full", .unfused = true};
+        const sp_request_opts o = {.reuse = &full, .sampling = sp_sampling_default()};
+        for (int k = 0; k < 2; k++) { /* the second time much of it is cached */
+            assert_ok(sp_request_submit_as(c, p, &o, true, &r));
+            run(c, r); /* with the invariants of every step */
+            enough = sp_request_result(r)->finish == SP_FINISH_LENGTH;
+            if (!enough) assert_int_equal(sp_request_result(r)->err, SP_E_NOKV);
+            sp_request_destroy(r);
+        }
+        sp_prompt_destroy(p);
+        close_clean(c);
+        assert_in_range(n, 2, 60);
+    }
+}
+
+static void test_no_memory(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    sp_err err = SP_E_NOMEM;
+    for (long n = 1; err != SP_OK; n++) {
+        sp_context_forget(c);
+        sp_fault_after(n);
+        err = sp_fuse(c, p, NULL);
+        sp_fault_after(-1);
+        if (err != SP_OK) assert_int_equal(err, SP_E_NOMEM);
+        assert_in_range(n, 1, 2000);
+    }
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known_until_the_neighbours_change),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_the_copy_is_that_of_a_plain_run),
+        cmocka_unit_test(test_used_unless_unwanted),
+        cmocka_unit_test(test_another_context_finds_it),
+        cmocka_unit_test(test_another_tenant_does_not),
+        cmocka_unit_test(test_a_store_that_cannot_be_written),
+        cmocka_unit_test(test_small_kv_memory),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
