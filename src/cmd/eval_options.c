@@ -22,7 +22,8 @@ void eval_options_init(eval_options *o)
         {OPT_STRING, "questions", 'q', "FILE", &o->questions,
          "JSON lines: question, answers, and perhaps id, kind, docs or context_doc_ids",
          .required = true},
-        {OPT_STRING, "index", 'i', "FILE", &o->docs.index, "documents: an index of spolia index"},
+        {OPT_STRING, "index", 'i', "FILE", &o->docs.index,
+         "documents: an index of spolia index; with --docs: where +fused finds similar chunks"},
         {OPT_STRING, "docs", 'd', "PATH", &o->docs.docs,
          "documents instead: a folder, or a JSONL file with id, title, text"},
         {OPT_STRING, "context", 0, "HOW", &o->docs.context,
@@ -54,7 +55,7 @@ static bool is_one_of(const char *word, const char *a, const char *b)
 /* wrong_usage -- a sentence, or NULL. */
 static const char *wrong_usage(const eval_options *o, const model_options *m)
 {
-    if (!o->docs.index == !o->docs.docs) return "name the documents with --index or --docs";
+    if (!o->docs.index && !o->docs.docs) return "name the documents with --index or --docs";
     if (o->docs.context && !is_one_of(o->docs.context, "given", "retrieved"))
         return "--context is given or retrieved";
     if (!is_one_of(o->docs.order, "given", "shuffled")) return "--order is given or shuffled";

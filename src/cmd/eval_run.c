@@ -155,13 +155,30 @@ static sp_request *answer(const eval_run *e, sp_context *c, const sp_prompt *p,
 
 /* -- before a measurement ------------------------------------------------------------------- */
 
+/* similar_to -- the chunks of the index most like this one, itself left out. */
+static sp_err similar_to(const eval_run *e, const eval_chunk *chunk, sp_hits *out)
+{
+    sp_index *index = e->o.docs->index;
+    if (chunk->id) return sp_index_similar(index, "bm25", chunk->id, e->o.n_fuse, out);
+    sp_err err = sp_index_search(index, chunk->text, e->o.n_fuse + 1, out);
+    int n = 0;
+    for (int i = 0; err == SP_OK && i < out->n && n < e->o.n_fuse; i++)
+        if (strcmp(out->v[i].text, chunk->text) != 0) out->v[n++] = out->v[i];
+    if (err == SP_OK) out->n = n;
+    return err;
+}
+
 /* fuse -- a copy of chunk i that has seen the chunks most similar to it, as many as fit. */
 static bool fuse(const eval_run *e, sp_context *c, const eval_chunk *chunk)
 {
     sp_hits similar = {0};
     sp_prompt *p = NULL;
     int n_ctx = sp_context_describe(c).n_ctx;
-    sp_err err = sp_index_similar(e->o.docs->index, "bm25", chunk->id, e->o.n_fuse, &similar);
+    sp_err err = similar_to(e, chunk, &similar);
+    if (err == SP_OK && similar.n == 0) {
+        sp_hits_fini(&similar);
+        return true; /* like no other: its plain copy serves */
+    }
     for (int n = similar.n; err == SP_OK; n--) {
         err = begin_prompt(c, e->o.system, &p);
         for (int i = 0; i < n && err == SP_OK; i++)

@@ -229,10 +229,14 @@ static bool open_documents(eval_docs *d)
     if (d->o.index) {
         sp_err err = sp_index_open(d->o.index, &d->index);
         if (err != SP_OK) cmd_fail(err);
-        return err == SP_OK;
+        if (err != SP_OK || !d->o.docs) return err == SP_OK;
     }
     if (stat(d->o.docs, &s) != 0) {
         cmd_fail_with("%s: %s", d->o.docs, strerror(errno));
+        return false;
+    }
+    if (S_ISDIR(s.st_mode) && d->index) {
+        cmd_fail_with("%s: a folder and an index name the documents twice", d->o.docs);
         return false;
     }
     if (S_ISDIR(s.st_mode)) return index_folder(d);
@@ -302,7 +306,7 @@ static bool add_named(const eval_docs *d, const eval_questions *all, const eval_
 {
     sp_hits hits = {0};
     const json_t *doc = d->by_id ? json_object_get(d->by_id, name) : NULL;
-    sp_err err = d->index ? sp_index_document(d->index, name, &hits) : SP_OK;
+    sp_err err = d->index && !d->by_id ? sp_index_document(d->index, name, &hits) : SP_OK;
     if (err != SP_OK) {
         cmd_fail(err);
         return false;
@@ -311,7 +315,7 @@ static bool add_named(const eval_docs *d, const eval_questions *all, const eval_
         sp_hits_fini(&hits);
         cmd_fail_with("%s: line %d: field %s: there is no document \"%s\" in %s", all->path,
                       q->line, q->names_field, name,
-                      d->index && d->o.index ? d->o.index : d->o.docs);
+                      d->by_id || !d->o.index ? d->o.docs : d->o.index);
         return false;
     }
     if (doc)

@@ -34,8 +34,8 @@ void eval_questions_drop(eval_questions *q);
 uint64_t eval_hash(const void *data, size_t n);
 
 typedef struct eval_docs_opts {
-    const char *index;   /* made by spolia index, or NULL ... */
-    const char *docs;    /* ... and then a folder, or a JSONL file with id, title and text */
+    const char *index;   /* made by spolia index; with docs: similar chunks only; or NULL */
+    const char *docs;    /* a JSONL file with id, title and text; without an index: or a folder */
     const char *context; /* "retrieved", "given"; NULL: given with a JSONL file, else retrieved */
     const char *order;   /* "given" (by relevance when retrieved), "shuffled" */
     int n_chunks;        /* of a prompt at most; 0: 8 retrieved, all that are given */

@@ -155,6 +155,18 @@ def test_fused_copies_are_others_than_plain_ones(index, tmp_path):
     assert fused["kv_layers"] != full["kv_layers"]
 
 
+def test_given_documents_are_fused_with_similar_ones_of_an_index(index, tmp_path):
+    names = QUESTIONS[0]["docs"] + QUESTIONS[1]["docs"]
+    docs, file = tmp_path / "docs.jsonl", tmp_path / "q.jsonl"
+    docs.write_text("".join(json.dumps({"id": n, "text": (ROOT / "demo/docs" / n).read_text()}) + "\n"
+                            for n in names))
+    file.write_text(json.dumps({**QUESTIONS[0], "docs": names}) + "\n")
+    _, full, fused = evaluate(index, tmp_path / "both", "--docs", docs, "--policies", "full,full+fused",
+                              questions=file)
+    assert fused["n_chunk"] == full["n_chunk"]
+    assert fused["kv_layers"] != full["kv_layers"]
+
+
 def test_cold_runs_live_on_earlier_questions(index, tmp_path):
     double = tmp_path / "q.jsonl"
     double.write_text("".join(json.dumps({**QUESTIONS[0], "id": i}) + "\n" for i in "ab"))
@@ -280,7 +292,8 @@ def test_bad_documents_and_options_are_named(index, tmp_path):
     refuse(*command, "--index", index, "--policies", "prefix+fused", naming=["prefix+fused"], code=2)
     refuse(*command, "--index", index, "--ratios", "0.1,2", naming=["ratios"], code=2)
     refuse(*command, "--index", index, "--ratios", "0.1,", naming=["ratios"], code=2)
-    refuse(*command, "--index", index, "--docs", docs, naming=["--docs"], code=2)
+    refuse(*command, naming=["--index", "--docs"], code=2)
+    refuse(*command, "--index", index, "--docs", tmp_path, naming=["twice"])
     refuse(*command, "--index", index, "--reuse", "full", naming=["--reuse"], code=2)
     file.write_text("\n")
     refuse(*command, "--index", index, naming=["q.jsonl", "no questions"])
