@@ -17,8 +17,8 @@ from conftest import PROGRAM, ROOT, refuse, run, succeed
 MODEL = ROOT / "demo/model.gguf"
 FILE = ROOT / "demo/questions.jsonl"
 QUESTIONS = [json.loads(line) for line in FILE.read_text().splitlines()]
-SMALL = ["--policies", "off,full,fusion", "--ratios", "0.15,1", "--limit", "4", "-ctk", "f32"]
-N_SETTINGS = 4
+SMALL = ["--policies", "off,prefix,full,fusion", "--ratios", "0.15,1", "--limit", "4", "-ctk", "f32"]
+N_SETTINGS = 5
 TIMES = {"ttft_ms", "speedup", "plan_ms"}
 
 
@@ -108,7 +108,7 @@ def test_the_summary_is_that_of_the_rows(small):
     assert len(whole) == N_SETTINGS and {s["questions"] for s in whole} == {"4"}
     for s in whole:
         mine = named(rows, s["policy"], s["recompute"])
-        for field in ("em", "f1", "rouge_l", "kl_first", "kl_all"):
+        for field in ("em", "f1", "rouge_l", "kl_first", "kl_all", "first_agrees"):
             assert float(s[field]) == pytest.approx(sum(float(r[field]) for r in mine) / 4, abs=1e-6)
         chunk = sum(int(r["n_chunk"]) for r in mine)
         assert float(s["recomputed"]) == pytest.approx(sum(int(r["n_recomputed"]) for r in mine) / chunk,
@@ -197,6 +197,18 @@ def test_given_documents_and_a_shuffled_order(tmp_path):
     assert plain[0] == shuffled[0] == other[0]
     assert len({plain[1], shuffled[1], other[1]}) > 1
     assert int(kl("-k", "2")[0]) < int(plain[0])
+
+
+def test_a_folder_is_indexed_for_the_run_only(index, tmp_path):
+    options = ["--policies", "full", "--limit", "2", "--quiet"]
+    wanted = without_times(evaluate(index, tmp_path / "index", *options))
+    home = tmp_path / "tmp"
+    home.mkdir()
+    subprocess.run([PROGRAM, "eval", "-m", MODEL, "--questions", FILE, "--docs", ROOT / "demo/docs", "--out",
+                    tmp_path / "folder", *options], env={**os.environ, "TMPDIR": str(home)}, check=True,
+                   stdout=subprocess.DEVNULL)
+    assert without_times(rows_of(tmp_path / "folder.csv")) == wanted
+    assert list(home.iterdir()) == []
 
 
 # -- going on --------------------------------------------------------------------------------------
