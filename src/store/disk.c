@@ -233,15 +233,17 @@ static sp_err check_key(const sp_disk *d, const sp_kv_head *h, const sp_disk_key
 {
     const sp_segment *seg = key->seg;
     if (!sp_digest_eq(&h->space, &d->space))
-        return sp_fail(SP_E_FORMAT, "%s: a copy of another model", d->path);
+        return sp_fail(SP_E_UNSUPPORTED, "%s: a copy of another model", d->path);
     bool same = h->kind == (uint32_t)key->kind && sp_digest_eq(&h->id, &seg->id) &&
                 h->n == seg->n && h->n_head == key->n_head &&
                 begins_with(h->before, h->n_before, key) &&
                 memcmp(h->tokens, seg->tokens, sizeof *seg->tokens * (size_t)seg->n) == 0;
-    return same ? SP_OK : sp_fail(SP_E_FORMAT, "%s: not the copy that its name says", d->path);
+    if (same) return SP_OK;
+    return sp_fail(SP_E_UNSUPPORTED, "%s: not the copy that its name says", d->path);
 }
 
-/* read_copy -- the file of a key; its body as well if blocks is given. *gone: there is no file. */
+/* read_copy -- the file of a key; its body as well if blocks is given. *gone: there is no file. A
+ * damaged one is deleted; one of another version or model is somebody's. */
 static sp_err read_copy(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_kv_head *h,
                         bool *gone)
 {
@@ -253,6 +255,7 @@ static sp_err read_copy(sp_disk *d, const sp_disk_key *key, const uint32_t *bloc
     if (err == SP_OK && blocks)
         err = sp_kv_file_read_body(fd, d->path, h, &d->head, d->pool, blocks);
     close(fd);
+    if (err == SP_E_FORMAT) unlink(d->path);
     return err;
 }
 
@@ -272,7 +275,7 @@ static bool look_up(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, 
     if (!gone) sp_log(SP_LOG_WARN, "not used: %s", sp_error_detail());
     if (err == SP_E_NOMEM) return false; /* it may be fine next time */
     sp_disk_names_drop(&d->known, &name);
-    d->stats.n_damaged += !gone;
+    d->stats.n_failed += !gone;
     return false;
 }
 

@@ -7,12 +7,14 @@
  *            put: written, synced            rename                    load: read, verified
  *   (none) ---------------------> temporary ---------> copy on disk ------------------------> blocks
  *                                    |                    |
- *                 crash: swept by the next open           damaged, foreign: a miss, forgotten
+ *                 crash: swept by the next open           damaged: a miss, deleted
+ *                                                         foreign: a miss, forgotten
  *
  * Invariants
  *  I1  a copy is visible only when it is whole: rename is the last step of a put.
  *  I2  what is served has been verified: find checks the head of a file, load everything. A file
- *      that fails is a miss with one log line, and is not looked at again.
+ *      that fails is a miss with one log line, and is not looked at again. A damaged one is deleted,
+ *      so whoever fills the store sees that it is missing.
  *  I3  `known` holds the names that were there at open, were put since and did not fail: a chunk
  *      that is not there costs no system call.
  *
@@ -78,8 +80,8 @@ sp_err sp_disk_retain(sp_disk *d, sp_disk_keep_fn *keep, void *user,
                       int64_t *n_removed) SP_MUST_CHECK;
 
 typedef struct sp_disk_stats {
-    int64_t n_copies;                   /* known */
-    int64_t n_loaded, n_put, n_damaged; /* since open */
+    int64_t n_copies;                  /* known */
+    int64_t n_loaded, n_put, n_failed; /* since open */
     int64_t bytes_read, bytes_written;
 } sp_disk_stats;
 

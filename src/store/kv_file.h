@@ -26,8 +26,8 @@ sp_err sp_kv_file_write(int fd, const char *path, const sp_kv_head *h, const sp_
 sp_err sp_kv_head_check(const sp_kv_head *h) SP_MUST_CHECK;
 
 /* sp_kv_file_read_head -- reads and verifies the head into `buf`, which *out points into. The file
- * must have the pool's shape. Errors: SP_E_FORMAT (damaged, truncated, another version or shape),
- * SP_E_IO, SP_E_NOMEM. */
+ * must have the pool's shape. Errors: SP_E_FORMAT (damaged, truncated), SP_E_UNSUPPORTED (another
+ * version or shape), SP_E_IO, SP_E_NOMEM. */
 sp_err sp_kv_file_read_head(int fd, const char *path, const sp_kv_pool *pool, sp_bytes *buf,
                             sp_kv_head *out) SP_MUST_CHECK;
 

@@ -194,7 +194,8 @@ static void test_truncated_at_every_length(void **state)
         assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2));
         assert_int_equal(said.n, (int)n + 1);
         assert_non_null(strstr(said.last, path));
-        assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2)); /* and is not looked at again */
+        assert_int_equal(count_files(&b), 0); /* and is gone */
+        assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2));
         assert_int_equal(said.n, (int)n + 1);
     }
     sp_log_set(SP_LOG_WARN, NULL, NULL);
@@ -204,7 +205,7 @@ static void test_truncated_at_every_length(void **state)
     assert_ok(sp_bytes_add(&file, "", 1)); /* too long is damaged as well */
     write_file(path, file.v, file.n);
     assert_false(finds(&b, &c, SP_DISK_FUSED));
-    assert_int_equal(sp_disk_stats_of(b.disk).n_damaged, 1);
+    assert_int_equal(sp_disk_stats_of(b.disk).n_failed, 1);
     sp_vec_fini(&file);
     chunk_end(&b, &c);
     bench_end(&b);
@@ -267,7 +268,7 @@ static void test_a_file_under_another_name(void **state)
     read_file(only_file(&b), &file);
     write_file(path, file.v, file.n);
     assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2));
-    assert_int_equal(sp_disk_stats_of(b.disk).n_damaged, 1);
+    assert_int_equal(sp_disk_stats_of(b.disk).n_failed, 1);
     assert_true(loads_as(&b, &other, SP_DISK_FUSED, 2));
     sp_vec_fini(&file);
     chunk_end(&b, &c);
@@ -287,7 +288,7 @@ static void test_namespaces_do_not_meet(void **state)
     assert_ok(sp_disk_open(b.dir, &other_space, b.pool, &b.disk));
     assert_int_equal(sp_disk_stats_of(b.disk).n_copies, 0);
     assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2));
-    assert_int_equal(sp_disk_stats_of(b.disk).n_damaged, 0);
+    assert_int_equal(sp_disk_stats_of(b.disk).n_failed, 0);
     /* the same file, carried over into the other namespace */
     assert_ok(put(&b, &c, SP_DISK_FUSED, 2));
     snprintf(moved, sizeof moved, "%s", path);
@@ -300,6 +301,7 @@ static void test_namespaces_do_not_meet(void **state)
     assert_false(loads_as(&b, &c, SP_DISK_FUSED, 2));
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     assert_non_null(strstr(said.last, "another model"));
+    assert_int_equal(access(moved, F_OK), 0); /* not ours to delete */
     sp_vec_fini(&file);
     chunk_end(&b, &c);
     bench_end(&b);
@@ -321,7 +323,8 @@ static void test_another_shape(void **state)
         sp_disk_copy copy;
         assert_true(sp_disk_has(d, &key));
         assert_false(sp_disk_find(d, &key, &copy));
-        assert_int_equal(sp_disk_stats_of(d).n_damaged, 1);
+        assert_int_equal(sp_disk_stats_of(d).n_failed, 1);
+        assert_int_equal(count_files(&b), 1);
         sp_disk_close(d);
         sp_kv_pool_destroy(others[i]);
     }
@@ -343,7 +346,7 @@ static void test_deleted_by_others(void **state)
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     assert_int_equal(said.n, 0);
     assert_int_equal(sp_disk_stats_of(b.disk).n_copies, 0);
-    assert_int_equal(sp_disk_stats_of(b.disk).n_damaged, 0);
+    assert_int_equal(sp_disk_stats_of(b.disk).n_failed, 0);
     chunk_end(&b, &c);
     bench_end(&b);
 }

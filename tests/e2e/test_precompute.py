@@ -1,0 +1,191 @@
+"""spolia index --precompute: every chunk fused with chunks like it, kept on disk, kept up to date."""
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+QUESTION = json.loads((ROOT / "demo/questions.jsonl").read_text().splitlines()[0])["question"]
+
+
+def index(folder, out, *options, fuse=3):
+    """One run; what it says of the index and of the store."""
+    text = succeed("index", folder, "-o", out, "--precompute", "-m", MODEL, "--fuse", fuse, "-t", "1",
+                   "--json", *options)
+    built, store = map(json.loads, text.splitlines())
+    assert store["complete"] and store["chunks"] == built["chunks"]
+    return store
+
+
+def ask(out, store, *options, question=QUESTION):
+    """The account of one answer, and what was said beside it."""
+    done = run("ask", "-m", MODEL, "--index", out, "--store", store, "--reuse", "full", "-t", "1",
+               "--json", *options, question)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout), done.stderr
+
+
+def copies(store):
+    return sorted(store.glob("*/??/*.fused"))
+
+
+@pytest.fixture
+def docs(tmp_path):
+    """Three documents of four sections each, three chunks or more apart in what they say."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    for town, thing in (("Velm", "boats"), ("Torin", "hotels"), ("Rask", "mines")):
+        sections = (f"## {part}\n\nThe {part} of {town} is about {thing}, says number {i}.\n\n"
+                    for i, part in enumerate(("north", "east", "south", "west")))
+        (folder / f"{town}.md").write_text(f"# {town}\n\n" + "".join(sections))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """The bundled documents, precomputed."""
+    home = tmp_path_factory.mktemp("demo")
+    store = index(ROOT / "demo/docs", home / "demo.db", fuse=4)
+    assert store["fused"] == store["chunks"] == 60 and store["unchanged"] == 0
+    return home / "demo.db", home / "demo.db.kv"
+
+
+def test_a_second_run_does_nothing(demo):
+    out, store = demo
+    before = [(f.name, f.stat().st_mtime_ns) for f in copies(store)]
+    again = index(ROOT / "demo/docs", out, fuse=4)
+    assert (again["fused"], again["unchanged"], again["removed"]) == (0, 60, 0)
+    assert [(f.name, f.stat().st_mtime_ns) for f in copies(store)] == before and len(before) == 60
+
+
+def test_answers_come_from_the_store(demo):
+    answer, _ = ask(*demo)
+    assert len(answer["chunks"]) == 8
+    assert all(c["from"] == "disk" and c["reused"] == c["tokens"] for c in answer["chunks"])
+    unfused, _ = ask(*demo, "--unfused")
+    assert all(c["reused"] == 0 for c in unfused["chunks"])
+    other, _ = ask(*demo, "--system", "Say something else.")
+    assert all(c["reused"] == 0 for c in other["chunks"])
+    exact, _ = ask(*demo, "-ctk", "f32")
+    assert all(c["reused"] == 0 for c in exact["chunks"])
+
+
+def test_damaged_copies_are_computed_again(demo, tmp_path):
+    out, store = demo
+    broken = tmp_path / "kv"
+    shutil.copytree(store, broken)
+    whole, _ = ask(out, broken)
+    files = copies(broken)
+    for i, f in enumerate(files):
+        data = bytearray(f.read_bytes())
+        data[len(data) // 2 if i % 2 else 100] ^= 1
+        f.write_bytes(data[:len(data) - 7 * (i % 3)])
+    answer, said = ask(out, broken)
+    assert all(c["reused"] == 0 for c in answer["chunks"])
+    assert said.count("not used: ") == len(answer["chunks"]) == len(whole["chunks"])
+    # keys and values are verified when they are loaded, so some damage was not seen yet
+    unseen = [f for i, f in enumerate(files) if f.exists() and i % 2 and i % 3 == 0]
+    assert index(ROOT / "demo/docs", out, "--store", broken, fuse=4)["fused"] == 60 - len(unseen)
+    healed, said = ask(out, broken)
+    assert "not used" not in said
+    assert healed["text"] == whole["text"]
+    assert all(c["from"] == "disk" for c in healed["chunks"])
+
+
+def test_only_changed_neighbourhoods_are_fused_again(docs, tmp_path):
+    out = tmp_path / "x.db"
+    options = "--similar", "neighbour"
+    first = index(docs, out, *options)
+    n = first["chunks"]
+    assert first["fused"] == n >= 12
+    with (docs / "Velm.md").open("a") as f:
+        f.write("## harbour\n\nThe harbour of Velm is new.\n")
+    second = index(docs, out, *options)
+    assert second["chunks"] == n + 1
+    # three neighbours: the new chunk, and those at the end that have it among theirs now
+    assert 2 <= second["fused"] <= 4
+    assert second["unchanged"] == n + 1 - second["fused"]
+    (docs / "Torin.md").unlink()
+    third = index(docs, out, *options)
+    assert third["fused"] == 0
+    assert third["removed"] == n + 1 - third["chunks"]
+    assert len(copies(tmp_path / "x.db.kv")) == third["chunks"]
+
+
+def test_an_added_document_changes_its_neighbourhood(docs, tmp_path):
+    out = tmp_path / "x.db"
+    n = index(docs, out, fuse=2)["chunks"]
+    (docs / "Zorn.md").write_text("# Zorn\n\nGlaciers, ptarmigan, gentian, edelweiss, chamois.\n")
+    added = index(docs, out, fuse=2)
+    assert added["fused"] + added["unchanged"] + added["alone"] == n + 1
+    assert added["fused"] < n / 2
+    assert added["alone"] <= 1
+
+
+def test_chunks_that_say_the_same_share_a_copy(docs, tmp_path):
+    shutil.copy(docs / "Velm.md", docs / "Wave.md")
+    first = index(docs, tmp_path / "x.db", "--similar", "neighbour")
+    assert first["duplicates"] > 0
+    assert first["fused"] + first["duplicates"] == first["chunks"]
+    assert index(docs, tmp_path / "x.db", "--similar", "neighbour")["fused"] == 0
+
+
+def test_what_fits_the_context(docs, tmp_path):
+    done = run("index", docs, "-o", tmp_path / "x.db", "--precompute", "-m", MODEL, "--fuse", "9",
+               "-c", "120", "-t", "1", "--json")
+    assert done.returncode == 0, done.stderr
+    store = json.loads(done.stdout.splitlines()[1])
+    assert done.stderr.count("fit into the context of 120 tokens") == 1
+    assert store["fused"] > 0 and store["similar"] < 9 * store["fused"]
+
+
+def test_a_store_of_others_is_not_swept(demo, docs, tmp_path):
+    foreign = tmp_path / "kv"
+    shutil.copytree(demo[1], foreign)
+    store = index(docs, tmp_path / "x.db", "--store", foreign)
+    assert store["removed"] == 0
+    assert len(copies(foreign)) == 60 + store["fused"]
+    own = index(docs, tmp_path / "x.db")
+    assert own["store"] == str(tmp_path / "x.db.kv") and own["fused"] == store["fused"]
+
+
+def test_interrupted_and_gone_on(tmp_path):
+    args = ["index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL, "--fuse",
+            "4", "-t", "1", "--json"]
+    p = subprocess.Popen([PROGRAM, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                         text=True)
+    store = tmp_path / "x.db.kv"
+    deadline = time.time() + 60
+    while not copies(store) and time.time() < deadline:
+        time.sleep(0.001)
+    p.send_signal(signal.SIGINT)
+    out, said = p.communicate(timeout=60)
+    assert p.returncode == 1 and "goes on from there" in said
+    part = json.loads(out.splitlines()[1])
+    assert not part["complete"] and 0 < part["fused"] == len(copies(store)) < 60
+    rest = index(ROOT / "demo/docs", tmp_path / "x.db", fuse=4)
+    assert rest["fused"] == 60 - part["fused"] and rest["unchanged"] == part["fused"]
+
+
+def test_refusals(docs, tmp_path):
+    start = "index", docs, "-o", tmp_path / "x.db", "--precompute"
+    refuse(*start, naming=["model"], code=2)
+    refuse(*start, "-m", MODEL, "--fuse", "0", naming=["--fuse"], code=2)
+    refuse(*start, "-m", MODEL, "--similar", "magic", naming=["magic", "bm25"])
+    refuse(*start, "-m", tmp_path / "none.gguf", naming=["none.gguf"])
+    (tmp_path / "file").write_text("x")
+    refuse(*start, "-m", MODEL, "--store", tmp_path / "file", naming=[tmp_path / "file"])
+
+
+def test_separators_make_chunks(tmp_path):
+    """`run --separator`: the same chunks in another order give other segments, and a whole text."""
+    text = "Answer.\n# #\nVelm has boats.\n# #\nTorin has hotels.\n# #\nWhat has Velm?"
+    for separator, kinds in (("\n# #\n", ["text", "chunk", "chunk", "text"]), (None, ["text"])):
+        options = ["--separator", separator] if separator else []
+        out = json.loads(succeed("run", "-m", MODEL, "-p", text, "-n", "2", "-t", "1", "--json", *options))
+        assert [s["kind"] for s in out["segments"]] == kinds
