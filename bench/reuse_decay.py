@@ -106,7 +106,8 @@ def write_svg(path: str, results: dict, window: int, title: str) -> None:
         x, y = at(i, 0)
         out.append(f'<text x="{x:.1f}" y="{y + 18:.1f}" text-anchor="middle">{i}</text>')
     for k, (name, values) in enumerate(results.items()):
-        points = " ".join("%.1f,%.1f" % at(i, v) for i, v in enumerate(moving_mean(values, window)))
+        means = list(enumerate(moving_mean(values, window)))[::max(1, n // 250)]
+        points = " ".join("%.1f,%.1f" % at(i, v) for i, v in means)
         color = COLORS[k % len(COLORS)]
         out.append(f'<polyline points="{points}" fill="none" stroke="{color}" stroke-width="1.5"/>'
                    f'<text x="{left + 10 + 130 * k}" y="{top + 14}" fill="{color}">{name}</text>')

@@ -87,6 +87,19 @@ def test_the_accounts_add_up(model, tmp_path):
         assert r["bound"] == pytest.approx(1 / (r["recompute"] + new), rel=1e-3)
 
 
+def test_every_policy_is_measured(model, tmp_path):
+    rows, _ = bench(model, tmp_path / "x.csv", "--alpha", "0.5", orders="shuffled", rounds=1,
+                    policies="prefix,set,full,random,h2o,blend,craft,fusion")
+    cells = [(r["policy"], r["recompute"]) for r in rows]
+    selecting = [(p, r) for p in ("random", "h2o", "blend", "fusion") for r in (0, 0.3)]
+    alone = [(p, 0) for p in ("off", "prefix", "set", "full", "craft")]  # alpha is craft's ratio
+    assert sorted(cells) == sorted(alone + selecting)
+    for r in rows:
+        assert r["recomputed_tokens"] <= math.ceil(0.3 * 4 * 24) or r["policy"] == "craft"
+        assert r["reused_tokens"] + r["recomputed_tokens"] <= r["prompt_tokens"] - QUESTION
+        assert r["policy"] in ("off", "prefix") or r["reused_tokens"] > 0
+
+
 def test_half_new_chunks_are_new_each_time(model, tmp_path):
     rows, _ = bench(model, tmp_path / "x.csv", policies="full", orders="half-new", rounds=3)
     head = rows[0]["prompt_tokens"] - 4 * 24 - QUESTION
@@ -199,11 +212,11 @@ def test_a_peer_that_is_not_there(model, tmp_path):
 
 def test_planning_with_many_chunks_known(model):
     out = succeed("bench", "plan", "-m", model, "--known", 300, "--rounds", 20, "--chunks", 5,
-                  "--policies", "prefix,full,fusion")
+                  "--policies", "full,fusion,prefix")
     first, _, *lines = out.splitlines()
     assert first.startswith("301 segments known, 5 chunks of 16 tokens")
     table = {line.split()[0]: line.split() for line in lines}
-    assert list(table) == ["prefix", "full", "fusion"]
+    assert list(table) == ["full", "fusion", "prefix"]
     assert all(float(x[1]) <= float(x[3]) for x in table.values())
     head = float(table["full"][5]) - 5 * 16
     assert float(table["fusion"][5]) == head + 5 * 16 - math.ceil(0.15 * 5 * 16)
