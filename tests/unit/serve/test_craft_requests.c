@@ -1,0 +1,363 @@
+/* test_craft_requests.c -- requests under Cache-Craft: copies behind other chunks are kept, chosen,
+ * mended and given up. */
+#include <math.h>
+#include <stdio.h>
+
+#include "support/requests.h"
+
+enum { NEVER = -1 }; /* focus: tokens are never dropped */
+
+static sp_context *open_craft(float recompute, int focus, int max_variants)
+{
+    return open_with(
+        (sp_context_opts){.reuse = {.policy = "craft", .recompute = recompute, .focus = focus},
+                          .kv_type = "f32",
+                          .max_variants = max_variants,
+                          .n_batch = 40});
+}
+
+static const policy off = {"off", 0};
+
+/* exactly -- what full attention answers, with keys and values of full precision. */
+static char *exactly(const char *order, const char *question, int max_tokens)
+{
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = off.name, .kv_type = "f32"});
+    sp_request *r = ask(c, order, question, max_tokens);
+    char *text = strdup(sp_request_result(r)->text);
+    sp_request_destroy(r);
+    close_clean(c);
+    return text;
+}
+
+static sp_chunks_stats stats_of(const sp_context *c)
+{
+    return sp_chunks_stats_of(c->cache.chunks);
+}
+
+static int n_chunk_tokens(const sp_result *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_segments; i++)
+        if (strcmp(r->segments[i].kind, "chunk") == 0) n += r->segments[i].n_tokens;
+    return n;
+}
+
+/* -- logits, to compare bits ---------------------------------------------------------------- */
+
+typedef struct heard {
+    float logits[8][512];
+    int n;
+} heard;
+
+static sp_err hear(int position, const float *logits, int n_vocab, void *user)
+{
+    heard *h = user;
+    SP_UNUSED(position);
+    assert_in_range(n_vocab, 1, 512);
+    assert_in_range(h->n, 0, 7);
+    memcpy(h->logits[h->n++], logits, (size_t)n_vocab * sizeof *logits);
+    return SP_OK;
+}
+
+/* ask_hearing -- four tokens that are forced, so that all logits are of the same text; the request
+ * keeps its KV. */
+static sp_request *ask_hearing(sp_context *c, const sp_reuse_opts *reuse, const char *order,
+                               const char *question, heard *h)
+{
+    static const int32_t forced[] = {70, 71, 72, 73};
+    sp_prompt *p = prompt_of(c, order, question);
+    sp_request *r;
+    *h = (heard){0};
+    assert_ok(sp_request_submit(c, p,
+                                &(sp_request_opts){.reuse = reuse,
+                                                   .sampling = sp_sampling_default(),
+                                                   .max_tokens = 4,
+                                                   .forced = forced,
+                                                   .n_forced = 4,
+                                                   .on_logits = hear,
+                                                   .user = h,
+                                                   .keep_kv = true},
+                                &r));
+    sp_prompt_destroy(p);
+    run(c, r);
+    if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
+        fail_msg("%s", sp_request_result(r)->detail);
+    assert_int_equal(h->n, 4);
+    return r;
+}
+
+static void assert_same_logits(const heard *a, const heard *b)
+{
+    assert_int_equal(a->n, b->n);
+    assert_memory_equal(a->logits, b->logits, sizeof a->logits);
+}
+
+/* -- which copies are kept ------------------------------------------------------------------- */
+
+static void test_a_known_prefix_is_reused_whole(void **state)
+{
+    for (int share = 0; share < 4; share++) {
+        sp_context *c = open_craft((float)share * 0.25f, 0, 0);
+        heard cold, warm;
+        sp_request *first = ask_hearing(c, NULL, "0122", "Where?", &cold),
+                   *again = ask_hearing(c, NULL, "0122", "Where?", &warm);
+        const sp_result *a = sp_request_result(first), *b = sp_request_result(again);
+        assert_int_equal(a->n_reused, 0);
+        assert_int_equal(a->n_recomputed, 0);
+        assert_int_equal(b->n_recomputed, 0);
+        assert_int_equal(b->n_computed, b->segments[5].n_tokens);
+        for (int i = 1; i < 5; i++) {
+            assert_string_equal(a->segments[i].missed, "never seen");
+            assert_string_equal(b->segments[i].from, "memory");
+            assert_true(again->cfo[i] == 0);
+        }
+        assert_same_logits(&warm, &cold);
+        assert_int_equal(stats_of(c).n_variants, 4);
+        assert_int_equal(stats_of(c).n_placed, 3); /* the first one stands behind the head alone */
+        sp_request_destroy(first);
+        sp_request_destroy(again);
+        sp_request *other = ask(c, "0122", "How many rooms?", 12); /* nothing is approximate here */
+        assert_text(other, exactly("0122", "How many rooms?", 12));
+        sp_request_destroy(other);
+        close_clean(c);
+    }
+}
+
+static void test_mended_by_the_share(void **state)
+{
+    for (int share = 0; share <= 4; share++) {
+        float r = (float)share * 0.25f;
+        sp_context *c = open_craft(r, NEVER, 0);
+        sp_request *first = ask(c, "012", "Where?", 2), *other = ask(c, "210", "Where?", 2);
+        const sp_result *b = sp_request_result(other);
+        int n = (int)ceilf(r * (float)n_chunk_tokens(b));
+        assert_adds_up(b);
+        assert_int_equal(b->n_recomputed, n);
+        assert_int_equal(b->n_computed, n + b->segments[4].n_tokens);
+        for (int i = 1; i < 4; i++) assert_string_equal(b->segments[i].from, "memory");
+        /* three copies, and a patch for each that was mended */
+        int n_patches = 0;
+        for (int i = 1; i < 4; i++) n_patches += b->segments[i].n_recomputed > 0;
+        assert_int_equal(stats_of(c).n_variants, 3 + n_patches);
+        assert_int_equal(stats_of(c).n_placed, 2 + n_patches);
+        sp_request_destroy(first);
+        sp_request_destroy(other);
+        close_clean(c);
+    }
+}
+
+/* A patch over its base is what was computed when it came to be, and so are the logits behind it. */
+static void test_patches_serve_their_prefix(void **state)
+{
+    static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        sp_context *c = open_with(
+            (sp_context_opts){.reuse = {.policy = "craft", .recompute = 0.3f, .focus = NEVER},
+                              .kv_type = types[i],
+                              .n_batch = 11});
+        heard mended, patched;
+        sp_request *first = ask(c, "012", "Where?", 2),
+                   *other = ask_hearing(c, NULL, "210", "Where?", &mended),
+                   *again = ask_hearing(c, NULL, "210", "Where?", &patched);
+        float differ[2];
+        assert_true(sp_request_result(other)->n_recomputed > 0);
+        assert_int_equal(sp_request_result(again)->n_recomputed, 0);
+        for (int s = 1; s < 4; s++)
+            if (sp_request_result(other)->segments[s].n_recomputed > 0)
+                assert_non_null(again->chunks[s]->base);
+        assert_same_logits(&patched, &mended);
+        assert_ok(sp_request_kv_deviation(again, other, differ));
+        assert_true(differ[0] == 0 && differ[1] == 0);
+        sp_request_destroy(first);
+        sp_request_destroy(other);
+        sp_request_destroy(again);
+        close_clean(c);
+    }
+}
+
+/* Eq. 12: ceil(alpha CFO n) tokens, chunk by chunk. */
+static void test_alpha(void **state)
+{
+    static const float alphas[] = {0.01f, 0.4f, 1, 50};
+    for (size_t i = 0; i < SP_COUNT(alphas); i++) {
+        sp_context *c = open_craft(0, NEVER, 0);
+        sp_reuse_opts o = {.policy = "craft", .alpha = alphas[i], .focus = NEVER};
+        heard h;
+        sp_request *first = ask(c, "2103", "Where?", 2),
+                   *other = ask_hearing(c, &o, "2310", "Where?", &h);
+        const sp_result *b = sp_request_result(other);
+        for (int s = 1; s < 5; s++) {
+            double share = fmin(1, (double)alphas[i] * (double)other->cfo[s]);
+            assert_int_equal(b->segments[s].n_recomputed, ceil(share * b->segments[s].n_tokens));
+        }
+        assert_int_equal(b->segments[1].n_recomputed, 0); /* it stands where it stood */
+        assert_true(b->n_recomputed > 0);
+        sp_request_destroy(first);
+        sp_request_destroy(other);
+        close_clean(c);
+    }
+}
+
+static void test_all_again_is_exact(void **state)
+{
+    static const char *const orders[] = {"012", "210", "01", "1", "0011", "3120", "012", "210"};
+    sp_context *c = open_craft(1, 1, 0);
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        sp_request *r = ask(c, orders[i], "Where?", 12);
+        assert_adds_up(sp_request_result(r));
+        assert_text(r, exactly(orders[i], "Where?", 12));
+        sp_request_destroy(r);
+    }
+    close_clean(c);
+}
+
+/* Tokens dropped on the way count as computed again, but leave no patch. */
+static void test_dropped_tokens_leave_no_patch(void **state)
+{
+    static const char *const orders[] = {"0123", "3210", "2031", "1302", "0312"};
+    int n_dropped = 0;
+    sp_context *c = open_craft(0.5f, 1, 0);
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        heard h;
+        int64_t before = stats_of(c).n_variants;
+        sp_request *r = ask_hearing(c, NULL, orders[i], "Where?", &h);
+        const sp_result *got = sp_request_result(r);
+        int mended = 0, kept = (int)(stats_of(c).n_variants - before);
+        for (int s = 1; s < 5; s++)
+            mended += got->segments[s].n_recomputed > 0 && !r->chunks[s]->base;
+        assert_adds_up(got);
+        if (i > 0) assert_in_range(kept, 0, mended);
+        n_dropped += i > 0 ? mended - kept : 0;
+        sp_request_destroy(r);
+    }
+    assert_true(n_dropped > 0);
+    close_clean(c);
+}
+
+/* -- what goes ------------------------------------------------------------------------------- */
+
+static void test_at_most_max_variants(void **state)
+{
+    static const char *const orders[] = {"012", "210", "120", "0213", "3012", "2013", "1032"};
+    sp_context *c = open_craft(0.25f, NEVER, 3);
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        sp_request *r = ask(c, orders[i], "Where?", 4);
+        assert_in_range(stats_of(c).n_placed, 0, 3);
+        sp_request_destroy(r);
+    }
+    assert_true(stats_of(c).n_evicted > 0);
+    close_clean(c);
+}
+
+static sp_context *open_blocks(float recompute, int64_t n_blocks)
+{
+    sp_context *c = open_craft(recompute, 0, 0);
+    size_t block = sp_context_describe(c).kv_block_bytes;
+    sp_context_close(c);
+    return open_with((sp_context_opts){.reuse = {.policy = "craft", .recompute = recompute},
+                                       .kv_type = "f32",
+                                       .n_batch = 40,
+                                       .kv_bytes = (size_t)n_blocks * block});
+}
+
+/* The pool holds one prompt, and hardly more: copies and patches come and go. */
+static void test_small_memory(void **state)
+{
+    static const char *const orders[] = {"01", "2", "10", "3", "02", "12", "201", "20"};
+    for (int share = 1; share <= 4; share += 3) {
+        sp_context *c = open_blocks(0.25f * (float)share, 24);
+        sp_request *r[SP_COUNT(orders)];
+        for (size_t k = 0; k < SP_COUNT(orders); k++) r[k] = submit(c, orders[k], "Which?", 18);
+        for (size_t k = 0; k < SP_COUNT(orders); k++) {
+            run(c, r[k]);
+            assert_int_equal(sp_request_result(r[k])->finish, SP_FINISH_LENGTH);
+            if (share == 4) assert_text(r[k], exactly(orders[k], "Which?", 18));
+        }
+        for (size_t k = 0; k < SP_COUNT(orders); k++) sp_request_destroy(r[k]);
+        assert_true(stats_of(c).n_evicted > 0);
+        close_clean(c);
+    }
+}
+
+static void test_leave_in_every_stage(void **state)
+{
+    bool was_done = false;
+    for (int n_steps = 0; !was_done; n_steps++) {
+        sp_context *c = open_with((sp_context_opts){
+            .reuse = {.policy = "craft", .recompute = 1}, .kv_type = "f32", .n_batch = 9});
+        sp_request *warm = ask(c, "012", "Who?", 2);
+        sp_request *r = submit(c, "210", "Who?", 4), *stays = submit(c, "12", "Which?", 4);
+        for (int i = 0; i < n_steps; i++) step(c);
+        was_done = done(r);
+        if (n_steps % 2) {
+            sp_request_cancel(r);
+            run(c, r);
+        }
+        sp_request_destroy(r);
+        assert_text(run(c, stays), exactly("12", "Which?", 4));
+        sp_request_destroy(stays);
+        sp_request_destroy(warm);
+        close_clean(c);
+        assert_in_range(n_steps, 0, 200);
+    }
+}
+
+static sp_err life(void)
+{
+    sp_context *c = NULL;
+    sp_err err =
+        sp_context_open(&(sp_context_opts){.model = MODEL,
+                                           .kv_bytes = 1 << 20,
+                                           .n_threads = 1,
+                                           .cpu = "ref",
+                                           .reuse = {.policy = "craft", .recompute = 0.25f}},
+                        &c);
+    for (int k = 0; k < 3 && err == SP_OK; k++) { /* cold, then mended, then patched */
+        sp_prompt *p = NULL;
+        sp_request *r = NULL;
+        sp_request_opts o = {
+            .sampling = sp_sampling_default(), .max_tokens = 2, .ignore_end = true};
+        err = sp_prompt_create(c, &p);
+        if (err == SP_OK) err = sp_prompt_system(p, "s");
+        for (int i = 0; i < 2 && err == SP_OK; i++)
+            err = sp_prompt_chunk(p, NULL, texts[k ? 1 - i : i]);
+        if (err == SP_OK) err = sp_prompt_question(p, "q?");
+        if (err == SP_OK) err = sp_generate(c, p, &o, &r);
+        sp_request_destroy(r);
+        sp_prompt_destroy(p);
+    }
+    if (c) {
+        sp_fault_after(-1);
+        close_clean(c);
+    }
+    return err;
+}
+
+static void test_no_memory(void **state)
+{
+    sp_err err = SP_E_NOMEM;
+    for (long n = 1; err != SP_OK; n++) {
+        sp_fault_after(n);
+        err = life();
+        sp_fault_after(-1);
+        if (err != SP_OK && err != SP_E_NOMEM) fail_msg("allocation %ld: %s", n, sp_error_detail());
+        assert_in_range(n, 1, 100000);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_known_prefix_is_reused_whole),
+        cmocka_unit_test(test_mended_by_the_share),
+        cmocka_unit_test(test_patches_serve_their_prefix),
+        cmocka_unit_test(test_alpha),
+        cmocka_unit_test(test_all_again_is_exact),
+        cmocka_unit_test(test_dropped_tokens_leave_no_patch),
+        cmocka_unit_test(test_at_most_max_variants),
+        cmocka_unit_test(test_small_memory),
+        cmocka_unit_test(test_leave_in_every_stage),
+        cmocka_unit_test(test_no_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
