@@ -115,7 +115,7 @@ sp_err sp_request_keep_prompt(sp_request *r)
 /* The answer's KV becomes a node below the prompt: the next turn of a chat repeats it. */
 void sp_request_keep_answer(sp_request *r)
 {
-    if (r->state != SP_REQ_DECODE || r->reuse.policy->uses_chunks)
+    if (r->state != SP_REQ_DECODE || r->reuse.policy->uses_chunks || !sp_request_in_order(r))
         return; /* none, or an approximate one */
     sp_context *c = r->ctx;
     const sp_span *span = &r->plan.spans[r->answer_span];
