@@ -1,4 +1,4 @@
-/* precompute.h -- `spolia index --precompute`: every chunk of an index fused with chunks like it. */
+/* precompute.h -- `spolia index --precompute`: each chunk of an index fused with chunks like it. */
 #ifndef SP_CMD_PRECOMPUTE_H
 #define SP_CMD_PRECOMPUTE_H
 

@@ -9,9 +9,9 @@
 #define SP_CUT_MIN_BYTES 64 /* shorter texts are not recognised in others */
 #define SP_CUT_MAX_KNOWN 65536
 
-/* Texts that were seen as chunks, as hashes; beyond max_texts the oldest is forgotten. Whoever could
- * find two texts with one hash would get his own text cut in another place, and nothing else: what
- * is cached goes by content ids. */
+/* Texts that were seen as chunks, as hashes; beyond max_texts the oldest is forgotten. Whoever
+ * could find two texts with one hash would get his own text cut in another place, and nothing else:
+ * what is cached goes by content ids. */
 typedef struct sp_known sp_known;
 
 sp_err sp_known_create(int32_t max_texts, sp_known **out) SP_MUST_CHECK;

@@ -4,17 +4,17 @@
  *                   ab/<id>-<head>.fused        head  short hash of the segments before the chunks
  *   DIR/<namespace>/tmp/<unique>                a file that is being written
  *
- *            put: written, synced            rename                    load: read, verified
- *   (none) ---------------------> temporary ---------> copy on disk ------------------------> blocks
- *                                    |                    |
- *                 crash: swept by the next open           damaged: a miss, deleted
- *                                                         foreign: a miss, forgotten
+ *           put: written, synced          rename                    load: read, verified
+ *   (none) ---------------------> temporary -------> copy on disk -------------------------> blocks
+ *                                    |                  |
+ *               crash: swept by the next open       damaged: a miss, deleted
+ *                                                   foreign: a miss, forgotten
  *
  * Invariants
  *  I1  a copy is visible only when it is whole: rename is the last step of a put.
  *  I2  what is served has been verified: find checks the head of a file, load everything. A file
- *      that fails is a miss with one log line, and is not looked at again. A damaged one is deleted,
- *      so whoever fills the store sees that it is missing.
+ *      that fails is a miss with one log line, and is not looked at again. A damaged one is
+ *      deleted, so whoever fills the store sees that it is missing.
  *  I3  `known` holds the names that were there at open, were put since and did not fail: a chunk
  *      that is not there costs no system call.
  *
@@ -66,9 +66,9 @@ bool sp_disk_has(const sp_disk *d, const sp_disk_key *key);
 /* sp_disk_find -- what the file says, keys and values unread; false is a miss. out->before is valid
  * until the next call with d. Cost: one read of the file's head. */
 bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
-/* sp_disk_load -- keys and values into open blocks [ceil(n / B)] of the caller; false is a miss, and
- * the blocks then hold anything. out as with find, may be NULL. Cost: one read and SHA-256 of the
- * file. */
+/* sp_disk_load -- keys and values into open blocks [ceil(n / B)] of the caller; false is a miss,
+ * and the blocks then hold anything. out as with find, may be NULL. Cost: one read and SHA-256 of
+ * the file. */
 bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
 
 /* sp_disk_remove -- deletes a copy; one that is not there is fine. */

@@ -16,7 +16,7 @@
  *   112     32 b                     ids of the segments in sight, in order
  *           4 n                      token ids
  *           32                       SHA-256 of everything above
- *           L ceil(n / 16) s         keys and values: layer by layer, blocks as they lie in the pool
+ *           L ceil(n / 16) s         keys and values by layer, blocks as they lie in the pool
  *           32                       SHA-256 of everything above
  *
  * The first digest lets a lookup trust the head without reading megabytes. Keys and values are not

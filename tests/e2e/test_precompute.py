@@ -1,4 +1,4 @@
-"""spolia index --precompute: every chunk fused with chunks like it, kept on disk, kept up to date."""
+"""spolia index --precompute: chunks fused with chunks like them, on disk, and kept up to date."""
 import json
 import shutil
 import signal
@@ -15,8 +15,8 @@ QUESTION = json.loads((ROOT / "demo/questions.jsonl").read_text().splitlines()[0
 
 def index(folder, out, *options, fuse=3):
     """One run; what it says of the index and of the store."""
-    text = succeed("index", folder, "-o", out, "--precompute", "-m", MODEL, "--fuse", fuse, "-t", "1",
-                   "--json", *options)
+    text = succeed("index", folder, "-o", out, "--precompute", "-m", MODEL, "--fuse", fuse,
+                   "-t", "1", "--json", *options)
     built, store = map(json.loads, text.splitlines())
     assert store["complete"] and store["chunks"] == built["chunks"]
     return store
@@ -155,10 +155,10 @@ def test_a_store_of_others_is_not_swept(demo, docs, tmp_path):
 
 
 def test_interrupted_and_gone_on(tmp_path):
-    args = ["index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL, "--fuse",
-            "4", "-t", "1", "--json"]
-    p = subprocess.Popen([PROGRAM, *map(str, args)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                         text=True)
+    args = ["index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL,
+            "--fuse", "4", "-t", "1", "--json"]
+    p = subprocess.Popen([PROGRAM, *map(str, args)], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
     store = tmp_path / "x.db.kv"
     deadline = time.time() + 60
     while not copies(store) and time.time() < deadline:
@@ -187,5 +187,5 @@ def test_separators_make_chunks(tmp_path):
     text = "Answer.\n# #\nVelm has boats.\n# #\nTorin has hotels.\n# #\nWhat has Velm?"
     for separator, kinds in (("\n# #\n", ["text", "chunk", "chunk", "text"]), (None, ["text"])):
         options = ["--separator", separator] if separator else []
-        out = json.loads(succeed("run", "-m", MODEL, "-p", text, "-n", "2", "-t", "1", "--json", *options))
-        assert [s["kind"] for s in out["segments"]] == kinds
+        out = succeed("run", "-m", MODEL, "-p", text, "-n", "2", "-t", "1", "--json", *options)
+        assert [s["kind"] for s in json.loads(out)["segments"]] == kinds

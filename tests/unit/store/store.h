@@ -1,4 +1,4 @@
-/* store.h -- a folder, pools of every KV type, and chunks with random KV, for tests of the store. */
+/* store.h -- a folder, pools of each KV type, and chunks of noise, for tests of the store. */
 #ifndef SP_TESTS_STORE_H
 #define SP_TESTS_STORE_H
 
