@@ -1,4 +1,5 @@
-/* cmd_search.c -- `spolia search`: the chunks that `spolia ask` would put into the prompt. */
+/* cmd_search.c -- `spolia search`: the chunks that `spolia ask` would put into the prompt, and
+ * those that `spolia index --precompute` would put before a chunk. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -30,28 +31,33 @@ static void print_hits(const sp_hits *hits)
 
 int cmd_search(int argc, char **argv)
 {
-    const char *path = NULL;
-    int k = 8;
+    const char *path = NULL, *similar = "bm25";
+    int k = 8, like = 0;
     bool as_json = false;
     const opt table[] = {
         {OPT_STRING, "index", 'i', "FILE", &path, "index made by spolia index", .required = true},
         {OPT_INT, "top", 'k', "N", &k, "how many chunks (8)"},
+        {OPT_INT, "like", 0, "ID", &like, "chunks like this one, instead of a question"},
+        {OPT_STRING, "similar", 0, "SOURCE", &similar,
+         "what is like a chunk: bm25, neighbour (bm25)"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
         {0},
     };
     const opt *const tables[] = {table, NULL};
     int at = opt_parse(argc, argv,
-                       &(opt_usage){"search --index FILE [options] QUESTION",
+                       &(opt_usage){"search --index FILE [options] (QUESTION | --like ID)",
                                     "Shows the chunks that a question finds, the best first."},
                        tables);
     if (at < 0) return -1 - at;
-    if (at + 1 != argc) return cmd_fail_with("search: ask one question"), 2;
+    if (at + !like != argc) return cmd_fail_with("search: ask one question, or --like ID"), 2;
     if (k < 1) return cmd_fail_with("search: -k is at least 1"), 2;
 
     sp_index *ix = NULL;
     sp_hits hits = {0};
     sp_err err = sp_index_open(path, &ix);
-    if (err == SP_OK) err = sp_index_search(ix, argv[at], k, &hits);
+    if (err == SP_OK)
+        err = like ? sp_index_similar(ix, similar, like, k, &hits)
+                   : sp_index_search(ix, argv[at], k, &hits);
     if (err == SP_OK) (as_json ? print_json : print_hits)(&hits);
     int code = err == SP_OK ? 0 : cmd_fail(err);
     sp_hits_fini(&hits);

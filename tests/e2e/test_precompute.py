@@ -154,6 +154,27 @@ def test_a_store_of_others_is_not_swept(demo, docs, tmp_path):
     assert own["store"] == str(tmp_path / "x.db.kv") and own["fused"] == store["fused"]
 
 
+def test_what_another_kv_type_keeps_stays(docs, tmp_path):
+    out, store = tmp_path / "x.db", tmp_path / "x.db.kv"
+    n = index(docs, out)["fused"]
+    assert index(docs, out, "-ctk", "q8_0")["fused"] == n and len(copies(store)) == 2 * n
+    (docs / "Velm.md").unlink()
+    assert index(docs, out, "--similar", "neighbour")["removed"] == n // 3
+    assert len(copies(store)) == 2 * n - n // 3
+
+
+def test_search_shows_what_is_fused(docs, tmp_path):
+    succeed("index", docs, "-o", tmp_path / "x.db", "--json")
+    options = "search", "--index", tmp_path / "x.db", "--json", "-k", "3", "--like"
+    like = json.loads(succeed(*options, "2"))
+    assert len(like) == 3 and all(h["id"] != 2 for h in like)
+    beside = json.loads(succeed(*options, "2", "--similar", "neighbour"))
+    assert [h["id"] for h in beside] == [1, 3, 4]
+    refuse(*options, "9999", naming=["9999"])
+    refuse(*options, "2", "--similar", "magic", naming=["magic"])
+    assert run(*options, "2", "a question").returncode == 2
+
+
 def test_interrupted_and_gone_on(tmp_path):
     args = ["index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL,
             "--fuse", "4", "-t", "1", "--json"]
