@@ -81,6 +81,7 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
         v->f1 = mean_of(&c, ROW_F1);
         v->rouge_l = mean_of(&c, ROW_ROUGE);
         v->kl_first = mean_of(&c, ROW_KL_FIRST);
+        v->kl_first_median = median_of(&c, ROW_KL_FIRST);
         v->kl_all = mean_of(&c, ROW_KL_ALL);
         v->first_agrees = mean_of(&c, ROW_AGREES);
         v->recomputed = share_of(&c, ROW_N_AGAIN, ROW_N_CHUNK);
@@ -174,19 +175,14 @@ static void put_summaries(FILE *f, const char *kind, const eval_summary *v,
                           const eval_settings *settings)
 {
     for (int s = 0; s < settings->n; s++) {
-        const double numbers[] = {v[s].n,           v[s].em,       v[s].f1,      v[s].normalised_f1,
-                                  v[s].rouge_l,     v[s].kl_first, v[s].kl_all,  v[s].first_agrees,
-                                  v[s].recomputed,  v[s].reused,   v[s].ttft_ms, v[s].speedup,
-                                  v[s].kv_deviation};
         eval_csv_put(f, kind);
         fputc(',', f);
         eval_csv_put(f, settings->v[s].name);
-        fprintf(f, ",%.7g,%.7g", (double)settings->v[s].reuse.recompute,
-                (double)settings->v[s].reuse.alpha);
-        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-            fputc(',', f);
-            eval_csv_put_number(f, numbers[i]);
-        }
+        fprintf(f, ",%.7g,%.7g,%d", (double)settings->v[s].reuse.recompute,
+                (double)settings->v[s].reuse.alpha, v[s].n);
+#define X(field) fputc(',', f), eval_csv_put_number(f, v[s].field);
+        SUMMARY_FIELDS(X)
+#undef X
         fputc('\n', f);
     }
 }
@@ -197,9 +193,11 @@ static bool write_summary(const char *path, const kinds *k, const eval_summary *
 {
     FILE *f = fopen(path, "w");
     if (!f) return false;
-    fputs("kind,policy,recompute,alpha,questions,em,f1,normalised_f1,rouge_l,kl_first,kl_all,"
-          "first_agrees,recomputed,reused,ttft_ms,speedup,kv_deviation\n",
-          f);
+    fputs("kind,policy,recompute,alpha,questions", f);
+#define X(field) fputs("," #field, f);
+    SUMMARY_FIELDS(X)
+#undef X
+    fputc('\n', f);
     put_summaries(f, "all", v, settings);
     for (size_t i = 0; i < k->n; i++)
         put_summaries(f, kind_name(k, i), v + (i + 1) * (size_t)settings->n, settings);

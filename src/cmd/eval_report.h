@@ -5,16 +5,29 @@
 #include "cmd/eval_csv.h"
 #include "cmd/eval_settings.h"
 
-/* One setting over a set of questions. Means but where said; NAN: does not apply. */
+/* Means but where said; normalised F1 is (F1 - F1 of full) / (F1 of off - F1 of full), FusionRAG
+ * section 5.1 (row F8). */
+#define SUMMARY_FIELDS(X)                                                                          \
+    X(em)                                                                                          \
+    X(f1)                                                                                          \
+    X(normalised_f1)                                                                               \
+    X(rouge_l)                                                                                     \
+    X(kl_first)                                                                                    \
+    X(kl_first_median) /* a few questions may make most of a mean */                               \
+    X(kl_all)                                                                                      \
+    X(first_agrees)                                                                                \
+    X(recomputed) /* share of all chunk tokens */                                                  \
+    X(reused)     /* share of all prompt tokens */                                                 \
+    X(ttft_ms)    /* median */                                                                     \
+    X(speedup)    /* median of pairs: off's time over this one's */                                \
+    X(kv_deviation)
+
+/* One setting over a set of questions; NAN: does not apply. */
 typedef struct eval_summary {
     int n;
-    double em, f1, rouge_l;
-    double normalised_f1; /* (F1 - F1 of full) / (F1 of off - F1 of full). FusionRAG 5.1 (row F8) */
-    double kl_first, kl_all, first_agrees;
-    double recomputed;       /* share of all chunk tokens */
-    double reused;           /* share of all prompt tokens */
-    double ttft_ms, speedup; /* medians; speedup is of pairs */
-    double kv_deviation;
+#define X(field) double field;
+    SUMMARY_FIELDS(X)
+#undef X
 } eval_summary;
 
 /* eval_summarise -- rows in blocks of settings->n; kind NULL: all questions. out [settings->n]. */

@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAGE_W  760
+#define PAGE_W  790
 #define LARGE_W 520
 #define LARGE_H 320
 #define SMALL_W 190
