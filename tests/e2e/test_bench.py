@@ -5,10 +5,13 @@ to anything here but what a server has waited on purpose.
 import csv
 import json
 import math
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from conftest import ROOT, refuse, run, succeed
+from conftest import PROGRAM, ROOT, refuse, run, succeed
 from peer import Peer
 
 HEAD = "Answer the question from the documents."
@@ -274,3 +277,26 @@ def test_a_line_of_a_trace_that_is_wrong(line, word, model):
     good = json.dumps({"chunks": [], "question": "Q"})
     done = run("bench", "trace", "-m", model, input=good + "\n" + line + "\n")
     assert done.returncode == 1 and len(done.stdout.splitlines()) == 1 and "line 2" in done.stderr
+
+
+# -- bench/reuse_decay.py --------------------------------------------------------------------------
+
+def test_reuse_over_many_queries(model, tmp_path):
+    docs = [{"id": f"d{i}", "title": f"T{i}", "text": f"What number {i} says. " * 3} for i in range(12)]
+    ids = [d["id"] for d in docs]
+    questions = [{"question": f"Q{i}?", "doc_ids": ids[i:i + 2], "context_doc_ids": ids[i:i + 6]}
+                 for i in range(0, 6, 2)]
+    for name, lines in (("docs", docs), ("questions.dev", questions)):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    command = [sys.executable, ROOT / "bench/reuse_decay.py", "-m", model, "--data", tmp_path, "--queries", "12",
+               "--docs", "4", "--cache", "2", "--window", "4", "--spolia", PROGRAM,
+               "--csv", tmp_path / "x.csv", "--svg", tmp_path / "x.svg"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    with open(tmp_path / "x.csv", newline="") as f:
+        rows = list(csv.DictReader(f))
+    assert len(rows) == 12
+    first, last = rows[0], rows[-1]
+    assert all(float(first[p]) == 0 for p in first if p != "query")
+    assert float(last["full"]) > float(last["fusion 15 %"]) > 0
+    assert ElementTree.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
