@@ -338,8 +338,10 @@ def recomputed(model, index, *options):
     assert done.returncode == 0, done.stderr
     account = json.loads(done.stdout.splitlines()[1])
     chunks = [s for s in account["segments"] if s["kind"] == "chunk"]
-    whole = sum(s["tokens"] for s in chunks)
-    return 1 - sum(s["reused"] for s in chunks) / whole, done.stderr
+    again = sum(s["recomputed"] for s in chunks)
+    assert account["usage"]["recomputed_tokens"] == again
+    assert all(s["reused"] + s["recomputed"] == s["tokens"] and s["from"] == "memory" for s in chunks)
+    return again / sum(s["tokens"] for s in chunks), done.stderr
 
 
 def test_what_was_calibrated_is_used(model, index, tmp_path):
