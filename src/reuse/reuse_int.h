@@ -29,7 +29,7 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHE
 /* sp_reuse_add_tokens -- all tokens of segment i as todo of its own span. */
 sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan) SP_MUST_CHECK;
 
-/* sp_reuse_answer -- the answer plan: of the candidates (one for each chunk token, any order) the
+/* sp_reuse_answer -- the answer plan: of the candidates (one for each chunk token, in order) the
  * ceil(recompute * n) with the highest scores, ties to the earlier token, are stale in their spans
  * and computed again in a private one. candidates may be NULL when n is 0. */
 sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n,

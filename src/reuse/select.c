@@ -11,7 +11,6 @@
  * stands before it.
  * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. / */
 #include <math.h>
-#include <stdlib.h>
 
 #include "reuse/reuse_int.h"
 
@@ -67,18 +66,56 @@ sp_err sp_reuse_candidates(const sp_reuse_input *in, sp_plan *plan, sp_choice **
     return SP_OK;
 }
 
-static int in_prompt_order(const void *a, const void *b)
+static void swap(float *a, float *b)
 {
-    const sp_choice *x = a, *y = b;
-    return x->seg != y->seg ? (x->seg > y->seg) - (x->seg < y->seg)
-                            : (x->index > y->index) - (x->index < y->index);
+    float t = *a;
+    *a = *b;
+    *b = t;
 }
 
-static int by_score(const void *a, const void *b)
+/* kth_largest -- of v[n], k from 1; reorders v. Quickselect with the median of three as pivot:
+ * O(n) but for orders that nobody has reason to make. Pre: no NaN. */
+static float kth_largest(float *v, int32_t n, int32_t k)
 {
-    const sp_choice *x = a, *y = b;
-    if (x->score != y->score) return x->score < y->score ? 1 : -1;
-    return in_prompt_order(a, b);
+    int32_t from = 0, to = n - 1, want = k - 1;
+    while (from < to) {
+        int32_t mid = from + (to - from) / 2, i = from, j = to;
+        if (v[mid] > v[from]) swap(&v[mid], &v[from]);
+        if (v[to] > v[from]) swap(&v[to], &v[from]);
+        if (v[to] > v[mid]) swap(&v[to], &v[mid]);
+        float pivot = v[mid];
+        while (i <= j) {
+            while (v[i] > pivot) i++;
+            while (v[j] < pivot) j--;
+            if (i <= j) swap(&v[i++], &v[j--]);
+        }
+        if (want <= j)
+            to = j;
+        else if (want >= i)
+            from = i;
+        else
+            break;
+    }
+    return v[want];
+}
+
+/* choose -- moves the `want` candidates with the highest scores to the front, in prompt order; of
+ * equal ones the earlier. NaN counts as lowest. */
+static sp_err choose(sp_choice *c, int32_t n, int32_t want, sp_arena *arena)
+{
+    if (want >= n) return SP_OK;
+    float *score = sp_arena_take(arena, (size_t)n, sizeof *score);
+    if (!score) return sp_fail_nomem((size_t)n * sizeof *score, "a choice of tokens");
+    for (int32_t i = 0; i < n; i++) {
+        if (isnan(c[i].score)) c[i].score = -INFINITY;
+        score[i] = c[i].score;
+    }
+    float least = kth_largest(score, n, want);
+    int32_t above = 0, taken = 0;
+    for (int32_t i = 0; i < n; i++) above += c[i].score > least;
+    for (int32_t i = 0, equal = want - above; i < n; i++)
+        if (c[i].score > least || (c[i].score == least && equal-- > 0)) c[taken++] = c[i];
+    return SP_OK;
 }
 
 /* -- the answer plan ------------------------------------------------------------------------ */
@@ -122,10 +159,7 @@ sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t 
     int again, see, answer, end = 0;
     SP_TRY(sp_reuse_known_spans(in, plan));
     for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;
-    if (n_chosen) {
-        if (n_chosen < n) qsort(candidates, (size_t)n, sizeof *candidates, by_score);
-        qsort(candidates, (size_t)n_chosen, sizeof *candidates, in_prompt_order);
-    }
+    if (n_chosen) SP_TRY(choose(candidates, n, n_chosen, &plan->arena));
     SP_TRY(add_again(candidates, n_chosen, plan, &again));
     SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, end, NULL, 0, NULL, 0, &answer));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
