@@ -65,7 +65,7 @@ static bool good(sp_err err)
     return err == SP_OK;
 }
 
-/* begin_prompt -- system text and n chunks, `step` apart; the caller adds what follows. */
+/* begin_prompt -- the system text; the caller adds what follows. */
 static sp_err begin_prompt(sp_context *c, const char *system, sp_prompt **out)
 {
     sp_prompt *p;
@@ -79,6 +79,7 @@ static sp_err begin_prompt(sp_context *c, const char *system, sp_prompt **out)
     return err;
 }
 
+/* add_chunks -- every step-th of the chunks [from, to). */
 static sp_err add_chunks(sp_prompt *p, const eval_context *c, size_t from, size_t to, size_t step)
 {
     sp_err err = SP_OK;
