@@ -1,0 +1,124 @@
+/* test_fill.c -- the plan that computes what no cache has of head and chunks. */
+#include "support/policies.h"
+
+static void fill(bench *b)
+{
+    sp_plan_init(&b->plan, b->pool);
+    assert_ok(sp_reuse_fill(&b->in, &b->plan));
+    assert_int_equal(b->plan.n_spans, b->n_segs);
+    assert_int_equal(sp_reuse_needs_fill(&b->in), b->plan.n_todo > 0);
+}
+
+/* assert_fills -- span i is computed at `at`, all of it, and sees the spans named by the n digits.
+ */
+static void assert_fills(const bench *b, int i, int32_t at, const char *sees, int *t)
+{
+    const sp_plan *p = &b->plan;
+    assert_int_equal(p->spans[i].n, b->segs[i].n);
+    assert_int_equal(p->spans[i].at, at);
+    assert_int_equal(p->spans[i].shift, 0);
+    assert_int_equal(p->slots[i].n_known, 0);
+    for (int32_t x = 0; x < b->segs[i].n; x++, ++*t) {
+        const sp_todo *d = &p->todo[*t];
+        const sp_sight *see = &p->sights[d->see];
+        assert_in_range(*t, 0, p->n_todo - 1);
+        assert_int_equal(d->token, b->segs[i].tokens[x]);
+        assert_int_equal(d->pos, at + x);
+        assert_int_equal(d->span, i);
+        assert_int_equal(d->index, x);
+        assert_int_equal(see->n, strlen(sees));
+        for (int32_t k = 0; k < see->n; k++)
+            assert_int_equal(see->list ? see->list[k] : k, sees[k] - '0');
+    }
+}
+
+static void assert_empty(const bench *b, int i)
+{
+    assert_int_equal(b->plan.spans[i].n, 0);
+    assert_int_equal(b->plan.slots[i].n_known, 0);
+}
+
+static void test_fill_of_all(void **state)
+{
+    bench b;
+    int t = 0;
+    bench_begin(&b, "sscctccq", (const int32_t[]){20, 5, 18, 33, 6, 70, 18, 9});
+    twin(&b, 6, 2);
+    look_up(&b, 0.5f);
+    assert_int_equal(b.in.n_head, 2);
+    fill(&b);
+    assert_fills(&b, 0, 0, "0", &t);
+    assert_fills(&b, 1, 20, "01", &t);
+    assert_fills(&b, 2, 25, "012", &t);
+    assert_fills(&b, 3, 25, "013", &t);
+    assert_empty(&b, 4); /* text between */
+    assert_fills(&b, 5, 25, "015", &t);
+    assert_empty(&b, 6); /* the second of two equal ones */
+    assert_empty(&b, 7); /* the question */
+    assert_int_equal(b.plan.n_todo, t);
+    assert_int_equal(sp_plan_n_fresh(&b.plan), 2 + 1 + 2 + 3 + 5);
+    assert_ok(sp_plan_bind(&b.plan));
+    assert_ok(sp_plan_check(&b.plan));
+    bench_end(&b);
+}
+
+static void test_fill_of_what_is_missing(void **state)
+{
+    bench b;
+    int t = 0;
+    bench_begin(&b, "sscctccq", (const int32_t[]){20, 5, 18, 33, 6, 70, 18, 9});
+    know_head(&b, 1);
+    know_chunk(&b, 2, 25);
+    know_chunk(&b, 5, 25);
+    look_up(&b, 0);
+    fill(&b);
+    assert_blocks(&b.plan, 0, sp_node_blocks(b.match.path[0]));
+    assert_int_equal(b.plan.spans[0].n, 20);
+    assert_fills(&b, 1, 20, "01", &t);
+    assert_fills(&b, 3, 25, "013", &t);
+    assert_fills(&b, 6, 25, "016", &t);
+    for (int i = 2; i < 8; i++)
+        if (i != 3 && i != 6) assert_empty(&b, i);
+    assert_int_equal(b.plan.n_todo, t);
+    assert_int_equal(sp_plan_n_fresh(&b.plan), 1 + 3 + 2);
+    assert_ok(sp_plan_bind(&b.plan));
+    assert_ok(sp_plan_check(&b.plan));
+    bench_end(&b);
+}
+
+static void test_fill_of_nothing(void **state)
+{
+    bench b;
+    usual(&b, 0.5f);
+    fill(&b);
+    assert_int_equal(b.plan.n_todo, 0);
+    assert_int_equal(b.plan.n_sights, 0);
+    assert_int_equal(sp_plan_n_fresh(&b.plan), 0);
+    bench_end(&b);
+}
+
+static void test_without_memory(void **state)
+{
+    bench b;
+    bench_begin(&b, "sscctccq", (const int32_t[]){20, 5, 18, 33, 6, 70, 18, 9});
+    know_head(&b, 1);
+    look_up(&b, 0);
+    for (int heavy = 0; heavy < 2; heavy++) {
+        b.in.wants_heavy = heavy;
+        uint64_t before = refs(&b);
+        assert_survives_faults(made(&b, sp_reuse_fill), refs(&b) == before);
+        assert_true(refs(&b) == before);
+    }
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_fill_of_all),
+        cmocka_unit_test(test_fill_of_what_is_missing),
+        cmocka_unit_test(test_fill_of_nothing),
+        cmocka_unit_test(test_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
