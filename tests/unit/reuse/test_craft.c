@@ -1,0 +1,309 @@
+/* test_craft.c -- plans of Cache-Craft for chunks with random variants, whole ones and patches:
+ * which variant, how many tokens, which ones, and that every position is held by one live slot. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "support/policies.h"
+
+#include "reuse/overlap.h"
+
+enum { N_VARIANTS = 4, HEAD = 1 };
+
+typedef struct world {
+    bench b;
+    uint64_t seed;
+    const sp_variant **all[MAX_SEGS];
+    sp_copies known[MAX_SEGS];
+    float cfo[MAX_SEGS];
+} world;
+
+static void permutation(uint64_t *seed, int32_t *v, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) v[i] = i;
+    for (int32_t i = n - 1; i > 0; i--) {
+        int32_t k = check_random(seed, i + 1), x = v[i];
+        v[i] = v[k], v[k] = x;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    return *(const int32_t *)a - *(const int32_t *)b;
+}
+
+/* know_variant -- of segment i, behind the head and some other chunks in some order; over `base`, a
+ * patch of some of its tokens. */
+static void know_variant(world *w, int i, const sp_variant *base)
+{
+    bench *b = &w->b;
+    int32_t order[MAX_TOKENS], patch[MAX_TOKENS], others[MAX_SEGS], n = b->segs[i].n;
+    sp_digest before[MAX_SEGS] = {b->head[0]};
+    float inter[MAX_SEGS] = {0};
+    int n_before = HEAD;
+    permutation(&w->seed, others, b->n_segs);
+    for (int k = 0; k < b->n_segs; k++)
+        if (b->segs[others[k]].kind == SP_SEG_CHUNK && others[k] != i &&
+            check_random(&w->seed, 2)) {
+            inter[n_before] = (float)check_random(&w->seed, 50);
+            before[n_before++] = b->head[others[k]];
+        }
+    permutation(&w->seed, order, n);
+    sp_copy_stats stats = {inter, 0.5f + 0.05f * (float)check_random(&w->seed, 10), order};
+    sp_variant v = {.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
+                    .before = before,
+                    .n_before = n_before,
+                    .at = base ? base->at : check_random(&w->seed, 300),
+                    .stats = &stats,
+                    .base = base};
+    if (!base && check_random(&w->seed, 5) == 0) v.kind = SP_COPY_FUSED;
+    if (base) {
+        permutation(&w->seed, patch, n);
+        v.patch = patch;
+        v.n_patch = 1 + check_random(&w->seed, n);
+        qsort(patch, (size_t)v.n_patch, sizeof *patch, ascending);
+    }
+    know_copy(b, i, v);
+}
+
+static const sp_variant *any_whole(world *w, int i)
+{
+    const sp_variant **all, *found = NULL;
+    int n;
+    assert_ok(sp_chunks_find_all(w->b.cache.chunks, &w->b.segs[i], w->b.head, HEAD, &w->b.arena,
+                                 &all, &n));
+    for (int k = 0; k < n; k++) {
+        if (!all[k]->base) found = all[k];
+        sp_chunks_unpin(w->b.cache.chunks, all[k]);
+    }
+    return found;
+}
+
+static void world_open(world *w, uint64_t seed)
+{
+    bench *b = &w->b;
+    *w = (world){.seed = seed};
+    int32_t sizes[MAX_SEGS];
+    for (int i = 0; i < MAX_SEGS; i++) sizes[i] = 1 + check_random(&w->seed, MAX_TOKENS);
+    bench_begin(b, check_random(&w->seed, 2) ? "scccctcq" : "scccq", sizes);
+    if (check_random(&w->seed, 2)) twin(b, 3, 1);
+    know_head(b, HEAD);
+    for (int i = HEAD; i < b->n_segs; i++)
+        for (int k = 0; b->segs[i].kind == SP_SEG_CHUNK && k < check_random(&w->seed, N_VARIANTS);
+             k++)
+            know_variant(w, i, k > 0 && check_random(&w->seed, 2) ? any_whole(w, i) : NULL);
+    look_up(b, 0);
+    for (int i = 0; i < b->n_segs; i++) { /* plain copies were found: let the policy choose */
+        if (b->chunks[i]) sp_chunks_unpin(b->cache.chunks, b->chunks[i]);
+        b->chunks[i] = NULL;
+    }
+    b->in.known = w->known;
+    b->in.focus = 3;
+}
+
+/* beta -- overlap of a variant of segment i with what stands before it now. */
+static float beta(const world *w, int i, const sp_variant *v)
+{
+    return sp_overlap_beta(v, HEAD, w->b.head + HEAD, i - HEAD);
+}
+
+/* choose -- as serve/ does; and what the policy chooses is the least CFO. */
+static void choose(world *w, int i)
+{
+    bench *b = &w->b;
+    int n;
+    assert_ok(
+        sp_chunks_find_all(b->cache.chunks, &b->segs[i], b->head, HEAD, &b->arena, &w->all[i], &n));
+    w->known[i] = (sp_copies){w->all[i], n};
+    int best = policy("craft")->choose(&b->in, i, &w->cfo[i]);
+    for (int k = 0; k < n; k++) {
+        const sp_variant *v = w->all[i][k];
+        bool allowed = !(b->in.unfused && v->kind == SP_COPY_FUSED);
+        if (allowed) {
+            assert_true(best >= 0);
+            assert_true(v->stats->cci * (1 - beta(w, i, v)) >= w->cfo[i]);
+        }
+        if (k == best) {
+            assert_true(allowed);
+            assert_true(v->stats->cci * (1 - beta(w, i, v)) == w->cfo[i]);
+        }
+        if (k != best) sp_chunks_unpin(b->cache.chunks, v);
+    }
+    if (best >= 0) b->chunks[i] = w->all[i][best];
+}
+
+static void choose_all(world *w)
+{
+    for (int i = HEAD; i < w->b.n_segs; i++)
+        if (w->b.segs[i].kind == SP_SEG_CHUNK) choose(w, i);
+}
+
+/* -- what a plan must be --------------------------------------------------------------------- */
+
+static int32_t place_of(const bench *b, int i)
+{
+    int32_t place = 0;
+    while (i > 0) place += b->segs[--i].n;
+    return place;
+}
+
+static int32_t pos_of(const sp_span *s, int32_t i)
+{
+    return (s->pos ? s->pos[i] : s->at + i) + s->shift;
+}
+
+/* Exactly one slot that may be read holds each position of the prompt. */
+static void assert_every_position_once(const bench *b)
+{
+    int32_t end = place_of(b, b->n_segs);
+    int held[MAX_SEGS * MAX_TOKENS] = {0};
+    for (int s = 0; s < b->plan.n_spans; s++)
+        for (int32_t i = 0; i < b->plan.spans[s].n; i++) {
+            if (stale(&b->plan.spans[s], i)) continue;
+            assert_in_range(pos_of(&b->plan.spans[s], i), 0, end - 1);
+            held[pos_of(&b->plan.spans[s], i)]++;
+        }
+    for (int32_t p = 0; p < end; p++) assert_int_equal(held[p], 1);
+}
+
+/* mended -- marks the tokens of segment i that are computed beside a copy; returns how many. */
+static int32_t mended(const bench *b, int i, bool *of)
+{
+    int32_t n = 0, place = place_of(b, i);
+    memset(of, 0, MAX_TOKENS * sizeof *of);
+    for (int t = 0; t < b->plan.n_todo; t++) {
+        const sp_todo *d = &b->plan.todo[t];
+        if (d->pos < place || d->pos >= place + b->segs[i].n) continue;
+        assert_int_equal(d->token, b->segs[i].tokens[d->pos - place]);
+        n += of[d->pos - place] = d->span >= b->n_segs;
+    }
+    return n;
+}
+
+/* The first tokens in the order of the copy, as many as equation 12 gives. */
+static void assert_tokens(const world *w)
+{
+    const bench *b = &w->b;
+    float weight[MAX_SEGS] = {0};
+    int32_t n[MAX_SEGS] = {0}, want[MAX_SEGS];
+    for (int i = 0; i < b->n_segs; i++)
+        if (b->chunks[i]) {
+            weight[i] = b->chunks[i]->stats->cci * (1 - beta(w, i, b->chunks[i]));
+            n[i] = b->segs[i].n;
+        }
+    sp_overlap_share(weight, n, b->n_segs, b->in.alpha, b->in.recompute, want);
+    for (int i = 0; i < b->n_segs; i++) {
+        bool of[MAX_TOKENS];
+        assert_int_equal(mended(b, i, of), want[i]);
+        for (int32_t k = 0; k < want[i]; k++) assert_true(of[b->chunks[i]->stats->order[k]]);
+    }
+}
+
+static uint32_t block_of(const sp_span *s, int32_t i)
+{
+    return s->blocks[i / B];
+}
+
+/* Each token computed again has the copy that stands in for it: the patch's if it has one. */
+static void assert_twins(const bench *b)
+{
+    const sp_plan *p = &b->plan;
+    assert_int_equal(p->n_twins, p->n_todo);
+    for (int t = 0; t < p->n_todo; t++) {
+        const sp_todo *d = &p->todo[t];
+        if (d->span < b->n_segs) {
+            assert_int_equal(p->twins[t].span, -1);
+            continue;
+        }
+        const sp_span *twin = &p->spans[p->twins[t].span], *own = &p->spans[d->span];
+        int i = 0;
+        while (place_of(b, i + 1) <= d->pos) i++;
+        const sp_variant *v = b->chunks[i];
+        int32_t token = d->pos - place_of(b, i), k = 0;
+        assert_int_equal(pos_of(twin, p->twins[t].index), d->pos);
+        assert_int_equal(twin->shift, own->shift); /* keys rotated alike */
+        while (k < v->n_patch && v->patch[k] != token) k++;
+        assert_int_equal(block_of(twin, p->twins[t].index),
+                         k < v->n_patch ? v->patch_blocks[k / B] : v->blocks[token / B]);
+    }
+}
+
+static void check_plan(world *w)
+{
+    bench *b = &w->b;
+    make_plan(b, "craft");
+    assert_every_position_once(b);
+    assert_tokens(w);
+    assert_twins(b);
+    int n_fresh = 0;
+    for (int i = HEAD; i < b->n_segs; i++)
+        if (!b->chunks[i]) n_fresh += b->segs[i].n;
+    for (int t = 0; t < b->plan.n_todo; t++) n_fresh -= b->plan.todo[t].span < b->n_segs;
+    assert_int_equal(n_fresh, 0);
+    assert_int_equal(b->plan.n_sights, 1);
+    assert_int_equal(b->plan.sights[0].n, b->plan.n_spans);
+    assert_int_equal(b->plan.slots[b->plan.n_spans - 1].room, ROOM);
+    assert_int_equal(b->plan.spans[b->plan.n_spans - 1].at, place_of(b, b->n_segs));
+    assert_true(b->plan.gate.wants_mass);
+    assert_ok(sp_plan_bind(&b->plan));
+    assert_ok(sp_plan_check(&b->plan));
+}
+
+/* -- tests ---------------------------------------------------------------------------------- */
+
+static void test_random_plans(void **state)
+{
+    static const float shares[] = {0, 0.1f, 0.15f, 0.5f, 1};
+    for (uint64_t seed = 1; seed <= 60; seed++) {
+        world w;
+        world_open(&w, seed);
+        w.b.in.unfused = seed % 3 == 0;
+        choose_all(&w);
+        for (size_t k = 0; k < SP_COUNT(shares); k++) {
+            w.b.in.recompute = shares[k];
+            w.b.in.alpha = 0;
+            check_plan(&w);
+            w.b.in.alpha = 0.1f + shares[k];
+            check_plan(&w);
+        }
+        bench_end(&w.b);
+    }
+}
+
+static void test_nothing_known(void **state)
+{
+    bench b;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
+    look_up(&b, 0.5f);
+    b.in.known = (sp_copies[MAX_SEGS]){{0}};
+    float cfo = 7;
+    assert_int_equal(policy("craft")->choose(&b.in, 1, &cfo), -1);
+    make_plan(&b, "craft");
+    assert_int_equal(b.plan.n_todo, 20 + 18 + 33 + 9);
+    assert_every_position_once(&b);
+    assert_int_equal(b.plan.n_spans, 5);
+    assert_ok(sp_plan_bind(&b.plan));
+    assert_ok(sp_plan_check(&b.plan));
+    bench_end(&b);
+}
+
+static void test_without_memory(void **state)
+{
+    world w;
+    world_open(&w, 4);
+    choose_all(&w);
+    w.b.in.recompute = 0.5f;
+    uint64_t before = refs(&w.b);
+    assert_survives_faults(made(&w.b, policy("craft")->plan), refs(&w.b) == before);
+    assert_true(refs(&w.b) == before);
+    bench_end(&w.b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_random_plans),
+        cmocka_unit_test(test_nothing_known),
+        cmocka_unit_test(test_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
