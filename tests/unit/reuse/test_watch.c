@@ -1,0 +1,379 @@
+/* test_watch.c -- the gate of Cache-Craft without a model: which chunks are in focus, for how long,
+ * what is dropped then, and what is measured of invented attention. */
+#include <math.h>
+
+#include "support/policies.h"
+
+#include "reuse/watch.h"
+
+/* -- Algorithm 1 ---------------------------------------------------------------------------- */
+
+/* assert_focus -- of scores; want has a 1 for each that is in focus. */
+static void assert_focus(const char *want, const float *score)
+{
+    int32_t order[32];
+    bool focused[32];
+    int n = (int)strlen(want);
+    for (int i = 0; i < n; i++) focused[i] = want[i] == '0';
+    sp_watch_focus(score, n, order, focused);
+    for (int i = 0; i < n; i++)
+        if (focused[i] != (want[i] == '1')) fail_msg("%s: chunk %d", want, i);
+}
+
+static void test_focus_by_hand(void **state)
+{
+    /* differences 1 5 1, shares 1/7 5/7 1/7; the entropy grows by 0.240 and 0.278: two */
+    assert_focus("1100", (float[]){8, 7, 2, 1});
+    assert_focus("0011", (float[]){1, 2, 8, 7});
+    assert_focus("1001", (float[]){7, 1, 2, 8});
+    /* differences 3 3 1: by 0.363 and 0.278: one */
+    assert_focus("1000", (float[]){8, 5, 2, 1});
+    /* differences 2 2 12 1: by 0.252, 0.246 and 0.167: one */
+    assert_focus("00100", (float[]){18, 16, 20, 4, 3});
+    /* differences 4 0 1 3: by 0, 0.260 and 0.368: three */
+    assert_focus("11100", (float[]){12, 8, 8, 7, 4});
+}
+
+static void test_focus_of_few(void **state)
+{
+    assert_focus("", (float[]){0});
+    assert_focus("1", (float[]){3});
+    assert_focus("11", (float[]){9, 1});
+    assert_focus("010", (float[]){4, 10, 1}); /* of three there is one place to cut */
+    assert_focus("100", (float[]){5, 1, 1});
+}
+
+static void test_focus_of_equals(void **state)
+{
+    assert_focus("1111", (float[]){3, 3, 3, 3});
+    assert_focus("1111", (float[]){0, 0, 0, 0});
+    assert_focus("1000", (float[]){5, 1, 1, 1});
+    assert_focus("1000", (float[]){5, 5, 5, 1}); /* of equals the earlier one */
+    assert_focus("1000", (float[]){5, 5, 4, 1}); /* differences 0 1 3: by 0.347 and 0.216 */
+}
+
+/* The algorithm as the paper writes it, on counted sums. */
+static void test_focus_of_random_scores(void **state)
+{
+    uint64_t seed = 8;
+    for (int round = 0; round < 2000; round++) {
+        float score[12], sorted[12];
+        char want[13] = {0};
+        int n = 3 + check_random(&seed, 10);
+        for (int i = 0; i < n; i++) score[i] = sorted[i] = (float)check_random(&seed, 1 << 20);
+        for (int i = 0; i < n; i++)
+            for (int k = i + 1; k < n; k++)
+                if (sorted[k] > sorted[i]) {
+                    float x = sorted[i];
+                    sorted[i] = sorted[k], sorted[k] = x;
+                }
+        double all = (double)(sorted[0] - sorted[n - 1]), h[12] = {0}, most = -1;
+        int best = n;
+        for (int i = 1; i < n; i++) { /* h(i) of the differences 1 .. i */
+            double p = (double)(sorted[i - 1] - sorted[i]) / all;
+            h[i] = h[i - 1] - (p > 0 ? p * log(p) : 0);
+        }
+        for (int i = 1; i <= n - 2; i++)
+            if (h[i + 1] - h[i] > most + 1e-12) most = h[i + 1] - h[i], best = i;
+        for (int i = 0; i < n; i++) want[i] = score[i] >= sorted[best - 1] ? '1' : '0';
+        assert_focus(want, score);
+    }
+}
+
+/* -- the gate ------------------------------------------------------------------------------- */
+
+enum { HEADS = 2, LAYERS = 6, MAX_ROWS = 256, MAX_SPANS = 24 };
+
+/* A head, chunks 1 to 4 of which 3 is new, a question; the others are mended. */
+typedef struct scene {
+    bench b;
+    float mass[MAX_ROWS * HEADS * MAX_SPANS];
+    bool keep[MAX_ROWS];
+    int32_t id[MAX_ROWS];
+    int n;
+} scene;
+
+static void scene_open(scene *s, int focus)
+{
+    bench *b = &s->b;
+    int32_t order[MAX_TOKENS];
+    float inter[MAX_SEGS] = {0};
+    for (int32_t i = 0; i < MAX_TOKENS; i++) order[i] = i;
+    bench_begin(b, "sccccq", (const int32_t[]){20, 18, 33, 20, 17, 9});
+    know_head(b, 1);
+    for (int i = 1; i <= 4; i++) {
+        sp_copy_stats stats = {inter, 0.6f, order};
+        sp_digest before[] = {b->head[0], {{99}}}; /* behind a stranger: all are mended */
+        if (i == 3) continue;
+        inter[1] = 1;
+        know_copy(b, i,
+                  (sp_variant){.kind = SP_COPY_PLACED,
+                               .before = before,
+                               .n_before = 2,
+                               .at = 20,
+                               .stats = &stats});
+    }
+    look_up(b, 0.5f);
+    for (int i = 1; i <= 4; i++) {
+        const sp_variant **all;
+        int n;
+        assert_ok(
+            sp_chunks_find_all(b->cache.chunks, &b->segs[i], b->head, 1, &b->arena, &all, &n));
+        if (n) b->chunks[i] = all[0];
+    }
+    b->in.focus = focus;
+    b->in.n_layers = LAYERS;
+    make_plan(b, "craft");
+    s->n = b->plan.n_todo;
+    for (int i = 0; i < s->n; i++) s->id[i] = i;
+}
+
+static const sp_watch *watch(const scene *s)
+{
+    const sp_watch *w = sp_watch_of(&s->b.plan);
+    assert_non_null(w);
+    return w;
+}
+
+static float *mass_at(scene *s, int row, int head)
+{
+    return s->mass + (row * HEADS + head) * s->b.plan.n_spans;
+}
+
+/* layer -- shows the gate a layer with the rows that are left, and takes out what it drops. Returns
+ * how many those were. */
+static int layer(scene *s, int l)
+{
+    const sp_plan *p = &s->b.plan;
+    int n = 0;
+    for (int i = 0; i < s->n; i++) s->keep[i] = true;
+    p->gate.after_layer(p->gate.user, &(sp_gate_view){.plan = p,
+                                                      .layer = l,
+                                                      .n_heads = HEADS,
+                                                      .n = s->n,
+                                                      .id = s->id,
+                                                      .mass = s->mass,
+                                                      .keep = s->keep});
+    for (int i = 0; i < s->n; i++)
+        if (s->keep[i]) s->id[n++] = s->id[i];
+    int dropped = s->n - n;
+    s->n = n;
+    return dropped;
+}
+
+/* look -- the question gives these masses to chunks 1 .. 4, all other rows nothing. */
+static void look(scene *s, const float *to)
+{
+    const sp_watch *w = watch(s);
+    memset(s->mass, 0, sizeof s->mass);
+    for (int r = 0; r < s->n; r++) {
+        if (w->seg_of[s->b.plan.todo[s->id[r]].span] != 5) continue;
+        for (int h = 0; h < HEADS; h++)
+            for (int i = 1; i <= 4; i++) mass_at(s, r, h)[i] = to[i - 1];
+    }
+}
+
+static void assert_rows(const scene *s, const char *segs)
+{
+    const sp_watch *w = watch(s);
+    bool there[MAX_SEGS] = {false};
+    for (int r = 0; r < s->n; r++) there[w->seg_of[s->b.plan.todo[s->id[r]].span]] = true;
+    for (int i = 0; i < 6; i++) assert_int_equal(there[i], strchr(segs, '0' + i) != NULL);
+}
+
+static const float on_first[] = {0.8f, 0.1f, 0.04f, 0.03f}, on_last[] = {0.01f, 0.03f, 0.02f, 5};
+
+static void test_dropped_when_the_focus_is_stable(void **state)
+{
+    for (int focus = 1; focus <= 4; focus++) {
+        scene s = {0};
+        scene_open(&s, focus);
+        int again = s.n - 20 - 9;
+        assert_rows(&s, "12345");
+        for (int l = 0; l < LAYERS; l++) {
+            look(&s, on_first);
+            int dropped = layer(&s, l);
+            assert_int_equal(dropped > 0, l == focus - 1);
+            if (l < focus - 1) assert_int_equal(s.n, again + 20 + 9);
+        }
+        assert_rows(&s, "135"); /* the focused, the new one, the question */
+        for (int i = 1; i <= 4; i++)
+            assert_int_equal(watch(&s)->chunks[i].dropped, i == 2 || i == 4);
+        bench_end(&s.b);
+    }
+}
+
+static void test_another_focus_begins_anew(void **state)
+{
+    scene s = {0};
+    scene_open(&s, 3);
+    for (int l = 0; l < LAYERS; l++) {
+        look(&s, l < 2 ? on_first : on_last); /* sums decide: 1.6 against 5 from layer 2 on */
+        int dropped = layer(&s, l);
+        assert_int_equal(dropped > 0, l == 4);
+    }
+    assert_rows(&s, "345");
+    bench_end(&s.b);
+}
+
+static void test_never_dropped(void **state)
+{
+    for (int how = 0; how < 3; how++) {
+        scene s = {0};
+        scene_open(&s, how == 0 ? 0 : 1);
+        if (how == 1) s.n -= 9; /* a piece without the question */
+        for (int l = 0; l < LAYERS; l++) {
+            look(&s, how == 2 ? (float[]){1, 1, 1, 1} : on_first); /* equals are all in focus */
+            assert_int_equal(layer(&s, l), 0);
+        }
+        bench_end(&s.b);
+    }
+}
+
+static void test_all_again_means_all(void **state)
+{
+    scene s = {0};
+    scene_open(&s, 1);
+    s.b.in.recompute = 1;
+    make_plan(&s.b, "craft");
+    assert_int_equal(watch(&s)->focus, 0);
+    bench_end(&s.b);
+}
+
+/* -- measuring ------------------------------------------------------------------------------ */
+
+/* invent -- masses that sum to one over the spans of segments up to the row's own. */
+static void invent(scene *s, uint64_t *seed)
+{
+    const sp_watch *w = watch(s);
+    const sp_plan *p = &s->b.plan;
+    for (int r = 0; r < s->n; r++)
+        for (int h = 0; h < HEADS; h++) {
+            float *m = mass_at(s, r, h), sum = 0;
+            for (int k = 0; k < p->n_spans; k++) {
+                int to = w->seg_of[k], from = w->seg_of[p->todo[s->id[r]].span];
+                sum += m[k] = to < 0 || to > from ? 0 : (float)check_random(seed, 100);
+            }
+            for (int k = 0; k < p->n_spans && sum > 0; k++) m[k] /= sum;
+        }
+}
+
+static void assert_near(double got, double want)
+{
+    if (!(fabs(got - want) <= 1e-5 * (1 + fabs(want)))) fail_msg("%.9g, not %.9g", got, want);
+}
+
+/* Sums over tokens, means over layers and heads, to chunks only; the same from any pieces. */
+static void test_measured(void **state)
+{
+    for (int piece = 7; piece <= 200; piece += 61) {
+        uint64_t seed = 11;
+        scene s = {0};
+        double inter[MAX_SEGS][MAX_SEGS] = {{0}}, prior[MAX_SEGS][MAX_TOKENS] = {{0}};
+        scene_open(&s, 0);
+        const sp_watch *w = watch(&s);
+        const sp_plan *p = &s.b.plan;
+        int all = s.n;
+        for (int from = 0; from < all; from += piece)
+            for (int l = 0; l < LAYERS; l++) {
+                s.n = SP_MIN(piece, all - from);
+                for (int r = 0; r < s.n; r++) s.id[r] = from + r;
+                invent(&s, &seed);
+                for (int r = 0; r < s.n * HEADS; r++)
+                    for (int k = 0; k < p->n_spans - 1; k++) {
+                        const sp_todo *d = &p->todo[s.id[r / HEADS]];
+                        int seg = w->seg_of[d->span], to = w->seg_of[k];
+                        double m = (double)s.mass[r * p->n_spans + k] / HEADS / LAYERS;
+                        int32_t first = p->spans[seg].at + p->spans[seg].shift;
+                        inter[seg][to] += m;
+                        if (to >= 1 && to < seg) prior[seg][d->pos - first] += m;
+                    }
+                layer(&s, l);
+            }
+        for (int i = 1; i <= 4; i++) {
+            assert_true(w->chunks[i].on);
+            assert_near((double)w->chunks[i].intra, inter[i][i]);
+            assert_true(w->chunks[i].inter[0] == 0); /* the head is no chunk */
+            for (int k = 1; k < i; k++) assert_near((double)w->chunks[i].inter[k], inter[i][k]);
+            for (int32_t t = 0; t < s.b.segs[i].n; t++)
+                assert_near((double)w->chunks[i].to_prior[t], prior[i][t]);
+        }
+        assert_false(w->chunks[0].on || w->chunks[5].on);
+        bench_end(&s.b);
+    }
+}
+
+/* What a plan leaves behind: a copy of the new chunk, patches over those that were mended. */
+static void test_learned(void **state)
+{
+    scene s = {0};
+    uint64_t seed = 3;
+    scene_open(&s, 0);
+    sp_variant v;
+    for (int l = 0; l < LAYERS; l++) {
+        invent(&s, &seed);
+        layer(&s, l);
+    }
+    const sp_plan *p = &s.b.plan;
+    assert_ok(sp_plan_bind(&s.b.plan));
+    assert_true(sp_reuse_learned(&s.b.in, p, 3, &v));
+    assert_int_equal(v.kind, SP_COPY_PLACED);
+    assert_null(v.base);
+    assert_int_equal(v.n_before, 3);
+    assert_int_equal(v.at, 20 + 18 + 33);
+    assert_ptr_equal(v.blocks, p->spans[3].blocks);
+    const sp_watched *w = &watch(&s)->chunks[3];
+    bool seen[MAX_TOKENS] = {false};
+    for (int32_t t = 0; t < 20; t++) {
+        assert_false(seen[v.stats->order[t]]);
+        seen[v.stats->order[t]] = true;
+        if (t) assert_true(w->to_prior[v.stats->order[t - 1]] >= w->to_prior[v.stats->order[t]]);
+    }
+    double a = (double)w->inter[1] / (20 * 18) + (double)w->inter[2] / (20 * 33);
+    assert_near((double)v.stats->cci, 1 / (1 + exp(-a / ((double)w->intra / 400))));
+    for (int i = 1; i <= 4; i++) {
+        if (i == 3) continue;
+        assert_true(sp_reuse_learned(&s.b.in, p, i, &v));
+        assert_int_equal(v.kind, SP_COPY_PLACED);
+        assert_ptr_equal(v.base, s.b.chunks[i]);
+        assert_int_equal(v.n_before, i);
+        assert_int_equal(v.at, s.b.chunks[i]->at);
+        assert_true(v.stats->cci == s.b.chunks[i]->stats->cci);
+        assert_ptr_equal(v.stats->order, s.b.chunks[i]->stats->order);
+        for (int32_t k = 0; k < v.n_patch; k++) {
+            assert_true(stale(&p->spans[i], v.patch[k]));
+            if (k) assert_true(v.patch[k] > v.patch[k - 1]);
+        }
+    }
+    assert_false(sp_reuse_learned(&s.b.in, p, 0, &v));
+    ((sp_watch *)watch(&s))->chunks[2].dropped = true;
+    assert_false(sp_reuse_learned(&s.b.in, p, 2, &v)); /* not whole */
+    bench_end(&s.b);
+}
+
+static void test_other_gates_are_none_of_these(void **state)
+{
+    sp_plan p = {0};
+    assert_null(sp_watch_of(&p));
+    sp_variant v;
+    assert_false(
+        sp_reuse_learned(&(sp_reuse_input){.chunks = (const sp_variant *[]){NULL}}, &p, 0, &v));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_focus_by_hand),
+        cmocka_unit_test(test_focus_of_few),
+        cmocka_unit_test(test_focus_of_equals),
+        cmocka_unit_test(test_focus_of_random_scores),
+        cmocka_unit_test(test_dropped_when_the_focus_is_stable),
+        cmocka_unit_test(test_another_focus_begins_anew),
+        cmocka_unit_test(test_never_dropped),
+        cmocka_unit_test(test_all_again_means_all),
+        cmocka_unit_test(test_measured),
+        cmocka_unit_test(test_learned),
+        cmocka_unit_test(test_other_gates_are_none_of_these),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
