@@ -1,0 +1,275 @@
+/* test_probe.c -- probes in the engine: attention by key and distances of copies, from plans.
+ *
+ * The operations themselves are held in tests/kernel/test_probe_ops.c. */
+#include "kernel/kernels.h"
+
+#include "support/tiny_model.h"
+
+enum { B = SP_BLOCK_TOKENS };
+
+enum { CONTEXT = 50, QUESTION = 11, LAST = 2 }; /* the tiny model has layers 0, 1 and 2 */
+
+typedef struct scene {
+    tiny t;
+    int32_t tokens[CONTEXT + QUESTION];
+    sp_plan context; /* computed */
+} scene;
+
+/* step -- todo[from .. from + n) of a plan, behind another plan's one token if there is one. */
+static void step(scene *s, sp_plan *p, int from, int n, sp_plan *other, float *logits)
+{
+    sp_slice slices[] = {{other, 0, 1, SP_WANT_LAST, logits}, {p, from, n, SP_WANT_NONE, NULL}};
+    int skip_first = !other;
+    assert_int_equal(sp_engine_step(s->t.engine, slices + skip_first, 2 - skip_first), SP_OK);
+}
+
+static void one_token_alone(scene *s, sp_plan *p, float *logits)
+{
+    sp_slice slice = {p, 0, 1, SP_WANT_LAST, logits};
+    assert_int_equal(sp_engine_step(s->t.engine, &slice, 1), SP_OK);
+}
+
+static void bind(sp_plan *p)
+{
+    assert_int_equal(sp_plan_bind(p), SP_OK);
+    assert_int_equal(sp_plan_check(p), SP_OK);
+}
+
+/* add -- tokens first .. first + n - 1 of the scene as todo of a span. */
+static void add(scene *s, sp_plan *p, int span, int first, int n)
+{
+    int see;
+    assert_int_equal(sp_plan_add_sight(p, NULL, p->n_spans, &see), SP_OK);
+    for (int i = 0; i < n; i++) {
+        sp_todo todo = {s->tokens[first + i], first + i, (uint16_t)span, (uint16_t)see, i};
+        assert_int_equal(sp_plan_add_todo(p, todo), SP_OK);
+    }
+}
+
+static void scene_open(scene *s)
+{
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    int span;
+    assert_int_equal(tiny_open(&s->t, &spec, 11), SP_OK);
+    for (int i = 0; i < CONTEXT + QUESTION; i++) s->tokens[i] = tiny_below(&s->t.rng, spec.n_vocab);
+    sp_plan *p = &s->context;
+    sp_plan_init(p, s->t.pool);
+    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, NULL, 0, &span), SP_OK);
+    add(s, p, span, 0, CONTEXT);
+    bind(p);
+    step(s, p, 0, CONTEXT, NULL, NULL);
+}
+
+static void scene_close(scene *s)
+{
+    sp_plan_fini(&s->context);
+    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
+    tiny_close(&s->t);
+}
+
+/* behind -- a plan whose span 0 is the known context. */
+static void behind(scene *s, sp_plan *p)
+{
+    const uint32_t *known = s->context.spans[0].blocks;
+    int span;
+    sp_plan_init(p, s->t.pool);
+    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, known, CONTEXT, &span),
+                     SP_OK);
+}
+
+static void ask(scene *s, sp_plan *p, int n)
+{
+    int span;
+    behind(s, p);
+    assert_int_equal(sp_plan_add_span(p, n, n, CONTEXT, NULL, 0, NULL, 0, &span), SP_OK);
+    add(s, p, span, CONTEXT, n);
+    bind(p);
+}
+
+static void sum_mass(void *user, const sp_gate_view *v)
+{
+    double *sum = user;
+    for (int i = 0; v->layer == LAST && i < v->n * 4; i++) /* four heads */
+        for (int k = 0; k < 2; k++) sum[k] += (double)v->mass[2 * i + k];
+}
+
+/* The columns of a probe are the mass that a gate is shown, from pieces of any size and in
+ * company. */
+static void probe_of_columns(void **state)
+{
+    scene s = {0};
+    sp_plan p, other;
+    double mass[2] = {0};
+    float alone[101], beside[101], whole[CONTEXT + QUESTION];
+    scene_open(&s);
+    ask(&s, &p, QUESTION);
+    p.gate = (sp_gate){.after_layer = sum_mass, .user = mass, .wants_mass = true};
+    step(&s, &p, 0, QUESTION, NULL, NULL);
+    sp_plan_fini(&p);
+    ask(&s, &other, 1);
+    one_token_alone(&s, &other, alone);
+    for (int piece = QUESTION; piece > 0; piece -= 5) {
+        float columns[CONTEXT + QUESTION] = {0};
+        float *of_span[] = {columns, columns + CONTEXT};
+        ask(&s, &p, QUESTION);
+        p.probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = LAST, .columns = of_span};
+        for (int from = 0; from < QUESTION; from += piece)
+            step(&s, &p, from, SP_MIN(piece, QUESTION - from), &other, beside);
+        assert_same_bits(beside, alone, 101);
+        double sum[2] = {0};
+        for (int i = 0; i < CONTEXT + QUESTION; i++) sum[i >= CONTEXT] += (double)columns[i];
+        for (int k = 0; k < 2; k++) assert_true(fabs(sum[k] - mass[k]) < 1e-4);
+        if (piece == QUESTION) memcpy(whole, columns, sizeof whole);
+        assert_true(nmse(columns, whole, CONTEXT + QUESTION) < 1e-10);
+        sp_plan_fini(&p);
+    }
+    sp_plan_fini(&other);
+    scene_close(&s);
+}
+
+/* again -- the context once more in a private span, some tokens changed; every seventh has no
+ * twin. */
+static void again(scene *s, sp_plan *p, sp_twin *twins, float *deviation)
+{
+    int32_t pos[CONTEXT];
+    int span;
+    behind(s, p);
+    for (int i = 0; i < CONTEXT; i++) {
+        pos[i] = i;
+        assert_int_equal(sp_plan_mark_stale(p, 0, i), SP_OK);
+        twins[i] = i % 7 == 6 ? (sp_twin){-1, 0} : (sp_twin){0, i};
+        deviation[i] = -1;
+    }
+    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, pos, 0, NULL, 0, &span), SP_OK);
+    add(s, p, span, 0, CONTEXT);
+    for (int i = 4; i < CONTEXT; i += 9) p->todo[i].token = (p->todo[i].token + 1) % 101;
+    bind(p);
+    p->twins = twins;
+    p->n_twins = CONTEXT;
+    p->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = 1, .deviation = deviation};
+}
+
+static double stored_distance(const scene *s, const sp_plan *p, int i)
+{
+    sp_kv_view kv = sp_kv_pool_layer(s->t.pool, 1);
+    double sum = 0;
+    for (int g = 0; g < 2; g++) {
+        float k[2][32], v[2][32];
+        for (int x = 0; x < 2; x++) {
+            sp_kv_slot slot = {p->spans[x].blocks[i / B], (uint8_t)(i % B), i};
+            sp_kv_read(&kv, &slot, g, k[x], v[x]);
+        }
+        for (int d = 0; d < 32; d++)
+            sum += pow((double)k[0][d] - k[1][d], 2) + pow((double)v[0][d] - v[1][d], 2);
+    }
+    return sum;
+}
+
+static void assert_never_written(const scene *s, const sp_span *span, int layer)
+{
+    sp_kv_view kv = sp_kv_pool_layer(s->t.pool, layer);
+    for (int b = 0; b * B < span->n; b++)
+        for (size_t i = 0; i < kv.block_bytes; i++)
+            assert_true(kv.base[span->blocks[b] * kv.block_bytes + i] == 0);
+}
+
+/* Deviations are the distances of what is stored at the probed layer; no later one is computed. */
+static void probe_of_deviation(void **state)
+{
+    scene s = {0};
+    sp_plan other;
+    float alone[101], beside[101];
+    scene_open(&s);
+    ask(&s, &other, 1);
+    one_token_alone(&s, &other, alone);
+    for (int piece = CONTEXT; piece > 0; piece -= 23) {
+        sp_plan p;
+        sp_twin twins[CONTEXT];
+        float deviation[CONTEXT];
+        again(&s, &p, twins, deviation);
+        for (int from = 0; from < CONTEXT; from += piece)
+            step(&s, &p, from, SP_MIN(piece, CONTEXT - from), &other, beside);
+        assert_same_bits(beside, alone, 101);
+        for (int i = 0; i < CONTEXT; i++) {
+            double want = twins[i].span < 0 ? -1 : stored_distance(&s, &p, i);
+            if (!(fabs(deviation[i] - want) <= 1e-5 * fabs(want)))
+                fail_msg("token %d: %g, not %g", i, deviation[i], want);
+            if (i < 4) assert_true(deviation[i] == 0); /* nothing before it has changed */
+            if (i == 4) assert_true(deviation[i] > 0);
+        }
+        assert_never_written(&s, &p.spans[1], LAST);
+        sp_plan_fini(&p);
+    }
+    sp_plan_fini(&other);
+    scene_close(&s);
+}
+
+/* -- every layer ---------------------------------------------------------------------------- */
+
+static void sum_all_mass(void *user, const sp_gate_view *v)
+{
+    double *sum = user;
+    for (int i = 0; i < v->n * 4; i++)
+        for (int k = 0; k < 2; k++) sum[k] += (double)v->mass[2 * i + k];
+}
+
+/* one_layer -- the columns of one layer, as a probe that ends there. */
+static void one_layer(scene *s, int layer, double *sum)
+{
+    float columns[CONTEXT + QUESTION] = {0}, *of_span[] = {columns, columns + CONTEXT};
+    sp_plan p;
+    ask(s, &p, QUESTION);
+    p.probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = layer, .columns = of_span};
+    step(s, &p, 0, QUESTION, NULL, NULL);
+    for (int i = 0; i < CONTEXT + QUESTION; i++) sum[i] += (double)columns[i];
+    sp_plan_fini(&p);
+}
+
+/* Added up over all layers while the plan runs to its end: the last logits are those of a plan that
+ * measures nothing. */
+static void probe_of_every_layer(void **state)
+{
+    scene s = {0};
+    sp_plan p, other;
+    double mass[2] = {0}, want[CONTEXT + QUESTION] = {0};
+    float plain[101], measured[101], beside[101];
+    scene_open(&s);
+    for (int l = 0; l <= LAST; l++) one_layer(&s, l, want);
+    ask(&s, &p, QUESTION);
+    p.gate = (sp_gate){.after_layer = sum_all_mass, .user = mass, .wants_mass = true};
+    sp_slice slice = {&p, 0, QUESTION, SP_WANT_LAST, plain};
+    assert_int_equal(sp_engine_step(s.t.engine, &slice, 1), SP_OK);
+    sp_plan_fini(&p);
+    ask(&s, &other, 1);
+    for (int piece = QUESTION; piece > 0; piece -= 5) {
+        float columns[CONTEXT + QUESTION] = {0}, *of_span[] = {columns, columns + CONTEXT};
+        ask(&s, &p, QUESTION);
+        p.probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = SP_EVERY_LAYER, .columns = of_span};
+        for (int from = 0; from < QUESTION; from += piece) {
+            int n = SP_MIN(piece, QUESTION - from);
+            sp_slice two[] = {{&other, 0, 1, SP_WANT_LAST, beside},
+                              {&p, from, n, SP_WANT_LAST, measured}};
+            assert_int_equal(sp_engine_step(s.t.engine, two, 2), SP_OK);
+        }
+        assert_same_bits(measured, plain, 101);
+        double sum[2] = {0};
+        for (int i = 0; i < CONTEXT + QUESTION; i++) {
+            sum[i >= CONTEXT] += (double)columns[i];
+            assert_true(fabs((double)columns[i] - want[i]) < 1e-4);
+        }
+        for (int k = 0; k < 2; k++) assert_true(fabs(sum[k] - mass[k]) < 1e-3);
+        sp_plan_fini(&p);
+    }
+    sp_plan_fini(&other);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probe_of_columns),
+        cmocka_unit_test(probe_of_deviation),
+        cmocka_unit_test(probe_of_every_layer),
+    };
+    return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
+}

@@ -1,0 +1,214 @@
+/* test_twins.c -- a token that a gate drops keeps, in the layers that remain, the keys and values of
+ * its twin: the cached copy below it, or the patch over that. */
+#include <stdio.h>
+
+#include "support/check.h"
+#include "support/tiny_model.h"
+
+#include "kv/plan.h"
+
+enum { B = SP_BLOCK_TOKENS, N = 40, AT = 7, PLACE = 30, LAYERS = 4, V = 101 };
+
+static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+
+/* A chunk of N tokens computed alone at AT, a patch of some of its tokens computed behind a head of
+ * PLACE tokens, and a plan that computes others once more: spans head | chunk | patch | again. */
+typedef struct scene {
+    tiny t;
+    int32_t tokens[PLACE + N];
+    sp_plan head, copy, patch, again;
+    int drop_after; /* this layer ... */
+    int keep_every; /* ... all but each so-manieth row; 0: none are dropped */
+} scene;
+
+static const int32_t patched[] = {1, 4, 5, 17, 18, 31}, redone[] = {0, 4, 9, 16, 17, 30, 31, 39};
+enum { N_PATCHED = SP_COUNT(patched), N_REDONE = SP_COUNT(redone) };
+
+static void add(scene *s, sp_plan *p, int span, int32_t token, int32_t pos, int32_t index)
+{
+    assert_ok(sp_plan_add_todo(p, (sp_todo){.token = s->tokens[token],
+                                            .pos = pos,
+                                            .span = (uint16_t)span,
+                                            .see = 0,
+                                            .index = index}));
+}
+
+static void compute(scene *s, sp_plan *p)
+{
+    assert_ok(sp_plan_bind(p));
+    assert_ok(sp_plan_check(p));
+    assert_ok(sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1));
+}
+
+static void add_sight(sp_plan *p)
+{
+    int see;
+    assert_ok(sp_plan_add_sight(p, NULL, p->n_spans, &see));
+}
+
+/* make_run -- n tokens from `first` in one span at `at`. */
+static void make_run(scene *s, sp_plan *p, int32_t first, int32_t n, int32_t at)
+{
+    int span;
+    sp_plan_init(p, s->t.pool);
+    assert_ok(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span));
+    add_sight(p);
+    for (int32_t i = 0; i < n; i++) add(s, p, span, first + i, at + i, i);
+    compute(s, p);
+    sp_kv_seal(s->t.pool, p->spans[0].blocks, SP_DIV_UP(n, B));
+}
+
+/* add_known -- head and chunk, the chunk at its place. */
+static void add_known(scene *s, sp_plan *p)
+{
+    int span;
+    sp_plan_init(p, s->t.pool);
+    assert_ok(sp_plan_add_span(p, PLACE, PLACE, 0, NULL, 0, s->head.spans[0].blocks, PLACE, &span));
+    assert_ok(sp_plan_add_span(p, N, N, AT, NULL, PLACE - AT, s->copy.spans[0].blocks, N, &span));
+}
+
+static int add_scattered(sp_plan *p, const int32_t *tokens, int32_t n, const uint32_t *known)
+{
+    int32_t pos[N];
+    int span;
+    for (int32_t i = 0; i < n; i++) {
+        pos[i] = AT + tokens[i];
+        assert_ok(sp_plan_mark_stale(p, 1, tokens[i]));
+    }
+    assert_ok(sp_plan_add_span(p, n, n, 0, pos, PLACE - AT, known, known ? n : 0, &span));
+    return span;
+}
+
+static void make_patch(scene *s)
+{
+    sp_plan *p = &s->patch;
+    add_known(s, p);
+    int span = add_scattered(p, patched, N_PATCHED, NULL);
+    add_sight(p);
+    for (int32_t i = 0; i < N_PATCHED; i++)
+        add(s, p, span, PLACE + patched[i], PLACE + patched[i], i);
+    compute(s, p);
+    sp_kv_seal(s->t.pool, p->spans[span].blocks, SP_DIV_UP(N_PATCHED, B));
+}
+
+static int32_t patch_index(int32_t token)
+{
+    for (int32_t i = 0; i < N_PATCHED; i++)
+        if (patched[i] == token) return i;
+    return -1;
+}
+
+static void drop(void *user, const sp_gate_view *v)
+{
+    const scene *s = user;
+    for (int i = 0; v->layer == s->drop_after && s->keep_every && i < v->n; i++)
+        v->keep[i] = v->id[i] % s->keep_every == 0;
+}
+
+static void make_again(scene *s)
+{
+    sp_plan *p = &s->again;
+    add_known(s, p);
+    int patch = add_scattered(p, patched, N_PATCHED, s->patch.spans[2].blocks);
+    for (int i = 0; i < N_REDONE; i++)
+        if (patch_index(redone[i]) >= 0)
+            assert_ok(sp_plan_mark_stale(p, patch, patch_index(redone[i])));
+    int span = add_scattered(p, redone, N_REDONE, NULL);
+    add_sight(p);
+    p->twins = sp_arena_take(&p->arena, N_REDONE, sizeof *p->twins);
+    p->n_twins = N_REDONE;
+    for (int32_t i = 0; i < N_REDONE; i++) {
+        int32_t at = patch_index(redone[i]);
+        p->twins[i] = at >= 0 ? (sp_twin){patch, at} : (sp_twin){1, redone[i]};
+        add(s, p, span, PLACE + redone[i], PLACE + redone[i], i);
+    }
+    p->gate = (sp_gate){.after_layer = drop, .user = s};
+    compute(s, p);
+}
+
+static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
+{
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    *s = (scene){.drop_after = drop_after, .keep_every = keep_every};
+    spec.n_layers = LAYERS;
+    spec.kv_type = type;
+    spec.cpu = NULL;
+    assert_ok(tiny_open(&s->t, &spec, 5));
+    for (int i = 0; i < PLACE + N; i++) s->tokens[i] = tiny_below(&s->t.rng, V);
+    make_run(s, &s->head, 0, PLACE, 0);
+    make_run(s, &s->copy, PLACE, N, AT);
+    make_patch(s);
+    make_again(s);
+}
+
+static void scene_close(scene *s)
+{
+    sp_plan_fini(&s->again);
+    sp_plan_fini(&s->patch);
+    sp_plan_fini(&s->copy);
+    sp_plan_fini(&s->head);
+    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
+    tiny_close(&s->t);
+}
+
+typedef struct kv {
+    float k[2][32], v[2][32];
+} kv;
+
+static kv read_slot(const scene *s, int layer, sp_kv_slot at)
+{
+    kv out;
+    sp_kv_view view = sp_kv_pool_layer(s->t.pool, layer);
+    for (int g = 0; g < 2; g++) sp_kv_read(&view, &at, g, out.k[g], out.v[g]);
+    return out;
+}
+
+static bool same(kv a, kv b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+static kv again_kv(const scene *s, int layer, int i)
+{
+    return read_slot(s, layer, sp_span_slot(&s->again.spans[3], i));
+}
+
+static kv twin_kv(const scene *s, int layer, int i)
+{
+    sp_twin t = s->again.twins[i];
+    return read_slot(s, layer, sp_span_slot(&s->again.spans[t.span], t.index));
+}
+
+/* Up to the layer they were dropped after, dropped tokens have what was computed; from then on what
+ * was cached, bit for bit. */
+static void test_dropped_tokens_fall_back(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kv_types); k++)
+        for (int after = 0; after < LAYERS; after++)
+            for (int every = 0; every <= 3; every += 3) {
+                scene s, whole;
+                scene_open(&s, kv_types[k], after, every ? every : N_REDONE + 1);
+                scene_open(&whole, kv_types[k], 0, 0);
+                for (int l = 0; l < LAYERS; l++)
+                    for (int i = 0; i < N_REDONE; i++) {
+                        bool dropped = i % (every ? every : N_REDONE + 1) != 0;
+                        if (l > after && dropped)
+                            assert_true(same(again_kv(&s, l, i), twin_kv(&s, l, i)));
+                        else if (l > 0 && patch_index(redone[i]) < 0) /* it was alone then */
+                            assert_false(same(again_kv(&s, l, i), twin_kv(&s, l, i)));
+                        if (l <= after) /* before that, nothing was different */
+                            assert_true(same(again_kv(&s, l, i), again_kv(&whole, l, i)));
+                        assert_true(same(twin_kv(&s, l, i), twin_kv(&whole, l, i)));
+                    }
+                scene_close(&s);
+                scene_close(&whole);
+            }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dropped_tokens_fall_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
