@@ -1,7 +1,7 @@
 /* keep.c -- what a plan has computed enters the caches, each copy where it is true:
  *
  *   exact behind its path       knowledge tree    head, prompt, answer
- *   behind the head alone       chunk index       plain copies, from the fill
+ *   behind the head alone       chunk index       plain copies, from the fill; offline: the store
  *   behind similar chunks       chunk index       fused copy; and the store
  *   behind what stood there     chunk index       placed copies and patches (Cache-Craft)
  *
@@ -34,6 +34,16 @@ static sp_err keep_path(sp_request *r, int n_segs)
     return SP_OK;
 }
 
+/* store -- a copy of segment i goes to disk. */
+static sp_err store(sp_request *r, int i, sp_disk_kind kind, const sp_variant *v)
+{
+    sp_disk_key key = {.kind = kind, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
+    return sp_disk_put(r->ctx->disk, &key,
+                       &(sp_disk_copy){.before = v->before, .n_before = v->n_before, .at = v->at},
+                       v->blocks);
+}
+
+/* keep_plain -- into memory; and the store when this is offline work, where time is cheap. */
 static sp_err keep_plain(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -48,6 +58,7 @@ static sp_err keep_plain(sp_request *r)
                         .blocks = s->blocks,
                         .heavy = sp_reuse_heavy(&r->plan, i)};
         SP_TRY(sp_chunks_insert(c->cache.chunks, &r->segs[i], &v, c->now, &added));
+        if (c->disk && r->fuse) SP_TRY(store(r, i, SP_DISK_PLAIN, &v));
     }
     return SP_OK;
 }
@@ -78,12 +89,7 @@ static sp_err keep_fused(sp_request *r)
     if (!sp_reuse_learned(&in, &r->plan, last, &v)) return sp_fail_nomem(sizeof v, "a fused copy");
     v.kind = SP_COPY_FUSED;
     warn("fused chunk", sp_chunks_insert(c->cache.chunks, &r->segs[last], &v, c->now, &added));
-    if (!c->disk) return SP_OK;
-    sp_disk_key key = {
-        .kind = SP_DISK_FUSED, .seg = &r->segs[last], .head = r->ids, .n_head = r->n_head};
-    return sp_disk_put(c->disk, &key,
-                       &(sp_disk_copy){.before = v.before, .n_before = v.n_before, .at = v.at},
-                       v.blocks);
+    return c->disk ? store(r, last, SP_DISK_FUSED, &v) : SP_OK;
 }
 
 void sp_request_keep_fill(sp_request *r)
