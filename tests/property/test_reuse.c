@@ -2,37 +2,13 @@
  *
  *   recompute 1 = the plain forward pass, within rounding;  recompute 0 = full reuse, bit for bit
  *   exactly ceil(r * n) tokens are computed again, and the cached copies are never written
+ *   heavy tokens are those that receive most attention;  the set cache in order = the plain pass
  *
  * Random prompts whose chunks were computed elsewhere, in other orders and places, with repeats.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include "support/tiny_rag.h"
 
-#include <cmocka.h>
-
-#include "cache/cache.h"
-#include "reuse/reuse.h"
-#include "support/tiny_prompt.h"
-
-static const char *const selective[] = {"random", "blend", "fusion"};
-
-typedef struct setting {
-    tiny t;
-    sp_cache cache;
-    sp_arena arena;
-    sp_match match;
-    const sp_variant *chunks[MAX_SEGS];
-    prompt p;
-} setting;
-
-static void run(tiny *t, sp_plan *plan, float *logits)
-{
-    sp_slice s = {plan, 0, plan->n_todo, logits ? SP_WANT_LAST : SP_WANT_NONE, logits};
-    assert_int_equal(sp_plan_bind(plan), SP_OK);
-    assert_int_equal(sp_plan_check(plan), SP_OK);
-    if (plan->n_todo) assert_int_equal(sp_engine_step(t->engine, &s, 1), SP_OK);
-}
+static const char *const selective[] = {"random", "h2o", "blend", "fusion"};
 
 static sp_reuse_input input_of(setting *s, const prompt *p, float recompute)
 {
@@ -75,6 +51,7 @@ static void fill(setting *s, const prompt *p)
     bool added;
     look_up(s, p);
     sp_reuse_input in = input_of(s, p, 0);
+    in.wants_heavy = true;
     sp_plan_init(&plan, s->t.pool);
     assert_int_equal(sp_reuse_fill(&in, &plan), SP_OK);
     assert_int_equal(sp_reuse_needs_fill(&in), plan.n_todo > 0);
@@ -91,7 +68,8 @@ static void fill(setting *s, const prompt *p)
                                               &(sp_variant){.before = &p->segs[0].id,
                                                             .n_before = 1,
                                                             .at = plan.spans[i].at,
-                                                            .blocks = plan.spans[i].blocks},
+                                                            .blocks = plan.spans[i].blocks,
+                                                            .heavy = sp_reuse_heavy(&plan, i)},
                                               1, &added),
                              SP_OK);
     sp_plan_fini(&plan);
@@ -126,49 +104,6 @@ static void answer(setting *s, const char *name, float recompute, float *logits)
     let_go(s);
 }
 
-static void plain(setting *s, float *logits)
-{
-    const sp_reuse_policy *off;
-    sp_match nothing = {0};
-    sp_plan plan;
-    assert_int_equal(sp_reuse_find("off", &off), SP_OK);
-    sp_plan_init(&plan, s->t.pool);
-    sp_reuse_input in = {
-        .segs = s->p.segs, .n_segs = s->p.n_segs, .n_head = s->p.n_segs, .match = &nothing};
-    assert_int_equal(off->plan(&in, &plan), SP_OK);
-    run(&s->t, &plan, logits);
-    sp_plan_fini(&plan);
-}
-
-/* random_rag -- a head, at least one chunk (sometimes one twice), a question. */
-static void random_rag(prompt *p, uint64_t *rng, int n_vocab)
-{
-    do random_prompt(p, rng, n_vocab);
-    while (p->n_segs < 3);
-    p->segs[0].kind = SP_SEG_SYSTEM;
-    p->segs[p->n_segs - 1].kind = SP_SEG_QUESTION;
-    if (p->n_segs > 3 && tiny_below(rng, 2)) {
-        p->segs[2].n = p->segs[1].n;
-        memcpy(p->tokens[2], p->tokens[1], sizeof p->tokens[1]);
-    }
-    set_ids(p);
-}
-
-/* elsewhere -- the same head and chunks the other way round, with a stranger among them. */
-static void elsewhere(prompt *q, const prompt *p, int n_vocab)
-{
-    *q = *p;
-    for (int i = 1; i < p->n_segs - 1; i++) {
-        int from = p->n_segs - 1 - i;
-        q->segs[i] = p->segs[from];
-        memcpy(q->tokens[i], p->tokens[from], sizeof q->tokens[i]);
-    }
-    int last = q->n_segs - 1;
-    q->segs[last].kind = SP_SEG_CHUNK;
-    q->tokens[last][0] = (q->tokens[last][0] + 1) % n_vocab;
-    set_ids(q);
-}
-
 static uint64_t fingerprint(const setting *s)
 {
     uint64_t h = 0;
@@ -191,18 +126,22 @@ static uint64_t cached_bytes(setting *s)
     return h;
 }
 
-static void close_to(const float *got, const float *want, size_t n, double bound, const char *what)
+/* fill_both -- the prompt's chunks, computed for another prompt or for this one. */
+static void fill_both(setting *s)
 {
-    double nmse = tiny_nmse(got, want, n);
-    if (!(nmse <= bound)) fail_msg("%s: NMSE %g over %g", what, nmse, bound);
+    prompt other;
+    elsewhere(&other, &s->p, s->t.model.hp.n_vocab);
+    fill(s, &other);
+    fill(s, &s->p);
 }
 
 static void check_policies(setting *s)
 {
+    fill_both(s);
     size_t v = (size_t)s->t.model.hp.n_vocab;
     double bound = bound_of(sp_kv_pool_shape(s->t.pool)->type);
     float *want = malloc(v * 4), *full = malloc(v * 4), *got = malloc(v * 4);
-    plain(s, want);
+    plain(s, &s->p, want);
     answer(s, "full", 0, full);
     uint64_t before = cached_bytes(s);
     for (size_t i = 0; i < SP_COUNT(selective); i++) {
@@ -218,51 +157,144 @@ static void check_policies(setting *s)
     free(got);
 }
 
-static void everywhere(void (*check)(setting *s))
-{
-    for (size_t v = 0; v < SP_COUNT(variants); v++)
-        for (size_t k = 0; k < SP_COUNT(kv_types); k++)
-            for (int i = 0; i < variants[v].rounds; i++) {
-                setting s = {0};
-                tiny_spec spec = TINY_SPEC_DEFAULT;
-                uint64_t rng = 7000 * v + 100 * k + (uint64_t)i;
-                prompt other;
-                spec.cpu = variants[v].name;
-                spec.kv_type = kv_types[k];
-                spec.adjacent = i & 1;
-                spec.n_layers = 1 + i % 3;
-                sp_err err = tiny_open(&s.t, &spec, rng);
-                if (err == SP_E_UNSUPPORTED) break;
-                assert_int_equal(err, SP_OK);
-                assert_int_equal(sp_cache_init(&s.cache, s.t.pool, 200, 64, "lru"), SP_OK);
-                sp_arena_init(&s.arena);
-                random_rag(&s.p, &rng, spec.n_vocab);
-                elsewhere(&other, &s.p, spec.n_vocab);
-                fill(&s, &other);
-                fill(&s, &s.p);
-                check(&s);
-                sp_cache_fini(&s.cache);
-                sp_arena_fini(&s.arena);
-                assert_int_equal(sp_kv_pool_n_free(s.t.pool), sp_kv_pool_n_blocks(s.t.pool));
-                tiny_close(&s.t);
-            }
-}
-
 /* The first chunk behind the head is exact whoever computes it: with one chunk, full reuse is the
  * plain pass. */
 static void check_single(setting *s)
 {
+    fill_both(s);
     size_t v = (size_t)s->t.model.hp.n_vocab;
     float *want = malloc(v * 4), *full = malloc(v * 4);
     s->p.segs[2] = s->p.segs[s->p.n_segs - 1];
     memcpy(s->p.tokens[2], s->p.tokens[s->p.n_segs - 1], sizeof s->p.tokens[2]);
     s->p.n_segs = 3;
     set_ids(&s->p);
-    plain(s, want);
+    plain(s, &s->p, want);
     answer(s, "full", 0, full);
     close_to(full, want, v, bound_of(sp_kv_pool_shape(s->t.pool)->type), "one chunk");
     free(want);
     free(full);
+}
+
+/* -- heavy tokens ---------------------------------------------------------------------------- */
+
+static void add_mass(void *user, const sp_gate_view *v)
+{
+    double *received = user;
+    for (int i = 0; i < v->n * v->n_heads; i++)
+        for (int k = 0; k < v->plan->n_spans; k++)
+            received[k] += (double)v->mass[i * v->plan->n_spans + k];
+}
+
+/* received_by -- attention by key of a chunk behind the head, summed over layers, heads and tokens:
+ * every token is a span of its own, so that the mass of a span is that of a token. */
+static void received_by(setting *s, const sp_segment *seg, double *received)
+{
+    const sp_segment *head = &s->p.segs[0];
+    sp_plan plan;
+    int span, see;
+    sp_plan_init(&plan, s->t.pool);
+    assert_ok(sp_plan_add_span(&plan, head->n, head->n, 0, NULL, 0,
+                               sp_node_blocks(s->match.path[0]), head->n, &span));
+    for (int32_t t = 0; t < seg->n; t++)
+        assert_ok(sp_plan_add_span(&plan, 1, 1, head->n + t, NULL, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_sight(&plan, NULL, plan.n_spans, &see));
+    for (int32_t t = 0; t < seg->n; t++)
+        assert_ok(sp_plan_add_todo(&plan, (sp_todo){.token = seg->tokens[t],
+                                                    .pos = head->n + t,
+                                                    .span = (uint16_t)(1 + t),
+                                                    .see = (uint16_t)see}));
+    plan.gate = (sp_gate){.after_layer = add_mass, .user = received, .wants_mass = true};
+    run(&s->t, &plan, NULL);
+    sp_plan_fini(&plan);
+}
+
+static void check_heavy(setting *s)
+{
+    fill_both(s);
+    look_up(s, &s->p);
+    for (int i = 1; i < s->p.n_segs - 1; i++) {
+        double received[1 + MAX_LEN] = {0};
+        bool seen[MAX_LEN] = {false};
+        const int32_t *heavy = s->chunks[i]->heavy;
+        assert_non_null(heavy);
+        received_by(s, &s->p.segs[i], received);
+        for (int32_t k = 0; k < s->p.segs[i].n; k++) {
+            assert_in_range(heavy[k], 0, s->p.segs[i].n - 1);
+            assert_false(seen[heavy[k]]);
+            seen[heavy[k]] = true;
+            if (k) assert_true(received[1 + heavy[k - 1]] >= received[1 + heavy[k]] - 1e-3);
+        }
+    }
+    let_go(s);
+}
+
+/* -- the set cache --------------------------------------------------------------------------- */
+
+/* learn -- computes a prompt and enters all but its question into the tree. */
+static void learn(setting *s, const prompt *p)
+{
+    const sp_reuse_policy *off;
+    sp_plan plan;
+    bool added;
+    assert_ok(sp_reuse_find("off", &off));
+    assert_ok(sp_tree_match(s->cache.tree, p->segs, p->n_segs, 1, &s->arena, &s->match));
+    sp_reuse_input in = input_of(s, p, 0);
+    sp_plan_init(&plan, s->t.pool);
+    assert_ok(off->plan(&in, &plan));
+    run(&s->t, &plan, NULL);
+    for (int i = 0; i < p->n_segs - 1; i++) {
+        sp_kv_seal(s->t.pool, plan.spans[i].blocks, SP_DIV_UP(p->segs[i].n, SP_BLOCK_TOKENS));
+        assert_ok(
+            sp_tree_extend(s->cache.tree, &s->match, &p->segs[i], plan.spans[i].blocks, 1, &added));
+    }
+    sp_plan_fini(&plan);
+    let_go(s);
+}
+
+/* answer_set -- as serve/ does; returns how many tokens were computed. */
+static int answer_set(setting *s, const prompt *p, float *logits)
+{
+    const sp_reuse_policy *set;
+    sp_plan plan;
+    sp_segment segs[MAX_SEGS];
+    int32_t order[MAX_SEGS];
+    assert_ok(sp_reuse_find("set", &set));
+    assert_ok(sp_tree_order(s->cache.tree, p->segs, p->n_segs, 1, order));
+    for (int i = 0; i < p->n_segs; i++) segs[i] = p->segs[order[i]];
+    assert_ok(sp_tree_match(s->cache.tree, segs, p->n_segs, 2, &s->arena, &s->match));
+    sp_reuse_input in = input_of(s, p, 0);
+    in.order = order;
+    sp_plan_init(&plan, s->t.pool);
+    assert_ok(set->plan(&in, &plan));
+    run(&s->t, &plan, logits);
+    int n = plan.n_todo;
+    sp_plan_fini(&plan);
+    let_go(s);
+    return n;
+}
+
+/* In the order that was computed: the bits of the plain pass. In another one all is reused, and with
+ * one chunk that is still exact. */
+static void check_set(setting *s)
+{
+    size_t v = (size_t)s->t.model.hp.n_vocab;
+    float *want = malloc(v * 4), *got = malloc(v * 4);
+    int last = s->p.n_segs - 1;
+    prompt other = s->p;
+    learn(s, &s->p);
+    plain(s, &s->p, want);
+    assert_int_equal(answer_set(s, &s->p, got), s->p.segs[last].n);
+    assert_memory_equal(got, want, v * sizeof *got);
+    for (int i = 1; i < last; i++) {
+        other.segs[i] = s->p.segs[last - i];
+        memcpy(other.tokens[i], s->p.tokens[last - i], sizeof other.tokens[i]);
+    }
+    set_ids(&other);
+    assert_int_equal(answer_set(s, &other, got), s->p.segs[last].n);
+    plain(s, &other, want);
+    if (last == 2) assert_memory_equal(got, want, v * sizeof *got);
+    free(want);
+    free(got);
 }
 
 static void test_policies(void **state)
@@ -273,12 +305,22 @@ static void test_single_chunk(void **state)
 {
     everywhere(check_single);
 }
+static void test_heavy_tokens(void **state)
+{
+    everywhere(check_heavy);
+}
+static void test_set_in_order(void **state)
+{
+    everywhere(check_set);
+}
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_policies),
         cmocka_unit_test(test_single_chunk),
+        cmocka_unit_test(test_heavy_tokens),
+        cmocka_unit_test(test_set_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
