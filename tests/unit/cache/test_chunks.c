@@ -1,71 +1,5 @@
-/* The chunk index: what it finds, keeps and gives up; and room made in tree and index alike. */
-#include "support/small_kv.h"
-
-#include "cache/cache.h"
-
-enum { B = SP_BLOCK_TOKENS, MAX_BLOCKS = 8 };
-
-typedef struct bench {
-    sp_kv_pool *pool;
-    sp_chunks *chunks;
-    int64_t now;
-} bench;
-
-static void bench_begin(bench *b, int64_t n_blocks, int64_t max_blocks)
-{
-    *b = (bench){.pool = small_pool(n_blocks)};
-    assert_ok(sp_chunks_create(b->pool, max_blocks, 64, &b->chunks));
-}
-
-static void bench_end(bench *b)
-{
-    sp_chunks_destroy(b->chunks);
-    small_pool_end(b->pool); /* the index has given everything back */
-}
-
-static const sp_digest before[] = {{{1}}, {{2}}, {{3}}, {{4}}};
-
-/* numbered -- n tokens that begin at `first`, and count. Valid until 32 more were made. */
-static sp_segment numbered(int32_t first, int32_t n)
-{
-    static int32_t tokens[32][MAX_BLOCKS * B];
-    static int next;
-    int32_t *t = tokens[next++ % 32];
-    assert_in_range(n, 1, MAX_BLOCKS * B);
-    for (int32_t i = 0; i < n; i++) t[i] = first + i;
-    return small_segment(t, n);
-}
-
-/* sealed -- blocks as a fill leaves them; the caller holds them. */
-static void sealed(sp_kv_pool *pool, int32_t n_tokens, uint32_t *blocks)
-{
-    assert_ok(sp_kv_acquire(pool, small_blocks(n_tokens), blocks));
-    sp_kv_seal(pool, blocks, small_blocks(n_tokens));
-}
-
-/* insert -- fresh sealed blocks behind before[0], handed over to the index. */
-static bool insert(bench *b, const sp_segment *seg)
-{
-    uint32_t blocks[MAX_BLOCKS];
-    bool added = false;
-    sealed(b->pool, seg->n, blocks);
-    assert_ok(sp_chunks_insert(b->chunks, seg, &(sp_variant){.before = before, .n_before = 1, .at = 5, .blocks = blocks}, ++b->now, &added));
-    sp_kv_release(b->pool, blocks, small_blocks(seg->n));
-    return added;
-}
-
-static const sp_variant *find(bench *b, const sp_segment *seg)
-{
-    return sp_chunks_find(b->chunks, seg, before, 1, ++b->now);
-}
-
-/* has -- without leaving a pin; counts as a use. */
-static bool has(bench *b, const sp_segment *seg)
-{
-    const sp_variant *v = find(b, seg);
-    if (v) sp_chunks_unpin(b->chunks, v);
-    return v != NULL;
-}
+/* test_chunks.c -- the chunk index: what it finds, keeps and gives up. */
+#include "support/chunk_bench.h"
 
 /* -- finding -------------------------------------------------------------------------------- */
 
@@ -82,7 +16,9 @@ static void test_found_by_tokens_and_what_stood_before(void **state)
     uint32_t blocks[3];
     bool added = false;
     sealed(b.pool, 40, blocks);
-    assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = before, .n_before = 2, .at = 17, .blocks = blocks}, 1, &added));
+    assert_ok(sp_chunks_insert(
+        b.chunks, &seg, &(sp_variant){.before = before, .n_before = 2, .at = 17, .blocks = blocks},
+        1, &added));
     assert_true(added);
     const sp_variant *v = sp_chunks_find(b.chunks, &seg, before, 2, 2);
     assert_non_null(v);
@@ -116,7 +52,10 @@ static void test_variants_of_one_chunk(void **state)
     bool added;
     for (int n = 0; n < 4; n++) {
         sealed(b.pool, 16, &blocks[n]);
-        assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = before, .n_before = n, .at = 10 * n, .blocks = &blocks[n]}, ++b.now, &added));
+        assert_ok(sp_chunks_insert(
+            b.chunks, &seg,
+            &(sp_variant){.before = before, .n_before = n, .at = 10 * n, .blocks = &blocks[n]},
+            ++b.now, &added));
         assert_true(added);
     }
     assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 4);
@@ -143,7 +82,8 @@ static void test_index_keeps_its_own_copies(void **state)
     sp_segment seg = small_segment(tokens, 20);
     sealed(b.pool, 20, blocks);
     memcpy(kept, blocks, sizeof kept);
-    assert_ok(sp_chunks_insert(b.chunks, &seg, &(sp_variant){.before = ids, .n_before = 2, .blocks = blocks}, 1, &added));
+    assert_ok(sp_chunks_insert(
+        b.chunks, &seg, &(sp_variant){.before = ids, .n_before = 2, .blocks = blocks}, 1, &added));
     assert_int_equal(sp_kv_refs(b.pool, kept[0]), 2);
     sp_kv_release(b.pool, blocks, 2);
     memset(tokens, 0, sizeof tokens);
@@ -330,104 +270,14 @@ static void test_more_than_the_first_table_holds(void **state)
     bench_end(&b);
 }
 
-/* What the index should hold, kept the simple way. */
-typedef struct shadow {
-    bool in[24];
-    int64_t used[24];
-    const sp_variant *pins[24][3];
-    int n_pins[24];
-} shadow;
-
-static int32_t size_of(int i)
-{
-    return 1 + i * 5 % 60;
-}
-
-static int shadow_blocks(const shadow *w)
-{
-    int n = 0;
-    for (int i = 0; i < 24; i++) n += w->in[i] ? small_blocks(size_of(i)) : 0;
-    return n;
-}
-
-/* shadow_victim -- or -1. */
-static int shadow_victim(const shadow *w)
-{
-    int best = -1;
-    for (int i = 0; i < 24; i++)
-        if (w->in[i] && !w->n_pins[i] && (best < 0 || w->used[i] < w->used[best])) best = i;
-    return best;
-}
-
-static void random_insert(bench *b, shadow *w, int i, int budget)
-{
-    sp_segment s = numbered(1000 * i, size_of(i));
-    bool fits = true;
-    while (!w->in[i] && fits && shadow_blocks(w) + small_blocks(s.n) > budget) {
-        int victim = shadow_victim(w);
-        fits = victim >= 0;
-        if (fits) w->in[victim] = false;
-    }
-    assert_int_equal(insert(b, &s), fits);
-    if (!fits) return;
-    w->in[i] = true;
-    w->used[i] = b->now;
-}
-
-static void random_use(bench *b, shadow *w, int i, bool keep)
-{
-    sp_segment s = numbered(1000 * i, size_of(i));
-    const sp_variant *v = find(b, &s);
-    assert_int_equal(v != NULL, w->in[i]);
-    if (!v) return;
-    assert_int_equal(v->n, s.n);
-    w->used[i] = b->now;
-    if (keep && w->n_pins[i] < 3)
-        w->pins[i][w->n_pins[i]++] = v;
-    else
-        sp_chunks_unpin(b->chunks, v);
-}
-
-static void test_random_lives(void **state)
-{
-    enum { BUDGET = 20 };
-    bench b;
-    shadow w = {0};
-    uint64_t seed = 3;
-    bench_begin(&b, BUDGET + 4, BUDGET);
-    for (int round = 0; round < 20000; round++) {
-        int what = check_random(&seed, 10), i = check_random(&seed, 24), victim = shadow_victim(&w);
-        assert_int_equal(sp_chunks_oldest(b.chunks), victim < 0 ? INT64_MAX : w.used[victim]);
-        if (what < 4) {
-            random_insert(&b, &w, i, BUDGET);
-        } else if (what < 7) {
-            random_use(&b, &w, i, what == 4);
-        } else if (what < 9) {
-            if (w.n_pins[i]) sp_chunks_unpin(b.chunks, w.pins[i][--w.n_pins[i]]);
-        } else {
-            assert_int_equal(sp_chunks_evict_one(b.chunks), victim >= 0);
-            if (victim >= 0) w.in[victim] = false;
-        }
-        assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, shadow_blocks(&w));
-        assert_int_equal(sp_kv_pool_n_free(b.pool), BUDGET + 4 - shadow_blocks(&w));
-    }
-    for (int i = 0; i < 24; i++)
-        while (w.n_pins[i]) sp_chunks_unpin(b.chunks, w.pins[i][--w.n_pins[i]]);
-    bench_end(&b);
-}
-
 /* -- out of memory -------------------------------------------------------------------------- */
 
 static void test_create_without_memory(void **state)
 {
     sp_kv_pool *pool = small_pool(4);
     sp_chunks *chunks = NULL;
-    sp_cache cache;
     assert_survives_faults(sp_chunks_create(pool, 4, 64, &chunks), chunks == NULL);
     sp_chunks_destroy(chunks);
-    assert_survives_faults(sp_cache_init(&cache, pool, 4, 64, "lru"), !cache.tree && !cache.chunks);
-    sp_cache_fini(&cache);
-    assert_fails(sp_cache_init(&cache, pool, 4, 64, "fifo"), SP_E_ARG, "fifo");
     sp_chunks_destroy(NULL);
     small_pool_end(pool);
 }
@@ -448,7 +298,10 @@ static void test_insert_without_memory(void **state)
         bool added = false;
         sealed(b.pool, 3, &block);
         assert_survives_faults(
-            sp_chunks_insert(b.chunks, &s, &(sp_variant){.before = before, .n_before = i % 3, .at = 5, .blocks = &block}, ++b.now, &added),
+            sp_chunks_insert(
+                b.chunks, &s,
+                &(sp_variant){.before = before, .n_before = i % 3, .at = 5, .blocks = &block},
+                ++b.now, &added),
             !added && holds(&b, i) && sp_kv_refs(b.pool, block) == 1);
         assert_true(added);
         sp_kv_release(b.pool, &block, 1);
@@ -460,116 +313,6 @@ static void test_insert_without_memory(void **state)
         sp_chunks_unpin(b.chunks, v);
     }
     bench_end(&b);
-}
-
-/* -- tree and index in one pool -------------------------------------------------------------- */
-
-typedef struct both {
-    sp_kv_pool *pool;
-    sp_cache cache;
-    sp_arena arena;
-} both;
-
-static void both_begin(both *b, int64_t n_blocks)
-{
-    *b = (both){.pool = small_pool(n_blocks)};
-    assert_ok(sp_cache_init(&b->cache, b->pool, n_blocks, 64, "lru"));
-}
-
-static void both_end(both *b)
-{
-    sp_cache_fini(&b->cache);
-    sp_arena_fini(&b->arena);
-    small_pool_end(b->pool);
-}
-
-static sp_match match_both(both *b, const sp_segment *seg, int64_t now)
-{
-    sp_match m;
-    assert_ok(sp_tree_match(b->cache.tree, seg, 1, now, &b->arena, &m));
-    return m;
-}
-
-static void into_tree(both *b, const sp_segment *seg, int64_t now)
-{
-    uint32_t blocks[MAX_BLOCKS];
-    bool added = false;
-    sp_match m = match_both(b, seg, now);
-    sealed(b->pool, seg->n, blocks);
-    assert_ok(sp_tree_extend(b->cache.tree, &m, seg, blocks, now, &added));
-    assert_true(added);
-    sp_kv_release(b->pool, blocks, small_blocks(seg->n));
-    sp_tree_release(b->cache.tree, &m);
-}
-
-static void into_index(both *b, const sp_segment *seg, int64_t now)
-{
-    uint32_t blocks[MAX_BLOCKS];
-    bool added = false;
-    sealed(b->pool, seg->n, blocks);
-    assert_ok(sp_chunks_insert(b->cache.chunks, seg, &(sp_variant){.before = before, .n_before = 1, .blocks = blocks}, now, &added));
-    assert_true(added);
-    sp_kv_release(b->pool, blocks, small_blocks(seg->n));
-}
-
-static void assert_left(const both *b, int nodes, int variants)
-{
-    assert_int_equal(sp_tree_stats_of(b->cache.tree).n_nodes, nodes);
-    assert_int_equal(sp_chunks_stats_of(b->cache.chunks).n_variants, variants);
-}
-
-static void test_room_is_made_where_use_is_oldest(void **state)
-{
-    both b;
-    sp_segment s[5];
-    both_begin(&b, 10);
-    for (int i = 0; i < 5; i++)
-        s[i] = numbered(100 * i, 32); /* two blocks each: the pool is full */
-    into_index(&b, &s[0], 1);
-    into_tree(&b, &s[1], 2);
-    into_tree(&b, &s[2], 3);
-    into_index(&b, &s[3], 4);
-    into_tree(&b, &s[4], 4);
-    assert_left(&b, 3, 2);
-    assert_true(sp_cache_free_up(&b.cache, 0));
-    assert_left(&b, 3, 2);
-    assert_true(sp_cache_free_up(&b.cache, 1));
-    assert_left(&b, 3, 1); /* time 1: a chunk */
-    assert_true(sp_cache_free_up(&b.cache, 2));
-    assert_left(&b, 3, 1); /* free already */
-    assert_true(sp_cache_free_up(&b.cache, 6));
-    assert_left(&b, 1, 1); /* 2 and 3: the tree */
-    assert_true(sp_cache_free_up(&b.cache, 8));
-    assert_left(&b, 0, 1); /* 4 twice: the tree first */
-    assert_true(sp_cache_free_up(&b.cache, 10));
-    assert_left(&b, 0, 0);
-    assert_false(sp_cache_free_up(&b.cache, 11));
-    both_end(&b);
-}
-
-static void test_pinned_entries_are_no_room(void **state)
-{
-    both b;
-    sp_segment s[4];
-    both_begin(&b, 8);
-    for (int i = 0; i < 4; i++) s[i] = numbered(100 * i, 32);
-    into_tree(&b, &s[0], 1);
-    into_index(&b, &s[1], 2);
-    into_tree(&b, &s[2], 3);
-    into_index(&b, &s[3], 4);
-    sp_match m = match_both(&b, &s[0], 1);
-    const sp_variant *v = sp_chunks_find(b.cache.chunks, &s[1], before, 1, 2);
-    assert_true(sp_cache_free_up(&b.cache, 2));
-    assert_left(&b, 1, 2); /* the oldest that is free to go: the tree's of time 3 */
-    assert_false(sp_cache_free_up(&b.cache, 5));
-    assert_left(&b, 1, 1);
-    sp_cache_clear(&b.cache);
-    assert_left(&b, 1, 1);
-    sp_tree_release(b.cache.tree, &m);
-    sp_chunks_unpin(b.cache.chunks, v);
-    sp_cache_clear(&b.cache);
-    assert_left(&b, 0, 0);
-    both_end(&b);
 }
 
 int main(void)
@@ -585,11 +328,8 @@ int main(void)
         cmocka_unit_test(test_clear_spares_the_pinned),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_more_than_the_first_table_holds),
-        cmocka_unit_test(test_random_lives),
         cmocka_unit_test(test_create_without_memory),
         cmocka_unit_test(test_insert_without_memory),
-        cmocka_unit_test(test_room_is_made_where_use_is_oldest),
-        cmocka_unit_test(test_pinned_entries_are_no_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,396 @@
+/* test_craft.c -- Cache-Craft through the engine, on random prompts and whatever variants they leave
+ * behind.
+ *
+ *   cold                  = the plain forward pass
+ *   the same prompt again = the same bits, nothing computed but the question
+ *   other orders          exactly ceil(r n) tokens computed again, as far as chunks need any; no
+ *                         cached byte changes; all of them again = the plain pass, within rounding
+ *   measured              attention between chunks is the mass that any gate sees
+ *   dropped tokens        have the bits of their cached copy in the layers that remain
+ */
+#include "support/tiny_rag.h"
+
+#include "reuse/overlap.h"
+#include "reuse/watch.h"
+
+enum { MAX_TODO = MAX_SEGS * MAX_LEN, WHOLE = 0 };
+
+/* One request, and what another gate beside Cache-Craft's own has seen of it. */
+typedef struct request {
+    setting *s;
+    const prompt *p;
+    float recompute;
+    int focus, piece; /* tokens in a step; WHOLE: all */
+    const sp_variant *chunks[MAX_SEGS];
+    sp_digest ids[MAX_SEGS];
+    float cfo[MAX_SEGS];
+    sp_reuse_input in;
+    sp_plan plan;
+    sp_gate gate;                     /* Cache-Craft's */
+    double inter[MAX_SEGS][MAX_SEGS]; /* sums of mass: from, to */
+    int8_t dropped[MAX_TODO];         /* 1 + the layer after which it was; 0: not */
+    int n_again, n_dropped;
+} request;
+
+/* -- the gate beside it ---------------------------------------------------------------------- */
+
+static int seg_at(const prompt *p, int32_t pos)
+{
+    int i = 0;
+    while (i < p->n_segs - 1 && pos >= p->segs[i].n) pos -= p->segs[i++].n;
+    return i;
+}
+
+/* seg_of_span -- by where its first token stands. */
+static int seg_of_span(const request *r, int k)
+{
+    const sp_span *s = &r->plan.spans[k];
+    if (k < r->p->n_segs) return k;
+    return s->n ? seg_at(r->p, (s->pos ? s->pos[0] : s->at) + s->shift) : -1;
+}
+
+static void look_on(void *user, const sp_gate_view *v)
+{
+    request *r = user;
+    int n_spans = v->plan->n_spans;
+    for (int i = 0; i < v->n; i++) {
+        int from = seg_at(r->p, v->plan->todo[v->id[i]].pos);
+        for (int k = 0; k < n_spans; k++)
+            for (int h = 0; h < v->n_heads; h++)
+                if (seg_of_span(r, k) >= 0)
+                    r->inter[from][seg_of_span(r, k)] +=
+                        (double)v->mass[(i * v->n_heads + h) * n_spans + k];
+    }
+    r->gate.after_layer(r->gate.user, v);
+    for (int i = 0; i < v->n; i++)
+        if (!v->keep[i]) {
+            r->dropped[v->id[i]] = (int8_t)(1 + v->layer);
+            r->n_dropped++;
+            assert_true(v->plan->todo[v->id[i]].span >= r->p->n_segs); /* only what is mended */
+        }
+}
+
+/* -- a request ------------------------------------------------------------------------------- */
+
+static void choose(request *r, int i)
+{
+    const sp_reuse_policy *craft;
+    const sp_variant **all;
+    sp_copies known[MAX_SEGS] = {{0}};
+    int n;
+    assert_ok(sp_reuse_find("craft", &craft));
+    assert_ok(
+        sp_chunks_find_all(r->s->cache.chunks, &r->p->segs[i], r->ids, 1, &r->s->arena, &all, &n));
+    known[i] = (sp_copies){all, n};
+    r->in.known = known;
+    int best = n ? craft->choose(&r->in, i, &r->cfo[i]) : -1;
+    r->in.known = NULL;
+    for (int k = 0; k < n; k++)
+        if (k != best) sp_chunks_unpin(r->s->cache.chunks, all[k]);
+    if (best < 0) return;
+    r->chunks[i] = all[best];
+    sp_chunks_use(r->s->cache.chunks, all[best], r->cfo[i], 1);
+}
+
+static void look_up(request *r)
+{
+    for (int i = 0; i < r->p->n_segs; i++) r->ids[i] = r->p->segs[i].id;
+    assert_ok(sp_tree_match(r->s->cache.tree, r->p->segs, 1, 1, &r->s->arena, &r->s->match));
+    r->in = (sp_reuse_input){.segs = r->p->segs,
+                             .n_segs = r->p->n_segs,
+                             .n_head = 1,
+                             .ids = r->ids,
+                             .match = &r->s->match,
+                             .chunks = r->chunks,
+                             .answer_room = 4,
+                             .n_layers = r->s->t.model.hp.n_layers,
+                             .recompute = r->recompute,
+                             .focus = r->focus};
+    for (int i = 1; i < r->p->n_segs; i++)
+        if (r->p->segs[i].kind == SP_SEG_CHUNK) choose(r, i);
+}
+
+static void compute(request *r, float *logits)
+{
+    sp_plan *p = &r->plan;
+    assert_ok(sp_plan_bind(p));
+    assert_ok(sp_plan_check(p));
+    int piece = r->piece == WHOLE ? p->n_todo : r->piece;
+    for (int from = 0; from < p->n_todo; from += piece) {
+        int n = SP_MIN(piece, p->n_todo - from);
+        sp_slice slice = {p, from, n, SP_WANT_LAST, logits};
+        assert_ok(sp_engine_step(r->s->t.engine, &slice, 1));
+    }
+}
+
+/* keep -- head and variants enter the caches, as serve/keep.c does. */
+static void keep(request *r)
+{
+    sp_kv_pool *pool = r->s->t.pool;
+    bool added;
+    for (int k = 0; k < r->plan.n_spans; k++)
+        sp_kv_seal(pool, r->plan.spans[k].blocks, SP_DIV_UP(r->plan.spans[k].n, SP_BLOCK_TOKENS));
+    if (r->s->match.n_path == 0)
+        assert_ok(sp_tree_extend(r->s->cache.tree, &r->s->match, &r->p->segs[0],
+                                 r->plan.spans[0].blocks, 1, &added));
+    for (int i = 1; i < r->p->n_segs; i++) {
+        sp_variant v;
+        if (r->p->segs[i].kind == SP_SEG_CHUNK && sp_reuse_learned(&r->in, &r->plan, i, &v))
+            assert_ok(sp_chunks_insert(r->s->cache.chunks, &r->p->segs[i], &v, 1, &added));
+    }
+}
+
+static void begin(request *r, setting *s, const prompt *p, float recompute, int focus)
+{
+    const sp_reuse_policy *craft;
+    *r = (request){.s = s, .p = p, .recompute = recompute, .focus = focus};
+    assert_ok(sp_reuse_find("craft", &craft));
+    look_up(r);
+    sp_plan_init(&r->plan, s->t.pool);
+    assert_ok(craft->plan(&r->in, &r->plan));
+    for (int t = 0; t < r->plan.n_todo; t++) r->n_again += r->plan.todo[t].span >= p->n_segs;
+    r->gate = r->plan.gate;
+    r->plan.gate = (sp_gate){.after_layer = look_on, .user = r, .wants_mass = true};
+}
+
+static void go(request *r, float *logits)
+{
+    compute(r, logits);
+    r->plan.gate = r->gate;
+    keep(r);
+}
+
+static void end(request *r)
+{
+    sp_plan_fini(&r->plan);
+    for (int i = 0; i < MAX_SEGS; i++)
+        if (r->chunks[i]) sp_chunks_unpin(r->s->cache.chunks, r->chunks[i]);
+    sp_tree_release(r->s->cache.tree, &r->s->match);
+}
+
+/* -- what must hold of each ------------------------------------------------------------------- */
+
+static uint64_t bytes_of(const sp_kv_pool *pool, const uint32_t *blocks, int32_t n_tokens)
+{
+    uint64_t h = 0;
+    for (int l = 0; l < sp_kv_pool_shape(pool)->n_layers; l++)
+        for (int32_t b = 0; b < SP_DIV_UP(n_tokens, SP_BLOCK_TOKENS); b++) {
+            sp_kv_view kv = sp_kv_pool_layer(pool, l);
+            h = h * 31 + sp_hash64(kv.base + blocks[b] * kv.block_bytes, kv.block_bytes);
+        }
+    return h;
+}
+
+/* fingerprint -- of all copies that the request reads. */
+static uint64_t fingerprint(const request *r)
+{
+    uint64_t h = 0;
+    for (int i = 0; i < r->p->n_segs; i++)
+        if (r->chunks[i]) {
+            const sp_variant *v = r->chunks[i];
+            h = h * 31 + bytes_of(r->s->t.pool, v->blocks, v->n);
+            if (v->base) h = h * 31 + bytes_of(r->s->t.pool, v->patch_blocks, v->n_patch);
+        }
+    return h;
+}
+
+static void assert_count(const request *r)
+{
+    int all = 0, willing = 0;
+    for (int i = 0; i < r->p->n_segs; i++)
+        if (r->chunks[i]) {
+            all += r->p->segs[i].n;
+            willing += r->cfo[i] > 0 ? r->p->segs[i].n : 0;
+        }
+    int want = (int)ceilf(r->recompute * (float)all);
+    assert_int_equal(r->n_again, r->recompute < 1 ? SP_MIN(want, willing) : all);
+}
+
+/* Means over layers and heads; chunks only. What was dropped is not whole. */
+static void assert_measured(const request *r)
+{
+    const sp_watch *w = sp_watch_of(&r->plan);
+    double per = r->s->t.model.hp.n_layers * r->s->t.model.hp.n_heads;
+    for (int i = 1; i < r->p->n_segs - 1; i++) {
+        const sp_watched *c = &w->chunks[i];
+        if (!c->on || c->dropped) continue;
+        double sum = 0, prior = 0;
+        assert_true(fabs((double)c->intra - r->inter[i][i] / per) < 1e-3);
+        for (int k = 1; k < i; k++) {
+            assert_true(fabs((double)c->inter[k] - r->inter[i][k] / per) < 1e-3);
+            sum += (double)c->inter[k];
+        }
+        for (int32_t t = 0; t < r->p->segs[i].n; t++) prior += (double)c->to_prior[t];
+        assert_true(fabs(sum - prior) < 1e-3);
+    }
+}
+
+typedef struct slot_kv {
+    float v[2][2][SP_HEAD_MAX];
+} slot_kv;
+
+static void read_slot(const request *r, int layer, int span, int32_t index, slot_kv *out)
+{
+    sp_kv_view kv = sp_kv_pool_layer(r->s->t.pool, layer);
+    sp_kv_slot at = sp_span_slot(&r->plan.spans[span], index);
+    memset(out, 0, sizeof *out);
+    assert_in_range(kv.n_heads, 1, 2);
+    for (int g = 0; g < kv.n_heads; g++) sp_kv_read(&kv, &at, g, out->v[g][0], out->v[g][1]);
+}
+
+static void assert_dropped(const request *r)
+{
+    for (int t = 0; t < r->plan.n_todo; t++)
+        for (int l = r->dropped[t]; r->dropped[t] && l < r->s->t.model.hp.n_layers; l++) {
+            const sp_todo *d = &r->plan.todo[t];
+            slot_kv got, want;
+            read_slot(r, l, d->span, d->index, &got);
+            read_slot(r, l, r->plan.twins[t].span, r->plan.twins[t].index, &want);
+            assert_memory_equal(&got, &want, sizeof got);
+        }
+}
+
+/* ask -- a whole request with all of that; returns how many tokens were computed again. */
+static int ask(setting *s, const prompt *p, float recompute, int focus, int piece, float *logits,
+               int *n_dropped)
+{
+    request r;
+    begin(&r, s, p, recompute, focus);
+    r.piece = piece;
+    uint64_t before = fingerprint(&r);
+    go(&r, logits);
+    assert_true(fingerprint(&r) == before);
+    assert_count(&r);
+    assert_measured(&r);
+    assert_dropped(&r);
+    int n = r.n_again;
+    if (n_dropped) *n_dropped += r.n_dropped;
+    end(&r);
+    return n;
+}
+
+/* -- prompts ---------------------------------------------------------------------------------- */
+
+/* turned -- the same head, chunks and question; chunks rotated by k places, and perhaps one less. */
+static void turned(prompt *q, const prompt *p, int k, bool shorter)
+{
+    int n = p->n_segs - 2;
+    *q = *p;
+    for (int i = 0; i < n; i++) {
+        q->segs[1 + i] = p->segs[1 + (i + k) % n];
+        memcpy(q->tokens[1 + i], p->tokens[1 + (i + k) % n], sizeof q->tokens[1]);
+    }
+    if (shorter && n > 1) {
+        q->segs[n] = p->segs[n + 1];
+        memcpy(q->tokens[n], p->tokens[n + 1], sizeof q->tokens[n]);
+        q->n_segs--;
+    }
+    set_ids(q);
+}
+
+typedef struct logit_rows {
+    float *want, *got, *again;
+    size_t n;
+    double bound;
+} logit_rows;
+
+static logit_rows rows_of(const setting *s)
+{
+    size_t n = (size_t)s->t.model.hp.n_vocab;
+    float *v = malloc(3 * n * sizeof *v);
+    assert_non_null(v);
+    return (logit_rows){v, v + n, v + 2 * n, n, bound_of(sp_kv_pool_shape(s->t.pool)->type)};
+}
+
+static void check_same_prompt(setting *s)
+{
+    logit_rows l = rows_of(s);
+    plain(s, &s->p, l.want);
+    assert_int_equal(ask(s, &s->p, 0.3f, 1, 17, l.got, NULL), 0);
+    close_to(l.got, l.want, l.n, l.bound, "cold");
+    for (int piece = 0; piece <= 5; piece += 5) {
+        assert_int_equal(ask(s, &s->p, 0.3f, 1, piece, l.again, NULL), 0);
+        assert_memory_equal(l.again, l.got, l.n * sizeof *l.got);
+    }
+    free(l.want);
+}
+
+/* All again, whatever variants there are by then, in pieces of any size. */
+static void check_other_orders(setting *s)
+{
+    logit_rows l = rows_of(s);
+    int n_dropped = 0;
+    ask(s, &s->p, 0, 0, WHOLE, l.got, NULL);
+    for (int k = 0; k < 6; k++) {
+        prompt q;
+        turned(&q, &s->p, 1 + k, k % 2);
+        plain(s, &q, l.want);
+        ask(s, &q, 0.15f * (float)(1 + k % 3), k % 3, k % 2 ? 13 : WHOLE, l.got, &n_dropped);
+        ask(s, &q, 1, 1, k % 2 ? WHOLE : 19, l.got, &n_dropped);
+        close_to(l.got, l.want, l.n, l.bound, "all again");
+    }
+    free(l.want);
+}
+
+/* A patch over its base is what was computed then: the same prompt gives the same bits. A chunk that
+ * got no token of the share has its turn when the others need none any more. */
+static void check_patches(setting *s)
+{
+    logit_rows l = rows_of(s);
+    prompt q;
+    int n_again = 1, round = 0;
+    ask(s, &s->p, 0, 0, WHOLE, l.got, NULL);
+    turned(&q, &s->p, 1, false);
+    for (; n_again > 0; round++) { /* the last one was all patches */
+        memcpy(l.got, l.again, l.n * sizeof *l.got);
+        n_again = ask(s, &q, 0.4f, 0, WHOLE, l.again, NULL);
+        assert_in_range(round, 0, MAX_SEGS);
+    }
+    if (round > 1) assert_memory_equal(l.again, l.got, l.n * sizeof *l.got);
+    free(l.want);
+}
+
+static int dropped_everywhere;
+
+static void check_dropping(setting *s)
+{
+    logit_rows l = rows_of(s);
+    ask(s, &s->p, 0, 0, WHOLE, l.got, NULL);
+    for (int k = 1; k < 4; k++) {
+        prompt q;
+        turned(&q, &s->p, k, false);
+        ask(s, &q, 0.5f, 1, WHOLE, l.got, &dropped_everywhere);
+        ask(s, &q, 0.5f, 2, WHOLE, l.got, &dropped_everywhere);
+    }
+    free(l.want);
+}
+
+static void test_same_prompt(void **state)
+{
+    everywhere(check_same_prompt);
+}
+static void test_other_orders(void **state)
+{
+    everywhere(check_other_orders);
+}
+static void test_patches(void **state)
+{
+    everywhere(check_patches);
+}
+static void test_dropping(void **state)
+{
+    dropped_everywhere = 0;
+    everywhere(check_dropping);
+    assert_true(dropped_everywhere > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_prompt),
+        cmocka_unit_test(test_other_orders),
+        cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_dropping),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

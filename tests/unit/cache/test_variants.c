@@ -1,0 +1,406 @@
+/* test_variants.c -- the copies that one chunk may have: plain, fused, placed behind other chunks,
+ * patches over them; what they are worth, and why a chunk has none. */
+#include "support/chunk_bench.h"
+
+enum { MANY = MAX_BLOCKS * B };
+
+/* measured -- statistics of any chunk behind up to four segments; valid until the next call. */
+static const sp_copy_stats *measured(float cci)
+{
+    static int32_t order[MANY];
+    static float inter[] = {0.5f, 0.25f, 0.125f, 3};
+    static sp_copy_stats stats;
+    for (int32_t i = 0; i < MANY; i++) order[i] = MANY - 1 - i;
+    stats = (sp_copy_stats){inter, cci, order};
+    return &stats;
+}
+
+static sp_variant placed(int n_before)
+{
+    return (sp_variant){.kind = SP_COPY_PLACED,
+                        .before = before,
+                        .n_before = n_before,
+                        .at = 7 * n_before,
+                        .stats = measured(0.75f)};
+}
+
+static sp_variant fused(const sp_digest *behind, int n_before)
+{
+    return (sp_variant){
+        .kind = SP_COPY_FUSED, .before = behind, .n_before = n_before, .stats = measured(0.75f)};
+}
+
+/* all -- the measured copies behind the first head; unpinned again. Their list lives as long as the
+ * arena. */
+static int all(bench *b, const sp_segment *seg, sp_arena *arena, const sp_variant ***out)
+{
+    int n;
+    assert_ok(sp_chunks_find_all(b->chunks, seg, before, 1, arena, out, &n));
+    for (int i = 0; i < n; i++) sp_chunks_unpin(b->chunks, (*out)[i]);
+    return n;
+}
+
+static int n_all(bench *b, const sp_segment *seg)
+{
+    const sp_variant **list;
+    sp_arena arena = {0};
+    int n = all(b, seg, &arena, &list);
+    sp_arena_fini(&arena);
+    return n;
+}
+
+/* one -- the measured copy behind exactly n segments; it is there, and pinned until it is let go. */
+static const sp_variant *one(bench *b, const sp_segment *seg, int n_before, bool patch)
+{
+    const sp_variant **list, *found = NULL;
+    sp_arena arena = {0};
+    int n;
+    assert_ok(sp_chunks_find_all(b->chunks, seg, before, 1, &arena, &list, &n));
+    for (int i = 0; i < n; i++) {
+        bool is_it = !found && list[i]->n_before == n_before && !list[i]->base == !patch;
+        if (is_it)
+            found = list[i];
+        else
+            sp_chunks_unpin(b->chunks, list[i]);
+    }
+    sp_arena_fini(&arena);
+    return found;
+}
+
+static bool has_placed(bench *b, const sp_segment *seg, int n_before)
+{
+    const sp_variant *v = one(b, seg, n_before, false);
+    if (v) sp_chunks_unpin(b->chunks, v);
+    return v != NULL;
+}
+
+/* -- kinds ---------------------------------------------------------------------------------- */
+
+static void test_everything_is_copied(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    int32_t heavy[40];
+    for (int i = 0; i < 40; i++) heavy[i] = i ^ 1;
+    sp_variant v = placed(3);
+    v.heavy = heavy;
+    assert_true(enter(&b, &seg, v));
+    memset(heavy, 0, sizeof heavy);
+    measured(0.9f); /* what was handed over may change */
+    const sp_variant *got = one(&b, &seg, 3, false);
+    assert_int_equal(got->kind, SP_COPY_PLACED);
+    assert_int_equal(got->at, 21);
+    assert_true(got->stats->cci == 0.75f);
+    assert_true(got->stats->inter[0] == 0.5f && got->stats->inter[2] == 0.125f);
+    for (int i = 0; i < 40; i++) {
+        assert_int_equal(got->stats->order[i], MANY - 1 - i);
+        assert_int_equal(got->heavy[i], i ^ 1);
+    }
+    sp_chunks_unpin(b.chunks, got);
+    bench_end(&b);
+}
+
+static void test_find_all_finds_the_measured(void **state)
+{
+    bench b;
+    bench_begin(&b, 40, 40);
+    sp_segment seg = numbered(0, 20), other = numbered(100, 20);
+    sp_digest elsewhere[] = {{{9}}, {{2}}};
+    assert_true(insert(&b, &seg)); /* not measured */
+    assert_int_equal(n_all(&b, &seg), 0);
+    assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
+    assert_true(enter(&b, &seg, fused(before, 4)));
+    assert_true(enter(&b, &other, placed(2)));
+    sp_variant v = placed(2);
+    v.before = elsewhere; /* another head */
+    assert_true(enter(&b, &seg, v));
+    assert_int_equal(n_all(&b, &seg), 3);
+    assert_int_equal(n_all(&b, &other), 1);
+    assert_true(has(&b, &seg)); /* the plain one is still there for whoever wants that */
+    v = placed(1);
+    v.kind = SP_COPY_PLAIN;
+    assert_true(enter(&b, &seg, v)); /* measured: takes its place */
+    assert_int_equal(n_all(&b, &seg), 4);
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 6);
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_placed, 4);
+    assert_true(insert(&b, &seg)); /* not measured: adds nothing */
+    assert_int_equal(n_all(&b, &seg), 4);
+    bench_end(&b);
+}
+
+static void test_find_all_without_memory(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 20);
+    const sp_variant **list = NULL;
+    sp_arena arena = {0};
+    int n = 0;
+    assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
+    assert_survives_faults(sp_chunks_find_all(b.chunks, &seg, before, 1, &arena, &list, &n),
+                           n == 0 && !list);
+    assert_int_equal(n, 2);
+    for (int i = 0; i < n; i++) sp_chunks_unpin(b.chunks, list[i]);
+    sp_arena_fini(&arena);
+    sp_chunks_clear(b.chunks); /* nothing was pinned by those that failed */
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 0);
+    bench_end(&b);
+}
+
+static const sp_variant *find_fused(bench *b, const sp_segment *seg, const sp_digest *head)
+{
+    return sp_chunks_find_fused(b->chunks, seg, head, 1, ++b->now);
+}
+
+static void test_a_newer_fused_copy_replaces(void **state)
+{
+    bench b;
+    bench_begin(&b, 40, 40);
+    sp_segment seg = numbered(0, 20), other = numbered(100, 20);
+    sp_digest elsewhere[] = {{{9}}, {{2}}};
+    assert_null(find_fused(&b, &seg, before));
+    assert_true(enter(&b, &seg, fused(before, 3)) && enter(&b, &other, fused(before, 3)));
+    assert_true(enter(&b, &seg, fused(elsewhere, 2)));
+    assert_true(enter(&b, &seg, fused(before, 2)));
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 3); /* one for each head */
+    const sp_variant *v = find_fused(&b, &seg, before);
+    assert_int_equal(v->n_before, 2);
+    assert_true(enter(&b, &seg, fused(before, 4))); /* the older one is being read */
+    const sp_variant *newer = find_fused(&b, &seg, before);
+    assert_int_equal(newer->n_before, 4);
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 4);
+    sp_chunks_unpin(b.chunks, v);
+    sp_chunks_unpin(b.chunks, newer);
+    assert_true(enter(&b, &seg, fused(before, 3))); /* and now it goes with the other */
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 3);
+    v = find_fused(&b, &seg, elsewhere);
+    assert_int_equal(v->n_before, 2);
+    sp_chunks_unpin(b.chunks, v);
+    assert_null(find(&b, &seg)); /* a fused copy is no plain one */
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_evicted, 0);
+    bench_end(&b);
+}
+
+/* -- patches -------------------------------------------------------------------------------- */
+
+static sp_variant patch_over(const sp_variant *base, int n_before)
+{
+    static const int32_t tokens[] = {0, 3, 17, 39};
+    sp_variant v = placed(n_before);
+    v.at = base->at;
+    v.base = base;
+    v.n_patch = 4;
+    v.patch = tokens;
+    return v;
+}
+
+static void test_a_patch_costs_its_own_blocks(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    assert_true(enter(&b, &seg, placed(2)));
+    const sp_variant *base = one(&b, &seg, 2, false);
+    assert_true(enter(&b, &seg, patch_over(base, 3)));
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 4);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 16);
+    const sp_variant *v = one(&b, &seg, 3, true);
+    assert_ptr_equal(v->base, base);
+    assert_int_equal(v->n, 40);
+    assert_int_equal(v->n_patch, 4);
+    assert_memory_equal(v->patch, ((int32_t[]){0, 3, 17, 39}), 16);
+    assert_memory_equal(v->blocks, base->blocks, 3 * sizeof *v->blocks);
+    assert_int_equal(sp_kv_refs(b.pool, v->patch_blocks[0]), 1);
+    assert_int_equal(sp_kv_refs(b.pool, v->blocks[0]), 1);
+    assert_true(enter(&b, &seg, patch_over(base, 3))); /* known already */
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 2);
+    sp_chunks_unpin(b.chunks, v);
+    sp_chunks_unpin(b.chunks, base);
+    bench_end(&b);
+}
+
+static void test_a_base_stays_as_long_as_its_patches(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 16);
+    assert_true(enter(&b, &seg, placed(2)));
+    const sp_variant *base = one(&b, &seg, 2, false);
+    assert_true(enter(&b, &seg, patch_over(base, 3)) && enter(&b, &seg, patch_over(base, 4)));
+    sp_chunks_unpin(b.chunks, base);
+    assert_true(insert(&b, &other));
+    const sp_variant *patch = one(&b, &seg, 4, true);
+    assert_true(sp_chunks_evict_one(b.chunks)); /* the base is oldest, but the first patch goes */
+    assert_null(one(&b, &seg, 3, true));
+    assert_true(has_placed(&b, &seg, 2));
+    assert_true(sp_chunks_evict_one(b.chunks)); /* the other chunk: the rest is held */
+    assert_false(sp_chunks_evict_one(b.chunks));
+    sp_chunks_clear(b.chunks);
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 2);
+    sp_chunks_unpin(b.chunks, patch);
+    assert_true(sp_chunks_evict_one(b.chunks)); /* patch, then base */
+    assert_true(has_placed(&b, &seg, 2));
+    assert_true(sp_chunks_evict_one(b.chunks));
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 0);
+    bench_end(&b);
+}
+
+static void test_using_a_patch_uses_its_base(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 16);
+    assert_true(enter(&b, &seg, placed(2)));
+    const sp_variant *base = one(&b, &seg, 2, false);
+    assert_true(enter(&b, &seg, patch_over(base, 3)));
+    sp_chunks_unpin(b.chunks, base);
+    assert_true(insert(&b, &other));
+    const sp_variant *patch = one(&b, &seg, 3, true);
+    sp_chunks_use(b.chunks, patch, 0.5f, ++b.now);
+    sp_chunks_unpin(b.chunks, patch);
+    assert_true(sp_chunks_evict_one(b.chunks));
+    assert_false(has(&b, &other)); /* older than both now */
+    assert_true(has_placed(&b, &seg, 2));
+    bench_end(&b);
+}
+
+static void test_a_patch_without_memory(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    bool added = false;
+    uint32_t block;
+    assert_true(enter(&b, &seg, placed(2)));
+    const sp_variant *base = one(&b, &seg, 2, false);
+    sp_variant v = patch_over(base, 3);
+    sealed(b.pool, 4, &block);
+    v.blocks = base->blocks;
+    v.patch_blocks = &block;
+    assert_survives_faults(sp_chunks_insert(b.chunks, &seg, &v, 9, &added),
+                           !added && sp_kv_refs(b.pool, block) == 1 &&
+                               sp_chunks_stats_of(b.chunks).n_variants == 1);
+    sp_kv_release(b.pool, &block, 1);
+    sp_chunks_unpin(b.chunks, base);
+    bench_end(&b);
+}
+
+/* -- worth ---------------------------------------------------------------------------------- */
+
+static void use(bench *b, const sp_segment *seg, int n_before, float cfo)
+{
+    const sp_variant *v = one(b, seg, n_before, false);
+    sp_chunks_use(b->chunks, v, cfo, ++b->now);
+    sp_chunks_unpin(b->chunks, v);
+}
+
+/* A use is worth 1 / CFO, so what needs no mending is worth most; of equals the oldest goes. */
+static void test_the_least_worth_makes_room(void **state)
+{
+    bench b;
+    bench_placed(&b, 40, 40, 3);
+    sp_segment seg = numbered(0, 20), other = numbered(100, 20);
+    assert_true(insert(&b, &seg) && insert(&b, &other)); /* plain ones do not count */
+    for (int n = 2; n <= 4; n++) assert_true(enter(&b, &seg, placed(n)));
+    use(&b, &seg, 2, 0); /* + 100, at most */
+    use(&b, &seg, 2, 0.001f);
+    use(&b, &seg, 3, 0.02f);                            /* + 50 */
+    for (int i = 0; i < 3; i++) use(&b, &seg, 4, 0.1f); /* + 30, and last used */
+    assert_true(enter(&b, &other, placed(2)));
+    assert_false(has_placed(&b, &seg, 4));
+    assert_int_equal(sp_chunks_stats_of(b.chunks).n_placed, 3);
+    assert_true(enter(&b, &other, placed(3))); /* the new one was worth least */
+    assert_false(has_placed(&b, &other, 2));
+    use(&b, &other, 3, 0.02f); /* as much as the other of 50, but newer */
+    assert_true(enter(&b, &other, placed(4)));
+    assert_false(has_placed(&b, &seg, 3));
+    assert_true(has_placed(&b, &other, 3) && has_placed(&b, &seg, 2));
+    assert_true(has(&b, &seg) && has(&b, &other));
+    bench_end(&b);
+}
+
+static void test_no_room_for_another(void **state)
+{
+    bench b;
+    bench_placed(&b, 40, 40, 1);
+    sp_segment seg = numbered(0, 20);
+    assert_true(enter(&b, &seg, placed(2)));
+    const sp_variant *v = one(&b, &seg, 2, false);
+    assert_false(enter(&b, &seg, placed(3))); /* the only one is in use */
+    assert_true(insert(&b, &seg));
+    assert_true(enter(&b, &seg, fused(before, 3)));
+    sp_chunks_unpin(b.chunks, v);
+    assert_true(enter(&b, &seg, placed(3)));
+    assert_false(has_placed(&b, &seg, 2));
+    bench_end(&b);
+    bench_placed(&b, 4, 4, 0);
+    assert_false(enter(&b, &seg, placed(2)));
+    assert_true(insert(&b, &seg));
+    bench_end(&b);
+}
+
+/* -- why a chunk is missing ------------------------------------------------------------------ */
+
+static void test_why(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), edited = numbered(0, 41), other = numbered(100, 40),
+               tiny = numbered(0, 15);
+    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_NEVER_SEEN);
+    assert_true(insert(&b, &seg));
+    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_OTHER_HEAD);
+    assert_int_equal(sp_chunks_why(b.chunks, &edited), SP_MISS_EDITED);
+    assert_int_equal(sp_chunks_why(b.chunks, &other), SP_MISS_NEVER_SEEN);
+    assert_int_equal(sp_chunks_why(b.chunks, &tiny), SP_MISS_NEVER_SEEN); /* less than a block */
+    sp_chunks_clear(b.chunks);
+    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_EVICTED);
+    assert_int_equal(sp_chunks_why(b.chunks, &edited), SP_MISS_EDITED);
+    assert_int_equal(sp_chunks_why(b.chunks, &other), SP_MISS_NEVER_SEEN);
+    assert_true(insert(&b, &tiny));
+    sp_chunks_clear(b.chunks);
+    assert_int_equal(sp_chunks_why(b.chunks, &tiny), SP_MISS_EVICTED);
+    bench_end(&b);
+}
+
+/* What was seen last is remembered, whatever had its place before. */
+static void test_why_after_many(void **state)
+{
+    enum { N = 3000 };
+    bench b;
+    bench_begin(&b, 8, 4);
+    int n_forgotten = 0;
+    for (int i = 0; i < N; i++) {
+        sp_segment s = numbered(50 * i, 20);
+        assert_int_equal(sp_chunks_why(b.chunks, &s), SP_MISS_NEVER_SEEN);
+        assert_true(insert(&b, &s));
+    }
+    sp_chunks_clear(b.chunks);
+    for (int i = 0; i < N; i++) {
+        sp_segment s = numbered(50 * i, 20);
+        n_forgotten += sp_chunks_why(b.chunks, &s) != SP_MISS_EVICTED;
+        if (i == N - 1) assert_int_equal(sp_chunks_why(b.chunks, &s), SP_MISS_EVICTED);
+    }
+    assert_in_range(n_forgotten, 0, N / 20); /* of 65,536 places 3,000 are taken */
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_everything_is_copied),
+        cmocka_unit_test(test_find_all_finds_the_measured),
+        cmocka_unit_test(test_find_all_without_memory),
+        cmocka_unit_test(test_a_newer_fused_copy_replaces),
+        cmocka_unit_test(test_a_patch_costs_its_own_blocks),
+        cmocka_unit_test(test_a_base_stays_as_long_as_its_patches),
+        cmocka_unit_test(test_using_a_patch_uses_its_base),
+        cmocka_unit_test(test_a_patch_without_memory),
+        cmocka_unit_test(test_the_least_worth_makes_room),
+        cmocka_unit_test(test_no_room_for_another),
+        cmocka_unit_test(test_why),
+        cmocka_unit_test(test_why_after_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
