@@ -124,6 +124,40 @@ static void test_another_head(void **state)
     close_clean(c);
 }
 
+/* A copy of which nobody measured what h2o or craft goes by is computed once more, and is then there
+ * for all. */
+static void test_what_was_not_measured_is_computed_anew(void **state)
+{
+    static const policy measuring[] = {{"h2o", 0.25f}, {"craft", 0.25f}};
+    for (size_t i = 0; i < SP_COUNT(measuring); i++) {
+        const sp_reuse_opts reuse = {.policy = measuring[i].name, .recompute = 0.25f};
+        sp_context *c = open_policy(&policies[0]);
+        sp_request *r[4];
+        r[0] = ask(c, "01", "Which?", 2);
+        int64_t n = sp_chunks_stats_of(c->cache.chunks).n_variants;
+        for (int k = 1; k < 3; k++) {
+            sp_prompt *p = prompt_of(c, "01", "Which?");
+            sp_request_opts o = {.reuse = &reuse,
+                                 .sampling = sp_sampling_default(),
+                                 .max_tokens = 2,
+                                 .ignore_end = true};
+            assert_ok(sp_generate(c, p, &o, &r[k]));
+            sp_prompt_destroy(p);
+            const sp_result *got = sp_request_result(r[k]);
+            assert_adds_up(got);
+            for (int s = 1; s < 3; s++)
+                assert_int_equal(got->segments[s].n_reused + got->segments[s].n_recomputed,
+                                 k == 1 ? 0 : got->segments[s].n_tokens);
+        }
+        r[3] = ask(c, "10", "Which?", 2);
+        assert_int_equal(sp_request_result(r[3])->n_computed,
+                         sp_request_result(r[3])->segments[3].n_tokens);
+        if (i == 0) assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, n);
+        for (int k = 0; k < 4; k++) sp_request_destroy(r[k]);
+        close_clean(c);
+    }
+}
+
 /* -- prompts of other forms ------------------------------------------------------------------ */
 
 static void test_no_chunks_is_prefix(void **state)
@@ -444,6 +478,7 @@ int main(void)
         cmocka_unit_test(test_one_chunk_is_exact),
         cmocka_unit_test(test_the_same_chunk_twice),
         cmocka_unit_test(test_another_head),
+        cmocka_unit_test(test_what_was_not_measured_is_computed_anew),
         cmocka_unit_test(test_no_chunks_is_prefix),
         cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
         cmocka_unit_test(test_text_between_chunks),
