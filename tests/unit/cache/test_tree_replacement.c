@@ -1,0 +1,159 @@
+/* test_tree_replacement.c -- the knowledge tree: what it gives up, and in which order. */
+#include "support/evict.h"
+#include "support/tree_bench.h"
+
+static void the_least_recently_used_leaf_goes_first(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B), numbered(300, B)};
+    sp_segment more = numbered(400, B), again = numbered(500, B);
+    for (int i = 0; i < 4; i++) learn(&b, &s[i], 1);
+    assert_int_equal(known(&b, &s[0], 1), 1); /* used again: now s[1] is the oldest */
+    learn(&b, &more, 1);
+    assert_int_equal(known(&b, &s[1], 1), 0);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_evicted, 1);
+    learn(&b, &again, 1);
+    assert_int_equal(known(&b, &s[2], 1), 0);
+    assert_int_equal(known(&b, &s[0], 1), 1);
+    assert_int_equal(known(&b, &s[3], 1), 1);
+    assert_int_equal(known(&b, &more, 1), 1);
+    assert_int_equal(known(&b, &again, 1), 1);
+    bench_end(&b);
+}
+
+static void paths_go_leaf_by_leaf(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 6);
+    sp_segment path[] = {numbered(1, B), numbered(100, B), numbered(200, B)};
+    learn(&b, path, 3);
+    for (int gone = 1; gone <= 3; gone++) {
+        sp_segment big = numbered(1000 * gone, (3 + gone) * B);
+        learn(&b, &big, 1); /* needs `gone` blocks more than are left beside the path */
+        assert_int_equal(known(&b, &big, 1), 1);
+        sp_match m = match(&b, path, 3);
+        assert_int_equal(m.n_path, 3 - gone);
+        sp_tree_release(b.tree, &m);
+        sp_tree_clear(b.tree);
+        learn(&b, path, 3);
+    }
+    bench_end(&b);
+}
+
+/* A partial match is a use too, and its pin protects what it found. */
+static void partial_matches_count_as_uses(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 6);
+    sp_segment first = numbered(1, 3 * B), second = numbered(100, 3 * B),
+               third = numbered(200, 3 * B);
+    sp_segment like_first = numbered(1, 2 * B);
+    learn(&b, &first, 1);
+    learn(&b, &second, 1);
+    sp_match m = match(&b, &like_first, 1);
+    assert_int_equal(m.n_partial, 2 * B);
+    sp_tree_release(b.tree, &m);
+    learn(&b, &third, 1);
+    assert_int_equal(known(&b, &second, 1), 0);
+    assert_int_equal(known(&b, &first, 1), 1);
+    m = match(&b, &like_first, 1); /* pinned: now even the newer one goes before it */
+    assert_int_equal(known(&b, &third, 1), 1);
+    learn(&b, &second, 1);
+    assert_int_equal(known(&b, &third, 1), 0);
+    assert_int_equal(known(&b, &first, 1), 1);
+    sp_tree_release(b.tree, &m);
+    bench_end(&b);
+}
+
+static void pinned_paths_survive(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment path[] = {numbered(1, B), numbered(100, B)}, others = numbered(500, 3 * B);
+    learn(&b, path, 2);
+    sp_match pin = match(&b, path, 2);
+    assert_int_equal(pin.n_path, 2);
+    sp_match m = match(&b, &others, 1);
+    assert_false(extend(&b, &m, &others)); /* only 2 of the 4 can be had */
+    sp_tree_release(b.tree, &m);
+    sp_tree_clear(b.tree);
+    assert_false(evict_until(b.tree, b.pool, 20));
+    assert_int_equal(known(&b, path, 2), 2);
+    sp_tree_release(b.tree, &pin);
+    assert_int_equal(learn(&b, &others, 1), 0);
+    assert_int_equal(known(&b, &others, 1), 1);
+    assert_in_range(sp_tree_stats_of(b.tree).n_blocks, 3, 4);
+    bench_end(&b);
+}
+
+/* A match that has been extended pins its new tip and no longer its old one. */
+static void the_pin_moves_with_the_tip(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s[] = {numbered(1, B), numbered(100, B)};
+    sp_match m = match(&b, s, 2);
+    assert_true(extend(&b, &m, &s[0]));
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 1);
+    assert_true(extend(&b, &m, &s[1]));
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
+    sp_tree_release(b.tree, &m);
+    sp_tree_clear(b.tree);
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    bench_end(&b);
+}
+
+static void a_segment_beyond_the_budget_costs_nothing(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 4);
+    sp_segment small = numbered(1, 2 * B), large = numbered(100, 5 * B);
+    learn(&b, &small, 1);
+    sp_match m = match(&b, &large, 1);
+    assert_false(extend(&b, &m, &large));
+    sp_tree_release(b.tree, &m);
+    assert_int_equal(known(&b, &small, 1), 1); /* nothing was dropped in vain */
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 18);
+    bench_end(&b);
+}
+
+static void eviction_frees_blocks_unless_others_hold_them(void **state)
+{
+    bench b;
+    bench_begin(&b, 6, 6);
+    sp_segment first = numbered(1, 2 * B), second = numbered(100, 2 * B);
+    learn(&b, &first, 1);
+    learn(&b, &second, 1);
+    sp_match m = match(&b, &first, 1);
+    uint32_t held[2];
+    memcpy(held, sp_node_blocks(m.tip), sizeof held);
+    sp_kv_retain(b.pool, held, 2); /* as a running request does */
+    sp_tree_release(b.tree, &m);
+    assert_true(evict_until(b.tree, b.pool, 2)); /* they are free already */
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
+    assert_true(evict_until(b.tree, b.pool, 3)); /* drops the older one: the second */
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
+    assert_false(evict_until(b.tree, b.pool, 5)); /* drops the first, which frees nothing */
+    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
+    assert_int_equal(sp_kv_refs(b.pool, held[0]), 1);
+    sp_kv_release(b.pool, held, 2);
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_recently_used_leaf_goes_first),
+        cmocka_unit_test(paths_go_leaf_by_leaf),
+        cmocka_unit_test(partial_matches_count_as_uses),
+        cmocka_unit_test(pinned_paths_survive),
+        cmocka_unit_test(the_pin_moves_with_the_tip),
+        cmocka_unit_test(a_segment_beyond_the_budget_costs_nothing),
+        cmocka_unit_test(eviction_frees_blocks_unless_others_hold_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
