@@ -25,7 +25,8 @@ typedef struct sp_roof_loop {
     bool (*runs_here)(void);
 } sp_roof_loop;
 
-/* What turns and read return depends on all that they did; it means nothing. */
+/* What they return depends on all that they did, so that no compiler leaves any of it out. INT8: the
+ * sum of all products, each 15, modulo 2^32. */
 
 /* sp_roof_loops -- every loop that was compiled, whether this CPU runs it or not. */
 const sp_roof_loop *const *sp_roof_loops(int *n);

@@ -17,12 +17,12 @@ static uint32_t int8_turns(int64_t n)
 {
     uint32_t sum[SUMS] = {0}, all = 0;
     int8_t x[SUMS], y[SUMS];
-    for (int i = 0; i < SUMS; i++) x[i] = y[i] = (int8_t)i;
+    for (int i = 0; i < SUMS; i++) x[i] = 5, y[i] = 3;
     for (int64_t t = 0; t < n; t++) {
         for (int i = 0; i < SUMS; i++) sum[i] += (uint32_t)(x[i] * y[i]);
         SP_ROOF_CHANGES_MEMORY(x);
     }
-    for (int i = 0; i < SUMS; i++) all ^= sum[i];
+    for (int i = 0; i < SUMS; i++) all += sum[i];
     return all;
 }
 
@@ -33,7 +33,7 @@ static uint32_t read_all(const void *p, size_t n_bytes)
     for (size_t i = 0; i < n_bytes / sizeof *v; i += 8)
         for (int k = 0; k < 8; k++) sum[k] ^= v[i + k];
     for (int k = 0; k < 8; k++) all ^= sum[k];
-    return (uint32_t)all;
+    return (uint32_t)(all ^ all >> 32);
 }
 
 static bool always(void)
