@@ -15,6 +15,10 @@ static const struct bench {
     {"reuse", bench_reuse, "time to the first token with reused chunks, against full attention"},
     {"plan", bench_plan, "time that looking up and planning take, with many chunks known"},
     {"trace", bench_trace, "prompts from standard input, one account of reuse for each"},
+    {"prefill", bench_prefill, "tokens a second of prompts"},
+    {"decode", bench_decode, "tokens a second of answers, one or several at once"},
+    {"attend", bench_attend, "span attention of one layer"},
+    {"gemm", bench_gemm, "products with a weight matrix"},
 };
 #define N_BENCHES (sizeof benches / sizeof *benches)
 

@@ -15,7 +15,7 @@
 #define FIELD_GRAIN ((size_t)2 << 20)
 #define PEAK_RUNS   3
 #define PEAK_TURNS  100000 /* about a tenth of a millisecond: a barrier is little beside it */
-#define PEAK_US     4000   /* of one run */
+#define PEAK_US     2000   /* of one run */
 
 /* -- the field ------------------------------------------------------------------------------ */
 

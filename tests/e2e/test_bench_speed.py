@@ -1,0 +1,226 @@
+"""`spolia bench prefill, decode, attend, gemm`: a row for every setting and round, shares of a bound
+that was measured, what does not fit said and left out, another program's number read beside ours.
+No time is held to anything but that it passed.
+"""
+import csv
+import itertools
+import json
+import shlex
+import sys
+
+import pytest
+
+from conftest import ROOT, refuse, run, succeed
+
+BUNDLED = ROOT / "demo/model.gguf"
+NAMES = ("prefill", "decode", "attend", "gemm")
+SMALL = {"prefill": ["-m", BUNDLED, "--sizes", "5"],
+         "decode": ["-m", BUNDLED, "--batches", "1", "--depths", "0", "-n", "2"],
+         "attend": ["--heads", "4x2x32", "--depths", "9", "--rows", "2", "--types", "f16"],
+         "gemm": ["--shapes", "32x64", "--rows", "2", "--types", "f16"]}
+
+
+def bench(name, path, *options, rounds=2):
+    """A run; its CSV with numbers where there are some, and what it said. Models this small lie in
+    the caches, so only their answers may pass the bound, which is that of reading memory."""
+    done = run("bench", name, "--csv", path, "--rounds", rounds, *options)
+    assert done.returncode == 0, done.stderr
+    with open(path, newline="") as f:
+        rows = list(csv.DictReader(f))
+    for row in rows:
+        for key in row:
+            if key not in ("model", "type", "shape", "heads", "unit", "bound"):
+                row[key] = float(row[key]) if row[key] else None
+    check(rows, most=100 if name == "decode" else 1.5)
+    return rows, done
+
+
+def check(rows, most):
+    """What every line must be, whatever was measured."""
+    for r in rows:
+        assert r["seconds"] > 0 and r["rate"] > 0 and r["bound"] in ("fp32", "int8", "read")
+        assert 0 < r["share"] <= most
+        assert r["share"] == pytest.approx(r["rate"] / r["bound_rate"], rel=1e-3)
+        assert (r["peer_rate"] is None) == (r["ours_per_peer"] is None)
+
+
+def settings(rows, *names):
+    return sorted(tuple(r[n] for n in names) for r in rows)
+
+
+def all_of(*lists):
+    """Every combination, twice: for two rounds."""
+    return sorted([*itertools.product(*lists)] * 2)
+
+
+# -- settings --------------------------------------------------------------------------------------
+
+def test_prefill(tmp_path):
+    rows, done = bench("prefill", tmp_path / "x.csv", "-m", BUNDLED, "--sizes", "20,48",
+                       "--depths", "33,0,16")
+    assert settings(rows, "depth", "tokens") == all_of((0, 16, 33), (20, 48))
+    assert {(r["model"], r["unit"]) for r in rows} == {(str(BUNDLED), "tok/s")}
+    assert [r["round"] for r in rows] == [1] * 6 + [2] * 6
+    for r in rows:
+        assert r["rate"] * r["seconds"] == pytest.approx(r["tokens"], rel=1e-3)
+    assert done.stdout.count(str(BUNDLED)) == 6 and "skipped" not in done.stdout
+    assert "fp32" in done.stdout.splitlines()[0] and "GB/s" in done.stdout.splitlines()[0]
+
+
+def test_models_take_turns(make_model, tmp_path):
+    one, two = make_model("tiny-llama", "q8_0"), make_model("tiny-qwen2", "f16", folder=False)
+    rows, _ = bench("prefill", tmp_path / "x.csv", "-m", one, "-m", two, "--sizes", "4,9")
+    assert [r["model"] for r in rows] == [str(one), str(two)] * 4
+
+
+def test_decode(tmp_path):
+    rows, _ = bench("decode", tmp_path / "x.csv", "-m", BUNDLED, "--batches", "1,3",
+                    "--depths", "0,40", "-n", "4")
+    assert settings(rows, "depth", "batch") == all_of((0, 40), (1, 3))
+    for r in rows:
+        assert r["rate"] * r["seconds"] == pytest.approx(4 * r["batch"], rel=1e-3)
+
+
+def test_weights_are_counted_once(make_model, tmp_path):
+    """The bound of one request's answer: all bytes of the weights, at the measured bandwidth."""
+    bounds = {}
+    for kind in ("f32", "q8_0"):
+        path = make_model("tiny-llama", kind)
+        rows, done = bench("decode", tmp_path / "x.csv", "-m", path, "--batches", "1", "--depths",
+                           "0", "-n", "1", rounds=1)
+        tensors = json.loads(succeed("inspect", path, "--json"))["tensors"]
+        weights = sum(t["bytes"] for t in tensors if not t["name"].startswith("token_embd"))
+        if not any(t["name"] == "output.weight" for t in tensors):
+            weights = sum(t["bytes"] for t in tensors)
+        reads = float(done.stdout.split("read ")[1].split()[0]) * 1e9
+        bounds[kind] = rows[0]["bound_rate"] * weights / reads
+        assert rows[0]["bound"] == "read"
+    for ratio in bounds.values():  # a little is left for keys, values, and rounding of what is said
+        assert 0.9 < ratio < 1.02, bounds
+
+
+def test_gemm(tmp_path):
+    rows, done = bench("gemm", tmp_path / "x.csv", "--types", "q8_0,q4_k,f16", "--shapes",
+                       "48x256,32x64", "--rows", "1,5")
+    assert settings(rows, "shape", "type", "rows") == sorted(
+        all_of(("48x256",), ("q8_0", "q4_k", "f16"), (1, 5)) +
+        all_of(("32x64",), ("q8_0", "f16"), (1, 5)))
+    assert done.stdout.count("skipped") == 2
+    assert "type q4_k, shape 32x64, rows 5: skipped" in done.stdout and "256" in done.stdout
+    for r in rows:
+        n_out, n_in = map(int, r["shape"].split("x"))
+        assert r["rate"] * r["seconds"] == pytest.approx(2e-9 * n_out * n_in * r["rows"], rel=1e-3)
+        assert r["bound"] in (("fp32", "read") if r["type"] == "f16" else ("int8", "read"))
+
+
+def test_attend(tmp_path):
+    rows, done = bench("attend", tmp_path / "x.csv", "--types", "f16,q8_0", "--heads",
+                       "4x2x32,3x1x64", "--depths", "0,50", "--rows", "1,7", "--spans", "1,3")
+    whole = all_of(("f16", "q8_0"), ("4x2x32", "3x1x64"), (0, 50), (1, 7), (1, 3))
+    fit = [s for s in whole if s[2] + s[3] >= s[4]]  # one key cannot lie in three spans
+    assert settings(rows, "type", "heads", "depth", "rows", "spans") == fit
+    assert done.stdout.count("skipped") == 4 and "1 keys in 3 spans" in done.stdout
+    for r in rows:
+        heads, _, head = map(int, r["heads"].split("x"))
+        keys = sum(r["depth"] + i for i in range(1, int(r["rows"]) + 1))
+        assert r["rate"] * r["seconds"] == pytest.approx(4e-9 * heads * head * keys, rel=1e-3)
+
+
+def test_kernels_and_threads(variant, tmp_path):
+    _, done = bench("gemm", tmp_path / "x.csv", "--cpu", variant, "--threads", "1", *SMALL["gemm"],
+                    rounds=1)
+    first = done.stdout.splitlines()[0]
+    assert first.startswith("machine, 1 threads") and first.endswith("kernels: " + variant)
+
+
+# -- what does not fit, and what is refused --------------------------------------------------------
+
+def test_what_does_not_fit_is_skipped(tmp_path):
+    rows, done = bench("prefill", tmp_path / "x.csv", "-m", BUNDLED, "-c", "128", "--sizes",
+                       "32,2000", "--depths", "0,100", rounds=1)
+    assert settings(rows, "tokens", "depth") == [(32, 0)]
+    assert done.stdout.count("skipped") == 3 and "context of 128 (-c)" in done.stdout
+    rows, done = bench("decode", tmp_path / "x.csv", "-m", BUNDLED, "--kv-memory", "1", "-ctk",
+                       "f32", "--batches", "1,16", "--depths", "64", "-n", "2", rounds=1)
+    assert settings(rows, "batch") == [(1,)]
+    assert "batch 16, depth 64: skipped" in done.stdout and "(--kv-memory)" in done.stdout
+    refuse("bench", "prefill", "-m", BUNDLED, "-c", "64", "--sizes", "65", naming=["nothing is left"])
+
+
+@pytest.mark.parametrize("name, options, word", [
+    ("prefill", ["--sizes", "0"], "sizes"), ("prefill", ["--sizes", "8,"], "sizes"),
+    ("prefill", ["--depths", "-1"], "depths"), ("decode", ["--batches", "257"], "batches"),
+    ("decode", ["--predict", "0"], "predict"), ("decode", ["--depths", "x"], "depths"),
+    ("attend", ["--heads", "14x2"], "heads"), ("attend", ["--types", "q4_0"], "q4_0"),
+    ("attend", ["--spans", "0"], "spans"), ("gemm", ["--shapes", "64"], "shapes"),
+    ("gemm", ["--shapes", "64x0"], "shapes"), ("gemm", ["--types", "q9_9"], "q9_9"),
+    ("gemm", ["--rows", "1.5"], "rows")])
+def test_usage(name, options, word):
+    refuse("bench", name, *SMALL[name], *options, naming=[word], code=2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_usage_of_all(name):
+    help_text = succeed("bench", name, "--help")
+    assert all(f"--{o}" in help_text for o in ("rounds", "threads", "csv", "peer-bench", "peer-match"))
+    assert name in succeed("bench", "--help")
+    refuse("bench", name, *SMALL[name], "--rounds", "0", naming=["rounds"], code=2)
+    refuse("bench", name, *SMALL[name], "--peer-match", "(x)", naming=["peer-bench"], code=2)
+    refuse("bench", name, *SMALL[name], "more", naming=["more"], code=2)
+
+
+@pytest.mark.parametrize("pattern, word", [("no group", "group"), ("(open", "peer-match")])
+def test_patterns_that_find_nothing(pattern, word):
+    refuse("bench", "gemm", *SMALL["gemm"], "--peer-bench", "true", "--peer-match", pattern,
+           naming=[word], code=2)
+
+
+def test_refusals(tmp_path):
+    out = tmp_path / "no/such/folder.csv"
+    refuse("bench", "gemm", *SMALL["gemm"], "--csv", out, naming=[out])
+    refuse("bench", "gemm", *SMALL["gemm"], "--cpu", "abacus", naming=["abacus"])
+    refuse("bench", "prefill", "-m", tmp_path / "none.gguf", naming=["none.gguf"])
+    refuse("bench", "decode", naming=["model"], code=2)
+
+
+# -- another program -------------------------------------------------------------------------------
+
+def peer(script):
+    """A command line that runs some Python."""
+    return f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{model}} {{tokens}} {{threads}}"
+
+
+def test_another_program_runs_in_turns(tmp_path):
+    log = tmp_path / "asked"
+    model = tmp_path / "it's $HOME, \"quoted\".gguf"
+    model.symlink_to(BUNDLED)
+    command = peer(f"import sys; print(*sys.argv[1:], sep='|', file=open({str(log)!r}, 'a'));"
+                   "print('warm-up: 1 tok/s'); print('speed = 2.5e1 tok/s')")
+    rows, done = bench("prefill", tmp_path / "x.csv", "-m", model, "--sizes", "4,6", "--threads", "1",
+                       "--peer-bench", command, "--peer-match", "^speed = ([^ ]+)")
+    assert log.read_text().splitlines() == [f"{model}|{n}|1" for n in (4, 6)] * 2
+    for r in rows:
+        assert (r["model"], r["peer_rate"]) == (str(model), 25)
+        assert r["ours_per_peer"] == pytest.approx(r["rate"] / 25, rel=1e-3)
+    assert "ours/peer" in done.stdout and not done.stderr
+
+
+def test_the_first_number_is_the_peers(tmp_path):
+    rows, _ = bench("gemm", tmp_path / "x.csv", *SMALL["gemm"], "--peer-bench",
+                    "echo about 12.25 of 99 in {shape}", rounds=1)
+    assert {r["peer_rate"] for r in rows} == {12.25}
+
+
+@pytest.mark.parametrize("script, words", [
+    ("import sys; print('7 tok/s'); print('so far\\nno memory', file=sys.stderr); sys.exit(3)",
+     ["exit code 3", "no memory"]),
+    ("print('ready\\nnothing here')", ["peer-match", "nothing here"]),
+    ("pass", ["printed nothing"]), ("print('0')", ["above 0"]),
+    ("import os; os.kill(os.getpid(), 9)", ["137"])])
+def test_a_program_that_fails_ends_the_comparison_only(script, words, tmp_path):
+    rows, done = bench("prefill", tmp_path / "x.csv", *SMALL["prefill"], "--peer-bench",
+                       peer(script) + "; exit $?")
+    said = done.stderr.splitlines()
+    assert len(said) == 2 and said[0].startswith("spolia: peer \"" + shlex.quote(sys.executable)[:9])
+    assert all(w in said[0] for w in words) and "without the peer" in said[1], said
+    assert len(rows) == 2 and all(r["peer_rate"] is None for r in rows)
