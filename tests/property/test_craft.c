@@ -1,5 +1,5 @@
-/* test_craft.c -- Cache-Craft through the engine, on random prompts and whatever variants they leave
- * behind.
+/* test_craft.c -- Cache-Craft through the engine, on random prompts and whatever variants they
+ * leave behind.
  *
  *   cold                  = the plain forward pass
  *   the same prompt again = the same bits, nothing computed but the question
@@ -52,14 +52,14 @@ static int seg_of_span(const request *r, int k)
 static void look_on(void *user, const sp_gate_view *v)
 {
     request *r = user;
-    int n_spans = v->plan->n_spans;
+    int n_spans = v->plan->n_spans, seg_of[3 * MAX_SEGS + 1];
+    assert_in_range(n_spans, 1, SP_COUNT(seg_of));
+    for (int k = 0; k < n_spans; k++) seg_of[k] = seg_of_span(r, k);
     for (int i = 0; i < v->n; i++) {
-        int from = seg_at(r->p, v->plan->todo[v->id[i]].pos);
-        for (int k = 0; k < n_spans; k++)
-            for (int h = 0; h < v->n_heads; h++)
-                if (seg_of_span(r, k) >= 0)
-                    r->inter[from][seg_of_span(r, k)] +=
-                        (double)v->mass[(i * v->n_heads + h) * n_spans + k];
+        double *to = r->inter[seg_at(r->p, v->plan->todo[v->id[i]].pos)];
+        const float *m = v->mass + i * v->n_heads * n_spans;
+        for (int x = 0; x < v->n_heads * n_spans; x++)
+            if (seg_of[x % n_spans] >= 0) to[seg_of[x % n_spans]] += (double)m[x];
     }
     r->gate.after_layer(r->gate.user, v);
     for (int i = 0; i < v->n; i++)
@@ -271,7 +271,8 @@ static int ask(setting *s, const prompt *p, float recompute, int focus, int piec
 
 /* -- prompts ---------------------------------------------------------------------------------- */
 
-/* turned -- the same head, chunks and question; chunks rotated by k places, and perhaps one less. */
+/* turned -- the same head, chunks and question; chunks rotated by k places, and perhaps one
+ * less. */
 static void turned(prompt *q, const prompt *p, int k, bool shorter)
 {
     int n = p->n_segs - 2;
@@ -332,8 +333,8 @@ static void check_other_orders(setting *s)
     free(l.want);
 }
 
-/* A patch over its base is what was computed then: the same prompt gives the same bits. A chunk that
- * got no token of the share has its turn when the others need none any more. */
+/* A patch over its base is what was computed then: the same prompt gives the same bits. A chunk
+ * that got no token of the share has its turn when the others need none any more. */
 static void check_patches(setting *s)
 {
     logit_rows l = rows_of(s);

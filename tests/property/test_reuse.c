@@ -273,8 +273,8 @@ static int answer_set(setting *s, const prompt *p, float *logits)
     return n;
 }
 
-/* In the order that was computed: the bits of the plain pass. In another one all is reused, and with
- * one chunk that is still exact. */
+/* In the order that was computed: the bits of the plain pass. In another one all is reused, and
+ * with one chunk that is still exact. */
 static void check_set(setting *s)
 {
     size_t v = (size_t)s->t.model.hp.n_vocab;

@@ -77,8 +77,8 @@ static inline void close_to(const float *got, const float *want, size_t n, doubl
     if (!(nmse <= bound)) fail_msg("%s: NMSE %g over %g", what, nmse, bound);
 }
 
-/* everywhere -- a check on every kernel variant of this CPU and every KV type; the pool must be free
- * at the end. */
+/* everywhere -- a check on every kernel variant of this CPU and every KV type; the pool must be
+ * free at the end. */
 static inline void everywhere(void (*check)(setting *s))
 {
     for (size_t v = 0; v < SP_COUNT(variants); v++)

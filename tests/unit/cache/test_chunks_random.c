@@ -1,5 +1,5 @@
-/* test_chunks_random.c -- a long random life of the chunk index beside a list that is kept the simple
- * way: copies of every kind, patches, pins, worth, eviction, and why chunks are missing. */
+/* test_chunks_random.c -- a long random life of the chunk index beside a list that is kept the
+ * simple way: copies of every kind, patches, pins, worth, eviction, and why chunks are missing. */
 #include "support/chunk_bench.h"
 
 enum {
@@ -73,8 +73,8 @@ static int n_of(const life *l, bool only_placed)
     return n;
 }
 
-/* newest -- of the copies that match, the one that came last; -1: none. fused: whether it is a fused
- * one that is looked for; place < 0: any behind head -place. */
+/* newest -- of the copies that match, the one that came last; -1: none. fused: whether it is a
+ * fused one that is looked for; place < 0: any behind head -place. */
 static int newest(const life *l, int which, bool fused, bool patch, int place)
 {
     int best = -1;

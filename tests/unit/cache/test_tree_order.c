@@ -152,8 +152,8 @@ static void test_others_are_not_on_the_path(void **state)
     bench_end(&b);
 }
 
-/* learn_permutations -- all orders of up to `most` of the chunks behind `path`; returns how many nodes
- * they are. */
+/* learn_permutations -- all orders of up to `most` of the chunks behind `path`; returns how many
+ * nodes they are. */
 static int learn_permutations(bench *b, char *path, int depth, const char *chunks, int most)
 {
     int n = 0, n_chunks = (int)strlen(chunks);

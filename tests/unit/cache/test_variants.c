@@ -49,7 +49,8 @@ static int n_all(bench *b, const sp_segment *seg)
     return n;
 }
 
-/* one -- the measured copy behind exactly n segments; it is there, and pinned until it is let go. */
+/* one -- the measured copy behind exactly n segments; it is there, and pinned until it is let
+ * go. */
 static const sp_variant *one(bench *b, const sp_segment *seg, int n_before, bool patch)
 {
     const sp_variant **list, *found = NULL;

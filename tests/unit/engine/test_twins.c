@@ -1,5 +1,5 @@
-/* test_twins.c -- a token that a gate drops keeps, in the layers that remain, the keys and values of
- * its twin: the cached copy below it, or the patch over that. */
+/* test_twins.c -- a token that a gate drops keeps, in the layers that remain, the keys and values
+ * of its twin: the cached copy below it, or the patch over that. */
 #include <stdio.h>
 
 #include "support/check.h"

@@ -1,5 +1,5 @@
-/* test_overlap.c -- how well a copy serves behind other chunks, and how much of it is mended: worked
- * examples of Cache-Craft's equations 6 to 12, and what must hold of every sharing out. */
+/* test_overlap.c -- how well a copy serves behind other chunks, and how much of it is mended:
+ * worked examples of Cache-Craft's equations 6 to 12, and what must hold of every sharing out. */
 #include <math.h>
 
 #include "support/check.h"

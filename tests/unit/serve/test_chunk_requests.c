@@ -124,8 +124,8 @@ static void test_another_head(void **state)
     close_clean(c);
 }
 
-/* A copy of which nobody measured what h2o or craft goes by is computed once more, and is then there
- * for all. */
+/* A copy of which nobody measured what h2o or craft goes by is computed once more, and is then
+ * there for all. */
 static void test_what_was_not_measured_is_computed_anew(void **state)
 {
     static const policy measuring[] = {{"h2o", 0.25f}, {"craft", 0.25f}};

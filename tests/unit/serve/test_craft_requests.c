@@ -146,7 +146,8 @@ static void test_mended_by_the_share(void **state)
     }
 }
 
-/* A patch over its base is what was computed when it came to be, and so are the logits behind it. */
+/* A patch over its base is what was computed when it came to be, and so are the logits behind
+ * it. */
 static void test_patches_serve_their_prefix(void **state)
 {
     static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};

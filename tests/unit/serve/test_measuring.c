@@ -1,5 +1,5 @@
-/* test_measuring.c -- what evaluation asks of requests: a policy of their own, given answers, logits,
- * keys and values to compare, and an account. */
+/* test_measuring.c -- what evaluation asks of requests: a policy of their own, given answers,
+ * logits, keys and values to compare, and an account. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,6 @@
-/* test_sharing.c -- eight requests at once that share chunks, under every chunk policy: each answers
- * as it does alone, whoever else comes and goes. This is the test to run under ThreadSanitizer. */
+/* test_sharing.c -- eight requests at once that share chunks, under every chunk policy: each
+ * answers as it does alone, whoever else comes and goes. This is the test to run under
+ * ThreadSanitizer. */
 #include <stdio.h>
 
 #include "support/requests.h"
@@ -81,9 +82,10 @@ static void test_as_alone(void **state)
     }
 }
 
-/* What Cache-Craft answers depends on the variants that it has. Asked for the same prompts again and
- * again it comes to have all that it can use; from then on it answers the same. (Tokens are not dropped
- * here: which ones are depends on the piece of the prompt that the question is computed in.) */
+/* What Cache-Craft answers depends on the variants that it has. Asked for the same prompts again
+ * and again it comes to have all that it can use; from then on it answers the same. (Tokens are
+ * not dropped here: which ones are depends on the piece of the prompt that the question is
+ * computed in.) */
 static void test_craft_as_alone(void **state)
 {
     for (int share = 0; share <= 2; share++) {
