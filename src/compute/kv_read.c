@@ -31,7 +31,7 @@ void sp_kv_read(const sp_kv_view *kv, const sp_kv_slot *at, int head, float *k, 
     sp_row_to_f32(kv->type, values + at->slot * sp_row_bytes(kv->type, kv->head), v, kv->head);
 }
 
-/* copy_column -- entry `from` of every row of n rows of B entries to entry `to` of another block. */
+/* copy_column -- entry `from` of n rows of B entries each, to entry `to` of another block. */
 static void copy_column(const uint8_t *src, int from, uint8_t *dst, int to, int n, size_t size)
 {
     for (int i = 0; i < n; i++, src += B * size, dst += B * size)

@@ -154,7 +154,7 @@ static bool twin_slot(const sp_plan *p, int id, sp_kv_slot *out)
     return true;
 }
 
-/* fall_back -- rows that a gate has dropped keep the KV of their twins in the layers that remain. */
+/* fall_back -- rows that a gate has dropped keep their twins' KV in the layers that remain. */
 static void fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
 {
     const sp_rows *r = &e->rows;

@@ -7,7 +7,7 @@
  *   until when    chunks that the question does not focus on are mended in the first
  *                 layers only                                                              Alg. 1
  *
- *   spans   head | chunk 1 | chunk 2 | new chunk | question | patch of 1 | again 1 | again 2 | answer
+ *   spans   head | chunk 1 | chunk 2 | new chunk | question | patch of 1 | again 1, 2 | answer
  *   todo    again 1, again 2, new chunk, question: ascending positions
  *
  * Tokens computed again lie in a span for each chunk, rotated like the copy below them: so they can

@@ -35,7 +35,7 @@ static const int32_t *order_of(const sp_watched *c, int32_t n, sp_arena *arena)
     return order;
 }
 
-/* stats_of -- of a copy computed as a whole; of a patch: its own attention, the rest of its base. */
+/* stats_of -- of a copy computed as a whole; of a patch: its own attention, the rest its base's. */
 static const sp_copy_stats *stats_of(const sp_reuse_input *in, int i, const sp_watched *c,
                                      sp_arena *arena)
 {

@@ -3,12 +3,12 @@
  *
  * A request goes through at most three plans:
  *
- *   fill     head and chunks that are not cached, each chunk behind the head alone    (reuse/fill.c)
+ *   fill     head and chunks that are not cached, each chunk behind the head alone   (reuse/fill.c)
  *   probe    measures which tokens matter, if the policy wants to know
  *   answer   what the answer is decoded from
  *
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
- * one span for each segment in prompt order, then perhaps one with recomputed tokens (craft: some), and the
+ * one span for each segment in prompt order, then perhaps some with recomputed tokens, and the
  * answer's span last (empty, with room to grow); the last sight is the answer's. A policy that
  * places chunks has the last plan only. / */
 #ifndef SP_REUSE_REUSE_H

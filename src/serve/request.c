@@ -37,7 +37,7 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
     return any && r->reuse.policy->probe && in->recompute > 0 && in->recompute < 1;
 }
 
-/* let_go_last -- the chunk that is to be fused is computed, whether a plain copy is there or not. */
+/* let_go_last -- the chunk to be fused is computed, whether a plain copy is there or not. */
 static void let_go_last(sp_request *r)
 {
     int last = r->n_segs - 1;
