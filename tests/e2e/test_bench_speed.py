@@ -20,7 +20,7 @@ SMALL = {"prefill": ["-m", BUNDLED, "--sizes", "5"],
          "gemm": ["--shapes", "32x64", "--rows", "2", "--types", "f16"]}
 
 
-def bench(name, path, *options, rounds=2):
+def bench(name, path, *options, rounds=1):
     """A run; its CSV with numbers where there are some, and what it said. Models this small lie in
     the caches, so only their answers may pass the bound, which is that of reading memory."""
     done = run("bench", name, "--csv", path, "--rounds", rounds, *options)
@@ -49,16 +49,16 @@ def settings(rows, *names):
 
 
 def all_of(*lists):
-    """Every combination, twice: for two rounds."""
-    return sorted([*itertools.product(*lists)] * 2)
+    """Every combination."""
+    return sorted(itertools.product(*lists))
 
 
 # -- settings --------------------------------------------------------------------------------------
 
 def test_prefill(tmp_path):
     rows, done = bench("prefill", tmp_path / "x.csv", "-m", BUNDLED, "--sizes", "20,48",
-                       "--depths", "33,0,16")
-    assert settings(rows, "depth", "tokens") == all_of((0, 16, 33), (20, 48))
+                       "--depths", "33,0,16", rounds=2)
+    assert settings(rows, "depth", "tokens") == sorted(all_of((0, 16, 33), (20, 48)) * 2)
     assert {(r["model"], r["unit"]) for r in rows} == {(str(BUNDLED), "tok/s")}
     assert [r["round"] for r in rows] == [1] * 6 + [2] * 6
     for r in rows:
@@ -69,7 +69,8 @@ def test_prefill(tmp_path):
 
 def test_models_take_turns(make_model, tmp_path):
     one, two = make_model("tiny-llama", "q8_0"), make_model("tiny-qwen2", "f16", folder=False)
-    rows, _ = bench("prefill", tmp_path / "x.csv", "-m", one, "-m", two, "--sizes", "4,9")
+    rows, _ = bench("prefill", tmp_path / "x.csv", "-m", one, "-m", two, "--sizes", "4,9",
+                    rounds=2)
     assert [r["model"] for r in rows] == [str(one), str(two)] * 4
 
 
@@ -87,7 +88,7 @@ def test_weights_are_counted_once(make_model, tmp_path):
     for kind in ("f32", "q8_0"):
         path = make_model("tiny-llama", kind)
         rows, done = bench("decode", tmp_path / "x.csv", "-m", path, "--batches", "1", "--depths",
-                           "0", "-n", "1", rounds=1)
+                           "0", "-n", "1")
         tensors = json.loads(succeed("inspect", path, "--json"))["tensors"]
         weights = sum(t["bytes"] for t in tensors if not t["name"].startswith("token_embd"))
         if not any(t["name"] == "output.weight" for t in tensors):
@@ -127,8 +128,7 @@ def test_attend(tmp_path):
 
 
 def test_kernels_and_threads(variant, tmp_path):
-    _, done = bench("gemm", tmp_path / "x.csv", "--cpu", variant, "--threads", "1", *SMALL["gemm"],
-                    rounds=1)
+    _, done = bench("gemm", tmp_path / "x.csv", "--cpu", variant, "--threads", "1", *SMALL["gemm"])
     first = done.stdout.splitlines()[0]
     assert first.startswith("machine, 1 threads") and first.endswith("kernels: " + variant)
 
@@ -137,11 +137,11 @@ def test_kernels_and_threads(variant, tmp_path):
 
 def test_what_does_not_fit_is_skipped(tmp_path):
     rows, done = bench("prefill", tmp_path / "x.csv", "-m", BUNDLED, "-c", "128", "--sizes",
-                       "32,2000", "--depths", "0,100", rounds=1)
+                       "32,2000", "--depths", "0,100")
     assert settings(rows, "tokens", "depth") == [(32, 0)]
     assert done.stdout.count("skipped") == 3 and "context of 128 (-c)" in done.stdout
     rows, done = bench("decode", tmp_path / "x.csv", "-m", BUNDLED, "--kv-memory", "1", "-ctk",
-                       "f32", "--batches", "1,16", "--depths", "64", "-n", "2", rounds=1)
+                       "f32", "--batches", "1,16", "--depths", "64", "-n", "2")
     assert settings(rows, "batch") == [(1,)]
     assert "batch 16, depth 64: skipped" in done.stdout and "(--kv-memory)" in done.stdout
     refuse("bench", "prefill", "-m", BUNDLED, "-c", "64", "--sizes", "65", naming=["nothing is left"])
@@ -197,7 +197,7 @@ def test_another_program_runs_in_turns(tmp_path):
     command = peer(f"import sys; print(*sys.argv[1:], sep='|', file=open({str(log)!r}, 'a'));"
                    "print('warm-up: 1 tok/s'); print('speed = 2.5e1 tok/s')")
     rows, done = bench("prefill", tmp_path / "x.csv", "-m", model, "--sizes", "4,6", "--threads", "1",
-                       "--peer-bench", command, "--peer-match", "^speed = ([^ ]+)")
+                       "--peer-bench", command, "--peer-match", "^speed = ([^ ]+)", rounds=2)
     assert log.read_text().splitlines() == [f"{model}|{n}|1" for n in (4, 6)] * 2
     for r in rows:
         assert (r["model"], r["peer_rate"]) == (str(model), 25)
@@ -207,7 +207,7 @@ def test_another_program_runs_in_turns(tmp_path):
 
 def test_the_first_number_is_the_peers(tmp_path):
     rows, _ = bench("gemm", tmp_path / "x.csv", *SMALL["gemm"], "--peer-bench",
-                    "echo about 12.25 of 99 in {shape}", rounds=1)
+                    "echo about 12.25 of 99 in {shape}")
     assert {r["peer_rate"] for r in rows} == {12.25}
 
 
@@ -219,7 +219,7 @@ def test_the_first_number_is_the_peers(tmp_path):
     ("import os; os.kill(os.getpid(), 9)", ["137"])])
 def test_a_program_that_fails_ends_the_comparison_only(script, words, tmp_path):
     rows, done = bench("prefill", tmp_path / "x.csv", *SMALL["prefill"], "--peer-bench",
-                       peer(script) + "; exit $?")
+                       peer(script) + "; exit $?", rounds=2)
     said = done.stderr.splitlines()
     assert len(said) == 2 and said[0].startswith("spolia: peer \"" + shlex.quote(sys.executable)[:9])
     assert all(w in said[0] for w in words) and "without the peer" in said[1], said
