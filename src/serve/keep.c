@@ -111,6 +111,7 @@ sp_err sp_request_keep_prompt(sp_request *r)
         for (int i = 0; i < r->plan.n_spans - 1; i++) seal(r, i);
         warn("system prompt", keep_path(r, r->n_head));
         warn("chunks", keep_placed(r));
+        r->plan.gate = (sp_gate){0}; /* decoding has nothing to measure */
     } else if (!p->uses_chunks && sp_request_in_order(r)) {
         for (int i = 0; i < r->n_segs; i++) seal(r, i);
         warn("prompt", keep_path(r, r->n_segs));

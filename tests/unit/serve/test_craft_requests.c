@@ -235,6 +235,22 @@ static void test_dropped_tokens_leave_no_patch(void **state)
     close_clean(c);
 }
 
+/* What is measured is the prompt; decoding is as fast as without. */
+static void test_decoding_is_not_measured(void **state)
+{
+    sp_context *c = open_craft(0.25f, 0, 0);
+    sp_request *r = submit(c, "012", "Where?", 4);
+    while (r->state != SP_REQ_DECODE) {
+        assert_true(r->state != SP_REQ_PREFILL || r->plan.gate.wants_mass);
+        step(c);
+    }
+    assert_null(r->plan.gate.after_layer);
+    assert_false(r->plan.gate.wants_mass);
+    run(c, r);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
 /* -- what goes ------------------------------------------------------------------------------- */
 
 static void test_at_most_max_variants(void **state)
@@ -355,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_alpha),
         cmocka_unit_test(test_all_again_is_exact),
         cmocka_unit_test(test_dropped_tokens_leave_no_patch),
+        cmocka_unit_test(test_decoding_is_not_measured),
         cmocka_unit_test(test_at_most_max_variants),
         cmocka_unit_test(test_small_memory),
         cmocka_unit_test(test_leave_in_every_stage),
