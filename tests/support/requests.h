@@ -104,6 +104,14 @@ static inline bool done(const sp_request *r)
     return sp_request_result(r)->finish != SP_FINISH_NONE;
 }
 
+/* assert_refused -- for want of KV memory, and before anything of it was computed. */
+static inline void assert_refused(const sp_request *r)
+{
+    assert_int_equal(sp_request_result(r)->finish, SP_FINISH_ERROR);
+    assert_int_equal(sp_request_result(r)->err, SP_E_NOKV);
+    assert_int_equal(r->start_us, 0);
+}
+
 static inline sp_request *run(sp_context *c, sp_request *r)
 {
     while (!done(r)) step(c);

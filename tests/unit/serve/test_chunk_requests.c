@@ -301,7 +301,7 @@ static int64_t least_blocks(const policy *p, const char *order)
         sp_context *c = open_blocks(p, n);
         sp_request *r = run(c, submit(c, order, "Which?", 18));
         bool fits = sp_request_result(r)->finish == SP_FINISH_LENGTH;
-        if (!fits) assert_int_equal(sp_request_result(r)->err, SP_E_NOKV);
+        if (!fits) assert_refused(r);
         sp_request_destroy(r);
         close_clean(c);
         if (fits) return n;
