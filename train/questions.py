@@ -3,8 +3,8 @@
     python -m train.questions --split test --n 25 --out DIR
     spolia eval -m demo/model.gguf --docs DIR/docs.jsonl --questions DIR/questions.jsonl --out DIR/eval
 
-docs.jsonl holds the chunks of all prompts, questions.jsonl names those of each prompt in their order.  The neighbour of
-a chunk is the one before it in its prompt, its similar ones are drawn from all prompts, as in a corpus.
+docs.jsonl holds the chunks of all prompts, and what each follows in its document; questions.jsonl names those of each
+prompt in their order.
 """
 import argparse
 import json
@@ -28,8 +28,10 @@ def main():
     with open(out / "docs.jsonl", "w") as docs, open(out / "questions.jsonl", "w") as asked:
         for i, (kind, scene, qa) in enumerate(questions(a.split, a.n, a.chunks, test_style(), a.seed, a.kinds)):
             ids = [f"{i:04}-{k}" for k in range(len(scene.chunks))]
-            for name, (title, text) in zip(ids, scene.chunks):
-                docs.write(json.dumps(dict(id=name, title=title or "", text=text)) + "\n")
+            first = [k == 0 for d in scene.docs for k in range(len(d.chunks))]
+            for k, (title, text) in enumerate(scene.chunks):
+                follows = {} if first[k] else dict(follows=ids[k - 1])
+                docs.write(json.dumps(dict(id=ids[k], title=title or "", text=text, **follows)) + "\n")
             asked.write(json.dumps(dict(id=f"{i:04}", kind=kind, question=qa.question, answers=[qa.answer], context_doc_ids=ids)) + "\n")
 
 

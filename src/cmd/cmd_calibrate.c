@@ -44,6 +44,7 @@ static bool measure(search *c, eval_summary *sums)
                                                  .system = c->o.system,
                                                  .stop = &c->o.stop,
                                                  .max_tokens = c->o.max_tokens,
+                                                 .similar = c->o.similar,
                                                  .n_fuse = c->o.n_fuse,
                                                  .scores_only = true,
                                                  .interrupted = &eval_interrupted});

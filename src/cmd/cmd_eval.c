@@ -83,6 +83,7 @@ static json_t *describe(const evaluation *v)
         snprintf(key, sizeof key, "stop %d", i + 1);
         set_text(s, key, o->stop.v[i]);
     }
+    set_text(s, "similar", o->similar);
     set_number(s, "fuse", o->n_fuse);
     set_text(s, "policies", v->policies);
     set_text(s, "ratios", v->ratios);
@@ -125,6 +126,7 @@ static bool ask_all(const evaluation *v, eval_csv *csv)
                                                  .system = v->o.system,
                                                  .stop = &v->o.stop,
                                                  .max_tokens = v->o.max_tokens,
+                                                 .similar = v->o.similar,
                                                  .n_fuse = v->o.n_fuse,
                                                  .cold = v->cold,
                                                  .interrupted = &eval_interrupted});

@@ -17,6 +17,7 @@ void eval_options_init(eval_options *o)
                         .system = CMD_SYSTEM_TEXT,
                         .docs.order = "given",
                         .max_tokens = 32,
+                        .similar = "bm25",
                         .n_fuse = 10};
     const opt table[] = {
         {OPT_STRING, "questions", 'q', "FILE", &o->questions,
@@ -41,6 +42,9 @@ void eval_options_init(eval_options *o)
          "field that sorts the questions into kinds (kind)"},
         {OPT_INT, "fuse", 0, "N", &o->n_fuse,
          "similar chunks that the copies of a policy with +fused have seen (10)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
+         "what those are: bm25, or neighbour (in the document; of a JSONL file: its field "
+         "follows)"},
         {OPT_FLAG, "quiet", 0, NULL, &o->quiet, "no progress"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
@@ -60,6 +64,7 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
         return "--context is given or retrieved";
     if (!is_one_of(o->docs.order, "given", "shuffled")) return "--order is given or shuffled";
     if (o->docs.n_chunks < 0) return "-k is negative";
+    if (!is_one_of(o->similar, "bm25", "neighbour")) return "--similar is bm25 or neighbour";
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
     if (o->n_fuse < 1) return "--fuse is less than 1";
@@ -82,7 +87,8 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     bool good = eval_docs_open(&o->docs, &in.docs);
     for (int i = 0; i < settings->n && good; i++) {
         settings->v[i].reuse.focus = m->ctx.reuse.focus;
-        if (strstr(settings->v[i].name, "+fused") && !in.docs.index) {
+        if (strstr(settings->v[i].name, "+fused") && !in.docs.index &&
+            strcmp(o->similar, "neighbour") != 0) {
             cmd_fail_with("%s: similar chunks are found in an index; %s is none",
                           settings->v[i].name, o->docs.docs);
             good = false;

@@ -8,6 +8,7 @@ typedef struct eval_options {
     const char *questions, *kind_field, *system;
     eval_docs_opts docs;
     opt_list stop;
+    const char *similar;
     int limit, max_tokens, n_fuse;
     bool quiet;
     opt table[20];

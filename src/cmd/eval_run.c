@@ -160,7 +160,8 @@ static sp_request *answer(const eval_run *e, sp_context *c, const sp_prompt *p,
 static sp_err similar_to(const eval_run *e, const eval_chunk *chunk, sp_hits *out)
 {
     sp_index *index = e->o.docs->index;
-    if (chunk->id) return sp_index_similar(index, "bm25", chunk->id, e->o.n_fuse, out);
+    if (chunk->id) return sp_index_similar(index, e->o.similar, chunk->id, e->o.n_fuse, out);
+    if (strcmp(e->o.similar, "neighbour") == 0) return SP_OK; /* see prior_text */
     sp_err err = sp_index_search(index, chunk->text, e->o.n_fuse + 1, out);
     int n = 0;
     for (int i = 0; err == SP_OK && i < out->n && n < e->o.n_fuse; i++)
@@ -176,14 +177,16 @@ static bool fuse(const eval_run *e, sp_context *c, const eval_chunk *chunk)
     sp_prompt *p = NULL;
     int n_ctx = sp_context_describe(c).n_ctx;
     sp_err err = similar_to(e, chunk, &similar);
-    if (err == SP_OK && similar.n == 0) {
+    sp_hit prior = {.title = chunk->prior_title, .text = chunk->prior_text};
+    bool use_prior = similar.n == 0 && prior.text && strcmp(e->o.similar, "neighbour") == 0;
+    const sp_hit *v = use_prior ? &prior : similar.v;
+    if (err == SP_OK && similar.n == 0 && !use_prior) {
         sp_hits_fini(&similar);
         return true; /* like no other: its plain copy serves */
     }
-    for (int n = similar.n; err == SP_OK; n--) {
+    for (int n = use_prior ? 1 : similar.n; err == SP_OK; n--) {
         err = begin_prompt(c, e->o.system, &p);
-        for (int i = 0; i < n && err == SP_OK; i++)
-            err = sp_prompt_chunk(p, similar.v[i].title, similar.v[i].text);
+        for (int i = 0; i < n && err == SP_OK; i++) err = sp_prompt_chunk(p, v[i].title, v[i].text);
         if (err == SP_OK) err = sp_prompt_chunk(p, chunk->title, chunk->text);
         if (n == 0 || err != SP_OK || sp_prompt_n_tokens(p) <= n_ctx) break;
         sp_prompt_destroy(p);

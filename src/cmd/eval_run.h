@@ -18,9 +18,10 @@ typedef struct eval_run_opts {
     const char *system;
     const opt_list *stop;
     int max_tokens;
-    int n_fuse;       /* similar chunks that a "+fused" copy has seen */
-    bool cold;        /* nothing is made known beforehand; every setting has its own context */
-    bool scores_only; /* answers without KL and KV deviation */
+    const char *similar; /* "bm25", "neighbour" */
+    int n_fuse;          /* similar chunks that a "+fused" copy has seen */
+    bool cold;           /* nothing is made known beforehand; every setting has its own context */
+    bool scores_only;    /* answers without KL and KV deviation */
     const volatile sig_atomic_t *interrupted;
 } eval_run_opts;
 

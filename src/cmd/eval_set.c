@@ -284,7 +284,8 @@ static void add_hits(eval_context *c, sp_hits hits)
     c->hits = cmd_grow(c->hits, c->n_hits, &c->cap_hits, sizeof *c->hits);
     c->hits[c->n_hits++] = hits;
     for (int i = 0; i < hits.n; i++)
-        add_chunk(c, (eval_chunk){hits.v[i].id, hits.v[i].title, hits.v[i].text});
+        add_chunk(
+            c, (eval_chunk){.id = hits.v[i].id, .title = hits.v[i].title, .text = hits.v[i].text});
 }
 
 static bool retrieve(const eval_docs *d, const eval_question *q, eval_context *c)
@@ -298,6 +299,16 @@ static bool retrieve(const eval_docs *d, const eval_question *q, eval_context *c
     }
     add_hits(c, hits);
     return true;
+}
+
+static eval_chunk chunk_of(const eval_docs *d, const json_t *doc)
+{
+    const char *follows = json_string_value(json_object_get(doc, "follows"));
+    const json_t *prior = follows ? json_object_get(d->by_id, follows) : NULL;
+    return (eval_chunk){.title = json_string_value(json_object_get(doc, "title")),
+                        .text = json_string_value(json_object_get(doc, "text")),
+                        .prior_title = json_string_value(json_object_get(prior, "title")),
+                        .prior_text = json_string_value(json_object_get(prior, "text"))};
 }
 
 /* add_named -- the chunks of the document with this name or id; false after explaining. */
@@ -319,8 +330,7 @@ static bool add_named(const eval_docs *d, const eval_questions *all, const eval_
         return false;
     }
     if (doc)
-        add_chunk(c, (eval_chunk){0, json_string_value(json_object_get(doc, "title")),
-                                  json_string_value(json_object_get(doc, "text"))});
+        add_chunk(c, chunk_of(d, doc));
     else
         add_hits(c, hits);
     return true;

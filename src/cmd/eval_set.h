@@ -35,7 +35,7 @@ uint64_t eval_hash(const void *data, size_t n);
 
 typedef struct eval_docs_opts {
     const char *index;   /* made by spolia index; with docs: similar chunks only; or NULL */
-    const char *docs;    /* a JSONL file with id, title and text; without an index: or a folder */
+    const char *docs;    /* a JSONL file with id, title, text; without an index: or a folder */
     const char *context; /* "retrieved", "given"; NULL: given with a JSONL file, else retrieved */
     const char *order;   /* "given" (by relevance when retrieved), "shuffled" */
     int n_chunks;        /* of a prompt at most; 0: 8 retrieved, all that are given */
@@ -57,6 +57,8 @@ void eval_docs_close(eval_docs *d);
 typedef struct eval_chunk {
     int64_t id; /* in the index; 0 without one */
     const char *title, *text;
+    /* the chunk before it in its document (field `follows` of a JSONL file: an id); NULL: none */
+    const char *prior_title, *prior_text;
 } eval_chunk;
 
 /* The chunks of one question in the order of its prompt. */

@@ -167,6 +167,21 @@ def test_given_documents_are_fused_with_similar_ones_of_an_index(index, tmp_path
     assert fused["kv_layers"] != full["kv_layers"]
 
 
+def test_a_copy_fused_with_its_neighbour_is_exact_behind_it(tmp_path):
+    """Two chunks in the order of their document: the second has seen the first, and only that."""
+    docs, file = tmp_path / "docs.jsonl", tmp_path / "q.jsonl"
+    lines = [{"id": "a", "text": "Larbar has a purple flag. Zolrat works as a nurse."},
+             {"id": "b", "text": "It is governed by Zolrat. It lies on the river Nurkes.", "follows": "a"}]
+    docs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    file.write_text(json.dumps({"question": "Who governs Larbar?", "answers": ["Zolrat"], "context_doc_ids": ["a", "b"]}) + "\n")
+    succeed("eval", "-m", MODEL, "-q", file, "-d", docs, "-o", tmp_path / "x", "-p", "full,full+fused",
+            "--similar", "neighbour")
+    _, full, fused = rows_of(tmp_path / "x.csv")
+    assert float(full["kv_deviation"]) > 0.01
+    assert float(fused["kv_deviation"]) < 1e-3 and float(fused["kl_first"]) < 1e-5
+    assert fused["n_reused"] == full["n_reused"]
+
+
 def test_cold_runs_live_on_earlier_questions(index, tmp_path):
     double = tmp_path / "q.jsonl"
     double.write_text("".join(json.dumps({**QUESTIONS[0], "id": i}) + "\n" for i in "ab"))
@@ -302,6 +317,7 @@ def test_bad_documents_and_options_are_named(index, tmp_path):
            naming=["questions.jsonl", "40 of 40", "64", "-k"])
     refuse(*command, "--index", index, "--policies", "off,magic", naming=["magic"], code=2)
     refuse(*command, "--index", index, "--policies", "prefix+fused", naming=["prefix+fused"], code=2)
+    refuse(*command, "--index", index, "--similar", "magic", naming=["similar"], code=2)
     refuse(*command, "--index", index, "--ratios", "0.1,2", naming=["ratios"], code=2)
     refuse(*command, "--index", index, "--ratios", "0.1,", naming=["ratios"], code=2)
     refuse(*command, naming=["--index", "--docs"], code=2)
