@@ -284,10 +284,15 @@ void sp_chunks_use(sp_chunks *c, const sp_variant *v, float cfo, int64_t now)
     touch(c, e, now);
 }
 
-sp_miss sp_chunks_why(const sp_chunks *c, const sp_segment *seg)
+sp_miss sp_chunks_why(const sp_chunks *c, const sp_segment *seg, const sp_digest *head, int n_head)
 {
-    for (const entry *e = c->slots[slot_of(c, &seg->id)]; e; e = e->next_in_slot)
-        if (is_same(e, seg)) return SP_MISS_OTHER_HEAD;
+    bool elsewhere = false;
+    for (const entry *e = c->slots[slot_of(c, &seg->id)]; e; e = e->next_in_slot) {
+        if (!is_same(e, seg)) continue;
+        if (begins_with(e, head, n_head)) return SP_MISS_UNMEASURED;
+        elsewhere = true;
+    }
+    if (elsewhere) return SP_MISS_OTHER_HEAD;
     if (sp_ghosts_has(c->ghosts, seg)) return SP_MISS_EVICTED;
     return sp_ghosts_has_start(c->ghosts, seg) ? SP_MISS_EDITED : SP_MISS_NEVER_SEEN;
 }

@@ -69,6 +69,7 @@ typedef enum sp_miss {
     SP_MISS_EDITED,     /* one that begins with the same tokens was cached */
     SP_MISS_EVICTED,    /* this very chunk was cached */
     SP_MISS_OTHER_HEAD, /* it is cached, but behind another system prompt */
+    SP_MISS_UNMEASURED, /* it is cached behind this one, without what the policy must know of it */
 } sp_miss;
 
 /* sp_chunks_create -- Errors: SP_E_NOMEM. */
@@ -95,7 +96,7 @@ void sp_chunks_unpin(sp_chunks *c, const sp_variant *v);
 void sp_chunks_use(sp_chunks *c, const sp_variant *v, float cfo, int64_t now);
 /* sp_chunks_why -- why a lookup has found nothing. Remembers 65,536 chunks; one that was forgotten
  * counts as never seen. */
-sp_miss sp_chunks_why(const sp_chunks *c, const sp_segment *seg);
+sp_miss sp_chunks_why(const sp_chunks *c, const sp_segment *seg, const sp_digest *head, int n_head);
 
 /* sp_chunks_insert -- enters a copy; one that is there already is kept, an older fused one is
  * replaced. Evicts the least recently used to stay within the budget; *added is false when it

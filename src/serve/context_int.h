@@ -51,7 +51,8 @@ struct sp_request {
     sp_request *next; /* in the queue or among the running, oldest first */
     sp_request_state state;
     sp_request_opts o;
-    sp_arena arena;   /* segments, stop strings, reports, match path */
+    sp_arena arena;   /* segments, stop strings, reports */
+    sp_arena lookup;  /* what the last look-up found: match path, variants */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
     sp_reuse_choice reuse;

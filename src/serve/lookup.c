@@ -39,7 +39,7 @@ static bool load(sp_request *r, int i, sp_copy_kind kind)
     int32_t n = sp_blocks_for(r->segs[i].n);
     if (!c->disk || !sp_disk_has(c->disk, &key)) return false;
     if (!sp_cache_free_up(&c->cache, c->reserved + n)) return false;
-    uint32_t *blocks = sp_arena_take(&r->arena, (size_t)n, sizeof *blocks);
+    uint32_t *blocks = sp_arena_take(&r->lookup, (size_t)n, sizeof *blocks);
     if (!blocks || sp_kv_acquire(c->pool, n, blocks) != SP_OK) return false;
     sp_disk_copy copy;
     bool there = sp_disk_load(c->disk, &key, blocks, &copy);
@@ -91,7 +91,7 @@ static sp_err choose_variant(sp_request *r, int i)
     sp_chunks *chunks = r->ctx->cache.chunks;
     const sp_variant **all;
     int n;
-    SP_TRY(sp_chunks_find_all(chunks, &r->segs[i], r->ids, r->n_head, &r->arena, &all, &n));
+    SP_TRY(sp_chunks_find_all(chunks, &r->segs[i], r->ids, r->n_head, &r->lookup, &all, &n));
     r->known[i] = (sp_copies){all, n};
     sp_reuse_input in = sp_request_input(r);
     int best = n ? r->reuse.policy->choose(&in, i, &r->cfo[i]) : -1;
@@ -124,11 +124,11 @@ static sp_err match_in_order(sp_request *r)
     sp_context *c = r->ctx;
     size_t n = (size_t)r->n_segs;
     if (!r->order) r->order = sp_arena_take(&r->arena, n, sizeof *r->order);
-    sp_segment *segs = sp_arena_take(&r->arena, n, sizeof *segs);
+    sp_segment *segs = sp_arena_take(&r->lookup, n, sizeof *segs);
     if (!r->order || !segs) return sp_fail_nomem(n * sizeof *segs, "an order of chunks");
     SP_TRY(sp_tree_order(c->cache.tree, r->segs, r->n_segs, r->n_head, r->order));
     for (int i = 0; i < r->n_segs; i++) segs[i] = r->segs[r->order[i]];
-    return sp_tree_match(c->cache.tree, segs, r->n_segs, c->now, &r->arena, &r->match);
+    return sp_tree_match(c->cache.tree, segs, r->n_segs, c->now, &r->lookup, &r->match);
 }
 
 /* longest_path -- segments that a chunk policy asks the tree for: the head; or all but what must be
@@ -144,11 +144,12 @@ sp_err sp_request_look_up(sp_request *r)
     const sp_reuse_policy *p = r->reuse.policy;
     int n_path = p->uses_chunks ? longest_path(r) : r->n_segs;
     ++c->now;
+    sp_arena_reset(&r->lookup); /* a request that waits looks up again */
     memset(r->sources, 0, (size_t)r->n_segs * sizeof *r->sources);
     if (p->reorders)
         SP_TRY(match_in_order(r));
     else if (p->uses_tree)
-        SP_TRY(sp_tree_match(c->cache.tree, r->segs, n_path, c->now, &r->arena, &r->match));
+        SP_TRY(sp_tree_match(c->cache.tree, r->segs, n_path, c->now, &r->lookup, &r->match));
     return p->uses_chunks ? sp_request_find_chunks(r) : SP_OK;
 }
 

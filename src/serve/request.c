@@ -102,13 +102,18 @@ static sp_stage after_fill(const sp_request *r)
     return wants_probe(r, &in) ? SP_STAGE_PROBE : SP_STAGE_ANSWER;
 }
 
+/* warms -- the request is there to make copies known, and nothing else. */
+static bool warms(const sp_request *r)
+{
+    return r->max_tokens == 0 && !r->fuse;
+}
+
 static sp_stage first_stage(const sp_request *r)
 {
     sp_reuse_input in = sp_request_input(r);
     const sp_reuse_policy *p = r->reuse.policy;
     if (!p->uses_chunks || p->places) return SP_STAGE_ANSWER;
-    bool warms = r->max_tokens == 0 && !r->fuse;
-    return sp_reuse_needs_fill(&in) || warms ? SP_STAGE_FILL : after_fill(r);
+    return sp_reuse_needs_fill(&in) || warms(r) ? SP_STAGE_FILL : after_fill(r);
 }
 
 /* -- admission ------------------------------------------------------------------------------ */
@@ -150,7 +155,7 @@ static void note_copies(sp_request *r)
     for (int i = r->n_head; i < r->n_segs; i++) {
         if (r->segs[i].kind != SP_SEG_CHUNK) continue;
         if (!r->chunks[i])
-            r->misses[i] = sp_chunks_why(chunks, &r->segs[i]);
+            r->misses[i] = sp_chunks_why(chunks, &r->segs[i], r->ids, r->n_head);
         else if (r->reuse.policy->choose)
             sp_chunks_use(chunks, r->chunks[i], r->cfo[i], r->ctx->now);
     }
@@ -203,8 +208,7 @@ static void probe_stage_done(sp_request *r)
 
 sp_err sp_request_stage_done(sp_request *r, bool *ready)
 {
-    bool warms = r->max_tokens == 0 && !r->fuse;
-    *ready = r->stage == SP_STAGE_ANSWER || (r->stage == SP_STAGE_FILL && warms);
+    *ready = r->stage == SP_STAGE_ANSWER || (r->stage == SP_STAGE_FILL && warms(r));
     if (r->stage == SP_STAGE_ANSWER) return sp_request_keep_prompt(r);
     if (r->stage == SP_STAGE_FILL)
         fill_stage_done(r);
@@ -308,15 +312,18 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
 {
     int n = (int)r->tokens.n;
     if (n == 0 && r->guarded) sp_guard_note(r->ctx->guard, r, logits);
+    int position = r->n_prompt - 1 + n;
+    sp_err err = SP_OK;
     if (r->o.on_logits)
-        SP_TRY(r->o.on_logits(r->n_prompt - 1 + n, logits, r->ctx->model->hp.n_vocab, r->o.user));
+        err = r->o.on_logits(position, logits, r->ctx->model->hp.n_vocab, r->o.user);
+    if (err != SP_OK) return sp_fail(err, "on_logits ended the request at position %d", position);
     *id = n < r->o.n_forced ? r->o.forced[n] : sp_sampler_pick(&r->sampler, logits);
     return SP_OK;
 }
 
 void sp_request_take_token(sp_request *r, const float *logits)
 {
-    int32_t id;
+    int32_t id = 0;
     sp_err err = choose(r, logits, &id);
     if (err != SP_OK) {
         sp_request_finish(r, SP_FINISH_ERROR, err);

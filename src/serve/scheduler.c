@@ -141,6 +141,7 @@ static void free_request(sp_request *r)
     sp_sampler_fini(&r->sampler);
     sp_vec_fini(&r->text);
     sp_vec_fini(&r->tokens);
+    sp_arena_fini(&r->lookup);
     sp_arena_fini(&r->arena);
     sp_free(r);
 }
@@ -166,6 +167,7 @@ sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_
     if (!r) return sp_fail_nomem(sizeof *r, "a request");
     *r = (sp_request){.ctx = c, .o = *o, .fuse = fuse, .submit_us = sp_clock_us()};
     sp_arena_init(&r->arena);
+    sp_arena_init(&r->lookup);
     sp_err err = prepare(r, p);
     if (err != SP_OK) {
         free_request(r);

@@ -169,4 +169,18 @@ static inline void assert_adds_up(const sp_result *r)
     assert_int_equal(r->n_prompt, r->n_reused + r->n_computed);
 }
 
+/* survive_every_fault -- a whole life, run with the first allocation failing, the second ..., until
+ * it succeeds: no other error than SP_E_NOMEM on the way. */
+static inline void survive_every_fault(sp_err (*life)(void))
+{
+    sp_err err = SP_E_NOMEM;
+    for (long n = 1; err != SP_OK; n++) {
+        sp_fault_after(n);
+        err = life();
+        sp_fault_after(-1);
+        if (err != SP_OK && err != SP_E_NOMEM) fail_msg("allocation %ld: %s", n, sp_error_detail());
+        assert_in_range(n, 1, 100000);
+    }
+}
+
 #endif

@@ -299,13 +299,14 @@ static void random_unpin(life *l)
 
 static void assert_why(const life *l, int i)
 {
+    static const sp_digest nobodys_head = {{99}};
     sp_segment seg = chunk(i);
     sp_miss want = l->seen[i]       ? SP_MISS_EVICTED
                    : l->seen[i ^ 1] ? SP_MISS_EDITED
                                     : SP_MISS_NEVER_SEEN;
     for (int k = 0; k < ENTRIES; k++)
         if (l->e[k].in && l->e[k].chunk == i) want = SP_MISS_OTHER_HEAD;
-    assert_int_equal(sp_chunks_why(l->b.chunks, &seg), want);
+    assert_int_equal(sp_chunks_why(l->b.chunks, &seg, &nobodys_head, 1), want);
 }
 
 static void assert_equal(const life *l)

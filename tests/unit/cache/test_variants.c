@@ -343,25 +343,29 @@ static void test_no_room_for_another(void **state)
 
 /* -- why a chunk is missing ------------------------------------------------------------------ */
 
+static const sp_digest *const other_head = before + 1; /* entries stand behind the first */
+
 static void test_why(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40), edited = numbered(0, 41), other = numbered(100, 40),
                tiny = numbered(0, 15);
-    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_NEVER_SEEN);
+    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_NEVER_SEEN);
     assert_true(insert(&b, &seg));
-    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_OTHER_HEAD);
-    assert_int_equal(sp_chunks_why(b.chunks, &edited), SP_MISS_EDITED);
-    assert_int_equal(sp_chunks_why(b.chunks, &other), SP_MISS_NEVER_SEEN);
-    assert_int_equal(sp_chunks_why(b.chunks, &tiny), SP_MISS_NEVER_SEEN); /* less than a block */
+    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_OTHER_HEAD);
+    assert_int_equal(sp_chunks_why(b.chunks, &seg, before, 1), SP_MISS_UNMEASURED);
+    assert_int_equal(sp_chunks_why(b.chunks, &edited, other_head, 1), SP_MISS_EDITED);
+    assert_int_equal(sp_chunks_why(b.chunks, &other, other_head, 1), SP_MISS_NEVER_SEEN);
+    assert_int_equal(sp_chunks_why(b.chunks, &tiny, other_head, 1),
+                     SP_MISS_NEVER_SEEN); /* less than a block */
     sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_why(b.chunks, &seg), SP_MISS_EVICTED);
-    assert_int_equal(sp_chunks_why(b.chunks, &edited), SP_MISS_EDITED);
-    assert_int_equal(sp_chunks_why(b.chunks, &other), SP_MISS_NEVER_SEEN);
+    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_EVICTED);
+    assert_int_equal(sp_chunks_why(b.chunks, &edited, other_head, 1), SP_MISS_EDITED);
+    assert_int_equal(sp_chunks_why(b.chunks, &other, other_head, 1), SP_MISS_NEVER_SEEN);
     assert_true(insert(&b, &tiny));
     sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_why(b.chunks, &tiny), SP_MISS_EVICTED);
+    assert_int_equal(sp_chunks_why(b.chunks, &tiny, other_head, 1), SP_MISS_EVICTED);
     bench_end(&b);
 }
 
@@ -374,14 +378,15 @@ static void test_why_after_many(void **state)
     int n_forgotten = 0;
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(50 * i, 20);
-        assert_int_equal(sp_chunks_why(b.chunks, &s), SP_MISS_NEVER_SEEN);
+        assert_int_equal(sp_chunks_why(b.chunks, &s, other_head, 1), SP_MISS_NEVER_SEEN);
         assert_true(insert(&b, &s));
     }
     sp_chunks_clear(b.chunks);
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(50 * i, 20);
-        n_forgotten += sp_chunks_why(b.chunks, &s) != SP_MISS_EVICTED;
-        if (i == N - 1) assert_int_equal(sp_chunks_why(b.chunks, &s), SP_MISS_EVICTED);
+        n_forgotten += sp_chunks_why(b.chunks, &s, other_head, 1) != SP_MISS_EVICTED;
+        if (i == N - 1)
+            assert_int_equal(sp_chunks_why(b.chunks, &s, other_head, 1), SP_MISS_EVICTED);
     }
     assert_in_range(n_forgotten, 0, N / 20); /* of 65,536 places 3,000 are taken */
     bench_end(&b);

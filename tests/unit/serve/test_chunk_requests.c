@@ -412,14 +412,7 @@ static sp_err life(void)
 
 static void test_no_memory(void **state)
 {
-    sp_err err = SP_E_NOMEM;
-    for (long n = 1; err != SP_OK; n++) {
-        sp_fault_after(n);
-        err = life();
-        sp_fault_after(-1);
-        if (err != SP_OK && err != SP_E_NOMEM) fail_msg("allocation %ld: %s", n, sp_error_detail());
-        assert_in_range(n, 1, 100000);
-    }
+    survive_every_fault(life);
 }
 
 static void memory_returns(sp_log_level level, const char *line, void *user)

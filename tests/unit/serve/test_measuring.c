@@ -370,6 +370,27 @@ static void test_why_chunks_were_missed(void **state)
     }
 }
 
+/* A copy that another policy left, without what this one must know of it, is not another head's. */
+static void test_a_copy_that_was_not_measured(void **state)
+{
+    const sp_reuse_opts h2o = {.policy = "h2o", .recompute = 0.5f};
+    const char *boats = "Boats leave the harbour of Velm at nine in the morning.";
+    sp_context *c = open_policy(&(policy){"full", 0});
+    assert_missed(c, "Be brief.", boats, "never seen");
+    sp_prompt *p;
+    sp_request *r;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    assert_ok(sp_prompt_chunk(p, "T", boats));
+    assert_ok(sp_prompt_question(p, "Where?"));
+    sp_request_opts o = {.sampling = sp_sampling_default(), .max_tokens = 1, .reuse = &h2o};
+    assert_ok(sp_generate(c, p, &o, &r));
+    assert_string_equal(sp_request_result(r)->segments[1].missed, "not measured");
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 static void test_times(void **state)
 {
     static const char *const policies[] = {"off", "prefix", "set", "full", "blend", "craft"};
@@ -400,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_kv_is_held_until_destroyed),
         cmocka_unit_test(test_policy_of_a_request),
         cmocka_unit_test(test_why_chunks_were_missed),
+        cmocka_unit_test(test_a_copy_that_was_not_measured),
         cmocka_unit_test(test_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
