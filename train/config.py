@@ -47,7 +47,7 @@ def curriculum():
         Stage((4, 6), dict(single=1, path=1.5, bridge=2, alias=3, header=1.5, compare=0.3), s((1, 2), 0.05, 0.5, 0.2, (2, 3), none=0.6, mark=0.1), 12,
               dict(single=0.9, alias=0.85, header=0.85), 0.5),
         Stage((7, 8), dict(single=2, path=2, bridge=2, alias=2, header=1.5, compare=0.3),
-              s((1, 3), 0.12, 0.6, 0.2, (2, 3), none=0.6, table=0.05, mark=0.2, whole=0.25), 16),
+              s((1, 3), 0.12, 0.6, 0.2, (2, 3), none=0.4, table=0.05, mark=0.2, whole=0.25), 16),
     ]
 
 

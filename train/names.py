@@ -4,7 +4,6 @@ A closed syllable ("bak") belongs to one split, by a hash of its letters; open o
 the dev and test splits are built from closed syllables of their own, so no training text has any of their syllables in a
 name.  The tokenizer knows the open syllables and single letters, hence the tokens of a held-out syllable ("bak" = "ba" +
 "k") are tokens that training has seen, each with and without a letter behind it.
-Eight of the test split's syllables ("ter", "tor") are an exception: English words made tokens of them (docs/model.md, Not done).
 """
 import random
 import zlib

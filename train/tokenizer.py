@@ -1,7 +1,9 @@
 """Byte-level BPE: training and the rules by which a prompt becomes ids.
 
 The first merges are given, not learned: the open syllables of names, in lower case, capitalised and after a space.
-The rest is learned from generated text in which names are taken apart, so no merge is spent on a name.
+The rest is learned from generated text in which names are taken apart, so no merge is spent on a name, and no learned
+token can be a piece of a name: without that rule English words make tokens of syllables ("director": "tor"), and the
+syllables of held-out names stop being made of tokens that training has seen in names.
 Every segment of a prompt is tokenized on its own and the ids are joined: a chunk has the same ids wherever it stands.
 """
 import collections
@@ -16,6 +18,8 @@ from . import facts, names, scenes
 END, START, STOP = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 SPECIALS = [END, START, STOP]
 SPLIT = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+PIECE = re.compile(r"(?:Ġ?(?:{cap})[{c}]?|[{c}])?(?:(?:{low})[{c}]?)*".format(      # of a name, in any place
+    cap="|".join(s.capitalize() for s in names.OPEN), low="|".join(names.OPEN), c="".join(names.CODAS)))
 TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
             "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
 
@@ -119,9 +123,10 @@ def train(path, vocab_size, seed=1, n=3000):
         for p, c in words:
             for ab in zip(p, p[1:]):
                 pairs[ab] += c
+        pairs = {ab: c for ab, c in pairs.items() if not PIECE.fullmatch("".join(ab))}
         if not pairs:
             break
-        (a, b), c = max(pairs.items(), key=lambda x: (x[1], x[0]))
+        a, b = max(pairs, key=lambda ab: (pairs[ab], ab))
         if a + b in seen:      # the same string by another path: take it out of the running
             merges.append((a, b))
         else:

@@ -71,7 +71,7 @@ def test_the_accounts_add_up(model, tmp_path):
     prompt, chunks = rows[0]["prompt_tokens"], 4 * 24
     head = prompt - chunks - QUESTION
     for r in rows:
-        assert r["prompt_tokens"] == prompt and r["ttft_us"] > 0 and r["plan_us"] > 0
+        assert r["prompt_tokens"] == prompt and r["ttft_us"] > r["plan_us"] >= 0
     for r in only(rows, policy="off"):
         assert (r["order"], r["reused_tokens"], r["gain"]) == ("new", 0, 1)
     for r in only(rows, policy="prefix"):
