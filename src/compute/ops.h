@@ -23,7 +23,8 @@
 typedef struct sp_mat {
     sp_dtype type;
     int64_t n_rows, n_cols;
-    const void *data; /* borrowed: lives as long as the model */
+    const void *data;   /* borrowed: lives as long as the model */
+    const void *packed; /* the same weights as sp_pack lays them out, or NULL */
 } sp_mat;
 
 /* y[m, r] = sum_c x[m, c] * w[r, c]  (+ bias[r])  (+ y[m, r] before, when add) */
@@ -35,6 +36,34 @@ typedef struct sp_matmul_args {
     const float *bias; /* [w->n_rows] or NULL */
     bool add;
 } sp_matmul_args;
+
+/* Products in integers. A variant may multiply quantized weights without decoding them to floats.
+ * For that the weights are laid out anew, once, when a model is opened (pack), and rows of x are
+ * rounded to integers, once for all products that share them (quantize): groups of 32 columns with
+ * a scale each. How finely x is rounded is the variant's affair: sp_ops.x_bits. */
+
+/* Lays the groups of a matrix out as matmul_packed reads them. */
+typedef struct sp_pack_args {
+    const sp_mat *w;
+    void *out; /* sp_ops.pack_bytes(w), on a cache line */
+} sp_pack_args;
+
+/* Rounds rows of x. A group with an element that is not finite makes all products of its row NaN. */
+typedef struct sp_quantize_args {
+    const float *x; /* [m, n], n a multiple of 32 */
+    int64_t m, n;
+    void *q; /* [m] of sp_ops.quantized_bytes(n), on a cache line */
+} sp_quantize_args;
+
+/* y as in sp_matmul_args, x as quantize left it. */
+typedef struct sp_matmul_packed_args {
+    const sp_mat *w; /* packed */
+    const void *q;   /* [m] rows of w->n_cols */
+    int64_t m;
+    float *y;
+    const float *bias;
+    bool add;
+} sp_matmul_packed_args;
 
 /* x[m, :] = row ids[m] of the embedding */
 typedef struct sp_embed_args {
@@ -216,6 +245,14 @@ typedef struct sp_ops {
     void (*attend)(const sp_attend_args *a, int part, int n_parts);
     void (*columns)(const sp_columns_args *a, int part, int n_parts);
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
+
+    /* Products in integers; pack_bytes is NULL in a variant that has none. */
+    int x_bits;                              /* of a rounded element of x, its sign among them */
+    size_t (*pack_bytes)(const sp_mat *w);   /* 0: weights of this type stay as they are */
+    size_t (*quantized_bytes)(int64_t n);    /* of a row of x */
+    void (*pack)(const sp_pack_args *a, int part, int n_parts);
+    void (*quantize)(const sp_quantize_args *a, int part, int n_parts);
+    void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
 } sp_ops;
 
 /* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL:
