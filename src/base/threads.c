@@ -1,80 +1,277 @@
-/* A job is announced by raising `epoch`; a worker spins for a short while, then sleeps on the
- * condition. The caller works as part 0 and waits until `left` has fallen to zero.
+/* threads.c -- how a job is shared out, and how the members of a team wait for each other.
+ *
+ *   the caller                                 a worker
+ *     fn, arg, n_pieces := the job               waits on `open`: spins, then sleeps
+ *     left := n_pieces
+ *     open := n_pieces                ------->
+ *     takes a piece, runs it; again              takes a piece, runs it; again
+ *     left -= pieces it ran                      left -= pieces it ran
+ *     waits on `left`: spins, then sleeps <---   whoever brings left to 0 wakes the caller
+ *
+ * A step of the model is hundreds of such jobs, of 10 us to some milliseconds each. Three things
+ * make them cheap when the machine is ours: those who wait spin; a caller makes no system call
+ * unless somebody sleeps; a worker that is late is not waited for, only one that holds a piece.
+ *
+ * When other programs want the cores too, the system takes one away from a member now and then,
+ * for 3 to 10 ms: as long as dozens of jobs. All depends on what the others do in that time.
+ *
+ *   keep apart   A thread that is woken is often put on the core of the one that woke it. Two members
+ *                would then share one core for good, and leave the other to the foreign program.
+ *                A worker that finds itself on the caller's core moves to another.
+ *   lend         A caller that waits for a piece looks whether its holder is running: the holder's
+ *                CPU time stands still if not. Then the caller gives it its own core, and sleeps.
+ *
+ * Both move workers only, never the caller's thread, which is not ours; and both put back the set of
+ * cores that they found. Neither ever happens on a quiet machine. Where there are more threads than
+ * cores, nobody spins and nobody is moved.
  *
  * Invariants
- *  I1  fn and arg are written before epoch is raised (release) and read after it is seen (acquire).
- *  I2  a worker runs each epoch exactly once: the caller never raises it while left > 0.
+ *  I1  The job is written while left = 0, that is when nobody holds a piece, and read only by
+ *      those who hold one. Pieces are taken by compare-and-swap on `open`, which is raised (release)
+ *      after the job has been written.
+ *  I2  A piece is taken once, since `open` falls by one for each. Nothing tells one job from the
+ *      next: a worker that comes late finds no piece, or one of a later job, which is as good. So
+ *      there is no count of jobs, and none that could wrap around.
+ *  I3  Who goes to sleep says so first (n_asleep, caller_asleep), and the system then compares the
+ *      word slept on; who changes the word looks afterwards who sleeps. All of these are sequentially
+ *      consistent, so one of the two sees the other and no wake-up is lost.
+ *  I4  A worker touches the team after its last `left -= ...` only until it is joined; the team is
+ *      freed after that.
  */
 #include "base/threads.h"
 
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdalign.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
-#define SPIN_ROUNDS 2000 /* some tens of microseconds: the gap between two operations of a step */
+enum {
+    QUIT = -1,     /* in `open`: workers end */
+    SPIN_US = 200, /* before sleeping: longer than what lies between two operations of a step */
+    LOOK_US = 40,  /* between looks at those who hold a piece */
+};
 
 typedef struct worker {
     sp_team *team;
     pthread_t thread;
-    int part;
+    clockid_t clock;                           /* its CPU time */
+    int64_t used_us;                           /* of it when the caller looked last; the caller's */
+    bool was_holding;                          /* then; the caller's */
+    alignas(SP_CACHE_LINE) _Atomic bool holds; /* a piece, or several that it has not reported */
 } worker;
 
 struct sp_team {
-    worker *workers; /* [n_threads], 0 is the caller */
+    worker *workers; /* [n_threads], 0 is the caller and has no thread */
     int n_threads, n_started;
-    sp_team_fn *fn;
+    int64_t spin_us; /* 0: there are more threads than cores */
+    sp_team_fn *fn;  /* the job: I1 */
     void *arg;
-    _Atomic unsigned epoch;
-    _Atomic int left;
-    _Atomic bool quit;
-    pthread_mutex_t lock;
-    pthread_cond_t wake, done;
+    int n_pieces;
+    _Atomic int caller_cpu; /* where the caller was when it announced the job */
+    _Atomic int n_asleep;   /* workers: I3 */
+    _Atomic int caller_asleep;
+    alignas(SP_CACHE_LINE) _Atomic int open; /* pieces that nobody has taken, or QUIT; a futex */
+    alignas(SP_CACHE_LINE) _Atomic int left; /* pieces that are not done; a futex */
 };
+
+/* -- spinning and sleeping ------------------------------------------------------------------ */
+
+static_assert(sizeof(_Atomic int) == 4, "a futex is four bytes");
+
+static void futex_wait(_Atomic int *word, int value)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
+}
+
+static void futex_wake(_Atomic int *word, int n)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, n, NULL, NULL, 0);
+}
 
 static void relax(void)
 {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
 #endif
 }
 
-static void wait_epoch(sp_team *t, unsigned seen)
+/* becomes -- spins until the word is zero, or is not, but for so long at most; whether it came to
+ * that. */
+static bool becomes(_Atomic int *word, bool zero, int64_t us)
 {
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&t->epoch, memory_order_acquire) != seen) return;
-        relax();
+    int64_t end = 0, now;
+    do {
+        for (int i = 0; i < 32; i++) {
+            if ((atomic_load_explicit(word, memory_order_acquire) == 0) == zero) return true;
+            relax();
+        }
+        now = sp_clock_us();
+        if (end == 0) end = now + us;
+    } while (now < end);
+    return false;
+}
+
+/* -- sharing the cores with others ---------------------------------------------------------- */
+
+/* move -- to a core in `to`, and from there wherever the system likes. */
+static void move(pthread_t thread, const cpu_set_t *to, const cpu_set_t *allowed)
+{
+    pthread_setaffinity_np(thread, sizeof *to, to);
+    pthread_setaffinity_np(thread, sizeof *allowed, allowed);
+}
+
+/* keep_apart -- called by a worker. */
+static void keep_apart(sp_team *t)
+{
+    const int cpu = sched_getcpu();
+    const pthread_t self = pthread_self();
+    cpu_set_t allowed, others;
+    if (SP_LIKELY(cpu != atomic_load_explicit(&t->caller_cpu, memory_order_relaxed))) return;
+    if (cpu < 0 || t->spin_us == 0) return;
+    if (pthread_getaffinity_np(self, sizeof allowed, &allowed) != 0) return;
+    others = allowed;
+    CPU_CLR((size_t)cpu, &others);
+    if (CPU_COUNT(&others) > 0) move(self, &others, &allowed);
+}
+
+static int64_t cpu_time_us(clockid_t clock)
+{
+    struct timespec t;
+    if (clock_gettime(clock, &t) != 0) return 0;
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+/* stands_still -- whether a worker has held a piece since the caller looked last, and has hardly
+ * run. */
+static bool stands_still(worker *w)
+{
+    const bool held = w->was_holding;
+    const int64_t before = w->used_us;
+    w->was_holding = atomic_load_explicit(&w->holds, memory_order_relaxed);
+    if (w->was_holding) w->used_us = cpu_time_us(w->clock);
+    return held && w->was_holding && w->used_us - before < LOOK_US / 4;
+}
+
+/* lend -- puts a worker that stands still on the core of the caller, who is to sleep then; false
+ * if there is none. */
+static bool lend(sp_team *t)
+{
+    const int cpu = sched_getcpu();
+    cpu_set_t allowed, here;
+    int i = 1;
+    while (i < t->n_threads && !stands_still(&t->workers[i])) i++;
+    if (i == t->n_threads || cpu < 0) return false;
+    if (pthread_getaffinity_np(t->workers[i].thread, sizeof allowed, &allowed) != 0) return false;
+    if (!CPU_ISSET((size_t)cpu, &allowed)) return false;
+    CPU_ZERO(&here);
+    CPU_SET((size_t)cpu, &here);
+    move(t->workers[i].thread, &here, &allowed);
+    return true;
+}
+
+/* -- a job ---------------------------------------------------------------------------------- */
+
+/* take -- the number of a piece that is now the taker's, or -1. */
+static int take(sp_team *t)
+{
+    int n = atomic_load_explicit(&t->open, memory_order_relaxed);
+    while (n > 0)
+        if (atomic_compare_exchange_weak_explicit(&t->open, &n, n - 1, memory_order_acq_rel,
+                                                  memory_order_relaxed))
+            return t->n_pieces - n;
+    return -1;
+}
+
+/* help -- runs pieces as long as there are any; returns how many. */
+static int help(sp_team *t, worker *w)
+{
+    int n = 0;
+    for (int piece; (piece = take(t)) >= 0; n++) {
+        if (n == 0) atomic_store_explicit(&w->holds, true, memory_order_relaxed);
+        t->fn(t->arg, piece, t->n_pieces);
     }
-    pthread_mutex_lock(&t->lock);
-    while (atomic_load_explicit(&t->epoch, memory_order_acquire) == seen)
-        pthread_cond_wait(&t->wake, &t->lock);
-    pthread_mutex_unlock(&t->lock);
+    if (n) atomic_store_explicit(&w->holds, false, memory_order_relaxed);
+    return n;
 }
 
 static void *work(void *arg)
 {
     worker *w = arg;
     sp_team *t = w->team;
-    for (unsigned seen = 0;; seen++) {
-        wait_epoch(t, seen);
-        if (atomic_load(&t->quit)) return NULL;
-        t->fn(t->arg, w->part, t->n_threads);
-        if (atomic_fetch_sub_explicit(&t->left, 1, memory_order_acq_rel) == 1) {
-            pthread_mutex_lock(&t->lock);
-            pthread_cond_signal(&t->done);
-            pthread_mutex_unlock(&t->lock);
+    for (;;) {
+        keep_apart(t);
+        if (!becomes(&t->open, false, t->spin_us)) {
+            atomic_fetch_add(&t->n_asleep, 1);
+            futex_wait(&t->open, 0);
+            atomic_fetch_sub(&t->n_asleep, 1);
         }
+        if (atomic_load(&t->open) == QUIT) return NULL;
+        keep_apart(t);
+        int n = help(t, w);
+        if (n && atomic_fetch_sub(&t->left, n) == n && atomic_load(&t->caller_asleep))
+            futex_wake(&t->left, 1);
     }
 }
 
-static void announce(sp_team *t)
+static void announce(sp_team *t, int open)
 {
-    pthread_mutex_lock(&t->lock);
-    atomic_fetch_add_explicit(&t->epoch, 1, memory_order_release);
-    pthread_cond_broadcast(&t->wake);
-    pthread_mutex_unlock(&t->lock);
+    atomic_store(&t->open, open);
+    int n_asleep = atomic_load(&t->n_asleep);
+    if (n_asleep > 0) futex_wake(&t->open, open == QUIT ? n_asleep : SP_MIN(n_asleep, open - 1));
 }
+
+static void sleep_until_done(sp_team *t)
+{
+    atomic_store(&t->caller_asleep, 1);
+    for (int left; (left = atomic_load(&t->left)) != 0;) futex_wait(&t->left, left);
+    atomic_store(&t->caller_asleep, 0);
+}
+
+/* wait_until_done -- nothing is left to take, but somebody is still at it. */
+static void wait_until_done(sp_team *t)
+{
+    for (int i = 1; i < t->n_threads; i++) t->workers[i].was_holding = false;
+    for (int64_t us = 0; us < t->spin_us; us += LOOK_US) {
+        if (becomes(&t->left, true, LOOK_US)) return;
+        if (lend(t)) break;
+    }
+    sleep_until_done(t);
+}
+
+void sp_team_share(sp_team *t, sp_team_fn *fn, void *arg, int n_pieces)
+{
+    assert(n_pieces >= 0 && atomic_load(&t->left) == 0);
+    if (n_pieces == 0) return;
+    t->fn = fn;
+    t->arg = arg;
+    t->n_pieces = n_pieces;
+    atomic_store_explicit(&t->left, n_pieces, memory_order_relaxed);
+    atomic_store_explicit(&t->caller_cpu, sched_getcpu(), memory_order_relaxed);
+    if (t->n_threads > 1 && n_pieces > 1) {
+        announce(t, n_pieces);
+        int n = help(t, &t->workers[0]);
+        if (atomic_fetch_sub(&t->left, n) != n) wait_until_done(t);
+    } else {
+        for (int i = 0; i < n_pieces; i++) fn(arg, i, n_pieces);
+        atomic_store(&t->left, 0);
+    }
+}
+
+void sp_team_run(sp_team *t, sp_team_fn *fn, void *arg)
+{
+    sp_team_share(t, fn, arg, t->n_threads);
+}
+
+/* -- the team ------------------------------------------------------------------------------- */
 
 static int cores_allowed(void)
 {
@@ -83,30 +280,36 @@ static int cores_allowed(void)
     return SP_MAX(1, CPU_COUNT(&set));
 }
 
+static sp_err start_worker(sp_team *t, int i)
+{
+    worker *w = &t->workers[i];
+    w->team = t;
+    if (pthread_create(&w->thread, NULL, work, w) != 0)
+        return sp_fail(SP_E_NOMEM, "cannot start thread %d of %d", i + 1, t->n_threads);
+    pthread_getcpuclockid(w->thread, &w->clock);
+    t->n_started++;
+    return SP_OK;
+}
+
 sp_err sp_team_create(sp_team **out, int n_threads)
 {
     if (n_threads < 0 || n_threads > 1024)
         return sp_fail(SP_E_ARG, "threads: %d is not in 0..1024", n_threads);
-    if (n_threads == 0) n_threads = cores_allowed();
-    sp_team *t = SP_NEW(sp_team);
+    const int n_cores = cores_allowed();
+    if (n_threads == 0) n_threads = SP_MIN(n_cores, 1024);
+    sp_team *t = sp_alloc_aligned(sizeof *t);
     if (!t) return sp_fail_nomem(sizeof *t, "the thread team");
-    t->workers = SP_NEW_N(worker, (size_t)n_threads);
+    t->workers = sp_alloc_aligned((size_t)n_threads * sizeof(worker));
     if (!t->workers) {
         sp_free(t);
         return sp_fail_nomem((size_t)n_threads * sizeof(worker), "the thread team");
     }
     t->n_threads = n_threads;
     t->n_started = 1;
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->wake, NULL);
-    pthread_cond_init(&t->done, NULL);
+    t->spin_us = n_threads <= n_cores ? SPIN_US : 0;
     for (int i = 1; i < n_threads; i++) {
-        t->workers[i] = (worker){.team = t, .part = i};
-        if (pthread_create(&t->workers[i].thread, NULL, work, &t->workers[i]) != 0) {
-            sp_team_destroy(t);
-            return sp_fail(SP_E_NOMEM, "cannot start thread %d of %d", i + 1, n_threads);
-        }
-        t->n_started++;
+        sp_err err = start_worker(t, i);
+        if (err != SP_OK) return sp_team_destroy(t), err;
     }
     *out = t;
     return SP_OK;
@@ -115,12 +318,8 @@ sp_err sp_team_create(sp_team **out, int n_threads)
 void sp_team_destroy(sp_team *t)
 {
     if (!t) return;
-    atomic_store(&t->quit, true);
-    announce(t);
+    announce(t, QUIT);
     for (int i = 1; i < t->n_started; i++) pthread_join(t->workers[i].thread, NULL);
-    pthread_mutex_destroy(&t->lock);
-    pthread_cond_destroy(&t->wake);
-    pthread_cond_destroy(&t->done);
     sp_free(t->workers);
     sp_free(t);
 }
@@ -128,28 +327,6 @@ void sp_team_destroy(sp_team *t)
 int sp_team_size(const sp_team *t)
 {
     return t->n_threads;
-}
-
-void sp_team_run(sp_team *t, sp_team_fn *fn, void *arg)
-{
-    if (t->n_threads == 1) {
-        fn(arg, 0, 1);
-        return;
-    }
-    assert(atomic_load(&t->left) == 0);
-    t->fn = fn;
-    t->arg = arg;
-    atomic_store_explicit(&t->left, t->n_threads - 1, memory_order_relaxed);
-    announce(t);
-    fn(arg, 0, t->n_threads);
-    for (int i = 0; i < SPIN_ROUNDS; i++) {
-        if (atomic_load_explicit(&t->left, memory_order_acquire) == 0) return;
-        relax();
-    }
-    pthread_mutex_lock(&t->lock);
-    while (atomic_load_explicit(&t->left, memory_order_acquire) != 0)
-        pthread_cond_wait(&t->done, &t->lock);
-    pthread_mutex_unlock(&t->lock);
 }
 
 void sp_part(int64_t n, int64_t grain, int part, int n_parts, int64_t *from, int64_t *to)

@@ -1,6 +1,12 @@
 /* The team of workers, and how work is cut into parts. Also meant for the thread sanitizer. */
 #include "support/check.h"
 
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/threads.h"
@@ -42,67 +48,292 @@ static void parts_of_large_counts_do_not_wrap(void **state)
 
 /* -- the team ------------------------------------------------------------------------------- */
 
-#define MAX_PARTS 16
+#define MAX_PARTS  16
+#define MAX_PIECES 1000
 
-/* The counters of the parts are plain numbers on purpose: only the team's own order keeps them from
- * racing with the caller, who reads them after every run. */
+/* The counters of the pieces are plain numbers on purpose: only the team's own order keeps them from
+ * racing with the caller, who reads them after every job. */
 typedef struct tally {
-    int n_calls[MAX_PARTS];
-    int n_parts[MAX_PARTS];
-    int epoch; /* written by the caller before each run */
-    int seen[MAX_PARTS];
-    int lazy; /* this part sleeps, so that the others get to wait */
+    int n_calls[MAX_PIECES];
+    int n_pieces[MAX_PIECES];
+    int epoch; /* written by the caller before each job */
+    int seen[MAX_PIECES];
+    int lazy; /* this piece sleeps, so that the others get to wait */
 } tally;
 
-static void count(void *arg, int part, int n_parts)
+static void count(void *arg, int piece, int n_pieces)
 {
     tally *t = arg;
-    if (part == t->lazy) usleep(500);
-    t->n_calls[part]++;
-    t->n_parts[part] = n_parts;
-    t->seen[part] = t->epoch;
+    if (piece == t->lazy) usleep(500);
+    t->n_calls[piece]++;
+    t->n_pieces[piece] = n_pieces;
+    t->seen[piece] = t->epoch;
 }
 
-static void run_epochs(int n_threads, int n_epochs, int lazy)
+/* share_epochs -- jobs of n_pieces; 0: sp_team_run, a piece for each thread. */
+static void share_epochs(int n_threads, int n_pieces, int n_epochs, int lazy)
 {
     sp_team *team;
-    tally t = {.lazy = lazy};
+    static tally t;
+    t = (tally){.lazy = lazy};
     assert_ok(sp_team_create(&team, n_threads));
     assert_int_equal(sp_team_size(team), n_threads);
+    const int expected = n_pieces ? n_pieces : n_threads;
     for (int e = 1; e <= n_epochs; e++) {
         t.epoch = e;
-        sp_team_run(team, count, &t);
-        for (int p = 0; p < n_threads; p++) {
+        if (n_pieces)
+            sp_team_share(team, count, &t, n_pieces);
+        else
+            sp_team_run(team, count, &t);
+        for (int p = 0; p < expected; p++) {
             assert_int_equal(t.n_calls[p], e);
-            assert_int_equal(t.n_parts[p], n_threads);
+            assert_int_equal(t.n_pieces[p], expected);
             assert_int_equal(t.seen[p], e);
         }
     }
-    for (int p = n_threads; p < MAX_PARTS; p++) assert_int_equal(t.n_calls[p], 0);
+    for (int p = expected; p < MAX_PIECES; p++) assert_int_equal(t.n_calls[p], 0);
     sp_team_destroy(team);
 }
+
+static const int sizes[] = {1, 2, 3, 4, 7, MAX_PARTS};
 
 static void every_part_runs_once_an_epoch(void **state)
 {
-    static const int sizes[] = {1, 2, 3, 4, 7, MAX_PARTS};
-    for (size_t i = 0; i < SP_COUNT(sizes); i++) run_epochs(sizes[i], 300, -1);
+    for (size_t i = 0; i < SP_COUNT(sizes); i++) share_epochs(sizes[i], 0, 300, -1);
 }
 
-/* A lazy caller lets the workers fall asleep between epochs; a lazy worker lets the caller. */
-static void sleepers_wake(void **state)
+static void every_piece_runs_once_an_epoch(void **state)
 {
-    run_epochs(4, 50, 0);
-    run_epochs(4, 50, 3);
+    static const int pieces[] = {1, 2, 3, 16, 100, MAX_PIECES};
+    for (size_t i = 0; i < SP_COUNT(sizes); i++)
+        for (size_t k = 0; k < SP_COUNT(pieces); k++) share_epochs(sizes[i], pieces[k], 20, -1);
+}
+
+static void jobs_of_changing_size_do_not_mix(void **state)
+{
     sp_team *team;
-    tally t = {.lazy = -1};
-    assert_ok(sp_team_create(&team, 3));
-    for (int e = 1; e <= 20; e++) {
-        usleep(1000);
-        sp_team_run(team, count, &t);
-        assert_int_equal(t.n_calls[2], e);
+    uint64_t seed = 1;
+    int calls[MAX_PIECES] = {0};
+    static tally t;
+    t = (tally){.lazy = -1};
+    assert_ok(sp_team_create(&team, 5));
+    for (int e = 1; e <= 1000; e++) {
+        int n = check_random(&seed, check_random(&seed, 10) ? 8 : 200); /* often few, and none */
+        t.epoch = e;
+        sp_team_share(team, count, &t, n);
+        for (int p = 0; p < n; p++) {
+            assert_int_equal(t.n_calls[p], ++calls[p]);
+            assert_int_equal(t.n_pieces[p], n);
+            assert_int_equal(t.seen[p], e);
+        }
+        assert_memory_equal(t.n_calls, calls, sizeof calls);
     }
     sp_team_destroy(team);
 }
+
+/* A lazy first piece lets the workers fall asleep between jobs; a lazy last one lets the caller. */
+static void sleepers_wake(void **state)
+{
+    share_epochs(4, 0, 50, 0);
+    share_epochs(4, 0, 50, 3);
+    share_epochs(4, 20, 50, 0);
+    share_epochs(4, 20, 50, 19);
+    sp_team *team;
+    static tally t;
+    t = (tally){.lazy = -1};
+    assert_ok(sp_team_create(&team, 3));
+    for (int e = 1; e <= 20; e++) {
+        usleep(1000);
+        sp_team_share(team, count, &t, 30);
+        assert_int_equal(t.n_calls[29], e);
+    }
+    sp_team_destroy(team);
+}
+
+static void a_job_may_be_empty(void **state)
+{
+    sp_team *team;
+    static tally t;
+    t = (tally){.lazy = -1};
+    assert_ok(sp_team_create(&team, 2));
+    sp_team_share(team, count, &t, 0);
+    assert_int_equal(t.n_calls[0], 0);
+    sp_team_destroy(team);
+}
+
+/* -- those who are late --------------------------------------------------------------------- */
+
+/* The first pieces end only when all others have. */
+typedef struct stuck {
+    _Atomic int n_done;
+    int n_stuck;
+} stuck;
+
+static void wait_for_others(void *arg, int piece, int n_pieces)
+{
+    stuck *s = arg;
+    while (piece < s->n_stuck && atomic_load(&s->n_done) < n_pieces - s->n_stuck) sched_yield();
+    atomic_fetch_add(&s->n_done, 1);
+}
+
+static void a_held_piece_holds_up_no_other(void **state)
+{
+    sp_team *team;
+    assert_ok(sp_team_create(&team, 4));
+    for (int i = 0; i < 50; i++) {
+        stuck s = {.n_stuck = i % 4};
+        sp_team_share(team, wait_for_others, &s, 40);
+        assert_int_equal(atomic_load(&s.n_done), 40);
+    }
+    sp_team_destroy(team);
+}
+
+/* meet -- a job of two pieces that are held at the same time, so by the two threads of a team. */
+typedef struct meeting {
+    _Atomic int n_here;
+    pthread_t caller, worker;
+    int worker_cpu;
+} meeting;
+
+static void meet(void *arg, int piece, int n_pieces)
+{
+    meeting *m = arg;
+    if (!pthread_equal(pthread_self(), m->caller)) {
+        m->worker = pthread_self();
+        m->worker_cpu = sched_getcpu();
+    }
+    atomic_fetch_add(&m->n_here, 1);
+    while (atomic_load(&m->n_here) < n_pieces) sched_yield();
+}
+
+static meeting meet_worker(sp_team *team)
+{
+    meeting m = {.caller = pthread_self()};
+    sp_team_share(team, meet, &m, 2);
+    return m;
+}
+
+/* A signal handler keeps the worker from coming; not for ever, so that a team that waits for it
+ * fails the test and does not hang it. */
+static _Atomic int held, let_go, gave_up;
+
+static void hold(int signal)
+{
+    SP_UNUSED(signal);
+    atomic_store(&held, 1);
+    for (int i = 0; i < 10000 && !atomic_load(&let_go); i++) usleep(1000);
+    if (!atomic_load(&let_go)) atomic_store(&gave_up, 1);
+}
+
+static void a_worker_that_does_not_come_is_not_waited_for(void **state)
+{
+    sp_team *team;
+    static tally t;
+    struct sigaction old, act = {.sa_handler = hold};
+    assert_int_equal(sigaction(SIGUSR1, &act, &old), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_ok(sp_team_create(&team, 2));
+        t = (tally){.lazy = -1};
+        meeting m = meet_worker(team);
+        if (i % 2) usleep(20000); /* asleep; else it spins */
+        atomic_store(&held, 0);
+        atomic_store(&let_go, 0);
+        assert_int_equal(pthread_kill(m.worker, SIGUSR1), 0);
+        while (!atomic_load(&held)) usleep(100);
+        for (int e = 1; e <= 10; e++) {
+            sp_team_share(team, count, &t, 50);
+            sp_team_run(team, count, &t);
+        }
+        assert_false(atomic_load(&gave_up));
+        atomic_store(&let_go, 1);
+        for (int p = 0; p < 50; p++) assert_int_equal(t.n_calls[p], p < 2 ? 20 : 10);
+        meet_worker(team); /* it is back */
+        sp_team_destroy(team);
+    }
+    sigaction(SIGUSR1, &old, NULL);
+}
+
+/* -- a machine that others use -------------------------------------------------------------- */
+
+static _Atomic int stop_neighbours;
+
+static void *be_busy(void *arg)
+{
+    while (!atomic_load_explicit(&stop_neighbours, memory_order_relaxed)) {
+    }
+    return arg;
+}
+
+static bool may_run_on(pthread_t thread, const cpu_set_t *expected)
+{
+    cpu_set_t set;
+    assert_int_equal(pthread_getaffinity_np(thread, sizeof set, &set), 0);
+    return CPU_EQUAL(&set, expected);
+}
+
+/* A worker may be moved for a moment; in the end it may run where it could before. */
+static void assert_free_again(pthread_t worker, const cpu_set_t *expected)
+{
+    for (int i = 0; i < 10000 && !may_run_on(worker, expected); i++) usleep(1000);
+    assert_true(may_run_on(worker, expected));
+}
+
+static void work_a_little(void *arg, int piece, int n_pieces)
+{
+    volatile unsigned x = 0;
+    for (int i = 0; i < 20000; i++) x += (unsigned)i;
+    count(arg, piece, n_pieces);
+}
+
+static void busy_neighbours_change_nothing(void **state)
+{
+    sp_team *team;
+    static tally t;
+    pthread_t busy[3];
+    cpu_set_t all;
+    t = (tally){.lazy = -1};
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    assert_ok(sp_team_create(&team, 2));
+    pthread_t worker = meet_worker(team).worker;
+    atomic_store(&stop_neighbours, 0);
+    for (size_t i = 0; i < SP_COUNT(busy); i++)
+        assert_int_equal(pthread_create(&busy[i], NULL, be_busy, NULL), 0);
+    for (int e = 1; e <= 100; e++) {
+        sp_team_share(team, work_a_little, &t, 12);
+        for (int p = 0; p < 12; p++) assert_int_equal(t.n_calls[p], e);
+        assert_true(may_run_on(pthread_self(), &all)); /* the caller is never touched */
+    }
+    atomic_store(&stop_neighbours, 1);
+    for (size_t i = 0; i < SP_COUNT(busy); i++) pthread_join(busy[i], NULL);
+    assert_free_again(worker, &all);
+    sp_team_destroy(team);
+}
+
+/* A worker is put on the core of the caller, who stays there: it leaves. */
+static void a_worker_leaves_the_core_of_the_caller(void **state)
+{
+    cpu_set_t all, one;
+    sp_team *team;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    if (CPU_COUNT(&all) < 2) skip();
+    assert_ok(sp_team_create(&team, 2));
+    pthread_t worker = meet_worker(team).worker;
+    int cpu = sched_getcpu(), elsewhere = 0;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)cpu, &one);
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
+    assert_int_equal(pthread_setaffinity_np(worker, sizeof one, &one), 0);
+    assert_int_equal(meet_worker(team).worker_cpu, cpu); /* it has nowhere to go */
+    assert_int_equal(pthread_setaffinity_np(worker, sizeof all, &all), 0);
+    for (int i = 0; i < 1000 && !elsewhere; i++) elsewhere = meet_worker(team).worker_cpu != cpu;
+    assert_true(elsewhere);
+    assert_free_again(worker, &all);
+    assert_true(may_run_on(pthread_self(), &one));
+    sp_team_destroy(team);
+    assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof all, &all), 0);
+}
+
+/* -- order ---------------------------------------------------------------------------------- */
 
 /* What one run writes, all parts of the next may read. */
 static void relay(void *arg, int part, int n_parts)
@@ -128,6 +359,8 @@ static void a_run_sees_all_of_the_run_before(void **state)
     sp_team_destroy(team);
 }
 
+/* -- beginning and end ---------------------------------------------------------------------- */
+
 static void teams_stop_without_having_run(void **state)
 {
     for (int n = 1; n <= 8; n++) {
@@ -136,6 +369,49 @@ static void teams_stop_without_having_run(void **state)
         sp_team_destroy(team);
     }
     sp_team_destroy(NULL);
+}
+
+static void teams_stop_spinning_and_asleep(void **state)
+{
+    static tally t;
+    t = (tally){.lazy = -1};
+    for (int i = 0; i < 60; i++) {
+        sp_team *team;
+        assert_ok(sp_team_create(&team, 1 + i % 6));
+        sp_team_share(team, count, &t, 20);
+        if (i % 3) usleep(i % 3 == 1 ? 100 : 3000);
+        sp_team_destroy(team);
+    }
+    for (int p = 0; p < 20; p++) assert_int_equal(t.n_calls[p], 60);
+}
+
+/* -- misuse --------------------------------------------------------------------------------- */
+
+static void call_again(void *arg, int piece, int n_pieces)
+{
+    static tally t;
+    if (piece == 0) sp_team_share(arg, count, &t, 3);
+}
+
+static void a_piece_that_calls_its_team_is_caught(void **state)
+{
+#ifdef NDEBUG
+    skip();
+#endif
+    for (int n_threads = 1; n_threads <= 3; n_threads += 2) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            sp_team *team;
+            signal(SIGABRT, SIG_DFL);
+            if (!freopen("/dev/null", "w", stderr)) _exit(1);
+            if (sp_team_create(&team, n_threads) == SP_OK) sp_team_share(team, call_again, team, 3);
+            _exit(0);
+        }
+        int status;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    }
 }
 
 static void zero_threads_means_the_cores_there_are(void **state)
@@ -158,7 +434,8 @@ static void a_team_survives_faults(void **state)
 {
     sp_team *team = NULL;
     assert_survives_faults(sp_team_create(&team, 3), team == NULL);
-    tally t = {.lazy = -1};
+    static tally t;
+    t = (tally){.lazy = -1};
     sp_team_run(team, count, &t);
     assert_int_equal(t.n_calls[2], 1);
     sp_team_destroy(team);
@@ -170,9 +447,18 @@ int main(void)
         cmocka_unit_test(parts_cover_everything_once),
         cmocka_unit_test(parts_of_large_counts_do_not_wrap),
         cmocka_unit_test(every_part_runs_once_an_epoch),
+        cmocka_unit_test(every_piece_runs_once_an_epoch),
+        cmocka_unit_test(jobs_of_changing_size_do_not_mix),
         cmocka_unit_test(sleepers_wake),
+        cmocka_unit_test(a_job_may_be_empty),
+        cmocka_unit_test(a_held_piece_holds_up_no_other),
+        cmocka_unit_test(a_worker_that_does_not_come_is_not_waited_for),
+        cmocka_unit_test(busy_neighbours_change_nothing),
+        cmocka_unit_test(a_worker_leaves_the_core_of_the_caller),
         cmocka_unit_test(a_run_sees_all_of_the_run_before),
         cmocka_unit_test(teams_stop_without_having_run),
+        cmocka_unit_test(teams_stop_spinning_and_asleep),
+        cmocka_unit_test(a_piece_that_calls_its_team_is_caught),
         cmocka_unit_test(zero_threads_means_the_cores_there_are),
         cmocka_unit_test(sizes_out_of_range_are_refused),
         cmocka_unit_test(a_team_survives_faults),
