@@ -1,15 +1,48 @@
 /* run_int.h -- run_<op>(engine, work, args): an operation of the table on all threads of the team.
+ *
+ * `work` counts multiply-adds in products and attention, and elements elsewhere. It decides how
+ * many pieces there are, which a result never depends on: this is only a matter of time.
  */
 #ifndef SP_ENGINE_RUN_INT_H
 #define SP_ENGINE_RUN_INT_H
 
 #include "engine/engine_int.h"
 
-/* Below this many multiply-adds waking the team costs more than it saves. A result never depends
- * on how many parts computed it, so this is only a matter of time. */
-#define SOLO_WORK (64 * 1024)
+/* What is smaller than `alone` is done by the caller: calling the team costs more than it saves. A
+ * piece of `piece` lasts some 50 to 100 us. */
+typedef struct run_sizes {
+    int64_t alone, piece;
+} run_sizes;
 
-#define DEFINE_RUN(op)                                                                             \
+/* A product of one row of x reads 10 to 20 weights a nanosecond. With many rows it is faster,
+ * but then there are more pieces than these anyway: see below. */
+static const run_sizes run_product = {64 << 10, 1 << 20};
+static const run_sizes run_elements = {16 << 10, 64 << 10};
+
+/* More than so many pieces a thread would cut the runs of rows that share what is in the caches. */
+enum { RUN_PIECES_OF_THREAD = 8 };
+
+static inline void run_pieces(sp_engine *e, run_sizes s, int64_t work, sp_team_fn *fn, void *job)
+{
+    const int n_threads = sp_team_size(e->o.team);
+    if (work < s.alone)
+        fn(job, 0, 1);
+    else
+        sp_team_share(
+            e->o.team, fn, job,
+            (int)SP_MAX(n_threads, SP_MIN(work / s.piece, RUN_PIECES_OF_THREAD * n_threads)));
+}
+
+/* For operations that have scratch for each thread, and share out their work by themselves. */
+static inline void run_threads(sp_engine *e, run_sizes s, int64_t work, sp_team_fn *fn, void *job)
+{
+    if (work < s.alone)
+        fn(job, 0, 1);
+    else
+        sp_team_run(e->o.team, fn, job);
+}
+
+#define DEFINE_RUN(op, how, sizes)                                                                 \
     typedef struct op##_job {                                                                      \
         const sp_ops *ops;                                                                         \
         const sp_##op##_args *args;                                                                \
@@ -22,20 +55,19 @@
     static inline void run_##op(sp_engine *e, int64_t work, const sp_##op##_args *args)            \
     {                                                                                              \
         op##_job job = {e->o.ops, args};                                                           \
-        if (work < SOLO_WORK)                                                                      \
-            op##_part(&job, 0, 1);                                                                 \
-        else                                                                                       \
-            sp_team_run(e->o.team, op##_part, &job);                                               \
+        how(e, sizes, work, op##_part, &job);                                                      \
     }
 
-DEFINE_RUN(matmul)
-DEFINE_RUN(embed)
-DEFINE_RUN(rmsnorm)
-DEFINE_RUN(silu_mul)
-DEFINE_RUN(kv_store)
-DEFINE_RUN(attend)
-DEFINE_RUN(columns)
-DEFINE_RUN(kv_differ)
+DEFINE_RUN(matmul, run_pieces, run_product)
+DEFINE_RUN(matmul_packed, run_pieces, run_product)
+DEFINE_RUN(quantize, run_pieces, run_elements)
+DEFINE_RUN(embed, run_pieces, run_elements)
+DEFINE_RUN(rmsnorm, run_pieces, run_elements)
+DEFINE_RUN(silu_mul, run_pieces, run_elements)
+DEFINE_RUN(kv_store, run_pieces, run_elements)
+DEFINE_RUN(kv_differ, run_pieces, run_elements)
+DEFINE_RUN(attend, run_threads, run_product)
+DEFINE_RUN(columns, run_threads, run_product)
 
 #undef DEFINE_RUN
 
