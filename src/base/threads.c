@@ -14,29 +14,32 @@
  *
  * When other programs want the cores too, the system takes one away from a member now and then,
  * for 3 to 10 ms: as long as dozens of jobs. All depends on what the others do in that time.
+ * If they spin, one busy loop costs half of the speed or more (bench/team.c measures it). So:
  *
- *   keep apart   A thread that is woken is often put on the core of the one that woke it. Two members
- *                would then share one core for good, and leave the other to the foreign program.
- *                A worker that finds itself on the caller's core moves to another.
+ *   keep apart   A thread that is woken is often put on the core of the one that woke it. Two
+ *                members would then share that core for good, and leave the other to the foreign
+ *                program. A worker that finds itself on the caller's core moves to another.
  *   lend         A caller that waits for a piece looks whether its holder is running: the holder's
  *                CPU time stands still if not. Then the caller gives it its own core, and sleeps.
  *
- * Both move workers only, never the caller's thread, which is not ours; and both put back the set of
- * cores that they found. Neither ever happens on a quiet machine. Where there are more threads than
- * cores, nobody spins and nobody is moved.
+ * Both move workers only, never the caller's thread, which is not ours; and both put back the set
+ * of cores that they found. On a quiet machine the first is rare and the second does not happen.
+ * Where there are more threads than cores, nobody spins and nobody is moved.
  *
  * Invariants
  *  I1  The job is written while left = 0, that is when nobody holds a piece, and read only by
- *      those who hold one. Pieces are taken by compare-and-swap on `open`, which is raised (release)
- *      after the job has been written.
+ *      those who hold one. Pieces are taken by compare-and-swap on `open`, which is raised
+ *      (release) after the job has been written.
  *  I2  A piece is taken once, since `open` falls by one for each. Nothing tells one job from the
  *      next: a worker that comes late finds no piece, or one of a later job, which is as good. So
  *      there is no count of jobs, and none that could wrap around.
  *  I3  Who goes to sleep says so first (n_asleep, caller_asleep), and the system then compares the
- *      word slept on; who changes the word looks afterwards who sleeps. All of these are sequentially
- *      consistent, so one of the two sees the other and no wake-up is lost.
- *  I4  A worker touches the team after its last `left -= ...` only until it is joined; the team is
- *      freed after that.
+ *      word slept on; who changes the word looks afterwards who sleeps. All of these are
+ *      sequentially consistent, so one of the two sees the other and no wake-up is lost.
+ *  I4  After its last `left -= ...` a worker may still look at the team; the team is freed only
+ *      when all workers have been joined.
+ *  I5  One worker is moved at a time, so nobody takes a step of a move for the cores that are
+ *      allowed.
  */
 #include "base/threads.h"
 
@@ -77,6 +80,7 @@ struct sp_team {
     _Atomic int caller_cpu; /* where the caller was when it announced the job */
     _Atomic int n_asleep;   /* workers: I3 */
     _Atomic int caller_asleep;
+    atomic_flag moving;                      /* I5 */
     alignas(SP_CACHE_LINE) _Atomic int open; /* pieces that nobody has taken, or QUIT; a futex */
     alignas(SP_CACHE_LINE) _Atomic int left; /* pieces that are not done; a futex */
 };
@@ -122,25 +126,31 @@ static bool becomes(_Atomic int *word, bool zero, int64_t us)
 
 /* -- sharing the cores with others ---------------------------------------------------------- */
 
-/* move -- to a core in `to`, and from there wherever the system likes. */
-static void move(pthread_t thread, const cpu_set_t *to, const cpu_set_t *allowed)
+/* move -- takes a thread onto a core, or off it; from there it may go where it could before. False
+ * if it may not, or if somebody is being moved already: I5. */
+static bool move(sp_team *t, pthread_t thread, int cpu, bool onto)
 {
-    pthread_setaffinity_np(thread, sizeof *to, to);
-    pthread_setaffinity_np(thread, sizeof *allowed, allowed);
+    cpu_set_t allowed, to, one;
+    if (cpu < 0 || atomic_flag_test_and_set(&t->moving)) return false;
+    bool moved = pthread_getaffinity_np(thread, sizeof allowed, &allowed) == 0;
+    if (moved) {
+        CPU_ZERO(&one);
+        CPU_SET((size_t)cpu, &one);
+        CPU_AND(&to, &allowed, &one);
+        if (!onto) CPU_XOR(&to, &allowed, &to);
+        moved = CPU_COUNT(&to) > 0 && pthread_setaffinity_np(thread, sizeof to, &to) == 0;
+        if (moved) pthread_setaffinity_np(thread, sizeof allowed, &allowed);
+    }
+    atomic_flag_clear(&t->moving);
+    return moved;
 }
 
 /* keep_apart -- called by a worker. */
 static void keep_apart(sp_team *t)
 {
     const int cpu = sched_getcpu();
-    const pthread_t self = pthread_self();
-    cpu_set_t allowed, others;
     if (SP_LIKELY(cpu != atomic_load_explicit(&t->caller_cpu, memory_order_relaxed))) return;
-    if (cpu < 0 || t->spin_us == 0) return;
-    if (pthread_getaffinity_np(self, sizeof allowed, &allowed) != 0) return;
-    others = allowed;
-    CPU_CLR((size_t)cpu, &others);
-    if (CPU_COUNT(&others) > 0) move(self, &others, &allowed);
+    if (t->spin_us > 0) move(t, pthread_self(), cpu, false);
 }
 
 static int64_t cpu_time_us(clockid_t clock)
@@ -161,21 +171,13 @@ static bool stands_still(worker *w)
     return held && w->was_holding && w->used_us - before < LOOK_US / 4;
 }
 
-/* lend -- puts a worker that stands still on the core of the caller, who is to sleep then; false
+/* lend -- gives the caller's core to a worker that stands still; the caller is to sleep then. False
  * if there is none. */
 static bool lend(sp_team *t)
 {
-    const int cpu = sched_getcpu();
-    cpu_set_t allowed, here;
     int i = 1;
     while (i < t->n_threads && !stands_still(&t->workers[i])) i++;
-    if (i == t->n_threads || cpu < 0) return false;
-    if (pthread_getaffinity_np(t->workers[i].thread, sizeof allowed, &allowed) != 0) return false;
-    if (!CPU_ISSET((size_t)cpu, &allowed)) return false;
-    CPU_ZERO(&here);
-    CPU_SET((size_t)cpu, &here);
-    move(t->workers[i].thread, &here, &allowed);
-    return true;
+    return i < t->n_threads && move(t, t->workers[i].thread, sched_getcpu(), true);
 }
 
 /* -- a job ---------------------------------------------------------------------------------- */
@@ -306,6 +308,7 @@ sp_err sp_team_create(sp_team **out, int n_threads)
     }
     t->n_threads = n_threads;
     t->n_started = 1;
+    atomic_init(&t->caller_cpu, -1);
     t->spin_us = n_threads <= n_cores ? SPIN_US : 0;
     for (int i = 1; i < n_threads; i++) {
         sp_err err = start_worker(t, i);

@@ -51,8 +51,8 @@ static void parts_of_large_counts_do_not_wrap(void **state)
 #define MAX_PARTS  16
 #define MAX_PIECES 1000
 
-/* The counters of the pieces are plain numbers on purpose: only the team's own order keeps them from
- * racing with the caller, who reads them after every job. */
+/* The counters of the pieces are plain numbers on purpose: only the team's own order keeps them
+ * from racing with the caller, who reads them after every job. */
 typedef struct tally {
     int n_calls[MAX_PIECES];
     int n_pieces[MAX_PIECES];
