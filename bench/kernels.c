@@ -207,10 +207,24 @@ static void bench_matmul(sp_team *team, const sp_ops *ops, sp_dtype type, int64_
     uint8_t *data = take(bytes);
     for (size_t i = 0; i < bytes; i++)
         data[i] = (uint8_t)((noise(&seed) >> 24) & 0x3b); /* no NaN */
-    sp_mat w = {type, rows, cols, data};
+    sp_mat w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data};
     sp_matmul_args a = {.w = &w, .x = floats(m * cols), .m = m, .y = floats(m * rows)};
-    compare(team, name, (job){(op_fn *)ops->matmul, &a}, (job){(op_fn *)plain_matmul, &a},
-            (double)bytes * 1e-9, 2e-9 * (double)(rows * cols * m));
+    job kernel = {(op_fn *)ops->matmul, &a};
+    /* In integers: as in the engine, where one rounding of x serves several products, without it. */
+    const size_t packed = ops->pack_bytes ? ops->pack_bytes(&w) : 0;
+    void *x = packed ? take((size_t)m * ops->quantized_bytes(cols)) : NULL;
+    void *layout = packed ? take(packed) : NULL;
+    sp_matmul_packed_args in_ints = {.w = &w, .q = x, .m = m, .y = a.y};
+    if (packed) {
+        ops->pack(&(sp_pack_args){&w, layout}, 0, 1);
+        ops->quantize(&(sp_quantize_args){a.x, m, cols, x}, 0, 1);
+        w.packed = layout;
+        kernel = (job){(op_fn *)ops->matmul_packed, &in_ints};
+    }
+    compare(team, name, kernel, (job){(op_fn *)plain_matmul, &a}, (double)bytes * 1e-9,
+            2e-9 * (double)(rows * cols * m));
+    sp_free(layout);
+    sp_free(x);
     sp_free(data);
     sp_free((void *)a.x);
     sp_free(a.y);
@@ -277,7 +291,7 @@ static void bench_attend(sp_team *team, const sp_ops *ops, sp_dtype type, int H,
 int main(int argc, char **argv)
 {
     static const sp_dtype types[] = {SP_Q8_0, SP_Q4_K, SP_Q6_K, SP_Q4_0, SP_Q5_0, SP_F16, SP_F32};
-    static const int m_counts[] = {1, 4, 512};
+    static const int m_counts[] = {1, 4, 32, 512};
     const sp_ops *ops;
     sp_team *team;
     if (sp_team_create(&team, argc > 1 ? atoi(argv[1]) : 0) != SP_OK ||

@@ -24,6 +24,11 @@ static bool always(void)
 #if SP_HAVE_X86
 
 /* Operations that are bound by memory or rare stay the reference ones. */
+#define PACKED(variant, bits)                                                                      \
+    .x_bits = bits, .pack_bytes = sp_pack_bytes_##variant,                                         \
+    .quantized_bytes = sp_quantized_bytes_##variant, .pack = sp_pack_##variant,                    \
+    .quantize = sp_quantize_##variant, .matmul_packed = sp_matmul_packed_##variant
+
 static const sp_ops avx2 = {
     .name = "avx2",
     .matmul = sp_matmul_avx2,
@@ -34,6 +39,7 @@ static const sp_ops avx2 = {
     .attend = sp_attend_avx2,
     .columns = sp_columns_ref,
     .kv_differ = sp_kv_differ_ref,
+    PACKED(avx2, 15),
 };
 
 static const sp_ops avx512 = {

@@ -22,6 +22,20 @@ SP_DECLARE_OP(attend);
 SP_DECLARE_OP(columns);
 SP_DECLARE_OP(kv_differ);
 
+/* Products in integers: one set of five for each of the variants that have them. */
+#define SP_DECLARE_PACKED(variant)                                                                 \
+    size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
+    size_t sp_quantized_bytes_##variant(int64_t n);                                                \
+    void sp_pack_##variant(const sp_pack_args *a, int part, int n_parts);                          \
+    void sp_quantize_##variant(const sp_quantize_args *a, int part, int n_parts);                  \
+    void sp_matmul_packed_##variant(const sp_matmul_packed_args *a, int part, int n_parts)
+
+SP_DECLARE_PACKED(avx2);
+SP_DECLARE_PACKED(avx512);
+SP_DECLARE_PACKED(avxvnni);
+SP_DECLARE_PACKED(vnni);
+
 #undef SP_DECLARE_OP
+#undef SP_DECLARE_PACKED
 
 #endif

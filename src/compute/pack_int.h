@@ -1,0 +1,97 @@
+/* pack_int.h -- how weights lie for the products in integers; pack.c writes it, x86/panels.h reads it.
+ *
+ * Rows of a matrix are taken R at a time: a panel, the R outputs that a kernel computes together.
+ * The last panel is filled up with zeros. A panel is its groups of 32 columns one after the other,
+ * so a product with one row of x reads memory from its start to its end.
+ *
+ *   group    factors | codes              K types: a head before every eight groups | eight groups
+ *
+ * Codes are the integers of the type as the file has them, in the order in which a kernel wants them:
+ *
+ *   code i  =  step i / (R S)  |  output i / S % R  |  column i % S of the step,   S columns a step
+ *
+ * 8 bits: a byte each, signed. Fewer: bits of a byte lie far apart, so that a shift and a mask of a
+ * vector give neighbouring codes:
+ *
+ *   4 bits  16 R bytes   code i is nibble i / 16R of byte i % 16R
+ *   2 bits   8 R bytes   code i is bits 2 k, 2 k + 1 of byte i % 8R, k = i / 8R
+ *   1 bit    4 R bytes   code i is bit i / 4R of byte i % 4R
+ *
+ *   type   head                     factors                       codes            zero
+ *   Q8_0                            d[R] f16                      8 bits              0
+ *   Q4_0                            d[R] f16                      4 bits              8
+ *   Q4_1                            d[R] m[R] f16                 4 bits              0
+ *   Q5_0                            d[R] f16                      4 bits, 1 bit      16
+ *   Q5_1                            d[R] m[R] f16                 4 bits, 1 bit       0
+ *   Q4_K   d[R] dmin[R] f16         scale[R] min[R] u8            4 bits              0
+ *   Q5_K   d[R] dmin[R] f16         scale[R] min[R] u8            4 bits, 1 bit       0
+ *   Q6_K   d[R] f16                 scale[2][R] i8, 16 columns each  4 bits, 2 bits  32
+ *
+ * The sizes are those of the file, but for Q4_K (+2.8 %) and Q5_K (+2.3 %), whose six-bit factors get a
+ * byte each. / */
+#ifndef SP_COMPUTE_PACK_INT_H
+#define SP_COMPUTE_PACK_INT_H
+
+#include "compute/ops.h"
+
+#define SP_PACK_OUTPUTS 32 /* R at most */
+
+typedef struct sp_pack_form {
+    int outputs; /* R: 16 or 32 */
+    int step;    /* S: 2 or 4 */
+} sp_pack_form;
+
+/* Offsets within a group, and sizes, in bytes. */
+typedef struct sp_pack_layout {
+    size_t head;      /* before every eight groups */
+    size_t low, high; /* codes: 8 or 4 bits, and the 1 or 2 above them */
+    size_t group;     /* factors and codes */
+} sp_pack_layout;
+
+/* sp_pack_layout_of -- false for types that are not packed. As an inline function of constants it
+ * leaves nothing to be done in a kernel. */
+static inline bool sp_pack_layout_of(sp_dtype type, size_t R, sp_pack_layout *out)
+{
+    size_t head = 0, factors, low = 16 * R, high = 0;
+    switch (type) {
+    case SP_Q8_0:
+        factors = 2 * R, low = 32 * R;
+        break;
+    case SP_Q4_0:
+        factors = 2 * R;
+        break;
+    case SP_Q4_1:
+        factors = 4 * R;
+        break;
+    case SP_Q5_0:
+        factors = 2 * R, high = 4 * R;
+        break;
+    case SP_Q5_1:
+        factors = 4 * R, high = 4 * R;
+        break;
+    case SP_Q4_K:
+        head = 4 * R, factors = 2 * R;
+        break;
+    case SP_Q5_K:
+        head = 4 * R, factors = 2 * R, high = 4 * R;
+        break;
+    case SP_Q6_K:
+        head = 2 * R, factors = 2 * R, high = 8 * R;
+        break;
+    default:
+        return false;
+    }
+    *out = (sp_pack_layout){head, factors, factors + low, factors + low + high};
+    return true;
+}
+
+/* sp_pack_panel_bytes -- of R rows of n_groups groups; K types come in whole eights. */
+static inline size_t sp_pack_panel_bytes(const sp_pack_layout *l, int64_t n_groups)
+{
+    return (size_t)n_groups * l->group + (size_t)(n_groups / 8) * l->head;
+}
+
+size_t sp_pack_bytes(const sp_mat *w, sp_pack_form f);
+void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts);
+
+#endif

@@ -1,0 +1,268 @@
+/* test_packed.c -- products in integers: every variant and type against weights and x in double. */
+#include "kernel/kernels.h"
+
+/* Sizes with tails: outputs that fill no panel, groups that fill no block, rows that fill no tile. */
+static const struct {
+    int64_t rows, cols, m;
+} sizes[] = {{1, 256, 1},  {16, 256, 1},  {33, 512, 2},   {37, 256, 7},  {64, 1280, 13},
+             {5, 2304, 6}, {40, 768, 29}, {96, 256, 131}, {31, 512, 12}, {32, 4352, 3}};
+
+static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,
+                                 SP_Q5_1, SP_Q4_K, SP_Q5_K, SP_Q6_K};
+
+typedef struct product {
+    sp_mat w;
+    int64_t m;
+    float *x, *y, *bias;
+    void *q, *packed;
+} product;
+
+static void make(const sp_ops *ops, product *p, sp_dtype type, int64_t rows, int64_t cols,
+                 int64_t m, uint64_t *seed)
+{
+    const size_t row_bytes = sp_row_bytes(type, cols);
+    uint8_t *data = sp_alloc((size_t)rows, row_bytes);
+    assert_non_null(data);
+    for (int64_t r = 0; r < rows; r++)
+        random_groups(seed, type, data + (size_t)r * row_bytes, cols / sp_dtype_of(type)->n_group);
+    *p = (product){.w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data}, .m = m};
+    p->x = random_floats(seed, m * cols, 2);
+    p->y = random_floats(seed, m * rows, 1);
+    p->bias = random_floats(seed, rows, 1);
+    p->packed = sp_alloc_aligned(ops->pack_bytes(&p->w));
+    p->q = sp_alloc_aligned((size_t)m * ops->quantized_bytes(cols));
+    assert_true(p->packed && p->q);
+    for (int part = 0; part < 3; part++) ops->pack(&(sp_pack_args){&p->w, p->packed}, part, 3);
+    p->w.packed = p->packed;
+}
+
+static void quantize(const sp_ops *ops, product *p)
+{
+    for (int part = 0; part < 2; part++)
+        ops->quantize(&(sp_quantize_args){p->x, p->m, p->w.n_cols, p->q}, part, 2);
+}
+
+static void multiply(const sp_ops *ops, const product *p, bool add, int n_parts)
+{
+    sp_matmul_packed_args a = {
+        .w = &p->w, .q = p->q, .m = p->m, .y = p->y, .bias = p->bias, .add = add};
+    for (int part = 0; part < n_parts; part++) ops->matmul_packed(&a, part, n_parts);
+}
+
+static void drop(product *p)
+{
+    sp_free((void *)p->w.data);
+    sp_free(p->x);
+    sp_free(p->y);
+    sp_free(p->bias);
+    sp_free(p->q);
+    sp_free(p->packed);
+}
+
+/* y in double from weights and x as they are; sums of floats in y0 + what is computed. */
+static void exact(const product *p, const float *y0, bool add, double *y)
+{
+    float *row = sp_alloc((size_t)p->w.n_cols, sizeof *row);
+    assert_non_null(row);
+    for (int64_t r = 0; r < p->w.n_rows; r++) {
+        sp_row_to_f32(p->w.type,
+                      (const uint8_t *)p->w.data + (size_t)r * sp_row_bytes(p->w.type, p->w.n_cols),
+                      row, p->w.n_cols);
+        for (int64_t m = 0; m < p->m; m++) {
+            double s = p->bias[r] + (add ? y0[m * p->w.n_rows + r] : 0);
+            for (int64_t c = 0; c < p->w.n_cols; c++)
+                s += (double)row[c] * p->x[m * p->w.n_cols + c];
+            y[m * p->w.n_rows + r] = s;
+        }
+    }
+    sp_free(row);
+}
+
+static double distance(const float *a, const double *b, int64_t n)
+{
+    double error = 0, size = 0;
+    for (int64_t i = 0; i < n; i++) {
+        error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+        size += b[i] * b[i];
+    }
+    return error / size;
+}
+
+/* What rounding x to so many bits may cost; one product of few terms may be unlucky. */
+static double tolerance(const sp_ops *ops)
+{
+    return ops->x_bits > 8 ? 1e-7 : 2e-3;
+}
+
+static const sp_ops *integers(void **state)
+{
+    const sp_ops *ops = variant(state);
+    if (!ops->pack_bytes) skip();
+    return ops;
+}
+
+static void products_are_those_of_the_weights(void **state)
+{
+    const sp_ops *ops = integers(state);
+    uint64_t seed = 5;
+    for (size_t t = 0; t < SP_COUNT(types); t++)
+        for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+            product p;
+            const int64_t n = sizes[i].m * sizes[i].rows;
+            make(ops, &p, types[t], sizes[i].rows, sizes[i].cols, sizes[i].m, &seed);
+            float *y0 = random_floats(&seed, n, 1);
+            double *want = sp_alloc((size_t)n, sizeof *want);
+            assert_non_null(want);
+            memcpy(p.y, y0, (size_t)n * sizeof *y0);
+            quantize(ops, &p);
+            for (int add = 0; add < 2; add++) {
+                memcpy(p.y, y0, (size_t)n * sizeof *y0);
+                multiply(ops, &p, add, 1 + (int)i % 4);
+                exact(&p, y0, add, want);
+                double d = distance(p.y, want, n);
+                if (!(d <= tolerance(ops)))
+                    fail_msg("%s %dx%d m=%d: NMSE %g", sp_dtype_of(types[t])->name,
+                             (int)sizes[i].rows, (int)sizes[i].cols, (int)sizes[i].m, d);
+            }
+            sp_free(y0);
+            sp_free(want);
+            drop(&p);
+        }
+}
+
+/* A row's products are the same bits alone and in any company, in one part or in many. */
+static void a_row_does_not_depend_on_its_company(void **state)
+{
+    const sp_ops *ops = integers(state);
+    uint64_t seed = 6;
+    for (size_t t = 0; t < SP_COUNT(types); t++) {
+        product p;
+        make(ops, &p, types[t], 75, 2304, 140, &seed);
+        quantize(ops, &p);
+        multiply(ops, &p, false, 1);
+        float *all = sp_alloc(140 * 75, sizeof *all), *x = p.x;
+        assert_non_null(all);
+        memcpy(all, p.y, 140 * 75 * sizeof *all);
+        for (int64_t first = 0, n = 1; first < 140; first += n, n = n % 9 + 1) {
+            p.m = SP_MIN(n, 140 - first);
+            p.x = x + first * 2304;
+            quantize(ops, &p);
+            multiply(ops, &p, false, 1 + (int)n % 4);
+            assert_same_bits(p.y, all + first * 75, p.m * 75);
+        }
+        p.x = x;
+        sp_free(all);
+        drop(&p);
+    }
+}
+
+static void what_is_not_finite_is_not_hidden(void **state)
+{
+    const sp_ops *ops = integers(state);
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    uint64_t seed = 7;
+    for (size_t i = 0; i < SP_COUNT(bad); i++) {
+        product p;
+        make(ops, &p, SP_Q8_0, 20, 512, 9, &seed);
+        p.x[3 * 512 + 77 * (int)i] = bad[i];
+        quantize(ops, &p);
+        multiply(ops, &p, false, 1);
+        for (int m = 0; m < 9; m++)
+            for (int r = 0; r < 20; r++) assert_int_equal(isnan(p.y[m * 20 + r]) != 0, m == 3);
+        drop(&p);
+    }
+}
+
+static void large_small_and_zero_rows(void **state)
+{
+    const sp_ops *ops = integers(state);
+    static const float sizes_of_x[] = {0, 1e-42f, 1e-33f, 1e-20f, 1e20f, 1e28f};
+    uint64_t seed = 8;
+    for (size_t t = 0; t < SP_COUNT(types); t++) {
+        product p;
+        double want[6 * 24];
+        make(ops, &p, types[t], 24, 256, 6, &seed);
+        memset(p.bias, 0, 24 * sizeof *p.bias);
+        for (int m = 0; m < 6; m++) fill(&seed, p.x + m * 256, 256, sizes_of_x[m]);
+        quantize(ops, &p);
+        multiply(ops, &p, false, 2);
+        exact(&p, p.y, false, want);
+        for (int m = 0; m < 6; m++) {
+            if (sizes_of_x[m] < 1e-30f) {
+                for (int r = 0; r < 24; r++) assert_true(p.y[m * 24 + r] == 0);
+            } else {
+                double d = distance(p.y + m * 24, want + m * 24, 24);
+                if (!(d <= tolerance(ops)))
+                    fail_msg("%s, x of %g: NMSE %g", sp_dtype_of(types[t])->name,
+                             (double)sizes_of_x[m], d);
+            }
+        }
+        drop(&p);
+    }
+}
+
+/* One large element costs the others of its group their last bits, and no one else. */
+static void an_outlier_stays_in_its_group(void **state)
+{
+    const sp_ops *ops = integers(state);
+    uint64_t seed = 9;
+    product p;
+    double want[24], with[24];
+    make(ops, &p, SP_Q8_0, 24, 512, 1, &seed);
+    memset(p.bias, 0, 24 * sizeof *p.bias);
+    fill(&seed, p.x, 32, 0);
+    p.x[7] = 5e4f;
+    quantize(ops, &p);
+    multiply(ops, &p, false, 1);
+    float big[24];
+    memcpy(big, p.y, sizeof big);
+    exact(&p, p.y, false, with);
+    assert_true(distance(big, with, 24) <= 1e-9);
+    p.x[7] = 0;
+    quantize(ops, &p);
+    multiply(ops, &p, false, 1);
+    exact(&p, p.y, false, want);
+    assert_true(distance(p.y, want, 24) <= tolerance(ops));
+    drop(&p);
+}
+
+/* The matmul of floats and that of integers agree as far as x is rounded. */
+static void both_products_agree(void **state)
+{
+    const sp_ops *ops = integers(state);
+    uint64_t seed = 10;
+    for (size_t t = 0; t < SP_COUNT(types); t++) {
+        product p;
+        make(ops, &p, types[t], 48, 1024, 17, &seed);
+        float *y = random_floats(&seed, 48 * 17, 1);
+        ops->matmul(&(sp_matmul_args){.w = &p.w, .x = p.x, .m = 17, .y = y, .bias = p.bias}, 0, 1);
+        quantize(ops, &p);
+        multiply(ops, &p, false, 1);
+        assert_true(nmse(p.y, y, 48 * 17) <= tolerance(ops));
+        sp_free(y);
+        drop(&p);
+    }
+}
+
+static void floats_are_not_packed(void **state)
+{
+    const sp_ops *ops = integers(state);
+    static const sp_dtype plain[] = {SP_F32, SP_F16, SP_BF16};
+    for (size_t i = 0; i < SP_COUNT(plain); i++)
+        assert_int_equal(ops->pack_bytes(&(sp_mat){.type = plain[i], .n_rows = 8, .n_cols = 256}),
+                         0);
+}
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        ON_EVERY_VARIANT(products_are_those_of_the_weights),
+        ON_EVERY_VARIANT(a_row_does_not_depend_on_its_company),
+        ON_EVERY_VARIANT(what_is_not_finite_is_not_hidden),
+        ON_EVERY_VARIANT(large_small_and_zero_rows),
+        ON_EVERY_VARIANT(an_outlier_stays_in_its_group),
+        ON_EVERY_VARIANT(both_products_agree),
+        ON_EVERY_VARIANT(floats_are_not_packed),
+    };
+    return cmocka_run_group_tests_name("packed", tests, NULL, NULL);
+}
