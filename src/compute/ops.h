@@ -175,6 +175,9 @@ typedef struct sp_attend_req {
 
 /* sp_attend -- out = softmax(scale * rot(q) . K^T) V over the spans in sight, for every request.
  * A query at p meets a span as rot(q, p - shift): keys are never rewritten.
+ * A sum over keys is cut at fixed places of the spans in sight, and its pieces are taken together in
+ * order: so a long context can be shared among threads, and the bits do not say whether it was.
+ * Parts share out the work by themselves.
  * Pre:  every query sees at least one key (itself); p - shift < rope->n_pos.
  * Tol:  NMSE <= 1e-6 against ref for equal KV.
  * What lies in slots that no query of a tile may see never reaches a result: it may be anything. */
@@ -185,8 +188,8 @@ typedef struct sp_attend_args {
     float scale; /* 1 / sqrt(D) as a rule */
     const sp_attend_req *reqs;
     int n_reqs;
-    void *scratch;        /* [n_parts][scratch_bytes], from sp_attend_scratch_bytes */
-    size_t scratch_bytes; /* of one part */
+    void *scratch;        /* [n_parts][scratch_bytes], zeroed before its first use only */
+    size_t scratch_bytes; /* of one part, from sp_attend_scratch_bytes */
 } sp_attend_args;
 
 /* sp_attend_scratch_bytes -- scratch of one part, enough for any request with at most max_spans. */

@@ -4,9 +4,19 @@
  * blocks that lie anywhere. Everything that must not be read (free slots, stale tokens, tokens
  * after the last query) is NaN, so that reading it shows.
  */
+#include "base/threads.h"
+#include "compute/attend_int.h"
 #include "kernel/kernels.h"
 
-enum { N_SPANS = 6, SPAN_MAX = 75, N_SIGHTS = 3, M = 41, N_POS = 2048, B = SP_BLOCK_TOKENS };
+enum {
+    N_SPANS = 6,
+    SPAN_MAX = 75, /* tokens, in short prompts */
+    LONG_MAX = 1100,
+    N_SIGHTS = 3,
+    M = 41,
+    N_POS = 2048, /* at least */
+    B = SP_BLOCK_TOKENS
+};
 
 typedef struct shape {
     int H, G, D, n_rot;
@@ -23,11 +33,12 @@ typedef struct world {
     shape s;
     sp_kv_view kv;
     sp_rope rope;
-    uint32_t n_blocks, next_block, order[256]; /* blocks are taken in a random order */
+    uint32_t n_blocks, next_block;
+    uint32_t order[N_SPANS * SP_DIV_UP(LONG_MAX, B)]; /* blocks are taken in a random order */
     sp_span spans[N_SPANS];
-    uint32_t blocks[N_SPANS][SP_DIV_UP(SPAN_MAX, B)];
-    int32_t pos[N_SPANS][SPAN_MAX];
-    uint64_t stale[N_SPANS][SP_DIV_UP(SPAN_MAX, 64)];
+    uint32_t blocks[N_SPANS][SP_DIV_UP(LONG_MAX, B)];
+    int32_t pos[N_SPANS][LONG_MAX];
+    uint64_t stale[N_SPANS][SP_DIV_UP(LONG_MAX, 64)];
     sp_sight sights[N_SIGHTS];
     uint16_t list[N_SPANS];
     int32_t query_pos[M];
@@ -38,27 +49,26 @@ typedef struct world {
 /* -- making a prompt -----------------------------------------------------------------------------
  */
 
-static sp_rope make_rope(const shape *s)
+static sp_rope make_rope(const shape *s, int n_pos)
 {
     const int half = s->n_rot / 2;
-    float *c = sp_alloc((size_t)N_POS * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
+    float *c = sp_alloc((size_t)n_pos * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
     assert_non_null(c);
-    float *sine = c + N_POS * half;
-    for (int p = 0; p < N_POS; p++) {
+    float *sine = c + n_pos * half;
+    for (int p = 0; p < n_pos; p++) {
         for (int i = 0; i < half; i++) {
             double angle = p * pow(10000, -2.0 * i / s->n_rot);
             c[p * half + i] = (float)cos(angle);
             sine[p * half + i] = (float)sin(angle);
         }
     }
-    return (sp_rope){s->n_rot, s->adjacent, N_POS, c, sine};
+    return (sp_rope){s->n_rot, s->adjacent, n_pos, c, sine};
 }
 
 static void world_open(world *w, uint64_t *seed, sp_dtype type, const shape *s, uint32_t n_blocks)
 {
     memset(w, 0, sizeof *w);
     w->s = *s;
-    w->rope = make_rope(s);
     w->n_blocks = n_blocks;
     for (uint32_t i = 0; i < n_blocks; i++) w->order[i] = i;
     for (uint32_t i = n_blocks - 1; i > 0; i--) {
@@ -149,17 +159,11 @@ static void fill_kv(world *w, uint64_t *seed)
     sp_free(v);
 }
 
-static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+/* Keys, sights and queries, when the spans and the queries' positions are made. */
+static void world_fill(world *w, uint64_t *seed, int32_t end)
 {
-    int32_t end = 0, p = 0;
-    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(SPAN_MAX, B));
-    for (int i = 0; i < N_SPANS; i++) make_span(w, seed, i, &end);
-    for (int m = 0; m < M; m++) {
-        p += below(seed, SP_MAX(2, 2 * end / M));
-        w->query_pos[m] = p;
-        w->see[m] = (uint16_t)below(seed, N_SIGHTS);
-        if (m > 0 && below(seed, 4)) w->see[m] = w->see[m - 1];
-    }
+    const shape *s = &w->s;
+    w->rope = make_rope(s, SP_MAX(N_POS, end + 1000));
     fill_kv(w, seed);
     int n_list = 0;
     for (int i = 0; i < N_SPANS; i += 1 + below(seed, 2)) w->list[n_list++] = (uint16_t)i;
@@ -174,6 +178,49 @@ static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
     w->expected_mass = random_floats(seed, n_mass, 1);
     w->lse = random_floats(seed, M * s->H, 1);
     w->expected_lse = random_floats(seed, M * s->H, 1);
+}
+
+static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+{
+    int32_t end = 0, p = 0;
+    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(SPAN_MAX, B));
+    for (int i = 0; i < N_SPANS; i++) make_span(w, seed, i, &end);
+    for (int m = 0; m < M; m++) {
+        p += below(seed, SP_MAX(2, 2 * end / M));
+        w->query_pos[m] = p;
+        w->see[m] = (uint16_t)below(seed, N_SIGHTS);
+        if (m > 0 && below(seed, 4)) w->see[m] = w->see[m - 1];
+    }
+    world_fill(w, seed, end);
+}
+
+/* A long prompt, which attend_int.h cuts into seven pieces of eight steps:
+ *
+ *   span     0     1              2      3           4       5
+ *   tokens   512   1100           70     600         576     300
+ *   steps    0-7   8-25           26-27  28-37       38-46   47-51
+ *   cuts        |8       16    24             32    40         48
+ *
+ * So cuts fall on a border and inside spans. Of span 1 all keys up to the cut at 16 are stale, and some
+ * later ones. Span 4 stands behind all others: the first queries see nothing of it, nor of the piece
+ * from 40 to 47 but the last step. The queries stand at the end, some of them among the keys. */
+static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+{
+    static const int32_t n[N_SPANS] = {512, 1100, 70, 600, 576, 300};
+    static const int32_t from[N_SPANS] = {0, 512, 1612, 1682, 2582, 2282}; /* in the prompt */
+    const int32_t end = 3158;
+    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(LONG_MAX, B));
+    for (int i = 0; i < N_SPANS; i++) {
+        for (int b = 0; b < SP_DIV_UP(n[i], B); b++) w->blocks[i][b] = w->order[w->next_block++];
+        int32_t shift = i % 2 ? -below(seed, 500) : 0;
+        w->spans[i] =
+            (sp_span){.blocks = w->blocks[i], .n = n[i], .at = from[i] - shift, .shift = shift};
+    }
+    for (int i = 0; i < 512; i++) w->stale[1][i / 64] |= 1ull << (i % 64);
+    for (int i = 512; i < 1100; i += 1 + below(seed, 9)) w->stale[1][i / 64] |= 1ull << (i % 64);
+    w->spans[1].stale = w->stale[1];
+    for (int m = 0; m < M; m++) w->query_pos[m] = m < M / 2 ? 2562 + m : end - M + m;
+    world_fill(w, seed, end);
 }
 
 /* -- running it ----------------------------------------------------------------------------------
@@ -204,9 +251,41 @@ static void attend(const sp_ops *ops, const world *w, const sp_attend_req *reqs,
     void *scratch = sp_alloc((size_t)n_parts, bytes);
     assert_non_null(scratch);
     memset(scratch, 0xff, (size_t)n_parts * bytes);
+    memset(scratch, 0, SP_TURNS_BYTES);
     sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
                         reqs,   n_reqs,   scratch, bytes};
     for (int part = 0; part < n_parts; part++) ops->attend(&a, part, n_parts);
+    sp_free(scratch);
+}
+
+typedef struct team_job {
+    const sp_ops *ops;
+    sp_attend_args args;
+} team_job;
+
+static void team_part(void *arg, int part, int n_parts)
+{
+    const team_job *j = arg;
+    j->ops->attend(&j->args, part, n_parts);
+}
+
+/* Queries first .. first+m-1 on a team of threads, twice over one scratch: a call must leave it fit
+ * for the next. */
+static void attend_on_team(const sp_ops *ops, const world *w, const sp_attend_req *req,
+                           sp_team *team)
+{
+    size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, N_SPANS);
+    void *scratch = sp_alloc((size_t)sp_team_size(team), bytes);
+    assert_non_null(scratch);
+    memset(scratch, 0xff, (size_t)sp_team_size(team) * bytes);
+    memset(scratch, 0, SP_TURNS_BYTES);
+    team_job j = {ops,
+                  {&w->kv, &w->rope, w->s.H, 1 / sqrtf((float)w->s.D), req, 1, scratch, bytes}};
+    for (int i = 0; i < 2; i++) {
+        memset(req->out, 0xff, (size_t)(req->m * w->s.H * w->s.D) * sizeof(float));
+        sp_team_run(team, team_part, &j);
+    }
+    for (int i = 0; i < SP_TURNS_BYTES; i++) assert_int_equal(((uint8_t *)scratch)[i], 0);
     sp_free(scratch);
 }
 
@@ -335,6 +414,113 @@ static void requests_do_not_mix(void **state)
     for_every_world(variant(state), check_requests, 1);
 }
 
+/* -- long contexts --------------------------------------------------------------------------------
+ */
+
+static void for_every_long_world(const sp_ops *ops, check *fn)
+{
+    static const shape some[] = {
+        {14, 2, 64, 64, false}, {8, 1, 16, 8, true}, {3, 3, 32, 32, false}, {10, 1, 96, 48, true}};
+    static const sp_dtype kinds[] = {SP_F32, SP_F16, SP_Q8_0};
+    uint64_t seed = 5;
+    for (size_t i = 0; i < SP_COUNT(some); i++) {
+        for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+            if (some[i].D % sp_dtype_of(kinds[k])->n_group != 0) continue;
+            world *w = SP_NEW(world);
+            assert_non_null(w);
+            world_make_long(w, &seed, kinds[k], &some[i]);
+            fn(ops, w, &seed);
+            world_close(w);
+            sp_free(w);
+        }
+    }
+}
+
+/* Outputs, masses and log-sums over seven pieces; of a few queries, since ref is slow. */
+static void check_long(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    static const int64_t queries[] = {0, 19, 20, M - 1};
+    const int64_t n = w->s.H * w->s.D, n_mass = w->s.H * N_SPANS;
+    SP_UNUSED(seed);
+    attend_all(ops, w, w->out, w->mass, 3);
+    for (size_t i = 0; i < SP_COUNT(queries); i++) {
+        const int64_t q = queries[i];
+        sp_attend_req req = request(w, q, 1, w->expected, w->expected_mass);
+        attend(reference(), w, &req, 1, 1);
+        assert_close(w->out + q * n, w->expected + q * n, n);
+        assert_close(w->mass + q * n_mass, w->expected_mass + q * n_mass, n_mass);
+        for (int64_t h = q * w->s.H; h < (q + 1) * w->s.H; h++) {
+            double sum = 0;
+            for (int s = 0; s < N_SPANS; s++) sum += (double)w->mass[h * N_SPANS + s];
+            assert_true(fabs(sum - 1) < 1e-5);
+            assert_true(fabsf(w->lse[h] - w->expected_lse[h]) < 1e-4f);
+        }
+    }
+}
+
+static void long_equals_ref(void **state)
+{
+    for_every_long_world(variant(state), check_long);
+}
+
+/* Any number of threads, all queries or one alone (whose pieces then go to different threads): the
+ * same bits, with masses and without. */
+static void check_threads(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    static const int counts[] = {1, 2, 3, 7};
+    const int64_t n = w->s.H * w->s.D, n_mass = w->s.H * N_SPANS;
+    SP_UNUSED(seed);
+    attend_all(ops, w, w->expected, w->expected_mass, 1);
+    for (size_t i = 0; i < SP_COUNT(counts); i++) {
+        sp_team *team;
+        assert_int_equal(sp_team_create(&team, counts[i]), SP_OK);
+        for (int masses = 0; masses < 2; masses++) {
+            sp_attend_req req = request(w, 0, M, w->out, masses ? w->mass : NULL);
+            if (!masses) req.lse = w->lse;
+            attend_on_team(ops, w, &req, team);
+            assert_same_bits(w->out, w->expected, M * n);
+            assert_same_bits(w->lse, w->expected_lse, M * w->s.H);
+            if (masses) assert_same_bits(w->mass, w->expected_mass, M * n_mass);
+        }
+        for (int64_t q = 0; q < M; q += 5) {
+            sp_attend_req req = request(w, q, 1, w->out, NULL);
+            req.lse = w->lse + q * w->s.H;
+            attend_on_team(ops, w, &req, team);
+            assert_same_bits(w->out + q * n, w->expected + q * n, n);
+            assert_same_bits(req.lse, w->expected_lse + q * w->s.H, w->s.H);
+        }
+        sp_team_destroy(team);
+    }
+}
+
+static void threads_give_equal_bits(void **state)
+{
+    for_every_long_world(variant(state), check_threads);
+}
+
+/* A context of 3,000 keys alone, as in decoding, and a prompt of several requests: pieces and whole
+ * tiles beside each other. */
+static void check_mixture(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    const int64_t n = M * w->s.H * w->s.D;
+    SP_UNUSED(seed);
+    attend_all(ops, w, w->expected, w->expected_mass, 1);
+    memset(w->out, 0xff, (size_t)n * sizeof(float));
+    sp_attend_req reqs[] = {
+        request(w, M - 1, 1, w->out, NULL),
+        request(w, 0, 11, w->out, NULL),
+        request(w, 11, 1, w->out, w->mass),
+        request(w, 12, M - 13, w->out, NULL),
+    };
+    attend(ops, w, reqs, 4, 2);
+    assert_same_bits(w->out, w->expected, n);
+}
+
+static void pieces_and_tiles_do_not_mix(void **state)
+{
+    for_every_long_world(variant(state), check_mixture);
+}
+
 /* A span computed at another position and met with a shift is the span computed in place. */
 static void position_is_free(void **state)
 {
@@ -370,6 +556,9 @@ int main(void)
         ON_EVERY_VARIANT(query_does_not_depend_on_others),
         ON_EVERY_VARIANT(parts_make_the_whole),
         ON_EVERY_VARIANT(requests_do_not_mix),
+        ON_EVERY_VARIANT(long_equals_ref),
+        ON_EVERY_VARIANT(threads_give_equal_bits),
+        ON_EVERY_VARIANT(pieces_and_tiles_do_not_mix),
         {"ref: position_is_free", position_is_free, NULL, NULL, "ref"},
         ON_EVERY_VARIANT(position_is_free),
     };

@@ -1,463 +1,584 @@
-/* attend_body.h -- span attention: tiles of queries meet one block of 16 keys after another.
+/* attend_body.h -- span attention: tiles of queries meet one step of 64 keys after another.
  *
- * A unit of work is (request, tile of queries, KV head). The tile's rows are its queries times the
- * query heads that share the KV head, so that a block is read once for all of them:
+ * attend_int.h says how the work is cut. For a unit, a tile and a KV head:
  *
- *     for span in sight            queries rotated for p - shift, unless the last span had that
- * shift for block of 16 keys scores    [rows][16]     = query . key, 16 keys beside each other in
- * vectors softmax   a row at a time: maximum, rescaling, exp, sum outputs   [rows][D]      +=
- * probability * value
+ *     for piece of the walk                        max = -inf, sum = 0, out = 0
+ *       for span in the piece                      queries rotated for p - shift
+ *         for step of 64 keys    scores   [rows][64]  = query . key
+ *                                softmax  a row at a time: maximum, rescaling, exp, sum
+ *                                outputs  [rows][D]   += probability * value
+ *       total = total and piece, brought to the larger maximum
+ *     out = total / sum
  *
- * Many rows: a block is decoded to f32 first. Up to LANES rows (decode): elements are decoded in
- * registers, as each is used once; and one or two rows meet several blocks in a strip, since a
- * single chain of additions would leave the CPU waiting.
+ * A tile's rows are its queries times the query heads that share the KV head, so a block is read
+ * once for all of them. Many rows: the step is decoded to f32 panels first, and six rows at a time
+ * meet a panel. Up to eight rows (decode): elements are decoded in registers (attend_product.h).
+ *
+ * The pieces of a divided tile go to different threads. Each stores its result; the thread that
+ * finishes the last one takes them all together, in the order of the walk.
+ *
+ * Scores are in bits: the query is scaled by log2(e) besides, and exp is a power of two.
  *
  * Invariants:
- *   A1  Every sum of a row is a chain of its own in a fixed order: over d for a score, over keys in
- *       ascending order for an output. Tiles and strips only interleave chains.
- *   A2  A row and a block meet under a mask of 16 bits: the keys that are not stale and not after
- * the row's query. A row whose mask is empty is not touched by the block. A3  A score outside the
- * mask is replaced, never calculated with; a value outside it is not read for that row. Free slots
- * may hold anything. From A1-A3: what a row gets depends on its query and its spans only.
+ *   A1  Every sum of a row is a chain of its own in a fixed order: over d for a score; within a
+ *       piece over keys, in ascending order, for an output; over pieces in ascending order for the
+ *       result. The chain is cut where attend_int.h cuts the walk: a matter of the sight, not of
+ *       the tile. So one maximum is taken for each row and step, whatever rows are beside it.
+ *   A2  A row and a step meet under a mask of 64 bits: the keys that are not stale and not after
+ *       the row's query. A step or a piece in which the mask is empty leaves the row as it was, to
+ *       the bit: probabilities of masked keys are +0 where they are added into a sum, and a piece
+ *       without keys is not added.
+ *   A3  A score outside the mask is replaced, never calculated with; a value outside it is not read
+ *       for that row. Free slots may hold anything.
+ *   A4  A piece's result is the same whether it is stored or taken into the total at once; what
+ *       thread computed it cannot be seen.
+ * From A1-A4: what a row gets depends on its query and the spans in its sight only.
  *
  * Rows of a tile stand in ascending order of their positions, so the rows that see nothing of a
- * block are the first ones, and the last row's mask holds every other's.
+ * step are the first ones, and a row sees the first keys of what a later row sees.
  */
 #include <string.h>
 
 #include "base/mem.h"
-#include "compute/attend_int.h"
 #include "compute/ops_int.h"
-#include "compute/x86/kv_vec.h"
+#include "compute/x86/attend_math.h"
+#include "compute/x86/attend_product.h"
 
-enum { LANES = SP_VL == 8 ? 4 : 8 }; /* rows times blocks whose chains run beside each other */
+/* Sums of rows: [rows] max and sum, [rows][width] sum of exp(score - max) * value. */
+typedef struct sums {
+    float *max, *sum, *out;
+} sums;
 
 typedef struct state {
     const sp_attend_args *a;
+    const sp_tile *tile;
     const sp_attend_req *req;
     int kv_head, group, n_rows;
-    int head, width;   /* D, and D rounded up to 16: the stride of rows */
-    size_t head_bytes; /* keys, or values, of a head in a block */
+    int head, width;              /* D, and D rounded up to 16: the stride of rows */
+    size_t head_bytes, row_bytes; /* keys, or values, of a head in a block; of one value */
+    sums piece, total;
+    /* the walk: the span that comes next, and the number of its first step */
+    int next_span;
+    int64_t next_step;
+    int32_t shift; /* that `turned` is for */
+    bool is_turned;
     /* scratch, see sp_attend_scratch_bytes */
-    float *query, *turned; /* [rows][width] times scale; the same, rotated */
-    float *out;            /* [rows][width] sum of exp(score - max) * value */
-    float *score;          /* [strip][rows][B] scores, then exp(score - max) */
-    unsigned *mask;        /* [strip][rows] A2 */
-    float *max, *sum;      /* [rows] */
-    float *span_sum;       /* [rows] part of sum from this span */
-    float *span_max;       /* [n_spans][rows] max when the span was done */
+    sums own;              /* where pieces are summed that are not stored */
+    float *query, *turned; /* [rows][width] times scale and log2(e); the same, rotated */
+    float *score;          /* [rows][STEP] scores, then exp(score - max) of keys that are live */
+    float *span_sum;       /* [rows] part of the piece's sum from this span */
+    float *span_max;       /* [n_spans][rows] what a mass is relative to */
     int32_t *visible;      /* [rows] keys of this span that the row may see */
-    float *keys, *values;  /* [D][B], [B][width] of a decoded block */
+    int32_t *n_seen;       /* [rows] keys of this step that the row sees, without stale ones */
+    float *keys, *values;  /* panels: [STEP_BLOCKS][D][16]; [width/16][STEP][16] of live keys */
 } state;
 
-/* A block that some row sees; in a strip of several, scores are taken of all rows. */
-typedef struct block {
-    const uint8_t *keys, *values;
+typedef struct step {
+    const uint8_t *keys[STEP_BLOCKS];
+    int n_blocks;               /* that some row sees */
+    uint64_t live;              /* keys that some row sees */
+    const uint8_t *value[STEP]; /* of the live keys */
+    int n_live;
     int first; /* row with a mask that is not empty */
-} block;
+    stream ahead;
+} step;
 
-INLINE int64_t query_of(const state *t, const sp_tile *tile, int row)
+INLINE int64_t query_of(const state *t, int row)
 {
-    return tile->first + row / t->group;
+    return t->tile->first + row / t->group;
 }
 
 /* Index of a row in the caller's [m, H]. */
-INLINE int64_t head_of(const state *t, const sp_tile *tile, int row)
+INLINE int64_t head_of(const state *t, int row)
 {
-    return query_of(t, tile, row) * t->a->n_heads + t->kv_head * t->group + row % t->group;
+    return query_of(t, row) * t->a->n_heads + t->kv_head * t->group + row % t->group;
+}
+
+INLINE uint64_t first_bits(int n)
+{
+    return n >= 64 ? ~(uint64_t)0 : ((uint64_t)1 << n) - 1;
 }
 
 /* -- scores ------------------------------------------------------------------------------------ */
 
-/* `rows` rows from r on meet n blocks, the strip's i-th and on; rows * n <= LANES. */
-INLINE void score(sp_dtype type, const state *t, int rows, int n, int r, int i,
-                  const uint8_t *const keys[])
+INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 {
-    const float *q = t->turned + r * t->width;
-    vec acc[LANES][V16], scale[LANES][V16];
-    for (int j = 0; j < rows * n; j++) {
-        for (int v = 0; v < V16; v++) acc[j][v] = vec_zero();
+    const float *q = t->turned + x->first * t->width;
+    float *score = t->score + x->first * STEP;
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        direct_scores_rows(type, n, x->n_blocks *V16, t->head, q, t->width, x->keys, score,        \
+                           &x->ahead);                                                             \
+        break
+    switch (t->n_rows - x->first) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+        CASE(7);
+        CASE(8);
     }
-    for (int from = 0; from < t->head; from += 32) {
-        const int to = SP_MIN(t->head, from + 32);
-        for (int b = 0; b < n; b++) {
-            for (int v = 0; v < V16; v++) scale[b][v] = key_scale(type, keys[b], from, v);
-        }
-        for (int d = from; d < to; d++) {
-            for (int b = 0; b < n; b++) {
-                vec k[V16];
-                for (int v = 0; v < V16; v++) k[v] = key_at(type, keys[b], d, v, scale[b][v]);
-                for (int j = 0; j < rows; j++) {
-                    vec x = vec_all(q[j * t->width + d]), *sum = acc[b * rows + j];
-                    for (int v = 0; v < V16; v++) sum[v] = vec_fma(x, k[v], sum[v]);
-                }
-            }
-        }
-    }
-    for (int b = 0; b < n; b++) {
-        for (int j = 0; j < rows; j++) {
-            float *out = t->score + ((i + b) * t->n_rows + r + j) * B;
-            for (int v = 0; v < V16; v++) vec_store(out + v * VL, acc[b * rows + j][v]);
-        }
-    }
+#undef CASE
 }
 
-INLINE void score_block(sp_dtype type, const state *t, int i, int r, const uint8_t *keys)
+INLINE void scores_panels(sp_dtype type, const state *t, step *x)
 {
-    for (; r + LANES <= t->n_rows; r += LANES) score(type, t, LANES, 1, r, i, &keys);
-    if (LANES > 4 && r + 4 <= t->n_rows) score(type, t, 4, 1, r, i, &keys), r += 4;
-    if (r + 2 <= t->n_rows) score(type, t, 2, 1, r, i, &keys), r += 2;
-    if (r < t->n_rows) score(type, t, 1, 1, r, i, &keys);
-}
-
-/* Blocks in a strip: as many as fill the lanes. */
-INLINE int strip_of(const state *t)
-{
-    return t->n_rows <= 2 ? LANES / t->n_rows : 1;
-}
-
-INLINE void scores(sp_dtype type, const state *t, const block *blocks, int n)
-{
-    const uint8_t *keys[LANES];
-    for (int i = 0; i < n; i++) keys[i] = blocks[i].keys;
-    if (t->n_rows > LANES) {
-        const uint8_t *decoded = keys[0];
-        if (type != SP_F32) {
-            keys_to_f32(type, keys[0], t->head, t->keys);
-            decoded = (const uint8_t *)t->keys;
+    const size_t panel = (size_t)t->head * B;
+    for (int b = 0; b < x->n_blocks; b++) {
+        keys_to_f32(type, x->keys[b], t->head, t->keys + (size_t)b * panel);
+    }
+    panel_product p = {.a = t->turned,
+                       .panel = t->keys,
+                       .c = t->score,
+                       .a_step = (size_t)t->width,
+                       .c_step = STEP,
+                       .next = panel};
+    for (int b = 0; b < x->n_blocks; b += PANEL_COLUMNS) {
+        const int end = SP_MIN(b + PANEL_COLUMNS, x->n_blocks);
+        for (int r = x->first; r < t->n_rows; r += PANEL_ROWS) {
+            stream_on(&x->ahead);
+            panel_rows(&p, SP_MIN(PANEL_ROWS, t->n_rows - r), (size_t)r, b, end, 0, t->head);
         }
-        score_block(SP_F32, t, 0, blocks[0].first, decoded);
-    } else if (t->n_rows == 1 && n == LANES) {
-        score(type, t, 1, LANES, 0, 0, keys);
-    } else if (t->n_rows == 2 && n == LANES / 2) {
-        score(type, t, 2, LANES / 2, 0, 0, keys);
-    } else {
-        for (int i = 0; i < n; i++) score_block(type, t, i, blocks[i].first, keys[i]);
     }
 }
 
 /* -- softmax ----------------------------------------------------------------------------------- */
 
-static void softmax_row(const state *t, int r, float *score, unsigned mask)
+static void rescale(const state *t, int r, float factor)
 {
-    vec s[V16], largest = vec_all(t->max[r]), total = vec_zero();
-    for (int v = 0; v < V16; v++) {
-        s[v] = vec_select(mask >> (v * VL), vec_load(score + v * VL), vec_all(-INFINITY));
-        largest = vec_max(largest, s[v]);
+    float *out = t->piece.out + r * t->width;
+    t->piece.sum[r] *= factor;
+    t->span_sum[r] *= factor;
+    for (int d = 0; d < t->width; d += VL) {
+        vec_store(out + d, vec_mul(vec_load(out + d), vec_all(factor)));
     }
-    float max = vec_largest(largest);
-    if (max > t->max[r]) { /* from -inf, all that is rescaled is 0 */
-        float factor = exp_one(t->max[r] - max), *out = t->out + r * t->width;
-        t->max[r] = max;
-        t->sum[r] *= factor;
-        t->span_sum[r] *= factor;
-        for (int d = 0; d < t->width; d += VL) {
-            vec_store(out + d, vec_mul(vec_load(out + d), vec_all(factor)));
+}
+
+/* The largest score of a row in a step; scores outside the mask become -inf. */
+INLINE float largest_score(float *score, uint64_t mask)
+{
+    vec largest[2] = {vec_all(-INFINITY), vec_all(-INFINITY)};
+    for (int v = 0; v < STEP_VECS; v++) {
+        vec s = vec_load(score + v * VL);
+        if (mask != ~(uint64_t)0) {
+            s = vec_select((unsigned)(mask >> (v * VL)), s, vec_all(-INFINITY));
+            vec_store(score + v * VL, s);
         }
+        largest[v & 1] = vec_max(largest[v & 1], s);
     }
-    for (int v = 0; v < V16; v++) {
-        vec p = vec_exp(vec_sub(s[v], vec_all(t->max[r])));
+    return vec_largest(vec_max(largest[0], largest[1]));
+}
+
+/* Scores of a row become probabilities relative to `max`. Returns their sum. */
+INLINE float weigh_scores(float *score, float max)
+{
+    vec total[2] = {vec_zero(), vec_zero()};
+#pragma GCC unroll 2
+    for (int v = 0; v < STEP_VECS; v++) {
+        vec p = vec_exp2(vec_sub(vec_load(score + v * VL), vec_all(max)));
         vec_store(score + v * VL, p);
-        total = vec_add(total, p);
+        total[v & 1] = vec_add(total[v & 1], p);
     }
-    float sum = vec_sum(total);
-    t->sum[r] += sum;
-    t->span_sum[r] += sum;
+    return vec_sum(vec_add(total[0], total[1]));
+}
+
+/* Probabilities of live keys close ranks, as their values do. */
+static void squeeze(float *prob, uint64_t live)
+{
+    int n = 0;
+    for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];
+}
+
+/* Loop after loop, so that rows are independent of each other in each. */
+static void softmax(const state *t, const step *x, int32_t from)
+{
+    const bool gaps = (x->live & (x->live + 1)) != 0;
+    for (int r = x->first; r < t->n_rows; r++) {
+        const uint64_t mask = x->live & first_bits(t->visible[r] - from);
+        const float max = largest_score(t->score + r * STEP, mask);
+        t->n_seen[r] = __builtin_popcountll(mask);
+        if (max <= t->piece.max[r]) continue;
+        rescale(t, r, exp2_one(t->piece.max[r] - max)); /* from -inf: what is rescaled is 0 */
+        t->piece.max[r] = max;
+    }
+    for (int r = x->first; r < t->n_rows; r++) {
+        const float sum = weigh_scores(t->score + r * STEP, t->piece.max[r]);
+        t->piece.sum[r] += sum;
+        t->span_sum[r] += sum;
+    }
+    for (int r = x->first; gaps && r < t->n_rows; r++) {
+        squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - from));
+    }
 }
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-/* Values of a block, as rows of `stride` bytes, and the keys of one mask. */
-typedef struct value_rows {
-    const uint8_t *p;
-    size_t stride;
-    uint8_t live[B];
-    int n_live;
-} value_rows;
-
-/* `rows` rows from r on, of one mask, by `columns` times 16 channels from d on. */
-INLINE void weigh(sp_dtype type, const state *t, int rows, int columns, int r, int d,
-                  const float *score, const value_rows *values)
+/* Rows from r on with keys from .. to-1 of the live ones. */
+INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int rows, int r, int from,
+                                int to)
 {
-    vec acc[LANES][4 * V16];
-    const int n = columns * V16;
-    for (int j = 0; j < rows; j++) {
-        const float *out = t->out + (r + j) * t->width + d;
-        for (int v = 0; v < n; v++) acc[j][v] = vec_load(out + v * VL);
+    float *out = t->piece.out + r * t->width;
+    const float *prob = t->score + r * STEP;
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        direct_outputs_rows(type, n, out, t->width, x->value, prob, from, to, &x->ahead);          \
+        break
+    switch (rows) {
+        CASE(1);
+        CASE(2);
+        CASE(3);
+        CASE(4);
+        CASE(5);
+        CASE(6);
+        CASE(7);
+        CASE(8);
     }
-    for (int i = 0; i < values->n_live; i++) {
-        const uint8_t *row = values->p + values->live[i] * values->stride;
-        const float *p = score + r * B + values->live[i];
-        for (int v = 0; v < n; v++) {
-            vec x = value_at(type, row, d + v * VL);
-            for (int j = 0; j < rows; j++) acc[j][v] = vec_fma(vec_all(p[j * B]), x, acc[j][v]);
-        }
-    }
-    for (int j = 0; j < rows; j++) {
-        float *out = t->out + (r + j) * t->width + d;
-        for (int v = 0; v < n; v++) vec_store(out + v * VL, acc[j][v]);
+#undef CASE
+}
+
+INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
+{
+    const int common = t->n_seen[x->first];
+    outputs_direct_rows(type, t, x, t->n_rows - x->first, x->first, 0, common);
+    for (int r = x->first + 1; r < t->n_rows; r++) {
+        if (t->n_seen[r] > common) outputs_direct_rows(type, t, x, 1, r, common, t->n_seen[r]);
     }
 }
 
-/* Rows r .. end-1, all of one mask. */
-INLINE void weigh_rows(sp_dtype type, const state *t, int r, int end, const float *score,
-                       const value_rows *values)
+/* Six rows meet the keys that the first of them sees; the others see some more. */
+INLINE void outputs_panels(sp_dtype type, const state *t, step *x)
 {
-    const int width = t->width;
-    for (; r + LANES <= end; r += LANES) {
-        for (int d = 0; d < width; d += 16) weigh(type, t, LANES, 1, r, d, score, values);
+    for (int k = 0; k < x->n_live; k++) {
+        value_to_f32(type, x->value[k], t->head, t->values + k * 16, STEP * 16);
     }
-    for (; r + 2 <= end; r += 2) {
-        int d = 0;
-        for (; d + 32 <= width; d += 32) weigh(type, t, 2, 2, r, d, score, values);
-        if (d < width) weigh(type, t, 2, 1, r, d, score, values);
-    }
-    if (r < end) {
-        int d = 0;
-        for (; d + 64 <= width; d += 64) weigh(type, t, 1, 4, r, d, score, values);
-        for (; d < width; d += 16) weigh(type, t, 1, 1, r, d, score, values);
-    }
-}
-
-/* One block of the strip with its scores and masks, after softmax. */
-INLINE void outputs(sp_dtype type, const state *t, const block *b, const float *score,
-                    const unsigned *mask)
-{
-    value_rows values = {b->values, sp_row_bytes(type, t->head), {0}, 0};
-    const bool whole = t->head == t->width; /* no vector reaches beyond a row */
-    const bool decoded = !whole || (type != SP_F32 && t->n_rows > LANES);
-    if (decoded) {
-        for (unsigned m = mask[t->n_rows - 1]; m; m &= m - 1) {
-            int k = __builtin_ctz(m);
-            value_to_f32(type, b->values + (size_t)k * values.stride, t->head,
-                         t->values + k * t->width);
-        }
-        values.p = (const uint8_t *)t->values;
-        values.stride = (size_t)t->width * sizeof(float);
-    }
-    for (int r = b->first, end; r < t->n_rows; r = end) {
-        for (end = r + 1; end < t->n_rows && mask[end] == mask[r];) end++;
-        values.n_live = 0;
-        for (unsigned m = mask[r]; m; m &= m - 1) {
-            values.live[values.n_live++] = (uint8_t)__builtin_ctz(m);
-        }
-        if (decoded) {
-            weigh_rows(SP_F32, t, r, end, score, &values);
-        } else {
-            weigh_rows(type, t, r, end, score, &values);
-        }
-    }
-}
-
-/* -- spans ------------------------------------------------------------------------------------- */
-
-static void turn_queries(const state *t, const sp_tile *tile, int32_t shift)
-{
-    const sp_rope *rope = t->a->rope;
-    memcpy(t->turned, t->query, (size_t)(t->n_rows * t->width) * sizeof(float));
-    if (rope->n_rot == 0) return;
-    for (int r = 0; r < t->n_rows; r++) {
-        int64_t at = (int64_t)t->req->pos[query_of(t, tile, r)] - shift;
-        /* A query outside the table sees no key of a span with this shift. */
-        if (at >= 0 && at < rope->n_pos) {
-            sp_rope_rotate(rope, t->turned + r * t->width, (int32_t)at);
-        }
-    }
-}
-
-/* Masks of the rows for keys 16b .. 16b+15 of a span. Returns the first row that sees any of them,
- * or n_rows. */
-static int set_masks(const state *t, const sp_span *s, int32_t b, unsigned *mask)
-{
-    const unsigned live = sp_span_live(s, b);
-    int first = t->n_rows;
-    for (int r = t->n_rows - 1; r >= 0; r--) {
-        int n = t->visible[r] - b * B;
-        mask[r] = n >= B ? live : n > 0 ? live & ((1u << n) - 1) : 0;
-        if (mask[r]) first = r;
-    }
-    return first;
-}
-
-/* Meets n blocks of a strip, whose masks are set. */
-INLINE void meet_blocks(sp_dtype type, const state *t, const block *blocks, int n)
-{
-    scores(type, t, blocks, n);
-    for (int i = 0; i < n; i++) {
-        float *score = t->score + i * t->n_rows * B;
-        const unsigned *mask = t->mask + i * t->n_rows;
-        for (int r = blocks[i].first; r < t->n_rows; r++) {
-            softmax_row(t, r, score + r * B, mask[r]);
-        }
-        outputs(type, t, &blocks[i], score, mask);
-    }
-}
-
-/* Heads of a block lie far apart: the CPU would not guess where the next one is read. */
-INLINE void fetch(const block *b, size_t head_bytes)
-{
-    for (size_t i = 0; i < head_bytes; i += SP_CACHE_LINE) {
-        _mm_prefetch((const char *)b->keys + i, _MM_HINT_T0);
-        _mm_prefetch((const char *)b->values + i, _MM_HINT_T0);
-    }
-}
-
-INLINE block block_of(const state *t, uint32_t id)
-{
-    const uint8_t *keys =
-        t->a->kv->base + id * t->a->kv->block_bytes + (size_t)t->kv_head * t->head_bytes;
-    return (block){keys, keys + (size_t)t->a->kv->n_heads * t->head_bytes, 0};
-}
-
-INLINE void meet_span(sp_dtype type, const state *t, const sp_span *s)
-{
-    const int strip = strip_of(t);
-    const int32_t n_visible = t->visible[t->n_rows - 1], n_blocks = SP_DIV_UP(n_visible, B);
-    block blocks[LANES];
-    int n = 0;
-    for (int32_t b = 0; b < n_blocks; b++) {
-        if (t->n_rows <= LANES && b + strip < n_blocks) {
-            block ahead = block_of(t, s->blocks[b + strip]);
-            fetch(&ahead, t->head_bytes);
-        }
-        int first = set_masks(t, s, b, t->mask + n * t->n_rows);
-        if (first == t->n_rows) continue;
-        blocks[n] = block_of(t, s->blocks[b]);
-        blocks[n++].first = first;
-        if (n < strip) continue;
-        meet_blocks(type, t, blocks, n);
-        n = 0;
-    }
-    if (n > 0) meet_blocks(type, t, blocks, n);
-}
-
-#define MEET_SPAN(type)                                                                            \
-    static void meet_span_##type(const state *t, const sp_span *s)                                 \
-    {                                                                                              \
-        meet_span(SP_##type, t, s);                                                                \
-    }
-MEET_SPAN(F32)
-MEET_SPAN(F16)
-MEET_SPAN(BF16)
-MEET_SPAN(Q8_0)
-
-static void attend_span(const state *t, const sp_tile *tile, int index)
-{
-    static void (*const meet[SP_DTYPE_N])(const state *, const sp_span *) = {
-        [SP_F32] = meet_span_F32,
-        [SP_F16] = meet_span_F16,
-        [SP_BF16] = meet_span_BF16,
-        [SP_Q8_0] = meet_span_Q8_0,
-    };
-    const sp_span *s = &t->req->spans[index];
-    for (int r = 0; r < t->n_rows; r += t->group) {
-        int32_t n = sp_span_visible(s, t->req->pos[query_of(t, tile, r)]);
-        for (int h = 0; h < t->group; h++) t->visible[r + h] = n;
-    }
-    memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
-    meet[t->a->kv->type](t, s);
-    if (!t->req->mass) return;
-    for (int r = 0; r < t->n_rows; r++) {
-        t->req->mass[head_of(t, tile, r) * t->req->n_spans + index] = t->span_sum[r];
-        t->span_max[index * t->n_rows + r] = t->max[r];
-    }
-}
-
-/* -- tiles ------------------------------------------------------------------------------------- */
-
-static void open_rows(const state *t, const sp_tile *tile)
-{
-    const size_t bytes = (size_t)(t->n_rows * t->width) * sizeof(float);
-    memset(t->query, 0, bytes);
-    memset(t->out, 0, bytes);
-    for (int r = 0; r < t->n_rows; r++) {
-        int64_t qh = head_of(t, tile, r);
-        const float *q = t->req->q + qh * t->head;
-        for (int d = 0; d < t->head; d++) t->query[r * t->width + d] = q[d] * t->a->scale;
-        t->max[r] = -INFINITY;
-        t->sum[r] = 0;
-        if (t->req->mass) {
-            memset(t->req->mass + qh * t->req->n_spans, 0, (size_t)t->req->n_spans * sizeof(float));
-        }
-    }
-}
-
-static void close_rows(const state *t, const sp_tile *tile, const sp_sight *sight)
-{
-    for (int r = 0; r < t->n_rows; r++) {
-        int64_t qh = head_of(t, tile, r);
-        float *out = t->req->out + qh * t->head;
-        float inverse = t->sum[r] > 0 ? 1 / t->sum[r] : 0;
-        for (int d = 0; d < t->head; d++) out[d] = t->out[r * t->width + d] * inverse;
-        if (t->req->lse) t->req->lse[qh] = t->max[r] + logf(t->sum[r]);
-        if (t->req->lse) t->req->lse[qh] = t->max[r] + logf(t->sum[r]);
-        if (!t->req->mass) continue;
-        float *mass = t->req->mass + qh * t->req->n_spans;
-        for (int i = 0; i < sight->n; i++) {
-            int s = sp_sight_at(sight, i);
-            /* span_sum is relative to the maximum of its time; 0 where nothing was seen yet */
-            if (mass[s] > 0) {
-                mass[s] *= inverse * exp_one(t->span_max[s * t->n_rows + r] - t->max[r]);
+    panel_product p = {.a = t->score,
+                       .panel = t->values,
+                       .c = t->piece.out,
+                       .a_step = STEP,
+                       .c_step = (size_t)t->width,
+                       .next = STEP * 16,
+                       .add = true};
+    const int n_panels = t->width / 16;
+    for (int b = 0; b < n_panels; b += 4) {
+        const int end = SP_MIN(b + 4, n_panels);
+        for (int r = x->first; r < t->n_rows; r += PANEL_ROWS) {
+            const int rows = SP_MIN(PANEL_ROWS, t->n_rows - r), common = t->n_seen[r];
+            stream_on(&x->ahead);
+            panel_rows(&p, rows, (size_t)r, b, end, 0, common);
+            if (t->n_seen[r + rows - 1] == common) continue;
+            for (int j = r; j < r + rows; j++) {
+                if (t->n_seen[j] > common)
+                    panel_rows(&p, 1, (size_t)j, b, end, common, t->n_seen[j]);
             }
         }
     }
 }
 
-static void attend_tile(state *t, const sp_tile *tile)
+/* -- steps ------------------------------------------------------------------------------------- */
+
+INLINE const uint8_t *keys_of(const state *t, uint32_t block)
 {
-    const sp_sight *sight = &tile->req->sights[tile->req->see[tile->first]];
-    t->req = tile->req;
-    t->n_rows = tile->n * t->group;
-    open_rows(t, tile);
-    for (int i = 0; i < sight->n; i++) {
-        int s = sp_sight_at(sight, i);
-        int32_t shift = t->req->spans[s].shift;
-        if (i == 0 || shift != t->req->spans[sp_sight_at(sight, i - 1)].shift) {
-            turn_queries(t, tile, shift);
+    return t->a->kv->base + block * t->a->kv->block_bytes + (size_t)t->kv_head * t->head_bytes;
+}
+
+/* What rows see of a step; false: nothing. */
+INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
+{
+    const int32_t from = index * STEP;
+    const size_t values = (size_t)t->a->kv->n_heads * t->head_bytes;
+    x->live = sp_step_live(s, index) & first_bits(t->visible[t->n_rows - 1] - from);
+    if (!x->live) return false;
+    const int32_t least = from + __builtin_ctzll(x->live);
+    for (x->first = 0; t->visible[x->first] <= least;) x->first++;
+    x->n_blocks = (63 - __builtin_clzll(x->live)) / B + 1;
+    x->n_live = 0;
+    for (int b = 0; b < x->n_blocks; b++) {
+        x->keys[b] = keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
+        const uint8_t *value = x->keys[b] + values;
+        for (unsigned m = (unsigned)(x->live >> (b * B)) & 0xffff; m; m &= m - 1) {
+            x->value[x->n_live++] = value + (size_t)__builtin_ctz(m) * t->row_bytes;
         }
-        attend_span(t, tile, s);
     }
-    close_rows(t, tile, sight);
+    return true;
+}
+
+/* The next step's keys, then its values, spread over the products of this one. */
+INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool direct, stream *x)
+{
+    const int n = SP_MAX(0, SP_MIN(STEP_BLOCKS, SP_DIV_UP(s->n, B) - next * STEP_BLOCKS));
+    const int rows = t->n_rows, panels = t->width / 16;
+    *x = (stream){.n = 2 * n, .bytes = t->head_bytes};
+    for (int b = 0; b < n; b++) {
+        x->p[b] = keys_of(t, s->blocks[next * STEP_BLOCKS + b]);
+        x->p[n + b] = x->p[b] + (size_t)t->a->kv->n_heads * t->head_bytes;
+    }
+    int products = (STEP_BLOCKS + panels) * SP_DIV_UP(rows, PANEL_ROWS);
+    if (direct) products = (STEP_VECS * panels + panels * V16 * STEP / 8) / direct_vecs(rows);
+    x->lines = 1 + (int)(2 * n * t->head_bytes / SP_CACHE_LINE) / products;
+}
+
+INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
+{
+    const bool direct = t->n_rows <= DIRECT_ROWS && t->head == t->width;
+    for (int32_t i = from; i < to; i++) {
+        step x;
+        if (!open_step(t, s, i, &x)) continue;
+        open_stream(t, s, i + 1, direct, &x.ahead);
+        if (direct) {
+            scores_direct(type, t, &x);
+        } else {
+            scores_panels(type, t, &x);
+        }
+        softmax(t, &x, i * STEP);
+        if (direct) {
+            outputs_direct(type, t, &x);
+        } else {
+            outputs_panels(type, t, &x);
+        }
+    }
+}
+
+#define MEET_STEPS(type)                                                                           \
+    static void meet_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)      \
+    {                                                                                              \
+        meet_steps(SP_##type, t, s, from, to);                                                     \
+    }
+MEET_STEPS(F32)
+MEET_STEPS(F16)
+MEET_STEPS(BF16)
+MEET_STEPS(Q8_0)
+
+/* -- spans ------------------------------------------------------------------------------------- */
+
+static void turn_queries(state *t, int first, int32_t shift)
+{
+    const sp_rope *rope = t->a->rope;
+    const size_t row = (size_t)t->width;
+    if (t->is_turned && t->shift == shift) return;
+    t->shift = shift;
+    t->is_turned = first == 0; /* rows before the first see nothing, but may see of the next span */
+    for (int r = first; r < t->n_rows; r += t->group) {
+        /* A query outside the table sees no key of a span with this shift. */
+        int64_t at = (int64_t)t->req->pos[query_of(t, r)] - shift;
+        if (rope->n_rot > 0 && at >= 0 && at < rope->n_pos) {
+            rotate_rows(rope, t->query + (size_t)r * row, t->turned + (size_t)r * row, t->group,
+                        t->width, (int32_t)at);
+        } else {
+            memcpy(t->turned + (size_t)r * row, t->query + (size_t)r * row,
+                   (size_t)t->group * row * sizeof(float));
+        }
+    }
+}
+
+/* Mass of a span, over pieces: relative to the maximum when its part in the last piece was done. */
+static void add_mass(const state *t, int index)
+{
+    float *span_max = t->span_max + (size_t)index * (size_t)t->n_rows;
+    for (int r = 0; r < t->n_rows; r++) {
+        float *mass = &t->req->mass[head_of(t, r) * t->req->n_spans + index];
+        if (t->span_sum[r] == 0) continue;
+        if (*mass == 0) {
+            *mass = t->span_sum[r];
+            span_max[r] = t->piece.max[r];
+            continue;
+        }
+        const float max = SP_MAX(span_max[r], t->piece.max[r]);
+        *mass =
+            *mass * exp2_one(span_max[r] - max) + t->span_sum[r] * exp2_one(t->piece.max[r] - max);
+        span_max[r] = max;
+    }
+}
+
+/* Steps from .. to-1 of a span. */
+static void meet_span(state *t, int index, int32_t from, int32_t to)
+{
+    static void (*const meet[SP_DTYPE_N])(const state *, const sp_span *, int32_t, int32_t) = {
+        [SP_F32] = meet_steps_F32,
+        [SP_F16] = meet_steps_F16,
+        [SP_BF16] = meet_steps_BF16,
+        [SP_Q8_0] = meet_steps_Q8_0,
+    };
+    const sp_span *s = &t->req->spans[index];
+    int first = t->n_rows;
+    for (int r = t->n_rows - t->group; r >= 0; r -= t->group) {
+        int32_t n = sp_span_visible(s, t->req->pos[query_of(t, r)]);
+        for (int h = 0; h < t->group; h++) t->visible[r + h] = n;
+        if (n > from * STEP) first = r;
+    }
+    if (first == t->n_rows) return;
+    turn_queries(t, first, s->shift);
+    memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
+    meet[t->a->kv->type](t, s, from, SP_MIN(to, SP_DIV_UP(t->visible[t->n_rows - 1], STEP)));
+    if (t->req->mass) add_mass(t, index);
+}
+
+/* -- pieces ------------------------------------------------------------------------------------ */
+
+static void clear(const state *t, const sums *s)
+{
+    for (int r = 0; r < t->n_rows; r++) s->max[r] = -INFINITY;
+    memset(s->sum, 0, (size_t)t->n_rows * sizeof(float));
+    memset(s->out, 0, (size_t)(t->n_rows * t->width) * sizeof(float));
+}
+
+/* The tile meets a piece of the walk, which does not lie before where the walk stands. */
+static void meet_piece(state *t, int64_t index)
+{
+    const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
+    const int64_t from = index * SP_PIECE_STEPS, to = from + SP_PIECE_STEPS;
+    clear(t, &t->piece);
+    while (t->next_span < sight->n && t->next_step < to) {
+        const int s = sp_sight_at(sight, t->next_span);
+        const int64_t n = SP_DIV_UP(t->req->spans[s].n, STEP);
+        const int64_t first = SP_MAX(0, from - t->next_step), end = SP_MIN(n, to - t->next_step);
+        if (first < end) meet_span(t, s, (int32_t)first, (int32_t)end);
+        if (end < n) return; /* the span goes on in the next piece */
+        t->next_span++;
+        t->next_step += n;
+    }
+}
+
+/* Takes a piece's sums into the total. Into an empty total they go as they are: 2^0 is 1. */
+static void fold(const state *t, const sums *piece)
+{
+    const sums *all = &t->total;
+    for (int r = 0; r < t->n_rows; r++) {
+        if (piece->max[r] == -INFINITY) continue;
+        const float max = SP_MAX(all->max[r], piece->max[r]);
+        const float old = exp2_one(all->max[r] - max), new = exp2_one(piece->max[r] - max);
+        float *out = all->out + r * t->width;
+        const float *more = piece->out + r * t->width;
+        all->max[r] = max;
+        all->sum[r] = all->sum[r] * old + piece->sum[r] * new;
+        for (int d = 0; d < t->width; d += VL) {
+            vec kept = vec_mul(vec_load(out + d), vec_all(old));
+            vec_store(out + d, vec_fma(vec_load(more + d), vec_all(new), kept));
+        }
+    }
+}
+
+/* -- tiles ------------------------------------------------------------------------------------- */
+
+static void open_rows(state *t)
+{
+    const float scale = t->a->scale * 0x1.715476p+0f; /* log2(e) */
+    t->next_span = 0;
+    t->next_step = 0;
+    t->is_turned = false;
+    for (int r = 0; r < t->n_rows; r++) {
+        const float *q = t->req->q + head_of(t, r) * t->head;
+        float *query = t->query + r * t->width;
+        for (int d = 0; d < t->head; d++) query[d] = q[d] * scale;
+        for (int d = t->head; d < t->width; d++) query[d] = 0;
+    }
+}
+
+static void clear_mass(const state *t)
+{
+    const size_t n = (size_t)t->req->n_spans;
+    for (int r = 0; r < t->n_rows; r++) {
+        memset(t->req->mass + (size_t)head_of(t, r) * n, 0, n * sizeof(float));
+    }
+}
+
+static void close_rows(const state *t)
+{
+    for (int r = 0; r < t->n_rows; r++) {
+        const int64_t qh = head_of(t, r);
+        const float inverse = t->total.sum[r] > 0 ? 1 / t->total.sum[r] : 0;
+        float *out = t->req->out + qh * t->head;
+        for (int d = 0; d < t->head; d++) out[d] = t->total.out[r * t->width + d] * inverse;
+        if (t->req->lse) {
+            t->req->lse[qh] = t->total.max[r] * 0x1.62e43p-1f + logf(t->total.sum[r]);
+        }
+        if (!t->req->mass) continue;
+        float *mass = t->req->mass + qh * t->req->n_spans;
+        for (int s = 0; s < t->req->n_spans; s++) {
+            if (mass[s] == 0) continue;
+            float max = t->span_max[(size_t)s * (size_t)t->n_rows + (size_t)r];
+            mass[s] *= inverse * exp2_one(max - t->total.max[r]);
+        }
+    }
+}
+
+/* Where the result of a divided tile's piece lies. */
+static sums stored_piece(const state *t, const sp_unit *u, float *share, int64_t piece)
+{
+    const size_t rows = (size_t)t->n_rows, width = (size_t)t->width;
+    float *p = share + u->share + (size_t)piece * rows * (width + 2);
+    return (sums){.max = p, .sum = p + rows, .out = p + 2 * rows};
+}
+
+static void attend_unit(state *t, const sp_unit *u, float *share)
+{
+    t->tile = &u->tile;
+    t->req = u->tile.req;
+    t->kv_head = u->kv_head;
+    t->n_rows = u->tile.n * t->group;
+    open_rows(t);
+    if (u->divided) {
+        t->piece = stored_piece(t, u, share, u->piece);
+        meet_piece(t, u->piece);
+        if (!sp_turns_piece_done(t->a, u)) return;
+        clear(t, &t->total);
+        for (int64_t i = 0; i < u->n_pieces; i++) {
+            sums piece = stored_piece(t, u, share, i);
+            fold(t, &piece);
+        }
+    } else {
+        if (t->req->mass) clear_mass(t);
+        t->piece = t->own;
+        clear(t, &t->total);
+        for (int64_t i = 0; i < u->n_pieces; i++) {
+            meet_piece(t, i);
+            fold(t, &t->piece);
+        }
+    }
+    close_rows(t);
 }
 
 /* Lays the scratch of one part out. */
-static void lay_out(state *t, void *scratch)
+static void lay_out(state *t, float *p)
 {
-    const size_t rows = (size_t)SP_MAX(SP_TILE_ROWS, t->group), width = (size_t)t->width;
-    float *p = scratch;
+    const size_t rows = SP_ROUND_UP((size_t)sp_tile_rows(t->group, t->head), 16);
+    const size_t width = (size_t)t->width;
 #define TAKE(n) (p += (n), p - (n))
     t->query = TAKE(rows * width);
     t->turned = TAKE(rows * width);
-    t->out = TAKE(rows * width);
-    t->keys = TAKE(B * width);
-    t->values = TAKE(B * width);
-    t->score = TAKE(rows * B);
-    t->max = TAKE(rows);
-    t->sum = TAKE(rows);
+    t->own.out = TAKE(rows * width);
+    t->total.out = TAKE(rows * width);
+    t->keys = TAKE(STEP * width);
+    t->values = TAKE(STEP * width);
+    t->score = TAKE(rows * STEP);
+    t->own.max = TAKE(rows);
+    t->own.sum = TAKE(rows);
+    t->total.max = TAKE(rows);
+    t->total.sum = TAKE(rows);
     t->span_sum = TAKE(rows);
     t->visible = (int32_t *)TAKE(rows);
-    t->mask = (unsigned *)TAKE(rows);
+    t->n_seen = (int32_t *)TAKE(rows);
     t->span_max = p;
 #undef TAKE
-    memset(t->values, 0, B * width * sizeof(float)); /* the channels from D to width stay 0 */
 }
 
 void SP_VARIANT(sp_attend)(const sp_attend_args *a, int part, int n_parts)
 {
-    const int head = a->kv->head, group = a->n_heads / a->kv->n_heads;
+    const int head = a->kv->head;
     assert(head <= SP_HEAD_MAX && a->n_heads % a->kv->n_heads == 0);
     state t = {.a = a,
-               .group = group,
+               .group = a->n_heads / a->kv->n_heads,
                .head = head,
                .width = SP_ROUND_UP(head, 16),
-               .head_bytes = sp_kv_head_bytes(a->kv->type, head)};
-    lay_out(&t, (uint8_t *)a->scratch + (size_t)part * a->scratch_bytes);
-    sp_tile tile = {0};
-    for (int64_t unit = 0; sp_tile_next(a, sp_tile_queries(group), &tile);) {
-        for (int g = 0; g < a->kv->n_heads; g++, unit++) {
-            if (unit % n_parts != part) continue;
-            t.kv_head = g;
-            attend_tile(&t, &tile);
-        }
+               .head_bytes = sp_kv_head_bytes(a->kv->type, head),
+               .row_bytes = sp_row_bytes(a->kv->type, head)};
+    lay_out(&t, sp_attend_own(a, part));
+    sp_deal deal;
+    sp_unit unit;
+    sp_deal_open(&deal, a, n_parts);
+    while (sp_deal_unit(&deal, sp_turns_next(a), &unit)) {
+        attend_unit(&t, &unit, sp_attend_share(a, n_parts));
     }
+    sp_turns_close(a, n_parts);
 }

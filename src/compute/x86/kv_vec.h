@@ -9,7 +9,7 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
-/* Scales of 16 keys, vector v of them, for the 32 channels from d on. Only Q8_0 has them. */
+/* Scales of 16 keys, vector v of them, for the 32 channels that d is one of. Only Q8_0 has them. */
 INLINE vec key_scale(sp_dtype type, const uint8_t *keys, int d, int v)
 {
     return type == SP_Q8_0 ? vec_load_f16(keys + d / 32 * 34 * B + 2 * v * VL) : vec_zero();
@@ -61,12 +61,17 @@ INLINE void keys_to_f32(sp_dtype type, const uint8_t *keys, int head, float *out
     }
 }
 
-/* one row of values to f32 [D] */
-INLINE void value_to_f32(sp_dtype type, const uint8_t *row, int head, float *out)
+/* One row of values to f32, 16 channels at out, the next 16 at out + next and so on; the channels
+ * from D to the next multiple of 16 are 0. */
+INLINE void value_to_f32(sp_dtype type, const uint8_t *row, int head, float *out, size_t next)
 {
     int d = 0;
-    for (; d + VL <= head; d += VL) vec_store(out + d, value_at(type, row, d));
-    if (d < head) sp_row_to_f32(type, row + sp_row_bytes(type, d), out + d, head - d);
+    for (; d + 16 <= head; d += 16, out += next) {
+        for (int v = 0; v < V16; v++) vec_store(out + v * VL, value_at(type, row, d + v * VL));
+    }
+    if (d == head) return;
+    for (int i = 0; i < 16; i += VL) vec_store(out + i, vec_zero());
+    sp_row_to_f32(type, row + sp_row_bytes(type, d), out, head - d);
 }
 
 #endif

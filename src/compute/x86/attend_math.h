@@ -1,0 +1,104 @@
+/* attend_math.h -- powers of two for the softmax, and the rotation of a tile's queries. */
+#ifndef SP_COMPUTE_X86_ATTEND_MATH_H
+#define SP_COMPUTE_X86_ATTEND_MATH_H
+
+#include <string.h>
+
+#include "compute/ops.h"
+#include "compute/x86/vec.h"
+
+/* The bits of a, plus the low bits of n moved into the exponent's place. */
+INLINE vec vec_add_exponent(vec a, vec n)
+{
+#if SP_VL == 8
+    __m256i e = _mm256_slli_epi32(_mm256_castps_si256(n), 23);
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), e));
+#else
+    __m512i e = _mm512_slli_epi32(_mm512_castps_si512(n), 23);
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), e));
+#endif
+}
+
+/* 2^x for x <= 0: 2^n * 2^r with |r| <= 1/2. Adding 1.5 * 2^23 rounds to the whole n and leaves it
+ * in the low bits. 2^r by a polynomial of least relative error (9e-8) that is 1 at 0, so 2^0 is 1.
+ * 0 below -126, so of -inf. */
+INLINE vec vec_exp2(vec x)
+{
+    const vec low = vec_all(-126.0f), shift = vec_all(0x1.8p23f);
+    vec z = vec_max(x, low);
+    vec n = vec_add(z, shift);
+    vec r = vec_sub(z, vec_sub(n, shift));
+    vec p = vec_all(0x1.5bba0ep-10f);
+    p = vec_fma(p, r, vec_all(0x1.3cea88p-7f));
+    p = vec_fma(p, r, vec_all(0x1.c6b752p-5f));
+    p = vec_fma(p, r, vec_all(0x1.ebf9bcp-3f));
+    p = vec_fma(p, r, vec_all(0x1.62e42ap-1f));
+    p = vec_fma(p, r, vec_all(1.0f));
+    return vec_zero_below(vec_add_exponent(p, n), x, low);
+}
+
+INLINE float exp2_one(float x)
+{
+    return _mm_cvtss_f32(_mm256_castps256_ps128(vec_fold_max(vec_exp2(vec_all(x)))));
+}
+
+#if SP_VL == 8
+
+/* each of half as many numbers twice, side by side */
+INLINE vec vec_twice(const float *p)
+{
+    const __m256i pairs = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
+    return _mm256_permutevar8x32_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), pairs);
+}
+INLINE vec vec_swap_pairs(vec a)
+{
+    return _mm256_permute_ps(a, 0xb1);
+}
+
+#else
+
+INLINE vec vec_twice(const float *p)
+{
+    const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
+    return _mm512_permutexvar_ps(pairs, _mm512_castps256_ps512(_mm256_loadu_ps(p)));
+}
+INLINE vec vec_swap_pairs(vec a)
+{
+    return _mm512_permute_ps(a, 0xb1);
+}
+
+#endif
+
+/* Rows of one query, width apart, rotated to position pos: sp_rope_rotate with the numbers of the
+ * position read once for all rows. */
+INLINE void rotate_rows(const sp_rope *rope, const float *from, float *to, int rows, int width,
+                        int32_t pos)
+{
+    const int half = rope->n_rot / 2;
+    const float *c = rope->c + (int64_t)pos * half, *s = rope->s + (int64_t)pos * half;
+    memcpy(to, from, (size_t)(rows * width) * sizeof(float));
+    if (half % VL != 0) {
+        for (int r = 0; r < rows; r++) sp_rope_rotate(rope, to + r * width, pos);
+        return;
+    }
+    if (rope->adjacent) {
+        for (int i = 0; i < 2 * half; i += VL) {
+            const vec cos = vec_twice(c + i / 2), sin = vec_twice(s + i / 2);
+            for (float *x = to + i; x < to + rows * width; x += width) {
+                vec a = vec_load(x);
+                vec_store(x, OF(fmaddsub_ps)(a, cos, vec_mul(vec_swap_pairs(a), sin)));
+            }
+        }
+        return;
+    }
+    for (int i = 0; i < half; i += VL) {
+        const vec cos = vec_load(c + i), sin = vec_load(s + i);
+        for (float *x = to + i; x < to + rows * width; x += width) {
+            vec a = vec_load(x), b = vec_load(x + half);
+            vec_store(x, vec_fms(a, cos, vec_mul(b, sin)));
+            vec_store(x + half, vec_fma(a, sin, vec_mul(b, cos)));
+        }
+    }
+}
+
+#endif

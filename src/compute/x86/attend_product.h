@@ -1,0 +1,243 @@
+/* attend_product.h -- the products of span attention: a few rows by a few vectors in registers.
+ *
+ *   scores    c[row][key]     =  query[row][d]  . key[d][key]        d = 0 .. D-1
+ *   outputs   c[row][channel] += prob[row][key] . value[key][channel]    keys ascending
+ *
+ * Each element of c is one chain of multiply-adds in the order of d, or of the keys. How many rows
+ * and vectors are beside each other never shows in a result.
+ *
+ *   panels   f32 [n][16], as scores and outputs both want them: for tiles of many rows. Six rows by
+ *            two vectors: twelve chains cover the latency of two units, and 2 + 6 loads feed 12
+ *            multiply-adds. (AVX-512: by two panels of one vector.)
+ *   direct   elements are decoded in registers, for at most eight rows: each is used only once.
+ */
+#ifndef SP_COMPUTE_X86_ATTEND_PRODUCT_H
+#define SP_COMPUTE_X86_ATTEND_PRODUCT_H
+
+#include "base/mem.h"
+#include "compute/attend_int.h"
+#include "compute/x86/kv_vec.h"
+
+enum {
+    STEP = SP_STEP_TOKENS,
+    STEP_BLOCKS = STEP / B,
+    STEP_VECS = STEP / VL,
+    DIRECT_ROWS = 8, /* at most, for direct products */
+    PANEL_ROWS = 6,  /* rows, and panels, that are multiplied together */
+    PANEL_COLUMNS = 2 / V16,
+};
+
+/* What will be read next, asked for a few lines at a time between products: the heads of a block
+ * lie far apart, so the CPU would not guess, and all at once would leave it waiting. */
+typedef struct stream {
+    const uint8_t *p[2 * STEP_BLOCKS];
+    int n, i;
+    size_t at, bytes; /* of p[i]; of each */
+    int lines;        /* at a time */
+} stream;
+
+INLINE void stream_on(stream *s)
+{
+    for (int n = s->lines; n > 0 && s->i < s->n; n--) {
+        _mm_prefetch((const char *)s->p[s->i] + s->at, _MM_HINT_T1);
+        s->at += SP_CACHE_LINE;
+        if (s->at >= s->bytes) {
+            s->at = 0;
+            s->i++;
+        }
+    }
+}
+
+/* -- panels ------------------------------------------------------------------------------------ */
+
+/* c = a . panels, or c += a . panels. Rows are `step` floats apart, panels `next`. */
+typedef struct panel_product {
+    const float *a, *panel;
+    float *c;
+    size_t a_step, c_step, next;
+    bool add;
+} panel_product;
+
+INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x, size_t r, int p,
+                         int from, int to)
+{
+    const float *a = x->a + r * x->a_step, *panel = x->panel + (size_t)p * x->next;
+    float *c = x->c + r * x->c_step + p * 16;
+    const int n = columns * V16;
+    vec acc[PANEL_ROWS][4 * V16];
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+#pragma GCC unroll 8
+        for (int v = 0; v < n; v++) {
+            acc[j][v] = add ? vec_load(c + (size_t)j * x->c_step + v * VL) : vec_zero();
+        }
+    }
+    for (int i = from; i < to; i++) {
+        vec b[4 * V16];
+#pragma GCC unroll 8
+        for (int v = 0; v < n; v++) {
+            b[v] = vec_load(panel + (size_t)(v / V16) * x->next + i * 16 + v % V16 * VL);
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) {
+            vec s = vec_all(a[(size_t)j * x->a_step + (size_t)i]);
+#pragma GCC unroll 8
+            for (int v = 0; v < n; v++) acc[j][v] = vec_fma(s, b[v], acc[j][v]);
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+#pragma GCC unroll 8
+        for (int v = 0; v < n; v++) vec_store(c + (size_t)j * x->c_step + v * VL, acc[j][v]);
+    }
+}
+
+#define PANEL_KERNEL(rows, columns)                                                                \
+    static __attribute__((noinline)) void panel_##rows##x##columns(                                \
+        const panel_product *x, size_t r, int p, int from, int to)                                 \
+    {                                                                                              \
+        if (x->add) {                                                                              \
+            panel_kernel(rows, columns, true, x, r, p, from, to);                                  \
+        } else {                                                                                   \
+            panel_kernel(rows, columns, false, x, r, p, from, to);                                 \
+        }                                                                                          \
+    }
+#if SP_VL == 16
+PANEL_KERNEL(6, 2)
+#endif
+PANEL_KERNEL(6, 1)
+PANEL_KERNEL(4, 1)
+PANEL_KERNEL(2, 2)
+PANEL_KERNEL(2, 1)
+PANEL_KERNEL(1, 4)
+PANEL_KERNEL(1, 1)
+
+/* Rows r .. r+rows-1, at most six, by panels p .. end-1. */
+static void panel_rows(const panel_product *x, int rows, size_t r, int p, int end, int from, int to)
+{
+    if (rows == PANEL_ROWS) {
+#if SP_VL == 16
+        for (; p + 2 <= end; p += 2) panel_6x2(x, r, p, from, to);
+#endif
+        for (; p < end; p++) panel_6x1(x, r, p, from, to);
+        return;
+    }
+    if (rows >= 4) {
+        for (int q = p; q < end; q++) panel_4x1(x, r, q, from, to);
+        r += 4;
+    }
+    if (rows & 2) {
+        int q = p;
+        for (; q + 2 <= end; q += 2) panel_2x2(x, r, q, from, to);
+        if (q < end) panel_2x1(x, r, q, from, to);
+        r += 2;
+    }
+    if (rows & 1) {
+        for (; p + 4 <= end; p += 4) panel_1x4(x, r, p, from, to);
+        for (; p < end; p++) panel_1x1(x, r, p, from, to);
+    }
+}
+
+/* -- direct ------------------------------------------------------------------------------------ */
+
+/* Vectors of 64 keys, or of channels, that as many rows meet at a time: what registers hold. */
+INLINE int direct_vecs(int rows)
+{
+    if (SP_VL == 16) return rows <= 4 ? 4 : 2;
+    return rows == 1 ? 8 : rows <= 3 ? 4 : rows <= 6 ? 2 : 1;
+}
+
+/* Scores of rows from q on (width apart) with vectors v .. v+n-1 of a step's keys. */
+INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float *q, int width,
+                          const uint8_t *const blocks[], int v, float *score, stream *ahead)
+{
+    const uint8_t *keys[8];
+    vec acc[DIRECT_ROWS][8], scale[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        keys[i] = blocks[(v + i) / V16];
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
+    }
+    for (int from = 0; from < head; from += 16) {
+        const int to = SP_MIN(head, from + 16);
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
+        stream_on(ahead);
+        for (int d = from; d < to; d++) {
+#pragma GCC unroll 8
+            for (int i = 0; i < n; i++) {
+                vec k = key_at(type, keys[i], d, (v + i) % V16, scale[i]);
+#pragma GCC unroll 8
+                for (int j = 0; j < rows; j++) {
+                    acc[j][i] = vec_fma(vec_all(q[j * width + d]), k, acc[j][i]);
+                }
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) vec_store(score + j * STEP + (v + i) * VL, acc[j][i]);
+    }
+}
+
+/* Outputs of rows from `out` on (width apart), n vectors of channels from d on: += the rows of
+ * values from .. to-1 with their probabilities. */
+INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width, int d,
+                           const uint8_t *const values[], const float *prob, int from, int to,
+                           stream *ahead)
+{
+    vec acc[DIRECT_ROWS][8];
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) acc[j][i] = vec_load(out + j * width + d + i * VL);
+    }
+    for (int k = from; k < to; k++) {
+        if ((k & 7) == 0) stream_on(ahead);
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) {
+            vec x = value_at(type, values[k], d + i * VL);
+#pragma GCC unroll 8
+            for (int j = 0; j < rows; j++) {
+                acc[j][i] = vec_fma(vec_all(prob[j * STEP + k]), x, acc[j][i]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < n; i++) vec_store(out + j * width + d + i * VL, acc[j][i]);
+    }
+}
+
+INLINE void direct_scores_rows(sp_dtype type, int rows, int n_vecs, int head, const float *q,
+                               int width, const uint8_t *const blocks[], float *score,
+                               stream *ahead)
+{
+    int v = 0;
+    for (; v + direct_vecs(rows) <= n_vecs; v += direct_vecs(rows)) {
+        direct_scores(type, rows, direct_vecs(rows), head, q, width, blocks, v, score, ahead);
+    }
+    for (; v < n_vecs; v += V16) {
+        direct_scores(type, rows, SP_MIN(V16, direct_vecs(rows)), head, q, width, blocks, v, score,
+                      ahead);
+    }
+}
+
+INLINE void direct_outputs_rows(sp_dtype type, int rows, float *out, int width,
+                                const uint8_t *const values[], const float *prob, int from, int to,
+                                stream *ahead)
+{
+    int d = 0;
+    for (; d + direct_vecs(rows) * VL <= width; d += direct_vecs(rows) * VL) {
+        direct_outputs(type, rows, direct_vecs(rows), out, width, d, values, prob, from, to, ahead);
+    }
+    for (; d < width; d += 16) {
+        direct_outputs(type, rows, SP_MIN(V16, direct_vecs(rows)), out, width, d, values, prob,
+                       from, to, ahead);
+    }
+}
+
+#endif
