@@ -75,11 +75,10 @@ typedef struct state {
 
 typedef struct step {
     const uint8_t *keys[STEP_BLOCKS];
-    int n_blocks;               /* that some row sees */
-    uint64_t live;              /* keys that some row sees */
-    const uint8_t *value[STEP]; /* of the live keys */
-    int n_live;
-    int first; /* row with a mask that is not empty */
+    int n_blocks;      /* that some row sees */
+    uint64_t live;     /* keys that some row sees */
+    value_rows values; /* of the live keys */
+    int first;         /* row with a mask that is not empty */
     stream ahead;
 } step;
 
@@ -103,22 +102,21 @@ INLINE uint64_t first_bits(int n)
 
 INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 {
-    const float *q = t->turned + x->first * t->width;
-    float *score = t->score + x->first * STEP;
+    const int n_vecs = x->n_blocks * V16;
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_scores_rows(type, n, x->n_blocks *V16, t->head, q, t->width, x->keys, score,        \
-                           &x->ahead);                                                             \
+        direct_scores_rows(type, n, n_vecs, t->head, t->turned + r * t->width, t->width, x->keys,  \
+                           t->score + r * STEP, &x->ahead);                                        \
         break
-    switch (t->n_rows - x->first) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
-        CASE(7);
-        CASE(8);
+    for (int r = x->first, n; r < t->n_rows; r += n) {
+        n = direct_group(t->n_rows - r);
+        switch (n) {
+            CASE(1);
+            CASE(2);
+            CASE(3);
+            CASE(4);
+            CASE(5);
+        }
     }
 #undef CASE
 }
@@ -215,25 +213,24 @@ static void softmax(const state *t, const step *x, int32_t from)
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-/* Rows from r on with keys from .. to-1 of the live ones. */
-INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int rows, int r, int from,
+/* Rows r .. end-1 with keys from .. to-1 of the live ones. */
+INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int r, int end, int from,
                                 int to)
 {
-    float *out = t->piece.out + r * t->width;
-    const float *prob = t->score + r * STEP;
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_outputs_rows(type, n, out, t->width, x->value, prob, from, to, &x->ahead);          \
+        direct_outputs_rows(type, n, t->piece.out + r * t->width, t->width, &x->values,            \
+                            t->score + r * STEP, from, to, &x->ahead);                             \
         break
-    switch (rows) {
-        CASE(1);
-        CASE(2);
-        CASE(3);
-        CASE(4);
-        CASE(5);
-        CASE(6);
-        CASE(7);
-        CASE(8);
+    for (int n; r < end; r += n) {
+        n = direct_group(end - r);
+        switch (n) {
+            CASE(1);
+            CASE(2);
+            CASE(3);
+            CASE(4);
+            CASE(5);
+        }
     }
 #undef CASE
 }
@@ -241,17 +238,18 @@ INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int rows
 INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
 {
     const int common = t->n_seen[x->first];
-    outputs_direct_rows(type, t, x, t->n_rows - x->first, x->first, 0, common);
+    if (type == SP_Q8_0) open_scales(&x->values, t->head);
+    outputs_direct_rows(type, t, x, x->first, t->n_rows, 0, common);
     for (int r = x->first + 1; r < t->n_rows; r++) {
-        if (t->n_seen[r] > common) outputs_direct_rows(type, t, x, 1, r, common, t->n_seen[r]);
+        if (t->n_seen[r] > common) outputs_direct_rows(type, t, x, r, r + 1, common, t->n_seen[r]);
     }
 }
 
 /* Six rows meet the keys that the first of them sees; the others see some more. */
 INLINE void outputs_panels(sp_dtype type, const state *t, step *x)
 {
-    for (int k = 0; k < x->n_live; k++) {
-        value_to_f32(type, x->value[k], t->head, t->values + k * 16, STEP * 16);
+    for (int k = 0; k < x->values.n; k++) {
+        value_to_f32(type, x->values.row[k], t->head, t->values + k * 16, STEP * 16);
     }
     panel_product p = {.a = t->score,
                        .panel = t->values,
@@ -293,12 +291,16 @@ INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
     const int32_t least = from + __builtin_ctzll(x->live);
     for (x->first = 0; t->visible[x->first] <= least;) x->first++;
     x->n_blocks = (63 - __builtin_clzll(x->live)) / B + 1;
-    x->n_live = 0;
+    x->values.n = 0;
     for (int b = 0; b < x->n_blocks; b++) {
         x->keys[b] = keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
         const uint8_t *value = x->keys[b] + values;
-        for (unsigned m = (unsigned)(x->live >> (b * B)) & 0xffff; m; m &= m - 1) {
-            x->value[x->n_live++] = value + (size_t)__builtin_ctz(m) * t->row_bytes;
+        const unsigned live = (unsigned)(x->live >> (b * B)) & 0xffff;
+        for (int k = 0; k < B && live == 0xffff; k++, value += t->row_bytes) {
+            x->values.row[x->values.n++] = value;
+        }
+        for (unsigned m = live; m && live != 0xffff; m &= m - 1) {
+            x->values.row[x->values.n++] = value + (size_t)__builtin_ctz(m) * t->row_bytes;
         }
     }
     return true;
@@ -315,7 +317,7 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
         x->p[n + b] = x->p[b] + (size_t)t->a->kv->n_heads * t->head_bytes;
     }
     int products = (STEP_BLOCKS + panels) * SP_DIV_UP(rows, PANEL_ROWS);
-    if (direct) products = (STEP_VECS * panels + panels * V16 * STEP / 8) / direct_vecs(rows);
+    if (direct) products = panels * (STEP_VECS + V16 * STEP / 8) * rows / 8;
     x->lines = 1 + (int)(2 * n * t->head_bytes / SP_CACHE_LINE) / products;
 }
 

@@ -22,8 +22,9 @@ enum {
     STEP = SP_STEP_TOKENS,
     STEP_BLOCKS = STEP / B,
     STEP_VECS = STEP / VL,
-    DIRECT_ROWS = 8, /* at most, for direct products */
-    PANEL_ROWS = 6,  /* rows, and panels, that are multiplied together */
+    DIRECT_ROWS = 8,  /* at most, for direct products */
+    DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
+    PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
     PANEL_COLUMNS = 2 / V16,
 };
 
@@ -143,8 +144,8 @@ static void panel_rows(const panel_product *x, int rows, size_t r, int p, int en
 /* Vectors of 64 keys, or of channels, that as many rows meet at a time: what registers hold. */
 INLINE int direct_vecs(int rows)
 {
-    if (SP_VL == 16) return rows <= 4 ? 4 : 2;
-    return rows == 1 ? 8 : rows <= 3 ? 4 : rows <= 6 ? 2 : 1;
+    if (SP_VL == 16) return 4;
+    return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
 }
 
 /* Scores of rows from q on (width apart) with vectors v .. v+n-1 of a step's keys. */
@@ -152,7 +153,7 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
                           const uint8_t *const blocks[], int v, float *score, stream *ahead)
 {
     const uint8_t *keys[8];
-    vec acc[DIRECT_ROWS][8], scale[8];
+    vec acc[DIRECT_GROUP][8], scale[8];
 #pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
         keys[i] = blocks[(v + i) / V16];
@@ -182,26 +183,51 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
     }
 }
 
+/* The live values of a step, and of Q8_0 their scales, which are read for every eight channels. */
+typedef struct value_rows {
+    int n;
+    const uint8_t *row[STEP];
+    float scale[SP_HEAD_MAX / 32][STEP];
+} value_rows;
+
+INLINE void open_scales(value_rows *v, int head)
+{
+    for (int g = 0; g < head / 32; g++) {
+        for (int k = 0; k < v->n; k++) v->scale[g][k] = _cvtsh_ss(sp_load_u16(v->row[k] + g * 34));
+    }
+}
+
+/* value_at, with the scale at hand */
+INLINE vec value_scaled(sp_dtype type, const uint8_t *row, int d, const float scale[][STEP], int k)
+{
+    if (type != SP_Q8_0) return value_at(type, row, d);
+    const vec q = vec_load_i8(row + d / 32 * 34 + 2 + d % 32);
+    return vec_mul(vec_all(scale[d / 32][k]), q);
+}
+
 /* Outputs of rows from `out` on (width apart), n vectors of channels from d on: += the rows of
  * values from .. to-1 with their probabilities. */
 INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width, int d,
-                           const uint8_t *const values[], const float *prob, int from, int to,
+                           const value_rows *values, const float *prob, int from, int to,
                            stream *ahead)
 {
-    vec acc[DIRECT_ROWS][8];
+    vec acc[DIRECT_GROUP][8];
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) acc[j][i] = vec_load(out + j * width + d + i * VL);
     }
-    for (int k = from; k < to; k++) {
-        if ((k & 7) == 0) stream_on(ahead);
+    while (from < to) {
+        const int end = SP_MIN(to, (from | 7) + 1);
+        stream_on(ahead);
+        for (; from < end; from++) {
 #pragma GCC unroll 8
-        for (int i = 0; i < n; i++) {
-            vec x = value_at(type, values[k], d + i * VL);
+            for (int i = 0; i < n; i++) {
+                vec x = value_scaled(type, values->row[from], d + i * VL, values->scale, from);
 #pragma GCC unroll 8
-            for (int j = 0; j < rows; j++) {
-                acc[j][i] = vec_fma(vec_all(prob[j * STEP + k]), x, acc[j][i]);
+                for (int j = 0; j < rows; j++) {
+                    acc[j][i] = vec_fma(vec_all(prob[j * STEP + from]), x, acc[j][i]);
+                }
             }
         }
     }
@@ -212,31 +238,37 @@ INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width
     }
 }
 
+/* So many of the rows that are left go together: 6, 7 and 8 as two halves. */
+INLINE int direct_group(int rows)
+{
+    return rows <= DIRECT_GROUP ? rows : (rows + 1) / 2;
+}
+
 INLINE void direct_scores_rows(sp_dtype type, int rows, int n_vecs, int head, const float *q,
                                int width, const uint8_t *const blocks[], float *score,
                                stream *ahead)
 {
+    const int n = direct_vecs(rows);
     int v = 0;
-    for (; v + direct_vecs(rows) <= n_vecs; v += direct_vecs(rows)) {
-        direct_scores(type, rows, direct_vecs(rows), head, q, width, blocks, v, score, ahead);
+    for (; v + n <= n_vecs; v += n) {
+        direct_scores(type, rows, n, head, q, width, blocks, v, score, ahead);
     }
     for (; v < n_vecs; v += V16) {
-        direct_scores(type, rows, SP_MIN(V16, direct_vecs(rows)), head, q, width, blocks, v, score,
-                      ahead);
+        direct_scores(type, rows, V16, head, q, width, blocks, v, score, ahead);
     }
 }
 
 INLINE void direct_outputs_rows(sp_dtype type, int rows, float *out, int width,
-                                const uint8_t *const values[], const float *prob, int from, int to,
+                                const value_rows *values, const float *prob, int from, int to,
                                 stream *ahead)
 {
+    const int n = direct_vecs(rows);
     int d = 0;
-    for (; d + direct_vecs(rows) * VL <= width; d += direct_vecs(rows) * VL) {
-        direct_outputs(type, rows, direct_vecs(rows), out, width, d, values, prob, from, to, ahead);
+    for (; d + n * VL <= width; d += n * VL) {
+        direct_outputs(type, rows, n, out, width, d, values, prob, from, to, ahead);
     }
     for (; d < width; d += 16) {
-        direct_outputs(type, rows, SP_MIN(V16, direct_vecs(rows)), out, width, d, values, prob,
-                       from, to, ahead);
+        direct_outputs(type, rows, V16, out, width, d, values, prob, from, to, ahead);
     }
 }
 
