@@ -41,6 +41,16 @@ void sp_file_map_close(sp_file_map *map)
     *map = (sp_file_map){0};
 }
 
+void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data;
+    uintptr_t from = (uintptr_t)p, to = from + n;
+    if (!map->data || from < start || to > start + map->size) return;
+    from = SP_ROUND_UP(from, page);
+    to -= to % page;
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED); /* a wish */
+}
+
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out)
 {
     int fd;

@@ -13,6 +13,9 @@ typedef struct sp_file_map {
  * Owns: close it with sp_file_map_close. A file truncated by others while mapped raises SIGBUS. */
 sp_err sp_file_map_open(const char *path, sp_file_map *out) SP_MUST_CHECK;
 void sp_file_map_close(sp_file_map *map);
+/* sp_file_map_let_go -- the pages that lie wholly in [p, p + n) may leave memory until they are
+ * read again; what is not of this map is left alone. */
+void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n);
 
 /* sp_file_read -- appends the whole file to `out`. Errors: SP_E_IO; SP_E_LIMIT over max_bytes. */
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out) SP_MUST_CHECK;

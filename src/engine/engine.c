@@ -32,6 +32,10 @@ static sp_err take_scratch(sp_engine *e)
     size_t m = (size_t)e->o.max_rows, slices = (size_t)e->o.max_slices;
     size_t qd = (size_t)hp->n_heads * (size_t)hp->head,
            kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
+    const size_t ints = e->o.model->packed_for
+                            ? e->o.ops->quantized_bytes(
+                                  SP_MAX(hp->n_ff, (int)SP_MAX((size_t)hp->n_embd, qd)) / 32 * 32)
+                            : 0;
     struct {
         void **at;
         size_t bytes;
@@ -45,6 +49,7 @@ static sp_err take_scratch(sp_engine *e)
         {(void **)&e->lse, m * (size_t)hp->n_heads * 4},
         {(void **)&e->gate, m * (size_t)hp->n_ff * 4},
         {(void **)&e->up, m * (size_t)hp->n_ff * 4},
+        {&e->ints, m * ints},
         {(void **)&e->rows.id, m * sizeof *e->rows.id},
         {(void **)&e->rows.token, m * sizeof *e->rows.token},
         {(void **)&e->rows.pos, m * sizeof *e->rows.pos},
@@ -57,6 +62,7 @@ static sp_err take_scratch(sp_engine *e)
         {(void **)&e->reqs, slices * sizeof *e->reqs},
     };
     for (size_t i = 0; i < SP_COUNT(want); i++) {
+        if (want[i].bytes == 0) continue;
         *want[i].at = sp_alloc_aligned(want[i].bytes);
         if (!*want[i].at) return sp_fail_nomem(want[i].bytes, "the scratch of a step");
     }
@@ -70,6 +76,9 @@ sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
                        o->max_slices);
     if (o->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model->path);
+    if (o->model->packed_for && o->model->packed_for != o->ops)
+        return sp_fail(SP_E_ARG, "engine: the weights are packed for %s, not for %s",
+                       o->model->packed_for->name, o->ops->name);
     sp_engine *e = SP_NEW(sp_engine);
     if (!e) return sp_fail_nomem(sizeof *e, "the engine");
     e->o = *o;
@@ -95,6 +104,7 @@ void sp_engine_destroy(sp_engine *e)
                      e->gate,
                      e->up,
                      e->mass,
+                     e->ints,
                      e->reqs,
                      e->scratch,
                      e->lse,

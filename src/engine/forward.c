@@ -14,19 +14,43 @@
 
 #include "engine/run_int.h"
 
-static void matmul(sp_engine *e, const sp_matmul_args *args)
+/* quantize -- rows of x in e->ints, where integer products with weights of x's width want them. A
+ * vector that several matrices meet is rounded once: whoever writes to it calls this anew. */
+static void quantize(sp_engine *e, const float *x, int64_t m, int64_t n)
 {
-    run_matmul(e, args->m * args->w->n_rows * args->w->n_cols, args);
+    if (!e->ints || n % 32) return;
+    run_quantize(e, m * n, &(sp_quantize_args){.x = x, .m = m, .n = n, .q = e->ints});
+}
+
+/* matmul -- in integers when the weights are packed, of x as quantize() left it; a->x is then row
+ * `first` of what it was given. */
+static void matmul(sp_engine *e, const sp_matmul_args *a, int first)
+{
+    int64_t work = a->m * a->w->n_rows * a->w->n_cols;
+    if (!a->w->packed) {
+        run_matmul(e, work, a);
+        return;
+    }
+    const size_t row_bytes = e->o.ops->quantized_bytes(a->w->n_cols);
+    run_matmul_packed(e, work,
+                      &(sp_matmul_packed_args){.w = a->w,
+                                               .q = (uint8_t *)e->ints + (size_t)first * row_bytes,
+                                               .m = a->m,
+                                               .y = a->y,
+                                               .bias = a->bias,
+                                               .add = a->add});
 }
 
 static void multiply(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
 {
-    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias});
+    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias}, 0);
 }
 
 static void multiply_add(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
 {
-    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true});
+    quantize(e, x, e->rows.n, w->n_cols);
+    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true},
+           0);
 }
 
 static void normalise(sp_engine *e, const float *x, const float *w, float *y)
@@ -35,6 +59,7 @@ static void normalise(sp_engine *e, const float *x, const float *w, float *y)
     run_rmsnorm(e, (int64_t)e->rows.n * hp->n_embd,
                 &(sp_rmsnorm_args){
                     .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps});
+    quantize(e, y, e->rows.n, hp->n_embd);
 }
 
 /* normalise_heads -- RMSNorm of each head by itself (qwen3); nothing where the model has none. */
@@ -139,11 +164,13 @@ static bool wanted(const sp_slice *sl, int id)
 static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     sp_rows *r = &e->rows;
+    const int before = r->n;
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
             r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]) ||
                          slices[s].plan->probe.kind == SP_PROBE_COLUMNS;
     sp_rows_close(e, n_slices);
+    if (r->n != before) quantize(e, e->h, r->n, e->o.model->hp.n_embd);
 }
 
 /* twin_slot -- where the older copy of a todo token lies; false when it has none. */
@@ -294,6 +321,7 @@ static void feed_forward(sp_engine *e, const sp_layer *w)
     multiply_add(e, &w->w_down, e->gate, NULL, e->x);
 }
 
+/* write_logits -- slices whose logits lie one after the other share the reading of the weights. */
 static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     sp_rows *r = &e->rows;
@@ -304,13 +332,18 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
             kept += r->keep[i] = wanted(&slices[s], r->id[i]);
     if (kept != r->n) sp_rows_close(e, n_slices);
     normalise(e, e->x, m->output_norm, e->h);
-    for (int s = 0; s < n_slices; s++) {
-        int n = r->first[s + 1] - r->first[s];
-        if (n == 0) continue;
-        matmul(e, &(sp_matmul_args){.w = &m->output,
-                                    .x = e->h + (size_t)r->first[s] * (size_t)m->hp.n_embd,
-                                    .m = n,
-                                    .y = slices[s].logits});
+    for (int s = 0, next; s < n_slices; s = next) {
+        const int first = r->first[s];
+        float *y = slices[s].logits, *end = y;
+        for (next = s; next < n_slices && (next == s || slices[next].logits == end); next++)
+            end += (size_t)(r->first[next + 1] - r->first[next]) * (size_t)m->hp.n_vocab;
+        if (r->first[next] == first) continue;
+        matmul(e,
+               &(sp_matmul_args){.w = &m->output,
+                                 .x = e->h + (size_t)first * (size_t)m->hp.n_embd,
+                                 .m = r->first[next] - first,
+                                 .y = y},
+               first);
     }
 }
 

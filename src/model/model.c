@@ -236,6 +236,7 @@ void sp_model_close(sp_model *m)
     sp_gguf_close(&m->files->gguf);
     sp_safetensors_close(&m->files->folder);
     sp_arena_fini(&m->files->arena);
+    sp_pages_free(m->files->packed, m->files->packed_bytes);
     sp_free(m->files);
     sp_free((char *)m->path);
     sp_free(m);

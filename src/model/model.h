@@ -58,6 +58,7 @@ typedef struct sp_model {
     const char *chat_template; /* Jinja text from the file, or NULL */
     uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
+    const sp_ops *packed_for; /* the variant that matrices are packed for; NULL: none is */
     struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
 } sp_model;
 
@@ -68,6 +69,11 @@ typedef struct sp_model {
  * Owns: close it with sp_model_close after everything that borrowed from it. */
 sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
 void sp_model_close(sp_model *m);
+
+/* sp_model_pack -- lays quantized matrices out for the integer products of `ops`, where it has any;
+ * about a second a gigabyte and thread. Once for a model, before an engine is made of it.
+ * Errors: SP_E_NOMEM; the model is then as before. */
+sp_err sp_model_pack(sp_model *m, const sp_ops *ops, sp_team *team) SP_MUST_CHECK;
 
 /* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata
  * (arrays shortened), tensors with type, shape, offset and bytes, totals. Works for files whose

@@ -52,6 +52,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 {
     SP_TRY(sp_ops_select(o->cpu, &c->ops));
     SP_TRY(sp_team_create(&c->team, o->n_threads));
+    SP_TRY(sp_model_pack(c->model, c->ops, c->team));
     SP_TRY(sp_engine_create(&(sp_engine_opts){.model = c->model,
                                               .pool = c->pool,
                                               .team = c->team,

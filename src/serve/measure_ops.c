@@ -80,6 +80,7 @@ typedef struct job {
     int64_t n_copies;
     sp_mat w; /* its data, and the view's base, are the copy's */
     sp_matmul_args gemm;
+    sp_quantize_args quantize; /* of gemm.x, when the weights are packed */
     sp_kv_view kv;
     sp_attend_args attend;
     sp_team_fn *part;
@@ -88,7 +89,19 @@ typedef struct job {
 static void gemm_part(void *arg, int part, int n_parts)
 {
     const job *j = arg;
-    j->ops->matmul(&j->gemm, part, n_parts);
+    if (j->w.packed)
+        j->ops->matmul_packed(
+            &(sp_matmul_packed_args){
+                .w = &j->w, .q = j->quantize.q, .m = j->gemm.m, .y = j->gemm.y},
+            part, n_parts);
+    else
+        j->ops->matmul(&j->gemm, part, n_parts);
+}
+
+static void quantize_part(void *arg, int part, int n_parts)
+{
+    const job *j = arg;
+    j->ops->quantize(&j->quantize, part, n_parts);
 }
 
 static void attend_part(void *arg, int part, int n_parts)
@@ -101,6 +114,10 @@ static void run_copy(sp_meter *m, job *j, int64_t i)
 {
     j->kv.base = m->field + (size_t)(i % j->n_copies) * j->stride;
     j->w.data = j->kv.base;
+    if (j->quantize.q) {
+        j->w.packed = j->kv.base;
+        sp_team_run(m->team, quantize_part, j);
+    }
     sp_team_run(m->team, j->part, j);
 }
 
@@ -150,17 +167,34 @@ static sp_err check_gemm(const sp_meter_op *op, sp_dtype type)
     return SP_OK;
 }
 
-static sp_err make_weights(sp_meter *m, job *j)
+/* One copy of the weights, as a file has them. */
+static void noise_weights(sp_dtype type, uint8_t *out, size_t n_bytes)
 {
-    size_t group = (size_t)sp_dtype_of(j->w.type)->group_bytes;
+    uint32_t seed = 2;
+    size_t group = (size_t)sp_dtype_of(type)->group_bytes;
+    size_t pattern = SP_MIN(PATTERN_GROUPS * group, n_bytes);
+    for (size_t at = 0; at < pattern; at += group) noise_group(type, out + at, &seed);
+    repeat(out, pattern, n_bytes);
+}
+
+/* Copies of the weights as the kernels read them: packed, if they are. */
+static sp_err make_weights(sp_meter *m, job *j, size_t packed)
+{
     size_t bytes = (size_t)j->w.n_rows * sp_row_bytes(j->w.type, j->w.n_cols);
-    j->stride = SP_ROUND_UP(bytes, SP_CACHE_LINE * group); /* copies begin with a group */
+    j->stride = SP_ROUND_UP(packed ? packed : bytes, (size_t)SP_CACHE_LINE);
     SP_TRY(sp_meter_field_grow(m, j->stride));
     if (has_copies(m, j, j->w.type)) return SP_OK;
-    uint32_t seed = 2;
-    size_t pattern = SP_MIN(PATTERN_GROUPS * group, j->stride);
-    for (size_t at = 0; at < pattern; at += group) noise_group(j->w.type, m->field + at, &seed);
-    repeat(m->field, pattern, (size_t)j->n_copies * j->stride);
+    if (packed) {
+        uint8_t *file = sp_alloc_aligned(bytes);
+        if (!file) return sp_fail_nomem(bytes, "weights");
+        noise_weights(j->w.type, file, bytes);
+        j->w.data = file;
+        m->ops->pack(&(sp_pack_args){.w = &j->w, .out = m->field}, 0, 1);
+        sp_free(file);
+    } else {
+        noise_weights(j->w.type, m->field, bytes);
+    }
+    repeat(m->field, j->stride, (size_t)j->n_copies * j->stride);
     return SP_OK;
 }
 
@@ -171,9 +205,14 @@ static sp_err run_gemm(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out)
     SP_TRY(check_gemm(op, j.w.type));
     float *x = noise_floats((size_t)op->rows * (size_t)op->n_in);
     float *y = noise_floats((size_t)op->rows * (size_t)op->n_out);
-    sp_err err = x && y ? make_weights(m, &j)
-                        : sp_fail_nomem((size_t)op->rows * (size_t)op->n_in * sizeof *x, "rows");
+    const size_t packed = m->ops->pack_bytes ? m->ops->pack_bytes(&j.w) : 0;
+    void *q =
+        packed ? sp_alloc_aligned((size_t)op->rows * m->ops->quantized_bytes(op->n_in)) : NULL;
+    sp_err err = x && y && (q || !packed)
+                     ? make_weights(m, &j, packed)
+                     : sp_fail_nomem((size_t)op->rows * (size_t)op->n_in * sizeof *x, "rows");
     if (err == SP_OK) {
+        j.quantize = (sp_quantize_args){.x = x, .m = op->rows, .n = op->n_in, .q = q};
         j.gemm = (sp_matmul_args){.w = &j.w, .x = x, .m = op->rows, .y = y};
         *out = (sp_meter_sample){.seconds = seconds_of(m, &j),
                                  .ops = 2.0 * op->rows * op->n_out * op->n_in,
@@ -182,6 +221,7 @@ static sp_err run_gemm(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out)
     }
     sp_free(x);
     sp_free(y);
+    sp_free(q);
     return err;
 }
 

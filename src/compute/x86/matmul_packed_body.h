@@ -6,6 +6,8 @@
  *         for blocks of 256 columns           unpacked here, once for 128 rows: 8 to 16 KB, in L1
  *           for tiles of TILE rows of x       TILE x 2 vectors of sums in registers
  *
+ * Up to TILE rows (decode): a tile takes the codes from memory to its sums without a block.
+ *
  * In a tile, a group of 32 columns costs 2 TILE STEPS multiplications, and then for each vector of
  * sums a conversion, a scale and an FMA: with TILE x 2 integer sums the registers are full, so the
  * float sums wait in L1.
@@ -22,66 +24,71 @@ enum {
     TILE = SP_VL == 8 ? 6 : 12, /* rows of x */
 };
 
-/* What of x a tile reads: rows of a block. */
-typedef struct xs {
-    qrow row[TILE];
-    int64_t group; /* first of the block */
-} xs;
+/* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
+typedef struct meeting {
+    qrow x[TILE];
+    int64_t first; /* group of x that meets the block's first */
+    int n;         /* groups */
+    const block *b;
+    const uint8_t *head;      /* of the block in memory, where b is NULL */
+    float *y;                 /* [rows] at the panel's first output */
+    int64_t y_stride, n_left; /* outputs from there to the end of a row of y */
+} meeting;
 
-/* out[j] += one group (or half, of `steps` steps from `first` on) of `rows` rows of x. */
-INLINE void group(const int rows, const int first, const int steps, const block *b, int g,
-                  const xs *x, const bool min, vec out[TILE][2])
+/* The lines of step s of a group. */
+INLINE void lines_of(sp_dtype type, const sp_pack_layout *l, const uint8_t *lines,
+                     const uint8_t *group, int s, ivec w[2])
+{
+    for (int v = 0; v < 2; v++) {
+        w[v] =
+            lines ? ivec_load(lines + (2 * s + v) * LINE) : line_direct(type, l, group, 2 * s + v);
+    }
+}
+
+/* out[j] += steps from `first` on of group g, which are all or half of it. */
+INLINE void add_steps(sp_dtype type, const sp_pack_layout *l, const int rows, const meeting *t,
+                      int g, const uint8_t *packed, const factors_of *f, const int first,
+                      const int steps, vec out[TILE][2])
 {
     const int half = first > 0;
-    const int64_t i = x->group + g;
-    const uint8_t *w = b->lines[g] + first * 2 * LINE;
+    const int64_t i = t->first + g;
+    const uint8_t *lines = t->b ? t->b->lines[g] : NULL;
     ivec sum[TILE][2];
     for (int j = 0; j < rows; j++) {
         int32_t start = SP_STEP == 2     ? 0
-                        : steps == STEPS ? x->row[j].start[i]
-                                         : x->row[j].half[2 * i + half];
+                        : steps == STEPS ? t->x[j].start[i]
+                                         : t->x[j].half[2 * i + half];
         sum[j][0] = sum[j][1] = ivec_all(start);
     }
 #pragma GCC unroll 16
-    for (int s = 0; s < steps; s++) {
-        const ivec w0 = ivec_load(w + s * 2 * LINE), w1 = ivec_load(w + s * 2 * LINE + LINE);
+    for (int s = first; s < first + steps; s++) {
+        ivec w[2];
+        lines_of(type, l, lines, packed, s, w);
         for (int j = 0; j < rows; j++) {
             int32_t word;
-            memcpy(&word, x->row[j].x + i * (128 / SP_STEP) + (first + s) * 4, sizeof word);
-            const ivec xv = ivec_all(word);
-            sum[j][0] = ivec_dot(sum[j][0], w0, xv);
-            sum[j][1] = ivec_dot(sum[j][1], w1, xv);
+            memcpy(&word, t->x[j].x + i * (128 / SP_STEP) + s * 4, sizeof word);
+            const ivec x = ivec_all(word);
+            for (int v = 0; v < 2; v++) sum[j][v] = ivec_dot(sum[j][v], w[v], x);
         }
     }
     for (int v = 0; v < 2; v++) {
-        const vec scale = vec_load(b->scale[g][half] + v * VL);
+        const vec scale = vec_load(f->scale[half] + v * VL);
         for (int j = 0; j < rows; j++) {
-            vec factor = vec_mul(scale, vec_all(x->row[j].scale[i]));
+            vec factor = vec_mul(scale, vec_all(t->x[j].scale[i]));
             out[j][v] = vec_fma(ivec_to_vec(sum[j][v]), factor, out[j][v]);
-            if (min && !half) {
-                out[j][v] =
-                    vec_fma(vec_load(b->min[g] + v * VL), vec_all(x->row[j].sum[i]), out[j][v]);
+            if (has_min(type)) {
+                out[j][v] = vec_fma(vec_load(f->min + v * VL), vec_all(t->x[j].sum[i]), out[j][v]);
             }
         }
     }
 }
 
-/* y[j, r .. r + R - 1] += a block of n groups, as far as the row goes */
-INLINE void tile(sp_dtype type, const int rows, const block *b, int n, const xs *x, float *y,
-                 int64_t y_stride, int64_t n_left)
+/* y += the sums, as far as the row goes */
+INLINE void add_to_y(const int rows, const meeting *t, vec out[TILE][2])
 {
-    vec out[TILE][2];
-    for (int j = 0; j < rows; j++) out[j][0] = out[j][1] = vec_zero();
-    for (int g = 0; g < n; g++) {
-        if (in_halves(type)) {
-            group(rows, 0, STEPS / 2, b, g, x, false, out);
-            group(rows, STEPS / 2, STEPS / 2, b, g, x, false, out);
-        } else {
-            group(rows, 0, STEPS, b, g, x, has_min(type), out);
-        }
-    }
-    for (int j = 0; j < rows; j++, y += y_stride) {
-        if (SP_LIKELY(n_left >= R)) {
+    float *y = t->y;
+    for (int j = 0; j < rows; j++, y += t->y_stride) {
+        if (SP_LIKELY(t->n_left >= R)) {
             for (int v = 0; v < 2; v++) {
                 vec_store(y + v * VL, vec_add(vec_load(y + v * VL), out[j][v]));
             }
@@ -89,40 +96,86 @@ INLINE void tile(sp_dtype type, const int rows, const block *b, int n, const xs 
         }
         float s[R];
         for (int v = 0; v < 2; v++) vec_store(s + v * VL, out[j][v]);
-        for (int r = 0; r < n_left; r++) y[r] += s[r];
+        for (int r = 0; r < t->n_left; r++) y[r] += s[r];
     }
 }
 
-/* All rows m .. end-1 meet one block of the panel of outputs r .. r + R - 1. */
-INLINE void block_run(sp_dtype type, const sp_matmul_packed_args *a, const block *b, int n,
-                      int64_t first_group, int64_t m, int64_t end, int64_t r)
+INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting *t)
 {
-    const int64_t n_out = a->w->n_rows;
-    for (int rows; m < end; m += rows) {
-        rows = (int)SP_MIN(TILE, end - m);
-        xs x = {.group = first_group};
-        for (int j = 0; j < rows; j++) x.row[j] = qrow_at(a->q, m + j, a->w->n_cols);
-        float *y = a->y + m * n_out + r;
-        switch (rows) {
+    sp_pack_layout l;
+    sp_pack_layout_of(type, R, &l);
+    vec out[TILE][2];
+    for (int j = 0; j < rows; j++) out[j][0] = out[j][1] = vec_zero();
+    const uint8_t *packed = direct ? t->head + l.head : NULL;
+    for (int g = 0; g < t->n; g++) {
+        factors_of here;
+        if (direct) factors(type, t->head, packed, &here);
+        const factors_of *f = direct ? &here : &t->b->factors[g];
+        if (in_halves(type)) {
+            add_steps(type, &l, rows, t, g, packed, f, 0, STEPS / 2, out);
+            add_steps(type, &l, rows, t, g, packed, f, STEPS / 2, STEPS / 2, out);
+        } else {
+            add_steps(type, &l, rows, t, g, packed, f, 0, STEPS, out);
+        }
+        if (direct) packed += l.group;
+    }
+    add_to_y(rows, t, out);
+}
+
+INLINE void tile_of(sp_dtype type, const bool direct, int rows, const meeting *t)
+{
+    switch (rows) {
 #define CASE(k)                                                                                    \
     case k:                                                                                        \
-        tile(type, k, b, n, &x, y, n_out, n_out - r);                                              \
+        tile(type, direct, k, t);                                                                  \
         break;
-            CASE(1)
-            CASE(2)
-            CASE(3)
-            CASE(4)
-            CASE(5)
-            CASE(6)
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+        CASE(5)
+        CASE(6)
 #if SP_VL == 16
-            CASE(7)
-            CASE(8)
-            CASE(9)
-            CASE(10)
-            CASE(11)
-            CASE(12)
+        CASE(7)
+        CASE(8)
+        CASE(9)
+        CASE(10)
+        CASE(11)
+        CASE(12)
 #endif
 #undef CASE
+    }
+}
+
+/* Rows m .. end-1 of x meet block i of the panel of outputs r .. r + R - 1, in tiles of equal
+ * height: two of four rows are faster than one of six and one of two. */
+INLINE void tiles(sp_dtype type, const bool direct, const sp_matmul_packed_args *a, int64_t m,
+                  int64_t end, int64_t r, meeting *t)
+{
+    t->y_stride = a->w->n_rows;
+    t->n_left = a->w->n_rows - r;
+    for (int64_t rows; m < end; m += rows) {
+        const int64_t left = SP_DIV_UP(end - m, TILE);
+        rows = SP_DIV_UP(end - m, left);
+        for (int j = 0; j < rows; j++) t->x[j] = qrow_at(a->q, m + j, a->w->n_cols);
+        t->y = a->y + m * a->w->n_rows + r;
+        tile_of(type, direct, (int)rows, t);
+    }
+}
+
+/* Few rows: one tile, so nothing is gained by unpacking a block before. */
+INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
+{
+    sp_pack_layout l;
+    sp_pack_layout_of(type, R, &l);
+    const int64_t n_groups = a->w->n_cols / 32;
+    const uint8_t *p = (const uint8_t *)a->w->packed;
+    p += (size_t)(from / R) * sp_pack_panel_bytes(&l, n_groups);
+    for (int64_t r = from; r < to; r += R) {
+        for (int64_t g = 0; g < n_groups; g += GROUPS) {
+            meeting t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
+            tiles(type, true, a, 0, a->m, r, &t);
+            p += l.head + (size_t)t.n * l.group;
         }
     }
 }
@@ -139,12 +192,12 @@ INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from,
         const int64_t m_end = SP_MIN(a->m, m + RUN);
         for (int64_t first = 0; first < n_blocks; first += STRETCH) {
             for (int64_t r = from; r < to; r += R) {
-                const uint8_t *panel =
-                    (const uint8_t *)a->w->packed + (size_t)(r / R) * panel_bytes;
+                const uint8_t *p = (const uint8_t *)a->w->packed + (size_t)(r / R) * panel_bytes;
                 for (int64_t i = first; i < SP_MIN(n_blocks, first + STRETCH); i++) {
-                    const int n = (int)SP_MIN(GROUPS, n_groups - i * GROUPS);
-                    unpack(type, &l, panel + (size_t)i * block_bytes, n, &b);
-                    block_run(type, a, &b, n, i * GROUPS, m, m_end, r);
+                    meeting t = {.first = i * GROUPS, .b = &b};
+                    t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
+                    unpack(type, &l, p + (size_t)i * block_bytes, t.n, &b);
+                    tiles(type, false, a, m, m_end, r, &t);
                 }
             }
         }
@@ -155,7 +208,11 @@ INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from,
 #define PRODUCT(type)                                                                              \
     static void product_##type(const sp_matmul_packed_args *a, int64_t from, int64_t to)           \
     {                                                                                              \
-        product(SP_##type, a, from, to);                                                           \
+        if (a->m <= TILE) {                                                                        \
+            stream(SP_##type, a, from, to);                                                        \
+        } else {                                                                                   \
+            product(SP_##type, a, from, to);                                                       \
+        }                                                                                          \
     }
 PACKED_TYPES(PRODUCT)
 

@@ -23,10 +23,14 @@ enum {
 
 static const sp_pack_form FORM = {R, SP_STEP};
 
+typedef struct factors_of {
+    _Alignas(64) float scale[2][R]; /* of both halves, where they differ */
+    float min[R];                   /* the constant in the weights */
+} factors_of;
+
 typedef struct block {
     _Alignas(64) uint8_t lines[GROUPS][GROUP_LINES];
-    float scale[GROUPS][2][R]; /* of both halves, where they differ */
-    float min[GROUPS][R];      /* what a column of ones would give: the constant in the weights */
+    factors_of factors[GROUPS];
 } block;
 
 /* Do the 16-column halves of a group have factors of their own in lines? */
@@ -82,22 +86,43 @@ INLINE __m256i pair_scales(const uint8_t *p)
                               _mm256_set1_epi32(0x10001));
 }
 
-INLINE void expand(sp_dtype type, const uint8_t *group, __m256i c, int k, uint8_t *lines)
+/* 16 codes from i on, times their scales where lines have them. */
+INLINE __m256i widened(sp_dtype type, const uint8_t *group, __m128i c, int i)
 {
-    __m256i *out = (__m256i *)(lines + k * (128 / SP_STEP));
+    __m256i w = _mm256_cvtepi8_epi16(c);
+    if (type != SP_Q6_K) return w;
+    const int half = i / (16 * R), output = i / 2 % R;
+    return _mm256_mullo_epi16(w, pair_scales(group + half * R + output));
+}
+
+/* Codes 32 k .. 32 k + 31 as they stand in lines: a 256-bit vector, or two. */
+INLINE void expand(sp_dtype type, const sp_pack_layout *l, const uint8_t *group, int k,
+                   __m256i out[4 / SP_STEP])
+{
+    const __m256i c = codes(type, l, group, k);
     if (SP_STEP == 4) {
-        _mm256_store_si256(out, _mm256_xor_si256(c, _mm256_set1_epi8((char)0x80)));
-        return;
+        out[0] = _mm256_xor_si256(c, _mm256_set1_epi8((char)0x80));
+    } else {
+        out[0] = widened(type, group, _mm256_castsi256_si128(c), 32 * k);
+        out[4 / SP_STEP - 1] = widened(type, group, _mm256_extracti128_si256(c, 1), 32 * k + 16);
     }
-    for (int i = 0; i < 2; i++) {
-        __m256i w =
-            _mm256_cvtepi8_epi16(i ? _mm256_extracti128_si256(c, 1) : _mm256_castsi256_si128(c));
-        if (type == SP_Q6_K) { /* 16 codes: 8 outputs */
-            const int at = k * 32 + i * 16, half = at / (16 * R), output = at / 2 % R;
-            w = _mm256_mullo_epi16(w, pair_scales(group + half * R + output));
-        }
-        _mm256_store_si256(out + i, w);
+}
+
+/* Line i of a group, straight from memory. */
+INLINE ivec line_direct(sp_dtype type, const sp_pack_layout *l, const uint8_t *group, int i)
+{
+    enum { PER_PIECE = 4 / SP_STEP, PER_LINE = SP_VL / 8 }; /* 256-bit vectors */
+    __m256i v[PER_LINE], piece[PER_PIECE];
+    for (int n = 0; n < PER_LINE; n++) {
+        const int at = i * PER_LINE + n;
+        expand(type, l, group, at / PER_PIECE, piece);
+        v[n] = piece[at % PER_PIECE];
     }
+#if SP_VL == 8
+    return v[0];
+#else
+    return _mm512_inserti64x4(_mm512_castsi256_si512(v[0]), v[1], 1);
+#endif
 }
 
 /* -- factors ----------------------------------------------------------------------------------- */
@@ -117,11 +142,11 @@ INLINE __m256 i8s(const uint8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-/* Factors of outputs r .. r + 7 of group g. */
-INLINE void factors(sp_dtype type, const uint8_t *head, const uint8_t *group, int r, int g,
-                    block *out)
+/* Factors of outputs r .. r + 7. */
+INLINE void eight_factors(sp_dtype type, const uint8_t *head, const uint8_t *group, int r,
+                          factors_of *out)
 {
-    float *scale = out->scale[g][0] + r, *second = out->scale[g][1] + r, *min = out->min[g] + r;
+    float *scale = out->scale[0] + r, *second = out->scale[1] + r, *min = out->min + r;
     switch (type) {
     case SP_Q4_1:
     case SP_Q5_1:
@@ -145,14 +170,21 @@ INLINE void factors(sp_dtype type, const uint8_t *head, const uint8_t *group, in
     }
 }
 
+INLINE void factors(sp_dtype type, const uint8_t *head, const uint8_t *group, factors_of *out)
+{
+    for (int r = 0; r < R; r += 8) eight_factors(type, head, group, r, out);
+}
+
 /* Unpacks n groups; `head` is the head of the eight that they belong to, if the type has one. */
 INLINE void unpack(sp_dtype type, const sp_pack_layout *l, const uint8_t *head, int n, block *out)
 {
     const uint8_t *group = head + l->head;
     for (int g = 0; g < n; g++, group += l->group) {
-        for (int r = 0; r < R; r += 8) factors(type, head, group, r, g, out);
+        factors(type, head, group, &out->factors[g]);
         for (int k = 0; k < R; k++) {
-            expand(type, group, codes(type, l, group, k), k, out->lines[g]);
+            __m256i *to = (__m256i *)out->lines[g] + k * (4 / SP_STEP), v[4 / SP_STEP];
+            expand(type, l, group, k, v);
+            for (int i = 0; i < 4 / SP_STEP; i++) _mm256_store_si256(to + i, v[i]);
         }
     }
 }
