@@ -175,9 +175,9 @@ typedef struct sp_attend_req {
 
 /* sp_attend -- out = softmax(scale * rot(q) . K^T) V over the spans in sight, for every request.
  * A query at p meets a span as rot(q, p - shift): keys are never rewritten.
- * A sum over keys is cut at fixed places of the spans in sight, and its pieces are taken together in
- * order: so a long context can be shared among threads, and the bits do not say whether it was.
- * Parts share out the work by themselves.
+ * A sum over keys is cut at fixed places of the spans in sight, and its pieces are taken together
+ * in order: so threads can share a long context, and the bits do not say whether they did. Parts
+ * share out the work by themselves.
  * Pre:  every query sees at least one key (itself); p - shift < rope->n_pos.
  * Tol:  NMSE <= 1e-6 against ref for equal KV.
  * What lies in slots that no query of a tile may see never reaches a result: it may be anything. */

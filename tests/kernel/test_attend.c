@@ -201,9 +201,9 @@ static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
  *   steps    0-7   8-25           26-27  28-37       38-46   47-51
  *   cuts        |8       16    24             32    40         48
  *
- * So cuts fall on a border and inside spans. Of span 1 all keys up to the cut at 16 are stale, and some
- * later ones. Span 4 stands behind all others: the first queries see nothing of it, nor of the piece
- * from 40 to 47 but the last step. The queries stand at the end, some of them among the keys. */
+ * So cuts fall on a border and inside spans. Of span 1 all keys up to the cut at 16 are stale, and
+ * some later ones. Span 4 stands behind all others: the first queries see nothing of it, nor of the
+ * piece from 40 to 47 but the last step. The queries stand at the end, some among the keys. */
 static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape *s)
 {
     static const int32_t n[N_SPANS] = {512, 1100, 70, 600, 576, 300};
