@@ -21,7 +21,7 @@
 enum {
     RUN = 128,
     STRETCH = 2048 / 256,       /* blocks */
-    TILE = SP_VL == 8 ? 6 : 12, /* rows of x */
+    TILE = SP_VL == 8 ? 5 : 12, /* rows of x */
 };
 
 /* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
@@ -36,23 +36,21 @@ typedef struct meeting {
 } meeting;
 
 /* The lines of step s of a group. */
-INLINE void lines_of(sp_dtype type, const sp_pack_layout *l, const uint8_t *lines,
+INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
                      const uint8_t *group, int s, ivec w[2])
 {
     for (int v = 0; v < 2; v++) {
-        w[v] =
-            lines ? ivec_load(lines + (2 * s + v) * LINE) : line_direct(type, l, group, 2 * s + v);
+        const int i = 2 * s + v;
+        w[v] = direct ? line_direct(type, l, group, i) : ivec_load(group + i * LINE);
     }
 }
 
-/* out[j] += steps from `first` on of group g, which are all or half of it. */
-INLINE void add_steps(sp_dtype type, const sp_pack_layout *l, const int rows, const meeting *t,
-                      int g, const uint8_t *packed, const factors_of *f, const int first,
-                      const int steps, vec out[TILE][2])
+/* out[j] += steps from `first` on of group i of x, which are all or half of it. */
+INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
+                      const meeting *t, int64_t i, const uint8_t *group, const factors_of *f,
+                      const int first, const int steps, vec out[TILE][2])
 {
     const int half = first > 0;
-    const int64_t i = t->first + g;
-    const uint8_t *lines = t->b ? t->b->lines[g] : NULL;
     ivec sum[TILE][2];
     for (int j = 0; j < rows; j++) {
         int32_t start = SP_STEP == 2     ? 0
@@ -63,7 +61,7 @@ INLINE void add_steps(sp_dtype type, const sp_pack_layout *l, const int rows, co
 #pragma GCC unroll 16
     for (int s = first; s < first + steps; s++) {
         ivec w[2];
-        lines_of(type, l, lines, packed, s, w);
+        lines_of(type, direct, l, group, s, w);
         for (int j = 0; j < rows; j++) {
             int32_t word;
             memcpy(&word, t->x[j].x + i * (128 / SP_STEP) + s * 4, sizeof word);
@@ -76,7 +74,7 @@ INLINE void add_steps(sp_dtype type, const sp_pack_layout *l, const int rows, co
         for (int j = 0; j < rows; j++) {
             vec factor = vec_mul(scale, vec_all(t->x[j].scale[i]));
             out[j][v] = vec_fma(ivec_to_vec(sum[j][v]), factor, out[j][v]);
-            if (has_min(type)) {
+            if (has_min(type)) { /* of no type in halves */
                 out[j][v] = vec_fma(vec_load(f->min + v * VL), vec_all(t->x[j].sum[i]), out[j][v]);
             }
         }
@@ -106,18 +104,16 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting
     sp_pack_layout_of(type, R, &l);
     vec out[TILE][2];
     for (int j = 0; j < rows; j++) out[j][0] = out[j][1] = vec_zero();
-    const uint8_t *packed = direct ? t->head + l.head : NULL;
     for (int g = 0; g < t->n; g++) {
+        const uint8_t *group = direct ? t->head + l.head + (size_t)g * l.group : t->b->lines[g];
         factors_of here;
-        if (direct) factors(type, t->head, packed, &here);
         const factors_of *f = direct ? &here : &t->b->factors[g];
-        if (in_halves(type)) {
-            add_steps(type, &l, rows, t, g, packed, f, 0, STEPS / 2, out);
-            add_steps(type, &l, rows, t, g, packed, f, STEPS / 2, STEPS / 2, out);
-        } else {
-            add_steps(type, &l, rows, t, g, packed, f, 0, STEPS, out);
+        if (direct) factors(type, t->head, group, &here);
+        const int64_t i = t->first + g;
+        const int n = in_halves(type) ? STEPS / 2 : STEPS;
+        for (int first = 0; first < STEPS; first += n) {
+            add_steps(type, direct, &l, rows, t, i, group, f, first, n, out);
         }
-        if (direct) packed += l.group;
     }
     add_to_y(rows, t, out);
 }
@@ -134,8 +130,8 @@ INLINE void tile_of(sp_dtype type, const bool direct, int rows, const meeting *t
         CASE(3)
         CASE(4)
         CASE(5)
-        CASE(6)
 #if SP_VL == 16
+        CASE(6)
         CASE(7)
         CASE(8)
         CASE(9)
