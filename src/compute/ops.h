@@ -1,8 +1,8 @@
 /* ops.h -- the operations of the forward pass, as a table that a CPU variant or a device fills in.
  *
  * Each operation takes one argument struct and one part of the work: op(&args, part, n_parts). All
- * parts together compute the whole; no sum crosses parts, so a result does not depend on the
- * number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what
+ * parts together compute the whole; no sum crosses parts (attention combines its pieces in a fixed
+ * order), so a result does not depend on the number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what
  * the CPU offers: sp_ops_select().
  *
  * One arithmetic for one token: within one variant, the result for a row is the same bit for bit
@@ -239,7 +239,7 @@ void sp_kv_copy(const sp_kv_view *kv, const sp_kv_slot *from, const sp_kv_slot *
 /* -- the table ------------------------------------------------------------------------------ */
 
 typedef struct sp_ops {
-    const char *name; /* "ref", "avx2", "avx512", "vnni" */
+    const char *name; /* "ref", "avx2", "avxvnni", "avx512", "vnni" */
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
     void (*rmsnorm)(const sp_rmsnorm_args *a, int part, int n_parts);
@@ -258,9 +258,10 @@ typedef struct sp_ops {
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
 } sp_ops;
 
-/* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avx512". NULL:
- * the environment variable SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks
- * it, SP_E_ARG for an unknown name. Thread: any. */
+/* sp_ops_select -- the best table for this CPU, or the one named: "ref", "avx2", "avxvnni" (AVX2
+ * and AVX-VNNI), "avx512", "vnni" (AVX-512 and its VNNI). NULL: the environment variable
+ * SPOLIA_CPU, else the best. Errors: SP_E_UNSUPPORTED when the CPU lacks it, SP_E_ARG for an
+ * unknown name. Thread: any. */
 sp_err sp_ops_select(const char *name, const sp_ops **out) SP_MUST_CHECK;
 
 #endif
