@@ -118,35 +118,48 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting
     add_to_y(rows, t, out);
 }
 
-INLINE void tile_of(sp_dtype type, const bool direct, int rows, const meeting *t)
-{
-    switch (rows) {
-#define CASE(k)                                                                                    \
-    case k:                                                                                        \
-        tile(type, direct, k, t);                                                                  \
-        break;
-        CASE(1)
-        CASE(2)
-        CASE(3)
-        CASE(4)
-        CASE(5)
-#if SP_VL == 16
-        CASE(6)
-        CASE(7)
-        CASE(8)
-        CASE(9)
-        CASE(10)
-        CASE(11)
-        CASE(12)
-#endif
-#undef CASE
-    }
-}
+/* Each kind of tile is a function of its own: inlined into one, they would leave each other no
+ * registers. Of a block, only its constants and halves matter, so three kinds serve all types. */
+typedef void tile_fn(const meeting *t);
 
-/* Rows m .. end-1 of x meet block i of the panel of outputs r .. r + R - 1, in tiles of equal
- * height: two of four rows are faster than one of six and one of two. */
-INLINE void tiles(sp_dtype type, const bool direct, const sp_matmul_packed_args *a, int64_t m,
-                  int64_t end, int64_t r, meeting *t)
+#define NOINLINE      static __attribute__((noinline))
+#define FIVE(X, type) X(type, 1) X(type, 2) X(type, 3) X(type, 4) X(type, 5)
+#if SP_VL == 8
+#define EACH_HEIGHT(X, type) FIVE(X, type)
+#else
+#define EACH_HEIGHT(X, type)                                                                       \
+    FIVE(X, type) X(type, 6) X(type, 7) X(type, 8) X(type, 9) X(type, 10) X(type, 11) X(type, 12)
+#endif
+#define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
+
+#define DIRECT_TILE(type, k)                                                                       \
+    NOINLINE void direct_##type##_##k(const meeting *t)                                            \
+    {                                                                                              \
+        tile(SP_##type, true, k, t);                                                               \
+    }
+#define BLOCK_TILE(type, k)                                                                        \
+    NOINLINE void block_##type##_##k(const meeting *t)                                             \
+    {                                                                                              \
+        tile(SP_##type, false, k, t);                                                              \
+    }
+#define DIRECT_TILES(type) EACH_HEIGHT(DIRECT_TILE, type)
+PACKED_TYPES(DIRECT_TILES)
+EACH_HEIGHT(BLOCK_TILE, Q8_0) /* neither constants nor halves */
+EACH_HEIGHT(BLOCK_TILE, Q4_1) /* constants */
+EACH_HEIGHT(BLOCK_TILE, Q6_K) /* halves */
+
+#define DIRECT_NAME(type, k) [k] = direct_##type##_##k,
+#define BLOCK_NAME(type, k)  [k] = block_##type##_##k,
+#define DIRECT_ROW(type)     [SP_##type] = {EACH_HEIGHT(DIRECT_NAME, type)},
+static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_ROW)};
+static tile_fn *const block_tiles[3][TILE + 1] = {{EACH_HEIGHT(BLOCK_NAME, Q8_0)},
+                                                  {EACH_HEIGHT(BLOCK_NAME, Q4_1)},
+                                                  {EACH_HEIGHT(BLOCK_NAME, Q6_K)}};
+
+/* Rows m .. end-1 of x meet a block of the panel of outputs r .. r + R - 1, in tiles of equal
+ * height: two of four rows are faster than one of five and one of three. */
+static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
+                  int64_t r, meeting *t)
 {
     t->y_stride = a->w->n_rows;
     t->n_left = a->w->n_rows - r;
@@ -155,7 +168,7 @@ INLINE void tiles(sp_dtype type, const bool direct, const sp_matmul_packed_args 
         rows = SP_DIV_UP(end - m, left);
         for (int j = 0; j < rows; j++) t->x[j] = qrow_at(a->q, m + j, a->w->n_cols);
         t->y = a->y + m * a->w->n_rows + r;
-        tile_of(type, direct, (int)rows, t);
+        of_height[rows](t);
     }
 }
 
@@ -170,7 +183,7 @@ INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, 
     for (int64_t r = from; r < to; r += R) {
         for (int64_t g = 0; g < n_groups; g += GROUPS) {
             meeting t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
-            tiles(type, true, a, 0, a->m, r, &t);
+            tiles(direct_tiles[type], a, 0, a->m, r, &t);
             p += l.head + (size_t)t.n * l.group;
         }
     }
@@ -183,6 +196,7 @@ INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from,
     const int64_t n_groups = a->w->n_cols / 32, n_blocks = SP_DIV_UP(n_groups, GROUPS);
     const size_t panel_bytes = sp_pack_panel_bytes(&l, n_groups);
     const size_t block_bytes = l.head + GROUPS * l.group;
+    const int kind = in_halves(type) ? 2 : has_min(type) ? 1 : 0;
     block b;
     for (int64_t m = 0; m < a->m; m += RUN) {
         const int64_t m_end = SP_MIN(a->m, m + RUN);
@@ -193,14 +207,13 @@ INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from,
                     meeting t = {.first = i * GROUPS, .b = &b};
                     t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
                     unpack(type, &l, p + (size_t)i * block_bytes, t.n, &b);
-                    tiles(type, false, a, m, m_end, r, &t);
+                    tiles(block_tiles[kind], a, m, m_end, r, &t);
                 }
             }
         }
     }
 }
 
-#define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
 #define PRODUCT(type)                                                                              \
     static void product_##type(const sp_matmul_packed_args *a, int64_t from, int64_t to)           \
     {                                                                                              \
