@@ -45,8 +45,11 @@ setup:
 # -- build ----------------------------------------------------------------------------------------
 
 # One file a variant: the suffix of a kernel's name says which instructions it may use.
+AVX512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
 $(BUILD)/obj/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
-$(BUILD)/obj/%_avx512.o: CFLAGS += -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+$(BUILD)/obj/%_avxvnni.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni
+$(BUILD)/obj/%_avx512.o: CFLAGS += $(AVX512)
+$(BUILD)/obj/%_vnni.o: CFLAGS += $(AVX512) -mavx512vnni
 $(BUILD)/obj/src/compute/%.o: OPT := $(subst -O2,-O3,$(OPT))
 
 $(BUILD)/obj/%.o: %.c
@@ -79,7 +82,30 @@ $(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libcmd.a $(BUILD)/libspol
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libcmd.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
 
-unit-bins: $(UNIT_BIN)
+unit-bins: $(UNIT_BIN) emulated-bins
+
+# -- the same kernels on CPUs without their instructions -------------------------------------------
+
+# AVX-512 and VNNI as SIMDe computes them (src/compute/x86/emulate.h), and a dispatch that takes them
+# for present: objects that stand before the library's. AVX2 is the CPU's own.
+EMULATED := $(wildcard $(foreach v,avxvnni avx512 vnni,src/compute/x86/*_$v.c))
+EMULATED := $(filter-out %/roofline_avx512.c,$(EMULATED))
+EMULATED_OBJ := $(EMULATED:%.c=$(BUILD)/emulate/%.o) $(BUILD)/emulate/src/compute/dispatch.o
+EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops)
+EMULATE := -DSP_EMULATE -mavx2 -mfma -mf16c -Wno-maybe-uninitialized -Wno-psabi
+
+$(BUILD)/emulate/src/%.o: src/%.c
+	@mkdir -p $(@D)
+	@echo "  CC    $< (emulated)"
+	$(Q)$(CC) $(CFLAGS) $(EMULATE) -MMD -MP -c $< -o $@
+
+$(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $< (emulated)"
+	$(Q)$(CC) $(CFLAGS) -DSP_EMULATE -Itests -MMD -MP $< $(EMULATED_OBJ) $(BUILD)/libspolia.a $(LDFLAGS) \
+		-lcmocka $(LDLIBS) -o $@
+
+emulated-bins: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_BIN))
 
 # -- the same suite under sanitizers, each in a build folder of its own ----------------------------
 
@@ -138,6 +164,6 @@ help:
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors; make format; make compile_commands.json; make clean"
 
-.PHONY: all demo test setup unit-bins asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: all demo test setup unit-bins emulated-bins asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_BIN:=.d)

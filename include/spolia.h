@@ -83,7 +83,8 @@ typedef struct sp_context_opts {
     float guard;         /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
     float guard_bound;   /* mean divergence that is still well, nats; 0: 0.5 */
-    const char *cpu;     /* kernels: "ref", "avx2", "avx512"; NULL: SPOLIA_CPU, or the best */
+    const char *cpu;     /* kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
+                            or the best */
     const char *salt;    /* tenant: entries of one are never found by another; NULL: none */
 } sp_context_opts;
 

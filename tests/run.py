@@ -1,6 +1,7 @@
 """Runs every test and closes with one line: N passed, N failed, N skipped.
 
-C tests are cmocka programs below BUILD/tests that print TAP; Python tests are pytest files below
+C tests are cmocka programs below BUILD/tests that print TAP, and some of them again below
+BUILD/emulate, with kernels whose instructions the CPU may lack; Python tests are pytest files below
 tests/. A program that dies without a verdict counts as one failure.
 
     python tests/run.py [--build build] [--only SUBSTRING]
@@ -35,7 +36,8 @@ def run_c(program: pathlib.Path, env: dict) -> tuple[int, int, int]:
         failed += 1
     if failed:
         print(done.stdout)
-    print(f"{'FAIL' if failed else 'ok  '} {program.name:32} {passed:4} passed {skipped:3} skipped "
+    name = program.name + " (emulated)" * ("emulate" in program.parts)
+    print(f"{'FAIL' if failed else 'ok  '} {name:32} {passed:4} passed {skipped:3} skipped "
           f"{time.time() - started:6.1f} s", flush=True)
     return passed, failed, skipped
 
@@ -67,8 +69,8 @@ def main() -> int:
     env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
     sums = [0, 0, 0]
-    for kind in ("unit", "kernel", "property"):
-        for program in sorted((build / "tests" / kind).rglob("*")):
+    for folder in ("tests/unit", "tests/kernel", "emulate/tests", "tests/property"):
+        for program in sorted((build / folder).rglob("*")):
             if program.is_file() and not program.suffix and args.only in program.name:
                 sums = [a + b for a, b in zip(sums, run_c(program, env))]
     sums = [a + b for a, b in zip(sums, run_python(build, env, args.only))]

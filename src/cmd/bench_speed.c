@@ -20,7 +20,7 @@ void speed_options_init(speed_options *o, int rounds)
         {OPT_INT, "rounds", 0, "N", &o->rounds, "runs of each setting, in turns (3)"},
         {OPT_INT, "threads", 't', "N", &o->n_threads, "threads (one for each core)"},
         {OPT_STRING, "cpu", 0, "NAME", &o->cpu,
-         "kernels: ref, avx2, avx512 (the best this CPU has)"},
+         "kernels: ref, avx2, avxvnni, avx512, vnni (the best this CPU has)"},
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write each run as a line"},
         {OPT_STRING, "peer-bench", 0, "COMMAND", &o->peer,
          "another program's benchmark, run after each of ours; {column} stands for its value"},

@@ -209,7 +209,7 @@ void model_options_init(model_options *m)
          "divergence beyond which less is reused (0.5)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder of chunk copies kept on disk (none)"},
         {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
-         "kernels: ref, avx2, avx512 (the best this CPU has)"},
+         "kernels: ref, avx2, avxvnni, avx512, vnni (the best this CPU has)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };

@@ -3,6 +3,9 @@
 #include <string.h>
 
 #include "compute/ops_int.h"
+#if SP_HAVE_X86
+#include "compute/x86/cpu.h"
+#endif
 
 static const sp_ops ref = {
     .name = "ref",
@@ -23,49 +26,31 @@ static bool always(void)
 
 #if SP_HAVE_X86
 
-/* Operations that are bound by memory or rare stay the reference ones. */
-#define PACKED(variant, bits)                                                                      \
-    .x_bits = bits, .pack_bytes = sp_pack_bytes_##variant,                                         \
-    .quantized_bytes = sp_quantized_bytes_##variant, .pack = sp_pack_##variant,                    \
-    .quantize = sp_quantize_##variant, .matmul_packed = sp_matmul_packed_##variant
+/* Operations that are bound by memory or rare stay the reference ones; products in integers gain
+ * from VNNI, and nothing else does. */
+#define TABLE(variant, width, bits)                                                                \
+    static const sp_ops variant = {                                                                \
+        .name = #variant,                                                                          \
+        .matmul = sp_matmul_##width,                                                               \
+        .embed = sp_embed_ref,                                                                     \
+        .rmsnorm = sp_rmsnorm_##width,                                                             \
+        .silu_mul = sp_silu_mul_##width,                                                           \
+        .kv_store = sp_kv_store_ref,                                                               \
+        .attend = sp_attend_##width,                                                               \
+        .columns = sp_columns_ref,                                                                 \
+        .kv_differ = sp_kv_differ_ref,                                                             \
+        .x_bits = bits,                                                                            \
+        .pack_bytes = sp_pack_bytes_##variant,                                                     \
+        .quantized_bytes = sp_quantized_bytes_##variant,                                           \
+        .pack = sp_pack_##variant,                                                                 \
+        .quantize = sp_quantize_##variant,                                                         \
+        .matmul_packed = sp_matmul_packed_##variant,                                               \
+    }
 
-static const sp_ops avx2 = {
-    .name = "avx2",
-    .matmul = sp_matmul_avx2,
-    .embed = sp_embed_ref,
-    .rmsnorm = sp_rmsnorm_avx2,
-    .silu_mul = sp_silu_mul_avx2,
-    .kv_store = sp_kv_store_ref,
-    .attend = sp_attend_avx2,
-    .columns = sp_columns_ref,
-    .kv_differ = sp_kv_differ_ref,
-    PACKED(avx2, 15),
-};
-
-static const sp_ops avx512 = {
-    .name = "avx512",
-    .matmul = sp_matmul_avx512,
-    .embed = sp_embed_ref,
-    .rmsnorm = sp_rmsnorm_avx512,
-    .silu_mul = sp_silu_mul_avx512,
-    .kv_store = sp_kv_store_ref,
-    .attend = sp_attend_avx512,
-    .columns = sp_columns_ref,
-    .kv_differ = sp_kv_differ_ref,
-};
-
-/* The features that the Makefile's flags for *_avx2.c and *_avx512.c let the compiler use. F16C is
- * not asked for: clang has no word for it, and no CPU has AVX2 without it. */
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-
-static bool has_avx512(void)
-{
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
+TABLE(avx2, avx2, 15);
+TABLE(avxvnni, avx2, 8);
+TABLE(avx512, avx512, 15);
+TABLE(vnni, avx512, 8);
 
 #endif
 
@@ -76,8 +61,8 @@ static const struct {
 } variants[] = {
     {&ref, always},
 #if SP_HAVE_X86
-    {&avx2, has_avx2},
-    {&avx512, has_avx512},
+    {&avx2, cpu_has_avx2}, {&avxvnni, cpu_has_avxvnni}, {&avx512, cpu_has_avx512},
+    {&vnni, cpu_has_vnni},
 #endif
 };
 

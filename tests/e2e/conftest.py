@@ -18,8 +18,10 @@ from reference import random_model  # noqa: E402
 
 PROGRAM = ROOT / os.environ.get("SPOLIA_BUILD", "build") / "spolia"
 FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
-NEEDS = {"ref": set(), "avx2": {"avx2", "fma", "f16c"},
-         "avx512": {"avx512f", "avx512bw", "avx512dq", "avx512vl"}}
+AVX2 = {"avx2", "fma", "f16c"}
+AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
+NEEDS = {"ref": set(), "avx2": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
+         "avx512": AVX512, "vnni": AVX512 | {"avx512_vnni"}}
 
 
 def run(*args, variant=None, **options):

@@ -15,12 +15,20 @@
 #include "base/mem.h"
 #include "compute/ops.h"
 
-/* One test function as one test for each variant; the name of the variant is the test's state. */
-#define ON_EVERY_VARIANT(f)                                                                        \
-    {"avx2: " #f, f, NULL, NULL, "avx2"},                                                          \
+/* One test function as one test for each variant; the name of the variant is the test's state.
+ * Where its instructions are emulated (Makefile), all but avx2 run on any CPU that has AVX2. */
+#define ON_VARIANT(name, f)                                                                        \
     {                                                                                              \
-        "avx512: " #f, f, NULL, NULL, "avx512"                                                     \
+        name ": " #f, f, NULL, NULL, name                                                          \
     }
+#if SP_EMULATE
+#define ON_EVERY_WIDTH(f)   ON_VARIANT("avx512", f)
+#define ON_EVERY_VARIANT(f) ON_VARIANT("avxvnni", f), ON_EVERY_WIDTH(f), ON_VARIANT("vnni", f)
+#else
+#define ON_EVERY_WIDTH(f) ON_VARIANT("avx2", f), ON_VARIANT("avx512", f)
+#define ON_EVERY_VARIANT(f)                                                                        \
+    ON_VARIANT("avx2", f), ON_VARIANT("avxvnni", f), ON_VARIANT("avx512", f), ON_VARIANT("vnni", f)
+#endif
 
 /* The table that a test is about; the test is skipped where the CPU lacks it. */
 static inline const sp_ops *variant(void **state)

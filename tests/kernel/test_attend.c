@@ -552,15 +552,15 @@ static void position_is_free(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_EVERY_VARIANT(equals_ref),
-        ON_EVERY_VARIANT(query_does_not_depend_on_others),
-        ON_EVERY_VARIANT(parts_make_the_whole),
-        ON_EVERY_VARIANT(requests_do_not_mix),
-        ON_EVERY_VARIANT(long_equals_ref),
-        ON_EVERY_VARIANT(threads_give_equal_bits),
-        ON_EVERY_VARIANT(pieces_and_tiles_do_not_mix),
+        ON_EVERY_WIDTH(equals_ref),
+        ON_EVERY_WIDTH(query_does_not_depend_on_others),
+        ON_EVERY_WIDTH(parts_make_the_whole),
+        ON_EVERY_WIDTH(requests_do_not_mix),
+        ON_EVERY_WIDTH(long_equals_ref),
+        ON_EVERY_WIDTH(threads_give_equal_bits),
+        ON_EVERY_WIDTH(pieces_and_tiles_do_not_mix),
         {"ref: position_is_free", position_is_free, NULL, NULL, "ref"},
-        ON_EVERY_VARIANT(position_is_free),
+        ON_EVERY_WIDTH(position_is_free),
     };
     return cmocka_run_group_tests_name("attend", tests, NULL, NULL);
 }

@@ -142,10 +142,10 @@ static void writes_stay_inside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_EVERY_VARIANT(equals_ref),
-        ON_EVERY_VARIANT(row_does_not_depend_on_others),
-        ON_EVERY_VARIANT(parts_make_the_whole),
-        ON_EVERY_VARIANT(writes_stay_inside),
+        ON_EVERY_WIDTH(equals_ref),
+        ON_EVERY_WIDTH(row_does_not_depend_on_others),
+        ON_EVERY_WIDTH(parts_make_the_whole),
+        ON_EVERY_WIDTH(writes_stay_inside),
     };
     return cmocka_run_group_tests_name("matmul", tests, NULL, NULL);
 }

@@ -229,9 +229,9 @@ static void kv_store_keeps_the_layout(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_EVERY_VARIANT(rmsnorm_equals_ref),  ON_EVERY_VARIANT(rmsnorm_of_zeros_is_zero),
-        ON_EVERY_VARIANT(silu_mul_equals_ref), ON_EVERY_VARIANT(silu_is_accurate_everywhere),
-        ON_EVERY_VARIANT(embed_takes_rows),    ON_EVERY_VARIANT(kv_store_keeps_the_layout),
+        ON_EVERY_WIDTH(rmsnorm_equals_ref),  ON_EVERY_WIDTH(rmsnorm_of_zeros_is_zero),
+        ON_EVERY_WIDTH(silu_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
+        ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),
         cmocka_unit_test(rope_turns_pairs),
     };
     return cmocka_run_group_tests_name("small ops", tests, NULL, NULL);

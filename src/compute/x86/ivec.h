@@ -33,7 +33,9 @@ INLINE ivec ivec_all(int32_t x)
 /* sum + w . x in every lane */
 INLINE ivec ivec_dot(ivec sum, ivec w, ivec x)
 {
-#if SP_STEP == 2
+#if SP_STEP == 2 && SP_EMULATE
+    return IOF(add_epi32)(sum, IOF(madd_epi16)(w, x));
+#elif SP_STEP == 2
     /* By hand: a compiler regroups the additions of several steps, and runs out of registers. */
     __asm__("vpaddd %1, %0, %0" : "+v"(sum) : "v"(IOF(madd_epi16)(w, x)));
     return sum;

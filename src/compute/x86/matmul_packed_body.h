@@ -20,8 +20,8 @@
 
 enum {
     RUN = 128,
-    STRETCH = 2048 / 256,       /* blocks */
-    TILE = SP_VL == 8 ? 5 : 12, /* rows of x */
+    STRETCH = 2048 / 256,      /* blocks */
+    TILE = SP_VL == 8 ? 5 : 8, /* rows of x */
 };
 
 /* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
@@ -127,8 +127,7 @@ typedef void tile_fn(const meeting *t);
 #if SP_VL == 8
 #define EACH_HEIGHT(X, type) FIVE(X, type)
 #else
-#define EACH_HEIGHT(X, type)                                                                       \
-    FIVE(X, type) X(type, 6) X(type, 7) X(type, 8) X(type, 9) X(type, 10) X(type, 11) X(type, 12)
+#define EACH_HEIGHT(X, type) FIVE(X, type) X(type, 6) X(type, 7) X(type, 8)
 #endif
 #define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
 

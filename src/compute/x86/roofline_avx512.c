@@ -1,4 +1,6 @@
 #if defined(__x86_64__)
+#include "compute/x86/cpu.h"
+
 #define SP_VL 16
 #include "compute/x86/roofline_body.h"
 
@@ -8,22 +10,12 @@ __attribute__((target("avx512vnni"))) static uint32_t vnni_turns(int64_t n)
     VNNI_TURNS(n)
 }
 
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-
-static bool has_avx512vnni(void)
-{
-    return has_avx512() && __builtin_cpu_supports("avx512vnni");
-}
-
 const sp_roof_loop sp_roof_fp32_avx512 = {SP_ROOF_FP32, "avx512 fma", FP32_OPS,
-                                          fp32_turns,   NULL,         has_avx512};
+                                          fp32_turns,   NULL,         cpu_has_avx512};
 const sp_roof_loop sp_roof_int8_avx512 = {SP_ROOF_INT8, "avx512 maddubs", INT8_OPS, int8_turns,
-                                          NULL,         has_avx512};
+                                          NULL,         cpu_has_avx512};
 const sp_roof_loop sp_roof_int8_avx512vnni = {SP_ROOF_INT8, "avx512-vnni", VNNI_OPS,
-                                              vnni_turns,   NULL,          has_avx512vnni};
-const sp_roof_loop sp_roof_read_avx512 = {SP_ROOF_READ, "avx512", 0, NULL, read_all, has_avx512};
+                                              vnni_turns,   NULL,          cpu_has_vnni};
+const sp_roof_loop sp_roof_read_avx512 = {SP_ROOF_READ, "avx512", 0,
+                                          NULL,         read_all, cpu_has_avx512};
 #endif

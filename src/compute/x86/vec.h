@@ -2,27 +2,46 @@
  *
  * A file X_avx2.c or X_avx512.c sets SP_VL and includes X_body.h, which is written in the words
  * below. Sums over lanes have one fixed order. NaN is not looked after: max and min may drop it.
+ *
+ * Products in integers also set SP_STEP (ivec.h); X_avxvnni.c and X_vnni.c are those that set it
+ * to 4. Of all else, a CPU with VNNI runs what one without it does.
  */
 #ifndef SP_COMPUTE_X86_VEC_H
 #define SP_COMPUTE_X86_VEC_H
 
+#if SP_EMULATE
+#include "compute/x86/emulate.h"
+#else
 #include <immintrin.h>
+#endif
 #include <math.h>
 #include <stdint.h>
 
 #if SP_VL == 8
-#define SP_VARIANT(name) name##_avx2
 typedef __m256 vec;
 #define OF(op) _mm256_##op
 #elif SP_VL == 16
-#define SP_VARIANT(name) name##_avx512
 typedef __m512 vec;
-#define OF(op)           _mm512_##op
+#define OF(op) _mm512_##op
 #else
 #error "SP_VL is 8 or 16"
 #endif
 
+#if SP_VL == 8 && SP_STEP == 4
+#define SP_VARIANT(name) name##_avxvnni
+#elif SP_VL == 8
+#define SP_VARIANT(name) name##_avx2
+#elif SP_STEP == 4
+#define SP_VARIANT(name) name##_vnni
+#else
+#define SP_VARIANT(name) name##_avx512
+#endif
+
+#if SP_EMULATE /* every constant folded into every copy would take the compiler minutes */
+#define INLINE static inline __attribute__((unused))
+#else
 #define INLINE static inline __attribute__((always_inline, unused))
+#endif
 
 enum { VL = SP_VL, V16 = 16 / SP_VL, V32 = 32 / SP_VL }; /* vectors in 16 and 32 floats */
 

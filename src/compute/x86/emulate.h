@@ -1,0 +1,80 @@
+/* emulate.h -- AVX-512 and VNNI in portable C, for the tests: SIMDe in place of <immintrin.h>.
+ *
+ * Files that are compiled with SP_EMULATE compute what the instructions would, on any CPU that has
+ * AVX2. It says nothing about speed, nor about what a compiler makes of the instructions. */
+#ifndef SP_COMPUTE_X86_EMULATE_H
+#define SP_COMPUTE_X86_EMULATE_H
+
+#define SIMDE_ENABLE_NATIVE_ALIASES
+#include <simde/x86/avx512.h>
+#include <simde/x86/f16c.h>
+#include <simde/x86/fma.h>
+#include <string.h>
+
+/* What SIMDe 0.7.4 lacks, from halves that AVX2 computes. */
+#define EMULATE_HALVES(name, to, to_half, from, from_half, half_of)                                \
+    static inline to name(from a)                                                                  \
+    {                                                                                              \
+        from_half in[2];                                                                           \
+        to_half out[2];                                                                            \
+        to all;                                                                                    \
+        memcpy(in, &a, sizeof in);                                                                 \
+        for (int i = 0; i < 2; i++) out[i] = half_of(in[i]);                                       \
+        memcpy(&all, out, sizeof all);                                                             \
+        return all;                                                                                \
+    }
+EMULATE_HALVES(emulate_cvtph_ps, __m512, __m256, __m256i, __m128i, _mm256_cvtph_ps)
+EMULATE_HALVES(emulate_cvtps_epi32, __m512i, __m256i, __m512, __m256, _mm256_cvtps_epi32)
+EMULATE_HALVES(emulate_cvtepi32_ps, __m512, __m256, __m512i, __m256i, _mm256_cvtepi32_ps)
+EMULATE_HALVES(emulate_cvtepu16_epi32, __m512i, __m256i, __m256i, __m128i, _mm256_cvtepu16_epi32)
+
+static inline __m512i emulate_cvtepi8_epi32(__m128i a)
+{
+    __m256i halves[2] = {_mm256_cvtepi8_epi32(a), _mm256_cvtepi8_epi32(_mm_srli_si128(a, 8))};
+    __m512i all;
+    memcpy(&all, halves, sizeof all);
+    return all;
+}
+
+static inline __m512 emulate_fmaddsub_ps(__m512 a, __m512 b, __m512 c)
+{
+    __m256 x[2], y[2], z[2];
+    memcpy(x, &a, sizeof x);
+    memcpy(y, &b, sizeof y);
+    memcpy(z, &c, sizeof z);
+    for (int i = 0; i < 2; i++) x[i] = _mm256_fmaddsub_ps(x[i], y[i], z[i]);
+    memcpy(&a, x, sizeof a);
+    return a;
+}
+
+static inline __m512 emulate_permute_ps(__m512 a, int from)
+{
+    float in[16], out[16];
+    memcpy(in, &a, sizeof in);
+    for (int i = 0; i < 16; i++) out[i] = in[i / 4 * 4 + (from >> i % 4 * 2 & 3)];
+    memcpy(&a, out, sizeof a);
+    return a;
+}
+
+static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
+{
+    __m256 halves[2];
+    memcpy(halves, &a, sizeof halves);
+    return halves[half];
+}
+
+#define _mm512_cvtph_ps       emulate_cvtph_ps
+#define _mm512_cvtepi8_epi32  emulate_cvtepi8_epi32
+#define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
+#define _mm512_cvtps_epi32    emulate_cvtps_epi32
+#define _mm512_cvtepi32_ps    emulate_cvtepi32_ps
+#define _mm512_fmaddsub_ps    emulate_fmaddsub_ps
+#undef _mm512_permute_ps /* macros where nothing is optimized */
+#undef _mm512_extractf32x8_ps
+#define _mm512_permute_ps      emulate_permute_ps
+#define _mm512_extractf32x8_ps emulate_extractf32x8_ps
+#undef _mm512_madd_epi16 /* SIMDe's takes four arguments */
+#define _mm512_madd_epi16       simde_mm512_madd_epi16
+#define _mm256_dpbusd_avx_epi32 simde_mm256_dpbusd_epi32
+
+#endif
