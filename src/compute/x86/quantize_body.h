@@ -47,7 +47,10 @@ INLINE void quantize_group(const float *x, const qrow *to, int64_t g)
     const bool tiny = largest < 1e-30f;
     scale = tiny ? 0 : largest / SP_X_MAX;
     inverse = tiny ? 0 : SP_X_MAX / largest;
-    if (bits > 0x7f7fffff) scale = NAN, inverse = 0;
+    if (bits > 0x7f7fffff) {
+        scale = NAN, inverse = 0;
+        for (int i = 0; i < 4; i++) v[i] = _mm256_setzero_si256();
+    }
     for (int i = 0; i < 4; i++)
         q[i] =
             _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(v[i]), _mm256_set1_ps(inverse)));
