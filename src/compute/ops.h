@@ -2,8 +2,8 @@
  *
  * Each operation takes one argument struct and one part of the work: op(&args, part, n_parts). All
  * parts together compute the whole; no sum crosses parts (attention combines its pieces in a fixed
- * order), so a result does not depend on the number of threads. The table starts as ref/ (plain C, the definition) and is overridden by what
- * the CPU offers: sp_ops_select().
+ * order), so a result does not depend on the number of threads. The table starts as ref/ (plain C,
+ * the definition) and is overridden by what the CPU offers: sp_ops_select().
  *
  * One arithmetic for one token: within one variant, the result for a row is the same bit for bit
  * whatever other rows are computed with it. A matmul's sum for (row, output) has one fixed order,
@@ -250,9 +250,9 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
     /* Products in integers; pack_bytes is NULL in a variant that has none. */
-    int x_bits;                              /* of a rounded element of x, its sign among them */
-    size_t (*pack_bytes)(const sp_mat *w);   /* 0: weights of this type stay as they are */
-    size_t (*quantized_bytes)(int64_t n);    /* of a row of x */
+    int x_bits;                            /* of a rounded element of x, its sign among them */
+    size_t (*pack_bytes)(const sp_mat *w); /* 0: weights of this type stay as they are */
+    size_t (*quantized_bytes)(int64_t n);  /* of a row of x */
     void (*pack)(const sp_pack_args *a, int part, int n_parts);
     void (*quantize)(const sp_quantize_args *a, int part, int n_parts);
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);
