@@ -107,6 +107,33 @@ static void reading_survives_faults(void **state)
     sp_vec_fini(&b);
 }
 
+/* Pages that are let go are read again when they are wanted; memory that is not the map's, which
+ * the system would empty, is left alone. */
+static void pages_let_go_come_back(void **state)
+{
+    static char text[50000];
+    for (size_t i = 0; i < sizeof text; i++) text[i] = (char)(i * 7 + 1);
+    temp_folder_write(&folder, "large.bin", text, sizeof text);
+    sp_file_map map;
+    assert_ok(sp_file_map_open(temp_folder_file(&folder, "large.bin"), &map));
+    assert_memory_equal(map.data, text, sizeof text);
+    static const size_t ranges[][2] = {
+        {0, 50000}, {1, 49999}, {4096, 8192}, {100, 200}, {50000, 0}};
+    for (size_t i = 0; i < SP_COUNT(ranges); i++) {
+        sp_file_map_let_go(&map, map.data + ranges[i][0], ranges[i][1]);
+        assert_memory_equal(map.data, text, sizeof text);
+    }
+    char *other = sp_pages_alloc(1 << 16);
+    assert_non_null(other);
+    memset(other, 5, 1 << 16);
+    sp_file_map_let_go(&map, other, 1 << 16);
+    sp_file_map_let_go(&map, map.data, map.size + (1 << 20)); /* beyond its end */
+    sp_file_map_let_go(&(sp_file_map){0}, other, 1 << 16);
+    for (int i = 0; i < 1 << 16; i += 512) assert_int_equal(other[i], 5);
+    sp_pages_free(other, 1 << 16);
+    sp_file_map_close(&map);
+}
+
 static void folders_are_told_from_files(void **state)
 {
     temp_folder_text(&folder, "plain", "");
@@ -123,6 +150,7 @@ int main(void)
         cmocka_unit_test(what_is_no_readable_file_is_refused),
         cmocka_unit_test(files_over_the_limit_are_refused),
         cmocka_unit_test(reading_survives_faults),
+        cmocka_unit_test(pages_let_go_come_back),
         cmocka_unit_test(folders_are_told_from_files),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
