@@ -8,7 +8,7 @@
  *
  * SP_X_MAX of int16: the weights of Q6_K, times their scale, are at most 4096, and 32 products must
  * not leave 32 bits: 32 * 4096 * 16383 < 2^31. The rounding leaves a relative error of 1e-9 in the
- * square (of int8: 2e-5), since a group's elements are about a third of its largest.
+ * square (of int8: 1.5e-5), since a group's elements are about a third of its largest.
  */
 #ifndef SP_COMPUTE_X86_QUANTIZED_H
 #define SP_COMPUTE_X86_QUANTIZED_H
