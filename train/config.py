@@ -1,4 +1,5 @@
-"""Recipes: model sizes and curricula.  `cpu` trained the shipped file; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+"""Recipes: model sizes and curricula.  `cpu`, then `cpu-finish` trained the shipped file; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+import dataclasses
 import functools
 from dataclasses import dataclass, field
 
@@ -51,6 +52,13 @@ def curriculum():
     ]
 
 
+def finish():
+    """The last stage again with more frames, and with sentences about a role in any form: for a model that has learned the rest."""
+    last = curriculum()[-1]
+    style = dataclasses.replace(last.style, none=0.3, more=0.3, loose=0.3)
+    return [dataclasses.replace(last, weights=dict(last.weights, alias=4, compare=1), style=style)]
+
+
 def long_curriculum():
     """Goes on to chunks of up to 200 tokens, tables, columns and sentences in the hard order; for the GPU."""
     first = curriculum()
@@ -65,6 +73,8 @@ def long_curriculum():
 RECIPES = {
     "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 23e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
+    "cpu-finish": Recipe("cpu-finish", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 8e6, 4096, 2048,
+                         lr_muon=0.01, lr_adam=1e-3, lr_embed=2.5e-4, decay=0.95, hint=0.1, stages=finish()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),
     "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,

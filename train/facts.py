@@ -82,6 +82,10 @@ SAY = ["The {n} of {s} is {o}.", "For {s}, the {n} is {o}.", "{s} gives its {n} 
        "In the case of {s}, the {n} is {o}.", "The {n} given for {s} is {o}.", "{s} lists its {n} as {o}.", "As {n}, {s} lists {o}."]
 # The object stands before the subject or the relation: a causal model must gather at a later word.  Used where Style.late allows.
 SAY_LATE = ["{o} is the {n} of {s}.", "{s} has {o} as {n}.", "The register lists {o} as the {n} of {s}."]
+# Further frames, in training only: the more forms a noun is met in, the surer it is read in one where it was never met.
+SAY_MORE = ["{s} is listed with the {n} {o}.", "{s} names its {n}: {o}.", "{s} stands in the list with {n} {o}.", "{s} is known for this {n}: {o}.",
+            "{s}, {n} {o}, is on file.", "{s} ({n} {o}) is kept in the archive.", "{s} reports the {n} {o}.", "{s} is here with its {n}, {o}.",
+            "{s} shows its {n}: {o}.", "{s}: {n} {o}.", "On file for {s}: {n} {o}.", "Read here of {s}: the {n} is {o}."]
 LEADS = ["", "", "", "", "According to the register, ", "As is well known, ", "At the time of writing, ", "We note that ",
          "Please note that ", "Our records show that ", "In short, ", "Today "]
 ASK = ["{w} is the {n} of {s}?", "Name the {n} of {s}.", "Tell me the {n} of {s}.", "For {s}, {v} is the {n}?",
@@ -164,9 +168,11 @@ def new_object(rng, namer, rel):
     return namer()
 
 
-def say(rng, split, rel, s, o, lead=0.35, subject_first=False, late_share=0.0):
-    """One sentence that states rel(s) = o."""
-    if late_share and not subject_first and rng.random() < late_share:
+def say(rng, split, rel, s, o, lead=0.35, subject_first=False, late_share=0.0, more=0.0):
+    """One sentence that states rel(s) = o.  more: share of the frames of SAY_MORE."""
+    if more and split == "train" and rng.random() < more:
+        t = rng.choice(SAY_MORE)
+    elif late_share and not subject_first and rng.random() < late_share:
         t = rng.choice(_LATE[rel.name])
     else:
         t = rng.choice(_SAYS[rel.name, split, subject_first])
@@ -174,7 +180,7 @@ def say(rng, split, rel, s, o, lead=0.35, subject_first=False, late_share=0.0):
     if rng.random() < lead:
         head = rng.choice(LEADS)
         if head:
-            return head + (t[0].lower() + t[1:] if t.startswith(("The ", "As ", "For ", "In the ", "Visitors ")) else t)
+            return head + (t[0].lower() + t[1:] if t.startswith(("The ", "As ", "For ", "In the ", "Visitors ", "On ", "Read ")) else t)
     return capital(t)
 
 

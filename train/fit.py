@@ -13,6 +13,7 @@ import ctypes
 import json
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from contextlib import nullcontext
@@ -51,6 +52,8 @@ class Trainer:
                 setattr(self.r, name, getattr(args, name))
         os.makedirs(args.out, exist_ok=True)
         self.enc_path = f"{args.out}/tokenizer.json"
+        if args.init and not os.path.exists(self.enc_path):
+            shutil.copyfile(os.path.join(os.path.dirname(args.init), "tokenizer.json"), self.enc_path)
         if not os.path.exists(self.enc_path):
             tokenizer.train(self.enc_path, self.r.vocab, args.seed)
         enc = tokenizer.Encoder(self.enc_path)
@@ -58,7 +61,9 @@ class Trainer:
         self.device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
         torch.manual_seed(args.seed)
         self.model = Llama(self.r.model)
-        if self.r.graft:
+        if args.init:
+            self.model.load_state_dict(torch.load(args.init, map_location="cpu", weights_only=False)["model"])
+        elif self.r.graft:
             graft(self.model, enc.tok.get_vocab(), args.seed)
         self.model.to(self.device)
         mats = self.model.matrices()
@@ -226,6 +231,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--recipe", choices=list(RECIPES), default="cpu")
     ap.add_argument("--out", default="/tmp/spolia-train")
+    ap.add_argument("--init", metavar="CKPT", help="begin with the weights of another run, and with the tokenizer beside them")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--device", default="")
     ap.add_argument("--threads", type=int, default=0, help="CPU threads (0: PyTorch's choice)")

@@ -70,6 +70,8 @@ class Style:
     whole: float = 0.0         # chance that a document of several chunks comes as one
     wide: float = 0.0          # chance that a group's relations come from the wide pool (facts.wide)
     few: float = 0.0           # chance that the names of a scene share a handful of syllables
+    more: float = 0.0          # share of sentences in further frames (facts.SAY_MORE); training only
+    loose: float = 0.0         # share of sentences about a role that need not begin with it
 
 
 FILLER = ["The report was read by the board.", "Nothing else is known about this.", "More will follow in the next letter.",
@@ -108,7 +110,7 @@ class Builder:
         """Sentences about s; later ones may say "it" or "she" inside the same chunk."""
         r, out = self.rng, []
         for i, (rel, o) in enumerate(pairs):
-            out.append(say(r, self.split, rel, s, o, late_share=self.style.late))
+            out.append(say(r, self.split, rel, s, o, late_share=self.style.late, more=self.style.more))
             if r.random() < self.style.filler:
                 out.append(r.choice(FILLER))
         return " ".join(out)
@@ -151,8 +153,12 @@ class Builder:
     def qa(self, kind, question, answer, docs, subject="", hop="", anchor="", rel=(), inner=""):
         self.scene.qas.append(QA(kind, question, answer, tuple(docs), subject, hop, anchor, rel, inner))
 
+    def chance(self, share):
+        """Draws nothing where the share is none, so that a style without it makes the scenes that it made before."""
+        return bool(share) and self.rng.random() < share
+
     def is_wide(self):
-        return bool(self.style.wide) and self.rng.random() < self.style.wide
+        return self.chance(self.style.wide)
 
     def relations(self, typ, n):
         self.pool = facts.wide(self.rng, typ) if self.is_wide() else BY_TYPE[typ]
@@ -262,7 +268,7 @@ class Builder:
             hp = [(x, new_object(r, self.name, x)) for x in head]
             intro += [say(r, self.split, x, e, o) for x, o in hp]
             pairs = self.pairs(rels)
-            uses = [say(r, self.split, rel, alias, o, subject_first=True) for rel, o in pairs]
+            uses = [say(r, self.split, rel, alias, o, subject_first=not self.chance(self.style.loose), more=self.style.more) for rel, o in pairs]
             title = self.heading(r.choice(["Contract", "Report", "File", "Letter"]))
             cut = [" ".join(uses)] if len(uses) < 2 or r.random() < 0.7 else [uses[0], " ".join(uses[1:])]
             where = [1] * len(uses) if len(cut) == 1 else [1] + [2] * (len(uses) - 1)
