@@ -191,9 +191,10 @@ typedef struct sp_segment_report {
     int n_recomputed; /* of cached copies: computed again for this prompt */
     const char *from;   /* where the copy was: "memory", "disk"; "" when there was none */
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
-                           "evicted", "other system prompt", "not measured" (of what the policy must
-                           know of a copy); "" when there was one, or for what is no chunk. A chunk of another tenant counts as never seen: who asks must not
-                           learn of it. */
+                           "evicted", "other system prompt", "other model" (the store has it for
+                           another model or KV type), "not measured" (of what the policy must know
+                           of a copy); "" when there was one, or for what is no chunk. A chunk of
+                           another tenant counts as never seen: who asks must not learn of it. */
 } sp_segment_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */

@@ -66,10 +66,11 @@ typedef struct sp_chunks_stats {
 /* Why a chunk is not there. */
 typedef enum sp_miss {
     SP_MISS_NEVER_SEEN,
-    SP_MISS_EDITED,     /* one that begins with the same tokens was cached */
-    SP_MISS_EVICTED,    /* this very chunk was cached */
-    SP_MISS_OTHER_HEAD, /* it is cached, but behind another system prompt */
-    SP_MISS_UNMEASURED, /* it is cached behind this one, without what the policy must know of it */
+    SP_MISS_EDITED,      /* one that begins with the same tokens was cached */
+    SP_MISS_EVICTED,     /* this very chunk was cached */
+    SP_MISS_OTHER_HEAD,  /* it is cached, but behind another system prompt */
+    SP_MISS_UNMEASURED,  /* it is cached behind this one, without what the policy must know of it */
+    SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type: not seen from here */
 } sp_miss;
 
 /* sp_chunks_create -- Errors: SP_E_NOMEM. */

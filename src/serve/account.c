@@ -26,8 +26,8 @@ static const char *source_name(sp_source s)
 
 static const char *miss_name(const sp_request *r, int i)
 {
-    static const char *const names[] = {"never seen", "edited", "evicted", "other system prompt",
-                                        "not measured"};
+    static const char *const names[] = {"never seen",          "edited",       "evicted",
+                                        "other system prompt", "not measured", "other model"};
     bool looked = r->reuse.policy->uses_chunks && r->segs[i].kind == SP_SEG_CHUNK;
     return looked && r->had[i] == 0 ? names[r->misses[i]] : "";
 }

@@ -147,6 +147,18 @@ static int32_t n_cached(const sp_request *r, int i)
     return r->chunks[i] || i < r->match.n_path ? r->segs[i].n : 0;
 }
 
+/* why_missed -- a chunk that memory knows nothing of may be in the store for another model. */
+static sp_miss why_missed(const sp_request *r, int i)
+{
+    const sp_context *c = r->ctx;
+    sp_miss why = sp_chunks_why(c->cache.chunks, &r->segs[i], r->ids, r->n_head);
+    bool is_new = why == SP_MISS_NEVER_SEEN || why == SP_MISS_EDITED;
+    if (is_new && c->disk &&
+        sp_disk_has_elsewhere(c->disk, &r->segs[i], r->segs, r->n_head, c->salt))
+        return SP_MISS_OTHER_MODEL;
+    return why;
+}
+
 /* note_copies -- which copies the request uses, and why others are missing. */
 static void note_copies(sp_request *r)
 {
@@ -155,7 +167,7 @@ static void note_copies(sp_request *r)
     for (int i = r->n_head; i < r->n_segs; i++) {
         if (r->segs[i].kind != SP_SEG_CHUNK) continue;
         if (!r->chunks[i])
-            r->misses[i] = sp_chunks_why(chunks, &r->segs[i], r->ids, r->n_head);
+            r->misses[i] = (uint8_t)why_missed(r, i);
         else if (r->reuse.policy->choose)
             sp_chunks_use(chunks, r->chunks[i], r->cfo[i], r->ctx->now);
     }

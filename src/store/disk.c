@@ -12,8 +12,7 @@
 #include "base/log.h"
 #include "store/kv_file.h"
 #include "store/names_int.h"
-
-#define SPACE_BYTES 16 /* of the namespace, in the folder's name */
+#include "store/others_int.h"
 
 struct sp_disk {
     char *dir;    /* of the namespace */
@@ -23,6 +22,7 @@ struct sp_disk {
     sp_kv_pool *pool;
     sp_disk_names known; /* I3 */
     sp_bytes head;       /* of the file that was read last */
+    sp_others others;    /* namespaces in the same folder */
     unsigned serial;     /* of temporary files */
     sp_disk_stats stats;
 };
@@ -93,9 +93,9 @@ static sp_err sweep(sp_disk *d, const char *folder, const char *file)
 
 static sp_err set_paths(sp_disk *d, const char *dir)
 {
-    char space[2 * SPACE_BYTES + 1];
+    char space[2 * SP_SPACE_BYTES + 1];
     sp_bytes b = {0};
-    sp_digest_hex(&d->space, SPACE_BYTES, space);
+    sp_digest_hex(&d->space, SP_SPACE_BYTES, space);
     SP_TRY(sp_bytes_addf(&b, "%s/%s/", dir, space));
     d->n_dir = b.n;
     d->dir = sp_strdup_n(b.v, b.n);
@@ -112,7 +112,8 @@ static sp_err open_folder(sp_disk *d, const char *dir)
     SP_TRY(make_folder(path_to(d, "")));
     SP_TRY(make_folder(path_to(d, "tmp")));
     SP_TRY(each_entry(d, "tmp", sweep));
-    return each_entry(d, "", learn_folder);
+    SP_TRY(each_entry(d, "", learn_folder));
+    return sp_others_init(&d->others, dir, &d->space);
 }
 
 sp_err sp_disk_open(const char *dir, const sp_digest *space, sp_kv_pool *pool, sp_disk **out)
@@ -135,6 +136,7 @@ void sp_disk_close(sp_disk *d)
 {
     if (!d) return;
     sp_disk_names_fini(&d->known);
+    sp_others_fini(&d->others);
     sp_vec_fini(&d->head);
     sp_free(d->path);
     sp_free(d->dir);
@@ -226,6 +228,12 @@ bool sp_disk_has(const sp_disk *d, const sp_disk_key *key)
 {
     sp_disk_name name = sp_disk_name_of(key);
     return sp_disk_names_has(&d->known, &name);
+}
+
+bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_segment *head,
+                           int n_head, const char *salt)
+{
+    return sp_others_have(&d->others, seg, head, n_head, salt);
 }
 
 /* check_key -- the file is what its name says. */

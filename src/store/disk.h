@@ -71,6 +71,13 @@ bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
  * the file. */
 bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
 
+/* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk behind this head, under the same
+ * salt, for another model or KV type whose tokens are the same: it was known, though not to this
+ * model. To be said, not used. Cost: for each namespace that had copies at open (64 at most), the
+ * hash of these tokens and one or two system calls. */
+bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_segment *head,
+                           int n_head, const char *salt);
+
 /* sp_disk_remove -- deletes a copy; one that is not there is fine. */
 sp_err sp_disk_remove(sp_disk *d, const sp_disk_key *key) SP_MUST_CHECK;
 /* sp_disk_retain -- deletes all copies of chunks that `keep` does not want. Errors: SP_E_IO, after

@@ -189,15 +189,21 @@ static sp_err read_all(int fd, const char *path, void *data, size_t n)
     return SP_OK;
 }
 
-/* read_fixed -- the sizes, checked against the pool and against the size of the file. */
-static sp_err read_fixed(const uint8_t *p, uint64_t size, const char *path, const sp_kv_pool *pool,
-                         sp_kv_head *h, layout *l)
+static sp_err check_version(const uint8_t *p, const char *path)
 {
     if (memcmp(p, magic, sizeof magic) != 0)
         return sp_fail(SP_E_FORMAT, "%s: not a copy of a chunk", path);
     if (get32(p + 8) != VERSION)
         return sp_fail(SP_E_UNSUPPORTED, "%s: version %u, this program has version %d", path,
                        get32(p + 8), VERSION);
+    return SP_OK;
+}
+
+/* read_fixed -- the sizes, checked against the pool and against the size of the file. */
+static sp_err read_fixed(const uint8_t *p, uint64_t size, const char *path, const sp_kv_pool *pool,
+                         sp_kv_head *h, layout *l)
+{
+    SP_TRY(check_version(p, path));
     *h = (sp_kv_head){.kind = get32(p + 12),
                       .n = (int32_t)get32(p + 24),
                       .at = (int32_t)get32(p + 28),
@@ -217,6 +223,15 @@ static sp_err read_fixed(const uint8_t *p, uint64_t size, const char *path, cons
         return sp_fail(SP_E_FORMAT, "%s: %llu bytes, its head tells %llu of %llu", path,
                        (unsigned long long)size, (unsigned long long)told,
                        (unsigned long long)l->file_bytes);
+    return SP_OK;
+}
+
+sp_err sp_kv_file_read_space(int fd, const char *path, sp_digest *out)
+{
+    uint8_t fixed[FIXED_BYTES];
+    SP_TRY(read_all(fd, path, fixed, sizeof fixed));
+    SP_TRY(check_version(fixed, path));
+    memcpy(out->b, fixed + 48, BYTES_OF(*out));
     return SP_OK;
 }
 

@@ -31,6 +31,10 @@ sp_err sp_kv_head_check(const sp_kv_head *h) SP_MUST_CHECK;
 sp_err sp_kv_file_read_head(int fd, const char *path, const sp_kv_pool *pool, sp_bytes *buf,
                             sp_kv_head *out) SP_MUST_CHECK;
 
+/* sp_kv_file_read_space -- the namespace that a file of any shape tells; nothing else is read, or
+ * verified. Errors: as with read_head. */
+sp_err sp_kv_file_read_space(int fd, const char *path, sp_digest *out) SP_MUST_CHECK;
+
 /* sp_kv_file_read_body -- after read_head with the same buf: keys and values into open blocks
  * [ceil(n / B)], all verified. Errors as above; the blocks then hold anything. */
 sp_err sp_kv_file_read_body(int fd, const char *path, const sp_kv_head *h, const sp_bytes *buf,

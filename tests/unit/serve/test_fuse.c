@@ -284,6 +284,36 @@ static void test_another_tenant_does_not(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* asks_why -- what a context says of chunk 1, which it has never seen. */
+static void asks_why(sp_context *c, const char *why)
+{
+    sp_request *r = ask(c, "31", "Which?", 2);
+    assert_from(r, 1, "", "never seen");
+    assert_from(r, 2, "", why);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+static void test_another_kv_type_has_it(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context_opts o = {.store = dir, .salt = "us", .reuse.policy = "full", .kv_type = "f16"};
+    sp_context *c = open_with(o);
+    assert_true(fuse(c, "01"));
+    close_clean(c);
+    o.kv_type = "q8_0";
+    asks_why(open_with(o), "other model");
+    o.reuse.policy = "craft";
+    asks_why(open_with(o), "other model");
+    o.salt = "them";
+    asks_why(open_with(o), "never seen");
+    o.salt = "us";
+    o.store = NULL;
+    asks_why(open_with(o), "never seen");
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
 static void test_a_store_that_cannot_be_written(void **state)
 {
     char dir[128];
@@ -352,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_used_unless_unwanted),
         cmocka_unit_test(test_another_context_finds_it),
         cmocka_unit_test(test_another_tenant_does_not),
+        cmocka_unit_test(test_another_kv_type_has_it),
         cmocka_unit_test(test_a_store_that_cannot_be_written),
         cmocka_unit_test(test_small_kv_memory),
         cmocka_unit_test(test_no_memory),

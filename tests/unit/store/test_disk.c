@@ -307,6 +307,105 @@ static void test_namespaces_do_not_meet(void **state)
     bench_end(&b);
 }
 
+/* -- what other namespaces have --------------------------------------------------------------- */
+
+/* put_in -- into a namespace of the same folder, behind a head, of one tenant. */
+static void put_in(bench *b, const sp_digest *in, const char *salt, const chunk *c,
+                   const chunk *head, sp_disk_kind kind)
+{
+    sp_disk *d;
+    sp_segment seg = c->seg;
+    sp_digest ids[1];
+    assert_ok(sp_segment_id(in, salt, head->seg.tokens, head->seg.n, &ids[0]));
+    assert_ok(sp_segment_id(in, salt, seg.tokens, seg.n, &seg.id));
+    assert_ok(sp_disk_open(b->dir, in, b->pool, &d));
+    sp_disk_key key = {.kind = kind, .seg = &seg, .head = ids, .n_head = 1};
+    assert_ok(sp_disk_put(d, &key, &(sp_disk_copy){.before = ids, .n_before = 1}, c->blocks));
+    sp_disk_close(d);
+}
+
+static bool elsewhere(const bench *b, const chunk *c, const chunk *head, const char *salt)
+{
+    return sp_disk_has_elsewhere(b->disk, &c->seg, &head->seg, 1, salt);
+}
+
+static void test_known_to_another_model(void **state)
+{
+    static const sp_digest third = {{0x5c, 1}};
+    bench b;
+    chunk head, plain, fused, mine, theirs;
+    bench_begin(&b, SP_F16);
+    chunk_tokens(&head, 900, 10);
+    chunk_begin(&b, &plain, 0, 20);
+    chunk_begin(&b, &fused, 100, 40);
+    chunk_begin(&b, &mine, 200, 20);
+    chunk_begin(&b, &theirs, 300, 20);
+    put_in(&b, &other_space, NULL, &plain, &head, SP_DISK_PLAIN);
+    put_in(&b, &third, NULL, &fused, &head, SP_DISK_FUSED);
+    put_in(&b, &space, NULL, &mine, &head, SP_DISK_PLAIN);
+    put_in(&b, &third, "them", &theirs, &head, SP_DISK_PLAIN);
+    assert_false(elsewhere(&b, &plain, &head, NULL)); /* opened before there was any */
+    store_reopen(&b);
+    assert_true(elsewhere(&b, &plain, &head, NULL));
+    assert_true(elsewhere(&b, &fused, &head, NULL));
+    assert_false(elsewhere(&b, &mine, &head, NULL)); /* this model's */
+    /* another tenant's, whoever asks */
+    assert_false(elsewhere(&b, &theirs, &head, NULL));
+    assert_false(elsewhere(&b, &theirs, &head, "us"));
+    assert_false(elsewhere(&b, &plain, &head, "us"));
+    assert_true(elsewhere(&b, &theirs, &head, "them"));
+    /* another head, another text */
+    assert_false(elsewhere(&b, &plain, &plain, NULL));
+    assert_false(elsewhere(&b, &head, &head, NULL));
+    chunk_end(&b, &plain);
+    chunk_end(&b, &fused);
+    chunk_end(&b, &mine);
+    chunk_end(&b, &theirs);
+    bench_end(&b);
+}
+
+/* Files that are no copies tell nothing, and a copy that is gone is not there. */
+static void test_another_model_is_asked_when_it_counts(void **state)
+{
+    bench b;
+    chunk head, c;
+    sp_bytes file = {0};
+    char path[400], none[200];
+    bench_begin(&b, SP_F16);
+    chunk_tokens(&head, 900, 10);
+    chunk_begin(&b, &c, 0, 20);
+    put_in(&b, &other_space, NULL, &c, &head, SP_DISK_PLAIN);
+    snprintf(path, sizeof path, "%s", only_file(&b));
+    read_file(path, &file);
+    snprintf(none, sizeof none, "%s/%032x", b.dir, 1); /* an empty namespace */
+    assert_int_equal(mkdir(none, 0700), 0);
+    store_reopen(&b);
+    assert_true(elsewhere(&b, &c, &head, NULL));
+    assert_int_equal(unlink(path), 0);
+    assert_false(elsewhere(&b, &c, &head, NULL));
+    for (size_t n = 0; n < 112; n += 37) { /* truncated */
+        write_file(path, file.v, n);
+        store_reopen(&b);
+        assert_false(elsewhere(&b, &c, &head, NULL));
+    }
+    for (size_t at = 0; at < 80; at += at == 8 ? 40 : 8) { /* magic, version, namespace */
+        file.v[at] ^= 1;
+        write_file(path, file.v, file.n);
+        store_reopen(&b);
+        assert_false(elsewhere(&b, &c, &head, NULL));
+        file.v[at] ^= 1;
+    }
+    write_file(path, file.v, file.n);
+    store_reopen(&b);
+    assert_true(elsewhere(&b, &c, &head, NULL));
+    sp_fault_after(1);
+    assert_false(elsewhere(&b, &c, &head, NULL)); /* without memory: nothing is known */
+    sp_fault_after(-1);
+    sp_vec_fini(&file);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
 static void test_another_shape(void **state)
 {
     bench b;
@@ -477,6 +576,7 @@ static void test_without_memory(void **state)
     bench_begin(&b, SP_F16);
     chunk_begin(&b, &c, 0, 20);
     assert_survives_faults(put(&b, &c, SP_DISK_PLAIN, 1), !finds(&b, &c, SP_DISK_PLAIN));
+    put_in(&b, &other_space, NULL, &c, &c, SP_DISK_PLAIN); /* a namespace to learn of */
     assert_survives_faults(sp_disk_open(b.dir, &space, b.pool, &d), d == NULL);
     sp_disk_close(d);
     store_reopen(&b);
@@ -503,6 +603,8 @@ int main(void)
         cmocka_unit_test(test_a_damaged_copy_is_replaced),
         cmocka_unit_test(test_a_file_under_another_name),
         cmocka_unit_test(test_namespaces_do_not_meet),
+        cmocka_unit_test(test_known_to_another_model),
+        cmocka_unit_test(test_another_model_is_asked_when_it_counts),
         cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_deleted_by_others),
         cmocka_unit_test(test_full_disk),
