@@ -17,7 +17,7 @@ struct sp_kv_pool {
 
     pthread_mutex_t lock;   /* guards the following */
     uint64_t *free_map;     /* bitmap [ceil(n_blocks / 64)]: 1 = free */
-    int64_t n_free, cursor; /* cursor: where the next search for a run starts */
+    int64_t n_free, lowest; /* lowest: no block below it is free */
 };
 
 sp_err sp_kv_shape_check(const sp_kv_shape *s)
@@ -166,15 +166,14 @@ sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks)
         return sp_fail(SP_E_NOKV, "KV pool: %lld blocks wanted, %lld of %lld free", (long long)n,
                        (long long)have, (long long)p->n_blocks);
     }
-    int64_t run = find_run(p, p->cursor, p->n_blocks, n);
-    if (run < 0) run = find_run(p, 0, p->n_blocks, n);
-    int64_t at = run >= 0 ? run : 0;
+    int64_t run = find_run(p, p->lowest, p->n_blocks, n);
+    int64_t at = run >= 0 ? run : p->lowest;
     for (int64_t i = 0; i < n; i++) {
         at = next_free(p, at);
         take(p, at);
         blocks[i] = (uint32_t)at;
     }
-    p->cursor = at + 1 < p->n_blocks ? at + 1 : 0;
+    p->lowest = next_free(p, p->lowest);
     pthread_mutex_unlock(&p->lock);
     return SP_OK;
 }
@@ -198,6 +197,7 @@ void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
         pthread_mutex_lock(&p->lock);
         p->free_map[b / 64] |= UINT64_C(1) << (b % 64);
         p->n_free++;
+        p->lowest = SP_MIN(p->lowest, b);
         pthread_mutex_unlock(&p->lock);
     }
 }

@@ -52,9 +52,11 @@ int64_t sp_kv_pool_n_free(const sp_kv_pool *p);
 /* sp_kv_pool_layer -- the view that kernels work on. */
 sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer);
 
-/* sp_kv_acquire -- n open blocks with one holder each, neighbours if a run of n is free.
- * Errors: SP_E_NOKV, and nothing is taken. Thread: any. Cost: O(N / 64) where a run
- * is free, O(N) in a fragmented pool. */
+/* sp_kv_acquire -- n open blocks with one holder each: the first n free neighbours, or else the
+ * first n of all. So what requests take and give back in turn stays the same memory; blocks further
+ * on are first written, and paid for in page faults, when there is more to hold.
+ * Errors: SP_E_NOKV, and nothing is taken. Thread: any. Cost: O(N / 64) where a run is free, O(N)
+ * in a fragmented pool. */
 sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks) SP_MUST_CHECK;
 /* sp_kv_retain, sp_kv_release -- one more, one fewer holder for each of n blocks. Thread: any. */
 void sp_kv_retain(sp_kv_pool *p, const uint32_t *blocks, int64_t n);

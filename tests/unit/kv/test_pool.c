@@ -40,7 +40,7 @@ static void acquired_blocks_are_open_and_held_once(void **state)
     small_pool_end(pool);
 }
 
-/* Runs are found before and behind the cursor, across words of the map, and across the cursor. */
+/* Runs are found in holes and across words of the map. */
 static void neighbours_where_a_run_is_free(void **state)
 {
     sp_kv_pool *pool = small_pool(200);
@@ -55,7 +55,7 @@ static void neighbours_where_a_run_is_free(void **state)
     assert_ok(sp_kv_acquire(pool, 55, b));
     assert_run(b, 55);
     sp_kv_release(pool, b, 55);
-    sp_kv_release(pool, a, 60); /* 120 free ones from 0: the cursor stands among them */
+    sp_kv_release(pool, a, 60); /* 120 free ones from 0 */
     assert_ok(sp_kv_acquire(pool, 100, d));
     assert_run(d, 100);
     sp_kv_release(pool, d, 100);
@@ -63,15 +63,15 @@ static void neighbours_where_a_run_is_free(void **state)
     small_pool_end(pool);
 }
 
-/* A lone free block stands before the run, the cursor behind both. */
-static void neighbours_behind_the_cursor(void **state)
+/* A lone free block stands before the run, and another one behind it. */
+static void neighbours_between_lone_blocks(void **state)
 {
     sp_kv_pool *pool = small_pool(200);
     uint32_t all[200], got[60];
     assert_ok(sp_kv_acquire(pool, 200, all));
     sp_kv_release(pool, all + 195, 5);
     assert_ok(sp_kv_acquire(pool, 4, got));
-    assert_int_equal(got[3], 198); /* so the next search starts at 199 */
+    assert_int_equal(got[3], 198);
     sp_kv_release(pool, all + 10, 1);
     sp_kv_release(pool, all + 60, 60);
     assert_ok(sp_kv_acquire(pool, 60, got));
@@ -79,6 +79,28 @@ static void neighbours_behind_the_cursor(void **state)
     assert_run(got, 60);
     sp_kv_release(pool, all, 10);
     sp_kv_release(pool, all + 11, 188);
+    small_pool_end(pool);
+}
+
+/* However often a request comes and goes, it writes to the same memory. */
+static void what_is_given_back_is_taken_first(void **state)
+{
+    sp_kv_pool *pool = small_pool(1000);
+    uint32_t kept[70], got[130], one;
+    assert_ok(sp_kv_acquire(pool, 70, kept));
+    for (int round = 0; round < 20; round++) {
+        assert_ok(sp_kv_acquire(pool, 130, got));
+        assert_int_equal(got[0], 70);
+        assert_run(got, 130);
+        assert_ok(sp_kv_acquire(pool, 1, &one)); /* as an answer grows */
+        assert_int_equal(one, 200);
+        sp_kv_release(pool, &one, 1);
+        sp_kv_release(pool, got, 130);
+    }
+    sp_kv_release(pool, kept + 3, 1);
+    assert_ok(sp_kv_acquire(pool, 1, &one));
+    assert_int_equal(one, 3);
+    sp_kv_release(pool, kept, 70);
     small_pool_end(pool);
 }
 
@@ -402,7 +424,8 @@ int main(void)
         cmocka_unit_test(a_new_pool_is_free),
         cmocka_unit_test(acquired_blocks_are_open_and_held_once),
         cmocka_unit_test(neighbours_where_a_run_is_free),
-        cmocka_unit_test(neighbours_behind_the_cursor),
+        cmocka_unit_test(neighbours_between_lone_blocks),
+        cmocka_unit_test(what_is_given_back_is_taken_first),
         cmocka_unit_test(a_single_hole_is_found),
         cmocka_unit_test(scattered_blocks_serve_where_no_run_is_free),
         cmocka_unit_test(a_pool_used_up_gives_nothing),
