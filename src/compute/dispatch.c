@@ -28,7 +28,7 @@ static bool always(void)
 
 /* Operations that are bound by memory or rare stay the reference ones; products in integers gain
  * from VNNI, and nothing else does. */
-#define TABLE(variant, width, bits)                                                                \
+#define TABLE(variant, width)                                                                      \
     static const sp_ops variant = {                                                                \
         .name = #variant,                                                                          \
         .matmul = sp_matmul_##width,                                                               \
@@ -39,7 +39,7 @@ static bool always(void)
         .attend = sp_attend_##width,                                                               \
         .columns = sp_columns_ref,                                                                 \
         .kv_differ = sp_kv_differ_ref,                                                             \
-        .x_bits = bits,                                                                            \
+        .x_bits = sp_x_bits_##variant,                                                             \
         .pack_bytes = sp_pack_bytes_##variant,                                                     \
         .quantized_bytes = sp_quantized_bytes_##variant,                                           \
         .pack = sp_pack_##variant,                                                                 \
@@ -47,10 +47,10 @@ static bool always(void)
         .matmul_packed = sp_matmul_packed_##variant,                                               \
     }
 
-TABLE(avx2, avx2, 15);
-TABLE(avxvnni, avx2, 8);
-TABLE(avx512, avx512, 15);
-TABLE(vnni, avx512, 8);
+TABLE(avx2, avx2);
+TABLE(avxvnni, avx2);
+TABLE(avx512, avx512);
+TABLE(vnni, avx512);
 
 #endif
 

@@ -250,7 +250,7 @@ typedef struct sp_ops {
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
     /* Products in integers; pack_bytes is NULL in a variant that has none. */
-    int x_bits;                            /* of a rounded element of x, its sign among them */
+    int (*x_bits)(sp_dtype weights);       /* of a rounded element of x, its sign among them */
     size_t (*pack_bytes)(const sp_mat *w); /* 0: weights of this type stay as they are */
     size_t (*quantized_bytes)(int64_t n);  /* of a row of x */
     void (*pack)(const sp_pack_args *a, int part, int n_parts);

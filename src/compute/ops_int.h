@@ -22,8 +22,9 @@ SP_DECLARE_OP(attend);
 SP_DECLARE_OP(columns);
 SP_DECLARE_OP(kv_differ);
 
-/* Products in integers: one set of five for each of the variants that have them. */
+/* Products in integers: one set of six for each of the variants that have them. */
 #define SP_DECLARE_PACKED(variant)                                                                 \
+    int sp_x_bits_##variant(sp_dtype weights);                                                     \
     size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
     size_t sp_quantized_bytes_##variant(int64_t n);                                                \
     void sp_pack_##variant(const sp_pack_args *a, int part, int n_parts);                          \

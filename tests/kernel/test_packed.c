@@ -91,9 +91,9 @@ static double distance(const float *a, const double *b, int64_t n)
 /* NMSE of n products. Rounding x, uniform in each group, to X steps on either side of zero leaves
  * 1 / (4 X^2) of its square. A row of 24 products may be off by more (three times that was seen),
  * and a few by much more, when what they are compared with nearly cancels out. */
-static double tolerance(const sp_ops *ops, int64_t n)
+static double tolerance(const sp_ops *ops, sp_dtype type, int64_t n)
 {
-    const double steps = (1 << (ops->x_bits - 1)) - 1;
+    const double steps = (1 << (ops->x_bits(type) - 1)) - 1;
     return (n < 24 ? 128 : 6) / (4 * steps * steps);
 }
 
@@ -123,7 +123,7 @@ static void products_are_those_of_the_weights(void **state)
                 multiply(ops, &p, add, 1 + (int)i % 4);
                 exact(&p, y0, add, want);
                 double d = distance(p.y, want, n);
-                if (!(d <= tolerance(ops, n)))
+                if (!(d <= tolerance(ops, types[t], n)))
                     fail_msg("%s %dx%d m=%d: NMSE %g", sp_dtype_of(types[t])->name,
                              (int)sizes[i].rows, (int)sizes[i].cols, (int)sizes[i].m, d);
             }
@@ -195,7 +195,7 @@ static void large_small_and_zero_rows(void **state)
                 for (int r = 0; r < 24; r++) assert_true(p.y[m * 24 + r] == 0);
             } else {
                 double d = distance(p.y + m * 24, want + m * 24, 24);
-                if (!(d <= tolerance(ops, 24)))
+                if (!(d <= tolerance(ops, types[t], 24)))
                     fail_msg("%s, x of %g: NMSE %g", sp_dtype_of(types[t])->name,
                              (double)sizes_of_x[m], d);
             }
@@ -225,7 +225,7 @@ static void an_outlier_stays_in_its_group(void **state)
     quantize(ops, &p);
     multiply(ops, &p, false, 1);
     exact(&p, p.y, false, want);
-    assert_true(distance(p.y, want, 24) <= tolerance(ops, 24));
+    assert_true(distance(p.y, want, 24) <= tolerance(ops, SP_Q8_0, 24));
     drop(&p);
 }
 
@@ -241,7 +241,7 @@ static void both_products_agree(void **state)
         ops->matmul(&(sp_matmul_args){.w = &p.w, .x = p.x, .m = 17, .y = y, .bias = p.bias}, 0, 1);
         quantize(ops, &p);
         multiply(ops, &p, false, 1);
-        assert_true(nmse(p.y, y, 48 * 17) <= tolerance(ops, 48 * 17));
+        assert_true(nmse(p.y, y, 48 * 17) <= tolerance(ops, types[t], 48 * 17));
         sp_free(y);
         drop(&p);
     }

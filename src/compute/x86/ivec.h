@@ -1,7 +1,9 @@
-/* ivec.h -- one vector of SP_VL sums of integer products, and how a variant makes them.
+/* ivec.h -- one vector of integer sums, SP_VL outputs, and how a variant multiplies into it.
  *
- *   SP_STEP 2   x and weights int16, vpmaddwd:   a sum takes 2 columns an instruction
- *   SP_STEP 4   x int8, weights uint8, vpdpbusd: a sum takes 4
+ *   words   x and weights int16, vpmaddwd:               a sum takes 2 columns an instruction
+ *   bytes   x int8, weights uint8, SP_VNNI: vpdpbusd:    a sum takes 4
+ *           without it vpmaddubsw: 4 columns as two sums of 16 bits, which hold `fold` such products
+ *           before they must be folded into one of 32: 2 * 127 * fold * largest weight < 2^15
  *
  * x is one 32-bit word of a row for all lanes: 2 or 4 columns.
  */
@@ -30,21 +32,59 @@ INLINE ivec ivec_all(int32_t x)
     return IOF(set1_epi32)(x);
 }
 
-/* sum + w . x in every lane */
-INLINE ivec ivec_dot(ivec sum, ivec w, ivec x)
+/* Sums are added by hand: a compiler regroups the additions of several steps, and runs out of
+ * registers. */
+#if SP_EMULATE
+#define IVEC_ADD(bits, sum, x) IOF(add_epi##bits)(sum, x)
+#else
+INLINE ivec ivec_add_16(ivec sum, ivec x)
 {
-#if SP_STEP == 2 && SP_EMULATE
-    return IOF(add_epi32)(sum, IOF(madd_epi16)(w, x));
-#elif SP_STEP == 2
-    /* By hand: a compiler regroups the additions of several steps, and runs out of registers. */
-    __asm__("vpaddd %1, %0, %0" : "+v"(sum) : "v"(IOF(madd_epi16)(w, x)));
+    __asm__("vpaddw %1, %0, %0" : "+v"(sum) : "v"(x));
     return sum;
-#elif SP_VL == 8
+}
+
+INLINE ivec ivec_add_32(ivec sum, ivec x)
+{
+    __asm__("vpaddd %1, %0, %0" : "+v"(sum) : "v"(x));
+    return sum;
+}
+#define IVEC_ADD(bits, sum, x) ivec_add_##bits(sum, x)
+#endif
+
+/* sum + w . x, words */
+INLINE ivec ivec_dot_words(ivec sum, ivec w, ivec x)
+{
+    return IVEC_ADD(32, sum, IOF(madd_epi16)(w, x));
+}
+
+#if SP_VNNI
+/* sum + w . x, bytes */
+INLINE ivec ivec_dot_bytes(ivec sum, ivec w, ivec x)
+{
+#if SP_VL == 8
     return _mm256_dpbusd_avx_epi32(sum, w, x);
 #else
     return _mm512_dpbusd_epi32(sum, w, x);
 #endif
 }
+#else
+/* w . x in pairs of sums */
+INLINE ivec ivec_pairs(ivec w, ivec x)
+{
+    return IOF(maddubs_epi16)(w, x);
+}
+
+INLINE ivec ivec_add_pairs(ivec pairs, ivec w, ivec x)
+{
+    return IVEC_ADD(16, pairs, ivec_pairs(w, x));
+}
+
+/* The two sums of each pair as one. */
+INLINE ivec ivec_fold(ivec pairs)
+{
+    return IOF(madd_epi16)(pairs, IOF(set1_epi16)(1));
+}
+#endif
 
 INLINE vec ivec_to_vec(ivec a)
 {

@@ -1,38 +1,44 @@
 /* matmul_packed_body.h -- matrix product in integers: packed weights, quantized x.
  *
- *   for rows of x in runs of 128
- *     for columns in stretches of 2048        x of a run and a stretch: half a MB, in L2
- *       for panels of R outputs
- *         for blocks of 256 columns           unpacked here, once for 128 rows: 8 to 16 KB, in L1
- *           for tiles of TILE rows of x       TILE x 2 vectors of sums in registers
+ *   for rows of x in runs of 120
+ *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2
+ *       for panels of R outputs               their sums: 8 KB, in L1
+ *         for blocks of 256 columns           unpacked here, once for 120 rows: 8 or 16 KB, in L1
+ *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums in registers
  *
  * Up to TILE rows (decode): a tile takes the codes from memory to its sums without a block.
  *
- * In a tile, a group of 32 columns costs 2 TILE STEPS multiplications, and then for each vector of
- * sums a conversion, a scale and an FMA: with TILE x 2 integer sums the registers are full, so the
- * float sums wait in L1.
+ * In a tile, a group of 32 columns costs 2 TILE multiplications a step (16 steps of words, 8 of
+ * bytes), and then for each vector of sums a conversion, a scale and an FMA or two: with TILE x 2
+ * integer sums the registers are full, so the float sums wait in L1.
  *
- * One order of summation for every (row, output): integers are exact, groups are added in ascending
- * order from zero within a block, and blocks to y in ascending order.
+ * One order of summation for every (row, output): integers are exact, and groups are added to what y
+ * starts with in ascending order.
  */
 #include "compute/ops_int.h"
 #include "compute/x86/panels.h"
 
 enum {
-    RUN = 128,
-    STRETCH = 2048 / 256,      /* blocks */
+    RUN = 120,
+    STRETCH = 1024 / 256,      /* blocks */
     TILE = SP_VL == 8 ? 5 : 8, /* rows of x */
 };
 
+/* How many products of a weight of this type and x fit a sum of 16 bits (ivec.h). */
+INLINE int fold_of(sp_dtype type)
+{
+    return type == SP_Q6_K ? 2 : type == SP_Q5_0 || type == SP_Q5_1 || type == SP_Q5_K ? 4 : 8;
+}
+
 /* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
 typedef struct meeting {
-    qrow x[TILE];
-    int64_t first; /* group of x that meets the block's first */
-    int n;         /* groups */
+    const uint8_t *x; /* of the first row, the group that meets the block's first */
+    size_t x_stride;  /* bytes from row to row */
+    int64_t first;    /* that group */
+    int n;            /* groups */
     const block *b;
-    const uint8_t *head;      /* of the block in memory, where b is NULL */
-    float *y;                 /* [rows] at the panel's first output */
-    int64_t y_stride, n_left; /* outputs from there to the end of a row of y */
+    const uint8_t *head; /* of the block in memory, where b is NULL */
+    float (*sums)[R];    /* [rows] */
 } meeting;
 
 /* The lines of step s of a group. */
@@ -45,81 +51,138 @@ INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
     }
 }
 
-/* out[j] += steps from `first` on of group i of x, which are all or half of it. */
-INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
-                      const meeting *t, int64_t i, const uint8_t *group, const factors_of *f,
-                      const int first, const int steps, vec out[TILE][2])
+/* A group of a row of x: of which form, says the type of the weights. */
+typedef union xgroup {
+    words_group w;
+    bytes_group b;
+} xgroup;
+
+/* Step s of a group of x, in all lanes. */
+INLINE ivec x_of(sp_dtype type, const xgroup *x, int s)
 {
-    const int half = first > 0;
-    ivec sum[TILE][2];
-    for (int j = 0; j < rows; j++) {
-        int32_t start = SP_STEP == 2     ? 0
-                        : steps == STEPS ? t->x[j].start[i]
-                                         : t->x[j].half[2 * i + half];
-        sum[j][0] = sum[j][1] = ivec_all(start);
+    int32_t word;
+    if (words_of(type)) {
+        memcpy(&word, x->w.x + 2 * s, sizeof word);
+    } else {
+        memcpy(&word, x->b.x + 4 * s, sizeof word);
     }
+    return ivec_all(word);
+}
+
+/* What meets in a group of 32 columns. */
+typedef struct encounter {
+    const uint8_t *group; /* of weights: lines, or as they lie in memory */
+    const factors_of *f;
+    const xgroup *x[TILE];
+} encounter;
+
+#if !SP_VNNI
+/* sum = products of steps first .. first + n - 1, bytes, `fold` of them added in 16 bits. */
+INLINE void sum_pairs(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
+                      const encounter *e, const int first, const int n, ivec sum[TILE][2])
+{
+    const int fold = fold_of(type);
+    ivec pairs[TILE][2];
 #pragma GCC unroll 16
-    for (int s = first; s < first + steps; s++) {
+    for (int s = first; s < first + n; s++) {
         ivec w[2];
-        lines_of(type, direct, l, group, s, w);
+        lines_of(type, direct, l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
-            int32_t word;
-            memcpy(&word, t->x[j].x + i * (128 / SP_STEP) + s * 4, sizeof word);
-            const ivec x = ivec_all(word);
-            for (int v = 0; v < 2; v++) sum[j][v] = ivec_dot(sum[j][v], w[v], x);
+            const ivec x = x_of(type, e->x[j], s);
+            for (int v = 0; v < 2; v++)
+                pairs[j][v] =
+                    s % fold == 0 ? ivec_pairs(w[v], x) : ivec_add_pairs(pairs[j][v], w[v], x);
         }
+        if (s % fold < fold - 1) continue;
+        for (int j = 0; j < rows; j++)
+            for (int v = 0; v < 2; v++) {
+                const ivec folded = ivec_fold(pairs[j][v]);
+                sum[j][v] = s - first < fold ? folded : IVEC_ADD(32, sum[j][v], folded);
+            }
     }
-    for (int v = 0; v < 2; v++) {
-        const vec scale = vec_load(f->scale[half] + v * VL);
+}
+#endif
+
+/* sum = products of steps first .. first + n - 1, each added in 32 bits. */
+INLINE void sum_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
+                      const encounter *e, const int first, const int n, ivec sum[TILE][2])
+{
+    for (int j = 0; j < rows; j++)
+        sum[j][0] = sum[j][1] = ivec_all(SP_VNNI && type == SP_Q8_0 ? e->x[j]->b.start : 0);
+#pragma GCC unroll 16
+    for (int s = first; s < first + n; s++) {
+        ivec w[2];
+        lines_of(type, direct, l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
-            vec factor = vec_mul(scale, vec_all(t->x[j].scale[i]));
-            out[j][v] = vec_fma(ivec_to_vec(sum[j][v]), factor, out[j][v]);
-            if (has_min(type)) { /* of no type in halves */
-                out[j][v] = vec_fma(vec_load(f->min + v * VL), vec_all(t->x[j].sum[i]), out[j][v]);
+            const ivec x = x_of(type, e->x[j], s);
+            for (int v = 0; v < 2; v++) {
+#if SP_VNNI
+                sum[j][v] = ivec_dot_bytes(sum[j][v], w[v], x);
+#else
+                sum[j][v] = ivec_dot_words(sum[j][v], w[v], x);
+#endif
             }
         }
     }
 }
 
-/* y += the sums, as far as the row goes */
-INLINE void add_to_y(const int rows, const meeting *t, vec out[TILE][2])
+/* sums[j] += steps first .. first + n - 1 of a group, which are all or half of it. */
+INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
+                      const encounter *e, const int first, const int n, float (*sums)[R])
 {
-    float *y = t->y;
-    for (int j = 0; j < rows; j++, y += t->y_stride) {
-        if (SP_LIKELY(t->n_left >= R)) {
-            for (int v = 0; v < 2; v++) {
-                vec_store(y + v * VL, vec_add(vec_load(y + v * VL), out[j][v]));
-            }
-            continue;
-        }
-        float s[R];
-        for (int v = 0; v < 2; v++) vec_store(s + v * VL, out[j][v]);
-        for (int r = 0; r < t->n_left; r++) y[r] += s[r];
+    const int half = first > 0;
+    ivec sum[TILE][2];
+#if SP_VNNI
+    sum_steps(type, direct, l, rows, e, first, n, sum);
+#else
+    if (words_of(type)) {
+        sum_steps(type, direct, l, rows, e, first, n, sum);
+    } else {
+        sum_pairs(type, direct, l, rows, e, first, n, sum);
     }
+#endif
+    for (int v = 0; v < 2; v++) {
+        const vec scale = vec_load(e->f->scale[half] + v * VL);
+        const vec min = has_min(type) ? vec_load(e->f->min[half] + v * VL) : vec_zero();
+        for (int j = 0; j < rows; j++) {
+            const xgroup *x = e->x[j];
+            const vec factor = vec_mul(scale, vec_all(words_of(type) ? x->w.scale : x->b.scale));
+            vec o = vec_fma(ivec_to_vec(sum[j][v]), factor, vec_load(sums[j] + v * VL));
+            if (has_min(type))
+                o = vec_fma(min, vec_all(in_halves(type) ? x->b.half[half] : x->b.sum), o);
+            vec_store(sums[j] + v * VL, o);
+        }
+    }
+}
+
+INLINE size_t group_bytes_of_x(sp_dtype type)
+{
+    return words_of(type) ? sizeof(words_group) : sizeof(bytes_group);
 }
 
 INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting *t)
 {
     sp_pack_layout l;
     sp_pack_layout_of(type, R, &l);
-    vec out[TILE][2];
-    for (int j = 0; j < rows; j++) out[j][0] = out[j][1] = vec_zero();
+    const uint8_t *x[TILE];
+    for (int j = 0; j < rows; j++) x[j] = t->x + (size_t)j * t->x_stride;
     for (int g = 0; g < t->n; g++) {
-        const uint8_t *group = direct ? t->head + l.head + (size_t)g * l.group : t->b->lines[g];
+        encounter e;
         factors_of here;
-        const factors_of *f = direct ? &here : &t->b->factors[g];
-        if (direct) factors(type, t->head, group, &here);
-        const int64_t i = t->first + g;
-        const int n = in_halves(type) ? STEPS / 2 : STEPS;
-        for (int first = 0; first < STEPS; first += n) {
-            add_steps(type, direct, &l, rows, t, i, group, f, first, n, out);
+        e.group = direct ? t->head + l.head + (size_t)g * l.group : t->b->lines[g];
+        e.f = direct ? &here : &t->b->factors[g];
+        for (int j = 0; j < rows; j++)
+            e.x[j] = (const xgroup *)(x[j] + (size_t)g * group_bytes_of_x(type));
+        if (direct) factors(type, t->head, e.group, &here);
+        const int steps = steps_of(type), n = in_halves(type) ? steps / 2 : steps;
+        for (int first = 0; first < steps; first += n) {
+            add_steps(type, direct, &l, rows, &e, first, n, t->sums);
         }
     }
-    add_to_y(rows, t, out);
 }
 
 /* Each kind of tile is a function of its own: inlined into one, they would leave each other no
- * registers. Of a block, only its constants and halves matter, so three kinds serve all types. */
+ * registers. What matters of a block is what block_kind says, so four kinds serve all types. */
 typedef void tile_fn(const meeting *t);
 
 #define NOINLINE      static __attribute__((noinline))
@@ -143,32 +206,64 @@ typedef void tile_fn(const meeting *t);
     }
 #define DIRECT_TILES(type) EACH_HEIGHT(DIRECT_TILE, type)
 PACKED_TYPES(DIRECT_TILES)
-EACH_HEIGHT(BLOCK_TILE, Q8_0) /* neither constants nor halves */
-EACH_HEIGHT(BLOCK_TILE, Q4_1) /* constants */
-EACH_HEIGHT(BLOCK_TILE, Q6_K) /* halves */
+EACH_HEIGHT(BLOCK_TILE, Q8_0)
+EACH_HEIGHT(BLOCK_TILE, Q4_1)
+EACH_HEIGHT(BLOCK_TILE, Q5_1)
+EACH_HEIGHT(BLOCK_TILE, Q6_K)
 
 #define DIRECT_NAME(type, k) [k] = direct_##type##_##k,
 #define BLOCK_NAME(type, k)  [k] = block_##type##_##k,
 #define DIRECT_ROW(type)     [SP_##type] = {EACH_HEIGHT(DIRECT_NAME, type)},
 static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_ROW)};
-static tile_fn *const block_tiles[3][TILE + 1] = {{EACH_HEIGHT(BLOCK_NAME, Q8_0)},
-                                                  {EACH_HEIGHT(BLOCK_NAME, Q4_1)},
-                                                  {EACH_HEIGHT(BLOCK_NAME, Q6_K)}};
+#define BLOCK_ROW(type) [SP_##type] = {EACH_HEIGHT(BLOCK_NAME, type)},
+static tile_fn *const block_tiles[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK_ROW(Q4_1)
+                                                               BLOCK_ROW(Q5_1) BLOCK_ROW(Q6_K)};
 
-/* Rows m .. end-1 of x meet a block of the panel of outputs r .. r + R - 1, in tiles of equal
- * height: two of four rows are faster than one of five and one of three. */
-static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
-                  int64_t r, meeting *t)
+/* The type that stands for all whose blocks have as many bits, constants and halves. */
+INLINE sp_dtype block_kind(sp_dtype type)
 {
-    t->y_stride = a->w->n_rows;
-    t->n_left = a->w->n_rows - r;
-    for (int64_t rows; m < end; m += rows) {
+    const bool plain = type == SP_Q8_0 || type == SP_Q6_K;
+    return plain ? type : fold_of(type) == 8 ? SP_Q4_1 : SP_Q5_1;
+}
+
+/* Rows m .. end-1 of x meet a block of a panel, in tiles of equal height: two of four rows are
+ * faster than one of five and one of three. */
+static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
+                  float (*sums)[R], meeting *t)
+{
+    const int64_t n = a->w->n_cols;
+    const bool words = words_of(a->w->type);
+    t->x_stride = qrow_bytes(n);
+    for (int64_t rows; m < end; m += rows, sums += rows) {
         const int64_t left = SP_DIV_UP(end - m, TILE);
         rows = SP_DIV_UP(end - m, left);
-        for (int j = 0; j < rows; j++) t->x[j] = qrow_at(a->q, m + j, a->w->n_cols);
-        t->y = a->y + m * a->w->n_rows + r;
+        t->x = words ? (const uint8_t *)(words_at(a->q, m, n) + t->first)
+                     : (const uint8_t *)(bytes_at(a->q, m, n) + t->first);
+        t->sums = sums;
         of_height[rows](t);
     }
+}
+
+/* What the sums of outputs r .. r + R - 1 start with: y, or before the first stretch what a product
+ * is added to. */
+INLINE void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r, bool begin,
+                      float (*sums)[R])
+{
+    const int64_t n = SP_MIN(R, a->w->n_rows - r);
+    for (; m < end; m++, sums++) {
+        const float *y = a->y + m * a->w->n_rows + r;
+        for (int64_t i = n; i < R; i++) sums[0][i] = 0;
+        for (int64_t i = 0; i < n; i++) {
+            sums[0][i] = begin ? (a->add ? y[i] : 0) + (a->bias ? a->bias[r + i] : 0) : y[i];
+        }
+    }
+}
+
+INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r,
+                       float (*sums)[R])
+{
+    const size_t n = (size_t)SP_MIN(R, a->w->n_rows - r);
+    for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
 }
 
 /* Few rows: one tile, so nothing is gained by unpacking a block before. */
@@ -179,35 +274,47 @@ INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, 
     const int64_t n_groups = a->w->n_cols / 32;
     const uint8_t *p = (const uint8_t *)a->w->packed;
     p += (size_t)(from / R) * sp_pack_panel_bytes(&l, n_groups);
+    _Alignas(64) float sums[TILE][R];
     for (int64_t r = from; r < to; r += R) {
+        load_sums(a, 0, a->m, r, true, sums);
         for (int64_t g = 0; g < n_groups; g += GROUPS) {
             meeting t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
-            tiles(direct_tiles[type], a, 0, a->m, r, &t);
+            tiles(direct_tiles[type], a, 0, a->m, sums, &t);
             p += l.head + (size_t)t.n * l.group;
         }
+        store_sums(a, 0, a->m, r, sums);
     }
+}
+
+/* Rows m .. end-1 meet blocks first .. last-1 of the panel of outputs r .. r + R - 1. */
+INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, int64_t m, int64_t end,
+                  int64_t first, int64_t last, int64_t r)
+{
+    sp_pack_layout l;
+    sp_pack_layout_of(type, R, &l);
+    const int64_t n_groups = a->w->n_cols / 32;
+    const uint8_t *p = (const uint8_t *)a->w->packed;
+    p += (size_t)(r / R) * sp_pack_panel_bytes(&l, n_groups);
+    block b;
+    _Alignas(64) float sums[RUN][R];
+    load_sums(a, m, end, r, first == 0, sums);
+    for (int64_t i = first; i < last; i++) {
+        meeting t = {.first = i * GROUPS, .b = &b};
+        t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
+        unpack(type, &l, p + (size_t)i * (l.head + GROUPS * l.group), t.n, &b);
+        tiles(block_tiles[block_kind(type)], a, m, end, sums, &t);
+    }
+    store_sums(a, m, end, r, sums);
 }
 
 INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
 {
-    sp_pack_layout l;
-    sp_pack_layout_of(type, R, &l);
-    const int64_t n_groups = a->w->n_cols / 32, n_blocks = SP_DIV_UP(n_groups, GROUPS);
-    const size_t panel_bytes = sp_pack_panel_bytes(&l, n_groups);
-    const size_t block_bytes = l.head + GROUPS * l.group;
-    const int kind = in_halves(type) ? 2 : has_min(type) ? 1 : 0;
-    block b;
+    const int64_t n_blocks = SP_DIV_UP(a->w->n_cols / 32, GROUPS);
     for (int64_t m = 0; m < a->m; m += RUN) {
-        const int64_t m_end = SP_MIN(a->m, m + RUN);
         for (int64_t first = 0; first < n_blocks; first += STRETCH) {
+            const int64_t last = SP_MIN(n_blocks, first + STRETCH);
             for (int64_t r = from; r < to; r += R) {
-                const uint8_t *p = (const uint8_t *)a->w->packed + (size_t)(r / R) * panel_bytes;
-                for (int64_t i = first; i < SP_MIN(n_blocks, first + STRETCH); i++) {
-                    meeting t = {.first = i * GROUPS, .b = &b};
-                    t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
-                    unpack(type, &l, p + (size_t)i * block_bytes, t.n, &b);
-                    tiles(block_tiles[kind], a, m, m_end, r, &t);
-                }
+                panel(type, a, m, SP_MIN(a->m, m + RUN), first, last, r);
             }
         }
     }
@@ -231,21 +338,20 @@ void SP_VARIANT(sp_matmul_packed)(const sp_matmul_packed_args *a, int part, int 
     static fn *const products[SP_DTYPE_N] = {PACKED_TYPES(ENTRY)};
     int64_t from, to;
     sp_part(a->w->n_rows, R, part, n_parts, &from, &to);
-    for (int64_t m = 0; m < a->m; m++) {
-        float *y = a->y + m * a->w->n_rows;
-        for (int64_t r = from; r < to; r++) {
-            y[r] = (a->add ? y[r] : 0) + (a->bias ? a->bias[r] : 0);
-        }
-    }
     if (from < to) products[a->w->type](a, from, to);
+}
+
+int SP_VARIANT(sp_x_bits)(sp_dtype type)
+{
+    return words_of(type) ? 16 : 8;
 }
 
 size_t SP_VARIANT(sp_pack_bytes)(const sp_mat *w)
 {
-    return sp_pack_bytes(w, FORM);
+    return sp_pack_bytes(w, form_of(w->type));
 }
 
 void SP_VARIANT(sp_pack)(const sp_pack_args *a, int part, int n_parts)
 {
-    sp_pack(a, FORM, part, n_parts);
+    sp_pack(a, form_of(a->w->type), part, n_parts);
 }

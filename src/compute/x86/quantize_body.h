@@ -22,47 +22,82 @@ INLINE int32_t sum_lanes(__m256i a)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-INLINE void store_ints(const __m256i q[4], uint8_t *out)
+/* v times `by`, to the nearest; the order that packs mixes up is put right again. */
+INLINE void round_words(const __m256i v[4], float by, __m256i out[2])
 {
-    /* packs work on halves of 128 bits: the permutations put the quarters in order again */
-    __m256i a = _mm256_permute4x64_epi64(_mm256_packs_epi32(q[0], q[1]), 0xd8);
-    __m256i b = _mm256_permute4x64_epi64(_mm256_packs_epi32(q[2], q[3]), 0xd8);
-    if (SP_STEP == 2) {
-        _mm256_storeu_si256((__m256i *)out, a);
-        _mm256_storeu_si256((__m256i *)out + 1, b);
-    } else {
-        _mm256_storeu_si256((__m256i *)out,
-                            _mm256_permute4x64_epi64(_mm256_packs_epi16(a, b), 0xd8));
-    }
+    __m256i q[4];
+    for (int i = 0; i < 4; i++)
+        q[i] = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(v[i]), _mm256_set1_ps(by)));
+    for (int i = 0; i < 2; i++)
+        out[i] = _mm256_permute4x64_epi64(_mm256_packs_epi32(q[2 * i], q[2 * i + 1]), 0xd8);
 }
 
-/* Group g of a row. Groups that are zero, or too small for 1 / scale, become zero. */
-INLINE void quantize_group(const float *x, const qrow *to, int64_t g)
+INLINE void store_ints(__m256i a, void *to)
 {
-    __m256i v[4], q[4];
-    for (int i = 0; i < 4; i++) v[i] = _mm256_loadu_si256((const __m256i *)(x + 8 * i));
+    _mm256_storeu_si256((__m256i *)to, a);
+}
+
+/* What the factors of a group come from. */
+typedef struct group_range {
+    float largest; /* |x|, 0 when it is too small for its inverse: the group becomes zero */
+    bool finite;
+} group_range;
+
+INLINE group_range range_of(__m256i v[4])
+{
     const int32_t bits = largest_bits(v);
-    float largest, scale, inverse;
-    memcpy(&largest, &bits, sizeof largest);
-    const bool tiny = largest < 1e-30f;
-    scale = tiny ? 0 : largest / SP_X_MAX;
-    inverse = tiny ? 0 : SP_X_MAX / largest;
-    if (bits > 0x7f7fffff) {
-        scale = NAN, inverse = 0;
+    group_range r = {.finite = bits <= 0x7f7fffff};
+    memcpy(&r.largest, &bits, sizeof bits);
+    if (!r.finite) {
+        r.largest = 0;
         for (int i = 0; i < 4; i++) v[i] = _mm256_setzero_si256();
     }
-    for (int i = 0; i < 4; i++)
-        q[i] =
-            _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_castsi256_ps(v[i]), _mm256_set1_ps(inverse)));
-    const int32_t low = sum_lanes(_mm256_add_epi32(q[0], q[1]));
-    const int32_t high = sum_lanes(_mm256_add_epi32(q[2], q[3]));
-    store_ints(q, (uint8_t *)to->x + g * (128 / SP_STEP));
-    ((float *)to->scale)[g] = scale;
-    ((float *)to->sum)[g] = scale * (float)(low + high);
-    if (SP_STEP == 4) {
-        ((int32_t *)to->start)[g] = -128 * (low + high);
-        ((int32_t *)to->half)[2 * g] = -128 * low;
-        ((int32_t *)to->half)[2 * g + 1] = -128 * high;
+    if (r.largest < 1e-30f) r.largest = 0;
+    return r;
+}
+
+INLINE float scale_of(const group_range *r, float steps)
+{
+    return r->finite ? r->largest / steps : NAN;
+}
+
+INLINE float inverse_of(const group_range *r, float steps)
+{
+    return r->largest > 0 ? steps / r->largest : 0;
+}
+
+INLINE void words_of_group(const group_range *r, const __m256i v[4], words_group *to)
+{
+    __m256i q[2];
+    round_words(v, inverse_of(r, 32767), q);
+    for (int i = 0; i < 2; i++) store_ints(q[i], to->x + 16 * i);
+    to->scale = scale_of(r, 32767);
+}
+
+INLINE void bytes_of_group(const group_range *r, const __m256i v[4], bytes_group *to)
+{
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i q[2];
+    round_words(v, inverse_of(r, 127), q);
+    const int32_t low = sum_lanes(_mm256_madd_epi16(q[0], ones));
+    const int32_t high = sum_lanes(_mm256_madd_epi16(q[1], ones));
+    store_ints(_mm256_permute4x64_epi64(_mm256_packs_epi16(q[0], q[1]), 0xd8), to->x);
+    to->scale = scale_of(r, 127);
+    to->sum = to->scale * (float)(low + high);
+    to->half[0] = to->scale * (float)low;
+    to->half[1] = to->scale * (float)high;
+    to->start = -128 * (low + high);
+}
+
+INLINE void quantize_row(const float *x, int64_t n, const sp_quantize_args *a, int64_t row)
+{
+    for (int64_t g = 0; g < n / 32; g++) {
+        __m256i v[4];
+        for (int i = 0; i < 4; i++)
+            v[i] = _mm256_loadu_si256((const __m256i *)(x + 32 * g + 8 * i));
+        const group_range r = range_of(v);
+        bytes_of_group(&r, v, bytes_at(a->q, row, n) + g);
+        if (!SP_VNNI) words_of_group(&r, v, words_at(a->q, row, n) + g);
     }
 }
 
@@ -70,10 +105,7 @@ void SP_VARIANT(sp_quantize)(const sp_quantize_args *a, int part, int n_parts)
 {
     int64_t from, to;
     sp_part(a->m, 1, part, n_parts, &from, &to);
-    for (int64_t m = from; m < to; m++) {
-        const qrow row = qrow_at(a->q, m, a->n);
-        for (int64_t g = 0; g < a->n / 32; g++) quantize_group(a->x + m * a->n + g * 32, &row, g);
-    }
+    for (int64_t m = from; m < to; m++) quantize_row(a->x + m * a->n, a->n, a, m);
 }
 
 size_t SP_VARIANT(sp_quantized_bytes)(int64_t n)

@@ -1,5 +1,5 @@
 #if defined(__x86_64__)
 #define SP_VL   16
-#define SP_STEP 4 /* x in 8 bits */
+#define SP_VNNI 1
 #include "compute/x86/quantize_body.h"
 #endif

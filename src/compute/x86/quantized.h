@@ -1,45 +1,52 @@
 /* quantized.h -- a row of x rounded to integers: sp_quantize writes it, sp_matmul_packed reads it.
  *
- *   int16 or int8 [n]      x / scale of its group, to the nearest, |.| <= SP_X_MAX
- *   float scale[n / 32]    largest |x| of the group / SP_X_MAX
- *   float sum[n / 32]      scale times the sum of the integers: what a constant in the weights adds
- *   int32 start[n / 32]    SP_STEP 4: -128 times the sum of a group's integers, since the weights
- *   int32 half[n / 16]     are stored as w + 128; the same of 16 columns
+ * Which form a product takes is its weights' affair (words_of): 16-bit words as wide as they can be
+ * for weights of 8 bits where there is no VNNI, bytes for all others. So without VNNI a row has
+ * both, one after the other. What belongs to a group of 32 lies together: one pointer a row serves
+ * a kernel.
  *
- * SP_X_MAX of int16: the weights of Q6_K, times their scale, are at most 4096, and 32 products must
- * not leave 32 bits: 32 * 4096 * 16383 < 2^31. The rounding leaves a relative error of 1e-9 in the
- * square (of int8: 1.5e-5), since a group's elements are about a third of its largest.
- */
+ * The rounding leaves a relative error in the square of 1.5e-5 (bytes) or 2.5e-10 (words), since a
+ * group's elements are about a third of its largest. / */
 #ifndef SP_COMPUTE_X86_QUANTIZED_H
 #define SP_COMPUTE_X86_QUANTIZED_H
 
 #include "base/mem.h"
+#include "compute/dtype.h"
 #include "compute/x86/ivec.h"
 
-#if SP_STEP == 2
-#define SP_X_MAX 16383
-#else
-#define SP_X_MAX 127
-#endif
+/* Do products with weights of this type take words of x? */
+INLINE bool words_of(sp_dtype type)
+{
+    return type == SP_Q8_0 && !SP_VNNI;
+}
 
-typedef struct qrow {
-    const uint8_t *x; /* groups of 128 / SP_STEP bytes */
-    const float *scale, *sum;
-    const int32_t *start, *half;
-} qrow;
+typedef struct words_group {
+    int16_t x[32]; /* x / scale, to the nearest */
+    float scale;   /* largest |x| / 32767 */
+} words_group;
+
+typedef struct bytes_group {
+    int8_t x[32];
+    float scale;   /* largest |x| / 127 */
+    float sum;     /* of x times scale: what a constant in the weights adds */
+    float half[2]; /* the same of 16 columns */
+    int32_t start; /* -128 times the sum of x: weights of 8 bits are taken as w + 128 (SP_VNNI) */
+} bytes_group;
 
 INLINE size_t qrow_bytes(int64_t n)
 {
-    const size_t ints = (size_t)n * (4 / SP_STEP), groups = (size_t)n / 32;
-    return SP_ROUND_UP(ints + groups * (SP_STEP == 4 ? 20 : 8), (size_t)SP_CACHE_LINE);
+    const size_t group = sizeof(bytes_group) + (SP_VNNI ? 0 : sizeof(words_group));
+    return SP_ROUND_UP((size_t)n / 32 * group, (size_t)SP_CACHE_LINE);
 }
 
-INLINE qrow qrow_at(const void *q, int64_t row, int64_t n)
+INLINE bytes_group *bytes_at(const void *q, int64_t row, int64_t n)
 {
-    const uint8_t *p = (const uint8_t *)q + (size_t)row * qrow_bytes(n);
-    const float *scale = (const float *)(p + (size_t)n * (4 / SP_STEP));
-    const int32_t *start = (const int32_t *)(scale + 2 * (n / 32));
-    return (qrow){p, scale, scale + n / 32, start, start + n / 32};
+    return (bytes_group *)((uint8_t *)q + (size_t)row * qrow_bytes(n));
+}
+
+INLINE words_group *words_at(const void *q, int64_t row, int64_t n)
+{
+    return (words_group *)(bytes_at(q, row, n) + n / 32);
 }
 
 #endif

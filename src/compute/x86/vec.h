@@ -3,7 +3,7 @@
  * A file X_avx2.c or X_avx512.c sets SP_VL and includes X_body.h, which is written in the words
  * below. Sums over lanes have one fixed order. NaN is not looked after: max and min may drop it.
  *
- * Products in integers also set SP_STEP (ivec.h); X_avxvnni.c and X_vnni.c are those that set it
+ * Products in integers also set SP_VNNI (ivec.h); X_avxvnni.c and X_vnni.c are those that set it
  * to 4. Of all else, a CPU with VNNI runs what one without it does.
  */
 #ifndef SP_COMPUTE_X86_VEC_H
@@ -27,11 +27,11 @@ typedef __m512 vec;
 #error "SP_VL is 8 or 16"
 #endif
 
-#if SP_VL == 8 && SP_STEP == 4
+#if SP_VL == 8 && SP_VNNI
 #define SP_VARIANT(name) name##_avxvnni
 #elif SP_VL == 8
 #define SP_VARIANT(name) name##_avx2
-#elif SP_STEP == 4
+#elif SP_VNNI
 #define SP_VARIANT(name) name##_vnni
 #else
 #define SP_VARIANT(name) name##_avx512
