@@ -88,9 +88,12 @@ static uint32_t read_all(const void *p, size_t n_bytes)
     ivec all = BITS(setzero)();
 #define READ(i) s##i = BITS(xor)(s##i, BITS(load)(v + at + (i)));
 #define FOLD(i) all = BITS(xor)(all, s##i);
-    EACH6(BEGIN)
-    BEGIN(6) BEGIN(7) for (size_t at = 0; at < n_bytes / sizeof *v; at += 8){
-        EACH6(READ) READ(6) READ(7)} EACH6(FOLD) FOLD(6) FOLD(7) return lanes(all);
+    EACH6(BEGIN) BEGIN(6) BEGIN(7)
+    for (size_t at = 0; at < n_bytes / sizeof *v; at += 8) {
+        EACH6(READ) READ(6) READ(7)
+    }
+    EACH6(FOLD) FOLD(6) FOLD(7)
+    return lanes(all);
 }
 
 enum { FP32_OPS = 12 * 2 * SP_VL, INT8_OPS = 6 * 2 * 4 * SP_VL, VNNI_OPS = 12 * 2 * 4 * SP_VL };
