@@ -42,6 +42,13 @@ static const policy *find(const char *name, bool *fused)
     return NULL;
 }
 
+int eval_style(const char *name)
+{
+    bool fused;
+    const policy *p = find(name, &fused);
+    return !p ? 0 : fused ? p->style_fused : p->style;
+}
+
 bool eval_computes_again(const char *name)
 {
     bool fused;

@@ -28,6 +28,9 @@ typedef struct eval_settings {
 bool eval_settings_make(const char *policies, const char *ratios, const char *alphas,
                         eval_settings *out);
 
+/* eval_style -- of a policy's line in plots. */
+int eval_style(const char *name);
+
 /* eval_computes_again -- a policy, perhaps with "+fused" behind it, that has a ratio. */
 bool eval_computes_again(const char *name);
 

@@ -128,6 +128,74 @@ def test_sizes_that_do_not_fit_are_skipped(model, tmp_path):
     assert "16 x 24 tokens: skipped" in done.stdout and "--kv-memory" in done.stdout
 
 
+def numbered(path):
+    """Rounds of the sizes in a file."""
+    with open(path, newline="") as f:
+        return [(r["chunks"], r["round"]) for r in csv.DictReader(f)]
+
+
+def test_a_run_goes_on_where_it_ended(model, tmp_path):
+    path, cells = tmp_path / "x.csv", 1 + 3 + 3 * 2
+    bench(model, path, "--resume", chunks="2", rounds=1)  # the file begins
+    lines = path.read_text().splitlines(keepends=True)
+    assert len(lines) == 1 + cells
+    asked = []
+    with Peer() as peer:
+        _, done = bench(model, path, "--resume", chunks="2,3", rounds=2, peer=peer.url)
+        asked += [body["prompt"] for _, body in peer.asked]
+    assert path.read_text().startswith("".join(lines))
+    order = [x for i, x in enumerate(numbered(path)) if i % cells == 0]
+    assert order == [("2", "1"), ("2", "2"), ("3", "1"), ("3", "2")]
+    # with everything known nothing is run, and the tables are the same
+    before = path.read_text()
+    with Peer() as peer:
+        _, again = bench(model, path, "--resume", chunks="2,3", rounds=2, peer=peer.url)
+        assert not peer.asked
+    assert path.read_text() == before
+    assert done.stdout == again.stdout and "3 x 24 tokens" in again.stdout
+    # a run that goes on draws texts of its own, which another server has not seen
+    with Peer() as peer:
+        bench(model, tmp_path / "y.csv", chunks="2,3", rounds=2, peer=peer.url)
+        assert not {body["prompt"] for _, body in peer.asked} & set(asked)
+
+
+def test_a_round_that_was_cut_off_is_run_again(model, tmp_path):
+    path, cells = tmp_path / "x.csv", 1 + 3 + 3 * 2
+    bench(model, path, chunks="2")
+    whole = path.read_text()
+    path.write_text(whole[:-40])
+    bench(model, path, "--resume", chunks="2")
+    assert [r for _, r in numbered(path)] == ["1"] * cells + ["2"] * (cells - 1) + ["2"] * cells
+    again = path.read_text()
+    bench(model, path, "--resume", chunks="2")
+    assert path.read_text() == again
+    refuse("bench", "reuse", "-m", model, "--resume", naming=["--csv"], code=2)
+    path.write_text("question,answer")
+    refuse("bench", "reuse", "-m", model, "--resume", "--csv", path, naming=[path])
+    assert path.read_text() == "question,answer"
+
+
+def test_the_time_that_was_given(model, tmp_path):
+    _, done = bench(model, tmp_path / "x.csv", "--minutes", "1", rounds=1)
+    assert "--resume" not in done.stdout  # it was enough
+    assert "4 x 24 tokens" in done.stdout
+
+
+def test_the_picture(model, tmp_path):
+    path = tmp_path / "x.svg"
+    with Peer() as peer:
+        bench(model, tmp_path / "x.csv", "--svg", path, chunks="2,3", policies="prefix,full,blend,fusion",
+              ratios="0,0.3,0.5", peer=peer.url)
+    texts = [t.text for t in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+    for n in (2, 3):
+        for order in ("same", "shuffled", "half-new"):
+            assert texts.count(f"{n} x 24 tokens, {order}") == 1
+    assert {"prefix", "full", "blend", "fusion", "bound"} <= set(texts)
+    folder = tmp_path / "no/such/x.svg"
+    refuse("bench", "reuse", "-m", model, "--chunks", "2", "--chunk-tokens", "24", "--rounds", "1", "--svg",
+           folder, naming=[folder])
+
+
 @pytest.mark.parametrize("options, word", [
     (["--chunks", "4,"], "chunks"), (["--chunks", "0"], "chunks"), (["--chunks", "1.5"], "chunks"),
     (["--chunks", ",".join(["1"] * 33)], "chunks"), (["--chunk-tokens", "many"], "chunk-tokens"),
@@ -174,7 +242,7 @@ def test_another_server_gets_the_same_prompts(mode, model, tmp_path):
     for r in rows:
         known = r["order"] in ("new", "shuffled")
         assert (r["peer_us"] >= 50_000) if known else (r["peer_us"] == 0)
-    assert "peer/this" in done.stdout
+    assert "peer / this" in done.stdout
 
 
 def test_another_server_gets_chunks_of_the_length_asked_for(model, tmp_path):
