@@ -6,7 +6,7 @@
  *         for blocks of 256 columns           unpacked here, once for 120 rows: 8 or 16 KB, in L1
  *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums in registers
  *
- * Up to TILE rows (decode): a tile takes the codes from memory to its sums without a block.
+ * Up to FEW rows (decode): a tile takes the codes from memory to its sums without a block.
  *
  * In a tile, a group of 32 columns costs 2 TILE multiplications a step (16 steps of words, 8 of
  * bytes), and then for each vector of sums a conversion, a scale and an FMA or two: with TILE x 2
@@ -22,6 +22,8 @@ enum {
     RUN = 120,
     STRETCH = 1024 / 256,      /* blocks */
     TILE = SP_VL == 8 ? 5 : 8, /* rows of x */
+    FEW = 2 * TILE,            /* rows that meet weights as they lie in memory */
+    AHEAD = 3072,              /* bytes that are fetched before they are met */
 };
 
 /* How many products of a weight of this type and x fit a sum of 16 bits (ivec.h). */
@@ -173,7 +175,10 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting
         e.f = direct ? &here : &t->b->factors[g];
         for (int j = 0; j < rows; j++)
             e.x[j] = (const xgroup *)(x[j] + (size_t)g * group_bytes_of_x(type));
-        if (direct) factors(type, t->head, e.group, &here);
+        if (direct) {
+            fetch(e.group + AHEAD, l.group);
+            factors(type, t->head, e.group, &here);
+        }
         const int steps = steps_of(type), n = in_halves(type) ? steps / 2 : steps;
         for (int first = 0; first < steps; first += n) {
             add_steps(type, direct, &l, rows, &e, first, n, t->sums);
@@ -266,7 +271,7 @@ INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, i
     for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
 }
 
-/* Few rows: one tile, so nothing is gained by unpacking a block before. */
+/* Few rows: a block is unpacked as quickly in each tile as for all of them before. */
 INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
 {
     sp_pack_layout l;
@@ -274,7 +279,7 @@ INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, 
     const int64_t n_groups = a->w->n_cols / 32;
     const uint8_t *p = (const uint8_t *)a->w->packed;
     p += (size_t)(from / R) * sp_pack_panel_bytes(&l, n_groups);
-    _Alignas(64) float sums[TILE][R];
+    _Alignas(64) float sums[FEW][R];
     for (int64_t r = from; r < to; r += R) {
         load_sums(a, 0, a->m, r, true, sums);
         for (int64_t g = 0; g < n_groups; g += GROUPS) {
@@ -323,7 +328,7 @@ INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from,
 #define PRODUCT(type)                                                                              \
     static void product_##type(const sp_matmul_packed_args *a, int64_t from, int64_t to)           \
     {                                                                                              \
-        if (a->m <= TILE) {                                                                        \
+        if (a->m <= FEW) {                                                                         \
             stream(SP_##type, a, from, to);                                                        \
         } else {                                                                                   \
             product(SP_##type, a, from, to);                                                       \

@@ -184,12 +184,21 @@ INLINE void factors(sp_dtype type, const uint8_t *head, const uint8_t *group, fa
     for (int r = 0; r < R; r += 8) eight_factors(type, head, group, r, out);
 }
 
-/* Unpacks n groups; `head` is the head of the eight that they belong to, if the type has one. */
+/* Weights come from memory, and what the CPU fetches by itself ends with a page. */
+INLINE void fetch(const uint8_t *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += SP_CACHE_LINE) {
+        _mm_prefetch((const char *)p + i, _MM_HINT_T0);
+    }
+}
+
+/* Unpacks n groups, and fetches those of the next block; `head` is the head of the eight that they belong to, if the type has one. */
 INLINE void unpack(sp_dtype type, const sp_pack_layout *l, const uint8_t *head, int n, block *out)
 {
     const int pieces = words_of(type) ? 2 : 1; /* of 32 codes */
     const uint8_t *group = head + l->head;
     for (int g = 0; g < n; g++, group += l->group) {
+        fetch(group + GROUPS * l->group, l->group);
         factors(type, head, group, &out->factors[g]);
         for (int k = 0; k < R; k++) {
             __m256i *to = (__m256i *)out->lines[g] + k * pieces, v[2];
