@@ -15,6 +15,7 @@ int bench_plan(int argc, char **argv);
 int bench_trace(int argc, char **argv);
 int bench_prefill(int argc, char **argv);
 int bench_decode(int argc, char **argv);
+int bench_recompute(int argc, char **argv);
 int bench_attend(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 

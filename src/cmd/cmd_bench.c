@@ -17,6 +17,8 @@ static const struct bench {
     {"trace", bench_trace, "prompts from standard input, one account of reuse for each"},
     {"prefill", bench_prefill, "tokens a second of prompts"},
     {"decode", bench_decode, "tokens a second of answers, one or several at once"},
+    {"recompute", bench_recompute,
+     "tokens computed again here and there, against new ones behind the same context"},
     {"attend", bench_attend, "span attention of one layer"},
     {"gemm", bench_gemm, "products with a weight matrix"},
 };

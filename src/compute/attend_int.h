@@ -96,7 +96,7 @@ void sp_turns_close(const sp_attend_args *a, int n_parts);
  * beside the keys of a step. */
 static inline int sp_tile_rows(int group, int head)
 {
-    return SP_MAX(group, SP_MAX(24, SP_MIN(96, 6144 / head)));
+    return SP_MAX(group, SP_MAX(24, SP_MIN(192, 12288 / head)));
 }
 
 /* sp_attend_own -- scratch of one part. */

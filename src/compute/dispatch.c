@@ -35,7 +35,7 @@ static bool always(void)
         .embed = sp_embed_ref,                                                                     \
         .rmsnorm = sp_rmsnorm_##width,                                                             \
         .silu_mul = sp_silu_mul_##width,                                                           \
-        .kv_store = sp_kv_store_ref,                                                               \
+        .kv_store = sp_kv_store_##width,                                                           \
         .attend = sp_attend_##width,                                                               \
         .columns = sp_columns_ref,                                                                 \
         .kv_differ = sp_kv_differ_ref,                                                             \

@@ -17,4 +17,7 @@ static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int he
 /* sp_kv_read_keys -- a block's keys of one KV head decoded: out [D][B]. */
 void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out);
 
+/* sp_kv_scatter_keys -- one encoded head of keys into column `slot` of a block's keys. */
+void sp_kv_scatter_keys(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot);
+
 #endif

@@ -15,51 +15,36 @@
 #include "engine/run_int.h"
 
 /* quantize -- rows of x in e->ints, where integer products with weights of x's width want them. A
- * vector that several matrices meet is rounded once: whoever writes to it calls this anew. */
+ * vector that several matrices meet is rounded once: whoever writes to it does this anew. */
 static void quantize(sp_engine *e, const float *x, int64_t m, int64_t n)
 {
     if (!e->ints || n % 32) return;
     run_quantize(e, m * n, &(sp_quantize_args){.x = x, .m = m, .n = n, .q = e->ints});
 }
 
-/* matmul -- in integers when the weights are packed, of x as quantize() left it; a->x is then row
- * `first` of what it was given. */
-static void matmul(sp_engine *e, const sp_matmul_args *a, int first)
+/* product -- of all rows of x with w. */
+static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,
+                              const float *bias, float *y)
 {
-    int64_t work = a->m * a->w->n_rows * a->w->n_cols;
-    if (!a->w->packed) {
-        run_matmul(e, work, a);
-        return;
-    }
-    const size_t row_bytes = e->o.ops->quantized_bytes(a->w->n_cols);
-    run_matmul_packed(e, work,
-                      &(sp_matmul_packed_args){.w = a->w,
-                                               .q = (uint8_t *)e->ints + (size_t)first * row_bytes,
-                                               .m = a->m,
-                                               .y = a->y,
-                                               .bias = a->bias,
-                                               .add = a->add});
+    return (sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias};
 }
 
-static void multiply(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
+/* add_product -- to y; x is rounded. */
+static void add_product(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
 {
-    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias}, 0);
-}
-
-static void multiply_add(sp_engine *e, const sp_mat *w, const float *x, const float *bias, float *y)
-{
-    quantize(e, x, e->rows.n, w->n_cols);
-    matmul(e, &(sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias, .add = true},
-           0);
+    sp_matmul_args a = product(e, w, x, bias, y);
+    a.add = true;
+    sp_run_products(e, &a, 1, 0);
 }
 
 static void normalise(sp_engine *e, const float *x, const float *w, float *y)
 {
     const sp_hparams *hp = &e->o.model->hp;
-    run_rmsnorm(e, (int64_t)e->rows.n * hp->n_embd,
-                &(sp_rmsnorm_args){
-                    .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps});
-    quantize(e, y, e->rows.n, hp->n_embd);
+    sp_run_rmsnorm(
+        e,
+        &(sp_rmsnorm_args){
+            .x = x, .w = w, .y = y, .m = e->rows.n, .n = hp->n_embd, .eps = hp->norm_eps},
+        true);
 }
 
 /* normalise_heads -- RMSNorm of each head by itself (qwen3); nothing where the model has none. */
@@ -68,9 +53,10 @@ static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
     const sp_hparams *hp = &e->o.model->hp;
     int64_t m = (int64_t)e->rows.n * n_heads;
     if (w)
-        run_rmsnorm(
-            e, m * hp->head,
-            &(sp_rmsnorm_args){.x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps});
+        sp_run_rmsnorm(
+            e,
+            &(sp_rmsnorm_args){.x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps},
+            false);
 }
 
 /* -- rows ----------------------------------------------------------------------------------- */
@@ -164,13 +150,11 @@ static bool wanted(const sp_slice *sl, int id)
 static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     sp_rows *r = &e->rows;
-    const int before = r->n;
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
             r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]) ||
                          slices[s].plan->probe.kind == SP_PROBE_COLUMNS;
     sp_rows_close(e, n_slices);
-    if (r->n != before) quantize(e, e->h, r->n, e->o.model->hp.n_embd);
 }
 
 /* twin_slot -- where the older copy of a todo token lies; false when it has none. */
@@ -255,11 +239,28 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
 
 /* -- a layer -------------------------------------------------------------------------------- */
 
+/* keeps_rows -- whether no row ends between the layer's keys and its queries. */
+static bool keeps_rows(const sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+{
+    bool keeps = layer < e->o.model->hp.n_layers - 1;
+    for (int s = 0; s < n_slices; s++) keeps &= slices[s].plan->probe.kind == SP_PROBE_NONE;
+    return keeps;
+}
+
+/* project -- what attention wants of the rows: keys and values, queries, or all at once. */
+static void project(sp_engine *e, const sp_layer *w, bool kv, bool q)
+{
+    sp_matmul_args a[RUN_PRODUCTS];
+    int n = 0;
+    if (q) a[n++] = product(e, &w->wq, e->h, w->bq, e->q);
+    if (kv) a[n++] = product(e, &w->wk, e->h, w->bk, e->k);
+    if (kv) a[n++] = product(e, &w->wv, e->h, w->bv, e->v);
+    sp_run_products(e, a, n, 0);
+}
+
 static void store_kv(sp_engine *e, const sp_layer *w, const sp_kv_view *kv)
 {
     const sp_rows *r = &e->rows;
-    multiply(e, &w->wk, e->h, w->bk, e->k);
-    multiply(e, &w->wv, e->h, w->bv, e->v);
     normalise_heads(e, e->k, w->k_norm, e->o.model->hp.n_kv_heads);
     run_kv_store(e, (int64_t)r->n * kv->n_heads * kv->head * 2,
                  &(sp_kv_store_args){.kv = kv,
@@ -278,7 +279,6 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
     const sp_hparams *hp = &e->o.model->hp;
     const sp_rows *r = &e->rows;
     size_t width = (size_t)hp->n_heads * (size_t)hp->head;
-    multiply(e, &w->wq, e->h, w->bq, e->q);
     normalise_heads(e, e->q, w->q_norm, hp->n_heads);
     float *mass = e->mass;
     int64_t work = 0;
@@ -312,13 +312,15 @@ static void attend(sp_engine *e, const sp_layer *w, const sp_kv_view *kv, const 
 
 static void feed_forward(sp_engine *e, const sp_layer *w)
 {
-    multiply_add(e, &w->wo, e->att, w->bo, e->x);
+    const int64_t m = e->rows.n, n = m * e->o.model->hp.n_ff;
+    quantize(e, e->att, m, w->wo.n_cols);
+    add_product(e, &w->wo, e->att, w->bo, e->x);
     normalise(e, e->x, w->ffn_norm, e->h);
-    multiply(e, &w->w_gate, e->h, NULL, e->gate);
-    multiply(e, &w->w_up, e->h, NULL, e->up);
-    int64_t n = (int64_t)e->rows.n * e->o.model->hp.n_ff;
-    run_silu_mul(e, n, &(sp_silu_mul_args){.gate = e->gate, .up = e->up, .y = e->gate, .n = n});
-    multiply_add(e, &w->w_down, e->gate, NULL, e->x);
+    const sp_matmul_args wide[] = {product(e, &w->w_gate, e->h, NULL, e->gate),
+                                   product(e, &w->w_up, e->h, NULL, e->up)};
+    sp_run_products(e, wide, 2, 0);
+    sp_run_silu_mul(e, &(sp_silu_mul_args){.gate = e->gate, .up = e->up, .y = e->gate, .n = n}, m);
+    add_product(e, &w->w_down, e->gate, NULL, e->x);
 }
 
 /* write_logits -- slices whose logits lie one after the other share the reading of the weights. */
@@ -338,12 +340,12 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
         for (next = s; next < n_slices && (next == s || slices[next].logits == end); next++)
             end += (size_t)(r->first[next + 1] - r->first[next]) * (size_t)m->hp.n_vocab;
         if (r->first[next] == first) continue;
-        matmul(e,
-               &(sp_matmul_args){.w = &m->output,
-                                 .x = e->h + (size_t)first * (size_t)m->hp.n_embd,
-                                 .m = r->first[next] - first,
-                                 .y = y},
-               first);
+        sp_run_products(e,
+                        &(sp_matmul_args){.w = &m->output,
+                                          .x = e->h + (size_t)first * (size_t)m->hp.n_embd,
+                                          .m = r->first[next] - first,
+                                          .y = y},
+                        1, first);
     }
 }
 
@@ -359,10 +361,15 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
         const sp_layer *w = &m->layers[l];
         sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
         normalise(e, e->x, w->attn_norm, e->h);
+        const bool all = keeps_rows(e, slices, n_slices, l);
+        const int n_rows = e->rows.n;
+        project(e, w, true, all);
         store_kv(e, w, &kv);
         sp_probe_deviation(e, &kv, slices, n_slices, l);
         if (l == m->hp.n_layers - 1) drop_unwanted(e, slices, n_slices);
         if (e->rows.n == 0) return SP_OK;
+        if (e->rows.n != n_rows) quantize(e, e->h, e->rows.n, m->hp.n_embd);
+        if (!all) project(e, w, false, true);
         attend(e, w, &kv, slices, n_slices);
         sp_probe_columns(e, &kv, slices, n_slices, l);
         if (e->rows.n == 0) return SP_OK;

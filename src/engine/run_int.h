@@ -1,4 +1,6 @@
-/* run_int.h -- run_<op>(engine, work, args): an operation of the table on all threads of the team.
+/* run_int.h -- operations of the table on all threads of the team.
+ *
+ *     run_<op>(engine, work, args)
  *
  * `work` counts multiply-adds in products and attention, and elements elsewhere. It decides how
  * many pieces there are, which a result never depends on: this is only a matter of time.
@@ -58,17 +60,26 @@ static inline void run_threads(sp_engine *e, run_sizes s, int64_t work, sp_team_
         how(e, sizes, work, op##_part, &job);                                                      \
     }
 
-DEFINE_RUN(matmul, run_pieces, run_product)
-DEFINE_RUN(matmul_packed, run_pieces, run_product)
 DEFINE_RUN(quantize, run_pieces, run_elements)
 DEFINE_RUN(embed, run_pieces, run_elements)
-DEFINE_RUN(rmsnorm, run_pieces, run_elements)
-DEFINE_RUN(silu_mul, run_pieces, run_elements)
 DEFINE_RUN(kv_store, run_pieces, run_elements)
 DEFINE_RUN(kv_differ, run_pieces, run_elements)
 DEFINE_RUN(attend, run_threads, run_product)
 DEFINE_RUN(columns, run_threads, run_product)
 
 #undef DEFINE_RUN
+
+/* -- run.c: several operations as one job --------------------------------------------------- */
+
+/* sp_run_rmsnorm -- and, where `round` says so, what comes out rounded to e->ints. */
+void sp_run_rmsnorm(sp_engine *e, const sp_rmsnorm_args *a, bool round);
+/* sp_run_silu_mul -- m rows, rounded to e->ints. */
+void sp_run_silu_mul(sp_engine *e, const sp_silu_mul_args *a, int64_t m);
+
+enum { RUN_PRODUCTS = 3 };
+
+/* sp_run_products -- n <= RUN_PRODUCTS products of the same rows of x. Where weights are packed, x
+ * is what e->ints holds from row `first` on. */
+void sp_run_products(sp_engine *e, const sp_matmul_args *a, int n, int first);
 
 #endif

@@ -226,13 +226,67 @@ static void kv_store_keeps_the_layout(void **state)
     }
 }
 
+/* Every bit as the definition has it: heads that fill no vector, both kinds of pairs, values that
+ * f16 rounds, overflows, or does not know. */
+static void kv_store_equals_ref(void **state)
+{
+    enum { G = 2, M = 35, N_POS = 50, MOST = 96 };
+    static const struct {
+        int head, n_rot;
+        bool adjacent;
+    } heads[] = {{64, 64, false}, {64, 64, true}, {10, 8, false}, {24, 16, false},
+                 {96, 32, false}, {32, 0, false}, {36, 36, true}};
+    static const float far[] = {65519, 65520,    -1e30f, 0x1p-24f, 0x1.8p-25f,
+                                -0.0f, INFINITY, NAN,    6.0e-5f,  1e-40f};
+    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    const sp_ops *ops = variant(state), *ref = reference();
+    float c[N_POS * MOST / 2], s[N_POS * MOST / 2];
+    uint64_t seed = 6;
+    for (size_t i = 0; i < SP_COUNT(heads) * SP_COUNT(types); i++) {
+        const int D = heads[i / SP_COUNT(types)].head, n_rot = heads[i / SP_COUNT(types)].n_rot;
+        const sp_dtype type = types[i % SP_COUNT(types)];
+        if (D % sp_dtype_of(type)->n_group) continue;
+        fill_rope(c, s, N_POS, n_rot / 2);
+        const sp_rope rope = {n_rot, heads[i / SP_COUNT(types)].adjacent, N_POS, c, s};
+        const size_t bytes = 2 * G * sp_kv_head_bytes(type, D);
+        uint8_t *base = sp_alloc(4, bytes), *expected = sp_alloc(4, bytes);
+        float *key = random_floats(&seed, M * G * D, 5),
+              *value = random_floats(&seed, M * G * D, 5);
+        uint32_t block[M];
+        uint8_t slot[M];
+        int32_t rot[M];
+        assert_true(base && expected);
+        memset(base, 0x5a, 4 * bytes);
+        memset(expected, 0x5a, 4 * bytes);
+        for (int t = 0; t < M; t++) {
+            block[t] = (uint32_t)(t / B);
+            slot[t] = (uint8_t)(t % B);
+            rot[t] = below(&seed, N_POS);
+        }
+        for (size_t k = 0; k < SP_COUNT(far) && type != SP_Q8_0; k++) {
+            value[below(&seed, M * G * D)] = far[k];
+            key[below(&seed, M * G * D)] = far[k];
+        }
+        sp_kv_view kv = {type, G, D, expected, bytes};
+        sp_kv_store_args a = {&kv, &rope, key, value, M, block, slot, rot};
+        ref->kv_store(&a, 0, 1);
+        kv.base = base;
+        for (int part = 0; part < 3; part++) ops->kv_store(&a, part, 3);
+        assert_memory_equal(base, expected, 4 * bytes);
+        sp_free(base);
+        sp_free(expected);
+        sp_free(key);
+        sp_free(value);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_WIDTH(rmsnorm_equals_ref),  ON_EVERY_WIDTH(rmsnorm_of_zeros_is_zero),
         ON_EVERY_WIDTH(silu_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
         ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),
-        cmocka_unit_test(rope_turns_pairs),
+        ON_EVERY_WIDTH(kv_store_equals_ref), cmocka_unit_test(rope_turns_pairs),
     };
     return cmocka_run_group_tests_name("small ops", tests, NULL, NULL);
 }

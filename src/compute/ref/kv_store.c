@@ -6,8 +6,7 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
-/* One encoded head of keys into column `slot` of the transposed block. */
-static void scatter_keys(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot)
+void sp_kv_scatter_keys(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot)
 {
     if (type == SP_Q8_0) {
         for (int g = 0; g < head / 32; g++, row += 34, keys += 34 * B) {
@@ -38,7 +37,7 @@ void sp_kv_store_ref(const sp_kv_store_args *a, int part, int n_parts)
         memcpy(key, a->k + at, (size_t)kv->head * sizeof(float));
         sp_rope_rotate(a->rope, key, a->rot[t]);
         sp_row_from_f32(kv->type, key, row, kv->head);
-        scatter_keys(kv->type, kv->head, row, sp_kv_keys(kv, a->block[t], head), a->slot[t]);
+        sp_kv_scatter_keys(kv->type, kv->head, row, sp_kv_keys(kv, a->block[t], head), a->slot[t]);
         sp_row_from_f32(kv->type, a->v + at,
                         sp_kv_values(kv, a->block[t], head) + a->slot[t] * row_bytes, kv->head);
     }

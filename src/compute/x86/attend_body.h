@@ -154,32 +154,44 @@ static void rescale(const state *t, int r, float factor)
     }
 }
 
-/* The largest score of a row in a step; scores outside the mask become -inf. */
-INLINE float largest_score(float *score, uint64_t mask)
+/* Scores of a row and step outside the mask become -inf. */
+INLINE void hide_scores(float *score, uint64_t mask)
 {
-    vec largest[2] = {vec_all(-INFINITY), vec_all(-INFINITY)};
     for (int v = 0; v < STEP_VECS; v++) {
-        vec s = vec_load(score + v * VL);
-        if (mask != ~(uint64_t)0) {
-            s = vec_select((unsigned)(mask >> (v * VL)), s, vec_all(-INFINITY));
-            vec_store(score + v * VL, s);
-        }
-        largest[v & 1] = vec_max(largest[v & 1], s);
+        const vec s = vec_load(score + v * VL);
+        vec_store(score + v * VL, vec_select((unsigned)(mask >> (v * VL)), s, vec_all(-INFINITY)));
     }
-    return vec_largest(vec_max(largest[0], largest[1]));
+}
+
+/* The largest score of a row in a step. */
+INLINE float largest_score(const float *score)
+{
+    vec even = vec_load(score), odd = vec_load(score + VL);
+#pragma GCC unroll 4
+    for (int v = 2; v < STEP_VECS; v += 2) {
+        even = vec_max(even, vec_load(score + v * VL));
+        odd = vec_max(odd, vec_load(score + (v + 1) * VL));
+    }
+    return vec_largest(vec_max(even, odd));
+}
+
+INLINE vec weigh(float *score, vec max)
+{
+    const vec p = vec_exp2(vec_sub(vec_load(score), max));
+    vec_store(score, p);
+    return p;
 }
 
 /* Scores of a row become probabilities relative to `max`. Returns their sum. */
 INLINE float weigh_scores(float *score, float max)
 {
-    vec total[2] = {vec_zero(), vec_zero()};
-#pragma GCC unroll 2
-    for (int v = 0; v < STEP_VECS; v++) {
-        vec p = vec_exp2(vec_sub(vec_load(score + v * VL), vec_all(max)));
-        vec_store(score + v * VL, p);
-        total[v & 1] = vec_add(total[v & 1], p);
+    vec even = vec_zero(), odd = vec_zero();
+#pragma GCC unroll 4
+    for (int v = 0; v < STEP_VECS; v += 2) {
+        even = vec_add(even, weigh(score + v * VL, vec_all(max)));
+        odd = vec_add(odd, weigh(score + (v + 1) * VL, vec_all(max)));
     }
-    return vec_sum(vec_add(total[0], total[1]));
+    return vec_sum(vec_add(even, odd));
 }
 
 /* Probabilities of live keys close ranks, as their values do. */
@@ -189,16 +201,21 @@ static void squeeze(float *prob, uint64_t live)
     for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];
 }
 
+/* What sums are relative to is a score so large that others pass it by so many bits at most: so it
+ * need not be the largest, and a piece is seldom rescaled. */
+enum { HEADROOM = 8 };
+
 /* Loop after loop, so that rows are independent of each other in each. */
 static void softmax(const state *t, const step *x, int32_t from)
 {
     const bool gaps = (x->live & (x->live + 1)) != 0;
     for (int r = x->first; r < t->n_rows; r++) {
         const uint64_t mask = x->live & first_bits(t->visible[r] - from);
-        const float max = largest_score(t->score + r * STEP, mask);
+        if (SP_UNLIKELY(mask != ~(uint64_t)0)) hide_scores(t->score + r * STEP, mask);
+        const float max = largest_score(t->score + r * STEP);
         t->n_seen[r] = __builtin_popcountll(mask);
-        if (max <= t->piece.max[r]) continue;
-        rescale(t, r, exp2_one(t->piece.max[r] - max)); /* from -inf: what is rescaled is 0 */
+        if (max <= t->piece.max[r] + HEADROOM) continue;
+        if (t->piece.max[r] != -INFINITY) rescale(t, r, exp2_one(t->piece.max[r] - max));
         t->piece.max[r] = max;
     }
     for (int r = x->first; r < t->n_rows; r++) {

@@ -19,7 +19,7 @@ INLINE vec vec_add_exponent(vec a, vec n)
 #endif
 }
 
-/* 2^x for x <= 0: 2^n * 2^r with |r| <= 1/2. Adding 1.5 * 2^23 rounds to the whole n and leaves it
+/* 2^x for x < 127: 2^n * 2^r with |r| <= 1/2. Adding 1.5 * 2^23 rounds to the whole n and leaves it
  * in the low bits. 2^r by a polynomial of least relative error (9e-8) that is 1 at 0, so 2^0 is 1.
  * 0 below -126, so of -inf. */
 INLINE vec vec_exp2(vec x)

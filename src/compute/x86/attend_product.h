@@ -73,6 +73,7 @@ INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x
             acc[j][v] = add ? vec_load(c + (size_t)j * x->c_step + v * VL) : vec_zero();
         }
     }
+#pragma GCC unroll 4
     for (int i = from; i < to; i++) {
         vec b[4 * V16];
 #pragma GCC unroll 8

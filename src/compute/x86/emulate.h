@@ -36,6 +36,14 @@ static inline __m512i emulate_cvtepi8_epi32(__m128i a)
     return all;
 }
 
+static inline __m256i emulate_cvtps_ph(__m512 a, int rounding)
+{
+    __m256 x[2];
+    memcpy(x, &a, sizeof x);
+    (void)rounding; /* to the nearest */
+    return _mm256_setr_m128i(_mm256_cvtps_ph(x[0], 0), _mm256_cvtps_ph(x[1], 0));
+}
+
 static inline __m512 emulate_fmaddsub_ps(__m512 a, __m512 b, __m512 c)
 {
     __m256 x[2], y[2], z[2];
@@ -64,6 +72,7 @@ static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
 }
 
 #define _mm512_cvtph_ps       emulate_cvtph_ps
+#define _mm512_cvtps_ph       emulate_cvtps_ph
 #define _mm512_cvtepi8_epi32  emulate_cvtepi8_epi32
 #define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
 #define _mm512_cvtps_epi32    emulate_cvtps_epi32

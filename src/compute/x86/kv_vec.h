@@ -9,6 +9,16 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
+/* to the nearest, halves to even, as sp_f32_to_f16 */
+INLINE void vec_store_f16(void *p, vec a)
+{
+#if SP_VL == 8
+    _mm_storeu_si128(p, _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#else
+    _mm256_storeu_si256(p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#endif
+}
+
 /* Scales of 16 keys, vector v of them, for the 32 channels that d is one of. Only Q8_0 has them. */
 INLINE vec key_scale(sp_dtype type, const uint8_t *keys, int d, int v)
 {
