@@ -1,5 +1,6 @@
 #include "kv/plan.h"
 
+#include <limits.h>
 #include <string.h>
 
 void sp_plan_init(sp_plan *p, sp_kv_pool *pool)
@@ -68,17 +69,32 @@ sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const i
     return SP_OK;
 }
 
-sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
+/* stale_map -- of a span, made if need be: as long as the span may grow. NULL without memory. */
+static uint64_t *stale_map(sp_plan *p, int span)
 {
     sp_span *s = &p->spans[span];
-    assert(index >= 0 && index < s->n);
-    if (!s->stale) { /* as long as the span may grow */
-        int32_t room = p->slots[span].room;
-        uint64_t *map = sp_arena_take(&p->arena, (size_t)SP_DIV_UP(room, 64), sizeof *map);
-        if (!map) return sp_fail_nomem((size_t)room / 8, "a stale map");
-        s->stale = map;
-    }
-    ((uint64_t *)s->stale)[index / 64] |= UINT64_C(1) << (index % 64);
+    size_t n = (size_t)SP_DIV_UP(p->slots[span].room, 64);
+    if (!s->stale) s->stale = sp_arena_take(&p->arena, n, sizeof *s->stale);
+    return (uint64_t *)s->stale;
+}
+
+sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index)
+{
+    assert(index >= 0 && index < p->spans[span].n);
+    uint64_t *map = stale_map(p, span);
+    if (!map) return sp_fail_nomem((size_t)p->slots[span].room / 8, "a stale map");
+    map[index / 64] |= UINT64_C(1) << (index % 64);
+    return SP_OK;
+}
+
+sp_err sp_plan_mark_all_stale(sp_plan *p, int span)
+{
+    assert(!p->spans[span].stale);
+    int32_t n = p->spans[span].n;
+    uint64_t *map = stale_map(p, span);
+    if (!map) return sp_fail_nomem((size_t)p->slots[span].room / 8, "a stale map");
+    for (int32_t i = 0; i < n / 64; i++) map[i] = UINT64_MAX;
+    if (n % 64) map[n / 64] = (UINT64_C(1) << (n % 64)) - 1;
     return SP_OK;
 }
 
@@ -105,6 +121,18 @@ sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
     return SP_OK;
 }
 
+sp_err sp_plan_reserve_todo(sp_plan *p, int n)
+{
+    if (n <= p->cap_todo - p->n_todo) return SP_OK;
+    size_t want = (size_t)p->n_todo + (size_t)n;
+    sp_todo *v = want <= INT_MAX ? sp_arena_take(&p->arena, want, sizeof *v) : NULL;
+    if (!v) return sp_fail_nomem(want * sizeof *v, "a plan");
+    if (p->n_todo) memcpy(v, p->todo, (size_t)p->n_todo * sizeof *v);
+    p->todo = v;
+    p->cap_todo = (int)want;
+    return SP_OK;
+}
+
 int64_t sp_plan_n_fresh(const sp_plan *p)
 {
     if (p->bound) return 0;
@@ -123,21 +151,11 @@ static int spare(const sp_plan *p)
     return n;
 }
 
-static sp_err reserve_todo(sp_plan *p, int extra)
-{
-    while (p->cap_todo < p->n_todo + extra) {
-        sp_todo *v = grown(&p->arena, p->todo, p->cap_todo, &p->cap_todo, sizeof *v);
-        if (!v) return sp_fail_nomem((size_t)extra * sizeof *v, "a plan");
-        p->todo = v;
-    }
-    return SP_OK;
-}
-
 sp_err sp_plan_bind(sp_plan *p)
 {
     assert(!p->bound);
     int64_t n = sp_plan_n_fresh(p);
-    SP_TRY(reserve_todo(p, spare(p)));
+    SP_TRY(sp_plan_reserve_todo(p, spare(p)));
     uint32_t *fresh = sp_arena_take(&p->arena, (size_t)n, sizeof *fresh);
     if (!fresh) return sp_fail_nomem((size_t)n * sizeof *fresh, "a plan");
     SP_TRY(sp_kv_acquire(p->pool, n, fresh));

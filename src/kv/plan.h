@@ -118,9 +118,13 @@ sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const i
 /* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands
  * elsewhere). */
 sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;
+/* sp_plan_mark_all_stale -- all tokens of a span that has no map yet. */
+sp_err sp_plan_mark_all_stale(sp_plan *p, int span) SP_MUST_CHECK;
 /* sp_plan_add_sight -- list NULL: the first n spans. The list is copied. */
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight) SP_MUST_CHECK;
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo) SP_MUST_CHECK;
+/* sp_plan_reserve_todo -- memory for n more: saves the copies that a growing list costs. */
+sp_err sp_plan_reserve_todo(sp_plan *p, int n) SP_MUST_CHECK;
 
 /* sp_plan_n_fresh -- blocks that sp_plan_bind will take. */
 int64_t sp_plan_n_fresh(const sp_plan *p);

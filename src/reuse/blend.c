@@ -20,11 +20,12 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
     int32_t n = sp_reuse_n_chunk_tokens(in), k = 0;
     int32_t *pos = sp_arena_take(&plan->arena, (size_t)n, sizeof *pos);
     if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a probe");
-    for (int i = 0; i < plan->n_spans; i++)
-        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++) {
-            pos[k++] = plan->spans[i].at + plan->spans[i].shift + t;
-            SP_TRY(sp_plan_mark_stale(plan, i, t));
-        }
+    for (int i = 0; i < plan->n_spans; i++) {
+        int32_t at = plan->spans[i].at + plan->spans[i].shift;
+        if (!in->chunks[i]) continue;
+        for (int32_t t = 0; t < in->segs[i].n; t++) pos[k++] = at + t;
+        SP_TRY(sp_plan_mark_all_stale(plan, i));
+    }
     return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
 }
 
@@ -64,6 +65,7 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
     if (!plan->twins || !plan->probe.deviation)
         return sp_fail_nomem(n * sizeof *plan->twins, "a probe");
     int fresh, see;
+    SP_TRY(sp_plan_reserve_todo(plan, (int)n));
     SP_TRY(sp_reuse_known_spans(&front, plan));
     SP_TRY(add_fresh(in, plan, &fresh));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));

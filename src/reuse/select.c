@@ -136,11 +136,13 @@ static sp_err add_again(const sp_choice *chosen, int32_t n, sp_plan *plan, int *
     return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
 }
 
-/* add_todo -- chosen tokens and whatever is in no cache, by position. */
+/* add_todo -- chosen tokens and whatever is in no cache, by position; with memory for the answer. */
 static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_t n, int again,
                        int see, sp_plan *plan)
 {
-    int32_t k = 0;
+    int32_t k = 0, n_todo = n + in->answer_room;
+    for (int i = 0; i < in->n_segs; i++) n_todo += plan->slots[i].n_known ? 0 : in->segs[i].n;
+    SP_TRY(sp_plan_reserve_todo(plan, n_todo));
     for (int i = 0; i < in->n_segs; i++) {
         if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
         for (; k < n && chosen[k].seg == i; k++)

@@ -283,14 +283,18 @@ def test_a_peer_that_is_not_there(model, tmp_path):
 
 def test_planning_with_many_chunks_known(model):
     out = succeed("bench", "plan", "-m", model, "--known", 300, "--rounds", 20, "--chunks", 5,
-                  "--policies", "full,fusion,prefix")
+                  "--policies", "full,craft,h2o,fusion,prefix")
     first, _, *lines = out.splitlines()
-    assert first.startswith("301 segments known, 5 chunks of 16 tokens")
+    assert first.startswith("300 chunks known, 5 of 16 tokens in a prompt")
     table = {line.split()[0]: line.split() for line in lines}
-    assert list(table) == ["full", "fusion", "prefix"]
-    assert all(float(x[1]) <= float(x[3]) for x in table.values())
-    head = float(table["full"][5]) - 5 * 16
-    assert float(table["fusion"][5]) == head + 5 * 16 - math.ceil(0.15 * 5 * 16)
+    assert list(table) == ["full", "craft", "h2o", "fusion", "prefix"]
+    assert all(float(x[2]) <= float(x[4]) for x in table.values())
+    assert [int(table[p][1]) for p in ("full", "h2o")] == [301, 301]  # with the system text
+    assert int(table["craft"][1]) >= 301
+    reused = {policy: float(x[6]) for policy, x in table.items()}
+    head, again = reused["full"] - 5 * 16, math.ceil(0.15 * 5 * 16)
+    assert reused["fusion"] == reused["h2o"] == head + 5 * 16 - again
+    assert head + 5 * 16 - again <= reused["craft"] <= head + 5 * 16  # all of them were found
 
 
 def test_planning_with_less_memory_than_wanted(model):

@@ -1,6 +1,8 @@
 /* Plans: which blocks they hold, what they check, how they grow. */
 #include "support/small_kv.h"
 
+#include <limits.h>
+
 #include "kv/plan.h"
 
 enum { B = SP_BLOCK_TOKENS };
@@ -197,6 +199,42 @@ static void stale_marks_are_single_tokens(void **state)
         assert_int_equal(stale[t / 64] >> (t % 64) & 1, marked);
     }
     assert_null(b.plan.spans[other].stale);
+    bench_end(&b);
+}
+
+static void a_whole_span_goes_stale(void **state)
+{
+    static const int32_t lengths[] = {1, 63, 64, 65, 128, 200};
+    bench b;
+    bench_begin(&b, 60);
+    for (size_t i = 0; i < SP_COUNT(lengths); i++) {
+        int32_t n = lengths[i], room = n + 70; /* what it grows by is not stale */
+        int span = add_span(&b.plan, n, room, NULL, 0);
+        assert_ok(sp_plan_mark_all_stale(&b.plan, span));
+        for (int32_t t = 0; t < room; t++)
+            assert_int_equal(b.plan.spans[span].stale[t / 64] >> (t % 64) & 1, t < n);
+        assert_ok(sp_plan_mark_stale(&b.plan, span, n - 1)); /* it has its map */
+    }
+    bench_end(&b);
+}
+
+static void reserved_todo_stays_in_place(void **state)
+{
+    bench b;
+    bench_begin(&b, 20);
+    int span = add_span(&b.plan, 200, 200, NULL, 0);
+    for (int32_t i = 0; i < 200; i++) {
+        if (i == 3) assert_ok(sp_plan_reserve_todo(&b.plan, 197));
+        const sp_todo *before = b.plan.todo;
+        assert_ok(sp_plan_add_todo(&b.plan, (sp_todo){.token = i, .span = (uint16_t)span}));
+        assert_true(i < 3 || b.plan.todo == before);
+        assert_ok(sp_plan_reserve_todo(&b.plan, 0));
+    }
+    for (int32_t i = 0; i < 200; i++) assert_int_equal(b.plan.todo[i].token, i);
+    assert_ok(sp_plan_add_todo(&b.plan, (sp_todo){.token = 200})); /* and more than that */
+    assert_int_equal(b.plan.todo[199].token, 199);
+    assert_fails(sp_plan_reserve_todo(&b.plan, INT_MAX), SP_E_NOMEM, "plan");
+    assert_int_equal(b.plan.n_todo, 201);
     bench_end(&b);
 }
 
@@ -524,6 +562,8 @@ int main(void)
         cmocka_unit_test(sights_are_copied),
         cmocka_unit_test(stale_marks_are_single_tokens),
         cmocka_unit_test(tokens_added_later_are_not_stale),
+        cmocka_unit_test(a_whole_span_goes_stale),
+        cmocka_unit_test(reserved_todo_stays_in_place),
         cmocka_unit_test(plans_hold_many_of_everything),
         cmocka_unit_test(more_spans_than_can_be_named_are_refused),
         cmocka_unit_test(check_finds_what_todo_does_wrong),
