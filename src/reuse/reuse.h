@@ -68,8 +68,6 @@ sp_err sp_reuse_find(const char *name, const sp_reuse_policy **out) SP_MUST_CHEC
 int sp_reuse_n_head(const sp_segment *segs, int n_segs);
 /* sp_reuse_needs_fill -- something of head or chunks is not cached. */
 bool sp_reuse_needs_fill(const sp_reuse_input *in);
-/* sp_reuse_fill -- the plan that computes it. Chunks see the head and themselves only, so their KV
- * is the canonical copy. Source: FusionRAG eq. 5 (row F1). */
 /* sp_reuse_learned -- what a plan of a policy that places chunks, or of sp_reuse_fuse, has computed
  * of chunk i: `out` is a copy to keep, its arrays belong to the plan. false: nothing. */
 bool sp_reuse_learned(const sp_reuse_input *in, const sp_plan *plan, int i, sp_variant *out);
@@ -79,6 +77,8 @@ const int32_t *sp_reuse_heavy(const sp_plan *plan, int i);
 /* sp_reuse_fuse -- of a prompt that ends with a chunk: that chunk alone, seeing the head and the
  * copies of the chunks before it. Source: FusionRAG eq. 10 (row F3). */
 sp_err sp_reuse_fuse(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
+/* sp_reuse_fill -- computes what is missing of head and chunks. Chunks see the head and themselves
+ * only, so their KV is the canonical copy. Source: FusionRAG eq. 5 (row F1). */
 sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 
 #endif

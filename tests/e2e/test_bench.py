@@ -5,6 +5,7 @@ to anything here but what a server has waited on purpose.
 import csv
 import json
 import math
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -173,6 +174,23 @@ def test_a_round_that_was_cut_off_is_run_again(model, tmp_path):
     path.write_text("question,answer")
     refuse("bench", "reuse", "-m", model, "--resume", "--csv", path, naming=[path])
     assert path.read_text() == "question,answer"
+
+
+def test_the_sweep_in_parts(model, tmp_path):
+    def sweep(*arguments, code=0):
+        done = subprocess.run([ROOT / "bench/reuse", "-o", tmp_path / "out", *arguments], capture_output=True,
+                              text=True, env={**os.environ, "SPOLIA": str(PROGRAM)})
+        assert done.returncode == code, done.stderr
+        return done
+    small = ["--", "-c", "512", "--chunks", "2", "--chunk-tokens", "24", "--rounds", "1", "--ratios", "0,0.3"]
+    done = sweep("-p", "main,orders", model, *small)
+    assert {p.name for p in (tmp_path / "out").iterdir()} == {
+        f"{part}.{kind}" for part in ("main", "orders") for kind in ("csv", "svg")}
+    assert numbered(tmp_path / "out/main.csv") == [("2", "1")] * (1 + 2 + 3 * 2)
+    assert sweep("-p", "main,orders", model, *small).stdout == done.stdout  # nothing is left to do
+    assert "main" in sweep("--help").stdout
+    assert "magic" in sweep("-p", "magic", model, code=2).stderr
+    assert "no model" in sweep(code=2).stderr
 
 
 def test_the_time_that_was_given(model, tmp_path):
