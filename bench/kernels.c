@@ -210,15 +210,16 @@ static void bench_matmul(sp_team *team, const sp_ops *ops, sp_dtype type, int64_
     sp_mat w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data};
     sp_matmul_args a = {.w = &w, .x = floats(m * cols), .m = m, .y = floats(m * rows)};
     job kernel = {(op_fn *)ops->matmul, &a};
-    /* In integers: as in the engine, where one rounding of x serves several products, without it. */
     const size_t packed = ops->pack_bytes ? ops->pack_bytes(&w) : 0;
-    void *x = packed ? take((size_t)m * ops->quantized_bytes(cols)) : NULL;
-    void *layout = packed ? take(packed) : NULL;
-    sp_matmul_packed_args in_ints = {.w = &w, .q = x, .m = m, .y = a.y};
+    void *layout = packed ? take(packed) : NULL, *x = NULL;
     if (packed) {
         ops->pack(&(sp_pack_args){&w, layout}, 0, 1);
-        ops->quantize(&(sp_quantize_args){a.x, m, cols, x}, 0, 1);
         w.packed = layout;
+    }
+    sp_matmul_packed_args in_ints = {.w = &w, .m = m, .y = a.y};
+    if (sp_in_integers(&w)) { /* as in the engine, one rounding of x serves several products */
+        in_ints.q = x = take((size_t)m * ops->quantized_bytes(cols));
+        ops->quantize(&(sp_quantize_args){a.x, m, cols, x}, 0, 1);
         kernel = (job){(op_fn *)ops->matmul_packed, &in_ints};
     }
     compare(team, name, kernel, (job){(op_fn *)plain_matmul, &a}, (double)bytes * 1e-9,

@@ -27,7 +27,8 @@ typedef struct sp_mat {
     const void *packed; /* the same weights as sp_pack lays them out, or NULL */
 } sp_mat;
 
-/* y[m, r] = sum_c x[m, c] * w[r, c]  (+ bias[r])  (+ y[m, r] before, when add) */
+/* y[m, r] = sum_c x[m, c] * w[r, c]  (+ bias[r])  (+ y[m, r] before, when add)
+ * A variant that packs weights multiplies packed F32, F16 and BF16 here; all else is left to ref. */
 typedef struct sp_matmul_args {
     const sp_mat *w;
     const float *x; /* [m, w->n_cols] */
@@ -37,12 +38,19 @@ typedef struct sp_matmul_args {
     bool add;
 } sp_matmul_args;
 
-/* Products in integers. A variant may multiply quantized weights without decoding them to floats.
- * For that the weights are laid out anew, once, when a model is opened (pack), and rows of x are
- * rounded to integers, once for all products that share them (quantize): groups of 32 columns with
- * a scale each. How finely x is rounded is the variant's affair: sp_ops.x_bits. */
+/* Packed weights. A variant may have weights laid out anew, once, when a model is opened (pack).
+ * Floats are then multiplied by matmul, quantized types by matmul_packed, in integers and without
+ * being decoded to floats. For that, rows of x are rounded to integers, once for all products that
+ * share them (quantize): groups of 32 columns with a scale each. How finely x is rounded is the
+ * variant's affair: sp_ops.x_bits. */
 
-/* Lays the groups of a matrix out as matmul_packed reads them. */
+/* Is the matrix one for matmul_packed? */
+static inline bool sp_in_integers(const sp_mat *w)
+{
+    return w->packed && sp_dtype_of(w->type)->n_group > 1;
+}
+
+/* Lays a matrix out as matmul or matmul_packed reads it. */
 typedef struct sp_pack_args {
     const sp_mat *w;
     void *out; /* sp_ops.pack_bytes(w), on a cache line */
@@ -57,7 +65,7 @@ typedef struct sp_quantize_args {
 
 /* y as in sp_matmul_args, x as quantize left it. */
 typedef struct sp_matmul_packed_args {
-    const sp_mat *w; /* packed */
+    const sp_mat *w; /* sp_in_integers */
     const void *q;   /* [m] rows of w->n_cols */
     int64_t m;
     float *y;
@@ -249,10 +257,10 @@ typedef struct sp_ops {
     void (*columns)(const sp_columns_args *a, int part, int n_parts);
     void (*kv_differ)(const sp_kv_differ_args *a, int part, int n_parts);
 
-    /* Products in integers; pack_bytes is NULL in a variant that has none. */
-    int (*x_bits)(sp_dtype weights);       /* of a rounded element of x, its sign among them */
-    size_t (*pack_bytes)(const sp_mat *w); /* 0: weights of this type stay as they are */
-    size_t (*quantized_bytes)(int64_t n);  /* of a row of x */
+    /* Packed weights and products in integers; pack_bytes is NULL in a variant without. */
+    int (*x_bits)(sp_dtype weights); /* of a rounded element of x, its sign among them */
+    size_t (*pack_bytes)(const sp_mat *w);
+    size_t (*quantized_bytes)(int64_t n); /* of a row of x */
     void (*pack)(const sp_pack_args *a, int part, int n_parts);
     void (*quantize)(const sp_quantize_args *a, int part, int n_parts);
     void (*matmul_packed)(const sp_matmul_packed_args *a, int part, int n_parts);

@@ -107,7 +107,8 @@ static void put_codes(const sp_pack_layout *l, int R, const uint8_t *code, uint8
 size_t sp_pack_bytes(const sp_mat *w, sp_pack_form f)
 {
     sp_pack_layout l;
-    if (!sp_pack_layout_of(w->type, (size_t)f.outputs, &l)) return 0;
+    if (!sp_pack_layout_of(w->type, (size_t)f.outputs, &l))
+        return sp_pack_float_bytes(w, f.outputs);
     return (size_t)SP_DIV_UP(w->n_rows, f.outputs) * sp_pack_panel_bytes(&l, w->n_cols / 32);
 }
 
@@ -117,7 +118,10 @@ void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts)
     const int64_t n_groups = w->n_cols / 32;
     const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
     sp_pack_layout l;
-    if (!sp_pack_layout_of(w->type, (size_t)f.outputs, &l)) return;
+    if (!sp_pack_layout_of(w->type, (size_t)f.outputs, &l)) {
+        sp_pack_floats(a, f.outputs, part, n_parts);
+        return;
+    }
     const size_t panel_bytes = sp_pack_panel_bytes(&l, n_groups);
     const int R = f.outputs, S = f.step;
     uint8_t code[32 * SP_PACK_OUTPUTS] = {0};

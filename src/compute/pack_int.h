@@ -91,6 +91,11 @@ static inline size_t sp_pack_panel_bytes(const sp_pack_layout *l, int64_t n_grou
     return (size_t)n_groups * l->group + (size_t)(n_groups / 8) * l->head;
 }
 
+/* sp_pack_floats -- F32, F16, BF16: the columns of a panel one after the other, R weights each; the
+ * size is that of the file, its last panel whole. */
+size_t sp_pack_float_bytes(const sp_mat *w, int R);
+void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts);
+
 size_t sp_pack_bytes(const sp_mat *w, sp_pack_form f);
 void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts);
 

@@ -32,7 +32,7 @@ static sp_err take_scratch(sp_engine *e)
     size_t m = (size_t)e->o.max_rows, slices = (size_t)e->o.max_slices;
     size_t qd = (size_t)hp->n_heads * (size_t)hp->head,
            kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
-    const size_t ints = e->o.model->packed_for
+    const size_t ints = e->o.model->in_integers
                             ? e->o.ops->quantized_bytes(
                                   SP_MAX(hp->n_ff, (int)SP_MAX((size_t)hp->n_embd, qd)) / 32 * 32)
                             : 0;

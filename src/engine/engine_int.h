@@ -29,7 +29,7 @@ struct sp_engine {
     float *k, *v;        /* [M, G D] */
     float *lse;          /* [M, H] of the layer being computed */
     float *gate, *up;    /* [M, F] */
-    void *ints;          /* [M] rows of x rounded to integers, or NULL: nothing is packed */
+    void *ints;          /* [M] rows of x rounded to integers, or NULL: no weights want them */
     float *mass;         /* grown when a gate wants it */
     size_t mass_cap;     /* floats */
     sp_attend_req *reqs; /* [slices] */

@@ -78,11 +78,11 @@ static int n_pieces_of(const share *s)
     return s->coarse + (s->parts - s->coarse) * FINER;
 }
 
-/* product_part -- in integers when the weights are packed, of x as it was rounded. */
+/* product_part -- in integers when the weights want it, of x as it was rounded. */
 static void product_part(const products_job *j, const sp_matmul_args *a, int part, int n_parts)
 {
     const sp_ops *ops = j->e->o.ops;
-    if (!a->w->packed) {
+    if (!sp_in_integers(a->w)) {
         ops->matmul(a, part, n_parts);
         return;
     }

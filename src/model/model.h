@@ -59,6 +59,7 @@ typedef struct sp_model {
     uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
     const sp_ops *packed_for; /* the variant that matrices are packed for; NULL: none is */
+    bool in_integers;         /* some of them for its products in integers */
     struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
 } sp_model;
 
@@ -70,8 +71,8 @@ typedef struct sp_model {
 sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
 void sp_model_close(sp_model *m);
 
-/* sp_model_pack -- lays quantized matrices out for the integer products of `ops`, where it has any;
- * about a second a gigabyte and thread. Once for a model, before an engine is made of it.
+/* sp_model_pack -- lays matrices out for the products of `ops`, where it wants them so; about a
+ * second a gigabyte and thread. Once for a model, before an engine is made of it.
  * Errors: SP_E_NOMEM; the model is then as before. */
 sp_err sp_model_pack(sp_model *m, const sp_ops *ops, sp_team *team) SP_MUST_CHECK;
 

@@ -89,7 +89,7 @@ typedef struct job {
 static void gemm_part(void *arg, int part, int n_parts)
 {
     const job *j = arg;
-    if (j->w.packed)
+    if (sp_in_integers(&j->w))
         j->ops->matmul_packed(
             &(sp_matmul_packed_args){
                 .w = &j->w, .q = j->quantize.q, .m = j->gemm.m, .y = j->gemm.y},
@@ -114,10 +114,8 @@ static void run_copy(sp_meter *m, job *j, int64_t i)
 {
     j->kv.base = m->field + (size_t)(i % j->n_copies) * j->stride;
     j->w.data = j->kv.base;
-    if (j->quantize.q) {
-        j->w.packed = j->kv.base;
-        sp_team_run(m->team, quantize_part, j);
-    }
+    if (j->w.packed) j->w.packed = j->kv.base;
+    if (sp_in_integers(&j->w)) sp_team_run(m->team, quantize_part, j);
     sp_team_run(m->team, j->part, j);
 }
 
@@ -206,12 +204,13 @@ static sp_err run_gemm(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out)
     float *x = noise_floats((size_t)op->rows * (size_t)op->n_in);
     float *y = noise_floats((size_t)op->rows * (size_t)op->n_out);
     const size_t packed = m->ops->pack_bytes ? m->ops->pack_bytes(&j.w) : 0;
-    void *q =
-        packed ? sp_alloc_aligned((size_t)op->rows * m->ops->quantized_bytes(op->n_in)) : NULL;
-    sp_err err = x && y && (q || !packed)
+    const bool ints = packed && sp_dtype_of(j.w.type)->n_group > 1;
+    void *q = ints ? sp_alloc_aligned((size_t)op->rows * m->ops->quantized_bytes(op->n_in)) : NULL;
+    sp_err err = x && y && (q || !ints)
                      ? make_weights(m, &j, packed)
                      : sp_fail_nomem((size_t)op->rows * (size_t)op->n_in * sizeof *x, "rows");
     if (err == SP_OK) {
+        if (packed) j.w.packed = m->field;
         j.quantize = (sp_quantize_args){.x = x, .m = op->rows, .n = op->n_in, .q = q};
         j.gemm = (sp_matmul_args){.w = &j.w, .x = x, .m = op->rows, .y = y};
         *out = (sp_meter_sample){.seconds = seconds_of(m, &j),

@@ -247,15 +247,6 @@ static void both_products_agree(void **state)
     }
 }
 
-static void floats_are_not_packed(void **state)
-{
-    const sp_ops *ops = integers(state);
-    static const sp_dtype plain[] = {SP_F32, SP_F16, SP_BF16};
-    for (size_t i = 0; i < SP_COUNT(plain); i++)
-        assert_int_equal(ops->pack_bytes(&(sp_mat){.type = plain[i], .n_rows = 8, .n_cols = 256}),
-                         0);
-}
-
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -265,7 +256,6 @@ int main(void)
         ON_EVERY_VARIANT(large_small_and_zero_rows),
         ON_EVERY_VARIANT(an_outlier_stays_in_its_group),
         ON_EVERY_VARIANT(both_products_agree),
-        ON_EVERY_VARIANT(floats_are_not_packed),
     };
     return cmocka_run_group_tests_name("packed", tests, NULL, NULL);
 }

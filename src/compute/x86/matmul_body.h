@@ -1,271 +1,231 @@
-/* matmul_body.h -- matrix product, f32 arithmetic on weights decoded on the way.
+/* matmul_body.h -- matrix product of F32, F16 and BF16 weights, packed (pack_int.h), in f32.
  *
- * One order of summation for every (row of x, output), whatever is computed beside it:
+ * A tile is an outer product, column after column: R = 2 VL weights of a column, in two vectors,
+ * meet one element of each of TILE rows of x, and their products go to TILE x 2 sums, which fill
+ * the registers. AVX2, TILE 6:
  *
- *   columns are cut into blocks of 512 (the last one shorter), and for types without groups the
- *   columns beyond the last multiple of 32 are a block of their own, padded with zeros;
- *   in a block, lane c % VL of one accumulator takes column c by FMA, in ascending order;
- *   the lanes are summed by vec_sum4, and the block's sum is added to y, in ascending order.
+ *                    w[c]  |  0 .. 7  |  8 .. 15 |          two loads a column
+ *                   -------+----------+----------+
+ *          x[0][c], 8 times|  sum 0,0 |  sum 0,1 |          a load a row
+ *          x[1][c]         |  sum 1,0 |  sum 1,1 |
+ *            ...           |    ...   |    ...   |          12 FMAs a column: six cycles of both
+ *          x[5][c]         |  sum 5,0 |  sum 5,1 |          pipes; their 8 loads take four
  *
- * Two paths keep to it. One row of x (decode): weights go from memory through registers into the
- * sum, four outputs at a time. More rows: a panel of eight outputs by one block of columns is
- * decoded to the stack (16 KB, stays in L1) and meets tiles of TILE rows of x:
+ * No sum needs its lanes added up, and 12 chains are more than the 8 (two pipes, latency 4) that a
+ * FMA every half cycle asks for. So the arithmetic alone would run at the peak.
  *
- *   for rows of x in runs of 128      x of a run and a block: 256 KB, stays in L2
- *     for blocks of columns
- *       for panels of 8 outputs       decoded here: once for 128 rows
- *         for tiles of rows of x, for 4 outputs: TILE x 4 accumulators in registers
+ *   for rows of x in runs of 132
+ *     for blocks of columns                  256 (AVX-512: 128)
+ *       for panels of R outputs              a block of a panel, decoded: 16 KB, stays in L1
+ *         for tiles of TILE rows of x        x of a run and a block: 132 KB, stays in L2
+ *
+ * What goes beside it, for a block, a tile and AVX2: 1536 cycles of FMAs; of x, 6 KB from L2 (190
+ * cycles of its bandwidth, under the FMAs); 12 sums added to y, and a call: 30 cycles; a 22nd of the
+ * decoding of 4096 weights: 30 cycles. So 95 % of the peak is the most that it can reach.
+ *
+ * Up to TILE rows (decode) there is one tile, and weights go from memory through registers into the
+ * sums. Bound by reading, if the sums are chains enough: one row takes four panels at once, two
+ * rows two.
+ *
+ * One order of summation for every (row, output): columns by FMA in ascending order from zero
+ * within a block, and blocks to y in ascending order.
  */
 #include "base/mem.h"
 #include "compute/ops_int.h"
-#include "compute/x86/weights.h"
+#include "compute/x86/vec.h"
 
 enum {
-    UNITS = 16,         /* of 32 columns in a block */
-    BLOCK = 32 * UNITS, /* columns */
-    QUAD = 4,           /* outputs whose sums are taken together */
-    PANEL = 2 * QUAD,   /* outputs decoded together */
-    AHEAD = 1024,       /* bytes of a row of weights fetched ahead */
-    RUN = 128,          /* rows of x that a panel serves */
-    TILE =
-        SP_VL == 8 ? 3 : 6 /* rows of x: TILE * QUAD sums and what they need fill the registers */
+    R = 2 * VL,                 /* outputs of a panel */
+    COLUMNS = 4096 / R,         /* of a block */
+    TILE = SP_VL == 8 ? 6 : 12, /* rows of x */
+    FEW = 4 * TILE,             /* rows for which a block is not decoded before */
+    WIDE = 4,                   /* panels that a row meets together, at most */
+    RUN = 132,                  /* rows of x: whole tiles */
 };
 
-/* Four rows of weights from r on; beyond the end the last row stands in, its sum is dropped. */
-INLINE void quad_rows(const sp_mat *w, size_t row_bytes, int64_t r, int64_t end,
-                      const uint8_t *row[QUAD])
+/* What a tile is made of. Rows of x and y, and panels, are strides apart. */
+typedef struct meeting {
+    const float *x;   /* at the block's first column */
+    const uint8_t *w; /* the same, of the first panel */
+    float *y;         /* at its first output */
+    int64_t n;        /* columns */
+    int64_t x_stride, y_stride;
+    size_t w_stride; /* bytes */
+    int64_t n_left;  /* outputs from y to the end of its row */
+} meeting;
+
+/* Vector i of weights of the type. */
+INLINE vec weights(sp_dtype type, const uint8_t *w, int64_t i)
 {
-    for (int i = 0; i < QUAD; i++) {
-        row[i] = (const uint8_t *)w->data + (size_t)SP_MIN(r + i, end - 1) * row_bytes;
+    switch (type) {
+    case SP_F16:
+        return vec_load_f16(w + i * VL * 2);
+    case SP_BF16:
+        return vec_load_bf16(w + i * VL * 2);
+    default:
+        return vec_load((const float *)w + i * VL);
     }
 }
 
-/* y[r .. r+3] += sums, as far as the row goes */
-INLINE void quad_add(float *y, int64_t r, int64_t end, __m128 sums)
+/* y += the sums, as far as the row goes */
+INLINE void add_to_y(float *y, int64_t n_left, const vec sum[2])
 {
-    if (SP_LIKELY(r + QUAD <= end)) {
-        _mm_storeu_ps(y + r, _mm_add_ps(_mm_loadu_ps(y + r), sums));
+    if (SP_LIKELY(n_left >= R)) {
+        for (int v = 0; v < 2; v++) vec_store(y + v * VL, vec_add(vec_load(y + v * VL), sum[v]));
         return;
     }
-    float s[QUAD];
-    _mm_storeu_ps(s, sums);
-    for (int i = 0; r + i < end; i++) y[r + i] += s[i];
+    float s[R];
+    for (int v = 0; v < 2; v++) vec_store(s + v * VL, sum[v]);
+    for (int64_t r = 0; r < n_left; r++) y[r] += s[r];
 }
 
-/* What the sums are added to. */
-static void start(const sp_matmul_args *a, int64_t from, int64_t to)
+INLINE void tile(sp_dtype type, const int rows, const int panels, const meeting *t)
 {
-    for (int64_t m = 0; m < a->m; m++) {
-        float *y = a->y + m * a->w->n_rows;
-        for (int64_t r = from; r < to; r++) {
-            y[r] = (a->add ? y[r] : 0) + (a->bias ? a->bias[r] : 0);
+    vec sum[WIDE][TILE][2];
+    for (int p = 0; p < panels; p++)
+        for (int j = 0; j < rows; j++) sum[p][j][0] = sum[p][j][1] = vec_zero();
+    for (int j = 0; j < rows; j++)
+        for (int p = 0; p < panels; p++)
+            _mm_prefetch((const char *)(t->y + j * t->y_stride + p * R), _MM_HINT_T0);
+    const float *x = t->x;
+    for (int64_t c = 0; c < t->n; c++, x++) {
+        for (int p = 0; p < panels; p++) {
+            const uint8_t *panel = t->w + (size_t)p * t->w_stride;
+            const vec w0 = weights(type, panel, 2 * c), w1 = weights(type, panel, 2 * c + 1);
+            for (int j = 0; j < rows; j++) {
+                const vec xs = vec_all(x[j * t->x_stride]);
+                sum[p][j][0] = vec_fma(xs, w0, sum[p][j][0]);
+                sum[p][j][1] = vec_fma(xs, w1, sum[p][j][1]);
+            }
         }
     }
+#pragma GCC unroll 16
+    for (int j = 0; j < rows; j++)
+        for (int p = 0; p < panels; p++)
+            add_to_y(t->y + j * t->y_stride + p * R, t->n_left - p * R, sum[p][j]);
 }
 
-/* -- one row of x ------------------------------------------------------------------------------ */
+/* Each kind of tile is a function of its own: inlined into one, they would leave each other no
+ * registers. */
+typedef void tile_fn(const meeting *t);
 
-/* The next run but a few of a K type: four streams at once, whose scales are read before what
- * stands in front of them, are too much for the CPU to foresee. */
-INLINE void fetch_run(sp_dtype type, const uint8_t *run)
-{
-    for (int i = 0; is_k_type(type) && i < 256; i += SP_CACHE_LINE) {
-        _mm_prefetch((const char *)run + AHEAD + i, _MM_HINT_T0);
-    }
-}
-
-/* One unit of four rows into their sums. */
-INLINE void fused_unit(sp_dtype type, const uint8_t *const run[QUAD], int k, const scales s[QUAD],
-                       const float *x, vec acc[QUAD])
-{
-    for (int i = 0; i < QUAD; i++) {
-        vec w[V32];
-        unit_load(type, run[i], k, &s[i], w);
-        for (int v = 0; v < V32; v++) acc[i] = vec_fma(vec_load(x + v * VL), w[v], acc[i]);
-    }
-}
-
-/* The sums of four outputs over the units [u, end) of one block. */
-INLINE __m128 fused_quad(sp_dtype type, const uint8_t *const row[QUAD], const float *x, int64_t u,
-                         int64_t end)
-{
-    vec acc[QUAD];
-    for (int i = 0; i < QUAD; i++) acc[i] = vec_zero();
-    for (; u < end; u += 8) {
-        const uint8_t *run[QUAD];
-        scales s[QUAD];
-        const int n = (int)SP_MIN(8, end - u);
-        for (int i = 0; i < QUAD; i++) {
-            run[i] = run_at(type, row[i], u);
-            fetch_run(type, run[i]);
-            load_scales(type, run[i], &s[i]);
-        }
-#define DO_UNIT(k) fused_unit(type, run, k, s, x + (u + (k)) * 32, acc);
-        EACH_UNIT(type, n, DO_UNIT)
-#undef DO_UNIT
-    }
-    return vec_sum4(acc[0], acc[1], acc[2], acc[3]);
-}
-
-INLINE void fused(sp_dtype type, const sp_matmul_args *a, int64_t from, int64_t to)
-{
-    const sp_mat *w = a->w;
-    const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
-    const int64_t n_units = w->n_cols / 32;
-    for (int64_t r = from; r < to; r += QUAD) {
-        const uint8_t *row[QUAD];
-        quad_rows(w, row_bytes, r, to, row);
-        for (int64_t u = 0; u < n_units; u += UNITS) {
-            quad_add(a->y, r, to, fused_quad(type, row, a->x, u, SP_MIN(n_units, u + UNITS)));
-        }
-    }
-}
-
-/* -- many rows of x ---------------------------------------------------------------------------- */
-
-/* Decodes units [u, end) of four rows: vector i of row q at out[(i * QUAD + q) * VL]. */
-INLINE void decode_quad(sp_dtype type, const uint8_t *const row[QUAD], int64_t u, int64_t end,
-                        float *out)
-{
-    for (; u < end; u += 8, out += 8 * 32 * QUAD) {
-        const int n = (int)SP_MIN(8, end - u);
-        for (int i = 0; i < QUAD; i++) {
-            const uint8_t *run = run_at(type, row[i], u);
-            scales s;
-            load_scales(type, run, &s);
-#define DO_UNIT(k)                                                                                 \
-    {                                                                                              \
-        vec w[V32];                                                                                \
-        unit_load(type, run, k, &s, w);                                                            \
-        for (int v = 0; v < V32; v++) vec_store(out + (((k)*V32 + v) * QUAD + i) * VL, w[v]);      \
-    }
-            EACH_UNIT(type, n, DO_UNIT)
-#undef DO_UNIT
-        }
-    }
-}
-
-/* y[j, r .. r+3] += x[j, :n] . w for `rows` rows of x, rows <= TILE a constant. */
-INLINE void tile(int rows, const float *x, int64_t stride, const float *w, int64_t n, float *y,
-                 int64_t y_stride, int64_t r, int64_t end)
-{
-    vec acc[TILE][QUAD];
-    for (int j = 0; j < rows; j++) {
-        for (int i = 0; i < QUAD; i++) acc[j][i] = vec_zero();
-    }
-    for (int64_t c = 0; c < n; c += VL, w += QUAD * VL) {
-        vec xs[TILE];
-        for (int j = 0; j < rows; j++) xs[j] = vec_load(x + j * stride + c);
-        for (int i = 0; i < QUAD; i++) {
-            vec ws = vec_load(w + i * VL);
-            for (int j = 0; j < rows; j++) acc[j][i] = vec_fma(xs[j], ws, acc[j][i]);
-        }
-    }
-    for (int j = 0; j < rows; j++) {
-        quad_add(y + j * y_stride, r, end, vec_sum4(acc[j][0], acc[j][1], acc[j][2], acc[j][3]));
-    }
-}
-
-/* All rows of a run meet one panel of n columns; x at the first of them. */
-static void panel_run(const sp_matmul_args *a, const float *panel, const float *x, int64_t stride,
-                      int64_t n, int64_t m, int64_t m_end, int64_t r, int64_t end)
-{
-    const int64_t n_out = a->w->n_rows;
-    for (int64_t rows; m < m_end; m += rows, x += rows * stride) {
-        rows = SP_MIN(TILE, m_end - m);
-        for (int q = 0; q < PANEL && r + q < end; q += QUAD) {
-            const float *w = panel + q * BLOCK;
-            float *y = a->y + m * n_out;
-            switch (rows) {
-#define CASE(k)                                                                                    \
-    case k:                                                                                        \
-        tile(k, x, stride, w, n, y, n_out, r + q, end);                                            \
-        break;
-                CASE(1)
-                CASE(2)
-                CASE(3)
-#if SP_VL == 16
-                CASE(4)
-                CASE(5)
-                CASE(6)
+#define TILES_OF(X, type)                                                                          \
+    X(type, 1, 1)                                                                                  \
+    X(type, 1, 4)                                                                                  \
+    X(type, 2, 1) X(type, 2, 2) X(type, 3, 1) X(type, 4, 1) X(type, 5, 1) X(type, 6, 1)
+#if SP_VL == 8
+#define EACH_TILE(X, type) TILES_OF(X, type)
+#else
+#define EACH_TILE(X, type)                                                                         \
+    TILES_OF(X, type)                                                                              \
+    X(type, 7, 1) X(type, 8, 1) X(type, 9, 1) X(type, 10, 1) X(type, 11, 1) X(type, 12, 1)
 #endif
-#undef CASE
-            }
-        }
+#define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
+
+#define TILE_FN(type, rows, panels)                                                                \
+    static __attribute__((noinline)) void tile_##type##_##rows##_##panels(const meeting *t)        \
+    {                                                                                              \
+        tile(SP_##type, rows, panels, t);                                                          \
+    }
+#define TILE_FNS(type) EACH_TILE(TILE_FN, type)
+FLOAT_TYPES(TILE_FNS)
+
+#define TILE_NAME(type, rows, panels) [rows][panels] = tile_##type##_##rows##_##panels,
+#define TILE_ROW(type)                [SP_##type] = {EACH_TILE(TILE_NAME, type)},
+static tile_fn *const tiles[SP_BF16 + 1][TILE + 1][WIDE + 1] = {FLOAT_TYPES(TILE_ROW)};
+
+/* What the operation is about; columns of a panel follow one another. */
+typedef struct product {
+    const sp_matmul_args *a;
+    size_t column; /* bytes */
+    size_t panel;
+} product;
+
+/* Rows m and on meet the block of columns from c on of the panels from output r on. */
+static meeting meet(const product *p, int64_t m, int64_t r, int64_t c)
+{
+    const sp_mat *w = p->a->w;
+    return (meeting){.x = p->a->x + m * w->n_cols + c,
+                     .w = (const uint8_t *)w->packed + (size_t)(r / R) * p->panel +
+                          (size_t)c * p->column,
+                     .y = p->a->y + m * w->n_rows + r,
+                     .n = SP_MIN(COLUMNS, w->n_cols - c),
+                     .x_stride = w->n_cols,
+                     .y_stride = w->n_rows,
+                     .w_stride = p->panel,
+                     .n_left = w->n_rows - r};
+}
+
+/* n rows meet a block, in tiles of equal height, but for one row. Meanwhile the n_next bytes at
+ * `next` are fetched, a few lines with each tile. */
+static void rows_meet(tile_fn *const of_height[TILE + 1][WIDE + 1], int64_t n, int panels,
+                      meeting t, const uint8_t *next, size_t n_next)
+{
+    const size_t share = SP_DIV_UP(n_next, (size_t)SP_DIV_UP(n, TILE));
+    for (int64_t rows; n > 0; n -= rows, next += share) {
+        rows = SP_DIV_UP(n, SP_DIV_UP(n, TILE));
+        for (size_t i = 0; i < share; i += SP_CACHE_LINE)
+            _mm_prefetch((const char *)next + i, _MM_HINT_T0);
+        of_height[rows][panels](&t);
+        t.x += rows * t.x_stride;
+        t.y += rows * t.y_stride;
     }
 }
 
-INLINE void panels(sp_dtype type, const sp_matmul_args *a, int64_t from, int64_t to)
+/* Few rows: memory is read from its start to its end, which the CPU foresees. */
+static void stream(const product *p, int64_t from, int64_t to)
 {
-    const sp_mat *w = a->w;
-    const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
-    const int64_t n_units = w->n_cols / 32;
-    float panel[PANEL * BLOCK];
-    for (int64_t m = 0; m < a->m; m += RUN) {
-        for (int64_t u = 0; u < n_units; u += UNITS) {
-            int64_t end = SP_MIN(n_units, u + UNITS);
-            for (int64_t r = from; r < to; r += PANEL) {
-                for (int q = 0; q < PANEL && r + q < to; q += QUAD) {
-                    const uint8_t *row[QUAD];
-                    quad_rows(w, row_bytes, r + q, to, row);
-                    decode_quad(type, row, u, end, panel + q * BLOCK);
-                }
-                panel_run(a, panel, a->x + m * w->n_cols + u * 32, w->n_cols, (end - u) * 32, m,
-                          SP_MIN(a->m, m + RUN), r, to);
-            }
-        }
+    const sp_mat *w = p->a->w;
+    const int wide = p->a->m == 1 ? WIDE : p->a->m == 2 ? 2 : 1;
+    for (int64_t r = from, panels; r < to; r += panels * R) {
+        panels = to - r > (wide - 1) * R ? wide : 1;
+        for (int64_t c = 0; c < w->n_cols; c += COLUMNS)
+            rows_meet(tiles[w->type], p->a->m, (int)panels, meet(p, 0, r, c), NULL, 0);
     }
+}
+
+/* n columns as f32. */
+INLINE void decode(sp_dtype type, const uint8_t *w, int64_t n, float *out)
+{
+    for (int64_t i = 0; i < 2 * n; i++) vec_store(out + i * VL, weights(type, w, i));
+}
+
+static void in_blocks(const product *p, int64_t from, int64_t to)
+{
+    const sp_matmul_args *a = p->a;
+    _Alignas(64) float block[COLUMNS * R];
+    for (int64_t m = 0; m < a->m; m += RUN)
+        for (int64_t c = 0; c < a->w->n_cols; c += COLUMNS)
+            for (int64_t r = from; r < to; r += R) {
+                meeting t = meet(p, m, r, c);
+                const uint8_t *next = t.w + p->panel; /* perhaps of no panel: a wish */
+                if (a->w->type == SP_F16) decode(SP_F16, t.w, t.n, block);
+                if (a->w->type == SP_BF16) decode(SP_BF16, t.w, t.n, block);
+                if (a->w->type != SP_F32) t.w = (const uint8_t *)block;
+                rows_meet(tiles[SP_F32], SP_MIN(RUN, a->m - m), 1, t, next,
+                          (size_t)t.n * p->column);
+            }
 }
 
 /* -- both -------------------------------------------------------------------------------------- */
 
-/* The block of columns beyond the last multiple of 32: F32, F16 and BF16 only. */
-static void rest(const sp_matmul_args *a, int64_t from, int64_t to)
-{
-    const sp_mat *w = a->w;
-    const int64_t n = w->n_cols % 32, first = w->n_cols - n;
-    const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
-    for (int64_t r = from; r < to; r += QUAD) {
-        const uint8_t *row[QUAD];
-        float panel[32 * QUAD], one[32] = {0}, x[32] = {0};
-        quad_rows(w, row_bytes, r, to, row);
-        for (int i = 0; i < QUAD; i++) {
-            sp_row_to_f32(w->type, row[i] + sp_row_bytes(w->type, first), one, n);
-            for (int v = 0; v < V32; v++) {
-                vec_store(panel + (v * QUAD + i) * VL, vec_load(one + v * VL));
-            }
-        }
-        for (int64_t m = 0; m < a->m; m++) {
-            memcpy(x, a->x + m * w->n_cols + first, (size_t)n * sizeof(float));
-            tile(1, x, 32, panel, 32, a->y + m * w->n_rows, w->n_rows, r, to);
-        }
-    }
-}
-
-typedef void path(const sp_matmul_args *a, int64_t from, int64_t to);
-
-#define PATHS(type)                                                                                \
-    static void fused_##type(const sp_matmul_args *a, int64_t from, int64_t to)                    \
-    {                                                                                              \
-        fused(SP_##type, a, from, to);                                                             \
-    }                                                                                              \
-    static void panels_##type(const sp_matmul_args *a, int64_t from, int64_t to)                   \
-    {                                                                                              \
-        panels(SP_##type, a, from, to);                                                            \
-    }
-#define TYPES(X)                                                                                   \
-    X(F32) X(F16) X(BF16) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
-
-TYPES(PATHS)
-
 void SP_VARIANT(sp_matmul)(const sp_matmul_args *a, int part, int n_parts)
 {
-#define ENTRY(type) [SP_##type] = {fused_##type, panels_##type},
-    static path *const paths[SP_DTYPE_N][2] = {TYPES(ENTRY)};
+    const sp_mat *w = a->w;
+    if (!w->packed || sp_in_integers(w)) {
+        sp_matmul_ref(a, part, n_parts);
+        return;
+    }
+    const size_t column = R * sp_row_bytes(w->type, 1);
+    const product p = {a, column, (size_t)w->n_cols * column};
     int64_t from, to;
-    sp_part(a->w->n_rows, 16, part, n_parts, &from, &to);
-    if (from == to) return;
-    start(a, from, to);
-    paths[a->w->type][a->m > 1](a, from, to);
-    if (a->w->n_cols % 32 != 0) rest(a, from, to);
+    sp_part(w->n_rows, R, part, n_parts, &from, &to);
+    for (int64_t m = 0; m < a->m; m++) {
+        float *y = a->y + m * w->n_rows;
+        for (int64_t r = from; r < to; r++) y[r] = (a->add ? y[r] : 0) + (a->bias ? a->bias[r] : 0);
+    }
+    if (a->m <= FEW)
+        stream(&p, from, to);
+    else
+        in_blocks(&p, from, to);
 }
