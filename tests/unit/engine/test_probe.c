@@ -71,6 +71,7 @@ static void pack(tiny *t)
         for (size_t i = 0; i < SP_COUNT(mats); i++) pack_matrix(t, mats[i]);
     }
     t->model.packed_for = t->ops;
+    t->model.in_integers = true;
     sp_engine_destroy(t->engine);
     t->engine = NULL;
     assert_int_equal(sp_engine_create(&o, &t->engine), SP_OK);
