@@ -28,7 +28,7 @@ typedef struct sp_mat {
 } sp_mat;
 
 /* y[m, r] = sum_c x[m, c] * w[r, c]  (+ bias[r])  (+ y[m, r] before, when add)
- * A variant that packs weights multiplies packed F32, F16 and BF16 here; all else is left to ref. */
+ * A variant that packs weights multiplies packed F32, F16, BF16 here; all else is left to ref. */
 typedef struct sp_matmul_args {
     const sp_mat *w;
     const float *x; /* [m, w->n_cols] */

@@ -20,10 +20,10 @@
  *         for tiles of TILE rows of x        x of a run and a block: 132 KB, stays in L2
  *
  * What goes beside it, for a block, a tile and AVX2: 1536 cycles of FMAs; of x, 6 KB from L2 (190
- * cycles of its bandwidth, under the FMAs); 12 sums added to y, and a call: 30 cycles; a 22nd of the
- * decoding of 4096 weights: 30 cycles. So 95 % of the peak is the most that it can reach. Two things
- * would cost much more if a tile did not fetch them ahead: its place in y, and its part of the next
- * block, which lies a panel further, where no CPU looks for it.
+ * cycles of its bandwidth, under the FMAs); 12 sums added to y, and a call: 30 cycles; a 22nd of
+ * the decoding of 4096 weights: 30 cycles. So 95 % of the peak is the most that it can reach. Two
+ * things would cost much more if a tile did not fetch them ahead: its place in y, and its part of
+ * the next block, which lies a panel further, where no CPU looks for it.
  *
  * Few rows (decode): weights go from memory through registers into the sums of a tile. Bound by
  * reading, if the sums are chains enough: one row takes four panels at once, two rows two. Up to
