@@ -78,8 +78,8 @@ void sp_run_silu_mul(sp_engine *e, const sp_silu_mul_args *a, int64_t m);
 
 enum { RUN_PRODUCTS = 3 };
 
-/* sp_run_products -- n <= RUN_PRODUCTS products of the same rows of x. Where weights want integers, x
- * is what e->ints holds from row `first` on. */
+/* sp_run_products -- n <= RUN_PRODUCTS products of the same rows of x. For integer products, x is
+ * what e->ints holds from row `first` on. */
 void sp_run_products(sp_engine *e, const sp_matmul_args *a, int n, int first);
 
 #endif
