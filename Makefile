@@ -87,11 +87,14 @@ unit-bins: $(UNIT_BIN) emulated-bins
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 
 # AVX-512 and VNNI as SIMDe computes them (src/compute/x86/emulate.h), and a dispatch that takes them
-# for present: objects that stand before the library's. AVX2 is the CPU's own.
+# for present: objects that stand before the library's. AVX2 is the CPU's own. `make test` runs the
+# kernel tests so; `make test-cpus` all tests that the choice of kernels can change, and the program.
 EMULATED := $(wildcard $(foreach v,avxvnni avx512 vnni,src/compute/x86/*_$v.c))
 EMULATED := $(filter-out %/roofline_avx512.c,$(EMULATED))
 EMULATED_OBJ := $(EMULATED:%.c=$(BUILD)/emulate/%.o) $(BUILD)/emulate/src/compute/dispatch.o
 EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops)
+EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
+	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
 EMULATE := -DSP_EMULATE -mavx2 -mfma -mf16c -Wno-maybe-uninitialized -Wno-psabi
 
 $(BUILD)/emulate/src/%.o: src/%.c
@@ -105,7 +108,19 @@ $(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	$(Q)$(CC) $(CFLAGS) -DSP_EMULATE -Itests -MMD -MP $< $(EMULATED_OBJ) $(BUILD)/libspolia.a $(LDFLAGS) \
 		-lcmocka $(LDLIBS) -o $@
 
+$(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  LD    $@"
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(CMD_LIBS) -o $@
+
 emulated-bins: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_BIN))
+
+# test-cpus -- the suite under each SPOLIA_CPU, those that this CPU lacks emulated.
+CPUS ?= ref,avx2,avxvnni,avx512,vnni
+test-cpus: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins emulated-all
+	@.venv/bin/python tests/run.py --build $(BUILD) --cpus $(CPUS)
+emulated-all: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_ALL))
 
 # -- the same suite under sanitizers, each in a build folder of its own ----------------------------
 
@@ -159,11 +174,12 @@ help:
 	@echo "make            build build/spolia and build/libspolia.a (Q= shows the commands)"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
 	@echo "make test       set up, build, run every test"
+	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors; make format; make compile_commands.json; make clean"
 
-.PHONY: all demo test setup unit-bins emulated-bins asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
--include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_BIN:=.d)
+-include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

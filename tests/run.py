@@ -4,7 +4,12 @@ C tests are cmocka programs below BUILD/tests that print TAP, and some of them a
 BUILD/emulate, with kernels whose instructions the CPU may lack; Python tests are pytest files below
 tests/. A program that dies without a verdict counts as one failure.
 
-    python tests/run.py [--build build] [--only SUBSTRING]
+With --cpus, the tests that the choice of kernels can change, under each SPOLIA_CPU named: the unit
+tests that compute, and all Python tests of the program. Sets that the CPU lacks run as the programs
+below BUILD/emulate. Kernel and property tests go through all sets by themselves, so they run once as
+built and once emulated.
+
+    python tests/run.py [--build build] [--only SUBSTRING] [--cpus ref,avx2,avxvnni,avx512,vnni]
 """
 import argparse
 import os
@@ -15,10 +20,15 @@ import sys
 import time
 import xml.etree.ElementTree as ET
 
+import cpus
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMPUTING = ("tests/unit/compute", "tests/unit/engine", "tests/unit/serve")
+OF_ALL_CPUS = ("tests/kernel", "tests/property")
+NOT_COMPUTING = ("tests/reference", "tests/e2e/test_bad_input.py", "tests/e2e/test_tokenizer_vectors.py")
 
 
-def run_c(program: pathlib.Path, env: dict) -> tuple[int, int, int]:
+def run_c(program: pathlib.Path, env: dict, how: str) -> tuple[int, int, int]:
     started = time.time()
     done = subprocess.run([program], env={**env, "CMOCKA_MESSAGE_OUTPUT": "TAP"}, cwd=ROOT,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
@@ -36,17 +46,24 @@ def run_c(program: pathlib.Path, env: dict) -> tuple[int, int, int]:
         failed += 1
     if failed:
         print(done.stdout)
-    name = program.name + " (emulated)" * ("emulate" in program.parts)
-    print(f"{'FAIL' if failed else 'ok  '} {name:32} {passed:4} passed {skipped:3} skipped "
+    print(f"{'FAIL' if failed else 'ok  '} {program.name + how:42} {passed:4} passed {skipped:3} skipped "
           f"{time.time() - started:6.1f} s", flush=True)
     return passed, failed, skipped
 
 
-def run_python(build: pathlib.Path, env: dict, only: str) -> tuple[int, int, int]:
+def run_folders(build: pathlib.Path, folders: tuple, env: dict, only: str, how: str = ""):
+    """Counts of every program in the folders, one by one."""
+    for folder in folders:
+        for program in sorted((build / folder).rglob("*")):
+            if program.is_file() and not program.suffix and only in program.name:
+                yield run_c(program, env, how)
+
+
+def run_python(build: pathlib.Path, env: dict, only: str, but: tuple = ()) -> tuple[int, int, int]:
     report = build / "pytest.xml"
     report.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-q", "-rs", "--no-header", "-p", "no:cacheprovider",
-               f"--junitxml={report}", "tests"]
+               f"--junitxml={report}", "tests", *(f"--ignore={path}" for path in but)]
     if only:
         command += ["-k", only]
     subprocess.run(command, cwd=ROOT, env={**env, "SPOLIA_BUILD": str(build)})
@@ -60,20 +77,46 @@ def run_python(build: pathlib.Path, env: dict, only: str) -> tuple[int, int, int
     return total - failed - skipped, failed, skipped
 
 
+def everything(build: pathlib.Path, env: dict, only: str):
+    yield from run_folders(build, ("tests/unit", "tests/kernel"), env, only)
+    yield from run_folders(build / "emulate", ("tests/kernel",), env, only, " (emulated)")
+    yield from run_folders(build, ("tests/property",), env, only)
+    yield run_python(build, env, only)
+
+
+def on_each_cpu(build: pathlib.Path, env: dict, only: str, names: list):
+    yield from run_folders(build, OF_ALL_CPUS, env, only)
+    yield from run_folders(build / "emulate", OF_ALL_CPUS, env, only, " (emulated)")
+    for name in names:
+        emulated = not cpus.runs_here(name)
+        if emulated and not cpus.emulation_runs_here():
+            print(f"{name}: left out; neither it nor its emulation runs on this CPU")
+            yield 0, 0, 1
+            continue
+        where = build / "emulate" if emulated else build
+        how = f" ({name}{', emulated' * emulated})"
+        on = {**env, "SPOLIA_CPU": name, **({"SPOLIA_EMULATED": "1"} if emulated else {})}
+        yield from run_folders(where, COMPUTING, on, only, how)
+        print(f"python{how}", flush=True)
+        yield run_python(where, on, only, NOT_COMPUTING)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default="build")
     parser.add_argument("--only", default="", help="only programs and tests whose name contains this")
+    parser.add_argument("--cpus", default="", help="the tests that kernels can change, on each of these")
     args = parser.parse_args()
+    names = [name for name in args.cpus.split(",") if name]
+    if not set(names) <= set(cpus.NEEDS):
+        parser.error(f"--cpus: one or more of {','.join(cpus.NEEDS)}")
     build = (ROOT / args.build).resolve()
     env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
     sums = [0, 0, 0]
-    for folder in ("tests/unit", "tests/kernel", "emulate/tests", "tests/property"):
-        for program in sorted((build / folder).rglob("*")):
-            if program.is_file() and not program.suffix and args.only in program.name:
-                sums = [a + b for a, b in zip(sums, run_c(program, env))]
-    sums = [a + b for a, b in zip(sums, run_python(build, env, args.only))]
+    counts = on_each_cpu(build, env, args.only, names) if names else everything(build, env, args.only)
+    for count in counts:
+        sums = [a + b for a, b in zip(sums, count)]
     print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")
     return 1 if sums[1] else 0
 

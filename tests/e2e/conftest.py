@@ -1,7 +1,9 @@
 """What the tests of the program share: the program, models made on demand, expectations of errors.
 
-SPOLIA_BUILD names the build folder (default build); SPOLIA_DATA a folder of data outside the
-repository, without which some tests are skipped.
+SPOLIA_BUILD names the build folder (default build); SPOLIA_CPU the only kernels to be tested (default:
+all, and the best of this machine where a test does not ask); SPOLIA_EMULATED says that the program
+needs none of their instructions; SPOLIA_DATA is a folder of data outside the repository, without
+which some tests are skipped.
 """
 import os
 import subprocess
@@ -14,24 +16,21 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import cpus  # noqa: E402
 from reference import random_model  # noqa: E402
 
 PROGRAM = ROOT / os.environ.get("SPOLIA_BUILD", "build") / "spolia"
-FLAGS = set(Path("/proc/cpuinfo").read_text().split()) if Path("/proc/cpuinfo").exists() else set()
-AVX2 = {"avx2", "fma", "f16c"}
-AVX512 = AVX2 | {"avx512f", "avx512bw", "avx512dq", "avx512vl"}
-NEEDS = {"ref": set(), "avx2": AVX2, "avxvnni": AVX2 | {"avx_vnni"},
-         "avx512": AVX512, "vnni": AVX512 | {"avx512_vnni"}}
+CPU = os.environ.get("SPOLIA_CPU") or None  # all tests are about these kernels only
+EMULATED = bool(os.environ.get("SPOLIA_EMULATED"))
 
 
 def run(*args, variant=None, **options):
-    """Runs the program; variant: the kernels (SPOLIA_CPU), by default the best of this machine."""
+    """Runs the program; variant: the kernels, by default those of SPOLIA_CPU, or the best here."""
     env = dict(os.environ)
-    env.pop("SPOLIA_CPU", None)
     if variant:
         env["SPOLIA_CPU"] = variant
     return subprocess.run([PROGRAM, *map(str, args)], capture_output=True, text=True, env=env,
-                          errors="replace", timeout=300, **options)
+                          errors="replace", timeout=600 if EMULATED else 300, **options)
 
 
 def succeed(*args, **options):
@@ -53,10 +52,10 @@ def refuse(*args, naming=(), code=1, **options):
     return said
 
 
-@pytest.fixture(params=NEEDS)
+@pytest.fixture(params=[CPU] if CPU else cpus.NEEDS)
 def variant(request):
-    """Each set of kernels that this machine can run."""
-    if not NEEDS[request.param] <= FLAGS:
+    """Each set of kernels that this machine can run, or the one that all is about."""
+    if not EMULATED and not cpus.runs_here(request.param):
         pytest.skip(f"the CPU lacks {request.param}")
     return request.param
 
