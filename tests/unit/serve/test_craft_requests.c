@@ -284,11 +284,11 @@ static void test_small_memory(void **state)
     for (int share = 1; share <= 4; share += 3) {
         sp_context *c = open_blocks(0.25f * (float)share, 24);
         sp_request *r[SP_COUNT(orders)];
-        for (size_t k = 0; k < SP_COUNT(orders); k++) r[k] = submit(c, orders[k], "Which?", 18);
+        for (size_t k = 0; k < SP_COUNT(orders); k++) r[k] = submit(c, orders[k], "Where then?", 18);
         for (size_t k = 0; k < SP_COUNT(orders); k++) {
             run(c, r[k]);
             assert_int_equal(sp_request_result(r[k])->finish, SP_FINISH_LENGTH);
-            if (share == 4) assert_text(r[k], exactly(orders[k], "Which?", 18));
+            if (share == 4) assert_text(r[k], exactly(orders[k], "Where then?", 18));
         }
         for (size_t k = 0; k < SP_COUNT(orders); k++) sp_request_destroy(r[k]);
         assert_true(stats_of(c).n_evicted > 0);
