@@ -4,7 +4,7 @@ set of kernels, on small random models.
 Both decode weights to the same floats, and the reference rounds keys and values as the cache does.
 What is left is float32 arithmetic, and now and then a key or value near the middle between two
 steps of its type that is rounded the other way. With quantized weights, kernels may also round
-activations: to 15 bits, or to 8 where the CPU has instructions for that.
+activations: to 16 bits beside weights of 8 bits where there is no VNNI, else to 8.
 """
 import json
 
