@@ -3,8 +3,8 @@
  * A file X_avx2.c or X_avx512.c sets SP_VL and includes X_body.h, which is written in the words
  * below. Sums over lanes have one fixed order. NaN is not looked after: max and min may drop it.
  *
- * Products in integers also set SP_VNNI (ivec.h); X_avxvnni.c and X_vnni.c are those that set it
- * to 4. Of all else, a CPU with VNNI runs what one without it does.
+ * Products in integers also set SP_VNNI (ivec.h), X_avxvnni.c and X_vnni.c to 1. Of all else, a
+ * CPU with VNNI runs what one without it does.
  */
 #ifndef SP_COMPUTE_X86_VEC_H
 #define SP_COMPUTE_X86_VEC_H
