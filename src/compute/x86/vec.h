@@ -247,9 +247,4 @@ INLINE vec vec_exp(vec x)
     return vec_zero_below(vec_scale2(p, n), x, low);
 }
 
-INLINE float exp_one(float x)
-{
-    return _mm_cvtss_f32(_mm256_castps256_ps128(vec_fold_max(vec_exp(vec_all(x)))));
-}
-
 #endif
