@@ -58,8 +58,9 @@ typedef struct sp_context sp_context;
 typedef struct sp_reuse_opts {
     const char *policy; /* exact: "off", "prefix" (longest known prefix); approximate: "set" (chunks
                            that were read together before, in any order), "full", "random", "h2o",
-                           "blend", "craft", "fusion" (chunks at any position); NULL: "prefix" */
-    float recompute;    /* share of chunk tokens that the last five compute again, 0 .. 1 */
+                           "blend", "craft", "fusion", "flow" (chunks at any position); NULL:
+                           "prefix" */
+    float recompute;    /* share of chunk tokens that the last six compute again, 0 .. 1 */
     float alpha;        /* craft: tokens computed again = alpha CCI (1 - beta'), chunk by chunk
                            (Cache-Craft eq. 12); 0: as many as `recompute` says */
     int focus;          /* craft: layers for which the chunks that the question looks at must stay

@@ -102,7 +102,7 @@ def mean(x, i):
 def render(table):
     """Markdown: exact match / F1 in per cent, a row a policy and rate, a column a kind."""
     kinds = [k for k in scenes.KINDS if any(k in t for t in table.values())]
-    names = {"full": "full attention", "reuse": "Full Reuse", "blend": "CacheBlend", "query": "query-guided", "random": "random", "oracle": "oracle"}
+    names = {"full": "full attention", "reuse": "Full Reuse", "blend": "CacheBlend", "query": "query-guided", "flow": "attention flow", "random": "random", "oracle": "oracle"}
     rows = ["| policy | recomputed | " + " | ".join(kinds) + " | KL |", "|---|---|" + "---|" * (len(kinds) + 1)]
     names.update({p: p for p, _ in table if p.startswith("fusion ")})
     order = {p: i for i, p in enumerate(("full", "reuse") + POLICIES + tuple(p for p in names if p.startswith("fusion ")))}

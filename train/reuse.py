@@ -13,6 +13,8 @@ Selections (r % of the chunk tokens, over all chunks together, ties by the lower
     blend     layers 1 and 2 computed for all tokens; the largest squared deviation of K and V at layer 2; those tokens only
               from layer 3 on (in layers 1 and 2 the fresh K and V of all tokens are used)
     query     attention of the question over the reused KV in the last layer, summed over heads and question tokens
+    flow      half of them as `query`; these are computed over the reused KV, and what they attend to in the middle layer, summed
+              over heads, chooses the rest
     random    uniform
     oracle    the largest relative deviation of K and V from full attention, summed over layers (not possible in an engine)
 """
@@ -110,13 +112,13 @@ class Runner:
                 old[:, own] = new[:, todo]
         return Ks, Vs
 
-    def sparse(self, p, todo, Ks, Vs):
+    def sparse(self, p, todo, Ks, Vs, probe=-1):
         """Computes the tokens `todo` (sorted slots, the question among them) over cached K, V; rows of todo replace the
-        cache.  Returns final hidden states of todo, K, V after, and the attention of the last layer [H,A,T]."""
+        cache.  Returns final hidden states of todo, K, V after, and the attention of layer `probe` [H,A,T]."""
         T = len(p.ids)
         pos = torch.arange(T)
         ok = todo[:, None] >= pos[None, :]
-        x, Kn, Vn, w = self.m.embed[p.ids[todo]], [], [], None
+        x, Kn, Vn, ws = self.m.embed[p.ids[todo]], [], [], []
         for i in range(self.c.layers):
             q, k, v = self.project(i, x)
             K, V = Ks[i].clone(), Vs[i].clone()
@@ -124,13 +126,22 @@ class Runner:
             Kn.append(K)
             Vn.append(V)
             x, w = self.layer(i, x, q, K, V, todo, pos, ok)
-        return self.final(x), Kn, Vn, w
+            ws.append(w)
+        return self.final(x), Kn, Vn, ws[probe]
 
     # ---- selections: scores of the chunk tokens
 
     def score_query(self, p, Ks, Vs):
         _, _, _, w = self.sparse(p, torch.arange(p.n_context, len(p.ids)), Ks, Vs)
         return w.sum((0, 1))[p.n_system:p.n_context]
+
+    def flow(self, p, Ks, Vs, by_question, count):
+        """`count` slots of the chunks, half of them the best of by_question [chunk tokens], the others what those look at."""
+        first = pick(by_question, math.ceil(count / 2))
+        _, _, _, w = self.sparse(p, first + p.n_system, Ks, Vs, self.c.layers // 2)
+        score = w.sum((0, 1))[p.n_system:p.n_context]
+        score[first] = math.inf
+        return pick(score, count) + p.n_system
 
     def score_oracle(self, p, full, iso):
         s = 0.0
@@ -186,7 +197,7 @@ def pick(scores, count):
     return torch.sort(scores, descending=True, stable=True).indices[:count].sort().values
 
 
-POLICIES = ("blend", "query", "random", "oracle")
+POLICIES = ("blend", "query", "flow", "random", "oracle")
 
 
 def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICIES, gen=None, chosen=None, near=None):
@@ -215,7 +226,7 @@ def answers(run: Runner, p: Prompt, stop, rates=(5, 15, 30, 50), policies=POLICI
             if name == "blend":
                 h, K, V, slots = run.blend(p, iso, count)
             else:
-                slots = pick(scores[name], count) + p.n_system
+                slots = run.flow(p, *iso, scores["query"], count) if name == "flow" else pick(scores[name], count) + p.n_system
                 h, K, V, _ = run.sparse(p, torch.cat([slots, question]), *iso)
             put((name, r), h, K, V)
             if chosen is not None:

@@ -339,7 +339,7 @@ static int run_bench(bench *b, const bench_peer_opts *peer, const char *csv, boo
 int bench_reuse(int argc, char **argv)
 {
     static const char *const policies[] = {"prefix", "set",   "full",   "random", "h2o",
-                                           "blend",  "craft", "fusion", NULL};
+                                           "blend",  "craft", "fusion", "flow",   NULL};
     static const char *const orders[] = {"same", "shuffled", "half-new", NULL};
     bench b = {.cells = {.question_tokens = 32, .n_rounds = 5}, .random = 1};
     bench_peer_opts peer = {0};
@@ -354,7 +354,7 @@ int bench_reuse(int argc, char **argv)
         {OPT_STRING, "ratios", 0, "LIST", &ratios,
          "shares of the chunks' tokens computed again (0,0.05,0.15,0.3,0.5)"},
         {OPT_STRING, "policies", 0, "LIST", &names,
-         "prefix, set, full, random, h2o, blend, craft, fusion (prefix,fusion)"},
+         "prefix, set, full, random, h2o, blend, craft, fusion, flow (prefix,fusion)"},
         {OPT_STRING, "orders", 0, "LIST", &arrangements, "same, shuffled, half-new (all)"},
         {OPT_INT, "question-tokens", 0, "N", &b.cells.question_tokens, "tokens in a question (32)"},
         {OPT_INT, "rounds", 0, "N", &b.cells.n_rounds, "runs of each setting (5)"},

@@ -154,7 +154,7 @@ int cmd_calibrate(int argc, char **argv)
     eval_options_init(&c.o);
     const opt own[] = {
         {OPT_STRING, "policy", 'p', "NAME", &c.policy,
-         "random, h2o, blend, craft, fusion, perhaps with +fused (fusion)"},
+         "random, h2o, blend, craft, fusion, flow, perhaps with +fused (fusion)"},
         {OPT_FLOAT, "quality", 0, "Q", &c.wanted, "share of full attention's F1 to keep (0.95)"},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "what is tried (" RATIOS ")"},
         {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "craft: alphas are tried instead"},
@@ -170,8 +170,9 @@ int cmd_calibrate(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (at != argc) return cmd_fail_with("calibrate: \"%s\" is one word too many", argv[at]), 2;
     if (!eval_computes_again(c.policy))
-        return cmd_fail_with("--policy: \"%s\" has no ratio: random, h2o, blend, craft, fusion",
-                             c.policy),
+        return cmd_fail_with(
+                   "--policy: \"%s\" has no ratio: random, h2o, blend, craft, fusion, flow",
+                   c.policy),
                2;
     if (c.alphas && strncmp(c.policy, "craft", 5) != 0)
         return cmd_fail_with("--alphas: only craft has an alpha"), 2;

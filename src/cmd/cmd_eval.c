@@ -9,7 +9,7 @@
 #include "cmd/eval_options.h"
 #include "cmd/eval_report.h"
 
-#define POLICIES "off,prefix,set,full,random,h2o,blend,craft,fusion"
+#define POLICIES "off,prefix,set,full,random,h2o,blend,craft,fusion,flow"
 #define RATIOS   "0.05,0.15,0.3,0.5"
 
 static const char about[] =
@@ -194,8 +194,8 @@ int cmd_eval(int argc, char **argv)
     eval_options_init(&v.o);
     const opt own[] = {
         {OPT_STRING, "policies", 'p', "LIST", &v.policies,
-         "any of off, prefix, set, full, random, h2o, blend, craft, fusion (all); full and those "
-         "behind it also with +fused"},
+         "any of off, prefix, set, full, random, h2o, blend, craft, fusion, flow (all); full and "
+         "those behind it also with +fused"},
         {OPT_STRING, "ratios", 'r', "LIST", &v.ratios,
          "shares that policies from random on compute again (" RATIOS ")"},
         {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "craft: its alpha, instead of --ratios"},

@@ -5,7 +5,7 @@
  *
  *   lane     settings                     before a question is measured
  *   common   off, full, random, h2o,      each chunk gets its copy behind the system text alone (and
- *            blend, fusion                one fused with similar chunks for "+fused"). These settings
+ *            blend, fusion, flow          one fused with similar chunks for "+fused"). These settings
  *                                         leave nothing else, so they can follow one another
  *   traces   craft                        craft keeps copies of chunks as they stood in a prompt, and
  *                                         would find this very prompt the second time. So all is

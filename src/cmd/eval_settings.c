@@ -26,6 +26,7 @@ static const policy policies_known[] = {
     {"blend", EVAL_SHARE, 2, 6},
     {"craft", EVAL_SHARE | EVAL_TRACES, 3, 9},
     {"fusion", EVAL_SHARE, 1, 4},
+    {"flow", EVAL_SHARE, 15, 16},
 };
 #define N_POLICIES     ((int)(sizeof policies_known / sizeof *policies_known))
 #define FIRST_OF_CHUNK 3 /* "full" and those behind it set chunks anywhere */
@@ -96,7 +97,7 @@ static bool add_policy(eval_settings *all, const char *name, const char *ratios,
     const policy *p = find(name, &fused);
     if (!p) {
         cmd_fail_with("--policies: \"%s\" is unknown: off, prefix, set, full, random, h2o, blend, "
-                      "craft, fusion; the last six also with " FUSED " behind them",
+                      "craft, fusion, flow; the last seven also with " FUSED " behind them",
                       name);
         return false;
     }

@@ -194,7 +194,7 @@ void model_options_init(model_options *m)
          "type of cached keys: f32, f16, bf16, q8_0 (f16)"},
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy,
-         "off, prefix, set, full, random, h2o, blend, craft, fusion (prefix)"},
+         "off, prefix, set, full, random, h2o, blend, craft, fusion, flow (prefix)"},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute,
          "share of chunk tokens computed again, 0 to 1 (as spolia calibrate found, or 0.15)"},
         {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,

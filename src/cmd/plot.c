@@ -45,6 +45,7 @@ static const struct look {
     {"#56b4e9", "4,2", CIRCLE},   {"#7f7f7f", "5,4", SQUARE},     {"#5b2a86", "1,3", UP},
     {"#8c6d1f", "10,3", DIAMOND}, {"#444444", "3,2", DOWN},       {"#a0522d", "8,2,2,2", CROSS},
     {"#b0b0b0", "5,4", CIRCLE},   {"#e8a0c8", "9,3,2,3", SQUARE}, {"#9f7fc0", "1,3", DIAMOND},
+    {"#117733", "", DIAMOND},     {"#8fc9a0", "4,2", DIAMOND},
 };
 #define N_LOOKS ((int)(sizeof looks / sizeof *looks))
 

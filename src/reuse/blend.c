@@ -1,17 +1,10 @@
 /* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are computed again.
  *
  * Probe: all chunk tokens through the first two layers behind everything before them, in a private
- * span; the distance of their second-layer KV from the cached copy is the score.
+ * span; the distance of their second-layer KV from the cached copy is the score. The question is no
+ * part of it.
  * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). / */
 #include "reuse/reuse_int.h"
-
-/* probed_segments -- the question is no part of the probe: it ends with the last chunk. */
-static int probed_segments(const sp_reuse_input *in)
-{
-    int n = in->n_segs;
-    while (n && !in->chunks[n - 1]) n--;
-    return n;
-}
 
 /* add_fresh -- the private span: all chunk tokens at their places; their cached copies become
  * stale. */
@@ -55,7 +48,7 @@ static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see,
 static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
 {
     sp_reuse_input front = *in;
-    front.n_segs = probed_segments(in);
+    front.n_segs = sp_reuse_n_to_last_chunk(in);
     size_t n = 0;
     for (int i = 0; i < front.n_segs; i++) n += (size_t)in->segs[i].n;
     plan->probe = (sp_probe){.kind = SP_PROBE_DEVIATION, .layer = SP_MIN(1, in->n_layers - 1)};
@@ -89,5 +82,6 @@ const sp_reuse_policy sp_reuse_blend = {.name = "blend",
                                         .uses_tree = true,
                                         .uses_chunks = true,
                                         .selects = true,
+                                        .n_probes = 1,
                                         .probe = probe_blend,
                                         .plan = plan_blend};

@@ -1,10 +1,10 @@
 /* reuse.h -- policies: a prompt and a snapshot of the cache become plans. Pure: no I/O, no locks,
  * no device. One file a policy.
  *
- * A request goes through at most three plans:
+ * A request goes through three kinds of plans:
  *
  *   fill     head and chunks that are not cached, each chunk behind the head alone   (reuse/fill.c)
- *   probe    measures which tokens matter, if the policy wants to know
+ *   probe    measures which tokens matter, if the policy wants to know; some measure twice
  *   answer   what the answer is decoded from
  *
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
@@ -40,7 +40,7 @@ typedef struct sp_reuse_input {
     int focus;             /* craft: layers that focused chunks must be stable; 0: never drop */
     bool unfused;          /* leave fused copies alone */
     bool wants_heavy;      /* fill: measure the attention that tokens receive */
-    const sp_plan *probed; /* the probe plan after it ran, or NULL */
+    const sp_plan *probed; /* the last probe plan after it ran, or NULL */
 } sp_reuse_input;
 
 typedef struct sp_reuse_policy {
@@ -53,6 +53,7 @@ typedef struct sp_reuse_policy {
                          and measured; the others compute a plain copy first (fill) */
     bool reorders;    /* the tree may know the chunks in another order */
     bool wants_heavy; /* plain copies must know which tokens received most attention */
+    int n_probes;     /* how often `probe` is asked, each time with the plan before as `probed` */
     /* Which of in->known[i] to use, and how much of it is to be mended; -1: none. May be NULL. */
     int (*choose)(const sp_reuse_input *in, int i, float *cfo);
     /* Both fill an initialised plan. Errors: SP_E_NOMEM, SP_E_LIMIT. probe may be NULL. The last

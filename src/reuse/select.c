@@ -22,6 +22,18 @@ int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in)
     return n;
 }
 
+int sp_reuse_n_to_last_chunk(const sp_reuse_input *in)
+{
+    int n = in->n_segs;
+    while (n && !in->chunks[n - 1]) n--;
+    return n;
+}
+
+int32_t sp_reuse_n_again(const sp_reuse_input *in, int32_t n)
+{
+    return (int32_t)ceilf(in->recompute * (float)n);
+}
+
 sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
 {
     int32_t place = 0;
@@ -118,6 +130,36 @@ static sp_err choose(sp_choice *c, int32_t n, int32_t want, sp_arena *arena)
     return SP_OK;
 }
 
+/* -- attention as a measure ----------------------------------------------------------------- */
+
+sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan)
+{
+    float **columns = sp_arena_take(&plan->arena, (size_t)plan->n_spans, sizeof *columns);
+    if (!columns) return sp_fail_nomem((size_t)plan->n_spans * sizeof *columns, "a probe");
+    for (int i = 0; i < in->n_segs; i++) {
+        if (!in->chunks[i]) continue;
+        columns[i] = sp_arena_take(&plan->arena, (size_t)in->segs[i].n, sizeof **columns);
+        if (!columns[i]) return sp_fail_nomem((size_t)in->segs[i].n * sizeof **columns, "a probe");
+    }
+    plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = layer, .columns = columns};
+    return SP_OK;
+}
+
+void sp_reuse_score_columns(const sp_plan *probed, sp_choice *c, int32_t n)
+{
+    for (int32_t k = 0; k < n; k++) c[k].score = probed->probe.columns[c[k].seg][c[k].index];
+}
+
+sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan)
+{
+    int see;
+    SP_TRY(sp_reuse_known_spans(in, plan));
+    SP_TRY(sp_plan_add_sight(plan, NULL, in->n_segs, &see));
+    for (int i = 0; i < in->n_segs; i++)
+        if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
+    return sp_reuse_want_columns(in, in->n_layers - 1, plan);
+}
+
 /* -- the answer plan ------------------------------------------------------------------------ */
 
 /* add_again -- the private span of the chosen tokens; their old copies become stale. Returns its
@@ -157,7 +199,7 @@ static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_
 
 sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n, sp_plan *plan)
 {
-    int32_t n_chosen = (int32_t)ceilf(in->recompute * (float)n);
+    int32_t n_chosen = sp_reuse_n_again(in, n);
     int again, see, answer, end = 0;
     SP_TRY(sp_reuse_known_spans(in, plan));
     for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;

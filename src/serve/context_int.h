@@ -1,7 +1,7 @@
 /* context_int.h -- what a context owns, and the states of a request.
  *
  *   submit          admit                             prompt done        end, stop, length
- *   ------> queued ------> prefill: [fill, [probe,]] answer ------> decode ------------> finished
+ *   ------> queued ------> prefill: [fill, probes] answer ------> decode ------------> finished
  *              \              \-- canceled, error ---------> finished   (from any state)
  *               \-- prompt that can never fit: error at submit
  *
@@ -70,7 +70,8 @@ struct sp_request {
     bool fuse;                 /* computes its last segment only, as a fused copy */
     sp_stage stage;
     sp_plan plan;
-    sp_plan probed; /* the probe plan, kept until the answer's plan is made */
+    sp_plan probed; /* the last probe plan, kept until the next plan is made */
+    int n_probed;   /* probes that have run */
     int next_todo;  /* first of plan.todo that is not computed */
     int answer_span;
     int64_t reserved; /* blocks */

@@ -34,7 +34,7 @@ static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
 {
     bool any = false;
     for (int i = 0; i < r->n_segs; i++) any |= r->chunks[i] != NULL;
-    return any && r->reuse.policy->probe && in->recompute > 0 && in->recompute < 1;
+    return any && r->reuse.policy->n_probes && in->recompute > 0 && in->recompute < 1;
 }
 
 /* let_go_last -- the chunk to be fused is computed, whether a plain copy is there or not. */
@@ -215,7 +215,7 @@ static void probe_stage_done(sp_request *r)
 {
     r->probed = r->plan;
     r->plan = (sp_plan){0};
-    r->stage = SP_STAGE_ANSWER;
+    if (++r->n_probed == r->reuse.policy->n_probes) r->stage = SP_STAGE_ANSWER;
 }
 
 sp_err sp_request_stage_done(sp_request *r, bool *ready)
@@ -228,7 +228,7 @@ sp_err sp_request_stage_done(sp_request *r, bool *ready)
         probe_stage_done(r);
     if (*ready) return SP_OK;
     SP_TRY(make_plan(r));
-    end_plan(r, &r->probed); /* the answer's plan has been made from it */
+    end_plan(r, &r->probed); /* the next plan has been made from it */
     return bind_plan(r);
 }
 

@@ -8,7 +8,7 @@
  */
 #include "support/tiny_rag.h"
 
-static const char *const selective[] = {"random", "h2o", "blend", "fusion"};
+static const char *const selective[] = {"random", "h2o", "blend", "fusion", "flow"};
 
 static sp_reuse_input input_of(setting *s, const prompt *p, float recompute)
 {

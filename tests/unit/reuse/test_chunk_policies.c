@@ -1,10 +1,10 @@
-/* test_chunk_policies.c -- chunks at any position: which plans full, random, h2o, blend and fusion
- * make. */
+/* test_chunk_policies.c -- chunks at any position: which plans full, random, h2o, blend, fusion
+ * and flow make. */
 #include <math.h>
 
 #include "support/policies.h"
 
-static const char *const chunk_policies[] = {"full", "random", "h2o", "blend", "fusion"};
+static const char *const chunk_policies[] = {"full", "random", "h2o", "blend", "fusion", "flow"};
 
 /* -- what every plan that answers must be ----------------------------------------------------- */
 
@@ -182,6 +182,13 @@ static void random_scores(uint64_t *seed, float scores[MAX_SEGS][MAX_TOKENS])
         for (int t = 0; t < MAX_TOKENS; t++) scores[i][t] = (float)check_random(seed, 9) - 4;
 }
 
+static void set_columns(bench *b, float scores[MAX_SEGS][MAX_TOKENS])
+{
+    for (int i = 0; i < b->n_segs; i++)
+        for (int32_t t = 0; b->probe.probe.columns[i] && t < b->segs[i].n; t++)
+            b->probe.probe.columns[i][t] += scores[i][t]; /* as the engine does */
+}
+
 static void test_fusion_chooses_the_highest_columns(void **state)
 {
     uint64_t seed = 1;
@@ -191,11 +198,45 @@ static void test_fusion_chooses_the_highest_columns(void **state)
         usual(&b, shares[k]);
         make_probe(&b, "fusion");
         random_scores(&seed, scores);
-        for (int i = 0; i < b.n_segs; i++)
-            if (b.probe.probe.columns[i])
-                memcpy(b.probe.probe.columns[i], scores[i], (size_t)b.segs[i].n * sizeof(float));
+        set_columns(&b, scores);
         make_plan(&b, "fusion");
         choice c = best(&b.in, scores, n_chosen_of(shares[k]));
+        assert_answer(&b, &c);
+        bench_end(&b);
+    }
+}
+
+/* Half by the question's attention, then by that of the first half. */
+static void test_flow_chooses_in_two_steps(void **state)
+{
+    uint64_t seed = 4;
+    for (size_t k = 1; k + 1 < SP_COUNT(shares); k++) {
+        bench b;
+        float question[MAX_SEGS][MAX_TOKENS], first[MAX_SEGS][MAX_TOKENS];
+        usual(&b, shares[k]);
+        random_scores(&seed, question);
+        random_scores(&seed, first);
+        make_probe(&b, "flow");
+        set_columns(&b, question);
+        choice half = best(&b.in, question, n_chosen_of(shares[k] / 2));
+        sp_plan second;
+        sp_plan_init(&second, b.pool);
+        assert_ok(policy("flow")->probe(&b.in, &second));
+        sp_reuse_input front = b.in;
+        front.n_segs = 7; /* what stands behind the last chunk sees no more than the first probe */
+        assert_todos(&front, &second, &half);
+        assert_int_equal(second.probe.kind, SP_PROBE_COLUMNS);
+        assert_int_equal(second.probe.layer, 2);
+        assert_ok(sp_plan_bind(&second));
+        assert_ok(sp_plan_check(&second));
+        sp_plan_fini(&b.probe);
+        b.probe = second;
+        set_columns(&b, first);
+        for (int i = 0; i < b.n_segs; i++)
+            for (int t = 0; t < MAX_TOKENS; t++)
+                if (half.of[i][t]) first[i][t] = 1000;
+        make_plan(&b, "flow");
+        choice c = best(&b.in, first, n_chosen_of(shares[k]));
         assert_answer(&b, &c);
         bench_end(&b);
     }
@@ -380,8 +421,12 @@ static void test_without_memory(void **state)
         assert_survives_faults(made(&b, p->plan), refs(&b) == before);
         if (p->probe) assert_survives_faults(made(&b, p->probe), refs(&b) == before);
         assert_int_equal(p->selects, i > 0);
-        assert_int_equal(p->probe != NULL, i > 2);
+        assert_int_equal(p->n_probes, i < 3 ? 0 : i < 5 ? 1 : 2);
+        assert_int_equal(p->probe != NULL, p->n_probes > 0);
     }
+    make_probe(&b, "flow");
+    before = refs(&b);
+    assert_survives_faults(made(&b, policy("flow")->probe), refs(&b) == before);
     assert_true(refs(&b) == before);
     bench_end(&b);
 }
@@ -393,6 +438,7 @@ int main(void)
         cmocka_unit_test(test_unknown_is_computed),
         cmocka_unit_test(test_no_head),
         cmocka_unit_test(test_fusion_chooses_the_highest_columns),
+        cmocka_unit_test(test_flow_chooses_in_two_steps),
         cmocka_unit_test(test_blend_chooses_the_largest_deviations),
         cmocka_unit_test(test_without_a_probe),
         cmocka_unit_test(test_random_is_spread_and_repeatable),

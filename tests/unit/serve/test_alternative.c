@@ -28,7 +28,8 @@ static sp_request *ask(sp_context *c, const char *order, const sp_reuse_opts *re
 
 static void test_exact_prefix_before_copies(void **state)
 {
-    static const char *const policies[] = {"full", "random", "h2o", "blend", "craft", "fusion"};
+    static const char *const policies[] = {"full",  "random", "h2o", "blend",
+                                           "craft", "fusion", "flow"};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
         const sp_reuse_opts prefix = {.policy = "prefix"};
         const sp_reuse_opts first = {.policy = policies[i], .recompute = 0.5f, .exact_first = true};

@@ -6,8 +6,8 @@
 
 #include "support/requests.h"
 
-static const policy policies[] = {
-    {"full", 0}, {"random", 0.25f}, {"h2o", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}};
+static const policy policies[] = {{"full", 0},      {"random", 0.25f}, {"h2o", 0.25f},
+                                  {"blend", 0.25f}, {"fusion", 0.25f}, {"flow", 0.25f}};
 
 /* -- the account ---------------------------------------------------------------------------- */
 

@@ -6,8 +6,8 @@
 
 #include "support/requests.h"
 
-static const policy users[] = {
-    {"full", 0}, {"random", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}, {"craft", 0.25f}};
+static const policy users[] = {{"full", 0},       {"random", 0.25f}, {"blend", 0.25f},
+                               {"fusion", 0.25f}, {"flow", 0.25f},   {"craft", 0.25f}};
 
 static bool fuse(sp_context *c, const char *order)
 {

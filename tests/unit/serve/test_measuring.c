@@ -238,10 +238,10 @@ static sp_request *hold(sp_context *c, const policy *p, const char *order)
 static void test_deviation(void **state)
 {
     static const policy off = {"off", 0}, full = {"full", 0};
-    static const policy all[] = {
-        {"random", 1}, {"h2o", 1}, {"blend", 1}, {"fusion", 1}, {"craft", 1}};
-    static const policy some[] = {
-        {"random", 0.5f}, {"h2o", 0.5f}, {"blend", 0.5f}, {"fusion", 0.5f}, {"craft", 0.5f}};
+    static const policy all[] = {{"random", 1}, {"h2o", 1},  {"blend", 1},
+                                 {"fusion", 1}, {"flow", 1}, {"craft", 1}};
+    static const policy some[] = {{"random", 0.5f}, {"h2o", 0.5f},  {"blend", 0.5f},
+                                  {"fusion", 0.5f}, {"flow", 0.5f}, {"craft", 0.5f}};
     sp_context *c = open_with((sp_context_opts){.kv_type = "f32", .n_batch = 24});
     float d[2], of_full[2];
     sp_request *a = hold(c, &off, "3012"), *b = hold(c, &off, "3012"), *f = hold(c, &full, "3012");
@@ -293,8 +293,9 @@ static void test_deviation_is_refused(void **state)
 
 static void test_kv_is_held_until_destroyed(void **state)
 {
-    static const policy policies[] = {{"off", 0},        {"prefix", 0},    {"full", 0},
-                                      {"fusion", 0.25f}, {"craft", 0.25f}, {"set", 0}};
+    static const policy policies[] = {{"off", 0},        {"prefix", 0},   {"full", 0},
+                                      {"fusion", 0.25f}, {"flow", 0.25f}, {"craft", 0.25f},
+                                      {"set", 0}};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
         sp_context *c = open_with((sp_context_opts){0});
         sp_request *r = hold(c, &policies[i], "01");

@@ -8,8 +8,8 @@
 enum { LIVE = 6, LONGEST = 8, ROUNDS = 400 };
 
 static const char *const orders[] = {"012", "210", "01", "10", "1", "0110", "3", "32", "231", ""};
-static const char *const names[] = {"off", "prefix", "set",   "full",  "random",
-                                    "h2o", "blend",  "craft", "fusion"};
+static const char *const names[] = {"off", "prefix", "set",   "full",   "random",
+                                    "h2o", "blend",  "craft", "fusion", "flow"};
 
 typedef struct live {
     sp_request *r;

@@ -8,8 +8,8 @@
 static const char *const orders[] = {"012", "210", "120", "012", "02", "1022", "31", "0"};
 enum { N = SP_COUNT(orders), ANSWER = 10 };
 
-static const policy policies[] = {
-    {"full", 0}, {"random", 0.25f}, {"h2o", 0.25f}, {"blend", 0.25f}, {"fusion", 0.25f}};
+static const policy policies[] = {{"full", 0},      {"random", 0.25f}, {"h2o", 0.25f},
+                                  {"blend", 0.25f}, {"fusion", 0.25f}, {"flow", 0.25f}};
 
 static sp_context *open_shared(const policy *p)
 {
@@ -129,8 +129,8 @@ static void test_craft_from_nothing(void **state)
 /* Each request names a policy of its own; they share what they can. */
 static void test_all_policies_at_once(void **state)
 {
-    static const char *const names[] = {"full", "craft", "h2o",    "blend",
-                                        "set",  "off",   "fusion", "prefix"};
+    static const char *const names[] = {"full", "craft",  "h2o",    "blend", "set",
+                                        "off",  "fusion", "prefix", "flow"};
     sp_context *c = open_with((sp_context_opts){.n_threads = 4, .n_batch = 24});
     for (int round = 0; round < 3; round++) {
         sp_request *r[N];

@@ -1,0 +1,66 @@
+/* flow.c -- attention flow: what the question looks at is computed again, and what that looks at.
+ *
+ *   chunk 1                    chunk 2                        question
+ *   .. the Owner means ARLO    .. the Owner .. [ 1907 ]       When did ARLO found it?
+ *                                    ^---------  ^-----------------------'
+ *                                     probe 2      probe 1
+ *
+ * The value that answers is what the question attends to (probe 1: fusion's). Where a chunk calls
+ * its subject by a word that an earlier chunk explains, the stale copy lacks that link in two
+ * places, the word and the value, and the question points at the value alone. So one half of the
+ * budget goes as in fusion; these tokens are computed over the reused copies, and what they attend
+ * to in the middle layer, where tokens are bound to what is said of them, takes the other half.
+ * Probe 2 costs half of the budget in half of the layers.
+ *
+ * Source: our own; two steps of attention flow (Abnar and Zuidema 2020) over FusionRAG section 3.2.
+ * Evidence and the choice of half and middle: docs/benchmarks.md. / */
+#include <math.h>
+
+#include "reuse/reuse_int.h"
+
+static sp_err score(const sp_reuse_input *in, sp_plan *plan, sp_choice **c, int32_t *n)
+{
+    SP_TRY(sp_reuse_candidates(in, plan, c, n));
+    if (in->probed) sp_reuse_score_columns(in->probed, *c, *n);
+    return SP_OK;
+}
+
+/* probe_chosen -- the half that the question has chosen, over the reused copies. Infinite from the
+ * start in the columns, which are added to: so they stay chosen. */
+static sp_err probe_chosen(const sp_reuse_input *in, sp_plan *plan)
+{
+    sp_reuse_input front = *in;
+    sp_choice *c;
+    int32_t n;
+    front.n_segs = sp_reuse_n_to_last_chunk(in);
+    front.recompute = in->recompute / 2;
+    front.answer_room = 0;
+    SP_TRY(score(&front, plan, &c, &n));
+    SP_TRY(sp_reuse_answer(&front, c, n, plan));
+    SP_TRY(sp_reuse_want_columns(&front, in->n_layers / 2, plan));
+    for (int32_t k = 0; k < sp_reuse_n_again(&front, n); k++)
+        plan->probe.columns[c[k].seg][c[k].index] = INFINITY;
+    return SP_OK;
+}
+
+static sp_err probe_flow(const sp_reuse_input *in, sp_plan *plan)
+{
+    return in->probed ? probe_chosen(in, plan) : sp_reuse_probe_question(in, plan);
+}
+
+static sp_err plan_flow(const sp_reuse_input *in, sp_plan *plan)
+{
+    sp_choice *c;
+    int32_t n;
+    SP_TRY(score(in, plan, &c, &n));
+    return sp_reuse_answer(in, c, n, plan);
+}
+
+const sp_reuse_policy sp_reuse_flow = {.name = "flow",
+                                       .summary = "fusion, and what those tokens look at",
+                                       .uses_tree = true,
+                                       .uses_chunks = true,
+                                       .selects = true,
+                                       .n_probes = 2,
+                                       .probe = probe_flow,
+                                       .plan = plan_flow};
