@@ -121,6 +121,20 @@ sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
     return SP_OK;
 }
 
+sp_err sp_plan_add_run(sp_plan *p, sp_todo first, const int32_t *tokens, int32_t n)
+{
+    if (n > p->cap_todo - p->n_todo) SP_TRY(sp_plan_reserve_todo(p, SP_MAX(n, p->n_todo)));
+    sp_todo *out = p->todo + p->n_todo;
+    for (int32_t i = 0; i < n; i++)
+        out[i] = (sp_todo){.token = tokens[i],
+                           .pos = first.pos + i,
+                           .span = first.span,
+                           .see = first.see,
+                           .index = first.index + i};
+    p->n_todo += n;
+    return SP_OK;
+}
+
 sp_err sp_plan_reserve_todo(sp_plan *p, int n)
 {
     if (n <= p->cap_todo - p->n_todo) return SP_OK;

@@ -123,6 +123,9 @@ sp_err sp_plan_mark_all_stale(sp_plan *p, int span) SP_MUST_CHECK;
 /* sp_plan_add_sight -- list NULL: the first n spans. The list is copied. */
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight) SP_MUST_CHECK;
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo) SP_MUST_CHECK;
+/* sp_plan_add_run -- n tokens that follow each other in prompt and span, from where `first` says;
+ * its own token does not count. */
+sp_err sp_plan_add_run(sp_plan *p, sp_todo first, const int32_t *tokens, int32_t n) SP_MUST_CHECK;
 /* sp_plan_reserve_todo -- memory for n more: saves the copies that a growing list costs. */
 sp_err sp_plan_reserve_todo(sp_plan *p, int n) SP_MUST_CHECK;
 

@@ -29,17 +29,18 @@ static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see,
     int32_t k = 0;
     sp_twin *twins = plan->twins;
     for (int i = 0; i < n_segs; i++) {
+        const sp_segment *seg = &in->segs[i];
         if (plan->slots[i].n_known == 0) {
-            for (int32_t t = 0; t < in->segs[i].n; t++) *twins++ = (sp_twin){-1, 0};
+            for (int32_t t = 0; t < seg->n; t++) *twins++ = (sp_twin){-1, 0};
             SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
-        }
-        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++, k++) {
-            *twins++ = (sp_twin){i, t};
-            SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[t],
-                                                    .pos = plan->spans[fresh].pos[k],
-                                                    .span = (uint16_t)fresh,
-                                                    .see = (uint16_t)see,
-                                                    .index = k}));
+        } else if (in->chunks[i]) {
+            for (int32_t t = 0; t < seg->n; t++) *twins++ = (sp_twin){i, t};
+            sp_todo first = {.pos = plan->spans[i].at + plan->spans[i].shift,
+                             .span = (uint16_t)fresh,
+                             .see = (uint16_t)see,
+                             .index = k};
+            SP_TRY(sp_plan_add_run(plan, first, seg->tokens, seg->n));
+            k += seg->n;
         }
     }
     return SP_OK;
@@ -67,13 +68,12 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
 
 static sp_err plan_blend(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_choice *c;
-    int32_t n, k = 0;
-    SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
+    float *score;
+    SP_TRY(sp_reuse_scores(in, plan, &score));
     const sp_plan *p = in->probed;
-    for (int t = 0; p && t < p->n_todo; t++) /* both lists are in prompt order */
-        if (p->twins[t].span >= 0) c[k++].score = p->probe.deviation[t];
-    return sp_reuse_answer(in, c, n, plan);
+    for (int t = 0, k = 0; p && t < p->n_todo; t++) /* both lists are in prompt order */
+        if (p->twins[t].span >= 0) score[k++] = p->probe.deviation[t];
+    return sp_reuse_answer(in, score, plan);
 }
 
 const sp_reuse_policy sp_reuse_blend = {.name = "blend",

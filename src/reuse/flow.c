@@ -18,28 +18,23 @@
 
 #include "reuse/reuse_int.h"
 
-static sp_err score(const sp_reuse_input *in, sp_plan *plan, sp_choice **c, int32_t *n)
-{
-    SP_TRY(sp_reuse_candidates(in, plan, c, n));
-    if (in->probed) sp_reuse_score_columns(in->probed, *c, *n);
-    return SP_OK;
-}
-
 /* probe_chosen -- the half that the question has chosen, over the reused copies. Infinite from the
  * start in the columns, which are added to: so they stay chosen. */
 static sp_err probe_chosen(const sp_reuse_input *in, sp_plan *plan)
 {
     sp_reuse_input front = *in;
-    sp_choice *c;
-    int32_t n;
+    float *score;
     front.n_segs = sp_reuse_n_to_last_chunk(in);
     front.recompute = in->recompute / 2;
     front.answer_room = 0;
-    SP_TRY(score(&front, plan, &c, &n));
-    SP_TRY(sp_reuse_answer(&front, c, n, plan));
+    SP_TRY(sp_reuse_score_columns(&front, plan, &score));
+    SP_TRY(sp_reuse_answer(&front, score, plan));
     SP_TRY(sp_reuse_want_columns(&front, in->n_layers / 2, plan));
-    for (int32_t k = 0; k < sp_reuse_n_again(&front, n); k++)
-        plan->probe.columns[c[k].seg][c[k].index] = INFINITY;
+    for (int i = 0; i < front.n_segs; i++) {
+        const uint64_t *stale = plan->spans[i].stale;
+        for (int32_t t = 0; stale && t < in->segs[i].n; t++)
+            if (stale[t / 64] >> (t % 64) & 1) plan->probe.columns[i][t] = INFINITY;
+    }
     return SP_OK;
 }
 
@@ -50,10 +45,9 @@ static sp_err probe_flow(const sp_reuse_input *in, sp_plan *plan)
 
 static sp_err plan_flow(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_choice *c;
-    int32_t n;
-    SP_TRY(score(in, plan, &c, &n));
-    return sp_reuse_answer(in, c, n, plan);
+    float *score;
+    SP_TRY(sp_reuse_score_columns(in, plan, &score));
+    return sp_reuse_answer(in, score, plan);
 }
 
 const sp_reuse_policy sp_reuse_flow = {.name = "flow",

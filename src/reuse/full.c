@@ -9,19 +9,19 @@
 
 static sp_err plan_full(const sp_reuse_input *in, sp_plan *plan)
 {
-    return sp_reuse_answer(in, NULL, 0, plan);
+    return sp_reuse_answer(in, NULL, plan);
 }
 
 static sp_err plan_random(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_choice *c;
-    int32_t n;
-    SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
-    for (int32_t k = 0; k < n; k++) {
-        uint64_t key[] = {(uint64_t)c[k].seg, (uint64_t)c[k].index};
-        c[k].score = (float)(sp_hash64(key, sizeof key) >> 40);
-    }
-    return sp_reuse_answer(in, c, n, plan);
+    float *score;
+    SP_TRY(sp_reuse_scores(in, plan, &score));
+    for (int i = 0, k = 0; i < in->n_segs; i++)
+        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++) {
+            uint64_t key[] = {(uint64_t)i, (uint64_t)t};
+            score[k++] = (float)(sp_hash64(key, sizeof key) >> 40);
+        }
+    return sp_reuse_answer(in, score, plan);
 }
 
 const sp_reuse_policy sp_reuse_full = {.name = "full",

@@ -8,11 +8,9 @@
 
 static sp_err plan_fusion(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_choice *c;
-    int32_t n;
-    SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
-    if (in->probed) sp_reuse_score_columns(in->probed, c, n);
-    return sp_reuse_answer(in, c, n, plan);
+    float *score;
+    SP_TRY(sp_reuse_score_columns(in, plan, &score));
+    return sp_reuse_answer(in, score, plan);
 }
 
 const sp_reuse_policy sp_reuse_fusion = {.name = "fusion",

@@ -35,16 +35,16 @@ const int32_t *sp_reuse_heavy(const sp_plan *plan, int i)
 
 static sp_err plan_h2o(const sp_reuse_input *in, sp_plan *plan)
 {
-    sp_choice *c;
-    int32_t n, first = 0;
-    SP_TRY(sp_reuse_candidates(in, plan, &c, &n));
+    float *score;
+    int32_t first = 0;
+    SP_TRY(sp_reuse_scores(in, plan, &score));
     for (int i = 0; i < in->n_segs; i++) {
         const sp_variant *v = in->chunks[i];
         for (int32_t rank = 0; v && v->heavy && rank < v->n; rank++)
-            c[first + v->heavy[rank]].score = -(float)rank / (float)v->n;
+            score[first + v->heavy[rank]] = -(float)rank / (float)v->n;
         if (v) first += v->n;
     }
-    return sp_reuse_answer(in, c, n, plan);
+    return sp_reuse_answer(in, score, plan);
 }
 
 const sp_reuse_policy sp_reuse_h2o = {.name = "h2o",

@@ -29,13 +29,9 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, int32_t k
     int span, see;
     SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, 0, blocks, known, &span));
     SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
-    for (int32_t t = known; t < seg->n; t++)
-        SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = seg->tokens[t],
-                                                .pos = at + t,
-                                                .span = (uint16_t)span,
-                                                .see = (uint16_t)see,
-                                                .index = t}));
-    return SP_OK;
+    sp_todo first = {
+        .pos = at + known, .span = (uint16_t)span, .see = (uint16_t)see, .index = known};
+    return sp_plan_add_run(plan, first, seg->tokens + known, seg->n - known);
 }
 
 static sp_err plan_prefix(const sp_reuse_input *in, sp_plan *plan)

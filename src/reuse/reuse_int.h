@@ -15,12 +15,6 @@ extern const sp_reuse_policy sp_reuse_craft;
 extern const sp_reuse_policy sp_reuse_h2o;
 extern const sp_reuse_policy sp_reuse_set;
 
-/* One token of a chunk that a policy may choose. */
-typedef struct sp_choice {
-    float score; /* higher: sooner */
-    int32_t seg, index;
-} sp_choice;
-
 /* sp_reuse_n_chunk_tokens -- tokens of all chunks together. */
 int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in);
 
@@ -35,23 +29,20 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHE
 /* sp_reuse_add_tokens -- all tokens of segment i as todo of its own span. */
 sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan) SP_MUST_CHECK;
 
-/* sp_reuse_answer -- the answer plan: of the candidates (one for each chunk token, in order) the
- * ceil(recompute * n) with the highest scores, ties to the earlier token, are stale in their spans
- * and computed again in a private one. candidates may be NULL when n is 0. */
-sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n,
-                       sp_plan *plan) SP_MUST_CHECK;
-
-/* sp_reuse_candidates -- the chunks' tokens in prompt order with score 0, in the plan's arena. */
-sp_err sp_reuse_candidates(const sp_reuse_input *in, sp_plan *plan, sp_choice **out,
-                           int32_t *n) SP_MUST_CHECK;
+/* sp_reuse_scores -- one for each chunk token, in prompt order, all 0; in the plan's arena. */
+sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
+/* sp_reuse_answer -- the answer plan: the ceil(recompute * n) of the n chunk tokens with the
+ * highest scores, of equal ones the earlier, are stale in their spans and computed again in a
+ * private one. NaN is lowest. score: as sp_reuse_scores has it, or NULL when none is computed again. */
+sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan) SP_MUST_CHECK;
 
 /* -- attention as a measure ----------------------------------------------------------------- */
 
 /* sp_reuse_want_columns -- the plan becomes a probe: the attention that its todo tokens give to
  * each token of the chunks, at that layer. */
 sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan) SP_MUST_CHECK;
-/* sp_reuse_score_columns -- what such a probe has measured, as the candidates' scores. */
-void sp_reuse_score_columns(const sp_plan *probed, sp_choice *c, int32_t n);
+/* sp_reuse_score_columns -- scores that are what such a probe has measured: in->probed, if any. */
+sp_err sp_reuse_score_columns(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
 /* sp_reuse_probe_question -- the question, and whatever else is in no cache, over the reused
  * chunks; its attention in the last layer. */
 sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;

@@ -11,6 +11,7 @@
  * stands before it.
  * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. / */
 #include <math.h>
+#include <string.h>
 
 #include "reuse/reuse_int.h"
 
@@ -31,7 +32,7 @@ int sp_reuse_n_to_last_chunk(const sp_reuse_input *in)
 
 int32_t sp_reuse_n_again(const sp_reuse_input *in, int32_t n)
 {
-    return (int32_t)ceilf(in->recompute * (float)n);
+    return SP_MIN(n, (int32_t)ceilf(in->recompute * (float)n));
 }
 
 sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
@@ -57,76 +58,70 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
 sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan)
 {
     const sp_span *s = &plan->spans[i];
-    for (int32_t t = 0; t < in->segs[i].n; t++)
-        SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[t],
-                                                .pos = s->at + s->shift + t,
-                                                .span = (uint16_t)i,
-                                                .see = (uint16_t)see,
-                                                .index = t}));
-    return SP_OK;
+    sp_todo first = {.pos = s->at + s->shift, .span = (uint16_t)i, .see = (uint16_t)see};
+    return sp_plan_add_run(plan, first, in->segs[i].tokens, in->segs[i].n);
 }
 
 /* -- choosing ------------------------------------------------------------------------------- */
 
-sp_err sp_reuse_candidates(const sp_reuse_input *in, sp_plan *plan, sp_choice **out, int32_t *n)
+/* A token to compute again. */
+typedef struct choice {
+    int32_t seg, index;
+} choice;
+
+sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score)
 {
-    *n = sp_reuse_n_chunk_tokens(in);
-    sp_choice *c = *out = sp_arena_take(&plan->arena, (size_t)*n, sizeof *c);
-    if (!c) return sp_fail_nomem((size_t)*n * sizeof *c, "a choice of tokens");
+    size_t n = (size_t)sp_reuse_n_chunk_tokens(in);
+    *score = sp_arena_take(&plan->arena, n, sizeof **score);
+    return *score ? SP_OK : sp_fail_nomem(n * sizeof **score, "scores of tokens");
+}
+
+/* key_of -- an integer for each score that is in order as they are; NaN before all. */
+static uint32_t key_of(float score)
+{
+    uint32_t bits;
+    score += 0.0f; /* -0 is 0 */
+    memcpy(&bits, &score, sizeof bits);
+    uint32_t key = bits ^ (bits >> 31 ? UINT32_MAX : UINT32_C(1) << 31);
+    return isnan(score) ? 0 : key;
+}
+
+/* kth_largest -- of key[n], k from 1, digit by digit from the highest: it is that in which the
+ * keys above run out. *equal: how many of its equals belong to the k. No branch depends on a key:
+ * scores come in no order that a CPU could foresee. */
+static uint32_t kth_largest(const uint32_t *key, int32_t n, int32_t k, int32_t *equal)
+{
+    uint32_t found = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        int32_t count[256] = {0}, digit = 255;
+        uint64_t front = found >> shift;
+        for (int32_t i = 0; i < n; i++)
+            count[key[i] >> shift & 255] += (uint64_t)key[i] >> (shift + 8) == front >> 8;
+        for (; count[digit] < k; digit--) k -= count[digit];
+        found |= (uint32_t)digit << shift;
+    }
+    *equal = k;
+    return found;
+}
+
+/* choose -- the `want` chunk tokens with the highest scores, in prompt order; of equal ones the
+ * earlier. */
+static sp_err choose(const sp_reuse_input *in, const float *score, int32_t n, int32_t want,
+                     sp_arena *arena, choice **out)
+{
+    uint32_t *key = sp_arena_take(arena, (size_t)n, sizeof *key);
+    choice *c = *out = sp_arena_take(arena, (size_t)want + 1, sizeof *c); /* one is overwritten */
+    if (!key || !c) return sp_fail_nomem((size_t)n * sizeof *c, "a choice of tokens");
+    for (int32_t i = 0; i < n; i++) key[i] = key_of(score[i]);
+    int32_t equal, taken = 0;
+    uint32_t least = kth_largest(key, n, want, &equal);
     for (int i = 0; i < in->n_segs; i++)
-        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++) *c++ = (sp_choice){0, i, t};
-    return SP_OK;
-}
-
-static void swap(float *a, float *b)
-{
-    float t = *a;
-    *a = *b;
-    *b = t;
-}
-
-/* kth_largest -- of v[n], k from 1; reorders v. Quickselect with the median of three as pivot:
- * O(n) but for orders that nobody has reason to make. Pre: no NaN. */
-static float kth_largest(float *v, int32_t n, int32_t k)
-{
-    int32_t from = 0, to = n - 1, want = k - 1;
-    while (from < to) {
-        int32_t mid = from + (to - from) / 2, i = from, j = to;
-        if (v[mid] > v[from]) swap(&v[mid], &v[from]);
-        if (v[to] > v[from]) swap(&v[to], &v[from]);
-        if (v[to] > v[mid]) swap(&v[to], &v[mid]);
-        float pivot = v[mid];
-        while (i <= j) {
-            while (v[i] > pivot) i++;
-            while (v[j] < pivot) j--;
-            if (i <= j) swap(&v[i++], &v[j--]);
+        for (int32_t t = 0; in->chunks[i] && t < in->segs[i].n; t++, key++) {
+            int32_t as_least = *key == least && equal > 0;
+            c[taken] = (choice){i, t};
+            taken += *key > least || as_least;
+            equal -= as_least;
         }
-        if (want <= j)
-            to = j;
-        else if (want >= i)
-            from = i;
-        else
-            break;
-    }
-    return v[want];
-}
-
-/* choose -- moves the `want` candidates with the highest scores to the front, in prompt order; of
- * equal ones the earlier. NaN counts as lowest. */
-static sp_err choose(sp_choice *c, int32_t n, int32_t want, sp_arena *arena)
-{
-    if (want >= n) return SP_OK;
-    float *score = sp_arena_take(arena, (size_t)n, sizeof *score);
-    if (!score) return sp_fail_nomem((size_t)n * sizeof *score, "a choice of tokens");
-    for (int32_t i = 0; i < n; i++) {
-        if (isnan(c[i].score)) c[i].score = -INFINITY;
-        score[i] = c[i].score;
-    }
-    float least = kth_largest(score, n, want);
-    int32_t above = 0, taken = 0;
-    for (int32_t i = 0; i < n; i++) above += c[i].score > least;
-    for (int32_t i = 0, equal = want - above; i < n; i++)
-        if (c[i].score > least || (c[i].score == least && equal-- > 0)) c[taken++] = c[i];
     return SP_OK;
 }
 
@@ -145,9 +140,17 @@ sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan)
     return SP_OK;
 }
 
-void sp_reuse_score_columns(const sp_plan *probed, sp_choice *c, int32_t n)
+sp_err sp_reuse_score_columns(const sp_reuse_input *in, sp_plan *plan, float **score)
 {
-    for (int32_t k = 0; k < n; k++) c[k].score = probed->probe.columns[c[k].seg][c[k].index];
+    SP_TRY(sp_reuse_scores(in, plan, score));
+    float *out = *score;
+    for (int i = 0; in->probed && i < in->n_segs; i++) {
+        if (!in->chunks[i]) continue;
+        size_t n = (size_t)in->segs[i].n;
+        if (n) memcpy(out, in->probed->probe.columns[i], n * sizeof *out);
+        out += n;
+    }
+    return SP_OK;
 }
 
 sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan)
@@ -164,7 +167,7 @@ sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan)
 
 /* add_again -- the private span of the chosen tokens; their old copies become stale. Returns its
  * index, or -1 when nothing is chosen. */
-static sp_err add_again(const sp_choice *chosen, int32_t n, sp_plan *plan, int *span)
+static sp_err add_again(const choice *chosen, int32_t n, sp_plan *plan, int *span)
 {
     *span = -1;
     if (n == 0) return SP_OK;
@@ -179,7 +182,7 @@ static sp_err add_again(const sp_choice *chosen, int32_t n, sp_plan *plan, int *
 }
 
 /* add_todo -- chosen tokens and whatever is in no cache, by position; with memory for the answer. */
-static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_t n, int again,
+static sp_err add_todo(const sp_reuse_input *in, const choice *chosen, int32_t n, int again,
                        int see, sp_plan *plan)
 {
     int32_t k = 0, n_todo = n + in->answer_room;
@@ -197,15 +200,17 @@ static sp_err add_todo(const sp_reuse_input *in, const sp_choice *chosen, int32_
     return SP_OK;
 }
 
-sp_err sp_reuse_answer(const sp_reuse_input *in, sp_choice *candidates, int32_t n, sp_plan *plan)
+sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan)
 {
+    int32_t n = score ? sp_reuse_n_chunk_tokens(in) : 0;
     int32_t n_chosen = sp_reuse_n_again(in, n);
     int again, see, answer, end = 0;
+    choice *chosen = NULL;
     SP_TRY(sp_reuse_known_spans(in, plan));
     for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;
-    if (n_chosen) SP_TRY(choose(candidates, n, n_chosen, &plan->arena));
-    SP_TRY(add_again(candidates, n_chosen, plan, &again));
+    if (n_chosen) SP_TRY(choose(in, score, n, n_chosen, &plan->arena, &chosen));
+    SP_TRY(add_again(chosen, n_chosen, plan, &again));
     SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, end, NULL, 0, NULL, 0, &answer));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
-    return add_todo(in, candidates, n_chosen, again, see, plan);
+    return add_todo(in, chosen, n_chosen, again, see, plan);
 }

@@ -238,6 +238,33 @@ static void reserved_todo_stays_in_place(void **state)
     bench_end(&b);
 }
 
+static void a_run_is_its_tokens_one_by_one(void **state)
+{
+    bench b;
+    enum { MANY = 4000 }; /* more than the plan's memory still holds */
+    int32_t tokens[MANY];
+    bench_begin(&b, 20);
+    for (int32_t i = 0; i < MANY; i++) tokens[i] = 7 * i;
+    int n = 0;
+    for (int32_t len = 0; len <= 25; n += len++) { /* 325 in all; the list grows on its way */
+        sp_todo first = {.token = -1, .pos = 10 + n, .span = 3, .see = 2, .index = n};
+        assert_ok(sp_plan_add_run(&b.plan, first, tokens + len, len));
+        assert_int_equal(b.plan.n_todo, n + len);
+        for (int32_t i = 0; i < len; i++) {
+            const sp_todo *t = &b.plan.todo[n + i];
+            assert_int_equal(t->token, 7 * (len + i));
+            assert_int_equal(t->pos, 10 + n + i);
+            assert_int_equal(t->index, n + i);
+            assert_true(t->span == 3 && t->see == 2);
+        }
+    }
+    for (int i = 0; i < n; i++) assert_int_equal(b.plan.todo[i].index, i);
+    assert_survives_faults(sp_plan_add_run(&b.plan, (sp_todo){0}, tokens, MANY),
+                           b.plan.n_todo == n);
+    assert_int_equal(b.plan.n_todo, n + MANY);
+    bench_end(&b);
+}
+
 /* The map of a span that grows must reach as far as the span may. */
 static void tokens_added_later_are_not_stale(void **state)
 {
@@ -564,6 +591,7 @@ int main(void)
         cmocka_unit_test(tokens_added_later_are_not_stale),
         cmocka_unit_test(a_whole_span_goes_stale),
         cmocka_unit_test(reserved_todo_stays_in_place),
+        cmocka_unit_test(a_run_is_its_tokens_one_by_one),
         cmocka_unit_test(plans_hold_many_of_everything),
         cmocka_unit_test(more_spans_than_can_be_named_are_refused),
         cmocka_unit_test(check_finds_what_todo_does_wrong),

@@ -1,5 +1,6 @@
 /* test_chunk_policies.c -- chunks at any position: which plans full, random, h2o, blend, fusion
  * and flow make. */
+#include <float.h>
 #include <math.h>
 
 #include "support/policies.h"
@@ -201,6 +202,39 @@ static void test_fusion_chooses_the_highest_columns(void **state)
         set_columns(&b, scores);
         make_plan(&b, "fusion");
         choice c = best(&b.in, scores, n_chosen_of(shares[k]));
+        assert_answer(&b, &c);
+        bench_end(&b);
+    }
+}
+
+/* any_score -- of all magnitudes, signs and zeros; now and then none at all. */
+static float any_score(uint64_t *seed)
+{
+    uint32_t bits = (uint32_t)check_random(seed, 1 << 16) << 16;
+    bits |= (uint32_t)check_random(seed, 1 << 16);
+    bits &= check_random(seed, 8) ? UINT32_MAX : UINT32_C(1) << 31;
+    float score;
+    memcpy(&score, &bits, sizeof score);
+    return score;
+}
+
+static void test_scores_of_all_magnitudes(void **state)
+{
+    uint64_t seed = 4;
+    for (int round = 0; round < 200; round++) {
+        bench b;
+        float scores[MAX_SEGS][MAX_TOKENS];
+        float share = shares[check_random(&seed, SP_COUNT(shares))];
+        usual(&b, share);
+        make_probe(&b, "fusion");
+        for (int i = 0; i < b.n_segs; i++)
+            for (int32_t t = 0; b.probe.probe.columns[i] && t < b.segs[i].n; t++) {
+                float score = any_score(&seed);
+                b.probe.probe.columns[i][t] = score;
+                scores[i][t] = isnan(score) ? -INFINITY : fmaxf(score, -FLT_MAX);
+            }
+        make_plan(&b, "fusion");
+        choice c = best(&b.in, scores, n_chosen_of(share));
         assert_answer(&b, &c);
         bench_end(&b);
     }
@@ -439,6 +473,7 @@ int main(void)
         cmocka_unit_test(test_no_head),
         cmocka_unit_test(test_fusion_chooses_the_highest_columns),
         cmocka_unit_test(test_flow_chooses_in_two_steps),
+        cmocka_unit_test(test_scores_of_all_magnitudes),
         cmocka_unit_test(test_blend_chooses_the_largest_deviations),
         cmocka_unit_test(test_without_a_probe),
         cmocka_unit_test(test_random_is_spread_and_repeatable),
