@@ -40,8 +40,20 @@ struct sp_engine {
     size_t probe_bytes;
 };
 
+/* -- rows.c ------------------------------------------------------------------------------------ */
+
+/* sp_rows_check -- whether the engine can compute these slices. Errors: SP_E_ARG, SP_E_CONTEXT. */
+sp_err sp_rows_check(const sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
+void sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices);
 /* sp_rows_close -- removes the rows whose keep is false, from the lists and from x, h and att. */
 void sp_rows_close(sp_engine *e, int n_slices);
+/* sp_row_wanted -- whether the logits of todo `id` are. */
+bool sp_row_wanted(const sp_slice *slice, int id);
+/* sp_rows_drop_unwanted -- before the last layer's attention: rows that neither logits nor a gate
+ * nor a probe need. */
+void sp_rows_drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices);
+/* sp_rows_pass_gates -- after a layer: each gate says which of its plan's rows go on. */
+void sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer);
 
 /* -- probe.c: measures at the probed layer; the rows of a measured plan end there ------------- */
 

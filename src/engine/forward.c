@@ -10,8 +10,6 @@
  * One row's arithmetic never depends on its company (compute/ops.h), so a prompt computed whole, in
  * pieces or behind a reused prefix gives the same bits.
  */
-#include <string.h>
-
 #include "engine/run_int.h"
 
 /* quantize -- rows of x in e->ints, where integer products with weights of x's width want them. A
@@ -57,148 +55,6 @@ static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
             e,
             &(sp_rmsnorm_args){.x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps},
             false);
-}
-
-/* -- rows ----------------------------------------------------------------------------------- */
-
-static sp_err check_slices(const sp_engine *e, const sp_slice *slices, int n_slices)
-{
-    if (n_slices > e->o.max_slices)
-        return sp_fail(SP_E_ARG, "step: %d slices, at most %d", n_slices, e->o.max_slices);
-    int rows = 0;
-    for (int s = 0; s < n_slices; s++) {
-        const sp_slice *sl = &slices[s];
-        if (sl->n < 1 || sl->from < 0 || sl->from + sl->n > sl->plan->n_todo || !sl->plan->bound)
-            return sp_fail(SP_E_ARG, "step: slice %d takes todo %d..%d of %d", s, sl->from,
-                           sl->from + sl->n, sl->plan->n_todo);
-        rows += sl->n;
-        for (int i = sl->from; i < sl->from + sl->n; i++) {
-            const sp_todo *t = &sl->plan->todo[i];
-            if (t->token < 0 || t->token >= e->o.model->hp.n_vocab)
-                return sp_fail(SP_E_ARG, "token id %d is not in the vocabulary of %d", t->token,
-                               e->o.model->hp.n_vocab);
-            if (t->pos < 0 || t->pos >= e->o.n_ctx)
-                return sp_fail(SP_E_CONTEXT, "position %d is outside the context of %d tokens",
-                               t->pos, e->o.n_ctx);
-        }
-    }
-    if (rows > e->o.max_rows)
-        return sp_fail(SP_E_ARG, "step: %d tokens, at most %d", rows, e->o.max_rows);
-    return SP_OK;
-}
-
-static void gather_rows(sp_rows *r, const sp_slice *slices, int n_slices)
-{
-    r->n = 0;
-    for (int s = 0; s < n_slices; s++) {
-        r->first[s] = r->n;
-        const sp_plan *p = slices[s].plan;
-        for (int i = slices[s].from; i < slices[s].from + slices[s].n; i++, r->n++) {
-            const sp_todo *t = &p->todo[i];
-            const sp_span *span = &p->spans[t->span];
-            r->id[r->n] = i;
-            r->token[r->n] = t->token;
-            r->pos[r->n] = t->pos;
-            r->rot[r->n] = t->pos - span->shift;
-            r->see[r->n] = t->see;
-            r->block[r->n] = span->blocks[t->index / SP_BLOCK_TOKENS];
-            r->slot[r->n] = (uint8_t)(t->index % SP_BLOCK_TOKENS);
-            assert(!sp_kv_is_sealed(p->pool, r->block[r->n])); /* pool.h I2 */
-        }
-    }
-    r->first[n_slices] = r->n;
-}
-
-void sp_rows_close(sp_engine *e, int n_slices)
-{
-    sp_rows *r = &e->rows;
-    size_t width = (size_t)e->o.model->hp.n_embd;
-    size_t heads = (size_t)e->o.model->hp.n_heads * (size_t)e->o.model->hp.head;
-    int to = 0;
-    for (int s = 0; s < n_slices; s++) {
-        int from = r->first[s], end = r->first[s + 1];
-        r->first[s] = to;
-        for (; from < end; from++) {
-            if (!r->keep[from]) continue;
-            if (to != from) {
-                r->id[to] = r->id[from];
-                r->token[to] = r->token[from];
-                r->pos[to] = r->pos[from];
-                r->rot[to] = r->rot[from];
-                r->see[to] = r->see[from];
-                r->block[to] = r->block[from];
-                r->slot[to] = r->slot[from];
-                memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width,
-                       width * sizeof *e->x);
-                memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width,
-                       width * sizeof *e->h);
-                memcpy(e->att + (size_t)to * heads, e->att + (size_t)from * heads,
-                       heads * sizeof *e->att);
-            }
-            to++;
-        }
-    }
-    r->first[n_slices] = r->n = to;
-}
-
-static bool wanted(const sp_slice *sl, int id)
-{
-    return sl->want == SP_WANT_ALL || (sl->want == SP_WANT_LAST && id == sl->from + sl->n - 1);
-}
-
-/* drop_unwanted -- before the last layer's attention: rows that neither logits nor a gate need. */
-static void drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
-{
-    sp_rows *r = &e->rows;
-    for (int s = 0; s < n_slices; s++)
-        for (int i = r->first[s]; i < r->first[s + 1]; i++)
-            r->keep[i] = slices[s].plan->gate.after_layer || wanted(&slices[s], r->id[i]) ||
-                         slices[s].plan->probe.kind == SP_PROBE_COLUMNS;
-    sp_rows_close(e, n_slices);
-}
-
-/* twin_slot -- where the older copy of a todo token lies; false when it has none. */
-static bool twin_slot(const sp_plan *p, int id, sp_kv_slot *out)
-{
-    if (id >= p->n_twins || p->twins[id].span < 0) return false;
-    *out = sp_span_slot(&p->spans[p->twins[id].span], p->twins[id].index);
-    return true;
-}
-
-/* fall_back -- rows that a gate has dropped keep their twins' KV in the layers that remain. */
-static void fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
-{
-    const sp_rows *r = &e->rows;
-    for (int l = layer + 1; l < e->o.model->hp.n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
-        sp_kv_slot twin;
-        for (int i = first; i < end; i++)
-            if (!r->keep[i] && twin_slot(p, r->id[i], &twin))
-                sp_kv_copy(
-                    &kv, &twin,
-                    &(sp_kv_slot){.block = r->block[i], .slot = r->slot[i], .rot = r->rot[i]});
-    }
-}
-
-static void run_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
-{
-    sp_rows *r = &e->rows;
-    bool any = false;
-    for (int i = 0; i < r->n; i++) r->keep[i] = true;
-    for (int s = 0; s < n_slices; s++) {
-        const sp_gate *g = &slices[s].plan->gate;
-        if (!g->after_layer || r->first[s] == r->first[s + 1]) continue;
-        any = true;
-        g->after_layer(g->user, &(sp_gate_view){.plan = slices[s].plan,
-                                                .layer = layer,
-                                                .n_heads = e->o.model->hp.n_heads,
-                                                .n = r->first[s + 1] - r->first[s],
-                                                .id = r->id + r->first[s],
-                                                .mass = e->reqs[s].mass,
-                                                .keep = r->keep + r->first[s]});
-        fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer);
-    }
-    if (any) sp_rows_close(e, n_slices);
 }
 
 /* -- scratch whose size follows the plans --------------------------------------------------- */
@@ -331,7 +187,7 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
     int kept = 0;
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
-            kept += r->keep[i] = wanted(&slices[s], r->id[i]);
+            kept += r->keep[i] = sp_row_wanted(&slices[s], r->id[i]);
     if (kept != r->n) sp_rows_close(e, n_slices);
     normalise(e, e->x, m->output_norm, e->h);
     for (int s = 0, next; s < n_slices; s = next) {
@@ -351,10 +207,10 @@ static void write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
 
 sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
 {
-    SP_TRY(check_slices(e, slices, n_slices));
+    SP_TRY(sp_rows_check(e, slices, n_slices));
     SP_TRY(make_room(e, slices, n_slices));
     const sp_model *m = e->o.model;
-    gather_rows(&e->rows, slices, n_slices);
+    sp_rows_gather(&e->rows, slices, n_slices);
     run_embed(e, (int64_t)e->rows.n * m->hp.n_embd,
               &(sp_embed_args){.w = &m->embed, .ids = e->rows.token, .m = e->rows.n, .x = e->x});
     for (int l = 0; l < m->hp.n_layers; l++) {
@@ -366,7 +222,7 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
         project(e, w, true, all);
         store_kv(e, w, &kv);
         sp_probe_deviation(e, &kv, slices, n_slices, l);
-        if (l == m->hp.n_layers - 1) drop_unwanted(e, slices, n_slices);
+        if (l == m->hp.n_layers - 1) sp_rows_drop_unwanted(e, slices, n_slices);
         if (e->rows.n == 0) return SP_OK;
         if (e->rows.n != n_rows) quantize(e, e->h, e->rows.n, m->hp.n_embd);
         if (!all) project(e, w, false, true);
@@ -374,7 +230,7 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
         sp_probe_columns(e, &kv, slices, n_slices, l);
         if (e->rows.n == 0) return SP_OK;
         feed_forward(e, w);
-        run_gates(e, slices, n_slices, l);
+        sp_rows_pass_gates(e, slices, n_slices, l);
         if (e->rows.n == 0) return SP_OK;
     }
     write_logits(e, slices, n_slices);

@@ -131,9 +131,6 @@ void sp_request_take_token(sp_request *r, const float *logits);
 /* sp_request_finish -- gives back memory and pins; the result is complete. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
 
-/* sp_request_input -- what policies see of it. */
-sp_reuse_input sp_request_input(const sp_request *r);
-
 /* -- scheduler.c ---------------------------------------------------------------------------- */
 
 /* sp_request_submit_as -- sp_request_submit; `fuse`: to compute a fused copy of the last chunk. */
@@ -146,6 +143,8 @@ sp_err sp_request_run(sp_context *c, sp_request **r) SP_MUST_CHECK;
 
 /* sp_request_look_up -- pins what is cached: a path of the tree, and copies of chunks. */
 sp_err sp_request_look_up(sp_request *r) SP_MUST_CHECK;
+/* sp_request_input -- what policies see of it. */
+sp_reuse_input sp_request_input(const sp_request *r);
 /* sp_request_find_chunks -- pins copies of the chunks that have none yet. */
 sp_err sp_request_find_chunks(sp_request *r) SP_MUST_CHECK;
 /* sp_request_in_order -- the tree was asked for the segments as they stand. */

@@ -85,6 +85,27 @@ static const sp_variant *find_copy(sp_request *r, int i)
     return v;
 }
 
+sp_reuse_input sp_request_input(const sp_request *r)
+{
+    const sp_reuse_choice *o = &r->reuse;
+    return (sp_reuse_input){.segs = r->segs,
+                            .n_segs = r->n_segs,
+                            .ids = r->ids,
+                            .n_head = r->n_head,
+                            .match = &r->match,
+                            .order = r->order,
+                            .chunks = r->chunks,
+                            .known = r->known,
+                            .answer_room = r->max_tokens,
+                            .n_layers = r->ctx->model->hp.n_layers,
+                            .recompute = o->policy->selects ? o->recompute : 0,
+                            .alpha = o->alpha,
+                            .focus = o->focus,
+                            .unfused = o->unfused,
+                            .wants_heavy = o->policy->wants_heavy,
+                            .probed = r->probed.n_todo ? &r->probed : NULL};
+}
+
 /* choose_variant -- pins all measured copies of a chunk, lets the policy choose, keeps that one. */
 static sp_err choose_variant(sp_request *r, int i)
 {

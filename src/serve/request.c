@@ -8,27 +8,6 @@
 
 /* -- plans ---------------------------------------------------------------------------------- */
 
-sp_reuse_input sp_request_input(const sp_request *r)
-{
-    const sp_reuse_choice *o = &r->reuse;
-    return (sp_reuse_input){.segs = r->segs,
-                            .n_segs = r->n_segs,
-                            .ids = r->ids,
-                            .n_head = r->n_head,
-                            .match = &r->match,
-                            .order = r->order,
-                            .chunks = r->chunks,
-                            .known = r->known,
-                            .answer_room = r->max_tokens,
-                            .n_layers = r->ctx->model->hp.n_layers,
-                            .recompute = o->policy->selects ? o->recompute : 0,
-                            .alpha = o->alpha,
-                            .focus = o->focus,
-                            .unfused = o->unfused,
-                            .wants_heavy = o->policy->wants_heavy,
-                            .probed = r->probed.n_todo ? &r->probed : NULL};
-}
-
 /* wants_probe -- all or nothing needs no measuring. */
 static bool wants_probe(const sp_request *r, const sp_reuse_input *in)
 {
