@@ -1,0 +1,395 @@
+/* test_golden_reuse.c -- blend, fusion and craft through the engine against another implementation,
+ * in float64 from the papers' equations: tests/golden/reuse.json, which make-reuse.py has made.
+ *
+ *   scores      of every token, and the tokens that are computed again
+ *   craft       attention between and within chunks, CCI, beta', CFO, the order of tokens
+ *   logits      that begin the answer
+ *
+ * On the kernels of each variant with keys and values in f32, so that only the order of sums
+ * differs.
+ */
+#include "support/tiny_rag.h"
+
+#include <jansson.h>
+
+#include "reuse/overlap.h"
+#include "reuse/watch.h"
+
+#define GOLDEN "tests/golden/reuse.json"
+enum { SEED = 20, N_LAYERS = 5, MOST = MAX_SEGS * MAX_LEN }; /* as in make-reuse.py */
+#define NEAR   1e-5 /* of the largest; make-reuse.py sees to it that choices are ten times clearer */
+#define LOGITS 1e-10 /* NMSE */
+
+/* -- what the file says ----------------------------------------------------------------------- */
+
+static json_t *field(const json_t *o, const char *name)
+{
+    json_t *v = json_object_get(o, name);
+    if (!v) fail_msg(GOLDEN ": no field %s", name);
+    return v;
+}
+
+static float number(const json_t *o, const char *name)
+{
+    return (float)json_number_value(json_object_get(o, name));
+}
+
+/* numbers -- returns how many. */
+static size_t numbers(const json_t *list, float *out, size_t most)
+{
+    size_t n = json_array_size(list);
+    assert_in_range(n, 0, most);
+    for (size_t i = 0; i < n; i++) out[i] = (float)json_number_value(json_array_get(list, i));
+    return n;
+}
+
+/* read_prompt -- head, chunks, question. */
+static void read_prompt(const json_t *o, prompt *p)
+{
+    const json_t *segs = field(o, "segs");
+    p->n_segs = (int)json_array_size(segs);
+    assert_in_range(p->n_segs, 3, MAX_SEGS);
+    for (int i = 0; i < p->n_segs; i++) {
+        const json_t *tokens = json_array_get(segs, (size_t)i);
+        sp_segment_kind kind = i == 0              ? SP_SEG_SYSTEM
+                               : i < p->n_segs - 1 ? SP_SEG_CHUNK
+                                                   : SP_SEG_QUESTION;
+        p->segs[i] = (sp_segment){.kind = kind, .n = (int32_t)json_array_size(tokens)};
+        assert_in_range(p->segs[i].n, 1, MAX_LEN);
+        for (int t = 0; t < p->segs[i].n; t++)
+            p->tokens[i][t] = (int32_t)json_integer_value(json_array_get(tokens, (size_t)t));
+    }
+    set_ids(p);
+}
+
+/* -- comparing --------------------------------------------------------------------------------- */
+
+static void assert_near(float got, float want, float scale, const char *what)
+{
+    if (!(fabsf(got - want) <= (float)NEAR * scale))
+        fail_msg("%s: %g, golden %g", what, (double)got, (double)want);
+}
+
+static void assert_logits(const setting *s, const float *got, const json_t *o)
+{
+    float want[101];
+    assert_int_equal(numbers(field(o, "logits"), want, SP_COUNT(want)), SP_COUNT(want));
+    assert_int_equal(s->t.model.hp.n_vocab, SP_COUNT(want));
+    close_to(got, want, SP_COUNT(want), LOGITS, "logits");
+}
+
+static float largest(const float *v, size_t n)
+{
+    float most = 0;
+    for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(v[i]));
+    return most;
+}
+
+/* chosen_of -- tokens of the prompt that a plan's spans hold as stale. */
+static void chosen_of(const prompt *p, const sp_plan *plan, bool *out)
+{
+    memset(out, 0, MOST * sizeof *out);
+    for (int i = 0, at = 0; i < p->n_segs; at += p->segs[i++].n)
+        for (int32_t t = 0; plan->spans[i].stale && t < p->segs[i].n; t++)
+            out[at + t] = plan->spans[i].stale[t / 64] >> (t % 64) & 1;
+}
+
+/* assert_chosen -- none of golden's choices is close. */
+static void assert_chosen(const prompt *p, const sp_plan *plan, const json_t *golden)
+{
+    size_t i;
+    const json_t *place;
+    bool got[MOST], want[MOST] = {false};
+    json_array_foreach(field(golden, "chosen"), i, place)
+    {
+        assert_in_range(json_integer_value(place), 0, MOST - 1);
+        want[json_integer_value(place)] = true;
+    }
+    chosen_of(p, plan, got);
+    for (int k = 0; k < p->n; k++)
+        if (got[k] != want[k]) fail_msg("token %d is %schosen", k, got[k] ? "" : "not ");
+}
+
+/* -- a request --------------------------------------------------------------------------------- */
+
+typedef struct request {
+    setting *s;
+    const prompt *p;
+    sp_digest ids[MAX_SEGS];
+    sp_reuse_input in;
+    sp_plan plan;
+} request;
+
+static const sp_reuse_policy *policy_of(const char *name)
+{
+    const sp_reuse_policy *p;
+    assert_ok(sp_reuse_find(name, &p));
+    return p;
+}
+
+/* find_measured -- the one copy that craft finds of chunk i; its CFO by choose. */
+static void find_measured(request *r, int i, const json_t *weight)
+{
+    const sp_variant **all;
+    sp_copies known[MAX_SEGS] = {{0}};
+    float cfo = -1;
+    assert_ok(sp_chunks_find_all(r->s->cache.chunks, &r->p->segs[i], r->ids, 1, &r->s->arena, &all,
+                                 &known[i].n));
+    if (known[i].n == 0) return;
+    assert_int_equal(known[i].n, 1);
+    known[i].v = all;
+    r->in.known = known;
+    assert_int_equal(policy_of("craft")->choose(&r->in, i, &cfo), 0);
+    r->in.known = NULL;
+    r->s->chunks[i] = all[0];
+    if (weight) assert_near(cfo, (float)json_number_value(json_array_get(weight, i)), 1, "CFO");
+}
+
+static void begin(request *r, setting *s, const prompt *p)
+{
+    *r = (request){.s = s, .p = p};
+    for (int i = 0; i < p->n_segs; i++) r->ids[i] = p->segs[i].id;
+    assert_ok(sp_tree_match(s->cache.tree, p->segs, 1, 1, &s->arena, &s->match));
+    r->in = (sp_reuse_input){.segs = p->segs,
+                             .n_segs = p->n_segs,
+                             .n_head = 1,
+                             .ids = r->ids,
+                             .match = &s->match,
+                             .chunks = s->chunks,
+                             .answer_room = 4,
+                             .n_layers = s->t.model.hp.n_layers};
+    sp_plan_init(&r->plan, s->t.pool);
+}
+
+/* keep -- head and copies enter the caches, as serve/keep.c does. */
+static void keep(request *r, const sp_variant *copies, const bool *is_copy)
+{
+    setting *s = r->s;
+    bool added;
+    for (int k = 0; k < r->plan.n_spans; k++)
+        sp_kv_seal(s->t.pool, r->plan.spans[k].blocks,
+                   SP_DIV_UP(r->plan.spans[k].n, SP_BLOCK_TOKENS));
+    if (s->match.n_path == 0)
+        assert_ok(sp_tree_extend(s->cache.tree, &s->match, &r->p->segs[0], r->plan.spans[0].blocks,
+                                 1, &added));
+    for (int i = 1; i < r->p->n_segs; i++)
+        if (is_copy[i])
+            assert_ok(sp_chunks_insert(s->cache.chunks, &r->p->segs[i], &copies[i], 1, &added));
+}
+
+static void end(request *r)
+{
+    sp_plan_fini(&r->plan);
+    for (int i = 0; i < MAX_SEGS; i++) {
+        if (r->s->chunks[i]) sp_chunks_unpin(r->s->cache.chunks, r->s->chunks[i]);
+        r->s->chunks[i] = NULL;
+    }
+    sp_tree_release(r->s->cache.tree, &r->s->match);
+}
+
+/* -- blend and fusion --------------------------------------------------------------------------- */
+
+static void fill(setting *s, const prompt *p)
+{
+    request r;
+    sp_variant copies[MAX_SEGS];
+    bool is_copy[MAX_SEGS] = {false};
+    begin(&r, s, p);
+    assert_ok(sp_reuse_fill(&r.in, &r.plan));
+    run(&s->t, &r.plan, NULL);
+    for (int i = 1; i < p->n_segs - 1; i++) {
+        is_copy[i] = true;
+        copies[i] = (sp_variant){.before = r.ids,
+                                 .n_before = 1,
+                                 .at = r.plan.spans[i].at,
+                                 .blocks = r.plan.spans[i].blocks};
+    }
+    keep(&r, copies, is_copy);
+    end(&r);
+}
+
+/* scores_of -- what a probe has measured of each token of the prompt; 0 beside the chunks. */
+static void scores_of(const prompt *p, const sp_plan *probe, float *out)
+{
+    int32_t start[MAX_SEGS], at = 0;
+    memset(out, 0, MOST * sizeof *out);
+    for (int i = 0; i < p->n_segs; at += p->segs[i++].n) start[i] = at;
+    if (probe->probe.kind == SP_PROBE_DEVIATION) {
+        for (int t = 0; t < probe->n_todo; t++)
+            out[start[probe->twins[t].span] + probe->twins[t].index] = probe->probe.deviation[t];
+        return;
+    }
+    for (int i = 1; i < p->n_segs - 1; i++)
+        memcpy(out + start[i], probe->probe.columns[i], (size_t)p->segs[i].n * sizeof *out);
+}
+
+static void check_probing(setting *s, const prompt *p, const char *name, const json_t *golden)
+{
+    request r;
+    sp_plan probe;
+    float want[MOST], got[MOST], logits[101];
+    begin(&r, s, p);
+    r.in.recompute = number(golden, "share");
+    for (int i = 1; i < p->n_segs - 1; i++)
+        s->chunks[i] = sp_chunks_find(s->cache.chunks, &p->segs[i], r.ids, 1, 1);
+    sp_plan_init(&probe, s->t.pool);
+    assert_ok(policy_of(name)->probe(&r.in, &probe));
+    run(&s->t, &probe, NULL);
+    scores_of(p, &probe, got);
+    assert_int_equal(numbers(field(golden, "score"), want, MOST), p->n);
+    for (int i = 0, k = 0; i < p->n_segs; k += p->segs[i++].n)
+        for (int32_t t = 0; i > 0 && i < p->n_segs - 1 && t < p->segs[i].n; t++)
+            assert_near(got[k + t], want[k + t], largest(want, (size_t)p->n), name);
+    r.in.probed = &probe;
+    assert_ok(policy_of(name)->plan(&r.in, &r.plan));
+    assert_chosen(p, &r.plan, golden);
+    run(&s->t, &r.plan, logits);
+    assert_logits(s, logits, golden);
+    sp_plan_fini(&probe);
+    end(&r);
+}
+
+static void check_blend_and_fusion(setting *s, const json_t *golden)
+{
+    read_prompt(golden, &s->p);
+    fill(s, &s->p);
+    check_probing(s, &s->p, "blend", field(golden, "blend"));
+    check_probing(s, &s->p, "fusion", field(golden, "fusion"));
+}
+
+/* -- craft --------------------------------------------------------------------------------------- */
+
+/* assert_measured -- attention of what was computed of each chunk. */
+static void assert_measured(const request *r, const json_t *golden)
+{
+    const sp_watch *w = sp_watch_of(&r->plan);
+    for (int i = 1; i < r->p->n_segs - 1; i++) {
+        const json_t *want = json_array_get(field(golden, "measured"), (size_t)i);
+        const sp_watched *c = &w->chunks[i];
+        float inter[MAX_SEGS], prior[MAX_LEN];
+        assert_int_equal(c->on, !json_is_null(want));
+        if (!c->on) continue;
+        assert_int_equal(numbers(field(want, "inter"), inter, MAX_SEGS), i);
+        assert_int_equal(numbers(field(want, "prior"), prior, MAX_LEN), r->p->segs[i].n);
+        float n = (float)r->p->segs[i].n;
+        for (int k = 0; k < i; k++) assert_near(c->inter[k], inter[k], n, "attention between");
+        for (int32_t t = 0; t < r->p->segs[i].n; t++)
+            assert_near(c->to_prior[t], prior[t], 1, "attention of a token");
+        assert_near(c->intra, number(want, "intra"), n, "attention within");
+    }
+}
+
+/* check_cold -- nothing is known, and what the prompt leaves behind. */
+static void check_cold(setting *s, const json_t *golden)
+{
+    request r;
+    sp_variant copies[MAX_SEGS];
+    bool is_copy[MAX_SEGS] = {false};
+    float logits[101];
+    begin(&r, s, &s->p);
+    r.in.recompute = 0.25f;
+    assert_ok(policy_of("craft")->plan(&r.in, &r.plan));
+    run(&s->t, &r.plan, logits);
+    assert_logits(s, logits, golden);
+    assert_measured(&r, golden);
+    for (int i = 1; i < s->p.n_segs - 1; i++) {
+        float prior[MAX_LEN];
+        const json_t *measured = json_array_get(field(golden, "measured"), (size_t)i);
+        numbers(field(measured, "prior"), prior, MAX_LEN);
+        is_copy[i] = sp_reuse_learned(&r.in, &r.plan, i, &copies[i]);
+        assert_true(is_copy[i]);
+        const sp_copy_stats *stats = copies[i].stats;
+        assert_near(stats->cci, (float)json_number_value(json_array_get(field(golden, "cci"), i)),
+                    1, "CCI");
+        for (int32_t t = 1; t < s->p.segs[i].n; t++)
+            assert_true(prior[stats->order[t]] <= prior[stats->order[t - 1]] + (float)NEAR);
+    }
+    keep(&r, copies, is_copy);
+    end(&r);
+}
+
+/* assert_betas -- of the copies in use. */
+static void assert_betas(const request *r, const json_t *golden)
+{
+    for (int i = 1; i < r->p->n_segs - 1; i++) {
+        const json_t *want = json_array_get(field(golden, "beta"), (size_t)i);
+        assert_int_equal(r->s->chunks[i] == NULL, json_is_null(want));
+        if (r->s->chunks[i])
+            assert_near(sp_overlap_beta(r->s->chunks[i], 1, r->ids + 1, i - 1),
+                        (float)json_number_value(want), 1, "beta'");
+    }
+}
+
+/* check_again -- other chunks before the known ones. What it leaves behind is not kept. */
+static void check_again(setting *s, const json_t *golden)
+{
+    request r;
+    prompt now;
+    float logits[101];
+    read_prompt(golden, &now);
+    begin(&r, s, &now);
+    r.in.alpha = number(golden, "alpha");
+    r.in.recompute = number(golden, "share");
+    for (int i = 1; i < now.n_segs - 1; i++) find_measured(&r, i, field(golden, "weight"));
+    assert_betas(&r, golden);
+    assert_ok(policy_of("craft")->plan(&r.in, &r.plan));
+    assert_chosen(&now, &r.plan, golden);
+    run(&s->t, &r.plan, logits);
+    assert_logits(s, logits, golden);
+    assert_measured(&r, golden);
+    end(&r);
+}
+
+static void check_craft(setting *s, const json_t *golden)
+{
+    size_t k;
+    const json_t *cold = field(golden, "craft"), *again;
+    read_prompt(golden, &s->p);
+    check_cold(s, cold);
+    json_array_foreach(field(cold, "again"), k, again) check_again(s, again);
+}
+
+/* -- everywhere ---------------------------------------------------------------------------------- */
+
+static void of_all(void (*check)(setting *s, const json_t *golden))
+{
+    json_t *cases = json_load_file(GOLDEN, 0, NULL);
+    assert_true(json_array_size(cases) > 0);
+    for (size_t v = 0; v < SP_COUNT(variants); v++)
+        for (size_t k = 0; k < json_array_size(cases); k++) {
+            setting s = {0};
+            tiny_spec spec = TINY_SPEC_DEFAULT;
+            spec.cpu = variants[v].name;
+            spec.kv_type = SP_F32;
+            spec.n_layers = N_LAYERS;
+            sp_err err = tiny_open(&s.t, &spec, SEED);
+            if (err == SP_E_UNSUPPORTED) break;
+            assert_ok(err);
+            assert_ok(sp_cache_init(&s.cache, s.t.pool, 200, 64, "lru"));
+            sp_arena_init(&s.arena);
+            check(&s, json_array_get(cases, k));
+            sp_cache_fini(&s.cache);
+            sp_arena_fini(&s.arena);
+            assert_int_equal(sp_kv_pool_n_free(s.t.pool), sp_kv_pool_n_blocks(s.t.pool));
+            tiny_close(&s.t);
+        }
+    json_decref(cases);
+}
+
+static void test_blend_and_fusion(void **state)
+{
+    of_all(check_blend_and_fusion);
+}
+static void test_craft(void **state)
+{
+    of_all(check_craft);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_blend_and_fusion),
+        cmocka_unit_test(test_craft),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
