@@ -182,8 +182,11 @@ def beta(before, inter, now):
 
 def counts(weight, n, alpha=0.0, share=0.0):
     """Tokens of each chunk: ceil(CFO n) with CFO = min(1, alpha weight) (eq. 12); or, without
-    alpha, with the alpha for which they are ceil(share * all) together, by largest remainders."""
+    alpha, with the alpha for which they are ceil(share * all) together, by largest remainders;
+    all at a share of 1."""
     weight, n = np.asarray(weight, float), np.asarray(n)
+    if share >= 1:
+        return n
     if alpha:
         return np.ceil(np.minimum(1, alpha * weight) * n).astype(int)
     target = min(math.ceil(share * n.sum()), n[weight > 0].sum())
