@@ -7,6 +7,7 @@ Writes reuse.json beside this file; tests/property/test_golden_reuse.c compares 
 and says which model: SEED, N_LAYERS.
 """
 import json
+import math
 import sys
 from pathlib import Path
 
@@ -25,12 +26,14 @@ HOW = ({"share": 0.25}, {"alpha": 0.5}, {"share": 0.125}, {"share": 0.75}, {"alp
 
 
 def short(x):
-    """Seven digits of floats, in whatever they stand."""
+    """Seven digits of floats, in whatever they stand; null for infinite ones."""
     if isinstance(x, dict):
         return {k: short(v) for k, v in x.items()}
     if isinstance(x, (list, tuple, np.ndarray)):
         return [short(v) for v in x]
-    return x if isinstance(x, (int, np.integer)) else float(f"{x:.7g}")
+    if isinstance(x, (int, np.integer)):
+        return x
+    return float(f"{x:.7g}") if math.isfinite(x) else None
 
 
 class NearTie(Exception):
@@ -39,9 +42,9 @@ class NearTie(Exception):
 
 def places(chosen, score, among):
     """Where the chosen tokens stand; where all scores are 0, the first are chosen."""
-    left = among & ~chosen
+    left, most = among & ~chosen, score[np.isfinite(score)].max()
     if left.any() and (chosen & among).any() and score.any():
-        if score[among & chosen].min() - score[left].max() < 1e-4 * score[among].max():
+        if score[among & chosen].min() - score[left].max() < 1e-4 * most:
             raise NearTie
     return np.flatnonzero(chosen).tolist()
 
@@ -84,12 +87,13 @@ def craft(model, rng, segs, case):
 def make_case(model, rng, case):
     segs = [drawn(rng, rng.integers(3, 40)) for _ in range(6)]
     entry = {"segs": segs}
-    for name in ("blend", "fusion"):
-        share = (0.125, 0.25, 0.5, 0.75)[case]
+    share, of_chunks = (0.125, 0.25, 0.5, 0.75)[case], policies.Prompt(segs).is_chunk
+    for name in ("blend", "fusion", "flow"):
         score, chosen, logits = getattr(policies, name)(model, segs, share)
         entry[name] = {"share": share, "score": short(score),
-                       "chosen": places(chosen, score, policies.Prompt(segs).is_chunk),
-                       "logits": short(logits)}
+                       "chosen": places(chosen, score, of_chunks), "logits": short(logits)}
+    score, half, _ = policies.fusion(model, segs, share / 2)
+    places(half, score, of_chunks)  # flow's first choice
     entry["craft"] = craft(model, rng, segs, case)
     return entry
 

@@ -8,6 +8,8 @@ by giving it other positions.  Whatever is computed sees every key at its own po
              two layers, behind the head; those whose keys and values at the second layer are
              farthest from their copies' are computed again
     fusion   FusionRAG section 3.2: those that the question attends to most in the last layer
+    flow     half of them like that; the other half are those that the first half attends to in the
+             middle layer
     craft    Cache-Craft sections 3.1 and 3.2: copies that were computed behind other chunks; of
              each, as many tokens as it depended on what has changed, those first that had looked
              most at the chunks before them
@@ -136,6 +138,20 @@ def fusion(model, segs, share):
     _, _, keys, seen = answer(model, p, cached, np.zeros(len(p.pos), bool))
     score = np.zeros(len(p.pos))
     score[keys] = seen[-1].sum((0, 1))
+    chosen = highest(score, p.is_chunk, share)
+    return score, chosen, answer(model, p, cached, chosen)[0]
+
+
+def flow(model, segs, share):
+    """Scores [n] of the second half, infinite for the first; chosen [n], logits."""
+    p = Prompt(segs)
+    _, cached = plain_copies(model, p)
+    _, half, _ = fusion(model, segs, share / 2)
+    over = cached.only(~half[cached.pos])
+    _, _, seen = compute(model, p.tokens[half], p.pos[half], over)
+    score = np.zeros(len(p.pos))
+    score[over.pos] = seen[model.config.n_layers // 2].sum((0, 1))[:len(over.pos)]
+    score[half] = np.inf
     chosen = highest(score, p.is_chunk, share)
     return score, chosen, answer(model, p, cached, chosen)[0]
 

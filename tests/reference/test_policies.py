@@ -30,7 +30,7 @@ def plain(model, segs):
     return forward(model, Prompt(segs).tokens).logits[-1]
 
 
-@pytest.mark.parametrize("policy", [policies.blend, policies.fusion])
+@pytest.mark.parametrize("policy", [policies.blend, policies.fusion, policies.flow])
 def test_all_computed_again_is_full_attention(policy, model, segs):
     assert nmse(policy(model, segs, 1)[2], plain(model, segs)) < 1e-20
     assert nmse(policy(model, segs, 0.25)[2], plain(model, segs)) > 1e-6
