@@ -33,7 +33,7 @@ sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *pl
 sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
 /* sp_reuse_answer -- the answer plan: the ceil(recompute * n) of the n chunk tokens with the
  * highest scores, of equal ones the earlier, are stale in their spans and computed again in a
- * private one. NaN is lowest. score: as sp_reuse_scores has it, or NULL when none is computed again. */
+ * private one. NaN is lowest. score: as sp_reuse_scores has it; NULL: none is computed again. */
 sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan) SP_MUST_CHECK;
 
 /* -- attention as a measure ----------------------------------------------------------------- */

@@ -181,7 +181,7 @@ static sp_err add_again(const choice *chosen, int32_t n, sp_plan *plan, int *spa
     return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
 }
 
-/* add_todo -- chosen tokens and whatever is in no cache, by position; with memory for the answer. */
+/* add_todo -- chosen tokens and whatever is in no cache, by position; and memory for the answer. */
 static sp_err add_todo(const sp_reuse_input *in, const choice *chosen, int32_t n, int again,
                        int see, sp_plan *plan)
 {

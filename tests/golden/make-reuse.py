@@ -70,7 +70,8 @@ def craft(model, rng, segs, case):
            "cci": by_segment(short(impact), len(segs)), "again": []}
     for k in range(3):
         names, how = ORDERS[(3 * case + k) % len(ORDERS)], HOW[(3 * case + k) % len(HOW)]
-        now = [segs[0], *(segs[i] if i else drawn(rng, rng.integers(3, 40)) for i in names), segs[-1]]
+        chunks = [segs[i] if i else drawn(rng, rng.integers(3, 40)) for i in names]
+        now = [segs[0], *chunks, segs[-1]]
         beta, weight, again, watched, logits = policies.craft_again(model, segs, names, now, **how)
         n = len(now)
         for i, name in enumerate(names):

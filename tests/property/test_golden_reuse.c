@@ -1,5 +1,6 @@
-/* test_golden_reuse.c -- blend, fusion, flow and craft through the engine against another implementation,
- * in float64 from the papers' equations: tests/golden/reuse.json, which make-reuse.py has made.
+/* test_golden_reuse.c -- blend, fusion, flow and craft through the engine against another
+ * implementation, in float64 from the papers' equations: tests/golden/reuse.json, which
+ * make-reuse.py has made.
  *
  *   scores      of every token, and the tokens that are computed again
  *   craft       attention between and within chunks, CCI, beta', CFO, the order of tokens
@@ -17,10 +18,10 @@
 
 #define GOLDEN "tests/golden/reuse.json"
 enum { SEED = 20, N_LAYERS = 5, MOST = MAX_SEGS * MAX_LEN }; /* as in make-reuse.py */
-#define NEAR   1e-5 /* of the largest; make-reuse.py sees to it that choices are ten times clearer */
+#define NEAR   1e-5  /* of the largest; choices in the file are ten times clearer */
 #define LOGITS 1e-10 /* NMSE */
 
-/* -- what the file says ----------------------------------------------------------------------- */
+/* -- what the file says ---------------------------------------------------------------------- */
 
 static json_t *field(const json_t *o, const char *name)
 {
@@ -65,7 +66,7 @@ static void read_prompt(const json_t *o, prompt *p)
     set_ids(p);
 }
 
-/* -- comparing --------------------------------------------------------------------------------- */
+/* -- comparing ------------------------------------------------------------------------------- */
 
 static void assert_near(float got, float want, float scale, const char *what)
 {
@@ -114,7 +115,7 @@ static void assert_chosen(const prompt *p, const sp_plan *plan, const json_t *go
         if (got[k] != want[k]) fail_msg("token %d is %schosen", k, got[k] ? "" : "not ");
 }
 
-/* -- a request --------------------------------------------------------------------------------- */
+/* -- a request ------------------------------------------------------------------------------- */
 
 typedef struct request {
     setting *s;
@@ -191,7 +192,7 @@ static void end(request *r)
     sp_tree_release(r->s->cache.tree, &r->s->match);
 }
 
-/* -- policies that probe --------------------------------------------------------------------------- */
+/* -- policies that probe --------------------------------------------------------------------- */
 
 static void fill(setting *s, const prompt *p)
 {
@@ -266,7 +267,7 @@ static void check_probes(setting *s, const json_t *golden)
     check_probing(s, &s->p, "flow", field(golden, "flow"));
 }
 
-/* -- craft --------------------------------------------------------------------------------------- */
+/* -- craft ----------------------------------------------------------------------------------- */
 
 /* assert_measured -- attention of what was computed of each chunk. */
 static void assert_measured(const request *r, const json_t *golden)
@@ -358,7 +359,7 @@ static void check_craft(setting *s, const json_t *golden)
     json_array_foreach(field(cold, "again"), k, again) check_again(s, again);
 }
 
-/* -- everywhere ---------------------------------------------------------------------------------- */
+/* -- everywhere ------------------------------------------------------------------------------ */
 
 static void of_all(void (*check)(setting *s, const json_t *golden))
 {

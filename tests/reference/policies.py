@@ -107,15 +107,16 @@ def highest(score, among, share):
     return chosen
 
 
-# -- chunks computed behind the head alone ------------------------------------------------------------
+# -- chunks computed behind the head alone ---------------------------------------------------------
 
 def plain_copies(model, p):
     """Head and chunks, each chunk behind the head (FusionRAG eq. 5), joined (eq. 6)."""
     _, head, _ = compute(model, p.segs[0], p.pos[p.seg == 0])
-    n = len(p.segs[0])
-    chunks = [compute(model, p.segs[i], n + np.arange(len(p.segs[i])), head)[1].at(p.pos[p.seg == i])
-              for i in p.chunks()]
-    return head, join(head, *chunks)
+    copies = [head]
+    for i in p.chunks():
+        behind = len(p.segs[0]) + np.arange(len(p.segs[i]))
+        copies.append(compute(model, p.segs[i], behind, head)[1].at(p.pos[p.seg == i]))
+    return head, join(*copies)
 
 
 def blend(model, segs, share):
@@ -156,7 +157,7 @@ def flow(model, segs, share):
     return score, chosen, answer(model, p, cached, chosen)[0]
 
 
-# -- Cache-Craft ---------------------------------------------------------------------------------------
+# -- Cache-Craft -----------------------------------------------------------------------------------
 
 @dataclass
 class Measured:
@@ -230,8 +231,8 @@ def craft_cold(model, segs):
 
 
 def craft_again(model, first, names, now, alpha=0.0, share=0.0):
-    """The prompt `now` over the copies that the prompt `first` has left. names: chunk by chunk, which
-    one of `first` it is (its segment there), or 0 if it is new."""
+    """The prompt `now` over the copies that the prompt `first` has left. names: chunk by chunk,
+    which one of `first` it is (its segment there), or 0 if it is new."""
     p, old = Prompt(now), Prompt(first)
     _, copy, measured, impact = craft_cold(model, first)
     known = [i for i in p.chunks() if names[i - 1]]
