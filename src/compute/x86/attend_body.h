@@ -163,8 +163,8 @@ INLINE void hide_scores(float *score, uint64_t mask)
     }
 }
 
-/* The largest score of a row in a step. */
-INLINE float largest_score(const float *score)
+/* The largest scores of a row in a step, lane by lane. */
+INLINE vec largest_scores(const float *score)
 {
     vec even = vec_load(score), odd = vec_load(score + VL);
 #pragma GCC unroll 4
@@ -172,7 +172,7 @@ INLINE float largest_score(const float *score)
         even = vec_max(even, vec_load(score + v * VL));
         odd = vec_max(odd, vec_load(score + (v + 1) * VL));
     }
-    return vec_largest(vec_max(even, odd));
+    return vec_max(even, odd);
 }
 
 INLINE vec weigh(float *score, vec max)
@@ -182,8 +182,8 @@ INLINE vec weigh(float *score, vec max)
     return p;
 }
 
-/* Scores of a row become probabilities relative to `max`. Returns their sum. */
-INLINE float weigh_scores(float *score, float max)
+/* Scores of a row become probabilities relative to `max`. Returns their sums, lane by lane. */
+INLINE vec weigh_scores(float *score, float max)
 {
     vec even = vec_zero(), odd = vec_zero();
 #pragma GCC unroll 4
@@ -191,7 +191,24 @@ INLINE float weigh_scores(float *score, float max)
         even = vec_add(even, weigh(score + v * VL, vec_all(max)));
         odd = vec_add(odd, weigh(score + (v + 1) * VL, vec_all(max)));
     }
-    return vec_sum(vec_add(even, odd));
+    return vec_add(even, odd);
+}
+
+/* Scores of rows r .. r+n-1, at most four, become probabilities. */
+static void weigh_rows(const state *t, int r, int n)
+{
+    float lanes[4 * VL], sum[4];
+#pragma GCC unroll 1
+    for (int j = 0; j < n; j++) {
+        vec_store(lanes + j * VL, weigh_scores(t->score + (r + j) * STEP, t->piece.max[r + j]));
+    }
+    for (int j = n; j < 4; j++) vec_store(lanes + j * VL, vec_zero());
+    _mm_storeu_ps(sum, vec_sum4(vec_load(lanes), vec_load(lanes + VL), vec_load(lanes + 2 * VL),
+                                vec_load(lanes + 3 * VL)));
+    for (int j = 0; j < n; j++) {
+        t->piece.sum[r + j] += sum[j];
+        t->span_sum[r + j] += sum[j];
+    }
 }
 
 /* Probabilities of live keys close ranks, as their values do. */
@@ -212,17 +229,14 @@ static void softmax(const state *t, const step *x, int32_t from)
     for (int r = x->first; r < t->n_rows; r++) {
         const uint64_t mask = x->live & first_bits(t->visible[r] - from);
         if (SP_UNLIKELY(mask != ~(uint64_t)0)) hide_scores(t->score + r * STEP, mask);
-        const float max = largest_score(t->score + r * STEP);
+        const vec large = largest_scores(t->score + r * STEP);
         t->n_seen[r] = __builtin_popcountll(mask);
-        if (max <= t->piece.max[r] + HEADROOM) continue;
+        if (SP_LIKELY(!vec_any_above(large, t->piece.max[r] + HEADROOM))) continue;
+        const float max = vec_largest(large);
         if (t->piece.max[r] != -INFINITY) rescale(t, r, exp2_one(t->piece.max[r] - max));
         t->piece.max[r] = max;
     }
-    for (int r = x->first; r < t->n_rows; r++) {
-        const float sum = weigh_scores(t->score + r * STEP, t->piece.max[r]);
-        t->piece.sum[r] += sum;
-        t->span_sum[r] += sum;
-    }
+    for (int r = x->first; r < t->n_rows; r += 4) weigh_rows(t, r, SP_MIN(4, t->n_rows - r));
     for (int r = x->first; gaps && r < t->n_rows; r++) {
         squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - from));
     }
@@ -334,8 +348,9 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
         x->p[n + b] = x->p[b] + (size_t)t->a->kv->n_heads * t->head_bytes;
     }
     int products = (STEP_BLOCKS + panels) * SP_DIV_UP(rows, PANEL_ROWS);
-    if (direct) products = panels * (STEP_VECS + V16 * STEP / 8) * rows / 8;
-    x->lines = 1 + (int)(2 * n * t->head_bytes / SP_CACHE_LINE) / products;
+    if (direct) products = 2 * panels * (V16 * STEP / 8) * rows / 8;
+    const int turns = 2 * n * (int)SP_DIV_UP(t->head_bytes, (size_t)STREAM_BYTES);
+    x->turns = SP_DIV_UP(turns, products);
 }
 
 INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)

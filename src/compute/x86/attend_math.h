@@ -21,11 +21,12 @@ INLINE vec vec_add_exponent(vec a, vec n)
 
 /* 2^x for x < 127: 2^n * 2^r with |r| <= 1/2. Adding 1.5 * 2^23 rounds to the whole n and leaves it
  * in the low bits. 2^r by a polynomial of least relative error (9e-8) that is 1 at 0, so 2^0 is 1.
- * 0 below -126, so of -inf. */
+ * Below -126 some number of 0 .. 2^-126; +0 from -127 down, so of -inf: there the bits of 1, whose
+ * exponent is 127, meet n = -127. */
 INLINE vec vec_exp2(vec x)
 {
-    const vec low = vec_all(-126.0f), shift = vec_all(0x1.8p23f);
-    vec z = vec_max(x, low);
+    const vec shift = vec_all(0x1.8p23f);
+    vec z = vec_max(x, vec_all(-127.0f));
     vec n = vec_add(z, shift);
     vec r = vec_sub(z, vec_sub(n, shift));
     vec p = vec_all(0x1.5bba0ep-10f);
@@ -34,7 +35,7 @@ INLINE vec vec_exp2(vec x)
     p = vec_fma(p, r, vec_all(0x1.ebf9bcp-3f));
     p = vec_fma(p, r, vec_all(0x1.62e42ap-1f));
     p = vec_fma(p, r, vec_all(1.0f));
-    return vec_zero_below(vec_add_exponent(p, n), x, low);
+    return vec_add_exponent(p, n);
 }
 
 INLINE float exp2_one(float x)
@@ -44,6 +45,11 @@ INLINE float exp2_one(float x)
 
 #if SP_VL == 8
 
+/* whether a lane of a is larger than b */
+INLINE bool vec_any_above(vec a, float b)
+{
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, vec_all(b), _CMP_GT_OQ)) != 0;
+}
 /* each of half as many numbers twice, side by side */
 INLINE vec vec_twice(const float *p)
 {
@@ -57,6 +63,10 @@ INLINE vec vec_swap_pairs(vec a)
 
 #else
 
+INLINE bool vec_any_above(vec a, float b)
+{
+    return _mm512_cmp_ps_mask(a, vec_all(b), _CMP_GT_OQ) != 0;
+}
 INLINE vec vec_twice(const float *p)
 {
     const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);

@@ -26,22 +26,26 @@ enum {
     DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
     PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
     PANEL_COLUMNS = 2 / V16,
+    STREAM_BYTES = 4 * SP_CACHE_LINE,
 };
 
-/* What will be read next, asked for a few lines at a time between products: the heads of a block
- * lie far apart, so the CPU would not guess, and all at once would leave it waiting. */
+/* What will be read next, asked for four lines at a time between products: the heads of a block lie
+ * far apart, so the CPU would not guess, and all at once would leave it waiting. No line is counted
+ * alone, so some behind the last may be asked for in vain. */
 typedef struct stream {
     const uint8_t *p[2 * STEP_BLOCKS];
     int n, i;
     size_t at, bytes; /* of p[i]; of each */
-    int lines;        /* at a time */
+    int turns;        /* of STREAM_BYTES at a time */
 } stream;
 
 INLINE void stream_on(stream *s)
 {
-    for (int n = s->lines; n > 0 && s->i < s->n; n--) {
-        _mm_prefetch((const char *)s->p[s->i] + s->at, _MM_HINT_T1);
-        s->at += SP_CACHE_LINE;
+    for (int turns = s->turns; turns > 0 && s->i < s->n; turns--) {
+        const char *p = (const char *)s->p[s->i] + s->at;
+#pragma GCC unroll 4
+        for (int i = 0; i < STREAM_BYTES; i += SP_CACHE_LINE) _mm_prefetch(p + i, _MM_HINT_T1);
+        s->at += STREAM_BYTES;
         if (s->at >= s->bytes) {
             s->at = 0;
             s->i++;
@@ -161,8 +165,9 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
     }
-    for (int from = 0; from < head; from += 16) {
-        const int to = SP_MIN(head, from + 16);
+    const int some = type == SP_Q8_0 ? 16 : 8; /* between two looks ahead */
+    for (int from = 0; from < head; from += some) {
+        const int to = SP_MIN(head, from + some);
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
         stream_on(ahead);
