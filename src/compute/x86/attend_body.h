@@ -121,23 +121,20 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 #undef CASE
 }
 
-INLINE void scores_panels(sp_dtype type, const state *t, step *x)
+/* Rows from .. to-1. Six rows pass by all keys of a panel, which stays in the first cache. */
+static void scores_panels(const state *t, step *x, int from, int to)
 {
-    const size_t panel = (size_t)t->head * B;
-    for (int b = 0; b < x->n_blocks; b++) {
-        keys_to_f32(type, x->keys[b], t->head, t->keys + (size_t)b * panel);
-    }
-    panel_product p = {.a = t->turned,
-                       .panel = t->keys,
-                       .c = t->score,
-                       .a_step = (size_t)t->width,
-                       .c_step = STEP,
-                       .next = panel};
+    const panel_product p = {.a = t->turned,
+                             .panel = t->keys,
+                             .c = t->score,
+                             .a_step = (size_t)t->width,
+                             .c_step = STEP,
+                             .next = (size_t)t->head * B};
     for (int b = 0; b < x->n_blocks; b += PANEL_COLUMNS) {
         const int end = SP_MIN(b + PANEL_COLUMNS, x->n_blocks);
-        for (int r = x->first; r < t->n_rows; r += PANEL_ROWS) {
+        for (int r = from; r < to; r += PANEL_ROWS) {
             stream_on(&x->ahead);
-            panel_rows(&p, SP_MIN(PANEL_ROWS, t->n_rows - r), (size_t)r, b, end, 0, t->head);
+            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), (size_t)r, b, end, 0, t->head);
         }
     }
 }
@@ -223,11 +220,11 @@ static void squeeze(float *prob, uint64_t live)
 enum { HEADROOM = 8 };
 
 /* Loop after loop, so that rows are independent of each other in each. */
-static void softmax(const state *t, const step *x, int32_t from)
+static void softmax(const state *t, const step *x, int32_t at, int from, int to)
 {
     const bool gaps = (x->live & (x->live + 1)) != 0;
-    for (int r = x->first; r < t->n_rows; r++) {
-        const uint64_t mask = x->live & first_bits(t->visible[r] - from);
+    for (int r = from; r < to; r++) {
+        const uint64_t mask = x->live & first_bits(t->visible[r] - at);
         if (SP_UNLIKELY(mask != ~(uint64_t)0)) hide_scores(t->score + r * STEP, mask);
         const vec large = largest_scores(t->score + r * STEP);
         t->n_seen[r] = __builtin_popcountll(mask);
@@ -236,9 +233,9 @@ static void softmax(const state *t, const step *x, int32_t from)
         if (t->piece.max[r] != -INFINITY) rescale(t, r, exp2_one(t->piece.max[r] - max));
         t->piece.max[r] = max;
     }
-    for (int r = x->first; r < t->n_rows; r += 4) weigh_rows(t, r, SP_MIN(4, t->n_rows - r));
-    for (int r = x->first; gaps && r < t->n_rows; r++) {
-        squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - from));
+    for (int r = from; r < to; r += 4) weigh_rows(t, r, SP_MIN(4, to - r));
+    for (int r = from; gaps && r < to; r++) {
+        squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
     }
 }
 
@@ -276,24 +273,21 @@ INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
     }
 }
 
-/* Six rows meet the keys that the first of them sees; the others see some more. */
-INLINE void outputs_panels(sp_dtype type, const state *t, step *x)
+/* Rows first .. last-1. Six meet the keys that the first of them sees; the others see some more. */
+static void outputs_panels(const state *t, step *x, int first, int last)
 {
-    for (int k = 0; k < x->values.n; k++) {
-        value_to_f32(type, x->values.row[k], t->head, t->values + k * 16, STEP * 16);
-    }
-    panel_product p = {.a = t->score,
-                       .panel = t->values,
-                       .c = t->piece.out,
-                       .a_step = STEP,
-                       .c_step = (size_t)t->width,
-                       .next = STEP * 16,
-                       .add = true};
+    const panel_product p = {.a = t->score,
+                             .panel = t->values,
+                             .c = t->piece.out,
+                             .a_step = STEP,
+                             .c_step = (size_t)t->width,
+                             .next = STEP * 16,
+                             .add = true};
     const int n_panels = t->width / 16;
     for (int b = 0; b < n_panels; b += 4) {
         const int end = SP_MIN(b + 4, n_panels);
-        for (int r = x->first; r < t->n_rows; r += PANEL_ROWS) {
-            const int rows = SP_MIN(PANEL_ROWS, t->n_rows - r), common = t->n_seen[r];
+        for (int r = first; r < last; r += PANEL_ROWS) {
+            const int rows = SP_MIN(PANEL_ROWS, last - r), common = t->n_seen[r];
             stream_on(&x->ahead);
             panel_rows(&p, rows, (size_t)r, b, end, 0, common);
             if (t->n_seen[r + rows - 1] == common) continue;
@@ -353,6 +347,32 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
     x->turns = SP_DIV_UP(turns, products);
 }
 
+/* Up to eight rows: elements are decoded in registers. */
+INLINE void meet_direct(sp_dtype type, const state *t, step *x, int32_t at)
+{
+    scores_direct(type, t, x);
+    softmax(t, x, at, x->first, t->n_rows);
+    outputs_direct(type, t, x);
+}
+
+/* Many rows: a few of them at a time go through the step, so that what is theirs stays near. */
+INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
+{
+    const size_t panel = (size_t)t->head * B;
+    for (int b = 0; b < x->n_blocks; b++) {
+        keys_to_f32(type, x->keys[b], t->head, t->keys + (size_t)b * panel);
+    }
+    for (int k = 0; k < x->values.n; k++) {
+        value_to_f32(type, x->values.row[k], t->head, t->values + k * 16, STEP * 16);
+    }
+    for (int r = x->first; r < t->n_rows; r += NEAR_ROWS) {
+        const int end = SP_MIN(r + NEAR_ROWS, t->n_rows);
+        scores_panels(t, x, r, end);
+        softmax(t, x, at, r, end);
+        outputs_panels(t, x, r, end);
+    }
+}
+
 INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
 {
     const bool direct = t->n_rows <= DIRECT_ROWS && t->head == t->width;
@@ -361,15 +381,9 @@ INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t 
         if (!open_step(t, s, i, &x)) continue;
         open_stream(t, s, i + 1, direct, &x.ahead);
         if (direct) {
-            scores_direct(type, t, &x);
+            meet_direct(type, t, &x, i * STEP);
         } else {
-            scores_panels(type, t, &x);
-        }
-        softmax(t, &x, i * STEP);
-        if (direct) {
-            outputs_direct(type, t, &x);
-        } else {
-            outputs_panels(type, t, &x);
+            meet_panels(type, t, &x, i * STEP);
         }
     }
 }

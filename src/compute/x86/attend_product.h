@@ -26,6 +26,7 @@ enum {
     DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
     PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
     PANEL_COLUMNS = 2 / V16,
+    NEAR_ROWS = 4 * PANEL_ROWS, /* that go through a step together */
     STREAM_BYTES = 4 * SP_CACHE_LINE,
 };
 
