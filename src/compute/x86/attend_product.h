@@ -172,6 +172,7 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
         stream_on(ahead);
+#pragma GCC unroll 4
         for (int d = from; d < to; d++) {
 #pragma GCC unroll 8
             for (int i = 0; i < n; i++) {
@@ -227,6 +228,7 @@ INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width
     while (from < to) {
         const int end = SP_MIN(to, (from | 7) + 1);
         stream_on(ahead);
+#pragma GCC unroll 4
         for (; from < end; from++) {
 #pragma GCC unroll 8
             for (int i = 0; i < n; i++) {
