@@ -24,6 +24,7 @@ enum {
     STEP_VECS = STEP / VL,
     DIRECT_ROWS = 8,  /* at most, for direct products */
     DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
+    TURN = 8,         /* channels, or keys, between two looks ahead */
     PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
     PANEL_COLUMNS = 2 / V16,
     NEAR_ROWS = 4 * PANEL_ROWS, /* that go through a step together */
@@ -166,14 +167,12 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
     }
-    const int some = type == SP_Q8_0 ? 16 : 8; /* between two looks ahead */
-    for (int from = 0; from < head; from += some) {
-        const int to = SP_MIN(head, from + some);
+    for (int from = 0; from < head; from += TURN) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
         stream_on(ahead);
-#pragma GCC unroll 4
-        for (int d = from; d < to; d++) {
+#pragma GCC unroll 8
+        for (int d = from; d < from + TURN; d++) {
 #pragma GCC unroll 8
             for (int i = 0; i < n; i++) {
                 vec k = key_at(type, keys[i], d, (v + i) % V16, scale[i]);
@@ -213,6 +212,20 @@ INLINE vec value_scaled(sp_dtype type, const uint8_t *row, int d, const float sc
     return vec_mul(vec_all(scale[d / 32][k]), q);
 }
 
+/* acc += the n vectors of channels from d on of value k, with the rows' probabilities. */
+INLINE void direct_value(sp_dtype type, int rows, int n, int d, const value_rows *values,
+                         const float *prob, int k, vec acc[DIRECT_GROUP][8])
+{
+#pragma GCC unroll 8
+    for (int i = 0; i < n; i++) {
+        vec x = value_scaled(type, values->row[k], d + i * VL, values->scale, k);
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) {
+            acc[j][i] = vec_fma(vec_all(prob[j * STEP + k]), x, acc[j][i]);
+        }
+    }
+}
+
 /* Outputs of rows from `out` on (width apart), n vectors of channels from d on: += the rows of
  * values from .. to-1 with their probabilities. */
 INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width, int d,
@@ -225,21 +238,14 @@ INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) acc[j][i] = vec_load(out + j * width + d + i * VL);
     }
-    while (from < to) {
-        const int end = SP_MIN(to, (from | 7) + 1);
+    for (; from + TURN <= to; from += TURN) {
         stream_on(ahead);
-#pragma GCC unroll 4
-        for (; from < end; from++) {
 #pragma GCC unroll 8
-            for (int i = 0; i < n; i++) {
-                vec x = value_scaled(type, values->row[from], d + i * VL, values->scale, from);
-#pragma GCC unroll 8
-                for (int j = 0; j < rows; j++) {
-                    acc[j][i] = vec_fma(vec_all(prob[j * STEP + from]), x, acc[j][i]);
-                }
-            }
+        for (int k = from; k < from + TURN; k++) {
+            direct_value(type, rows, n, d, values, prob, k, acc);
         }
     }
+    for (; from < to; from++) direct_value(type, rows, n, d, values, prob, from, acc);
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
 #pragma GCC unroll 8
