@@ -320,12 +320,16 @@ INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
     for (int b = 0; b < x->n_blocks; b++) {
         x->keys[b] = keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
         const uint8_t *value = x->keys[b] + values;
-        const unsigned live = (unsigned)(x->live >> (b * B)) & 0xffff;
-        for (int k = 0; k < B && live == 0xffff; k++, value += t->row_bytes) {
-            x->values.row[x->values.n++] = value;
-        }
-        for (unsigned m = live; m && live != 0xffff; m &= m - 1) {
-            x->values.row[x->values.n++] = value + (size_t)__builtin_ctz(m) * t->row_bytes;
+        const uint8_t **row = x->values.row + x->values.n;
+        unsigned live = (unsigned)(x->live >> (b * B)) & 0xffff;
+        x->values.n += __builtin_popcount(live);
+        if (SP_LIKELY(live == 0xffff)) {
+#pragma GCC unroll 16
+            for (int k = 0; k < B; k++) row[k] = value + (size_t)k * t->row_bytes;
+        } else {
+            for (; live; live &= live - 1) {
+                *row++ = value + (size_t)__builtin_ctz(live) * t->row_bytes;
+            }
         }
     }
     return true;

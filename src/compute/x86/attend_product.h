@@ -48,10 +48,9 @@ INLINE void stream_on(stream *s)
 #pragma GCC unroll 4
         for (int i = 0; i < STREAM_BYTES; i += SP_CACHE_LINE) _mm_prefetch(p + i, _MM_HINT_T1);
         s->at += STREAM_BYTES;
-        if (s->at >= s->bytes) {
-            s->at = 0;
-            s->i++;
-        }
+        const bool next = s->at >= s->bytes; /* no branch: seldom foreseen */
+        s->at = next ? 0 : s->at;
+        s->i += next;
     }
 }
 
