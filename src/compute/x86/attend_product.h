@@ -166,12 +166,13 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
     }
-    for (int from = 0; from < head; from += TURN) {
+    const int turn = type == SP_Q8_0 ? 2 * TURN : TURN; /* scales are converted anew in each */
+    for (int from = 0; from < head; from += turn) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
         stream_on(ahead);
 #pragma GCC unroll 8
-        for (int d = from; d < from + TURN; d++) {
+        for (int d = from; d < from + turn; d++) {
 #pragma GCC unroll 8
             for (int i = 0; i < n; i++) {
                 vec k = key_at(type, keys[i], d, (v + i) % V16, scale[i]);
