@@ -11,8 +11,9 @@
  *     out = total / sum
  *
  * A tile's rows are its queries times the query heads that share the KV head, so a block is read
- * once for all of them. Many rows: the step is decoded to f32 panels first, and six rows at a time
- * meet a panel. Up to eight rows (decode): elements are decoded in registers (attend_product.h).
+ * once for all of them. Many rows: the step is decoded to f32 panels first, six rows at a time meet
+ * a panel, and 24 go through the step together, so that their scores stay in the first cache. Up to
+ * eight rows (decode): elements are decoded in registers (attend_product.h).
  *
  * The pieces of a divided tile go to different threads. Each stores its result; the thread that
  * finishes the last one takes them all together, in the order of the walk.
@@ -121,7 +122,7 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 #undef CASE
 }
 
-/* Rows from .. to-1. Six rows pass by all keys of a panel, which stays in the first cache. */
+/* Rows from .. to-1: six after six meet a panel, which stays in the first cache. */
 static void scores_panels(const state *t, step *x, int from, int to)
 {
     const panel_product p = {.a = t->turned,
@@ -151,46 +152,6 @@ static void rescale(const state *t, int r, float factor)
     }
 }
 
-/* Scores of a row and step outside the mask become -inf. */
-INLINE void hide_scores(float *score, uint64_t mask)
-{
-    for (int v = 0; v < STEP_VECS; v++) {
-        const vec s = vec_load(score + v * VL);
-        vec_store(score + v * VL, vec_select((unsigned)(mask >> (v * VL)), s, vec_all(-INFINITY)));
-    }
-}
-
-/* The largest scores of a row in a step, lane by lane. */
-INLINE vec largest_scores(const float *score)
-{
-    vec even = vec_load(score), odd = vec_load(score + VL);
-#pragma GCC unroll 4
-    for (int v = 2; v < STEP_VECS; v += 2) {
-        even = vec_max(even, vec_load(score + v * VL));
-        odd = vec_max(odd, vec_load(score + (v + 1) * VL));
-    }
-    return vec_max(even, odd);
-}
-
-INLINE vec weigh(float *score, vec max)
-{
-    const vec p = vec_exp2(vec_sub(vec_load(score), max));
-    vec_store(score, p);
-    return p;
-}
-
-/* Scores of a row become probabilities relative to `max`. Returns their sums, lane by lane. */
-INLINE vec weigh_scores(float *score, float max)
-{
-    vec even = vec_zero(), odd = vec_zero();
-#pragma GCC unroll 4
-    for (int v = 0; v < STEP_VECS; v += 2) {
-        even = vec_add(even, weigh(score + v * VL, vec_all(max)));
-        odd = vec_add(odd, weigh(score + (v + 1) * VL, vec_all(max)));
-    }
-    return vec_add(even, odd);
-}
-
 /* Scores of rows r .. r+n-1, at most four, become probabilities. */
 static void weigh_rows(const state *t, int r, int n)
 {
@@ -206,13 +167,6 @@ static void weigh_rows(const state *t, int r, int n)
         t->piece.sum[r + j] += sum[j];
         t->span_sum[r + j] += sum[j];
     }
-}
-
-/* Probabilities of live keys close ranks, as their values do. */
-static void squeeze(float *prob, uint64_t live)
-{
-    int n = 0;
-    for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];
 }
 
 /* What sums are relative to is a score so large that others pass it by so many bits at most: so it

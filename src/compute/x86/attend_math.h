@@ -1,10 +1,12 @@
-/* attend_math.h -- powers of two for the softmax, and the rotation of a tile's queries. */
+/* attend_math.h -- what softmax does to a row's scores of a step, and the rotation of a tile's
+ * queries. */
 #ifndef SP_COMPUTE_X86_ATTEND_MATH_H
 #define SP_COMPUTE_X86_ATTEND_MATH_H
 
 #include <string.h>
 
 #include "compute/ops.h"
+#include "compute/x86/attend_product.h"
 #include "compute/x86/vec.h"
 
 /* The bits of a, plus the low bits of n moved into the exponent's place. */
@@ -43,13 +45,69 @@ INLINE float exp2_one(float x)
     return _mm_cvtss_f32(_mm256_castps256_ps128(vec_fold_max(vec_exp2(vec_all(x)))));
 }
 
-#if SP_VL == 8
-
 /* whether a lane of a is larger than b */
 INLINE bool vec_any_above(vec a, float b)
 {
+#if SP_VL == 8
     return _mm256_movemask_ps(_mm256_cmp_ps(a, vec_all(b), _CMP_GT_OQ)) != 0;
+#else
+    return _mm512_cmp_ps_mask(a, vec_all(b), _CMP_GT_OQ) != 0;
+#endif
 }
+
+/* -- softmax of a row ------------------------------------------------------------------------- */
+
+/* Scores of a row and step outside the mask become -inf. */
+INLINE void hide_scores(float *score, uint64_t mask)
+{
+    for (int v = 0; v < STEP_VECS; v++) {
+        const vec s = vec_load(score + v * VL);
+        vec_store(score + v * VL, vec_select((unsigned)(mask >> (v * VL)), s, vec_all(-INFINITY)));
+    }
+}
+
+/* The largest scores of a row in a step, lane by lane. */
+INLINE vec largest_scores(const float *score)
+{
+    vec even = vec_load(score), odd = vec_load(score + VL);
+#pragma GCC unroll 4
+    for (int v = 2; v < STEP_VECS; v += 2) {
+        even = vec_max(even, vec_load(score + v * VL));
+        odd = vec_max(odd, vec_load(score + (v + 1) * VL));
+    }
+    return vec_max(even, odd);
+}
+
+INLINE vec weigh(float *score, vec max)
+{
+    const vec p = vec_exp2(vec_sub(vec_load(score), max));
+    vec_store(score, p);
+    return p;
+}
+
+/* Scores of a row become probabilities relative to `max`. Returns their sums, lane by lane. */
+INLINE vec weigh_scores(float *score, float max)
+{
+    vec even = vec_zero(), odd = vec_zero();
+#pragma GCC unroll 4
+    for (int v = 0; v < STEP_VECS; v += 2) {
+        even = vec_add(even, weigh(score + v * VL, vec_all(max)));
+        odd = vec_add(odd, weigh(score + (v + 1) * VL, vec_all(max)));
+    }
+    return vec_add(even, odd);
+}
+
+/* Probabilities of live keys close ranks, as their values do. */
+INLINE void squeeze(float *prob, uint64_t live)
+{
+    int n = 0;
+    for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];
+}
+
+/* -- rotation --------------------------------------------------------------------------------- */
+
+#if SP_VL == 8
+
 /* each of half as many numbers twice, side by side */
 INLINE vec vec_twice(const float *p)
 {
@@ -63,10 +121,6 @@ INLINE vec vec_swap_pairs(vec a)
 
 #else
 
-INLINE bool vec_any_above(vec a, float b)
-{
-    return _mm512_cmp_ps_mask(a, vec_all(b), _CMP_GT_OQ) != 0;
-}
 INLINE vec vec_twice(const float *p)
 {
     const __m512i pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
