@@ -186,7 +186,7 @@ def test_the_sweep_in_parts(model, tmp_path):
     done = sweep("-p", "main,orders", model, *small)
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
         f"{part}.{kind}" for part in ("main", "orders") for kind in ("csv", "svg")}
-    assert numbered(tmp_path / "out/main.csv") == [("2", "1")] * (1 + 2 + 3 * 2)
+    assert numbered(tmp_path / "out/main.csv") == [("2", "1")] * (1 + 2 + 4 * 2)
     assert sweep("-p", "main,orders", model, *small).stdout == done.stdout  # nothing is left to do
     assert "main" in sweep("--help").stdout
     assert "magic" in sweep("-p", "magic", model, code=2).stderr
