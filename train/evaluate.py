@@ -117,6 +117,7 @@ def main():
     add_model_options(ap)
     ap.add_argument("--split", choices=("train", "dev", "test"), default="test")
     ap.add_argument("--n", type=int, default=50, help="questions of each kind")
+    ap.add_argument("--seed", type=int, default=7, help="of the questions")
     ap.add_argument("--chunks", type=int, default=8)
     ap.add_argument("--rates", type=int, nargs="*", default=[5, 15, 30, 50], help="per cent of chunk tokens; none: full attention only")
     ap.add_argument("--policies", nargs="*", default=list(POLICIES))
@@ -129,7 +130,7 @@ def main():
     torch.set_num_threads(a.threads)
     model, enc = open_model(a)
     t = time.time()
-    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, test_style(a.wide), kinds=a.kinds, fusion=a.fusion)
+    table = evaluate(model, enc, a.split, a.n, a.chunks, a.rates, a.policies, test_style(a.wide), a.seed, a.kinds, a.fusion)
     text = f"Exact match / F1 in per cent, {a.split} split, {a.n} questions a kind, prompts of {a.chunks} chunks; {time.time() - t:.0f} s\n\n{render(table)}"
     print(text)
     if a.out:
