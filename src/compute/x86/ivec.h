@@ -51,10 +51,32 @@ INLINE ivec ivec_add_32(ivec sum, ivec x)
 #define IVEC_ADD(bits, sum, x) ivec_add_##bits(sum, x)
 #endif
 
-/* sum + w . x, words */
-INLINE ivec ivec_dot_words(ivec sum, ivec w, ivec x)
+/* w . x, words */
+INLINE ivec ivec_dot_words(ivec w, ivec x)
 {
-    return IVEC_ADD(32, sum, IOF(madd_epi16)(w, x));
+    return IOF(madd_epi16)(w, x);
+}
+
+/* sum[v] += late[v], products made before, and then late[v] = w[v] . x, words: so no addition waits
+ * for the multiplication just before it. */
+INLINE void ivec_add_late_dots(ivec sum[2], ivec late[2], const ivec w[2], ivec x)
+{
+#if SP_EMULATE
+    for (int v = 0; v < 2; v++) {
+        sum[v] = IOF(add_epi32)(sum[v], late[v]);
+        late[v] = ivec_dot_words(w[v], x);
+    }
+#else
+    ivec first;
+    __asm__("vpmaddwd %4, %2, %3\n\t"
+            "vpmaddwd %5, %2, %2\n\t"
+            "vpaddd %6, %0, %0\n\t"
+            "vpaddd %7, %1, %1"
+            : "+&v"(sum[0]), "+v"(sum[1]), "+&v"(x), "=&v"(first)
+            : "v"(w[0]), "v"(w[1]), "v"(late[0]), "v"(late[1]));
+    late[0] = first;
+    late[1] = x;
+#endif
 }
 
 #if SP_VNNI

@@ -105,28 +105,47 @@ INLINE void sum_pairs(sp_dtype type, const bool direct, const sp_pack_layout *l,
 }
 #endif
 
+#if SP_VNNI
 /* sum = products of steps first .. first + n - 1, each added in 32 bits. */
 INLINE void sum_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
                       const encounter *e, const int first, const int n, ivec sum[TILE][2])
 {
     for (int j = 0; j < rows; j++)
-        sum[j][0] = sum[j][1] = ivec_all(SP_VNNI && type == SP_Q8_0 ? e->x[j]->b.start : 0);
+        sum[j][0] = sum[j][1] = ivec_all(type == SP_Q8_0 ? e->x[j]->b.start : 0);
 #pragma GCC unroll 16
     for (int s = first; s < first + n; s++) {
         ivec w[2];
         lines_of(type, direct, l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
             const ivec x = x_of(type, e->x[j], s);
-            for (int v = 0; v < 2; v++) {
-#if SP_VNNI
-                sum[j][v] = ivec_dot_bytes(sum[j][v], w[v], x);
-#else
-                sum[j][v] = ivec_dot_words(sum[j][v], w[v], x);
-#endif
-            }
+            for (int v = 0; v < 2; v++) sum[j][v] = ivec_dot_bytes(sum[j][v], w[v], x);
         }
     }
 }
+#else
+/* sum = products of a group, words, each added in 32 bits when those of the next row are made. */
+INLINE void sum_words(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
+                      const encounter *e, ivec sum[TILE][2])
+{
+    ivec late[2];
+#pragma GCC unroll 16
+    for (int s = 0; s < steps_of(type); s++) {
+        ivec w[2];
+        lines_of(type, direct, l, e->group, s, w);
+        for (int j = 0; j < rows; j++) {
+            const ivec x = x_of(type, e->x[j], s);
+            if (s == 0) {
+                for (int v = 0; v < 2; v++) sum[j][v] = ivec_dot_words(w[v], x);
+            } else if (s == 1 && j == 0) {
+                for (int v = 0; v < 2; v++) late[v] = ivec_dot_words(w[v], x);
+            } else {
+                ivec_add_late_dots(sum[(j + rows - 1) % rows], late, w, x);
+            }
+        }
+    }
+    for (int v = 0; v < 2; v++) sum[rows - 1][v] = IVEC_ADD(32, sum[rows - 1][v], late[v]);
+}
+#endif
 
 /* sums[j] += steps first .. first + n - 1 of a group, which are all or half of it. */
 INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
@@ -138,7 +157,7 @@ INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l,
     sum_steps(type, direct, l, rows, e, first, n, sum);
 #else
     if (words_of(type)) {
-        sum_steps(type, direct, l, rows, e, first, n, sum);
+        sum_words(type, direct, l, rows, e, sum);
     } else {
         sum_pairs(type, direct, l, rows, e, first, n, sum);
     }
