@@ -57,7 +57,7 @@ static bool add_all(bench_ops *b, const settings *w)
 
 int bench_attend(int argc, char **argv)
 {
-    static const char *const known[] = {"f32", "f16", "bf16", "q8_0", NULL};
+    static const char *const known[] = {"f32", "f16", "bf16", "q16", "q8_0", NULL};
     const char *types = "f16,q8_0", *heads = "14x2x64,32x8x64", *depths = "0,4096";
     const char *rows = "1,256", *spans = "1";
     speed_options o;

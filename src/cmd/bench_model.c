@@ -22,7 +22,7 @@ void bench_model_options_init(bench_model_options *o)
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
         {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes, "memory for keys and values (1024)"},
         {OPT_STRING, "ctk", 0, "TYPE", &o->m.type_k,
-         "type of cached keys and values: f32, f16, bf16, q8_0 (f16)"},
+         "type of cached keys and values: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
         {OPT_U64, "seed", 's', "N", &o->seed, "of the tokens (1)"},
         {OPT_FLAG, "verbose", 'v', NULL, &o->m.verbose, "log what the library does"},
         {0},

@@ -88,7 +88,7 @@ static json_t *describe(const evaluation *v)
     set_text(s, "policies", v->policies);
     set_text(s, "ratios", v->ratios);
     set_text(s, "alphas", v->alphas ? v->alphas : "");
-    set_text(s, "kv-type", v->m.type_k ? v->m.type_k : v->m.type_v ? v->m.type_v : "f16");
+    set_text(s, "kv-type", v->m.type_k ? v->m.type_k : v->m.type_v ? v->m.type_v : SP_KV_TYPE);
     set_number(s, "kv-memory", (double)v->m.ctx.kv_bytes);
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
     set_number(s, "focus", v->m.ctx.reuse.focus);

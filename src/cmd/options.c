@@ -191,7 +191,7 @@ void model_options_init(model_options *m)
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
         {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes, "memory for keys and values (1024)"},
         {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,
-         "type of cached keys: f32, f16, bf16, q8_0 (f16)"},
+         "type of cached keys: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy,
          "off, prefix, set, full, random, h2o, blend, craft, fusion, flow (prefix)"},

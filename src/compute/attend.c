@@ -25,6 +25,7 @@ _Static_assert(sizeof(turns) <= SP_TURNS_BYTES && SP_TURNS_BYTES % SP_CACHE_LINE
 
 size_t sp_kv_head_bytes(sp_dtype type, int head)
 {
+    if (type == SP_Q16) return SP_Q16_HEAD_BYTES((size_t)SP_ROUND_UP(head, 16));
     return SP_BLOCK_TOKENS * sp_row_bytes(type, head);
 }
 
@@ -58,7 +59,7 @@ size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_sp
     const size_t rows = SP_ROUND_UP((size_t)sp_tile_rows(group, head), 16);
     const size_t width = SP_ROUND_UP((size_t)head, 16);
     size_t floats =
-        rows * (4 * width + SP_STEP_TOKENS + 8 + (size_t)max_spans) + 2 * SP_STEP_TOKENS * width;
+        rows * (4 * width + SP_STEP_TOKENS + 10 + (size_t)max_spans) + 2 * SP_STEP_TOKENS * width;
     return SP_TURNS_BYTES + SP_ROUND_UP(floats * sizeof(float), (size_t)SP_CACHE_LINE) +
            SHARE_BYTES;
 }

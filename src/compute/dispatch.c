@@ -26,7 +26,7 @@ static bool always(void)
 
 #if SP_HAVE_X86
 
-/* Operations that are bound by memory or rare stay the reference ones; products in integers gain
+/* Operations that are bound by memory or rare stay the reference ones; what multiplies integers gains
  * from VNNI, and nothing else does. */
 #define TABLE(variant, width)                                                                      \
     static const sp_ops variant = {                                                                \
@@ -36,7 +36,7 @@ static bool always(void)
         .rmsnorm = sp_rmsnorm_##width,                                                             \
         .silu_mul = sp_silu_mul_##width,                                                           \
         .kv_store = sp_kv_store_##width,                                                           \
-        .attend = sp_attend_##width,                                                               \
+        .attend = sp_attend_##variant,                                                             \
         .columns = sp_columns_ref,                                                                 \
         .kv_differ = sp_kv_differ_ref,                                                             \
         .x_bits = sp_x_bits_##variant,                                                             \

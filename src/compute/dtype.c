@@ -22,18 +22,18 @@
 #include "compute/dtype.h"
 #include "compute/quant_int.h"
 
-static const sp_dtype_info types[SP_DTYPE_N] = {
+static const sp_dtype_info types[SP_DTYPE_END] = {
     [SP_F32] = {"f32", 1, 4, 0},        [SP_F16] = {"f16", 1, 2, 1},
     [SP_BF16] = {"bf16", 1, 2, 30},     [SP_Q8_0] = {"q8_0", 32, 34, 8},
     [SP_Q4_0] = {"q4_0", 32, 18, 2},    [SP_Q4_1] = {"q4_1", 32, 20, 3},
     [SP_Q5_0] = {"q5_0", 32, 22, 6},    [SP_Q5_1] = {"q5_1", 32, 24, 7},
     [SP_Q4_K] = {"q4_k", 256, 144, 12}, [SP_Q5_K] = {"q5_k", 256, 176, 13},
-    [SP_Q6_K] = {"q6_k", 256, 210, 14},
+    [SP_Q6_K] = {"q6_k", 256, 210, 14}, [SP_Q16] = {"q16", 1, 2, -1},
 };
 
 const sp_dtype_info *sp_dtype_of(sp_dtype type)
 {
-    assert((unsigned)type < SP_DTYPE_N);
+    assert((unsigned)type < SP_DTYPE_END && types[type].name);
     return &types[type];
 }
 

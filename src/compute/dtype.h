@@ -20,14 +20,16 @@ typedef enum sp_dtype {
     SP_Q4_K,
     SP_Q5_K,
     SP_Q6_K,
-    SP_DTYPE_N,
+    SP_DTYPE_N, /* of weights */
+    SP_Q16,     /* of keys and values only, whose rows have a scale of their own: see sp_kv_view */
+    SP_DTYPE_END,
 } sp_dtype;
 
 typedef struct sp_dtype_info {
     const char *name; /* as users write it: "q8_0" */
     int n_group;      /* elements in a group */
     int group_bytes;
-    int gguf_id; /* number of the type in GGUF files */
+    int gguf_id; /* number of the type in GGUF files; weights only */
 } sp_dtype_info;
 
 const sp_dtype_info *sp_dtype_of(sp_dtype type);

@@ -7,29 +7,70 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
+/* -- decoded ----------------------------------------------------------------------------------- */
+
+static float q16_scale(const uint8_t *scales, int slot)
+{
+    float scale;
+    memcpy(&scale, scales + 4 * slot, sizeof scale);
+    return scale;
+}
+
+static float q16_element(const uint8_t *p, float scale)
+{
+    return scale * (float)(int16_t)sp_load_u16(p);
+}
+
+void sp_kv_get_key(sp_dtype type, int head, const uint8_t *keys, int slot, float *out)
+{
+    if (type == SP_Q16) {
+        const float scale = q16_scale(keys, slot);
+        for (int d = 0; d < head; d++) out[d] = q16_element(keys + sp_q16_key_at(d, slot), scale);
+    } else if (type == SP_Q8_0) {
+        for (int d = 0; d < head; d++) {
+            const uint8_t *group = keys + d / 32 * 34 * B;
+            out[d] = sp_f16_to_f32(sp_load_u16(group + 2 * slot)) *
+                     (float)(int8_t)group[2 * B + d % 32 * B + slot];
+        }
+    } else {
+        const size_t size = sp_row_bytes(type, 1);
+        for (int d = 0; d < head; d++)
+            sp_row_to_f32(type, keys + (size_t)(d * B + slot) * size, out + d, 1);
+    }
+}
+
+void sp_kv_get_value(sp_dtype type, int head, const uint8_t *values, int slot, float *out)
+{
+    if (type == SP_Q16) {
+        const float scale = q16_scale(values, slot);
+        for (int d = 0; d < head; d++)
+            out[d] = q16_element(values + sp_q16_value_at(d, slot), scale);
+    } else {
+        sp_row_to_f32(type, values + (size_t)slot * sp_row_bytes(type, head), out, head);
+    }
+}
+
 void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out)
 {
     const uint8_t *keys = sp_kv_keys(kv, block, head);
-    if (kv->type != SP_Q8_0) {
+    if (kv->type == SP_Q16 || kv->type == SP_Q8_0) {
+        float key[SP_HEAD_MAX];
+        for (int slot = 0; slot < B; slot++) {
+            sp_kv_get_key(kv->type, kv->head, keys, slot, key);
+            for (int d = 0; d < kv->head; d++) out[d * B + slot] = key[d];
+        }
+    } else {
         sp_row_to_f32(kv->type, keys, out, (int64_t)kv->head * B);
-        return;
-    }
-    for (int d = 0; d < kv->head; d += 32, keys += 34 * B) {
-        float scale[B];
-        sp_row_to_f32(SP_F16, keys, scale, B);
-        for (int i = 0; i < 32 * B; i++)
-            out[d * B + i] = scale[i % B] * (float)(int8_t)keys[2 * B + i];
     }
 }
 
 void sp_kv_read(const sp_kv_view *kv, const sp_kv_slot *at, int head, float *k, float *v)
 {
-    float keys[SP_HEAD_MAX * B];
-    sp_kv_read_keys(kv, at->block, head, keys);
-    for (int d = 0; d < kv->head; d++) k[d] = keys[d * B + at->slot];
-    const uint8_t *values = sp_kv_values(kv, at->block, head);
-    sp_row_to_f32(kv->type, values + at->slot * sp_row_bytes(kv->type, kv->head), v, kv->head);
+    sp_kv_get_key(kv->type, kv->head, sp_kv_keys(kv, at->block, head), at->slot, k);
+    sp_kv_get_value(kv->type, kv->head, sp_kv_values(kv, at->block, head), at->slot, v);
 }
+
+/* -- copied ------------------------------------------------------------------------------------ */
 
 /* copy_column -- entry `from` of n rows of B entries each, to entry `to` of another block. */
 static void copy_column(const uint8_t *src, int from, uint8_t *dst, int to, int n, size_t size)
@@ -38,26 +79,43 @@ static void copy_column(const uint8_t *src, int from, uint8_t *dst, int to, int 
         memcpy(dst + (size_t)to * size, src + (size_t)from * size, size);
 }
 
-static void copy_keys(const sp_kv_view *kv, const uint8_t *src, int from, uint8_t *dst, int to)
+static void copy_key(sp_dtype type, int head, const uint8_t *src, int from, uint8_t *dst, int to)
 {
-    if (kv->type != SP_Q8_0) {
-        copy_column(src, from, dst, to, kv->head, sp_row_bytes(kv->type, 1));
-        return;
+    switch (type) {
+    case SP_Q16:
+        copy_column(src, from, dst, to, 1, sizeof(float)); /* scale */
+        copy_column(src + SP_Q16_SCALES, from, dst + SP_Q16_SCALES, to, SP_DIV_UP(head, 2), 4);
+        break;
+    case SP_Q8_0:
+        for (int d = 0; d < head; d += 32, src += 34 * B, dst += 34 * B) {
+            copy_column(src, from, dst, to, 1, 2); /* scale */
+            copy_column(src + 2 * B, from, dst + 2 * B, to, 32, 1);
+        }
+        break;
+    default:
+        copy_column(src, from, dst, to, head, sp_row_bytes(type, 1));
     }
-    for (int d = 0; d < kv->head; d += 32, src += 34 * B, dst += 34 * B) {
-        copy_column(src, from, dst, to, 1, 2); /* scales */
-        copy_column(src + 2 * B, from, dst + 2 * B, to, 32, 1);
+}
+
+static void copy_value(sp_dtype type, int head, const uint8_t *src, int from, uint8_t *dst, int to)
+{
+    if (type == SP_Q16) {
+        copy_column(src, from, dst, to, 1, sizeof(float)); /* scale */
+        for (int d = 0; d < head; d++)
+            memcpy(dst + sp_q16_value_at(d, to), src + sp_q16_value_at(d, from), 2);
+    } else {
+        const size_t row = sp_row_bytes(type, head);
+        memcpy(dst + (size_t)to * row, src + (size_t)from * row, row);
     }
 }
 
 void sp_kv_copy(const sp_kv_view *kv, const sp_kv_slot *from, const sp_kv_slot *to)
 {
     assert(from->rot == to->rot);
-    size_t row = sp_row_bytes(kv->type, kv->head);
     for (int h = 0; h < kv->n_heads; h++) {
-        copy_keys(kv, sp_kv_keys(kv, from->block, h), from->slot, sp_kv_keys(kv, to->block, h),
-                  to->slot);
-        memcpy(sp_kv_values(kv, to->block, h) + to->slot * row,
-               sp_kv_values(kv, from->block, h) + from->slot * row, row);
+        copy_key(kv->type, kv->head, sp_kv_keys(kv, from->block, h), from->slot,
+                 sp_kv_keys(kv, to->block, h), to->slot);
+        copy_value(kv->type, kv->head, sp_kv_values(kv, from->block, h), from->slot,
+                   sp_kv_values(kv, to->block, h), to->slot);
     }
 }

@@ -115,13 +115,24 @@ void sp_rope_rotate(const sp_rope *r, float *x, int32_t pos);
 
 /* -- keys and values ------------------------------------------------------------------------ */
 
-/* One layer of the KV pool. Block b starts at base + b * block_bytes:
+/* One layer of the KV pool. Block b starts at base + b * block_bytes: for each of G heads
  *
- *   keys    [G][D][B]   transposed, so that a query meets 16 keys with one broadcast a channel
- *   values  [G][B][D]   rows, so that a probability scales one contiguous vector
+ *   keys    [D][B]   transposed, so that a query meets 16 keys with one broadcast a channel
+ *   values  [B][D]   rows, so that a probability scales one contiguous vector
+ *
+ * one behind the other, since they are read one after the other.
  *
  * F32, F16, BF16: elements in that order. Q8_0: groups of 32 along D; a head of keys is [D/32] of
- * { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }. / */
+ * { f16 scale[B], int8 q[32][B] }, a head of values [B][D/32] of { f16 scale, int8 q[32] }.
+ *
+ * Q16: integers of 16 bits with one scale a token and head, in words of the two that a vector of
+ * sums takes at a time, W = D rounded up to 16 (what is beyond D means nothing):
+ *
+ *   keys    f32 scale[B], int16 q[W/2][B][2]           two channels of a token
+ *   values  f32 scale[B], int16 q[W/16][B/2][16][2]    a channel of two tokens
+ *
+ * A key's scale is its norm / 32700, a value's its largest element / 32767: rounding leaves a
+ * relative error in the square of D / 12 / 32700^2 (5e-9 at D = 64; F16: 4e-8). / */
 typedef struct sp_kv_view {
     sp_dtype type;
     int n_heads; /* G */

@@ -18,12 +18,13 @@ SP_DECLARE_OP(embed);
 SP_DECLARE_OP(rmsnorm);
 SP_DECLARE_OP(silu_mul);
 SP_DECLARE_OP(kv_store);
-SP_DECLARE_OP(attend);
+void sp_attend_ref(const sp_attend_args *a, int part, int n_parts);
 SP_DECLARE_OP(columns);
 SP_DECLARE_OP(kv_differ);
 
-/* Products in integers: one set of six for each of the variants that have them. */
+/* What multiplies integers, for each of the variants that do. */
 #define SP_DECLARE_PACKED(variant)                                                                 \
+    void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts);                      \
     int sp_x_bits_##variant(sp_dtype weights);                                                     \
     size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
     size_t sp_quantized_bytes_##variant(int64_t n);                                                \

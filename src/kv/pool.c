@@ -25,8 +25,9 @@ sp_err sp_kv_shape_check(const sp_kv_shape *s)
     if (s->n_layers < 1 || s->n_heads < 1 || s->head < 2)
         return sp_fail(SP_E_ARG, "KV pool: %d layers, %d heads of %d", s->n_layers, s->n_heads,
                        s->head);
-    if (s->type != SP_F32 && s->type != SP_F16 && s->type != SP_BF16 && s->type != SP_Q8_0)
-        return sp_fail(SP_E_ARG, "KV type %s: a cache can be f32, f16, bf16 or q8_0",
+    if (s->type != SP_F32 && s->type != SP_F16 && s->type != SP_BF16 && s->type != SP_Q16 &&
+        s->type != SP_Q8_0)
+        return sp_fail(SP_E_ARG, "KV type %s: a cache can be f32, f16, bf16, q16 or q8_0",
                        sp_dtype_of(s->type)->name);
     if (s->head % sp_dtype_of(s->type)->n_group != 0)
         return sp_fail(SP_E_ARG, "KV type %s needs a head size in multiples of %d, this one is %d",

@@ -6,13 +6,13 @@
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
-    static const sp_dtype allowed[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    static const sp_dtype allowed[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
     for (size_t i = 0; i < SP_COUNT(allowed); i++)
         if (strcmp(name, sp_dtype_of(allowed[i])->name) == 0) {
             *out = allowed[i];
             return SP_OK;
         }
-    return sp_fail(SP_E_ARG, "KV type \"%s\" is unknown: f32, f16, bf16, q8_0", name);
+    return sp_fail(SP_E_ARG, "KV type \"%s\" is unknown: f32, f16, bf16, q16, q8_0", name);
 }
 
 /* kv_space -- the namespace of content ids: whatever makes keys and values differ for equal
@@ -22,7 +22,8 @@ static sp_err kv_space(const sp_model *m, const sp_kv_shape *shape, sp_digest *o
     sp_sha256 *s;
     SP_TRY(sp_sha256_create(&s));
     const char *type = sp_dtype_of(shape->type)->name;
-    const int32_t layout[] = {1, SP_BLOCK_TOKENS, shape->n_layers, shape->n_heads, shape->head};
+    /* 2: keys and values of a head side by side */
+    const int32_t layout[] = {2, SP_BLOCK_TOKENS, shape->n_layers, shape->n_heads, shape->head};
     sp_sha256_field(s, "spolia/space/1", m->id, sizeof m->id);
     sp_sha256_field(s, "kv type", type, strlen(type));
     sp_sha256_field(s, "kv layout", layout, sizeof layout);
@@ -34,7 +35,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 {
     const sp_hparams *hp = &c->model->hp;
     sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head};
-    SP_TRY(parse_kv_type(o->kv_type ? o->kv_type : "f16", &shape.type));
+    SP_TRY(parse_kv_type(o->kv_type ? o->kv_type : SP_KV_TYPE, &shape.type));
     SP_TRY(sp_kv_shape_check(&shape));
     size_t bytes = o->kv_bytes ? o->kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));

@@ -143,8 +143,8 @@ static bool has_copies(sp_meter *m, job *j, sp_dtype type)
 
 static sp_err find_type(const char *name, sp_dtype *out)
 {
-    for (int t = 0; name && t < SP_DTYPE_N; t++)
-        if (strcmp(sp_dtype_of((sp_dtype)t)->name, name) == 0) {
+    for (int t = 0; name && t < SP_DTYPE_END; t++)
+        if (t != SP_DTYPE_N && strcmp(sp_dtype_of((sp_dtype)t)->name, name) == 0) {
             *out = (sp_dtype)t;
             return SP_OK;
         }
@@ -154,6 +154,8 @@ static sp_err find_type(const char *name, sp_dtype *out)
 static sp_err check_gemm(const sp_meter_op *op, sp_dtype type)
 {
     const sp_dtype_info *info = sp_dtype_of(type);
+    if (type >= SP_DTYPE_N)
+        return sp_fail(SP_E_ARG, "gemm: %s is a type of keys and values, not of weights", info->name);
     if (op->n_out < 1 || op->n_out > SIDE_MAX || op->n_in < 1 || op->n_in > SIDE_MAX)
         return sp_fail(SP_E_ARG, "gemm: %d x %d is not in 1..%d", op->n_out, op->n_in, SIDE_MAX);
     if (op->n_in % info->n_group)

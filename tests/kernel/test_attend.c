@@ -300,7 +300,7 @@ typedef void check(const sp_ops *ops, world *w, uint64_t *seed);
 /* Runs a check for every shape and type of cache. */
 static void for_every_world(const sp_ops *ops, check *fn, int rounds)
 {
-    static const sp_dtype kinds[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    static const sp_dtype kinds[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
     uint64_t seed = 7;
     for (size_t i = 0; i < SP_COUNT(shapes); i++) {
         for (size_t k = 0; k < SP_COUNT(kinds); k++) {
@@ -323,13 +323,15 @@ static void for_every_world(const sp_ops *ops, check *fn, int rounds)
 static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    /* Products in integers round the query, too: 1e-4 of a score is usual at D = 256. */
+    const float lse_bound = w->kv.type == SP_Q16 ? 1e-3f : 1e-4f;
     SP_UNUSED(seed);
     attend_all(reference(), w, w->expected, w->expected_mass, 1);
     attend_all(ops, w, w->out, w->mass, 1);
     assert_close(w->out, w->expected, n);
     assert_close(w->mass, w->expected_mass, n_mass);
     for (int64_t qh = 0; qh < M * w->s.H; qh++) {
-        assert_true(fabsf(w->lse[qh] - w->expected_lse[qh]) < 1e-4f);
+        assert_true(fabsf(w->lse[qh] - w->expected_lse[qh]) < lse_bound);
     }
     for (int64_t i = 0; i < n_mass; i++) {
         if (w->expected_mass[i] == 0) assert_true(w->mass[i] == 0);

@@ -16,7 +16,7 @@ static const shape shapes[] = {
     {3, 3, 10, 10, true},  {2, 1, 96, 0, false}, {14, 2, 64, 32, true},
 };
 
-static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 typedef struct world {
     shape s;

@@ -164,6 +164,14 @@ static float kv_element(sp_dtype type, const uint8_t *head, bool keys, int D, in
 {
     uint16_t scale;
     float f;
+    if (type == SP_Q16) {
+        int16_t q;
+        const int key_at = (d / 2 * B + slot) * 2 + d % 2,
+                  value_at = ((d / 16 * (B / 2) + slot / 2) * 16 + d % 16) * 2 + slot % 2;
+        memcpy(&f, head + 4 * slot, 4);
+        memcpy(&q, head + 4 * B + 2 * (keys ? key_at : value_at), 2);
+        return f * q;
+    }
     if (type == SP_Q8_0) {
         const uint8_t *group = head + (keys ? d / 32 * (34 * B) : (slot * (D / 32) + d / 32) * 34);
         memcpy(&scale, group + (keys ? 2 * slot : 0), 2);
@@ -178,8 +186,8 @@ static float kv_element(sp_dtype type, const uint8_t *head, bool keys, int D, in
 static void kv_store_keeps_the_layout(void **state)
 {
     enum { G = 3, D = 64, M = 7 };
-    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
-    static const double bounds[] = {1e-14, 1e-7, 1e-5, 1e-4};
+    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
+    static const double bounds[] = {1e-14, 1e-7, 1e-5, 1e-8, 1e-4};
     static const uint32_t block[M] = {2, 2, 0, 0, 3, 3, 3};
     static const uint8_t slot[M] = {15, 0, 7, 8, 1, 2, 3};
     static const int32_t rot[M] = {0, 1, 2, 30, 31, 49, 5};
@@ -201,7 +209,7 @@ static void kv_store_keeps_the_layout(void **state)
         for (int part = 0; part < 5; part++) ops->kv_store(&a, part, 5);
         for (int t = 0; t < M; t++) {
             for (int g = 0; g < G; g++) {
-                const uint8_t *keys = base + block[t] * bytes + (size_t)g * head_bytes;
+                const uint8_t *keys = base + block[t] * bytes + 2 * (size_t)g * head_bytes;
                 float *row = key + (t * G + g) * D, stored[D];
                 sp_rope_rotate(&rope, row, rot[t]);
                 for (int d = 0; d < D; d++) {
@@ -209,16 +217,16 @@ static void kv_store_keeps_the_layout(void **state)
                 }
                 assert_true(nmse(stored, row, D) < bounds[k]);
                 for (int d = 0; d < D; d++) {
-                    stored[d] = kv_element(types[k], keys + G * head_bytes, false, D, slot[t], d);
+                    stored[d] = kv_element(types[k], keys + head_bytes, false, D, slot[t], d);
                 }
                 assert_true(nmse(stored, value + (t * G + g) * D, D) < bounds[k]);
             }
         }
         /* Exactly the tokens' bytes changed, at most: a token is 2 G rows of D elements. */
-        size_t changed = 0;
+        size_t changed = 0, row = head_bytes / B;
         for (size_t i = 0; i < 4 * bytes; i++) changed += base[i] != before[i];
-        assert_true(changed <= M * 2 * G * sp_row_bytes(types[k], D));
-        assert_true(changed >= M * 2 * G * sp_row_bytes(types[k], D) * 9 / 10);
+        assert_true(changed <= M * 2 * G * row);
+        assert_true(changed >= M * 2 * G * row * 9 / 10);
         sp_free(base);
         sp_free(before);
         sp_free(key);
@@ -238,7 +246,7 @@ static void kv_store_equals_ref(void **state)
                  {96, 32, false}, {32, 0, false}, {36, 36, true}};
     static const float far[] = {65519, 65520,    -1e30f, 0x1p-24f, 0x1.8p-25f,
                                 -0.0f, INFINITY, NAN,    6.0e-5f,  1e-40f};
-    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
     const sp_ops *ops = variant(state), *ref = reference();
     float c[N_POS * MOST / 2], s[N_POS * MOST / 2];
     uint64_t seed = 6;

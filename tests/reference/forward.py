@@ -48,7 +48,7 @@ def forward(model, tokens, positions=None, sight=None, spans=None, kv="f64"):
     for i in range(c.n_layers):
         h = norm(x, model.layer(i, "attn_norm"), c.eps)
         q, k, v = project(model, i, h, positions)
-        mixed, p = attend(q, store(kv, k), store(kv, v), sight)
+        mixed, p = attend(q, store_keys(kv, k), store_values(kv, v), sight)
         x = x + linear(model, i, "attn_output", mixed.reshape(len(tokens), -1))
         h = norm(x, model.layer(i, "ffn_norm"), c.eps)
         h = silu(linear(model, i, "ffn_gate", h)) * linear(model, i, "ffn_up", h)
@@ -106,8 +106,21 @@ def rotate(x, positions, c):
     return y
 
 
-def store(kind, x):
-    return x if kind == "f64" else round_to(kind, x)
+def store_keys(kind, k):
+    if kind == "q16":
+        return in_words(k, np.sqrt((k * k).sum(-1, keepdims=True)) / 32700)
+    return k if kind == "f64" else round_to(kind, k)
+
+
+def store_values(kind, v):
+    if kind == "q16":
+        return in_words(v, np.abs(v).max(-1, keepdims=True) / 32767)
+    return v if kind == "f64" else round_to(kind, v)
+
+
+def in_words(x, scale):
+    """Integers of 16 bits times a scale for each head of a token."""
+    return np.rint(np.divide(x, scale, out=np.zeros_like(x), where=scale > 0)) * scale
 
 
 # -- attention -------------------------------------------------------------------------------------

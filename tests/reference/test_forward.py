@@ -61,6 +61,6 @@ def test_mass_of_spans_is_the_share_of_attention(model):
 
 
 @pytest.mark.parametrize("kv, least, most", [("f16", 1e-9, 1e-5), ("bf16", 1e-7, 1e-3),
-                                             ("q8_0", 1e-6, 1e-2)])
+                                             ("q8_0", 1e-6, 1e-2), ("q16", 1e-10, 1e-6)])
 def test_rounding_of_keys_and_values_shows(model, kv, least, most):
     assert least < nmse(forward(model, TOKENS, kv=kv).logits, forward(model, TOKENS).logits) < most

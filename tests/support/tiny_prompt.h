@@ -20,7 +20,7 @@ static const struct {
     const char *name;
     int rounds;
 } variants[] = {{"ref", 3}, {"avx2", 6}, {"avxvnni", 6}, {"avx512", 6}, {"vnni", 6}};
-static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 static inline void set_ids(prompt *p)
 {

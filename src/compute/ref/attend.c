@@ -8,7 +8,6 @@
 
 #include "compute/attend_int.h"
 #include "compute/ops_int.h"
-#include "compute/quant_int.h"
 
 enum { B = SP_BLOCK_TOKENS };
 
@@ -23,24 +22,8 @@ typedef struct row {
     double max, sum, out[SP_HEAD_MAX];
 } row;
 
-/* One element of type F32, F16, BF16 at p, or int8 of a Q8_0 group with its scale. */
-static float element(sp_dtype type, const uint8_t *p, size_t i)
-{
-    float f;
-    sp_row_to_f32(type, p + sp_row_bytes(type, (int64_t)i), &f, 1);
-    return f;
-}
-
-static float key_at(const sp_kv_view *kv, const uint8_t *keys, int d, int slot)
-{
-    if (kv->type != SP_Q8_0) return element(kv->type, keys, (size_t)(d * B + slot));
-    const uint8_t *group = keys + d / 32 * 34 * B;
-    return sp_f16_to_f32(sp_load_u16(group + 2 * slot)) *
-           (float)(int8_t)group[2 * B + d % 32 * B + slot];
-}
-
-/* Calls see(r, span index, value row, score) for each key that the row may see. */
-typedef void see_fn(row *r, int span, const uint8_t *value, double score);
+/* Calls see(r, span index, slot of the key, score) for each key that the row may see. */
+typedef void see_fn(row *r, int span, const sp_kv_slot *at, double score);
 
 static void visit_span(row *r, int index, see_fn *see)
 {
@@ -54,28 +37,28 @@ static void visit_span(row *r, int index, see_fn *see)
     for (int32_t i = 0; i < n; i++) {
         int slot = i % B;
         if (!(sp_span_live(s, i / B) >> slot & 1)) continue;
-        const uint8_t *keys = sp_kv_keys(kv, s->blocks[i / B], r->kv_head);
-        const uint8_t *values = sp_kv_values(kv, s->blocks[i / B], r->kv_head);
+        const sp_kv_slot at = {.block = s->blocks[i / B], .slot = (uint8_t)slot};
         double score = 0;
-        for (int d = 0; d < kv->head; d++) score += (double)query[d] * key_at(kv, keys, d, slot);
-        see(r, index, values + (size_t)slot * sp_row_bytes(kv->type, kv->head),
-            score * (double)r->a->scale);
+        float key[SP_HEAD_MAX];
+        sp_kv_get_key(kv->type, kv->head, sp_kv_keys(kv, at.block, r->kv_head), slot, key);
+        for (int d = 0; d < kv->head; d++) score += (double)query[d] * key[d];
+        see(r, index, &at, score * (double)r->a->scale);
     }
 }
 
-static void see_max(row *r, int span, const uint8_t *value, double score)
+static void see_max(row *r, int span, const sp_kv_slot *at, double score)
 {
     SP_UNUSED(span);
-    SP_UNUSED(value);
+    SP_UNUSED(at);
     r->max = fmax(r->max, score);
 }
 
-static void see_value(row *r, int span, const uint8_t *value, double score)
+static void see_value(row *r, int span, const sp_kv_slot *at, double score)
 {
     const sp_kv_view *kv = r->a->kv;
     float v[SP_HEAD_MAX];
     double p = exp(score - r->max);
-    sp_row_to_f32(kv->type, value, v, kv->head);
+    sp_kv_get_value(kv->type, kv->head, sp_kv_values(kv, at->block, r->kv_head), at->slot, v);
     for (int d = 0; d < kv->head; d++) r->out[d] += p * v[d];
     r->sum += p;
     if (r->mass) r->mass[span] += (float)p;

@@ -1,12 +1,67 @@
 /* kv_store.c -- the definition of writing a token's keys and values into its slot. */
+#include <math.h>
 #include <string.h>
 
 #include "compute/kv_int.h"
 #include "compute/ops_int.h"
+#include "compute/quant_int.h"
 
 enum { B = SP_BLOCK_TOKENS };
 
-void sp_kv_scatter_keys(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot)
+/* -- Q16 --------------------------------------------------------------------------------------- */
+
+/* The sum of squares, of channels that are 16 apart first: an order that vectors of any width have.
+ */
+static float sum_of_squares(const float *x, int n)
+{
+    float sum[16] = {0};
+    int i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (int k = 0; k < 16; k++) sum[k] += x[i + k] * x[i + k];
+    for (int k = 0; i < n; i++, k++) sum[k] += x[i] * x[i];
+    for (int half = 8; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) sum[k] += sum[k + half];
+    return sum[0];
+}
+
+/* x / scale to the nearest, halves to even; |x / scale| < 2^15. */
+static void round_to_words(const float *x, int n, float inverse, int16_t *q)
+{
+    for (int i = 0; i < n; i++) {
+        const float whole = x[i] * inverse + 0x1.8p23f; /* the integer is in its low bits */
+        uint32_t bits;
+        memcpy(&bits, &whole, sizeof bits);
+        q[i] = (int16_t)bits;
+    }
+}
+
+/* Rounds x so that a norm, or an element, of `size` becomes `most`. Returns the scale. */
+static float to_words(const float *x, int n, float size, float most, int16_t *q)
+{
+    if (sp_q16_is_usual(size)) {
+        round_to_words(x, n, most / size, q);
+        return size / most;
+    }
+    memset(q, 0, (size_t)n * sizeof *q);
+    return size <= 1 ? 0 : NAN;
+}
+
+static float key_to_words(const float *key, int n, int16_t *q)
+{
+    return to_words(key, n, sqrtf(sum_of_squares(key, n)), SP_Q16_KEY_NORM, q);
+}
+
+static float value_to_words(const float *value, int n, int16_t *q)
+{
+    float most = 0;
+    for (int i = 0; i < n; i++) most = fabsf(value[i]) <= most ? most : fabsf(value[i]);
+    return to_words(value, n, most, SP_Q16_VALUE_MAX, q);
+}
+
+/* -- all types --------------------------------------------------------------------------------- */
+
+/* An encoded head of keys into column `slot`. */
+static void scatter_key(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot)
 {
     if (type == SP_Q8_0) {
         for (int g = 0; g < head / 32; g++, row += 34, keys += 34 * B) {
@@ -21,10 +76,35 @@ void sp_kv_scatter_keys(sp_dtype type, int head, const uint8_t *row, uint8_t *ke
     }
 }
 
+void sp_kv_put_key(sp_dtype type, int head, const float *key, uint8_t *keys, int slot)
+{
+    if (type == SP_Q16) {
+        int16_t q[SP_HEAD_MAX];
+        const float scale = key_to_words(key, head, q);
+        memcpy(keys + 4 * slot, &scale, 4);
+        for (int d = 0; d < head; d++) memcpy(keys + sp_q16_key_at(d, slot), q + d, 2);
+    } else {
+        uint8_t row[SP_HEAD_MAX * sizeof(float)];
+        sp_row_from_f32(type, key, row, head);
+        scatter_key(type, head, row, keys, slot);
+    }
+}
+
+void sp_kv_put_value(sp_dtype type, int head, const float *value, uint8_t *values, int slot)
+{
+    if (type == SP_Q16) {
+        int16_t q[SP_HEAD_MAX];
+        const float scale = value_to_words(value, head, q);
+        memcpy(values + 4 * slot, &scale, 4);
+        for (int d = 0; d < head; d++) memcpy(values + sp_q16_value_at(d, slot), q + d, 2);
+    } else {
+        sp_row_from_f32(type, value, values + (size_t)slot * sp_row_bytes(type, head), head);
+    }
+}
+
 void sp_kv_store_ref(const sp_kv_store_args *a, int part, int n_parts)
 {
     const sp_kv_view *kv = a->kv;
-    const size_t row_bytes = sp_row_bytes(kv->type, kv->head);
     const int64_t width = (int64_t)kv->n_heads * kv->head;
     assert(kv->head <= SP_HEAD_MAX);
     int64_t from, to; /* of [G, m]: a part writes whole heads where it can */
@@ -33,12 +113,10 @@ void sp_kv_store_ref(const sp_kv_store_args *a, int part, int n_parts)
         int head = (int)(i / a->m);
         int64_t t = i % a->m, at = t * width + (int64_t)head * kv->head;
         float key[SP_HEAD_MAX];
-        uint8_t row[SP_HEAD_MAX * sizeof(float)];
         memcpy(key, a->k + at, (size_t)kv->head * sizeof(float));
         sp_rope_rotate(a->rope, key, a->rot[t]);
-        sp_row_from_f32(kv->type, key, row, kv->head);
-        sp_kv_scatter_keys(kv->type, kv->head, row, sp_kv_keys(kv, a->block[t], head), a->slot[t]);
-        sp_row_from_f32(kv->type, a->v + at,
-                        sp_kv_values(kv, a->block[t], head) + a->slot[t] * row_bytes, kv->head);
+        sp_kv_put_key(kv->type, kv->head, key, sp_kv_keys(kv, a->block[t], head), a->slot[t]);
+        sp_kv_put_value(kv->type, kv->head, a->v + at, sp_kv_values(kv, a->block[t], head),
+                        a->slot[t]);
     }
 }

@@ -13,7 +13,8 @@
  * A tile's rows are its queries times the query heads that share the KV head, so a block is read
  * once for all of them. Many rows: the step is decoded to f32 panels first, six rows at a time meet
  * a panel, and 24 go through the step together, so that their scores stay in the first cache. Up to
- * eight rows (decode): elements are decoded in registers (attend_product.h).
+ * eight rows (decode): elements are decoded in registers (attend_product.h). Q16: blocks are panels
+ * of integers as they are, for few rows and many (attend_words.h).
  *
  * The pieces of a divided tile go to different threads. Each stores its result; the thread that
  * finishes the last one takes them all together, in the order of the walk.
@@ -22,15 +23,16 @@
  *
  * Invariants:
  *   A1  Every sum of a row is a chain of its own in a fixed order: over d for a score; within a
- *       piece over keys, in ascending order, for an output; over pieces in ascending order for the
- *       result. The chain is cut where attend_int.h cuts the walk: a matter of the sight, not of
- *       the tile. So one maximum is taken for each row and step, whatever rows are beside it.
+ *       piece over keys, in ascending order, for an output (Q16: over steps, and within one in
+ *       integers, which have no order); over pieces in ascending order for the result. The chain is
+ *       cut where attend_int.h cuts the walk: a matter of the sight, not of the tile. So one
+ *       maximum is taken for each row and step, whatever rows are beside it.
  *   A2  A row and a step meet under a mask of 64 bits: the keys that are not stale and not after
  *       the row's query. A step or a piece in which the mask is empty leaves the row as it was, to
  *       the bit: probabilities of masked keys are +0 where they are added into a sum, and a piece
  *       without keys is not added.
  *   A3  A score outside the mask is replaced, never calculated with; a value outside it is not read
- *       for that row. Free slots may hold anything.
+ *       for that row, or meets a 0 as an integer. Free slots may hold anything.
  *   A4  A piece's result is the same whether it is stored or taken into the total at once; what
  *       thread computed it cannot be seen.
  * From A1-A4: what a row gets depends on its query and the spans in its sight only.
@@ -44,6 +46,7 @@
 #include "compute/ops_int.h"
 #include "compute/x86/attend_math.h"
 #include "compute/x86/attend_product.h"
+#include "compute/x86/attend_words.h"
 
 /* Sums of rows: [rows] max and sum, [rows][width] sum of exp(score - max) * value. */
 typedef struct sums {
@@ -67,11 +70,13 @@ typedef struct state {
     sums own;              /* where pieces are summed that are not stored */
     float *query, *turned; /* [rows][width] times scale and log2(e); the same, rotated */
     float *score;          /* [rows][STEP] scores, then exp(score - max) of keys that are live */
-    float *span_sum;       /* [rows] part of the piece's sum from this span */
-    float *span_max;       /* [n_spans][rows] what a mass is relative to */
-    int32_t *visible;      /* [rows] keys of this span that the row may see */
-    int32_t *n_seen;       /* [rows] keys of this step that the row sees, without stale ones */
-    float *keys, *values;  /* panels: [STEP_BLOCKS][D][16]; [width/16][STEP][16] of live keys */
+    float *query_word;     /* [rows] Q16: turned and score become words, and what one stands for */
+    float *prob_word;
+    float *span_sum;      /* [rows] part of the piece's sum from this span */
+    float *span_max;      /* [n_spans][rows] what a mass is relative to */
+    int32_t *visible;     /* [rows] keys of this span that the row may see */
+    int32_t *n_seen;      /* [rows] keys of this step that the row sees, without stale ones */
+    float *keys, *values; /* panels: [STEP_BLOCKS][D][16]; [width/16][STEP][16] of live keys */
 } state;
 
 typedef struct step {
@@ -176,7 +181,6 @@ enum { HEADROOM = 8 };
 /* Loop after loop, so that rows are independent of each other in each. */
 static void softmax(const state *t, const step *x, int32_t at, int from, int to)
 {
-    const bool gaps = (x->live & (x->live + 1)) != 0;
     for (int r = from; r < to; r++) {
         const uint64_t mask = x->live & first_bits(t->visible[r] - at);
         if (SP_UNLIKELY(mask != ~(uint64_t)0)) hide_scores(t->score + r * STEP, mask);
@@ -188,6 +192,12 @@ static void softmax(const state *t, const step *x, int32_t at, int from, int to)
         t->piece.max[r] = max;
     }
     for (int r = from; r < to; r += 4) weigh_rows(t, r, SP_MIN(4, to - r));
+}
+
+/* Probabilities close ranks, as the values of live keys do. */
+static void close_ranks(const state *t, const step *x, int32_t at, int from, int to)
+{
+    const bool gaps = (x->live & (x->live + 1)) != 0;
     for (int r = from; gaps && r < to; r++) {
         squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
     }
@@ -257,23 +267,30 @@ static void outputs_panels(const state *t, step *x, int first, int last)
 
 INLINE const uint8_t *keys_of(const state *t, uint32_t block)
 {
-    return t->a->kv->base + block * t->a->kv->block_bytes + (size_t)t->kv_head * t->head_bytes;
+    return t->a->kv->base + block * t->a->kv->block_bytes + 2 * (size_t)t->kv_head * t->head_bytes;
 }
 
 /* What rows see of a step; false: nothing. */
 INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
 {
     const int32_t from = index * STEP;
-    const size_t values = (size_t)t->a->kv->n_heads * t->head_bytes;
     x->live = sp_step_live(s, index) & first_bits(t->visible[t->n_rows - 1] - from);
     if (!x->live) return false;
     const int32_t least = from + __builtin_ctzll(x->live);
     for (x->first = 0; t->visible[x->first] <= least;) x->first++;
     x->n_blocks = (63 - __builtin_clzll(x->live)) / B + 1;
-    x->values.n = 0;
     for (int b = 0; b < x->n_blocks; b++) {
         x->keys[b] = keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
-        const uint8_t *value = x->keys[b] + values;
+    }
+    return true;
+}
+
+/* The values of the live keys. */
+INLINE void open_values(const state *t, step *x)
+{
+    x->values.n = 0;
+    for (int b = 0; b < x->n_blocks; b++) {
+        const uint8_t *value = x->keys[b] + t->head_bytes;
         const uint8_t **row = x->values.row + x->values.n;
         unsigned live = (unsigned)(x->live >> (b * B)) & 0xffff;
         x->values.n += __builtin_popcount(live);
@@ -286,7 +303,6 @@ INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
             }
         }
     }
-    return true;
 }
 
 /* The next step's keys, then its values, spread over the products of this one. */
@@ -297,7 +313,7 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
     *x = (stream){.n = 2 * n, .bytes = t->head_bytes};
     for (int b = 0; b < n; b++) {
         x->p[b] = keys_of(t, s->blocks[next * STEP_BLOCKS + b]);
-        x->p[n + b] = x->p[b] + (size_t)t->a->kv->n_heads * t->head_bytes;
+        x->p[n + b] = x->p[b] + t->head_bytes;
     }
     int products = (STEP_BLOCKS + panels) * SP_DIV_UP(rows, PANEL_ROWS);
     if (direct) products = 2 * panels * (V16 * STEP / 8) * rows / 8;
@@ -308,8 +324,10 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
 /* Up to eight rows: elements are decoded in registers. */
 INLINE void meet_direct(sp_dtype type, const state *t, step *x, int32_t at)
 {
+    open_values(t, x);
     scores_direct(type, t, x);
     softmax(t, x, at, x->first, t->n_rows);
+    close_ranks(t, x, at, x->first, t->n_rows);
     outputs_direct(type, t, x);
 }
 
@@ -317,6 +335,7 @@ INLINE void meet_direct(sp_dtype type, const state *t, step *x, int32_t at)
 INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
 {
     const size_t panel = (size_t)t->head * B;
+    open_values(t, x);
     for (int b = 0; b < x->n_blocks; b++) {
         keys_to_f32(type, x->keys[b], t->head, t->keys + (size_t)b * panel);
     }
@@ -327,7 +346,52 @@ INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
         const int end = SP_MIN(r + NEAR_ROWS, t->n_rows);
         scores_panels(t, x, r, end);
         softmax(t, x, at, r, end);
+        close_ranks(t, x, at, r, end);
         outputs_panels(t, x, r, end);
+    }
+}
+
+/* Keys and values in words: blocks are panels, whether rows are many or few. The first rows ask for
+ * what comes next, for the others it is what they have. */
+static void open_words(const state *t, const step *x, const sp_span *s, int32_t next, word_step *w)
+{
+    const int n = SP_DIV_UP(s->n, B) - next * STEP_BLOCKS;
+    w->n_blocks = x->n_blocks;
+    w->width = t->width;
+    for (int b = 0; b < x->n_blocks; b++) {
+        w->keys[b] = x->keys[b];
+        w->values[b] = x->keys[b] + t->head_bytes;
+        w->next_keys[b] = b < n ? keys_of(t, s->blocks[next * STEP_BLOCKS + b]) : x->keys[b];
+        w->next_values[b] = w->next_keys[b] + t->head_bytes;
+    }
+}
+
+static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
+{
+    const int32_t at = index * STEP;
+    _Alignas(64) float scale[STEP];
+    word_step w;
+    open_words(t, x, s, index + 1, &w);
+    for (int b = 0; b < x->n_blocks; b++) memcpy(scale + b * B, w.values[b], SP_Q16_SCALES);
+    for (int k = x->n_blocks * B; k < STEP; k++) scale[k] = 0;
+    for (int near = x->first; near < t->n_rows; near += NEAR_ROWS) {
+        const int end = SP_MIN(near + NEAR_ROWS, t->n_rows);
+        for (int r = near, n; r < end; r += n) {
+            n = word_group(end - r);
+            score_words_of[n](&w, t->turned + r * t->width, t->query_word + r, t->score + r * STEP);
+            memcpy(w.next_keys, w.keys, sizeof w.keys);
+        }
+        softmax(t, x, at, near, end);
+        for (int r = near; r < end; r++) {
+            t->prob_word[r] = words_of_probs(t->score + r * STEP, scale,
+                                             x->live & first_bits(t->visible[r] - at));
+        }
+        for (int r = near, n; r < end; r += n) {
+            n = word_group(end - r);
+            output_words_of[n](&w, t->score + r * STEP, t->prob_word + r,
+                               t->piece.out + r * t->width);
+            memcpy(w.next_values, w.values, sizeof w.values);
+        }
     }
 }
 
@@ -337,6 +401,10 @@ INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t 
     for (int32_t i = from; i < to; i++) {
         step x;
         if (!open_step(t, s, i, &x)) continue;
+        if (type == SP_Q16) {
+            meet_words(t, &x, s, i);
+            continue;
+        }
         open_stream(t, s, i + 1, direct, &x.ahead);
         if (direct) {
             meet_direct(type, t, &x, i * STEP);
@@ -355,6 +423,7 @@ MEET_STEPS(F32)
 MEET_STEPS(F16)
 MEET_STEPS(BF16)
 MEET_STEPS(Q8_0)
+MEET_STEPS(Q16)
 
 /* -- spans ------------------------------------------------------------------------------------- */
 
@@ -375,6 +444,10 @@ static void turn_queries(state *t, int first, int32_t shift)
             memcpy(t->turned + (size_t)r * row, t->query + (size_t)r * row,
                    (size_t)t->group * row * sizeof(float));
         }
+    }
+    if (t->a->kv->type != SP_Q16) return;
+    for (int r = first; r < t->n_rows; r++) {
+        t->query_word[r] = words_of_query(t->turned + (size_t)r * row, t->width);
     }
 }
 
@@ -400,11 +473,9 @@ static void add_mass(const state *t, int index)
 /* Steps from .. to-1 of a span. */
 static void meet_span(state *t, int index, int32_t from, int32_t to)
 {
-    static void (*const meet[SP_DTYPE_N])(const state *, const sp_span *, int32_t, int32_t) = {
-        [SP_F32] = meet_steps_F32,
-        [SP_F16] = meet_steps_F16,
-        [SP_BF16] = meet_steps_BF16,
-        [SP_Q8_0] = meet_steps_Q8_0,
+    static void (*const meet[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
+        [SP_F32] = meet_steps_F32,   [SP_F16] = meet_steps_F16, [SP_BF16] = meet_steps_BF16,
+        [SP_Q8_0] = meet_steps_Q8_0, [SP_Q16] = meet_steps_Q16,
     };
     const sp_span *s = &t->req->spans[index];
     int first = t->n_rows;
@@ -426,7 +497,7 @@ static void clear(const state *t, const sums *s)
 {
     for (int r = 0; r < t->n_rows; r++) s->max[r] = -INFINITY;
     memset(s->sum, 0, (size_t)t->n_rows * sizeof(float));
-    memset(s->out, 0, (size_t)(t->n_rows * t->width) * sizeof(float));
+    for (int i = 0; i < t->n_rows * t->width; i += VL) vec_store(s->out + i, vec_zero());
 }
 
 /* The tile meets a piece of the walk, which does not lie before where the walk stands. */
@@ -563,6 +634,8 @@ static void lay_out(state *t, float *p)
     t->total.max = TAKE(rows);
     t->total.sum = TAKE(rows);
     t->span_sum = TAKE(rows);
+    t->query_word = TAKE(rows);
+    t->prob_word = TAKE(rows);
     t->visible = (int32_t *)TAKE(rows);
     t->n_seen = (int32_t *)TAKE(rows);
     t->span_max = p;

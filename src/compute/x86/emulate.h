@@ -44,6 +44,13 @@ static inline __m256i emulate_cvtps_ph(__m512 a, int rounding)
     return _mm256_setr_m128i(_mm256_cvtps_ph(x[0], 0), _mm256_cvtps_ph(x[1], 0));
 }
 
+static inline __m256i emulate_cvtsepi32_epi16(__m512i a)
+{
+    __m256i x[2];
+    memcpy(x, &a, sizeof x);
+    return _mm256_permute4x64_epi64(_mm256_packs_epi32(x[0], x[1]), 0xd8);
+}
+
 static inline __m512 emulate_fmaddsub_ps(__m512 a, __m512 b, __m512 c)
 {
     __m256 x[2], y[2], z[2];
@@ -77,7 +84,9 @@ static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
 #define _mm512_cvtepu16_epi32 emulate_cvtepu16_epi32
 #define _mm512_cvtps_epi32    emulate_cvtps_epi32
 #define _mm512_cvtepi32_ps    emulate_cvtepi32_ps
-#define _mm512_fmaddsub_ps    emulate_fmaddsub_ps
+#undef _mm512_cvtsepi32_epi16
+#define _mm512_cvtsepi32_epi16 emulate_cvtsepi32_epi16
+#define _mm512_fmaddsub_ps     emulate_fmaddsub_ps
 #undef _mm512_permute_ps /* macros where nothing is optimized */
 #undef _mm512_extractf32x8_ps
 #define _mm512_permute_ps      emulate_permute_ps
@@ -85,5 +94,6 @@ static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
 #undef _mm512_madd_epi16 /* SIMDe's takes four arguments */
 #define _mm512_madd_epi16       simde_mm512_madd_epi16
 #define _mm256_dpbusd_avx_epi32 simde_mm256_dpbusd_epi32
+#define _mm256_dpwssd_avx_epi32 simde_mm256_dpwssd_epi32
 
 #endif

@@ -57,6 +57,18 @@ INLINE ivec ivec_dot_words(ivec w, ivec x)
     return IOF(madd_epi16)(w, x);
 }
 
+/* sum + w . x, words */
+INLINE ivec ivec_add_words(ivec sum, ivec w, ivec x)
+{
+#if SP_VNNI && SP_VL == 8
+    return _mm256_dpwssd_avx_epi32(sum, w, x);
+#elif SP_VNNI
+    return _mm512_dpwssd_epi32(sum, w, x);
+#else
+    return IVEC_ADD(32, sum, ivec_dot_words(w, x));
+#endif
+}
+
 /* sum[v] += late[v], products made before, and then late[v] = w[v] . x, words: so no addition waits
  * for the multiplication just before it. */
 INLINE void ivec_add_late_dots(ivec sum[2], ivec late[2], const ivec w[2], ivec x)
@@ -107,6 +119,17 @@ INLINE ivec ivec_fold(ivec pairs)
     return IOF(madd_epi16)(pairs, IOF(set1_epi16)(1));
 }
 #endif
+
+/* 16 floats, rounded to words: to the nearest, halves to even */
+INLINE void ivec_store_words(void *to, const vec x[V16])
+{
+#if SP_VL == 8
+    const __m256i w = _mm256_packs_epi32(_mm256_cvtps_epi32(x[0]), _mm256_cvtps_epi32(x[1]));
+    _mm256_storeu_si256(to, _mm256_permute4x64_epi64(w, 0xd8));
+#else
+    _mm256_storeu_si256(to, _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x[0])));
+#endif
+}
 
 INLINE vec ivec_to_vec(ivec a)
 {

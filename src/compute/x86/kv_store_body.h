@@ -1,9 +1,10 @@
-/* kv_store_body.h -- keys and values of new tokens into their slots: rotation and f16 in vectors,
- * bit for bit what ref/kv_store.c does; other types are encoded by the definition. */
+/* kv_store_body.h -- keys and values of new tokens into their slots: rotation, f16 and q16 in
+ * vectors, bit for bit what ref/kv_store.c does; other types are encoded by the definition. */
 #include <string.h>
 
 #include "compute/kv_int.h"
 #include "compute/ops_int.h"
+#include "compute/x86/ivec.h"
 #include "compute/x86/kv_vec.h"
 
 /* Without FMA, as sp_rope_rotate. */
@@ -31,31 +32,100 @@ INLINE void row_to_f16(const float *x, uint16_t *out, int n)
     if (i < n) sp_row_from_f32(SP_F16, x + i, (uint8_t *)(out + i), n - i);
 }
 
-/* One head of keys into column `slot`. */
-INLINE void store_key(sp_dtype type, const float *key, int head, uint8_t *keys, int slot)
+/* -- Q16: heads of whole 16 channels ----------------------------------------------------------- */
+
+/* The sum of squares, in the order of the definition. */
+INLINE float sum_of_squares(const float *x, int n)
 {
-    _Alignas(64) uint8_t row[SP_HEAD_MAX * sizeof(float)];
-    if (type == SP_F16) {
-        row_to_f16(key, (uint16_t *)row, head);
-        for (int d = 0; d < head; d++) memcpy(keys + 2 * (d * B + slot), row + 2 * d, 2);
-    } else {
-        sp_row_from_f32(type, key, row, head);
-        sp_kv_scatter_keys(type, head, row, keys, slot);
+    _Alignas(64) float sum[16];
+    vec s[V16];
+    for (int v = 0; v < V16; v++) s[v] = vec_zero();
+    for (int i = 0; i < n; i += 16) {
+        for (int v = 0; v < V16; v++) {
+            const vec a = vec_load(x + i + v * VL);
+            s[v] = vec_add(s[v], vec_mul(a, a));
+        }
+    }
+    for (int v = 0; v < V16; v++) vec_store(sum + v * VL, s[v]);
+    const __m256 h = _mm256_add_ps(_mm256_load_ps(sum), _mm256_load_ps(sum + 8));
+    __m128 q = _mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+INLINE void row_to_words(const float *x, int n, float inverse, int16_t *q)
+{
+    for (int i = 0; i < n; i += 16) {
+        vec a[V16];
+        for (int v = 0; v < V16; v++) a[v] = vec_mul(vec_load(x + i + v * VL), vec_all(inverse));
+        ivec_store_words(q + i, a);
     }
 }
 
-INLINE void store_value(sp_dtype type, const float *value, int head, uint8_t *row)
+INLINE void store_key_words(const float *key, int head, uint8_t *keys, int slot)
 {
-    if (type == SP_F16)
-        row_to_f16(value, (uint16_t *)row, head);
-    else
-        sp_row_from_f32(type, value, row, head);
+    _Alignas(64) int16_t q[SP_HEAD_MAX];
+    const float norm = sqrtf(sum_of_squares(key, head));
+    if (!sp_q16_is_usual(norm)) {
+        sp_kv_put_key(SP_Q16, head, key, keys, slot);
+        return;
+    }
+    const float scale = norm / SP_Q16_KEY_NORM;
+    row_to_words(key, head, SP_Q16_KEY_NORM / norm, q);
+    memcpy(keys + 4 * slot, &scale, 4);
+    for (int d = 0; d < head; d += 2) memcpy(keys + sp_q16_key_at(d, slot), q + d, 4);
+}
+
+INLINE void store_value_words(const float *value, int head, uint8_t *values, int slot)
+{
+    _Alignas(64) int16_t q[SP_HEAD_MAX];
+    vec largest = vec_zero(), sum = vec_zero();
+    for (int d = 0; d < head; d += VL) {
+        const vec a = vec_abs(vec_load(value + d));
+        largest = vec_max(largest, a);
+        sum = vec_add(sum, a);
+    }
+    const float most = vec_largest(largest);
+    if (!sp_q16_is_usual(most) || !sp_q16_is_usual(vec_sum(sum))) { /* NaN is in the sum only */
+        sp_kv_put_value(SP_Q16, head, value, values, slot);
+        return;
+    }
+    const float scale = most / SP_Q16_VALUE_MAX;
+    row_to_words(value, head, SP_Q16_VALUE_MAX / most, q);
+    memcpy(values + 4 * slot, &scale, 4);
+    for (int d = 0; d < head; d++) memcpy(values + sp_q16_value_at(d, slot), q + d, 2);
+}
+
+/* -- all types --------------------------------------------------------------------------------- */
+
+/* One head of keys into column `slot`. */
+INLINE void store_key(sp_dtype type, const float *key, int head, uint8_t *keys, int slot)
+{
+    if (type == SP_F16) {
+        _Alignas(64) uint16_t row[SP_HEAD_MAX];
+        row_to_f16(key, row, head);
+        for (int d = 0; d < head; d++) memcpy(keys + 2 * (d * B + slot), row + d, 2);
+    } else if (type == SP_Q16 && head % 16 == 0) {
+        store_key_words(key, head, keys, slot);
+    } else {
+        sp_kv_put_key(type, head, key, keys, slot);
+    }
+}
+
+INLINE void store_value(sp_dtype type, const float *value, int head, uint8_t *values, int slot)
+{
+    if (type == SP_F16) {
+        row_to_f16(value, (uint16_t *)values + slot * head, head);
+    } else if (type == SP_Q16 && head % 16 == 0) {
+        store_value_words(value, head, values, slot);
+    } else {
+        sp_kv_put_value(type, head, value, values, slot);
+    }
 }
 
 INLINE void store_heads(sp_dtype type, const sp_kv_store_args *a, int64_t from, int64_t to)
 {
     const sp_kv_view *kv = a->kv;
-    const size_t row_bytes = sp_row_bytes(type, kv->head);
     const int64_t width = (int64_t)kv->n_heads * kv->head;
     for (int64_t i = from; i < to; i++) {
         const int head = (int)(i / a->m);
@@ -64,8 +134,7 @@ INLINE void store_heads(sp_dtype type, const sp_kv_store_args *a, int64_t from, 
         memcpy(key, a->k + at, (size_t)kv->head * sizeof(float));
         rotate_key(a->rope, key, a->rot[t]);
         store_key(type, key, kv->head, sp_kv_keys(kv, a->block[t], head), a->slot[t]);
-        store_value(type, a->v + at, kv->head,
-                    sp_kv_values(kv, a->block[t], head) + a->slot[t] * row_bytes);
+        store_value(type, a->v + at, kv->head, sp_kv_values(kv, a->block[t], head), a->slot[t]);
     }
 }
 
@@ -76,6 +145,8 @@ void SP_VARIANT(sp_kv_store)(const sp_kv_store_args *a, int part, int n_parts)
     sp_part(a->kv->n_heads * a->m, 1, part, n_parts, &from, &to);
     if (a->kv->type == SP_F16)
         store_heads(SP_F16, a, from, to);
+    else if (a->kv->type == SP_Q16)
+        store_heads(SP_Q16, a, from, to);
     else
         store_heads(a->kv->type, a, from, to);
 }

@@ -95,6 +95,11 @@ INLINE vec vec_fms(vec a, vec b, vec c)
     return OF(fmsub_ps)(a, b, c);
 }
 
+INLINE vec vec_abs(vec a)
+{
+    return OF(andnot_ps)(vec_all(-0.0f), a);
+}
+
 /* -- what the widths do differently ------------------------------------------------------------ */
 
 #if SP_VL == 8

@@ -92,7 +92,7 @@ static bool written(const tiny *t, const sp_plan *p, int layer, int i)
     sp_kv_view kv = sp_kv_pool_layer(t->pool, layer);
     const sp_todo *d = &p->todo[i];
     uint32_t block = p->spans[d->span].blocks[d->index / SP_BLOCK_TOKENS];
-    size_t keys = (size_t)kv.n_heads * sp_kv_head_bytes(kv.type, kv.head);
+    size_t keys = sp_kv_head_bytes(kv.type, kv.head); /* of the first head, before its values */
     size_t row = (size_t)(d->index % SP_BLOCK_TOKENS) * (size_t)kv.head * 2; /* f16 */
     const uint8_t *v = kv.base + block * kv.block_bytes + keys + row;
     for (int k = 0; k < 2 * kv.head; k++)

@@ -9,7 +9,7 @@
 
 enum { B = SP_BLOCK_TOKENS, N = 40, AT = 7, PLACE = 30, LAYERS = 4, V = 101 };
 
-static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 /* A chunk of N tokens computed alone at AT, a patch of some of its tokens computed behind a head of
  * PLACE tokens, and a plan that computes others once more: spans head | chunk | patch | again. */

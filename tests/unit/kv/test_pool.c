@@ -242,7 +242,7 @@ static void random_use_agrees_with_counting(void **state)
  * there. */
 static void blocks_lie_apart_on_cache_lines(void **state)
 {
-    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+    static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
     for (size_t i = 0; i < SP_COUNT(types); i++) {
         sp_kv_shape shape = {.n_layers = 3, .n_heads = 3, .head = 32, .type = types[i]};
         enum { N = 5 };

@@ -14,7 +14,7 @@
 
 enum { LAYERS = 3, HEADS = 2, BLOCKS = 24, MAX_CHUNK = 100 };
 
-static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q8_0};
+static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 static const sp_digest space = {{0x5a, 1}}, other_space = {{0x5b, 1}};
 static const sp_digest before[] = {{{1}}, {{2}}, {{3}}, {{4}}}; /* ids of segments in sight */
 

@@ -1,0 +1,234 @@
+/* attend_words.h -- the products of span attention in integers, for keys and values of Q16.
+ *
+ *   scores    c[row][key]     =  query[row][d]  . key[d][key]        a word: two channels
+ *   outputs   c[row][channel] += prob[row][key] . value[key][channel]    a word: two keys
+ *
+ * A block holds keys and values as panels of words (sp_kv_view): nothing is decoded, and few rows
+ * and many go the same way. Six rows meet 16 keys or channels: twelve sums, two vectors of a panel,
+ * a word of a row in all lanes and a product fill the registers of AVX2. (AVX-512: two panels.)
+ *
+ * Queries and probabilities are rounded to words so that no sum passes 2^31:
+ *
+ *   scores   |sum| <= |query| |key|, and no part of it is longer: norms of 65,400 and 32,700
+ *   outputs  |sum| <= sum of |prob| times the largest value: 65,000 and 32,767
+ *
+ * and an element of either is at most 32,767. So a query has a relative error in the square of
+ * D / 12 / 65,400^2 (1e-9 at D = 64), and 64 probabilities that are all alike one of 8e-8: the most
+ * they can have.
+ */
+#ifndef SP_COMPUTE_X86_ATTEND_WORDS_H
+#define SP_COMPUTE_X86_ATTEND_WORDS_H
+
+#include <string.h>
+
+#include "compute/x86/attend_product.h"
+#include "compute/x86/ivec.h"
+
+enum {
+    WORD_ROWS = 6,
+    WORD_PANELS = 2 / V16,
+    WORD_LINE = 64, /* bytes of a word of 16 keys or channels */
+};
+
+#define WORD_MAX   32767.0f
+#define QUERY_NORM 65400.0f
+#define PROB_SUM   65000.0f
+#define WORD_TINY  0x1p-100f /* what is less is 0, so that no reciprocal overflows */
+
+/* -- rounding ---------------------------------------------------------------------------------- */
+
+/* 16 floats times f as words; `to` may be where they came from, or before it. */
+INLINE void store_words(void *to, const float *from, vec f)
+{
+    vec x[V16];
+    for (int v = 0; v < V16; v++) x[v] = vec_mul(vec_load(from + v * VL), f);
+    ivec_store_words(to, x);
+}
+
+/* The row of a query becomes words, in place. Returns what an integer stands for; a query that is
+ * not finite gives NaN. */
+INLINE float words_of_query(float *row, int width)
+{
+    vec most = vec_zero(), squares = vec_zero();
+    for (int d = 0; d < width; d += VL) {
+        const vec x = vec_load(row + d);
+        most = vec_max(most, vec_abs(x));
+        squares = vec_fma(x, x, squares);
+    }
+    const float largest = vec_largest(most), norm = sqrtf(vec_sum(squares));
+    if (norm <= WORD_TINY) {
+        memset(row, 0, (size_t)width * sizeof *row);
+        return 0;
+    }
+    float f = QUERY_NORM / norm;
+    if (largest * f > WORD_MAX) f = WORD_MAX / largest;
+    for (int d = 0; d < width; d += 16) store_words((int16_t *)row + d, row + d, vec_all(f));
+    return 1 / f;
+}
+
+/* A row's probabilities of a step, times the scales of the values, become words, in place; those
+ * outside the mask become 0. Returns what an integer stands for. */
+INLINE float words_of_probs(float *prob, const float *scale, uint64_t mask)
+{
+    vec most = vec_zero(), sums = vec_zero();
+    for (int v = 0; v < STEP_VECS; v++) {
+        vec p = vec_mul(vec_load(prob + v * VL), vec_load(scale + v * VL));
+        if (SP_UNLIKELY(mask != ~(uint64_t)0))
+            p = vec_select((unsigned)(mask >> (v * VL)), p, vec_zero());
+        most = vec_max(most, p);
+        sums = vec_add(sums, p);
+        vec_store(prob + v * VL, p);
+    }
+    const float largest = vec_largest(most), sum = vec_sum(sums);
+    if (SP_UNLIKELY(sum <= WORD_TINY)) {
+        memset(prob, 0, STEP * sizeof *prob);
+        return 0;
+    }
+    float f = PROB_SUM / sum;
+    if (largest * f > WORD_MAX) f = WORD_MAX / largest;
+    for (int k = 0; k < STEP; k += 16) store_words((int16_t *)prob + k, prob + k, vec_all(f));
+    return 1 / f;
+}
+
+/* -- products ---------------------------------------------------------------------------------- */
+
+/* sum += eight words of rows, `step` floats apart, with as many of panels. Beside each line of a
+ * panel one is asked for that stands as far behind `ahead` as the line behind the panel's start:
+ * what will be met a step later comes as evenly as this is used. */
+INLINE void eight_words(int rows, int panels, const float *row, size_t step,
+                        const uint8_t *const panel[], const uint8_t *const ahead[],
+                        ivec sum[WORD_ROWS][2])
+{
+    const int n = panels * V16;
+#pragma GCC unroll 8
+    for (int i = 0; i < TURN; i++) {
+        ivec w[2];
+#pragma GCC unroll 2
+        for (int v = 0; v < n; v++) {
+            w[v] = ivec_load(panel[v / V16] + i * WORD_LINE + v % V16 * (int)sizeof(ivec));
+        }
+#pragma GCC unroll 2
+        for (int v = 0; v < panels; v++) {
+            _mm_prefetch((const char *)ahead[v] + i * WORD_LINE, _MM_HINT_T0);
+        }
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) {
+            int32_t word;
+            memcpy(&word, row + (size_t)j * step + i, sizeof word);
+            const ivec x = ivec_all(word);
+#pragma GCC unroll 2
+            for (int v = 0; v < n; v++) sum[j][v] = ivec_add_words(sum[j][v], w[v], x);
+        }
+    }
+}
+
+INLINE void clear_words(ivec sum[WORD_ROWS][2])
+{
+#pragma GCC unroll 8
+    for (int j = 0; j < WORD_ROWS; j++) sum[j][0] = sum[j][1] = ivec_all(0);
+}
+
+/* A step: blocks of keys and of values, and those to be asked for meanwhile. */
+typedef struct word_step {
+    int n_blocks, width;
+    const uint8_t *keys[STEP_BLOCKS], *values[STEP_BLOCKS];
+    const uint8_t *next_keys[STEP_BLOCKS], *next_values[STEP_BLOCKS];
+} word_step;
+
+/* Scores of some rows with blocks b .. b+panels-1: query [rows][width] words, of which one stands
+ * for factor[row]; score [rows][STEP]. */
+INLINE void score_words(int rows, int panels, const word_step *x, int b, const float *query,
+                        const float *factor, float *score)
+{
+    const uint8_t *panel[2], *ahead[2];
+    ivec sum[WORD_ROWS][2];
+    for (int i = 0; i < panels; i++) {
+        panel[i] = x->keys[b + i] + SP_Q16_SCALES;
+        ahead[i] = x->next_keys[b + i] + SP_Q16_SCALES;
+        _mm_prefetch((const char *)x->next_keys[b + i], _MM_HINT_T0);
+    }
+    clear_words(sum);
+    for (int at = 0; at < x->width / 2; at += TURN) {
+        eight_words(rows, panels, query + at, (size_t)x->width, panel, ahead, sum);
+        for (int i = 0; i < panels; i++) {
+            panel[i] += TURN * WORD_LINE;
+            ahead[i] += TURN * WORD_LINE;
+        }
+    }
+#pragma GCC unroll 2
+    for (int v = 0; v < panels * V16; v++) {
+        const vec scale = vec_load((const float *)x->keys[b + v / V16] + v % V16 * VL);
+#pragma GCC unroll 8
+        for (int j = 0; j < rows; j++) {
+            const vec s = vec_mul(ivec_to_vec(sum[j][v]), vec_mul(vec_all(factor[j]), scale));
+            vec_store(score + j * STEP + b * B + v * VL, s);
+        }
+    }
+}
+
+/* Outputs of some rows, channels 16 p .. 16 (p+panels) - 1: prob [rows][STEP] words, of which one
+ * stands for factor[row]; out [rows][width] +=. */
+INLINE void output_words(int rows, int panels, const word_step *x, int p, const float *prob,
+                         const float *factor, float *out)
+{
+    const int at = (int)SP_Q16_SCALES + p * (B / 2 * WORD_LINE);
+    ivec sum[WORD_ROWS][2];
+    clear_words(sum);
+    for (int b = 0; b < x->n_blocks; b++, prob += B / 2) {
+        const uint8_t *panel[2], *ahead[2];
+        for (int i = 0; i < panels; i++) {
+            panel[i] = x->values[b] + at + i * (B / 2 * WORD_LINE);
+            ahead[i] = x->next_values[b] + at + i * (B / 2 * WORD_LINE);
+        }
+        eight_words(rows, panels, prob, STEP, panel, ahead, sum);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < rows; j++) {
+        const vec one = vec_all(factor[j]);
+#pragma GCC unroll 2
+        for (int v = 0; v < panels * V16; v++) {
+            float *o = out + j * x->width + p * 16 + v * VL;
+            vec_store(o, vec_fma(ivec_to_vec(sum[j][v]), one, vec_load(o)));
+        }
+    }
+}
+
+/* Each height is a function of its own, so that its sums stay in registers. */
+typedef void words_fn(const word_step *x, const float *row, const float *factor, float *to);
+#define WORDS_OF(rows)                                                                             \
+    static __attribute__((noinline)) void score_words_##rows(                                      \
+        const word_step *x, const float *query, const float *factor, float *score)                 \
+    {                                                                                              \
+        int b = 0;                                                                                 \
+        for (; b + WORD_PANELS <= x->n_blocks; b += WORD_PANELS)                                   \
+            score_words(rows, WORD_PANELS, x, b, query, factor, score);                            \
+        if (b < x->n_blocks) score_words(rows, 1, x, b, query, factor, score);                     \
+    }                                                                                              \
+    static __attribute__((noinline)) void output_words_##rows(                                     \
+        const word_step *x, const float *prob, const float *factor, float *out)                    \
+    {                                                                                              \
+        int p = 0;                                                                                 \
+        for (; p + WORD_PANELS <= x->width / 16; p += WORD_PANELS)                                 \
+            output_words(rows, WORD_PANELS, x, p, prob, factor, out);                              \
+        if (p < x->width / 16) output_words(rows, 1, x, p, prob, factor, out);                     \
+    }
+WORDS_OF(1)
+WORDS_OF(2)
+WORDS_OF(3)
+WORDS_OF(4)
+WORDS_OF(5)
+WORDS_OF(6)
+
+static words_fn *const score_words_of[] = {
+    NULL, score_words_1, score_words_2, score_words_3, score_words_4, score_words_5, score_words_6};
+static words_fn *const output_words_of[] = {NULL,           output_words_1, output_words_2,
+                                            output_words_3, output_words_4, output_words_5,
+                                            output_words_6};
+
+/* So many of the rows that are left go together: heights are as equal as can be. */
+INLINE int word_group(int rows)
+{
+    return SP_DIV_UP(rows, SP_DIV_UP(rows, WORD_ROWS));
+}
+
+#endif
