@@ -315,6 +315,8 @@ int main(int argc, char **argv)
         bench_attend(team, ops, SP_F16, 32, 8, 128, 4096, m);
         bench_attend(team, ops, SP_F16, 16, 16, 64, 4096, m);
         bench_attend(team, ops, SP_Q8_0, 14, 2, 64, 4096, m);
+        bench_attend(team, ops, SP_Q16, 14, 2, 64, 4096, m);
+        bench_attend(team, ops, SP_Q16, 16, 16, 64, 4096, m);
     }
     sp_team_destroy(team);
     return 0;

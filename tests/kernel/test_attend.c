@@ -551,18 +551,111 @@ static void position_is_free(void **state)
     }
 }
 
+/* Keys and values of Q16 at the largest sums that its rounding allows: queries and keys in one
+ * direction, with norms of any size and in few channels or all; values that are all alike, with
+ * probabilities that are alike or of one key only. */
+static void words_do_not_overflow(void **state)
+{
+    enum { D = 256, N = 150 };
+    static const int used[] = {1, 2, 64, D}; /* channels that are not 0 */
+    static const float sizes[] = {1e-9f, 1, 3e8f};
+    const sp_ops *ops = variant(state);
+    const sp_rope rope = {.n_pos = N + 1};
+    uint32_t blocks[SP_DIV_UP(N, B)];
+    for (uint32_t b = 0; b < SP_COUNT(blocks); b++) blocks[b] = b;
+    const size_t block_bytes = 2 * sp_kv_head_bytes(SP_Q16, D);
+    uint8_t *base = sp_alloc(SP_COUNT(blocks), block_bytes);
+    assert_non_null(base);
+    memset(base, 0xff, SP_COUNT(blocks) * block_bytes);
+    const sp_kv_view kv = {SP_Q16, 1, D, base, block_bytes};
+    const sp_span span = {.blocks = blocks, .n = N};
+    const sp_sight sight = {NULL, 1};
+    const int32_t pos = N - 1;
+    const uint16_t see = 0;
+    size_t bytes = sp_attend_scratch_bytes(1, 1, D, 1);
+    void *scratch = sp_alloc(1, bytes);
+    assert_non_null(scratch);
+    memset(scratch, 0, bytes);
+    for (size_t i = 0; i < SP_COUNT(used) * SP_COUNT(sizes) * 2; i++) {
+        const int n = used[i / 2 / SP_COUNT(sizes)];
+        const float size = sizes[i / 2 % SP_COUNT(sizes)];
+        const bool one = i % 2; /* a key that takes all */
+        float q[D] = {0}, k[D] = {0}, v[D], out[D], want[D];
+        for (int d = 0; d < n; d++) q[d] = (d % 3 ? 1 : -1) / size;
+        for (int d = 0; d < D; d++) v[d] = -size;
+        for (int32_t t = 0; t < N; t++) {
+            const uint8_t slot = (uint8_t)(t % B);
+            for (int d = 0; d < n; d++) k[d] = (d % 3 ? size : -size) * (one && t == 77 ? 100 : 1);
+            reference()->kv_store(
+                &(sp_kv_store_args){&kv, &rope, k, v, 1, &blocks[t / B], &slot, &t}, 0, 1);
+        }
+        sp_attend_req req = {q, out, &pos, &see, 1, &span, 1, &sight, NULL, NULL};
+        sp_attend_args a = {&kv, &rope, 1, 1, &req, 1, scratch, bytes};
+        ops->attend(&a, 0, 1);
+        req.out = want;
+        reference()->attend(&a, 0, 1);
+        assert_close(out, want, D);
+        for (int d = 0; d < D; d++) assert_true(fabsf(out[d] + size) < 1e-3f * size);
+    }
+    sp_free(scratch);
+    sp_free(base);
+}
+
+/* A value that is no number, or too large, makes the rows that see it NaN, and a key or value no
+ * other row. (A key that is NaN is passed over by softmax, in every type.) */
+static void words_that_are_not_finite_stay_apart(void **state)
+{
+    enum { D = 32, N = 20 };
+    const sp_ops *ops = variant(state);
+    const sp_rope rope = {.n_pos = N + 1};
+    const uint32_t blocks[2] = {0, 1};
+    const size_t block_bytes = 2 * sp_kv_head_bytes(SP_Q16, D);
+    const sp_span span = {.blocks = blocks, .n = N};
+    const sp_sight sight = {NULL, 1};
+    static const int32_t pos[2] = {16, 17}; /* queries before and at the token that is broken */
+    static const uint16_t see[2] = {0};
+    static const float broken[] = {NAN, INFINITY, -INFINITY, 3e38f};
+    size_t bytes = sp_attend_scratch_bytes(1, 1, D, 1);
+    uint8_t *base = sp_alloc(2, block_bytes), *scratch = sp_alloc(1, bytes);
+    assert_true(base && scratch);
+    const sp_kv_view kv = {SP_Q16, 1, D, base, block_bytes};
+    memset(scratch, 0, bytes);
+    for (size_t i = 0; i < 2 * SP_COUNT(broken); i++) {
+        float q[2 * D], k[D], v[D], out[2 * D];
+        for (int d = 0; d < 2 * D; d++) q[d] = 0.1f * (float)(d % 7);
+        for (int32_t t = 0; t < N; t++) {
+            const uint8_t slot = (uint8_t)(t % B);
+            for (int d = 0; d < D; d++) k[d] = v[d] = (float)(d % 5 - t % 3);
+            if (t == 17) (i % 2 ? k : v)[3] = broken[i / 2];
+            ops->kv_store(&(sp_kv_store_args){&kv, &rope, k, v, 1, &blocks[t / B], &slot, &t}, 0,
+                          1);
+        }
+        sp_attend_req req = {q, out, pos, see, 2, &span, 1, &sight, NULL, NULL};
+        sp_attend_args a = {&kv, &rope, 1, 1, &req, 1, scratch, bytes};
+        ops->attend(&a, 0, 1);
+        for (int d = 0; d < D; d++) {
+            assert_true(isfinite(out[d]));
+            if (i % 2 == 0) assert_true(isnan(out[D + d]));
+        }
+    }
+    sp_free(scratch);
+    sp_free(base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        ON_EVERY_WIDTH(equals_ref),
-        ON_EVERY_WIDTH(query_does_not_depend_on_others),
-        ON_EVERY_WIDTH(parts_make_the_whole),
-        ON_EVERY_WIDTH(requests_do_not_mix),
-        ON_EVERY_WIDTH(long_equals_ref),
-        ON_EVERY_WIDTH(threads_give_equal_bits),
-        ON_EVERY_WIDTH(pieces_and_tiles_do_not_mix),
+        ON_EVERY_VARIANT(equals_ref),
+        ON_EVERY_VARIANT(query_does_not_depend_on_others),
+        ON_EVERY_VARIANT(parts_make_the_whole),
+        ON_EVERY_VARIANT(requests_do_not_mix),
+        ON_EVERY_VARIANT(long_equals_ref),
+        ON_EVERY_VARIANT(threads_give_equal_bits),
+        ON_EVERY_VARIANT(pieces_and_tiles_do_not_mix),
+        ON_EVERY_VARIANT(words_do_not_overflow),
+        ON_EVERY_VARIANT(words_that_are_not_finite_stay_apart),
         {"ref: position_is_free", position_is_free, NULL, NULL, "ref"},
-        ON_EVERY_WIDTH(position_is_free),
+        ON_EVERY_VARIANT(position_is_free),
     };
     return cmocka_run_group_tests_name("attend", tests, NULL, NULL);
 }

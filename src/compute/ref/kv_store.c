@@ -54,7 +54,8 @@ static float key_to_words(const float *key, int n, int16_t *q)
 static float value_to_words(const float *value, int n, int16_t *q)
 {
     float most = 0;
-    for (int i = 0; i < n; i++) most = fabsf(value[i]) <= most ? most : fabsf(value[i]);
+    for (int i = 0; i < n && !isnan(most); i++)
+        most = fabsf(value[i]) <= most ? most : fabsf(value[i]);
     return to_words(value, n, most, SP_Q16_VALUE_MAX, q);
 }
 

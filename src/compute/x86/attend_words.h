@@ -13,8 +13,8 @@
  *   outputs  |sum| <= sum of |prob| times the largest value: 65,000 and 32,767
  *
  * and an element of either is at most 32,767. So a query has a relative error in the square of
- * D / 12 / 65,400^2 (1e-9 at D = 64), and 64 probabilities that are all alike one of 8e-8: the most
- * they can have.
+ * D / 12 / 65,400^2 (1e-9 at D = 64). Probabilities have their largest when 64 are alike, and
+ * rounded at 1,015: 8e-8 as a rule, 2.4e-7 at most.
  */
 #ifndef SP_COMPUTE_X86_ATTEND_WORDS_H
 #define SP_COMPUTE_X86_ATTEND_WORDS_H
