@@ -58,13 +58,13 @@ static bool add_all(bench_ops *b, const settings *w)
 int bench_attend(int argc, char **argv)
 {
     static const char *const known[] = {"f32", "f16", "bf16", "q16", "q8_0", NULL};
-    const char *types = "f16,q8_0", *heads = "14x2x64,32x8x64", *depths = "0,4096";
+    const char *types = "q16,f16,q8_0", *heads = "14x2x64,32x8x64", *depths = "0,4096";
     const char *rows = "1,256", *spans = "1";
     speed_options o;
     settings w;
     speed_options_init(&o, 3);
     const opt own[] = {
-        {OPT_STRING, "types", 0, "LIST", &types, "of keys and values (f16,q8_0)"},
+        {OPT_STRING, "types", 0, "LIST", &types, "of keys and values (q16,f16,q8_0)"},
         {OPT_STRING, "heads", 0, "LIST", &heads,
          "query heads x key heads x elements (14x2x64,32x8x64)"},
         {OPT_STRING, "depths", 0, "LIST", &depths, "tokens before the queries (0,4096)"},

@@ -116,12 +116,12 @@ def test_gemm(tmp_path):
 
 
 def test_attend(tmp_path):
-    rows, done = bench("attend", tmp_path / "x.csv", "--types", "f16,q8_0", "--heads",
+    rows, done = bench("attend", tmp_path / "x.csv", "--types", "q16,f16,q8_0", "--heads",
                        "4x2x32,3x1x64", "--depths", "0,50", "--rows", "1,7", "--spans", "1,3")
-    whole = all_of(("f16", "q8_0"), ("4x2x32", "3x1x64"), (0, 50), (1, 7), (1, 3))
+    whole = all_of(("q16", "f16", "q8_0"), ("4x2x32", "3x1x64"), (0, 50), (1, 7), (1, 3))
     fit = [s for s in whole if s[2] + s[3] >= s[4]]  # one key cannot lie in three spans
     assert settings(rows, "type", "heads", "depth", "rows", "spans") == fit
-    assert done.stdout.count("skipped") == 4 and "1 keys in 3 spans" in done.stdout
+    assert done.stdout.count("skipped") == 6 and "1 keys in 3 spans" in done.stdout
     for r in rows:
         heads, _, head = map(int, r["heads"].split("x"))
         keys = sum(r["depth"] + i for i in range(1, int(r["rows"]) + 1))
