@@ -71,7 +71,7 @@ typedef struct sp_reuse_opts {
 } sp_reuse_opts;
 
 /* Type of cached keys and values where none is named: integers of 16 bits with a scale for each head
- * of a token. As large as f16, more exact, and what CPUs multiply fastest. */
+ * of a token. 3 % larger than f16 at heads of 64, more exact, and faster where it was measured. */
 #define SP_KV_TYPE "q16"
 
 typedef struct sp_context_opts {

@@ -26,8 +26,8 @@ static bool always(void)
 
 #if SP_HAVE_X86
 
-/* Operations that are bound by memory or rare stay the reference ones; what multiplies integers gains
- * from VNNI, and nothing else does. */
+/* Operations that are bound by memory or rare stay the reference ones; what multiplies integers
+ * gains from VNNI, and nothing else does. */
 #define TABLE(variant, width)                                                                      \
     static const sp_ops variant = {                                                                \
         .name = #variant,                                                                          \
