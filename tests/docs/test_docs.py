@@ -1,0 +1,150 @@
+"""The documents name only what exists, and keep the rules of scripts/check-docs."""
+import importlib.machinery
+import importlib.util
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+NAMING = ["README.md", "docs/architecture.md"]              # whose every file and sp_ name is checked
+SUFFIX = r"\.(?:c|h|cu|py|md|awk|svg|gguf|jsonl|json)"
+BUILT = {"build", "model.gguf", "notes.db", "q05.gguf"}     # made by the reader, or examples
+
+
+def tree() -> set:
+    """Every tracked or new file of the checkout, relative to its root."""
+    done = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    names = done.stdout.splitlines() if done.returncode == 0 else \
+        [str(p.relative_to(ROOT)) for p in ROOT.rglob("*") if p.is_file() and ".git" not in p.parts]
+    return {n for n in names if (ROOT / n).is_file()}
+
+
+FILES = tree()
+FOLDERS = {str(parent) for name in FILES for parent in pathlib.PurePath(name).parents}
+SOURCE = "\n".join((ROOT / n).read_text(encoding="utf-8", errors="replace") for n in sorted(FILES)
+                   if n.startswith(("src/", "include/")) and n.endswith((".c", ".h", ".cu")))
+KNOWN_NAMES = set(re.findall(r"\bsp_\w+", SOURCE))
+
+
+def visible(text: str) -> str:
+    """The text without HTML comments and addresses of other sites."""
+    return re.sub(r"https?://\S+", "", re.sub(r"<!--.*?-->", "", text, flags=re.S))
+
+
+def named_paths(text: str) -> set:
+    """File and folder names in a text: with a known suffix, or below a folder of the tree, or `folder/`."""
+    tops = {f.split("/")[0] for f in FILES if "/" in f} | {f.split("/")[1] for f in FILES if f.startswith("src/")}
+    found = set()
+    for token in re.findall(r"[\w.*-]+(?:/[\w.*-]+)*/?", visible(text)):
+        first = token.split("/")[0]
+        if first in BUILT or token.startswith("."):
+            continue
+        if re.fullmatch(rf"[\w./*-]+{SUFFIX}", token) or ("/" in token and first in tops):
+            found.add(token.rstrip("."))
+    return found
+
+
+def path_exists(path: str) -> bool:
+    """From the root, src/, docs/ or src/compute/; a bare file name anywhere; NAME in capitals is a placeholder."""
+    path = re.sub(r"(?<=_)[A-Z]{3,}(?=\.)", "*", path)
+    roots = ("", "src/", "docs/", "src/compute/")
+    if path.endswith("/") or not re.search(SUFFIX + "$", path):
+        return any(root + path.rstrip("/") in FOLDERS | FILES for root in roots)
+    if any(pathlib.PurePath(name).match(root + path) and name.count("/") == (root + path).count("/")
+           for root in roots for name in FILES):
+        return True
+    return "/" not in path and any(pathlib.PurePath(name).name == path for name in FILES)
+
+
+def missing_names(text: str) -> set:
+    """sp_ names in a text that no source file has; `sp_` alone, or with a star, is a prefix."""
+    return {n for n in re.findall(r"\bsp_\w+", visible(text)) if n not in KNOWN_NAMES}
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_every_file_that_is_named_exists(name):
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert len(named_paths(text)) >= 8
+    assert {p for p in named_paths(text) if not path_exists(p)} == set()
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_every_function_that_is_named_exists(name):
+    assert missing_names((ROOT / name).read_text(encoding="utf-8")) == set()
+
+
+def test_missing_files_and_names_are_found():
+    text = "See `kv/no_such_file.c`, `kv/plan.h`, `nowhere.c`, tests/no_such_folder/ and `sp_no_such_call`, `sp_plan`."
+    assert {p for p in named_paths(text) if not path_exists(p)} == {"kv/no_such_file.c", "nowhere.c",
+                                                                    "tests/no_such_folder/"}
+    assert missing_names(text) == {"sp_no_such_call"}
+
+
+def anchors(text: str) -> set:
+    """GitHub's anchors of a document's headings."""
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in re.findall(r"^#+ (.*)$", text, re.M)}
+
+
+def dead_links(path: pathlib.Path, text: str) -> list:
+    dead = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", visible(text)):
+        name, _, anchor = target.partition("#")
+        there = path if not name else (path.parent / name).resolve()
+        if not there.exists() or (anchor and anchor not in anchors(there.read_text(encoding="utf-8"))):
+            dead.append(target)
+    return dead
+
+
+def documents() -> list:
+    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(path):
+    assert dead_links(path, path.read_text(encoding="utf-8")) == []
+
+
+def test_dead_links_are_found():
+    path = ROOT / "README.md"
+    assert dead_links(path, "[a](docs/no-such.md) [b](docs/architecture.md#no-such) [c](docs/architecture.md#glossary)") \
+        == ["docs/no-such.md", "docs/architecture.md#no-such"]
+
+
+def check_docs():
+    loader = importlib.machinery.SourceFileLoader("check_docs", str(ROOT / "scripts/check-docs"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(module)
+    return module
+
+
+def test_documents_keep_the_rules():
+    check = check_docs()
+    found = [f for p in documents() for f in check.check_markdown(p.relative_to(ROOT), p.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+@pytest.mark.parametrize("text, what", [
+    ("x" * 120, "120 columns"),
+    ("| a | " + "y" * 61 + " |", "cell of 61"),
+    ("What stands there.", '"stands"'),
+    ("This is as\ngood as new.", '"as good as"'),
+    ("Copies are computed\nagain here.", '"computed again"'),
+    ("- The chunk behind the head.", '"behind"'),
+])
+def test_breaches_are_found(text, what):
+    found = check_docs().check_markdown("doc.md", text + "\n")
+    assert len(found) == 1 and what in found[0]
+
+
+@pytest.mark.parametrize("text", [
+    "x" * 119,
+    "| a | " + "y" * 60 + " |",
+    "The kernels are behind an interface.",
+    "A table with `a | b` in code.",
+    "As code:\n\n    what stands here is not prose\n",
+    "The variable `stands` is code.",
+])
+def test_good_text_passes(text):
+    assert check_docs().check_markdown("doc.md", text + "\n") == []
