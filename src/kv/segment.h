@@ -26,6 +26,10 @@ typedef struct sp_segment {
 sp_err sp_segment_id(const sp_digest *space, const char *salt, const int32_t *tokens, int32_t n,
                      sp_digest *out) SP_MUST_CHECK;
 
+/* sp_head_key -- a name for the segments before the first chunk: what copies of chunks are named by,
+ * beside their id. For tables and file names; where it matters, the ids decide. */
+uint64_t sp_head_key(const sp_digest *head, int n_head);
+
 const char *sp_segment_kind_name(sp_segment_kind k);
 
 #endif
