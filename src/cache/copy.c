@@ -2,7 +2,7 @@
 
 #include "cache/ledger_int.h"
 
-/* Arrays one behind the other in one allocation; without memory yet, only their size is summed up. */
+/* Arrays one after the other in one allocation. While there is no memory, their sizes are added. */
 typedef struct packer {
     char *memory;
     size_t used; /* bytes */

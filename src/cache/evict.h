@@ -24,9 +24,10 @@ typedef struct sp_evict_policy {
     sp_copy *(*victim)(const sp_evict *e);             /* an evictable copy; NULL: there is none */
 } sp_evict_policy;
 
-extern const sp_evict_policy sp_evict_lru; /* least recently used */
-extern const sp_evict_policy sp_evict_fr;  /* placed copies of least worth; makes room for invariant
-                                              I5 of the ledger, whichever policy it runs */
+/* Least recently used. */
+extern const sp_evict_policy sp_evict_lru;
+/* Placed copies of least worth. Keeps I5 of the ledger, whichever policy runs; not in the table. */
+extern const sp_evict_policy sp_evict_fr;
 
 /* sp_evict_find -- by name; NULL: the default. Errors: SP_E_ARG lists the names. */
 sp_err sp_evict_find(const char *name, const sp_evict_policy **out) SP_MUST_CHECK;

@@ -63,7 +63,7 @@ static void forget(sp_ledger *l, sp_copy *c)
     sp_free(c);
 }
 
-/* settle -- a copy that nobody uses and no tier has is gone. */
+/* settle -- a copy that nobody pins and no tier has is gone. */
 static void settle(sp_ledger *l, sp_copy *c)
 {
     if (c->state == SP_COPY_FREE && c->places == 0 && c->n_pins == 0) forget(l, c);
@@ -92,7 +92,7 @@ static const uint32_t *own_blocks(const sp_copy *c)
     return c->base ? c->patch_blocks : c->blocks;
 }
 
-/* become_ready -- Pre: it is in no list, its blocks are counted. */
+/* become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
 static void become_ready(sp_ledger *l, sp_copy *c, int64_t now)
 {
     sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id};
@@ -104,8 +104,8 @@ static void become_ready(sp_ledger *l, sp_copy *c, int64_t now)
     l->stats.n_added++;
 }
 
-/* become_free -- a copy without users, or one whose load has failed, loses its blocks. Afterwards
- * it may be gone. */
+/* become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer is dead
+ * afterwards unless it is pinned. */
 static void become_free(sp_ledger *l, sp_copy *c)
 {
     assert(c->n_children == 0);
@@ -219,10 +219,13 @@ void sp_ledger_unpin(sp_ledger *l, const sp_copy *pinned)
 static sp_err check_spec(const sp_copy_spec *spec)
 {
     const sp_copy *p = spec->parent;
+    if (spec->n_head > spec->n_before)
+        return sp_fail(SP_E_ARG, "copy: %d segments before it, but %d of its head", spec->n_before,
+                       spec->n_head);
     if (spec->kind != SP_COPY_PATH)
         return p ? sp_fail(SP_E_ARG, "copy: only a path copy has a parent") : SP_OK;
-    if (!spec->exact) return sp_fail(SP_E_ARG, "copy: one found by path must be exact");
-    if (spec->base) return sp_fail(SP_E_ARG, "copy: one found by path cannot be a patch");
+    if (!spec->exact) return sp_fail(SP_E_ARG, "copy: a path copy must be exact");
+    if (spec->base) return sp_fail(SP_E_ARG, "copy: a path copy cannot be a patch");
     if (p && (p->kind != SP_COPY_PATH || p->state != SP_COPY_READY))
         return sp_fail(SP_E_ARG, "copy: the parent of a path copy must be a READY path copy");
     return SP_OK;
@@ -261,7 +264,7 @@ static void drop_replaced(sp_ledger *l, sp_copy *by)
     }
 }
 
-/* new_copy -- memory for it, and for its place in the list and in the indices. */
+/* new_copy -- memory for it, and room in the list and in the indices. */
 static sp_err new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
 {
     SP_TRY(sp_vec_reserve(&l->all, 1));
@@ -274,7 +277,7 @@ static sp_err new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     return SP_OK;
 }
 
-/* make_room_for -- without dropping what the new copy needs. */
+/* make_room_for -- makes room without dropping what the new copy continues or patches. */
 static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
 {
     if (spec->parent) sp_ledger_pin(l, spec->parent);
@@ -353,7 +356,8 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
 {
     if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
         return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->kind);
-    if (a->place == SP_AT_DEVICE) return sp_fail(SP_E_ARG, "adopted copy: its place is the device");
+    if (a->place == SP_AT_DEVICE)
+        return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
     sp_copy *c = sp_by_content_named(l, a, NULL);
     if (!c) {
         SP_TRY(new_copy(l, a->kind, &c));
@@ -383,7 +387,7 @@ void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
     settle(l, c);
 }
 
-/* open_blocks -- what a load fills, entered into a FREE copy that is pinned. */
+/* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */
 static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
 {
     int32_t n = sp_blocks_for(seg->n);

@@ -47,13 +47,13 @@ typedef struct sp_ledger_opts {
 
 /* Why no copy serves a segment. */
 typedef enum sp_miss {
-    SP_MISS_NONE, /* one does, or none was looked for */
-    SP_MISS_NEVER_SEEN,
-    SP_MISS_EDITED,     /* a chunk that begins with the same tokens was cached */
-    SP_MISS_EVICTED,    /* this very chunk was cached */
-    SP_MISS_OTHER_HEAD, /* it is cached after another system prompt */
-    SP_MISS_UNMEASURED, /* it is cached after this one, without what the policy must know of it */
-    SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; the ledger never says so */
+    SP_MISS_NONE,        /* one does, or none was looked for */
+    SP_MISS_NEVER_SEEN,  /* no such chunk was cached, as far as is remembered */
+    SP_MISS_EDITED,      /* a chunk that begins with the same tokens was cached */
+    SP_MISS_EVICTED,     /* this very chunk was cached */
+    SP_MISS_OTHER_HEAD,  /* it is cached after another system prompt */
+    SP_MISS_UNMEASURED,  /* it is cached after this one, without what the policy must know of it */
+    SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve can tell */
     SP_MISS_NO_ROOM,     /* a lower tier has it, and the device had no room to load it */
     SP_MISS_DAMAGED,     /* a lower tier had it, and loading failed */
 } sp_miss;
@@ -67,23 +67,23 @@ typedef struct sp_copy_spec {
     int32_t at;              /* content copies; a path copy begins where its parent ends */
     const sp_digest *before; /* [n_before] content copies; the first n_head are the head */
     int n_before, n_head;
-    const uint32_t *blocks; /* [ceil(n / B)] sealed; of a patch: those of its base */
-    const sp_copy_stats *stats;
-    const int32_t *heavy;
-    const sp_copy *base; /* content copies: the READY copy that the patch is stored over */
-    int32_t n_patch;
-    const int32_t *patch;
+    const uint32_t *blocks;       /* [ceil(n / B)] sealed; of a patch: those of its base */
+    const sp_copy_stats *stats;   /* NULL: not measured */
+    const int32_t *heavy;         /* NULL: not measured */
+    const sp_copy *base;          /* content copies: the READY copy that the patch is stored over */
+    int32_t n_patch;              /* tokens of the patch */
+    const int32_t *patch;         /* [n_patch] ascending */
     const uint32_t *patch_blocks; /* [ceil(n_patch / B)] sealed */
-    float cost_us;
+    float cost_us;                /* time that computing it took; 0: unknown */
 } sp_copy_spec;
 
 typedef struct sp_ledger_stats {
     int64_t n_copies, n_free, n_placed; /* all; of those FREE; of those placed */
     int64_t n_blocks, max_blocks;
-    int64_t n_lookups, n_hits; /* segments looked up; found whole, in any state */
-    int64_t tokens_looked_up, tokens_hit;
+    int64_t n_lookups, n_hits;            /* segments looked up; found whole, in any state */
+    int64_t tokens_looked_up, tokens_hit; /* also those found in part */
     int64_t n_evicted;
-    int64_t n_added; /* changes whenever a find may find more */
+    int64_t n_added; /* READY or FREE ones: changes whenever a find may find more */
 } sp_ledger_stats;
 
 /* sp_ledger_create -- Errors: SP_E_ARG (unknown replacement policy), SP_E_NOMEM. */
@@ -96,7 +96,7 @@ void sp_ledger_destroy(sp_ledger *l);
  * of the same name becomes READY with these blocks, an older fused copy after the same head is
  * replaced. *out is NULL when the copy cannot fit: that is no error. *out is not pinned.
  * Errors: SP_E_NOMEM; SP_E_ARG (I2: a path copy that is not exact, that is a patch, or whose parent
- * is not a READY path copy). */
+ * is not a READY path copy; a head longer than `before`). */
 sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now,
                      const sp_copy **out) SP_MUST_CHECK;
 

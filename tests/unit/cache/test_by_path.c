@@ -386,6 +386,9 @@ static void approximate_copies_are_refused(void **state)
     assert_int_equal(n_copies(&b), 1);
     assert_int_equal(sp_kv_refs(b.pool, block), 2);
     assert_ok(sp_ledger_add(b.ledger, &path, 2, &c));
+    content.n_head = 2;
+    assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "2 of its head");
+    content.n_head = 1;
     content.parent = c;
     assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "only a path copy");
     sp_kv_release(b.pool, &block, 1);
