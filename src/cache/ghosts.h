@@ -1,8 +1,8 @@
 /* ghosts.h -- remembers chunks that were cached once, to tell why one is missing now.
  *
- * Two small tables of 64-bit hashes, direct-mapped: a new ghost overwrites whoever had its slot.
- * So memory is fixed (1 MiB), and an answer may be "never seen" where "evicted" were true, but
- * hardly ever the other way round. Nothing but explanations depends on them. / */
+ * Two direct-mapped tables of 64-bit hashes: a new ghost overwrites the one in its slot. So memory
+ * is fixed (1 MiB), and an answer may be "never seen" where "evicted" is true, but almost never the
+ * other way round. Only explanations depend on them. */
 #ifndef SP_CACHE_GHOSTS_H
 #define SP_CACHE_GHOSTS_H
 

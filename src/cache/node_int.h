@@ -34,6 +34,8 @@ typedef struct sp_evict_policy {
     sp_node *(*victim)(const sp_evict_state *s);
 } sp_evict_policy;
 
+/* Two policies of one name cannot be linked: the ledger has its own. */
+#define sp_evict_lru sp_tree_evict_lru
 extern const sp_evict_policy sp_evict_lru;
 
 static inline bool sp_node_evictable(const sp_node *n)

@@ -14,6 +14,11 @@ sp_err sp_segment_id(const sp_digest *space, const char *salt, const int32_t *to
     return SP_OK;
 }
 
+uint64_t sp_head_key(const sp_digest *head, int n_head)
+{
+    return sp_hash64(head, sizeof *head * (size_t)n_head);
+}
+
 const char *sp_segment_kind_name(sp_segment_kind k)
 {
     static const char *const names[] = {"system", "chunk", "question", "text"};

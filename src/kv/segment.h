@@ -1,8 +1,8 @@
 /* segment.h -- a prompt is a list of segments, each tokenized on its own.
  *
  * A segment's id is its content: SHA-256 over a namespace (model, KV type), the tenant's salt and
- * the token ids. What stood before it is never part of the id. A hash discovers, tokens verify:
- * who uses cached KV for a segment compares the tokens too. / */
+ * the token ids. What precedes it is never part of the id. The hash discovers, the tokens verify:
+ * whoever uses cached KV for a segment compares the tokens too. */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
 
@@ -25,6 +25,10 @@ typedef struct sp_segment {
 /* sp_segment_id -- the content id of tokens in a namespace. salt may be NULL (no tenant). */
 sp_err sp_segment_id(const sp_digest *space, const char *salt, const int32_t *tokens, int32_t n,
                      sp_digest *out) SP_MUST_CHECK;
+
+/* sp_head_key -- a short name for the segments before the first chunk. With the id of a chunk it
+ * names a copy in tables and files; the ids of the head decide where they are known. */
+uint64_t sp_head_key(const sp_digest *head, int n_head);
 
 const char *sp_segment_kind_name(sp_segment_kind k);
 

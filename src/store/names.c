@@ -13,7 +13,7 @@ static const char *const suffixes[] = {[SP_DISK_PLAIN] = ".plain", [SP_DISK_FUSE
 sp_disk_name sp_disk_name_of(const sp_disk_key *key)
 {
     return (sp_disk_name){.id = key->seg->id,
-                          .head = sp_hash64(key->head, sizeof *key->head * (size_t)key->n_head),
+                          .head = sp_head_key(key->head, key->n_head),
                           .kind = (uint8_t)key->kind};
 }
 

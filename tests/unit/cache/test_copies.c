@@ -1,10 +1,10 @@
-/* test_variants.c -- the copies that one chunk may have: plain, fused, placed behind other chunks,
+/* test_copies.c -- the copies that one chunk may have: plain, fused, placed after other chunks, and
  * patches over them; what they are worth, and why a chunk has none. */
-#include "support/chunk_bench.h"
+#include "support/copy_bench.h"
 
 enum { MANY = MAX_BLOCKS * B };
 
-/* measured -- statistics of any chunk behind up to four segments; valid until the next call. */
+/* measured -- statistics of any chunk after up to four segments; valid until the next call. */
 static const sp_copy_stats *measured(float cci)
 {
     static int32_t order[MANY];
@@ -15,54 +15,65 @@ static const sp_copy_stats *measured(float cci)
     return &stats;
 }
 
-static sp_variant placed(int n_before)
+static sp_copy_spec placed(int n_before)
 {
-    return (sp_variant){.kind = SP_COPY_PLACED,
-                        .before = before,
-                        .n_before = n_before,
-                        .at = 7 * n_before,
-                        .stats = measured(0.75f)};
+    return (sp_copy_spec){.kind = SP_COPY_PLACED,
+                          .before = before,
+                          .n_before = n_before,
+                          .n_head = 1,
+                          .at = 7 * n_before,
+                          .stats = measured(0.75f)};
 }
 
-static sp_variant fused(const sp_digest *behind, int n_before)
+static sp_copy_spec fused(const sp_digest *after, int n_before)
 {
-    return (sp_variant){
-        .kind = SP_COPY_FUSED, .before = behind, .n_before = n_before, .stats = measured(0.75f)};
+    return (sp_copy_spec){.kind = SP_COPY_FUSED,
+                          .before = after,
+                          .n_before = n_before,
+                          .n_head = 1,
+                          .stats = measured(0.75f)};
 }
 
-/* all -- the measured copies behind the first head; unpinned again. Their list lives as long as the
+static sp_err find_all(bench *b, const sp_segment *seg, sp_arena *arena, const sp_copy ***out,
+                       int *n)
+{
+    sp_content_query q = query(seg, before, 1);
+    return sp_by_content_all(b->ledger, &q, arena, out, n);
+}
+
+/* all -- the measured copies after the first head; unpinned again. Their list lives as long as the
  * arena. */
-static int all(bench *b, const sp_segment *seg, sp_arena *arena, const sp_variant ***out)
+static int all(bench *b, const sp_segment *seg, sp_arena *arena, const sp_copy ***out)
 {
     int n;
-    assert_ok(sp_chunks_find_all(b->chunks, seg, before, 1, arena, out, &n));
-    for (int i = 0; i < n; i++) sp_chunks_unpin(b->chunks, (*out)[i]);
+    assert_ok(find_all(b, seg, arena, out, &n));
+    for (int i = 0; i < n; i++) sp_ledger_unpin(b->ledger, (*out)[i]);
     return n;
 }
 
 static int n_all(bench *b, const sp_segment *seg)
 {
-    const sp_variant **list;
+    const sp_copy **list;
     sp_arena arena = {0};
     int n = all(b, seg, &arena, &list);
     sp_arena_fini(&arena);
     return n;
 }
 
-/* one -- the measured copy behind exactly n segments; it is there, and pinned until it is let
+/* one -- the measured copy after exactly n segments; it is there, and pinned until it is let
  * go. */
-static const sp_variant *one(bench *b, const sp_segment *seg, int n_before, bool patch)
+static const sp_copy *one(bench *b, const sp_segment *seg, int n_before, bool patch)
 {
-    const sp_variant **list, *found = NULL;
+    const sp_copy **list, *found = NULL;
     sp_arena arena = {0};
     int n;
-    assert_ok(sp_chunks_find_all(b->chunks, seg, before, 1, &arena, &list, &n));
+    assert_ok(find_all(b, seg, &arena, &list, &n));
     for (int i = 0; i < n; i++) {
         bool is_it = !found && list[i]->n_before == n_before && !list[i]->base == !patch;
         if (is_it)
             found = list[i];
         else
-            sp_chunks_unpin(b->chunks, list[i]);
+            sp_ledger_unpin(b->ledger, list[i]);
     }
     sp_arena_fini(&arena);
     return found;
@@ -70,8 +81,8 @@ static const sp_variant *one(bench *b, const sp_segment *seg, int n_before, bool
 
 static bool has_placed(bench *b, const sp_segment *seg, int n_before)
 {
-    const sp_variant *v = one(b, seg, n_before, false);
-    if (v) sp_chunks_unpin(b->chunks, v);
+    const sp_copy *v = one(b, seg, n_before, false);
+    if (v) sp_ledger_unpin(b->ledger, v);
     return v != NULL;
 }
 
@@ -84,12 +95,12 @@ static void test_everything_is_copied(void **state)
     sp_segment seg = numbered(0, 40);
     int32_t heavy[40];
     for (int i = 0; i < 40; i++) heavy[i] = i ^ 1;
-    sp_variant v = placed(3);
+    sp_copy_spec v = placed(3);
     v.heavy = heavy;
     assert_true(enter(&b, &seg, v));
     memset(heavy, 0, sizeof heavy);
     measured(0.9f); /* what was handed over may change */
-    const sp_variant *got = one(&b, &seg, 3, false);
+    const sp_copy *got = one(&b, &seg, 3, false);
     assert_int_equal(got->kind, SP_COPY_PLACED);
     assert_int_equal(got->at, 21);
     assert_true(got->stats->cci == 0.75f);
@@ -98,7 +109,7 @@ static void test_everything_is_copied(void **state)
         assert_int_equal(got->stats->order[i], MANY - 1 - i);
         assert_int_equal(got->heavy[i], i ^ 1);
     }
-    sp_chunks_unpin(b.chunks, got);
+    sp_ledger_unpin(b.ledger, got);
     bench_end(&b);
 }
 
@@ -113,7 +124,7 @@ static void test_find_all_finds_the_measured(void **state)
     assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
     assert_true(enter(&b, &seg, fused(before, 4)));
     assert_true(enter(&b, &other, placed(2)));
-    sp_variant v = placed(2);
+    sp_copy_spec v = placed(2);
     v.before = elsewhere; /* another head */
     assert_true(enter(&b, &seg, v));
     assert_int_equal(n_all(&b, &seg), 3);
@@ -123,8 +134,8 @@ static void test_find_all_finds_the_measured(void **state)
     v.kind = SP_COPY_PLAIN;
     assert_true(enter(&b, &seg, v)); /* measured: takes its place */
     assert_int_equal(n_all(&b, &seg), 4);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 6);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_placed, 4);
+    assert_int_equal(n_copies(&b), 6);
+    assert_int_equal(stats_of(&b).n_placed, 4);
     assert_true(insert(&b, &seg)); /* not measured: adds nothing */
     assert_int_equal(n_all(&b, &seg), 4);
     bench_end(&b);
@@ -135,23 +146,17 @@ static void test_find_all_without_memory(void **state)
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 20);
-    const sp_variant **list = NULL;
+    const sp_copy **list = NULL;
     sp_arena arena = {0};
     int n = 0;
     assert_true(enter(&b, &seg, placed(2)) && enter(&b, &seg, placed(3)));
-    assert_survives_faults(sp_chunks_find_all(b.chunks, &seg, before, 1, &arena, &list, &n),
-                           n == 0 && !list);
+    assert_survives_faults(find_all(&b, &seg, &arena, &list, &n), n == 0 && !list);
     assert_int_equal(n, 2);
-    for (int i = 0; i < n; i++) sp_chunks_unpin(b.chunks, list[i]);
+    for (int i = 0; i < n; i++) sp_ledger_unpin(b.ledger, list[i]);
     sp_arena_fini(&arena);
-    sp_chunks_clear(b.chunks); /* nothing was pinned by those that failed */
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 0);
+    sp_ledger_clear(b.ledger); /* nothing was pinned by those that failed */
+    assert_int_equal(n_copies(&b), 0);
     bench_end(&b);
-}
-
-static const sp_variant *find_fused(bench *b, const sp_segment *seg, const sp_digest *head)
-{
-    return sp_chunks_find_fused(b->chunks, seg, head, 1, ++b->now);
 }
 
 static void test_a_newer_fused_copy_replaces(void **state)
@@ -164,31 +169,31 @@ static void test_a_newer_fused_copy_replaces(void **state)
     assert_true(enter(&b, &seg, fused(before, 3)) && enter(&b, &other, fused(before, 3)));
     assert_true(enter(&b, &seg, fused(elsewhere, 2)));
     assert_true(enter(&b, &seg, fused(before, 2)));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 3); /* one for each head */
-    const sp_variant *v = find_fused(&b, &seg, before);
+    assert_int_equal(n_copies(&b), 3); /* one for each head */
+    const sp_copy *v = find_fused(&b, &seg, before);
     assert_int_equal(v->n_before, 2);
     assert_true(enter(&b, &seg, fused(before, 4))); /* the older one is being read */
-    const sp_variant *newer = find_fused(&b, &seg, before);
+    const sp_copy *newer = find_fused(&b, &seg, before);
     assert_int_equal(newer->n_before, 4);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 4);
-    sp_chunks_unpin(b.chunks, v);
-    sp_chunks_unpin(b.chunks, newer);
+    assert_int_equal(n_copies(&b), 4);
+    sp_ledger_unpin(b.ledger, v);
+    sp_ledger_unpin(b.ledger, newer);
     assert_true(enter(&b, &seg, fused(before, 3))); /* and now it goes with the other */
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 3);
+    assert_int_equal(n_copies(&b), 3);
     v = find_fused(&b, &seg, elsewhere);
     assert_int_equal(v->n_before, 2);
-    sp_chunks_unpin(b.chunks, v);
-    assert_null(find(&b, &seg)); /* a fused copy is no plain one */
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_evicted, 0);
+    sp_ledger_unpin(b.ledger, v);
+    assert_null(find_copy(&b, &seg)); /* a fused copy is no plain one */
+    assert_int_equal(stats_of(&b).n_evicted, 0);
     bench_end(&b);
 }
 
 /* -- patches -------------------------------------------------------------------------------- */
 
-static sp_variant patch_over(const sp_variant *base, int n_before)
+static sp_copy_spec patch_over(const sp_copy *base, int n_before)
 {
     static const int32_t tokens[] = {0, 3, 17, 39};
-    sp_variant v = placed(n_before);
+    sp_copy_spec v = placed(n_before);
     v.at = base->at;
     v.base = base;
     v.n_patch = 4;
@@ -202,11 +207,11 @@ static void test_a_patch_costs_its_own_blocks(void **state)
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40);
     assert_true(enter(&b, &seg, placed(2)));
-    const sp_variant *base = one(&b, &seg, 2, false);
+    const sp_copy *base = one(&b, &seg, 2, false);
     assert_true(enter(&b, &seg, patch_over(base, 3)));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 4);
+    assert_int_equal(stats_of(&b).n_blocks, 4);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 16);
-    const sp_variant *v = one(&b, &seg, 3, true);
+    const sp_copy *v = one(&b, &seg, 3, true);
     assert_ptr_equal(v->base, base);
     assert_int_equal(v->n, 40);
     assert_int_equal(v->n_patch, 4);
@@ -215,9 +220,9 @@ static void test_a_patch_costs_its_own_blocks(void **state)
     assert_int_equal(sp_kv_refs(b.pool, v->patch_blocks[0]), 1);
     assert_int_equal(sp_kv_refs(b.pool, v->blocks[0]), 1);
     assert_true(enter(&b, &seg, patch_over(base, 3))); /* known already */
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 2);
-    sp_chunks_unpin(b.chunks, v);
-    sp_chunks_unpin(b.chunks, base);
+    assert_int_equal(n_copies(&b), 2);
+    sp_ledger_unpin(b.ledger, v);
+    sp_ledger_unpin(b.ledger, base);
     bench_end(&b);
 }
 
@@ -227,23 +232,23 @@ static void test_a_base_stays_as_long_as_its_patches(void **state)
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
     assert_true(enter(&b, &seg, placed(2)));
-    const sp_variant *base = one(&b, &seg, 2, false);
+    const sp_copy *base = one(&b, &seg, 2, false);
     assert_true(enter(&b, &seg, patch_over(base, 3)) && enter(&b, &seg, patch_over(base, 4)));
-    sp_chunks_unpin(b.chunks, base);
+    sp_ledger_unpin(b.ledger, base);
     assert_true(insert(&b, &other));
-    const sp_variant *patch = one(&b, &seg, 4, true);
-    assert_true(sp_chunks_evict_one(b.chunks)); /* the base is oldest, but the first patch goes */
+    const sp_copy *patch = one(&b, &seg, 4, true);
+    assert_true(evict_one(&b)); /* the base is oldest, but the first patch goes */
     assert_null(one(&b, &seg, 3, true));
     assert_true(has_placed(&b, &seg, 2));
-    assert_true(sp_chunks_evict_one(b.chunks)); /* the other chunk: the rest is held */
-    assert_false(sp_chunks_evict_one(b.chunks));
-    sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 2);
-    sp_chunks_unpin(b.chunks, patch);
-    assert_true(sp_chunks_evict_one(b.chunks)); /* patch, then base */
+    assert_true(evict_one(&b)); /* the other chunk: the rest is held */
+    assert_false(evict_one(&b));
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 2);
+    sp_ledger_unpin(b.ledger, patch);
+    assert_true(evict_one(&b)); /* patch, then base */
     assert_true(has_placed(&b, &seg, 2));
-    assert_true(sp_chunks_evict_one(b.chunks));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 0);
+    assert_true(evict_one(&b));
+    assert_int_equal(n_copies(&b), 0);
     bench_end(&b);
 }
 
@@ -253,14 +258,14 @@ static void test_using_a_patch_uses_its_base(void **state)
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40), other = numbered(100, 16);
     assert_true(enter(&b, &seg, placed(2)));
-    const sp_variant *base = one(&b, &seg, 2, false);
+    const sp_copy *base = one(&b, &seg, 2, false);
     assert_true(enter(&b, &seg, patch_over(base, 3)));
-    sp_chunks_unpin(b.chunks, base);
+    sp_ledger_unpin(b.ledger, base);
     assert_true(insert(&b, &other));
-    const sp_variant *patch = one(&b, &seg, 3, true);
-    sp_chunks_use(b.chunks, patch, 0.5f, ++b.now);
-    sp_chunks_unpin(b.chunks, patch);
-    assert_true(sp_chunks_evict_one(b.chunks));
+    const sp_copy *patch = one(&b, &seg, 3, true);
+    sp_ledger_use(b.ledger, patch, 0.5f, ++b.now);
+    sp_ledger_unpin(b.ledger, patch);
+    assert_true(evict_one(&b));
     assert_false(has(&b, &other)); /* older than both now */
     assert_true(has_placed(&b, &seg, 2));
     bench_end(&b);
@@ -271,19 +276,19 @@ static void test_a_patch_without_memory(void **state)
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40);
-    bool added = false;
+    const sp_copy *added = NULL;
     uint32_t block;
     assert_true(enter(&b, &seg, placed(2)));
-    const sp_variant *base = one(&b, &seg, 2, false);
-    sp_variant v = patch_over(base, 3);
+    const sp_copy *base = one(&b, &seg, 2, false);
+    sp_copy_spec v = patch_over(base, 3);
     sealed(b.pool, 4, &block);
+    v.seg = &seg;
     v.blocks = base->blocks;
     v.patch_blocks = &block;
-    assert_survives_faults(sp_chunks_insert(b.chunks, &seg, &v, 9, &added),
-                           !added && sp_kv_refs(b.pool, block) == 1 &&
-                               sp_chunks_stats_of(b.chunks).n_variants == 1);
+    assert_survives_faults(sp_ledger_add(b.ledger, &v, 9, &added),
+                           !added && sp_kv_refs(b.pool, block) == 1 && n_copies(&b) == 1);
     sp_kv_release(b.pool, &block, 1);
-    sp_chunks_unpin(b.chunks, base);
+    sp_ledger_unpin(b.ledger, base);
     bench_end(&b);
 }
 
@@ -291,12 +296,12 @@ static void test_a_patch_without_memory(void **state)
 
 static void use(bench *b, const sp_segment *seg, int n_before, float cfo)
 {
-    const sp_variant *v = one(b, seg, n_before, false);
-    sp_chunks_use(b->chunks, v, cfo, ++b->now);
-    sp_chunks_unpin(b->chunks, v);
+    const sp_copy *v = one(b, seg, n_before, false);
+    sp_ledger_use(b->ledger, v, cfo, ++b->now);
+    sp_ledger_unpin(b->ledger, v);
 }
 
-/* A use is worth 1 / CFO, so what needs no mending is worth most; of equals the oldest goes. */
+/* A use is worth 1 / CFO, so what needs no recomputing is worth most; of equals the oldest goes. */
 static void test_the_least_worth_makes_room(void **state)
 {
     bench b;
@@ -310,7 +315,7 @@ static void test_the_least_worth_makes_room(void **state)
     for (int i = 0; i < 3; i++) use(&b, &seg, 4, 0.1f); /* + 30, and last used */
     assert_true(enter(&b, &other, placed(2)));
     assert_false(has_placed(&b, &seg, 4));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_placed, 3);
+    assert_int_equal(stats_of(&b).n_placed, 3);
     assert_true(enter(&b, &other, placed(3))); /* the new one was worth least */
     assert_false(has_placed(&b, &other, 2));
     use(&b, &other, 3, 0.02f); /* as much as the other of 50, but newer */
@@ -327,11 +332,11 @@ static void test_no_room_for_another(void **state)
     bench_placed(&b, 40, 40, 1);
     sp_segment seg = numbered(0, 20);
     assert_true(enter(&b, &seg, placed(2)));
-    const sp_variant *v = one(&b, &seg, 2, false);
+    const sp_copy *v = one(&b, &seg, 2, false);
     assert_false(enter(&b, &seg, placed(3))); /* the only one is in use */
     assert_true(insert(&b, &seg));
     assert_true(enter(&b, &seg, fused(before, 3)));
-    sp_chunks_unpin(b.chunks, v);
+    sp_ledger_unpin(b.ledger, v);
     assert_true(enter(&b, &seg, placed(3)));
     assert_false(has_placed(&b, &seg, 2));
     bench_end(&b);
@@ -343,7 +348,7 @@ static void test_no_room_for_another(void **state)
 
 /* -- why a chunk is missing ------------------------------------------------------------------ */
 
-static const sp_digest *const other_head = before + 1; /* entries stand behind the first */
+static const sp_digest *const other_head = before + 1; /* copies are computed after the first */
 
 static void test_why(void **state)
 {
@@ -351,21 +356,20 @@ static void test_why(void **state)
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40), edited = numbered(0, 41), other = numbered(100, 40),
                tiny = numbered(0, 15);
-    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(&b, &seg, other_head), SP_MISS_NEVER_SEEN);
     assert_true(insert(&b, &seg));
-    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_OTHER_HEAD);
-    assert_int_equal(sp_chunks_why(b.chunks, &seg, before, 1), SP_MISS_UNMEASURED);
-    assert_int_equal(sp_chunks_why(b.chunks, &edited, other_head, 1), SP_MISS_EDITED);
-    assert_int_equal(sp_chunks_why(b.chunks, &other, other_head, 1), SP_MISS_NEVER_SEEN);
-    assert_int_equal(sp_chunks_why(b.chunks, &tiny, other_head, 1),
-                     SP_MISS_NEVER_SEEN); /* less than a block */
-    sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_why(b.chunks, &seg, other_head, 1), SP_MISS_EVICTED);
-    assert_int_equal(sp_chunks_why(b.chunks, &edited, other_head, 1), SP_MISS_EDITED);
-    assert_int_equal(sp_chunks_why(b.chunks, &other, other_head, 1), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(&b, &seg, other_head), SP_MISS_OTHER_HEAD);
+    assert_int_equal(why(&b, &seg, before), SP_MISS_UNMEASURED);
+    assert_int_equal(why(&b, &edited, other_head), SP_MISS_EDITED);
+    assert_int_equal(why(&b, &other, other_head), SP_MISS_NEVER_SEEN);
+    assert_int_equal(why(&b, &tiny, other_head), SP_MISS_NEVER_SEEN); /* less than a block */
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(why(&b, &seg, other_head), SP_MISS_EVICTED);
+    assert_int_equal(why(&b, &edited, other_head), SP_MISS_EDITED);
+    assert_int_equal(why(&b, &other, other_head), SP_MISS_NEVER_SEEN);
     assert_true(insert(&b, &tiny));
-    sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_why(b.chunks, &tiny, other_head, 1), SP_MISS_EVICTED);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(why(&b, &tiny, other_head), SP_MISS_EVICTED);
     bench_end(&b);
 }
 
@@ -378,15 +382,14 @@ static void test_why_after_many(void **state)
     int n_forgotten = 0;
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(50 * i, 20);
-        assert_int_equal(sp_chunks_why(b.chunks, &s, other_head, 1), SP_MISS_NEVER_SEEN);
+        assert_int_equal(why(&b, &s, other_head), SP_MISS_NEVER_SEEN);
         assert_true(insert(&b, &s));
     }
-    sp_chunks_clear(b.chunks);
+    sp_ledger_clear(b.ledger);
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(50 * i, 20);
-        n_forgotten += sp_chunks_why(b.chunks, &s, other_head, 1) != SP_MISS_EVICTED;
-        if (i == N - 1)
-            assert_int_equal(sp_chunks_why(b.chunks, &s, other_head, 1), SP_MISS_EVICTED);
+        n_forgotten += why(&b, &s, other_head) != SP_MISS_EVICTED;
+        if (i == N - 1) assert_int_equal(why(&b, &s, other_head), SP_MISS_EVICTED);
     }
     assert_in_range(n_forgotten, 0, N / 20); /* of 65,536 places 3,000 are taken */
     bench_end(&b);

@@ -1,12 +1,11 @@
-/* The knowledge tree against a naive model of it: a list of paths, searched from end to end.
+/* The path index against a naive model of it: a list of paths, searched from end to end.
  *
  * Prompts come and go in random order, several at a time, as under a scheduler that computes them
- * in pieces. After each step the tree must have found what the model finds, hold what the model
+ * in pieces. After each step the ledger must have found what the model finds, hold what the model
  * holds, and have dropped what the model dropped, in the same order. */
 #include "support/small_kv.h"
 
-#include "cache/tree.h"
-#include "support/evict.h"
+#include "cache/by_path.h"
 
 enum { N_SEGS = 40, MAX_TOKENS = 80, DEPTH = 6, MAX_NODES = 512, N_OPEN = 5, N_BLOCKS = 96 };
 
@@ -26,7 +25,8 @@ typedef struct entry {
 typedef struct prompt {
     bool open;
     path wanted;
-    sp_match match;
+    const sp_copy *copies[DEPTH]; /* [tip.n] found, then added */
+    const sp_copy *copy_of_partial;
     path tip;     /* as the model has it */
     path partial; /* n = 0: none */
 } prompt;
@@ -40,8 +40,7 @@ typedef struct world {
     int32_t n_blocks, max_blocks;
     prompt prompts[N_OPEN];
     sp_kv_pool *pool;
-    sp_tree *tree;
-    sp_arena arena;
+    sp_ledger *ledger;
     uint64_t seed;
     int64_t now;
     int n_whole, n_partial, n_refused; /* how often the interesting cases came up */
@@ -137,7 +136,7 @@ static entry *by_block(world *w, uint32_t block)
 {
     for (int i = 0; i < w->n_nodes; i++)
         if (w->nodes[i].block == block) return &w->nodes[i];
-    fail_msg("the tree has a node that the model has not");
+    fail_msg("the ledger has a copy that the model has not");
     return NULL;
 }
 
@@ -152,23 +151,24 @@ static void begin(world *w, prompt *p)
         p->wanted.seg[i] = check_random(&w->seed, choice);
         segs[i] = w->segs[p->wanted.seg[i]];
     }
-    assert_ok(sp_tree_match(w->tree, segs, p->wanted.n, ++w->now, &w->arena, &p->match));
+    sp_path_match m = sp_by_path_find(w->ledger, segs, p->wanted.n, ++w->now, p->copies);
 
     p->tip = shorter(&p->wanted, known_depth(w, &p->wanted));
-    assert_int_equal(p->match.n_path, p->tip.n);
+    assert_int_equal(m.n, p->tip.n);
     int32_t at = 0;
     for (int i = 0; i < p->tip.n; i++) {
         path here = shorter(&p->tip, i + 1);
-        assert_int_equal(sp_node_blocks(p->match.path[i])[0], find(w, &here)->block);
-        assert_int_equal(sp_node_at(p->match.path[i]), at);
+        assert_int_equal(p->copies[i]->blocks[0], find(w, &here)->block);
+        assert_int_equal(p->copies[i]->at, at);
         at += segs[i].n;
     }
     w->n_whole += p->tip.n;
     int32_t shared = 0;
     if (p->tip.n < p->wanted.n) shared = best_partial(w, &p->tip, &segs[p->tip.n]);
-    assert_int_equal(p->match.n_partial, shared * SP_BLOCK_TOKENS);
-    if (shared) { /* of equals, the tree may choose */
-        entry *e = by_block(w, sp_node_blocks(p->match.partial)[0]);
+    assert_int_equal(m.n_partial, shared * SP_BLOCK_TOKENS);
+    p->copy_of_partial = m.partial;
+    if (shared) { /* of equals, the index may choose */
+        entry *e = by_block(w, m.partial->blocks[0]);
         assert_int_equal(e->p.n, p->tip.n + 1);
         assert_true(starts_with(&e->p, &p->tip));
         assert_int_equal(shared_blocks(&w->segs[e->p.seg[p->tip.n]], &segs[p->tip.n]), shared);
@@ -177,7 +177,7 @@ static void begin(world *w, prompt *p)
         e->used = ++w->n_touches;
         w->n_partial++;
     } else {
-        assert_null(p->match.partial);
+        assert_null(m.partial);
     }
     if (p->tip.n) find(w, &p->tip)->n_pins++;
     touch_up(w, p->tip);
@@ -189,13 +189,19 @@ static void extend(world *w, prompt *p)
     path next = shorter(&p->wanted, p->tip.n + 1);
     const sp_segment *seg = &w->segs[next.seg[next.n - 1]];
     int32_t n = small_blocks(seg->n);
-    bool room = find(w, &next) || make_room(w, n), added = !room;
+    bool room = find(w, &next) || make_room(w, n);
     uint32_t blocks[DEPTH];
+    const sp_copy *added = NULL;
+    sp_copy_spec spec = {.seg = seg,
+                         .kind = SP_COPY_PATH,
+                         .exact = true,
+                         .parent = p->tip.n ? p->copies[p->tip.n - 1] : NULL,
+                         .blocks = blocks};
     assert_ok(sp_kv_acquire(w->pool, n, blocks));
     sp_kv_seal(w->pool, blocks, n);
-    assert_ok(sp_tree_extend(w->tree, &p->match, seg, blocks, w->now, &added));
+    assert_ok(sp_ledger_add(w->ledger, &spec, w->now, &added));
     sp_kv_release(w->pool, blocks, n);
-    assert_int_equal(added, room);
+    assert_int_equal(added != NULL, room);
     w->n_refused += !room;
     if (!room) return;
     if (!find(w, &next)) {
@@ -205,6 +211,8 @@ static void extend(world *w, prompt *p)
     }
     if (p->tip.n) find(w, &p->tip)->n_pins--;
     find(w, &next)->n_pins++;
+    sp_ledger_pin(w->ledger, added);
+    p->copies[p->tip.n] = added;
     p->tip = next;
     touch_up(w, next);
 }
@@ -213,14 +221,15 @@ static void release(world *w, prompt *p)
 {
     if (p->tip.n) find(w, &p->tip)->n_pins--;
     if (p->partial.n) find(w, &p->partial)->n_pins--;
-    sp_tree_release(w->tree, &p->match);
+    for (int i = 0; i < p->tip.n; i++) sp_ledger_unpin(w->ledger, p->copies[i]);
+    if (p->copy_of_partial) sp_ledger_unpin(w->ledger, p->copy_of_partial);
     p->open = false;
 }
 
 static void evict(world *w)
 {
     int32_t n_free = N_BLOCKS - w->n_blocks, wanted = n_free - 2 + check_random(&w->seed, 12);
-    bool had = evict_until(w->tree, w->pool, wanted), can = true;
+    bool had = sp_ledger_free_up(w->ledger, wanted), can = true;
     while (N_BLOCKS - w->n_blocks < wanted && can) can = drop_oldest(w);
     assert_int_equal(had, can);
     assert_true(n_free <= N_BLOCKS - w->n_blocks);
@@ -228,11 +237,11 @@ static void evict(world *w)
 
 static void compare(world *w)
 {
-    sp_tree_stats st = sp_tree_stats_of(w->tree);
-    assert_int_equal(st.n_nodes, w->n_nodes);
+    sp_ledger_stats st = sp_ledger_stats_of(w->ledger);
+    assert_int_equal(st.n_copies, w->n_nodes);
     assert_int_equal(st.n_blocks, w->n_blocks);
     assert_int_equal(st.n_evicted, w->n_evicted);
-    assert_true(st.n_blocks <= st.max_blocks); /* I3 */
+    assert_true(st.n_blocks <= st.max_blocks); /* I4 */
     assert_int_equal(sp_kv_pool_n_free(w->pool), N_BLOCKS - w->n_blocks);
     for (int i = 0; i < w->n_nodes; i++) {
         assert_int_equal(sp_kv_refs(w->pool, w->nodes[i].block), 1); /* I1 */
@@ -240,13 +249,13 @@ static void compare(world *w)
     }
     for (int i = 0; i < N_OPEN; i++)
         if (w->prompts[i].open && w->prompts[i].tip.n)
-            assert_non_null(find(w, &w->prompts[i].tip)); /* I2 */
+            assert_non_null(find(w, &w->prompts[i].tip)); /* I3 */
 }
 
 /* -- the run -------------------------------------------------------------------------------- */
 
 /* Segments of five families; those of one begin alike, for one to five blocks. Every eighth has the
- * id of the one before it, which is a lie that the tree must see through. */
+ * id of the one before it, which is a lie that the tokens must reveal. */
 static void make_segments(world *w)
 {
     for (int s = 0; s < N_SEGS; s++) {
@@ -263,7 +272,8 @@ static void run(uint64_t seed, int32_t max_blocks, int n_steps)
 {
     static world w;
     w = (world){.seed = seed, .max_blocks = max_blocks, .pool = small_pool(N_BLOCKS)};
-    assert_ok(sp_tree_create(w.pool, max_blocks, "lru", &w.tree));
+    assert_ok(
+        sp_ledger_create(&(sp_ledger_opts){.pool = w.pool, .max_blocks = max_blocks}, &w.ledger));
     make_segments(&w);
     for (int step = 0; step < n_steps; step++) {
         prompt *p = &w.prompts[check_random(&w.seed, N_OPEN)];
@@ -277,7 +287,7 @@ static void run(uint64_t seed, int32_t max_blocks, int n_steps)
         else
             evict(&w);
         if (step % 1000 == 999) {
-            sp_tree_clear(w.tree);
+            sp_ledger_clear(w.ledger);
             while (drop_oldest(&w)) {
             }
         }
@@ -288,17 +298,16 @@ static void run(uint64_t seed, int32_t max_blocks, int n_steps)
     assert_true(w.n_evicted > n_steps / 20 && (w.n_refused > 0) == (max_blocks < 20));
     for (int i = 0; i < N_OPEN; i++)
         if (w.prompts[i].open) release(&w, &w.prompts[i]);
-    sp_tree_destroy(w.tree);
-    sp_arena_fini(&w.arena);
+    sp_ledger_destroy(w.ledger);
     small_pool_end(w.pool);
 }
 
-static void a_roomy_tree_agrees_with_the_model(void **state)
+static void a_roomy_ledger_agrees_with_the_model(void **state)
 {
     for (uint64_t seed = 1; seed <= 4; seed++) run(seed, 64, 4000);
 }
 
-static void a_tight_tree_agrees_with_the_model(void **state)
+static void a_tight_ledger_agrees_with_the_model(void **state)
 {
     for (uint64_t seed = 11; seed <= 14; seed++) run(seed, 16, 4000);
 }
@@ -306,8 +315,8 @@ static void a_tight_tree_agrees_with_the_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_roomy_tree_agrees_with_the_model),
-        cmocka_unit_test(a_tight_tree_agrees_with_the_model),
+        cmocka_unit_test(a_roomy_ledger_agrees_with_the_model),
+        cmocka_unit_test(a_tight_ledger_agrees_with_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,33 +1,45 @@
-/* test_chunks.c -- the chunk index: what it finds, keeps and gives up. */
-#include "support/chunk_bench.h"
+/* test_by_content.c -- the content index: what is found, kept and given up. */
+#include "support/copy_bench.h"
+
+/* plain_of -- a copy of seg in these blocks, computed after n segments that are all head. */
+static sp_copy_spec plain_of(const sp_segment *seg, const sp_digest *head, int n,
+                             const uint32_t *blocks)
+{
+    return (sp_copy_spec){.seg = seg,
+                          .kind = SP_COPY_PLAIN,
+                          .before = head,
+                          .n_before = n,
+                          .n_head = n,
+                          .blocks = blocks};
+}
 
 /* -- finding -------------------------------------------------------------------------------- */
 
 static void assert_unknown(bench *b, const sp_segment *seg, const sp_digest *ids, int n)
 {
-    assert_null(sp_chunks_find(b->chunks, seg, ids, n, ++b->now));
+    assert_null(find_plain(b, seg, ids, n));
 }
 
-static void test_found_by_tokens_and_what_stood_before(void **state)
+static void test_found_by_tokens_and_head(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(100, 40), shorter = seg, forged = numbered(200, 40);
     uint32_t blocks[3];
-    bool added = false;
+    const sp_copy *added = NULL;
     sealed(b.pool, 40, blocks);
-    assert_ok(sp_chunks_insert(
-        b.chunks, &seg, &(sp_variant){.before = before, .n_before = 2, .at = 17, .blocks = blocks},
-        1, &added));
-    assert_true(added);
-    const sp_variant *v = sp_chunks_find(b.chunks, &seg, before, 2, 2);
+    sp_copy_spec spec = plain_of(&seg, before, 2, blocks);
+    spec.at = 17;
+    assert_ok(sp_ledger_add(b.ledger, &spec, 1, &added));
+    const sp_copy *v = find_plain(&b, &seg, before, 2);
     assert_non_null(v);
+    assert_ptr_equal(v, added);
     assert_int_equal(v->n_before, 2);
     assert_memory_equal(v->before, before, 2 * sizeof *before);
     assert_int_equal(v->at, 17);
     assert_int_equal(v->n, 40);
     assert_memory_equal(v->blocks, blocks, sizeof blocks);
-    sp_chunks_unpin(b.chunks, v);
+    sp_ledger_unpin(b.ledger, v);
     assert_unknown(&b, &seg, before, 0);
     assert_unknown(&b, &seg, before, 1);
     assert_unknown(&b, &seg, before, 3);
@@ -43,60 +55,59 @@ static void test_found_by_tokens_and_what_stood_before(void **state)
     bench_end(&b);
 }
 
-static void test_variants_of_one_chunk(void **state)
+static void test_copies_of_one_chunk(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(100, 16);
     uint32_t blocks[4];
-    bool added;
     for (int n = 0; n < 4; n++) {
+        const sp_copy *added = NULL;
         sealed(b.pool, 16, &blocks[n]);
-        assert_ok(sp_chunks_insert(
-            b.chunks, &seg,
-            &(sp_variant){.before = before, .n_before = n, .at = 10 * n, .blocks = &blocks[n]},
-            ++b.now, &added));
-        assert_true(added);
+        sp_copy_spec spec = plain_of(&seg, before, n, &blocks[n]);
+        spec.at = 10 * n;
+        assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &added));
+        assert_non_null(added);
     }
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 4);
+    assert_int_equal(n_copies(&b), 4);
     for (int n = 0; n < 4; n++) {
-        const sp_variant *v = sp_chunks_find(b.chunks, &seg, before, n, ++b.now);
+        const sp_copy *v = find_plain(&b, &seg, before, n);
         assert_non_null(v);
         assert_int_equal(v->n_before, n);
         assert_int_equal(v->at, 10 * n);
         assert_int_equal(v->blocks[0], blocks[n]);
-        sp_chunks_unpin(b.chunks, v);
+        sp_ledger_unpin(b.ledger, v);
     }
     sp_kv_release(b.pool, blocks, 4);
     bench_end(&b);
 }
 
-static void test_index_keeps_its_own_copies(void **state)
+static void test_what_was_handed_over_may_change(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     int32_t tokens[20] = {7, 8, 9};
     sp_digest ids[2] = {before[2], before[3]};
     uint32_t blocks[2], kept[2];
-    bool added;
+    const sp_copy *added = NULL;
     sp_segment seg = small_segment(tokens, 20);
     sealed(b.pool, 20, blocks);
     memcpy(kept, blocks, sizeof kept);
-    assert_ok(sp_chunks_insert(
-        b.chunks, &seg, &(sp_variant){.before = ids, .n_before = 2, .blocks = blocks}, 1, &added));
+    sp_copy_spec spec = plain_of(&seg, ids, 2, blocks);
+    assert_ok(sp_ledger_add(b.ledger, &spec, 1, &added));
     assert_int_equal(sp_kv_refs(b.pool, kept[0]), 2);
     sp_kv_release(b.pool, blocks, 2);
     memset(tokens, 0, sizeof tokens);
     memset(ids, 0, sizeof ids);
     memset(blocks, 0xff, sizeof blocks);
-    assert_null(sp_chunks_find(b.chunks, &seg, before + 2, 2, 2)); /* its tokens are others now */
+    assert_null(find_plain(&b, &seg, before + 2, 2)); /* its tokens are others now */
     memcpy(tokens, (int32_t[]){7, 8, 9}, 3 * sizeof *tokens);
-    const sp_variant *v = sp_chunks_find(b.chunks, &seg, before + 2, 2, 3);
+    const sp_copy *v = find_plain(&b, &seg, before + 2, 2);
     assert_non_null(v);
     assert_memory_equal(v->before, before + 2, 2 * sizeof *before);
     assert_memory_equal(v->blocks, kept, sizeof kept);
     assert_int_equal(sp_kv_refs(b.pool, kept[1]), 1);
-    sp_chunks_unpin(b.chunks, v);
+    sp_ledger_unpin(b.ledger, v);
     bench_end(&b);
 }
 
@@ -106,20 +117,20 @@ static void test_known_copy_is_kept(void **state)
     bench_begin(&b, 20, 20);
     sp_segment first = numbered(100, 32), second = numbered(200, 32);
     assert_true(insert(&b, &first));
-    const sp_variant *v = find(&b, &first);
+    const sp_copy *v = find_copy(&b, &first);
     uint32_t block = v->blocks[0];
-    sp_chunks_unpin(b.chunks, v);
+    sp_ledger_unpin(b.ledger, v);
     assert_true(insert(&b, &second));
     assert_true(insert(&b, &first)); /* again, with other blocks: these are free once more ... */
     assert_int_equal(sp_kv_pool_n_free(b.pool), 16);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 2);
-    v = find(&b, &first);
+    assert_int_equal(n_copies(&b), 2);
+    v = find_copy(&b, &first);
     assert_int_equal(v->blocks[0], block);
     assert_int_equal(sp_kv_refs(b.pool, block), 1);
-    sp_chunks_unpin(b.chunks, v);
+    sp_ledger_unpin(b.ledger, v);
     assert_true(has(&b, &second));
     assert_true(insert(&b, &first)); /* ... and it was a use */
-    assert_true(sp_chunks_evict_one(b.chunks));
+    assert_true(evict_one(&b));
     assert_true(has(&b, &first));
     assert_false(has(&b, &second));
     bench_end(&b);
@@ -132,27 +143,27 @@ static void test_least_recently_used_goes_first(void **state)
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment s[4];
-    assert_int_equal(sp_chunks_oldest(b.chunks), INT64_MAX);
-    assert_false(sp_chunks_evict_one(b.chunks));
+    assert_int_equal(oldest(&b), INT64_MAX);
+    assert_false(evict_one(&b));
     for (int i = 0; i < 4; i++) { /* times 1 .. 4 */
         s[i] = numbered(100 * i, 16);
         assert_true(insert(&b, &s[i]));
     }
-    assert_int_equal(sp_chunks_oldest(b.chunks), 1);
-    assert_true(has(&b, &s[0]));                /* 5: now 1 2 3 0 */
-    const sp_variant *pinned = find(&b, &s[1]); /* 6: now 2 3 0 1 */
-    assert_int_equal(sp_chunks_oldest(b.chunks), 3);
-    assert_true(sp_chunks_evict_one(b.chunks));
-    assert_int_equal(sp_chunks_oldest(b.chunks), 4);
-    assert_true(sp_chunks_evict_one(b.chunks));
-    assert_int_equal(sp_chunks_oldest(b.chunks), 5);
-    assert_true(sp_chunks_evict_one(b.chunks));
-    assert_int_equal(sp_chunks_oldest(b.chunks), INT64_MAX); /* what is left is pinned */
-    assert_false(sp_chunks_evict_one(b.chunks));
+    assert_int_equal(oldest(&b), 1);
+    assert_true(has(&b, &s[0]));                  /* 5: now 1 2 3 0 */
+    const sp_copy *pinned = find_copy(&b, &s[1]); /* 6: now 2 3 0 1 */
+    assert_int_equal(oldest(&b), 3);
+    assert_true(evict_one(&b));
+    assert_int_equal(oldest(&b), 4);
+    assert_true(evict_one(&b));
+    assert_int_equal(oldest(&b), 5);
+    assert_true(evict_one(&b));
+    assert_int_equal(oldest(&b), INT64_MAX); /* what is left is pinned */
+    assert_false(evict_one(&b));
     assert_int_equal(sp_kv_pool_n_free(b.pool), 19);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_evicted, 3);
-    sp_chunks_unpin(b.chunks, pinned);
-    assert_int_equal(sp_chunks_oldest(b.chunks), 6);
+    assert_int_equal(stats_of(&b).n_evicted, 3);
+    sp_ledger_unpin(b.ledger, pinned);
+    assert_int_equal(oldest(&b), 6);
     bench_end(&b);
 }
 
@@ -162,14 +173,14 @@ static void test_pins_are_counted(void **state)
     bench_begin(&b, 20, 20);
     sp_segment s = numbered(0, 16);
     assert_true(insert(&b, &s));
-    const sp_variant *one = find(&b, &s), *two = find(&b, &s);
+    const sp_copy *one = find_copy(&b, &s), *two = find_copy(&b, &s);
     assert_ptr_equal(one, two);
-    sp_chunks_unpin(b.chunks, one);
-    assert_false(sp_chunks_evict_one(b.chunks));
-    sp_chunks_clear(b.chunks);
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, 1);
-    sp_chunks_unpin(b.chunks, two);
-    assert_true(sp_chunks_evict_one(b.chunks));
+    sp_ledger_unpin(b.ledger, one);
+    assert_false(evict_one(&b));
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 1);
+    sp_ledger_unpin(b.ledger, two);
+    assert_true(evict_one(&b));
     bench_end(&b);
 }
 
@@ -183,20 +194,20 @@ static void test_budget(void **state)
     assert_true(insert(&b, &three));
     assert_false(insert(&b, &seven)); /* never fits: nothing is given up for it */
     assert_true(has(&b, &three) && has(&b, &two));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 5);
+    assert_int_equal(stats_of(&b).n_blocks, 5);
     assert_true(insert(&b, &four)); /* `three` was used before `two`, and its room is enough */
     assert_false(has(&b, &three));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 6);
-    const sp_variant *pinned = find(&b, &two);
+    assert_int_equal(stats_of(&b).n_blocks, 6);
+    const sp_copy *pinned = find_copy(&b, &two);
     assert_true(insert(&b, &three)); /* `two` is older than `four`, but pinned */
     assert_false(has(&b, &four));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 5);
-    const sp_variant *also = find(&b, &three);
+    assert_int_equal(stats_of(&b).n_blocks, 5);
+    const sp_copy *also = find_copy(&b, &three);
     assert_false(insert(&b, &four));
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_blocks, 5);
+    assert_int_equal(stats_of(&b).n_blocks, 5);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 15);
-    sp_chunks_unpin(b.chunks, pinned);
-    sp_chunks_unpin(b.chunks, also);
+    sp_ledger_unpin(b.ledger, pinned);
+    sp_ledger_unpin(b.ledger, also);
     bench_end(&b);
 }
 
@@ -209,12 +220,12 @@ static void test_clear_spares_the_pinned(void **state)
         s[i] = numbered(100 * i, 20);
         assert_true(insert(&b, &s[i]));
     }
-    const sp_variant *pinned = find(&b, &s[2]);
-    sp_chunks_clear(b.chunks);
+    const sp_copy *pinned = find_copy(&b, &s[2]);
+    sp_ledger_clear(b.ledger);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 18);
     for (int i = 0; i < 5; i++) assert_int_equal(has(&b, &s[i]), i == 2);
-    sp_chunks_unpin(b.chunks, pinned);
-    sp_chunks_clear(b.chunks);
+    sp_ledger_unpin(b.ledger, pinned);
+    sp_ledger_clear(b.ledger);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
     assert_true(insert(&b, &s[0])); /* and it goes on */
     assert_true(has(&b, &s[0]));
@@ -229,10 +240,10 @@ static void test_stats(void **state)
     assert_false(has(&b, &s));
     assert_true(insert(&b, &s) && insert(&b, &s) && insert(&b, &other));
     assert_true(has(&b, &s) && has(&b, &s));
-    assert_true(sp_chunks_evict_one(b.chunks));
+    assert_true(evict_one(&b));
     assert_false(has(&b, &other));
-    sp_chunks_stats got = sp_chunks_stats_of(b.chunks);
-    assert_int_equal(got.n_variants, 1);
+    sp_ledger_stats got = stats_of(&b);
+    assert_int_equal(got.n_copies, 1);
     assert_int_equal(got.n_blocks, 3);
     assert_int_equal(got.max_blocks, 12);
     assert_int_equal(got.n_lookups, 4);
@@ -252,18 +263,18 @@ static void test_more_than_the_first_table_holds(void **state)
         sp_segment s = numbered(i, 1 + i % B);
         assert_true(insert(&b, &s));
     }
-    assert_int_equal(sp_chunks_stats_of(b.chunks).n_variants, N);
+    assert_int_equal(n_copies(&b), N);
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(i, 1 + i % B), near = numbered(i, 1 + (i + 1) % B);
-        const sp_variant *v = find(&b, &s);
+        const sp_copy *v = find_copy(&b, &s);
         assert_non_null(v);
         assert_int_equal(v->n, s.n);
-        sp_chunks_unpin(b.chunks, v);
+        sp_ledger_unpin(b.ledger, v);
         assert_false(has(&b, &near));
     }
     for (int i = 0; i < N; i += 2) { /* the order of use survived */
-        assert_int_equal(sp_chunks_oldest(b.chunks), N + 2 * i + 1);
-        assert_true(sp_chunks_evict_one(b.chunks));
+        assert_int_equal(oldest(&b), N + 2 * i + 1);
+        assert_true(evict_one(&b));
         sp_segment next = numbered(i + 1, 1 + (i + 1) % B);
         assert_true(has(&b, &next));
     }
@@ -272,45 +283,31 @@ static void test_more_than_the_first_table_holds(void **state)
 
 /* -- out of memory -------------------------------------------------------------------------- */
 
-static void test_create_without_memory(void **state)
-{
-    sp_kv_pool *pool = small_pool(4);
-    sp_chunks *chunks = NULL;
-    assert_survives_faults(sp_chunks_create(pool, 4, 64, &chunks), chunks == NULL);
-    sp_chunks_destroy(chunks);
-    sp_chunks_destroy(NULL);
-    small_pool_end(pool);
-}
-
 static bool holds(const bench *b, int64_t n)
 {
-    return sp_chunks_stats_of(b->chunks).n_variants == n &&
-           sp_chunks_stats_of(b->chunks).n_blocks == n;
+    return n_copies(b) == n && stats_of(b).n_blocks == n;
 }
 
-static void test_insert_without_memory(void **state)
+static void test_add_without_memory(void **state)
 {
     bench b;
     bench_begin(&b, 300, 300);
     for (int i = 0; i <= 256; i++) { /* the last one wants a larger table as well */
         sp_segment s = numbered(i, 3);
         uint32_t block;
-        bool added = false;
+        const sp_copy *added = NULL;
         sealed(b.pool, 3, &block);
-        assert_survives_faults(
-            sp_chunks_insert(
-                b.chunks, &s,
-                &(sp_variant){.before = before, .n_before = i % 3, .at = 5, .blocks = &block},
-                ++b.now, &added),
-            !added && holds(&b, i) && sp_kv_refs(b.pool, block) == 1);
-        assert_true(added);
+        sp_copy_spec spec = plain_of(&s, before, i % 3, &block);
+        assert_survives_faults(sp_ledger_add(b.ledger, &spec, ++b.now, &added),
+                               !added && holds(&b, i) && sp_kv_refs(b.pool, block) == 1);
+        assert_non_null(added);
         sp_kv_release(b.pool, &block, 1);
     }
     for (int i = 0; i <= 256; i++) {
         sp_segment s = numbered(i, 3);
-        const sp_variant *v = sp_chunks_find(b.chunks, &s, before, i % 3, ++b.now);
+        const sp_copy *v = find_plain(&b, &s, before, i % 3);
         assert_non_null(v);
-        sp_chunks_unpin(b.chunks, v);
+        sp_ledger_unpin(b.ledger, v);
     }
     bench_end(&b);
 }
@@ -318,9 +315,9 @@ static void test_insert_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_by_tokens_and_what_stood_before),
-        cmocka_unit_test(test_variants_of_one_chunk),
-        cmocka_unit_test(test_index_keeps_its_own_copies),
+        cmocka_unit_test(test_found_by_tokens_and_head),
+        cmocka_unit_test(test_copies_of_one_chunk),
+        cmocka_unit_test(test_what_was_handed_over_may_change),
         cmocka_unit_test(test_known_copy_is_kept),
         cmocka_unit_test(test_least_recently_used_goes_first),
         cmocka_unit_test(test_pins_are_counted),
@@ -328,8 +325,7 @@ int main(void)
         cmocka_unit_test(test_clear_spares_the_pinned),
         cmocka_unit_test(test_stats),
         cmocka_unit_test(test_more_than_the_first_table_holds),
-        cmocka_unit_test(test_create_without_memory),
-        cmocka_unit_test(test_insert_without_memory),
+        cmocka_unit_test(test_add_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

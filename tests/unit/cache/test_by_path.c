@@ -1,24 +1,21 @@
-/* test_tree.c -- the knowledge tree: what it finds and keeps. */
-#include "support/tree_bench.h"
+/* test_by_path.c -- the path index: what it finds and keeps. */
+#include "support/path_bench.h"
 
 /* -- finding -------------------------------------------------------------------------------- */
 
-static void an_empty_tree_finds_nothing(void **state)
+static void an_empty_ledger_finds_nothing(void **state)
 {
     bench b;
     bench_begin(&b, 8, 8);
     sp_segment s = numbered(1, 40);
-    sp_match m = match(&b, &s, 1);
+    match m = find(&b, &s, 1);
     assert_int_equal(m.n_path, 0);
     assert_null(m.partial);
     assert_int_equal(m.n_partial, 0);
-    sp_tree_release(b.tree, &m);
-    assert_null(m.tip);
-    sp_tree_release(b.tree, &m); /* twice is harmless */
-    m = match(&b, NULL, 0);
+    release(&b, &m);
+    m = find(&b, NULL, 0);
     assert_int_equal(m.n_path, 0);
-    sp_tree_release(b.tree, &m);
-    sp_tree_destroy(NULL);
+    sp_ledger_destroy(NULL);
     bench_end(&b);
 }
 
@@ -28,21 +25,21 @@ static void a_known_prompt_is_found_segment_by_segment(void **state)
     bench_begin(&b, 20, 20);
     sp_segment s[] = {numbered(1, 20), numbered(100, 5), numbered(200, 32)};
     assert_int_equal(learn(&b, s, 3), 0);
-    sp_match m = match(&b, s, 3);
+    match m = find(&b, s, 3);
     assert_int_equal(m.n_path, 3);
     int32_t at = 0;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(sp_node_n(m.path[i]), s[i].n);
-        assert_int_equal(sp_node_at(m.path[i]), at);
+        assert_int_equal(m.path[i]->n, s[i].n);
+        assert_int_equal(m.path[i]->at, at);
         for (int k = 0; k < small_blocks(s[i].n); k++) {
-            uint32_t block = sp_node_blocks(m.path[i])[k];
+            uint32_t block = m.path[i]->blocks[k];
             assert_int_equal(sp_kv_refs(b.pool, block), 1); /* I1 */
             assert_true(sp_kv_is_sealed(b.pool, block));
         }
         at += s[i].n;
     }
-    assert_ptr_equal(m.tip, m.path[2]);
-    sp_tree_release(b.tree, &m);
+    assert_ptr_equal(tip_of(&m), m.path[2]);
+    release(&b, &m);
     bench_end(&b);
 }
 
@@ -58,27 +55,27 @@ static void the_longest_prefix_is_found(void **state)
     assert_int_equal(known(&b, (sp_segment[]){a, c, e}, 3), 2);
     assert_int_equal(known(&b, (sp_segment[]){a, e, d}, 3), 2);
     assert_int_equal(known(&b, (sp_segment[]){a, d}, 2), 1);
-    assert_int_equal(known(&b, (sp_segment[]){c, d}, 2), 0); /* known, but behind something else */
+    assert_int_equal(known(&b, (sp_segment[]){c, d}, 2), 0); /* known, but after something else */
     bench_end(&b);
 }
 
-/* The same chunk behind another path has other keys and values. */
-static void a_chunk_behind_two_parents_is_two_nodes(void **state)
+/* The same chunk after another path has other keys and values. */
+static void a_chunk_after_two_parents_is_two_copies(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment a = numbered(1, 16), c = numbered(100, 30), x = numbered(500, 20);
     learn(&b, (sp_segment[]){a, x}, 2);
     assert_int_equal(learn(&b, (sp_segment[]){c, x}, 2), 0);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 4);
-    sp_match behind_a = match(&b, (sp_segment[]){a, x}, 2);
-    sp_match behind_c = match(&b, (sp_segment[]){c, x}, 2);
-    assert_ptr_not_equal(behind_a.tip, behind_c.tip);
-    assert_int_equal(sp_node_at(behind_a.tip), 16);
-    assert_int_equal(sp_node_at(behind_c.tip), 30);
-    assert_int_not_equal(sp_node_blocks(behind_a.tip)[0], sp_node_blocks(behind_c.tip)[0]);
-    sp_tree_release(b.tree, &behind_a);
-    sp_tree_release(b.tree, &behind_c);
+    assert_int_equal(n_copies(&b), 4);
+    match after_a = find(&b, (sp_segment[]){a, x}, 2);
+    match after_c = find(&b, (sp_segment[]){c, x}, 2);
+    assert_ptr_not_equal(tip_of(&after_a), tip_of(&after_c));
+    assert_int_equal(tip_of(&after_a)->at, 16);
+    assert_int_equal(tip_of(&after_c)->at, 30);
+    assert_int_not_equal(tip_of(&after_a)->blocks[0], tip_of(&after_c)->blocks[0]);
+    release(&b, &after_a);
+    release(&b, &after_c);
     /* and the same chunk twice in a row is one below the other */
     learn(&b, (sp_segment[]){x, x, x}, 3);
     assert_int_equal(known(&b, (sp_segment[]){x, x, x, x}, 4), 3);
@@ -96,12 +93,12 @@ static void equal_ids_of_different_tokens_are_a_miss(void **state)
     assert_int_equal(known(&b, &forged, 1), 0);
     assert_int_equal(known(&b, &longer, 1), 0);
     assert_int_equal(learn(&b, &forged, 1), 0); /* both can live side by side */
-    sp_match a = match(&b, &good, 1), c = match(&b, &forged, 1);
+    match a = find(&b, &good, 1), c = find(&b, &forged, 1);
     assert_int_equal(a.n_path, 1);
     assert_int_equal(c.n_path, 1);
-    assert_ptr_not_equal(a.tip, c.tip);
-    sp_tree_release(b.tree, &a);
-    sp_tree_release(b.tree, &c);
+    assert_ptr_not_equal(tip_of(&a), tip_of(&c));
+    release(&b, &a);
+    release(&b, &c);
     bench_end(&b);
 }
 
@@ -112,9 +109,9 @@ static void ids_with_the_same_first_bytes_are_told_apart(void **state)
     sp_segment s = numbered(1, 20), twin = s;
     twin.id.b[31] ^= 1; /* the tables hash the first bytes only */
     learn(&b, &s, 1);
-    sp_match m = match(&b, &twin, 1);
+    match m = find(&b, &twin, 1);
     assert_int_equal(m.n_path, 0);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     bench_end(&b);
 }
 
@@ -140,20 +137,20 @@ static void the_most_shared_blocks_win(void **state)
     learn(&b, (sp_segment[]){root, one}, 2);
     learn(&b, (sp_segment[]){root, three}, 2);
     learn(&b, (sp_segment[]){root, two}, 2);
-    sp_match m = match(&b, (sp_segment[]){root, base}, 2);
+    match m = find(&b, (sp_segment[]){root, base}, 2);
     assert_int_equal(m.n_path, 1);
     assert_int_equal(m.n_partial, 3 * B);
     assert_non_null(m.partial);
-    assert_int_equal(sp_node_at(m.partial), 16);
-    sp_match exact = match(&b, (sp_segment[]){root, three}, 2);
-    assert_ptr_equal(m.partial, exact.tip);
+    assert_int_equal(m.partial->at, 16);
+    match exact = find(&b, (sp_segment[]){root, three}, 2);
+    assert_ptr_equal(m.partial, tip_of(&exact));
     assert_null(exact.partial); /* found whole: nothing left to share */
-    sp_tree_release(b.tree, &exact);
-    sp_tree_release(b.tree, &m);
+    release(&b, &exact);
+    release(&b, &m);
     assert_int_equal(known(&b, (sp_segment[]){base}, 1), 0);
-    m = match(&b, &base, 1); /* behind another path nothing is shared */
+    m = find(&b, &base, 1); /* after another path nothing is shared */
     assert_null(m.partial);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     bench_end(&b);
 }
 
@@ -169,11 +166,11 @@ static void a_message_that_has_grown_finds_its_beginning(void **state)
         bench_begin(&b, 20, 20);
         sp_segment old = numbered(1, cases[i].known), new = numbered(1, cases[i].wanted);
         learn(&b, &old, 1);
-        sp_match m = match(&b, &new, 1);
+        match m = find(&b, &new, 1);
         assert_int_equal(m.n_path, 0);
         assert_int_equal(m.n_partial, cases[i].shared);
         assert_int_equal(m.partial != NULL, cases[i].shared > 0);
-        sp_tree_release(b.tree, &m);
+        release(&b, &m);
         bench_end(&b);
     }
 }
@@ -184,10 +181,10 @@ static void a_difference_in_the_first_block_shares_nothing(void **state)
     bench_begin(&b, 20, 20);
     sp_segment base = numbered(1, 4 * B), other = changed_at(&base, B - 1);
     learn(&b, &base, 1);
-    sp_match m = match(&b, &other, 1);
+    match m = find(&b, &other, 1);
     assert_null(m.partial);
     assert_int_equal(m.n_partial, 0);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     bench_end(&b);
 }
 
@@ -198,65 +195,62 @@ static void a_child_that_exists_is_walked_to(void **state)
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment s[] = {numbered(1, 20), numbered(100, 20)};
-    sp_match first = match(&b, s, 2), second = match(&b, s, 2); /* both know nothing yet */
+    match first = find(&b, s, 2), second = find(&b, s, 2); /* both know nothing yet */
     assert_true(extend(&b, &first, &s[0]));
     assert_true(extend(&b, &second, &s[0]));
-    assert_ptr_equal(first.tip, second.tip);
+    assert_ptr_equal(tip_of(&first), tip_of(&second));
     assert_true(extend(&b, &second, &s[1]));
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_blocks, 4);
+    assert_int_equal(n_copies(&b), 2);
+    assert_int_equal(stats_of(&b).n_blocks, 4);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 16); /* the second copy was not kept */
-    sp_tree_release(b.tree, &first);
-    sp_tree_release(b.tree, &second);
+    release(&b, &first);
+    release(&b, &second);
     bench_end(&b);
 }
 
-static void the_tree_keeps_copies(void **state)
+static void what_was_handed_over_may_change(void **state)
 {
     bench b;
     int32_t tokens[20];
     uint32_t blocks[2];
-    bool added;
     bench_begin(&b, 4, 4);
     for (int i = 0; i < 20; i++) tokens[i] = i;
     sp_segment s = small_segment(tokens, 20);
-    sp_match m = match(&b, &s, 1);
-    assert_ok(sp_kv_acquire(b.pool, 2, blocks));
-    sp_kv_seal(b.pool, blocks, 2);
-    assert_ok(sp_tree_extend(b.tree, &m, &s, blocks, 1, &added));
+    match m = find(&b, &s, 1);
+    sealed(b.pool, 20, blocks);
+    assert_true(extend_with(&b, &m, &s, blocks));
     assert_int_equal(sp_kv_refs(b.pool, blocks[0]), 2); /* a reference of its own */
     sp_kv_release(b.pool, blocks, 2);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     uint32_t mine = blocks[0];
     memset(tokens, 0, sizeof tokens);
     memset(blocks, 0xff, sizeof blocks);
     sp_segment again = numbered(0, 20);
-    m = match(&b, &again, 1);
+    m = find(&b, &again, 1);
     assert_int_equal(m.n_path, 1);
-    assert_int_equal(sp_node_blocks(m.tip)[0], mine);
-    sp_tree_release(b.tree, &m);
+    assert_int_equal(tip_of(&m)->blocks[0], mine);
+    release(&b, &m);
     bench_end(&b);
 }
 
-static void blocks_may_be_shared_between_nodes(void **state)
+static void blocks_may_be_shared_between_copies(void **state)
 {
     bench b;
     bench_begin(&b, 8, 8);
     sp_segment old = numbered(1, 2 * B), new = numbered(1, 3 * B);
     learn(&b, &old, 1);
-    sp_match m = match(&b, &new, 1);
+    match m = find(&b, &new, 1);
     assert_int_equal(m.n_partial, 2 * B);
     uint32_t blocks[3];
-    bool added;
-    memcpy(blocks, sp_node_blocks(m.partial), 2 * sizeof *blocks);
+    memcpy(blocks, m.partial->blocks, 2 * sizeof *blocks);
     assert_ok(sp_kv_acquire(b.pool, 1, &blocks[2]));
     sp_kv_seal(b.pool, &blocks[2], 1);
-    assert_ok(sp_tree_extend(b.tree, &m, &new, blocks, 2, &added));
+    assert_true(extend_with(&b, &m, &new, blocks));
     sp_kv_release(b.pool, &blocks[2], 1);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     assert_int_equal(sp_kv_refs(b.pool, blocks[0]), 2);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 5);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_blocks, 5); /* the sum over nodes */
+    assert_int_equal(stats_of(&b).n_blocks, 5); /* I4: the sum over copies */
     bench_end(&b);
 }
 
@@ -271,8 +265,8 @@ static void it_counts_what_happens(void **state)
     learn(&b, s, 2);     /* 2 looked up, none found */
     learn(&b, s, 2);     /* both found */
     known(&b, grown, 2); /* one found, and 32 tokens of the other */
-    sp_tree_stats st = sp_tree_stats_of(b.tree);
-    assert_int_equal(st.n_nodes, 2);
+    sp_ledger_stats st = stats_of(&b);
+    assert_int_equal(st.n_copies, 2);
     assert_int_equal(st.n_blocks, 5);
     assert_int_equal(st.max_blocks, 20);
     assert_int_equal(st.n_lookups, 6);
@@ -280,17 +274,17 @@ static void it_counts_what_happens(void **state)
     assert_int_equal(st.tokens_looked_up, 60 + 60 + 80);
     assert_int_equal(st.tokens_hit, 60 + 20 + 32);
     assert_int_equal(st.n_evicted, 0);
-    sp_tree_clear(b.tree);
-    st = sp_tree_stats_of(b.tree);
-    assert_int_equal(st.n_nodes, 0);
+    sp_ledger_clear(b.ledger);
+    st = stats_of(&b);
+    assert_int_equal(st.n_copies, 0);
     assert_int_equal(st.n_blocks, 0);
     assert_int_equal(st.n_evicted, 2);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
     bench_end(&b);
 }
 
-/* Beyond 256 nodes the tables widen, several times; every node and every partial match stays. */
-static void thousands_of_nodes_are_found(void **state)
+/* Beyond 256 copies the tables widen, several times; every copy and every partial match stays. */
+static void thousands_of_copies_are_found(void **state)
 {
     enum { N = 3000 };
     bench b;
@@ -299,14 +293,14 @@ static void thousands_of_nodes_are_found(void **state)
         sp_segment s[] = {numbered(7, 3), numbered(1000 + i * 100, 20)};
         assert_int_equal(learn(&b, s, 2), i ? 1 : 0);
     }
-    assert_int_equal(sp_tree_stats_of(b.tree).n_evicted, 1); /* 1 + 2N blocks wanted, 2N allowed */
+    assert_int_equal(stats_of(&b).n_evicted, 1); /* 1 + 2N blocks wanted, 2N allowed */
     for (int i = 1; i < N; i++) {
         sp_segment s[] = {numbered(7, 3), numbered(1000 + i * 100, 20)};
         sp_segment longer[] = {s[0], numbered(1000 + i * 100, 40)};
         assert_int_equal(known(&b, s, 2), 2);
-        sp_match m = match(&b, longer, 2);
+        match m = find(&b, longer, 2);
         assert_int_equal(m.n_partial, 16);
-        sp_tree_release(b.tree, &m);
+        release(&b, &m);
     }
     bench_end(&b);
 }
@@ -314,9 +308,13 @@ static void thousands_of_nodes_are_found(void **state)
 static void policies_have_names(void **state)
 {
     sp_kv_pool *pool = small_pool(1);
-    sp_tree *tree = (sp_tree *)&tree;
-    assert_fails(sp_tree_create(pool, 1, "fifo", &tree), SP_E_ARG, "\"fifo\" is unknown: lru");
-    assert_ptr_equal(tree, &tree);
+    sp_ledger *ledger = (sp_ledger *)&ledger;
+    sp_ledger_opts o = {.pool = pool, .max_blocks = 1, .evict = "fifo"};
+    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"fifo\" is unknown: lru");
+    assert_ptr_equal(ledger, &ledger);
+    o.evict = "lru";
+    assert_ok(sp_ledger_create(&o, &ledger));
+    sp_ledger_destroy(ledger);
     small_pool_end(pool);
 }
 
@@ -325,53 +323,31 @@ static void policies_have_names(void **state)
 static void creation_survives_faults(void **state)
 {
     sp_kv_pool *pool = small_pool(1);
-    sp_tree *tree = NULL;
-    assert_survives_faults(sp_tree_create(pool, 1, "lru", &tree), tree == NULL);
-    sp_tree_destroy(tree);
+    sp_ledger *ledger = NULL;
+    sp_ledger_opts o = {.pool = pool, .max_blocks = 1};
+    assert_survives_faults(sp_ledger_create(&o, &ledger), ledger == NULL);
+    sp_ledger_destroy(ledger);
     small_pool_end(pool);
 }
 
-static void matching_survives_faults(void **state)
-{
-    bench b;
-    bench_begin(&b, 8, 8);
-    sp_segment s = numbered(1, 20);
-    learn(&b, &s, 1);
-    sp_tree_stats before = sp_tree_stats_of(b.tree), after;
-    sp_match m = {.n_path = -1};
-    sp_arena_fini(&b.arena);
-    assert_survives_faults(sp_tree_match(b.tree, &s, 1, ++b.now, &b.arena, &m),
-                           m.n_path == -1 && (after = sp_tree_stats_of(b.tree),
-                                              memcmp(&after, &before, sizeof after) == 0));
-    assert_int_equal(m.n_path, 1);
-    sp_tree_release(b.tree, &m);
-    sp_tree_clear(b.tree); /* nothing was left pinned */
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
-    bench_end(&b);
-}
-
 /* Across the first widening of the tables, so that it fails as well. */
-static void extending_survives_faults(void **state)
+static void adding_survives_faults(void **state)
 {
     enum { N = 300 };
     bench b;
     bench_begin(&b, N, N);
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(i * 100, B);
-        sp_match m = match(&b, &s, 1);
-        const sp_node *root = m.tip;
+        const sp_copy *c = NULL;
         uint32_t block;
-        bool added = false;
-        assert_ok(sp_kv_acquire(b.pool, 1, &block));
-        sp_kv_seal(b.pool, &block, 1);
-        assert_survives_faults(sp_tree_extend(b.tree, &m, &s, &block, b.now, &added),
-                               !added && m.tip == root && sp_kv_refs(b.pool, block) == 1 &&
-                                   sp_tree_stats_of(b.tree).n_nodes == i &&
-                                   sp_tree_stats_of(b.tree).n_blocks == i);
-        assert_true(added);
+        sealed(b.pool, B, &block);
+        sp_copy_spec spec = {.seg = &s, .kind = SP_COPY_PATH, .exact = true, .blocks = &block};
+        assert_survives_faults(sp_ledger_add(b.ledger, &spec, ++b.now, &c),
+                               !c && sp_kv_refs(b.pool, block) == 1 && n_copies(&b) == i &&
+                                   stats_of(&b).n_blocks == i && known(&b, &s, 1) == 0);
+        assert_non_null(c);
         assert_int_equal(sp_kv_refs(b.pool, block), 2);
         sp_kv_release(b.pool, &block, 1);
-        sp_tree_release(b.tree, &m);
     }
     for (int i = 0; i < N; i++) {
         sp_segment s = numbered(i * 100, B);
@@ -380,27 +356,66 @@ static void extending_survives_faults(void **state)
     bench_end(&b);
 }
 
+/* I2: what is found by path is exact, to its root. */
+static void approximate_copies_are_refused(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment s = numbered(1, B), next = numbered(100, B);
+    static const sp_digest head = {{1}};
+    const sp_copy *c = NULL, *plain = NULL;
+    uint32_t block;
+    sealed(b.pool, B, &block);
+    sp_copy_spec path = {.seg = &s, .kind = SP_COPY_PATH, .blocks = &block};
+    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "must be exact");
+    sp_copy_spec content = path;
+    content.kind = SP_COPY_PLAIN;
+    content.before = &head;
+    content.n_before = content.n_head = 1;
+    assert_ok(sp_ledger_add(b.ledger, &content, 1, &plain));
+    assert_int_equal(known(&b, &s, 1), 0);
+    path.exact = true;
+    path.seg = &next;
+    path.parent = plain;
+    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "parent");
+    path.parent = NULL;
+    path.base = plain;
+    assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "patch");
+    path.base = NULL;
+    assert_null(c);
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(sp_kv_refs(b.pool, block), 2);
+    assert_ok(sp_ledger_add(b.ledger, &path, 2, &c));
+    content.n_head = 2;
+    assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "2 of its head");
+    content.n_head = 1;
+    content.parent = c;
+    assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "only a path copy");
+    sp_kv_release(b.pool, &block, 1);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_tree_finds_nothing),
+        cmocka_unit_test(an_empty_ledger_finds_nothing),
         cmocka_unit_test(a_known_prompt_is_found_segment_by_segment),
         cmocka_unit_test(the_longest_prefix_is_found),
-        cmocka_unit_test(a_chunk_behind_two_parents_is_two_nodes),
+        cmocka_unit_test(a_chunk_after_two_parents_is_two_copies),
         cmocka_unit_test(equal_ids_of_different_tokens_are_a_miss),
         cmocka_unit_test(ids_with_the_same_first_bytes_are_told_apart),
         cmocka_unit_test(the_most_shared_blocks_win),
         cmocka_unit_test(a_message_that_has_grown_finds_its_beginning),
         cmocka_unit_test(a_difference_in_the_first_block_shares_nothing),
         cmocka_unit_test(a_child_that_exists_is_walked_to),
-        cmocka_unit_test(the_tree_keeps_copies),
-        cmocka_unit_test(blocks_may_be_shared_between_nodes),
+        cmocka_unit_test(what_was_handed_over_may_change),
+        cmocka_unit_test(blocks_may_be_shared_between_copies),
         cmocka_unit_test(it_counts_what_happens),
-        cmocka_unit_test(thousands_of_nodes_are_found),
+        cmocka_unit_test(thousands_of_copies_are_found),
         cmocka_unit_test(policies_have_names),
         cmocka_unit_test(creation_survives_faults),
-        cmocka_unit_test(matching_survives_faults),
-        cmocka_unit_test(extending_survives_faults),
+        cmocka_unit_test(adding_survives_faults),
+        cmocka_unit_test(approximate_copies_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

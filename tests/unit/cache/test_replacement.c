@@ -1,6 +1,5 @@
-/* test_tree_replacement.c -- the knowledge tree: what it gives up, and in which order. */
-#include "support/evict.h"
-#include "support/tree_bench.h"
+/* test_replacement.c -- paths of copies: which the ledger gives up, and in which order. */
+#include "support/path_bench.h"
 
 static void the_least_recently_used_leaf_goes_first(void **state)
 {
@@ -12,7 +11,7 @@ static void the_least_recently_used_leaf_goes_first(void **state)
     assert_int_equal(known(&b, &s[0], 1), 1); /* used again: now s[1] is the oldest */
     learn(&b, &more, 1);
     assert_int_equal(known(&b, &s[1], 1), 0);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_evicted, 1);
+    assert_int_equal(stats_of(&b).n_evicted, 1);
     learn(&b, &again, 1);
     assert_int_equal(known(&b, &s[2], 1), 0);
     assert_int_equal(known(&b, &s[0], 1), 1);
@@ -32,10 +31,10 @@ static void paths_go_leaf_by_leaf(void **state)
         sp_segment big = numbered(1000 * gone, (3 + gone) * B);
         learn(&b, &big, 1); /* needs `gone` blocks more than are left beside the path */
         assert_int_equal(known(&b, &big, 1), 1);
-        sp_match m = match(&b, path, 3);
+        match m = find(&b, path, 3);
         assert_int_equal(m.n_path, 3 - gone);
-        sp_tree_release(b.tree, &m);
-        sp_tree_clear(b.tree);
+        release(&b, &m);
+        sp_ledger_clear(b.ledger);
         learn(&b, path, 3);
     }
     bench_end(&b);
@@ -51,18 +50,18 @@ static void partial_matches_count_as_uses(void **state)
     sp_segment like_first = numbered(1, 2 * B);
     learn(&b, &first, 1);
     learn(&b, &second, 1);
-    sp_match m = match(&b, &like_first, 1);
+    match m = find(&b, &like_first, 1);
     assert_int_equal(m.n_partial, 2 * B);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     learn(&b, &third, 1);
     assert_int_equal(known(&b, &second, 1), 0);
     assert_int_equal(known(&b, &first, 1), 1);
-    m = match(&b, &like_first, 1); /* pinned: now even the newer one goes before it */
+    m = find(&b, &like_first, 1); /* pinned: now even the newer one goes before it */
     assert_int_equal(known(&b, &third, 1), 1);
     learn(&b, &second, 1);
     assert_int_equal(known(&b, &third, 1), 0);
     assert_int_equal(known(&b, &first, 1), 1);
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     bench_end(&b);
 }
 
@@ -72,37 +71,41 @@ static void pinned_paths_survive(void **state)
     bench_begin(&b, 20, 4);
     sp_segment path[] = {numbered(1, B), numbered(100, B)}, others = numbered(500, 3 * B);
     learn(&b, path, 2);
-    sp_match pin = match(&b, path, 2);
+    match pin = find(&b, path, 2);
     assert_int_equal(pin.n_path, 2);
-    sp_match m = match(&b, &others, 1);
+    match m = find(&b, &others, 1);
     assert_false(extend(&b, &m, &others)); /* only 2 of the 4 can be had */
-    sp_tree_release(b.tree, &m);
-    sp_tree_clear(b.tree);
-    assert_false(evict_until(b.tree, b.pool, 20));
+    release(&b, &m);
+    sp_ledger_clear(b.ledger);
+    assert_false(sp_ledger_free_up(b.ledger, 20));
     assert_int_equal(known(&b, path, 2), 2);
-    sp_tree_release(b.tree, &pin);
+    release(&b, &pin);
     assert_int_equal(learn(&b, &others, 1), 0);
     assert_int_equal(known(&b, &others, 1), 1);
-    assert_in_range(sp_tree_stats_of(b.tree).n_blocks, 3, 4);
+    assert_in_range(stats_of(&b).n_blocks, 3, 4);
     bench_end(&b);
 }
 
-/* A match that has been extended pins its new tip and no longer its old one. */
-static void the_pin_moves_with_the_tip(void **state)
+/* What a prompt adds is pinned like what it has found. */
+static void what_was_added_may_be_pinned(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment s[] = {numbered(1, B), numbered(100, B)};
-    sp_match m = match(&b, s, 2);
+    match m = find(&b, s, 2);
     assert_true(extend(&b, &m, &s[0]));
-    sp_tree_clear(b.tree);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 1);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 1);
     assert_true(extend(&b, &m, &s[1]));
-    sp_tree_clear(b.tree);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
-    sp_tree_release(b.tree, &m);
-    sp_tree_clear(b.tree);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 2);
+    sp_ledger_unpin(b.ledger, m.path[0]);
+    sp_ledger_clear(b.ledger); /* I3: the second one protects it */
+    assert_int_equal(n_copies(&b), 2);
+    sp_ledger_pin(b.ledger, m.path[0]);
+    release(&b, &m);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 0);
     bench_end(&b);
 }
 
@@ -112,9 +115,9 @@ static void a_segment_beyond_the_budget_costs_nothing(void **state)
     bench_begin(&b, 20, 4);
     sp_segment small = numbered(1, 2 * B), large = numbered(100, 5 * B);
     learn(&b, &small, 1);
-    sp_match m = match(&b, &large, 1);
+    match m = find(&b, &large, 1);
     assert_false(extend(&b, &m, &large));
-    sp_tree_release(b.tree, &m);
+    release(&b, &m);
     assert_int_equal(known(&b, &small, 1), 1); /* nothing was dropped in vain */
     assert_int_equal(sp_kv_pool_n_free(b.pool), 18);
     bench_end(&b);
@@ -127,17 +130,17 @@ static void eviction_frees_blocks_unless_others_hold_them(void **state)
     sp_segment first = numbered(1, 2 * B), second = numbered(100, 2 * B);
     learn(&b, &first, 1);
     learn(&b, &second, 1);
-    sp_match m = match(&b, &first, 1);
+    match m = find(&b, &first, 1);
     uint32_t held[2];
-    memcpy(held, sp_node_blocks(m.tip), sizeof held);
+    memcpy(held, tip_of(&m)->blocks, sizeof held);
     sp_kv_retain(b.pool, held, 2); /* as a running request does */
-    sp_tree_release(b.tree, &m);
-    assert_true(evict_until(b.tree, b.pool, 2)); /* they are free already */
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 2);
-    assert_true(evict_until(b.tree, b.pool, 3)); /* drops the older one: the second */
+    release(&b, &m);
+    assert_true(sp_ledger_free_up(b.ledger, 2)); /* they are free already */
+    assert_int_equal(n_copies(&b), 2);
+    assert_true(sp_ledger_free_up(b.ledger, 3)); /* drops the older one: the second */
     assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
-    assert_false(evict_until(b.tree, b.pool, 5)); /* drops the first, which frees nothing */
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
+    assert_false(sp_ledger_free_up(b.ledger, 5)); /* drops the first, which frees nothing */
+    assert_int_equal(n_copies(&b), 0);
     assert_int_equal(sp_kv_pool_n_free(b.pool), 4);
     assert_int_equal(sp_kv_refs(b.pool, held[0]), 1);
     sp_kv_release(b.pool, held, 2);
@@ -151,7 +154,7 @@ int main(void)
         cmocka_unit_test(paths_go_leaf_by_leaf),
         cmocka_unit_test(partial_matches_count_as_uses),
         cmocka_unit_test(pinned_paths_survive),
-        cmocka_unit_test(the_pin_moves_with_the_tip),
+        cmocka_unit_test(what_was_added_may_be_pinned),
         cmocka_unit_test(a_segment_beyond_the_budget_costs_nothing),
         cmocka_unit_test(eviction_frees_blocks_unless_others_hold_them),
     };

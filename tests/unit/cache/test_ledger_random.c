@@ -1,6 +1,6 @@
-/* test_chunks_random.c -- a long random life of the chunk index beside a list that is kept the
- * simple way: copies of every kind, patches, pins, worth, eviction, and why chunks are missing. */
-#include "support/chunk_bench.h"
+/* test_ledger_random.c -- a long random life of copies of chunks beside a list that is kept the simple
+ * way: copies of every kind, patches, pins, worth, eviction, and why chunks are missing. */
+#include "support/copy_bench.h"
 
 enum {
     CHUNKS = 12,
@@ -12,10 +12,10 @@ enum {
     PLACES = 5
 };
 
-/* What stood before: two heads, and one or two chunks behind them. */
-static const sp_digest behind[PLACES][3] = {
+/* What copies are computed after: two heads, and one or two chunks after them. */
+static const sp_digest prior[PLACES][3] = {
     {{{1}}}, {{{1}}, {{11}}}, {{{1}}, {{12}}, {{11}}}, {{{2}}}, {{{2}}, {{11}}}};
-static const int n_behind[PLACES] = {1, 2, 3, 1, 2};
+static const int n_prior[PLACES] = {1, 2, 3, 1, 2};
 
 static int head_of(int place)
 {
@@ -23,7 +23,7 @@ static int head_of(int place)
 }
 
 /* A copy as it should be. */
-typedef struct copy {
+typedef struct model {
     bool in, measured, heavy, is_patch;
     sp_copy_kind kind;
     int chunk, place, base; /* index of the entry below a patch */
@@ -32,13 +32,13 @@ typedef struct copy {
     int64_t used;  /* logical time of it */
     int64_t since; /* order in which copies came */
     float worth;
-    int n_pins;          /* by the test, and by patches */
-    const sp_variant *v; /* seen while pinned */
-} copy;
+    int n_pins;       /* by the test, and by patches */
+    const sp_copy *v; /* seen while pinned */
+} model;
 
 typedef struct life {
     bench b;
-    copy e[ENTRIES];
+    model e[ENTRIES];
     bool seen[CHUNKS]; /* was cached once */
     int64_t tick, n_lookups, n_hits, n_evicted;
     int pinned[PINS], n_pinned;
@@ -74,12 +74,12 @@ static int n_of(const life *l, bool only_placed)
 }
 
 /* newest -- of the copies that match, the one that came last; -1: none. fused: whether it is a
- * fused one that is looked for; place < 0: any behind head -place. */
+ * fused one that is looked for; place < 0: any after head -place. */
 static int newest(const life *l, int which, bool fused, bool patch, int place)
 {
     int best = -1;
     for (int i = 0; i < ENTRIES; i++) {
-        const copy *e = &l->e[i];
+        const model *e = &l->e[i];
         bool there = place < 0 ? head_of(e->place) == -place : e->place == place;
         if (e->in && e->chunk == which && (e->kind == SP_COPY_FUSED) == fused &&
             e->is_patch == patch && there && (best < 0 || e->since > l->e[best].since))
@@ -88,7 +88,7 @@ static int newest(const life *l, int which, bool fused, bool patch, int place)
     return best;
 }
 
-static int oldest(const life *l)
+static int oldest_of(const life *l)
 {
     int best = -1;
     for (int i = 0; i < ENTRIES; i++)
@@ -101,7 +101,7 @@ static int least_worth(const life *l)
 {
     int best = -1;
     for (int i = 0; i < ENTRIES; i++) {
-        const copy *e = &l->e[i];
+        const model *e = &l->e[i];
         if (!e->in || e->n_pins || e->kind != SP_COPY_PLACED) continue;
         if (best < 0 || e->worth < l->e[best].worth ||
             (e->worth == l->e[best].worth && e->order < l->e[best].order))
@@ -113,7 +113,7 @@ static int least_worth(const life *l)
 static void leave(life *l, int i)
 {
     if (l->e[i].is_patch) l->e[l->e[i].base].n_pins--;
-    l->e[i] = (copy){0};
+    l->e[i] = (model){0};
 }
 
 static bool evict(life *l, int i)
@@ -131,10 +131,11 @@ static void touch(life *l, int i)
 }
 
 /* come -- what an insertion should do; false: no room. */
-static bool come(life *l, copy c)
+static bool come(life *l, model c)
 {
     int old = newest(l, c.chunk, c.kind == SP_COPY_FUSED, c.is_patch, c.place), to = 0;
     if (old >= 0 && (l->e[old].measured || !c.measured) && (l->e[old].heavy || !c.heavy)) {
+        if (c.is_patch) touch(l, l->e[old].base);
         touch(l, old);
         return true;
     }
@@ -142,7 +143,7 @@ static bool come(life *l, copy c)
     while (c.kind == SP_COPY_PLACED && n_of(l, true) >= MOST_PLACED)
         if (!evict(l, least_worth(l))) return false;
     while (n_blocks(l) + c.n_blocks > BUDGET)
-        if (!evict(l, oldest(l))) return false;
+        if (!evict(l, oldest_of(l))) return false;
     while (l->e[to].in) assert_in_range(++to, 0, ENTRIES - 1);
     c.in = true;
     c.worth = 1;
@@ -160,23 +161,23 @@ static bool come(life *l, copy c)
 
 /* -- both ----------------------------------------------------------------------------------- */
 
-static void pin(life *l, int i, const sp_variant *v)
+static void pin(life *l, int i, const sp_copy *v)
 {
     l->e[i].v = v;
     if (l->n_pinned < PINS) {
         l->pinned[l->n_pinned++] = i;
         l->e[i].n_pins++;
     } else {
-        sp_chunks_unpin(l->b.chunks, v);
+        sp_ledger_unpin(l->b.ledger, v);
     }
 }
 
-static void assert_is(const life *l, int i, const sp_variant *v)
+static void assert_is(const life *l, int i, const sp_copy *v)
 {
-    const copy *e = &l->e[i];
+    const model *e = &l->e[i];
     assert_int_equal(v->kind, e->kind);
-    assert_int_equal(v->n_before, n_behind[e->place]);
-    assert_memory_equal(v->before, behind[e->place], (size_t)v->n_before * sizeof *v->before);
+    assert_int_equal(v->n_before, n_prior[e->place]);
+    assert_memory_equal(v->before, prior[e->place], (size_t)v->n_before * sizeof *v->before);
     assert_int_equal(v->stats != NULL, e->measured);
     assert_int_equal(v->heavy != NULL, e->heavy);
     assert_int_equal(v->base != NULL, e->is_patch);
@@ -194,24 +195,25 @@ static void random_insert(life *l)
     for (int k = 0; k < l->n_pinned; k++)
         if (l->e[l->pinned[k]].chunk == i && !l->e[l->pinned[k]].is_patch && random_below(l, 2))
             base = l->pinned[k];
-    copy c = {.chunk = i,
-              .place = place,
-              .kind = base >= 0 || n_behind[place] > 1 ? SP_COPY_PLACED : SP_COPY_PLAIN,
-              .measured = base >= 0 || random_below(l, 2),
-              .heavy = base < 0 && random_below(l, 3) == 0,
-              .is_patch = base >= 0,
-              .base = base};
+    model c = {.chunk = i,
+               .place = place,
+               .kind = base >= 0 || n_prior[place] > 1 ? SP_COPY_PLACED : SP_COPY_PLAIN,
+               .measured = base >= 0 || random_below(l, 2),
+               .heavy = base < 0 && random_below(l, 3) == 0,
+               .is_patch = base >= 0,
+               .base = base};
     if (base < 0 && random_below(l, 4) == 0) c.kind = SP_COPY_FUSED;
     int32_t n = base >= 0 ? 1 + random_below(l, seg.n) : seg.n;
     c.n_blocks = small_blocks(n);
-    sp_variant v = {.kind = c.kind,
-                    .before = behind[place],
-                    .n_before = n_behind[place],
-                    .stats = c.measured ? &(sp_copy_stats){inter, 0.75f, some} : NULL,
-                    .heavy = c.heavy ? some : NULL,
-                    .base = base >= 0 ? l->e[base].v : NULL,
-                    .n_patch = base >= 0 ? n : 0,
-                    .patch = base >= 0 ? some : NULL};
+    sp_copy_spec v = {.kind = c.kind,
+                      .before = prior[place],
+                      .n_before = n_prior[place],
+                      .n_head = 1,
+                      .stats = c.measured ? &(sp_copy_stats){inter, 0.75f, some} : NULL,
+                      .heavy = c.heavy ? some : NULL,
+                      .base = base >= 0 ? l->e[base].v : NULL,
+                      .n_patch = base >= 0 ? n : 0,
+                      .patch = base >= 0 ? some : NULL};
     l->b.now++; /* as enter() will count */
     bool want = come(l, c);
     l->b.now--;
@@ -224,10 +226,8 @@ static void random_find(life *l)
     bool fused = random_below(l, 3) == 0;
     sp_segment seg = chunk(i);
     int want = newest(l, i, fused, false, fused ? -head_of(place) : place);
-    l->b.now++;
-    const sp_variant *v =
-        fused ? sp_chunks_find_fused(l->b.chunks, &seg, behind[place], 1, l->b.now)
-              : sp_chunks_find(l->b.chunks, &seg, behind[place], n_behind[place], l->b.now);
+    const sp_copy *v = fused ? find_fused(&l->b, &seg, prior[place])
+                             : find_plain(&l->b, &seg, prior[place], n_prior[place]);
     assert_int_equal(v != NULL, want >= 0);
     l->n_lookups++;
     l->n_hits += v != NULL;
@@ -237,19 +237,19 @@ static void random_find(life *l)
     pin(l, want, v);
 }
 
-/* index_of -- which entry a measured variant is. */
-static int index_of(const life *l, int which, const sp_variant *v, const bool *taken)
+/* index_of -- which entry a measured copy is. */
+static int index_of(const life *l, int which, const sp_copy *v, const bool *taken)
 {
     for (int i = 0; i < ENTRIES; i++) {
-        const copy *e = &l->e[i];
+        const model *e = &l->e[i];
         if (e->in && !taken[i] && e->chunk == which && e->measured && e->kind == v->kind &&
             e->is_patch == (v->base != NULL) && e->heavy == (v->heavy != NULL) &&
-            n_behind[e->place] == v->n_before &&
-            memcmp(behind[e->place], v->before, (size_t)v->n_before * sizeof *v->before) == 0 &&
+            n_prior[e->place] == v->n_before &&
+            memcmp(prior[e->place], v->before, (size_t)v->n_before * sizeof *v->before) == 0 &&
             (!e->v || e->v == v))
             return i;
     }
-    fail_msg("chunk %d has a variant that should not be there", which);
+    fail_msg("chunk %d has a copy that should not be there", which);
     return -1;
 }
 
@@ -259,13 +259,14 @@ static void random_choice(life *l)
     static const float cfos[] = {0, 0.005f, 0.25f, 0.5f, 1};
     int i = random_below(l, CHUNKS), place = random_below(l, PLACES), n, want = 0;
     sp_segment seg = chunk(i);
-    const sp_variant **all;
+    const sp_copy **all;
     bool taken[ENTRIES] = {false};
     sp_arena arena = {0};
     for (int k = 0; k < ENTRIES; k++)
         want += l->e[k].in && l->e[k].chunk == i && l->e[k].measured &&
                 head_of(l->e[k].place) == head_of(place);
-    assert_ok(sp_chunks_find_all(l->b.chunks, &seg, behind[place], 1, &arena, &all, &n));
+    sp_content_query q = query(&seg, prior[place], 1);
+    assert_ok(sp_by_content_all(l->b.ledger, &q, &arena, &all, &n));
     assert_int_equal(n, want);
     l->n_lookups++;
     l->n_hits += n > 0;
@@ -275,11 +276,11 @@ static void random_choice(life *l)
         taken[at] = true;
         l->e[at].v = all[k];
         if (k != chosen) {
-            sp_chunks_unpin(l->b.chunks, all[k]);
+            sp_ledger_unpin(l->b.ledger, all[k]);
             continue;
         }
         float cfo = cfos[random_below(l, SP_COUNT(cfos))];
-        sp_chunks_use(l->b.chunks, all[k], cfo, ++l->b.now);
+        sp_ledger_use(l->b.ledger, all[k], cfo, ++l->b.now);
         l->e[at].worth += cfo > 1 / 100.f ? 1 / cfo : 100;
         if (l->e[at].is_patch) touch(l, l->e[at].base);
         touch(l, at);
@@ -292,7 +293,7 @@ static void random_unpin(life *l)
 {
     if (l->n_pinned == 0) return;
     int k = random_below(l, l->n_pinned), i = l->pinned[k];
-    sp_chunks_unpin(l->b.chunks, l->e[i].v);
+    sp_ledger_unpin(l->b.ledger, l->e[i].v);
     l->e[i].n_pins--;
     l->pinned[k] = l->pinned[--l->n_pinned];
 }
@@ -306,14 +307,14 @@ static void assert_why(const life *l, int i)
                                     : SP_MISS_NEVER_SEEN;
     for (int k = 0; k < ENTRIES; k++)
         if (l->e[k].in && l->e[k].chunk == i) want = SP_MISS_OTHER_HEAD;
-    assert_int_equal(sp_chunks_why(l->b.chunks, &seg, &nobodys_head, 1), want);
+    assert_int_equal(why(&l->b, &seg, &nobodys_head), want);
 }
 
 static void assert_equal(const life *l)
 {
-    sp_chunks_stats got = sp_chunks_stats_of(l->b.chunks);
-    int victim = oldest(l);
-    assert_int_equal(got.n_variants, n_of(l, false));
+    sp_ledger_stats got = stats_of(&l->b);
+    int victim = oldest_of(l);
+    assert_int_equal(got.n_copies, n_of(l, false));
     assert_int_equal(got.n_placed, n_of(l, true));
     assert_int_equal(got.n_blocks, n_blocks(l));
     assert_in_range(got.n_blocks, 0, BUDGET);
@@ -322,7 +323,7 @@ static void assert_equal(const life *l)
     assert_int_equal(got.n_hits, l->n_hits);
     assert_int_equal(got.n_evicted, l->n_evicted);
     assert_int_equal(sp_kv_pool_n_free(l->b.pool), BLOCKS - n_blocks(l));
-    assert_int_equal(sp_chunks_oldest(l->b.chunks), victim < 0 ? INT64_MAX : l->e[victim].used);
+    assert_int_equal(oldest(&l->b), victim < 0 ? INT64_MAX : l->e[victim].used);
 }
 
 static void test_random_lives(void **state)
@@ -343,7 +344,7 @@ static void test_random_lives(void **state)
             } else if (what < 18) {
                 random_unpin(l);
             } else if (what == 18) {
-                assert_int_equal(sp_chunks_evict_one(l->b.chunks), evict(l, oldest(l)));
+                assert_int_equal(evict_one(&l->b), evict(l, oldest_of(l)));
             } else {
                 assert_why(l, random_below(l, CHUNKS));
             }

@@ -1,27 +1,28 @@
-/* test_tree_order.c -- the order of a prompt's chunks in which the knowledge tree knows most. */
+/* test_by_path_order.c -- the order of a prompt's chunks in which the longest path is known. */
 #include "support/small_kv.h"
 
-#include "cache/tree.h"
+#include "cache/by_path.h"
 
 enum { N_IDS = 26, SIZE = 5, MAX = 12 };
 
 typedef struct bench {
     sp_kv_pool *pool;
-    sp_tree *tree;
+    sp_ledger *ledger;
     int32_t tokens[N_IDS][40];
 } bench;
 
 static void bench_begin(bench *b, int64_t n_blocks)
 {
     *b = (bench){.pool = small_pool(n_blocks)};
-    assert_ok(sp_tree_create(b->pool, n_blocks, "lru", &b->tree));
+    assert_ok(
+        sp_ledger_create(&(sp_ledger_opts){.pool = b->pool, .max_blocks = n_blocks}, &b->ledger));
     for (int i = 0; i < N_IDS; i++)
         for (int t = 0; t < 40; t++) b->tokens[i][t] = 100 * i + t;
 }
 
 static void bench_end(bench *b)
 {
-    sp_tree_destroy(b->tree);
+    sp_ledger_destroy(b->ledger);
     small_pool_end(b->pool);
 }
 
@@ -49,21 +50,23 @@ static int segs_of(const bench *b, const char *names, sp_segment *out)
 static void learn(bench *b, const char *names)
 {
     sp_segment s[MAX];
-    sp_arena arena = {0};
-    sp_match m;
+    const sp_copy *path[MAX + 1] = {NULL};
     int n = segs_of(b, names, s);
-    assert_ok(sp_tree_match(b->tree, s, n, 1, &arena, &m));
-    for (int i = m.n_path; i < n; i++) {
+    for (int i = sp_by_path_find(b->ledger, s, n, 1, path).n; i < n; i++) {
         uint32_t blocks[3];
-        bool added = false;
+        sp_copy_spec spec = {.seg = &s[i],
+                             .kind = SP_COPY_PATH,
+                             .exact = true,
+                             .parent = i ? path[i - 1] : NULL,
+                             .blocks = blocks};
         assert_ok(sp_kv_acquire(b->pool, small_blocks(s[i].n), blocks));
         sp_kv_seal(b->pool, blocks, small_blocks(s[i].n));
-        assert_ok(sp_tree_extend(b->tree, &m, &s[i], blocks, 1, &added));
-        assert_true(added);
+        assert_ok(sp_ledger_add(b->ledger, &spec, 1, &path[i]));
+        assert_non_null(path[i]);
+        sp_ledger_pin(b->ledger, path[i]);
         sp_kv_release(b->pool, blocks, small_blocks(s[i].n));
     }
-    sp_tree_release(b->tree, &m);
-    sp_arena_fini(&arena);
+    for (int i = 0; i < n; i++) sp_ledger_unpin(b->ledger, path[i]);
 }
 
 static int n_head_of(const char *names)
@@ -80,7 +83,7 @@ static void assert_order(const bench *b, const char *prompt, const char *want)
     char got[MAX + 1] = {0};
     bool seen[MAX] = {false};
     int n = segs_of(b, prompt, s);
-    assert_ok(sp_tree_order(b->tree, s, n, n_head_of(prompt), order));
+    assert_ok(sp_by_path_order(b->ledger, s, n, n_head_of(prompt), order));
     for (int i = 0; i < n; i++) {
         assert_in_range(order[i], 0, n - 1);
         assert_false(seen[order[i]]);
@@ -111,7 +114,7 @@ static void test_the_longest_path_in_any_order(void **state)
     bench_end(&b);
 }
 
-/* Tokens count, not segments; of equals, what stands first in the prompt. */
+/* Tokens count, not segments; of equals, what comes first in the prompt. */
 static void test_of_two_the_one_with_more_tokens(void **state)
 {
     bench b;
@@ -152,8 +155,8 @@ static void test_others_are_not_on_the_path(void **state)
     bench_end(&b);
 }
 
-/* learn_permutations -- all orders of up to `most` of the chunks behind `path`; returns how many
- * nodes they are. */
+/* learn_permutations -- all orders of up to `most` of the chunks after `path`; returns how many
+ * copies they are. */
 static int learn_permutations(bench *b, char *path, int depth, const char *chunks, int most)
 {
     int n = 0, n_chunks = (int)strlen(chunks);
@@ -169,10 +172,10 @@ static int learn_permutations(bench *b, char *path, int depth, const char *chunk
     return n;
 }
 
-/* A tree that knows thousands of orders: what is found before 4,096 nodes were seen is taken. */
+/* Thousands of orders are known: what is found before 4,096 copies were seen is taken. */
 static void test_a_search_has_an_end(void **state)
 {
-    for (int depth = 5; depth <= 6; depth++) { /* 3,619 and 8,659 nodes below a */
+    for (int depth = 5; depth <= 6; depth++) { /* 3,619 and 8,659 copies below a */
         bench b;
         char path[MAX] = "Sa";
         bench_begin(&b, 12000);
@@ -194,7 +197,7 @@ static void test_without_memory(void **state)
     bench_begin(&b, 60);
     learn(&b, "Sbca");
     int n = segs_of(&b, "Sabcq", s);
-    assert_survives_faults(sp_tree_order(b.tree, s, n, 1, order), order[0] == -1);
+    assert_survives_faults(sp_by_path_order(b.ledger, s, n, 1, order), order[0] == -1);
     assert_int_equal(order[1], 2);
     bench_end(&b);
 }

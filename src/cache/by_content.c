@@ -1,0 +1,174 @@
+#include "cache/by_content.h"
+
+#include <string.h>
+
+#include "cache/ledger_int.h"
+
+/* Ids are SHA-256: eight bytes of one are a hash already. */
+static uint64_t hash_of(const sp_digest *id)
+{
+    uint64_t low;
+    memcpy(&low, id->b, sizeof low);
+    return low;
+}
+
+static uint64_t hash_copy(const sp_copy *c)
+{
+    return hash_of(&c->id);
+}
+
+sp_err sp_by_content_init(sp_ledger *l)
+{
+    return sp_chains_init(&l->content, offsetof(sp_copy, next_by_id), hash_copy);
+}
+
+void sp_by_content_fini(sp_ledger *l)
+{
+    sp_chains_fini(&l->content);
+}
+
+sp_err sp_by_content_reserve(sp_ledger *l)
+{
+    return sp_chains_reserve(&l->content);
+}
+
+void sp_by_content_add(sp_ledger *l, sp_copy *c)
+{
+    sp_chains_add(&l->content, c);
+}
+
+void sp_by_content_drop(sp_ledger *l, sp_copy *c)
+{
+    sp_chains_drop(&l->content, c);
+}
+
+sp_copy *sp_by_content_first(const sp_ledger *l, const sp_digest *id)
+{
+    return sp_chains_first(&l->content, hash_of(id));
+}
+
+/* -- find ----------------------------------------------------------------------------------- */
+
+static bool begins_with(const sp_copy *c, const sp_digest *ids, int n)
+{
+    return c->n_before >= n && (n == 0 || memcmp(c->before, ids, (size_t)n * sizeof *ids) == 0);
+}
+
+static bool is_after(const sp_copy *c, const sp_digest *ids, int n)
+{
+    return c->n_before == n && begins_with(c, ids, n);
+}
+
+sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
+{
+    bool fused = spec->kind == SP_COPY_FUSED;
+    for (sp_copy *c = sp_by_content_first(l, &spec->seg->id); c; c = c->next_by_id)
+        if (c->state == SP_COPY_READY && (c->kind == SP_COPY_FUSED) == fused &&
+            !c->base == !spec->base && is_after(c, spec->before, spec->n_before) &&
+            sp_copy_says(c, spec->seg))
+            return c;
+    return NULL;
+}
+
+sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not )
+{
+    sp_copy *best = NULL;
+    for (sp_copy *c = sp_by_content_first(l, &name->id); c; c = c->next_by_id)
+        if (c != not &&c->kind == name->kind && c->head == name->head &&
+            sp_digest_eq(&c->id, &name->id) &&
+            (!best || (best->state == SP_COPY_FREE && c->state != SP_COPY_FREE)))
+            best = c;
+    return best;
+}
+
+/* serves -- a READY copy answers the query as `kind`: plain is whatever was computed after the head
+ * alone, as a whole. */
+static bool serves(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind)
+{
+    if (c->base || (q->heavy && !c->heavy) || !sp_copy_says(c, q->seg)) return false;
+    if (kind == SP_COPY_FUSED)
+        return c->kind == SP_COPY_FUSED && begins_with(c, q->head, q->n_head);
+    return c->kind != SP_COPY_FUSED && is_after(c, q->head, q->n_head);
+}
+
+/* may_serve -- a copy without readable blocks will answer the query, going by its name. */
+static bool may_serve(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind, uint64_t head)
+{
+    return c->kind == kind && c->head == head && sp_digest_eq(&c->id, &q->seg->id) &&
+           (c->state == SP_COPY_LOADING ? sp_copy_says(c, q->seg) : sp_copy_loadable(c));
+}
+
+static sp_copy *best_copy(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind)
+{
+    bool loadable = !q->ready_only && !q->heavy; /* no tier keeps what was measured */
+    uint64_t head = loadable ? sp_head_key(q->head, q->n_head) : 0;
+    sp_copy *best = NULL;
+    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+        if (c->state == SP_COPY_READY ? serves(c, q, kind)
+                                      : loadable && may_serve(c, q, kind, head)) {
+            if (!best || c->state > best->state) best = c;
+        }
+    }
+    return best;
+}
+
+static void count_lookup(sp_ledger *l, const sp_content_query *q, bool found)
+{
+    l->stats.n_lookups++;
+    l->stats.n_hits += found;
+    l->stats.tokens_looked_up += q->seg->n;
+    l->stats.tokens_hit += found ? q->seg->n : 0;
+}
+
+const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
+                                  int64_t now)
+{
+    sp_copy *c = best_copy(l, q, kind);
+    count_lookup(l, q, c != NULL);
+    if (!c) return NULL;
+    if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
+    c->n_pins++;
+    return c;
+}
+
+sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
+                         const sp_copy ***out, int *n)
+{
+    int found = 0;
+    const sp_copy **list = NULL;
+    for (int pass = 0; pass < 2; pass++) { /* count, then take */
+        for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+            if (c->state != SP_COPY_READY || !c->stats || (q->heavy && !c->heavy) ||
+                !begins_with(c, q->head, q->n_head) || !sp_copy_says(c, q->seg))
+                continue;
+            if (list) list[found] = c, c->n_pins++;
+            found++;
+        }
+        if (pass || !found) break;
+        list = sp_arena_take(arena, (size_t)found, sizeof *list);
+        if (!list) return sp_fail_nomem((size_t)found * sizeof *list, "the copies of a chunk");
+        found = 0;
+    }
+    count_lookup(l, q, found > 0);
+    *out = list;
+    *n = found;
+    return SP_OK;
+}
+
+/* -- why not -------------------------------------------------------------------------------- */
+
+sp_miss sp_by_content_why(const sp_ledger *l, const sp_content_query *q)
+{
+    bool elsewhere = false;
+    uint64_t head = sp_head_key(q->head, q->n_head);
+    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+        bool ready = c->state == SP_COPY_READY;
+        if (ready ? !sp_copy_says(c, q->seg) : !c->places || !sp_digest_eq(&c->id, &q->seg->id))
+            continue;
+        if (ready ? begins_with(c, q->head, q->n_head) : c->head == head) return SP_MISS_UNMEASURED;
+        elsewhere = true;
+    }
+    if (elsewhere) return SP_MISS_OTHER_HEAD;
+    if (sp_ghosts_has(l->ghosts, q->seg)) return SP_MISS_EVICTED;
+    return sp_ghosts_has_start(l->ghosts, q->seg) ? SP_MISS_EDITED : SP_MISS_NEVER_SEEN;
+}

@@ -1,0 +1,36 @@
+/* by_content.h -- the content index: copies of chunks by what they say, usable at any position.
+ *
+ *   content id --> plain, fused and placed copies, and patches over them, computed after any head
+ *
+ * A chunk is found by its tokens and by the head (the segments before the first chunk), never by the
+ * chunks that preceded it: those belong to the copy. The hash discovers, the tokens verify; of a
+ * FREE copy only its name is known, and who loads it verifies. The index owns nothing.
+ */
+#ifndef SP_CACHE_BY_CONTENT_H
+#define SP_CACHE_BY_CONTENT_H
+
+#include "base/mem.h"
+#include "cache/ledger.h"
+
+typedef struct sp_content_query {
+    const sp_segment *seg;
+    const sp_digest *head; /* [n_head] segments before the first chunk */
+    int n_head;
+    bool ready_only; /* leave out copies that would have to be loaded */
+    bool heavy;      /* leave out copies that do not know `heavy` */
+} sp_content_query;
+
+/* sp_by_content_find -- the whole copy of a chunk after this head, or NULL: SP_COPY_PLAIN, computed
+ * after the head alone; SP_COPY_FUSED, the newest. READY before LOADING before FREE. Pinned, and
+ * used if READY. */
+const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
+                                  int64_t now);
+/* sp_by_content_all -- every READY measured copy after this head; *out [n] in the arena, pinned.
+ * Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
+sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
+                         const sp_copy ***out, int *n) SP_MUST_CHECK;
+/* sp_by_content_why -- why nothing was found. Remembers 65,536 chunks (cache/ghosts.h); one that was
+ * forgotten counts as never seen. */
+sp_miss sp_by_content_why(const sp_ledger *l, const sp_content_query *q);
+
+#endif

@@ -1,0 +1,210 @@
+#include "cache/by_path.h"
+
+#include <string.h>
+
+#include "cache/ledger_int.h"
+
+/* -- the two tables ------------------------------------------------------------------------- */
+
+/* By (parent, id). */
+static uint64_t hash_id(const sp_copy *parent, const sp_digest *id)
+{
+    uint64_t low;
+    memcpy(&low, id->b, sizeof low);
+    uint64_t key[2] = {(uint64_t)(uintptr_t)parent, low};
+    return sp_hash64(key, sizeof key);
+}
+
+/* By (parent, tokens of the first block). */
+static uint64_t hash_start(const sp_copy *parent, const int32_t *tokens)
+{
+    struct {
+        uint64_t parent;
+        int32_t tokens[SP_BLOCK_TOKENS];
+    } key = {.parent = (uint64_t)(uintptr_t)parent};
+    memcpy(key.tokens, tokens, sizeof key.tokens);
+    return sp_hash64(&key, sizeof key);
+}
+
+static uint64_t id_of(const sp_copy *c)
+{
+    return hash_id(c->parent, &c->id);
+}
+
+static uint64_t start_of(const sp_copy *c)
+{
+    return hash_start(c->parent, c->tokens);
+}
+
+sp_err sp_by_path_init(sp_ledger *l)
+{
+    SP_TRY(sp_chains_init(&l->path_by_id, offsetof(sp_copy, next_by_id), id_of));
+    return sp_chains_init(&l->path_by_start, offsetof(sp_copy, next_by_start), start_of);
+}
+
+void sp_by_path_fini(sp_ledger *l)
+{
+    sp_chains_fini(&l->path_by_id);
+    sp_chains_fini(&l->path_by_start);
+}
+
+sp_err sp_by_path_reserve(sp_ledger *l)
+{
+    SP_TRY(sp_chains_reserve(&l->path_by_id));
+    return sp_chains_reserve(&l->path_by_start);
+}
+
+void sp_by_path_add(sp_ledger *l, sp_copy *c)
+{
+    assert(c->kind == SP_COPY_PATH && c->exact); /* I2 */
+    sp_chains_add(&l->path_by_id, c);
+    if (c->n >= SP_BLOCK_TOKENS) sp_chains_add(&l->path_by_start, c);
+}
+
+void sp_by_path_drop(sp_ledger *l, sp_copy *c)
+{
+    sp_chains_drop(&l->path_by_id, c);
+    if (c->n >= SP_BLOCK_TOKENS) sp_chains_drop(&l->path_by_start, c);
+}
+
+/* -- find ----------------------------------------------------------------------------------- */
+
+sp_copy *sp_by_path_child(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg)
+{
+    sp_copy *c = sp_chains_first(&l->path_by_id, hash_id(parent, &seg->id));
+    while (c && (c->parent != parent || !sp_copy_says(c, seg))) c = c->next_by_id;
+    return c;
+}
+
+static int32_t common_blocks(const sp_copy *c, const sp_segment *seg)
+{
+    int32_t limit = SP_MIN(c->n, seg->n) / SP_BLOCK_TOKENS, b = 0;
+    while (b < limit && memcmp(c->tokens + b * SP_BLOCK_TOKENS, seg->tokens + b * SP_BLOCK_TOKENS,
+                               SP_BLOCK_TOKENS * sizeof *c->tokens) == 0)
+        b++;
+    return b;
+}
+
+/* find_partial -- the child that shares most leading blocks with seg; sets *n_tokens. */
+static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg,
+                             int32_t *n_tokens)
+{
+    sp_copy *best = NULL;
+    int32_t best_blocks = 0;
+    if (seg->n < SP_BLOCK_TOKENS) return NULL;
+    sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tokens));
+    for (; c; c = c->next_by_start) {
+        int32_t b = c->parent == parent ? common_blocks(c, seg) : 0;
+        if (b > best_blocks) {
+            best_blocks = b;
+            best = c;
+        }
+    }
+    *n_tokens = best_blocks * SP_BLOCK_TOKENS;
+    return best;
+}
+
+sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
+                              const sp_copy **out)
+{
+    sp_path_match m = {0};
+    sp_copy *tip = NULL, *partial = NULL;
+    for (int i = 0; i < n_segs; i++) {
+        out[i] = NULL;
+        l->stats.tokens_looked_up += segs[i].n;
+    }
+    for (sp_copy *c; m.n < n_segs && (c = sp_by_path_child(l, tip, &segs[m.n])); tip = c) {
+        c->n_pins++;
+        out[m.n++] = c;
+        l->stats.tokens_hit += c->n;
+    }
+    if (m.n < n_segs) partial = find_partial(l, tip, &segs[m.n], &m.n_partial);
+    if (partial) {
+        partial->n_pins++;
+        sp_evict_use(&l->ready, partial, now);
+        l->stats.tokens_hit += m.n_partial;
+    }
+    m.partial = partial;
+    if (tip) sp_ledger_touch(l, tip, now);
+    l->stats.n_lookups += n_segs;
+    l->stats.n_hits += m.n;
+    return m;
+}
+
+/* -- order ---------------------------------------------------------------------------------- */
+
+enum { MOST_COPIES = 4096 };
+
+typedef struct walk {
+    const sp_ledger *ledger;
+    const sp_segment *segs;
+    int n_segs, n_head;
+    bool *taken;   /* [n_segs] on the path walked now */
+    int32_t *path; /* [n_segs] */
+    int32_t *best; /* [n_segs] the path of most tokens so far */
+    int n_best, n_seen;
+    int64_t best_tokens;
+} walk;
+
+/* descend -- depth first through the copies of chunks that are not yet on the path. */
+static void descend(walk *w, const sp_copy *at, int depth, int64_t tokens)
+{
+    if (tokens > w->best_tokens) {
+        w->best_tokens = tokens;
+        w->n_best = depth;
+        memcpy(w->best, w->path, (size_t)depth * sizeof *w->best);
+    }
+    for (int i = w->n_head; i < w->n_segs && w->n_seen < MOST_COPIES; i++) {
+        if (w->taken[i] || w->segs[i].kind != SP_SEG_CHUNK) continue;
+        const sp_copy *child = sp_by_path_child(w->ledger, at, &w->segs[i]);
+        if (!child) continue;
+        w->n_seen++;
+        w->taken[i] = true;
+        w->path[depth] = i;
+        descend(w, child, depth + 1, tokens + child->n);
+        w->taken[i] = false;
+    }
+}
+
+/* descend_after_head -- nothing is known after a head that is not. */
+static void descend_after_head(walk *w)
+{
+    const sp_copy *at = NULL;
+    for (int i = 0; i < w->n_head; i++) {
+        at = sp_by_path_child(w->ledger, at, &w->segs[i]);
+        if (!at) return;
+    }
+    descend(w, at, 0, 0);
+}
+
+/* fill_order -- head, best path, the rest. */
+static void fill_order(const walk *w, int32_t *out)
+{
+    int n = 0;
+    for (int i = 0; i < w->n_head; i++) out[n++] = i;
+    for (int k = 0; k < w->n_best; k++) {
+        out[n++] = w->best[k];
+        w->taken[w->best[k]] = true;
+    }
+    for (int i = w->n_head; i < w->n_segs; i++)
+        if (!w->taken[i]) out[n++] = i;
+}
+
+sp_err sp_by_path_order(const sp_ledger *l, const sp_segment *segs, int n_segs, int n_head,
+                        int32_t *out)
+{
+    size_t n = (size_t)n_segs;
+    walk w = {.ledger = l, .segs = segs, .n_segs = n_segs, .n_head = n_head};
+    int32_t *lists = SP_NEW_N(int32_t, 2 * n);
+    w.taken = SP_NEW_N(bool, n);
+    sp_err err = lists && w.taken ? SP_OK : sp_fail_nomem(n * sizeof *lists, "an order of chunks");
+    if (err == SP_OK) {
+        w.path = lists;
+        w.best = lists + n;
+        descend_after_head(&w);
+        fill_order(&w, out);
+    }
+    sp_free(lists);
+    sp_free(w.taken);
+    return err;
+}

@@ -1,0 +1,40 @@
+/* by_path.h -- the path index: exact copies by the path of segments before them (RAGCache's
+ * knowledge tree).
+ *
+ *   (root)
+ *     +-- system prompt A                a node is a path copy: a segment computed after exactly
+ *     |     +-- chunk 1                  the segments of its path
+ *     |     |     +-- chunk 2
+ *     |     |           +-- question
+ *     |     +-- chunk 2                  the same chunk after another path is another copy
+ *     +-- system prompt B
+ *
+ * A match walks from the root while the next segment is a child, in O(segments). Where it ends, the
+ * child that shares most leading whole blocks with the next segment gives a partial match, which
+ * serves a flat prompt whose last message has grown. The hash discovers, the tokens verify.
+ * The index owns nothing. Source: RAGCache section 5.1 (R1, R4).
+ */
+#ifndef SP_CACHE_BY_PATH_H
+#define SP_CACHE_BY_PATH_H
+
+#include "cache/ledger.h"
+
+typedef struct sp_path_match {
+    int n;                  /* leading segments found whole */
+    const sp_copy *partial; /* shares the first n_partial tokens of segment n; or NULL */
+    int32_t n_partial;      /* tokens, whole blocks */
+} sp_path_match;
+
+/* sp_by_path_find -- the longest known prefix of a prompt; out [n_segs]: the copies of the first n
+ * segments, NULL after. Pins and uses each of them and `partial`; all are READY. */
+sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
+                              const sp_copy **out);
+
+/* sp_by_path_order -- the order of a prompt's segments in which the longest path is known: the head
+ * (the first n_head) as it is, then the chunks of that path, then the others in their own order;
+ * out [n_segs] indices. Looks at 4,096 copies at most. Pins and uses nothing.
+ * Errors: SP_E_NOMEM. Source: Set-Cache, Cache-Craft section 5.1.4 (C11). */
+sp_err sp_by_path_order(const sp_ledger *l, const sp_segment *segs, int n_segs, int n_head,
+                        int32_t *out) SP_MUST_CHECK;
+
+#endif

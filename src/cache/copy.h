@@ -1,0 +1,126 @@
+/* copy.h -- a copy: the cached KV of one segment, and everything known about it.
+ *
+ * A node of the knowledge tree, a chunk usable at any position and a file on disk are all copies.
+ * They differ in what they were computed after, in where their bytes are, and in how they are found:
+ *
+ *   kind     computed after                        found by
+ *   path     its whole path of segments; exact     path       (cache/by_path.h)
+ *   plain    the head (system prompt) alone        content    (cache/by_content.h)
+ *   fused    the head and similar chunks           content
+ *   placed   what preceded it in some prompt       content
+ *
+ * Keys stay rotated for `at`; a span shifts them to any position. A patch stores only recomputed
+ * tokens over a base copy, so many copies of one chunk cost little more than one.
+ */
+#ifndef SP_CACHE_COPY_H
+#define SP_CACHE_COPY_H
+
+#include "kv/pool.h"
+#include "kv/segment.h"
+
+typedef enum sp_copy_kind {
+    SP_COPY_PATH,
+    SP_COPY_PLAIN,
+    SP_COPY_FUSED,
+    SP_COPY_PLACED,
+} sp_copy_kind;
+
+/* Where the bytes of a copy are: a set of tiers. */
+typedef enum sp_place {
+    SP_AT_DEVICE = 1,
+    SP_AT_HOST = 2,
+    SP_AT_DISK = 4,
+    SP_AT_REMOTE = 8,
+} sp_place;
+
+/*   sp_ledger_adopt                                        sp_ledger_add
+ *        |                                                       |
+ *        v      sp_ledger_load_begin        sp_ledger_load_end   v
+ *      FREE ------------------------> LOADING ---------------> READY
+ *      | ^ ^                             |                       |
+ *      | | +-----------------------------+                       |
+ *      | |          load failed                                  |
+ *      | +-------------------------------------------------------+
+ *      v            evicted from the device
+ *     gone, when no tier has it and nobody pins it
+ *
+ * sp_ledger_add also turns a FREE copy of the same name into a READY one. Path copies, placed copies
+ * and patches have no form below the device: when they are evicted, they are gone. */
+typedef enum sp_copy_state {
+    SP_COPY_FREE,    /* no blocks on the device; a lower tier has it (or had it: places is 0) */
+    SP_COPY_LOADING, /* has open blocks that a tier is filling: nobody reads them */
+    SP_COPY_READY,   /* has sealed blocks */
+} sp_copy_state;
+
+/* Measured while a copy was computed; attention is summed over tokens, with the mean of layers and
+ * heads. Source: Cache-Craft sections 3.1 and 3.2.1 (C2, C4, C5). */
+typedef struct sp_copy_stats {
+    const float *inter;   /* [n_before] attention to each of `before` */
+    float cci;            /* Cache Context Impact, 0.5 .. 1 */
+    const int32_t *order; /* [n] tokens by falling attention to what precedes the chunk */
+} sp_copy_stats;
+
+typedef struct sp_copy sp_copy;
+
+/* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
+struct sp_copy {
+    /* -- what it is: constant while READY; of a FREE copy only kind, id and head are known. A copy
+     *    is exact if its KV equals that of a plain forward pass over `before` (or the path) and the
+     *    segment. */
+    sp_copy_kind kind;
+    bool exact;
+    sp_digest id;               /* content id of the segment */
+    const int32_t *tokens;      /* [n]; NULL while FREE */
+    int32_t n;                  /* tokens; 0 while FREE */
+    int32_t at;                 /* position that the first key was rotated for */
+    sp_copy *parent;            /* path: the copy of the preceding segment; NULL: the first */
+    uint64_t head;              /* content: sp_head_key of the segments before the first chunk */
+    const sp_digest *before;    /* [n_before] content: computed after these, the head first */
+    int n_before;               /* 0 while FREE or LOADING */
+    const sp_copy_stats *stats; /* NULL: not measured */
+    const int32_t *heavy;       /* [n] tokens by falling attention received; NULL: not measured */
+
+    /* -- its KV on the device: READY (and, unreadable, LOADING) */
+    const uint32_t *blocks;       /* [ceil(n / B)]; of a patched copy: the blocks of its base */
+    const sp_copy *base;          /* what the patch is stored over; NULL: the copy is whole */
+    int32_t n_patch;              /* tokens of the patch */
+    const int32_t *patch;         /* [n_patch] ascending token indices */
+    const uint32_t *patch_blocks; /* [ceil(n_patch / B)] keys rotated for at + patch[k] */
+
+    /* -- the ledger's: read by replacement policies, written by the ledger alone */
+    sp_copy_state state;
+    unsigned places;   /* set of sp_place */
+    int n_pins;        /* users, the load that fills it, and patches over it */
+    int n_children;    /* path copies that continue this one */
+    int64_t last_used; /* logical time */
+    int64_t n_uses;    /* being added or loaded is the first */
+    float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
+    float cost_us;     /* time that computing it took; 0: unknown */
+    struct {
+        sp_copy *newer, *older;
+    } used;                 /* order of use: of all READY copies, or of all FREE ones */
+    sp_copy *next_by_id;    /* chains of the indices */
+    sp_copy *next_by_start; /* path copies of a block or more */
+    size_t slot;            /* index in the ledger's list of all copies */
+    void *memory;           /* one allocation: all arrays that the pointers above own */
+};
+
+/* sp_copy_n_own_blocks -- the blocks that this copy alone accounts for: those of a patch, or all. */
+static inline int32_t sp_copy_n_own_blocks(const sp_copy *c)
+{
+    return sp_blocks_for(c->base ? c->n_patch : c->n);
+}
+
+/* sp_copy_evictable -- may leave the device now. */
+static inline bool sp_copy_evictable(const sp_copy *c)
+{
+    return c->state == SP_COPY_READY && c->n_pins == 0 && c->n_children == 0;
+}
+
+/* sp_copy_loadable -- has no blocks, but a lower tier can fill some. */
+static inline bool sp_copy_loadable(const sp_copy *c)
+{
+    return c->state == SP_COPY_FREE && c->places != 0;
+}
+
+#endif

@@ -1,0 +1,478 @@
+#include "cache/ledger.h"
+
+#include "cache/ledger_int.h"
+
+#define MOST_WORTH 100.0f /* of one use: CFO may be 0 */
+
+/* -- create and destroy --------------------------------------------------------------------- */
+
+static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
+{
+    SP_TRY(sp_evict_find(o->evict, &l->ready.policy));
+    l->pool = o->pool;
+    l->max_placed = o->max_placed;
+    l->stats.max_blocks = o->max_blocks;
+    l->ghosts = SP_NEW(sp_ghosts);
+    if (!l->ghosts) return sp_fail_nomem(sizeof *l->ghosts, "the ledger of copies");
+    SP_TRY(sp_by_path_init(l));
+    return sp_by_content_init(l);
+}
+
+sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out)
+{
+    sp_ledger *l = SP_NEW(sp_ledger);
+    if (!l) return sp_fail_nomem(sizeof *l, "the ledger of copies");
+    sp_err err = init(l, o);
+    if (err == SP_OK)
+        *out = l;
+    else
+        sp_ledger_destroy(l);
+    return err;
+}
+
+/* -- FREE copies ---------------------------------------------------------------------------- */
+
+static bool tiers_may_have(const sp_copy *c)
+{
+    return (c->kind == SP_COPY_PLAIN || c->kind == SP_COPY_FUSED) && !c->base;
+}
+
+static sp_adopted name_of(const sp_copy *c)
+{
+    return (sp_adopted){.id = c->id, .kind = c->kind, .head = c->head};
+}
+
+/* enter -- a new copy among all; FREE, in no index yet. Pre: sp_vec_reserve. */
+static void enter(sp_ledger *l, sp_copy *c)
+{
+    c->slot = l->all.n;
+    l->all.v[l->all.n++] = c;
+    sp_evict_link(&l->free, c);
+}
+
+/* forget -- a FREE copy is gone. */
+static void forget(sp_ledger *l, sp_copy *c)
+{
+    assert(c->state == SP_COPY_FREE && c->n_pins == 0);
+    if (c->kind != SP_COPY_PATH) sp_by_content_drop(l, c);
+    sp_evict_unlink(&l->free, c);
+    sp_copy *last = l->all.v[--l->all.n];
+    l->all.v[c->slot] = last;
+    last->slot = c->slot;
+    sp_copy_empty(c);
+    sp_free(c);
+}
+
+/* settle -- a copy that nobody pins and no tier has is gone. */
+static void settle(sp_ledger *l, sp_copy *c)
+{
+    if (c->state == SP_COPY_FREE && c->places == 0 && c->n_pins == 0) forget(l, c);
+}
+
+/* forget_oldest -- I6; pinned ones stay. */
+static void forget_oldest(sp_ledger *l)
+{
+    for (sp_copy *c = l->free.oldest, *next; c && l->free.n > SP_LEDGER_MAX_FREE; c = next) {
+        next = c->used.newer;
+        if (c->n_pins == 0) forget(l, c);
+    }
+}
+
+/* -- on the device and off it --------------------------------------------------------------- */
+
+/* count -- own blocks enter (1) or leave (-1) the sums. */
+static void count(sp_ledger *l, const sp_copy *c, int sign)
+{
+    l->stats.n_blocks += sign * sp_copy_n_own_blocks(c);
+    if (c->kind == SP_COPY_PLACED) l->stats.n_placed += sign;
+}
+
+static const uint32_t *own_blocks(const sp_copy *c)
+{
+    return c->base ? c->patch_blocks : c->blocks;
+}
+
+/* become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
+static void become_ready(sp_ledger *l, sp_copy *c, int64_t now)
+{
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id};
+    c->state = SP_COPY_READY;
+    c->places |= SP_AT_DEVICE;
+    sp_evict_add(&l->ready, c, now);
+    for (sp_copy *p = c->parent; p; p = p->parent) sp_evict_use(&l->ready, p, now);
+    if (c->kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);
+    l->stats.n_added++;
+}
+
+/* become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer is dead
+ * afterwards unless it is pinned. */
+static void become_free(sp_ledger *l, sp_copy *c)
+{
+    assert(c->n_children == 0);
+    if (c->state == SP_COPY_READY) sp_evict_drop(&l->ready, c);
+    sp_kv_release(l->pool, own_blocks(c), sp_copy_n_own_blocks(c));
+    count(l, c, -1);
+    c->places &= ~(unsigned)SP_AT_DEVICE;
+    if (!tiers_may_have(c)) c->places = 0;
+    if (c->base) sp_ledger_own(l, c->base)->n_pins--;
+    if (c->kind == SP_COPY_PATH) {
+        sp_by_path_drop(l, c);
+        if (c->parent) c->parent->n_children--;
+    }
+    sp_copy_empty(c);
+    c->state = SP_COPY_FREE;
+    sp_evict_link(&l->free, c);
+    if (c->places) {
+        sp_adopted name = name_of(c);
+        const sp_copy *twin = sp_by_content_named(l, &name, c);
+        if (twin && (twin->places & c->places) == c->places) c->places = 0; /* one name, one copy */
+    }
+    settle(l, c);
+    forget_oldest(l);
+}
+
+/* -- making room ---------------------------------------------------------------------------- */
+
+static bool evict(sp_ledger *l, sp_copy *c)
+{
+    if (!c) return false;
+    assert(sp_copy_evictable(c)); /* I3 */
+    become_free(l, c);
+    l->stats.n_evicted++;
+    return true;
+}
+
+static bool evict_one(sp_ledger *l)
+{
+    return evict(l, l->ready.policy->victim(&l->ready));
+}
+
+/* make_room -- evicts until n_blocks more fit the budgets (I4, I5); false when size or pins forbid
+ * it. */
+static bool make_room(sp_ledger *l, int64_t n_blocks, sp_copy_kind kind)
+{
+    if (n_blocks > l->stats.max_blocks) return false;
+    while (kind == SP_COPY_PLACED && l->stats.n_placed >= l->max_placed)
+        if (!evict(l, sp_evict_fr.victim(&l->ready))) return false;
+    while (l->stats.n_blocks + n_blocks > l->stats.max_blocks)
+        if (!evict_one(l)) return false;
+    return true;
+}
+
+bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks)
+{
+    while (sp_kv_pool_n_free(l->pool) < n_blocks)
+        if (!evict_one(l)) return false;
+    return true;
+}
+
+void sp_ledger_clear(sp_ledger *l)
+{
+    while (evict_one(l)) {
+    }
+}
+
+void sp_ledger_destroy(sp_ledger *l)
+{
+    if (!l) return;
+    if (l->all.n) sp_ledger_clear(l);
+    while (l->free.oldest) forget(l, l->free.oldest);
+    assert(l->all.n == 0); /* nothing is pinned, nothing is loading */
+    sp_by_path_fini(l);
+    sp_by_content_fini(l);
+    sp_vec_fini(&l->all);
+    sp_free(l->ghosts);
+    sp_free(l);
+}
+
+/* -- use ------------------------------------------------------------------------------------ */
+
+void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now)
+{
+    if (c->base) sp_evict_use(&l->ready, sp_ledger_own(l, c->base), now);
+    for (; c; c = c->parent) sp_evict_use(&l->ready, c, now);
+}
+
+void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
+{
+    sp_copy *c = sp_ledger_own(l, used);
+    c->worth += cfo > 1 / MOST_WORTH ? 1 / cfo : MOST_WORTH;
+    if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
+}
+
+void sp_ledger_pin(sp_ledger *l, const sp_copy *c)
+{
+    sp_ledger_own(l, c)->n_pins++;
+}
+
+void sp_ledger_unpin(sp_ledger *l, const sp_copy *pinned)
+{
+    sp_copy *c = sp_ledger_own(l, pinned);
+    assert(c->n_pins > 0);
+    c->n_pins--;
+    settle(l, c);
+    forget_oldest(l);
+}
+
+/* -- add ------------------------------------------------------------------------------------ */
+
+static sp_err check_spec(const sp_copy_spec *spec)
+{
+    const sp_copy *p = spec->parent;
+    if (spec->n_head > spec->n_before)
+        return sp_fail(SP_E_ARG, "copy: %d segments before it, but %d of its head", spec->n_before,
+                       spec->n_head);
+    if (spec->kind != SP_COPY_PATH)
+        return p ? sp_fail(SP_E_ARG, "copy: only a path copy has a parent") : SP_OK;
+    if (!spec->exact) return sp_fail(SP_E_ARG, "copy: a path copy must be exact");
+    if (spec->base) return sp_fail(SP_E_ARG, "copy: a path copy cannot be a patch");
+    if (p && (p->kind != SP_COPY_PATH || p->state != SP_COPY_READY))
+        return sp_fail(SP_E_ARG, "copy: the parent of a path copy must be a READY path copy");
+    return SP_OK;
+}
+
+/* knows_as_much -- whether there is nothing to learn from the new copy. */
+static bool knows_as_much(const sp_copy *c, const sp_copy_spec *spec)
+{
+    return c->kind == SP_COPY_PATH || ((c->stats || !spec->stats) && (c->heavy || !spec->heavy));
+}
+
+/* existing -- the copy that the new one is or replaces: READY, or FREE of its name; or NULL. */
+static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t head)
+{
+    if (spec->kind == SP_COPY_PATH) return sp_by_path_child(l, spec->parent, spec->seg);
+    sp_copy *c = sp_by_content_same(l, spec);
+    if (c && (c->n_pins == 0 || knows_as_much(c, spec))) return c;
+    if (spec->base) return NULL;
+    sp_adopted name = {.id = spec->seg->id, .kind = spec->kind, .head = head};
+    c = sp_by_content_named(l, &name, c);
+    return c && c->state == SP_COPY_FREE ? c : NULL;
+}
+
+/* drop_replaced -- the older copies fused with other chunks that nobody reads now; their places go
+ * to the new one, since a tier has one copy of a name. */
+static void drop_replaced(sp_ledger *l, sp_copy *by)
+{
+    for (sp_copy *c = sp_by_content_first(l, &by->id), *next; c; c = next) {
+        next = c->next_by_id;
+        if (c == by || c->kind != SP_COPY_FUSED || c->head != by->head || !sp_copy_evictable(c) ||
+            !sp_digest_eq(&c->id, &by->id))
+            continue;
+        by->places |= c->places;
+        c->places = SP_AT_DEVICE; /* so it is gone, and no other copy with it */
+        become_free(l, c);
+    }
+}
+
+/* new_copy -- memory for it, and room in the list and in the indices. */
+static sp_err new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
+{
+    SP_TRY(sp_vec_reserve(&l->all, 1));
+    SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
+    sp_copy *c = SP_NEW(sp_copy);
+    if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
+    c->kind = kind;
+    c->worth = 1;
+    *out = c;
+    return SP_OK;
+}
+
+/* make_room_for -- makes room without dropping what the new copy continues or patches. */
+static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
+{
+    if (spec->parent) sp_ledger_pin(l, spec->parent);
+    if (spec->base) sp_ledger_pin(l, spec->base);
+    bool fits = make_room(l, sp_blocks_for(spec->base ? spec->n_patch : spec->seg->n), spec->kind);
+    if (spec->parent) sp_ledger_unpin(l, spec->parent);
+    if (spec->base) sp_ledger_unpin(l, spec->base);
+    return fits;
+}
+
+/* take_contents -- a FREE copy becomes READY with what was computed. Pre: there is room. */
+static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy_spec *spec,
+                          int64_t now)
+{
+    const uint32_t *blocks = own_blocks(from);
+    int32_t n = sp_copy_n_own_blocks(from);
+    for (int32_t i = 0; i < n; i++) assert(sp_kv_is_sealed(l->pool, blocks[i])); /* I1 */
+    sp_kv_retain(l->pool, blocks, n);
+    sp_evict_unlink(&l->free, c);
+    sp_copy_move_contents(c, from);
+    c->head = spec->kind == SP_COPY_PATH ? 0 : sp_head_key(spec->before, spec->n_head);
+    c->worth = 1;
+    if (c->base) sp_ledger_own(l, c->base)->n_pins++;
+    if (spec->parent) {
+        c->parent = sp_ledger_own(l, spec->parent);
+        c->parent->n_children++;
+        c->at = c->parent->at + c->parent->n;
+    }
+    count(l, c, 1);
+    if (c->kind == SP_COPY_PATH) sp_by_path_add(l, c);
+    become_ready(l, c, now);
+}
+
+sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const sp_copy **out)
+{
+    SP_TRY(check_spec(spec));
+    bool path = spec->kind == SP_COPY_PATH;
+    sp_copy contents = {0};
+    sp_copy *c = existing(l, spec, path ? 0 : sp_head_key(spec->before, spec->n_head));
+    if (c && c->state == SP_COPY_READY && knows_as_much(c, spec)) {
+        sp_ledger_touch(l, c, now);
+        *out = c;
+        return SP_OK;
+    }
+    bool is_new = !c;
+    SP_TRY(sp_copy_fill(&contents, spec));
+    sp_err err = is_new ? new_copy(l, spec->kind, &c) : SP_OK;
+    if (err != SP_OK) {
+        sp_copy_empty(&contents);
+        return err;
+    }
+    c->n_pins++;
+    if (c->state == SP_COPY_READY)
+        become_free(l, c); /* the new one was measured, this one was not */
+    bool fits = make_room_for(l, spec);
+    if (fits && is_new) {
+        c->id = spec->seg->id;
+        enter(l, c);
+        if (!path) sp_by_content_add(l, c);
+    }
+    if (fits) take_contents(l, c, &contents, spec, now);
+    c->n_pins--;
+    if (fits && c->kind == SP_COPY_FUSED) drop_replaced(l, c);
+    sp_copy_empty(&contents);
+    *out = fits ? c : NULL;
+    if (!fits && is_new)
+        sp_free(c);
+    else
+        settle(l, c);
+    return SP_OK;
+}
+
+/* -- lower tiers ---------------------------------------------------------------------------- */
+
+sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
+{
+    if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
+        return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->kind);
+    if (a->place == SP_AT_DEVICE)
+        return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
+    sp_copy *c = sp_by_content_named(l, a, NULL);
+    if (!c) {
+        SP_TRY(new_copy(l, a->kind, &c));
+        c->id = a->id;
+        c->head = a->head;
+        enter(l, c);
+        sp_by_content_add(l, c);
+    }
+    c->places |= a->place;
+    l->stats.n_added++;
+    forget_oldest(l);
+    return SP_OK;
+}
+
+void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
+{
+    sp_copy *c = sp_ledger_own(l, placed);
+    assert(tiers_may_have(c) && place != SP_AT_DEVICE);
+    c->places |= place;
+}
+
+void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
+{
+    sp_copy *c = sp_ledger_own(l, unplaced);
+    assert(place != SP_AT_DEVICE);
+    c->places &= ~(unsigned)place;
+    settle(l, c);
+}
+
+/* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */
+static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
+{
+    int32_t n = sp_blocks_for(seg->n);
+    uint32_t *blocks = sp_alloc((size_t)n, sizeof *blocks);
+    if (!blocks) return sp_fail_nomem((size_t)n * sizeof *blocks, "a copy that is loaded");
+    sp_err err = sp_kv_acquire(l->pool, n, blocks);
+    if (err == SP_OK) {
+        err = sp_copy_fill(
+            c,
+            &(sp_copy_spec){.seg = seg, .kind = c->kind, .blocks = blocks, .cost_us = c->cost_us});
+        if (err != SP_OK) sp_kv_release(l->pool, blocks, n);
+    }
+    sp_free(blocks);
+    return err;
+}
+
+sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segment *seg,
+                            int64_t spare)
+{
+    sp_copy *c = sp_ledger_own(l, loading);
+    assert(c->state == SP_COPY_FREE && sp_digest_eq(&c->id, &seg->id));
+    int64_t n = sp_blocks_for(seg->n);
+    sp_err err = SP_OK;
+    c->n_pins++;
+    if (!make_room(l, n, c->kind) || !sp_ledger_free_up(l, n + spare))
+        err = sp_fail(
+            SP_E_NOKV,
+            "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld can be had",
+            (long long)n, (long long)spare, (long long)sp_kv_pool_n_free(l->pool));
+    if (err == SP_OK) err = open_blocks(l, c, seg);
+    if (err != SP_OK) {
+        c->n_pins--;
+        return err;
+    }
+    sp_evict_unlink(&l->free, c);
+    c->state = SP_COPY_LOADING;
+    count(l, c, 1);
+    return SP_OK;
+}
+
+/* loaded_contents -- tokens and blocks as they are, and what the tier says of the copy. */
+static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy *out)
+{
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id};
+    return sp_copy_fill(out, &(sp_copy_spec){.seg = &seg,
+                                             .kind = c->kind,
+                                             .exact = c->kind == SP_COPY_PLAIN,
+                                             .at = loaded->at,
+                                             .before = loaded->before,
+                                             .n_before = loaded->n_before,
+                                             .blocks = c->blocks,
+                                             .cost_us = c->cost_us});
+}
+
+sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,
+                          sp_place from, int64_t now)
+{
+    sp_copy *c = sp_ledger_own(l, loading), contents = {0};
+    assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
+    sp_err err = loaded ? loaded_contents(c, loaded, &contents) : SP_OK;
+    c->n_pins--;
+    if (!loaded || err != SP_OK) {
+        if (!loaded) c->places &= ~(unsigned)from;
+        become_free(l, c);
+        return err;
+    }
+    sp_copy_empty(c);
+    sp_copy_move_contents(c, &contents);
+    sp_kv_seal(l->pool, c->blocks, sp_copy_n_own_blocks(c));
+    become_ready(l, c, now);
+    return SP_OK;
+}
+
+/* -- the rest ------------------------------------------------------------------------------- */
+
+const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c)
+{
+    size_t i = c ? c->slot + 1 : 0;
+    return i < l->all.n ? l->all.v[i] : NULL;
+}
+
+sp_ledger_stats sp_ledger_stats_of(const sp_ledger *l)
+{
+    sp_ledger_stats stats = l->stats;
+    stats.n_copies = (int64_t)l->all.n;
+    stats.n_free = l->free.n;
+    return stats;
+}

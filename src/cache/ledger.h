@@ -1,0 +1,155 @@
+/* ledger.h -- the ledger of copies: the one owner of every copy, its state and the block budget.
+ *
+ *   find (by_path.h, by_content.h)      returns pinned copies
+ *   add                                 a copy that was just computed: READY
+ *   adopt                               a copy that a tier already has: FREE
+ *   load_begin, load_end                FREE -> LOADING -> READY (the picture is in copy.h)
+ *   pin, unpin, use                     who reads it; how much it was worth
+ *   free_up                             evicts until the pool has room
+ *
+ * Who may hold what
+ *  - A request pins every copy that it found until it lets go. A pinned READY copy keeps its blocks;
+ *    a pinned FREE copy may become LOADING and READY, by its own load or by another's.
+ *  - A load pins the copy it fills; a patch pins its base; a path copy protects its parent through
+ *    n_children.
+ *  - Indices and replacement policies hold nothing: the ledger tells them of every copy that comes
+ *    or goes.
+ *
+ * Invariants
+ *  I1  the blocks of a READY copy are sealed, and the ledger holds one reference on each.
+ *  I2  only exact copies are found by path: sp_ledger_add refuses any other under a path.
+ *  I3  a copy that is pinned or has children keeps its blocks.
+ *  I4  n_blocks, the sum of own blocks over all copies, is at most max_blocks.
+ *  I5  at most max_placed copies are placed; the one of least worth makes room.
+ *  I6  a FREE copy has a place below the device, or is pinned; at most SP_LEDGER_MAX_FREE unpinned
+ *      ones are remembered.
+ *
+ * Time is a parameter (`now`: logical, each request is one tick), so a simulator can drive the
+ * ledger. The same calls with the same times always leave the same copies.
+ * Thread: one owner, the engine thread. Source: RAGCache section 5.1 (R1, R4), Cache-Craft sections
+ * 3.3 and 3.4.3 (C1, C7), FusionRAG sections 2.2.1, 3.1 and 4.1 (F1, F3, F5).
+ */
+#ifndef SP_CACHE_LEDGER_H
+#define SP_CACHE_LEDGER_H
+
+#include "cache/copy.h"
+
+enum { SP_LEDGER_MAX_FREE = 65536 };
+
+typedef struct sp_ledger sp_ledger;
+
+typedef struct sp_ledger_opts {
+    sp_kv_pool *pool;   /* borrowed */
+    int64_t max_blocks; /* I4 */
+    int64_t max_placed; /* I5 */
+    const char *evict;  /* name of a replacement policy (cache/evict.h); NULL: "lru" */
+} sp_ledger_opts;
+
+/* Why no copy serves a segment. */
+typedef enum sp_miss {
+    SP_MISS_NONE,        /* one does, or none was looked for */
+    SP_MISS_NEVER_SEEN,  /* no such chunk was cached, as far as is remembered */
+    SP_MISS_EDITED,      /* a chunk that begins with the same tokens was cached */
+    SP_MISS_EVICTED,     /* this very chunk was cached */
+    SP_MISS_OTHER_HEAD,  /* it is cached after another system prompt */
+    SP_MISS_UNMEASURED,  /* it is cached after this one, without what the policy must know of it */
+    SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve can tell */
+    SP_MISS_NO_ROOM,     /* a lower tier has it, and the device had no room to load it */
+    SP_MISS_DAMAGED,     /* a lower tier had it, and loading failed */
+} sp_miss;
+
+/* A copy to add: what was computed. Borrowed for the call; the ledger copies what it keeps. */
+typedef struct sp_copy_spec {
+    const sp_segment *seg;
+    sp_copy_kind kind;
+    bool exact;
+    const sp_copy *parent;   /* path: the READY copy of the preceding segment; NULL: the first */
+    int32_t at;              /* content copies; a path copy begins where its parent ends */
+    const sp_digest *before; /* [n_before] content copies; the first n_head are the head */
+    int n_before, n_head;
+    const uint32_t *blocks;       /* [ceil(n / B)] sealed; of a patch: those of its base */
+    const sp_copy_stats *stats;   /* NULL: not measured */
+    const int32_t *heavy;         /* NULL: not measured */
+    const sp_copy *base;          /* content copies: the READY copy that the patch is stored over */
+    int32_t n_patch;              /* tokens of the patch */
+    const int32_t *patch;         /* [n_patch] ascending */
+    const uint32_t *patch_blocks; /* [ceil(n_patch / B)] sealed */
+    float cost_us;                /* time that computing it took; 0: unknown */
+} sp_copy_spec;
+
+typedef struct sp_ledger_stats {
+    int64_t n_copies, n_free, n_placed; /* all; of those FREE; of those placed */
+    int64_t n_blocks, max_blocks;
+    int64_t n_lookups, n_hits;            /* segments looked up; found whole, in any state */
+    int64_t tokens_looked_up, tokens_hit; /* also those found in part */
+    int64_t n_evicted;
+    int64_t n_added; /* READY or FREE ones: changes whenever a find may find more */
+} sp_ledger_stats;
+
+/* sp_ledger_create -- Errors: SP_E_ARG (unknown replacement policy), SP_E_NOMEM. */
+sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out) SP_MUST_CHECK;
+/* sp_ledger_destroy -- Pre: nothing is pinned, nothing is loading. NULL is fine. */
+void sp_ledger_destroy(sp_ledger *l);
+
+/* sp_ledger_add -- enters a copy, READY. A READY one of the same content computed after the same
+ * segments is kept (and used), unless the new one was measured and the old one was not. A FREE one
+ * of the same name becomes READY with these blocks, an older fused copy after the same head is
+ * replaced. *out is NULL when the copy cannot fit: that is no error. *out is not pinned.
+ * Errors: SP_E_NOMEM; SP_E_ARG (I2: a path copy that is not exact, that is a patch, or whose parent
+ * is not a READY path copy; a head longer than `before`). */
+sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now,
+                     const sp_copy **out) SP_MUST_CHECK;
+
+/* The name of a copy in a lower tier. */
+typedef struct sp_adopted {
+    sp_digest id;
+    sp_copy_kind kind; /* plain or fused */
+    uint64_t head;     /* sp_head_key */
+    sp_place place;    /* below the device */
+} sp_adopted;
+
+/* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.
+ * One that the ledger knows already gets the place. Errors: SP_E_NOMEM; SP_E_ARG (kind, place). */
+sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a) SP_MUST_CHECK;
+/* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or has it no more. A FREE
+ * copy that has no place left is gone (and the pointer with it) unless it is pinned. Only plain and
+ * fused copies have places below the device. */
+void sp_ledger_placed(sp_ledger *l, const sp_copy *c, sp_place place);
+void sp_ledger_unplaced(sp_ledger *l, const sp_copy *c, sp_place place);
+
+/* sp_ledger_load_begin -- FREE -> LOADING: takes the segment's tokens and open blocks for them, and
+ * pins the copy for the load. Evicts if need be, and leaves `spare` blocks of the pool free for
+ * others. Pre: FREE, and the segment has the copy's id. Errors: SP_E_NOKV, SP_E_NOMEM, and the copy
+ * is FREE as before. */
+sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *c, const sp_segment *seg,
+                            int64_t spare) SP_MUST_CHECK;
+
+/* What a tier says of a copy that it has loaded. */
+typedef struct sp_loaded {
+    const sp_digest *before; /* [n_before] */
+    int n_before;
+    int32_t at;
+} sp_loaded;
+
+/* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL, back to FREE
+ * without the place `from`: a copy that then has no place is gone once nobody pins it.
+ * Errors: SP_E_NOMEM, and the copy is FREE with all its places. */
+sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded, sp_place from,
+                          int64_t now) SP_MUST_CHECK;
+
+void sp_ledger_pin(sp_ledger *l, const sp_copy *c);
+void sp_ledger_unpin(sp_ledger *l, const sp_copy *c);
+/* sp_ledger_use -- a request reads the copy: it, its base and its ancestors become the newest in
+ * the order of use, and its worth rises by 1 / cfo (at most 100). Source: Cache-Craft section 3.3. */
+void sp_ledger_use(sp_ledger *l, const sp_copy *c, float cfo, int64_t now);
+
+/* sp_ledger_free_up -- evicts until the pool has n_blocks free; false when nothing more may go. */
+bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks);
+/* sp_ledger_clear -- drops everything that is not pinned from the device. */
+void sp_ledger_clear(sp_ledger *l);
+/* sp_ledger_next -- walks all copies: NULL begins, NULL ends. Nothing may be added or dropped on
+ * the way. */
+const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c);
+sp_ledger_stats sp_ledger_stats_of(const sp_ledger *l);
+
+#endif

@@ -1,0 +1,70 @@
+/* ledger_int.h -- what the ledger and its two indices share. */
+#ifndef SP_CACHE_LEDGER_INT_H
+#define SP_CACHE_LEDGER_INT_H
+
+#include "base/mem.h"
+#include "cache/chains.h"
+#include "cache/evict.h"
+#include "cache/ghosts.h"
+#include "cache/ledger.h"
+
+struct sp_ledger {
+    sp_kv_pool *pool;
+    SP_VEC(sp_copy *) all;
+    sp_evict ready; /* READY copies in order of use, and the replacement policy */
+    sp_evict free;  /* FREE copies in the order in which they became so */
+    sp_chains path_by_id, path_by_start; /* by_path.c */
+    sp_chains content;                   /* by_content.c */
+    sp_ghosts *ghosts;
+    int64_t max_placed;
+    sp_ledger_stats stats;
+};
+
+/* sp_ledger_own -- the ledger's own, writable view of a copy that it has handed out. */
+static inline sp_copy *sp_ledger_own(const sp_ledger *l, const sp_copy *c)
+{
+    assert(c->slot < l->all.n && l->all.v[c->slot] == c);
+    return l->all.v[c->slot];
+}
+
+/* sp_ledger_touch -- a READY copy, its base and its ancestors are used. */
+void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now);
+
+/* -- contents of a copy (copy.c) ------------------------------------------------------------ */
+
+/* sp_copy_fill -- everything that the spec says of the copy, but for head and parent; arrays are
+ * copied into one allocation. Pre: empty. Errors: SP_E_NOMEM, and the copy stays empty. */
+sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec) SP_MUST_CHECK;
+/* sp_copy_move_contents -- from one copy to another that is empty. Kind and id move too. */
+void sp_copy_move_contents(sp_copy *to, sp_copy *from);
+/* sp_copy_empty -- only kind, id, head and what the ledger notes remain. */
+void sp_copy_empty(sp_copy *c);
+/* sp_copy_says -- the tokens decide; the id only discovers. */
+bool sp_copy_says(const sp_copy *c, const sp_segment *seg);
+
+/* -- path index (by_path.c) ----------------------------------------------------------------- */
+
+sp_err sp_by_path_init(sp_ledger *l) SP_MUST_CHECK;
+void sp_by_path_fini(sp_ledger *l);
+sp_err sp_by_path_reserve(sp_ledger *l) SP_MUST_CHECK;
+void sp_by_path_add(sp_ledger *l, sp_copy *c);
+void sp_by_path_drop(sp_ledger *l, sp_copy *c);
+/* sp_by_path_child -- the copy of `seg` that continues `parent` (NULL: begins a path), or NULL. */
+sp_copy *sp_by_path_child(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg);
+
+/* -- content index (by_content.c) ----------------------------------------------------------- */
+
+sp_err sp_by_content_init(sp_ledger *l) SP_MUST_CHECK;
+void sp_by_content_fini(sp_ledger *l);
+sp_err sp_by_content_reserve(sp_ledger *l) SP_MUST_CHECK;
+void sp_by_content_add(sp_ledger *l, sp_copy *c);
+void sp_by_content_drop(sp_ledger *l, sp_copy *c);
+/* sp_by_content_first -- the first copy of the chain for an id; it holds other ids too. */
+sp_copy *sp_by_content_first(const sp_ledger *l, const sp_digest *id);
+/* sp_by_content_same -- the READY copy that an equal spec made, or NULL. */
+sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec);
+/* sp_by_content_named -- a plain or fused copy of this name other than `not`; READY and LOADING
+ * before FREE; or NULL. */
+sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not );
+
+#endif

@@ -1,0 +1,268 @@
+/* test_ledger_replay.c -- random lives with loads that take time, tiers that lose copies, paths and
+ * chunks. After each step the invariants of ledger.h hold; and since time is a parameter, the same
+ * life twice leaves the same copies. */
+#include "support/copy_bench.h"
+#include "support/path_bench.h"
+
+enum { BLOCKS = 40, BUDGET = 32, MOST_PLACED = 4, N_SEGS = 12, HELD = 10, STEPS = 6000 };
+
+typedef struct life {
+    bench b;
+    uint64_t seed;
+    const sp_copy *held[HELD];
+    int n_held;
+    const sp_copy *loading[HELD];
+    int n_loading;
+    int n_loaded, n_failed, n_no_room, n_freed; /* how often the interesting cases came up */
+} life;
+
+static int random_below(life *l, int n)
+{
+    return check_random(&l->seed, n);
+}
+
+static sp_segment random_seg(life *l)
+{
+    int i = random_below(l, N_SEGS);
+    return numbered(1000 * (i / 2), 10 + i * 9 % 70);
+}
+
+/* -- steps ---------------------------------------------------------------------------------- */
+
+static void hold(life *l, const sp_copy *c)
+{
+    if (!c) return;
+    if (l->n_held < HELD)
+        l->held[l->n_held++] = c;
+    else
+        sp_ledger_unpin(l->b.ledger, c);
+}
+
+static void let_go(life *l)
+{
+    if (!l->n_held) return;
+    int k = random_below(l, l->n_held);
+    sp_ledger_unpin(l->b.ledger, l->held[k]);
+    l->held[k] = l->held[--l->n_held];
+}
+
+static void random_add(life *l)
+{
+    static const int32_t patch[] = {1, 2, 5};
+    static float inter[4];
+    static int32_t order[MAX_BLOCKS * B];
+    static const sp_copy_stats stats = {inter, 0.75f, order};
+    sp_segment seg = random_seg(l);
+    int what = random_below(l, 4);
+    sp_copy_spec spec = {.kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1};
+    if (what == 1 || what == 2) {
+        spec.kind = what == 1 ? SP_COPY_FUSED : SP_COPY_PLACED;
+        spec.n_before = 2 + random_below(l, 3);
+    }
+    if (random_below(l, 2)) spec.stats = &stats;
+    for (int i = 0; what == 3 && i < l->n_held && !spec.base; i++) {
+        const sp_copy *c = l->held[i];
+        if (c->kind == SP_COPY_PATH || c->state != SP_COPY_READY || c->base) continue;
+        seg = (sp_segment){.tokens = c->tokens, .n = c->n, .id = c->id};
+        spec.kind = SP_COPY_PLACED;
+        spec.base = c;
+        spec.n_patch = 3;
+        spec.patch = patch;
+    }
+    enter(&l->b, &seg, spec);
+}
+
+static void random_path(life *l)
+{
+    sp_segment segs[3];
+    for (int i = 0; i < 3; i++) segs[i] = random_seg(l);
+    match m = find(&l->b, segs, 3);
+    for (int i = m.n_path; i < 3 && extend(&l->b, &m, &segs[i]); i++) {
+    }
+    if (m.n_path && random_below(l, 4) == 0) {
+        sp_ledger_pin(l->b.ledger, tip_of(&m));
+        hold(l, tip_of(&m));
+    }
+    release(&l->b, &m);
+}
+
+static void random_find(life *l)
+{
+    sp_segment seg = random_seg(l);
+    bool fused = random_below(l, 2);
+    const sp_copy *c = fused ? find_fused(&l->b, &seg, before) : find_copy(&l->b, &seg);
+    if (c && c->state == SP_COPY_FREE && l->n_loading < HELD) {
+        sp_err err = sp_ledger_load_begin(l->b.ledger, c, &seg, random_below(l, 12));
+        if (err == SP_OK) l->loading[l->n_loading++] = c;
+        if (err != SP_OK) assert_int_equal(err, SP_E_NOKV);
+        l->n_no_room += err != SP_OK;
+    }
+    if (c && random_below(l, 2)) sp_ledger_use(l->b.ledger, c, 0.25f, l->b.now);
+    hold(l, c);
+}
+
+static void end_load(life *l)
+{
+    if (!l->n_loading) return;
+    int k = random_below(l, l->n_loading);
+    const sp_copy *c = l->loading[k];
+    sp_loaded loaded = {.before = before, .n_before = c->kind == SP_COPY_FUSED ? 2 : 1, .at = 3};
+    bool works = random_below(l, 3) > 0;
+    assert_ok(sp_ledger_load_end(l->b.ledger, c, works ? &loaded : NULL, SP_AT_DISK, l->b.now));
+    l->loading[k] = l->loading[--l->n_loading];
+    l->n_loaded += works;
+    l->n_failed += !works;
+}
+
+/* random_tier -- a tier writes or loses some copy, or has one of its own. */
+static void random_tier(life *l)
+{
+    sp_segment seg = random_seg(l);
+    sp_place place = random_below(l, 3) ? SP_AT_DISK : SP_AT_HOST;
+    int what = random_below(l, 3), skip = random_below(l, 8);
+    const sp_copy *c = NULL;
+    if (what == 0) {
+        sp_adopted a = {.id = seg.id,
+                        .kind = random_below(l, 2) ? SP_COPY_PLAIN : SP_COPY_FUSED,
+                        .head = sp_head_key(before, 1),
+                        .place = place};
+        assert_ok(sp_ledger_adopt(l->b.ledger, &a));
+        return;
+    }
+    do c = sp_ledger_next(l->b.ledger, c);
+    while (c && (skip-- > 0 || c->base || (c->kind != SP_COPY_PLAIN && c->kind != SP_COPY_FUSED)));
+    if (!c) return;
+    if (what == 1)
+        sp_ledger_placed(l->b.ledger, c, place);
+    else
+        sp_ledger_unplaced(l->b.ledger, c, place);
+}
+
+static void step(life *l)
+{
+    int what = random_below(l, 100);
+    if (what < 25)
+        random_add(l);
+    else if (what < 35)
+        random_path(l);
+    else if (what < 60)
+        random_find(l);
+    else if (what < 70)
+        end_load(l);
+    else if (what < 80)
+        random_tier(l);
+    else if (what < 98)
+        let_go(l);
+    else if (what < 99)
+        sp_ledger_free_up(l->b.ledger, random_below(l, BLOCKS));
+    else
+        sp_ledger_clear(l->b.ledger);
+}
+
+/* -- invariants ----------------------------------------------------------------------------- */
+
+static int pins_by_test(const life *l, const sp_copy *c)
+{
+    int n = 0;
+    for (int i = 0; i < l->n_held; i++) n += l->held[i] == c;
+    for (int i = 0; i < l->n_loading; i++) n += l->loading[i] == c;
+    return n;
+}
+
+static void check_copy(const life *l, const sp_copy *c)
+{
+    const uint32_t *blocks = c->base ? c->patch_blocks : c->blocks;
+    int n_pins = pins_by_test(l, c), n_children = 0;
+    for (const sp_copy *o = NULL; (o = sp_ledger_next(l->b.ledger, o));) {
+        n_pins += o->base == c;
+        n_children += o->parent == c;
+    }
+    assert_int_equal(c->n_pins, n_pins);
+    assert_int_equal(c->n_children, n_children);
+    if (c->kind == SP_COPY_PATH) assert_true(c->exact && c->state == SP_COPY_READY); /* I2 */
+    if (c->state == SP_COPY_FREE) {                                                  /* I6 */
+        assert_true(c->places || c->n_pins);
+        assert_false(c->places & SP_AT_DEVICE || c->tokens || c->blocks || c->base);
+        return;
+    }
+    for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++) { /* I1 */
+        assert_int_equal(sp_kv_is_sealed(l->b.pool, blocks[i]), c->state == SP_COPY_READY);
+        assert_int_equal(sp_kv_refs(l->b.pool, blocks[i]), 1);
+    }
+}
+
+static void check_all(life *l)
+{
+    sp_ledger_stats got = stats_of(&l->b);
+    int64_t n = 0, n_free = 0, n_placed = 0, n_blocks = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(l->b.ledger, c)); n++) {
+        check_copy(l, c);
+        n_free += c->state == SP_COPY_FREE;
+        n_placed += c->kind == SP_COPY_PLACED;
+        n_blocks += sp_copy_n_own_blocks(c);
+    }
+    assert_int_equal(got.n_copies, n);
+    assert_int_equal(got.n_free, n_free);
+    assert_int_equal(got.n_placed, n_placed);
+    assert_int_equal(got.n_blocks, n_blocks);
+    assert_in_range(n_blocks, 0, BUDGET);      /* I4 */
+    assert_in_range(n_placed, 0, MOST_PLACED); /* I5 */
+    assert_int_equal(sp_kv_pool_n_free(l->b.pool), BLOCKS - n_blocks);
+    l->n_freed += n_free > 0;
+}
+
+/* -- lives ---------------------------------------------------------------------------------- */
+
+static void live(life *l, uint64_t seed)
+{
+    *l = (life){.seed = seed};
+    bench_placed(&l->b, BLOCKS, BUDGET, MOST_PLACED);
+    for (int i = 0; i < STEPS; i++) {
+        step(l);
+        check_all(l);
+    }
+}
+
+static void end(life *l)
+{
+    while (l->n_held) let_go(l);
+    while (l->n_loading) end_load(l);
+    bench_end(&l->b);
+}
+
+static void assert_same(const life *one, const life *two)
+{
+    sp_ledger_stats a = stats_of(&one->b), b = stats_of(&two->b);
+    assert_memory_equal(&a, &b, sizeof a);
+    const sp_copy *x = NULL, *y = NULL;
+    while ((x = sp_ledger_next(one->b.ledger, x))) {
+        y = sp_ledger_next(two->b.ledger, y);
+        assert_non_null(y);
+        assert_true(sp_digest_eq(&x->id, &y->id) && x->kind == y->kind && x->state == y->state);
+        assert_true(x->places == y->places && x->n_pins == y->n_pins && x->n_uses == y->n_uses);
+        assert_true(x->worth == y->worth && x->n_before == y->n_before && x->n == y->n);
+        assert_int_equal(x->last_used, y->last_used);
+    }
+}
+
+static void test_the_same_life_twice(void **state)
+{
+    static life one, two;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        live(&one, seed);
+        live(&two, seed);
+        assert_same(&one, &two);
+        assert_true(one.n_loaded > 50 && one.n_failed > 20 && one.n_no_room > 5);
+        assert_true(one.n_freed > STEPS / 4 && stats_of(&one.b).n_evicted > STEPS / 20);
+        end(&one);
+        end(&two);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_same_life_twice),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

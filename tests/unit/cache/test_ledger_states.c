@@ -1,0 +1,492 @@
+/* test_ledger_states.c -- FREE, LOADING, READY and gone: every arrow of the picture in copy.h. */
+#include "support/copy_bench.h"
+#include "support/path_bench.h"
+
+static sp_adopted name_of(const sp_segment *seg, sp_copy_kind kind)
+{
+    return (sp_adopted){
+        .id = seg->id, .kind = kind, .head = sp_head_key(before, 1), .place = SP_AT_DISK};
+}
+
+static void adopt(bench *b, const sp_segment *seg, sp_copy_kind kind)
+{
+    sp_adopted a = name_of(seg, kind);
+    assert_ok(sp_ledger_adopt(b->ledger, &a));
+}
+
+/* adopted -- a plain copy that only the disk has; pinned. */
+static const sp_copy *adopted(bench *b, const sp_segment *seg)
+{
+    adopt(b, seg, SP_COPY_PLAIN);
+    const sp_copy *c = find_copy(b, seg);
+    assert_non_null(c);
+    assert_int_equal(c->state, SP_COPY_FREE);
+    return c;
+}
+
+static sp_err load_fails(bench *b, const sp_copy *c)
+{
+    return sp_ledger_load_end(b->ledger, c, NULL, SP_AT_DISK, ++b->now);
+}
+
+static sp_err load_ends(bench *b, const sp_copy *c)
+{
+    sp_loaded loaded = {.before = before, .n_before = 1, .at = 9};
+    return sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_DISK, ++b->now);
+}
+
+static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
+{
+    return (sp_copy_spec){.seg = seg,
+                          .kind = SP_COPY_PLAIN,
+                          .before = before,
+                          .n_before = 1,
+                          .n_head = 1,
+                          .blocks = blocks};
+}
+
+/* -- loading -------------------------------------------------------------------------------- */
+
+static void test_adopted_copies_are_known_by_name(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    assert_null(c->tokens);
+    assert_null(c->blocks);
+    assert_int_equal(c->n, 0);
+    assert_int_equal(c->places, SP_AT_DISK);
+    assert_true(sp_copy_loadable(c));
+    assert_false(sp_copy_evictable(c));
+    sp_content_query q = query(&seg, before, 1);
+    q.ready_only = true;
+    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
+    q = query(&seg, before, 1);
+    q.heavy = true; /* no tier keeps that */
+    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
+    assert_null(find_fused(&b, &seg, before));
+    assert_null(find_plain(&b, &seg, before + 1, 1));
+    assert_null(find_plain(&b, &seg, before, 2));
+    assert_false(has(&b, &other));
+    assert_int_equal(known(&b, &seg, 1), 0);
+    assert_int_equal(why(&b, &seg, before), SP_MISS_UNMEASURED);
+    assert_int_equal(why(&b, &seg, before + 1), SP_MISS_OTHER_HEAD);
+    assert_int_equal(stats_of(&b).n_free, 1);
+    assert_int_equal(stats_of(&b).n_blocks, 0);
+    sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+static void test_a_load(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    int64_t n_added = stats_of(&b).n_added;
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    sp_ledger_unpin(b.ledger, c); /* the load has a pin of its own */
+    assert_int_equal(c->state, SP_COPY_LOADING);
+    assert_int_equal(c->n, 40);
+    assert_memory_equal(c->tokens, seg.tokens, 40 * sizeof *seg.tokens);
+    for (int i = 0; i < 3; i++) assert_false(sp_kv_is_sealed(b.pool, c->blocks[i]));
+    uint32_t block = c->blocks[2];
+    assert_int_equal(stats_of(&b).n_blocks, 3);
+    assert_int_equal(stats_of(&b).n_free, 0);
+    sp_ledger_clear(b.ledger); /* it is no copy that may go */
+    const sp_copy *waiting = find_copy(&b, &seg);
+    assert_ptr_equal(waiting, c);
+    sp_ledger_unpin(b.ledger, waiting);
+    sp_content_query q = query(&seg, before, 1);
+    q.ready_only = true;
+    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
+    assert_int_equal(stats_of(&b).n_added, n_added);
+    assert_ok(load_ends(&b, c));
+    assert_int_equal(stats_of(&b).n_added, n_added + 1);
+    assert_int_equal(c->state, SP_COPY_READY);
+    assert_int_equal(c->n_pins, 0);
+    assert_int_equal(c->at, 9);
+    assert_int_equal(c->n_before, 1);
+    assert_true(sp_digest_eq(c->before, before));
+    assert_int_equal(c->blocks[2], block);
+    assert_int_equal(c->last_used, b.now);
+    assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
+    for (int i = 0; i < 3; i++) {
+        assert_true(sp_kv_is_sealed(b.pool, c->blocks[i]));
+        assert_int_equal(sp_kv_refs(b.pool, c->blocks[i]), 1);
+    }
+    assert_true(has(&b, &seg));
+    bench_end(&b);
+}
+
+static void test_a_load_that_fails(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    assert_ok(load_fails(&b, c));
+    assert_int_equal(c->state, SP_COPY_FREE); /* still pinned, but no use to anybody */
+    assert_int_equal(c->places, 0);
+    assert_false(sp_copy_loadable(c));
+    assert_null(c->blocks);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
+    assert_int_equal(stats_of(&b).n_blocks, 0);
+    assert_false(has(&b, &seg));
+    assert_int_equal(why(&b, &seg, before), SP_MISS_NEVER_SEEN);
+    assert_int_equal(n_copies(&b), 1);
+    sp_ledger_unpin(b.ledger, c);
+    assert_int_equal(n_copies(&b), 0);
+    c = adopted(&b, &seg);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    sp_ledger_unpin(b.ledger, c);
+    assert_ok(load_fails(&b, c)); /* nobody waits: gone at once */
+    assert_int_equal(n_copies(&b), 0);
+    bench_end(&b);
+}
+
+static void test_another_tier_still_has_it(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    sp_ledger_placed(b.ledger, c, SP_AT_HOST);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    sp_ledger_unpin(b.ledger, c);
+    assert_ok(load_fails(&b, c));
+    assert_int_equal(c->places, SP_AT_HOST);
+    assert_true(sp_copy_loadable(c) && has(&b, &seg));
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0)); /* and this time from there */
+    assert_ok(load_ends(&b, c));
+    assert_int_equal(c->state, SP_COPY_READY);
+    assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_HOST);
+    bench_end(&b);
+}
+
+static void test_a_load_makes_room(void **state)
+{
+    bench b;
+    bench_begin(&b, 10, 6);
+    sp_segment seg = numbered(0, 3 * B), old = numbered(200, 3 * B), new = numbered(300, 2 * B);
+    assert_true(insert(&b, &old) && insert(&b, &new));
+    const sp_copy *c = adopted(&b, &seg), *held = find_copy(&b, &old);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0)); /* the budget: 3 + 3 blocks of 6 */
+    assert_false(has(&b, &new));
+    assert_true(has(&b, &old));
+    assert_ok(load_ends(&b, c));
+    sp_ledger_unpin(b.ledger, held);
+    sp_ledger_unpin(b.ledger, c);
+    sp_ledger_clear(b.ledger);
+    assert_true(insert(&b, &old));
+    c = find_copy(&b, &seg);
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 5)); /* the pool: 3 + 5 blocks of 10 */
+    assert_false(has(&b, &old));
+    assert_ok(load_ends(&b, c));
+    sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+static void test_no_room_to_load(void **state)
+{
+    bench b;
+    bench_begin(&b, 10, 6);
+    sp_segment seg = numbered(0, 3 * B), held = numbered(200, 4 * B), large = numbered(0, 7 * B);
+    assert_true(insert(&b, &held));
+    const sp_copy *c = adopted(&b, &seg), *pinned = find_copy(&b, &held);
+    assert_fails(sp_ledger_load_begin(b.ledger, c, &seg, 0), SP_E_NOKV, "needs 3 blocks");
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_int_equal(c->n_pins, 1);
+    assert_true(sp_copy_loadable(c));
+    sp_ledger_unpin(b.ledger, pinned);
+    assert_fails(sp_ledger_load_begin(b.ledger, c, &seg, 8), SP_E_NOKV, "leaves 8");
+    const sp_copy *too_large = adopted(&b, &large);
+    assert_fails(sp_ledger_load_begin(b.ledger, too_large, &large, 0), SP_E_NOKV, "7 blocks");
+    sp_ledger_unpin(b.ledger, too_large);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 7));
+    sp_ledger_unpin(b.ledger, c);
+    assert_ok(load_fails(&b, c));
+    bench_end(&b);
+}
+
+/* -- lower tiers ---------------------------------------------------------------------------- */
+
+static void test_evicted_but_on_disk(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 16);
+    assert_true(insert(&b, &seg) && insert(&b, &other));
+    const sp_copy *c = find_copy(&b, &seg), *gone = find_copy(&b, &other);
+    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
+    sp_ledger_placed(b.ledger, gone, SP_AT_DISK);
+    sp_ledger_unplaced(b.ledger, gone, SP_AT_DISK); /* READY: the device still has it */
+    sp_ledger_unpin(b.ledger, c);
+    sp_ledger_unpin(b.ledger, gone);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(stats_of(&b).n_evicted, 2);
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_int_equal(c->places, SP_AT_DISK);
+    assert_null(c->tokens);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
+    assert_ptr_equal(find_copy(&b, &seg), c);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    assert_ok(load_ends(&b, c));
+    sp_ledger_unpin(b.ledger, c);
+    sp_ledger_clear(b.ledger);
+    sp_ledger_unplaced(b.ledger, c, SP_AT_DISK); /* FREE: now nobody has it */
+    assert_int_equal(n_copies(&b), 0);
+    assert_int_equal(why(&b, &seg, before), SP_MISS_EVICTED);
+    bench_end(&b);
+}
+
+static void test_a_copy_that_loses_its_place_while_pinned(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    sp_ledger_unplaced(b.ledger, c, SP_AT_DISK);
+    assert_int_equal(n_copies(&b), 1);
+    assert_false(sp_copy_loadable(c) || has(&b, &seg));
+    assert_true(insert(&b, &seg)); /* computed meanwhile: whoever waits has it */
+    assert_int_equal(c->state, SP_COPY_READY);
+    assert_int_equal(c->places, SP_AT_DEVICE);
+    sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+static void test_what_is_computed_makes_a_free_copy_ready(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg), *added = NULL;
+    uint32_t blocks[3];
+    sealed(b.pool, 40, blocks);
+    sp_copy_spec spec = plain_in(&seg, blocks);
+    assert_survives_faults(sp_ledger_add(b.ledger, &spec, ++b.now, &added),
+                           !added && c->state == SP_COPY_FREE && sp_kv_refs(b.pool, *blocks) == 1);
+    sp_kv_release(b.pool, blocks, 3);
+    assert_ptr_equal(added, c);
+    assert_int_equal(c->state, SP_COPY_READY);
+    assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
+    assert_int_equal(c->n_pins, 1);
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(stats_of(&b).n_free, 0);
+    sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+/* Another request has computed what is being loaded. */
+static void test_computed_while_it_is_loaded(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    assert_true(insert(&b, &seg));
+    assert_int_equal(n_copies(&b), 2);
+    const sp_copy *ready = find_copy(&b, &seg); /* READY before LOADING */
+    assert_ptr_not_equal(ready, c);
+    sp_ledger_placed(b.ledger, ready, SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, ready);
+    assert_ok(load_ends(&b, c));
+    sp_ledger_unpin(b.ledger, c);
+    assert_int_equal(c->state, SP_COPY_READY);
+    sp_ledger_clear(b.ledger); /* the disk has one copy of a name, and so has the ledger */
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(stats_of(&b).n_free, 1);
+    assert_true(has(&b, &seg));
+    bench_end(&b);
+}
+
+static void test_what_no_tier_keeps_is_gone(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), path = numbered(100, 40);
+    static const int32_t patch[] = {0, 3, 17};
+    assert_true(insert(&b, &seg));
+    const sp_copy *base = find_copy(&b, &seg);
+    assert_true(enter(
+        &b, &seg,
+        (sp_copy_spec){.kind = SP_COPY_PLACED, .before = before, .n_before = 2, .n_head = 1}));
+    assert_true(enter(&b, &seg,
+                      (sp_copy_spec){.kind = SP_COPY_PLACED,
+                                     .before = before,
+                                     .n_before = 3,
+                                     .n_head = 1,
+                                     .base = base,
+                                     .n_patch = 3,
+                                     .patch = patch}));
+    learn(&b, &path, 1);
+    assert_int_equal(n_copies(&b), 4);
+    assert_int_equal(base->n_pins, 2);
+    sp_ledger_unpin(b.ledger, base);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 0);
+    bench_end(&b);
+}
+
+static void test_adopting(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 40);
+    sp_adopted a = name_of(&seg, SP_COPY_PLAIN);
+    int64_t n_added = stats_of(&b).n_added;
+    assert_survives_faults(sp_ledger_adopt(b.ledger, &a), n_copies(&b) == 0);
+    assert_true(stats_of(&b).n_added > n_added);
+    a.place = SP_AT_HOST;
+    assert_ok(sp_ledger_adopt(b.ledger, &a)); /* the same copy, in another tier too */
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(sp_ledger_next(b.ledger, NULL)->places, SP_AT_HOST | SP_AT_DISK);
+    assert_true(insert(&b, &other));
+    adopt(&b, &other, SP_COPY_PLAIN); /* READY, and now on disk as well */
+    adopt(&b, &other, SP_COPY_FUSED); /* another name */
+    assert_int_equal(n_copies(&b), 3);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(stats_of(&b).n_free, 3);
+    a.place = SP_AT_DEVICE;
+    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "device");
+    a = name_of(&seg, SP_COPY_PLACED);
+    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "kind");
+    a = name_of(&seg, SP_COPY_PATH);
+    assert_fails(sp_ledger_adopt(b.ledger, &a), SP_E_ARG, "kind");
+    bench_end(&b);
+}
+
+/* I6: those that became FREE first are forgotten, but for pinned ones. */
+static void test_free_copies_are_bounded(void **state)
+{
+    enum { MORE = 10 };
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment first = numbered(1000, 20);
+    const sp_copy *pinned = adopted(&b, &first);
+    for (int i = 1; i < SP_LEDGER_MAX_FREE + MORE; i++) {
+        sp_adopted a = name_of(&first, SP_COPY_PLAIN);
+        memcpy(a.id.b, &i, sizeof i);
+        assert_ok(sp_ledger_adopt(b.ledger, &a));
+    }
+    assert_int_equal(stats_of(&b).n_free, SP_LEDGER_MAX_FREE);
+    for (int i = 1; i < 2 * MORE; i++) {
+        sp_segment s = first;
+        memcpy(s.id.b, &i, sizeof i);
+        assert_int_equal(has(&b, &s), i > MORE);
+    }
+    assert_ptr_equal(find_copy(&b, &first), pinned);
+    sp_ledger_unpin(b.ledger, pinned);
+    sp_ledger_unpin(b.ledger, pinned);
+    bench_end(&b);
+}
+
+/* -- replacement of copies that a tier has -------------------------------------------------- */
+
+static void test_a_measured_copy_keeps_the_place_of_the_other(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    int32_t heavy[40] = {0};
+    assert_true(insert(&b, &seg));
+    const sp_copy *c = find_copy(&b, &seg);
+    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, c);
+    assert_true(enter(
+        &b, &seg,
+        (sp_copy_spec){
+            .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy}));
+    assert_int_equal(n_copies(&b), 1);
+    assert_int_equal(stats_of(&b).n_evicted, 0);
+    sp_content_query q = query(&seg, before, 1);
+    q.heavy = true;
+    c = sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now);
+    assert_non_null(c);
+    assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+static void test_a_fused_copy_in_a_tier_is_replaced(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    sp_copy_spec spec = {.kind = SP_COPY_FUSED, .before = before, .n_before = 3, .n_head = 1};
+    adopt(&b, &seg, SP_COPY_FUSED);
+    const sp_copy *c = find_fused(&b, &seg, before), *newer;
+    assert_int_equal(c->state, SP_COPY_FREE);
+    assert_true(enter(&b, &seg, spec)); /* takes the FREE one's place */
+    assert_int_equal(c->state, SP_COPY_READY);
+    assert_int_equal(c->n_before, 3);
+    spec.n_before = 2;
+    assert_true(enter(&b, &seg, spec)); /* the older one is being read */
+    newer = find_fused(&b, &seg, before);
+    assert_ptr_not_equal(newer, c);
+    assert_int_equal(newer->places, SP_AT_DEVICE);
+    sp_ledger_unpin(b.ledger, newer);
+    sp_ledger_unpin(b.ledger, c);
+    spec.n_before = 4;
+    assert_true(enter(&b, &seg, spec)); /* replaces both */
+    assert_int_equal(n_copies(&b), 1);
+    newer = find_fused(&b, &seg, before);
+    assert_int_equal(newer->n_before, 4);
+    assert_int_equal(newer->places, SP_AT_DEVICE | SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, newer);
+    bench_end(&b);
+}
+
+/* -- memory --------------------------------------------------------------------------------- */
+
+static void test_loading_without_memory(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    const sp_copy *c = adopted(&b, &seg);
+    assert_survives_faults(sp_ledger_load_begin(b.ledger, c, &seg, 0),
+                           c->state == SP_COPY_FREE && c->n_pins == 1 && sp_copy_loadable(c) &&
+                               sp_kv_pool_n_free(b.pool) == 20 && stats_of(&b).n_blocks == 0);
+    sp_fault_after(0);
+    sp_err err = load_ends(&b, c);
+    sp_fault_after(-1);
+    assert_int_equal(err, SP_E_NOMEM); /* FREE, with all its places: it may be tried again */
+    assert_true(sp_copy_loadable(c));
+    assert_int_equal(c->n_pins, 1);
+    assert_int_equal(sp_kv_pool_n_free(b.pool), 20);
+    assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+    assert_ok(load_ends(&b, c));
+    sp_ledger_unpin(b.ledger, c);
+    assert_true(has(&b, &seg));
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_adopted_copies_are_known_by_name),
+        cmocka_unit_test(test_a_load),
+        cmocka_unit_test(test_a_load_that_fails),
+        cmocka_unit_test(test_another_tier_still_has_it),
+        cmocka_unit_test(test_a_load_makes_room),
+        cmocka_unit_test(test_no_room_to_load),
+        cmocka_unit_test(test_evicted_but_on_disk),
+        cmocka_unit_test(test_a_copy_that_loses_its_place_while_pinned),
+        cmocka_unit_test(test_what_is_computed_makes_a_free_copy_ready),
+        cmocka_unit_test(test_computed_while_it_is_loaded),
+        cmocka_unit_test(test_what_no_tier_keeps_is_gone),
+        cmocka_unit_test(test_adopting),
+        cmocka_unit_test(test_free_copies_are_bounded),
+        cmocka_unit_test(test_a_measured_copy_keeps_the_place_of_the_other),
+        cmocka_unit_test(test_a_fused_copy_in_a_tier_is_replaced),
+        cmocka_unit_test(test_loading_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
