@@ -78,6 +78,17 @@ typedef struct sp_slots {
     int32_t room;     /* tokens that blocks has entries for */
 } sp_slots;
 
+/* A span to add. Tokens whose KV is not known yet get fresh blocks when the plan is bound. */
+typedef struct sp_span_spec {
+    int32_t n;             /* tokens */
+    int32_t room;          /* tokens to reserve slots for, for spans that grow; below n: n */
+    int32_t at;            /* position of its first key, when pos is NULL */
+    const int32_t *pos;    /* [n] positions of scattered keys, ascending, or NULL */
+    int32_t shift;         /* position in the prompt = position of the key + shift */
+    const uint32_t *known; /* [ceil(n_known / B)] blocks that hold the first tokens, or NULL */
+    int32_t n_known;       /* n, or a multiple of B */
+} sp_span_spec;
+
 struct sp_plan {
     sp_span *spans;  /* [n_spans] */
     sp_slots *slots; /* [n_spans] what the plan knows about the blocks behind each span */
@@ -107,14 +118,9 @@ void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
 /* sp_plan_fini -- gives up the plan's references to its blocks. */
 void sp_plan_fini(sp_plan *p);
 
-/* sp_plan_add_span -- a span of n tokens first rotated for position `at`, of which the first
- * n_known have their KV in `known` (n_known is n, or whole blocks); the rest are fresh and will be
- * bound. The plan retains the known blocks. pos: positions of scattered tokens, copied, or NULL.
- * `room`: tokens to reserve slots for (>= n), for spans that grow while decoding.
+/* sp_plan_add_span -- a span as `spec` says. The plan retains the known blocks and copies pos.
  * Errors: SP_E_NOMEM, SP_E_LIMIT over 65,535 spans. */
-sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos,
-                        int32_t shift, const uint32_t *known, int32_t n_known,
-                        int *span) SP_MUST_CHECK;
+sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span) SP_MUST_CHECK;
 /* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands
  * elsewhere). */
 sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;

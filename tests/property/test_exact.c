@@ -209,7 +209,7 @@ static void chunk_alone(tiny *t, const sp_segment *seg, int32_t at, sp_plan *pla
 {
     int span, see;
     sp_plan_init(plan, t->pool);
-    assert_int_equal(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(plan, &(sp_span_spec){.n = seg->n, .at = at}, &span), SP_OK);
     assert_int_equal(sp_plan_add_sight(plan, &(uint16_t){0}, 1, &see), SP_OK);
     add_tokens(plan, seg, span, see, at);
     assert_int_equal(sp_plan_bind(plan), SP_OK);
@@ -228,11 +228,15 @@ static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const 
     sp_plan plan;
     sp_plan_init(&plan, t->pool);
     for (int i = 0; i < last; i++)
-        assert_int_equal(sp_plan_add_span(&plan, p->segs[i].n, p->segs[i].n, bases[i], NULL,
-                                          places[i] - bases[i], chunks[i].spans[0].blocks,
-                                          p->segs[i].n, &span),
+        assert_int_equal(sp_plan_add_span(&plan,
+                                          &(sp_span_spec){.n = p->segs[i].n,
+                                                          .at = bases[i],
+                                                          .shift = places[i] - bases[i],
+                                                          .known = chunks[i].spans[0].blocks,
+                                                          .n_known = p->segs[i].n},
+                                          &span),
                          SP_OK);
-    assert_int_equal(sp_plan_add_span(&plan, q->n, q->n, places[last], NULL, 0, NULL, 0, &span),
+    assert_int_equal(sp_plan_add_span(&plan, &(sp_span_spec){.n = q->n, .at = places[last]}, &span),
                      SP_OK);
     assert_int_equal(sp_plan_add_sight(&plan, NULL, p->n_segs, &see), SP_OK);
     add_tokens(&plan, q, span, see, places[last]);
@@ -290,12 +294,17 @@ static void recomputed(tiny *t, uint64_t *rng)
     for (int i = 0; i < p.n_segs; at += p.segs[i++].n) {
         int32_t base = tiny_below(rng, t->model.hp.n_ctx - MAX_LEN), n = p.segs[i].n;
         chunk_alone(t, &p.segs[i], base, &chunk[i]);
-        assert_int_equal(sp_plan_add_span(&plan, n, n, base, NULL, at - base,
-                                          chunk[i].spans[0].blocks, n, &span),
+        assert_int_equal(sp_plan_add_span(&plan,
+                                          &(sp_span_spec){.n = n,
+                                                          .at = base,
+                                                          .shift = at - base,
+                                                          .known = chunk[i].spans[0].blocks,
+                                                          .n_known = n},
+                                          &span),
                          SP_OK);
         for (int32_t k = 0; k < n; k++) assert_int_equal(sp_plan_mark_stale(&plan, span, k), SP_OK);
     }
-    assert_int_equal(sp_plan_add_span(&plan, p.n, p.n, 0, pos, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(&plan, &(sp_span_spec){.n = p.n, .pos = pos}, &span), SP_OK);
     assert_int_equal(sp_plan_add_sight(&plan, NULL, span + 1, &see), SP_OK);
     at = 0;
     for (int i = 0; i < p.n_segs; i++)

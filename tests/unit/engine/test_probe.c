@@ -87,7 +87,7 @@ static void scene_open(scene *s, const char *cpu)
     for (int i = 0; i < CONTEXT + QUESTION; i++) s->tokens[i] = tiny_below(&s->t.rng, spec.n_vocab);
     sp_plan *p = &s->context;
     sp_plan_init(p, s->t.pool);
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT}, &span), SP_OK);
     add(s, p, span, 0, CONTEXT);
     bind(p);
     step(s, p, 0, CONTEXT, NULL, NULL);
@@ -106,15 +106,17 @@ static void behind(scene *s, sp_plan *p)
     const uint32_t *known = s->context.spans[0].blocks;
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, known, CONTEXT, &span),
-                     SP_OK);
+    assert_int_equal(
+        sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT, .known = known, .n_known = CONTEXT},
+                         &span),
+        SP_OK);
 }
 
 static void ask(scene *s, sp_plan *p, int n)
 {
     int span;
     behind(s, p);
-    assert_int_equal(sp_plan_add_span(p, n, n, CONTEXT, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = CONTEXT}, &span), SP_OK);
     add(s, p, span, CONTEXT, n);
     bind(p);
 }
@@ -173,7 +175,7 @@ static void again(scene *s, sp_plan *p, sp_twin *twins, float *deviation)
         twins[i] = i % 7 == 6 ? (sp_twin){-1, 0} : (sp_twin){0, i};
         deviation[i] = -1;
     }
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, pos, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT, .pos = pos}, &span), SP_OK);
     add(s, p, span, 0, CONTEXT);
     for (int i = 4; i < CONTEXT; i += 9) p->todo[i].token = (p->todo[i].token + 1) % 101;
     bind(p);

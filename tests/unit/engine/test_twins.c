@@ -51,7 +51,7 @@ static void make_run(scene *s, sp_plan *p, int32_t first, int32_t n, int32_t at)
 {
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_ok(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = at}, &span));
     add_sight(p);
     for (int32_t i = 0; i < n; i++) add(s, p, span, first + i, at + i, i);
     compute(s, p);
@@ -63,8 +63,13 @@ static void add_known(scene *s, sp_plan *p)
 {
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_ok(sp_plan_add_span(p, PLACE, PLACE, 0, NULL, 0, s->head.spans[0].blocks, PLACE, &span));
-    assert_ok(sp_plan_add_span(p, N, N, AT, NULL, PLACE - AT, s->copy.spans[0].blocks, N, &span));
+    assert_ok(sp_plan_add_span(
+        p, &(sp_span_spec){.n = PLACE, .known = s->head.spans[0].blocks, .n_known = PLACE}, &span));
+    assert_ok(sp_plan_add_span(
+        p,
+        &(sp_span_spec){
+            .n = N, .at = AT, .shift = PLACE - AT, .known = s->copy.spans[0].blocks, .n_known = N},
+        &span));
 }
 
 static int add_scattered(sp_plan *p, const int32_t *tokens, int32_t n, const uint32_t *known)
@@ -75,7 +80,11 @@ static int add_scattered(sp_plan *p, const int32_t *tokens, int32_t n, const uin
         pos[i] = AT + tokens[i];
         assert_ok(sp_plan_mark_stale(p, 1, tokens[i]));
     }
-    assert_ok(sp_plan_add_span(p, n, n, 0, pos, PLACE - AT, known, known ? n : 0, &span));
+    assert_ok(sp_plan_add_span(
+        p,
+        &(sp_span_spec){
+            .n = n, .pos = pos, .shift = PLACE - AT, .known = known, .n_known = known ? n : 0},
+        &span));
     return span;
 }
 
