@@ -113,6 +113,14 @@ sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight
     return SP_OK;
 }
 
+sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sight)
+{
+    uint16_t *list = sp_arena_take(&p->arena, (size_t)i + 1, sizeof *list);
+    if (!list) return sp_fail_nomem(((size_t)i + 1) * sizeof *list, "a plan");
+    int n = sp_segment_sight(segs, i, list);
+    return sp_plan_add_sight(p, n == i + 1 ? NULL : list, n, sight);
+}
+
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
 {
     sp_todo *v = grown(&p->arena, p->todo, p->n_todo, &p->cap_todo, sizeof *v);
@@ -217,7 +225,7 @@ sp_err sp_plan_check(const sp_plan *p)
             return sp_fail(SP_E_ARG, "plan: todo %d writes token %d of span %d", t, d->index,
                            d->span);
         if (span_pos(s, d->index) != d->pos)
-            return sp_fail(SP_E_ARG, "plan: todo %d stands at %d, its slot at %d", t, d->pos,
+            return sp_fail(SP_E_ARG, "plan: todo %d is at position %d, its slot at %d", t, d->pos,
                            span_pos(s, d->index));
         if (t && d->see == p->todo[t - 1].see && d->pos <= p->todo[t - 1].pos)
             return sp_fail(SP_E_ARG, "plan: todo %d is not ascending", t);

@@ -1,10 +1,11 @@
 /* test_exact.c -- the signature property: cold equals reused.
  *
- *   whole = in pieces = behind any reused prefix = in company of other requests, bit for bit
+ *   whole = in pieces = after any reused prefix = in company of other requests, bit for bit
  *   a chunk cached at base b and used at p = computed at p under the same sight, within rounding
  *   every token computed again beside a stale copy = the plain forward pass, within rounding
  *
- * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type.
+ * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type; and a device
+ * whose memory the host cannot reach.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -344,7 +345,9 @@ static void rope_variant(tiny_spec *s, int i)
     s->n_kv_heads = i % 3 == 0 ? s->n_heads : i % 3 == 1 ? 2 : 1;
 }
 
-static void everywhere(property *check)
+/* everywhere -- `weights`: what every second model has. Q8_0 is multiplied in integers, where x is
+ * rounded: only for what holds bit for bit. */
+static void everywhere(property *check, sp_dtype weights)
 {
     int ran = 0;
     for (size_t v = 0; v < SP_COUNT(variants); v++)
@@ -353,6 +356,8 @@ static void everywhere(property *check)
                 tiny t;
                 tiny_spec s = TINY_SPEC_DEFAULT;
                 s.cpu = variants[v].name;
+                s.device = variants[v].device;
+                s.weight_type = i % 2 ? weights : SP_F32;
                 s.kv_type = kv_types[k];
                 s.n_threads = 1 + i % 3;
                 rope_variant(&s, i);
@@ -370,23 +375,23 @@ static void everywhere(property *check)
 
 static void test_pieces(void **state)
 {
-    everywhere(pieces);
+    everywhere(pieces, SP_Q8_0);
 }
 static void test_prefixes(void **state)
 {
-    everywhere(prefixes);
+    everywhere(prefixes, SP_Q8_0);
 }
 static void test_company(void **state)
 {
-    everywhere(company);
+    everywhere(company, SP_Q8_0);
 }
 static void test_positions(void **state)
 {
-    everywhere(positions);
+    everywhere(positions, SP_F32);
 }
 static void test_recomputed(void **state)
 {
-    everywhere(recomputed);
+    everywhere(recomputed, SP_F32);
 }
 
 int main(void)

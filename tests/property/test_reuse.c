@@ -111,9 +111,9 @@ static uint64_t fingerprint(const setting *s)
         for (int l = 0; l < s->t.model.hp.n_layers; l++)
             for (int32_t b = 0; s->chunks[i] && b < SP_DIV_UP(s->chunks[i]->n, SP_BLOCK_TOKENS);
                  b++) {
-                sp_kv_view kv = sp_kv_pool_layer(s->t.pool, l);
-                h = h * 31 +
-                    sp_hash64(kv.base + s->chunks[i]->blocks[b] * kv.block_bytes, kv.block_bytes);
+                uint8_t *kv = tiny_block(s->t.pool, l, s->chunks[i]->blocks[b]);
+                h = h * 31 + sp_hash64(kv, sp_kv_pool_layer_block_bytes(s->t.pool));
+                free(kv);
             }
     return h;
 }

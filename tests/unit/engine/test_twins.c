@@ -135,9 +135,12 @@ static void make_again(scene *s)
     compute(s, p);
 }
 
+static const char *device; /* of the scenes */
+
 static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
+    spec.device = device;
     *s = (scene){.drop_after = drop_after, .keep_every = keep_every};
     spec.n_layers = LAYERS;
     spec.kv_type = type;
@@ -167,8 +170,7 @@ typedef struct kv {
 static kv read_slot(const scene *s, int layer, sp_kv_slot at)
 {
     kv out;
-    sp_kv_view view = sp_kv_pool_layer(s->t.pool, layer);
-    for (int g = 0; g < 2; g++) sp_kv_read(&view, &at, g, out.k[g], out.v[g]);
+    for (int g = 0; g < 2; g++) tiny_kv_read(s->t.pool, layer, &at, g, out.k[g], out.v[g]);
     return out;
 }
 
@@ -190,7 +192,7 @@ static kv twin_kv(const scene *s, int layer, int i)
 
 /* Up to the layer they were dropped after, dropped tokens have what was computed; from then on what
  * was cached, bit for bit. */
-static void test_dropped_tokens_fall_back(void **state)
+static void dropped_tokens_fall_back(void)
 {
     for (size_t k = 0; k < SP_COUNT(kv_types); k++)
         for (int after = 0; after < LAYERS; after++)
@@ -214,10 +216,23 @@ static void test_dropped_tokens_fall_back(void **state)
             }
 }
 
+static void test_dropped_tokens_fall_back(void **state)
+{
+    device = "cpu";
+    dropped_tokens_fall_back();
+}
+
+static void test_dropped_tokens_fall_back_far(void **state)
+{
+    device = "far";
+    dropped_tokens_fall_back();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropped_tokens_fall_back),
+        cmocka_unit_test(test_dropped_tokens_fall_back_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

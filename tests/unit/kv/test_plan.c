@@ -368,8 +368,8 @@ static void check_finds_what_todo_does_wrong(void **state)
     SPOILT(p->todo[5].index = 20, "todo 5 writes token 20 of span 0");
     SPOILT(p->todo[5].index = -1, "todo 5 writes token -1");
     SPOILT(p->slots[1].n_known = 1, "todo 20 writes token 0 of span 1"); /* it is known already */
-    SPOILT(p->todo[5].pos = 6, "todo 5 stands at 6, its slot at 5");
-    SPOILT(p->todo[5].index = 6, "todo 5 stands at 5, its slot at 6");
+    SPOILT(p->todo[5].pos = 6, "todo 5 is at position 6, its slot at 5");
+    SPOILT(p->todo[5].index = 6, "todo 5 is at position 5, its slot at 6");
     SPOILT(p->todo[6] = p->todo[5], "todo 6 is not ascending"); /* the same slot twice */
     SPOILT(
         {
@@ -378,7 +378,7 @@ static void check_finds_what_todo_does_wrong(void **state)
             p->todo[1] = first;
         },
         "todo 1 is not ascending");
-    SPOILT(p->spans[1].shift = 3, "todo 20 stands at 20, its slot at 23");
+    SPOILT(p->spans[1].shift = 3, "todo 20 is at position 20, its slot at 23");
     SPOILT(sp_kv_seal(p->pool, &p->spans[0].blocks[1], 1), "todo 16 writes a sealed block");
 }
 
@@ -421,7 +421,7 @@ static void scattered_tokens_check_against_their_positions(void **state)
     assert_ok(sp_plan_bind(&b.plan));
     assert_ok(sp_plan_check(&b.plan));
     b.plan.todo[1].pos = 108;
-    assert_fails(sp_plan_check(&b.plan), SP_E_ARG, "todo 1 stands at 108, its slot at 109");
+    assert_fails(sp_plan_check(&b.plan), SP_E_ARG, "todo 1 is at position 108, its slot at 109");
     bench_end(&b);
 }
 
