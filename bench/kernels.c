@@ -22,7 +22,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 enum { ROUNDS = 5, B = SP_BLOCK_TOKENS };
 

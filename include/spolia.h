@@ -88,9 +88,10 @@ typedef struct sp_context_opts {
     float guard;         /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
     float guard_bound;   /* mean divergence that is still well, nats; 0: 0.5 */
-    const char *cpu;     /* kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
+    const char *device;  /* what computes and holds weights, keys and values: "cpu"; NULL: that */
+    const char *cpu;  /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
                             or the best */
-    const char *salt;    /* tenant: entries of one are never found by another; NULL: none */
+    const char *salt; /* tenant: entries of one are never found by another; NULL: none */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -180,20 +181,20 @@ typedef struct sp_request_opts {
     sp_text_fn *on_text;
     void *user; /* of on_text and on_logits */
     /* for measuring */
-    bool ignore_end;          /* go on after an end token */
-    const int32_t *forced;    /* [n_forced] the answer's first tokens, instead of sampled ones */
-    int n_forced;             /* an end token among them ends the answer as usual */
-    sp_logits_fn *on_logits;  /* before each token of the answer is chosen; an error ends the
+    bool ignore_end;         /* go on after an end token */
+    const int32_t *forced;   /* [n_forced] the answer's first tokens, instead of sampled ones */
+    int n_forced;            /* an end token among them ends the answer as usual */
+    sp_logits_fn *on_logits; /* before each token of the answer is chosen; an error ends the
                                  request with it */
-    bool keep_kv;             /* KV memory is held until the request is destroyed, for
+    bool keep_kv;            /* KV memory is held until the request is destroyed, for
                                  sp_request_kv_deviation */
 } sp_request_opts;
 
 typedef struct sp_segment_report {
     const char *kind; /* "system", "chunk", "question", "text" */
     int n_tokens;
-    int n_reused;     /* cached before this request, and used as they were */
-    int n_recomputed; /* of cached copies: computed again for this prompt */
+    int n_reused;       /* cached before this request, and used as they were */
+    int n_recomputed;   /* of cached copies: computed again for this prompt */
     const char *from;   /* where the copy was: "memory", "disk"; "" when there was none */
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
                            "evicted", "other system prompt", "other model" (the store has it for

@@ -101,22 +101,30 @@ void sp_turns_close(const sp_attend_args *a, int n_parts)
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
-/* Fills in how far the tile's last query sees. */
-static void measure(sp_tile *t, int group)
+/* Fills in how far the tile's last query sees in a span list. Where KV heads have lists of their
+ * own, the longest walk decides: pieces after the end of a shorter one are empty. */
+static void measure_spans(sp_tile *t, const sp_span *spans, int64_t rows)
 {
     const sp_attend_req *req = t->req;
     const int64_t last = t->first + t->n - 1;
     const sp_sight *sight = &req->sights[req->see[last]];
-    int64_t at = 0, seen = 0;
-    t->n_steps = 0;
+    int64_t at = 0, seen = 0, n_steps = 0;
     for (int i = 0; i < sight->n; i++) {
-        const sp_span *s = &req->spans[sp_sight_at(sight, i)];
+        const sp_span *s = &spans[sp_sight_at(sight, i)];
         int64_t n = SP_DIV_UP(sp_span_visible(s, req->pos[last]), SP_STEP_TOKENS);
-        if (n > 0) t->n_steps = at + n;
+        if (n > 0) n_steps = at + n;
         seen += n;
         at += SP_DIV_UP(s->n, SP_STEP_TOKENS);
     }
-    t->work = seen * t->n * group;
+    t->n_steps = SP_MAX(t->n_steps, n_steps);
+    t->work = SP_MAX(t->work, seen * rows);
+}
+
+static void measure(sp_tile *t, int group, int n_kv_heads)
+{
+    const int n = t->req->spans_of_head ? n_kv_heads : 1;
+    t->n_steps = t->work = 0;
+    for (int h = 0; h < n; h++) measure_spans(t, sp_req_spans(t->req, h), (int64_t)t->n * group);
 }
 
 static void rewind_tiles(sp_deal *d)
@@ -140,7 +148,7 @@ static bool next_tile(sp_deal *d)
         }
         d->end = first;
         d->tile = (sp_tile){.req = req, .first = first, .n = (int)(end - first)};
-        measure(&d->tile, d->group);
+        measure(&d->tile, d->group, d->a->kv->n_heads);
         return true;
     }
     return false;

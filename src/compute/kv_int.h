@@ -2,7 +2,7 @@
 #ifndef SP_COMPUTE_KV_INT_H
 #define SP_COMPUTE_KV_INT_H
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 static inline uint8_t *sp_kv_keys(const sp_kv_view *kv, uint32_t block, int head)
 {

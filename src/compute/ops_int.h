@@ -2,7 +2,7 @@
 #ifndef SP_COMPUTE_OPS_INT_H
 #define SP_COMPUTE_OPS_INT_H
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 #if defined(__x86_64__)
 #define SP_HAVE_X86 1

@@ -32,7 +32,7 @@
 #ifndef SP_COMPUTE_PACK_INT_H
 #define SP_COMPUTE_PACK_INT_H
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 #define SP_PACK_OUTPUTS 32 /* R at most */
 

@@ -1,89 +1,109 @@
+/* engine.c -- what an engine owns: rotary tables, and the scratch of a step. */
 #include <math.h>
 
+#include "base/mem.h"
 #include "engine/engine_int.h"
 
-/* rope_tables -- cos and sin for positions 0 .. n_pos-1, each rounded once from double precision.
- * A query meets a span at p - shift, which a span cached near the end of one prompt and used at
- * the start of another can raise to nearly twice the context. */
-static sp_err rope_tables(const sp_rope_spec *spec, int n_pos, sp_rope *out)
+enum { LOGIT_ROWS = 64 }; /* whose logits go to the host together, where they must be copied */
+
+/* fill_tables -- cos and sin for positions 0 .. n_pos-1, each rounded once from double precision. */
+static void fill_tables(const sp_rope_spec *spec, int n_pos, float *c, float *s)
 {
-    int half = spec->n_rot / 2;
-    float *c = sp_alloc((size_t)n_pos * (size_t)half, sizeof *c);
-    float *s = sp_alloc((size_t)n_pos * (size_t)half, sizeof *s);
-    if (!c || !s) {
-        sp_free(c);
-        sp_free(s);
-        return sp_fail_nomem((size_t)n_pos * (size_t)half * sizeof *c, "rotary tables");
-    }
+    const int half = spec->n_rot / 2;
     for (int p = 0; p < n_pos; p++)
         for (int i = 0; i < half; i++) {
             double angle = (double)p * (double)spec->freq[i];
             c[(size_t)p * (size_t)half + (size_t)i] = (float)(cos(angle) * spec->magnitude);
             s[(size_t)p * (size_t)half + (size_t)i] = (float)(sin(angle) * spec->magnitude);
         }
-    *out =
-        (sp_rope){.n_rot = spec->n_rot, .adjacent = spec->adjacent, .n_pos = n_pos, .c = c, .s = s};
+}
+
+/* rope_tables -- for twice the context: a query is rotated by p - shift for a span, and a span that
+ * was cached near the end of one prompt and is used at the start of another raises that to nearly
+ * twice its position. */
+static sp_err rope_tables(sp_engine *e, sp_mem *mem)
+{
+    const sp_rope_spec *spec = &e->o.model->rope;
+    const int n_pos = 2 * e->o.n_ctx;
+    const size_t n = (size_t)n_pos * (size_t)(spec->n_rot / 2), bytes = 2 * n * sizeof(float);
+    SP_TRY(sp_mem_alloc(e->device, bytes, "rotary tables", mem));
+    float *dev = mem->p, *host = sp_alloc(2 * n, sizeof *host);
+    if (!host) return sp_fail_nomem(bytes, "rotary tables");
+    fill_tables(spec, n_pos, host, host + n);
+    sp_err err = sp_device_wait(e->device, sp_device_copy_in(e->device, dev, host, bytes));
+    sp_free(host);
+    e->rope = (sp_rope){
+        .n_rot = spec->n_rot, .adjacent = spec->adjacent, .n_pos = n_pos, .c = dev, .s = dev + n};
+    return err;
+}
+
+static sp_err take_activations(sp_engine *e)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const size_t m = (size_t)e->o.max_rows, width = (size_t)hp->n_embd;
+    const size_t qd = (size_t)hp->n_heads * (size_t)hp->head,
+                 kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
+    const struct {
+        float **at;
+        size_t n; /* floats a row */
+    } want[SP_N_ACTIVATIONS] = {
+        {&e->x, width},
+        {&e->h, width},
+        {&e->q, qd},
+        {&e->att, qd},
+        {&e->k, kd},
+        {&e->v, kd},
+        {&e->lse, (size_t)hp->n_heads},
+    };
+    for (int i = 0; i < SP_N_ACTIVATIONS; i++) {
+        SP_TRY(sp_mem_alloc(e->device, m * want[i].n * sizeof(float), "the scratch of a step",
+                            &e->memory[i]));
+        *want[i].at = e->memory[i].p;
+    }
     return SP_OK;
 }
 
 static sp_err take_scratch(sp_engine *e)
 {
     const sp_hparams *hp = &e->o.model->hp;
-    size_t m = (size_t)e->o.max_rows, slices = (size_t)e->o.max_slices;
-    size_t qd = (size_t)hp->n_heads * (size_t)hp->head,
-           kd = (size_t)hp->n_kv_heads * (size_t)hp->head;
-    const size_t ints = e->o.model->in_integers
-                            ? e->o.ops->quantized_bytes(
-                                  SP_MAX(hp->n_ff, (int)SP_MAX((size_t)hp->n_embd, qd)) / 32 * 32)
-                            : 0;
-    struct {
-        void **at;
-        size_t bytes;
-    } want[] = {
-        {(void **)&e->x, m * (size_t)hp->n_embd * 4},
-        {(void **)&e->h, m * (size_t)hp->n_embd * 4},
-        {(void **)&e->q, m * qd * 4},
-        {(void **)&e->att, m * qd * 4},
-        {(void **)&e->k, m * kd * 4},
-        {(void **)&e->v, m * kd * 4},
-        {(void **)&e->lse, m * (size_t)hp->n_heads * 4},
-        {(void **)&e->gate, m * (size_t)hp->n_ff * 4},
-        {(void **)&e->up, m * (size_t)hp->n_ff * 4},
-        {&e->ints, m * ints},
-        {(void **)&e->rows.id, m * sizeof *e->rows.id},
-        {(void **)&e->rows.token, m * sizeof *e->rows.token},
-        {(void **)&e->rows.pos, m * sizeof *e->rows.pos},
-        {(void **)&e->rows.rot, m * sizeof *e->rows.rot},
-        {(void **)&e->rows.see, m * sizeof *e->rows.see},
-        {(void **)&e->rows.block, m * sizeof *e->rows.block},
-        {(void **)&e->rows.slot, m * sizeof *e->rows.slot},
-        {(void **)&e->rows.keep, m * sizeof *e->rows.keep},
-        {(void **)&e->rows.first, (slices + 1) * sizeof *e->rows.first},
-        {(void **)&e->reqs, slices * sizeof *e->reqs},
-    };
-    for (size_t i = 0; i < SP_COUNT(want); i++) {
-        if (want[i].bytes == 0) continue;
-        *want[i].at = sp_alloc_aligned(want[i].bytes);
-        if (!*want[i].at) return sp_fail_nomem(want[i].bytes, "the scratch of a step");
-    }
-    return SP_OK;
+    sp_device *d = e->device;
+    const size_t m = (size_t)e->o.max_rows, slices = (size_t)e->o.max_slices;
+    const char *what = "the scratch of a step";
+    SP_TRY(take_activations(e));
+    SP_TRY(sp_ffn_create(e->o.model, d, e->o.max_rows, &e->ffn));
+    SP_TRY(sp_mirror_alloc(d, 2 * m * sizeof(sp_kv_slot), what, &e->slots));
+    SP_TRY(sp_mirror_alloc(d, 2 * m * sizeof(float), what, &e->differ));
+    if (!d->unified)
+        SP_TRY(sp_mem_alloc(d, LOGIT_ROWS * (size_t)hp->n_vocab * sizeof(float), what, &e->logits));
+    e->reqs = SP_NEW_N(sp_attend_req, slices);
+    e->of_head = SP_NEW_N(const sp_span *, slices *(size_t)hp->n_kv_heads);
+    if (!e->reqs || !e->of_head) return sp_fail_nomem(slices * sizeof *e->reqs, what);
+    SP_TRY(sp_rows_create(e));
+    return rope_tables(e, &e->memory[SP_N_ACTIVATIONS]);
 }
 
-sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
+static sp_err check_opts(const sp_engine_opts *o)
 {
+    const sp_device *d = sp_kv_pool_device(o->pool);
     if (o->n_ctx < 1 || o->max_rows < 1 || o->max_slices < 1)
         return sp_fail(SP_E_ARG, "engine: context %d, rows %d, slices %d", o->n_ctx, o->max_rows,
                        o->max_slices);
     if (o->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model->path);
-    if (o->model->packed_for && o->model->packed_for != o->ops)
-        return sp_fail(SP_E_ARG, "engine: the weights are packed for %s, not for %s",
-                       o->model->packed_for->name, o->ops->name);
+    if (o->model->device ? o->model->device != d : !d->unified)
+        return sp_fail(SP_E_ARG, "%s: the weights are not on the device of the KV pool, %s",
+                       o->model->path, d->name);
+    return SP_OK;
+}
+
+sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
+{
+    SP_TRY(check_opts(o));
     sp_engine *e = SP_NEW(sp_engine);
     if (!e) return sp_fail_nomem(sizeof *e, "the engine");
     e->o = *o;
+    e->device = sp_kv_pool_device(o->pool);
     sp_err err = take_scratch(e);
-    if (err == SP_OK) err = rope_tables(&o->model->rope, 2 * o->n_ctx, &e->rope);
     if (err != SP_OK) {
         sp_engine_destroy(e);
         return err;
@@ -95,41 +115,22 @@ sp_err sp_engine_create(const sp_engine_opts *o, sp_engine **out)
 void sp_engine_destroy(sp_engine *e)
 {
     if (!e) return;
-    void *owned[] = {e->x,
-                     e->h,
-                     e->q,
-                     e->att,
-                     e->k,
-                     e->v,
-                     e->gate,
-                     e->up,
-                     e->mass,
-                     e->ints,
-                     e->reqs,
-                     e->scratch,
-                     e->lse,
-                     e->probe,
-                     e->rows.id,
-                     e->rows.token,
-                     e->rows.pos,
-                     e->rows.rot,
-                     e->rows.see,
-                     e->rows.block,
-                     e->rows.slot,
-                     e->rows.keep,
-                     e->rows.first,
-                     (void *)e->rope.c,
-                     (void *)e->rope.s};
-    for (size_t i = 0; i < SP_COUNT(owned); i++) sp_free(owned[i]);
+    for (size_t i = 0; i < SP_COUNT(e->memory); i++) sp_mem_free(&e->memory[i]);
+    sp_mem_free(&e->logits);
+    sp_mem_free(&e->columns);
+    sp_mirror_free(&e->mass);
+    sp_mirror_free(&e->slots);
+    sp_mirror_free(&e->differ);
+    sp_ffn_destroy(&e->ffn);
+    sp_rows_destroy(&e->rows);
+    sp_free(e->reqs);
+    sp_free(e->head_spans);
+    sp_free(e->of_head);
+    sp_free(e->column_list);
     sp_free(e);
 }
 
 const sp_engine_opts *sp_engine_opts_of(const sp_engine *e)
 {
     return &e->o;
-}
-
-const sp_rope *sp_engine_rope(const sp_engine *e)
-{
-    return &e->rope;
 }

@@ -1,5 +1,5 @@
 /* rows.c -- the rows of a step: taken from the slices' plans, dropped by gates and before the last
- * layer, closed up behind what is dropped.
+ * layer, closed up over what is dropped.
  *
  *   slices   | request A: todo 5..8 | request B: todo 0..3 |
  *   rows       5 6 7                  0 1 2                     layer 0
@@ -7,10 +7,55 @@
  *   rows           7                      2                     last layer: whose logits are wanted
  *
  * A dropped row's slot keeps the KV that the layers before have given it; in the layers that remain
- * it gets that of the token's older copy, its twin, if it has one (kv/plan.h). */
+ * it gets that of the token's older copy, its twin, if it has one (kv/plan.h).
+ *
+ * The lists that operations read are a mirror: the host fills them and pushes. What only the host
+ * reads (todo ids, keep, first) is host memory. */
 #include <string.h>
 
-#include "engine/run_int.h"
+#include "base/mem.h"
+#include "engine/engine_int.h"
+
+/* -- memory --------------------------------------------------------------------------------- */
+
+/* lists_at -- the lists one after the other; 4-byte items first. */
+static sp_row_lists lists_at(void *p, size_t m)
+{
+    int32_t *words = p;
+    sp_row_lists l = {.token = words,
+                      .pos = words + m,
+                      .rot = words + 2 * m,
+                      .block = (uint32_t *)(words + 3 * m),
+                      .from = words + 4 * m};
+    l.see = (uint16_t *)(words + 5 * m);
+    l.slot = (uint8_t *)(l.see + m);
+    return l;
+}
+
+sp_err sp_rows_create(sp_engine *e)
+{
+    sp_rows *r = &e->rows;
+    const size_t m = (size_t)e->o.max_rows, item = 5 * sizeof(int32_t) + 3;
+    SP_TRY(sp_mirror_alloc(e->device, m * item, "the rows of a step", &r->lists));
+    r->host = lists_at(r->lists.host, m);
+    r->dev = lists_at(r->lists.dev, m);
+    r->id = SP_NEW_N(int32_t, m);
+    r->keep = SP_NEW_N(bool, m);
+    r->first = SP_NEW_N(int, (size_t)e->o.max_slices + 1);
+    if (!r->id || !r->keep || !r->first)
+        return sp_fail_nomem(m * sizeof *r->id, "the rows of a step");
+    return SP_OK;
+}
+
+void sp_rows_destroy(sp_rows *r)
+{
+    sp_mirror_free(&r->lists);
+    sp_free(r->id);
+    sp_free(r->keep);
+    sp_free(r->first);
+}
+
+/* -- from slices ---------------------------------------------------------------------------- */
 
 sp_err sp_rows_check(const sp_engine *e, const sp_slice *slices, int n_slices)
 {
@@ -22,6 +67,8 @@ sp_err sp_rows_check(const sp_engine *e, const sp_slice *slices, int n_slices)
         if (sl->n < 1 || sl->from < 0 || sl->from + sl->n > sl->plan->n_todo || !sl->plan->bound)
             return sp_fail(SP_E_ARG, "step: slice %d takes todo %d..%d of %d", s, sl->from,
                            sl->from + sl->n, sl->plan->n_todo);
+        if (sl->plan->selector.rewrite && sl->plan->probe.kind == SP_PROBE_COLUMNS)
+            return sp_fail(SP_E_ARG, "step: slice %d has a selector and a probe of columns", s);
         rows += sl->n;
         for (int i = sl->from; i < sl->from + sl->n; i++) {
             const sp_todo *t = &sl->plan->todo[i];
@@ -38,8 +85,10 @@ sp_err sp_rows_check(const sp_engine *e, const sp_slice *slices, int n_slices)
     return SP_OK;
 }
 
-void sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices)
+sp_err sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices)
 {
+    sp_row_lists *l = &r->host;
+    SP_TRY(sp_mirror_settle(&r->lists));
     r->n = 0;
     for (int s = 0; s < n_slices; s++) {
         r->first[s] = r->n;
@@ -48,48 +97,72 @@ void sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices)
             const sp_todo *t = &p->todo[i];
             const sp_span *span = &p->spans[t->span];
             r->id[r->n] = i;
-            r->token[r->n] = t->token;
-            r->pos[r->n] = t->pos;
-            r->rot[r->n] = t->pos - span->shift;
-            r->see[r->n] = t->see;
-            r->block[r->n] = span->blocks[t->index / SP_BLOCK_TOKENS];
-            r->slot[r->n] = (uint8_t)(t->index % SP_BLOCK_TOKENS);
-            assert(!sp_kv_is_sealed(p->pool, r->block[r->n])); /* pool.h I2 */
+            l->token[r->n] = t->token;
+            l->pos[r->n] = t->pos;
+            l->rot[r->n] = t->pos - span->shift;
+            l->see[r->n] = t->see;
+            l->block[r->n] = span->blocks[t->index / SP_BLOCK_TOKENS];
+            l->slot[r->n] = (uint8_t)(t->index % SP_BLOCK_TOKENS);
+            assert(!sp_kv_is_sealed(p->pool, l->block[r->n])); /* pool.h I2 */
         }
     }
     r->first[n_slices] = r->n;
+    sp_mirror_push(&r->lists, r->lists.mem.n_bytes);
+    return SP_OK;
 }
 
-void sp_rows_close(sp_engine *e, int n_slices)
+/* -- dropping ------------------------------------------------------------------------------- */
+
+static void move_row(sp_rows *r, int from, int to)
 {
-    sp_rows *r = &e->rows;
-    size_t width = (size_t)e->o.model->hp.n_embd;
-    size_t heads = (size_t)e->o.model->hp.n_heads * (size_t)e->o.model->hp.head;
+    sp_row_lists *l = &r->host;
+    r->id[to] = r->id[from];
+    l->token[to] = l->token[from];
+    l->pos[to] = l->pos[from];
+    l->rot[to] = l->rot[from];
+    l->see[to] = l->see[from];
+    l->block[to] = l->block[from];
+    l->slot[to] = l->slot[from];
+}
+
+/* close_lists -- returns whether a row has moved. */
+static bool close_lists(sp_rows *r, int n_slices)
+{
     int to = 0;
+    bool moved = false;
     for (int s = 0; s < n_slices; s++) {
         int from = r->first[s], end = r->first[s + 1];
         r->first[s] = to;
         for (; from < end; from++) {
             if (!r->keep[from]) continue;
+            r->host.from[to] = from;
             if (to != from) {
-                r->id[to] = r->id[from];
-                r->token[to] = r->token[from];
-                r->pos[to] = r->pos[from];
-                r->rot[to] = r->rot[from];
-                r->see[to] = r->see[from];
-                r->block[to] = r->block[from];
-                r->slot[to] = r->slot[from];
-                memcpy(e->x + (size_t)to * width, e->x + (size_t)from * width,
-                       width * sizeof *e->x);
-                memcpy(e->h + (size_t)to * width, e->h + (size_t)from * width,
-                       width * sizeof *e->h);
-                memcpy(e->att + (size_t)to * heads, e->att + (size_t)from * heads,
-                       heads * sizeof *e->att);
+                move_row(r, from, to);
+                moved = true;
             }
             to++;
         }
     }
     r->first[n_slices] = r->n = to;
+    return moved;
+}
+
+sp_err sp_rows_close(sp_engine *e, int n_slices)
+{
+    sp_rows *r = &e->rows;
+    const sp_hparams *hp = &e->o.model->hp;
+    const int64_t heads = (int64_t)hp->n_heads * hp->head;
+    SP_TRY(sp_mirror_settle(&r->lists));
+    if (!close_lists(r, n_slices)) return SP_OK;
+    sp_mirror_push(&r->lists, r->lists.mem.n_bytes);
+    sp_gather_args a = {.x = e->x, .from = r->dev.from, .m = r->n, .n = hp->n_embd};
+    sp_device_gather(e->device, &a);
+    a.x = e->h;
+    sp_device_gather(e->device, &a);
+    a.x = e->att;
+    a.n = heads;
+    sp_device_gather(e->device, &a);
+    return SP_OK;
 }
 
 bool sp_row_wanted(const sp_slice *sl, int id)
@@ -97,40 +170,52 @@ bool sp_row_wanted(const sp_slice *sl, int id)
     return sl->want == SP_WANT_ALL || (sl->want == SP_WANT_LAST && id == sl->from + sl->n - 1);
 }
 
-void sp_rows_drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
+sp_err sp_rows_drop_unwanted(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     sp_rows *r = &e->rows;
     for (int s = 0; s < n_slices; s++)
         for (int i = r->first[s]; i < r->first[s + 1]; i++)
             r->keep[i] = slices[s].plan->gate.after_layer || sp_row_wanted(&slices[s], r->id[i]) ||
                          slices[s].plan->probe.kind == SP_PROBE_COLUMNS;
-    sp_rows_close(e, n_slices);
+    return sp_rows_close(e, n_slices);
 }
 
-/* twin_slot -- where the older copy of a todo token lies; false when it has none. */
-static bool twin_slot(const sp_plan *p, int id, sp_kv_slot *out)
-{
-    if (id >= p->n_twins || p->twins[id].span < 0) return false;
-    *out = sp_span_slot(&p->spans[p->twins[id].span], p->twins[id].index);
-    return true;
-}
-
-/* fall_back -- rows that a gate has dropped keep their twins' KV in the layers that remain. */
-static void fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
+/* twins_of -- the slots of the rows of a plan that are dropped and have twins, into the mirror of
+ * slots: where their KV is to come from, and where it goes. Returns how many. */
+static int64_t twins_of(sp_engine *e, const sp_plan *p, int first, int end)
 {
     const sp_rows *r = &e->rows;
-    for (int l = layer + 1; l < e->o.model->hp.n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
-        sp_kv_slot twin;
-        for (int i = first; i < end; i++)
-            if (!r->keep[i] && twin_slot(p, r->id[i], &twin))
-                sp_kv_copy(
-                    &kv, &twin,
-                    &(sp_kv_slot){.block = r->block[i], .slot = r->slot[i], .rot = r->rot[i]});
+    sp_kv_slot *from = e->slots.host, *to = from + e->o.max_rows;
+    int64_t m = 0;
+    for (int i = first; i < end; i++) {
+        const int id = r->id[i];
+        if (r->keep[i] || id >= p->n_twins || p->twins[id].span < 0) continue;
+        from[m] = sp_span_slot(&p->spans[p->twins[id].span], p->twins[id].index);
+        to[m++] =
+            (sp_kv_slot){.block = r->host.block[i], .slot = r->host.slot[i], .rot = r->host.rot[i]};
     }
+    return m;
 }
 
-void sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+/* fall_back -- rows that a gate has dropped get their twins' KV in the layers that remain. */
+static sp_err fall_back(sp_engine *e, const sp_plan *p, int first, int end, int layer)
+{
+    const sp_kv_slot *slots = e->slots.dev;
+    if (layer + 1 == e->o.model->hp.n_layers || p->n_twins == 0) return SP_OK;
+    SP_TRY(sp_mirror_settle(&e->slots));
+    int64_t m = twins_of(e, p, first, end);
+    if (m == 0) return SP_OK;
+    sp_mirror_push(&e->slots, e->slots.mem.n_bytes);
+    for (int l = layer + 1; l < e->o.model->hp.n_layers; l++) {
+        sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
+        sp_device_kv_copy(
+            e->device,
+            &(sp_kv_copy_args){.kv = &kv, .from = slots, .to = slots + e->o.max_rows, .m = m});
+    }
+    return SP_OK;
+}
+
+sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
     sp_rows *r = &e->rows;
     bool any = false;
@@ -144,9 +229,9 @@ void sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, int 
                                                 .n_heads = e->o.model->hp.n_heads,
                                                 .n = r->first[s + 1] - r->first[s],
                                                 .id = r->id + r->first[s],
-                                                .mass = e->reqs[s].mass,
+                                                .mass = sp_mass_on_host(e, s),
                                                 .keep = r->keep + r->first[s]});
-        fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer);
+        SP_TRY(fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer));
     }
-    if (any) sp_rows_close(e, n_slices);
+    return any ? sp_rows_close(e, n_slices) : SP_OK;
 }

@@ -49,22 +49,23 @@ static sp_err reserve_span(sp_plan *p)
     return SP_OK;
 }
 
-sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos,
-                        int32_t shift, const uint32_t *known, int32_t n_known, int *span)
+sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span)
 {
-    assert(!p->bound && n >= 0 && room >= n && n_known <= n);
-    assert(n_known == n || n_known % SP_BLOCK_TOKENS == 0);
+    const int32_t n = spec->n, room = SP_MAX(n, spec->room);
+    assert(!p->bound && n >= 0 && spec->n_known <= n);
+    assert(spec->n_known == n || spec->n_known % SP_BLOCK_TOKENS == 0);
     SP_TRY(reserve_span(p));
     uint32_t *blocks = sp_arena_take(&p->arena, (size_t)sp_blocks_for(room), sizeof *blocks);
-    int32_t *where = pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
-    if (!blocks || (pos && !where)) return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
-    if (pos) memcpy(where, pos, (size_t)n * sizeof *pos);
-    int32_t held = sp_blocks_for(n_known);
-    if (held) memcpy(blocks, known, (size_t)held * sizeof *blocks);
+    int32_t *where = spec->pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
+    if (!blocks || (spec->pos && !where))
+        return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
+    if (spec->pos) memcpy(where, spec->pos, (size_t)n * sizeof *where);
+    int32_t held = sp_blocks_for(spec->n_known);
+    if (held) memcpy(blocks, spec->known, (size_t)held * sizeof *blocks);
     sp_kv_retain(p->pool, blocks, held);
     p->spans[p->n_spans] =
-        (sp_span){.blocks = blocks, .n = n, .at = at, .pos = where, .shift = shift};
-    p->slots[p->n_spans] = (sp_slots){.blocks = blocks, .n_known = n_known, .room = room};
+        (sp_span){.blocks = blocks, .n = n, .at = spec->at, .pos = where, .shift = spec->shift};
+    p->slots[p->n_spans] = (sp_slots){.blocks = blocks, .n_known = spec->n_known, .room = room};
     *span = p->n_spans++;
     return SP_OK;
 }
@@ -110,6 +111,14 @@ sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight
     v[p->n_sights] = (sp_sight){.list = copy, .n = n};
     *sight = p->n_sights++;
     return SP_OK;
+}
+
+sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sight)
+{
+    uint16_t *list = sp_arena_take(&p->arena, (size_t)i + 1, sizeof *list);
+    if (!list) return sp_fail_nomem(((size_t)i + 1) * sizeof *list, "a plan");
+    int n = sp_segment_sight(segs, i, list);
+    return sp_plan_add_sight(p, n == i + 1 ? NULL : list, n, sight);
 }
 
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)
@@ -216,7 +225,7 @@ sp_err sp_plan_check(const sp_plan *p)
             return sp_fail(SP_E_ARG, "plan: todo %d writes token %d of span %d", t, d->index,
                            d->span);
         if (span_pos(s, d->index) != d->pos)
-            return sp_fail(SP_E_ARG, "plan: todo %d stands at %d, its slot at %d", t, d->pos,
+            return sp_fail(SP_E_ARG, "plan: todo %d is at position %d, its slot at %d", t, d->pos,
                            span_pos(s, d->index));
         if (t && d->see == p->todo[t - 1].see && d->pos <= p->todo[t - 1].pos)
             return sp_fail(SP_E_ARG, "plan: todo %d is not ascending", t);

@@ -1,13 +1,14 @@
 /* plan.h -- what to compute and what each token may see: the contract between policies and engine.
  *
- *   spans   the context as runs of KV (compute/ops.h: sp_span), in prompt order
- *   todo    the Q index: tokens to compute, with position and the slot that their KV goes to
- *   sights  which spans a token may look at
- *   gate    called after each layer; may drop tokens from the layers that remain
+ *   spans     the context as runs of KV (compute/ops.h: sp_span), in prompt order
+ *   todo      the Q index: tokens to compute, with position and the slot that their KV goes to
+ *   sights    which spans a token may look at
+ *   gate      called after each layer; may drop tokens from the layers that remain
+ *   selector  called before each layer's attention; may rewrite the spans of a KV head
  *
  * A policy (reuse/) builds a plan without touching memory of the pool: a span names the known
  * blocks it reads and says how many more it needs. sp_plan_bind then takes those blocks, and the
- * engine executes the todo list in pieces of any size, in order.
+ * engine executes the todo list in pieces of any size, in order. Plans are host memory.
  *
  * Invariants
  *  I1  each span is ascending in position, and so is each run of todo tokens that share a sight.
@@ -19,6 +20,7 @@
 
 #include "base/mem.h"
 #include "kv/pool.h"
+#include "kv/segment.h"
 
 typedef struct sp_plan sp_plan;
 
@@ -38,7 +40,7 @@ typedef struct sp_gate_view {
     int n_heads;       /* H */
     int n;             /* tokens still computed in this piece */
     const int32_t *id; /* [n] index into plan->todo */
-    const float *mass; /* [n, H, n_spans] attention mass of this layer, if wanted; else NULL */
+    const float *mass; /* host [n, H, n_spans] attention mass of this layer, if wanted; else NULL */
     bool *keep;        /* [n] all true; false drops the token from the remaining layers, in which
                           its slot gets the KV of its twin, if it has one */
 } sp_gate_view;
@@ -49,7 +51,22 @@ typedef struct sp_gate {
     bool wants_mass;
 } sp_gate;
 
-/* A probe is a plan that is run to measure, not to answer: the step ends after the probed layer.
+/* What a selector is shown before a layer's attention: a copy of the plan's spans for one KV head.
+ * It may drop a span (n = 0) or let it name fewer keys (n, blocks, at or pos, shift, stale); what it
+ * points to must live until the step ends. Every query must still see at least one key. */
+typedef struct sp_selector_view {
+    const sp_plan *plan;
+    int layer, kv_head;
+    sp_span *spans; /* [n_spans] */
+} sp_selector_view;
+
+/* Sparse attention. Excludes a probe of columns, whose keys are those of the plan's spans. */
+typedef struct sp_selector {
+    void (*rewrite)(void *user, const sp_selector_view *view);
+    void *user;
+} sp_selector;
+
+/* A probe is a plan that runs to measure, not to answer: its rows end after the probed layer.
  * COLUMNS of every layer are added up while the plan runs to its end. */
 #define SP_EVERY_LAYER (-1)
 typedef enum sp_probe_kind {
@@ -58,8 +75,9 @@ typedef enum sp_probe_kind {
     SP_PROBE_DEVIATION /* distance between the KV of each todo token and an older copy of it */
 } sp_probe_kind;
 
-/* The older copy of a todo token: what a probe compares it with, and what stands in for it where a
- * gate drops it (both keys are then rotated for the same position). span < 0: none. */
+/* The older copy of a todo token: a probe compares the token with it, and it replaces the token in
+ * the layers after a gate dropped it (both keys are then rotated for the same position).
+ * span < 0: none. */
 typedef struct sp_twin {
     int32_t span, index;
 } sp_twin;
@@ -67,20 +85,31 @@ typedef struct sp_twin {
 typedef struct sp_probe {
     sp_probe_kind kind;
     int layer;        /* 0 .. L-1 */
-    float **columns;  /* COLUMNS: [n_spans] of [span.n], added to; NULL where not wanted */
-    float *deviation; /* DEVIATION (of twins): [n_todo] |K - K'|^2 + |V - V'|^2 */
+    float **columns;  /* COLUMNS: host [n_spans] of [span.n], added to; NULL where not wanted */
+    float *deviation; /* DEVIATION (of twins): host [n_todo] |K - K'|^2 + |V - V'|^2 */
 } sp_probe;
 
-/* The blocks behind a span. */
+/* The blocks of a span. */
 typedef struct sp_slots {
-    uint32_t *blocks; /* [ceil(room / B)] the array behind sp_span.blocks */
+    uint32_t *blocks; /* [ceil(room / B)] the array that sp_span.blocks is */
     int32_t n_known;  /* tokens whose KV existed before this plan: the first ones of the span */
     int32_t room;     /* tokens that blocks has entries for */
 } sp_slots;
 
+/* A span to add. Tokens whose KV is not known yet get fresh blocks when the plan is bound. */
+typedef struct sp_span_spec {
+    int32_t n;             /* tokens */
+    int32_t room;          /* tokens to reserve slots for, for spans that grow; below n: n */
+    int32_t at;            /* position of its first key, when pos is NULL */
+    const int32_t *pos;    /* [n] positions of scattered keys, ascending, or NULL */
+    int32_t shift;         /* position in the prompt = position of the key + shift */
+    const uint32_t *known; /* [ceil(n_known / B)] blocks that hold the first tokens, or NULL */
+    int32_t n_known;       /* n, or a multiple of B */
+} sp_span_spec;
+
 struct sp_plan {
     sp_span *spans;  /* [n_spans] */
-    sp_slots *slots; /* [n_spans] what the plan knows about the blocks behind each span */
+    sp_slots *slots; /* [n_spans] what the plan knows about the blocks of each span */
     int n_spans, cap_spans;
     sp_todo *todo;
     int n_todo, cap_todo;
@@ -88,14 +117,15 @@ struct sp_plan {
     int n_sights, cap_sights;
     sp_twin *twins; /* [n_twins] of the first todo tokens */
     int n_twins;
-    sp_gate gate; /* after_layer NULL: none */
+    sp_gate gate;         /* after_layer NULL: none */
+    sp_selector selector; /* rewrite NULL: none */
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
     sp_arena arena; /* everything above */
 };
 
-/* sp_span_slot -- where the KV of token `index` of a span lies. */
+/* sp_span_slot -- where the KV of token `index` of a span is stored. */
 static inline sp_kv_slot sp_span_slot(const sp_span *s, int32_t index)
 {
     return (sp_kv_slot){.block = s->blocks[index / SP_BLOCK_TOKENS],
@@ -107,21 +137,19 @@ void sp_plan_init(sp_plan *p, sp_kv_pool *pool);
 /* sp_plan_fini -- gives up the plan's references to its blocks. */
 void sp_plan_fini(sp_plan *p);
 
-/* sp_plan_add_span -- a span of n tokens first rotated for position `at`, of which the first
- * n_known have their KV in `known` (n_known is n, or whole blocks); the rest are fresh and will be
- * bound. The plan retains the known blocks. pos: positions of scattered tokens, copied, or NULL.
- * `room`: tokens to reserve slots for (>= n), for spans that grow while decoding.
+/* sp_plan_add_span -- a span as `spec` says. The plan retains the known blocks and copies pos.
  * Errors: SP_E_NOMEM, SP_E_LIMIT over 65,535 spans. */
-sp_err sp_plan_add_span(sp_plan *p, int32_t n, int32_t room, int32_t at, const int32_t *pos,
-                        int32_t shift, const uint32_t *known, int32_t n_known,
-                        int *span) SP_MUST_CHECK;
-/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed copy stands
- * elsewhere). */
+sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span) SP_MUST_CHECK;
+/* sp_plan_mark_stale -- token `index` of a span must not be read (a recomputed one
+ * replaces it). */
 sp_err sp_plan_mark_stale(sp_plan *p, int span, int32_t index) SP_MUST_CHECK;
 /* sp_plan_mark_all_stale -- all tokens of a span that has no map yet. */
 sp_err sp_plan_mark_all_stale(sp_plan *p, int span) SP_MUST_CHECK;
 /* sp_plan_add_sight -- list NULL: the first n spans. The list is copied. */
 sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight) SP_MUST_CHECK;
+/* sp_plan_add_sight_of -- the sight of segment i: itself and its ancestors, each of which has the
+ * span of its own index. */
+sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sight) SP_MUST_CHECK;
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo) SP_MUST_CHECK;
 /* sp_plan_add_run -- n tokens that follow each other in prompt and span, from where `first` says;
  * its own token does not count. */

@@ -7,17 +7,18 @@
 #include "base/mem.h"
 
 struct sp_kv_pool {
+    sp_device *device;
     sp_kv_shape shape;
     int64_t n_blocks;
     size_t layer_block_bytes; /* one block in one layer */
-    uint8_t *memory;          /* [L][n_blocks][layer_block_bytes] */
-    size_t memory_bytes;
-    _Atomic uint32_t *refs; /* [n_blocks] */
-    uint8_t *sealed;        /* [n_blocks] written by the only holder, before others can hold it */
+    sp_mem memory;            /* [L][n_blocks][layer_block_bytes] */
+    _Atomic uint32_t *refs;   /* [n_blocks] */
+    uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
 
+    _Atomic int64_t n_free; /* changed with the lock held, read without */
     pthread_mutex_t lock;   /* guards the following */
     uint64_t *free_map;     /* bitmap [ceil(n_blocks / 64)]: 1 = free */
-    int64_t n_free, lowest; /* lowest: no block below it is free */
+    int64_t lowest;         /* no block below it is free */
 };
 
 sp_err sp_kv_shape_check(const sp_kv_shape *s)
@@ -46,27 +47,36 @@ size_t sp_kv_block_bytes(const sp_kv_shape *shape)
     return (size_t)shape->n_layers * layer_block_bytes(shape);
 }
 
-sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool **out)
+static sp_err take_memory(sp_kv_pool *p)
+{
+    size_t n_bytes, n = (size_t)p->n_blocks;
+    p->refs = SP_NEW_N(_Atomic uint32_t, n);
+    p->sealed = SP_NEW_N(uint8_t, n);
+    p->free_map = SP_NEW_N(uint64_t, SP_DIV_UP(n, 64));
+    if (!p->refs || !p->sealed || !p->free_map)
+        return sp_fail_nomem(n * sizeof *p->refs, "the KV pool");
+    if (__builtin_mul_overflow(sp_kv_block_bytes(&p->shape), n, &n_bytes))
+        return sp_fail_nomem(SIZE_MAX, "the KV pool");
+    return sp_mem_alloc(p->device, n_bytes, "the KV pool", &p->memory);
+}
+
+sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_blocks,
+                         sp_kv_pool **out)
 {
     SP_TRY(sp_kv_shape_check(shape));
     if (n_blocks < 1 || n_blocks > UINT32_MAX)
         return sp_fail(SP_E_ARG, "KV pool: %lld blocks", (long long)n_blocks);
     sp_kv_pool *p = SP_NEW(sp_kv_pool);
     if (!p) return sp_fail_nomem(sizeof *p, "the KV pool");
+    p->device = device;
     p->shape = *shape;
     p->n_blocks = n_blocks;
     p->layer_block_bytes = layer_block_bytes(shape);
     pthread_mutex_init(&p->lock, NULL);
-    int64_t words = SP_DIV_UP(n_blocks, 64);
-    p->refs = SP_NEW_N(_Atomic uint32_t, (size_t)n_blocks);
-    p->sealed = SP_NEW_N(uint8_t, (size_t)n_blocks);
-    p->free_map = SP_NEW_N(uint64_t, (size_t)words);
-    if (!__builtin_mul_overflow(sp_kv_block_bytes(shape), (size_t)n_blocks, &p->memory_bytes))
-        p->memory = sp_pages_alloc(p->memory_bytes);
-    if (!p->refs || !p->sealed || !p->free_map || !p->memory) {
-        size_t wanted = p->memory_bytes;
+    sp_err err = take_memory(p);
+    if (err != SP_OK) {
         sp_kv_pool_destroy(p);
-        return sp_fail_nomem(wanted, "the KV pool");
+        return err;
     }
     for (int64_t i = 0; i < n_blocks; i++) p->free_map[i / 64] |= UINT64_C(1) << (i % 64);
     p->n_free = n_blocks;
@@ -77,7 +87,7 @@ sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks, sp_kv_pool 
 void sp_kv_pool_destroy(sp_kv_pool *p)
 {
     if (!p) return;
-    sp_pages_free(p->memory, p->memory_bytes);
+    sp_mem_free(&p->memory);
     sp_free(p->refs);
     sp_free(p->sealed);
     sp_free(p->free_map);
@@ -90,6 +100,11 @@ const sp_kv_shape *sp_kv_pool_shape(const sp_kv_pool *p)
     return &p->shape;
 }
 
+sp_device *sp_kv_pool_device(const sp_kv_pool *p)
+{
+    return p->device;
+}
+
 int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p)
 {
     return p->n_blocks;
@@ -97,23 +112,61 @@ int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p)
 
 int64_t sp_kv_pool_n_free(const sp_kv_pool *p)
 {
-    sp_kv_pool *m = (sp_kv_pool *)p; /* the lock is not part of the value */
-    pthread_mutex_lock(&m->lock);
-    int64_t n = p->n_free;
-    pthread_mutex_unlock(&m->lock);
-    return n;
+    return atomic_load(&p->n_free);
+}
+
+/* -- memory --------------------------------------------------------------------------------- */
+
+static uint8_t *at(const sp_kv_pool *p, int layer, uint32_t block)
+{
+    assert(layer >= 0 && layer < p->shape.n_layers);
+    size_t i = (size_t)layer * (size_t)p->n_blocks + block;
+    return (uint8_t *)p->memory.p + i * p->layer_block_bytes;
 }
 
 sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer)
 {
-    assert(layer >= 0 && layer < p->shape.n_layers);
     return (sp_kv_view){
         .type = p->shape.type,
         .n_heads = p->shape.n_heads,
         .head = p->shape.head,
-        .base = p->memory + (size_t)layer * (size_t)p->n_blocks * p->layer_block_bytes,
+        .base = at(p, layer, 0),
         .block_bytes = p->layer_block_bytes,
     };
+}
+
+size_t sp_kv_pool_layer_block_bytes(const sp_kv_pool *p)
+{
+    return p->layer_block_bytes;
+}
+
+static uint8_t *run_at(const sp_kv_pool *p, sp_kv_run run)
+{
+    assert(run.n >= 0 && run.first + (int64_t)run.n <= p->n_blocks);
+    return at(p, run.layer, run.first);
+}
+
+sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging, const uint8_t **out)
+{
+    const uint8_t *from = run_at(p, run);
+    size_t n = (size_t)run.n * p->layer_block_bytes;
+    if (!p->device->unified) {
+        SP_TRY(sp_device_wait(p->device, sp_device_copy_out(p->device, staging, from, n)));
+        from = staging;
+    }
+    *out = from;
+    return SP_OK;
+}
+
+uint8_t *sp_kv_pool_target(sp_kv_pool *p, sp_kv_run run, void *staging)
+{
+    return p->device->unified ? run_at(p, run) : staging;
+}
+
+sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from)
+{
+    size_t n = (size_t)run.n * p->layer_block_bytes;
+    return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
 }
 
 /* -- the free map: all with the lock held --------------------------------------------------- */

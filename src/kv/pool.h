@@ -1,7 +1,7 @@
-/* pool.h -- the one pool of KV blocks: where every key and value lies.
+/* pool.h -- the one pool of KV blocks: where every key and value is stored.
  *
  * A block holds B = 16 tokens in all layers. Memory is ordered by layer first, so that the blocks
- * of a chunk, which the allocator keeps neighbours where it can, lie in one piece for each layer:
+ * of a chunk, which the allocator keeps neighbours where it can, are one piece in each layer:
  *
  *   layer 0 | block 0 | block 1 | ... | block N-1 |     one block of one layer: sp_kv_view in
  *   layer 1 | block 0 | block 1 | ... | block N-1 |     compute/ops.h (keys [G][D][B],
@@ -9,15 +9,19 @@
  *
  *   free --acquire--> open --seal--> sealed            release by the last holder: back to free
  *
+ * The memory is the device's: operations read and write it, and the host copies blocks out and in
+ * (sp_kv_pool_read, sp_kv_pool_write).
+ *
  * Invariants
- *  I1  a block is written only while open, by the engine, for its one holder.
+ *  I1  a block is written only while open, for its one holder: by the engine, or by whoever loads
+ *      a stored copy into it.
  *  I2  a sealed block never changes until it is free again; any number may hold and read it.
  *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
  */
 #ifndef SP_KV_POOL_H
 #define SP_KV_POOL_H
 
-#include "compute/ops.h"
+#include "compute/device.h"
 
 typedef struct sp_kv_pool sp_kv_pool;
 
@@ -39,22 +43,45 @@ sp_err sp_kv_shape_check(const sp_kv_shape *shape) SP_MUST_CHECK;
 /* sp_kv_block_bytes -- one block in all layers. Pre: a shape that passes the check. */
 size_t sp_kv_block_bytes(const sp_kv_shape *shape);
 
-/* sp_kv_pool_create -- a pool of n_blocks blocks; memory is touched as blocks are first written.
- * Errors: SP_E_ARG (type cannot hold this head size), SP_E_NOMEM. */
-sp_err sp_kv_pool_create(const sp_kv_shape *shape, int64_t n_blocks,
+/* sp_kv_pool_create -- a pool of n_blocks blocks on a device, which must outlive it; memory is
+ * touched as blocks are first written. Errors: SP_E_ARG (type cannot hold this head size),
+ * SP_E_NOMEM. */
+sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_blocks,
                          sp_kv_pool **out) SP_MUST_CHECK;
 void sp_kv_pool_destroy(sp_kv_pool *p);
 
 const sp_kv_shape *sp_kv_pool_shape(const sp_kv_pool *p);
+sp_device *sp_kv_pool_device(const sp_kv_pool *p);
 int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p);
 int64_t sp_kv_pool_n_free(const sp_kv_pool *p);
 
-/* sp_kv_pool_layer -- the view that kernels work on. */
+/* sp_kv_pool_layer -- the view that operations work on; its base is device memory. */
 sp_kv_view sp_kv_pool_layer(const sp_kv_pool *p, int layer);
+/* sp_kv_pool_layer_block_bytes -- one block in one layer. */
+size_t sp_kv_pool_layer_block_bytes(const sp_kv_pool *p);
+
+/* Neighbouring blocks of one layer: first .. first + n - 1. */
+typedef struct sp_kv_run {
+    int layer;
+    uint32_t first;
+    int32_t n;
+} sp_kv_run;
+
+/* sp_kv_pool_read -- the run's bytes where the host may read them, until the blocks are released:
+ * in the pool itself on a unified device, else copied to `staging` [n * layer_block_bytes].
+ * Errors: what the device met. Thread: any; of sealed blocks, or of open ones by their holder. */
+sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging,
+                       const uint8_t **out) SP_MUST_CHECK;
+/* sp_kv_pool_target -- where the host writes the run's bytes, for sp_kv_pool_write to take from: in
+ * the pool itself on a unified device, else `staging`. */
+uint8_t *sp_kv_pool_target(sp_kv_pool *p, sp_kv_run run, void *staging);
+/* sp_kv_pool_write -- copies the run's bytes in, from where sp_kv_pool_target said or from anywhere
+ * else, and waits. Pre: open blocks of the caller. Errors and Thread: as read. */
+sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from) SP_MUST_CHECK;
 
 /* sp_kv_acquire -- n open blocks with one holder each: the first n free neighbours, or else the
- * first n of all. So what requests take and give back in turn stays the same memory; blocks further
- * on are first written, and paid for in page faults, when there is more to hold.
+ * first n of all. Requests that take and release blocks in turn therefore use the same memory;
+ * higher blocks are first written, and cost page faults, only when the lower ones are held.
  * Errors: SP_E_NOKV, and nothing is taken. Thread: any. Cost: O(N / 64) where a run is free, O(N)
  * in a fragmented pool. */
 sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks) SP_MUST_CHECK;

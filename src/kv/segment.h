@@ -1,8 +1,13 @@
 /* segment.h -- a prompt is a list of segments, each tokenized on its own.
  *
  * A segment's id is its content: SHA-256 over a namespace (model, KV type), the tenant's salt and
- * the token ids. What precedes it is never part of the id. The hash discovers, the tokens verify:
- * whoever uses cached KV for a segment compares the tokens too. */
+ * the token ids. The segments before it are never part of the id. A hash discovers, tokens verify:
+ * whoever uses cached KV for a segment compares the tokens too.
+ *
+ * Segments form a list, in which each one looks at all before it, or a tree, in which each one
+ * looks at its ancestors and may share its positions with other branches. A zeroed `parent` and
+ * `place` say: a list.
+ */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
 
@@ -20,7 +25,17 @@ typedef struct sp_segment {
     const int32_t *tokens; /* [n] borrowed from the prompt */
     int32_t n;             /* tokens, at least 1 */
     sp_digest id;
+    int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one */
+    int32_t place;  /* 1 + position of its first token; 0: after its parent */
 } sp_segment;
+
+/* sp_segment_parent -- index of the parent of segment i; -1: it has none. */
+int sp_segment_parent(const sp_segment *segs, int i);
+/* sp_segment_at -- position of the first token of segment i. Cost: O(its ancestors). */
+int32_t sp_segment_at(const sp_segment *segs, int i);
+/* sp_segment_sight -- the segments that segment i looks at, itself the last, ascending: list [i+1].
+ * Returns how many. */
+int sp_segment_sight(const sp_segment *segs, int i, uint16_t *list);
 
 /* sp_segment_id -- the content id of tokens in a namespace. salt may be NULL (no tenant). */
 sp_err sp_segment_id(const sp_digest *space, const char *salt, const int32_t *tokens, int32_t n,

@@ -1,3 +1,4 @@
+/* model.c -- opening a model of either kind of file, and its identity. */
 #include "model/model.h"
 
 #include <stdio.h>
@@ -55,7 +56,7 @@ static sp_err new_model(const char *path, sp_model **out)
     sp_model *m = SP_NEW(sp_model);
     if (!m) return sp_fail_nomem(sizeof *m, "the model");
     m->files = SP_NEW(struct sp_model_files);
-    if (m->files) m->path = sp_strdup_n(path, strlen(path));
+    if (m->files) m->path = m->files->path = sp_strdup_n(path, strlen(path));
     if (!m->path) {
         sp_free(m->files);
         sp_free(m);
@@ -77,7 +78,7 @@ static sp_err keep_text(sp_model *m, const char *s, size_t n, const char **out)
 }
 
 /* A vocabulary with more tokens than the embedding has rows occurs in files whose makers added
- * tokens without training them; the engine refuses such ids when they come. */
+ * tokens without training them; the engine refuses such ids. */
 static void check_vocab(const sp_model *m)
 {
     if (!m->tokenizer)
@@ -89,7 +90,7 @@ static void check_vocab(const sp_model *m)
 
 /* -- GGUF ----------------------------------------------------------------------------------- */
 
-/* A file without tensors: the tokenizer is all there is, whatever the architecture. */
+/* A file without tensors: only the tokenizer, whatever the architecture. */
 static sp_err fill_vocab_only(sp_model *m, const sp_gguf *g)
 {
     sp_text_view arch;
@@ -232,12 +233,12 @@ sp_err sp_model_open(const char *path, sp_model **out)
 void sp_model_close(sp_model *m)
 {
     if (!m) return;
+    sp_model_unload(m);
     if (m->tokenizer) sp_tokenizer_destroy(m->tokenizer);
     sp_gguf_close(&m->files->gguf);
     sp_safetensors_close(&m->files->folder);
     sp_arena_fini(&m->files->arena);
-    sp_pages_free(m->files->packed, m->files->packed_bytes);
+    sp_free(m->files->path);
     sp_free(m->files);
-    sp_free((char *)m->path);
     sp_free(m);
 }

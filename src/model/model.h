@@ -1,14 +1,14 @@
 /* model.h -- a language model opened from a GGUF file or a Hugging Face folder.
  *
- * The model borrows its weights from mapped files; opening checks every size and offset, so that
- * nothing later can read outside them. What differs between architectures is data: an entry of the
- * table in arch.c and the weights that are present.
+ * The model borrows its weights from mapped files, until a device loads them; opening checks every
+ * size and offset, so that nothing later can read outside them. What differs between architectures
+ * is data: an entry of the table in arch.c and the weights that are present.
  */
 #ifndef SP_MODEL_MODEL_H
 #define SP_MODEL_MODEL_H
 
 #include "base/mem.h"
-#include "compute/ops.h"
+#include "compute/device.h"
 
 typedef struct sp_tokenizer sp_tokenizer;
 
@@ -37,9 +37,15 @@ typedef struct sp_rope_spec {
     float magnitude; /* factor on cos and sin; 1 but for yarn */
 } sp_rope_spec;
 
+/* How the feed-forward part of a layer is computed (engine/ffn.c). */
+typedef enum sp_ffn_kind {
+    SP_FFN_GATED /* w_down (silu(w_gate x) * (w_up x)), the same for all rows */
+} sp_ffn_kind;
+
 /* Weights of one layer. Matrices are [outputs, inputs]; vectors f32; absent ones have data ==
  * NULL. */
 typedef struct sp_layer {
+    sp_ffn_kind ffn;
     const float *attn_norm, *ffn_norm; /* [E] */
     sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
     const float *bq, *bk, *bv, *bo;    /* [H D] [G D] [G D] [E] or NULL */
@@ -50,16 +56,17 @@ typedef struct sp_layer {
 typedef struct sp_model {
     sp_hparams hp;
     sp_rope_spec rope;
-    sp_mat embed;              /* [V, E] */
-    sp_mat output;             /* [V, E]; the embedding when tied */
+    sp_mat embed;  /* [V, E] */
+    sp_mat output; /* [V, E]; the embedding when tied */
+    bool tied;
     const float *output_norm;  /* [E] */
     sp_layer *layers;          /* [L] */
     sp_tokenizer *tokenizer;   /* NULL: the file has none, token ids only */
     const char *chat_template; /* Jinja text from the file, or NULL */
     uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
-    const sp_ops *packed_for; /* the variant that matrices are packed for; NULL: none is */
-    bool in_integers;         /* some of them for its products in integers */
+    sp_device *device; /* where the weights are; NULL: in host memory, as the file has them */
+    sp_mem on_device;  /* those that the device does not read from the file */
     struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
 } sp_model;
 
@@ -71,10 +78,19 @@ typedef struct sp_model {
 sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
 void sp_model_close(sp_model *m);
 
-/* sp_model_pack -- lays matrices out for the products of `ops`, where it wants them so; about a
- * second a gigabyte and thread. Once for a model, before an engine is made of it.
- * Errors: SP_E_NOMEM; the model is then as before. */
-sp_err sp_model_pack(sp_model *m, const sp_ops *ops, sp_team *team) SP_MUST_CHECK;
+/* sp_model_load -- puts the weights on a device, in the layout of its kernels; on the CPU about a
+ * second a gigabyte and thread. Once for a model, before an engine is made of it. The device must
+ * outlive the model. Errors: SP_E_NOMEM; the model is then as before. */
+sp_err sp_model_load(sp_model *m, sp_device *d) SP_MUST_CHECK;
+/* sp_model_unload -- frees what load took; the weights cannot be used after it. Closing does it. */
+void sp_model_unload(sp_model *m);
+
+/* sp_model_next_matrix -- the matrix at *i, which starts at 0 and is moved past it, in the order in
+ * which a step reads them: embedding, layers, output (also when it is the embedding again). NULL
+ * after the last. */
+sp_mat *sp_model_next_matrix(sp_model *m, int *i);
+/* sp_model_n_params -- elements of all matrices, a tied output counted once. */
+int64_t sp_model_n_params(sp_model *m);
 
 /* sp_model_inspect -- what is in the file, as JSON text appended to `out`: format, metadata
  * (arrays shortened), tensors with type, shape, offset and bytes, totals. Works for files whose

@@ -10,8 +10,7 @@ struct sp_model_files {
     sp_gguf gguf;
     sp_safetensors folder;
     sp_arena arena; /* layer table, vectors, frequencies, texts */
-    void *packed;   /* sp_model_pack: pages of all packed matrices, or NULL */
-    size_t packed_bytes;
+    char *path;     /* what sp_model.path is */
 };
 
 /* sp_model_from_gguf -- a model from a file that is open already. Owns: `g` moves into the model,

@@ -1,5 +1,6 @@
-/* Which tensor becomes which weight is data: a row gives the tensor's names in both kinds of files,
- * its shape, when it must be there and the place of the weight in the struct.
+/* weights.c -- which tensor becomes which weight, as data: a row gives the tensor's names in both
+ * kinds of files, its shape, when it must be there and the place of the weight in the struct.
+ * Binding a file and walking over a model's weights both go by these rows.
  *
  * A shape of two letters is a matrix, borrowed from the file; of one letter a vector, converted to
  * f32. Letters are those of shapes.h, and Q = H D, K = G D, R = n_rot / 2. A row without a shape is
@@ -69,9 +70,8 @@ typedef struct binder {
 
 /* -- one tensor ----------------------------------------------------------------------------- */
 
-static int64_t size_of(const binder *b, char letter)
+static int64_t size_of(const sp_hparams *hp, int n_rot, char letter)
 {
-    const sp_hparams *hp = &b->m->hp;
     switch (letter) {
     case 'E':
         return hp->n_embd;
@@ -84,7 +84,7 @@ static int64_t size_of(const binder *b, char letter)
     case 'D':
         return hp->head;
     case 'R':
-        return b->config->rope.n_rot / 2;
+        return n_rot / 2;
     case 'V':
         return hp->n_vocab;
     default:
@@ -124,7 +124,9 @@ static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_b
 static sp_err check(const binder *b, const row *r, const sp_tensor *t)
 {
     char got[96], wanted[96];
-    int64_t want[2] = {size_of(b, r->shape[0]), size_of(b, r->shape[1])};
+    const int n_rot = b->config->rope.n_rot;
+    int64_t want[2] = {size_of(&b->m->hp, n_rot, r->shape[0]),
+                       size_of(&b->m->hp, n_rot, r->shape[1])};
     int n = r->shape[1] ? 2 : 1;
     if (t->dtype == SP_DTYPE_N)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
@@ -197,6 +199,7 @@ static sp_err bind_output(binder *b)
     bool there = find(b, &output_row, NO_LAYER, name) != NULL;
     if (c->tied || (!there && c->arch->tied && !c->untied)) {
         b->m->output = b->m->embed;
+        b->m->tied = true;
         return SP_OK;
     }
     return bind(b, &output_row, NO_LAYER, b->m);
@@ -252,4 +255,57 @@ sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char 
     sp_err err = bind_all(&b);
     sp_free(b.used);
     return err;
+}
+
+/* -- all weights of a model ----------------------------------------------------------------- */
+
+/* row_at -- row and struct of the i-th weight: embedding, layer after layer, the output; NULL after
+ * the last. */
+static const row *row_at(sp_model *m, int i, void **base)
+{
+    const int n = (int)SP_COUNT(layer_rows), n_layers = m->hp.n_layers;
+    *base = m;
+    if (i == 0) return &embed_row;
+    if (--i < n * n_layers) {
+        *base = &m->layers[i / n];
+        return &layer_rows[i % n];
+    }
+    i -= n * n_layers;
+    return i == 0 ? &norm_row : i == 1 ? &output_row : NULL;
+}
+
+bool sp_weights_next(sp_model *m, int *i, sp_weight *out)
+{
+    const row *r;
+    for (void *base; (r = row_at(m, *i, &base)); ++*i) {
+        if (!r->shape) continue;
+        void *field = (char *)base + r->field;
+        sp_weight w = {.n = size_of(&m->hp, m->rope.n_rot, r->shape[0])};
+        if (r->shape[1])
+            w.mat = field;
+        else
+            w.vec = field;
+        if (w.mat ? w.mat->n_rows == 0 : !*w.vec) continue;
+        *out = w;
+        ++*i;
+        return true;
+    }
+    return false;
+}
+
+sp_mat *sp_model_next_matrix(sp_model *m, int *i)
+{
+    sp_weight w;
+    while (sp_weights_next(m, i, &w))
+        if (w.mat) return w.mat;
+    return NULL;
+}
+
+int64_t sp_model_n_params(sp_model *m)
+{
+    int64_t n = 0;
+    int i = 0;
+    for (const sp_mat *w; (w = sp_model_next_matrix(m, &i));)
+        if (w != &m->output || !m->tied) n += w->n_rows * w->n_cols;
+    return n;
 }

@@ -19,7 +19,7 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
         for (int32_t t = 0; t < in->segs[i].n; t++) pos[k++] = at + t;
         SP_TRY(sp_plan_mark_all_stale(plan, i));
     }
-    return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
+    return sp_plan_add_span(plan, &(sp_span_spec){.n = n, .pos = pos}, span);
 }
 
 /* add_todo -- chunk tokens into the private span, each with its cached copy as twin; text between

@@ -114,7 +114,13 @@ static sp_err add_scattered(const sp_reuse_input *in, int i, const int32_t *toke
         pos[k] = v->at + tokens[k];
         SP_TRY(sp_plan_mark_stale(plan, i, tokens[k]));
     }
-    SP_TRY(sp_plan_add_span(plan, n, n, 0, pos, plan->spans[i].shift, known, known ? n : 0, span));
+    SP_TRY(sp_plan_add_span(plan,
+                            &(sp_span_spec){.n = n,
+                                            .pos = pos,
+                                            .shift = plan->spans[i].shift,
+                                            .known = known,
+                                            .n_known = known ? n : 0},
+                            span));
     l->seg_of[*span] = i;
     return SP_OK;
 }
@@ -193,7 +199,7 @@ static sp_err plan_craft(const sp_reuse_input *in, sp_plan *plan)
         SP_TRY(add_again(in, i, plan, &l));
         end += in->segs[i].n;
     }
-    SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, end, NULL, 0, NULL, 0, &answer));
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
     l.seg_of[answer] = -1;
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
     SP_TRY(add_todo(in, see, plan, &l));

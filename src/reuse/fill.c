@@ -75,7 +75,9 @@ sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan)
         int32_t n =
             compute || known ? seg->n : 0; /* what this plan does not need is an empty span */
         int span, see;
-        SP_TRY(sp_plan_add_span(plan, n, n, base, NULL, 0, blocks, known ? n : 0, &span));
+        SP_TRY(sp_plan_add_span(
+            plan, &(sp_span_spec){.n = n, .at = base, .known = blocks, .n_known = known ? n : 0},
+            &span));
         if (compute) {
             SP_TRY(add_sight(in, i, plan, &see));
             SP_TRY(sp_reuse_add_tokens(in, i, see, plan));

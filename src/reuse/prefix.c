@@ -27,7 +27,8 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, int32_t k
 {
     const sp_segment *seg = &in->segs[i];
     int span, see;
-    SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, 0, blocks, known, &span));
+    SP_TRY(sp_plan_add_span(
+        plan, &(sp_span_spec){.n = seg->n, .at = at, .known = blocks, .n_known = known}, &span));
     SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
     sp_todo first = {
         .pos = at + known, .span = (uint16_t)span, .see = (uint16_t)see, .index = known};
@@ -44,7 +45,7 @@ static sp_err plan_prefix(const sp_reuse_input *in, sp_plan *plan)
         at += in->segs[i].n;
     }
     int span, see;
-    SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, at, NULL, 0, NULL, 0, &span));
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = at}, &span));
     return sp_plan_add_sight(plan, NULL, in->n_segs + 1, &see);
 }
 

@@ -43,13 +43,22 @@ sp_err sp_reuse_known_spans(const sp_reuse_input *in, sp_plan *plan)
         const sp_segment *seg = &in->segs[i];
         const sp_variant *v = in->chunks[i];
         if (v)
-            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, v->at, NULL, place - v->at, v->blocks,
-                                    seg->n, &span));
+            SP_TRY(sp_plan_add_span(plan,
+                                    &(sp_span_spec){.n = seg->n,
+                                                    .at = v->at,
+                                                    .shift = place - v->at,
+                                                    .known = v->blocks,
+                                                    .n_known = seg->n},
+                                    &span));
         else if (i < in->match->n_path)
-            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0,
-                                    sp_node_blocks(in->match->path[i]), seg->n, &span));
+            SP_TRY(sp_plan_add_span(plan,
+                                    &(sp_span_spec){.n = seg->n,
+                                                    .at = place,
+                                                    .known = sp_node_blocks(in->match->path[i]),
+                                                    .n_known = seg->n},
+                                    &span));
         else
-            SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0, NULL, 0, &span));
+            SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.n = seg->n, .at = place}, &span));
         place += seg->n;
     }
     return SP_OK;
@@ -178,7 +187,7 @@ static sp_err add_again(const choice *chosen, int32_t n, sp_plan *plan, int *spa
         pos[k] = s->at + s->shift + chosen[k].index;
         SP_TRY(sp_plan_mark_stale(plan, chosen[k].seg, chosen[k].index));
     }
-    return sp_plan_add_span(plan, n, n, 0, pos, 0, NULL, 0, span);
+    return sp_plan_add_span(plan, &(sp_span_spec){.n = n, .pos = pos}, span);
 }
 
 /* add_todo -- chosen tokens and whatever is in no cache, by position; and memory for the answer. */
@@ -210,7 +219,7 @@ sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *pl
     for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;
     if (n_chosen) SP_TRY(choose(in, score, n, n_chosen, &plan->arena, &chosen));
     SP_TRY(add_again(chosen, n_chosen, plan, &again));
-    SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, end, NULL, 0, NULL, 0, &answer));
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
     return add_todo(in, chosen, n_chosen, again, see, plan);
 }

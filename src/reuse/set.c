@@ -24,9 +24,14 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t place, sp_pla
     const sp_node *node = i < in->n_segs - 1 ? node_of(in, i) : NULL;
     int span, see;
     if (node)
-        return sp_plan_add_span(plan, seg->n, seg->n, sp_node_at(node), NULL,
-                                place - sp_node_at(node), sp_node_blocks(node), seg->n, &span);
-    SP_TRY(sp_plan_add_span(plan, seg->n, seg->n, place, NULL, 0, NULL, 0, &span));
+        return sp_plan_add_span(plan,
+                                &(sp_span_spec){.n = seg->n,
+                                                .at = sp_node_at(node),
+                                                .shift = place - sp_node_at(node),
+                                                .known = sp_node_blocks(node),
+                                                .n_known = seg->n},
+                                &span);
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.n = seg->n, .at = place}, &span));
     SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
     return sp_reuse_add_tokens(in, i, see, plan);
 }
@@ -39,7 +44,7 @@ static sp_err plan_set(const sp_reuse_input *in, sp_plan *plan)
         SP_TRY(add_segment(in, i, place, plan));
         place += in->segs[i].n;
     }
-    SP_TRY(sp_plan_add_span(plan, 0, in->answer_room, place, NULL, 0, NULL, 0, &span));
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = place}, &span));
     return sp_plan_add_sight(plan, NULL, in->n_segs + 1, &see);
 }
 

@@ -1,7 +1,5 @@
 /* account.c -- what a request says of itself afterwards: what was reused, what was computed again,
  * and how far its keys and values are from those of another. */
-#include <math.h>
-
 #include "serve/context_int.h"
 
 /* count_again -- tokens of each segment that the answer's plan computes beside a cached copy: they
@@ -100,27 +98,6 @@ static int64_t chunk_slots(const sp_request *r, const sp_request *reference, sp_
     return n;
 }
 
-/* layer_deviation -- |KV - KV'| / |KV'| over n tokens in one layer. */
-static float layer_deviation(sp_context *c, int layer, const sp_kv_slot *a, const sp_kv_slot *b,
-                             int64_t n, float *out)
-{
-    sp_kv_view kv = sp_kv_pool_layer(c->pool, layer);
-    float k[SP_HEAD_MAX], v[SP_HEAD_MAX];
-    double differ = 0, norm = 0;
-    c->ops->kv_differ(
-        &(sp_kv_differ_args){
-            .kv = &kv, .rope = sp_engine_rope(c->engine), .a = a, .b = b, .m = n, .out = out},
-        0, 1);
-    for (int64_t i = 0; i < n; i++) {
-        differ += (double)out[i];
-        for (int h = 0; h < kv.n_heads; h++) {
-            sp_kv_read(&kv, &b[i], h, k, v);
-            for (int d = 0; d < kv.head; d++) norm += (double)k[d] * k[d] + (double)v[d] * v[d];
-        }
-    }
-    return norm > 0 ? (float)sqrt(differ / norm) : 0;
-}
-
 sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference, float *out)
 {
     if (!r->holds_kv || !reference->holds_kv)
@@ -129,14 +106,12 @@ sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference,
         return sp_fail(SP_E_ARG, "KV deviation: the requests have different prompts");
     size_t n = (size_t)r->n_prompt;
     sp_kv_slot *slots = sp_alloc(2 * n, sizeof *slots);
-    float *differ = sp_alloc(n, sizeof *differ);
-    sp_err err = slots && differ ? SP_OK : sp_fail_nomem(2 * n * sizeof *slots, "KV deviation");
-    if (err == SP_OK) {
-        int64_t m = chunk_slots(r, reference, slots, slots + n);
-        for (int l = 0; l < r->ctx->model->hp.n_layers; l++)
-            out[l] = layer_deviation(r->ctx, l, slots, slots + n, m, differ);
-    }
+    if (!slots) return sp_fail_nomem(2 * n * sizeof *slots, "KV deviation");
+    sp_kv_pairs pairs = {.a = slots, .b = slots + n};
+    pairs.n = chunk_slots(r, reference, slots, slots + n);
+    sp_err err = SP_OK;
+    for (int l = 0; l < r->ctx->model->hp.n_layers && err == SP_OK; l++)
+        err = sp_engine_kv_distance(r->ctx->engine, l, &pairs, &out[l]);
     sp_free(slots);
-    sp_free(differ);
     return err;
 }

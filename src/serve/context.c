@@ -42,7 +42,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     if (n_blocks < 2)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
-    SP_TRY(sp_kv_pool_create(&shape, n_blocks, &c->pool));
+    SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
     SP_TRY(sp_cache_init(&c->cache, c->pool, n_blocks, o->max_variants ? o->max_variants : 1024,
                          "lru"));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
@@ -51,13 +51,9 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 {
-    SP_TRY(sp_ops_select(o->cpu, &c->ops));
-    SP_TRY(sp_team_create(&c->team, o->n_threads));
-    SP_TRY(sp_model_pack(c->model, c->ops, c->team));
+    SP_TRY(sp_model_load(c->model, c->device));
     SP_TRY(sp_engine_create(&(sp_engine_opts){.model = c->model,
                                               .pool = c->pool,
-                                              .team = c->team,
-                                              .ops = c->ops,
                                               .n_ctx = c->n_ctx,
                                               .max_rows = c->n_batch,
                                               .max_slices = c->max_requests},
@@ -114,6 +110,11 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
         return sp_fail_nomem(strlen(o->salt), "the salt");
     if (o->guard > 0 || o->guard < 0)
         SP_TRY(sp_guard_create(o->guard, o->guard_bound > 0 ? o->guard_bound : 0.5f, &c->guard));
+    if (!c->device)
+        SP_TRY(sp_device_open(o->device,
+                              &(sp_device_opts){.kernels = o->cpu, .n_threads = o->n_threads},
+                              &c->own_device));
+    if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
     c->vocab.tokenizer = c->model->tokenizer;
@@ -126,8 +127,14 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
 
 sp_err sp_context_open(const sp_context_opts *o, sp_context **out)
 {
+    return sp_context_open_on(NULL, o, out);
+}
+
+sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_context **out)
+{
     sp_context *c = SP_NEW(sp_context);
     if (!c) return sp_fail_nomem(sizeof *c, "the context");
+    c->device = device;
     sp_err err = open_context(c, o);
     if (err != SP_OK) {
         sp_context_close(c);
@@ -146,26 +153,14 @@ void sp_context_close(sp_context *c)
     sp_free(c->sliced);
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
-    sp_team_destroy(c->team);
     sp_disk_close(c->disk);
     sp_known_destroy(c->prompts.known);
     sp_cache_fini(&c->cache);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
+    sp_device_close(c->own_device);
     sp_free(c->salt);
     sp_free(c);
-}
-
-static int64_t count_params(const sp_model *m)
-{
-    int64_t n = m->embed.n_rows * m->embed.n_cols;
-    if (m->output.data != m->embed.data) n += m->output.n_rows * m->output.n_cols;
-    for (int l = 0; l < m->hp.n_layers; l++) {
-        const sp_layer *w = &m->layers[l];
-        const sp_mat *mats[] = {&w->wq, &w->wk, &w->wv, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
-        for (size_t i = 0; i < SP_COUNT(mats); i++) n += mats[i]->n_rows * mats[i]->n_cols;
-    }
-    return n;
 }
 
 sp_context_info sp_context_describe(const sp_context *c)
@@ -177,7 +172,7 @@ sp_context_info sp_context_describe(const sp_context *c)
         .arch = hp->arch,
         .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
         .chat = sp_chat_name(c->prompts.chat),
-        .kernels = c->ops->name,
+        .kernels = c->device->kernels,
         .n_layers = hp->n_layers,
         .n_embd = hp->n_embd,
         .n_heads = hp->n_heads,
@@ -185,8 +180,8 @@ sp_context_info sp_context_describe(const sp_context *c)
         .head = hp->head,
         .n_vocab = hp->n_vocab,
         .n_ctx = c->n_ctx,
-        .n_threads = sp_team_size(c->team),
-        .n_params = count_params(c->model),
+        .n_threads = c->device->n_threads,
+        .n_params = sp_model_n_params(c->model),
         .kv_blocks = sp_kv_pool_n_blocks(c->pool),
         .kv_blocks_free = sp_kv_pool_n_free(c->pool),
         .cached_blocks = tree.n_blocks + chunks.n_blocks,

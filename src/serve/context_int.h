@@ -96,8 +96,8 @@ struct sp_vocab {
 struct sp_context {
     sp_model *model;
     sp_kv_pool *pool;
-    sp_team *team;
-    const sp_ops *ops;
+    sp_device *device;
+    sp_device *own_device; /* the same, unless the context was opened on somebody else's */
     sp_engine *engine;
     sp_cache cache;
     sp_disk *disk;         /* or NULL */
@@ -115,6 +115,11 @@ struct sp_context {
     sp_request **sliced; /* [max_requests] whose slice it is */
     float *logits;       /* [max_requests, V] */
 };
+
+/* sp_context_open_on -- sp_context_open on a device, which must outlive the context; `device`, `cpu`
+ * and `n_threads` of the options then mean nothing. NULL: as they say. */
+sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o,
+                          sp_context **out) SP_MUST_CHECK;
 
 /* sp_reuse_choose -- Errors: SP_E_ARG names the option. */
 sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out) SP_MUST_CHECK;

@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_MEASURE_INT_H
 #define SP_SERVE_MEASURE_INT_H
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 /* What lies in the field: copies of weights (block_bytes 0), or of keys and values. */
 typedef struct sp_meter_fill {

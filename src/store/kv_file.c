@@ -60,7 +60,7 @@ static layout layout_of(int32_t n, int32_t n_before, uint32_t n_layers, uint32_t
 
 static layout layout_in(const sp_kv_head *h, const sp_kv_pool *pool)
 {
-    uint32_t block_bytes = (uint32_t)sp_kv_pool_layer(pool, 0).block_bytes;
+    uint32_t block_bytes = (uint32_t)sp_kv_pool_layer_block_bytes(pool);
     return layout_of(h->n, h->n_before, (uint32_t)sp_kv_pool_shape(pool)->n_layers, block_bytes);
 }
 
@@ -112,7 +112,7 @@ static sp_err make_head(const sp_kv_head *h, const layout *l, const sp_kv_pool *
     put32(p + 32, (uint32_t)h->n_before);
     put32(p + 36, (uint32_t)h->n_head);
     put32(p + 40, (uint32_t)sp_kv_pool_shape(pool)->n_layers);
-    put32(p + 44, (uint32_t)sp_kv_pool_layer(pool, 0).block_bytes);
+    put32(p + 44, (uint32_t)sp_kv_pool_layer_block_bytes(pool));
     memcpy(p + 48, h->space.b, BYTES_OF(h->space));
     memcpy(p + 80, h->id.b, BYTES_OF(h->id));
     p += FIXED_BYTES;
@@ -128,25 +128,47 @@ static sp_err make_head(const sp_kv_head *h, const layout *l, const sp_kv_pool *
     return sp_bytes_add(out, digest.b, sizeof digest.b);
 }
 
-/* run_of -- how many blocks from i on are neighbours in the pool. */
-static int32_t run_of(const uint32_t *blocks, int32_t i, int32_t n)
+/* A layer of a chunk on its way between pool and file, a run of neighbouring blocks at a time. */
+typedef struct transfer {
+    int fd;
+    const char *path;
+    const uint32_t *blocks; /* [n_blocks] */
+    int32_t n_blocks;
+    sp_sha256 *hash;
+    void *staging; /* [n_blocks] of one layer */
+} transfer;
+
+/* next_run -- the blocks from i on that are neighbours in the pool. */
+static sp_kv_run next_run(const transfer *t, int layer, int32_t i)
 {
-    int32_t run = 1;
-    while (i + run < n && blocks[i + run] == blocks[i] + (uint32_t)run) run++;
+    sp_kv_run run = {layer, t->blocks[i], 1};
+    while (i + run.n < t->n_blocks && t->blocks[i + run.n] == run.first + (uint32_t)run.n) run.n++;
     return run;
 }
 
-static sp_err write_layer(int fd, const char *path, const sp_kv_view *kv, const uint32_t *blocks,
-                          int32_t n_blocks, sp_sha256 *hash)
+static sp_err write_layer(const transfer *t, const sp_kv_pool *pool, int layer)
 {
-    for (int32_t i = 0, run; i < n_blocks; i += run) {
-        run = run_of(blocks, i, n_blocks);
-        const uint8_t *from = kv->base + blocks[i] * kv->block_bytes;
-        size_t n = (size_t)run * kv->block_bytes;
-        sp_sha256_update(hash, from, n);
-        SP_TRY(write_all(fd, path, from, n));
+    const uint8_t *from;
+    for (int32_t i = 0; i < t->n_blocks;) {
+        sp_kv_run run = next_run(t, layer, i);
+        size_t n = (size_t)run.n * sp_kv_pool_layer_block_bytes(pool);
+        SP_TRY(sp_kv_pool_read(pool, run, t->staging, &from));
+        sp_sha256_update(t->hash, from, n);
+        SP_TRY(write_all(t->fd, t->path, from, n));
+        i += run.n;
     }
     return SP_OK;
+}
+
+/* write_body -- keys and values of all layers, then the digest of everything. */
+static sp_err write_body(const transfer *t, const sp_kv_pool *pool)
+{
+    sp_digest digest;
+    sp_err err = SP_OK;
+    for (int i = 0; i < sp_kv_pool_shape(pool)->n_layers && err == SP_OK; i++)
+        err = write_layer(t, pool, i);
+    sp_sha256_final(t->hash, &digest);
+    return err == SP_OK ? write_all(t->fd, t->path, digest.b, sizeof digest.b) : err;
 }
 
 sp_err sp_kv_file_write(int fd, const char *path, const sp_kv_head *h, const sp_kv_pool *pool,
@@ -154,22 +176,20 @@ sp_err sp_kv_file_write(int fd, const char *path, const sp_kv_head *h, const sp_
 {
     layout l = layout_in(h, pool);
     sp_bytes head = {0};
-    sp_sha256 *hash;
-    sp_digest digest;
+    transfer t = {.fd = fd, .path = path, .blocks = blocks, .n_blocks = sp_blocks_for(h->n)};
     sp_err err = make_head(h, &l, pool, &head);
-    if (err == SP_OK) err = sp_sha256_create(&hash);
-    if (err != SP_OK) {
-        sp_vec_fini(&head);
-        return err;
+    if (err == SP_OK && !(t.staging = sp_alloc(1, l.layer_bytes)))
+        err = sp_fail_nomem(l.layer_bytes, "a layer of a chunk");
+    if (err == SP_OK) err = sp_sha256_create(&t.hash);
+    if (err == SP_OK) {
+        sp_sha256_update(t.hash, head.v, head.n);
+        err = write_all(fd, path, head.v, head.n);
+        if (err == SP_OK)
+            err = write_body(&t, pool);
+        else
+            sp_sha256_final(t.hash, &(sp_digest){{0}});
     }
-    sp_sha256_update(hash, head.v, head.n);
-    err = write_all(fd, path, head.v, head.n);
-    for (int i = 0; i < sp_kv_pool_shape(pool)->n_layers && err == SP_OK; i++) {
-        sp_kv_view kv = sp_kv_pool_layer(pool, i);
-        err = write_layer(fd, path, &kv, blocks, sp_blocks_for(h->n), hash);
-    }
-    sp_sha256_final(hash, &digest);
-    if (err == SP_OK) err = write_all(fd, path, digest.b, sizeof digest.b);
+    sp_free(t.staging);
     sp_vec_fini(&head);
     return err;
 }
@@ -215,7 +235,7 @@ static sp_err read_fixed(const uint8_t *p, uint64_t size, const char *path, cons
         return sp_fail(SP_E_FORMAT, "%s: %s", path, sp_error_detail());
     *l = layout_in(h, pool);
     if (get32(p + 40) != (uint32_t)sp_kv_pool_shape(pool)->n_layers ||
-        get32(p + 44) != sp_kv_pool_layer(pool, 0).block_bytes)
+        get32(p + 44) != sp_kv_pool_layer_block_bytes(pool))
         return sp_fail(SP_E_UNSUPPORTED, "%s: %u layers of %u bytes a block, not of this model",
                        path, get32(p + 40), get32(p + 44));
     uint64_t told = get32(p + 16) | (uint64_t)get32(p + 20) << 32;
@@ -270,15 +290,16 @@ sp_err sp_kv_file_read_head(int fd, const char *path, const sp_kv_pool *pool, sp
     return SP_OK;
 }
 
-static sp_err read_layer(int fd, const char *path, const sp_kv_view *kv, const uint32_t *blocks,
-                         int32_t n_blocks, sp_sha256 *hash)
+static sp_err read_layer(const transfer *t, sp_kv_pool *pool, int layer)
 {
-    for (int32_t i = 0, run; i < n_blocks; i += run) {
-        run = run_of(blocks, i, n_blocks);
-        uint8_t *to = kv->base + blocks[i] * kv->block_bytes;
-        size_t n = (size_t)run * kv->block_bytes;
-        SP_TRY(read_all(fd, path, to, n));
-        sp_sha256_update(hash, to, n);
+    for (int32_t i = 0; i < t->n_blocks;) {
+        sp_kv_run run = next_run(t, layer, i);
+        size_t n = (size_t)run.n * sp_kv_pool_layer_block_bytes(pool);
+        uint8_t *to = sp_kv_pool_target(pool, run, t->staging);
+        SP_TRY(read_all(t->fd, t->path, to, n));
+        sp_sha256_update(t->hash, to, n);
+        SP_TRY(sp_kv_pool_write(pool, run, to));
+        i += run.n;
     }
     return SP_OK;
 }
@@ -286,16 +307,18 @@ static sp_err read_layer(int fd, const char *path, const sp_kv_view *kv, const u
 sp_err sp_kv_file_read_body(int fd, const char *path, const sp_kv_head *h, const sp_bytes *buf,
                             sp_kv_pool *pool, const uint32_t *blocks)
 {
-    sp_sha256 *hash;
+    transfer t = {.fd = fd, .path = path, .blocks = blocks, .n_blocks = sp_blocks_for(h->n)};
+    size_t n = (size_t)t.n_blocks * sp_kv_pool_layer_block_bytes(pool);
     sp_digest digest, wanted;
-    SP_TRY(sp_sha256_create(&hash));
-    sp_sha256_update(hash, buf->v, buf->n);
-    sp_err err = SP_OK;
-    for (int i = 0; i < sp_kv_pool_shape(pool)->n_layers && err == SP_OK; i++) {
-        sp_kv_view kv = sp_kv_pool_layer(pool, i);
-        err = read_layer(fd, path, &kv, blocks, sp_blocks_for(h->n), hash);
+    if (!(t.staging = sp_alloc(1, n))) return sp_fail_nomem(n, "a layer of a chunk");
+    sp_err err = sp_sha256_create(&t.hash);
+    if (err == SP_OK) {
+        sp_sha256_update(t.hash, buf->v, buf->n);
+        for (int i = 0; i < sp_kv_pool_shape(pool)->n_layers && err == SP_OK; i++)
+            err = read_layer(&t, pool, i);
+        sp_sha256_final(t.hash, &digest);
     }
-    sp_sha256_final(hash, &digest);
+    sp_free(t.staging);
     if (err == SP_OK) err = read_all(fd, path, wanted.b, sizeof wanted.b);
     if (err == SP_OK) err = check_digest(&digest, wanted.b, path, "keys and values");
     return err;

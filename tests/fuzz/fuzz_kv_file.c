@@ -1,5 +1,5 @@
 /* A file of the chunk store: as it is, and once more with its checksums made right, so that what
- * stands behind them is reached. What is read whole must be the bytes of the file. */
+ * follows them is reached. What is read whole must be the bytes of the file. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,7 +17,9 @@ static uint32_t blocks[N_BLOCKS];
 static void make_pool(void)
 {
     sp_kv_shape shape = {.n_layers = 2, .n_heads = 1, .head = 2, .type = SP_F16};
-    if (sp_kv_pool_create(&shape, N_BLOCKS, &pool) != SP_OK) abort();
+    sp_device *d;
+    if (sp_device_open("cpu", &(sp_device_opts){.n_threads = 1}, &d) != SP_OK) abort();
+    if (sp_kv_pool_create(d, &shape, N_BLOCKS, &pool) != SP_OK) abort();
     if (sp_kv_acquire(pool, N_BLOCKS, blocks) != SP_OK) abort();
 }
 

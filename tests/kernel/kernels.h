@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 /* One test function as one test for each variant; the name of the variant is the test's state.
  * Where its instructions are emulated (Makefile), all but avx2 run on any CPU that has AVX2. */

@@ -175,8 +175,9 @@ static uint64_t bytes_of(const sp_kv_pool *pool, const uint32_t *blocks, int32_t
     uint64_t h = 0;
     for (int l = 0; l < sp_kv_pool_shape(pool)->n_layers; l++)
         for (int32_t b = 0; b < SP_DIV_UP(n_tokens, SP_BLOCK_TOKENS); b++) {
-            sp_kv_view kv = sp_kv_pool_layer(pool, l);
-            h = h * 31 + sp_hash64(kv.base + blocks[b] * kv.block_bytes, kv.block_bytes);
+            uint8_t *kv = tiny_block(pool, l, blocks[b]);
+            h = h * 31 + sp_hash64(kv, sp_kv_pool_layer_block_bytes(pool));
+            free(kv);
         }
     return h;
 }
@@ -231,11 +232,12 @@ typedef struct slot_kv {
 
 static void read_slot(const request *r, int layer, int span, int32_t index, slot_kv *out)
 {
-    sp_kv_view kv = sp_kv_pool_layer(r->s->t.pool, layer);
+    const sp_kv_pool *pool = r->s->t.pool;
+    const int n_heads = sp_kv_pool_shape(pool)->n_heads;
     sp_kv_slot at = sp_span_slot(&r->plan.spans[span], index);
     memset(out, 0, sizeof *out);
-    assert_in_range(kv.n_heads, 1, 2);
-    for (int g = 0; g < kv.n_heads; g++) sp_kv_read(&kv, &at, g, out->v[g][0], out->v[g][1]);
+    assert_in_range(n_heads, 1, 2);
+    for (int g = 0; g < n_heads; g++) tiny_kv_read(pool, layer, &at, g, out->v[g][0], out->v[g][1]);
 }
 
 static void assert_dropped(const request *r)

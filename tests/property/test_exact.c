@@ -1,10 +1,11 @@
 /* test_exact.c -- the signature property: cold equals reused.
  *
- *   whole = in pieces = behind any reused prefix = in company of other requests, bit for bit
+ *   whole = in pieces = after any reused prefix = in company of other requests, bit for bit
  *   a chunk cached at base b and used at p = computed at p under the same sight, within rounding
  *   every token computed again beside a stale copy = the plain forward pass, within rounding
  *
- * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type.
+ * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type; and a device
+ * whose memory the host cannot reach.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -209,7 +210,7 @@ static void chunk_alone(tiny *t, const sp_segment *seg, int32_t at, sp_plan *pla
 {
     int span, see;
     sp_plan_init(plan, t->pool);
-    assert_int_equal(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(plan, &(sp_span_spec){.n = seg->n, .at = at}, &span), SP_OK);
     assert_int_equal(sp_plan_add_sight(plan, &(uint16_t){0}, 1, &see), SP_OK);
     add_tokens(plan, seg, span, see, at);
     assert_int_equal(sp_plan_bind(plan), SP_OK);
@@ -228,11 +229,15 @@ static float *ask_behind(tiny *t, const sp_plan *chunks, const prompt *p, const 
     sp_plan plan;
     sp_plan_init(&plan, t->pool);
     for (int i = 0; i < last; i++)
-        assert_int_equal(sp_plan_add_span(&plan, p->segs[i].n, p->segs[i].n, bases[i], NULL,
-                                          places[i] - bases[i], chunks[i].spans[0].blocks,
-                                          p->segs[i].n, &span),
+        assert_int_equal(sp_plan_add_span(&plan,
+                                          &(sp_span_spec){.n = p->segs[i].n,
+                                                          .at = bases[i],
+                                                          .shift = places[i] - bases[i],
+                                                          .known = chunks[i].spans[0].blocks,
+                                                          .n_known = p->segs[i].n},
+                                          &span),
                          SP_OK);
-    assert_int_equal(sp_plan_add_span(&plan, q->n, q->n, places[last], NULL, 0, NULL, 0, &span),
+    assert_int_equal(sp_plan_add_span(&plan, &(sp_span_spec){.n = q->n, .at = places[last]}, &span),
                      SP_OK);
     assert_int_equal(sp_plan_add_sight(&plan, NULL, p->n_segs, &see), SP_OK);
     add_tokens(&plan, q, span, see, places[last]);
@@ -290,12 +295,17 @@ static void recomputed(tiny *t, uint64_t *rng)
     for (int i = 0; i < p.n_segs; at += p.segs[i++].n) {
         int32_t base = tiny_below(rng, t->model.hp.n_ctx - MAX_LEN), n = p.segs[i].n;
         chunk_alone(t, &p.segs[i], base, &chunk[i]);
-        assert_int_equal(sp_plan_add_span(&plan, n, n, base, NULL, at - base,
-                                          chunk[i].spans[0].blocks, n, &span),
+        assert_int_equal(sp_plan_add_span(&plan,
+                                          &(sp_span_spec){.n = n,
+                                                          .at = base,
+                                                          .shift = at - base,
+                                                          .known = chunk[i].spans[0].blocks,
+                                                          .n_known = n},
+                                          &span),
                          SP_OK);
         for (int32_t k = 0; k < n; k++) assert_int_equal(sp_plan_mark_stale(&plan, span, k), SP_OK);
     }
-    assert_int_equal(sp_plan_add_span(&plan, p.n, p.n, 0, pos, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(&plan, &(sp_span_spec){.n = p.n, .pos = pos}, &span), SP_OK);
     assert_int_equal(sp_plan_add_sight(&plan, NULL, span + 1, &see), SP_OK);
     at = 0;
     for (int i = 0; i < p.n_segs; i++)
@@ -335,7 +345,9 @@ static void rope_variant(tiny_spec *s, int i)
     s->n_kv_heads = i % 3 == 0 ? s->n_heads : i % 3 == 1 ? 2 : 1;
 }
 
-static void everywhere(property *check)
+/* everywhere -- `weights`: what every second model has. Q8_0 is multiplied in integers, where x is
+ * rounded: only for what holds bit for bit. */
+static void everywhere(property *check, sp_dtype weights)
 {
     int ran = 0;
     for (size_t v = 0; v < SP_COUNT(variants); v++)
@@ -344,6 +356,8 @@ static void everywhere(property *check)
                 tiny t;
                 tiny_spec s = TINY_SPEC_DEFAULT;
                 s.cpu = variants[v].name;
+                s.device = variants[v].device;
+                s.weight_type = i % 2 ? weights : SP_F32;
                 s.kv_type = kv_types[k];
                 s.n_threads = 1 + i % 3;
                 rope_variant(&s, i);
@@ -361,23 +375,23 @@ static void everywhere(property *check)
 
 static void test_pieces(void **state)
 {
-    everywhere(pieces);
+    everywhere(pieces, SP_Q8_0);
 }
 static void test_prefixes(void **state)
 {
-    everywhere(prefixes);
+    everywhere(prefixes, SP_Q8_0);
 }
 static void test_company(void **state)
 {
-    everywhere(company);
+    everywhere(company, SP_Q8_0);
 }
 static void test_positions(void **state)
 {
-    everywhere(positions);
+    everywhere(positions, SP_F32);
 }
 static void test_recomputed(void **state)
 {
-    everywhere(recomputed);
+    everywhere(recomputed, SP_F32);
 }
 
 int main(void)

@@ -370,6 +370,7 @@ static void of_all(void (*check)(setting *s, const json_t *golden))
             setting s = {0};
             tiny_spec spec = TINY_SPEC_DEFAULT;
             spec.cpu = variants[v].name;
+            spec.device = variants[v].device;
             spec.kv_type = SP_F32;
             spec.n_layers = N_LAYERS;
             sp_err err = tiny_open(&s.t, &spec, SEED);

@@ -111,9 +111,9 @@ static uint64_t fingerprint(const setting *s)
         for (int l = 0; l < s->t.model.hp.n_layers; l++)
             for (int32_t b = 0; s->chunks[i] && b < SP_DIV_UP(s->chunks[i]->n, SP_BLOCK_TOKENS);
                  b++) {
-                sp_kv_view kv = sp_kv_pool_layer(s->t.pool, l);
-                h = h * 31 +
-                    sp_hash64(kv.base + s->chunks[i]->blocks[b] * kv.block_bytes, kv.block_bytes);
+                uint8_t *kv = tiny_block(s->t.pool, l, s->chunks[i]->blocks[b]);
+                h = h * 31 + sp_hash64(kv, sp_kv_pool_layer_block_bytes(s->t.pool));
+                free(kv);
             }
     return h;
 }
@@ -193,10 +193,13 @@ static void received_by(setting *s, const sp_segment *seg, double *received)
     sp_plan plan;
     int span, see;
     sp_plan_init(&plan, s->t.pool);
-    assert_ok(sp_plan_add_span(&plan, head->n, head->n, 0, NULL, 0,
-                               sp_node_blocks(s->match.path[0]), head->n, &span));
+    assert_ok(sp_plan_add_span(&plan,
+                               &(sp_span_spec){.n = head->n,
+                                               .known = sp_node_blocks(s->match.path[0]),
+                                               .n_known = head->n},
+                               &span));
     for (int32_t t = 0; t < seg->n; t++)
-        assert_ok(sp_plan_add_span(&plan, 1, 1, head->n + t, NULL, 0, NULL, 0, &span));
+        assert_ok(sp_plan_add_span(&plan, &(sp_span_spec){.n = 1, .at = head->n + t}, &span));
     assert_ok(sp_plan_add_sight(&plan, NULL, plan.n_spans, &see));
     for (int32_t t = 0; t < seg->n; t++)
         assert_ok(sp_plan_add_todo(&plan, (sp_todo){.token = seg->tokens[t],

@@ -1,6 +1,7 @@
 /* tiny_model.h -- a small random model built in memory, and an engine around it, for tests in C.
  *
- * The weights are f32, drawn from one seed; the rotary variant is the caller's. */
+ * The weights are drawn from one seed; their type, the rotary variant and the device are the
+ * caller's. */
 #ifndef SP_TESTS_TINY_MODEL_H
 #define SP_TESTS_TINY_MODEL_H
 
@@ -8,15 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compute/kernels.h"
 #include "engine/engine.h"
+#include "support/far_device.h"
 
 typedef struct tiny_spec {
     int n_layers, n_heads, n_kv_heads, head, n_ff, n_vocab, n_ctx;
     int n_rot; /* 0: the whole head */
     bool adjacent, bias, head_norm;
     float rope_base, rope_stretch; /* every second frequency is divided by rope_stretch (0: none) */
-    sp_dtype kv_type;
-    const char *cpu; /* name of the kernels */
+    sp_dtype kv_type, weight_type; /* the latter of layers */
+    const char *device;            /* "cpu" (NULL), or "far": support/far_device.h */
+    const char *cpu;               /* name of the kernels */
     int n_threads, n_blocks, max_rows;
 } tiny_spec;
 
@@ -29,9 +33,8 @@ typedef struct tiny_spec {
 
 typedef struct tiny {
     sp_model model;
+    sp_device *device;
     sp_kv_pool *pool;
-    sp_team *team;
-    const sp_ops *ops;
     sp_engine *engine;
     uint64_t rng;
     void *owned[256];
@@ -65,18 +68,34 @@ static inline sp_mat tiny_mat(tiny *t, int64_t rows, int64_t cols)
     return (sp_mat){.type = SP_F32, .n_rows = rows, .n_cols = cols, .data = v};
 }
 
+/* tiny_layer_mat -- in the type of the spec. */
+static inline sp_mat tiny_layer_mat(tiny *t, const tiny_spec *s, int64_t rows, int64_t cols)
+{
+    sp_mat w = tiny_mat(t, rows, cols);
+    if (s->weight_type == SP_F32) return w;
+    const size_t row_bytes = sp_row_bytes(s->weight_type, cols);
+    uint8_t *data = malloc((size_t)rows * row_bytes);
+    for (int64_t r = 0; r < rows; r++)
+        sp_row_from_f32(s->weight_type, (const float *)w.data + r * cols,
+                        data + (size_t)r * row_bytes, cols);
+    t->owned[t->n_owned++] = data;
+    w.type = s->weight_type;
+    w.data = data;
+    return w;
+}
+
 static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
 {
     int64_t e = (int64_t)s->n_heads * s->head, kd = (int64_t)s->n_kv_heads * s->head;
     *w =
         (sp_layer){.attn_norm = tiny_floats(t, e, 1, 0.3f), .ffn_norm = tiny_floats(t, e, 1, 0.3f)};
-    w->wq = tiny_mat(t, e, e);
-    w->wk = tiny_mat(t, kd, e);
-    w->wv = tiny_mat(t, kd, e);
-    w->wo = tiny_mat(t, e, e);
-    w->w_gate = tiny_mat(t, s->n_ff, e);
-    w->w_up = tiny_mat(t, s->n_ff, e);
-    w->w_down = tiny_mat(t, e, s->n_ff);
+    w->wq = tiny_layer_mat(t, s, e, e);
+    w->wk = tiny_layer_mat(t, s, kd, e);
+    w->wv = tiny_layer_mat(t, s, kd, e);
+    w->wo = tiny_layer_mat(t, s, e, e);
+    w->w_gate = tiny_layer_mat(t, s, s->n_ff, e);
+    w->w_up = tiny_layer_mat(t, s, s->n_ff, e);
+    w->w_down = tiny_layer_mat(t, s, e, s->n_ff);
     if (s->bias) {
         w->bq = tiny_floats(t, e, 0, 0.5f);
         w->bk = tiny_floats(t, kd, 0, 0.5f);
@@ -100,11 +119,16 @@ static inline void tiny_rope(tiny *t, const tiny_spec *s)
         (sp_rope_spec){.n_rot = n_rot, .adjacent = s->adjacent, .freq = freq, .magnitude = 1};
 }
 
-/* tiny_open -- SP_E_UNSUPPORTED when the CPU lacks the kernels; anything else must succeed. */
-static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
+static inline sp_err tiny_device(const tiny_spec *s, sp_device **out)
 {
-    *t = (tiny){.rng = seed};
-    SP_TRY(sp_ops_select(s->cpu, &t->ops));
+    const sp_device_opts o = {.kernels = s->cpu, .n_threads = s->n_threads};
+    if (s->device && strcmp(s->device, "far") == 0) return far_device_open(&o, out);
+    return sp_device_open(s->device, &o, out);
+}
+
+/* tiny_weights -- the model in host memory. */
+static inline void tiny_weights(tiny *t, const tiny_spec *s)
+{
     sp_model *m = &t->model;
     int e = s->n_heads * s->head;
     m->path = "tiny";
@@ -126,13 +150,19 @@ static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
     m->layers = calloc((size_t)s->n_layers, sizeof *m->layers);
     t->owned[t->n_owned++] = m->layers;
     for (int l = 0; l < s->n_layers; l++) tiny_layer(t, s, &m->layers[l]);
+}
+
+/* tiny_open -- SP_E_UNSUPPORTED when the CPU lacks the kernels; anything else must succeed. */
+static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
+{
+    *t = (tiny){.rng = seed};
+    SP_TRY(tiny_device(s, &t->device));
+    tiny_weights(t, s);
+    SP_TRY(sp_model_load(&t->model, t->device));
     sp_kv_shape shape = {s->n_layers, s->n_kv_heads, s->head, s->kv_type};
-    SP_TRY(sp_kv_pool_create(&shape, s->n_blocks, &t->pool));
-    SP_TRY(sp_team_create(&t->team, s->n_threads));
-    return sp_engine_create(&(sp_engine_opts){.model = m,
+    SP_TRY(sp_kv_pool_create(t->device, &shape, s->n_blocks, &t->pool));
+    return sp_engine_create(&(sp_engine_opts){.model = &t->model,
                                               .pool = t->pool,
-                                              .team = t->team,
-                                              .ops = t->ops,
                                               .n_ctx = s->n_ctx,
                                               .max_rows = s->max_rows,
                                               .max_slices = 8},
@@ -142,10 +172,34 @@ static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
 static inline void tiny_close(tiny *t)
 {
     sp_engine_destroy(t->engine);
-    sp_team_destroy(t->team);
     sp_kv_pool_destroy(t->pool);
+    sp_model_unload(&t->model);
+    sp_device_close(t->device);
     for (int i = 0; i < t->n_owned; i++) free(t->owned[i]);
     *t = (tiny){0};
+}
+
+/* -- stored keys and values, read through copies: on any device ------------------------------- */
+
+/* tiny_block -- one block of one layer in host memory; the caller frees it. */
+static inline uint8_t *tiny_block(const sp_kv_pool *pool, int layer, uint32_t block)
+{
+    size_t n = sp_kv_pool_layer_block_bytes(pool);
+    uint8_t *copy = malloc(n);
+    const uint8_t *at;
+    if (sp_kv_pool_read(pool, (sp_kv_run){layer, block, 1}, copy, &at) != SP_OK) abort();
+    if (at != copy) memcpy(copy, at, n);
+    return copy;
+}
+
+/* tiny_kv_read -- key (as rotated) and value of one token and head: k, v [D]. */
+static inline void tiny_kv_read(const sp_kv_pool *pool, int layer, const sp_kv_slot *at, int head,
+                                float *k, float *v)
+{
+    sp_kv_view kv = sp_kv_pool_layer(pool, layer);
+    kv.base = tiny_block(pool, layer, at->block);
+    sp_kv_read(&kv, &(sp_kv_slot){.slot = at->slot}, head, k, v);
+    free(kv.base);
 }
 
 /* tiny_nmse -- |a - b|^2 / |b|^2. */

@@ -15,11 +15,14 @@ typedef struct prompt {
     int n_segs, n;
 } prompt;
 
-/* Kernel variants, and rounds for each: three rounds pass every rotary variant. */
+/* Kernel variants, and rounds for each: three rounds pass every rotary variant. The device "far"
+ * dies where the host touches its memory (support/far_device.h). */
 static const struct {
     const char *name;
     int rounds;
-} variants[] = {{"ref", 3}, {"avx2", 6}, {"avxvnni", 6}, {"avx512", 6}, {"vnni", 6}};
+    const char *device;
+} variants[] = {{"ref", 3, "cpu"},  {"avx2", 6, "cpu"}, {"avxvnni", 6, "cpu"}, {"avx512", 6, "cpu"},
+                {"vnni", 6, "cpu"}, {"ref", 2, "far"},  {"avx2", 3, "far"},    {"vnni", 2, "far"}};
 static const sp_dtype kv_types[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
 
 static inline void set_ids(prompt *p)

@@ -88,6 +88,7 @@ static inline void everywhere(void (*check)(setting *s))
                 tiny_spec spec = TINY_SPEC_DEFAULT;
                 uint64_t rng = 7000 * v + 100 * k + (uint64_t)i;
                 spec.cpu = variants[v].name;
+                spec.device = variants[v].device;
                 spec.kv_type = kv_types[k];
                 spec.adjacent = i & 1;
                 spec.n_layers = 1 + i % 3;

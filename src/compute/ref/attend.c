@@ -28,7 +28,7 @@ typedef void see_fn(row *r, int span, const sp_kv_slot *at, double score);
 static void visit_span(row *r, int index, see_fn *see)
 {
     const sp_kv_view *kv = r->a->kv;
-    const sp_span *s = &r->req->spans[index];
+    const sp_span *s = &sp_req_spans(r->req, r->kv_head)[index];
     const int32_t n = sp_span_visible(s, r->pos);
     float query[SP_HEAD_MAX];
     if (n == 0) return;

@@ -9,6 +9,13 @@ static double squared(const float *x, const float *y, int n)
     return sum;
 }
 
+static double square(const float *x, int n)
+{
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += (double)x[i] * x[i];
+    return sum;
+}
+
 void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
 {
     float ka[SP_HEAD_MAX], kb[SP_HEAD_MAX], va[SP_HEAD_MAX], vb[SP_HEAD_MAX];
@@ -16,10 +23,11 @@ void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
     sp_part(a->m, 16, part, n_parts, &from, &to);
     for (int64_t i = from; i < to; i++) {
         const sp_kv_slot *x = &a->a[i], *y = &a->b[i];
-        double sum = 0;
+        double sum = 0, size = 0;
         for (int g = 0; g < a->kv->n_heads; g++) {
             sp_kv_read(a->kv, x, g, ka, va);
             sp_kv_read(a->kv, y, g, kb, vb);
+            if (a->size) size += square(kb, a->kv->head) + square(vb, a->kv->head);
             /* to the later of the two positions; the other turns by 0, for the sake of a magnitude
              */
             sp_rope_rotate(a->rope, ka, SP_MAX(0, y->rot - x->rot));
@@ -27,5 +35,6 @@ void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
             sum += squared(ka, kb, a->kv->head) + squared(va, vb, a->kv->head);
         }
         a->out[i] = (float)sum;
+        if (a->size) a->size[i] = (float)size;
     }
 }

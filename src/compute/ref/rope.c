@@ -1,6 +1,6 @@
 /* rope.c -- rotary embedding of one head; every variant uses this one, so that keys and queries are
  * rotated alike. */
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 static void rotate_pair(float *a, float *b, float c, float s)
 {

@@ -477,7 +477,7 @@ static void meet_span(state *t, int index, int32_t from, int32_t to)
         [SP_F32] = meet_steps_F32,   [SP_F16] = meet_steps_F16, [SP_BF16] = meet_steps_BF16,
         [SP_Q8_0] = meet_steps_Q8_0, [SP_Q16] = meet_steps_Q16,
     };
-    const sp_span *s = &t->req->spans[index];
+    const sp_span *s = &sp_req_spans(t->req, t->kv_head)[index];
     int first = t->n_rows;
     for (int r = t->n_rows - t->group; r >= 0; r -= t->group) {
         int32_t n = sp_span_visible(s, t->req->pos[query_of(t, r)]);
@@ -504,11 +504,12 @@ static void clear(const state *t, const sums *s)
 static void meet_piece(state *t, int64_t index)
 {
     const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
+    const sp_span *spans = sp_req_spans(t->req, t->kv_head);
     const int64_t from = index * SP_PIECE_STEPS, to = from + SP_PIECE_STEPS;
     clear(t, &t->piece);
     while (t->next_span < sight->n && t->next_step < to) {
         const int s = sp_sight_at(sight, t->next_span);
-        const int64_t n = SP_DIV_UP(t->req->spans[s].n, STEP);
+        const int64_t n = SP_DIV_UP(spans[s].n, STEP);
         const int64_t first = SP_MAX(0, from - t->next_step), end = SP_MIN(n, to - t->next_step);
         if (first < end) meet_span(t, s, (int32_t)first, (int32_t)end);
         if (end < n) return; /* the span goes on in the next piece */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 #include "compute/x86/attend_product.h"
 #include "compute/x86/vec.h"
 

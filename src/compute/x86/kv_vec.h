@@ -3,7 +3,7 @@
 #ifndef SP_COMPUTE_X86_KV_VEC_H
 #define SP_COMPUTE_X86_KV_VEC_H
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 #include "compute/quant_int.h"
 #include "compute/x86/vec.h"
 

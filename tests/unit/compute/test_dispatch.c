@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "compute/ops.h"
+#include "compute/kernels.h"
 
 static void names_choose_tables(void **state)
 {

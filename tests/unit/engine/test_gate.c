@@ -38,7 +38,7 @@ static void make_plan(tiny *t, sp_plan *p)
     sp_plan_init(p, t->pool);
     for (int s = 0; s < 2; s++) {
         int n = s ? 16 : 24, span, see;
-        assert_int_equal(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span), SP_OK);
+        assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = at}, &span), SP_OK);
         assert_int_equal(sp_plan_add_sight(p, NULL, s + 1, &see), SP_OK);
         for (int i = 0; i < n; i++, at++)
             assert_int_equal(sp_plan_add_todo(p, (sp_todo){.token = (at * 7) % 101,

@@ -1,6 +1,6 @@
 /* test_probe.c -- probes in the engine: attention by key and distances of copies, from plans.
  *
- * The operations themselves are held in tests/kernel/test_probe_ops.c. */
+ * The operations themselves are tested in tests/kernel/test_probe_ops.c. */
 #include "kernel/kernels.h"
 
 #include "support/tiny_model.h"
@@ -46,48 +46,19 @@ static void add(scene *s, sp_plan *p, int span, int first, int n)
     }
 }
 
-static void pack_matrix(tiny *t, sp_mat *w)
-{
-    const size_t row_bytes = sp_row_bytes(SP_Q8_0, w->n_cols);
-    uint8_t *data = malloc((size_t)w->n_rows * row_bytes);
-    for (int64_t r = 0; r < w->n_rows; r++)
-        sp_row_from_f32(SP_Q8_0, (const float *)w->data + r * w->n_cols,
-                        data + (size_t)r * row_bytes, w->n_cols);
-    *w = (sp_mat){.type = SP_Q8_0, .n_rows = w->n_rows, .n_cols = w->n_cols, .data = data};
-    void *packed = sp_alloc_aligned(t->ops->pack_bytes(w));
-    t->ops->pack(&(sp_pack_args){.w = w, .out = packed}, 0, 1);
-    w->packed = packed;
-    t->owned[t->n_owned++] = data;
-    t->owned[t->n_owned++] = packed;
-}
-
-/* pack -- the layers of a tiny model for products in integers, and the engine anew. */
-static void pack(tiny *t)
-{
-    sp_engine_opts o = *sp_engine_opts_of(t->engine);
-    for (int l = 0; l <= LAST; l++) {
-        sp_layer *w = &t->model.layers[l];
-        sp_mat *mats[] = {&w->wk, &w->wv, &w->wq, &w->wo, &w->w_gate, &w->w_up, &w->w_down};
-        for (size_t i = 0; i < SP_COUNT(mats); i++) pack_matrix(t, mats[i]);
-    }
-    t->model.packed_for = t->ops;
-    t->model.in_integers = true;
-    sp_engine_destroy(t->engine);
-    t->engine = NULL;
-    assert_int_equal(sp_engine_create(&o, &t->engine), SP_OK);
-}
-
-static void scene_open(scene *s, const char *cpu)
+/* scene_open -- with kernels other than "ref", layers are multiplied in integers. */
+static void scene_open(scene *s, const char *device, const char *cpu)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
     int span;
+    spec.device = device;
     spec.cpu = cpu;
+    if (strcmp(cpu, "ref") != 0) spec.weight_type = SP_Q8_0;
     assert_int_equal(tiny_open(&s->t, &spec, 11), SP_OK);
-    if (s->t.ops->pack_bytes) pack(&s->t);
     for (int i = 0; i < CONTEXT + QUESTION; i++) s->tokens[i] = tiny_below(&s->t.rng, spec.n_vocab);
     sp_plan *p = &s->context;
     sp_plan_init(p, s->t.pool);
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT}, &span), SP_OK);
     add(s, p, span, 0, CONTEXT);
     bind(p);
     step(s, p, 0, CONTEXT, NULL, NULL);
@@ -106,15 +77,17 @@ static void behind(scene *s, sp_plan *p)
     const uint32_t *known = s->context.spans[0].blocks;
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, NULL, 0, known, CONTEXT, &span),
-                     SP_OK);
+    assert_int_equal(
+        sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT, .known = known, .n_known = CONTEXT},
+                         &span),
+        SP_OK);
 }
 
 static void ask(scene *s, sp_plan *p, int n)
 {
     int span;
     behind(s, p);
-    assert_int_equal(sp_plan_add_span(p, n, n, CONTEXT, NULL, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = CONTEXT}, &span), SP_OK);
     add(s, p, span, CONTEXT, n);
     bind(p);
 }
@@ -128,13 +101,13 @@ static void sum_mass(void *user, const sp_gate_view *v)
 
 /* The columns of a probe are the mass that a gate is shown, from pieces of any size and in
  * company. */
-static void probe_of_columns(void **state)
+static void probe_of_columns_on(const char *device)
 {
     scene s = {0};
     sp_plan p, other;
     double mass[2] = {0};
     float alone[101], beside[101], whole[CONTEXT + QUESTION];
-    scene_open(&s, "ref");
+    scene_open(&s, device, "ref");
     ask(&s, &p, QUESTION);
     p.gate = (sp_gate){.after_layer = sum_mass, .user = mass, .wants_mass = true};
     step(&s, &p, 0, QUESTION, NULL, NULL);
@@ -173,7 +146,7 @@ static void again(scene *s, sp_plan *p, sp_twin *twins, float *deviation)
         twins[i] = i % 7 == 6 ? (sp_twin){-1, 0} : (sp_twin){0, i};
         deviation[i] = -1;
     }
-    assert_int_equal(sp_plan_add_span(p, CONTEXT, CONTEXT, 0, pos, 0, NULL, 0, &span), SP_OK);
+    assert_int_equal(sp_plan_add_span(p, &(sp_span_spec){.n = CONTEXT, .pos = pos}, &span), SP_OK);
     add(s, p, span, 0, CONTEXT);
     for (int i = 4; i < CONTEXT; i += 9) p->todo[i].token = (p->todo[i].token + 1) % 101;
     bind(p);
@@ -184,13 +157,12 @@ static void again(scene *s, sp_plan *p, sp_twin *twins, float *deviation)
 
 static double stored_distance(const scene *s, const sp_plan *p, int i)
 {
-    sp_kv_view kv = sp_kv_pool_layer(s->t.pool, 1);
     double sum = 0;
     for (int g = 0; g < 2; g++) {
         float k[2][32], v[2][32];
         for (int x = 0; x < 2; x++) {
             sp_kv_slot slot = {p->spans[x].blocks[i / B], (uint8_t)(i % B), i};
-            sp_kv_read(&kv, &slot, g, k[x], v[x]);
+            tiny_kv_read(s->t.pool, 1, &slot, g, k[x], v[x]);
         }
         for (int d = 0; d < 32; d++)
             sum += pow((double)k[0][d] - k[1][d], 2) + pow((double)v[0][d] - v[1][d], 2);
@@ -200,19 +172,21 @@ static double stored_distance(const scene *s, const sp_plan *p, int i)
 
 static void assert_never_written(const scene *s, const sp_span *span, int layer)
 {
-    sp_kv_view kv = sp_kv_pool_layer(s->t.pool, layer);
-    for (int b = 0; b * B < span->n; b++)
-        for (size_t i = 0; i < kv.block_bytes; i++)
-            assert_true(kv.base[span->blocks[b] * kv.block_bytes + i] == 0);
+    for (int b = 0; b * B < span->n; b++) {
+        uint8_t *kv = tiny_block(s->t.pool, layer, span->blocks[b]);
+        for (size_t i = 0; i < sp_kv_pool_layer_block_bytes(s->t.pool); i++)
+            assert_true(kv[i] == 0);
+        free(kv);
+    }
 }
 
 /* Deviations are the distances of what is stored at the probed layer; no later one is computed. */
-static void probe_of_deviation(void **state)
+static void probe_of_deviation_on(const char *device)
 {
     scene s = {0};
     sp_plan other;
     float alone[101], beside[101];
-    scene_open(&s, "ref");
+    scene_open(&s, device, "ref");
     ask(&s, &other, 1);
     one_token_alone(&s, &other, alone);
     for (int piece = CONTEXT; piece > 0; piece -= 23) {
@@ -246,7 +220,7 @@ static void rows_behind_a_probe_go_on(void **state)
     sp_twin twins[CONTEXT];
     float deviation[CONTEXT], alone[101], behind_it[101];
     if (sp_ops_select("avx2", &ops) != SP_OK) skip();
-    scene_open(&s, "avx2");
+    scene_open(&s, "cpu", "avx2");
     ask(&s, &other, 1);
     one_token_alone(&s, &other, alone);
     again(&s, &p, twins, deviation);
@@ -282,13 +256,13 @@ static void one_layer(scene *s, int layer, double *sum)
 
 /* Added up over all layers while the plan runs to its end: the last logits are those of a plan that
  * measures nothing. */
-static void probe_of_every_layer(void **state)
+static void probe_of_every_layer_on(const char *device)
 {
     scene s = {0};
     sp_plan p, other;
     double mass[2] = {0}, want[CONTEXT + QUESTION] = {0};
     float plain[101], measured[101], beside[101];
-    scene_open(&s, "ref");
+    scene_open(&s, device, "ref");
     for (int l = 0; l <= LAST; l++) one_layer(&s, l, want);
     ask(&s, &p, QUESTION);
     p.gate = (sp_gate){.after_layer = sum_all_mass, .user = mass, .wants_mass = true};
@@ -319,13 +293,27 @@ static void probe_of_every_layer(void **state)
     scene_close(&s);
 }
 
+#define ON_BOTH_DEVICES(test)                                                                      \
+    static void test(void **state)                                                                 \
+    {                                                                                              \
+        test##_on("cpu");                                                                          \
+    }                                                                                              \
+    static void test##_far(void **state)                                                           \
+    {                                                                                              \
+        test##_on("far");                                                                          \
+    }
+
+ON_BOTH_DEVICES(probe_of_columns)
+ON_BOTH_DEVICES(probe_of_deviation)
+ON_BOTH_DEVICES(probe_of_every_layer)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(probe_of_columns),
-        cmocka_unit_test(probe_of_deviation),
-        cmocka_unit_test(rows_behind_a_probe_go_on),
-        cmocka_unit_test(probe_of_every_layer),
+        cmocka_unit_test(probe_of_columns),          cmocka_unit_test(probe_of_columns_far),
+        cmocka_unit_test(probe_of_deviation),        cmocka_unit_test(probe_of_deviation_far),
+        cmocka_unit_test(rows_behind_a_probe_go_on), cmocka_unit_test(probe_of_every_layer),
+        cmocka_unit_test(probe_of_every_layer_far),
     };
     return cmocka_run_group_tests_name("probe", tests, NULL, NULL);
 }

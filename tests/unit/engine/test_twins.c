@@ -51,7 +51,7 @@ static void make_run(scene *s, sp_plan *p, int32_t first, int32_t n, int32_t at)
 {
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_ok(sp_plan_add_span(p, n, n, at, NULL, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n, .at = at}, &span));
     add_sight(p);
     for (int32_t i = 0; i < n; i++) add(s, p, span, first + i, at + i, i);
     compute(s, p);
@@ -63,8 +63,13 @@ static void add_known(scene *s, sp_plan *p)
 {
     int span;
     sp_plan_init(p, s->t.pool);
-    assert_ok(sp_plan_add_span(p, PLACE, PLACE, 0, NULL, 0, s->head.spans[0].blocks, PLACE, &span));
-    assert_ok(sp_plan_add_span(p, N, N, AT, NULL, PLACE - AT, s->copy.spans[0].blocks, N, &span));
+    assert_ok(sp_plan_add_span(
+        p, &(sp_span_spec){.n = PLACE, .known = s->head.spans[0].blocks, .n_known = PLACE}, &span));
+    assert_ok(sp_plan_add_span(
+        p,
+        &(sp_span_spec){
+            .n = N, .at = AT, .shift = PLACE - AT, .known = s->copy.spans[0].blocks, .n_known = N},
+        &span));
 }
 
 static int add_scattered(sp_plan *p, const int32_t *tokens, int32_t n, const uint32_t *known)
@@ -75,7 +80,11 @@ static int add_scattered(sp_plan *p, const int32_t *tokens, int32_t n, const uin
         pos[i] = AT + tokens[i];
         assert_ok(sp_plan_mark_stale(p, 1, tokens[i]));
     }
-    assert_ok(sp_plan_add_span(p, n, n, 0, pos, PLACE - AT, known, known ? n : 0, &span));
+    assert_ok(sp_plan_add_span(
+        p,
+        &(sp_span_spec){
+            .n = n, .pos = pos, .shift = PLACE - AT, .known = known, .n_known = known ? n : 0},
+        &span));
     return span;
 }
 
@@ -126,9 +135,12 @@ static void make_again(scene *s)
     compute(s, p);
 }
 
+static const char *device; /* of the scenes */
+
 static void scene_open(scene *s, sp_dtype type, int drop_after, int keep_every)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
+    spec.device = device;
     *s = (scene){.drop_after = drop_after, .keep_every = keep_every};
     spec.n_layers = LAYERS;
     spec.kv_type = type;
@@ -158,8 +170,7 @@ typedef struct kv {
 static kv read_slot(const scene *s, int layer, sp_kv_slot at)
 {
     kv out;
-    sp_kv_view view = sp_kv_pool_layer(s->t.pool, layer);
-    for (int g = 0; g < 2; g++) sp_kv_read(&view, &at, g, out.k[g], out.v[g]);
+    for (int g = 0; g < 2; g++) tiny_kv_read(s->t.pool, layer, &at, g, out.k[g], out.v[g]);
     return out;
 }
 
@@ -181,7 +192,7 @@ static kv twin_kv(const scene *s, int layer, int i)
 
 /* Up to the layer they were dropped after, dropped tokens have what was computed; from then on what
  * was cached, bit for bit. */
-static void test_dropped_tokens_fall_back(void **state)
+static void dropped_tokens_fall_back(void)
 {
     for (size_t k = 0; k < SP_COUNT(kv_types); k++)
         for (int after = 0; after < LAYERS; after++)
@@ -205,10 +216,23 @@ static void test_dropped_tokens_fall_back(void **state)
             }
 }
 
+static void test_dropped_tokens_fall_back(void **state)
+{
+    device = "cpu";
+    dropped_tokens_fall_back();
+}
+
+static void test_dropped_tokens_fall_back_far(void **state)
+{
+    device = "far";
+    dropped_tokens_fall_back();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dropped_tokens_fall_back),
+        cmocka_unit_test(test_dropped_tokens_fall_back_far),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,7 +27,8 @@ static void bench_end(bench *b)
 static int add_span(sp_plan *p, int32_t n, int32_t room, const uint32_t *known, int32_t n_known)
 {
     int span = -1;
-    assert_ok(sp_plan_add_span(p, n, room, 0, NULL, 0, known, n_known, &span));
+    assert_ok(sp_plan_add_span(
+        p, &(sp_span_spec){.n = n, .room = room, .known = known, .n_known = n_known}, &span));
     return span;
 }
 
@@ -38,7 +39,7 @@ static void fill(sp_plan *p, const int32_t *lengths, int n_spans)
     int32_t at = 0;
     for (int s = 0; s < n_spans; s++) {
         int span, see;
-        assert_ok(sp_plan_add_span(p, lengths[s], lengths[s], at, NULL, 0, NULL, 0, &span));
+        assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = lengths[s], .at = at}, &span));
         assert_ok(sp_plan_add_sight(p, NULL, s + 1, &see));
         for (int32_t i = 0; i < lengths[s]; i++)
             assert_ok(sp_plan_add_todo(p, (sp_todo){.token = 100 + i,
@@ -150,7 +151,8 @@ static void spans_keep_positions_and_shift(void **state)
     int span;
     int32_t pos[] = {3, 8, 9};
     bench_begin(&b, 4);
-    assert_ok(sp_plan_add_span(&b.plan, 3, 10, 7, pos, -2, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(
+        &b.plan, &(sp_span_spec){.n = 3, .room = 10, .at = 7, .pos = pos, .shift = -2}, &span));
     pos[1] = 0; /* copied */
     const sp_span *s = &b.plan.spans[span];
     assert_int_equal(s->n, 3);
@@ -293,7 +295,11 @@ static void plans_hold_many_of_everything(void **state)
     for (int i = 0; i < N; i++) {
         int span, see;
         uint16_t list[] = {(uint16_t)i};
-        assert_ok(sp_plan_add_span(&b.plan, B + 1, B + 1, i * (B + 1), NULL, i, known, B, &span));
+        assert_ok(sp_plan_add_span(
+            &b.plan,
+            &(sp_span_spec){
+                .n = B + 1, .at = i * (B + 1), .shift = i, .known = known, .n_known = B},
+            &span));
         assert_int_equal(span, i);
         assert_ok(sp_plan_add_sight(&b.plan, list, 1, &see));
         assert_int_equal(see, i);
@@ -324,10 +330,10 @@ static void more_spans_than_can_be_named_are_refused(void **state)
     bench_begin(&b, 1);
     int span = -1, see = -1;
     for (int i = 0; i < UINT16_MAX; i++) {
-        assert_ok(sp_plan_add_span(&b.plan, 0, 0, 0, NULL, 0, NULL, 0, &span));
+        assert_ok(sp_plan_add_span(&b.plan, &(sp_span_spec){.n = 0}, &span));
         assert_ok(sp_plan_add_sight(&b.plan, NULL, 0, &see));
     }
-    assert_fails(sp_plan_add_span(&b.plan, 0, 0, 0, NULL, 0, NULL, 0, &span), SP_E_LIMIT, "spans");
+    assert_fails(sp_plan_add_span(&b.plan, &(sp_span_spec){.n = 0}, &span), SP_E_LIMIT, "spans");
     assert_fails(sp_plan_add_sight(&b.plan, NULL, 0, &see), SP_E_LIMIT, "sights");
     assert_int_equal(span, UINT16_MAX - 1);
     assert_int_equal(see, UINT16_MAX - 1);
@@ -362,8 +368,8 @@ static void check_finds_what_todo_does_wrong(void **state)
     SPOILT(p->todo[5].index = 20, "todo 5 writes token 20 of span 0");
     SPOILT(p->todo[5].index = -1, "todo 5 writes token -1");
     SPOILT(p->slots[1].n_known = 1, "todo 20 writes token 0 of span 1"); /* it is known already */
-    SPOILT(p->todo[5].pos = 6, "todo 5 stands at 6, its slot at 5");
-    SPOILT(p->todo[5].index = 6, "todo 5 stands at 5, its slot at 6");
+    SPOILT(p->todo[5].pos = 6, "todo 5 is at position 6, its slot at 5");
+    SPOILT(p->todo[5].index = 6, "todo 5 is at position 5, its slot at 6");
     SPOILT(p->todo[6] = p->todo[5], "todo 6 is not ascending"); /* the same slot twice */
     SPOILT(
         {
@@ -372,7 +378,7 @@ static void check_finds_what_todo_does_wrong(void **state)
             p->todo[1] = first;
         },
         "todo 1 is not ascending");
-    SPOILT(p->spans[1].shift = 3, "todo 20 stands at 20, its slot at 23");
+    SPOILT(p->spans[1].shift = 3, "todo 20 is at position 20, its slot at 23");
     SPOILT(sp_kv_seal(p->pool, &p->spans[0].blocks[1], 1), "todo 16 writes a sealed block");
 }
 
@@ -392,9 +398,11 @@ static void check_finds_scattered_positions_out_of_order(void **state)
     bench b;
     int span;
     bench_begin(&b, 8);
-    assert_ok(sp_plan_add_span(&b.plan, 3, 3, 0, (const int32_t[]){4, 9, 10}, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(&b.plan, &(sp_span_spec){.n = 3, .pos = (const int32_t[]){4, 9, 10}},
+                               &span));
     assert_ok(sp_plan_check(&b.plan));
-    assert_ok(sp_plan_add_span(&b.plan, 3, 3, 0, (const int32_t[]){4, 9, 9}, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(&b.plan, &(sp_span_spec){.n = 3, .pos = (const int32_t[]){4, 9, 9}},
+                               &span));
     assert_fails(sp_plan_check(&b.plan), SP_E_ARG, "span 1 is not ascending at token 2");
     bench_end(&b);
 }
@@ -406,14 +414,14 @@ static void scattered_tokens_check_against_their_positions(void **state)
     bench b;
     int span, see;
     bench_begin(&b, 8);
-    assert_ok(sp_plan_add_span(&b.plan, 3, 3, 0, pos, 100, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(&b.plan, &(sp_span_spec){.n = 3, .pos = pos, .shift = 100}, &span));
     assert_ok(sp_plan_add_sight(&b.plan, NULL, 1, &see));
     for (int32_t i = 0; i < 3; i++)
         assert_ok(sp_plan_add_todo(&b.plan, (sp_todo){.pos = pos[i] + 100, .index = i}));
     assert_ok(sp_plan_bind(&b.plan));
     assert_ok(sp_plan_check(&b.plan));
     b.plan.todo[1].pos = 108;
-    assert_fails(sp_plan_check(&b.plan), SP_E_ARG, "todo 1 stands at 108, its slot at 109");
+    assert_fails(sp_plan_check(&b.plan), SP_E_ARG, "todo 1 is at position 108, its slot at 109");
     bench_end(&b);
 }
 
@@ -426,7 +434,7 @@ static void an_answer_grows_to_its_room_and_no_further(void **state)
     int span, see;
     bench_begin(&b, 10);
     fill(&b.plan, (const int32_t[]){PROMPT}, 1);
-    assert_ok(sp_plan_add_span(&b.plan, 0, ROOM, PROMPT, NULL, 0, NULL, 0, &span));
+    assert_ok(sp_plan_add_span(&b.plan, &(sp_span_spec){.room = ROOM, .at = PROMPT}, &span));
     assert_ok(sp_plan_add_sight(&b.plan, NULL, 2, &see));
     assert_ok(sp_plan_bind(&b.plan));
     int64_t n_free = sp_kv_pool_n_free(b.pool);
@@ -513,14 +521,16 @@ static void survive_faults_with(size_t left)
     for (int32_t i = 0; i < 10; i++) {
         int span = -1, see = -1;
         if (i != 0 && i != 8) { /* small ones in between */
-            assert_ok(sp_plan_add_span(p, B, B, 0, pos, 0, known, B, &span));
+            assert_ok(sp_plan_add_span(
+                p, &(sp_span_spec){.n = B, .pos = pos, .known = known, .n_known = B}, &span));
             assert_ok(sp_plan_add_sight(p, list, 1, &see));
             continue;
         }
         leave(&p->arena, left);
-        assert_survives_faults(sp_plan_add_span(p, BIG, BIG, 0, pos, 0, known, B, &span),
-                               span == -1 && p->n_spans == i &&
-                                   (int)sp_kv_refs(b.pool, known[0]) == 1 + i);
+        assert_survives_faults(
+            sp_plan_add_span(p, &(sp_span_spec){.n = BIG, .pos = pos, .known = known, .n_known = B},
+                             &span),
+            span == -1 && p->n_spans == i && (int)sp_kv_refs(b.pool, known[0]) == 1 + i);
         assert_int_equal(span, i);
         leave(&p->arena, left);
         assert_survives_faults(sp_plan_add_sight(p, list, BIG, &see),

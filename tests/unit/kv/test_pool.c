@@ -1,4 +1,4 @@
-/* The pool of KV blocks: who holds what, and where it lies. Also meant for the thread sanitizer. */
+/* The pool of KV blocks: who holds what, and where it is. Also meant for the thread sanitizer. */
 #include "support/small_kv.h"
 
 #include <pthread.h>
@@ -247,7 +247,7 @@ static void blocks_lie_apart_on_cache_lines(void **state)
         sp_kv_shape shape = {.n_layers = 3, .n_heads = 3, .head = 32, .type = types[i]};
         enum { N = 5 };
         sp_kv_pool *pool;
-        assert_ok(sp_kv_pool_create(&shape, N, &pool));
+        assert_ok(sp_kv_pool_create(small_device(), &shape, N, &pool));
         size_t used = 2 * 3 * sp_kv_head_bytes(types[i], 32);
         for (int pass = 0; pass < 2; pass++)
             for (int layer = 0; layer < shape.n_layers; layer++) {
@@ -265,7 +265,7 @@ static void blocks_lie_apart_on_cache_lines(void **state)
                     for (size_t k = 0; k < v.block_bytes; k++) assert_int_equal(at[k], mark);
                 }
             }
-        sp_kv_pool_destroy(pool);
+        small_pool_close(pool);
     }
 }
 
@@ -286,8 +286,10 @@ static void odd_head_sizes_are_padded_to_lines(void **state)
 static void refuse(sp_kv_shape shape, int64_t n_blocks, const char *why)
 {
     sp_kv_pool *pool = (sp_kv_pool *)&pool;
-    assert_fails(sp_kv_pool_create(&shape, n_blocks, &pool), SP_E_ARG, why);
+    sp_device *d = small_device();
+    assert_fails(sp_kv_pool_create(d, &shape, n_blocks, &pool), SP_E_ARG, why);
     assert_ptr_equal(pool, &pool);
+    sp_device_close(d);
 }
 
 static void shapes_that_cannot_be_are_refused(void **state)
@@ -308,15 +310,18 @@ static void more_than_there_is_cannot_be_had(void **state)
 {
     sp_kv_pool *pool = NULL;
     sp_kv_shape huge = {.n_layers = 1 << 20, .n_heads = 4096, .head = 4096, .type = SP_F32};
-    assert_fails(sp_kv_pool_create(&huge, 1 << 20, &pool), SP_E_NOMEM, "KV pool");
+    sp_device *d = small_device();
+    assert_fails(sp_kv_pool_create(d, &huge, 1 << 20, &pool), SP_E_NOMEM, "KV pool");
     assert_null(pool);
+    sp_device_close(d);
 }
 
 static void creation_survives_faults(void **state)
 {
     sp_kv_pool *pool = NULL;
     sp_kv_shape shape = {.n_layers = 1, .n_heads = 1, .head = 2, .type = SP_F16};
-    assert_survives_faults(sp_kv_pool_create(&shape, 100, &pool), pool == NULL);
+    sp_device *d = small_device();
+    assert_survives_faults(sp_kv_pool_create(d, &shape, 100, &pool), pool == NULL);
     small_pool_end(pool);
 }
 

@@ -99,8 +99,13 @@ static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_v
             known = similar[i]->blocks;
             at = similar[i]->at;
         }
-        assert_ok(sp_plan_add_span(plan, seg->n, seg->n, at, NULL, place - at, known,
-                                   known ? seg->n : 0, &span));
+        assert_ok(sp_plan_add_span(plan,
+                                   &(sp_span_spec){.n = seg->n,
+                                                   .at = at,
+                                                   .shift = place - at,
+                                                   .known = known,
+                                                   .n_known = known ? seg->n : 0},
+                                   &span));
         place += seg->n;
     }
     assert_ok(sp_plan_add_sight(plan, NULL, n, &see));

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "store/disk.h"
+#include "support/far_device.h"
 
 enum { LAYERS = 3, HEADS = 2, BLOCKS = 24, MAX_CHUNK = 100 };
 
@@ -25,13 +26,28 @@ typedef struct bench {
     uint64_t seed;
 } bench;
 
-static inline sp_kv_pool *store_pool(sp_dtype type, int n_layers)
+static inline sp_kv_pool *store_pool_on(sp_device *d, sp_dtype type, int n_layers)
 {
     sp_kv_pool *pool = NULL;
     assert_ok(sp_kv_pool_create(
-        &(sp_kv_shape){.n_layers = n_layers, .n_heads = HEADS, .head = 32, .type = type}, BLOCKS,
+        d, &(sp_kv_shape){.n_layers = n_layers, .n_heads = HEADS, .head = 32, .type = type}, BLOCKS,
         &pool));
     return pool;
+}
+
+/* store_pool -- on a CPU of its own. */
+static inline sp_kv_pool *store_pool(sp_dtype type, int n_layers)
+{
+    sp_device *d = NULL;
+    assert_ok(sp_device_open("cpu", &(sp_device_opts){.kernels = "ref", .n_threads = 1}, &d));
+    return store_pool_on(d, type, n_layers);
+}
+
+static inline void store_pool_close(sp_kv_pool *pool)
+{
+    sp_device *d = sp_kv_pool_device(pool);
+    sp_kv_pool_destroy(pool);
+    sp_device_close(d);
 }
 
 static inline void store_open(bench *b)
@@ -39,13 +55,19 @@ static inline void store_open(bench *b)
     assert_ok(sp_disk_open(b->dir, &space, b->pool, &b->disk));
 }
 
-static inline void bench_begin(bench *b, sp_dtype type)
+/* bench_begin_with -- `pool` is the bench's then. */
+static inline void bench_begin_with(bench *b, sp_kv_pool *pool)
 {
     const char *tmp = getenv("TMPDIR");
-    *b = (bench){.seed = 7, .pool = store_pool(type, LAYERS)};
+    *b = (bench){.seed = 7, .pool = pool};
     snprintf(b->dir, sizeof b->dir, "%s/spolia-store-XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(b->dir));
     store_open(b);
+}
+
+static inline void bench_begin(bench *b, sp_dtype type)
+{
+    bench_begin_with(b, store_pool(type, LAYERS));
 }
 
 static inline void store_reopen(bench *b)
@@ -64,7 +86,7 @@ static inline void bench_end(bench *b)
 {
     sp_disk_close(b->disk);
     assert_int_equal(sp_kv_pool_n_free(b->pool), BLOCKS);
-    sp_kv_pool_destroy(b->pool);
+    store_pool_close(b->pool);
     assert_int_equal(nftw(b->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
 
@@ -78,10 +100,13 @@ typedef struct chunk {
 static inline void fill_noise(bench *b, const uint32_t *blocks, int32_t n)
 {
     for (int l = 0; l < sp_kv_pool_shape(b->pool)->n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(b->pool, l);
-        for (int32_t i = 0; i < n; i++)
-            for (size_t k = 0; k < kv.block_bytes; k++)
-                kv.base[blocks[i] * kv.block_bytes + k] = (uint8_t)check_random(&b->seed, 256);
+        size_t n_bytes = sp_kv_pool_layer_block_bytes(b->pool);
+        uint8_t *noise = malloc(n_bytes);
+        for (int32_t i = 0; i < n; i++) {
+            for (size_t k = 0; k < n_bytes; k++) noise[k] = (uint8_t)check_random(&b->seed, 256);
+            assert_ok(sp_kv_pool_write(b->pool, (sp_kv_run){l, blocks[i], 1}, noise));
+        }
+        free(noise);
     }
 }
 
@@ -121,11 +146,17 @@ static inline sp_err put(bench *b, const chunk *c, sp_disk_kind kind, int n_befo
 static inline bool same_kv(const bench *b, const uint32_t *x, const uint32_t *y, int32_t n)
 {
     for (int l = 0; l < sp_kv_pool_shape(b->pool)->n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(b->pool, l);
-        for (int32_t i = 0; i < n; i++)
-            if (memcmp(kv.base + x[i] * kv.block_bytes, kv.base + y[i] * kv.block_bytes,
-                       kv.block_bytes) != 0)
-                return false;
+        size_t n_bytes = sp_kv_pool_layer_block_bytes(b->pool);
+        uint8_t *staging = malloc(2 * n_bytes);
+        bool same = true;
+        for (int32_t i = 0; i < n && same; i++) {
+            const uint8_t *of_x, *of_y;
+            assert_ok(sp_kv_pool_read(b->pool, (sp_kv_run){l, x[i], 1}, staging, &of_x));
+            assert_ok(sp_kv_pool_read(b->pool, (sp_kv_run){l, y[i], 1}, staging + n_bytes, &of_y));
+            same = memcmp(of_x, of_y, n_bytes) == 0;
+        }
+        free(staging);
+        if (!same) return false;
     }
     return true;
 }

@@ -425,7 +425,7 @@ static void test_another_shape(void **state)
         assert_int_equal(sp_disk_stats_of(d).n_failed, 1);
         assert_int_equal(count_files(&b), 1);
         sp_disk_close(d);
-        sp_kv_pool_destroy(others[i]);
+        store_pool_close(others[i]);
     }
     chunk_end(&b, &c);
     bench_end(&b);

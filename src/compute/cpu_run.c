@@ -1,0 +1,339 @@
+/* cpu_run.c -- how the CPU cuts operations into pieces for the threads of its team.
+ *
+ * Operations that belong together are one job: each job is a meeting of all threads that ends when
+ * its last piece does.
+ *
+ *   rows       what is done to a row, and then its rounding: the row is still in L1
+ *   products   of one x with several matrices; the last quarter of the work goes in small pieces,
+ *              so that threads end together:   | 1 | 1 | 1 | 2 | 2 | 2 |3|3|3|3|
+ *
+ * `work` counts multiply-adds in products and attention, and elements elsewhere. It decides how
+ * many pieces there are, which a result never depends on (compute/ops.h): only the time does.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "compute/cpu_int.h"
+
+/* The caller alone does what is smaller than `alone`: calling the team costs more than it saves. A
+ * piece of `piece` lasts some 50 to 100 us. */
+typedef struct run_sizes {
+    int64_t alone, piece;
+} run_sizes;
+
+/* A product of one row of x reads 10 to 20 weights a nanosecond. With many rows it is faster, but
+ * then there are more pieces than these anyway: PIECES_OF_THREAD. */
+static const run_sizes of_products = {64 << 10, 1 << 20};
+static const run_sizes of_elements = {16 << 10, 64 << 10};
+
+/* More pieces a thread would cut the runs of rows that share what is in the caches. */
+enum { PIECES_OF_THREAD = 8 };
+
+static void run_pieces(const sp_cpu *c, run_sizes s, int64_t work, sp_team_fn *fn, void *job)
+{
+    const int n_threads = sp_team_size(c->team);
+    if (work < s.alone)
+        fn(job, 0, 1);
+    else
+        sp_team_share(c->team, fn, job,
+                      (int)SP_MAX(n_threads, SP_MIN(work / s.piece, PIECES_OF_THREAD * n_threads)));
+}
+
+/* For operations that have scratch for each thread, and share out their work by themselves. */
+static void run_threads(const sp_cpu *c, run_sizes s, int64_t work, sp_team_fn *fn, void *job)
+{
+    if (work < s.alone)
+        fn(job, 0, 1);
+    else
+        sp_team_run(c->team, fn, job);
+}
+
+#define DEFINE_RUN(op, how, sizes)                                                                 \
+    typedef struct op##_job {                                                                      \
+        const sp_ops *ops;                                                                         \
+        const sp_##op##_args *args;                                                                \
+    } op##_job;                                                                                    \
+    static void op##_part(void *job, int part, int n_parts)                                        \
+    {                                                                                              \
+        const op##_job *j = job;                                                                   \
+        j->ops->op(j->args, part, n_parts);                                                        \
+    }                                                                                              \
+    static void run_##op(const sp_cpu *c, int64_t work, const sp_##op##_args *args)                \
+    {                                                                                              \
+        op##_job job = {c->ops, args};                                                             \
+        how(c, sizes, work, op##_part, &job);                                                      \
+    }
+
+DEFINE_RUN(quantize, run_pieces, of_elements)
+DEFINE_RUN(embed, run_pieces, of_elements)
+DEFINE_RUN(kv_store, run_pieces, of_elements)
+DEFINE_RUN(kv_differ, run_pieces, of_elements)
+DEFINE_RUN(attend, run_threads, of_products)
+DEFINE_RUN(columns, run_threads, of_products)
+
+#undef DEFINE_RUN
+
+/* -- rounded rows --------------------------------------------------------------------------- */
+
+/* wrote -- n floats at y have changed: their rounding no longer holds. */
+static void wrote(sp_cpu *c, const float *y, int64_t n)
+{
+    sp_rounded *r = &c->rounded;
+    if (r->x && y < r->x + r->m * r->n && r->x < y + n) r->x = NULL;
+}
+
+/* rounds -- whether rows of n elements are to be rounded; says that `ints` holds them if so. */
+static bool rounds(sp_cpu *c, const float *x, int64_t m, int64_t n)
+{
+    sp_rounded *r = &c->rounded;
+    if (!c->in_integers || n % 32) return false;
+    assert((size_t)m * c->ops->quantized_bytes(n) <= r->ints.n_bytes); /* reserved */
+    r->x = x;
+    r->m = m;
+    r->n = n;
+    r->n_copies = atomic_load_explicit(&c->n_copies, memory_order_relaxed);
+    return true;
+}
+
+/* rounded -- rows [m, n] of x as integers; rounds them now unless that has been done. */
+static const uint8_t *rounded(sp_cpu *c, const float *x, int64_t m, int64_t n)
+{
+    sp_rounded *r = &c->rounded;
+    const size_t row_bytes = c->ops->quantized_bytes(n);
+    const bool holds = r->x && r->n == n && x >= r->x && x + m * n <= r->x + r->m * n &&
+                       (x - r->x) % n == 0 &&
+                       r->n_copies == atomic_load_explicit(&c->n_copies, memory_order_relaxed);
+    if (!holds) {
+        rounds(c, x, m, n);
+        run_quantize(c, m * n, &(sp_quantize_args){.x = x, .m = m, .n = n, .q = r->ints.p});
+    }
+    return (const uint8_t *)r->ints.p + (size_t)((x - r->x) / n) * row_bytes;
+}
+
+/* -- rows ----------------------------------------------------------------------------------- */
+
+typedef struct rows_job {
+    const sp_ops *ops;
+    const sp_rmsnorm_args *norm;   /* or */
+    const sp_silu_mul_args *gated; /* [m * n] */
+    int64_t m, n;
+    const float *y; /* what comes out */
+    uint8_t *ints;  /* [m] the same, rounded; or NULL */
+} rows_job;
+
+static void rows_part(void *job, int part, int n_parts)
+{
+    const rows_job *j = job;
+    int64_t from, to;
+    sp_part(j->m, 1, part, n_parts, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        const int64_t at = i * j->n;
+        if (j->norm) {
+            sp_rmsnorm_args a = *j->norm;
+            a.x += at, a.y += at, a.m = 1;
+            j->ops->rmsnorm(&a, 0, 1);
+        } else {
+            sp_silu_mul_args a = *j->gated;
+            a.gate += at, a.up += at, a.y += at, a.n = j->n;
+            j->ops->silu_mul(&a, 0, 1);
+        }
+        if (!j->ints) continue;
+        uint8_t *q = j->ints + (size_t)i * j->ops->quantized_bytes(j->n);
+        j->ops->quantize(&(sp_quantize_args){.x = j->y + at, .m = 1, .n = j->n, .q = q}, 0, 1);
+    }
+}
+
+static void run_rmsnorm(sp_cpu *c, const sp_rmsnorm_args *a)
+{
+    rows_job job = {.ops = c->ops, .norm = a, .m = a->m, .n = a->n, .y = a->y};
+    wrote(c, a->y, a->m * a->n);
+    if (a->feeds && rounds(c, a->y, a->m, a->n)) job.ints = c->rounded.ints.p;
+    run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
+}
+
+static void run_silu_mul(sp_cpu *c, const sp_silu_mul_args *a)
+{
+    const int64_t m = a->feeds ? a->feeds : 1;
+    rows_job job = {.ops = c->ops, .gated = a, .m = m, .n = a->n / m, .y = a->y};
+    wrote(c, a->y, a->n);
+    if (a->feeds && rounds(c, a->y, m, job.n)) job.ints = c->rounded.ints.p;
+    run_pieces(c, of_elements, a->n, rows_part, &job);
+}
+
+/* close_up -- few rows move, and only where some were dropped: not worth calling the team. */
+static void close_up(sp_cpu *c, const sp_gather_args *a)
+{
+    const size_t row_bytes = (size_t)a->n * sizeof *a->x;
+    int64_t i = 0;
+    while (i < a->m && a->from[i] == i) i++; /* these stay, and their rounding with them */
+    if (i < a->m) wrote(c, a->x + i * a->n, (a->from[a->m - 1] + 1 - i) * a->n);
+    for (; i < a->m; i++) memcpy(a->x + i * a->n, a->x + a->from[i] * a->n, row_bytes);
+}
+
+/* -- products ------------------------------------------------------------------------------- */
+
+enum { FINER = 4 }; /* small pieces in a large one */
+
+/* A matrix in `parts` pieces, of which those from `coarse` on are divided. */
+typedef struct share {
+    int64_t work;
+    int parts, coarse;
+} share;
+
+typedef struct products_job {
+    const sp_ops *ops;
+    const sp_matmul_args *a;
+    const uint8_t *q; /* x as integers, where a matrix wants it */
+    share shares[SP_PRODUCTS_MAX];
+} products_job;
+
+static int n_pieces_of(const share *s)
+{
+    return s->coarse + (s->parts - s->coarse) * FINER;
+}
+
+static void product_part(const products_job *j, const sp_matmul_args *a, int part, int n_parts)
+{
+    if (!sp_in_integers(a->w)) {
+        j->ops->matmul(a, part, n_parts);
+        return;
+    }
+    j->ops->matmul_packed(
+        &(sp_matmul_packed_args){
+            .w = a->w, .q = j->q, .m = a->m, .y = a->y, .bias = a->bias, .add = a->add},
+        part, n_parts);
+}
+
+static void products_piece(void *job, int piece, int n_pieces)
+{
+    const products_job *j = job;
+    int i = 0;
+    for (int n; piece >= (n = n_pieces_of(&j->shares[i])); i++) piece -= n;
+    const share *s = &j->shares[i];
+    if (piece < s->coarse)
+        product_part(j, &j->a[i], piece, s->parts);
+    else
+        product_part(j, &j->a[i], s->coarse * FINER + piece - s->coarse, s->parts * FINER);
+}
+
+/* deal -- large pieces to matrices in proportion to their work, at least one each; the last quarter
+ * of them is divided. Returns the number of pieces. */
+static int deal(share *s, int n, int64_t work, int n_large)
+{
+    int pieces = 0, parts = 0;
+    for (int i = 0; i < n; i++) {
+        s[i].parts = (int)SP_MAX(1, (s[i].work * n_large + work / 2) / work);
+        parts += s[i].parts;
+    }
+    for (int i = n - 1, divided = parts / 4; i >= 0; i--) {
+        const int d = SP_MIN(divided, s[i].parts);
+        divided -= d;
+        s[i].coarse = s[i].parts - d;
+        pieces += n_pieces_of(&s[i]);
+    }
+    return pieces;
+}
+
+static void run_products(sp_cpu *c, const sp_products_args *p)
+{
+    const sp_matmul_args *a = p->a;
+    const int n_threads = sp_team_size(c->team);
+    products_job job = {.ops = c->ops, .a = a};
+    int64_t work = 0;
+    bool in_integers = false;
+    assert(p->n >= 1 && p->n <= SP_PRODUCTS_MAX);
+    for (int i = 0; i < p->n; i++) {
+        assert(a[i].x == a[0].x && a[i].m == a[0].m);
+        in_integers |= sp_in_integers(a[i].w);
+        work += job.shares[i].work = a[i].m * a[i].w->n_rows * a[i].w->n_cols;
+    }
+    if (in_integers) job.q = rounded(c, a[0].x, a[0].m, a[0].w->n_cols);
+    for (int i = 0; i < p->n; i++) wrote(c, a[i].y, a[i].m * a[i].w->n_rows);
+    if (work < of_products.alone) {
+        for (int i = 0; i < p->n; i++) product_part(&job, &a[i], 0, 1);
+        return;
+    }
+    const int64_t n_large = SP_MIN(work / of_products.piece, PIECES_OF_THREAD * n_threads);
+    sp_team_share(c->team, products_piece, &job,
+                  deal(job.shares, p->n, work, (int)SP_MAX(n_threads, n_large)));
+}
+
+/* -- keys and values ------------------------------------------------------------------------ */
+
+static void copy_tokens(const sp_kv_copy_args *a)
+{
+    for (int64_t i = 0; i < a->m; i++) sp_kv_copy(a->kv, &a->from[i], &a->to[i]);
+}
+
+static void attend(sp_cpu *c, const sp_attend_args *args)
+{
+    sp_attend_args a = *args;
+    const int64_t width = (int64_t)a.n_heads * a.kv->head;
+    int64_t work = 0;
+    for (int i = 0; i < a.n_reqs; i++) {
+        const sp_attend_req *r = &a.reqs[i];
+        assert(sp_attend_scratch_bytes(a.n_heads, a.kv->n_heads, a.kv->head, r->n_spans) <=
+               c->attend_bytes); /* reserved */
+        if (r->m == 0) continue;
+        work += r->m * r->pos[r->m - 1] * 2 * width;
+        wrote(c, r->out, r->m * width);
+    }
+    a.scratch = c->attend.p;
+    a.scratch_bytes = c->attend_bytes;
+    run_attend(c, work, &a);
+}
+
+static void columns(sp_cpu *c, const sp_columns_args *args)
+{
+    sp_columns_args a = *args;
+    int64_t keys = 0;
+    for (int i = 0; i < a.req->n_spans; i++) keys += a.req->spans[i].n;
+    a.scratch = c->columns.p;
+    run_columns(c, a.req->m * keys * a.n_heads * a.kv->head, &a);
+}
+
+/* -- all of them ---------------------------------------------------------------------------- */
+
+void sp_cpu_run(sp_device *d, sp_op op, const void *args)
+{
+    sp_cpu *c = sp_cpu_of(d);
+    switch (op) {
+    case SP_OP_EMBED: {
+        const sp_embed_args *a = args;
+        wrote(c, a->x, a->m * a->w->n_cols);
+        run_embed(c, a->m * a->w->n_cols, a);
+        break;
+    }
+    case SP_OP_RMSNORM:
+        run_rmsnorm(c, args);
+        break;
+    case SP_OP_SILU_MUL:
+        run_silu_mul(c, args);
+        break;
+    case SP_OP_PRODUCTS:
+        run_products(c, args);
+        break;
+    case SP_OP_GATHER:
+        close_up(c, args);
+        break;
+    case SP_OP_KV_STORE: {
+        const sp_kv_store_args *a = args;
+        run_kv_store(c, a->m * a->kv->n_heads * a->kv->head * 2, a);
+        break;
+    }
+    case SP_OP_KV_COPY:
+        copy_tokens(args);
+        break;
+    case SP_OP_KV_DIFFER: {
+        const sp_kv_differ_args *a = args;
+        run_kv_differ(c, a->m * a->kv->n_heads * a->kv->head * SP_BLOCK_TOKENS, a);
+        break;
+    }
+    case SP_OP_ATTEND:
+        attend(c, args);
+        break;
+    case SP_OP_COLUMNS:
+        columns(c, args);
+        break;
+    }
+}

@@ -1,0 +1,219 @@
+/* device.h -- what runs operations and owns the memory that they work on.
+ *
+ * The KV pool, weights and the engine's activations are *device memory*. It is obtained from a
+ * device, named by pointers that may be offset like any other, and passed to operations in the
+ * argument structs of ops.h. On a GPU the host cannot follow such a pointer; on the CPU it can, and
+ * must not all the same, except where `unified` was asked first. The tests hold everyone to that:
+ * they run the suite of exactness on a device whose memory the host cannot reach
+ * (tests/support/far_device.h).
+ *
+ *   host                                      device
+ *     todo list, rows        -- mirror push ->  ids, positions, slots
+ *     weights in a file      -- load -------->  matrices in the layout of its kernels
+ *                                               sp_device_matmul, sp_device_attend, ...
+ *     mass, columns, logits  <- mirror pull --  activations
+ *     files of the KV store  <- copy out/in ->  blocks of the KV pool
+ *
+ * Who may touch device memory, and when
+ *  I1  The device, while it runs an operation or a copy. Nobody else: the host reads and writes
+ *      through copies, or through a mirror's host side.
+ *  I2  Operations and copies take effect in the order of the calls. A call may return before its
+ *      work is done; what it wrote is on the host after the event of the copy out.
+ *  I3  The host side of a copy belongs to the copy until its event: what is copied in must not be
+ *      changed, what is copied out must not be read.
+ *  I4  A copy whose two sides are the same place does nothing. On a unified device both sides of a
+ *      mirror are one piece of memory, so pushing and pulling cost nothing there.
+ *  I5  Descriptors (ops.h) are host memory; the device reads them before the call returns.
+ *
+ * Events. A copy returns an event, a number in the order of the calls; 0 is one that is over.
+ * sp_device_wait(event) returns when everything up to it is done, with the first error that the
+ * device met since it was last asked: operations return none. sp_device_synchronise waits for all.
+ *
+ * Thread: operations, reserve and load from one thread at a time. Copies from any thread.
+ *
+ * To add a device: a file compute/<name>.c (kernels in compute/<name>/) with a struct that begins
+ * with sp_device, the calls of sp_device_calls, and a line in the table of device.c. `run` is a
+ * switch over sp_op that launches the kernel for an argument struct; `reserve` sizes the scratch of
+ * those kernels, so that a step allocates nothing; weight_bytes and weight_load choose the layout of
+ * matrices. Add it to the devices of tests/support/tiny_model.h, and the suite of exactness runs.
+ */
+#ifndef SP_COMPUTE_DEVICE_H
+#define SP_COMPUTE_DEVICE_H
+
+#include "compute/ops.h"
+
+typedef struct sp_device sp_device;
+
+typedef struct sp_event {
+    uint64_t n; /* 0: over */
+} sp_event;
+
+/* The operations: each takes the struct sp_<name>_args of ops.h. */
+typedef enum sp_op {
+    SP_OP_EMBED,
+    SP_OP_RMSNORM,
+    SP_OP_SILU_MUL,
+    SP_OP_PRODUCTS,
+    SP_OP_GATHER,
+    SP_OP_KV_STORE,
+    SP_OP_KV_COPY,
+    SP_OP_KV_DIFFER,
+    SP_OP_ATTEND,
+    SP_OP_COLUMNS
+} sp_op;
+
+/* What a matrix is for: products with it, or rows taken from it (an embedding). */
+typedef enum sp_weight_use { SP_WEIGHT_PRODUCTS, SP_WEIGHT_ROWS } sp_weight_use;
+
+/* The largest operations to come: what the device makes room for. 0: none of that kind. */
+typedef struct sp_step_sizes {
+    int64_t rows, width;           /* products: rows of x, and the columns of the widest matrix */
+    int n_heads, n_kv_heads, head; /* attention: H, G, D */
+    int n_spans;                   /* spans of a request */
+    int64_t column_rows;           /* queries of one sp_columns_args */
+} sp_step_sizes;
+
+/* What a device implements. Calls that return nothing keep their error for `wait`. */
+typedef struct sp_device_calls {
+    void (*close)(sp_device *d);
+    /* zeroed, on a cache line; NULL when memory is out */
+    void *(*alloc)(sp_device *d, size_t n_bytes);
+    void (*free)(sp_device *d, void *p, size_t n_bytes);
+    sp_event (*copy_in)(sp_device *d, void *to, const void *from, size_t n_bytes);
+    sp_event (*copy_out)(sp_device *d, void *to, const void *from, size_t n_bytes);
+    sp_err (*wait)(sp_device *d, sp_event e);
+    bool (*done)(sp_device *d, sp_event e);
+    size_t (*weight_bytes)(sp_device *d, const sp_mat *w, sp_weight_use use);
+    void (*weight_load)(sp_device *d, sp_mat *w, sp_weight_use use, void *to);
+    sp_err (*reserve)(sp_device *d, const sp_step_sizes *sizes);
+    void (*run)(sp_device *d, sp_op op, const void *args);
+} sp_device_calls;
+
+struct sp_device {
+    const char *name;    /* "cpu" */
+    const char *kernels; /* which of its kernels run: "avx2" */
+    int n_threads;       /* of the host that compute for it */
+    bool unified;        /* the host reaches its memory */
+    const sp_device_calls *calls;
+};
+
+typedef struct sp_device_opts {
+    const char *kernels; /* which of a device's kernels, by name; NULL: the best */
+    int n_threads;       /* 0: one for each core */
+} sp_device_opts;
+
+/* sp_device_open -- name: "cpu", or NULL for it. Errors: SP_E_ARG for an unknown device or kernels,
+ * SP_E_UNSUPPORTED when the machine lacks them, SP_E_NOMEM. Owns: close it after everything that
+ * holds memory of it. */
+sp_err sp_device_open(const char *name, const sp_device_opts *o, sp_device **out) SP_MUST_CHECK;
+void sp_device_close(sp_device *d);
+
+/* -- memory --------------------------------------------------------------------------------- */
+
+/* A piece of device memory. A zeroed struct holds none. */
+typedef struct sp_mem {
+    void *p;
+    size_t n_bytes;
+    sp_device *device;
+} sp_mem;
+
+/* sp_mem_alloc -- n_bytes, zeroed, on a cache line; large pieces cost memory once touched. `what`
+ * is what the message of SP_E_NOMEM says it was for. n_bytes = 0 allocates nothing. */
+sp_err sp_mem_alloc(sp_device *d, size_t n_bytes, const char *what, sp_mem *out) SP_MUST_CHECK;
+void sp_mem_free(sp_mem *m);
+/* sp_mem_grow -- at least n_bytes; what was in it is lost. On failure it stays as it was. */
+sp_err sp_mem_grow(sp_device *d, size_t n_bytes, const char *what, sp_mem *m) SP_MUST_CHECK;
+
+/* Memory that exists on both sides: the host writes and pushes, or pulls and reads. */
+typedef struct sp_mirror {
+    void *host, *dev; /* one place on a unified device */
+    sp_mem mem;
+    sp_event pushed; /* the host side may be written after it */
+} sp_mirror;
+
+sp_err sp_mirror_alloc(sp_device *d, size_t n_bytes, const char *what,
+                       sp_mirror *out) SP_MUST_CHECK;
+void sp_mirror_free(sp_mirror *m);
+/* sp_mirror_grow -- as sp_mem_grow. */
+sp_err sp_mirror_grow(sp_device *d, size_t n_bytes, const char *what, sp_mirror *m) SP_MUST_CHECK;
+/* sp_mirror_push -- copies the first n_bytes to the device. The host may write them again after
+ * sp_mirror_settle. */
+void sp_mirror_push(sp_mirror *m, size_t n_bytes);
+sp_err sp_mirror_settle(sp_mirror *m) SP_MUST_CHECK;
+/* sp_mirror_pull -- copies the first n_bytes to the host and waits for them. */
+sp_err sp_mirror_pull(sp_mirror *m, size_t n_bytes) SP_MUST_CHECK;
+
+/* -- copies and events ---------------------------------------------------------------------- */
+
+static inline sp_event sp_device_copy_in(sp_device *d, void *to, const void *from, size_t n_bytes)
+{
+    return to == from ? (sp_event){0} : d->calls->copy_in(d, to, from, n_bytes);
+}
+
+static inline sp_event sp_device_copy_out(sp_device *d, void *to, const void *from, size_t n_bytes)
+{
+    return to == from ? (sp_event){0} : d->calls->copy_out(d, to, from, n_bytes);
+}
+
+/* sp_device_wait -- Errors: the first one since the last wait, of whatever the device ran. */
+static inline sp_err SP_MUST_CHECK sp_device_wait(sp_device *d, sp_event e)
+{
+    return e.n ? d->calls->wait(d, e) : SP_OK;
+}
+
+static inline bool sp_device_done(sp_device *d, sp_event e)
+{
+    return e.n == 0 || d->calls->done(d, e);
+}
+
+/* sp_device_synchronise -- waits for everything. Errors: as wait. */
+static inline sp_err SP_MUST_CHECK sp_device_synchronise(sp_device *d)
+{
+    return d->calls->wait(d, (sp_event){UINT64_MAX});
+}
+
+/* -- weights -------------------------------------------------------------------------------- */
+
+/* sp_device_weight_bytes -- device memory that a matrix needs, whole cache lines; 0 when the device
+ * reads it where it is. */
+static inline size_t sp_device_weight_bytes(sp_device *d, const sp_mat *w, sp_weight_use use)
+{
+    return d->calls->weight_bytes(d, w, use);
+}
+
+/* sp_device_weight_load -- lays the matrix out in `to` [weight_bytes] from w->data, which is host
+ * memory, and sets w->packed or w->data to it. Done when it returns. Pre: weight_bytes > 0. */
+static inline void sp_device_weight_load(sp_device *d, sp_mat *w, sp_weight_use use, void *to)
+{
+    d->calls->weight_load(d, w, use, to);
+}
+
+/* -- operations ----------------------------------------------------------------------------- */
+
+/* sp_device_reserve -- grows the device's scratch to these sizes; operations within them allocate
+ * nothing. Errors: SP_E_NOMEM. */
+static inline sp_err SP_MUST_CHECK sp_device_reserve(sp_device *d, const sp_step_sizes *sizes)
+{
+    return d->calls->reserve(d, sizes);
+}
+
+#define SP_DEVICE_OP(name, op)                                                                     \
+    static inline void sp_device_##name(sp_device *d, const sp_##name##_args *a)                   \
+    {                                                                                              \
+        d->calls->run(d, op, a);                                                                   \
+    }
+
+SP_DEVICE_OP(embed, SP_OP_EMBED)
+SP_DEVICE_OP(rmsnorm, SP_OP_RMSNORM)
+SP_DEVICE_OP(silu_mul, SP_OP_SILU_MUL)
+SP_DEVICE_OP(products, SP_OP_PRODUCTS)
+SP_DEVICE_OP(gather, SP_OP_GATHER)
+SP_DEVICE_OP(kv_store, SP_OP_KV_STORE)
+SP_DEVICE_OP(kv_copy, SP_OP_KV_COPY)
+SP_DEVICE_OP(kv_differ, SP_OP_KV_DIFFER)
+SP_DEVICE_OP(attend, SP_OP_ATTEND)
+SP_DEVICE_OP(columns, SP_OP_COLUMNS)
+
+#undef SP_DEVICE_OP
+
+#endif

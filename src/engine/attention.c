@@ -1,0 +1,111 @@
+/* attention.c -- one layer's span attention for the slices of a step.
+ *
+ *   plan->spans ---------------------------------> spans           the same for every KV head
+ *          \-- selector, once for each KV head --> spans_of_head   a copy that it may rewrite
+ *
+ * Mass, where a gate wants it, is written on the device and comes to the host after the layer. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "engine/engine_int.h"
+
+/* span_copies -- span lists that the selector of a slice rewrites. */
+static size_t span_copies(const sp_engine *e, const sp_plan *p)
+{
+    return p->selector.rewrite ? (size_t)p->n_spans * (size_t)e->o.model->hp.n_kv_heads : 0;
+}
+
+static size_t mass_of(const sp_engine *e, const sp_plan *p, int64_t m)
+{
+    if (!p->gate.wants_mass) return 0;
+    return (size_t)m * (size_t)e->o.model->hp.n_heads * (size_t)p->n_spans;
+}
+
+sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    size_t mass = 0, spans = 0;
+    for (int s = 0; s < n_slices; s++) {
+        mass += mass_of(e, slices[s].plan, slices[s].n);
+        spans += span_copies(e, slices[s].plan);
+    }
+    if (spans > e->cap_head_spans) {
+        sp_span *v = sp_alloc(spans, sizeof *v);
+        if (!v) return sp_fail_nomem(spans * sizeof *v, "the span lists of a selector");
+        sp_free(e->head_spans);
+        e->head_spans = v;
+        e->cap_head_spans = spans;
+    }
+    return sp_mirror_grow(e->device, mass * sizeof(float), "attention mass", &e->mass);
+}
+
+/* select_spans -- calls the selector of slice s for each KV head; its copies of the plan's spans
+ * start at `next`. Returns their lists, or NULL without a selector. */
+static const sp_span *const *select_spans(sp_engine *e, const sp_plan *p, int s, int layer,
+                                          sp_span *next)
+{
+    const int n_heads = e->o.model->hp.n_kv_heads;
+    const sp_span **lists = e->of_head + (size_t)s * (size_t)n_heads;
+    if (!p->selector.rewrite) return NULL;
+    for (int g = 0; g < n_heads; g++, next += p->n_spans) {
+        memcpy(next, p->spans, (size_t)p->n_spans * sizeof *next);
+        p->selector.rewrite(
+            p->selector.user,
+            &(sp_selector_view){.plan = p, .layer = layer, .kv_head = g, .spans = next});
+        lists[g] = next;
+    }
+    return lists;
+}
+
+/* request_of -- the rows of slice s. */
+static sp_attend_req request_of(const sp_engine *e, const sp_plan *p, int s)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const sp_rows *r = &e->rows;
+    const size_t first = (size_t)r->first[s], width = (size_t)hp->n_heads * (size_t)hp->head;
+    return (sp_attend_req){.q = e->q + first * width,
+                           .out = e->att + first * width,
+                           .pos = r->dev.pos + first,
+                           .see = r->dev.see + first,
+                           .m = r->first[s + 1] - r->first[s],
+                           .spans = p->spans,
+                           .n_spans = p->n_spans,
+                           .sights = p->sights,
+                           .lse = e->lse + first * (size_t)hp->n_heads};
+}
+
+void sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                      int layer)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    float *mass = e->mass.dev;
+    sp_span *next = e->head_spans;
+    for (int s = 0; s < n_slices; s++) {
+        const sp_plan *p = slices[s].plan;
+        sp_attend_req *req = &e->reqs[s];
+        *req = request_of(e, p, s);
+        if (req->m == 0) continue;
+        if (p->gate.wants_mass) req->mass = mass;
+        mass += mass_of(e, p, req->m);
+        req->spans_of_head = select_spans(e, p, s, layer, next);
+        next += span_copies(e, p);
+    }
+    sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
+                                                  .rope = &e->rope,
+                                                  .n_heads = hp->n_heads,
+                                                  .scale = hp->attn_scale,
+                                                  .reqs = e->reqs,
+                                                  .n_reqs = n_slices});
+}
+
+sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    size_t n = 0;
+    for (int s = 0; s < n_slices; s++) n += mass_of(e, slices[s].plan, e->reqs[s].m);
+    return n ? sp_mirror_pull(&e->mass, n * sizeof(float)) : SP_OK;
+}
+
+const float *sp_mass_on_host(const sp_engine *e, int slice)
+{
+    const float *host = e->mass.host, *dev = e->mass.dev, *mass = e->reqs[slice].mass;
+    return mass ? host + (mass - dev) : NULL;
+}

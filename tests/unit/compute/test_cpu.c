@@ -1,0 +1,229 @@
+/* test_cpu.c -- operations that the CPU device runs as one job: the same bits as each kernel by
+ * itself, however many threads there are and however the work is cut; and rows that are rounded to
+ * integers once are rounded again when they change. */
+#include "kernel/kernels.h"
+
+#include "compute/cpu_int.h"
+
+static const int team_sizes[] = {1, 2, 3, 5};
+
+enum { COLS = 96, MOST_ROWS = 3000, MOST_M = 700 };
+
+/* open_device -- that multiplies in integers, if its kernels do. */
+static sp_device *open_device(void **state, int n_threads, int64_t width)
+{
+    sp_device *d;
+    variant(state); /* skips */
+    assert_int_equal(
+        sp_device_open("cpu", &(sp_device_opts){.kernels = *state, .n_threads = n_threads}, &d),
+        SP_OK);
+    sp_cpu_of(d)->in_integers = sp_cpu_of(d)->ops->pack_bytes != NULL;
+    assert_int_equal(sp_device_reserve(d, &(sp_step_sizes){.rows = MOST_M, .width = width}), SP_OK);
+    return d;
+}
+
+/* -- rows ----------------------------------------------------------------------------------- */
+
+/* rounded -- what quantize makes of all rows at once; bytes that it does not write are 0. */
+static void *rounded(const sp_ops *ops, const float *x, int64_t m, int64_t n)
+{
+    void *q = sp_alloc_aligned((size_t)m * ops->quantized_bytes(n));
+    assert_non_null(q);
+    ops->quantize(&(sp_quantize_args){.x = x, .m = m, .n = n, .q = q}, 0, 1);
+    return q;
+}
+
+static void assert_rounded(sp_device *d, const float *y, int64_t m, int64_t n)
+{
+    const sp_cpu *c = sp_cpu_of(d);
+    if (!c->in_integers || n % 32) return;
+    void *q = rounded(c->ops, y, m, n);
+    assert_ptr_equal(c->rounded.x, y);
+    assert_memory_equal(c->rounded.ints.p, q, (size_t)m * c->ops->quantized_bytes(n));
+    sp_free(q);
+}
+
+static void rows_at_once(void **state)
+{
+    static const int64_t sizes[][2] = {{1, 96}, {1, 100}, {7, 896}, {300, 320}, {700, 33}};
+    uint64_t seed = 1;
+    for (size_t i = 0; i < SP_COUNT(sizes) * SP_COUNT(team_sizes); i++) {
+        const int64_t m = sizes[i / SP_COUNT(team_sizes)][0],
+                      n = sizes[i / SP_COUNT(team_sizes)][1];
+        sp_device *d = open_device(state, team_sizes[i % SP_COUNT(team_sizes)], n);
+        const sp_ops *ops = sp_cpu_of(d)->ops;
+        float *x = random_floats(&seed, m * n, 3), *w = random_floats(&seed, n, 1);
+        float *y = random_floats(&seed, m * n, 1), *expected = random_floats(&seed, m * n, 1);
+        sp_rmsnorm_args norm = {x, w, expected, m, n, 1e-5f, true};
+        ops->rmsnorm(&norm, 0, 1);
+        norm.y = y;
+        sp_device_rmsnorm(d, &norm);
+        assert_same_bits(y, expected, m * n);
+        assert_rounded(d, y, m, n);
+        sp_silu_mul_args gated = {x, y, expected, m * n, m};
+        ops->silu_mul(&gated, 0, 1);
+        gated.y = x; /* in place */
+        sp_device_silu_mul(d, &gated);
+        assert_same_bits(x, expected, m * n);
+        assert_rounded(d, x, m, n);
+        sp_free(x);
+        sp_free(w);
+        sp_free(y);
+        sp_free(expected);
+        sp_device_close(d);
+    }
+}
+
+/* -- products ------------------------------------------------------------------------------- */
+
+/* Matrix i of a job: every second one is packed, where the variant packs. */
+static sp_mat make_matrix(const sp_ops *ops, int i, int64_t rows, uint64_t *seed)
+{
+    const sp_dtype type = i % 2 ? SP_Q8_0 : SP_F32;
+    const size_t row_bytes = sp_row_bytes(type, COLS);
+    uint8_t *data = sp_alloc((size_t)rows, row_bytes);
+    assert_non_null(data);
+    random_groups(seed, type, data, rows * COLS / sp_dtype_of(type)->n_group);
+    sp_mat w = {.type = type, .n_rows = rows, .n_cols = COLS, .data = data};
+    const size_t bytes = i % 2 && ops->pack_bytes ? ops->pack_bytes(&w) : 0;
+    if (!bytes) return w;
+    void *packed = sp_alloc_aligned(bytes);
+    assert_non_null(packed);
+    ops->pack(&(sp_pack_args){&w, packed}, 0, 1);
+    w.packed = packed;
+    return w;
+}
+
+static void drop_matrix(sp_mat *w)
+{
+    sp_free((void *)w->data);
+    sp_free((void *)w->packed);
+}
+
+/* expect -- the product by itself, in one piece. */
+static void expect(const sp_ops *ops, const sp_matmul_args *a)
+{
+    if (!sp_in_integers(a->w)) {
+        ops->matmul(a, 0, 1);
+        return;
+    }
+    void *q = rounded(ops, a->x, a->m, a->w->n_cols);
+    ops->matmul_packed(
+        &(sp_matmul_packed_args){
+            .w = a->w, .q = q, .m = a->m, .y = a->y, .bias = a->bias, .add = a->add},
+        0, 1);
+    sp_free(q);
+}
+
+typedef struct products {
+    sp_mat w[SP_PRODUCTS_MAX];
+    sp_matmul_args a[SP_PRODUCTS_MAX];
+    int n;
+} products;
+
+static void make_products(products *p, const sp_ops *ops, const int64_t *rows, const float *x,
+                          int64_t m, uint64_t *seed)
+{
+    for (int k = 0; k < p->n; k++) {
+        p->w[k] = make_matrix(ops, k, rows[k], seed);
+        p->a[k] = (sp_matmul_args){
+            &p->w[k], x, m, random_floats(seed, m * rows[k], 1), random_floats(seed, rows[k], 1),
+            k == 1};
+    }
+}
+
+/* run_and_compare -- the products on the device, and one by one. */
+static void run_and_compare(sp_device *d, const products *p)
+{
+    float *same[SP_PRODUCTS_MAX];
+    for (int k = 0; k < p->n; k++) {
+        const size_t n = (size_t)(p->a[k].m * p->w[k].n_rows);
+        sp_matmul_args one = p->a[k];
+        one.y = same[k] = sp_alloc(n, sizeof(float));
+        assert_non_null(same[k]);
+        memcpy(same[k], p->a[k].y, n * sizeof(float));
+        expect(sp_cpu_of(d)->ops, &one);
+    }
+    sp_device_products(d, &(sp_products_args){p->a, p->n});
+    for (int k = 0; k < p->n; k++) {
+        assert_same_bits(p->a[k].y, same[k], p->a[k].m * p->w[k].n_rows);
+        sp_free(same[k]);
+    }
+}
+
+static void drop_products(products *p)
+{
+    for (int k = 0; k < p->n; k++) {
+        sp_free(p->a[k].y);
+        sp_free((void *)p->a[k].bias);
+        drop_matrix(&p->w[k]);
+    }
+}
+
+static void products_at_once(void **state)
+{
+    static const int64_t rows[][3] = {
+        {5, 1, 1}, {333, 64, 65}, {900, 130, 130}, {1, 2999, 17}, {MOST_ROWS, MOST_ROWS, 3}};
+    static const int64_t ms[] = {1, 6, 40};
+    uint64_t seed = 2;
+    for (size_t i = 0; i < SP_COUNT(rows) * SP_COUNT(ms) * SP_COUNT(team_sizes); i++) {
+        const int64_t m = ms[i / SP_COUNT(team_sizes) % SP_COUNT(ms)];
+        sp_device *d = open_device(state, team_sizes[i % SP_COUNT(team_sizes)], COLS);
+        float *x = random_floats(&seed, m * COLS, 2);
+        products p = {.n = 1 + (int)(i % SP_PRODUCTS_MAX)};
+        make_products(&p, sp_cpu_of(d)->ops, rows[i / SP_COUNT(team_sizes) / SP_COUNT(ms)], x, m,
+                      &seed);
+        run_and_compare(d, &p);
+        run_and_compare(d, &p); /* of x as it was rounded before */
+        drop_products(&p);
+        sp_free(x);
+        sp_device_close(d);
+    }
+}
+
+/* Rows are rounded again after whatever has written to them. */
+static void changed_rows_are_rounded_again(void **state)
+{
+    enum { M = 40 };
+    static const int64_t rows[] = {64, 65, 33};
+    uint64_t seed = 3;
+    sp_device *d = open_device(state, 2, COLS);
+    float *x = random_floats(&seed, M * COLS, 2), *y = random_floats(&seed, M * COLS, 2);
+    float *ones = random_floats(&seed, COLS, 1);
+    int32_t from[M];
+    products p = {.n = 3};
+    make_products(&p, sp_cpu_of(d)->ops, rows, x, M, &seed);
+    run_and_compare(d, &p);
+    sp_device_rmsnorm(d, &(sp_rmsnorm_args){.x = y, .w = ones, .y = x, .m = M, .n = COLS});
+    run_and_compare(d, &p);
+    assert_int_equal(sp_device_wait(d, sp_device_copy_in(d, x, y, M * COLS * sizeof *x)), SP_OK);
+    run_and_compare(d, &p);
+    sp_device_silu_mul(d, &(sp_silu_mul_args){.gate = y, .up = x, .y = x, .n = M * COLS});
+    run_and_compare(d, &p);
+    for (int i = 0; i < M / 2; i++) from[i] = i < 3 ? i : 2 * i;
+    sp_device_gather(d, &(sp_gather_args){.x = x, .from = from, .m = M / 2, .n = COLS});
+    for (int k = 0; k < p.n; k++) p.a[k].m = M / 2;
+    run_and_compare(d, &p);
+    for (int k = 0; k < p.n; k++) p.a[k].x += 5 * COLS, p.a[k].m = 7; /* rows of those */
+    run_and_compare(d, &p);
+    sp_mat wide = make_matrix(sp_cpu_of(d)->ops, 1, COLS, &seed);
+    sp_device_products(
+        d, &(sp_products_args){&(sp_matmul_args){.w = &wide, .x = y, .m = M, .y = x}, 1});
+    run_and_compare(d, &p);
+    drop_matrix(&wide);
+    drop_products(&p);
+    sp_free(x);
+    sp_free(y);
+    sp_free(ones);
+    sp_device_close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        ON_EVERY_VARIANT(rows_at_once),
+        ON_EVERY_VARIANT(products_at_once),
+        ON_EVERY_VARIANT(changed_rows_are_rounded_again),
+    };
+    return cmocka_run_group_tests_name("the CPU as a device", tests, NULL, NULL);
+}
