@@ -34,11 +34,23 @@ void sp_graph_close(sp_graph *g)
     if (g) g->ops->close(g);
 }
 
+sp_err sp_graph_begin(sp_graph *g)
+{
+    return g->ops->begin ? g->ops->begin(g) : SP_OK;
+}
+
+void sp_graph_end(sp_graph *g)
+{
+    if (g->ops->end) g->ops->end(g);
+}
+
 sp_err sp_graph_describe(sp_graph *g, sp_graph_info *out)
 {
     sp_graph_info info = {.backend = g->ops->name, .strings = SP_NEW(sp_arena)};
     if (!info.strings) return sp_fail_nomem(sizeof(sp_arena), "a description");
-    sp_err err = g->ops->describe(g, &info, info.strings);
+    sp_err err = sp_graph_begin(g);
+    if (err == SP_OK) err = g->ops->describe(g, &info, info.strings);
+    sp_graph_end(g);
     if (err == SP_OK)
         *out = info;
     else
@@ -125,9 +137,10 @@ sp_err sp_graph_search(sp_graph *g, const char *name, int k, sp_graph_answer *ou
     answer a;
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d entities", k);
     SP_TRY(answer_init(&a, g, name));
-    sp_err err = SP_OK;
-    if (a.q.key.n) err = sp_graph_find_name(g, &a.q, k, &a.named);
+    sp_err err = sp_graph_begin(g);
+    if (err == SP_OK && a.q.key.n) err = sp_graph_find_name(g, &a.q, k, &a.named);
     if (err == SP_OK) err = add_entities(&a);
+    sp_graph_end(g);
     return answer_end(&a, err, out);
 }
 
@@ -228,9 +241,11 @@ sp_err sp_graph_find_paths(sp_graph *g, const char *question, const sp_graph_pat
     SP_TRY(complete(o, &full));
     SP_TRY(answer_init(&a, g, question));
     a.o = full;
-    sp_err err = SP_OK;
-    if (a.q.words.n) err = sp_graph_find_named(g, &a.q, full.max_entities, &a.named);
+    sp_err err = sp_graph_begin(g);
+    if (err == SP_OK && a.q.words.n)
+        err = sp_graph_find_named(g, &a.q, full.max_entities, &a.named);
     if (err == SP_OK) err = add_entities(&a);
     for (size_t i = 0; err == SP_OK && i < a.named.n; i++) err = add_paths(&a, (int)i);
+    sp_graph_end(g);
     return answer_end(&a, err, out);
 }

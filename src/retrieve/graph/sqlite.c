@@ -97,6 +97,20 @@ static void close_graph(sp_graph *base)
     sp_free(g);
 }
 
+/* A read transaction: statements in it need no locks of their own, and see one state of the file. A
+ * writer commits when no transaction is open, so none outlives a question. */
+static sp_err begin(sp_graph *base)
+{
+    sqlite_graph *g = own(base);
+    if (sqlite3_exec(g->db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK) return SP_OK;
+    return fail(g);
+}
+
+static void end(sp_graph *base)
+{
+    sqlite3_exec(own(base)->db, "COMMIT", NULL, NULL, NULL); /* of reads: nothing to lose */
+}
+
 static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
 {
     sqlite_graph *g = own(base);
@@ -338,6 +352,8 @@ static sp_err source_text(sp_graph *base, int64_t subject, int64_t relation, int
 static const sp_graph_ops ops = {
     .name = "sqlite",
     .close = close_graph,
+    .begin = begin,
+    .end = end,
     .describe = describe,
     .mentions = mentions,
     .candidates = candidates,

@@ -50,6 +50,9 @@ typedef struct sp_graph_expand {
 typedef struct sp_graph_ops {
     const char *name;
     void (*close)(sp_graph *g);
+    /* Around the calls for one question (may be NULL): they see one state of the store. */
+    sp_err (*begin)(sp_graph *g);
+    void (*end)(sp_graph *g);
     /* Counts and relations; strings in the arena. */
     sp_err (*describe)(sp_graph *g, sp_graph_info *out, sp_arena *strings);
     /* Nodes that a run of words of the question names exactly, in any order. */
@@ -78,6 +81,10 @@ sp_err sp_graph_sparql_open(const sp_graph_open_opts *o, sp_graph **out) SP_MUST
 
 /* sp_graph_is_url -- whether `where` names an endpoint. */
 bool sp_graph_is_url(const char *where);
+
+/* sp_graph_begin, sp_graph_end -- around the calls for one question, where the store needs it. */
+sp_err sp_graph_begin(sp_graph *g) SP_MUST_CHECK;
+void sp_graph_end(sp_graph *g);
 
 /* sp_graph_copy -- n bytes as a C string in the arena; SP_E_NOMEM. */
 sp_err sp_graph_copy(sp_arena *strings, const char *s, size_t n, const char **out) SP_MUST_CHECK;
