@@ -2,8 +2,8 @@
  *
  * Exact names and aliases come first: the store gives every run of words that is one, and longer
  * runs win over those that overlap them. A run of function words only ("it", "the who") counts where
- * it is written with capitals after the first word. Only a question without any such name is
- * searched for misspelt ones: for each run between function words the store gives names with common
+ * it is written with capitals after the first word. Then come misspelt names: for each run of the
+ * other words that has a capital (any run when no name was found) the store gives names with common
  * letters, and each is compared with the words of the question at every place, by edit distance.
  */
 #include <stdlib.h>
@@ -54,12 +54,19 @@ static uint32_t length(const sp_graph_named *m)
     return m->to - m->from;
 }
 
-/* better -- longer runs first, names before aliases, near before far; then a fixed order. */
+static bool is_fuzzy(const sp_graph_named *m)
+{
+    return m->match == SP_GRAPH_FUZZY;
+}
+
+/* better -- names as written before misspelt ones, longer runs first, names before aliases, near
+ * before far; then a fixed order. */
 static int better(const void *a, const void *b)
 {
     const sp_graph_named *x = a, *y = b;
-    if (x->distance != y->distance) return x->distance < y->distance ? -1 : 1;
+    if (is_fuzzy(x) != is_fuzzy(y)) return is_fuzzy(x) ? 1 : -1;
     if (length(x) != length(y)) return length(x) > length(y) ? -1 : 1;
+    if (x->distance != y->distance) return x->distance < y->distance ? -1 : 1;
     if (x->from != y->from) return x->from < y->from ? -1 : 1;
     if (x->match != y->match) return x->match < y->match ? -1 : 1;
     return x->node < y->node ? -1 : x->node > y->node;
@@ -121,7 +128,7 @@ static sp_err take_mentions(const sp_graph_mentions *found, const sp_graph_quest
 /* allowed -- how many bytes of a name may be wrong. */
 static int allowed(size_t n)
 {
-    return n < 4 ? 0 : n < 8 ? 1 : n < 16 ? 2 : 3;
+    return n < 5 ? 0 : n < 10 ? 1 : n < 18 ? 2 : 3;
 }
 
 static uint32_t count_words(const char *key)
@@ -168,19 +175,45 @@ static sp_err search_run(sp_graph *g, const sp_graph_question *q, uint32_t from,
     return err;
 }
 
+/* named -- whether a word is in a run that is known. */
+static bool named(const sp_graph_named_list *known, uint32_t word)
+{
+    for (size_t i = 0; i < known->n; i++)
+        if (word >= known->v[i].from && word < known->v[i].to) return true;
+    return false;
+}
+
+/* next_run -- the next run of words that no known name has and that are no function words, at or
+ * after *to. With `capitals`, one that is written with a capital inside the question. */
+static bool next_run(const sp_graph_question *q, const sp_graph_named_list *known, bool capitals,
+                     uint32_t *from, uint32_t *to)
+{
+    while (*to < q->words.n) {
+        bool has_capital = false;
+        for (*from = *to; *to < q->words.n && !is_common(q, *to) && !named(known, *to); ++*to) {
+            char c = q->text[q->words.v[*to].from];
+            has_capital |= *to > 0 && c >= 'A' && c <= 'Z';
+        }
+        if (*to > *from && (has_capital || !capitals)) return true;
+        if (*to == *from) ++*to;
+    }
+    return false;
+}
+
+/* find_fuzzy -- adds misspelt names: of all words when no name is known, else of capitals only. */
 static sp_err find_fuzzy(sp_graph *g, const sp_graph_question *q, sp_graph_named_list *out)
 {
-    int n_runs = 0;
-    for (uint32_t from = 0; from < q->words.n && n_runs < FUZZY_RUNS;) {
-        uint32_t to = from;
-        while (to < q->words.n && !is_common(q, to)) to++;
-        if (to > from) {
-            SP_TRY(search_run(g, q, from, to, out));
-            n_runs++;
-        }
-        from = to + 1;
+    sp_graph_named_list found = {0};
+    sp_err err = SP_OK;
+    uint32_t from = 0, to = 0;
+    for (int n = 0; err == SP_OK && n < FUZZY_RUNS; n++) {
+        if (!next_run(q, out, out->n > 0, &from, &to)) break;
+        err = search_run(g, q, from, to, &found);
     }
-    return SP_OK;
+    if (err == SP_OK) err = sp_vec_reserve(out, found.n);
+    for (size_t i = 0; err == SP_OK && i < found.n; i++) out->v[out->n++] = found.v[i];
+    sp_vec_fini(&found);
+    return err;
 }
 
 /* -- both ----------------------------------------------------------------------------------- */
@@ -191,8 +224,10 @@ sp_err sp_graph_find_named(sp_graph *g, const sp_graph_question *q, int most,
     sp_graph_mentions found = {0};
     sp_err err = g->ops->mentions(g, q, &found);
     if (err == SP_OK) err = take_mentions(&found, q, false, out);
-    if (err == SP_OK && out->n == 0) err = find_fuzzy(g, q, out);
     if (err == SP_OK) choose(out, most);
+    size_t n = out->n;
+    if (err == SP_OK) err = find_fuzzy(g, q, out);
+    if (err == SP_OK && out->n > n) choose(out, most);
     sp_vec_fini(&found);
     return err;
 }

@@ -75,7 +75,9 @@ typedef struct ranking {
 static bool in_a_name(const sp_graph_named_list *named, uint32_t word)
 {
     for (size_t i = 0; i < named->n; i++)
-        if (word >= named->v[i].from && word < named->v[i].to) return true;
+        if (named->v[i].match != SP_GRAPH_FUZZY && word >= named->v[i].from &&
+            word < named->v[i].to)
+            return true;
     return false;
 }
 

@@ -21,8 +21,8 @@ sp_err sp_graph_question_init(sp_graph_question *q, const char *text) SP_MUST_CH
 void sp_graph_question_fini(sp_graph_question *q);
 
 /* sp_graph_find_named -- at most `most` nodes, in the order of the question. Names that are longer
- * win; a run of words that names several nodes gives them all. Fuzzy matches only where there is no
- * other. */
+ * win; a run of words that names several nodes gives them all. Names as written win over misspelt
+ * ones. */
 sp_err sp_graph_find_named(sp_graph *g, const sp_graph_question *q, int most,
                            sp_graph_named_list *out) SP_MUST_CHECK;
 
