@@ -225,7 +225,7 @@ bool sp_name_is_common(const char *s, size_t n)
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
 {
     while (n > 1 && (s[n - 1] == '/' || s[n - 1] == '#')) n--;
-    for (size_t i = n; i-- > 0;)
+    for (size_t i = n - (n > 0); i-- > 0;) /* not the last: something is left */
         if (s[i] == '/' || s[i] == '#') {
             s += i + 1;
             n -= i + 1;
