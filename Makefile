@@ -10,12 +10,10 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
-PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0
-CMD_PKGS := libcurl
+PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
-CMD_LIBS := $(shell pkg-config --libs $(CMD_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 
 LIB_SRC := $(filter-out src/cmd/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
@@ -64,7 +62,7 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(CMD_LIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
@@ -111,7 +109,7 @@ $(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
 $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) $(CMD_LIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 emulated-bins: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_BIN))
 

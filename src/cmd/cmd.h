@@ -22,6 +22,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_eval(int argc, char **argv);
 int cmd_calibrate(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_graph(int argc, char **argv);
 
 /* cmd_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
 int cmd_fail(sp_err err);

@@ -16,6 +16,7 @@ static const struct command {
     {"ask", cmd_ask, "answer a question over indexed documents, reusing their KV"},
     {"index", cmd_index, "cut a folder of documents into chunks and index them"},
     {"search", cmd_search, "show the chunks that a question would retrieve"},
+    {"graph", cmd_graph, "import knowledge graphs and find relation paths for questions"},
     {"eval", cmd_eval, "hold every way of reuse against full attention, on questions"},
     {"calibrate", cmd_calibrate, "find the least recomputation that keeps the answers good"},
     {"run", cmd_run, "generate text from a prompt"},

@@ -1,0 +1,243 @@
+#include "retrieve/graph/names_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/utf8.h"
+
+/* -- characters ----------------------------------------------------------------------------- */
+
+/* decode -- the character at s and its length; a byte that begins no character is one by itself. */
+static uint32_t decode(const uint8_t *s, size_t n, size_t *length)
+{
+    int k = sp_utf8_step(s, n);
+    *length = k > 0 ? (size_t)k : 1;
+    switch (k) {
+    case 2:
+        return (uint32_t)(s[0] & 0x1F) << 6 | (s[1] & 0x3Fu);
+    case 3:
+        return (uint32_t)(s[0] & 0x0F) << 12 | (uint32_t)(s[1] & 0x3F) << 6 | (s[2] & 0x3Fu);
+    case 4:
+        return (uint32_t)(s[0] & 0x07) << 18 | (uint32_t)(s[1] & 0x3F) << 12 |
+               (uint32_t)(s[2] & 0x3F) << 6 | (s[3] & 0x3Fu);
+    default:
+        return s[0] < 0x80 ? s[0] : 0xFFFD;
+    }
+}
+
+static size_t encode(uint32_t c, char out[4])
+{
+    if (c < 0x80) return out[0] = (char)c, 1;
+    if (c < 0x800) {
+        out[0] = (char)(0xC0 | c >> 6);
+        out[1] = (char)(0x80 | (c & 0x3F));
+        return 2;
+    }
+    if (c < 0x10000) {
+        out[0] = (char)(0xE0 | c >> 12);
+        out[1] = (char)(0x80 | (c >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (c & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | c >> 18);
+    out[1] = (char)(0x80 | (c >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (c >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (c & 0x3F));
+    return 4;
+}
+
+static bool in(uint32_t c, uint32_t from, uint32_t to)
+{
+    return c >= from && c <= to;
+}
+
+/* fold -- the small letter of a character. */
+static uint32_t fold(uint32_t c)
+{
+    if (in(c, 'A', 'Z')) return c + 32;
+    if (in(c, 0xC0, 0xDE)) return c == 0xD7 ? c : c + 32;
+    if (in(c, 0x100, 0x137) || in(c, 0x14A, 0x177)) return c | 1;
+    if (in(c, 0x139, 0x148) || in(c, 0x179, 0x17E)) return c + (c & 1);
+    if (in(c, 0x391, 0x3A9)) return c + 32;
+    if (in(c, 0x410, 0x42F)) return c + 32;
+    if (in(c, 0x400, 0x40F)) return c + 80;
+    return c;
+}
+
+static bool is_letter(uint32_t c)
+{
+    if (c < 0x80) return in(c, 'a', 'z') || in(c, 'A', 'Z') || in(c, '0', '9');
+    if (in(c, 0x80, 0xBF)) return c == 0xAA || c == 0xB5 || c == 0xBA;
+    return c != 0xD7 && c != 0xF7 && !in(c, 0x2000, 0x206F) && !in(c, 0x3000, 0x303F);
+}
+
+/* is_ideograph -- scripts without blanks: each character is a word. */
+static bool is_ideograph(uint32_t c)
+{
+    return in(c, 0x3040, 0x30FF) || in(c, 0x3400, 0x9FFF) || in(c, 0xF900, 0xFAFF) ||
+           in(c, 0x20000, 0x3FFFF);
+}
+
+/* -- keys ----------------------------------------------------------------------------------- */
+
+/* trimmed -- the key of a text without words. */
+static sp_err trimmed(const char *s, size_t n, sp_bytes *key)
+{
+    while (n && (unsigned char)s[0] <= ' ') s++, n--;
+    while (n && (unsigned char)s[n - 1] <= ' ') n--;
+    return sp_bytes_add(key, s, n);
+}
+
+/* add_word -- folds the word s[from, to) to the end of the key, after a blank if it is not first. */
+static sp_err add_word(const char *s, size_t from, size_t to, size_t key_begin, sp_bytes *key,
+                       sp_name_words *words)
+{
+    SP_TRY(sp_vec_reserve(key, 2 * (to - from) + 8)); /* folding never doubles a character */
+    if (key->n > key_begin) key->v[key->n++] = ' ';
+    size_t at = key->n;
+    for (size_t i = from, length; i < to; i += length) {
+        uint32_t c = decode((const uint8_t *)s + i, to - i, &length);
+        if (c == 0xFFFD && length == 1)
+            key->v[key->n++] = s[i];
+        else
+            key->n += encode(fold(c), key->v + key->n);
+    }
+    if (!words) return SP_OK;
+    SP_TRY(sp_vec_reserve(words, 1));
+    words->v[words->n++] = (sp_name_word){.from = (uint32_t)from,
+                                          .to = (uint32_t)to,
+                                          .key_from = (uint32_t)at,
+                                          .key_to = (uint32_t)key->n};
+    return SP_OK;
+}
+
+sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words)
+{
+    if (n > UINT32_MAX / 4) return sp_fail(SP_E_LIMIT, "a text of %zu bytes", n);
+    size_t begin = key->n, length;
+    for (size_t at = 0; at < n;) {
+        uint32_t c = decode((const uint8_t *)s + at, n - at, &length);
+        size_t to = at + length;
+        if (is_letter(c)) {
+            while (!is_ideograph(c) && to < n) {
+                c = decode((const uint8_t *)s + to, n - to, &length);
+                if (!is_letter(c) || is_ideograph(c)) break;
+                to += length;
+            }
+            SP_TRY(add_word(s, at, to, begin, key, words));
+        }
+        at = to;
+    }
+    return key->n == begin ? trimmed(s, n, key) : SP_OK;
+}
+
+/* -- similarity ----------------------------------------------------------------------------- */
+
+#define MAX_TRIGRAMS 48
+
+static size_t trigrams(const char *s, size_t n, uint32_t out[MAX_TRIGRAMS])
+{
+    size_t count = 0;
+    uint32_t window = '^';
+    for (size_t i = 0; i < n && count < MAX_TRIGRAMS; i++) {
+        window = (window << 8 | (uint8_t)s[i]) & 0xFFFFFF;
+        if (i >= 1) out[count++] = window;
+    }
+    return count;
+}
+
+double sp_name_likeness(const char *a, size_t n_a, const char *b, size_t n_b)
+{
+    if (n_a == n_b && memcmp(a, b, n_a) == 0) return 1;
+    if (n_a < 3 || n_b < 3) return 0;
+    uint32_t x[MAX_TRIGRAMS], y[MAX_TRIGRAMS];
+    size_t n_x = trigrams(a, n_a, x), n_y = trigrams(b, n_b, y), common = 0;
+    for (size_t i = 0; i < n_x; i++)
+        for (size_t j = 0; j < n_y; j++)
+            if (x[i] == y[j]) {
+                y[j] = UINT32_MAX; /* each counts once */
+                common++;
+                break;
+            }
+    return 2.0 * (double)common / (double)(n_x + n_y);
+}
+
+int sp_name_distance(const char *a, size_t n_a, const char *b, size_t n_b, int most)
+{
+    if (n_a == n_b && memcmp(a, b, n_a) == 0) return 0;
+    size_t gap = n_a > n_b ? n_a - n_b : n_b - n_a;
+    if (n_a > SP_NAME_DISTANCE_BYTES || n_b > SP_NAME_DISTANCE_BYTES || gap > (size_t)most)
+        return most + 1;
+    int rows[3][SP_NAME_DISTANCE_BYTES + 1];
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= n_b; j++) last[j] = (int)j;
+    for (size_t i = 1; i <= n_a; i++) {
+        int least = now[0] = (int)i;
+        for (size_t j = 1; j <= n_b; j++) {
+            int d = last[j - 1] + (a[i - 1] != b[j - 1]);
+            d = SP_MIN(d, SP_MIN(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d = SP_MIN(d, before[j - 2] + 1);
+            now[j] = d;
+            least = SP_MIN(least, d);
+        }
+        if (least > most) return most + 1;
+        int *spare = before;
+        before = last;
+        last = now;
+        now = spare;
+    }
+    return SP_MIN(last[n_b], most + 1);
+}
+
+/* -- words ---------------------------------------------------------------------------------- */
+
+static const char *const common_words[] = {
+    "a",     "about", "all",   "also",  "am",   "an",   "and",   "any",   "are",   "as",
+    "at",    "be",    "been",  "but",   "by",   "can",  "could", "did",   "do",    "does",
+    "for",   "from",  "had",   "has",   "have", "he",   "her",   "him",   "his",   "how",
+    "i",     "if",    "in",    "into",  "is",   "it",   "its",   "list",  "me",    "my",
+    "name",  "no",    "not",   "of",    "on",   "or",   "our",   "s",     "she",   "so",
+    "some",  "t",     "tell",  "than",  "that", "the",  "their", "them",  "there", "these",
+    "they",  "this",  "those", "to",    "was",  "we",   "were",  "what",  "when",  "where",
+    "which", "who",   "whom",  "whose", "why",  "will", "with",  "would", "you",   "your",
+};
+
+typedef struct word {
+    const char *s;
+    size_t n;
+} word;
+
+static int by_word(const void *key, const void *element)
+{
+    const word *w = key;
+    const char *other = *(const char *const *)element;
+    int order = strncmp(w->s, other, w->n);
+    return order ? order : -(int)(strlen(other) > w->n);
+}
+
+bool sp_name_is_common(const char *s, size_t n)
+{
+    word w = {s, n};
+    return bsearch(&w, common_words, SP_COUNT(common_words), sizeof *common_words, by_word);
+}
+
+sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
+{
+    while (n > 1 && (s[n - 1] == '/' || s[n - 1] == '#')) n--;
+    for (size_t i = n - (n > 0); i-- > 0;) /* not the last: something is left */
+        if (s[i] == '/' || s[i] == '#') {
+            s += i + 1;
+            n -= i + 1;
+            break;
+        }
+    for (size_t i = 0; i < n; i++) {
+        char c = s[i] == '_' || s[i] == '-' ? ' ' : s[i];
+        bool upper = c >= 'A' && c <= 'Z';
+        bool hump = upper && i && s[i - 1] >= 'a' && s[i - 1] <= 'z';
+        if (hump) SP_TRY(sp_bytes_add(out, " ", 1));
+        if (hump) c = (char)(c + 32);
+        SP_TRY(sp_bytes_add(out, &c, 1));
+    }
+    return SP_OK;
+}

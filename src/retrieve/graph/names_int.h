@@ -1,0 +1,39 @@
+/* names_int.h -- how names are compared: folded keys, words with their places, similarities. */
+#ifndef SP_RETRIEVE_GRAPH_NAMES_INT_H
+#define SP_RETRIEVE_GRAPH_NAMES_INT_H
+
+#include "base/mem.h"
+
+/* A word of a text: its bytes in the text, and its folded letters in the key. */
+typedef struct sp_name_word {
+    uint32_t from, to;         /* in the text */
+    uint32_t key_from, key_to; /* in the key */
+} sp_name_word;
+
+typedef SP_VEC(sp_name_word) sp_name_words;
+
+/* sp_name_key -- appends the key of a text: its words in small letters, joined by one blank. A word
+ * is a run of letters, digits and marks; an ideograph or kana is a word of its own. Case is folded
+ * in the Latin, Greek and Cyrillic blocks by fixed tables, so a key is the same on every machine.
+ * A text without a word (only punctuation) has its trimmed bytes as the key.
+ * words (may be NULL): the words, appended. Not NUL-terminated. Cost: O(n). */
+sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words) SP_MUST_CHECK;
+
+/* sp_name_likeness -- Dice coefficient of the letter trigrams of two words, 0 .. 1; a mark before
+ * the first letter makes common beginnings count. Words under three bytes are alike when equal. */
+double sp_name_likeness(const char *a, size_t n_a, const char *b, size_t n_b);
+
+/* sp_name_distance -- edit distance with transpositions (optimal string alignment) in bytes, or
+ * `most` + 1 when it is larger than `most`. Names longer than SP_NAME_DISTANCE_BYTES count as
+ * `most` + 1 unless they are equal. */
+#define SP_NAME_DISTANCE_BYTES 256
+int sp_name_distance(const char *a, size_t n_a, const char *b, size_t n_b, int most);
+
+/* sp_name_is_common -- whether a folded word is an English function word ("the", "which"). */
+bool sp_name_is_common(const char *s, size_t n);
+
+/* sp_name_readable -- appends the readable form of a relation: the last component of a path or IRI,
+ * '_' and '-' as blanks, "bornIn" as "born in". */
+sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
+
+#endif

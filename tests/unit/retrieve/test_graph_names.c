@@ -1,0 +1,118 @@
+/* Keys of names, and how alike names are. */
+#include "support/check.h"
+
+#include "retrieve/graph/names_int.h"
+
+static const char *key_of(const char *text)
+{
+    static char out[512];
+    sp_bytes key = {0};
+    assert_ok(sp_name_key(text, strlen(text), &key, NULL));
+    assert_true(key.n < sizeof out);
+    memcpy(out, key.v ? key.v : "", key.n);
+    out[key.n] = '\0';
+    sp_vec_fini(&key);
+    return out;
+}
+
+static void keys_ignore_case_and_punctuation(void **state)
+{
+    assert_string_equal(key_of("Ocean's  Eleven"), "ocean s eleven");
+    assert_string_equal(key_of("  M*A*S*H "), "m a s h");
+    assert_string_equal(key_of("ÉCOLE Ōsaka ΣΟΦΙΑ МОСКВА Ёж Žižek"),
+                        "école ōsaka σοφια москва ёж žižek");
+    assert_string_equal(key_of("“Quoted” — dash…"), "quoted dash");
+    assert_string_equal(key_of("東京Tower"), "東 京 tower");
+    assert_string_equal(key_of(" !!! "), "!!!");
+    assert_string_equal(key_of(""), "");
+    assert_string_equal(key_of("\xff\xfe x"), "\xff\xfe x");
+}
+
+static void words_know_their_places(void **state)
+{
+    const char *text = "Who is Éric Rohmer?";
+    sp_bytes key = {0};
+    sp_name_words w = {0};
+    assert_ok(sp_name_key(text, strlen(text), &key, &w));
+    assert_int_equal(w.n, 4);
+    assert_memory_equal(text + w.v[2].from, "Éric", 5);
+    assert_memory_equal(key.v + w.v[2].key_from, "éric", 5);
+    assert_int_equal(w.v[3].key_to, key.n);
+    sp_vec_fini(&w);
+    sp_vec_fini(&key);
+}
+
+static double likeness(const char *a, const char *b)
+{
+    return sp_name_likeness(a, strlen(a), b, strlen(b));
+}
+
+static void inflected_words_are_alike(void **state)
+{
+    assert_true(likeness("directors", "directed") > 0.5);
+    assert_true(likeness("starring", "starred") > 0.5);
+    assert_true(likeness("languages", "language") > 0.8);
+    assert_true(likeness("genre", "year") < 0.2);
+    assert_true(likeness("is", "in") == 0 && likeness("is", "is") == 1);
+    assert_true(likeness("aaaaaaaa", "aaa") < 1);
+}
+
+static int distance(const char *a, const char *b, int most)
+{
+    return sp_name_distance(a, strlen(a), b, strlen(b), most);
+}
+
+static void distance_counts_edits_and_swaps(void **state)
+{
+    assert_int_equal(distance("kitten", "sitting", 9), 3);
+    assert_int_equal(distance("fog", "fgo", 9), 1);
+    assert_int_equal(distance("", "abc", 9), 3);
+    assert_int_equal(distance("kitten", "sitting", 2), 3);
+    assert_int_equal(distance("same", "same", 0), 0);
+    char longer[400];
+    memset(longer, 'x', sizeof longer);
+    longer[399] = '\0';
+    assert_int_equal(distance(longer, longer + 1, 5), 6);
+    assert_int_equal(distance(longer, longer, 5), 0);
+}
+
+static void relations_become_readable(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"directed_by", "directed by"},
+        {"/film/film/genre", "genre"},
+        {"/a/b./c/d_e", "d e"},
+        {"http://example.org/bornIn", "born in"},
+        {"http://example.org/ns#memberOf", "member of"},
+        {"is a", "is a"},
+        {"/", "/"},
+    };
+    for (size_t i = 0; i < SP_COUNT(pairs); i++) {
+        sp_bytes out = {0};
+        assert_ok(sp_name_readable(pairs[i][0], strlen(pairs[i][0]), &out));
+        assert_int_equal(out.n, strlen(pairs[i][1]));
+        assert_memory_equal(out.v, pairs[i][1], out.n);
+        sp_vec_fini(&out);
+    }
+}
+
+static void the_list_of_common_words_is_sorted(void **state)
+{
+    assert_true(sp_name_is_common("a", 1) && sp_name_is_common("your", 4));
+    assert_true(sp_name_is_common("which", 5) && sp_name_is_common("it", 2));
+    assert_true(sp_name_is_common("list", 4) && sp_name_is_common("so", 2));
+    assert_false(sp_name_is_common("film", 4) || sp_name_is_common("th", 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keys_ignore_case_and_punctuation),
+        cmocka_unit_test(words_know_their_places),
+        cmocka_unit_test(inflected_words_are_alike),
+        cmocka_unit_test(distance_counts_edits_and_swaps),
+        cmocka_unit_test(relations_become_readable),
+        cmocka_unit_test(the_list_of_common_words_is_sorted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

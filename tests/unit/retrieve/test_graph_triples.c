@@ -1,0 +1,187 @@
+/* Readers of graph files: each format as its programs write it, and what is bad in a file. */
+#include "support/check.h"
+
+#include <stdio.h>
+
+#include "retrieve/graph/triples.h"
+
+/* What a reader gave, as text: "s|r|o|source;", "ident=name;", "ident~alias;", "!line why;". */
+typedef struct seen {
+    char text[8192];
+    size_t n;
+} seen;
+
+static void add(seen *s, const char *fmt, ...) SP_PRINTF(2, 3);
+static void add(seen *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    s->n += (size_t)vsnprintf(s->text + s->n, sizeof s->text - s->n, fmt, ap);
+    va_end(ap);
+    assert_true(s->n < sizeof s->text);
+}
+
+static sp_err on_triple(const sp_triple *t, void *user)
+{
+    add(user, "%.*s|%.*s|%.*s", (int)t->subject.n, t->subject.s, (int)t->relation.n, t->relation.s,
+        (int)t->object.n, t->object.s);
+    add(user, "%s%.*s;", t->source.n ? "|" : "", (int)t->source.n, t->source.s);
+    return SP_OK;
+}
+
+static sp_err on_name(sp_text ident, sp_text name, bool alias, void *user)
+{
+    add(user, "%.*s%c%.*s;", (int)ident.n, ident.s, alias ? '~' : '=', (int)name.n, name.s);
+    return SP_OK;
+}
+
+static sp_err on_bad(int64_t line, const char *why, void *user)
+{
+    add(user, "!%d %s;", (int)line, why);
+    return SP_OK;
+}
+
+static sp_err on_mark(size_t at, int64_t line, void *user)
+{
+    return SP_OK;
+}
+
+static sp_err read_text(sp_graph_format format, const char *text, size_t n, seen *s)
+{
+    const sp_triple_sink sink = {on_triple, on_name, on_bad, on_mark, s};
+    *s = (seen){0};
+    return sp_triples_read(&(sp_triples_input){.format = format, .path = "f", .data = text, .n = n},
+                           &sink);
+}
+
+/* gives -- a file of this format and content gives what is wanted. */
+static void gives(sp_graph_format format, const char *text, const char *want)
+{
+    static seen s;
+    assert_ok(read_text(format, text, strlen(text), &s));
+    assert_string_equal(s.text, want);
+}
+
+static void tsv(void **state)
+{
+    gives(SP_GRAPH_TSV,
+          "\xEF\xBB\xBF"
+          "a\tr\tb\r\n\n c d \tr\te\tdoc 1",
+          "a|r|b;c d|r|e|doc 1;");
+    gives(SP_GRAPH_TSV, "a\tr\n\ta\tr\tb\tc\td\n",
+          "!1 2 columns; a triple has 3, or 4 with its source;"
+          "!2 6 columns; a triple has 3, or 4 with its source;");
+    gives(SP_GRAPH_TSV, " \tr\tb\na\t\tb\na\tr\t\n",
+          "!1 the subject is empty;!2 the relation is empty;"
+          "!3 the object is empty;");
+    gives(SP_GRAPH_TSV, "a\xff\tr\tb\na\tr\x01\tb\n",
+          "!1 the subject is not UTF-8;!2 the relation has a control character;");
+    gives(SP_GRAPH_TSV, "", "");
+}
+
+static void names_have_a_longest_length(void **state)
+{
+    static char text[20000];
+    static seen s;
+    size_t n = 0;
+    memset(text, 'x', 10240);
+    n = 10240;
+    n += (size_t)sprintf(text + n, "\tr\tb\nc\tr\td\n");
+    assert_ok(read_text(SP_GRAPH_TSV, text, n, &s));
+    assert_string_equal(s.text, "!1 the subject has 10240 bytes; at most 4096 are allowed;c|r|d;");
+}
+
+static void csv(void **state)
+{
+    gives(SP_GRAPH_CSV, "a,r,b\n\"c, d\",\"say \"\"hi\"\"\",\"two\nlines\"\ne,r,f,doc\n",
+          "a|r|b;!2 the object has a control character;e|r|f|doc;");
+    gives(SP_GRAPH_CSV, "relation;tail;head;chunk\nr;b;a;7\n", "a|r|b|7;");
+    gives(SP_GRAPH_CSV, "Source,Target,Type,Label\na,b,Directed,likes\n", "a|Directed|b;");
+    gives(SP_GRAPH_CSV, "a,r,b\n\"open,r,b\nc,r,d\n", "a|r|b;!2 a quote is not closed;");
+    gives(SP_GRAPH_CSV, "a,r\n", "!1 the object is empty;");
+}
+
+static void neo4j(void **state)
+{
+    gives(SP_GRAPH_CSV, "personId:ID(Person),name:string,:LABEL\n1,Keanu Reeves,Actor\n2,,Actor\n",
+          "Person:1=Keanu Reeves;Person:2=Person:2;");
+    gives(SP_GRAPH_CSV, ":START_ID(Person),role,:END_ID(Movie),:TYPE\n1,\"Neo\",9,ACTED_IN\n",
+          "Person:1|ACTED_IN|Movie:9;");
+    gives(SP_GRAPH_CSV,
+          "\"_id\",\"_labels\",\"name\",\"_start\",\"_end\",\"_type\"\n"
+          "\"1\",\":Person\",\"Keanu\",,,\n\"9\",\":Movie\",\"Matrix\",,,\n,,,\"1\",\"9\",\"ACTED_"
+          "IN\"\n",
+          "1=Keanu;9=Matrix;1|ACTED_IN|9;");
+}
+
+static void jsonl(void **state)
+{
+    gives(SP_GRAPH_JSONL,
+          "{\"head\": \"a\", \"predicate\": \"r\", \"tail\": \"b\", \"chunk\": 12}\n[\"c\", \"r\", "
+          "\"d\"]\n",
+          "a|r|b|12;c|r|d;");
+    gives(SP_GRAPH_JSONL, "{\"entity\": \"NYC\", \"aliases\": [\"New York\", 5]}\n",
+          "NYC~New York;NYC~5;");
+    gives(SP_GRAPH_JSONL, "3\n{\"subject\": []}\n{\n",
+          "!1 '[' or '{' expected near '3';!2 the subject is empty;"
+          "!3 string or '}' expected near end of file;");
+}
+
+static void graphml(void **state)
+{
+    static const char head[] = "<graphml xmlns='http://graphml.graphdrawing.org/xmlns'>"
+                               "<key id='d0' for='node' attr.name='label'/><key id='d1' for='edge' "
+                               "attr.name='description'/>"
+                               "<key id='d2' for='edge' attr.name='keywords'/><key id='d3' "
+                               "for='edge' attr.name='source_id'/>"
+                               "<graph>";
+    char text[2048];
+    snprintf(
+        text, sizeof text,
+        "%s<node id='n0'><data key='d0'>Al &amp; Co</data></node><node id='n1'/>"
+        "<edge source='n0' target='n1'><data key='d1'>a long story</data><data key='d2'>owns</data>"
+        "<data key='d3'>c1&lt;SEP&gt;c2</data></edge><edge source='n1' "
+        "target='n0'/></graph></graphml>",
+        head);
+    gives(SP_GRAPH_GRAPHML, text, "n0=Al & Co;n1=n1;n0|owns|n1|c1;n1|related to|n0;");
+    static seen s;
+    assert_fails(read_text(SP_GRAPH_GRAPHML, "<graphml><graph>", 16, &s), SP_E_FORMAT, "f:1:");
+    gives(SP_GRAPH_GRAPHML, "<graphml><edge target='x'/></graphml>", "!1 the subject is empty;");
+}
+
+static void lightrag(void **state)
+{
+    gives(SP_GRAPH_LIGHTRAG,
+          "{\"entities\": [{\"entity_name\": \"A\"}], \"relationships\": [{\"src_id\": \"A\","
+          " \"tgt_id\": \"B\", \"keywords\": \"knows\", \"source_id\": \"c1<SEP>c2\"}]}",
+          "A=A;A|knows|B|c1;");
+    gives(SP_GRAPH_LIGHTRAG,
+          "{\"nodes\": [{\"id\": \"1\", \"properties\": {\"entity_id\": \"A\"}}], \"edges\":"
+          " [{\"source\": \"1\", \"target\": \"2\", \"properties\": {\"description\": \"near\"}}]}",
+          "1=A;1|near|2;");
+    static seen s;
+    assert_fails(read_text(SP_GRAPH_LIGHTRAG, "{}", 2, &s), SP_E_FORMAT, "no array");
+    assert_fails(read_text(SP_GRAPH_LIGHTRAG, "{", 1, &s), SP_E_FORMAT, "f:1:");
+}
+
+static void formats_follow_from_names(void **state)
+{
+    sp_graph_format f;
+    assert_ok(sp_graph_format_find(NULL, "a/b.TSV", &f));
+    assert_int_equal(f, SP_GRAPH_TSV);
+    assert_ok(sp_graph_format_find("graphml", "a/b.xml", &f));
+    assert_int_equal(f, SP_GRAPH_GRAPHML);
+    assert_fails(sp_graph_format_find("xls", "a.tsv", &f), SP_E_ARG, "\"xls\" is unknown");
+    assert_fails(sp_graph_format_find(NULL, "a.pdf", &f), SP_E_ARG, "a.pdf: the suffix");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tsv),      cmocka_unit_test(names_have_a_longest_length),
+        cmocka_unit_test(csv),      cmocka_unit_test(neo4j),
+        cmocka_unit_test(jsonl),    cmocka_unit_test(graphml),
+        cmocka_unit_test(lightrag), cmocka_unit_test(formats_follow_from_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
