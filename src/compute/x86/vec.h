@@ -1,10 +1,13 @@
 /* vec.h -- one vector of SP_VL floats, 8 (AVX2) or 16 (AVX-512), so that a kernel is written once.
  *
- * A file X_avx2.c or X_avx512.c sets SP_VL and includes X_body.h, which is written in the words
- * below. Sums over lanes have one fixed order. NaN is not looked after: max and min may drop it.
+ * The Makefile compiles each kernel once for every variant, into X_avx2.o, X_avx512.o and so on:
  *
- * Products in integers also set SP_VNNI (ivec.h), X_avxvnni.c and X_vnni.c to 1. Of all else, a
- * CPU with VNNI runs what one without it does.
+ *   SP_CPU    the variant's name, the suffix of its functions (SP_VARIANT)
+ *   SP_VL     the width of a vector
+ *   SP_VNNI   1: products of integers use VNNI (ivec.h). Kernels that multiply no integers have no
+ *             such variant: a CPU with VNNI runs their avx2 or avx512 one.
+ *
+ * Sums over lanes have one fixed order. NaN gets no special care: max and min may drop it.
  */
 #ifndef SP_COMPUTE_X86_VEC_H
 #define SP_COMPUTE_X86_VEC_H
@@ -24,18 +27,12 @@ typedef __m256 vec;
 typedef __m512 vec;
 #define OF(op) _mm512_##op
 #else
-#error "SP_VL is 8 or 16"
+#error "SP_VL must be 8 or 16 (the Makefile sets it)"
 #endif
 
-#if SP_VL == 8 && SP_VNNI
-#define SP_VARIANT(name) name##_avxvnni
-#elif SP_VL == 8
-#define SP_VARIANT(name) name##_avx2
-#elif SP_VNNI
-#define SP_VARIANT(name) name##_vnni
-#else
-#define SP_VARIANT(name) name##_avx512
-#endif
+#define SP_VARIANT(name)      SP_VARIANT_2(name, SP_CPU)
+#define SP_VARIANT_2(name, v) SP_VARIANT_3(name, v)
+#define SP_VARIANT_3(name, v) name##_##v
 
 #if SP_EMULATE /* every constant folded into every copy would take the compiler minutes */
 #define INLINE static inline __attribute__((unused))

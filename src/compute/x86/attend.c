@@ -1,4 +1,4 @@
-/* attend_body.h -- span attention: tiles of queries meet one step of 64 keys after another.
+/* attend.c -- span attention: tiles of queries meet one step of 64 keys after another.
  *
  * attend_int.h says how the work is cut. For a unit, a tile and a KV head:
  *

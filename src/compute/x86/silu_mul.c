@@ -1,4 +1,4 @@
-/* silu_mul_body.h -- gated activation. The tail goes through a padded vector, so that an element
+/* silu_mul.c -- gated activation. The tail goes through a padded vector, so that an element
  * has the same bits wherever it stands. */
 #include <string.h>
 

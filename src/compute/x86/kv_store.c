@@ -1,4 +1,4 @@
-/* kv_store_body.h -- keys and values of new tokens into their slots: rotation, f16 and q16 in
+/* kv_store.c -- keys and values of new tokens into their slots: rotation, f16 and q16 in
  * vectors, bit for bit what ref/kv_store.c does; other types are encoded by the definition. */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* matmul_packed_body.h -- matrix product in integers: packed weights, quantized x.
+/* matmul_packed.c -- matrix product in integers: packed weights, quantized x.
  *
  *   for rows of x in runs of 120
  *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2

@@ -1,4 +1,4 @@
-/* matmul_body.h -- matrix product of F32, F16 and BF16 weights, packed (pack_int.h), in f32.
+/* matmul.c -- matrix product of F32, F16 and BF16 weights, packed (pack_int.h), in f32.
  *
  * A tile is an outer product, column after column: R = 2 VL weights of a column, in two vectors,
  * meet one element of each of TILE rows of x, and their products go to TILE x 2 sums, which fill

@@ -1,4 +1,4 @@
-/* rmsnorm_body.h -- root-mean-square normalisation; four accumulators, so that the sum is not a
+/* rmsnorm.c -- root-mean-square normalisation; four accumulators, so that the sum is not a
  * wait. */
 #include "compute/ops_int.h"
 #include "compute/x86/vec.h"

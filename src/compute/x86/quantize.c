@@ -1,4 +1,4 @@
-/* quantize_body.h -- rows of x to integers; the form is in quantized.h. */
+/* quantize.c -- rows of x to integers; the form is in quantized.h. */
 #include <string.h>
 
 #include "compute/ops_int.h"
