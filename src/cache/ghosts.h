@@ -2,7 +2,7 @@
  *
  * Two small tables of 64-bit hashes, direct-mapped: a new ghost overwrites whoever had its slot.
  * So memory is fixed (1 MiB), and an answer may be "never seen" where "evicted" were true, but
- * hardly ever the other way round. Nothing but explanations depends on them. / */
+ * hardly ever the other way round. Nothing but explanations depends on them. */
 #ifndef SP_CACHE_GHOSTS_H
 #define SP_CACHE_GHOSTS_H
 

@@ -8,7 +8,7 @@
  * One arithmetic for one token: within one variant, the result for a row is the same bit for bit
  * whatever other rows are computed with it. A matmul's sum for (row, output) has one fixed order,
  * and attention walks the blocks of a span list in one fixed order. On this rests that prefill
- * whole, in pieces and behind a reused prefix give the same bits. / */
+ * whole, in pieces and behind a reused prefix give the same bits. */
 #ifndef SP_COMPUTE_OPS_H
 #define SP_COMPUTE_OPS_H
 
@@ -132,7 +132,7 @@ void sp_rope_rotate(const sp_rope *r, float *x, int32_t pos);
  *   values  f32 scale[B], int16 q[W/16][B/2][16][2]    a channel of two tokens
  *
  * A key's scale is its norm / 32700, a value's its largest element / 32767: rounding leaves a
- * relative error in the square of D / 12 / 32700^2 (5e-9 at D = 64; F16: 4e-8). / */
+ * relative error in the square of D / 12 / 32700^2 (5e-9 at D = 64; F16: 4e-8). */
 typedef struct sp_kv_view {
     sp_dtype type;
     int n_heads; /* G */

@@ -28,7 +28,7 @@
  *   Q6_K   d[R] f16                 scale[2][R] i8, 16 columns each  4 bits, 2 bits  32
  *
  * The sizes are those of the file, but for Q4_K (+2.8 %) and Q5_K (+2.3 %), whose six-bit factors get a
- * byte each. / */
+ * byte each. */
 #ifndef SP_COMPUTE_PACK_INT_H
 #define SP_COMPUTE_PACK_INT_H
 

@@ -2,7 +2,7 @@
  *
  * One step takes slices of the todo lists of several plans, up to max_rows tokens together,
  * through all layers (continuous batching). Decoding is a slice of one token. The engine knows no
- * policy: what is computed, what it sees and what is dropped on the way is in the plan. / */
+ * policy: what is computed, what it sees and what is dropped on the way is in the plan. */
 #ifndef SP_ENGINE_ENGINE_H
 #define SP_ENGINE_ENGINE_H
 

@@ -2,7 +2,7 @@
  *
  * A segment's id is its content: SHA-256 over a namespace (model, KV type), the tenant's salt and
  * the token ids. What stood before it is never part of the id. A hash discovers, tokens verify:
- * who uses cached KV for a segment compares the tokens too. / */
+ * who uses cached KV for a segment compares the tokens too. */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
 

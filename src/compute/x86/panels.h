@@ -7,7 +7,7 @@
  *   bytes   uint8, four columns a step: codes as they are, or of 8 bits w + 128
  *
  * So weights are their scale times an integer, plus a constant: the type's own, or its zero point
- * times the scale, taken off. / */
+ * times the scale, taken off. */
 #ifndef SP_COMPUTE_X86_PANELS_H
 #define SP_COMPUTE_X86_PANELS_H
 

@@ -6,7 +6,7 @@
  * a kernel.
  *
  * The rounding leaves a relative error in the square of 1.5e-5 (bytes) or 2.5e-10 (words), since a
- * group's elements are about a third of its largest. / */
+ * group's elements are about a third of its largest. */
 #ifndef SP_COMPUTE_X86_QUANTIZED_H
 #define SP_COMPUTE_X86_QUANTIZED_H
 
