@@ -1,5 +1,4 @@
-/* rope.c -- rotary embedding of one head; every variant uses this one, so that keys and queries are
- * rotated alike. */
+/* rope.c -- rotary embedding of one head. */
 #include "compute/ops.h"
 
 static void rotate_pair(float *a, float *b, float c, float s)

@@ -64,13 +64,13 @@ typedef struct state {
     /* the walk: the span that comes next, and the number of its first step */
     int next_span;
     int64_t next_step;
-    int32_t shift; /* that `turned` is for */
-    bool is_turned;
+    int32_t shift; /* that `rotated` is for */
+    bool is_rotated;
     /* scratch, see sp_attend_scratch_bytes */
     sums own;              /* where pieces are summed that are not stored */
-    float *query, *turned; /* [rows][width] times scale and log2(e); the same, rotated */
+    float *query, *rotated; /* [rows][width] times scale and log2(e); the same, rotated */
     float *score;          /* [rows][STEP] scores, then exp(score - max) of keys that are live */
-    float *query_word;     /* [rows] Q16: turned and score become words, and what one stands for */
+    float *query_word;     /* [rows] Q16: rotated and score become words, and what one stands for */
     float *prob_word;
     float *span_sum;      /* [rows] part of the piece's sum from this span */
     float *span_max;      /* [n_spans][rows] what a mass is relative to */
@@ -111,10 +111,15 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
     const int n_vecs = x->n_blocks * V16;
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_scores_rows(type, n, n_vecs, t->head, t->turned + r * t->width, t->width, x->keys,  \
-                           t->score + r * STEP, &x->ahead);                                        \
+        direct_scores_rows(type, n, n_vecs, &s);                                                   \
         break
     for (int r = x->first, n; r < t->n_rows; r += n) {
+        const direct_score s = {.q = t->rotated + r * t->width,
+                                .head = t->head,
+                                .width = t->width,
+                                .blocks = x->keys,
+                                .score = t->score + r * STEP,
+                                .ahead = &x->ahead};
         n = direct_group(t->n_rows - r);
         switch (n) {
             CASE(1);
@@ -130,7 +135,7 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 /* Rows from .. to-1: six after six meet a panel, which stays in the first cache. */
 static void scores_panels(const state *t, step *x, int from, int to)
 {
-    const panel_product p = {.a = t->turned,
+    const panel_product p = {.a = t->rotated,
                              .panel = t->keys,
                              .c = t->score,
                              .a_step = (size_t)t->width,
@@ -140,7 +145,7 @@ static void scores_panels(const state *t, step *x, int from, int to)
         const int end = SP_MIN(b + PANEL_COLUMNS, x->n_blocks);
         for (int r = from; r < to; r += PANEL_ROWS) {
             stream_on(&x->ahead);
-            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), (size_t)r, b, end, 0, t->head);
+            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), end, (panel_at){r, b, 0, t->head});
         }
     }
 }
@@ -195,27 +200,34 @@ static void softmax(const state *t, const step *x, int32_t at, int from, int to)
 }
 
 /* Probabilities close ranks, as the values of live keys do. */
-static void close_ranks(const state *t, const step *x, int32_t at, int from, int to)
+static void compact_probs(const state *t, const step *x, int32_t at, int from, int to)
 {
     const bool gaps = (x->live & (x->live + 1)) != 0;
     for (int r = from; gaps && r < to; r++) {
-        squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
+        compact(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
     }
 }
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-/* Rows r .. end-1 with keys from .. to-1 of the live ones. */
-INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int r, int end, int from,
-                                int to)
+typedef struct range {
+    int from, to; /* from .. to-1 */
+} range;
+
+/* A range of rows with a range of the live keys. */
+INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, range rows, range keys)
 {
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_outputs_rows(type, n, t->piece.out + r * t->width, t->width, &x->values,            \
-                            t->score + r * STEP, from, to, &x->ahead);                             \
+        direct_outputs_rows(type, n, o, keys.from, keys.to);                                       \
         break
-    for (int n; r < end; r += n) {
-        n = direct_group(end - r);
+    for (int r = rows.from, n; r < rows.to; r += n) {
+        const direct_output o = {.out = t->piece.out + r * t->width,
+                                 .width = t->width,
+                                 .values = &x->values,
+                                 .prob = t->score + r * STEP,
+                                 .ahead = &x->ahead};
+        n = direct_group(rows.to - r);
         switch (n) {
             CASE(1);
             CASE(2);
@@ -231,9 +243,10 @@ INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
 {
     const int common = t->n_seen[x->first];
     if (type == SP_Q8_0) open_scales(&x->values, t->head);
-    outputs_direct_rows(type, t, x, x->first, t->n_rows, 0, common);
+    outputs_direct_rows(type, t, x, (range){x->first, t->n_rows}, (range){0, common});
     for (int r = x->first + 1; r < t->n_rows; r++) {
-        if (t->n_seen[r] > common) outputs_direct_rows(type, t, x, r, r + 1, common, t->n_seen[r]);
+        if (t->n_seen[r] > common)
+            outputs_direct_rows(type, t, x, (range){r, r + 1}, (range){common, t->n_seen[r]});
     }
 }
 
@@ -253,11 +266,11 @@ static void outputs_panels(const state *t, step *x, int first, int last)
         for (int r = first; r < last; r += PANEL_ROWS) {
             const int rows = SP_MIN(PANEL_ROWS, last - r), common = t->n_seen[r];
             stream_on(&x->ahead);
-            panel_rows(&p, rows, (size_t)r, b, end, 0, common);
+            panel_rows(&p, rows, end, (panel_at){r, b, 0, common});
             if (t->n_seen[r + rows - 1] == common) continue;
             for (int j = r; j < r + rows; j++) {
                 if (t->n_seen[j] > common)
-                    panel_rows(&p, 1, (size_t)j, b, end, common, t->n_seen[j]);
+                    panel_rows(&p, 1, end, (panel_at){j, b, common, t->n_seen[j]});
             }
         }
     }
@@ -322,17 +335,17 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
 }
 
 /* Up to eight rows: elements are decoded in registers. */
-INLINE void meet_direct(sp_dtype type, const state *t, step *x, int32_t at)
+INLINE void step_direct(sp_dtype type, const state *t, step *x, int32_t at)
 {
     open_values(t, x);
     scores_direct(type, t, x);
     softmax(t, x, at, x->first, t->n_rows);
-    close_ranks(t, x, at, x->first, t->n_rows);
+    compact_probs(t, x, at, x->first, t->n_rows);
     outputs_direct(type, t, x);
 }
 
 /* Many rows: a few of them at a time go through the step, so that what is theirs stays near. */
-INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
+INLINE void step_panels(sp_dtype type, const state *t, step *x, int32_t at)
 {
     const size_t panel = (size_t)t->head * B;
     open_values(t, x);
@@ -346,7 +359,7 @@ INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
         const int end = SP_MIN(r + NEAR_ROWS, t->n_rows);
         scores_panels(t, x, r, end);
         softmax(t, x, at, r, end);
-        close_ranks(t, x, at, r, end);
+        compact_probs(t, x, at, r, end);
         outputs_panels(t, x, r, end);
     }
 }
@@ -366,7 +379,7 @@ static void open_words(const state *t, const step *x, const sp_span *s, int32_t 
     }
 }
 
-static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
+static void step_words(const state *t, step *x, const sp_span *s, int32_t index)
 {
     const int32_t at = index * STEP;
     _Alignas(64) float scale[STEP];
@@ -378,7 +391,7 @@ static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
         const int end = SP_MIN(near + NEAR_ROWS, t->n_rows);
         for (int r = near, n; r < end; r += n) {
             n = word_group(end - r);
-            score_words_of[n](&w, t->turned + r * t->width, t->query_word + r, t->score + r * STEP);
+            score_words_of[n](&w, t->rotated + r * t->width, t->query_word + r, t->score + r * STEP);
             memcpy(w.next_keys, w.keys, sizeof w.keys);
         }
         softmax(t, x, at, near, end);
@@ -395,59 +408,59 @@ static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
     }
 }
 
-INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
+INLINE void run_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
 {
     const bool direct = t->n_rows <= DIRECT_ROWS && t->head == t->width;
     for (int32_t i = from; i < to; i++) {
         step x;
         if (!open_step(t, s, i, &x)) continue;
         if (type == SP_Q16) {
-            meet_words(t, &x, s, i);
+            step_words(t, &x, s, i);
             continue;
         }
         open_stream(t, s, i + 1, direct, &x.ahead);
         if (direct) {
-            meet_direct(type, t, &x, i * STEP);
+            step_direct(type, t, &x, i * STEP);
         } else {
-            meet_panels(type, t, &x, i * STEP);
+            step_panels(type, t, &x, i * STEP);
         }
     }
 }
 
-#define MEET_STEPS(type)                                                                           \
-    static void meet_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)      \
+#define RUN_STEPS(type)                                                                           \
+    static void run_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)      \
     {                                                                                              \
-        meet_steps(SP_##type, t, s, from, to);                                                     \
+        run_steps(SP_##type, t, s, from, to);                                                     \
     }
-MEET_STEPS(F32)
-MEET_STEPS(F16)
-MEET_STEPS(BF16)
-MEET_STEPS(Q8_0)
-MEET_STEPS(Q16)
+RUN_STEPS(F32)
+RUN_STEPS(F16)
+RUN_STEPS(BF16)
+RUN_STEPS(Q8_0)
+RUN_STEPS(Q16)
 
 /* -- spans ------------------------------------------------------------------------------------- */
 
-static void turn_queries(state *t, int first, int32_t shift)
+static void rotate_queries(state *t, int first, int32_t shift)
 {
     const sp_rope *rope = t->a->rope;
     const size_t row = (size_t)t->width;
-    if (t->is_turned && t->shift == shift) return;
+    if (t->is_rotated && t->shift == shift) return;
     t->shift = shift;
-    t->is_turned = first == 0; /* rows before the first see nothing, but may see of the next span */
+    t->is_rotated = first == 0; /* rows before the first see nothing, but may see of the next span */
     for (int r = first; r < t->n_rows; r += t->group) {
         /* A query outside the table sees no key of a span with this shift. */
         int64_t at = (int64_t)t->req->pos[query_of(t, r)] - shift;
         if (rope->n_rot > 0 && at >= 0 && at < rope->n_pos) {
-            rotate_rows(rope, t->query + (size_t)r * row, t->turned + (size_t)r * row, t->group,
+            rotate_rows(rope, t->query + (size_t)r * row, t->rotated + (size_t)r * row, t->group,
                         t->width, (int32_t)at);
         } else {
-            memcpy(t->turned + (size_t)r * row, t->query + (size_t)r * row,
+            memcpy(t->rotated + (size_t)r * row, t->query + (size_t)r * row,
                    (size_t)t->group * row * sizeof(float));
         }
     }
     if (t->a->kv->type != SP_Q16) return;
     for (int r = first; r < t->n_rows; r++) {
-        t->query_word[r] = words_of_query(t->turned + (size_t)r * row, t->width);
+        t->query_word[r] = words_of_query(t->rotated + (size_t)r * row, t->width);
     }
 }
 
@@ -471,11 +484,11 @@ static void add_mass(const state *t, int index)
 }
 
 /* Steps from .. to-1 of a span. */
-static void meet_span(state *t, int index, int32_t from, int32_t to)
+static void run_span(state *t, int index, int32_t from, int32_t to)
 {
-    static void (*const meet[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
-        [SP_F32] = meet_steps_F32,   [SP_F16] = meet_steps_F16, [SP_BF16] = meet_steps_BF16,
-        [SP_Q8_0] = meet_steps_Q8_0, [SP_Q16] = meet_steps_Q16,
+    static void (*const run[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
+        [SP_F32] = run_steps_F32,   [SP_F16] = run_steps_F16, [SP_BF16] = run_steps_BF16,
+        [SP_Q8_0] = run_steps_Q8_0, [SP_Q16] = run_steps_Q16,
     };
     const sp_span *s = &t->req->spans[index];
     int first = t->n_rows;
@@ -485,9 +498,9 @@ static void meet_span(state *t, int index, int32_t from, int32_t to)
         if (n > from * STEP) first = r;
     }
     if (first == t->n_rows) return;
-    turn_queries(t, first, s->shift);
+    rotate_queries(t, first, s->shift);
     memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
-    meet[t->a->kv->type](t, s, from, SP_MIN(to, SP_DIV_UP(t->visible[t->n_rows - 1], STEP)));
+    run[t->a->kv->type](t, s, from, SP_MIN(to, SP_DIV_UP(t->visible[t->n_rows - 1], STEP)));
     if (t->req->mass) add_mass(t, index);
 }
 
@@ -501,7 +514,7 @@ static void clear(const state *t, const sums *s)
 }
 
 /* The tile meets a piece of the walk, which does not lie before where the walk stands. */
-static void meet_piece(state *t, int64_t index)
+static void run_piece(state *t, int64_t index)
 {
     const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
     const int64_t from = index * SP_PIECE_STEPS, to = from + SP_PIECE_STEPS;
@@ -510,7 +523,7 @@ static void meet_piece(state *t, int64_t index)
         const int s = sp_sight_at(sight, t->next_span);
         const int64_t n = SP_DIV_UP(t->req->spans[s].n, STEP);
         const int64_t first = SP_MAX(0, from - t->next_step), end = SP_MIN(n, to - t->next_step);
-        if (first < end) meet_span(t, s, (int32_t)first, (int32_t)end);
+        if (first < end) run_span(t, s, (int32_t)first, (int32_t)end);
         if (end < n) return; /* the span goes on in the next piece */
         t->next_span++;
         t->next_step += n;
@@ -518,7 +531,7 @@ static void meet_piece(state *t, int64_t index)
 }
 
 /* Takes a piece's sums into the total. Into an empty total they go as they are: 2^0 is 1. */
-static void fold(const state *t, const sums *piece)
+static void add_piece(const state *t, const sums *piece)
 {
     const sums *all = &t->total;
     for (int r = 0; r < t->n_rows; r++) {
@@ -543,7 +556,7 @@ static void open_rows(state *t)
     const float scale = t->a->scale * 0x1.715476p+0f; /* log2(e) */
     t->next_span = 0;
     t->next_step = 0;
-    t->is_turned = false;
+    t->is_rotated = false;
     for (int r = 0; r < t->n_rows; r++) {
         const float *q = t->req->q + head_of(t, r) * t->head;
         float *query = t->query + r * t->width;
@@ -597,20 +610,20 @@ static void attend_unit(state *t, const sp_unit *u, float *share)
     open_rows(t);
     if (u->divided) {
         t->piece = stored_piece(t, u, share, u->piece);
-        meet_piece(t, u->piece);
+        run_piece(t, u->piece);
         if (!sp_turns_piece_done(t->a, u)) return;
         clear(t, &t->total);
         for (int64_t i = 0; i < u->n_pieces; i++) {
             sums piece = stored_piece(t, u, share, i);
-            fold(t, &piece);
+            add_piece(t, &piece);
         }
     } else {
         if (t->req->mass) clear_mass(t);
         t->piece = t->own;
         clear(t, &t->total);
         for (int64_t i = 0; i < u->n_pieces; i++) {
-            meet_piece(t, i);
-            fold(t, &t->piece);
+            run_piece(t, i);
+            add_piece(t, &t->piece);
         }
     }
     close_rows(t);
@@ -623,7 +636,7 @@ static void lay_out(state *t, float *p)
     const size_t width = (size_t)t->width;
 #define TAKE(n) (p += (n), p - (n))
     t->query = TAKE(rows * width);
-    t->turned = TAKE(rows * width);
+    t->rotated = TAKE(rows * width);
     t->own.out = TAKE(rows * width);
     t->total.out = TAKE(rows * width);
     t->keys = TAKE(STEP * width);

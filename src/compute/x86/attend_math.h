@@ -98,7 +98,7 @@ INLINE vec weigh_scores(float *score, float max)
 }
 
 /* Probabilities of live keys close ranks, as their values do. */
-INLINE void squeeze(float *prob, uint64_t live)
+INLINE void compact(float *prob, uint64_t live)
 {
     int n = 0;
     for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];

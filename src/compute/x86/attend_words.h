@@ -92,11 +92,15 @@ INLINE float words_of_probs(float *prob, const float *scale, uint64_t mask)
 
 /* -- products ---------------------------------------------------------------------------------- */
 
+/* The panels of a product, and the addresses to prefetch meanwhile. */
+typedef struct word_lines {
+    const uint8_t *panel[2], *ahead[2];
+} word_lines;
+
 /* sum += eight words of rows, `step` floats apart, with as many of panels. Beside each line of a
  * panel one is asked for that stands as far behind `ahead` as the line behind the panel's start:
  * what will be met a step later comes as evenly as this is used. */
-INLINE void eight_words(int rows, int panels, const float *row, size_t step,
-                        const uint8_t *const panel[], const uint8_t *const ahead[],
+INLINE void eight_words(int rows, int panels, const float *row, size_t step, const word_lines *x,
                         ivec sum[WORD_ROWS][2])
 {
     const int n = panels * V16;
@@ -105,19 +109,19 @@ INLINE void eight_words(int rows, int panels, const float *row, size_t step,
         ivec w[2];
 #pragma GCC unroll 2
         for (int v = 0; v < n; v++) {
-            w[v] = ivec_load(panel[v / V16] + i * WORD_LINE + v % V16 * (int)sizeof(ivec));
+            w[v] = ivec_load(x->panel[v / V16] + i * WORD_LINE + v % V16 * (int)sizeof(ivec));
         }
 #pragma GCC unroll 2
         for (int v = 0; v < panels; v++) {
-            _mm_prefetch((const char *)ahead[v] + i * WORD_LINE, _MM_HINT_T0);
+            _mm_prefetch((const char *)x->ahead[v] + i * WORD_LINE, _MM_HINT_T0);
         }
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) {
             int32_t word;
             memcpy(&word, row + (size_t)j * step + i, sizeof word);
-            const ivec x = ivec_all(word);
+            const ivec all = ivec_all(word);
 #pragma GCC unroll 2
-            for (int v = 0; v < n; v++) sum[j][v] = ivec_add_words(sum[j][v], w[v], x);
+            for (int v = 0; v < n; v++) sum[j][v] = ivec_add_words(sum[j][v], w[v], all);
         }
     }
 }
@@ -135,24 +139,29 @@ typedef struct word_step {
     const uint8_t *next_keys[STEP_BLOCKS], *next_values[STEP_BLOCKS];
 } word_step;
 
-/* Scores of some rows with blocks b .. b+panels-1: query [rows][width] words, of which one stands
- * for factor[row]; score [rows][STEP]. */
-INLINE void score_words(int rows, int panels, const word_step *x, int b, const float *query,
-                        const float *factor, float *score)
+/* Some rows of a product. */
+typedef struct word_rows {
+    const float *row;    /* words of queries, width floats apart, or of probabilities, STEP apart */
+    const float *factor; /* the value of 1 in a row's words */
+    float *to;           /* scores [rows][STEP], or outputs [rows][width] */
+} word_rows;
+
+/* Scores of some rows with blocks b .. b+panels-1. */
+INLINE void score_words(int rows, int panels, const word_step *x, int b, const word_rows *w)
 {
-    const uint8_t *panel[2], *ahead[2];
+    word_lines lines;
     ivec sum[WORD_ROWS][2];
     for (int i = 0; i < panels; i++) {
-        panel[i] = x->keys[b + i] + SP_Q16_SCALES;
-        ahead[i] = x->next_keys[b + i] + SP_Q16_SCALES;
+        lines.panel[i] = x->keys[b + i] + SP_Q16_SCALES;
+        lines.ahead[i] = x->next_keys[b + i] + SP_Q16_SCALES;
         _mm_prefetch((const char *)x->next_keys[b + i], _MM_HINT_T0);
     }
     clear_words(sum);
     for (int at = 0; at < x->width / 2; at += TURN) {
-        eight_words(rows, panels, query + at, (size_t)x->width, panel, ahead, sum);
+        eight_words(rows, panels, w->row + at, (size_t)x->width, &lines, sum);
         for (int i = 0; i < panels; i++) {
-            panel[i] += TURN * WORD_LINE;
-            ahead[i] += TURN * WORD_LINE;
+            lines.panel[i] += TURN * WORD_LINE;
+            lines.ahead[i] += TURN * WORD_LINE;
         }
     }
 #pragma GCC unroll 2
@@ -160,34 +169,33 @@ INLINE void score_words(int rows, int panels, const word_step *x, int b, const f
         const vec scale = vec_load((const float *)x->keys[b + v / V16] + v % V16 * VL);
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) {
-            const vec s = vec_mul(ivec_to_vec(sum[j][v]), vec_mul(vec_all(factor[j]), scale));
-            vec_store(score + j * STEP + b * B + v * VL, s);
+            const vec s = vec_mul(ivec_to_vec(sum[j][v]), vec_mul(vec_all(w->factor[j]), scale));
+            vec_store(w->to + j * STEP + b * B + v * VL, s);
         }
     }
 }
 
-/* Outputs of some rows, channels 16 p .. 16 (p+panels) - 1: prob [rows][STEP] words, of which one
- * stands for factor[row]; out [rows][width] +=. */
-INLINE void output_words(int rows, int panels, const word_step *x, int p, const float *prob,
-                         const float *factor, float *out)
+/* Adds to the outputs of some rows, channels 16 p .. 16 (p+panels) - 1. */
+INLINE void output_words(int rows, int panels, const word_step *x, int p, const word_rows *w)
 {
+    const float *prob = w->row;
     const int at = (int)SP_Q16_SCALES + p * (B / 2 * WORD_LINE);
     ivec sum[WORD_ROWS][2];
     clear_words(sum);
     for (int b = 0; b < x->n_blocks; b++, prob += B / 2) {
-        const uint8_t *panel[2], *ahead[2];
+        word_lines lines;
         for (int i = 0; i < panels; i++) {
-            panel[i] = x->values[b] + at + i * (B / 2 * WORD_LINE);
-            ahead[i] = x->next_values[b] + at + i * (B / 2 * WORD_LINE);
+            lines.panel[i] = x->values[b] + at + i * (B / 2 * WORD_LINE);
+            lines.ahead[i] = x->next_values[b] + at + i * (B / 2 * WORD_LINE);
         }
-        eight_words(rows, panels, prob, STEP, panel, ahead, sum);
+        eight_words(rows, panels, prob, STEP, &lines, sum);
     }
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
-        const vec one = vec_all(factor[j]);
+        const vec one = vec_all(w->factor[j]);
 #pragma GCC unroll 2
         for (int v = 0; v < panels * V16; v++) {
-            float *o = out + j * x->width + p * 16 + v * VL;
+            float *o = w->to + j * x->width + p * 16 + v * VL;
             vec_store(o, vec_fma(ivec_to_vec(sum[j][v]), one, vec_load(o)));
         }
     }
@@ -199,18 +207,20 @@ typedef void words_fn(const word_step *x, const float *row, const float *factor,
     static __attribute__((noinline)) void score_words_##rows(                                      \
         const word_step *x, const float *query, const float *factor, float *score)                 \
     {                                                                                              \
+        const word_rows w = {query, factor, score};                                                \
         int b = 0;                                                                                 \
         for (; b + WORD_PANELS <= x->n_blocks; b += WORD_PANELS)                                   \
-            score_words(rows, WORD_PANELS, x, b, query, factor, score);                            \
-        if (b < x->n_blocks) score_words(rows, 1, x, b, query, factor, score);                     \
+            score_words(rows, WORD_PANELS, x, b, &w);                                              \
+        if (b < x->n_blocks) score_words(rows, 1, x, b, &w);                                       \
     }                                                                                              \
     static __attribute__((noinline)) void output_words_##rows(                                     \
         const word_step *x, const float *prob, const float *factor, float *out)                    \
     {                                                                                              \
+        const word_rows w = {prob, factor, out};                                                   \
         int p = 0;                                                                                 \
         for (; p + WORD_PANELS <= x->width / 16; p += WORD_PANELS)                                 \
-            output_words(rows, WORD_PANELS, x, p, prob, factor, out);                              \
-        if (p < x->width / 16) output_words(rows, 1, x, p, prob, factor, out);                     \
+            output_words(rows, WORD_PANELS, x, p, &w);                                             \
+        if (p < x->width / 16) output_words(rows, 1, x, p, &w);                                    \
     }
 WORDS_OF(1)
 WORDS_OF(2)

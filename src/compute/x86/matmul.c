@@ -47,7 +47,7 @@ enum {
 };
 
 /* What a tile is made of. Rows of x and y, and panels, are strides apart. */
-typedef struct meeting {
+typedef struct tile_args {
     const float *x;   /* at the block's first column */
     const uint8_t *w; /* the same, of the first panel */
     float *y;         /* at its first output */
@@ -55,7 +55,7 @@ typedef struct meeting {
     int64_t x_stride, y_stride;
     size_t w_stride; /* bytes */
     int64_t n_left;  /* outputs from y to the end of its row */
-} meeting;
+} tile_args;
 
 /* Vector i of weights of the type. */
 INLINE vec weights(sp_dtype type, const uint8_t *w, int64_t i)
@@ -82,7 +82,7 @@ INLINE void add_to_y(float *y, int64_t n_left, const vec sum[2])
     for (int64_t r = 0; r < n_left; r++) y[r] += s[r];
 }
 
-INLINE void tile(sp_dtype type, const int rows, const int panels, const meeting *t)
+INLINE void tile(sp_dtype type, const int rows, const int panels, const tile_args *t)
 {
     vec sum[WIDE][TILE][2];
     for (int p = 0; p < panels; p++)
@@ -110,7 +110,7 @@ INLINE void tile(sp_dtype type, const int rows, const int panels, const meeting 
 
 /* Each kind of tile is a function of its own: inlined into one, they would leave each other no
  * registers. */
-typedef void tile_fn(const meeting *t);
+typedef void tile_fn(const tile_args *t);
 
 #define TILES_OF(X, type)                                                                          \
     X(type, 1, 1)                                                                                  \
@@ -126,7 +126,7 @@ typedef void tile_fn(const meeting *t);
 #define FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 
 #define TILE_FN(type, rows, panels)                                                                \
-    static __attribute__((noinline)) void tile_##type##_##rows##_##panels(const meeting *t)        \
+    static __attribute__((noinline)) void tile_##type##_##rows##_##panels(const tile_args *t)        \
     {                                                                                              \
         tile(SP_##type, rows, panels, t);                                                          \
     }
@@ -145,10 +145,10 @@ typedef struct product {
 } product;
 
 /* Rows m and on meet the block of columns from c on of the panels from output r on. */
-static meeting meet(const product *p, int64_t m, int64_t r, int64_t c)
+static tile_args tile_at(const product *p, int64_t m, int64_t r, int64_t c)
 {
     const sp_mat *w = p->a->w;
-    return (meeting){.x = p->a->x + m * w->n_cols + c,
+    return (tile_args){.x = p->a->x + m * w->n_cols + c,
                      .w = (const uint8_t *)w->packed + (size_t)(r / R) * p->panel +
                           (size_t)c * p->column,
                      .y = p->a->y + m * w->n_rows + r,
@@ -161,8 +161,8 @@ static meeting meet(const product *p, int64_t m, int64_t r, int64_t c)
 
 /* n rows meet a block, in tiles of equal height, but for one row. Meanwhile the n_next bytes at
  * `next` are fetched, a few lines with each tile. */
-static void rows_meet(tile_fn *const of_height[TILE + 1][WIDE + 1], int64_t n, int panels,
-                      meeting t, const uint8_t *next, size_t n_next)
+static void run_tiles(tile_fn *const of_height[TILE + 1][WIDE + 1], int64_t n, int panels,
+                      tile_args t, const uint8_t *next, size_t n_next)
 {
     const size_t share = SP_DIV_UP(n_next, (size_t)SP_DIV_UP(n, TILE));
     for (int64_t rows; n > 0; n -= rows, next += share) {
@@ -183,8 +183,8 @@ static void stream(const product *p, int64_t from, int64_t to)
     for (int64_t r = from, panels; r < to; r += panels * R) {
         panels = to - r > (wide - 1) * R ? wide : 1;
         for (int64_t c = 0; c < w->n_cols; c += COLUMNS) {
-            const meeting t = meet(p, 0, r, c);
-            rows_meet(tiles[w->type], p->a->m, (int)panels, t, t.w, 0);
+            const tile_args t = tile_at(p, 0, r, c);
+            run_tiles(tiles[w->type], p->a->m, (int)panels, t, t.w, 0);
         }
     }
 }
@@ -202,12 +202,12 @@ static void in_blocks(const product *p, int64_t from, int64_t to)
     for (int64_t m = 0; m < a->m; m += RUN)
         for (int64_t c = 0; c < a->w->n_cols; c += COLUMNS)
             for (int64_t r = from; r < to; r += R) {
-                meeting t = meet(p, m, r, c);
+                tile_args t = tile_at(p, m, r, c);
                 const uint8_t *next = t.w + p->panel; /* perhaps of no panel: a wish */
                 if (a->w->type == SP_F16) decode(SP_F16, t.w, t.n, block);
                 if (a->w->type == SP_BF16) decode(SP_BF16, t.w, t.n, block);
                 if (a->w->type != SP_F32) t.w = (const uint8_t *)block;
-                rows_meet(tiles[SP_F32], SP_MIN(RUN, a->m - m), 1, t, next,
+                run_tiles(tiles[SP_F32], SP_MIN(RUN, a->m - m), 1, t, next,
                           (size_t)t.n * p->column);
             }
 }
