@@ -38,8 +38,8 @@
  * The sentence names the file and the field; no full stop, no newline. */
 sp_err sp_fail(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
 
-/* sp_fail_in -- prefixes the recorded detail with "context: ", for a caller that knows the file when
- * the callee knows only the field. Returns `code`. */
+/* sp_fail_in -- prefixes the recorded detail with "context: ", for a caller that knows the file
+ * when the callee knows only the field. Returns `code`. */
 sp_err sp_fail_in(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
 
 /* sp_fail_nomem -- SP_E_NOMEM with the size that could not be allocated. */

@@ -15,8 +15,8 @@ typedef struct sp_file_map {
  * a read raises SIGBUS. */
 sp_err sp_file_map_open(const char *path, sp_file_map *out) SP_MUST_CHECK;
 void sp_file_map_close(sp_file_map *map);
-/* sp_file_map_let_go -- lets the system drop the pages that are entirely inside [p, p + n); the next
- * read loads them again. Does nothing if the range is not inside this map. */
+/* sp_file_map_let_go -- lets the system drop the pages that are entirely inside [p, p + n); the
+ * next read loads them again. Does nothing if the range is not inside this map. */
 void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n);
 
 /* sp_file_read -- appends the whole file to `out`. Errors: SP_E_IO; SP_E_LIMIT over max_bytes. */

@@ -122,7 +122,7 @@ void sp_arena_reset(sp_arena *a)
         sp_free(c);
         c = older;
     }
-    a->chunks->older = NULL; /* each chunk is at least twice as large as the one before: keep the newest */
+    a->chunks->older = NULL; /* each is twice the size of the one before */
     a->used = 0;
 }
 

@@ -1,6 +1,6 @@
-/* mem.h -- allocation. Every allocator returns NULL on failure and checks sizes for overflow. Arenas
- * hold objects that are freed together (a plan, a step's scratch): bump allocation from chunks, one
- * release. */
+/* mem.h -- allocation. Every allocator returns NULL on failure and checks sizes for overflow.
+ * Arenas hold objects that are freed together (a plan, a step's scratch): bump allocation from
+ * chunks, one release. */
 #ifndef SP_BASE_MEM_H
 #define SP_BASE_MEM_H
 

@@ -13,36 +13,36 @@
  * call unless a thread sleeps; the caller waits only for workers that hold a piece, not for workers
  * that start late.
  *
- * When other programs compete for the cores, the system takes a core from one of our threads now and
- * then, for 3 to 10 ms, the length of dozens of jobs. Speed then depends on what the other threads
- * do: if they only spin, one busy loop elsewhere costs half of the speed or more (bench/team.c
- * measures it). So:
+ * When other programs compete for the cores, the system takes a core from one of our threads now
+ * and then, for 3 to 10 ms, the length of dozens of jobs. Speed then depends on what the other
+ * threads do: if they only spin, one busy loop elsewhere costs half of the speed or more
+ * (bench/team.c measures it). So:
  *
- *   keep apart   The system often puts a woken thread on the core of the thread that woke it. Two of
- *                our threads would then keep sharing that core and leave the other core to the
+ *   keep apart   The system often puts a woken thread on the core of the thread that woke it. Two
+ *                of our threads would then keep sharing that core and leave the other core to the
  *                foreign program. A worker that finds itself on the caller's core moves away.
  *   lend         A caller that waits for a piece checks whether the holder runs: if not, the
  *                holder's CPU time does not advance. The caller then moves the holder to its own
  *                core and sleeps.
  *
  * Both move only workers, never the caller's thread, which belongs to the program, and both restore
- * the affinity that they found. On a quiet machine the first is rare and the second does not happen.
- * With more threads than cores, no thread spins and none is moved.
+ * the affinity that they found. On a quiet machine the first is rare and the second does not
+ * happen. With more threads than cores, no thread spins and none is moved.
  *
  * Invariants
- *  I1  The job is written only while left = 0, when no thread holds a piece, and read only by threads
- *      that hold one. Pieces are taken by compare-and-swap on `open`, which is raised (release) after
- *      the job is written.
+ *  I1  The job is written only while left = 0, when no thread holds a piece, and read only by
+ *      threads that hold one. Pieces are taken by compare-and-swap on `open`, which is raised
+ *      (release) after the job is written.
  *  I2  Each piece is taken once, because `open` falls by one each time. Jobs have no number: a late
  *      worker finds either no piece or a piece of a later job, and may run it. So there is no job
  *      counter that could wrap around.
  *  I3  A thread announces its sleep (n_asleep, caller_asleep) before the system compares the futex
- *      word; a thread that changes the word checks afterwards for sleepers. All of these accesses are
- *      sequentially consistent, so one side always sees the other and no wake-up is lost.
+ *      word; a thread that changes the word checks afterwards for sleepers. All of these accesses
+ *      are sequentially consistent, so one side always sees the other and no wake-up is lost.
  *  I4  After its last `left -= ...` a worker may still read the team; the team is freed only after
  *      all workers are joined.
- *  I5  One worker is moved at a time, so no move mistakes the temporary affinity of another move for
- *      the allowed cores.
+ *  I5  One worker is moved at a time, so no move mistakes the temporary affinity of another move
+ *      for the allowed cores.
  */
 #include "base/threads.h"
 
@@ -111,7 +111,8 @@ static void relax(void)
 #endif
 }
 
-/* becomes -- spins until the word is zero (or nonzero) or `us` elapse; returns whether it changed. */
+/* becomes -- spins until the word is zero (or nonzero) or `us` elapse; returns whether it
+ * changed. */
 static bool becomes(_Atomic int *word, bool zero, int64_t us)
 {
     int64_t end = 0, now;
@@ -128,8 +129,8 @@ static bool becomes(_Atomic int *word, bool zero, int64_t us)
 
 /* -- sharing the cores with other programs -------------------------------------------------- */
 
-/* move -- moves a thread onto a core, or off it, and then restores its affinity. False if the core is
- * not allowed or another move is under way (I5). */
+/* move -- moves a thread onto a core, or off it, and then restores its affinity. False if the core
+ * is not allowed or another move is under way (I5). */
 static bool move(sp_team *t, pthread_t thread, int cpu, bool onto)
 {
     cpu_set_t allowed, to, one;
@@ -172,8 +173,8 @@ static bool is_stalled(worker *w)
     return held && w->was_holding && w->used_us - before < LOOK_US / 4;
 }
 
-/* lend -- moves a stalled worker to the caller's core; the caller must then sleep. False if no worker
- * is stalled. */
+/* lend -- moves a stalled worker to the caller's core; the caller must then sleep. False if no
+ * worker is stalled. */
 static bool lend(sp_team *t)
 {
     int i = 1;

@@ -12,7 +12,7 @@
 
 #define SHARE_BYTES ((size_t)512 << 10)
 #define N_SLOTS     64 /* (divided tile, KV head) pairs at most */
-#define TURNS       8  /* a thread should get at least this many units, so that all finish together */
+#define TURNS       8  /* least units for a thread, so that all finish together */
 
 typedef struct turns {
     _Atomic int64_t next;
@@ -50,9 +50,9 @@ int32_t sp_span_visible(const sp_span *s, int32_t p)
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* A row needs the query (as given and rotated), the outputs of a piece and of all pieces, the scores
- * of a step and ten scalars. A step's keys and values are decoded to f32. For masses, each span
- * keeps the maximum that its sum is relative to. */
+/* A row needs the query (as given and rotated), the outputs of a piece and of all pieces, the
+ * scores of a step and ten scalars. A step's keys and values are decoded to f32. For masses, each
+ * span keeps the maximum that its sum is relative to. */
 size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans)
 {
     const int group = n_heads / n_kv_heads;

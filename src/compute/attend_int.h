@@ -1,5 +1,5 @@
-/* attend_int.h -- how span attention is divided: keys into steps and pieces, queries into tiles, and
- * tiles into units of work that threads take.
+/* attend_int.h -- how span attention is divided: keys into steps and pieces, queries into tiles,
+ * and tiles into units of work that threads take.
  *
  *   walk     all steps of the spans in sight, numbered          0 1 2 3 4 5 6 7 | 8 9 ...
  *   step     64 keys of one span: 4 blocks, a word of `stale`   each span starts a new step
@@ -59,8 +59,8 @@ typedef struct sp_unit {
     size_t share; /* divided: offset of its results in the shared scratch, in floats */
 } sp_unit;
 
-/* sp_deal -- enumerates the units of one call in a fixed order, the same for every part: first whole
- * tiles from the last queries to the first, so that long ones start early; then the pieces of
+/* sp_deal -- enumerates the units of one call in a fixed order, the same for every part: first
+ * whole tiles from the last queries to the first, so that long ones start early; then the pieces of
  * divided tiles, which are small and balance the end. A tile is divided when it is much more than
  * one thread's share of the work and the shared scratch has room. Each part has its own. */
 typedef struct sp_deal {
@@ -79,8 +79,8 @@ typedef struct sp_deal {
 } sp_deal;
 
 void sp_deal_open(sp_deal *d, const sp_attend_args *a, int n_parts);
-/* sp_deal_unit -- the unit with this index; false past the last one. Indices must increase from call
- * to call. */
+/* sp_deal_unit -- the unit with this index; false past the last one. Indices must increase from
+ * call to call. */
 bool sp_deal_unit(sp_deal *d, int64_t index, sp_unit *out);
 
 /* sp_turns_next -- takes the next unit index that no part has taken. */
@@ -91,9 +91,9 @@ bool sp_turns_piece_done(const sp_attend_args *a, const sp_unit *u);
 /* sp_turns_close -- called by each part when no unit is left; the last call zeroes the counters. */
 void sp_turns_close(const sp_attend_args *a, int n_parts);
 
-/* sp_tile_rows -- the most rows (one query of one head each) in a tile. All query heads of a KV head
- * are in one tile. Sized so that its queries, scores and outputs stay in L2 together with the keys
- * of a step. */
+/* sp_tile_rows -- the most rows (one query of one head each) in a tile. All query heads of a KV
+ * head are in one tile. Sized so that its queries, scores and outputs stay in L2 together with the
+ * keys of a step. */
 static inline int sp_tile_rows(int group, int head)
 {
     return SP_MAX(group, SP_MAX(24, SP_MIN(192, 12288 / head)));
@@ -101,7 +101,8 @@ static inline int sp_tile_rows(int group, int head)
 
 /* sp_attend_own -- the scratch of one part. */
 void *sp_attend_own(const sp_attend_args *a, int part);
-/* sp_attend_share -- scratch for the results of pieces: largest score, sum and out[width] of a row. */
+/* sp_attend_share -- scratch for the results of pieces: largest score, sum and out[width] of a
+ * row. */
 float *sp_attend_share(const sp_attend_args *a, int n_parts);
 
 #endif

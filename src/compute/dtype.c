@@ -13,8 +13,8 @@
  *   Q6_K   256       210   u4 q[256], u2 high[256], int8 scale[16], d   d*scale*(q-32)
  *
  * A group of 32 stores element i in the low nibble of byte i and element i + 16 in its high nibble.
- * The K types do the same in runs of 64 (Q6_K: 128) elements: the low nibbles hold the first half of
- * a run. Vector kernels have decoders of their own; tests/kernel compares them with this file.
+ * The K types do the same in runs of 64 (Q6_K: 128) elements: the low nibbles hold the first half
+ * of a run. Vector kernels have decoders of their own; tests/kernel compares them with this file.
  */
 #include <math.h>
 #include <string.h>

@@ -37,7 +37,8 @@ const sp_dtype_info *sp_dtype_of(sp_dtype type);
 /* sp_row_bytes -- bytes of a row of n elements; n must be a multiple of the group (asserted). */
 size_t sp_row_bytes(sp_dtype type, int64_t n);
 
-/* sp_row_to_f32 -- decodes n elements (whole groups). It defines every type. src may be unaligned. */
+/* sp_row_to_f32 -- decodes n elements (whole groups). It defines every type. src may be
+ * unaligned. */
 void sp_row_to_f32(sp_dtype type, const void *src, float *dst, int64_t n);
 /* sp_row_from_f32 -- encodes n elements as F32, F16, BF16 (round to nearest even) or Q8_0 (as GGUF
  * writers do: scale = max|x| / 127 in f16). Other types are read-only (asserted). */

@@ -20,7 +20,8 @@ static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int he
 #define SP_Q16_SCALES            (SP_BLOCK_TOKENS * sizeof(float)) /* they come first */
 #define SP_Q16_HEAD_BYTES(width) (SP_Q16_SCALES + SP_BLOCK_TOKENS * (width) * sizeof(int16_t))
 
-#define SP_Q16_KEY_NORM  32700.0f /* the integer that a key's norm, or a value's largest element, becomes */
+/* The integers that a key's norm and a value's largest element become. */
+#define SP_Q16_KEY_NORM  32700.0f
 #define SP_Q16_VALUE_MAX 32767.0f
 
 /* sp_q16_is_usual -- whether a norm or largest element has a usable reciprocal. Vectors below the

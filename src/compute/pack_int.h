@@ -1,4 +1,4 @@
-/* pack_int.h -- the layout of weights for integer products; pack.c writes it, x86/panels.h reads it.
+/* pack_int.h -- the layout of weights for integer products: pack.c writes, x86/panels.h reads.
  *
  * A panel is R rows of the matrix, the R outputs that a kernel computes together. The last panel is
  * padded with zeros. The groups of 32 columns of a panel are stored one after the other, so a

@@ -1,5 +1,5 @@
-/* roofline.h -- loops that do only what limits a CPU: multiply-adds in registers, and reads. The rate
- * of the fastest loop is the roof that kernels are compared with.
+/* roofline.h -- loops that do only what limits a CPU: multiply-adds in registers, and reads. The
+ * rate of the fastest loop is the roof that kernels are compared with.
  *
  * A loop keeps enough sums in flight to hide the latency of its instruction and takes its operands
  * from registers. Measure to find the fastest one: a CPU may run wide instructions at a lower

@@ -13,7 +13,8 @@ size_t sp_columns_scratch(int64_t m, int n_heads, int head)
     return (size_t)m * (size_t)n_heads * (size_t)head + (size_t)head * B;
 }
 
-/* Copies the queries rotated for a span with this shift; those that see none of it stay unrotated. */
+/* Copies the queries rotated for a span with this shift; those that see none of it stay
+ * unrotated. */
 static void rotate_queries(const sp_columns_args *a, const sp_span *s, float *rotated)
 {
     const int head = a->kv->head;
@@ -33,7 +34,8 @@ typedef struct block_of_keys {
     float *column; /* [B] */
 } block_of_keys;
 
-/* Adds the probabilities that one query of one head gives to the first n keys, stale ones excepted. */
+/* Adds the probabilities that one query of one head gives to the first n keys, stale ones
+ * excepted. */
 static void add_row(const sp_columns_args *a, const float *query, float lse, const block_of_keys *x,
                     int n)
 {

@@ -10,8 +10,8 @@ enum { B = SP_BLOCK_TOKENS };
 
 /* -- Q16 --------------------------------------------------------------------------------------- */
 
-/* The sum of squares: first over channels that are 16 apart, an order that vectors of every width can
- * reproduce. */
+/* The sum of squares: first over channels that are 16 apart, an order that vectors of every width
+ * can reproduce. */
 static float sum_of_squares(const float *x, int n)
 {
     float sum[16] = {0};

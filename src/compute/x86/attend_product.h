@@ -1,17 +1,17 @@
-/* attend_product.h -- the products of span attention: a few rows by a few vectors in registers.
+/* attend_product.h -- the f32 products of span attention: a few rows by a few vectors in registers.
  *
  *   scores    c[row][key]     =  query[row][d]  . key[d][key]        d = 0 .. D-1
  *   outputs   c[row][channel] += prob[row][key] . value[key][channel]    keys ascending
  *
- * Each element of c is one chain of multiply-adds in the order of d, or of the keys. How many rows
- * and vectors are beside each other never shows in a result.
+ * Each element of c is one chain of multiply-adds in the order of d, or of the keys. The number of
+ * rows and vectors computed together never changes a result.
  *
- *   panels   f32 [n][16], as scores and outputs both want them: for tiles of many rows. Six rows by
- *            two vectors: twelve chains cover the latency of two units, and 2 + 6 loads feed 12
- *            multiply-adds. (AVX-512: by two panels of one vector.)
- *   direct   elements are decoded in registers, for at most eight rows: each is used only once, or
- *            twice. Eight channels, or keys, are met without a branch: measured, a loop of so few
- *            turns costs a tenth, where its end seems to be a branch that the CPU often misses.
+ *   panels   f32 [n][16], for tiles of many rows; scores and outputs use the same layout. Six rows
+ *            by two vectors: twelve chains hide the latency of two units, and 2 + 6 loads feed 12
+ *            multiply-adds. (AVX-512: two panels of one vector each.)
+ *   direct   for at most eight rows: elements are decoded in registers, since each is used only
+ *            once or twice. Eight channels, or keys, are unrolled: a loop of eight iterations
+ *            measured 10 % slower, probably because the CPU often mispredicts its end.
  */
 #ifndef SP_COMPUTE_X86_ATTEND_PRODUCT_H
 #define SP_COMPUTE_X86_ATTEND_PRODUCT_H
@@ -24,23 +24,23 @@ enum {
     STEP = SP_STEP_TOKENS,
     STEP_BLOCKS = STEP / B,
     STEP_VECS = STEP / VL,
-    DIRECT_ROWS = 8,  /* at most, for direct products */
-    DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
-    TURN = 8,         /* channels, or keys, between two looks ahead */
-    PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
-    PANEL_COLUMNS = 2 / V16,
-    NEAR_ROWS = 4 * PANEL_ROWS, /* that go through a step together */
+    DIRECT_ROWS = 8,         /* most rows for direct products */
+    DIRECT_GROUP = 5,        /* most rows at a time: eight to twelve chains in flight */
+    TURN = 8,                /* channels, or keys, between two prefetches */
+    PANEL_ROWS = 6,          /* most rows that a panel kernel takes */
+    PANEL_COLUMNS = 2 / V16, /* panels that it takes with them */
+    NEAR_ROWS = 4 * PANEL_ROWS, /* rows that finish a step together */
     STREAM_BYTES = 4 * SP_CACHE_LINE,
 };
 
-/* What will be read next, asked for four lines at a time between products: the heads of a block lie
- * far apart, so the CPU would not guess, and all at once would leave it waiting. No line is counted
- * alone, so some behind the last may be asked for in vain. */
+/* Prefetch of the next step's data, four cache lines at a time between products: the heads of a
+ * block are far apart, so the CPU does not predict them, and prefetching all at once would stall.
+ * Lines are counted in fours, so a few past the end may be fetched in vain. */
 typedef struct stream {
     const uint8_t *p[2 * STEP_BLOCKS];
     int n, i;
-    size_t at, bytes; /* of p[i]; of each */
-    int turns;        /* of STREAM_BYTES at a time */
+    size_t at, bytes; /* offset in p[i]; size of each p */
+    int turns;        /* prefetches of STREAM_BYTES per call */
 } stream;
 
 INLINE void stream_on(stream *s)
@@ -50,7 +50,7 @@ INLINE void stream_on(stream *s)
 #pragma GCC unroll 4
         for (int i = 0; i < STREAM_BYTES; i += SP_CACHE_LINE) _mm_prefetch(p + i, _MM_HINT_T1);
         s->at += STREAM_BYTES;
-        const bool next = s->at >= s->bytes; /* no branch: seldom foreseen */
+        const bool next = s->at >= s->bytes; /* without a branch, which would be mispredicted */
         s->at = next ? 0 : s->at;
         s->i += next;
     }
@@ -155,7 +155,8 @@ static void panel_rows(const panel_product *x, int rows, int end, panel_at at)
 
 /* -- direct ------------------------------------------------------------------------------------ */
 
-/* Vectors of 64 keys, or of channels, that as many rows meet at a time: what registers hold. */
+/* Vectors of keys, or of channels, that are multiplied with this many rows at a time: as many as
+ * the registers hold. */
 INLINE int direct_vecs(int rows)
 {
     if (SP_VL == 16) return 4;
@@ -181,7 +182,7 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, const direct_score *x,
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
     }
-    const int turn = type == SP_Q8_0 ? 2 * TURN : TURN; /* scales are converted anew in each */
+    const int turn = type == SP_Q8_0 ? 2 * TURN : TURN; /* each turn converts the scales again */
     for (int from = 0; from < x->head; from += turn) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
@@ -205,7 +206,8 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, const direct_score *x,
     }
 }
 
-/* The live values of a step, and of Q8_0 their scales, which are read for every eight channels. */
+/* The values of a step's live keys; Q8_0: also their scales, which are used for every eight
+ * channels. */
 typedef struct value_rows {
     int n;
     const uint8_t *row[STEP];
@@ -219,7 +221,7 @@ INLINE void open_scales(value_rows *v, int head)
     }
 }
 
-/* value_at, with the scale at hand */
+/* value_at, with the scale already converted */
 INLINE vec value_scaled(sp_dtype type, const uint8_t *row, int d, const float scale[][STEP], int k)
 {
     if (type != SP_Q8_0) return value_at(type, row, d);
@@ -274,7 +276,7 @@ INLINE void direct_outputs(sp_dtype type, int rows, int n, const direct_output *
     }
 }
 
-/* So many of the rows that are left go together: 6, 7 and 8 as two halves. */
+/* How many of the remaining rows to compute together: 6, 7 and 8 are halved. */
 INLINE int direct_group(int rows)
 {
     return rows <= DIRECT_GROUP ? rows : (rows + 1) / 2;

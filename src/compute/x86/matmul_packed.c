@@ -1,19 +1,19 @@
-/* matmul_packed.c -- matrix product in integers: packed weights, quantized x.
+/* matmul_packed.c -- integer matrix product of packed weights and quantized x.
  *
  *   for rows of x in runs of 120
  *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2
  *       for panels of R outputs               their sums: 8 KB, in L1
- *         for blocks of 256 columns           unpacked here, once for 120 rows: 8 or 16 KB, in L1
- *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums in registers
+ *         for blocks of 256 columns           unpacked once for 120 rows: 8 or 16 KB, in L1
+ *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums, in registers
  *
- * Up to FEW rows (decode): a tile takes the codes from memory to its sums without a block.
+ * Up to FEW rows (decode): a tile unpacks codes from memory in registers, without a block.
  *
- * In a tile, a group of 32 columns costs 2 TILE multiplications a step (16 steps of words, 8 of
- * bytes), and then for each vector of sums a conversion, a scale and an FMA or two: with TILE x 2
- * integer sums the registers are full, so the float sums wait in L1.
+ * In a tile, a group of 32 columns takes 2 TILE multiplications a step (16 steps of words, 8 of
+ * bytes), then for each vector of sums a conversion, a scale and one or two FMAs. TILE x 2 integer
+ * sums fill the registers, so the float sums stay in L1.
  *
- * One order of summation for every (row, output): integers are exact, and groups are added to what y
- * starts with in ascending order.
+ * One order of summation for every (row, output): integer sums are exact, and groups are added to
+ * the initial value of y in ascending order.
  */
 #include "compute/ops_int.h"
 #include "compute/x86/panels.h"
@@ -21,29 +21,29 @@
 enum {
     RUN = 120,
     STRETCH = 1024 / 256,      /* blocks */
-    TILE = SP_VL == 8 ? 5 : 8, /* rows of x */
-    FEW = 2 * TILE,            /* rows that meet weights as they lie in memory */
-    AHEAD = 3072,              /* bytes that are fetched before they are met */
+    TILE = SP_VL == 8 ? 5 : 8, /* most rows of x */
+    FEW = 2 * TILE,            /* up to this many rows, weights are unpacked in registers */
+    AHEAD = 3072,              /* distance of the prefetch, in bytes */
 };
 
-/* How many products of a weight of this type and x fit a sum of 16 bits (ivec.h). */
+/* How many products with weights of this type fit in a 16-bit sum (ivec.h). */
 INLINE int fold_of(sp_dtype type)
 {
     return type == SP_Q6_K ? 2 : type == SP_Q5_0 || type == SP_Q5_1 || type == SP_Q5_K ? 4 : 8;
 }
 
-/* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
+/* The operands of a tile: rows of x, and a block of a panel, unpacked or packed. */
 typedef struct tile_args {
-    const uint8_t *x; /* of the first row, the group that meets the block's first */
+    const uint8_t *x; /* first row, at the group that matches the block's first */
     size_t x_stride;  /* bytes from row to row */
-    int64_t first;    /* that group */
-    int n;            /* groups */
+    int64_t first;    /* index of that group */
+    int n;            /* number of groups */
     const block *b;
-    const uint8_t *head; /* of the block in memory, where b is NULL */
+    const uint8_t *head; /* the packed block, if b is NULL */
     float (*sums)[R];    /* [rows] */
 } tile_args;
 
-/* The lines of step s of a group. */
+/* The two lines of step s of a group. */
 INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
                      const uint8_t *group, int s, ivec w[2])
 {
@@ -53,7 +53,7 @@ INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
     }
 }
 
-/* A group of a row of x: of which form, says the type of the weights. */
+/* A group of a row of x. The weight type selects the member. */
 typedef union xgroup {
     words_group w;
     bytes_group b;
@@ -71,7 +71,7 @@ INLINE ivec x_of(sp_dtype type, const xgroup *x, int s)
     return ivec_all(word);
 }
 
-/* What meets in a group of 32 columns. */
+/* The operands of a group of 32 columns. */
 typedef struct group_args {
     const sp_pack_layout *l;
     const uint8_t *group; /* of weights: lines, or packed */
@@ -125,7 +125,8 @@ INLINE void sum_steps(sp_dtype type, const bool direct, const int rows, const gr
     }
 }
 #else
-/* sum = products of a group, words, each added in 32 bits when those of the next row are made. */
+/* sum = the products of a group, words, each added in 32 bits during the multiplications of the
+ * next row. */
 INLINE void sum_words(sp_dtype type, const bool direct, const int rows, const group_args *e,
                       ivec sum[TILE][2])
 {
@@ -208,8 +209,8 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const tile_ar
     }
 }
 
-/* Each kind of tile is a function of its own: inlined into one, they would leave each other no
- * registers. What matters of a block is what block_kind says, so four kinds serve all types. */
+/* One function for each kind of tile: inlined into one function, they would compete for registers.
+ * Unpacked blocks differ only by block_kind, so four kinds cover all types. */
 typedef void tile_fn(const tile_args *t);
 
 #define NOINLINE      static __attribute__((noinline))
@@ -222,12 +223,12 @@ typedef void tile_fn(const tile_args *t);
 #define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
 
 #define DIRECT_TILE(type, k)                                                                       \
-    NOINLINE void direct_##type##_##k(const tile_args *t)                                            \
+    NOINLINE void direct_##type##_##k(const tile_args *t)                                          \
     {                                                                                              \
         tile(SP_##type, true, k, t);                                                               \
     }
 #define BLOCK_TILE(type, k)                                                                        \
-    NOINLINE void block_##type##_##k(const tile_args *t)                                             \
+    NOINLINE void block_##type##_##k(const tile_args *t)                                           \
     {                                                                                              \
         tile(SP_##type, false, k, t);                                                              \
     }
@@ -246,15 +247,15 @@ static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_
 static tile_fn *const block_tiles[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK_ROW(Q4_1)
                                                                BLOCK_ROW(Q5_1) BLOCK_ROW(Q6_K)};
 
-/* The type that stands for all whose blocks have as many bits, constants and halves. */
+/* A representative of the types whose unpacked blocks have the same bits, constants and halves. */
 INLINE sp_dtype block_kind(sp_dtype type)
 {
     const bool plain = type == SP_Q8_0 || type == SP_Q6_K;
     return plain ? type : fold_of(type) == 8 ? SP_Q4_1 : SP_Q5_1;
 }
 
-/* Rows m .. end-1 of x meet a block of a panel, in tiles of equal height: two of four rows are
- * faster than one of five and one of three. */
+/* Runs rows m .. end-1 of x against a block of a panel, in tiles of nearly equal height: two tiles
+ * of four rows are faster than one of five and one of three. */
 static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
                   float (*sums)[R], tile_args *t)
 {
@@ -271,8 +272,8 @@ static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int
     }
 }
 
-/* What the sums of outputs r .. r + R - 1 start with: y, or before the first stretch what a product
- * is added to. */
+/* Initialises the sums of outputs r .. r + R - 1 from y; before the first stretch (`begin`), from
+ * the bias and, if the product is added, y. */
 INLINE void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r, bool begin,
                       float (*sums)[R])
 {
@@ -293,7 +294,7 @@ INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, i
     for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
 }
 
-/* Few rows: a block is unpacked as quickly in each tile as for all of them before. */
+/* Few rows: unpacking a block in each tile is as fast as unpacking it once for all tiles. */
 INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
 {
     sp_pack_layout l;
@@ -318,7 +319,8 @@ typedef struct range {
 } range;
 
 /* Rows of x times blocks of the panel of outputs r .. r + R - 1. */
-INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, range rows, range blocks, int64_t r)
+INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, range rows, range blocks,
+                  int64_t r)
 {
     sp_pack_layout l;
     sp_pack_layout_of(type, R, &l);

@@ -1,6 +1,6 @@
 /* roofline.c -- the loops of roofline.h for x86: the peak rate of the instructions of one width.
  *
- *   fp32   vfmadd                       one instruction for SP_VL multiply-adds, at best two a cycle
+ *   fp32   vfmadd                       one for SP_VL multiply-adds, two a cycle at most
  *   int8   vpmaddubsw vpmaddwd vpaddd   three for 4 SP_VL: without VNNI no exact way is shorter,
  *                                       because the first instruction adds only pairs, in 16 bits
  *   int8   vpdpbusd (VNNI)              one for 4 SP_VL

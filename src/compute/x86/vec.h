@@ -34,7 +34,7 @@ typedef __m512 vec;
 #define SP_VARIANT_2(name, v) SP_VARIANT_3(name, v)
 #define SP_VARIANT_3(name, v) name##_##v
 
-#if SP_EMULATE /* every constant folded into every copy would take the compiler minutes */
+#if SP_EMULATE /* inlining everything would take the compiler minutes */
 #define INLINE static inline __attribute__((unused))
 #else
 #define INLINE static inline __attribute__((always_inline, unused))
@@ -97,7 +97,7 @@ INLINE vec vec_abs(vec a)
     return OF(andnot_ps)(vec_all(-0.0f), a);
 }
 
-/* -- what the widths do differently ------------------------------------------------------------ */
+/* -- operations that differ by width ----------------------------------------------------------- */
 
 #if SP_VL == 8
 
@@ -122,7 +122,7 @@ INLINE void vec_from_i8(__m256i b, vec w[V32])
     w[2] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi));
     w[3] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(hi, 8)));
 }
-/* lane i is a's where bit i is set, else b's */
+/* Lane i is from a where bit i is set, else from b. */
 INLINE vec vec_select(unsigned bits, vec a, vec b)
 {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -133,7 +133,7 @@ INLINE vec vec_round(vec a)
 {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-/* a * 2^n for whole n in -126 .. 127 */
+/* a * 2^n, n a whole number in -126 .. 127 */
 INLINE vec vec_scale2(vec a, vec n)
 {
     __m256i e =
@@ -228,16 +228,16 @@ INLINE float vec_largest(vec a)
 
 /* -- exp --------------------------------------------------------------------------------------- */
 
-/* e^x = 2^n * e^r with |r| <= ln 2 / 2; e^r by its series up to r^7 (remainder 6e-9). Relative
- * error about 1e-7; 0 below -87 (so of -inf), e^88 above 88. The same for every lane and both
- * widths. */
+/* e^x = 2^n * e^r with |r| <= ln 2 / 2; e^r is its series up to r^7 (remainder 6e-9). Relative
+ * error about 1e-7. 0 for x < -87, so also for -inf; e^88 for x > 88. Every lane and both widths
+ * give the same bits. */
 INLINE vec vec_exp(vec x)
 {
     const vec low = vec_all(-87.0f);
     vec z = vec_min(vec_max(x, low), vec_all(88.0f));
     vec n = vec_round(vec_mul(z, vec_all(0x1.715476p+0f))); /* 1 / ln 2 */
-    vec r = vec_fma(n, vec_all(-0x1.62e4p-1f), z);          /* ln 2: 15 bits, exact times n */
-    r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), r);           /* and the rest of it */
+    vec r = vec_fma(n, vec_all(-0x1.62e4p-1f), z);          /* ln 2, top 15 bits: exact times n */
+    r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), r);           /* the rest of ln 2 */
     vec p = vec_all(1.0f / 5040);
     p = vec_fma(p, r, vec_all(1.0f / 720));
     p = vec_fma(p, r, vec_all(1.0f / 120));
