@@ -66,10 +66,10 @@ typedef struct state {
     int32_t shift; /* the shift that `rotated` was computed for */
     bool is_rotated;
     /* scratch, see sp_attend_scratch_bytes */
-    sums own;              /* sums of a piece that is not stored */
+    sums own;               /* sums of a piece that is not stored */
     float *query, *rotated; /* [rows][width] query * scale * log2(e); the same, rotated */
-    float *score;          /* [rows][STEP] scores, then exp(score - max) of live keys */
-    float *query_word;     /* [rows] Q16: the value of 1 in the words of `rotated` and of `score` */
+    float *score;           /* [rows][STEP] scores, then exp(score - max) of live keys */
+    float *query_word; /* [rows] Q16: the value of 1 in the words of `rotated` and of `score` */
     float *prob_word;
     float *span_sum;      /* [rows] this span's part of the piece's sum */
     float *span_max;      /* [n_spans][rows] the maximum that a mass is relative to */

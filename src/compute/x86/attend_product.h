@@ -24,11 +24,11 @@ enum {
     STEP = SP_STEP_TOKENS,
     STEP_BLOCKS = STEP / B,
     STEP_VECS = STEP / VL,
-    DIRECT_ROWS = 8,         /* most rows for direct products */
-    DIRECT_GROUP = 5,        /* most rows at a time: eight to twelve chains in flight */
-    TURN = 8,                /* channels, or keys, between two prefetches */
-    PANEL_ROWS = 6,          /* most rows that a panel kernel takes */
-    PANEL_COLUMNS = 2 / V16, /* panels that it takes with them */
+    DIRECT_ROWS = 8,            /* most rows for direct products */
+    DIRECT_GROUP = 5,           /* most rows at a time: eight to twelve chains in flight */
+    TURN = 8,                   /* channels, or keys, between two prefetches */
+    PANEL_ROWS = 6,             /* most rows that a panel kernel takes */
+    PANEL_COLUMNS = 2 / V16,    /* panels that it takes with them */
     NEAR_ROWS = 4 * PANEL_ROWS, /* rows that finish a step together */
     STREAM_BYTES = 4 * SP_CACHE_LINE,
 };

@@ -149,14 +149,14 @@ static tile_args tile_at(const product *p, int64_t m, int64_t r, int64_t c)
 {
     const sp_mat *w = p->a->w;
     return (tile_args){.x = p->a->x + m * w->n_cols + c,
-                     .w = (const uint8_t *)w->packed + (size_t)(r / R) * p->panel +
-                          (size_t)c * p->column,
-                     .y = p->a->y + m * w->n_rows + r,
-                     .n = SP_MIN(COLUMNS, w->n_cols - c),
-                     .x_stride = w->n_cols,
-                     .y_stride = w->n_rows,
-                     .w_stride = p->panel,
-                     .n_left = w->n_rows - r};
+                       .w = (const uint8_t *)w->packed + (size_t)(r / R) * p->panel +
+                            (size_t)c * p->column,
+                       .y = p->a->y + m * w->n_rows + r,
+                       .n = SP_MIN(COLUMNS, w->n_cols - c),
+                       .x_stride = w->n_cols,
+                       .y_stride = w->n_rows,
+                       .w_stride = p->panel,
+                       .n_left = w->n_rows - r};
 }
 
 /* Runs n rows against a block, in tiles whose heights differ by at most one. Each tile prefetches a

@@ -25,7 +25,8 @@ typedef __m512i ivec;
 /* Twelve sums hide a latency of 4 or 5 cycles at two instructions a cycle and leave registers for
  * the operands. Six are enough where only an addition depends on the sum. */
 #define EACH6(X)  X(0) X(1) X(2) X(3) X(4) X(5)
-#define EACH12(X) EACH6(X) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH8(X)  EACH6(X) X(6) X(7)
+#define EACH12(X) EACH8(X) X(8) X(9) X(10) X(11)
 
 #define BEGIN(i)                                                                                   \
     ivec s##i = BITS(setzero)();                                                                   \
@@ -108,11 +109,11 @@ static uint32_t read_all(const void *p, size_t n_bytes)
     ivec all = BITS(setzero)();
 #define READ(i) s##i = BITS(xor)(s##i, BITS(load)(v + at + (i)));
 #define FOLD(i) all = BITS(xor)(all, s##i);
-    EACH6(BEGIN) BEGIN(6) BEGIN(7)
+    EACH8(BEGIN)
     for (size_t at = 0; at < n_bytes / sizeof *v; at += 8) {
-        EACH6(READ) READ(6) READ(7)
+        EACH8(READ)
     }
-    EACH6(FOLD) FOLD(6) FOLD(7)
+    EACH8(FOLD)
     return add_lanes(all);
 }
 
