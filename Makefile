@@ -16,9 +16,20 @@ CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
 LDFLAGS += $(SAN)
 
-LIB_SRC := $(filter-out src/cmd/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+# Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
+# speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
+X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
+X86_FLOAT   := kv_store matmul rmsnorm silu_mul
+X86_INTEGER := attend matmul_packed quantize roofline
+X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
+             $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
+X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
+CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
+
+LIB_SRC := $(filter-out src/cmd/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(wildcard src/cmd/*.c))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+LIB_OBJ += $(X86_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
 UNIT_SRC := $(sort $(wildcard tests/unit/*/*.c tests/kernel/*.c tests/property/*.c))
 UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
@@ -42,13 +53,26 @@ setup:
 
 # -- build ----------------------------------------------------------------------------------------
 
-# One file a variant: the suffix of a kernel's name says which instructions it may use.
-AVX512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-$(BUILD)/obj/%_avx2.o: CFLAGS += -mavx2 -mfma -mf16c
-$(BUILD)/obj/%_avxvnni.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni
-$(BUILD)/obj/%_avx512.o: CFLAGS += $(AVX512)
-$(BUILD)/obj/%_vnni.o: CFLAGS += $(AVX512) -mavx512vnni
 $(BUILD)/obj/src/compute/%.o: OPT := $(subst -O2,-O3,$(OPT))
+
+# What a variant compiles (DEFINE_: vec.h reads it), and the instructions that the compiler may use.
+DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_VNNI=0
+DEFINE_avxvnni := -DSP_CPU=avxvnni -DSP_VL=8 -DSP_VNNI=1
+DEFINE_avx512  := -DSP_CPU=avx512 -DSP_VL=16 -DSP_VNNI=0
+DEFINE_vnni    := -DSP_CPU=vnni -DSP_VL=16 -DSP_VNNI=1
+ALLOW_avx2     := -mavx2 -mfma -mf16c
+ALLOW_avxvnni  := $(ALLOW_avx2) -mavxvnni
+ALLOW_avx512   := $(ALLOW_avx2) -mavx512f -mavx512bw -mavx512dq -mavx512vl
+ALLOW_vnni     := $(ALLOW_avx512) -mavx512vnni
+
+# kernel_rule -- $1: the variant; $2: the folder of the objects; $3: flags.
+define kernel_rule
+$2/src/compute/x86/%_$1.o: src/compute/x86/%.c
+	@mkdir -p $$(@D)
+	@echo "  CC    $$< ($(notdir $2): $1)"
+	$$(Q)$$(CC) $$(CFLAGS) $$(DEFINE_$1) $3 -MMD -MP -c $$< -o $$@
+endef
+$(foreach v,avx2 avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -84,17 +108,17 @@ unit-bins: $(UNIT_BIN) emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 
-# AVX-512 and VNNI as SIMDe computes them (src/compute/x86/emulate.h), and a dispatch that takes them
-# for present: objects that stand before the library's. AVX2 is the CPU's own. `make test` runs the
-# kernel tests so; `make test-cpus` all tests that the choice of kernels can change, and the program.
-EMULATED := $(wildcard $(foreach v,avxvnni avx512 vnni,src/compute/x86/*_$v.c))
-EMULATED := $(filter-out %/roofline_avx512.c,$(EMULATED))
-EMULATED_OBJ := $(EMULATED:%.c=$(BUILD)/emulate/%.o) $(BUILD)/emulate/src/compute/dispatch.o
+# SIMDe computes AVX-512 and VNNI in C (src/compute/x86/emulate.h); AVX2 is the CPU's own. These
+# objects and a dispatch that always selects them are linked before the library's. `make test` runs
+# the kernel tests this way, `make test-cpus` every test that the choice of kernels can change.
+EMULATED := $(filter-out %_avx2 roofline_%,$(X86_NAMES))
+EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/x86/%.o) $(BUILD)/emulate/src/compute/dispatch.o
 EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops)
 EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
 	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
-EMULATE := -DSP_EMULATE -mavx2 -mfma -mf16c -Wno-maybe-uninitialized -Wno-psabi
+EMULATE := -DSP_EMULATE $(ALLOW_avx2) -Wno-maybe-uninitialized -Wno-psabi
 
+$(foreach v,avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/emulate,$$(EMULATE))))
 $(BUILD)/emulate/src/%.o: src/%.c
 	@mkdir -p $(@D)
 	@echo "  CC    $< (emulated)"
@@ -111,14 +135,14 @@ $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-emulated-bins: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_BIN))
+emulated-bins: $(if $(X86),$(EMULATED_BIN))
 
-# test-cpus -- the suite under each SPOLIA_CPU, those that this CPU lacks emulated.
+# test-cpus -- the suite under each SPOLIA_CPU; variants that this CPU lacks are emulated.
 CPUS ?= ref,avx2,avxvnni,avx512,vnni
 test-cpus: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins emulated-all
 	@.venv/bin/python tests/run.py --build $(BUILD) --cpus $(CPUS)
-emulated-all: $(if $(filter x86_64,$(shell uname -m)),$(EMULATED_ALL))
+emulated-all: $(if $(X86),$(EMULATED_ALL))
 
 # -- the same suite under sanitizers, each in a build folder of its own ----------------------------
 
@@ -141,6 +165,7 @@ $(BUILD)/bench/%: bench/%.c $(BUILD)/libspolia.a
 	$(Q)$(CC) $(CFLAGS) -Itests $< $(BUILD)/libspolia.a $(LDFLAGS) $(LDLIBS) -o $@
 
 # fuzz -- libFuzzer on every parser, FUZZ_SECONDS each; the corpus in tests/fuzz/corpus is kept.
+# Parsers need no vector kernels, which take clang with sanitizers most of its time.
 FUZZ_SECONDS ?= 60
 FUZZ_BIN := $(FUZZ_SRC:tests/fuzz/%.c=build/fuzz/%)
 fuzz: $(FUZZ_BIN)
@@ -149,7 +174,7 @@ fuzz: $(FUZZ_BIN)
 		-artifact_prefix=build/fuzz/$$n- build/fuzz/new/$$n tests/fuzz/corpus/$$n || exit 1; done
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
-	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang \
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang X86= \
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 

@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-static const char empty_key[1] = ""; /* stands for a key of no bytes given as NULL */
+static const char empty_key[1] = ""; /* used for an empty key given as NULL */
 
 static size_t home(const sp_dict *d, const void *key, size_t n)
 {
@@ -50,7 +50,8 @@ sp_err sp_dict_put(sp_dict *d, const void *key, size_t n_bytes, uint32_t value)
 {
     assert(value != SP_DICT_NONE);
     if (!key) key = empty_key;
-    if (n_bytes > UINT32_MAX) return sp_fail(SP_E_LIMIT, "a key of %zu bytes", n_bytes);
+    if (n_bytes > UINT32_MAX)
+        return sp_fail(SP_E_LIMIT, "a table key of %zu bytes is too long", n_bytes);
     if (2 * (d->n + 1) > d->cap) SP_TRY(rehash(d, d->cap ? d->cap * 2 : 16));
     sp_dict_slot *s = find(d, key, n_bytes);
     if (!s->key) d->n++;

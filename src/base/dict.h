@@ -1,6 +1,6 @@
 /* dict.h -- a hash table from byte strings to 32-bit numbers; open addressing, linear probing.
- * Keys are borrowed and must outlive the table. No deletion: the tables that use it (vocabulary,
- * merges, tensor and metadata names) only grow. */
+ * Keys are borrowed and must outlive the table. Keys are never deleted: the users of this table
+ * (vocabulary, merges, tensor and metadata names) only add. */
 #ifndef SP_BASE_DICT_H
 #define SP_BASE_DICT_H
 

@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The only thread-local of the library: the sentence that explains the last error of this thread.
- */
+/* The library's only thread-local variable: the text that explains this thread's last error. */
 static _Thread_local char detail[1024];
 
-/* one_line -- names from files may hold anything; a message stays one line that no terminal obeys.
- */
+/* one_line -- replaces control characters: a name from a file may contain any byte, and a message
+ * must be one line without terminal sequences. */
 static void one_line(void)
 {
     for (char *c = detail; *c; c++)
@@ -34,7 +33,7 @@ sp_err sp_fail_in(sp_err code, const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(detail, sizeof detail, fmt, ap);
     va_end(ap);
-    int left = (int)sizeof detail - 1 - n; /* characters; what does not fit is cut off */
+    int left = (int)sizeof detail - 1 - n; /* characters; longer text is truncated */
     if (n >= 0 && left >= 2) snprintf(detail + n, (size_t)left + 1, ": %.*s", left - 2, inner);
     return code;
 }

@@ -1,9 +1,9 @@
 /* err.h -- how every floor reports failure.
  *
  * A fallible function returns sp_err: 0 or a negative code of the table SP_ERRORS in spolia.h.
- * Where a failure arises, sp_fail() writes one sentence with the file, the field and the value into
- * a buffer of the calling thread; callers pass the code on unchanged (SP_TRY). Outputs stay
- * untouched on failure. A cache miss is a result, not an error.
+ * The function that detects a failure calls sp_fail(), which writes one sentence with the file, the
+ * field and the value into a buffer of the calling thread; callers return the code unchanged
+ * (SP_TRY). A failure leaves outputs untouched. A cache miss is a result, not an error.
  */
 #ifndef SP_BASE_ERR_H
 #define SP_BASE_ERR_H
@@ -38,15 +38,15 @@
  * The sentence names the file and the field; no full stop, no newline. */
 sp_err sp_fail(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
 
-/* sp_fail_in -- puts "context: " before the recorded detail; used where a caller knows the file and
- * the callee only the field. Returns `code`. */
+/* sp_fail_in -- prefixes the recorded detail with "context: ", for a caller that knows the file
+ * when the callee knows only the field. Returns `code`. */
 sp_err sp_fail_in(sp_err code, const char *fmt, ...) SP_PRINTF(2, 3);
 
-/* sp_fail_nomem -- SP_E_NOMEM with the size that could not be had. */
+/* sp_fail_nomem -- SP_E_NOMEM with the size that could not be allocated. */
 sp_err sp_fail_nomem(size_t n_bytes, const char *what);
 
-/* SP_TRY -- runs a fallible expression and returns its error; SP_TRY_GOTO jumps to a label with the
- * error in the local variable `err`, for functions that have something to undo. */
+/* SP_TRY -- evaluates a fallible expression and returns its error, if any. SP_TRY_GOTO stores the
+ * error in the local variable `err` and jumps to a label, for functions that must clean up. */
 #define SP_TRY(expr)                                                                               \
     do {                                                                                           \
         sp_err sp_try_err = (expr);                                                                \

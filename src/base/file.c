@@ -9,7 +9,7 @@
 
 static sp_err open_regular(const char *path, int *fd, size_t *size)
 {
-    /* not blocking: a pipe is then refused below instead of waiting for its writer */
+    /* O_NONBLOCK: open a pipe without waiting for its writer, and refuse it below */
     int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (f < 0) return sp_fail(SP_E_IO, "%s: %s", path, strerror(errno));
     struct stat st;
@@ -31,13 +31,13 @@ sp_err sp_file_map_open(const char *path, sp_file_map *out)
     if (size) p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (p == MAP_FAILED) return sp_fail(SP_E_IO, "%s: cannot map: %s", path, strerror(errno));
-    *out = (sp_file_map){.data = p, .size = size};
+    *out = (sp_file_map){.data = p, .size = size, .pages = p};
     return SP_OK;
 }
 
 void sp_file_map_close(sp_file_map *map)
 {
-    if (map->data) munmap((void *)map->data, map->size);
+    if (map->pages) munmap(map->pages, map->size);
     *map = (sp_file_map){0};
 }
 
@@ -48,7 +48,7 @@ void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n)
     if (!map->data || from < start || to > start + map->size) return;
     from = SP_ROUND_UP(from, page);
     to -= to % page;
-    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED); /* a wish */
+    if (from < to) madvise((void *)from, to - from, MADV_DONTNEED); /* a hint */
 }
 
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out)

@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-/* The one global setting of the library: where log lines go and from which level on. */
+/* The library's only global setting: the sink and the level of the log. */
 static struct {
     _Atomic int level;
     sp_log_sink *sink;

@@ -60,7 +60,7 @@ void *sp_pages_alloc(size_t n_bytes)
     if (faulted() || n_bytes == 0 || n_bytes > PTRDIFF_MAX) return NULL;
     void *p = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
-    madvise(p, n_bytes, MADV_HUGEPAGE); /* a wish: its refusal changes nothing */
+    madvise(p, n_bytes, MADV_HUGEPAGE); /* a hint: refusal is harmless */
     return p;
 }
 
@@ -122,7 +122,7 @@ void sp_arena_reset(sp_arena *a)
         sp_free(c);
         c = older;
     }
-    a->chunks->older = NULL; /* chunks double in size: the newest is the largest */
+    a->chunks->older = NULL; /* each is twice the size of the one before */
     a->used = 0;
 }
 

@@ -1,5 +1,5 @@
-/* mem.h -- allocation. Everything can fail and says so with NULL; sizes are checked for overflow.
- * Arenas serve what lives and dies together (a plan, a step's scratch): bump allocation out of
+/* mem.h -- allocation. Every allocator returns NULL on failure and checks sizes for overflow.
+ * Arenas hold objects that are freed together (a plan, a step's scratch): bump allocation from
  * chunks, one release. */
 #ifndef SP_BASE_MEM_H
 #define SP_BASE_MEM_H
@@ -8,18 +8,18 @@
 
 #define SP_CACHE_LINE 64
 
-/* sp_alloc -- n * size bytes, uninitialised; NULL when the product overflows or memory is out. */
+/* sp_alloc -- n * size bytes, uninitialised; NULL on overflow or when memory is exhausted. */
 void *sp_alloc(size_t n, size_t size);
-/* sp_alloc_zero -- the same, zeroed. */
+/* sp_alloc_zero -- sp_alloc, zeroed. */
 void *sp_alloc_zero(size_t n, size_t size);
-/* sp_resize -- grows or shrinks; on NULL the old memory is untouched. */
+/* sp_resize -- grows or shrinks; when it returns NULL the old memory is untouched. */
 void *sp_resize(void *p, size_t n, size_t size);
-/* sp_alloc_aligned -- n_bytes on a cache line, zeroed (first touch by the caller); free with
- * sp_free. */
+/* sp_alloc_aligned -- n_bytes aligned to a cache line, zeroed by the calling thread (first touch);
+ * free with sp_free. */
 void *sp_alloc_aligned(size_t n_bytes);
 void sp_free(void *p);
-/* sp_pages_alloc -- n_bytes of zeroed pages that cost memory only once touched, in huge pages
- * where the system offers them; for pools. Free with sp_pages_free and the same size. */
+/* sp_pages_alloc -- n_bytes of zeroed pages that use memory only once touched, huge pages where the
+ * system provides them; for pools. Free with sp_pages_free and the same size. */
 void *sp_pages_alloc(size_t n_bytes);
 void sp_pages_free(void *p, size_t n_bytes);
 /* sp_strdup_n -- a NUL-terminated copy of n bytes. */
@@ -28,7 +28,7 @@ char *sp_strdup_n(const char *s, size_t n);
 #define SP_NEW(type)      ((type *)sp_alloc_zero(1, sizeof(type)))
 #define SP_NEW_N(type, n) ((type *)sp_alloc_zero((n), sizeof(type)))
 
-/* sp_fault_after -- test hook: the n-th allocation from now fails, and all after it, until the next
+/* sp_fault_after -- test hook: the n-th allocation from now and all later ones fail, until the next
  * call. 0: all fail; negative: none (the default). Thread: single-threaded tests only. */
 void sp_fault_after(long n);
 
@@ -41,10 +41,10 @@ typedef struct sp_arena {
 } sp_arena;
 
 void sp_arena_init(sp_arena *a);
-/* sp_arena_take -- n * size bytes, 16-byte aligned, zeroed; NULL on failure. Valid until reset or
- * fini. */
+/* sp_arena_take -- n * size bytes, 16-byte aligned, zeroed; NULL on failure. Valid until
+ * sp_arena_reset or sp_arena_fini. */
 void *sp_arena_take(sp_arena *a, size_t n, size_t size);
-/* sp_arena_reset -- forgets everything but keeps the largest chunk. */
+/* sp_arena_reset -- releases all objects but keeps the largest chunk for reuse. */
 void sp_arena_reset(sp_arena *a);
 void sp_arena_fini(sp_arena *a);
 

@@ -1,45 +1,48 @@
-/* threads.c -- how a job is shared out, and how the members of a team wait for each other.
+/* threads.c -- how a team distributes a job and how its threads wait for each other.
  *
  *   the caller                                 a worker
  *     fn, arg, n_pieces := the job               waits on `open`: spins, then sleeps
  *     left := n_pieces
  *     open := n_pieces                ------->
- *     takes a piece, runs it; again              takes a piece, runs it; again
+ *     loop: takes a piece, runs it               loop: takes a piece, runs it
  *     left -= pieces it ran                      left -= pieces it ran
- *     waits on `left`: spins, then sleeps <---   whoever brings left to 0 wakes the caller
+ *     waits on `left`: spins, then sleeps <---   the thread that brings left to 0 wakes the caller
  *
- * A step of the model is hundreds of such jobs, of 10 us to some milliseconds each. Three things
- * make them cheap when the machine is ours: those who wait spin; a caller makes no system call
- * unless somebody sleeps; a worker that is late is not waited for, only one that holds a piece.
+ * A step of the model runs hundreds of such jobs, 10 us to a few milliseconds each. Three choices
+ * make them cheap on an otherwise idle machine: waiting threads spin; the caller makes no system
+ * call unless a thread sleeps; the caller waits only for workers that hold a piece, not for workers
+ * that start late.
  *
- * When other programs want the cores too, the system takes one away from a member now and then,
- * for 3 to 10 ms: as long as dozens of jobs. All depends on what the others do in that time.
- * If they spin, one busy loop costs half of the speed or more (bench/team.c measures it). So:
+ * When other programs compete for the cores, the system takes a core from one of our threads now
+ * and then, for 3 to 10 ms, the length of dozens of jobs. Speed then depends on what the other
+ * threads do: if they only spin, one busy loop elsewhere costs half of the speed or more
+ * (bench/team.c measures it). So:
  *
- *   keep apart   A thread that is woken is often put on the core of the one that woke it. Two
- *                members would then share that core for good, and leave the other to the foreign
- *                program. A worker that finds itself on the caller's core moves to another.
- *   lend         A caller that waits for a piece looks whether its holder is running: the holder's
- *                CPU time stands still if not. Then the caller gives it its own core, and sleeps.
+ *   keep apart   The system often puts a woken thread on the core of the thread that woke it. Two
+ *                of our threads would then keep sharing that core and leave the other core to the
+ *                foreign program. A worker that finds itself on the caller's core moves away.
+ *   lend         A caller that waits for a piece checks whether the holder runs: if not, the
+ *                holder's CPU time does not advance. The caller then moves the holder to its own
+ *                core and sleeps.
  *
- * Both move workers only, never the caller's thread, which is not ours; and both put back the set
- * of cores that they found. On a quiet machine the first is rare and the second does not happen.
- * Where there are more threads than cores, nobody spins and nobody is moved.
+ * Both move only workers, never the caller's thread, which belongs to the program, and both restore
+ * the affinity that they found. On a quiet machine the first is rare and the second does not
+ * happen. With more threads than cores, no thread spins and none is moved.
  *
  * Invariants
- *  I1  The job is written while left = 0, that is when nobody holds a piece, and read only by
- *      those who hold one. Pieces are taken by compare-and-swap on `open`, which is raised
- *      (release) after the job has been written.
- *  I2  A piece is taken once, since `open` falls by one for each. Nothing tells one job from the
- *      next: a worker that comes late finds no piece, or one of a later job, which is as good. So
- *      there is no count of jobs, and none that could wrap around.
- *  I3  Who goes to sleep says so first (n_asleep, caller_asleep), and the system then compares the
- *      word slept on; who changes the word looks afterwards who sleeps. All of these are
- *      sequentially consistent, so one of the two sees the other and no wake-up is lost.
- *  I4  After its last `left -= ...` a worker may still look at the team; the team is freed only
- *      when all workers have been joined.
- *  I5  One worker is moved at a time, so nobody takes a step of a move for the cores that are
- *      allowed.
+ *  I1  The job is written only while left = 0, when no thread holds a piece, and read only by
+ *      threads that hold one. Pieces are taken by compare-and-swap on `open`, which is raised
+ *      (release) after the job is written.
+ *  I2  Each piece is taken once, because `open` falls by one each time. Jobs have no number: a late
+ *      worker finds either no piece or a piece of a later job, and may run it. So there is no job
+ *      counter that could wrap around.
+ *  I3  A thread announces its sleep (n_asleep, caller_asleep) before the system compares the futex
+ *      word; a thread that changes the word checks afterwards for sleepers. All of these accesses
+ *      are sequentially consistent, so one side always sees the other and no wake-up is lost.
+ *  I4  After its last `left -= ...` a worker may still read the team; the team is freed only after
+ *      all workers are joined.
+ *  I5  One worker is moved at a time, so no move mistakes the temporary affinity of another move
+ *      for the allowed cores.
  */
 #include "base/threads.h"
 
@@ -56,33 +59,33 @@
 #include "base/mem.h"
 
 enum {
-    QUIT = -1,     /* in `open`: workers end */
-    SPIN_US = 200, /* before sleeping: longer than what lies between two operations of a step */
-    LOOK_US = 40,  /* between looks at those who hold a piece */
+    QUIT = -1,     /* value of `open` that ends the workers */
+    SPIN_US = 200, /* before sleeping: longer than the gap between two operations of a step */
+    LOOK_US = 40,  /* between checks of the threads that hold a piece */
 };
 
 typedef struct worker {
     sp_team *team;
     pthread_t thread;
     clockid_t clock;                           /* its CPU time */
-    int64_t used_us;                           /* of it when the caller looked last; the caller's */
-    bool was_holding;                          /* then; the caller's */
-    alignas(SP_CACHE_LINE) _Atomic bool holds; /* a piece, or several that it has not reported */
+    int64_t used_us;                           /* CPU time at the last check; caller only */
+    bool was_holding;                          /* held a piece at the last check; caller only */
+    alignas(SP_CACHE_LINE) _Atomic bool holds; /* pieces that it has not reported as done */
 } worker;
 
 struct sp_team {
-    worker *workers; /* [n_threads], 0 is the caller and has no thread */
+    worker *workers; /* [n_threads]; 0 is the caller and has no thread */
     int n_threads, n_started;
-    int64_t spin_us; /* 0: there are more threads than cores */
+    int64_t spin_us; /* 0: more threads than cores */
     sp_team_fn *fn;  /* the job: I1 */
     void *arg;
     int n_pieces;
-    _Atomic int caller_cpu; /* where the caller was when it announced the job */
+    _Atomic int caller_cpu; /* the caller's core when it announced the job */
     _Atomic int n_asleep;   /* workers: I3 */
     _Atomic int caller_asleep;
     atomic_flag moving;                      /* I5 */
-    alignas(SP_CACHE_LINE) _Atomic int open; /* pieces that nobody has taken, or QUIT; a futex */
-    alignas(SP_CACHE_LINE) _Atomic int left; /* pieces that are not done; a futex */
+    alignas(SP_CACHE_LINE) _Atomic int open; /* pieces not taken yet, or QUIT; a futex */
+    alignas(SP_CACHE_LINE) _Atomic int left; /* pieces not done yet; a futex */
 };
 
 /* -- spinning and sleeping ------------------------------------------------------------------ */
@@ -108,8 +111,8 @@ static void relax(void)
 #endif
 }
 
-/* becomes -- spins until the word is zero, or is not, but for so long at most; whether it came to
- * that. */
+/* becomes -- spins until the word is zero (or nonzero) or `us` elapse; returns whether it
+ * changed. */
 static bool becomes(_Atomic int *word, bool zero, int64_t us)
 {
     int64_t end = 0, now;
@@ -124,10 +127,10 @@ static bool becomes(_Atomic int *word, bool zero, int64_t us)
     return false;
 }
 
-/* -- sharing the cores with others ---------------------------------------------------------- */
+/* -- sharing the cores with other programs -------------------------------------------------- */
 
-/* move -- takes a thread onto a core, or off it; from there it may go where it could before. False
- * if it may not, or if somebody is being moved already: I5. */
+/* move -- moves a thread onto a core, or off it, and then restores its affinity. False if the core
+ * is not allowed or another move is under way (I5). */
 static bool move(sp_team *t, pthread_t thread, int cpu, bool onto)
 {
     cpu_set_t allowed, to, one;
@@ -145,7 +148,7 @@ static bool move(sp_team *t, pthread_t thread, int cpu, bool onto)
     return moved;
 }
 
-/* keep_apart -- called by a worker. */
+/* keep_apart -- moves the calling worker off the caller's core. */
 static void keep_apart(sp_team *t)
 {
     const int cpu = sched_getcpu();
@@ -160,9 +163,8 @@ static int64_t cpu_time_us(clockid_t clock)
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-/* stands_still -- whether a worker has held a piece since the caller looked last, and has hardly
- * run. */
-static bool stands_still(worker *w)
+/* is_stalled -- whether a worker has held a piece since the last check and has hardly run. */
+static bool is_stalled(worker *w)
 {
     const bool held = w->was_holding;
     const int64_t before = w->used_us;
@@ -171,18 +173,18 @@ static bool stands_still(worker *w)
     return held && w->was_holding && w->used_us - before < LOOK_US / 4;
 }
 
-/* lend -- gives the caller's core to a worker that stands still; the caller is to sleep then. False
- * if there is none. */
+/* lend -- moves a stalled worker to the caller's core; the caller must then sleep. False if no
+ * worker is stalled. */
 static bool lend(sp_team *t)
 {
     int i = 1;
-    while (i < t->n_threads && !stands_still(&t->workers[i])) i++;
+    while (i < t->n_threads && !is_stalled(&t->workers[i])) i++;
     return i < t->n_threads && move(t, t->workers[i].thread, sched_getcpu(), true);
 }
 
 /* -- a job ---------------------------------------------------------------------------------- */
 
-/* take -- the number of a piece that is now the taker's, or -1. */
+/* take -- takes the next piece; -1 if none is left. */
 static int take(sp_team *t)
 {
     int n = atomic_load_explicit(&t->open, memory_order_relaxed);
@@ -193,7 +195,7 @@ static int take(sp_team *t)
     return -1;
 }
 
-/* help -- runs pieces as long as there are any; returns how many. */
+/* help -- runs pieces until none is left; returns how many it ran. */
 static int help(sp_team *t, worker *w)
 {
     int n = 0;
@@ -238,7 +240,7 @@ static void sleep_until_done(sp_team *t)
     atomic_store(&t->caller_asleep, 0);
 }
 
-/* wait_until_done -- nothing is left to take, but somebody is still at it. */
+/* wait_until_done -- no piece is left to take, but other threads still run theirs. */
 static void wait_until_done(sp_team *t)
 {
     for (int i = 1; i < t->n_threads; i++) t->workers[i].was_holding = false;

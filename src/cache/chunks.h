@@ -19,7 +19,7 @@
  *  I5  at most max_placed variants are placed; the one of least worth makes room.
  *
  * Source: Cache-Craft sections 3.3 and 3.4.3 (rows C1, C7), FusionRAG sections 2.2.1, 3.1 and 4.1
- * (rows F1, F3, F5). Thread: one owner, the scheduler. / */
+ * (rows F1, F3, F5). Thread: one owner, the scheduler. */
 #ifndef SP_CACHE_CHUNKS_H
 #define SP_CACHE_CHUNKS_H
 

@@ -17,7 +17,7 @@
  *  I2  a node with children or pins is never evicted; so a pinned path is safe to its root.
  *  I3  n_blocks, the sum over nodes, is at most max_blocks.
  *
- * Source: RAGCache, section 5.1 (rows R1, R4). Thread: one owner, the scheduler. / */
+ * Source: RAGCache, section 5.1 (rows R1, R4). Thread: one owner, the scheduler. */
 #ifndef SP_CACHE_TREE_H
 #define SP_CACHE_TREE_H
 

@@ -1,9 +1,9 @@
-/* attend.c -- the parts of span attention that do not depend on the instruction set: what a query
- * sees, and who computes what.
+/* attend.c -- the parts of span attention that do not depend on the instruction set: which keys a
+ * query sees, and which thread computes what.
  *
- * Scratch of all parts together; the counters are zero between calls:
+ * The scratch of all parts; the counters are zero between calls:
  *
- *   | counters | part 0 | counters (not used) | part 1 | ... | results of pieces (n_parts shares) |
+ *   | counters | part 0 | counters (unused) | part 1 | ... | results of pieces (n_parts shares) |
  */
 #include <stdatomic.h>
 
@@ -11,17 +11,17 @@
 #include "compute/attend_int.h"
 
 #define SHARE_BYTES ((size_t)512 << 10)
-#define N_SLOTS     64 /* divided tiles, a head each */
-#define TURNS       8  /* units that a thread should have at least, so that all end together */
+#define N_SLOTS     64 /* (divided tile, KV head) pairs at most */
+#define TURNS       8  /* least units for a thread, so that all finish together */
 
 typedef struct turns {
     _Atomic int64_t next;
-    _Atomic int n_closed;            /* parts that are done */
-    _Atomic int64_t n_done[N_SLOTS]; /* pieces of divided tiles */
+    _Atomic int n_closed;            /* parts that found no unit left */
+    _Atomic int64_t n_done[N_SLOTS]; /* finished pieces of each divided tile */
 } turns;
 
 _Static_assert(sizeof(turns) <= SP_TURNS_BYTES && SP_TURNS_BYTES % SP_CACHE_LINE == 0,
-               "the counters do not fit");
+               "the counters exceed SP_TURNS_BYTES");
 
 size_t sp_kv_head_bytes(sp_dtype type, int head)
 {
@@ -50,8 +50,8 @@ int32_t sp_span_visible(const sp_span *s, int32_t p)
 
 /* -- scratch ----------------------------------------------------------------------------------- */
 
-/* Rows hold the query (as given and rotated), the outputs of a piece and of all pieces, the scores
- * of a step and some numbers; a step of keys and one of values are decoded to f32; for masses, each
+/* A row needs the query (as given and rotated), the outputs of a piece and of all pieces, the
+ * scores of a step and ten scalars. A step's keys and values are decoded to f32. For masses, each
  * span keeps the maximum that its sum is relative to. */
 size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans)
 {
@@ -154,8 +154,8 @@ static bool next_tile(sp_deal *d)
     return false;
 }
 
-/* Queries of a tile: few where there are few tiles for the threads, but enough to be worth the
- * decoding of their keys; in sixes, the rows that kernels take together. */
+/* Queries in a tile: fewer when there are few tiles for the threads, but enough to pay for decoding
+ * their keys; a multiple of six, the rows that kernels process together. */
 static int queries_of_tile(const sp_attend_args *a, int group, int n_parts)
 {
     const int rows = sp_tile_rows(group, a->kv->head);
@@ -189,15 +189,15 @@ static int64_t pieces_of(const sp_tile *t)
     return SP_DIV_UP(t->n_steps, SP_PIECE_STEPS);
 }
 
-/* Floats of the results of one tile's pieces, for one KV head. */
+/* Floats that the results of a tile's pieces take, for one KV head. */
 static size_t share_of(const sp_deal *d, const sp_tile *t)
 {
     const size_t width = SP_ROUND_UP((size_t)d->a->kv->head, 16);
     return (size_t)pieces_of(t) * (size_t)(t->n * d->group) * (width + 2);
 }
 
-/* Whether the tile is divided; if so, its slots and its share are taken. Masses are sums over spans
- * and would have to be stored for each: such a tile stays whole. */
+/* Decides whether to divide the tile; if so, allocates its slots and its share. A tile with masses
+ * stays whole: each piece would have to store a sum for every span. */
 static bool divide(sp_deal *d)
 {
     const sp_tile *t = &d->tile;

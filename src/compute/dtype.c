@@ -1,4 +1,4 @@
-/* dtype.c -- the table of element types, and the one definition of what their bytes mean.
+/* dtype.c -- the table of element types, and the definition of what their bytes mean.
  *
  * Layouts are those of GGUF, little-endian, without padding; `d` and `m` are f16:
  *
@@ -12,9 +12,9 @@
  *   Q5_K   256       176   d, m, u6 (scale, min)[8], u1 high[256], u4   d*scale*q - m*min
  *   Q6_K   256       210   u4 q[256], u2 high[256], int8 scale[16], d   d*scale*(q-32)
  *
- * A group of 32 keeps element i in the low half of byte i and element i + 16 in its high half. The
- * K types do the same in runs of 64 (Q6_K: 128) elements: the first half of a run lies in the low
- * nibbles. The vector kernels decode on their own and are held to this file by tests/kernel.
+ * A group of 32 stores element i in the low nibble of byte i and element i + 16 in its high nibble.
+ * The K types do the same in runs of 64 (Q6_K: 128) elements: the low nibbles hold the first half
+ * of a run. Vector kernels have decoders of their own; tests/kernel compares them with this file.
  */
 #include <math.h>
 #include <string.h>
@@ -64,7 +64,7 @@ float sp_f16_to_f32(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16;
     uint32_t exponent = (h >> 10) & 31, mantissa = h & 0x3ff;
-    if (exponent == 31) { /* infinity, or a NaN made quiet */
+    if (exponent == 31) { /* infinity, or a NaN, which becomes quiet */
         return from_bits(sign | 0x7f800000 | mantissa << 13 | (mantissa ? 0x400000 : 0));
     }
     if (exponent == 0) { /* zero and denormals: mantissa * 2^-24 is exact in f32 */
@@ -102,7 +102,7 @@ static float load_f16(const uint8_t *p)
     return sp_f16_to_f32(sp_load_u16(p));
 }
 
-/* -- decoding: n is a number of groups --------------------------------------------------------- */
+/* -- decoding: n counts groups ----------------------------------------------------------------- */
 
 static void decode_f16(const uint8_t *p, float *y, int64_t n)
 {
@@ -144,7 +144,7 @@ static void decode_q4_1(const uint8_t *p, float *y, int64_t n)
     }
 }
 
-/* The fifth bit of element i of a group, moved to its place. */
+/* Bit 4 of element i of a group. */
 static int fifth(uint32_t high, int i)
 {
     return (int)(high >> i & 1) << 4;

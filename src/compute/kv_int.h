@@ -1,4 +1,4 @@
-/* kv_int.h -- where the keys and values of a head lie in a block; see sp_kv_view. */
+/* kv_int.h -- addresses of keys and values in a block; the layout is at sp_kv_view. */
 #ifndef SP_COMPUTE_KV_INT_H
 #define SP_COMPUTE_KV_INT_H
 
@@ -17,20 +17,22 @@ static inline uint8_t *sp_kv_values(const sp_kv_view *kv, uint32_t block, int he
 
 /* -- Q16 --------------------------------------------------------------------------------------- */
 
-#define SP_Q16_SCALES            (SP_BLOCK_TOKENS * sizeof(float)) /* in front */
+#define SP_Q16_SCALES            (SP_BLOCK_TOKENS * sizeof(float)) /* they come first */
 #define SP_Q16_HEAD_BYTES(width) (SP_Q16_SCALES + SP_BLOCK_TOKENS * (width) * sizeof(int16_t))
 
-#define SP_Q16_KEY_NORM  32700.0f /* a key's norm, and a value's largest element, as integers */
+/* The integers that a key's norm and a value's largest element become. */
+#define SP_Q16_KEY_NORM  32700.0f
 #define SP_Q16_VALUE_MAX 32767.0f
 
-/* sp_q16_is_usual -- of a norm or a largest element. One of less is rounded to zeros, so that no
- * reciprocal overflows; one that is not finite has NaN as its scale. */
+/* sp_q16_is_usual -- whether a norm or largest element has a usable reciprocal. Vectors below the
+ * range are stored as zeros, so that no reciprocal overflows; vectors above it get NaN as their
+ * scale. */
 static inline bool sp_q16_is_usual(float size)
 {
     return size > 0x1p-100f && size <= 0x1p100f;
 }
 
-/* Offset of an element, in bytes. */
+/* The offset of an element in a head of a block, in bytes. */
 static inline size_t sp_q16_key_at(int channel, int slot)
 {
     return SP_Q16_SCALES + (size_t)((channel / 2 * SP_BLOCK_TOKENS + slot) * 4 + channel % 2 * 2);
@@ -44,16 +46,16 @@ static inline size_t sp_q16_value_at(int channel, int slot)
 
 /* -- one token --------------------------------------------------------------------------------- */
 
-/* sp_kv_put_key -- a key, rotated, into column `slot` of a head of a block: the definition of what
- * is stored of it. sp_kv_put_value -- the same of a value. */
+/* sp_kv_put_key -- stores a rotated key in slot `slot` of a head's keys in a block. It defines how
+ * keys are encoded. sp_kv_put_value -- the same for a value. */
 void sp_kv_put_key(sp_dtype type, int head, const float *key, uint8_t *keys, int slot);
 void sp_kv_put_value(sp_dtype type, int head, const float *value, uint8_t *values, int slot);
 
-/* sp_kv_get_key, sp_kv_get_value -- decoded: out [D]. */
+/* sp_kv_get_key, sp_kv_get_value -- decode one token: out [D]. */
 void sp_kv_get_key(sp_dtype type, int head, const uint8_t *keys, int slot, float *out);
 void sp_kv_get_value(sp_dtype type, int head, const uint8_t *values, int slot, float *out);
 
-/* sp_kv_read_keys -- a block's keys of one KV head decoded: out [D][B]. */
+/* sp_kv_read_keys -- decodes the keys of one KV head in a block: out [D][B]. */
 void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out);
 
 #endif

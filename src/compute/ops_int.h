@@ -4,7 +4,7 @@
 
 #include "compute/kernels.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !SP_PORTABLE
 #define SP_HAVE_X86 1
 #endif
 

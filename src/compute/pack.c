@@ -1,18 +1,18 @@
-/* pack.c -- weights laid out for the products in integers; the layout is in pack_int.h. */
+/* pack.c -- writes weights in the layout of pack_int.h, for integer products. */
 #include "compute/pack_int.h"
 
 #include "base/mem.h"
 #include "compute/quant_int.h"
 
-/* One group of 32 columns of one row, as the file has it. */
+/* One group of 32 columns of one row. */
 typedef struct group {
-    uint16_t d, m;      /* f16: scale; what is added (Q4_1, Q5_1) or the scale of what is
-                            * subtracted (Q4_K, Q5_K). Of K types, the same in all of a run. */
-    uint8_t scale, min; /* K types; Q6_K: scales of both halves */
+    uint16_t d;         /* f16: the scale */
+    uint16_t m;         /* f16: the constant (Q4_1, Q5_1) or the scale of `min` (Q4_K, Q5_K) */
+    uint8_t scale, min; /* K types; Q6_K: the scales of both halves */
     uint8_t code[32];
 } group;
 
-/* nibble `high` of 16 or 32 bytes into as many codes */
+/* The low or high nibbles of n bytes as n codes. */
 static void nibbles(const uint8_t *p, int n, int high, uint8_t *code)
 {
     for (int i = 0; i < n; i++) code[i] = (uint8_t)(high ? p[i] >> 4 : p[i] & 15);
@@ -36,7 +36,7 @@ static void read_plain(sp_dtype type, const uint8_t *p, group *g)
     for (int i = 0; i < 32; i++) g->code[i] |= (uint8_t)((bits >> i & 1) << 4);
 }
 
-/* Group k of the eight of a K type's block. */
+/* Group k of the eight in a block of a K type. */
 static void read_k(sp_dtype type, const uint8_t *block, int k, group *g)
 {
     uint8_t scale[8], min[8];
@@ -70,7 +70,7 @@ static void read_group(sp_dtype type, const uint8_t *row, int64_t i, group *g)
 
 /* -- writing -------------------------------------------------------------------------------- */
 
-/* The factors of output r. */
+/* Stores the factors of output r. */
 static void put_factors(sp_dtype type, const group *g, int R, int r, uint8_t *head, uint8_t *out)
 {
     if (sp_dtype_of(type)->n_group == 32) {
@@ -84,7 +84,7 @@ static void put_factors(sp_dtype type, const group *g, int R, int r, uint8_t *he
     if (type != SP_Q6_K) sp_store_u16(head + 2 * (R + r), g->m);
 }
 
-/* The codes of a group, in order, to where their bits belong. */
+/* Packs the codes of a group, which are in the order of pack_int.h. */
 static void put_codes(const sp_pack_layout *l, int R, const uint8_t *code, uint8_t *out)
 {
     const int n_low = (int)(l->high - l->low), n_high = (int)(l->group - l->high);
@@ -94,7 +94,7 @@ static void put_codes(const sp_pack_layout *l, int R, const uint8_t *code, uint8
         return;
     }
     for (int i = 0; i < n_low; i++) low[i] = (uint8_t)((code[i] & 15) | code[n_low + i] << 4);
-    const int bits = n_high / (4 * R); /* 1 in 4 R bytes, 2 in 8 R */
+    const int bits = n_high / (4 * R); /* n_high is 4 R for 1 bit, 8 R for 2 */
     for (int i = 0; i < n_high; i++) {
         unsigned all = 0;
         for (int k = 0; k < 8 / bits; k++) all |= (unsigned)(code[k * n_high + i] >> 4) << k * bits;
@@ -125,13 +125,13 @@ void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts)
     const size_t panel_bytes = sp_pack_panel_bytes(&l, n_groups);
     const int R = f.outputs, S = f.step;
     uint8_t code[32 * SP_PACK_OUTPUTS] = {0};
-    int place[32]; /* of a column, output 0 */
+    int place[32]; /* index of the code of each column for output 0 */
     for (int c = 0; c < 32; c++) place[c] = c / S * R * S + c % S;
     int64_t from, to;
     sp_part(w->n_rows, R, part, n_parts, &from, &to);
     for (int64_t first = from; first < to; first += R) {
         uint8_t *panel = (uint8_t *)a->out + (size_t)(first / R) * panel_bytes;
-        if (first + R > w->n_rows) { /* what the last panel lacks is zero */
+        if (first + R > w->n_rows) { /* pad the last panel with zeros */
             memset(panel, 0, panel_bytes);
             memset(code, 0, sizeof code);
         }

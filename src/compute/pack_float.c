@@ -1,4 +1,4 @@
-/* pack_float.c -- float weights as x86/matmul_body.h reads them: panels of R rows, transposed. */
+/* pack_float.c -- packs float weights for x86/matmul.c: panels of R rows, transposed. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -9,7 +9,7 @@ size_t sp_pack_float_bytes(const sp_mat *w, int R)
     return (size_t)SP_ROUND_UP(w->n_rows, R) * sp_row_bytes(w->type, w->n_cols);
 }
 
-/* Row r of a panel, its n elements R apart. An alignment of the file's is not to be relied on. */
+/* Writes row r of a panel, its n elements R apart. The file may be unaligned. */
 static void put_row(const uint8_t *row, size_t size, int64_t n, int R, int r, uint8_t *panel)
 {
     if (size == 2)
@@ -20,7 +20,7 @@ static void put_row(const uint8_t *row, size_t size, int64_t n, int R, int r, ui
 
 void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts)
 {
-    enum { STRETCH = 64 }; /* columns: R rows of them and their place stay in L1 */
+    enum { STRETCH = 64 }; /* columns at a time: their source and destination stay in L1 */
     const sp_mat *w = a->w;
     const size_t size = sp_row_bytes(w->type, 1), row_bytes = (size_t)w->n_cols * size;
     int64_t from, to;

@@ -1,17 +1,17 @@
-/* pack_int.h -- how weights lie for the products in integers; pack.c writes it, x86/panels.h reads it.
+/* pack_int.h -- the layout of weights for integer products: pack.c writes, x86/panels.h reads.
  *
- * Rows of a matrix are taken R at a time: a panel, the R outputs that a kernel computes together.
- * The last panel is filled up with zeros. A panel is its groups of 32 columns one after the other,
- * so a product with one row of x reads memory from its start to its end.
+ * A panel is R rows of the matrix, the R outputs that a kernel computes together. The last panel is
+ * padded with zeros. The groups of 32 columns of a panel are stored one after the other, so a
+ * product with one row of x reads memory sequentially.
  *
  *   group    factors | codes              K types: a head before every eight groups | eight groups
  *
- * Codes are the integers of the type as the file has them, in the order in which a kernel wants them:
+ * Codes are the integers from the file, in the order in which kernels read them:
  *
  *   code i  =  step i / (R S)  |  output i / S % R  |  column i % S of the step,   S columns a step
  *
- * 8 bits: a byte each, signed. Fewer: bits of a byte lie far apart, so that a shift and a mask of a
- * vector give neighbouring codes:
+ * 8-bit codes take a signed byte each. Of shorter codes, a byte holds some that are far apart, so
+ * that a shift and a mask of a vector give consecutive codes:
  *
  *   4 bits  16 R bytes   code i is nibble i / 16R of byte i % 16R
  *   2 bits   8 R bytes   code i is bits 2 k, 2 k + 1 of byte i % 8R, k = i / 8R
@@ -27,14 +27,14 @@
  *   Q5_K   d[R] dmin[R] f16         scale[R] min[R] u8            4 bits, 1 bit       0
  *   Q6_K   d[R] f16                 scale[2][R] i8, 16 columns each  4 bits, 2 bits  32
  *
- * The sizes are those of the file, but for Q4_K (+2.8 %) and Q5_K (+2.3 %), whose six-bit factors get a
- * byte each. / */
+ * Sizes equal those of the file, except Q4_K (+2.8 %) and Q5_K (+2.3 %), whose six-bit factors take
+ * a byte each. */
 #ifndef SP_COMPUTE_PACK_INT_H
 #define SP_COMPUTE_PACK_INT_H
 
 #include "compute/kernels.h"
 
-#define SP_PACK_OUTPUTS 32 /* R at most */
+#define SP_PACK_OUTPUTS 32 /* largest R */
 
 typedef struct sp_pack_form {
     int outputs; /* R: 16 or 32 */
@@ -44,12 +44,12 @@ typedef struct sp_pack_form {
 /* Offsets within a group, and sizes, in bytes. */
 typedef struct sp_pack_layout {
     size_t head;      /* before every eight groups */
-    size_t low, high; /* codes: 8 or 4 bits, and the 1 or 2 above them */
+    size_t low, high; /* codes: the low 8 or 4 bits, and the 1 or 2 bits above them */
     size_t group;     /* factors and codes */
 } sp_pack_layout;
 
-/* sp_pack_layout_of -- false for types that are not packed. As an inline function of constants it
- * leaves nothing to be done in a kernel. */
+/* sp_pack_layout_of -- false for types that are not packed. Inline, so that kernels evaluate it at
+ * compile time. */
 static inline bool sp_pack_layout_of(sp_dtype type, size_t R, sp_pack_layout *out)
 {
     size_t head = 0, factors, low = 16 * R, high = 0;
@@ -85,14 +85,14 @@ static inline bool sp_pack_layout_of(sp_dtype type, size_t R, sp_pack_layout *ou
     return true;
 }
 
-/* sp_pack_panel_bytes -- of R rows of n_groups groups; K types come in whole eights. */
+/* sp_pack_panel_bytes -- the size of a panel of n_groups groups; K types: a multiple of eight. */
 static inline size_t sp_pack_panel_bytes(const sp_pack_layout *l, int64_t n_groups)
 {
     return (size_t)n_groups * l->group + (size_t)(n_groups / 8) * l->head;
 }
 
-/* sp_pack_floats -- F32, F16, BF16: the columns of a panel one after the other, R weights each; the
- * size is that of the file, its last panel whole. */
+/* sp_pack_floats -- F32, F16, BF16: the columns of a panel one after the other, R weights each. The
+ * size equals that of the file plus the padding of the last panel. */
 size_t sp_pack_float_bytes(const sp_mat *w, int R);
 void sp_pack_floats(const sp_pack_args *a, int R, int part, int n_parts);
 

@@ -1,10 +1,11 @@
+/* roofline.c -- the list of loops that this build contains. */
 #include "compute/roofline_int.h"
 
 static const sp_roof_loop *const loops[] = {
     &sp_roof_fp32_ref,    &sp_roof_int8_ref,    &sp_roof_read_ref,
 #if SP_HAVE_X86
     &sp_roof_fp32_avx2,   &sp_roof_int8_avx2,   &sp_roof_read_avx2,   &sp_roof_int8_avxvnni,
-    &sp_roof_fp32_avx512, &sp_roof_int8_avx512, &sp_roof_read_avx512, &sp_roof_int8_avx512vnni,
+    &sp_roof_fp32_avx512, &sp_roof_int8_avx512, &sp_roof_read_avx512, &sp_roof_int8_vnni,
 #endif
 };
 

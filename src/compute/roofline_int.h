@@ -1,12 +1,12 @@
-/* roofline_int.h -- every loop of every variant, for the list in roofline.c. */
+/* roofline_int.h -- the loops of all variants, for the list in roofline.c. */
 #ifndef SP_COMPUTE_ROOFLINE_INT_H
 #define SP_COMPUTE_ROOFLINE_INT_H
 
 #include "compute/ops_int.h"
 #include "compute/roofline.h"
 
-/* A value that the compiler must take for a new one at every turn, or it would compute a product of
- * constants once and for all; costs no instruction. */
+/* Makes the compiler treat a value as changed in every turn, or it would compute a product of
+ * constants only once. Costs no instruction. */
 #define SP_ROOF_CHANGES(reg)        __asm__ volatile("" : "+x"(reg))
 #define SP_ROOF_CHANGES_MEMORY(mem) __asm__ volatile("" : "+m"(mem))
 
@@ -14,6 +14,6 @@ extern const sp_roof_loop sp_roof_fp32_ref, sp_roof_int8_ref, sp_roof_read_ref;
 extern const sp_roof_loop sp_roof_fp32_avx2, sp_roof_int8_avx2, sp_roof_read_avx2;
 extern const sp_roof_loop sp_roof_int8_avxvnni;
 extern const sp_roof_loop sp_roof_fp32_avx512, sp_roof_int8_avx512, sp_roof_read_avx512;
-extern const sp_roof_loop sp_roof_int8_avx512vnni;
+extern const sp_roof_loop sp_roof_int8_vnni;
 
 #endif

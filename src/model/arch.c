@@ -1,3 +1,4 @@
+/* arch.c -- the table of architectures. */
 #include "model/arch.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include "model/tensors.h"
 
 /* X(name, gguf, model_type, class, adjacent, qkv_bias, qk_norm, tied, window)
- * GGUF files of mistral say "llama" and are laid out as llama's. */
+ * GGUF files of mistral name "llama" as their architecture and have its layout. */
 #define ARCHITECTURES(X)                                                                           \
     X("llama", "llama", "llama", "LlamaForCausalLM", true, false, false, true, NEVER)              \
     X("mistral", NULL, "mistral", "MistralForCausalLM", true, false, false, true, ALWAYS)          \

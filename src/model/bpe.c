@@ -1,19 +1,19 @@
-/* bpe.c -- byte-level BPE: the alphabet of bytes, ranked merges, words to ids.
+/* bpe.c -- byte-level BPE: the byte alphabet, ranked merges, and encoding of words.
  *
- * A byte-level vocabulary is written in an alphabet of 256 printable characters, one for each byte
- * (GPT-2's): the 188 bytes that print in Latin-1 stand for themselves, the others, in order, are
- * U+0100, U+0101 ... A space is therefore "G with dot" (U+0120), a newline "C with dot" (U+010A).
- * Normal tokens are spelled in it; control and user-defined tokens are spelled as plain text.
+ * A byte-level vocabulary uses GPT-2's alphabet of 256 printable characters, one for each byte: the
+ * 188 bytes that are printable in Latin-1 are written as themselves, the others, in order, as
+ * U+0100, U+0101 ... So a space is "G with dot" (U+0120), a newline "C with dot" (U+010A). Normal
+ * tokens use this alphabet; control and user-defined tokens are plain text.
  */
 #include <stdio.h>
 #include <string.h>
 
-#include "model/tokenizer_priv.h"
+#include "model/tokenizer_int.h"
 #include "model/utf8.h"
 
 /* -- the alphabet ---------------------------------------------------------------------------- */
 
-#define ALPHABET_END 0x144 /* 256 characters below it: 188 Latin-1, then 68 from U+0100 */
+#define ALPHABET_END 0x144 /* after 188 characters of Latin-1 and 68 from U+0100 */
 
 static bool prints(unsigned b)
 {
@@ -28,8 +28,8 @@ static void alphabet_fill(int16_t byte_of[ALPHABET_END])
     for (unsigned b = 0; b < 256; b++) byte_of[prints(b) ? b : next++] = (int16_t)b;
 }
 
-/* Rewrites a token's text as the bytes it stands for; a character outside the alphabet stands for
- * itself. `out` has room for text.n bytes: no character gets longer. */
+/* Converts a token's text to the bytes that it means; a character outside the alphabet is copied.
+ * `out` has room for text.n bytes: no character gets longer. */
 static size_t alphabet_decode(const int16_t byte_of[ALPHABET_END], sp_text_view text, char *out)
 {
     size_t n = 0;
@@ -135,7 +135,7 @@ static sp_err load_pieces(sp_tokenizer *t)
 static sp_err load_whole_words(sp_tokenizer *t)
 {
     SP_TRY(sp_dict_init(&t->by_piece, t->n_tokens));
-    for (size_t i = t->n_tokens; i-- > 0;) /* backwards: the first of equals stays */
+    for (size_t i = t->n_tokens; i-- > 0;) /* backwards, so that the first of equals wins */
         if (t->types[i] == SP_TOKEN_NORMAL)
             SP_TRY(sp_dict_put(&t->by_piece, t->pieces[i].s, t->pieces[i].n, (uint32_t)i));
     return SP_OK;
@@ -152,7 +152,7 @@ sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec)
 
 /* -- encoding -------------------------------------------------------------------------------- */
 
-/* A byte without a token of its own is unk, or nothing if the vocabulary has no unk either. */
+/* A byte without a token becomes unk, or nothing if the vocabulary has no unk. */
 static int32_t byte_token(const sp_tokenizer *t, char byte)
 {
     int32_t id = t->byte_ids[(uint8_t)byte];

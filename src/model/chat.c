@@ -1,7 +1,7 @@
-/* chat.c -- what each family writes around a turn.
+/* chat.c -- the text that each family puts around a turn.
  *
  * S, U, A are the texts of a system, user and assistant turn; | marks where a prompt ends and the
- * answer begins. "\n" is a newline; BOS in front of everything is the tokenizer's business.
+ * answer begins. "\n" is a newline; the tokenizer adds BOS.
  *
  *   chatml   <|im_start|>system\nS<|im_end|>\n<|im_start|>user\nU<|im_end|>\n
  *            <|im_start|>assistant\n|A<|im_end|>\n
@@ -12,9 +12,9 @@
  *   mistral  [INST] S\n\nU [/INST]|A</s>[INST] U [/INST]| ...
  *   none     S\n\nU\n\nA\n\n
  *
- * The published templates do three things more, which are the caller's: they trim the contents
- * (llama2, llama3), they put in a system text of their own where there is none (qwen2's "You are a
- * helpful assistant", the dates of llama 3.1), and they drop reasoning of earlier turns (qwen3).
+ * The published templates also do three things that are left to the caller: they trim the contents
+ * (llama2, llama3), insert a default system text (qwen2's "You are a helpful assistant", the dates
+ * of llama 3.1), and drop the reasoning of earlier turns (qwen3).
  */
 #include "model/chat.h"
 
@@ -26,10 +26,10 @@ typedef struct turn {
 
 static const struct family {
     const char *name;
-    const char *mark;      /* stands in the template of this family and of none after it */
+    const char *mark;      /* a mark in the templates of this family that no later family has */
     turn turns[3];         /* by sp_role */
-    const char *user_next; /* before a user turn that is not the first; NULL: as the first */
-    bool joined; /* the system text stands inside the first user turn, after its `before` */
+    const char *user_next; /* before later user turns; NULL: as before the first */
+    bool joined;           /* the system text follows the first user turn's `before` */
     const char *open;
 } families[] = {
     /* clang-format off */

@@ -1,8 +1,8 @@
-/* chat.h -- the turns of a conversation as the model's own template writes them.
+/* chat.h -- writes the turns of a conversation in the format of the model's chat template.
  *
- * A template is recognised by the marks in its text, never executed: a turn is `before` + content +
- * `after`, which lets a prompt be cut into segments inside a turn (documents in a user turn) before
- * anything is tokenized.
+ * A template is recognised by the marks in its text, never executed. A turn is `before` + content +
+ * `after`, so a prompt can be split into segments inside a turn (documents in a user turn) before
+ * it is tokenized.
  */
 #ifndef SP_MODEL_CHAT_H
 #define SP_MODEL_CHAT_H
@@ -19,17 +19,17 @@ typedef enum sp_chat_family {
 
 typedef enum sp_role { SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT } sp_role;
 
-/* sp_chat_detect -- the family whose marks stand in the template (NULL: none). */
+/* sp_chat_detect -- the family whose marks the template contains; jinja may be NULL. */
 sp_chat_family sp_chat_detect(const char *jinja);
 const char *sp_chat_name(sp_chat_family f);
 
 /* sp_chat_before / sp_chat_after -- the text around a turn's content. `first`: it is the first
- * turn; `after_system`: a system turn stands directly before (families that put the system text
+ * turn; `after_system`: the previous turn is a system turn (families that put the system text
  * inside the first user turn need both). The texts contain special tokens: tokenize with
  * SP_TOK_SPECIAL. */
 const char *sp_chat_before(sp_chat_family f, sp_role role, bool first, bool after_system);
 const char *sp_chat_after(sp_chat_family f, sp_role role);
-/* sp_chat_open -- what asks the assistant to speak, after the last turn; may be empty. */
+/* sp_chat_open -- the text after the last turn that starts the answer; may be empty. */
 const char *sp_chat_open(sp_chat_family f);
 
 #endif

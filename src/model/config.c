@@ -1,8 +1,7 @@
-/* A configuration is read in three steps: the table `params` copies the numbers that have a field
- * of their own, the tables `refused` and `rope_known` stop at what would change the result without
- * Spolia knowing how, and fill_in() derives what may be left out and checks how the sizes fit
- * together. Where a number came from matters to messages only: name_of() says it in the file's
- * words.
+/* config.c -- reads a configuration in three steps: the table `params` copies the numbers that have
+ * a field, the tables `refused` and `rope_known` reject parameters that would change the result in
+ * a way that Spolia does not implement, and fill_in() derives missing values and checks that the
+ * sizes agree. Messages use the names of the file (name_of).
  */
 #include "model/config.h"
 
@@ -15,16 +14,16 @@
 typedef struct source {
     const char *path;
     const sp_arch *arch;
-    const sp_gguf *gguf;      /* or */
+    const sp_gguf *gguf;      /* NULL: a config.json */
     const json_t *root;       /* config.json */
-    const json_t *rope;       /* its rope_scaling or rope_parameters, or NULL */
-    const char *rope_section; /* which of the two */
+    json_t *rope;             /* its rope_scaling or rope_parameters, or NULL */
+    const char *rope_section; /* the name of that section */
 } source;
 
 typedef enum kind { INT, FLOAT, DOUBLE } kind;
 
 /* A number and its names. GGUF keys follow "<architecture>."; "rope." in config.json means inside
- * rope_scaling or rope_parameters. Later rows win, where a file uses both names. */
+ * rope_scaling or rope_parameters. If a file has both names, the later row wins. */
 typedef struct param {
     size_t field; /* offset in sp_config */
     kind kind;
@@ -62,8 +61,8 @@ static const param params[] = {
     {AT(rope.attention), DOUBLE, NULL, "rope.attention_factor", 1e-3, 1e3, false},
 };
 
-/* Numbers that must be neutral where they occur: anything else means a computation that the forward
- * pass does not do. */
+/* Numbers that must have a neutral value if present: any other value needs a computation that the
+ * forward pass does not have. */
 static const struct {
     param p;
     double neutral;
@@ -77,14 +76,14 @@ static const struct {
     {{.gguf = "rope.scaling.yarn_log_multiplier"}, 0, "this factor on attention"},
 };
 
-/* What rope_scaling may contain: an unknown parameter would rotate wrongly and silently. */
+/* The known parameters of rope_scaling. Ignoring an unknown one would silently rotate wrongly. */
 static const char *const rope_known[] = {
     "rope_type",        "type",      "rope_theta",      "partial_rotary_factor",
     "factor",           "finetuned", "low_freq_factor", "original_max_position_embeddings",
     "high_freq_factor", "beta_fast", "beta_slow",       "attention_factor",
 };
 
-/* GGUF files have no name for llama3: they carry its factors as a tensor. */
+/* GGUF has no name for llama3: its factors are a tensor of the file. */
 static const struct {
     const char *gguf, *hf;
     sp_rope_scaling scaling;
@@ -121,7 +120,7 @@ static const char *name_of(const source *s, size_t field, char *buf)
     return "a field";
 }
 
-/* Some converters write one number a layer; they are all the same in the architectures at hand. */
+/* Some converters write one number for each layer; the supported architectures need them equal. */
 static sp_err gguf_number(const source *s, const char *key, double *out, bool *found)
 {
     const sp_gguf_entry *e = sp_gguf_find(s->gguf, key);
@@ -139,7 +138,7 @@ static sp_err gguf_number(const source *s, const char *key, double *out, bool *f
     return SP_OK;
 }
 
-/* The number that p names in this file; *found is false when there is none, or null. */
+/* The number that p names in this file; *found is false if it is missing or null. */
 static sp_err number(const source *s, const param *p, double *out, bool *found)
 {
     char name[NAME_BYTES];
@@ -222,7 +221,7 @@ static sp_err rope_type_of_json(const source *s, sp_config *c)
 {
     const char *key;
     json_t *value;
-    json_object_foreach((json_t *)s->rope, key, value)
+    json_object_foreach(s->rope, key, value)
     {
         size_t i = 0;
         while (i < SP_COUNT(rope_known) && strcmp(key, rope_known[i]) != 0) i++;
@@ -247,7 +246,7 @@ static sp_err need(const source *s, size_t field, bool there)
                    name_of(s, field, name));
 }
 
-/* Defaults of the scaling at hand; a rotary spec without scaling keeps none of its numbers. */
+/* Fills in the defaults of the scaling; without scaling, its numbers are cleared. */
 static sp_err fill_in_rope(const source *s, sp_config *c)
 {
     sp_rope_config *r = &c->rope;
@@ -259,7 +258,7 @@ static sp_err fill_in_rope(const source *s, sp_config *c)
                        s->path, name_of(s, s->gguf ? AT(rope.n_rot) : AT(rope.part), name),
                        r->n_rot, c->hp.head);
     if (r->scaling == SP_ROPE_PLAIN) return SP_OK;
-    if (r->factor == 0 && s->gguf) r->factor = 1; /* a type without a factor changes nothing */
+    if (r->factor == 0 && s->gguf) r->factor = 1; /* scaling without a factor has no effect */
     SP_TRY(need(s, AT(rope.factor), r->factor > 0));
     if (r->scaling == SP_ROPE_LLAMA3) {
         SP_TRY(need(s, AT(rope.trained_ctx), r->trained_ctx > 0));
@@ -296,8 +295,8 @@ static sp_err fill_in_heads(const source *s, sp_hparams *hp)
     return SP_OK;
 }
 
-/* Attention over a window equals full attention as long as the context is no longer than the
- * window: the context is cut to that rather than the attention approximated. */
+/* Attention over a window equals full attention while the context fits in the window, so limit the
+ * context to the window. */
 static void fit_window(const source *s, sp_hparams *hp)
 {
     if (hp->sliding_window == 0 || hp->sliding_window >= hp->n_ctx) return;

@@ -1,5 +1,5 @@
-/* config.h -- hyper-parameters of a model from GGUF metadata or a config.json: one table of names,
- * one set of checks. */
+/* config.h -- reads the hyper-parameters of a model from GGUF metadata or config.json, with one
+ * table of names and one set of checks. */
 #ifndef SP_MODEL_CONFIG_H
 #define SP_MODEL_CONFIG_H
 
@@ -11,16 +11,16 @@
 typedef enum sp_rope_scaling {
     SP_ROPE_PLAIN,
     SP_ROPE_LINEAR, /* positions divided by `factor` */
-    SP_ROPE_LLAMA3, /* long wavelengths divided by `factor`, short ones kept, a ramp between */
-    SP_ROPE_YARN,   /* the same idea with a ramp over pairs, and a factor on the magnitude */
+    SP_ROPE_LLAMA3, /* low frequencies divided by `factor`, high ones kept, a ramp between */
+    SP_ROPE_YARN,   /* the same with a ramp over pairs, and a factor on the magnitude */
 } sp_rope_scaling;
 
-/* What a file says about rotary positions; unset numbers are 0 until the defaults are filled in. */
+/* The rotary parameters of a file; missing numbers are 0 until defaults are filled in. */
 typedef struct sp_rope_config {
     sp_rope_scaling scaling;
-    int n_rot;   /* elements of a head that are rotated */
+    int n_rot;   /* rotated elements of a head */
     double base; /* freq[i] = base ^ (-2 i / n_rot) before scaling */
-    double part; /* Hugging Face: n_rot / D */
+    double part; /* n_rot / D (Hugging Face) */
     double factor;
     int trained_ctx;                        /* context before scaling, tokens */
     double low, high;                       /* llama3: the ramp, in turns within trained_ctx */
@@ -29,22 +29,22 @@ typedef struct sp_rope_config {
 
 typedef struct sp_config {
     const sp_arch *arch;
-    sp_hparams hp; /* n_vocab is what the file claims, or 0: weights.c sets it from the embedding */
+    sp_hparams hp; /* n_vocab: the file's number or 0; weights.c sets it */
     sp_rope_config rope;
     bool adjacent; /* rotary pairs (2i, 2i+1) */
-    bool tied;     /* config.json says so; otherwise tied when there is no output matrix */
-    bool untied;   /* config.json says that there must be one */
+    bool tied;     /* config.json says so; otherwise tied if there is no output matrix */
+    bool untied;   /* config.json requires an output matrix */
 } sp_config;
 
-/* Errors: SP_E_FORMAT names file and field; SP_E_UNSUPPORTED: an architecture, a rotary scaling or
- * a feature by name. */
+/* sp_config_of_gguf, sp_config_of_json -- Errors: SP_E_FORMAT names file and field;
+ * SP_E_UNSUPPORTED names the architecture, the rotary scaling or the feature. */
 sp_err sp_config_of_gguf(const sp_gguf *g, sp_config *out) SP_MUST_CHECK;
-/* `root` is the parsed config.json that lies at `path`. */
 sp_err sp_config_of_json(const json_t *root, const char *path, sp_config *out) SP_MUST_CHECK;
 
-/* sp_rope_fill -- the frequencies of a configuration into out->freq[n_rot / 2] (the caller's).
- * factors: what each frequency is divided by on top, [n_rot / 2] as in GGUF's rope_freqs.weight, or
- * NULL. Source: YaRN (Peng et al. 2023), section 3; Llama 3.1's model card for llama3. */
+/* sp_rope_fill -- computes the frequencies of a configuration in out->freq[n_rot / 2], which the
+ * caller owns. factors: an additional divisor for each frequency, [n_rot / 2] as in GGUF's
+ * rope_freqs.weight, or NULL. Source: YaRN (Peng et al. 2023), section 3; Llama 3.1's model card
+ * for llama3. */
 void sp_rope_fill(const sp_rope_config *c, const float *factors, bool adjacent, sp_rope_spec *out);
 
 #endif

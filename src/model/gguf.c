@@ -1,4 +1,4 @@
-/* GGUF, versions 2 and 3. All numbers are little-endian and unaligned.
+/* gguf.c -- reads GGUF, versions 2 and 3. All numbers are little-endian and unaligned.
  *
  *   offset  size  meaning
  *   0       4     magic "GGUF"
@@ -11,11 +11,11 @@
  *   ...     ...   tensor descriptions, one after the other:
  *                   string name; u32 n_dims; u64 dims[n_dims], innermost first;
  *                   u32 type; u64 offset from the start of the data
- *   ...     pad   to a multiple of general.alignment (32 unless the metadata say otherwise)
+ *   ...     pad   to a multiple of general.alignment (default 32)
  *   ...     ...   data; each tensor starts at a multiple of the alignment
  *
- * A count is compared with what the remaining bytes could hold at best before anything is allocated
- * for it, so that memory is bounded by the size of the file.
+ * Before the reader allocates memory for n items, it checks that n items of the smallest size fit in
+ * the remaining bytes. So the size of the file bounds the memory.
  */
 #include "model/gguf.h"
 
@@ -30,7 +30,7 @@ enum {
 
 static const struct {
     const char *name;
-    int bytes; /* of one element; for a string the least: its length field */
+    int bytes; /* of one element; a string: of its length field */
 } types[SP_GGUF_TYPE_N] = {
     [SP_GGUF_U8] = {"u8", 1},        [SP_GGUF_I8] = {"i8", 1},     [SP_GGUF_U16] = {"u16", 2},
     [SP_GGUF_I16] = {"i16", 2},      [SP_GGUF_U32] = {"u32", 4},   [SP_GGUF_I32] = {"i32", 4},
@@ -39,8 +39,7 @@ static const struct {
     [SP_GGUF_F64] = {"f64", 8},
 };
 
-/* Tensor types of the format that have no sp_dtype: known by name, so that messages and `inspect`
- * can say what a file holds. */
+/* Tensor types of the format without an sp_dtype, so that messages and `inspect` can name them. */
 static const struct {
     uint32_t id;
     const char *name;
@@ -57,7 +56,7 @@ static const struct {
 
 /* -- the cursor ----------------------------------------------------------------------------- */
 
-/* Reads forward through the header; `where` names what is being read, for messages. */
+/* The reader's position in the header; `where` names the current item, for messages. */
 typedef struct cursor {
     const char *path;
     const uint8_t *base;
@@ -114,11 +113,11 @@ static sp_err take_text(cursor *c, const char *what, sp_text_view *out)
     return SP_OK;
 }
 
-/* A count of things that take at least min_bytes each. */
+/* Checks a count of items that take at least min_bytes each. */
 static sp_err check_count(const cursor *c, uint64_t n, size_t min_bytes, const char *what)
 {
     if (n <= left(c) / min_bytes && n < SP_DICT_NONE) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " %s cannot stand in the %zu bytes that follow",
+    return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " %s do not fit in the %zu bytes that follow",
                    c->path, c->where, n, what, left(c));
 }
 
@@ -160,7 +159,7 @@ static sp_err read_entries(cursor *c, uint64_t n, sp_gguf *g)
         snprintf(c->where, sizeof c->where, "%.*s", SP_VIEW(e.key));
         SP_TRY(read_value(c, &e));
         if (sp_dict_get(&g->by_key, e.key.s, e.key.n) != SP_DICT_NONE)
-            return sp_fail(SP_E_FORMAT, "%s: %s: the key is there twice", c->path, c->where);
+            return sp_fail(SP_E_FORMAT, "%s: %s: the key occurs twice", c->path, c->where);
         SP_TRY(sp_vec_reserve(&g->entries, 1));
         SP_TRY(sp_dict_put(&g->by_key, e.key.s, e.key.n, (uint32_t)i));
         g->entries.v[g->entries.n++] = e;
@@ -170,7 +169,7 @@ static sp_err read_entries(cursor *c, uint64_t n, sp_gguf *g)
 
 /* -- tensors -------------------------------------------------------------------------------- */
 
-/* The type's group in elements and bytes; false when it is not in any table. */
+/* Sets the tensor's type and the size of its groups; false for an unknown type. */
 static bool type_of(uint32_t id, sp_tensor *t, int *n_group, int *group_bytes)
 {
     for (sp_dtype d = 0; d < SP_DTYPE_N; d++) {
@@ -209,7 +208,7 @@ static sp_err size_of(const cursor *c, uint32_t type_id, sp_tensor *t)
     return SP_OK;
 }
 
-/* Describes one tensor; t->offset still counts from the start of the data. */
+/* Reads one description; t->offset is still relative to the start of the data. */
 static sp_err read_tensor(cursor *c, const sp_gguf *g, sp_tensor *t)
 {
     uint32_t n_dims, type_id;
@@ -251,13 +250,13 @@ static sp_err read_tensors(cursor *c, uint64_t n, sp_gguf *g)
     return SP_OK;
 }
 
-/* The data start only where the descriptions have ended: now each tensor gets its place. */
+/* Sets the offset and data of each tensor, once the end of the descriptions is known. */
 static sp_err place_tensors(const cursor *c, sp_gguf *g)
 {
     g->data_offset = SP_ROUND_UP(c->at, g->alignment);
     for (size_t i = 0; i < g->tensors.list.n; i++) {
         sp_tensor *t = &g->tensors.list.v[i];
-        t->offset += g->data_offset; /* both are at most the file's size plus an alignment */
+        t->offset += g->data_offset; /* no overflow: both are about the file size */
         if (t->offset > c->size || t->n_bytes > c->size - t->offset)
             return sp_fail(SP_E_FORMAT,
                            "%s: tensor %.*s: needs %zu bytes at offset %zu, the file has %zu",
@@ -343,7 +342,7 @@ void sp_gguf_close(sp_gguf *g)
     sp_vec_fini(&g->entries);
     sp_dict_fini(&g->by_key);
     sp_file_map_close(&g->map);
-    sp_free((char *)g->path);
+    sp_free(g->path);
     *g = (sp_gguf){0};
 }
 

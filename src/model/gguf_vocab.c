@@ -1,3 +1,4 @@
+/* gguf_vocab.c -- reads the tokenizer.ggml.* keys of a GGUF file. */
 #include "model/gguf_vocab.h"
 
 #include <inttypes.h>
@@ -8,12 +9,12 @@
 
 #define KEY "tokenizer.ggml."
 
-/* Pre-tokenizers by the names that converters use. A name that is not here is refused: another way
- * to cut the text gives other tokens, silently. */
+/* Pre-tokenizers by the names that converters use. Unknown names are refused: splitting the text in
+ * another way would silently give other tokens. */
 static const struct {
     const char *name;
     sp_pre_tokenizer pre;
-    bool llama3; /* whole pre-tokens are taken before merging; BOS unless the file says no */
+    bool llama3; /* whole pre-tokens take precedence over merging; BOS is the default */
 } pre_names[] = {
     {"gpt-2", SP_PRE_GPT2, false},      {"phi-2", SP_PRE_GPT2, false},
     {"llama-bpe", SP_PRE_LLAMA3, true}, {"llama3", SP_PRE_LLAMA3, true},
@@ -23,7 +24,8 @@ static const struct {
 
 /* -- scalars -------------------------------------------------------------------------------- */
 
-/* A token id; `otherwise` where the key is absent, -1 where it says so (some write it unsigned). */
+/* Reads a token id: `otherwise` if the key is absent, -1 for "none", which some files write as
+ * unsigned. */
 static sp_err read_id(const sp_gguf *g, const char *key, size_t n_tokens, int32_t otherwise,
                       int32_t *out)
 {
@@ -55,7 +57,7 @@ static sp_err read_flag(const sp_gguf *g, const char *key, bool otherwise, bool 
 static sp_err read_scalars(const sp_gguf *g, bool llama3, sp_vocab_spec *v)
 {
     size_t n = v->n_tokens;
-    /* Files of SentencePiece models may leave out what their vocabularies have in common. */
+    /* Files of SentencePiece models may omit the ids that their vocabularies share. */
     bool low = v->spm && n > 2;
     SP_TRY(read_id(g, KEY "bos_token_id", n, low ? 1 : -1, &v->bos));
     SP_TRY(read_id(g, KEY "eos_token_id", n, low ? 2 : -1, &v->eos));
@@ -87,7 +89,15 @@ static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *llama3)
 
 /* -- lists ---------------------------------------------------------------------------------- */
 
-static sp_err read_strings(const sp_gguf *g, const char *key, const sp_text_view **out, size_t *n)
+/* A vocabulary and the lists that its views are in. */
+typedef struct vocab {
+    sp_vocab_spec spec;
+    sp_text_view *tokens, *merges;
+    float *scores;
+    int32_t *types;
+} vocab;
+
+static sp_err read_strings(const sp_gguf *g, const char *key, sp_text_view **out, size_t *n)
 {
     const sp_gguf_entry *e = sp_gguf_find(g, key);
     if (!e) return sp_fail(SP_E_FORMAT, "%s: %s: is missing", g->path, key);
@@ -101,7 +111,7 @@ static sp_err read_strings(const sp_gguf *g, const char *key, const sp_text_view
     return SP_OK;
 }
 
-/* A list of one number a token; NULL when it is absent. */
+/* Finds a list with one number for each token; NULL if it is absent. */
 static sp_err find_numbers(const sp_gguf *g, const char *key, size_t n_tokens,
                            const sp_gguf_entry **out)
 {
@@ -115,55 +125,58 @@ static sp_err find_numbers(const sp_gguf *g, const char *key, size_t n_tokens,
     return SP_OK;
 }
 
-static sp_err read_scores(const sp_gguf *g, sp_vocab_spec *v)
+static sp_err read_scores(const sp_gguf *g, vocab *v)
 {
     const sp_gguf_entry *e = NULL;
+    const size_t n = v->spec.n_tokens;
     double x = 0;
-    SP_TRY(find_numbers(g, KEY "scores", v->n_tokens, &e));
+    SP_TRY(find_numbers(g, KEY "scores", n, &e));
     if (!e) return SP_OK;
-    float *scores = sp_alloc(v->n_tokens, sizeof *scores);
-    if (!scores) return sp_fail_nomem(v->n_tokens * sizeof *scores, "token scores");
-    for (size_t i = 0; i < v->n_tokens; i++) {
+    v->spec.scores = v->scores = sp_alloc(n, sizeof *v->scores);
+    if (!v->scores) return sp_fail_nomem(n * sizeof *v->scores, "token scores");
+    for (size_t i = 0; i < n; i++) {
         sp_gguf_number(e, i, &x);
-        scores[i] = (float)x;
+        v->scores[i] = (float)x;
     }
-    v->scores = scores;
     return SP_OK;
 }
 
-static sp_err read_types(const sp_gguf *g, sp_vocab_spec *v)
+static sp_err read_types(const sp_gguf *g, vocab *v)
 {
     const sp_gguf_entry *e = NULL;
+    const size_t n = v->spec.n_tokens;
     double x = 0;
-    SP_TRY(find_numbers(g, KEY "token_type", v->n_tokens, &e));
+    SP_TRY(find_numbers(g, KEY "token_type", n, &e));
     if (!e) return SP_OK;
-    int32_t *kinds = sp_alloc(v->n_tokens, sizeof *kinds);
-    if (!kinds) return sp_fail_nomem(v->n_tokens * sizeof *kinds, "token types");
-    v->types = kinds;
-    for (size_t i = 0; i < v->n_tokens; i++) {
+    v->spec.types = v->types = sp_alloc(n, sizeof *v->types);
+    if (!v->types) return sp_fail_nomem(n * sizeof *v->types, "token types");
+    for (size_t i = 0; i < n; i++) {
         sp_gguf_number(e, i, &x);
         if (!(x >= 0 && x <= SP_TOKEN_BYTE))
             return sp_fail(SP_E_FORMAT, "%s: " KEY "token_type: token %zu has the unknown type %g",
                            g->path, i, x);
-        kinds[i] = x < 1 ? SP_TOKEN_NORMAL : (int32_t)x; /* 0: undefined */
+        v->types[i] = x < 1 ? SP_TOKEN_NORMAL : (int32_t)x; /* 0: undefined */
     }
     return SP_OK;
 }
 
 /* -- the vocabulary ------------------------------------------------------------------------- */
 
-static sp_err read_vocab(const sp_gguf *g, sp_vocab_spec *v)
+static sp_err read_vocab(const sp_gguf *g, vocab *v)
 {
+    sp_vocab_spec *s = &v->spec;
     bool llama3 = false;
-    SP_TRY(read_strings(g, KEY "tokens", &v->tokens, &v->n_tokens));
-    if (v->n_tokens == 0 || v->n_tokens > INT32_MAX)
-        return sp_fail(SP_E_FORMAT, "%s: " KEY "tokens: %zu tokens", g->path, v->n_tokens);
+    SP_TRY(read_strings(g, KEY "tokens", &v->tokens, &s->n_tokens));
+    s->tokens = v->tokens;
+    if (s->n_tokens == 0 || s->n_tokens > INT32_MAX)
+        return sp_fail(SP_E_FORMAT, "%s: " KEY "tokens: %zu tokens", g->path, s->n_tokens);
     SP_TRY(read_scores(g, v));
     SP_TRY(read_types(g, v));
-    if (!v->spm) SP_TRY(read_pre(g, v, &llama3));
-    if (!v->spm) SP_TRY(read_strings(g, KEY "merges", &v->merges, &v->n_merges));
-    if (v->spm && !v->scores) return sp_fail(SP_E_FORMAT, "%s: " KEY "scores: is missing", g->path);
-    return read_scalars(g, llama3, v);
+    if (!s->spm) SP_TRY(read_pre(g, s, &llama3));
+    if (!s->spm) SP_TRY(read_strings(g, KEY "merges", &v->merges, &s->n_merges));
+    s->merges = v->merges;
+    if (s->spm && !s->scores) return sp_fail(SP_E_FORMAT, "%s: " KEY "scores: is missing", g->path);
+    return read_scalars(g, llama3, s);
 }
 
 sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
@@ -174,15 +187,15 @@ sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
         *out = NULL;
         return SP_OK;
     }
-    sp_vocab_spec v = {.path = g->path, .spm = sp_view_is(model, "llama")};
-    if (!v.spm && !sp_view_is(model, "gpt2"))
+    vocab v = {.spec = {.path = g->path, .spm = sp_view_is(model, "llama")}};
+    if (!v.spec.spm && !sp_view_is(model, "gpt2"))
         return sp_fail(SP_E_UNSUPPORTED, "%s: " KEY "model: \"%.*s\" is not supported", g->path,
                        SP_VIEW(model));
     sp_err err = read_vocab(g, &v);
-    if (err == SP_OK) err = sp_tokenizer_create(&v, out);
-    sp_free((void *)v.tokens);
-    sp_free((void *)v.merges);
-    sp_free((void *)v.scores);
-    sp_free((void *)v.types);
+    if (err == SP_OK) err = sp_tokenizer_create(&v.spec, out);
+    sp_free(v.tokens);
+    sp_free(v.merges);
+    sp_free(v.scores);
+    sp_free(v.types);
     return err;
 }

@@ -1,13 +1,13 @@
-/* What a model file holds, as JSON. Nothing here needs a known architecture: metadata and tensors
- * are listed as the readers found them. */
+/* inspect.c -- describes a model file as JSON. Works for unknown architectures: it lists metadata
+ * and tensors as the readers return them. */
 #include "model/arch.h"
 #include "model/json_file.h"
 #include "model/model_int.h"
 
-#define ARRAY_SHOWN 8 /* elements of a metadata array; vocabularies have 100,000 */
+#define ARRAY_SHOWN 8 /* shown elements of a metadata array; vocabularies have 100,000 */
 
-/* JSON constructors return NULL when memory is out; json_*_set_new then fails too, so one flag at
- * the end is enough. */
+/* JSON constructors return NULL when memory is exhausted and json_*_set_new then fails too, so one
+ * flag, checked at the end, is enough. */
 typedef struct builder {
     bool failed;
 } builder;
@@ -22,7 +22,7 @@ static void append(builder *b, json_t *array, json_t *value)
     if (json_array_append_new(array, value) != 0) b->failed = true;
 }
 
-/* A string of the file; bytes that are not UTF-8 become '?'. */
+/* A string of the file. If it is not valid UTF-8, its non-ASCII bytes become '?'. */
 static json_t *text(sp_text_view v)
 {
     json_t *j = json_stringn(v.s ? v.s : "", v.n);
@@ -36,7 +36,7 @@ static json_t *text(sp_text_view v)
     return j;
 }
 
-/* A name of the file, fit to be printed: no control characters either. */
+/* A name in the file, printable: control characters also become '?'. */
 static json_t *name_text(sp_text_view v)
 {
     char *copy = sp_strdup_n(v.s, v.n);
@@ -75,7 +75,7 @@ static json_int_t count_of(const json_t *counts, const char *type)
     return json_integer_value(json_object_get(counts, type));
 }
 
-/* "tensors" and "totals" of a directory. */
+/* Adds "tensors" and "totals". */
 static void add_tensors(builder *b, json_t *root, const sp_tensor_dir *dir, bool with_file)
 {
     json_t *list = json_array(), *totals = json_object(), *types = json_object();
@@ -186,7 +186,7 @@ static json_t *begin(builder *b, const char *path)
     return root;
 }
 
-/* Appends the description to `out` and lets go of it. */
+/* Appends the description to `out` and frees it. */
 static sp_err finish(builder *b, json_t *root, const char *path, sp_bytes *out)
 {
     const size_t flags = JSON_INDENT(2) | JSON_REAL_PRECISION(9);

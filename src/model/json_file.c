@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 
-#define MAX_JSON_BYTES ((size_t)32 << 20) /* far above any configuration or index in use */
+#define MAX_JSON_BYTES ((size_t)32 << 20) /* far more than any known configuration or index has */
 
 sp_err sp_json_parse(const char *text, size_t n, const char *path, json_t **out)
 {

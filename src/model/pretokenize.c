@@ -1,12 +1,12 @@
 /* pretokenize.c -- the published pre-tokenizer patterns, run by PCRE2.
  *
- * Word for word the patterns of the model families, with one exception: \s stands for Unicode's
- * White_Space in the engines they were written for, while PCRE2's also takes U+180E. SPACE is the
- * property spelled out. Every pattern matches at every position of a valid text, and none can
- * backtrack over more than the run of spaces it stands in, so splitting is linear; the fallback in
- * match_word() is for the limits of the library (JIT stack), not for the patterns.
+ * These are the patterns of the model families, with one change: in the engines they were written
+ * for, \s means Unicode's White_Space, while in PCRE2 it also matches U+180E, so SPACE spells out
+ * the property. Each pattern matches at every position of a valid text and backtracks at most over
+ * the current run of spaces, so splitting is linear. The fallback in match_word() handles limits of
+ * the library (JIT stack), not of the patterns.
  *
- * Classes come from PCRE2's Unicode tables; a letter newer than they are is cut as a symbol.
+ * Classes come from PCRE2's Unicode tables; letters newer than these are split like symbols.
  */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "model/pretokenize.h"
@@ -20,7 +20,7 @@
     "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"                                   \
     "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
-/* Llama-3 and Qwen2 differ in how many digits stand together. */
+/* Llama-3 and Qwen2 differ in how many digits form a word. */
 #define MODERN(space, not_space, symbols, digits)                                                  \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits "| ?" symbols             \
     "+[\\r\\n]*|" space "*[\\r\\n]+|" space "+(?!" not_space ")|" space "+"
@@ -42,7 +42,7 @@ static const struct pattern {
                       EXPAND(MODERN, SPELLED_OUT, "\\p{N}")},
 };
 
-#define WINDOW_BYTES ((size_t)4096) /* what is looked at when a match ran into a limit */
+#define WINDOW_BYTES ((size_t)4096) /* text to match again after a match hit a limit */
 
 struct sp_splitter {
     pcre2_code *code;
@@ -78,7 +78,7 @@ sp_err sp_splitter_create(sp_pre_tokenizer kind, uint32_t match_limit, sp_splitt
         sp_splitter_destroy(s);
         return sp_fail(SP_E_NOMEM, "cannot compile the pre-tokenizer %s", patterns[kind].name);
     }
-    (void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter serves */
+    (void)pcre2_jit_compile(s->code, PCRE2_JIT_COMPLETE); /* without JIT, PCRE2 interprets */
     pcre2_set_match_limit(s->context, match_limit ? match_limit : UINT32_MAX);
     *out = s;
     return SP_OK;
@@ -133,9 +133,9 @@ static size_t window_end(const sp_split *it)
     return end;
 }
 
-/* The end of the word at it->at, which is valid text. A match that runs into a limit of the library
- * is tried again within a small window, and the window is the word if that fails too: splitting
- * goes on, and each failure moves it forward by a window. */
+/* The end of the word at it->at, which is valid text. A match that hits a limit of the library is
+ * repeated in a small window; if that fails too, the window becomes the word. So each failure still
+ * advances by a window. */
 static sp_err match_word(const sp_split *it, size_t *end)
 {
     size_t limits[2] = {it->valid_to, window_end(it)};
@@ -157,7 +157,7 @@ sp_err sp_split_next(sp_split *it, sp_text_view *word, bool *more)
     *more = it->at < it->n;
     if (!*more) return SP_OK;
     if (it->at >= it->valid_to) it->valid_to = valid_end(it->text, it->n, it->at);
-    size_t end = it->at + 1; /* a bad byte */
+    size_t end = it->at + 1; /* an invalid byte */
     if (it->at < it->valid_to) SP_TRY(match_word(it, &end));
     *word = (sp_text_view){it->text + it->at, end - it->at};
     it->at = end;

@@ -1,12 +1,14 @@
-/* Frequencies of rotary positions: angle of pair i at position p = p * freq[i]. */
+/* rope_spec.c -- frequencies of rotary positions: the angle of pair i at position p is p *
+ * freq[i]. */
 #include <math.h>
 
 #include "model/config.h"
 
 #define TWO_PI 6.283185307179586476925286766559
 
-/* Llama 3.1: wavelengths beyond trained_ctx / low are stretched by `factor`, those below
- * trained_ctx / high are kept; in between the two are mixed linearly in 1 / wavelength. */
+/* Llama 3.1: wavelengths above trained_ctx / low are stretched by `factor`, those below
+ * trained_ctx / high are kept; between them, frequencies are interpolated linearly in
+ * 1 / wavelength. */
 static double llama3(const sp_rope_config *c, double freq)
 {
     double turns = c->trained_ctx * freq / TWO_PI; /* of this pair within the trained context */
@@ -16,13 +18,14 @@ static double llama3(const sp_rope_config *c, double freq)
     return (1 - keep) * freq / c->factor + keep * freq;
 }
 
-/* The pair (as a real number) that turns `turns` times within the trained context. */
+/* The index (a real number) of the pair that makes `turns` turns within the trained context. */
 static double pair_of_turns(const sp_rope_config *c, double turns)
 {
     return c->n_rot * log(c->trained_ctx / (turns * TWO_PI)) / (2 * log(c->base));
 }
 
-/* YaRN: pairs that turn more than beta_fast times are kept, those below beta_slow are stretched. */
+/* YaRN: pairs with more than beta_fast turns are kept, those with fewer than beta_slow
+ * stretched. */
 static double yarn(const sp_rope_config *c, int pair, double freq)
 {
     double first = fmax(floor(pair_of_turns(c, c->beta_fast)), 0);

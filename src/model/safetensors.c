@@ -1,4 +1,4 @@
-/* safetensors: one JSON header, then the bytes of the tensors.
+/* safetensors.c -- reads safetensors: a JSON header, then the bytes of the tensors.
  *
  *   offset  size  meaning
  *   0       8     N, bytes of the header, little-endian
@@ -35,7 +35,7 @@ static const struct {
 
 /* -- one tensor ----------------------------------------------------------------------------- */
 
-/* A problem of one tensor's description: "path: tensor name: field: what is wrong". */
+/* Reports a bad description: "path: tensor name: field: what is wrong". */
 static sp_err bad(const sp_tensor *t, const char *field, const char *what)
 {
     return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: %s: %s", t->path, SP_VIEW(t->name), field, what);
@@ -57,7 +57,7 @@ static sp_err read_shape(const json_t *shape, sp_tensor *t)
     return SP_OK;
 }
 
-/* Bytes that the shape asks for; -1 for a type of unknown size. */
+/* Sets the type, and the size that the shape requires; -1 for a type of unknown size. */
 static sp_err read_type(const json_t *dtype, sp_tensor *t, int64_t *bytes)
 {
     const char *name = json_string_value(dtype);
@@ -73,43 +73,49 @@ static sp_err read_type(const json_t *dtype, sp_tensor *t, int64_t *bytes)
         if (t->dtype != SP_DTYPE_N)
             snprintf(t->type, sizeof t->type, "%s", sp_dtype_of(t->dtype)->name);
         if (__builtin_mul_overflow(n, (int64_t)types[i].bytes, bytes))
-            return bad(t, "shape", "asks for more than 2^63 bytes");
+            return bad(t, "shape", "requires more than 2^63 bytes");
     }
     return SP_OK;
 }
 
-static sp_err read_place(const json_t *offsets, int64_t bytes, size_t header, size_t size,
-                         sp_tensor *t)
+/* One file in memory. */
+typedef struct contents {
+    const char *path;
+    const uint8_t *data;
+    size_t header, size; /* bytes before the tensors, and of the file */
+} contents;
+
+static sp_err read_place(const json_t *offsets, int64_t bytes, const contents *f, sp_tensor *t)
 {
+    const size_t n_data = f->size - f->header;
     const json_t *b = json_array_get(offsets, 0), *e = json_array_get(offsets, 1);
     if (json_array_size(offsets) != 2 || !json_is_integer(b) || !json_is_integer(e))
         return bad(t, "data_offsets", "is not [begin, end]");
     json_int_t begin = json_integer_value(b), end = json_integer_value(e);
-    if (begin < 0 || end < begin || (uint64_t)end > size - header)
+    if (begin < 0 || end < begin || (uint64_t)end > n_data)
         return sp_fail(SP_E_FORMAT,
                        "%s: tensor %.*s: data_offsets: [%" PRId64 ", %" PRId64
                        "] is not a range of the %zu bytes of data",
-                       t->path, SP_VIEW(t->name), (int64_t)begin, (int64_t)end, size - header);
+                       t->path, SP_VIEW(t->name), (int64_t)begin, (int64_t)end, n_data);
     if (bytes >= 0 && end - begin != bytes)
         return sp_fail(SP_E_FORMAT,
                        "%s: tensor %.*s: data_offsets: %" PRId64
-                       " bytes, the shape asks for %" PRId64,
+                       " bytes, the shape requires %" PRId64,
                        t->path, SP_VIEW(t->name), (int64_t)(end - begin), bytes);
-    t->offset = header + (size_t)begin;
+    t->offset = f->header + (size_t)begin;
     t->n_bytes = (size_t)(end - begin);
     return SP_OK;
 }
 
-static sp_err add_tensor(sp_safetensors *s, const char *name, const json_t *info, const char *path,
-                         const uint8_t *data, size_t header, size_t size)
+static sp_err add_tensor(sp_safetensors *s, const contents *f, const char *name, const json_t *info)
 {
-    sp_tensor t = {.name = {.s = name, .n = strlen(name)}, .path = path};
+    sp_tensor t = {.name = {.s = name, .n = strlen(name)}, .path = f->path};
     int64_t bytes = -1;
     if (!json_is_object(info)) return bad(&t, "description", "is not an object");
     SP_TRY(read_shape(json_object_get(info, "shape"), &t));
     SP_TRY(read_type(json_object_get(info, "dtype"), &t, &bytes));
-    SP_TRY(read_place(json_object_get(info, "data_offsets"), bytes, header, size, &t));
-    t.data = t.n_bytes ? data + t.offset : NULL;
+    SP_TRY(read_place(json_object_get(info, "data_offsets"), bytes, f, &t));
+    t.data = t.n_bytes ? f->data + t.offset : NULL;
     return sp_tensor_dir_add(&s->tensors, &t);
 }
 
@@ -145,12 +151,13 @@ sp_err sp_safetensors_parse(sp_safetensors *s, const uint8_t *data, size_t size,
         return err;
     }
     s->files.v[s->files.n++] = file;
+    const contents f = {.path = file.path, .data = data, .header = 8 + n, .size = size};
     const char *name;
     json_t *info;
     json_object_foreach(file.header, name, info)
     {
         if (strcmp(name, "__metadata__") == 0) continue;
-        SP_TRY(add_tensor(s, name, info, file.path, data, 8 + n, size));
+        SP_TRY(add_tensor(s, &f, name, info));
     }
     return sp_tensor_dir_check(&s->tensors, from);
 }
@@ -178,14 +185,14 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The distinct file names of the weight map, sorted. They must be plain names: an index does not
- * reach out of its folder. */
-static sp_err shard_names(const json_t *map, const char *dir, const char **names, size_t *n_names)
+/* The distinct file names of the weight map, sorted. They must be plain names, so that an index
+ * cannot refer to files outside its folder. */
+static sp_err shard_names(json_t *map, const char *dir, const char **names, size_t *n_names)
 {
     const char *tensor;
     json_t *value;
     size_t n = 0, kept = 0;
-    json_object_foreach((json_t *)map, tensor, value)
+    json_object_foreach(map, tensor, value)
     {
         const char *file = json_string_value(value);
         if (!file || !*file || strchr(file, '/') || file[0] == '.')
@@ -200,12 +207,12 @@ static sp_err shard_names(const json_t *map, const char *dir, const char **names
     return SP_OK;
 }
 
-/* Every tensor of the map lies in the file that the map says. */
-static sp_err check_map(const sp_safetensors *s, const json_t *map, const char *dir)
+/* Checks that every tensor of the map is in the file that the map names. */
+static sp_err check_map(const sp_safetensors *s, json_t *map, const char *dir)
 {
     const char *tensor;
     json_t *value;
-    json_object_foreach((json_t *)map, tensor, value)
+    json_object_foreach(map, tensor, value)
     {
         const char *file = json_string_value(value);
         const sp_tensor *t = sp_tensor_find(&s->tensors, tensor, strlen(tensor));
@@ -220,7 +227,7 @@ static sp_err check_map(const sp_safetensors *s, const json_t *map, const char *
 
 static sp_err open_shards(sp_safetensors *s, const char *dir, const json_t *index)
 {
-    const json_t *map = json_object_get(index, "weight_map");
+    json_t *map = json_object_get(index, "weight_map");
     if (!json_is_object(map) || json_object_size(map) == 0)
         return sp_fail(SP_E_FORMAT, "%s/" INDEX_NAME ": weight_map: is not an object with entries",
                        dir);

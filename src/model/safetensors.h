@@ -1,4 +1,4 @@
-/* safetensors.h -- reader of safetensors files and of Hugging Face folders of them. */
+/* safetensors.h -- reader of safetensors files and of Hugging Face folders. */
 #ifndef SP_MODEL_SAFETENSORS_H
 #define SP_MODEL_SAFETENSORS_H
 
@@ -8,7 +8,7 @@
 typedef struct sp_safetensors_file {
     char *path;
     sp_file_map map;
-    struct json_t *header; /* the names of its tensors point in here */
+    struct json_t *header; /* owns the names of its tensors */
 } sp_safetensors_file;
 
 typedef struct sp_safetensors {
@@ -16,13 +16,13 @@ typedef struct sp_safetensors {
     sp_tensor_dir tensors;
 } sp_safetensors;
 
-/* sp_safetensors_open -- the tensors of a folder: the files of model.safetensors.index.json, or
+/* sp_safetensors_open -- opens the files of a folder: those in model.safetensors.index.json, or
  * model.safetensors alone. Errors: SP_E_IO (a shard is missing), SP_E_FORMAT (names file and
  * tensor), SP_E_NOMEM. Owns: close it with sp_safetensors_close, after everything that points into
  * it. */
 sp_err sp_safetensors_open(const char *dir, sp_safetensors *out) SP_MUST_CHECK;
 /* sp_safetensors_parse -- adds the tensors of one file in memory, which must outlive `s`. On
- * failure close `s`: it may hold a part. */
+ * failure, close `s`: it may contain some of them. */
 sp_err sp_safetensors_parse(sp_safetensors *s, const uint8_t *data, size_t size,
                             const char *path) SP_MUST_CHECK;
 void sp_safetensors_close(sp_safetensors *s);

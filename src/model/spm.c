@@ -1,21 +1,21 @@
-/* spm.c -- SentencePiece BPE: characters, scores, byte fallback.
+/* spm.c -- SentencePiece BPE: merging by score, byte fallback.
  *
- * Spaces are written U+2581 and the whole text is one word: merging starts from its characters and
- * goes on as long as two neighbours make a token, the one with the highest score first (files with
- * scores), or the one with the lowest rank (tokenizer.json, which has merges instead). What is left
- * and is no token is spelled in byte tokens <0xXX>.
+ * Spaces become U+2581 and the whole text is one word. Merging starts with its characters and
+ * continues while two neighbours form a token, the highest score first (files with scores) or the
+ * lowest rank first (tokenizer.json, which has merges instead). Remaining text that is not a token
+ * is encoded in byte tokens <0xXX>.
  *
- * The dummy space. SentencePiece puts a space in front of a text, so that a word at the start has
- * the same token as inside. Where special tokens cut a text into stretches, this follows llama.cpp:
- * the first stretch gets a dummy space, and so does every stretch that follows a special token
- * ("[INST]" after "</s>" is U+2581 "[" ...), whatever it begins with; an empty text gets none.
- * tokenizer.json can ask for other rules: see prefix_first_only and prefix_unless_space.
+ * The dummy space. SentencePiece adds a space before a text, so that its first word has the same
+ * token as in the middle. If special tokens split a text into pieces, this follows llama.cpp: the
+ * first piece gets a dummy space, and so does each piece after a special token ("[INST]" after
+ * "</s>" is U+2581 "[" ...), whatever it starts with; an empty text gets none. tokenizer.json can
+ * set other rules: prefix_first_only and prefix_unless_space.
  */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "model/tokenizer_priv.h"
+#include "model/tokenizer_int.h"
 #include "model/utf8.h"
 
 #define SPACE   "\xE2\x96\x81" /* U+2581 */
@@ -129,7 +129,7 @@ static sp_err emit_unk(const sp_tokenizer *t, sp_tokens *out, size_t word_start)
     return SP_OK;
 }
 
-/* Text that is no token: its bytes if all of them have tokens, else unk. */
+/* Encodes text that is not a token: as bytes if each has a token, else as unk. */
 static sp_err emit_bytes(const sp_tokenizer *t, const char *s, size_t n, sp_tokens *out,
                          size_t word_start)
 {

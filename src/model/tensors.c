@@ -1,3 +1,4 @@
+/* tensors.c -- the directory of tensors. */
 #include "model/tensors.h"
 
 #include <inttypes.h>

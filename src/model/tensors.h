@@ -1,8 +1,8 @@
-/* tensors.h -- the directory of named tensors that GGUF and safetensors files both come down to.
+/* tensors.h -- a directory of named tensors, the result of reading GGUF and safetensors files.
  *
- * The readers check a tensor's place and size before they add it, so that `data` may be read for
- * n_bytes without another look. A type that Spolia cannot compute with is listed all the same: it
- * is an error only for who needs that tensor.
+ * The readers check the offset and size of a tensor before they add it, so reading n_bytes at
+ * `data` is safe. Tensors of unsupported types are listed too: they are an error only where they
+ * are needed.
  */
 #ifndef SP_MODEL_TENSORS_H
 #define SP_MODEL_TENSORS_H
@@ -12,15 +12,15 @@
 #include "base/dict.h"
 #include "base/mem.h"
 #include "compute/dtype.h"
-#include "model/tokenizer_int.h"
+#include "model/vocab_spec.h"
 
 #define SP_TENSOR_DIMS 4
 
 typedef struct sp_tensor {
     sp_text_view name; /* borrowed from the file */
-    const char *path;  /* of the file it lies in; borrowed */
-    char type[16];     /* as users write it: "q4_k", "i64", "type 99" */
-    sp_dtype dtype;    /* SP_DTYPE_N: not one to compute with */
+    const char *path;  /* of its file; borrowed */
+    char type[16];     /* for users: "q4_k", "i64", "type 99" */
+    sp_dtype dtype;    /* SP_DTYPE_N: not supported */
     int n_dims;
     int64_t shape[SP_TENSOR_DIMS]; /* outermost first: [rows, columns] */
     size_t offset;                 /* bytes from the start of the file */
@@ -35,19 +35,19 @@ typedef struct sp_tensor_dir {
 
 void sp_tensor_dir_fini(sp_tensor_dir *d);
 
-/* sp_tensor_dir_add -- Errors: SP_E_FORMAT when the name is there already. */
+/* sp_tensor_dir_add -- Errors: SP_E_FORMAT if the name exists already. */
 sp_err sp_tensor_dir_add(sp_tensor_dir *d, const sp_tensor *t) SP_MUST_CHECK;
 /* sp_tensor_find -- the tensor of that name, or NULL. Valid until the next add. */
 const sp_tensor *sp_tensor_find(const sp_tensor_dir *d, const char *name, size_t n);
 
-/* sp_tensor_dir_check -- no two of the tensors list.v[from..] share a byte; they lie in one file.
- * Errors: SP_E_FORMAT names both. */
+/* sp_tensor_dir_check -- checks that tensors list.v[from..], which are in one file, do not overlap.
+ * Errors: SP_E_FORMAT names two that do. */
 sp_err sp_tensor_dir_check(const sp_tensor_dir *d, size_t from) SP_MUST_CHECK;
 
-/* sp_tensor_elements -- the product of the shape. Errors: SP_E_FORMAT beyond INT64_MAX. */
+/* sp_tensor_elements -- the number of elements. Errors: SP_E_FORMAT above INT64_MAX. */
 sp_err sp_tensor_elements(const sp_tensor *t, int64_t *out) SP_MUST_CHECK;
 
-/* SP_VIEW -- arguments of "%.*s" for a view that a file supplied: cut where a message gets long. */
+/* SP_VIEW -- arguments of "%.*s" for a view from a file, truncated to 160 bytes. */
 #define SP_VIEW(v) (int)SP_MIN((v).n, (size_t)160), ((v).s ? (v).s : "")
 
 static inline bool sp_view_is(sp_text_view v, const char *text)

@@ -1,11 +1,11 @@
-/* text_stream.c -- whole characters out of tokens that may end inside one.
+/* text_stream.c -- turns tokens, which may end inside a character, into whole characters.
  *
- * held[0..n_held) is always a proper beginning of a character: at most three bytes. Bad bytes come
- * out as one U+FFFD for each maximal subpart, as other decoders write them (Unicode 3.9).
+ * held[0..n_held) is always the beginning of a valid character: at most three bytes. Invalid bytes
+ * become one U+FFFD for each maximal subpart, as in other decoders (Unicode 3.9).
  */
 #include <string.h>
 
-#include "model/tokenizer_priv.h"
+#include "model/tokenizer_int.h"
 #include "model/utf8.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
@@ -15,11 +15,10 @@ void sp_text_stream_init(sp_text_stream *s, const sp_tokenizer *t)
     *s = (sp_text_stream){.tok = t};
 }
 
-/* Appends the characters of bytes[0..n) to `out`; what remains is an unfinished one of *rest bytes.
- */
+/* Appends the complete characters of bytes[0..n) to `out`; the last *rest bytes are incomplete. */
 static sp_err push_bytes(const uint8_t *bytes, size_t n, sp_bytes *out, size_t *rest)
 {
-    size_t good = 0, i = 0; /* bytes[good..i) is valid and not yet written */
+    size_t good = 0, i = 0; /* bytes[good..i) are valid and not yet appended */
     int k = 1;
     while (i < n && k != 0) {
         k = sp_utf8_step(bytes + i, n - i);
@@ -34,8 +33,8 @@ static sp_err push_bytes(const uint8_t *bytes, size_t n, sp_bytes *out, size_t *
     return sp_bytes_add(out, bytes + good, i - good);
 }
 
-/* The bytes to look at stand in the spare room of `out`, behind the most that they can become
- * (three bytes each): once `out` has grown to its working size, a push allocates nothing. */
+/* The input bytes are copied to the spare capacity of `out`, after the space that their output can
+ * take (three bytes each). So once `out` has its working size, a push allocates nothing. */
 sp_err sp_text_stream_push(sp_text_stream *s, int32_t id, sp_bytes *out)
 {
     const sp_tokenizer *t = s->tok;

@@ -3,14 +3,14 @@
  *   symbols   h <-> e <-> l <-> l <-> o        a list over an array: merging only relinks
  *   heap      (he, 3) (ll, 7) (lo, 9)          every adjacent pair that may be merged
  *
- * Popping the cheapest candidate and merging it changes at most two adjacent pairs, which are
- * pushed anew; the old ones stay in the heap and are recognised as stale when they come up:
+ * Merging the cheapest candidate changes at most two adjacent pairs, which are pushed again; their
+ * old candidates stay in the heap and are recognised as outdated when popped:
  *
- *   I1  a symbol only ever grows to the right, and the one it swallows gets n = 0;
- *   I2  so a candidate still stands if, and only if, its left symbol is alive and the bytes of it
- * and its present neighbour are exactly as many as when the candidate was made: any merge of either
- * symbol makes that sum larger; I3  each merge removes one symbol and pushes at most two
- * candidates: at most 3 n candidates in all.
+ *   I1  A symbol only grows to the right, and the symbol that it absorbs gets n = 0.
+ *   I2  So a candidate is current if and only if its left symbol is alive and the bytes of that
+ *       symbol and its current neighbour are as many as when it was pushed: any merge of either
+ *       symbol makes the sum larger.
+ *   I3  Each merge removes one symbol and pushes at most two candidates: at most 3 n in all.
  */
 #include "model/token_merge.h"
 
@@ -36,7 +36,7 @@ sp_err sp_merger_add(sp_merger *m, uint32_t at, uint32_t n, int32_t id)
     return SP_OK;
 }
 
-/* -- heap: the cheapest candidate on top, the leftmost of equals ----------------------------- */
+/* -- heap: the cheapest candidate on top, of equals the leftmost ----------------------------- */
 
 static bool before(const sp_candidate *a, const sp_candidate *b)
 {
@@ -68,7 +68,7 @@ static sp_candidate heap_pop(sp_merger *m)
 
 /* -- merging --------------------------------------------------------------------------------- */
 
-/* Pushes the pair whose left symbol is `left`, if there is one and it may be merged. */
+/* Pushes the pair whose left symbol is `left`, if it exists and can be merged. */
 static sp_err offer(sp_merger *m, uint32_t left, sp_pair_fn *pair, const void *user)
 {
     if (left == SP_SYMBOL_NONE || m->symbols.v[left].next == SP_SYMBOL_NONE) return SP_OK;
@@ -84,7 +84,7 @@ sp_err sp_merger_run(sp_merger *m, sp_pair_fn *pair, const void *user)
     while (m->heap.n) {
         sp_candidate c = heap_pop(m);
         sp_symbol *l = &m->symbols.v[c.left];
-        if (l->n == 0 || l->next == SP_SYMBOL_NONE) continue; /* stale: I2 */
+        if (l->n == 0 || l->next == SP_SYMBOL_NONE) continue; /* outdated: I2 */
         sp_symbol *r = &m->symbols.v[l->next];
         if (l->n + r->n != c.n) continue;
         l->n = c.n;

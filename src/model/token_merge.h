@@ -1,5 +1,4 @@
-/* token_merge.h -- the loop that both BPE algorithms share: merge the cheapest adjacent pair,
- * repeat. */
+/* token_merge.h -- the loop of both BPE algorithms: repeatedly merge the cheapest adjacent pair. */
 #ifndef SP_MODEL_TOKEN_MERGE_H
 #define SP_MODEL_TOKEN_MERGE_H
 
@@ -7,10 +6,10 @@
 
 #define SP_SYMBOL_NONE UINT32_MAX
 
-/* A stretch of the text that has become one symbol; symbols form a list in text order. */
+/* A piece of the text; symbols form a list in text order. */
 typedef struct sp_symbol {
     uint32_t at, n;      /* bytes of the text; n = 0: merged into the symbol before it */
-    int32_t id;          /* token, or -1: the vocabulary has none */
+    int32_t id;          /* token, or -1 if the vocabulary has none */
     uint32_t prev, next; /* indexes, or SP_SYMBOL_NONE */
 } sp_symbol;
 
@@ -18,8 +17,8 @@ typedef struct sp_symbol {
 typedef struct sp_candidate {
     double cost;
     uint32_t left; /* index of its left symbol */
-    uint32_t n;    /* bytes of both; tells whether the pair still stands when its turn comes */
-    int32_t id;    /* what it becomes */
+    uint32_t n;    /* bytes of both; shows whether the pair is still current when it is popped */
+    int32_t id;    /* the token that it becomes */
 } sp_candidate;
 
 typedef struct sp_merger {
@@ -27,17 +26,17 @@ typedef struct sp_merger {
     SP_VEC(sp_candidate) heap;
 } sp_merger;
 
-/* sp_pair_fn -- can these neighbours be merged? Sets cost and id of the candidate. */
+/* sp_pair_fn -- whether these neighbours can be merged; sets the cost and id of the candidate. */
 typedef bool sp_pair_fn(const void *user, const sp_symbol *left, const sp_symbol *right,
                         sp_candidate *out);
 
 void sp_merger_fini(sp_merger *m);
-/* sp_merger_reset -- forgets the symbols, keeps the memory. */
+/* sp_merger_reset -- removes all symbols but keeps the memory. */
 void sp_merger_reset(sp_merger *m);
-/* sp_merger_add -- one more symbol at the end. Errors: SP_E_NOMEM, SP_E_LIMIT. */
+/* sp_merger_add -- appends a symbol. Errors: SP_E_NOMEM, SP_E_LIMIT. */
 sp_err sp_merger_add(sp_merger *m, uint32_t at, uint32_t n, int32_t id) SP_MUST_CHECK;
-/* sp_merger_run -- merges until no pair can be: the cheapest first, the leftmost of equals. What is
- * left is the list from symbols.v[0] along `next`. Cost: O(n log n). Errors: SP_E_NOMEM. */
+/* sp_merger_run -- merges until no pair can be merged: the cheapest first, of equals the leftmost.
+ * The result is the list from symbols.v[0] along `next`. Cost: O(n log n). Errors: SP_E_NOMEM. */
 sp_err sp_merger_run(sp_merger *m, sp_pair_fn *pair, const void *user) SP_MUST_CHECK;
 
 #endif

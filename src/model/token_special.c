@@ -1,14 +1,14 @@
-/* token_special.c -- finding the texts of special tokens in running text.
+/* token_special.c -- finds the texts of special tokens in a text.
  *
- * The tokens lie sorted by text, equal texts by id. From each position whose byte starts one, the
- * range of tokens that agree with the text so far is narrowed byte by byte; a token that the range
- * has at its front and that ends here matches, and the last such is the longest. Most positions
- * cost one look at first[].
+ * The tokens are sorted by text, equal texts by id. At each position whose byte starts a token, the
+ * range of tokens that match the text so far is narrowed byte by byte. If the first token of the
+ * range ends here, it matches; the last such match is the longest. Most positions cost one look-up
+ * in first[].
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tokenizer_priv.h"
+#include "model/tokenizer_int.h"
 
 static int by_text(const void *a, const void *b)
 {
@@ -26,8 +26,8 @@ void sp_specials_sort(sp_specials *s)
         s->first[(uint8_t)s->v[i].text.s[0]] |= s->v[i].always ? 3 : 1;
 }
 
-/* The first index in [lo, hi) whose byte `depth` is not below `byte` (bytes beyond the end are
- * below). */
+/* The first index in [lo, hi) whose byte at `depth` is at least `byte`; past the end of a text, its
+ * byte is -1. */
 static size_t lower(const sp_specials *s, size_t lo, size_t hi, size_t depth, int byte)
 {
     while (lo < hi) {
@@ -56,17 +56,16 @@ static const sp_special *longest_at(const sp_specials *s, const char *text, size
     return best;
 }
 
-bool sp_specials_find(const sp_specials *s, const char *text, size_t n, size_t from, bool all,
-                      size_t *at, const sp_special **found)
+const sp_special *sp_specials_find(const sp_specials *s, sp_text_view text, size_t from, bool all,
+                                   size_t *at)
 {
     uint8_t wanted = all ? 1 : 2;
-    for (size_t i = from; i < n; i++) {
-        if (!(s->first[(uint8_t)text[i]] & wanted)) continue;
-        const sp_special *hit = longest_at(s, text + i, n - i, all);
-        if (!hit) continue;
+    for (size_t i = from; i < text.n; i++) {
+        if (!(s->first[(uint8_t)text.s[i]] & wanted)) continue;
+        const sp_special *found = longest_at(s, text.s + i, text.n - i, all);
+        if (!found) continue;
         *at = i;
-        *found = hit;
-        return true;
+        return found;
     }
-    return false;
+    return NULL;
 }

@@ -1,16 +1,16 @@
-/* tokenizer.c -- a vocabulary and its two algorithms behind one interface.
+/* tokenizer.c -- a vocabulary and its two algorithms, with one interface.
  *
- *   text --special tokens--> stretches of plain text --bpe.c or spm.c--> ids
+ *   text --special tokens--> pieces of plain text --bpe.c or spm.c--> ids
  *   ids  --pieces[]--------> text
  *
- * Everything is copied and indexed at creation and never changes after it: encoding allocates its
- * own working memory, so a tokenizer needs no lock.
+ * A tokenizer copies and indexes its data at creation and never changes afterwards. Encoding
+ * allocates its own working memory, so no lock is needed.
  */
 #include "model/tokenizer.h"
 
 #include <string.h>
 
-#include "model/tokenizer_priv.h"
+#include "model/tokenizer_int.h"
 
 #define MAX_TEXT_BYTES ((size_t)1 << 30)
 #define MAX_TOKENS     ((size_t)1 << 24)
@@ -163,12 +163,11 @@ static sp_err encode_all(const sp_tokenizer *t, sp_encode_work *w, const char *t
     }
     bool prefix = t->add_space_prefix && !(flags & SP_TOK_JOINED);
     for (size_t at = 0; at < n;) {
-        const sp_special *found = NULL;
         size_t stop = n;
-        bool hit =
-            sp_specials_find(&t->specials, text, n, at, flags & SP_TOK_SPECIAL, &stop, &found);
+        const sp_special *found = sp_specials_find(&t->specials, (sp_text_view){text, n}, at,
+                                                   flags & SP_TOK_SPECIAL, &stop);
         SP_TRY(encode_plain(t, w, text + at, stop - at, prefix, out));
-        if (!hit) break;
+        if (!found) break;
         SP_TRY(sp_vec_reserve(out, 1));
         out->v[out->n++] = found->id;
         at = stop + found->text.n;
@@ -222,7 +221,7 @@ sp_err sp_tokenizer_decode(const sp_tokenizer *t, const int32_t *ids, size_t n, 
     return err;
 }
 
-/* -- questions ------------------------------------------------------------------------------- */
+/* -- properties ------------------------------------------------------------------------------ */
 
 int sp_tokenizer_size(const sp_tokenizer *t)
 {

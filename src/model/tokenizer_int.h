@@ -1,57 +1,103 @@
-/* tokenizer_int.h -- how a tokenizer is built from a file; for model/ alone. */
+/* tokenizer_int.h -- the internals of a tokenizer, for the files that implement it. */
 #ifndef SP_MODEL_TOKENIZER_INT_H
 #define SP_MODEL_TOKENIZER_INT_H
 
-#include "model/tokenizer.h"
+#include "base/dict.h"
+#include "model/pretokenize.h"
+#include "model/token_merge.h"
+#include "model/vocab_spec.h"
 
-/* GGUF token types, also used for tokenizer.json. */
-typedef enum sp_token_type {
-    SP_TOKEN_NORMAL = 1,
-    SP_TOKEN_UNKNOWN = 2,
-    SP_TOKEN_CONTROL = 3,
-    SP_TOKEN_USER = 4,
-    SP_TOKEN_UNUSED = 5,
-    SP_TOKEN_BYTE = 6,
-} sp_token_type;
+/* -- special tokens: found in the text before anything else (token_special.c) ---------------- */
 
-typedef enum sp_pre_tokenizer { SP_PRE_GPT2, SP_PRE_LLAMA3, SP_PRE_QWEN2 } sp_pre_tokenizer;
+typedef struct sp_special {
+    sp_text_view text;
+    int32_t id;
+    bool always; /* user-defined: found even where special tokens are plain text */
+} sp_special;
 
-typedef struct sp_text_view {
-    const char *s;
+typedef struct sp_specials {
+    sp_special *v; /* sorted by text */
     size_t n;
-} sp_text_view;
+    uint8_t first[256]; /* bits by first byte: 1 of any token, 2 of one with `always` */
+} sp_specials;
 
-/* What a file says about its vocabulary. All views are borrowed for the call only: the tokenizer
- * copies what it keeps. */
-typedef struct sp_vocab_spec {
-    const char *path;     /* for messages */
-    bool spm;             /* SentencePiece BPE, else byte-level BPE */
-    sp_pre_tokenizer pre; /* byte-level only */
-    bool ignore_merges; /* byte-level: a pre-token found whole in the vocabulary is taken (llama-3)
-                         */
+/* sp_specials_sort -- call once, when v is complete. */
+void sp_specials_sort(sp_specials *s);
+/* sp_specials_find -- the first special token in text from byte `from` on, the longest at its
+ * position *at; NULL if there is none. `all` false: only tokens with `always`. Cost: O(n) for texts
+ * with few special tokens. */
+const sp_special *sp_specials_find(const sp_specials *s, sp_text_view text, size_t from, bool all,
+                                   size_t *at);
+
+/* -- the tokenizer --------------------------------------------------------------------------- */
+
+typedef struct sp_merge_rule {
+    int32_t left, right; /* the key of by_pair */
+    int32_t result;
+} sp_merge_rule;
+
+struct sp_tokenizer {
+    sp_arena arena; /* owns all arrays below */
+    bool spm, ignore_merges;
+    bool add_space_prefix, prefix_first_only, prefix_unless_space, split_words, fuse_unk;
+    bool add_bos;
+    int32_t bos, eos, eot, unk;
+    char kind[24];
+
     size_t n_tokens;
-    const sp_text_view *tokens; /* as in the file: byte-level alphabet or SentencePiece text */
-    const float *scores;  /* [n_tokens] or NULL; SentencePiece without scores merges by rank */
-    const int32_t *types; /* [n_tokens] sp_token_type, or NULL: all normal */
-    size_t n_merges;
-    const sp_text_view *merges; /* "left right" */
-    int32_t bos, eos, eot, unk; /* -1: none */
-    bool add_bos, add_eos;      /* add_eos is recorded only: no prompt of ours ends with EOS */
-    bool add_space_prefix;      /* SentencePiece: text gets a dummy space in front, see spm.c */
-    /* What only tokenizer.json can say; zero is what GGUF means. All are SentencePiece's. */
-    bool prefix_first_only;   /* the dummy space: at the start of the text alone */
-    bool prefix_unless_space; /* ... and not where the text begins with a space of its own */
-    bool split_words;         /* no token crosses the start of a word */
-    bool fuse_unk;            /* unknown characters in a row become one unk */
-} sp_vocab_spec;
+    sp_text_view *texts;   /* as in the file */
+    sp_text_view *pieces;  /* the bytes that they mean */
+    uint8_t *types;        /* sp_token_type */
+    const float *scores;   /* SentencePiece with scores, else NULL */
+    size_t longest;        /* bytes of the longest mergeable token */
+    sp_dict by_text;       /* text as in the file -> id */
+    sp_dict by_piece;      /* ignore_merges: bytes -> id of a normal token */
+    int32_t byte_ids[256]; /* token of each byte, or -1 */
 
-/* sp_tokenizer_create -- Errors: SP_E_FORMAT names path and field (duplicate-free is not required:
- * the first of equal tokens wins; a merge of unknown tokens is an error), SP_E_LIMIT (over 2^24
- * tokens), SP_E_NOMEM. */
-sp_err sp_tokenizer_create(const sp_vocab_spec *spec, sp_tokenizer **out) SP_MUST_CHECK;
+    sp_merge_rule *rules; /* by rank */
+    size_t n_rules;
+    sp_dict by_pair; /* (left, right) of a rule -> rank */
 
-/* sp_tokenizer_from_json -- reads tokenizer.json (and tokenizer_config.json, if it stands beside
- * it). */
-sp_err sp_tokenizer_from_json(const char *dir, sp_tokenizer **out) SP_MUST_CHECK;
+    sp_specials specials;
+    sp_splitter *splitter; /* byte-level */
+};
+
+/* Working memory of one call of encode. */
+typedef struct sp_encode_work {
+    sp_merger merger;
+    sp_split split;   /* byte-level */
+    sp_bytes escaped; /* SentencePiece: the text with U+2581 for spaces */
+} sp_encode_work;
+
+/* sp_token_mergeable -- whether merging can produce the token. Texts of control tokens stay plain
+ * text. */
+static inline bool sp_token_mergeable(const sp_tokenizer *t, uint32_t id)
+{
+    return t->types[id] == SP_TOKEN_NORMAL || t->types[id] == SP_TOKEN_USER ||
+           t->types[id] == SP_TOKEN_UNUSED;
+}
+
+/* sp_token_printed -- whether the token has text when special tokens are hidden. */
+static inline bool sp_token_printed(const sp_tokenizer *t, int32_t id)
+{
+    return t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_UNKNOWN;
+}
+
+/* sp_rules_load -- checks and loads the merges of the file (bpe.c). */
+sp_err sp_rules_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_pair_by_rank -- the sp_pair_fn of ranked merges; user: the tokenizer. */
+bool sp_pair_by_rank(const void *user, const sp_symbol *left, const sp_symbol *right,
+                     sp_candidate *out);
+
+/* sp_bpe_load -- loads pieces, byte tokens, merges and pattern of a byte-level vocabulary. */
+sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_bpe_encode -- encodes text without special tokens. */
+sp_err sp_bpe_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                     sp_tokens *out) SP_MUST_CHECK;
+
+sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_spm_encode -- the same for SentencePiece; `prefix`: add a dummy space first. */
+sp_err sp_spm_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                     bool prefix, sp_tokens *out) SP_MUST_CHECK;
 
 #endif

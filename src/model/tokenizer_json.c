@@ -1,21 +1,21 @@
-/* tokenizer_json.c -- tokenizer.json, as the Hugging Face `tokenizers` library writes it.
+/* tokenizer_json.c -- reads tokenizer.json, as the Hugging Face `tokenizers` library writes it.
  *
  * Such a file describes a pipeline of small steps: normalizer, pre_tokenizer, model,
- * post_processor, decoder. It is not executed here but recognised: the pipelines below are those of
- * the model families that the two algorithms of this folder cover, and any other is refused by the
- * name of the field.
+ * post_processor, decoder. Pipelines are recognised, not executed: the table lists those of the
+ * model families that the two algorithms of this folder cover; any other is refused with the name
+ * of the field.
  *
- *   normalizer              pre_tokenizer                        is
- *   null | NFC              ByteLevel(use_regex)                 byte-level, gpt-2
- *   null | NFC              [Split(known pattern), ByteLevel]    byte-level, llama-3 or qwen2
- *   [Prepend, Replace]      null                                 SentencePiece, a dummy space at
- * each stretch Replace                 null                                 SentencePiece, no dummy
- * space null                    Metaspace                            SentencePiece, by its
- * prepend_scheme
+ *   normalizer          pre_tokenizer                       algorithm
+ *   null | NFC          ByteLevel(use_regex)                byte-level, gpt-2
+ *   null | NFC          [Split(known pattern), ByteLevel]   byte-level, llama-3 or qwen2
+ *   [Prepend, Replace]  null                                SentencePiece, a dummy space for each
+ *   piece
+ *   Replace             null                                SentencePiece, no dummy space
+ *   null                Metaspace                           SentencePiece, by its prepend_scheme
  *
- * Deliberate differences from the library: NFC is not applied (bytes stay what they are, as in
- * llama.cpp; text that is in composed form already, as nearly all is, gives the same tokens);
- * `normalized` of added tokens is ignored (they are found in the text as it stands).
+ * Deliberate differences from the library: NFC is not applied (bytes stay unchanged, as in
+ * llama.cpp; text in composed form, which nearly all is, gives the same tokens); `normalized` of
+ * added tokens is ignored (they are found in the text as given).
  */
 #include "model/tokenizer_json.h"
 
@@ -29,7 +29,7 @@
 typedef struct reader {
     const char *path;
     const json_t *root;
-    sp_arena arena; /* the lists of spec, until the tokenizer has copied them */
+    sp_arena arena; /* owns the lists of spec until the tokenizer has copied them */
     sp_vocab_spec spec;
     sp_text_view *tokens;
     int32_t *types;
@@ -90,7 +90,7 @@ static const json_t *step_at(const json_t *step, const char *list, size_t i)
 
 /* -- normalizer and pre_tokenizer: which algorithm ------------------------------------------- */
 
-/* Replace " " by U+2581. */
+/* Whether the step replaces " " by U+2581. */
 static bool is_space_replace(const json_t *step)
 {
     return type_is(step, "Replace") && text_is(json_object_get(step, "pattern"), "String", " ") &&
@@ -137,8 +137,8 @@ static sp_err read_metaspace(reader *r, const json_t *step)
     return SP_OK;
 }
 
-/* Split by a published pattern: "Isolated" keeps its matches as words; "Removed" with invert keeps
- * them too and drops what lies between, which is nothing. */
+/* Split by a published pattern: "Isolated" keeps the matches as words; "Removed" with invert also
+ * keeps them and removes the text between matches, which is empty. */
 static sp_err read_split(reader *r, const json_t *step)
 {
     const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex");
@@ -195,7 +195,7 @@ static sp_err read_decoder(const reader *r)
 
 /* -- vocabulary ------------------------------------------------------------------------------ */
 
-/* Ids may have holes, but not many: an id far above the number of tokens is a damaged file. */
+/* Ids may have gaps, but an id far above the number of tokens means a damaged file. */
 static sp_err check_id(const reader *r, const char *field, const json_t *id, size_t n_listed,
                        size_t *out)
 {
@@ -296,7 +296,7 @@ static sp_err read_vocab(reader *r, const json_t *model)
     SP_TRY(read_added(r, added));
     for (size_t i = 0; i < r->spec.n_tokens; i++) {
         if (r->tokens[i].s) continue;
-        r->tokens[i] = (sp_text_view){"", 0}; /* a hole */
+        r->tokens[i] = (sp_text_view){"", 0}; /* a gap */
         r->types[i] = SP_TOKEN_UNUSED;
     }
     return SP_OK;
@@ -310,9 +310,9 @@ static sp_err join_pair(reader *r, const json_t *pair, sp_text_view *out)
     const char *a = json_string_value(json_array_get(pair, 0));
     const char *b = json_string_value(json_array_get(pair, 1));
     if (!a || !b || json_array_size(pair) != 2)
-        return malformed(r, "model.merges", "an element is not \"a b\" and not [\"a\", \"b\"]");
+        return malformed(r, "model.merges", "an element is neither \"a b\" nor [\"a\", \"b\"]");
     if (strchr(a, ' ') || strchr(b, ' '))
-        return sp_fail(SP_E_UNSUPPORTED, "%s: model.merges: a token with a space in it", r->path);
+        return sp_fail(SP_E_UNSUPPORTED, "%s: model.merges: a token contains a space", r->path);
     size_t n = strlen(a), m = strlen(b);
     char *joined = sp_arena_take(&r->arena, n + 1 + m, 1);
     if (!joined) return sp_fail_nomem(n + 1 + m, "merges");
@@ -386,7 +386,7 @@ static sp_err read_model(reader *r)
 
 /* -- BOS and EOS ----------------------------------------------------------------------------- */
 
-/* TemplateProcessing: what stands before and after the sequence itself. */
+/* TemplateProcessing: the tokens before and after the sequence. */
 static sp_err read_template(reader *r, const json_t *step)
 {
     json_t *single = json_object_get(step, "single"), *item;
@@ -457,7 +457,7 @@ static sp_err read_config(reader *r, const json_t *config)
                      r->spec.add_eos, &r->spec.add_eos);
 }
 
-/* -- the whole ------------------------------------------------------------------------------- */
+/* -- all fields ------------------------------------------------------------------------------ */
 
 static sp_err read_all(reader *r, const json_t *config)
 {

@@ -1,10 +1,10 @@
-/* tokenizer_json.h -- tokenizers as Hugging Face writes them; for model/ alone. */
+/* tokenizer_json.h -- reads tokenizers in the format of Hugging Face; for model/ alone. */
 #ifndef SP_MODEL_TOKENIZER_JSON_H
 #define SP_MODEL_TOKENIZER_JSON_H
 
 #include <jansson.h>
 
-#include "model/tokenizer_int.h"
+#include "model/vocab_spec.h"
 
 /* sp_tokenizer_parse -- root: tokenizer.json; config: tokenizer_config.json or NULL. Both are
  * borrowed for the call. Errors: SP_E_FORMAT, SP_E_UNSUPPORTED (names path and field), SP_E_LIMIT,

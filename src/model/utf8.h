@@ -1,15 +1,14 @@
-/* utf8.h -- one step of strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* utf8.h -- decodes strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 #ifndef SP_MODEL_UTF8_H
 #define SP_MODEL_UTF8_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* sp_utf8_step -- what stands at s (n >= 1 bytes):
- *   k > 0   a whole character of k bytes
- *   0       all n bytes begin a character whose rest is missing
- *   -k < 0  no character: the first k bytes are its maximal subpart (Unicode 3.9), what one U+FFFD
- * replaces */
+/* sp_utf8_step -- examines the character at s (n >= 1 bytes):
+ *   k > 0   a complete character of k bytes
+ *   0       the n bytes are the beginning of a character
+ *   -k < 0  invalid: one U+FFFD replaces the first k bytes, the maximal subpart (Unicode 3.9) */
 static inline int sp_utf8_step(const uint8_t *s, size_t n)
 {
     uint8_t lead = s[0];

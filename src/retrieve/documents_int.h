@@ -27,14 +27,18 @@ typedef sp_err sp_document_fn(const sp_document *d, void *user);
 /* sp_document_format -- by the suffix of a file name, in any case of letters. */
 sp_doc_format sp_document_format(const char *path);
 
-/* sp_documents_read -- gives the documents in a file's content to fn, one after another. `path`
- * names the file in errors and is the title of last resort. text       one document; the title is
- * the file's name Markdown   one; the title is its first heading, or else the file's name HTML one,
- * as Markdown; the first heading, or <title>, or the file's name. In another encoding than UTF-8
- * only when the file declares it JSONL      one a line: a string in text, content or contents, and
- * maybe a title; blank lines are skipped Errors: SP_E_UNSUPPORTED when the content is no text (not
- * UTF-8, or with NUL bytes): a caller may skip the file. SP_E_FORMAT: a bad line of JSONL.
- * SP_E_NOMEM, SP_E_LIMIT, and what fn returns. */
+/* sp_documents_read -- calls fn for each document in the content of a file. `path` names the file in
+ * errors and is the title of last resort.
+ *
+ *   text       one document; the title is the file's name
+ *   Markdown   one document; the title is its first heading, or else the file's name
+ *   HTML       one document, as Markdown; the title is the first heading, or <title>, or the file's
+ *              name. Read as UTF-8 unless the file declares another encoding.
+ *   JSONL      one document a line: a string in text, content or contents, and optionally a title;
+ *              blank lines are skipped
+ *
+ * Errors: SP_E_UNSUPPORTED when the content is not text (not UTF-8, or with NUL bytes): a caller may
+ * skip the file. SP_E_FORMAT: a bad line of JSONL. SP_E_NOMEM, SP_E_LIMIT, and what fn returns. */
 sp_err sp_documents_read(const char *path, sp_doc_format format, const char *data, size_t n,
                          sp_document_fn *fn, void *user) SP_MUST_CHECK;
 

@@ -3,7 +3,7 @@
  * Probe: all chunk tokens through the first two layers behind everything before them, in a private
  * span; the distance of their second-layer KV from the cached copy is the score. The question is no
  * part of it.
- * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). / */
+ * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). */
 #include "reuse/reuse_int.h"
 
 /* add_fresh -- the private span: all chunk tokens at their places; their cached copies become

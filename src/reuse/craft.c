@@ -17,7 +17,7 @@
  * At a share of 0 every copy is used as it is (the paper's Full-Cache); where all were computed
  * behind the head alone, that is Full Reuse. At 1 every token is computed again.
  *
- * Source: Cache-Craft section 3 (rows C2 to C7). / */
+ * Source: Cache-Craft section 3 (rows C2 to C7). */
 #include <stdlib.h>
 
 #include "reuse/overlap.h"

@@ -5,7 +5,7 @@
  *
  * Every chunk is computed directly behind the head, wherever it stands in this prompt: its copy
  * depends on head and content only, and a span shifts it to its place. So the positions of the
- * chunks overlap here; they do not see each other. Nothing but head and chunks is in the plan. / */
+ * chunks overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
 #include "reuse/reuse_int.h"
 
 int sp_reuse_n_head(const sp_segment *segs, int n_segs)

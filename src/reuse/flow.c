@@ -13,7 +13,7 @@
  * Probe 2 costs half of the budget in half of the layers.
  *
  * Source: our own; two steps of attention flow (Abnar and Zuidema 2020) over FusionRAG section 3.2.
- * Evidence and the choice of half and middle: docs/benchmarks.md. / */
+ * Evidence and the choice of half and middle: docs/benchmarks.md. */
 #include <math.h>
 
 #include "reuse/reuse_int.h"

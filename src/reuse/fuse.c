@@ -5,7 +5,7 @@
  *
  * The copy goes into the chunk index as `fused`; online it serves wherever a plain one would.
  * Source: FusionRAG section 3.1, eq. 10 (row F3); with what the watch measures of it, Cache-Craft
- * can choose it as one of its variants (row F9). / */
+ * can choose it as one of its variants (row F9). */
 #include "reuse/reuse_int.h"
 #include "reuse/watch.h"
 

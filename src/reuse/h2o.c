@@ -2,7 +2,7 @@
  *
  * What counts is the attention that tokens receive within their chunk while its plain copy is
  * computed, over all layers and heads; chunks take part by their size.
- * Source: Prefill-H2O of Cache-Craft section 5.1.4 (row C11). / */
+ * Source: Prefill-H2O of Cache-Craft section 5.1.4 (row C11). */
 #include <stdlib.h>
 
 #include "reuse/reuse_int.h"

@@ -4,7 +4,7 @@
  *   in part               a patch over the copy that was used; CCI and the order of tokens are
  *                         those of that copy, as properties of the chunk
  *
- * Source: Cache-Craft sections 3.1 and 3.3 (rows C2, C4, C5, C7). / */
+ * Source: Cache-Craft sections 3.1 and 3.3 (rows C2, C4, C5, C7). */
 #include <stdlib.h>
 
 #include "reuse/overlap.h"

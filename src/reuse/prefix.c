@@ -6,7 +6,7 @@
  *
  * Known KV was computed behind exactly these tokens at exactly these positions: shift 0, nothing
  * stale, and the logits are those of a plain forward pass, bit for bit. Source: RAGCache, section
- * 5.1. / */
+ * 5.1. */
 #include "reuse/reuse_int.h"
 
 /* known_of -- how many tokens of segment i the match covers, and in which blocks. */

@@ -10,7 +10,7 @@
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
  * one span for each segment in prompt order, then perhaps some with recomputed tokens, and the
  * answer's span last (empty, with room to grow); the last sight is the answer's. A policy that
- * places chunks has the last plan only. / */
+ * places chunks has the last plan only. */
 #ifndef SP_REUSE_REUSE_H
 #define SP_REUSE_REUSE_H
 

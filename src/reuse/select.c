@@ -9,7 +9,7 @@
  * Every token may look at every span: causality by position hides what stands behind it, stale
  * bitmaps hide the old copies. So a token computed again sees old and new copies alike of what
  * stands before it.
- * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. / */
+ * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. */
 #include <math.h>
 #include <string.h>
 

@@ -7,7 +7,7 @@
  * The tree is asked for the longest path that consists of the prompt's chunks; their KV is that of
  * the other order, set to the places of this one. Exact when the order is the same, an
  * approximation otherwise, and then nothing of it enters the tree.
- * Source: Set-Cache of Cache-Craft section 5.1.4 (row C11). / */
+ * Source: Set-Cache of Cache-Craft section 5.1.4 (row C11). */
 #include "reuse/reuse_int.h"
 
 /* node_of -- the node that serves segment i, or NULL. */

@@ -9,7 +9,7 @@
  * from the layers that remain, where their cached copies stand in (plan.h: twins). It works on the
  * tokens that are computed in one step with the question.
  *
- * Source: Cache-Craft sections 3.1 and 3.2.2 (rows C2, C6). / */
+ * Source: Cache-Craft sections 3.1 and 3.2.2 (rows C2, C6). */
 #ifndef SP_REUSE_WATCH_H
 #define SP_REUSE_WATCH_H
 

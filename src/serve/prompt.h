@@ -10,7 +10,7 @@
  *
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
  * content id, wherever it stands. Template text is tokenized with special tokens, what people
- * wrote without. / */
+ * wrote without. */
 #ifndef SP_SERVE_PROMPT_H
 #define SP_SERVE_PROMPT_H
 

@@ -1,7 +1,7 @@
 /* scheduler.c -- the queue, admission, and steps over all running requests (continuous batching).
  *
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
- * prompts, oldest first; so a long prompt never stops the answers of others. / */
+ * prompts, oldest first; so a long prompt never stops the answers of others. */
 #include <string.h>
 
 #include "base/clock.h"

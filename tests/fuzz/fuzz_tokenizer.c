@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/tokenizer_int.h"
+#include "model/vocab_spec.h"
 #include "model/utf8.h"
 
 #define SPACE "\xE2\x96\x81" /* U+2581 */

@@ -1,7 +1,7 @@
 /* attend.c -- the definition of span attention: one query of one head at a time, in two passes.
  *
- * The first pass finds the largest score, the second weighs the values with exp(score - largest).
- * Sums are in double. Nothing is kept between the passes: scores are computed twice.
+ * The first pass finds the largest score, the second weights the values with exp(score - largest).
+ * Sums are in double. Scores are computed in both passes rather than stored.
  */
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* columns.c -- attention by key. A part takes every n-th block of keys, so each column is summed
- * by one part, over queries and heads in their order. */
+/* columns.c -- attention by key. A part takes every n_parts-th block of keys, so one part sums each
+ * column, over queries and heads in order. */
 #include <math.h>
 #include <string.h>
 
@@ -13,42 +13,51 @@ size_t sp_columns_scratch(int64_t m, int n_heads, int head)
     return (size_t)m * (size_t)n_heads * (size_t)head + (size_t)head * B;
 }
 
-/* Queries turned to meet a span of this shift; those that see nothing of it are left alone. */
-static void turn_queries(const sp_columns_args *a, const sp_span *s, float *turned)
+/* Copies the queries rotated for a span with this shift; those that see none of it stay
+ * unrotated. */
+static void rotate_queries(const sp_columns_args *a, const sp_span *s, float *rotated)
 {
     const int head = a->kv->head;
-    memcpy(turned, a->req->q, (size_t)a->req->m * (size_t)(a->n_heads * head) * sizeof *turned);
+    memcpy(rotated, a->req->q, (size_t)a->req->m * (size_t)(a->n_heads * head) * sizeof *rotated);
     for (int64_t q = 0; q < a->req->m; q++) {
         if (sp_span_visible(s, a->req->pos[q]) == 0) continue;
         for (int h = 0; h < a->n_heads; h++)
-            sp_rope_rotate(a->rope, turned + (q * a->n_heads + h) * head,
+            sp_rope_rotate(a->rope, rotated + (q * a->n_heads + h) * head,
                            a->req->pos[q] - s->shift);
     }
 }
 
-/* One query of one head against a decoded block: its probabilities of the first n live keys. */
-static void add_row(const sp_columns_args *a, const float *query, const float *keys, unsigned live,
-                    int n, float lse, float *column)
+/* One block of keys of one KV head, and the columns of its tokens. */
+typedef struct block_of_keys {
+    const float *keys; /* [D][B], decoded */
+    unsigned live;
+    float *column; /* [B] */
+} block_of_keys;
+
+/* Adds the probabilities that one query of one head gives to the first n keys, stale ones
+ * excepted. */
+static void add_row(const sp_columns_args *a, const float *query, float lse, const block_of_keys *x,
+                    int n)
 {
     float score[B] = {0};
     for (int d = 0; d < a->kv->head; d++)
-        for (int k = 0; k < B; k++) score[k] += query[d] * keys[d * B + k];
+        for (int k = 0; k < B; k++) score[k] += query[d] * x->keys[d * B + k];
     for (int k = 0; k < n; k++)
-        if (live >> k & 1) column[k] += expf(score[k] * a->scale - lse);
+        if (x->live >> k & 1) x->column[k] += expf(score[k] * a->scale - lse);
 }
 
-static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, const float *turned,
+static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, const float *rotated,
                       float *keys, float *column)
 {
     const int head = a->kv->head, group = a->n_heads / a->kv->n_heads;
-    const unsigned live = sp_span_live(s, b);
-    for (int g = 0; g < a->kv->n_heads && live; g++) {
+    const block_of_keys x = {.keys = keys, .live = sp_span_live(s, b), .column = column + b * B};
+    for (int g = 0; g < a->kv->n_heads && x.live; g++) {
         sp_kv_read_keys(a->kv, s->blocks[b], g, keys);
         for (int64_t q = 0; q < a->req->m; q++) {
             int n = SP_MIN(B, sp_span_visible(s, a->req->pos[q]) - b * B);
             for (int h = g * group; h < (g + 1) * group && n > 0; h++) {
                 int64_t qh = q * a->n_heads + h;
-                add_row(a, turned + qh * head, keys, live, n, a->req->lse[qh], column + b * B);
+                add_row(a, rotated + qh * head, a->req->lse[qh], &x, n);
             }
         }
     }
@@ -66,13 +75,13 @@ void sp_columns_ref(const sp_columns_args *a, int part, int n_parts)
 {
     const sp_attend_req *req = a->req;
     size_t n = sp_columns_scratch(req->m, a->n_heads, a->kv->head);
-    float *turned = a->scratch + (size_t)part * n, *keys = turned + n - a->kv->head * B;
+    float *rotated = a->scratch + (size_t)part * n, *keys = rotated + n - a->kv->head * B;
     int64_t unit = 0;
     for (int s = 0; s < req->n_spans && req->m; s++) {
         const sp_span *span = &req->spans[s];
         if (!a->columns[s] || !in_sight(req, s)) continue;
-        turn_queries(a, span, turned);
+        rotate_queries(a, span, rotated);
         for (int32_t b = 0; b * B < span->n; b++)
-            if (unit++ % n_parts == part) add_block(a, span, b, turned, keys, a->columns[s]);
+            if (unit++ % n_parts == part) add_block(a, span, b, rotated, keys, a->columns[s]);
     }
 }

@@ -1,4 +1,4 @@
-/* embed.c -- the definition of the embedding look-up. Ids were checked where they came in. */
+/* embed.c -- the definition of the embedding look-up. Ids are valid: callers check their input. */
 #include "compute/ops_int.h"
 
 void sp_embed_ref(const sp_embed_args *a, int part, int n_parts)

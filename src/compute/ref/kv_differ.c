@@ -1,4 +1,4 @@
-/* kv_differ.c -- how far two stored copies of the same token lie apart. */
+/* kv_differ.c -- the distance between two stored copies of the same token. */
 #include "compute/kv_int.h"
 #include "compute/ops_int.h"
 
@@ -28,8 +28,8 @@ void sp_kv_differ_ref(const sp_kv_differ_args *a, int part, int n_parts)
             sp_kv_read(a->kv, x, g, ka, va);
             sp_kv_read(a->kv, y, g, kb, vb);
             if (a->size) size += square(kb, a->kv->head) + square(vb, a->kv->head);
-            /* to the later of the two positions; the other turns by 0, for the sake of a magnitude
-             */
+            /* Both are rotated to the later position. The other key turns by 0, which still applies
+             * the magnitude of the tables. */
             sp_rope_rotate(a->rope, ka, SP_MAX(0, y->rot - x->rot));
             sp_rope_rotate(a->rope, kb, SP_MAX(0, x->rot - y->rot));
             sum += squared(ka, kb, a->kv->head) + squared(va, vb, a->kv->head);

@@ -1,4 +1,4 @@
-/* kv_store.c -- the definition of writing a token's keys and values into its slot. */
+/* kv_store.c -- the definition of storing a token's keys and values in its slot. */
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@ enum { B = SP_BLOCK_TOKENS };
 
 /* -- Q16 --------------------------------------------------------------------------------------- */
 
-/* The sum of squares, of channels that are 16 apart first: an order that vectors of any width have.
- */
+/* The sum of squares: first over channels that are 16 apart, an order that vectors of every width
+ * can reproduce. */
 static float sum_of_squares(const float *x, int n)
 {
     float sum[16] = {0};
@@ -24,18 +24,18 @@ static float sum_of_squares(const float *x, int n)
     return sum[0];
 }
 
-/* x / scale to the nearest, halves to even; |x / scale| < 2^15. */
+/* q = x * inverse, rounded to nearest even. Pre: |x * inverse| < 2^15. */
 static void round_to_words(const float *x, int n, float inverse, int16_t *q)
 {
     for (int i = 0; i < n; i++) {
-        const float whole = x[i] * inverse + 0x1.8p23f; /* the integer is in its low bits */
+        const float whole = x[i] * inverse + 0x1.8p23f; /* the low bits are now the integer */
         uint32_t bits;
         memcpy(&bits, &whole, sizeof bits);
         q[i] = (int16_t)bits;
     }
 }
 
-/* Rounds x so that a norm, or an element, of `size` becomes `most`. Returns the scale. */
+/* Rounds x, scaled so that its norm or largest element `size` becomes `most`. Returns the scale. */
 static float to_words(const float *x, int n, float size, float most, int16_t *q)
 {
     if (sp_q16_is_usual(size)) {
@@ -61,7 +61,7 @@ static float value_to_words(const float *value, int n, int16_t *q)
 
 /* -- all types --------------------------------------------------------------------------------- */
 
-/* An encoded head of keys into column `slot`. */
+/* Writes an encoded key into column `slot` of a head of keys. */
 static void scatter_key(sp_dtype type, int head, const uint8_t *row, uint8_t *keys, int slot)
 {
     if (type == SP_Q8_0) {
@@ -108,7 +108,7 @@ void sp_kv_store_ref(const sp_kv_store_args *a, int part, int n_parts)
     const sp_kv_view *kv = a->kv;
     const int64_t width = (int64_t)kv->n_heads * kv->head;
     assert(kv->head <= SP_HEAD_MAX);
-    int64_t from, to; /* of [G, m]: a part writes whole heads where it can */
+    int64_t from, to; /* of [G, m]: parts get whole heads where possible */
     sp_part(kv->n_heads * a->m, 1, part, n_parts, &from, &to);
     for (int64_t i = from; i < to; i++) {
         int head = (int)(i / a->m);

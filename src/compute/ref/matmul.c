@@ -1,7 +1,7 @@
 /* matmul.c -- the definition of the matrix product: decoded weights, sums in double. */
 #include "compute/ops_int.h"
 
-#define CHUNK 256 /* columns decoded at a time; whole groups of every type */
+#define CHUNK 256 /* columns decoded at a time; a multiple of every group size */
 
 static double dot(const float *x, const float *w, int64_t n)
 {
@@ -18,7 +18,7 @@ void sp_matmul_ref(const sp_matmul_args *a, int part, int n_parts)
     sp_part(w->n_rows, 16, part, n_parts, &from, &to);
     for (int64_t r = from; r < to; r++) {
         const uint8_t *row = (const uint8_t *)w->data + (size_t)r * row_bytes;
-        /* Rows of x go in runs, so that a row of weights is decoded once for many of them. */
+        /* Runs of 32 rows of x share one decoding of a row of weights. */
         for (int64_t m0 = 0; m0 < a->m; m0 += 32) {
             int64_t m1 = SP_MIN(a->m, m0 + 32);
             double sum[32] = {0};

@@ -1,4 +1,4 @@
-/* The loops in plain C: what remains where no variant knows the CPU. */
+/* roofline.c -- the loops of roofline.h in plain C, for CPUs that have no variant. */
 #include "compute/roofline_int.h"
 
 enum { SUMS = 32 };

@@ -1,5 +1,4 @@
-/* attend_math.h -- what softmax does to a row's scores of a step, and the rotation of a tile's
- * queries. */
+/* attend_math.h -- softmax of a row's scores in a step, and the rotation of a tile's queries. */
 #ifndef SP_COMPUTE_X86_ATTEND_MATH_H
 #define SP_COMPUTE_X86_ATTEND_MATH_H
 
@@ -9,7 +8,7 @@
 #include "compute/x86/attend_product.h"
 #include "compute/x86/vec.h"
 
-/* The bits of a, plus the low bits of n moved into the exponent's place. */
+/* Adds the low bits of n to the exponent of a. */
 INLINE vec vec_add_exponent(vec a, vec n)
 {
 #if SP_VL == 8
@@ -22,9 +21,9 @@ INLINE vec vec_add_exponent(vec a, vec n)
 }
 
 /* 2^x for x < 127: 2^n * 2^r with |r| <= 1/2. Adding 1.5 * 2^23 rounds to the whole n and leaves it
- * in the low bits. 2^r by a polynomial of least relative error (9e-8) that is 1 at 0, so 2^0 is 1.
- * Below -126 some number of 0 .. 2^-126; +0 from -127 down, so of -inf: there the bits of 1, whose
- * exponent is 127, meet n = -127. */
+ * in the low bits. 2^r is a polynomial of minimal relative error (9e-8) that is 1 at 0, so 2^0 is
+ * 1. x below -126 gives a number in 0 .. 2^-126, and x <= -127, so also -inf, gives +0: n = -127
+ * clears the exponent of 1, which is 127. */
 INLINE vec vec_exp2(vec x)
 {
     const vec shift = vec_all(0x1.8p23f);
@@ -45,7 +44,7 @@ INLINE float exp2_one(float x)
     return _mm_cvtss_f32(_mm256_castps256_ps128(vec_fold_max(vec_exp2(vec_all(x)))));
 }
 
-/* whether a lane of a is larger than b */
+/* Whether any lane of a is larger than b. */
 INLINE bool vec_any_above(vec a, float b)
 {
 #if SP_VL == 8
@@ -57,7 +56,7 @@ INLINE bool vec_any_above(vec a, float b)
 
 /* -- softmax of a row ------------------------------------------------------------------------- */
 
-/* Scores of a row and step outside the mask become -inf. */
+/* Replaces the scores of a row outside the mask by -inf. */
 INLINE void hide_scores(float *score, uint64_t mask)
 {
     for (int v = 0; v < STEP_VECS; v++) {
@@ -85,7 +84,7 @@ INLINE vec weigh(float *score, vec max)
     return p;
 }
 
-/* Scores of a row become probabilities relative to `max`. Returns their sums, lane by lane. */
+/* Turns scores of a row into probabilities relative to `max`. Returns their sums, lane by lane. */
 INLINE vec weigh_scores(float *score, float max)
 {
     vec even = vec_zero(), odd = vec_zero();
@@ -97,8 +96,8 @@ INLINE vec weigh_scores(float *score, float max)
     return vec_add(even, odd);
 }
 
-/* Probabilities of live keys close ranks, as their values do. */
-INLINE void squeeze(float *prob, uint64_t live)
+/* Moves the probabilities of live keys to the front. */
+INLINE void compact(float *prob, uint64_t live)
 {
     int n = 0;
     for (; live; live &= live - 1) prob[n++] = prob[__builtin_ctzll(live)];
@@ -108,7 +107,7 @@ INLINE void squeeze(float *prob, uint64_t live)
 
 #if SP_VL == 8
 
-/* each of half as many numbers twice, side by side */
+/* VL / 2 numbers, each duplicated: a a b b ... */
 INLINE vec vec_twice(const float *p)
 {
     const __m256i pairs = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3);
@@ -133,8 +132,8 @@ INLINE vec vec_swap_pairs(vec a)
 
 #endif
 
-/* Rows of one query, width apart, rotated to position pos: sp_rope_rotate with the numbers of the
- * position read once for all rows. */
+/* Rotates the rows of one query, width apart, to position pos: sp_rope_rotate for several rows,
+ * which reads the tables once. */
 INLINE void rotate_rows(const sp_rope *rope, const float *from, float *to, int rows, int width,
                         int32_t pos)
 {

@@ -1,17 +1,17 @@
-/* attend_product.h -- the products of span attention: a few rows by a few vectors in registers.
+/* attend_product.h -- the f32 products of span attention: a few rows by a few vectors in registers.
  *
  *   scores    c[row][key]     =  query[row][d]  . key[d][key]        d = 0 .. D-1
  *   outputs   c[row][channel] += prob[row][key] . value[key][channel]    keys ascending
  *
- * Each element of c is one chain of multiply-adds in the order of d, or of the keys. How many rows
- * and vectors are beside each other never shows in a result.
+ * Each element of c is one chain of multiply-adds in the order of d, or of the keys. The number of
+ * rows and vectors computed together never changes a result.
  *
- *   panels   f32 [n][16], as scores and outputs both want them: for tiles of many rows. Six rows by
- *            two vectors: twelve chains cover the latency of two units, and 2 + 6 loads feed 12
- *            multiply-adds. (AVX-512: by two panels of one vector.)
- *   direct   elements are decoded in registers, for at most eight rows: each is used only once, or
- *            twice. Eight channels, or keys, are met without a branch: measured, a loop of so few
- *            turns costs a tenth, where its end seems to be a branch that the CPU often misses.
+ *   panels   f32 [n][16], for tiles of many rows; scores and outputs use the same layout. Six rows
+ *            by two vectors: twelve chains hide the latency of two units, and 2 + 6 loads feed 12
+ *            multiply-adds. (AVX-512: two panels of one vector each.)
+ *   direct   for at most eight rows: elements are decoded in registers, since each is used only
+ *            once or twice. Eight channels, or keys, are unrolled: a loop of eight iterations
+ *            measured 10 % slower, probably because the CPU often mispredicts its end.
  */
 #ifndef SP_COMPUTE_X86_ATTEND_PRODUCT_H
 #define SP_COMPUTE_X86_ATTEND_PRODUCT_H
@@ -24,23 +24,23 @@ enum {
     STEP = SP_STEP_TOKENS,
     STEP_BLOCKS = STEP / B,
     STEP_VECS = STEP / VL,
-    DIRECT_ROWS = 8,  /* at most, for direct products */
-    DIRECT_GROUP = 5, /* of them at a time: eight to twelve chains beside each other */
-    TURN = 8,         /* channels, or keys, between two looks ahead */
-    PANEL_ROWS = 6,   /* rows, and panels, that are multiplied together */
-    PANEL_COLUMNS = 2 / V16,
-    NEAR_ROWS = 4 * PANEL_ROWS, /* that go through a step together */
+    DIRECT_ROWS = 8,            /* most rows for direct products */
+    DIRECT_GROUP = 5,           /* most rows at a time: eight to twelve chains in flight */
+    TURN = 8,                   /* channels, or keys, between two prefetches */
+    PANEL_ROWS = 6,             /* most rows that a panel kernel takes */
+    PANEL_COLUMNS = 2 / V16,    /* panels that it takes with them */
+    NEAR_ROWS = 4 * PANEL_ROWS, /* rows that finish a step together */
     STREAM_BYTES = 4 * SP_CACHE_LINE,
 };
 
-/* What will be read next, asked for four lines at a time between products: the heads of a block lie
- * far apart, so the CPU would not guess, and all at once would leave it waiting. No line is counted
- * alone, so some behind the last may be asked for in vain. */
+/* Prefetch of the next step's data, four cache lines at a time between products: the heads of a
+ * block are far apart, so the CPU does not predict them, and prefetching all at once would stall.
+ * Lines are counted in fours, so a few past the end may be fetched in vain. */
 typedef struct stream {
     const uint8_t *p[2 * STEP_BLOCKS];
     int n, i;
-    size_t at, bytes; /* of p[i]; of each */
-    int turns;        /* of STREAM_BYTES at a time */
+    size_t at, bytes; /* offset in p[i]; size of each p */
+    int turns;        /* prefetches of STREAM_BYTES per call */
 } stream;
 
 INLINE void stream_on(stream *s)
@@ -50,7 +50,7 @@ INLINE void stream_on(stream *s)
 #pragma GCC unroll 4
         for (int i = 0; i < STREAM_BYTES; i += SP_CACHE_LINE) _mm_prefetch(p + i, _MM_HINT_T1);
         s->at += STREAM_BYTES;
-        const bool next = s->at >= s->bytes; /* no branch: seldom foreseen */
+        const bool next = s->at >= s->bytes; /* without a branch, which would be mispredicted */
         s->at = next ? 0 : s->at;
         s->i += next;
     }
@@ -66,11 +66,15 @@ typedef struct panel_product {
     bool add;
 } panel_product;
 
-INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x, size_t r, int p,
-                         int from, int to)
+/* Rows from r on, panels from p on, and elements from .. to-1 of their chains. */
+typedef struct panel_at {
+    int r, p, from, to;
+} panel_at;
+
+INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x, panel_at at)
 {
-    const float *a = x->a + r * x->a_step, *panel = x->panel + (size_t)p * x->next;
-    float *c = x->c + r * x->c_step + p * 16;
+    const float *a = x->a + (size_t)at.r * x->a_step, *panel = x->panel + (size_t)at.p * x->next;
+    float *c = x->c + (size_t)at.r * x->c_step + at.p * 16;
     const int n = columns * V16;
     vec acc[PANEL_ROWS][4 * V16];
 #pragma GCC unroll 8
@@ -81,7 +85,7 @@ INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x
         }
     }
 #pragma GCC unroll 4
-    for (int i = from; i < to; i++) {
+    for (int i = at.from; i < at.to; i++) {
         vec b[4 * V16];
 #pragma GCC unroll 8
         for (int v = 0; v < n; v++) {
@@ -102,13 +106,13 @@ INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x
 }
 
 #define PANEL_KERNEL(rows, columns)                                                                \
-    static __attribute__((noinline)) void panel_##rows##x##columns(                                \
-        const panel_product *x, size_t r, int p, int from, int to)                                 \
+    static __attribute__((noinline)) void panel_##rows##x##columns(const panel_product *x,         \
+                                                                   panel_at at)                    \
     {                                                                                              \
         if (x->add) {                                                                              \
-            panel_kernel(rows, columns, true, x, r, p, from, to);                                  \
+            panel_kernel(rows, columns, true, x, at);                                              \
         } else {                                                                                   \
-            panel_kernel(rows, columns, false, x, r, p, from, to);                                 \
+            panel_kernel(rows, columns, false, x, at);                                             \
         }                                                                                          \
     }
 #if SP_VL == 16
@@ -121,58 +125,68 @@ PANEL_KERNEL(2, 1)
 PANEL_KERNEL(1, 4)
 PANEL_KERNEL(1, 1)
 
-/* Rows r .. r+rows-1, at most six, by panels p .. end-1. */
-static void panel_rows(const panel_product *x, int rows, size_t r, int p, int end, int from, int to)
+/* At most six rows, panels at.p .. end-1. */
+static void panel_rows(const panel_product *x, int rows, int end, panel_at at)
 {
+    const int first = at.p;
     if (rows == PANEL_ROWS) {
 #if SP_VL == 16
-        for (; p + 2 <= end; p += 2) panel_6x2(x, r, p, from, to);
+        for (; at.p + 2 <= end; at.p += 2) panel_6x2(x, at);
 #endif
-        for (; p < end; p++) panel_6x1(x, r, p, from, to);
+        for (; at.p < end; at.p++) panel_6x1(x, at);
         return;
     }
     if (rows >= 4) {
-        for (int q = p; q < end; q++) panel_4x1(x, r, q, from, to);
-        r += 4;
+        for (; at.p < end; at.p++) panel_4x1(x, at);
+        at.p = first;
+        at.r += 4;
     }
     if (rows & 2) {
-        int q = p;
-        for (; q + 2 <= end; q += 2) panel_2x2(x, r, q, from, to);
-        if (q < end) panel_2x1(x, r, q, from, to);
-        r += 2;
+        for (; at.p + 2 <= end; at.p += 2) panel_2x2(x, at);
+        if (at.p < end) panel_2x1(x, at);
+        at.p = first;
+        at.r += 2;
     }
     if (rows & 1) {
-        for (; p + 4 <= end; p += 4) panel_1x4(x, r, p, from, to);
-        for (; p < end; p++) panel_1x1(x, r, p, from, to);
+        for (; at.p + 4 <= end; at.p += 4) panel_1x4(x, at);
+        for (; at.p < end; at.p++) panel_1x1(x, at);
     }
 }
 
 /* -- direct ------------------------------------------------------------------------------------ */
 
-/* Vectors of 64 keys, or of channels, that as many rows meet at a time: what registers hold. */
+/* Vectors of keys, or of channels, that are multiplied with this many rows at a time: as many as
+ * the registers hold. */
 INLINE int direct_vecs(int rows)
 {
     if (SP_VL == 16) return 4;
     return rows == 1 ? 8 : rows <= 3 ? 4 : 2;
 }
 
-/* Scores of rows from q on (width apart) with vectors v .. v+n-1 of a step's keys. */
-INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float *q, int width,
-                          const uint8_t *const blocks[], int v, float *score, stream *ahead)
+typedef struct direct_score {
+    const float *q; /* [rows], width apart */
+    int head, width;
+    const uint8_t *const *blocks; /* the keys of a step */
+    float *score;                 /* [rows][STEP] */
+    stream *ahead;
+} direct_score;
+
+/* Scores of `rows` rows with vectors v .. v+n-1 of a step's keys. */
+INLINE void direct_scores(sp_dtype type, int rows, int n, const direct_score *x, int v)
 {
     const uint8_t *keys[8];
     vec acc[DIRECT_GROUP][8], scale[8];
 #pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
-        keys[i] = blocks[(v + i) / V16];
+        keys[i] = x->blocks[(v + i) / V16];
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) acc[j][i] = vec_zero();
     }
-    const int turn = type == SP_Q8_0 ? 2 * TURN : TURN; /* scales are converted anew in each */
-    for (int from = 0; from < head; from += turn) {
+    const int turn = type == SP_Q8_0 ? 2 * TURN : TURN; /* each turn converts the scales again */
+    for (int from = 0; from < x->head; from += turn) {
 #pragma GCC unroll 8
         for (int i = 0; i < n; i++) scale[i] = key_scale(type, keys[i], from, (v + i) % V16);
-        stream_on(ahead);
+        stream_on(x->ahead);
 #pragma GCC unroll 8
         for (int d = from; d < from + turn; d++) {
 #pragma GCC unroll 8
@@ -180,7 +194,7 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
                 vec k = key_at(type, keys[i], d, (v + i) % V16, scale[i]);
 #pragma GCC unroll 8
                 for (int j = 0; j < rows; j++) {
-                    acc[j][i] = vec_fma(vec_all(q[j * width + d]), k, acc[j][i]);
+                    acc[j][i] = vec_fma(vec_all(x->q[j * x->width + d]), k, acc[j][i]);
                 }
             }
         }
@@ -188,11 +202,12 @@ INLINE void direct_scores(sp_dtype type, int rows, int n, int head, const float 
 #pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
 #pragma GCC unroll 8
-        for (int j = 0; j < rows; j++) vec_store(score + j * STEP + (v + i) * VL, acc[j][i]);
+        for (int j = 0; j < rows; j++) vec_store(x->score + j * STEP + (v + i) * VL, acc[j][i]);
     }
 }
 
-/* The live values of a step, and of Q8_0 their scales, which are read for every eight channels. */
+/* The values of a step's live keys; Q8_0: also their scales, which are used for every eight
+ * channels. */
 typedef struct value_rows {
     int n;
     const uint8_t *row[STEP];
@@ -206,7 +221,7 @@ INLINE void open_scales(value_rows *v, int head)
     }
 }
 
-/* value_at, with the scale at hand */
+/* value_at, with the scale already converted */
 INLINE vec value_scaled(sp_dtype type, const uint8_t *row, int d, const float scale[][STEP], int k)
 {
     if (type != SP_Q8_0) return value_at(type, row, d);
@@ -214,79 +229,72 @@ INLINE vec value_scaled(sp_dtype type, const uint8_t *row, int d, const float sc
     return vec_mul(vec_all(scale[d / 32][k]), q);
 }
 
-/* acc += the n vectors of channels from d on of value k, with the rows' probabilities. */
-INLINE void direct_value(sp_dtype type, int rows, int n, int d, const value_rows *values,
-                         const float *prob, int k, vec acc[DIRECT_GROUP][8])
+typedef struct direct_output {
+    float *out; /* [rows], width apart */
+    int width;
+    int d; /* first channel */
+    const value_rows *values;
+    const float *prob; /* [rows][STEP] */
+    stream *ahead;
+} direct_output;
+
+/* acc += n vectors of channels of value k, weighted with each row's probability. */
+INLINE void direct_value(sp_dtype type, int rows, int n, const direct_output *x, int k,
+                         vec acc[DIRECT_GROUP][8])
 {
 #pragma GCC unroll 8
     for (int i = 0; i < n; i++) {
-        vec x = value_scaled(type, values->row[k], d + i * VL, values->scale, k);
+        vec v = value_scaled(type, x->values->row[k], x->d + i * VL, x->values->scale, k);
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) {
-            acc[j][i] = vec_fma(vec_all(prob[j * STEP + k]), x, acc[j][i]);
+            acc[j][i] = vec_fma(vec_all(x->prob[j * STEP + k]), v, acc[j][i]);
         }
     }
 }
 
-/* Outputs of rows from `out` on (width apart), n vectors of channels from d on: += the rows of
- * values from .. to-1 with their probabilities. */
-INLINE void direct_outputs(sp_dtype type, int rows, int n, float *out, int width, int d,
-                           const value_rows *values, const float *prob, int from, int to,
-                           stream *ahead)
+/* Adds values from .. to-1, weighted with their probabilities, to n vectors of channels of the
+ * outputs of `rows` rows. */
+INLINE void direct_outputs(sp_dtype type, int rows, int n, const direct_output *x, int from, int to)
 {
+    float *out = x->out + x->d;
     vec acc[DIRECT_GROUP][8];
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
 #pragma GCC unroll 8
-        for (int i = 0; i < n; i++) acc[j][i] = vec_load(out + j * width + d + i * VL);
+        for (int i = 0; i < n; i++) acc[j][i] = vec_load(out + j * x->width + i * VL);
     }
     for (; from + TURN <= to; from += TURN) {
-        stream_on(ahead);
+        stream_on(x->ahead);
 #pragma GCC unroll 8
-        for (int k = from; k < from + TURN; k++) {
-            direct_value(type, rows, n, d, values, prob, k, acc);
-        }
+        for (int k = from; k < from + TURN; k++) direct_value(type, rows, n, x, k, acc);
     }
-    for (; from < to; from++) direct_value(type, rows, n, d, values, prob, from, acc);
+    for (; from < to; from++) direct_value(type, rows, n, x, from, acc);
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
 #pragma GCC unroll 8
-        for (int i = 0; i < n; i++) vec_store(out + j * width + d + i * VL, acc[j][i]);
+        for (int i = 0; i < n; i++) vec_store(out + j * x->width + i * VL, acc[j][i]);
     }
 }
 
-/* So many of the rows that are left go together: 6, 7 and 8 as two halves. */
+/* How many of the remaining rows to compute together: 6, 7 and 8 are halved. */
 INLINE int direct_group(int rows)
 {
     return rows <= DIRECT_GROUP ? rows : (rows + 1) / 2;
 }
 
-INLINE void direct_scores_rows(sp_dtype type, int rows, int n_vecs, int head, const float *q,
-                               int width, const uint8_t *const blocks[], float *score,
-                               stream *ahead)
+INLINE void direct_scores_rows(sp_dtype type, int rows, int n_vecs, const direct_score *x)
 {
     const int n = direct_vecs(rows);
     int v = 0;
-    for (; v + n <= n_vecs; v += n) {
-        direct_scores(type, rows, n, head, q, width, blocks, v, score, ahead);
-    }
-    for (; v < n_vecs; v += V16) {
-        direct_scores(type, rows, V16, head, q, width, blocks, v, score, ahead);
-    }
+    for (; v + n <= n_vecs; v += n) direct_scores(type, rows, n, x, v);
+    for (; v < n_vecs; v += V16) direct_scores(type, rows, V16, x, v);
 }
 
-INLINE void direct_outputs_rows(sp_dtype type, int rows, float *out, int width,
-                                const value_rows *values, const float *prob, int from, int to,
-                                stream *ahead)
+INLINE void direct_outputs_rows(sp_dtype type, int rows, direct_output x, int from, int to)
 {
     const int n = direct_vecs(rows);
-    int d = 0;
-    for (; d + n * VL <= width; d += n * VL) {
-        direct_outputs(type, rows, n, out, width, d, values, prob, from, to, ahead);
-    }
-    for (; d < width; d += 16) {
-        direct_outputs(type, rows, V16, out, width, d, values, prob, from, to, ahead);
-    }
+    for (; x.d + n * VL <= x.width; x.d += n * VL) direct_outputs(type, rows, n, &x, from, to);
+    for (; x.d < x.width; x.d += 16) direct_outputs(type, rows, V16, &x, from, to);
 }
 
 #endif

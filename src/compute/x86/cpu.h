@@ -1,8 +1,8 @@
-/* cpu.h -- what this CPU can do: the features that the Makefile's flags for *_avx2.c, *_avxvnni.c,
- * *_avx512.c and *_vnni.c let the compiler use.
+/* cpu.h -- which variants this CPU can run: whether it has the instructions that the Makefile
+ * allows for each (ALLOW_avx2 and so on).
  *
- * F16C is not asked for: clang has no word for it, and no CPU has AVX2 without it. Nor has every
- * compiler one for AVX-VNNI: leaf 7, subleaf 1, EAX bit 4. */
+ * F16C is not checked: clang has no name for it, and every CPU with AVX2 has it. Not every compiler
+ * has a name for AVX-VNNI either: it is leaf 7, subleaf 1, EAX bit 4. */
 #ifndef SP_COMPUTE_X86_CPU_H
 #define SP_COMPUTE_X86_CPU_H
 
@@ -14,7 +14,7 @@ static inline bool cpu_has_avx2(void)
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
 
-#if SP_EMULATE /* the other variants are compiled into what AVX2 can do (emulate.h) */
+#if SP_EMULATE /* the other variants are compiled to AVX2 (emulate.h) */
 #define cpu_has_avxvnni cpu_has_avx2
 #define cpu_has_avx512  cpu_has_avx2
 #define cpu_has_vnni    cpu_has_avx2

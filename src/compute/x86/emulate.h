@@ -1,7 +1,7 @@
-/* emulate.h -- AVX-512 and VNNI in portable C, for the tests: SIMDe in place of <immintrin.h>.
+/* emulate.h -- AVX-512 and VNNI in portable C, for tests: SIMDe in place of <immintrin.h>.
  *
- * Files that are compiled with SP_EMULATE compute what the instructions would, on any CPU that has
- * AVX2. It says nothing about speed, nor about what a compiler makes of the instructions. */
+ * Files compiled with SP_EMULATE compute what the instructions would, on any CPU with AVX2. This
+ * tests neither their speed nor the code that a compiler generates for the real instructions. */
 #ifndef SP_COMPUTE_X86_EMULATE_H
 #define SP_COMPUTE_X86_EMULATE_H
 
@@ -11,7 +11,7 @@
 #include <simde/x86/fma.h>
 #include <string.h>
 
-/* What SIMDe 0.7.4 lacks, from halves that AVX2 computes. */
+/* Functions that SIMDe 0.7.4 lacks, composed of halves that AVX2 computes. */
 #define EMULATE_HALVES(name, to, to_half, from, from_half, half_of)                                \
     static inline to name(from a)                                                                  \
     {                                                                                              \
@@ -40,7 +40,7 @@ static inline __m256i emulate_cvtps_ph(__m512 a, int rounding)
 {
     __m256 x[2];
     memcpy(x, &a, sizeof x);
-    (void)rounding; /* to the nearest */
+    (void)rounding; /* always to nearest */
     return _mm256_setr_m128i(_mm256_cvtps_ph(x[0], 0), _mm256_cvtps_ph(x[1], 0));
 }
 
@@ -87,7 +87,7 @@ static inline __m256 emulate_extractf32x8_ps(__m512 a, int half)
 #undef _mm512_cvtsepi32_epi16
 #define _mm512_cvtsepi32_epi16 emulate_cvtsepi32_epi16
 #define _mm512_fmaddsub_ps     emulate_fmaddsub_ps
-#undef _mm512_permute_ps /* macros where nothing is optimized */
+#undef _mm512_permute_ps /* macros in builds without optimization */
 #undef _mm512_extractf32x8_ps
 #define _mm512_permute_ps      emulate_permute_ps
 #define _mm512_extractf32x8_ps emulate_extractf32x8_ps

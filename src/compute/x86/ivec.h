@@ -1,11 +1,11 @@
-/* ivec.h -- one vector of integer sums, SP_VL outputs, and how a variant multiplies into it.
+/* ivec.h -- one vector of integer sums for SP_VL outputs, and the products that each variant has.
  *
- *   words   x and weights int16, vpmaddwd:               a sum takes 2 columns an instruction
- *   bytes   x int8, weights uint8, SP_VNNI: vpdpbusd:    a sum takes 4
- *           without it vpmaddubsw: 4 columns as two sums of 16 bits, which hold `fold` such products
- *           before they must be folded into one of 32: 2 * 127 * fold * largest weight < 2^15
+ *   words   x and weights int16, vpmaddwd: adds 2 columns to a sum
+ *   bytes   x int8, weights uint8. SP_VNNI: vpdpbusd adds 4 columns to a sum. Without it,
+ *           vpmaddubsw gives 4 columns as two 16-bit sums. These hold `fold` products before they
+ *           must be folded into a 32-bit sum: 2 * 127 * fold * largest weight < 2^15
  *
- * x is one 32-bit word of a row for all lanes: 2 or 4 columns.
+ * x is one 32-bit word of a row, 2 or 4 columns, in all lanes.
  */
 #ifndef SP_COMPUTE_X86_IVEC_H
 #define SP_COMPUTE_X86_IVEC_H
@@ -32,7 +32,7 @@ INLINE ivec ivec_all(int32_t x)
     return IOF(set1_epi32)(x);
 }
 
-/* Sums are added by hand: a compiler regroups the additions of several steps, and runs out of
+/* Additions are in assembly: compilers reorder the additions of several steps and then run out of
  * registers. */
 #if SP_EMULATE
 #define IVEC_ADD(bits, sum, x) IOF(add_epi##bits)(sum, x)
@@ -69,8 +69,8 @@ INLINE ivec ivec_add_words(ivec sum, ivec w, ivec x)
 #endif
 }
 
-/* sum[v] += late[v], products made before, and then late[v] = w[v] . x, words: so no addition waits
- * for the multiplication just before it. */
+/* sum[v] += late[v], the products of the previous call, then late[v] = w[v] . x, words. So no
+ * addition waits for the multiplication just before it. */
 INLINE void ivec_add_late_dots(ivec sum[2], ivec late[2], const ivec w[2], ivec x)
 {
 #if SP_EMULATE
@@ -102,7 +102,7 @@ INLINE ivec ivec_dot_bytes(ivec sum, ivec w, ivec x)
 #endif
 }
 #else
-/* w . x in pairs of sums */
+/* w . x as pairs of 16-bit sums */
 INLINE ivec ivec_pairs(ivec w, ivec x)
 {
     return IOF(maddubs_epi16)(w, x);
@@ -113,14 +113,14 @@ INLINE ivec ivec_add_pairs(ivec pairs, ivec w, ivec x)
     return IVEC_ADD(16, pairs, ivec_pairs(w, x));
 }
 
-/* The two sums of each pair as one. */
+/* Adds the two sums of each pair. */
 INLINE ivec ivec_fold(ivec pairs)
 {
     return IOF(madd_epi16)(pairs, IOF(set1_epi16)(1));
 }
 #endif
 
-/* 16 floats, rounded to words: to the nearest, halves to even */
+/* Rounds 16 floats to words, to nearest even. */
 INLINE void ivec_store_words(void *to, const vec x[V16])
 {
 #if SP_VL == 8

@@ -1,5 +1,5 @@
-/* kv_vec.h -- elements of a KV block as vectors, for every type of cache; the layout is in ops.h.
- * `type` is a compile-time constant everywhere. */
+/* kv_vec.h -- reads elements of a KV block as vectors, for every cache type; the layout is in
+ * ops.h. `type` is always a compile-time constant. */
 #ifndef SP_COMPUTE_X86_KV_VEC_H
 #define SP_COMPUTE_X86_KV_VEC_H
 
@@ -9,7 +9,7 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
-/* to the nearest, halves to even, as sp_f32_to_f16 */
+/* Rounds to nearest even, like sp_f32_to_f16. */
 INLINE void vec_store_f16(void *p, vec a)
 {
 #if SP_VL == 8
@@ -19,13 +19,13 @@ INLINE void vec_store_f16(void *p, vec a)
 #endif
 }
 
-/* Scales of 16 keys, vector v of them, for the 32 channels that d is one of. Only Q8_0 has them. */
+/* Vector v of the scales of 16 keys, for the group of 32 channels that contains d. Q8_0 only. */
 INLINE vec key_scale(sp_dtype type, const uint8_t *keys, int d, int v)
 {
     return type == SP_Q8_0 ? vec_load_f16(keys + d / 32 * 34 * B + 2 * v * VL) : vec_zero();
 }
 
-/* Channel d of 16 keys, vector v of them. */
+/* Vector v of channel d of 16 keys. */
 INLINE vec key_at(sp_dtype type, const uint8_t *keys, int d, int v, vec scale)
 {
     const int i = d * B + v * VL;
@@ -36,7 +36,7 @@ INLINE vec key_at(sp_dtype type, const uint8_t *keys, int d, int v, vec scale)
         return vec_load_f16(keys + 2 * i);
     case SP_BF16:
         return vec_load_bf16(keys + 2 * i);
-    default: /* a group has its scales in front */
+    default: /* Q8_0: the scales of a group come before its elements */
         return vec_mul(scale, vec_load_i8(keys + (d / 32 + 1) * 2 * B + i));
     }
 }
@@ -57,7 +57,7 @@ INLINE vec value_at(sp_dtype type, const uint8_t *row, int d)
     }
 }
 
-/* keys of one block and head to f32 [D][B] */
+/* Decodes the keys of one block and head: out [D][B]. */
 INLINE void keys_to_f32(sp_dtype type, const uint8_t *keys, int head, float *out)
 {
     for (int from = 0; from < head; from += 32) {
@@ -71,8 +71,8 @@ INLINE void keys_to_f32(sp_dtype type, const uint8_t *keys, int head, float *out
     }
 }
 
-/* One row of values to f32, 16 channels at out, the next 16 at out + next and so on; the channels
- * from D to the next multiple of 16 are 0. */
+/* Decodes a row of values: 16 channels to out, the next 16 to out + next, and so on. Channels from
+ * D to the next multiple of 16 become 0. */
 INLINE void value_to_f32(sp_dtype type, const uint8_t *row, int head, float *out, size_t next)
 {
     int d = 0;

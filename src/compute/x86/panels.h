@@ -1,13 +1,13 @@
-/* panels.h -- a block of a packed panel as the products want it: integers in lines, factors in f32.
+/* panels.h -- unpacks blocks of a packed panel for products: integers in lines, factors in f32.
  *
- * A block is up to eight groups of 32 columns of the R = 2 VL outputs of a panel. A line is what
- * one vector instruction takes: VL outputs times the columns of a step.
+ * A block is up to eight groups of 32 columns of the R = 2 VL outputs of a panel. A line is the
+ * operand of one vector instruction: VL outputs times the columns of a step.
  *
  *   words   int16, two columns a step
- *   bytes   uint8, four columns a step: codes as they are, or of 8 bits w + 128
+ *   bytes   uint8, four columns a step: the codes; for 8-bit weights w + 128
  *
- * So weights are their scale times an integer, plus a constant: the type's own, or its zero point
- * times the scale, taken off. / */
+ * A weight is its scale times an integer, plus a constant: that of its type, or minus the zero
+ * point times the scale. */
 #ifndef SP_COMPUTE_X86_PANELS_H
 #define SP_COMPUTE_X86_PANELS_H
 
@@ -16,9 +16,9 @@
 #include "compute/x86/quantized.h"
 
 enum {
-    R = 2 * VL,    /* outputs of a panel */
+    R = 2 * VL,    /* outputs in a panel */
     LINE = 4 * VL, /* bytes */
-    GROUPS = 8,    /* of a block */
+    GROUPS = 8,    /* in a block */
     MOST_LINES = SP_VNNI ? 16 : 32,
 };
 
@@ -27,7 +27,7 @@ INLINE int step_of(sp_dtype type)
     return words_of(type) ? 2 : 4;
 }
 
-/* Steps of a group: each has two lines. */
+/* Steps in a group; each has two lines. */
 INLINE int steps_of(sp_dtype type)
 {
     return 32 / step_of(type);
@@ -39,7 +39,7 @@ INLINE sp_pack_form form_of(sp_dtype type)
 }
 
 typedef struct factors_of {
-    _Alignas(64) float scale[2][R]; /* of both halves, where they differ */
+    _Alignas(64) float scale[2][R]; /* one for each half, if they differ */
     float min[2][R];                /* the constant */
 } factors_of;
 
@@ -48,7 +48,7 @@ typedef struct block {
     factors_of factors[GROUPS];
 } block;
 
-/* Do the 16-column halves of a group have factors of their own? */
+/* Whether each 16-column half of a group has its own factors. */
 INLINE bool in_halves(sp_dtype type)
 {
     return type == SP_Q6_K;
@@ -93,7 +93,7 @@ INLINE __m256i codes(sp_dtype type, const sp_pack_layout *l, const uint8_t *grou
     return c;
 }
 
-/* Codes 32 k .. 32 k + 31 as they stand in lines: a 256-bit vector of bytes, or two of words. */
+/* Codes 32 k .. 32 k + 31 in the form of lines: one 256-bit vector of bytes, or two of words. */
 INLINE void expand(sp_dtype type, const sp_pack_layout *l, const uint8_t *group, int k,
                    __m256i out[2])
 {
@@ -106,7 +106,7 @@ INLINE void expand(sp_dtype type, const sp_pack_layout *l, const uint8_t *group,
     }
 }
 
-/* Line i of a group, straight from memory. */
+/* Line i of a group, unpacked directly into registers. */
 INLINE ivec line_direct(sp_dtype type, const sp_pack_layout *l, const uint8_t *group, int i)
 {
     enum { PER_LINE = SP_VL / 8 }; /* 256-bit vectors */
@@ -141,7 +141,7 @@ INLINE __m256 i8s(const uint8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
-/* d times -zero point: what codes that count from zero have too much. */
+/* The constant of types with a zero point: -zero_of(type) * d. */
 INLINE __m256 less_zero(sp_dtype type, __m256 d)
 {
     return _mm256_mul_ps(d, _mm256_set1_ps((float)-zero_of(type)));
@@ -184,7 +184,7 @@ INLINE void factors(sp_dtype type, const uint8_t *head, const uint8_t *group, fa
     for (int r = 0; r < R; r += 8) eight_factors(type, head, group, r, out);
 }
 
-/* Weights come from memory, and what the CPU fetches by itself ends with a page. */
+/* Prefetches weights: the CPU's own prefetch stops at the end of a page. */
 INLINE void fetch(const uint8_t *p, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += SP_CACHE_LINE) {
@@ -192,7 +192,8 @@ INLINE void fetch(const uint8_t *p, size_t bytes)
     }
 }
 
-/* Unpacks n groups, and fetches those of the next block; `head` is the head of the eight that they belong to, if the type has one. */
+/* Unpacks n groups and prefetches those of the next block. `head` is the head of these groups, or
+ * their start for types without heads. */
 INLINE void unpack(sp_dtype type, const sp_pack_layout *l, const uint8_t *head, int n, block *out)
 {
     const int pieces = words_of(type) ? 2 : 1; /* of 32 codes */

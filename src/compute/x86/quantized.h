@@ -1,12 +1,11 @@
 /* quantized.h -- a row of x rounded to integers: sp_quantize writes it, sp_matmul_packed reads it.
  *
- * Which form a product takes is its weights' affair (words_of): 16-bit words as wide as they can be
- * for weights of 8 bits where there is no VNNI, bytes for all others. So without VNNI a row has
- * both, one after the other. What belongs to a group of 32 lies together: one pointer a row serves
- * a kernel.
+ * The weight type selects the form of x (words_of): 16-bit words for 8-bit weights without VNNI,
+ * bytes for all others. So without VNNI a row has both forms, one after the other. All data of a
+ * group of 32 are together, so a kernel needs one pointer a row.
  *
- * The rounding leaves a relative error in the square of 1.5e-5 (bytes) or 2.5e-10 (words), since a
- * group's elements are about a third of its largest. / */
+ * Rounding leaves a squared relative error of 1.5e-5 (bytes) or 2.5e-10 (words), because a group's
+ * elements are about a third of its largest (root mean square). */
 #ifndef SP_COMPUTE_X86_QUANTIZED_H
 #define SP_COMPUTE_X86_QUANTIZED_H
 
@@ -14,23 +13,23 @@
 #include "compute/dtype.h"
 #include "compute/x86/ivec.h"
 
-/* Do products with weights of this type take words of x? */
+/* Whether products with weights of this type take words of x. */
 INLINE bool words_of(sp_dtype type)
 {
     return type == SP_Q8_0 && !SP_VNNI;
 }
 
 typedef struct words_group {
-    int16_t x[32]; /* x / scale, to the nearest */
+    int16_t x[32]; /* x / scale, rounded */
     float scale;   /* largest |x| / 32767 */
 } words_group;
 
 typedef struct bytes_group {
     int8_t x[32];
     float scale;   /* largest |x| / 127 */
-    float sum;     /* of x times scale: what a constant in the weights adds */
-    float half[2]; /* the same of 16 columns */
-    int32_t start; /* -128 times the sum of x: weights of 8 bits are taken as w + 128 (SP_VNNI) */
+    float sum;     /* scale * sum of x: multiplies the constant of the weights */
+    float half[2]; /* the same for each 16 columns */
+    int32_t start; /* -128 * sum of x: with VNNI, 8-bit weights are multiplied as w + 128 */
 } bytes_group;
 
 INLINE size_t qrow_bytes(int64_t n)

@@ -1,10 +1,13 @@
 /* vec.h -- one vector of SP_VL floats, 8 (AVX2) or 16 (AVX-512), so that a kernel is written once.
  *
- * A file X_avx2.c or X_avx512.c sets SP_VL and includes X_body.h, which is written in the words
- * below. Sums over lanes have one fixed order. NaN is not looked after: max and min may drop it.
+ * The Makefile compiles each kernel once for every variant, into X_avx2.o, X_avx512.o and so on:
  *
- * Products in integers also set SP_VNNI (ivec.h), X_avxvnni.c and X_vnni.c to 1. Of all else, a
- * CPU with VNNI runs what one without it does.
+ *   SP_CPU    the variant's name, the suffix of its functions (SP_VARIANT)
+ *   SP_VL     the width of a vector
+ *   SP_VNNI   1: products of integers use VNNI (ivec.h). Kernels that multiply no integers have no
+ *             such variant: a CPU with VNNI runs their avx2 or avx512 one.
+ *
+ * Sums over lanes have one fixed order. NaN gets no special care: max and min may drop it.
  */
 #ifndef SP_COMPUTE_X86_VEC_H
 #define SP_COMPUTE_X86_VEC_H
@@ -24,20 +27,14 @@ typedef __m256 vec;
 typedef __m512 vec;
 #define OF(op) _mm512_##op
 #else
-#error "SP_VL is 8 or 16"
+#error "SP_VL must be 8 or 16 (the Makefile sets it)"
 #endif
 
-#if SP_VL == 8 && SP_VNNI
-#define SP_VARIANT(name) name##_avxvnni
-#elif SP_VL == 8
-#define SP_VARIANT(name) name##_avx2
-#elif SP_VNNI
-#define SP_VARIANT(name) name##_vnni
-#else
-#define SP_VARIANT(name) name##_avx512
-#endif
+#define SP_VARIANT(name)      SP_VARIANT_2(name, SP_CPU)
+#define SP_VARIANT_2(name, v) SP_VARIANT_3(name, v)
+#define SP_VARIANT_3(name, v) name##_##v
 
-#if SP_EMULATE /* every constant folded into every copy would take the compiler minutes */
+#if SP_EMULATE /* inlining everything would take the compiler minutes */
 #define INLINE static inline __attribute__((unused))
 #else
 #define INLINE static inline __attribute__((always_inline, unused))
@@ -100,7 +97,7 @@ INLINE vec vec_abs(vec a)
     return OF(andnot_ps)(vec_all(-0.0f), a);
 }
 
-/* -- what the widths do differently ------------------------------------------------------------ */
+/* -- operations that differ by width ----------------------------------------------------------- */
 
 #if SP_VL == 8
 
@@ -125,7 +122,7 @@ INLINE void vec_from_i8(__m256i b, vec w[V32])
     w[2] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(hi));
     w[3] = _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(hi, 8)));
 }
-/* lane i is a's where bit i is set, else b's */
+/* Lane i is from a where bit i is set, else from b. */
 INLINE vec vec_select(unsigned bits, vec a, vec b)
 {
     const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
@@ -136,7 +133,7 @@ INLINE vec vec_round(vec a)
 {
     return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
-/* a * 2^n for whole n in -126 .. 127 */
+/* a * 2^n, n a whole number in -126 .. 127 */
 INLINE vec vec_scale2(vec a, vec n)
 {
     __m256i e =
@@ -231,16 +228,16 @@ INLINE float vec_largest(vec a)
 
 /* -- exp --------------------------------------------------------------------------------------- */
 
-/* e^x = 2^n * e^r with |r| <= ln 2 / 2; e^r by its series up to r^7 (remainder 6e-9). Relative
- * error about 1e-7; 0 below -87 (so of -inf), e^88 above 88. The same for every lane and both
- * widths. */
+/* e^x = 2^n * e^r with |r| <= ln 2 / 2; e^r is its series up to r^7 (remainder 6e-9). Relative
+ * error about 1e-7. 0 for x < -87, so also for -inf; e^88 for x > 88. Every lane and both widths
+ * give the same bits. */
 INLINE vec vec_exp(vec x)
 {
     const vec low = vec_all(-87.0f);
     vec z = vec_min(vec_max(x, low), vec_all(88.0f));
     vec n = vec_round(vec_mul(z, vec_all(0x1.715476p+0f))); /* 1 / ln 2 */
-    vec r = vec_fma(n, vec_all(-0x1.62e4p-1f), z);          /* ln 2: 15 bits, exact times n */
-    r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), r);           /* and the rest of it */
+    vec r = vec_fma(n, vec_all(-0x1.62e4p-1f), z);          /* ln 2, top 15 bits: exact times n */
+    r = vec_fma(n, vec_all(-0x1.7f7d1cp-20f), r);           /* the rest of ln 2 */
     vec p = vec_all(1.0f / 5040);
     p = vec_fma(p, r, vec_all(1.0f / 720));
     p = vec_fma(p, r, vec_all(1.0f / 120));

@@ -275,7 +275,7 @@ static void wrong_metadata(void **state)
          "bad.key: 2305843009213693952"},
         {SP_GGUF_ARRAY, SP_GGUF_STRING, UINT64_MAX, SP_E_FORMAT, "bad.key: 18446744073709551615"},
         {SP_GGUF_ARRAY, SP_GGUF_U8, 1, SP_E_FORMAT,
-         "bad.key: 1 elements cannot stand in the 0 bytes"},
+         "bad.key: 1 elements do not fit in the 0 bytes"},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         gguf_writer w;
@@ -311,7 +311,7 @@ static void names_are_unique(void **state)
     gw_u32(&w, "twice", 1);
     gw_u32(&w, "once", 1);
     gw_u32(&w, "twice", 2);
-    refuse(&w, SP_E_FORMAT, "twice: the key is there twice");
+    refuse(&w, SP_E_FORMAT, "twice: the key occurs twice");
     gw_end(&w);
     gw_begin(&w, 3);
     gw_tensor(&w, "t", GGUF_F32, 0, 8, 1);

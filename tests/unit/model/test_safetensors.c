@@ -174,7 +174,7 @@ static void wrong_tensors(void **state)
         {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9223372036854775807]",
          "is not a range"},
         {"\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,9]",
-         "data_offsets: 9 bytes, the shape asks for 8"},
+         "data_offsets: 9 bytes, the shape requires 8"},
         {"\"dtype\":\"Q9\",\"shape\":[2],\"data_offsets\":[0,17]",
          "[0, 17] is not a range of the 16 b"},
     };

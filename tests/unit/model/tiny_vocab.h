@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "model/tokenizer_int.h"
+#include "model/vocab_spec.h"
 
 enum { TINY_MAX = 1024 };
 

@@ -1,5 +1,5 @@
-/* rmsnorm_body.h -- root-mean-square normalisation; four accumulators, so that the sum is not a
- * wait. */
+/* rmsnorm.c -- root-mean-square normalisation, with four accumulators to hide the latency of
+ * FMA. */
 #include "compute/ops_int.h"
 #include "compute/x86/vec.h"
 

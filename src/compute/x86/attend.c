@@ -1,44 +1,43 @@
-/* attend_body.h -- span attention: tiles of queries meet one step of 64 keys after another.
+/* attend.c -- span attention: tiles of queries against steps of 64 keys.
  *
- * attend_int.h says how the work is cut. For a unit, a tile and a KV head:
+ * attend_int.h describes how the work is divided. For a unit, a tile and a KV head:
  *
  *     for piece of the walk                        max = -inf, sum = 0, out = 0
  *       for span in the piece                      queries rotated for p - shift
  *         for step of 64 keys    scores   [rows][64]  = query . key
  *                                softmax  a row at a time: maximum, rescaling, exp, sum
  *                                outputs  [rows][D]   += probability * value
- *       total = total and piece, brought to the larger maximum
+ *       total += piece, both rescaled to the larger maximum
  *     out = total / sum
  *
- * A tile's rows are its queries times the query heads that share the KV head, so a block is read
- * once for all of them. Many rows: the step is decoded to f32 panels first, six rows at a time meet
- * a panel, and 24 go through the step together, so that their scores stay in the first cache. Up to
- * eight rows (decode): elements are decoded in registers (attend_product.h). Q16: blocks are panels
- * of integers as they are, for few rows and many (attend_words.h).
+ * A tile's rows are its queries times the query heads that share the KV head, so each block is read
+ * once for all of them. Many rows: the step is first decoded to f32 panels; a product takes six
+ * rows at a time, and 24 rows finish the step together, so that their scores stay in L1. Up to
+ * eight rows (decode): elements are decoded in registers (attend_product.h). Q16: blocks already
+ * are panels of integers, for any number of rows (attend_words.h).
  *
- * The pieces of a divided tile go to different threads. Each stores its result; the thread that
- * finishes the last one takes them all together, in the order of the walk.
+ * Different threads compute the pieces of a divided tile. Each stores its result; the thread that
+ * finishes the last piece combines all of them, in the order of the walk.
  *
- * Scores are in bits: the query is scaled by log2(e) besides, and exp is a power of two.
+ * Scores are in bits: the query is also scaled by log2(e), so exp becomes a power of two.
  *
  * Invariants:
- *   A1  Every sum of a row is a chain of its own in a fixed order: over d for a score; within a
- *       piece over keys, in ascending order, for an output (Q16: over steps, and within one in
- *       integers, which have no order); over pieces in ascending order for the result. The chain is
- *       cut where attend_int.h cuts the walk: a matter of the sight, not of the tile. So one
- *       maximum is taken for each row and step, whatever rows are beside it.
- *   A2  A row and a step meet under a mask of 64 bits: the keys that are not stale and not after
- *       the row's query. A step or a piece in which the mask is empty leaves the row as it was, to
- *       the bit: probabilities of masked keys are +0 where they are added into a sum, and a piece
- *       without keys is not added.
- *   A3  A score outside the mask is replaced, never calculated with; a value outside it is not read
- *       for that row, or meets a 0 as an integer. Free slots may hold anything.
- *   A4  A piece's result is the same whether it is stored or taken into the total at once; what
- *       thread computed it cannot be seen.
- * From A1-A4: what a row gets depends on its query and the spans in its sight only.
+ *   A1  Each sum of a row has one fixed order: over d for a score; over keys in ascending order for
+ *       an output within a piece (Q16: over steps; within a step in integers, where order does not
+ *       matter); over pieces in ascending order for the result. Pieces follow from the sight, not
+ *       from the tile (attend_int.h). So each row and step has one maximum, whatever the other
+ *       rows.
+ *   A2  Each row and step has a mask of 64 bits: the keys that are neither stale nor after the
+ *       row's query. A step or piece with an empty mask leaves the row unchanged to the bit: masked
+ *       keys add a probability of +0, and a piece without keys is not added.
+ *   A3  A score outside the mask is replaced, never used in arithmetic; a value outside it is not
+ *       read for that row, or is multiplied by 0 as an integer. Free slots may hold anything.
+ *   A4  A piece has the same result whether it is stored or added to the total at once, and
+ *       whichever thread computes it.
+ * From A1-A4: the result of a row depends only on its query and the spans in its sight.
  *
- * Rows of a tile stand in ascending order of their positions, so the rows that see nothing of a
- * step are the first ones, and a row sees the first keys of what a later row sees.
+ * The rows of a tile are in ascending order of position. So the rows that see nothing of a step
+ * come first, and the keys that a row sees are the first of those that a later row sees.
  */
 #include <string.h>
 
@@ -48,7 +47,7 @@
 #include "compute/x86/attend_product.h"
 #include "compute/x86/attend_words.h"
 
-/* Sums of rows: [rows] max and sum, [rows][width] sum of exp(score - max) * value. */
+/* Sums of rows: max [rows], sum [rows], out [rows][width] = sum of exp(score - max) * value. */
 typedef struct sums {
     float *max, *sum, *out;
 } sums;
@@ -59,32 +58,32 @@ typedef struct state {
     const sp_attend_req *req;
     int kv_head, group, n_rows;
     int head, width;              /* D, and D rounded up to 16: the stride of rows */
-    size_t head_bytes, row_bytes; /* keys, or values, of a head in a block; of one value */
+    size_t head_bytes, row_bytes; /* the keys, or the values, of a head in a block; one value */
     sums piece, total;
-    /* the walk: the span that comes next, and the number of its first step */
+    /* position in the walk: the next span, and the number of its first step */
     int next_span;
     int64_t next_step;
-    int32_t shift; /* that `turned` is for */
-    bool is_turned;
+    int32_t shift; /* the shift that `rotated` was computed for */
+    bool is_rotated;
     /* scratch, see sp_attend_scratch_bytes */
-    sums own;              /* where pieces are summed that are not stored */
-    float *query, *turned; /* [rows][width] times scale and log2(e); the same, rotated */
-    float *score;          /* [rows][STEP] scores, then exp(score - max) of keys that are live */
-    float *query_word;     /* [rows] Q16: turned and score become words, and what one stands for */
+    sums own;               /* sums of a piece that is not stored */
+    float *query, *rotated; /* [rows][width] query * scale * log2(e); the same, rotated */
+    float *score;           /* [rows][STEP] scores, then exp(score - max) of live keys */
+    float *query_word; /* [rows] Q16: the value of 1 in the words of `rotated` and of `score` */
     float *prob_word;
-    float *span_sum;      /* [rows] part of the piece's sum from this span */
-    float *span_max;      /* [n_spans][rows] what a mass is relative to */
-    int32_t *visible;     /* [rows] keys of this span that the row may see */
-    int32_t *n_seen;      /* [rows] keys of this step that the row sees, without stale ones */
+    float *span_sum;      /* [rows] this span's part of the piece's sum */
+    float *span_max;      /* [n_spans][rows] the maximum that a mass is relative to */
+    int32_t *visible;     /* [rows] number of keys of this span at or before the query */
+    int32_t *n_seen;      /* [rows] number of keys of this step in the mask */
     float *keys, *values; /* panels: [STEP_BLOCKS][D][16]; [width/16][STEP][16] of live keys */
 } state;
 
 typedef struct step {
     const uint8_t *keys[STEP_BLOCKS];
-    int n_blocks;      /* that some row sees */
+    int n_blocks;      /* blocks that some row sees */
     uint64_t live;     /* keys that some row sees */
     value_rows values; /* of the live keys */
-    int first;         /* row with a mask that is not empty */
+    int first;         /* first row with a mask that is not empty */
     stream ahead;
 } step;
 
@@ -93,7 +92,7 @@ INLINE int64_t query_of(const state *t, int row)
     return t->tile->first + row / t->group;
 }
 
-/* Index of a row in the caller's [m, H]. */
+/* The index of a row in the caller's [m, H]. */
 INLINE int64_t head_of(const state *t, int row)
 {
     return query_of(t, row) * t->a->n_heads + t->kv_head * t->group + row % t->group;
@@ -111,10 +110,15 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
     const int n_vecs = x->n_blocks * V16;
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_scores_rows(type, n, n_vecs, t->head, t->turned + r * t->width, t->width, x->keys,  \
-                           t->score + r * STEP, &x->ahead);                                        \
+        direct_scores_rows(type, n, n_vecs, &s);                                                   \
         break
     for (int r = x->first, n; r < t->n_rows; r += n) {
+        const direct_score s = {.q = t->rotated + r * t->width,
+                                .head = t->head,
+                                .width = t->width,
+                                .blocks = x->keys,
+                                .score = t->score + r * STEP,
+                                .ahead = &x->ahead};
         n = direct_group(t->n_rows - r);
         switch (n) {
             CASE(1);
@@ -127,10 +131,10 @@ INLINE void scores_direct(sp_dtype type, const state *t, step *x)
 #undef CASE
 }
 
-/* Rows from .. to-1: six after six meet a panel, which stays in the first cache. */
+/* Rows from .. to-1, six at a time against panels that stay in L1. */
 static void scores_panels(const state *t, step *x, int from, int to)
 {
-    const panel_product p = {.a = t->turned,
+    const panel_product p = {.a = t->rotated,
                              .panel = t->keys,
                              .c = t->score,
                              .a_step = (size_t)t->width,
@@ -140,7 +144,7 @@ static void scores_panels(const state *t, step *x, int from, int to)
         const int end = SP_MIN(b + PANEL_COLUMNS, x->n_blocks);
         for (int r = from; r < to; r += PANEL_ROWS) {
             stream_on(&x->ahead);
-            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), (size_t)r, b, end, 0, t->head);
+            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), end, (panel_at){r, b, 0, t->head});
         }
     }
 }
@@ -174,11 +178,11 @@ static void weigh_rows(const state *t, int r, int n)
     }
 }
 
-/* What sums are relative to is a score so large that others pass it by so many bits at most: so it
- * need not be the largest, and a piece is seldom rescaled. */
+/* `max` is a reference score that no score exceeds by more than HEADROOM bits. It need not be the
+ * largest, so a piece is rarely rescaled. */
 enum { HEADROOM = 8 };
 
-/* Loop after loop, so that rows are independent of each other in each. */
+/* One loop after the other, so that the rows of each loop are independent. */
 static void softmax(const state *t, const step *x, int32_t at, int from, int to)
 {
     for (int r = from; r < to; r++) {
@@ -194,28 +198,35 @@ static void softmax(const state *t, const step *x, int32_t at, int from, int to)
     for (int r = from; r < to; r += 4) weigh_rows(t, r, SP_MIN(4, to - r));
 }
 
-/* Probabilities close ranks, as the values of live keys do. */
-static void close_ranks(const state *t, const step *x, int32_t at, int from, int to)
+/* Moves the probabilities of live keys together, in the order of step.values. */
+static void compact_probs(const state *t, const step *x, int32_t at, int from, int to)
 {
     const bool gaps = (x->live & (x->live + 1)) != 0;
     for (int r = from; gaps && r < to; r++) {
-        squeeze(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
+        compact(t->score + r * STEP, x->live & first_bits(t->visible[r] - at));
     }
 }
 
 /* -- outputs ----------------------------------------------------------------------------------- */
 
-/* Rows r .. end-1 with keys from .. to-1 of the live ones. */
-INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, int r, int end, int from,
-                                int to)
+typedef struct range {
+    int from, to; /* from .. to-1 */
+} range;
+
+/* A range of rows with a range of the live keys. */
+INLINE void outputs_direct_rows(sp_dtype type, const state *t, step *x, range rows, range keys)
 {
 #define CASE(n)                                                                                    \
     case n:                                                                                        \
-        direct_outputs_rows(type, n, t->piece.out + r * t->width, t->width, &x->values,            \
-                            t->score + r * STEP, from, to, &x->ahead);                             \
+        direct_outputs_rows(type, n, o, keys.from, keys.to);                                       \
         break
-    for (int n; r < end; r += n) {
-        n = direct_group(end - r);
+    for (int r = rows.from, n; r < rows.to; r += n) {
+        const direct_output o = {.out = t->piece.out + r * t->width,
+                                 .width = t->width,
+                                 .values = &x->values,
+                                 .prob = t->score + r * STEP,
+                                 .ahead = &x->ahead};
+        n = direct_group(rows.to - r);
         switch (n) {
             CASE(1);
             CASE(2);
@@ -231,13 +242,15 @@ INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
 {
     const int common = t->n_seen[x->first];
     if (type == SP_Q8_0) open_scales(&x->values, t->head);
-    outputs_direct_rows(type, t, x, x->first, t->n_rows, 0, common);
+    outputs_direct_rows(type, t, x, (range){x->first, t->n_rows}, (range){0, common});
     for (int r = x->first + 1; r < t->n_rows; r++) {
-        if (t->n_seen[r] > common) outputs_direct_rows(type, t, x, r, r + 1, common, t->n_seen[r]);
+        if (t->n_seen[r] > common)
+            outputs_direct_rows(type, t, x, (range){r, r + 1}, (range){common, t->n_seen[r]});
     }
 }
 
-/* Rows first .. last-1. Six meet the keys that the first of them sees; the others see some more. */
+/* Rows first .. last-1, six at a time: first the keys that the first row of six sees, then the
+ * further keys that the other rows see. */
 static void outputs_panels(const state *t, step *x, int first, int last)
 {
     const panel_product p = {.a = t->score,
@@ -253,11 +266,11 @@ static void outputs_panels(const state *t, step *x, int first, int last)
         for (int r = first; r < last; r += PANEL_ROWS) {
             const int rows = SP_MIN(PANEL_ROWS, last - r), common = t->n_seen[r];
             stream_on(&x->ahead);
-            panel_rows(&p, rows, (size_t)r, b, end, 0, common);
+            panel_rows(&p, rows, end, (panel_at){r, b, 0, common});
             if (t->n_seen[r + rows - 1] == common) continue;
             for (int j = r; j < r + rows; j++) {
                 if (t->n_seen[j] > common)
-                    panel_rows(&p, 1, (size_t)j, b, end, common, t->n_seen[j]);
+                    panel_rows(&p, 1, end, (panel_at){j, b, common, t->n_seen[j]});
             }
         }
     }
@@ -270,7 +283,7 @@ INLINE const uint8_t *keys_of(const state *t, uint32_t block)
     return t->a->kv->base + block * t->a->kv->block_bytes + 2 * (size_t)t->kv_head * t->head_bytes;
 }
 
-/* What rows see of a step; false: nothing. */
+/* Finds what the rows see of a step; false: nothing. */
 INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
 {
     const int32_t from = index * STEP;
@@ -285,7 +298,7 @@ INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
     return true;
 }
 
-/* The values of the live keys. */
+/* Lists the values of the live keys. */
 INLINE void open_values(const state *t, step *x)
 {
     x->values.n = 0;
@@ -305,7 +318,7 @@ INLINE void open_values(const state *t, step *x)
     }
 }
 
-/* The next step's keys, then its values, spread over the products of this one. */
+/* Plans the prefetch of the next step's keys, then its values, spread over this step's products. */
 INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool direct, stream *x)
 {
     const int n = SP_MAX(0, SP_MIN(STEP_BLOCKS, SP_DIV_UP(s->n, B) - next * STEP_BLOCKS));
@@ -321,18 +334,18 @@ INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool dir
     x->turns = SP_DIV_UP(turns, products);
 }
 
-/* Up to eight rows: elements are decoded in registers. */
-INLINE void meet_direct(sp_dtype type, const state *t, step *x, int32_t at)
+/* Up to eight rows: decodes elements in registers. */
+INLINE void step_direct(sp_dtype type, const state *t, step *x, int32_t at)
 {
     open_values(t, x);
     scores_direct(type, t, x);
     softmax(t, x, at, x->first, t->n_rows);
-    close_ranks(t, x, at, x->first, t->n_rows);
+    compact_probs(t, x, at, x->first, t->n_rows);
     outputs_direct(type, t, x);
 }
 
-/* Many rows: a few of them at a time go through the step, so that what is theirs stays near. */
-INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
+/* Many rows: NEAR_ROWS at a time finish the step, so that their data stay in L1. */
+INLINE void step_panels(sp_dtype type, const state *t, step *x, int32_t at)
 {
     const size_t panel = (size_t)t->head * B;
     open_values(t, x);
@@ -346,13 +359,13 @@ INLINE void meet_panels(sp_dtype type, const state *t, step *x, int32_t at)
         const int end = SP_MIN(r + NEAR_ROWS, t->n_rows);
         scores_panels(t, x, r, end);
         softmax(t, x, at, r, end);
-        close_ranks(t, x, at, r, end);
+        compact_probs(t, x, at, r, end);
         outputs_panels(t, x, r, end);
     }
 }
 
-/* Keys and values in words: blocks are panels, whether rows are many or few. The first rows ask for
- * what comes next, for the others it is what they have. */
+/* Q16: blocks are panels of words, for any number of rows. The first rows prefetch the next step;
+ * the others prefetch what is already there. */
 static void open_words(const state *t, const step *x, const sp_span *s, int32_t next, word_step *w)
 {
     const int n = SP_DIV_UP(s->n, B) - next * STEP_BLOCKS;
@@ -366,7 +379,7 @@ static void open_words(const state *t, const step *x, const sp_span *s, int32_t 
     }
 }
 
-static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
+static void step_words(const state *t, step *x, const sp_span *s, int32_t index)
 {
     const int32_t at = index * STEP;
     _Alignas(64) float scale[STEP];
@@ -378,7 +391,8 @@ static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
         const int end = SP_MIN(near + NEAR_ROWS, t->n_rows);
         for (int r = near, n; r < end; r += n) {
             n = word_group(end - r);
-            score_words_of[n](&w, t->turned + r * t->width, t->query_word + r, t->score + r * STEP);
+            score_words_of[n](&w, t->rotated + r * t->width, t->query_word + r,
+                              t->score + r * STEP);
             memcpy(w.next_keys, w.keys, sizeof w.keys);
         }
         softmax(t, x, at, near, end);
@@ -395,63 +409,63 @@ static void meet_words(const state *t, step *x, const sp_span *s, int32_t index)
     }
 }
 
-INLINE void meet_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
+INLINE void run_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
 {
     const bool direct = t->n_rows <= DIRECT_ROWS && t->head == t->width;
     for (int32_t i = from; i < to; i++) {
         step x;
         if (!open_step(t, s, i, &x)) continue;
         if (type == SP_Q16) {
-            meet_words(t, &x, s, i);
+            step_words(t, &x, s, i);
             continue;
         }
         open_stream(t, s, i + 1, direct, &x.ahead);
         if (direct) {
-            meet_direct(type, t, &x, i * STEP);
+            step_direct(type, t, &x, i * STEP);
         } else {
-            meet_panels(type, t, &x, i * STEP);
+            step_panels(type, t, &x, i * STEP);
         }
     }
 }
 
-#define MEET_STEPS(type)                                                                           \
-    static void meet_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)      \
+#define RUN_STEPS(type)                                                                            \
+    static void run_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)       \
     {                                                                                              \
-        meet_steps(SP_##type, t, s, from, to);                                                     \
+        run_steps(SP_##type, t, s, from, to);                                                      \
     }
-MEET_STEPS(F32)
-MEET_STEPS(F16)
-MEET_STEPS(BF16)
-MEET_STEPS(Q8_0)
-MEET_STEPS(Q16)
+RUN_STEPS(F32)
+RUN_STEPS(F16)
+RUN_STEPS(BF16)
+RUN_STEPS(Q8_0)
+RUN_STEPS(Q16)
 
 /* -- spans ------------------------------------------------------------------------------------- */
 
-static void turn_queries(state *t, int first, int32_t shift)
+static void rotate_queries(state *t, int first, int32_t shift)
 {
     const sp_rope *rope = t->a->rope;
     const size_t row = (size_t)t->width;
-    if (t->is_turned && t->shift == shift) return;
+    if (t->is_rotated && t->shift == shift) return;
     t->shift = shift;
-    t->is_turned = first == 0; /* rows before the first see nothing, but may see of the next span */
+    t->is_rotated = first == 0; /* rows before `first` may see keys of the next span */
     for (int r = first; r < t->n_rows; r += t->group) {
         /* A query outside the table sees no key of a span with this shift. */
         int64_t at = (int64_t)t->req->pos[query_of(t, r)] - shift;
         if (rope->n_rot > 0 && at >= 0 && at < rope->n_pos) {
-            rotate_rows(rope, t->query + (size_t)r * row, t->turned + (size_t)r * row, t->group,
+            rotate_rows(rope, t->query + (size_t)r * row, t->rotated + (size_t)r * row, t->group,
                         t->width, (int32_t)at);
         } else {
-            memcpy(t->turned + (size_t)r * row, t->query + (size_t)r * row,
+            memcpy(t->rotated + (size_t)r * row, t->query + (size_t)r * row,
                    (size_t)t->group * row * sizeof(float));
         }
     }
     if (t->a->kv->type != SP_Q16) return;
     for (int r = first; r < t->n_rows; r++) {
-        t->query_word[r] = words_of_query(t->turned + (size_t)r * row, t->width);
+        t->query_word[r] = words_of_query(t->rotated + (size_t)r * row, t->width);
     }
 }
 
-/* Mass of a span, over pieces: relative to the maximum when its part in the last piece was done. */
+/* Adds this piece's part to a span's mass, which is relative to the maximum at that time. */
 static void add_mass(const state *t, int index)
 {
     float *span_max = t->span_max + (size_t)index * (size_t)t->n_rows;
@@ -470,12 +484,12 @@ static void add_mass(const state *t, int index)
     }
 }
 
-/* Steps from .. to-1 of a span. */
-static void meet_span(state *t, int index, int32_t from, int32_t to)
+/* Runs steps from .. to-1 of a span. */
+static void run_span(state *t, int index, int32_t from, int32_t to)
 {
-    static void (*const meet[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
-        [SP_F32] = meet_steps_F32,   [SP_F16] = meet_steps_F16, [SP_BF16] = meet_steps_BF16,
-        [SP_Q8_0] = meet_steps_Q8_0, [SP_Q16] = meet_steps_Q16,
+    static void (*const run[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
+        [SP_F32] = run_steps_F32,   [SP_F16] = run_steps_F16, [SP_BF16] = run_steps_BF16,
+        [SP_Q8_0] = run_steps_Q8_0, [SP_Q16] = run_steps_Q16,
     };
     const sp_span *s = &sp_req_spans(t->req, t->kv_head)[index];
     int first = t->n_rows;
@@ -485,9 +499,9 @@ static void meet_span(state *t, int index, int32_t from, int32_t to)
         if (n > from * STEP) first = r;
     }
     if (first == t->n_rows) return;
-    turn_queries(t, first, s->shift);
+    rotate_queries(t, first, s->shift);
     memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
-    meet[t->a->kv->type](t, s, from, SP_MIN(to, SP_DIV_UP(t->visible[t->n_rows - 1], STEP)));
+    run[t->a->kv->type](t, s, from, SP_MIN(to, SP_DIV_UP(t->visible[t->n_rows - 1], STEP)));
     if (t->req->mass) add_mass(t, index);
 }
 
@@ -500,8 +514,8 @@ static void clear(const state *t, const sums *s)
     for (int i = 0; i < t->n_rows * t->width; i += VL) vec_store(s->out + i, vec_zero());
 }
 
-/* The tile meets a piece of the walk, which does not lie before where the walk stands. */
-static void meet_piece(state *t, int64_t index)
+/* Runs a piece of the walk, which must not be before the current position. */
+static void run_piece(state *t, int64_t index)
 {
     const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
     const sp_span *spans = sp_req_spans(t->req, t->kv_head);
@@ -511,15 +525,15 @@ static void meet_piece(state *t, int64_t index)
         const int s = sp_sight_at(sight, t->next_span);
         const int64_t n = SP_DIV_UP(spans[s].n, STEP);
         const int64_t first = SP_MAX(0, from - t->next_step), end = SP_MIN(n, to - t->next_step);
-        if (first < end) meet_span(t, s, (int32_t)first, (int32_t)end);
-        if (end < n) return; /* the span goes on in the next piece */
+        if (first < end) run_span(t, s, (int32_t)first, (int32_t)end);
+        if (end < n) return; /* the span continues in the next piece */
         t->next_span++;
         t->next_step += n;
     }
 }
 
-/* Takes a piece's sums into the total. Into an empty total they go as they are: 2^0 is 1. */
-static void fold(const state *t, const sums *piece)
+/* Adds a piece's sums to the total. An empty total takes them unchanged: 2^0 is 1. */
+static void add_piece(const state *t, const sums *piece)
 {
     const sums *all = &t->total;
     for (int r = 0; r < t->n_rows; r++) {
@@ -544,7 +558,7 @@ static void open_rows(state *t)
     const float scale = t->a->scale * 0x1.715476p+0f; /* log2(e) */
     t->next_span = 0;
     t->next_step = 0;
-    t->is_turned = false;
+    t->is_rotated = false;
     for (int r = 0; r < t->n_rows; r++) {
         const float *q = t->req->q + head_of(t, r) * t->head;
         float *query = t->query + r * t->width;
@@ -581,7 +595,7 @@ static void close_rows(const state *t)
     }
 }
 
-/* Where the result of a divided tile's piece lies. */
+/* The place of the result of a divided tile's piece. */
 static sums stored_piece(const state *t, const sp_unit *u, float *share, int64_t piece)
 {
     const size_t rows = (size_t)t->n_rows, width = (size_t)t->width;
@@ -598,33 +612,33 @@ static void attend_unit(state *t, const sp_unit *u, float *share)
     open_rows(t);
     if (u->divided) {
         t->piece = stored_piece(t, u, share, u->piece);
-        meet_piece(t, u->piece);
+        run_piece(t, u->piece);
         if (!sp_turns_piece_done(t->a, u)) return;
         clear(t, &t->total);
         for (int64_t i = 0; i < u->n_pieces; i++) {
             sums piece = stored_piece(t, u, share, i);
-            fold(t, &piece);
+            add_piece(t, &piece);
         }
     } else {
         if (t->req->mass) clear_mass(t);
         t->piece = t->own;
         clear(t, &t->total);
         for (int64_t i = 0; i < u->n_pieces; i++) {
-            meet_piece(t, i);
-            fold(t, &t->piece);
+            run_piece(t, i);
+            add_piece(t, &t->piece);
         }
     }
     close_rows(t);
 }
 
-/* Lays the scratch of one part out. */
+/* Divides up the scratch of one part. */
 static void lay_out(state *t, float *p)
 {
     const size_t rows = SP_ROUND_UP((size_t)sp_tile_rows(t->group, t->head), 16);
     const size_t width = (size_t)t->width;
 #define TAKE(n) (p += (n), p - (n))
     t->query = TAKE(rows * width);
-    t->turned = TAKE(rows * width);
+    t->rotated = TAKE(rows * width);
     t->own.out = TAKE(rows * width);
     t->total.out = TAKE(rows * width);
     t->keys = TAKE(STEP * width);

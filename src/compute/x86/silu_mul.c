@@ -1,5 +1,5 @@
-/* silu_mul_body.h -- gated activation. The tail goes through a padded vector, so that an element
- * has the same bits wherever it stands. */
+/* silu_mul.c -- gated activation. The tail is computed in a padded vector, so that an element has
+ * the same bits at every index. */
 #include <string.h>
 
 #include "compute/ops_int.h"

@@ -1,19 +1,19 @@
-/* matmul_packed_body.h -- matrix product in integers: packed weights, quantized x.
+/* matmul_packed.c -- integer matrix product of packed weights and quantized x.
  *
  *   for rows of x in runs of 120
  *     for columns in stretches of 1024        x of a run and a stretch: 195 or 260 KB, in L2
  *       for panels of R outputs               their sums: 8 KB, in L1
- *         for blocks of 256 columns           unpacked here, once for 120 rows: 8 or 16 KB, in L1
- *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums in registers
+ *         for blocks of 256 columns           unpacked once for 120 rows: 8 or 16 KB, in L1
+ *           for tiles of TILE rows of x       TILE x 2 vectors of integer sums, in registers
  *
- * Up to FEW rows (decode): a tile takes the codes from memory to its sums without a block.
+ * Up to FEW rows (decode): a tile unpacks codes from memory in registers, without a block.
  *
- * In a tile, a group of 32 columns costs 2 TILE multiplications a step (16 steps of words, 8 of
- * bytes), and then for each vector of sums a conversion, a scale and an FMA or two: with TILE x 2
- * integer sums the registers are full, so the float sums wait in L1.
+ * In a tile, a group of 32 columns takes 2 TILE multiplications a step (16 steps of words, 8 of
+ * bytes), then for each vector of sums a conversion, a scale and one or two FMAs. TILE x 2 integer
+ * sums fill the registers, so the float sums stay in L1.
  *
- * One order of summation for every (row, output): integers are exact, and groups are added to what y
- * starts with in ascending order.
+ * One order of summation for every (row, output): integer sums are exact, and groups are added to
+ * the initial value of y in ascending order.
  */
 #include "compute/ops_int.h"
 #include "compute/x86/panels.h"
@@ -21,29 +21,29 @@
 enum {
     RUN = 120,
     STRETCH = 1024 / 256,      /* blocks */
-    TILE = SP_VL == 8 ? 5 : 8, /* rows of x */
-    FEW = 2 * TILE,            /* rows that meet weights as they lie in memory */
-    AHEAD = 3072,              /* bytes that are fetched before they are met */
+    TILE = SP_VL == 8 ? 5 : 8, /* most rows of x */
+    FEW = 2 * TILE,            /* up to this many rows, weights are unpacked in registers */
+    AHEAD = 3072,              /* distance of the prefetch, in bytes */
 };
 
-/* How many products of a weight of this type and x fit a sum of 16 bits (ivec.h). */
+/* How many products with weights of this type fit in a 16-bit sum (ivec.h). */
 INLINE int fold_of(sp_dtype type)
 {
     return type == SP_Q6_K ? 2 : type == SP_Q5_0 || type == SP_Q5_1 || type == SP_Q5_K ? 4 : 8;
 }
 
-/* What a tile of `rows` rows of x meets: a block of a panel, unpacked or as it lies in memory. */
-typedef struct meeting {
-    const uint8_t *x; /* of the first row, the group that meets the block's first */
+/* The operands of a tile: rows of x, and a block of a panel, unpacked or packed. */
+typedef struct tile_args {
+    const uint8_t *x; /* first row, at the group that matches the block's first */
     size_t x_stride;  /* bytes from row to row */
-    int64_t first;    /* that group */
-    int n;            /* groups */
+    int64_t first;    /* index of that group */
+    int n;            /* number of groups */
     const block *b;
-    const uint8_t *head; /* of the block in memory, where b is NULL */
+    const uint8_t *head; /* the packed block, if b is NULL */
     float (*sums)[R];    /* [rows] */
-} meeting;
+} tile_args;
 
-/* The lines of step s of a group. */
+/* The two lines of step s of a group. */
 INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
                      const uint8_t *group, int s, ivec w[2])
 {
@@ -53,7 +53,7 @@ INLINE void lines_of(sp_dtype type, const bool direct, const sp_pack_layout *l,
     }
 }
 
-/* A group of a row of x: of which form, says the type of the weights. */
+/* A group of a row of x. The weight type selects the member. */
 typedef union xgroup {
     words_group w;
     bytes_group b;
@@ -71,24 +71,26 @@ INLINE ivec x_of(sp_dtype type, const xgroup *x, int s)
     return ivec_all(word);
 }
 
-/* What meets in a group of 32 columns. */
-typedef struct encounter {
-    const uint8_t *group; /* of weights: lines, or as they lie in memory */
+/* The operands of a group of 32 columns. */
+typedef struct group_args {
+    const sp_pack_layout *l;
+    const uint8_t *group; /* of weights: lines, or packed */
     const factors_of *f;
+    int first, n_steps; /* steps first .. first + n_steps - 1: all of the group, or half of it */
     const xgroup *x[TILE];
-} encounter;
+} group_args;
 
 #if !SP_VNNI
-/* sum = products of steps first .. first + n - 1, bytes, `fold` of them added in 16 bits. */
-INLINE void sum_pairs(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
-                      const encounter *e, const int first, const int n, ivec sum[TILE][2])
+/* sum = the products of the steps, bytes, `fold` of them added in 16 bits. */
+INLINE void sum_pairs(sp_dtype type, const bool direct, const int rows, const group_args *e,
+                      ivec sum[TILE][2])
 {
-    const int fold = fold_of(type);
+    const int first = e->first, fold = fold_of(type);
     ivec pairs[TILE][2];
 #pragma GCC unroll 16
-    for (int s = first; s < first + n; s++) {
+    for (int s = first; s < first + e->n_steps; s++) {
         ivec w[2];
-        lines_of(type, direct, l, e->group, s, w);
+        lines_of(type, direct, e->l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
             const ivec x = x_of(type, e->x[j], s);
             for (int v = 0; v < 2; v++)
@@ -106,16 +108,16 @@ INLINE void sum_pairs(sp_dtype type, const bool direct, const sp_pack_layout *l,
 #endif
 
 #if SP_VNNI
-/* sum = products of steps first .. first + n - 1, each added in 32 bits. */
-INLINE void sum_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
-                      const encounter *e, const int first, const int n, ivec sum[TILE][2])
+/* sum = the products of the steps, each added in 32 bits. */
+INLINE void sum_steps(sp_dtype type, const bool direct, const int rows, const group_args *e,
+                      ivec sum[TILE][2])
 {
     for (int j = 0; j < rows; j++)
         sum[j][0] = sum[j][1] = ivec_all(type == SP_Q8_0 ? e->x[j]->b.start : 0);
 #pragma GCC unroll 16
-    for (int s = first; s < first + n; s++) {
+    for (int s = e->first; s < e->first + e->n_steps; s++) {
         ivec w[2];
-        lines_of(type, direct, l, e->group, s, w);
+        lines_of(type, direct, e->l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
             const ivec x = x_of(type, e->x[j], s);
             for (int v = 0; v < 2; v++) sum[j][v] = ivec_dot_bytes(sum[j][v], w[v], x);
@@ -123,15 +125,16 @@ INLINE void sum_steps(sp_dtype type, const bool direct, const sp_pack_layout *l,
     }
 }
 #else
-/* sum = products of a group, words, each added in 32 bits when those of the next row are made. */
-INLINE void sum_words(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
-                      const encounter *e, ivec sum[TILE][2])
+/* sum = the products of a group, words, each added in 32 bits during the multiplications of the
+ * next row. */
+INLINE void sum_words(sp_dtype type, const bool direct, const int rows, const group_args *e,
+                      ivec sum[TILE][2])
 {
     ivec late[2];
 #pragma GCC unroll 16
     for (int s = 0; s < steps_of(type); s++) {
         ivec w[2];
-        lines_of(type, direct, l, e->group, s, w);
+        lines_of(type, direct, e->l, e->group, s, w);
         for (int j = 0; j < rows; j++) {
             const ivec x = x_of(type, e->x[j], s);
             if (s == 0) {
@@ -147,19 +150,19 @@ INLINE void sum_words(sp_dtype type, const bool direct, const sp_pack_layout *l,
 }
 #endif
 
-/* sums[j] += steps first .. first + n - 1 of a group, which are all or half of it. */
-INLINE void add_steps(sp_dtype type, const bool direct, const sp_pack_layout *l, const int rows,
-                      const encounter *e, const int first, const int n, float (*sums)[R])
+/* sums[j] += the steps of a group. */
+INLINE void add_steps(sp_dtype type, const bool direct, const int rows, const group_args *e,
+                      float (*sums)[R])
 {
-    const int half = first > 0;
+    const int half = e->first > 0;
     ivec sum[TILE][2];
 #if SP_VNNI
-    sum_steps(type, direct, l, rows, e, first, n, sum);
+    sum_steps(type, direct, rows, e, sum);
 #else
     if (words_of(type)) {
-        sum_words(type, direct, l, rows, e, sum);
+        sum_words(type, direct, rows, e, sum);
     } else {
-        sum_pairs(type, direct, l, rows, e, first, n, sum);
+        sum_pairs(type, direct, rows, e, sum);
     }
 #endif
     for (int v = 0; v < 2; v++) {
@@ -181,14 +184,14 @@ INLINE size_t group_bytes_of_x(sp_dtype type)
     return words_of(type) ? sizeof(words_group) : sizeof(bytes_group);
 }
 
-INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting *t)
+INLINE void tile(sp_dtype type, const bool direct, const int rows, const tile_args *t)
 {
     sp_pack_layout l;
     sp_pack_layout_of(type, R, &l);
     const uint8_t *x[TILE];
     for (int j = 0; j < rows; j++) x[j] = t->x + (size_t)j * t->x_stride;
     for (int g = 0; g < t->n; g++) {
-        encounter e;
+        group_args e;
         factors_of here;
         e.group = direct ? t->head + l.head + (size_t)g * l.group : t->b->lines[g];
         e.f = direct ? &here : &t->b->factors[g];
@@ -198,16 +201,17 @@ INLINE void tile(sp_dtype type, const bool direct, const int rows, const meeting
             fetch(e.group + AHEAD, l.group);
             factors(type, t->head, e.group, &here);
         }
-        const int steps = steps_of(type), n = in_halves(type) ? steps / 2 : steps;
-        for (int first = 0; first < steps; first += n) {
-            add_steps(type, direct, &l, rows, &e, first, n, t->sums);
-        }
+        const int steps = steps_of(type);
+        e.l = &l;
+        e.n_steps = in_halves(type) ? steps / 2 : steps;
+        for (e.first = 0; e.first < steps; e.first += e.n_steps)
+            add_steps(type, direct, rows, &e, t->sums);
     }
 }
 
-/* Each kind of tile is a function of its own: inlined into one, they would leave each other no
- * registers. What matters of a block is what block_kind says, so four kinds serve all types. */
-typedef void tile_fn(const meeting *t);
+/* One function for each kind of tile: inlined into one function, they would compete for registers.
+ * Unpacked blocks differ only by block_kind, so four kinds cover all types. */
+typedef void tile_fn(const tile_args *t);
 
 #define NOINLINE      static __attribute__((noinline))
 #define FIVE(X, type) X(type, 1) X(type, 2) X(type, 3) X(type, 4) X(type, 5)
@@ -219,12 +223,12 @@ typedef void tile_fn(const meeting *t);
 #define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
 
 #define DIRECT_TILE(type, k)                                                                       \
-    NOINLINE void direct_##type##_##k(const meeting *t)                                            \
+    NOINLINE void direct_##type##_##k(const tile_args *t)                                          \
     {                                                                                              \
         tile(SP_##type, true, k, t);                                                               \
     }
 #define BLOCK_TILE(type, k)                                                                        \
-    NOINLINE void block_##type##_##k(const meeting *t)                                             \
+    NOINLINE void block_##type##_##k(const tile_args *t)                                           \
     {                                                                                              \
         tile(SP_##type, false, k, t);                                                              \
     }
@@ -243,17 +247,17 @@ static tile_fn *const direct_tiles[SP_DTYPE_N][TILE + 1] = {PACKED_TYPES(DIRECT_
 static tile_fn *const block_tiles[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK_ROW(Q4_1)
                                                                BLOCK_ROW(Q5_1) BLOCK_ROW(Q6_K)};
 
-/* The type that stands for all whose blocks have as many bits, constants and halves. */
+/* A representative of the types whose unpacked blocks have the same bits, constants and halves. */
 INLINE sp_dtype block_kind(sp_dtype type)
 {
     const bool plain = type == SP_Q8_0 || type == SP_Q6_K;
     return plain ? type : fold_of(type) == 8 ? SP_Q4_1 : SP_Q5_1;
 }
 
-/* Rows m .. end-1 of x meet a block of a panel, in tiles of equal height: two of four rows are
- * faster than one of five and one of three. */
+/* Runs rows m .. end-1 of x against a block of a panel, in tiles of nearly equal height: two tiles
+ * of four rows are faster than one of five and one of three. */
 static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int64_t m, int64_t end,
-                  float (*sums)[R], meeting *t)
+                  float (*sums)[R], tile_args *t)
 {
     const int64_t n = a->w->n_cols;
     const bool words = words_of(a->w->type);
@@ -268,8 +272,8 @@ static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int
     }
 }
 
-/* What the sums of outputs r .. r + R - 1 start with: y, or before the first stretch what a product
- * is added to. */
+/* Initialises the sums of outputs r .. r + R - 1 from y; before the first stretch (`begin`), from
+ * the bias and, if the product is added, y. */
 INLINE void load_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, int64_t r, bool begin,
                       float (*sums)[R])
 {
@@ -290,7 +294,7 @@ INLINE void store_sums(const sp_matmul_packed_args *a, int64_t m, int64_t end, i
     for (; m < end; m++, sums++) memcpy(a->y + m * a->w->n_rows + r, sums, n * sizeof(float));
 }
 
-/* Few rows: a block is unpacked as quickly in each tile as for all of them before. */
+/* Few rows: unpacking a block in each tile is as fast as unpacking it once for all tiles. */
 INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
 {
     sp_pack_layout l;
@@ -302,7 +306,7 @@ INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, 
     for (int64_t r = from; r < to; r += R) {
         load_sums(a, 0, a->m, r, true, sums);
         for (int64_t g = 0; g < n_groups; g += GROUPS) {
-            meeting t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
+            tile_args t = {.first = g, .n = (int)SP_MIN(GROUPS, n_groups - g), .head = p};
             tiles(direct_tiles[type], a, 0, a->m, sums, &t);
             p += l.head + (size_t)t.n * l.group;
         }
@@ -310,9 +314,13 @@ INLINE void stream(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, 
     }
 }
 
-/* Rows m .. end-1 meet blocks first .. last-1 of the panel of outputs r .. r + R - 1. */
-INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, int64_t m, int64_t end,
-                  int64_t first, int64_t last, int64_t r)
+typedef struct range {
+    int64_t from, to; /* from .. to-1 */
+} range;
+
+/* Rows of x times blocks of the panel of outputs r .. r + R - 1. */
+INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, range rows, range blocks,
+                  int64_t r)
 {
     sp_pack_layout l;
     sp_pack_layout_of(type, R, &l);
@@ -321,25 +329,24 @@ INLINE void panel(sp_dtype type, const sp_matmul_packed_args *a, int64_t m, int6
     p += (size_t)(r / R) * sp_pack_panel_bytes(&l, n_groups);
     block b;
     _Alignas(64) float sums[RUN][R];
-    load_sums(a, m, end, r, first == 0, sums);
-    for (int64_t i = first; i < last; i++) {
-        meeting t = {.first = i * GROUPS, .b = &b};
+    load_sums(a, rows.from, rows.to, r, blocks.from == 0, sums);
+    for (int64_t i = blocks.from; i < blocks.to; i++) {
+        tile_args t = {.first = i * GROUPS, .b = &b};
         t.n = (int)SP_MIN(GROUPS, n_groups - t.first);
         unpack(type, &l, p + (size_t)i * (l.head + GROUPS * l.group), t.n, &b);
-        tiles(block_tiles[block_kind(type)], a, m, end, sums, &t);
+        tiles(block_tiles[block_kind(type)], a, rows.from, rows.to, sums, &t);
     }
-    store_sums(a, m, end, r, sums);
+    store_sums(a, rows.from, rows.to, r, sums);
 }
 
 INLINE void product(sp_dtype type, const sp_matmul_packed_args *a, int64_t from, int64_t to)
 {
     const int64_t n_blocks = SP_DIV_UP(a->w->n_cols / 32, GROUPS);
     for (int64_t m = 0; m < a->m; m += RUN) {
+        const range rows = {m, SP_MIN(a->m, m + RUN)};
         for (int64_t first = 0; first < n_blocks; first += STRETCH) {
-            const int64_t last = SP_MIN(n_blocks, first + STRETCH);
-            for (int64_t r = from; r < to; r += R) {
-                panel(type, a, m, SP_MIN(a->m, m + RUN), first, last, r);
-            }
+            const range blocks = {first, SP_MIN(n_blocks, first + STRETCH)};
+            for (int64_t r = from; r < to; r += R) panel(type, a, rows, blocks, r);
         }
     }
 }

@@ -1,10 +1,10 @@
-/* quantize_body.h -- rows of x to integers; the form is in quantized.h. */
+/* quantize.c -- rounds rows of x to integers, in the layout of quantized.h. */
 #include <string.h>
 
 #include "compute/ops_int.h"
 #include "compute/x86/quantized.h"
 
-/* bits of the largest of |x| over 32 elements; beyond those of FLT_MAX if one is not finite */
+/* The bits of the largest |x| of 32 elements; larger than those of FLT_MAX if one is not finite. */
 INLINE int32_t largest_bits(const __m256i v[4])
 {
     const __m256i sign = _mm256_set1_epi32(0x7fffffff);
@@ -22,7 +22,7 @@ INLINE int32_t sum_lanes(__m256i a)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* v times `by`, to the nearest; the order that packs mixes up is put right again. */
+/* v times `by`, rounded to words; the permutation restores the order after packs. */
 INLINE void round_words(const __m256i v[4], float by, __m256i out[2])
 {
     __m256i q[4];
@@ -37,9 +37,9 @@ INLINE void store_ints(__m256i a, void *to)
     _mm256_storeu_si256((__m256i *)to, a);
 }
 
-/* What the factors of a group come from. */
+/* The range of a group, which determines its scale. */
 typedef struct group_range {
-    float largest; /* |x|, 0 when it is too small for its inverse: the group becomes zero */
+    float largest; /* |x|; 0 when its reciprocal would overflow: the group becomes zeros */
     bool finite;
 } group_range;
 

@@ -1,5 +1,5 @@
-/* kv_store_body.h -- keys and values of new tokens into their slots: rotation, f16 and q16 in
- * vectors, bit for bit what ref/kv_store.c does; other types are encoded by the definition. */
+/* kv_store.c -- stores keys and values of new tokens in their slots. Rotation, F16 and Q16 are
+ * vectorised, with the same bits as ref/kv_store.c; other types use the definition. */
 #include <string.h>
 
 #include "compute/kv_int.h"
@@ -7,7 +7,7 @@
 #include "compute/x86/ivec.h"
 #include "compute/x86/kv_vec.h"
 
-/* Without FMA, as sp_rope_rotate. */
+/* sp_rope_rotate in vectors; no FMA, so that the bits are the same. */
 INLINE void rotate_key(const sp_rope *rope, float *x, int32_t pos)
 {
     const int half = rope->n_rot / 2;
@@ -32,7 +32,7 @@ INLINE void row_to_f16(const float *x, uint16_t *out, int n)
     if (i < n) sp_row_from_f32(SP_F16, x + i, (uint8_t *)(out + i), n - i);
 }
 
-/* -- Q16: heads of whole 16 channels ----------------------------------------------------------- */
+/* -- Q16, D a multiple of 16 ------------------------------------------------------------------- */
 
 /* The sum of squares, in the order of the definition. */
 INLINE float sum_of_squares(const float *x, int n)
@@ -86,7 +86,7 @@ INLINE void store_value_words(const float *value, int head, uint8_t *values, int
         sum = vec_add(sum, a);
     }
     const float most = vec_largest(largest);
-    if (!sp_q16_is_usual(most) || !sp_q16_is_usual(vec_sum(sum))) { /* NaN is in the sum only */
+    if (!sp_q16_is_usual(most) || !sp_q16_is_usual(vec_sum(sum))) { /* only the sum shows a NaN */
         sp_kv_put_value(SP_Q16, head, value, values, slot);
         return;
     }
@@ -98,7 +98,7 @@ INLINE void store_value_words(const float *value, int head, uint8_t *values, int
 
 /* -- all types --------------------------------------------------------------------------------- */
 
-/* One head of keys into column `slot`. */
+/* Stores the key of one head in column `slot`. */
 INLINE void store_key(sp_dtype type, const float *key, int head, uint8_t *keys, int slot)
 {
     if (type == SP_F16) {
@@ -140,7 +140,7 @@ INLINE void store_heads(sp_dtype type, const sp_kv_store_args *a, int64_t from, 
 
 void SP_VARIANT(sp_kv_store)(const sp_kv_store_args *a, int part, int n_parts)
 {
-    int64_t from, to; /* of [G, m]: a part writes whole heads where it can */
+    int64_t from, to; /* of [G, m]: parts get whole heads where possible */
     assert(a->kv->head <= SP_HEAD_MAX);
     sp_part(a->kv->n_heads * a->m, 1, part, n_parts, &from, &to);
     if (a->kv->type == SP_F16)

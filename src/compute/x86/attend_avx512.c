@@ -1,4 +1,0 @@
-#if defined(__x86_64__)
-#define SP_VL 16
-#include "compute/x86/attend_body.h"
-#endif

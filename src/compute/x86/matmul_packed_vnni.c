@@ -1,5 +1,0 @@
-#if defined(__x86_64__)
-#define SP_VL   16
-#define SP_VNNI 1
-#include "compute/x86/matmul_packed_body.h"
-#endif

@@ -1,4 +1,0 @@
-#if defined(__x86_64__)
-#define SP_VL 16
-#include "compute/x86/silu_mul_body.h"
-#endif
