@@ -26,11 +26,14 @@ X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
 X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
 CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
 
-LIB_SRC := $(filter-out src/cmd/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
-CMD_SRC := $(sort $(wildcard src/cmd/*.c))
+# The program is cli, cmd and lab; all other folders are the library.
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+CMD_SRC := $(sort $(foreach d,cli cmd lab,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 LIB_OBJ += $(X86_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
+# The static and the shared library have the same objects. Hidden symbols are called directly, so this costs nothing.
+CFLAGS  += -fPIC
 UNIT_SRC := $(sort $(wildcard tests/unit/*/*.c tests/kernel/*.c tests/property/*.c))
 UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
@@ -93,16 +96,22 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
 
-# Tests of the program's own parts link them from an archive, so that only what is named is taken.
-$(BUILD)/libcmd.a: $(filter-out %/main.o,$(CMD_OBJ))
+# Unit tests of the program's parts link an archive of them, so that the linker takes only what they use.
+$(BUILD)/libprogram.a: $(filter-out %/main.o,$(CMD_OBJ))
 	@rm -f $@
 	@echo "  AR    $@"
 	$(Q)$(AR) rcs $@ $^
 
-$(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libcmd.a $(BUILD)/libspolia.a
+PROGRAM_TEST = $(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libprogram.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka \
+	$(LDLIBS) $(CMD_LIBS) -o $@
+$(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
-	$(Q)$(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libcmd.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka $(LDLIBS) -o $@
+	$(Q)$(PROGRAM_TEST)
+$(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(PROGRAM_TEST)
 
 unit-bins: $(UNIT_BIN) emulated-bins
 

@@ -296,48 +296,6 @@ SP_API sp_err sp_inspect(const char *path, char **json);
 
 SP_API void sp_buffer_free(void *p);
 
-/* -- measuring: single operations, and what the machine can do at most ------------------------ */
-
-typedef struct sp_meter sp_meter; /* threads, kernels, and memory larger than the caches */
-
-/* sp_meter_open -- n_threads and cpu as in sp_context_opts. Errors: SP_E_ARG, SP_E_UNSUPPORTED,
- * SP_E_NOMEM. */
-SP_API sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out);
-SP_API void sp_meter_close(sp_meter *m);
-
-/* What all threads together reach in loops that do nothing else. Rates a second. */
-typedef struct sp_peaks {
-    double fp32, int8;                       /* operations: a multiply-add counts as two */
-    double read;                             /* bytes, from a buffer of read_bytes */
-    const char *fp32_by, *int8_by, *read_by; /* instructions of the fastest loop */
-    size_t read_bytes;                       /* more than the caches of most machines hold */
-    int n_threads;
-    const char *kernels; /* of operations: "avx2" */
-} sp_peaks;
-
-/* sp_meter_peaks -- one sample of some tenths of a second. What else the machine does lowers it:
- * take the best of several. */
-SP_API sp_peaks sp_meter_peaks(sp_meter *m);
-
-typedef struct sp_meter_op {
-    const char *kind; /* "gemm": y [rows, n_out] = x [rows, n_in] W^T; "attend": span attention of
-                         the last `rows` of n_keys tokens over all before them */
-    const char *type; /* of weights; of keys and values */
-    int rows;
-    int n_out, n_in;                                /* gemm */
-    int n_heads, n_kv_heads, head, n_keys, n_spans; /* attend; spans of one length */
-} sp_meter_op;
-
-typedef struct sp_meter_sample {
-    double seconds;    /* of one run, the mean over some milliseconds */
-    double ops, bytes; /* of one run: operations; bytes of weights, or of keys and values */
-} sp_meter_sample;
-
-/* sp_meter_run -- one sample of an operation over noise. Weights, or keys and values, come from
- * memory: each run takes another copy of them, and all copies together do not fit the caches.
- * Errors: SP_E_ARG names the field, SP_E_LIMIT, SP_E_NOMEM. */
-SP_API sp_err sp_meter_run(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out);
-
 /* -- retrieval -------------------------------------------------------------------------------- */
 
 typedef struct sp_chunk_opts {

@@ -1,13 +1,13 @@
-/* precompute.c -- brings the store of an index up to date.
+/* precompute.c -- updates the store of an index.
  *
- * For each chunk the most similar ones are looked up and put before it, the best first, behind the
- * system text; sp_fuse computes the chunk among them and keeps it on disk. A copy that was fused
- * with exactly these chunks is kept as it is, so a second run costs lookups, and after a change
- * only chunks are computed whose neighbourhood changed. Each copy is written whole or not at all:
- * Ctrl-C stops between two chunks, and the same command goes on from there.
+ * A prompt for each chunk holds the system text, the most similar chunks (the best first) and the
+ * chunk; sp_fuse computes the chunk's copy and stores it on disk. A copy that was fused with exactly
+ * these chunks is kept, so a second run costs lookups only, and after a change only chunks whose
+ * similar chunks changed are computed. Each copy is written whole or not at all: Ctrl-C stops
+ * between two chunks, and the same command continues from there.
  *
- * At the end copies are deleted whose chunk is gone, but only from a store that was made for this
- * index: one that was empty when it was first used here got a file `made-for` with the index's
+ * At the end, copies of chunks that are gone are deleted, but only from a store that was made for
+ * this index: a store that was empty when it was first used got a file `made-for` with the index's
  * path, and that file must name this index.
  *
  * Source: FusionRAG section 3.1, eq. 10 (row F3); incremental updates (row F9).
@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cmd/cmd.h"
-#include "cmd/live.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
 
 typedef struct counts {
     int64_t n_done, n_fused, n_unchanged, n_alone, n_long, n_twins, n_similar, n_removed;
@@ -36,7 +36,7 @@ typedef struct run {
     int64_t n_chunks;
     json_t *seen; /* a set: chunks by a hash of title and text */
     bool told_cap, own_store;
-    live live;
+    progress progress;
     counts n;
 } run;
 
@@ -44,17 +44,18 @@ typedef struct run {
 
 void precompute_init(precompute_options *o)
 {
-    *o = (precompute_options){.n_similar = 10, .similar = "bm25", .system = CMD_SYSTEM_TEXT};
+    *o = (precompute_options){.n_similar = 10, .similar = "bm25", .system = CLI_SYSTEM_TEXT};
     model_options_init(&o->model);
     for (opt *t = o->model.table; t->kind != OPT_END; t++) t->required = false;
     const opt table[] = {
+        {OPT_GROUP, "Fused copies"},
         {OPT_FLAG, "precompute", 0, NULL, &o->wanted,
-         "then compute each chunk among chunks like it, into --store (FILE.kv)"},
-        {OPT_INT, "fuse", 0, "N", &o->n_similar, "precompute: how many chunks like it (10)"},
+         "then compute fused copies of all chunks into --store (FILE.kv)", .common = true},
+        {OPT_INT, "fuse", 0, "N", &o->n_similar,
+         "similar chunks that a fused copy is conditioned on (10)"},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
-         "precompute: what is like a chunk: bm25, neighbour (bm25)"},
-        {OPT_STRING, "system", 0, "TEXT", &o->system,
-         "precompute: what comes first in prompts; as with ask"},
+         "which chunks are similar: bm25, neighbour (bm25)"},
+        {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must be that of ask"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     memcpy(o->table, table, sizeof table);
@@ -64,15 +65,15 @@ bool precompute_check(const precompute_options *o)
 {
     if (!o->wanted) return true;
     if (!o->model.ctx.model)
-        cmd_fail_with("index: --precompute needs a model, -m PATH");
+        cli_fail_with("index: --precompute needs a model, -m PATH");
     else if (o->n_similar < 1)
-        cmd_fail_with("index: --fuse is at least 1");
+        cli_fail_with("index: --fuse must be at least 1");
     else
         return true;
     return false;
 }
 
-/* -- whose store it is ---------------------------------------------------------------------- */
+/* -- owner of the store --------------------------------------------------------------------- */
 
 static bool is_empty(const char *folder)
 {
@@ -104,7 +105,7 @@ static bool claim(const char *store, const char *index_path, bool fresh)
 
 /* -- one chunk ------------------------------------------------------------------------------ */
 
-/* first_time -- two chunks that say the same under one title share a copy; the first decides. */
+/* first_time -- chunks with equal title and text share a copy, which the first of them computes. */
 static bool first_time(run *r, const sp_hit *chunk)
 {
     const char *const parts[] = {chunk->title, chunk->text};
@@ -139,19 +140,19 @@ static sp_err make_prompt(run *r, const sp_hits *similar, int n, const sp_hit *c
     return SP_OK;
 }
 
-/* tell_cap -- once, for the first chunk that it happens to. */
+/* tell_cap -- prints once, for the first chunk, that not all similar chunks fit. */
 static void tell_cap(run *r, const sp_hit *chunk, int n, int wanted)
 {
     if (r->told_cap || n == wanted) return;
     r->told_cap = true;
     fprintf(stderr,
             "%sspolia: chunk %" PRId64 ": %d of %d similar chunks fit into the context of %d "
-            "tokens; other chunks may have fewer, too\n",
-            r->live.on_terminal ? "\r\033[K" : "", chunk->id, n, wanted,
+            "tokens; this may be so for other chunks, too\n",
+            r->progress.on_terminal ? "\r\033[K" : "", chunk->id, n, wanted,
             sp_context_describe(r->ctx).n_ctx);
 }
 
-/* fitting_prompt -- with as many similar chunks as fit into the context, the best; none: NULL. */
+/* fitting_prompt -- with as many of the best similar chunks as fit the context; NULL when none does. */
 static sp_err fitting_prompt(run *r, const sp_hits *similar, const sp_hit *chunk, sp_prompt **out)
 {
     int n_ctx = sp_context_describe(r->ctx).n_ctx, n = similar->n;
@@ -203,20 +204,20 @@ static sp_err take_chunk(run *r, const sp_hit *chunk)
 
 static void draw(run *r)
 {
-    double passed = live_seconds(&r->live), left = 0;
+    double passed = progress_seconds(&r->progress), left = 0;
     if (r->n.n_done) left = passed / (double)r->n.n_done * (double)(r->n_chunks - r->n.n_done);
-    live_draw(&r->live,
-              "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " fused  %" PRId64
-              " unchanged  %d:%02d:%02d left",
-              r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged, (int)(left / 3600),
-              (int)(left / 60) % 60, (int)left % 60);
+    progress_draw(&r->progress,
+                  "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " fused  %" PRId64
+                  " unchanged  %d:%02d:%02d left",
+                  r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged, (int)(left / 3600),
+                  (int)(left / 60) % 60, (int)left % 60);
 }
 
 static sp_err take_all(run *r)
 {
     sp_err err = SP_OK;
     bool any = true;
-    for (int64_t id = 0; err == SP_OK && any && !live_interrupted();) {
+    for (int64_t id = 0; err == SP_OK && any && !progress_interrupted();) {
         sp_hits chunk;
         draw(r);
         err = sp_index_chunk(r->index, id, &chunk);
@@ -235,7 +236,7 @@ static sp_err take_all(run *r)
 static void print_summary(const run *r, bool as_json)
 {
     const counts *n = &r->n;
-    double took = live_seconds(&r->live);
+    double took = progress_seconds(&r->progress);
     if (as_json) {
         json_t *o =
             json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "store", r->store,
@@ -254,8 +255,8 @@ static void print_summary(const run *r, bool as_json)
            r->store, n->n_fused, n->n_unchanged, n->n_removed, took,
            (double)n->n_similar / (double)(n->n_fused + n->n_unchanged + 1e-9));
     if (n->n_alone + n->n_long + n->n_twins)
-        printf("  not fused: %" PRId64 " like no other, %" PRId64
-               " too long for the context, %" PRId64 " that repeat another\n",
+        printf("  not fused: %" PRId64 " without similar chunks, %" PRId64
+               " too long for the context, %" PRId64 " duplicates\n",
                n->n_alone, n->n_long, n->n_twins);
 }
 
@@ -263,15 +264,15 @@ static int finish(run *r, sp_err err, bool quiet, bool as_json)
 {
     bool complete = err == SP_OK && r->n.n_done == r->n_chunks;
     if (complete && r->own_store) err = sp_store_retain(r->ctx, r->index, &r->n.n_removed);
-    live_end(&r->live);
-    if (err != SP_OK) return cmd_fail(err);
+    progress_end(&r->progress);
+    if (err != SP_OK) return cli_fail(err);
     if (!quiet || as_json) print_summary(r, as_json);
     if (complete && !r->own_store && !quiet)
         fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n",
                 r->store);
     if (complete) return 0;
-    return cmd_fail_with("interrupted after %" PRId64 " of %" PRId64
-                         " chunks; the same command goes on from there",
+    return cli_fail_with("interrupted after %" PRId64 " of %" PRId64
+                         " chunks; the same command continues from there",
                          r->n.n_done, r->n_chunks);
 }
 
@@ -283,18 +284,18 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
     if (!o->model.ctx.store && asprintf(&by_default, "%s.kv", index_path) >= 0)
         o->model.ctx.store = by_default;
     r.store = o->model.ctx.store;
-    o->model.ctx.guard = 0; /* nothing is answered here */
+    o->model.ctx.guard = 0; /* there are no answers to check */
     bool fresh = r.store && is_empty(r.store);
     r.seen = json_object();
     sp_err err = sp_index_open(index_path, &r.index);
     if (err != SP_OK)
-        cmd_fail(err);
+        cli_fail(err);
     else if (!r.seen || !r.store)
-        cmd_fail(SP_E_NOMEM);
+        cli_fail(SP_E_NOMEM);
     else if ((r.ctx = model_options_open(&o->model))) {
         r.own_store = claim(r.store, index_path, fresh);
         r.n_chunks = sp_index_n_chunks(r.index);
-        live_begin(&r.live, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
+        progress_begin(&r.progress, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
         code = finish(&r, take_all(&r), quiet, as_json);
     }
     sp_context_close(r.ctx);

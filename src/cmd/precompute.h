@@ -1,8 +1,8 @@
-/* precompute.h -- `spolia index --precompute`: each chunk of an index fused with chunks like it. */
+/* precompute.h -- `spolia index --precompute`: a fused copy of each chunk of an index. */
 #ifndef SP_CMD_PRECOMPUTE_H
 #define SP_CMD_PRECOMPUTE_H
 
-#include "cmd/options.h"
+#include "cli/model_options.h"
 
 typedef struct precompute_options {
     model_options model;
@@ -13,9 +13,9 @@ typedef struct precompute_options {
 } precompute_options;
 
 void precompute_init(precompute_options *o);
-/* precompute_check -- false after explaining what is wrong. */
+/* precompute_check -- false after an error message. */
 bool precompute_check(const precompute_options *o);
-/* precompute -- brings the store of an index up to date; returns the exit code. */
+/* precompute -- updates the store of an index; returns the exit code. */
 int precompute(precompute_options *o, const char *index_path, bool quiet, bool as_json);
 
 #endif

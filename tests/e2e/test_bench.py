@@ -303,7 +303,7 @@ def test_planning_with_many_chunks_known(model):
     out = succeed("bench", "plan", "-m", model, "--known", 300, "--rounds", 20, "--chunks", 5,
                   "--policies", "full,craft,h2o,fusion,prefix")
     first, _, *lines = out.splitlines()
-    assert first.startswith("300 chunks known, 5 of 16 tokens in a prompt")
+    assert first.startswith("300 chunks cached, 5 of 16 tokens in a prompt")
     table = {line.split()[0]: line.split() for line in lines}
     assert list(table) == ["full", "craft", "h2o", "fusion", "prefix"]
     assert all(float(x[2]) <= float(x[4]) for x in table.values())
@@ -358,7 +358,7 @@ def test_a_small_cache_forgets(model):
 
 
 @pytest.mark.parametrize("line, word", [
-    ("nonsense", "line 1 is no JSON"), ('{"question": "x"}', "chunks"), ('{"chunks": []}', "question"),
+    ("nonsense", "line 1 is not JSON"), ('{"question": "x"}', "chunks"), ('{"chunks": []}', "question"),
     ('{"chunks": [], "question": 7}', "question"), ('{"chunks": [], "question": "x", "system": 1}', "system"),
     ('{"chunks": ["x"], "question": "x"}', "text of a chunk"),
     ('{"chunks": [{"text": "x", "title": 1}], "question": "x"}', "title of a chunk")])

@@ -145,7 +145,7 @@ def test_what_does_not_fit_is_skipped(tmp_path):
                        "f32", "--batches", "1,16", "--depths", "64", "-n", "2")
     assert settings(rows, "batch") == [(1,)]
     assert "batch 16, depth 64: skipped" in done.stdout and "(--kv-memory)" in done.stdout
-    refuse("bench", "prefill", "-m", BUNDLED, "-c", "64", "--sizes", "65", naming=["nothing is left"])
+    refuse("bench", "prefill", "-m", BUNDLED, "-c", "64", "--sizes", "65", naming=["no setting can be measured"])
 
 
 def test_recompute(tmp_path):

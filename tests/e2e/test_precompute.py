@@ -188,7 +188,7 @@ def test_interrupted_and_gone_on(tmp_path):
         time.sleep(0.001)
     p.send_signal(signal.SIGINT)
     out, said = p.communicate(timeout=60)
-    assert p.returncode == 1 and "goes on from there" in said
+    assert p.returncode == 1 and "continues from there" in said
     part = json.loads(out.splitlines()[1])
     assert not part["complete"] and 0 < part["fused"] == len(copies(store)) < 60
     rest = index(ROOT / "demo/docs", tmp_path / "x.db", fuse=4)

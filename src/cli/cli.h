@@ -1,0 +1,46 @@
+/* cli.h -- what every command of the `spolia` program shares: its table, errors, exit codes.
+ *
+ * The program is a client of the public library (spolia.h). A command is a function of (argc, argv)
+ * with argv[0] = its own name; it begins with opt_parse (options.h), before it touches anything else.
+ *
+ * Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong usage. */
+#ifndef SP_CLI_CLI_H
+#define SP_CLI_CLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cli/options.h"
+#include "spolia.h"
+
+/* The system text of answers from documents, unless --system gives another. */
+#define CLI_SYSTEM_TEXT "Answer the question from the documents."
+
+typedef struct cli_command {
+    const char *name;
+    const char *group;                     /* heading in `spolia --help`: what people do with it */
+    const char *summary;                   /* one line, imperative */
+    int (*run)(int argc, char **argv);     /* or: */
+    const struct cli_command *subcommands; /* the last has no name */
+} cli_command;
+
+/* cli_main -- runs the command that argv names in the table (the last entry has no name), prints help
+ * and version, and checks that standard output was written. Returns the exit code. */
+int cli_main(const cli_command *commands, int argc, char **argv);
+
+/* cli_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
+int cli_fail(sp_err err);
+/* cli_fail_with -- the same with a sentence of the program's own. */
+int cli_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* cli_check_output -- flushes standard output. Returns `code`, or 1 after an error message when what
+ * was printed could not be written. */
+int cli_check_output(int code);
+
+/* cli_read_file -- a whole file, NUL-terminated; "-": standard input. NULL after an error message. */
+char *cli_read_file(const char *path, size_t *n);
+
+/* cli_nearest -- the name that `word` probably misspells, or NULL. names [n]. */
+const char *cli_nearest(const char *word, const char *const *names, size_t n);
+
+#endif

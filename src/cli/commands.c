@@ -1,0 +1,217 @@
+/* commands.c -- finds the command and runs it; help for all commands; what scripts read of both. */
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/options_int.h"
+
+#define MAX_COMMANDS 32
+
+static const cli_command *find(const cli_command *table, const char *name)
+{
+    for (; table->name; table++)
+        if (strcmp(table->name, name) == 0) return table;
+    return NULL;
+}
+
+/* -- help ----------------------------------------------------------------------------------- */
+
+static void print_commands(FILE *to, const cli_command *table)
+{
+    const char *group = NULL;
+    for (; table->name; table++) {
+        bool begins = table->group && (!group || strcmp(table->group, group) != 0);
+        if (begins) fprintf(to, "%s%s:\n", group ? "\n" : "", table->group);
+        if (begins) group = table->group;
+        fprintf(to, "  %-12s %s\n", table->name, table->summary);
+    }
+}
+
+static void print_program_help(FILE *to, const cli_command *table)
+{
+    fputs(
+        "usage: spolia COMMAND [options]\n\n"
+        "An LLM inference engine for answers from documents. It keeps what the model computed for\n"
+        "a document and uses it again in every prompt that contains the document.\n\n",
+        to);
+    print_commands(to, table);
+    fputs("\nspolia help COMMAND explains a command; spolia --version prints the version.\n", to);
+}
+
+static void print_subcommands(FILE *to, const cli_command *command)
+{
+    fprintf(to, "usage: spolia %s NAME [options]\n\n%c%s.\n\n", command->name,
+            command->summary[0] - 'a' + 'A', command->summary + 1);
+    print_commands(to, command->subcommands);
+    fprintf(to, "\nspolia %s NAME --help explains one of them.\n", command->name);
+}
+
+/* -- what scripts read: man pages and completions -------------------------------------------- */
+
+typedef struct walk {
+    json_t *command; /* that is being described */
+    opt_names *names;
+} walk;
+
+static json_t *option_json(const opt *o, const char *group)
+{
+    json_t *json =
+        json_pack("{s:s, s:s, s:s, s:b, s:b}", "name", o->name, "group", group, "help", o->help,
+                  "common", (int)(o->common || o->required), "required", (int)o->required);
+    json_object_set_new(json, "dashes", json_string(opt_is_short(o) ? "-" : "--"));
+    if (o->letter) json_object_set_new(json, "letter", json_stringn(&o->letter, 1));
+    if (o->arg) json_object_set_new(json, "argument", json_string(o->arg));
+    return json;
+}
+
+static void describe(const opt_usage *usage, const opt *const *tables, void *user)
+{
+    walk *w = user;
+    json_t *options = json_array();
+    for (; *tables; tables++) {
+        const char *group = "Options";
+        for (const opt *o = *tables; o->kind != OPT_END; o++) {
+            if (o->kind == OPT_GROUP)
+                group = o->name;
+            else
+                json_array_append_new(options, option_json(o, group));
+        }
+    }
+    json_object_set_new(w->command, "synopsis", json_string(usage->synopsis));
+    json_object_set_new(w->command, "about", json_string(usage->about));
+    json_object_set_new(w->command, "options", options);
+}
+
+static void name_options(const opt_usage *usage, const opt *const *tables, void *user)
+{
+    walk *w = user;
+    for (; *tables; tables++)
+        for (const opt *o = *tables; o->kind != OPT_END; o++)
+            if (o->kind != OPT_GROUP && w->names->n < sizeof w->names->v / sizeof *w->names->v)
+                w->names->v[w->names->n++] = o->name;
+}
+
+/* visit -- lets the visitor see the options of every command. */
+static json_t *visit(const cli_command *table, opt_visitor *visitor, walk *w)
+{
+    json_t *all = json_array();
+    for (; table->name; table++) {
+        char name[32], *argv[] = {name, NULL};
+        snprintf(name, sizeof name, "%s", table->name);
+        w->command = json_pack("{s:s, s:s}", "name", table->name, "summary", table->summary);
+        json_array_append_new(all, w->command);
+        if (table->group) json_object_set_new(w->command, "group", json_string(table->group));
+        opt_visit(visitor, w);
+        if (table->subcommands) {
+            json_t *command = w->command;
+            json_object_set_new(command, "subcommands", visit(table->subcommands, visitor, w));
+        } else {
+            table->run(1, argv);
+        }
+    }
+    opt_visit(NULL, NULL);
+    return all;
+}
+
+static int dump(const cli_command *table)
+{
+    walk w = {0};
+    json_t *program =
+        json_pack("{s:s, s:o}", "version", SPOLIA_VERSION, "commands", visit(table, describe, &w));
+    json_dumpf(program, stdout, JSON_INDENT(1));
+    putchar('\n');
+    json_decref(program);
+    return 0;
+}
+
+static bool check_environment(const cli_command *table)
+{
+    opt_names names = {.n = 0};
+    walk w = {.names = &names};
+    json_decref(visit(table, name_options, &w));
+    return opt_check_environment(&names);
+}
+
+/* -- running -------------------------------------------------------------------------------- */
+
+static int explain_unknown(const cli_command *table, const char *of, const char *name)
+{
+    const char *names[MAX_COMMANDS];
+    size_t n = 0;
+    for (; table->name && n < MAX_COMMANDS; table++) names[n++] = table->name;
+    const char *nearest = cli_nearest(name, names, n);
+    if (nearest)
+        cli_fail_with("%s\"%s\" is unknown; did you mean \"%s\"?", of, name, nearest);
+    else
+        cli_fail_with("%s\"%s\" is unknown; spolia --help lists the commands", of, name);
+    return 2;
+}
+
+static bool asks_for_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0 ||
+           strcmp(word, "--help-all") == 0;
+}
+
+static int run_subcommand(const cli_command *command, int argc, char **argv)
+{
+    char of[32];
+    if (argc < 2 || asks_for_help(argv[1])) {
+        print_subcommands(argc < 2 ? stderr : stdout, command);
+        return argc < 2 ? 2 : 0;
+    }
+    const cli_command *sub = find(command->subcommands, argv[1]);
+    snprintf(of, sizeof of, "%s: ", command->name);
+    return sub ? sub->run(argc - 1, argv + 1) : explain_unknown(command->subcommands, of, argv[1]);
+}
+
+static int run(const cli_command *table, int argc, char **argv)
+{
+    const cli_command *command = find(table, argv[0]);
+    if (!command) return explain_unknown(table, "", argv[0]);
+    if (command->subcommands) return run_subcommand(command, argc, argv);
+    return command->run(argc, argv);
+}
+
+/* help -- `spolia help COMMAND [SUBCOMMAND]` is `spolia COMMAND [SUBCOMMAND] --help`. */
+static int help(const cli_command *table, int argc, char **argv)
+{
+    static char option[] = "--help";
+    char *words[4] = {NULL};
+    int n = 0;
+    for (; n < argc && n < 2; n++) words[n] = argv[n];
+    words[n++] = option;
+    return run(table, n, words);
+}
+
+static int dispatch(const cli_command *table, int argc, char **argv)
+{
+    if (argc < 2) {
+        print_program_help(stderr, table);
+        return 2;
+    }
+    const char *first = argv[1];
+    if (asks_for_help(first)) {
+        if (argc > 2 && *first != '-') return help(table, argc - 2, argv + 2);
+        print_program_help(stdout, table);
+        return 0;
+    }
+    if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0 ||
+        strcmp(first, "version") == 0) {
+        puts("spolia " SPOLIA_VERSION);
+        return 0;
+    }
+    if (strcmp(first, "--dump-help") == 0) return dump(table);
+    if (!check_environment(table)) return 2;
+    return run(table, argc - 1, argv + 1);
+}
+
+int cli_main(const cli_command *commands, int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_DFL); /* `spolia ask | head` ends when head does */
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, not a death */
+    return cli_check_output(dispatch(commands, argc, argv));
+}

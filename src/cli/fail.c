@@ -1,0 +1,96 @@
+/* fail.c -- error messages, and the check that standard output was written. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+int cli_fail(sp_err err)
+{
+    const char *detail = sp_error_detail();
+    fprintf(stderr, "spolia: %s (%s)\n", *detail ? detail : "failed", sp_error_text(err));
+    return 1;
+}
+
+int cli_fail_with(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    fputs("spolia: ", stderr);
+    vfprintf(stderr, fmt, ap);
+    fputc('\n', stderr);
+    va_end(ap);
+    return 1;
+}
+
+int cli_check_output(int code)
+{
+    bool failed_before = ferror(stdout) != 0;
+    errno = 0;
+    if (fflush(stdout) == 0 && !failed_before) return code;
+    cli_fail_with("standard output: %s", errno ? strerror(errno) : "a write failed");
+    return code ? code : 1;
+}
+
+char *cli_read_file(const char *path, size_t *n)
+{
+    FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+    size_t len = 0, cap = 1 << 16;
+    char *text = f ? malloc(cap) : NULL;
+    while (text) {
+        len += fread(text + len, 1, cap - len - 1, f);
+        if (len < cap - 1) break;
+        char *more = realloc(text, cap *= 2);
+        if (!more) free(text);
+        text = more;
+    }
+    if (!text || ferror(f)) {
+        cli_fail_with("%s: %s", path, strerror(errno));
+        free(text);
+        text = NULL;
+    } else {
+        text[len] = '\0';
+        *n = len;
+    }
+    if (f && f != stdin) fclose(f);
+    return text;
+}
+
+/* -- misspelt names --------------------------------------------------------------------------- */
+
+#define LONGEST 48
+
+/* distance -- edits between two words: insert, delete, replace, or swap two neighbours. */
+static int distance(const char *a, const char *b)
+{
+    size_t n = strlen(a), m = strlen(b);
+    int d[LONGEST + 1][LONGEST + 1];
+    if (n > LONGEST || m > LONGEST) return LONGEST;
+    for (size_t i = 0; i <= n; i++) d[i][0] = (int)i;
+    for (size_t j = 0; j <= m; j++) d[0][j] = (int)j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (d[i - 1][j] + 1 < best) best = d[i - 1][j] + 1;
+            if (d[i][j - 1] + 1 < best) best = d[i][j - 1] + 1;
+            bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped && d[i - 2][j - 2] + 1 < best) best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+const char *cli_nearest(const char *word, const char *const *names, size_t n)
+{
+    const char *nearest = NULL;
+    int best = strlen(word) < 5 ? 2 : 3; /* fewer edits than this */
+    for (size_t i = 0; i < n; i++) {
+        int d = distance(word, names[i]);
+        if (d >= best || d >= (int)strlen(names[i])) continue;
+        best = d;
+        nearest = names[i];
+    }
+    return nearest;
+}

@@ -1,0 +1,137 @@
+#include "cli/model_options.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/calibration.h"
+#include "cli/cli.h"
+#include "cli/policies.h"
+
+static void make_texts(model_options *m)
+{
+    snprintf(m->reuse_help, sizeof m->reuse_help, "reuse policy: %s (prefix)",
+             cli_policy_names(CLI_ALL));
+    snprintf(m->recompute_help, sizeof m->recompute_help,
+             "share of chunk tokens to recompute, 0 to 1 (as spolia calibrate found, or %g)",
+             CALIBRATION_DEFAULT_SHARE);
+}
+
+void model_options_init(model_options *m)
+{
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
+                         .ctx.guard = 0.05f}; /* NAN: not given */
+    sp_context_opts *c = &m->ctx;
+    make_texts(m);
+    const opt table[] = {
+        {OPT_GROUP, "Model and memory"},
+        {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
+         .required = true},
+        {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
+         "tokens of prompt and answer (as trained, at most 8192)", .common = true},
+        {OPT_INT, "threads", 't', "N", &c->n_threads, "threads (one for each core)",
+         .common = true},
+        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
+        {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes,
+         "memory for keys and values, cached ones included (1024)", .common = true},
+        {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,
+         "type of cached keys: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
+        {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
+        {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
+         "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
+        {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
+        {OPT_GROUP, "Reuse"},
+        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
+        {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
+        {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
+         .common = true},
+        {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
+         "use plain copies of chunks, even where fused copies are known"},
+        {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,
+         "craft: recomputation factor (Cache-Craft eq. 12), instead of --recompute"},
+        {OPT_INT, "focus", 0, "W", &c->reuse.focus,
+         "craft: layers after which only focused chunks are recomputed (3); negative: never"},
+        {OPT_FLOAT, "guard", 0, "SHARE", &c->guard,
+         "share of requests to check against full attention; 0: none (0.05)"},
+        {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard_bound,
+         "divergence above which the guard reuses less (0.5)"},
+        {OPT_END, NULL, 0, NULL, NULL, NULL},
+    };
+    _Static_assert(sizeof table <= sizeof m->table, "model_options.table is too short");
+    memcpy(m->table, table, sizeof table);
+}
+
+static void log_line(sp_log_level level, const char *line, void *user)
+{
+    static const char *const names[] = {"", "error", "warning", "info", "debug"};
+    fprintf(stderr, "spolia: %s: %s\n", names[level], line);
+}
+
+/* find_share -- how much a policy recomputes when the command line does not say: what calibrate
+ * found for the model, or a share for which the papers report most results. */
+static bool find_share(const char *model, const char *policy, bool verbose, sp_reuse_opts *r)
+{
+    calibration found = {.recompute = CALIBRATION_DEFAULT_SHARE};
+    char *path = calibration_path(model), line[512];
+    bool is_there = false, good = calibration_read(path, policy, &found, &is_there);
+    r->recompute = (float)found.recompute;
+    r->alpha = (float)found.alpha;
+    snprintf(line, sizeof line, "%s: recompute %.4g, alpha %.4g, %s%s", policy, found.recompute,
+             found.alpha, is_there ? "calibrated: " : "the default, not calibrated in ", path);
+    if (good && verbose) log_line(SP_LOG_INFO, line, NULL);
+    free(path);
+    return good;
+}
+
+static bool complete_reuse(model_options *m)
+{
+    sp_reuse_opts *r = &m->ctx.reuse;
+    const cli_policy *policy = r->policy ? cli_policy_find(r->policy, NULL) : NULL;
+    if (m->ctx.model && isnan(r->recompute) && isnan(r->alpha) && policy && policy->recomputes)
+        return find_share(m->ctx.model, r->policy, m->verbose, r);
+    if (isnan(r->recompute)) r->recompute = 0;
+    if (isnan(r->alpha)) r->alpha = 0;
+    return true;
+}
+
+sp_context *model_options_open(model_options *m)
+{
+    sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
+    if (!complete_reuse(m)) return NULL;
+    if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
+        cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v);
+        return NULL;
+    }
+    m->ctx.kv_type = m->type_k ? m->type_k : m->type_v;
+    sp_context *c;
+    sp_err err = sp_context_open(&m->ctx, &c);
+    if (err == SP_OK) return c;
+    cli_fail(err);
+    return NULL;
+}
+
+void sampling_options_init(sampling_options *s, int max_tokens)
+{
+    *s = (sampling_options){.s = sp_sampling_default(), .max_tokens = max_tokens};
+    snprintf(s->predict_help, sizeof s->predict_help, "most tokens to generate (%d)", max_tokens);
+    const opt table[] = {
+        {OPT_GROUP, "Sampling"},
+        {OPT_INT, "predict", 'n', "N", &s->max_tokens, s->predict_help, .common = true},
+        {OPT_FLOAT, "temp", 0, "T", &s->s.temperature, "temperature; 0: greedy (0)",
+         .common = true},
+        {OPT_INT, "top-k", 0, "K", &s->s.top_k, "sample from the K most likely tokens; 0: all (0)"},
+        {OPT_FLOAT, "top-p", 0, "P", &s->s.top_p,
+         "sample from the most likely tokens with total probability P (1)"},
+        {OPT_FLOAT, "min-p", 0, "P", &s->s.min_p,
+         "drop tokens less likely than P times the most likely one (0)"},
+        {OPT_FLOAT, "repeat-penalty", 0, "X", &s->s.repeat_penalty,
+         "divide the logits of recent tokens by X; 1: off (1)"},
+        {OPT_INT, "repeat-last-n", 0, "N", &s->s.repeat_last, "how many tokens are recent (64)"},
+        {OPT_U64, "seed", 's', "N", &s->s.seed, "random seed (0)"},
+        {OPT_LIST, "stop", 0, "TEXT", &s->stop, "end the answer before this text; may be repeated"},
+        {OPT_END, NULL, 0, NULL, NULL, NULL},
+    };
+    _Static_assert(sizeof table <= sizeof s->table, "sampling_options.table is too short");
+    memcpy(s->table, table, sizeof table);
+}

@@ -1,0 +1,31 @@
+/* model_options.h -- the options that commands share: the model and its memory, reuse, sampling. */
+#ifndef SP_CLI_MODEL_OPTIONS_H
+#define SP_CLI_MODEL_OPTIONS_H
+
+#include "cli/options.h"
+#include "spolia.h"
+
+typedef struct model_options {
+    sp_context_opts ctx;
+    const char *type_k, *type_v; /* -ctk, -ctv: one pool holds both, so they must agree */
+    bool verbose;
+    char reuse_help[256], recompute_help[256];
+    opt table[32];
+} model_options;
+
+/* model_options_init -- defaults, and the table for opt_parse. */
+void model_options_init(model_options *m);
+/* model_options_open -- checks and opens the context. NULL after an error message. */
+sp_context *model_options_open(model_options *m);
+
+typedef struct sampling_options {
+    sp_sampling s;
+    int max_tokens;
+    opt_list stop;
+    char predict_help[64];
+    opt table[16];
+} sampling_options;
+
+void sampling_options_init(sampling_options *s, int max_tokens);
+
+#endif

@@ -1,0 +1,70 @@
+/* options.h -- options of a command as tables: parsing, help and environment from one place.
+ *
+ * Every option with a long name can also be given as SPOLIA_ARG_<NAME> in the environment (upper
+ * case, '_' for '-'); the command line wins. A flag reads 0, 1, true, false, yes, no, on or off
+ * there; a name that no command knows is refused. Single-letter and llama.cpp's short multi-letter
+ * spellings (-ctk) work, and so do unique beginnings of long names. */
+#ifndef SP_CLI_OPTIONS_H
+#define SP_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum opt_kind {
+    OPT_END,
+    OPT_GROUP,  /* no option: `name` is a heading for those that follow */
+    OPT_FLAG,   /* bool: set to true */
+    OPT_INT,    /* int */
+    OPT_U64,    /* uint64_t */
+    OPT_FLOAT,  /* float */
+    OPT_MIB,    /* size_t bytes, given in MiB */
+    OPT_STRING, /* const char * */
+    OPT_LIST,   /* opt_list: may be given several times */
+} opt_kind;
+
+typedef struct opt_list {
+    const char *v[16];
+    int n;
+} opt_list;
+
+typedef struct opt {
+    opt_kind kind;
+    const char *name; /* long name without dashes */
+    char letter;      /* or 0 */
+    const char *arg;  /* name of the argument in --help; NULL for flags */
+    void *dest;
+    const char *help;
+    bool common;   /* --help shows the common and required options of a table, or all where none is
+                      common; --help-all shows all */
+    bool required; /* of OPT_STRING: leaving it out is wrong usage */
+} opt;
+
+typedef struct opt_usage {
+    const char *synopsis; /* after "usage: spolia "; it begins with the command's words */
+    const char *about;    /* a paragraph or more */
+} opt_usage;
+
+/* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or
+ * -1 - exit code: -1 after --help, -3 after an error message. tables: NULL-terminated list; at most
+ * OPT_MAX options. */
+int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables);
+
+#define OPT_MAX 64
+
+/* A visitor sees the options of a command instead of having them parsed: while one is set,
+ * opt_parse calls it and returns -1, and the command ends at once. NULL: none. */
+typedef void opt_visitor(const opt_usage *usage, const opt *const *tables, void *user);
+void opt_visit(opt_visitor *visitor, void *user);
+
+/* Names of all options of all commands, for the check of SPOLIA_ARG_ names. */
+typedef struct opt_names {
+    const char *v[512];
+    size_t n;
+} opt_names;
+
+/* opt_check_environment -- false after an error message that names a SPOLIA_ARG_ variable which is
+ * no option of any command. */
+bool opt_check_environment(const opt_names *known);
+
+#endif

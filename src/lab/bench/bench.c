@@ -1,0 +1,105 @@
+/* bench.c -- the table of `spolia bench NAME`, and what benchmarks share. */
+#include "lab/bench/bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lab/lab.h"
+
+const cli_command lab_benches[] = {
+    {"reuse", "Requests", "time to first token with reused chunks, against full attention",
+     bench_reuse},
+    {"plan", "Requests", "time to look up and plan a prompt when many chunks are known",
+     bench_plan},
+    {"trace", "Requests", "run prompts from standard input, print the reuse of each", bench_trace},
+    {"prefill", "Model", "tokens per second of prompts", bench_prefill},
+    {"decode", "Model", "tokens per second of answers, one or several at a time", bench_decode},
+    {"recompute", "Model", "recomputed tokens at scattered positions, against consecutive new ones",
+     bench_recompute},
+    {"attend", "Kernels", "span attention of one layer", bench_attend},
+    {"gemm", "Kernels", "products with a weight matrix", bench_gemm},
+    {0},
+};
+
+/* -- lists on the command line -------------------------------------------------------------- */
+
+bool bench_list_parse(const char *option, const char *text, double min, double max, bool whole,
+                      bench_list *out)
+{
+    bench_list list = {.n = 0};
+    for (const char *at = text;; at++) {
+        char *end;
+        errno = 0;
+        double v = strtod(at, &end);
+        bool good = end != at && !errno && v >= min && v <= max && (*end == ',' || !*end);
+        if (good && whole) good = v == (double)(int)v;
+        if (!good || list.n == BENCH_MAX_LIST)
+            return cli_fail_with("--%s: \"%s\" is not a list of at most %d %s from %g to %g",
+                                 option, text, BENCH_MAX_LIST, whole ? "whole numbers" : "numbers",
+                                 min, max),
+                   false;
+        list.v[list.n++] = v;
+        at = end;
+        if (!*at) break;
+    }
+    *out = list;
+    return true;
+}
+
+static bool is_allowed(const char *name, const char *const *allowed)
+{
+    for (; *allowed; allowed++)
+        if (strcmp(name, *allowed) == 0) return true;
+    return false;
+}
+
+bool bench_names_parse(const char *option, const char *text, const char *const *allowed,
+                       bench_names *out)
+{
+    *out = (bench_names){.n = 0};
+    if (strlen(text) >= sizeof out->text)
+        return cli_fail_with("--%s: the list is too long", option), false;
+    strcpy(out->text, text);
+    char *rest = out->text;
+    for (char *name; (name = strsep(&rest, ",")) != NULL;) {
+        if (!*name || out->n == BENCH_MAX_LIST || (allowed && !is_allowed(name, allowed)))
+            return cli_fail_with("--%s: \"%s\" in \"%s\" is unknown", option, name, text), false;
+        out->v[out->n++] = name;
+    }
+    return true;
+}
+
+/* -- numbers -------------------------------------------------------------------------------- */
+
+/* Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64). */
+uint64_t bench_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+void bench_shuffle(int *v, int n, uint64_t *state)
+{
+    for (int i = n - 1; i > 0; i--) {
+        int k = (int)(bench_random(state) % (uint64_t)(i + 1)), held = v[i];
+        v[i] = v[k];
+        v[k] = held;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+double bench_quantile(double *v, int n, double q)
+{
+    qsort(v, (size_t)n, sizeof *v, ascending);
+    double at = q * (n - 1);
+    int i = (int)at;
+    return i + 1 < n ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[i];
+}

@@ -1,0 +1,53 @@
+/* bench.h -- `spolia bench`: its subcommands, and what they share.
+ *
+ * Functions that return false, NULL or a negative number have printed an error message. */
+#ifndef SP_LAB_BENCH_BENCH_H
+#define SP_LAB_BENCH_BENCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A subcommand gets argv[0] = its own name. */
+int bench_reuse(int argc, char **argv);
+int bench_plan(int argc, char **argv);
+int bench_trace(int argc, char **argv);
+int bench_prefill(int argc, char **argv);
+int bench_decode(int argc, char **argv);
+int bench_recompute(int argc, char **argv);
+int bench_attend(int argc, char **argv);
+int bench_gemm(int argc, char **argv);
+
+/* -- lists on the command line -------------------------------------------------------------- */
+
+#define BENCH_MAX_LIST 32
+
+typedef struct bench_list {
+    double v[BENCH_MAX_LIST];
+    int n;
+} bench_list;
+
+/* bench_list_parse -- comma-separated numbers in min .. max; errors name `option`. */
+bool bench_list_parse(const char *option, const char *text, double min, double max, bool whole,
+                      bench_list *out);
+
+typedef struct bench_names {
+    char text[256];
+    const char *v[BENCH_MAX_LIST]; /* into text */
+    int n;
+} bench_names;
+
+/* bench_names_parse -- comma-separated words. allowed: NULL-terminated, or NULL for any. */
+bool bench_names_parse(const char *option, const char *text, const char *const *allowed,
+                       bench_names *out);
+
+/* -- numbers -------------------------------------------------------------------------------- */
+
+/* bench_random -- the next number of a stream; any seed will do. */
+uint64_t bench_random(uint64_t *state);
+void bench_shuffle(int *v, int n, uint64_t *state);
+
+/* bench_quantile -- of v[n], n > 0; sorts v. q = 0.5 is the median. */
+double bench_quantile(double *v, int n, double q);
+
+#endif

@@ -1,0 +1,292 @@
+#include "lab/bench/model.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+#define BLOCK 16 /* tokens */
+
+void bench_model_options_init(bench_model_options *o)
+{
+    *o = (bench_model_options){.seed = 1};
+    model_options_init(&o->m);
+    o->m.ctx.guard = 0; /* it would run between the measurements */
+    sp_context_opts *c = &o->m.ctx;
+    const opt table[] = {
+        {OPT_GROUP, "Models and memory"},
+        {OPT_LIST, "model", 'm', "PATH", &o->models,
+         "GGUF file or Hugging Face folder; several alternate"},
+        {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
+         "tokens of prompt and answer (as trained, at most 8192)"},
+        {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
+        {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes, "memory for keys and values (1024)"},
+        {OPT_STRING, "ctk", 0, "TYPE", &o->m.type_k,
+         "type of cached keys and values: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
+        {OPT_U64, "seed", 's', "N", &o->seed, "random seed of the tokens (1)"},
+        {OPT_FLAG, "verbose", 'v', NULL, &o->m.verbose, "log what the library does"},
+        {0},
+    };
+    memcpy(o->table, table, sizeof table);
+}
+
+bool bench_model_options_check(const bench_model_options *o)
+{
+    return o->models.n > 0 || (cli_fail_with("--model PATH is missing"), false);
+}
+
+/* -- what a token costs --------------------------------------------------------------------- */
+
+typedef enum role {
+    EVERY, /* every prompt token uses it */
+    LAST,  /* only tokens with logits use it */
+    TABLE, /* one row of it is looked up */
+} role;
+
+static bool has_part(const char *name, const char *part)
+{
+    return strstr(name, part) != NULL;
+}
+
+/* role_of -- in the last layer, a token without logits needs its key and value only. */
+static role role_of(const char *name, int last_layer)
+{
+    char gguf[32], folder[32];
+    snprintf(gguf, sizeof gguf, "blk.%d.", last_layer);
+    snprintf(folder, sizeof folder, "layers.%d.", last_layer);
+    if (has_part(name, "token_embd.") || has_part(name, "embed_tokens.")) return TABLE;
+    if (strcmp(name, "output.weight") == 0 || has_part(name, "lm_head.")) return LAST;
+    bool key_or_value = has_part(name, "attn_k.") || has_part(name, "attn_v.") ||
+                        has_part(name, "k_proj.") || has_part(name, "v_proj.");
+    bool in_last = has_part(name, gguf) || has_part(name, folder);
+    return in_last && !key_or_value ? LAST : EVERY;
+}
+
+typedef struct tensor {
+    double ops, bytes; /* ops: of its product with one token */
+    bool int8, is_matrix;
+} tensor;
+
+static tensor read_tensor(const json_t *j)
+{
+    const json_t *shape = json_object_get(j, "shape");
+    const char *type = json_string_value(json_object_get(j, "type"));
+    tensor t = {.ops = 2,
+                .bytes = (double)json_integer_value(json_object_get(j, "bytes")),
+                .int8 = type && bench_weight_is_int8(type),
+                .is_matrix = json_array_size(shape) == 2};
+    for (size_t i = 0; i < json_array_size(shape); i++)
+        t.ops *= (double)json_integer_value(json_array_get(shape, i));
+    return t;
+}
+
+static void count(bench_model *m, role r, const tensor *t)
+{
+    bench_work *w = r == EVERY ? &m->token : &m->last;
+    m->weight_bytes += t->bytes;
+    if (t->is_matrix) *(t->int8 ? &w->int8 : &w->fp32) += t->ops;
+}
+
+static bool count_weights(bench_model *m)
+{
+    char *text;
+    sp_err err = sp_inspect(m->path, &text);
+    if (err != SP_OK) return cli_fail(err), false;
+    json_t *root = json_loads(text, 0, NULL);
+    sp_buffer_free(text);
+    if (!root) return cli_fail_with("%s: out of memory", m->path), false;
+    const json_t *list = json_object_get(root, "tensors");
+    tensor table = {0};
+    bool has_head = false;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *j = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(j, "name"));
+        role r = role_of(name ? name : "", m->info.n_layers - 1);
+        tensor t = read_tensor(j);
+        if (r == TABLE)
+            table = t;
+        else
+            count(m, r, &t);
+        has_head |= name && (strcmp(name, "output.weight") == 0 || has_part(name, "lm_head."));
+    }
+    if (!has_head) count(m, LAST, &table); /* the embedding is also the output head */
+    json_decref(root);
+    return true;
+}
+
+/* look -- operations of queries that attend to `keys` keys in total, in one layer. */
+static double look(const bench_model *m, double keys)
+{
+    return 4.0 * m->info.n_heads * m->info.head * keys;
+}
+
+static double kv_bytes(const bench_model *m, double tokens)
+{
+    return tokens * (double)m->info.kv_block_bytes / BLOCK;
+}
+
+bench_work bench_model_prefill_work(const bench_model *m, int depth, int fresh)
+{
+    double n = fresh, seen = n * depth + n * (n + 1) / 2;
+    bench_work w = {.fp32 = look(m, seen) * (m->info.n_layers - 1) + look(m, depth + n),
+                    .bytes = m->weight_bytes + kv_bytes(m, depth)};
+    bench_work_add(&w, &m->token, n);
+    bench_work_add(&w, &m->last, 1);
+    return w;
+}
+
+bench_work bench_model_step_work(const bench_model *m, int n_requests, double keys)
+{
+    bench_work w = {.fp32 = look(m, keys) * m->info.n_layers * n_requests,
+                    .bytes = m->weight_bytes + kv_bytes(m, keys) * n_requests};
+    bench_work_add(&w, &m->token, n_requests);
+    bench_work_add(&w, &m->last, n_requests);
+    return w;
+}
+
+/* -- opening -------------------------------------------------------------------------------- */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void sort_depths(bench_list *d)
+{
+    int n = 0;
+    qsort(d->v, (size_t)d->n, sizeof *d->v, ascending);
+    for (int i = 0; i < d->n; i++)
+        if (n == 0 || d->v[i] > d->v[n - 1]) d->v[n++] = d->v[i];
+    d->n = n;
+}
+
+/* warm_up -- a short prompt, which loads the file's pages and wakes the threads. */
+static bool warm_up(bench_model *m)
+{
+    sp_prompt *p = bench_model_prompt(m, 0, 0, BLOCK < m->info.n_ctx ? BLOCK : 1);
+    if (!p) return false;
+    sp_reuse_opts reuse = bench_model_reuse(0);
+    sp_request *r = NULL;
+    sp_err err = sp_generate(
+        m->ctx, p,
+        &(sp_request_opts){.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 1},
+        &r);
+    sp_prompt_destroy(p);
+    sp_request_destroy(r);
+    return err == SP_OK || (cli_fail(err), false);
+}
+
+bench_model *bench_models_open(bench_model_options *o, int n_threads, const char *cpu,
+                               int max_requests, bench_list *depths)
+{
+    int n = o->models.n;
+    bench_model *models = calloc((size_t)n, sizeof *models);
+    bool good = models || (cli_fail_with("out of memory"), false);
+    sort_depths(depths);
+    for (int i = 0; i < n && good; i++) {
+        bench_model *m = &models[i];
+        model_options mo = o->m;
+        mo.ctx.model = o->models.v[i];
+        mo.ctx.n_threads = n_threads;
+        mo.ctx.cpu = cpu;
+        mo.ctx.max_requests = max_requests;
+        *m = (bench_model){.path = mo.ctx.model, .depths = depths, .random = o->seed};
+        good = (m->ctx = model_options_open(&mo)) != NULL;
+        if (good) m->info = sp_context_describe(m->ctx);
+        good = good && count_weights(m) && warm_up(m);
+    }
+    if (good) return models;
+    bench_models_close(models, n);
+    return NULL;
+}
+
+void bench_models_close(bench_model *models, int n)
+{
+    for (int i = 0; models && i < n; i++) sp_context_close(models[i].ctx);
+    free(models);
+}
+
+/* -- room ----------------------------------------------------------------------------------- */
+
+static int64_t blocks_for(int n_tokens)
+{
+    return (n_tokens + BLOCK - 1) / BLOCK;
+}
+
+bool bench_model_fits(const bench_model *m, const bench_load *l, char *why, size_t size)
+{
+    int64_t tokens = (int64_t)l->depth + l->fresh + l->answer;
+    int64_t need = blocks_for(l->fresh) + blocks_for(l->answer) + 1;
+    for (int d = 0, from = 0; d < m->depths->n && from < l->depth; d++) {
+        need += blocks_for((int)m->depths->v[d] - from);
+        from = (int)m->depths->v[d];
+    }
+    need *= l->n_requests;
+    if (tokens > m->info.n_ctx)
+        snprintf(why, size, "%lld tokens do not fit the context of %d (-c)", (long long)tokens,
+                 m->info.n_ctx);
+    else if (need > m->info.kv_blocks)
+        snprintf(why, size, "it needs %lld MiB of KV memory (--kv-memory)",
+                 (long long)(need * (int64_t)m->info.kv_block_bytes / (1 << 20) + 1));
+    else
+        return true;
+    return false;
+}
+
+/* -- prompts -------------------------------------------------------------------------------- */
+
+static sp_err add_random(const bench_model *m, sp_prompt *p, int n, uint64_t *state)
+{
+    int32_t *ids = malloc((size_t)n * sizeof *ids);
+    if (!ids) return SP_E_NOMEM;
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)(bench_random(state) % (uint64_t)m->info.n_vocab);
+    sp_err err = sp_prompt_tokens(p, ids, (size_t)n);
+    free(ids);
+    return err;
+}
+
+static sp_err add_context(const bench_model *m, sp_prompt *p, int request, int depth)
+{
+    sp_err err = SP_OK;
+    for (int d = 0, from = 0; d < m->depths->n && from < depth && err == SP_OK; d++) {
+        int to = (int)m->depths->v[d];
+        uint64_t state = ((uint64_t)request + 1) << 32 | (uint64_t)to; /* the same each time */
+        if (to > from) err = add_random(m, p, to - from, &state);
+        from = to;
+    }
+    return err;
+}
+
+sp_prompt *bench_model_prompt(bench_model *m, int request, int depth, int fresh)
+{
+    sp_prompt *p = NULL;
+    sp_err err = sp_prompt_create(m->ctx, &p);
+    if (err == SP_OK) err = add_context(m, p, request, depth);
+    if (err == SP_OK && fresh) err = add_random(m, p, fresh, &m->random);
+    if (err == SP_OK) return p;
+    cli_fail(err);
+    sp_prompt_destroy(p);
+    return NULL;
+}
+
+sp_reuse_opts bench_model_reuse(int depth)
+{
+    return (sp_reuse_opts){.policy = depth ? "prefix" : "off"};
+}
+
+bool bench_model_hold(bench_model *m, int request, int depth)
+{
+    if (!depth) return true;
+    sp_prompt *p = bench_model_prompt(m, request, depth, 0);
+    if (!p) return false;
+    sp_reuse_opts reuse = bench_model_reuse(depth);
+    sp_request *r = NULL;
+    sp_err err = sp_generate(
+        m->ctx, p, &(sp_request_opts){.reuse = &reuse, .sampling = sp_sampling_default()}, &r);
+    sp_prompt_destroy(p);
+    sp_request_destroy(r);
+    return err == SP_OK || (cli_fail(err), false);
+}

@@ -1,0 +1,155 @@
+#include "lab/eval/options.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+#define REDRAW_S 0.1 /* on a terminal */
+#define LINE_S   30.0
+
+void eval_options_init(eval_options *o)
+{
+    *o = (eval_options){.kind_field = "kind",
+                        .system = CLI_SYSTEM_TEXT,
+                        .docs.order = "given",
+                        .max_tokens = 32,
+                        .similar = "bm25",
+                        .n_fuse = 10};
+    const opt table[] = {
+        {OPT_GROUP, "Questions and documents"},
+        {OPT_STRING, "questions", 'q', "FILE", &o->questions,
+         "JSON lines: question, answers; optional: id, kind, docs, context_doc_ids",
+         .required = true},
+        {OPT_STRING, "index", 'i', "FILE", &o->docs.index,
+         "index written by spolia index; with --docs: for the similar chunks of +fused",
+         .common = true},
+        {OPT_STRING, "docs", 'd', "PATH", &o->docs.docs,
+         "a folder, or a JSONL file with id, title, text", .common = true},
+        {OPT_STRING, "context", 0, "HOW", &o->docs.context,
+         "chunks are retrieved or given by the question (retrieved; given with a JSONL file)"},
+        {OPT_INT, "chunks", 'k', "K", &o->docs.n_chunks,
+         "chunks in a prompt (8 retrieved; all given)", .common = true},
+        {OPT_STRING, "order", 0, "HOW", &o->docs.order,
+         "order of chunks: given (by relevance when retrieved), shuffled (given)"},
+        {OPT_U64, "seed", 's', "N", &o->docs.seed, "random seed of shuffling (0)"},
+        {OPT_INT, "limit", 0, "N", &o->limit, "ask the first N questions; 0: all (0)",
+         .common = true},
+        {OPT_INT, "max-tokens", 'n', "N", &o->max_tokens, "most tokens of an answer (32)"},
+        {OPT_LIST, "stop", 0, "TEXT", &o->stop, "end an answer before this text; may be repeated"},
+        {OPT_STRING, "system", 0, "TEXT", &o->system, "system text of the prompts"},
+        {OPT_STRING, "kind-field", 0, "NAME", &o->kind_field,
+         "field that groups the questions (kind)"},
+        {OPT_INT, "fuse", 0, "N", &o->n_fuse,
+         "similar chunks that a fused copy is conditioned on (10)"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
+         "which chunks are similar: bm25, or neighbour (in the document; JSONL: field follows)"},
+        {OPT_FLAG, "quiet", 0, NULL, &o->quiet, "show no progress"},
+        {OPT_END, NULL, 0, NULL, NULL, NULL},
+    };
+    memcpy(o->table, table, sizeof table);
+}
+
+static bool is_one_of(const char *word, const char *a, const char *b)
+{
+    return strcmp(word, a) == 0 || strcmp(word, b) == 0;
+}
+
+/* wrong_usage -- an error message, or NULL. */
+static const char *wrong_usage(const eval_options *o, const model_options *m)
+{
+    if (!o->docs.index && !o->docs.docs) return "give the documents with --index or --docs";
+    if (o->docs.context && !is_one_of(o->docs.context, "given", "retrieved"))
+        return "--context must be given or retrieved";
+    if (!is_one_of(o->docs.order, "given", "shuffled")) return "--order must be given or shuffled";
+    if (o->docs.n_chunks < 0) return "-k is negative";
+    if (!is_one_of(o->similar, "bm25", "neighbour")) return "--similar must be bm25 or neighbour";
+    if (o->limit < 0) return "--limit is negative";
+    if (o->max_tokens < 1) return "--max-tokens is less than 1";
+    if (o->n_fuse < 1) return "--fuse is less than 1";
+    const sp_reuse_opts *r = &m->ctx.reuse;
+    if (r->policy || !isnan(r->recompute) || !isnan(r->alpha) || r->unfused)
+        return "--reuse, --recompute, --alpha and --unfused do not apply here; --policies, "
+               "--ratios "
+               "and --alphas set what is compared";
+    return NULL;
+}
+
+int eval_input_open(const char *command, const eval_options *o, const model_options *m,
+                    eval_settings *settings, eval_input *out)
+{
+    eval_input in = {0};
+    const char *wrong = wrong_usage(o, m);
+    if (wrong) return cli_fail_with("%s: %s", command, wrong), 2;
+    if (!eval_questions_read(o->questions, o->kind_field, &in.questions)) return 1;
+    in.n_questions = in.questions.n;
+    if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;
+    bool good = eval_docs_open(&o->docs, &in.docs);
+    for (int i = 0; i < settings->n && good; i++) {
+        settings->v[i].reuse.focus = m->ctx.reuse.focus;
+        if (strstr(settings->v[i].name, "+fused") && !in.docs.index &&
+            strcmp(o->similar, "neighbour") != 0) {
+            cli_fail_with("%s: similar chunks need an index; %s is not one", settings->v[i].name,
+                          o->docs.docs);
+            good = false;
+        }
+    }
+    if (good)
+        *out = in;
+    else
+        eval_input_close(&in);
+    return good ? 0 : 1;
+}
+
+void eval_input_close(eval_input *in)
+{
+    eval_questions_drop(&in->questions);
+    eval_docs_close(&in->docs);
+}
+
+/* -- progress ------------------------------------------------------------------------------- */
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+void eval_progress_wipe(const eval_progress *p)
+{
+    if (!p->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+}
+
+void eval_progress_show(eval_progress *p, int done, int total)
+{
+    double now = seconds();
+    bool terminal = isatty(STDERR_FILENO);
+    if (p->started == 0) p->started = p->shown = now;
+    if (p->quiet || (now - p->shown < (terminal ? REDRAW_S : LINE_S) && done < total)) return;
+    if (!terminal && done == total) return;
+    int n = done - p->n_skipped;
+    double left = n > 0 ? (now - p->started) / n * (total - done) : 0;
+    eval_progress_wipe(p);
+    fprintf(stderr, "question %d of %d, %.1f a minute, %d:%02d left%s", done, total,
+            n * 60 / (now - p->started + 1e-9), (int)left / 60, (int)left % 60,
+            terminal ? "" : "\n");
+    fflush(stderr);
+    p->shown = now;
+}
+
+volatile sig_atomic_t eval_interrupted;
+
+static void interrupt(int signal_number)
+{
+    eval_interrupted = 1;
+}
+
+void eval_catch(bool on)
+{
+    signal(SIGINT, on ? interrupt : SIG_DFL);
+    signal(SIGTERM, on ? interrupt : SIG_DFL);
+}

@@ -1,0 +1,49 @@
+/* options.h -- options that eval and calibrate share: questions, documents, answers. */
+#ifndef SP_LAB_EVAL_OPTIONS_H
+#define SP_LAB_EVAL_OPTIONS_H
+
+#include "lab/eval/run.h"
+
+typedef struct eval_options {
+    const char *questions, *kind_field, *system;
+    eval_docs_opts docs;
+    opt_list stop;
+    const char *similar;
+    int limit, max_tokens, n_fuse;
+    bool quiet;
+    opt table[20];
+} eval_options;
+
+void eval_options_init(eval_options *o);
+
+/* The questions and their documents. */
+typedef struct eval_input {
+    eval_questions questions;
+    int n_questions; /* at most --limit */
+    eval_docs docs;
+} eval_input;
+
+/* eval_input_open -- checks the options, reads the questions, opens the documents, and applies the
+ * model options to the settings. Returns 0, or the exit code after an error message. */
+int eval_input_open(const char *command, const eval_options *o, const model_options *m,
+                    eval_settings *settings, eval_input *out);
+void eval_input_close(eval_input *in);
+
+/* -- progress ------------------------------------------------------------------------------- */
+
+typedef struct eval_progress {
+    double started, shown; /* seconds */
+    int n_skipped;         /* answered in an earlier run */
+    bool quiet;
+} eval_progress;
+
+/* eval_progress_show -- `done` of `total` questions: rate and time left, to standard error; on a
+ * terminal in place, else a line twice a minute. */
+void eval_progress_show(eval_progress *p, int done, int total);
+void eval_progress_wipe(const eval_progress *p);
+
+/* eval_interrupted -- set by Ctrl-C between eval_catch(true) and eval_catch(false). */
+extern volatile sig_atomic_t eval_interrupted;
+void eval_catch(bool on);
+
+#endif

@@ -1,0 +1,46 @@
+/* report.h -- summarises the rows of all questions: a table, a summary file, plots. */
+#ifndef SP_LAB_EVAL_REPORT_H
+#define SP_LAB_EVAL_REPORT_H
+
+#include "lab/eval/csv.h"
+#include "lab/eval/settings.h"
+
+/* Means unless noted; normalised F1 is (F1 - F1 of full) / (F1 of off - F1 of full), FusionRAG
+ * section 5.1 (row F8). */
+#define SUMMARY_FIELDS(X)                                                                          \
+    X(em)                                                                                          \
+    X(f1)                                                                                          \
+    X(normalised_f1)                                                                               \
+    X(rouge_l)                                                                                     \
+    X(kl_first)                                                                                    \
+    X(kl_first_median) /* a few questions can dominate a mean */                                   \
+    X(kl_all)                                                                                      \
+    X(first_agrees)                                                                                \
+    X(recomputed) /* share of all chunk tokens */                                                  \
+    X(reused)     /* share of all prompt tokens */                                                 \
+    X(ttft_ms)    /* median */                                                                     \
+    X(speedup)    /* median of the ratios off / this */                                            \
+    X(kv_deviation)
+
+/* One setting over a set of questions; NAN: does not apply. */
+typedef struct eval_summary {
+    int n;
+#define X(field) double field;
+    SUMMARY_FIELDS(X)
+#undef X
+} eval_summary;
+
+/* eval_summarise -- rows in blocks of settings->n; kind NULL: all questions. out [settings->n]. */
+void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *settings,
+                    const char *kind, eval_summary *out);
+
+/* eval_print_table -- to standard output. */
+void eval_print_table(const eval_summary *v, const eval_settings *settings);
+
+/* eval_write_files -- PREFIX.summary.csv, and as SVG: PREFIX.quality, PREFIX.kl, PREFIX.kv, and
+ * PREFIX.reuse (share reused, question by question). A plot without lines is not written.
+ * False after an error message. */
+bool eval_write_files(const char *prefix, const eval_row *rows, size_t n_rows,
+                      const eval_settings *settings);
+
+#endif

@@ -1,0 +1,514 @@
+/* run.c -- one question in every setting, each from a comparable state of the cache.
+ *
+ * "off" answers first: its answer and its logits are the reference. Then each setting answers the
+ * same prompt. What a setting can do depends on the cached copies, so the cache is prepared:
+ *
+ *   lane     settings                     before a question is measured
+ *   common   off, full, random, h2o,      each chunk gets a plain copy (and a fused copy for
+ *            blend, fusion, flow          "+fused"). These settings keep nothing else, so they can
+ *                                         share the lane
+ *   traces   craft                        craft keeps placed copies, and would find this very prompt
+ *                                         in a second run. So the cache is emptied, and two other
+ *                                         prompts place this question's chunks: chunks of the next
+ *                                         question, then every other chunk of this one
+ *   stream   prefix, set: one each        what earlier questions left, as in production
+ *
+ * A lane is a context with its own KV memory. With --cold every setting but off has a lane of its
+ * own and nothing is prepared, as in production from the first request on.
+ *
+ * The first run of a setting answers freely: it gives answer, first token, time and KV deviation.
+ * If its answer differs from off's, a second run is forced along off's answer to measure the
+ * divergence of the later tokens; otherwise the first run has measured it. */
+#include "lab/eval/run.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "cli/alloc.h"
+#include "cli/cli.h"
+#include "lab/metrics.h"
+
+/* The logits before each token of an answer. */
+typedef struct trace {
+    float *logits; /* [n, n_vocab] */
+    int n, n_vocab;
+    size_t cap; /* rows */
+} trace;
+
+typedef struct lane {
+    sp_context *ctx;
+    bool compares_kv;      /* its settings' keys and values are compared with those of off */
+    sp_request *reference; /* this question under off */
+} lane;
+
+struct eval_run {
+    eval_run_opts o;
+    model_options model;
+    lane *lanes;
+    int n_lanes;
+    int *lane_of; /* [settings] */
+    trace off, other;
+    int n_layers;
+};
+
+/* A question while it is measured. */
+typedef struct asked {
+    const eval_question *q;
+    eval_context chunks, strangers; /* its own; those of the next question */
+} asked;
+
+/* -- prompts and requests ------------------------------------------------------------------- */
+
+static bool good(sp_err err)
+{
+    if (err != SP_OK) cli_fail(err);
+    return err == SP_OK;
+}
+
+/* begin_prompt -- the system text; the caller adds what follows. */
+static sp_err begin_prompt(sp_context *c, const char *system, sp_prompt **out)
+{
+    sp_prompt *p;
+    sp_err err = sp_prompt_create(c, &p);
+    if (err != SP_OK) return err;
+    err = sp_prompt_system(p, system);
+    if (err == SP_OK)
+        *out = p;
+    else
+        sp_prompt_destroy(p);
+    return err;
+}
+
+/* add_chunks -- every step-th of the chunks [from, to). */
+static sp_err add_chunks(sp_prompt *p, const eval_context *c, size_t from, size_t to, size_t step)
+{
+    sp_err err = SP_OK;
+    for (size_t i = from; i < to && err == SP_OK; i += step)
+        err = sp_prompt_chunk(p, c->v[i].title, c->v[i].text);
+    return err;
+}
+
+static sp_prompt *make_prompt(const eval_run *e, sp_context *c, const asked *a)
+{
+    sp_prompt *p = NULL;
+    sp_err err = begin_prompt(c, e->o.system, &p);
+    if (err == SP_OK) err = add_chunks(p, &a->chunks, 0, a->chunks.n, 1);
+    if (err == SP_OK) err = sp_prompt_question(p, a->q->text);
+    if (good(err)) return p;
+    sp_prompt_destroy(p);
+    return NULL;
+}
+
+/* generate -- runs a request to its end; NULL after an error message, or silently when interrupted. */
+static sp_request *generate(const eval_run *e, sp_context *c, const sp_prompt *p,
+                            const sp_request_opts *o)
+{
+    sp_request *r = NULL;
+    sp_err err = sp_request_submit(c, p, o, &r);
+    for (bool busy = true; err == SP_OK && busy && !*e->o.interrupted;)
+        err = sp_context_step(c, &busy);
+    const sp_result *res = r ? sp_request_result(r) : NULL;
+    bool failed = err == SP_OK && res->finish == SP_FINISH_ERROR;
+    if (failed) cli_fail_with("%s (%s)", res->detail, sp_error_text(res->err));
+    if (good(err) && !failed && res->finish != SP_FINISH_NONE) return r;
+    sp_request_destroy(r);
+    return NULL;
+}
+
+static bool warm(const eval_run *e, sp_context *c, const sp_prompt *p, const sp_reuse_opts *reuse)
+{
+    sp_request_opts o = {.reuse = reuse, .sampling = sp_sampling_default()};
+    sp_request *r = generate(e, c, p, &o);
+    sp_request_destroy(r);
+    return r != NULL;
+}
+
+static sp_err keep_logits(int position, const float *logits, int n_vocab, void *user)
+{
+    trace *t = user;
+    size_t row = (size_t)n_vocab * sizeof *logits;
+    t->n_vocab = n_vocab;
+    t->logits = cli_grow(t->logits, (size_t)t->n, &t->cap, row);
+    memcpy(t->logits + (size_t)t->n++ * (size_t)n_vocab, logits, row);
+    return SP_OK;
+}
+
+static const float *logits_at(const trace *t, int i)
+{
+    return t->logits + (size_t)i * (size_t)t->n_vocab;
+}
+
+/* answer -- the answer of a setting, with its logits in *t unless it is NULL. */
+static sp_request *answer(const eval_run *e, sp_context *c, const sp_prompt *p,
+                          const sp_reuse_opts *reuse, bool keep_kv, trace *t)
+{
+    sp_request_opts o = {.reuse = reuse,
+                         .sampling = sp_sampling_default(),
+                         .max_tokens = e->o.max_tokens,
+                         .stop = e->o.stop->v,
+                         .n_stop = e->o.stop->n,
+                         .user = t,
+                         .on_logits = t ? keep_logits : NULL,
+                         .keep_kv = keep_kv};
+    if (t) t->n = 0;
+    return generate(e, c, p, &o);
+}
+
+/* -- before a measurement ------------------------------------------------------------------- */
+
+/* similar_to -- the chunks of the index most similar to this one, without itself. */
+static sp_err similar_to(const eval_run *e, const eval_chunk *chunk, sp_hits *out)
+{
+    sp_index *index = e->o.docs->index;
+    if (chunk->id) return sp_index_similar(index, e->o.similar, chunk->id, e->o.n_fuse, out);
+    if (strcmp(e->o.similar, "neighbour") == 0) return SP_OK; /* see prior_text */
+    sp_err err = sp_index_search(index, chunk->text, e->o.n_fuse + 1, out);
+    int n = 0;
+    for (int i = 0; err == SP_OK && i < out->n && n < e->o.n_fuse; i++)
+        if (strcmp(out->v[i].text, chunk->text) != 0) out->v[n++] = out->v[i];
+    if (err == SP_OK) out->n = n;
+    return err;
+}
+
+/* fuse -- makes a fused copy of a chunk, conditioned on as many similar chunks as fit. */
+static bool fuse(const eval_run *e, sp_context *c, const eval_chunk *chunk)
+{
+    sp_hits similar = {0};
+    sp_prompt *p = NULL;
+    int n_ctx = sp_context_describe(c).n_ctx;
+    sp_err err = similar_to(e, chunk, &similar);
+    sp_hit prior = {.title = chunk->prior_title, .text = chunk->prior_text};
+    bool use_prior = similar.n == 0 && prior.text && strcmp(e->o.similar, "neighbour") == 0;
+    const sp_hit *v = use_prior ? &prior : similar.v;
+    if (err == SP_OK && similar.n == 0 && !use_prior) {
+        sp_hits_fini(&similar);
+        return true; /* no similar chunk: the plain copy is used */
+    }
+    for (int n = use_prior ? 1 : similar.n; err == SP_OK; n--) {
+        err = begin_prompt(c, e->o.system, &p);
+        for (int i = 0; i < n && err == SP_OK; i++) err = sp_prompt_chunk(p, v[i].title, v[i].text);
+        if (err == SP_OK) err = sp_prompt_chunk(p, chunk->title, chunk->text);
+        if (n == 0 || err != SP_OK || sp_prompt_n_tokens(p) <= n_ctx) break;
+        sp_prompt_destroy(p);
+        p = NULL;
+    }
+    if (err == SP_OK) err = sp_fuse(c, p, NULL);
+    sp_prompt_destroy(p);
+    sp_hits_fini(&similar);
+    return good(err);
+}
+
+static bool fuse_all(const eval_run *e, sp_context *c, const asked *a)
+{
+    for (size_t i = 0; i < a->chunks.n; i++)
+        if (!fuse(e, c, &a->chunks.v[i])) return false;
+    return true;
+}
+
+/* read_elsewhere -- gives each chunk a placed copy from another prompt: some chunks of the next
+ * question, then every other chunk of this one. */
+static bool read_elsewhere(const eval_run *e, sp_context *c, const asked *a,
+                           const sp_reuse_opts *reuse)
+{
+    bool done = true;
+    for (size_t parity = 0; parity < 2 && parity < a->chunks.n && done; parity++) {
+        sp_prompt *p = NULL;
+        size_t n_strangers = a->strangers.n < a->chunks.n / 2 ? a->strangers.n : a->chunks.n / 2;
+        sp_err err = begin_prompt(c, e->o.system, &p);
+        if (err == SP_OK) err = add_chunks(p, &a->strangers, 0, n_strangers, 1);
+        if (err == SP_OK) err = add_chunks(p, &a->chunks, parity, a->chunks.n, 2);
+        if (err == SP_OK) err = sp_prompt_question(p, a->q->text);
+        done = good(err) && warm(e, c, p, reuse);
+        sp_prompt_destroy(p);
+    }
+    return done;
+}
+
+/* prepare -- the copies that a setting starts with. */
+static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
+                    const sp_prompt *p)
+{
+    if (e->o.cold || s->habits & EVAL_STREAM) return true;
+    if (s->habits & EVAL_TRACES) {
+        sp_context_forget(l->ctx);
+        return (s->reuse.unfused || fuse_all(e, l->ctx, a)) &&
+               read_elsewhere(e, l->ctx, a, &s->reuse);
+    }
+    if (strcmp(s->reuse.policy, "off") == 0) return true;
+    sp_reuse_opts plain = s->reuse; /* the policy itself runs: it may record facts about a copy */
+    plain.unfused = true;
+    return warm(e, l->ctx, p, &plain) && (s->reuse.unfused || fuse_all(e, l->ctx, a));
+}
+
+/* -- measuring ------------------------------------------------------------------------------ */
+
+static bool same_answer(const sp_result *a, const sp_result *b)
+{
+    return a->n_generated == b->n_generated &&
+           memcmp(a->tokens, b->tokens, (size_t)a->n_generated * sizeof *a->tokens) == 0;
+}
+
+static double mean_kl(const trace *p, const trace *q)
+{
+    int n = p->n < q->n ? p->n : q->n;
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += metric_kl(logits_at(p, i), logits_at(q, i), p->n_vocab);
+    return n ? sum / n : NAN;
+}
+
+/* force -- the setting along off's answer; the logits are in e->other. */
+static bool force(eval_run *e, lane *l, const eval_setting *s, const asked *a, const sp_prompt *p,
+                  const sp_result *off)
+{
+    sp_request_opts o = {.reuse = &s->reuse,
+                         .sampling = sp_sampling_default(),
+                         .max_tokens = e->off.n,
+                         .forced = off->tokens,
+                         .n_forced = off->n_generated,
+                         .user = &e->other,
+                         .on_logits = keep_logits};
+    if (!prepare(e, l, s, a, p)) return false;
+    e->other.n = 0;
+    sp_request *r = generate(e, l->ctx, p, &o);
+    sp_request_destroy(r);
+    return r != NULL;
+}
+
+static bool compare_kv(const eval_run *e, const lane *l, const sp_request *r, eval_row *row)
+{
+    float *by_layer = cli_alloc((size_t)e->n_layers, sizeof *by_layer);
+    double sum = 0;
+    size_t n = 0, room = (size_t)e->n_layers * 16 + 1;
+    bool done = good(sp_request_kv_deviation(r, l->reference, by_layer));
+    if (done) {
+        free(row->text[ROW_KV_LAYERS]);
+        char *text = row->text[ROW_KV_LAYERS] = cli_alloc(room, 1);
+        for (int i = 0; i < e->n_layers; i++) {
+            sum += (double)by_layer[i];
+            n += (size_t)snprintf(text + n, room - n, "%s%.4g", i ? ";" : "", (double)by_layer[i]);
+        }
+        row->number[ROW_KV] = sum / e->n_layers;
+    }
+    free(by_layer);
+    return done;
+}
+
+static void fill_row(const asked *a, const eval_setting *s, const sp_result *res, double off_us,
+                     eval_row *row)
+{
+    answer_score score = metric_score(res->text, a->q->answers, a->q->n_answers);
+    double *v = row->number;
+    int n_chunk = 0;
+    for (int i = 0; i < res->n_segments; i++)
+        if (strcmp(res->segments[i].kind, "chunk") == 0) n_chunk += res->segments[i].n_tokens;
+    for (int i = 0; i < N_ROW_NUMBERS; i++) v[i] = NAN;
+    row->text[ROW_ID] = cli_copy(a->q->id);
+    row->text[ROW_KIND] = cli_copy(a->q->kind);
+    row->text[ROW_POLICY] = cli_copy(s->name);
+    row->text[ROW_KV_LAYERS] = cli_copy("");
+    row->text[ROW_ANSWER] = cli_copy(res->text);
+    v[ROW_RECOMPUTE] = (double)s->reuse.recompute;
+    v[ROW_ALPHA] = (double)s->reuse.alpha;
+    v[ROW_EM] = score.em;
+    v[ROW_F1] = score.f1;
+    v[ROW_ROUGE] = score.rouge_l;
+    v[ROW_N_PROMPT] = res->n_prompt;
+    v[ROW_N_CHUNK] = n_chunk;
+    v[ROW_N_REUSED] = res->n_reused;
+    v[ROW_N_AGAIN] = res->n_recomputed;
+    v[ROW_N_ANSWER] = res->n_generated;
+    v[ROW_TTFT] = (double)res->ttft_us / 1e3;
+    v[ROW_SPEEDUP] = res->ttft_us > 0 ? off_us / (double)res->ttft_us : NAN;
+    v[ROW_PLAN] = (double)res->plan_us / 1e3;
+}
+
+/* run_setting -- one row; `off` is the result that it is compared with. */
+static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked *a,
+                        const sp_result *off, eval_row *row)
+{
+    sp_prompt *p = make_prompt(e, l->ctx, a);
+    bool compares = !e->o.scores_only;
+    sp_request *r = p && prepare(e, l, s, a, p) ? answer(e, l->ctx, p, &s->reuse, l->compares_kv,
+                                                         compares ? &e->other : NULL)
+                                                : NULL;
+    bool done = r != NULL;
+    if (done) {
+        const sp_result *res = sp_request_result(r);
+        fill_row(a, s, res, (double)off->ttft_us, row);
+        done = !l->compares_kv || compare_kv(e, l, r, row);
+        if (done && compares && e->other.n > 0) {
+            const float *first = logits_at(&e->other, 0), *wanted = logits_at(&e->off, 0);
+            int n = e->off.n_vocab;
+            bool forced = !same_answer(res, off) && e->off.n > 1;
+            row->number[ROW_KL_FIRST] = metric_kl(wanted, first, n);
+            row->number[ROW_AGREES] = metric_best(wanted, n) == metric_best(first, n);
+            /* in a cold lane a second run would find the copies of the first */
+            if (forced && !e->o.cold) done = force(e, l, s, a, p, off);
+            if (!forced || !e->o.cold) row->number[ROW_KL_ALL] = mean_kl(&e->off, &e->other);
+        }
+    }
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return done;
+}
+
+/* refer -- off's KV in a lane of its own, to compare with. */
+static bool refer(const eval_run *e, lane *l, const asked *a)
+{
+    sp_prompt *p = make_prompt(e, l->ctx, a);
+    sp_request_opts o = {.reuse = &e->o.settings->v[0].reuse,
+                         .sampling = sp_sampling_default(),
+                         .max_tokens = 1,
+                         .keep_kv = true};
+    l->reference = p ? generate(e, l->ctx, p, &o) : NULL;
+    sp_prompt_destroy(p);
+    return l->reference != NULL;
+}
+
+/* run_off -- lane 0 answers without reuse; its request is kept to compare the others with. */
+static bool run_off(eval_run *e, const asked *a, eval_row *row)
+{
+    const eval_setting *s = &e->o.settings->v[0];
+    lane *l = &e->lanes[0];
+    sp_prompt *p = make_prompt(e, l->ctx, a);
+    l->reference =
+        p ? answer(e, l->ctx, p, &s->reuse, l->compares_kv, e->o.scores_only ? NULL : &e->off)
+          : NULL;
+    sp_prompt_destroy(p);
+    if (!l->reference) return false;
+    const sp_result *res = sp_request_result(l->reference);
+    fill_row(a, s, res, (double)res->ttft_us, row);
+    if (e->o.scores_only) return true;
+    row->number[ROW_KL_FIRST] = row->number[ROW_KL_ALL] = 0;
+    row->number[ROW_AGREES] = 1;
+    return !l->compares_kv || compare_kv(e, l, l->reference, row);
+}
+
+static bool find_chunks(const eval_run *e, int i, asked *out)
+{
+    const eval_questions *all = e->o.questions;
+    asked a = {.q = &all->v[i]};
+    if (!eval_context_find(e->o.docs, all, a.q, &a.chunks)) return false;
+    if (all->n > 1 && !eval_context_find(e->o.docs, all, &all->v[(i + 1) % all->n], &a.strangers)) {
+        eval_context_drop(&a.chunks);
+        return false;
+    }
+    *out = a;
+    return true;
+}
+
+static void drop_chunks(asked *a)
+{
+    eval_context_drop(&a->chunks);
+    eval_context_drop(&a->strangers);
+}
+
+bool eval_run_question(eval_run *e, int i, eval_row *rows)
+{
+    asked a;
+    if (!find_chunks(e, i, &a)) return false;
+    bool done = run_off(e, &a, &rows[0]);
+    for (int l = 1; l < e->n_lanes && done; l++)
+        if (e->lanes[l].compares_kv) done = refer(e, &e->lanes[l], &a);
+    for (int s = 1; s < e->o.settings->n && done; s++)
+        done = run_setting(e, &e->lanes[e->lane_of[s]], &e->o.settings->v[s], &a,
+                           sp_request_result(e->lanes[0].reference), &rows[s]);
+    for (int l = 0; l < e->n_lanes; l++) {
+        sp_request_destroy(e->lanes[l].reference);
+        e->lanes[l].reference = NULL;
+    }
+    drop_chunks(&a);
+    return done;
+}
+
+bool eval_run_replay(eval_run *e, int i)
+{
+    asked a;
+    if (!find_chunks(e, i, &a)) return false;
+    bool done = true;
+    for (int s = 1; s < e->o.settings->n && done; s++) {
+        if (!e->o.cold && !(e->o.settings->v[s].habits & EVAL_STREAM)) continue;
+        sp_context *c = e->lanes[e->lane_of[s]].ctx;
+        sp_prompt *p = make_prompt(e, c, &a);
+        done = p && warm(e, c, p, &e->o.settings->v[s].reuse);
+        sp_prompt_destroy(p);
+    }
+    drop_chunks(&a);
+    return done;
+}
+
+/* -- opening -------------------------------------------------------------------------------- */
+
+/* check_prompts -- every prompt and its answer fit the context. */
+static bool check_prompts(const eval_run *e)
+{
+    const eval_questions *all = e->o.questions;
+    int n_ctx = sp_context_describe(e->lanes[0].ctx).n_ctx, n_long = 0, longest = 0;
+    for (int i = 0; i < e->o.n_questions; i++) {
+        asked a = {.q = &all->v[i]};
+        if (!eval_context_find(e->o.docs, all, a.q, &a.chunks)) return false;
+        sp_prompt *p = make_prompt(e, e->lanes[0].ctx, &a);
+        int n = p ? sp_prompt_n_tokens(p) : -1;
+        sp_prompt_destroy(p);
+        drop_chunks(&a);
+        if (n < 0) return false;
+        if (n > longest) longest = n;
+        n_long += n + e->o.max_tokens > n_ctx;
+    }
+    if (n_long)
+        cli_fail_with("%s: %d of %d prompts (up to %d tokens) do not fit a context of %d tokens "
+                      "with %d for the answer; use fewer chunks with -k",
+                      all->path, n_long, e->o.n_questions, longest, n_ctx, e->o.max_tokens);
+    return n_long == 0;
+}
+
+/* assign_lanes -- which settings share a context; returns how many contexts there are. */
+static int assign_lanes(eval_run *e)
+{
+    int n = 1, traces = -1;
+    e->lane_of = cli_alloc((size_t)e->o.settings->n, sizeof *e->lane_of);
+    e->lanes = cli_alloc((size_t)e->o.settings->n, sizeof *e->lanes);
+    for (int s = 0; s < e->o.settings->n; s++) {
+        unsigned habits = e->o.settings->v[s].habits;
+        int l = 0;
+        if (s > 0 && (e->o.cold || habits & EVAL_STREAM))
+            l = n++;
+        else if (habits & EVAL_TRACES)
+            l = traces < 0 ? (traces = n++) : traces;
+        e->lane_of[s] = l;
+        e->lanes[l].compares_kv = !e->o.cold && !e->o.scores_only && !(habits & EVAL_STREAM);
+    }
+    return n;
+}
+
+eval_run *eval_run_open(const eval_run_opts *o)
+{
+    eval_run *e = cli_alloc(1, sizeof *e);
+    e->o = *o;
+    e->model = *o->model;
+    e->model.ctx.max_requests = 1; /* one at a time: their times are compared */
+    e->model.ctx.guard = 0;
+    int n = assign_lanes(e);
+    for (; e->n_lanes < n; e->n_lanes++) {
+        if (!(e->lanes[e->n_lanes].ctx = model_options_open(&e->model))) break;
+        e->model.ctx.store =
+            NULL; /* only the common lane uses it: a store keeps copies that are forgotten */
+    }
+    if (e->n_lanes == n) {
+        e->n_layers = sp_context_describe(e->lanes[0].ctx).n_layers;
+        if (check_prompts(e)) return e;
+    }
+    eval_run_close(e);
+    return NULL;
+}
+
+void eval_run_close(eval_run *e)
+{
+    if (!e) return;
+    for (int l = 0; l < e->n_lanes; l++) sp_context_close(e->lanes[l].ctx);
+    free(e->lanes);
+    free(e->lane_of);
+    free(e->off.logits);
+    free(e->other.logits);
+    free(e);
+}

@@ -1,0 +1,50 @@
+/* meter.h -- times single operations of the kernel table, and measures what the machine can do at
+ * most. The benches compare what they measure with these peaks. */
+#ifndef SP_LAB_METER_H
+#define SP_LAB_METER_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+typedef struct sp_meter sp_meter; /* threads, kernels, and memory larger than the caches */
+
+/* sp_meter_open -- n_threads and cpu as in sp_context_opts. Errors: SP_E_ARG, SP_E_UNSUPPORTED,
+ * SP_E_NOMEM. */
+sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out) SP_MUST_CHECK;
+void sp_meter_close(sp_meter *m);
+
+/* Rates per second that all threads together reach in loops that do nothing else. */
+typedef struct sp_peaks {
+    double fp32, int8;                       /* operations: a multiply-add counts as two */
+    double read;                             /* bytes, from a buffer of read_bytes */
+    const char *fp32_by, *int8_by, *read_by; /* instructions of the fastest loop */
+    size_t read_bytes;                       /* more than the caches of most machines hold */
+    int n_threads;
+    const char *kernels; /* of operations: "avx2" */
+} sp_peaks;
+
+/* sp_meter_peaks -- one sample of some tenths of a second. Other work on the machine lowers it: take
+ * the best of several. */
+sp_peaks sp_meter_peaks(sp_meter *m);
+
+typedef struct sp_meter_op {
+    const char *kind; /* "gemm": y [rows, n_out] = x [rows, n_in] W^T; "attend": span attention of
+                         the last `rows` of n_keys tokens over all before them */
+    const char *type; /* of weights; of keys and values */
+    int rows;
+    int n_out, n_in;                                /* gemm */
+    int n_heads, n_kv_heads, head, n_keys, n_spans; /* attend; spans of one length */
+} sp_meter_op;
+
+typedef struct sp_meter_sample {
+    double seconds;    /* of one run, the mean over some milliseconds */
+    double ops, bytes; /* of one run: operations; bytes of weights, or of keys and values */
+} sp_meter_sample;
+
+/* sp_meter_run -- one sample of an operation over random data. Weights, or keys and values, are read
+ * from memory: each run uses another copy of them, and all copies together exceed the caches.
+ * Errors: SP_E_ARG names the field, SP_E_LIMIT, SP_E_NOMEM. */
+sp_err sp_meter_run(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out) SP_MUST_CHECK;
+
+#endif

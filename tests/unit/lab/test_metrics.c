@@ -1,0 +1,183 @@
+/* Scores of answers, distances of distributions, and what a line plot draws. */
+#include "lab/metrics.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "lab/plot.h"
+#include "support/check.h"
+
+static const double near = 1e-12;
+
+static void assert_normalised(const char *text, const char *wanted)
+{
+    char *got = metric_normalise(text);
+    assert_string_equal(got, wanted);
+    free(got);
+}
+
+static void test_texts_are_normalised_as_squad_does(void **state)
+{
+    assert_normalised("", "");
+    assert_normalised("The", "");
+    assert_normalised("  The Eiffel-Tower, in  a PARIS! ", "eiffeltower in paris");
+    assert_normalised("an apple a day\tthe end", "apple day end");
+    assert_normalised("Another theory: a.n.", "another theory"); /* "a.n." becomes "an" */
+    assert_normalised("$12 (nearly)", "12 nearly");
+    assert_normalised("\xC3\x89mile ZOL\xC3\x80", "\xC3\xA9mile zol\xC3\xA0");       /* É, À */
+    assert_normalised("\xCE\x91\xCE\xA9 \xD0\x96", "\xCE\xB1\xCF\x89 \xD0\xB6");     /* ΑΩ Ж */
+    assert_normalised("a\xC2\xA0tree", "tree");                                      /* no-break */
+    assert_normalised("\xE2\x80\x9CThe\xE2\x80\x9D", "\xE2\x80\x9Cthe\xE2\x80\x9D"); /* “The” */
+}
+
+static void test_any_bytes_are_normalised(void **state)
+{
+    uint64_t seed = 1;
+    for (int round = 0; round < 2000; round++) {
+        char text[40];
+        int n = check_random(&seed, 39);
+        for (int i = 0; i < n; i++) text[i] = (char)(1 + check_random(&seed, 255));
+        text[n] = '\0';
+        char *once = metric_normalise(text), *twice = metric_normalise(once);
+        assert_true(strlen(once) <= 2 * strlen(text));
+        assert_null(strstr(once, "  "));
+        free(twice);
+        free(once);
+    }
+}
+
+static void assert_score(const char *answer, const char *wanted, double em, double f1, double rouge)
+{
+    answer_score s = metric_score(answer, &wanted, 1);
+    assert_true(fabs(s.em - em) < near);
+    assert_true(fabs(s.f1 - f1) < near);
+    assert_true(fabs(s.rouge_l - rouge) < near);
+}
+
+static void test_answers_are_scored(void **state)
+{
+    assert_score("The purple.", "purple", 1, 1, 1);
+    assert_score("purple", "green", 0, 0, 0);
+    assert_score("", "", 1, 1, 1);
+    assert_score("", "green", 0, 0, 0);
+    assert_score("x y z", "z y", 0, 0.8, 0.4);      /* in common: 2; in order: 1 */
+    assert_score("x x x", "x y", 0, 0.4, 0.4);      /* x counts once */
+    assert_score("p q r s", "p r s q", 0, 1, 0.75); /* same words, another order */
+}
+
+static void test_each_measure_takes_its_best_answer(void **state)
+{
+    const char *const wanted[] = {"b a1 c1", "c1 b", "x"};
+    answer_score s = metric_score("b c1 d1", wanted, 3);
+    assert_true(s.em == 0);
+    assert_true(fabs(s.f1 - 0.8) < near);
+    assert_true(fabs(s.rouge_l - 2.0 * 2 / 6) < near); /* of the first; the second has 0.4 */
+}
+
+static void test_kl_is_that_of_the_distributions(void **state)
+{
+    const float p[] = {0, logf(3)}, q[] = {5, 5}, shifted[] = {100, 100 + logf(3)};
+    double wanted = 0.25 * log(0.25 / 0.5) + 0.75 * log(0.75 / 0.5);
+    assert_true(fabs(metric_kl(p, q, 2) - wanted) < 1e-7);
+    assert_true(metric_kl(p, p, 2) == 0);
+    assert_true(metric_kl(p, shifted, 2) < 1e-10); /* logits are known up to a constant */
+    const float sure[] = {2000, 0}, other[] = {0, 2000};
+    assert_true(fabs(metric_kl(sure, other, 2) - 2000) < 1e-6); /* exp(-2000) is 0, not NaN */
+}
+
+static void test_best_and_median(void **state)
+{
+    const float logits[] = {1, 7, 7, -2};
+    double odd[] = {9, 1, 5}, even[] = {4, 1, 3, 2};
+    assert_int_equal(metric_best(logits, 4), 1);
+    assert_true(metric_median(odd, 3) == 5);
+    assert_true(metric_median(even, 4) == 2.5);
+    assert_true(isnan(metric_median(odd, 0)));
+}
+
+/* -- plots ---------------------------------------------------------------------------------- */
+
+static int n_of(const char *text, const char *part)
+{
+    int n = 0;
+    for (const char *s = text; (s = strstr(s, part)); s++) n++;
+    return n;
+}
+
+static char *drawn(const plot_panel *panels, int n)
+{
+    char path[] = "/tmp/spolia-plot-XXXXXX";
+    int f = mkstemp(path);
+    assert_true(f >= 0);
+    assert_true(plot_write(path, panels, n));
+    char *text = calloc(1, 1 << 18);
+    ssize_t len = read(f, text, (1 << 18) - 1);
+    assert_true(len > 0);
+    close(f);
+    unlink(path);
+    return text;
+}
+
+static void test_a_plot_has_its_lines_and_labels(void **state)
+{
+    const double x[] = {0.05, 0.15, 0.5}, y[] = {0.2, NAN, 0.9}, off = 0.95;
+    const plot_line lines[] = {{.name = "off", .rule = true, .y = &off},
+                               {.name = "a<b & c", .style = 1, .x = x, .y = y, .n = 3}};
+    const plot_panel panels[] = {
+        {.title = "T", .x_label = "X", .y_label = "Y", .lines = lines, .n_lines = 2},
+        {.title = "small", .lines = lines, .n_lines = 2}};
+    char *svg = drawn(panels, 2);
+    assert_int_equal(n_of(svg, "<svg "), 1);
+    assert_int_equal(n_of(svg, "</svg>"), 1);
+    assert_int_equal(n_of(svg, ">a&lt;b &amp; c</text>"), 1);   /* the legend is drawn once */
+    assert_int_equal(n_of(svg, ">X</text>"), 1);                /* as are the labels */
+    assert_int_equal(n_of(svg, "<path transform="), 2 + 2 + 1); /* markers: no NaN, one in legend */
+    assert_null(strstr(svg, "nan"));
+    free(svg);
+}
+
+static void test_empty_flat_and_huge_values_can_be_drawn(void **state)
+{
+    const double x[] = {1, 2}, flat[] = {3, 3}, huge[] = {-1e300, 1e300}, none[] = {NAN, NAN},
+                 decades[] = {0, 1e-3};
+    const plot_line lines[] = {{.name = "flat", .x = x, .y = flat, .n = 2},
+                               {.name = "huge", .x = x, .y = huge, .n = 2},
+                               {.name = "none", .x = x, .y = none, .n = 2},
+                               {.name = "decades", .x = x, .y = decades, .n = 2}};
+    for (int i = 0; i < 4; i++) {
+        const plot_panel p = {.title = "T",
+                              .x_label = "X",
+                              .y_label = "Y",
+                              .lines = &lines[i],
+                              .n_lines = 1,
+                              .y_log = i == 3,
+                              .y_floor = 1e-6};
+        char *svg = drawn(&p, 1);
+        assert_null(strstr(svg, "nan"));
+        assert_null(strstr(svg, "inf"));
+        free(svg);
+    }
+}
+
+static void test_a_plot_that_cannot_be_written_fails(void **state)
+{
+    const plot_panel p = {.title = "T", .x_label = "X", .y_label = "Y"};
+    assert_false(plot_write("/nowhere/at/all.svg", &p, 1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_texts_are_normalised_as_squad_does),
+        cmocka_unit_test(test_any_bytes_are_normalised),
+        cmocka_unit_test(test_answers_are_scored),
+        cmocka_unit_test(test_each_measure_takes_its_best_answer),
+        cmocka_unit_test(test_kl_is_that_of_the_distributions),
+        cmocka_unit_test(test_best_and_median),
+        cmocka_unit_test(test_a_plot_has_its_lines_and_labels),
+        cmocka_unit_test(test_empty_flat_and_huge_values_can_be_drawn),
+        cmocka_unit_test(test_a_plot_that_cannot_be_written_fails),
+    };
+    return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
+}
