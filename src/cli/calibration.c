@@ -77,7 +77,7 @@ bool calibration_read(const char *path, const char *policy, calibration *out, bo
 
 /* -- writing -------------------------------------------------------------------------------- */
 
-/* replace -- the text becomes the file in one step, through a file beside it. */
+/* replace -- writes the file atomically, through a temporary file in the same folder. */
 static bool replace(const char *path, const char *text)
 {
     char *draft = cli_join(path, ".XXXXXX");

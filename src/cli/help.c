@@ -4,8 +4,8 @@
 
 #include "cli/options_int.h"
 
-#define LEFT      28 /* width of the column of names */
-#define FEW       14 /* a command with so many options at most shows them all */
+#define LEFT      28  /* width of the column of names */
+#define RIGHT     100 /* last column of help texts */
 #define OWN_GROUP "Options"
 
 void opt_command_of(const opt_usage *usage, char *out, size_t size)

@@ -166,7 +166,7 @@ enum { HELP = 'h', HELP_ALL = FIRST_LONG - 1 };
 static void collect(parser *p, const opt *const *tables)
 {
     char *s = p->shorts;
-    *s++ = ':'; /* a missing argument is told from an unknown option */
+    *s++ = ':'; /* getopt returns ':' for a missing argument, '?' for an unknown option */
     *s++ = 'h';
     for (; *tables; tables++)
         for (const opt *o = *tables; o->kind != OPT_END && p->n < OPT_MAX; o++) {

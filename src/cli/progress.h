@@ -1,4 +1,4 @@
-/* progress.h -- progress of a long command: one line on the terminal that is drawn again and again,
+/* progress.h -- progress of a long command: one line on the terminal that is redrawn,
  * log lines above it, and Ctrl-C as a flag that the command checks where it can stop. */
 #ifndef SP_CLI_PROGRESS_H
 #define SP_CLI_PROGRESS_H

@@ -1,8 +1,7 @@
 /* meter.c -- a meter, and the machine's peaks.
  *
- * The field is a piece of memory that the caches do not hold. The reading loops run over it from
- * end to end; weights, keys and values of measured operations lie in it in as many copies as it
- * has room for (meter_ops.c). */
+ * The field is memory larger than the caches. The reading loops run over all of it; the weights, keys
+ * and values of measured operations are stored in it in as many copies as fit (meter_ops.c). */
 #include "lab/meter_int.h"
 
 #include <string.h>
@@ -11,15 +10,15 @@
 #include "base/mem.h"
 #include "compute/roofline.h"
 
-#define FIELD_BYTES ((size_t)256 << 20) /* several times what one group of cores has as its cache */
+#define FIELD_BYTES ((size_t)256 << 20) /* several times the cache of a group of cores */
 #define FIELD_GRAIN ((size_t)2 << 20)
 #define PEAK_RUNS   3
-#define PEAK_TURNS  100000 /* about a tenth of a millisecond: a barrier is little beside it */
+#define PEAK_TURNS  100000 /* about a tenth of a millisecond: much longer than a barrier */
 #define PEAK_US     2000   /* of one run */
 
 /* -- the field ------------------------------------------------------------------------------ */
 
-/* touch -- each thread its own part, so that pages lie near to who will read them. */
+/* touch -- each thread writes its part, so that its pages are in memory near its core. */
 static void touch(void *arg, int part, int n_parts)
 {
     sp_meter *m = arg;
@@ -83,7 +82,7 @@ static void run_pass(void *arg, int part, int n_parts)
     p->loop->read(p->m->field + from, (size_t)(to - from));
 }
 
-/* rate_of -- operations or bytes a second of all threads in one run of some milliseconds. */
+/* rate_of -- operations or bytes per second of all threads in one run of some milliseconds. */
 static double rate_of(sp_meter *m, const sp_roof_loop *loop)
 {
     double amount = loop->kind == SP_ROOF_READ ? (double)m->field_bytes

@@ -5,7 +5,7 @@
 #include "compute/kernels.h"
 #include "lab/meter.h"
 
-/* What lies in the field: copies of weights (block_bytes 0), or of keys and values. */
+/* Contents of the field: copies of weights (block_bytes 0), or of keys and values. */
 typedef struct sp_meter_fill {
     sp_dtype type;
     size_t stride, block_bytes; /* stride 0: nothing */
@@ -14,7 +14,7 @@ typedef struct sp_meter_fill {
 struct sp_meter {
     sp_team *team;
     const sp_ops *ops;
-    uint8_t *field; /* [field_bytes] pages: what is read from memory lies here */
+    uint8_t *field; /* [field_bytes] pages: the operands of measured operations */
     size_t field_bytes;
     sp_meter_fill filled;
 };

@@ -1,10 +1,10 @@
-/* meter_ops.c -- one operation of the kernel table over noise.
+/* meter_ops.c -- one operation of the kernel table over random data.
  *
  *   field   | copy 0 | copy 1 | ... | copy n-1 |      weights, or one layer's keys and values
- *              run 0    run 1          run n-1    run n begins again
+ *              run 0    run 1          run n-1    run n: copy 0
  *
- * In a model, an operation meets weights that the whole model has passed by since the last token;
- * so does a run here. Activations and results are small and stay where they are. */
+ * In a model, an operation reads weights that are no longer in the caches, since the whole model was
+ * read after the previous token; so does a run here. Activations and results are small and reused. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,8 +13,8 @@
 #include "lab/meter_int.h"
 
 #define SAMPLE_US      10000
-#define PATTERN_GROUPS 4096 /* groups of weights that differ; then they repeat */
-#define STORE_TOKENS   256  /* tokens whose keys and values differ */
+#define PATTERN_GROUPS 4096 /* distinct groups of weights; then they repeat */
+#define STORE_TOKENS   256  /* tokens with distinct keys and values */
 #define ROWS_MAX       (1 << 16)
 #define SIDE_MAX       (1 << 20) /* of a matrix */
 #define KEYS_MAX       (1 << 22)
@@ -61,7 +61,7 @@ static void noise_group(sp_dtype type, uint8_t *group, uint32_t *seed)
     }
 }
 
-/* repeat -- the first `have` bytes again and again. */
+/* repeat -- fills a buffer with copies of its first `have` bytes. */
 static void repeat(uint8_t *p, size_t have, size_t n_bytes)
 {
     while (have < n_bytes) {
@@ -78,7 +78,7 @@ typedef struct job {
     const sp_ops *ops;
     size_t stride; /* bytes from one copy to the next */
     int64_t n_copies;
-    sp_mat w; /* its data, and the view's base, are the copy's */
+    sp_mat w; /* its data pointer, and the view's base, are those of the copy */
     sp_matmul_args gemm;
     sp_quantize_args quantize; /* of gemm.x, when the weights are packed */
     sp_kv_view kv;
@@ -119,7 +119,7 @@ static void run_copy(sp_meter *m, job *j, int64_t i)
     sp_team_run(m->team, j->part, j);
 }
 
-/* seconds_of -- of one run; the first is for warming up. */
+/* seconds_of -- of one run; the first run warms up. */
 static double seconds_of(sp_meter *m, job *j)
 {
     run_copy(m, j, 0);
@@ -128,7 +128,7 @@ static double seconds_of(sp_meter *m, job *j)
     return (double)us * 1e-6 / (double)n;
 }
 
-/* has_copies -- the field holds them already, from another number of rows. */
+/* has_copies -- the field already holds them, from a run with another number of rows. */
 static bool has_copies(sp_meter *m, job *j, sp_dtype type)
 {
     const sp_meter_fill *f = &m->filled;
@@ -168,7 +168,7 @@ static sp_err check_gemm(const sp_meter_op *op, sp_dtype type)
     return SP_OK;
 }
 
-/* One copy of the weights, as a file has them. */
+/* One copy of the weights in the format of a file. */
 static void noise_weights(sp_dtype type, uint8_t *out, size_t n_bytes)
 {
     uint32_t seed = 2;
@@ -178,7 +178,7 @@ static void noise_weights(sp_dtype type, uint8_t *out, size_t n_bytes)
     repeat(out, pattern, n_bytes);
 }
 
-/* Copies of the weights as the kernels read them: packed, if they are. */
+/* Copies of the weights in the format that the kernels read, packed if they are. */
 static sp_err make_weights(sp_meter *m, job *j, size_t packed)
 {
     size_t bytes = (size_t)j->w.n_rows * sp_row_bytes(j->w.type, j->w.n_cols);
@@ -232,7 +232,7 @@ static sp_err run_gemm(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out)
 /* What one request of attention points to. */
 typedef struct rig {
     sp_rope rope;
-    float *tables; /* [n_keys, D] cosines, then sines: noise does as well */
+    float *tables; /* [n_keys, D] cosines, then sines; random numbers do */
     float *q, *out;
     int32_t *pos;
     uint16_t *see;
@@ -259,7 +259,7 @@ static sp_err check_attend(const sp_meter_op *op, const sp_kv_shape *shape)
     return SP_OK;
 }
 
-/* lay_spans -- of one length, as far as that goes; each begins a block. */
+/* lay_spans -- spans of (nearly) one length; each begins a block. */
 static void lay_spans(rig *r, const sp_meter_op *op)
 {
     for (int s = 0; s < op->n_spans; s++) {
@@ -328,7 +328,7 @@ static void store_part(void *arg, int part, int n_parts)
     s->ops->kv_store(&s->args, part, n_parts);
 }
 
-/* store_tokens -- some tokens in the first blocks: the kernel knows the layout. */
+/* store_tokens -- stores some tokens in the first blocks, through the kernel, which knows the layout. */
 static void store_tokens(sp_meter *m, const job *j, const rig *r, const float *kv)
 {
     uint32_t blocks[STORE_TOKENS];

@@ -11,7 +11,7 @@
 
 /* -- normalised words ----------------------------------------------------------------------- */
 
-/* next_code -- the code point at *s, which moves on; a byte that is no UTF-8 stands for itself. */
+/* next_code -- the code point at *s; advances *s. A byte that is not UTF-8 is its own code point. */
 static uint32_t next_code(const unsigned char **s)
 {
     uint32_t c = *(*s)++;
@@ -69,7 +69,7 @@ static bool is_article(const char *word, size_t n)
 
 char *metric_normalise(const char *text)
 {
-    /* a byte that is no UTF-8 may become two, and there is a blank for each word */
+    /* a byte that is not UTF-8 may become two, and each word adds a blank */
     char *out = cli_alloc(2 * strlen(text) + 2, 1), *to = out, *word = out;
     for (const unsigned char *s = (const unsigned char *)text;;) {
         uint32_t c = *s ? next_code(&s) : 0;
@@ -118,7 +118,7 @@ static bool equal(const word_list *a, const word_list *b)
     return true;
 }
 
-/* n_common -- words in both, each as often as in the one that has fewer of it. */
+/* n_common -- words in both; repeated words count as often as in the text that has fewer. */
 static int n_common(const word_list *a, const word_list *b)
 {
     bool *taken = cli_alloc((size_t)b->n, sizeof *taken);

@@ -15,7 +15,7 @@ char *metric_normalise(const char *text);
 /* metric_score -- over normalised words; each measure is the best that a wanted answer gives. */
 answer_score metric_score(const char *answer, const char *const *wanted, int n_wanted);
 
-/* metric_kl -- KL(p || q) in nats of the distributions that two rows of logits stand for. */
+/* metric_kl -- KL(p || q) in nats of the distributions given by two rows of logits. */
 double metric_kl(const float *p, const float *q, int n);
 
 /* metric_best -- the index of the largest logit, the first of equals. */

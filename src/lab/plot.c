@@ -8,8 +8,8 @@
  *     | small   | small   | small   |            more rows as needed; no axis labels
  *     +---------+---------+---------+
  *
- * Lines differ in colour, in lightness, in marker and in dashes, so that a print in grey can be
- * read. The background is white whatever the page around it is. */
+ * Lines differ in colour, lightness, marker and dashes, so that a grey print is readable. The
+ * background is white on any page. */
 #include "lab/plot.h"
 
 #include <math.h>
@@ -76,7 +76,7 @@ static void put_text(FILE *f, double x, double y, const char *attributes, const 
 
 /* -- axes ----------------------------------------------------------------------------------- */
 
-/* From values to places: at = from + (v - low) / (high - low) * (to - from). */
+/* From values to pixels: at = from + (v - low) / (high - low) * (to - from). */
 typedef struct axis {
     double low, high, step; /* in decades when log */
     double from, to;        /* pixels */
@@ -141,7 +141,7 @@ static void fit_y(const plot_panel *p, axis *a)
         widen(a, p->lines[i].y, p->lines[i].rule ? 1 : p->lines[i].n, &low, &high);
     if (!a->log && low > 0 && low < high / 2) low = 0;
     double missing = p->y_span - (high - low);
-    if (missing > 0) { /* on both sides, but for what would be above the most that can be */
+    if (missing > 0) { /* on both sides, but not above y_most */
         high = fmax(high, fmin(high + missing / 2, p->y_most));
         low = high - p->y_span;
     }

@@ -15,9 +15,9 @@ typedef struct plot_line {
 typedef struct plot_panel {
     const char *title, *x_label, *y_label;
     bool x_percent, y_percent; /* values are shares */
-    bool y_log;                /* decades; what is below y_floor is drawn there */
+    bool y_log;                /* decades; values below y_floor are drawn at y_floor */
     double y_floor;
-    double y_span, y_most; /* the axis spans at least y_span; no need to go above y_most for that */
+    double y_span, y_most; /* the axis spans at least y_span, without exceeding y_most for that */
     bool no_markers;       /* many points */
     const plot_line *lines;
     int n_lines;

@@ -274,7 +274,7 @@ def test_another_server_gets_chunks_of_the_length_asked_for(model, tmp_path):
 
 
 @pytest.mark.parametrize("mode, words", [
-    ("status 500", ["500", "out of order"]), ("no stream", ["no stream"]),
+    ("status 500", ["500", "out of order"]), ("no stream", ["not a stream"]),
     ("broken stream", ["peer"]), ("no token", ["before the first token"]),
     ("an error event", ["no memory"]), ("fails later", ["500"])])
 def test_a_peer_that_fails_ends_the_comparison_only(mode, words, model, tmp_path):

@@ -72,8 +72,8 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
                     const char *kind, eval_summary *out)
 {
     for (int s = 0; s < settings->n; s++) {
-        size_t behind = n_rows > (size_t)s ? n_rows - (size_t)s : 0;
-        column c = {rows + s, behind, (size_t)settings->n, kind};
+        size_t rest = n_rows > (size_t)s ? n_rows - (size_t)s : 0;
+        column c = {rows + s, rest, (size_t)settings->n, kind};
         eval_summary *v = &out[s];
         *v = (eval_summary){0};
         sum_of(&c, ROW_EM, &v->n);
@@ -241,7 +241,7 @@ static double *add_points(drawing *d, size_t n)
 }
 
 /* draw_shares -- one field of the summaries by share recomputed: a line for each policy that
- * computes again, and dashed rules for off and full. */
+ * recomputes, and dashed horizontal lines for off and full. */
 static void draw_shares(drawing *d, const eval_summary *v, const eval_settings *all, size_t field)
 {
 #define FIELD(i) (*(const double *)((const char *)&v[i] + field))
