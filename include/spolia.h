@@ -169,9 +169,6 @@ typedef enum sp_finish {
 /* Called with each new piece of answer text (whole UTF-8 characters). Return false to cancel. */
 typedef bool sp_text_fn(const char *text, size_t n, void *user);
 
-/* Called for each position in order with its logits [V], borrowed for the call. */
-typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
-
 typedef struct sp_request_opts {
     const sp_reuse_opts *reuse; /* NULL: the context's */
     sp_sampling sampling;
@@ -179,15 +176,8 @@ typedef struct sp_request_opts {
     const char *const *stop; /* the answer ends before the first of these */
     int n_stop;
     sp_text_fn *on_text;
-    void *user; /* of on_text and on_logits */
-    /* for measuring */
-    bool ignore_end;         /* go on after an end token */
-    const int32_t *forced;   /* [n_forced] the answer's first tokens, instead of sampled ones */
-    int n_forced;            /* an end token among them ends the answer as usual */
-    sp_logits_fn *on_logits; /* before each token of the answer is chosen; an error ends the
-                                 request with it */
-    bool keep_kv;            /* KV memory is held until the request is destroyed, for
-                                 sp_request_kv_deviation */
+    void *user;      /* of on_text */
+    bool ignore_end; /* continue after an end token */
 } sp_request_opts;
 
 typedef struct sp_segment_report {
@@ -230,12 +220,6 @@ SP_API void sp_request_cancel(sp_request *r);
 /* sp_request_destroy -- cancels it if need be. */
 SP_API void sp_request_destroy(sp_request *r);
 SP_API const sp_result *sp_request_result(const sp_request *r);
-
-/* sp_request_kv_deviation -- how far the keys and values of the chunks in a finished request are
- * from those in another one with the same prompt, layer by layer: |KV - KV'| / |KV'| over all
- * chunk tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and
- * 5.1 (row F8). Errors: SP_E_ARG when KV is not held or the prompts differ. */
-SP_API sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference, float *out);
 
 /* sp_fuse -- computes the last chunk of a prompt (system text, similar chunks, the chunk; no
  * question) while it sees the plain copies of the chunks before it, and keeps that copy: policies
@@ -284,6 +268,9 @@ SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t 
 
 /* sp_context_vocab -- the tokenizer of a context; borrowed. */
 SP_API const sp_vocab *sp_context_vocab(const sp_context *c);
+
+/* Called for each position in order with its logits [V], borrowed for the call. */
+typedef sp_err sp_logits_fn(int position, const float *logits, int n_vocab, void *user);
 
 /* sp_score -- the plain forward pass over n ids, `piece` tokens in a step (0: n_batch); caches
  * nothing.

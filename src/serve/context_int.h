@@ -21,6 +21,7 @@
 #include "engine/sampler.h"
 #include "model/model.h"
 #include "reuse/reuse.h"
+#include "serve/measure.h"
 #include "serve/prompt.h"
 #include "store/disk.h"
 
@@ -51,6 +52,7 @@ struct sp_request {
     sp_request *next; /* in the queue or among the running, oldest first */
     sp_request_state state;
     sp_request_opts o;
+    sp_measure measure;
     sp_arena arena;   /* segments, stop strings, reports */
     sp_arena lookup;  /* what the last look-up found: match path, variants */
     sp_segment *segs; /* [n_segs] own copy of the prompt */

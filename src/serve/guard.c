@@ -213,12 +213,11 @@ static void begin_check(sp_context *c, sp_guard *g)
     sp_request_opts o = {.reuse = &off,
                          .sampling = sp_sampling_default(),
                          .max_tokens = 1,
-                         .ignore_end = true,
-                         .on_logits = compare,
-                         .user = g};
+                         .ignore_end = true};
+    const sp_measure m = {.on_logits = compare, .user = g};
     g->now = g->waiting[0];
     memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
-    if (sp_request_submit(c, &g->now->prompt, &o, &g->check) == SP_OK) return;
+    if (sp_measure_submit(c, &g->now->prompt, &o, &m, &g->check) == SP_OK) return;
     sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
     free_noted(g->now);
     g->now = NULL;

@@ -228,7 +228,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
         sp_request_keep_answer(r);
         sp_request_report(r);
         reserve(r, -r->reserved);
-        r->holds_kv = r->o.keep_kv && err == SP_OK;
+        r->holds_kv = r->measure.keep_kv && err == SP_OK;
         if (!r->holds_kv) sp_request_let_go(r);
     }
     if (err == SP_OK && sp_text_stream_flush(&r->stream, &r->text) == SP_OK) show(r, r->text.n);
@@ -305,10 +305,11 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
     if (n == 0 && r->guarded) sp_guard_note(r->ctx->guard, r, logits);
     int position = r->n_prompt - 1 + n;
     sp_err err = SP_OK;
-    if (r->o.on_logits)
-        err = r->o.on_logits(position, logits, r->ctx->model->hp.n_vocab, r->o.user);
+    const sp_measure *m = &r->measure;
+    if (m->on_logits)
+        err = m->on_logits(position, logits, r->ctx->model->hp.n_vocab, m->user);
     if (err != SP_OK) return sp_fail(err, "on_logits ended the request at position %d", position);
-    *id = n < r->o.n_forced ? r->o.forced[n] : sp_sampler_pick(&r->sampler, logits);
+    *id = n < m->n_forced ? m->forced[n] : sp_sampler_pick(&r->sampler, logits);
     return SP_OK;
 }
 

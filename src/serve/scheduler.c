@@ -17,12 +17,6 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop))
         return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
-    if (o->n_forced < 0 || (o->n_forced && !o->forced))
-        return sp_fail(SP_E_ARG, "forced: %d tokens", o->n_forced);
-    for (int i = 0; i < o->n_forced; i++)
-        if (o->forced[i] < 0 || o->forced[i] >= c->model->hp.n_vocab)
-            return sp_fail(SP_E_ARG, "forced: token %d, id %d, is not in the vocabulary of %d", i,
-                           o->forced[i], c->model->hp.n_vocab);
     if (p->n_tokens > c->n_ctx)
         return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens,
                        c->n_ctx);
@@ -30,16 +24,6 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
         return sp_fail(SP_E_CONTEXT,
                        "prompt of %d tokens fills the context and leaves no room for an answer",
                        p->n_tokens);
-    return SP_OK;
-}
-
-static sp_err copy_forced(sp_request *r)
-{
-    size_t n = (size_t)r->o.n_forced;
-    int32_t *copy = sp_arena_take(&r->arena, n, sizeof *copy);
-    if (!copy) return sp_fail_nomem(n * sizeof *copy, "forced tokens");
-    if (n) memcpy(copy, r->o.forced, n * sizeof *copy);
-    r->o.forced = copy;
     return SP_OK;
 }
 
@@ -117,7 +101,6 @@ static sp_err prepare(sp_request *r, const sp_prompt *p)
 {
     sp_context *c = r->ctx;
     SP_TRY(copy_prompt(r, p));
-    SP_TRY(copy_forced(r));
     r->n_prompt = p->n_tokens;
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));

@@ -12,6 +12,7 @@
 #include "lab/bench/model.h"
 #include "lab/bench/speed.h"
 #include "cli/cli.h"
+#include "serve/measure.h"
 
 #define MAX_BATCH 256
 
@@ -49,14 +50,13 @@ static sp_request *submit(const setting *c, int request, int predict, int *count
     if (!p) return NULL;
     sp_reuse_opts reuse = bench_model_reuse(c->depth);
     sp_request *r = NULL;
-    sp_err err = sp_request_submit(m->ctx, p,
+    const sp_measure counter = {.on_logits = count_token, .user = count};
+    sp_err err = sp_measure_submit(m->ctx, p,
                                    &(sp_request_opts){.reuse = &reuse,
                                                       .sampling = sp_sampling_default(),
                                                       .max_tokens = predict + 2,
-                                                      .ignore_end = true,
-                                                      .on_logits = count_token,
-                                                      .user = count},
-                                   &r);
+                                                      .ignore_end = true},
+                                   &counter, &r);
     sp_prompt_destroy(p);
     if (err != SP_OK) cli_fail(err);
     return r;

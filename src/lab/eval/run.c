@@ -27,6 +27,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "lab/metrics.h"
+#include "serve/measure.h"
 
 /* The logits before each token of an answer. */
 typedef struct trace {
@@ -101,10 +102,10 @@ static sp_prompt *make_prompt(const eval_run *e, sp_context *c, const asked *a)
 
 /* generate -- runs a request to its end; NULL after an error message, or silently when interrupted. */
 static sp_request *generate(const eval_run *e, sp_context *c, const sp_prompt *p,
-                            const sp_request_opts *o)
+                            const sp_request_opts *o, const sp_measure *m)
 {
     sp_request *r = NULL;
-    sp_err err = sp_request_submit(c, p, o, &r);
+    sp_err err = sp_measure_submit(c, p, o, m, &r);
     for (bool busy = true; err == SP_OK && busy && !*e->o.interrupted;)
         err = sp_context_step(c, &busy);
     const sp_result *res = r ? sp_request_result(r) : NULL;
@@ -118,7 +119,7 @@ static sp_request *generate(const eval_run *e, sp_context *c, const sp_prompt *p
 static bool warm(const eval_run *e, sp_context *c, const sp_prompt *p, const sp_reuse_opts *reuse)
 {
     sp_request_opts o = {.reuse = reuse, .sampling = sp_sampling_default()};
-    sp_request *r = generate(e, c, p, &o);
+    sp_request *r = generate(e, c, p, &o, &(sp_measure){0});
     sp_request_destroy(r);
     return r != NULL;
 }
@@ -146,12 +147,10 @@ static sp_request *answer(const eval_run *e, sp_context *c, const sp_prompt *p,
                          .sampling = sp_sampling_default(),
                          .max_tokens = e->o.max_tokens,
                          .stop = e->o.stop->v,
-                         .n_stop = e->o.stop->n,
-                         .user = t,
-                         .on_logits = t ? keep_logits : NULL,
-                         .keep_kv = keep_kv};
+                         .n_stop = e->o.stop->n};
+    const sp_measure m = {.on_logits = t ? keep_logits : NULL, .user = t, .keep_kv = keep_kv};
     if (t) t->n = 0;
-    return generate(e, c, p, &o);
+    return generate(e, c, p, &o, &m);
 }
 
 /* -- before a measurement ------------------------------------------------------------------- */
@@ -260,16 +259,15 @@ static double mean_kl(const trace *p, const trace *q)
 static bool force(eval_run *e, lane *l, const eval_setting *s, const asked *a, const sp_prompt *p,
                   const sp_result *off)
 {
-    sp_request_opts o = {.reuse = &s->reuse,
-                         .sampling = sp_sampling_default(),
-                         .max_tokens = e->off.n,
-                         .forced = off->tokens,
-                         .n_forced = off->n_generated,
-                         .user = &e->other,
-                         .on_logits = keep_logits};
+    sp_request_opts o = {
+        .reuse = &s->reuse, .sampling = sp_sampling_default(), .max_tokens = e->off.n};
+    const sp_measure m = {.forced = off->tokens,
+                          .n_forced = off->n_generated,
+                          .on_logits = keep_logits,
+                          .user = &e->other};
     if (!prepare(e, l, s, a, p)) return false;
     e->other.n = 0;
-    sp_request *r = generate(e, l->ctx, p, &o);
+    sp_request *r = generate(e, l->ctx, p, &o, &m);
     sp_request_destroy(r);
     return r != NULL;
 }
@@ -356,11 +354,9 @@ static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked
 static bool refer(const eval_run *e, lane *l, const asked *a)
 {
     sp_prompt *p = make_prompt(e, l->ctx, a);
-    sp_request_opts o = {.reuse = &e->o.settings->v[0].reuse,
-                         .sampling = sp_sampling_default(),
-                         .max_tokens = 1,
-                         .keep_kv = true};
-    l->reference = p ? generate(e, l->ctx, p, &o) : NULL;
+    sp_request_opts o = {
+        .reuse = &e->o.settings->v[0].reuse, .sampling = sp_sampling_default(), .max_tokens = 1};
+    l->reference = p ? generate(e, l->ctx, p, &o, &(sp_measure){.keep_kv = true}) : NULL;
     sp_prompt_destroy(p);
     return l->reference != NULL;
 }

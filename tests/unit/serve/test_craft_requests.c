@@ -68,16 +68,13 @@ static sp_request *ask_hearing(sp_context *c, const sp_reuse_opts *reuse, const 
     sp_prompt *p = prompt_of(c, order, question);
     sp_request *r;
     *h = (heard){0};
-    assert_ok(sp_request_submit(c, p,
+    const sp_measure m = {
+        .forced = forced, .n_forced = 4, .on_logits = hear, .user = h, .keep_kv = true};
+    assert_ok(sp_measure_submit(c, p,
                                 &(sp_request_opts){.reuse = reuse,
                                                    .sampling = sp_sampling_default(),
-                                                   .max_tokens = 4,
-                                                   .forced = forced,
-                                                   .n_forced = 4,
-                                                   .on_logits = hear,
-                                                   .user = h,
-                                                   .keep_kv = true},
-                                &r));
+                                                   .max_tokens = 4},
+                                &m, &r));
     sp_prompt_destroy(p);
     run(c, r);
     if (sp_request_result(r)->finish != SP_FINISH_LENGTH)

@@ -174,13 +174,12 @@ static sp_request *ask_holding(sp_context *c, const policy *p, bool unfused, con
     sp_prompt *prompt = prompt_of(c, order, "Which?");
     const sp_reuse_opts reuse = {.policy = p->name, .recompute = p->recompute, .unfused = unfused};
     sp_request *r;
-    assert_ok(sp_request_submit(c, prompt,
+    assert_ok(sp_measure_submit(c, prompt,
                                 &(sp_request_opts){.reuse = &reuse,
                                                    .sampling = sp_sampling_default(),
                                                    .max_tokens = 3,
-                                                   .ignore_end = true,
-                                                   .keep_kv = true},
-                                &r));
+                                                   .ignore_end = true},
+                                &(sp_measure){.keep_kv = true}, &r));
     sp_prompt_destroy(prompt);
     run(c, r);
     assert_int_equal(sp_request_result(r)->finish, SP_FINISH_LENGTH);

@@ -12,11 +12,12 @@ static sp_request_opts plain_opts(int max_tokens)
 }
 
 /* finish -- runs a prompt to its end, whatever that is. */
-static sp_request *finish(sp_context *c, const char *order, const sp_request_opts *o)
+static sp_request *finish(sp_context *c, const char *order, const sp_request_opts *o,
+                          const sp_measure *m)
 {
     sp_prompt *p = prompt_of(c, order, "Where?");
     sp_request *r;
-    assert_ok(sp_request_submit(c, p, o, &r));
+    assert_ok(sp_measure_submit(c, p, o, m, &r));
     sp_prompt_destroy(p);
     return run(c, r);
 }
@@ -36,11 +37,10 @@ static void test_forced_answers(void **state)
     sp_context *c = open_with((sp_context_opts){0});
     int32_t forced[] = {70, 71, 72, 70, 75};
     sp_request_opts o = plain_opts(8);
-    o.forced = forced;
-    o.n_forced = 5;
+    sp_measure m = {.forced = forced, .n_forced = 5};
     sp_prompt *p = prompt_of(c, "01", "Where?");
     sp_request *r;
-    assert_ok(sp_request_submit(c, p, &o, &r));
+    assert_ok(sp_measure_submit(c, p, &o, &m, &r));
     memset(forced, 0, sizeof forced); /* the request has its own copy */
     run(c, r);
     const sp_result *got = sp_request_result(r);
@@ -52,16 +52,14 @@ static void test_forced_answers(void **state)
     memcpy(whole, got->tokens, sizeof whole);
     sp_request_destroy(r);
     o = plain_opts(6);
-    o.forced = whole;
-    o.n_forced = 8; /* more than are wanted */
-    r = finish(c, "01", &o);
+    m = (sp_measure){.forced = whole, .n_forced = 8}; /* more than max_tokens */
+    r = finish(c, "01", &o, &m);
     assert_int_equal(sp_request_result(r)->n_generated, 6);
     assert_memory_equal(sp_request_result(r)->tokens, whole, 6 * sizeof *whole);
     sp_request_destroy(r);
     o = plain_opts(8);
-    o.forced = whole;
-    o.n_forced = 5;
-    r = finish(c, "01", &o);
+    m.n_forced = 5;
+    r = finish(c, "01", &o, &m);
     assert_memory_equal(sp_request_result(r)->tokens + 5, sampled, sizeof sampled);
     sp_request_destroy(r);
     sp_prompt_destroy(p);
@@ -73,15 +71,14 @@ static void test_forced_end(void **state)
     sp_context *c = open_with((sp_context_opts){0});
     int32_t forced[] = {70, 71, end_token(c), 72};
     sp_request_opts o = plain_opts(6);
-    o.forced = forced;
-    o.n_forced = 4;
+    const sp_measure m = {.forced = forced, .n_forced = 4};
     o.ignore_end = false;
-    sp_request *r = finish(c, "01", &o);
+    sp_request *r = finish(c, "01", &o, &m);
     assert_int_equal(sp_request_result(r)->finish, SP_FINISH_STOP);
     assert_int_equal(sp_request_result(r)->n_generated, 2);
     sp_request_destroy(r);
     o.ignore_end = true;
-    r = finish(c, "01", &o);
+    r = finish(c, "01", &o, &m);
     assert_int_equal(sp_request_result(r)->n_generated, 6);
     assert_memory_equal(sp_request_result(r)->tokens, forced, sizeof forced);
     sp_request_destroy(r);
@@ -95,17 +92,18 @@ static void test_refusals(void **state)
     sp_prompt *p = prompt_of(c, "0", "Where?");
     sp_request *r = NULL;
     sp_request_opts o = plain_opts(4);
-    o.forced = ids;
-    o.n_forced = 2;
-    assert_fails(sp_request_submit(c, p, &o, &r), SP_E_ARG, "token 1");
-    o.forced = ids + 2;
-    o.n_forced = 1;
-    assert_fails(sp_request_submit(c, p, &o, &r), SP_E_ARG, "-1");
-    o.n_forced = -1;
-    assert_fails(sp_request_submit(c, p, &o, &r), SP_E_ARG, "forced");
-    o.forced = NULL;
-    o.n_forced = 3;
-    assert_fails(sp_request_submit(c, p, &o, &r), SP_E_ARG, "forced");
+    sp_measure m = {.forced = ids, .n_forced = 2};
+    assert_fails(sp_measure_submit(c, p, &o, &m, &r), SP_E_ARG, "token 1");
+    m = (sp_measure){.forced = ids + 2, .n_forced = 1};
+    assert_fails(sp_measure_submit(c, p, &o, &m, &r), SP_E_ARG, "-1");
+    m.n_forced = -1;
+    assert_fails(sp_measure_submit(c, p, &o, &m, &r), SP_E_ARG, "forced");
+    m = (sp_measure){.n_forced = 3};
+    assert_fails(sp_measure_submit(c, p, &o, &m, &r), SP_E_ARG, "forced");
+    m = (sp_measure){.forced = (const int32_t[]){1}, .n_forced = 1};
+    assert_survives_faults(sp_measure_submit(c, p, &o, &m, &r), r == NULL);
+    sp_request_destroy(r);
+    r = NULL;
     const sp_reuse_opts wrong[] = {{.policy = "magic"},
                                    {.policy = "full", .recompute = 1.5f},
                                    {.policy = "full", .recompute = NAN},
@@ -144,9 +142,7 @@ static sp_err hear(int position, const float *logits, int n_vocab, void *user)
 static sp_request *hear_all(sp_context *c, const char *order, int max_tokens, heard *h)
 {
     sp_request_opts o = plain_opts(max_tokens);
-    o.on_logits = hear;
-    o.user = h;
-    return finish(c, order, &o);
+    return finish(c, order, &o, &(sp_measure){.on_logits = hear, .user = h});
 }
 
 typedef struct scored {
@@ -228,8 +224,7 @@ static sp_request *hold(sp_context *c, const policy *p, const char *order)
     const sp_reuse_opts reuse = {.policy = p->name, .recompute = p->recompute};
     sp_request_opts o = plain_opts(5);
     o.reuse = &reuse;
-    o.keep_kv = true;
-    sp_request *r = finish(c, order, &o);
+    sp_request *r = finish(c, order, &o, &(sp_measure){.keep_kv = true});
     assert_int_equal(sp_request_result(r)->finish, SP_FINISH_LENGTH);
     assert_adds_up(sp_request_result(r));
     return r;

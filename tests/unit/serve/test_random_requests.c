@@ -61,7 +61,7 @@ static void random_submit(life *l, live *v)
                                  .unfused = below(l, 2)};
     sp_request_opts o = sampled(below(l, LONGEST + 1));
     o.reuse = &reuse;
-    o.keep_kv = below(l, 6) == 0;
+    const sp_measure m = {.keep_kv = below(l, 6) == 0};
     *v = (live){.order = below(l, SP_COUNT(orders)),
                 .exact = name < 2 || (name > 3 && reuse.recompute >= 1),
                 .fuses = below(l, 8) == 0};
@@ -75,7 +75,7 @@ static void random_submit(life *l, live *v)
         return;
     }
     sp_prompt *p = prompt_of(l->c, orders[v->order], "Where?");
-    assert_ok(sp_request_submit(l->c, p, &o, &v->r));
+    assert_ok(sp_measure_submit(l->c, p, &o, &m, &v->r));
     sp_prompt_destroy(p);
 }
 

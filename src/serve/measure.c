@@ -1,0 +1,43 @@
+/* measure.c -- requests that are measured: prescribed answers, logits, KV that is kept. The
+ * measurements are added to a queued request, before its first step. */
+#include "serve/measure.h"
+
+#include <string.h>
+
+#include "serve/context_int.h"
+
+static sp_err check(const sp_context *c, const sp_measure *m)
+{
+    if (m->n_forced < 0 || (m->n_forced && !m->forced))
+        return sp_fail(SP_E_ARG, "forced: %d tokens", m->n_forced);
+    for (int i = 0; i < m->n_forced; i++)
+        if (m->forced[i] < 0 || m->forced[i] >= c->model->hp.n_vocab)
+            return sp_fail(SP_E_ARG, "forced: token %d, id %d, is not in the vocabulary of %d", i,
+                           m->forced[i], c->model->hp.n_vocab);
+    return SP_OK;
+}
+
+static sp_err copy_measure(sp_request *r, const sp_measure *m)
+{
+    size_t n = (size_t)m->n_forced;
+    int32_t *forced = sp_arena_take(&r->arena, n, sizeof *forced);
+    if (!forced) return sp_fail_nomem(n * sizeof *forced, "forced tokens");
+    if (n) memcpy(forced, m->forced, n * sizeof *forced);
+    r->measure = *m;
+    r->measure.forced = forced;
+    return SP_OK;
+}
+
+sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         const sp_measure *m, sp_request **out)
+{
+    sp_request *r = NULL;
+    SP_TRY(check(c, m));
+    SP_TRY(sp_request_submit(c, p, o, &r));
+    sp_err err = copy_measure(r, m);
+    if (err == SP_OK)
+        *out = r;
+    else
+        sp_request_destroy(r);
+    return err;
+}

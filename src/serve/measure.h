@@ -1,0 +1,30 @@
+/* measure.h -- what the laboratory asks of requests beyond the public interface: prescribed answers,
+ * logits, keys and values to compare. The guard uses it, too. */
+#ifndef SP_SERVE_MEASURE_H
+#define SP_SERVE_MEASURE_H
+
+#include "base/err.h"
+
+typedef struct sp_measure {
+    const int32_t *forced; /* [n_forced] the answer's first tokens, instead of sampled ones; an end
+                              token among them ends the answer as usual. Copied. */
+    int n_forced;
+    sp_logits_fn *on_logits; /* called before each token of the answer is chosen; an error ends the
+                                request with it */
+    void *user;              /* of on_logits */
+    bool keep_kv; /* holds KV memory until the request is destroyed, for sp_request_kv_deviation */
+} sp_measure;
+
+/* sp_measure_submit -- sp_request_submit with measurements. Errors: those of sp_request_submit;
+ * SP_E_ARG when a forced token is not in the vocabulary. */
+sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         const sp_measure *m, sp_request **out) SP_MUST_CHECK;
+
+/* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request from
+ * those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk tokens.
+ * Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1 (row F8).
+ * Errors: SP_E_ARG when KV is not held or the prompts differ. */
+sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference,
+                               float *out) SP_MUST_CHECK;
+
+#endif
