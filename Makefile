@@ -1,4 +1,4 @@
-# Spolia. `make` builds build/spolia and build/libspolia.a; `make help` lists the rest.
+# Spolia. `make` builds the program and the library in build/; `make help` lists the rest.
 
 BUILD   ?= build
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
@@ -38,7 +38,10 @@ UNIT_SRC := $(sort $(wildcard tests/unit/*/*.c tests/kernel/*.c tests/property/*
 UNIT_BIN := $(UNIT_SRC:%.c=$(BUILD)/%)
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 
-all: $(BUILD)/spolia $(BUILD)/libspolia.a
+VERSION := $(shell sed -n 's/^.define SPOLIA_VERSION *"\(.*\)"/\1/p' include/spolia.h)
+SONAME  := libspolia.so.$(firstword $(subst ., ,$(VERSION)))
+
+all: $(BUILD)/spolia $(BUILD)/libspolia.a $(BUILD)/libspolia.so
 
 # -- the two commands of the README ---------------------------------------------------------------
 
@@ -47,7 +50,7 @@ demo: setup
 	@scripts/demo
 
 test: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins
+	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins examples
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
 # setup -- installs what is missing: Debian packages, and the Python packages of the tests in .venv.
@@ -90,6 +93,20 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/libspolia.so: $(LIB_OBJ)
+	@echo "  LD    $@"
+	$(Q)$(CC) -shared -Wl,-soname,$(SONAME) $(LDFLAGS) $^ $(LDLIBS) -o $(BUILD)/libspolia.so.$(VERSION)
+	$(Q)ln -sf libspolia.so.$(VERSION) $(BUILD)/$(SONAME)
+	$(Q)ln -sf $(SONAME) $@
+
+# examples -- programs over the public header and the shared library alone.
+EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
+examples: $(EXAMPLES)
+$(BUILD)/examples/%: examples/%.c include/spolia.h $(BUILD)/libspolia.so
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CSTD) $(WARN) $(OPT) $(SAN) -Iinclude $< -L$(BUILD) -lspolia -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS) -o $@
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
@@ -163,7 +180,7 @@ ubsan: setup
 		SAN="-fsanitize=undefined -fno-sanitize-recover=all" sanitized
 tsan: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=build/tsan OPT="$(SAN_OPT)" SAN="-fsanitize=thread" sanitized
-sanitized: all unit-bins
+sanitized: all unit-bins examples
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
 # bench -- paired timings of the kernels; CSV and more in bench/.
@@ -187,11 +204,59 @@ build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 
+# -- installation -------------------------------------------------------------------------------
+
+# install -- below PREFIX, staged in DESTDIR: the program, the library (static and shared), the header, pkg-config's
+# file, man pages and completions.
+PREFIX     ?= /usr/local
+BINDIR     ?= $(PREFIX)/bin
+LIBDIR     ?= $(PREFIX)/lib
+INCLUDEDIR ?= $(PREFIX)/include
+DATADIR    ?= $(PREFIX)/share
+MAN1 := $(DATADIR)/man/man1
+BASH_COMPLETIONS := $(DATADIR)/bash-completion/completions
+ZSH_COMPLETIONS  := $(DATADIR)/zsh/site-functions
+FISH_COMPLETIONS := $(DATADIR)/fish/vendor_completions.d
+
+$(BUILD)/help/spolia.bash: $(BUILD)/spolia scripts/help-pages
+	@echo "  HELP  $(@D)"
+	$(Q)python3 scripts/help-pages --program $< $(@D)
+
+$(BUILD)/spolia.pc: Makefile include/spolia.h
+	$(Q)printf '%s\n' 'prefix=$(PREFIX)' 'libdir=$(LIBDIR)' 'includedir=$(INCLUDEDIR)' '' 'Name: spolia' \
+		'Description: LLM inference for retrieval-augmented generation with reuse of KV caches' 'Version: $(VERSION)' \
+		'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -lspolia' 'Libs.private: -lm -lpthread' \
+		'Cflags: -I$${includedir}' >$@.new && mv $@.new $@
+
+install: all $(BUILD)/help/spolia.bash
+	@rm -f $(BUILD)/spolia.pc; $(MAKE) --no-print-directory $(BUILD)/spolia.pc
+	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(MAN1) \
+		$(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
+	install -m 755 $(BUILD)/spolia $(DESTDIR)$(BINDIR)
+	install -m 644 include/spolia.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(BUILD)/libspolia.a $(DESTDIR)$(LIBDIR)
+	install -m 755 $(BUILD)/libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)
+	ln -sf libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
+	ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libspolia.so
+	install -m 644 $(BUILD)/spolia.pc $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -m 644 $(BUILD)/help/man1/*.1 $(DESTDIR)$(MAN1)
+	install -m 644 $(BUILD)/help/spolia.bash $(DESTDIR)$(BASH_COMPLETIONS)/spolia
+	install -m 644 $(BUILD)/help/_spolia $(DESTDIR)$(ZSH_COMPLETIONS)
+	install -m 644 $(BUILD)/help/spolia.fish $(DESTDIR)$(FISH_COMPLETIONS)
+
+uninstall:
+	rm -f $(DESTDIR)$(BINDIR)/spolia $(DESTDIR)$(INCLUDEDIR)/spolia.h $(DESTDIR)$(LIBDIR)/libspolia.* \
+		$(DESTDIR)$(LIBDIR)/pkgconfig/spolia.pc $(DESTDIR)$(MAN1)/spolia.1 $(DESTDIR)$(MAN1)/spolia-*.1 \
+		$(DESTDIR)$(BASH_COMPLETIONS)/spolia $(DESTDIR)$(ZSH_COMPLETIONS)/_spolia $(DESTDIR)$(FISH_COMPLETIONS)/spolia.fish
+
 # -- house-keeping --------------------------------------------------------------------------------
 
-# layers -- a file includes headers of its own folder and of lower floors only.
+# layers -- a file includes headers of its own folder and of lower floors only; functions keep to the limits of size
+# (STRICT=1: fails if one does not).
+STRICT ?=
 layers:
 	@awk -f scripts/layers.awk $$(find src -name '*.[ch]')
+	@scripts/check-functions $(if $(STRICT),--strict) $$(find src -name '*.[ch]')
 
 format:
 	clang-format -i $$(find src include tests -name '*.[ch]')
@@ -203,15 +268,17 @@ clean:
 	rm -rf build
 
 help:
-	@echo "make            build build/spolia and build/libspolia.a (Q= shows the commands)"
+	@echo "make            build the program and the library (Q= shows the commands)"
+	@echo "make install    install below PREFIX (/usr/local), staged in DESTDIR; make uninstall"
+	@echo "make examples   build examples/ over the shared library"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
 	@echo "make test       set up, build, run every test"
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
 	@echo "make bench      paired timings (bench/)"
-	@echo "make layers     check the floors; make format; make compile_commands.json; make clean"
+	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

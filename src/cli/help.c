@@ -23,15 +23,15 @@ void opt_command_of(const opt_usage *usage, char *out, size_t size)
     snprintf(out, size, "%.*s", (int)n, s);
 }
 
-/* print_wrapped -- a text in the right-hand column, broken at blanks. */
-static void print_wrapped(const char *text)
+/* print_wrapped -- a text from column `left` on; lines that pass RIGHT are broken at blanks. */
+static void print_wrapped(const char *text, int left)
 {
-    const size_t width = RIGHT - LEFT - 3;
-    while (strlen(text) > width) {
-        size_t n = width;
-        while (n > 0 && text[n] != ' ') n--;
-        if (n == 0) break;
-        printf("%.*s\n%*s", (int)n, text, LEFT + 3, "");
+    const size_t width = (size_t)(RIGHT - left);
+    for (size_t n = strcspn(text, "\n"); n > width || text[n]; n = strcspn(text, "\n")) {
+        if (n > width)
+            for (n = width; n > 0 && text[n] != ' ';) n--;
+        if (n == 0 && *text != '\n') break; /* a word longer than the line */
+        printf("%.*s\n%*s", (int)n, text, left, "");
         text += n + 1;
     }
     puts(text);
@@ -44,7 +44,7 @@ static void print_option(const opt *o)
     snprintf(left + n, sizeof left - (size_t)n, "%s%s%s%s", opt_is_short(o) ? "-" : "--", o->name,
              o->arg ? " " : "", o->arg ? o->arg : "");
     printf("  %-*s ", LEFT, left);
-    print_wrapped(o->help);
+    print_wrapped(o->help, LEFT + 3);
 }
 
 /* has_common -- a table without common options is short enough to be shown whole. */
@@ -75,7 +75,9 @@ static const opt *print_group(const opt *o, const char *title, bool all, int *n_
 void opt_print_help(const char *command, const opt_usage *usage, const opt *const *tables, bool all)
 {
     int n_hidden = 0;
-    printf("usage: spolia %s\n\n%s\n\n", usage->synopsis, usage->about);
+    printf("usage: spolia %s\n\n", usage->synopsis);
+    print_wrapped(usage->about, 0);
+    putchar('\n');
     for (; *tables; tables++) {
         const char *title = OWN_GROUP;
         bool whole = all || !has_common(*tables);

@@ -62,6 +62,14 @@ void model_options_init(model_options *m)
     memcpy(m->table, table, sizeof table);
 }
 
+void model_options_compares(model_options *m)
+{
+    const void *const hidden[] = {&m->ctx.reuse.policy, &m->ctx.reuse.recompute, &m->ctx.store};
+    for (opt *o = m->table; o->kind != OPT_END; o++)
+        for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
+            if (o->dest == hidden[i]) o->common = false;
+}
+
 static void log_line(sp_log_level level, const char *line, void *user)
 {
     static const char *const names[] = {"", "error", "warning", "info", "debug"};

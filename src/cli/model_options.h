@@ -15,6 +15,8 @@ typedef struct model_options {
 
 /* model_options_init -- defaults, and the table for opt_parse. */
 void model_options_init(model_options *m);
+/* model_options_compares -- for commands that compare policies: --help does not show --reuse. */
+void model_options_compares(model_options *m);
 /* model_options_open -- checks and opens the context. NULL after an error message. */
 sp_context *model_options_open(model_options *m);
 

@@ -263,7 +263,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
     opt_command_of(usage, command, sizeof command);
     collect(&p, tables);
     if (!from_environment(&p)) return -3;
-    optind = 1;
+    optind = 0; /* starts anew, also in the middle of a word of an earlier call */
     opterr = 0;
     for (;;) {
         int code = getopt_long_only(argc, argv, p.shorts, p.longs, NULL);

@@ -140,6 +140,7 @@ int bench_plan(int argc, char **argv)
     const char *names = "full,fusion,prefix"; /* the path index does not help the first two */
     bench_names policies;
     model_options_init(&b.m);
+    model_options_compares(&b.m);
     b.m.ctx.reuse.recompute = 0.15f;
     const opt own[] = {
         {OPT_INT, "known", 0, "N", &b.n_known, "cached chunks (10000)"},

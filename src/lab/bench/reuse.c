@@ -350,6 +350,7 @@ int bench_reuse(int argc, char **argv)
     int minutes = 0;
     bench_names policies;
     model_options_init(&b.m);
+    model_options_compares(&b.m);
     if (!bench_names_parse("policies", cli_policy_list(CLI_BUT_OFF), NULL, &policies)) return 1;
     snprintf(help, sizeof help, "%s (prefix,fusion)", cli_policy_names(CLI_BUT_OFF));
     const opt own[] = {

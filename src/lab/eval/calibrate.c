@@ -169,6 +169,7 @@ int lab_calibrate(int argc, char **argv)
     search c = {.policy = "fusion", .ratios = RATIOS, .wanted = 0.95f};
     char help[192];
     model_options_init(&c.m);
+    model_options_compares(&c.m);
     eval_options_init(&c.o);
     const opt own[] = {
         {OPT_STRING, "policy", 'p', "NAME", &c.policy, help, .common = true},

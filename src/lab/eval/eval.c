@@ -193,6 +193,7 @@ int lab_eval(int argc, char **argv)
     evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS};
     char help[320];
     model_options_init(&v.m);
+    model_options_compares(&v.m);
     eval_options_init(&v.o);
     const opt own[] = {
         {OPT_STRING, "policies", 'p', "LIST", &v.policies, help, .common = true},

@@ -1,0 +1,70 @@
+"""`make layers`: the floors of the source tree, and the sizes of functions."""
+import subprocess
+
+from conftest import ROOT
+
+
+def check(folder, *command):
+    files = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.[ch]"))
+    done = subprocess.run([*command, *files], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout.splitlines()
+
+
+def layers(folder, includes):
+    for path, header in includes:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(f'#include "spolia.h"\n#include "{header}"\n')
+    code, lines = check(folder, "awk", "-f", ROOT / "scripts/layers.awk")
+    return code, [line.split(":")[0] for line in lines if ".c:" in line]
+
+
+def test_floors_that_are_kept(tmp_path):
+    code, found = layers(tmp_path, [
+        ("src/kv/pool.c", "compute/ops.h"), ("src/lab/meter.c", "compute/ops.h"), ("src/lab/eval/eval.c", "cli/cli.h"),
+        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/plot.h")])
+    assert (code, found) == (0, [])
+
+
+def test_floors_that_are_not_kept(tmp_path):
+    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/plot.h"),
+             ("src/cmd/run.c", "engine/engine.h"), ("src/cli/cli.c", "base/mem.h"), ("src/lab/eval.c", "cmd/commands.h"),
+             ("src/serve/request.c", "lab/lab.h"), ("src/kv/odd.c", "nowhere/x.h")]
+    code, found = layers(tmp_path, wrong)
+    assert (code, sorted(found)) == (1, sorted(path for path, _ in wrong))
+
+
+FUNCTIONS = """#include <x.h>
+static int six(int a, int b,
+               int c, void (*d)(int, int), int e, const char *const *f)
+{
+    return 0;
+}
+
+int none(void)
+{
+    return 0;
+}
+
+static int seven(int a, int b, int c,
+                 int d, int e, int f, int g)
+{
+    return 0;
+}
+
+void long_one(void)
+{
+%s}
+"""
+
+
+def test_sizes_of_functions(tmp_path):
+    (tmp_path / "src/cli").mkdir(parents=True)
+    (tmp_path / "src/compute").mkdir()
+    for n, wrong in ((57, ["seven"]), (58, ["seven", "long_one"])):  # 60 lines, and 61
+        (tmp_path / "src/cli/x.c").write_text(FUNCTIONS % ("    x();\n" * n))
+        code, lines = check(tmp_path, ROOT / "scripts/check-functions")
+        assert code == 0 and [line.split(": ")[1] for line in lines[:-1]] == wrong
+        assert lines[-1] == f"functions: 4, over a limit: {len(wrong)}"
+        assert check(tmp_path, ROOT / "scripts/check-functions", "--strict")[0] == 1
+    (tmp_path / "src/cli/x.c").rename(tmp_path / "src/compute/x.c")  # kernels may have 120 lines
+    assert [line.split(": ")[1] for line in check(tmp_path, ROOT / "scripts/check-functions")[1][:-1]] == ["seven"]

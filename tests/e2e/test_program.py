@@ -1,0 +1,259 @@
+"""The program as a whole: help, misspelt names, the environment, output that cannot be written, installation."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+
+
+@pytest.fixture(scope="module")
+def described():
+    return json.loads(succeed("--dump-help"))["commands"]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    path = tmp_path_factory.mktemp("program") / "demo.db"
+    succeed("index", ROOT / "demo/docs", "-o", path)
+    return path
+
+
+def leaves(listed, before=()):
+    for c in listed:
+        if "subcommands" in c:
+            yield from leaves(c["subcommands"], (*before, c["name"]))
+        else:
+            yield (*before, c["name"]), c
+
+
+# -- help ------------------------------------------------------------------------------------------
+
+def test_help_groups_commands(described):
+    text = succeed("--help")
+    assert text == succeed("-h") == succeed("help")
+    for c in described:
+        assert f"\n{c['group']}:\n" in text
+        assert re.search(rf"^  {c['name']} +{re.escape(c['summary'])}$", text, re.M)
+    assert len({c["group"] for c in described}) < len(described)
+    groups = [c["group"] for c in described]
+    assert groups == sorted(groups, key=groups.index), "the commands of a group are listed together"
+
+
+def test_each_command_explains_itself(described):
+    for words, c in leaves(described):
+        short, full = succeed(*words, "--help"), succeed(*words, "--help-all")
+        assert short == succeed(*words, "-h") == succeed("help", *words)
+        assert short.startswith(f"usage: spolia {' '.join(words)} ")
+        for o in c["options"]:
+            assert f"{o['dashes']}{o['name']}" in full
+            assert f"{o['dashes']}{o['name']}" in short or not (o["common"] or o["required"])
+        assert max(map(len, full.splitlines())) <= 110, words
+        hidden = re.search(r"shows (\d+) more options", short)
+        n = [sum(line.startswith("  -") for line in text.splitlines()) for text in (short, full)]
+        assert n[1] == len(c["options"]) and n[1] - n[0] == (int(hidden.group(1)) if hidden else 0)
+    assert succeed("ask", "--help").count("\n  -") <= 14
+
+
+def test_names_are_unique(described):
+    for words, c in leaves(described):
+        names = [o["name"] for o in c["options"]]
+        letters = [o["letter"] for o in c["options"] if "letter" in o]
+        assert len(set(names)) == len(names) and len(set(letters)) == len(letters), words
+
+
+def test_version():
+    version = re.search(r'SPOLIA_VERSION "(.*)"', (ROOT / "include/spolia.h").read_text()).group(1)
+    assert {succeed(word) for word in ("--version", "-V", "version")} == {f"spolia {version}\n"}
+
+
+def test_policies_of_help_are_those_of_the_library(described, index):
+    """Help, eval and the library's own error list the same policies in the same order."""
+    said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "Q")
+    names = re.search(r"unknown: ([a-z0-9, ]+[a-z0-9])", said).group(1)
+    options = {o["name"]: o["help"] for o in dict(leaves(described))[("ask",)]["options"]}
+    assert names in options["reuse"]
+    assert names in {o["name"]: o["help"] for o in dict(leaves(described))[("eval",)]["options"]}["policies"]
+    for name in names.split(", "):
+        succeed("ask", "-m", MODEL, "-i", index, "--reuse", name, "-n", 1, "Q")
+
+
+# -- misspelt names --------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("arguments, words", [
+    (["aks"], ['"aks"', 'did you mean "ask"?']), (["evaluate-all"], ["--help"]),
+    (["bench", "prefil"], ["bench", 'did you mean "prefill"?']), (["help", "serach"], ['"search"']),
+    (["ask", "--ruse", "full"], ["ask", "--ruse", "did you mean --reuse?"]),
+    (["bench", "gemm", "--row", "1", "--ruonds", "2"], ["--ruonds", "did you mean --rounds?"]),
+    (["ask", "--zzzzzz"], ["--zzzzzz", "--help-all"]), (["ask", "-Z"], ["-Z"]),
+    (["ask", "--re", "x"], ["--re", "several"]), (["ask", "-m"], ["--model", "PATH"]),
+    (["ask", "question", "--kv-memory"], ["--kv-memory", "MiB"]), (["ask", "--json=1"], ["--json", "no argument"]),
+    (["ask", "-n", "many"], ["--predict", "many"]), (["ask"], ["--index FILE", "usage: spolia ask"])])
+def test_wrong_usage(arguments, words):
+    refuse(*arguments, naming=words, code=2)
+
+
+def test_unique_beginnings_are_enough(index):
+    assert succeed("search", "--ind", index, "--to", 1, "river") == succeed("search", "-i", index, "-k", 1, "river")
+
+
+# -- the environment -------------------------------------------------------------------------------
+
+def with_environment(**more):
+    return {**os.environ, **{f"SPOLIA_ARG_{k}": v for k, v in more.items()}}
+
+
+@pytest.mark.parametrize("value, on", [("1", True), ("true", True), ("Yes", True), ("on", True), ("0", False),
+                                       ("false", False), ("no", False), ("OFF", False)])
+def test_flags_in_the_environment(value, on, index):
+    done = subprocess.run([PROGRAM, "search", "-i", index, "river"], env=with_environment(JSON=value),
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("[\n") == on
+
+
+@pytest.mark.parametrize("name, value, words", [
+    ("JSON", "maybe", ["SPOLIA_ARG_JSON", "maybe"]), ("JSON", "", ["SPOLIA_ARG_JSON"]),
+    ("TOPP", "3", ["SPOLIA_ARG_TOPP", "SPOLIA_ARG_TOP_P"]), ("MODLE", "x", ["did you mean SPOLIA_ARG_MODEL?"]),
+    ("QQQQQQQQQ", "", ["SPOLIA_ARG_QQQQQQQQQ"]), ("TOP", "few", ["SPOLIA_ARG_TOP", "few"])])
+def test_wrong_environment(name, value, words, index):
+    done = subprocess.run([PROGRAM, "search", "-i", index, "river"], env=with_environment(**{name: value}),
+                          capture_output=True, text=True)
+    assert done.returncode == 2 and done.stderr.startswith("spolia: ") and done.stderr.count("\n") == 1
+    assert all(w in done.stderr for w in words), done.stderr
+
+
+def test_options_of_other_commands_pass(index):
+    """A variable for one command is no error in another; the command line wins."""
+    env = with_environment(PEER_BENCH="x", TOP="1", KV_MEMORY="64")
+    done = subprocess.run([PROGRAM, "search", "-i", index, "river"], env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout == succeed("search", "-i", index, "-k", 1, "river")
+    done = subprocess.run([PROGRAM, "search", "-i", index, "-k", "2", "river"], env=env, capture_output=True, text=True)
+    assert done.stdout == succeed("search", "-i", index, "-k", 2, "river")
+
+
+# -- output that cannot be written -----------------------------------------------------------------
+
+@pytest.mark.parametrize("arguments", [
+    ["--help"], ["--version"], ["ask", "--help"], ["bench", "--help"], ["--dump-help"], ["inspect", "MODEL"],
+    ["inspect", "MODEL", "--json"], ["tokenize", "-m", "MODEL", "-p", "x"], ["search", "-i", "INDEX", "river"],
+    ["search", "-i", "INDEX", "--json", "river"], ["run", "-m", "MODEL", "-p", "x", "-q"],
+    ["run", "-m", "MODEL", "-p", "x", "--json"], ["ask", "-m", "MODEL", "-i", "INDEX", "Q"],
+    ["ask", "-m", "MODEL", "-i", "INDEX", "--json", "Q"], ["logits", "-m", "MODEL", "--tokens", "1,2"],
+    ["perplexity", "-m", "MODEL", "-f", "demo/questions.jsonl", "--json"]])
+def test_a_full_disk(arguments, index):
+    arguments = [{"MODEL": MODEL, "INDEX": index}.get(a, a) for a in arguments]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([PROGRAM, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    assert done.returncode == 1
+    assert "spolia: standard output: " in done.stderr
+
+
+def test_a_reader_that_leaves(index):
+    """`yes | spolia ask | head` ends, and so does a batch whose answers cannot be written."""
+    ask = f"'{PROGRAM}' ask -m '{MODEL}' -i '{index}' -n 4"
+    done = subprocess.run(f"yes Question | {ask} 2>/dev/null | head -2", shell=True, timeout=60, capture_output=True)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+    done = subprocess.run(f"yes Question | {ask} >/dev/full", shell=True, timeout=60, capture_output=True)
+    assert done.returncode == 1 and b"spolia: standard output: " in done.stderr
+
+
+def test_a_file_over_the_limit(index, tmp_path):
+    out = tmp_path / "out.json"
+    done = subprocess.run(f"ulimit -f 1; '{PROGRAM}' inspect '{MODEL}' --json >'{out}'", shell=True,
+                          executable="/bin/bash", capture_output=True, text=True)
+    assert done.returncode == 1 and "spolia: standard output: " in done.stderr
+
+
+# -- installation ----------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    home = tmp_path_factory.mktemp("installed")
+    build = PROGRAM.parent
+    if build.name != "build":
+        pytest.skip("built with sanitizers, or emulated")
+    # nothing is built here: other flags than those of this build would change it
+    command = ["make", "-C", ROOT, "install", f"DESTDIR={home}", "PREFIX=/opt/x", "-o", "all", f"BUILD={build}"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return home / "opt/x"
+
+
+def test_what_is_installed(installed, described):
+    program = installed / "bin/spolia"
+    assert subprocess.run([program, "--version"], capture_output=True, text=True).stdout == succeed("--version")
+    man = {page.name for page in (installed / "share/man/man1").iterdir()}
+    assert man == {"spolia.1", *(f"spolia-{'-'.join(words)}.1" for words, _ in leaves(described))}
+    for words, c in leaves(described):
+        text = (installed / f"share/man/man1/spolia-{'-'.join(words)}.1").read_text()
+        for o in c["options"]:
+            assert ("\\-\\-" if o["dashes"] == "--" else "\\-") + o["name"].replace("-", "\\-") in text
+    for path in ("bash-completion/completions/spolia", "zsh/site-functions/_spolia",
+                 "fish/vendor_completions.d/spolia.fish"):
+        assert (installed / "share" / path).stat().st_size > 1000
+    everything = sorted(p for p in installed.rglob("*") if not p.is_dir())
+    subprocess.run(["make", "-C", ROOT, "uninstall", f"DESTDIR={installed.parent.parent}.copy", "PREFIX=/opt/x"],
+                   capture_output=True, check=True)
+    assert everything == sorted(p for p in installed.rglob("*") if not p.is_dir()), "another DESTDIR is left alone"
+
+
+def test_a_program_over_the_installed_library(installed, tmp_path):
+    """pkg-config's flags build examples/rag.c, statically and over the shared library."""
+    env = {**os.environ, "PKG_CONFIG_PATH": str(installed / "lib/pkgconfig"),
+           "PKG_CONFIG_SYSROOT_DIR": str(installed.parent.parent)}
+
+    def flags(*arguments):
+        return subprocess.run(["pkg-config", *arguments, "spolia"], env=env, capture_output=True, text=True,
+                              check=True).stdout.split()
+
+    assert flags("--modversion") == [succeed("--version").split()[1]]
+    source = ROOT / "examples/rag.c"
+    shared, static = tmp_path / "shared", tmp_path / "static"
+    subprocess.run(["cc", source, "-o", shared, *flags("--cflags", "--libs"), f"-Wl,-rpath,{installed}/lib"], check=True)
+    libs = [installed / "lib/libspolia.a" if f == "-lspolia" else f for f in flags("--static", "--libs")]
+    libs = [f for f in libs if not str(f).startswith(f"-L{installed.parent.parent}/usr")]
+    subprocess.run(["cc", source, "-o", static, *flags("--cflags"), *libs], check=True)
+    dynamic = subprocess.run(["readelf", "-d", shared], capture_output=True, text=True).stdout
+    assert "[libspolia.so.0]" in dynamic
+    for program in (shared, static):
+        check_example(program, tmp_path)
+
+
+def check_example(program, folder):
+    with open(ROOT / "demo/questions.jsonl") as f:
+        questions = [json.loads(line) for line, _ in zip(f, range(4))]
+    done = subprocess.run([program, MODEL, ROOT / "demo/docs", *(q["question"] for q in questions),
+                           questions[0]["question"]], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()[::2]
+    assert len(answers) == 5 and answers[0] == answers[4]
+    assert sum(a.strip() in q["answers"] for a, q in zip(answers, questions)) >= 3, answers
+    reused = [list(map(int, re.findall(r"(\d+) of (\d+) tokens reused", line)[0])) for line in done.stdout.splitlines()[1::2]]
+    assert reused[0][0] == 0 and reused[4][0] > reused[4][1] / 2, reused
+
+
+def test_the_example(tmp_path):
+    program = PROGRAM.parent / "examples/rag"
+    if not program.exists():
+        pytest.skip("make examples builds it")
+    check_example(program, tmp_path)
+    done = subprocess.run([program, "none.gguf", tmp_path, "Q"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "none.gguf" in done.stderr
+
+
+def test_bash_completion(tmp_path):
+    subprocess.run([ROOT / "scripts/help-pages", "--program", PROGRAM, tmp_path], check=True)
+
+    def complete(*words):
+        line = " ".join(f"'{w}'" for w in words)
+        script = f"source {tmp_path}/spolia.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _spolia; echo ${{COMPREPLY[@]}}"
+        return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path).stdout.split()
+
+    assert complete("spolia", "a") == ["ask"]
+    assert complete("spolia", "bench", "p") == ["plan", "prefill"]
+    assert sorted(complete("spolia", "bench", "reuse", "--re")) == ["--recompute", "--resume", "--reuse"]
+    assert "_spolia" in complete("spolia", "ask", "-i", "")
+    assert complete("spolia", "ask", "--top-k", "") == []

@@ -1,0 +1,160 @@
+/* test_options.c -- options from the command line and the environment, and the nearest name. */
+#include "cli/options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "support/check.h"
+
+typedef struct values {
+    bool flag;
+    int number;
+    uint64_t large;
+    float real;
+    size_t bytes;
+    const char *text, *needed;
+    opt_list list;
+    opt table[10];
+} values;
+
+static void reset(values *v)
+{
+    *v = (values){.number = 7};
+    const opt table[] = {
+        {OPT_GROUP, "Test"},
+        {OPT_FLAG, "flag", 'f', NULL, &v->flag, "a flag"},
+        {OPT_INT, "number", 'n', "N", &v->number, "an int"},
+        {OPT_U64, "large-number", 0, "N", &v->large, "an uint64_t"},
+        {OPT_FLOAT, "real", 0, "X", &v->real, "a float"},
+        {OPT_MIB, "memory", 0, "MiB", &v->bytes, "a size"},
+        {OPT_STRING, "text", 0, "TEXT", &v->text, "a text"},
+        {OPT_STRING, "needed", 0, "TEXT", &v->needed, "a text", .required = true},
+        {OPT_LIST, "item", 'i', "TEXT", &v->list, "texts"},
+        {0},
+    };
+    memcpy(v->table, table, sizeof table);
+}
+
+/* parse -- of "test" and the words, up to NULL. */
+static int parse(values *v, const char *const *words)
+{
+    static char copies[24][32];
+    char *argv[25] = {copies[0]};
+    int argc = 1;
+    reset(v);
+    strcpy(copies[0], "test");
+    for (; words[argc - 1]; argc++) {
+        snprintf(copies[argc], sizeof copies[argc], "%s", words[argc - 1]);
+        argv[argc] = copies[argc];
+    }
+    const opt *const tables[] = {v->table, NULL};
+    return opt_parse(argc, argv, &(opt_usage){"test [options]", "A test."}, tables);
+}
+#define PARSE(v, ...) parse(v, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_each_kind(void **state)
+{
+    values v;
+    assert_int_equal(PARSE(&v, "operand", "-f", "--number", "-3", "--large-number",
+                           "18446744073709551615", "--real=0.5", "--memory", "3", "--text", "",
+                           "--needed", "x", "-i", "a", "--item", "b"),
+                     17);
+    assert_true(v.flag && v.number == -3 && v.large == UINT64_MAX && v.real == 0.5f);
+    assert_true(v.bytes == (size_t)3 << 20 && !*v.text && !strcmp(v.needed, "x"));
+    assert_int_equal(v.list.n, 2);
+    assert_string_equal(v.list.v[1], "b");
+    assert_int_equal(PARSE(&v, "--needed", "x", "--", "-f"), 4);
+    assert_false(v.flag);
+    assert_int_equal(v.number, 7);
+}
+
+static void test_wrong_values(void **state)
+{
+    values v;
+    const char *const wrong[][2] = {
+        {"--number", "2147483648"}, {"--number", "1x"},  {"--number", ""},
+        {"--large-number", "-1"},   {"--memory", "-1"},  {"--memory", "99999999999999999"},
+        {"--real", "inf"},          {"--real", "1e999"}, {"--rael", "1"},
+        {"--flag=1", "x"},          {"-x", "1"},
+    };
+    for (size_t i = 0; i < SP_COUNT(wrong); i++)
+        assert_int_equal(PARSE(&v, "--needed", "x", wrong[i][0], wrong[i][1]), -3);
+    assert_int_equal(PARSE(&v, "--needed"), -3);
+    assert_int_equal(PARSE(&v, "-f"), -3); /* --needed is missing */
+    const char *many[2 * 17 + 1] = {0};
+    for (int i = 0; i < 10; i++) many[i] = "-ia";
+    many[10] = "--needed=x";
+    assert_int_equal(parse(&v, many), 12);
+    for (int i = 10; i < 17; i++) many[i] = "-ia";
+    assert_int_equal(parse(&v, many), -3);
+}
+
+static void test_environment(void **state)
+{
+    values v;
+    setenv("SPOLIA_ARG_LARGE_NUMBER", "9", 1);
+    setenv("SPOLIA_ARG_NEEDED", "there", 1);
+    setenv("SPOLIA_ARG_FLAG", "no", 1);
+    assert_int_equal(PARSE(&v, "x"), 1);
+    assert_true(v.large == 9 && !v.flag && !strcmp(v.needed, "there"));
+    assert_int_equal(PARSE(&v, "--large-number", "8", "--flag"), 4);
+    assert_true(v.large == 8 && v.flag);
+    setenv("SPOLIA_ARG_FLAG", "2", 1);
+    assert_int_equal(PARSE(&v, "x"), -3);
+    unsetenv("SPOLIA_ARG_FLAG");
+    const opt_names known = {.v = {"needed", "large-number"}, .n = 2};
+    assert_true(opt_check_environment(&known));
+    setenv("SPOLIA_ARG_LARGE_NUMBERS", "9", 1);
+    assert_false(opt_check_environment(&known));
+    unsetenv("SPOLIA_ARG_LARGE_NUMBERS");
+    unsetenv("SPOLIA_ARG_LARGE_NUMBER");
+    unsetenv("SPOLIA_ARG_NEEDED");
+}
+
+static void see(const opt_usage *usage, const opt *const *tables, void *user)
+{
+    ++*(int *)user;
+    assert_string_equal(tables[0][1].name, "flag");
+    assert_string_equal(usage->about, "A test.");
+}
+
+static void test_visitor(void **state)
+{
+    values v;
+    int n = 0;
+    opt_visit(see, &n);
+    assert_int_equal(PARSE(&v, "--number", "3"), -1);
+    opt_visit(NULL, NULL);
+    assert_int_equal(n, 1);
+    assert_int_equal(v.number, 7);
+}
+
+static void test_nearest(void **state)
+{
+    static const char *const names[] = {"reuse", "recompute", "top-k", "top-p",
+                                        "stop",  "seed",      "n"};
+    static const char *const pairs[][2] = {
+        {"ruse", "reuse"}, {"reues", "reuse"}, {"recomptue", "recompute"},
+        {"topk", "top-k"}, {"sede", "seed"},   {"restructure", NULL},
+        {"x", NULL},       {"", NULL},
+    };
+    for (size_t i = 0; i < SP_COUNT(pairs); i++) {
+        const char *got = cli_nearest(pairs[i][0], names, SP_COUNT(names));
+        assert_true(got == NULL ? pairs[i][1] == NULL : pairs[i][1] && !strcmp(got, pairs[i][1]));
+    }
+    char word[200];
+    memset(word, 'a', sizeof word);
+    word[sizeof word - 1] = '\0';
+    assert_null(cli_nearest(word, names, SP_COUNT(names)));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_kind),   cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_environment), cmocka_unit_test(test_visitor),
+        cmocka_unit_test(test_nearest),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
