@@ -299,7 +299,6 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
     sp_evict_unlink(&l->free, c);
     sp_copy_move_contents(c, from);
     c->head = spec->kind == SP_COPY_PATH ? 0 : sp_head_key(spec->before, spec->n_head);
-    c->worth = 1;
     if (c->base) sp_ledger_own(l, c->base)->n_pins++;
     if (spec->parent) {
         c->parent = sp_ledger_own(l, spec->parent);

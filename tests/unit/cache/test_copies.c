@@ -97,12 +97,14 @@ static void test_everything_is_copied(void **state)
     for (int i = 0; i < 40; i++) heavy[i] = i ^ 1;
     sp_copy_spec v = placed(3);
     v.heavy = heavy;
+    v.cost_us = 12;
     assert_true(enter(&b, &seg, v));
     memset(heavy, 0, sizeof heavy);
     measured(0.9f); /* what was handed over may change */
     const sp_copy *got = one(&b, &seg, 3, false);
     assert_int_equal(got->kind, SP_COPY_PLACED);
     assert_int_equal(got->at, 21);
+    assert_true(got->cost_us == 12);
     assert_true(got->stats->cci == 0.75f);
     assert_true(got->stats->inter[0] == 0.5f && got->stats->inter[2] == 0.125f);
     for (int i = 0; i < 40; i++) {
@@ -138,6 +140,30 @@ static void test_find_all_finds_the_measured(void **state)
     assert_int_equal(stats_of(&b).n_placed, 4);
     assert_true(insert(&b, &seg)); /* not measured: adds nothing */
     assert_int_equal(n_all(&b, &seg), 4);
+    bench_end(&b);
+}
+
+static void test_find_all_that_know_heavy(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 20);
+    int32_t heavy[20] = {0};
+    sp_copy_spec v = placed(2);
+    const sp_copy **list;
+    sp_arena arena = {0};
+    int n;
+    assert_true(enter(&b, &seg, placed(3)));
+    v.heavy = heavy;
+    assert_true(enter(&b, &seg, v));
+    sp_content_query q = query(&seg, before, 1);
+    q.heavy = true;
+    assert_ok(sp_by_content_all(b.ledger, &q, &arena, &list, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(list[0]->n_before, 2);
+    sp_ledger_unpin(b.ledger, list[0]);
+    assert_int_equal(n_all(&b, &seg), 2);
+    sp_arena_fini(&arena);
     bench_end(&b);
 }
 
@@ -400,6 +426,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_everything_is_copied),
         cmocka_unit_test(test_find_all_finds_the_measured),
+        cmocka_unit_test(test_find_all_that_know_heavy),
         cmocka_unit_test(test_find_all_without_memory),
         cmocka_unit_test(test_a_newer_fused_copy_replaces),
         cmocka_unit_test(test_a_patch_costs_its_own_blocks),

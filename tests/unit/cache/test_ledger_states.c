@@ -399,18 +399,67 @@ static void test_a_measured_copy_keeps_the_place_of_the_other(void **state)
     const sp_copy *c = find_copy(&b, &seg);
     sp_ledger_placed(b.ledger, c, SP_AT_DISK);
     sp_ledger_unpin(b.ledger, c);
+    sp_content_query q = query(&seg, before, 1);
+    q.heavy = true;
+    assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
     assert_true(enter(
         &b, &seg,
         (sp_copy_spec){
             .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy}));
     assert_int_equal(n_copies(&b), 1);
     assert_int_equal(stats_of(&b).n_evicted, 0);
-    sp_content_query q = query(&seg, before, 1);
-    q.heavy = true;
     c = sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now);
     assert_non_null(c);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
     sp_ledger_unpin(b.ledger, c);
+    bench_end(&b);
+}
+
+/* The newer copy of a name is FREE again, the older one is still read. */
+static void test_ready_before_newer_free(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    int32_t heavy[40] = {0};
+    assert_true(insert(&b, &seg));
+    const sp_copy *old = find_copy(&b, &seg);
+    sp_copy_spec spec = {
+        .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy};
+    assert_true(enter(&b, &seg, spec));
+    const sp_copy *new = find_copy(&b, &seg);
+    assert_ptr_not_equal(new, old);
+    sp_ledger_placed(b.ledger, new, SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, new);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(new->state, SP_COPY_FREE);
+    assert_ptr_equal(find_copy(&b, &seg), old);
+    sp_ledger_unpin(b.ledger, old);
+    sp_ledger_unpin(b.ledger, old);
+    sp_ledger_clear(b.ledger);
+    assert_ptr_equal(find_copy(&b, &seg), new);
+    sp_ledger_unpin(b.ledger, new);
+    bench_end(&b);
+}
+
+/* A placed copy after the head alone takes over from a plain one, but no tier keeps it. */
+static void test_a_placed_copy_forgets_the_tiers(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40);
+    int32_t heavy[40] = {0};
+    assert_true(insert(&b, &seg));
+    const sp_copy *c = find_copy(&b, &seg);
+    sp_ledger_placed(b.ledger, c, SP_AT_DISK);
+    sp_ledger_unpin(b.ledger, c);
+    assert_true(enter(
+        &b, &seg,
+        (sp_copy_spec){
+            .kind = SP_COPY_PLACED, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy}));
+    assert_int_equal(stats_of(&b).n_placed, 1);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(n_copies(&b), 0);
     bench_end(&b);
 }
 
@@ -485,6 +534,8 @@ int main(void)
         cmocka_unit_test(test_adopting),
         cmocka_unit_test(test_free_copies_are_bounded),
         cmocka_unit_test(test_a_measured_copy_keeps_the_place_of_the_other),
+        cmocka_unit_test(test_ready_before_newer_free),
+        cmocka_unit_test(test_a_placed_copy_forgets_the_tiers),
         cmocka_unit_test(test_a_fused_copy_in_a_tier_is_replaced),
         cmocka_unit_test(test_loading_without_memory),
     };
