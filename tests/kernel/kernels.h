@@ -1,4 +1,4 @@
-/* kernels.h -- what the kernel tests share: random numbers, variants, distances. */
+/* kernels.h -- shared by the kernel tests: variants, random numbers, rotation tables, distances. */
 #ifndef TESTS_KERNEL_KERNELS_H
 #define TESTS_KERNEL_KERNELS_H
 
@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "compute/kernels.h"
 
-/* One test function as one test for each variant; the name of the variant is the test's state.
- * Where its instructions are emulated (Makefile), all but avx2 run on any CPU that has AVX2. */
+/* Runs a test function once for each variant, whose name is the test's state. Where instructions are
+ * emulated (Makefile), all variants but avx2 run on any CPU with AVX2. */
 #define ON_VARIANT(name, f)                                                                        \
     {                                                                                              \
         name ": " #f, f, NULL, NULL, name                                                          \
@@ -30,7 +30,7 @@
     ON_VARIANT("avx2", f), ON_VARIANT("avxvnni", f), ON_VARIANT("avx512", f), ON_VARIANT("vnni", f)
 #endif
 
-/* The table that a test is about; the test is skipped where the CPU lacks it. */
+/* The table under test; skips the test if the CPU cannot run it. */
 static inline const sp_ops *variant(void **state)
 {
     const sp_ops *ops = NULL;
@@ -45,8 +45,7 @@ static inline const sp_ops *reference(void)
     return ops;
 }
 
-/* -- random numbers (xorshift64*): the same on every machine ------------------------------------
- */
+/* -- random numbers (xorshift64*): the same on every machine ----------------------------------- */
 
 static inline uint64_t next_random(uint64_t *seed)
 {
@@ -80,7 +79,7 @@ static inline float *random_floats(uint64_t *seed, int64_t n, float size)
     return x;
 }
 
-/* Random bytes with the f16 scales of every group replaced by sensible ones. */
+/* Random bytes, in which every group has reasonable f16 scales. */
 static inline void random_groups(uint64_t *seed, sp_dtype type, uint8_t *p, int64_t n)
 {
     const sp_dtype_info *info = sp_dtype_of(type);
@@ -99,10 +98,30 @@ static inline void random_groups(uint64_t *seed, sp_dtype type, uint8_t *p, int6
     }
 }
 
-/* -- distances -----------------------------------------------------------------------------------
- */
+/* -- rotation tables ---------------------------------------------------------------------------- */
 
-/* |a - b|^2 / |b|^2; infinite when anything is not a number */
+/* The tables of plain RoPE, base 10000, times a magnitude. The caller frees *memory. */
+static inline sp_rope make_rope(int n_rot, bool adjacent, int n_pos, float magnitude,
+                                float **memory)
+{
+    const int half = n_rot / 2;
+    float *c = sp_alloc((size_t)n_pos * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
+    assert_non_null(c);
+    float *s = c + n_pos * half;
+    for (int p = 0; p < n_pos; p++) {
+        for (int i = 0; i < half; i++) {
+            double angle = p * pow(10000, -2.0 * i / n_rot);
+            c[p * half + i] = (float)cos(angle) * magnitude;
+            s[p * half + i] = (float)sin(angle) * magnitude;
+        }
+    }
+    *memory = c;
+    return (sp_rope){n_rot, adjacent, n_pos, c, s};
+}
+
+/* -- distances --------------------------------------------------------------------------------- */
+
+/* |a - b|^2 / |b|^2; infinite if anything is NaN */
 static inline double nmse(const float *a, const float *b, int64_t n)
 {
     double error = 0, size = 0;

@@ -1,8 +1,9 @@
-/* test_attend.c -- span attention: every variant against ref on random prompts, and its promises.
+/* test_attend.c -- span attention: every variant against ref and against the definition of what a
+ * query sees, on random prompts; and the invariants of x86/attend.c.
  *
- * A prompt is made of random spans: consecutive and scattered, shifted, with stale tokens, in
- * blocks that lie anywhere. Everything that must not be read (free slots, stale tokens, tokens
- * after the last query) is NaN, so that reading it shows.
+ * A prompt has random spans: consecutive and scattered, shifted, with stale tokens, in blocks in
+ * random order. Everything that must not be read (free slots, stale tokens, tokens after the last
+ * query) is NaN, so that reading it shows.
  */
 #include "base/threads.h"
 #include "compute/attend_int.h"
@@ -14,7 +15,7 @@ enum {
     LONG_MAX = 1100,
     N_SIGHTS = 3,
     M = 41,
-    N_POS = 2048, /* at least */
+    N_POS = 2048, /* least positions in the tables */
     B = SP_BLOCK_TOKENS
 };
 
@@ -34,7 +35,7 @@ typedef struct world {
     sp_kv_view kv;
     sp_rope rope;
     uint32_t n_blocks, next_block;
-    uint32_t order[N_SPANS * SP_DIV_UP(LONG_MAX, B)]; /* blocks are taken in a random order */
+    uint32_t order[N_SPANS * SP_DIV_UP(LONG_MAX, B)]; /* random order of the blocks */
     sp_span spans[N_SPANS];
     uint32_t blocks[N_SPANS][SP_DIV_UP(LONG_MAX, B)];
     int32_t pos[N_SPANS][LONG_MAX];
@@ -43,27 +44,11 @@ typedef struct world {
     uint16_t list[N_SPANS];
     int32_t query_pos[M];
     uint16_t see[M];
+    float *angles; /* of rope */
     float *q, *out, *expected, *mass, *expected_mass, *lse, *expected_lse;
 } world;
 
-/* -- making a prompt -----------------------------------------------------------------------------
- */
-
-static sp_rope make_rope(const shape *s, int n_pos)
-{
-    const int half = s->n_rot / 2;
-    float *c = sp_alloc((size_t)n_pos * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
-    assert_non_null(c);
-    float *sine = c + n_pos * half;
-    for (int p = 0; p < n_pos; p++) {
-        for (int i = 0; i < half; i++) {
-            double angle = p * pow(10000, -2.0 * i / s->n_rot);
-            c[p * half + i] = (float)cos(angle);
-            sine[p * half + i] = (float)sin(angle);
-        }
-    }
-    return (sp_rope){s->n_rot, s->adjacent, n_pos, c, sine};
-}
+/* -- making a prompt --------------------------------------------------------------------------- */
 
 static void world_open(world *w, uint64_t *seed, sp_dtype type, const shape *s, uint32_t n_blocks)
 {
@@ -85,7 +70,7 @@ static void world_open(world *w, uint64_t *seed, sp_dtype type, const shape *s, 
 
 static void world_close(world *w)
 {
-    sp_free((void *)w->rope.c);
+    sp_free(w->angles);
     sp_free(w->kv.base);
     sp_free(w->q);
     sp_free(w->out);
@@ -96,7 +81,7 @@ static void world_close(world *w)
     sp_free(w->expected_lse);
 }
 
-/* Stores token i of a span as computed at position `rot`, with the given keys and values [G, D]. */
+/* Stores token i of a span, its key rotated for position `rot`; k and v are [G, D]. */
 static void store(world *w, const sp_span *s, int i, int32_t rot, const float *k, const float *v)
 {
     uint8_t slot = (uint8_t)(i % B);
@@ -114,8 +99,8 @@ static int32_t at(const sp_span *s, int i)
     return s->pos ? s->pos[i] : s->at + i;
 }
 
-/* A random span whose keys stand in the prompt from *end on; scattered ones may also stand among
- * those before. The first key of span 0 is at 0 and live: every query sees it. */
+/* A random span at *end in the prompt; a scattered one may also be between earlier tokens. The first
+ * key of span 0 is at 0 and live: every query sees it. */
 static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
 {
     sp_span *s = &w->spans[index];
@@ -133,7 +118,7 @@ static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
     if (scattered) s->pos = w->pos[index];
     if (below(seed, 2) == 0) {
         for (int i = index == 0; i < s->n; i++) {
-            bool run = below(seed, 2) && i / 20 % 2; /* so that whole blocks are stale, too */
+            bool run = below(seed, 2) && i / 20 % 2; /* so that whole blocks are stale as well */
             if (run || below(seed, 4) == 0) w->stale[index][i / 64] |= 1ull << (i % 64);
         }
         if (below(seed, 2) == 0 && s->n > 40) w->stale[index][0] |= 0xffffffff0000;
@@ -159,11 +144,11 @@ static void fill_kv(world *w, uint64_t *seed)
     sp_free(v);
 }
 
-/* Keys, sights and queries, when the spans and the queries' positions are made. */
+/* Makes keys, sights and queries for given spans and positions of queries. */
 static void world_fill(world *w, uint64_t *seed, int32_t end)
 {
     const shape *s = &w->s;
-    w->rope = make_rope(s, SP_MAX(N_POS, end + 1000));
+    w->rope = make_rope(s->n_rot, s->adjacent, SP_MAX(N_POS, end + 1000), 1, &w->angles);
     fill_kv(w, seed);
     int n_list = 0;
     for (int i = 0; i < N_SPANS; i += 1 + below(seed, 2)) w->list[n_list++] = (uint16_t)i;
@@ -194,16 +179,16 @@ static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
     world_fill(w, seed, end);
 }
 
-/* A long prompt, which attend_int.h cuts into seven pieces of eight steps:
+/* A long prompt, which attend_int.h divides into seven pieces of eight steps:
  *
  *   span     0     1              2      3           4       5
  *   tokens   512   1100           70     600         576     300
  *   steps    0-7   8-25           26-27  28-37       38-46   47-51
  *   cuts        |8       16    24             32    40         48
  *
- * So cuts fall on a border and inside spans. Of span 1 all keys up to the cut at 16 are stale, and
- * some later ones. Span 4 stands behind all others: the first queries see nothing of it, nor of the
- * piece from 40 to 47 but the last step. The queries stand at the end, some among the keys. */
+ * So pieces end between spans and inside spans. In span 1, all keys before step 16 are stale, and
+ * some later ones. Span 4 is at the end of the prompt: the first queries see nothing of it, so of the
+ * piece 40-47 only its last step. The queries are at the end, some between keys. */
 static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape *s)
 {
     static const int32_t n[N_SPANS] = {512, 1100, 70, 600, 576, 300};
@@ -223,10 +208,9 @@ static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape
     world_fill(w, seed, end);
 }
 
-/* -- running it ----------------------------------------------------------------------------------
- */
+/* -- running it -------------------------------------------------------------------------------- */
 
-/* Masses come with their log-sum in w->lse or w->expected_lse. */
+/* With masses, the log-sums go to w->lse or w->expected_lse. */
 static sp_attend_req request(const world *w, int64_t first, int64_t m, float *out, float *mass)
 {
     const int64_t width = w->s.H * w->s.D;
@@ -269,8 +253,8 @@ static void team_part(void *arg, int part, int n_parts)
     j->ops->attend(&j->args, part, n_parts);
 }
 
-/* Queries first .. first+m-1 on a team of threads, twice over one scratch: a call must leave it fit
- * for the next. */
+/* Runs a request on a team of threads, twice with one scratch: a call must leave it ready for the
+ * next. */
 static void attend_on_team(const sp_ops *ops, const world *w, const sp_attend_req *req,
                            sp_team *team)
 {
@@ -317,13 +301,12 @@ static void for_every_world(const sp_ops *ops, check *fn, int rounds)
     }
 }
 
-/* -- checks --------------------------------------------------------------------------------------
- */
+/* -- checks ------------------------------------------------------------------------------------ */
 
 static void check_ref(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
-    /* Products in integers round the query, too: 1e-4 of a score is usual at D = 256. */
+    /* Integer products also round the query: errors of 1e-4 in a score are usual at D = 256. */
     const float lse_bound = w->kv.type == SP_Q16 ? 1e-3f : 1e-4f;
     SP_UNUSED(seed);
     attend_all(reference(), w, w->expected, w->expected_mass, 1);
@@ -348,7 +331,7 @@ static void equals_ref(void **state)
     for_every_world(variant(state), check_ref, 3);
 }
 
-/* Alone and in pieces of any size: the same bits as in the whole, with masses or without. */
+/* Queries alone and in groups of any size: the same bits as all together, with and without masses. */
 static void check_pieces(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
@@ -394,7 +377,7 @@ static void parts_make_the_whole(void **state)
     for_every_world(variant(state), check_parts, 1);
 }
 
-/* Several requests in one call, one of them empty: each as if alone. */
+/* Several requests in one call, one of them empty: the same results as alone. */
 static void check_requests(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D;
@@ -416,8 +399,7 @@ static void requests_do_not_mix(void **state)
     for_every_world(variant(state), check_requests, 1);
 }
 
-/* -- long contexts --------------------------------------------------------------------------------
- */
+/* -- long contexts ----------------------------------------------------------------------------- */
 
 static void for_every_long_world(const sp_ops *ops, check *fn)
 {
@@ -438,7 +420,7 @@ static void for_every_long_world(const sp_ops *ops, check *fn)
     }
 }
 
-/* Outputs, masses and log-sums over seven pieces; of a few queries, since ref is slow. */
+/* Outputs, masses and log-sums over seven pieces; for a few queries only, because ref is slow. */
 static void check_long(const sp_ops *ops, world *w, uint64_t *seed)
 {
     static const int64_t queries[] = {0, 19, 20, M - 1};
@@ -465,8 +447,8 @@ static void long_equals_ref(void **state)
     for_every_long_world(variant(state), check_long);
 }
 
-/* Any number of threads, all queries or one alone (whose pieces then go to different threads): the
- * same bits, with masses and without. */
+/* Any number of threads, all queries or a single one (whose pieces then run on different threads):
+ * the same bits, with and without masses. */
 static void check_threads(const sp_ops *ops, world *w, uint64_t *seed)
 {
     static const int counts[] = {1, 2, 3, 7};
@@ -500,8 +482,106 @@ static void threads_give_equal_bits(void **state)
     for_every_long_world(variant(state), check_threads);
 }
 
-/* A context of 3,000 keys alone, as in decoding, and a prompt of several requests: pieces and whole
- * tiles beside each other. */
+/* -- visibility --------------------------------------------------------------------------------- */
+
+/* The definition, which uses nothing of the kernels: query q sees the keys of the spans in its sight
+ * that are not stale and whose position in the prompt is not after its own. */
+static bool sees(const world *w, int q, int span, int t)
+{
+    const sp_span *s = &w->spans[span];
+    const sp_sight *sight = &w->sights[w->see[q]];
+    bool in_sight = !sight->list && span < sight->n;
+    for (int i = 0; sight->list && i < sight->n; i++) in_sight |= sight->list[i] == span;
+    const int32_t position = (s->pos ? s->pos[t] : s->at + t) + s->shift;
+    const bool stale = s->stale && (s->stale[t / 64] >> t % 64 & 1) == 1;
+    return in_sight && !stale && position <= w->query_pos[q];
+}
+
+/* Values of all tokens, [G, D] each, whose elements are random signs. */
+typedef struct marks {
+    float *of; /* [N_SPANS][LONG_MAX][n] */
+    int n;
+} marks;
+
+static float *mark(const marks *x, int span, int t)
+{
+    return x->of + ((size_t)span * LONG_MAX + (size_t)t) * (size_t)x->n;
+}
+
+/* Replaces the values of all stored tokens by signs. */
+static void store_marks(world *w, marks *x, uint64_t *seed)
+{
+    x->n = w->s.G * w->s.D;
+    x->of = sp_alloc(N_SPANS * LONG_MAX, (size_t)x->n * sizeof *x->of);
+    float *k = sp_alloc_zero((size_t)x->n, sizeof *k);
+    assert_true(x->of && k);
+    for (int i = 0; i < N_SPANS; i++) {
+        const sp_span *s = &w->spans[i];
+        for (int t = 0; t < s->n; t++) {
+            float *v = mark(x, i, t);
+            for (int c = 0; c < x->n; c++) v[c] = below(seed, 2) ? 1 : -1;
+            if (is_stale(s, t) || at(s, t) + s->shift > w->query_pos[M - 1]) continue;
+            store(w, s, t, at(s, t), k, v);
+        }
+    }
+    sp_free(k);
+}
+
+/* Compares the outputs and masses of one query with the sum of the values that it sees. */
+static void check_query(const world *w, int q, const marks *x, float *sum)
+{
+    const int group = w->s.H / w->s.G, D = w->s.D;
+    int in_span[N_SPANS] = {0}, all = 0;
+    memset(sum, 0, (size_t)x->n * sizeof *sum);
+    for (int i = 0; i < N_SPANS; i++) {
+        for (int t = 0; t < w->spans[i].n; t++) {
+            if (!sees(w, q, i, t)) continue;
+            const float *v = mark(x, i, t);
+            for (int c = 0; c < x->n; c++) sum[c] += v[c];
+            in_span[i]++;
+        }
+        all += in_span[i];
+    }
+    for (int h = 0; h < w->s.H; h++) {
+        const int row = q * w->s.H + h;
+        for (int d = 0; d < D; d++) {
+            const float got = w->out[row * D + d] * (float)all;
+            assert_true(fabsf(got - sum[h / group * D + d]) < 0.4f);
+        }
+        for (int i = 0; i < N_SPANS; i++) {
+            const float got = w->mass[row * N_SPANS + i] * (float)all;
+            assert_true(fabsf(got - (float)in_span[i]) < 0.1f);
+        }
+    }
+}
+
+/* With a query of zeros, all visible keys have the same probability. So an output times the number of
+ * visible keys is the sum of their values, and a mass times that number counts the keys of the span:
+ * one key too many or too few changes every channel by about 1. */
+static void check_visibility(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    marks x;
+    memset(w->q, 0, (size_t)(M * w->s.H * w->s.D) * sizeof *w->q);
+    store_marks(w, &x, seed);
+    float *sum = sp_alloc((size_t)x.n, sizeof *sum);
+    assert_non_null(sum);
+    attend_all(ops, w, w->out, w->mass, 2);
+    attend_all(ops, w, w->expected, NULL, 1);
+    assert_same_bits(w->out, w->expected, M * w->s.H * w->s.D);
+    for (int q = 0; q < M; q++) check_query(w, q, &x, sum);
+    sp_free(sum);
+    sp_free(x.of);
+}
+
+static void sees_what_the_definition_says(void **state)
+{
+    for_every_world(variant(state), check_visibility, 1);
+    if (strcmp(*state, "ref") != 0) /* ref is slow */
+        for_every_long_world(variant(state), check_visibility);
+}
+
+/* One query over 3,000 keys, as in decoding, together with requests of many queries: pieces and whole
+ * tiles in one call. */
 static void check_mixture(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D;
@@ -523,7 +603,7 @@ static void pieces_and_tiles_do_not_mix(void **state)
     for_every_long_world(variant(state), check_mixture);
 }
 
-/* A span computed at another position and met with a shift is the span computed in place. */
+/* A span computed at another position and used with a shift equals the span computed in place. */
 static void position_is_free(void **state)
 {
     const sp_ops *ops = variant(state);
@@ -532,7 +612,7 @@ static void position_is_free(void **state)
         world *w = SP_NEW(world);
         assert_non_null(w);
         world_make(w, &seed, SP_F32, &shapes[i]);
-        /* The same keys, rotated anew: the generator of numbers starts from one place twice. */
+        /* The same keys, rotated for other positions: both rounds use the same random numbers. */
         for (int round = 0; round < 2; round++) {
             uint64_t same = 99;
             for (int s = 0; s < N_SPANS; s++) {
@@ -551,9 +631,9 @@ static void position_is_free(void **state)
     }
 }
 
-/* Keys and values of Q16 at the largest sums that its rounding allows: queries and keys in one
- * direction, with norms of any size and in few channels or all; values that are all alike, with
- * probabilities that are alike or of one key only. */
+/* Keys and values of Q16 at the largest sums that its rounding allows: parallel queries and keys, with
+ * norms of any size, in few channels or all; equal values, with equal probabilities or that of one
+ * key only. */
 static void words_do_not_overflow(void **state)
 {
     enum { D = 256, N = 150 };
@@ -579,7 +659,7 @@ static void words_do_not_overflow(void **state)
     for (size_t i = 0; i < SP_COUNT(used) * SP_COUNT(sizes) * 2; i++) {
         const int n = used[i / 2 / SP_COUNT(sizes)];
         const float size = sizes[i / 2 % SP_COUNT(sizes)];
-        const bool one = i % 2; /* a key that takes all */
+        const bool one = i % 2; /* one key has all the probability */
         float q[D] = {0}, k[D] = {0}, v[D], out[D], want[D];
         for (int d = 0; d < n; d++) q[d] = (d % 3 ? 1 : -1) / size;
         for (int d = 0; d < D; d++) v[d] = -size;
@@ -601,8 +681,8 @@ static void words_do_not_overflow(void **state)
     sp_free(base);
 }
 
-/* A value that is no number, or too large, makes the rows that see it NaN, and a key or value no
- * other row. (A key that is NaN is passed over by softmax, in every type.) */
+/* A value that is not finite, or too large, makes the rows that see it NaN; neither it nor such a key
+ * changes any other row. (Softmax ignores a key that is NaN, in every type.) */
 static void words_that_are_not_finite_stay_apart(void **state)
 {
     enum { D = 32, N = 20 };
@@ -612,7 +692,7 @@ static void words_that_are_not_finite_stay_apart(void **state)
     const size_t block_bytes = 2 * sp_kv_head_bytes(SP_Q16, D);
     const sp_span span = {.blocks = blocks, .n = N};
     const sp_sight sight = {NULL, 1};
-    static const int32_t pos[2] = {16, 17}; /* queries before and at the token that is broken */
+    static const int32_t pos[2] = {16, 17}; /* queries before and at the bad token */
     static const uint16_t see[2] = {0};
     static const float broken[] = {NAN, INFINITY, -INFINITY, 3e38f};
     size_t bytes = sp_attend_scratch_bytes(1, 1, D, 1);
@@ -646,6 +726,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_VARIANT(equals_ref),
+        {"ref: sees_what_the_definition_says", sees_what_the_definition_says, NULL, NULL, "ref"},
+        ON_EVERY_VARIANT(sees_what_the_definition_says),
         ON_EVERY_VARIANT(query_does_not_depend_on_others),
         ON_EVERY_VARIANT(parts_make_the_whole),
         ON_EVERY_VARIANT(requests_do_not_mix),

@@ -1,23 +1,24 @@
-/* test_matmul.c -- products of float weights: every variant against ref, odd sizes, and the promise
- * that a row's result does not depend on what is computed beside it. */
+/* test_matmul.c -- products with float weights: every variant against ref, odd sizes, and that a row's
+ * result does not depend on other rows. */
 #include "kernel/kernels.h"
 
-enum { M_MAX = 140 }; /* more than a run of rows, and a tail */
+enum { M_MAX = 272 }; /* two runs of rows, and a tail */
 
 static const sp_dtype types[] = {SP_F32, SP_F16, SP_BF16};
 
-/* Outputs that fill no panel, or not as many as are taken together; columns that fill no block. */
+/* Partial panels, fewer panels than one row takes at once, partial blocks. */
 static const struct {
     int64_t rows, cols;
 } sizes[] = {{1, 1},    {3, 7},    {16, 31},   {5, 256}, {17, 257}, {31, 100},
              {64, 545}, {65, 128}, {130, 129}, {200, 3}, {33, 1200}};
-static const int m_counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 17, 64, 132, 133, M_MAX};
+static const int m_counts[] = {1,  2,  3,   4,   5,   6,   7,   8,   11,  12,
+                               13, 17, 121, 132, 133, 240, 241, 264, 265, M_MAX};
 
 typedef struct problem {
     sp_mat w;
     uint8_t *memory; /* of the weights, which start at an odd address */
     void *packed;
-    float *x_memory, *x; /* [M_MAX, n_cols], x on no vector's address */
+    float *x_memory, *x; /* [M_MAX, n_cols], x unaligned */
     float *bias, *before;
     float *expected, *y; /* [M_MAX, n_rows] */
 } problem;
@@ -61,17 +62,23 @@ static void problem_free(problem *p)
     sp_free(p->y);
 }
 
-/* Rows first .. first+m-1 of x into the same rows of y. */
-static void run(const sp_ops *ops, const problem *p, float *y, int64_t first, int64_t m, bool bias,
-                bool add, int n_parts)
+typedef struct rows {
+    int64_t first, m;
+} rows;
+
+enum { BIAS = 1, ADD = 2 }; /* flags of a product */
+
+/* Multiplies some rows of x into the same rows of y. */
+static void run(const sp_ops *ops, const problem *p, float *y, rows r, unsigned flags, int n_parts)
 {
+    const int64_t first = r.first, m = r.m;
     sp_matmul_args a = {.w = &p->w,
                         .x = p->x + first * p->w.n_cols,
                         .m = m,
                         .y = y + first * p->w.n_rows,
-                        .bias = bias ? p->bias : NULL,
-                        .add = add};
-    if (add)
+                        .bias = flags & BIAS ? p->bias : NULL,
+                        .add = flags & ADD};
+    if (flags & ADD)
         memcpy(a.y, p->before + first * p->w.n_rows, (size_t)(m * p->w.n_rows) * sizeof(float));
     for (int part = 0; part < n_parts; part++) ops->matmul(&a, part, n_parts);
 }
@@ -83,10 +90,10 @@ static void equals_ref(void **state)
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         for (size_t i = 0; i < SP_COUNT(sizes); i++) {
             problem p = problem_make(ops, &seed, types[t], sizes[i].rows, sizes[i].cols);
-            bool bias = i & 1, add = i & 2;
-            run(ref, &p, p.expected, 0, M_MAX, bias, add, 1);
+            const unsigned flags = i & (BIAS | ADD);
+            run(ref, &p, p.expected, (rows){0, M_MAX}, flags, 1);
             for (size_t k = 0; k < SP_COUNT(m_counts); k++) {
-                run(ops, &p, p.y, 0, m_counts[k], bias, add, 1);
+                run(ops, &p, p.y, (rows){0, m_counts[k]}, flags, 1);
                 double d = nmse(p.y, p.expected, m_counts[k] * sizes[i].rows);
                 if (!(d <= 1e-12)) /* 2^-24, squared, is 4e-15 */
                     fail_msg("%s %dx%d m=%d: NMSE %g", sp_dtype_of(types[t])->name,
@@ -97,19 +104,19 @@ static void equals_ref(void **state)
     }
 }
 
-/* Alone, in a small group at any place, in the whole: the same bits. */
+/* A row alone, in a small group at any place, and among all: the same bits. */
 static void row_does_not_depend_on_others(void **state)
 {
     const sp_ops *ops = variant(state);
     uint64_t seed = 2;
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         problem p = problem_make(ops, &seed, types[t], 149, 555);
-        run(ops, &p, p.expected, 0, M_MAX, true, true, 1);
-        for (int64_t m = 0; m < M_MAX; m++) run(ops, &p, p.y, m, 1, true, true, 1);
+        run(ops, &p, p.expected, (rows){0, M_MAX}, BIAS | ADD, 1);
+        for (int64_t m = 0; m < M_MAX; m++) run(ops, &p, p.y, (rows){m, 1}, BIAS | ADD, 1);
         assert_same_bits(p.y, p.expected, M_MAX * 149);
         for (int64_t m = 0, n; m < M_MAX; m += n) {
             n = SP_MIN(1 + below(&seed, 15), M_MAX - m);
-            run(ops, &p, p.y, m, n, true, true, 1 + below(&seed, 4));
+            run(ops, &p, p.y, (rows){m, n}, BIAS | ADD, 1 + below(&seed, 4));
         }
         assert_same_bits(p.y, p.expected, M_MAX * 149);
         problem_free(&p);
@@ -123,10 +130,10 @@ static void parts_make_the_whole(void **state)
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         problem p = problem_make(ops, &seed, types[t], 213, 300);
         for (int m = 1; m <= 17; m += 4) {
-            run(ops, &p, p.expected, 0, m, true, false, 1);
+            run(ops, &p, p.expected, (rows){0, m}, BIAS, 1);
             for (int n_parts = 2; n_parts <= 16; n_parts++) {
                 memset(p.y, 0xff, (size_t)(m * 213) * sizeof(float));
-                run(ops, &p, p.y, 0, m, true, false, n_parts);
+                run(ops, &p, p.y, (rows){0, m}, BIAS, n_parts);
                 assert_same_bits(p.y, p.expected, m * 213);
             }
         }
@@ -134,7 +141,7 @@ static void parts_make_the_whole(void **state)
     }
 }
 
-/* Nothing beyond the output is written, and nothing before it. */
+/* Nothing is written before or after the output. */
 static void writes_stay_inside(void **state)
 {
     const sp_ops *ops = variant(state);
@@ -143,14 +150,14 @@ static void writes_stay_inside(void **state)
     for (int m = 1; m <= 14; m++) {
         fill(&seed, p.y, M_MAX * 70, 1);
         memcpy(p.expected, p.y, M_MAX * 70 * sizeof(float));
-        run(ops, &p, p.y, 1, m, false, false, 1);
+        run(ops, &p, p.y, (rows){1, m}, 0, 1);
         assert_same_bits(p.y, p.expected, 70);
         assert_same_bits(p.y + (m + 1) * 70, p.expected + (m + 1) * 70, (M_MAX - m - 1) * 70);
     }
     problem_free(&p);
 }
 
-/* A NaN in x spoils its row, one in the weights its output, and neither any other. */
+/* A NaN in x makes its row NaN, one in the weights its output, and nothing else. */
 static void what_is_not_finite_is_not_hidden(void **state)
 {
     const sp_ops *ops = variant(state);
@@ -166,7 +173,7 @@ static void what_is_not_finite_is_not_hidden(void **state)
             p.x[8 * 300 + 149 * (int)i] = bad[i];
             for (size_t k = 0; k < SP_COUNT(counts); k++) {
                 const int m_first = 8 - SP_MIN(8, counts[k] - 1);
-                run(ops, &p, p.y, m_first, counts[k], true, false, 2);
+                run(ops, &p, p.y, (rows){m_first, counts[k]}, BIAS, 2);
                 for (int m = m_first; m < m_first + counts[k]; m++)
                     for (int r = 0; r < 70; r++)
                         assert_int_equal(isfinite(p.y[m * 70 + r]) != 0, m != 8 && r != 37);
@@ -175,7 +182,7 @@ static void what_is_not_finite_is_not_hidden(void **state)
         }
 }
 
-/* Sums near the ends of f32 lose nothing on the way; what does not fit is infinite. */
+/* Sums near the limits of f32 keep their precision; sums that exceed f32 are infinite. */
 static void large_and_small_values(void **state)
 {
     const sp_ops *ops = variant(state), *ref = reference();
@@ -187,14 +194,14 @@ static void large_and_small_values(void **state)
         for (size_t i = 0; i < SP_COUNT(sizes_of_x); i++) {
             const float size = sizes_of_x[i];
             for (int64_t c = 0; c < 8 * 300; c++) p.x[c] = size;
-            run(ref, &p, p.expected, 0, 8, true, false, 1);
-            run(ops, &p, p.y, 0, 8, true, false, 1);
+            run(ref, &p, p.expected, (rows){0, 8}, BIAS, 1);
+            run(ops, &p, p.y, (rows){0, 8}, BIAS, 1);
             for (int64_t k = 0; k < 8 * 40; k++) {
                 /* 300 roundings, of sums of up to 300 products */
                 const double slack = 300 * (300 * (double)size * 0x1p-24 + 0x1p-149);
                 if (isfinite(p.expected[k]) && size < 1e36f)
                     assert_true(fabs((double)p.y[k] - p.expected[k]) <= slack);
-                else if (isfinite(p.expected[k])) /* a sum on the way may be too large */
+                else if (isfinite(p.expected[k])) /* a partial sum may overflow */
                     assert_true(!isfinite(p.y[k]) || fabs((double)p.y[k] - p.expected[k]) <= slack);
                 else
                     assert_false(isfinite(p.y[k]));
@@ -204,7 +211,7 @@ static void large_and_small_values(void **state)
     }
 }
 
-/* All values of 16 bits, met by a one. */
+/* All 16-bit weights, times one. */
 static void every_weight_is_what_its_type_says(void **state)
 {
     enum { N = 1 << 13 };
@@ -221,7 +228,7 @@ static void every_weight_is_what_its_type_says(void **state)
             }
             pack(ops, &p, 5);
             for (int m = 1; m <= 13; m += 6) {
-                run(ops, &p, p.y, 0, m, false, false, 1);
+                run(ops, &p, p.y, (rows){0, m}, 0, 1);
                 for (int i = 0; i < N; i++) {
                     const uint16_t bits = (uint16_t)(first + i);
                     const bool f16 = halves[t] == SP_F16;
@@ -235,7 +242,7 @@ static void every_weight_is_what_its_type_says(void **state)
     }
 }
 
-/* The parts of packing make the whole, and write all of it: what no row fills is zero. */
+/* The parts of packing write the whole result; the padding is zero. */
 static void packing_fills_its_place(void **state)
 {
     const sp_ops *ops = variant(state);
@@ -252,7 +259,7 @@ static void packing_fills_its_place(void **state)
             assert_memory_equal(p.packed, whole, n);
         }
         static const uint8_t zero[4];
-        const size_t outputs = n / (70 * size); /* with those that are not there */
+        const size_t outputs = n / (70 * size); /* with the padding */
         size_t zeros = 0;
         for (size_t i = 0; i < n; i += size) zeros += memcmp(whole + i, zero, size) == 0;
         assert_true(outputs >= 83 && zeros >= (outputs - 83) * 70 && zeros < n / size / 2);
@@ -261,7 +268,7 @@ static void packing_fills_its_place(void **state)
     }
 }
 
-/* Weights that are not packed, of any type, are multiplied as ref does it. */
+/* Weights that are not packed, of any type, are multiplied by ref. */
 static void what_is_not_packed_is_left_to_ref(void **state)
 {
     const sp_ops *ops = variant(state), *ref = reference();

@@ -1,31 +1,37 @@
-/* test_packed.c -- products in integers: every variant and type against weights and x in double. */
+/* test_packed.c -- integer products: every variant and type against weights and x in double. */
 #include "kernel/kernels.h"
 
-/* Sizes with tails: outputs that fill no panel, groups that fill no block, rows that fill no tile. */
-static const struct {
+typedef struct size {
     int64_t rows, cols, m;
-} sizes[] = {{1, 256, 1},  {16, 256, 1},  {33, 512, 2},   {37, 256, 7},  {64, 1280, 13},
-             {5, 2304, 6}, {40, 768, 29}, {96, 256, 131}, {31, 512, 12}, {32, 4352, 3}};
+} size;
+
+/* Sizes with partial panels, blocks and tiles, and rows of x around the ends of runs of 120. */
+static const size sizes[] = {{1, 256, 1},    {16, 256, 1},   {33, 512, 2},   {37, 256, 7},
+                             {64, 1280, 13}, {5, 2304, 6},   {40, 768, 29},  {96, 256, 131},
+                             {31, 512, 12},  {32, 4352, 3},  {24, 256, 119}, {24, 256, 120},
+                             {33, 512, 121}, {17, 256, 240}, {24, 512, 241}, {8, 2304, 361}};
 
 static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,
                                  SP_Q5_1, SP_Q4_K, SP_Q5_K, SP_Q6_K};
 
 typedef struct product {
     sp_mat w;
+    uint8_t *data; /* of w */
     int64_t m;
     float *x, *y, *bias;
     void *q, *packed;
 } product;
 
-static void make(const sp_ops *ops, product *p, sp_dtype type, int64_t rows, int64_t cols,
-                 int64_t m, uint64_t *seed)
+static void make(const sp_ops *ops, product *p, sp_dtype type, size s, uint64_t *seed)
 {
+    const int64_t rows = s.rows, cols = s.cols, m = s.m;
     const size_t row_bytes = sp_row_bytes(type, cols);
     uint8_t *data = sp_alloc((size_t)rows, row_bytes);
     assert_non_null(data);
     for (int64_t r = 0; r < rows; r++)
         random_groups(seed, type, data + (size_t)r * row_bytes, cols / sp_dtype_of(type)->n_group);
-    *p = (product){.w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data}, .m = m};
+    *p = (product){
+        .w = {.type = type, .n_rows = rows, .n_cols = cols, .data = data}, .data = data, .m = m};
     p->x = random_floats(seed, m * cols, 2);
     p->y = random_floats(seed, m * rows, 1);
     p->bias = random_floats(seed, rows, 1);
@@ -51,7 +57,7 @@ static void multiply(const sp_ops *ops, const product *p, bool add, int n_parts)
 
 static void drop(product *p)
 {
-    sp_free((void *)p->w.data);
+    sp_free(p->data);
     sp_free(p->x);
     sp_free(p->y);
     sp_free(p->bias);
@@ -59,7 +65,7 @@ static void drop(product *p)
     sp_free(p->packed);
 }
 
-/* y in double from weights and x as they are; sums of floats in y0 + what is computed. */
+/* y in double, from decoded weights and x without rounding; y0 is added if `add`. */
 static void exact(const product *p, const float *y0, bool add, double *y)
 {
     float *row = sp_alloc((size_t)p->w.n_cols, sizeof *row);
@@ -80,17 +86,17 @@ static void exact(const product *p, const float *y0, bool add, double *y)
 
 static double distance(const float *a, const double *b, int64_t n)
 {
-    double error = 0, size = 0;
+    double error = 0, squares = 0;
     for (int64_t i = 0; i < n; i++) {
         error += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
-        size += b[i] * b[i];
+        squares += b[i] * b[i];
     }
-    return error / size;
+    return error / squares;
 }
 
-/* NMSE of n products. Rounding x, uniform in each group, to X steps on either side of zero leaves
- * 1 / (4 X^2) of its square. A row of 24 products may be off by more (three times that was seen),
- * and a few by much more, when what they are compared with nearly cancels out. */
+/* The largest NMSE of n products. Rounding x, uniform in each group, to X steps on either side of zero
+ * leaves a squared error of 1 / (4 X^2). A row of 24 products may exceed this (three times was seen),
+ * and a few products may exceed it by far when the exact result nearly cancels out. */
 static double tolerance(const sp_ops *ops, sp_dtype type, int64_t n)
 {
     const double steps = (1 << (ops->x_bits(type) - 1)) - 1;
@@ -112,7 +118,7 @@ static void products_are_those_of_the_weights(void **state)
         for (size_t i = 0; i < SP_COUNT(sizes); i++) {
             product p;
             const int64_t n = sizes[i].m * sizes[i].rows;
-            make(ops, &p, types[t], sizes[i].rows, sizes[i].cols, sizes[i].m, &seed);
+            make(ops, &p, types[t], sizes[i], &seed);
             float *y0 = random_floats(&seed, n, 1);
             double *want = sp_alloc((size_t)n, sizeof *want);
             assert_non_null(want);
@@ -133,21 +139,23 @@ static void products_are_those_of_the_weights(void **state)
         }
 }
 
-/* A row's products are the same bits alone and in any company, in one part or in many. */
+/* A row's products have the same bits alone and among other rows, in one part or in many. The rows of
+ * x reach into a third run. */
 static void a_row_does_not_depend_on_its_company(void **state)
 {
+    enum { N = 243 };
     const sp_ops *ops = integers(state);
     uint64_t seed = 6;
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         product p;
-        make(ops, &p, types[t], 75, 2304, 140, &seed);
+        make(ops, &p, types[t], (size){75, 2304, N}, &seed);
         quantize(ops, &p);
         multiply(ops, &p, false, 1);
-        float *all = sp_alloc(140 * 75, sizeof *all), *x = p.x;
+        float *all = sp_alloc(N * 75, sizeof *all), *x = p.x;
         assert_non_null(all);
-        memcpy(all, p.y, 140 * 75 * sizeof *all);
-        for (int64_t first = 0, n = 1; first < 140; first += n, n = n % 9 + 1) {
-            p.m = SP_MIN(n, 140 - first);
+        memcpy(all, p.y, N * 75 * sizeof *all);
+        for (int64_t first = 0, n = 1; first < N; first += n, n = n % 9 + 1) {
+            p.m = SP_MIN(n, N - first);
             p.x = x + first * 2304;
             quantize(ops, &p);
             multiply(ops, &p, false, 1 + (int)n % 4);
@@ -166,7 +174,7 @@ static void what_is_not_finite_is_not_hidden(void **state)
     uint64_t seed = 7;
     for (size_t i = 0; i < SP_COUNT(bad); i++) {
         product p;
-        make(ops, &p, SP_Q8_0, 20, 512, 9, &seed);
+        make(ops, &p, SP_Q8_0, (size){20, 512, 9}, &seed);
         p.x[3 * 512 + 77 * (int)i] = bad[i];
         quantize(ops, &p);
         multiply(ops, &p, false, 1);
@@ -184,7 +192,7 @@ static void large_small_and_zero_rows(void **state)
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         product p;
         double want[6 * 24];
-        make(ops, &p, types[t], 24, 256, 6, &seed);
+        make(ops, &p, types[t], (size){24, 256, 6}, &seed);
         memset(p.bias, 0, 24 * sizeof *p.bias);
         for (int m = 0; m < 6; m++) fill(&seed, p.x + m * 256, 256, sizes_of_x[m]);
         quantize(ops, &p);
@@ -204,14 +212,14 @@ static void large_small_and_zero_rows(void **state)
     }
 }
 
-/* One large element costs the others of its group their last bits, and no one else. */
+/* A large element reduces the precision of its own group only. */
 static void an_outlier_stays_in_its_group(void **state)
 {
     const sp_ops *ops = integers(state);
     uint64_t seed = 9;
     product p;
     double want[24], with[24];
-    make(ops, &p, SP_Q8_0, 24, 512, 1, &seed);
+    make(ops, &p, SP_Q8_0, (size){24, 512, 1}, &seed);
     memset(p.bias, 0, 24 * sizeof *p.bias);
     fill(&seed, p.x, 32, 0);
     p.x[7] = 5e4f;
@@ -229,14 +237,14 @@ static void an_outlier_stays_in_its_group(void **state)
     drop(&p);
 }
 
-/* The matmul of floats and that of integers agree as far as x is rounded. */
+/* Float and integer products agree up to the rounding of x. */
 static void both_products_agree(void **state)
 {
     const sp_ops *ops = integers(state);
     uint64_t seed = 10;
     for (size_t t = 0; t < SP_COUNT(types); t++) {
         product p;
-        make(ops, &p, types[t], 48, 1024, 17, &seed);
+        make(ops, &p, types[t], (size){48, 1024, 17}, &seed);
         float *y = random_floats(&seed, 48 * 17, 1);
         ops->matmul(&(sp_matmul_args){.w = &p.w, .x = p.x, .m = 17, .y = y, .bias = p.bias}, 0, 1);
         quantize(ops, &p);

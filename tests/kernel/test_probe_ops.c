@@ -1,7 +1,8 @@
-/* test_probe_ops.c -- what policies measure: attention by key, and the distance of stored copies.
+/* test_probe_ops.c -- the measurements of policies: attention by key, and the distance of stored
+ * copies.
  *
- * Attention by key is held against attention itself: the columns of a span, summed, are the mass
- * that sp_attend gave to it. What must not be read (free slots, stale and future tokens) is NaN. */
+ * Attention by key is compared with attention: the sum of a span's columns is the mass that sp_attend
+ * gives it. Everything that must not be read (free slots, stale and future tokens) is NaN. */
 #include "kernel/kernels.h"
 
 enum { N_SPANS = 5, SPAN_MAX = 70, M = 9, N_POS = 1024, N_BLOCKS = 32, B = SP_BLOCK_TOKENS };
@@ -30,32 +31,18 @@ typedef struct world {
     sp_sight sight;
     uint16_t list[N_SPANS], see[M];
     int32_t query_pos[M];
+    float *angles; /* of rope */
     float *q, *out, *mass, *lse;
     float columns[N_SPANS][SPAN_MAX], *wanted[N_SPANS];
 } world;
 
 /* -- making a prompt ------------------------------------------------------------------------- */
 
-static void open_rope(world *w, float magnitude)
-{
-    const int half = w->s.n_rot / 2;
-    float *c = sp_alloc((size_t)N_POS * (size_t)SP_MAX(half, 1), 2 * sizeof(float));
-    assert_non_null(c);
-    float *s = c + N_POS * half;
-    for (int p = 0; p < N_POS; p++)
-        for (int i = 0; i < half; i++) {
-            double angle = p * pow(10000, -2.0 * i / w->s.n_rot);
-            c[p * half + i] = (float)cos(angle) * magnitude;
-            s[p * half + i] = (float)sin(angle) * magnitude;
-        }
-    w->rope = (sp_rope){w->s.n_rot, w->s.adjacent, N_POS, c, s};
-}
-
 static void world_open(world *w, const shape *s, sp_dtype type, float magnitude)
 {
     memset(w, 0, sizeof *w);
     w->s = *s;
-    open_rope(w, magnitude);
+    w->rope = make_rope(s->n_rot, s->adjacent, N_POS, magnitude, &w->angles);
     size_t block_bytes = 2 * (size_t)s->G * sp_kv_head_bytes(type, s->D);
     uint8_t *base = sp_alloc(N_BLOCKS, block_bytes);
     assert_non_null(base);
@@ -65,7 +52,7 @@ static void world_open(world *w, const shape *s, sp_dtype type, float magnitude)
 
 static void world_close(world *w)
 {
-    sp_free((void *)w->rope.c);
+    sp_free(w->angles);
     sp_free(w->kv.base);
     sp_free(w->q);
     sp_free(w->out);
@@ -90,8 +77,8 @@ static void store(world *w, uint32_t block, uint8_t slot, int32_t rot, const flo
     reference()->kv_store(&a, 0, 1);
 }
 
-/* make_span -- at *end and later; moved here from another place, with gaps and stale tokens as it
- * comes. The first token of span 0 stands at 0 and is live: every query sees it. */
+/* make_span -- a span at *end, computed at another position, with random gaps and stale tokens. The
+ * first token of span 0 is at 0 and live: every query sees it. */
 static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
 {
     sp_span *s = &w->spans[index];
@@ -140,8 +127,8 @@ static void attend(world *w)
     sp_free(scratch);
 }
 
-/* world_make -- a random prompt whose last span is in part in the future of all queries, and what
- * attention says of it. One sight for all: everything, or every second span. */
+/* world_make -- a random prompt, its last span partly after all queries, and its attention. All
+ * queries have one sight: everything, or every second span. */
 static void world_make(world *w, uint64_t *seed, const shape *s, sp_dtype type)
 {
     int32_t end = 0;
@@ -159,7 +146,7 @@ static void world_make(world *w, uint64_t *seed, const shape *s, sp_dtype type)
     for (int i = 0; i < N_SPANS; i++) w->wanted[i] = w->columns[i];
 }
 
-/* columns -- queries first .. first + m - 1, in parts. */
+/* columns -- runs queries first .. first + m - 1, in parts. */
 static void columns(world *w, int first, int m, int n_parts)
 {
     size_t scratch = sp_columns_scratch(m, w->s.H, w->s.D);
@@ -230,7 +217,7 @@ static void sum_is_attention_mass(void **state)
     for_every_world(check_mass);
 }
 
-/* probability -- what query q of head h gives to a key, in double, from the definition. */
+/* probability -- of a key for query q and head h, in double, from the definition. */
 static double probability(const world *w, int q, int h, const sp_span *s, int t)
 {
     float k[SP_BLOCK_TOKENS * 16], v[SP_BLOCK_TOKENS * 16], query[SP_BLOCK_TOKENS * 16];
@@ -249,7 +236,7 @@ static bool sees(const world *w, int span)
     return !w->sight.list || (span % 2 == 0 && span / 2 < w->sight.n);
 }
 
-/* Key by key; stale, future and unseen ones stay as they were, exactly. */
+/* Key by key; columns of stale, future and unseen keys do not change. */
 static void check_keys(world *w, uint64_t *seed)
 {
     for (int i = 0; i < N_SPANS; i++)
@@ -271,8 +258,7 @@ static void every_key_by_the_definition(void **state)
     for_every_world(check_keys);
 }
 
-/* The same bits from any number of parts, and as the sum of pieces of the queries up to rounding.
- */
+/* Any number of parts gives the same bits; groups of queries add up to the whole, up to rounding. */
 static void check_parts(world *w, uint64_t *seed)
 {
     float whole[N_SPANS][SPAN_MAX];

@@ -3,8 +3,7 @@
 
 enum { B = SP_BLOCK_TOKENS };
 
-/* -- rmsnorm
- * --------------------------------------------------------------------------------------- */
+/* -- rmsnorm ----------------------------------------------------------------------------------- */
 
 static void rmsnorm_equals_ref(void **state)
 {
@@ -43,8 +42,7 @@ static void rmsnorm_of_zeros_is_zero(void **state)
     assert_same_bits(y, x, 40);
 }
 
-/* -- silu
- * ------------------------------------------------------------------------------------------ */
+/* -- silu -------------------------------------------------------------------------------------- */
 
 static void silu_mul_equals_ref(void **state)
 {
@@ -70,7 +68,7 @@ static void silu_mul_equals_ref(void **state)
     }
 }
 
-/* Relative accuracy over the whole range, and what lies beyond it. */
+/* Relative accuracy over the whole range, and the results beyond it. */
 static void silu_is_accurate_everywhere(void **state)
 {
     const sp_ops *ops = variant(state);
@@ -90,8 +88,7 @@ static void silu_is_accurate_everywhere(void **state)
     }
 }
 
-/* -- embedding
- * --------------------------------------------------------------------------------------- */
+/* -- embedding --------------------------------------------------------------------------------- */
 
 static void embed_takes_rows(void **state)
 {
@@ -118,8 +115,7 @@ static void embed_takes_rows(void **state)
     }
 }
 
-/* -- rotation
- * ---------------------------------------------------------------------------------------- */
+/* -- rotation ---------------------------------------------------------------------------------- */
 
 static void fill_rope(float *c, float *s, int n_pos, int half)
 {
@@ -156,8 +152,7 @@ static void rope_turns_pairs(void **state)
     }
 }
 
-/* -- KV layout
- * ---------------------------------------------------------------------------------------- */
+/* -- KV layout --------------------------------------------------------------------------------- */
 
 /* Element (slot, d) of a head's keys or values, by the layout in ops.h. */
 static float kv_element(sp_dtype type, const uint8_t *head, bool keys, int D, int slot, int d)
@@ -222,7 +217,7 @@ static void kv_store_keeps_the_layout(void **state)
                 assert_true(nmse(stored, value + (t * G + g) * D, D) < bounds[k]);
             }
         }
-        /* Exactly the tokens' bytes changed, at most: a token is 2 G rows of D elements. */
+        /* Only bytes of the tokens changed: a token is 2 G rows of D elements. */
         size_t changed = 0, row = head_bytes / B;
         for (size_t i = 0; i < 4 * bytes; i++) changed += base[i] != before[i];
         assert_true(changed <= M * 2 * G * row);
@@ -234,8 +229,8 @@ static void kv_store_keeps_the_layout(void **state)
     }
 }
 
-/* Every bit as the definition has it: heads that fill no vector, both kinds of pairs, values that
- * f16 rounds, overflows, or does not know. */
+/* Every bit equals the definition: partial vectors, both kinds of pairs, values that f16 rounds, that
+ * overflow it, and that are not finite. */
 static void kv_store_equals_ref(void **state)
 {
     enum { G = 2, M = 35, N_POS = 50, MOST = 96 };

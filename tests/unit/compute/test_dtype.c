@@ -11,8 +11,7 @@
 
 #include "compute/dtype.h"
 
-/* -- 16-bit floats
- * --------------------------------------------------------------------------------- */
+/* -- 16-bit floats ----------------------------------------------------------------------------- */
 
 /* The value of an f16 by its definition. */
 static double f16_value(unsigned h)
@@ -89,8 +88,7 @@ static void bf16_is_the_upper_half(void **state)
     assert_int_equal(sp_f32_to_bf16(0x1.fffffep127f), 0x7f80); /* to infinity */
 }
 
-/* -- blocks
- * ---------------------------------------------------------------------------------------- */
+/* -- blocks ------------------------------------------------------------------------------------ */
 
 /* 0.5, -0.25 and 3 as f16: exact, so that products below are exact, too */
 static const uint16_t half = 0x3800, minus_quarter = 0xb400, three = 0x4200;
@@ -220,8 +218,7 @@ static void q6_k_decodes(void **state)
     }
 }
 
-/* -- rows
- * ------------------------------------------------------------------------------------------ */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 static void float_rows_keep_their_values(void **state)
 {

@@ -254,9 +254,9 @@ static void wrong_header_fields(void **state)
     refuse_patched(4, 1, 4, SP_E_UNSUPPORTED, "version 1 ");
     refuse_patched(4, 4, 4, SP_E_UNSUPPORTED, "version 4 ");
     refuse_patched(4, 3u << 24, 4, SP_E_UNSUPPORTED, "big-endian file, version 3");
-    refuse_patched(8, UINT64_MAX, 8, SP_E_FORMAT, "18446744073709551615 tensors cannot");
-    refuse_patched(8, 1000, 8, SP_E_FORMAT, "header: 1000 tensors cannot");
-    refuse_patched(16, (uint64_t)1 << 63, 8, SP_E_FORMAT, "metadata entries cannot");
+    refuse_patched(8, UINT64_MAX, 8, SP_E_FORMAT, "18446744073709551615 tensors do not");
+    refuse_patched(8, 1000, 8, SP_E_FORMAT, "header: 1000 tensors do not");
+    refuse_patched(16, (uint64_t)1 << 63, 8, SP_E_FORMAT, "metadata entries do not");
     refuse_patched(24, UINT64_MAX - 7, 8, SP_E_FORMAT, "metadata entry 1 of 15: key: needs");
 }
 

@@ -88,72 +88,66 @@ static void windows_limit_the_context(void **state)
     }
 }
 
+static const struct {
+    const char *changes;
+    sp_err code;
+    const char *text;
+} refused_json[] = {
+    {"{\"-\": \"hidden_size\"}", SP_E_FORMAT, "hidden_size: is missing"},
+    {"{\"-\": \"vocab_size\"}", SP_E_FORMAT, "vocab_size: is missing"},
+    {"{\"num_hidden_layers\": 0}", SP_E_FORMAT, "num_hidden_layers: 0 is not in 1..1024"},
+    {"{\"num_hidden_layers\": 1025}", SP_E_FORMAT, "num_hidden_layers: 1025 is not in 1..1024"},
+    {"{\"num_hidden_layers\": \"3\"}", SP_E_FORMAT, "num_hidden_layers: is not a number"},
+    {"{\"num_hidden_layers\": 2.5}", SP_E_FORMAT, "num_hidden_layers: 2.5 is not a whole number"},
+    {"{\"hidden_size\": -64}", SP_E_FORMAT, "hidden_size: -64 is not in"},
+    {"{\"hidden_size\": 1e300}", SP_E_FORMAT, "hidden_size: 1e+300 is not in"},
+    {"{\"num_key_value_heads\": 3}", SP_E_FORMAT, "num_key_value_heads: 3 does not divide the 8"},
+    {"{\"num_key_value_heads\": 16}", SP_E_FORMAT, "num_key_value_heads: 16 does not divide"},
+    {"{\"num_attention_heads\": 10}", SP_E_FORMAT,
+     "head_dim: is missing and the width 64 is not 10"},
+    {"{\"head_dim\": 7}", SP_E_FORMAT, "head_dim: a head of 7 is not an even number"},
+    {"{\"rms_norm_eps\": 2}", SP_E_FORMAT, "rms_norm_eps: 2 is not in 0..1"},
+    {"{\"partial_rotary_factor\": 0.4}", SP_E_FORMAT, "partial_rotary_factor: 3 is not an even"},
+    {"{\"partial_rotary_factor\": 0.1}", SP_E_FORMAT, "partial_rotary_factor: 0 is not an even"},
+    {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
+    {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
+    {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED, "num_local_experts: 8: a mixture of experts"},
+    {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
+     "\"gptq\" is not"},
+    {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED, "model_type: \"gemma2\" is not supported"},
+    {"{\"-\": \"model_type\", \"architectures\": [\"BertModel\"]}", SP_E_UNSUPPORTED,
+     "\"BertModel\""},
+    {"{\"-\": \"model_type\", \"architectures\": []}", SP_E_FORMAT, "model_type: is missing"},
+    {"{\"rope_scaling\": 3}", SP_E_FORMAT, "rope_scaling: is not an object"},
+    {"{\"rope_scaling\": {\"type\": 3}}", SP_E_FORMAT, "rope_scaling.rope_type: is not a string"},
+    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", SP_E_UNSUPPORTED,
+     "rope_scaling: rotary scaling \"dynamic\" is not supported"},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", SP_E_UNSUPPORTED,
+     "rope_parameters: rotary scaling \"longrope\""},
+    {"{\"rope_scaling\": {\"type\": \"linear\"}}", SP_E_FORMAT, "rope_scaling.factor: is missing"},
+    {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", SP_E_FORMAT,
+     "rope_scaling.factor: is not a number"},
+    {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}}", SP_E_UNSUPPORTED,
+     "rope_scaling.mscale: is not supported"},
+    {"{\"rope_parameters\": {\"full_attention\": {}}}", SP_E_UNSUPPORTED,
+     "rope_parameters.full_attention: is not supported"},
+    {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4,"
+     " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
+     SP_E_FORMAT, "rope_scaling.high_freq_factor: is missing or does not fit"},
+    {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
+     " \"high_freq_factor\": 4}}",
+     SP_E_FORMAT, "rope_scaling.original_max_position_embeddings: is missing"},
+};
+
 static void refuses_config_json(void **state)
 {
-    static const struct {
-        const char *changes;
-        sp_err code;
-        const char *text;
-    } cases[] = {
-        {"{\"-\": \"hidden_size\"}", SP_E_FORMAT, "hidden_size: is missing"},
-        {"{\"-\": \"vocab_size\"}", SP_E_FORMAT, "vocab_size: is missing"},
-        {"{\"num_hidden_layers\": 0}", SP_E_FORMAT, "num_hidden_layers: 0 is not in 1..1024"},
-        {"{\"num_hidden_layers\": 1025}", SP_E_FORMAT, "num_hidden_layers: 1025 is not in 1..1024"},
-        {"{\"num_hidden_layers\": \"3\"}", SP_E_FORMAT, "num_hidden_layers: is not a number"},
-        {"{\"num_hidden_layers\": 2.5}", SP_E_FORMAT,
-         "num_hidden_layers: 2.5 is not a whole number"},
-        {"{\"hidden_size\": -64}", SP_E_FORMAT, "hidden_size: -64 is not in"},
-        {"{\"hidden_size\": 1e300}", SP_E_FORMAT, "hidden_size: 1e+300 is not in"},
-        {"{\"num_key_value_heads\": 3}", SP_E_FORMAT,
-         "num_key_value_heads: 3 does not divide the 8"},
-        {"{\"num_key_value_heads\": 16}", SP_E_FORMAT, "num_key_value_heads: 16 does not divide"},
-        {"{\"num_attention_heads\": 10}", SP_E_FORMAT,
-         "head_dim: is missing and the width 64 is not 10"},
-        {"{\"head_dim\": 7}", SP_E_FORMAT, "head_dim: a head of 7 is not an even number"},
-        {"{\"rms_norm_eps\": 2}", SP_E_FORMAT, "rms_norm_eps: 2 is not in 0..1"},
-        {"{\"partial_rotary_factor\": 0.4}", SP_E_FORMAT,
-         "partial_rotary_factor: 3 is not an even"},
-        {"{\"partial_rotary_factor\": 0.1}", SP_E_FORMAT,
-         "partial_rotary_factor: 0 is not an even"},
-        {"{\"rope_theta\": 0}", SP_E_FORMAT, "rope_theta: 0 is not in"},
-        {"{\"hidden_act\": \"gelu\"}", SP_E_UNSUPPORTED, "hidden_act: \"gelu\" is not supported"},
-        {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED,
-         "num_local_experts: 8: a mixture of experts"},
-        {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
-         "\"gptq\" is not"},
-        {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED,
-         "model_type: \"gemma2\" is not supported"},
-        {"{\"-\": \"model_type\", \"architectures\": [\"BertModel\"]}", SP_E_UNSUPPORTED,
-         "\"BertModel\""},
-        {"{\"-\": \"model_type\", \"architectures\": []}", SP_E_FORMAT, "model_type: is missing"},
-        {"{\"rope_scaling\": 3}", SP_E_FORMAT, "rope_scaling: is not an object"},
-        {"{\"rope_scaling\": {\"type\": 3}}", SP_E_FORMAT,
-         "rope_scaling.rope_type: is not a string"},
-        {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", SP_E_UNSUPPORTED,
-         "rope_scaling: rotary scaling \"dynamic\" is not supported"},
-        {"{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", SP_E_UNSUPPORTED,
-         "rope_parameters: rotary scaling \"longrope\""},
-        {"{\"rope_scaling\": {\"type\": \"linear\"}}", SP_E_FORMAT,
-         "rope_scaling.factor: is missing"},
-        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", SP_E_FORMAT,
-         "rope_scaling.factor: is not a number"},
-        {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}}", SP_E_UNSUPPORTED,
-         "rope_scaling.mscale: is not supported"},
-        {"{\"rope_parameters\": {\"full_attention\": {}}}", SP_E_UNSUPPORTED,
-         "rope_parameters.full_attention: is not supported"},
-        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4,"
-         " \"high_freq_factor\": 4, \"original_max_position_embeddings\": 64}}",
-         SP_E_FORMAT, "rope_scaling.high_freq_factor: is missing or does not fit"},
-        {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1,"
-         " \"high_freq_factor\": 4}}",
-         SP_E_FORMAT, "rope_scaling.original_max_position_embeddings: is missing"},
-    };
-    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+    for (size_t i = 0; i < SP_COUNT(refused_json); i++) {
         sp_config c = {0};
-        sp_err err = read_json(cases[i].changes, &c);
-        if (err != cases[i].code) fail_msg("%s: %d, %s", cases[i].changes, err, sp_error_detail());
+        sp_err err = read_json(refused_json[i].changes, &c);
+        if (err != refused_json[i].code)
+            fail_msg("%s: %d, %s", refused_json[i].changes, err, sp_error_detail());
         assert_detail(JSON_PATH ": ");
-        assert_detail(cases[i].text);
+        assert_detail(refused_json[i].text);
         assert_null(c.arch);
     }
 }
