@@ -8,29 +8,15 @@ A question sees the context and itself (`mask`).  About ten answers a context ar
 Loss falls on the answers only.  In some prompts the positions jump before a chunk, so that a chunk works anywhere.
 """
 import random
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from . import hints, scenes
+from . import graphs, hints, scenes
+from .packed import KIND_ID, KINDS, Packed  # noqa: F401
 from .tokenizer import Encoder, render_answer, render_chunk, render_question, render_system
 
-KINDS = list(scenes.KINDS)
-KIND_ID = {k: i for i, k in enumerate(KINDS)}
 MAX_POSITION = 2048
-
-
-@dataclass
-class Packed:
-    """One sequence.  seg: 0 context, 1.. questions; chunk: -1 system or question, else the chunk's number."""
-    ids: np.ndarray
-    pos: np.ndarray
-    seg: np.ndarray
-    chunk: np.ndarray
-    kind: np.ndarray     # of the answer that this token belongs to, else -1
-    first: np.ndarray    # True at the first token of an answer
-    hints: np.ndarray = None    # [8, T] the rows of hints.CONTEXT, then those of hints.QUESTION; -1 for none
 
 
 def choose(rng, qas, n):
@@ -92,12 +78,15 @@ def make_step(enc_path, seed, step, stage, step_tokens, micro_tokens, gaps, roun
     rng = random.Random(seed * 1_000_003 + step)
     packs, total = [], 0
     while total < step_tokens:
-        scene = scenes.make_scene(rng, "train", stage.weights, rng.randint(*stage.chunks), stage.style)
-        p = pack(rng, enc, scene, stage.questions, gaps)
+        if stage.graph and rng.random() < stage.graph.share:
+            p = graphs.make_pack(rng, enc, stage.graph, gaps)
+        else:
+            scene = scenes.make_scene(rng, "train", stage.weights, rng.randint(*stage.chunks), stage.style)
+            p = pack(rng, enc, scene, stage.questions, gaps)
         if p.pos[-1] < MAX_POSITION and p.first.any():
             packs.append(p)
             total += len(p.ids)
-    packs.sort(key=lambda p: (int(p.seg[-1]), int((p.seg == 0).sum())))      # alike in number of questions, then in length
+    packs.sort(key=lambda p: (p.end is not None, int(p.seg[-1]), int((p.seg == 0).sum())))      # alike in mask, number of questions, length
     out = []
     while packs:
         n = max(1, min(len(packs), micro_tokens // len(packs[-1].ids)))
@@ -108,7 +97,7 @@ def make_step(enc_path, seed, step, stage, step_tokens, micro_tokens, gaps, roun
 
 def shared(packs, round_to=1):
     """For Llama.shared: ids, pos, pad [B,C] of the contexts; ids, pos, kind, first [B,M,S] of the questions; the
-    rows of hints.CONTEXT [3,B,C] and hints.QUESTION [5,B,M,S]."""
+    rows of hints.CONTEXT [3,B,C] and hints.QUESTION [5,B,M,S]; end [B,C] for `sight`, empty when all contexts are causal."""
     B, up = len(packs), lambda x: -(-x // round_to) * round_to
     lens = [int((p.seg == 0).sum()) for p in packs]
     runs = [np.bincount(p.seg)[1:] for p in packs]
@@ -116,7 +105,11 @@ def shared(packs, round_to=1):
     ids, pos, pad = np.zeros((B, C), np.int64), np.zeros((B, C), np.int64), np.ones((B, C), bool)
     ids_q, pos_q, first = np.zeros((B, M, S), np.int64), np.zeros((B, M, S), np.int64), np.zeros((B, M, S), bool)
     kind, told_q, told = np.full((B, M, S), -1, np.int64), np.full((5, B, M, S), -1, np.int64), np.full((3, B, C), -1, np.int64)
+    trees = any(p.end is not None for p in packs)
+    end = np.tile(np.arange(1, C + 1), (B, 1)) if trees else np.zeros((0, 0), np.int64)      # padding is seen by itself only
     for b, (p, n, run) in enumerate(zip(packs, lens, runs)):
+        if trees:
+            end[b, :n] = n if p.end is None else p.end
         ids[b, :n], pos[b, :n], pad[b, :n] = p.ids[:n], p.pos[:n], False
         told[:, b, :n] = p.hints[:3, :n]
         for j, k in enumerate(run):
@@ -124,7 +117,7 @@ def shared(packs, round_to=1):
                 to[b, j, :k] = of[n:n + k]
             told_q[:, b, j, :k] = p.hints[3:, n:n + k]
             n += k
-    return ids, pos, pad, ids_q, pos_q, kind, first, told, told_q
+    return ids, pos, pad, ids_q, pos_q, kind, first, told, told_q, end
 
 
 def collate(packs, width):
@@ -136,6 +129,12 @@ def collate(packs, width):
         n = len(p.ids)
         ids[b, :n], pos[b, :n], seg[b, :n], chunk[b, :n], kind[b, :n], first[b, :n] = p.ids, p.pos, p.seg, p.chunk, p.kind, p.first
     return ids, pos, seg, chunk, kind, first
+
+
+def sight(end):
+    """ok [B,C,C] of contexts with trees: token i sees j when j is not later and i is before end[j], the end of j's subtree."""
+    i = torch.arange(end.shape[1], device=end.device)
+    return (i[:, None] >= i[None, :]) & (i[:, None] < end[:, None, :])
 
 
 def mask(seg):

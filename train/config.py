@@ -1,8 +1,9 @@
-"""Recipes: model sizes and curricula.  `cpu`, then `cpu-finish` trained the shipped file; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
+"""Recipes: model sizes and curricula.  `cpu`, then `cpu-finish` trained the shipped file; `graph` fine-tunes it for dependency trees; `gpu` is the full recipe for one GPU; `smoke` is for tests."""
 import dataclasses
 import functools
 from dataclasses import dataclass, field
 
+from .graphs import Mix
 from .model import ModelConfig
 from .scenes import Style
 
@@ -16,6 +17,7 @@ class Stage:
     questions: int
     gate: dict = field(default_factory=dict)
     most: float = 1.0          # of all tokens: leave the stage then in any case
+    graph: Mix = None          # questions over relation paths among the others
 
 
 @dataclass
@@ -70,11 +72,18 @@ def long_curriculum():
               Style((1, 5), 0.3, 0.6, 0.2, (2, 4), none=0.6, table=0.1, late=0.15, mark=0.2, whole=0.2, wide=0.5, few=0.4), 16)]
 
 
+def graph_stage():
+    """The data of `finish` and questions over relation paths, under the mask of the dependency trees and as lines."""
+    return [dataclasses.replace(finish()[0], graph=Mix(0.75))]
+
+
 RECIPES = {
     "cpu": Recipe("cpu", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 23e6, 4096, 2048, decay=0.5,
                   stages=curriculum()),
     "cpu-finish": Recipe("cpu-finish", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 8e6, 4096, 2048,
                          lr_muon=0.01, lr_adam=1e-3, lr_embed=2.5e-4, decay=0.95, hint=0.1, stages=finish()),
+    "graph": Recipe("graph", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 6e6, 4096, 2048,
+                    lr_muon=0.008, lr_adam=8e-4, lr_embed=4e-4, decay=0.8, warmup=20, hint=0.1, stages=graph_stage()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),
     "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,

@@ -23,6 +23,7 @@ import torch.nn.functional as F
 
 from . import batch, curve, hints, tokenizer
 from .config import RECIPES
+from .export import load, read_gguf
 from .graft import graft
 from .model import Llama
 from .muon import Muon
@@ -50,10 +51,16 @@ class Trainer:
         for name in ("tokens", "lr_muon", "lr_adam", "lr_embed", "step_tokens", "decay"):
             if getattr(args, name, None):
                 setattr(self.r, name, getattr(args, name))
+        for stage in self.r.stages:
+            if stage.graph:
+                stage.graph.records = args.metaqa
         os.makedirs(args.out, exist_ok=True)
         self.enc_path = f"{args.out}/tokenizer.json"
         if args.init and not os.path.exists(self.enc_path):
-            shutil.copyfile(os.path.join(os.path.dirname(args.init), "tokenizer.json"), self.enc_path)
+            if args.init.endswith(".gguf"):
+                tokenizer.Encoder(args.init).tok.save(self.enc_path)
+            else:
+                shutil.copyfile(os.path.join(os.path.dirname(args.init), "tokenizer.json"), self.enc_path)
         if not os.path.exists(self.enc_path):
             tokenizer.train(self.enc_path, self.r.vocab, args.seed)
         enc = tokenizer.Encoder(self.enc_path)
@@ -62,7 +69,7 @@ class Trainer:
         torch.manual_seed(args.seed)
         self.model = Llama(self.r.model)
         if args.init:
-            self.model.load_state_dict(torch.load(args.init, map_location="cpu", weights_only=False)["model"])
+            self.model.load_state_dict((read_gguf if args.init.endswith(".gguf") else load)(args.init).state_dict())
         elif self.r.graft:
             graft(self.model, enc.tok.get_vocab(), args.seed)
         self.model.to(self.device)
@@ -103,10 +110,10 @@ class Trainer:
     # ---- one step
 
     def forward_backward(self, arrays, scale):
-        ids, pos, pad, ids_q, pos_q, kind, first, told, told_q = (torch.from_numpy(x).to(self.device, non_blocking=True) for x in arrays)
+        ids, pos, pad, ids_q, pos_q, kind, first, told, told_q, end = (torch.from_numpy(x).to(self.device, non_blocking=True) for x in arrays)
         cuda = self.device == "cuda"
         with torch.autocast("cuda", torch.bfloat16) if cuda else nullcontext():
-            h, looks = self.run(ids, pos, ids_q, pos_q, pad, None, hints.plan(self.r.model, told, told_q))
+            h, looks = self.run(ids, pos, ids_q, pos_q, pad, batch.sight(end) if end.numel() else None, hints.plan(self.r.model, told, told_q))
             want = (kind[..., 1:] >= 0).nonzero(as_tuple=True)      # answers only: hidden states elsewhere meet no vocabulary
             logits = self.model.logits(h[:, :, :-1][want])
         target, k, f = ids_q[..., 1:][want], kind[..., 1:][want], first[..., 1:][want]
@@ -231,7 +238,8 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     ap.add_argument("--recipe", choices=list(RECIPES), default="cpu")
     ap.add_argument("--out", default="/tmp/spolia-train")
-    ap.add_argument("--init", metavar="CKPT", help="begin with the weights of another run, and with the tokenizer beside them")
+    ap.add_argument("--init", metavar="CKPT", help="begin with the weights and the tokenizer of a GGUF file, or of another run's checkpoint")
+    ap.add_argument("--metaqa", default="", metavar="FILE", help="recipe graph: records of train.metaqa")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--device", default="")
     ap.add_argument("--threads", type=int, default=0, help="CPU threads (0: PyTorch's choice)")

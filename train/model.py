@@ -106,7 +106,7 @@ class Layer(nn.Module):
         near = q.view(B, G, rep, M, S, d) @ ko.transpose(4, 5)
         near = near.masked_fill(torch.ones(S, S, dtype=torch.bool, device=x.device).triu(1), -math.inf)
         both = torch.cat([far, near], -1)
-        told = [(n_, _told(n_, h, t, qc, kc, both)) for n_, (h, t) in (hints or {}).items()]
+        told = [(n_, _told(n_, h, t, qc, kc, both, ok)) for n_, (h, t) in (hints or {}).items()]
         far, near = both.softmax(-1).split([C, S], -1)
         o = (far.reshape(B, G, rep * M * S, C) @ vc).view(B, G, rep, M, S, d) + near @ vo
         o = torch.cat([a.transpose(1, 2).reshape(n, H * d), o.permute(0, 3, 4, 1, 2, 5).reshape(B * M * S, H * d)])
@@ -119,12 +119,12 @@ class Layer(nn.Module):
         return x + self.feed(x)
 
 
-def _told(name, head, target, qc, kc, both):
+def _told(name, head, target, qc, kc, both, ok):
     """-log of the attention that a head pays to its targets, rows with a target only."""
     if name.startswith("context"):                     # target [B,C]
         (_, H, C, d), G = qc.shape, kc.shape[1]
         s = (qc[:, head] @ kc[:, head * G // H].transpose(1, 2)).float() * d ** -0.5
-        s = s.masked_fill(torch.ones(C, C, dtype=torch.bool, device=s.device).triu(1), -math.inf)
+        s = s.masked_fill(torch.ones(C, C, dtype=torch.bool, device=s.device).triu(1) if ok is None else ~ok[:, 0], -math.inf)
     else:                                              # target [B,M,S] into the context, then the question itself
         rep = both.shape[2]
         s = both[:, head // rep, head % rep].float()
