@@ -11,7 +11,7 @@ import tempfile
 import numpy as np
 import torch
 
-from . import batch, config, facts, hints, names, scenes, tokenizer
+from . import batch, config, facts, graphs, hints, metaqa, names, scenes, tokenizer, trees
 from .export import gguf_tensors, load, read_gguf, write_gguf, write_hf
 from .graft import graft
 from .model import Llama, ModelConfig
@@ -95,7 +95,7 @@ def mask_keeps_questions_apart(f):
 def shared_contexts_equal_the_mask(f):
     W = max(len(p.ids) for p in f.packs)
     ids, pos, seg, _, kind, _ = (torch.from_numpy(x) for x in batch.collate(f.packs, W))
-    ids_c, pos_c, pad, ids_q, pos_q, kind_q, first, told, told_q = (torch.from_numpy(x) for x in batch.shared(f.packs, 16))
+    ids_c, pos_c, pad, ids_q, pos_q, kind_q, first, told, told_q, _ = (torch.from_numpy(x) for x in batch.shared(f.packs, 16))
     with torch.no_grad():
         a = f.model(ids, pos, batch.mask(seg))[kind >= 0]
         h, looks = f.model.shared(ids_c, pos_c, ids_q, pos_q, pad, None, hints.plan(f.config, told, told_q))
@@ -174,9 +174,121 @@ def recipes_make_batches(f):
                 assert m[1].max() < batch.MAX_POSITION and (m[5] >= 0).any()
 
 
+PATHS = [trees.Path(("Alice", "Titanic", "Tragedy"), ("like", "has_type"), (False, False)),
+         trees.Path(("Alice", "Titanic", "Romance"), ("like", "has_type"), (False, False)),
+         trees.Path(("Bob", "Alice", "24"), ("knows", "age"), (True, False))]
+
+
+def tree_text_is_that_of_the_engine(f):
+    text = lambda i, style: "".join(s.text for s in trees.segments(PATHS[i], style))
+    assert text(0, "arrows") == "Alice -like-> Titanic -has_type-> Tragedy" and text(2, "arrows") == "Bob <-knows- Alice -age-> 24"
+    assert text(0, "sentences") == "Alice like Titanic. Titanic has type Tragedy." and text(2, "sentences") == "Bob is knows of Alice. Alice age 24."
+    nodes = trees.build(PATHS, "arrows")
+    assert [(n.segment.text, n.parent, n.depth) for n in nodes] == [
+        ("Alice", -1, 0), (" -like->", 0, 1), (" Titanic", 1, 2), (" -has_type->", 2, 3), (" Tragedy", 3, 4), (" Romance", 3, 4),
+        ("Bob", -1, 0), (" <-knows-", 6, 1), (" Alice", 7, 2), (" -age->", 8, 3), (" 24", 9, 4)]
+    assert [trees.readable(x) for x in ("starred_actors", "http://x/y#bornIn", "a/b/", "release year")] == ["starred actors", "born in", "b", "release year"]
+    for style in trees.STYLES:
+        whole = "".join(n.segment.text for n in trees.lines(PATHS, style))
+        assert sum(f.enc.many([n.segment.text for n in trees.lines(PATHS, style)]), []) == f.enc(whole)
+        assert whole.startswith("[Alice]\nAlice ") and whole.count("\n\n") == 2
+
+
+def graph_packs(f, layout, n=4):
+    rng = random.Random(f"packs {layout}")
+    tasks = [graphs.invented(rng, "train", scenes.Style()) for _ in range(n)]
+    return tasks, [graphs.pack(rng, f.enc, t, trees.STYLES[i % 2], layout, 0.5) for i, t in enumerate(tasks)]
+
+
+def tree_mask_is_the_ancestors(f):
+    for layout in ("exact", "shifted"):
+        for task, p, style in zip(*graph_packs(f, layout), trees.STYLES * 2):
+            nodes = trees.build(task.paths, style)
+            of = [-1] * len(f.enc(tokenizer.render_system())) + [i for i, x in enumerate(f.enc.many([n.segment.text for n in nodes])) for _ in x]
+
+            def above(a, b):
+                while b >= 0 and a != b:
+                    b = nodes[b].parent
+                return a == b
+
+            ok = batch.sight(torch.from_numpy(p.end)[None])[0]
+            want = [[j <= i and (of[j] < 0 or (of[i] >= 0 and above(of[j], of[i]))) for j in range(len(of))] for i in range(len(of))]
+            assert ok.tolist() == want
+
+
+def tree_positions(f):
+    """exact: a token's position is the number of tokens it sees before it, and the question begins after all; shifted: consecutive."""
+    for layout in ("exact", "shifted"):
+        for p in graph_packs(f, layout)[1]:
+            n, ok = len(p.end), batch.sight(torch.from_numpy(p.end)[None])[0]
+            if layout == "exact":
+                assert (ok.sum(1) - 1).tolist() == p.pos[:n].tolist()
+            assert p.pos[n] == p.pos[:n].max() + 1 and (np.diff(p.pos[:n]) > 0).all() == (layout == "shifted")
+
+
+def trees_equal_the_dense_mask(f):
+    for layout in ("exact", "shifted"):
+        packs = graph_packs(f, layout)[1] + f.packs[:1]      # with a causal context in the same batch
+        ids, pos, pad, ids_q, pos_q, kind_q, _, told, told_q, end = (torch.from_numpy(x) for x in batch.shared(packs, 16))
+        with torch.no_grad():
+            h, looks = f.model.shared(ids, pos, ids_q, pos_q, pad, batch.sight(end), hints.plan(f.config, told, told_q))
+            for b, p in enumerate(packs):
+                seg, c = torch.from_numpy(p.seg), int((p.seg == 0).sum())
+                ok = batch.mask(seg[None])[0]
+                if p.end is not None:
+                    ok[:c, :c] = batch.sight(torch.from_numpy(p.end)[None])[0]
+                want = f.model(torch.from_numpy(p.ids)[None], torch.from_numpy(p.pos)[None], ok[None])[0]
+                assert torch.allclose(want[p.kind >= 0], h[b][kind_q[b] >= 0], atol=1e-4)
+        assert all(torch.isfinite(v).all() for v in looks.values())
+        for p in packs[:-1]:
+            for t in np.nonzero(p.hints[7] > 0)[0]:
+                assert f.enc.decode([int(p.ids[t + 1])]).strip() == f.enc.decode([int(p.ids[p.hints[7, t]])]).strip()
+
+
+def exact_nodes_are_the_same_alone(f):
+    """In the layout exact, a node's hidden states do not depend on its siblings nor on other trees; in shifted they do."""
+    def states(paths, layout):
+        p = graphs.pack(random.Random(0), f.enc, graphs.Task(paths, []), "arrows", layout)
+        with torch.no_grad():
+            h = f.model(torch.from_numpy(p.ids)[None], torch.from_numpy(p.pos)[None], batch.sight(torch.from_numpy(p.end)[None]))[0]
+        nodes, at, out = trees.build(paths, "arrows"), len(f.enc(tokenizer.render_system())), {}
+        for n, x in zip(nodes, f.enc.many([n.segment.text for n in nodes])):
+            out[n.key] = h[at:at + len(x)]
+            at += len(x)
+        return out
+
+    for layout, same in (("exact", True), ("shifted", False)):
+        alone, company = states([PATHS[1]], layout), states([PATHS[2], PATHS[0], PATHS[1]], layout)
+        assert all(torch.allclose(x, company[k], atol=1e-5) for k, x in alone.items()) == same
+
+
+def metaqa_keeps_its_halves_apart(f):
+    films = [(f"Film {i}", f"Person {i % 7}", str(1990 + i % 5)) for i in range(40)]
+    with open(f"{f.folder}/triples.tsv", "w") as out:
+        for film, person, year in films:
+            out.write(f"{film}\tdirected_by\t{person}\n{film}\trelease_year\t{year}\n")
+    g = metaqa.Graph(f"{f.folder}/triples.tsv")
+    asked = [dict(id=f"q{i}", question=f"who directed {x}", answers=[p], topic_entity=x, hops=1) for i, (x, p, _) in enumerate(films[:20])]
+    asked += [dict(id=f"r{i}", question=f"{x} shares its director with", answers=sorted(g.follow(x, (("directed_by", False), ("directed_by", True)))),
+                   topic_entity=x, hops=2) for i, (x, _, _) in enumerate(films[:20])]
+    asked += [dict(id=f"s{i}", question=f"when did films by the director of {x} come out", topic_entity=x, hops=3, answers=sorted(
+        g.follow(x, (("directed_by", False), ("directed_by", True), ("release_year", False))))) for i, (x, _, _) in enumerate(films[:20])]
+    told = metaqa.templates(g, asked)
+    assert told[(("directed_by", False),)] == ["who directed {s}"] and {len(p) for p in told} == {1, 2, 3}
+    made = [r for _, r in zip(range(20), metaqa.make_train(g, asked, 20, 1))]
+    assert not {r["entity"] for r in made} & {q["topic_entity"] for q in asked if metaqa.in_test(q["id"])}
+    assert all(graphs.golds_of([graphs.path_from(p) for p in r["paths"]], q) for r in made for q in r["questions"])
+    for r in metaqa.make_test(g, asked, 5, 1):
+        q, paths = r["questions"][0], [graphs.path_from(p) for p in r["paths"]]
+        assert metaqa.in_test(q["id"]) and paths == list(dict.fromkeys(paths)) and graphs.golds_of(paths, q), r
+        assert not any(a != b and a.nodes == b.nodes[:len(a.nodes)] and a.relations == b.relations[:len(a.relations)] for a in paths for b in paths)
+
+
 CHECKS = [splits_are_disjoint, scenes_are_deterministic, answers_stand_in_their_documents, segments_are_tokenized_alone,
           mask_keeps_questions_apart, shared_contexts_equal_the_mask, hints_point_at_the_answer, positions_are_relative,
-          recomputing_all_is_full_attention, picks_break_ties_low, export_round_trip, recipes_make_batches]
+          recomputing_all_is_full_attention, picks_break_ties_low, export_round_trip, recipes_make_batches,
+          tree_text_is_that_of_the_engine, tree_mask_is_the_ancestors, tree_positions, trees_equal_the_dense_mask, exact_nodes_are_the_same_alone,
+          metaqa_keeps_its_halves_apart]
 
 
 def main():

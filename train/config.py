@@ -72,9 +72,12 @@ def long_curriculum():
               Style((1, 5), 0.3, 0.6, 0.2, (2, 4), none=0.6, table=0.1, late=0.15, mark=0.2, whole=0.2, wide=0.5, few=0.4), 16)]
 
 
-def graph_stage():
-    """The data of `finish` and questions over relation paths, under the mask of the dependency trees and as lines."""
-    return [dataclasses.replace(finish()[0], graph=Mix(0.75))]
+def graph_stages():
+    """The data of `finish` and questions over relation paths, as trees and as lines; first a few short paths, then as many as are retrieved."""
+    last = finish()[0]
+    return [dataclasses.replace(last, graph=Mix(0.8, 0.7, tokens=250, most_paths=6, hops=(1,)), gate=dict(hop1=0.8, tree1=0.9), most=0.3),
+            dataclasses.replace(last, graph=Mix(0.8, 0.6, tokens=450, most_paths=14, hops=(1, 2)), gate=dict(hop1=0.85, hop2=0.6, tree2=0.9), most=0.6),
+            dataclasses.replace(last, graph=Mix(0.75))]
 
 
 RECIPES = {
@@ -82,8 +85,8 @@ RECIPES = {
                   stages=curriculum()),
     "cpu-finish": Recipe("cpu-finish", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 8e6, 4096, 2048,
                          lr_muon=0.01, lr_adam=1e-3, lr_embed=2.5e-4, decay=0.95, hint=0.1, stages=finish()),
-    "graph": Recipe("graph", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 6e6, 4096, 2048,
-                    lr_muon=0.008, lr_adam=8e-4, lr_embed=4e-4, decay=0.8, warmup=20, hint=0.1, stages=graph_stage()),
+    "graph": Recipe("graph", ModelConfig(hidden_size=128, layers=6, heads=4, kv_heads=2, ffn=192), 2048, 8e6, 3072, 3072,
+                    lr_muon=0.01, lr_adam=1e-3, lr_embed=5e-4, decay=0.6, warmup=20, hint=0.3, stages=graph_stages()),
     "gpu": Recipe("gpu", ModelConfig(hidden_size=256, layers=8, heads=8, kv_heads=4, ffn=704), 2048, 400e6, 131072, 65536,
                   warmup=100, decay=0.5, stages=long_curriculum()),
     "smoke": Recipe("smoke", ModelConfig(hidden_size=64, layers=2, heads=2, kv_heads=1, ffn=64), 1536, 2e5, 4096, 2048, warmup=5,

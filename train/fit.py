@@ -131,9 +131,9 @@ class Trainer:
         answers = sum(int((m[5] >= 0).sum()) for m in micros)
         self.muon.zero_grad(set_to_none=True)
         self.adam.zero_grad(set_to_none=True)
-        self.hint = self.r.hint * max(0.1, 1 - self.tokens / (self.r.hint_until * self.r.tokens))
+        self.hint = self.r.hint * max(0.1, 1 - self.done() / self.r.hint_until)
         results = [self.forward_backward(m, 1.0 / answers) for m in micros]
-        lr = learning_rate(self.r, self.step, self.tokens / self.r.tokens)
+        lr = learning_rate(self.r, self.step, self.done())
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for g in self.muon.param_groups:
             g["lr"] = self.r.lr_muon * lr
@@ -161,12 +161,16 @@ class Trainer:
                 w = min(0.5, nf / 400)      # about the last 400 answers of the kind
                 self.ema[k] = (1 - w) * self.ema.get(k, 0.0) + w * n[0] / nf
 
+    def done(self):
+        """Share of the budget that is spent: of tokens or, with --minutes, of time if that is more."""
+        return max(self.tokens / self.r.tokens, self.seconds / (60 * self.a.minutes) if self.a.minutes else 0)
+
     def advance(self):
         st = self.r.stages[self.stage]
         if self.stage + 1 >= len(self.r.stages) or self.step - self.stage_step < 60:
             return
         passed = all(self.ema.get(k, 0) >= v for k, v in st.gate.items())
-        if passed or self.tokens > st.most * self.r.tokens:
+        if passed or self.done() > st.most:
             self.stage, self.stage_step = self.stage + 1, self.step
             self.say(f"stage {self.stage} ({'gate passed' if passed else 'share of budget spent'})")
             self.save(f"stage{self.stage}.pt")
@@ -227,7 +231,7 @@ class Trainer:
             if now - last_save > self.a.save_every:
                 self.save()
                 last_save = now
-            if self.tokens >= self.r.tokens or stop:
+            if self.done() >= 1 or stop:
                 break
         self.report()
         self.save()
@@ -251,6 +255,7 @@ def main():
     for name in ("tokens", "lr_muon", "lr_adam", "lr_embed", "decay"):
         ap.add_argument("--" + name.replace("_", "-"), type=float, help="in place of the recipe's")
     ap.add_argument("--step-tokens", type=int)
+    ap.add_argument("--minutes", type=float, default=0, help="end after this time, or after the recipe's tokens if they are fewer")
     a = ap.parse_args()
     keep_memory()
     if a.threads:

@@ -5,6 +5,7 @@ paths, the questions and the answers are the same in every layout.
 """
 import functools
 import json
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +24,8 @@ class Mix:
     style: scenes.Style = field(default_factory=lambda: scenes.Style(wide=0.5, few=0.4))
     records: str = ""                # file of train.metaqa
     tokens: int = 700                # of a context of several records, about
+    most_paths: int = 30             # of a record
+    hops: tuple = (1, 2, 3)          # of MetaQA's questions
 
 
 @dataclass
@@ -105,9 +108,22 @@ def invented(rng, split, style, n_chunks=None, n_roots=None, none=0.08):
 
 # ---- MetaQA
 
-@functools.lru_cache(2)
-def records_of(file):
-    return [json.loads(x) for x in open(file, encoding="utf-8")]
+# Words of a question that ask for a relation, for the hints: the beginning of the word.
+ASKED = {"directed_by": "direct|filmmaker", "written_by": "writ|wrote|screenwriter|author|script", "starred_actors": "star|act|appear",
+         "release_year": "releas|year|date|when", "has_genre": "genre|type|kind|sort", "in_language": "language|speak|spoken",
+         "has_tags": "about|descri|topic|words|tag", "has_imdb_rating": "rating|rated|popular|good|think", "has_imdb_votes": "vot|famous|popular"}
+
+
+@functools.lru_cache(8)
+def records_of(file, hops=(1, 2, 3)):
+    return [r for r in map(json.loads, open(file, encoding="utf-8")) if r["questions"][0]["hops"] in hops]
+
+
+def asked_words(question, entity, relation):
+    """The words of a question that ask for a relation, each once, the last first."""
+    begins = ASKED.get(relation)
+    text = question.replace(entity, " " * len(entity))
+    return tuple(dict.fromkeys(re.findall(rf"\b(?:{begins})\w*", text)[::-1])) if begins else ()
 
 
 def path_from(p):
@@ -150,7 +166,8 @@ def from_metaqa(rng, records, tokens, most_paths=30):
             golds = golds_of(paths, q)
             if golds:
                 g = rng.choice(golds)
-                task.asks.append(Ask(f"hop{q['hops']}", q["question"], g[0][-1], r["entity"], g))
+                rel = asked_words(q["question"], r["entity"], g[1][-1])
+                task.asks.append(Ask(f"hop{q['hops']}", q["question"], g[0][-1], r["entity"], g, rel=rel))
 
 
 # ---- to tensors
@@ -159,7 +176,7 @@ def make_pack(rng, enc, mix, gaps):
     layout = rng.choices(list(mix.layouts), mix.layouts.values())[0]
     if mix.records and rng.random() < mix.metaqa:
         short = layout == "linear"
-        task = from_metaqa(rng, records_of(mix.records), mix.tokens // 2 if short else mix.tokens, 8 if short else 30)
+        task = from_metaqa(rng, records_of(mix.records, mix.hops), mix.tokens // (2 if short else 1), min(mix.most_paths, 8 if short else 30))
     else:
         task = invented(rng, "train", mix.style)
     task.asks = rng.sample(task.asks, min(len(task.asks), 14))

@@ -32,7 +32,7 @@ class Path(NamedTuple):
 
 class Segment(NamedTuple):
     text: str
-    mark: int        # index of the last character of its name or of its relation's words
+    mark: int        # index of the last character of its name or of its relation's words, without "by" and the like
     subject: int     # the same for a name before the relation ("B is rel of"), or -1
 
 
@@ -52,15 +52,19 @@ def readable(relation):
     return re.sub(r"(?<=[a-z])[A-Z]", lambda m: " " + m.group().lower(), s)
 
 
+def _bare(relation):
+    return re.sub(r"[_ ](by|of|in|to|for|with)$", "", relation)
+
+
 def segments(path, style):
     out = [Segment(path.nodes[0], len(path.nodes[0]) - 1, -1)]
     for i, (rel, inverse) in enumerate(zip(path.relations, path.inverse)):
         if style == "arrows":
             head = " <-" if inverse else " -"
-            out.append(Segment(head + rel + ("-" if inverse else "->"), len(head + rel) - 1, -1))
+            out.append(Segment(head + rel + ("-" if inverse else "->"), len(head + _bare(rel)) - 1, -1))
         else:
             head = (" " + path.nodes[i] if i else "") + (" is " if inverse else " ")
-            out.append(Segment(head + readable(rel) + (" of" if inverse else ""), len(head + readable(rel)) - 1, len(path.nodes[i]) if i else -1))
+            out.append(Segment(head + readable(rel) + (" of" if inverse else ""), len(head + _bare(readable(rel))) - 1, len(path.nodes[i]) if i else -1))
         out.append(Segment(" " + path.nodes[i + 1] + ("" if style == "arrows" else "."), len(path.nodes[i + 1]), -1))
     return out
 
