@@ -222,7 +222,7 @@ class Trainer:
         for micros in self.steps():
             self.optimize(micros)
             now = time.time()
-            self.seconds += now - t
+            self.seconds += min(now - t, 60)      # no step takes a minute: more is a pause of the process, which does not count
             t = now
             self.advance()
             if now - last_log > self.a.log_every:
