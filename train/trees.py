@@ -1,4 +1,4 @@
-"""Relation paths as text and as dependency trees.  The same as src/retrieve/graph/tree.c: the engine must render what was learned.
+"""Relation paths as text and as dependency trees.  The same as src/retrieve/graph/tree.c: the engine must render the text of the training.
 
 A path is a list of segments: entity, relation, entity, ...  Each segment but the first begins with a blank, and each is tokenized
 alone.  Two styles:
