@@ -59,16 +59,16 @@ static void take_same(answers *a, answers *b, const char *policy)
 
 static void test_answers_are_the_same(void **state)
 {
-    static const policy policies[] = {{"prefix", 0},     {"set", 0},        {"blend", 0.3f},
-                                      {"craft", 0.3f},   {"fusion", 0.3f},  {"flow", 0.3f},
+    static const policy policies[] = {{"prefix", 0},   {"set", 0},       {"blend", 0.3f},
+                                      {"craft", 0.3f}, {"fusion", 0.3f}, {"flow", 0.3f},
                                       {"random", 0.3f}};
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        const sp_context_opts o = {.model = MODEL,
-                                   .kv_bytes = 4 << 20,
-                                   .n_batch = 40,
-                                   .n_threads = 2,
-                                   .reuse = {.policy = policies[i].name,
-                                             .recompute = policies[i].recompute}};
+        const sp_context_opts o = {
+            .model = MODEL,
+            .kv_bytes = 4 << 20,
+            .n_batch = 40,
+            .n_threads = 2,
+            .reuse = {.policy = policies[i].name, .recompute = policies[i].recompute}};
         sp_context *near = NULL;
         sp_device *d;
         answers want, got;
@@ -80,7 +80,19 @@ static void test_answers_are_the_same(void **state)
     }
 }
 
-/* What the CPU has written to disk is read on the other device, and the other way round. */
+/* fuse -- copies of chunks 0 and 1, in memory and on disk. */
+static void fuse(sp_context *c)
+{
+    for (int i = 0; i < 2; i++) {
+        sp_prompt *p = prompt_of(c, i ? "10" : "01", NULL);
+        bool fresh = false;
+        assert_ok(sp_fuse(c, p, &fresh));
+        assert_true(fresh);
+        sp_prompt_destroy(p);
+    }
+}
+
+/* What one device has written to disk is read on the other. */
 static void test_copies_on_disk(void **state)
 {
     char dir[] = "/tmp/spolia-device-XXXXXX";
@@ -93,15 +105,18 @@ static void test_copies_on_disk(void **state)
     sp_context *near = NULL;
     sp_device *d;
     answers first, second, third;
-    ask_all(open_far(&o, &d), &first);
+    near = open_far(&o, &d);
+    fuse(near);
+    ask_all(near, &first);
     sp_device_close(d);
     assert_ok(sp_context_open(&o, &near));
     ask_all(near, &second);
     ask_all(open_far(&o, &d), &third);
     sp_device_close(d);
     assert_int_equal(nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
-    assert_true(second.n_reused[0] > first.n_reused[0]); /* from disk */
-    for (size_t i = 0; i < SP_COUNT(orders); i++) assert_string_equal(first.text[i], second.text[i]);
+    assert_true(second.n_reused[0] > 0); /* of a new context: from disk */
+    for (size_t i = 0; i < SP_COUNT(orders); i++)
+        assert_string_equal(first.text[i], second.text[i]);
     for (size_t i = 0; i < SP_COUNT(orders); i++) free(first.text[i]);
     take_same(&second, &third, "full");
 }
