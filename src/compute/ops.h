@@ -165,10 +165,10 @@ typedef struct sp_attend_req {
     const sp_span *spans;
     int32_t n_spans;
     const sp_sight *sights;
-    const sp_span *const *spans_of_head; /* [G] of [n_spans]: in place of `spans` for the queries of
-                                            each KV head; or NULL */
     float *mass; /* [m, H, n_spans] probability mass of each span, 0 where not seen; or NULL */
     float *lse;  /* [m, H] log of the sum of exp(score): what sp_columns needs; or NULL */
+    const sp_span *const *spans_of_head; /* [G] of [n_spans]: in place of `spans` for the queries of
+                                            each KV head; or NULL */
 } sp_attend_req;
 
 /* sp_req_spans -- the spans that the queries of a KV head attend to. */

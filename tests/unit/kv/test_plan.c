@@ -587,9 +587,27 @@ static void a_todo_list_survives_faults(void **state)
     bench_end(&b);
 }
 
+/* A list looks at all spans before it; a branch of a tree at its ancestors' only. */
+static void the_sight_of_a_segment(void **state)
+{
+    bench b;
+    bench_begin(&b, 4);
+    const sp_segment segs[] = {{.n = 1}, {.n = 1}, {.n = 1, .parent = 1 + 0}};
+    int see;
+    assert_ok(sp_plan_add_sight_of(&b.plan, segs, 1, &see));
+    assert_null(b.plan.sights[see].list);
+    assert_int_equal(b.plan.sights[see].n, 2);
+    assert_ok(sp_plan_add_sight_of(&b.plan, segs, 2, &see));
+    assert_int_equal(b.plan.sights[see].n, 2);
+    assert_int_equal(b.plan.sights[see].list[0], 0);
+    assert_int_equal(b.plan.sights[see].list[1], 2);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_sight_of_a_segment),
         cmocka_unit_test(known_blocks_are_retained_until_the_end),
         cmocka_unit_test(binding_takes_what_it_said),
         cmocka_unit_test(binding_without_blocks_takes_nothing),

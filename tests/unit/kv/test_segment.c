@@ -56,6 +56,46 @@ static void bytes_do_not_move_between_salt_and_tokens(void **state)
     assert_false(sp_digest_eq(&b, &c));
 }
 
+/* Nothing said: each segment follows the preceding one, and looks at all before it. */
+static void segments_are_a_list(void **state)
+{
+    const sp_segment segs[] = {{.n = 5}, {.n = 1}, {.n = 7}, {.n = 2}};
+    const int32_t at[] = {0, 5, 6, 13};
+    uint16_t list[4];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sp_segment_parent(segs, i), i - 1);
+        assert_int_equal(sp_segment_at(segs, i), at[i]);
+        assert_int_equal(sp_segment_sight(segs, i, list), i + 1);
+        for (int k = 0; k <= i; k++) assert_int_equal(list[k], k);
+    }
+}
+
+/*     0 -- 1 -- 3         2 and its child 4 are beside 1 and 3; 5 has a place of its own
+ *      \-- 2 -- 4 -- 5                                                                     */
+static void segments_may_be_a_tree(void **state)
+{
+    const sp_segment segs[] = {{.n = 5},
+                               {.n = 3},
+                               {.n = 4, .parent = 1 + 0},
+                               {.n = 2, .parent = 1 + 1},
+                               {.n = 6, .parent = 1 + 2},
+                               {.n = 1, .place = 1 + 100}};
+    const int parents[] = {-1, 0, 0, 1, 2, 4};
+    const int32_t at[] = {0, 5, 5, 8, 9, 100};
+    const uint16_t sights[][5] = {{0}, {0, 1}, {0, 2}, {0, 1, 3}, {0, 2, 4}, {0, 2, 4, 5}};
+    const int n_seen[] = {1, 2, 2, 3, 3, 4};
+    for (int i = 0; i < 6; i++) {
+        uint16_t list[6];
+        assert_int_equal(sp_segment_parent(segs, i), parents[i]);
+        assert_int_equal(sp_segment_at(segs, i), at[i]);
+        assert_int_equal(sp_segment_sight(segs, i, list), n_seen[i]);
+        assert_memory_equal(list, sights[i], (size_t)n_seen[i] * sizeof *list);
+    }
+    const sp_segment first[] = {{.n = 3, .place = 1 + 20}, {.n = 2}};
+    assert_int_equal(sp_segment_at(first, 0), 20);
+    assert_int_equal(sp_segment_at(first, 1), 23);
+}
+
 static void kinds_have_names(void **state)
 {
     assert_string_equal(sp_segment_kind_name(SP_SEG_SYSTEM), "system");
@@ -70,6 +110,8 @@ int main(void)
         cmocka_unit_test(equal_contents_have_equal_ids),
         cmocka_unit_test(whatever_matters_changes_the_id),
         cmocka_unit_test(bytes_do_not_move_between_salt_and_tokens),
+        cmocka_unit_test(segments_are_a_list),
+        cmocka_unit_test(segments_may_be_a_tree),
         cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

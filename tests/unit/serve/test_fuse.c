@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "compute/kernels.h"
 #include "support/requests.h"
 
 static const policy users[] = {{"full", 0},       {"random", 0.25f}, {"blend", 0.25f},
@@ -125,7 +126,7 @@ static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_v
 static void assert_same_kv(const sp_context *c, const uint32_t *a, const uint32_t *b, int32_t n)
 {
     for (int l = 0; l < c->model->hp.n_layers; l++) {
-        sp_kv_view kv = sp_kv_pool_layer(c->pool, l);
+        sp_kv_view kv = sp_kv_pool_layer(c->pool, l); /* the CPU's: the host may read it */
         for (int32_t t = 0; t < n; t++)
             for (int h = 0; h < kv.n_heads; h++) {
                 float k[2][SP_HEAD_MAX], v[2][SP_HEAD_MAX];

@@ -353,6 +353,7 @@ static void test_refusals(void **state)
                                      {.model = MODEL, .kv_type = "q3"},
                                      {.model = MODEL, .reuse.policy = "magic"},
                                      {.model = MODEL, .cpu = "abacus"},
+                                     {.model = MODEL, .device = "abacus"},
                                      {.model = MODEL, .kv_bytes = 1}};
     for (size_t i = 0; i < SP_COUNT(wrong); i++)
         assert_int_equal(sp_context_open(&wrong[i], &c), SP_E_ARG);

@@ -406,6 +406,32 @@ static void test_another_model_is_asked_when_it_counts(void **state)
     bench_end(&b);
 }
 
+/* Keys and values go through copies: the host never touches the pool's memory, in runs of blocks
+ * nor in single ones. */
+static void test_on_a_far_device(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
+        sp_device *d;
+        bench b;
+        chunk c;
+        uint32_t odd[BLOCKS];
+        assert_ok(far_device_open(&(sp_device_opts){.kernels = "ref", .n_threads = 1}, &d));
+        bench_begin_with(&b, store_pool_on(d, kv_types[k], LAYERS));
+        chunk_begin(&b, &c, 0, MAX_CHUNK);
+        assert_ok(put(&b, &c, SP_DISK_PLAIN, 1));
+        assert_true(loads_as(&b, &c, SP_DISK_PLAIN, 1));
+        chunk_end(&b, &c);
+        assert_ok(sp_kv_acquire(b.pool, BLOCKS, odd)); /* leaves every second block */
+        for (int i = 0; i < BLOCKS; i += 2) sp_kv_release(b.pool, &odd[i], 1);
+        chunk_begin(&b, &c, 7, 5 * SP_BLOCK_TOKENS);
+        assert_ok(put(&b, &c, SP_DISK_PLAIN, 1));
+        assert_true(loads_as(&b, &c, SP_DISK_PLAIN, 1));
+        for (int i = 1; i < BLOCKS; i += 2) sp_kv_release(b.pool, &odd[i], 1);
+        chunk_end(&b, &c);
+        bench_end(&b);
+    }
+}
+
 static void test_another_shape(void **state)
 {
     bench b;
@@ -605,6 +631,7 @@ int main(void)
         cmocka_unit_test(test_namespaces_do_not_meet),
         cmocka_unit_test(test_known_to_another_model),
         cmocka_unit_test(test_another_model_is_asked_when_it_counts),
+        cmocka_unit_test(test_on_a_far_device),
         cmocka_unit_test(test_another_shape),
         cmocka_unit_test(test_deleted_by_others),
         cmocka_unit_test(test_full_disk),
