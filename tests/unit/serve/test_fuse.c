@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "compute/kernels.h"
 #include "support/requests.h"
 
 static const policy users[] = {{"full", 0},       {"random", 0.25f}, {"blend", 0.25f},
