@@ -120,7 +120,7 @@ $(BUILD)/libprogram.a: $(filter-out %/main.o,$(CMD_OBJ))
 	$(Q)$(AR) rcs $@ $^
 
 PROGRAM_TEST = $(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libprogram.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka \
-	$(LDLIBS) $(CMD_LIBS) -o $@
+	$(LDLIBS) -o $@
 $(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"

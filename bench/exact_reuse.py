@@ -1,8 +1,8 @@
-"""Exact reuse (row R1): time to the first token with the knowledge tree against none, in alternating runs.
+"""Exact reuse (row R1): time to first token with and without prefix reuse, in alternating runs.
 
 Each round asks the same questions in one process without reuse and in one with it; with it they are asked
-twice, so `first` meets contexts that share some leading chunks with earlier ones and `again` meets
-known ones. Prints a table and writes CSV.
+twice, so that contexts of `first` share some leading chunks with earlier ones, and those of `again` are
+cached. Prints a table and writes CSV.
 
     .venv/bin/python bench/exact_reuse.py -m MODEL.gguf --index INDEX.db --questions FILE.jsonl
 """

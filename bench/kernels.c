@@ -1,10 +1,10 @@
-/* kernels.c -- how fast the kernels are, beside a plain AVX2 loop that does the same.
+/* kernels.c -- speed of the kernels, compared with a plain AVX2 loop that does the same.
  *
  *     build/bench/kernels [threads [variant [part of a name]]]
  *
  * Each line alternates the kernel and the plain loop and takes the best of both: on a shared
- * machine the ratio means something, the absolute number little. With one thread, time is CPU time,
- * which neighbours disturb less. GB/s counts bytes of weights or of keys and values, GFLOP/s counts
+ * machine the ratio is reliable, the absolute number is not. With one thread, time is CPU time, which
+ * other processes disturb less. GB/s counts bytes of weights or of keys and values, GFLOP/s counts
  * a multiply-add as two.
  */
 #include <math.h>

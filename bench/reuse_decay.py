@@ -1,10 +1,10 @@
-"""Does reuse decay? The share of reused tokens over many questions with ever new orders of documents.
+"""Does reuse decay? The share of reused tokens over many questions with new orders of documents each time.
 
-Each query draws a question of the set, and 14 of its documents, the needed ones among them, shuffled
-anew. (Going through the questions in turns would make reuse swing with the turns: only what was asked
-late in the last one is still cached, and comes again early in this one.) All queries of a policy run in one process (`spolia bench trace`) whose KV memory holds a third of the
-corpus. What is measured, the share of prompt tokens that were reused, does not depend on weights,
-so any small model with a context of some thousand tokens does. Writes CSV and an SVG of moving means,
+Each query draws a random question of the set and 14 of its documents in random order, the needed ones
+among them. (Asking the questions in a fixed cycle would make reuse oscillate: only the end of the last
+cycle is still cached.) All queries of a policy run in one process (`spolia bench trace`) whose KV memory
+holds a third of the corpus. The share of reused prompt tokens does not depend on weights, so any small
+model with a context of some thousand tokens will do. Writes CSV and an SVG of moving means,
 and prints the means of quarters of the run.
 
     .venv/bin/python scripts/make-random-model --preset tiny-qwen2 --ctx 8192 --tokenizer GPT2.gguf tiny.gguf

@@ -1,17 +1,17 @@
-/* team.c -- what the team of threads costs, alone and on a machine that others use too.
+/* team.c -- the overhead of the thread team, alone and on a shared machine.
  *
  *     build/bench/team [-t threads] [-j jobs] [-s] [-r rounds] [-m milliseconds]
  *
  * An operation is a fixed amount of arithmetic in registers; a step is a sequence of operations
- * that wait for each other, like those of the forward pass. Each is timed in turns: with nothing
- * else running, and beside so many busy loops in processes of their own (-s: in sessions of their
- * own, each of which many systems schedule as one). Once with one part a thread (run), once in
- * pieces (share).
+ * that wait for each other, like those of the forward pass. Each is timed
+ * alternately: with nothing else running, and with busy loops in other processes (-s: in sessions of
+ * their own, each of which many systems schedule as one). Once with one part per thread (run), once
+ * in pieces (share).
  *
- * Figures are medians over the rounds, in per cent of what the threads would do if none ever waited
- * for another and each had a core. With T threads and J loops on C < T + J cores the fair share
- * is C / (T + J). `kept` is shared / alone; `cores` is what the system gave to the team beside the
- * loops, spinning included.
+ * Figures are medians over the rounds, in per cent of threads that never wait for each other and
+ * have a core each. With T threads and J loops on C < T + J cores the fair share
+ * is C / (T + J). `kept` is shared / alone; `cores` is the CPU time that the team got
+ * with the loops running, spinning included.
  */
 #include <signal.h>
 #include <stdio.h>

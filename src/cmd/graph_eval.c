@@ -5,7 +5,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include "cmd/alloc.h"
+#include "cli/alloc.h"
 #include "cmd/graph.h"
 
 #define MAX_GROUPS 10
@@ -72,7 +72,7 @@ static int one(evaluation *e, sp_graph *graph, const graph_path_options *p, cons
     sp_graph_answer a = {0};
     double start = now_ms();
     sp_err err = sp_graph_find_paths(graph, question, &p->paths, &a);
-    e->ms = cmd_grow(e->ms, e->n_ms, &e->cap_ms, sizeof *e->ms);
+    e->ms = cli_grow(e->ms, e->n_ms, &e->cap_ms, sizeof *e->ms);
     e->ms[e->n_ms++] = now_ms() - start;
     if (err == SP_OK) count(e, &a, answers, hops > 0 && hops < MAX_GROUPS ? (int)hops : 0);
     sp_graph_answer_fini(&a);

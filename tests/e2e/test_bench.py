@@ -190,7 +190,7 @@ def test_the_sweep_in_parts(model, tmp_path):
     assert sweep("-p", "main,orders", model, *small).stdout == done.stdout  # nothing is left to do
     assert "main" in sweep("--help").stdout
     assert "magic" in sweep("-p", "magic", model, code=2).stderr
-    assert "no model" in sweep(code=2).stderr
+    assert "give a model" in sweep(code=2).stderr
 
 
 def test_the_time_that_was_given(model, tmp_path):

@@ -238,8 +238,8 @@ void reuse_print(const reuse_cells *c, int n_chunks, int chunk_tokens)
     printf("\n%d x %d tokens: prompt of %.0f, question of %d, median of %d rounds\n\n", n_chunks,
            chunk_tokens, c->v[0].rows[0].v[N_PROMPT], c->question_tokens, c->n_rounds);
     printf(
-        "| policy   | order    | recomp | first ms | off / this |    bound | of bound |  reused | "
-        "share r. | planning |%s\n",
+        "| policy   | order    |  ratio | first ms | off / this |    bound | of bound |  reused | "
+        "recomp. | planning |%s\n",
         has_peer ? "  peer ms | peer / this |" : "");
     printf("|---|---|---|---|---|---|---|---|---|---|%s\n", has_peer ? "---|---|" : "");
     for (int i = 0; i < c->n; i++) print_cell(c, &c->v[i], has_peer);
