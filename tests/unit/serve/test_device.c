@@ -45,11 +45,11 @@ static void ask_all(sp_context *c, answers *out)
 }
 
 /* take_same -- frees both. */
-static void take_same(answers *a, answers *b, const char *policy)
+static void take_same(answers *a, answers *b, const char *name)
 {
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
         if (strcmp(a->text[i], b->text[i]) != 0)
-            fail_msg("%s, %s: \"%s\", not \"%s\"", policy, orders[i], a->text[i], b->text[i]);
+            fail_msg("%s, %s: \"%s\", not \"%s\"", name, orders[i], a->text[i], b->text[i]);
         assert_int_equal(a->n_reused[i], b->n_reused[i]);
         assert_int_equal(a->n_recomputed[i], b->n_recomputed[i]);
         free(a->text[i]);
