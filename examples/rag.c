@@ -43,11 +43,10 @@ int main(int argc, char **argv)
 {
     if (argc < 4) return fprintf(stderr, "usage: rag MODEL FOLDER QUESTION...\n"), 2;
     const sp_context_opts o = {.model = argv[1], .reuse = {.policy = "fusion", .recompute = 0.15f}};
-    const sp_chunk_opts chunks = {.size_words = 150};
-    sp_index_stats stats;
+    const char *folder = argv[2];
     sp_index *index = NULL;
     sp_context *c = NULL;
-    sp_err err = sp_index_build(argv[2], "rag.db", &chunks, NULL, NULL, &stats);
+    sp_err err = sp_index_build(&folder, 1, "rag.db", NULL, NULL);
     if (err == SP_OK) err = sp_index_open("rag.db", &index);
     if (err == SP_OK) err = sp_context_open(&o, &c);
     for (int i = 3; err == SP_OK && i < argc; i++) err = ask(c, index, argv[i]);

@@ -35,6 +35,7 @@ sp_err sp_fail_in(sp_err code, const char *fmt, ...)
     va_end(ap);
     int left = (int)sizeof detail - 1 - n; /* characters; longer text is truncated */
     if (n >= 0 && left >= 2) snprintf(detail + n, (size_t)left + 1, ": %.*s", left - 2, inner);
+    one_line();
     return code;
 }
 

@@ -3,7 +3,8 @@
  * The program is a client of the public library (spolia.h). A command is a function of (argc, argv)
  * with argv[0] = its own name; it begins with opt_parse (options.h), before it touches anything else.
  *
- * Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong usage. */
+ * Exit codes: 0 done, 1 failed (one line on standard error), 2 wrong usage, 3 no document
+ * matches the question. */
 #ifndef SP_CLI_CLI_H
 #define SP_CLI_CLI_H
 
@@ -15,6 +16,8 @@
 
 /* The system text of answers from documents, unless --system gives another. */
 #define CLI_SYSTEM_TEXT "Answer the question from the documents."
+
+#define CLI_NO_HIT 3 /* exit code */
 
 typedef struct cli_command {
     const char *name;

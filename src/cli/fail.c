@@ -6,11 +6,14 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/show.h"
 
 int cli_fail(sp_err err)
 {
     const char *detail = sp_error_detail();
-    fprintf(stderr, "spolia: %s (%s)\n", *detail ? detail : "failed", sp_error_text(err));
+    fputs("spolia: ", stderr);
+    show_line(stderr, *detail ? detail : "failed", 0);
+    fprintf(stderr, " (%s)\n", sp_error_text(err));
     return 1;
 }
 

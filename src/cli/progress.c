@@ -6,6 +6,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/show.h"
+
 #define REDRAW_S 0.1
 
 static volatile sig_atomic_t interrupted;
@@ -30,7 +32,9 @@ static void wipe(const progress *p)
 static void log_line(sp_log_level level, const char *line, void *user)
 {
     wipe(user);
-    fprintf(stderr, "spolia: %s\n", line);
+    fputs("spolia: ", stderr);
+    show_line(stderr, line, 0);
+    fputc('\n', stderr);
 }
 
 void progress_begin(progress *p, bool quiet, sp_log_level level)

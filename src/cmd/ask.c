@@ -11,6 +11,7 @@
 #include "cmd/commands.h"
 #include "cli/model_options.h"
 #include "cli/account.h"
+#include "cli/show.h"
 
 typedef struct asking {
     sp_context *ctx;
@@ -18,12 +19,17 @@ typedef struct asking {
     const sampling_options *sampling;
     const char *system;
     int top_k;
-    bool as_json, stable_order;
+    bool as_json, stable_order, allow_empty;
 } asking;
 
+/* print_text -- to a terminal only what it can show: an answer may quote any document. */
 static bool print_text(const char *text, size_t n, void *user)
 {
-    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    if (isatty(STDOUT_FILENO))
+        show_text(stdout, text, n);
+    else
+        fwrite(text, 1, n, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static int by_id(const void *a, const void *b)
@@ -92,23 +98,38 @@ static void print_fate(const sp_segment_report *seg)
     fputc('\n', stderr);
 }
 
+/* print_place -- "file:line" in 28 columns. */
+static void print_place(const sp_hit *h)
+{
+    char number[32] = "";
+    if (h->first_line) snprintf(number, sizeof number, ":%lld", (long long)h->first_line);
+    if (h->page) snprintf(number, sizeof number, ":p%lld", (long long)h->page);
+    int left = 28 - (int)strlen(number), columns = show_columns(h->file);
+    show_line(stderr, h->file, columns > left ? left : 0);
+    fprintf(stderr, "%s%*s", number, columns < left ? left - columns : 0, "");
+}
+
 static void print_chunks(const sp_result *r, const sp_hits *hits)
 {
     for (int i = 0; i < hits->n; i++) {
         const sp_segment_report *seg = chunk_report(r, i);
-        fprintf(stderr, "  %2d. %-32.32s %-24.24s %4d tokens, ", i + 1, hits->v[i].title,
-                hits->v[i].file, seg ? seg->n_tokens : 0);
+        fprintf(stderr, "  %2d. ", i + 1);
+        show_line(stderr, hits->v[i].title, 32);
+        fputc(' ', stderr);
+        print_place(&hits->v[i]);
+        fprintf(stderr, " %4d tokens, ", seg ? seg->n_tokens : 0);
         print_fate(seg);
     }
 }
 
 static json_t *chunk_json(const sp_hit *hit, const sp_segment_report *seg)
 {
-    return json_pack("{s:I, s:s, s:s, s:f, s:i, s:i, s:i, s:s, s:s}", "id", (json_int_t)hit->id,
-                     "file", hit->file, "title", hit->title, "score", hit->score, "tokens",
-                     seg ? seg->n_tokens : 0, "reused", seg ? seg->n_reused : 0, "recomputed",
-                     seg ? seg->n_recomputed : 0, "from", seg ? seg->from : "", "missed",
-                     seg ? seg->missed : "");
+    return json_pack("{s:I, s:s, s:I, s:I, s:s, s:f, s:i, s:i, s:i, s:s, s:s}", "id",
+                     (json_int_t)hit->id, "file", hit->file, "line", (json_int_t)hit->first_line,
+                     "page", (json_int_t)hit->page, "title", hit->title, "score", hit->score,
+                     "tokens", seg ? seg->n_tokens : 0, "reused", seg ? seg->n_reused : 0,
+                     "recomputed", seg ? seg->n_recomputed : 0, "from", seg ? seg->from : "",
+                     "missed", seg ? seg->missed : "");
 }
 
 static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
@@ -119,12 +140,30 @@ static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
     return all;
 }
 
+/* no_hit -- nothing to answer from: a line in place of the answer, and an exit code of its own. */
+static int no_hit(const asking *a, const char *question)
+{
+    static const char why[] = "no document matches the question";
+    if (a->as_json) {
+        json_t *o = json_pack("{s:s, s:[], s:s}", "question", question, "chunks", "error", why);
+        json_dumpf(o, stdout, JSON_COMPACT);
+        putchar('\n');
+        json_decref(o);
+    }
+    cli_fail_with("%s (--allow-empty answers without documents)", why);
+    return CLI_NO_HIT;
+}
+
 static int answer(const asking *a, const char *question)
 {
     sp_hits hits = {0};
     sp_prompt *p = NULL;
     sp_request *r = NULL;
     sp_err err = retrieve(a, question, &hits);
+    if (err == SP_OK && hits.n == 0 && !a->allow_empty) {
+        sp_hits_fini(&hits);
+        return no_hit(a, question);
+    }
     if (err == SP_OK) err = build_prompt(a, &hits, question, &p);
     if (err == SP_OK) err = generate(a, p, !a->as_json, &r);
     if (err == SP_OK) {
@@ -168,7 +207,8 @@ static int converse(const asking *a)
         ssize_t n = getline(&line, &cap, stdin);
         while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r')) line[--n] = '\0';
         if (n <= 0) break;
-        code |= answer(a, line);
+        int failed = answer(a, line);
+        if (code == 0 || failed == 1) code = failed;
         if (ferror(stdout)) break; /* nobody reads the answers */
         idle(a);
     }
@@ -194,6 +234,8 @@ int cmd_ask(int argc, char **argv)
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
+        {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
+         "answer without documents when none matches; else the exit code is 3"},
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per question",
          .common = true},
         {0},

@@ -1,12 +1,13 @@
-/* index.c -- `spolia index`: builds or updates an index of a folder, and with --precompute the store
- * of its chunks. */
+/* index.c -- `spolia index`: builds an index of folders and files, or brings it up to date;
+ * then, with --precompute, the store of its chunks. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "cmd/commands.h"
 #include "cli/progress.h"
+#include "cli/show.h"
+#include "cmd/commands.h"
 #include "cmd/precompute.h"
 
 /* What the progress line shows: the library keeps the counts current while it runs. */
@@ -15,82 +16,128 @@ typedef struct build_view {
     sp_index_stats stats;
 } build_view;
 
-static bool show(const char *file, int64_t done, int64_t total, void *user)
+static bool draw(const char *file, int64_t done, int64_t total, void *user)
 {
     build_view *v = user;
     double rate = (double)v->stats.n_chunks / (progress_seconds(&v->progress) + 1e-9);
+    char *name = show_copy(file, 40);
     progress_draw(&v->progress,
-                  "%" PRId64 "/%" PRId64 " files  %" PRId64 " chunks  %.0f chunks/s  %.40s", done,
-                  total, v->stats.n_chunks, rate, file);
+                  "%" PRId64 "/%" PRId64 " files  %" PRId64 " chunks  %.0f chunks/s  %s", done,
+                  total, v->stats.n_chunks, rate, name ? name : "");
+    free(name);
     return !progress_interrupted();
 }
 
-static void print_summary(const char *path, const sp_index_stats *s, double took, bool as_json)
+/* print_others -- "; 12 files not read: 9 .png, 2 .json, 1 other". */
+static void print_others(const sp_index_stats *s)
 {
-    int64_t n_read = s->n_files - s->n_unchanged;
-    if (!as_json) {
-        printf("%s: %" PRId64 " chunks of %" PRId64 " files (%" PRId64 " read, %" PRId64
-               " unchanged, %" PRId64 " removed, %" PRId64 " skipped), %.1f MB in %.2f s\n",
-               path, s->n_chunks, s->n_files, n_read, s->n_unchanged, s->n_removed, s->n_skipped,
-               (double)s->n_bytes * 1e-6, took);
-        return;
+    int64_t rest = s->n_other;
+    if (!s->n_other) return;
+    printf("; %" PRId64 " file%s in other formats:", s->n_other, s->n_other == 1 ? "" : "s");
+    for (int i = 0; i < SP_INDEX_SUFFIXES && s->other[i].n; i++) {
+        if (!*s->other[i].suffix) continue;
+        printf("%s %" PRId64 " ", rest < s->n_other ? "," : "", s->other[i].n);
+        show_line(stdout, s->other[i].suffix, 0);
+        rest -= s->other[i].n;
     }
-    json_t *o = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "index", path, "files",
-                          (json_int_t)s->n_files, "chunks", (json_int_t)s->n_chunks, "read",
-                          (json_int_t)n_read, "unchanged", (json_int_t)s->n_unchanged, "removed",
-                          (json_int_t)s->n_removed, "skipped", (json_int_t)s->n_skipped, "bytes",
-                          (json_int_t)s->n_bytes, "seconds", took);
+    if (rest) printf("%s %" PRId64 " more", rest < s->n_other ? "," : "", rest);
+}
+
+static void print_line(const char *path, const sp_index_stats *s, double took)
+{
+    show_line(stdout, path, 0);
+    printf(": %" PRId64 " chunks of %" PRId64 " files (%" PRId64 " read, %" PRId64
+           " unchanged, %" PRId64 " removed, %" PRId64 " skipped), %.1f MB in %.2f s",
+           s->n_chunks, s->n_files, s->n_files - s->n_unchanged, s->n_unchanged, s->n_removed,
+           s->n_skipped, (double)s->n_bytes * 1e-6, took);
+    if (s->n_bad_lines) printf("; %" PRId64 " bad lines skipped", s->n_bad_lines);
+    print_others(s);
+    putchar('\n');
+}
+
+static void print_json(const char *path, const sp_index_stats *s, double took)
+{
+    json_t *others = json_object();
+    for (int i = 0; i < SP_INDEX_SUFFIXES && s->other[i].n; i++)
+        json_object_set_new(others, s->other[i].suffix, json_integer(s->other[i].n));
+    json_t *o = json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:f}", "index", path, "files",
+        (json_int_t)s->n_files, "chunks", (json_int_t)s->n_chunks, "read",
+        (json_int_t)(s->n_files - s->n_unchanged), "unchanged", (json_int_t)s->n_unchanged,
+        "removed", (json_int_t)s->n_removed, "skipped", (json_int_t)s->n_skipped, "bad_lines",
+        (json_int_t)s->n_bad_lines, "other", (json_int_t)s->n_other, "other_suffixes", others,
+        "bytes", (json_int_t)s->n_bytes, "seconds", took);
     json_dumpf(o, stdout, 0);
     putchar('\n');
     json_decref(o);
 }
 
-static int build(const char *dir, const char *path, const sp_chunk_opts *o, bool quiet,
-                 bool as_json)
+typedef struct build_options {
+    const char *path;
+    sp_index_opts o;
+    bool quiet, as_json;
+} build_options;
+
+/* build -- 1 when the index has no chunks then: a folder without documents is most likely the wrong
+ * one. */
+static int build(const build_options *b, const char *const *roots, int n_roots)
 {
     build_view v = {0};
-    progress_begin(&v.progress, quiet, SP_LOG_WARN);
-    sp_err err = sp_index_build(dir, path, o, show, &v, &v.stats);
+    sp_index_opts o = b->o;
+    o.progress = draw;
+    o.user = &v;
+    progress_begin(&v.progress, b->quiet, SP_LOG_WARN);
+    sp_err err = sp_index_build(roots, n_roots, b->path, &o, &v.stats);
     progress_end(&v.progress);
     if (err != SP_OK) return cli_fail(err);
-    if (!quiet || as_json) print_summary(path, &v.stats, progress_seconds(&v.progress), as_json);
-    return 0;
+    double took = progress_seconds(&v.progress);
+    if (b->as_json)
+        print_json(b->path, &v.stats, took);
+    else if (!b->quiet)
+        print_line(b->path, &v.stats, took);
+    if (v.stats.n_chunks) return 0;
+    return cli_fail_with("index: no documents with text in %s", n_roots ? roots[0] : b->path);
 }
 
 int cmd_index(int argc, char **argv)
 {
-    const char *path = NULL;
+    build_options b = {0};
     precompute_options pre;
     precompute_init(&pre);
-    sp_chunk_opts chunks = {.size_words = 150};
-    bool quiet = false, as_json = false;
     const opt table[] = {
-        {OPT_STRING, "output", 'o', "FILE", &path, "the index; an existing one is updated",
+        {OPT_STRING, "output", 'o', "FILE", &b.path, "the index; an existing one is updated",
          .required = true},
-        {OPT_INT, "chunk-words", 0, "N", &chunks.size_words, "most words in a chunk (150)"},
-        {OPT_INT, "overlap-words", 0, "N", &chunks.overlap_words,
+        {OPT_FLAG, "add", 0, NULL, &b.o.add, "add folders to those that the index has"},
+        {OPT_FLAG, "replace", 0, NULL, &b.o.replace,
+         "remove all folders that are not named; also makes an index of an older version anew"},
+        {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file"},
+        {OPT_INT, "chunk-words", 0, "N", &b.o.size_words,
+         "most words in a chunk (150, or as the index has it)"},
+        {OPT_INT, "overlap-words", 0, "N", &b.o.overlap_words,
          "words at the end of a chunk that the next one repeats, whole sentences (0)"},
-        {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print warnings only"},
-        {OPT_FLAG, "json", 0, NULL, &as_json, "print the summary as JSON"},
+        {OPT_FLAG, "quiet", 'q', NULL, &b.quiet, "print warnings only"},
+        {OPT_FLAG, "json", 0, NULL, &b.as_json, "print the summary as JSON"},
         {0},
     };
     const opt *const tables[] = {table, pre.table, pre.model.table, NULL};
     int at = opt_parse(
         argc, argv,
-        &(opt_usage){"index DIR -o FILE [options]",
-                     "Cuts the .txt, .md, .markdown, .jsonl, .html and .htm files below a "
-                     "folder into chunks\nand writes an index for ask and search. With "
-                     "--precompute a model also computes each\nchunk together with the chunks most "
-                     "similar to it; ask --store reuses these fused copies."},
+        &(opt_usage){"index [FOLDER | FILE]... -o FILE [options]",
+                     "Cuts documents into chunks and puts them into a file for ask and search. It "
+                     "reads text,\nMarkdown, RST, HTML, JSONL, CSV, TSV, PDF, DOCX, ODT, EPUB and "
+                     "source code. The folders\nbelong to the index: without any, all of them are "
+                     "updated; another one needs --add or\n--replace. With --precompute a model "
+                     "also computes each chunk together with the chunks\nmost similar to it; ask "
+                     "--store reuses these fused copies."},
         tables);
     if (at < 0) return -1 - at;
-    if (at + 1 != argc) return cli_fail_with("index: give one folder"), 2;
-    if (chunks.size_words < 1 || chunks.overlap_words < 0 ||
-        chunks.overlap_words >= chunks.size_words)
+    bool sized = b.o.size_words || b.o.overlap_words;
+    int size = b.o.size_words ? b.o.size_words : 150;
+    if (sized && (size < 1 || b.o.overlap_words < 0 || b.o.overlap_words >= size))
         return cli_fail_with(
                    "index: --chunk-words must be at least 1, --overlap-words less than that"),
                2;
     if (!precompute_check(&pre)) return 2;
-    int code = build(argv[at], path, &chunks, quiet, as_json);
-    return code || !pre.wanted ? code : precompute(&pre, path, quiet, as_json);
+    int code = build(&b, (const char *const *)(argv + at), argc - at);
+    return code || !pre.wanted ? code : precompute(&pre, b.path, b.quiet, b.as_json);
 }

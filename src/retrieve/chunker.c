@@ -8,7 +8,7 @@
  * ones (an item by its sentences, a sentence by runs of words). Blocks are then packed one after
  * another:
  *
- *   - a heading starts a new chunk, but a chunk of nothing but headings goes on;
+ *   - a heading starts a new chunk, but a chunk of nothing but headings continues;
  *   - a block that fits into what is left of the chunk is added to it;
  *   - otherwise the chunk is closed and the block starts a new one, unless the chunk is *thin*:
  *     only headings, or under an eighth of the size. Better a cut block than three lone words;
@@ -44,7 +44,7 @@ typedef struct chunker {
     size_t n_repeated;   /* its first parts repeat the end of the chunk before */
     int words;           /* in held */
     bool only_headings;  /* in held */
-    const char *heading; /* what held stands under */
+    const char *heading; /* above held */
     size_t n_heading;
 } chunker;
 
@@ -238,7 +238,25 @@ static sp_err pack_block(chunker *c, const sp_block *b)
     return SP_OK;
 }
 
-sp_err sp_chunk_text(const char *text, size_t n, bool markdown, const sp_chunk_opts *o,
+static sp_err pack(chunker *c, const sp_block *b)
+{
+    SP_TRY(add_block(c, b));
+    return pack_block(c, b);
+}
+
+/* pack_code -- a definition that is longer than a chunk is packed in pieces, cut at blank lines. */
+static sp_err pack_code(chunker *c, const sp_block *b)
+{
+    if (sp_count_words(c->text, b->from, b->to) <= c->opts.size_words) return pack(c, b);
+    sp_block piece = {.to = b->from};
+    while (sp_block_next(c->text, b->to, piece.to, SP_SYNTAX_PLAIN, &piece)) {
+        piece.kind = SP_BLOCK_LINES;
+        SP_TRY(pack(c, &piece));
+    }
+    return SP_OK;
+}
+
+sp_err sp_chunk_text(const char *text, size_t n, sp_syntax syntax, const sp_chunk_opts *o,
                      sp_chunk_fn *fn, void *user)
 {
     if (o->size_words < 1) return sp_fail(SP_E_ARG, "chunks of %d words", o->size_words);
@@ -249,10 +267,8 @@ sp_err sp_chunk_text(const char *text, size_t n, bool markdown, const sp_chunk_o
         .text = text, .opts = *o, .fn = fn, .user = user, .only_headings = true, .heading = ""};
     sp_err err = SP_OK;
     sp_block b = {0};
-    while (err == SP_OK && sp_block_next(text, n, b.to, markdown, &b)) {
-        err = add_block(&c, &b);
-        if (err == SP_OK) err = pack_block(&c, &b);
-    }
+    while (err == SP_OK && sp_block_next(text, n, b.to, syntax, &b))
+        err = syntax == SP_SYNTAX_CODE ? pack_code(&c, &b) : pack(&c, &b);
     if (err == SP_OK) err = emit(&c);
     sp_vec_fini(&c.block);
     sp_vec_fini(&c.held);

@@ -1,36 +1,61 @@
 #include "retrieve/db_int.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
 
 /* The file says what it is (SQLite's header has a field for each): "SPOL", then the schema's
  * version.
  *
- *   options    one row: how the chunks were cut, and when the last build began
- *   files      a document file: what tells whether it changed (time in ns since 1970), chunks it
- * gave chunks     in the order of their documents; `line` places a document in a JSONL file (0: no
- * line); sha256 is over the text alone, so equal texts have equal hashes in any index words the
- * inverted index (FTS5) over chunks, which holds the text; triggers keep both equal
+ *   options  one row: how the chunks were cut
+ *   roots    a folder or a file whose documents are here: its absolute path; the label that its
+ *            files' names begin with, '' if it is the only root; when its last build began
+ *   files    a document file, relative to its root (to its folder, if the root is a file); what
+ *            tells whether it changed (time in ns since 1970); chunks it gave
+ *   chunks   in the order of their documents; `line` is the document's line in a JSONL file (else
+ *            0), first_line, last_line and page its place in any (0: none); sha256 is over the text
+ *            alone, so equal texts have equal hashes in any index
+ *   words    inverted index (FTS5) over chunks, which holds the text
+ *   grams    inverted index over what grams.c makes of a chunk; only chunks that have any
+ *   hits     chunks as they are shown
  */
 #define APPLICATION_ID 0x53504F4C
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
 static const char schema[] =
     "PRAGMA application_id = 0x53504F4C;"
-    "PRAGMA user_version = 1;"
-    "CREATE TABLE options ("
-    "  size_words INTEGER NOT NULL, overlap_words INTEGER NOT NULL, built_ns INTEGER NOT NULL);"
+    "PRAGMA user_version = 2;"
+    "CREATE TABLE options (size_words INTEGER NOT NULL, overlap_words INTEGER NOT NULL);"
+    "CREATE TABLE roots ("
+    "  id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, label TEXT NOT NULL,"
+    "  built_ns INTEGER NOT NULL);"
     "CREATE TABLE files ("
-    "  id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, size INTEGER NOT NULL,"
-    "  mtime_ns INTEGER NOT NULL, sha256 BLOB NOT NULL, n_chunks INTEGER NOT NULL);"
+    "  id INTEGER PRIMARY KEY, root INTEGER NOT NULL REFERENCES roots, path TEXT NOT NULL,"
+    "  size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, sha256 BLOB NOT NULL,"
+    "  n_chunks INTEGER NOT NULL, UNIQUE (root, path));"
     "CREATE TABLE chunks ("
     "  id INTEGER PRIMARY KEY, file INTEGER NOT NULL REFERENCES files, line INTEGER NOT NULL,"
+    "  first_line INTEGER NOT NULL, last_line INTEGER NOT NULL, page INTEGER NOT NULL,"
     "  title TEXT NOT NULL, text TEXT NOT NULL, n_words INTEGER NOT NULL, sha256 BLOB NOT NULL);"
     "CREATE INDEX chunks_of_file ON chunks (file);"
     "CREATE VIRTUAL TABLE words USING fts5 (title, text, content = 'chunks', content_rowid = 'id',"
-    "  tokenize = 'porter unicode61 remove_diacritics 2');";
+    "  tokenize = \"porter unicode61 remove_diacritics 2 categories 'L* N* Co Mn Mc'\");"
+    "CREATE VIRTUAL TABLE grams USING fts5 (title, text, tokenize = 'porter ascii');"
+    "CREATE VIEW hits AS"
+    "  SELECT c.id AS id, CASE r.label WHEN '' THEN f.path ELSE r.label || '/' || f.path END"
+    "  AS file, c.title AS title, c.text AS text,"
+    "  c.first_line AS first_line, c.last_line AS last_line, c.page AS page, r.path AS root,"
+    "  c.file AS file_id, c.line AS line, c.sha256 AS sha256"
+    "  FROM chunks AS c JOIN files AS f ON f.id = c.file JOIN roots AS r ON r.id = f.root;";
 
-static const char no_schema[] = "DROP TABLE IF EXISTS words; DROP TABLE IF EXISTS chunks;"
-                                "DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS options;";
+static const char no_schema[] =
+    "DROP VIEW IF EXISTS hits; DROP TABLE IF EXISTS grams; DROP TABLE IF EXISTS words;"
+    "DROP TABLE IF EXISTS chunks; DROP TABLE IF EXISTS files; DROP TABLE IF EXISTS roots;"
+    "DROP TABLE IF EXISTS options;";
 
 sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
 {
@@ -41,7 +66,29 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
     const char *why = db ? sqlite3_errmsg(db) : "out of memory";
     if (rc == SQLITE_BUSY) why = "another program is writing to it";
     bool system_knows = os && (rc == SQLITE_CANTOPEN || rc == SQLITE_IOERR);
-    return sp_fail(code, "%s: %s: %s", path, doing, system_knows ? strerror(os) : why);
+    const char *advice = rc == SQLITE_CORRUPT  ? "; delete it and make it anew with spolia index"
+                         : rc == SQLITE_NOTADB ? "; spolia index makes one"
+                                               : "";
+    return sp_fail(code, "%s: %s: %s%s", path, doing, system_knows ? strerror(os) : why, advice);
+}
+
+/* check_folder -- whether a new file can be made there: SQLite, which then tries to read it, would
+ * only say that there is none. */
+static sp_err check_folder(const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 || errno != ENOENT) return SP_OK;
+    const char *slash = strrchr(path, '/');
+    char *folder = slash == path ? sp_strdup_n("/", 1)
+                   : slash       ? sp_strdup_n(path, (size_t)(slash - path))
+                                 : sp_strdup_n(".", 1);
+    if (!folder) return sp_fail_nomem(strlen(path), "a folder name");
+    bool good = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
+    sp_err err =
+        good ? SP_OK
+             : sp_fail(SP_E_IO, "%s: cannot write to folder %s: %s", path, folder, strerror(errno));
+    sp_free(folder);
+    return err;
 }
 
 sp_err sp_db_open(const char *path, bool write, sqlite3 **out)
@@ -49,6 +96,7 @@ sp_err sp_db_open(const char *path, bool write, sqlite3 **out)
     if (!*path) return sp_fail(SP_E_ARG, "the index has an empty file name");
     sqlite3 *db = NULL;
     int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
+    if (write) SP_TRY(check_folder(path));
     if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
         sp_err err = sp_db_fail(db, path, "cannot open the index");
         sqlite3_close(db);
@@ -87,7 +135,7 @@ sp_err sp_db_number(sqlite3 *db, const char *path, const char *sql, int64_t *out
     return err;
 }
 
-sp_err sp_db_check(sqlite3 *db, const char *path, bool *empty)
+sp_err sp_db_check(sqlite3 *db, const char *path, bool replace, bool *empty)
 {
     int64_t id, version, n_tables;
     SP_TRY(sp_db_number(db, path, "PRAGMA application_id", &id));
@@ -96,12 +144,15 @@ sp_err sp_db_check(sqlite3 *db, const char *path, bool *empty)
     bool blank = id == 0 && version == 0 && n_tables == 0;
     if (!(blank && empty)) {
         if (id != APPLICATION_ID)
-            return sp_fail(SP_E_FORMAT, "%s: not an index of documents", path);
-        if (version != SCHEMA_VERSION)
-            return sp_fail(SP_E_FORMAT, "%s: an index of version %lld, this program has version %d",
+            return sp_fail(SP_E_FORMAT, "%s: not an index of documents; spolia index makes one",
+                           path);
+        if (version != SCHEMA_VERSION && !replace)
+            return sp_fail(SP_E_FORMAT,
+                           "%s: an index of version %lld, this program reads version %d; make it "
+                           "anew with spolia index FOLDER -o FILE --replace",
                            path, (long long)version, SCHEMA_VERSION);
     }
-    if (empty) *empty = blank;
+    if (empty) *empty = blank || version != SCHEMA_VERSION;
     return SP_OK;
 }
 

@@ -14,9 +14,10 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing);
  * names beyond the harmless ones). Checks nothing of its content. */
 sp_err sp_db_open(const char *path, bool write, sqlite3 **out) SP_MUST_CHECK;
 
-/* sp_db_check -- whether it is an index of this version. An empty database is one in waiting:
- * *empty is set, or without `empty` it is no index. Errors: SP_E_FORMAT, SP_E_IO. */
-sp_err sp_db_check(sqlite3 *db, const char *path, bool *empty) SP_MUST_CHECK;
+/* sp_db_check -- whether it is an index of this version. `empty` (may be NULL) is set for an empty
+ * database, which may become an index, and with `replace` for an index of another version; without
+ * it, those are errors. Errors: SP_E_FORMAT, SP_E_IO. */
+sp_err sp_db_check(sqlite3 *db, const char *path, bool replace, bool *empty) SP_MUST_CHECK;
 
 /* sp_db_clear -- drops all tables and creates them anew; inside a transaction of the caller. */
 sp_err sp_db_clear(sqlite3 *db, const char *path) SP_MUST_CHECK;

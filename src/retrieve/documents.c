@@ -1,25 +1,44 @@
+/* documents.c -- formats by suffix, and the readers of plain formats. */
 #include "retrieve/documents_int.h"
 
-#include <jansson.h>
 #include <string.h>
 #include <strings.h>
 
 #include "retrieve/text_int.h"
 
-sp_doc_format sp_document_format(const char *path)
-{
-    static const struct {
-        const char *suffix;
-        sp_doc_format format;
-    } table[] = {
-        {".txt", SP_DOC_TEXT},    {".md", SP_DOC_MARKDOWN}, {".markdown", SP_DOC_MARKDOWN},
-        {".jsonl", SP_DOC_JSONL}, {".html", SP_DOC_HTML},   {".htm", SP_DOC_HTML},
-    };
-    const char *dot = strrchr(path, '.');
-    for (size_t i = 0; dot && i < SP_COUNT(table); i++)
-        if (strcasecmp(dot, table[i].suffix) == 0) return table[i].format;
-    return SP_DOC_NONE;
-}
+/* -- formats ---------------------------------------------------------------------------------- */
+
+static const struct suffix {
+    const char *name;
+    sp_doc_format format;
+} suffixes[] = {
+    {".txt", SP_DOC_TEXT},    {".text", SP_DOC_TEXT},         {".log", SP_DOC_TEXT},
+    {".org", SP_DOC_TEXT},    {".tex", SP_DOC_TEXT},          {".adoc", SP_DOC_TEXT},
+    {".md", SP_DOC_MARKDOWN}, {".markdown", SP_DOC_MARKDOWN}, {".rst", SP_DOC_RST},
+    {".jsonl", SP_DOC_JSONL}, {".ndjson", SP_DOC_JSONL},      {".html", SP_DOC_HTML},
+    {".htm", SP_DOC_HTML},    {".xhtml", SP_DOC_HTML},        {".csv", SP_DOC_CSV},
+    {".tsv", SP_DOC_TSV},     {".tab", SP_DOC_TSV},           {".pdf", SP_DOC_PDF},
+    {".docx", SP_DOC_DOCX},   {".odt", SP_DOC_ODT},           {".epub", SP_DOC_EPUB},
+};
+
+/* Source code and configuration, without their periods. */
+static const char *const code_suffixes[] = {
+    "c",     "h",      "cc",   "cpp", "cxx",  "hh",    "hpp",    "hxx",   "cu",   "cuh",
+    "m",     "mm",     "py",   "pyi", "pyx",  "rs",    "go",     "java",  "kt",   "kts",
+    "scala", "groovy", "js",   "mjs", "cjs",  "jsx",   "ts",     "tsx",   "vue",  "css",
+    "scss",  "sh",     "bash", "zsh", "fish", "ps1",   "pl",     "pm",    "rb",   "php",
+    "lua",   "swift",  "cs",   "fs",  "vb",   "r",     "jl",     "hs",    "ml",   "mli",
+    "ex",    "exs",    "erl",  "clj", "lisp", "el",    "scm",    "d",     "zig",  "nim",
+    "dart",  "f90",    "f",    "pas", "ada",  "v",     "sv",     "vhd",   "vhdl", "asm",
+    "s",     "sql",    "awk",  "sed", "tcl",  "proto", "thrift", "cmake", "mk",   "gradle",
+    "nix",   "tf",     "yaml", "yml", "toml", "ini",   "cfg",    "conf",  "diff", "patch",
+};
+
+static const struct suffix names[] = {
+    {"README", SP_DOC_TEXT},   {"LICENSE", SP_DOC_TEXT},    {"COPYING", SP_DOC_TEXT},
+    {"NEWS", SP_DOC_TEXT},     {"CHANGELOG", SP_DOC_TEXT},  {"TODO", SP_DOC_TEXT},
+    {"Makefile", SP_DOC_CODE}, {"Dockerfile", SP_DOC_CODE},
+};
 
 static const char *base_name(const char *path)
 {
@@ -27,118 +46,141 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* first_heading -- of a Markdown text; false when there is none with words in it. */
-static bool first_heading(const char *s, size_t n, sp_document *d)
+sp_doc_format sp_document_format(const char *path)
+{
+    const char *name = base_name(path), *dot = strrchr(name, '.');
+    for (size_t i = 0; !dot && i < SP_COUNT(names); i++)
+        if (strcmp(name, names[i].name) == 0) return names[i].format;
+    for (size_t i = 0; dot && i < SP_COUNT(suffixes); i++)
+        if (strcasecmp(dot, suffixes[i].name) == 0) return suffixes[i].format;
+    for (size_t i = 0; dot && i < SP_COUNT(code_suffixes); i++)
+        if (strcasecmp(dot + 1, code_suffixes[i]) == 0) return SP_DOC_CODE;
+    return SP_DOC_NONE;
+}
+
+/* -- titles ----------------------------------------------------------------------------------- */
+
+/* first_heading -- of a text with headings; false when there is none with words in it. */
+static bool first_heading(sp_document *d)
 {
     sp_block b = {0};
-    while (sp_block_next(s, n, b.to, true, &b)) {
+    if (d->syntax != SP_SYNTAX_MARKDOWN && d->syntax != SP_SYNTAX_RST) return false;
+    while (sp_block_next(d->text, d->n, b.to, d->syntax, &b)) {
         if (b.kind != SP_BLOCK_HEADING || b.heading_from == b.heading_to) continue;
-        d->title = s + b.heading_from;
+        d->title = d->text + b.heading_from;
         d->n_title = b.heading_to - b.heading_from;
         return true;
     }
     return false;
 }
 
-/* -- JSON lines ----------------------------------------------------------------------------- */
-
-/* json_text -- a string that may be NULL in `d`; "\u0000" in it becomes a blank, as texts are C
- * strings further on. The json value is ours alone, so it may be changed in place. */
-static const char *json_text(json_t *string, size_t *n)
+sp_err sp_document_emit(sp_reading *r, sp_document *d, const sp_bytes *title)
 {
-    char *s = (char *)json_string_value(string);
-    *n = s ? json_string_length(string) : 0;
-    for (char *nul = s; nul && (nul = memchr(nul, '\0', (size_t)(s + *n - nul)));) *nul = ' ';
-    return s ? s : "";
-}
-
-static sp_err json_document(const char *path, int64_t line, json_t *object, sp_document *out)
-{
-    static const char *const fields[] = {"text", "content", "contents"};
-    if (!json_is_object(object))
-        return sp_fail(SP_E_FORMAT, "%s: line %lld: not a JSON object", path, (long long)line);
-    json_t *text = NULL;
-    size_t i = 0;
-    while (i < SP_COUNT(fields) && !(text = json_object_get(object, fields[i]))) i++;
-    if (!text)
-        return sp_fail(SP_E_FORMAT, "%s: line %lld: no field text, content or contents", path,
-                       (long long)line);
-    if (!json_is_string(text))
-        return sp_fail(SP_E_FORMAT, "%s: line %lld: field %s is not a string", path,
-                       (long long)line, fields[i]);
-    sp_document d = {.line = line};
-    d.text = json_text(text, &d.n);
-    d.title = json_text(json_object_get(object, "title"), &d.n_title);
-    *out = d;
-    return SP_OK;
-}
-
-static sp_err read_json_line(const char *path, int64_t line, const char *s, size_t n,
-                             sp_document_fn *fn, void *user)
-{
-    json_error_t why;
-    /* Integers as reals: a 20-digit id is no reason to refuse a document. */
-    json_t *object = json_loadb(s, n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
-    if (!object) return sp_fail(SP_E_FORMAT, "%s: line %lld: %s", path, (long long)line, why.text);
-    sp_document d;
-    sp_err err = json_document(path, line, object, &d);
-    if (err == SP_OK) err = fn(&d, user);
-    json_decref(object);
-    return err;
-}
-
-static sp_err read_jsonl(const char *path, const char *s, size_t n, sp_document_fn *fn, void *user)
-{
-    int64_t line = 1;
-    for (size_t at = 0; at < n; line++) {
-        const char *newline = memchr(s + at, '\n', n - at);
-        size_t end = newline ? (size_t)(newline - s) : n;
-        if (sp_skip_blanks(s, at, end) < end)
-            SP_TRY(read_json_line(path, line, s + at, end - at, fn, user));
-        at = end + 1;
+    if (!first_heading(d)) {
+        bool own = title && title->n;
+        d->title = own ? title->v : base_name(r->path);
+        d->n_title = own ? title->n : strlen(d->title);
     }
-    return SP_OK;
+    return r->fn(d, r->user);
 }
 
-/* -- the others ----------------------------------------------------------------------------- */
+/* -- text and HTML ---------------------------------------------------------------------------- */
 
-static sp_err read_html(const char *path, const char *s, size_t n, sp_document_fn *fn, void *user)
+static sp_err emit_text(sp_reading *r, sp_syntax syntax, const char *s, size_t n)
 {
-    sp_bytes text = {0}, title = {0};
-    sp_err err = sp_html_to_markdown(s, n, &text, &title);
-    if (err != SP_OK) err = sp_fail_in(err, "%s", path);
-    if (err == SP_OK && !(sp_utf8_valid(text.v, text.n) && sp_utf8_valid(title.v, title.n)))
-        err = sp_fail(SP_E_UNSUPPORTED, "%s: neither UTF-8 nor of a declared encoding", path);
+    sp_document d = {.text = s, .n = n, .syntax = syntax, .place = SP_PLACE_LINES};
+    return sp_document_emit(r, &d, NULL);
+}
+
+static sp_err emit_html(sp_reading *r, const char *s, size_t n)
+{
+    sp_bytes text = {0}, title = {0}, decoded = {0};
+    sp_marks marks = {0};
+    sp_err err = sp_html_to_markdown(s, n, &text, &title, &marks);
+    bool valid = sp_utf8_valid(text.v, text.n) && sp_utf8_valid(title.v, title.n);
+    if (err == SP_OK && !valid) { /* another encoding, and the page does not say which */
+        text.n = title.n = marks.n = 0;
+        err = sp_text_decode(s, n, &decoded, &s, &n);
+        if (err == SP_OK) err = sp_html_to_markdown(s, n, &text, &title, &marks);
+    }
     if (err == SP_OK) {
-        sp_document d = {.text = text.v, .n = text.n, .markdown = true};
-        if (!first_heading(text.v, text.n, &d)) {
-            d.title = title.n ? title.v : base_name(path);
-            d.n_title = title.n ? title.n : strlen(d.title);
-        }
-        err = fn(&d, user);
+        sp_document d = {.text = text.n ? text.v : "",
+                         .n = text.n,
+                         .syntax = SP_SYNTAX_MARKDOWN,
+                         .place = SP_PLACE_MARKED_LINES,
+                         .marks = marks.v,
+                         .n_marks = marks.n};
+        err = sp_document_emit(r, &d, &title);
     }
     sp_vec_fini(&text);
     sp_vec_fini(&title);
+    sp_vec_fini(&decoded);
+    sp_vec_fini(&marks);
     return err;
 }
 
-sp_err sp_documents_read(const char *path, sp_doc_format format, const char *data, size_t n,
-                         sp_document_fn *fn, void *user)
+static sp_err read_html(sp_reading *r, const char *s, size_t n)
 {
-    if (n >= 3 && memcmp(data, "\xEF\xBB\xBF", 3) == 0) { /* byte order mark */
-        data += 3;
-        n -= 3;
-    }
-    if (n && memchr(data, '\0', n))
-        return sp_fail(SP_E_UNSUPPORTED, "%s: not a text file (it has NUL bytes)", path);
-    if (format == SP_DOC_HTML) return read_html(path, data, n, fn, user);
-    if (!sp_utf8_valid(data, n)) return sp_fail(SP_E_UNSUPPORTED, "%s: not UTF-8", path);
-    if (format == SP_DOC_JSONL) return read_jsonl(path, data, n, fn, user);
+    if (n >= 3 && memcmp(s, "\xEF\xBB\xBF", 3) == 0) s += 3, n -= 3;
+    if (!n || !memchr(s, '\0', n)) return emit_html(r, s, n);
+    sp_bytes own = {0};
+    sp_err err = sp_text_decode(s, n, &own, &s, &n);
+    if (err == SP_OK) err = emit_html(r, s, n);
+    sp_vec_fini(&own);
+    return err;
+}
 
-    sp_document d = {.text = data, .n = n, .markdown = format == SP_DOC_MARKDOWN};
-    if (!d.markdown || !first_heading(data, n, &d)) {
-        d.title = base_name(path);
-        d.n_title = strlen(d.title);
+static sp_err read_text(sp_reading *r, sp_doc_format format, const char *s, size_t n)
+{
+    switch (format) {
+    case SP_DOC_CSV:
+    case SP_DOC_TSV:
+        return sp_table_read(r, format == SP_DOC_TSV, s, n);
+    case SP_DOC_MARKDOWN:
+        return emit_text(r, SP_SYNTAX_MARKDOWN, s, n);
+    case SP_DOC_RST:
+        return emit_text(r, SP_SYNTAX_RST, s, n);
+    case SP_DOC_CODE:
+        return emit_text(r, SP_SYNTAX_CODE, s, n);
+    default:
+        return emit_text(r, SP_SYNTAX_PLAIN, s, n);
     }
-    return fn(&d, user);
+}
+
+static sp_err decode_and_read(sp_reading *r, sp_doc_format format, const char *data, size_t n)
+{
+    sp_bytes own = {0};
+    const char *s;
+    size_t n_text;
+    sp_err err = sp_text_decode(data, n, &own, &s, &n_text);
+    if (err == SP_OK) err = read_text(r, format, s, n_text);
+    sp_vec_fini(&own);
+    return err;
+}
+
+static sp_err read_format(sp_reading *r, sp_doc_format format, const char *data, size_t n)
+{
+    switch (format) {
+    case SP_DOC_HTML:
+        return read_html(r, data, n);
+    case SP_DOC_JSONL:
+        return sp_jsonl_read(r, data, n);
+    case SP_DOC_PDF:
+        return sp_pdf_read(r, data, n);
+    case SP_DOC_DOCX:
+        return sp_docx_read(r, data, n);
+    case SP_DOC_ODT:
+        return sp_odt_read(r, data, n);
+    case SP_DOC_EPUB:
+        return sp_epub_read(r, data, n);
+    default:
+        return decode_and_read(r, format, data, n);
+    }
+}
+
+sp_err sp_documents_read(sp_reading *r, sp_doc_format format, const char *data, size_t n)
+{
+    sp_err err = read_format(r, format, data, n);
+    bool names_no_file = err == SP_E_UNSUPPORTED || err == SP_E_LIMIT;
+    return names_no_file ? sp_fail_in(err, "%s", r->path) : err;
 }

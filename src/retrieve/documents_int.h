@@ -1,16 +1,44 @@
-/* documents_int.h -- the documents in a file: readers for text, Markdown, JSON lines and HTML. */
+/* documents_int.h -- the documents in a file: which formats there are, and their readers. */
 #ifndef SP_RETRIEVE_DOCUMENTS_INT_H
 #define SP_RETRIEVE_DOCUMENTS_INT_H
 
 #include "base/mem.h"
+#include "retrieve/chunker.h"
 
 typedef enum sp_doc_format {
     SP_DOC_NONE, /* not a document */
     SP_DOC_TEXT,
     SP_DOC_MARKDOWN,
+    SP_DOC_RST,
+    SP_DOC_CODE,
     SP_DOC_JSONL,
     SP_DOC_HTML,
+    SP_DOC_CSV,
+    SP_DOC_TSV,
+    SP_DOC_PDF,
+    SP_DOC_DOCX,
+    SP_DOC_ODT,
+    SP_DOC_EPUB,
 } sp_doc_format;
+
+/* No reader makes more text than this of a file, and no archive unpacks to more. */
+#define SP_DOC_MAX_BYTES ((size_t)256 << 20)
+
+/* Where in its file a document's text comes from: from `offset` of the text on, line (or page)
+ * `number`, until the next mark. */
+typedef struct sp_mark {
+    size_t offset;
+    int64_t number;
+} sp_mark;
+
+typedef SP_VEC(sp_mark) sp_marks;
+
+typedef enum sp_place {
+    SP_PLACE_NONE,  /* the format has neither lines nor pages */
+    SP_PLACE_LINES, /* the text is the file's own: count its line ends */
+    SP_PLACE_MARKED_LINES,
+    SP_PLACE_MARKED_PAGES,
+} sp_place;
 
 /* One document; everything is valid during the call only, and well-formed UTF-8 without NUL. */
 typedef struct sp_document {
@@ -18,33 +46,74 @@ typedef struct sp_document {
     size_t n_title;
     const char *text;
     size_t n;
-    bool markdown;
-    int64_t line; /* where it stands in a JSONL file, 0 in others */
+    sp_syntax syntax;
+    int64_t line; /* of a document in a JSONL file, 0 in others */
+    sp_place place;
+    const sp_mark *marks; /* [n_marks] by offset */
+    size_t n_marks;
 } sp_document;
 
 typedef sp_err sp_document_fn(const sp_document *d, void *user);
 
-/* sp_document_format -- by the suffix of a file name, in any case of letters. */
+/* A file being read. `path` names it in errors, and its base name is the title of last resort. */
+typedef struct sp_reading {
+    const char *path;
+    sp_document_fn *fn;
+    void *user;
+    bool strict;         /* a bad line of JSONL is an error */
+    int64_t n_bad_lines; /* else it is counted here, and the first ones are named in the log */
+} sp_reading;
+
+/* sp_document_format -- by the suffix of a file name, in any case of letters; some names without a
+ * suffix (README, Makefile) have a format too. */
 sp_doc_format sp_document_format(const char *path);
 
-/* sp_documents_read -- calls fn for each document in the content of a file. `path` names the file in
- * errors and is the title of last resort.
+/* sp_documents_read -- gives the documents in a file's content to r->fn, one after another.
  *
- *   text       one document; the title is the file's name
- *   Markdown   one document; the title is its first heading, or else the file's name
- *   HTML       one document, as Markdown; the title is the first heading, or <title>, or the file's
- *              name. Read as UTF-8 unless the file declares another encoding.
- *   JSONL      one document a line: a string in text, content or contents, and optionally a title;
- *              blank lines are skipped
+ *   format    documents  title                                            syntax     place
+ *   text      one        the file's name                                  plain      lines
+ *   Markdown  one        first heading, or the file's name                Markdown   lines
+ *   RST       one        the same                                         RST        lines
+ *   code      one        the file's name                                  code       lines
+ *   JSONL     one a line its field title, or none                         plain      the line
+ *   HTML      one        first heading, <title>, or the file's name       Markdown   marked lines
+ *   CSV, TSV  one        the file's name; each row as "column: value; "   code       marked lines
+ *   PDF       one        the file's name                                  plain      marked pages
+ *   DOCX, ODT one        first heading, title property, or file's name    Markdown   none
+ *   EPUB      one        the book's title, or as with DOCX                Markdown   none
  *
- * Errors: SP_E_UNSUPPORTED when the content is not text (not UTF-8, or with NUL bytes): a caller may
- * skip the file. SP_E_FORMAT: a bad line of JSONL. SP_E_NOMEM, SP_E_LIMIT, and what fn returns. */
-sp_err sp_documents_read(const char *path, sp_doc_format format, const char *data, size_t n,
-                         sp_document_fn *fn, void *user) SP_MUST_CHECK;
+ * Text that is not UTF-8 is converted where its encoding can be told (encoding.c).
+ * Errors: SP_E_UNSUPPORTED (damaged, or no text) and SP_E_LIMIT (more than SP_DOC_MAX_BYTES): a
+ * caller may skip the file; fn has not been called. SP_E_FORMAT: a bad line of JSONL, if strict.
+ * SP_E_NOMEM, and what fn returns. */
+sp_err sp_documents_read(sp_reading *r, sp_doc_format format, const char *data,
+                         size_t n) SP_MUST_CHECK;
+
+/* -- for the readers -------------------------------------------------------------------------- */
+
+/* sp_document_emit -- hands over one document, its title from the first heading (Markdown and RST),
+ * else `title` if it is not empty, else the file's name. */
+sp_err sp_document_emit(sp_reading *r, sp_document *d, const sp_bytes *title) SP_MUST_CHECK;
+
+/* sp_text_decode -- a file's bytes as UTF-8 in *text: data itself where it is UTF-8 (a byte order
+ * mark left out), else a conversion in `own`. Errors: SP_E_UNSUPPORTED without the path. */
+sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text,
+                      size_t *n_text) SP_MUST_CHECK;
 
 /* sp_html_to_markdown -- the visible text of a page: headings, paragraphs, lists, tables, code. The
- * content of <title> goes to `title`. A page without text gives an empty `out`. */
-sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out,
-                           sp_bytes *title) SP_MUST_CHECK;
+ * content of <title> goes to `title`. marks (may be NULL): lines of the page. A page without text
+ * gives an empty `out`. */
+sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title,
+                           sp_marks *marks) SP_MUST_CHECK;
+
+/* Whole formats; errors as sp_documents_read. */
+sp_err sp_jsonl_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_pdf_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+/* sp_pdf_pages -- the second half of sp_pdf_read: text with a form feed after each page. */
+sp_err sp_pdf_pages(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_docx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_odt_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_epub_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 
 #endif

@@ -1,7 +1,7 @@
 /* html.c -- the visible text of an HTML page as Markdown.
  *
  * libxml2 makes a tree of whatever it is given; the walk over it needs no recursion, so nesting
- * costs no stack. Between two texts stand *breaks*: elements ask for them when they open and close,
+ * costs no stack. Between two texts are *breaks*: elements ask for them when they open and close,
  * the strongest request wins, and it is written only when more text follows; so are the marks of
  * headings and items. Inside a table cell every break is a blank, so that a row stays one line; a
  * table that holds blocks (a layout table) is no table at all, its cells are paragraphs.
@@ -57,8 +57,10 @@ typedef enum gap { GAP_NONE, GAP_BLANK, GAP_LINE, GAP_PARAGRAPH } gap;
 
 typedef struct writer {
     sp_bytes *out, *title;
-    gap gap;       /* asked for since the last text */
-    char mark[48]; /* "##", "-" or "1.": waits for the text of its heading or item */
+    sp_marks *marks; /* or NULL */
+    int64_t line;    /* where the last element began */
+    gap gap;         /* asked for since the last text */
+    char mark[48];   /* "##", "-" or "1.": waits for the text of its heading or item */
     int list_depth, pre_depth;
     const xmlNode *table; /* the data table that is being written, or NULL */
 } writer;
@@ -66,7 +68,8 @@ typedef struct writer {
 static role role_of(const xmlNode *node)
 {
     size_t low = 0, high = SP_COUNT(elements);
-    if (xmlHasProp((xmlNode *)node, (const xmlChar *)"hidden")) return ROLE_HIDDEN;
+    for (const xmlAttr *a = node->properties; a; a = a->next)
+        if (strcmp((const char *)a->name, "hidden") == 0) return ROLE_HIDDEN;
     while (low < high) {
         size_t middle = (low + high) / 2;
         int order = strcmp((const char *)node->name, elements[middle].name);
@@ -91,6 +94,10 @@ static sp_err write_raw(writer *w, const char *s, size_t n)
 {
     static const char *const gaps[] = {"", " ", "\n", "\n\n"};
     if (w->out->n) SP_TRY(sp_bytes_add(w->out, gaps[w->gap], strlen(gaps[w->gap])));
+    if (w->marks && w->line && (!w->marks->n || w->marks->v[w->marks->n - 1].number != w->line)) {
+        SP_TRY(sp_vec_reserve(w->marks, 1));
+        w->marks->v[w->marks->n++] = (sp_mark){w->out->n, w->line};
+    }
     if (*w->mark) SP_TRY(sp_bytes_addf(w->out, "%s ", w->mark));
     w->gap = GAP_NONE;
     *w->mark = '\0';
@@ -240,6 +247,7 @@ static sp_err write_node(writer *w, xmlNode *node)
 static sp_err write_tree(writer *w, xmlNode *root)
 {
     for (xmlNode *node = root; node;) {
+        if (node->type == XML_ELEMENT_NODE) w->line = SP_MAX(w->line, xmlGetLineNo(node));
         role r = node->type == XML_ELEMENT_NODE ? role_of(node) : ROLE_INLINE;
         if (r == ROLE_TITLE) SP_TRY(write_title(w, node));
         bool inside = node->type == XML_ELEMENT_NODE && r != ROLE_HIDDEN && r != ROLE_TITLE;
@@ -275,6 +283,7 @@ static sp_err parse(const char *html, size_t n, xmlDoc **out)
                         HTML_PARSE_NONET | HTML_PARSE_COMPACT;
     const char *encoding = sp_utf8_valid(html, n) ? "UTF-8" : NULL; /* NULL: what the page says */
 
+    parser->linenumbers = 1;
     xmlGenericErrorFunc handler = xmlGenericError;
     void *handler_context = xmlGenericErrorContext;
     xmlSetGenericErrorFunc(NULL, say_nothing);
@@ -292,14 +301,15 @@ static sp_err parse(const char *html, size_t n, xmlDoc **out)
     return SP_OK;
 }
 
-sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title)
+sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *title,
+                           sp_marks *marks)
 {
     if (n > INT_MAX) return sp_fail(SP_E_LIMIT, "a page of %zu bytes", n);
     if (n == 0) return SP_OK;
     xmlDoc *doc = NULL;
     SP_TRY(parse(html, n, &doc));
     xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
-    writer w = {.out = out, .title = title};
+    writer w = {.out = out, .title = title, .marks = marks};
     sp_err err = root ? write_tree(&w, root) : SP_OK;
     xmlFreeDoc(doc);
     return err;

@@ -1,11 +1,11 @@
 /* index.c -- builds the index and brings it up to date.
  *
- * Two sorted lists are merged, the files of the folder and those of the index:
+ * For each root that is named, two sorted lists are merged, its files and those of the index:
  *
- *     in the folder only   ──> add_file
+ *     in the root only     ──> add_file
  *     in both              ──> update_file ──> kept        same size and time, or same SHA-256
  *                                          ──> add_file    its old chunks removed first
- *     in the index only    ──> forget_file
+ *     in the index only    ──> removed
  *
  * A file that cannot be read or is no text is skipped: warned about, counted, and not in the index.
  * All of it is one SQLite transaction; whatever fails, is canceled or dies leaves the index as it
@@ -21,185 +21,35 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "retrieve/db_int.h"
-#include "retrieve/documents_int.h"
-#include "retrieve/folder_int.h"
+#include "retrieve/build_int.h"
 
-#define MAX_FILE_BYTES  INT32_MAX
-#define PROGRESS_CHUNKS 1024
+#define MAX_FILE_BYTES INT32_MAX
+#define DEFAULT_WORDS  150
 /* Times of files may be this coarse: one written at most so long before a build began may be
  * written again later and keep its time. */
 #define TIME_GRAIN_NS INT64_C(2000000000)
 
-/* A file as the index knows it. */
-typedef struct known_file {
-    int64_t id, size, mtime_ns, n_chunks;
-    sp_digest sha256;
-    const char *path;
-} known_file;
-
-enum {
-    ADD_FILE,
-    SET_TIME,
-    SET_CHUNKS,
-    REMOVE_FILE,
-    REMOVE_CHUNKS,
-    REMOVE_WORDS,
-    ADD_CHUNK,
-    ADD_WORDS,
-    N_STATEMENTS
-};
-
-static const char *const statements[N_STATEMENTS] = {
-    [ADD_FILE] =
-        "INSERT INTO files (path, size, mtime_ns, sha256, n_chunks) VALUES (?, ?, ?, ?, 0)",
-    [SET_TIME] = "UPDATE files SET mtime_ns = ?2 WHERE id = ?1",
-    [SET_CHUNKS] = "UPDATE files SET n_chunks = ?2 WHERE id = ?1",
-    [REMOVE_FILE] = "DELETE FROM files WHERE id = ?",
-    [REMOVE_CHUNKS] = "DELETE FROM chunks WHERE file = ?",
-    [REMOVE_WORDS] = ("INSERT INTO words (words, rowid, title, text)"
-                      " SELECT 'delete', id, title, text FROM chunks WHERE file = ?"),
-    [ADD_CHUNK] = ("INSERT INTO chunks (file, line, title, text, n_words, sha256)"
-                   " VALUES (?, ?, ?, ?, ?, ?)"),
-    [ADD_WORDS] = "INSERT INTO words (rowid, title, text) VALUES (?, ?, ?)",
-};
-
-typedef struct builder {
-    const char *dir, *path; /* of the documents and of the index */
-    sp_chunk_opts opts;
-    sp_index_progress *progress;
-    void *user;
-    sp_index_stats *stats;
-
-    sqlite3 *db;
-    sqlite3_stmt *run[N_STATEMENTS];
-    sp_folder folder;
-    SP_VEC(known_file) known; /* sorted by path */
-    sp_arena known_paths;
-    int64_t built_ns; /* when the build before began */
-
-    const char *file; /* being read, relative to dir */
-    int64_t file_id, n_done;
-    const sp_document *document; /* being chunked */
-    sp_bytes full, content, title;
-} builder;
-
-/* -- statements ----------------------------------------------------------------------------- */
-
-static sp_err fail(builder *b)
+sp_err sp_build_report(sp_builder *b)
 {
-    return sp_db_fail(b->db, b->path, "cannot write the index");
-}
-
-/* finish -- runs a statement whose parameters are bound; a bind that failed fails here. */
-static sp_err finish(builder *b, int which)
-{
-    sp_err err = sqlite3_step(b->run[which]) == SQLITE_DONE ? SP_OK : fail(b);
-    sqlite3_reset(b->run[which]);
-    return err;
-}
-
-static void bind_text(sqlite3_stmt *s, int parameter, const char *text, size_t n)
-{
-    sqlite3_bind_text64(s, parameter, n ? text : "", n, SQLITE_STATIC, SQLITE_UTF8);
-}
-
-static sp_err run_with(builder *b, int which, int64_t first, int64_t second)
-{
-    sqlite3_stmt *s = b->run[which];
-    sqlite3_bind_int64(s, 1, first);
-    if (sqlite3_bind_parameter_count(s) > 1) sqlite3_bind_int64(s, 2, second);
-    return finish(b, which);
-}
-
-static sp_err prepare(builder *b)
-{
-    for (int i = 0; i < N_STATEMENTS; i++)
-        SP_TRY(sp_db_prepare(b->db, b->path, statements[i], &b->run[i]));
-    return SP_OK;
-}
-
-/* -- chunks --------------------------------------------------------------------------------- */
-
-static sp_err report(builder *b)
-{
-    if (!b->progress || b->progress(b->file, b->n_done, (int64_t)b->folder.files.n, b->user))
-        return SP_OK;
+    if (!b->o.progress || b->o.progress(b->file, b->n_done, b->n_total, b->o.user)) return SP_OK;
     return sp_fail(SP_E_CANCELED, "%s: canceled, the index is as it was", b->path);
-}
-
-/* chunk_title -- "Document > Heading", or what there is of it, in b->title. */
-static sp_err chunk_title(builder *b, const sp_text_chunk *c)
-{
-    const sp_document *d = b->document;
-    b->title.n = 0;
-    SP_TRY(sp_bytes_add(&b->title, d->title, d->n_title));
-    bool same = c->n_heading == d->n_title && memcmp(c->heading, d->title, d->n_title) == 0;
-    if (c->n_heading == 0 || same) return SP_OK;
-    if (b->title.n) SP_TRY(sp_bytes_add(&b->title, " > ", 3));
-    return sp_bytes_add(&b->title, c->heading, c->n_heading);
-}
-
-static sp_err add_chunk(const sp_text_chunk *c, void *user)
-{
-    builder *b = user;
-    sp_sha256 *hash;
-    sp_digest digest;
-    SP_TRY(chunk_title(b, c));
-    SP_TRY(sp_sha256_create(&hash));
-    sp_sha256_update(hash, c->text, c->n);
-    sp_sha256_final(hash, &digest);
-
-    sqlite3_stmt *row = b->run[ADD_CHUNK], *words = b->run[ADD_WORDS];
-    sqlite3_bind_int64(row, 1, b->file_id);
-    sqlite3_bind_int64(row, 2, b->document->line);
-    bind_text(row, 3, b->title.v, b->title.n);
-    bind_text(row, 4, c->text, c->n);
-    sqlite3_bind_int(row, 5, c->n_words);
-    sqlite3_bind_blob(row, 6, digest.b, sizeof digest.b, SQLITE_STATIC);
-    SP_TRY(finish(b, ADD_CHUNK));
-    sqlite3_bind_int64(words, 1, sqlite3_last_insert_rowid(b->db));
-    bind_text(words, 2, b->title.v, b->title.n);
-    bind_text(words, 3, c->text, c->n);
-    SP_TRY(finish(b, ADD_WORDS));
-    return ++b->stats->n_chunks % PROGRESS_CHUNKS == 0 ? report(b) : SP_OK;
-}
-
-static sp_err add_document(const sp_document *d, void *user)
-{
-    builder *b = user;
-    b->document = d;
-    return sp_chunk_text(d->text, d->n, d->markdown, &b->opts, add_chunk, b);
 }
 
 /* -- files ---------------------------------------------------------------------------------- */
 
-/* What is known of a file in the folder; sha256 only after reading it. */
-typedef struct found_file {
-    int64_t size, mtime_ns;
-    sp_digest sha256;
-} found_file;
-
-static void skip(builder *b)
+static sp_err skip(sp_builder *b)
 {
     sp_log(SP_LOG_WARN, "skipped: %s", sp_error_detail());
     b->stats->n_skipped++;
-}
-
-static sp_err forget_file(builder *b, const known_file *k)
-{
-    SP_TRY(run_with(b, REMOVE_WORDS, k->id, 0));
-    SP_TRY(run_with(b, REMOVE_CHUNKS, k->id, 0));
-    return run_with(b, REMOVE_FILE, k->id, 0);
+    return SP_OK;
 }
 
 /* find_file -- sets b->full to the path of b->file; *usable is false when it is no regular file. */
-static sp_err find_file(builder *b, found_file *out, bool *usable)
+static sp_err find_file(sp_builder *b, sp_known_file *out, bool *usable)
 {
     b->full.n = 0;
-    SP_TRY(sp_bytes_addf(&b->full, "%s/%s%c", b->dir, b->file, '\0'));
+    SP_TRY(sp_bytes_addf(&b->full, "%s/%s%c", b->root->folder, b->file, '\0'));
     struct stat st;
     bool exists = stat(b->full.v, &st) == 0;
     *usable = exists && S_ISREG(st.st_mode);
@@ -207,13 +57,14 @@ static sp_err find_file(builder *b, found_file *out, bool *usable)
         sp_fail(SP_E_IO, "%s: %s", b->full.v, exists ? "not a regular file" : strerror(errno));
         return SP_OK;
     }
+    out->path = b->file;
     out->size = st.st_size;
     out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     return SP_OK;
 }
 
 /* read_file -- fills b->content and the hash; *usable is false when the file cannot be read. */
-static sp_err read_file(builder *b, found_file *f, bool *usable)
+static sp_err read_file(sp_builder *b, sp_known_file *f, bool *usable)
 {
     b->content.n = 0;
     sp_err err = sp_file_read(b->full.v, MAX_FILE_BYTES, &b->content);
@@ -227,59 +78,54 @@ static sp_err read_file(builder *b, found_file *f, bool *usable)
     return SP_OK;
 }
 
-static sp_err add_file(builder *b, const found_file *f)
+static sp_err add_file(sp_builder *b, const sp_known_file *f)
 {
-    sqlite3_stmt *s = b->run[ADD_FILE];
-    bind_text(s, 1, b->file, strlen(b->file));
-    sqlite3_bind_int64(s, 2, f->size);
-    sqlite3_bind_int64(s, 3, f->mtime_ns);
-    sqlite3_bind_blob(s, 4, f->sha256.b, sizeof f->sha256.b, SQLITE_STATIC);
-    SP_TRY(finish(b, ADD_FILE));
-    b->file_id = sqlite3_last_insert_rowid(b->db);
-
+    SP_TRY(sp_rows_add_file(b, f));
     int64_t before = b->stats->n_chunks;
-    sp_err err = sp_documents_read(b->full.v, sp_document_format(b->file), b->content.v,
-                                   b->content.n, add_document, b);
-    if (err == SP_E_UNSUPPORTED) {
-        skip(b);
-        return run_with(b, REMOVE_FILE, b->file_id, 0);
+    sp_reading r = {
+        .path = b->full.v, .fn = sp_rows_add_document, .user = b, .strict = b->o.strict};
+    sp_err err = sp_documents_read(&r, sp_document_format(b->file), b->content.v, b->content.n);
+    if (err == SP_E_UNSUPPORTED || err == SP_E_LIMIT) {
+        SP_TRY(skip(b));
+        return sp_rows_run(b, SP_REMOVE_FILE, b->file_id, 0);
     }
     SP_TRY(err);
+    b->stats->n_bad_lines += r.n_bad_lines;
     b->stats->n_files++;
     b->stats->n_bytes += f->size;
-    return run_with(b, SET_CHUNKS, b->file_id, b->stats->n_chunks - before);
+    return sp_rows_run(b, SP_SET_CHUNKS, b->file_id, b->stats->n_chunks - before);
 }
 
-static sp_err keep_file(builder *b, const known_file *k, const found_file *f)
+static sp_err keep_file(sp_builder *b, const sp_known_file *k, const sp_known_file *f)
 {
     b->stats->n_files++;
     b->stats->n_unchanged++;
     b->stats->n_chunks += k->n_chunks;
     b->stats->n_bytes += k->size;
-    return k->mtime_ns == f->mtime_ns ? SP_OK : run_with(b, SET_TIME, k->id, f->mtime_ns);
+    return k->mtime_ns == f->mtime_ns ? SP_OK : sp_rows_run(b, SP_SET_TIME, k->id, f->mtime_ns);
 }
 
-/* update_file -- b->file is in the folder and, if k is not NULL, in the index. The detail of the
- * last sp_fail says why a file is not usable. */
-static sp_err update_file(builder *b, const known_file *k)
+/* update_file -- b->file is in the root and, if k is not NULL, in the index. The detail of the last
+ * sp_fail says why a file is not usable. */
+static sp_err update_file(sp_builder *b, const sp_known_file *k)
 {
-    found_file f = {0};
+    sp_known_file f = {0};
     bool usable;
     SP_TRY(find_file(b, &f, &usable));
     bool same_stat = usable && k && k->size == f.size && k->mtime_ns == f.mtime_ns;
-    if (same_stat && f.mtime_ns < b->built_ns - TIME_GRAIN_NS) return keep_file(b, k, &f);
+    if (same_stat && f.mtime_ns < b->root->built_ns - TIME_GRAIN_NS) return keep_file(b, k, &f);
     if (usable) SP_TRY(read_file(b, &f, &usable));
     if (usable && k && sp_digest_eq(&k->sha256, &f.sha256)) return keep_file(b, k, &f);
-    if (!usable) skip(b);
-    if (k) SP_TRY(forget_file(b, k));
+    if (!usable) SP_TRY(skip(b));
+    if (k) SP_TRY(sp_rows_remove_file(b, k->id));
     return usable ? add_file(b, &f) : SP_OK;
 }
 
-/* -- the whole ------------------------------------------------------------------------------ */
+/* -- a root ----------------------------------------------------------------------------------- */
 
-static sp_err know_file(builder *b, sqlite3_stmt *s)
+static sp_err know_file(sp_builder *b, sqlite3_stmt *s, sp_arena *paths)
 {
-    known_file k = {
+    sp_known_file k = {
         .id = sqlite3_column_int64(s, 0),
         .size = sqlite3_column_int64(s, 2),
         .mtime_ns = sqlite3_column_int64(s, 3),
@@ -290,7 +136,7 @@ static sp_err know_file(builder *b, sqlite3_stmt *s)
     if (!path || !sha256 || sqlite3_column_bytes(s, 4) != sizeof k.sha256)
         return sp_fail(SP_E_FORMAT, "%s: index: a damaged row in table files", b->path);
     size_t n = strlen(path) + 1;
-    char *copy = sp_arena_take(&b->known_paths, n, 1);
+    char *copy = sp_arena_take(paths, n, 1);
     if (!copy) return sp_fail_nomem(n, "a file name");
     k.path = memcpy(copy, path, n);
     memcpy(k.sha256.b, sha256, sizeof k.sha256.b);
@@ -299,108 +145,154 @@ static sp_err know_file(builder *b, sqlite3_stmt *s)
     return SP_OK;
 }
 
-static sp_err know_files(builder *b)
+static sp_err know_files(sp_builder *b, sp_arena *paths)
 {
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(b->db, b->path,
                          "SELECT id, path, size, mtime_ns, sha256, n_chunks FROM files"
-                         " ORDER BY path",
+                         " WHERE root = ? ORDER BY path",
                          &s));
+    sqlite3_bind_int64(s, 1, b->root->id);
     sp_err err = SP_OK;
     int rc = SQLITE_DONE;
-    while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) err = know_file(b, s);
+    while (err == SP_OK && (rc = sqlite3_step(s)) == SQLITE_ROW) err = know_file(b, s, paths);
     if (err == SP_OK && rc != SQLITE_DONE) err = sp_db_fail(b->db, b->path, "index");
     sqlite3_finalize(s);
     return err;
 }
 
-/* start -- inside the transaction: what the index holds, emptied when it was cut in another way. */
-static sp_err start(builder *b)
+static sp_err merge(sp_builder *b)
 {
-    struct timespec now;
-    timespec_get(&now, TIME_UTC);
-    bool empty;
-    int64_t size_words = 0, overlap_words = 0;
-    SP_TRY(sp_db_check(b->db, b->path, &empty));
-    if (!empty) {
-        SP_TRY(sp_db_number(b->db, b->path, "SELECT size_words FROM options", &size_words));
-        SP_TRY(sp_db_number(b->db, b->path, "SELECT overlap_words FROM options", &overlap_words));
-        SP_TRY(sp_db_number(b->db, b->path, "SELECT built_ns FROM options", &b->built_ns));
-    }
-    if (size_words != b->opts.size_words || overlap_words != b->opts.overlap_words)
-        SP_TRY(sp_db_clear(b->db, b->path));
-    char sql[160];
-    snprintf(sql, sizeof sql, "DELETE FROM options; INSERT INTO options VALUES (%d, %d, %lld)",
-             b->opts.size_words, b->opts.overlap_words,
-             (long long)now.tv_sec * 1000000000 + now.tv_nsec);
-    SP_TRY(sp_db_exec(b->db, b->path, sql));
-    return know_files(b);
-}
-
-static sp_err merge(builder *b)
-{
-    size_t i = 0, j = 0;
-    while (i < b->folder.files.n || j < b->known.n) {
-        const known_file *k = j < b->known.n ? &b->known.v[j] : NULL;
-        int order = i == b->folder.files.n ? 1 : !k ? -1 : strcmp(b->folder.files.v[i], k->path);
+    const char *const *found = b->root->files.files.v;
+    size_t i = 0, j = 0, n = b->root->files.files.n;
+    while (i < n || j < b->known.n) {
+        const sp_known_file *k = j < b->known.n ? &b->known.v[j] : NULL;
+        int order = i == n ? 1 : !k ? -1 : strcmp(found[i], k->path);
         if (order > 0) {
-            SP_TRY(forget_file(b, k));
+            SP_TRY(sp_rows_remove_file(b, k->id));
             b->stats->n_removed++;
             j++;
             continue;
         }
-        b->file = b->folder.files.v[i++];
+        b->file = found[i++];
         SP_TRY(update_file(b, order == 0 ? k : NULL));
         j += order == 0;
         b->n_done++;
-        SP_TRY(report(b));
+        SP_TRY(sp_build_report(b));
     }
     return SP_OK;
 }
 
+static sp_err build_root(sp_builder *b, sp_root *r, int64_t now_ns)
+{
+    sp_arena paths;
+    sp_arena_init(&paths);
+    b->root = r;
+    b->known.n = 0;
+    sp_err err = know_files(b, &paths);
+    if (err == SP_OK) err = merge(b);
+    sp_arena_fini(&paths);
+    r->built_ns = now_ns;
+    return err;
+}
+
+/* -- the whole ------------------------------------------------------------------------------ */
+
+/* choose_cut -- how chunks are cut: as asked for, or as the index has it. *other: differently from
+ * what it has. */
+static sp_err choose_cut(sp_builder *b, bool *other)
+{
+    int64_t size, overlap;
+    SP_TRY(sp_db_number(b->db, b->path, "SELECT size_words FROM options", &size));
+    SP_TRY(sp_db_number(b->db, b->path, "SELECT overlap_words FROM options", &overlap));
+    if (b->o.size_words == 0 && b->o.overlap_words == 0 && size > 0 && size <= INT32_MAX &&
+        overlap >= 0 && overlap < size)
+        b->cut = (sp_chunk_opts){(int)size, (int)overlap};
+    *other = size != b->cut.size_words || overlap != b->cut.overlap_words;
+    return SP_OK;
+}
+
+/* start -- inside the transaction: an index of this version with the roots that this build is
+ * about. A new way to cut empties it, and every root is read again. */
+static sp_err start(sp_builder *b, const char *const *named, int n_named, bool *fresh)
+{
+    bool empty, other = true;
+    SP_TRY(sp_db_check(b->db, b->path, b->o.replace, &empty));
+    if (!empty) {
+        SP_TRY(choose_cut(b, &other));
+        SP_TRY(sp_roots_load(b));
+    }
+    if (other) SP_TRY(sp_db_clear(b->db, b->path));
+    *fresh = other;
+    SP_TRY(sp_rows_prepare(b));
+    SP_TRY(sp_roots_name(b, named, n_named));
+    for (size_t i = 0; i < b->roots.n && other; i++) {
+        b->roots.v[i].wanted = true;
+        b->roots.v[i].id = b->roots.v[i].built_ns = 0;
+    }
+    char sql[160];
+    snprintf(sql, sizeof sql, "DELETE FROM options; INSERT INTO options VALUES (%d, %d)",
+             b->cut.size_words, b->cut.overlap_words);
+    SP_TRY(sp_db_exec(b->db, b->path, sql));
+    SP_TRY(sp_roots_list(b));
+    return sp_roots_save(b);
+}
+
 /* build -- the transaction. A new index is merged into one segment: it costs little then and makes
  * every search cheaper; updates leave that to FTS5's own merging. */
-static sp_err build(builder *b)
+static sp_err build(sp_builder *b, const char *const *named, int n_named)
 {
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    bool fresh = false;
     SP_TRY(sp_db_exec(b->db, b->path, "PRAGMA cache_size = -65536; BEGIN IMMEDIATE"));
-    SP_TRY(start(b));
-    SP_TRY(prepare(b));
-    SP_TRY(merge(b));
-    if (b->known.n == 0)
-        SP_TRY(sp_db_exec(b->db, b->path, "INSERT INTO words (words) VALUES ('optimize')"));
+    SP_TRY(start(b, named, n_named, &fresh));
+    for (size_t i = 0; i < b->roots.n; i++)
+        if (b->roots.v[i].wanted)
+            SP_TRY(build_root(b, &b->roots.v[i], (int64_t)now.tv_sec * 1000000000 + now.tv_nsec));
+    SP_TRY(sp_roots_save(b));
+    if (fresh)
+        SP_TRY(sp_db_exec(b->db, b->path,
+                          "INSERT INTO words (words) VALUES ('optimize');"
+                          "INSERT INTO grams (grams) VALUES ('optimize')"));
     return sp_db_exec(b->db, b->path, "COMMIT");
 }
 
-sp_err sp_index_build(const char *dir, const char *out_path, const sp_chunk_opts *o,
-                      sp_index_progress *progress, void *user, sp_index_stats *stats)
+static sp_err check(const char *const *roots, int n_roots, const char *path, const sp_index_opts *o)
 {
-    if (o->size_words < 1 || o->overlap_words < 0 || o->overlap_words >= o->size_words)
-        return sp_fail(SP_E_ARG, "chunks of %d words with an overlap of %d", o->size_words,
+    if (!path) return sp_fail(SP_E_ARG, "sp_index_build: the path of the index is NULL");
+    if (n_roots < 0 || (n_roots > 0 && !roots))
+        return sp_fail(SP_E_ARG, "sp_index_build: %d folders", n_roots);
+    for (int i = 0; i < n_roots; i++)
+        if (!roots[i] || !*roots[i])
+            return sp_fail(SP_E_ARG, "%s: the name of folder %d is empty", path, i + 1);
+    int size = o->size_words ? o->size_words : DEFAULT_WORDS;
+    if (size < 1 || o->overlap_words < 0 || o->overlap_words >= size)
+        return sp_fail(SP_E_ARG, "chunks of %d words with an overlap of %d", size,
                        o->overlap_words);
-    sp_index_stats unused, *counts = stats ? stats : &unused;
-    builder b = {.dir = dir,
-                 .path = out_path,
-                 .opts = *o,
-                 .progress = progress,
-                 .user = user,
-                 .stats = counts};
-    *counts = (sp_index_stats){0};
-    bool existed = access(out_path, F_OK) == 0, opened = false;
+    return SP_OK;
+}
 
-    sp_err err = sp_folder_list(dir, &b.folder);
-    counts->n_skipped = b.folder.n_skipped;
-    if (err == SP_OK) err = sp_db_open(out_path, true, &b.db);
-    if (err == SP_OK) opened = true;
-    if (opened) err = build(&b);
+sp_err sp_index_build(const char *const *roots, int n_roots, const char *out_path,
+                      const sp_index_opts *o, sp_index_stats *stats)
+{
+    sp_index_stats unused;
+    sp_builder b = {.path = out_path, .stats = stats ? stats : &unused};
+    if (o) b.o = *o;
+    SP_TRY(check(roots, n_roots, out_path, &b.o));
+    b.cut = (sp_chunk_opts){b.o.size_words ? b.o.size_words : DEFAULT_WORDS, b.o.overlap_words};
+    *b.stats = (sp_index_stats){0};
+    bool existed = access(out_path, F_OK) == 0;
+    SP_TRY(sp_db_open(out_path, true, &b.db));
+    sp_arena_init(&b.names);
+    sp_err err = build(&b, roots, n_roots);
 
-    for (int i = 0; i < N_STATEMENTS; i++) sqlite3_finalize(b.run[i]);
+    sp_rows_fini(&b);
     sqlite3_close(b.db); /* rolls back what was not committed */
-    if (err != SP_OK && opened && !existed) unlink(out_path);
-    sp_folder_fini(&b.folder);
+    if (err != SP_OK && !existed) unlink(out_path);
+    sp_roots_fini(&b);
     sp_vec_fini(&b.known);
-    sp_arena_fini(&b.known_paths);
     sp_vec_fini(&b.full);
     sp_vec_fini(&b.content);
-    sp_vec_fini(&b.title);
     return err;
 }

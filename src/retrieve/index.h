@@ -1,13 +1,14 @@
-/* index.h -- a folder of documents as chunks in one SQLite file, searched with BM25 (FTS5).
+/* index.h -- folders of documents as chunks in one SQLite file, searched with BM25 (FTS5).
  * The functions (sp_index_build, sp_index_open, sp_index_search ...) and their types are public:
  * include/spolia.h declares them with their contracts. To those, for the floors that use them:
  *
- * sp_index_build   keeps *stats current while it runs, so `progress` may show it; within one file
- * it calls progress every thousand chunks. Chunks of another size than the index has mean that
- * every file is read again. A file whose size and time are those of the index is taken as unchanged
- * without reading it, unless its time is so recent that a later write could have had the same.
- * sp_index_search  the title counts more than the text. At most 256 different words of a question
- * count. sp_hits.strings  is an sp_arena *.
+ * sp_index_build   Chunks of another size than the index has mean that every file is read again. A
+ *                  file whose size and time are those of the index is taken as unchanged without
+ *                  reading it, unless its time is so recent that a later write could have had the
+ *                  same.
+ * sp_index_search  The title counts more than the text. At most 256 different words of a question
+ *                  count.
+ * sp_hits.strings  is an sp_arena *.
  */
 #ifndef SP_RETRIEVE_INDEX_H
 #define SP_RETRIEVE_INDEX_H

@@ -6,18 +6,12 @@
 
 #include <string.h>
 
-typedef struct line {
-    size_t from, to; /* without surrounding blanks; from == to for a blank line */
-    size_t indent;   /* bytes before `from` */
-    size_t next;     /* start of the line after */
-} line;
-
-static line line_at(const char *s, size_t n, size_t at)
+sp_line sp_line_at(const char *s, size_t n, size_t at)
 {
     const char *newline = memchr(s + at, '\n', n - at);
     size_t end = newline ? (size_t)(newline - s) : n;
     size_t from = sp_skip_blanks(s, at, end);
-    return (line){
+    return (sp_line){
         .from = from,
         .to = sp_trim_end(s, from, end),
         .indent = from - at,
@@ -25,20 +19,20 @@ static line line_at(const char *s, size_t n, size_t at)
     };
 }
 
-static size_t run_length(const char *s, const line *l, char c)
+static size_t run_length(const char *s, const sp_line *l, char c)
 {
     size_t at = l->from;
     while (at < l->to && s[at] == c) at++;
     return at - l->from;
 }
 
-static bool is_only(const char *s, const line *l, char c)
+static bool is_only(const char *s, const sp_line *l, char c)
 {
     return l->from < l->to && run_length(s, l, c) == l->to - l->from;
 }
 
 /* "## Words ##": up to six marks, then a blank or the end of the line. */
-static bool is_atx_heading(const char *s, const line *l, sp_block *out)
+static bool is_atx_heading(const char *s, const sp_line *l, sp_block *out)
 {
     size_t level = run_length(s, l, '#'), at = l->from + level;
     if (level < 1 || level > 6 || l->indent > 3 || (at < l->to && !sp_is_blank(s[at])))
@@ -51,13 +45,13 @@ static bool is_atx_heading(const char *s, const line *l, sp_block *out)
     return true;
 }
 
-static bool is_setext_underline(const char *s, const line *l)
+static bool is_setext_underline(const char *s, const sp_line *l)
 {
     return l->indent <= 3 && (is_only(s, l, '=') || (is_only(s, l, '-') && l->to - l->from >= 2));
 }
 
 /* fence_length -- the marks of a code fence that this line opens, 0 for none. */
-static size_t fence_length(const char *s, const line *l)
+static size_t fence_length(const char *s, const sp_line *l)
 {
     size_t n = SP_MAX(run_length(s, l, '`'), run_length(s, l, '~'));
     if (n < 3) return 0;
@@ -65,18 +59,18 @@ static size_t fence_length(const char *s, const line *l)
     return inline_code ? 0 : n;
 }
 
-static bool is_table_row(const char *s, const line *l)
+static bool is_table_row(const char *s, const sp_line *l)
 {
     return l->from < l->to && s[l->from] == '|';
 }
 
 /* fence_end -- after the closing fence; the end of the text when there is none. */
-static size_t fence_end(const char *s, size_t n, const line *open)
+static size_t fence_end(const char *s, size_t n, const sp_line *open)
 {
     char mark = s[open->from];
     size_t length = fence_length(s, open), at = open->next;
     while (at < n) {
-        line l = line_at(s, n, at);
+        sp_line l = sp_line_at(s, n, at);
         at = l.next;
         if (is_only(s, &l, mark) && l.to - l.from >= length) break;
     }
@@ -84,11 +78,11 @@ static size_t fence_end(const char *s, size_t n, const line *open)
 }
 
 /* front_matter_end -- after the "---" that closes a YAML header at a file's start, 0 for none. */
-static size_t front_matter_end(const char *s, size_t n, const line *first)
+static size_t front_matter_end(const char *s, size_t n, const sp_line *first)
 {
     if (first->from != 0 || first->to != 3 || memcmp(s, "---", 3) != 0) return 0;
     for (size_t at = first->next; at < n;) {
-        line l = line_at(s, n, at);
+        sp_line l = sp_line_at(s, n, at);
         bool closing = l.to - l.from == 3 && l.indent == 0 &&
                        (memcmp(s + l.from, "---", 3) == 0 || memcmp(s + l.from, "...", 3) == 0);
         if (closing) return l.next;
@@ -98,11 +92,11 @@ static size_t front_matter_end(const char *s, size_t n, const line *first)
     return 0;
 }
 
-static size_t table_end(const char *s, size_t n, const line *first)
+static size_t table_end(const char *s, size_t n, const sp_line *first)
 {
     size_t at = first->next;
     while (at < n) {
-        line l = line_at(s, n, at);
+        sp_line l = sp_line_at(s, n, at);
         if (!is_table_row(s, &l)) break;
         at = l.next;
     }
@@ -110,11 +104,11 @@ static size_t table_end(const char *s, size_t n, const line *first)
 }
 
 /* text_end -- up to a blank line or, in Markdown, what starts another block. */
-static size_t text_end(const char *s, size_t n, const line *first, bool markdown)
+static size_t text_end(const char *s, size_t n, const sp_line *first, bool markdown)
 {
     size_t at = first->next;
     while (at < n) {
-        line l = line_at(s, n, at);
+        sp_line l = sp_line_at(s, n, at);
         sp_block other;
         if (l.from == l.to) break;
         if (markdown &&
@@ -139,7 +133,7 @@ bool sp_line_is_item(const char *s, size_t at, size_t to)
     return at + 1 < to && sp_is_blank(s[at + 1]);
 }
 
-static void classify(const char *s, size_t n, const line *l, bool markdown, sp_block *out)
+static void classify(const char *s, size_t n, const sp_line *l, bool markdown, sp_block *out)
 {
     size_t end;
     if (markdown && is_atx_heading(s, l, out)) {
@@ -155,7 +149,7 @@ static void classify(const char *s, size_t n, const line *l, bool markdown, sp_b
         return;
     }
     if (markdown && l->next < n && !sp_line_is_item(s, l->from, l->to)) {
-        line under = line_at(s, n, l->next);
+        sp_line under = sp_line_at(s, n, l->next);
         if (is_setext_underline(s, &under)) {
             out->kind = SP_BLOCK_HEADING;
             out->to = under.next;
@@ -168,13 +162,18 @@ static void classify(const char *s, size_t n, const line *l, bool markdown, sp_b
     out->to = text_end(s, n, l, markdown);
 }
 
-bool sp_block_next(const char *s, size_t n, size_t at, bool markdown, sp_block *out)
+bool sp_block_next(const char *s, size_t n, size_t at, sp_syntax syntax, sp_block *out)
 {
     while (at < n) {
-        line l = line_at(s, n, at);
+        sp_line l = sp_line_at(s, n, at);
         if (l.from < l.to) {
             *out = (sp_block){.from = l.from - l.indent};
-            classify(s, n, &l, markdown, out);
+            if (syntax == SP_SYNTAX_RST)
+                sp_rst_block(s, n, &l, out);
+            else if (syntax == SP_SYNTAX_CODE)
+                sp_code_block(s, n, &l, out);
+            else
+                classify(s, n, &l, syntax == SP_SYNTAX_MARKDOWN, out);
             return true;
         }
         at = l.next;

@@ -5,15 +5,21 @@
 
 sp_err sp_index_open(const char *path, sp_index **out)
 {
+    if (!path || !out)
+        return sp_fail(SP_E_ARG, "sp_index_open: %s is NULL", path ? "the result" : "the path");
     sp_index *ix = SP_NEW(sp_index);
     if (!ix) return sp_fail_nomem(sizeof *ix, "an index");
     sp_err err = SP_OK;
     ix->path = sp_strdup_n(path, strlen(path));
     if (!ix->path) err = sp_fail_nomem(strlen(path), "a file name");
     if (err == SP_OK) err = sp_db_open(path, false, &ix->db);
-    if (err == SP_OK) err = sp_db_check(ix->db, path, NULL);
+    if (err == SP_OK) err = sp_db_check(ix->db, path, false, NULL);
+    int64_t n_grams = 0;
     if (err == SP_OK)
         err = sp_db_number(ix->db, path, "SELECT sum(n_chunks) FROM files", &ix->n_chunks);
+    if (err == SP_OK)
+        err = sp_db_number(ix->db, path, "SELECT EXISTS (SELECT 1 FROM grams)", &n_grams);
+    ix->has_grams = n_grams > 0;
     if (err != SP_OK) {
         sp_index_close(ix);
         return err;
@@ -32,7 +38,7 @@ void sp_index_close(sp_index *ix)
 
 int64_t sp_index_n_chunks(const sp_index *ix)
 {
-    return ix->n_chunks;
+    return ix ? ix->n_chunks : 0;
 }
 
 /* -- hits ----------------------------------------------------------------------------------- */
@@ -56,8 +62,12 @@ static sp_err take_hit(sqlite3_stmt *s, sp_arena *strings, hit_list *out)
         .file = column_copy(s, 2, strings),
         .title = column_copy(s, 3, strings),
         .text = column_copy(s, 4, strings),
+        .first_line = sqlite3_column_int64(s, 5),
+        .last_line = sqlite3_column_int64(s, 6),
+        .page = sqlite3_column_int64(s, 7),
+        .root = column_copy(s, 8, strings),
     };
-    if (!h.file || !h.title || !h.text) return sp_fail_nomem(sizeof h, "a hit");
+    if (!h.file || !h.title || !h.text || !h.root) return sp_fail_nomem(sizeof h, "a hit");
     SP_TRY(sp_vec_reserve(out, 1));
     out->v[out->n++] = h;
     return SP_OK;
@@ -82,6 +92,7 @@ sp_err sp_hits_take(sp_index *ix, sqlite3_stmt *s, sp_hits *out)
 
 void sp_hits_fini(sp_hits *h)
 {
+    if (!h) return;
     if (h->strings) sp_arena_fini(h->strings);
     sp_free(h->strings);
     sp_free(h->v);
@@ -90,22 +101,20 @@ void sp_hits_fini(sp_hits *h)
 
 /* -- chunks and documents by name ------------------------------------------------------------ */
 
-static const char chunk_sql[] = "SELECT c.id, 0.0, f.path, c.title, c.text"
-                                " FROM chunks AS c JOIN files AS f ON f.id = c.file"
-                                " WHERE c.id > ?1 ORDER BY c.id LIMIT 1";
+static const char chunk_sql[] =
+    "SELECT " SP_HIT_COLUMNS("0.0") " FROM hits AS h WHERE h.id > ?1 ORDER BY h.id LIMIT 1";
 
-/* A document is the chunks of one file that stand on one line; a chunk's title begins with its
- * document's. */
-static const char document_sql[] =
-    "SELECT c.id, 0.0, f.path, c.title, c.text"
-    " FROM (SELECT c.file, c.line FROM chunks AS c JOIN files AS f ON f.id = c.file"
-    "       WHERE f.path = ?1 OR c.title = ?1 OR substr(c.title, 1, length(?1) + 3) = ?1 || ' > '"
-    "       ORDER BY c.id LIMIT 1) AS d"
-    " JOIN chunks AS c ON c.file = d.file AND c.line = d.line JOIN files AS f ON f.id = c.file"
-    " ORDER BY c.id";
+/* A document is the chunks of one file that come from one line of JSONL; a chunk's title begins with
+ * its document's. */
+static const char document_sql[] = "SELECT " SP_HIT_COLUMNS(
+    "0.0") " FROM (SELECT file_id, line FROM hits"
+           "       WHERE file = ?1 OR title = ?1 OR substr(title, 1, length(?1) + 3) = ?1 || ' > '"
+           "       ORDER BY id LIMIT 1) AS d"
+           " JOIN hits AS h ON h.file_id = d.file_id AND h.line = d.line ORDER BY h.id";
 
 sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out)
 {
+    if (!ix || !out) return sp_fail(SP_E_ARG, "sp_index_chunk: NULL");
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(ix->db, ix->path, chunk_sql, &s));
     sqlite3_bind_int64(s, 1, after);
@@ -116,6 +125,7 @@ sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out)
 
 sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out)
 {
+    if (!ix || !name || !out) return sp_fail(SP_E_ARG, "sp_index_document: NULL");
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(ix->db, ix->path, document_sql, &s));
     sqlite3_bind_text(s, 1, name, -1, SQLITE_STATIC);

@@ -9,13 +9,18 @@ struct sp_index {
     sqlite3 *db;
     char *path;
     int64_t n_chunks;
+    bool has_grams;
 };
 
-/* sp_hits_take -- runs a statement to its end; its columns are id, score, file, title, text. */
+/* The columns of a hit, from view hits AS h. */
+#define SP_HIT_COLUMNS(score)                                                                      \
+    "h.id, " score ", h.file, h.title, h.text, h.first_line, h.last_line, h.page, h.root"
+
+/* sp_hits_take -- runs a statement to its end; its columns are SP_HIT_COLUMNS. */
 sp_err sp_hits_take(sp_index *ix, sqlite3_stmt *s, sp_hits *out) SP_MUST_CHECK;
 
-/* sp_index_expression -- a question in plain words as an expression of FTS5, NUL-terminated; `""`
- * when there is no word in it. */
-sp_err sp_index_expression(const char *question, sp_bytes *out) SP_MUST_CHECK;
+/* sp_index_rank -- the k best chunks for a text; without chunk `like` and its copies, 0 for none. */
+sp_err sp_index_rank(sp_index *ix, const char *question, int k, int64_t like,
+                     sp_hits *out) SP_MUST_CHECK;
 
 #endif

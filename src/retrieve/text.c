@@ -37,10 +37,10 @@ static size_t char_end(const char *s, size_t at, size_t to)
 
 /* -- UTF-8 ---------------------------------------------------------------------------------- */
 
-/* utf8_length -- bytes of the well-formed character at p, 0 when there is none. The second byte has
- * the narrower range of the Unicode standard's table 3-7. */
-static size_t utf8_length(const unsigned char *p, size_t n)
+/* The second byte has the narrower range of the Unicode standard's table 3-7. */
+size_t sp_utf8_length(const char *s, size_t n)
 {
+    const unsigned char *p = (const unsigned char *)s;
     unsigned char lead = p[0], low = 0x80, high = 0xBF;
     if (lead < 0x80) return 1;
     size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
@@ -58,7 +58,7 @@ static size_t utf8_length(const unsigned char *p, size_t n)
 bool sp_utf8_valid(const char *s, size_t n)
 {
     for (size_t at = 0; at < n;) {
-        size_t length = utf8_length((const unsigned char *)s + at, n - at);
+        size_t length = sp_utf8_length(s + at, n - at);
         if (!length) return false;
         at += length;
     }

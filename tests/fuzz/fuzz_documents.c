@@ -6,6 +6,7 @@
 
 #include "retrieve/chunker.h"
 #include "retrieve/documents_int.h"
+#include "retrieve/grams_int.h"
 #include "retrieve/text_int.h"
 
 typedef struct target {
@@ -32,6 +33,21 @@ static sp_err take_chunk(const sp_text_chunk *c, void *user)
     return SP_OK;
 }
 
+/* take_grams -- what the index and a question make of the text. */
+static void take_grams(const char *text, size_t n)
+{
+    sp_bytes grams = {0};
+    sp_query q;
+    require(sp_grams(text, n, n & 1, &grams) == SP_OK);
+    require(sp_utf8_valid(grams.v, grams.n));
+    sp_vec_fini(&grams);
+    char *question = sp_strdup_n(text, n);
+    require(question && sp_query_make(question, &q) == SP_OK);
+    require(sp_utf8_valid(q.words.v, q.words.n) && sp_utf8_valid(q.grams.v, q.grams.n));
+    sp_query_fini(&q);
+    sp_free(question);
+}
+
 static sp_err take_document(const sp_document *d, void *user)
 {
     target *t = user;
@@ -40,8 +56,11 @@ static sp_err take_document(const sp_document *d, void *user)
     require(!d->n_title || !memchr(d->title, '\0', d->n_title));
     t->document = d;
     t->covered = 0;
-    sp_err err = sp_chunk_text(d->text, d->n, d->markdown, &t->o, take_chunk, t);
+    for (size_t i = 0; i < d->n_marks; i++)
+        require(d->marks[i].offset <= d->n && (!i || d->marks[i].offset >= d->marks[i - 1].offset));
+    sp_err err = sp_chunk_text(d->text, d->n, d->syntax, &t->o, take_chunk, t);
     require(err == SP_OK && sp_skip_blanks(d->text, t->covered, d->n) == d->n);
+    take_grams(d->text, d->n);
     return SP_OK;
 }
 
@@ -49,13 +68,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static const char *const names[] = {"f.txt", "f.md", "f.jsonl", "f.html"};
+    /* the first four as ever, so that the corpus keeps its meaning */
+    static const char *const names[] = {"f.txt", "f.md",  "f.jsonl", "f.html", "f.rst", "f.c",
+                                        "f.csv", "f.tsv", "f.docx",  "f.odt",  "f.epub"};
     if (n < 3) return 0;
-    const char *name = names[data[0] % SP_COUNT(names)];
+    size_t which = data[0] % (SP_COUNT(names) + 1);
     target t = {.o.size_words = 1 + data[1] % 64};
     t.o.overlap_words = data[2] % t.o.size_words;
-    sp_err err = sp_documents_read(name, sp_document_format(name), (const char *)data + 3, n - 3,
-                                   take_document, &t);
-    require(err == SP_OK || err == SP_E_UNSUPPORTED || err == SP_E_FORMAT);
+    const char *content = (const char *)data + 3;
+    sp_reading r = {.path = "f.pdf", .fn = take_document, .user = &t, .strict = data[2] & 128};
+    sp_err err;
+    if (which == SP_COUNT(names)) { /* what pdftotext may have written */
+        err = sp_pdf_pages(&r, content, n - 3);
+    } else {
+        r.path = names[which];
+        err = sp_documents_read(&r, sp_document_format(r.path), content, n - 3);
+    }
+    require(err == SP_OK || err == SP_E_UNSUPPORTED || err == SP_E_FORMAT || err == SP_E_LIMIT);
     return 0;
 }

@@ -219,8 +219,7 @@ static bool index_folder(eval_docs *d)
     close(f);
     d->temporary = path;
     sp_index_stats stats;
-    sp_err err =
-        sp_index_build(d->o.docs, path, &(sp_chunk_opts){.size_words = 150}, NULL, NULL, &stats);
+    sp_err err = sp_index_build(&d->o.docs, 1, path, NULL, &stats);
     if (err == SP_OK) err = sp_index_open(path, &d->index);
     if (err != SP_OK) cli_fail(err);
     return err == SP_OK;

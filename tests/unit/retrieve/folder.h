@@ -71,10 +71,15 @@ static inline int folder_teardown(void **state)
 
 #define FOLDER_TEST(test) cmocka_unit_test_setup_teardown(test, folder_setup, folder_teardown)
 
+static inline sp_err folder_build_as(folder *f, sp_index_opts o, sp_index_stats *stats)
+{
+    const char *root = f->docs;
+    return sp_index_build(&root, 1, f->index, &o, stats);
+}
+
 static inline sp_err folder_build(folder *f, int size_words, sp_index_stats *stats)
 {
-    return sp_index_build(f->docs, f->index, &(sp_chunk_opts){.size_words = size_words}, NULL, NULL,
-                          stats);
+    return folder_build_as(f, (sp_index_opts){.size_words = size_words}, stats);
 }
 
 /* folder_index -- builds, and fails the test when that fails. */

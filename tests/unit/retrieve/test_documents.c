@@ -20,7 +20,8 @@ static sp_err take(const sp_document *d, void *user)
 
 static sp_err read_as(const char *path, const char *data, size_t n, sp_bytes *out)
 {
-    return sp_documents_read(path, sp_document_format(path), data, n, take, out);
+    sp_reading r = {.path = path, .fn = take, .user = out, .strict = true};
+    return sp_documents_read(&r, sp_document_format(path), data, n);
 }
 
 static void assert_read(const char *path, const char *data, const char *expected)
@@ -47,7 +48,7 @@ static void assert_refused(const char *path, const char *data, size_t n, sp_err 
 static void assert_markdown(const char *html, const char *expected)
 {
     sp_bytes text = {0}, title = {0};
-    assert_int_equal(sp_html_to_markdown(html, strlen(html), &text, &title), SP_OK);
+    assert_int_equal(sp_html_to_markdown(html, strlen(html), &text, &title, NULL), SP_OK);
     assert_int_equal(sp_bytes_add(&text, "", 1), SP_OK);
     assert_string_equal(text.v, expected);
     sp_vec_fini(&text);
@@ -67,6 +68,17 @@ static void the_suffix_is_the_format(void **state)
     assert_int_equal(sp_document_format("a.txt.gz"), SP_DOC_NONE);
     assert_int_equal(sp_document_format("txt"), SP_DOC_NONE);
     assert_int_equal(sp_document_format("a."), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("a.PDF"), SP_DOC_PDF);
+    assert_int_equal(sp_document_format("a.docx"), SP_DOC_DOCX);
+    assert_int_equal(sp_document_format("a.odt"), SP_DOC_ODT);
+    assert_int_equal(sp_document_format("a.epub"), SP_DOC_EPUB);
+    assert_int_equal(sp_document_format("a.csv"), SP_DOC_CSV);
+    assert_int_equal(sp_document_format("a.tsv"), SP_DOC_TSV);
+    assert_int_equal(sp_document_format("a.rst"), SP_DOC_RST);
+    assert_int_equal(sp_document_format("a.py"), SP_DOC_CODE);
+    assert_int_equal(sp_document_format("d/Makefile"), SP_DOC_CODE);
+    assert_int_equal(sp_document_format("README"), SP_DOC_TEXT);
+    assert_int_equal(sp_document_format("Makefile.png"), SP_DOC_NONE);
 }
 
 static void text_has_the_name_of_its_file(void **state)
@@ -86,11 +98,68 @@ static void markdown_has_the_name_of_its_first_heading(void **state)
 
 static void what_is_no_text_is_refused(void **state)
 {
-    assert_refused("a.txt", "a\0b", 3, SP_E_UNSUPPORTED, "NUL");
-    assert_refused("a.html", "<p>a\0b", 6, SP_E_UNSUPPORTED, "NUL");
-    assert_refused("a.txt", "caf\xE9", 4, SP_E_UNSUPPORTED, "not UTF-8");
-    assert_refused("a.md", "\xFF\xFE", 2, SP_E_UNSUPPORTED, "not UTF-8");
-    assert_refused("a.jsonl", "{\"text\": \"\xE9\"}", 13, SP_E_UNSUPPORTED, "not UTF-8");
+    assert_refused("a.txt", "a\0b", 3, SP_E_UNSUPPORTED, "not a text file");
+    assert_refused("a.html", "<p>a\0b", 6, SP_E_UNSUPPORTED, "not a text file");
+    assert_refused("a.txt",
+                   "\x7F"
+                   "ELF\x02\x01\x01\xE9",
+                   8, SP_E_UNSUPPORTED, "not a text file");
+    assert_refused("a.jsonl", "{\"text\": \"\xE9\"}", 13, SP_E_FORMAT, "a.jsonl:1:");
+}
+
+static void assert_read_n(const char *path, const char *data, size_t n, const char *expected)
+{
+    sp_bytes got = {0};
+    sp_err err = read_as(path, data, n, &got);
+    if (err != SP_OK) fail_msg("%s", sp_error_detail());
+    assert_int_equal(sp_bytes_add(&got, "", 1), SP_OK);
+    assert_string_equal(got.v, expected);
+    sp_vec_fini(&got);
+}
+
+static void other_encodings_are_converted(void **state)
+{
+    assert_read("a.txt", "caf\xE9", "0:a.txt|caf\xC3\xA9");
+    assert_read("a.html", "<p>caf\xE9", "0:a.html|caf\xC3\xA9");
+    assert_read("a.txt", "\x93quoted\x94 text", "0:a.txt|\xE2\x80\x9Cquoted\xE2\x80\x9D text");
+    assert_read_n("a.txt",
+                  "\xFF\xFE"
+                  "a\0\xE9\0",
+                  6, "0:a.txt|a\xC3\xA9");
+    assert_read_n("a.txt", "\xFE\xFF\0a\0\xE9", 6, "0:a.txt|a\xC3\xA9");
+    assert_read_n("a.md", "#\0 \0H\0i\0", 8, "0:Hi|# Hi");
+    assert_read_n("a.txt", "\xFF\xFE", 2, "0:a.txt|");
+    assert_read_n("a.csv",
+                  "\xFF\xFE"
+                  "a\0,\0b\0\n\0",
+                  10, "0:a.csv|a; b\n");
+    /* GB 18030: "artificial intelligence changes how we live and work" */
+    assert_read("a.txt",
+                "\xC8\xCB\xB9\xA4\xD6\xC7\xC4\xDC\xD5\xFD\xD4\xDA\xB8\xC4\xB1\xE4\xCE\xD2\xC3"
+                "\xC7\xB5\xC4\xC9\xFA\xBB\xEE\xB7\xBD\xCA\xBD\xA1\xA3",
+                "0:a.txt|人工智能正在改变我们的生活方式。");
+    /* one bad byte in a text that is UTF-8 otherwise */
+    assert_read("a.txt", "éèéèéèéèéèéè \xFF.", "0:a.txt|éèéèéèéèéèéè \xEF\xBF\xBD.");
+}
+
+static void tables_name_their_columns(void **state)
+{
+    assert_read("a.csv", "name,height\nZugspitze,2962\r\n\"Watz\nmann\",\"27\"\"13\"\n",
+                "0:a.csv|name: Zugspitze; height: 2962\nname: Watz mann; height: 27\"13\n");
+    assert_read("a.csv", "a;b;c\n1;;3;4\n", "0:a.csv|a: 1; c: 3; 4\n");
+    assert_read("a.tsv", "a\tb\n\"1\t2\n", "0:a.tsv|a: \"1; b: 2\n");
+    assert_read("a.csv", "only,names\n", "0:a.csv|only; names\n");
+    assert_read("a.csv", "one\ntwo\n", "0:a.csv|one\ntwo\n");
+    assert_read("a.csv", "a,b\n\"open, 1\n2", "0:a.csv|a: open, 1 2\n");
+    assert_read("a.csv", "", "0:a.csv|");
+}
+
+static void rst_has_the_name_of_its_first_heading(void **state)
+{
+    assert_read("a.rst", "Guide\n=====\n\ntext\n", "0:Guide|Guide\n=====\n\ntext\n");
+    assert_read("a.rst", "~~~~~~\n Over\n~~~~~~\n", "0:Over|~~~~~~\n Over\n~~~~~~\n");
+    assert_read("a.rst", "text\n\n----\n\ntext\n", "0:a.rst|text\n\n----\n\ntext\n");
+    assert_read("a.rst", "too long\n---\n", "0:a.rst|too long\n---\n");
 }
 
 static void jsonl_is_a_document_a_line(void **state)
@@ -112,15 +181,15 @@ static void bad_lines_of_jsonl_are_named(void **state)
     static const struct {
         const char *data, *detail;
     } cases[] = {
-        {"{\"text\": \"a\"}\n{\"text\": ", "line 2"},
-        {"{\"text\": \"a\"}\n\n[1]\n", "line 3: not a JSON object"},
-        {"\"text\"", "line 1"},
-        {"{\"title\": \"t\"}", "line 1: no field text"},
-        {"{\"text\": 5}", "line 1: field text is not a string"},
+        {"{\"text\": \"a\"}\n{\"text\": ", "a.jsonl:2:"},
+        {"{\"text\": \"a\"}\n\n[1]\n", ":3: not a JSON object"},
+        {"\"text\"", ":1:"},
+        {"{\"title\": \"t\"}", ":1: no field text"},
+        {"{\"text\": 5}", ":1: field text is not a string"},
         {"{\"content\": null}", "field content is not a string"},
-        {"{\"text\": \"a\"} extra", "line 1"},
-        {"{\"text\": \"\\ud800\"}", "line 1"},
-        {"{'text': 'a'}", "line 1"},
+        {"{\"text\": \"a\"} extra", ":1:"},
+        {"{\"text\": \"\\ud800\"}", ":1:"},
+        {"{'text': 'a'}", ":1:"},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++)
         assert_refused("d/a.jsonl", cases[i].data, strlen(cases[i].data), SP_E_FORMAT,
@@ -131,7 +200,7 @@ static void jsonl_nested_without_end_is_an_error(void **state)
 {
     static char deep[100000];
     memset(deep, '[', sizeof deep);
-    assert_refused("a.jsonl", deep, sizeof deep, SP_E_FORMAT, "line 1");
+    assert_refused("a.jsonl", deep, sizeof deep, SP_E_FORMAT, ":1:");
 }
 
 static void html_becomes_markdown(void **state)
@@ -205,7 +274,7 @@ static void deep_html_costs_no_stack(void **state)
     for (size_t i = 0; i + 5 <= sizeof deep - 2; i += 5) memcpy(deep + i, "<div>", 5);
     memcpy(deep + sizeof deep - 2, "x", 2);
     sp_bytes text = {0}, title = {0};
-    assert_int_equal(sp_html_to_markdown(deep, strlen(deep), &text, &title), SP_OK);
+    assert_int_equal(sp_html_to_markdown(deep, strlen(deep), &text, &title, NULL), SP_OK);
     sp_vec_fini(&text);
     sp_vec_fini(&title);
 }
@@ -242,6 +311,9 @@ int main(void)
         cmocka_unit_test(text_has_the_name_of_its_file),
         cmocka_unit_test(markdown_has_the_name_of_its_first_heading),
         cmocka_unit_test(what_is_no_text_is_refused),
+        cmocka_unit_test(other_encodings_are_converted),
+        cmocka_unit_test(tables_name_their_columns),
+        cmocka_unit_test(rst_has_the_name_of_its_first_heading),
         cmocka_unit_test(jsonl_is_a_document_a_line),
         cmocka_unit_test(bad_lines_of_jsonl_are_named),
         cmocka_unit_test(jsonl_nested_without_end_is_an_error),

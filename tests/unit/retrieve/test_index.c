@@ -27,6 +27,12 @@ static int64_t query(folder *f, const char *sql)
 static void assert_sound(folder *f)
 {
     query(f, "INSERT INTO words (words, rank) VALUES ('integrity-check', 1)");
+    query(f, "INSERT INTO grams (grams, rank) VALUES ('integrity-check', 1)");
+    assert_int_equal(
+        query(f, "SELECT count(*) FROM grams WHERE rowid NOT IN (SELECT id FROM chunks)"), 0);
+    assert_int_equal(query(f, "SELECT count(*) FROM files WHERE root NOT IN"
+                              " (SELECT id FROM roots)"),
+                     0);
     assert_int_equal(
         query(f, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
     assert_int_equal(
@@ -72,7 +78,7 @@ static void every_kind_of_document_is_indexed(void **state)
     folder_write(f, "sub.txt/c.html", "<h1>Cats</h1><p>Cats purr.");
     folder_write(f, "d.jsonl",
                  "{\"title\": \"Dogs\", \"text\": \"Dogs bark.\"}\n{\"text\": \"Ducks swim.\"}\n");
-    folder_write(f, "e.pdf", "Eagles.");
+    folder_write(f, "e.png", "Eagles.");
     folder_write(f, ".hidden.txt", "Hares.");
     sp_index_stats s = folder_index(f);
     assert_stats(s, 4, 6, 0, 0, 0);
@@ -106,7 +112,7 @@ static void what_cannot_be_read_is_skipped(void **state)
 {
     folder *f = *state;
     folder_write(f, "good.txt", "Good words.");
-    folder_write(f, "latin.txt", "caf\xE9");
+    folder_write(f, "damaged.docx", "PK\3\4");
     folder_write_n(f, "binary.md", "a\0b", 3);
     folder_write(f, "name\xFF.txt", "name");
     assert_int_equal(symlink("nowhere", folder_path(f, "dangling.txt")), 0);
@@ -114,34 +120,115 @@ static void what_cannot_be_read_is_skipped(void **state)
     assert_stats(folder_index(f), 1, 1, 0, 0, 5);
     assert_sound(f);
     /* a file that becomes unreadable leaves the index */
-    folder_write(f, "good.txt", "Bad \xFF words.");
+    folder_write(f, "good.txt", "Bad \x01\xFF words.");
     assert_stats(folder_index(f), 0, 0, 0, 0, 6);
     assert_sound(f);
 }
 
-static void links_to_files_are_followed_links_to_folders_not(void **state)
+static void links_are_followed_and_loops_end(void **state)
 {
     folder *f = *state;
+    char outside[200];
     folder_write(f, "a.txt", "Apples.");
     assert_int_equal(symlink("a.txt", folder_path(f, "link.txt")), 0);
     assert_int_equal(symlink(".", folder_path(f, "loop")), 0);
+    assert_int_equal(mkdir(folder_path(f, "sub"), 0755), 0);
+    assert_int_equal(symlink("..", folder_path(f, "sub/up")), 0);
     assert_stats(folder_index(f), 2, 2, 0, 0, 0);
+
+    snprintf(outside, sizeof outside, "%s/outside", f->root);
+    assert_int_equal(mkdir(outside, 0755), 0);
+    assert_int_equal(symlink("../outside", folder_path(f, "y")), 0);
+    assert_int_equal(symlink("../outside", folder_path(f, "x")), 0);
+    assert_int_equal(symlink("../docs", folder_path(f, "y/back")), 0);
+    folder_write(f, "x/b.txt", "Bananas.");
+    assert_stats(folder_index(f), 3, 3, 2, 0, 0); /* once, by the first of its names */
+    assert_string_equal(folder_ask(f, "bananas", 9), "x/b.txt:b.txt:Bananas.\n");
 }
 
-static void a_bad_line_is_named_and_leaves_the_old_index(void **state)
+static void other_formats_are_counted_by_suffix(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "a.txt", "Apples.");
+    folder_write(f, "b.PNG", "");
+    folder_write(f, "c.png", "");
+    folder_write(f, "d.json", "");
+    folder_write(f, "e", "");
+    sp_index_stats s = folder_index(f);
+    assert_stats(s, 1, 1, 0, 0, 0);
+    assert_int_equal(s.n_other, 4);
+    assert_string_equal(s.other[0].suffix, ".png");
+    assert_int_equal(s.other[0].n, 2);
+    assert_string_equal(s.other[1].suffix, "");
+    assert_string_equal(s.other[2].suffix, ".json");
+    assert_int_equal(s.other[3].n, 0);
+}
+
+static void a_bad_line_is_skipped_and_counted(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "b.jsonl",
+                 "{\"text\": \"one\"}\nnonsense\n{\"text\": \"two\"}\n{\"a\": 1}\n"
+                 "{\"text\": \"\xE9\"}\n");
+    sp_index_stats s = folder_index(f);
+    assert_stats(s, 1, 2, 0, 0, 0);
+    assert_int_equal(s.n_bad_lines, 3);
+    assert_string_equal(folder_ask(f, "two", 9), "b.jsonl::two\n");
+    assert_int_equal(query(f, "SELECT first_line FROM chunks WHERE text = 'two'"), 3);
+}
+
+static void assert_strictly_refused(folder *f, const char *detail)
+{
+    assert_int_equal(folder_build_as(f, (sp_index_opts){.strict = true}, NULL), SP_E_FORMAT);
+    if (!strstr(sp_error_detail(), detail))
+        fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), detail);
+}
+
+static void a_bad_line_is_an_error_if_strict(void **state)
 {
     folder *f = *state;
     folder_write(f, "a.txt", "Apples.");
     folder_write(f, "b.jsonl", "{\"text\": \"one\"}\nnonsense\n");
-    assert_refused(f, SP_E_FORMAT, "docs/b.jsonl: line 2");
+    assert_strictly_refused(f, "docs/b.jsonl:2:");
     assert_int_equal(access(f->index, F_OK), -1); /* no half-made file stays */
     folder_write(f, "b.jsonl", "{\"text\": \"one\"}\n");
     folder_index(f);
     folder_write(f, "a.txt", "Avocados.");
     folder_write(f, "b.jsonl", "{\"text\": \"one\"}\n{\"text\": 2}\n");
-    assert_refused(f, SP_E_FORMAT, "docs/b.jsonl: line 2: field text");
+    assert_strictly_refused(f, "docs/b.jsonl:2: field text");
     assert_string_equal(folder_ask(f, "apples avocados", 9), "a.txt:a.txt:Apples.\n");
     assert_sound(f);
+}
+
+static void chunks_know_their_lines(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "a.md", "# One\n\nAnts carry leaves\nover branches.\n\n## Two\n\nBees fly.\n");
+    folder_write(f, "b.c",
+                 "int ants(void)\n{\n    return 1;\n}\n\nint bees(void)\n{\n"
+                 "    return one + two + three + four + five + six;\n}\n");
+    folder_write(f, "c.html", "<html>\n<h1>H</h1>\n<p>text\n<h2>K</h2>\n<p>more</html>");
+    folder_write(f, "d.csv", "name,kind\n\"Two\nlines\",moth\nsmall,gnat\n");
+    folder_index(f);
+    static const struct {
+        const char *file, *like;
+        int first, last;
+    } cases[] = {
+        {"a.md", "%Ants%", 1, 4},   {"a.md", "%Bees%", 6, 8},   {"b.c", "int ants%", 1, 4},
+        {"b.c", "int bees%", 6, 9}, {"c.html", "%text%", 2, 3}, {"c.html", "%more%", 4, 5},
+        {"d.csv", "%", 2, 4},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char sql[200];
+        snprintf(sql, sizeof sql,
+                 "SELECT first_line * 100 + last_line FROM hits WHERE file = '%s' AND text LIKE "
+                 "'%s'",
+                 cases[i].file, cases[i].like);
+        int64_t got = query(f, sql), expected = cases[i].first * 100 + cases[i].last;
+        if (got != expected)
+            fail_msg("%s %s: %lld instead of %lld", cases[i].file, cases[i].like, (long long)got,
+                     (long long)expected);
+    }
 }
 
 /* -- bringing it up to date ----------------------------------------------------------------- */
@@ -301,8 +388,8 @@ static void progress_is_shown_within_a_large_file(void **state)
     for (int i = 0; i < 3000; i++) fprintf(out, "{\"text\": \"document %d\"}\n", i);
     fclose(out);
     calls c = {.cancel_at = -1};
-    sp_chunk_opts o = {.size_words = 20};
-    assert_int_equal(sp_index_build(f->docs, f->index, &o, look, &c, &c.stats), SP_OK);
+    sp_index_opts o = {.size_words = 20, .progress = look, .user = &c};
+    assert_int_equal(folder_build_as(f, o, &c.stats), SP_OK);
     assert_int_equal(c.n, 3); /* after 1,024 and 2,048 chunks, and at the end of the file */
     assert_int_equal(c.last_done, 1);
     assert_int_equal(c.stats.n_chunks, 3000);
@@ -313,14 +400,14 @@ static void a_canceled_build_leaves_the_old_index(void **state)
     folder *f = *state;
     folder_write(f, "a.txt", "Apples.");
     folder_write(f, "b.txt", "Bananas.");
-    sp_chunk_opts o = {.size_words = 20};
     calls c = {.cancel_at = 1};
-    assert_int_equal(sp_index_build(f->docs, f->index, &o, look, &c, &c.stats), SP_E_CANCELED);
+    sp_index_opts o = {.size_words = 20, .progress = look, .user = &c};
+    assert_int_equal(folder_build_as(f, o, &c.stats), SP_E_CANCELED);
     assert_int_equal(access(f->index, F_OK), -1);
     folder_index(f);
     folder_write(f, "a.txt", "Avocados.");
     c = (calls){.cancel_at = 2};
-    assert_int_equal(sp_index_build(f->docs, f->index, &o, look, &c, &c.stats), SP_E_CANCELED);
+    assert_int_equal(folder_build_as(f, o, &c.stats), SP_E_CANCELED);
     assert_string_equal(folder_ask(f, "apples avocados", 9), "a.txt:a.txt:Apples.\n");
     assert_sound(f);
 }
@@ -339,9 +426,9 @@ static void bad_sizes_are_refused(void **state)
 {
     folder *f = *state;
     sp_index_stats stats;
-    assert_int_equal(folder_build(f, 0, &stats), SP_E_ARG);
-    sp_chunk_opts o = {.size_words = 5, .overlap_words = 5};
-    assert_int_equal(sp_index_build(f->docs, f->index, &o, NULL, NULL, NULL), SP_E_ARG);
+    assert_int_equal(folder_build(f, -1, &stats), SP_E_ARG);
+    sp_index_opts o = {.size_words = 5, .overlap_words = 5};
+    assert_int_equal(folder_build_as(f, o, NULL), SP_E_ARG);
     assert_int_equal(access(f->index, F_OK), -1);
 }
 
@@ -353,6 +440,15 @@ static void an_index_that_cannot_be_written_is_an_error(void **state)
     assert_refused(f, SP_E_IO, "none/index");
     snprintf(f->index, sizeof f->index, "%s", f->docs);
     assert_refused(f, SP_E_IO, f->docs);
+    assert_int_equal(chmod(f->root, 0555), 0);
+    snprintf(f->index, sizeof f->index, "%s/new", f->root);
+    bool root = geteuid() == 0;
+    if (root) assert_int_equal(seteuid(65534), 0);
+    sp_err err = folder_build(f, 20, NULL);
+    if (root) assert_int_equal(seteuid(0), 0);
+    assert_int_equal(chmod(f->root, 0755), 0);
+    assert_int_equal(err, SP_E_IO);
+    assert_non_null(strstr(sp_error_detail(), "Permission denied"));
     f->index[0] = '\0';
     assert_refused(f, SP_E_ARG, "empty file name");
 }
@@ -450,6 +546,12 @@ static void another_version_is_refused(void **state)
     query(f, "PRAGMA user_version = 99");
     assert_not_opened(f, SP_E_FORMAT, "version 99");
     assert_refused(f, SP_E_FORMAT, "version 99");
+    assert_refused(f, SP_E_FORMAT, "--replace"); /* says how to make it anew */
+    query(f, "DROP TABLE roots");
+    folder_write(f, "a.txt", "Apples.");
+    assert_int_equal(folder_build_as(f, (sp_index_opts){.replace = true}, NULL), SP_OK);
+    assert_string_equal(folder_ask(f, "apples", 9), "a.txt:a.txt:Apples.\n");
+    assert_sound(f);
 }
 
 /* Overwrites pages of a good index with noise: every outcome but a crash or a wrong success is
@@ -524,8 +626,11 @@ int main(void)
         FOLDER_TEST(every_kind_of_document_is_indexed),
         FOLDER_TEST(an_empty_folder_gives_an_empty_index),
         FOLDER_TEST(what_cannot_be_read_is_skipped),
-        FOLDER_TEST(links_to_files_are_followed_links_to_folders_not),
-        FOLDER_TEST(a_bad_line_is_named_and_leaves_the_old_index),
+        FOLDER_TEST(links_are_followed_and_loops_end),
+        FOLDER_TEST(other_formats_are_counted_by_suffix),
+        FOLDER_TEST(a_bad_line_is_skipped_and_counted),
+        FOLDER_TEST(a_bad_line_is_an_error_if_strict),
+        FOLDER_TEST(chunks_know_their_lines),
         FOLDER_TEST(only_what_changed_is_read_again),
         FOLDER_TEST(an_old_time_and_the_same_size_is_taken_as_unchanged),
         FOLDER_TEST(a_new_time_alone_changes_nothing),

@@ -1,0 +1,22 @@
+/* show.h -- text from documents and file names, fit for a terminal. */
+#ifndef SP_CLI_SHOW_H
+#define SP_CLI_SHOW_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+/* show_text -- prints text with every character that a terminal could obey (controls, changes of
+ * direction) or that is not UTF-8 as U+FFFD; line ends and tabs stay. */
+void show_text(FILE *to, const char *s, size_t n);
+
+/* show_line -- the same for a name: line ends and tabs become blanks. With width > 0 it is exactly
+ * as many columns wide: padded with blanks, or cut between characters and ended by an ellipsis. */
+void show_line(FILE *to, const char *s, int width);
+
+/* show_copy -- what show_line prints, as a string to be freed; NULL when memory is out. */
+char *show_copy(const char *s, int width);
+
+/* show_columns -- columns that show_line needs for all of a name. */
+int show_columns(const char *s);
+
+#endif

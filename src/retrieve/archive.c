@@ -1,0 +1,130 @@
+#include "retrieve/archive_int.h"
+
+#include <limits.h>
+#include <string.h>
+
+sp_err sp_archive_open(const char *data, size_t n, sp_archive *out)
+{
+    zip_error_t why;
+    zip_error_init(&why);
+    zip_source_t *source = zip_source_buffer_create(data, n, 0, &why);
+    zip_t *zip = source ? zip_open_from_source(source, ZIP_RDONLY, &why) : NULL;
+    bool no_memory = zip_error_code_zip(&why) == ZIP_ER_MEMORY;
+    if (!zip) zip_source_free(source);
+    zip_error_fini(&why);
+    if (!zip && no_memory) return sp_fail_nomem(n, "an archive");
+    if (!zip) return sp_fail(SP_E_UNSUPPORTED, "not a zip archive, or a damaged one");
+    *out = (sp_archive){.zip = zip, .left = SP_DOC_MAX_BYTES};
+    return SP_OK;
+}
+
+void sp_archive_close(sp_archive *a)
+{
+    if (a->zip) zip_discard(a->zip);
+    a->zip = NULL;
+}
+
+static sp_err read_all(sp_archive *a, zip_file_t *f, const char *name, sp_bytes *out)
+{
+    for (;;) {
+        SP_TRY(sp_vec_reserve(out, 1 << 16));
+        zip_int64_t n = zip_fread(f, out->v + out->n, 1 << 16);
+        if (n < 0) return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged", name);
+        if (n == 0) return SP_OK;
+        if ((size_t)n > a->left)
+            return sp_fail(SP_E_LIMIT, "the archive unpacks to more than %zu MiB",
+                           SP_DOC_MAX_BYTES >> 20);
+        a->left -= (size_t)n;
+        out->n += (size_t)n;
+    }
+}
+
+sp_err sp_archive_read(sp_archive *a, const char *name, sp_bytes *out)
+{
+    zip_int64_t at = zip_name_locate(a->zip, name, 0);
+    if (at < 0) return sp_fail(SP_E_NOTFOUND, "no %s in the archive", name);
+    zip_file_t *f = zip_fopen_index(a->zip, (zip_uint64_t)at, 0);
+    if (!f) return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is damaged or encrypted", name);
+    out->n = 0;
+    sp_err err = read_all(a, f, name, out);
+    zip_fclose(f);
+    return err;
+}
+
+/* -- XML -------------------------------------------------------------------------------------- */
+
+static void ignore_error(void *user, const char *text, xmlParserSeverities severity,
+                         xmlTextReaderLocatorPtr at)
+{
+}
+
+sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own, xmlTextReader **out)
+{
+    const int options = XML_PARSE_NONET | XML_PARSE_NOERROR | XML_PARSE_NOWARNING |
+                        XML_PARSE_COMPACT | XML_PARSE_NOCDATA;
+    SP_TRY(sp_archive_read(a, name, own));
+    if (own->n == 0 || own->n > INT_MAX)
+        return sp_fail(SP_E_UNSUPPORTED, "%s in the archive is empty", name);
+    xmlTextReader *x = xmlReaderForMemory(own->v, (int)own->n, NULL, NULL, options);
+    if (!x) return sp_fail_nomem(own->n, "an XML parser");
+    xmlTextReaderSetErrorHandler(x, ignore_error, NULL);
+    *out = x;
+    return SP_OK;
+}
+
+sp_err sp_xml_next(xmlTextReader *x, bool *more)
+{
+    int rc = xmlTextReaderRead(x);
+    if (rc < 0) return sp_fail(SP_E_UNSUPPORTED, "the archive has malformed XML");
+    *more = rc > 0;
+    return SP_OK;
+}
+
+const char *sp_xml_name(xmlTextReader *x)
+{
+    const xmlChar *name = xmlTextReaderConstLocalName(x);
+    return name ? (const char *)name : "";
+}
+
+const char *sp_xml_text(xmlTextReader *x)
+{
+    const xmlChar *text = xmlTextReaderConstValue(x);
+    return text ? (const char *)text : "";
+}
+
+bool sp_xml_is(xmlTextReader *x, int kind, const char *name)
+{
+    return xmlTextReaderNodeType(x) == kind && strcmp(sp_xml_name(x), name) == 0;
+}
+
+sp_err sp_xml_attribute(xmlTextReader *x, const char *name, sp_bytes *out, bool *found)
+{
+    sp_err err = SP_OK;
+    *found = false;
+    for (int rc = xmlTextReaderMoveToFirstAttribute(x); rc == 1 && !*found;
+         rc = xmlTextReaderMoveToNextAttribute(x)) {
+        *found = strcmp(sp_xml_name(x), name) == 0;
+        if (*found) err = sp_bytes_add(out, sp_xml_text(x), strlen(sp_xml_text(x)));
+    }
+    xmlTextReaderMoveToElement(x);
+    return err;
+}
+
+sp_err sp_archive_title(sp_archive *a, const char *name, sp_bytes *title)
+{
+    sp_bytes own = {0};
+    xmlTextReader *x = NULL;
+    bool more = true, inside = false;
+    sp_err err = sp_archive_xml(a, name, &own, &x);
+    while (err == SP_OK && more && (err = sp_xml_next(x, &more)) == SP_OK && more) {
+        if (sp_xml_is(x, XML_READER_TYPE_END_ELEMENT, "title")) break;
+        if (sp_xml_is(x, XML_READER_TYPE_ELEMENT, "title"))
+            inside = !xmlTextReaderIsEmptyElement(x);
+        bool text = xmlTextReaderNodeType(x) == XML_READER_TYPE_TEXT;
+        if (inside && text) err = sp_bytes_add(title, sp_xml_text(x), strlen(sp_xml_text(x)));
+    }
+    if (x) xmlFreeTextReader(x);
+    sp_vec_fini(&own);
+    bool fatal = err == SP_E_NOMEM || err == SP_E_LIMIT;
+    return fatal ? err : SP_OK; /* a title that cannot be read is none */
+}

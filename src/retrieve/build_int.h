@@ -1,0 +1,94 @@
+/* build_int.h -- an index being built: index.c goes through the files of its roots (roots.c) and
+ * has their chunks written (rows.c). */
+#ifndef SP_RETRIEVE_BUILD_INT_H
+#define SP_RETRIEVE_BUILD_INT_H
+
+#include "base/hash.h"
+#include "retrieve/db_int.h"
+#include "retrieve/documents_int.h"
+#include "retrieve/folder_int.h"
+
+/* A file as the index has it. */
+typedef struct sp_known_file {
+    int64_t id, size, mtime_ns, n_chunks;
+    sp_digest sha256;
+    const char *path;
+} sp_known_file;
+
+/* A folder or a file whose documents are in the index. */
+typedef struct sp_root {
+    int64_t id;         /* 0: not in the index yet */
+    const char *path;   /* absolute, without links */
+    const char *folder; /* what the names of its files are relative to */
+    const char *label;
+    bool is_file, wanted; /* wanted: this build brings it up to date */
+    int64_t built_ns;     /* when its last build began */
+    sp_folder files;      /* found there; of a wanted root */
+} sp_root;
+
+typedef enum sp_statement {
+    SP_ADD_FILE,
+    SP_SET_TIME,
+    SP_SET_CHUNKS,
+    SP_REMOVE_FILE,
+    SP_REMOVE_CHUNKS,
+    SP_REMOVE_WORDS,
+    SP_REMOVE_GRAMS,
+    SP_ADD_CHUNK,
+    SP_ADD_WORDS,
+    SP_ADD_GRAMS,
+    SP_N_STATEMENTS
+} sp_statement;
+
+typedef struct sp_builder {
+    const char *path; /* of the index */
+    sp_index_opts o;
+    sp_chunk_opts cut;
+    sp_index_stats *stats;
+    sqlite3 *db;
+    sqlite3_stmt *run[SP_N_STATEMENTS];
+    SP_VEC(sp_root) roots;
+    sp_arena names;
+    int64_t n_done, n_total; /* files */
+
+    const sp_root *root;         /* being read */
+    SP_VEC(sp_known_file) known; /* of root, sorted by path */
+    const char *file;            /* being read, relative to root->folder */
+    int64_t file_id;
+    const sp_document *document; /* being chunked */
+    size_t line_at;              /* a place in its text, and */
+    int64_t line;                /* its line */
+    sp_bytes full, content, title, grams[2];
+} sp_builder;
+
+/* -- roots.c ---------------------------------------------------------------------------------- */
+
+/* sp_roots_load -- b->roots as the index has them. */
+sp_err sp_roots_load(sp_builder *b) SP_MUST_CHECK;
+/* sp_roots_name -- which of them are wanted, after the ones that were named and b->o: new ones are
+ * added to the list, those to be replaced are left unwanted with *leave. Errors: SP_E_ARG for a new
+ * one without leave, or one inside another; SP_E_IO for one that is not there. */
+sp_err sp_roots_name(sp_builder *b, const char *const *named, int n) SP_MUST_CHECK;
+/* sp_roots_list -- the files of the wanted ones. */
+sp_err sp_roots_list(sp_builder *b) SP_MUST_CHECK;
+/* sp_roots_save -- writes the list as it is now; new ones get their ids. */
+sp_err sp_roots_save(sp_builder *b) SP_MUST_CHECK;
+/* sp_roots_drop -- takes one out of the list and out of the index. */
+sp_err sp_roots_drop(sp_builder *b, size_t i) SP_MUST_CHECK;
+void sp_roots_fini(sp_builder *b);
+
+/* -- rows.c ----------------------------------------------------------------------------------- */
+
+sp_err sp_rows_prepare(sp_builder *b) SP_MUST_CHECK;
+/* sp_rows_run -- a statement with two parameters at most. */
+sp_err sp_rows_run(sp_builder *b, sp_statement which, int64_t first, int64_t second) SP_MUST_CHECK;
+sp_err sp_rows_add_file(sp_builder *b, const sp_known_file *f) SP_MUST_CHECK;
+sp_err sp_rows_remove_file(sp_builder *b, int64_t id) SP_MUST_CHECK;
+/* sp_rows_add_document -- its chunks; an sp_document_fn whose user is the builder. */
+sp_err sp_rows_add_document(const sp_document *d, void *user) SP_MUST_CHECK;
+void sp_rows_fini(sp_builder *b);
+
+/* sp_build_report -- calls the progress function. Errors: SP_E_CANCELED. */
+sp_err sp_build_report(sp_builder *b) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,159 @@
+/* encoding.c -- text files in other encodings than UTF-8.
+ *
+ *     byte order mark                          ──> what it says
+ *     valid UTF-8 without NUL                  ──> as it is
+ *     NUL in every other byte                  ──> UTF-16
+ *     other control characters                 ──> no text
+ *     nearly UTF-8 (a damaged file)            ──> U+FFFD for the bad bytes
+ *     else                                     ──> what uchardet guesses, or Windows-1252, which
+ *                                                  includes the text of Latin-1
+ */
+#include "retrieve/documents_int.h"
+
+#include <iconv.h>
+#include <string.h>
+#include <uchardet/uchardet.h>
+
+#include "retrieve/text_int.h"
+
+#define REPLACEMENT "\xEF\xBF\xBD"
+/* Below this many bytes outside ASCII a guess is worse than Western Europe. */
+#define ENOUGH_BYTES 8
+
+/* convert -- false when some bytes mean nothing in this encoding; `own` is empty then. */
+static sp_err convert(const char *encoding, const char *data, size_t n, sp_bytes *own, bool *done)
+{
+    iconv_t to_utf8 = iconv_open("UTF-8", encoding);
+    *done = false;
+    own->n = 0;
+    if (to_utf8 == (iconv_t)-1) return SP_OK;
+    union {
+        const char *in;
+        char *iconv; /* whose parameter lacks a const */
+    } at = {data};
+    size_t left = n, stuck = 0;
+    sp_err err = SP_OK;
+    while (left && !stuck && err == SP_OK) {
+        err = sp_vec_reserve(own, left + left / 2 + 64);
+        if (err != SP_OK) break;
+        char *out = own->v + own->n;
+        size_t room = own->cap - own->n, before = left;
+        iconv(to_utf8, &at.iconv, &left, &out, &room);
+        own->n = own->cap - room;
+        stuck = left == before;
+        if (own->n > SP_DOC_MAX_BYTES) err = sp_fail(SP_E_LIMIT, "too much text");
+    }
+    iconv_close(to_utf8);
+    *done = err == SP_OK && left == 0;
+    if (!*done) own->n = 0;
+    return err;
+}
+
+static const char *encoding_of_mark(const char *s, size_t n, size_t *length)
+{
+    static const struct {
+        const char *mark;
+        size_t n;
+        const char *encoding;
+    } table[] = {
+        {"\xEF\xBB\xBF", 3, "UTF-8"},    {"\xFF\xFE\0\0", 4, "UTF-32LE"},
+        {"\0\0\xFE\xFF", 4, "UTF-32BE"}, {"\xFF\xFE", 2, "UTF-16LE"},
+        {"\xFE\xFF", 2, "UTF-16BE"},
+    };
+    for (size_t i = 0; i < SP_COUNT(table); i++) {
+        if (n < table[i].n || memcmp(s, table[i].mark, table[i].n) != 0) continue;
+        *length = table[i].n;
+        return table[i].encoding;
+    }
+    *length = 0;
+    return NULL;
+}
+
+/* wide_encoding -- UTF-16 without a mark, told by the NULs of its ASCII characters. */
+static const char *wide_encoding(const char *s, size_t n)
+{
+    size_t nuls[2] = {0}, seen = SP_MIN(n, (size_t)4096) & ~(size_t)1;
+    for (size_t i = 0; i < seen; i++) nuls[i & 1] += s[i] == '\0';
+    if (n & 1 || seen < 4) return NULL;
+    if (nuls[1] > seen / 5 && nuls[0] <= seen / 50) return "UTF-16LE";
+    if (nuls[0] > seen / 5 && nuls[1] <= seen / 50) return "UTF-16BE";
+    return NULL;
+}
+
+static bool has_control_characters(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned char c = (unsigned char)s[i];
+        if (c < 0x20 && !sp_is_blank(s[i]) && c != 0x1B) return true;
+    }
+    return false;
+}
+
+/* repair -- text that is UTF-8 but for few bytes, each replaced; false for other text. */
+static sp_err repair(const char *s, size_t n, sp_bytes *own, bool *done)
+{
+    size_t n_good = 0, n_bad = 0;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = sp_utf8_length(s + at, n - at);
+        n_good += length > 1;
+        n_bad += length == 0;
+        length += length == 0;
+    }
+    *done = n_good > 10 * n_bad;
+    if (!*done) return SP_OK;
+    own->n = 0;
+    for (size_t at = 0, length; at < n; at += length) {
+        length = sp_utf8_length(s + at, n - at);
+        SP_TRY(sp_bytes_add(own, length ? s + at : REPLACEMENT, length ? length : 3));
+        length += length == 0;
+    }
+    return SP_OK;
+}
+
+/* guess -- converts from what uchardet takes the text for, else from Windows-1252 or Latin-1. */
+static sp_err guess(const char *s, size_t n, sp_bytes *own, bool *done)
+{
+    size_t n_high = 0;
+    for (size_t i = 0; i < n && n_high < ENOUGH_BYTES; i++) n_high += (unsigned char)s[i] >= 0x80;
+    *done = false;
+    uchardet_t guesser = n_high < ENOUGH_BYTES ? NULL : uchardet_new();
+    if (guesser) {
+        uchardet_handle_data(guesser, s, SP_MIN(n, (size_t)1 << 20));
+        uchardet_data_end(guesser);
+        const char *encoding = uchardet_get_charset(guesser);
+        bool utf8 = strcmp(encoding, "UTF-8") == 0 || !*encoding;
+        sp_err err = utf8 ? SP_OK : convert(encoding, s, n, own, done);
+        uchardet_delete(guesser);
+        SP_TRY(err);
+    }
+    if (!*done) SP_TRY(convert("WINDOWS-1252", s, n, own, done));
+    return *done ? SP_OK : convert("ISO-8859-1", s, n, own, done);
+}
+
+sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text, size_t *n_text)
+{
+    size_t mark;
+    bool done = false;
+    const char *encoding = encoding_of_mark(data, n, &mark);
+    bool utf8 = !encoding || mark == 3;
+    if (n == mark) mark = n; /* a file of nothing but a mark */
+    const char *s = data + mark;
+    size_t left = n - mark;
+    bool nul = left && memchr(s, '\0', left);
+    if (utf8 && !nul && sp_utf8_valid(s, left)) {
+        *text = s;
+        *n_text = left;
+        return SP_OK;
+    }
+    if (utf8 && nul) encoding = wide_encoding(s, left);
+    if (encoding && !(utf8 && !nul)) SP_TRY(convert(encoding, s, left, own, &done));
+    if (utf8 && !nul && !has_control_characters(s, left)) {
+        SP_TRY(repair(s, left, own, &done));
+        if (!done) SP_TRY(guess(s, left, own, &done));
+    }
+    if (!done || (own->n && memchr(own->v, '\0', own->n)) || !sp_utf8_valid(own->v, own->n))
+        return sp_fail(SP_E_UNSUPPORTED, "not a text file");
+    *text = own->n ? own->v : "";
+    *n_text = own->n;
+    return SP_OK;
+}

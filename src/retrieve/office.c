@@ -1,0 +1,338 @@
+/* office.c -- DOCX (ECMA-376) and ODT (OASIS OpenDocument) as Markdown.
+ *
+ * Both are XML in a zip archive, and much alike: paragraphs, some of them headings or list items,
+ * and tables of cells of paragraphs. One walk serves both; a table for each format says which role
+ * an element has. A paragraph is collected in `para` and written when it ends: with the marks of a
+ * heading or an item, or into the row of the table around it. Deleted text, comments and the second
+ * rendering of alternative content are left out.
+ */
+#include "retrieve/archive_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieve/text_int.h"
+
+typedef enum role {
+    ROLE_NONE,
+    ROLE_PARAGRAPH,
+    ROLE_STYLE, /* DOCX: the paragraph's style, which may make it a heading */
+    ROLE_LEVEL, /* DOCX: the paragraph's own outline level */
+    ROLE_LIST,  /* DOCX: the paragraph is an item */
+    ROLE_ITEM,  /* ODT: what is inside is an item */
+    ROLE_TEXT,  /* DOCX: only text in here counts */
+    ROLE_BLANK,
+    ROLE_TABLE,
+    ROLE_ROW,
+    ROLE_CELL,
+    ROLE_HIDDEN,
+} role;
+
+typedef struct element {
+    const char *name;
+    role role;
+} element;
+
+static const element docx_elements[] = {
+    {"p", ROLE_PARAGRAPH},     {"pStyle", ROLE_STYLE},    {"outlineLvl", ROLE_LEVEL},
+    {"numPr", ROLE_LIST},      {"t", ROLE_TEXT},          {"tab", ROLE_BLANK},
+    {"br", ROLE_BLANK},        {"cr", ROLE_BLANK},        {"noBreakHyphen", ROLE_BLANK},
+    {"tbl", ROLE_TABLE},       {"tr", ROLE_ROW},          {"tc", ROLE_CELL},
+    {"Fallback", ROLE_HIDDEN}, {"moveFrom", ROLE_HIDDEN}, {"del", ROLE_HIDDEN},
+    {NULL, ROLE_NONE},
+};
+
+static const element odt_elements[] = {
+    {"p", ROLE_PARAGRAPH},
+    {"h", ROLE_PARAGRAPH},
+    {"list-item", ROLE_ITEM},
+    {"s", ROLE_BLANK},
+    {"tab", ROLE_BLANK},
+    {"line-break", ROLE_BLANK},
+    {"table", ROLE_TABLE},
+    {"table-row", ROLE_ROW},
+    {"table-cell", ROLE_CELL},
+    {"annotation", ROLE_HIDDEN},
+    {"tracked-changes", ROLE_HIDDEN},
+    {"note", ROLE_HIDDEN},
+    {NULL, ROLE_NONE},
+};
+
+typedef struct style {
+    char *id;
+    int level;
+} style;
+
+typedef struct writer {
+    const element *elements;
+    xmlTextReader *x;
+    sp_bytes out, para, value;
+    SP_VEC(style) styles; /* DOCX: the paragraph styles that are headings */
+    int heading;          /* level of this paragraph, 0: none */
+    bool item, odt;
+    int n_items, n_tables, n_texts, n_paragraphs; /* elements around the current node */
+} writer;
+
+static role role_of(const writer *w, const char *name)
+{
+    for (const element *e = w->elements; e->name; e++)
+        if (strcmp(e->name, name) == 0) return e->role;
+    return ROLE_NONE;
+}
+
+/* -- DOCX styles ------------------------------------------------------------------------------ */
+
+/* heading_level -- of a style's name: "heading 2" is 2, "Title" 1, in any language of the program
+ * that wrote it. */
+static int heading_level(const char *name)
+{
+    if (strcasecmp(name, "title") == 0) return 1;
+    if (strncasecmp(name, "heading ", 8) != 0) return 0;
+    int level = atoi(name + 8);
+    return level >= 1 && level <= 9 ? level : 0;
+}
+
+static sp_err attribute(writer *w, const char *name, bool *found)
+{
+    w->value.n = 0;
+    SP_TRY(sp_xml_attribute(w->x, name, &w->value, found));
+    return sp_bytes_add(&w->value, "", 1);
+}
+
+static sp_err add_style(writer *w, const char *id, int level)
+{
+    SP_TRY(sp_vec_reserve(&w->styles, 1));
+    char *copy = sp_strdup_n(id, strlen(id));
+    if (!copy) return sp_fail_nomem(strlen(id), "a style");
+    w->styles.v[w->styles.n++] = (style){copy, level};
+    return SP_OK;
+}
+
+/* take_style -- a <w:style> begins: its id is kept in *id; its <w:name> says what it is. */
+static sp_err take_style(writer *w, sp_bytes *id)
+{
+    bool found;
+    if (sp_xml_is(w->x, XML_READER_TYPE_ELEMENT, "style")) {
+        id->n = 0;
+        SP_TRY(sp_xml_attribute(w->x, "styleId", id, &found));
+        return sp_bytes_add(id, "", 1);
+    }
+    if (!sp_xml_is(w->x, XML_READER_TYPE_ELEMENT, "name") || !id->n) return SP_OK;
+    SP_TRY(attribute(w, "val", &found));
+    int level = heading_level(w->value.v);
+    return level && w->styles.n < 64 ? add_style(w, id->v, level) : SP_OK;
+}
+
+/* read_styles -- a file without styles has no headings. */
+static sp_err read_styles(writer *w, sp_archive *a)
+{
+    sp_bytes own = {0}, id = {0};
+    bool more = true;
+    sp_err err = sp_archive_xml(a, "word/styles.xml", &own, &w->x);
+    while (err == SP_OK && more && (err = sp_xml_next(w->x, &more)) == SP_OK && more)
+        err = take_style(w, &id);
+    if (w->x) xmlFreeTextReader(w->x);
+    w->x = NULL;
+    sp_vec_fini(&own);
+    sp_vec_fini(&id);
+    return err == SP_E_NOTFOUND || err == SP_E_UNSUPPORTED ? SP_OK : err;
+}
+
+static sp_err set_heading(writer *w, role r)
+{
+    bool found;
+    SP_TRY(attribute(w, "val", &found));
+    if (!found) return SP_OK;
+    if (r == ROLE_LEVEL) {
+        int level = atoi(w->value.v) + 1;
+        w->heading = level >= 1 && level <= 9 ? level : 0;
+        return SP_OK;
+    }
+    for (size_t i = 0; i < w->styles.n; i++)
+        if (strcmp(w->styles.v[i].id, w->value.v) == 0) w->heading = w->styles.v[i].level;
+    return SP_OK;
+}
+
+/* -- writing ---------------------------------------------------------------------------------- */
+
+static sp_err add(sp_bytes *b, const char *s)
+{
+    return sp_bytes_add(b, s, strlen(s));
+}
+
+/* add_text -- with each run of blanks as one. */
+static sp_err add_text(writer *w, const char *s)
+{
+    size_t n = strlen(s);
+    for (size_t at = 0; at < n;) {
+        bool blank = sp_is_blank(s[at]);
+        size_t from = at;
+        while (at < n && sp_is_blank(s[at]) == blank) at++;
+        bool wanted = w->para.n && w->para.v[w->para.n - 1] != ' ';
+        if (!blank)
+            SP_TRY(sp_bytes_add(&w->para, s + from, at - from));
+        else if (wanted)
+            SP_TRY(add(&w->para, " "));
+    }
+    return SP_OK;
+}
+
+/* end_paragraph -- writes what was collected. Items and the paragraphs of a cell are one line. */
+static sp_err end_paragraph(writer *w)
+{
+    static const char marks[] = "######";
+    size_t n = sp_trim_end(w->para.v, 0, w->para.n);
+    bool item = w->item || w->n_items;
+    int heading = w->heading;
+    w->para.n = 0;
+    w->heading = 0;
+    w->item = false;
+    if (!n) return SP_OK;
+    if (w->n_tables) {
+        SP_TRY(sp_bytes_add(&w->out, w->para.v, n));
+        return add(&w->out, " ");
+    }
+    if (heading)
+        SP_TRY(sp_bytes_addf(&w->out, "%.*s ", SP_MIN(heading, 6), marks));
+    else if (item)
+        SP_TRY(add(&w->out, "- "));
+    SP_TRY(sp_bytes_add(&w->out, w->para.v, n));
+    return add(&w->out, item && !heading ? "\n" : "\n\n");
+}
+
+static sp_err open_element(writer *w, role r)
+{
+    bool found;
+    switch (r) {
+    case ROLE_PARAGRAPH:
+        SP_TRY(end_paragraph(w)); /* of a text box inside a paragraph */
+        w->n_paragraphs++;
+        if (!w->odt || !sp_xml_is(w->x, XML_READER_TYPE_ELEMENT, "h")) return SP_OK;
+        SP_TRY(attribute(w, "outline-level", &found));
+        w->heading = found ? SP_MAX(1, atoi(w->value.v)) : 1;
+        return SP_OK;
+    case ROLE_STYLE:
+    case ROLE_LEVEL:
+        return set_heading(w, r);
+    case ROLE_LIST:
+        w->item = true;
+        return SP_OK;
+    case ROLE_BLANK:
+        return add_text(w, " ");
+    case ROLE_ROW:
+        return w->n_tables == 1 ? add(&w->out, "| ") : SP_OK;
+    default:
+        w->n_items += r == ROLE_ITEM;
+        w->n_tables += r == ROLE_TABLE;
+        w->n_texts += r == ROLE_TEXT;
+        return r == ROLE_TABLE && w->n_tables == 1 ? add(&w->out, "\n") : SP_OK;
+    }
+}
+
+static sp_err close_element(writer *w, role r)
+{
+    switch (r) {
+    case ROLE_PARAGRAPH:
+        w->n_paragraphs--;
+        return end_paragraph(w);
+    case ROLE_CELL:
+        return w->n_tables == 1 ? add(&w->out, "| ") : SP_OK;
+    case ROLE_ROW:
+        return w->n_tables == 1 ? add(&w->out, "\n") : SP_OK;
+    case ROLE_TABLE:
+        w->n_tables--;
+        return w->n_tables ? SP_OK : add(&w->out, "\n");
+    default:
+        w->n_items -= r == ROLE_ITEM;
+        w->n_texts -= r == ROLE_TEXT;
+        return SP_OK;
+    }
+}
+
+static bool counts_as_text(const writer *w, int kind)
+{
+    bool text = kind == XML_READER_TYPE_TEXT || kind == XML_READER_TYPE_SIGNIFICANT_WHITESPACE ||
+                kind == XML_READER_TYPE_WHITESPACE;
+    return text && (w->odt ? w->n_paragraphs > 0 : w->n_texts > 0);
+}
+
+/* walk -- the nodes of the body; what is hidden is skipped with all inside. */
+static sp_err walk(writer *w)
+{
+    bool more = true;
+    int hidden = -1; /* depth of the hidden element around, or -1 */
+    while (more) {
+        SP_TRY(sp_xml_next(w->x, &more));
+        if (!more) break;
+        int kind = xmlTextReaderNodeType(w->x), depth = xmlTextReaderDepth(w->x);
+        if (hidden >= 0 && depth > hidden) continue;
+        role r = role_of(w, sp_xml_name(w->x));
+        bool opens = kind == XML_READER_TYPE_ELEMENT, empty = xmlTextReaderIsEmptyElement(w->x);
+        hidden = opens && r == ROLE_HIDDEN && !empty ? depth : -1;
+        if (counts_as_text(w, kind)) SP_TRY(add_text(w, sp_xml_text(w->x)));
+        if (opens) SP_TRY(open_element(w, r));
+        bool closes = kind == XML_READER_TYPE_END_ELEMENT || (opens && empty);
+        if (closes) SP_TRY(close_element(w, r));
+    }
+    return SP_OK;
+}
+
+/* -- the formats ------------------------------------------------------------------------------ */
+
+static sp_err read_body(writer *w, sp_archive *a, const char *name, sp_bytes *own)
+{
+    SP_TRY(sp_archive_xml(a, name, own, &w->x));
+    sp_err err = walk(w);
+    xmlFreeTextReader(w->x);
+    w->x = NULL;
+    return err;
+}
+
+static sp_err read_office(sp_reading *r, writer *w, sp_archive *a, const char *const names[2])
+{
+    sp_bytes own = {0}, title = {0};
+    sp_err err = read_body(w, a, names[0], &own);
+    if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not such a document");
+    if (err == SP_OK) err = sp_archive_title(a, names[1], &title);
+    if (err == SP_OK) {
+        sp_document d = {
+            .text = w->out.n ? w->out.v : "", .n = w->out.n, .syntax = SP_SYNTAX_MARKDOWN};
+        err = sp_document_emit(r, &d, &title);
+    }
+    sp_vec_fini(&own);
+    sp_vec_fini(&title);
+    return err;
+}
+
+static void fini(writer *w, sp_archive *a)
+{
+    for (size_t i = 0; i < w->styles.n; i++) sp_free(w->styles.v[i].id);
+    sp_vec_fini(&w->styles);
+    sp_vec_fini(&w->out);
+    sp_vec_fini(&w->para);
+    sp_vec_fini(&w->value);
+    sp_archive_close(a);
+}
+
+sp_err sp_docx_read(sp_reading *r, const char *data, size_t n)
+{
+    static const char *const names[] = {"word/document.xml", "docProps/core.xml"};
+    sp_archive a = {0};
+    writer w = {.elements = docx_elements};
+    SP_TRY(sp_archive_open(data, n, &a));
+    sp_err err = read_styles(&w, &a);
+    if (err == SP_OK) err = read_office(r, &w, &a, names);
+    fini(&w, &a);
+    return err;
+}
+
+sp_err sp_odt_read(sp_reading *r, const char *data, size_t n)
+{
+    static const char *const names[] = {"content.xml", "meta.xml"};
+    sp_archive a = {0};
+    writer w = {.elements = odt_elements, .odt = true};
+    SP_TRY(sp_archive_open(data, n, &a));
+    sp_err err = read_office(r, &w, &a, names);
+    fini(&w, &a);
+    return err;
+}

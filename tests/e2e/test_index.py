@@ -1,0 +1,138 @@
+"""`spolia index` and `spolia search` as a careless user meets them: wrong folders, odd files, odd names."""
+import json
+import os
+import pty
+import zipfile
+
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+
+
+@pytest.fixture
+def docs(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Apples grow on trees.\n")
+    return folder
+
+
+def build(*args):
+    return json.loads(succeed("index", *args, "--json"))
+
+
+def search(index, question):
+    return json.loads(succeed("search", "-i", index, "--json", question))
+
+
+def test_another_folder_is_refused_added_or_replaces(docs, tmp_path):
+    other, index = tmp_path / "other", tmp_path / "x.db"
+    other.mkdir()
+    (other / "b.txt").write_text("Bananas are yellow.\n")
+    build(docs, "-o", index)
+    refuse("index", other, "-o", index, naming=[docs, "--add", "--replace"])
+    assert search(index, "apples")[0]["file"] == "a.txt"
+    assert build("--add", other, "-o", index)["chunks"] == 1
+    assert [search(index, q)[0]["file"] for q in ("apples", "bananas")] == ["docs/a.txt", "other/b.txt"]
+    assert build("-o", index)["unchanged"] == 2
+    assert build(other, "--replace", "-o", index)["removed"] == 1
+    assert run("search", "-i", index, "apples").returncode == 3
+
+
+def test_a_folder_without_documents_is_a_failure(tmp_path):
+    folder = tmp_path / "pictures"
+    folder.mkdir()
+    for name in ("a.png", "b.png", "c.json"):
+        (folder / name).write_text("")
+    done = run("index", folder, "-o", tmp_path / "x.db")
+    assert done.returncode == 1 and "no documents" in done.stderr
+    assert "0 chunks of 0 files" in done.stdout and "3 files in other formats: 2 .png, 1 .json" in done.stdout
+
+
+def test_bad_lines_are_skipped_counted_and_named(docs, tmp_path):
+    (docs / "b.jsonl").write_text('{"text": "one"}\nnonsense\n{"text": "two"}\n')
+    done = run("index", docs, "-o", tmp_path / "x.db")
+    assert done.returncode == 0 and "b.jsonl:2:" in done.stderr and "1 bad lines skipped" in done.stdout
+    assert search(tmp_path / "x.db", "two")[0]["first_line"] == 3
+    refuse("index", docs, "-o", tmp_path / "y.db", "--strict", naming=["b.jsonl:2:"])
+
+
+def test_hits_say_where_they_are(docs, tmp_path):
+    (docs / "long.md").write_text("# Fruit\n\nIntroduction.\n\n## Pears\n\nPears ripen\nin autumn.\n")
+    index = tmp_path / "x.db"
+    build(docs, "-o", index)
+    hit = search(index, "pears")[0]
+    assert (hit["file"], hit["first_line"], hit["last_line"], hit["root"]) == ("long.md", 5, 8, str(docs))
+    assert "(long.md:5, chunk" in succeed("search", "-i", index, "pears")
+
+
+def test_office_documents_are_read(docs, tmp_path):
+    with zipfile.ZipFile(docs / "report.docx", "w") as z:
+        z.writestr("word/document.xml", "<w:document xmlns:w='urn:w'><w:body><w:p><w:r><w:t>The quarry yields granite."
+                                        "</w:t></w:r></w:p></w:body></w:document>")
+    (docs / "broken.epub").write_bytes(b"PK\3\4")
+    done = run("index", docs, "-o", tmp_path / "x.db", "--json")
+    assert done.returncode == 0 and "broken.epub" in done.stderr and json.loads(done.stdout)["skipped"] == 1
+    assert search(tmp_path / "x.db", "granite")[0]["file"] == "report.docx"
+
+
+def test_escape_sequences_stay_in_the_documents(docs, tmp_path):
+    evil = "\x1b]0;owned\x07\x1b[31m\u202e\u009b5m"
+    (docs / f"n{evil}.txt").write_text("plain zebra\n")
+    (docs / "evil.jsonl").write_text(json.dumps({"title": f"T{evil}", "text": f"quagga {evil} text"}) + "\n")
+    (docs / f"b{evil}.docx").write_bytes(b"PK")
+    index = tmp_path / "x.db"
+    done = run("index", docs, "-o", index)
+    out = done.stdout + done.stderr + succeed("search", "-i", index, "zebra") + succeed("search", "-i", index, "quagga")
+    for c in ("\x1b", "\x07", "\u202e", "\u009b"):
+        assert c not in out
+    assert "quagga" in out and "zebra" in out
+
+
+def on_terminal(*args):
+    """What the program prints when both streams are a terminal."""
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execv(PROGRAM, [str(PROGRAM), *map(str, args)])
+    out = b""
+    try:
+        while data := os.read(fd, 4096):
+            out += data
+    except OSError:
+        pass
+    os.close(fd)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), out.decode(errors="surrogateescape")
+
+
+def test_progress_on_a_terminal_shows_whole_characters(docs, tmp_path):
+    name = "\u5f88\u957f\u7684\u6587\u4ef6\u540d" * 8
+    (docs / f"{name}.txt").write_text("text\n")
+    code, out = on_terminal("index", docs, "-o", tmp_path / "x.db")
+    assert code == 0 and not any("\udc80" <= c <= "\udcff" for c in out)
+
+
+def test_no_hit_has_an_exit_code_of_its_own(docs, tmp_path):
+    index = tmp_path / "x.db"
+    build(docs, "-o", index)
+    done = run("search", "-i", index, "--json", "xylophone")
+    assert done.returncode == 3 and json.loads(done.stdout) == [] and "no chunk" in done.stderr
+    done = run("ask", "-m", MODEL, "-i", index, "-n", "4", "xylophone")
+    assert done.returncode == 3 and done.stdout == "" and "--allow-empty" in done.stderr
+    assert run("ask", "-m", MODEL, "-i", index, "-n", "4", "xylophone", "--allow-empty").returncode == 0
+    done = run("ask", "-m", MODEL, "-i", index, "-n", "4", "--json", input="xylophone\napples\n")
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert done.returncode == 3 and first["chunks"] == [] and "error" in first and second["chunks"]
+
+
+def test_an_older_index_says_how_to_make_it_anew(docs, tmp_path):
+    import sqlite3
+    index = tmp_path / "x.db"
+    build(docs, "-o", index)
+    with sqlite3.connect(index) as db:
+        db.execute("PRAGMA user_version = 1")
+    refuse("search", "-i", index, "apples", naming=["version 1", "--replace"])
+    refuse("index", docs, "-o", index, naming=["version 1", "--replace"])
+    build(docs, "-o", index, "--replace")
+    assert search(index, "apples")

@@ -1,0 +1,310 @@
+/* Archives and PDFs: what the readers make of them, and that hostile ones cost little. */
+#include "folder.h"
+
+#include <zip.h>
+
+#include "base/file.h"
+#include "retrieve/documents_int.h"
+
+/* Everything a reader gave: "title|text", and the marks as "{offset:number}". */
+static sp_err take(const sp_document *d, void *user)
+{
+    SP_TRY(sp_bytes_addf(user, "%.*s|%.*s", (int)d->n_title, d->title, (int)d->n, d->text));
+    for (size_t i = 0; i < d->n_marks; i++)
+        SP_TRY(
+            sp_bytes_addf(user, "{%zu:%lld}", d->marks[i].offset, (long long)d->marks[i].number));
+    return SP_OK;
+}
+
+static void assert_read(const char *path, const sp_bytes *data, const char *expected)
+{
+    sp_bytes got = {0};
+    sp_reading r = {.path = path, .fn = take, .user = &got};
+    if (sp_documents_read(&r, sp_document_format(path), data->v, data->n) != SP_OK)
+        fail_msg("%s", sp_error_detail());
+    assert_int_equal(sp_bytes_add(&got, "", 1), SP_OK);
+    assert_string_equal(got.v, expected);
+    sp_vec_fini(&got);
+}
+
+static void assert_refused(const char *path, const sp_bytes *data, sp_err code, const char *detail)
+{
+    sp_bytes got = {0};
+    sp_reading r = {.path = path, .fn = take, .user = &got};
+    assert_int_equal(sp_documents_read(&r, sp_document_format(path), data->v, data->n), code);
+    assert_int_equal(got.n, 0);
+    assert_non_null(strstr(sp_error_detail(), path));
+    if (!strstr(sp_error_detail(), detail))
+        fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), detail);
+}
+
+/* -- archives --------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    const char *name, *content;
+} entry;
+
+/* pack -- a zip archive of the entries, up to one without a name. */
+static sp_bytes pack(folder *f, const entry *e)
+{
+    sp_bytes out = {0};
+    zip_t *z = zip_open(folder_path(f, "archive.zip"), ZIP_CREATE | ZIP_TRUNCATE, NULL);
+    assert_non_null(z);
+    for (; e->name; e++) {
+        zip_source_t *s = zip_source_buffer(z, e->content, strlen(e->content), 0);
+        assert_true(zip_file_add(z, e->name, s, 0) >= 0);
+    }
+    assert_int_equal(zip_close(z), 0);
+    assert_int_equal(sp_file_read(folder_path(f, "archive.zip"), 1 << 24, &out), SP_OK);
+    return out;
+}
+
+#define W(xml) "<w:document xmlns:w='urn:w' xmlns:mc='urn:mc'><w:body>" xml "</w:body></w:document>"
+
+static const char docx_body[] =
+    W("<w:p><w:pPr><w:pStyle w:val='berschrift2'/></w:pPr><w:r><w:t>Quarry</w:t></w:r></w:p>"
+      "<w:p><w:r><w:t xml:space='preserve'>It yields </w:t></w:r><w:r><w:t>granite</w:t><w:tab/>"
+      "<w:t>&amp; slate.</w:t></w:r><w:del><w:r><w:t>gone</w:t></w:r></w:del></w:p>"
+      "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>one</w:t></w:r></w:p>"
+      "<w:p><w:pPr><w:numPr/></w:pPr><w:r><w:t>two</w:t></w:r></w:p>"
+      "<mc:AlternateContent><mc:Fallback><w:p><w:r><w:t>twice</w:t></w:r></w:p></mc:Fallback>"
+      "</mc:AlternateContent><w:p/>"
+      "<w:tbl><w:tr><w:tc><w:p><w:r><w:t>A</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>B</w:t>"
+      "</w:r></w:p></w:tc></w:tr><w:tr><w:tc><w:p/></w:tc><w:tc><w:p><w:r><w:t>1</w:t></w:r></w:p>"
+      "<w:p><w:r><w:t>2</w:t></w:r></w:p></w:tc></w:tr></w:tbl>");
+
+static void docx_becomes_markdown(void **state)
+{
+    sp_bytes z =
+        pack(*state, (entry[]){{"word/document.xml", docx_body},
+                               {"word/styles.xml",
+                                "<w:styles xmlns:w='urn:w'><w:style w:styleId='berschrift2'>"
+                                "<w:name w:val='heading 2'/></w:style></w:styles>"},
+                               {0}});
+    assert_read("a.docx", &z,
+                "Quarry|## Quarry\n\nIt yields granite & slate.\n\n- one\n- two\n\n"
+                "| A | B | \n| | 1 2 | \n\n");
+    sp_vec_fini(&z);
+}
+
+static void a_document_has_the_title_it_declares(void **state)
+{
+    static const char core[] = "<c xmlns:dc='urn:dc'><dc:title>The report</dc:title></c>";
+    static const char body[] = W("<w:p><w:r><w:t>text</w:t></w:r></w:p>");
+    sp_bytes z =
+        pack(*state, (entry[]){{"word/document.xml", body}, {"docProps/core.xml", core}, {0}});
+    assert_read("a.docx", &z, "The report|text\n\n");
+    sp_vec_fini(&z);
+    z = pack(*state, (entry[]){{"word/document.xml", body}, {"docProps/core.xml", "<c"}, {0}});
+    assert_read("d/a.docx", &z, "a.docx|text\n\n");
+    sp_vec_fini(&z);
+}
+
+static void odt_becomes_markdown(void **state)
+{
+    sp_bytes z = pack(
+        *state,
+        (entry[]){{"content.xml",
+                   "<o:c xmlns:o='urn:o' xmlns:text='urn:t' xmlns:table='urn:b'>"
+                   "<text:tracked-changes><text:p>gone</text:p></text:tracked-changes>"
+                   "<text:h text:outline-level='3'>Harbour</text:h>"
+                   "<text:p>Ships<text:s text:c='3'/>come <text:span>in</text:span>.<o:annotation>"
+                   "<text:p>no</text:p></o:annotation></text:p>"
+                   "<text:list><text:list-item><text:p>ropes</text:p></text:list-item></text:list>"
+                   "<table:table><table:table-row><table:table-cell><text:p>x</text:p>"
+                   "</table:table-cell><table:table-cell/></table:table-row></table:table></o:c>"},
+                  {0}});
+    assert_read("a.odt", &z, "Harbour|### Harbour\n\nShips come in.\n\n- ropes\n\n| x | | \n\n");
+    sp_vec_fini(&z);
+}
+
+#define BOOK_ENTRIES(spine)                                                                        \
+    {"META-INF/container.xml", "<c><rootfile full-path='O/p.opf'/></c>"},                          \
+        {"O/p.opf", "<p xmlns:dc='urn:dc'><dc:title>Lamps</dc:title><item id='a' "                 \
+                    "href='one%20a.xhtml'/><item id='b' href='../b.html'/>" spine "</p>"},         \
+        {"O/one a.xhtml", "<h1>One</h1><p>Oil burns."},                                            \
+    {                                                                                              \
+        "b.html", "<p>Wicks.</p>"                                                                  \
+    }
+
+static void epub_is_read_in_the_order_of_its_spine(void **state)
+{
+    sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='b'/><itemref idref='none'/>"
+                                                     "<itemref idref='a'/>"),
+                                        {0}});
+    assert_read("a.epub", &z, "Lamps|Wicks.\n\n# One\n\nOil burns.\n\n");
+    sp_vec_fini(&z);
+}
+
+static void damaged_archives_are_refused(void **state)
+{
+    sp_bytes z = {0};
+    assert_int_equal(sp_bytes_add(&z, "PK\3\4nonsense", 12), SP_OK);
+    assert_refused("a.docx", &z, SP_E_UNSUPPORTED, "zip");
+    sp_vec_fini(&z);
+    z = pack(*state, (entry[]){{"other.xml", "<a/>"}, {0}});
+    assert_refused("a.docx", &z, SP_E_UNSUPPORTED, "word/document.xml");
+    assert_refused("a.odt", &z, SP_E_UNSUPPORTED, "content.xml");
+    assert_refused("a.epub", &z, SP_E_UNSUPPORTED, "container.xml");
+    sp_vec_fini(&z);
+    z = pack(*state, (entry[]){{"word/document.xml", "<a><b></a>"}, {0}});
+    assert_refused("a.docx", &z, SP_E_UNSUPPORTED, "malformed XML");
+    sp_vec_fini(&z);
+    z = pack(*state, (entry[]){{"word/document.xml", ""}, {0}});
+    assert_refused("a.docx", &z, SP_E_UNSUPPORTED, "empty");
+    sp_vec_fini(&z);
+}
+
+/* Every prefix of an archive, and bytes of it changed, are read or refused. */
+static void damage_anywhere_does_no_harm(void **state)
+{
+    sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
+                                        {"word/document.xml", docx_body},
+                                        {0}}),
+             got = {0};
+    static const char *const paths[] = {"a.docx", "a.odt", "a.epub"};
+    for (size_t i = 0; i < z.n; i += 3) {
+        sp_reading r = {.path = paths[i % 3], .fn = take, .user = &got};
+        sp_doc_format format = sp_document_format(r.path);
+        char was = z.v[i];
+        sp_err cut = sp_documents_read(&r, format, z.v, i);
+        z.v[i] = (char)(was ^ 0x55);
+        sp_err changed = sp_documents_read(&r, format, z.v, z.n);
+        z.v[i] = was;
+        assert_true(cut == SP_OK || cut == SP_E_UNSUPPORTED || cut == SP_E_LIMIT);
+        assert_true(changed == SP_OK || changed == SP_E_UNSUPPORTED || changed == SP_E_LIMIT);
+        got.n = 0;
+    }
+    sp_vec_fini(&z);
+    sp_vec_fini(&got);
+}
+
+static void entities_are_not_expanded(void **state)
+{
+    static const char xml[] = "<!DOCTYPE d [<!ENTITY a 'lol'><!ENTITY b '&a;&a;&a;&a;&a;&a;&a;&a;'>"
+                              "<!ENTITY x SYSTEM 'file:///etc/passwd'>]>" W(
+                                  "<w:p><w:r><w:t>safe&b;&x;</w:t></w:r></w:p>");
+    sp_bytes z = pack(*state, (entry[]){{"word/document.xml", xml}, {0}});
+    assert_read("a.docx", &z, "a.docx|safe\n\n");
+    sp_vec_fini(&z);
+}
+
+static void an_archive_that_unpacks_to_too_much_is_refused(void **state)
+{
+    size_t n = SP_DOC_MAX_BYTES + (1 << 20);
+    char *huge = malloc(n + 1);
+    assert_non_null(huge);
+    memset(huge, ' ', n);
+    huge[0] = '<';
+    huge[n] = '\0';
+    sp_bytes z = pack(*state, (entry[]){{"word/document.xml", huge}, {0}});
+    free(huge);
+    assert_true(z.n < n / 100);
+    assert_refused("a.docx", &z, SP_E_LIMIT, "unpacks to more than 256 MiB");
+    sp_vec_fini(&z);
+}
+
+static void running_out_of_memory_is_an_error(void **state)
+{
+    sp_bytes z = pack(*state, (entry[]){BOOK_ENTRIES("<itemref idref='a'/>"),
+                                        {"word/document.xml", docx_body},
+                                        {0}}),
+             got = {0};
+    sp_err err = SP_E_NOMEM;
+    int allocation = 1;
+    for (; err != SP_OK; allocation++) {
+        assert_in_range(allocation, 1, 1000);
+        sp_reading r = {.path = "a.epub", .fn = take, .user = &got};
+        sp_fault_after(allocation);
+        err = sp_documents_read(&r, SP_DOC_EPUB, z.v, z.n);
+        if (err == SP_OK) err = sp_documents_read(&r, SP_DOC_DOCX, z.v, z.n);
+        sp_fault_after(-1);
+        sp_vec_fini(&got);
+        assert_true(err == SP_OK || err == SP_E_NOMEM);
+    }
+    assert_true(allocation > 10);
+    sp_vec_fini(&z);
+}
+
+/* -- PDF -------------------------------------------------------------------------------------- */
+
+/* make_pdf -- two pages with a line of text each. Without a table of offsets, which readers mend. */
+static sp_bytes make_pdf(const char *first, const char *second)
+{
+    sp_bytes out = {0};
+    const char *const texts[] = {first, second};
+    assert_int_equal(sp_bytes_addf(&out, "%%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n"
+                                         "2 0 obj<</Type/Pages/Kids[4 0 R 6 0 R]/Count 2>>endobj\n"
+                                         "3 0 obj<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>"
+                                         "endobj\n"),
+                     SP_OK);
+    for (int i = 0; i < 2; i++) {
+        char text[200];
+        int n = snprintf(text, sizeof text, "BT /F1 12 Tf 20 200 Td (%s) Tj ET", texts[i]);
+        assert_int_equal(
+            sp_bytes_addf(&out,
+                          "%d 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 300]/Contents %d 0 R"
+                          "/Resources<</Font<</F1 3 0 R>>>>>>endobj\n"
+                          "%d 0 obj<</Length %d>>stream\n%s\nendstream endobj\n",
+                          4 + 2 * i, 5 + 2 * i, 5 + 2 * i, n, text),
+            SP_OK);
+    }
+    assert_int_equal(sp_bytes_addf(&out, "trailer<</Size 8/Root 1 0 R>>\n%%%%EOF\n"), SP_OK);
+    return out;
+}
+
+static void pdf_has_pages(void **state)
+{
+    if (system("command -v pdftotext >/dev/null") != 0) skip();
+    sp_bytes pdf = make_pdf("Keepers guide ships.", "Zinc is a metal.");
+    assert_read("d/a.pdf", &pdf,
+                "a.pdf|Keepers guide ships.\n\n\nZinc is a metal.\n\n\n{0:1}{23:2}");
+    sp_vec_fini(&pdf);
+}
+
+static void pdf_without_text_is_refused(void **state)
+{
+    if (system("command -v pdftotext >/dev/null") != 0) skip();
+    sp_bytes pdf = make_pdf("", "");
+    assert_refused("a.pdf", &pdf, SP_E_UNSUPPORTED, "without text");
+    sp_vec_fini(&pdf);
+    assert_int_equal(sp_bytes_add(&pdf, "%PDF-1.4 nonsense", 17), SP_OK);
+    assert_refused("a.pdf", &pdf, SP_E_UNSUPPORTED, "damaged");
+    sp_vec_fini(&pdf);
+}
+
+/* A program that is not there, and one that dies. */
+static void pdftotext_cannot_do_harm(void **state)
+{
+    folder *f = *state;
+    sp_bytes pdf = make_pdf("x", "y");
+    const char *path = getenv("PATH");
+    char *before = strdup(path ? path : "");
+    setenv("PATH", f->docs, 1);
+    assert_refused("a.pdf", &pdf, SP_E_UNSUPPORTED, "poppler-utils");
+    folder_write(f, "pdftotext", "#!/bin/sh\nkill -SEGV $$\n");
+    assert_int_equal(chmod(folder_path(f, "pdftotext"), 0755), 0);
+    assert_refused("a.pdf", &pdf, SP_E_UNSUPPORTED, "damaged");
+    setenv("PATH", before, 1);
+    free(before);
+    sp_vec_fini(&pdf);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(docx_becomes_markdown),
+        FOLDER_TEST(a_document_has_the_title_it_declares),
+        FOLDER_TEST(odt_becomes_markdown),
+        FOLDER_TEST(epub_is_read_in_the_order_of_its_spine),
+        FOLDER_TEST(damaged_archives_are_refused),
+        FOLDER_TEST(damage_anywhere_does_no_harm),
+        FOLDER_TEST(entities_are_not_expanded),
+        FOLDER_TEST(an_archive_that_unpacks_to_too_much_is_refused),
+        FOLDER_TEST(running_out_of_memory_is_an_error),
+        FOLDER_TEST(pdf_has_pages),
+        FOLDER_TEST(pdf_without_text_is_refused),
+        FOLDER_TEST(pdftotext_cannot_do_harm),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
