@@ -14,6 +14,7 @@ static const struct part {
     {"show", cmd_graph_show, "count entities, triples and relations"},
     {"search", cmd_graph_search, "find entities by name"},
     {"paths", cmd_graph_paths, "find the relation paths for a question"},
+    {"extract", cmd_graph_extract, "let a model find triples in indexed documents"},
     {"eval", cmd_graph_eval, "measure how often the paths hold the answer, and how fast"},
 };
 #define N_PARTS (sizeof parts / sizeof *parts)

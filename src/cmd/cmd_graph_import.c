@@ -76,8 +76,9 @@ int cmd_graph_import(int argc, char **argv)
     if (o.batch < 0) return cmd_fail_with("graph import: --batch is at least 1"), 2;
     progress p = {0};
     live_begin(&p.live, quiet, SP_LOG_WARN);
-    sp_err err =
-        sp_graph_import((const char *const *)(argv + at), argc - at, path, &o, show, &p, &p.stats);
+    o.progress = show;
+    o.user = &p;
+    sp_err err = sp_graph_import((const char *const *)(argv + at), argc - at, path, &o, &p.stats);
     live_end(&p.live);
     if (err != SP_OK) return cmd_fail(err);
     if (as_json)
