@@ -139,12 +139,13 @@ static void scores_panels(const state *t, step *x, int from, int to)
                              .c = t->score,
                              .a_step = (size_t)t->width,
                              .c_step = STEP,
-                             .next = (size_t)t->head * B};
+                             .next = (size_t)t->head * B,
+                             .to = t->head};
     for (int b = 0; b < x->n_blocks; b += PANEL_COLUMNS) {
         const int end = SP_MIN(b + PANEL_COLUMNS, x->n_blocks);
         for (int r = from; r < to; r += PANEL_ROWS) {
             stream_on(&x->ahead);
-            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), end, (panel_at){r, b, 0, t->head});
+            panel_rows(&p, SP_MIN(PANEL_ROWS, to - r), (size_t)r, b, end);
         }
     }
 }
@@ -253,24 +254,27 @@ INLINE void outputs_direct(sp_dtype type, const state *t, step *x)
  * further keys that the other rows see. */
 static void outputs_panels(const state *t, step *x, int first, int last)
 {
-    const panel_product p = {.a = t->score,
-                             .panel = t->values,
-                             .c = t->piece.out,
-                             .a_step = STEP,
-                             .c_step = (size_t)t->width,
-                             .next = STEP * 16,
-                             .add = true};
+    panel_product p = {.a = t->score,
+                       .panel = t->values,
+                       .c = t->piece.out,
+                       .a_step = STEP,
+                       .c_step = (size_t)t->width,
+                       .next = STEP * 16,
+                       .add = true};
     const int n_panels = t->width / 16;
     for (int b = 0; b < n_panels; b += 4) {
         const int end = SP_MIN(b + 4, n_panels);
         for (int r = first; r < last; r += PANEL_ROWS) {
             const int rows = SP_MIN(PANEL_ROWS, last - r), common = t->n_seen[r];
             stream_on(&x->ahead);
-            panel_rows(&p, rows, end, (panel_at){r, b, 0, common});
+            p.from = 0;
+            p.to = common;
+            panel_rows(&p, rows, (size_t)r, b, end);
             if (t->n_seen[r + rows - 1] == common) continue;
             for (int j = r; j < r + rows; j++) {
-                if (t->n_seen[j] > common)
-                    panel_rows(&p, 1, end, (panel_at){j, b, common, t->n_seen[j]});
+                p.from = common;
+                p.to = t->n_seen[j];
+                if (p.to > common) panel_rows(&p, 1, (size_t)j, b, end);
             }
         }
     }

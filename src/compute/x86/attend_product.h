@@ -58,24 +58,21 @@ INLINE void stream_on(stream *s)
 
 /* -- panels ------------------------------------------------------------------------------------ */
 
-/* c = a . panels, or c += a . panels. Rows are `step` floats apart, panels `next`. */
+/* c = a . panels, or c += a . panels, over elements from .. to-1 of each chain. Rows are `step` floats
+ * apart, panels `next`. */
 typedef struct panel_product {
     const float *a, *panel;
     float *c;
     size_t a_step, c_step, next;
+    int from, to;
     bool add;
 } panel_product;
 
-/* Rows from r on, panels from p on, and elements from .. to-1 of their chains. */
-typedef struct panel_at {
-    int r, p, from, to;
-} panel_at;
-
-INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x, panel_at at)
+INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x, size_t r, int p)
 {
-    const float *a = x->a + (size_t)at.r * x->a_step, *panel = x->panel + (size_t)at.p * x->next;
-    float *c = x->c + (size_t)at.r * x->c_step + at.p * 16;
-    const int n = columns * V16;
+    const float *a = x->a + r * x->a_step, *panel = x->panel + (size_t)p * x->next;
+    float *c = x->c + r * x->c_step + p * 16;
+    const int n = columns * V16, from = x->from, to = x->to;
     vec acc[PANEL_ROWS][4 * V16];
 #pragma GCC unroll 8
     for (int j = 0; j < rows; j++) {
@@ -85,7 +82,7 @@ INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x
         }
     }
 #pragma GCC unroll 4
-    for (int i = at.from; i < at.to; i++) {
+    for (int i = from; i < to; i++) {
         vec b[4 * V16];
 #pragma GCC unroll 8
         for (int v = 0; v < n; v++) {
@@ -107,12 +104,12 @@ INLINE void panel_kernel(int rows, int columns, bool add, const panel_product *x
 
 #define PANEL_KERNEL(rows, columns)                                                                \
     static __attribute__((noinline)) void panel_##rows##x##columns(const panel_product *x,         \
-                                                                   panel_at at)                    \
+                                                                   size_t r, int p)                \
     {                                                                                              \
         if (x->add) {                                                                              \
-            panel_kernel(rows, columns, true, x, at);                                              \
+            panel_kernel(rows, columns, true, x, r, p);                                            \
         } else {                                                                                   \
-            panel_kernel(rows, columns, false, x, at);                                             \
+            panel_kernel(rows, columns, false, x, r, p);                                           \
         }                                                                                          \
     }
 #if SP_VL == 16
@@ -125,31 +122,29 @@ PANEL_KERNEL(2, 1)
 PANEL_KERNEL(1, 4)
 PANEL_KERNEL(1, 1)
 
-/* At most six rows, panels at.p .. end-1. */
-static void panel_rows(const panel_product *x, int rows, int end, panel_at at)
+/* Rows r .. r+rows-1, at most six, times panels p .. end-1. */
+static void panel_rows(const panel_product *x, int rows, size_t r, int p, int end)
 {
-    const int first = at.p;
     if (rows == PANEL_ROWS) {
 #if SP_VL == 16
-        for (; at.p + 2 <= end; at.p += 2) panel_6x2(x, at);
+        for (; p + 2 <= end; p += 2) panel_6x2(x, r, p);
 #endif
-        for (; at.p < end; at.p++) panel_6x1(x, at);
+        for (; p < end; p++) panel_6x1(x, r, p);
         return;
     }
     if (rows >= 4) {
-        for (; at.p < end; at.p++) panel_4x1(x, at);
-        at.p = first;
-        at.r += 4;
+        for (int q = p; q < end; q++) panel_4x1(x, r, q);
+        r += 4;
     }
     if (rows & 2) {
-        for (; at.p + 2 <= end; at.p += 2) panel_2x2(x, at);
-        if (at.p < end) panel_2x1(x, at);
-        at.p = first;
-        at.r += 2;
+        int q = p;
+        for (; q + 2 <= end; q += 2) panel_2x2(x, r, q);
+        if (q < end) panel_2x1(x, r, q);
+        r += 2;
     }
     if (rows & 1) {
-        for (; at.p + 4 <= end; at.p += 4) panel_1x4(x, at);
-        for (; at.p < end; at.p++) panel_1x1(x, at);
+        for (; p + 4 <= end; p += 4) panel_1x4(x, r, p);
+        for (; p < end; p++) panel_1x1(x, r, p);
     }
 }
 
