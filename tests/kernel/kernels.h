@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "compute/kernels.h"
 
-/* Runs a test function once for each variant, whose name is the test's state. Where instructions are
- * emulated (Makefile), all variants but avx2 run on any CPU with AVX2. */
+/* Runs a test function once for each variant, whose name is the test's state. Where instructions
+ * are emulated (Makefile), all variants but avx2 run on any CPU with AVX2. */
 #define ON_VARIANT(name, f)                                                                        \
     {                                                                                              \
         name ": " #f, f, NULL, NULL, name                                                          \
@@ -98,7 +98,8 @@ static inline void random_groups(uint64_t *seed, sp_dtype type, uint8_t *p, int6
     }
 }
 
-/* -- rotation tables ---------------------------------------------------------------------------- */
+/* -- rotation tables
+ * ---------------------------------------------------------------------------- */
 
 /* The tables of plain RoPE, base 10000, times a magnitude. The caller frees *memory. */
 static inline sp_rope make_rope(int n_rot, bool adjacent, int n_pos, float magnitude,

@@ -99,8 +99,8 @@ static int32_t at(const sp_span *s, int i)
     return s->pos ? s->pos[i] : s->at + i;
 }
 
-/* A random span at *end in the prompt; a scattered one may also be between earlier tokens. The first
- * key of span 0 is at 0 and live: every query sees it. */
+/* A random span at *end in the prompt; a scattered one may also be between earlier tokens. The
+ * first key of span 0 is at 0 and live: every query sees it. */
 static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
 {
     sp_span *s = &w->spans[index];
@@ -187,8 +187,8 @@ static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
  *   cuts        |8       16    24             32    40         48
  *
  * So pieces end between spans and inside spans. In span 1, all keys before step 16 are stale, and
- * some later ones. Span 4 is at the end of the prompt: the first queries see nothing of it, so of the
- * piece 40-47 only its last step. The queries are at the end, some between keys. */
+ * some later ones. Span 4 is at the end of the prompt: the first queries see nothing of it, so of
+ * the piece 40-47 only its last step. The queries are at the end, some between keys. */
 static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape *s)
 {
     static const int32_t n[N_SPANS] = {512, 1100, 70, 600, 576, 300};
@@ -331,7 +331,8 @@ static void equals_ref(void **state)
     for_every_world(variant(state), check_ref, 3);
 }
 
-/* Queries alone and in groups of any size: the same bits as all together, with and without masses. */
+/* Queries alone and in groups of any size: the same bits as all together, with and without
+ * masses. */
 static void check_pieces(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
@@ -482,10 +483,11 @@ static void threads_give_equal_bits(void **state)
     for_every_long_world(variant(state), check_threads);
 }
 
-/* -- visibility --------------------------------------------------------------------------------- */
+/* -- visibility
+ * --------------------------------------------------------------------------------- */
 
-/* The definition, which uses nothing of the kernels: query q sees the keys of the spans in its sight
- * that are not stale and whose position in the prompt is not after its own. */
+/* The definition, which uses nothing of the kernels: query q sees the keys of the spans in its
+ * sight that are not stale and whose position in the prompt is not after its own. */
 static bool sees(const world *w, int q, int span, int t)
 {
     const sp_span *s = &w->spans[span];
@@ -555,9 +557,9 @@ static void check_query(const world *w, int q, const marks *x, float *sum)
     }
 }
 
-/* With a query of zeros, all visible keys have the same probability. So an output times the number of
- * visible keys is the sum of their values, and a mass times that number counts the keys of the span:
- * one key too many or too few changes every channel by about 1. */
+/* With a query of zeros, all visible keys have the same probability. So an output times the number
+ * of visible keys is the sum of their values, and a mass times that number counts the keys of the
+ * span: one key too many or too few changes every channel by about 1. */
 static void check_visibility(const sp_ops *ops, world *w, uint64_t *seed)
 {
     marks x;
@@ -580,8 +582,8 @@ static void sees_what_the_definition_says(void **state)
         for_every_long_world(variant(state), check_visibility);
 }
 
-/* One query over 3,000 keys, as in decoding, together with requests of many queries: pieces and whole
- * tiles in one call. */
+/* One query over 3,000 keys, as in decoding, together with requests of many queries: pieces and
+ * whole tiles in one call. */
 static void check_mixture(const sp_ops *ops, world *w, uint64_t *seed)
 {
     const int64_t n = M * w->s.H * w->s.D;
@@ -631,9 +633,9 @@ static void position_is_free(void **state)
     }
 }
 
-/* Keys and values of Q16 at the largest sums that its rounding allows: parallel queries and keys, with
- * norms of any size, in few channels or all; equal values, with equal probabilities or that of one
- * key only. */
+/* Keys and values of Q16 at the largest sums that its rounding allows: parallel queries and keys,
+ * with norms of any size, in few channels or all; equal values, with equal probabilities or that of
+ * one key only. */
 static void words_do_not_overflow(void **state)
 {
     enum { D = 256, N = 150 };
@@ -681,8 +683,8 @@ static void words_do_not_overflow(void **state)
     sp_free(base);
 }
 
-/* A value that is not finite, or too large, makes the rows that see it NaN; neither it nor such a key
- * changes any other row. (Softmax ignores a key that is NaN, in every type.) */
+/* A value that is not finite, or too large, makes the rows that see it NaN; neither it nor such a
+ * key changes any other row. (Softmax ignores a key that is NaN, in every type.) */
 static void words_that_are_not_finite_stay_apart(void **state)
 {
     enum { D = 32, N = 20 };

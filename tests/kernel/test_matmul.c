@@ -1,5 +1,5 @@
-/* test_matmul.c -- products with float weights: every variant against ref, odd sizes, and that a row's
- * result does not depend on other rows. */
+/* test_matmul.c -- products with float weights: every variant against ref, odd sizes, and that a
+ * row's result does not depend on other rows. */
 #include "kernel/kernels.h"
 
 enum { M_MAX = 272 }; /* two runs of rows, and a tail */

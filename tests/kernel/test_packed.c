@@ -94,9 +94,9 @@ static double distance(const float *a, const double *b, int64_t n)
     return error / squares;
 }
 
-/* The largest NMSE of n products. Rounding x, uniform in each group, to X steps on either side of zero
- * leaves a squared error of 1 / (4 X^2). A row of 24 products may exceed this (three times was seen),
- * and a few products may exceed it by far when the exact result nearly cancels out. */
+/* The largest NMSE of n products. Rounding x, uniform in each group, to X steps on either side of
+ * zero leaves a squared error of 1 / (4 X^2). A row of 24 products may exceed this (three times was
+ * seen), and a few products may exceed it by far when the exact result nearly cancels out. */
 static double tolerance(const sp_ops *ops, sp_dtype type, int64_t n)
 {
     const double steps = (1 << (ops->x_bits(type) - 1)) - 1;
@@ -139,8 +139,8 @@ static void products_are_those_of_the_weights(void **state)
         }
 }
 
-/* A row's products have the same bits alone and among other rows, in one part or in many. The rows of
- * x reach into a third run. */
+/* A row's products have the same bits alone and among other rows, in one part or in many. The rows
+ * of x reach into a third run. */
 static void a_row_does_not_depend_on_its_company(void **state)
 {
     enum { N = 243 };

@@ -1,8 +1,9 @@
 /* test_probe_ops.c -- the measurements of policies: attention by key, and the distance of stored
  * copies.
  *
- * Attention by key is compared with attention: the sum of a span's columns is the mass that sp_attend
- * gives it. Everything that must not be read (free slots, stale and future tokens) is NaN. */
+ * Attention by key is compared with attention: the sum of a span's columns is the mass that
+ * sp_attend gives it. Everything that must not be read (free slots, stale and future tokens) is
+ * NaN. */
 #include "kernel/kernels.h"
 
 enum { N_SPANS = 5, SPAN_MAX = 70, M = 9, N_POS = 1024, N_BLOCKS = 32, B = SP_BLOCK_TOKENS };
@@ -119,8 +120,16 @@ static void attend(world *w)
     size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, N_SPANS);
     void *scratch = sp_alloc(1, bytes);
     assert_non_null(scratch);
-    sp_attend_req req = {w->q,     w->out,  w->query_pos, w->see,  M,
-                         w->spans, N_SPANS, &w->sight,    w->mass, w->lse};
+    sp_attend_req req = {.q = w->q,
+                         .out = w->out,
+                         .pos = w->query_pos,
+                         .see = w->see,
+                         .m = M,
+                         .spans = w->spans,
+                         .n_spans = N_SPANS,
+                         .sights = &w->sight,
+                         .mass = w->mass,
+                         .lse = w->lse};
     sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
                         &req,   1,        scratch, bytes};
     reference()->attend(&a, 0, 1);
@@ -258,7 +267,8 @@ static void every_key_by_the_definition(void **state)
     for_every_world(check_keys);
 }
 
-/* Any number of parts gives the same bits; groups of queries add up to the whole, up to rounding. */
+/* Any number of parts gives the same bits; groups of queries add up to the whole, up to
+ * rounding. */
 static void check_parts(world *w, uint64_t *seed)
 {
     float whole[N_SPANS][SPAN_MAX];
@@ -314,7 +324,7 @@ static void pairs(world *w, uint64_t *seed, sp_kv_slot *a, sp_kv_slot *b, float 
     float *k = random_floats(seed, n, 1), *v = random_floats(seed, n, 1),
           *more = random_floats(seed, n, 1);
     for (int i = 0; i < N; i++) {
-        int other = (i * 7 + 3) % N; /* the copies lie in another order */
+        int other = (i * 7 + 3) % N; /* the copies are in another order */
         a[i] = (sp_kv_slot){(uint32_t)(i / B), (uint8_t)(i % B), below(seed, 500)};
         b[i] = (sp_kv_slot){8 + (uint32_t)(other / B), (uint8_t)(other % B), below(seed, 500)};
         if (i % 5 == 0) b[i].rot = a[i].rot;
@@ -368,7 +378,7 @@ static double distance_of(const world *w, const sp_kv_slot *a, const sp_kv_slot 
     return sum;
 }
 
-/* Largest error of a stored element against its size, squared. */
+/* The largest squared relative error of a stored element. */
 static double rounding(sp_dtype t)
 {
     return t == SP_F32 ? 1e-11 : t == SP_F16 ? 1e-6 : t == SP_BF16 ? 1e-4 : 1e-3;

@@ -229,8 +229,8 @@ static void kv_store_keeps_the_layout(void **state)
     }
 }
 
-/* Every bit equals the definition: partial vectors, both kinds of pairs, values that f16 rounds, that
- * overflow it, and that are not finite. */
+/* Every bit equals the definition: partial vectors, both kinds of pairs, values that f16 rounds,
+ * that overflow it, and that are not finite. */
 static void kv_store_equals_ref(void **state)
 {
     enum { G = 2, M = 35, N_POS = 50, MOST = 96 };

@@ -1,4 +1,4 @@
-/* The hash table from byte strings to numbers. */
+/* test_dict.c -- the hash table from byte strings to numbers. */
 #include "support/check.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ static void an_empty_table_has_nothing(void **state)
     assert_int_equal(sp_dict_get(&d, NULL, 0), SP_DICT_NONE);
     sp_dict_fini(&d);
     assert_int_equal(sp_dict_get(&d, "a", 1), SP_DICT_NONE);
-    assert_ok(sp_dict_put(&d, "a", 1, 7)); /* fini leaves a table that can be used again */
+    assert_ok(sp_dict_put(&d, "a", 1, 7)); /* the table is usable after fini */
     assert_int_equal(sp_dict_get(&d, "a", 1), 7);
     sp_dict_fini(&d);
 }
@@ -59,7 +59,7 @@ static void putting_again_replaces(void **state)
     sp_dict_fini(&d);
 }
 
-/* Ten thousand keys in a table made for none: collisions and every growth on the way. */
+/* Ten thousand keys in a table created for none: collisions and every growth. */
 static void it_grows_and_keeps_everything(void **state)
 {
     enum { N = 10000 };

@@ -1,4 +1,4 @@
-/* Errors, their explanations, and where log lines go. */
+/* test_err.c -- errors, their details, and the log. */
 #include "support/check.h"
 
 #include <pthread.h>
@@ -35,7 +35,7 @@ static void a_failure_says_what_failed(void **state)
     assert_string_equal(sp_error_detail(), "cannot allocate 123 bytes for a thing");
 }
 
-/* What is too long is cut at the end, whatever the lengths of context and detail. */
+/* Long messages are truncated at the end, for any lengths of context and detail. */
 static void long_explanations_are_cut(void **state)
 {
     static const size_t lengths[] = {0,    1,    500,  1018, 1019, 1020,

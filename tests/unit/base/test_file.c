@@ -1,4 +1,4 @@
-/* Reading files, mapped and copied. */
+/* test_file.c -- reading files, mapped and copied. */
 #include "support/check.h"
 
 #include <sys/stat.h>
@@ -59,7 +59,8 @@ static void an_empty_file_is_a_file(void **state)
     sp_vec_fini(&b);
 }
 
-/* Both ways of reading refuse `path` with its name and `reason`, and leave their outputs alone. */
+/* Both ways of reading refuse `path` with its name and `reason`, and do not change their
+ * outputs. */
 static void assert_refused(const char *path, const char *reason)
 {
     static const uint8_t mark[1];
@@ -84,7 +85,7 @@ static void what_is_no_readable_file_is_refused(void **state)
     assert_refused("/dev/null", "not a regular file");
     const char *pipe = temp_folder_file(&folder, "pipe");
     assert_int_equal(mkfifo(pipe, 0600), 0);
-    assert_refused(pipe, "not a regular file"); /* and at once: nobody will ever write into it */
+    assert_refused(pipe, "not a regular file"); /* without waiting: the pipe has no writer */
 }
 
 static void files_over_the_limit_are_refused(void **state)
@@ -107,8 +108,8 @@ static void reading_survives_faults(void **state)
     sp_vec_fini(&b);
 }
 
-/* Pages that are let go are read again when they are wanted; memory that is not the map's, which
- * the system would empty, is left alone. */
+/* Dropped pages are read again on access; memory outside the map, which the system would clear, is
+ * not touched. */
 static void pages_let_go_come_back(void **state)
 {
     static char text[50000];

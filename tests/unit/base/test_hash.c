@@ -1,4 +1,4 @@
-/* SHA-256 with fields, hex, and the fast hash of tables. */
+/* test_hash.c -- SHA-256 with fields, hex, and the fast hash. */
 #include "support/check.h"
 
 #include "base/hash.h"
@@ -61,7 +61,7 @@ typedef struct field_list {
     field v[MAX_FIELDS];
 } field_list;
 
-/* Lists that run together, or nearly so, where tags or lengths are left out. */
+/* Lists of fields that would be equal, or nearly, without tags or lengths. */
 static const field_list lists[] = {
     {0, {{0}}},
     {1, {{"", "", 0}}},
@@ -138,7 +138,7 @@ static void hex_writes_what_was_asked_for(void **state)
 /* -- the hash of tables ---------------------------------------------------------------------- */
 
 /* Tables use the low bits: consecutive numbers, 4,096 of them, must spread over 4,096 slots about
- * as chance would (63 % of the slots used, and no slot crowded). */
+ * like random numbers (63 % of the slots used, and no slot crowded). */
 static void table_hash_spreads_in_the_low_bits(void **state)
 {
     enum { N = 4096 };

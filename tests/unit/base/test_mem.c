@@ -1,4 +1,4 @@
-/* Allocation, arenas and growable arrays. */
+/* test_mem.c -- allocation, arenas and growable arrays. */
 #include "support/check.h"
 
 #include <sys/mman.h>
@@ -22,7 +22,7 @@ static void sizes_that_overflow_are_refused(void **state)
     assert_null(sp_alloc(SIZE_MAX / 2, 2));
     assert_null(sp_alloc_zero(SIZE_MAX / 2 + 1, 2));
     assert_null(sp_resize(p, SIZE_MAX / 2 + 1, 2));
-    assert_memory_equal(p, "xxxxxxxxxx", 10); /* a refused resize leaves the old memory */
+    assert_memory_equal(p, "xxxxxxxxxx", 10); /* a failed resize keeps the old memory */
     assert_null(sp_alloc_aligned(SIZE_MAX));
     assert_null(sp_alloc_aligned((size_t)PTRDIFF_MAX));
     assert_null(sp_pages_alloc(SIZE_MAX));
@@ -45,7 +45,7 @@ static void nothing_is_something(void **state)
 static void zeroed_means_zeroed(void **state)
 {
     for (size_t n = 1; n < 5000; n = n * 3 + 1) {
-        unsigned char *dirty = sp_alloc(n, 1); /* may come back below */
+        unsigned char *dirty = sp_alloc(n, 1); /* may be reused below */
         memset(dirty, 0xff, n);
         sp_free(dirty);
         unsigned char *z = sp_alloc_zero(n, 1), *a = sp_alloc_aligned(n), *p = sp_pages_alloc(n);
@@ -59,7 +59,7 @@ static void zeroed_means_zeroed(void **state)
     }
 }
 
-/* Whether the page at p has memory behind it. */
+/* Whether the page at p is in memory. */
 static bool is_resident(const void *p)
 {
     unsigned char in = 0;
@@ -126,12 +126,12 @@ static void arena_items_are_aligned_zeroed_and_apart(void **state)
             items[i].p = sp_arena_take(&a, items[i].n, 1);
             assert_non_null(items[i].p);
             assert_int_equal((uintptr_t)items[i].p % 16, 0);
-            assert_true(all_zero(items[i].p, items[i].n)); /* also what a reset left behind */
+            assert_true(all_zero(items[i].p, items[i].n)); /* also after a reset */
             memset(items[i].p, i % 255 + 1, items[i].n);
         }
         for (int i = 0; i < N; i++)
             for (size_t k = 0; k < items[i].n; k++)
-                assert_int_equal(items[i].p[k], i % 255 + 1); /* nobody wrote into it */
+                assert_int_equal(items[i].p[k], i % 255 + 1); /* not overwritten */
         sp_arena_reset(&a);
     }
     sp_arena_fini(&a);
@@ -148,7 +148,7 @@ static void two_empty_items_differ(void **state)
     sp_arena_fini(&a);
 }
 
-/* What once was large enough serves the next time without another allocation. */
+/* After a reset, the memory is reused without another allocation. */
 static void reset_keeps_the_largest_chunk(void **state)
 {
     sp_arena a;
@@ -156,7 +156,7 @@ static void reset_keeps_the_largest_chunk(void **state)
     sp_arena_reset(&a); /* of an empty arena: nothing */
     assert_non_null(sp_arena_take(&a, 1000, 1));
     assert_non_null(sp_arena_take(&a, 1 << 20, 1));
-    assert_non_null(sp_arena_take(&a, 1000, 1)); /* in a chunk larger still */
+    assert_non_null(sp_arena_take(&a, 1000, 1)); /* in an even larger chunk */
     sp_arena_reset(&a);
     sp_fault_after(0);
     void *whole = sp_arena_take(&a, 1 << 20, 1);
@@ -204,7 +204,7 @@ static void arrays_grow_and_keep_their_items(void **state)
     for (uint64_t i = 0; i < 10000; i++) assert_true(v.v[i] == i * i);
     assert_in_range(n_grown, 1, 40); /* by a factor, not one by one */
     size_t cap = v.cap;
-    assert_ok(sp_vec_reserve(&v, cap - v.n)); /* just fits: nothing to do */
+    assert_ok(sp_vec_reserve(&v, cap - v.n)); /* fits: no growth */
     assert_int_equal(v.cap, cap);
     sp_vec_fini(&v);
     assert_null(v.v);
@@ -242,7 +242,7 @@ static void byte_strings_append(void **state)
     sp_vec_fini(&b);
 }
 
-/* Formatted text of every length around the places where the string must grow. */
+/* Formatted text of every length around the points where the string must grow. */
 static void formatted_text_of_any_length_fits(void **state)
 {
     for (int n = 0; n < 200; n++) {

@@ -1,4 +1,5 @@
-/* The team of workers, and how work is cut into parts. Also meant for the thread sanitizer. */
+/* test_threads.c -- the team of threads, and the division of work into parts. Also run under the
+ * thread sanitizer. */
 #include "support/check.h"
 
 #include <pthread.h>
@@ -51,14 +52,14 @@ static void parts_of_large_counts_do_not_wrap(void **state)
 #define MAX_PARTS  16
 #define MAX_PIECES 1000
 
-/* The counters of the pieces are plain numbers on purpose: only the team's own order keeps them
- * from racing with the caller, who reads them after every job. */
+/* The counters of the pieces are deliberately not atomic: only the synchronisation of the team
+ * prevents races with the caller, which reads them after every job. */
 typedef struct tally {
     int n_calls[MAX_PIECES];
     int n_pieces[MAX_PIECES];
     int epoch; /* written by the caller before each job */
     int seen[MAX_PIECES];
-    int lazy; /* this piece sleeps, so that the others get to wait */
+    int lazy; /* this piece sleeps, so that the others wait */
 } tally;
 
 static void count(void *arg, int piece, int n_pieces)
@@ -70,7 +71,7 @@ static void count(void *arg, int piece, int n_pieces)
     t->seen[piece] = t->epoch;
 }
 
-/* share_epochs -- jobs of n_pieces; 0: sp_team_run, a piece for each thread. */
+/* share_epochs -- runs jobs of n_pieces; 0: sp_team_run, one piece for each thread. */
 static void share_epochs(int n_threads, int n_pieces, int n_epochs, int lazy)
 {
     sp_team *team;
@@ -131,7 +132,8 @@ static void jobs_of_changing_size_do_not_mix(void **state)
     sp_team_destroy(team);
 }
 
-/* A lazy first piece lets the workers fall asleep between jobs; a lazy last one lets the caller. */
+/* A slow first piece makes the workers sleep between jobs; a slow last one makes the caller
+ * sleep. */
 static void sleepers_wake(void **state)
 {
     share_epochs(4, 0, 50, 0);
@@ -188,7 +190,7 @@ static void a_held_piece_holds_up_no_other(void **state)
     sp_team_destroy(team);
 }
 
-/* meet -- a job of two pieces that are held at the same time, so by the two threads of a team. */
+/* meet -- a job of two pieces that run at the same time, so on both threads of a team. */
 typedef struct meeting {
     _Atomic int n_here;
     pthread_t caller, worker;
@@ -213,8 +215,8 @@ static meeting meet_worker(sp_team *team)
     return m;
 }
 
-/* A signal handler keeps the worker from coming; not for ever, so that a team that waits for it
- * fails the test and does not hang it. */
+/* A signal handler delays the worker; for a limited time, so that a team that waits for it fails
+ * the test instead of hanging. */
 static _Atomic int held, let_go, gave_up;
 
 static void hold(int signal)
@@ -271,7 +273,7 @@ static bool may_run_on(pthread_t thread, const cpu_set_t *expected)
     return CPU_EQUAL(&set, expected);
 }
 
-/* A worker may be moved for a moment; in the end it may run where it could before. */
+/* A worker may be moved briefly; afterwards it has its old affinity. */
 static void assert_free_again(pthread_t worker, const cpu_set_t *expected)
 {
     for (int i = 0; i < 10000 && !may_run_on(worker, expected); i++) usleep(1000);
@@ -301,7 +303,7 @@ static void busy_neighbours_change_nothing(void **state)
     for (int e = 1; e <= 100; e++) {
         sp_team_share(team, work_a_little, &t, 12);
         for (int p = 0; p < 12; p++) assert_int_equal(t.n_calls[p], e);
-        assert_true(may_run_on(pthread_self(), &all)); /* the caller is never touched */
+        assert_true(may_run_on(pthread_self(), &all)); /* the caller is never moved */
     }
     atomic_store(&stop_neighbours, 1);
     for (size_t i = 0; i < SP_COUNT(busy); i++) pthread_join(busy[i], NULL);
@@ -309,7 +311,7 @@ static void busy_neighbours_change_nothing(void **state)
     sp_team_destroy(team);
 }
 
-/* A worker is put on the core of the caller, who stays there: it leaves. */
+/* A worker that is put on the caller's core moves away; the caller stays. */
 static void a_worker_leaves_the_core_of_the_caller(void **state)
 {
     cpu_set_t all, one;
@@ -323,7 +325,7 @@ static void a_worker_leaves_the_core_of_the_caller(void **state)
     CPU_SET((size_t)cpu, &one);
     assert_int_equal(pthread_setaffinity_np(pthread_self(), sizeof one, &one), 0);
     assert_int_equal(pthread_setaffinity_np(worker, sizeof one, &one), 0);
-    assert_int_equal(meet_worker(team).worker_cpu, cpu); /* it has nowhere to go */
+    assert_int_equal(meet_worker(team).worker_cpu, cpu); /* no other core is allowed */
     assert_int_equal(pthread_setaffinity_np(worker, sizeof all, &all), 0);
     for (int i = 0; i < 1000 && !elsewhere; i++) elsewhere = meet_worker(team).worker_cpu != cpu;
     assert_true(elsewhere);
@@ -335,10 +337,10 @@ static void a_worker_leaves_the_core_of_the_caller(void **state)
 
 /* -- order ---------------------------------------------------------------------------------- */
 
-/* What one run writes, all parts of the next may read. */
+/* All parts of a run can read what the previous run wrote. */
 static void relay(void *arg, int part, int n_parts)
 {
-    int *cell = arg; /* [2][MAX_PARTS + 1], the last: which half is read */
+    int *cell = arg; /* [2][MAX_PARTS + 1]; the last element: the half to read */
     int half = cell[2 * MAX_PARTS];
     int sum = 0;
     for (int p = 0; p < n_parts; p++) sum += cell[half * MAX_PARTS + p];

@@ -1,4 +1,4 @@
-/* test_dispatch.c -- choosing a table of operations. */
+/* test_dispatch.c -- selection of a table of operations. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* test_dtype.c -- element types: f16 and bf16 over all their values, and each block layout packed
- * here bit by bit from chosen scales and numbers, decoded by the library, compared exactly. */
+/* test_dtype.c -- element types: f16 and bf16 over all their values; blocks of each layout, packed
+ * here bit by bit from known scales and numbers, must decode exactly. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,7 +13,7 @@
 
 /* -- 16-bit floats ----------------------------------------------------------------------------- */
 
-/* The value of an f16 by its definition. */
+/* The value of an f16, from its definition. */
 static double f16_value(unsigned h)
 {
     int exponent = (int)(h >> 10 & 31), mantissa = (int)(h & 0x3ff);
@@ -31,7 +31,7 @@ static void every_f16_decodes_and_returns(void **state)
         float f = sp_f16_to_f32((uint16_t)h);
         if (isnan(expected)) {
             assert_true(isnan(f) && isnan(sp_f16_to_f32(sp_f32_to_f16(f))));
-            assert_int_equal(sp_f32_to_f16(f), h | 0x200); /* quiet, the payload kept */
+            assert_int_equal(sp_f32_to_f16(f), h | 0x200); /* quiet, with the same payload */
             continue;
         }
         assert_true((double)f == expected && !signbit(f) == !signbit(expected));
@@ -39,8 +39,8 @@ static void every_f16_decodes_and_returns(void **state)
     }
 }
 
-/* Halfway between neighbours goes to the even one, a little beyond goes on, a little less goes
- * back. */
+/* Halfway between neighbours rounds to the even one, a little more rounds up, a little less
+ * down. */
 static void f16_rounds_to_nearest_even(void **state)
 {
     (void)state;
@@ -84,7 +84,7 @@ static void bf16_is_the_upper_half(void **state)
     }
     assert_int_equal(sp_f32_to_bf16(0x1.01p0f), 0x3f80);       /* halfway, down to even */
     assert_int_equal(sp_f32_to_bf16(0x1.03p0f), 0x3f82);       /* halfway, up to even */
-    assert_int_equal(sp_f32_to_bf16(0x1.010002p0f), 0x3f81);   /* beyond halfway */
+    assert_int_equal(sp_f32_to_bf16(0x1.010002p0f), 0x3f81);   /* above halfway */
     assert_int_equal(sp_f32_to_bf16(0x1.fffffep127f), 0x7f80); /* to infinity */
 }
 
@@ -156,7 +156,7 @@ static void q8_0_decodes(void **state)
     }
 }
 
-/* Scale and minimum j of a Q4_K or Q5_K block, 6 bits each, into their places of 12 bytes. */
+/* Packs scale and minimum j of a Q4_K or Q5_K block, 6 bits each, into its 12 bytes. */
 static void put_k_scale(uint8_t *p, int j, int scale, int min)
 {
     if (j < 4) {
@@ -249,11 +249,11 @@ static void q8_0_rows_round_trip(void **state)
             assert_true(fabsf(y[i] - x[i]) <= max / 127 * 0.5f * 1.01f + max * 0x1p-11f);
         }
     }
-    float scale = 0; /* the definition: f16(max / 127), numbers to the nearest */
+    float scale = 0; /* the definition: f16(max / 127), rounded to nearest */
     for (int i = 0; i < 32; i++) scale = fmaxf(scale, fabsf(x[i]) / 127);
     assert_int_equal(bytes[0] | bytes[1] << 8, sp_f32_to_f16(scale));
     for (int i = 0; i < 32; i++) assert_int_equal((int8_t)bytes[2 + i], lroundf(x[i] / scale));
-    sp_row_from_f32(SP_Q8_0, y, bytes, 96); /* not a number and infinity: no trap, no overflow */
+    sp_row_from_f32(SP_Q8_0, y, bytes, 96); /* NaN and infinity: no trap, no overflow */
     x[3] = INFINITY;
     x[40] = NAN;
     sp_row_from_f32(SP_Q8_0, x, bytes, 96);

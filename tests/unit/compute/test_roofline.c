@@ -1,4 +1,4 @@
-/* test_roofline.c -- the loops that the bounds of benchmarks come from do what they say. */
+/* test_roofline.c -- the loops for the bounds of benchmarks do all the work that they report. */
 #include "compute/roofline.h"
 
 #include "support/check.h"
@@ -19,7 +19,7 @@ static void test_every_kind_has_a_loop_here(void **state)
     for (int k = 0; k < SP_ROOF_KINDS; k++) assert_true(runs[k] > 0);
 }
 
-/* A reader that passed over a line would report more bytes than it read. */
+/* A reader that skipped a cache line would report more bytes than it read. */
 static void test_readers_read_every_byte(void **state)
 {
     int n;

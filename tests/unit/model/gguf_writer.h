@@ -1,5 +1,5 @@
-/* gguf_writer.h -- writes small GGUF files into memory, as tests want them: right, or wrong on
- * purpose. Nothing is checked here but allocation. */
+/* gguf_writer.h -- writes small GGUF files, valid or deliberately invalid, to memory. It checks
+ * only allocations. */
 #ifndef TEST_GGUF_WRITER_H
 #define TEST_GGUF_WRITER_H
 
@@ -97,7 +97,7 @@ static inline void gw_i32s(gguf_writer *w, const char *key, size_t n, const int3
 
 /* -- tensors -------------------------------------------------------------------------------- */
 
-/* The description alone; dims innermost first, as in the file. */
+/* Only the description; dims innermost first, as in the file. */
 static inline void gw_describe(gguf_writer *w, const char *name, uint32_t type, int n_dims,
                                const uint64_t *dims, uint64_t offset)
 {
@@ -114,8 +114,8 @@ static inline void gw_pad(sp_bytes *b, size_t alignment)
     while (b->n % alignment) gw_raw(b, "", 1);
 }
 
-/* Description and bytes of [rows, cols], rows = 0 for a vector. F32 elements are positive and tell
- * tensors apart by `seed`; the bytes of other types are those of small numbers too. */
+/* Description and bytes of [rows, cols], rows = 0 for a vector. F32 elements are positive and
+ * depend on `seed`; the bytes of other types also encode small numbers. */
 static inline void gw_tensor(gguf_writer *w, const char *name, uint32_t type, size_t rows,
                              size_t cols, unsigned seed)
 {

@@ -1,4 +1,4 @@
-/* temp_folder.h -- a folder for the files of a test, flat, removed with all that is in it. */
+/* temp_folder.h -- a flat folder for the files of a test, removed with its contents. */
 #ifndef TEST_TEMP_FOLDER_H
 #define TEST_TEMP_FOLDER_H
 

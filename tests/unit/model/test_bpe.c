@@ -1,4 +1,4 @@
-/* Byte-level BPE: words, merges, and texts that nobody would write. */
+/* test_bpe.c -- byte-level BPE: words, merges, and unusual texts. */
 #include "tiny_vocab.h"
 
 #include "model/pretokenize.h"
@@ -80,7 +80,7 @@ static void modern_words(void **state)
     }
 }
 
-/* White_Space, no more and no less: U+3000 is a space, U+180E and U+200B are not. */
+/* Exactly White_Space: U+3000 is a space, U+180E and U+200B are not. */
 static void spaces_of_unicode(void **state)
 {
     assert_string_equal(words(SP_PRE_GPT2, "a\xE3\x80\x80\xE3\x80\x80"
@@ -99,7 +99,7 @@ static void bad_bytes_are_words(void **state)
     assert_string_equal(words_limited(SP_PRE_GPT2, "a\0b", 3, 0), "a|"); /* seen as C text */
 }
 
-/* With a limit that every match runs into, text is still cut completely, at characters. */
+/* With a limit that every match hits, the whole text is still split, at character borders. */
 static void limits_cut_by_force(void **state)
 {
     const size_t letters = 9000, n = 21000;
@@ -187,11 +187,11 @@ static void whole_words_before_merges(void **state)
     v.spec.ignore_merges = true;
     t = tv_create(&v);
     tv_expect(t, "xab", 0, (int32_t[]){xab}, 1);
-    tv_expect(t, "zab", 0, (int32_t[]){'z', ab}, 2); /* a control token is no word */
+    tv_expect(t, "zab", 0, (int32_t[]){'z', ab}, 2); /* a control token is not a word */
     sp_tokenizer_destroy(t);
 }
 
-/* The definition, quadratic: merge the pair of lowest rank, the leftmost, until there is none. */
+/* The definition, in quadratic time: merge the leftmost pair of lowest rank until none is left. */
 static size_t merge_plainly(const tiny_vocab *v, const int32_t *rank, int32_t *ids, size_t n)
 {
     for (;;) {
@@ -219,7 +219,7 @@ static void random_merges_as_defined(void **state)
         tv_begin(&v, false);
         tv_bytes(&v);
         memset(rank, -1, sizeof *rank * TINY_MAX * TINY_MAX);
-        for (int k = 0; k < 40;) { /* of two tokens so far that make a new text */
+        for (int k = 0; k < 40;) { /* of two earlier tokens that form a new text */
             int32_t pair[2];
             for (int i = 0; i < 2; i++) {
                 uint32_t pick = tv_random(&rng) % (unsigned)(3 + k);
@@ -250,7 +250,7 @@ static void random_merges_as_defined(void **state)
     free(rank);
 }
 
-/* -- texts that nobody would write ----------------------------------------------------------- */
+/* -- unusual texts --------------------------------------------------------------------------- */
 
 static void every_byte_comes_back(void **state)
 {
@@ -300,7 +300,7 @@ static void long_words(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* A vocabulary without all bytes: what it lacks is unk, or nothing. */
+/* A vocabulary that lacks some bytes: they become unk, or nothing. */
 static void missing_bytes(void **state)
 {
     static char made[1][32];

@@ -1,4 +1,4 @@
-/* Whole conversations, as the published templates of the families render them. */
+/* test_chat.c -- whole conversations, as the published templates of the families render them. */
 #include "tiny_vocab.h"
 
 #include "model/chat.h"

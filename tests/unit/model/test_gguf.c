@@ -1,4 +1,4 @@
-/* The GGUF reader on its own: what it reads, and that nothing in a file can lead it astray. */
+/* test_gguf.c -- the GGUF reader alone: what it reads, and that no file makes it misbehave. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,8 +12,8 @@
 
 #define NAME "some.gguf"
 
-/* Bytes of the file parsed last: a copy of exact size on the heap, so that a sanitizer sees every
- * byte read too many. */
+/* The bytes of the last parsed file: a heap copy of exact size, so that a sanitizer detects every
+ * read past the end. */
 static uint8_t *parsed;
 
 static int forget(void **state)
@@ -40,7 +40,7 @@ static void refuse(const gguf_writer *w, sp_err code, const char *text)
     assert_int_equal(parse(&file, &g), code);
     assert_detail(NAME);
     assert_detail(text);
-    assert_null(g.path); /* outputs stay untouched */
+    assert_null(g.path); /* outputs are unchanged */
     sp_vec_fini(&file);
 }
 
@@ -207,7 +207,7 @@ static void every_prefix_is_an_error(void **state)
     gw_end(&w);
 }
 
-/* Any single bit of the header may be wrong: an error or other values, never a stray access. */
+/* Any flipped bit of the header gives an error or other values, never an invalid access. */
 static void every_flipped_bit_is_harmless(void **state)
 {
     gguf_writer w;
@@ -362,7 +362,7 @@ static void tensors_do_not_overlap(void **state)
     gw_end(&w);
 }
 
-/* A type that is not in any table is listed; its size is not known. */
+/* A tensor of an unknown type is listed; its size is unknown. */
 static void unknown_types_are_listed(void **state)
 {
     gguf_writer w;

@@ -1,5 +1,5 @@
-/* Models from GGUF files: every architecture binds its weights, and whatever is missing, misshapen
- * or unknown is refused by name. */
+/* test_model.c -- models from GGUF files: every architecture binds its weights; tensors that are
+ * missing, misshapen or unknown are refused by name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -158,7 +158,7 @@ static void embedding_serves_as_output(void **state)
 
 static void add_foreign_tensor(gguf_writer *w)
 {
-    gw_tensor(w, "not.known", GGUF_I32, 0, 4, 1); /* of a type that nothing can compute with */
+    gw_tensor(w, "not.known", GGUF_I32, 0, 4, 1); /* of an unsupported type */
 }
 
 static void unknown_tensors_are_ignored(void **state)
@@ -171,7 +171,7 @@ static void unknown_tensors_are_ignored(void **state)
 
 /* -- what is refused ------------------------------------------------------------------------ */
 
-/* Calls fn with the name of every tensor of a model that has all of them. */
+/* Calls fn with the name of every tensor of a complete model. */
 static void for_each_tensor(const tiny_spec *all,
                             void (*fn)(const tiny_spec *all, const char *name))
 {
@@ -203,7 +203,7 @@ static void refuse_misshapen(const tiny_spec *all, const char *name)
     tiny_spec s = *all;
     s.reshape = name;
     snprintf(text, sizeof text, "tensor %s: its shape is ", name);
-    if (strcmp(name, "token_embd.weight") == 0) /* defines V: the output is what does not fit */
+    if (strcmp(name, "token_embd.weight") == 0) /* defines V, so the output has the wrong shape */
         snprintf(text, sizeof text,
                  "tensor output.weight: its shape is 20 x 32, the configuration");
     tiny_refuse(&s, SP_E_FORMAT, text);
@@ -333,7 +333,7 @@ static void set_rope_base(gguf_writer *w)
     gw_f32(w, "llama.rope.freq_base", 500000);
 }
 
-/* Every tensor is sampled at both ends; what shapes the keys counts, the path does not. */
+/* Every tensor is sampled at both ends; parameters that change keys count, the path does not. */
 static void identity_follows_the_weights(void **state)
 {
     sp_bytes file = {0}, other = {0};

@@ -1,4 +1,5 @@
-/* Hyper-parameters from both kinds of files, and the rotary frequencies that follow from them. */
+/* test_model_config.c -- hyper-parameters from both kinds of files, and the rotary frequencies that
+ * follow from them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +18,7 @@ static const char base_json[] =
     " \"num_key_value_heads\": 2, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-6,"
     " \"vocab_size\": 100, \"hidden_act\": \"silu\", \"rope_theta\": 500000.0}";
 
-/* The base with the members of `changes` set; a member "-" of them lists one to be left out. */
+/* The base with the members of `changes`; its member "-" names one to omit. */
 static sp_err read_json(const char *changes, sp_config *c)
 {
     json_t *root = json_loads(base_json, 0, NULL), *with = json_loads(changes, 0, NULL);
@@ -64,7 +65,7 @@ static void reads_config_json(void **state)
     assert_string_equal(good_json("{\"model_type\": \"mistral\"}").hp.arch, "mistral");
 }
 
-/* Attention over a window is full attention for contexts no longer than the window. */
+/* Attention over a window equals full attention if the context fits in the window. */
 static void windows_limit_the_context(void **state)
 {
     static const struct {
@@ -191,7 +192,7 @@ static void keys_are_needed(void **state)
     assert_int_equal(c.hp.n_kv_heads, TINY_H);
 }
 
-/* One function an entry: what the file says about a key that the writer left out. */
+/* One function for each entry: adds a key that the writer omitted. */
 #define ENTRY(name, statement)                                                                     \
     static void name(gguf_writer *w)                                                               \
     {                                                                                              \
@@ -308,7 +309,7 @@ static void plain_and_linear_frequencies(void **state)
 }
 
 /* Wavelengths of the base are 6.28, 167, 4443, 118145 tokens. With 8192 tokens of training, those
- * up to 8192 / 4 stay, those beyond 8192 / 1 are stretched by 8, and 4443 lies on the ramp. */
+ * up to 8192 / 4 stay, those above 8192 / 1 are stretched by 8, and 4443 is on the ramp. */
 static void llama3_frequencies(void **state)
 {
     float freq[PAIRS];
@@ -325,7 +326,7 @@ static void llama3_frequencies(void **state)
     assert_freq(&r, 3, pow(500000, -0.75) / 8);
 }
 
-/* head 8, base 10000, 4096 tokens: beta 32 lies at pair 1.31, beta 1 at pair 2.81; the ramp runs
+/* head 8, base 10000, 4096 tokens: beta 32 is at pair 1.31, beta 1 at pair 2.81; the ramp runs
  * from 1 to 3, so pair 2 is half stretched. The context grows with the factor. */
 static void yarn_frequencies(void **state)
 {
@@ -364,7 +365,7 @@ ENTRY(zero_factors, {
     gw_int(&w->data, 0, 4 * PAIRS);
 })
 
-/* GGUF files carry llama3's scaling as one divisor a pair. */
+/* GGUF files store the scaling of llama3 as one divisor for each pair. */
 static void gguf_frequencies(void **state)
 {
     static const struct {

@@ -1,4 +1,5 @@
-/* Models from Hugging Face folders: config.json, safetensors and the chat template together. */
+/* test_model_folder.c -- models from Hugging Face folders: config.json, safetensors and the chat
+ * template together. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,11 +12,11 @@
 
 enum { L = 2, E = 8, H = 2, G = 1, D = 4, F = 12, V = 10 };
 
-/* The one file of the folder, while it is being written. */
+/* The only safetensors file of the folder, while it is written. */
 typedef struct st_writer {
     sp_bytes header, data;
     const char *drop;
-    size_t shift; /* bytes that everything is moved by: weights at odd addresses */
+    size_t shift; /* bytes of padding that put weights at odd addresses */
 } st_writer;
 
 static void add(st_writer *w, const char *name, const char *dtype, int rows, int cols)
@@ -125,7 +126,7 @@ static void check_folder_model(const sp_model *m)
     assert_true(((const float *)m->embed.data)[79] == element(79));
     assert_true(y->wq.type == SP_BF16 && y->wq.n_rows == H * D && m->layers[1].wq.type == SP_F32);
     assert_true(y->wk.n_rows == G * D && y->w_down.n_cols == F && y->w_down.n_rows == E);
-    /* bf16 elements stand after the 320 bytes of the embedding */
+    /* bf16 elements follow the 320 bytes of the embedding */
     assert_true(y->attn_norm[1] == sp_bf16_to_f32(sp_f32_to_bf16(element(321))));
     assert_null(m->tokenizer);
 }
@@ -162,7 +163,7 @@ static void opens_folders(void **state)
     temp_folder_remove(&f);
 }
 
-/* Who ties the output to the embedding: config.json, or the output's absence. */
+/* The output is tied to the embedding by config.json, or because it is missing. */
 static void ties_the_output(void **state)
 {
     temp_folder f;

@@ -1,4 +1,4 @@
-/* What `inspect` says about files, known and unknown. */
+/* test_model_inspect.c -- what `inspect` prints about known and unknown files. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

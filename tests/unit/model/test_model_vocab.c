@@ -1,5 +1,5 @@
-/* How the tokenizer of a GGUF file is handed over: lists, ids, flags, and what is refused by name.
- */
+/* test_model_vocab.c -- the tokenizer of a GGUF file: lists, ids, flags, and what is refused by
+ * name. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,7 +14,7 @@
 
 #define KEY "tokenizer.ggml."
 
-/* What a vocabulary says: a key that is left out, and entries of the test's own. */
+/* A vocabulary: a key to omit, and additional entries. */
 typedef struct vocab {
     const char *model, *pre, *drop;
     void (*more)(gguf_writer *w);
@@ -286,7 +286,7 @@ static void every_failed_allocation_is_reported(void **state)
     sp_vec_fini(&file);
 }
 
-/* The vocabularies of real models, where they are at hand. */
+/* The vocabularies of real models, if they are available. */
 static void real_vocabularies_open(void **state)
 {
     static const struct {

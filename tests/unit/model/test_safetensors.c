@@ -1,4 +1,4 @@
-/* The safetensors reader on its own: one file in memory, and folders with shards. */
+/* test_safetensors.c -- the safetensors reader alone: one file in memory, and folders of shards. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +15,7 @@ static void assert_detail(const char *text)
         fail_msg("\"%s\" does not hold \"%s\"", sp_error_detail(), text);
 }
 
-/* A file of `header` and n_data bytes 0, 1, 2 ... ; what it claims as the header's length may lie.
- */
+/* A file of `header` and n_data bytes 0, 1, 2 ...; the header length in the file may be wrong. */
 static size_t build(uint8_t *out, const char *header, uint64_t claimed, size_t n_data)
 {
     size_t n = strlen(header);
@@ -26,8 +25,8 @@ static size_t build(uint8_t *out, const char *header, uint64_t claimed, size_t n
     return 8 + n + n_data;
 }
 
-/* Parses an exact copy on the heap, so that a sanitizer sees every byte read too many; what the
- * directory points to is gone afterwards. */
+/* Parses a heap copy of exact size, so that a sanitizer detects every read past the end. The data
+ * of the directory are freed afterwards. */
 static sp_err parse_n(const uint8_t *file, size_t n, size_t *n_tensors)
 {
     sp_safetensors s = {0};
@@ -69,7 +68,7 @@ static void reads_a_file(void **state)
     assert_string_equal(t->path, NAME);
     t = sp_tensor_find(&s.tensors, "b", 1);
     assert_true(t->dtype == SP_BF16 && t->data[0] == 24);
-    assert_string_equal(t->type, "bf16"); /* one way to write a type, whatever the format's */
+    assert_string_equal(t->type, "bf16"); /* one name for a type, whatever the file format */
     t = sp_tensor_find(&s.tensors, "c", 1);
     assert_true(t->dtype == SP_F16 && t->n_dims == 1 && t->shape[0] == 1);
     t = sp_tensor_find(&s.tensors, "d", 1);

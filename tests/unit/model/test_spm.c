@@ -1,4 +1,4 @@
-/* SentencePiece BPE: scores, the dummy space, bytes for what has no token. */
+/* test_spm.c -- SentencePiece BPE: scores, the dummy space, byte fallback. */
 #include "tiny_vocab.h"
 
 #define SP "\xE2\x96\x81" /* U+2581 */
@@ -7,7 +7,7 @@ enum { UNK, BOS, EOS, BYTE0, AFTER = BYTE0 + 256 };
 
 static char byte_names[256][8];
 
-/* <unk> <s> </s>, the bytes, then what the test adds. */
+/* <unk> <s> </s>, the bytes, then the tokens of the test. */
 static void begin(tiny_vocab *v)
 {
     tv_begin(v, true);
@@ -142,7 +142,7 @@ static void unknown_characters(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* Merging never makes a control token, however its text is written. */
+/* Merging never produces a control token, even if its text occurs. */
 static void no_control_token_from_text(void **state)
 {
     tiny_vocab v;
@@ -172,7 +172,7 @@ static void words_apart(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* Without scores the merges of the file decide, by rank: as tokenizer.json has it. */
+/* Without scores, merging follows the ranks of the merges, as in tokenizer.json. */
 static void merges_instead_of_scores(void **state)
 {
     tiny_vocab v;

@@ -1,4 +1,4 @@
-/* Streaming: characters come out whole, whatever the tokens cut. */
+/* test_text_stream.c -- streaming: only whole characters, wherever tokens end. */
 #include "tiny_vocab.h"
 
 #define BAD "\xEF\xBF\xBD" /* U+FFFD */
@@ -21,7 +21,7 @@ static int teardown(void **state)
     return 0;
 }
 
-/* Pushes the bytes one token each; returns what came out after each token, with '|' between. */
+/* Pushes each byte as a token; returns the output after each token, separated by '|'. */
 static const char *stream(const char *bytes, size_t n)
 {
     static char line[1024];
@@ -54,7 +54,7 @@ static void characters_come_out_whole(void **state)
     assert_string_equal(STREAM("\xF0\x9F\x9A\x80"), "|||\xF0\x9F\x9A\x80||");
 }
 
-/* One U+FFFD for each maximal subpart, as Python's errors="replace" and browsers have it. */
+/* One U+FFFD for each maximal subpart, as in browsers and Python's errors="replace". */
 static void bad_bytes_are_replaced(void **state)
 {
     assert_string_equal(STREAM("\xFF"
@@ -123,7 +123,7 @@ static void spaces_at_the_start(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* Any bytes, cut into tokens anyhow, give the same text, and valid text comes through unchanged. */
+/* Any bytes give the same text however they are split into tokens; valid text is unchanged. */
 static void cuts_make_no_difference(void **state)
 {
     static const char *const parts[] = {"a",        "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x9A\x80",

@@ -1,4 +1,5 @@
-/* What both algorithms share: special tokens, decoding, questions, refusals, threads. */
+/* test_tokenizer.c -- what both algorithms share: special tokens, decoding, properties, errors,
+ * threads. */
 #include "tiny_vocab.h"
 
 #include <pthread.h>
@@ -46,7 +47,7 @@ static void special_tokens_in_text(void **state)
     assert_string_equal(tv_ids(t, "<end", on), "60 101 110 100");
     assert_string_equal(tv_ids(t, "<end>", 0),
                         "60 101 110 100 62");               /* plain text without the flag */
-    assert_string_equal(tv_ids(t, "a<tool>", 0), "97 259"); /* user-defined ones always count */
+    assert_string_equal(tv_ids(t, "a<tool>", 0), "97 259"); /* always found */
     assert_string_equal(tv_ids(t, "a<tool>", on), "97 259");
     assert_string_equal(tv_ids(t, "a", SP_TOK_BOS | on), "258 97");
     assert_string_equal(tv_ids(t, "", SP_TOK_BOS), "258");
@@ -65,7 +66,7 @@ static void a_vocabulary_without_bos(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* Against the definition: at each position try all texts, take the longest. */
+/* Compared with the definition: at each position, the longest of all texts. */
 static void many_special_tokens(void **state)
 {
     static char names[200][12];
@@ -119,7 +120,7 @@ static void decode_bytes(void **state)
     int32_t space_a =
         tv_merge(&v, "\xC4\xA0 a", made[0]); /* G with dot: the space of the alphabet */
     int32_t raw = tv_add(&v, "\xC3\xA9 \xC4\xA0", SP_TOKEN_USER, 0);
-    int32_t odd = tv_add(&v, "\xE2\x82\xAC", SP_TOKEN_NORMAL, 0); /* not of the alphabet: itself */
+    int32_t odd = tv_add(&v, "\xE2\x82\xAC", SP_TOKEN_NORMAL, 0); /* not in the alphabet */
     sp_tokenizer *t = tv_create(&v);
     text_of(t, (int32_t[]){'a', space_a, '\n'}, 3, false, "a a\n");
     text_of(t, (int32_t[]){space_a, END, 'b', TOOL}, 4, false, " ab<tool>");
@@ -142,12 +143,12 @@ static void decode_sentencepiece(void **state)
     sp_tokenizer *t = tv_create(&v);
     text_of(t, (int32_t[]){a, nl, a}, 3, false, "a \n a ");
     text_of(t, (int32_t[]){s, a}, 2, false,
-            "a "); /* a control token that shows nothing is no start */
+            "a "); /* a control token without text does not start the text */
     text_of(t, (int32_t[]){s, a}, 2, true, "<s> a ");
     text_of(t, (int32_t[]){u, a}, 2, false, "<|u|> a ");
     sp_bytes piece = {0};
     assert_int_equal(sp_tokenizer_piece(t, a, false, &piece), SP_OK);
-    assert_int_equal(piece.n, 3); /* in running text the space stays */
+    assert_int_equal(piece.n, 3); /* within a text the space stays */
     sp_vec_fini(&piece);
     sp_tokenizer_destroy(t);
 }
@@ -185,7 +186,7 @@ static void what_ends_a_generation(void **state)
     assert_true(sp_tokenizer_is_end(t, START));
     assert_true(sp_tokenizer_is_end(t, im));
     assert_true(sp_tokenizer_is_end(t, eot));
-    assert_false(sp_tokenizer_is_end(t, s)); /* the text alone does not make it one */
+    assert_false(sp_tokenizer_is_end(t, s)); /* its text alone does not make it a control token */
     assert_false(sp_tokenizer_is_end(t, TOOL));
     assert_int_equal(sp_tokenizer_find(t, "<|im_end|>"), im);
     assert_int_equal(sp_tokenizer_find(t, "<end>"), END);
@@ -195,7 +196,7 @@ static void what_ends_a_generation(void **state)
     sp_tokenizer_destroy(t);
 }
 
-/* Without types, BOS, EOS and EOT are control tokens all the same. */
+/* Without types, BOS, EOS and EOT are still control tokens. */
 static void no_types(void **state)
 {
     tiny_vocab v;

@@ -1,5 +1,5 @@
-/* tokenizer.json: the same ids as the library that wrote the files, and a clear no to what is
- * unknown. */
+/* test_tokenizer_json.c -- tokenizer.json: the same ids as the library that wrote the files;
+ * unknown steps are refused. */
 #include "tiny_vocab.h"
 
 #include <jansson.h>

@@ -1,5 +1,5 @@
-/* tiny_model.h -- a whole model of two layers as a GGUF file in memory, with one thing wrong if
- * wished. */
+/* tiny_model.h -- a complete model of two layers as a GGUF file in memory, optionally with one
+ * defect. */
 #ifndef TEST_TINY_MODEL_H
 #define TEST_TINY_MODEL_H
 
@@ -12,7 +12,7 @@ enum { TINY_L = 2, TINY_E = 32, TINY_H = 4, TINY_G = 2, TINY_D = 8, TINY_F = 64,
 
 typedef struct tiny_spec {
     const char *arch;    /* NULL: llama */
-    const char *drop;    /* tensor or metadata key to leave out */
+    const char *drop;    /* tensor or metadata key to omit */
     const char *reshape; /* tensor to give one row (a vector: one element) more */
     const char *retype;  /* tensor to give the type `type` */
     uint32_t type;

@@ -1,5 +1,4 @@
-/* tiny_vocab.h -- vocabularies small enough to work out by hand what a tokenizer must do with them.
- */
+/* tiny_vocab.h -- vocabularies small enough to derive the expected tokens by hand. */
 #ifndef TESTS_TINY_VOCAB_H
 #define TESTS_TINY_VOCAB_H
 
@@ -65,7 +64,7 @@ static inline void tv_bytes(tiny_vocab *v)
     }
 }
 
-/* "left right"; the token that they make is added if need be. */
+/* "left right"; adds the resulting token if it is missing. */
 static inline int32_t tv_merge(tiny_vocab *v, const char *rule, char joined[32])
 {
     size_t n = strlen(rule), left = (size_t)(strchr(rule, ' ') - rule);
@@ -114,7 +113,7 @@ static inline void tv_expect(const sp_tokenizer *t, const char *text, unsigned f
     sp_vec_fini(&ids);
 }
 
-/* Encodes and decodes; the bytes must come back. */
+/* Encodes and decodes; the bytes must be the same. */
 static inline void tv_round_trip(const sp_tokenizer *t, const char *text, size_t n)
 {
     sp_tokens ids = {0};
@@ -127,7 +126,7 @@ static inline void tv_round_trip(const sp_tokenizer *t, const char *text, size_t
     sp_vec_fini(&back);
 }
 
-/* A small generator, the same everywhere. */
+/* A small random generator, the same on every machine. */
 static inline uint32_t tv_random(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
