@@ -76,7 +76,7 @@ static sp_err check(sqlite3 *db, const char *path, bool *there)
 static sp_err create(sqlite3 *db, const char *path)
 {
     bool empty = false;
-    sp_err err = sp_db_check(db, path, &empty);
+    sp_err err = sp_db_check(db, path, false, &empty);
     if (err == SP_OK) err = sp_db_exec(db, path, "BEGIN IMMEDIATE");
     if (err == SP_OK && empty) err = sp_db_clear(db, path);
     if (err == SP_OK) err = sp_db_exec(db, path, schema);
