@@ -2,9 +2,10 @@
  *
  * Exact names and aliases come first: the store gives every run of words that is one, and longer
  * runs win over those that overlap them. A run of function words only ("it", "the who") counts where
- * it is written with capitals after the first word. Then come misspelt names: for each run of the
- * other words that has a capital (any run when no name was found) the store gives names with common
- * letters, and each is compared with the words of the question at every place, by edit distance.
+ * it is written with capitals after the first word, or is the whole question. Then come misspelt
+ * names: for each run of the other words that has a capital (any run when no name was found) the
+ * store gives names with common letters, and each is compared with the words of the question at
+ * every place, by edit distance.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ static bool counts(const sp_graph_question *q, uint32_t from, uint32_t to)
         capitals &= !(c >= 'a' && c <= 'z');
         if (!is_common(q, i)) return true;
     }
-    return capitals && from > 0;
+    return (capitals && from > 0) || to - from == q->words.n;
 }
 
 static uint32_t length(const sp_graph_named *m)

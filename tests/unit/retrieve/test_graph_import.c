@@ -1,0 +1,249 @@
+/* Importing graphs: merging, names, interruptions, and what hostile files do. */
+#include "graph_fixture.h"
+
+#include <sqlite3.h>
+
+static int64_t query(folder *f, const char *sql)
+{
+    sqlite3 *db;
+    sqlite3_stmt *s;
+    assert_int_equal(sqlite3_open_v2(f->index, &db, SQLITE_OPEN_READWRITE, NULL), SQLITE_OK);
+    assert_int_equal(sqlite3_prepare_v2(db, sql, -1, &s, NULL), SQLITE_OK);
+    int rc = sqlite3_step(s);
+    assert_true(rc == SQLITE_ROW || rc == SQLITE_DONE);
+    int64_t number = rc == SQLITE_ROW ? sqlite3_column_int64(s, 0) : 0;
+    sqlite3_finalize(s);
+    sqlite3_close(db);
+    return number;
+}
+
+/* What must hold after every import, complete or not. */
+static void assert_sound(folder *f)
+{
+    assert_int_equal(
+        query(f, "SELECT count(*) FROM pragma_integrity_check WHERE integrity_check <> 'ok'"), 0);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_triples WHERE subject NOT IN"
+                              " (SELECT id FROM graph_entities) OR object NOT IN"
+                              " (SELECT id FROM graph_entities) OR relation NOT IN"
+                              " (SELECT id FROM graph_relations)"),
+                     0);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_relations AS r WHERE n <>"
+                              " (SELECT count(*) FROM graph_triples WHERE relation = r.id)"),
+                     0);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_entities WHERE id NOT IN"
+                              " (SELECT entity FROM graph_keys)"),
+                     0);
+}
+
+static void equal_triples_merge(void **state)
+{
+    folder *f = *state;
+    sp_graph_stats s = graph_make(f, "a.tsv", "A\tr\tB\tdoc 1\nA\tr\tB\tdoc 2\nA\tr\tC\nB\tr\tA\n");
+    assert_int_equal(s.n_triples, 3);
+    assert_int_equal(s.n_duplicates, 1);
+    assert_int_equal(s.n_entities, 3);
+    assert_int_equal(s.n_lines, 4);
+    s = graph_make(f, "b.tsv", "A\tr\tB\nA\tq\tB\n");
+    assert_int_equal(s.n_triples, 1);
+    assert_int_equal(s.n_entities, 0);
+    assert_sound(f);
+    sp_graph *g = graph_open(f);
+    sp_graph_info info;
+    assert_ok(sp_graph_describe(g, &info));
+    assert_int_equal(info.n_triples, 4);
+    assert_int_equal(info.n_relations, 2);
+    assert_string_equal(info.relations[0].name, "r");
+    assert_int_equal(info.relations[0].n_triples, 3);
+    sp_graph_info_fini(&info);
+    sp_graph_answer a;
+    assert_ok(sp_graph_find_paths(g, "A", &(sp_graph_paths_opts){.hops = 1}, &a));
+    assert_string_equal(a.paths[0].sources[0], "doc 1"); /* of the first of equal triples */
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+static void a_file_that_did_not_change_is_not_read_again(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "a.tsv", "A\tr\tB\n");
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "a.tsv", false, &s));
+    assert_int_equal(s.n_unchanged, 1);
+    assert_int_equal(s.n_lines, 0);
+    s = graph_make(f, "a.tsv", "A\tr\tB\nA\tr\tC\n");
+    assert_int_equal(s.n_triples, 1);
+    assert_int_equal(s.n_duplicates, 1);
+}
+
+static void bad_lines_are_counted_or_stop(void **state)
+{
+    folder *f = *state;
+    sp_graph_stats s;
+    folder_write(f, "a.tsv", "A\tr\tB\nbroken\nA\t\tB\nA\tr\tC\n");
+    assert_fails(graph_import(f, "a.tsv", true, &s), SP_E_FORMAT, "a.tsv:2: 1 column;");
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), 0);
+    assert_ok(graph_import(f, "a.tsv", false, &s));
+    assert_int_equal(s.n_bad, 2);
+    assert_int_equal(s.n_triples, 2);
+    assert_sound(f);
+}
+
+/* -- interruptions --------------------------------------------------------------------------- */
+
+#define N_LINES 20000
+
+static bool cancel_halfway(const char *file, int64_t done, int64_t total, void *user)
+{
+    int *calls = user;
+    return ++*calls < 3;
+}
+
+static void an_interrupted_import_continues(void **state)
+{
+    folder *f = *state;
+    FILE *out = fopen(folder_path(f, "big.tsv"), "w");
+    for (int i = 0; i < N_LINES; i++) fprintf(out, "s%d\tr%d\to%d\n", i, i % 70, i % 100);
+    fclose(out);
+    char path[400];
+    snprintf(path, sizeof path, "%s", folder_path(f, "big.tsv"));
+    const char *const paths[] = {path};
+    sp_graph_import_opts o = {.batch = 1000};
+    sp_graph_stats first, rest;
+    int calls = 0;
+    assert_fails(sp_graph_import(paths, 1, f->index, &o, cancel_halfway, &calls, &first),
+                 SP_E_CANCELED, "big.tsv; the next import continues there");
+    assert_in_range(first.n_triples, 1000, N_LINES - 1000);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), first.n_triples);
+    assert_sound(f);
+    assert_ok(sp_graph_import(paths, 1, f->index, &o, NULL, NULL, &rest));
+    assert_int_equal(first.n_lines + rest.n_lines, N_LINES);
+    assert_int_equal(first.n_triples + rest.n_triples, N_LINES);
+    assert_int_equal(rest.n_duplicates, 0);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), N_LINES);
+    assert_sound(f);
+}
+
+/* -- names ------------------------------------------------------------------------------------ */
+
+static void entities_with_one_name_are_kept_apart(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "edges.csv", ":START_ID,:TYPE,:END_ID\n1,likes,3\n2,likes,3\n");
+    folder_write(f, "nodes.csv", ":ID,name\n1,John Smith\n2,John Smith\n3,Tea\n");
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "edges.csv", true, &s)); /* edges first: nodes get names later */
+    assert_string_equal(graph_names(f, "what does 1 like"), "1=1:1:0");
+    assert_ok(graph_import(f, "nodes.csv", true, &s));
+    assert_int_equal(s.n_entities, 0);
+    assert_string_equal(graph_names(f, "what does john smith like"),
+                        "john smith=John Smith:1:0 john smith=John Smith:2:0");
+    assert_string_equal(graph_names(f, "what does 1 like"), "");
+    assert_string_equal(graph_paths(f, "John Smith", (sp_graph_paths_opts){.hops = 1}),
+                        "John Smith -likes-> Tea\nJohn Smith -likes-> Tea\n");
+    assert_sound(f);
+}
+
+static void aliases_find_their_entity(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "a.tsv", "New York City\tin\tUSA\nnyc\tis\tabbreviation\n");
+    folder_write(f, "b.jsonl",
+                 "{\"entity\": \"New York City\", \"aliases\": [\"NYC\", \"The Big Apple\"]}\n");
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "b.jsonl", true, &s));
+    assert_int_equal(s.n_aliases, 2);
+    assert_string_equal(graph_names(f, "where is the big apple?"),
+                        "the big apple=New York City:New York City:1");
+    assert_string_equal(graph_names(f, "NYC"), "NYC=nyc:nyc:0 NYC=New York City:New York City:1");
+}
+
+/* -- files ------------------------------------------------------------------------------------ */
+
+static void a_graph_may_be_in_an_index_of_documents(void **state)
+{
+    folder *f = *state;
+    folder_write(f, "a.txt", "Badgers dig.");
+    folder_index(f);
+    graph_make(f, "g.tsv", "Badger\tdigs\tholes\n");
+    assert_string_equal(folder_ask(f, "badgers", 3), "a.txt:a.txt:Badgers dig.\n");
+    assert_string_equal(graph_names(f, "badger"), "badger=Badger:Badger:0");
+    folder_write(f, "b.txt", "Badgers sleep.");
+    sp_index_stats s;
+    assert_int_equal(folder_build(f, 7, &s),
+                     SP_OK); /* other chunks: all tables of the index anew */
+    assert_string_equal(graph_names(f, "badger"), "badger=Badger:Badger:0");
+}
+
+static void other_files_are_refused(void **state)
+{
+    folder *f = *state;
+    sp_graph *g;
+    sp_graph_stats s;
+    sp_graph_open_opts o = {.where = f->index};
+    assert_fails(sp_graph_open(&o, &g), SP_E_IO, "cannot open the graph");
+    folder_write(f, "a.txt", "text");
+    folder_index(f);
+    assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, "holds no graph");
+    assert_int_equal(truncate(f->index, 1000), 0);
+    assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, f->index);
+    FILE *out = fopen(f->index, "w");
+    fputs("this is not a database, whatever its name says; long enough for a header of SQLite ...",
+          out);
+    fclose(out);
+    assert_fails(sp_graph_open(&o, &g), SP_E_FORMAT, f->index);
+    folder_write(f, "g.tsv", "a\tr\tb\n");
+    assert_fails(graph_import(f, "g.tsv", false, &s), SP_E_FORMAT, f->index);
+    assert_fails(graph_import(f, "missing.tsv", false, &s), SP_E_FORMAT, f->index);
+    assert_int_equal(unlink(f->index), 0);
+    assert_fails(graph_import(f, "missing.tsv", false, &s), SP_E_IO, "missing.tsv: No such file");
+    assert_fails(graph_import(f, "a.txt", true, &s), SP_E_FORMAT, "a.txt:1: 1 column;");
+}
+
+static void long_names_are_found(void **state)
+{
+    folder *f = *state;
+    static char text[16384];
+    size_t n = 0;
+    for (int i = 0; i < 400; i++) n += (size_t)sprintf(text + n, "word%d ", i);
+    char *line = malloc(4 * n + 64);
+    sprintf(line, "%s\tr\tB\n%s%s%s\tr\tC\n", text, text, text, text);
+    sp_graph_stats s = graph_make(f, "a.tsv", line);
+    free(line);
+    assert_int_equal(s.n_triples, 1);
+    assert_int_equal(s.n_bad, 1); /* over 4,096 bytes */
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a;
+    assert_ok(sp_graph_find_paths(g, text, &(sp_graph_paths_opts){0}, &a));
+    assert_int_equal(a.n_entities, 1);
+    assert_int_equal(a.n_paths, 1);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+static void memory_that_runs_out_is_an_error(void **state)
+{
+    folder *f = *state;
+    sp_graph_stats s;
+    folder_write(f, "a.csv", "subject,relation,object\nA,r,B\nB,r,C\n");
+    graph_make(f, "warm.tsv", "X\tr\tY\n"); /* the tables are there */
+    assert_survives_faults(graph_import(f, "a.csv", false, &s), true);
+    assert_sound(f);
+    assert_int_equal(query(f, "SELECT count(*) FROM graph_triples"), 3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(equal_triples_merge),
+        FOLDER_TEST(a_file_that_did_not_change_is_not_read_again),
+        FOLDER_TEST(bad_lines_are_counted_or_stop),
+        FOLDER_TEST(an_interrupted_import_continues),
+        FOLDER_TEST(entities_with_one_name_are_kept_apart),
+        FOLDER_TEST(aliases_find_their_entity),
+        FOLDER_TEST(a_graph_may_be_in_an_index_of_documents),
+        FOLDER_TEST(other_files_are_refused),
+        FOLDER_TEST(long_names_are_found),
+        FOLDER_TEST(memory_that_runs_out_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

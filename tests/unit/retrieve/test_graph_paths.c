@@ -1,0 +1,230 @@
+/* Entities of questions, and the paths around them: which are found, which are chosen, and limits. */
+#include "graph_fixture.h"
+
+static const char movies[] = "Heat\tdirected_by\tMichael Mann\n"
+                             "Heat\tstarred_actors\tAl Pacino\n"
+                             "Heat\tstarred_actors\tRobert De Niro\n"
+                             "Heat\trelease_year\t1995\n"
+                             "The Insider\tdirected_by\tMichael Mann\n"
+                             "The Insider\tstarred_actors\tAl Pacino\n"
+                             "The Insider\twritten_by\tEric Roth\n"
+                             "The Insider\thas_genre\tDrama\n"
+                             "It\tdirected_by\tAndy Muschietti\n"
+                             "The Who\tplays\tRock\n";
+
+static void entities_are_longest_names(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", movies);
+    graph_make(f, "n.tsv", "Insider\tis\tword\n");
+    assert_string_equal(graph_names(f, "who directed the insider with al pacino?"),
+                        "the insider=The Insider:The Insider:0 al pacino=Al Pacino:Al Pacino:0");
+    assert_string_equal(graph_names(f, "INSIDER"), "INSIDER=Insider:Insider:0");
+    assert_string_equal(graph_names(f, "is it so?"), ""); /* function words name nothing ... */
+    assert_string_equal(graph_names(f, "who directed It?"),
+                        "It=It:It:0"); /* ... in small letters */
+    assert_string_equal(graph_names(f, "what does The Who play"), "The Who=The Who:The Who:0");
+    assert_string_equal(graph_names(f, ""), "");
+    assert_string_equal(graph_names(f, "?!"), "");
+}
+
+static void misspelt_names_are_found(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", movies);
+    assert_string_equal(graph_names(f, "films by Micheal Mann"),
+                        "Micheal Mann=Michael Mann:Michael Mann:2");
+    assert_string_equal(graph_names(f, "was Robert de Nirro in Heat"),
+                        "Robert de Nirro=Robert De Niro:Robert De Niro:2 Heat=Heat:Heat:0");
+    assert_string_equal(graph_names(f, "\"); DROP TABLE graph_keys; -- OR NEAR(\"a\" *"), "");
+    assert_string_equal(graph_names(f, "Heat"), "Heat=Heat:Heat:0");
+}
+
+static void search_lists_similar_names(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "m.tsv", movies);
+    sp_graph *g = graph_open(f);
+    assert_ok(sp_graph_search(g, "pacino", 3, &a));
+    assert_true(a.n_entities >= 1);
+    assert_string_equal(a.entities[0].name, "Al Pacino");
+    assert_int_equal(a.entities[0].match, SP_GRAPH_FUZZY);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_search(g, "al PACINO", 3, &a));
+    assert_int_equal(a.n_entities, 1);
+    assert_int_equal(a.entities[0].match, SP_GRAPH_EXACT);
+    sp_graph_answer_fini(&a);
+    assert_ok(sp_graph_search(g, "", 3, &a));
+    assert_int_equal(a.n_entities, 0);
+    sp_graph_answer_fini(&a);
+    assert_fails(sp_graph_search(g, "x", 0, &a), SP_E_ARG, "0 entities");
+    sp_graph_close(g);
+}
+
+static void the_best_path_has_the_words_of_the_question(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "m.tsv", movies);
+    assert_string_equal(
+        graph_paths(f, "which director made Heat", (sp_graph_paths_opts){.k = 1, .hops = 1}),
+        "Heat -directed_by-> Michael Mann\n");
+    assert_string_equal(graph_paths(f, "who directed the films in which Robert De Niro starred",
+                                    (sp_graph_paths_opts){.k = 1}),
+                        "Robert De Niro <-starred_actors- Heat -directed_by-> Michael Mann\n");
+    assert_string_equal(
+        graph_paths(f, "writers of films by Michael Mann",
+                    (sp_graph_paths_opts){.k = 1, .style = SP_GRAPH_SENTENCES}),
+        "Michael Mann is directed by of The Insider. The Insider written by Eric Roth.\n");
+    assert_string_equal(graph_paths(f, "Al Pacino and Michael Mann", (sp_graph_paths_opts){.k = 1}),
+                        "Al Pacino <-starred_actors- Heat -directed_by-> Michael Mann\n"
+                        "Michael Mann <-directed_by- Heat -starred_actors-> Al Pacino\n");
+}
+
+static void explanations_name_the_words(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a;
+    graph_make(f, "m.tsv", movies);
+    sp_graph *g = graph_open(f);
+    sp_graph_paths_opts o = {.k = 1, .hops = 1, .explain = true};
+    assert_ok(sp_graph_find_paths(g, "directors of Heat", &o, &a));
+    assert_non_null(strstr(a.paths[0].why, "directors~directed_by 0."));
+    assert_int_equal(a.n_steps, 4);
+    assert_int_equal(a.n_patterns, 3);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+/* -- shapes of graphs ------------------------------------------------------------------------- */
+
+/* check -- every path is simple and follows triples' directions; none begins another; scores fall. */
+static void check(const sp_graph_answer *a, int hops, int k)
+{
+    int n_of[8] = {0};
+    for (int i = 0; i < a->n_paths; i++) {
+        const sp_graph_path *p = &a->paths[i], *last = i ? p - 1 : NULL;
+        assert_in_range(p->n_hops, 1, hops);
+        assert_string_equal(p->nodes[0], a->entities[p->entity].name);
+        assert_true(++n_of[p->entity] <= k);
+        for (int j = 0; j <= p->n_hops; j++)
+            for (int l = 0; l < j; l++) assert_string_not_equal(p->nodes[j], p->nodes[l]);
+        for (int j = 0; j < a->n_paths; j++) {
+            size_t n = strlen(p->text);
+            bool begins =
+                strncmp(a->paths[j].text, p->text, n) == 0 && strchr(" ", a->paths[j].text[n]);
+            if (i != j && a->paths[j].entity == p->entity) assert_false(begins);
+        }
+        if (last && last->entity == p->entity) assert_true(last->score >= p->score);
+    }
+}
+
+static void cycles_end(void **state)
+{
+    folder *f = *state;
+    graph_make(f, "c.tsv", "A\tr\tB\nB\tr\tC\nC\tr\tA\nA\tself\tA\nA\tq\tB\n");
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a;
+    assert_ok(sp_graph_find_paths(g, "A", &(sp_graph_paths_opts){.hops = 8}, &a));
+    check(&a, 8, 30);
+    assert_string_equal(graph_paths(f, "A", (sp_graph_paths_opts){.hops = 8}),
+                        "A -r-> B -r-> C\nA -q-> B -r-> C\nA <-r- C <-r- B\n");
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+static void random_graphs_give_simple_paths(void **state)
+{
+    folder *f = *state;
+    uint64_t seed = 5;
+    FILE *out = fopen(folder_path(f, "r.tsv"), "w");
+    for (int i = 0; i < 400; i++)
+        fprintf(out, "n%d\tr%d\tn%d\n", check_random(&seed, 60), check_random(&seed, 5),
+                check_random(&seed, 60));
+    fclose(out);
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "r.tsv", true, &s));
+    sp_graph *g = graph_open(f);
+    for (int i = 0; i < 60; i++) {
+        char question[64];
+        sp_graph_answer a;
+        snprintf(question, sizeof question, "r%d between n%d and n%d", i % 5, i, (i * 7) % 60);
+        int k = 1 + i % 20, hops = 1 + i % 3;
+        sp_graph_paths_opts o = {.k = k, .hops = hops};
+        assert_ok(sp_graph_find_paths(g, question, &o, &a));
+        assert_in_range(a.n_entities, 1, 2);
+        check(&a, hops, k);
+        sp_graph_answer_fini(&a);
+    }
+    sp_graph_close(g);
+    char first[65536];
+    snprintf(first, sizeof first, "%s",
+             graph_paths(f, "r1 of n3", (sp_graph_paths_opts){.hops = 3}));
+    assert_string_equal(first, graph_paths(f, "r1 of n3", (sp_graph_paths_opts){.hops = 3}));
+}
+
+static void hubs_end_paths(void **state)
+{
+    folder *f = *state;
+    FILE *out = fopen(folder_path(f, "h.tsv"), "w");
+    for (int i = 0; i < 100000; i++) fprintf(out, "film %d\tgenre\tDrama\n", i);
+    fprintf(out, "film 7\tdirector\tAnn\nDrama\tkind\tGenre\n");
+    fclose(out);
+    sp_graph_stats s;
+    assert_ok(graph_import(f, "h.tsv", true, &s));
+    assert_string_equal(graph_paths(f, "Ann", (sp_graph_paths_opts){.hops = 3}),
+                        "Ann <-director- film 7 -genre-> Drama\n");
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a;
+    sp_graph_paths_opts o = {.hops = 2, .k = 50, .max_degree = 64};
+    assert_ok(sp_graph_find_paths(g, "Drama", &o, &a)); /* the entity itself is expanded */
+    assert_int_equal(a.n_paths, 50);
+    assert_int_equal(a.n_hubs, 1);
+    assert_false(a.cut);
+    bool kind = false;
+    for (int i = 0; i < a.n_paths; i++) kind |= strstr(a.paths[i].text, "-kind-> Genre") != NULL;
+    assert_true(kind); /* each relation has its share */
+    sp_graph_answer_fini(&a);
+    o = (sp_graph_paths_opts){.hops = 3, .max_steps = 10};
+    assert_ok(sp_graph_find_paths(g, "Drama", &o, &a));
+    assert_true(a.cut);
+    assert_in_range(a.n_steps, 1, 10);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+static void limits_are_checked(void **state)
+{
+    folder *f = *state;
+    sp_graph_answer a = {.n_paths = -7};
+    graph_make(f, "m.tsv", movies);
+    sp_graph *g = graph_open(f);
+    assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.hops = 9}, &a), SP_E_ARG,
+                 "9 hops");
+    assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.k = -1}, &a), SP_E_ARG,
+                 "negative");
+    assert_fails(sp_graph_find_paths(g, "x", &(sp_graph_paths_opts){.max_steps = 1 << 30}, &a),
+                 SP_E_ARG, "at most");
+    sp_graph_paths_opts o = {.k = 5, .explain = true};
+    assert_survives_faults(sp_graph_find_paths(g, "who directed Heat with Al Pacinno", &o, &a),
+                           a.n_paths == -7);
+    assert_int_equal(a.n_entities, 2);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(entities_are_longest_names),
+        FOLDER_TEST(misspelt_names_are_found),
+        FOLDER_TEST(search_lists_similar_names),
+        FOLDER_TEST(the_best_path_has_the_words_of_the_question),
+        FOLDER_TEST(explanations_name_the_words),
+        FOLDER_TEST(cycles_end),
+        FOLDER_TEST(random_graphs_give_simple_paths),
+        FOLDER_TEST(hubs_end_paths),
+        FOLDER_TEST(limits_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
