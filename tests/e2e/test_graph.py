@@ -1,0 +1,313 @@
+"""Knowledge graphs through the program: import, search, paths, a real SPARQL server."""
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+
+MOVIES = """Heat\tdirected_by\tMichael Mann
+Heat\tstarred_actors\tAl Pacino
+The Insider\tdirected_by\tMichael Mann
+The Insider\twritten_by\tEric Roth
+"""
+
+
+def write(path, text):
+    path.write_text(text)
+    return path
+
+
+def import_graph(db, *files, **options):
+    return json.loads(succeed("graph", "import", *files, "-o", db, "--json", **options))
+
+
+def paths(where, question, *options):
+    return json.loads(succeed("graph", "paths", "-g", where, "--json", *options, question))
+
+
+@pytest.fixture
+def movies(tmp_path):
+    db = tmp_path / "movies.db"
+    import_graph(db, write(tmp_path / "movies.tsv", MOVIES))
+    return db
+
+
+def test_paths_are_json(movies):
+    found = paths(movies, "writers of films directed by Michael Mann?", "-k", "1", "--explain", "--tree")
+    assert [e["name"] for e in found["entities"]] == ["Michael Mann"]
+    [path] = found["paths"]
+    assert path["nodes"] == ["Michael Mann", "The Insider", "Eric Roth"]
+    assert path["relations"] == ["directed_by", "written_by"]
+    assert path["inverse"] == [True, False]
+    assert path["text"] == "Michael Mann <-directed_by- The Insider -written_by-> Eric Roth"
+    assert path["score"] > 0 and "directed~directed_by" in path["why"]
+    assert "".join(n["text"] for n in found["tree"]) == path["text"]
+    assert [n["parent"] for n in found["tree"]] == [-1, 0, 1, 2, 3]
+
+
+def test_people_can_read_the_output(movies):
+    assert "Heat -starred_actors-> Al Pacino" in succeed("graph", "paths", "-g", movies, "who starred in Heat")
+    assert "4 triples, 3 relations" in succeed("graph", "show", "-g", movies)
+    assert "fuzzy  Al Pacino" in succeed("graph", "search", "-g", movies, "Pacinno")
+    assert "no entity" in succeed("graph", "paths", "-g", movies, "what?")
+    sentences = succeed("graph", "paths", "-g", movies, "--style", "sentences", "Al Pacino")
+    assert "Al Pacino is starred actors of Heat. Heat directed by Michael Mann." in sentences
+
+
+def test_bad_lines_are_named_and_counted(tmp_path):
+    bad = write(tmp_path / "bad.tsv", "A\tr\tB\nonly one\nA\tr\t\n")
+    done = run("graph", "import", bad, "-o", tmp_path / "g.db", "--json")
+    assert f"{bad}:2: skipped: 1 column" in done.stderr and f"{bad}:3: skipped: the object is empty" in done.stderr
+    assert json.loads(done.stdout)["bad"] == 2
+    refuse("graph", "import", bad, "-o", tmp_path / "h.db", "--strict", naming=[f"{bad}:2"])
+
+
+def test_wrong_usage(tmp_path, movies):
+    refuse("graph", "pathes", code=2, naming=["pathes"])
+    refuse("graph", "import", "-o", tmp_path / "x.db", code=2, naming=["at least one file"])
+    refuse("graph", "import", tmp_path / "x.pdf", "-o", tmp_path / "x.db", naming=["x.pdf"])
+    refuse("graph", "paths", "-g", tmp_path / "no.db", "Heat", naming=["no.db"])
+    refuse("graph", "paths", "-g", movies, "--style", "verse", "Heat", code=2, naming=["verse"])
+    refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["9 hops"])
+    refuse("graph", "show", "-g", "http://127.0.0.1:1/sparql", naming=["127.0.0.1"])
+    assert "usage: spolia graph COMMAND" in succeed("graph", "--help")
+    for part in ("import", "show", "search", "paths", "eval"):
+        assert f"usage: spolia graph {part}" in succeed("graph", part, "--help")
+
+
+def test_every_format_gives_the_same_graph(tmp_path):
+    files = {
+        "a.tsv": "A\tknows\tB\n",
+        "b.csv": "subject,relation,object\n\"A\",knows,B\n",
+        "c.jsonl": '{"subject": "A", "relation": "knows", "object": "B"}\n',
+        "d.json": json.dumps({"entities": [{"entity_name": "A"}],
+                              "relationships": [{"src_id": "A", "tgt_id": "B", "keywords": "knows"}]}),
+        "e.graphml": '<graphml><key id="k" for="edge" attr.name="keywords"/><graph><node id="A"/><node id="B"/>'
+                     '<edge source="A" target="B"><data key="k">knows</data></edge></graph></graphml>',
+    }
+    made = [import_graph(tmp_path / "g.db", write(tmp_path / name, text)) for name, text in files.items()]
+    assert [m["triples"] for m in made] == [1, 0, 0, 0, 0]
+    assert [m["duplicates"] for m in made] == [0, 1, 1, 1, 1]
+    assert [m["entities"] for m in made] == [2, 0, 0, 0, 0]
+
+
+def test_killed_imports_continue(tmp_path):
+    """Kills an import until one ends by itself; nothing is lost and nothing is there twice."""
+    n = 60000
+    big = write(tmp_path / "big.tsv", "".join(f"s{i}\tr{i % 9}\to{i % 1000}\n" for i in range(n)))
+    db, kills = tmp_path / "g.db", 0
+    for delay in (0.05, 0.1, 0.2, 0.3, 60):
+        job = subprocess.Popen([PROGRAM, "graph", "import", big, "-o", db, "--batch", "2000", "--json"],
+                               stdout=subprocess.PIPE, text=True)
+        try:
+            out, _ = job.communicate(timeout=delay)
+            break
+        except subprocess.TimeoutExpired:
+            job.send_signal(signal.SIGKILL)
+            job.wait()
+            kills += 1
+    assert job.returncode == 0
+    if kills == 0:
+        pytest.skip("the import was faster than the first kill")
+    shown = json.loads(succeed("graph", "show", "-g", db, "--json"))
+    assert shown["triples"] == n and sum(r["triples"] for r in shown["relations"]) == n
+    assert import_graph(db, big)["unchanged"] == 1
+
+
+def test_memory_of_an_import_is_bounded(tmp_path):
+    rng = random.Random(3)
+    big = tmp_path / "big.tsv"
+    with big.open("w") as f:
+        for i in range(200_000):
+            f.write(f"a person called {rng.randrange(10**9)}\tknows\ta thing of number {rng.randrange(10**9)}\n")
+    limit = 400 << 20
+    asan = "Sanitizer" in subprocess.run(["nm", "-D", PROGRAM], capture_output=True, text=True).stdout or \
+        "asan" in str(PROGRAM) or "tsan" in str(PROGRAM)
+    bound = None if asan else lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    made = import_graph(tmp_path / "g.db", big, preexec_fn=bound)
+    assert made["triples"] == 200_000 and made["entities"] > 399_000
+
+
+def test_recall_on_metaqa(data, tmp_path):
+    """The answer is on a path for nearly every question; figures in docs/graphs.md."""
+    import_graph(tmp_path / "m.db", data / "metaqa/triples.tsv")
+    measured = json.loads(succeed("graph", "eval", "-g", tmp_path / "m.db", "--hops", "3", "-n", "500", "--json",
+                                  data / "metaqa/questions.dev.jsonl"))
+    recall = {g["hops"]: g["recall"] for g in measured["groups"]}
+    assert recall[1] >= 0.99 and recall[2] >= 0.93 and recall[3] >= 0.9
+    assert measured["median_cpu_ms"] < 10
+
+
+def test_eval_counts_answers(movies, tmp_path):
+    lines = [{"question": "who directed Heat", "answers": ["michael mann", "Nobody"], "hops": 1},
+             {"question": "who wrote the films of Michael Mann", "answers": ["Al Pacino"], "hops": 2},
+             {"question": "what?", "answers": ["x"], "hops": 2}]
+    questions = write(tmp_path / "q.jsonl", "".join(json.dumps(x) + "\n" for x in lines))
+    got = json.loads(succeed("graph", "eval", "-g", movies, questions, "--json"))
+    assert got["groups"][0] == {"hops": 1, "questions": 1, "named": 1.0, "recall": 1.0, "answers": 0.5}
+    assert got["groups"][1] == {"hops": 2, "questions": 2, "named": 0.5, "recall": 0.5, "answers": 0.5}
+    refuse("graph", "eval", "-g", movies, write(tmp_path / "bad.jsonl", '{"question": "x"}\n'),
+           naming=["bad.jsonl:1"])
+    refuse("graph", "eval", "-g", movies, write(tmp_path / "no.jsonl", ""), naming=["holds no question"])
+
+
+# -- GraphRAG's tables --------------------------------------------------------------------------------
+
+
+def test_tables_of_graphrag(tmp_path):
+    arrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow.parquet as parquet
+
+    parquet.write_table(arrow.table({"title": ["SCROOGE", "MARLEY", "TINY TIM"]}), tmp_path / "entities.parquet")
+    parquet.write_table(arrow.table({"source": ["SCROOGE", "MARLEY"], "target": ["MARLEY", "SCROOGE"],
+                                     "description": ["was the partner of", None],
+                                     "text_unit_ids": [["u7", "u8"], []]}), tmp_path / "relationships.parquet")
+    lines = subprocess.run([sys.executable, ROOT / "scripts/graph-from-parquet", tmp_path], check=True,
+                           capture_output=True, text=True).stdout
+    made = import_graph(tmp_path / "g.db", write(tmp_path / "g.jsonl", lines))
+    assert (made["triples"], made["entities"], made["bad"]) == (2, 3, 0)
+    [path] = paths(tmp_path / "g.db", "partner of Scrooge", "-k", "1", "--hops", "1")["paths"]
+    assert path["text"] == "SCROOGE -was the partner of-> MARLEY" and path["sources"] == ["u7"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = subprocess.run([sys.executable, ROOT / "scripts/graph-from-parquet", empty], capture_output=True, text=True)
+    assert done.returncode == 1 and "no relationships.parquet" in done.stderr
+
+
+# -- a SPARQL server ----------------------------------------------------------------------------------
+
+CONFIG = """[Database]
+DatabaseFile = v.db
+ErrorLogFile = v.log
+LockFile = v.lck
+TransactionFile = v.trx
+xa_persistent_file = v.pxa
+[TempDatabase]
+DatabaseFile = v-temp.db
+TransactionFile = v-temp.trx
+[Parameters]
+ServerPort = 127.0.0.1:{sql}
+NumberOfBuffers = 2000
+MaxDirtyBuffers = 1200
+DirsAllowed = .
+[HTTPServer]
+ServerPort = 127.0.0.1:{http}
+ServerThreads = 4
+"""
+LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def answers(url):
+    try:
+        urllib.request.urlopen(url, timeout=2).read(1)
+        return True
+    except urllib.error.HTTPError:
+        return True
+    except OSError:
+        return False
+
+
+class Virtuoso:
+    def __init__(self, home):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/sparql"
+        write(home / "v.ini", CONFIG.format(sql=free_port(), http=self.port))
+        self.job = subprocess.Popen(["virtuoso-t", "-f", "-c", "v.ini"], cwd=home,
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def wait(self):
+        for _ in range(240):
+            if self.job.poll() is not None:
+                return False
+            if answers(self.url):
+                return True
+            time.sleep(0.25)
+        return False
+
+    def update(self, text):
+        login = urllib.request.HTTPPasswordMgrWithDefaultRealm()
+        login.add_password(None, self.url, "dba", "dba")
+        login.add_password(None, self.url + "-auth", "dba", "dba")
+        client = urllib.request.build_opener(urllib.request.HTTPDigestAuthHandler(login))
+        client.open(urllib.request.Request(self.url + "-auth", text.encode(), {
+            "Content-Type": "application/sparql-update"}), timeout=60).read()
+
+    def stop(self):
+        self.job.kill()
+        self.job.wait()
+
+
+@pytest.fixture(scope="module")
+def virtuoso(tmp_path_factory):
+    if not shutil.which("virtuoso-t"):
+        pytest.skip("virtuoso-t is not installed (Debian: virtuoso-opensource-7-bin)")
+    server = Virtuoso(tmp_path_factory.mktemp("virtuoso"))
+    if not server.wait():
+        server.stop()
+        pytest.skip("virtuoso-t does not start here")
+    films = "".join(f"<http://x/f{i}> <http://x/hasGenre> <http://x/drama> . <http://x/f{i}> {LABEL} \"Film {i}\" . "
+                    for i in range(300))
+    server.update(f"""INSERT DATA {{ GRAPH <http://g/> {{
+        <http://x/1> {LABEL} "Heat"@en ; <http://x/directedBy> <http://x/2> ; <http://x/hasGenre> <http://x/drama> ;
+                     <http://x/releaseYear> 1995 ; <http://x/tagline> "say \\"hi\\"" .
+        <http://x/2> {LABEL} "Michael Mann" . <http://x/3> {LABEL} "The Insider"@en ; <http://x/directedBy> <http://x/2> .
+        <http://x/drama> {LABEL} "Drama" . {films} }} }}""")
+    yield server
+    server.stop()
+
+
+def test_sparql_paths_are_those_of_the_same_triples_in_sqlite(virtuoso, tmp_path):
+    triples = ("Heat\tdirectedBy\tMichael Mann\nHeat\treleaseYear\t1995\nHeat\ttagline\tsay \"hi\"\n"
+               "Heat\thasGenre\tDrama\nThe Insider\tdirectedBy\tMichael Mann\n")
+    import_graph(tmp_path / "g.db", write(tmp_path / "g.tsv", triples +
+                 "".join(f"Film {i}\thasGenre\tDrama\n" for i in range(300))))
+    for question in ("who directed Heat", "films by michael mann", "release year of the insider's director"):
+        here = paths(tmp_path / "g.db", question)
+        there = paths(virtuoso.url, question, "--rdf-graph", "http://g/")
+        assert {e["name"] for e in here["entities"]} == {e["name"] for e in there["entities"]}
+        assert {p["text"] for p in here["paths"]} == {p["text"] for p in there["paths"]}
+        assert here["paths"][0]["text"] == there["paths"][0]["text"]
+
+
+def test_sparql_hubs_and_search(virtuoso):
+    graph = ("--rdf-graph", "http://g/")
+    found = paths(virtuoso.url, "Drama", "-k", "20", "--degree", "50", "--explain", *graph)
+    assert len(found["paths"]) == 20 and found["explain"]["hubs"] == 1
+    assert "fuzzy  Michael Mann  (http://x/2)" in succeed("graph", "search", "-g", virtuoso.url, *graph, "mann")
+    shown = json.loads(succeed("graph", "show", "-g", virtuoso.url, *graph, "--json"))
+    assert {"name": "http://x/hasGenre", "triples": 301} in shown["relations"]
+
+
+def test_sparql_takes_nothing_in_a_question_as_syntax(virtuoso):
+    for question in ('"} } ; DROP GRAPH <http://g/> #', "Heat\\", 'Heat" @en . ?s ?p "', "Heat\n\r\t\"\"\""):
+        paths(virtuoso.url, question, "--rdf-graph", "http://g/")
+    assert paths(virtuoso.url, "Heat", "--rdf-graph", "http://g/")["paths"]
+
+
+def test_sparql_errors_of_the_server_are_told(virtuoso):
+    refuse("graph", "show", "-g", virtuoso.url + "-nowhere", naming=["HTTP status 404"])
+    refuse("graph", "paths", "-g", virtuoso.url, "--rdf-graph", "no iri", "Heat", naming=["no iri"])
+
+
+def test_a_server_that_dies_is_an_error(virtuoso, tmp_path):
+    """Last, since it ends the server."""
+    virtuoso.stop()
+    refuse("graph", "paths", "-g", virtuoso.url, "Heat", naming=["127.0.0.1"])

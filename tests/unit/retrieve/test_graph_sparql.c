@@ -1,0 +1,222 @@
+/* The SPARQL store against a server of the test's own that says one thing: answers, errors, delays.
+ * A real server is in tests/e2e/test_graph.py. */
+#include "support/check.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+/* A server that answers each request with the next of `replies`, the last again and again, and keeps
+ * the last request. A NULL reply: it reads and says nothing. */
+typedef struct stub {
+    int listener;
+    pthread_t thread;
+    char url[64];
+    const char *const *replies;
+    char request[65536];
+    int n_requests;
+} stub;
+
+static void *serve(void *arg)
+{
+    stub *s = arg;
+    for (int i = 0;;) {
+        int c = accept(s->listener, NULL, NULL);
+        if (c < 0) return NULL;
+        size_t n = 0;
+        const char *body = NULL;
+        size_t length = 0;
+        while (n < sizeof s->request - 1 && (!body || n < (size_t)(body - s->request) + length)) {
+            ssize_t got = recv(c, s->request + n, sizeof s->request - 1 - n, 0);
+            if (got <= 0) break;
+            s->request[n += (size_t)got] = '\0';
+            if (body || !(body = strstr(s->request, "\r\n\r\n"))) continue;
+            body += 4;
+            const char *field = strcasestr(s->request, "Content-Length:");
+            length = field ? (size_t)atoi(field + 15) : 0;
+            if (strcasestr(s->request, "Expect: 100")) {
+                static const char go[] = "HTTP/1.1 100 Continue\r\n\r\n";
+                if (send(c, go, sizeof go - 1, MSG_NOSIGNAL) < 0) break;
+            }
+        }
+        s->n_requests++;
+        const char *reply = s->replies[i];
+        if (s->replies[i] && s->replies[i + 1]) i++;
+        if (!reply) recv(c, s->request, 1, 0); /* until the client hangs up */
+        for (size_t at = 0, all = reply ? strlen(reply) : 0; at < all;) {
+            ssize_t sent = send(c, reply + at, all - at, MSG_NOSIGNAL);
+            if (sent <= 0) break;
+            at += (size_t)sent;
+        }
+        close(c);
+    }
+}
+
+static void stub_start(stub *s, const char *const *replies)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    *s = (stub){.replies = replies, .listener = socket(AF_INET, SOCK_STREAM, 0)};
+    assert_true(s->listener >= 0);
+    assert_int_equal(bind(s->listener, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(s->listener, 8), 0);
+    assert_int_equal(getsockname(s->listener, (struct sockaddr *)&a, &n), 0);
+    snprintf(s->url, sizeof s->url, "http://127.0.0.1:%d/sparql", ntohs(a.sin_port));
+    assert_int_equal(pthread_create(&s->thread, NULL, serve, s), 0);
+}
+
+static void stub_stop(stub *s)
+{
+    shutdown(s->listener, SHUT_RDWR);
+    pthread_join(s->thread, NULL);
+    close(s->listener);
+}
+
+#define OK_HEAD              "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
+#define ROWS(rows)           OK_HEAD "{\"results\": {\"bindings\": [" rows "]}}"
+#define IRI(variable, iri)   "\"" variable "\": {\"type\": \"uri\", \"value\": \"" iri "\"}"
+#define TEXT(variable, text) "\"" variable "\": {\"type\": \"literal\", \"value\": \"" text "\"}"
+
+static sp_err ask(const stub *s, const char *question, int timeout_ms, sp_graph_answer *a)
+{
+    sp_graph *g;
+    SP_TRY(sp_graph_open(&(sp_graph_open_opts){.where = s->url, .timeout_ms = timeout_ms}, &g));
+    sp_err err =
+        sp_graph_find_paths(g, question, &(sp_graph_paths_opts){.hops = 1, .explain = true}, a);
+    sp_graph_close(g);
+    return err;
+}
+
+static void paths_come_from_answers(void **state)
+{
+    static const char *const replies[] = {
+        ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", " IRI("o", "http:/"
+                                                                                            "/x/Q2") ", " TEXT("ol", "Michael Mann") "}, {" IRI(
+            "s", "http://x/Q1") ", " IRI("p",
+                                         "http://x/year") ", " TEXT("o",
+                                                                    "1995") "}, {" IRI("s",
+                                                                                       "http://x/"
+                                                                                       "Q1") ","
+                                                                                             " " IRI("p",
+                                                                                                     "http://x/bad") ", " IRI("o",
+                                                                                                                              "http://x/a> . ?s ?p ?o") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays_in") ", " IRI(
+            "o", "http://x/Q3") "}"),
+        NULL,
+    };
+    stub s;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(ask(&s, "who directed heat", 0, &a));
+    assert_int_equal(a.n_entities, 1);
+    assert_string_equal(a.entities[0].ident, "http://x/Q1");
+    assert_int_equal(a.n_paths, 3); /* an IRI that cannot be written in a query is left out */
+    assert_string_equal(a.paths[0].text, "Heat -directedBy-> Michael Mann");
+    for (int i = 1; i < 3; i++)
+        assert_true(strcmp(a.paths[i].text, "Heat -year-> 1995") == 0 ||
+                    strcmp(a.paths[i].text, "Heat <-plays_in- Q3") == 0);
+    sp_graph_answer_fini(&a);
+    stub_stop(&s);
+}
+
+static void queries_quote_what_users_write(void **state)
+{
+    static const char *const replies[] = {ROWS(""), NULL};
+    stub s;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    assert_ok(ask(&s, "a\"} ; DROP ALL\\ \n# x", 0, &a));
+    assert_int_equal(a.n_paths, 0);
+    sp_graph_answer_fini(&a);
+    /* in the form, a quote in a string is %5C%22; none is bare inside one, and no line ends */
+    assert_non_null(strstr(s.request, "query=SELECT"));
+    assert_null(strstr(s.request, "a%22%7D"));
+    assert_null(strstr(s.request, "%0A"));
+    stub_stop(&s);
+}
+
+static void fails_with(const char *reply, sp_err code, const char *why)
+{
+    const char *const replies[] = {reply, NULL};
+    stub s;
+    sp_graph_answer a = {.n_paths = -7};
+    stub_start(&s, replies);
+    assert_fails(ask(&s, "who directed heat", 2000, &a), code, why);
+    assert_non_null(strstr(sp_error_detail(), s.url));
+    assert_int_equal(a.n_paths, -7);
+    stub_stop(&s);
+}
+
+static void bad_answers_are_errors(void **state)
+{
+    fails_with("HTTP/1.1 503 Busy\r\nConnection: close\r\n\r\nVirtuoso 42000 Error\nSPARQL query",
+               SP_E_IO, "HTTP status 503: Virtuoso 42000 Error");
+    fails_with("HTTP/1.1 302 Moved\r\nLocation: http://example.org/\r\nConnection: close\r\n\r\n",
+               SP_E_IO, "HTTP status 302");
+    fails_with(OK_HEAD "<html>", SP_E_FORMAT, "the answer is not JSON");
+    fails_with(OK_HEAD, SP_E_FORMAT, "the answer is not JSON");
+    fails_with(OK_HEAD "{\"boolean\": true}", SP_E_FORMAT, "no array results.bindings");
+    fails_with("HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{\"results\"", SP_E_IO,
+               "transfer closed");
+    fails_with("nonsense\r\n\r\n", SP_E_IO, "HTTP/0.9");
+}
+
+static void a_silent_server_is_left_in_time(void **state)
+{
+    static const char *const replies[] = {NULL, NULL};
+    stub s;
+    sp_graph_answer a;
+    stub_start(&s, replies);
+    int64_t start = sp_clock_us();
+    assert_fails(ask(&s, "heat", 200, &a), SP_E_IO, "no answer within 200 ms");
+    assert_in_range(sp_clock_us() - start, 150000, 5000000);
+    stub_stop(&s);
+}
+
+static void a_server_that_vanishes_between_queries_is_an_error(void **state)
+{
+    static const char *const replies[] = {
+        ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
+        "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n",
+        NULL,
+    };
+    stub s;
+    sp_graph_answer a = {.n_paths = -7};
+    stub_start(&s, replies);
+    assert_fails(ask(&s, "heat", 1000, &a), SP_E_IO, s.url);
+    assert_int_equal(a.n_paths, -7);
+    stub_stop(&s);
+    assert_fails(ask(&s, "heat", 1000, &a), SP_E_IO, s.url); /* nobody listens any more */
+}
+
+static void arguments_are_checked(void **state)
+{
+    sp_graph *g;
+    sp_graph_open_opts o = {.where = "http://127.0.0.1:1/", .rdf_label = "label> ?x"};
+    assert_fails(sp_graph_open(&o, &g), SP_E_ARG, "is no IRI");
+    o = (sp_graph_open_opts){.where = "http://127.0.0.1:1/", .rdf_graph = "graph"};
+    assert_fails(sp_graph_open(&o, &g), SP_E_ARG, "RDF graph \"graph\"");
+    o = (sp_graph_open_opts){.where = "http://127.0.0.1:1/", .timeout_ms = -1};
+    assert_fails(sp_graph_open(&o, &g), SP_E_ARG, "-1 ms");
+    assert_fails(sp_graph_open(&(sp_graph_open_opts){0}, &g), SP_E_ARG, "no graph is named");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(paths_come_from_answers),
+        cmocka_unit_test(queries_quote_what_users_write),
+        cmocka_unit_test(bad_answers_are_errors),
+        cmocka_unit_test(a_silent_server_is_left_in_time),
+        cmocka_unit_test(a_server_that_vanishes_between_queries_is_an_error),
+        cmocka_unit_test(arguments_are_checked),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
