@@ -365,12 +365,6 @@ SP_API sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed);
  * transaction: an interrupted import keeps what it has, and the next one continues there; a file
  * that did not change is not read again. *stats is current while it runs.
  * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG, SP_E_NOMEM. */
-typedef struct sp_graph_import_opts {
-    const char *format;
-    bool strict;
-    int batch; /* triples in one transaction; 0: 100,000 */
-} sp_graph_import_opts;
-
 typedef struct sp_graph_stats {
     int64_t n_triples, n_duplicates, n_entities, n_aliases, n_bad; /* new, but for duplicates */
     int64_t n_files, n_unchanged, n_lines, n_bytes;                /* of the files */
@@ -379,9 +373,16 @@ typedef struct sp_graph_stats {
 /* Called now and then; done and total in bytes of one file. Return false to cancel. */
 typedef bool sp_graph_progress(const char *file, int64_t done, int64_t total, void *user);
 
+typedef struct sp_graph_import_opts {
+    const char *format;
+    bool strict;
+    int batch;                   /* triples in one transaction; 0: 100,000 */
+    sp_graph_progress *progress; /* NULL: none */
+    void *user;                  /* of progress */
+} sp_graph_import_opts;
+
 SP_API sp_err sp_graph_import(const char *const *paths, int n_paths, const char *out_path,
-                              const sp_graph_import_opts *o, sp_graph_progress *progress,
-                              void *user, sp_graph_stats *stats);
+                              const sp_graph_import_opts *o, sp_graph_stats *stats);
 
 typedef struct sp_graph sp_graph;
 

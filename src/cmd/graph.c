@@ -10,6 +10,7 @@ const cli_command cmd_graphs[] = {
     {"show", NULL, "count entities, triples and relations", cmd_graph_show},
     {"search", NULL, "find entities by name", cmd_graph_search},
     {"paths", NULL, "find the relation paths for a question", cmd_graph_paths},
+    {"extract", NULL, "let a model find triples in indexed documents", cmd_graph_extract},
     {"eval", NULL, "measure how often the paths contain the answer, and how fast", cmd_graph_eval},
     {0},
 };

@@ -30,6 +30,7 @@ int cmd_graph_show(int argc, char **argv);
 int cmd_graph_search(int argc, char **argv);
 int cmd_graph_paths(int argc, char **argv);
 int cmd_graph_eval(int argc, char **argv);
+int cmd_graph_extract(int argc, char **argv);
 
 /* graph_entity_json -- an entity as `search` and `paths` print it. */
 json_t *graph_entity_json(const sp_graph_entity *e);

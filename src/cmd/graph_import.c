@@ -76,8 +76,9 @@ int cmd_graph_import(int argc, char **argv)
     if (o.batch < 0) return cli_fail_with("graph import: --batch must be at least 1"), 2;
     import_view v = {0};
     progress_begin(&v.progress, quiet, SP_LOG_WARN);
-    sp_err err =
-        sp_graph_import((const char *const *)(argv + at), argc - at, path, &o, show, &v, &v.stats);
+    o.progress = show;
+    o.user = &v;
+    sp_err err = sp_graph_import((const char *const *)(argv + at), argc - at, path, &o, &v.stats);
     progress_end(&v.progress);
     if (err != SP_OK) return cli_fail(err);
     if (as_json)

@@ -1,6 +1,5 @@
 """Knowledge graphs through the program: import, search, paths, a real SPARQL server."""
 import json
-import os
 import random
 import resource
 import shutil
@@ -83,7 +82,7 @@ def test_wrong_usage(tmp_path, movies):
     refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["9 hops"])
     refuse("graph", "show", "-g", "http://127.0.0.1:1/sparql", naming=["127.0.0.1"])
     assert "usage: spolia graph COMMAND" in succeed("graph", "--help")
-    for part in ("import", "show", "search", "paths", "eval"):
+    for part in ("import", "show", "search", "paths", "extract", "eval"):
         assert f"usage: spolia graph {part}" in succeed("graph", part, "--help")
 
 
@@ -161,6 +160,19 @@ def test_eval_counts_answers(movies, tmp_path):
     refuse("graph", "eval", "-g", movies, write(tmp_path / "bad.jsonl", '{"question": "x"}\n'),
            naming=["bad.jsonl:1"])
     refuse("graph", "eval", "-g", movies, write(tmp_path / "no.jsonl", ""), naming=["holds no question"])
+
+
+def test_extraction_adds_to_its_file(tmp_path):
+    """The bundled model was not trained for it, so this is about the file, not the triples."""
+    succeed("index", ROOT / "demo/docs", "-o", tmp_path / "i.db", "-q")
+    out = write(tmp_path / "t.tsv", "a\tr\tb\tx.md#59\ncut of")
+    options = ("-m", ROOT / "demo/model.gguf", "--index", tmp_path / "i.db", "-o", out, "-n", "12")
+    said = succeed("graph", "extract", *options)
+    assert " of 2 chunks;" in said  # of 60: the last one in the file again, and the one after it
+    lines = out.read_text().splitlines()
+    assert lines[0] == "a\tr\tb\tx.md#59" and all(len(x.split("\t")) == 4 for x in lines)
+    assert " of 1 chunks;" in succeed("graph", "extract", *options, "--limit", "1")
+    refuse("graph", "extract", *options[:4], "-o", tmp_path / "no" / "t.tsv", naming=["t.tsv"])
 
 
 # -- GraphRAG's tables --------------------------------------------------------------------------------
@@ -268,14 +280,15 @@ def virtuoso(tmp_path_factory):
     server.update(f"""INSERT DATA {{ GRAPH <http://g/> {{
         <http://x/1> {LABEL} "Heat"@en ; <http://x/directedBy> <http://x/2> ; <http://x/hasGenre> <http://x/drama> ;
                      <http://x/releaseYear> 1995 ; <http://x/tagline> "say \\"hi\\"" .
-        <http://x/2> {LABEL} "Michael Mann" . <http://x/3> {LABEL} "The Insider"@en ; <http://x/directedBy> <http://x/2> .
-        <http://x/drama> {LABEL} "Drama" . {films} }} }}""")
+        <http://x/2> {LABEL} "Michael Mann" .
+        <http://x/3> {LABEL} "The Insider"@en ; <http://x/directedBy> <http://x/2> .
+        <http://x/a> <http://x/zone> <http://x/drama> ; {LABEL} "Zed" . <http://x/drama> {LABEL} "Drama" . {films} }} }}""")
     yield server
     server.stop()
 
 
 def test_sparql_paths_are_those_of_the_same_triples_in_sqlite(virtuoso, tmp_path):
-    triples = ("Heat\tdirectedBy\tMichael Mann\nHeat\treleaseYear\t1995\nHeat\ttagline\tsay \"hi\"\n"
+    triples = ("Zed\tzone\tDrama\nHeat\tdirectedBy\tMichael Mann\nHeat\treleaseYear\t1995\nHeat\ttagline\tsay \"hi\"\n"
                "Heat\thasGenre\tDrama\nThe Insider\tdirectedBy\tMichael Mann\n")
     import_graph(tmp_path / "g.db", write(tmp_path / "g.tsv", triples +
                  "".join(f"Film {i}\thasGenre\tDrama\n" for i in range(300))))
@@ -291,6 +304,9 @@ def test_sparql_hubs_and_search(virtuoso):
     graph = ("--rdf-graph", "http://g/")
     found = paths(virtuoso.url, "Drama", "-k", "20", "--degree", "50", "--explain", *graph)
     assert len(found["paths"]) == 20 and found["explain"]["hubs"] == 1
+    assert "Drama <-zone- Zed" in [p["text"] for p in found["paths"]]  # each relation has its share
+    zed = paths(virtuoso.url, "Zed", "--hops", "3", *graph)["paths"]
+    assert [p["text"] for p in zed] == ["Zed -zone-> Drama"]  # a hub ends paths
     assert "fuzzy  Michael Mann  (http://x/2)" in succeed("graph", "search", "-g", virtuoso.url, *graph, "mann")
     shown = json.loads(succeed("graph", "show", "-g", virtuoso.url, *graph, "--json"))
     assert {"name": "http://x/hasGenre", "triples": 301} in shown["relations"]

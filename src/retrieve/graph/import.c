@@ -90,8 +90,6 @@ typedef struct relation_count {
 typedef struct importer {
     const char *path; /* of the graph */
     sp_graph_import_opts opts;
-    sp_graph_progress *progress;
-    void *user;
     sp_graph_stats *stats;
 
     sqlite3 *db;
@@ -274,7 +272,8 @@ static sp_err commit(importer *m, const char *state)
 static sp_err report(importer *m)
 {
     m->n_given = 0;
-    if (!m->progress || m->progress(m->file, (int64_t)m->in.at, m->size, m->user)) return SP_OK;
+    const sp_graph_import_opts *o = &m->opts;
+    if (!o->progress || o->progress(m->file, (int64_t)m->in.at, m->size, o->user)) return SP_OK;
     SP_TRY(commit(m, "part"));
     return sp_fail(SP_E_CANCELED,
                    "%s: canceled at line %lld of %s; the next import continues there", m->path,
@@ -444,15 +443,12 @@ static void importer_fini(importer *m)
 }
 
 sp_err sp_graph_import(const char *const *paths, int n_paths, const char *out_path,
-                       const sp_graph_import_opts *o, sp_graph_progress *progress, void *user,
-                       sp_graph_stats *stats)
+                       const sp_graph_import_opts *o, sp_graph_stats *stats)
 {
     sp_graph_stats unused;
     importer m = {
         .path = out_path,
         .opts = *o,
-        .progress = progress,
-        .user = user,
         .stats = stats ? stats : &unused,
         .entities = {ADD_ENTITY, GET_ENTITY},
         .relations = {ADD_RELATION, GET_RELATION},

@@ -10,8 +10,8 @@
  *   candidates   labels that contain the longest word: FILTER CONTAINS, a scan on most endpoints
  *   expand       NODES_AT_ONCE nodes a query, both directions, labels included
  *
- * Of nodes with more edges than the limit of a query, a round may see only some; the query is
- * ordered, so they are the same ones each time.
+ * Of a node with more edges than the limit of a query only some are seen; the query is ordered, so
+ * they are the same ones each time.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@
 #define MAX_RUN            8   /* words of a name */
 #define MAX_STRINGS        256 /* runs of words in a query */
 #define MAX_ROWS           10000
+#define MAX_RELATIONS      128 /* of a node with many edges */
 #define NODES_AT_ONCE      32
 #define NODE_BYTES         4096
 
@@ -311,19 +312,37 @@ static sp_err candidates(sp_graph *base, const sp_bytes *key, int k, sp_arena *s
 
 /* -- edges ---------------------------------------------------------------------------------- */
 
-/* Directions are two queries: a UNION of both with labels is slow on some endpoints. */
-static sp_err edges_query(sparql_graph *g, const sp_graph_expand *e, size_t from, size_t to,
-                          bool inverse, int limit)
+/* Edges to ask for: of nodes [from, to) of e, in one direction, of one relation (0: of all). */
+typedef struct batch {
+    const sp_graph_expand *e;
+    size_t from, to;
+    bool inverse;
+    int64_t relation;
+} batch;
+
+/* most_rows -- the LIMIT of a batch: a node may have two labels in each of the rows. */
+static int most_rows(const batch *b)
 {
-    g->query.n = 0;
-    SP_TRY(sp_bytes_addf(&g->query, "SELECT ?s ?p ?o ?pl ?ol WHERE { VALUES ?s {"));
-    for (size_t i = from; i < to; i++)
-        SP_TRY(sp_bytes_addf(&g->query, " <%s>", g->terms.v[e->nodes[i] - 1].value));
-    SP_TRY(sp_bytes_addf(&g->query, " } %s FILTER(?p != <%s> && !isBlank(?o))",
-                         inverse ? "?o ?p ?s ." : "?s ?p ?o .", g->label));
-    SP_TRY(sp_bytes_addf(&g->query, " OPTIONAL { ?p <%s> ?pl } OPTIONAL { ?o <%s> ?ol }", g->label,
-                         g->label));
-    return sp_bytes_addf(&g->query, " } ORDER BY ?s ?p ?o ?pl ?ol LIMIT %d", limit);
+    int64_t rows = (int64_t)(b->to - b->from) * (b->e->most + 1) * 2;
+    return (int)SP_MIN(rows, MAX_ROWS);
+}
+
+/* Directions are two queries: a UNION of both with labels is slow on some endpoints. */
+static sp_err edges_query(sparql_graph *g, const batch *b)
+{
+    sp_bytes *q = &g->query;
+    q->n = 0;
+    SP_TRY(sp_bytes_addf(q, "SELECT ?s ?p ?o ?pl ?ol WHERE { VALUES ?s {"));
+    for (size_t i = b->from; i < b->to; i++)
+        SP_TRY(sp_bytes_addf(q, " <%s>", g->terms.v[b->e->nodes[i] - 1].value));
+    SP_TRY(sp_bytes_addf(q, " }"));
+    if (b->relation)
+        SP_TRY(sp_bytes_addf(q, " VALUES ?p { <%s> }", g->terms.v[b->relation - 1].value));
+    SP_TRY(sp_bytes_addf(q, " %s FILTER(?p != <%s> && !isBlank(?o))",
+                         b->inverse ? "?o ?p ?s ." : "?s ?p ?o .", g->label));
+    SP_TRY(
+        sp_bytes_addf(q, " OPTIONAL { ?p <%s> ?pl } OPTIONAL { ?o <%s> ?ol }", g->label, g->label));
+    return sp_bytes_addf(q, " } ORDER BY ?s ?p ?o ?pl ?ol LIMIT %d", most_rows(b));
 }
 
 static int by_edge(const void *a, const void *b)
@@ -353,23 +372,69 @@ static sp_err take_row(sparql_graph *g, const sp_graph_expand *e, const json_t *
     return SP_OK;
 }
 
-static sp_err expand_some(sparql_graph *g, const sp_graph_expand *e, size_t from, size_t to,
-                          bool inverse, sp_graph_edges *out)
+/* ask_edges -- one query; *full: there may be more rows. */
+static sp_err ask_edges(sparql_graph *g, const batch *b, sp_graph_edges *out, bool *full)
 {
     json_t *answer;
     const json_t *rows, *row;
     size_t i;
-    int64_t limit = (int64_t)(to - from) * (e->most + 1) * 2; /* several labels of a node */
-    SP_TRY(edges_query(g, e, from, to, inverse, (int)SP_MIN(limit, MAX_ROWS)));
+    SP_TRY(edges_query(g, b));
     SP_TRY(ask(g, &answer, &rows));
+    *full = json_array_size(rows) >= (size_t)most_rows(b);
     sp_err err = SP_OK;
     json_array_foreach(rows, i, row)
     {
-        err = take_row(g, e, row, inverse, out);
+        err = take_row(g, b->e, row, b->inverse, out);
         if (err != SP_OK) break;
     }
     json_decref(answer);
     return err;
+}
+
+/* expand_each -- the edges of each relation of one node, which has too many for one query. */
+static sp_err expand_each(sparql_graph *g, batch b, sp_graph_edges *out)
+{
+    const char *node = g->terms.v[b.e->nodes[b.from] - 1].value;
+    json_t *answer;
+    const json_t *rows, *row;
+    size_t i;
+    bool full;
+    g->query.n = 0;
+    SP_TRY(sp_bytes_addf(&g->query,
+                         b.inverse ? "SELECT DISTINCT ?p WHERE { ?o ?p <%s> }"
+                                   : "SELECT DISTINCT ?p WHERE { <%s> ?p ?o }",
+                         node));
+    SP_TRY(sp_bytes_addf(&g->query, " ORDER BY ?p LIMIT %d", MAX_RELATIONS));
+    SP_TRY(ask(g, &answer, &rows));
+    sp_err err = SP_OK;
+    json_array_foreach(rows, i, row)
+    {
+        bool ok;
+        err = row_term(g, row, "p", NULL, &b.relation, &ok);
+        if (err == SP_OK && ok) err = ask_edges(g, &b, out, &full);
+        if (err != SP_OK) break;
+    }
+    json_decref(answer);
+    return err;
+}
+
+/* expand_some -- a batch; where its answer is full, a node with many edges may have left no rows to
+ * others, so its halves are asked for alone. */
+static sp_err expand_some(sparql_graph *g, batch b, sp_graph_edges *out)
+{
+    size_t begin = out->n, middle = b.from + (b.to - b.from) / 2;
+    bool full;
+    SP_TRY(ask_edges(g, &b, out, &full));
+    if (!full) return SP_OK;
+    if (b.to - b.from == 1 && !b.e->each) return SP_OK; /* a hub */
+    out->n = begin;
+    if (b.to - b.from == 1) return expand_each(g, b, out);
+    batch half = b;
+    half.to = middle;
+    SP_TRY(expand_some(g, half, out));
+    half.from = middle;
+    half.to = b.to;
+    return expand_some(g, half, out);
 }
 
 /* settle -- sorts the edges, drops equal ones and those beyond the limits. */
@@ -407,7 +472,7 @@ static sp_err expand(sp_graph *base, const sp_graph_expand *e, sp_graph_edges *o
         size_t to = at;
         while (to < e->n && to - at < NODES_AT_ONCE && !g->terms.v[e->nodes[to] - 1].literal) to++;
         for (int inverse = 0; to > at && inverse <= 1; inverse++)
-            SP_TRY(expand_some(g, e, at, to, inverse, out));
+            SP_TRY(expand_some(g, (batch){e, at, to, inverse, 0}, out));
         at = to;
     }
     settle(e, out, begin, n_hubs);

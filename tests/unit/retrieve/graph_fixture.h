@@ -11,8 +11,7 @@ static inline sp_err graph_import(folder *f, const char *name, bool strict, sp_g
     char path[400];
     snprintf(path, sizeof path, "%s", folder_path(f, name));
     const char *const paths[] = {path};
-    return sp_graph_import(paths, 1, f->index, &(sp_graph_import_opts){.strict = strict}, NULL,
-                           NULL, stats);
+    return sp_graph_import(paths, 1, f->index, &(sp_graph_import_opts){.strict = strict}, stats);
 }
 
 /* graph_make -- a graph of these lines of TSV. */

@@ -97,16 +97,22 @@ static void paths_come_from_answers(void **state)
 {
     static const char *const replies[] = {
         ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
-        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", " IRI("o", "http:/"
-                                                                                            "/x/Q2") ", " TEXT("ol", "Michael Mann") "}, {" IRI(
-            "s", "http://x/Q1") ", " IRI("p",
-                                         "http://x/year") ", " TEXT("o",
-                                                                    "1995") "}, {" IRI("s",
-                                                                                       "http://x/"
-                                                                                       "Q1") ","
-                                                                                             " " IRI("p",
-                                                                                                     "http://x/bad") ", " IRI("o",
-                                                                                                                              "http://x/a> . ?s ?p ?o") "}"),
+        ROWS(
+            "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", " IRI(
+                "o",
+                "http:/"
+                "/x/Q2") ", " TEXT("ol",
+                                   "Michael Mann") "}, {" IRI("s",
+                                                              "http://x/Q1") ", " IRI("p",
+                                                                                      "http://x/"
+                                                                                      "year") ","
+                                                                                              " " TEXT("o",
+                                                                                                       "1995") "}, {" IRI("s",
+                                                                                                                          "http://x/"
+                                                                                                                          "Q1") ","
+                                                                                                                                " " IRI("p", "http://x/bad") ", " IRI(
+                                                                                                                                    "o",
+                                                                                                                                    "http://x/a> . ?s ?p ?o") "}"),
         ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays_in") ", " IRI(
             "o", "http://x/Q3") "}"),
         NULL,
