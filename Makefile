@@ -125,6 +125,10 @@ $(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/lib
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
+$(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(PROGRAM_TEST)
 $(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"

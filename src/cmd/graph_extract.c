@@ -11,10 +11,10 @@
 #include <unistd.h>
 
 #include "cli/alloc.h"
-#include "cmd/graph.h"
-#include "cmd/graph_answer.h"
 #include "cli/model_options.h"
 #include "cli/progress.h"
+#include "cmd/graph.h"
+#include "cmd/graph_answer.h"
 
 typedef struct extraction {
     sp_context *ctx;
@@ -136,7 +136,7 @@ static int read_chunks(extraction *x, int64_t after, int limit)
             after = one.v[0].id;
             code = read_chunk(x, &one.v[0]);
             progress_draw(&x->progress, "chunk %" PRId64 "  %" PRId64 " triples  %.40s", after,
-                      x->n_triples, one.v[0].file);
+                          x->n_triples, one.v[0].file);
         }
         sp_hits_fini(&one);
         if (end) break;
@@ -192,7 +192,7 @@ int cmd_graph_extract(int argc, char **argv)
         tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("graph extract: takes options only"), 2;
-    if (limit < 0) return cli_fail_with("graph extract: --limit is at least 1"), 2;
+    if (limit < 0) return cli_fail_with("graph extract: --limit must be at least 1"), 2;
     sp_err err = sp_index_open(index, &x.index);
     if (err != SP_OK) return cli_fail(err);
     x.ctx = model_options_open(&m);
