@@ -134,15 +134,6 @@ $(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/lib
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 
-$(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
-	@mkdir -p $(@D)
-	@echo "  CC    $<"
-	$(Q)$(PROGRAM_TEST)
-$(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
-	@mkdir -p $(@D)
-	@echo "  CC    $<"
-	$(Q)$(PROGRAM_TEST)
-
 unit-bins: $(UNIT_BIN) emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
