@@ -70,6 +70,16 @@ typedef struct sp_reuse_opts {
     bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
 } sp_reuse_opts;
 
+/* A reuse policy that sp_reuse_opts can name. */
+typedef struct sp_reuse_info {
+    const char *name, *help;
+    bool exact;      /* answers equal those of "off" */
+    bool recomputes; /* sp_reuse_opts.recompute has a meaning for it */
+} sp_reuse_info;
+
+/* sp_reuse_policies -- all of them, [*n]. Thread: any. */
+SP_API const sp_reuse_info *sp_reuse_policies(int *n);
+
 /* Type of cached keys and values where none is named: integers of 16 bits with a scale for each head
  * of a token. 3 % larger than f16 at heads of 64, more exact, and faster where it was measured. */
 #define SP_KV_TYPE "q16"

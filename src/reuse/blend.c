@@ -1,12 +1,12 @@
-/* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are computed again.
+/* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are recomputed.
  *
- * Probe: all chunk tokens through the first two layers behind everything before them, in a private
- * span; the distance of their second-layer KV from the cached copy is the score. The question is no
+ * Probe: all chunk tokens through the first two layers, seeing everything before them, in a private
+ * span; the distance of their second-layer KV from the cached copy is the score. The question is not
  * part of it.
  * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). */
 #include "reuse/reuse_int.h"
 
-/* add_fresh -- the private span: all chunk tokens at their places; their cached copies become
+/* add_fresh -- the private span: all chunk tokens at their positions; their cached copies become
  * stale. */
 static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
 {
@@ -15,7 +15,7 @@ static sp_err add_fresh(const sp_reuse_input *in, sp_plan *plan, int *span)
     if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a probe");
     for (int i = 0; i < plan->n_spans; i++) {
         int32_t at = plan->spans[i].at + plan->spans[i].shift;
-        if (!in->chunks[i]) continue;
+        if (!sp_reuse_is_chunk(in, i)) continue;
         for (int32_t t = 0; t < in->segs[i].n; t++) pos[k++] = at + t;
         SP_TRY(sp_plan_mark_all_stale(plan, i));
     }
@@ -33,7 +33,7 @@ static sp_err add_todo(const sp_reuse_input *in, int n_segs, int fresh, int see,
         if (plan->slots[i].n_known == 0) {
             for (int32_t t = 0; t < seg->n; t++) *twins++ = (sp_twin){-1, 0};
             SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
-        } else if (in->chunks[i]) {
+        } else if (sp_reuse_is_chunk(in, i)) {
             for (int32_t t = 0; t < seg->n; t++) *twins++ = (sp_twin){i, t};
             sp_todo first = {.pos = plan->spans[i].at + plan->spans[i].shift,
                              .span = (uint16_t)fresh,
@@ -60,28 +60,34 @@ static sp_err probe_blend(const sp_reuse_input *in, sp_plan *plan)
         return sp_fail_nomem(n * sizeof *plan->twins, "a probe");
     int fresh, see;
     SP_TRY(sp_plan_reserve_todo(plan, (int)n));
-    SP_TRY(sp_reuse_known_spans(&front, plan));
+    SP_TRY(sp_reuse_spans(&front, plan));
     SP_TRY(add_fresh(in, plan, &fresh));
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
     return add_todo(in, front.n_segs, fresh, see, plan);
 }
 
-static sp_err plan_blend(const sp_reuse_input *in, sp_plan *plan)
+static sp_err answer_blend(const sp_reuse_input *in, sp_plan *plan)
 {
     float *score;
     SP_TRY(sp_reuse_scores(in, plan, &score));
-    const sp_plan *p = in->probed;
+    const sp_plan *p = sp_reuse_probed(in);
     for (int t = 0, k = 0; p && t < p->n_todo; t++) /* both lists are in prompt order */
         if (p->twins[t].span >= 0) score[k++] = p->probe.deviation[t];
     return sp_reuse_answer(in, score, plan);
 }
 
-const sp_reuse_policy sp_reuse_blend = {.name = "blend",
-                                        .summary =
-                                            "CacheBlend: compute again where KV deviates most",
-                                        .uses_tree = true,
-                                        .uses_chunks = true,
-                                        .selects = true,
-                                        .n_probes = 1,
-                                        .probe = probe_blend,
-                                        .plan = plan_blend};
+static sp_err next_blend(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
+{
+    static const sp_reuse_makers makers = {
+        .n_probes = 1, .probe = probe_blend, .answer = answer_blend};
+    return sp_reuse_next(in, &makers, plan, role);
+}
+
+const sp_reuse_policy sp_reuse_blend = {
+    .name = "blend",
+    .help = "CacheBlend: recompute where KV deviates most",
+    .recomputes = true,
+    .find = sp_reuse_find_chunks,
+    .next_plan = next_blend,
+    .keep = sp_reuse_keep_fill,
+};

@@ -1,30 +1,22 @@
-/* fill.c -- computes the head and the chunks that no cache has.
+/* fill.c -- computes the head and the chunks that no copy serves.
  *
- *   sights   head segment i:  segments 0 .. i          exact, enters the knowledge tree
- *            chunk:           the head, and itself     canonical copy, enters the chunk index
+ *   sights   head segment i:  segments 0 .. i          exact: a path copy
+ *            chunk:           the head, and itself     a plain copy
  *
- * Every chunk is computed directly behind the head, wherever it stands in this prompt: its copy
- * depends on head and content only, and a span shifts it to its place. So the positions of the
- * chunks overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
+ * Every chunk is computed directly after the head, wherever it is in this prompt: its copy depends
+ * on head and content only, and a span shifts it to its position. So the positions of the chunks
+ * overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
 #include "reuse/reuse_int.h"
 
-int sp_reuse_n_head(const sp_segment *segs, int n_segs)
-{
-    int n = 0;
-    while (n < n_segs && segs[n].kind != SP_SEG_CHUNK) n++;
-    return n;
-}
-
-/* missing -- head or chunk, and cached nowhere. */
+/* missing -- head or chunk, and nothing serves it. */
 static bool missing(const sp_reuse_input *in, int i)
 {
-    if (i < in->match->n_path) return false;
-    if (i < in->n_head) return true;
-    return in->segs[i].kind == SP_SEG_CHUNK && !in->chunks[i];
+    return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK);
 }
 
-bool sp_reuse_needs_fill(const sp_reuse_input *in)
+bool sp_reuse_wants_fill(const sp_reuse_input *in)
 {
+    if (in->n_done[SP_PLAN_FILL]) return false;
     for (int i = 0; i < in->n_segs; i++)
         if (missing(in, i)) return true;
     return false;
@@ -40,49 +32,92 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
     return sp_plan_add_sight(plan, list, in->n_head + 1, see);
 }
 
-/* has_twin -- an equal chunk earlier in the prompt: computed once is enough. */
-static bool has_twin(const sp_reuse_input *in, int i)
+/* is_repeated -- an equal chunk earlier in the prompt is missing as well: computed once is enough. */
+static bool is_repeated(const sp_reuse_input *in, int i)
 {
     for (int k = in->n_head; k < i; k++)
-        if (in->segs[k].kind == SP_SEG_CHUNK && sp_digest_eq(&in->segs[k].id, &in->segs[i].id))
+        if (missing(in, k) && sp_digest_eq(&in->segs[k].id, &in->segs[i].id))
             return true;
     return false;
 }
 
-/* measure_received -- attention by key, over all layers, of the chunks that the plan computes. */
-static sp_err measure_received(const sp_reuse_input *in, sp_plan *plan)
+sp_err sp_reuse_plan_fill(const sp_reuse_input *in, sp_plan *plan)
 {
-    float **columns = sp_arena_take(&plan->arena, (size_t)in->n_segs, sizeof *columns);
-    if (!columns) return sp_fail_nomem((size_t)in->n_segs * sizeof *columns, "a probe");
-    for (int i = in->n_head; i < in->n_segs; i++) {
-        size_t n = (size_t)plan->spans[i].n;
-        if (in->segs[i].kind != SP_SEG_CHUNK || n == 0) continue;
-        columns[i] = sp_arena_take(&plan->arena, n, sizeof **columns);
-        if (!columns[i]) return sp_fail_nomem(n * sizeof **columns, "a probe");
-    }
-    plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = SP_EVERY_LAYER, .columns = columns};
-    return SP_OK;
-}
-
-sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan)
-{
-    int32_t base = 0; /* where the head ends */
+    int32_t end = 0; /* of the head */
     for (int i = 0; i < in->n_segs; i++) {
         const sp_segment *seg = &in->segs[i];
-        bool compute = missing(in, i) && !has_twin(in, i);
+        bool compute = missing(in, i) && !is_repeated(in, i);
         bool known = i < in->n_head && !compute;
-        const uint32_t *blocks = known ? sp_node_blocks(in->match->path[i]) : NULL;
-        int32_t n =
-            compute || known ? seg->n : 0; /* what this plan does not need is an empty span */
+        int32_t n = compute || known ? seg->n : 0; /* what this plan does not need: an empty span */
         int span, see;
-        SP_TRY(sp_plan_add_span(
-            plan, &(sp_span_spec){.n = n, .at = base, .known = blocks, .n_known = known ? n : 0},
-            &span));
+        SP_TRY(sp_plan_add_span(plan,
+                                &(sp_span_spec){.n = n,
+                                                .at = end,
+                                                .known = known ? in->found[i].copy->blocks : NULL,
+                                                .n_known = known ? n : 0},
+                                &span));
         if (compute) {
             SP_TRY(add_sight(in, i, plan, &see));
             SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
         }
-        if (i < in->n_head) base += seg->n;
+        if (i < in->n_head) end += seg->n;
     }
-    return in->wants_heavy ? measure_received(in, plan) : SP_OK;
+    return SP_OK;
+}
+
+/* -- what it leaves behind ------------------------------------------------------------------- */
+
+void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp_kept_list *out)
+{
+    for (int i = 0; i < n; i++) {
+        const sp_found *found = &in->found[i];
+        if (found->n_known && !found->exact) return; /* what follows is approximate */
+        if (found->n_known == in->segs[i].n) continue;
+        out->v[out->n++] = (sp_kept){.seg = i,
+                                     .spec = {.seg = &in->segs[i],
+                                              .kind = SP_COPY_PATH,
+                                              .exact = true,
+                                              .at = plan->spans[i].at,
+                                              .blocks = plan->spans[i].blocks}};
+    }
+}
+
+sp_err sp_reuse_keep_fill(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
+                          sp_kept_list *out)
+{
+    if (role != SP_PLAN_FILL) return SP_OK;
+    sp_reuse_keep_path(in, plan, in->n_head, out);
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        const sp_span *s = &plan->spans[i];
+        if (in->segs[i].kind != SP_SEG_CHUNK || s->n == 0) continue;
+        const float *received =
+            plan->probe.kind == SP_PROBE_COLUMNS ? plan->probe.columns[i] : NULL;
+        out->v[out->n++] = (sp_kept){
+            .seg = i,
+            .spec = {.seg = &in->segs[i],
+                     .kind = SP_COPY_PLAIN,
+                     .before = in->ids,
+                     .n_before = in->n_head,
+                     .n_head = in->n_head,
+                     .at = s->at,
+                     .blocks = s->blocks,
+                     .heavy = received ? sp_reuse_falling(received, s->n, &plan->arena) : NULL}};
+    }
+    return SP_OK;
+}
+
+sp_err sp_reuse_next(const sp_reuse_input *in, const sp_reuse_makers *m, sp_plan *plan,
+                     sp_plan_role *role)
+{
+    if (sp_reuse_wants_fill(in)) {
+        *role = SP_PLAN_FILL;
+        return sp_reuse_plan_fill(in, plan);
+    }
+    if (in->warm) {
+        *role = SP_PLAN_DONE;
+        return SP_OK;
+    }
+    bool probe = sp_reuse_wants_probe(in, m->n_probes);
+    *role = probe ? SP_PLAN_PROBE : SP_PLAN_ANSWER;
+    return probe ? m->probe(in, plan) : m->answer(in, plan);
 }

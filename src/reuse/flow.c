@@ -1,16 +1,16 @@
-/* flow.c -- attention flow: what the question looks at is computed again, and what that looks at.
+/* flow.c -- attention flow: what the question looks at is recomputed, and what that looks at.
  *
  *   chunk 1                    chunk 2                        question
  *   .. the Owner means ARLO    .. the Owner .. [ 1907 ]       When did ARLO found it?
  *                                    ^---------  ^-----------------------'
  *                                     probe 2      probe 1
  *
- * The value that answers is what the question attends to (probe 1: fusion's). Where a chunk calls
- * its subject by a word that an earlier chunk explains, the stale copy lacks that link in two
- * places, the word and the value, and the question points at the value alone. So one half of the
- * budget goes as in fusion; these tokens are computed over the reused copies, and what they attend
- * to in the middle layer, where tokens are bound to what is said of them, takes the other half.
- * Probe 2 costs half of the budget in half of the layers.
+ * The question attends to the value that answers it (probe 1: fusion's). Where a chunk calls its
+ * subject by a word that an earlier chunk explains, the cached copy lacks that link in two tokens,
+ * the word and the value, and the question points at the value alone. So one half of the budget goes
+ * as in fusion; these tokens are computed over the reused copies, and what they attend to in the
+ * middle layer, where tokens are bound to their properties, takes the other half. Probe 2 costs half
+ * of the budget in half of the layers.
  *
  * Source: our own; two steps of attention flow (Abnar and Zuidema 2020) over FusionRAG section 3.2.
  * Evidence and the choice of half and middle: docs/benchmarks.md. */
@@ -18,8 +18,8 @@
 
 #include "reuse/reuse_int.h"
 
-/* probe_chosen -- the half that the question has chosen, over the reused copies. Infinite from the
- * start in the columns, which are added to: so they stay chosen. */
+/* probe_chosen -- the half that the question has chosen, over the reused copies. Columns are added
+ * to, so these tokens begin at infinity: they stay chosen. */
 static sp_err probe_chosen(const sp_reuse_input *in, sp_plan *plan)
 {
     sp_reuse_input front = *in;
@@ -40,21 +40,28 @@ static sp_err probe_chosen(const sp_reuse_input *in, sp_plan *plan)
 
 static sp_err probe_flow(const sp_reuse_input *in, sp_plan *plan)
 {
-    return in->probed ? probe_chosen(in, plan) : sp_reuse_probe_question(in, plan);
+    return sp_reuse_probed(in) ? probe_chosen(in, plan) : sp_reuse_probe_question(in, plan);
 }
 
-static sp_err plan_flow(const sp_reuse_input *in, sp_plan *plan)
+static sp_err answer_flow(const sp_reuse_input *in, sp_plan *plan)
 {
     float *score;
     SP_TRY(sp_reuse_score_columns(in, plan, &score));
     return sp_reuse_answer(in, score, plan);
 }
 
-const sp_reuse_policy sp_reuse_flow = {.name = "flow",
-                                       .summary = "fusion, and what those tokens look at",
-                                       .uses_tree = true,
-                                       .uses_chunks = true,
-                                       .selects = true,
-                                       .n_probes = 2,
-                                       .probe = probe_flow,
-                                       .plan = plan_flow};
+static sp_err next_flow(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
+{
+    static const sp_reuse_makers makers = {
+        .n_probes = 2, .probe = probe_flow, .answer = answer_flow};
+    return sp_reuse_next(in, &makers, plan, role);
+}
+
+const sp_reuse_policy sp_reuse_flow = {
+    .name = "flow",
+    .help = "fusion, and recompute what those tokens look at",
+    .recomputes = true,
+    .find = sp_reuse_find_chunks,
+    .next_plan = next_flow,
+    .keep = sp_reuse_keep_fill,
+};

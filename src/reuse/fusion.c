@@ -1,24 +1,29 @@
-/* fusion.c -- FusionRAG: the tokens that the question attends to most are computed again.
+/* fusion.c -- FusionRAG: the tokens that the question attends to most are recomputed.
  *
- * Probe: the question over the reused chunks; the attention of its tokens at the last layer,
- * summed by key over heads and question tokens, is the score; the best over all chunks together
- * are chosen.
+ * Probe: the question over the reused chunks; the attention of its tokens at the last layer, summed
+ * by key over heads and question tokens, is the score; the best over all chunks together are chosen.
  * Source: FusionRAG section 3.2 (row F4). */
 #include "reuse/reuse_int.h"
 
-static sp_err plan_fusion(const sp_reuse_input *in, sp_plan *plan)
+static sp_err answer_fusion(const sp_reuse_input *in, sp_plan *plan)
 {
     float *score;
     SP_TRY(sp_reuse_score_columns(in, plan, &score));
     return sp_reuse_answer(in, score, plan);
 }
 
-const sp_reuse_policy sp_reuse_fusion = {.name = "fusion",
-                                         .summary =
-                                             "FusionRAG: compute again what the question looks at",
-                                         .uses_tree = true,
-                                         .uses_chunks = true,
-                                         .selects = true,
-                                         .n_probes = 1,
-                                         .probe = sp_reuse_probe_question,
-                                         .plan = plan_fusion};
+static sp_err next_fusion(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
+{
+    static const sp_reuse_makers makers = {
+        .n_probes = 1, .probe = sp_reuse_probe_question, .answer = answer_fusion};
+    return sp_reuse_next(in, &makers, plan, role);
+}
+
+const sp_reuse_policy sp_reuse_fusion = {
+    .name = "fusion",
+    .help = "FusionRAG: recompute what the question looks at",
+    .recomputes = true,
+    .find = sp_reuse_find_chunks,
+    .next_plan = next_fusion,
+    .keep = sp_reuse_keep_fill,
+};

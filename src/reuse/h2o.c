@@ -1,57 +1,70 @@
-/* h2o.c -- the most-attended tokens of each chunk are computed again: a baseline.
+/* h2o.c -- the most-attended tokens of each chunk are recomputed: a baseline.
  *
  * What counts is the attention that tokens receive within their chunk while its plain copy is
- * computed, over all layers and heads; chunks take part by their size.
+ * computed, over all layers and heads. So it finds plain copies with that measurement only, and its
+ * fill measures; a token's score is its rank within its chunk, which weighs chunks by their size.
  * Source: Prefill-H2O of Cache-Craft section 5.1.4 (row C11). */
-#include <stdlib.h>
-
 #include "reuse/reuse_int.h"
 
-typedef struct received {
-    float mass;
-    int32_t token;
-} received;
-
-static int by_mass(const void *a, const void *b)
+static sp_err find_measured(const sp_finder *f)
 {
-    const received *x = a, *y = b;
-    if (x->mass != y->mass) return x->mass < y->mass ? 1 : -1;
-    return (x->token > y->token) - (x->token < y->token);
+    const sp_reuse_input *in = f->in;
+    SP_TRY(sp_reuse_find_start(f));
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        if (!sp_reuse_wants_copy(in, i)) continue;
+        sp_content_query q = sp_reuse_query(f, i);
+        q.heavy = true;
+        const sp_copy *c = sp_by_content_find(f->ledger, &q, SP_COPY_PLAIN, f->now);
+        if (c)
+            sp_reuse_serve(f, i, c, in->segs[i].n);
+        else
+            in->found[i].miss = (uint8_t)sp_by_content_why(f->ledger, &q);
+    }
+    return SP_OK;
 }
 
-const int32_t *sp_reuse_heavy(const sp_plan *plan, int i)
+/* measure_received -- attention by key, over all layers, of the chunks that the plan computes. */
+static sp_err measure_received(const sp_reuse_input *in, sp_plan *plan)
 {
-    if (plan->probe.kind != SP_PROBE_COLUMNS || !plan->probe.columns[i]) return NULL;
-    sp_arena *arena = &((sp_plan *)plan)->arena;
-    int32_t n = plan->spans[i].n;
-    received *all = sp_arena_take(arena, (size_t)n, sizeof *all);
-    int32_t *out = sp_arena_take(arena, (size_t)n, sizeof *out);
-    if (!all || !out) return NULL;
-    for (int32_t t = 0; t < n; t++) all[t] = (received){plan->probe.columns[i][t], t};
-    qsort(all, (size_t)n, sizeof *all, by_mass);
-    for (int32_t t = 0; t < n; t++) out[t] = all[t].token;
-    return out;
+    float **columns = sp_arena_take(&plan->arena, (size_t)in->n_segs, sizeof *columns);
+    if (!columns) return sp_fail_nomem((size_t)in->n_segs * sizeof *columns, "a probe");
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        size_t n = (size_t)plan->spans[i].n;
+        if (in->segs[i].kind != SP_SEG_CHUNK || n == 0) continue;
+        columns[i] = sp_arena_take(&plan->arena, n, sizeof **columns);
+        if (!columns[i]) return sp_fail_nomem(n * sizeof **columns, "a probe");
+    }
+    plan->probe = (sp_probe){.kind = SP_PROBE_COLUMNS, .layer = SP_EVERY_LAYER, .columns = columns};
+    return SP_OK;
 }
 
-static sp_err plan_h2o(const sp_reuse_input *in, sp_plan *plan)
+static sp_err answer_h2o(const sp_reuse_input *in, sp_plan *plan)
 {
     float *score;
     int32_t first = 0;
     SP_TRY(sp_reuse_scores(in, plan, &score));
     for (int i = 0; i < in->n_segs; i++) {
-        const sp_variant *v = in->chunks[i];
-        for (int32_t rank = 0; v && v->heavy && rank < v->n; rank++)
-            score[first + v->heavy[rank]] = -(float)rank / (float)v->n;
-        if (v) first += v->n;
+        if (!sp_reuse_is_chunk(in, i)) continue;
+        const int32_t *heavy = in->found[i].copy->heavy;
+        int32_t n = in->segs[i].n;
+        for (int32_t rank = 0; heavy && rank < n; rank++)
+            score[first + heavy[rank]] = -(float)rank / (float)n;
+        first += n;
     }
     return sp_reuse_answer(in, score, plan);
 }
 
-const sp_reuse_policy sp_reuse_h2o = {.name = "h2o",
-                                      .summary =
-                                          "compute again what receives most attention in a chunk",
-                                      .uses_tree = true,
-                                      .uses_chunks = true,
-                                      .selects = true,
-                                      .wants_heavy = true,
-                                      .plan = plan_h2o};
+static sp_err next_h2o(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
+{
+    SP_TRY(sp_reuse_next(in, &(sp_reuse_makers){.answer = answer_h2o}, plan, role));
+    return *role == SP_PLAN_FILL ? measure_received(in, plan) : SP_OK;
+}
+
+const sp_reuse_policy sp_reuse_h2o = {
+    .name = "h2o",
+    .help = "recompute what receives most attention in a chunk",
+    .recomputes = true,
+    .find = find_measured,
+    .next_plan = next_h2o,
+    .keep = sp_reuse_keep_fill,
+};

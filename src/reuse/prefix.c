@@ -1,66 +1,89 @@
-/* prefix.c -- exact reuse of the longest known prefix, and none at all.
+/* prefix.c -- exact reuse of the longest known prefix; and no reuse at all.
  *
  *   segments   system | chunk 1 | chunk 2      | question
- *   match      path   | path    | partial 32   |
+ *   found      path   | path    | partial 32   |
  *   spans      known  | known   | known + todo | todo       | answer (room)
  *
- * Known KV was computed behind exactly these tokens at exactly these positions: shift 0, nothing
+ * Known KV was computed after exactly these tokens at exactly these positions: shift 0, nothing
  * stale, and the logits are those of a plain forward pass, bit for bit. Source: RAGCache, section
  * 5.1. */
 #include "reuse/reuse_int.h"
 
-/* known_of -- how many tokens of segment i the match covers, and in which blocks. */
-static int32_t known_of(const sp_reuse_input *in, int i, const uint32_t **blocks)
+/* find_prefix -- the last token must be computed: of the last segment only whole blocks before it
+ * serve. */
+static sp_err find_prefix(const sp_finder *f)
 {
-    const sp_match *m = in->match;
-    const sp_node *node = i < m->n_path ? m->path[i] : i == m->n_path ? m->partial : NULL;
-    if (!node) return 0;
-    *blocks = sp_node_blocks(node);
-    int32_t known = i < m->n_path ? in->segs[i].n : m->n_partial;
-    if (i < in->n_segs - 1) return known;
-    /* the last token must be computed: keep the whole blocks before it */
-    return SP_MIN(known, (in->segs[i].n - 1) / SP_BLOCK_TOKENS * SP_BLOCK_TOKENS);
+    const sp_reuse_input *in = f->in;
+    sp_path_match m;
+    SP_TRY(sp_reuse_find_path(f, in->n_segs, &m));
+    if (m.partial) {
+        sp_reuse_serve(f, m.n, m.partial, m.n_partial);
+        in->found[m.n].exact = true;
+    }
+    int last = in->n_segs - 1;
+    int32_t most = (in->segs[last].n - 1) / SP_BLOCK_TOKENS * SP_BLOCK_TOKENS;
+    in->found[last].n_known = SP_MIN(in->found[last].n_known, most);
+    return SP_OK;
 }
 
-static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, int32_t known,
-                          const uint32_t *blocks, sp_plan *plan)
+static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *plan)
 {
     const sp_segment *seg = &in->segs[i];
+    const sp_found *found = &in->found[i];
+    int32_t known = found->n_known;
     int span, see;
-    SP_TRY(sp_plan_add_span(
-        plan, &(sp_span_spec){.n = seg->n, .at = at, .known = blocks, .n_known = known}, &span));
+    SP_TRY(sp_plan_add_span(plan,
+                            &(sp_span_spec){.n = seg->n,
+                                            .at = at,
+                                            .known = known ? found->copy->blocks : NULL,
+                                            .n_known = known},
+                            &span));
     SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
     sp_todo first = {
         .pos = at + known, .span = (uint16_t)span, .see = (uint16_t)see, .index = known};
     return sp_plan_add_run(plan, first, seg->tokens + known, seg->n - known);
 }
 
-static sp_err plan_prefix(const sp_reuse_input *in, sp_plan *plan)
+static sp_err plan_answer(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
 {
     int32_t at = 0;
     for (int i = 0; i < in->n_segs; i++) {
-        const uint32_t *blocks = NULL;
-        int32_t known = known_of(in, i, &blocks);
-        SP_TRY(add_segment(in, i, at, known, blocks, plan));
+        SP_TRY(add_segment(in, i, at, plan));
         at += in->segs[i].n;
     }
     int span, see;
     SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = at}, &span));
+    *role = SP_PLAN_ANSWER;
     return sp_plan_add_sight(plan, NULL, in->n_segs + 1, &see);
 }
 
-static sp_err plan_off(const sp_reuse_input *in, sp_plan *plan)
+static sp_err keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
+                          sp_kept_list *out)
 {
-    sp_match nothing = {0};
-    sp_reuse_input blind = *in;
-    blind.match = &nothing;
-    return plan_prefix(&blind, plan);
+    SP_UNUSED(role);
+    sp_reuse_keep_path(in, plan, in->n_segs, out);
+    return SP_OK;
+}
+
+const sp_reuse_policy sp_reuse_prefix = {
+    .name = "prefix",
+    .help = "reuse the longest known prefix; exact",
+    .exact = true,
+    .find = find_prefix,
+    .next_plan = plan_answer,
+    .keep = keep_prompt,
+};
+
+static sp_err find_nothing(const sp_finder *f)
+{
+    SP_UNUSED(f);
+    return SP_OK;
 }
 
 const sp_reuse_policy sp_reuse_off = {
-    .name = "off", .summary = "compute every token of every prompt", .plan = plan_off};
-
-const sp_reuse_policy sp_reuse_prefix = {.name = "prefix",
-                                         .summary = "reuse the longest known prefix; exact",
-                                         .uses_tree = true,
-                                         .plan = plan_prefix};
+    .name = "off",
+    .help = "compute every token of every prompt",
+    .exact = true,
+    .find = find_nothing,
+    .next_plan = plan_answer,
+};

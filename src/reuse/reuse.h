@@ -1,85 +1,120 @@
-/* reuse.h -- policies: a prompt and a snapshot of the cache become plans. Pure: no I/O, no locks,
- * no device. One file a policy.
+/* reuse.h -- reuse policies: a prompt, and what the ledger knows of it, become plans. Pure: no I/O,
+ * no device, no locks. One file a policy; policies.c lists them.
  *
- * A request goes through three kinds of plans:
- *
- *   fill     head and chunks that are not cached, each chunk behind the head alone   (reuse/fill.c)
- *   probe    measures which tokens matter, if the policy wants to know; some measure twice
- *   answer   what the answer is decoded from
+ *   find        which copy serves each segment: fills found[]; copies that are only in a lower tier
+ *               are loaded before the first plan is made
+ *   next_plan   what to compute next; asked again after each plan has run, until it is the answer's:
+ *                 fill     head and chunks that no copy serves, each chunk after the head alone
+ *                 probe    measures which tokens matter; some policies measure twice
+ *                 answer   what the answer is decoded from
+ *                 done     nothing is left to compute, and no answer is wanted
+ *   keep        which copies the plan that has just run leaves behind
  *
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
- * one span for each segment in prompt order, then perhaps some with recomputed tokens, and the
- * answer's span last (empty, with room to grow); the last sight is the answer's. A policy that
- * places chunks has the last plan only. */
+ * one span a segment in prompt order, then perhaps spans of recomputed tokens, and the answer's span
+ * last (empty, with room to grow); the last sight is the answer's. The last token of the prompt is
+ * always computed in the answer plan: its logits begin the answer. */
 #ifndef SP_REUSE_REUSE_H
 #define SP_REUSE_REUSE_H
 
-#include "cache/chunks.h"
-#include "cache/tree.h"
+#include "cache/by_content.h"
+#include "cache/by_path.h"
 #include "kv/plan.h"
 
-/* All measured copies of a chunk. */
-typedef struct sp_copies {
-    const sp_variant *const *v; /* [n] */
-    int n;
-} sp_copies;
+typedef enum sp_source {
+    SP_FROM_NOWHERE, /* no copy, or this request has computed it */
+    SP_FROM_MEMORY,
+    SP_FROM_DISK,
+} sp_source;
 
+/* Where segment i's KV is: the one answer that policies, loading, the account and keep read. */
+typedef struct sp_found {
+    const sp_copy *copy; /* pinned by the request; NULL: none */
+    int32_t n_known;     /* leading tokens of the segment that the copy serves */
+    int32_t at;          /* position that the first of them was rotated for */
+    bool exact;          /* found by path, in the prompt's own order */
+    float cfo;           /* craft: share of the copy to recompute */
+    uint8_t source;      /* sp_source: where the copy was when the request came */
+    uint8_t miss;        /* sp_miss: why a chunk has no copy */
+} sp_found;
+
+typedef enum sp_plan_role {
+    SP_PLAN_FILL,
+    SP_PLAN_PROBE,
+    SP_PLAN_ANSWER,
+    SP_PLAN_DONE, /* the plan is empty */
+} sp_plan_role;
+
+/* What policies see of a request. */
 typedef struct sp_reuse_input {
     const sp_segment *segs;
     int n_segs;
-    const sp_digest *ids;  /* [n_segs] of the segments */
-    int n_head;            /* segments before the first chunk; n_segs when there is none */
-    const sp_match *match; /* what the knowledge tree knows of the prompt */
-    const sp_variant *const *chunks; /* [n_segs] the copies to use; NULL where there is none */
-    const int32_t *order;   /* set: [n_segs] segments in the order that the match is of; or NULL */
-    const sp_copies *known; /* [n_segs] what `choose` may choose from; or NULL */
-    int32_t answer_room;    /* tokens that decoding may add */
+    const sp_digest *ids; /* [n_segs] of the segments */
+    int n_head;           /* segments before the first chunk; n_segs when there is none */
+    sp_found *found;      /* [n_segs] */
+    float recompute;      /* share of the chunks' tokens to recompute, 0 .. 1; 0 unless the policy
+                             recomputes */
+    float alpha;          /* craft: factor of CFO, or 0: as `recompute` says */
+    int focus;            /* craft: layers that focused chunks must be stable; 0: never drop */
+    bool unfused;         /* leave fused copies alone */
+    bool exact_first;     /* prefer an exact prefix to copies of chunks */
+    bool warm;            /* no answer is wanted: make copies known, nothing else */
+    int32_t answer_room;  /* tokens that decoding may add */
     int n_layers;
-    float recompute;       /* share of the chunks' tokens to compute again, 0 .. 1 */
-    float alpha;           /* craft: factor of CFO, or 0: as `recompute` says */
-    int focus;             /* craft: layers that focused chunks must be stable; 0: never drop */
-    bool unfused;          /* leave fused copies alone */
-    bool wants_heavy;      /* fill: measure the attention that tokens receive */
-    const sp_plan *probed; /* the last probe plan after it ran, or NULL */
+    int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
+    const sp_plan *last;      /* the plan that ran last, kept until the next is made; or NULL */
 } sp_reuse_input;
 
+/* What `find` works with: a snapshot of the ledger at time `now`. */
+typedef struct sp_finder {
+    const sp_reuse_input *in; /* its found[] is empty before */
+    sp_ledger *ledger;
+    sp_arena *arena; /* scratch */
+    int64_t now;
+    bool ready_only; /* leave out copies that would have to be loaded */
+} sp_finder;
+
+/* A copy that a plan leaves behind. Path copies leave spec.parent to serve/: it is the copy of the
+ * preceding segment. */
+typedef struct sp_kept {
+    int seg;
+    sp_copy_spec spec; /* its arrays belong to the plan */
+    bool must;         /* it is all the request was for: failing to keep it is an error */
+} sp_kept;
+
+typedef struct sp_kept_list {
+    sp_kept *v; /* room for one a segment */
+    int n;
+} sp_kept_list;
+
 typedef struct sp_reuse_policy {
-    const char *name;
-    const char *summary;
-    bool uses_tree;   /* looks prompts up in the knowledge tree, and stores them there */
-    bool uses_chunks; /* reuses chunks at any position; approximate */
-    bool selects;     /* computes a share of the chunks' tokens again */
-    bool places;      /* a chunk without a copy is computed where it stands, behind what is there,
-                         and measured; the others compute a plain copy first (fill) */
-    bool reorders;    /* the tree may know the chunks in another order */
-    bool wants_heavy; /* plain copies must know which tokens received most attention */
-    int n_probes;     /* how often `probe` is asked, each time with the plan before as `probed` */
-    /* Which of in->known[i] to use, and how much of it is to be mended; -1: none. May be NULL. */
-    int (*choose)(const sp_reuse_input *in, int i, float *cfo);
-    /* Both fill an initialised plan. Errors: SP_E_NOMEM, SP_E_LIMIT. probe may be NULL. The last
-     * token of the prompt is always computed in the answer plan: its logits begin the answer. */
-    sp_err (*probe)(const sp_reuse_input *in, sp_plan *plan);
-    sp_err (*plan)(const sp_reuse_input *in, sp_plan *plan);
+    const char *name, *help;
+    bool exact;      /* logits equal those of "off" */
+    bool recomputes; /* computes the share `recompute` of the chunks' tokens */
+    /* Fills found[] with pinned copies; what it has filled on failure is unpinned by the caller.
+     * Errors: SP_E_NOMEM. */
+    sp_err (*find)(const sp_finder *f);
+    /* Fills an initialised plan. Errors: SP_E_NOMEM, SP_E_LIMIT. */
+    sp_err (*next_plan)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role);
+    /* Adds to `out` after `plan` has run. NULL: nothing is kept. Errors: those of a copy that must be
+     * kept; others are left out. */
+    sp_err (*keep)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role, sp_kept_list *out);
+    /* A bound on the blocks that all plans of a request take, without its answer. NULL: segments
+     * that are not found, and once the prompt if the policy recomputes. */
+    int64_t (*room)(const sp_reuse_input *in);
 } sp_reuse_policy;
 
-/* sp_reuse_find -- by name. Errors: SP_E_ARG lists the names. */
-sp_err sp_reuse_find(const char *name, const sp_reuse_policy **out) SP_MUST_CHECK;
+/* sp_reuse_policy_list -- all policies that a user can name. */
+const sp_reuse_policy *const *sp_reuse_policy_list(int *n);
+/* sp_reuse_policy_find -- by name. Errors: SP_E_ARG lists the names. */
+sp_err sp_reuse_policy_find(const char *name, const sp_reuse_policy **out) SP_MUST_CHECK;
+/* sp_reuse_policy_default -- exact, and serves every prompt: "prefix". */
+const sp_reuse_policy *sp_reuse_policy_default(void);
+extern const sp_reuse_policy sp_reuse_off;
+/* Offline, for sp_fuse; users cannot name it. */
+extern const sp_reuse_policy sp_reuse_fuse;
 
 /* sp_reuse_n_head -- segments before the first chunk. */
 int sp_reuse_n_head(const sp_segment *segs, int n_segs);
-/* sp_reuse_needs_fill -- something of head or chunks is not cached. */
-bool sp_reuse_needs_fill(const sp_reuse_input *in);
-/* sp_reuse_learned -- what a plan of a policy that places chunks, or of sp_reuse_fuse, has computed
- * of chunk i: `out` is a copy to keep, its arrays belong to the plan. false: nothing. */
-bool sp_reuse_learned(const sp_reuse_input *in, const sp_plan *plan, int i, sp_variant *out);
-/* sp_reuse_heavy -- after a fill that measured it: the tokens of chunk i by falling attention
- * received, in the plan's arena; NULL when it was not measured. */
-const int32_t *sp_reuse_heavy(const sp_plan *plan, int i);
-/* sp_reuse_fuse -- of a prompt that ends with a chunk: that chunk alone, seeing the head and the
- * copies of the chunks before it. Source: FusionRAG eq. 10 (row F3). */
-sp_err sp_reuse_fuse(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
-/* sp_reuse_fill -- computes what is missing of head and chunks. Chunks see the head and themselves
- * only, so their KV is the canonical copy. Source: FusionRAG eq. 5 (row F1). */
-sp_err sp_reuse_fill(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 
 #endif

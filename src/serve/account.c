@@ -1,13 +1,13 @@
-/* account.c -- what a request says of itself afterwards: what was reused, what was computed again,
- * and how far its keys and values are from those of another. */
-#include "serve/context_int.h"
+/* account.c -- what a request says of itself afterwards: what was reused, what was recomputed, and
+ * how far its keys and values are from those of another. */
+#include "serve/request_int.h"
 
-/* count_again -- tokens of each segment that the answer's plan computes beside a cached copy: they
- * stand in a span of their own behind those of the segments. out [n_segs]. */
-static void count_again(const sp_request *r, int32_t *out)
+/* count_recomputed -- tokens of each segment that the answer's plan computes although a cached copy
+ * has them: those in spans after the segments' own. out [n_segs]. */
+static void count_recomputed(const sp_request *r, int32_t *out)
 {
     const sp_plan *p = &r->plan;
-    if (r->stage != SP_STAGE_ANSWER || !r->reuse.policy->uses_chunks || r->fuse) return;
+    if (r->role != SP_PLAN_ANSWER) return;
     int seg = 0;
     int32_t end = r->segs[0].n; /* todo is in ascending positions */
     for (int t = 0; t < p->n_todo; t++) {
@@ -16,40 +16,58 @@ static void count_again(const sp_request *r, int32_t *out)
     }
 }
 
-static const char *source_name(sp_source s)
+/* n_had -- tokens of segment i that were cached when the request came. */
+static int32_t n_had(const sp_request *r, int i)
 {
-    static const char *const names[] = {"", "memory", "disk"};
-    return names[s];
+    return r->found[i].source == SP_FROM_NOWHERE ? 0 : r->found[i].n_known;
 }
 
-static const char *miss_name(const sp_request *r, int i)
+static const char *source_name(uint8_t source)
 {
-    static const char *const names[] = {"never seen",          "edited",       "evicted",
-                                        "other system prompt", "not measured", "other model"};
-    bool looked = r->reuse.policy->uses_chunks && r->segs[i].kind == SP_SEG_CHUNK;
-    return looked && r->had[i] == 0 ? names[r->misses[i]] : "";
+    static const char *const names[] = {
+        [SP_FROM_NOWHERE] = "", [SP_FROM_MEMORY] = "memory", [SP_FROM_DISK] = "disk"};
+    return names[source];
 }
 
+static const char *miss_name(uint8_t miss)
+{
+    static const char *const names[] = {
+        [SP_MISS_NONE] = "",
+        [SP_MISS_NEVER_SEEN] = "never seen",
+        [SP_MISS_EDITED] = "edited",
+        [SP_MISS_EVICTED] = "evicted",
+        [SP_MISS_OTHER_HEAD] = "other system prompt",
+        [SP_MISS_UNMEASURED] = "not measured",
+        [SP_MISS_OTHER_MODEL] = "other model",
+        [SP_MISS_NO_ROOM] = "no room",
+        [SP_MISS_DAMAGED] = "damaged",
+    };
+    return names[miss];
+}
+
+static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recomputed)
+{
+    int32_t had = n_had(r, i), recomputed = had ? n_recomputed : 0;
+    return (sp_segment_report){.kind = sp_segment_kind_name(r->segs[i].kind),
+                               .n_tokens = r->segs[i].n,
+                               .n_reused = had - recomputed,
+                               .n_recomputed = recomputed,
+                               .from = had ? source_name(r->found[i].source) : "",
+                               .missed = had ? "" : miss_name(r->found[i].miss)};
+}
+
+/* Without memory for the reports the sums count nothing as recomputed. */
 void sp_request_report(sp_request *r)
 {
     size_t n = (size_t)r->n_segs;
     sp_segment_report *rep = sp_arena_take(&r->arena, n, sizeof *rep);
-    int32_t *again = sp_arena_take(&r->arena, n, sizeof *again);
-    if (!rep || !again) rep = NULL, again = NULL;
-    if (again) count_again(r, again);
+    int32_t *recomputed = sp_arena_take(&r->arena, n, sizeof *recomputed);
+    if (recomputed) count_recomputed(r, recomputed);
     for (int i = 0; i < r->n_segs; i++) {
-        int32_t mended = again && r->had[i] ? again[i] : 0, reused = r->had[i] - mended;
-        r->result.n_reused += reused;
-        r->result.n_recomputed += mended;
-        if (rep)
-            rep[i] = (sp_segment_report){
-                .kind = sp_segment_kind_name(r->segs[i].kind),
-                .n_tokens = r->segs[i].n,
-                .n_reused = reused,
-                .n_recomputed = mended,
-                .from = source_name(r->had[i] ? SP_MAX(r->sources[i], SP_FROM_MEMORY)
-                                              : SP_FROM_NOWHERE),
-                .missed = miss_name(r, i)};
+        sp_segment_report one = report_of(r, i, recomputed ? recomputed[i] : 0);
+        r->result.n_reused += one.n_reused;
+        r->result.n_recomputed += one.n_recomputed;
+        if (rep) rep[i] = one;
     }
     r->result.n_computed = r->n_prompt - r->result.n_reused;
     r->result.segments = rep;
@@ -58,8 +76,8 @@ void sp_request_report(sp_request *r)
 
 /* -- distance of keys and values ------------------------------------------------------------- */
 
-/* live_slot -- where the copy of token `index` of segment i lies that the answer has read: the
- * last span that holds its position and does not call it stale. */
+/* live_slot -- where the KV is that the answer has read at a position: in the last span that holds
+ * the position and does not mark it stale. */
 static bool live_slot(const sp_plan *p, int32_t pos, sp_kv_slot *out)
 {
     for (int s = p->n_spans - 1; s >= 0; s--) {

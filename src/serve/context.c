@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "serve/guard.h"
+#include "serve/guard_check.h"
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
@@ -43,10 +44,21 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
-    SP_TRY(sp_cache_init(&c->cache, c->pool, n_blocks, o->max_variants ? o->max_variants : 1024,
-                         "lru"));
+    SP_TRY(sp_ledger_create(
+        &(sp_ledger_opts){.pool = c->pool,
+                          .max_blocks = n_blocks,
+                          .max_placed = o->max_variants ? o->max_variants : 1024},
+        &c->ledger));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
-    return o->store ? sp_disk_open(o->store, &c->prompts.space, c->pool, &c->disk) : SP_OK;
+    if (!o->store) return SP_OK;
+    return sp_tiers_open(&(sp_tiers_opts){.dir = o->store,
+                                          .space = &c->prompts.space,
+                                          .salt = c->salt,
+                                          .pool = c->pool,
+                                          .ledger = c->ledger,
+                                          .load_failed = sp_request_load_failed,
+                                          .user = c},
+                         &c->tiers);
 }
 
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
@@ -73,7 +85,8 @@ sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
         return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
     if (!(o->alpha >= 0 && o->alpha <= 1e6f))
         return sp_fail(SP_E_ARG, "alpha: %g is negative or too large", (double)o->alpha);
-    SP_TRY(sp_reuse_find(o->policy ? o->policy : "prefix", &out->policy));
+    out->policy = sp_reuse_policy_default();
+    if (o->policy) SP_TRY(sp_reuse_policy_find(o->policy, &out->policy));
     out->recompute = o->recompute;
     out->alpha = o->alpha;
     out->focus = o->focus == 0 ? 3 : o->focus < 0 ? 0 : o->focus;
@@ -87,7 +100,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
-    if (o->max_variants < 0) return sp_fail(SP_E_ARG, "%d variants of chunks", o->max_variants);
+    if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -147,15 +160,16 @@ sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_contex
 void sp_context_close(sp_context *c)
 {
     if (!c) return;
+    sp_guard_stop(c->guard);
     sp_guard_destroy(c->guard);
     assert(!c->queue && !c->running);
+    sp_tiers_close(c->tiers);
     sp_free(c->logits);
     sp_free(c->sliced);
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
-    sp_disk_close(c->disk);
     sp_known_destroy(c->prompts.known);
-    sp_cache_fini(&c->cache);
+    sp_ledger_destroy(c->ledger);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
     sp_device_close(c->own_device);
@@ -166,8 +180,7 @@ void sp_context_close(sp_context *c)
 sp_context_info sp_context_describe(const sp_context *c)
 {
     const sp_hparams *hp = &c->model->hp;
-    sp_tree_stats tree = sp_tree_stats_of(c->cache.tree);
-    sp_chunks_stats chunks = sp_chunks_stats_of(c->cache.chunks);
+    sp_ledger_stats cached = sp_ledger_stats_of(c->ledger);
     return (sp_context_info){
         .arch = hp->arch,
         .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
@@ -184,15 +197,16 @@ sp_context_info sp_context_describe(const sp_context *c)
         .n_params = sp_model_n_params(c->model),
         .kv_blocks = sp_kv_pool_n_blocks(c->pool),
         .kv_blocks_free = sp_kv_pool_n_free(c->pool),
-        .cached_blocks = tree.n_blocks + chunks.n_blocks,
-        .cached_segments = tree.n_nodes + chunks.n_variants,
+        .cached_blocks = cached.n_blocks,
+        .cached_segments = cached.n_copies - cached.n_free,
         .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
     };
 }
 
 void sp_context_forget(sp_context *c)
 {
-    sp_cache_clear(&c->cache);
+    if (c->tiers) sp_io_drain(sp_tiers_io(c->tiers)); /* what is written is pinned until then */
+    sp_ledger_clear(c->ledger);
 }
 
 const sp_vocab *sp_context_vocab(const sp_context *c)

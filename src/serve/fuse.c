@@ -1,5 +1,5 @@
-/* fuse.c -- sp_fuse: the offline request that computes one chunk among chunks like it. */
-#include "serve/context_int.h"
+/* fuse.c -- sp_fuse: the offline request that computes one chunk among similar ones. */
+#include "serve/request_int.h"
 
 static bool same_before(const sp_digest *a, int n_a, const sp_prompt *p)
 {
@@ -9,26 +9,34 @@ static bool same_before(const sp_digest *a, int n_a, const sp_prompt *p)
     return true;
 }
 
-/* is_known -- a copy fused with exactly these chunks is in memory or in the store. */
-static bool is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, int n_head)
+/* is_known -- a copy fused with exactly these chunks is in the store; without a store, in memory. */
+static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, int n_head,
+                       bool *known)
 {
     const sp_segment *seg = &p->segs.v[p->segs.n - 1];
-    sp_disk_key key = {.kind = SP_DISK_FUSED, .seg = seg, .head = head, .n_head = n_head};
-    sp_disk_copy copy;
-    if (c->disk)
-        return sp_disk_find(c->disk, &key, &copy) && same_before(copy.before, copy.n_before, p);
-    const sp_variant *v = sp_chunks_find_fused(c->cache.chunks, seg, head, n_head, ++c->now);
-    bool same = v && same_before(v->before, v->n_before, p);
-    if (v) sp_chunks_unpin(c->cache.chunks, v);
-    return same;
+    if (c->tiers) {
+        sp_tier_key key = {.seg = seg, .head = head, .n_head = n_head};
+        const sp_digest *before;
+        sp_arena arena;
+        int n;
+        sp_arena_init(&arena);
+        sp_err err = sp_tiers_before(c->tiers, &key, &arena, &before, &n);
+        *known = err == SP_OK && n > 0 && same_before(before, n, p);
+        sp_arena_fini(&arena);
+        return err;
+    }
+    sp_content_query q = {.seg = seg, .head = head, .n_head = n_head, .ready_only = true};
+    const sp_copy *copy = sp_by_content_find(c->ledger, &q, SP_COPY_FUSED, ++c->now);
+    *known = copy && same_before(copy->before, copy->n_before, p);
+    if (copy) sp_ledger_unpin(c->ledger, copy);
+    return SP_OK;
 }
 
 static sp_err compute(sp_context *c, const sp_prompt *p)
 {
-    const sp_reuse_opts plain = {.policy = "full", .unfused = true};
-    const sp_request_opts o = {.reuse = &plain, .sampling = sp_sampling_default()};
+    const sp_request_opts o = {.sampling = sp_sampling_default()};
     sp_request *r;
-    SP_TRY(sp_request_submit_as(c, p, &o, true, &r));
+    SP_TRY(sp_request_submit_as(c, p, &o, &sp_reuse_fuse, &r));
     SP_TRY(sp_request_run(c, &r));
     sp_request_destroy(r);
     return SP_OK;
@@ -41,7 +49,8 @@ sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh)
     if (n_head >= n - 1 || n_head > (int)SP_COUNT(head) || p->segs.v[n - 1].kind != SP_SEG_CHUNK)
         return sp_fail(SP_E_ARG, "fuse: the prompt is not a system text, similar chunks, a chunk");
     for (int i = 0; i < n_head; i++) head[i] = p->segs.v[i].id;
-    bool known = is_known(c, p, head, n_head);
+    bool known;
+    SP_TRY(is_known(c, p, head, n_head, &known));
     if (!known) SP_TRY(compute(c, p));
     if (fresh) *fresh = !known;
     return SP_OK;

@@ -1,36 +1,16 @@
+/* guard.c -- see guard.h: noting, judging and steering. */
 #include "serve/guard.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "serve/guard_int.h"
 
-enum { WAITING = 4, POLICIES = 16, ENOUGH = 8 };
+enum { ENOUGH = 8 }; /* checks before a change */
 
-static const float ratios[] = {0.15f, 0.3f, 0.5f}; /* steps of a policy that selects */
+static const float ratios[] = {0.15f, 0.3f, 0.5f}; /* steps of a policy that recomputes */
 #define MEMORY 0.8                                 /* weight of the past in the mean */
-
-typedef struct noted {
-    const sp_reuse_policy *policy;
-    sp_prompt prompt; /* a copy */
-    float *logits;    /* [V] of its first token under reuse */
-} noted;
-
-typedef struct watched_policy {
-    const sp_reuse_policy *policy;
-    int n_since; /* checks since the last change */
-} watched_policy;
-
-struct sp_guard {
-    float share, bound, due; /* due: grows by share with each request; at 1 one is sampled */
-    noted *waiting[WAITING];
-    int n_waiting;
-    noted *now; /* being checked */
-    sp_request *check;
-    watched_policy policies[POLICIES];
-    sp_guard_report reports[POLICIES];
-    int n_policies;
-};
 
 sp_err sp_guard_create(float share, float bound, sp_guard **out)
 {
@@ -46,7 +26,7 @@ sp_err sp_guard_create(float share, float bound, sp_guard **out)
     return SP_OK;
 }
 
-static void free_noted(noted *n)
+void sp_guard_free_noted(sp_guard_noted *n)
 {
     if (!n) return;
     sp_vec_fini(&n->prompt.segs);
@@ -58,9 +38,9 @@ static void free_noted(noted *n)
 void sp_guard_destroy(sp_guard *g)
 {
     if (!g) return;
-    sp_request_destroy(g->check);
-    free_noted(g->now);
-    for (int i = 0; i < g->n_waiting; i++) free_noted(g->waiting[i]);
+    assert(!g->check);
+    sp_guard_free_noted(g->now);
+    for (int i = 0; i < g->n_waiting; i++) sp_guard_free_noted(g->waiting[i]);
     sp_free(g);
 }
 
@@ -80,13 +60,12 @@ void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice)
     const sp_guard_report *r = &g->reports[i];
     choice->recompute = SP_MAX(choice->recompute, r->recompute);
     if (r->n_raised) choice->alpha = 0;
-    if (r->fallen_back && sp_reuse_find("prefix", &choice->policy) != SP_OK)
-        sp_log(SP_LOG_ERROR, "guard: %s", sp_error_detail());
+    if (r->fallen_back) choice->policy = sp_reuse_policy_default();
 }
 
 bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice)
 {
-    if (!choice->policy->uses_chunks) return false; /* exact */
+    if (choice->policy->exact) return false;
     g->due += g->share;
     if (g->due < 1) return false;
     g->due -= 1;
@@ -115,14 +94,14 @@ static bool copy_prompt(const sp_request *r, sp_prompt *out)
 void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits)
 {
     size_t n_vocab = (size_t)r->ctx->model->hp.n_vocab;
-    if (g->n_waiting == WAITING) return; /* I1 */
-    noted *n = SP_NEW(noted);
+    if (g->n_waiting == SP_GUARD_WAITING) return; /* I1 */
+    sp_guard_noted *n = SP_NEW(sp_guard_noted);
     if (!n) return;
     n->policy = r->reuse.policy;
     sp_arena_init(&n->prompt.arena);
     n->logits = sp_alloc(n_vocab, sizeof *n->logits);
     if (!n->logits || !copy_prompt(r, &n->prompt)) {
-        free_noted(n);
+        sp_guard_free_noted(n);
         return;
     }
     memcpy(n->logits, logits, n_vocab * sizeof *logits);
@@ -164,16 +143,16 @@ static void raise_ratio(sp_guard *g, int i)
     sp_guard_report *r = &g->reports[i];
     size_t step = 0;
     while (step < SP_COUNT(ratios) && ratios[step] <= r->recompute) step++;
-    bool can = g->policies[i].policy->selects && step < SP_COUNT(ratios);
+    bool can = g->policies[i].policy->recomputes && step < SP_COUNT(ratios);
     g->policies[i].n_since = 0;
     if (can) {
         r->recompute = ratios[step];
         r->n_raised++;
-        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: %.0f %% are computed again from now",
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: %.0f %% are recomputed from now on",
                r->policy, r->mean_kl, 100 * (double)r->recompute);
     } else {
         r->fallen_back = true;
-        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: prefixes only from now", r->policy,
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: prefixes only from now on", r->policy,
                r->mean_kl);
     }
     r->mean_kl = 0;
@@ -182,7 +161,7 @@ static void raise_ratio(sp_guard *g, int i)
 static void judge(sp_guard *g, const sp_reuse_policy *policy, double kl, bool agrees)
 {
     int i = find_policy(g, policy);
-    if (i < 0 && g->n_policies == POLICIES) return;
+    if (i < 0 && g->n_policies == SP_GUARD_POLICIES) return;
     if (i < 0) {
         i = g->n_policies++;
         g->policies[i].policy = policy;
@@ -196,49 +175,10 @@ static void judge(sp_guard *g, const sp_reuse_policy *policy, double kl, bool ag
         raise_ratio(g, i);
 }
 
-static sp_err compare(int position, const float *logits, int n_vocab, void *user)
+void sp_guard_judge(sp_guard *g, const float *logits, int n_vocab)
 {
-    sp_guard *g = user;
-    SP_UNUSED(position);
     judge(g, g->now->policy, divergence(logits, g->now->logits, n_vocab),
           best_of(logits, n_vocab) == best_of(g->now->logits, n_vocab));
-    return SP_OK;
-}
-
-/* -- checking ------------------------------------------------------------------------------- */
-
-static void begin_check(sp_context *c, sp_guard *g)
-{
-    const sp_reuse_opts off = {.policy = "off"};
-    sp_request_opts o = {.reuse = &off,
-                         .sampling = sp_sampling_default(),
-                         .max_tokens = 1,
-                         .ignore_end = true};
-    const sp_measure m = {.on_logits = compare, .user = g};
-    g->now = g->waiting[0];
-    memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
-    if (sp_measure_submit(c, &g->now->prompt, &o, &m, &g->check) == SP_OK) return;
-    sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
-    free_noted(g->now);
-    g->now = NULL;
-}
-
-void sp_guard_step(sp_context *c)
-{
-    sp_guard *g = c->guard;
-    if (!g) return;
-    if (g->check && sp_request_result(g->check)->finish != SP_FINISH_NONE) {
-        sp_request_destroy(g->check);
-        free_noted(g->now);
-        g->check = NULL;
-        g->now = NULL;
-    }
-    if (!g->check && g->n_waiting) begin_check(c, g);
-}
-
-bool sp_guard_busy(const sp_guard *g)
-{
-    return g && (g->check || g->n_waiting);
 }
 
 const sp_guard_report *sp_context_guard(const sp_context *c, int *n)

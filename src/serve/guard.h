@@ -16,22 +16,18 @@
 #ifndef SP_SERVE_GUARD_H
 #define SP_SERVE_GUARD_H
 
-#include "serve/context_int.h"
+#include "serve/request_int.h"
 
-/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: mean KL in nats that
- * is still well. Errors: SP_E_ARG, SP_E_NOMEM. */
+/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: the largest mean KL in
+ * nats that changes nothing. Errors: SP_E_ARG, SP_E_NOMEM. */
 sp_err sp_guard_create(float share, float bound, sp_guard **out) SP_MUST_CHECK;
 void sp_guard_destroy(sp_guard *g);
 
 /* sp_guard_steer -- raises the ratio, or replaces the policy, as the checks so far demand. */
 void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice);
-/* sp_guard_samples -- whether this request is one to check. */
+/* sp_guard_samples -- this request is one to check. */
 bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
-/* sp_guard_note -- the logits [V] of its first token. What cannot be noted is left out. */
+/* sp_guard_note -- the logits [V] of its first token. Leaves out what it has no memory for. */
 void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits);
-
-/* sp_guard_step -- ends a check that is done, begins the next one. Pre: the context is idle. */
-void sp_guard_step(sp_context *c);
-bool sp_guard_busy(const sp_guard *g);
 
 #endif

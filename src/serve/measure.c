@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "serve/context_int.h"
+#include "serve/request_int.h"
 
 static sp_err check(const sp_context *c, const sp_measure *m)
 {

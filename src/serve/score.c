@@ -21,7 +21,7 @@ static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits,
 
 static sp_err bind_alone(sp_context *c, sp_plan *plan)
 {
-    if (!sp_cache_free_up(&c->cache, c->reserved + sp_plan_n_fresh(plan)))
+    if (!sp_ledger_free_up(c->ledger, c->reserved + sp_plan_n_fresh(plan)))
         return sp_fail(SP_E_NOKV,
                        "the text needs %lld blocks of KV memory, %lld of %lld can be had",
                        (long long)sp_plan_n_fresh(plan), (long long)sp_kv_pool_n_free(c->pool),
@@ -37,8 +37,6 @@ sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logit
         return sp_fail(SP_E_CONTEXT, "text of %zu tokens, the context holds %d", n, c->n_ctx);
     if (piece < 0) return sp_fail(SP_E_ARG, "pieces of %d tokens", piece);
     piece = SP_MIN(piece ? piece : SCORE_ROWS, c->n_batch);
-    const sp_reuse_policy *off;
-    SP_TRY(sp_reuse_find("off", &off));
     float *logits = sp_alloc((size_t)piece * (size_t)c->model->hp.n_vocab, sizeof *logits);
     if (!logits)
         return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits,
@@ -46,7 +44,10 @@ sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logit
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = ids, .n = (int32_t)n};
     sp_plan plan;
     sp_plan_init(&plan, c->pool);
-    sp_err err = off->plan(&(sp_reuse_input){.segs = &seg, .n_segs = 1}, &plan);
+    sp_found found = {0};
+    sp_plan_role role;
+    sp_reuse_input in = {.segs = &seg, .n_segs = 1, .n_head = 1, .found = &found};
+    sp_err err = sp_reuse_off.next_plan(&in, &plan, &role);
     if (err == SP_OK) err = bind_alone(c, &plan);
     if (err == SP_OK) err = run_pieces(c, &plan, piece, logits, fn, user);
     sp_plan_fini(&plan);

@@ -1,4 +1,4 @@
-/* sweep.c -- what is on disk of chunks that are in no document any more. */
+/* sweep.c -- removes from the store the copies of chunks that are in no document any more. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,11 +46,11 @@ static sp_err ids_of(sp_context *c, sp_index *ix, digests *out)
 
 sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed)
 {
-    if (!c->disk) return sp_fail(SP_E_ARG, "the context has no store");
+    if (!c->tiers) return sp_fail(SP_E_ARG, "the context has no store");
     digests known = {0};
     sp_err err = ids_of(c, ix, &known);
     if (err == SP_OK && known.n) qsort(known.v, known.n, sizeof *known.v, by_bytes);
-    if (err == SP_OK) err = sp_disk_retain(c->disk, is_among, &known, n_removed);
+    if (err == SP_OK) err = sp_tiers_retain(c->tiers, is_among, &known, n_removed);
     sp_vec_fini(&known);
     return err;
 }

@@ -143,6 +143,17 @@ void sp_disk_close(sp_disk *d)
     sp_free(d);
 }
 
+sp_err sp_disk_each(const sp_disk *d, sp_disk_each_fn *fn, void *user)
+{
+    for (size_t i = 0; i < d->known.cap; i++) {
+        const sp_disk_name *name = &d->known.slots[i];
+        sp_disk_found copy = {
+            .id = name->id, .kind = (sp_disk_kind)name->kind, .head = name->head};
+        if (name->used) SP_TRY(fn(&copy, user));
+    }
+    return SP_OK;
+}
+
 /* -- writing -------------------------------------------------------------------------------- */
 
 static sp_kv_head head_of(const sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy)

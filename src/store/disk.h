@@ -55,6 +55,15 @@ sp_err sp_disk_open(const char *dir, const sp_digest *space, sp_kv_pool *pool,
                     sp_disk **out) SP_MUST_CHECK;
 void sp_disk_close(sp_disk *d);
 
+/* sp_disk_each -- calls fn for every copy that is known; its first error ends the walk. */
+typedef struct sp_disk_found {
+    sp_digest id;
+    sp_disk_kind kind;
+    uint64_t head; /* sp_head_key of the segments before the first chunk */
+} sp_disk_found;
+typedef sp_err sp_disk_each_fn(const sp_disk_found *copy, void *user);
+sp_err sp_disk_each(const sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
+
 /* sp_disk_put -- writes a copy, in place of an older one under this key. blocks [ceil(n / B)].
  * Errors: SP_E_IO names the file, SP_E_NOMEM, SP_E_ARG when `before` does not begin with the head;
  * then the older copy is still there, and nothing else. */
@@ -72,8 +81,8 @@ bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
 bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
 
 /* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk behind this head, under the same
- * salt, for another model or KV type whose tokens are the same: it was known, though not to this
- * model. To be said, not used. Cost: for each namespace that had copies at open (64 at most), the
+ * salt, for another model or KV type whose tokens are the same. For reporting only; never loaded.
+ * Thread: any; it reads only what open has found. Cost: for each namespace that had copies at open (64 at most), the
  * hash of these tokens and one or two system calls. */
 bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_segment *head,
                            int n_head, const char *salt);

@@ -1,17 +1,16 @@
-/* test_craft.c -- Cache-Craft through the engine, on random prompts and whatever variants they
- * leave behind.
+/* test_craft.c -- Cache-Craft through the engine, on random prompts and whatever copies they leave
+ * behind.
  *
  *   cold                  = the plain forward pass
  *   the same prompt again = the same bits, nothing computed but the question
- *   other orders          exactly ceil(r n) tokens computed again, as far as chunks need any; no
+ *   other orders          exactly ceil(r n) tokens recomputed, as far as chunks need any; no
  *                         cached byte changes; all of them again = the plain pass, within rounding
  *   measured              attention between chunks is the mass that any gate sees
  *   dropped tokens        have the bits of their cached copy in the layers that remain
  */
 #include "support/tiny_rag.h"
 
-#include "reuse/overlap.h"
-#include "reuse/watch.h"
+#include "reuse/craft/gate.h"
 
 enum { MAX_TODO = MAX_SEGS * MAX_LEN, WHOLE = 0 };
 
@@ -19,17 +18,13 @@ enum { MAX_TODO = MAX_SEGS * MAX_LEN, WHOLE = 0 };
 typedef struct request {
     setting *s;
     const prompt *p;
-    float recompute;
-    int focus, piece; /* tokens in a step; WHOLE: all */
-    const sp_variant *chunks[MAX_SEGS];
-    sp_digest ids[MAX_SEGS];
-    float cfo[MAX_SEGS];
-    sp_reuse_input in;
+    int piece; /* tokens in a step; WHOLE: all */
+    asked a;
     sp_plan plan;
     sp_gate gate;                     /* Cache-Craft's */
     double inter[MAX_SEGS][MAX_SEGS]; /* sums of mass: from, to */
     int8_t dropped[MAX_TODO];         /* 1 + the layer after which it was; 0: not */
-    int n_again, n_dropped;
+    int n_recomputed, n_dropped;
 } request;
 
 /* -- the gate beside it ---------------------------------------------------------------------- */
@@ -41,7 +36,7 @@ static int seg_at(const prompt *p, int32_t pos)
     return i;
 }
 
-/* seg_of_span -- by where its first token stands. */
+/* seg_of_span -- by the position of its first token. */
 static int seg_of_span(const request *r, int k)
 {
     const sp_span *s = &r->plan.spans[k];
@@ -66,48 +61,15 @@ static void look_on(void *user, const sp_gate_view *v)
         if (!v->keep[i]) {
             r->dropped[v->id[i]] = (int8_t)(1 + v->layer);
             r->n_dropped++;
-            assert_true(v->plan->todo[v->id[i]].span >= r->p->n_segs); /* only what is mended */
+            assert_true(v->plan->todo[v->id[i]].span >= r->p->n_segs); /* only recomputed ones */
         }
 }
 
 /* -- a request ------------------------------------------------------------------------------- */
 
-static void choose(request *r, int i)
+static bool is_chunk(const request *r, int i)
 {
-    const sp_reuse_policy *craft;
-    const sp_variant **all;
-    sp_copies known[MAX_SEGS] = {{0}};
-    int n;
-    assert_ok(sp_reuse_find("craft", &craft));
-    assert_ok(
-        sp_chunks_find_all(r->s->cache.chunks, &r->p->segs[i], r->ids, 1, &r->s->arena, &all, &n));
-    known[i] = (sp_copies){all, n};
-    r->in.known = known;
-    int best = n ? craft->choose(&r->in, i, &r->cfo[i]) : -1;
-    r->in.known = NULL;
-    for (int k = 0; k < n; k++)
-        if (k != best) sp_chunks_unpin(r->s->cache.chunks, all[k]);
-    if (best < 0) return;
-    r->chunks[i] = all[best];
-    sp_chunks_use(r->s->cache.chunks, all[best], r->cfo[i], 1);
-}
-
-static void look_up(request *r)
-{
-    for (int i = 0; i < r->p->n_segs; i++) r->ids[i] = r->p->segs[i].id;
-    assert_ok(sp_tree_match(r->s->cache.tree, r->p->segs, 1, 1, &r->s->arena, &r->s->match));
-    r->in = (sp_reuse_input){.segs = r->p->segs,
-                             .n_segs = r->p->n_segs,
-                             .n_head = 1,
-                             .ids = r->ids,
-                             .match = &r->s->match,
-                             .chunks = r->chunks,
-                             .answer_room = 4,
-                             .n_layers = r->s->t.model.hp.n_layers,
-                             .recompute = r->recompute,
-                             .focus = r->focus};
-    for (int i = 1; i < r->p->n_segs; i++)
-        if (r->p->segs[i].kind == SP_SEG_CHUNK) choose(r, i);
+    return r->a.found[i].copy && r->a.found[i].copy->kind != SP_COPY_PATH;
 }
 
 static void compute(request *r, float *logits)
@@ -123,32 +85,15 @@ static void compute(request *r, float *logits)
     }
 }
 
-/* keep -- head and variants enter the caches, as serve/keep.c does. */
-static void keep(request *r)
-{
-    sp_kv_pool *pool = r->s->t.pool;
-    bool added;
-    for (int k = 0; k < r->plan.n_spans; k++)
-        sp_kv_seal(pool, r->plan.spans[k].blocks, SP_DIV_UP(r->plan.spans[k].n, SP_BLOCK_TOKENS));
-    if (r->s->match.n_path == 0)
-        assert_ok(sp_tree_extend(r->s->cache.tree, &r->s->match, &r->p->segs[0],
-                                 r->plan.spans[0].blocks, 1, &added));
-    for (int i = 1; i < r->p->n_segs; i++) {
-        sp_variant v;
-        if (r->p->segs[i].kind == SP_SEG_CHUNK && sp_reuse_learned(&r->in, &r->plan, i, &v))
-            assert_ok(sp_chunks_insert(r->s->cache.chunks, &r->p->segs[i], &v, 1, &added));
-    }
-}
-
 static void begin(request *r, setting *s, const prompt *p, float recompute, int focus)
 {
-    const sp_reuse_policy *craft;
-    *r = (request){.s = s, .p = p, .recompute = recompute, .focus = focus};
-    assert_ok(sp_reuse_find("craft", &craft));
-    look_up(r);
-    sp_plan_init(&r->plan, s->t.pool);
-    assert_ok(craft->plan(&r->in, &r->plan));
-    for (int t = 0; t < r->plan.n_todo; t++) r->n_again += r->plan.todo[t].span >= p->n_segs;
+    *r = (request){.s = s, .p = p};
+    asked_begin(&r->a, s, p, "craft", recompute);
+    r->a.in.focus = focus;
+    for (int i = 0; i < p->n_segs; i++)
+        if (is_chunk(r, i)) sp_ledger_use(s->ledger, r->a.found[i].copy, r->a.found[i].cfo, 1);
+    assert_int_equal(asked_plan(&r->a, &r->plan), SP_PLAN_ANSWER);
+    for (int t = 0; t < r->plan.n_todo; t++) r->n_recomputed += r->plan.todo[t].span >= p->n_segs;
     r->gate = r->plan.gate;
     r->plan.gate = (sp_gate){.after_layer = look_on, .user = r, .wants_mass = true};
 }
@@ -157,15 +102,13 @@ static void go(request *r, float *logits)
 {
     compute(r, logits);
     r->plan.gate = r->gate;
-    keep(r);
+    asked_keep(&r->a, &r->plan, SP_PLAN_ANSWER);
 }
 
 static void end(request *r)
 {
     sp_plan_fini(&r->plan);
-    for (int i = 0; i < MAX_SEGS; i++)
-        if (r->chunks[i]) sp_chunks_unpin(r->s->cache.chunks, r->chunks[i]);
-    sp_tree_release(r->s->cache.tree, &r->s->match);
+    asked_end(&r->a);
 }
 
 /* -- what must hold of each ------------------------------------------------------------------- */
@@ -187,8 +130,8 @@ static uint64_t fingerprint(const request *r)
 {
     uint64_t h = 0;
     for (int i = 0; i < r->p->n_segs; i++)
-        if (r->chunks[i]) {
-            const sp_variant *v = r->chunks[i];
+        if (is_chunk(r, i)) {
+            const sp_copy *v = r->a.found[i].copy;
             h = h * 31 + bytes_of(r->s->t.pool, v->blocks, v->n);
             if (v->base) h = h * 31 + bytes_of(r->s->t.pool, v->patch_blocks, v->n_patch);
         }
@@ -199,21 +142,21 @@ static void assert_count(const request *r)
 {
     int all = 0, willing = 0;
     for (int i = 0; i < r->p->n_segs; i++)
-        if (r->chunks[i]) {
+        if (is_chunk(r, i)) {
             all += r->p->segs[i].n;
-            willing += r->cfo[i] > 0 ? r->p->segs[i].n : 0;
+            willing += r->a.found[i].cfo > 0 ? r->p->segs[i].n : 0;
         }
-    int want = (int)ceilf(r->recompute * (float)all);
-    assert_int_equal(r->n_again, r->recompute < 1 ? SP_MIN(want, willing) : all);
+    int want = (int)ceilf(r->a.in.recompute * (float)all);
+    assert_int_equal(r->n_recomputed, r->a.in.recompute < 1 ? SP_MIN(want, willing) : all);
 }
 
 /* Means over layers and heads; chunks only. What was dropped is not whole. */
 static void assert_measured(const request *r)
 {
-    const sp_watch *w = sp_watch_of(&r->plan);
+    const sp_craft_gate *w = sp_craft_gate_of(&r->plan);
     double per = r->s->t.model.hp.n_layers * r->s->t.model.hp.n_heads;
     for (int i = 1; i < r->p->n_segs - 1; i++) {
-        const sp_watched *c = &w->chunks[i];
+        const sp_craft_measured *c = &w->chunks[i];
         if (!c->on || c->dropped) continue;
         double sum = 0, prior = 0;
         assert_true(fabs((double)c->intra - r->inter[i][i] / per) < 1e-3);
@@ -252,7 +195,7 @@ static void assert_dropped(const request *r)
         }
 }
 
-/* ask -- a whole request with all of that; returns how many tokens were computed again. */
+/* ask -- a whole request with all of that; returns how many tokens were recomputed. */
 static int ask(setting *s, const prompt *p, float recompute, int focus, int piece, float *logits,
                int *n_dropped)
 {
@@ -265,7 +208,7 @@ static int ask(setting *s, const prompt *p, float recompute, int focus, int piec
     assert_count(&r);
     assert_measured(&r);
     assert_dropped(&r);
-    int n = r.n_again;
+    int n = r.n_recomputed;
     if (n_dropped) *n_dropped += r.n_dropped;
     end(&r);
     return n;
@@ -318,7 +261,7 @@ static void check_same_prompt(setting *s)
     free(l.want);
 }
 
-/* All again, whatever variants there are by then, in pieces of any size. */
+/* All recomputed, whatever copies there are by then, in pieces of any size. */
 static void check_other_orders(setting *s)
 {
     logit_rows l = rows_of(s);
@@ -330,7 +273,7 @@ static void check_other_orders(setting *s)
         plain(s, &q, l.want);
         ask(s, &q, 0.15f * (float)(1 + k % 3), k % 3, k % 2 ? 13 : WHOLE, l.got, &n_dropped);
         ask(s, &q, 1, 1, k % 2 ? WHOLE : 19, l.got, &n_dropped);
-        close_to(l.got, l.want, l.n, l.bound, "all again");
+        close_to(l.got, l.want, l.n, l.bound, "all recomputed");
     }
     free(l.want);
 }
@@ -341,12 +284,12 @@ static void check_patches(setting *s)
 {
     logit_rows l = rows_of(s);
     prompt q;
-    int n_again = 1, round = 0;
+    int n_recomputed = 1, round = 0;
     ask(s, &s->p, 0, 0, WHOLE, l.got, NULL);
     turned(&q, &s->p, 1, false);
-    for (; n_again > 0; round++) { /* the last one was all patches */
+    for (; n_recomputed > 0; round++) { /* the last one was all patches */
         memcpy(l.got, l.again, l.n * sizeof *l.got);
-        n_again = ask(s, &q, 0.4f, 0, WHOLE, l.again, NULL);
+        n_recomputed = ask(s, &q, 0.4f, 0, WHOLE, l.again, NULL);
         assert_in_range(round, 0, MAX_SEGS);
     }
     if (round > 1) assert_memory_equal(l.again, l.got, l.n * sizeof *l.got);

@@ -2,7 +2,7 @@
  *
  *   whole = in pieces = after any reused prefix = in company of other requests, bit for bit
  *   a chunk cached at base b and used at p = computed at p under the same sight, within rounding
- *   every token computed again beside a stale copy = the plain forward pass, within rounding
+ *   every token recomputed beside a stale copy = the plain forward pass, within rounding
  *
  * Random prompts, cuts and orders; every kernel variant of this CPU and every KV type; and a device
  * whose memory the host cannot reach.
@@ -13,21 +13,45 @@
 
 #include <cmocka.h>
 
-#include "cache/tree.h"
+#include "cache/by_path.h"
 #include "reuse/reuse.h"
 #include "support/tiny_prompt.h"
 
-static void make_plan(tiny *t, const prompt *p, const sp_match *match, sp_plan *plan)
+/* make_plan -- of all tokens, or of what the ledger does not know as a prefix: found [n_segs]. */
+static void make_plan(tiny *t, const prompt *p, sp_found *found, sp_plan *plan)
 {
-    const sp_reuse_policy *policy;
-    sp_match nothing = {0};
-    assert_int_equal(sp_reuse_find(match ? "prefix" : "off", &policy), SP_OK);
+    sp_found nothing[MAX_SEGS] = {{0}};
+    const sp_reuse_policy *policy = found ? sp_reuse_policy_default() : &sp_reuse_off;
+    sp_plan_role role;
     sp_plan_init(plan, t->pool);
-    sp_reuse_input in = {
-        .segs = p->segs, .n_segs = p->n_segs, .match = match ? match : &nothing, .answer_room = 32};
-    assert_int_equal(policy->plan(&in, plan), SP_OK);
+    sp_reuse_input in = {.segs = p->segs,
+                         .n_segs = p->n_segs,
+                         .n_head = p->n_segs,
+                         .found = found ? found : nothing,
+                         .answer_room = 32};
+    assert_int_equal(policy->next_plan(&in, plan, &role), SP_OK);
+    assert_int_equal(role, SP_PLAN_ANSWER);
     assert_int_equal(sp_plan_bind(plan), SP_OK);
     assert_int_equal(sp_plan_check(plan), SP_OK);
+}
+
+/* find -- as "prefix" does; let_go unpins. */
+static void find(sp_ledger *ledger, const prompt *p, int64_t now, sp_found *found)
+{
+    sp_arena arena;
+    sp_arena_init(&arena);
+    memset(found, 0, MAX_SEGS * sizeof *found);
+    sp_reuse_input in = {
+        .segs = p->segs, .n_segs = p->n_segs, .n_head = p->n_segs, .found = found};
+    sp_finder f = {.in = &in, .ledger = ledger, .arena = &arena, .now = now};
+    assert_int_equal(sp_reuse_policy_default()->find(&f), SP_OK);
+    sp_arena_fini(&arena);
+}
+
+static void let_go(sp_ledger *ledger, const sp_found *found)
+{
+    for (int i = 0; i < MAX_SEGS; i++)
+        if (found[i].copy) sp_ledger_unpin(ledger, found[i].copy);
 }
 
 #define WHOLE 0
@@ -83,26 +107,28 @@ static void pieces(tiny *t, uint64_t *rng)
     free(cut);
 }
 
-/* remember -- computes a prompt and enters it into the tree. */
-static void remember(tiny *t, sp_tree *tree, const prompt *p, uint64_t *rng)
+/* remember -- computes a prompt and keeps it by path. */
+static void remember(tiny *t, sp_ledger *ledger, const prompt *p, uint64_t *rng)
 {
-    sp_arena arena;
-    sp_arena_init(&arena);
-    sp_match m;
+    sp_found found[MAX_SEGS];
+    const sp_copy *parent = NULL;
     sp_plan plan;
-    assert_int_equal(sp_tree_match(tree, p->segs, p->n_segs, 1, &arena, &m), SP_OK);
-    make_plan(t, p, &m, &plan);
+    find(ledger, p, 1, found);
+    make_plan(t, p, found, &plan);
     float *logits = malloc((size_t)p->n * (size_t)t->model.hp.n_vocab * sizeof *logits);
     run(t, &plan, 40, rng, logits);
-    for (int i = 0; i < p->n_segs; i++)
+    for (int i = 0; i < p->n_segs; i++) {
         sp_kv_seal(t->pool, plan.spans[i].blocks, SP_DIV_UP(plan.spans[i].n, SP_BLOCK_TOKENS));
-    bool added = true;
-    for (int i = m.n_path; i < p->n_segs; i++)
-        assert_int_equal(sp_tree_extend(tree, &m, &p->segs[i], plan.spans[i].blocks, 1, &added),
-                         SP_OK);
-    sp_tree_release(tree, &m);
+        sp_copy_spec spec = {.seg = &p->segs[i],
+                             .kind = SP_COPY_PATH,
+                             .exact = true,
+                             .parent = parent,
+                             .blocks = plan.spans[i].blocks};
+        assert_int_equal(sp_ledger_add(ledger, &spec, 1, &parent), SP_OK);
+        assert_non_null(parent);
+    }
+    let_go(ledger, found);
     sp_plan_fini(&plan);
-    sp_arena_fini(&arena);
     free(logits);
 }
 
@@ -126,33 +152,31 @@ static void relative(prompt *out, const prompt *p, uint64_t *rng, int n_vocab)
 static void prefixes(tiny *t, uint64_t *rng)
 {
     prompt p, q;
-    sp_tree *tree;
+    sp_ledger *ledger;
     int n_vocab = t->model.hp.n_vocab;
-    assert_int_equal(sp_tree_create(t->pool, 128, "lru", &tree), SP_OK);
+    assert_int_equal(
+        sp_ledger_create(&(sp_ledger_opts){.pool = t->pool, .max_blocks = 128}, &ledger), SP_OK);
     random_prompt(&p, rng, n_vocab);
-    remember(t, tree, &p, rng);
+    remember(t, ledger, &p, rng);
     for (int i = 0; i < 4; i++) {
         relative(&q, &p, rng, n_vocab);
         float *cold = plain(t, &q), *warm = malloc((size_t)q.n * (size_t)n_vocab * sizeof *warm);
-        sp_arena arena;
-        sp_arena_init(&arena);
-        sp_match m;
+        sp_found found[MAX_SEGS];
         sp_plan plan;
-        assert_int_equal(sp_tree_match(tree, q.segs, q.n_segs, 2, &arena, &m), SP_OK);
-        make_plan(t, &q, &m, &plan);
+        find(ledger, &q, 2, found);
+        make_plan(t, &q, found, &plan);
         run(t, &plan, 20, rng, warm);
         for (int k = 0; k < plan.n_todo; k++)
             same_bits(warm + (size_t)k * (size_t)n_vocab,
                       cold + (size_t)plan.todo[k].pos * (size_t)n_vocab, (size_t)n_vocab,
-                      "behind a prefix");
+                      "after a prefix");
         sp_plan_fini(&plan);
-        sp_tree_release(tree, &m);
-        sp_arena_fini(&arena);
-        remember(t, tree, &q, rng);
+        let_go(ledger, found);
+        remember(t, ledger, &q, rng);
         free(cold);
         free(warm);
     }
-    sp_tree_destroy(tree);
+    sp_ledger_destroy(ledger);
     assert_int_equal(sp_kv_pool_n_free(t->pool), sp_kv_pool_n_blocks(t->pool));
 }
 

@@ -2,7 +2,7 @@
  * implementation, in float64 from the papers' equations: tests/golden/reuse.json, which
  * make-reuse.py has made.
  *
- *   scores      of every token, and the tokens that are computed again
+ *   scores      of every token, and the tokens that are recomputed
  *   craft       attention between and within chunks, CCI, beta', CFO, the order of tokens
  *   logits      that begin the answer
  *
@@ -13,8 +13,8 @@
 
 #include <jansson.h>
 
-#include "reuse/overlap.h"
-#include "reuse/watch.h"
+#include "reuse/craft/gate.h"
+#include "reuse/craft/overlap.h"
 
 #define GOLDEN "tests/golden/reuse.json"
 enum { SEED = 20, N_LAYERS = 5, MOST = MAX_SEGS * MAX_LEN }; /* as in make-reuse.py */
@@ -115,102 +115,18 @@ static void assert_chosen(const prompt *p, const sp_plan *plan, const json_t *go
         if (got[k] != want[k]) fail_msg("token %d is %schosen", k, got[k] ? "" : "not ");
 }
 
-/* -- a request ------------------------------------------------------------------------------- */
-
-typedef struct request {
-    setting *s;
-    const prompt *p;
-    sp_digest ids[MAX_SEGS];
-    sp_reuse_input in;
-    sp_plan plan;
-} request;
-
-static const sp_reuse_policy *policy_of(const char *name)
-{
-    const sp_reuse_policy *p;
-    assert_ok(sp_reuse_find(name, &p));
-    return p;
-}
-
-/* find_measured -- the one copy that craft finds of chunk i; its CFO by choose. */
-static void find_measured(request *r, int i, const json_t *weight)
-{
-    const sp_variant **all;
-    sp_copies known[MAX_SEGS] = {{0}};
-    float cfo = -1;
-    assert_ok(sp_chunks_find_all(r->s->cache.chunks, &r->p->segs[i], r->ids, 1, &r->s->arena, &all,
-                                 &known[i].n));
-    if (known[i].n == 0) return;
-    assert_int_equal(known[i].n, 1);
-    known[i].v = all;
-    r->in.known = known;
-    assert_int_equal(policy_of("craft")->choose(&r->in, i, &cfo), 0);
-    r->in.known = NULL;
-    r->s->chunks[i] = all[0];
-    if (weight) assert_near(cfo, (float)json_number_value(json_array_get(weight, i)), 1, "CFO");
-}
-
-static void begin(request *r, setting *s, const prompt *p)
-{
-    *r = (request){.s = s, .p = p};
-    for (int i = 0; i < p->n_segs; i++) r->ids[i] = p->segs[i].id;
-    assert_ok(sp_tree_match(s->cache.tree, p->segs, 1, 1, &s->arena, &s->match));
-    r->in = (sp_reuse_input){.segs = p->segs,
-                             .n_segs = p->n_segs,
-                             .n_head = 1,
-                             .ids = r->ids,
-                             .match = &s->match,
-                             .chunks = s->chunks,
-                             .answer_room = 4,
-                             .n_layers = s->t.model.hp.n_layers};
-    sp_plan_init(&r->plan, s->t.pool);
-}
-
-/* keep -- head and copies enter the caches, as serve/keep.c does. */
-static void keep(request *r, const sp_variant *copies, const bool *is_copy)
-{
-    setting *s = r->s;
-    bool added;
-    for (int k = 0; k < r->plan.n_spans; k++)
-        sp_kv_seal(s->t.pool, r->plan.spans[k].blocks,
-                   SP_DIV_UP(r->plan.spans[k].n, SP_BLOCK_TOKENS));
-    if (s->match.n_path == 0)
-        assert_ok(sp_tree_extend(s->cache.tree, &s->match, &r->p->segs[0], r->plan.spans[0].blocks,
-                                 1, &added));
-    for (int i = 1; i < r->p->n_segs; i++)
-        if (is_copy[i])
-            assert_ok(sp_chunks_insert(s->cache.chunks, &r->p->segs[i], &copies[i], 1, &added));
-}
-
-static void end(request *r)
-{
-    sp_plan_fini(&r->plan);
-    for (int i = 0; i < MAX_SEGS; i++) {
-        if (r->s->chunks[i]) sp_chunks_unpin(r->s->cache.chunks, r->s->chunks[i]);
-        r->s->chunks[i] = NULL;
-    }
-    sp_tree_release(r->s->cache.tree, &r->s->match);
-}
-
 /* -- policies that probe --------------------------------------------------------------------- */
 
 static void fill(setting *s, const prompt *p)
 {
-    request r;
-    sp_variant copies[MAX_SEGS];
-    bool is_copy[MAX_SEGS] = {false};
-    begin(&r, s, p);
-    assert_ok(sp_reuse_fill(&r.in, &r.plan));
-    run(&s->t, &r.plan, NULL);
-    for (int i = 1; i < p->n_segs - 1; i++) {
-        is_copy[i] = true;
-        copies[i] = (sp_variant){.before = r.ids,
-                                 .n_before = 1,
-                                 .at = r.plan.spans[i].at,
-                                 .blocks = r.plan.spans[i].blocks};
-    }
-    keep(&r, copies, is_copy);
-    end(&r);
+    asked a;
+    sp_plan plan;
+    asked_begin(&a, s, p, "full", 0);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_FILL);
+    run(&s->t, &plan, NULL);
+    asked_keep(&a, &plan, SP_PLAN_FILL);
+    sp_plan_fini(&plan);
+    asked_end(&a);
 }
 
 /* scores_of -- what a probe has measured of each token of the prompt; 0 beside the chunks. */
@@ -230,32 +146,29 @@ static void scores_of(const prompt *p, const sp_plan *probe, float *out)
 
 static void check_probing(setting *s, const prompt *p, const char *name, const json_t *golden)
 {
-    request r;
-    sp_plan probes[2];
+    asked a;
+    sp_plan plan, last = {0};
     float want[MOST], got[MOST], logits[101];
-    begin(&r, s, p);
-    r.in.recompute = number(golden, "share");
-    for (int i = 1; i < p->n_segs - 1; i++)
-        s->chunks[i] = sp_chunks_find(s->cache.chunks, &p->segs[i], r.ids, 1, 1);
-    const int n_probes = policy_of(name)->n_probes;
-    assert_in_range(n_probes, 1, SP_COUNT(probes));
-    for (int k = 0; k < n_probes; k++) {
-        sp_plan_init(&probes[k], s->t.pool);
-        assert_ok(policy_of(name)->probe(&r.in, &probes[k]));
-        run(&s->t, &probes[k], NULL);
-        r.in.probed = &probes[k];
+    asked_begin(&a, s, p, name, number(golden, "share"));
+    while (asked_plan(&a, &plan) == SP_PLAN_PROBE) {
+        run(&s->t, &plan, NULL);
+        sp_plan_fini(&last);
+        last = plan;
+        a.in.last = &last;
+        a.in.n_done[SP_PLAN_PROBE]++;
     }
-    scores_of(p, r.in.probed, got);
+    assert_in_range(a.in.n_done[SP_PLAN_PROBE], 1, 2);
+    scores_of(p, &last, got);
     assert_int_equal(numbers(field(golden, "score"), want, MOST), p->n);
     for (int i = 0, k = 0; i < p->n_segs; k += p->segs[i++].n)
         for (int32_t t = 0; i > 0 && i < p->n_segs - 1 && t < p->segs[i].n; t++)
             assert_near(got[k + t], want[k + t], largest(want, (size_t)p->n), name);
-    assert_ok(policy_of(name)->plan(&r.in, &r.plan));
-    assert_chosen(p, &r.plan, golden);
-    run(&s->t, &r.plan, logits);
+    assert_chosen(p, &plan, golden);
+    run(&s->t, &plan, logits);
     assert_logits(s, logits, golden);
-    for (int k = 0; k < n_probes; k++) sp_plan_fini(&probes[k]);
-    end(&r);
+    sp_plan_fini(&last);
+    sp_plan_fini(&plan);
+    asked_end(&a);
 }
 
 static void check_probes(setting *s, const json_t *golden)
@@ -270,84 +183,94 @@ static void check_probes(setting *s, const json_t *golden)
 /* -- craft ----------------------------------------------------------------------------------- */
 
 /* assert_measured -- attention of what was computed of each chunk. */
-static void assert_measured(const request *r, const json_t *golden)
+static void assert_measured(const prompt *p, const sp_plan *plan, const json_t *golden)
 {
-    const sp_watch *w = sp_watch_of(&r->plan);
-    for (int i = 1; i < r->p->n_segs - 1; i++) {
+    const sp_craft_gate *w = sp_craft_gate_of(plan);
+    for (int i = 1; i < p->n_segs - 1; i++) {
         const json_t *want = json_array_get(field(golden, "measured"), (size_t)i);
-        const sp_watched *c = &w->chunks[i];
+        const sp_craft_measured *c = &w->chunks[i];
         float inter[MAX_SEGS], prior[MAX_LEN];
         assert_int_equal(c->on, !json_is_null(want));
         if (!c->on) continue;
         assert_int_equal(numbers(field(want, "inter"), inter, MAX_SEGS), i);
-        assert_int_equal(numbers(field(want, "prior"), prior, MAX_LEN), r->p->segs[i].n);
-        float n = (float)r->p->segs[i].n;
+        assert_int_equal(numbers(field(want, "prior"), prior, MAX_LEN), p->segs[i].n);
+        float n = (float)p->segs[i].n;
         for (int k = 0; k < i; k++) assert_near(c->inter[k], inter[k], n, "attention between");
-        for (int32_t t = 0; t < r->p->segs[i].n; t++)
+        for (int32_t t = 0; t < p->segs[i].n; t++)
             assert_near(c->to_prior[t], prior[t], 1, "attention of a token");
         assert_near(c->intra, number(want, "intra"), n, "attention within");
+    }
+}
+
+/* assert_copies -- statistics of the copies that the cold plan leaves behind. */
+static void assert_copies(const asked *a, sp_plan *plan, const json_t *golden)
+{
+    for (int i = 1; i < a->p->n_segs - 1; i++) {
+        float prior[MAX_LEN];
+        sp_copy_spec copy;
+        const json_t *measured = json_array_get(field(golden, "measured"), (size_t)i);
+        numbers(field(measured, "prior"), prior, MAX_LEN);
+        assert_true(sp_craft_keep_chunk(&a->in, plan, i, &copy));
+        assert_near(copy.stats->cci,
+                    (float)json_number_value(json_array_get(field(golden, "cci"), (size_t)i)), 1,
+                    "CCI");
+        for (int32_t t = 1; t < a->p->segs[i].n; t++)
+            assert_true(prior[copy.stats->order[t]] <=
+                        prior[copy.stats->order[t - 1]] + (float)NEAR);
     }
 }
 
 /* check_cold -- nothing is known, and what the prompt leaves behind. */
 static void check_cold(setting *s, const json_t *golden)
 {
-    request r;
-    sp_variant copies[MAX_SEGS];
-    bool is_copy[MAX_SEGS] = {false};
+    asked a;
+    sp_plan plan;
     float logits[101];
-    begin(&r, s, &s->p);
-    r.in.recompute = 0.25f;
-    assert_ok(policy_of("craft")->plan(&r.in, &r.plan));
-    run(&s->t, &r.plan, logits);
+    asked_begin(&a, s, &s->p, "craft", 0.25f);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
+    run(&s->t, &plan, logits);
     assert_logits(s, logits, golden);
-    assert_measured(&r, golden);
-    for (int i = 1; i < s->p.n_segs - 1; i++) {
-        float prior[MAX_LEN];
-        const json_t *measured = json_array_get(field(golden, "measured"), (size_t)i);
-        numbers(field(measured, "prior"), prior, MAX_LEN);
-        is_copy[i] = sp_reuse_learned(&r.in, &r.plan, i, &copies[i]);
-        assert_true(is_copy[i]);
-        const sp_copy_stats *stats = copies[i].stats;
-        assert_near(stats->cci, (float)json_number_value(json_array_get(field(golden, "cci"), i)),
-                    1, "CCI");
-        for (int32_t t = 1; t < s->p.segs[i].n; t++)
-            assert_true(prior[stats->order[t]] <= prior[stats->order[t - 1]] + (float)NEAR);
-    }
-    keep(&r, copies, is_copy);
-    end(&r);
+    assert_measured(&s->p, &plan, golden);
+    assert_copies(&a, &plan, golden);
+    asked_keep(&a, &plan, SP_PLAN_ANSWER);
+    sp_plan_fini(&plan);
+    asked_end(&a);
 }
 
-/* assert_betas -- of the copies in use. */
-static void assert_betas(const request *r, const json_t *golden)
+/* assert_overlap -- beta' and CFO of the copies in use. */
+static void assert_overlap(const asked *a, const json_t *golden)
 {
-    for (int i = 1; i < r->p->n_segs - 1; i++) {
+    for (int i = 1; i < a->p->n_segs - 1; i++) {
         const json_t *want = json_array_get(field(golden, "beta"), (size_t)i);
-        assert_int_equal(r->s->chunks[i] == NULL, json_is_null(want));
-        if (r->s->chunks[i])
-            assert_near(sp_overlap_beta(r->s->chunks[i], 1, r->ids + 1, i - 1),
-                        (float)json_number_value(want), 1, "beta'");
+        const sp_copy *c = a->found[i].copy;
+        assert_int_equal(c == NULL, json_is_null(want));
+        if (!c) continue;
+        assert_near(sp_overlap_beta(c, 1, a->ids + 1, i - 1), (float)json_number_value(want), 1,
+                    "beta'");
+        assert_near(a->found[i].cfo,
+                    (float)json_number_value(json_array_get(field(golden, "weight"), (size_t)i)), 1,
+                    "CFO");
     }
 }
 
 /* check_again -- other chunks before the known ones. What it leaves behind is not kept. */
 static void check_again(setting *s, const json_t *golden)
 {
-    request r;
+    asked a;
+    sp_plan plan;
     prompt now;
     float logits[101];
     read_prompt(golden, &now);
-    begin(&r, s, &now);
-    r.in.alpha = number(golden, "alpha");
-    r.in.recompute = number(golden, "share");
-    for (int i = 1; i < now.n_segs - 1; i++) find_measured(&r, i, field(golden, "weight"));
-    assert_betas(&r, golden);
-    assert_ok(policy_of("craft")->plan(&r.in, &r.plan));
-    assert_chosen(&now, &r.plan, golden);
-    run(&s->t, &r.plan, logits);
+    asked_begin(&a, s, &now, "craft", number(golden, "share"));
+    a.in.alpha = number(golden, "alpha");
+    assert_overlap(&a, golden);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
+    assert_chosen(&now, &plan, golden);
+    run(&s->t, &plan, logits);
     assert_logits(s, logits, golden);
-    assert_measured(&r, golden);
-    end(&r);
+    assert_measured(&now, &plan, golden);
+    sp_plan_fini(&plan);
+    asked_end(&a);
 }
 
 static void check_craft(setting *s, const json_t *golden)
@@ -376,10 +299,10 @@ static void of_all(void (*check)(setting *s, const json_t *golden))
             sp_err err = tiny_open(&s.t, &spec, SEED);
             if (err == SP_E_UNSUPPORTED) break;
             assert_ok(err);
-            assert_ok(sp_cache_init(&s.cache, s.t.pool, 200, 64, "lru"));
+            s.ledger = tiny_ledger(&s.t);
             sp_arena_init(&s.arena);
             check(&s, json_array_get(cases, k));
-            sp_cache_fini(&s.cache);
+            sp_ledger_destroy(s.ledger);
             sp_arena_fini(&s.arena);
             assert_int_equal(sp_kv_pool_n_free(s.t.pool), sp_kv_pool_n_blocks(s.t.pool));
             tiny_close(&s.t);

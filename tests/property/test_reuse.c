@@ -1,128 +1,71 @@
 /* test_reuse.c -- policies that reuse chunks at any position, run through the engine.
  *
  *   recompute 1 = the plain forward pass, within rounding;  recompute 0 = full reuse, bit for bit
- *   exactly ceil(r * n) tokens are computed again, and the cached copies are never written
+ *   exactly ceil(r * n) tokens are recomputed, and the cached copies are never written
  *   heavy tokens are those that receive most attention;  the set cache in order = the plain pass
  *
- * Random prompts whose chunks were computed elsewhere, in other orders and places, with repeats.
+ * Random prompts whose chunks were computed elsewhere, in other orders and positions, with repeats.
  */
 #include "support/tiny_rag.h"
 
 static const char *const selective[] = {"random", "h2o", "blend", "fusion", "flow"};
 
-static sp_reuse_input input_of(setting *s, const prompt *p, float recompute)
-{
-    return (sp_reuse_input){.segs = p->segs,
-                            .n_segs = p->n_segs,
-                            .n_head = 1,
-                            .match = &s->match,
-                            .chunks = s->chunks,
-                            .answer_room = 4,
-                            .n_layers = s->t.model.hp.n_layers,
-                            .recompute = recompute};
-}
-
-static void find_chunks(setting *s, const prompt *p)
-{
-    for (int i = 1; i < p->n_segs; i++)
-        if (p->segs[i].kind == SP_SEG_CHUNK)
-            s->chunks[i] = sp_chunks_find(s->cache.chunks, &p->segs[i], &p->segs[0].id, 1, 1);
-}
-
-static void let_go(setting *s)
-{
-    for (int i = 0; i < MAX_SEGS; i++) {
-        if (s->chunks[i]) sp_chunks_unpin(s->cache.chunks, s->chunks[i]);
-        s->chunks[i] = NULL;
-    }
-    sp_tree_release(s->cache.tree, &s->match);
-}
-
-static void look_up(setting *s, const prompt *p)
-{
-    assert_int_equal(sp_tree_match(s->cache.tree, p->segs, 1, 1, &s->arena, &s->match), SP_OK);
-    find_chunks(s, p);
-}
-
-/* fill -- computes and enters what is missing of head and chunks. */
+/* fill -- computes and keeps what is missing of head and chunks, and measures heavy tokens. */
 static void fill(setting *s, const prompt *p)
 {
+    asked a;
     sp_plan plan;
-    bool added;
-    look_up(s, p);
-    sp_reuse_input in = input_of(s, p, 0);
-    in.wants_heavy = true;
-    sp_plan_init(&plan, s->t.pool);
-    assert_int_equal(sp_reuse_fill(&in, &plan), SP_OK);
-    assert_int_equal(sp_reuse_needs_fill(&in), plan.n_todo > 0);
-    run(&s->t, &plan, NULL);
-    for (int i = 0; i < p->n_segs; i++)
-        sp_kv_seal(s->t.pool, plan.spans[i].blocks, SP_DIV_UP(plan.spans[i].n, SP_BLOCK_TOKENS));
-    if (s->match.n_path == 0)
-        assert_int_equal(
-            sp_tree_extend(s->cache.tree, &s->match, &p->segs[0], plan.spans[0].blocks, 1, &added),
-            SP_OK);
-    for (int i = 1; i < p->n_segs; i++)
-        if (p->segs[i].kind == SP_SEG_CHUNK && plan.spans[i].n)
-            assert_int_equal(sp_chunks_insert(s->cache.chunks, &p->segs[i],
-                                              &(sp_variant){.before = &p->segs[0].id,
-                                                            .n_before = 1,
-                                                            .at = plan.spans[i].at,
-                                                            .blocks = plan.spans[i].blocks,
-                                                            .heavy = sp_reuse_heavy(&plan, i)},
-                                              1, &added),
-                             SP_OK);
+    asked_begin(&a, s, p, "h2o", 0);
+    a.in.warm = true;
+    sp_plan_role role = asked_plan(&a, &plan);
+    assert_int_equal(role, plan.n_todo ? SP_PLAN_FILL : SP_PLAN_DONE);
+    if (role == SP_PLAN_FILL) {
+        run(&s->t, &plan, NULL);
+        asked_keep(&a, &plan, role);
+    }
     sp_plan_fini(&plan);
-    let_go(s);
+    asked_end(&a);
 }
 
-/* answer -- the logits that begin the answer; checks how many tokens were computed again. */
+/* answer -- the logits that begin the answer; checks how many tokens were recomputed. */
 static void answer(setting *s, const char *name, float recompute, float *logits)
 {
-    const sp_reuse_policy *policy;
-    sp_plan probe = {0}, plan;
-    assert_int_equal(sp_reuse_find(name, &policy), SP_OK);
-    look_up(s, &s->p);
-    sp_reuse_input in = input_of(s, &s->p, recompute);
-    assert_false(sp_reuse_needs_fill(&in));
-    if (policy->probe && recompute > 0 && recompute < 1) {
-        sp_plan_init(&probe, s->t.pool);
-        assert_int_equal(policy->probe(&in, &probe), SP_OK);
-        run(&s->t, &probe, NULL);
-        in.probed = &probe;
+    asked a;
+    sp_plan plan, last = {0};
+    sp_plan_role role;
+    asked_begin(&a, s, &s->p, name, recompute);
+    while ((role = asked_plan(&a, &plan)) == SP_PLAN_PROBE) {
+        run(&s->t, &plan, NULL);
+        sp_plan_fini(&last);
+        last = plan;
+        a.in.last = &last;
+        a.in.n_done[SP_PLAN_PROBE]++;
     }
-    sp_plan_init(&plan, s->t.pool);
-    assert_int_equal(policy->plan(&in, &plan), SP_OK);
+    assert_int_equal(role, SP_PLAN_ANSWER);
     run(&s->t, &plan, logits);
     int chunk_tokens = 0, question = s->p.segs[s->p.n_segs - 1].n;
     for (int i = 1; i < s->p.n_segs - 1; i++) chunk_tokens += s->p.segs[i].n;
-    assert_int_equal(plan.n_todo,
-                     question +
-                         (policy->selects ? (int)ceilf(recompute * (float)chunk_tokens) : 0));
+    assert_int_equal(plan.n_todo, question + (int)ceilf(a.in.recompute * (float)chunk_tokens));
     sp_plan_fini(&plan);
-    if (probe.n_todo) sp_plan_fini(&probe);
-    let_go(s);
-}
-
-static uint64_t fingerprint(const setting *s)
-{
-    uint64_t h = 0;
-    for (int i = 1; i < s->p.n_segs - 1; i++)
-        for (int l = 0; l < s->t.model.hp.n_layers; l++)
-            for (int32_t b = 0; s->chunks[i] && b < SP_DIV_UP(s->chunks[i]->n, SP_BLOCK_TOKENS);
-                 b++) {
-                uint8_t *kv = tiny_block(s->t.pool, l, s->chunks[i]->blocks[b]);
-                h = h * 31 + sp_hash64(kv, sp_kv_pool_layer_block_bytes(s->t.pool));
-                free(kv);
-            }
-    return h;
+    sp_plan_fini(&last);
+    asked_end(&a);
 }
 
 static uint64_t cached_bytes(setting *s)
 {
-    look_up(s, &s->p);
-    uint64_t h = fingerprint(s);
-    let_go(s);
+    asked a;
+    uint64_t h = 0;
+    asked_begin(&a, s, &s->p, "full", 0);
+    for (int i = 1; i < s->p.n_segs - 1; i++)
+        for (int l = 0; l < s->t.model.hp.n_layers; l++) {
+            const sp_copy *c = a.found[i].copy;
+            for (int32_t b = 0; b < sp_blocks_for(c->n); b++) {
+                uint8_t *kv = tiny_block(s->t.pool, l, c->blocks[b]);
+                h = h * 31 + sp_hash64(kv, sp_kv_pool_layer_block_bytes(s->t.pool));
+                free(kv);
+            }
+        }
+    asked_end(&a);
     return h;
 }
 
@@ -157,7 +100,7 @@ static void check_policies(setting *s)
     free(got);
 }
 
-/* The first chunk behind the head is exact whoever computes it: with one chunk, full reuse is the
+/* The first chunk after the head is exact whoever computes it: with one chunk, full reuse is the
  * plain pass. */
 static void check_single(setting *s)
 {
@@ -185,9 +128,10 @@ static void add_mass(void *user, const sp_gate_view *v)
             received[k] += (double)v->mass[i * v->plan->n_spans + k];
 }
 
-/* received_by -- attention by key of a chunk behind the head, summed over layers, heads and tokens:
+/* received_by -- attention by key of a chunk after the head, summed over layers, heads and tokens:
  * every token is a span of its own, so that the mass of a span is that of a token. */
-static void received_by(setting *s, const sp_segment *seg, double *received)
+static void received_by(setting *s, const sp_copy *head_copy, const sp_segment *seg,
+                        double *received)
 {
     const sp_segment *head = &s->p.segs[0];
     sp_plan plan;
@@ -195,7 +139,7 @@ static void received_by(setting *s, const sp_segment *seg, double *received)
     sp_plan_init(&plan, s->t.pool);
     assert_ok(sp_plan_add_span(&plan,
                                &(sp_span_spec){.n = head->n,
-                                               .known = sp_node_blocks(s->match.path[0]),
+                                               .known = head_copy->blocks,
                                                .n_known = head->n},
                                &span));
     for (int32_t t = 0; t < seg->n; t++)
@@ -214,13 +158,14 @@ static void received_by(setting *s, const sp_segment *seg, double *received)
 static void check_heavy(setting *s)
 {
     fill_both(s);
-    look_up(s, &s->p);
+    asked a;
+    asked_begin(&a, s, &s->p, "h2o", 0);
     for (int i = 1; i < s->p.n_segs - 1; i++) {
         double received[1 + MAX_LEN] = {0};
         bool seen[MAX_LEN] = {false};
-        const int32_t *heavy = s->chunks[i]->heavy;
+        const int32_t *heavy = a.found[i].copy->heavy;
         assert_non_null(heavy);
-        received_by(s, &s->p.segs[i], received);
+        received_by(s, a.found[0].copy, &s->p.segs[i], received);
         for (int32_t k = 0; k < s->p.segs[i].n; k++) {
             assert_in_range(heavy[k], 0, s->p.segs[i].n - 1);
             assert_false(seen[heavy[k]]);
@@ -228,51 +173,42 @@ static void check_heavy(setting *s)
             if (k) assert_true(received[1 + heavy[k - 1]] >= received[1 + heavy[k]] - 1e-3);
         }
     }
-    let_go(s);
+    asked_end(&a);
 }
 
 /* -- the set cache --------------------------------------------------------------------------- */
 
-/* learn -- computes a prompt and enters all but its question into the tree. */
+/* learn -- computes a prompt and keeps all but its question by path. */
 static void learn(setting *s, const prompt *p)
 {
-    const sp_reuse_policy *off;
+    asked a;
     sp_plan plan;
-    bool added;
-    assert_ok(sp_reuse_find("off", &off));
-    assert_ok(sp_tree_match(s->cache.tree, p->segs, p->n_segs, 1, &s->arena, &s->match));
-    sp_reuse_input in = input_of(s, p, 0);
-    sp_plan_init(&plan, s->t.pool);
-    assert_ok(off->plan(&in, &plan));
+    sp_kept kept[MAX_SEGS];
+    sp_kept_list list = {.v = kept};
+    asked_begin(&a, s, p, "off", 0);
+    asked_plan(&a, &plan);
     run(&s->t, &plan, NULL);
-    for (int i = 0; i < p->n_segs - 1; i++) {
-        sp_kv_seal(s->t.pool, plan.spans[i].blocks, SP_DIV_UP(p->segs[i].n, SP_BLOCK_TOKENS));
-        assert_ok(
-            sp_tree_extend(s->cache.tree, &s->match, &p->segs[i], plan.spans[i].blocks, 1, &added));
-    }
+    sp_reuse_keep_path(&a.in, &plan, p->n_segs - 1, &list);
+    for (int i = 0; i < list.n; i++) asked_add(&a, &kept[i]);
     sp_plan_fini(&plan);
-    let_go(s);
+    asked_end(&a);
 }
 
-/* answer_set -- as serve/ does; returns how many tokens were computed. */
-static int answer_set(setting *s, const prompt *p, float *logits)
+/* answer_set -- returns how many tokens were computed. */
+static int answer_set(setting *s, const prompt *p, bool in_order, float *logits)
 {
-    const sp_reuse_policy *set;
+    asked a;
     sp_plan plan;
-    sp_segment segs[MAX_SEGS];
-    int32_t order[MAX_SEGS];
-    assert_ok(sp_reuse_find("set", &set));
-    assert_ok(sp_tree_order(s->cache.tree, p->segs, p->n_segs, 1, order));
-    for (int i = 0; i < p->n_segs; i++) segs[i] = p->segs[order[i]];
-    assert_ok(sp_tree_match(s->cache.tree, segs, p->n_segs, 2, &s->arena, &s->match));
-    sp_reuse_input in = input_of(s, p, 0);
-    in.order = order;
-    sp_plan_init(&plan, s->t.pool);
-    assert_ok(set->plan(&in, &plan));
+    asked_begin(&a, s, p, "set", 0);
+    for (int i = 0; i < p->n_segs - 1; i++) {
+        assert_non_null(a.found[i].copy);
+        if (in_order) assert_true(a.found[i].exact);
+    }
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
     run(&s->t, &plan, logits);
     int n = plan.n_todo;
     sp_plan_fini(&plan);
-    let_go(s);
+    asked_end(&a);
     return n;
 }
 
@@ -286,14 +222,14 @@ static void check_set(setting *s)
     prompt other = s->p;
     learn(s, &s->p);
     plain(s, &s->p, want);
-    assert_int_equal(answer_set(s, &s->p, got), s->p.segs[last].n);
+    assert_int_equal(answer_set(s, &s->p, true, got), s->p.segs[last].n);
     assert_memory_equal(got, want, v * sizeof *got);
     for (int i = 1; i < last; i++) {
         other.segs[i] = s->p.segs[last - i];
         memcpy(other.tokens[i], s->p.tokens[last - i], sizeof other.tokens[i]);
     }
     set_ids(&other);
-    assert_int_equal(answer_set(s, &other, got), s->p.segs[last].n);
+    assert_int_equal(answer_set(s, &other, false, got), s->p.segs[last].n);
     plain(s, &other, want);
     if (last == 2) assert_memory_equal(got, want, v * sizeof *got);
     free(want);

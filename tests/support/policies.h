@@ -1,24 +1,23 @@
-/* policies.h -- prompts and caches without a model, for tests of what policies plan. */
+/* policies.h -- prompts and a ledger without a model, for tests of what policies find and plan. */
 #ifndef SP_TESTS_POLICIES_H
 #define SP_TESTS_POLICIES_H
 
 #include "support/small_kv.h"
 
-#include "cache/cache.h"
-#include "reuse/reuse.h"
+#include "cache/ledger.h"
+#include "reuse/reuse_int.h"
 
 enum { B = SP_BLOCK_TOKENS, MAX_SEGS = 8, MAX_TOKENS = 80, ROOM = 21 };
 
 typedef struct bench {
     sp_kv_pool *pool;
-    sp_cache cache;
+    sp_ledger *ledger;
     sp_arena arena;
     int32_t tokens[MAX_SEGS][MAX_TOKENS];
     sp_segment segs[MAX_SEGS];
-    sp_digest head[MAX_SEGS]; /* ids of the segments */
-    int n_segs;
-    sp_match match;
-    const sp_variant *chunks[MAX_SEGS];
+    sp_digest ids[MAX_SEGS];
+    int n_segs, n_head;
+    sp_found found[MAX_SEGS];
     sp_reuse_input in;
     sp_plan plan, probe;
 } bench;
@@ -29,14 +28,16 @@ static inline void bench_begin(bench *b, const char *kinds, const int32_t *sizes
 {
     static const char letters[] = "scqt";
     *b = (bench){.pool = small_pool(200), .n_segs = (int)strlen(kinds)};
-    assert_ok(sp_cache_init(&b->cache, b->pool, 200, 64, "lru"));
+    assert_ok(sp_ledger_create(
+        &(sp_ledger_opts){.pool = b->pool, .max_blocks = 200, .max_placed = 64}, &b->ledger));
     for (int i = 0; i < b->n_segs; i++) {
         assert_in_range(sizes[i], 1, MAX_TOKENS);
         for (int32_t t = 0; t < sizes[i]; t++) b->tokens[i][t] = 100 * i + t;
         b->segs[i] = small_segment(b->tokens[i], sizes[i]);
         b->segs[i].kind = (sp_segment_kind)(strchr(letters, kinds[i]) - letters);
-        b->head[i] = b->segs[i].id;
+        b->ids[i] = b->segs[i].id;
     }
+    b->n_head = sp_reuse_n_head(b->segs, b->n_segs);
 }
 
 static inline void bench_end(bench *b)
@@ -44,9 +45,8 @@ static inline void bench_end(bench *b)
     sp_plan_fini(&b->plan);
     sp_plan_fini(&b->probe);
     for (int i = 0; i < b->n_segs; i++)
-        if (b->chunks[i]) sp_chunks_unpin(b->cache.chunks, b->chunks[i]);
-    sp_tree_release(b->cache.tree, &b->match);
-    sp_cache_fini(&b->cache);
+        if (b->found[i].copy) sp_ledger_unpin(b->ledger, b->found[i].copy);
+    sp_ledger_destroy(b->ledger);
     sp_arena_fini(&b->arena);
     small_pool_end(b->pool);
 }
@@ -56,7 +56,7 @@ static inline void twin(bench *b, int i, int k)
 {
     memcpy(b->tokens[i], b->tokens[k], sizeof b->tokens[i]);
     b->segs[i] = small_segment(b->tokens[i], b->segs[k].n);
-    b->head[i] = b->segs[i].id;
+    b->ids[i] = b->segs[i].id;
 }
 
 static inline void sealed(bench *b, int32_t n, uint32_t *blocks)
@@ -65,82 +65,120 @@ static inline void sealed(bench *b, int32_t n, uint32_t *blocks)
     sp_kv_seal(b->pool, blocks, small_blocks(n));
 }
 
-/* know_head -- its first n segments are in the knowledge tree. */
-static inline void know_head(bench *b, int n)
+/* know_path -- path copies of n segments. */
+static inline void know_path(bench *b, const sp_segment *segs, int n)
 {
-    sp_match m;
-    assert_ok(sp_tree_match(b->cache.tree, b->segs, n, 1, &b->arena, &m));
+    const sp_copy *parent = NULL;
     for (int i = 0; i < n; i++) {
         uint32_t blocks[MAX_TOKENS / B];
-        bool added;
-        sealed(b, b->segs[i].n, blocks);
-        assert_ok(sp_tree_extend(b->cache.tree, &m, &b->segs[i], blocks, 1, &added));
-        assert_true(added);
-        sp_kv_release(b->pool, blocks, small_blocks(b->segs[i].n));
+        sealed(b, segs[i].n, blocks);
+        sp_copy_spec spec = {.seg = &segs[i],
+                             .kind = SP_COPY_PATH,
+                             .exact = true,
+                             .parent = parent,
+                             .blocks = blocks};
+        assert_ok(sp_ledger_add(b->ledger, &spec, 1, &parent));
+        assert_non_null(parent);
+        sp_kv_release(b->pool, blocks, small_blocks(segs[i].n));
     }
-    sp_tree_release(b->cache.tree, &m);
 }
 
-/* know_copy -- a copy of segment i is in the chunk index, in blocks of its own. */
-static inline void know_copy(bench *b, int i, sp_variant v)
+/* know_head -- path copies of its first n segments. */
+static inline void know_head(bench *b, int n)
+{
+    know_path(b, b->segs, n);
+}
+
+/* know_copy -- a copy of segment i, in blocks of its own. */
+static inline void know_copy(bench *b, int i, sp_copy_spec spec)
 {
     uint32_t blocks[MAX_TOKENS / B];
-    bool added;
-    int32_t n = v.base ? v.n_patch : b->segs[i].n;
+    const sp_copy *out = NULL;
+    int32_t n = spec.base ? spec.n_patch : b->segs[i].n;
     sealed(b, n, blocks);
-    v.blocks = v.base ? v.base->blocks : blocks;
-    v.patch_blocks = v.base ? blocks : NULL;
-    assert_ok(sp_chunks_insert(b->cache.chunks, &b->segs[i], &v, 1, &added));
-    assert_true(added);
+    spec.seg = &b->segs[i];
+    spec.n_head = b->n_head;
+    spec.blocks = spec.base ? spec.base->blocks : blocks;
+    spec.patch_blocks = spec.base ? blocks : NULL;
+    assert_ok(sp_ledger_add(b->ledger, &spec, 1, &out));
+    assert_non_null(out);
     sp_kv_release(b->pool, blocks, small_blocks(n));
 }
 
-/* know_chunk -- the plain copy of segment i, as computed at this position. */
-static inline void know_chunk(bench *b, int i, int32_t at)
+/* plain_spec -- of a copy computed after the head, at this position. */
+static inline sp_copy_spec plain_spec(const bench *b, int32_t at)
 {
-    know_copy(b, i, (sp_variant){.before = b->head, .n_before = 1, .at = at});
+    return (sp_copy_spec){
+        .kind = SP_COPY_PLAIN, .before = b->ids, .n_before = b->n_head, .at = at};
 }
 
-/* look_up -- as serve/ does. */
-static inline const sp_reuse_input *look_up(bench *b, float recompute)
+/* know_chunk -- the plain copy of segment i. */
+static inline void know_chunk(bench *b, int i, int32_t at)
 {
-    int n_head = sp_reuse_n_head(b->segs, b->n_segs);
-    assert_ok(sp_tree_match(b->cache.tree, b->segs, n_head, 2, &b->arena, &b->match));
-    for (int i = 0; i < b->n_segs; i++)
-        if (b->segs[i].kind == SP_SEG_CHUNK)
-            b->chunks[i] = sp_chunks_find(b->cache.chunks, &b->segs[i], b->head, 1, 2);
-    b->in = (sp_reuse_input){.segs = b->segs,
-                             .n_segs = b->n_segs,
-                             .ids = b->head,
-                             .n_head = n_head,
-                             .match = &b->match,
-                             .chunks = b->chunks,
-                             .answer_room = ROOM,
-                             .n_layers = 4,
-                             .recompute = recompute};
-    return &b->in;
+    know_copy(b, i, plain_spec(b, at));
 }
 
 static inline const sp_reuse_policy *policy(const char *name)
 {
     const sp_reuse_policy *p = NULL;
-    assert_ok(sp_reuse_find(name, &p));
+    assert_ok(sp_reuse_policy_find(name, &p));
     assert_string_equal(p->name, name);
     return p;
 }
 
-static inline void make_plan(bench *b, const char *name)
+/* find_as -- as serve/ asks a policy. */
+static inline const sp_reuse_input *find_as(bench *b, const sp_reuse_policy *p, sp_reuse_input in)
 {
-    sp_plan_fini(&b->plan);
-    sp_plan_init(&b->plan, b->pool);
-    assert_ok(policy(name)->plan(&b->in, &b->plan));
+    in.segs = b->segs;
+    in.n_segs = b->n_segs;
+    in.ids = b->ids;
+    in.n_head = b->n_head;
+    in.found = b->found;
+    b->in = in;
+    assert_ok(p->find(
+        &(sp_finder){.in = &b->in, .ledger = b->ledger, .arena = &b->arena, .now = 2}));
+    return &b->in;
 }
 
-static inline void make_probe(bench *b, const char *name)
+/* look_up -- the head by path, plain copies of the chunks. */
+static inline const sp_reuse_input *look_up(bench *b, float recompute)
 {
+    return find_as(
+        b, policy("full"),
+        (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .recompute = recompute});
+}
+
+static inline bool is_chunk(const sp_reuse_input *in, int i)
+{
+    return in->found[i].copy && in->found[i].copy->kind != SP_COPY_PATH;
+}
+
+/* make_plan -- the answer's, after all that a policy may run before it; with the probe that the
+ * bench has, if any. */
+static inline void make_plan(bench *b, const char *name)
+{
+    sp_plan_role role;
+    sp_plan_fini(&b->plan);
+    sp_plan_init(&b->plan, b->pool);
+    b->in.n_done[SP_PLAN_FILL] = 1;
+    b->in.n_done[SP_PLAN_PROBE] = 2;
+    b->in.last = b->probe.n_spans ? &b->probe : NULL;
+    assert_ok(policy(name)->next_plan(&b->in, &b->plan, &role));
+    assert_int_equal(role, SP_PLAN_ANSWER);
+}
+
+/* make_probe -- the first one; false when the share needs no measuring. */
+static inline bool make_probe(bench *b, const char *name)
+{
+    sp_plan_role role;
     sp_plan_init(&b->probe, b->pool);
-    assert_ok(policy(name)->probe(&b->in, &b->probe));
-    b->in.probed = &b->probe;
+    b->in.n_done[SP_PLAN_FILL] = 1;
+    b->in.n_done[SP_PLAN_PROBE] = 0;
+    assert_ok(policy(name)->next_plan(&b->in, &b->probe, &role));
+    bool probes = b->in.recompute > 0 && b->in.recompute < 1;
+    assert_int_equal(role, probes ? SP_PLAN_PROBE : SP_PLAN_ANSWER);
+    if (!probes) sp_plan_fini(&b->probe);
+    return probes;
 }
 
 /* The usual prompt: a head in two pieces, four chunks of which two are equal, text between, a
@@ -170,15 +208,14 @@ static inline void assert_blocks(const sp_plan *p, int i, const uint32_t *blocks
                         (size_t)small_blocks(p->spans[i].n) * sizeof *blocks);
 }
 
-typedef sp_err maker(const sp_reuse_input *in, sp_plan *plan);
-
 /* made -- a plan that is given up at once. */
-static inline sp_err made(bench *b, maker *make)
+static inline sp_err made(bench *b, const sp_reuse_policy *p)
 {
-    sp_plan p;
-    sp_plan_init(&p, b->pool);
-    sp_err err = make(&b->in, &p);
-    sp_plan_fini(&p);
+    sp_plan plan;
+    sp_plan_role role;
+    sp_plan_init(&plan, b->pool);
+    sp_err err = p->next_plan(&b->in, &plan, &role);
+    sp_plan_fini(&plan);
     return err;
 }
 

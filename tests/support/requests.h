@@ -1,6 +1,6 @@
 /* requests.h -- contexts on a small random model, and requests over documents named by digits.
  *
- * Every step also checks the invariants of serve/context_int.h: what is set aside for the running
+ * Every step also checks the invariants of serve/request_int.h: what is set aside for the running
  * requests is there, and enough for their answers. */
 #ifndef SP_TESTS_REQUESTS_H
 #define SP_TESTS_REQUESTS_H
@@ -9,7 +9,7 @@
 
 #include "support/check.h"
 
-#include "serve/context_int.h"
+#include "serve/request_int.h"
 
 #define MODEL "tests/golden/tiny.gguf"
 
@@ -48,6 +48,23 @@ static inline void close_clean(sp_context *c)
     assert_int_equal(i.kv_blocks_free, i.kv_blocks);
     assert_int_equal(i.cached_segments, 0);
     sp_context_close(c);
+}
+
+/* Copies in memory, by how they are found. */
+typedef struct copy_count {
+    int n_path, n_content, n_placed;
+} copy_count;
+
+static inline copy_count count_copies(const sp_context *c)
+{
+    copy_count n = {0};
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+        if (v->state != SP_COPY_READY) continue;
+        n.n_path += v->kind == SP_COPY_PATH;
+        n.n_content += v->kind != SP_COPY_PATH;
+        n.n_placed += v->kind == SP_COPY_PLACED;
+    }
+    return n;
 }
 
 /* prompt_of -- a system text, chunks named by digits, and perhaps a question. */
@@ -89,9 +106,10 @@ static inline void step(sp_context *c)
     if (err != SP_E_NOMEM) assert_ok(err);
     for (const sp_request *r = c->running; r; r = r->next) {
         int64_t answer = sp_blocks_for(r->max_tokens);
-        if (r->stage == SP_STAGE_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
+        if (r->role == SP_PLAN_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
         assert_true(r->reserved >= SP_MAX(answer, 0));
-        if (r->reuse.policy->uses_tree) assert_non_null(r->match.tip);
+        for (int i = 0; i < r->n_segs; i++)
+            if (r->found[i].copy) assert_int_equal(r->found[i].copy->state, SP_COPY_READY);
         sum += r->reserved;
     }
     assert_int_equal(c->reserved, sum);

@@ -1,19 +1,17 @@
-/* tiny_rag.h -- a tiny model with caches, and random prompts of head, chunks and question. */
+/* tiny_rag.h -- a tiny model with a ledger, and random prompts of head, chunks and question. */
 #ifndef SP_TESTS_TINY_RAG_H
 #define SP_TESTS_TINY_RAG_H
 
 #include "support/check.h"
 
-#include "cache/cache.h"
-#include "reuse/reuse.h"
+#include "cache/ledger.h"
+#include "reuse/reuse_int.h"
 #include "support/tiny_prompt.h"
 
 typedef struct setting {
     tiny t;
-    sp_cache cache;
+    sp_ledger *ledger;
     sp_arena arena;
-    sp_match match;
-    const sp_variant *chunks[MAX_SEGS];
     prompt p;
 } setting;
 
@@ -26,19 +24,97 @@ static inline void run(tiny *t, sp_plan *plan, float *logits)
     if (plan->n_todo) assert_ok(sp_engine_step(t->engine, &s, 1));
 }
 
+/* -- a request as serve/ runs it, one plan at a time ------------------------------------------ */
+
+typedef struct asked {
+    setting *s;
+    const prompt *p;
+    const sp_reuse_policy *policy;
+    sp_digest ids[MAX_SEGS];
+    sp_found found[MAX_SEGS];
+    sp_reuse_input in;
+} asked;
+
+/* asked_begin -- finds; a points into itself from then on. */
+static inline void asked_begin(asked *a, setting *s, const prompt *p, const char *policy,
+                               float recompute)
+{
+    *a = (asked){.s = s, .p = p};
+    assert_ok(sp_reuse_policy_find(policy, &a->policy));
+    for (int i = 0; i < p->n_segs; i++) a->ids[i] = p->segs[i].id;
+    a->in = (sp_reuse_input){.segs = p->segs,
+                             .n_segs = p->n_segs,
+                             .ids = a->ids,
+                             .n_head = sp_reuse_n_head(p->segs, p->n_segs),
+                             .found = a->found,
+                             .recompute = a->policy->recomputes ? recompute : 0,
+                             .answer_room = 4,
+                             .n_layers = s->t.model.hp.n_layers};
+    assert_ok(a->policy->find(
+        &(sp_finder){.in = &a->in, .ledger = s->ledger, .arena = &s->arena, .now = 1}));
+}
+
+/* asked_plan -- the next plan, initialised and made. */
+static inline sp_plan_role asked_plan(asked *a, sp_plan *plan)
+{
+    sp_plan_role role;
+    sp_plan_init(plan, a->s->t.pool);
+    assert_ok(a->policy->next_plan(&a->in, plan, &role));
+    return role;
+}
+
+static inline void asked_add(asked *a, sp_kept *k)
+{
+    sp_kv_pool *pool = a->s->t.pool;
+    const sp_copy *out = NULL;
+    if (k->spec.kind == SP_COPY_PATH && k->seg) k->spec.parent = a->found[k->seg - 1].copy;
+    if (k->spec.base)
+        sp_kv_seal(pool, k->spec.patch_blocks, sp_blocks_for(k->spec.n_patch));
+    else
+        sp_kv_seal(pool, k->spec.blocks, sp_blocks_for(k->spec.seg->n));
+    assert_ok(sp_ledger_add(a->s->ledger, &k->spec, 1, &out));
+    assert_non_null(out);
+    if (k->spec.kind != SP_COPY_PATH) return;
+    sp_ledger_pin(a->s->ledger, out);
+    if (a->found[k->seg].copy) sp_ledger_unpin(a->s->ledger, a->found[k->seg].copy);
+    a->found[k->seg].copy = out;
+}
+
+/* asked_keep -- a plan has run: what it leaves behind enters the ledger. */
+static inline void asked_keep(asked *a, sp_plan *plan, sp_plan_role role)
+{
+    sp_kept kept[MAX_SEGS];
+    sp_kept_list list = {.v = kept};
+    a->in.n_done[role]++;
+    if (a->policy->keep) assert_ok(a->policy->keep(&a->in, plan, role, &list));
+    for (int i = 0; i < list.n; i++) asked_add(a, &kept[i]);
+}
+
+static inline void asked_end(asked *a)
+{
+    for (int i = 0; i < MAX_SEGS; i++)
+        if (a->found[i].copy) sp_ledger_unpin(a->s->ledger, a->found[i].copy);
+}
+
 /* plain -- logits of the plain forward pass. */
 static inline void plain(setting *s, const prompt *p, float *logits)
 {
-    const sp_reuse_policy *off;
-    sp_match nothing = {0};
+    asked a;
     sp_plan plan;
-    assert_ok(sp_reuse_find("off", &off));
-    sp_plan_init(&plan, s->t.pool);
-    sp_reuse_input in = {
-        .segs = p->segs, .n_segs = p->n_segs, .n_head = p->n_segs, .match = &nothing};
-    assert_ok(off->plan(&in, &plan));
+    asked_begin(&a, s, p, "off", 0);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
     run(&s->t, &plan, logits);
     sp_plan_fini(&plan);
+    asked_end(&a);
+}
+
+/* tiny_ledger -- over the tiny model's pool. */
+static inline sp_ledger *tiny_ledger(tiny *t)
+{
+    sp_ledger *l = NULL;
+    assert_ok(sp_ledger_create(
+        &(sp_ledger_opts){.pool = t->pool, .max_blocks = 200, .max_placed = 64}, &l));
+    return l;
 }
 
 /* random_rag -- a head, at least one chunk (sometimes one twice), a question. */
@@ -95,11 +171,11 @@ static inline void everywhere(void (*check)(setting *s))
                 sp_err err = tiny_open(&s.t, &spec, rng);
                 if (err == SP_E_UNSUPPORTED) break;
                 assert_ok(err);
-                assert_ok(sp_cache_init(&s.cache, s.t.pool, 200, 64, "lru"));
+                s.ledger = tiny_ledger(&s.t);
                 sp_arena_init(&s.arena);
                 random_rag(&s.p, &rng, spec.n_vocab);
                 check(&s);
-                sp_cache_fini(&s.cache);
+                sp_ledger_destroy(s.ledger);
                 sp_arena_fini(&s.arena);
                 assert_int_equal(sp_kv_pool_n_free(s.t.pool), sp_kv_pool_n_blocks(s.t.pool));
                 tiny_close(&s.t);

@@ -158,6 +158,18 @@ static void overlap_repeats_whole_sentences(void **state)
     assert_chunks(text, false, 6, 1, "Aa bb cc. Dd ee.", "Ff gg hh. Ii jj.", "Kk ll mm.", NULL);
 }
 
+/* The next block has seven of ten words: the overlap repeats three at most, and a block of one chunk's
+ * size is not cut for it. */
+static void overlap_leaves_room_for_the_next_block(void **state)
+{
+    assert_chunks("Aa bb cc dd. Ee ff gg hh.\n\nIi jj kk ll mm nn oo.", false, 10, 8,
+                  "Aa bb cc dd. Ee ff gg hh.", "Ii jj kk ll mm nn oo.", NULL);
+    assert_chunks("Aa bb cc dd ee. Ff gg hh.\n\nIi jj kk ll mm nn oo.", false, 10, 8,
+                  "Aa bb cc dd ee. Ff gg hh.", "Ff gg hh.\n\nIi jj kk ll mm nn oo.", NULL);
+    assert_chunks("Aa bb cc.\n\nDd ee ff gg hh ii jj kk ll mm.", false, 10, 8, "Aa bb cc.",
+                  "Dd ee ff gg hh ii jj kk ll mm.", NULL);
+}
+
 static void overlap_stops_at_headings_and_inside_sentences(void **state)
 {
     assert_chunks("Aa bb. Cc dd.\n# H\nEe ff.", true, 20, 5, "Aa bb. Cc dd.", "# H\nEe ff.", NULL);
@@ -228,6 +240,7 @@ int main(void)
         cmocka_unit_test(a_code_fence_is_kept_whole),
         cmocka_unit_test(a_thin_chunk_is_filled_up),
         cmocka_unit_test(overlap_repeats_whole_sentences),
+        cmocka_unit_test(overlap_leaves_room_for_the_next_block),
         cmocka_unit_test(overlap_stops_at_headings_and_inside_sentences),
         cmocka_unit_test(the_size_holds_for_every_script),
         cmocka_unit_test(bad_sizes_are_refused),

@@ -1,20 +1,17 @@
-/* test_craft.c -- plans of Cache-Craft for chunks with random variants, whole ones and patches:
- * which variant, how many tokens, which ones, and that every position is held by one live slot. */
+/* test_craft.c -- plans of Cache-Craft for chunks with random copies, whole ones and patches: which
+ * copy, how many tokens, which ones, and that every position is held by one live slot. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "support/policies.h"
 
-#include "reuse/overlap.h"
+#include "reuse/craft/overlap.h"
 
-enum { N_VARIANTS = 4, HEAD = 1 };
+enum { N_COPIES = 4, HEAD = 1 };
 
 typedef struct world {
     bench b;
     uint64_t seed;
-    const sp_variant **all[MAX_SEGS];
-    sp_copies known[MAX_SEGS];
-    float cfo[MAX_SEGS];
 } world;
 
 static void permutation(uint64_t *seed, int32_t *v, int32_t n)
@@ -31,13 +28,13 @@ static int ascending(const void *a, const void *b)
     return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* know_variant -- of segment i, behind the head and some other chunks in some order; over `base`, a
+/* know_some_copy -- of segment i, after the head and some other chunks in some order; over `base`, a
  * patch of some of its tokens. */
-static void know_variant(world *w, int i, const sp_variant *base)
+static void know_some_copy(world *w, int i, const sp_copy *base)
 {
     bench *b = &w->b;
     int32_t order[MAX_TOKENS], patch[MAX_TOKENS], others[MAX_SEGS], n = b->segs[i].n;
-    sp_digest before[MAX_SEGS] = {b->head[0]};
+    sp_digest before[MAX_SEGS] = {b->ids[0]};
     float inter[MAX_SEGS] = {0};
     int n_before = HEAD;
     permutation(&w->seed, others, b->n_segs);
@@ -45,11 +42,11 @@ static void know_variant(world *w, int i, const sp_variant *base)
         if (b->segs[others[k]].kind == SP_SEG_CHUNK && others[k] != i &&
             check_random(&w->seed, 2)) {
             inter[n_before] = (float)check_random(&w->seed, 50);
-            before[n_before++] = b->head[others[k]];
+            before[n_before++] = b->ids[others[k]];
         }
     permutation(&w->seed, order, n);
     sp_copy_stats stats = {inter, 0.5f + 0.05f * (float)check_random(&w->seed, 10), order};
-    sp_variant v = {.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
+    sp_copy_spec v = {.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
                     .before = before,
                     .n_before = n_before,
                     .at = base ? base->at : check_random(&w->seed, 300),
@@ -65,16 +62,23 @@ static void know_variant(world *w, int i, const sp_variant *base)
     know_copy(b, i, v);
 }
 
-static const sp_variant *any_whole(world *w, int i)
+/* measured -- all copies that the policy may choose from, not pinned. */
+static int measured(world *w, int i, const sp_copy ***all)
 {
-    const sp_variant **all, *found = NULL;
+    bench *b = &w->b;
+    const sp_content_query q = {.seg = &b->segs[i], .head = b->ids, .n_head = HEAD};
     int n;
-    assert_ok(sp_chunks_find_all(w->b.cache.chunks, &w->b.segs[i], w->b.head, HEAD, &w->b.arena,
-                                 &all, &n));
-    for (int k = 0; k < n; k++) {
+    assert_ok(sp_by_content_all(b->ledger, &q, &b->arena, all, &n));
+    for (int k = 0; k < n; k++) sp_ledger_unpin(b->ledger, (*all)[k]);
+    return n;
+}
+
+static const sp_copy *any_whole(world *w, int i)
+{
+    const sp_copy **all, *found = NULL;
+    int n = measured(w, i, &all);
+    for (int k = 0; k < n; k++)
         if (!all[k]->base) found = all[k];
-        sp_chunks_unpin(w->b.cache.chunks, all[k]);
-    }
     return found;
 }
 
@@ -88,53 +92,40 @@ static void world_open(world *w, uint64_t seed)
     if (check_random(&w->seed, 2)) twin(b, 3, 1);
     know_head(b, HEAD);
     for (int i = HEAD; i < b->n_segs; i++)
-        for (int k = 0; b->segs[i].kind == SP_SEG_CHUNK && k < check_random(&w->seed, N_VARIANTS);
+        for (int k = 0; b->segs[i].kind == SP_SEG_CHUNK && k < check_random(&w->seed, N_COPIES);
              k++)
-            know_variant(w, i, k > 0 && check_random(&w->seed, 2) ? any_whole(w, i) : NULL);
-    look_up(b, 0);
-    for (int i = 0; i < b->n_segs; i++) { /* plain copies were found: let the policy choose */
-        if (b->chunks[i]) sp_chunks_unpin(b->cache.chunks, b->chunks[i]);
-        b->chunks[i] = NULL;
-    }
-    b->in.known = w->known;
-    b->in.focus = 3;
+            know_some_copy(w, i, k > 0 && check_random(&w->seed, 2) ? any_whole(w, i) : NULL);
 }
 
-/* beta -- overlap of a variant of segment i with what stands before it now. */
-static float beta(const world *w, int i, const sp_variant *v)
+/* beta -- overlap of a copy of segment i with what precedes it now. */
+static float beta(const world *w, int i, const sp_copy *v)
 {
-    return sp_overlap_beta(v, HEAD, w->b.head + HEAD, i - HEAD);
+    return sp_overlap_beta(v, HEAD, w->b.ids + HEAD, i - HEAD);
 }
 
-/* choose -- as serve/ does; and what the policy chooses is the least CFO. */
-static void choose(world *w, int i)
+/* find -- as serve/ does; and what the policy chooses is the least CFO. */
+static void find(world *w, bool unfused)
 {
     bench *b = &w->b;
-    int n;
-    assert_ok(
-        sp_chunks_find_all(b->cache.chunks, &b->segs[i], b->head, HEAD, &b->arena, &w->all[i], &n));
-    w->known[i] = (sp_copies){w->all[i], n};
-    int best = policy("craft")->choose(&b->in, i, &w->cfo[i]);
-    for (int k = 0; k < n; k++) {
-        const sp_variant *v = w->all[i][k];
-        bool allowed = !(b->in.unfused && v->kind == SP_COPY_FUSED);
-        if (allowed) {
-            assert_true(best >= 0);
-            assert_true(v->stats->cci * (1 - beta(w, i, v)) >= w->cfo[i]);
+    find_as(b, policy("craft"),
+            (sp_reuse_input){
+                .answer_room = ROOM, .n_layers = 4, .focus = 3, .unfused = unfused});
+    for (int i = HEAD; i < b->n_segs; i++) {
+        const sp_copy **all;
+        const sp_found *f = &b->found[i];
+        int n = b->segs[i].kind == SP_SEG_CHUNK ? measured(w, i, &all) : 0, n_allowed = 0;
+        for (int k = 0; k < n; k++) {
+            if (unfused && all[k]->kind == SP_COPY_FUSED) continue;
+            float cfo = all[k]->stats->cci * (1 - beta(w, i, all[k]));
+            n_allowed++;
+            assert_non_null(f->copy);
+            assert_true(cfo >= f->cfo);
+            if (all[k] == f->copy) assert_true(cfo == f->cfo);
         }
-        if (k == best) {
-            assert_true(allowed);
-            assert_true(v->stats->cci * (1 - beta(w, i, v)) == w->cfo[i]);
-        }
-        if (k != best) sp_chunks_unpin(b->cache.chunks, v);
+        assert_int_equal(f->copy != NULL, n_allowed > 0);
+        if (f->copy && unfused) assert_int_not_equal(f->copy->kind, SP_COPY_FUSED);
+        if (!f->copy && b->segs[i].kind == SP_SEG_CHUNK) assert_int_not_equal(f->miss, SP_MISS_NONE);
     }
-    if (best >= 0) b->chunks[i] = w->all[i][best];
-}
-
-static void choose_all(world *w)
-{
-    for (int i = HEAD; i < w->b.n_segs; i++)
-        if (w->b.segs[i].kind == SP_SEG_CHUNK) choose(w, i);
 }
 
 /* -- what a plan must be --------------------------------------------------------------------- */
@@ -165,8 +156,9 @@ static void assert_every_position_once(const bench *b)
     for (int32_t p = 0; p < end; p++) assert_int_equal(held[p], 1);
 }
 
-/* mended -- marks the tokens of segment i that are computed beside a copy; returns how many. */
-static int32_t mended(const bench *b, int i, bool *of)
+/* recomputed -- marks the tokens of segment i that are computed although a copy has them; returns
+ * how many. */
+static int32_t recomputed(const bench *b, int i, bool *of)
 {
     int32_t n = 0, place = place_of(b, i);
     memset(of, 0, MAX_TOKENS * sizeof *of);
@@ -186,15 +178,16 @@ static void assert_tokens(const world *w)
     float weight[MAX_SEGS] = {0};
     int32_t n[MAX_SEGS] = {0}, want[MAX_SEGS];
     for (int i = 0; i < b->n_segs; i++)
-        if (b->chunks[i]) {
-            weight[i] = b->chunks[i]->stats->cci * (1 - beta(w, i, b->chunks[i]));
+        if (is_chunk(&b->in, i)) {
+            const sp_copy *v = b->found[i].copy;
+            weight[i] = v->stats->cci * (1 - beta(w, i, v));
             n[i] = b->segs[i].n;
         }
     sp_overlap_share(weight, n, b->n_segs, b->in.alpha, b->in.recompute, want);
     for (int i = 0; i < b->n_segs; i++) {
         bool of[MAX_TOKENS];
-        assert_int_equal(mended(b, i, of), want[i]);
-        for (int32_t k = 0; k < want[i]; k++) assert_true(of[b->chunks[i]->stats->order[k]]);
+        assert_int_equal(recomputed(b, i, of), want[i]);
+        for (int32_t k = 0; k < want[i]; k++) assert_true(of[b->found[i].copy->stats->order[k]]);
     }
 }
 
@@ -203,7 +196,8 @@ static uint32_t block_of(const sp_span *s, int32_t i)
     return s->blocks[i / B];
 }
 
-/* Each token computed again has the copy that stands in for it: the patch's if it has one. */
+/* Each recomputed token has the cached token that replaces it when it is dropped: the patch's if there
+ * is one. */
 static void assert_twins(const bench *b)
 {
     const sp_plan *p = &b->plan;
@@ -217,7 +211,7 @@ static void assert_twins(const bench *b)
         const sp_span *twin = &p->spans[p->twins[t].span], *own = &p->spans[d->span];
         int i = 0;
         while (place_of(b, i + 1) <= d->pos) i++;
-        const sp_variant *v = b->chunks[i];
+        const sp_copy *v = b->found[i].copy;
         int32_t token = d->pos - place_of(b, i), k = 0;
         assert_int_equal(pos_of(twin, p->twins[t].index), d->pos);
         assert_int_equal(twin->shift, own->shift); /* keys rotated alike */
@@ -236,7 +230,7 @@ static void check_plan(world *w)
     assert_twins(b);
     int n_fresh = 0;
     for (int i = HEAD; i < b->n_segs; i++)
-        if (!b->chunks[i]) n_fresh += b->segs[i].n;
+        if (!b->found[i].copy) n_fresh += b->segs[i].n;
     for (int t = 0; t < b->plan.n_todo; t++) n_fresh -= b->plan.todo[t].span < b->n_segs;
     assert_int_equal(n_fresh, 0);
     assert_int_equal(b->plan.n_sights, 1);
@@ -256,8 +250,7 @@ static void test_random_plans(void **state)
     for (uint64_t seed = 1; seed <= 60; seed++) {
         world w;
         world_open(&w, seed);
-        w.b.in.unfused = seed % 3 == 0;
-        choose_all(&w);
+        find(&w, seed % 3 == 0);
         for (size_t k = 0; k < SP_COUNT(shares); k++) {
             w.b.in.recompute = shares[k];
             w.b.in.alpha = 0;
@@ -273,10 +266,10 @@ static void test_nothing_known(void **state)
 {
     bench b;
     bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
-    look_up(&b, 0.5f);
-    b.in.known = (sp_copies[MAX_SEGS]){{0}};
-    float cfo = 7;
-    assert_int_equal(policy("craft")->choose(&b.in, 1, &cfo), -1);
+    find_as(&b, policy("craft"),
+            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .recompute = 0.5f});
+    for (int i = 0; i < 4; i++) assert_null(b.found[i].copy);
+    assert_int_equal(b.found[1].miss, SP_MISS_NEVER_SEEN);
     make_plan(&b, "craft");
     assert_int_equal(b.plan.n_todo, 20 + 18 + 33 + 9);
     assert_every_position_once(&b);
@@ -290,10 +283,10 @@ static void test_without_memory(void **state)
 {
     world w;
     world_open(&w, 4);
-    choose_all(&w);
+    find(&w, false);
     w.b.in.recompute = 0.5f;
     uint64_t before = refs(&w.b);
-    assert_survives_faults(made(&w.b, policy("craft")->plan), refs(&w.b) == before);
+    assert_survives_faults(made(&w.b, policy("craft")), refs(&w.b) == before);
     assert_true(refs(&w.b) == before);
     bench_end(&w.b);
 }

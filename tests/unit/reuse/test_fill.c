@@ -1,12 +1,12 @@
-/* test_fill.c -- the plan that computes what no cache has of head and chunks. */
+/* test_fill.c -- the plan that computes what is missing of head and chunks. */
 #include "support/policies.h"
 
 static void fill(bench *b)
 {
     sp_plan_init(&b->plan, b->pool);
-    assert_ok(sp_reuse_fill(&b->in, &b->plan));
+    assert_ok(sp_reuse_plan_fill(&b->in, &b->plan));
     assert_int_equal(b->plan.n_spans, b->n_segs);
-    assert_int_equal(sp_reuse_needs_fill(&b->in), b->plan.n_todo > 0);
+    assert_int_equal(sp_reuse_wants_fill(&b->in), b->plan.n_todo > 0);
 }
 
 /* assert_fills -- span i is computed at `at`, all of it, and sees the spans named by the n digits.
@@ -72,7 +72,7 @@ static void test_fill_of_what_is_missing(void **state)
     know_chunk(&b, 5, 25);
     look_up(&b, 0);
     fill(&b);
-    assert_blocks(&b.plan, 0, sp_node_blocks(b.match.path[0]));
+    assert_blocks(&b.plan, 0, b.found[0].copy->blocks);
     assert_int_equal(b.plan.spans[0].n, 20);
     assert_fills(&b, 1, 20, "01", &t);
     assert_fills(&b, 3, 25, "013", &t);
@@ -83,6 +83,23 @@ static void test_fill_of_what_is_missing(void **state)
     assert_int_equal(sp_plan_n_fresh(&b.plan), 1 + 3 + 2);
     assert_ok(sp_plan_bind(&b.plan));
     assert_ok(sp_plan_check(&b.plan));
+    bench_end(&b);
+}
+
+/* An equal chunk that a path serves does not spare the fill: its KV is not the plain copy. */
+static void test_fill_of_a_chunk_that_a_path_serves_elsewhere(void **state)
+{
+    bench b;
+    int t = 0;
+    bench_begin(&b, "sccq", (const int32_t[]){20, 18, 18, 9});
+    twin(&b, 2, 1);
+    know_head(&b, 2); /* system and chunk 1 as a path */
+    find_as(&b, policy("full"), (sp_reuse_input){.exact_first = true, .n_layers = 4});
+    assert_true(b.found[1].exact);
+    assert_null(b.found[2].copy);
+    fill(&b);
+    assert_fills(&b, 2, 20, "02", &t);
+    assert_int_equal(b.plan.n_todo, t);
     bench_end(&b);
 }
 
@@ -104,9 +121,9 @@ static void test_without_memory(void **state)
     know_head(&b, 1);
     look_up(&b, 0);
     for (int heavy = 0; heavy < 2; heavy++) {
-        b.in.wants_heavy = heavy;
         uint64_t before = refs(&b);
-        assert_survives_faults(made(&b, sp_reuse_fill), refs(&b) == before);
+        const sp_reuse_policy *p = policy(heavy ? "h2o" : "full");
+        assert_survives_faults(made(&b, p), refs(&b) == before);
         assert_true(refs(&b) == before);
     }
     bench_end(&b);
@@ -117,6 +134,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_fill_of_all),
         cmocka_unit_test(test_fill_of_what_is_missing),
+        cmocka_unit_test(test_fill_of_a_chunk_that_a_path_serves_elsewhere),
         cmocka_unit_test(test_fill_of_nothing),
         cmocka_unit_test(test_without_memory),
     };

@@ -4,7 +4,7 @@
 
 #include "support/check.h"
 
-#include "reuse/overlap.h"
+#include "reuse/craft/overlap.h"
 
 enum { HEAD = 2, MAX = 12 };
 
@@ -30,7 +30,7 @@ static double beta(const char *then, const float *inter, const char *now)
     int n = ids(then, before + HEAD), n_now = ids(now, here);
     for (int i = 0; i < n; i++) all[HEAD + i] = inter[i];
     sp_copy_stats stats = {.inter = all};
-    sp_variant v = {.before = before, .n_before = HEAD + n, .stats = &stats};
+    sp_copy v = {.before = before, .n_before = HEAD + n, .stats = &stats};
     return (double)sp_overlap_beta(&v, HEAD, here, n_now);
 }
 

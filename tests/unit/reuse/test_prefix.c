@@ -7,58 +7,86 @@ enum { B = SP_BLOCK_TOKENS, MAX_SEGS = 6, MAX_TOKENS = 70 };
 
 typedef struct bench {
     sp_kv_pool *pool;
-    sp_tree *tree;
+    sp_ledger *ledger;
     sp_arena arena;
     int64_t now;
-    sp_match match;
+    sp_found found[MAX_SEGS];
     sp_plan plan;
 } bench;
 
 static void bench_begin(bench *b)
 {
     *b = (bench){.pool = small_pool(400)};
-    assert_ok(sp_tree_create(b->pool, 400, "lru", &b->tree));
+    assert_ok(sp_ledger_create(&(sp_ledger_opts){.pool = b->pool, .max_blocks = 400}, &b->ledger));
+}
+
+static void let_go(bench *b)
+{
+    for (int i = 0; i < MAX_SEGS; i++) {
+        if (b->found[i].copy) sp_ledger_unpin(b->ledger, b->found[i].copy);
+        b->found[i] = (sp_found){0};
+    }
 }
 
 static void bench_end(bench *b)
 {
     sp_plan_fini(&b->plan);
-    sp_tree_release(b->tree, &b->match);
-    sp_tree_destroy(b->tree);
+    let_go(b);
+    sp_ledger_destroy(b->ledger);
     sp_arena_fini(&b->arena);
     small_pool_end(b->pool);
 }
 
-/* learn -- puts these segments into the tree, each in blocks of its own. */
+/* learn -- path copies of these segments, each in blocks of its own. */
 static void learn(bench *b, const sp_segment *segs, int n)
 {
-    sp_match m;
-    assert_ok(sp_tree_match(b->tree, segs, n, ++b->now, &b->arena, &m));
-    for (int i = m.n_path; i < n; i++) {
+    const sp_copy *parent = NULL;
+    b->now++;
+    for (int i = 0; i < n; i++) {
         uint32_t blocks[MAX_TOKENS / B + 1];
-        bool added;
         int32_t n_blocks = small_blocks(segs[i].n);
         assert_ok(sp_kv_acquire(b->pool, n_blocks, blocks));
         sp_kv_seal(b->pool, blocks, n_blocks);
-        assert_ok(sp_tree_extend(b->tree, &m, &segs[i], blocks, b->now, &added));
-        assert_true(added);
+        sp_copy_spec spec = {.seg = &segs[i],
+                             .kind = SP_COPY_PATH,
+                             .exact = true,
+                             .parent = parent,
+                             .blocks = blocks};
+        assert_ok(sp_ledger_add(b->ledger, &spec, b->now, &parent));
+        assert_non_null(parent);
         sp_kv_release(b->pool, blocks, n_blocks);
     }
-    sp_tree_release(b->tree, &m);
 }
 
 static const sp_reuse_policy *policy(const char *name)
 {
     const sp_reuse_policy *p = NULL;
-    assert_ok(sp_reuse_find(name, &p));
+    assert_ok(sp_reuse_policy_find(name, &p));
     assert_string_equal(p->name, name);
     return p;
 }
 
+static sp_reuse_input look_up_as(bench *b, const char *name, const sp_segment *segs, int n)
+{
+    sp_reuse_input in = {.segs = segs, .n_segs = n, .n_head = n, .found = b->found};
+    assert_ok(policy(name)->find(
+        &(sp_finder){.in = &in, .ledger = b->ledger, .arena = &b->arena, .now = ++b->now}));
+    return in;
+}
+
 static sp_reuse_input look_up(bench *b, const sp_segment *segs, int n, int32_t room)
 {
-    assert_ok(sp_tree_match(b->tree, segs, n, ++b->now, &b->arena, &b->match));
-    return (sp_reuse_input){.segs = segs, .n_segs = n, .match = &b->match, .answer_room = room};
+    sp_reuse_input in = look_up_as(b, "prefix", segs, n);
+    in.answer_room = room;
+    return in;
+}
+
+static sp_err next_plan(const char *name, const sp_reuse_input *in, sp_plan *plan)
+{
+    sp_plan_role role = SP_PLAN_DONE;
+    sp_err err = policy(name)->next_plan(in, plan, &role);
+    if (err == SP_OK) assert_int_equal(role, SP_PLAN_ANSWER);
+    return err;
 }
 
 static sp_segment numbered(int32_t first, int32_t n)
@@ -73,17 +101,15 @@ static sp_segment numbered(int32_t first, int32_t n)
 
 /* -- what every plan must be ----------------------------------------------------------------- */
 
-/* known_tokens -- how much of segment i may be read, and in which blocks, in the words of reuse.h.
- */
+/* known_tokens -- how much of segment i may be read, from the copy alone. */
 static int32_t known_tokens(const sp_reuse_input *in, int i, const uint32_t **blocks)
 {
+    const sp_copy *c = in->found[i].copy;
     int32_t n = 0;
-    if (i < in->match->n_path) {
-        n = in->segs[i].n;
-        *blocks = sp_node_blocks(in->match->path[i]);
-    } else if (i == in->match->n_path && in->match->partial) {
-        n = in->match->n_partial;
-        *blocks = sp_node_blocks(in->match->partial);
+    if (c) {
+        while (n < SP_MIN(c->n, in->segs[i].n) && c->tokens[n] == in->segs[i].tokens[n]) n++;
+        if (n < in->segs[i].n || n < c->n) n = n / B * B; /* a piece: whole blocks */
+        *blocks = c->blocks;
     }
     if (i == in->n_segs - 1) /* whole blocks, and not the last token of the prompt */
         while (n > 0 && (n % B || n == in->segs[i].n)) n--;
@@ -151,7 +177,7 @@ static void nothing_known_computes_everything(void **state)
     sp_segment segs[] = {numbered(1, 20), numbered(100, 1), numbered(200, 32)};
     sp_reuse_input in = look_up(&b, segs, 3, 9);
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("prefix")->plan(&in, &b.plan));
+    assert_ok(next_plan("prefix", &in, &b.plan));
     assert_plan(&in, &b.plan);
     assert_int_equal(b.plan.n_todo, 53);
     assert_int_equal(sp_plan_n_fresh(&b.plan), 5);
@@ -171,9 +197,9 @@ static void a_known_prompt_computes_its_last_block(void **state)
         sp_segment segs[] = {numbered(1, 21), numbered(100, cases[i].n)};
         learn(&b, segs, 2);
         sp_reuse_input in = look_up(&b, segs, 2, 4);
-        assert_int_equal(b.match.n_path, 2);
+        assert_int_equal(b.found[1].copy->n, cases[i].n);
         sp_plan_init(&b.plan, b.pool);
-        assert_ok(policy("prefix")->plan(&in, &b.plan));
+        assert_ok(next_plan("prefix", &in, &b.plan));
         assert_plan(&in, &b.plan);
         assert_int_equal(b.plan.n_todo, cases[i].n_todo);
         assert_int_equal(b.plan.slots[0].n_known, 21); /* whole, though no whole block */
@@ -192,9 +218,9 @@ static void a_partial_match_is_read_up_to_its_blocks(void **state)
     sp_segment new[] = {old[0], numbered(100, 60), numbered(300, 5)};
     learn(&b, old, 2);
     sp_reuse_input in = look_up(&b, new, 3, 4);
-    assert_int_equal(b.match.n_partial, 48);
+    assert_int_equal(in.found[1].n_known, 48);
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("prefix")->plan(&in, &b.plan));
+    assert_ok(next_plan("prefix", &in, &b.plan));
     assert_plan(&in, &b.plan);
     assert_int_equal(b.plan.slots[1].n_known, 48);
     assert_int_equal(b.plan.n_todo, 12 + 5);
@@ -211,16 +237,16 @@ static void a_last_segment_of_known_blocks_computes_the_last(void **state)
     sp_segment longer = numbered(1, 50), start = numbered(1, 32);
     learn(&b, &longer, 1);
     sp_reuse_input in = look_up(&b, &start, 1, 4);
-    assert_int_equal(b.match.n_partial, 32);
+    assert_int_equal(b.found[0].copy->n, 50);
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("prefix")->plan(&in, &b.plan));
+    assert_ok(next_plan("prefix", &in, &b.plan));
     assert_plan(&in, &b.plan);
     assert_int_equal(b.plan.slots[0].n_known, 16);
     bench_end(&b);
 }
 
-/* What the tree drops while a plan holds it stays readable. */
-static void a_plan_outlives_the_tree_nodes_it_reads(void **state)
+/* What the ledger drops while a plan holds it stays readable. */
+static void a_plan_outlives_the_copies_it_reads(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -228,12 +254,13 @@ static void a_plan_outlives_the_tree_nodes_it_reads(void **state)
     learn(&b, segs, 1);
     sp_reuse_input in = look_up(&b, segs, 2, 4);
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("prefix")->plan(&in, &b.plan));
-    sp_tree_release(b.tree, &b.match);
-    sp_tree_clear(b.tree);
-    assert_int_equal(sp_tree_stats_of(b.tree).n_nodes, 0);
-    assert_int_equal(sp_kv_refs(b.pool, b.plan.spans[0].blocks[0]), 1);
-    assert_int_equal(sp_kv_refs(b.pool, b.plan.spans[0].blocks[1]), 1);
+    assert_ok(next_plan("prefix", &in, &b.plan));
+    uint32_t blocks[] = {b.plan.spans[0].blocks[0], b.plan.spans[0].blocks[1]};
+    let_go(&b);
+    sp_ledger_clear(b.ledger);
+    assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 0);
+    assert_int_equal(sp_kv_refs(b.pool, blocks[0]), 1);
+    assert_int_equal(sp_kv_refs(b.pool, blocks[1]), 1);
     bench_end(&b);
 }
 
@@ -244,7 +271,7 @@ static void an_answer_may_have_no_room(void **state)
     sp_segment seg = numbered(1, 5);
     sp_reuse_input in = look_up(&b, &seg, 1, 0);
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("prefix")->plan(&in, &b.plan));
+    assert_ok(next_plan("prefix", &in, &b.plan));
     assert_plan(&in, &b.plan);
     assert_ok(sp_plan_bind(&b.plan));
     assert_fails(sp_plan_grow(&b.plan, 1, 1, 5, 1), SP_E_LIMIT, "room of 0");
@@ -271,11 +298,14 @@ static void every_plan_of_random_prompts_is_right(void **state)
         for (int i = 0; i < 6; i++) learn(&b, segs, random_prompt(&seed, segs));
         int n = random_prompt(&seed, segs);
         sp_reuse_input in = look_up(&b, segs, n, check_random(&seed, 40));
-        n_known += b.match.n_path;
-        n_all += b.match.n_path == n;
-        n_partial += b.match.partial != NULL;
+        int n_path = 0;
+        while (n_path < n && b.found[n_path].copy) n_path++;
+        bool partial = n_path && b.found[n_path - 1].copy->n != segs[n_path - 1].n;
+        n_known += n_path - partial;
+        n_all += n_path - partial == n;
+        n_partial += partial;
         sp_plan_init(&b.plan, b.pool);
-        assert_ok(policy("prefix")->plan(&in, &b.plan));
+        assert_ok(next_plan("prefix", &in, &b.plan));
         assert_plan(&in, &b.plan);
         assert_ok(sp_plan_check(&b.plan)); /* also before it is bound */
         assert_ok(sp_plan_bind(&b.plan));
@@ -296,19 +326,12 @@ static void off_computes_everything_whatever_is_known(void **state)
     bench_begin(&b);
     sp_segment segs[] = {numbered(1, 32), numbered(100, 20)};
     learn(&b, segs, 2);
-    sp_reuse_input in = look_up(&b, segs, 2, 4);
-    assert_int_equal(b.match.n_path, 2);
+    sp_reuse_input in = look_up_as(&b, "off", segs, 2);
+    for (int i = 0; i < 2; i++) assert_null(b.found[i].copy);
+    in.answer_room = 4;
     sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("off")->plan(&in, &b.plan));
-    sp_match nothing = {0};
-    in.match = &nothing;
+    assert_ok(next_plan("off", &in, &b.plan));
     assert_plan(&in, &b.plan);
-    assert_int_equal(b.plan.n_todo, 52);
-    sp_plan_fini(&b.plan);
-
-    in.match = NULL; /* it need not even be given */
-    sp_plan_init(&b.plan, b.pool);
-    assert_ok(policy("off")->plan(&in, &b.plan));
     assert_int_equal(b.plan.n_todo, 52);
     bench_end(&b);
 }
@@ -317,14 +340,26 @@ static void off_computes_everything_whatever_is_known(void **state)
 
 static void policies_are_found_by_name(void **state)
 {
-    assert_true(policy("prefix")->uses_tree);
-    assert_false(policy("off")->uses_tree);
+    int n = 0, n_known = 0;
+    const sp_reuse_policy *const *list = sp_reuse_policy_list(&n);
+    const sp_reuse_info *infos = sp_reuse_policies(&n_known);
+    assert_int_equal(n, n_known);
+    assert_true(n >= 10);
+    for (int i = 0; i < n; i++) {
+        assert_ptr_equal(policy(list[i]->name), list[i]);
+        assert_string_equal(infos[i].name, list[i]->name);
+        assert_string_equal(infos[i].help, list[i]->help);
+        assert_int_equal(infos[i].exact, list[i]->exact);
+        assert_int_equal(infos[i].recomputes, list[i]->recomputes);
+    }
+    assert_true(policy("prefix")->exact && policy("off")->exact);
+    assert_ptr_equal(sp_reuse_policy_default(), policy("prefix"));
     const sp_reuse_policy *p = NULL;
-    assert_fails(sp_reuse_find("best", &p), SP_E_ARG, "\"best\" is unknown");
-    assert_non_null(strstr(sp_error_detail(), "off"));
-    assert_non_null(strstr(sp_error_detail(), "prefix"));
-    assert_fails(sp_reuse_find("", &p), SP_E_ARG, "\"\"");
-    assert_fails(sp_reuse_find("prefi", &p), SP_E_ARG, "prefi");
+    assert_fails(sp_reuse_policy_find("fuse", &p), SP_E_ARG, "unknown"); /* internal */
+    assert_fails(sp_reuse_policy_find("best", &p), SP_E_ARG, "\"best\" is unknown");
+    for (int i = 0; i < n; i++) assert_non_null(strstr(sp_error_detail(), list[i]->name));
+    assert_fails(sp_reuse_policy_find("", &p), SP_E_ARG, "\"\"");
+    assert_fails(sp_reuse_policy_find("prefi", &p), SP_E_ARG, "prefi");
     assert_null(p);
 }
 
@@ -334,7 +369,7 @@ static sp_err plan_anew(bench *b, const sp_reuse_input *in)
 {
     sp_plan_fini(&b->plan); /* what a failure left half done */
     sp_plan_init(&b->plan, b->pool);
-    return policy("prefix")->plan(in, &b->plan);
+    return next_plan("prefix", in, &b->plan);
 }
 
 static void planning_survives_faults(void **state)
@@ -347,7 +382,7 @@ static void planning_survives_faults(void **state)
     sp_segment segs[] = {numbered(1, 32), small_segment(tokens, LONG)};
     learn(&b, segs, 1);
     sp_reuse_input in = look_up(&b, segs, 2, 4);
-    uint32_t block = sp_node_blocks(b.match.path[0])[0];
+    uint32_t block = b.found[0].copy->blocks[0];
     assert_survives_faults(plan_anew(&b, &in), sp_kv_refs(b.pool, block) <= 2);
     assert_plan(&in, &b.plan);
     sp_plan_fini(&b.plan);
@@ -362,7 +397,7 @@ int main(void)
         cmocka_unit_test(a_known_prompt_computes_its_last_block),
         cmocka_unit_test(a_partial_match_is_read_up_to_its_blocks),
         cmocka_unit_test(a_last_segment_of_known_blocks_computes_the_last),
-        cmocka_unit_test(a_plan_outlives_the_tree_nodes_it_reads),
+        cmocka_unit_test(a_plan_outlives_the_copies_it_reads),
         cmocka_unit_test(an_answer_may_have_no_room),
         cmocka_unit_test(every_plan_of_random_prompts_is_right),
         cmocka_unit_test(off_computes_everything_whatever_is_known),

@@ -1,6 +1,6 @@
 /* test_chunk_requests.c -- the life of requests whose policy reuses chunks at any position.
  *
- * Every step of every test also checks the invariants of serve/context_int.h: what is set aside for
+ * Every step of every test also checks the invariants of serve/request_int.h: what is set aside for
  * the running requests is there, and enough for their answers. */
 #include <stdio.h>
 
@@ -94,12 +94,12 @@ static void test_the_same_chunk_twice(void **state)
         sp_context *c = open_policy(&policies[i]);
         sp_request *r = ask(c, "1001", "Which?", 6);
         assert_adds_up(sp_request_result(r));
-        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 2);
+        assert_int_equal(count_copies(c).n_content, 2);
         sp_request *again = ask(c, "0110", "Which?", 6);
         const sp_result *b = sp_request_result(again);
         assert_adds_up(b);
         assert_int_equal(b->n_computed, b->segments[5].n_tokens + b->n_recomputed);
-        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 2);
+        assert_int_equal(count_copies(c).n_content, 2);
         sp_request_destroy(r);
         sp_request_destroy(again);
         close_clean(c);
@@ -118,7 +118,7 @@ static void test_another_head(void **state)
     assert_ok(sp_prompt_question(p, "Which?"));
     sp_request *other = run(c, submit_prompt(c, p, 2));
     assert_int_equal(sp_request_result(other)->n_reused, 0);
-    assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 3);
+    assert_int_equal(count_copies(c).n_content, 3);
     sp_request_destroy(r);
     sp_request_destroy(other);
     close_clean(c);
@@ -134,7 +134,7 @@ static void test_what_was_not_measured_is_computed_anew(void **state)
         sp_context *c = open_policy(&policies[0]);
         sp_request *r[4];
         r[0] = ask(c, "01", "Which?", 2);
-        int64_t n = sp_chunks_stats_of(c->cache.chunks).n_variants;
+        int64_t n = count_copies(c).n_content;
         for (int k = 1; k < 3; k++) {
             sp_prompt *p = prompt_of(c, "01", "Which?");
             sp_request_opts o = {.reuse = &reuse,
@@ -152,7 +152,7 @@ static void test_what_was_not_measured_is_computed_anew(void **state)
         r[3] = ask(c, "10", "Which?", 2);
         assert_int_equal(sp_request_result(r[3])->n_computed,
                          sp_request_result(r[3])->segments[3].n_tokens);
-        if (i == 0) assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, n);
+        if (i == 0) assert_int_equal(count_copies(c).n_content, n);
         for (int k = 0; k < 4; k++) sp_request_destroy(r[k]);
         close_clean(c);
     }
@@ -170,7 +170,7 @@ static void test_no_chunks_is_prefix(void **state)
         assert_text(r, alone(&off, "", "How are you?", 20));
         assert_in_range(sp_request_result(again)->n_computed, 1, 16);
         assert_adds_up(sp_request_result(again));
-        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_lookups, 0);
+        assert_ptr_equal(r->reuse.policy, sp_reuse_policy_default());
         sp_request *rag = ask(c, "0", "When?", 2); /* the system prompt is the same node */
         assert_int_equal(sp_request_result(rag)->segments[0].n_reused,
                          sp_request_result(rag)->segments[0].n_tokens);
@@ -196,7 +196,7 @@ static void test_prompt_that_ends_in_a_chunk(void **state)
         assert_string_equal(b->segments[2].kind, "text"); /* computed like a question */
         assert_int_equal(b->segments[2].n_reused, 0);
         assert_int_equal(b->n_computed, b->segments[2].n_tokens + b->n_recomputed);
-        assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 1);
+        assert_int_equal(count_copies(c).n_content, 1);
         sp_request_destroy(only);
         sp_request_destroy(r);
         sp_request_destroy(again);
@@ -335,7 +335,7 @@ static void test_small_memory_shared(void **state)
         for (int k = 0; k < N; k++)
             assert_text(run(c, r[k]), alone(&policies[i], orders[k], "Which?", 18));
         for (int k = 0; k < N; k++) sp_request_destroy(r[k]);
-        assert_true(sp_chunks_stats_of(c->cache.chunks).n_evicted > 0);
+        assert_true(sp_ledger_stats_of(c->ledger).n_evicted > 0);
         close_clean(c);
     }
 }
@@ -418,7 +418,7 @@ static void test_no_memory(void **state)
 static void memory_returns(sp_log_level level, const char *line, void *user)
 {
     SP_UNUSED(level);
-    if (!strstr(line, "not cached")) return;
+    if (!strstr(line, "not kept")) return;
     ++*(int *)user;
     sp_fault_after(-1);
 }

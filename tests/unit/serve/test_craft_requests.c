@@ -29,9 +29,9 @@ static char *exactly(const char *order, const char *question, int max_tokens)
     return text;
 }
 
-static sp_chunks_stats stats_of(const sp_context *c)
+static int64_t n_evicted(const sp_context *c)
 {
-    return sp_chunks_stats_of(c->cache.chunks);
+    return sp_ledger_stats_of(c->ledger).n_evicted;
 }
 
 static int n_chunk_tokens(const sp_result *r)
@@ -106,11 +106,11 @@ static void test_a_known_prefix_is_reused_whole(void **state)
         for (int i = 1; i < 5; i++) {
             assert_string_equal(a->segments[i].missed, "never seen");
             assert_string_equal(b->segments[i].from, "memory");
-            assert_true(again->cfo[i] == 0);
+            assert_true(again->found[i].cfo == 0);
         }
         assert_same_logits(&warm, &cold);
-        assert_int_equal(stats_of(c).n_variants, 4);
-        assert_int_equal(stats_of(c).n_placed, 3); /* the first one stands behind the head alone */
+        assert_int_equal(count_copies(c).n_content, 4);
+        assert_int_equal(count_copies(c).n_placed, 3); /* the first one stands behind the head alone */
         sp_request_destroy(first);
         sp_request_destroy(again);
         sp_request *other = ask(c, "0122", "How many rooms?", 12); /* nothing is approximate here */
@@ -135,8 +135,8 @@ static void test_mended_by_the_share(void **state)
         /* three copies, and a patch for each that was mended */
         int n_patches = 0;
         for (int i = 1; i < 4; i++) n_patches += b->segments[i].n_recomputed > 0;
-        assert_int_equal(stats_of(c).n_variants, 3 + n_patches);
-        assert_int_equal(stats_of(c).n_placed, 2 + n_patches);
+        assert_int_equal(count_copies(c).n_content, 3 + n_patches);
+        assert_int_equal(count_copies(c).n_placed, 2 + n_patches);
         sp_request_destroy(first);
         sp_request_destroy(other);
         close_clean(c);
@@ -162,7 +162,7 @@ static void test_patches_serve_their_prefix(void **state)
         assert_int_equal(sp_request_result(again)->n_recomputed, 0);
         for (int s = 1; s < 4; s++)
             if (sp_request_result(other)->segments[s].n_recomputed > 0)
-                assert_non_null(again->chunks[s]->base);
+                assert_non_null(again->found[s].copy->base);
         assert_same_logits(&patched, &mended);
         assert_ok(sp_request_kv_deviation(again, other, differ));
         assert_true(differ[0] == 0 && differ[1] == 0);
@@ -185,7 +185,7 @@ static void test_alpha(void **state)
                    *other = ask_hearing(c, &o, "2310", "Where?", &h);
         const sp_result *b = sp_request_result(other);
         for (int s = 1; s < 5; s++) {
-            double share = fmin(1, (double)alphas[i] * (double)other->cfo[s]);
+            double share = fmin(1, (double)alphas[i] * (double)other->found[s].cfo);
             assert_int_equal(b->segments[s].n_recomputed, ceil(share * b->segments[s].n_tokens));
         }
         assert_int_equal(b->segments[1].n_recomputed, 0); /* it stands where it stood */
@@ -217,12 +217,12 @@ static void test_dropped_tokens_leave_no_patch(void **state)
     sp_context *c = open_craft(0.5f, 1, 0);
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
         heard h;
-        int64_t before = stats_of(c).n_variants;
+        int64_t before = count_copies(c).n_content;
         sp_request *r = ask_hearing(c, NULL, orders[i], "Where?", &h);
         const sp_result *got = sp_request_result(r);
-        int mended = 0, kept = (int)(stats_of(c).n_variants - before);
+        int mended = 0, kept = (int)(count_copies(c).n_content - before);
         for (int s = 1; s < 5; s++)
-            mended += got->segments[s].n_recomputed > 0 && !r->chunks[s]->base;
+            mended += got->segments[s].n_recomputed > 0 && !r->found[s].copy->base;
         assert_adds_up(got);
         if (i > 0) assert_in_range(kept, 0, mended);
         n_dropped += i > 0 ? mended - kept : 0;
@@ -256,10 +256,10 @@ static void test_at_most_max_variants(void **state)
     sp_context *c = open_craft(0.25f, NEVER, 3);
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
         sp_request *r = ask(c, orders[i], "Where?", 4);
-        assert_in_range(stats_of(c).n_placed, 0, 3);
+        assert_in_range(count_copies(c).n_placed, 0, 3);
         sp_request_destroy(r);
     }
-    assert_true(stats_of(c).n_evicted > 0);
+    assert_true(n_evicted(c) > 0);
     close_clean(c);
 }
 
@@ -288,7 +288,7 @@ static void test_small_memory(void **state)
             if (share == 4) assert_text(r[k], exactly(orders[k], "Where then?", 18));
         }
         for (size_t k = 0; k < SP_COUNT(orders); k++) sp_request_destroy(r[k]);
-        assert_true(stats_of(c).n_evicted > 0);
+        assert_true(n_evicted(c) > 0);
         close_clean(c);
     }
 }

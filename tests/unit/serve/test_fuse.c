@@ -20,19 +20,19 @@ static bool fuse(sp_context *c, const char *order)
 }
 
 /* fused -- the copy of the chunk named by the last digit; the caller unpins it. */
-static const sp_variant *fused(sp_context *c, const char *order)
+static const sp_copy *fused(sp_context *c, const char *order)
 {
     sp_prompt *p = prompt_of(c, order, NULL);
     const sp_segment *segs = p->segs.v;
-    const sp_variant *v =
-        sp_chunks_find_fused(c->cache.chunks, &segs[p->segs.n - 1], &segs[0].id, 1, ++c->now);
+    const sp_content_query q = {.seg = &segs[p->segs.n - 1], .head = &segs[0].id, .n_head = 1};
+    const sp_copy *v = sp_by_content_find(c->ledger, &q, SP_COPY_FUSED, ++c->now);
     sp_prompt_destroy(p);
     return v;
 }
 
-static int64_t n_variants(const sp_context *c)
+static int64_t n_copies(const sp_context *c)
 {
-    return sp_chunks_stats_of(c->cache.chunks).n_variants;
+    return count_copies(c).n_content;
 }
 
 /* -- which copy is there -------------------------------------------------------------------- */
@@ -41,16 +41,16 @@ static void test_known_until_the_neighbours_change(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.n_batch = 16});
     assert_true(fuse(c, "021"));
-    assert_int_equal(n_variants(c), 4); /* plain copies of three chunks, and the fused one */
+    assert_int_equal(n_copies(c), 4); /* plain copies of three chunks, and the fused one */
     assert_false(fuse(c, "021"));
     assert_true(fuse(c, "201")); /* the order is part of what it saw */
     assert_false(fuse(c, "201"));
-    assert_int_equal(n_variants(c), 4); /* the older fused copy is gone */
+    assert_int_equal(n_copies(c), 4); /* the older fused copy is gone */
     assert_true(fuse(c, "31"));
     assert_true(fuse(c, "321")); /* one more of them is another neighbourhood, ... */
     assert_true(fuse(c, "31"));  /* ... and one less */
     assert_true(fuse(c, "021"));
-    assert_int_equal(n_variants(c), 5);
+    assert_int_equal(n_copies(c), 5);
     assert_true(fuse(c, "010")); /* a chunk among others and itself */
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_ok(sp_fuse(c, p, NULL));
@@ -75,30 +75,29 @@ static void test_refusals(void **state)
     assert_fails(sp_fuse(c, empty, &fresh), SP_E_ARG, "fuse");
     sp_prompt_destroy(empty);
     assert_true(fresh); /* untouched */
-    assert_int_equal(n_variants(c), 0);
+    assert_int_equal(n_copies(c), 0);
     close_clean(c);
 }
 
 /* -- what it holds -------------------------------------------------------------------------- */
 
 /* by_hand -- the plan of (system, similar copies as cached, chunk), made of known blocks. */
-static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_variant **similar,
-                    sp_match *m)
+static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_copy **copies)
 {
     int n = (int)p->segs.n, span, see;
     int32_t place = 0;
     sp_plan_init(plan, c->pool);
-    assert_ok(sp_tree_match(c->cache.tree, p->segs.v, 1, ++c->now, &plan->arena, m));
-    assert_int_equal(m->n_path, 1);
+    assert_int_equal(sp_by_path_find(c->ledger, p->segs.v, 1, ++c->now, copies).n, 1);
     for (int i = 0; i < n; i++) {
         const sp_segment *seg = &p->segs.v[i];
-        const uint32_t *known = i ? NULL : sp_node_blocks(m->path[0]);
+        const uint32_t *known = i ? NULL : copies[0]->blocks;
         int32_t at = place;
         if (i && i < n - 1) {
-            similar[i] = sp_chunks_find(c->cache.chunks, seg, &p->segs.v[0].id, 1, ++c->now);
-            assert_non_null(similar[i]);
-            known = similar[i]->blocks;
-            at = similar[i]->at;
+            const sp_content_query q = {.seg = seg, .head = &p->segs.v[0].id, .n_head = 1};
+            copies[i] = sp_by_content_find(c->ledger, &q, SP_COPY_PLAIN, ++c->now);
+            assert_non_null(copies[i]);
+            known = copies[i]->blocks;
+            at = copies[i]->at;
         }
         assert_ok(sp_plan_add_span(plan,
                                    &(sp_span_spec){.n = seg->n,
@@ -145,12 +144,11 @@ static void test_the_copy_is_that_of_a_plain_run(void **state)
     for (size_t i = 0; i < SP_COUNT(types); i++) {
         sp_context *c = open_with((sp_context_opts){.kv_type = types[i], .n_batch = 9});
         sp_plan plan;
-        sp_match m;
-        const sp_variant *similar[8] = {0};
+        const sp_copy *copies[8] = {0};
         assert_true(fuse(c, "3021"));
-        const sp_variant *v = fused(c, "1");
+        const sp_copy *v = fused(c, "1");
         sp_prompt *p = prompt_of(c, "3021", NULL);
-        by_hand(c, p, &plan, similar, &m);
+        by_hand(c, p, &plan, copies);
         assert_int_equal(v->kind, SP_COPY_FUSED);
         assert_int_equal(v->n_before, 4);
         for (int k = 0; k < 4; k++) assert_true(sp_digest_eq(&v->before[k], &p->segs.v[k].id));
@@ -159,11 +157,10 @@ static void test_the_copy_is_that_of_a_plain_run(void **state)
         assert_non_null(v->stats);
         assert_in_range((int)(v->stats->cci * 1000), 500, 1000);
         for (int k = 0; k < 8; k++)
-            if (similar[k]) sp_chunks_unpin(c->cache.chunks, similar[k]);
-        sp_tree_release(c->cache.tree, &m);
+            if (copies[k]) sp_ledger_unpin(c->ledger, copies[k]);
         sp_plan_fini(&plan);
         sp_prompt_destroy(p);
-        sp_chunks_unpin(c->cache.chunks, v);
+        sp_ledger_unpin(c->ledger, v);
         close_clean(c);
     }
 }
@@ -195,11 +192,12 @@ static void test_used_unless_unwanted(void **state)
         assert_true(fuse(c, "01"));
         sp_request *r = ask_holding(c, &users[i], false, "21"),
                    *plain = ask_holding(c, &users[i], true, "21");
-        assert_non_null(r->chunks[2]);
-        assert_int_equal(r->chunks[2]->kind, SP_COPY_FUSED);
+        assert_non_null(r->found[2].copy);
+        assert_int_equal(r->found[2].copy->kind, SP_COPY_FUSED);
         assert_true(sp_request_result(r)->segments[2].n_reused > 0);
         assert_string_equal(sp_request_result(r)->segments[2].from, "memory");
-        if (plain->chunks[2]) assert_int_not_equal(plain->chunks[2]->kind, SP_COPY_FUSED);
+        if (plain->found[2].copy)
+            assert_int_not_equal(plain->found[2].copy->kind, SP_COPY_FUSED);
         sp_request_destroy(r);
         sp_request_destroy(plain);
         close_clean(c);
@@ -249,10 +247,10 @@ static void test_another_context_finds_it(void **state)
 
     c = open_store(dir, NULL);
     assert_false(fuse(c, "01"));
-    assert_int_equal(n_variants(c), 0); /* nothing was computed, or read */
+    assert_int_equal(n_copies(c), 0); /* nothing was computed, or read */
     r = ask(c, "21", "Which?", 8);
     assert_from(r, 0, "", "");
-    assert_from(r, 1, "", "never seen");
+    assert_from(r, 1, "disk", ""); /* the plain copy that the first context has computed */
     assert_from(r, 2, "disk", "");
     assert_int_equal(sp_request_result(r)->segments[2].n_reused,
                      sp_request_result(r)->segments[2].n_tokens);
@@ -289,12 +287,12 @@ static void test_another_tenant_does_not(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-/* asks_why -- what a context says of chunk 1, which it has never seen. */
-static void asks_why(sp_context *c, const char *why)
+/* asks_why -- what a context says of chunks 3 and 1, which it has never seen. */
+static void asks_why(sp_context *c, const char *why_3, const char *why_1)
 {
     sp_request *r = ask(c, "31", "Which?", 2);
-    assert_from(r, 1, "", "never seen");
-    assert_from(r, 2, "", why);
+    assert_from(r, 1, "", why_3);
+    assert_from(r, 2, "", why_1);
     sp_request_destroy(r);
     close_clean(c);
 }
@@ -308,14 +306,15 @@ static void test_another_kv_type_has_it(void **state)
     assert_true(fuse(c, "01"));
     close_clean(c);
     o.kv_type = "q8_0";
-    asks_why(open_with(o), "other model");
+    asks_why(open_with(o), "never seen", "other model");
+    o.kv_type = "bf16";
     o.reuse.policy = "craft";
-    asks_why(open_with(o), "other model");
+    asks_why(open_with(o), "other model", "other model"); /* the context before has stored chunk 3 */
     o.salt = "them";
-    asks_why(open_with(o), "never seen");
+    asks_why(open_with(o), "never seen", "never seen");
     o.salt = "us";
     o.store = NULL;
-    asks_why(open_with(o), "never seen");
+    asks_why(open_with(o), "never seen", "never seen");
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
@@ -346,10 +345,9 @@ static void test_small_kv_memory(void **state)
         c = open_with((sp_context_opts){.kv_bytes = (size_t)n * block, .n_batch = 16});
         sp_prompt *p = prompt_of(c, "021", NULL);
         sp_request *r;
-        const sp_reuse_opts full = {.policy = "full", .unfused = true};
-        const sp_request_opts o = {.reuse = &full, .sampling = sp_sampling_default()};
+        const sp_request_opts o = {.sampling = sp_sampling_default()};
         for (int k = 0; k < 2; k++) { /* the second time much of it is cached */
-            assert_ok(sp_request_submit_as(c, p, &o, true, &r));
+            assert_ok(sp_request_submit_as(c, p, &o, &sp_reuse_fuse, &r));
             run(c, r); /* with the invariants of every step */
             enough = sp_request_result(r)->finish == SP_FINISH_LENGTH;
             if (!enough) assert_refused(r);

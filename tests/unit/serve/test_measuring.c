@@ -311,7 +311,7 @@ static void test_policy_of_a_request(void **state)
     sp_context *c = open_with((sp_context_opts){.reuse.policy = "prefix"});
     static const policy policies[] = {{"full", 0}, {"off", 0}, {"blend", 0.25f}};
     sp_request *r = hold(c, &policies[0], "01");
-    assert_int_equal(sp_chunks_stats_of(c->cache.chunks).n_variants, 2);
+    assert_int_equal(count_copies(c).n_content, 2);
     sp_request_destroy(r);
     r = hold(c, &policies[1], "01");
     assert_int_equal(sp_request_result(r)->n_reused, 0);

@@ -66,11 +66,10 @@ static void random_submit(life *l, live *v)
                 .exact = name < 2 || (name > 3 && reuse.recompute >= 1),
                 .fuses = below(l, 8) == 0};
     if (v->fuses) {
-        const sp_reuse_opts plain = {.policy = "full", .unfused = true};
-        o = (sp_request_opts){.reuse = &plain, .sampling = sp_sampling_default()};
+        o = (sp_request_opts){.sampling = sp_sampling_default()};
         v->order = below(l, 3);
         sp_prompt *p = prompt_of(l->c, orders[v->order], NULL);
-        assert_ok(sp_request_submit_as(l->c, p, &o, true, &v->r));
+        assert_ok(sp_request_submit_as(l->c, p, &o, &sp_reuse_fuse, &v->r));
         sp_prompt_destroy(p);
         return;
     }

@@ -8,7 +8,7 @@ static const policy set = {"set", 0}, prefix = {"prefix", 0}, off = {"off", 0};
 
 static int64_t n_nodes(const sp_context *c)
 {
-    return sp_tree_stats_of(c->cache.tree).n_nodes;
+    return count_copies(c).n_path;
 }
 
 /* ask_as -- under another policy than the context's. */

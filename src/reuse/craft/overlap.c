@@ -1,8 +1,8 @@
-#include "reuse/overlap.h"
+#include "reuse/craft/overlap.h"
 
 #include <math.h>
 
-/* place_of -- index of an id among the segments that stand before now; -1: not there. */
+/* place_of -- index of an id among the segments that precede the copy now; -1: none. */
 static int place_of(const sp_digest *id, const sp_digest *now, int n_now)
 {
     for (int i = 0; i < n_now; i++)
@@ -11,21 +11,21 @@ static int place_of(const sp_digest *id, const sp_digest *now, int n_now)
 }
 
 /* is_first -- whether before[j] is the first with its id. */
-static bool is_first(const sp_variant *v, int n_head, int j)
+static bool is_first(const sp_copy *c, int n_head, int j)
 {
-    return place_of(&v->before[j], v->before + n_head, j - n_head) < 0;
+    return place_of(&c->before[j], c->before + n_head, j - n_head) < 0;
 }
 
-/* disorder -- gamma: the share of pairs that stand in the other order now (eq. 7). */
-static float disorder(const sp_variant *v, int n_head, const sp_digest *now, int n_now)
+/* disorder -- gamma: the share of pairs that are in the other order now (eq. 7). */
+static float disorder(const sp_copy *c, int n_head, const sp_digest *now, int n_now)
 {
     int pairs = 0, discordant = 0;
-    for (int a = n_head; a < v->n_before; a++) {
-        int place_a = place_of(&v->before[a], now, n_now);
-        if (place_a < 0 || !is_first(v, n_head, a)) continue;
-        for (int b = a + 1; b < v->n_before; b++) {
-            int place_b = place_of(&v->before[b], now, n_now);
-            if (place_b < 0 || !is_first(v, n_head, b)) continue;
+    for (int a = n_head; a < c->n_before; a++) {
+        int place_a = place_of(&c->before[a], now, n_now);
+        if (place_a < 0 || !is_first(c, n_head, a)) continue;
+        for (int b = a + 1; b < c->n_before; b++) {
+            int place_b = place_of(&c->before[b], now, n_now);
+            if (place_b < 0 || !is_first(c, n_head, b)) continue;
             pairs++;
             discordant += place_b < place_a;
         }
@@ -33,16 +33,16 @@ static float disorder(const sp_variant *v, int n_head, const sp_digest *now, int
     return pairs ? (float)discordant / (float)pairs : 0;
 }
 
-float sp_overlap_beta(const sp_variant *v, int n_head, const sp_digest *now, int n_now)
+float sp_overlap_beta(const sp_copy *c, int n_head, const sp_digest *now, int n_now)
 {
     double all = 0, common = 0;
-    if (v->n_before == n_head) return n_now == 0;
-    for (int j = n_head; j < v->n_before; j++) {
-        all += (double)v->stats->inter[j];
-        if (place_of(&v->before[j], now, n_now) >= 0) common += (double)v->stats->inter[j];
+    if (c->n_before == n_head) return n_now == 0;
+    for (int j = n_head; j < c->n_before; j++) {
+        all += (double)c->stats->inter[j];
+        if (place_of(&c->before[j], now, n_now) >= 0) common += (double)c->stats->inter[j];
     }
-    if (all <= 0) return 1; /* it has looked at none of them */
-    return (float)(common / all) * (1 - disorder(v, n_head, now, n_now));
+    if (all <= 0) return 1; /* it looked at none of them */
+    return (float)(common / all) * (1 - disorder(c, n_head, now, n_now));
 }
 
 float sp_overlap_cci(const float *inter, const int32_t *n_of, int n_before, float intra, int32_t n)

@@ -1,4 +1,5 @@
-#include "reuse/watch.h"
+/* gate.c -- see gate.h. */
+#include "reuse/craft/gate.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,7 @@ static void sort_falling(const float *score, int n, int32_t *order)
     }
 }
 
-void sp_watch_focus(const float *score, int n, int32_t *order, bool *focused)
+void sp_craft_focus(const float *score, int n, int32_t *order, bool *focused)
 {
     sort_falling(score, n, order);
     double all = n ? (double)score[order[0]] - (double)score[order[n - 1]] : 0;
@@ -32,7 +33,7 @@ void sp_watch_focus(const float *score, int n, int32_t *order, bool *focused)
 }
 
 /* focus_step -- the focused chunks after this layer; true when they have been the same for long. */
-static bool focus_step(sp_watch *w)
+static bool focus_step(sp_craft_gate *w)
 {
     int n = 0;
     float score[UINT8_MAX];
@@ -43,20 +44,20 @@ static bool focus_step(sp_watch *w)
             score[n] = w->looks[i];
             seg[n++] = i;
         }
-    sp_watch_focus(score, n, order, in_focus);
-    memcpy(w->before, w->focused, (size_t)w->n_segs * sizeof *w->before);
+    sp_craft_focus(score, n, order, in_focus);
+    memcpy(w->was_focused, w->focused, (size_t)w->n_segs * sizeof *w->focused);
     for (int i = 0; i < w->n_segs; i++) w->focused[i] = true;
     for (int i = 0; i < n; i++) w->focused[seg[i]] = in_focus[i];
-    bool same = memcmp(w->before, w->focused, (size_t)w->n_segs * sizeof *w->before) == 0;
+    bool same = memcmp(w->was_focused, w->focused, (size_t)w->n_segs * sizeof *w->focused) == 0;
     w->n_same = same ? w->n_same + 1 : 1;
     return w->n_same == w->focus;
 }
 
-static void drop_unfocused(sp_watch *w, const sp_gate_view *view)
+static void drop_unfocused(sp_craft_gate *w, const sp_gate_view *view)
 {
     for (int r = 0; r < view->n; r++) {
         int span = view->plan->todo[view->id[r]].span, seg = w->seg_of[span];
-        if (span < w->n_segs || seg < 0 || w->focused[seg]) continue; /* computed the first time */
+        if (span < w->n_segs || seg < 0 || w->focused[seg]) continue; /* it has no cached copy */
         view->keep[r] = false;
         w->chunks[seg].dropped = true;
     }
@@ -65,7 +66,7 @@ static void drop_unfocused(sp_watch *w, const sp_gate_view *view)
 /* -- measuring ------------------------------------------------------------------------------ */
 
 /* token_of -- which token of its segment a todo token is. */
-static int32_t token_of(const sp_watch *w, const sp_plan *p, const sp_todo *t, int seg)
+static int32_t token_of(const sp_craft_gate *w, const sp_plan *p, const sp_todo *t, int seg)
 {
     const sp_span *s = &p->spans[t->span];
     return s->pos ? s->pos[t->index] - w->first_of[seg] : t->index;
@@ -81,9 +82,9 @@ static float mass_of(const sp_gate_view *v, int r, int span)
     return sum / (float)v->n_heads;
 }
 
-static void measure_token(sp_watch *w, const sp_gate_view *v, int r, int seg)
+static void measure_token(sp_craft_gate *w, const sp_gate_view *v, int r, int seg)
 {
-    sp_watched *c = &w->chunks[seg];
+    sp_craft_measured *c = &w->chunks[seg];
     int32_t token = token_of(w, v->plan, &v->plan->todo[v->id[r]], seg);
     for (int s = 0; s < v->plan->n_spans; s++) {
         int to = w->seg_of[s];
@@ -98,7 +99,7 @@ static void measure_token(sp_watch *w, const sp_gate_view *v, int r, int seg)
     }
 }
 
-static void measure_question(sp_watch *w, const sp_gate_view *v, int r)
+static void measure_question(sp_craft_gate *w, const sp_gate_view *v, int r)
 {
     for (int s = 0; s < v->plan->n_spans; s++)
         if (w->seg_of[s] >= 0) w->looks[w->seg_of[s]] += mass_of(v, r, s);
@@ -106,7 +107,7 @@ static void measure_question(sp_watch *w, const sp_gate_view *v, int r)
 
 static void after_layer(void *user, const sp_gate_view *v)
 {
-    sp_watch *w = user;
+    sp_craft_gate *w = user;
     bool asked = false;
     if (v->layer == 0) w->n_same = 0; /* a new piece of the plan */
     for (int r = 0; r < v->n; r++) {
@@ -123,33 +124,33 @@ static void after_layer(void *user, const sp_gate_view *v)
 
 /* -- making one ----------------------------------------------------------------------------- */
 
-static sp_err watch_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_watched *out)
+static sp_err measure_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_craft_measured *out)
 {
     out->to_prior = sp_arena_take(&plan->arena, (size_t)in->segs[i].n, sizeof *out->to_prior);
     out->inter = sp_arena_take(&plan->arena, (size_t)i, sizeof *out->inter);
     out->on = out->to_prior && out->inter;
-    return out->on ? SP_OK : sp_fail_nomem((size_t)in->segs[i].n * sizeof(float), "a watch");
+    return out->on ? SP_OK : sp_fail_nomem((size_t)in->segs[i].n * sizeof(float), "attention statistics");
 }
 
-sp_err sp_watch_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
-                      const int32_t *again)
+sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
+                           const int32_t *recomputed)
 {
     size_t n = (size_t)in->n_segs;
-    sp_watch *w = sp_arena_take(&plan->arena, 1, sizeof *w);
+    sp_craft_gate *w = sp_arena_take(&plan->arena, 1, sizeof *w);
     int32_t *first_of = sp_arena_take(&plan->arena, n, sizeof *first_of);
     bool *flags = sp_arena_take(&plan->arena, 3 * n, sizeof *flags);
     float *looks = sp_arena_take(&plan->arena, n, sizeof *looks);
-    sp_watched *chunks = sp_arena_take(&plan->arena, n, sizeof *chunks);
+    sp_craft_measured *chunks = sp_arena_take(&plan->arena, n, sizeof *chunks);
     if (!w || !first_of || !flags || !looks || !chunks)
-        return sp_fail_nomem(n * sizeof *chunks, "a watch");
+        return sp_fail_nomem(n * sizeof *chunks, "attention statistics");
     for (int i = 0; i < in->n_segs; i++) {
         bool is_chunk = in->segs[i].kind == SP_SEG_CHUNK;
-        bool computed = plan->slots[i].n_known == 0 || again[i] >= 0;
+        bool computed = plan->slots[i].n_known == 0 || recomputed[i] >= 0;
         first_of[i] = plan->spans[i].at;
         flags[i] = is_chunk;
-        if (is_chunk && computed) SP_TRY(watch_chunk(in, plan, i, &chunks[i]));
+        if (is_chunk && computed) SP_TRY(measure_chunk(in, plan, i, &chunks[i]));
     }
-    *w = (sp_watch){.n_segs = in->n_segs,
+    *w = (sp_craft_gate){.n_segs = in->n_segs,
                     .n_layers = in->n_layers,
                     .focus = in->focus,
                     .seg_of = seg_of,
@@ -158,12 +159,12 @@ sp_err sp_watch_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *se
                     .chunks = chunks,
                     .looks = looks,
                     .focused = flags + n,
-                    .before = flags + 2 * n};
+                    .was_focused = flags + 2 * n};
     plan->gate = (sp_gate){.after_layer = after_layer, .user = w, .wants_mass = true};
     return SP_OK;
 }
 
-const sp_watch *sp_watch_of(const sp_plan *plan)
+const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan)
 {
     return plan->gate.after_layer == after_layer ? plan->gate.user : NULL;
 }

@@ -1,10 +1,10 @@
-/* test_watch.c -- the gate of Cache-Craft without a model: which chunks are in focus, for how long,
+/* test_craft_gate.c -- the gate of Cache-Craft without a model: which chunks are in focus, for how long,
  * what is dropped then, and what is measured of invented attention. */
 #include <math.h>
 
 #include "support/policies.h"
 
-#include "reuse/watch.h"
+#include "reuse/craft/gate.h"
 
 /* -- Algorithm 1 ---------------------------------------------------------------------------- */
 
@@ -15,7 +15,7 @@ static void assert_focus(const char *want, const float *score)
     bool focused[32];
     int n = (int)strlen(want);
     for (int i = 0; i < n; i++) focused[i] = want[i] == '0';
-    sp_watch_focus(score, n, order, focused);
+    sp_craft_focus(score, n, order, focused);
     for (int i = 0; i < n; i++)
         if (focused[i] != (want[i] == '1')) fail_msg("%s: chunk %d", want, i);
 }
@@ -84,7 +84,7 @@ static void test_focus_of_random_scores(void **state)
 
 enum { HEADS = 2, LAYERS = 6, MAX_ROWS = 256, MAX_SPANS = 24 };
 
-/* A head, chunks 1 to 4 of which 3 is new, a question; the others are mended. */
+/* A head, chunks 1 to 4 of which 3 is new, a question; the others are recomputed in part. */
 typedef struct scene {
     bench b;
     float mass[MAX_ROWS * HEADS * MAX_SPANS];
@@ -103,34 +103,27 @@ static void scene_open(scene *s, int focus)
     know_head(b, 1);
     for (int i = 1; i <= 4; i++) {
         sp_copy_stats stats = {inter, 0.6f, order};
-        sp_digest before[] = {b->head[0], {{99}}}; /* behind a stranger: all are mended */
+        sp_digest before[] = {b->ids[0], {{99}}}; /* after a stranger: all are recomputed */
         if (i == 3) continue;
         inter[1] = 1;
         know_copy(b, i,
-                  (sp_variant){.kind = SP_COPY_PLACED,
+                  (sp_copy_spec){.kind = SP_COPY_PLACED,
                                .before = before,
                                .n_before = 2,
                                .at = 20,
                                .stats = &stats});
     }
-    look_up(b, 0.5f);
-    for (int i = 1; i <= 4; i++) {
-        const sp_variant **all;
-        int n;
-        assert_ok(
-            sp_chunks_find_all(b->cache.chunks, &b->segs[i], b->head, 1, &b->arena, &all, &n));
-        if (n) b->chunks[i] = all[0];
-    }
-    b->in.focus = focus;
-    b->in.n_layers = LAYERS;
+    find_as(b, policy("craft"),
+            (sp_reuse_input){
+                .answer_room = ROOM, .recompute = 0.5f, .focus = focus, .n_layers = LAYERS});
     make_plan(b, "craft");
     s->n = b->plan.n_todo;
     for (int i = 0; i < s->n; i++) s->id[i] = i;
 }
 
-static const sp_watch *watch(const scene *s)
+static const sp_craft_gate *gate_of(const scene *s)
 {
-    const sp_watch *w = sp_watch_of(&s->b.plan);
+    const sp_craft_gate *w = sp_craft_gate_of(&s->b.plan);
     assert_non_null(w);
     return w;
 }
@@ -164,7 +157,7 @@ static int layer(scene *s, int l)
 /* look -- the question gives these masses to chunks 1 .. 4, all other rows nothing. */
 static void look(scene *s, const float *to)
 {
-    const sp_watch *w = watch(s);
+    const sp_craft_gate *w = gate_of(s);
     memset(s->mass, 0, sizeof s->mass);
     for (int r = 0; r < s->n; r++) {
         if (w->seg_of[s->b.plan.todo[s->id[r]].span] != 5) continue;
@@ -175,7 +168,7 @@ static void look(scene *s, const float *to)
 
 static void assert_rows(const scene *s, const char *segs)
 {
-    const sp_watch *w = watch(s);
+    const sp_craft_gate *w = gate_of(s);
     bool there[MAX_SEGS] = {false};
     for (int r = 0; r < s->n; r++) there[w->seg_of[s->b.plan.todo[s->id[r]].span]] = true;
     for (int i = 0; i < 6; i++) assert_int_equal(there[i], strchr(segs, '0' + i) != NULL);
@@ -198,7 +191,7 @@ static void test_dropped_when_the_focus_is_stable(void **state)
         }
         assert_rows(&s, "135"); /* the focused, the new one, the question */
         for (int i = 1; i <= 4; i++)
-            assert_int_equal(watch(&s)->chunks[i].dropped, i == 2 || i == 4);
+            assert_int_equal(gate_of(&s)->chunks[i].dropped, i == 2 || i == 4);
         bench_end(&s.b);
     }
 }
@@ -236,7 +229,7 @@ static void test_all_again_means_all(void **state)
     scene_open(&s, 1);
     s.b.in.recompute = 1;
     make_plan(&s.b, "craft");
-    assert_int_equal(watch(&s)->focus, 0);
+    assert_int_equal(gate_of(&s)->focus, 0);
     bench_end(&s.b);
 }
 
@@ -245,7 +238,7 @@ static void test_all_again_means_all(void **state)
 /* invent -- masses that sum to one over the spans of segments up to the row's own. */
 static void invent(scene *s, uint64_t *seed)
 {
-    const sp_watch *w = watch(s);
+    const sp_craft_gate *w = gate_of(s);
     const sp_plan *p = &s->b.plan;
     for (int r = 0; r < s->n; r++)
         for (int h = 0; h < HEADS; h++) {
@@ -271,7 +264,7 @@ static void test_measured(void **state)
         scene s = {0};
         double inter[MAX_SEGS][MAX_SEGS] = {{0}}, prior[MAX_SEGS][MAX_TOKENS] = {{0}};
         scene_open(&s, 0);
-        const sp_watch *w = watch(&s);
+        const sp_craft_gate *w = gate_of(&s);
         const sp_plan *p = &s.b.plan;
         int all = s.n;
         for (int from = 0; from < all; from += piece)
@@ -303,26 +296,26 @@ static void test_measured(void **state)
     }
 }
 
-/* What a plan leaves behind: a copy of the new chunk, patches over those that were mended. */
-static void test_learned(void **state)
+/* What a plan leaves behind: a copy of the new chunk, patches over those that were recomputed. */
+static void test_kept(void **state)
 {
     scene s = {0};
     uint64_t seed = 3;
     scene_open(&s, 0);
-    sp_variant v;
+    sp_copy_spec v;
     for (int l = 0; l < LAYERS; l++) {
         invent(&s, &seed);
         layer(&s, l);
     }
-    const sp_plan *p = &s.b.plan;
-    assert_ok(sp_plan_bind(&s.b.plan));
-    assert_true(sp_reuse_learned(&s.b.in, p, 3, &v));
+    sp_plan *p = &s.b.plan;
+    assert_ok(sp_plan_bind(p));
+    assert_true(sp_craft_keep_chunk(&s.b.in, p, 3, &v));
     assert_int_equal(v.kind, SP_COPY_PLACED);
     assert_null(v.base);
     assert_int_equal(v.n_before, 3);
     assert_int_equal(v.at, 20 + 18 + 33);
     assert_ptr_equal(v.blocks, p->spans[3].blocks);
-    const sp_watched *w = &watch(&s)->chunks[3];
+    const sp_craft_measured *w = &gate_of(&s)->chunks[3];
     bool seen[MAX_TOKENS] = {false};
     for (int32_t t = 0; t < 20; t++) {
         assert_false(seen[v.stats->order[t]]);
@@ -333,31 +326,31 @@ static void test_learned(void **state)
     assert_near((double)v.stats->cci, 1 / (1 + exp(-a / ((double)w->intra / 400))));
     for (int i = 1; i <= 4; i++) {
         if (i == 3) continue;
-        assert_true(sp_reuse_learned(&s.b.in, p, i, &v));
+        assert_true(sp_craft_keep_chunk(&s.b.in, p, i, &v));
         assert_int_equal(v.kind, SP_COPY_PLACED);
-        assert_ptr_equal(v.base, s.b.chunks[i]);
+        assert_ptr_equal(v.base, s.b.found[i].copy);
         assert_int_equal(v.n_before, i);
-        assert_int_equal(v.at, s.b.chunks[i]->at);
-        assert_true(v.stats->cci == s.b.chunks[i]->stats->cci);
-        assert_ptr_equal(v.stats->order, s.b.chunks[i]->stats->order);
+        assert_int_equal(v.at, s.b.found[i].copy->at);
+        assert_true(v.stats->cci == s.b.found[i].copy->stats->cci);
+        assert_ptr_equal(v.stats->order, s.b.found[i].copy->stats->order);
         for (int32_t k = 0; k < v.n_patch; k++) {
             assert_true(stale(&p->spans[i], v.patch[k]));
             if (k) assert_true(v.patch[k] > v.patch[k - 1]);
         }
     }
-    assert_false(sp_reuse_learned(&s.b.in, p, 0, &v));
-    ((sp_watch *)watch(&s))->chunks[2].dropped = true;
-    assert_false(sp_reuse_learned(&s.b.in, p, 2, &v)); /* not whole */
+    assert_false(sp_craft_keep_chunk(&s.b.in, p, 0, &v));
+    ((sp_craft_gate *)gate_of(&s))->chunks[2].dropped = true;
+    assert_false(sp_craft_keep_chunk(&s.b.in, p, 2, &v)); /* not complete */
     bench_end(&s.b);
 }
 
 static void test_other_gates_are_none_of_these(void **state)
 {
     sp_plan p = {0};
-    assert_null(sp_watch_of(&p));
-    sp_variant v;
-    assert_false(
-        sp_reuse_learned(&(sp_reuse_input){.chunks = (const sp_variant *[]){NULL}}, &p, 0, &v));
+    assert_null(sp_craft_gate_of(&p));
+    sp_copy_spec v;
+    sp_found found = {0};
+    assert_false(sp_craft_keep_chunk(&(sp_reuse_input){.found = &found}, &p, 0, &v));
 }
 
 int main(void)
@@ -372,7 +365,7 @@ int main(void)
         cmocka_unit_test(test_never_dropped),
         cmocka_unit_test(test_all_again_means_all),
         cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_learned),
+        cmocka_unit_test(test_kept),
         cmocka_unit_test(test_other_gates_are_none_of_these),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

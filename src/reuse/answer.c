@@ -1,0 +1,127 @@
+/* answer.c -- the answer plan of chunk policies: reused chunks at their positions, and some of their
+ * tokens recomputed.
+ *
+ *   spans   head | chunk 1 | chunk 2 | question | recomputed   | answer (room)
+ *                   ..x..     x....               x at 1, x at 2
+ *   stale           --x--     x----
+ *   todo    x of chunk 1, x of chunk 2, all of the question: ascending positions
+ *
+ * Every token may look at every span: causality by position hides what follows it, stale bitmaps
+ * hide the old copies. So a recomputed token sees, of what precedes it, both recomputed tokens and
+ * cached ones.
+ * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. */
+#include <math.h>
+
+#include "reuse/reuse_int.h"
+
+bool sp_reuse_is_chunk(const sp_reuse_input *in, int i)
+{
+    const sp_copy *c = in->found[i].copy;
+    return c && c->kind != SP_COPY_PATH;
+}
+
+int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in)
+{
+    int32_t n = 0;
+    for (int i = 0; i < in->n_segs; i++)
+        if (sp_reuse_is_chunk(in, i)) n += in->segs[i].n;
+    return n;
+}
+
+int sp_reuse_n_to_last_chunk(const sp_reuse_input *in)
+{
+    int n = in->n_segs;
+    while (n && !sp_reuse_is_chunk(in, n - 1)) n--;
+    return n;
+}
+
+sp_err sp_reuse_spans(const sp_reuse_input *in, sp_plan *plan)
+{
+    int32_t place = 0;
+    int span;
+    for (int i = 0; i < in->n_segs; i++) {
+        const sp_found *found = &in->found[i];
+        int32_t n = in->segs[i].n;
+        bool known = found->n_known == n;
+        SP_TRY(sp_plan_add_span(plan,
+                                &(sp_span_spec){.n = n,
+                                                .at = known ? found->at : place,
+                                                .shift = known ? place - found->at : 0,
+                                                .known = known ? found->copy->blocks : NULL,
+                                                .n_known = known ? n : 0},
+                                &span));
+        place += n;
+    }
+    return SP_OK;
+}
+
+sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan)
+{
+    const sp_span *s = &plan->spans[i];
+    sp_todo first = {.pos = s->at + s->shift, .span = (uint16_t)i, .see = (uint16_t)see};
+    return sp_plan_add_run(plan, first, in->segs[i].tokens, in->segs[i].n);
+}
+
+sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score)
+{
+    size_t n = (size_t)sp_reuse_n_chunk_tokens(in);
+    *score = sp_arena_take(&plan->arena, n, sizeof **score);
+    return *score ? SP_OK : sp_fail_nomem(n * sizeof **score, "scores of tokens");
+}
+
+/* add_recomputed -- the private span of the chosen tokens; their cached copies become stale. Its
+ * index, or -1 when nothing is chosen. */
+static sp_err add_recomputed(const sp_token_ref *chosen, int32_t n, sp_plan *plan, int *span)
+{
+    *span = -1;
+    if (n == 0) return SP_OK;
+    int32_t *pos = sp_arena_take(&plan->arena, (size_t)n, sizeof *pos);
+    if (!pos) return sp_fail_nomem((size_t)n * sizeof *pos, "a plan");
+    for (int32_t k = 0; k < n; k++) {
+        const sp_span *s = &plan->spans[chosen[k].seg];
+        pos[k] = s->at + s->shift + chosen[k].index;
+        SP_TRY(sp_plan_mark_stale(plan, chosen[k].seg, chosen[k].index));
+    }
+    return sp_plan_add_span(plan, &(sp_span_spec){.n = n, .pos = pos}, span);
+}
+
+/* Tokens to recompute, and the span that holds them. */
+typedef struct recomputed {
+    const sp_token_ref *tokens; /* [n] in prompt order */
+    int32_t n;
+    int span;
+} recomputed;
+
+/* add_todo -- chosen tokens and what nothing serves, by position; and memory for the answer. */
+static sp_err add_todo(const sp_reuse_input *in, const recomputed *r, int see, sp_plan *plan)
+{
+    int32_t k = 0, n_todo = r->n + in->answer_room;
+    for (int i = 0; i < in->n_segs; i++) n_todo += plan->slots[i].n_known ? 0 : in->segs[i].n;
+    SP_TRY(sp_plan_reserve_todo(plan, n_todo));
+    for (int i = 0; i < in->n_segs; i++) {
+        if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
+        for (; k < r->n && r->tokens[k].seg == i; k++)
+            SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[r->tokens[k].index],
+                                                    .pos = plan->spans[r->span].pos[k],
+                                                    .span = (uint16_t)r->span,
+                                                    .see = (uint16_t)see,
+                                                    .index = k}));
+    }
+    return SP_OK;
+}
+
+sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan)
+{
+    int32_t n_all = score ? sp_reuse_n_chunk_tokens(in) : 0, end = 0;
+    int32_t n = SP_MIN(n_all, (int32_t)ceilf(in->recompute * (float)n_all));
+    int see, answer;
+    sp_token_ref *chosen = NULL;
+    SP_TRY(sp_reuse_spans(in, plan));
+    for (int i = 0; i < in->n_segs; i++) end += in->segs[i].n;
+    if (n) SP_TRY(sp_reuse_highest(in, score, n, &plan->arena, &chosen));
+    recomputed r = {.tokens = chosen, .n = n};
+    SP_TRY(add_recomputed(chosen, n, plan, &r.span));
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
+    SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
+    return add_todo(in, &r, see, plan);
+}

@@ -1,0 +1,262 @@
+/* craft.c -- Cache-Craft: chunks keep copies that were computed after other chunks, and a copy is
+ * recomputed in part where it depended on what no longer precedes it.
+ *
+ *   which copy    the one with the least CFO = CCI (1 - beta') among a chunk's copies      eq. 12
+ *   how much      ceil(alpha CFO n) tokens of it, or a share over all chunks               eq. 12
+ *   which tokens  those that had looked most at the chunks before them                     eq. 14
+ *   until when    chunks that the question does not focus on are recomputed in the first
+ *                 layers only                                                              Alg. 1
+ *
+ *   spans   head | chunk 1 | chunk 2 | new chunk | question | patch of 1 | recomputed 1, 2 | answer
+ *   todo    recomputed 1, recomputed 2, new chunk, question: ascending positions
+ *
+ * Recomputed tokens have a span for each chunk, rotated like the copy below them: so they can become
+ * the patch of a new copy, and the cached copy can replace a token that is dropped. A chunk without
+ * a copy is computed in its position, after what precedes it, and becomes a placed copy.
+ *
+ * At a share of 0 every copy is used as it is (the paper's Full-Cache); where all were computed
+ * after the head alone, that is Full Reuse. At 1 every token is recomputed.
+ *
+ * Source: Cache-Craft section 3 (rows C2 to C7). */
+#include <stdlib.h>
+
+#include "reuse/craft/gate.h"
+#include "reuse/craft/overlap.h"
+#include "reuse/reuse_int.h"
+
+/* -- which copy ----------------------------------------------------------------------------- */
+
+static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
+{
+    return c->stats->cci *
+           (1 - sp_overlap_beta(c, in->n_head, in->ids + in->n_head, i - in->n_head));
+}
+
+/* find_best -- the measured copy of segment i with the least CFO; of equal ones the first. */
+static sp_err find_best(const sp_finder *f, int i)
+{
+    const sp_reuse_input *in = f->in;
+    sp_content_query q = sp_reuse_query(f, i);
+    const sp_copy **all, *best = NULL;
+    int n;
+    SP_TRY(sp_by_content_all(f->ledger, &q, f->arena, &all, &n));
+    for (int k = 0; k < n; k++) {
+        if (in->unfused && all[k]->kind == SP_COPY_FUSED) continue;
+        float cfo = cfo_of(in, i, all[k]);
+        if (best && cfo >= in->found[i].cfo) continue;
+        best = all[k];
+        in->found[i].cfo = cfo;
+    }
+    for (int k = 0; k < n; k++)
+        if (all[k] != best) sp_ledger_unpin(f->ledger, all[k]);
+    if (best)
+        sp_reuse_serve(f, i, best, in->segs[i].n);
+    else
+        in->found[i].miss = (uint8_t)sp_by_content_why(f->ledger, &q);
+    return SP_OK;
+}
+
+static sp_err find_craft(const sp_finder *f)
+{
+    SP_TRY(sp_reuse_find_start(f));
+    for (int i = f->in->n_head; i < f->in->n_segs; i++)
+        if (sp_reuse_wants_copy(f->in, i)) SP_TRY(find_best(f, i));
+    return SP_OK;
+}
+
+/* -- how much, which tokens ----------------------------------------------------------------- */
+
+/* counts_of -- tokens to recompute of each segment: out [n_segs]. */
+static sp_err counts_of(const sp_reuse_input *in, sp_plan *plan, int32_t *out)
+{
+    size_t n = (size_t)in->n_segs;
+    float *weight = sp_arena_take(&plan->arena, n, sizeof *weight);
+    int32_t *size = sp_arena_take(&plan->arena, n, sizeof *size);
+    if (!weight || !size) return sp_fail_nomem(n * sizeof *size, "a plan");
+    for (int i = 0; i < in->n_segs; i++)
+        if (sp_reuse_is_chunk(in, i)) {
+            weight[i] = in->found[i].cfo;
+            size[i] = in->segs[i].n;
+        }
+    sp_overlap_share(weight, size, in->n_segs, in->alpha, in->recompute, out);
+    return SP_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* -- spans ---------------------------------------------------------------------------------- */
+
+/* The spans of a plan besides those of the segments. */
+typedef struct layout {
+    int32_t *count;      /* [n_segs] tokens to recompute */
+    int32_t *patch;      /* [n_segs] span of the copy's patch; -1: none */
+    int32_t *recomputed; /* [n_segs] span of the recomputed tokens; -1: none */
+    int32_t *seg_of;     /* [at most 3 n_segs + 1] */
+} layout;
+
+static sp_err new_layout(const sp_reuse_input *in, sp_plan *plan, layout *l)
+{
+    size_t n = (size_t)in->n_segs;
+    int32_t *v = sp_arena_take(&plan->arena, 6 * n + 1, sizeof *v);
+    if (!v) return sp_fail_nomem(6 * n * sizeof *v, "a plan");
+    *l = (layout){v, v + n, v + 2 * n, v + 3 * n};
+    for (int i = 0; i < in->n_segs; i++) {
+        l->patch[i] = l->recomputed[i] = -1;
+        l->seg_of[i] = i;
+    }
+    return SP_OK;
+}
+
+/* patch_index -- which token of a copy's patch this is; -1: none. */
+static int32_t patch_index(const sp_copy *c, int32_t token)
+{
+    const int32_t *hit =
+        c->n_patch ? bsearch(&token, c->patch, (size_t)c->n_patch, sizeof token, ascending) : NULL;
+    return hit ? (int32_t)(hit - c->patch) : -1;
+}
+
+/* Some tokens of a chunk as a span of their own, rotated like its copy. */
+typedef struct scattered {
+    int seg;
+    const int32_t *tokens; /* [n] ascending */
+    int32_t n;
+    const uint32_t *known; /* their blocks; NULL: they are to be computed */
+} scattered;
+
+/* add_scattered -- these tokens become stale in the span of the chunk. */
+static sp_err add_scattered(const sp_reuse_input *in, const scattered *s, sp_plan *plan,
+                            int32_t *seg_of, int *span)
+{
+    int32_t *pos = sp_arena_take(&plan->arena, (size_t)s->n, sizeof *pos);
+    if (!pos) return sp_fail_nomem((size_t)s->n * sizeof *pos, "a plan");
+    for (int32_t k = 0; k < s->n; k++) {
+        pos[k] = in->found[s->seg].at + s->tokens[k];
+        SP_TRY(sp_plan_mark_stale(plan, s->seg, s->tokens[k]));
+    }
+    SP_TRY(sp_plan_add_span(plan,
+                            &(sp_span_spec){.n = s->n,
+                                            .pos = pos,
+                                            .shift = plan->spans[s->seg].shift,
+                                            .known = s->known,
+                                            .n_known = s->known ? s->n : 0},
+                            span));
+    seg_of[*span] = s->seg;
+    return SP_OK;
+}
+
+static sp_err add_patch(const sp_reuse_input *in, int i, sp_plan *plan, layout *l)
+{
+    const sp_copy *c = in->found[i].copy;
+    int span;
+    if (!sp_reuse_is_chunk(in, i) || !c->base) return SP_OK;
+    scattered s = {.seg = i, .tokens = c->patch, .n = c->n_patch, .known = c->patch_blocks};
+    SP_TRY(add_scattered(in, &s, plan, l->seg_of, &span));
+    l->patch[i] = span;
+    return SP_OK;
+}
+
+static sp_err add_recomputed(const sp_reuse_input *in, int i, sp_plan *plan, layout *l)
+{
+    const sp_copy *c = in->found[i].copy;
+    int32_t n = l->count[i];
+    int span;
+    if (n == 0) return SP_OK;
+    int32_t *tokens = sp_arena_take(&plan->arena, (size_t)n, sizeof *tokens);
+    if (!tokens) return sp_fail_nomem((size_t)n * sizeof *tokens, "a plan");
+    for (int32_t k = 0; k < n; k++) tokens[k] = c->stats->order[k];
+    qsort(tokens, (size_t)n, sizeof *tokens, ascending);
+    for (int32_t k = 0; k < n && l->patch[i] >= 0; k++) {
+        int32_t patched = patch_index(c, tokens[k]);
+        if (patched >= 0) SP_TRY(sp_plan_mark_stale(plan, l->patch[i], patched));
+    }
+    SP_TRY(add_scattered(in, &(scattered){.seg = i, .tokens = tokens, .n = n}, plan, l->seg_of,
+                         &span));
+    l->recomputed[i] = span;
+    return SP_OK;
+}
+
+/* -- todo ----------------------------------------------------------------------------------- */
+
+/* twin_of -- the cached copy of a token: in the patch, or else in the copy below. */
+static sp_twin twin_of(const sp_reuse_input *in, int i, int32_t token, const layout *l)
+{
+    int32_t patched = l->patch[i] >= 0 ? patch_index(in->found[i].copy, token) : -1;
+    return patched >= 0 ? (sp_twin){l->patch[i], patched} : (sp_twin){i, token};
+}
+
+static sp_err add_todo(const sp_reuse_input *in, int see, sp_plan *plan, const layout *l)
+{
+    size_t n = 0;
+    for (int i = 0; i < in->n_segs; i++) n += (size_t)in->segs[i].n;
+    plan->twins = sp_arena_take(&plan->arena, n, sizeof *plan->twins);
+    if (!plan->twins) return sp_fail_nomem(n * sizeof *plan->twins, "a plan");
+    for (int i = 0; i < in->n_segs; i++) {
+        if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(in, i, see, plan));
+        while (plan->n_twins < plan->n_todo) plan->twins[plan->n_twins++] = (sp_twin){-1, 0};
+        for (int32_t k = 0; k < l->count[i]; k++) {
+            const sp_span *s = &plan->spans[l->recomputed[i]];
+            int32_t token = s->pos[k] - in->found[i].copy->at;
+            SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[token],
+                                                    .pos = s->pos[k] + s->shift,
+                                                    .span = (uint16_t)l->recomputed[i],
+                                                    .see = (uint16_t)see,
+                                                    .index = k}));
+            plan->twins[plan->n_twins++] = twin_of(in, i, token, l);
+        }
+    }
+    return SP_OK;
+}
+
+static sp_err plan_craft(const sp_reuse_input *in, sp_plan *plan)
+{
+    layout l = {0};
+    int32_t end = 0;
+    int answer, see;
+    SP_TRY(new_layout(in, plan, &l));
+    SP_TRY(counts_of(in, plan, l.count));
+    SP_TRY(sp_reuse_spans(in, plan));
+    for (int i = 0; i < in->n_segs; i++) {
+        SP_TRY(add_patch(in, i, plan, &l));
+        SP_TRY(add_recomputed(in, i, plan, &l));
+        end += in->segs[i].n;
+    }
+    SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = end}, &answer));
+    l.seg_of[answer] = -1;
+    SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
+    SP_TRY(add_todo(in, see, plan, &l));
+    sp_reuse_input measured = *in;
+    if (in->recompute >= 1 && in->alpha == 0) measured.focus = 0; /* all means all */
+    return sp_craft_gate_begin(&measured, plan, l.seg_of, l.recomputed);
+}
+
+static sp_err next_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
+{
+    *role = SP_PLAN_ANSWER;
+    return plan_craft(in, plan);
+}
+
+static sp_err keep_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
+                         sp_kept_list *out)
+{
+    SP_UNUSED(role);
+    sp_reuse_keep_path(in, plan, in->n_head, out);
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        sp_kept kept = {.seg = i};
+        if (in->segs[i].kind == SP_SEG_CHUNK && sp_craft_keep_chunk(in, plan, i, &kept.spec))
+            out->v[out->n++] = kept;
+    }
+    return SP_OK;
+}
+
+const sp_reuse_policy sp_reuse_craft = {
+    .name = "craft",
+    .help = "Cache-Craft: the copy of a chunk that fits best what precedes it, recomputed in part",
+    .recomputes = true,
+    .find = find_craft,
+    .next_plan = next_craft,
+    .keep = keep_craft,
+};

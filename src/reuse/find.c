@@ -1,0 +1,75 @@
+/* find.c -- what policies share of finding: by path, and by content. */
+#include "reuse/reuse_int.h"
+
+int sp_reuse_n_head(const sp_segment *segs, int n_segs)
+{
+    int n = 0;
+    while (n < n_segs && segs[n].kind != SP_SEG_CHUNK) n++;
+    return n;
+}
+
+void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_known)
+{
+    sp_found *found = &f->in->found[i];
+    found->copy = copy;
+    found->n_known = n_known;
+    found->at = copy->at;
+    found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY : SP_FROM_DISK;
+    found->miss = SP_MISS_NONE;
+}
+
+sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match)
+{
+    const sp_reuse_input *in = f->in;
+    const sp_copy **path = sp_arena_take(f->arena, (size_t)n, sizeof *path);
+    if (!path) return sp_fail_nomem((size_t)n * sizeof *path, "a look-up");
+    sp_path_match m = sp_by_path_find(f->ledger, in->segs, n, f->now, path);
+    for (int i = 0; i < m.n; i++) {
+        sp_reuse_serve(f, i, path[i], in->segs[i].n);
+        in->found[i].exact = true;
+    }
+    if (match)
+        *match = m;
+    else if (m.partial)
+        sp_ledger_unpin(f->ledger, m.partial);
+    return SP_OK;
+}
+
+sp_err sp_reuse_find_start(const sp_finder *f)
+{
+    const sp_reuse_input *in = f->in;
+    /* A warm-up wants a plain copy of every chunk. Source: FusionRAG section 4.1 (row F5). */
+    int n = in->exact_first && !in->warm ? in->n_segs - 1 : in->n_head;
+    return sp_reuse_find_path(f, n, NULL);
+}
+
+bool sp_reuse_wants_copy(const sp_reuse_input *in, int i)
+{
+    return in->segs[i].kind == SP_SEG_CHUNK && !in->found[i].copy;
+}
+
+sp_content_query sp_reuse_query(const sp_finder *f, int i)
+{
+    return (sp_content_query){.seg = &f->in->segs[i],
+                              .head = f->in->ids,
+                              .n_head = f->in->n_head,
+                              .ready_only = f->ready_only};
+}
+
+sp_err sp_reuse_find_chunks(const sp_finder *f)
+{
+    const sp_reuse_input *in = f->in;
+    SP_TRY(sp_reuse_find_start(f));
+    for (int i = in->n_head; i < in->n_segs; i++) {
+        if (!sp_reuse_wants_copy(in, i)) continue;
+        sp_content_query q = sp_reuse_query(f, i);
+        const sp_copy *c = NULL;
+        if (!in->unfused) c = sp_by_content_find(f->ledger, &q, SP_COPY_FUSED, f->now);
+        if (!c) c = sp_by_content_find(f->ledger, &q, SP_COPY_PLAIN, f->now);
+        if (c)
+            sp_reuse_serve(f, i, c, in->segs[i].n);
+        else
+            in->found[i].miss = (uint8_t)sp_by_content_why(f->ledger, &q);
+    }
+    return SP_OK;
+}

@@ -1,0 +1,54 @@
+#include "serve/guard_check.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/guard_int.h"
+
+static sp_err compare(int position, const float *logits, int n_vocab, void *user)
+{
+    SP_UNUSED(position);
+    sp_guard_judge(user, logits, n_vocab);
+    return SP_OK;
+}
+
+static void begin_check(sp_context *c, sp_guard *g)
+{
+    const sp_reuse_opts off = {.policy = "off"};
+    const sp_request_opts o = {.reuse = &off,
+                               .sampling = sp_sampling_default(),
+                               .max_tokens = 1,
+                               .ignore_end = true};
+    const sp_measure m = {.on_logits = compare, .user = g};
+    g->now = g->waiting[0];
+    memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
+    if (sp_measure_submit(c, &g->now->prompt, &o, &m, &g->check) == SP_OK) return;
+    sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
+    sp_guard_free_noted(g->now);
+    g->now = NULL;
+}
+
+void sp_guard_step(sp_context *c)
+{
+    sp_guard *g = c->guard;
+    if (!g) return;
+    if (g->check && sp_request_result(g->check)->finish != SP_FINISH_NONE) {
+        sp_request_destroy(g->check);
+        sp_guard_free_noted(g->now);
+        g->check = NULL;
+        g->now = NULL;
+    }
+    if (!g->check && g->n_waiting) begin_check(c, g);
+}
+
+bool sp_guard_busy(const sp_guard *g)
+{
+    return g && (g->check || g->n_waiting);
+}
+
+void sp_guard_stop(sp_guard *g)
+{
+    if (!g) return;
+    sp_request_destroy(g->check);
+    g->check = NULL;
+}

@@ -1,0 +1,14 @@
+/* guard_check.h -- runs the guard's checks: sampled prompts once more, with full attention. */
+#ifndef SP_SERVE_GUARD_CHECK_H
+#define SP_SERVE_GUARD_CHECK_H
+
+#include "serve/context_int.h"
+
+/* sp_guard_step -- ends a check that is done, begins the next one. Pre: the context is idle. */
+void sp_guard_step(sp_context *c);
+/* sp_guard_busy -- checks run or wait. */
+bool sp_guard_busy(const sp_guard *g);
+/* sp_guard_stop -- ends a running check. */
+void sp_guard_stop(sp_guard *g);
+
+#endif

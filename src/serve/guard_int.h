@@ -1,0 +1,35 @@
+/* guard_int.h -- what guard.c (noting, judging, steering) and guard_check.c (checking) share. */
+#ifndef SP_SERVE_GUARD_INT_H
+#define SP_SERVE_GUARD_INT_H
+
+#include "serve/guard.h"
+
+enum { SP_GUARD_WAITING = 4, SP_GUARD_POLICIES = 16 };
+
+typedef struct sp_guard_noted {
+    const sp_reuse_policy *policy;
+    sp_prompt prompt; /* a copy */
+    float *logits;    /* [V] of its first token under reuse */
+} sp_guard_noted;
+
+typedef struct sp_guard_policy {
+    const sp_reuse_policy *policy;
+    int n_since; /* checks since the last change */
+} sp_guard_policy;
+
+struct sp_guard {
+    float share, bound, due; /* due: grows by share with each request; at 1 one is sampled */
+    sp_guard_noted *waiting[SP_GUARD_WAITING];
+    int n_waiting;
+    sp_guard_noted *now; /* being checked */
+    sp_request *check;
+    sp_guard_policy policies[SP_GUARD_POLICIES];
+    sp_guard_report reports[SP_GUARD_POLICIES];
+    int n_policies;
+};
+
+void sp_guard_free_noted(sp_guard_noted *n);
+/* sp_guard_judge -- the logits [V] of full attention for the prompt that is being checked. */
+void sp_guard_judge(sp_guard *g, const float *logits, int n_vocab);
+
+#endif

@@ -1,0 +1,157 @@
+/* request_int.h -- the life of a request: submit -> find -> load -> plan -> step -> keep, a file
+ * each.
+ *
+ *   submit          find            load          plan: bound          answer's plan done    end
+ *   ------> queued ------> loading ------> (waits) ------> prefill -----------------> decode ---> finished
+ *                \_______________________/     ^   [fill, probes, answer]   \--> storing ---/
+ *                   all copies are ready       |     (fused copies)
+ *                                              +-- waits for KV memory with its pins and its plan; looks
+ *                                                  again only when the ledger has more
+ *   cancel, destroy, error: to finished from any state; a prompt that can never fit: error at submit
+ *
+ * Invariants
+ *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
+ *      `reserved` blocks set aside for the rest: decoding never runs out of KV memory.
+ *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
+ *  I3  only the oldest of the queue looks for copies and loads them. Nobody else waits for a load.
+ */
+#ifndef SP_SERVE_REQUEST_INT_H
+#define SP_SERVE_REQUEST_INT_H
+
+#include "engine/sampler.h"
+#include "serve/context_int.h"
+#include "serve/measure.h"
+
+typedef enum sp_request_state {
+    SP_REQ_QUEUED,
+    SP_REQ_LOADING, /* in the queue: copies are on their way from the store */
+    SP_REQ_PREFILL,
+    SP_REQ_DECODE,
+    SP_REQ_STORING, /* computed; a copy that must be kept is being written */
+    SP_REQ_FINISHED,
+} sp_request_state;
+
+struct sp_request {
+    sp_context *ctx;
+    sp_request *next; /* in the queue or among the running, oldest first */
+    sp_request_state state;
+    sp_request_opts o;
+    sp_measure measure;
+    sp_arena arena;   /* segments, stop strings, reports */
+    sp_arena lookup;  /* scratch of the last look-up */
+    sp_segment *segs; /* [n_segs] own copy of the prompt */
+    int n_segs, n_prompt;
+    int n_head;     /* segments before the first chunk */
+    sp_digest *ids; /* [n_segs] of the segments */
+    sp_reuse_choice reuse;
+    sp_found *found;          /* [n_segs] where their KV is */
+    int64_t found_at;         /* the ledger's n_added at the look-up; -1: not looked up */
+    sp_plan plan;             /* waiting, running, or computed */
+    sp_plan_role role;        /* of plan */
+    sp_plan last;             /* the plan before, until the next is made */
+    int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
+    int next_todo;            /* first of plan.todo that is not computed */
+    int answer_span;          /* of the answer's plan */
+    int64_t reserved;         /* blocks: I2 */
+    const sp_copy *must;      /* storing: the copy, pinned */
+    bool guarded;             /* its first token is to be checked */
+    bool holds_kv;            /* finished, and its plan is kept: keep_kv */
+    bool cancel;
+    int32_t max_tokens;
+    sp_sampler sampler;
+    sp_text_stream stream;
+    sp_bytes text;    /* the answer so far */
+    size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
+    sp_tokens tokens; /* generated ids */
+    int64_t submit_us, start_us, first_us, plan_us;
+    char detail[256];
+    sp_result result;
+};
+
+/* Below, a file calls files above it only. */
+
+/* -- find.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_input -- what policies see of it. */
+sp_reuse_input sp_request_input(const sp_request *r);
+/* sp_request_find -- which copies serve its segments, pinned. Nothing changes when the ledger has
+ * nothing new since the last look-up. */
+sp_err sp_request_find(sp_request *r) SP_MUST_CHECK;
+/* sp_request_find_again -- a newer look-up replaces found[], but keeps for the account where copies
+ * were and why they were missing when the request came. computed: new copies are its own. */
+sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed) SP_MUST_CHECK;
+/* sp_request_let_go -- gives up its plans and its pins. */
+void sp_request_let_go(sp_request *r);
+
+/* -- load.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_load -- brings copies that were found in the store to the device; *ready: all of
+ * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not ready. */
+sp_err sp_request_load(sp_request *r, bool *ready) SP_MUST_CHECK;
+/* sp_request_load_failed -- notes why a copy that a request waits for is missing. */
+void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why);
+
+/* -- plan.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_plan_first -- its first plan, unless there is one. */
+sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
+/* sp_request_reserve -- sets blocks aside for all of its plans and its answer, and binds the first
+ * plan; *fits is false when KV memory has to wait for others. Errors: SP_E_NOKV when no other holds
+ * any. */
+sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
+/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and gives up the last. */
+sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
+/* sp_request_took_block -- a reserved block became a held one. */
+void sp_request_took_block(sp_request *r);
+/* sp_request_unreserve -- gives back what is set aside for it. */
+void sp_request_unreserve(sp_request *r);
+
+/* -- keep.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_keep -- what the plan that has just run leaves behind. Fails only when keeping was all
+ * that was wanted. */
+sp_err sp_request_keep(sp_request *r) SP_MUST_CHECK;
+/* sp_request_keep_answer -- the answer's KV becomes a path copy after its prompt. */
+void sp_request_keep_answer(sp_request *r);
+
+/* -- account.c ------------------------------------------------------------------------------- */
+
+/* sp_request_report -- fills the result with what happened to each segment. */
+void sp_request_report(sp_request *r);
+
+/* -- request.c ------------------------------------------------------------------------------- */
+
+void sp_request_append(sp_request **list, sp_request *r);
+/* sp_request_finish -- leaves queue or running ones, gives back memory and pins; the result is
+ * complete. */
+void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+/* sp_request_show -- hands text up to there to on_text. */
+void sp_request_show(sp_request *r, size_t upto);
+
+/* -- answer.c -------------------------------------------------------------------------------- */
+
+/* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
+void sp_request_take_token(sp_request *r, const float *logits);
+
+/* -- step.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_start -- takes the oldest of the queue through find, load and plan, as far as it gets;
+ * *started: it runs now, or is finished. */
+sp_err sp_request_start(sp_request *r, bool *started) SP_MUST_CHECK;
+/* sp_request_computed -- n more of its plan's tokens are computed; logits [V] of the last one. */
+void sp_request_computed(sp_request *r, int n, const float *logits);
+/* sp_request_settle -- storing: finishes when the copy is written, or could not be. */
+void sp_request_settle(sp_request *r);
+
+/* -- submit.c -------------------------------------------------------------------------------- */
+
+/* sp_request_submit_as -- sp_request_submit with an internal policy; NULL: as the options say. */
+sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                            const sp_reuse_policy *policy, sp_request **out) SP_MUST_CHECK;
+
+/* -- scheduler.c ----------------------------------------------------------------------------- */
+
+/* sp_request_run -- steps until it is done; a request that fails is destroyed, and *r then NULL. */
+sp_err sp_request_run(sp_context *c, sp_request **r) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,99 @@
+/* step.c -- what a request does when it starts, when a plan is computed, and when logits arrive. */
+#include "base/clock.h"
+#include "serve/request_int.h"
+
+/* note_use -- the ledger's order of use, and the worth of copies. */
+static void note_use(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    for (int i = 0; i < r->n_segs; i++) {
+        const sp_copy *copy = r->found[i].copy;
+        if (copy && copy->kind != SP_COPY_PATH)
+            sp_ledger_use(c->ledger, copy, r->found[i].cfo, c->now);
+    }
+}
+
+/* find_and_load -- *ready: everything that was found can be read. */
+static sp_err find_and_load(sp_request *r, bool *ready)
+{
+    if (r->state == SP_REQ_QUEUED) SP_TRY(sp_request_find(r));
+    SP_TRY(sp_request_load(r, ready));
+    if (*ready && r->state == SP_REQ_LOADING)
+        r->found_at = sp_ledger_stats_of(r->ctx->ledger).n_added;
+    r->state = *ready ? SP_REQ_QUEUED : SP_REQ_LOADING;
+    return SP_OK;
+}
+
+sp_err sp_request_start(sp_request *r, bool *started)
+{
+    sp_context *c = r->ctx;
+    bool ready, fits;
+    *started = false;
+    SP_TRY(find_and_load(r, &ready));
+    if (!ready) return SP_OK;
+    SP_TRY(sp_request_plan_first(r));
+    SP_TRY(sp_request_reserve(r, &fits));
+    if (!fits) return SP_OK;
+    *started = true;
+    note_use(r);
+    r->start_us = sp_clock_us();
+    c->queue = r->next;
+    sp_request_append(&c->running, r);
+    c->n_running++;
+    r->state = SP_REQ_PREFILL;
+    if (r->role == SP_PLAN_DONE) sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
+    return SP_OK;
+}
+
+/* next_plan -- what the plan leaves behind is kept, and the next one is bound; *done: it was the
+ * last. */
+static sp_err next_plan(sp_request *r, bool *done)
+{
+    r->n_done[r->role]++;
+    SP_TRY(sp_request_keep(r));
+    *done = r->role == SP_PLAN_ANSWER;
+    if (*done) {
+        r->plan.gate = (sp_gate){0}; /* decoding has nothing to measure */
+        return SP_OK;
+    }
+    if (r->role == SP_PLAN_FILL) SP_TRY(sp_request_find_again(r, true, true));
+    SP_TRY(sp_request_plan_next(r));
+    *done = r->role == SP_PLAN_DONE;
+    return SP_OK;
+}
+
+static void prompt_done(sp_request *r, const float *logits)
+{
+    if (r->must)
+        r->state = SP_REQ_STORING;
+    else if (r->max_tokens == 0)
+        sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
+    else {
+        r->state = SP_REQ_DECODE;
+        sp_request_take_token(r, logits);
+    }
+}
+
+void sp_request_computed(sp_request *r, int n, const float *logits)
+{
+    r->next_todo += n;
+    if (r->next_todo < r->plan.n_todo) return; /* more of this plan to come */
+    if (r->state == SP_REQ_DECODE) {
+        sp_request_take_token(r, logits);
+        return;
+    }
+    bool done = false;
+    sp_err err = next_plan(r, &done);
+    if (err != SP_OK)
+        sp_request_finish(r, SP_FINISH_ERROR, err);
+    else if (done)
+        prompt_done(r, logits);
+}
+
+void sp_request_settle(sp_request *r)
+{
+    const sp_tiers *t = r->ctx->tiers;
+    if (r->state != SP_REQ_STORING || sp_tiers_is_storing(t, r->must)) return;
+    sp_err err = sp_tiers_stored(t, r->must);
+    sp_request_finish(r, err == SP_OK ? SP_FINISH_LENGTH : SP_FINISH_ERROR, err);
+}

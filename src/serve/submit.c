@@ -1,0 +1,143 @@
+/* submit.c -- a request begins: its options are checked, the prompt is copied, the policy and the
+ * sampler are chosen. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "serve/guard.h"
+#include "serve/request_int.h"
+
+static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_request_opts *o)
+{
+    if (!c->model->tokenizer)
+        return sp_fail(SP_E_ARG, "%s: holds no tokenizer, and an answer needs one", c->model->path);
+    if (p->n_tokens < 1) return sp_fail(SP_E_ARG, "the prompt is empty");
+    if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
+    if (o->n_stop < 0 || (o->n_stop && !o->stop))
+        return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
+    if (p->n_tokens > c->n_ctx)
+        return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens,
+                       c->n_ctx);
+    if (o->max_tokens && p->n_tokens == c->n_ctx)
+        return sp_fail(SP_E_CONTEXT,
+                       "prompt of %d tokens fills the context and leaves no room for an answer",
+                       p->n_tokens);
+    return SP_OK;
+}
+
+/* copy_prompt -- the request's own copy of segments, tokens and stop strings. */
+static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
+{
+    r->n_segs = (int)p->segs.n;
+    r->segs = sp_arena_take(&r->arena, p->segs.n, sizeof *r->segs);
+    const char **stop = sp_arena_take(&r->arena, (size_t)r->o.n_stop, sizeof *stop);
+    if (!r->segs || !stop) return sp_fail_nomem(p->segs.n * sizeof *r->segs, "a request");
+    for (size_t i = 0; i < p->segs.n; i++) {
+        r->segs[i] = p->segs.v[i];
+        size_t n = (size_t)r->segs[i].n;
+        int32_t *tokens = sp_arena_take(&r->arena, n, sizeof *tokens);
+        if (!tokens) return sp_fail_nomem(n * sizeof *tokens, "a request");
+        memcpy(tokens, p->segs.v[i].tokens, n * sizeof *tokens);
+        r->segs[i].tokens = tokens;
+    }
+    for (int i = 0; i < r->o.n_stop; i++) {
+        size_t n = strlen(r->o.stop[i]);
+        char *copy = sp_arena_take(&r->arena, n + 1, 1);
+        if (!copy) return sp_fail_nomem(n, "a stop string");
+        memcpy(copy, r->o.stop[i], n);
+        stop[i] = copy;
+    }
+    r->o.stop = stop;
+    return SP_OK;
+}
+
+/* follow_context -- the context's settings, as far as its guard allows them. */
+static void follow_context(sp_request *r)
+{
+    sp_guard *g = r->ctx->guard;
+    r->reuse = r->ctx->reuse;
+    if (!g) return;
+    sp_guard_steer(g, &r->reuse);
+    r->guarded = r->max_tokens > 0 && sp_guard_samples(g, &r->reuse);
+}
+
+/* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end is followed by
+ * nothing whose logits could begin the answer: it is computed like a question. */
+static sp_err choose_policy(sp_request *r, const sp_reuse_policy *policy)
+{
+    sp_segment *last = &r->segs[r->n_segs - 1];
+    if (last->kind == SP_SEG_CHUNK && r->max_tokens > 0) last->kind = SP_SEG_TEXT;
+    r->n_head = sp_reuse_n_head(r->segs, r->n_segs);
+    if (policy)
+        r->reuse = (sp_reuse_choice){.policy = policy};
+    else if (r->o.reuse)
+        SP_TRY(sp_reuse_choose(r->o.reuse, &r->reuse));
+    else
+        follow_context(r);
+    r->o.reuse = NULL; /* the caller's */
+    bool has_chunk = r->n_head < r->n_segs;
+    if (!has_chunk && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
+    return SP_OK;
+}
+
+/* take_lists -- what a request notes of each segment. */
+static sp_err take_lists(sp_request *r)
+{
+    size_t n = (size_t)r->n_segs;
+    r->ids = sp_arena_take(&r->arena, n, sizeof *r->ids);
+    r->found = sp_arena_take(&r->arena, n, sizeof *r->found);
+    if (!r->ids || !r->found) return sp_fail_nomem(n * sizeof *r->found, "a request");
+    for (int i = 0; i < r->n_segs; i++) r->ids[i] = r->segs[i].id;
+    return SP_OK;
+}
+
+static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *policy)
+{
+    sp_context *c = r->ctx;
+    SP_TRY(copy_prompt(r, p));
+    r->n_prompt = p->n_tokens;
+    r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
+    SP_TRY(take_lists(r));
+    SP_TRY(choose_policy(r, policy));
+    SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
+    SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
+    for (int i = 0; i < r->n_segs; i++)
+        for (int32_t t = 0; t < r->segs[i].n; t++)
+            sp_sampler_accept(&r->sampler, r->segs[i].tokens[t]);
+    sp_text_stream_init(&r->stream, c->model->tokenizer);
+    /* a continued text keeps its first blank; an answer, or a text from nothing, begins without */
+    const sp_segment *last = &r->segs[r->n_segs - 1];
+    r->stream.started = last->kind == SP_SEG_TEXT &&
+                        last->tokens[last->n - 1] != sp_tokenizer_bos(c->model->tokenizer);
+    return SP_OK;
+}
+
+sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                            const sp_reuse_policy *policy, sp_request **out)
+{
+    SP_TRY(check_submit(c, p, o));
+    sp_request *r = SP_NEW(sp_request);
+    if (!r) return sp_fail_nomem(sizeof *r, "a request");
+    *r = (sp_request){.ctx = c, .o = *o, .found_at = -1, .submit_us = sp_clock_us()};
+    sp_arena_init(&r->arena);
+    sp_arena_init(&r->lookup);
+    sp_err err = prepare(r, p, policy);
+    if (err != SP_OK) {
+        r->state = SP_REQ_FINISHED; /* it is in no list and holds nothing */
+        sp_request_destroy(r);
+        return err;
+    }
+    sp_request_append(&c->queue, r);
+    *out = r;
+    return SP_OK;
+}
+
+sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         sp_request **out)
+{
+    return sp_request_submit_as(c, p, o, NULL, out);
+}
+
+sp_sampling sp_sampling_default(void)
+{
+    return (sp_sampling){.top_p = 1, .repeat_penalty = 1, .repeat_last = 64};
+}

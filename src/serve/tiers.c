@@ -1,0 +1,314 @@
+#include "serve/tiers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+/* A copy on its way: a job that owns all it reads, but for the pinned copy. */
+typedef struct transfer {
+    sp_io_job job; /* first */
+    sp_tiers *tiers;
+    const sp_copy *copy; /* pinned by the load, or by the transfer */
+    sp_segment seg;      /* tokens: the copy's */
+    sp_digest *head;     /* [n_head] own */
+    int n_head;
+    sp_digest *before; /* [n_before] load: as the store says; own */
+    int n_before;
+    int32_t at;
+    int64_t now;
+    struct transfer *next; /* stores under way */
+} transfer;
+
+struct sp_tiers {
+    sp_io *io;
+    sp_disk *disk; /* the I/O thread's; here for what never changes after open */
+    sp_ledger *ledger;
+    const char *salt;
+    void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
+    void *user;
+    transfer *storing;
+    int64_t n_failed;
+    sp_err err;       /* of the last write that failed */
+    char detail[256]; /* its explanation */
+};
+
+/* -- opening --------------------------------------------------------------------------------- */
+
+static sp_copy_kind kind_of(sp_disk_kind k)
+{
+    return k == SP_DISK_FUSED ? SP_COPY_FUSED : SP_COPY_PLAIN;
+}
+
+static sp_err adopt(const sp_disk_found *name, void *user)
+{
+    return sp_ledger_adopt(user, &(sp_adopted){.id = name->id,
+                                               .kind = kind_of(name->kind),
+                                               .head = name->head,
+                                               .place = SP_AT_DISK});
+}
+
+sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
+{
+    sp_tiers *t = SP_NEW(sp_tiers);
+    if (!t) return sp_fail_nomem(sizeof *t, "the store");
+    *t = (sp_tiers){.ledger = o->ledger,
+                    .salt = o->salt,
+                    .load_failed = o->load_failed,
+                    .user = o->user};
+    sp_err err = sp_disk_open(o->dir, o->space, o->pool, &t->disk);
+    if (err == SP_OK) err = sp_disk_each(t->disk, adopt, o->ledger);
+    if (err == SP_OK) err = sp_io_open(t->disk, &t->io);
+    if (err != SP_OK) {
+        sp_disk_close(t->disk);
+        sp_free(t);
+        return err;
+    }
+    *out = t;
+    return SP_OK;
+}
+
+void sp_tiers_close(sp_tiers *t)
+{
+    if (!t) return;
+    sp_io_close(t->io);
+    assert(!t->storing);
+    sp_free(t);
+}
+
+sp_io *sp_tiers_io(sp_tiers *t)
+{
+    return t->io;
+}
+
+/* -- transfers ------------------------------------------------------------------------------- */
+
+static void free_transfer(transfer *x)
+{
+    sp_free(x->before);
+    sp_free(x->head);
+    sp_free(x);
+}
+
+static transfer *new_transfer(sp_tiers *t, const sp_tier_key *key)
+{
+    size_t n = (size_t)key->n_head;
+    transfer *x = SP_NEW(transfer);
+    if (!x) return NULL;
+    *x = (transfer){.tiers = t, .copy = key->copy, .seg = *key->seg, .n_head = key->n_head};
+    x->head = sp_alloc(n ? n : 1, sizeof *x->head);
+    if (!x->head) {
+        free_transfer(x);
+        return NULL;
+    }
+    if (n) memcpy(x->head, key->head, n * sizeof *x->head);
+    return x;
+}
+
+static sp_disk_key disk_key_of(const transfer *x)
+{
+    return (sp_disk_key){.kind = x->copy->kind == SP_COPY_FUSED ? SP_DISK_FUSED : SP_DISK_PLAIN,
+                         .seg = &x->seg,
+                         .head = x->head,
+                         .n_head = x->n_head};
+}
+
+/* -- loading --------------------------------------------------------------------------------- */
+
+static void run_load(sp_io_job *job, sp_disk *disk)
+{
+    transfer *x = (transfer *)job;
+    sp_disk_key key = disk_key_of(x);
+    sp_disk_copy copy;
+    int64_t n_failed = sp_disk_stats_of(disk).n_failed;
+    if (!sp_disk_load(disk, &key, x->copy->blocks, &copy)) {
+        bool gone = sp_disk_stats_of(disk).n_failed == n_failed;
+        job->err = sp_fail(gone ? SP_E_NOTFOUND : SP_E_FORMAT, "a copy could not be read");
+        return;
+    }
+    size_t n = (size_t)copy.n_before;
+    x->before = sp_alloc(n ? n : 1, sizeof *x->before);
+    if (!x->before) {
+        job->err = sp_fail_nomem(n * sizeof *x->before, "a copy from the store");
+        return;
+    }
+    if (n) memcpy(x->before, copy.before, n * sizeof *x->before); /* the disk's until its next call */
+    x->n_before = copy.n_before;
+    x->at = copy.at;
+}
+
+static sp_miss why_failed(sp_err err)
+{
+    return err == SP_E_FORMAT     ? SP_MISS_DAMAGED
+           : err == SP_E_NOTFOUND ? SP_MISS_EVICTED /* somebody else has deleted it */
+                                  : SP_MISS_NO_ROOM;
+}
+
+static void load_done(sp_io_job *job)
+{
+    transfer *x = (transfer *)job;
+    sp_tiers *t = x->tiers;
+    sp_loaded loaded = {.before = x->before, .n_before = x->n_before, .at = x->at};
+    if (job->err != SP_OK) t->load_failed(t->user, x->copy, why_failed(job->err));
+    sp_err err = sp_ledger_load_end(t->ledger, x->copy, job->err == SP_OK ? &loaded : NULL,
+                                    SP_AT_DISK, x->now);
+    if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
+    free_transfer(x);
+}
+
+sp_err sp_tiers_load(sp_tiers *t, const sp_tier_key *key, int64_t spare, int64_t now)
+{
+    transfer *x = new_transfer(t, key);
+    if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
+    sp_err err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
+    if (err != SP_OK) {
+        free_transfer(x);
+        return err;
+    }
+    x->seg.tokens = key->copy->tokens;
+    x->now = now;
+    x->job = (sp_io_job){.run = run_load, .done = load_done, .urgent = true};
+    sp_io_submit(t->io, &x->job);
+    return SP_OK;
+}
+
+/* -- storing --------------------------------------------------------------------------------- */
+
+static void run_store(sp_io_job *job, sp_disk *disk)
+{
+    transfer *x = (transfer *)job;
+    const sp_copy *c = x->copy;
+    sp_disk_key key = disk_key_of(x);
+    job->err = sp_disk_put(
+        disk, &key, &(sp_disk_copy){.before = c->before, .n_before = c->n_before, .at = c->at},
+        c->blocks);
+}
+
+static void store_done(sp_io_job *job)
+{
+    transfer *x = (transfer *)job, **link = &x->tiers->storing;
+    sp_tiers *t = x->tiers;
+    while (*link != x) link = &(*link)->next;
+    *link = x->next;
+    if (job->err == SP_OK) {
+        sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
+    } else {
+        t->n_failed++;
+        t->err = job->err;
+        snprintf(t->detail, sizeof t->detail, "%s", job->detail);
+        sp_log(SP_LOG_WARN, "a copy was not stored: %s", job->detail);
+    }
+    sp_ledger_unpin(t->ledger, x->copy);
+    free_transfer(x);
+}
+
+bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
+{
+    const transfer *x = t->storing;
+    while (x && x->copy != copy) x = x->next;
+    return x != NULL;
+}
+
+sp_err sp_tiers_store(sp_tiers *t, const sp_tier_key *key)
+{
+    if (sp_tiers_is_storing(t, key->copy)) return SP_OK;
+    transfer *x = new_transfer(t, key);
+    if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
+    sp_ledger_pin(t->ledger, key->copy);
+    x->seg.tokens = key->copy->tokens;
+    x->next = t->storing;
+    t->storing = x;
+    x->job = (sp_io_job){.run = run_store, .done = store_done};
+    sp_io_submit(t->io, &x->job);
+    return SP_OK;
+}
+
+sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy)
+{
+    if (copy->places & SP_AT_DISK) return SP_OK;
+    return sp_fail(t->err == SP_OK ? SP_E_IO : t->err, "%s", t->detail);
+}
+
+int64_t sp_tiers_n_failed(const sp_tiers *t)
+{
+    return t->n_failed;
+}
+
+/* -- questions ------------------------------------------------------------------------------- */
+
+bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
+                            int n_head)
+{
+    return sp_disk_has_elsewhere(t->disk, seg, head, n_head, t->salt);
+}
+
+typedef struct before_query {
+    sp_disk_key key;
+    sp_arena *arena;
+    const sp_digest *before;
+    int n;
+} before_query;
+
+static sp_err read_before(sp_disk *disk, void *arg)
+{
+    before_query *q = arg;
+    sp_disk_copy copy;
+    if (!sp_disk_find(disk, &q->key, &copy)) return SP_OK;
+    sp_digest *out = sp_arena_take(q->arena, (size_t)copy.n_before, sizeof *out);
+    if (!out) return sp_fail_nomem((size_t)copy.n_before * sizeof *out, "a copy from the store");
+    if (copy.n_before) memcpy(out, copy.before, (size_t)copy.n_before * sizeof *out);
+    q->before = out;
+    q->n = copy.n_before;
+    return SP_OK;
+}
+
+sp_err sp_tiers_before(sp_tiers *t, const sp_tier_key *key, sp_arena *arena,
+                       const sp_digest **before, int *n)
+{
+    before_query q = {.key = {.kind = SP_DISK_FUSED,
+                              .seg = key->seg,
+                              .head = key->head,
+                              .n_head = key->n_head},
+                      .arena = arena};
+    SP_TRY(sp_io_call(t->io, read_before, &q));
+    *before = q.before;
+    *n = q.n;
+    return SP_OK;
+}
+
+typedef struct retain_query {
+    sp_disk_keep_fn *keep;
+    void *user;
+    int64_t n_removed;
+} retain_query;
+
+static sp_err run_retain(sp_disk *disk, void *arg)
+{
+    retain_query *q = arg;
+    return sp_disk_retain(disk, q->keep, q->user, &q->n_removed);
+}
+
+/* forget_removed -- places of copies that `keep` does not want. */
+static sp_err forget_removed(sp_tiers *t, sp_disk_keep_fn *keep, void *user)
+{
+    SP_VEC(const sp_copy *) gone = {0}; /* a list: the walk allows no change */
+    sp_err err = SP_OK;
+    for (const sp_copy *c = NULL; err == SP_OK && (c = sp_ledger_next(t->ledger, c));) {
+        if (!(c->places & SP_AT_DISK) || keep(&c->id, user)) continue;
+        err = sp_vec_reserve(&gone, 1);
+        if (err == SP_OK) gone.v[gone.n++] = c;
+    }
+    for (size_t i = 0; i < gone.n; i++) sp_ledger_unplaced(t->ledger, gone.v[i], SP_AT_DISK);
+    sp_vec_fini(&gone);
+    return err;
+}
+
+sp_err sp_tiers_retain(sp_tiers *t, sp_disk_keep_fn *keep, void *user, int64_t *n_removed)
+{
+    retain_query q = {.keep = keep, .user = user};
+    sp_io_drain(t->io);
+    sp_err err = sp_io_call(t->io, run_retain, &q);
+    if (n_removed) *n_removed = q.n_removed;
+    sp_err forgotten = forget_removed(t, keep, user);
+    return err == SP_OK ? forgotten : err;
+}

@@ -1,0 +1,69 @@
+/* tiers.h -- moves copies between the device and the store, in the background.
+ *
+ *   load    FREE -> LOADING: blocks and a job; the job fills the blocks; LOADING -> READY, or a miss
+ *   store   a READY plain or fused copy, pinned until it is written
+ *
+ * When a context opens, every name in the store becomes a FREE copy in the ledger. Thread: all of
+ * this is called on the engine thread; the store itself is touched by the I/O thread alone. */
+#ifndef SP_SERVE_TIERS_H
+#define SP_SERVE_TIERS_H
+
+#include "base/mem.h"
+#include "cache/ledger.h"
+#include "serve/io.h"
+
+typedef struct sp_tiers sp_tiers;
+
+typedef struct sp_tiers_opts {
+    const char *dir;
+    const sp_digest *space;
+    const char *salt; /* borrowed; or NULL */
+    sp_kv_pool *pool;
+    sp_ledger *ledger;
+    /* Called before a copy that was loading becomes FREE again. */
+    void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
+    void *user;
+} sp_tiers_opts;
+
+/* sp_tiers_open -- Errors: SP_E_IO names the folder, SP_E_NOMEM. */
+sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out) SP_MUST_CHECK;
+/* sp_tiers_close -- writes what waits to be written. NULL is fine. */
+void sp_tiers_close(sp_tiers *t);
+sp_io *sp_tiers_io(sp_tiers *t);
+
+/* A copy in a tier: its segment, and the segments before the first chunk. */
+typedef struct sp_tier_key {
+    const sp_copy *copy;
+    const sp_segment *seg;
+    const sp_digest *head; /* [n_head] */
+    int n_head;
+} sp_tier_key;
+
+/* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. Errors:
+ * SP_E_NOKV, SP_E_NOMEM, and the copy is FREE as before. When the load fails later, the copy is FREE
+ * without a place. */
+sp_err sp_tiers_load(sp_tiers *t, const sp_tier_key *key, int64_t spare, int64_t now) SP_MUST_CHECK;
+
+/* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
+ * SP_E_NOMEM. A write that fails is one log line, and counted. */
+sp_err sp_tiers_store(sp_tiers *t, const sp_tier_key *key) SP_MUST_CHECK;
+/* sp_tiers_is_storing -- the copy is being written. */
+bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy);
+/* sp_tiers_stored -- after a write: SP_OK when the store has the copy; else why the last write
+ * failed. */
+sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy) SP_MUST_CHECK;
+int64_t sp_tiers_n_failed(const sp_tiers *t);
+
+/* sp_tiers_has_elsewhere -- see sp_disk_has_elsewhere. head: segments before the first chunk. */
+bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
+                            int n_head);
+/* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
+ * the store has none. Waits for the store. Errors: SP_E_NOMEM. */
+sp_err sp_tiers_before(sp_tiers *t, const sp_tier_key *key, sp_arena *arena,
+                       const sp_digest **before, int *n) SP_MUST_CHECK;
+/* sp_tiers_retain -- sp_disk_retain; the ledger forgets the places of what was deleted. Waits for
+ * the store. */
+sp_err sp_tiers_retain(sp_tiers *t, sp_disk_keep_fn *keep, void *user,
+                       int64_t *n_removed) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,451 @@
+/* test_store_requests.c -- requests and the store: copies are loaded without stalling those that
+ * decode, written back in the background, and missed with a reason. */
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "support/requests.h"
+
+/* -- folders -------------------------------------------------------------------------------- */
+
+static void make_folder(char *dir, size_t n)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, n, "%s/spolia-store-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(dir));
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    return remove(path);
+}
+
+static void remove_folder(const char *dir)
+{
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static const char *suffix;
+static int n_files;
+
+static int count_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    n_files += kind == FTW_F && n > m && strcmp(path + n - m, suffix) == 0;
+    return 0;
+}
+
+static int damage_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    size_t n = strlen(path), m = strlen(suffix);
+    if (kind != FTW_F || n < m || strcmp(path + n - m, suffix) != 0) return 0;
+    char byte;
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, st->st_size - 9), 1);
+    byte ^= 1;
+    assert_int_equal(pwrite(fd, &byte, 1, st->st_size - 9), 1);
+    close(fd);
+    return 0;
+}
+
+static int files(const char *dir, const char *ending)
+{
+    suffix = ending;
+    n_files = 0;
+    assert_int_equal(nftw(dir, count_entry, 8, FTW_PHYS), 0);
+    return n_files;
+}
+
+static void damage(const char *dir, const char *ending)
+{
+    suffix = ending;
+    assert_int_equal(nftw(dir, damage_entry, 8, FTW_PHYS), 0);
+}
+
+static sp_context *open_store(const char *dir)
+{
+    return open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+}
+
+/* fill_store -- plain copies of these chunks, as requests leave them. */
+static void fill_store(const char *dir, const char *order)
+{
+    sp_context *c = open_store(dir);
+    sp_request_destroy(ask(c, order, "Which?", 2));
+    close_clean(c);
+}
+
+static void assert_from(const sp_request *r, int seg, const char *from, const char *missed)
+{
+    assert_string_equal(sp_request_result(r)->segments[seg].from, from);
+    assert_string_equal(sp_request_result(r)->segments[seg].missed, missed);
+}
+
+static const policy full = {"full", 0};
+
+/* -- a slow store ---------------------------------------------------------------------------- */
+
+/* Keeps the I/O thread busy until it is opened: every later job takes as long. */
+typedef struct barrier {
+    sp_io_job job;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+} barrier;
+
+static void hold_up(sp_io_job *job, sp_disk *disk)
+{
+    barrier *b = (barrier *)job;
+    pthread_mutex_lock(&b->lock);
+    while (!b->open) pthread_cond_wait(&b->changed, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void held_up(sp_io_job *job)
+{
+}
+
+static void barrier_close(barrier *b, sp_context *c)
+{
+    *b = (barrier){.job = {.run = hold_up, .done = held_up, .urgent = true}};
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    sp_io_submit(sp_tiers_io(c->tiers), &b->job);
+}
+
+static void barrier_open(barrier *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->open = true;
+    pthread_cond_signal(&b->changed);
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void test_a_slow_load_stalls_nobody(void **state)
+{
+    char dir[128];
+    barrier b;
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "01");
+    sp_context *c = open_store(dir);
+    sp_request *decodes = submit(c, "3", "Why?", 40);
+    while (decodes->state != SP_REQ_DECODE) step(c);
+    barrier_close(&b, c);
+    sp_request *loads = submit(c, "10", "Which?", 6);
+    step(c);
+    assert_int_equal(loads->state, SP_REQ_LOADING);
+    for (int i = 0; i < 12; i++) {
+        size_t before = decodes->tokens.n;
+        step(c);
+        assert_int_equal(decodes->tokens.n, before + 1);
+        assert_int_equal(loads->state, SP_REQ_LOADING);
+    }
+    barrier_open(&b);
+    run(c, loads);
+    assert_from(loads, 1, "disk", "");
+    assert_from(loads, 2, "disk", "");
+    assert_adds_up(sp_request_result(loads));
+    assert_text(loads, alone(&full, "10", "Which?", 6));
+    assert_text(run(c, decodes), alone(&full, "3", "Why?", 40));
+    sp_request_destroy(loads);
+    sp_request_destroy(decodes);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+static void *open_later(void *b)
+{
+    usleep(50000);
+    barrier_open(b);
+    return NULL;
+}
+
+/* With nothing else to compute, a step sleeps until the load ends. */
+static void test_waiting_for_a_load_does_not_spin(void **state)
+{
+    char dir[128];
+    barrier b;
+    pthread_t thread;
+    int n_steps = 0;
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "01");
+    sp_context *c = open_store(dir);
+    barrier_close(&b, c);
+    sp_request *r = submit(c, "01", "Which?", 2);
+    pthread_create(&thread, NULL, open_later, &b);
+    for (; !done(r); n_steps++) step(c);
+    pthread_join(thread, NULL);
+    assert_in_range(n_steps, 3, 12); /* the barrier, two loads, prefill, two tokens */
+    assert_from(r, 1, "disk", "");
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* A request may leave while its copies are on their way; the next one waits for the same loads. */
+static void test_leaving_while_loading(void **state)
+{
+    for (int cancel = 0; cancel < 2; cancel++) {
+        char dir[128];
+        barrier b;
+        make_folder(dir, sizeof dir);
+        fill_store(dir, "01");
+        sp_context *c = open_store(dir);
+        barrier_close(&b, c);
+        sp_request *decodes = submit(c, "", "Why?", 30); /* so that no step waits */
+        sp_request *leaves = submit(c, "01", "Which?", 2), *stays = submit(c, "01", "Why?", 6);
+        step(c);
+        assert_int_equal(leaves->state, SP_REQ_LOADING);
+        if (cancel) {
+            sp_request_cancel(leaves);
+            step(c);
+            assert_int_equal(sp_request_result(leaves)->finish, SP_FINISH_CANCELED);
+        }
+        sp_request_destroy(leaves);
+        step(c);
+        assert_int_equal(stays->state, SP_REQ_LOADING);
+        barrier_open(&b);
+        assert_text(run(c, stays), alone(&full, "01", "Why?", 6));
+        assert_from(stays, 1, "disk", "");
+        sp_request_destroy(stays);
+        sp_request_destroy(decodes);
+        close_clean(c);
+        remove_folder(dir);
+    }
+}
+
+/* -- misses with a reason -------------------------------------------------------------------- */
+
+static void test_damaged_copies_are_missed(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "012");
+    damage(dir, ".plain");
+    sp_context *c = open_store(dir);
+    sp_request *r = ask(c, "021", "Which?", 12);
+    for (int s = 1; s < 4; s++) assert_from(r, s, "", "damaged");
+    assert_int_equal(sp_request_result(r)->n_reused, 0);
+    assert_adds_up(sp_request_result(r));
+    assert_text(r, alone(&full, "021", "Which?", 12));
+    sp_request_destroy(r);
+    close_clean(c);
+    assert_int_equal(files(dir, ".plain"), 3); /* they were computed, and written once more */
+    c = open_store(dir);
+    r = ask(c, "021", "Which?", 12);
+    for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* A damaged fused copy gives way to the plain one in the store. */
+static void test_what_is_left_serves(void **state)
+{
+    char dir[128];
+    bool fresh;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir);
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    assert_ok(sp_fuse(c, p, &fresh));
+    sp_prompt_destroy(p);
+    close_clean(c);
+    assert_int_equal(files(dir, ".fused"), 1);
+    damage(dir, ".fused");
+    c = open_store(dir);
+    sp_request *r = ask(c, "21", "Which?", 8);
+    assert_from(r, 2, "disk", "");
+    assert_text(r, alone(&full, "21", "Which?", 8)); /* that of the plain copy */
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+static void test_a_copy_that_others_have_deleted(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "0");
+    sp_context *c = open_store(dir);
+    remove_folder(dir);
+    sp_request *r = ask(c, "0", "Which?", 4);
+    assert_from(r, 1, "", "evicted");
+    assert_text(r, alone(&full, "0", "Which?", 4));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* A running request has set all KV memory aside: what cannot be loaded is computed in its turn. */
+static void test_no_room_to_load(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "2");
+    sp_context *c = open_store(dir);
+    size_t block = sp_context_describe(c).kv_block_bytes;
+    close_clean(c);
+    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 20 * block});
+    const sp_reuse_opts alone_opts = {.policy = "off"};
+    sp_request_opts o = {.reuse = &alone_opts,
+                         .sampling = sp_sampling_default(),
+                         .max_tokens = 16 * 14,
+                         .ignore_end = true};
+    sp_prompt *p = prompt_of(c, "", "Why?");
+    sp_request *holds, *r;
+    assert_ok(sp_request_submit(c, p, &o, &holds));
+    sp_prompt_destroy(p);
+    while (holds->state != SP_REQ_DECODE) step(c);
+    int64_t left = sp_kv_pool_n_free(c->pool) - c->reserved;
+    assert_in_range(left, 0, 3);
+    r = submit(c, "2", "Which?", 4);
+    step(c);
+    assert_int_equal(r->found[1].miss, SP_MISS_NO_ROOM);
+    run(c, holds);
+    run(c, r);
+    assert_from(r, 1, "", "no room");
+    assert_text(r, alone(&full, "2", "Which?", 4));
+    sp_request_destroy(holds);
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* -- writing back ---------------------------------------------------------------------------- */
+
+static void test_names_in_the_store_are_adopted(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "012");
+    assert_int_equal(files(dir, ".plain"), 3);
+    sp_context *c = open_store(dir);
+    assert_int_equal(sp_ledger_stats_of(c->ledger).n_free, 3);
+    assert_int_equal(sp_context_describe(c).cached_segments, 0);
+    sp_request_destroy(ask(c, "012", "Which?", 2));
+    sp_context_forget(c); /* from memory, not from the store */
+    sp_request *r = ask(c, "012", "Which?", 2);
+    for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+static int n_lines;
+
+static void count_line(sp_log_level level, const char *line, void *user)
+{
+    n_lines += strstr(line, "not stored") != NULL;
+}
+
+/* A write that fails costs a log line, and nothing else. */
+static void test_a_store_that_cannot_be_written(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir);
+    remove_folder(dir);
+    n_lines = 0;
+    sp_log_set(SP_LOG_WARN, count_line, NULL);
+    sp_request *r = ask(c, "01", "Which?", 4);
+    assert_text(r, alone(&full, "01", "Which?", 4));
+    sp_request_destroy(r);
+    sp_io_drain(sp_tiers_io(c->tiers));
+    assert_int_equal(sp_tiers_n_failed(c->tiers), 2);
+    assert_int_equal(n_lines, 2);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    close_clean(c);
+}
+
+/* Copies that wait to be written are pinned: a request that needs their memory waits for the store. */
+static void test_memory_that_waits_to_be_written(void **state)
+{
+    char dir[128];
+    barrier b;
+    pthread_t thread;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir);
+    size_t block = sp_context_describe(c).kv_block_bytes;
+    close_clean(c);
+    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 16 * block});
+    barrier_close(&b, c);
+    sp_request_destroy(ask(c, "012", "Which?", 2));
+    pthread_create(&thread, NULL, open_later, &b);
+    sp_request *r = ask(c, "3", "Why then, and how many more of them are there?", 60);
+    pthread_join(thread, NULL);
+    sp_request_destroy(r);
+    close_clean(c);
+    assert_int_equal(files(dir, ".plain"), 4);
+    remove_folder(dir);
+}
+
+/* -- waiting --------------------------------------------------------------------------------- */
+
+/* A request that waits for KV memory keeps its pins and its plan, until the ledger has more. */
+static void test_a_waiting_request_is_looked_up_once(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = "full"});
+    size_t block = sp_context_describe(c).kv_block_bytes;
+    close_clean(c);
+    c = open_with((sp_context_opts){.reuse.policy = "full", .kv_bytes = 24 * block});
+    sp_request_destroy(ask(c, "0", "Why?", 2));
+    sp_request *runs = submit(c, "0", "Why?", 16 * 14);
+    while (runs->state != SP_REQ_DECODE) step(c);
+    sp_request *waits = submit(c, "0", "Which?", 16 * 14);
+    step(c);
+    assert_int_equal(waits->state, SP_REQ_QUEUED);
+    const sp_copy *copy = waits->found[1].copy;
+    const sp_span *spans = waits->plan.spans;
+    int64_t now = c->now, n_lookups = sp_ledger_stats_of(c->ledger).n_lookups;
+    assert_non_null(copy);
+    assert_non_null(spans);
+    while (!done(runs)) {
+        step(c);
+        if (done(runs)) break;
+        assert_int_equal(c->now, now);
+        assert_int_equal(sp_ledger_stats_of(c->ledger).n_lookups, n_lookups);
+        assert_ptr_equal(waits->found[1].copy, copy);
+        assert_ptr_equal(waits->plan.spans, spans);
+    }
+    run(c, waits);
+    assert_int_equal(sp_request_result(waits)->finish, SP_FINISH_LENGTH);
+    sp_request_destroy(runs);
+    sp_request_destroy(waits);
+    close_clean(c);
+}
+
+/* While it waits, others compute what it needs: then it looks again. */
+static void test_a_waiting_request_finds_what_is_new(void **state)
+{
+    sp_context *c = open_with(
+        (sp_context_opts){.reuse.policy = "full", .max_requests = 1, .n_batch = 8});
+    sp_request *first = submit(c, "01", "Why?", 4), *second = submit(c, "01", "Which?", 4);
+    run(c, first);
+    run(c, second);
+    assert_int_equal(sp_request_result(second)->n_computed,
+                     sp_request_result(second)->segments[3].n_tokens);
+    assert_text(second, alone(&full, "01", "Which?", 4));
+    sp_request_destroy(first);
+    sp_request_destroy(second);
+    close_clean(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_slow_load_stalls_nobody),
+        cmocka_unit_test(test_waiting_for_a_load_does_not_spin),
+        cmocka_unit_test(test_leaving_while_loading),
+        cmocka_unit_test(test_damaged_copies_are_missed),
+        cmocka_unit_test(test_what_is_left_serves),
+        cmocka_unit_test(test_a_copy_that_others_have_deleted),
+        cmocka_unit_test(test_no_room_to_load),
+        cmocka_unit_test(test_names_in_the_store_are_adopted),
+        cmocka_unit_test(test_a_store_that_cannot_be_written),
+        cmocka_unit_test(test_memory_that_waits_to_be_written),
+        cmocka_unit_test(test_a_waiting_request_is_looked_up_once),
+        cmocka_unit_test(test_a_waiting_request_finds_what_is_new),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
