@@ -126,6 +126,8 @@ SP_API void sp_context_forget(sp_context *c);
 
 typedef struct sp_prompt sp_prompt;
 
+/* Thread: a prompt belongs to one thread at a time; any number of threads may build prompts of one
+ * context at the same time. */
 SP_API sp_err sp_prompt_create(sp_context *c, sp_prompt **out);
 SP_API void sp_prompt_destroy(sp_prompt *p);
 
@@ -136,18 +138,32 @@ SP_API void sp_prompt_destroy(sp_prompt *p);
 SP_API sp_err sp_prompt_system(sp_prompt *p, const char *text);
 SP_API sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text);
 SP_API sp_err sp_prompt_question(sp_prompt *p, const char *text);
+
+/* A conversation:
+ *     sp_prompt_message for each turn so far, then sp_prompt_answer.
+ * sp_prompt_message is sp_prompt_begin, the text, sp_prompt_end; between begin and end, texts and
+ * chunks may follow each other in any order. In the turns of users and tools, chunks that this
+ * context has seen are found (sp_prompt_cut). An answer of an earlier turn is a segment of its own,
+ * so the copy made while it was generated is found. A system turn comes first, or not at all. */
+typedef enum sp_role { SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT, SP_ROLE_TOOL } sp_role;
+
+SP_API sp_err sp_prompt_message(sp_prompt *p, sp_role role, const char *text);
+SP_API sp_err sp_prompt_begin(sp_prompt *p, sp_role role);
+SP_API sp_err sp_prompt_end(sp_prompt *p);
+/* sp_prompt_answer -- ends an open turn and opens the assistant's: the prompt is complete. */
+SP_API sp_err sp_prompt_answer(sp_prompt *p);
+
 /* sp_prompt_text -- plain text as one more segment; `special`: texts of special tokens are
  * recognised. The first segment begins with BOS if the model wants one. Empty text adds no segment
  * (but BOS). */
 SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
-/* sp_prompt_message -- plain text in which chunks are found: what stands between separators (the
- * separator belongs to the piece before it; what is before the first is the head, what is behind
- * the last the question), and elsewhere texts that this context has had as chunks before, letter by
- * letter as sp_prompt_chunk makes them ("[title]\ntext\n\n", at least 64 bytes). The text
- * stays what it is; only the segments differ. separator NULL or "": none. special: as with
- * sp_prompt_text, in what is no chunk. */
-SP_API sp_err sp_prompt_message(sp_prompt *p, const char *text, const char *separator,
-                                bool special);
+/* sp_prompt_cut -- plain text in which chunks are found: each piece between two separators (a
+ * separator belongs to the piece before it; the piece before the first one is the head, the piece
+ * after the last one the question), and elsewhere texts that this context has had as chunks,
+ * exactly as sp_prompt_chunk writes them ("[title]\ntext\n\n", at least 64 bytes). The text is
+ * unchanged; only the segments differ. separator NULL or "": none. special: as in sp_prompt_text,
+ * for text outside chunks. */
+SP_API sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special);
 /* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the
  * vocabulary. */
 SP_API sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n);

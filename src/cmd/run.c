@@ -19,7 +19,7 @@ static sp_err generate(sp_context *c, const char *prompt, const char *separator,
     sp_prompt *p;
     sp_err err = sp_prompt_create(c, &p);
     if (err != SP_OK) return err;
-    err = sp_prompt_message(p, prompt, separator, true);
+    err = sp_prompt_cut(p, prompt, separator, true);
     if (err == SP_OK)
         err = sp_generate(c, p,
                           &(sp_request_opts){.sampling = s->s,

@@ -27,7 +27,7 @@ typedef struct turn {
 static const struct family {
     const char *name;
     const char *mark;      /* a mark in the templates of this family that no later family has */
-    turn turns[3];         /* by sp_role */
+    turn turns[4];         /* by sp_role */
     const char *user_next; /* before later user turns; NULL: as before the first */
     bool joined;           /* the system text follows the first user turn's `before` */
     const char *open;
@@ -35,7 +35,7 @@ static const struct family {
     /* clang-format off */
     [SP_CHAT_NONE] = {
         .name = "none",
-        .turns = {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}},
+        .turns = {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}},
         .open = "",
     },
     [SP_CHAT_CHATML] = {
@@ -43,7 +43,8 @@ static const struct family {
         .mark = "<|im_start|>",
         .turns = {{"<|im_start|>system\n", "<|im_end|>\n"},
                   {"<|im_start|>user\n", "<|im_end|>\n"},
-                  {"<|im_start|>assistant\n", "<|im_end|>\n"}},
+                  {"<|im_start|>assistant\n", "<|im_end|>\n"},
+                  {"<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"}},
         .open = "<|im_start|>assistant\n",
     },
     [SP_CHAT_LLAMA2] = {
@@ -51,7 +52,8 @@ static const struct family {
         .mark = "<<SYS>>",
         .turns = {{"[INST] <<SYS>>\n", "\n<</SYS>>\n\n"},
                   {"[INST] ", " [/INST]"},
-                  {" ", " </s>"}},
+                  {" ", " </s>"},
+                  {"[INST] ", " [/INST]"}},
         .user_next = "<s>[INST] ",
         .joined = true,
         .open = "",
@@ -61,13 +63,14 @@ static const struct family {
         .mark = "<|start_header_id|>",
         .turns = {{"<|start_header_id|>system<|end_header_id|>\n\n", "<|eot_id|>"},
                   {"<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"},
-                  {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"}},
+                  {"<|start_header_id|>assistant<|end_header_id|>\n\n", "<|eot_id|>"},
+                  {"<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"}},
         .open = "<|start_header_id|>assistant<|end_header_id|>\n\n",
     },
     [SP_CHAT_MISTRAL] = {
         .name = "mistral",
         .mark = "[INST]",
-        .turns = {{"[INST] ", "\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}},
+        .turns = {{"[INST] ", "\n\n"}, {"[INST] ", " [/INST]"}, {"", "</s>"}, {"[TOOL_RESULTS] ", "[/TOOL_RESULTS]"}},
         .joined = true,
         .open = "",
     },

@@ -17,8 +17,6 @@ typedef enum sp_chat_family {
     SP_CHAT_MISTRAL,
 } sp_chat_family;
 
-typedef enum sp_role { SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT } sp_role;
-
 /* sp_chat_detect -- the family whose marks the template contains; jinja may be NULL. */
 sp_chat_family sp_chat_detect(const char *jinja);
 const char *sp_chat_name(sp_chat_family f);

@@ -135,7 +135,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     c->prompts.chat = sp_chat_detect(c->model->chat_template);
     c->prompts.salt = c->salt;
     c->prompts.n_vocab = c->model->hp.n_vocab;
-    return SP_OK;
+    return sp_known_create(SP_CUT_MAX_KNOWN, &c->prompts.known);
 }
 
 sp_err sp_context_open(const sp_context_opts *o, sp_context **out)

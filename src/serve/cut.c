@@ -14,6 +14,7 @@
  */
 #include "serve/cut.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #define BASE   UINT64_C(0x9e3779b97f4a7c15)
@@ -27,6 +28,7 @@ typedef struct known_text {
 } known_text;
 
 struct sp_known {
+    pthread_mutex_t lock; /* guards the following */
     known_text *texts; /* [max] */
     int32_t *buckets;
     uint32_t n_buckets;
@@ -73,6 +75,7 @@ sp_err sp_known_create(int32_t max_texts, sp_known **out)
     sp_known *k = SP_NEW(sp_known);
     if (!k) return sp_fail_nomem(sizeof *k, "known texts");
     *k = (sp_known){.max = max_texts, .n_buckets = 1, .window_power = power_of(WINDOW)};
+    pthread_mutex_init(&k->lock, NULL);
     while (k->n_buckets < (uint32_t)max_texts) k->n_buckets *= 2;
     k->texts = SP_NEW_N(known_text, (size_t)max_texts);
     k->buckets = SP_NEW_N(int32_t, k->n_buckets);
@@ -87,14 +90,18 @@ sp_err sp_known_create(int32_t max_texts, sp_known **out)
 void sp_known_destroy(sp_known *k)
 {
     if (!k) return;
+    pthread_mutex_destroy(&k->lock);
     sp_free(k->texts);
     sp_free(k->buckets);
     sp_free(k);
 }
 
-int32_t sp_known_n(const sp_known *k)
+int32_t sp_known_n(sp_known *k)
 {
-    return k->n;
+    pthread_mutex_lock(&k->lock);
+    int32_t n = k->n;
+    pthread_mutex_unlock(&k->lock);
+    return n;
 }
 
 static void forget(sp_known *k, int32_t slot)
@@ -105,20 +112,34 @@ static void forget(sp_known *k, int32_t slot)
     k->n--;
 }
 
-void sp_known_add(sp_known *k, const char *text, size_t n)
+static bool has(const sp_known *k, const known_text *t)
 {
-    if (n < WINDOW) return;
-    known_text t = {.start = hash_of(text, WINDOW), .whole = hash_of(text, n), .n = n};
-    int32_t *bucket = bucket_of(k, t.start);
-    for (int32_t i = *bucket; i; i = k->texts[i - 1].older)
-        if (k->texts[i - 1].n == n && k->texts[i - 1].whole == t.whole) return;
+    for (int32_t i = *bucket_of(k, t->start); i; i = k->texts[i - 1].older)
+        if (k->texts[i - 1].n == t->n && k->texts[i - 1].whole == t->whole) return true;
+    return false;
+}
+
+static void enter(sp_known *k, known_text t)
+{
     if (k->n == k->max) forget(k, k->next);
-    t.power = power_of(n);
+    int32_t *bucket = bucket_of(k, t.start);
     t.older = *bucket;
     k->texts[k->next] = t;
     *bucket = k->next + 1;
     k->next = (k->next + 1) % k->max;
     k->n++;
+}
+
+void sp_known_add(sp_known *k, const char *text, size_t n)
+{
+    if (n < WINDOW) return;
+    known_text t = {.start = hash_of(text, WINDOW),
+                    .whole = hash_of(text, n),
+                    .power = power_of(n),
+                    .n = n};
+    pthread_mutex_lock(&k->lock);
+    if (!has(k, &t)) enter(k, t);
+    pthread_mutex_unlock(&k->lock);
 }
 
 /* longest_at -- bytes of the longest known text at s[at], with at least a window left; or 0. */
@@ -144,7 +165,7 @@ static sp_err add(sp_cut_list *out, const char *text, size_t n, bool is_chunk)
     return SP_OK;
 }
 
-/* cut_known -- pieces of a text without separators. */
+/* cut_known -- pieces of a text without separators. Called with the lock held. */
 static sp_err cut_known(const sp_known *k, const char *text, size_t n, sp_cut_list *out)
 {
     if (!k || k->n == 0 || n < WINDOW) return add(out, text, n, false);
@@ -184,11 +205,12 @@ static sp_err cut_all(const sp_known *k, const char *text, size_t n, const char 
     return cut_known(k, text + from, n - from, out);
 }
 
-sp_err sp_cut(const sp_known *k, const char *text, size_t n, const char *separator,
-              sp_cut_list *out)
+sp_err sp_cut(sp_known *k, const char *text, size_t n, const char *separator, sp_cut_list *out)
 {
     size_t before = out->n;
+    if (k) pthread_mutex_lock(&k->lock);
     sp_err err = cut_all(k, text, n, separator, out);
+    if (k) pthread_mutex_unlock(&k->lock);
     if (err != SP_OK) out->n = before;
     return err;
 }

@@ -1,4 +1,4 @@
-/* cut.h -- chunks in a plain text: what stands between separators, and texts that are known as
+/* cut.h -- finds chunks in a plain text: pieces between separators, and texts that are known as
  * chunks. A text is cut before it is tokenized, so a chunk has the same tokens, and the same
  * content id, wherever it was found. */
 #ifndef SP_SERVE_CUT_H
@@ -9,16 +9,16 @@
 #define SP_CUT_MIN_BYTES 64 /* shorter texts are not recognised in others */
 #define SP_CUT_MAX_KNOWN 65536
 
-/* Texts that were seen as chunks, as hashes; beyond max_texts the oldest is forgotten. Whoever
- * could find two texts with one hash would get his own text cut in another place, and nothing else:
- * what is cached goes by content ids. */
+/* Texts that were seen as chunks, as hashes; beyond max_texts the oldest is forgotten. A hash
+ * collision moves a cut in the colliding text and has no other effect: cached KV is found by content
+ * id. Thread: any. */
 typedef struct sp_known sp_known;
 
 sp_err sp_known_create(int32_t max_texts, sp_known **out) SP_MUST_CHECK;
 void sp_known_destroy(sp_known *k);
 /* sp_known_add -- a chunk's text; too short or known already is fine. Cost: O(n). */
 void sp_known_add(sp_known *k, const char *text, size_t n);
-int32_t sp_known_n(const sp_known *k);
+int32_t sp_known_n(sp_known *k);
 
 typedef struct sp_cut_piece {
     const char *text; /* into the text that was cut */
@@ -28,16 +28,16 @@ typedef struct sp_cut_piece {
 
 typedef SP_VEC(sp_cut_piece) sp_cut_list;
 
-/* sp_cut -- appends the pieces of a text; joined they are the text.
+/* sp_cut -- appends the pieces of a text; joined they are the text. k may be NULL: nothing is known.
  *
  *   head SEP chunk SEP chunk SEP question      a separator belongs to the piece before it; NULL or
  *                                              "": none
  *   text KNOWN text KNOWN KNOWN text           in what no separator made a chunk, known texts are;
  *                                              of two that begin alike the longer one
  *
- * Cost: O(n), and a step for each known text whose first 64 bytes stand in the text. Errors:
+ * Cost: O(n), and a step for each known text whose first 64 bytes occur in the text. Errors:
  * SP_E_NOMEM. */
-sp_err sp_cut(const sp_known *k, const char *text, size_t n, const char *separator,
+sp_err sp_cut(sp_known *k, const char *text, size_t n, const char *separator,
               sp_cut_list *out) SP_MUST_CHECK;
 
 #endif

@@ -6,7 +6,6 @@
 
 sp_err sp_prompt_create(sp_context *c, sp_prompt **out)
 {
-    if (!c->prompts.known) SP_TRY(sp_known_create(SP_CUT_MAX_KNOWN, &c->prompts.known));
     sp_prompt *p = SP_NEW(sp_prompt);
     if (!p) return sp_fail_nomem(sizeof *p, "a prompt");
     p->space = &c->prompts;
@@ -23,28 +22,24 @@ void sp_prompt_destroy(sp_prompt *p)
     sp_free(p);
 }
 
-/* A segment's text: pieces that are template (special tokens mean themselves) or people's words. */
-typedef struct piece {
-    const char *text;
-    size_t n;
-    bool is_template;
-} piece;
+/* -- segments ------------------------------------------------------------------------------- */
 
-static piece words(const char *text)
+static sp_segment *last_of(sp_prompt *p)
 {
-    return (piece){text, strlen(text), false};
+    return &p->segs.v[p->segs.n - 1];
 }
 
-static piece template(const char *text)
+static sp_err check_room(const sp_prompt *p, size_t n)
 {
-    return (piece){text, strlen(text), true};
-}
-
-static sp_err add_ids(sp_prompt *p, sp_segment_kind kind, const int32_t *ids, size_t n)
-{
-    if (n == 0) return SP_OK;
     if (n > INT32_MAX / 2 || p->n_tokens > INT32_MAX / 2)
         return sp_fail(SP_E_LIMIT, "a prompt of over %zu tokens", n);
+    return SP_OK;
+}
+
+static sp_err add_segment(sp_prompt *p, sp_segment_kind kind, const int32_t *ids, size_t n)
+{
+    if (n == 0) return SP_OK;
+    SP_TRY(check_room(p, n));
     sp_segment seg = {.kind = kind, .n = (int32_t)n};
     int32_t *copy = sp_arena_take(&p->arena, n, sizeof *copy);
     if (!copy) return sp_fail_nomem(n * sizeof *copy, "a prompt");
@@ -57,48 +52,113 @@ static sp_err add_ids(sp_prompt *p, sp_segment_kind kind, const int32_t *ids, si
     return SP_OK;
 }
 
-static sp_err add_pieces(sp_prompt *p, sp_segment_kind kind, const piece *pieces, size_t n)
+/* extend_last -- appends tokens to the last segment, which becomes one of `kind`. */
+static sp_err extend_last(sp_prompt *p, sp_segment_kind kind, const int32_t *ids, size_t n)
 {
-    if (p->closed) return sp_fail(SP_E_ARG, "prompt: the question comes last");
+    SP_TRY(check_room(p, n));
+    sp_segment seg = *last_of(p);
+    size_t n_old = (size_t)seg.n;
+    int32_t *tokens = sp_arena_take(&p->arena, n_old + n, sizeof *tokens);
+    if (!tokens) return sp_fail_nomem((n_old + n) * sizeof *tokens, "a prompt");
+    memcpy(tokens, seg.tokens, n_old * sizeof *tokens);
+    if (n) memcpy(tokens + n_old, ids, n * sizeof *tokens);
+    seg.kind = kind;
+    seg.tokens = tokens;
+    seg.n += (int32_t)n;
+    SP_TRY(sp_segment_id(&p->space->space, p->space->salt, tokens, seg.n, &seg.id));
+    *last_of(p) = seg;
+    p->n_tokens += (int32_t)n;
+    return SP_OK;
+}
+
+/* tokenize -- appends the ids of a text; the first text of a prompt begins with BOS if the model wants one. */
+static sp_err tokenize(const sp_prompt *p, const char *text, size_t n, bool special, sp_tokens *ids)
+{
     if (!p->space->tokenizer)
         return sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");
+    unsigned flags = special ? SP_TOK_SPECIAL : 0;
+    flags |= p->segs.n == 0 ? SP_TOK_BOS : SP_TOK_JOINED;
+    if (n == 0 && p->segs.n) return SP_OK;
+    return sp_tokenizer_encode(p->space->tokenizer, text, n, flags, ids);
+}
+
+static sp_err check_open(const sp_prompt *p)
+{
+    return p->closed ? sp_fail(SP_E_ARG, "prompt: the question comes last") : SP_OK;
+}
+
+/* kind_now -- the kind of a text in this turn. */
+static sp_segment_kind kind_now(const sp_prompt *p)
+{
+    if (p->n_turns == 0 || p->role == SP_ROLE_ASSISTANT) return SP_SEG_TEXT;
+    return p->role == SP_ROLE_SYSTEM ? SP_SEG_SYSTEM : SP_SEG_QUESTION;
+}
+
+/* add_text -- as `tail` says: into the last segment, or as a new one. */
+static sp_err add_text(sp_prompt *p, const char *text, size_t n, bool special, bool extend)
+{
     sp_tokens ids = {0};
-    sp_err err = SP_OK;
-    for (size_t i = 0; i < n && err == SP_OK; i++) {
-        unsigned flags = pieces[i].is_template ? SP_TOK_SPECIAL : 0;
-        flags |= i == 0 && p->segs.n == 0 ? SP_TOK_BOS : SP_TOK_JOINED;
-        if (pieces[i].n || (flags & SP_TOK_BOS))
-            err =
-                sp_tokenizer_encode(p->space->tokenizer, pieces[i].text, pieces[i].n, flags, &ids);
-    }
-    if (err == SP_OK) err = add_ids(p, kind, ids.v, ids.n);
+    SP_TRY(check_open(p));
+    sp_err err = tokenize(p, text, n, special, &ids);
+    if (err == SP_OK)
+        err = extend ? extend_last(p, kind_now(p), ids.v, ids.n)
+                     : add_segment(p, kind_now(p), ids.v, ids.n);
     sp_vec_fini(&ids);
     return err;
 }
 
-sp_err sp_prompt_system(sp_prompt *p, const char *text)
+/* add_template -- joins the words that precede it, or else the words that follow it. */
+static sp_err add_template(sp_prompt *p, const char *text)
 {
-    if (p->segs.n) return sp_fail(SP_E_ARG, "prompt: the system text comes first");
-    sp_chat_family f = p->space->chat;
-    piece pieces[] = {
-        template(sp_chat_before(f, SP_ROLE_SYSTEM, true, false)),
-        words(text),
-        template(sp_chat_after(f, SP_ROLE_SYSTEM)),
-        template(sp_chat_before(f, SP_ROLE_USER, false, true)),
-    };
-    return add_pieces(p, SP_SEG_SYSTEM, pieces, SP_COUNT(pieces));
+    size_t n_before = p->segs.n;
+    bool extend = p->tail == SP_TAIL_TEMPLATE || p->tail == SP_TAIL_WORDS;
+    if (extend && !*text) return SP_OK;
+    sp_segment_kind kind = extend ? last_of(p)->kind : kind_now(p);
+    SP_TRY(add_text(p, text, strlen(text), true, extend));
+    if (p->segs.n) last_of(p)->kind = extend ? kind : last_of(p)->kind;
+    if (p->segs.n > n_before) p->tail = SP_TAIL_TEMPLATE;
+    return SP_OK;
 }
 
-/* add_chunk -- from now on the text is known, and found in plain ones. */
+/* add_words -- what people wrote. An earlier answer is a segment by itself: so it is found again. */
+static sp_err add_words(sp_prompt *p, const char *text, size_t n, bool special)
+{
+    bool answer = p->n_turns && p->role == SP_ROLE_ASSISTANT;
+    SP_TRY(add_text(p, text, n, special, p->tail == SP_TAIL_TEMPLATE && !answer));
+    p->tail = answer || !p->n_turns ? SP_TAIL_SEALED : SP_TAIL_WORDS;
+    return SP_OK;
+}
+
+/* -- texts and chunks ----------------------------------------------------------------------- */
+
+sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special)
+{
+    if (!text) return sp_fail(SP_E_ARG, "prompt: text is NULL");
+    return add_words(p, text, strlen(text), special);
+}
+
+/* add_chunk -- from now on the text is known, and found in plain ones. A chunk never begins a prompt: BOS would give
+ * it other tokens than it has elsewhere. */
 static sp_err add_chunk(sp_prompt *p, const char *text, size_t n)
 {
-    SP_TRY(add_pieces(p, SP_SEG_CHUNK, &(piece){text, n, false}, 1));
+    SP_TRY(check_open(p));
+    if (p->segs.n == 0) SP_TRY(add_text(p, "", 0, true, false));
+    sp_tokens ids = {0};
+    unsigned flags = p->segs.n ? SP_TOK_JOINED : 0;
+    sp_err err = p->space->tokenizer
+                     ? sp_tokenizer_encode(p->space->tokenizer, text, n, flags, &ids)
+                     : sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");
+    if (err == SP_OK) err = add_segment(p, SP_SEG_CHUNK, ids.v, ids.n);
+    sp_vec_fini(&ids);
+    if (err != SP_OK) return err;
+    p->tail = SP_TAIL_SEALED;
     sp_known_add(p->space->known, text, n);
     return SP_OK;
 }
 
 sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
 {
+    if (!text) return sp_fail(SP_E_ARG, "prompt: the text of a chunk is NULL");
     sp_bytes s = {0};
     sp_err err = title && *title ? sp_bytes_addf(&s, "[%s]\n", title) : SP_OK;
     if (err == SP_OK) err = sp_bytes_addf(&s, "%s\n\n", text);
@@ -107,52 +167,93 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
     return err;
 }
 
-sp_err sp_prompt_question(sp_prompt *p, const char *text)
-{
-    sp_bytes s = {0};
-    sp_err err = sp_bytes_addf(&s, "Question: %s", text);
-    if (err == SP_OK) err = sp_bytes_add(&s, "", 1);
-    if (err == SP_OK) {
-        sp_chat_family f = p->space->chat;
-        piece pieces[] = {words(s.v), template(sp_chat_after(f, SP_ROLE_USER)),
-                          template(sp_chat_open(f))};
-        err = add_pieces(p, SP_SEG_QUESTION, pieces, SP_COUNT(pieces));
-    }
-    if (err == SP_OK) p->closed = true;
-    sp_vec_fini(&s);
-    return err;
-}
-
-sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special)
-{
-    return add_pieces(p, SP_SEG_TEXT, &(piece){text, strlen(text), special}, 1);
-}
-
-/* add_cut -- a chunk never begins a prompt: BOS would make its tokens others than elsewhere. */
-static sp_err add_cut(sp_prompt *p, const sp_cut_piece *c, bool special)
-{
-    if (!c->is_chunk) return add_pieces(p, SP_SEG_TEXT, &(piece){c->text, c->n, special}, 1);
-    if (p->segs.n == 0) SP_TRY(sp_prompt_text(p, "", special));
-    return add_chunk(p, c->text, c->n);
-}
-
-sp_err sp_prompt_message(sp_prompt *p, const char *text, const char *separator, bool special)
+sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special)
 {
     sp_cut_list cut = {0};
+    if (!text) return sp_fail(SP_E_ARG, "prompt: text is NULL");
     sp_err err = sp_cut(p->space->known, text, strlen(text), separator, &cut);
     if (err == SP_OK && cut.n == 0) err = sp_prompt_text(p, text, special);
-    for (size_t i = 0; i < cut.n && err == SP_OK; i++) err = add_cut(p, &cut.v[i], special);
+    for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
+        const sp_cut_piece *c = &cut.v[i];
+        err = c->is_chunk ? add_chunk(p, c->text, c->n) : add_words(p, c->text, c->n, special);
+    }
     sp_vec_fini(&cut);
     return err;
 }
 
 sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)
 {
+    if (!ids && n) return sp_fail(SP_E_ARG, "prompt: token ids are NULL");
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= p->space->n_vocab)
             return sp_fail(SP_E_ARG, "token %zu: id %d is not in the vocabulary of %d", i, ids[i],
                            p->space->n_vocab);
-    return add_ids(p, SP_SEG_TEXT, ids, n);
+    p->tail = SP_TAIL_SEALED;
+    return add_segment(p, SP_SEG_TEXT, ids, n);
+}
+
+/* -- turns ---------------------------------------------------------------------------------- */
+
+sp_err sp_prompt_begin(sp_prompt *p, sp_role role)
+{
+    if (role < SP_ROLE_SYSTEM || role > SP_ROLE_TOOL)
+        return sp_fail(SP_E_ARG, "prompt: role %d is unknown", (int)role);
+    if (p->in_turn) return sp_fail(SP_E_ARG, "prompt: a turn begins before the last one has ended");
+    SP_TRY(check_open(p));
+    if (role == SP_ROLE_SYSTEM && p->segs.n)
+        return sp_fail(SP_E_ARG, "prompt: the system text comes first");
+    const char *before = sp_chat_before(p->space->chat, role, p->n_turns == 0,
+                                        p->n_turns > 0 && p->role == SP_ROLE_SYSTEM);
+    p->role = role;
+    p->n_turns++;
+    p->in_turn = true;
+    return add_template(p, before);
+}
+
+sp_err sp_prompt_end(sp_prompt *p)
+{
+    if (!p->in_turn) return sp_fail(SP_E_ARG, "prompt: no turn has begun");
+    p->in_turn = false;
+    return add_template(p, sp_chat_after(p->space->chat, p->role));
+}
+
+sp_err sp_prompt_answer(sp_prompt *p)
+{
+    if (p->in_turn) SP_TRY(sp_prompt_end(p));
+    SP_TRY(add_template(p, sp_chat_open(p->space->chat)));
+    p->closed = true;
+    return SP_OK;
+}
+
+sp_err sp_prompt_message(sp_prompt *p, sp_role role, const char *text)
+{
+    if (!text) return sp_fail(SP_E_ARG, "prompt: the text of a message is NULL");
+    SP_TRY(sp_prompt_begin(p, role));
+    if (role == SP_ROLE_USER || role == SP_ROLE_TOOL)
+        SP_TRY(sp_prompt_cut(p, text, NULL, false));
+    else
+        SP_TRY(sp_prompt_text(p, text, false));
+    return sp_prompt_end(p);
+}
+
+/* -- a question over documents -------------------------------------------------------------- */
+
+sp_err sp_prompt_system(sp_prompt *p, const char *text)
+{
+    SP_TRY(sp_prompt_message(p, SP_ROLE_SYSTEM, text));
+    return sp_prompt_begin(p, SP_ROLE_USER);
+}
+
+sp_err sp_prompt_question(sp_prompt *p, const char *text)
+{
+    sp_bytes s = {0};
+    if (!text) return sp_fail(SP_E_ARG, "prompt: the question is NULL");
+    SP_TRY(check_open(p));
+    if (!p->in_turn) SP_TRY(sp_prompt_begin(p, SP_ROLE_USER));
+    sp_err err = sp_bytes_addf(&s, "Question: %s", text);
+    if (err == SP_OK) err = add_words(p, s.v, s.n, false);
+    sp_vec_fini(&s);
+    return err == SP_OK ? sp_prompt_answer(p) : err;
 }
 
 int sp_prompt_n_tokens(const sp_prompt *p)

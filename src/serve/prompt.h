@@ -1,16 +1,18 @@
 /* prompt.h -- from texts to segments: what the public sp_prompt_* functions build.
  *
- *   segment 0   BOS? + system turn + what opens the user's turn        SP_SEG_SYSTEM
- *   segment i   "[title]\ntext\n\n"                                    SP_SEG_CHUNK
- *   last        "Question: ..." + what closes the turn and asks the    SP_SEG_QUESTION
- *               assistant to speak
- *
- * A plain text is cut at separators and around known chunks (serve/cut.h) into SP_SEG_TEXT and
- * SP_SEG_CHUNK.
+ *   BOS? + opening of the system turn + its text + closing + opening of the user's turn   SP_SEG_SYSTEM
+ *   "[title]\ntext\n\n"                                                                   SP_SEG_CHUNK
+ *   what the user wrote + closing + opening of the assistant's turn                       SP_SEG_QUESTION
+ *   an earlier answer                                                                     SP_SEG_TEXT
  *
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
- * content id, wherever it stands. Template text is tokenized with special tokens, what people
- * wrote without. */
+ * content id, at any position. Template text joins the words before it, or else the words after
+ * it; never a chunk and never an answer, which were cached without it. Template text is tokenized
+ * with special tokens, what people wrote without.
+ *
+ * Threads: a prompt belongs to one thread at a time; different threads may build prompts of one
+ * context at the same time (what they share is constant, or locked: sp_known).
+ */
 #ifndef SP_SERVE_PROMPT_H
 #define SP_SERVE_PROMPT_H
 
@@ -27,15 +29,26 @@ typedef struct sp_prompt_space {
     sp_digest space;  /* namespace of content ids: model, KV type, layout */
     const char *salt; /* tenant, or NULL */
     int n_vocab;
-    sp_known *known; /* texts of chunks so far, or NULL; owned by the context */
+    sp_known *known; /* texts of chunks so far; owned by the context */
 } sp_prompt_space;
+
+/* What may join the last segment. */
+typedef enum sp_tail {
+    SP_TAIL_SEALED,   /* nothing: there is none, or it is a chunk, an answer, or plain text */
+    SP_TAIL_TEMPLATE, /* words and template: so far it is template alone */
+    SP_TAIL_WORDS,    /* template */
+} sp_tail;
 
 struct sp_prompt {
     const sp_prompt_space *space; /* borrowed from the context */
     SP_VEC(sp_segment) segs;      /* tokens in `arena` */
     sp_arena arena;
     int n_tokens;
-    bool closed; /* a question ends a prompt over documents */
+    sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
+    int n_turns;
+    bool in_turn;  /* it has not ended */
+    bool closed;   /* the assistant's turn is open: nothing follows */
+    sp_tail tail;
 };
 
 #endif

@@ -25,7 +25,7 @@ static sp_known *known_of(int32_t max, const char *const *texts, int n)
 }
 
 /* marked -- the pieces of a text with marks around them: (text) and <chunk>. */
-static const char *marked(const sp_known *k, const char *text, const char *separator)
+static const char *marked(sp_known *k, const char *text, const char *separator)
 {
     static char out[4096];
     sp_cut_list cut = {0};
@@ -139,7 +139,7 @@ static size_t numbered(char *out, int i, bool alike)
     return n;
 }
 
-static bool is_known(const sp_known *k, const char *text, size_t n)
+static bool is_known(sp_known *k, const char *text, size_t n)
 {
     sp_cut_list cut = {0};
     assert_ok(sp_cut(k, text, n, NULL, &cut));
@@ -249,7 +249,7 @@ static sp_prompt *message(sp_context *c, const char *text, const char *separator
 {
     sp_prompt *p;
     assert_ok(sp_prompt_create(c, &p));
-    assert_ok(sp_prompt_message(p, text, separator, false));
+    assert_ok(sp_prompt_cut(p, text, separator, false));
     return p;
 }
 

@@ -1,0 +1,46 @@
+/* driver.h -- the engine thread, and the queue of commands in front of it.
+ *
+ *   any thread                            engine thread
+ *   submit, cancel, destroy, ... ------>  commands, oldest first ------> a step ------> commands ...
+ *   wait  <------------------------------ finished                        on_text, on_done
+ *
+ * A context belongs to the thread that calls it until sp_context_start. From then on it belongs to
+ * the engine thread, and the functions of the public interface become commands. A command runs
+ * between two steps, so nothing below serve/ needs a lock.
+ *
+ * Invariants
+ *  I1  the engine thread alone touches what a context owns, and requests that are not finished.
+ *  I2  `done` of a request is set once, under the lock, after its result is complete; from then on
+ *      the request is its owner's again.
+ *  I3  a caller that waits for its command gets its error and its detail.
+ */
+#ifndef SP_SERVE_DRIVER_H
+#define SP_SERVE_DRIVER_H
+
+#include "base/err.h"
+
+typedef struct sp_driver sp_driver;
+
+/* A command; returns an error for the caller that waits for it. */
+typedef sp_err sp_command_fn(sp_context *c, void *arg);
+
+/* sp_driver_call -- runs fn and returns its error: on the engine thread, between two steps, or right
+ * here when there is none (or this is it). */
+sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg) SP_MUST_CHECK;
+
+/* sp_driver_submit -- the request joins the queue: at the next step, or right here. */
+void sp_driver_submit(sp_context *c, sp_request *r);
+/* sp_driver_wake -- a flag of some request has changed. Thread: any. */
+void sp_driver_wake(sp_context *c);
+/* sp_driver_finished -- the result of r is complete. Thread: the one that the context belongs to. */
+void sp_driver_finished(sp_context *c, sp_request *r);
+/* sp_driver_is_done -- whether it was called. Thread: any. */
+bool sp_driver_is_done(sp_context *c, const sp_request *r);
+/* sp_driver_runs -- an engine thread has been started. Thread: any. */
+bool sp_driver_runs(const sp_context *c);
+
+/* sp_driver_create, sp_driver_destroy -- without a thread; it is stopped when one runs. */
+sp_err sp_driver_create(sp_context *c, sp_driver **out) SP_MUST_CHECK;
+void sp_driver_destroy(sp_driver *d);
+
+#endif

@@ -1,0 +1,151 @@
+/* Conversations as segments: the tokens are those of the rendered template, an earlier answer is found again. */
+#include <stdio.h>
+
+#include "support/requests.h"
+
+static const char *const bad = "a turn in the wrong place passed";
+
+static sp_prompt *new_prompt(sp_context *c)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    return p;
+}
+
+/* talk -- a system text, then turns of user and assistant by turns; the last user turn is answered. */
+static sp_prompt *talk(sp_context *c, const char *const *turns, int n)
+{
+    sp_prompt *p = new_prompt(c);
+    assert_ok(sp_prompt_message(p, SP_ROLE_SYSTEM, "Be brief."));
+    for (int i = 0; i < n; i++)
+        assert_ok(sp_prompt_message(p, i % 2 ? SP_ROLE_ASSISTANT : SP_ROLE_USER, turns[i]));
+    assert_ok(sp_prompt_answer(p));
+    return p;
+}
+
+static bool same_segments(const sp_prompt *a, const sp_prompt *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!sp_digest_eq(&a->segs.v[i].id, &b->segs.v[i].id)) return false;
+    return true;
+}
+
+/* What a turn adds comes after segments that do not change. */
+static void test_turns_extend(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    const char *const turns[] = {"When do boats leave?", "At nine.", "And on Sunday?"};
+    sp_prompt *first = talk(c, turns, 1), *third = talk(c, turns, 3);
+    assert_int_equal(first->segs.n, 2);
+    assert_int_equal(third->segs.n, 4);
+    assert_true(same_segments(first, third, 2));
+    assert_int_equal(third->segs.v[0].kind, SP_SEG_SYSTEM);
+    assert_int_equal(third->segs.v[1].kind, SP_SEG_QUESTION);
+    assert_int_equal(third->segs.v[2].kind, SP_SEG_TEXT);
+    assert_int_equal(third->segs.v[3].kind, SP_SEG_QUESTION);
+    int n = 0;
+    for (size_t i = 0; i < third->segs.n; i++) n += third->segs.v[i].n;
+    assert_int_equal(n, sp_prompt_n_tokens(third));
+    sp_prompt_destroy(first);
+    sp_prompt_destroy(third);
+    close_clean(c);
+}
+
+/* The tokens of all segments together spell the template. */
+static void test_the_template_is_spelled(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    for (int f = SP_CHAT_NONE; f <= SP_CHAT_MISTRAL; f++) {
+        const sp_chat_family family = (sp_chat_family)f;
+        c->prompts.chat = family;
+        const char *const turns[] = {"Hi", "Hello!", "Who?"};
+        sp_prompt *p = talk(c, turns, 3);
+        sp_tokens ids = {0};
+        sp_bytes said = {0}, want = {0};
+        for (size_t i = 0; i < p->segs.n; i++)
+            for (int32_t t = 0; t < p->segs.v[i].n; t++) {
+                assert_ok(sp_vec_reserve(&ids, 1));
+                ids.v[ids.n++] = p->segs.v[i].tokens[t];
+            }
+        assert_ok(sp_tokenizer_decode(c->prompts.tokenizer, ids.v, ids.n, true, &said));
+        const sp_role roles[] = {SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT, SP_ROLE_USER};
+        const char *const words[] = {"Be brief.", "Hi", "Hello!", "Who?"};
+        for (int i = 0; i < 4; i++)
+            assert_ok(sp_bytes_addf(&want, "%s%s%s", sp_chat_before(family, roles[i], i == 0, i == 1),
+                                    words[i], sp_chat_after(family, roles[i])));
+        assert_ok(sp_bytes_addf(&want, "%s", sp_chat_open(family)));
+        assert_true(said.n >= want.n && said.n <= want.n + 5); /* BOS */
+        assert_memory_equal(said.v + said.n - want.n, want.v, want.n);
+        sp_vec_fini(&ids);
+        sp_vec_fini(&said);
+        sp_vec_fini(&want);
+        sp_prompt_destroy(p);
+    }
+    close_clean(c);
+}
+
+/* The second turn of a chat reuses the first one and its answer. */
+static void test_a_chat_is_reused(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    const char *turns[] = {"When do boats leave?", NULL, "And on Sunday?"};
+    sp_request *r = run(c, submit_prompt(c, talk(c, turns, 1), 40));
+    char answer[512];
+    snprintf(answer, sizeof answer, "%s", sp_request_result(r)->text);
+    int n_first = sp_request_result(r)->n_prompt;
+    sp_request_destroy(r);
+    turns[1] = answer;
+    r = run(c, submit_prompt(c, talk(c, turns, 3), 1));
+    assert_true(sp_request_result(r)->n_reused >= n_first);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* Documents and texts may follow each other inside a turn; a chunk keeps the id that it has elsewhere. */
+static void test_chunks_in_a_turn(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *a = prompt_of(c, "0", NULL), *b = new_prompt(c);
+    assert_ok(sp_prompt_message(b, SP_ROLE_USER, "Hi"));
+    assert_ok(sp_prompt_message(b, SP_ROLE_ASSISTANT, "Hello!"));
+    assert_ok(sp_prompt_begin(b, SP_ROLE_USER));
+    assert_ok(sp_prompt_text(b, "Read this: ", false));
+    assert_ok(sp_prompt_chunk(b, "T", texts[0]));
+    assert_ok(sp_prompt_text(b, "When?", false));
+    assert_ok(sp_prompt_answer(b));
+    const sp_segment *chunk = &b->segs.v[b->segs.n - 2];
+    assert_int_equal(chunk->kind, SP_SEG_CHUNK);
+    assert_true(sp_digest_eq(&chunk->id, &a->segs.v[1].id));
+    sp_prompt_destroy(a);
+    sp_prompt_destroy(b);
+    close_clean(c);
+}
+
+static void test_wrong_order(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    sp_prompt *p = new_prompt(c);
+    if (sp_prompt_end(p) != SP_E_ARG) fail_msg("%s: end", bad);
+    assert_ok(sp_prompt_message(p, SP_ROLE_USER, "Hi"));
+    if (sp_prompt_message(p, SP_ROLE_SYSTEM, "late") != SP_E_ARG) fail_msg("%s: system", bad);
+    assert_ok(sp_prompt_begin(p, SP_ROLE_ASSISTANT));
+    if (sp_prompt_begin(p, SP_ROLE_USER) != SP_E_ARG) fail_msg("%s: begin", bad);
+    if (sp_prompt_begin(p, (sp_role)9) != SP_E_ARG) fail_msg("%s: role", bad);
+    assert_ok(sp_prompt_end(p));
+    assert_ok(sp_prompt_answer(p));
+    if (sp_prompt_text(p, "more", false) != SP_E_ARG) fail_msg("%s: text", bad);
+    if (sp_prompt_chunk(p, NULL, "more") != SP_E_ARG) fail_msg("%s: chunk", bad);
+    if (sp_prompt_message(p, SP_ROLE_USER, NULL) != SP_E_ARG) fail_msg("%s: NULL", bad);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_turns_extend),     cmocka_unit_test(test_the_template_is_spelled),
+        cmocka_unit_test(test_a_chat_is_reused), cmocka_unit_test(test_chunks_in_a_turn),
+        cmocka_unit_test(test_wrong_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
