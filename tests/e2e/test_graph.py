@@ -81,7 +81,7 @@ def test_wrong_usage(tmp_path, movies):
     refuse("graph", "paths", "-g", movies, "--style", "verse", "Heat", code=2, naming=["verse"])
     refuse("graph", "paths", "-g", movies, "--hops", "9", "Heat", naming=["9 hops"])
     refuse("graph", "show", "-g", "http://127.0.0.1:1/sparql", naming=["127.0.0.1"])
-    assert "usage: spolia graph COMMAND" in succeed("graph", "--help")
+    assert "usage: spolia graph NAME" in succeed("graph", "--help")
     for part in ("import", "show", "search", "paths", "extract", "eval"):
         assert f"usage: spolia graph {part}" in succeed("graph", part, "--help")
 
@@ -159,7 +159,7 @@ def test_eval_counts_answers(movies, tmp_path):
     assert got["groups"][1] == {"hops": 2, "questions": 2, "named": 0.5, "recall": 0.5, "answers": 0.5}
     refuse("graph", "eval", "-g", movies, write(tmp_path / "bad.jsonl", '{"question": "x"}\n'),
            naming=["bad.jsonl:1"])
-    refuse("graph", "eval", "-g", movies, write(tmp_path / "no.jsonl", ""), naming=["holds no question"])
+    refuse("graph", "eval", "-g", movies, write(tmp_path / "no.jsonl", ""), naming=["contains no question"])
 
 
 def test_extraction_adds_to_its_file(tmp_path):
