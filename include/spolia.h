@@ -113,12 +113,12 @@ typedef struct sp_context_info {
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
- * Thread: a context and its prompts and requests belong to one thread at a time. */
+ * Thread: a context and its requests belong to one thread at a time, until sp_context_start. */
 SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);
 /* sp_context_close -- destroys the context; its requests and prompts must be gone. NULL is
  * allowed. */
 SP_API void sp_context_close(sp_context *c);
-SP_API sp_context_info sp_context_describe(const sp_context *c);
+SP_API sp_context_info sp_context_describe(sp_context *c);
 /* sp_context_forget -- drops all cached keys and values that no running request uses. */
 SP_API void sp_context_forget(sp_context *c);
 
@@ -194,6 +194,8 @@ typedef enum sp_finish {
 
 /* Called with each new piece of answer text (whole UTF-8 characters). Return false to cancel. */
 typedef bool sp_text_fn(const char *text, size_t n, void *user);
+/* Called once when a request has finished; the request may be destroyed from then on, but not here. */
+typedef void sp_done_fn(void *user);
 
 typedef struct sp_request_opts {
     const sp_reuse_opts *reuse; /* NULL: the context's */
@@ -202,7 +204,8 @@ typedef struct sp_request_opts {
     const char *const *stop; /* the answer ends before the first of these */
     int n_stop;
     sp_text_fn *on_text;
-    void *user;      /* of on_text */
+    sp_done_fn *on_done; /* or NULL */
+    void *user;      /* of on_text and on_done */
     bool ignore_end; /* continue after an end token */
 } sp_request_opts;
 
@@ -242,9 +245,12 @@ typedef struct sp_request sp_request;
  * SP_E_NOMEM. */
 SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                                 sp_request **out);
+/* sp_request_cancel -- it finishes at the next step. Thread: any. */
 SP_API void sp_request_cancel(sp_request *r);
-/* sp_request_destroy -- cancels it if need be. */
+/* sp_request_destroy -- cancels it if need be; its callbacks are not called any more. */
 SP_API void sp_request_destroy(sp_request *r);
+/* sp_request_result -- complete once the request has finished: finish is not SP_FINISH_NONE or,
+ * with an engine thread, sp_request_wait has returned true. */
 SP_API const sp_result *sp_request_result(const sp_request *r);
 
 /* sp_fuse -- computes the last chunk of a prompt (system text, similar chunks, the chunk; no
@@ -273,9 +279,20 @@ SP_API const sp_guard_report *sp_context_guard(const sp_context *c, int *n);
 /* sp_context_step -- one step of all running requests; *busy tells whether work is left. A request
  * that fails finishes with SP_FINISH_ERROR; the step itself fails only when the engine does. */
 SP_API sp_err sp_context_step(sp_context *c, bool *busy);
-/* sp_generate -- submits, steps until done, and hands over the finished request. */
+/* sp_generate -- submits, waits or steps until done, and hands over the finished request. */
 SP_API sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                           sp_request **out);
+
+/* sp_context_start -- gives the context to an engine thread of its own, which makes the steps. From
+ * then on any thread may call any function of the context but sp_context_step, sp_context_guard and
+ * sp_context_close; on_text and on_done are called on the engine thread and must be quick.
+ * Errors: SP_E_NOMEM. */
+SP_API sp_err sp_context_start(sp_context *c);
+/* sp_context_stop -- waits until all requests have finished, and takes the context back. */
+SP_API void sp_context_stop(sp_context *c);
+/* sp_request_wait -- until the request has finished or timeout_us have passed (negative: no limit);
+ * whether it has finished. Without an engine thread it does not wait. */
+SP_API bool sp_request_wait(sp_request *r, int64_t timeout_us);
 
 /* -- tokens and logits ------------------------------------------------------------------------ */
 

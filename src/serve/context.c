@@ -108,6 +108,7 @@ static sp_err check_opts(const sp_context_opts *o)
 static sp_err open_context(sp_context *c, const sp_context_opts *o)
 {
     SP_TRY(check_opts(o));
+    SP_TRY(sp_driver_create(c, &c->driver));
     SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
@@ -160,9 +161,11 @@ sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_contex
 void sp_context_close(sp_context *c)
 {
     if (!c) return;
+    if (c->driver) sp_context_stop(c);
     sp_guard_stop(c->guard);
     sp_guard_destroy(c->guard);
-    assert(!c->queue && !c->running);
+    assert(!c->queue && !c->running && !c->finished);
+    sp_driver_destroy(c->driver);
     sp_tiers_close(c->tiers);
     sp_free(c->logits);
     sp_free(c->sliced);
@@ -177,11 +180,11 @@ void sp_context_close(sp_context *c)
     sp_free(c);
 }
 
-sp_context_info sp_context_describe(const sp_context *c)
+static sp_err describe(sp_context *c, void *arg)
 {
     const sp_hparams *hp = &c->model->hp;
     sp_ledger_stats cached = sp_ledger_stats_of(c->ledger);
-    return (sp_context_info){
+    *(sp_context_info *)arg = (sp_context_info){
         .arch = hp->arch,
         .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
         .chat = sp_chat_name(c->prompts.chat),
@@ -201,12 +204,27 @@ sp_context_info sp_context_describe(const sp_context *c)
         .cached_segments = cached.n_copies - cached.n_free,
         .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
     };
+    return SP_OK;
+}
+
+sp_context_info sp_context_describe(sp_context *c)
+{
+    sp_context_info info = {0};
+    if (sp_driver_call(c, describe, &info) != SP_OK) assert(false); /* it has no error */
+    return info;
+}
+
+static sp_err forget(sp_context *c, void *arg)
+{
+    SP_UNUSED(arg);
+    if (c->tiers) sp_io_drain(sp_tiers_io(c->tiers)); /* what is written is pinned until then */
+    sp_ledger_clear(c->ledger);
+    return SP_OK;
 }
 
 void sp_context_forget(sp_context *c)
 {
-    if (c->tiers) sp_io_drain(sp_tiers_io(c->tiers)); /* what is written is pinned until then */
-    sp_ledger_clear(c->ledger);
+    if (sp_driver_call(c, forget, NULL) != SP_OK) assert(false); /* it has no error */
 }
 
 const sp_vocab *sp_context_vocab(const sp_context *c)

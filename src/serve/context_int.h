@@ -6,6 +6,7 @@
 #include "engine/engine.h"
 #include "model/model.h"
 #include "reuse/reuse.h"
+#include "serve/driver.h"
 #include "serve/prompt.h"
 #include "serve/tiers.h"
 
@@ -41,6 +42,8 @@ struct sp_context {
     int64_t reserved;             /* blocks set aside for running requests: request_int.h, I2 */
     int64_t now;                  /* logical time: look-ups */
     sp_request *queue, *running;  /* oldest first */
+    sp_request *finished;         /* in this step */
+    sp_driver *driver;
     int n_running;
     sp_slice *slices;    /* [max_requests] of the step being composed */
     sp_request **sliced; /* [max_requests] whose slice it is */

@@ -138,7 +138,7 @@ void sp_driver_wake(sp_context *c)
 void sp_driver_finished(sp_context *c, sp_request *r)
 {
     sp_driver *d = c->driver;
-    void (*on_done)(void *) = r->o.on_done;
+    sp_done_fn *on_done = r->o.on_done;
     void *user = r->o.user;
     pthread_mutex_lock(&d->lock);
     r->done = true; /* I2: from here on its owner may destroy it */
@@ -172,7 +172,7 @@ bool sp_request_wait(sp_request *r, int64_t timeout_us)
     const int64_t year_us = INT64_C(31536000000000);
     struct timespec end = later(SP_MIN(SP_MAX(timeout_us, 0), year_us));
     pthread_mutex_lock(&d->lock);
-    while (!r->done && d->runs) {
+    while (!r->done && d->runs && !is_engine_thread(d)) {
         if (timeout_us < 0)
             pthread_cond_wait(&d->done, &d->lock);
         else if (pthread_cond_timedwait(&d->done, &d->lock, &end) != 0)
@@ -185,7 +185,7 @@ bool sp_request_wait(sp_request *r, int64_t timeout_us)
 
 /* -- the thread ----------------------------------------------------------------------------- */
 
-/* step -- errors end the requests of the step; the others go on. */
+/* step -- an error ends the requests of the step; the others continue. */
 static bool step(sp_context *c)
 {
     bool busy = false;

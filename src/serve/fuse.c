@@ -36,14 +36,22 @@ static sp_err compute(sp_context *c, const sp_prompt *p)
 {
     const sp_request_opts o = {.sampling = sp_sampling_default()};
     sp_request *r;
-    SP_TRY(sp_request_submit_as(c, p, &o, &sp_reuse_fuse, &r));
+    SP_TRY(sp_request_create(c, p, &o, &sp_reuse_fuse, &r));
+    sp_driver_submit(c, r);
     SP_TRY(sp_request_run(c, &r));
     sp_request_destroy(r);
     return SP_OK;
 }
 
-sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh)
+typedef struct fuse_args {
+    const sp_prompt *prompt;
+    bool fresh;
+} fuse_args;
+
+static sp_err fuse(sp_context *c, void *arg)
 {
+    fuse_args *a = arg;
+    const sp_prompt *p = a->prompt;
     sp_digest head[8];
     int n = (int)p->segs.n, n_head = sp_reuse_n_head(p->segs.v, n);
     if (n_head >= n - 1 || n_head > (int)SP_COUNT(head) || p->segs.v[n - 1].kind != SP_SEG_CHUNK)
@@ -52,6 +60,15 @@ sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh)
     bool known;
     SP_TRY(is_known(c, p, head, n_head, &known));
     if (!known) SP_TRY(compute(c, p));
-    if (fresh) *fresh = !known;
+    a->fresh = !known;
+    return SP_OK;
+}
+
+sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh)
+{
+    if (!p) return sp_fail(SP_E_ARG, "fuse: the prompt is NULL");
+    fuse_args a = {.prompt = p};
+    SP_TRY(sp_driver_call(c, fuse, &a));
+    if (fresh) *fresh = a.fresh;
     return SP_OK;
 }

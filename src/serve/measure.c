@@ -1,5 +1,5 @@
 /* measure.c -- requests that are measured: prescribed answers, logits, KV that is kept. The
- * measurements are added to a queued request, before its first step. */
+ * measurements are added to a request before it joins the queue. */
 #include "serve/measure.h"
 
 #include <string.h>
@@ -33,11 +33,15 @@ sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
 {
     sp_request *r = NULL;
     SP_TRY(check(c, m));
-    SP_TRY(sp_request_submit(c, p, o, &r));
+    SP_TRY(sp_request_create(c, p, o, NULL, &r));
     sp_err err = copy_measure(r, m);
-    if (err == SP_OK)
-        *out = r;
-    else
+    if (err != SP_OK) {
+        r->state = SP_REQ_FINISHED; /* it is in no list and holds nothing */
+        r->done = true;
         sp_request_destroy(r);
-    return err;
+        return err;
+    }
+    sp_driver_submit(c, r);
+    *out = r;
+    return SP_OK;
 }

@@ -68,6 +68,15 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
         sp_request_show(r, r->text.n);
     r->state = SP_REQ_FINISHED;
     fill_result(r, why, err);
+    sp_request_append(&c->finished, r);
+}
+
+void sp_request_announce(sp_context *c)
+{
+    for (sp_request *r; (r = c->finished);) {
+        c->finished = r->next;
+        sp_driver_finished(c, r); /* from here on its owner may destroy it */
+    }
 }
 
 static void free_request(sp_request *r)
@@ -80,17 +89,29 @@ static void free_request(sp_request *r)
     sp_free(r);
 }
 
+static sp_err destroy(sp_context *c, void *arg)
+{
+    sp_request *r = arg;
+    if (r->state != SP_REQ_FINISHED) sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
+    unlink_request(&c->finished, r);
+    if (r->holds_kv) sp_request_let_go(r);
+    free_request(r);
+    return SP_OK;
+}
+
 void sp_request_destroy(sp_request *r)
 {
     if (!r) return;
-    if (r->state != SP_REQ_FINISHED) sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
-    if (r->holds_kv) sp_request_let_go(r);
-    free_request(r);
+    if (sp_driver_is_done(r->ctx, r) && !r->holds_kv)
+        free_request(r);
+    else if (sp_driver_call(r->ctx, destroy, r) != SP_OK)
+        assert(false); /* it has no error */
 }
 
 void sp_request_cancel(sp_request *r)
 {
     r->cancel = true;
+    sp_driver_wake(r->ctx);
 }
 
 const sp_result *sp_request_result(const sp_request *r)

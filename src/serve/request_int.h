@@ -56,7 +56,9 @@ struct sp_request {
     const sp_copy *must;      /* storing: the copy, pinned */
     bool guarded;             /* its first token is to be checked */
     bool holds_kv;            /* finished, and its plan is kept: keep_kv */
-    bool cancel;
+    _Atomic bool cancel;      /* set by any thread */
+    bool follows;             /* the context's settings, as they are when it enters the queue */
+    bool done;                /* its result is its owner's to read: driver.h, I2 */
     int32_t max_tokens;
     sp_sampler sampler;
     sp_text_stream stream;
@@ -123,8 +125,10 @@ void sp_request_report(sp_request *r);
 
 void sp_request_append(sp_request **list, sp_request *r);
 /* sp_request_finish -- leaves queue or running ones, gives back memory and pins; the result is
- * complete. */
+ * complete. Its owner hears of it at the end of the step. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+/* sp_request_announce -- tells the owners of requests that have finished. */
+void sp_request_announce(sp_context *c);
 /* sp_request_show -- hands text up to there to on_text. */
 void sp_request_show(sp_request *r, size_t upto);
 
@@ -145,13 +149,18 @@ void sp_request_settle(sp_request *r);
 
 /* -- submit.c -------------------------------------------------------------------------------- */
 
-/* sp_request_submit_as -- sp_request_submit with an internal policy; NULL: as the options say. */
-sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
-                            const sp_reuse_policy *policy, sp_request **out) SP_MUST_CHECK;
+/* sp_request_create -- a request in no list, with an internal policy; NULL: as the options say.
+ * Thread: any. Errors: those of sp_request_submit. */
+sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         const sp_reuse_policy *policy, sp_request **out) SP_MUST_CHECK;
+/* sp_request_enter -- joins the queue. */
+void sp_request_enter(sp_request *r);
 
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 
-/* sp_request_run -- steps until it is done; a request that fails is destroyed, and *r then NULL. */
+/* sp_request_run -- until it is done; a request that fails is destroyed, and *r then NULL. */
 sp_err sp_request_run(sp_context *c, sp_request **r) SP_MUST_CHECK;
+/* sp_context_step_here -- sp_context_step, on the thread that the context belongs to. */
+sp_err sp_context_step_here(sp_context *c, bool *busy) SP_MUST_CHECK;
 
 #endif

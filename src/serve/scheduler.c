@@ -74,7 +74,7 @@ static void wait_for_store(sp_context *c)
     if (c->tiers && (c->queue || c->running) && sp_io_wait(sp_tiers_io(c->tiers))) settle(c);
 }
 
-sp_err sp_context_step(sp_context *c, bool *busy)
+sp_err sp_context_step_here(sp_context *c, bool *busy)
 {
     drop_canceled(c->queue);
     drop_canceled(c->running);
@@ -91,6 +91,17 @@ sp_err sp_context_step(sp_context *c, bool *busy)
         else
             sp_request_finish(c->sliced[s], SP_FINISH_ERROR, err);
     *busy = c->running || c->queue || sp_guard_busy(c->guard);
+    sp_request_announce(c);
+    return err;
+}
+
+sp_err sp_context_step(sp_context *c, bool *busy)
+{
+    bool work = false;
+    if (sp_driver_runs(c))
+        return sp_fail(SP_E_ARG, "the context has an engine thread, which makes the steps");
+    sp_err err = sp_context_step_here(c, &work);
+    if (busy) *busy = work;
     return err;
 }
 
@@ -99,7 +110,9 @@ sp_err sp_request_run(sp_context *c, sp_request **r)
     bool busy = true;
     sp_err err = SP_OK;
     const sp_result *res = &(*r)->result;
-    while (err == SP_OK && (*r)->state != SP_REQ_FINISHED) err = sp_context_step(c, &busy);
+    if (!sp_request_wait(*r, -1))
+        while (err == SP_OK && (*r)->state != SP_REQ_FINISHED)
+            err = sp_context_step_here(c, &busy);
     if (err == SP_OK && res->finish == SP_FINISH_ERROR) err = sp_fail(res->err, "%s", res->detail);
     if (err == SP_OK) return SP_OK;
     sp_request_destroy(*r);
@@ -110,6 +123,7 @@ sp_err sp_request_run(sp_context *c, sp_request **r)
 sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out)
 {
     sp_request *r;
+    if (!out) return sp_fail(SP_E_ARG, "generate: nowhere to put the request");
     SP_TRY(sp_request_submit(c, p, o, &r));
     SP_TRY(sp_request_run(c, &r));
     *out = r;

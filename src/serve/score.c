@@ -29,9 +29,19 @@ static sp_err bind_alone(sp_context *c, sp_plan *plan)
     return sp_plan_bind(plan);
 }
 
-sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
-                void *user)
+typedef struct score_args {
+    const int32_t *ids;
+    size_t n;
+    int piece;
+    sp_logits_fn *fn;
+    void *user;
+} score_args;
+
+static sp_err score(sp_context *c, void *arg)
 {
+    const score_args *a = arg;
+    const size_t n = a->n;
+    int piece = a->piece;
     if (n < 1) return sp_fail(SP_E_ARG, "the text is empty");
     if (n > (size_t)c->n_ctx)
         return sp_fail(SP_E_CONTEXT, "text of %zu tokens, the context holds %d", n, c->n_ctx);
@@ -41,7 +51,7 @@ sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logit
     if (!logits)
         return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits,
                              "logits");
-    sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = ids, .n = (int32_t)n};
+    sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = a->ids, .n = (int32_t)n};
     sp_plan plan;
     sp_plan_init(&plan, c->pool);
     sp_found found = {0};
@@ -49,8 +59,16 @@ sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logit
     sp_reuse_input in = {.segs = &seg, .n_segs = 1, .n_head = 1, .found = &found};
     sp_err err = sp_reuse_off.next_plan(&in, &plan, &role);
     if (err == SP_OK) err = bind_alone(c, &plan);
-    if (err == SP_OK) err = run_pieces(c, &plan, piece, logits, fn, user);
+    if (err == SP_OK) err = run_pieces(c, &plan, piece, logits, a->fn, a->user);
     sp_plan_fini(&plan);
     sp_free(logits);
     return err;
+}
+
+sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
+                void *user)
+{
+    if ((!ids && n) || !fn) return sp_fail(SP_E_ARG, "score: token ids or callback are NULL");
+    score_args a = {.ids = ids, .n = n, .piece = piece, .fn = fn, .user = user};
+    return sp_driver_call(c, score, &a);
 }

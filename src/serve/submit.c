@@ -50,7 +50,7 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
-/* follow_context -- the context's settings, as far as its guard allows them. */
+/* follow_context -- the context's settings, as far as its guard allows them now. */
 static void follow_context(sp_request *r)
 {
     sp_guard *g = r->ctx->guard;
@@ -60,22 +60,19 @@ static void follow_context(sp_request *r)
     r->guarded = r->max_tokens > 0 && sp_guard_samples(g, &r->reuse);
 }
 
-/* choose_policy -- a prompt without chunks has prefixes only. A chunk at the very end is followed by
- * nothing whose logits could begin the answer: it is computed like a question. */
+/* choose_policy -- as the options say. A chunk at the very end is followed by nothing whose logits
+ * could begin the answer: it is computed like a question. */
 static sp_err choose_policy(sp_request *r, const sp_reuse_policy *policy)
 {
     sp_segment *last = &r->segs[r->n_segs - 1];
     if (last->kind == SP_SEG_CHUNK && r->max_tokens > 0) last->kind = SP_SEG_TEXT;
     r->n_head = sp_reuse_n_head(r->segs, r->n_segs);
+    r->follows = !policy && !r->o.reuse;
     if (policy)
         r->reuse = (sp_reuse_choice){.policy = policy};
     else if (r->o.reuse)
         SP_TRY(sp_reuse_choose(r->o.reuse, &r->reuse));
-    else
-        follow_context(r);
     r->o.reuse = NULL; /* the caller's */
-    bool has_chunk = r->n_head < r->n_segs;
-    if (!has_chunk && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
     return SP_OK;
 }
 
@@ -111,8 +108,8 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     return SP_OK;
 }
 
-sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
-                            const sp_reuse_policy *policy, sp_request **out)
+sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         const sp_reuse_policy *policy, sp_request **out)
 {
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
@@ -123,18 +120,31 @@ sp_err sp_request_submit_as(sp_context *c, const sp_prompt *p, const sp_request_
     sp_err err = prepare(r, p, policy);
     if (err != SP_OK) {
         r->state = SP_REQ_FINISHED; /* it is in no list and holds nothing */
+        r->done = true;
         sp_request_destroy(r);
         return err;
     }
-    sp_request_append(&c->queue, r);
     *out = r;
     return SP_OK;
+}
+
+/* A prompt without chunks has prefixes only. */
+void sp_request_enter(sp_request *r)
+{
+    if (r->follows) follow_context(r);
+    bool has_chunk = r->n_head < r->n_segs;
+    if (!has_chunk && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
+    sp_request_append(&r->ctx->queue, r);
 }
 
 sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          sp_request **out)
 {
-    return sp_request_submit_as(c, p, o, NULL, out);
+    if (!p) return sp_fail(SP_E_ARG, "the prompt is NULL");
+    const sp_request_opts plain = {.sampling = sp_sampling_default()};
+    SP_TRY(sp_request_create(c, p, o ? o : &plain, NULL, out));
+    sp_driver_submit(c, *out);
+    return SP_OK;
 }
 
 sp_sampling sp_sampling_default(void)

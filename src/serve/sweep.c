@@ -44,13 +44,28 @@ static sp_err ids_of(sp_context *c, sp_index *ix, digests *out)
     }
 }
 
-sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed)
+typedef struct retain_args {
+    sp_index *index;
+    int64_t n_removed;
+} retain_args;
+
+static sp_err retain(sp_context *c, void *arg)
 {
+    retain_args *a = arg;
     if (!c->tiers) return sp_fail(SP_E_ARG, "the context has no store");
     digests known = {0};
-    sp_err err = ids_of(c, ix, &known);
+    sp_err err = ids_of(c, a->index, &known);
     if (err == SP_OK && known.n) qsort(known.v, known.n, sizeof *known.v, by_bytes);
-    if (err == SP_OK) err = sp_tiers_retain(c->tiers, is_among, &known, n_removed);
+    if (err == SP_OK) err = sp_tiers_retain(c->tiers, is_among, &known, &a->n_removed);
     sp_vec_fini(&known);
+    return err;
+}
+
+sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed)
+{
+    if (!ix) return sp_fail(SP_E_ARG, "the index is NULL");
+    retain_args a = {.index = ix};
+    sp_err err = sp_driver_call(c, retain, &a);
+    if (n_removed) *n_removed = a.n_removed;
     return err;
 }

@@ -347,7 +347,8 @@ static void test_small_kv_memory(void **state)
         sp_request *r;
         const sp_request_opts o = {.sampling = sp_sampling_default()};
         for (int k = 0; k < 2; k++) { /* the second time much of it is cached */
-            assert_ok(sp_request_submit_as(c, p, &o, &sp_reuse_fuse, &r));
+            assert_ok(sp_request_create(c, p, &o, &sp_reuse_fuse, &r));
+            sp_driver_submit(c, r);
             run(c, r); /* with the invariants of every step */
             enough = sp_request_result(r)->finish == SP_FINISH_LENGTH;
             if (!enough) assert_refused(r);

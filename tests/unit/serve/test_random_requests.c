@@ -69,7 +69,8 @@ static void random_submit(life *l, live *v)
         o = (sp_request_opts){.sampling = sp_sampling_default()};
         v->order = below(l, 3);
         sp_prompt *p = prompt_of(l->c, orders[v->order], NULL);
-        assert_ok(sp_request_submit_as(l->c, p, &o, &sp_reuse_fuse, &v->r));
+        assert_ok(sp_request_create(l->c, p, &o, &sp_reuse_fuse, &v->r));
+        sp_driver_submit(l->c, v->r);
         sp_prompt_destroy(p);
         return;
     }
