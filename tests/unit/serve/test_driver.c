@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "support/requests.h"
+#include "support/tiny_model.h"
 
 enum { THREADS = 4, ROUNDS = 12, TOKENS = 12 };
 
