@@ -6,6 +6,7 @@
 #include <ftw.h>
 #include <stdio.h>
 
+#include "serve/measure.h"
 #include "support/far_device.h"
 
 enum { TOKENS = 12 };
@@ -126,11 +127,10 @@ static void test_copies_on_disk(void **state)
 static sp_request *ask_keeping(sp_context *c, const char *reuse)
 {
     const sp_reuse_opts how = {.policy = reuse};
-    const sp_request_opts o = {
-        .sampling = sp_sampling_default(), .max_tokens = 1, .keep_kv = true, .reuse = &how};
+    const sp_request_opts o = {.sampling = sp_sampling_default(), .max_tokens = 1, .reuse = &how};
     sp_request *r;
     sp_prompt *p = prompt_of(c, "01", "How many?");
-    assert_ok(sp_request_submit(c, p, &o, &r));
+    assert_ok(sp_measure_submit(c, p, &o, &(sp_measure){.keep_kv = true}, &r));
     sp_prompt_destroy(p);
     return run(c, r);
 }
