@@ -95,6 +95,6 @@ def test_refusals(index, tmp_path):
     assert run("ask", "-m", MODEL, "x").returncode == 2
     empty = tmp_path / "empty"
     empty.mkdir()
-    succeed("index", empty, "-o", tmp_path / "empty.db", "--json")
-    (answer,) = ask(tmp_path / "empty.db", ["Who?"])
+    assert run("index", empty, "-o", tmp_path / "empty.db").returncode == 1  # no chunks
+    (answer,) = ask(tmp_path / "empty.db", ["Who?"], "--allow-empty")
     assert answer["chunks"] == []
