@@ -47,7 +47,7 @@ typedef enum sp_log_level { SP_LOG_ERROR = 1, SP_LOG_WARN, SP_LOG_INFO, SP_LOG_D
 typedef void sp_log_sink(sp_log_level level, const char *line, void *user);
 
 /* sp_log_set -- where log lines go; sink NULL turns logging off (the default). Call it before any
- * other thread uses the library. */
+ * other thread uses the library. A context with a store also calls the sink from a thread of its own. */
 SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
 
 /* -- context: a model, its KV memory and what is cached --------------------------------------- */
@@ -93,8 +93,10 @@ typedef struct sp_context_opts {
     size_t kv_bytes;     /* memory for keys and values, cached ones included; 0: 1 GiB */
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     sp_reuse_opts reuse; /* of requests that do not say themselves */
-    int max_variants;    /* copies of chunks behind other prefixes (craft); 0: 1,024 */
-    const char *store;   /* folder of chunk copies kept on disk, created if need be; NULL: none */
+    int max_variants;    /* copies of chunks computed after other chunks (craft); 0: 1,024 */
+    const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
+                            and those that requests compute are written there in the background;
+                            NULL: none */
     float guard;         /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
     float guard_bound;   /* mean divergence that is still well, nats; 0: 0.5 */
@@ -218,8 +220,9 @@ typedef struct sp_segment_report {
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
                            "evicted", "other system prompt", "other model" (the store has it for
                            another model or KV type), "not measured" (of what the policy must know
-                           of a copy); "" when there was one, or for what is no chunk. A chunk of
-                           another tenant counts as never seen: who asks must not learn of it. */
+                           of a copy), "no room" (KV memory was set aside for other requests), "damaged"
+                           (the store had it); "" when there was one, or for what is no chunk. A chunk
+                           of another tenant counts as never seen. */
 } sp_segment_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */

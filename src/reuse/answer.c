@@ -1,5 +1,5 @@
-/* answer.c -- the answer plan of chunk policies: reused chunks at their positions, and some of their
- * tokens recomputed.
+/* answer.c -- the answer plan of chunk policies: reused chunks at their positions, and some of
+ * their tokens recomputed.
  *
  *   spans   head | chunk 1 | chunk 2 | question | recomputed   | answer (room)
  *                   ..x..     x....               x at 1, x at 2

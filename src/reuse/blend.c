@@ -1,8 +1,8 @@
 /* blend.c -- CacheBlend: the tokens whose KV deviates most at the second layer are recomputed.
  *
  * Probe: all chunk tokens through the first two layers, seeing everything before them, in a private
- * span; the distance of their second-layer KV from the cached copy is the score. The question is not
- * part of it.
+ * span; the distance of their second-layer KV from the cached copy is the score. The question is
+ * not part of it.
  * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). */
 #include "reuse/reuse_int.h"
 

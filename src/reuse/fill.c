@@ -32,12 +32,12 @@ static sp_err add_sight(const sp_reuse_input *in, int i, sp_plan *plan, int *see
     return sp_plan_add_sight(plan, list, in->n_head + 1, see);
 }
 
-/* is_repeated -- an equal chunk earlier in the prompt is missing as well: computed once is enough. */
+/* is_repeated -- an equal chunk earlier in the prompt is missing as well: computed once is
+ * enough. */
 static bool is_repeated(const sp_reuse_input *in, int i)
 {
     for (int k = in->n_head; k < i; k++)
-        if (missing(in, k) && sp_digest_eq(&in->segs[k].id, &in->segs[i].id))
-            return true;
+        if (missing(in, k) && sp_digest_eq(&in->segs[k].id, &in->segs[i].id)) return true;
     return false;
 }
 

@@ -7,10 +7,10 @@
  *
  * The question attends to the value that answers it (probe 1: fusion's). Where a chunk calls its
  * subject by a word that an earlier chunk explains, the cached copy lacks that link in two tokens,
- * the word and the value, and the question points at the value alone. So one half of the budget goes
- * as in fusion; these tokens are computed over the reused copies, and what they attend to in the
- * middle layer, where tokens are bound to their properties, takes the other half. Probe 2 costs half
- * of the budget in half of the layers.
+ * the word and the value, and the question points at the value alone. So one half of the budget
+ * goes as in fusion; these tokens are computed over the reused copies, and what they attend to in
+ * the middle layer, where tokens are bound to their properties, takes the other half. Probe 2
+ * costs half of the budget in half of the layers.
  *
  * Source: our own; two steps of attention flow (Abnar and Zuidema 2020) over FusionRAG section 3.2.
  * Evidence and the choice of half and middle: docs/benchmarks.md. */

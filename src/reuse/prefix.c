@@ -32,12 +32,11 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *
     const sp_found *found = &in->found[i];
     int32_t known = found->n_known;
     int span, see;
-    SP_TRY(sp_plan_add_span(plan,
-                            &(sp_span_spec){.n = seg->n,
-                                            .at = at,
-                                            .known = known ? found->copy->blocks : NULL,
-                                            .n_known = known},
-                            &span));
+    SP_TRY(sp_plan_add_span(
+        plan,
+        &(sp_span_spec){
+            .n = seg->n, .at = at, .known = known ? found->copy->blocks : NULL, .n_known = known},
+        &span));
     SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
     sp_todo first = {
         .pos = at + known, .span = (uint16_t)span, .see = (uint16_t)see, .index = known};

@@ -3,7 +3,7 @@
  *
  *   find        which copy serves each segment: fills found[]; copies that are only in a lower tier
  *               are loaded before the first plan is made
- *   next_plan   what to compute next; asked again after each plan has run, until it is the answer's:
+ *   next_plan   what to compute next; asked after each plan has run, until it is the answer's:
  *                 fill     head and chunks that no copy serves, each chunk after the head alone
  *                 probe    measures which tokens matter; some policies measure twice
  *                 answer   what the answer is decoded from
@@ -11,9 +11,9 @@
  *   keep        which copies the plan that has just run leaves behind
  *
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
- * one span a segment in prompt order, then perhaps spans of recomputed tokens, and the answer's span
- * last (empty, with room to grow); the last sight is the answer's. The last token of the prompt is
- * always computed in the answer plan: its logits begin the answer. */
+ * one span a segment in prompt order, then perhaps spans of recomputed tokens, and the answer's
+ * span last (empty, with room to grow); the last sight is the answer's. The last token of the
+ * prompt is always computed in the answer plan: its logits begin the answer. */
 #ifndef SP_REUSE_REUSE_H
 #define SP_REUSE_REUSE_H
 
@@ -31,7 +31,7 @@ typedef enum sp_source {
 typedef struct sp_found {
     const sp_copy *copy; /* pinned by the request; NULL: none */
     int32_t n_known;     /* leading tokens of the segment that the copy serves */
-    int32_t at;          /* position that the first of them was rotated for */
+    int32_t at;          /* position that the first of them was rotated for; known once loaded */
     bool exact;          /* found by path, in the prompt's own order */
     float cfo;           /* craft: share of the copy to recompute */
     uint8_t source;      /* sp_source: where the copy was when the request came */
@@ -96,8 +96,8 @@ typedef struct sp_reuse_policy {
     sp_err (*find)(const sp_finder *f);
     /* Fills an initialised plan. Errors: SP_E_NOMEM, SP_E_LIMIT. */
     sp_err (*next_plan)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role);
-    /* Adds to `out` after `plan` has run. NULL: nothing is kept. Errors: those of a copy that must be
-     * kept; others are left out. */
+    /* Adds to `out` after `plan` has run. NULL: nothing is kept. Errors: those of a copy that must
+     * be kept; others are left out. */
     sp_err (*keep)(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role, sp_kept_list *out);
     /* A bound on the blocks that all plans of a request take, without its answer. NULL: segments
      * that are not found, and once the prompt if the policy recomputes. */

@@ -24,8 +24,8 @@ sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match) SP_MU
 /* sp_reuse_find_chunks -- the head by path; each chunk by content: a fused copy if there is one,
  * else a plain one. */
 sp_err sp_reuse_find_chunks(const sp_finder *f) SP_MUST_CHECK;
-/* sp_reuse_find_start -- what chunk policies take by path: the head, or with exact_first the longest
- * known prefix. */
+/* sp_reuse_find_start -- what chunk policies take by path: the head, or with exact_first the
+ * longest known prefix. */
 sp_err sp_reuse_find_start(const sp_finder *f) SP_MUST_CHECK;
 /* sp_reuse_wants_copy -- segment i is a chunk that nothing serves yet. */
 bool sp_reuse_wants_copy(const sp_reuse_input *in, int i);
@@ -34,7 +34,8 @@ sp_content_query sp_reuse_query(const sp_finder *f, int i);
 
 /* -- fill.c: computes what is missing ------------------------------------------------------- */
 
-/* sp_reuse_wants_fill -- a chunk policy starts with a fill: something of head or chunks is missing. */
+/* sp_reuse_wants_fill -- a chunk policy starts with a fill: something of head or chunks is
+ * missing. */
 bool sp_reuse_wants_fill(const sp_reuse_input *in);
 /* sp_reuse_plan_fill -- computes what is missing of head and chunks. Chunks see the head and
  * themselves only, so their KV is the plain copy. Source: FusionRAG eq. 5 (row F1). */
@@ -60,9 +61,9 @@ sp_err sp_reuse_spans(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 sp_err sp_reuse_add_tokens(const sp_reuse_input *in, int i, int see, sp_plan *plan) SP_MUST_CHECK;
 /* sp_reuse_scores -- one for each chunk token, in prompt order, all 0; in the plan's arena. */
 sp_err sp_reuse_scores(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
-/* sp_reuse_answer -- the answer plan: the ceil(recompute * n) of the n chunk tokens with the highest
- * scores, of equal ones the earlier, are stale in their spans and recomputed in a private one. NaN
- * is lowest. score: as sp_reuse_scores has it; NULL: none is recomputed. */
+/* sp_reuse_answer -- the answer plan: the ceil(recompute * n) of the n chunk tokens with the
+ * highest scores, of equal ones the earlier, are stale in their spans and recomputed in a private
+ * one. NaN is lowest. score: as sp_reuse_scores has it; NULL: none is recomputed. */
 sp_err sp_reuse_answer(const sp_reuse_input *in, const float *score, sp_plan *plan) SP_MUST_CHECK;
 
 /* -- ranking.c: which tokens score highest -------------------------------------------------- */
@@ -72,11 +73,12 @@ typedef struct sp_token_ref {
     int32_t seg, index;
 } sp_token_ref;
 
-/* sp_reuse_highest -- the n chunk tokens with the highest scores, in prompt order; of equal ones the
- * earlier. *out [n] in the arena. */
+/* sp_reuse_highest -- the n chunk tokens with the highest scores, in prompt order; of equal ones
+ * the earlier. *out [n] in the arena. */
 sp_err sp_reuse_highest(const sp_reuse_input *in, const float *score, int32_t n, sp_arena *arena,
                         sp_token_ref **out) SP_MUST_CHECK;
-/* sp_reuse_falling -- tokens [n] by falling score, of equal ones the earlier; NULL without memory. */
+/* sp_reuse_falling -- tokens [n] by falling score, of equal ones the earlier; NULL without
+ * memory. */
 const int32_t *sp_reuse_falling(const float *score, int32_t n, sp_arena *arena);
 
 /* -- attention.c: attention as a score ------------------------------------------------------ */
@@ -90,8 +92,8 @@ bool sp_reuse_wants_probe(const sp_reuse_input *in, int n_probes);
 sp_err sp_reuse_want_columns(const sp_reuse_input *in, int layer, sp_plan *plan) SP_MUST_CHECK;
 /* sp_reuse_score_columns -- scores as such a probe has measured them: the last one, if any. */
 sp_err sp_reuse_score_columns(const sp_reuse_input *in, sp_plan *plan, float **score) SP_MUST_CHECK;
-/* sp_reuse_probe_question -- the question, and whatever else nothing serves, over the reused chunks;
- * its attention in the last layer. */
+/* sp_reuse_probe_question -- the question, and whatever else nothing serves, over the reused
+ * chunks; its attention in the last layer. */
 sp_err sp_reuse_probe_question(const sp_reuse_input *in, sp_plan *plan) SP_MUST_CHECK;
 
 /* -- the order of plans (fill.c) ------------------------------------------------------------- */

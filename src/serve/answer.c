@@ -62,8 +62,7 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
     int position = r->n_prompt - 1 + n;
     sp_err err = SP_OK;
     const sp_measure *m = &r->measure;
-    if (m->on_logits)
-        err = m->on_logits(position, logits, r->ctx->model->hp.n_vocab, m->user);
+    if (m->on_logits) err = m->on_logits(position, logits, r->ctx->model->hp.n_vocab, m->user);
     if (err != SP_OK) return sp_fail(err, "on_logits ended the request at position %d", position);
     *id = n < m->n_forced ? m->forced[n] : sp_sampler_pick(&r->sampler, logits);
     return SP_OK;

@@ -44,11 +44,11 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
-    SP_TRY(sp_ledger_create(
-        &(sp_ledger_opts){.pool = c->pool,
-                          .max_blocks = n_blocks,
-                          .max_placed = o->max_variants ? o->max_variants : 1024},
-        &c->ledger));
+    SP_TRY(
+        sp_ledger_create(&(sp_ledger_opts){.pool = c->pool,
+                                           .max_blocks = n_blocks,
+                                           .max_placed = o->max_variants ? o->max_variants : 1024},
+                         &c->ledger));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
     if (!o->store) return SP_OK;
     return sp_tiers_open(&(sp_tiers_opts){.dir = o->store,

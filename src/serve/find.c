@@ -35,7 +35,8 @@ static void unpin(sp_request *r, sp_found *found)
     }
 }
 
-/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another model. */
+/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another
+ * model. */
 static void note_elsewhere(sp_request *r, sp_found *found)
 {
     const sp_tiers *t = r->ctx->tiers;

@@ -9,7 +9,8 @@ static bool same_before(const sp_digest *a, int n_a, const sp_prompt *p)
     return true;
 }
 
-/* is_known -- a copy fused with exactly these chunks is in the store; without a store, in memory. */
+/* is_known -- a copy fused with exactly these chunks is in the store; without a store, in
+ * memory. */
 static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, int n_head,
                        bool *known)
 {

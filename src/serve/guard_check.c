@@ -15,10 +15,8 @@ static sp_err compare(int position, const float *logits, int n_vocab, void *user
 static void begin_check(sp_context *c, sp_guard *g)
 {
     const sp_reuse_opts off = {.policy = "off"};
-    const sp_request_opts o = {.reuse = &off,
-                               .sampling = sp_sampling_default(),
-                               .max_tokens = 1,
-                               .ignore_end = true};
+    const sp_request_opts o = {
+        .reuse = &off, .sampling = sp_sampling_default(), .max_tokens = 1, .ignore_end = true};
     const sp_measure m = {.on_logits = compare, .user = g};
     g->now = g->waiting[0];
     memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);

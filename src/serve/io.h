@@ -17,12 +17,13 @@ struct sp_io_job {
     void (*run)(sp_io_job *job, sp_disk *disk);
     void (*done)(sp_io_job *job);
     bool urgent;
-    sp_err err;        /* of run; the engine thread reads it in done */
-    char detail[256];  /* its explanation */
+    sp_err err;       /* of run; the engine thread reads it in done */
+    char detail[256]; /* its explanation */
     sp_io_job *next;
 };
 
-/* sp_io_open -- starts the thread; takes ownership of the store when it succeeds. Errors: SP_E_NOMEM. */
+/* sp_io_open -- starts the thread; takes ownership of the store when it succeeds. Errors:
+ * SP_E_NOMEM. */
 sp_err sp_io_open(sp_disk *disk, sp_io **out) SP_MUST_CHECK;
 /* sp_io_close -- finishes all jobs, then closes the store. NULL is fine. */
 void sp_io_close(sp_io *io);

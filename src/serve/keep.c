@@ -6,7 +6,8 @@
  *   fused    after similar chunks                sp_fuse
  *   placed   after what preceded it, or a patch  Cache-Craft
  *
- * A ledger without room, or without memory, costs the next request time, never this one its answer. */
+ * A ledger without room, or without memory, costs the next request time, never this one its
+ * answer. */
 #include "base/log.h"
 #include "serve/request_int.h"
 
@@ -19,7 +20,8 @@ static const sp_copy *whole_path(const sp_request *r, int i)
     return whole ? f->copy : NULL;
 }
 
-/* replace -- found[i] names a copy that this request has computed; for the account the rest stays. */
+/* replace -- found[i] names a copy that this request has computed; for the account the rest
+ * stays. */
 static void replace(sp_request *r, int i, const sp_copy *copy)
 {
     sp_ledger *l = r->ctx->ledger;

@@ -13,8 +13,7 @@ void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
     const sp_context *c = context;
     for (sp_request *r = c->queue; r; r = r->next)
         for (int i = 0; i < r->n_segs; i++)
-            if (r->found[i].copy == copy)
-                r->found[i].miss = (uint8_t)why;
+            if (r->found[i].copy == copy) r->found[i].miss = (uint8_t)why;
 }
 
 /* begin -- loads the copy of segment i; a copy that cannot be loaded now has a reason why. */
@@ -43,6 +42,13 @@ static sp_err look_for_rest(sp_request *r)
     return sp_request_find_again(r, no_room, false);
 }
 
+/* take_positions -- a copy says only when it is loaded what its keys were rotated for. */
+static void take_positions(sp_request *r)
+{
+    for (int i = 0; i < r->n_segs; i++)
+        if (r->found[i].copy) r->found[i].at = r->found[i].copy->at;
+}
+
 sp_err sp_request_load(sp_request *r, bool *ready)
 {
     int n_loading = 0, n_failed = 0;
@@ -54,6 +60,7 @@ sp_err sp_request_load(sp_request *r, bool *ready)
         n_failed += f->copy->state == SP_COPY_FREE;
     }
     *ready = n_loading == 0 && n_failed == 0;
+    if (*ready) take_positions(r);
     if (n_loading || !n_failed) return SP_OK;
     SP_TRY(look_for_rest(r));
     return sp_request_load(r, ready); /* each round has fewer copies to load, or loads none */

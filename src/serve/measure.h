@@ -1,5 +1,5 @@
-/* measure.h -- what the laboratory asks of requests beyond the public interface: prescribed answers,
- * logits, keys and values to compare. The guard uses it, too. */
+/* measure.h -- what the laboratory asks of requests beyond the public interface: prescribed
+ * answers, logits, keys and values to compare. The guard uses it, too. */
 #ifndef SP_SERVE_MEASURE_H
 #define SP_SERVE_MEASURE_H
 
@@ -20,10 +20,10 @@ typedef struct sp_measure {
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out) SP_MUST_CHECK;
 
-/* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request from
- * those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk tokens.
- * Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1 (row F8).
- * Errors: SP_E_ARG when KV is not held or the prompts differ. */
+/* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request
+ * from those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk
+ * tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1
+ * (row F8). Errors: SP_E_ARG when KV is not held or the prompts differ. */
 sp_err sp_request_kv_deviation(const sp_request *r, const sp_request *reference,
                                float *out) SP_MUST_CHECK;
 

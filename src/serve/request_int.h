@@ -1,13 +1,16 @@
 /* request_int.h -- the life of a request: submit -> find -> load -> plan -> step -> keep, a file
  * each.
  *
- *   submit          find            load          plan: bound          answer's plan done    end
- *   ------> queued ------> loading ------> (waits) ------> prefill -----------------> decode ---> finished
- *                \_______________________/     ^   [fill, probes, answer]   \--> storing ---/
- *                   all copies are ready       |     (fused copies)
- *                                              +-- waits for KV memory with its pins and its plan; looks
- *                                                  again only when the ledger has more
- *   cancel, destroy, error: to finished from any state; a prompt that can never fit: error at submit
+ *   submit         find           load          reserve, bind               end of the answer
+ *   -----> queued -----> loading -----> (waits) ------------> prefill ----> decode -----> finished
+ *                \____________________/   ^          [fill, probes, answer]              /
+ *                 all copies are ready    |                           \----> storing ---/
+ *                                         |                      a fused copy is written
+ *          for KV memory, with its pins and its plan;
+ *          looks again only when the ledger has more
+ *
+ * cancel, destroy and errors lead to finished from any state. A prompt that can never fit is an
+ * error at submit.
  *
  * Invariants
  *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
@@ -88,7 +91,8 @@ void sp_request_let_go(sp_request *r);
 /* -- load.c ---------------------------------------------------------------------------------- */
 
 /* sp_request_load -- brings copies that were found in the store to the device; *ready: all of
- * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not ready. */
+ * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not
+ * ready. */
 sp_err sp_request_load(sp_request *r, bool *ready) SP_MUST_CHECK;
 /* sp_request_load_failed -- notes why a copy that a request waits for is missing. */
 void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why);
@@ -101,7 +105,8 @@ sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
  * plan; *fits is false when KV memory has to wait for others. Errors: SP_E_NOKV when no other holds
  * any. */
 sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
-/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and gives up the last. */
+/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and gives up the
+ * last. */
 sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
 /* sp_request_took_block -- a reserved block became a held one. */
 void sp_request_took_block(sp_request *r);

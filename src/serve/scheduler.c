@@ -30,8 +30,8 @@ static void admit(sp_context *c)
 
 static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
 {
-    bool last = r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0 &&
-                r->role == SP_PLAN_ANSWER;
+    bool last =
+        r->next_todo + n_rows == r->plan.n_todo && r->max_tokens > 0 && r->role == SP_PLAN_ANSWER;
     c->sliced[n_slices] = r;
     c->slices[n_slices] =
         (sp_slice){.plan = &r->plan,

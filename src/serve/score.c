@@ -19,9 +19,18 @@ static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits,
     return SP_OK;
 }
 
+/* free_up -- also what is pinned until it is written to the store. */
+static bool free_up(sp_context *c, int64_t n_blocks)
+{
+    if (sp_ledger_free_up(c->ledger, n_blocks)) return true;
+    if (!c->tiers) return false;
+    sp_io_drain(sp_tiers_io(c->tiers));
+    return sp_ledger_free_up(c->ledger, n_blocks);
+}
+
 static sp_err bind_alone(sp_context *c, sp_plan *plan)
 {
-    if (!sp_ledger_free_up(c->ledger, c->reserved + sp_plan_n_fresh(plan)))
+    if (!free_up(c, c->reserved + sp_plan_n_fresh(plan)))
         return sp_fail(SP_E_NOKV,
                        "the text needs %lld blocks of KV memory, %lld of %lld can be had",
                        (long long)sp_plan_n_fresh(plan), (long long)sp_kv_pool_n_free(c->pool),

@@ -52,10 +52,8 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
 {
     sp_tiers *t = SP_NEW(sp_tiers);
     if (!t) return sp_fail_nomem(sizeof *t, "the store");
-    *t = (sp_tiers){.ledger = o->ledger,
-                    .salt = o->salt,
-                    .load_failed = o->load_failed,
-                    .user = o->user};
+    *t = (sp_tiers){
+        .ledger = o->ledger, .salt = o->salt, .load_failed = o->load_failed, .user = o->user};
     sp_err err = sp_disk_open(o->dir, o->space, o->pool, &t->disk);
     if (err == SP_OK) err = sp_disk_each(t->disk, adopt, o->ledger);
     if (err == SP_OK) err = sp_io_open(t->disk, &t->io);
@@ -132,7 +130,8 @@ static void run_load(sp_io_job *job, sp_disk *disk)
         job->err = sp_fail_nomem(n * sizeof *x->before, "a copy from the store");
         return;
     }
-    if (n) memcpy(x->before, copy.before, n * sizeof *x->before); /* the disk's until its next call */
+    if (n)
+        memcpy(x->before, copy.before, n * sizeof *x->before); /* the disk's until its next call */
     x->n_before = copy.n_before;
     x->at = copy.at;
 }
@@ -265,11 +264,9 @@ static sp_err read_before(sp_disk *disk, void *arg)
 sp_err sp_tiers_before(sp_tiers *t, const sp_tier_key *key, sp_arena *arena,
                        const sp_digest **before, int *n)
 {
-    before_query q = {.key = {.kind = SP_DISK_FUSED,
-                              .seg = key->seg,
-                              .head = key->head,
-                              .n_head = key->n_head},
-                      .arena = arena};
+    before_query q = {
+        .key = {.kind = SP_DISK_FUSED, .seg = key->seg, .head = key->head, .n_head = key->n_head},
+        .arena = arena};
     SP_TRY(sp_io_call(t->io, read_before, &q));
     *before = q.before;
     *n = q.n;

@@ -1,6 +1,6 @@
 /* tiers.h -- moves copies between the device and the store, in the background.
  *
- *   load    FREE -> LOADING: blocks and a job; the job fills the blocks; LOADING -> READY, or a miss
+ *   load    FREE -> LOADING: blocks and a job; when the job has filled them, READY, else a miss
  *   store   a READY plain or fused copy, pinned until it is written
  *
  * When a context opens, every name in the store becomes a FREE copy in the ledger. Thread: all of
@@ -40,8 +40,8 @@ typedef struct sp_tier_key {
 } sp_tier_key;
 
 /* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. Errors:
- * SP_E_NOKV, SP_E_NOMEM, and the copy is FREE as before. When the load fails later, the copy is FREE
- * without a place. */
+ * SP_E_NOKV, SP_E_NOMEM, and the copy is FREE as before. When the load fails later, the copy is
+ * FREE without a place. */
 sp_err sp_tiers_load(sp_tiers *t, const sp_tier_key *key, int64_t spare, int64_t now) SP_MUST_CHECK;
 
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:

@@ -53,7 +53,7 @@ static sp_err make_folder(const char *path)
 
 typedef sp_err entry_fn(sp_disk *d, const char *folder, const char *file);
 
-/* each_entry -- calls fn for what lies in a folder; one that cannot be read has nothing. */
+/* each_entry -- calls fn for what is in a folder; one that cannot be read is empty. */
 static sp_err each_entry(sp_disk *d, const char *folder, entry_fn *fn)
 {
     DIR *dir = opendir(path_to(d, folder));
@@ -147,8 +147,7 @@ sp_err sp_disk_each(const sp_disk *d, sp_disk_each_fn *fn, void *user)
 {
     for (size_t i = 0; i < d->known.cap; i++) {
         const sp_disk_name *name = &d->known.slots[i];
-        sp_disk_found copy = {
-            .id = name->id, .kind = (sp_disk_kind)name->kind, .head = name->head};
+        sp_disk_found copy = {.id = name->id, .kind = (sp_disk_kind)name->kind, .head = name->head};
         if (name->used) SP_TRY(fn(&copy, user));
     }
     return SP_OK;
@@ -181,7 +180,7 @@ static sp_err write_file(sp_disk *d, const char *temporary, const sp_kv_head *he
 {
     int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0) return sp_fail(SP_E_IO, "%s: cannot create: %s", temporary, strerror(errno));
-    flock(fd, LOCK_EX | LOCK_NB); /* against the sweep of others; where there are no locks, none */
+    flock(fd, LOCK_EX | LOCK_NB); /* against the sweep of others, where the file system has locks */
     sp_err err = sp_kv_file_write(fd, temporary, head, d->pool, blocks);
     if (err == SP_OK && fsync(fd) != 0)
         err = sp_fail(SP_E_IO, "%s: cannot write: %s", temporary, strerror(errno));
@@ -218,7 +217,7 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
     sp_kv_head head = head_of(d, key, copy);
     sp_disk_name name = sp_disk_name_of(key);
     if (!begins_with(copy->before, copy->n_before, key))
-        return sp_fail(SP_E_ARG, "a copy that was not computed behind the head of its key");
+        return sp_fail(SP_E_ARG, "a copy that was not computed after the head of its key");
     SP_TRY(sp_kv_head_check(&head));
     SP_TRY(sp_disk_names_reserve(&d->known));
     char *temporary = sp_alloc(d->n_dir + NAME_ROOM, 1);

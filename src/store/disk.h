@@ -29,8 +29,8 @@
 typedef struct sp_disk sp_disk;
 
 typedef enum sp_disk_kind {
-    SP_DISK_PLAIN, /* computed behind the head alone */
-    SP_DISK_FUSED, /* computed behind the head and chunks like it */
+    SP_DISK_PLAIN, /* computed after the head alone */
+    SP_DISK_FUSED, /* computed after the head and similar chunks */
 } sp_disk_kind;
 
 /* Which copy of which chunk. One of each kind is kept for each head. */
@@ -80,10 +80,10 @@ bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
  * the file. */
 bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
 
-/* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk behind this head, under the same
+/* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk after this head, under the same
  * salt, for another model or KV type whose tokens are the same. For reporting only; never loaded.
- * Thread: any; it reads only what open has found. Cost: for each namespace that had copies at open (64 at most), the
- * hash of these tokens and one or two system calls. */
+ * Thread: any; it reads only what open has found. Cost: for each namespace that had copies at open
+ * (64 at most), the hash of these tokens and one or two system calls. */
 bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_segment *head,
                            int n_head, const char *salt);
 

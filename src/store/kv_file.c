@@ -8,7 +8,7 @@
  *   24      4                        n: tokens
  *   28      4                        at: position that the first key was rotated for
  *   32      4                        b: segments in sight when it was computed ...
- *   36      4                        ... of which so many stood before all chunks
+ *   36      4                        n_head: entries before the first chunk
  *   40      4                        L: layers
  *   44      4                        s: bytes of one block in one layer
  *   48      32                       namespace: model, KV type, layout
@@ -16,7 +16,7 @@
  *   112     32 b                     ids of the segments in sight, in order
  *           4 n                      token ids
  *           32                       SHA-256 of everything above
- *           L ceil(n / 16) s         keys and values by layer, blocks as they lie in the pool
+ *           L ceil(n / 16) s         keys and values by layer, blocks as in the pool
  *           32                       SHA-256 of everything above
  *
  * The first digest lets a lookup trust the head without reading megabytes. Keys and values are not
@@ -30,7 +30,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "KV lies in the file as in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "KV in the file is as in memory");
 
 #define VERSION     1
 #define FIXED_BYTES 112
@@ -68,7 +68,7 @@ sp_err sp_kv_head_check(const sp_kv_head *h)
 {
     if (h->n < 1 || h->n > MAX_TOKENS) return sp_fail(SP_E_ARG, "a copy of %d tokens", h->n);
     if (h->n_before < 0 || h->n_before > MAX_BEFORE || h->n_head < 0 || h->n_head > h->n_before)
-        return sp_fail(SP_E_ARG, "a copy behind %d segments, %d of them its head", h->n_before,
+        return sp_fail(SP_E_ARG, "a copy after %d segments, %d of them its head", h->n_before,
                        h->n_head);
     if (h->at < 0) return sp_fail(SP_E_ARG, "a copy at position %d", h->at);
     return SP_OK;

@@ -12,7 +12,7 @@ typedef struct sp_kv_head {
     uint32_t kind;            /* the caller's */
     sp_digest space, id;      /* namespace; content id of the chunk */
     const sp_digest *before;  /* [n_before] segments in sight when it was computed */
-    int32_t n_before, n_head; /* the first n_head of them stood before all chunks */
+    int32_t n_before, n_head; /* the first n_head are those before the first chunk */
     const int32_t *tokens;    /* [n] */
     int32_t n, at;            /* tokens; position that the first key was rotated for */
 } sp_kv_head;

@@ -12,7 +12,7 @@
 
 /* -- namespaces that have copies ------------------------------------------------------------ */
 
-/* space_of -- of the file at `path`, which lies in the folder `name`. */
+/* space_of -- of the file at `path`, which is in the folder `name`. */
 static bool space_of(const char *path, const char *name, sp_digest *out)
 {
     char hex[2 * SP_SPACE_BYTES + 1];
@@ -101,15 +101,23 @@ static bool is_file(const sp_others *o, const sp_digest *space, const sp_disk_ke
     return there;
 }
 
-/* has -- a copy of either kind, under the names of that namespace. ids: room for the head's. */
-static bool has(const sp_others *o, const sp_digest *space, const sp_segment *seg,
-                const sp_segment *head, int n_head, const char *salt, sp_digest *ids)
+/* The chunk that is asked for, in the words of this namespace. */
+typedef struct wanted {
+    const sp_segment *seg, *head; /* head [n_head] */
+    int n_head;
+    const char *salt;
+    sp_digest *ids; /* [n_head] scratch: the head's ids in another namespace */
+} wanted;
+
+/* has -- a copy of either kind, under the names of that namespace. */
+static bool has(const sp_others *o, const sp_digest *space, const wanted *w)
 {
-    sp_segment there = *seg;
-    for (int i = 0; i < n_head; i++)
-        if (sp_segment_id(space, salt, head[i].tokens, head[i].n, &ids[i]) != SP_OK) return false;
-    if (sp_segment_id(space, salt, seg->tokens, seg->n, &there.id) != SP_OK) return false;
-    sp_disk_key key = {.kind = SP_DISK_PLAIN, .seg = &there, .head = ids, .n_head = n_head};
+    sp_segment there = *w->seg;
+    for (int i = 0; i < w->n_head; i++)
+        if (sp_segment_id(space, w->salt, w->head[i].tokens, w->head[i].n, &w->ids[i]) != SP_OK)
+            return false;
+    if (sp_segment_id(space, w->salt, there.tokens, there.n, &there.id) != SP_OK) return false;
+    sp_disk_key key = {.kind = SP_DISK_PLAIN, .seg = &there, .head = w->ids, .n_head = w->n_head};
     if (is_file(o, space, &key)) return true;
     key.kind = SP_DISK_FUSED;
     return is_file(o, space, &key);
@@ -119,10 +127,10 @@ bool sp_others_have(const sp_others *o, const sp_segment *seg, const sp_segment 
                     const char *salt)
 {
     if (o->spaces.n == 0) return false;
-    sp_digest *ids = sp_alloc((size_t)n_head + 1, sizeof *ids);
+    wanted w = {.seg = seg, .head = head, .n_head = n_head, .salt = salt};
+    w.ids = sp_alloc((size_t)n_head + 1, sizeof *w.ids);
     bool found = false;
-    for (size_t i = 0; ids && i < o->spaces.n && !found; i++)
-        found = has(o, &o->spaces.v[i], seg, head, n_head, salt, ids);
-    sp_free(ids);
+    for (size_t i = 0; w.ids && i < o->spaces.n && !found; i++) found = has(o, &o->spaces.v[i], &w);
+    sp_free(w.ids);
     return found;
 }

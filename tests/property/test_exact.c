@@ -41,8 +41,7 @@ static void find(sp_ledger *ledger, const prompt *p, int64_t now, sp_found *foun
     sp_arena arena;
     sp_arena_init(&arena);
     memset(found, 0, MAX_SEGS * sizeof *found);
-    sp_reuse_input in = {
-        .segs = p->segs, .n_segs = p->n_segs, .n_head = p->n_segs, .found = found};
+    sp_reuse_input in = {.segs = p->segs, .n_segs = p->n_segs, .n_head = p->n_segs, .found = found};
     sp_finder f = {.in = &in, .ledger = ledger, .arena = &arena, .now = now};
     assert_int_equal(sp_reuse_policy_default()->find(&f), SP_OK);
     sp_arena_fini(&arena);

@@ -137,11 +137,9 @@ static void received_by(setting *s, const sp_copy *head_copy, const sp_segment *
     sp_plan plan;
     int span, see;
     sp_plan_init(&plan, s->t.pool);
-    assert_ok(sp_plan_add_span(&plan,
-                               &(sp_span_spec){.n = head->n,
-                                               .known = head_copy->blocks,
-                                               .n_known = head->n},
-                               &span));
+    assert_ok(sp_plan_add_span(
+        &plan, &(sp_span_spec){.n = head->n, .known = head_copy->blocks, .n_known = head->n},
+        &span));
     for (int32_t t = 0; t < seg->n; t++)
         assert_ok(sp_plan_add_span(&plan, &(sp_span_spec){.n = 1, .at = head->n + t}, &span));
     assert_ok(sp_plan_add_sight(&plan, NULL, plan.n_spans, &see));

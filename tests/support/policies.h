@@ -108,8 +108,7 @@ static inline void know_copy(bench *b, int i, sp_copy_spec spec)
 /* plain_spec -- of a copy computed after the head, at this position. */
 static inline sp_copy_spec plain_spec(const bench *b, int32_t at)
 {
-    return (sp_copy_spec){
-        .kind = SP_COPY_PLAIN, .before = b->ids, .n_before = b->n_head, .at = at};
+    return (sp_copy_spec){.kind = SP_COPY_PLAIN, .before = b->ids, .n_before = b->n_head, .at = at};
 }
 
 /* know_chunk -- the plain copy of segment i. */
@@ -135,17 +134,16 @@ static inline const sp_reuse_input *find_as(bench *b, const sp_reuse_policy *p, 
     in.n_head = b->n_head;
     in.found = b->found;
     b->in = in;
-    assert_ok(p->find(
-        &(sp_finder){.in = &b->in, .ledger = b->ledger, .arena = &b->arena, .now = 2}));
+    assert_ok(
+        p->find(&(sp_finder){.in = &b->in, .ledger = b->ledger, .arena = &b->arena, .now = 2}));
     return &b->in;
 }
 
 /* look_up -- the head by path, plain copies of the chunks. */
 static inline const sp_reuse_input *look_up(bench *b, float recompute)
 {
-    return find_as(
-        b, policy("full"),
-        (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .recompute = recompute});
+    return find_as(b, policy("full"),
+                   (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .recompute = recompute});
 }
 
 static inline bool is_chunk(const sp_reuse_input *in, int i)

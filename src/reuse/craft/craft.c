@@ -10,9 +10,9 @@
  *   spans   head | chunk 1 | chunk 2 | new chunk | question | patch of 1 | recomputed 1, 2 | answer
  *   todo    recomputed 1, recomputed 2, new chunk, question: ascending positions
  *
- * Recomputed tokens have a span for each chunk, rotated like the copy below them: so they can become
- * the patch of a new copy, and the cached copy can replace a token that is dropped. A chunk without
- * a copy is computed in its position, after what precedes it, and becomes a placed copy.
+ * Recomputed tokens have a span for each chunk, rotated like the copy below them: so they can
+ * become the patch of a new copy, and the cached copy can replace a token that is dropped. A chunk
+ * without a copy is computed in its position, after what precedes it, and becomes a placed copy.
  *
  * At a share of 0 every copy is used as it is (the paper's Full-Cache); where all were computed
  * after the head alone, that is Full Reuse. At 1 every token is recomputed.

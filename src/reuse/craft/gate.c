@@ -129,7 +129,8 @@ static sp_err measure_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_c
     out->to_prior = sp_arena_take(&plan->arena, (size_t)in->segs[i].n, sizeof *out->to_prior);
     out->inter = sp_arena_take(&plan->arena, (size_t)i, sizeof *out->inter);
     out->on = out->to_prior && out->inter;
-    return out->on ? SP_OK : sp_fail_nomem((size_t)in->segs[i].n * sizeof(float), "attention statistics");
+    return out->on ? SP_OK
+                   : sp_fail_nomem((size_t)in->segs[i].n * sizeof(float), "attention statistics");
 }
 
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
@@ -151,15 +152,15 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
         if (is_chunk && computed) SP_TRY(measure_chunk(in, plan, i, &chunks[i]));
     }
     *w = (sp_craft_gate){.n_segs = in->n_segs,
-                    .n_layers = in->n_layers,
-                    .focus = in->focus,
-                    .seg_of = seg_of,
-                    .first_of = first_of,
-                    .is_chunk = flags,
-                    .chunks = chunks,
-                    .looks = looks,
-                    .focused = flags + n,
-                    .was_focused = flags + 2 * n};
+                         .n_layers = in->n_layers,
+                         .focus = in->focus,
+                         .seg_of = seg_of,
+                         .first_of = first_of,
+                         .is_chunk = flags,
+                         .chunks = chunks,
+                         .looks = looks,
+                         .focused = flags + n,
+                         .was_focused = flags + 2 * n};
     plan->gate = (sp_gate){.after_layer = after_layer, .user = w, .wants_mass = true};
     return SP_OK;
 }

@@ -5,9 +5,9 @@
  * chunk, from the mass that span attention keeps for each span. Sums over tokens, means over layers
  * and heads.
  * Focus: after each layer, the chunks that the question has looked at most so far. When their set
- * has stayed the same for `focus` layers, recomputed tokens of the other chunks are dropped from the
- * remaining layers, where their cached copies replace them (plan.h: twins). It acts on the tokens
- * that are computed in one step with the question.
+ * has stayed the same for `focus` layers, recomputed tokens of the other chunks are dropped from
+ * the remaining layers, where their cached copies replace them (plan.h: twins). It acts on the
+ * tokens that are computed in one step with the question.
  *
  * Source: Cache-Craft sections 3.1 and 3.2.2 (rows C2, C6). */
 #ifndef SP_REUSE_CRAFT_GATE_H
@@ -27,13 +27,13 @@ typedef struct sp_craft_measured {
 /* Is in the arena of its plan. */
 typedef struct sp_craft_gate {
     int n_segs, n_layers, focus;
-    const int32_t *seg_of;      /* [n_spans] segment of each span of the plan; -1: none */
-    const int32_t *first_of;    /* [n_segs] `at` of the segment's span */
-    const bool *is_chunk;       /* [n_segs] */
-    sp_craft_measured *chunks;  /* [n_segs] */
-    float *looks;               /* [n_segs] attention of the last segment to each, so far */
+    const int32_t *seg_of;       /* [n_spans] segment of each span of the plan; -1: none */
+    const int32_t *first_of;     /* [n_segs] `at` of the segment's span */
+    const bool *is_chunk;        /* [n_segs] */
+    sp_craft_measured *chunks;   /* [n_segs] */
+    float *looks;                /* [n_segs] attention of the last segment to each, so far */
     bool *focused, *was_focused; /* [n_segs] after this layer, and after the one before */
-    int n_same;                 /* layers for which the set has not changed */
+    int n_same;                  /* layers for which the set has not changed */
 } sp_craft_gate;
 
 /* sp_craft_gate_begin -- the gate of a plan that has all its spans. seg_of [n_spans] and recomputed

@@ -6,8 +6,8 @@
 #include "cache/copy.h"
 
 /* sp_overlap_beta -- beta' = beta (1 - gamma), 0 .. 1 (eq. 6 to 8). beta: of the attention that the
- * copy gave to chunks before it, the share that went to chunks that precede it now. gamma: the share
- * of pairs of those whose order has changed (Kendall's tau distance).
+ * copy gave to chunks before it, the share that went to chunks that precede it now. gamma: the
+ * share of pairs of those whose order has changed (Kendall's tau distance).
  * The first n_head of c->before are the head, not chunks. No chunks before it then and now: 1; none
  * then, some now: 0. Pre: c->stats. Cost: O(n_before * n_now). */
 float sp_overlap_beta(const sp_copy *c, int n_head, const sp_digest *now, int n_now);

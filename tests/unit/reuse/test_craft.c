@@ -28,8 +28,8 @@ static int ascending(const void *a, const void *b)
     return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* know_some_copy -- of segment i, after the head and some other chunks in some order; over `base`, a
- * patch of some of its tokens. */
+/* know_some_copy -- of segment i, after the head and some other chunks in some order; over `base`,
+ * a patch of some of its tokens. */
 static void know_some_copy(world *w, int i, const sp_copy *base)
 {
     bench *b = &w->b;
@@ -47,11 +47,11 @@ static void know_some_copy(world *w, int i, const sp_copy *base)
     permutation(&w->seed, order, n);
     sp_copy_stats stats = {inter, 0.5f + 0.05f * (float)check_random(&w->seed, 10), order};
     sp_copy_spec v = {.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
-                    .before = before,
-                    .n_before = n_before,
-                    .at = base ? base->at : check_random(&w->seed, 300),
-                    .stats = &stats,
-                    .base = base};
+                      .before = before,
+                      .n_before = n_before,
+                      .at = base ? base->at : check_random(&w->seed, 300),
+                      .stats = &stats,
+                      .base = base};
     if (!base && check_random(&w->seed, 5) == 0) v.kind = SP_COPY_FUSED;
     if (base) {
         permutation(&w->seed, patch, n);
@@ -108,8 +108,7 @@ static void find(world *w, bool unfused)
 {
     bench *b = &w->b;
     find_as(b, policy("craft"),
-            (sp_reuse_input){
-                .answer_room = ROOM, .n_layers = 4, .focus = 3, .unfused = unfused});
+            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .focus = 3, .unfused = unfused});
     for (int i = HEAD; i < b->n_segs; i++) {
         const sp_copy **all;
         const sp_found *f = &b->found[i];
@@ -124,7 +123,8 @@ static void find(world *w, bool unfused)
         }
         assert_int_equal(f->copy != NULL, n_allowed > 0);
         if (f->copy && unfused) assert_int_not_equal(f->copy->kind, SP_COPY_FUSED);
-        if (!f->copy && b->segs[i].kind == SP_SEG_CHUNK) assert_int_not_equal(f->miss, SP_MISS_NONE);
+        if (!f->copy && b->segs[i].kind == SP_SEG_CHUNK)
+            assert_int_not_equal(f->miss, SP_MISS_NONE);
     }
 }
 
@@ -196,8 +196,8 @@ static uint32_t block_of(const sp_span *s, int32_t i)
     return s->blocks[i / B];
 }
 
-/* Each recomputed token has the cached token that replaces it when it is dropped: the patch's if there
- * is one. */
+/* Each recomputed token has the cached token that replaces it when it is dropped: the patch's if
+ * there is one. */
 static void assert_twins(const bench *b)
 {
     const sp_plan *p = &b->plan;

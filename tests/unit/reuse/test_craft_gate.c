@@ -1,5 +1,5 @@
-/* test_craft_gate.c -- the gate of Cache-Craft without a model: which chunks are in focus, for how long,
- * what is dropped then, and what is measured of invented attention. */
+/* test_craft_gate.c -- the gate of Cache-Craft without a model: which chunks are in focus, for how
+ * long, what is dropped then, and what is measured of invented attention. */
 #include <math.h>
 
 #include "support/policies.h"
@@ -108,10 +108,10 @@ static void scene_open(scene *s, int focus)
         inter[1] = 1;
         know_copy(b, i,
                   (sp_copy_spec){.kind = SP_COPY_PLACED,
-                               .before = before,
-                               .n_before = 2,
-                               .at = 20,
-                               .stats = &stats});
+                                 .before = before,
+                                 .n_before = 2,
+                                 .at = 20,
+                                 .stats = &stats});
     }
     find_as(b, policy("craft"),
             (sp_reuse_input){

@@ -110,7 +110,7 @@ static void test_a_known_prefix_is_reused_whole(void **state)
         }
         assert_same_logits(&warm, &cold);
         assert_int_equal(count_copies(c).n_content, 4);
-        assert_int_equal(count_copies(c).n_placed, 3); /* the first one stands behind the head alone */
+        assert_int_equal(count_copies(c).n_placed, 3); /* the first one: after the head */
         sp_request_destroy(first);
         sp_request_destroy(again);
         sp_request *other = ask(c, "0122", "How many rooms?", 12); /* nothing is approximate here */
@@ -281,7 +281,8 @@ static void test_small_memory(void **state)
     for (int share = 1; share <= 4; share += 3) {
         sp_context *c = open_blocks(0.25f * (float)share, 24);
         sp_request *r[SP_COUNT(orders)];
-        for (size_t k = 0; k < SP_COUNT(orders); k++) r[k] = submit(c, orders[k], "Where then?", 18);
+        for (size_t k = 0; k < SP_COUNT(orders); k++)
+            r[k] = submit(c, orders[k], "Where then?", 18);
         for (size_t k = 0; k < SP_COUNT(orders); k++) {
             run(c, r[k]);
             assert_int_equal(sp_request_result(r[k])->finish, SP_FINISH_LENGTH);

@@ -196,8 +196,7 @@ static void test_used_unless_unwanted(void **state)
         assert_int_equal(r->found[2].copy->kind, SP_COPY_FUSED);
         assert_true(sp_request_result(r)->segments[2].n_reused > 0);
         assert_string_equal(sp_request_result(r)->segments[2].from, "memory");
-        if (plain->found[2].copy)
-            assert_int_not_equal(plain->found[2].copy->kind, SP_COPY_FUSED);
+        if (plain->found[2].copy) assert_int_not_equal(plain->found[2].copy->kind, SP_COPY_FUSED);
         sp_request_destroy(r);
         sp_request_destroy(plain);
         close_clean(c);
@@ -309,7 +308,8 @@ static void test_another_kv_type_has_it(void **state)
     asks_why(open_with(o), "never seen", "other model");
     o.kv_type = "bf16";
     o.reuse.policy = "craft";
-    asks_why(open_with(o), "other model", "other model"); /* the context before has stored chunk 3 */
+    asks_why(open_with(o), "other model",
+             "other model"); /* the context before has stored chunk 3 */
     o.salt = "them";
     asks_why(open_with(o), "never seen", "never seen");
     o.salt = "us";

@@ -103,9 +103,7 @@ static void hold_up(sp_io_job *job, sp_disk *disk)
     pthread_mutex_unlock(&b->lock);
 }
 
-static void held_up(sp_io_job *job)
-{
-}
+static void held_up(sp_io_job *job) {}
 
 static void barrier_close(barrier *b, sp_context *c)
 {
@@ -358,7 +356,8 @@ static void test_a_store_that_cannot_be_written(void **state)
     close_clean(c);
 }
 
-/* Copies that wait to be written are pinned: a request that needs their memory waits for the store. */
+/* Copies that wait to be written are pinned: a request that needs their memory waits for the
+ * store. */
 static void test_memory_that_waits_to_be_written(void **state)
 {
     char dir[128];
@@ -418,8 +417,8 @@ static void test_a_waiting_request_is_looked_up_once(void **state)
 /* While it waits, others compute what it needs: then it looks again. */
 static void test_a_waiting_request_finds_what_is_new(void **state)
 {
-    sp_context *c = open_with(
-        (sp_context_opts){.reuse.policy = "full", .max_requests = 1, .n_batch = 8});
+    sp_context *c =
+        open_with((sp_context_opts){.reuse.policy = "full", .max_requests = 1, .n_batch = 8});
     sp_request *first = submit(c, "01", "Why?", 4), *second = submit(c, "01", "Which?", 4);
     run(c, first);
     run(c, second);
