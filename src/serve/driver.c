@@ -60,7 +60,7 @@ bool sp_driver_runs(const sp_context *c)
     return runs;
 }
 
-/* -- commands ------------------------------------------------------------------------------- */
+/* -- commands and requests ------------------------------------------------------------------ */
 
 sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg)
 {
@@ -78,24 +78,6 @@ sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg)
     pthread_mutex_unlock(&d->lock);
     return cmd.err == SP_OK ? SP_OK : sp_fail(cmd.err, "%s", cmd.detail); /* I3 */
 }
-
-/* run_commands -- all that wait. Called with the lock held, which it gives up while one runs. */
-static void run_commands(sp_driver *d)
-{
-    while (d->first) {
-        command *cmd = d->first;
-        d->first = cmd->next;
-        if (!d->first) d->last = &d->first;
-        pthread_mutex_unlock(&d->lock);
-        cmd->err = cmd->fn(d->c, cmd->arg);
-        if (cmd->err != SP_OK) snprintf(cmd->detail, sizeof cmd->detail, "%s", sp_error_detail());
-        pthread_mutex_lock(&d->lock);
-        cmd->done = true;
-        pthread_cond_broadcast(&d->done);
-    }
-}
-
-/* -- requests ------------------------------------------------------------------------------- */
 
 void sp_driver_submit(sp_context *c, sp_request *r)
 {
@@ -124,6 +106,29 @@ static void take_submitted(sp_driver *d)
         sp_request_enter(r);
     }
     pthread_mutex_lock(&d->lock);
+}
+
+/* run_commands -- all that wait, and submissions: a request enters the queue before a command can
+ * destroy it. Called with the lock held, which it gives up while one runs. True when there was any. */
+static bool run_commands(sp_driver *d)
+{
+    bool any = false;
+    for (; d->first || d->submitted; any = true) {
+        if (d->submitted) {
+            take_submitted(d);
+            continue;
+        }
+        command *cmd = d->first;
+        d->first = cmd->next;
+        if (!d->first) d->last = &d->first;
+        pthread_mutex_unlock(&d->lock);
+        cmd->err = cmd->fn(d->c, cmd->arg);
+        if (cmd->err != SP_OK) snprintf(cmd->detail, sizeof cmd->detail, "%s", sp_error_detail());
+        pthread_mutex_lock(&d->lock);
+        cmd->done = true;
+        pthread_cond_broadcast(&d->done);
+    }
+    return any;
 }
 
 void sp_driver_wake(sp_context *c)
@@ -200,11 +205,7 @@ static void *run(void *arg)
     bool busy = true;
     pthread_mutex_lock(&d->lock);
     for (;;) {
-        run_commands(d);
-        if (d->submitted) {
-            take_submitted(d);
-            busy = true;
-        }
+        busy |= run_commands(d);
         busy |= d->woken;
         d->woken = false;
         if (busy) {

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMING = ["README.md", "docs/architecture.md"]              # whose every file and sp_ name is checked
+NAMING = ["README.md", "docs/architecture.md", "docs/coverage.md"]              # whose every file and sp_ name is checked
 SUFFIX = r"\.(?:c|h|cu|py|md|awk|svg|gguf|jsonl|json)"
 BUILT = {"build", "model.gguf", "notes.db", "q05.gguf"}     # made by the reader, or examples
 
