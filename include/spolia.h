@@ -7,48 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "spolia_base.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define SPOLIA_VERSION "0.1.0"
-#define SP_API         __attribute__((visibility("default")))
-
-/* -- errors --------------------------------------------------------------------------------- */
-
-#define SP_ERRORS(X)                                                                               \
-    X(OK, 0, "success")                                                                            \
-    X(E_NOMEM, -1, "out of memory")                                                                \
-    X(E_IO, -2, "input/output error")                                                              \
-    X(E_FORMAT, -3, "malformed data")                                                              \
-    X(E_UNSUPPORTED, -4, "not supported")                                                          \
-    X(E_ARG, -5, "invalid argument")                                                               \
-    X(E_LIMIT, -6, "over a limit")                                                                 \
-    X(E_NOKV, -7, "out of KV memory")                                                              \
-    X(E_CONTEXT, -8, "prompt longer than the context")                                             \
-    X(E_NOTFOUND, -9, "not found")                                                                 \
-    X(E_CANCELED, -10, "canceled")
-
-typedef enum sp_err {
-#define X(name, value, text) SP_##name = value,
-    SP_ERRORS(X)
-#undef X
-} sp_err;
-
-/* sp_error_text -- the general text of a code; never NULL. */
-SP_API const char *sp_error_text(sp_err code);
-/* sp_error_detail -- what exactly failed last on this thread: file, field, value. Valid until the
- * next failing call of this thread. */
-SP_API const char *sp_error_detail(void);
-
-/* -- logging -------------------------------------------------------------------------------- */
-
-typedef enum sp_log_level { SP_LOG_ERROR = 1, SP_LOG_WARN, SP_LOG_INFO, SP_LOG_DEBUG } sp_log_level;
-typedef void sp_log_sink(sp_log_level level, const char *line, void *user);
-
-/* sp_log_set -- where log lines go; sink NULL turns logging off (the default). Call it before any
- * other thread uses the library. A context with a store also calls the sink from a thread of its own. */
-SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
 
 /* -- context: a model, its KV memory and what is cached --------------------------------------- */
 
@@ -60,8 +25,8 @@ typedef struct sp_reuse_opts {
                            that were read together before, in any order), "full", "random", "h2o",
                            "blend", "craft", "fusion", "flow" (chunks at any position); NULL:
                            "prefix" */
-    float recompute;    /* share of chunk tokens that the last six compute again, 0 .. 1 */
-    float alpha;        /* craft: tokens computed again = alpha CCI (1 - beta'), chunk by chunk
+    float recompute;    /* share of the chunks' tokens that the last six recompute, 0 .. 1 */
+    float alpha;        /* craft: tokens to recompute = alpha CCI (1 - beta'), chunk by chunk
                            (Cache-Craft eq. 12); 0: as many as `recompute` says */
     int focus;          /* craft: layers for which the chunks that the question looks at must stay
                            the same before the others' tokens are dropped; 0: 3; negative: never */
@@ -75,6 +40,9 @@ typedef struct sp_reuse_info {
     const char *name, *help;
     bool exact;      /* answers equal those of "off" */
     bool recomputes; /* sp_reuse_opts.recompute has a meaning for it */
+    bool anywhere;       /* takes chunks at any position, fused copies too */
+    bool own_statistics; /* reads statistics of copies that only its own requests record */
+    bool keeps_placed;   /* keeps copies conditioned on the chunks that preceded them in a prompt */
 } sp_reuse_info;
 
 /* sp_reuse_policies -- all of them, [*n]. Thread: any. */

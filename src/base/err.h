@@ -1,6 +1,6 @@
 /* err.h -- how every floor reports failure.
  *
- * A fallible function returns sp_err: 0 or a negative code of the table SP_ERRORS in spolia.h.
+ * A fallible function returns sp_err: 0 or a negative code of the table SP_ERRORS in spolia_base.h.
  * The function that detects a failure calls sp_fail(), which writes one sentence with the file, the
  * field and the value into a buffer of the calling thread; callers return the code unchanged
  * (SP_TRY). A failure leaves outputs untouched. A cache miss is a result, not an error.
@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "spolia.h"
+#include "spolia_base.h"
 
 #if defined(__GNUC__)
 #define SP_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))

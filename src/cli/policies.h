@@ -1,19 +1,13 @@
-/* policies.h -- the reuse policies as the program shows them: the one list that help texts, eval,
- * calibrate and bench derive theirs from. */
+/* policies.h -- the library's list of reuse policies (sp_reuse_policies) as help texts, eval, calibrate
+ * and bench show it. */
 #ifndef SP_CLI_POLICIES_H
 #define SP_CLI_POLICIES_H
 
 #include <stdbool.h>
 
-typedef struct cli_policy {
-    const char *name;
-    const char *help;    /* a phrase */
-    bool exact;          /* answers are those of "off" */
-    bool anywhere;       /* reuses chunks at any position, fused copies too */
-    bool recomputes;     /* recomputes a share of the chunks' tokens: has a ratio */
-    bool own_statistics; /* reads statistics of copies that only its own requests record */
-    bool keeps_placed;   /* keeps copies conditioned on the chunks that preceded them in a prompt */
-} cli_policy;
+#include "spolia.h"
+
+typedef sp_reuse_info cli_policy;
 
 #define CLI_FUSED "+fused" /* after a name, in eval and calibrate: with fused copies */
 

@@ -6,6 +6,7 @@
 #define SP_ENGINE_SAMPLER_H
 
 #include "base/mem.h"
+#include "spolia.h"
 
 typedef struct sp_candidate {
     float logit;

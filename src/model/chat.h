@@ -8,6 +8,7 @@
 #define SP_MODEL_CHAT_H
 
 #include "base/mem.h"
+#include "spolia.h"
 
 typedef enum sp_chat_family {
     SP_CHAT_NONE, /* no template: contents are joined by blank lines */

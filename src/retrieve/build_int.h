@@ -7,6 +7,7 @@
 #include "retrieve/db_int.h"
 #include "retrieve/documents_int.h"
 #include "retrieve/folder_int.h"
+#include "spolia.h"
 
 /* A file as the index has it. */
 typedef struct sp_known_file {

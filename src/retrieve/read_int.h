@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "retrieve/db_int.h"
+#include "spolia.h"
 
 struct sp_index {
     sqlite3 *db;

@@ -87,6 +87,7 @@ const sp_reuse_policy sp_reuse_blend = {
     .name = "blend",
     .help = "CacheBlend: recompute where KV deviates most",
     .recomputes = true,
+    .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_blend,
     .keep = sp_reuse_keep_fill,

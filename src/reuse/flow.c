@@ -61,6 +61,7 @@ const sp_reuse_policy sp_reuse_flow = {
     .name = "flow",
     .help = "fusion, and recompute what those tokens look at",
     .recomputes = true,
+    .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_flow,
     .keep = sp_reuse_keep_fill,

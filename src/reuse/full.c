@@ -20,6 +20,7 @@ static sp_err next_full(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *r
 const sp_reuse_policy sp_reuse_full = {
     .name = "full",
     .help = "reuse chunks at any position as they are",
+    .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_full,
     .keep = sp_reuse_keep_fill,
@@ -48,6 +49,7 @@ const sp_reuse_policy sp_reuse_random = {
     .name = "random",
     .help = "full, and recompute a random share of the tokens",
     .recomputes = true,
+    .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_random,
     .keep = sp_reuse_keep_fill,

@@ -23,6 +23,7 @@ const sp_reuse_policy sp_reuse_fusion = {
     .name = "fusion",
     .help = "FusionRAG: recompute what the question looks at",
     .recomputes = true,
+    .anywhere = true,
     .find = sp_reuse_find_chunks,
     .next_plan = next_fusion,
     .keep = sp_reuse_keep_fill,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "reuse/reuse_int.h"
+#include "spolia.h"
 
 static const sp_reuse_policy *const policies[] = {
     &sp_reuse_off, &sp_reuse_prefix, &sp_reuse_set,   &sp_reuse_full,   &sp_reuse_random,
@@ -51,7 +52,10 @@ static void fill_infos(void)
         infos[i] = (sp_reuse_info){.name = policies[i]->name,
                                    .help = policies[i]->help,
                                    .exact = policies[i]->exact,
-                                   .recomputes = policies[i]->recomputes};
+                                   .recomputes = policies[i]->recomputes,
+                                   .anywhere = policies[i]->anywhere,
+                                   .own_statistics = policies[i]->own_statistics,
+                                   .keeps_placed = policies[i]->keeps_placed};
 }
 
 const sp_reuse_info *sp_reuse_policies(int *n)

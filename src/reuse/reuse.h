@@ -91,6 +91,9 @@ typedef struct sp_reuse_policy {
     const char *name, *help;
     bool exact;      /* logits equal those of "off" */
     bool recomputes; /* computes the share `recompute` of the chunks' tokens */
+    bool anywhere;       /* takes chunks at any position, fused copies too */
+    bool own_statistics; /* reads statistics of copies that only its own requests record */
+    bool keeps_placed;   /* keeps placed copies */
     /* Fills found[] with pinned copies; what it has filled on failure is unpinned by the caller.
      * Errors: SP_E_NOMEM. */
     sp_err (*find)(const sp_finder *f);

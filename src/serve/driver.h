@@ -18,6 +18,7 @@
 #define SP_SERVE_DRIVER_H
 
 #include "base/err.h"
+#include "spolia.h"
 
 typedef struct sp_driver sp_driver;
 

@@ -4,6 +4,7 @@
 #define SP_SERVE_MEASURE_H
 
 #include "base/err.h"
+#include "spolia.h"
 
 typedef struct sp_measure {
     const int32_t *forced; /* [n_forced] the answer's first tokens, instead of sampled ones; an end

@@ -1,4 +1,5 @@
 #include "retrieve/graph/http_int.h"
+#include "spolia.h"
 
 #include <curl/curl.h>
 #include <string.h>

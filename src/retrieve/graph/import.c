@@ -24,6 +24,7 @@
 #include "retrieve/graph/db_int.h"
 #include "retrieve/graph/names_int.h"
 #include "retrieve/graph/triples.h"
+#include "spolia.h"
 
 #define DEFAULT_BATCH  100000
 #define CACHE_BYTES    (48 << 20)

@@ -6,6 +6,7 @@
 #define SP_RETRIEVE_GRAPH_STORE_H
 
 #include "retrieve/graph/names_int.h"
+#include "spolia.h"
 
 typedef struct sp_graph_edge {
     uint32_t from; /* index in the list of nodes that was expanded */

@@ -4,6 +4,7 @@
 #define SP_RETRIEVE_GRAPH_TREE_H
 
 #include "base/mem.h"
+#include "spolia.h"
 
 /* sp_path_n_segments -- entities and relations of a path, alternating: 2 n_hops + 1. */
 static inline int sp_path_n_segments(const sp_graph_path *p)

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "retrieve/index.h"
+#include "spolia.h"
 
 typedef struct folder {
     char root[128];  /* removed as a whole */

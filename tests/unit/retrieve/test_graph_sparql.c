@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "spolia.h"
 
 /* A server that answers each request with the next of `replies`, the last again and again, and keeps
  * the last request. A NULL reply: it reads and says nothing. */

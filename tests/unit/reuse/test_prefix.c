@@ -2,6 +2,7 @@
 #include "support/small_kv.h"
 
 #include "reuse/reuse.h"
+#include "spolia.h"
 
 enum { B = SP_BLOCK_TOKENS, MAX_SEGS = 6, MAX_TOKENS = 70 };
 

@@ -1,0 +1,50 @@
+/* spolia_base.h -- errors and logging of the public interface. Include spolia.h: it includes this. */
+#ifndef SPOLIA_BASE_H
+#define SPOLIA_BASE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define SP_API         __attribute__((visibility("default")))
+
+/* -- errors --------------------------------------------------------------------------------- */
+
+#define SP_ERRORS(X)                                                                               \
+    X(OK, 0, "success")                                                                            \
+    X(E_NOMEM, -1, "out of memory")                                                                \
+    X(E_IO, -2, "input/output error")                                                              \
+    X(E_FORMAT, -3, "malformed data")                                                              \
+    X(E_UNSUPPORTED, -4, "not supported")                                                          \
+    X(E_ARG, -5, "invalid argument")                                                               \
+    X(E_LIMIT, -6, "over a limit")                                                                 \
+    X(E_NOKV, -7, "out of KV memory")                                                              \
+    X(E_CONTEXT, -8, "prompt longer than the context")                                             \
+    X(E_NOTFOUND, -9, "not found")                                                                 \
+    X(E_CANCELED, -10, "canceled")
+
+typedef enum sp_err {
+#define X(name, value, text) SP_##name = value,
+    SP_ERRORS(X)
+#undef X
+} sp_err;
+
+/* sp_error_text -- the general text of a code; never NULL. */
+SP_API const char *sp_error_text(sp_err code);
+/* sp_error_detail -- what exactly failed last on this thread: file, field, value. Valid until the
+ * next failing call of this thread. */
+SP_API const char *sp_error_detail(void);
+
+/* -- logging -------------------------------------------------------------------------------- */
+
+typedef enum sp_log_level { SP_LOG_ERROR = 1, SP_LOG_WARN, SP_LOG_INFO, SP_LOG_DEBUG } sp_log_level;
+typedef void sp_log_sink(sp_log_level level, const char *line, void *user);
+
+/* sp_log_set -- where log lines go; sink NULL turns logging off (the default). Call it before any
+ * other thread uses the library. A context with a store also calls the sink from a thread of its own. */
+SP_API void sp_log_set(sp_log_level level, sp_log_sink *sink, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
