@@ -65,17 +65,6 @@ static bool measure(search *c, eval_summary *sums)
     return done;
 }
 
-/* choose -- the setting with the least recomputation that keeps the wanted quality; 0 (off): none. */
-static int choose(const search *c, const eval_summary *sums)
-{
-    int best = 0;
-    for (int s = 1; s < c->settings.n; s++) {
-        bool enough = sums[s].f1 >= (double)c->wanted * sums[0].f1 - 1e-9;
-        if (enough && (!best || sums[s].recomputed < sums[best].recomputed)) best = s;
-    }
-    return best;
-}
-
 static void print_grid(const search *c, const eval_summary *sums, int chosen)
 {
     printf("%d questions, %s; F1 of full attention %.3f\n%12s %11s %6s %12s\n", sums[0].n,
@@ -123,7 +112,7 @@ static int calibrate(search *c)
             sums[0].n);
         done = false;
     }
-    int chosen = done ? choose(c, sums) : 0;
+    int chosen = done ? eval_choose(sums, c->settings.n, (double)c->wanted) : 0;
     if (done) print_grid(c, sums, chosen);
     if (done && !chosen) {
         cli_fail_with("no setting keeps %g of full attention's F1: nothing was saved",

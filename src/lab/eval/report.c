@@ -106,6 +106,16 @@ static void print_cell(int width, int digits, double v, const char *unit)
         printf(" %*s%*s", width, "-", (int)strlen(unit), "");
 }
 
+int eval_choose(const eval_summary *v, int n, double wanted)
+{
+    int best = 0;
+    for (int s = 1; s < n; s++) {
+        bool enough = v[s].f1 >= wanted * v[0].f1 - 1e-9; /* rounding of means */
+        if (enough && (!best || v[s].recomputed < v[best].recomputed)) best = s;
+    }
+    return best;
+}
+
 /* label -- "fusion 15 %", "craft a=1.5", "full". */
 static void label(const eval_setting *s, char *out, size_t n)
 {

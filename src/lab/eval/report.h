@@ -34,6 +34,10 @@ typedef struct eval_summary {
 void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *settings,
                     const char *kind, eval_summary *out);
 
+/* eval_choose -- of settings 1 .. n-1, the one with the least recomputation whose F1 is at least
+ * `wanted` times that of setting 0 (off); 0: none. Of equals the earlier. */
+int eval_choose(const eval_summary *v, int n, double wanted);
+
 /* eval_print_table -- to standard output. */
 void eval_print_table(const eval_summary *v, const eval_settings *settings);
 

@@ -1,0 +1,134 @@
+/* What eval says of hand-made rows: normalised F1, the setting that calibrate chooses, fields of a CSV file. */
+#include "lab/eval/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support/check.h"
+
+static const double near = 1e-12;
+
+/* rows_of -- one question a line of `f1`, one setting a column. */
+static eval_row *rows_of(const double *f1, int n_questions, int n_settings)
+{
+    size_t n = (size_t)n_questions * (size_t)n_settings;
+    eval_row *rows = calloc(n, sizeof *rows);
+    static char kind[] = "single";
+    for (size_t i = 0; i < n; i++) {
+        for (int k = 0; k < N_ROW_NUMBERS; k++) rows[i].number[k] = NAN;
+        rows[i].text[ROW_KIND] = kind;
+        rows[i].number[ROW_EM] = f1[i] == 1;
+        rows[i].number[ROW_F1] = f1[i];
+    }
+    return rows;
+}
+
+static eval_settings settings_of(const char *const *names, int n)
+{
+    eval_settings s = {.n = n};
+    for (int i = 0; i < n; i++) snprintf(s.v[i].name, sizeof s.v[i].name, "%s", names[i]);
+    return s;
+}
+
+/* off 0.9, full 0.3, fusion 0.75: three quarters of the loss come back. */
+static void test_normalised_f1(void **state)
+{
+    const char *const names[] = {"off", "full", "fusion"};
+    const double f1[] = {1, 0.2, 0.9, 0.8, 0.4, 0.6};
+    eval_settings settings = settings_of(names, 3);
+    eval_row *rows = rows_of(f1, 2, 3);
+    eval_summary v[3];
+    eval_summarise(rows, 6, &settings, NULL, v);
+    assert_true(fabs(v[0].normalised_f1 - 1) < near);
+    assert_true(fabs(v[1].normalised_f1 - 0) < near);
+    assert_true(fabs(v[2].normalised_f1 - 0.75) < near);
+    free(rows);
+}
+
+/* Nothing was lost: there is nothing to normalise by. Without full reuse there is no scale either. */
+static void test_no_scale(void **state)
+{
+    const char *const equal[] = {"off", "full"}, *const alone[] = {"off", "fusion"};
+    const double f1[] = {0.5, 0.5};
+    eval_settings settings = settings_of(equal, 2);
+    eval_row *rows = rows_of(f1, 1, 2);
+    eval_summary v[2];
+    eval_summarise(rows, 2, &settings, NULL, v);
+    assert_true(isnan(v[1].normalised_f1));
+    settings = settings_of(alone, 2);
+    eval_summarise(rows, 2, &settings, NULL, v);
+    assert_true(isnan(v[1].normalised_f1));
+    free(rows);
+}
+
+static void test_choice(void **state)
+{
+    eval_summary v[] = {{.f1 = 0.8}, {.f1 = 0.60, .recomputed = 0}, {.f1 = 0.72, .recomputed = 0.3},
+                        {.f1 = 0.76, .recomputed = 0.2}, {.f1 = 0.8, .recomputed = 0.5}};
+    assert_int_equal(eval_choose(v, 5, 0.95), 3); /* exactly at the limit */
+    v[3].f1 = 0.76 - 1e-6;                        /* just below it */
+    assert_int_equal(eval_choose(v, 5, 0.95), 4);
+    assert_int_equal(eval_choose(v, 5, 0.9), 3); /* the least recomputation, not the first */
+    assert_int_equal(eval_choose(v, 5, 0.75), 1);
+    assert_int_equal(eval_choose(v, 5, 1.01), 0);
+    v[4].recomputed = v[3].recomputed;
+    v[4].f1 = v[3].f1;
+    assert_int_equal(eval_choose(v, 5, 0.9), 3); /* of equals the earlier */
+}
+
+static void assert_field(const char *text, const char *wanted)
+{
+    char *got = NULL;
+    size_t n;
+    FILE *f = open_memstream(&got, &n);
+    eval_csv_put(f, text);
+    fclose(f);
+    assert_string_equal(got, wanted);
+    free(got);
+}
+
+static void test_quoting(void **state)
+{
+    assert_field("plain", "plain");
+    assert_field("", "");
+    assert_field("a,b", "\"a,b\"");
+    assert_field("say \"so\"", "\"say \"\"so\"\"\"");
+    assert_field("two\nlines\r", "two lines ");
+}
+
+/* A row that was written is read back as it was, whatever its texts. */
+static void test_rows_come_back(void **state)
+{
+    char path[] = "/tmp/spolia-rows-XXXXXX", text[] = "a,\"b\",c", id[] = "q\"1";
+    int fd = mkstemp(path);
+    eval_row row = {.text = {id, text, text, text, text}};
+    for (int i = 0; i < N_ROW_NUMBERS; i++) row.number[i] = i % 2 ? NAN : 0.25 * i;
+    eval_csv c;
+    json_t *settings = json_pack("{s:i}", "version", 1);
+    assert_true(fd >= 0 && close(fd) == 0);
+    assert_true(eval_csv_open(path, settings, 1, true, &c));
+    assert_true(eval_csv_add(&c, &row));
+    eval_csv_close(&c);
+    assert_true(eval_csv_open(path, settings, 1, false, &c));
+    const eval_row *got = eval_csv_has(&c, id);
+    assert_non_null(got);
+    for (int i = 0; i < N_ROW_TEXTS; i++) assert_string_equal(got->text[i], row.text[i]);
+    for (int i = 0; i < N_ROW_NUMBERS; i++)
+        assert_true(i % 2 ? isnan(got->number[i]) : got->number[i] == row.number[i]);
+    assert_null(eval_csv_has(&c, "q2"));
+    eval_csv_close(&c);
+    json_decref(settings);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_normalised_f1),  cmocka_unit_test(test_no_scale),
+        cmocka_unit_test(test_choice),         cmocka_unit_test(test_quoting),
+        cmocka_unit_test(test_rows_come_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
