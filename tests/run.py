@@ -111,6 +111,9 @@ def main() -> int:
     if not set(names) <= set(cpus.NEEDS):
         parser.error(f"--cpus: one or more of {','.join(cpus.NEEDS)}")
     build = (ROOT / args.build).resolve()
+    beside = ROOT.parent / "shared" / "data"
+    if "SPOLIA_DATA" not in os.environ and beside.is_dir():
+        os.environ["SPOLIA_DATA"] = str(beside)
     env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
     sums = [0, 0, 0]

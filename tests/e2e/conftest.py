@@ -84,5 +84,5 @@ def make_model(tmp_path_factory):
 def data():
     """The folder of outside data, or a skip."""
     if "SPOLIA_DATA" not in os.environ:
-        pytest.skip("SPOLIA_DATA is not set")
+        pytest.skip("SPOLIA_DATA is not set, and there is no folder shared/data beside the checkout")
     return Path(os.environ["SPOLIA_DATA"])

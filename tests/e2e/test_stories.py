@@ -14,6 +14,7 @@ from conftest import ROOT, succeed
 from reference.forward import forward, nmse
 from reference.model import load
 
+NEAR_TIE = 0.02  # logits; their spread is about 10
 KINDS = {"f32": 1e-10, "f16": 1e-6, "q8_0": 1e-3}  # bound of NMSE to the unrounded checkpoint
 
 
@@ -68,13 +69,15 @@ def test_logits(model, golden, tmp_path):
 @pytest.mark.parametrize("cpu", ["ref", None])
 def test_the_story_is_told(model, golden, stories, cpu):
     """From an empty prompt, which is the BOS token alone. Rounded to q8_0 the model tells another
-    story: each token must then be the reference's best."""
+    story: each token must then be the reference's best. Kernels that round activations to 8 bits may
+    decide a near tie differently: their token is at most NEAR_TIE below the best one."""
     kind, path = model
     answer = json.loads(succeed("run", "-m", path, "-p", "", "-n", 256, "--temp", 0, "--json",
                                 "-ctk", "f32", "-ctv", "f32", variant=cpu))
     tokens = answer["tokens"]
-    best = forward(load(path), [1, *tokens[:-1]]).logits.argmax(-1)
-    assert tokens == best.tolist()
+    logits = forward(load(path), [1, *tokens[:-1]]).logits
+    gap = logits.max(-1) - logits[np.arange(len(tokens)), tokens]
+    assert gap.max() <= (NEAR_TIE if kind == "q8_0" and cpu is None else 0)
     if kind != "q8_0":
         assert tokens == golden["greedy_ids"][1:]
         assert answer["text"] == golden["text"]
