@@ -188,6 +188,14 @@ tsan: setup
 sanitized: all unit-bins examples
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
+# crash -- kills a process that writes to a store CRASHES times, and checks what is there afterwards. fault -- makes
+# system calls and allocations of the store fail. Both run in `make test` too, crash with 20 kills.
+CRASHES ?= 1000
+crash: $(BUILD)/tests/unit/store/test_crash
+	SPOLIA_CRASHES=$(CRASHES) $<
+fault: $(BUILD)/tests/unit/store/test_disk_faults
+	$<
+
 # bench -- paired timings of the kernels; CSV and more in bench/.
 bench: $(BUILD)/bench/kernels
 	$<
@@ -281,9 +289,10 @@ help:
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
+	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: crash fault examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -3,6 +3,7 @@
  *   disk_tier.c   opening and closing; the index in memory
  *   disk_read.c   get and list, on the reading threads
  *   disk_write.c  put and drop, on the writing thread
+ *   disk_recover.c  the index anew, from the segments
  *   disk_space.c  budget, and moving copies to reclaim space, on the writing thread
  */
 #ifndef SP_STORE_DISK_INT_H
@@ -73,6 +74,10 @@ struct sp_disk_tier {
 /* sp_disk_apply -- what a line says. Errors: SP_E_NOMEM, and nothing has changed. */
 sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line) SP_MUST_CHECK;
 void sp_disk_forget(sp_disk_tier *d, uint32_t entry);
+
+/* sp_disk_recover -- makes a lost index anew from the segments, while the tier opens. Copies that were
+ * dropped since their segment was last emptied are back. Errors: SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_recover(sp_disk_tier *d) SP_MUST_CHECK;
 
 /* -- threads -------------------------------------------------------------------------------- */
 

@@ -222,7 +222,7 @@ static void unpin(sp_disk_tier *d, sp_segment_file *file)
 static sp_err try_get(sp_disk_reader *r, sp_tier_op *op, sp_disk_place *place, bool *is_lost)
 {
     get g = {.d = r->tier, .aio = r->aio, .op = op};
-    sp_segment_file *file;
+    sp_segment_file *file = NULL;
     sp_err err = find(g.d, &op->job.key, place, &file);
     *is_lost = err == SP_E_FORMAT || err == SP_E_NOTFOUND;
     if (err != SP_OK) return err;

@@ -241,6 +241,7 @@ static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
         err = read_index(d, false);
     }
     SP_TRY(err);
+    if (writer && d->journal.is_new) SP_TRY(sp_disk_recover(d));
     check_segments(d);
     if (writer) {
         SP_TRY(sweep(d));

@@ -261,10 +261,11 @@ sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, 
     if (!(j->path = sp_strdup_n(path, strlen(path))))
         return sp_fail_nomem(strlen(path), "a path");
     sp_err err = open_file(j, make);
-    if (err != SP_OK && err != SP_E_IO && err != SP_E_NOMEM && make) {
+    if ((err == SP_E_NOTFOUND || err == SP_E_FORMAT) && make) {
         close_file(j);
         err = err == SP_E_NOTFOUND ? SP_OK : move_aside(j);
         if (err == SP_OK) err = sp_journal_rewrite(j, NULL, 0, 1);
+        j->is_new = true;
     } else if (err == SP_OK) {
         err = replay(j, 0, fn, user);
     }

@@ -33,13 +33,14 @@ typedef struct sp_journal {
     uint64_t n_lines;   /* up to the last line that counts */
     uint64_t n_damaged; /* lines before it that do not */
     uint32_t next_segment; /* no segment had this number or a higher one when the file began */
+    bool is_new;           /* there was none that could be read */
     uint64_t device, inode;
 } sp_journal;
 
 typedef sp_err sp_journal_fn(void *user, const sp_journal_line *line);
 
-/* sp_journal_open -- opens `path`; `make`: creates it if it is not there or no journal of this version
- * and namespace, which is a damaged one and renamed to "<path>.damaged". Calls fn for every line.
+/* sp_journal_open -- opens `path`; `make`: creates it if it is not there or damaged; a damaged one
+ * is renamed to "<path>.damaged". Calls fn for every line.
  * Errors: SP_E_NOTFOUND (without make), SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_IO, SP_E_NOMEM, or fn's. */
 sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, bool make,
                        sp_journal_fn *fn, void *user) SP_MUST_CHECK;
