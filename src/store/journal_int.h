@@ -59,6 +59,9 @@ sp_err sp_journal_append(sp_journal *j, const sp_journal_line *lines, size_t n,
 sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
                           uint32_t next_segment) SP_MUST_CHECK;
 
+/* sp_journal_space -- the namespace that a journal names. Errors: as open. */
+sp_err sp_journal_space(const char *path, sp_digest *out) SP_MUST_CHECK;
+
 /* sp_journal_parse -- line number `i` from its bytes; false: it does not count. */
 enum { SP_JOURNAL_LINE_BYTES = 88 };
 bool sp_journal_parse(const uint8_t *bytes, uint64_t i, sp_journal_line *out);
