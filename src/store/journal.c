@@ -99,7 +99,7 @@ static void write_line(uint8_t *p, uint64_t i, const sp_journal_line *l)
 bool sp_journal_parse(const uint8_t *p, uint64_t i, sp_journal_line *out)
 {
     if (!is_signed(p, i + 1)) return false;
-    sp_journal_line l = {.event = (sp_event)get32(p), .key.kind = get32(p + 4)};
+    sp_journal_line l = {.event = (sp_journal_event)get32(p), .key.kind = get32(p + 4)};
     memcpy(l.key.id.b, p + 8, sizeof l.key.id.b);
     memcpy(&l.key.head, p + 40, 8);
     l.place = (sp_disk_place){.segment = get32(p + 48),

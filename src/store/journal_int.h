@@ -14,14 +14,14 @@
 
 #include "store/table_int.h"
 
-typedef enum sp_event {
+typedef enum sp_journal_event {
     SP_EVENT_PUT = 1,
     SP_EVENT_DROP = 2,
     SP_EVENT_DAMAGED = 3, /* drops the copy only if it is at this place */
-} sp_event;
+} sp_journal_event;
 
 typedef struct sp_journal_line {
-    sp_event event;
+    sp_journal_event event;
     sp_tier_key key;
     sp_disk_place place; /* of a drop: zeros */
 } sp_journal_line;
