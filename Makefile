@@ -10,7 +10,8 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 # Contraction is off so that a scalar product has one meaning on every path; kernels use FMA by name.
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
-PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf8proc uchardet
+PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf8proc uchardet \
+           liburing libxxhash
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
@@ -187,6 +188,14 @@ tsan: setup
 sanitized: all unit-bins examples
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
+# crash -- kills a process that writes to a store CRASHES times, and checks what is there afterwards. fault -- makes
+# system calls and allocations of the store fail. Both run in `make test` too, crash with 20 kills.
+CRASHES ?= 1000
+crash: $(BUILD)/tests/unit/store/test_crash
+	SPOLIA_CRASHES=$(CRASHES) $<
+fault: $(BUILD)/tests/unit/store/test_disk_faults
+	$<
+
 # bench -- paired timings of the kernels; CSV and more in bench/.
 bench: $(BUILD)/bench/kernels
 	$<
@@ -280,9 +289,10 @@ help:
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
+	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: crash fault examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

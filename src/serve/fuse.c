@@ -16,7 +16,7 @@ static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head,
 {
     const sp_segment *seg = &p->segs.v[p->segs.n - 1];
     if (c->tiers) {
-        sp_tier_key key = {.seg = seg, .head = head, .n_head = n_head};
+        sp_tiers_key key = {.seg = seg, .head = head, .n_head = n_head};
         const sp_digest *before;
         sp_arena arena;
         int n;

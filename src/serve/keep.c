@@ -36,7 +36,7 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
     sp_context *c = r->ctx;
     bool storable = !copy->base && (copy->kind == SP_COPY_PLAIN || copy->kind == SP_COPY_FUSED);
     if (!c->tiers || !storable || (!must && copy->places & SP_AT_DISK)) return SP_OK;
-    sp_tier_key key = {.copy = copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
+    sp_tiers_key key = {.copy = copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     SP_TRY(sp_tiers_store(c->tiers, &key));
     if (must) {
         sp_ledger_pin(c->ledger, copy);

@@ -20,7 +20,7 @@ void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
 static void begin(sp_request *r, int i)
 {
     sp_context *c = r->ctx;
-    sp_tier_key key = {
+    sp_tiers_key key = {
         .copy = r->found[i].copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     sp_err err = sp_tiers_load(c->tiers, &key, c->reserved, c->now);
     if (err != SP_OK) r->found[i].miss = SP_MISS_NO_ROOM;

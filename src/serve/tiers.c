@@ -88,7 +88,7 @@ static void free_transfer(transfer *x)
     sp_free(x);
 }
 
-static transfer *new_transfer(sp_tiers *t, const sp_tier_key *key)
+static transfer *new_transfer(sp_tiers *t, const sp_tiers_key *key)
 {
     size_t n = (size_t)key->n_head;
     transfer *x = SP_NEW(transfer);
@@ -155,7 +155,7 @@ static void load_done(sp_io_job *job)
     free_transfer(x);
 }
 
-sp_err sp_tiers_load(sp_tiers *t, const sp_tier_key *key, int64_t spare, int64_t now)
+sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_t now)
 {
     transfer *x = new_transfer(t, key);
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
@@ -208,7 +208,7 @@ bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
     return x != NULL;
 }
 
-sp_err sp_tiers_store(sp_tiers *t, const sp_tier_key *key)
+sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
 {
     if (sp_tiers_is_storing(t, key->copy)) return SP_OK;
     transfer *x = new_transfer(t, key);
@@ -261,7 +261,7 @@ static sp_err read_before(sp_disk *disk, void *arg)
     return SP_OK;
 }
 
-sp_err sp_tiers_before(sp_tiers *t, const sp_tier_key *key, sp_arena *arena,
+sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n)
 {
     before_query q = {

@@ -32,21 +32,22 @@ void sp_tiers_close(sp_tiers *t);
 sp_io *sp_tiers_io(sp_tiers *t);
 
 /* A copy in a tier: its segment, and the segments before the first chunk. */
-typedef struct sp_tier_key {
+typedef struct sp_tiers_key {
     const sp_copy *copy;
     const sp_segment *seg;
     const sp_digest *head; /* [n_head] */
     int n_head;
-} sp_tier_key;
+} sp_tiers_key;
 
 /* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. Errors:
  * SP_E_NOKV, SP_E_NOMEM, and the copy is FREE as before. When the load fails later, the copy is
  * FREE without a place. */
-sp_err sp_tiers_load(sp_tiers *t, const sp_tier_key *key, int64_t spare, int64_t now) SP_MUST_CHECK;
+sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
+                     int64_t now) SP_MUST_CHECK;
 
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
  * SP_E_NOMEM. A write that fails is one log line, and counted. */
-sp_err sp_tiers_store(sp_tiers *t, const sp_tier_key *key) SP_MUST_CHECK;
+sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
 /* sp_tiers_is_storing -- the copy is being written. */
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_stored -- after a write: SP_OK when the store has the copy; else why the last write
@@ -59,7 +60,7 @@ bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_s
                             int n_head);
 /* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
  * the store has none. Waits for the store. Errors: SP_E_NOMEM. */
-sp_err sp_tiers_before(sp_tiers *t, const sp_tier_key *key, sp_arena *arena,
+sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n) SP_MUST_CHECK;
 /* sp_tiers_retain -- sp_disk_retain; the ledger forgets the places of what was deleted. Waits for
  * the store. */

@@ -1,30 +1,18 @@
-/* disk.h -- chunk copies on disk: a folder of files, one for each copy (store/kv_file.h).
+/* disk.h -- chunk copies in the disk tier, from and into blocks of a pool. Calls wait for the tier, which
+ * reads and writes on its own threads (store/disk_tier.h: format, crashes, several processes).
  *
- *   DIR/<namespace>/ab/<id>-<head>.plain        id    content id of the chunk, in hex
- *                   ab/<id>-<head>.fused        head  short hash of the segments before the chunks
- *   DIR/<namespace>/tmp/<unique>                a file that is being written
+ * What is served was verified: find checks the header of a copy, load all of it. A damaged copy is a
+ * miss with one log line, and is not found again, so whoever fills the store sees that it is missing.
  *
- *           put: written, synced          rename                    load: read, verified
- *   (none) ---------------------> temporary -------> copy on disk -------------------------> blocks
- *                                    |                  |
- *               crash: swept by the next open       damaged: a miss, deleted
- *                                                   foreign: a miss, forgotten
- *
- * Invariants
- *  I1  a copy is visible only when it is whole: rename is the last step of a put.
- *  I2  what is served has been verified: find checks the head of a file, load everything. A file
- *      that fails is a miss with one log line, and is not looked at again. A damaged one is
- *      deleted, so whoever fills the store sees that it is missing.
- *  I3  `known` holds the names that were there at open, were put since and did not fail: a chunk
- *      that is not there costs no system call.
- *
- * Several processes may share a folder; each sees what was there when it opened. Thread: one owner.
+ * One process writes a store at a time. Others read it and see what is put; their puts fail and say why.
+ * Thread: one owner.
  */
 #ifndef SP_STORE_DISK_H
 #define SP_STORE_DISK_H
 
 #include "kv/pool.h"
 #include "kv/segment.h"
+#include "store/tier.h"
 
 typedef struct sp_disk sp_disk;
 
@@ -41,7 +29,7 @@ typedef struct sp_disk_key {
     int n_head;
 } sp_disk_key;
 
-/* What a file says of its copy, beside keys and values. */
+/* What is stored of a copy, beside keys and values. */
 typedef struct sp_disk_copy {
     const sp_digest *before; /* [n_before] segments in sight when it was computed: the head first */
     int n_before;
@@ -62,7 +50,7 @@ typedef struct sp_disk_found {
     uint64_t head; /* sp_head_key of the segments before the first chunk */
 } sp_disk_found;
 typedef sp_err sp_disk_each_fn(const sp_disk_found *copy, void *user);
-sp_err sp_disk_each(const sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
+sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
 
 /* sp_disk_put -- writes a copy, in place of an older one under this key. blocks [ceil(n / B)].
  * Errors: SP_E_IO names the file, SP_E_NOMEM, SP_E_ARG when `before` does not begin with the head;
@@ -70,20 +58,19 @@ sp_err sp_disk_each(const sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_C
 sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                    const uint32_t *blocks) SP_MUST_CHECK;
 
-/* sp_disk_has -- a file of this name is there, for all that is known. Cost: no system call. */
-bool sp_disk_has(const sp_disk *d, const sp_disk_key *key);
-/* sp_disk_find -- what the file says, keys and values unread; false is a miss. out->before is valid
- * until the next call with d. Cost: one read of the file's head. */
+/* sp_disk_has -- a copy of this name is there, as far as is known. Cost: no system call. */
+bool sp_disk_has(sp_disk *d, const sp_disk_key *key);
+/* sp_disk_find -- the header of a copy; false is a miss. out->before is valid until the next call
+ * with d. Cost: one read. */
 bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
 /* sp_disk_load -- keys and values into open blocks [ceil(n / B)] of the caller; false is a miss,
- * and the blocks then hold anything. out as with find, may be NULL. Cost: one read and SHA-256 of
- * the file. */
+ * and the blocks then hold anything. out as with find, may be NULL. Cost: one read. */
 bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out);
 
-/* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk after this head, under the same
- * salt, for another model or KV type whose tokens are the same. For reporting only; never loaded.
- * Thread: any; it reads only what open has found. Cost: for each namespace that had copies at open
- * (64 at most), the hash of these tokens and one or two system calls. */
+/* sp_disk_has_elsewhere -- the same folder holds a copy of a chunk after this head, under the same salt,
+ * for another model or KV type whose tokens are the same. For reporting only; never loaded. Thread: any;
+ * it reads only what open has found. Cost: for each namespace that had copies at open (64 at most), the
+ * hash of these tokens. */
 bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_segment *head,
                            int n_head, const char *salt);
 
@@ -101,6 +88,8 @@ typedef struct sp_disk_stats {
     int64_t bytes_read, bytes_written;
 } sp_disk_stats;
 
-sp_disk_stats sp_disk_stats_of(const sp_disk *d);
+sp_disk_stats sp_disk_stats_of(sp_disk *d);
+/* sp_disk_tier_of -- the tier itself: export, import, statistics. */
+sp_tier *sp_disk_tier_of(sp_disk *d);
 
 #endif

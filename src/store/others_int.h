@@ -2,28 +2,37 @@
  * chunk is there, and nothing to use.
  *
  * A content id is a hash over namespace, salt and tokens, so the ids of another namespace can be
- * computed here, and a file be asked for by its name. What other tenants keep cannot be found that
- * way, since their salt is not known; nor can a text that another model's tokenizer cuts otherwise.
- * Namespaces are those that held a copy at open; whether a file is there is asked each time. */
+ * computed here, and looked up in its index. What other tenants keep cannot be found that way, since
+ * their salt is not known; nor can a text that another model's tokenizer cuts otherwise. Indices are
+ * read once, at open. */
 #ifndef SP_STORE_OTHERS_INT_H
 #define SP_STORE_OTHERS_INT_H
 
-#include "base/mem.h"
 #include "kv/segment.h"
+#include "store/table_int.h"
+
+typedef struct sp_other {
+    sp_digest space;
+    sp_table table;
+    uint32_t first; /* of the list of all its entries */
+} sp_other;
 
 typedef struct sp_others {
-    char *dir; /* of all namespaces */
-    SP_VEC(sp_digest) spaces;
+    SP_VEC(sp_other) list;
 } sp_others;
 
-#define SP_SPACE_BYTES 16 /* of a namespace, in its folder's name */
-
-/* sp_others_init -- reads the fixed part of one file of each namespace but `own`, 64 at most. What
- * cannot be read is not there. Errors: SP_E_NOMEM; sp_others_fini is due in any case. */
+/* sp_others_init -- reads the index of each namespace but `own`, 64 at most. What cannot be read is
+ * not there. Errors: SP_E_NOMEM; sp_others_fini is due in any case. */
 sp_err sp_others_init(sp_others *o, const char *dir, const sp_digest *own) SP_MUST_CHECK;
 void sp_others_fini(sp_others *o);
-/* sp_others_have -- see sp_disk_has_elsewhere. */
-bool sp_others_have(const sp_others *o, const sp_segment *seg, const sp_segment *head, int n_head,
-                    const char *salt);
+/* sp_others_have -- see sp_disk_has_elsewhere; a copy of any of the n_kinds first kinds. */
+typedef struct sp_others_query {
+    const sp_segment *seg;
+    const sp_segment *head; /* [n_head] */
+    int n_head;
+    const char *salt;
+    uint32_t n_kinds;
+} sp_others_query;
+bool sp_others_have(const sp_others *o, const sp_others_query *q);
 
 #endif

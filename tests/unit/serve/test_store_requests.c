@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "support/requests.h"
+#include "support/stored.h"
 
 /* -- folders -------------------------------------------------------------------------------- */
 
@@ -25,43 +26,6 @@ static int remove_entry(const char *path, const struct stat *st, int kind, struc
 static void remove_folder(const char *dir)
 {
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
-
-static const char *suffix;
-static int n_files;
-
-static int count_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    n_files += kind == FTW_F && n > m && strcmp(path + n - m, suffix) == 0;
-    return 0;
-}
-
-static int damage_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    size_t n = strlen(path), m = strlen(suffix);
-    if (kind != FTW_F || n < m || strcmp(path + n - m, suffix) != 0) return 0;
-    char byte;
-    int fd = open(path, O_RDWR);
-    assert_int_equal(pread(fd, &byte, 1, st->st_size - 9), 1);
-    byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, st->st_size - 9), 1);
-    close(fd);
-    return 0;
-}
-
-static int files(const char *dir, const char *ending)
-{
-    suffix = ending;
-    n_files = 0;
-    assert_int_equal(nftw(dir, count_entry, 8, FTW_PHYS), 0);
-    return n_files;
-}
-
-static void damage(const char *dir, const char *ending)
-{
-    suffix = ending;
-    assert_int_equal(nftw(dir, damage_entry, 8, FTW_PHYS), 0);
 }
 
 static sp_context *open_store(const char *dir)
@@ -221,7 +185,7 @@ static void test_damaged_copies_are_missed(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     fill_store(dir, "012");
-    damage(dir, ".plain");
+    stored_damage(dir, SP_DISK_PLAIN);
     sp_context *c = open_store(dir);
     sp_request *r = ask(c, "021", "Which?", 12);
     for (int s = 1; s < 4; s++) assert_from(r, s, "", "damaged");
@@ -230,7 +194,7 @@ static void test_damaged_copies_are_missed(void **state)
     assert_text(r, alone(&full, "021", "Which?", 12));
     sp_request_destroy(r);
     close_clean(c);
-    assert_int_equal(files(dir, ".plain"), 3); /* they were computed, and written once more */
+    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 3); /* they were computed, and written once more */
     c = open_store(dir);
     r = ask(c, "021", "Which?", 12);
     for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
@@ -250,8 +214,8 @@ static void test_what_is_left_serves(void **state)
     assert_ok(sp_fuse(c, p, &fresh));
     sp_prompt_destroy(p);
     close_clean(c);
-    assert_int_equal(files(dir, ".fused"), 1);
-    damage(dir, ".fused");
+    assert_int_equal(stored_copies(dir, SP_DISK_FUSED), 1);
+    stored_damage(dir, SP_DISK_FUSED);
     c = open_store(dir);
     sp_request *r = ask(c, "21", "Which?", 8);
     assert_from(r, 2, "disk", "");
@@ -261,7 +225,8 @@ static void test_what_is_left_serves(void **state)
     remove_folder(dir);
 }
 
-static void test_a_copy_that_others_have_deleted(void **state)
+/* An open segment serves although its folder is gone. */
+static void test_a_folder_that_is_gone(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -269,7 +234,7 @@ static void test_a_copy_that_others_have_deleted(void **state)
     sp_context *c = open_store(dir);
     remove_folder(dir);
     sp_request *r = ask(c, "0", "Which?", 4);
-    assert_from(r, 1, "", "evicted");
+    assert_from(r, 1, "disk", "");
     assert_text(r, alone(&full, "0", "Which?", 4));
     sp_request_destroy(r);
     close_clean(c);
@@ -317,7 +282,7 @@ static void test_names_in_the_store_are_adopted(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     fill_store(dir, "012");
-    assert_int_equal(files(dir, ".plain"), 3);
+    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 3);
     sp_context *c = open_store(dir);
     assert_int_equal(sp_ledger_stats_of(c->ledger).n_free, 3);
     assert_int_equal(sp_context_describe(c).cached_segments, 0);
@@ -375,7 +340,7 @@ static void test_memory_that_waits_to_be_written(void **state)
     pthread_join(thread, NULL);
     sp_request_destroy(r);
     close_clean(c);
-    assert_int_equal(files(dir, ".plain"), 4);
+    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 4);
     remove_folder(dir);
 }
 
@@ -438,7 +403,7 @@ int main(void)
         cmocka_unit_test(test_leaving_while_loading),
         cmocka_unit_test(test_damaged_copies_are_missed),
         cmocka_unit_test(test_what_is_left_serves),
-        cmocka_unit_test(test_a_copy_that_others_have_deleted),
+        cmocka_unit_test(test_a_folder_that_is_gone),
         cmocka_unit_test(test_no_room_to_load),
         cmocka_unit_test(test_names_in_the_store_are_adopted),
         cmocka_unit_test(test_a_store_that_cannot_be_written),

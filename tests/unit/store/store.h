@@ -129,13 +129,13 @@ static inline void chunk_end(bench *b, chunk *c)
     sp_kv_release(b->pool, c->blocks, sp_blocks_for(c->seg.n));
 }
 
-/* key_of -- behind a head of one segment. */
+/* key_of -- after a head of one segment. */
 static inline sp_disk_key key_of(const chunk *c, sp_disk_kind kind)
 {
     return (sp_disk_key){.kind = kind, .seg = &c->seg, .head = before, .n_head = 1};
 }
 
-/* put -- behind n_before segments, rotated for 10 n_before. */
+/* put -- computed after n_before segments, rotated for 10 n_before. */
 static inline sp_err put(bench *b, const chunk *c, sp_disk_kind kind, int n_before)
 {
     sp_disk_key key = key_of(c, kind);
@@ -186,66 +186,6 @@ static inline bool finds(bench *b, const chunk *c, sp_disk_kind kind)
     sp_disk_key key = key_of(c, kind);
     sp_disk_copy copy;
     return sp_disk_find(b->disk, &key, &copy);
-}
-
-/* -- files behind the store's back ----------------------------------------------------------- */
-
-static char found_file[400];
-static int n_found_files;
-
-static inline int note_file(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    if (kind != FTW_F) return 0;
-    snprintf(found_file, sizeof found_file, "%s", path);
-    n_found_files++;
-    return 0;
-}
-
-/* only_file -- the path of the one file below the folder. */
-static inline const char *only_file(const bench *b)
-{
-    n_found_files = 0;
-    assert_int_equal(nftw(b->dir, note_file, 16, FTW_PHYS), 0);
-    assert_int_equal(n_found_files, 1);
-    return found_file;
-}
-
-static inline int count_files(const bench *b)
-{
-    n_found_files = 0;
-    assert_int_equal(nftw(b->dir, note_file, 16, FTW_PHYS), 0);
-    return n_found_files;
-}
-
-static inline void read_file(const char *path, sp_bytes *out)
-{
-    FILE *f = fopen(path, "rb");
-    assert_non_null(f);
-    char buf[4096];
-    out->n = 0;
-    for (size_t n; (n = fread(buf, 1, sizeof buf, f));) assert_ok(sp_bytes_add(out, buf, n));
-    fclose(f);
-}
-
-static inline void write_file(const char *path, const void *data, size_t n)
-{
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(data, 1, n, f), n);
-    assert_int_equal(fclose(f), 0);
-}
-
-/* Lines that the library logged. */
-typedef struct lines {
-    int n;
-    char last[512];
-} lines;
-
-static inline void note_line(sp_log_level level, const char *line, void *user)
-{
-    lines *l = user;
-    l->n++;
-    snprintf(l->last, sizeof l->last, "%s", line);
 }
 
 #endif

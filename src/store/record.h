@@ -1,0 +1,67 @@
+/* record.h -- the header of a stored copy: what it is, and the checksums of its layers. It is the same
+ * in a segment of the disk tier and in an archive; the table of offsets is in record.c.
+ *
+ *   | header, padded to a page | layer 0, padded | layer 1, padded | ... |
+ *
+ * All parts begin at a page, so that any range of layers can be read alone and without the system's
+ * cache. */
+#ifndef SP_STORE_RECORD_H
+#define SP_STORE_RECORD_H
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+enum { SP_PAGE = 4096 }; /* alignment and grain of direct I/O */
+
+/* Checksum of one layer: XXH3, 128 bits. It is to find damage, not forgery: whoever can write the
+ * store can also compute SHA-256 anew. XXH3 is as fast as memory, SHA-256 slower than a good disk,
+ * and 128 bits leave no accidental match that CRC-32C would. */
+typedef struct sp_layer_sum {
+    uint64_t low, high;
+} sp_layer_sum;
+
+sp_layer_sum sp_layer_sum_of(const void *data, size_t n);
+bool sp_layer_sum_eq(sp_layer_sum a, sp_layer_sum b);
+
+typedef struct sp_record {
+    uint32_t kind;            /* the caller's */
+    bool exact;               /* equals a plain forward pass after `before` */
+    sp_digest space, id;      /* namespace; content id of the segment */
+    const sp_digest *before;  /* [n_before] computed after these */
+    int32_t n_before, n_head; /* the first n_head of them precede the first chunk */
+    const int32_t *tokens;    /* [n] */
+    int32_t n, at;            /* tokens; position that the first key was rotated for */
+    float cost_us;            /* time that computing it took; 0: unknown */
+    const float *inter;       /* [n_before] attention to each of `before`; NULL: not measured */
+    const int32_t *order;     /* [n] tokens by falling attention outwards; NULL with inter */
+    float cci;                /* with inter */
+    const int32_t *heavy;     /* [n] tokens by falling attention received; NULL: not measured */
+    int32_t n_layers;
+    uint64_t layer_bytes;     /* of all blocks of one layer */
+    const sp_layer_sum *sums; /* [n_layers]; NULL when it is not stored yet */
+} sp_record;
+
+/* Where the parts are, in pages. */
+typedef struct sp_record_layout {
+    uint64_t head_bytes; /* with its digest, without padding */
+    uint32_t head_pages, layer_pages;
+    uint64_t pages; /* of all */
+} sp_record_layout;
+
+/* sp_record_check -- Errors: SP_E_ARG for sizes that no record can have. */
+sp_err sp_record_check(const sp_record *r) SP_MUST_CHECK;
+/* Pre: a record that passes the check. */
+sp_record_layout sp_record_layout_of(const sp_record *r);
+
+/* sp_record_write -- the header with `sums` into out[head_pages * SP_PAGE], padding included. Errors:
+ * SP_E_NOMEM. */
+sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *out) SP_MUST_CHECK;
+
+/* sp_record_size -- the size of the header that begins with these SP_PAGE bytes, for a reader that does
+ * not know it. Errors: as sp_record_read. */
+sp_err sp_record_size(const uint8_t *first_page, uint32_t *head_pages) SP_MUST_CHECK;
+/* sp_record_read -- verifies a header of n bytes at `data`, aligned to 16 bytes; *out points into it.
+ * Errors: SP_E_FORMAT (damaged, truncated), SP_E_UNSUPPORTED (another version). */
+sp_err sp_record_read(const uint8_t *data, size_t n, sp_record *out) SP_MUST_CHECK;
+
+#endif

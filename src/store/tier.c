@@ -1,0 +1,208 @@
+#include "store/tier_int.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "kv/segment.h"
+
+sp_tier_key sp_tier_key_of(const sp_record *r)
+{
+    return (sp_tier_key){
+        .id = r->id, .head = sp_head_key(r->before, r->n_head), .kind = r->kind};
+}
+
+/* -- queues --------------------------------------------------------------------------------- */
+
+sp_err sp_op_queue_init(sp_op_queue *q)
+{
+    *q = (sp_op_queue){0};
+    if (pthread_mutex_init(&q->lock, NULL) != 0) return sp_fail(SP_E_NOMEM, "cannot make a lock");
+    if (pthread_cond_init(&q->some, NULL) == 0) return SP_OK;
+    pthread_mutex_destroy(&q->lock);
+    return sp_fail(SP_E_NOMEM, "cannot make a condition");
+}
+
+void sp_op_queue_fini(sp_op_queue *q)
+{
+    pthread_cond_destroy(&q->some);
+    pthread_mutex_destroy(&q->lock);
+}
+
+static void list_add(sp_op_list *l, sp_tier_op *op)
+{
+    op->next = NULL;
+    if (l->last)
+        l->last->next = op;
+    else
+        l->first = op;
+    l->last = op;
+}
+
+static sp_tier_op *list_take(sp_op_list *l)
+{
+    sp_tier_op *op = l->first;
+    if (!op) return NULL;
+    l->first = op->next;
+    if (!l->first) l->last = NULL;
+    return op;
+}
+
+void sp_op_queue_push(sp_op_queue *q, sp_tier_op *op)
+{
+    pthread_mutex_lock(&q->lock);
+    list_add(op->job.urgent ? &q->urgent : &q->others, op);
+    pthread_cond_signal(&q->some);
+    pthread_mutex_unlock(&q->lock);
+}
+
+sp_tier_op *sp_op_queue_pop(sp_op_queue *q, bool wait)
+{
+    pthread_mutex_lock(&q->lock);
+    while (wait && !q->closing && !q->urgent.first && !q->others.first)
+        pthread_cond_wait(&q->some, &q->lock);
+    sp_tier_op *op = list_take(&q->urgent);
+    if (!op) op = list_take(&q->others);
+    pthread_mutex_unlock(&q->lock);
+    return op;
+}
+
+void sp_op_queue_close(sp_op_queue *q)
+{
+    pthread_mutex_lock(&q->lock);
+    q->closing = true;
+    pthread_cond_broadcast(&q->some);
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* -- one operation -------------------------------------------------------------------------- */
+
+static sp_tier_op *new_op(const sp_tier_job *job)
+{
+    pthread_condattr_t monotonic;
+    sp_tier_op *op = SP_NEW(sp_tier_op);
+    if (!op) return NULL;
+    op->job = *job;
+    atomic_init(&op->refs, 2);
+    atomic_init(&op->cancelled, false);
+    pthread_mutex_init(&op->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&op->done, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return op;
+}
+
+void sp_tier_op_release(sp_tier_op *op)
+{
+    if (!op || atomic_fetch_sub(&op->refs, 1) > 1) return;
+    pthread_cond_destroy(&op->done);
+    pthread_mutex_destroy(&op->lock);
+    sp_free(op);
+}
+
+sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out)
+{
+    if (job->verb == SP_TIER_PUT) SP_TRY(sp_record_check(job->record));
+    sp_tier_op *op = new_op(job);
+    if (!op) return sp_fail_nomem(sizeof *op, "an operation of a tier");
+    if (job->verb == SP_TIER_PUT) op->job.key = sp_tier_key_of(job->record);
+    if (out)
+        *out = op;
+    else
+        atomic_store(&op->refs, 1);
+    sp_op_queue_push(t->type->queue_of(t, job->verb), op);
+    return SP_OK;
+}
+
+sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job)
+{
+    sp_tier_op *op;
+    SP_TRY(sp_tier_submit(t, job, &op));
+    sp_tier_op_wait(op, -1);
+    sp_err err = sp_tier_op_result(op);
+    sp_tier_op_release(op);
+    return err;
+}
+
+void sp_tier_op_finish(sp_tier_op *op, sp_err err)
+{
+    pthread_mutex_lock(&op->lock);
+    op->err = err;
+    if (err != SP_OK) snprintf(op->detail, sizeof op->detail, "%s", sp_error_detail());
+    pthread_mutex_unlock(&op->lock);
+    if (op->job.done) op->job.done(op->job.user, op);
+    pthread_mutex_lock(&op->lock);
+    op->is_done = true;
+    pthread_cond_broadcast(&op->done);
+    pthread_mutex_unlock(&op->lock);
+    sp_tier_op_release(op);
+}
+
+bool sp_tier_op_is_done(sp_tier_op *op)
+{
+    pthread_mutex_lock(&op->lock);
+    bool done = op->is_done;
+    pthread_mutex_unlock(&op->lock);
+    return done;
+}
+
+bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us)
+{
+    struct timespec end;
+    int rc = 0;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    if (timeout_us > 0) {
+        int64_t ns = end.tv_nsec + timeout_us % 1000000 * 1000;
+        end.tv_sec += (time_t)(timeout_us / 1000000 + ns / 1000000000);
+        end.tv_nsec = (long)(ns % 1000000000);
+    }
+    pthread_mutex_lock(&op->lock);
+    while (!op->is_done && rc != ETIMEDOUT)
+        rc = timeout_us < 0 ? pthread_cond_wait(&op->done, &op->lock)
+                            : pthread_cond_timedwait(&op->done, &op->lock, &end);
+    bool done = op->is_done;
+    pthread_mutex_unlock(&op->lock);
+    return done;
+}
+
+void sp_tier_op_cancel(sp_tier_op *op)
+{
+    atomic_store(&op->cancelled, true);
+}
+
+bool sp_tier_op_is_cancelled(const sp_tier_op *op)
+{
+    return atomic_load(&op->cancelled);
+}
+
+sp_err sp_tier_op_result(sp_tier_op *op)
+{
+    pthread_mutex_lock(&op->lock);
+    sp_err err = op->err;
+    if (err != SP_OK) err = sp_fail(err, "%s", op->detail);
+    pthread_mutex_unlock(&op->lock);
+    return err;
+}
+
+/* -- any tier ------------------------------------------------------------------------------- */
+
+bool sp_tier_knows(sp_tier *t, const sp_tier_key *key)
+{
+    return t->type->knows(t, key);
+}
+
+sp_tier_stats sp_tier_stats_of(sp_tier *t)
+{
+    return t->type->stats(t);
+}
+
+const char *sp_tier_name(const sp_tier *t)
+{
+    return t->type->name;
+}
+
+void sp_tier_close(sp_tier *t)
+{
+    if (t) t->type->close(t);
+}

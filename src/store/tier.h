@@ -1,0 +1,126 @@
+/* tier.h -- the one interface of all tiers below the device: put, get, drop and list copies.
+ *
+ * A tier keeps copies under keys and gives back what was put, or nothing. It may be local or remote,
+ * fast or slow, and it may go away: so every operation is asynchronous.
+ *
+ *     submit ---> queued ---> running ---> done: sp_tier_op_wait, or `done` on the tier's thread
+ *                   |            |
+ *                   +-- cancel --+---> done with SP_E_CANCELED (or done before it was noticed)
+ *
+ * Invariants
+ *  I1  a copy is found only when it was put whole; in a tier that lasts, also after a crash.
+ *  I2  what a sink gets was verified: the header before the first layer, each layer by its own
+ *      checksum. A copy that is damaged is a miss (SP_E_FORMAT), and is not found again.
+ *  I3  every submitted operation is done once, whatever happens; its callbacks are not called
+ *      afterwards.
+ * Thread: any, for all functions but close.
+ */
+#ifndef SP_STORE_TIER_H
+#define SP_STORE_TIER_H
+
+#include "store/record.h"
+
+typedef struct sp_tier sp_tier;
+typedef struct sp_tier_op sp_tier_op;
+
+/* The name of a copy: one of each kind is kept for each segment and head. */
+typedef struct sp_tier_key {
+    sp_digest id;  /* content id of the segment */
+    uint64_t head; /* sp_head_key of the segments before the first chunk */
+    uint32_t kind; /* the caller's */
+} sp_tier_key;
+
+sp_tier_key sp_tier_key_of(const sp_record *r);
+
+/* What a tier knows of a copy without reading it. */
+typedef struct sp_tier_info {
+    sp_tier_key key;
+    int32_t n;     /* tokens */
+    int64_t bytes; /* that it takes in the tier */
+} sp_tier_info;
+
+typedef enum sp_tier_verb {
+    SP_TIER_PUT,  /* in place of an older copy of this key. Done: it lasts */
+    SP_TIER_GET,  /* the header, then layers [first, first + n_layers) in order */
+    SP_TIER_DROP, /* one that is not there is fine */
+    SP_TIER_LIST, /* `each` for every copy */
+} sp_tier_verb;
+
+/* One operation. Callbacks run on a thread of the tier, one at a time, and must not wait for the tier.
+ * All that it points to is borrowed until the operation is done. An error of a callback ends the
+ * operation with that error. A get may begin anew, with `head`, when the copy was replaced meanwhile. */
+typedef struct sp_tier_job {
+    sp_tier_verb verb;
+    bool urgent;     /* before all that are not */
+    sp_tier_key key; /* get, drop */
+    void *user;      /* of all callbacks */
+
+    const sp_record *record;                           /* put; its checksums are not read */
+    sp_err (*source)(void *user, int layer, void *to); /* put: layer_bytes of one layer */
+
+    int first, n_layers;                              /* get; n_layers 0: the header alone */
+    sp_err (*head)(void *user, const sp_record *head); /* get: may be NULL; valid for the call */
+    sp_err (*sink)(void *user, int layer, const void *from); /* get: a verified layer */
+
+    sp_err (*each)(void *user, const sp_tier_info *info); /* list: must not submit */
+
+    void (*done)(void *user, sp_tier_op *op); /* any verb: the last call; NULL: none */
+} sp_tier_job;
+
+/* sp_tier_submit -- Errors: SP_E_NOMEM; SP_E_ARG (a record that cannot be). Then nothing was
+ * submitted. Owns: release *out once it is no longer needed; that neither waits nor cancels. out
+ * may be NULL. */
+sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out) SP_MUST_CHECK;
+/* sp_tier_run -- submits and waits. Errors: those of sp_tier_op_result. */
+sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job) SP_MUST_CHECK;
+
+bool sp_tier_op_is_done(sp_tier_op *op);
+/* sp_tier_op_wait -- until it is done, or timeout_us elapse (negative: no limit); false: it is not
+ * done. */
+bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us);
+/* sp_tier_op_cancel -- asks for an early end; the operation is done soon, not now. */
+void sp_tier_op_cancel(sp_tier_op *op);
+/* sp_tier_op_result -- of one that is done; records the detail for this thread.
+ * SP_E_NOTFOUND    no such copy
+ * SP_E_FORMAT      it was damaged: from now on there is no such copy
+ * SP_E_UNSUPPORTED it is of another version or namespace
+ * SP_E_IO          the tier could not read or write; for a put or drop also: another process is the writer
+ * SP_E_LIMIT       a put larger than the tier
+ * SP_E_CANCELED, SP_E_NOMEM, or what a callback returned */
+sp_err sp_tier_op_result(sp_tier_op *op) SP_MUST_CHECK;
+void sp_tier_op_release(sp_tier_op *op);
+
+/* sp_tier_knows -- a copy of this key is there, as far as is known here; a get may still miss. Cost: a
+ * look-up in memory, never a read or a message. */
+bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
+
+typedef struct sp_tier_stats {
+    int64_t n_copies, bytes_live;  /* copies, and the bytes that they take */
+    int64_t bytes_used, bytes_max; /* with space to be reclaimed; budget, 0: none */
+    int64_t n_put, n_got, n_dropped, n_evicted; /* since open */
+    int64_t n_missed;                           /* gets of what is not there */
+    int64_t n_damaged;                          /* copies found damaged, and quarantined */
+    int64_t n_failed;                           /* operations that ended with another error */
+    int64_t bytes_read, bytes_written;          /* of copies */
+    int64_t bytes_moved;                        /* written a second time to reclaim space */
+    int64_t index_bytes;                        /* memory of the index */
+} sp_tier_stats;
+
+sp_tier_stats sp_tier_stats_of(sp_tier *t);
+/* sp_tier_name -- "host", "disk". */
+const char *sp_tier_name(const sp_tier *t);
+/* sp_tier_close -- finishes all operations, then closes. Pre: nobody submits any more. NULL is
+ * fine. */
+void sp_tier_close(sp_tier *t);
+
+/* How a tier that keeps to a budget chooses what to drop, and says what it dropped. Both are called on
+ * a thread of the tier and must not wait for it. */
+typedef struct sp_tier_evict {
+    /* The copy that the replacement policy drops next; false: the tier drops the one that was used
+     * longest ago. May be NULL. */
+    bool (*victim)(void *user, sp_tier_key *out);
+    void (*dropped)(void *user, const sp_tier_key *key); /* may be NULL */
+    void *user;
+} sp_tier_evict;
+
+#endif

@@ -1,0 +1,59 @@
+/* tier_int.h -- what each tier implements, and the threads that run its operations. */
+#ifndef SP_STORE_TIER_INT_H
+#define SP_STORE_TIER_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store/tier.h"
+
+/* Operations that wait, urgent ones first, otherwise in order. */
+typedef struct sp_op_list {
+    sp_tier_op *first, *last;
+} sp_op_list;
+
+typedef struct sp_op_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    sp_op_list urgent, others;
+    bool closing; /* no more will come */
+} sp_op_queue;
+
+struct sp_tier_op {
+    sp_tier_job job;
+    atomic_int refs; /* the tier's and the submitter's */
+    atomic_bool cancelled;
+    bool is_done; /* under lock, as is the result */
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    sp_err err;
+    char detail[256];
+    sp_tier_op *next;
+};
+
+/* What a tier is made of; the first member of its own struct. */
+typedef struct sp_tier_type {
+    const char *name;
+    sp_op_queue *(*queue_of)(sp_tier *t, sp_tier_verb verb); /* that runs it */
+    bool (*knows)(sp_tier *t, const sp_tier_key *key);
+    sp_tier_stats (*stats)(sp_tier *t);
+    void (*close)(sp_tier *t);
+} sp_tier_type;
+
+struct sp_tier {
+    const sp_tier_type *type;
+};
+
+sp_err sp_op_queue_init(sp_op_queue *q) SP_MUST_CHECK;
+void sp_op_queue_fini(sp_op_queue *q);
+/* sp_op_queue_pop -- the next operation; NULL: none waits (and, with `wait`, none will come). */
+sp_tier_op *sp_op_queue_pop(sp_op_queue *q, bool wait);
+void sp_op_queue_push(sp_op_queue *q, sp_tier_op *op);
+/* sp_op_queue_close -- wakes all that wait; what is queued is still popped. */
+void sp_op_queue_close(sp_op_queue *q);
+
+bool sp_tier_op_is_cancelled(const sp_tier_op *op);
+/* sp_tier_op_finish -- with err and, unless it is SP_OK, this thread's detail; calls `done`. */
+void sp_tier_op_finish(sp_tier_op *op, sp_err err);
+
+#endif

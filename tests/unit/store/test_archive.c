@@ -1,0 +1,184 @@
+/* test_archive.c -- a corpus as one file: what was exported is what is imported. */
+#include "support/check.h"
+
+#include "tier.h"
+
+#include "store/archive.h"
+
+typedef struct bench {
+    char dir[128], other_dir[128], path[200];
+    sp_tier *from, *to;
+} bench;
+
+static sp_tier *must_open(const char *dir, const sp_digest *space)
+{
+    sp_tier *t = NULL;
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = space}, &t));
+    return t;
+}
+
+static void bench_begin(bench *b, uint32_t n)
+{
+    make_folder(b->dir);
+    make_folder(b->other_dir);
+    snprintf(b->path, sizeof b->path, "%s/corpus", b->dir);
+    b->from = must_open(b->dir, &noise_space);
+    b->to = must_open(b->other_dir, &noise_space);
+    for (uint32_t i = 0; i < n; i++) assert_ok(noise_put(b->from, i, 3));
+}
+
+static void bench_end(bench *b)
+{
+    sp_tier_close(b->from);
+    sp_tier_close(b->to);
+    remove_folder(b->dir);
+    remove_folder(b->other_dir);
+}
+
+static bool is_even(void *user, const sp_tier_info *info)
+{
+    uint32_t number;
+    memcpy(&number, info->key.id.b, sizeof number);
+    return number % 2 == 0;
+}
+
+static sp_err count_copy(void *user, const sp_record *r)
+{
+    int *n = user;
+    *n += r->n == NOISE_TOKENS;
+    return SP_OK;
+}
+
+static void test_round_trip(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    int n = 0;
+    bench_begin(&b, 9);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, is_even, NULL, &s));
+    assert_int_equal(s.n_copies, 5);
+    assert_ok(sp_archive_each(b.path, true, count_copy, &n, &s));
+    assert_int_equal(n, 5);
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    assert_int_equal(s.n_copies, 5);
+    assert_int_equal(s.n_damaged, 0);
+    for (uint32_t i = 0; i < 9; i++)
+        assert_int_equal(noise_get(b.to, i, 3), i % 2 ? SP_E_NOTFOUND : SP_OK);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s)); /* replaces it */
+    assert_int_equal(s.n_copies, 9);
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    for (uint32_t i = 0; i < 9; i++) assert_ok(noise_get(b.to, i, 3));
+    bench_end(&b);
+}
+
+static void test_another_namespace(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    bench_begin(&b, 2);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    sp_tier *other = must_open(b.other_dir, &other_noise_space);
+    assert_fails(sp_archive_import(other, b.path, &other_noise_space, &s), SP_E_UNSUPPORTED,
+                 "another model");
+    assert_int_equal(sp_tier_stats_of(other).n_copies, 0);
+    sp_tier_close(other);
+    bench_end(&b);
+}
+
+static int64_t size_of(const char *path)
+{
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    return st.st_size;
+}
+
+static void flip(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    int c = fgetc(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fputc(c ^ 4, f), c ^ 4);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Damage is left out, or ends the import with an error; nothing wrong gets in. */
+static void test_damage(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    int n_left_out = 0, n_errors = 0;
+    bench_begin(&b, 3);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    const long size = (long)size_of(b.path);
+    for (long at = 0; at < size; at += at < 60 ? 13 : size / 40) {
+        flip(b.path, at);
+        sp_err err = sp_archive_import(b.to, b.path, &noise_space, &s);
+        assert_true(err == SP_OK || err == SP_E_FORMAT || err == SP_E_UNSUPPORTED);
+        if (err != SP_OK) assert_non_null(strstr(sp_error_detail(), b.path));
+        n_errors += err != SP_OK;
+        n_left_out += s.n_damaged > 0;
+        assert_int_equal(sp_tier_stats_of(b.to).n_copies, s.n_copies);
+        for (uint32_t i = 0; i < 3; i++) {
+            err = noise_get(b.to, i, 3);
+            assert_true(err == SP_OK || err == SP_E_NOTFOUND);
+            assert_ok(noise_drop(b.to, i));
+        }
+        flip(b.path, at);
+    }
+    assert_true(n_left_out > 10 && n_errors >= 4);
+    bench_end(&b);
+}
+
+static void test_truncated(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    bench_begin(&b, 3);
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    for (int64_t n = s.bytes - 1; n > 0; n -= s.bytes / 7) {
+        sp_archive_stats part;
+        assert_int_equal(truncate(b.path, n), 0);
+        assert_fails(sp_archive_import(b.to, b.path, &noise_space, &part), SP_E_FORMAT, b.path);
+        assert_fails(sp_archive_each(b.path, true, NULL, NULL, &part), SP_E_FORMAT, b.path);
+        for (uint32_t i = 0; i < 3; i++) {
+            sp_err err = noise_get(b.to, i, 3);
+            assert_true(err == SP_OK || err == SP_E_NOTFOUND);
+        }
+    }
+    bench_end(&b);
+}
+
+static void test_files_that_cannot_be(void **state)
+{
+    bench b;
+    sp_archive_stats s;
+    bench_begin(&b, 2);
+    assert_fails(sp_archive_import(b.to, b.path, &noise_space, &s), SP_E_IO, b.path);
+    assert_fails(sp_archive_export(b.from, "/nowhere/at/all", &noise_space, NULL, NULL, &s), SP_E_IO,
+                 "/nowhere/at/all");
+    assert_ok(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s));
+    const int64_t size = size_of(b.path);
+    sp_store_fault(SP_CALL_WRITE, 3, ENOSPC, true);
+    assert_fails(sp_archive_export(b.from, b.path, &noise_space, NULL, NULL, &s), SP_E_IO, b.path);
+    sp_store_fault(0, 0, 0, false);
+    assert_int_equal(size_of(b.path), size); /* the older one */
+    sp_store_fault(SP_CALL_READ, 4, EIO, true);
+    assert_fails(sp_archive_import(b.to, b.path, &noise_space, &s), SP_E_IO, b.path);
+    sp_store_fault(0, 0, 0, false);
+    assert_ok(sp_archive_import(b.to, b.path, &noise_space, &s));
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_another_namespace),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_truncated),
+        cmocka_unit_test(test_files_that_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,589 @@
+/* test_disk_faults.c -- damage, failing system calls, missing memory, other processes: a clear error or a
+ * miss, never a wrong copy, and the tier works afterwards. */
+#include "support/check.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "tier.h"
+
+static const char *const kinds[] = {"threads", "uring"};
+
+/* Lines that the library logged. */
+static int n_lines;
+static char last_line[512];
+static void note_line(sp_log_level level, const char *line, void *user)
+{
+    n_lines++;
+    snprintf(last_line, sizeof last_line, "%s", line);
+}
+
+static sp_err open_tier(const char *dir, const char *io, bool read_only, sp_tier **out)
+{
+    return sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir,
+                                                  .space = &noise_space,
+                                                  .io = io,
+                                                  .n_readers = 1,
+                                                  .read_only = read_only},
+                             out);
+}
+
+static sp_tier *must_open(const char *dir)
+{
+    sp_tier *t = NULL;
+    assert_ok(open_tier(dir, NULL, false, &t));
+    return t;
+}
+
+static void read_file(const char *path, sp_bytes *out)
+{
+    FILE *f = fopen(path, "rb");
+    char buf[4096];
+    assert_non_null(f);
+    out->n = 0;
+    for (size_t n; (n = fread(buf, 1, sizeof buf, f));) assert_ok(sp_bytes_add(out, buf, n));
+    fclose(f);
+}
+
+static void write_file(const char *path, const void *data, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(data, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* -- damage ---------------------------------------------------------------------------------- */
+
+/* Every part of a record: a flipped bit is a miss of exactly that copy, said once, and stays one. */
+static void test_flipped_bits_of_a_segment(void **state)
+{
+    char dir[128], path[600];
+    sp_bytes file = {0};
+    make_folder(dir);
+    sp_tier *t = must_open(dir);
+    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+    sp_tier_close(t);
+    sp_log_set(SP_LOG_WARN, note_line, NULL);
+    read_file(file_in(dir, "00000001.kv", path), &file);
+    size_t step = file.n / 60, n_hits = 0;
+    for (size_t at = 0; at < file.n; at += at < 700 ? 37 : step) {
+        file.v[at] ^= 16;
+        write_file(path, file.v, file.n);
+        t = must_open(dir);
+        int n_missed = 0;
+        n_lines = 0;
+        for (uint32_t i = 0; i < 3; i++) {
+            sp_err err = noise_get(t, i, 1);
+            assert_true(err == SP_OK || err == SP_E_FORMAT);
+            if (err == SP_OK) continue;
+            n_missed++;
+            assert_int_equal(noise_get(t, i, 1), SP_E_NOTFOUND);
+            assert_ok(noise_put(t, i, 1)); /* whoever fills the store can do so again */
+            assert_ok(noise_get(t, i, 1));
+        }
+        assert_true(n_missed <= 1 && n_lines == n_missed);
+        assert_int_equal(sp_tier_stats_of(t).n_damaged, n_missed);
+        n_hits += (size_t)n_missed;
+        sp_tier_close(t);
+        t = must_open(dir); /* quarantined for the next process too */
+        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+        sp_tier_close(t);
+        remove_folder(dir);
+        assert_int_equal(mkdir(dir, 0700), 0);
+        t = must_open(dir);
+        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+        sp_tier_close(t);
+        file.v[at] ^= 16;
+    }
+    assert_true(n_hits > 40); /* the rest is padding */
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    sp_vec_fini(&file);
+    remove_folder(dir);
+}
+
+static void test_truncated_segment(void **state)
+{
+    char dir[128], path[600];
+    make_folder(dir);
+    sp_tier *t = must_open(dir);
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(t, i, 1));
+    sp_tier_close(t);
+    struct stat st;
+    assert_int_equal(stat(file_in(dir, "00000001.kv", path), &st), 0);
+    assert_int_equal(truncate(path, st.st_size - 1), 0);
+    t = must_open(dir);
+    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+    assert_int_equal(noise_get(t, 3, 1), SP_E_NOTFOUND);
+    assert_int_equal(sp_tier_stats_of(t).n_damaged, 1);
+    assert_int_equal(truncate(path, 100), 0); /* while it is open */
+    for (uint32_t i = 0; i < 3; i++) assert_int_equal(noise_get(t, i, 1), SP_E_FORMAT);
+    assert_ok(noise_put(t, 9, 1));
+    assert_ok(noise_get(t, 9, 1));
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+/* Every byte of the index: copies may be missing, none is wrong, and the tier opens. */
+static void test_flipped_bits_of_the_index(void **state)
+{
+    char dir[128], path[600];
+    sp_bytes file = {0};
+    make_folder(dir);
+    sp_tier *t = must_open(dir);
+    for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+    assert_ok(noise_put(t, 0, 2));
+    sp_tier_close(t);
+    read_file(file_in(dir, "index", path), &file);
+    assert_int_equal(file.n, 88 * 5);
+    for (size_t at = 0; at < file.n; at += 5) {
+        int n_there = 0;
+        file.v[at] ^= 1;
+        write_file(path, file.v, file.n);
+        sp_err opened = open_tier(dir, "threads", true, &t); /* changes nothing */
+        assert_int_equal(opened, at < 88 ? SP_E_FORMAT : SP_OK);
+        file.v[at] ^= at < 88;
+        if (at < 88) continue;
+        for (uint32_t i = 0; i < 3; i++) {
+            noise c;
+            noise_init(&c, i, 0);
+            c.any = i == 0; /* without its last line, the older version is there */
+            sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+            sp_err err = sp_tier_run(t, &job);
+            assert_true(err == SP_OK || err == SP_E_NOTFOUND || err == SP_E_LIMIT);
+            if (err == SP_E_LIMIT) err = noise_get(t, i, 1);
+            n_there += err == SP_OK;
+        }
+        assert_true(n_there >= 2);
+        sp_tier_close(t);
+        file.v[at] ^= 1;
+    }
+    sp_vec_fini(&file);
+    remove_folder(dir);
+}
+
+/* Without its index a store is not lost: the segments tell what they hold. */
+static void test_lost_index(void **state)
+{
+    for (int way = 0; way < 3; way++) {
+        char dir[128], path[600];
+        make_folder(dir);
+        sp_tier *t = must_open(dir);
+        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(t, i, 1));
+        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 2));
+        sp_tier_close(t);
+        file_in(dir, "index", path);
+        if (way == 0) assert_int_equal(unlink(path), 0);
+        if (way == 1) assert_int_equal(truncate(path, 50), 0);
+        if (way == 2) write_file(path, "SPOLIAIX, but something else", 28);
+        t = must_open(dir);
+        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_get(t, i, i < 3 ? 2 : 1));
+        assert_ok(noise_put(t, 7, 1));
+        sp_tier_close(t);
+        assert_int_equal(access(file_in(dir, "index.damaged", path), F_OK), way ? 0 : -1);
+        t = must_open(dir);
+        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_get(t, i, i < 3 ? 2 : 1));
+        assert_ok(noise_get(t, 7, 1));
+        sp_tier_close(t);
+        remove_folder(dir);
+    }
+}
+
+/* A line that a crash cut off is overwritten. */
+static void test_cut_off_index(void **state)
+{
+    char dir[128], path[600];
+    sp_bytes file = {0};
+    make_folder(dir);
+    sp_tier *t = must_open(dir);
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_put(t, 2, 1));
+    sp_tier_close(t);
+    read_file(file_in(dir, "index", path), &file);
+    for (size_t n = 88 * 2; n < 88 * 3; n += 29) {
+        write_file(path, file.v, n);
+        t = must_open(dir);
+        assert_ok(noise_get(t, 1, 1));
+        assert_int_equal(noise_get(t, 2, 1), SP_E_NOTFOUND);
+        assert_ok(noise_put(t, 2, 1));
+        assert_ok(noise_get(t, 2, 1));
+        sp_tier_close(t);
+        t = must_open(dir);
+        assert_ok(noise_get(t, 1, 1));
+        assert_ok(noise_get(t, 2, 1));
+        sp_tier_close(t);
+    }
+    sp_vec_fini(&file);
+    remove_folder(dir);
+}
+
+/* -- system calls that fail ------------------------------------------------------------------ */
+
+/* The n-th call of a kind fails, once or from then on, or transfers less: what was acknowledged is
+ * there, what is not may be missing, nothing is wrong; and without faults all works again. */
+static void with_faults(const char *io, unsigned calls, int error, bool stays)
+{
+    for (long n = 1; n <= 24; n += 1 + n / 6) {
+        char dir[128];
+        bool acknowledged[6] = {0};
+        sp_tier *t = NULL;
+        make_folder(dir);
+        if (open_tier(dir, io, false, &t) != SP_OK) { /* no io_uring here */
+            remove_folder(dir);
+            return;
+        }
+        sp_store_fault(calls, n, error, stays);
+        for (uint32_t i = 0; i < 6; i++) {
+            sp_err err = noise_put(t, i, 1);
+            assert_true(err == SP_OK || (error && err == SP_E_IO));
+            if (err == SP_E_IO) assert_non_null(strstr(sp_error_detail(), dir));
+            acknowledged[i] = err == SP_OK;
+            err = noise_get(t, i, 1);
+            assert_true(err == SP_OK || err == SP_E_IO ||
+                        (err == SP_E_NOTFOUND && !acknowledged[i]));
+        }
+        sp_store_fault(0, 0, 0, false);
+        for (uint32_t i = 0; i < 6; i++) {
+            if (acknowledged[i]) assert_ok(noise_get(t, i, 1));
+            assert_ok(noise_put(t, i, 2));
+            assert_ok(noise_get(t, i, 2));
+        }
+        sp_tier_close(t);
+        t = must_open(dir);
+        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_get(t, i, 2));
+        assert_int_equal(sp_tier_stats_of(t).n_damaged, 0);
+        sp_tier_close(t);
+        remove_folder(dir);
+    }
+}
+
+static void test_failing_reads(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        with_faults(kinds[k], SP_CALL_READ, EIO, false);
+        with_faults(kinds[k], SP_CALL_READ, EIO, true);
+        with_faults(kinds[k], SP_CALL_READ, 0, true);
+    }
+}
+
+static void test_failing_writes(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        with_faults(kinds[k], SP_CALL_WRITE, ENOSPC, false);
+        with_faults(kinds[k], SP_CALL_WRITE, ENOSPC, true);
+        with_faults(kinds[k], SP_CALL_WRITE, 0, true);
+    }
+}
+
+static void test_failing_syncs(void **state)
+{
+    with_faults("threads", SP_CALL_SYNC, EIO, false);
+    with_faults("threads", SP_CALL_SYNC, EIO, true);
+}
+
+/* Also while the tier opens. */
+static void test_open_with_faults(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    for (long n = 1; n < 6; n++) {
+        sp_store_fault(SP_CALL_READ | SP_CALL_WRITE | SP_CALL_SYNC, n, EIO, true);
+        sp_err err = open_tier(dir, "threads", false, &t);
+        sp_store_fault(0, 0, 0, false);
+        if (err == SP_OK) sp_tier_close(t);
+        if (err != SP_OK) assert_non_null(strstr(sp_error_detail(), dir));
+        t = must_open(dir);
+        assert_ok(noise_put(t, 1, 1));
+        sp_tier_close(t);
+    }
+    remove_folder(dir);
+}
+
+/* The disk is full: files may not grow. */
+static void test_full_disk(void **state)
+{
+    char dir[128];
+    struct rlimit l;
+    make_folder(dir);
+    sp_tier *t = must_open(dir);
+    assert_ok(noise_put(t, 1, 1));
+    void (*old)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &l), 0);
+    rlim_t none = l.rlim_cur;
+    l.rlim_cur = 80000;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+    assert_fails(noise_put(t, 2, 1), SP_E_IO, dir);
+    assert_ok(noise_get(t, 1, 1));
+    assert_int_equal(noise_get(t, 2, 1), SP_E_NOTFOUND);
+    l.rlim_cur = none;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &l), 0);
+    signal(SIGXFSZ, old);
+    assert_ok(noise_put(t, 2, 1));
+    assert_ok(noise_get(t, 2, 1));
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+static void test_folder_removed(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    assert_ok(sp_disk_tier_open(
+        &(sp_disk_tier_opts){.dir = dir, .space = &noise_space, .segment_bytes = 64 << 10}, &t));
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(t, i, 1));
+    remove_folder(dir);
+    for (uint32_t i = 0; i < 4; i++) {
+        sp_err err = noise_get(t, i, 1); /* an open file is there still */
+        assert_true(err == SP_OK || err == SP_E_FORMAT);
+        err = noise_put(t, 10 + i, 1);
+        assert_true(err == SP_OK || err == SP_E_IO);
+    }
+    assert_fails(noise_put(t, 20, 1), SP_E_IO, dir);
+    sp_tier_close(t);
+    t = must_open(dir);
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_get(t, 1, 1));
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+static void test_folder_that_cannot_be(void **state)
+{
+    char dir[128], path[600];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    snprintf(path, sizeof path, "%s/file", dir);
+    write_file(path, "x", 1);
+    assert_fails(open_tier(path, NULL, false, &t), SP_E_IO, path);
+    snprintf(path, sizeof path, "%s/none/below", dir);
+    assert_fails(open_tier(path, NULL, false, &t), SP_E_IO, path);
+    assert_int_equal(open_tier(dir, NULL, true, &t), SP_E_NOTFOUND);
+    assert_fails(open_tier(dir, "floppy", false, &t), SP_E_ARG, "floppy");
+    assert_null(t);
+    remove_folder(dir);
+}
+
+static void test_without_memory(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    assert_survives_faults(open_tier(dir, "threads", false, &t), t == NULL);
+    for (uint32_t i = 0; i < 3; i++) {
+        sp_err err = SP_E_NOMEM;
+        for (long n = 1; err != SP_OK; n++) {
+            sp_fault_after(n);
+            err = noise_put(t, i, 1);
+            sp_fault_after(-1);
+            assert_true(err == SP_OK || err == SP_E_NOMEM);
+            if (err != SP_OK) assert_int_equal(noise_get(t, i, 1), SP_E_NOTFOUND);
+        }
+        err = SP_E_NOMEM;
+        for (long n = 1; err != SP_OK; n++) {
+            sp_fault_after(n);
+            err = noise_get(t, i, 1);
+            sp_fault_after(-1);
+            assert_true(err == SP_OK || err == SP_E_NOMEM);
+        }
+    }
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+/* -- several processes ----------------------------------------------------------------------- */
+
+static void expect_byte(int fd)
+{
+    char c;
+    assert_int_equal(read(fd, &c, 1), 1);
+}
+
+/* The second process reads what the first puts, and is refused when it writes. */
+static void test_two_processes(void **state)
+{
+    char dir[128];
+    int to_child[2], to_parent[2], status;
+    make_folder(dir);
+    assert_int_equal(pipe(to_child) | pipe(to_parent), 0);
+    pid_t child = fork();
+    if (child == 0) { /* the writer */
+        sp_tier *t;
+        char c;
+        bool ok = open_tier(dir, NULL, false, &t) == SP_OK && noise_put(t, 1, 1) == SP_OK;
+        ok = ok && write(to_parent[1], "a", 1) == 1 && read(to_child[0], &c, 1) == 1;
+        ok = ok && noise_put(t, 2, 1) == SP_OK && noise_put(t, 1, 2) == SP_OK;
+        ok = ok && write(to_parent[1], "b", 1) == 1 && read(to_child[0], &c, 1) == 1;
+        if (ok) sp_tier_close(t);
+        _exit(!ok);
+    }
+    sp_tier *t;
+    char pid[40];
+    expect_byte(to_parent[0]);
+    n_lines = 0;
+    sp_log_set(SP_LOG_WARN, note_line, NULL);
+    assert_ok(open_tier(dir, NULL, false, &t));
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+    assert_false(sp_disk_tier_is_writer(t));
+    snprintf(pid, sizeof pid, "another process (%ld)", (long)child);
+    assert_int_equal(n_lines, 1);
+    assert_non_null(strstr(last_line, pid));
+    assert_ok(noise_get(t, 1, 1));
+    assert_int_equal(noise_get(t, 2, 1), SP_E_NOTFOUND);
+    assert_fails(noise_put(t, 3, 1), SP_E_IO, pid);
+    assert_fails(noise_drop(t, 1), SP_E_IO, pid);
+    assert_int_equal(write(to_child[1], "c", 1), 1);
+    expect_byte(to_parent[0]);
+    assert_ok(noise_get(t, 2, 1)); /* seen without opening again */
+    noise c;
+    noise_init(&c, 1, 0);
+    c.any = true; /* either version: this process has not missed one yet */
+    sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    assert_ok(sp_tier_run(t, &job));
+    assert_int_equal(write(to_child[1], "d", 1), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    sp_tier_close(t);
+    t = must_open(dir); /* the lock has ended with the writer */
+    assert_true(sp_disk_tier_is_writer(t));
+    sp_tier_close(t);
+    for (int i = 0; i < 2; i++) close(to_child[i]), close(to_parent[i]);
+    remove_folder(dir);
+}
+
+/* A reader keeps up with a writer that drops, replaces and moves copies all the time. */
+static void test_a_reader_of_a_busy_store(void **state)
+{
+    char dir[128];
+    int status, n_ok = 0;
+    make_folder(dir);
+    sp_disk_tier_opts opts = {
+        .dir = dir, .space = &noise_space, .max_bytes = 1 << 20, .segment_bytes = 128 << 10};
+    sp_tier *t;
+    assert_ok(sp_disk_tier_open(&opts, &t));
+    for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(t, i, 1));
+    sp_tier_close(t);
+    pid_t child = fork();
+    if (child == 0) {
+        bool ok = sp_disk_tier_open(&opts, &t) == SP_OK;
+        for (uint32_t i = 0; ok && i < 120; i++) ok = noise_put(t, i % 20, 1 + i / 20) == SP_OK;
+        if (ok) sp_tier_close(t);
+        _exit(!ok);
+    }
+    opts.read_only = true;
+    assert_ok(sp_disk_tier_open(&opts, &t));
+    while (waitpid(child, &status, WNOHANG) == 0)
+        for (uint32_t i = 0; i < 20; i++) {
+            noise c;
+            noise_init(&c, i, 0);
+            c.any = true;
+            sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+            sp_err err = sp_tier_run(t, &job);
+            if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT)
+                fail_msg("%s", sp_error_detail());
+            n_ok += err == SP_OK;
+        }
+    assert_int_equal(status, 0);
+    assert_true(n_ok > 0);
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+/* -- several threads ------------------------------------------------------------------------- */
+
+typedef struct user {
+    sp_tier *tier;
+    pthread_t thread;
+    uint64_t seed;
+    sp_err err;
+    char detail[200];
+} user;
+
+static sp_err act(user *u)
+{
+    const uint32_t number = (uint32_t)check_random(&u->seed, 12);
+    noise c;
+    noise_init(&c, number, 1);
+    c.any = true;
+    sp_tier_op *op;
+    int what = check_random(&u->seed, 8);
+    sp_tier_job job = what < 3   ? noise_put_job(&c)
+                      : what < 7 ? noise_get_job(&c, 0, NOISE_LAYERS)
+                                 : (sp_tier_job){.verb = SP_TIER_DROP,
+                                                 .key = sp_tier_key_of(&c.record)};
+    job.urgent = check_random(&u->seed, 2);
+    SP_TRY(sp_tier_submit(u->tier, &job, &op));
+    sp_tier_knows(u->tier, &job.key);
+    sp_tier_stats_of(u->tier);
+    if (check_random(&u->seed, 4) == 0) sp_tier_op_cancel(op);
+    sp_tier_op_wait(op, -1);
+    sp_err err = sp_tier_op_result(op);
+    sp_tier_op_release(op);
+    return err == SP_E_NOTFOUND || err == SP_E_CANCELED ? SP_OK : err;
+}
+
+static void *act_often(void *arg)
+{
+    user *u = arg;
+    for (int i = 0; i < 60 && u->err == SP_OK; i++) u->err = act(u);
+    if (u->err != SP_OK) snprintf(u->detail, sizeof u->detail, "%s", sp_error_detail());
+    return NULL;
+}
+
+static void test_many_threads(void **state)
+{
+    enum { N = 6 };
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        char dir[128];
+        user users[N];
+        sp_tier *t = NULL;
+        make_folder(dir);
+        sp_disk_tier_opts opts = {.dir = dir,
+                                  .space = &noise_space,
+                                  .io = kinds[k],
+                                  .max_bytes = 600 << 10,
+                                  .segment_bytes = 128 << 10,
+                                  .n_readers = 3};
+        if (sp_disk_tier_open(&opts, &t) == SP_OK) {
+            for (int i = 0; i < N; i++) {
+                users[i] = (user){.tier = t, .seed = (uint64_t)i};
+                assert_int_equal(
+                    pthread_create(&users[i].thread, NULL, act_often, &users[i]), 0);
+            }
+            for (int i = 0; i < N; i++) {
+                pthread_join(users[i].thread, NULL);
+                if (users[i].err != SP_OK) fail_msg("%s", users[i].detail);
+            }
+            assert_int_equal(sp_tier_stats_of(t).n_damaged, 0);
+            sp_tier_close(t);
+        }
+        remove_folder(dir);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_flipped_bits_of_a_segment),
+        cmocka_unit_test(test_truncated_segment),
+        cmocka_unit_test(test_flipped_bits_of_the_index),
+        cmocka_unit_test(test_lost_index),
+        cmocka_unit_test(test_cut_off_index),
+        cmocka_unit_test(test_failing_reads),
+        cmocka_unit_test(test_failing_writes),
+        cmocka_unit_test(test_failing_syncs),
+        cmocka_unit_test(test_open_with_faults),
+        cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_folder_removed),
+        cmocka_unit_test(test_folder_that_cannot_be),
+        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(test_two_processes),
+        cmocka_unit_test(test_a_reader_of_a_busy_store),
+        cmocka_unit_test(test_many_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

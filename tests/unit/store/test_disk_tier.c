@@ -1,0 +1,412 @@
+/* test_disk_tier.c -- what was put comes back, and nothing else ever does. */
+#include "support/check.h"
+
+#include <pthread.h>
+
+#include "tier.h"
+
+static const char *const kinds[] = {"threads", "uring"};
+
+typedef struct bench {
+    char dir[128];
+    sp_disk_tier_opts opts;
+    sp_tier *tier;
+} bench;
+
+static void bench_open(bench *b)
+{
+    b->opts.dir = b->dir;
+    b->opts.space = &noise_space;
+    assert_ok(sp_disk_tier_open(&b->opts, &b->tier));
+}
+
+/* bench_begin -- false: this system has no I/O of that kind. */
+static bool bench_begin(bench *b, const char *io)
+{
+    *b = (bench){.opts.io = io};
+    make_folder(b->dir);
+    b->opts.dir = b->dir;
+    b->opts.space = &noise_space;
+    sp_err err = sp_disk_tier_open(&b->opts, &b->tier);
+    if (err != SP_E_UNSUPPORTED) assert_ok(err);
+    if (err != SP_OK) remove_folder(b->dir);
+    return err == SP_OK;
+}
+
+static void bench_reopen(bench *b)
+{
+    sp_tier_close(b->tier);
+    bench_open(b);
+}
+
+static void bench_end(bench *b)
+{
+    sp_tier_close(b->tier);
+    remove_folder(b->dir);
+}
+
+/* -- what was put comes back ---------------------------------------------------------------- */
+
+static void test_round_trip(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        bench b;
+        if (!bench_begin(&b, kinds[k])) continue;
+        assert_string_equal(sp_disk_tier_io(b.tier), kinds[k]);
+        for (uint32_t i = 0; i < 30; i++) {
+            assert_int_equal(noise_get(b.tier, i, 1), SP_E_NOTFOUND);
+            assert_ok(noise_put(b.tier, i, 1));
+            assert_ok(noise_get(b.tier, i, 1));
+        }
+        for (uint32_t i = 0; i < 30; i += 2) assert_ok(noise_put(b.tier, i, 2));
+        bench_reopen(&b);
+        for (uint32_t i = 0; i < 30; i++) assert_ok(noise_get(b.tier, i, i % 2 ? 1 : 2));
+        sp_tier_stats s = sp_tier_stats_of(b.tier);
+        assert_int_equal(s.n_copies, 30);
+        assert_int_equal(s.n_got, 30);
+        assert_int_equal(s.n_damaged, 0);
+        assert_true(s.bytes_live < s.bytes_used && s.index_bytes > 0);
+        bench_end(&b);
+    }
+}
+
+static void test_layer_ranges(void **state)
+{
+    bench b;
+    noise c;
+    assert_true(bench_begin(&b, NULL));
+    noise_init(&c, 7, 1);
+    assert_ok(noise_put(b.tier, 7, 1));
+    for (int first = 0; first <= NOISE_LAYERS; first++)
+        for (int n = 0; first + n <= NOISE_LAYERS; n++) {
+            sp_tier_job job = noise_get_job(&c, first, n);
+            c.has_head = false;
+            assert_ok(sp_tier_run(b.tier, &job));
+            assert_true(c.has_head);
+            assert_int_equal(c.n_layers, n);
+        }
+    sp_tier_job beyond = noise_get_job(&c, 3, NOISE_LAYERS);
+    assert_fails(sp_tier_run(b.tier, &beyond), SP_E_ARG, "layers 3 to 7 of a copy of 5");
+    assert_ok(noise_get(b.tier, 7, 1));
+    bench_end(&b);
+}
+
+static void test_large_layers(void **state)
+{
+    enum { LAYERS = 3 };
+    static const uint64_t sizes[] = {4096, 3 << 20, 9 << 20}; /* the last is larger than the arena */
+    for (size_t k = 0; k < SP_COUNT(kinds); k++)
+        for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+            bench b;
+            noise c;
+            if (!bench_begin(&b, kinds[k])) continue;
+            noise_init(&c, (uint32_t)i, 1);
+            c.record.n_layers = LAYERS;
+            c.record.layer_bytes = sizes[i];
+            sp_tier_job put = noise_put_job(&c), get = noise_get_job(&c, 0, LAYERS);
+            assert_ok(sp_tier_run(b.tier, &put));
+            assert_ok(sp_tier_run(b.tier, &get));
+            assert_int_equal(c.n_layers, LAYERS);
+            bench_end(&b);
+        }
+}
+
+typedef struct listed {
+    int n;
+    int64_t bytes;
+} listed;
+
+static sp_err count_one(void *user, const sp_tier_info *info)
+{
+    listed *l = user;
+    l->n++;
+    l->bytes += info->bytes;
+    return info->n == NOISE_TOKENS ? SP_OK : sp_fail(SP_E_LIMIT, "%d tokens", info->n);
+}
+
+static int count_listed(sp_tier *t)
+{
+    listed l = {0};
+    assert_ok(sp_tier_run(
+        t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = count_one, .user = &l}));
+    assert_int_equal(l.bytes, sp_tier_stats_of(t).bytes_live);
+    return l.n;
+}
+
+static void test_drop_and_list(void **state)
+{
+    bench b;
+    noise c;
+    assert_true(bench_begin(&b, NULL));
+    for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_int_equal(count_listed(b.tier), 8);
+    assert_ok(noise_drop(b.tier, 3));
+    assert_ok(noise_drop(b.tier, 3));
+    noise_init(&c, 3, 1);
+    sp_tier_key key = sp_tier_key_of(&c.record);
+    assert_false(sp_tier_knows(b.tier, &key));
+    assert_int_equal(noise_get(b.tier, 3, 1), SP_E_NOTFOUND);
+    bench_reopen(&b);
+    assert_int_equal(noise_get(b.tier, 3, 1), SP_E_NOTFOUND);
+    assert_int_equal(count_listed(b.tier), 7);
+    bench_end(&b);
+}
+
+static void test_refuses_what_cannot_be(void **state)
+{
+    bench b;
+    noise c;
+    assert_true(bench_begin(&b, NULL));
+    noise_init(&c, 1, 1);
+    sp_tier_job job = noise_put_job(&c);
+    c.record.n = 0;
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "0 tokens");
+    noise_init(&c, 1, 1);
+    c.record.n_head = 9;
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "head of 9");
+    noise_init(&c, 1, 1);
+    c.record.space = other_noise_space;
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "another namespace");
+    noise_init(&c, 1, 1);
+    c.source_fails_at = 3;
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_NOKV, "device is lost");
+    assert_int_equal(sp_tier_stats_of(b.tier).bytes_used, 0);
+    assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
+    bench_end(&b);
+}
+
+static void test_namespaces_are_apart(void **state)
+{
+    bench b;
+    sp_tier *other;
+    assert_true(bench_begin(&b, NULL));
+    assert_ok(noise_put(b.tier, 1, 1));
+    assert_ok(sp_disk_tier_open(
+        &(sp_disk_tier_opts){.dir = b.dir, .space = &other_noise_space}, &other));
+    assert_true(sp_disk_tier_is_writer(other));
+    assert_int_equal(noise_get(other, 1, 1), SP_E_NOTFOUND);
+    sp_tier_close(other);
+    bench_end(&b);
+}
+
+/* -- cancelling ------------------------------------------------------------------------------ */
+
+typedef struct gate {
+    noise c;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool entered, open;
+} gate;
+
+static sp_err wait_at_gate(void *user, int layer, void *to)
+{
+    gate *g = user;
+    pthread_mutex_lock(&g->lock);
+    g->entered = true;
+    pthread_cond_broadcast(&g->changed);
+    while (!g->open) pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    return noise_source(&g->c, layer, to);
+}
+
+static void test_cancel(void **state)
+{
+    bench b;
+    noise second;
+    sp_tier_op *first_op, *second_op;
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    assert_true(bench_begin(&b, NULL));
+    noise_init(&g.c, 1, 1);
+    noise_init(&second, 2, 1);
+    sp_tier_job slow = {
+        .verb = SP_TIER_PUT, .record = &g.c.record, .source = wait_at_gate, .user = &g};
+    sp_tier_job waiting = noise_put_job(&second);
+    assert_ok(sp_tier_submit(b.tier, &slow, &first_op));
+    pthread_mutex_lock(&g.lock);
+    while (!g.entered) pthread_cond_wait(&g.changed, &g.lock);
+    pthread_mutex_unlock(&g.lock);
+    assert_ok(sp_tier_submit(b.tier, &waiting, &second_op));
+    assert_false(sp_tier_op_wait(first_op, 1000)); /* a time-out */
+    assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND); /* reads do not wait for a write */
+    sp_tier_op_cancel(first_op);
+    sp_tier_op_cancel(second_op);
+    pthread_mutex_lock(&g.lock);
+    g.open = true;
+    pthread_cond_broadcast(&g.changed);
+    pthread_mutex_unlock(&g.lock);
+    assert_true(sp_tier_op_wait(first_op, -1));
+    assert_true(sp_tier_op_wait(second_op, -1));
+    assert_true(sp_tier_op_is_done(second_op));
+    assert_int_equal(sp_tier_op_result(first_op), SP_E_CANCELED);
+    assert_int_equal(sp_tier_op_result(second_op), SP_E_CANCELED);
+    sp_tier_op_release(first_op);
+    sp_tier_op_release(second_op);
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
+    assert_ok(noise_put(b.tier, 1, 1));
+    assert_ok(noise_get(b.tier, 1, 1));
+    bench_end(&b);
+}
+
+/* -- space ----------------------------------------------------------------------------------- */
+
+static int64_t bytes_of_files(const bench *b)
+{
+    char path[600];
+    int64_t sum = 0;
+    DIR *dir = opendir(file_in(b->dir, "", path));
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        struct stat st;
+        if (strstr(e->d_name, ".kv") && stat(file_in(b->dir, e->d_name, path), &st) == 0)
+            sum += st.st_size;
+    }
+    closedir(dir);
+    return sum;
+}
+
+static int n_dropped;
+static void note_dropped(void *user, const sp_tier_key *key)
+{
+    n_dropped++;
+}
+
+static void test_budget(void **state)
+{
+    enum { BUDGET = 1 << 20, N = 160 };
+    bench b;
+    int n_there = 0;
+    assert_true(bench_begin(&b, NULL));
+    sp_tier_close(b.tier);
+    b.opts.max_bytes = BUDGET;
+    b.opts.segment_bytes = 128 << 10;
+    b.opts.evict.dropped = note_dropped;
+    n_dropped = 0;
+    bench_open(&b);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_ok(noise_put(b.tier, i, 1));
+        assert_true(bytes_of_files(&b) <= BUDGET + b.opts.segment_bytes);
+        if (i > 10) assert_ok(noise_get(b.tier, 5, 1)); /* used all the time, so never dropped */
+        if (i % 7 == 0) assert_ok(noise_put(b.tier, i / 2 + 6, 1));
+    }
+    sp_tier_stats s = sp_tier_stats_of(b.tier);
+    assert_true(s.bytes_used <= BUDGET && s.bytes_live > BUDGET / 2);
+    assert_true(s.n_evicted > 0 && s.n_evicted == n_dropped && s.bytes_moved > 0);
+    bench_reopen(&b);
+    for (uint32_t i = 0; i < N; i++) {
+        sp_err err = noise_get(b.tier, i, 1);
+        assert_true(err == SP_OK || err == SP_E_NOTFOUND);
+        n_there += err == SP_OK;
+    }
+    assert_int_equal(n_there, s.n_copies);
+    assert_ok(noise_get(b.tier, 5, 1));
+    assert_ok(noise_get(b.tier, N - 1, 1));
+    assert_int_equal(sp_tier_stats_of(b.tier).n_damaged, 0);
+    bench_end(&b);
+}
+
+static bool drop_copy_2(void *user, sp_tier_key *out)
+{
+    noise c;
+    noise_init(&c, 2, 1);
+    *out = sp_tier_key_of(&c.record);
+    return true;
+}
+
+static void test_the_policy_chooses(void **state)
+{
+    bench b;
+    noise large;
+    assert_true(bench_begin(&b, NULL));
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    int64_t live = sp_tier_stats_of(b.tier).bytes_live;
+    sp_tier_close(b.tier);
+    b.opts.max_bytes = live + live / 4;
+    b.opts.evict.victim = drop_copy_2;
+    bench_open(&b);
+    assert_ok(noise_put(b.tier, 4, 1));
+    assert_int_equal(noise_get(b.tier, 2, 1), SP_E_NOTFOUND);
+    assert_ok(noise_get(b.tier, 4, 1));
+    noise_init(&large, 9, 1);
+    large.record.layer_bytes = (uint64_t)live;
+    sp_tier_job job = noise_put_job(&large);
+    assert_fails(sp_tier_run(b.tier, &job), SP_E_LIMIT, "budget");
+    bench_end(&b);
+}
+
+/* Replaced and dropped copies leave dead space, which is reclaimed when nothing else is to do. */
+static void test_space_comes_back(void **state)
+{
+    bench b;
+    assert_true(bench_begin(&b, NULL));
+    sp_tier_close(b.tier);
+    b.opts.segment_bytes = 512 << 10;
+    bench_open(&b);
+    for (uint32_t version = 1; version <= 5; version++)
+        for (uint32_t i = 0; i < 40; i++) assert_ok(noise_put(b.tier, i, version));
+    for (uint32_t i = 0; i < 40; i++)
+        if (i % 4) assert_ok(noise_drop(b.tier, i));
+    bench_reopen(&b);
+    assert_ok(noise_drop(b.tier, 1));
+    sp_tier_stats s = {0};
+    for (int i = 0; i < 500; i++) {
+        s = sp_tier_stats_of(b.tier);
+        if (s.bytes_used < 2 * s.bytes_live + (1 << 20)) break;
+        usleep(10000);
+    }
+    assert_true(s.bytes_used < 2 * s.bytes_live + (1 << 20));
+    assert_int_equal(bytes_of_files(&b), s.bytes_used);
+    for (uint32_t i = 0; i < 40; i++)
+        assert_int_equal(noise_get(b.tier, i, 5), i % 4 ? SP_E_NOTFOUND : SP_OK);
+    bench_reopen(&b);
+    for (uint32_t i = 0; i < 40; i += 4) assert_ok(noise_get(b.tier, i, 5));
+    bench_end(&b);
+}
+
+/* The index does not grow with history. */
+static void test_the_index_stays_short(void **state)
+{
+    bench b;
+    char path[600];
+    struct stat st;
+    assert_true(bench_begin(&b, NULL));
+    assert_ok(noise_put(b.tier, 1, 1));
+    sp_tier_op *op = NULL;
+    noise c;
+    noise_init(&c, 2, 1);
+    for (int i = 0; i < 5000; i++) {
+        sp_tier_op_release(op);
+        assert_ok(sp_tier_submit(b.tier,
+                                 &(sp_tier_job){.verb = SP_TIER_DROP,
+                                                .key = sp_tier_key_of(&c.record)},
+                                 &op));
+    }
+    assert_true(sp_tier_op_wait(op, -1));
+    sp_tier_op_release(op);
+    for (int i = 0; i < 300; i++) {
+        assert_int_equal(stat(file_in(b.dir, "index", path), &st), 0);
+        if (st.st_size < 100 * 88) break;
+        usleep(10000);
+    }
+    assert_true(st.st_size < 100 * 88);
+    assert_ok(noise_get(b.tier, 1, 1));
+    bench_reopen(&b);
+    assert_ok(noise_get(b.tier, 1, 1));
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_layer_ranges),
+        cmocka_unit_test(test_large_layers),
+        cmocka_unit_test(test_drop_and_list),
+        cmocka_unit_test(test_refuses_what_cannot_be),
+        cmocka_unit_test(test_namespaces_are_apart),
+        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_the_policy_chooses),
+        cmocka_unit_test(test_space_comes_back),
+        cmocka_unit_test(test_the_index_stays_short),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

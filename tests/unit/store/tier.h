@@ -1,0 +1,196 @@
+/* tier.h -- copies of noise that any tier can keep, for tests of the tiers and of crashes. What a copy is
+ * follows from its number and version alone, so any process can tell whether it came back right. */
+#ifndef SP_TESTS_TIER_H
+#define SP_TESTS_TIER_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kv/segment.h"
+#include "store/disk_tier.h"
+#include "store/files_int.h"
+
+enum { NOISE_LAYERS = 5, NOISE_TOKENS = 40, NOISE_BEFORE = 3, NOISE_BYTES = 9000 };
+
+static const sp_digest noise_space = {{0x5a, 1}}, other_noise_space = {{0x5b, 1}};
+
+/* A copy whose content is its number and version. */
+typedef struct noise {
+    uint32_t number, version;
+    sp_digest before[NOISE_BEFORE];
+    int32_t tokens[NOISE_TOKENS], order[NOISE_TOKENS], heavy[NOISE_TOKENS];
+    float inter[NOISE_BEFORE];
+    sp_record record;
+    int n_layers;    /* that a get has checked */
+    bool has_head;   /* a get has checked it */
+    bool any;        /* a get takes any version: the one that it finds */
+    sp_err source_fails_at; /* layer + 1 */
+} noise;
+
+static inline uint64_t noise_next(uint64_t *x)
+{
+    *x ^= *x << 13;
+    *x ^= *x >> 7;
+    return *x ^= *x << 17;
+}
+
+static inline void noise_layer(const noise *c, int layer, uint8_t *out)
+{
+    uint64_t x = 0x9e3779b97f4a7c15u ^ c->number * 2654435761u ^ (uint64_t)c->version << 40 ^
+                 (uint64_t)(layer + 1) << 56;
+    for (size_t i = 0; i < c->record.layer_bytes; i++) out[i] = (uint8_t)(noise_next(&x) >> 24);
+}
+
+static inline void noise_init(noise *c, uint32_t number, uint32_t version)
+{
+    *c = (noise){.number = number, .version = version};
+    for (int i = 0; i < NOISE_TOKENS; i++) {
+        c->tokens[i] = (int32_t)(number * 100 + (uint32_t)i);
+        c->order[i] = NOISE_TOKENS - 1 - i;
+        c->heavy[i] = (i * 7) % NOISE_TOKENS;
+    }
+    for (int i = 0; i < NOISE_BEFORE; i++) {
+        memset(c->before[i].b, i + 1, 32);
+        c->inter[i] = (float)i / 4;
+    }
+    c->record = (sp_record){.kind = number % 2,
+                            .exact = number % 3 == 0,
+                            .space = noise_space,
+                            .before = c->before,
+                            .n_before = NOISE_BEFORE,
+                            .n_head = 1,
+                            .tokens = c->tokens,
+                            .n = NOISE_TOKENS,
+                            .at = (int32_t)version,
+                            .cost_us = 12.5f,
+                            .inter = number % 4 ? c->inter : NULL,
+                            .order = number % 4 ? c->order : NULL,
+                            .cci = 0.75f,
+                            .heavy = number % 5 ? c->heavy : NULL,
+                            .n_layers = NOISE_LAYERS,
+                            .layer_bytes = NOISE_BYTES + number % 3 * 4096};
+    memcpy(c->record.id.b, &number, sizeof number);
+    c->record.id.b[31] = 9;
+}
+
+static inline sp_err noise_source(void *user, int layer, void *to)
+{
+    noise *c = user;
+    if (c->source_fails_at == layer + 1) return sp_fail(SP_E_NOKV, "the device is lost");
+    noise_layer(c, layer, to);
+    return SP_OK;
+}
+
+static inline sp_err noise_head(void *user, const sp_record *r)
+{
+    noise *c = user;
+    if (c->any) c->version = (uint32_t)r->at;
+    const sp_record *is = &c->record;
+    bool same = r->kind == is->kind && r->exact == is->exact && sp_digest_eq(&r->id, &is->id) &&
+                r->n == is->n && (uint32_t)r->at == c->version && r->n_before == is->n_before &&
+                r->n_head == is->n_head && r->cost_us == is->cost_us && r->cci == is->cci &&
+                r->layer_bytes == is->layer_bytes && r->n_layers == is->n_layers &&
+                memcmp(r->tokens, is->tokens, sizeof c->tokens) == 0 &&
+                memcmp(r->before, is->before, sizeof c->before) == 0 &&
+                !r->inter == !is->inter && !r->heavy == !is->heavy;
+    if (same && is->inter)
+        same = memcmp(r->inter, is->inter, sizeof c->inter) == 0 &&
+               memcmp(r->order, is->order, sizeof c->order) == 0;
+    if (same && is->heavy) same = memcmp(r->heavy, is->heavy, sizeof c->heavy) == 0;
+    if (!same) return sp_fail(SP_E_LIMIT, "copy %u has a wrong header", c->number);
+    c->has_head = true;
+    c->n_layers = 0;
+    return SP_OK;
+}
+
+static inline sp_err noise_sink(void *user, int layer, const void *from)
+{
+    noise *c = user;
+    uint8_t *wanted = malloc(c->record.layer_bytes);
+    noise_layer(c, layer, wanted);
+    bool same = memcmp(wanted, from, c->record.layer_bytes) == 0;
+    free(wanted);
+    if (!same || !c->has_head)
+        return sp_fail(SP_E_LIMIT, "copy %u has a wrong layer %d", c->number, layer);
+    c->n_layers++;
+    return SP_OK;
+}
+
+static inline sp_tier_job noise_put_job(noise *c)
+{
+    return (sp_tier_job){
+        .verb = SP_TIER_PUT, .record = &c->record, .source = noise_source, .user = c};
+}
+
+static inline sp_tier_job noise_get_job(noise *c, int first, int n_layers)
+{
+    return (sp_tier_job){.verb = SP_TIER_GET,
+                         .key = sp_tier_key_of(&c->record),
+                         .first = first,
+                         .n_layers = n_layers,
+                         .head = noise_head,
+                         .sink = noise_sink,
+                         .user = c};
+}
+
+static inline sp_err noise_put(sp_tier *t, uint32_t number, uint32_t version)
+{
+    noise c;
+    noise_init(&c, number, version);
+    sp_tier_job job = noise_put_job(&c);
+    return sp_tier_run(t, &job);
+}
+
+/* noise_get -- SP_E_LIMIT: what came back is wrong. */
+static inline sp_err noise_get(sp_tier *t, uint32_t number, uint32_t version)
+{
+    noise c;
+    noise_init(&c, number, version);
+    sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    sp_err err = sp_tier_run(t, &job);
+    if (err == SP_OK && c.n_layers != NOISE_LAYERS)
+        return sp_fail(SP_E_LIMIT, "copy %u came with %d layers", number, c.n_layers);
+    return err;
+}
+
+static inline sp_err noise_drop(sp_tier *t, uint32_t number)
+{
+    noise c;
+    noise_init(&c, number, 0);
+    sp_tier_job job = {.verb = SP_TIER_DROP, .key = sp_tier_key_of(&c.record)};
+    return sp_tier_run(t, &job);
+}
+
+/* -- folders -------------------------------------------------------------------------------- */
+
+static inline int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    return remove(path);
+}
+
+static inline void make_folder(char dir[128])
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, 128, "%s/spolia-tier-XXXXXX", tmp ? tmp : "/tmp");
+    if (!mkdtemp(dir)) abort();
+}
+
+static inline void remove_folder(const char *dir)
+{
+    nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* file_in -- the path of a file of the namespace that every test uses. */
+static inline const char *file_in(const char *dir, const char *name, char path[600])
+{
+    snprintf(path, 600, "%s/5a010000000000000000000000000000/%s", dir, name);
+    return path;
+}
+
+#endif
