@@ -128,10 +128,13 @@ static void print_duration(double ms)
 static void print_reuse(const sp_result *r)
 {
     chunk_counts c = count_chunks(r);
-    fprintf(stderr, "%d of %d chunks reused", c.n_reused, c.n);
-    if (c.n_reused && c.n_disk)
-        fprintf(stderr, " (%d memory, %d disk)", c.n_reused - c.n_disk, c.n_disk);
-    fprintf(stderr, "; %d of %d tokens", r->n_reused, r->n_prompt);
+    int n_memory = c.n_reused - c.n_disk;
+    if (c.n) fprintf(stderr, "%d of %d chunks reused", c.n_reused, c.n);
+    if (n_memory && c.n_disk)
+        fprintf(stderr, " (%d memory, %d disk)", n_memory, c.n_disk);
+    else if (c.n_reused)
+        fprintf(stderr, " (%s)", c.n_disk ? "disk" : "memory");
+    fprintf(stderr, "%s%d of %d tokens", c.n ? "; " : "reused: ", r->n_reused, r->n_prompt);
     if (r->n_recomputed) fprintf(stderr, ", %d recomputed", r->n_recomputed);
 }
 

@@ -75,7 +75,7 @@ line_reader *line_open(const char *prompt)
     el_set(l->el, EL_EDITOR, "emacs");
     open_history(l);
     /* while a line is edited, Ctrl-C is a key: it clears the line */
-    el_set(l->el, EL_SETTY, "-d", "intr=", NULL);
+    el_set(l->el, EL_SETTY, "-d", "-isig", NULL);
     el_set(l->el, EL_BIND, "^C", "em-kill-line", NULL);
     el_set(l->el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     return l;
