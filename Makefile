@@ -15,6 +15,8 @@ PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
+# Of the program alone: line editing.
+CMD_LIBS := $(shell pkg-config --libs libedit 2>/dev/null)
 LDFLAGS += $(SAN)
 
 # Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
@@ -93,7 +95,7 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(CMD_LIBS) $(LDLIBS) -o $@
 
 $(BUILD)/libspolia.so: $(LIB_OBJ)
 	@echo "  LD    $@"
@@ -121,7 +123,7 @@ $(BUILD)/libprogram.a: $(filter-out %/main.o,$(CMD_OBJ))
 	$(Q)$(AR) rcs $@ $^
 
 PROGRAM_TEST = $(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libprogram.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka \
-	$(LDLIBS) -o $@
+	$(CMD_LIBS) $(LDLIBS) -o $@
 $(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -164,7 +166,7 @@ $(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
 $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(CMD_LIBS) $(LDLIBS) -o $@
 
 emulated-bins: $(if $(X86),$(EMULATED_BIN))
 

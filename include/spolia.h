@@ -15,6 +15,10 @@ extern "C" {
 
 #define SPOLIA_VERSION "0.1.0"
 
+/* One rule for NULL: options that are NULL, or zeroed, mean all defaults; a required argument that is
+ * NULL is SP_E_ARG, whose detail names the function and the argument. Functions that destroy, close,
+ * stop, cancel or free do nothing with NULL; those that count or describe return zeros. */
+
 /* -- context: a model, its KV memory and what is cached --------------------------------------- */
 
 typedef struct sp_context sp_context;
@@ -145,9 +149,9 @@ SP_API int sp_prompt_n_segments(const sp_prompt *p);
 typedef struct sp_sampling {
     float temperature;    /* 0: greedy */
     int top_k;            /* 0: all */
-    float top_p;          /* 1: all */
+    float top_p;          /* 0 or 1: all */
     float min_p;          /* relative to the best token; 0: off */
-    float repeat_penalty; /* 1: off */
+    float repeat_penalty; /* 0 or 1: off */
     int repeat_last;      /* window of the penalty, tokens */
     uint64_t seed;
 } sp_sampling;
@@ -216,6 +220,11 @@ typedef struct sp_request sp_request;
  * SP_E_NOMEM. */
 SP_API sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                                 sp_request **out);
+/* sp_request_progress -- prompt tokens of the plan that runs now: computed, and to be computed in
+ * all. What is reused counts in neither. *total is 0 before the request has started and while it
+ * decodes. done and total may be NULL.
+ * Thread: that of the context; with an engine thread, any. */
+SP_API void sp_request_progress(sp_request *r, int *done, int *total);
 /* sp_request_cancel -- it finishes at the next step. Thread: any. */
 SP_API void sp_request_cancel(sp_request *r);
 /* sp_request_destroy -- cancels it if need be; its callbacks are not called any more. */

@@ -2,6 +2,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "cli/show.h"
+
+#define RATE_FROM 64 /* tokens: fewer say little about long prompts */
 
 const char *finish_name(sp_finish f)
 {
@@ -14,11 +19,17 @@ static double per_second(int n, int64_t us)
     return us > 0 ? n * 1e6 / (double)us : 0;
 }
 
-static json_t *segments_json(const sp_result *r)
+static bool is_chunk(const sp_segment_report *seg)
+{
+    return strcmp(seg->kind, "chunk") == 0;
+}
+
+static json_t *segments_json(const sp_result *r, bool but_chunks)
 {
     json_t *all = json_array();
     for (int i = 0; i < r->n_segments; i++) {
         const sp_segment_report *seg = &r->segments[i];
+        if (but_chunks && is_chunk(seg)) continue;
         json_array_append_new(all, json_pack("{s:s, s:i, s:i, s:i, s:s, s:s}", "kind", seg->kind,
                                              "tokens", seg->n_tokens, "reused", seg->n_reused,
                                              "recomputed", seg->n_recomputed, "from", seg->from,
@@ -42,19 +53,34 @@ static json_t *timings_json(const sp_result *r)
                      per_second(r->n_generated - 1, r->decode_us));
 }
 
-void account_json(const sp_result *r, json_t *extra)
+/* print_merged -- one line; consumes both. */
+static void print_merged(json_t *out, json_t *extra)
 {
-    json_t *ids = json_array();
-    for (int i = 0; i < r->n_generated; i++) json_array_append_new(ids, json_integer(r->tokens[i]));
-    json_t *out = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "text", r->text, "finish",
-                            finish_name(r->finish), "tokens", ids, "usage", usage_json(r),
-                            "timings", timings_json(r), "segments", segments_json(r));
     if (extra) json_object_update(out, extra);
     json_decref(extra);
     char *text = json_dumps(out, JSON_COMPACT | JSON_REAL_PRECISION(9));
     if (text) puts(text);
     free(text);
     json_decref(out);
+}
+
+void account_json(const sp_result *r, json_t *extra)
+{
+    json_t *ids = json_array();
+    for (int i = 0; i < r->n_generated; i++) json_array_append_new(ids, json_integer(r->tokens[i]));
+    json_t *out = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "text", r->text, "finish",
+                            finish_name(r->finish), "tokens", ids, "usage", usage_json(r),
+                            "timings", timings_json(r), "segments",
+                            segments_json(r, json_object_get(extra, "chunks") != NULL));
+    print_merged(out, extra);
+}
+
+void account_error(const char *code, const char *message, json_t *extra)
+{
+    char *shown = show_copy(message, 0);
+    print_merged(json_pack("{s:{s:s, s:s}}", "error", "code", code, "message", shown ? shown : ""),
+                 extra);
+    free(shown);
 }
 
 void account_line(const sp_result *r)
@@ -67,4 +93,66 @@ void account_line(const sp_result *r)
         fprintf(stderr, " | %d tokens, %.1f per second", r->n_generated,
                 per_second(r->n_generated - 1, r->decode_us));
     fprintf(stderr, " | %s]\n", finish_name(r->finish));
+}
+
+/* -- the summary ---------------------------------------------------------------------------- */
+
+typedef struct chunk_counts {
+    int n, n_reused, n_disk;
+} chunk_counts;
+
+static chunk_counts count_chunks(const sp_result *r)
+{
+    chunk_counts c = {0};
+    for (int i = 0; i < r->n_segments; i++) {
+        const sp_segment_report *seg = &r->segments[i];
+        if (!is_chunk(seg)) continue;
+        bool reused = seg->n_reused + seg->n_recomputed > 0;
+        c.n++;
+        c.n_reused += reused;
+        c.n_disk += reused && strcmp(seg->from, "disk") == 0;
+    }
+    return c;
+}
+
+static void print_duration(double ms)
+{
+    if (ms < 10)
+        fprintf(stderr, "%.1f ms", ms);
+    else if (ms < 10000)
+        fprintf(stderr, "%.0f ms", ms);
+    else
+        fprintf(stderr, "%.1f s", ms / 1000);
+}
+
+static void print_reuse(const sp_result *r)
+{
+    chunk_counts c = count_chunks(r);
+    int n_memory = c.n_reused - c.n_disk;
+    if (c.n) fprintf(stderr, "%d of %d chunks reused", c.n_reused, c.n);
+    if (n_memory && c.n_disk)
+        fprintf(stderr, " (%d memory, %d disk)", n_memory, c.n_disk);
+    else if (c.n_reused)
+        fprintf(stderr, " (%s)", c.n_disk ? "disk" : "memory");
+    fprintf(stderr, "%s%d of %d tokens", c.n ? "; " : "reused: ", r->n_reused, r->n_prompt);
+    if (r->n_recomputed) fprintf(stderr, ", %d recomputed", r->n_recomputed);
+}
+
+void account_summary(const sp_result *r, account_rate *rate)
+{
+    int64_t us = r->ttft_us - r->queue_us;
+    if (r->n_computed >= rate->n_tokens && us > 0)
+        *rate = (account_rate){.n_tokens = r->n_computed, .us = us};
+    fputs(show_dim(stderr), stderr);
+    print_reuse(r);
+    if (r->ttft_us > 0) {
+        fputs("; first token ", stderr);
+        print_duration((double)r->ttft_us / 1e3);
+    }
+    if (r->ttft_us > 0 && r->n_reused > 0 && rate->n_tokens >= RATE_FROM) {
+        fputs(", about ", stderr);
+        print_duration((double)rate->us / 1e3 * r->n_prompt / rate->n_tokens);
+        fputs(" without", stderr);
+    }
+    fprintf(stderr, "%s\n", show_plain(stderr));
 }

@@ -36,6 +36,14 @@ int cli_fail(sp_err err);
 /* cli_fail_with -- the same with a sentence of the program's own. */
 int cli_fail_with(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* cli_warn -- prints "spolia: <sentence>"; control characters become U+FFFD. */
+void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* cli_error_name -- "E_IO" of SP_E_IO; "OK". */
+const char *cli_error_name(sp_err err);
+/* cli_fail_as_json -- from now on cli_fail and cli_fail_with also print
+ * {"error": {"code": ..., "message": ...}} on standard output. */
+void cli_fail_as_json(void);
+
 /* cli_check_output -- flushes standard output. Returns `code`, or 1 after an error message when what
  * was printed could not be written. */
 int cli_check_output(int code);

@@ -1,5 +1,6 @@
 /* fail.c -- error messages, and the check that standard output was written. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,24 +9,74 @@
 #include "cli/cli.h"
 #include "cli/show.h"
 
+static bool as_json;
+
+void cli_fail_as_json(void)
+{
+    as_json = true;
+}
+
+const char *cli_error_name(sp_err err)
+{
+    switch (err) {
+#define X(name, value, text)                                                                       \
+    case SP_##name:                                                                                \
+        return #name;
+        SP_ERRORS(X)
+#undef X
+    }
+    return "E_UNKNOWN";
+}
+
+/* print_json -- for scripts that read standard output. */
+static void print_json(const char *code, const char *message)
+{
+    if (!as_json) return;
+    char *shown = show_copy(message, 0);
+    json_t *o = json_pack("{s:{s:s, s:s}}", "error", "code", code, "message", shown ? shown : "");
+    if (o) json_dumpf(o, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(o);
+    free(shown);
+}
+
+/* say -- prints the line, and leaves it in `line`. */
+static void say(const char *fmt, va_list ap, char *line, size_t size)
+{
+    vsnprintf(line, size, fmt, ap);
+    fputs("spolia: ", stderr);
+    show_line(stderr, line, 0);
+    fputc('\n', stderr);
+}
+
 int cli_fail(sp_err err)
 {
     const char *detail = sp_error_detail();
-    fputs("spolia: ", stderr);
-    show_line(stderr, *detail ? detail : "failed", 0);
-    fprintf(stderr, " (%s)\n", sp_error_text(err));
+    char line[1024];
+    snprintf(line, sizeof line, "%s (%s)", *detail ? detail : "failed", sp_error_text(err));
+    cli_warn("%s", line);
+    print_json(cli_error_name(err), line);
     return 1;
 }
 
 int cli_fail_with(const char *fmt, ...)
 {
+    char line[1024];
     va_list ap;
     va_start(ap, fmt);
-    fputs("spolia: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
+    say(fmt, ap, line, sizeof line);
     va_end(ap);
+    print_json("E_FAILED", line);
     return 1;
+}
+
+void cli_warn(const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    say(fmt, ap, line, sizeof line);
+    va_end(ap);
 }
 
 int cli_check_output(int code)

@@ -1,6 +1,9 @@
 #include "cli/show.h"
 
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <utf8proc.h>
 
 #define REPLACEMENT "\xEF\xBF\xBD"
@@ -100,4 +103,21 @@ char *show_copy(const char *s, int width)
     show_line(to, s, width);
     fclose(to);
     return copy;
+}
+
+static bool has_colour(FILE *to)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (no_color && *no_color) return false;
+    return isatty(fileno(to)) && term && strcmp(term, "dumb") != 0;
+}
+
+const char *show_dim(FILE *to)
+{
+    return has_colour(to) ? "\033[2m" : "";
+}
+
+const char *show_plain(FILE *to)
+{
+    return has_colour(to) ? "\033[0m" : "";
 }

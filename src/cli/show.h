@@ -16,6 +16,11 @@ void show_line(FILE *to, const char *s, int width);
 /* show_copy -- what show_line prints, as a string to be freed; NULL when memory is out. */
 char *show_copy(const char *s, int width);
 
+/* show_dim, show_plain -- what switches a terminal to dim text and back; "" where `to` is no terminal,
+ * NO_COLOR is set, or TERM is "dumb". */
+const char *show_dim(FILE *to);
+const char *show_plain(FILE *to);
+
 /* show_columns -- columns that show_line needs for all of a name. */
 int show_columns(const char *s);
 

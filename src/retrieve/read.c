@@ -3,10 +3,12 @@
 
 #include <string.h>
 
+#include "base/need.h"
+
 sp_err sp_index_open(const char *path, sp_index **out)
 {
-    if (!path || !out)
-        return sp_fail(SP_E_ARG, "sp_index_open: %s is NULL", path ? "the result" : "the path");
+    SP_NEED(path);
+    SP_NEED(out);
     sp_index *ix = SP_NEW(sp_index);
     if (!ix) return sp_fail_nomem(sizeof *ix, "an index");
     sp_err err = SP_OK;
@@ -114,7 +116,8 @@ static const char document_sql[] = "SELECT " SP_HIT_COLUMNS(
 
 sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out)
 {
-    if (!ix || !out) return sp_fail(SP_E_ARG, "sp_index_chunk: NULL");
+    SP_NEED(ix);
+    SP_NEED(out);
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(ix->db, ix->path, chunk_sql, &s));
     sqlite3_bind_int64(s, 1, after);
@@ -125,7 +128,9 @@ sp_err sp_index_chunk(sp_index *ix, int64_t after, sp_hits *out)
 
 sp_err sp_index_document(sp_index *ix, const char *name, sp_hits *out)
 {
-    if (!ix || !name || !out) return sp_fail(SP_E_ARG, "sp_index_document: NULL");
+    SP_NEED(ix);
+    SP_NEED(name);
+    SP_NEED(out);
     sqlite3_stmt *s;
     SP_TRY(sp_db_prepare(ix->db, ix->path, document_sql, &s));
     sqlite3_bind_text(s, 1, name, -1, SQLITE_STATIC);

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/need.h"
 #include "retrieve/grams_int.h"
 #include "retrieve/read_int.h"
 
@@ -52,11 +53,9 @@ sp_err sp_index_rank(sp_index *ix, const char *question, int k, int64_t like, sp
 
 sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out)
 {
-    if (!ix || !question || !out)
-        return sp_fail(SP_E_ARG, "sp_index_search: %s is NULL",
-                       !ix         ? "the index"
-                       : !question ? "the question"
-                                   : "the list of hits");
+    SP_NEED(ix);
+    SP_NEED(question);
+    SP_NEED(out);
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d chunks", k);
     return sp_index_rank(ix, question, k, 0, out);
 }

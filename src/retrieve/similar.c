@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/need.h"
 #include "retrieve/read_int.h"
 
 typedef sp_err similar_fn(sp_index *ix, const sp_hit *chunk, int k, sp_hits *out);
@@ -62,7 +63,8 @@ static const struct source *find_source(const char *name)
 
 sp_err sp_index_similar(sp_index *ix, const char *name, int64_t id, int k, sp_hits *out)
 {
-    if (!ix || !out) return sp_fail(SP_E_ARG, "sp_index_similar: NULL");
+    SP_NEED(ix);
+    SP_NEED(out);
     const struct source *source = find_source(name ? name : "bm25");
     sp_hits chunk;
     if (!source) return sp_fail(SP_E_ARG, "similarity \"%s\" is unknown: bm25, neighbour", name);

@@ -61,6 +61,6 @@ static void fill_infos(void)
 const sp_reuse_info *sp_reuse_policies(int *n)
 {
     pthread_once(&infos_once, fill_infos);
-    *n = SP_COUNT(infos);
+    if (n) *n = SP_COUNT(infos);
     return infos;
 }

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/need.h"
 #include "serve/guard.h"
 #include "serve/guard_check.h"
 
@@ -146,6 +147,9 @@ sp_err sp_context_open(const sp_context_opts *o, sp_context **out)
 
 sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_context **out)
 {
+    const sp_context_opts defaults = {0};
+    SP_NEED(out);
+    if (!o) o = &defaults;
     sp_context *c = SP_NEW(sp_context);
     if (!c) return sp_fail_nomem(sizeof *c, "the context");
     c->device = device;
@@ -210,6 +214,7 @@ static sp_err describe(sp_context *c, void *arg)
 sp_context_info sp_context_describe(sp_context *c)
 {
     sp_context_info info = {0};
+    if (!c) return info;
     if (sp_driver_call(c, describe, &info) != SP_OK) assert(false); /* it has no error */
     return info;
 }
@@ -224,10 +229,10 @@ static sp_err forget(sp_context *c, void *arg)
 
 void sp_context_forget(sp_context *c)
 {
-    if (sp_driver_call(c, forget, NULL) != SP_OK) assert(false); /* it has no error */
+    if (c && sp_driver_call(c, forget, NULL) != SP_OK) assert(false); /* it has no error */
 }
 
 const sp_vocab *sp_context_vocab(const sp_context *c)
 {
-    return &c->vocab;
+    return c ? &c->vocab : NULL;
 }

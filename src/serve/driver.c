@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/log.h"
+#include "base/need.h"
 #include "serve/request_int.h"
 
 /* On the stack of the caller, who waits for it. */
@@ -173,6 +174,7 @@ static struct timespec later(int64_t us)
 
 bool sp_request_wait(sp_request *r, int64_t timeout_us)
 {
+    if (!r) return false;
     sp_driver *d = r->ctx->driver;
     const int64_t year_us = INT64_C(31536000000000);
     struct timespec end = later(SP_MIN(SP_MAX(timeout_us, 0), year_us));
@@ -226,6 +228,7 @@ static void *run(void *arg)
 
 sp_err sp_context_start(sp_context *c)
 {
+    SP_NEED(c);
     sp_driver *d = c->driver;
     pthread_mutex_lock(&d->lock);
     int failed = d->runs ? 0 : pthread_create(&d->thread, NULL, run, d);
@@ -239,6 +242,7 @@ sp_err sp_context_start(sp_context *c)
 
 void sp_context_stop(sp_context *c)
 {
+    if (!c) return;
     sp_driver *d = c->driver;
     pthread_mutex_lock(&d->lock);
     bool runs = d->runs;

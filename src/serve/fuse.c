@@ -1,4 +1,5 @@
 /* fuse.c -- sp_fuse: the offline request that computes one chunk among similar ones. */
+#include "base/need.h"
 #include "serve/request_int.h"
 
 static bool same_before(const sp_digest *a, int n_a, const sp_prompt *p)
@@ -67,7 +68,8 @@ static sp_err fuse(sp_context *c, void *arg)
 
 sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh)
 {
-    if (!p) return sp_fail(SP_E_ARG, "fuse: the prompt is NULL");
+    SP_NEED(c);
+    SP_NEED(p);
     fuse_args a = {.prompt = p};
     SP_TRY(sp_driver_call(c, fuse, &a));
     if (fresh) *fresh = a.fresh;

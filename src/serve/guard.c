@@ -183,6 +183,7 @@ void sp_guard_judge(sp_guard *g, const float *logits, int n_vocab)
 
 const sp_guard_report *sp_context_guard(const sp_context *c, int *n)
 {
-    *n = c->guard ? c->guard->n_policies : 0;
-    return c->guard ? c->guard->reports : NULL;
+    const sp_guard *g = c ? c->guard : NULL;
+    if (n) *n = g ? g->n_policies : 0;
+    return g ? g->reports : NULL;
 }

@@ -2,10 +2,13 @@
 
 #include <string.h>
 
+#include "base/need.h"
 #include "serve/context_int.h"
 
 sp_err sp_prompt_create(sp_context *c, sp_prompt **out)
 {
+    SP_NEED(c);
+    SP_NEED(out);
     sp_prompt *p = SP_NEW(sp_prompt);
     if (!p) return sp_fail_nomem(sizeof *p, "a prompt");
     p->space = &c->prompts;
@@ -133,7 +136,8 @@ static sp_err add_words(sp_prompt *p, const char *text, size_t n, bool special)
 
 sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special)
 {
-    if (!text) return sp_fail(SP_E_ARG, "prompt: text is NULL");
+    SP_NEED(p);
+    SP_NEED(text);
     return add_words(p, text, strlen(text), special);
 }
 
@@ -158,7 +162,8 @@ static sp_err add_chunk(sp_prompt *p, const char *text, size_t n)
 
 sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
 {
-    if (!text) return sp_fail(SP_E_ARG, "prompt: the text of a chunk is NULL");
+    SP_NEED(p);
+    SP_NEED(text);
     sp_bytes s = {0};
     sp_err err = title && *title ? sp_bytes_addf(&s, "[%s]\n", title) : SP_OK;
     if (err == SP_OK) err = sp_bytes_addf(&s, "%s\n\n", text);
@@ -169,8 +174,9 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
 
 sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special)
 {
+    SP_NEED(p);
+    SP_NEED(text);
     sp_cut_list cut = {0};
-    if (!text) return sp_fail(SP_E_ARG, "prompt: text is NULL");
     sp_err err = sp_cut(p->space->known, text, strlen(text), separator, &cut);
     if (err == SP_OK && cut.n == 0) err = sp_prompt_text(p, text, special);
     for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
@@ -183,6 +189,7 @@ sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool
 
 sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)
 {
+    SP_NEED(p);
     if (!ids && n) return sp_fail(SP_E_ARG, "prompt: token ids are NULL");
     for (size_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= p->space->n_vocab)
@@ -196,6 +203,7 @@ sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)
 
 sp_err sp_prompt_begin(sp_prompt *p, sp_role role)
 {
+    SP_NEED(p);
     if (role < SP_ROLE_SYSTEM || role > SP_ROLE_TOOL)
         return sp_fail(SP_E_ARG, "prompt: role %d is unknown", (int)role);
     if (p->in_turn) return sp_fail(SP_E_ARG, "prompt: a turn begins before the last one has ended");
@@ -212,6 +220,7 @@ sp_err sp_prompt_begin(sp_prompt *p, sp_role role)
 
 sp_err sp_prompt_end(sp_prompt *p)
 {
+    SP_NEED(p);
     if (!p->in_turn) return sp_fail(SP_E_ARG, "prompt: no turn has begun");
     p->in_turn = false;
     return add_template(p, sp_chat_after(p->space->chat, p->role));
@@ -219,6 +228,7 @@ sp_err sp_prompt_end(sp_prompt *p)
 
 sp_err sp_prompt_answer(sp_prompt *p)
 {
+    SP_NEED(p);
     if (p->in_turn) SP_TRY(sp_prompt_end(p));
     SP_TRY(add_template(p, sp_chat_open(p->space->chat)));
     p->closed = true;
@@ -227,7 +237,8 @@ sp_err sp_prompt_answer(sp_prompt *p)
 
 sp_err sp_prompt_message(sp_prompt *p, sp_role role, const char *text)
 {
-    if (!text) return sp_fail(SP_E_ARG, "prompt: the text of a message is NULL");
+    SP_NEED(p);
+    SP_NEED(text);
     SP_TRY(sp_prompt_begin(p, role));
     if (role == SP_ROLE_USER || role == SP_ROLE_TOOL)
         SP_TRY(sp_prompt_cut(p, text, NULL, false));
@@ -240,14 +251,17 @@ sp_err sp_prompt_message(sp_prompt *p, sp_role role, const char *text)
 
 sp_err sp_prompt_system(sp_prompt *p, const char *text)
 {
+    SP_NEED(p);
+    SP_NEED(text);
     SP_TRY(sp_prompt_message(p, SP_ROLE_SYSTEM, text));
     return sp_prompt_begin(p, SP_ROLE_USER);
 }
 
 sp_err sp_prompt_question(sp_prompt *p, const char *text)
 {
+    SP_NEED(p);
+    SP_NEED(text);
     sp_bytes s = {0};
-    if (!text) return sp_fail(SP_E_ARG, "prompt: the question is NULL");
     SP_TRY(check_open(p));
     if (!p->in_turn) SP_TRY(sp_prompt_begin(p, SP_ROLE_USER));
     sp_err err = sp_bytes_addf(&s, "Question: %s", text);
@@ -258,10 +272,10 @@ sp_err sp_prompt_question(sp_prompt *p, const char *text)
 
 int sp_prompt_n_tokens(const sp_prompt *p)
 {
-    return p->n_tokens;
+    return p ? p->n_tokens : 0;
 }
 
 int sp_prompt_n_segments(const sp_prompt *p)
 {
-    return (int)p->segs.n;
+    return p ? (int)p->segs.n : 0;
 }

@@ -110,11 +110,12 @@ void sp_request_destroy(sp_request *r)
 
 void sp_request_cancel(sp_request *r)
 {
+    if (!r) return;
     r->cancel = true;
     sp_driver_wake(r->ctx);
 }
 
 const sp_result *sp_request_result(const sp_request *r)
 {
-    return &r->result;
+    return r ? &r->result : NULL;
 }

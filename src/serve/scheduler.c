@@ -3,6 +3,7 @@
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
  * prompts, oldest first; so a long prompt never stops the answers of others. A step with nothing to
  * compute waits for the store, if a request does. */
+#include "base/need.h"
 #include "serve/guard_check.h"
 #include "serve/request_int.h"
 
@@ -97,6 +98,7 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
 
 sp_err sp_context_step(sp_context *c, bool *busy)
 {
+    SP_NEED(c);
     bool work = false;
     if (sp_driver_runs(c))
         return sp_fail(SP_E_ARG, "the context has an engine thread, which makes the steps");
@@ -122,8 +124,10 @@ sp_err sp_request_run(sp_context *c, sp_request **r)
 
 sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o, sp_request **out)
 {
+    SP_NEED(c);
+    SP_NEED(p);
+    SP_NEED(out);
     sp_request *r;
-    if (!out) return sp_fail(SP_E_ARG, "generate: nowhere to put the request");
     SP_TRY(sp_request_submit(c, p, o, &r));
     SP_TRY(sp_request_run(c, &r));
     *out = r;

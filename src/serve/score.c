@@ -1,5 +1,6 @@
 /* score.c -- logits of every position of a text: the plain forward pass, for checks and
  * perplexity. */
+#include "base/need.h"
 #include "serve/context_int.h"
 
 #define SCORE_ROWS 32 /* rows of logits held at a time unless the caller asks for other pieces */
@@ -77,6 +78,8 @@ static sp_err score(sp_context *c, void *arg)
 sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
                 void *user)
 {
+    SP_NEED(c);
+    SP_NEED(fn);
     if ((!ids && n) || !fn) return sp_fail(SP_E_ARG, "score: token ids or callback are NULL");
     score_args a = {.ids = ids, .n = n, .piece = piece, .fn = fn, .user = user};
     return sp_driver_call(c, score, &a);

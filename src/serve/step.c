@@ -90,6 +90,30 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
         prompt_done(r, logits);
 }
 
+typedef struct progress {
+    const sp_request *request;
+    int done, total;
+} progress;
+
+static sp_err look(sp_context *c, void *arg)
+{
+    progress *p = arg;
+    SP_UNUSED(c);
+    if (p->request->state == SP_REQ_PREFILL) {
+        p->done = p->request->next_todo;
+        p->total = p->request->plan.n_todo;
+    }
+    return SP_OK;
+}
+
+void sp_request_progress(sp_request *r, int *done, int *total)
+{
+    progress p = {.request = r};
+    if (r && sp_driver_call(r->ctx, look, &p) != SP_OK) assert(false); /* it has no error */
+    if (done) *done = p.done;
+    if (total) *total = p.total;
+}
+
 void sp_request_settle(sp_request *r)
 {
     const sp_tiers *t = r->ctx->tiers;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/need.h"
 #include "serve/guard.h"
 #include "serve/request_int.h"
 
@@ -22,6 +23,13 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
                        "prompt of %d tokens fills the context and leaves no room for an answer",
                        p->n_tokens);
     return SP_OK;
+}
+
+/* complete_sampling -- zeroed options mean what sp_sampling_default does. */
+static void complete_sampling(sp_sampling *s)
+{
+    if (s->top_p == 0) s->top_p = 1;
+    if (s->repeat_penalty == 0) s->repeat_penalty = 1;
 }
 
 /* copy_prompt -- the request's own copy of segments, tokens and stop strings. */
@@ -96,6 +104,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(take_lists(r));
     SP_TRY(choose_policy(r, policy));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
+    complete_sampling(&r->o.sampling);
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
     for (int i = 0; i < r->n_segs; i++)
         for (int32_t t = 0; t < r->segs[i].n; t++)
@@ -140,9 +149,11 @@ void sp_request_enter(sp_request *r)
 sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          sp_request **out)
 {
-    if (!p) return sp_fail(SP_E_ARG, "the prompt is NULL");
-    const sp_request_opts plain = {.sampling = sp_sampling_default()};
-    SP_TRY(sp_request_create(c, p, o ? o : &plain, NULL, out));
+    SP_NEED(c);
+    SP_NEED(p);
+    SP_NEED(out);
+    const sp_request_opts defaults = {0};
+    SP_TRY(sp_request_create(c, p, o ? o : &defaults, NULL, out));
     sp_driver_submit(c, *out);
     return SP_OK;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/need.h"
 #include "serve/context_int.h"
 
 typedef SP_VEC(sp_digest) digests;
@@ -63,7 +64,8 @@ static sp_err retain(sp_context *c, void *arg)
 
 sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed)
 {
-    if (!ix) return sp_fail(SP_E_ARG, "the index is NULL");
+    SP_NEED(c);
+    SP_NEED(ix);
     retain_args a = {.index = ix};
     sp_err err = sp_driver_call(c, retain, &a);
     if (n_removed) *n_removed = a.n_removed;

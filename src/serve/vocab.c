@@ -1,8 +1,11 @@
 /* vocab.c -- the public face of tokenizers and of inspection. */
+#include "base/need.h"
 #include "serve/context_int.h"
 
 sp_err sp_vocab_open(const char *path, sp_vocab **out)
 {
+    SP_NEED(path);
+    SP_NEED(out);
     sp_vocab *v = SP_NEW(sp_vocab);
     if (!v) return sp_fail_nomem(sizeof *v, "the vocabulary");
     sp_err err = sp_model_open(path, &v->model);
@@ -27,6 +30,10 @@ void sp_vocab_close(sp_vocab *v)
 sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool special, int32_t **ids,
                        size_t *n_ids)
 {
+    if (n > 0) SP_NEED(text);
+    SP_NEED(v);
+    SP_NEED(ids);
+    SP_NEED(n_ids);
     sp_tokens t = {0};
     if (!v->tokenizer) return sp_fail(SP_E_ARG, "the model has no tokenizer for a text");
     sp_err err = sp_vec_reserve(&t, 1); /* an empty list is a pointer too */
@@ -44,6 +51,9 @@ sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, bool speci
 
 sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n)
 {
+    SP_NEED(v);
+    SP_NEED(text);
+    SP_NEED(n);
     sp_bytes b = {0};
     if (!v->tokenizer) return sp_fail(SP_E_ARG, "the model has no tokenizer for a text");
     sp_err err = sp_tokenizer_piece(v->tokenizer, id, true, &b);
@@ -59,6 +69,8 @@ sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n)
 
 sp_err sp_inspect(const char *path, char **json)
 {
+    SP_NEED(path);
+    SP_NEED(json);
     sp_bytes b = {0};
     sp_err err = sp_model_inspect(path, &b);
     if (err == SP_OK) err = sp_bytes_add(&b, "", 1);

@@ -1,5 +1,6 @@
 """The main job through the program: index the bundled documents, search them, ask about them."""
 import json
+import re
 
 import pytest
 
@@ -78,13 +79,70 @@ def test_chunks_are_reused_at_any_position(index):
 
 
 def test_a_person_sees_answer_chunks_and_times(index):
-    done = run("ask", "-m", MODEL, "--index", index, QUESTIONS[0]["question"])
+    done = run("ask", "-m", MODEL, "--index", index, "-v", QUESTIONS[0]["question"])
     assert done.returncode == 0 and done.stdout.strip()
     assert "first token" in done.stderr and "computed" in done.stderr
     assert sum("tokens, " in line for line in done.stderr.splitlines()) >= 8
 
 
+def test_a_line_of_sources_and_a_line_of_account(index):
+    done = run("ask", "-m", MODEL, "--index", index, input=2 * (QUESTIONS[0]["question"] + "\n"))
+    first_sources, first, sources, second = done.stderr.splitlines()
+    assert first_sources == sources and sources.startswith("Sources: [1] ") and "[8] " in sources
+    assert re.search(r"\S+\.(md|txt):\d+", sources)
+    assert re.fullmatch(r"0 of 8 chunks reused; 0 of \d+ tokens; first token [\d.]+ m?s", first)
+    assert re.fullmatch(r"8 of 8 chunks reused \(memory\); \d+ of \d+ tokens; first token [\d.]+ m?s, "
+                        r"about [\d.]+ m?s without", second)
+    assert "\033" not in done.stderr
+
+
+def test_a_batch_survives_blank_lines_and_failures(index):
+    """Blank lines are skipped; a question that is too long for the context does not end the batch."""
+    question, long = QUESTIONS[0]["question"], QUESTIONS[0]["question"] + " why" * 700
+    batch = f"\n{question}\n  \t\n\n{long}\n{question}\n"
+    done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "4", "--json", input=batch)
+    accounts = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 1 and [("error" in a) for a in accounts] == [False, True, False]
+    assert accounts[1]["error"]["code"] == "E_CONTEXT" and accounts[1]["question"] == long
+    assert "context" in accounts[1]["error"]["message"] and "context" in done.stderr
+    done = run("ask", "-m", MODEL, "-i", index, "-c", "512", "-n", "4", input=batch)
+    assert done.returncode == 1 and len(done.stdout.splitlines()) == 2
+    assert sum(line.startswith("spolia: ") for line in done.stderr.splitlines()) == 1
+
+
+def test_each_thing_once(index):
+    (account,) = ask(index, [QUESTIONS[0]["question"]])
+    assert [s["kind"] for s in account["segments"]] == ["system", "question"]
+    parts = account["segments"] + account["chunks"]
+    assert sum(p["tokens"] for p in parts) == account["usage"]["prompt_tokens"]
+    assert sum(p["reused"] for p in parts) == account["usage"]["reused_tokens"]
+
+
+@pytest.mark.parametrize("options, said", [
+    (["--store", "KV"], ["--reuse prefix", "--store", "full"]),
+    (["--reuse", "full", "--recompute", "0.5"], ["--reuse full", "--recompute"]),
+    (["--recompute", "0.5", "--alpha", "1"], ["--reuse prefix", "--recompute, --alpha"]),
+    (["--reuse", "fusion", "--alpha", "1"], ["--reuse fusion", "--alpha"]),
+    (["--reuse", "craft", "--alpha", "1", "--recompute", "0.5"], ["--reuse craft", "--recompute"]),
+    (["--reuse", "set", "--focus", "2", "--unfused"], ["--focus, --unfused"])])
+def test_options_without_effect_are_said(index, tmp_path, options, said):
+    options = [tmp_path / "kv" if o == "KV" else o for o in options]
+    done = run("ask", "-m", MODEL, "-i", index, "-n", "1", *options, QUESTIONS[0]["question"])
+    (line,) = [x for x in done.stderr.splitlines() if x.startswith("spolia: ")]
+    assert done.returncode == 0 and all(word in line for word in said), line
+
+
+@pytest.mark.parametrize("options", [[], ["--reuse", "fusion", "--recompute", "0.2", "--unfused"],
+                                     ["--reuse", "craft", "--alpha", "1", "--focus", "2"],
+                                     ["--reuse", "full", "--store", "KV"]])
+def test_options_with_an_effect_are_not(index, tmp_path, options):
+    options = [tmp_path / "kv" if o == "KV" else o for o in options]
+    done = run("ask", "-m", MODEL, "-i", index, "-n", "1", *options, QUESTIONS[0]["question"])
+    assert done.returncode == 0 and "spolia: " not in done.stderr
+
+
 def test_refusals(index, tmp_path):
+    refuse("ask", "-m", MODEL, "--index", index, " ", naming=["empty"], code=2)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "none.db", "x", naming=["none.db"])
     (tmp_path / "text.db").write_text("just a text\n" * 100)
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/need.h"
 #include "retrieve/graph/tree.h"
 #include "retrieve/graph/walk_int.h"
 
@@ -25,6 +26,8 @@ bool sp_graph_is_url(const char *where)
 
 sp_err sp_graph_open(const sp_graph_open_opts *o, sp_graph **out)
 {
+    SP_NEED(o);
+    SP_NEED(out);
     if (!o->where) return sp_fail(SP_E_ARG, "no graph is named");
     return sp_graph_is_url(o->where) ? sp_graph_sparql_open(o, out) : sp_graph_sqlite_open(o, out);
 }
@@ -46,6 +49,8 @@ void sp_graph_end(sp_graph *g)
 
 sp_err sp_graph_describe(sp_graph *g, sp_graph_info *out)
 {
+    SP_NEED(g);
+    SP_NEED(out);
     sp_graph_info info = {.backend = g->ops->name, .strings = SP_NEW(sp_arena)};
     if (!info.strings) return sp_fail_nomem(sizeof(sp_arena), "a description");
     sp_err err = sp_graph_begin(g);
@@ -60,6 +65,7 @@ sp_err sp_graph_describe(sp_graph *g, sp_graph_info *out)
 
 void sp_graph_info_fini(sp_graph_info *i)
 {
+    if (!i) return;
     if (i->strings) sp_arena_fini(i->strings);
     sp_free(i->strings);
     sp_free(i->relations);
@@ -82,6 +88,7 @@ typedef struct answer {
 
 void sp_graph_answer_fini(sp_graph_answer *a)
 {
+    if (!a) return;
     if (a->strings) sp_arena_fini(a->strings);
     sp_free(a->strings);
     sp_free(a->entities);
@@ -134,6 +141,9 @@ static sp_err add_entities(answer *a)
 
 sp_err sp_graph_search(sp_graph *g, const char *name, int k, sp_graph_answer *out)
 {
+    SP_NEED(g);
+    SP_NEED(name);
+    SP_NEED(out);
     answer a;
     if (k < 1) return sp_fail(SP_E_ARG, "a search for %d entities", k);
     SP_TRY(answer_init(&a, g, name));
@@ -217,7 +227,7 @@ static sp_err add_paths(answer *a, int entity)
 /* complete -- defaults, and bounds. */
 static sp_err complete(const sp_graph_paths_opts *o, sp_graph_paths_opts *out)
 {
-    *out = *o;
+    *out = o ? *o : (sp_graph_paths_opts){0};
     if (!out->k) out->k = 30;
     if (!out->hops) out->hops = 2;
     if (!out->max_entities) out->max_entities = 8;
@@ -236,6 +246,9 @@ static sp_err complete(const sp_graph_paths_opts *o, sp_graph_paths_opts *out)
 sp_err sp_graph_find_paths(sp_graph *g, const char *question, const sp_graph_paths_opts *o,
                            sp_graph_answer *out)
 {
+    SP_NEED(g);
+    SP_NEED(question);
+    SP_NEED(out);
     answer a;
     sp_graph_paths_opts full;
     SP_TRY(complete(o, &full));

@@ -21,6 +21,7 @@
 #include "base/dict.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/need.h"
 #include "retrieve/graph/db_int.h"
 #include "retrieve/graph/names_int.h"
 #include "retrieve/graph/triples.h"
@@ -446,17 +447,20 @@ static void importer_fini(importer *m)
 sp_err sp_graph_import(const char *const *paths, int n_paths, const char *out_path,
                        const sp_graph_import_opts *o, sp_graph_stats *stats)
 {
+    SP_NEED(out_path);
+    if (n_paths > 0) SP_NEED(paths);
+    for (int i = 0; i < n_paths; i++) SP_NEED(paths[i]);
     sp_graph_stats unused;
     importer m = {
         .path = out_path,
-        .opts = *o,
+        .opts = o ? *o : (sp_graph_import_opts){0},
         .stats = stats ? stats : &unused,
         .entities = {ADD_ENTITY, GET_ENTITY},
         .relations = {ADD_RELATION, GET_RELATION},
         .sources = {ADD_SOURCE, GET_SOURCE},
     };
     *m.stats = (sp_graph_stats){0};
-    if (o->batch < 0) return sp_fail(SP_E_ARG, "batch %d: at least 1", o->batch);
+    if (m.opts.batch < 0) return sp_fail(SP_E_ARG, "batch %d: at least 1", m.opts.batch);
     if (!m.opts.batch) m.opts.batch = DEFAULT_BATCH;
     sp_err err = sp_graph_db_open(out_path, true, &m.db);
     for (int i = 0; err == SP_OK && i < N_STATEMENTS; i++)

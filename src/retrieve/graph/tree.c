@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/dict.h"
+#include "base/need.h"
 #include "retrieve/graph/names_int.h"
 
 /* -- text ----------------------------------------------------------------------------------- */
@@ -157,6 +158,8 @@ static sp_err number_nodes(const trie *t, sp_graph_tree *out)
 sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_style style,
                            sp_graph_tree *out)
 {
+    SP_NEED(out);
+    if (n_paths > 0) SP_NEED(paths);
     trie t = {.strings = SP_NEW(sp_arena)};
     sp_graph_tree result = {0};
     sp_err err =
@@ -178,6 +181,7 @@ sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_sty
 
 void sp_graph_tree_fini(sp_graph_tree *t)
 {
+    if (!t) return;
     if (t->strings) sp_arena_fini(t->strings);
     sp_free(t->strings);
     sp_free(t->v);

@@ -340,7 +340,7 @@ static void test_refusals(void **state)
     p = rag_prompt(c, chunks, 1, "Late?");
     assert_int_equal(sp_prompt_chunk(p, NULL, "after the question"), SP_E_ARG);
     assert_int_equal(sp_prompt_system(p, "after the start"), SP_E_ARG);
-    o.sampling.top_p = 0;
+    o.sampling.top_p = -1;
     refused(c, p, &o, SP_E_ARG, "top-p");
     o.sampling.top_p = 1;
     o.max_tokens = -1;

@@ -1,0 +1,292 @@
+/* ask_answer.c -- one question: retrieve, build the prompt, answer, print.
+ *
+ * The prompt of a conversation repeats the earlier turns with the chunks that they had, so its
+ * beginning is the prompt of the turn before and is reused as a prefix. A chunk that an earlier turn
+ * has is not added to a later one. When the context is full, the oldest turns are dropped. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/alloc.h"
+#include "cli/cli.h"
+#include "cli/show.h"
+#include "cmd/ask.h"
+
+#define SHOW_FROM 300 /* tokens: the prompt's progress is worth a line */
+
+/* -- turns ---------------------------------------------------------------------------------- */
+
+static void turn_drop(ask_turn *t)
+{
+    free(t->question);
+    free(t->answer);
+    sp_hits_fini(&t->hits);
+    *t = (ask_turn){0};
+}
+
+static void drop_oldest(asking *a)
+{
+    turn_drop(&a->turns[0]);
+    a->n_turns--;
+    memmove(a->turns, a->turns + 1, (size_t)a->n_turns * sizeof *a->turns);
+}
+
+static void add_turn(asking *a, const ask_turn *t)
+{
+    ask_turn *more = realloc(a->turns, (size_t)(a->n_turns + 1) * sizeof *more);
+    a->turns = cli_checked(more);
+    a->turns[a->n_turns++] = *t;
+}
+
+void ask_forget(asking *a)
+{
+    for (int i = 0; i < a->n_turns; i++) turn_drop(&a->turns[i]);
+    free(a->turns);
+    a->turns = NULL;
+    a->n_turns = 0;
+}
+
+/* -- retrieval ------------------------------------------------------------------------------ */
+
+static int by_id(const void *x, const void *y)
+{
+    int64_t i = ((const sp_hit *)x)->id, j = ((const sp_hit *)y)->id;
+    return (i > j) - (i < j);
+}
+
+static bool is_known(const asking *a, int64_t id)
+{
+    for (int t = 0; t < a->n_turns; t++)
+        for (int i = 0; i < a->turns[t].hits.n; i++)
+            if (a->turns[t].hits.v[i].id == id) return true;
+    return false;
+}
+
+/* retrieve -- the best chunks that the conversation does not have yet, [*n_found] with those it has.
+ * In the order of their ids unless ranked order is wanted: equal sets in equal order share a
+ * prefix. */
+static sp_err retrieve(const asking *a, ask_turn *t, int *n_found)
+{
+    sp_err err = sp_index_search(a->index, t->question, a->top_k, &t->hits);
+    if (err != SP_OK) return err;
+    int n = 0;
+    *n_found = t->hits.n;
+    for (int i = 0; i < t->hits.n; i++)
+        if (!is_known(a, t->hits.v[i].id)) t->hits.v[n++] = t->hits.v[i];
+    t->hits.n = n;
+    if (a->stable_order && n > 1) qsort(t->hits.v, (size_t)n, sizeof *t->hits.v, by_id);
+    return SP_OK;
+}
+
+/* -- the prompt ----------------------------------------------------------------------------- */
+
+static sp_err begin_user(sp_prompt *p, const sp_hits *hits, int *first_segment)
+{
+    sp_err err = sp_prompt_begin(p, SP_ROLE_USER);
+    *first_segment = sp_prompt_n_segments(p);
+    for (int i = 0; i < hits->n && err == SP_OK; i++)
+        err = sp_prompt_chunk(p, hits->v[i].title, hits->v[i].text);
+    return err;
+}
+
+/* add_earlier -- a turn with its answer: the tokens that sp_prompt_question made of it, so that
+ * their copy is found. */
+static sp_err add_earlier(sp_prompt *p, const ask_turn *t)
+{
+    int segment;
+    char *question = cli_join("Question: ", t->question);
+    sp_err err = begin_user(p, &t->hits, &segment);
+    if (err == SP_OK) err = sp_prompt_text(p, question, false);
+    if (err == SP_OK) err = sp_prompt_end(p);
+    if (err == SP_OK) err = sp_prompt_message(p, SP_ROLE_ASSISTANT, t->answer);
+    free(question);
+    return err;
+}
+
+static sp_err build_prompt(const asking *a, const ask_turn *t, sp_prompt **out, int *first_segment)
+{
+    sp_prompt *p;
+    sp_err err = sp_prompt_create(a->ctx, &p);
+    if (err != SP_OK) return err;
+    err = sp_prompt_message(p, SP_ROLE_SYSTEM, a->system);
+    for (int i = 0; i < a->n_turns && err == SP_OK; i++) err = add_earlier(p, &a->turns[i]);
+    if (err == SP_OK) err = begin_user(p, &t->hits, first_segment);
+    if (err == SP_OK) err = sp_prompt_question(p, t->question);
+    if (err != SP_OK) {
+        sp_prompt_destroy(p);
+        return err;
+    }
+    *out = p;
+    return SP_OK;
+}
+
+/* fitting_prompt -- drops the oldest turns until prompt and answer fit the context. */
+static sp_err fitting_prompt(asking *a, const ask_turn *t, sp_prompt **out, int *first_segment)
+{
+    int n_ctx = sp_context_describe(a->ctx).n_ctx, n_dropped = 0;
+    sp_err err = build_prompt(a, t, out, first_segment);
+    while (err == SP_OK && a->n_turns > 0 &&
+           sp_prompt_n_tokens(*out) + a->sampling->max_tokens > n_ctx) {
+        sp_prompt_destroy(*out);
+        drop_oldest(a);
+        n_dropped++;
+        err = build_prompt(a, t, out, first_segment);
+    }
+    if (n_dropped)
+        cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
+                 n_dropped);
+    return err;
+}
+
+/* -- the answer ----------------------------------------------------------------------------- */
+
+static void wipe(asking *a)
+{
+    if (a->drawn) fputs("\r\033[K", stderr);
+    a->drawn = false;
+}
+
+/* print_text -- to a terminal only what it can show: an answer may quote any document. */
+static bool print_text(const char *text, size_t n, void *user)
+{
+    wipe(user);
+    if (isatty(STDOUT_FILENO))
+        show_text(stdout, text, n);
+    else
+        fwrite(text, 1, n, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
+}
+
+static void draw(asking *a, sp_request *r)
+{
+    int done, total;
+    if (a->as_json || !isatty(STDERR_FILENO)) return;
+    sp_request_progress(r, &done, &total);
+    if (total < SHOW_FROM || done >= total) return;
+    fprintf(stderr, "\r\033[Kreading %d/%d tokens", done, total);
+    fflush(stderr);
+    a->drawn = true;
+}
+
+/* run -- until the request has finished; Ctrl-C ends it early in a conversation. */
+static sp_err run(asking *a, sp_request *r)
+{
+    const sp_result *res = sp_request_result(r);
+    bool busy;
+    sp_err err = SP_OK;
+    while (err == SP_OK && res->finish == SP_FINISH_NONE) {
+        if (a->stop && *a->stop) sp_request_cancel(r);
+        err = sp_context_step(a->ctx, &busy);
+        if (err == SP_OK) draw(a, r);
+    }
+    wipe(a);
+    return res->finish == SP_FINISH_ERROR ? res->err : err;
+}
+
+static sp_err generate(asking *a, const sp_prompt *p, sp_request **out)
+{
+    const sampling_options *s = a->sampling;
+    sp_err err = sp_request_submit(a->ctx, p,
+                                   &(sp_request_opts){.reuse = a->reuse,
+                                                      .sampling = s->s,
+                                                      .max_tokens = s->max_tokens,
+                                                      .stop = s->stop.v,
+                                                      .n_stop = s->stop.n,
+                                                      .on_text = a->as_json ? NULL : print_text,
+                                                      .user = a},
+                                   out);
+    return err == SP_OK ? run(a, *out) : err;
+}
+
+/* -- one question --------------------------------------------------------------------------- */
+
+/* fail -- a line on standard error; with --json, an object on standard output as well. */
+static int fail(const asking *a, const char *question, const char *code, const char *why, int exit)
+{
+    cli_warn("%s", why);
+    if (a->as_json)
+        account_error(code, why, json_pack("{s:s, s:[]}", "question", question, "chunks"));
+    return exit;
+}
+
+static int fail_with(const asking *a, const char *question, sp_err err)
+{
+    char why[512];
+    const char *detail = sp_error_detail();
+    snprintf(why, sizeof why, "%s (%s)", *detail ? detail : "failed", sp_error_text(err));
+    return fail(a, question, cli_error_name(err), why, 1);
+}
+
+static int n_sources(const asking *a)
+{
+    int n = 0;
+    for (int i = 0; i < a->n_turns; i++) n += a->turns[i].hits.n;
+    return n;
+}
+
+static void show(asking *a, const ask_turn *t, const sp_result *r, int first_segment)
+{
+    int first = n_sources(a) + 1;
+    if (a->as_json) {
+        ask_print_json(t, r, first_segment);
+        return;
+    }
+    putchar('\n');
+    fflush(stdout);
+    if (a->verbose) {
+        ask_show_table(t, first, r, first_segment);
+        account_line(r);
+    } else {
+        ask_show_sources(t, first);
+        account_summary(r, &a->rate);
+    }
+}
+
+/* answer -- a turn whose chunks are known. */
+static int answer(asking *a, ask_turn *t)
+{
+    sp_prompt *p = NULL;
+    sp_request *r = NULL;
+    int first_segment = 0;
+    sp_err err = fitting_prompt(a, t, &p, &first_segment);
+    if (err == SP_OK) err = generate(a, p, &r);
+    if (err == SP_OK) {
+        const sp_result *res = sp_request_result(r);
+        show(a, t, res, first_segment);
+        if (*res->text) t->answer = cli_copy(res->text);
+    }
+    int code = err == SP_OK ? 0 : fail_with(a, t->question, err);
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return code;
+}
+
+int ask_question(asking *a, const char *question, bool keep)
+{
+    if (question[strspn(question, " \t\r\n")] == '\0')
+        return fail(a, question, cli_error_name(SP_E_ARG), "the question is empty", 2);
+    ask_turn t = {.question = cli_copy(question)};
+    int n_found = 0, code;
+    sp_err err = retrieve(a, &t, &n_found);
+    if (err != SP_OK)
+        code = fail_with(a, question, err);
+    else if (n_found == 0 && a->n_turns == 0 && !a->allow_empty)
+        code = fail(a, question, "E_NO_HIT",
+                    "no document matches the question (--allow-empty answers without documents)",
+                    CLI_NO_HIT);
+    else
+        code = answer(a, &t);
+    if (keep && t.answer)
+        add_turn(a, &t);
+    else
+        turn_drop(&t);
+    return code;
+}
+
+void ask_idle(const asking *a)
+{
+    bool busy = true;
+    while (busy && !(a->stop && *a->stop) && sp_context_step(a->ctx, &busy) == SP_OK) {
+    }
+}

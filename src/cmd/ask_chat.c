@@ -1,0 +1,192 @@
+/* ask_chat.c -- a conversation at the terminal.
+ *
+ *   prompt --line--> answering --done--> prompt        Ctrl-C: at the prompt it clears the line,
+ *     |                  |                             while answering it ends the answer; pressed
+ *   Ctrl-D: end        Ctrl-C: as done                 twice it ends the program
+ *
+ * Every turn keeps the chunks of its question; the next prompt repeats them (ask_answer.c). A line
+ * that begins with '/' and a word is a command. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/calibration.h"
+#include "cli/cli.h"
+#include "cli/line.h"
+#include "cli/policies.h"
+#include "cmd/ask.h"
+
+typedef struct chat {
+    asking *a;
+    sp_reuse_opts reuse; /* of /reuse */
+    char policy[24];
+} chat;
+
+static volatile sig_atomic_t stop;
+
+static void on_interrupt(int signal_number)
+{
+    stop = 1;
+}
+
+/* catch_interrupt -- one Ctrl-C ends the answer; SA_RESETHAND: a second one the program. */
+static void catch_interrupt(bool on)
+{
+    struct sigaction act = {.sa_handler = on ? on_interrupt : SIG_DFL,
+                            .sa_flags = on ? (int)SA_RESETHAND : 0};
+    stop = 0;
+    sigaction(SIGINT, &act, NULL);
+}
+
+/* -- commands ------------------------------------------------------------------------------- */
+
+static void do_help(chat *c, const char *rest)
+{
+    fputs("  /sources              the documents of the conversation, by number\n"
+          "  /reuse NAME [SHARE]   the reuse policy from now on, and its share of recomputed tokens\n"
+          "  /clear                begin a new conversation\n"
+          "  /save FILE            write the conversation as Markdown\n"
+          "  /quit                 end, as Ctrl-D does\n"
+          "Anything else is a question. Ctrl-C stops an answer or clears the line.\n",
+          stderr);
+}
+
+static void do_sources(chat *c, const char *rest)
+{
+    int n = 0;
+    for (int i = 0; i < c->a->n_turns; i++) {
+        const ask_turn *t = &c->a->turns[i];
+        ask_show_table(t, n + 1, NULL, 0);
+        n += t->hits.n;
+    }
+    if (n == 0) fputs("The conversation has no documents.\n", stderr);
+}
+
+/* set_share -- what was given, or what was calibrated for the model, or the default. False after an
+ * error message. */
+static bool set_share(chat *c, const cli_policy *p, const char *share, sp_reuse_opts *out)
+{
+    calibration found = {.recompute = CALIBRATION_DEFAULT_SHARE};
+    char *end = NULL;
+    bool any, good = true;
+    if (!p->recomputes) {
+        if (*share) cli_warn("--reuse %s recomputes nothing: a share means nothing", p->name);
+        return !*share;
+    }
+    if (*share) {
+        out->recompute = strtof(share, &end);
+        good = !*end && out->recompute >= 0 && out->recompute <= 1;
+        if (!good) cli_warn("/reuse: \"%s\" is not a share from 0 to 1", share);
+        return good;
+    }
+    char *path = calibration_path(c->a->model);
+    good = calibration_read(path, p->name, &found, &any);
+    free(path);
+    out->recompute = (float)found.recompute;
+    out->alpha = (float)found.alpha;
+    return good;
+}
+
+static void do_reuse(chat *c, const char *rest)
+{
+    char name[24] = "", share[24] = "";
+    sscanf(rest, "%23s %23s", name, share);
+    const cli_policy *p = cli_policy_find(name, NULL);
+    if (!p || strchr(name, '+')) {
+        cli_warn("/reuse: choose one of %s", cli_policy_names(CLI_ALL));
+        return;
+    }
+    sp_reuse_opts chosen = {.exact_first = true};
+    if (!set_share(c, p, share, &chosen)) return;
+    snprintf(c->policy, sizeof c->policy, "%s", name);
+    chosen.policy = c->policy;
+    c->reuse = chosen;
+    c->a->reuse = &c->reuse;
+    fprintf(stderr, "reuse: %s", name);
+    if (p->recomputes) fprintf(stderr, ", share %.3g", (double)chosen.recompute);
+    fputc('\n', stderr);
+}
+
+static void do_clear(chat *c, const char *rest)
+{
+    ask_forget(c->a);
+    fputs("A new conversation begins.\n", stderr);
+}
+
+static void save_turn(FILE *f, const ask_turn *t, int *n)
+{
+    fprintf(f, "## %s\n\n%s\n", t->question, t->answer);
+    for (int i = 0; i < t->hits.n; i++) {
+        fprintf(f, "%s%d. ", i ? "" : "\n", ++*n);
+        ask_print_place(f, &t->hits.v[i]);
+        fputc('\n', f);
+    }
+    fputc('\n', f);
+}
+
+static void do_save(chat *c, const char *rest)
+{
+    int n = 0;
+    if (!*rest) {
+        cli_warn("/save: name a file");
+        return;
+    }
+    FILE *f = fopen(rest, "wx"); /* never over another file */
+    for (int i = 0; f && i < c->a->n_turns; i++) save_turn(f, &c->a->turns[i], &n);
+    bool good = f && !ferror(f);
+    if (f && fclose(f) != 0) good = false;
+    if (good)
+        fprintf(stderr, "%d questions saved\n", c->a->n_turns);
+    else
+        cli_warn("%s: %m", rest);
+}
+
+static const struct {
+    const char *name;
+    void (*run)(chat *c, const char *rest);
+} commands[] = {{"/help", do_help},   {"/sources", do_sources}, {"/reuse", do_reuse},
+                {"/clear", do_clear}, {"/save", do_save},       {"/quit", NULL}};
+
+/* run_command -- whether the line was a command; *end: the conversation ends. "/etc/hosts ..." is a
+ * question. */
+static bool run_command(chat *c, const char *line, bool *end)
+{
+    size_t n = strcspn(line, " \t");
+    if (*line != '/' || strspn(line + 1, "abcdefghijklmnopqrstuvwxyz") + 1 != n || n < 2)
+        return false;
+    const char *rest = line + n + strspn(line + n, " \t");
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
+        if (strlen(commands[i].name) != n || strncmp(commands[i].name, line, n) != 0) continue;
+        *end = !commands[i].run;
+        if (commands[i].run) commands[i].run(c, rest);
+        return true;
+    }
+    cli_warn("%.*s is unknown; /help lists the commands", (int)n, line);
+    return true;
+}
+
+/* -- the conversation ----------------------------------------------------------------------- */
+
+int ask_chat(asking *a)
+{
+    chat c = {.a = a};
+    bool end = false;
+    const char *line;
+    line_reader *reader = line_open("\n> ");
+    if (!reader) return cli_fail_with("the terminal cannot be read");
+    a->stop = &stop;
+    fputs("Ask about the documents. /help lists commands, Ctrl-D ends.\n", stderr);
+    while (!end && (line = line_read(reader))) {
+        line += strspn(line, " \t");
+        if (!*line || run_command(&c, line, &end)) continue;
+        catch_interrupt(true);
+        ask_question(a, line, true); /* what failed has been said */
+        if (!ferror(stdout)) ask_idle(a);
+        catch_interrupt(false);
+        if (ferror(stdout)) break;
+    }
+    line_close(reader);
+    ask_forget(a);
+    return 0;
+}

@@ -1,0 +1,153 @@
+"""A conversation with `spolia ask` at a terminal: editing, Ctrl-C, earlier turns, commands."""
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+QUESTIONS = [json.loads(line)["question"] for line in (ROOT / "demo/questions.jsonl").read_text().splitlines()]
+PROMPT, CTRL_C, CTRL_D = "> ", "\x03", "\x04"
+WAIT = 120
+
+
+class Terminal:
+    """A program on a pseudo-terminal."""
+
+    def __init__(self, *args, **env):
+        self.own, other = pty.openpty()
+        env = {**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, "TERM": "vt100", **env}
+        self.program = subprocess.Popen([PROGRAM, *map(str, args)], stdin=other, stdout=other, stderr=other,
+                                        env=env, start_new_session=True, close_fds=True,
+                                        preexec_fn=lambda: __import__("fcntl").ioctl(0, 0x540E, 0))
+        os.close(other)
+        self.all = ""
+
+    def until(self, text, since=None):
+        """Reads until the text appears; what came since the last call."""
+        start, seen = time.monotonic(), ""
+        while not re.search(text, seen):
+            assert time.monotonic() - start < WAIT, f"{text!r} does not appear in {seen!r}"
+            if select.select([self.own], [], [], 1)[0]:
+                try:
+                    seen += os.read(self.own, 65536).decode(errors="replace")
+                except OSError:
+                    assert re.search(text, seen), f"the program ended after {seen!r}"
+        self.all += seen
+        return seen
+
+    def type(self, text):
+        os.write(self.own, text.encode())
+
+    def ask(self, line):
+        self.type(line + "\n")
+        return self.until(r"\n> $|\n> [^\n]*$")
+
+    def end(self):
+        self.type(CTRL_D)
+        return self.program.wait(WAIT)
+
+    def close(self):
+        if self.program.poll() is None:
+            self.program.kill()
+        self.program.wait()
+        os.close(self.own)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    path = tmp_path_factory.mktemp("chat") / "demo.db"
+    succeed("index", ROOT / "demo/docs", "-o", path)
+    return path
+
+
+@pytest.fixture
+def chat(index, tmp_path):
+    made = []
+
+    def start(*options, **env):
+        t = Terminal("ask", "-m", MODEL, "-i", index, "-n", "8", *options, XDG_STATE_HOME=str(tmp_path), **env)
+        made.append(t)
+        t.until("Ctrl-D ends[^>]*> ")
+        return t
+    yield start
+    for t in made:
+        t.close()
+
+
+def reused(said):
+    """Reused tokens and all tokens of the account in what was printed."""
+    return [tuple(map(int, m)) for m in re.findall(r"(\d+) of (\d+) tokens", said)]
+
+
+def test_earlier_turns_are_reused(chat):
+    t = chat()
+    ((none, first),) = reused(t.ask(QUESTIONS[0]))
+    ((known, second),) = reused(t.ask(QUESTIONS[1]))
+    assert none == 0 and second > first and known >= first - 1
+    assert re.search(r"\[9\] \S+:1", t.all), "sources are numbered on"
+    said = t.ask("/sources")
+    assert len(re.findall(r"^ +\d+\. ", said, re.M)) > 8
+    t.ask("/clear")
+    ((_, cleared),) = reused(t.ask(QUESTIONS[0]))
+    assert cleared == first
+    assert t.end() == 0
+
+
+def test_ctrl_c_at_the_prompt_clears_the_line(chat):
+    t = chat()
+    t.type("rubbish " + CTRL_C)
+    time.sleep(0.3)
+    said = t.ask(QUESTIONS[0])
+    assert reused(said), "the program goes on, and answers what was typed after Ctrl-C"
+    assert "rubbish" not in t.ask("/sources")
+    assert t.end() == 0
+
+
+def test_ctrl_c_stops_the_answer(chat, index):
+    t = chat("-n", "400", "--temp", "5", "-b", "8")
+    t.type(QUESTIONS[0] + "\n")
+    t.until(r"reading \d+/\d+ tokens")
+    t.type(CTRL_C)
+    t.until(r"\n> ")
+    assert t.program.poll() is None
+    assert reused(t.ask(QUESTIONS[1])), "the next question is answered"
+    assert t.end() == 0
+
+
+def test_commands(chat, tmp_path):
+    t = chat()
+    assert "/sources" in t.ask("/help")
+    assert "/help" in t.ask("/nonsense")
+    assert "fusion" in t.ask("/reuse magic")
+    assert "2" in t.ask("/reuse fusion 2")
+    assert "share 0.5" in t.ask("/reuse fusion 0.5")
+    t.ask(QUESTIONS[0])
+    assert "recomputed" in t.ask(QUESTIONS[0] + " Again: " + QUESTIONS[1]) or "0 of" in t.all
+    saved = tmp_path / "talk.md"
+    assert "2 questions" in t.ask(f"/save {saved}")
+    text = saved.read_text()
+    assert f"## {QUESTIONS[0]}\n" in text and re.search(r"^1\. \S+:1$", text, re.M)
+    assert "exists" in t.ask(f"/save {saved}")
+    t.type("/quit\n")
+    assert t.program.wait(WAIT) == 0
+
+
+def test_history_and_colour(chat, tmp_path):
+    t = chat()
+    assert "\033[2m" in t.ask(QUESTIONS[0])
+    assert t.end() == 0
+    assert (tmp_path / "spolia/history").stat().st_mode & 0o077 == 0
+    t = chat(NO_COLOR="1")
+    t.type("\x10")  # Ctrl-P: the line of the last session
+    t.until(re.escape(QUESTIONS[0][:12]))
+    said = t.ask("")
+    assert reused(said) and "\033[2m" not in said
+    assert t.end() == 0
