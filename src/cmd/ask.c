@@ -1,4 +1,5 @@
-/* ask.c -- `spolia ask`: retrieves chunks, reuses their KV in a prompt, streams the answer.
+/* ask.c -- `spolia ask`: retrieves chunks, or relation paths of a graph (ask_graph.c), reuses their
+ * KV in a prompt, streams the answer.
  *
  * One question on the command line, or one a line from standard input. All share one context, so a
  * question reuses what earlier ones computed. */
@@ -8,19 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/commands.h"
-#include "cli/model_options.h"
 #include "cli/account.h"
 #include "cli/show.h"
-
-typedef struct asking {
-    sp_context *ctx;
-    sp_index *index;
-    const sampling_options *sampling;
-    const char *system;
-    int top_k;
-    bool as_json, stable_order, allow_empty;
-} asking;
+#include "cmd/ask.h"
 
 /* print_text -- to a terminal only what it can show: an answer may quote any document. */
 static bool print_text(const char *text, size_t n, void *user)
@@ -66,7 +57,7 @@ static sp_err build_prompt(const asking *a, const sp_hits *hits, const char *que
     return SP_OK;
 }
 
-static sp_err generate(const asking *a, const sp_prompt *p, bool stream, sp_request **out)
+sp_err ask_generate(const asking *a, const sp_prompt *p, bool stream, sp_request **out)
 {
     return sp_generate(a->ctx, p,
                        &(sp_request_opts){.sampling = a->sampling->s,
@@ -140,21 +131,19 @@ static json_t *chunks_json(const sp_result *r, const sp_hits *hits)
     return all;
 }
 
-/* no_hit -- nothing to answer from: a line in place of the answer, and an exit code of its own. */
-static int no_hit(const asking *a, const char *question)
+int ask_no_hit(const asking *a, const char *question, const char *list, const char *why)
 {
-    static const char why[] = "no document matches the question";
     if (a->as_json) {
-        json_t *o = json_pack("{s:s, s:[], s:s}", "question", question, "chunks", "error", why);
+        json_t *o = json_pack("{s:s, s:[], s:s}", "question", question, list, "error", why);
         json_dumpf(o, stdout, JSON_COMPACT);
         putchar('\n');
         json_decref(o);
     }
-    cli_fail_with("%s (--allow-empty answers without documents)", why);
+    cli_fail_with("%s (--allow-empty answers all the same)", why);
     return CLI_NO_HIT;
 }
 
-static int answer(const asking *a, const char *question)
+static int answer_from_chunks(const asking *a, const char *question)
 {
     sp_hits hits = {0};
     sp_prompt *p = NULL;
@@ -162,10 +151,10 @@ static int answer(const asking *a, const char *question)
     sp_err err = retrieve(a, question, &hits);
     if (err == SP_OK && hits.n == 0 && !a->allow_empty) {
         sp_hits_fini(&hits);
-        return no_hit(a, question);
+        return ask_no_hit(a, question, "chunks", "no document matches the question");
     }
     if (err == SP_OK) err = build_prompt(a, &hits, question, &p);
-    if (err == SP_OK) err = generate(a, p, !a->as_json, &r);
+    if (err == SP_OK) err = ask_generate(a, p, !a->as_json, &r);
     if (err == SP_OK) {
         const sp_result *res = sp_request_result(r);
         if (a->as_json) {
@@ -185,6 +174,11 @@ static int answer(const asking *a, const char *question)
     return code;
 }
 
+static int answer(const asking *a, const char *question)
+{
+    return a->graph ? ask_graph(a, question) : answer_from_chunks(a, question);
+}
+
 /* idle -- lets the context do its background work, such as the guard's checks. */
 static void idle(const asking *a)
 {
@@ -201,7 +195,8 @@ static int converse(const asking *a)
     size_t cap = 0;
     bool terminal = isatty(0);
     int code = 0;
-    if (terminal) fputs("Ask about the documents; an empty line ends.\n", stderr);
+    if (terminal)
+        fprintf(stderr, "Ask about the %s; an empty line ends.\n", a->graph ? "graph" : "documents");
     for (;;) {
         if (terminal) fputs("\n> ", stderr);
         ssize_t n = getline(&line, &cap, stdin);
@@ -218,44 +213,75 @@ static int converse(const asking *a)
 
 /* -- the command ---------------------------------------------------------------------------- */
 
+/* open_sources -- the index or the graph, and the context. False after an error message. */
+static bool open_sources(asking *a, const char *index, const char *graph, model_options *m)
+{
+    sp_err err = graph ? sp_graph_open(&(sp_graph_open_opts){.where = graph}, &a->graph)
+                       : sp_index_open(index, &a->index);
+    if (err != SP_OK) return cli_fail(err), false;
+    a->ctx = model_options_open(m);
+    return a->ctx != NULL;
+}
+
+/* check -- false after an error message. */
+static bool check(asking *a, const char *index, const char *graph, const char *style)
+{
+    if (!index == !graph)
+        return cli_fail_with("ask: give an index of documents (--index) or a graph (--graph)"),
+               false;
+    bool sentences = strcmp(style, "sentences") == 0;
+    if (!sentences && strcmp(style, "arrows") != 0)
+        return cli_fail_with("ask: --style is arrows or sentences, not \"%s\"", style), false;
+    a->paths.style = sentences ? SP_GRAPH_SENTENCES : SP_GRAPH_ARROWS;
+    return true;
+}
+
+static const opt_usage usage = {
+    "ask -m MODEL (--index FILE | --graph WHERE) [\"question\"] [options]",
+    "Answers a question from indexed documents, or from the relation paths of a knowledge graph.\n"
+    "Without a question on the command line it reads questions from standard input, one a line."};
+
 int cmd_ask(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *index = NULL;
+    const char *index = NULL, *graph = NULL, *style = "arrows";
     bool ranked = false;
     asking a = {.sampling = &s, .system = CLI_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
     sampling_options_init(&s, 64);
     const opt own[] = {
         {OPT_STRING, "index", 'i', "FILE", &index, "index written by spolia index",
-         .required = true},
+         .common = true},
+        {OPT_STRING, "graph", 'g', "WHERE", &graph,
+         "graph written by spolia graph import, or URL of a SPARQL endpoint", .common = true},
         {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
+        {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true},
+        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: relations in a path at most (2)",
+         .common = true},
+        {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
+        {OPT_STRING, "style", 0, "NAME", &style,
+         "graph: text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
-         "answer without documents when none matches; else the exit code is 3"},
+         "answer when nothing matches; else the exit code is 3"},
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per question",
          .common = true},
         {0},
     };
     const opt *const tables[] = {own, s.table, m.table, NULL};
-    int at = opt_parse(
-        argc, argv,
-        &(opt_usage){"ask -m MODEL --index FILE [\"question\"] [options]",
-                     "Answers a question from indexed documents. Without a question on "
-                     "the command line it reads\nquestions from standard input, one a line."},
-        tables);
+    int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
     if (argc - at > 1 || a.top_k < 0) return cli_fail_with("ask: give one question, in quotes"), 2;
+    if (!check(&a, index, graph, style)) return 2;
     a.stable_order = !ranked;
-    sp_err err = sp_index_open(index, &a.index);
-    if (err != SP_OK) return cli_fail(err);
-    a.ctx = model_options_open(&m);
     int code = 1;
-    if (a.ctx) code = at < argc ? answer(&a, argv[at]) : converse(&a);
+    if (open_sources(&a, index, graph, &m))
+        code = at < argc ? answer(&a, argv[at]) : converse(&a);
     sp_context_close(a.ctx);
     sp_index_close(a.index);
+    sp_graph_close(a.graph);
     return code;
 }
