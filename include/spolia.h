@@ -113,6 +113,26 @@ SP_API sp_err sp_prompt_system(sp_prompt *p, const char *text);
 SP_API sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text);
 SP_API sp_err sp_prompt_question(sp_prompt *p, const char *text);
 
+/* A node of a dependency tree: in a prompt it sees what precedes the first tree (the system text),
+ * the nodes above it and itself; no other branch and no other tree. */
+typedef struct sp_prompt_node {
+    const char *text; /* tokenized alone; ancestors and node together are read as one text */
+    int parent;       /* index of an earlier node of the same call; -1: a root */
+} sp_prompt_node;
+
+/* sp_prompt_tree -- n nodes of trees, after sp_prompt_system:
+ *     sp_prompt_system, then sp_prompt_tree any number of times, then sp_prompt_question.
+ * Relation paths of a graph are one use; a list whose items do not see each other (n roots), or a
+ * table whose rows see its header, are others. Positions count depth: each tree begins right after
+ * the system text, and what follows the trees sees all of them from the position after the longest
+ * path. So the KV of a node depends on its path alone: once computed it is reused, exactly, in every
+ * prompt that has the path. To compute nodes ahead of questions, submit a prompt without a question
+ * with max_tokens 0. Prompts with trees use exact policies: another one that is asked for is replaced
+ * by "prefix". A node without text adds no segment. After an error the prompt is destroyed.
+ * Errors: SP_E_ARG (a parent that is not earlier, no system text), SP_E_LIMIT (65,500 segments, 256
+ * levels), SP_E_NOMEM. Source: DepCache sections 3 and 4.1 (rows D2, D3, D4, D9). */
+SP_API sp_err sp_prompt_tree(sp_prompt *p, const sp_prompt_node *nodes, int n);
+
 /* A conversation:
  *     sp_prompt_message for each turn so far, then sp_prompt_answer.
  * sp_prompt_message is sp_prompt_begin, the text, sp_prompt_end; between begin and end, texts and
@@ -184,7 +204,7 @@ typedef struct sp_request_opts {
 } sp_request_opts;
 
 typedef struct sp_segment_report {
-    const char *kind; /* "system", "chunk", "question", "text" */
+    const char *kind; /* "system", "chunk", "question", "text", "node" (of a tree) */
     int n_tokens;
     int n_reused;       /* cached before this request, and used as they were */
     int n_recomputed;   /* of cached copies: computed again for this prompt */

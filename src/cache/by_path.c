@@ -104,30 +104,58 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     return best;
 }
 
+/* find_whole -- the copy of all of segment i, whose ancestors are looked up in `found`. */
+static const sp_copy *find_whole(const sp_ledger *l, const sp_segment *segs, int i,
+                                 const sp_copy *const *found)
+{
+    int parent = sp_segment_parent(segs, i);
+    if (segs[i].parent == SP_PARENT_ALL || (parent >= 0 && !found[parent])) return NULL;
+    const sp_copy *c = sp_by_path_child(l, parent < 0 ? NULL : found[parent], &segs[i]);
+    return c && segs[i].place && segs[i].place - 1 != c->at ? NULL : c;
+}
+
+/* find_rest -- the segment that begins like another after the same path; or NULL. Nodes of trees
+ * are short, and found whole or not at all. */
+static sp_copy *find_rest(const sp_ledger *l, const sp_segment *segs, sp_path_match *m,
+                          const sp_copy *const *found)
+{
+    const sp_segment *seg = &segs[m->n];
+    int parent = sp_segment_parent(segs, m->n);
+    if (seg->kind == SP_SEG_NODE || !sp_segment_on_path(segs, m->n)) return NULL;
+    return find_partial(l, parent < 0 ? NULL : found[parent], seg, &m->n_partial);
+}
+
+/* use_all -- descendants before their ancestors, each of them once. */
+static void use_all(sp_ledger *l, const sp_copy *const *found, int n_segs, int64_t now)
+{
+    for (int i = n_segs - 1; i >= 0; i--)
+        if (found[i]) sp_evict_use(&l->ready, sp_ledger_own(l, found[i]), now);
+}
+
 sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
                               const sp_copy **out)
 {
     sp_path_match m = {0};
-    sp_copy *tip = NULL, *partial = NULL;
+    bool whole = true; /* so far */
     for (int i = 0; i < n_segs; i++) {
-        out[i] = NULL;
         l->stats.tokens_looked_up += segs[i].n;
+        out[i] = find_whole(l, segs, i, out);
+        whole &= out[i] != NULL;
+        m.n += whole;
+        if (!out[i]) continue;
+        sp_ledger_own(l, out[i])->n_pins++;
+        l->stats.tokens_hit += out[i]->n;
+        l->stats.n_hits++;
     }
-    for (sp_copy *c; m.n < n_segs && (c = sp_by_path_child(l, tip, &segs[m.n])); tip = c) {
-        c->n_pins++;
-        out[m.n++] = c;
-        l->stats.tokens_hit += c->n;
-    }
-    if (m.n < n_segs) partial = find_partial(l, tip, &segs[m.n], &m.n_partial);
+    sp_copy *partial = m.n < n_segs ? find_rest(l, segs, &m, out) : NULL;
     if (partial) {
         partial->n_pins++;
         sp_evict_use(&l->ready, partial, now);
         l->stats.tokens_hit += m.n_partial;
     }
     m.partial = partial;
-    if (tip) sp_ledger_touch(l, tip, now);
+    use_all(l, out, n_segs, now);
     l->stats.n_lookups += n_segs;
-    l->stats.n_hits += m.n;
     return m;
 }
 

@@ -9,10 +9,14 @@
  *     |     +-- chunk 2                  the same chunk after another path is another copy
  *     +-- system prompt B
  *
- * A match walks from the root while the next segment is a child, in O(segments). Where it ends, the
+ * The path of a segment is its ancestors. In a list these are all segments before it: a match walks
+ * from the root while the next segment is a child. Trees in a prompt are matched branch by branch: a
+ * node is found wherever its ancestors are, whatever else the prompt has; so nodes are shared by all
+ * questions over the same entity. Segments that look at all before them have no path. A copy serves
+ * at the positions it was computed for only. Cost: O(segments). Where a list ends, the
  * child that shares most leading whole blocks with the next segment gives a partial match, which
  * serves a flat prompt whose last message has grown. The hash discovers, the tokens verify.
- * The index owns nothing. Source: RAGCache section 5.1 (R1, R4).
+ * The index owns nothing. Source: RAGCache section 5.1 (R1, R4), DepCache section 4.1 (D4).
  */
 #ifndef SP_CACHE_BY_PATH_H
 #define SP_CACHE_BY_PATH_H
@@ -20,13 +24,14 @@
 #include "cache/ledger.h"
 
 typedef struct sp_path_match {
-    int n;                  /* leading segments found whole */
+    int n;                  /* leading segments found whole; nodes after them may be found too */
     const sp_copy *partial; /* shares the first n_partial tokens of segment n; or NULL */
     int32_t n_partial;      /* tokens, whole blocks */
 } sp_path_match;
 
-/* sp_by_path_find -- the longest known prefix of a prompt; out [n_segs]: the copies of the first n
- * segments, NULL after. Pins and uses each of them and `partial`; all are READY. */
+/* sp_by_path_find -- what is known of a prompt: the longest prefix of a list, the nodes of trees;
+ * out [n_segs]: the copy of each segment, or NULL. Pins and uses each of them and `partial`; all are
+ * READY. */
 sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
                               const sp_copy **out);
 

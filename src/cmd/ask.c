@@ -1,8 +1,10 @@
-/* ask.c -- `spolia ask`: retrieves chunks, reuses their KV in a prompt, streams the answer.
+/* ask.c -- `spolia ask`: retrieves chunks, or relation paths of a graph (ask_graph.c), reuses their
+ * KV in a prompt, streams the answer.
  *
  * One question on the command line, a batch of them on standard input, or a conversation at the
  * terminal. All share one context, so a question reuses what earlier ones computed. */
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "cli/advice.h"
@@ -15,50 +17,82 @@ static int answer_all(asking *a, const char *question)
     return isatty(STDIN_FILENO) && !a->as_json ? ask_chat(a) : ask_batch(a);
 }
 
+/* open_sources -- the index or the graph, and the context. False after an error message. */
+static bool open_sources(asking *a, const char *index, const char *graph, model_options *m)
+{
+    sp_err err = graph ? sp_graph_open(&(sp_graph_open_opts){.where = graph}, &a->graph)
+                       : sp_index_open(index, &a->index);
+    if (err != SP_OK) return cli_fail(err), false;
+    a->ctx = model_options_open(m);
+    return a->ctx != NULL;
+}
+
+/* check -- false after an error message. */
+static bool check(asking *a, const char *index, const char *graph, const char *style)
+{
+    if (!index == !graph)
+        return cli_fail_with("ask: give an index of documents (--index) or a graph (--graph)"),
+               false;
+    bool sentences = strcmp(style, "sentences") == 0;
+    if (!sentences && strcmp(style, "arrows") != 0)
+        return cli_fail_with("ask: --style is arrows or sentences, not \"%s\"", style), false;
+    a->paths.style = sentences ? SP_GRAPH_SENTENCES : SP_GRAPH_ARROWS;
+    return true;
+}
+
+static const opt_usage usage = {
+    "ask -m MODEL (--index FILE | --graph WHERE) [\"question\"] [options]",
+    "Answers a question from indexed documents, or from the relation paths of a knowledge graph.\n"
+    "Without a question on the command line it reads questions from standard input, one a line;\n"
+    "at a terminal it holds a conversation."};
+
 int cmd_ask(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *index = NULL;
+    const char *index = NULL, *graph = NULL, *style = "arrows";
     bool ranked = false;
     asking a = {.sampling = &s, .system = CLI_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
     sampling_options_init(&s, 64);
     const opt own[] = {
         {OPT_STRING, "index", 'i', "FILE", &index, "index written by spolia index",
-         .required = true},
+         .common = true},
+        {OPT_STRING, "graph", 'g', "WHERE", &graph,
+         "graph written by spolia graph import, or URL of a SPARQL endpoint", .common = true},
         {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
+        {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true},
+        {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: relations in a path at most (2)",
+         .common = true},
+        {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
+        {OPT_STRING, "style", 0, "NAME", &style,
+         "graph: text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
-         "answer without documents when none matches; else the exit code is 3"},
+         "answer when nothing matches; else the exit code is 3"},
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per question",
          .common = true},
         {0},
     };
     const opt *const tables[] = {own, s.table, m.table, NULL};
-    int at = opt_parse(
-        argc, argv,
-        &(opt_usage){"ask -m MODEL --index FILE [\"question\"] [options]",
-                     "Answers a question from indexed documents. Without a question on "
-                     "the command line it reads\nquestions from standard input, one a line; at "
-                     "a terminal it holds a conversation."},
-        tables);
+    int at = opt_parse(argc, argv, &usage, tables);
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1 || a.top_k < 0) return cli_fail_with("ask: give one question, in quotes"), 2;
+    if (!check(&a, index, graph, style)) return 2;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;
     advice ignored = advice_of(&m);
-    sp_err err = sp_index_open(index, &a.index);
-    if (err != SP_OK) return cli_fail(err);
-    a.ctx = model_options_open(&m);
     int code = 1;
-    if (a.ctx) advice_print(&ignored);
-    if (a.ctx) code = answer_all(&a, at < argc ? argv[at] : NULL);
+    if (open_sources(&a, index, graph, &m)) {
+        advice_print(&ignored);
+        code = answer_all(&a, at < argc ? argv[at] : NULL);
+    }
     sp_context_close(a.ctx);
     sp_index_close(a.index);
+    sp_graph_close(a.graph);
     return code;
 }

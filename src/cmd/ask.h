@@ -19,7 +19,9 @@ typedef struct ask_turn {
 
 typedef struct asking {
     sp_context *ctx;
-    sp_index *index;
+    sp_index *index; /* or: */
+    sp_graph *graph;
+    sp_graph_paths_opts paths;
     const char *model; /* its path */
     const sampling_options *sampling;
     const char *system;
@@ -33,9 +35,23 @@ typedef struct asking {
     bool drawn; /* a line of progress is on the terminal */
 } asking;
 
+/* Why a question has no answer. */
+typedef struct ask_failure {
+    const char *question, *code, *why;
+    const char *list; /* the name that JSON gives to what is empty */
+} ask_failure;
+
 /* ask_question -- retrieves, answers, prints answer and account. keep: the turn joins the
  * conversation. Returns the exit code; the error has been printed. */
 int ask_question(asking *a, const char *question, bool keep);
+/* ask_generate -- the answer to a prompt; printed as it comes, unless as JSON. */
+sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out);
+/* ask_failed -- prints why there is no answer; with --json, as an object with an empty list. Returns
+ * `exit`. */
+int ask_failed(const asking *a, const ask_failure *f, int exit);
+/* ask_graph -- answers from the relation paths of the question's entities (ask_graph.c). Returns the
+ * exit code. */
+int ask_graph(asking *a, const char *question);
 /* ask_idle -- lets the context do its background work, such as the guard's checks. */
 void ask_idle(const asking *a);
 /* ask_forget -- empties the conversation. */

@@ -184,7 +184,7 @@ static sp_err run(asking *a, sp_request *r)
     return res->finish == SP_FINISH_ERROR ? res->err : err;
 }
 
-static sp_err generate(asking *a, const sp_prompt *p, sp_request **out)
+sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
 {
     const sampling_options *s = a->sampling;
     sp_err err = sp_request_submit(a->ctx, p,
@@ -201,13 +201,18 @@ static sp_err generate(asking *a, const sp_prompt *p, sp_request **out)
 
 /* -- one question --------------------------------------------------------------------------- */
 
-/* fail -- a line on standard error; with --json, an object on standard output as well. */
+int ask_failed(const asking *a, const ask_failure *f, int exit)
+{
+    cli_warn("%s", f->why);
+    if (a->as_json)
+        account_error(f->code, f->why, json_pack("{s:s, s:[]}", "question", f->question, f->list));
+    return exit;
+}
+
 static int fail(const asking *a, const char *question, const char *code, const char *why, int exit)
 {
-    cli_warn("%s", why);
-    if (a->as_json)
-        account_error(code, why, json_pack("{s:s, s:[]}", "question", question, "chunks"));
-    return exit;
+    return ask_failed(
+        a, &(ask_failure){.question = question, .code = code, .why = why, .list = "chunks"}, exit);
 }
 
 static int fail_with(const asking *a, const char *question, sp_err err)
@@ -250,7 +255,7 @@ static int answer(asking *a, ask_turn *t)
     sp_request *r = NULL;
     int first_segment = 0;
     sp_err err = fitting_prompt(a, t, &p, &first_segment);
-    if (err == SP_OK) err = generate(a, p, &r);
+    if (err == SP_OK) err = ask_generate(a, p, &r);
     if (err == SP_OK) {
         const sp_result *res = sp_request_result(r);
         show(a, t, res, first_segment);
@@ -266,6 +271,7 @@ int ask_question(asking *a, const char *question, bool keep)
 {
     if (question[strspn(question, " \t\r\n")] == '\0')
         return fail(a, question, cli_error_name(SP_E_ARG), "the question is empty", 2);
+    if (a->graph) return ask_graph(a, question);
     ask_turn t = {.question = cli_copy(question)};
     int n_found = 0, code;
     sp_err err = retrieve(a, &t, &n_found);

@@ -99,26 +99,34 @@ sp_err sp_plan_mark_all_stale(sp_plan *p, int span)
     return SP_OK;
 }
 
-sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
+/* push_sight -- `list` is in the plan's arena, or NULL. */
+static sp_err push_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
 {
     if (p->n_sights >= UINT16_MAX) return sp_fail(SP_E_LIMIT, "plan: over %d sights", UINT16_MAX);
-    uint16_t *copy = list ? sp_arena_take(&p->arena, (size_t)n, sizeof *copy) : NULL;
-    if (list && !copy) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
-    if (n && list) memcpy(copy, list, (size_t)n * sizeof *list);
     sp_sight *v = grown(&p->arena, p->sights, p->n_sights, &p->cap_sights, sizeof *v);
     if (!v) return sp_fail_nomem(sizeof *v, "a plan");
     p->sights = v;
-    v[p->n_sights] = (sp_sight){.list = copy, .n = n};
+    v[p->n_sights] = (sp_sight){.list = list, .n = n};
     *sight = p->n_sights++;
     return SP_OK;
 }
 
+sp_err sp_plan_add_sight(sp_plan *p, const uint16_t *list, int32_t n, int *sight)
+{
+    uint16_t *copy = list ? sp_arena_take(&p->arena, (size_t)n, sizeof *copy) : NULL;
+    if (list && !copy) return sp_fail_nomem((size_t)n * sizeof *copy, "a plan");
+    if (n && list) memcpy(copy, list, (size_t)n * sizeof *list);
+    return push_sight(p, copy, n, sight);
+}
+
 sp_err sp_plan_add_sight_of(sp_plan *p, const sp_segment *segs, int i, int *sight)
 {
-    uint16_t *list = sp_arena_take(&p->arena, (size_t)i + 1, sizeof *list);
-    if (!list) return sp_fail_nomem(((size_t)i + 1) * sizeof *list, "a plan");
-    int n = sp_segment_sight(segs, i, list);
-    return sp_plan_add_sight(p, n == i + 1 ? NULL : list, n, sight);
+    int n = sp_segment_n_seen(segs, i);
+    if (n == i + 1) return push_sight(p, NULL, n, sight);
+    uint16_t *list = sp_arena_take(&p->arena, (size_t)n, sizeof *list);
+    if (!list) return sp_fail_nomem((size_t)n * sizeof *list, "a plan");
+    sp_segment_sight(segs, i, list);
+    return push_sight(p, list, n, sight);
 }
 
 sp_err sp_plan_add_todo(sp_plan *p, sp_todo todo)

@@ -21,30 +21,62 @@ uint64_t sp_head_key(const sp_digest *head, int n_head)
 
 int sp_segment_parent(const sp_segment *segs, int i)
 {
-    assert(segs[i].parent >= 0 && segs[i].parent <= i); /* an earlier one */
-    return segs[i].parent ? segs[i].parent - 1 : i - 1;
+    assert(segs[i].parent >= SP_PARENT_ALL && segs[i].parent <= i); /* an earlier one */
+    return segs[i].parent > 0 ? segs[i].parent - 1 : i - 1;
+}
+
+bool sp_segment_on_path(const sp_segment *segs, int i)
+{
+    if (segs[i].parent == SP_PARENT_ALL) return false;
+    if (!segs[i].place) return true;
+    int parent = sp_segment_parent(segs, i);
+    int32_t end = parent < 0 ? 0 : sp_segment_at(segs, parent) + segs[parent].n;
+    return segs[i].place - 1 == end;
 }
 
 int32_t sp_segment_at(const sp_segment *segs, int i)
 {
     int32_t at = 0;
     for (; i >= 0 && !segs[i].place; i = sp_segment_parent(segs, i)) {
+        assert(segs[i].parent != SP_PARENT_ALL);
         int parent = sp_segment_parent(segs, i);
         if (parent >= 0) at += segs[parent].n;
     }
     return i >= 0 ? at + segs[i].place - 1 : at;
 }
 
-int sp_segment_sight(const sp_segment *segs, int i, uint16_t *list)
+int32_t sp_segments_end(const sp_segment *segs, int n)
+{
+    int32_t end = 0, at = 0; /* at: the end of segment i - 1 */
+    for (int i = 0; i < n; i++) {
+        if (segs[i].place || segs[i].parent) at = sp_segment_at(segs, i);
+        at += segs[i].n;
+        end = SP_MAX(end, at);
+    }
+    return end;
+}
+
+int sp_segment_n_seen(const sp_segment *segs, int i)
 {
     int n = 0;
-    for (int k = i; k >= 0; k = sp_segment_parent(segs, k)) n++;
-    for (int at = n; at > 0; i = sp_segment_parent(segs, i)) list[--at] = (uint16_t)i;
+    for (; i >= 0; i = sp_segment_parent(segs, i), n++)
+        if (segs[i].parent == SP_PARENT_ALL) return n + i + 1;
+    return n;
+}
+
+int sp_segment_sight(const sp_segment *segs, int i, uint16_t *list)
+{
+    int n = sp_segment_n_seen(segs, i);
+    bool all = false; /* from one of SP_PARENT_ALL on, the parent is the preceding segment */
+    for (int at = n; at > 0; i = all ? i - 1 : sp_segment_parent(segs, i)) {
+        list[--at] = (uint16_t)i;
+        all |= segs[i].parent == SP_PARENT_ALL;
+    }
     return n;
 }
 
 const char *sp_segment_kind_name(sp_segment_kind k)
 {
-    static const char *const names[] = {"system", "chunk", "question", "text"};
+    static const char *const names[] = {"system", "chunk", "question", "text", "node"};
     return names[k];
 }

@@ -7,6 +7,12 @@
  * Segments form a list, in which each one looks at all before it, or a tree, in which each one
  * looks at its ancestors and may share its positions with other branches. A zeroed `parent` and
  * `place` say: a list.
+ *
+ *   system     question       0 system     A-C and D are trees after the system prompt (dependency
+ *      |          |           5 A   5 D    attention, DepCache section 3.1): B and C do not see each
+ *    A    D       | all       7 B          other, nor D. The question has no single parent: it sees
+ *   / \           |           7 C          all segments before it, and its position is after the
+ *  B   C                      12 question  largest of theirs.
  */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
@@ -17,24 +23,38 @@ typedef enum sp_segment_kind {
     SP_SEG_SYSTEM,
     SP_SEG_CHUNK,
     SP_SEG_QUESTION,
-    SP_SEG_TEXT
+    SP_SEG_TEXT,
+    SP_SEG_NODE /* of a dependency tree */
 } sp_segment_kind;
+
+/* sp_segment.parent of a segment that looks at all before it, whatever their parents are. Its
+ * `place` is set. */
+#define SP_PARENT_ALL (-1)
 
 typedef struct sp_segment {
     sp_segment_kind kind;
     const int32_t *tokens; /* [n] borrowed from the prompt */
     int32_t n;             /* tokens, at least 1 */
     sp_digest id;
-    int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one */
+    int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one; SP_PARENT_ALL */
     int32_t place;  /* 1 + position of its first token; 0: after its parent */
 } sp_segment;
 
-/* sp_segment_parent -- index of the parent of segment i; -1: it has none. */
+/* sp_segment_parent -- index of the parent of segment i; -1: it is the first. Of SP_PARENT_ALL the
+ * preceding one. */
 int sp_segment_parent(const sp_segment *segs, int i);
+/* sp_segment_on_path -- whether the KV of segment i depends on its ancestors alone, if theirs does:
+ * it does not look at all, and its positions continue its parent's. Only then a copy of it is exact
+ * by its path. */
+bool sp_segment_on_path(const sp_segment *segs, int i);
 /* sp_segment_at -- position of the first token of segment i. Cost: O(its ancestors). */
 int32_t sp_segment_at(const sp_segment *segs, int i);
-/* sp_segment_sight -- the segments that segment i looks at, itself the last, ascending: list [i+1].
- * Returns how many. */
+/* sp_segments_end -- the position after the largest of all segments. */
+int32_t sp_segments_end(const sp_segment *segs, int n);
+/* sp_segment_n_seen -- how many segments segment i looks at, itself included. */
+int sp_segment_n_seen(const sp_segment *segs, int i);
+/* sp_segment_sight -- the segments that segment i looks at, itself the last, ascending:
+ * list [sp_segment_n_seen]. Returns how many. */
 int sp_segment_sight(const sp_segment *segs, int i, uint16_t *list);
 
 /* sp_segment_id -- the content id of tokens in a namespace. salt may be NULL (no tenant). */

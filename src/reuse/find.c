@@ -24,7 +24,8 @@ sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match)
     const sp_copy **path = sp_arena_take(f->arena, (size_t)n, sizeof *path);
     if (!path) return sp_fail_nomem((size_t)n * sizeof *path, "a look-up");
     sp_path_match m = sp_by_path_find(f->ledger, in->segs, n, f->now, path);
-    for (int i = 0; i < m.n; i++) {
+    for (int i = 0; i < n; i++) {
+        if (!path[i]) continue;
         sp_reuse_serve(f, i, path[i], in->segs[i].n);
         in->found[i].exact = true;
     }

@@ -6,7 +6,18 @@
  *
  * Known KV was computed after exactly these tokens at exactly these positions: shift 0, nothing
  * stale, and the logits are those of a plain forward pass, bit for bit. Source: RAGCache, section
- * 5.1. */
+ * 5.1.
+ *
+ * A prompt may contain dependency trees (kv/segment.h):
+ *
+ *   segments   system | A     | B     | C     | D     | question
+ *   parents             system  A       A       system  all
+ *   found      path   | path  | path  |       | path  |
+ *   sights              system  system  system  system  all
+ *                       A       A B     A C     D
+ *
+ * A node sees its ancestors and itself. So its KV depends on its path alone, and a copy of it serves
+ * every prompt that has the path, bit for bit. Source: DepCache sections 3.1 and 4.1 (D2, D4). */
 #include "reuse/reuse_int.h"
 
 /* find_prefix -- the last token must be computed: of the last segment only whole blocks before it
@@ -31,13 +42,15 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *
     const sp_segment *seg = &in->segs[i];
     const sp_found *found = &in->found[i];
     int32_t known = found->n_known;
+    bool in_tree = seg->parent > 0 || seg->kind == SP_SEG_NODE;
     int span, see;
     SP_TRY(sp_plan_add_span(
         plan,
         &(sp_span_spec){
             .n = seg->n, .at = at, .known = known ? found->copy->blocks : NULL, .n_known = known},
         &span));
-    SP_TRY(sp_plan_add_sight(plan, NULL, i + 1, &see));
+    SP_TRY(in_tree ? sp_plan_add_sight_of(plan, in->segs, i, &see)
+                   : sp_plan_add_sight(plan, NULL, i + 1, &see));
     sp_todo first = {
         .pos = at + known, .span = (uint16_t)span, .see = (uint16_t)see, .index = known};
     return sp_plan_add_run(plan, first, seg->tokens + known, seg->n - known);
@@ -47,9 +60,12 @@ static sp_err plan_answer(const sp_reuse_input *in, sp_plan *plan, sp_plan_role 
 {
     int32_t at = 0;
     for (int i = 0; i < in->n_segs; i++) {
+        const sp_segment *seg = &in->segs[i];
+        if (seg->place || seg->parent) at = sp_segment_at(in->segs, i);
         SP_TRY(add_segment(in, i, at, plan));
-        at += in->segs[i].n;
+        at += seg->n;
     }
+    at = sp_segments_end(in->segs, in->n_segs);
     int span, see;
     SP_TRY(sp_plan_add_span(plan, &(sp_span_spec){.room = in->answer_room, .at = at}, &span));
     *role = SP_PLAN_ANSWER;

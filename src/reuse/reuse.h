@@ -75,7 +75,7 @@ typedef struct sp_finder {
 } sp_finder;
 
 /* A copy that a plan leaves behind. Path copies leave spec.parent to serve/: it is the copy of the
- * preceding segment. */
+ * segment's parent. */
 typedef struct sp_kept {
     int seg;
     sp_copy_spec spec; /* its arrays belong to the plan */

@@ -48,7 +48,7 @@ static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
 static sp_err plan_token(sp_request *r, int32_t id)
 {
     int32_t held = r->plan.spans[r->answer_span].n;
-    int32_t pos = r->n_prompt + (int32_t)r->tokens.n - 1;
+    int32_t pos = r->end + (int32_t)r->tokens.n - 1;
     SP_TRY(sp_plan_grow(&r->plan, r->answer_span, id, pos, (uint16_t)(r->plan.n_sights - 1)));
     if (held % SP_BLOCK_TOKENS == 0) sp_request_took_block(r); /* I1 */
     return SP_OK;

@@ -49,8 +49,9 @@ static sp_err add(sp_request *r, sp_kept *k, const sp_copy **out)
 {
     sp_context *c = r->ctx;
     sp_copy_spec *s = &k->spec;
-    if (s->kind == SP_COPY_PATH && k->seg > 0) {
-        s->parent = whole_path(r, k->seg - 1);
+    int parent = sp_segment_parent(r->segs, k->seg);
+    if (s->kind == SP_COPY_PATH && parent >= 0) {
+        s->parent = whole_path(r, parent);
         if (!s->parent) return SP_OK; /* it found no room */
     }
     if (s->base)

@@ -4,6 +4,7 @@
  *   "[title]\ntext\n\n"                                                                   SP_SEG_CHUNK
  *   what the user wrote + closing + opening of the assistant's turn                       SP_SEG_QUESTION
  *   an earlier answer                                                                     SP_SEG_TEXT
+ *   a node of a dependency tree                                                           SP_SEG_NODE
  *
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
  * content id, at any position. Template text joins the words before it, or else the words after
@@ -44,6 +45,8 @@ struct sp_prompt {
     SP_VEC(sp_segment) segs;      /* tokens in `arena` */
     sp_arena arena;
     int n_tokens;
+    int n_base;    /* segments before the first tree, which its roots look at; 0: no trees */
+    int32_t end;   /* once there are trees: the position after the largest of all segments */
     sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
     bool in_turn;  /* it has not ended */

@@ -44,6 +44,7 @@ struct sp_request {
     sp_arena lookup;  /* scratch of the last look-up */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     int n_segs, n_prompt;
+    int32_t end;    /* position after the prompt; below n_prompt where branches share positions */
     int n_head;     /* segments before the first chunk */
     sp_digest *ids; /* [n_segs] of the segments */
     sp_reuse_choice reuse;

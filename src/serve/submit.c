@@ -100,6 +100,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     sp_context *c = r->ctx;
     SP_TRY(copy_prompt(r, p));
     r->n_prompt = p->n_tokens;
+    r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));
     SP_TRY(choose_policy(r, policy));
@@ -137,12 +138,21 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     return SP_OK;
 }
 
-/* A prompt without chunks has prefixes only. */
+static bool has_tree(const sp_request *r)
+{
+    for (int i = 0; i < r->n_segs; i++)
+        if (r->segs[i].kind == SP_SEG_NODE) return true;
+    return false;
+}
+
+/* A prompt without chunks has prefixes only. Policies that use chunks at any position know lists
+ * only; the nodes of trees are found exactly. */
 void sp_request_enter(sp_request *r)
 {
     if (r->follows) follow_context(r);
     bool has_chunk = r->n_head < r->n_segs;
-    if (!has_chunk && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
+    bool exact_only = !has_chunk || has_tree(r);
+    if (exact_only && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
     sp_request_append(&r->ctx->queue, r);
 }
 

@@ -67,7 +67,8 @@ static inline void asked_add(asked *a, sp_kept *k)
 {
     sp_kv_pool *pool = a->s->t.pool;
     const sp_copy *out = NULL;
-    if (k->spec.kind == SP_COPY_PATH && k->seg) k->spec.parent = a->found[k->seg - 1].copy;
+    int parent = sp_segment_parent(a->p->segs, k->seg);
+    if (k->spec.kind == SP_COPY_PATH && parent >= 0) k->spec.parent = a->found[parent].copy;
     if (k->spec.base)
         sp_kv_seal(pool, k->spec.patch_blocks, sp_blocks_for(k->spec.n_patch));
     else

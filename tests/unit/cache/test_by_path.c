@@ -395,9 +395,64 @@ static void approximate_copies_are_refused(void **state)
     bench_end(&b);
 }
 
+/* -- trees ---------------------------------------------------------------------------------- */
+
+static sp_segment node(sp_segment s, int parent, int32_t at)
+{
+    s.kind = SP_SEG_NODE;
+    s.parent = 1 + parent;
+    s.place = 1 + at;
+    return s;
+}
+
+/* n_found -- nodes of a prompt that are known; `which` [n]. */
+static int n_found(bench *b, const sp_segment *segs, int n, bool *which)
+{
+    const sp_copy *path[MAX_PATH];
+    sp_path_match m = sp_by_path_find(b->ledger, segs, n, ++b->now, path);
+    int found = 0;
+    for (int i = 0; i < n; i++) {
+        which[i] = path[i] != NULL;
+        found += which[i];
+        if (path[i]) sp_ledger_unpin(b->ledger, path[i]);
+    }
+    assert_null(m.partial);
+    return found;
+}
+
+/* Two branches after one system text; then the second alone, and beside a stranger. */
+static void nodes_are_found_by_their_ancestors(void **state)
+{
+    bench b;
+    bool which[6];
+    bench_begin(&b, 20, 20);
+    sp_segment sys = numbered(1, 20), x = numbered(100, 5), y = numbered(200, 16),
+               z = numbered(300, 3);
+    learn(&b, (sp_segment[]){sys, x, y}, 3); /* y after x */
+    learn(&b, (sp_segment[]){sys, z}, 2);
+    sp_segment question = numbered(400, 4);
+    question.parent = SP_PARENT_ALL;
+    question.place = 1 + 41;
+    const sp_segment both[] = {sys,
+                               node(numbered(500, 2), 0, 20), /* unknown, and so its child */
+                               node(y, 1, 22),
+                               node(z, 0, 20),
+                               node(x, 0, 20),
+                               node(y, 4, 25)};
+    assert_int_equal(n_found(&b, both, 6, which), 4);
+    const bool want[] = {true, false, false, true, true, true};
+    assert_memory_equal(which, want, sizeof want);
+    const sp_segment moved[] = {sys, node(z, 0, 21), node(x, 0, 20), question};
+    assert_int_equal(n_found(&b, moved, 4, which), 2);
+    assert_false(which[1]); /* it was computed for other positions */
+    assert_false(which[3]); /* it looks at all: no path names it */
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_are_found_by_their_ancestors),
         cmocka_unit_test(an_empty_ledger_finds_nothing),
         cmocka_unit_test(a_known_prompt_is_found_segment_by_segment),
         cmocka_unit_test(the_longest_prefix_is_found),

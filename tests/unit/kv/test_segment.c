@@ -96,8 +96,34 @@ static void segments_may_be_a_tree(void **state)
     assert_int_equal(sp_segment_at(first, 1), 23);
 }
 
+/* The question (3) sees both branches though it follows one; what continues it sees all as well. */
+static void a_segment_may_look_at_all(void **state)
+{
+    const sp_segment segs[] = {{.n = 5},
+                               {.n = 3, .parent = 1 + 0, .place = 1 + 5},
+                               {.n = 4, .parent = 1 + 0, .place = 1 + 5},
+                               {.n = 2, .parent = SP_PARENT_ALL, .place = 1 + 9},
+                               {.n = 6}};
+    const int n_seen[] = {1, 2, 2, 4, 5};
+    const uint16_t sights[][5] = {{0}, {0, 1}, {0, 2}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}};
+    const bool on_path[] = {true, true, true, false, true};
+    for (int i = 0; i < 5; i++) {
+        uint16_t list[5];
+        assert_int_equal(sp_segment_n_seen(segs, i), n_seen[i]);
+        assert_int_equal(sp_segment_sight(segs, i, list), n_seen[i]);
+        assert_memory_equal(list, sights[i], (size_t)n_seen[i] * sizeof *list);
+        assert_int_equal(sp_segment_on_path(segs, i), on_path[i]);
+    }
+    assert_int_equal(sp_segment_at(segs, 4), 11);
+    assert_int_equal(sp_segments_end(segs, 3), 9);
+    assert_int_equal(sp_segments_end(segs, 5), 17);
+    const sp_segment moved[] = {{.n = 5}, {.n = 3, .parent = 1 + 0, .place = 1 + 6}};
+    assert_false(sp_segment_on_path(moved, 1));
+}
+
 static void kinds_have_names(void **state)
 {
+    assert_string_equal(sp_segment_kind_name(SP_SEG_NODE), "node");
     assert_string_equal(sp_segment_kind_name(SP_SEG_SYSTEM), "system");
     assert_string_equal(sp_segment_kind_name(SP_SEG_CHUNK), "chunk");
     assert_string_equal(sp_segment_kind_name(SP_SEG_QUESTION), "question");
@@ -112,6 +138,7 @@ int main(void)
         cmocka_unit_test(bytes_do_not_move_between_salt_and_tokens),
         cmocka_unit_test(segments_are_a_list),
         cmocka_unit_test(segments_may_be_a_tree),
+        cmocka_unit_test(a_segment_may_look_at_all),
         cmocka_unit_test(kinds_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

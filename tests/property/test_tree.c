@@ -1,0 +1,229 @@
+/* test_tree.c -- prompts with dependency trees: cold equals reused.
+ *
+ *   a tree at once = node by node = partly reused = reused in another question, bit for bit
+ *   positions by depth, and in pre-order = a dense mask in float64 (tests/golden/trees.json)
+ *
+ * On every kernel variant of this CPU and every KV type. */
+#include "support/tiny_rag.h"
+
+#include <jansson.h>
+
+#define GOLDEN "tests/golden/trees.json"
+enum { SEED = 20, N_LAYERS = 5, N_VOCAB = 101 }; /* as in make-trees.py */
+#define LOGITS 1e-10 /* NMSE, with keys and values in f32 */
+
+/* place_all -- every node after its parent, the question after all. */
+static void place_all(prompt *p)
+{
+    for (int i = 1; i < p->n_segs; i++) {
+        sp_segment *seg = &p->segs[i];
+        int parent = seg->parent - 1;
+        seg->place = 1 + (parent >= 0 ? sp_segment_at(p->segs, parent) + p->segs[parent].n
+                                      : sp_segments_end(p->segs, i));
+    }
+}
+
+/* random_tree -- a system text, nodes, a question. */
+static void random_tree(prompt *p, uint64_t *rng)
+{
+    do random_prompt(p, rng, N_VOCAB);
+    while (p->n_segs < MAX_SEGS);
+    p->segs[0].kind = SP_SEG_SYSTEM;
+    for (int i = 1; i < p->n_segs; i++) {
+        p->segs[i].kind = SP_SEG_NODE;
+        p->segs[i].parent = 1 + tiny_below(rng, i);
+    }
+    p->segs[p->n_segs - 1].kind = SP_SEG_QUESTION;
+    p->segs[p->n_segs - 1].parent = SP_PARENT_ALL;
+    place_all(p);
+}
+
+/* ask -- as a request does: finds, computes, keeps; logits of the last token. Returns how many
+ * segments were found whole. */
+static int ask(setting *s, const prompt *p, const char *policy, float *logits)
+{
+    asked a;
+    sp_plan plan;
+    int n_found = 0;
+    asked_begin(&a, s, p, policy, 0);
+    for (int i = 0; i < p->n_segs; i++) n_found += a.found[i].n_known == p->segs[i].n;
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
+    run(&s->t, &plan, logits);
+    asked_keep(&a, &plan, SP_PLAN_ANSWER);
+    sp_plan_fini(&plan);
+    asked_end(&a);
+    return n_found;
+}
+
+/* branch -- the path to node i as a prompt: what warming up one node computes. */
+static void branch(prompt *out, const prompt *p, int i)
+{
+    uint16_t path[MAX_SEGS];
+    int n = sp_segment_sight(p->segs, i, path);
+    *out = (prompt){.n_segs = n};
+    for (int k = 0; k < n; k++) {
+        out->segs[k] = p->segs[path[k]];
+        out->segs[k].parent = k; /* 1 + k - 1; 0: none */
+        memcpy(out->tokens[k], p->tokens[path[k]], sizeof out->tokens[k]);
+    }
+    set_ids(out);
+}
+
+/* other_question -- some of the trees' branches among strangers, at other places of the prompt. */
+static void other_question(prompt *out, const prompt *p, int keep, uint64_t *rng)
+{
+    branch(out, p, keep);
+    while (out->n_segs < MAX_SEGS) {
+        int i = out->n_segs++;
+        out->segs[i] = (sp_segment){.kind = SP_SEG_NODE, .n = 1 + tiny_below(rng, MAX_LEN)};
+        out->segs[i].parent = 1 + tiny_below(rng, i);
+        for (int t = 0; t < out->segs[i].n; t++) out->tokens[i][t] = tiny_below(rng, N_VOCAB);
+    }
+    sp_segment *last = &out->segs[MAX_SEGS - 1];
+    if (keep < MAX_SEGS - 1) {
+        last->kind = SP_SEG_QUESTION;
+        last->parent = SP_PARENT_ALL;
+    }
+    set_ids(out);
+    place_all(out);
+}
+
+static void assert_same(const float *got, const float *want, const char *what)
+{
+    if (memcmp(got, want, N_VOCAB * sizeof *got)) fail_msg("%s: other logits", what);
+}
+
+static void forget(setting *s)
+{
+    sp_ledger_clear(s->ledger);
+}
+
+static void check_reuse(setting *s)
+{
+    uint64_t rng = 77 + (uint64_t)s->p.n;
+    float cold[N_VOCAB], warm[N_VOCAB];
+    prompt p, q;
+    random_tree(&p, &rng);
+    assert_int_equal(ask(s, &p, "off", cold), 0);
+    assert_int_equal(ask(s, &p, "prefix", warm), 0);
+    assert_same(warm, cold, "at once");
+    assert_int_equal(ask(s, &p, "prefix", warm), p.n_segs - 1); /* all but the question */
+    assert_same(warm, cold, "once more");
+    forget(s);
+    for (int i = 1; i < p.n_segs - 1; i++) {
+        branch(&q, &p, i);
+        ask(s, &q, "prefix", NULL);
+    }
+    assert_int_equal(ask(s, &p, "prefix", warm), p.n_segs - 1);
+    assert_same(warm, cold, "node by node");
+    for (int i = 1; i < p.n_segs - 1; i++) {
+        forget(s);
+        other_question(&q, &p, i, &rng);
+        ask(s, &q, "prefix", NULL);
+        assert_in_range(ask(s, &p, "prefix", warm), sp_segment_n_seen(p.segs, i), p.n_segs - 1);
+        assert_same(warm, cold, "partly reused, from another question");
+    }
+}
+
+static void test_reuse(void **state)
+{
+    everywhere(check_reuse);
+}
+
+/* The same nodes at other positions are other nodes: nothing inexact is found or kept. */
+static void check_positions(setting *s)
+{
+    uint64_t rng = 99 + (uint64_t)s->p.n;
+    float cold[N_VOCAB], warm[N_VOCAB];
+    prompt p, q;
+    random_tree(&p, &rng);
+    ask(s, &p, "prefix", NULL);
+    q = p;
+    for (int i = 1; i < q.n_segs; i++) q.segs[i].place += 3;
+    ask(s, &q, "off", cold);
+    assert_int_equal(ask(s, &q, "prefix", warm), 1); /* the system text */
+    assert_same(warm, cold, "at other positions");
+    forget(s);
+    ask(s, &q, "prefix", NULL);
+    ask(s, &p, "off", cold);
+    ask(s, &p, "prefix", warm);
+    assert_same(warm, cold, "after other positions");
+}
+
+static void test_positions(void **state)
+{
+    everywhere(check_positions);
+}
+
+/* -- golden ---------------------------------------------------------------------------------- */
+
+static void read_tree(const json_t *o, prompt *p, float *logits)
+{
+    const json_t *segs = json_object_get(o, "segs"), *want = json_object_get(o, "logits");
+    *p = (prompt){.n_segs = (int)json_array_size(segs)};
+    assert_in_range(p->n_segs, 3, MAX_SEGS);
+    assert_int_equal(json_array_size(want), N_VOCAB);
+    for (int i = 0; i < p->n_segs; i++) {
+        const json_t *tokens = json_array_get(segs, (size_t)i);
+        sp_segment *seg = &p->segs[i];
+        int parent = (int)json_integer_value(
+            json_array_get(json_object_get(o, "parents"), (size_t)i));
+        *seg = (sp_segment){.kind = i ? SP_SEG_NODE : SP_SEG_SYSTEM,
+                            .n = (int32_t)json_array_size(tokens)};
+        assert_in_range(seg->n, 1, MAX_LEN);
+        if (i) seg->parent = parent < 0 ? SP_PARENT_ALL : 1 + parent;
+        seg->place = 1 + (int32_t)json_integer_value(
+                             json_array_get(json_object_get(o, "places"), (size_t)i));
+        for (int t = 0; t < seg->n; t++)
+            p->tokens[i][t] = (int32_t)json_integer_value(json_array_get(tokens, (size_t)t));
+    }
+    for (size_t i = 0; i < N_VOCAB; i++)
+        logits[i] = (float)json_number_value(json_array_get(want, i));
+    set_ids(p);
+}
+
+static void check_golden(const tiny_spec *spec, const json_t *cases)
+{
+    for (size_t k = 0; k < json_array_size(cases); k++) {
+        setting s = {0};
+        float want[N_VOCAB], got[N_VOCAB];
+        sp_err err = tiny_open(&s.t, spec, SEED);
+        if (err == SP_E_UNSUPPORTED) return;
+        assert_ok(err);
+        s.ledger = tiny_ledger(&s.t);
+        sp_arena_init(&s.arena);
+        read_tree(json_array_get(cases, k), &s.p, want);
+        for (int round = 0; round < 2; round++) { /* computed, then reused */
+            ask(&s, &s.p, "prefix", got);
+            close_to(got, want, N_VOCAB, LOGITS, "a tree");
+        }
+        sp_ledger_destroy(s.ledger);
+        sp_arena_fini(&s.arena);
+        tiny_close(&s.t);
+    }
+}
+
+static void test_dense_mask(void **state)
+{
+    json_t *cases = json_load_file(GOLDEN, 0, NULL);
+    assert_true(json_array_size(cases) > 0);
+    for (size_t v = 0; v < SP_COUNT(variants); v++) {
+        tiny_spec spec = TINY_SPEC_DEFAULT;
+        spec.cpu = variants[v].name;
+        spec.device = variants[v].device;
+        spec.kv_type = SP_F32;
+        spec.n_layers = N_LAYERS;
+        check_golden(&spec, cases);
+    }
+    json_decref(cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reuse),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_dense_mask),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* test_tree_requests.c -- prompts with dependency trees: their segments, what is reused, and what is
+ * refused. */
+#include <stdio.h>
+
+#include "support/requests.h"
+
+static const policy prefix = {"prefix", 0}, off = {"off", 0}, full = {"full", 0};
+
+/*   0 Alice -- 1 likes -- 2 Titanic
+ *          \-- 3 knows -- 4 Bob           5 Bob -- 6 lives in -- 7 Velm */
+static const sp_prompt_node alice[] = {{"Alice", -1},  {" likes", 0}, {" Titanic", 1},
+                                       {" knows", 0},  {" Bob", 3},   {"Bob", -1},
+                                       {" lives in", 5}, {" Velm", 6}};
+static const sp_prompt_node bob[] = {{"Bob", -1}, {" eats", 0}, {" bread", 1}, {" lives in", 0},
+                                     {" Velm", 3}};
+
+static sp_prompt *tree_prompt(sp_context *c, const sp_prompt_node *nodes, int n,
+                              const char *question)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    assert_ok(sp_prompt_tree(p, nodes, n));
+    if (question) assert_ok(sp_prompt_question(p, question));
+    return p;
+}
+
+static sp_request *ask_tree(sp_context *c, const sp_prompt_node *nodes, int n,
+                            const char *question, int max_tokens)
+{
+    sp_request *r = run(c, submit_prompt(c, tree_prompt(c, nodes, n, question), max_tokens));
+    if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
+        fail_msg("%s", sp_request_result(r)->detail);
+    assert_adds_up(sp_request_result(r));
+    return r;
+}
+
+static char *tree_alone(const sp_prompt_node *nodes, int n, const char *question, int max_tokens)
+{
+    sp_context *c = open_policy(&off);
+    sp_request *r = ask_tree(c, nodes, n, question, max_tokens);
+    char *text = strdup(sp_request_result(r)->text);
+    sp_request_destroy(r);
+    close_clean(c);
+    return text;
+}
+
+static void test_positions_count_depth(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    sp_prompt *p = tree_prompt(c, alice, SP_COUNT(alice), "Where?");
+    const sp_segment *s = p->segs.v;
+    assert_int_equal(p->segs.n, SP_COUNT(alice) + 2);
+    int32_t deepest = 0;
+    for (int i = 0; i < (int)SP_COUNT(alice); i++) {
+        int parent = alice[i].parent + 1; /* segment 0 is the system text */
+        assert_int_equal(s[i + 1].kind, SP_SEG_NODE);
+        assert_int_equal(sp_segment_parent(s, i + 1), parent);
+        assert_int_equal(sp_segment_at(s, i + 1), sp_segment_at(s, parent) + s[parent].n);
+        assert_true(sp_segment_on_path(s, i + 1));
+        deepest = SP_MAX(deepest, sp_segment_at(s, i + 1) + s[i + 1].n);
+    }
+    int last = (int)p->segs.n - 1;
+    assert_int_equal(sp_segment_at(s, last), deepest);
+    assert_int_equal(sp_segment_n_seen(s, last), last + 1);
+    assert_int_equal(sp_segments_end(s, last + 1), deepest + s[last].n);
+    assert_int_equal(p->end, deepest + s[last].n);
+    assert_true(p->n_tokens > p->end);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+/* Two calls make the same prompt as one: all roots look at the system text. */
+static void test_trees_may_be_added_one_by_one(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    const sp_prompt_node second[] = {{"Bob", -1}, {" lives in", 0}, {" Velm", 1}};
+    sp_prompt *one = tree_prompt(c, alice, SP_COUNT(alice), NULL), *two = tree_prompt(c, alice, 5, NULL);
+    assert_ok(sp_prompt_tree(two, second, 3));
+    assert_int_equal(one->segs.n, two->segs.n);
+    for (size_t i = 0; i < one->segs.n; i++) {
+        assert_true(sp_digest_eq(&one->segs.v[i].id, &two->segs.v[i].id));
+        assert_int_equal(one->segs.v[i].parent, two->segs.v[i].parent);
+        assert_int_equal(one->segs.v[i].place, two->segs.v[i].place);
+    }
+    sp_prompt_destroy(one);
+    sp_prompt_destroy(two);
+    close_clean(c);
+}
+
+static void test_nodes_serve_other_questions(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    sp_request *first = ask_tree(c, alice, SP_COUNT(alice), "Where?", 20);
+    assert_int_equal(sp_request_result(first)->n_reused, 0);
+    assert_text(first, tree_alone(alice, SP_COUNT(alice), "Where?", 20));
+    sp_request *same = ask_tree(c, alice, SP_COUNT(alice), "Where?", 20);
+    const sp_result *r = sp_request_result(same);
+    assert_same_text(first, same);
+    for (int i = 0; i < r->n_segments; i++) {
+        bool question = i == r->n_segments - 1;
+        assert_string_equal(r->segments[i].kind,
+                            i == 0 ? "system" : question ? "question" : "node");
+        assert_int_equal(r->segments[i].n_reused, question ? 0 : r->segments[i].n_tokens);
+        assert_string_equal(r->segments[i].from, question ? "" : "memory");
+    }
+    sp_request *other = ask_tree(c, bob, SP_COUNT(bob), "What?", 20);
+    r = sp_request_result(other);
+    static const bool reused[] = {true, true, false, false, true, true, false};
+    for (int i = 0; i < r->n_segments; i++)
+        assert_int_equal(r->segments[i].n_reused, reused[i] ? r->segments[i].n_tokens : 0);
+    assert_text(other, tree_alone(bob, SP_COUNT(bob), "What?", 20));
+    sp_request_destroy(first);
+    sp_request_destroy(same);
+    sp_request_destroy(other);
+    close_clean(c);
+}
+
+/* compute_depkv: a prompt without a question, and no answer. */
+static void test_nodes_are_computed_ahead(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    sp_request *warm = ask_tree(c, bob, SP_COUNT(bob), NULL, 0);
+    assert_int_equal(sp_request_result(warm)->n_generated, 0);
+    sp_request *r = ask_tree(c, bob, SP_COUNT(bob), "What?", 8);
+    const sp_result *got = sp_request_result(r);
+    for (int i = 0; i < got->n_segments - 1; i++)
+        assert_int_equal(got->segments[i].n_reused, got->segments[i].n_tokens);
+    assert_text(r, tree_alone(bob, SP_COUNT(bob), "What?", 8));
+    sp_request_destroy(warm);
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* Policies that move chunks leave trees alone. */
+static void test_trees_are_exact_under_any_policy(void **state)
+{
+    sp_context *c = open_policy(&full);
+    for (int round = 0; round < 2; round++) {
+        sp_prompt *p;
+        assert_ok(sp_prompt_create(c, &p));
+        assert_ok(sp_prompt_system(p, "Be brief."));
+        assert_ok(sp_prompt_chunk(p, "T", texts[round]));
+        assert_ok(sp_prompt_tree(p, bob, SP_COUNT(bob)));
+        assert_ok(sp_prompt_question(p, "What?"));
+        sp_request *r = run(c, submit_prompt(c, p, 8));
+        assert_int_equal(sp_request_result(r)->finish, SP_FINISH_LENGTH);
+        assert_adds_up(sp_request_result(r));
+        assert_int_equal(count_copies(c).n_content, 0);
+        sp_request_destroy(r);
+    }
+    close_clean(c);
+}
+
+/* -- what is refused -------------------------------------------------------------------------- */
+
+static void refuse_tree(sp_context *c, const sp_prompt_node *nodes, int n, sp_err want,
+                        const char *word)
+{
+    sp_prompt *p = tree_prompt(c, NULL, 0, NULL);
+    assert_int_equal(sp_prompt_tree(p, nodes, n), want);
+    if (!strstr(sp_error_detail(), word)) fail_msg("\"%s\" in: %s", word, sp_error_detail());
+    sp_prompt_destroy(p);
+}
+
+static void test_bad_trees(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    refuse_tree(c, (sp_prompt_node[]){{"a", 0}}, 1, SP_E_ARG, "node 0");
+    refuse_tree(c, (sp_prompt_node[]){{"a", -1}, {"b", 1}}, 2, SP_E_ARG, "node 1");
+    refuse_tree(c, (sp_prompt_node[]){{"a", -2}}, 1, SP_E_ARG, "-2");
+    refuse_tree(c, (sp_prompt_node[]){{NULL, -1}}, 1, SP_E_ARG, "NULL");
+    refuse_tree(c, NULL, 1, SP_E_ARG, "1 nodes");
+    refuse_tree(c, NULL, -1, SP_E_ARG, "-1 nodes");
+    enum { MANY = 70000 };
+    sp_prompt_node *many = malloc(MANY * sizeof *many);
+    for (int i = 0; i < MANY; i++) many[i] = (sp_prompt_node){"x", i - 1};
+    refuse_tree(c, many, MANY, SP_E_LIMIT, "70000 nodes");
+    refuse_tree(c, many, 300, SP_E_LIMIT, "levels");
+    free(many);
+    sp_prompt *p = tree_prompt(c, bob, SP_COUNT(bob), "What?");
+    assert_int_equal(sp_prompt_tree(p, bob, SP_COUNT(bob)), SP_E_ARG); /* after the question */
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+/* A node without text adds no segment; its children continue its parent. */
+static void test_empty_nodes(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    const sp_prompt_node gap[] = {{"", -1}, {"Bob", 0}, {"", 1}, {" eats", 2}};
+    const sp_prompt_node dense[] = {{"Bob", -1}, {" eats", 0}};
+    sp_request *r = ask_tree(c, gap, 4, "What?", 8);
+    assert_int_equal(sp_request_result(r)->n_segments, 4);
+    assert_text(r, tree_alone(dense, 2, "What?", 8));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* A hub: more leaves than KV memory holds is refused by its number of tokens; what fits, works. */
+static void test_hubs(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    enum { LEAVES = 40, TOO_MANY = 9000 };
+    sp_prompt_node *hub = malloc((TOO_MANY + 1) * sizeof *hub);
+    hub[0] = (sp_prompt_node){"Hub", -1};
+    for (int i = 1; i <= TOO_MANY; i++) hub[i] = (sp_prompt_node){i % 2 ? " one" : " two", 0};
+    sp_prompt *p = tree_prompt(c, hub, TOO_MANY + 1, "What?");
+    sp_request *r = NULL;
+    assert_int_equal(sp_request_submit(c, p, NULL, &r), SP_E_CONTEXT);
+    sp_prompt_destroy(p);
+    r = ask_tree(c, hub, LEAVES + 1, "What?", 4); /* equal leaves are one copy */
+    assert_int_equal(count_copies(c).n_path, 1 + 1 + 2);
+    sp_request_destroy(r);
+    free(hub);
+    close_clean(c);
+}
+
+static sp_err life(void)
+{
+    sp_context *c = NULL;
+    sp_prompt *p = NULL;
+    sp_request *r = NULL;
+    const sp_context_opts o = {.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20};
+    sp_err err = sp_context_open(&o, &c);
+    if (err == SP_OK) err = sp_prompt_create(c, &p);
+    if (err == SP_OK) err = sp_prompt_system(p, "Be brief.");
+    if (err == SP_OK) err = sp_prompt_tree(p, bob, SP_COUNT(bob));
+    if (err == SP_OK) err = sp_prompt_question(p, "What?");
+    if (err == SP_OK) err = sp_generate(c, p, NULL, &r);
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    sp_context_close(c);
+    return err;
+}
+
+static void test_memory_runs_out(void **state)
+{
+    survive_every_fault(life);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_positions_count_depth),
+        cmocka_unit_test(test_trees_may_be_added_one_by_one),
+        cmocka_unit_test(test_nodes_serve_other_questions),
+        cmocka_unit_test(test_nodes_are_computed_ahead),
+        cmocka_unit_test(test_trees_are_exact_under_any_policy),
+        cmocka_unit_test(test_bad_trees),
+        cmocka_unit_test(test_empty_nodes),
+        cmocka_unit_test(test_hubs),
+        cmocka_unit_test(test_memory_runs_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
