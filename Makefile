@@ -14,6 +14,9 @@ PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
+# Of the program alone: the library serves no HTTP.
+SERVER_PKGS  := libmicrohttpd
+PROGRAM_LIBS := $(shell pkg-config --libs $(SERVER_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 
 # Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
@@ -26,9 +29,9 @@ X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
 X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
 CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
 
-# The program is cli, cmd and lab; all other folders are the library.
-LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
-CMD_SRC := $(sort $(foreach d,cli cmd lab,$(wildcard src/$d/*.c src/$d/*/*.c)))
+# The program is cli, cmd, lab and server; all other folders are the library.
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 LIB_OBJ += $(X86_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
@@ -92,7 +95,7 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(PROGRAM_LIBS) $(LDLIBS) -o $@
 
 $(BUILD)/libspolia.so: $(LIB_OBJ)
 	@echo "  LD    $@"
@@ -120,7 +123,7 @@ $(BUILD)/libprogram.a: $(filter-out %/main.o,$(CMD_OBJ))
 	$(Q)$(AR) rcs $@ $^
 
 PROGRAM_TEST = $(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libprogram.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka \
-	$(LDLIBS) -o $@
+	$(PROGRAM_LIBS) $(LDLIBS) -o $@
 $(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -130,6 +133,11 @@ $(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libprogram.a $(BUILD)/lib
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 $(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(PROGRAM_TEST)
+
+$(BUILD)/tests/unit/server/%: tests/unit/server/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
@@ -163,7 +171,7 @@ $(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
 $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(PROGRAM_LIBS) $(LDLIBS) -o $@
 
 emulated-bins: $(if $(X86),$(EMULATED_BIN))
 
