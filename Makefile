@@ -15,8 +15,9 @@ PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
-# Of the program alone: line editing.
-CMD_LIBS := $(shell pkg-config --libs libedit 2>/dev/null)
+# Of the program alone: line editing, HTTP.
+PROGRAM_PKGS := libedit libmicrohttpd
+PROGRAM_LIBS := $(shell pkg-config --libs $(PROGRAM_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 
 # Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
@@ -29,9 +30,9 @@ X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
 X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
 CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
 
-# The program is cli, cmd and lab; all other folders are the library.
-LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
-CMD_SRC := $(sort $(foreach d,cli cmd lab,$(wildcard src/$d/*.c src/$d/*/*.c)))
+# The program is cli, cmd, lab and server; all other folders are the library.
+LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
+CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
 LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
 LIB_OBJ += $(X86_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
@@ -95,7 +96,7 @@ $(BUILD)/libspolia.a: $(LIB_OBJ)
 
 $(BUILD)/spolia: $(CMD_OBJ) $(BUILD)/libspolia.a
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(CMD_LIBS) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(PROGRAM_LIBS) $(LDLIBS) -o $@
 
 $(BUILD)/libspolia.so: $(LIB_OBJ)
 	@echo "  LD    $@"
@@ -123,7 +124,7 @@ $(BUILD)/libprogram.a: $(filter-out %/main.o,$(CMD_OBJ))
 	$(Q)$(AR) rcs $@ $^
 
 PROGRAM_TEST = $(CC) $(CFLAGS) -Itests -MMD -MP $< $(BUILD)/libprogram.a $(BUILD)/libspolia.a $(LDFLAGS) -lcmocka \
-	$(CMD_LIBS) $(LDLIBS) -o $@
+	$(PROGRAM_LIBS) $(LDLIBS) -o $@
 $(BUILD)/tests/unit/lab/%: tests/unit/lab/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -133,6 +134,11 @@ $(BUILD)/tests/unit/cmd/%: tests/unit/cmd/%.c $(BUILD)/libprogram.a $(BUILD)/lib
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 $(BUILD)/tests/unit/cli/%: tests/unit/cli/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(PROGRAM_TEST)
+
+$(BUILD)/tests/unit/server/%: tests/unit/server/%.c $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
@@ -166,7 +172,7 @@ $(BUILD)/emulate/tests/%: tests/%.c $(EMULATED_OBJ) $(BUILD)/libspolia.a
 $(BUILD)/emulate/spolia: $(CMD_OBJ) $(EMULATED_OBJ) $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	@echo "  LD    $@"
-	$(Q)$(CC) $(LDFLAGS) $^ $(CMD_LIBS) $(LDLIBS) -o $@
+	$(Q)$(CC) $(LDFLAGS) $^ $(PROGRAM_LIBS) $(LDLIBS) -o $@
 
 emulated-bins: $(if $(X86),$(EMULATED_BIN))
 

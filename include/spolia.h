@@ -103,6 +103,9 @@ typedef struct sp_prompt sp_prompt;
 /* Thread: a prompt belongs to one thread at a time; any number of threads may build prompts of one
  * context at the same time. */
 SP_API sp_err sp_prompt_create(sp_context *c, sp_prompt **out);
+/* sp_prompt_create_for -- for a tenant of a context that serves several: a salt of its own instead
+ * of the context's. What is cached or known of one salt is never found, or told, to another. */
+SP_API sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out);
 SP_API void sp_prompt_destroy(sp_prompt *p);
 
 /* A question over documents, in the turns of the model's own chat template:

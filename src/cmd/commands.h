@@ -7,6 +7,7 @@
 
 int cmd_ask(int argc, char **argv);
 int cmd_run(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_search(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);

@@ -12,6 +12,7 @@ static const cli_command commands[] = {
     {"search", ASK, "show the chunks that a question retrieves", cmd_search},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},
+    {"serve", ASK, "answer OpenAI-compatible clients over HTTP", cmd_serve},
     {"run", ASK, "generate text from a prompt", cmd_run},
     {"inspect", INSIDE, "print what a model file contains", cmd_inspect},
     {"tokenize", INSIDE, "turn text into token ids", cmd_tokenize},

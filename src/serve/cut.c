@@ -7,7 +7,7 @@
  *
  * A known text is its length, its hash, and the hash of its first 64 bytes, by which a table finds
  * it. So a scan looks up each window of 64 bytes, and what begins alike is settled by the hash of
- * the whole. B is odd: texts of one length that differ in one byte never have one hash.
+ * the whole. Both are xored with the tenant's number. B is odd: texts of one length that differ in one byte never have one hash.
  *
  *     texts    [max] a ring, oldest at `next` once full
  *     buckets  [power of two] --> newest text --> older text --> ...       (index + 1; 0: none)
@@ -16,6 +16,8 @@
 
 #include <pthread.h>
 #include <string.h>
+
+#include "kv/segment.h"
 
 #define BASE   UINT64_C(0x9e3779b97f4a7c15)
 #define WINDOW SP_CUT_MIN_BYTES
@@ -130,11 +132,21 @@ static void enter(sp_known *k, known_text t)
     k->n++;
 }
 
-void sp_known_add(sp_known *k, const char *text, size_t n)
+uint64_t sp_known_tenant(const char *salt)
+{
+    sp_digest id;
+    uint64_t tenant = 1; /* out of memory for the hash: a tenant whose texts nobody else finds */
+    const sp_digest space = {{0}};
+    if (!salt) return 0;
+    if (sp_segment_id(&space, salt, NULL, 0, &id) == SP_OK) memcpy(&tenant, &id, sizeof tenant);
+    return tenant;
+}
+
+void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n)
 {
     if (n < WINDOW) return;
-    known_text t = {.start = hash_of(text, WINDOW),
-                    .whole = hash_of(text, n),
+    known_text t = {.start = hash_of(text, WINDOW) ^ tenant,
+                    .whole = hash_of(text, n) ^ tenant,
                     .power = power_of(n),
                     .n = n};
     pthread_mutex_lock(&k->lock);
@@ -143,14 +155,15 @@ void sp_known_add(sp_known *k, const char *text, size_t n)
 }
 
 /* longest_at -- bytes of the longest known text at s[at], with at least a window left; or 0. */
-static size_t longest_at(const sp_known *k, const uint64_t *prefix, size_t at, size_t n)
+static size_t longest_at(const sp_known *k, uint64_t tenant, const uint64_t *prefix, size_t at,
+                         size_t n)
 {
-    uint64_t start = hash_part(prefix, at, WINDOW, k->window_power);
+    uint64_t start = hash_part(prefix, at, WINDOW, k->window_power) ^ tenant;
     size_t best = 0;
     for (int32_t i = *bucket_of(k, start); i; i = k->texts[i - 1].older) {
         const known_text *t = &k->texts[i - 1];
         if (t->start != start || t->n <= best || t->n > n - at) continue;
-        if (hash_part(prefix, at, t->n, t->power) == t->whole) best = t->n;
+        if ((hash_part(prefix, at, t->n, t->power) ^ tenant) == t->whole) best = t->n;
     }
     return best;
 }
@@ -166,7 +179,8 @@ static sp_err add(sp_cut_list *out, const char *text, size_t n, bool is_chunk)
 }
 
 /* cut_known -- pieces of a text without separators. Called with the lock held. */
-static sp_err cut_known(const sp_known *k, const char *text, size_t n, sp_cut_list *out)
+static sp_err cut_known(const sp_known *k, uint64_t tenant, const char *text, size_t n,
+                        sp_cut_list *out)
 {
     if (!k || k->n == 0 || n < WINDOW) return add(out, text, n, false);
     uint64_t *prefix = sp_alloc(n + 1, sizeof *prefix);
@@ -176,7 +190,7 @@ static sp_err cut_known(const sp_known *k, const char *text, size_t n, sp_cut_li
     sp_err err = SP_OK;
     size_t from = 0; /* where the text that is no chunk begins */
     for (size_t i = 0; i + WINDOW <= n && err == SP_OK;) {
-        size_t len = longest_at(k, prefix, i, n);
+        size_t len = longest_at(k, tenant, prefix, i, n);
         if (len) {
             err = add(out, text + from, i - from, false);
             if (err == SP_OK) err = add(out, text + i, len, true);
@@ -189,8 +203,8 @@ static sp_err cut_known(const sp_known *k, const char *text, size_t n, sp_cut_li
 }
 
 /* cut_all -- the head, chunks that end with a separator, and the rest. */
-static sp_err cut_all(const sp_known *k, const char *text, size_t n, const char *separator,
-                      sp_cut_list *out)
+static sp_err cut_all(const sp_known *k, uint64_t tenant, const char *text, size_t n,
+                      const char *separator, sp_cut_list *out)
 {
     size_t len = separator ? strlen(separator) : 0, from = 0;
     const char *at = len ? memmem(text, n, separator, len) : NULL;
@@ -198,18 +212,19 @@ static sp_err cut_all(const sp_known *k, const char *text, size_t n, const char 
         size_t to = (size_t)(at - text) + len;
         bool is_chunk = !head && to - from > len; /* nothing between separators is no chunk */
         SP_TRY(is_chunk ? add(out, text + from, to - from, true)
-                        : cut_known(k, text + from, to - from, out));
+                        : cut_known(k, tenant, text + from, to - from, out));
         from = to;
         at = memmem(text + from, n - from, separator, len);
     }
-    return cut_known(k, text + from, n - from, out);
+    return cut_known(k, tenant, text + from, n - from, out);
 }
 
-sp_err sp_cut(sp_known *k, const char *text, size_t n, const char *separator, sp_cut_list *out)
+sp_err sp_cut(sp_known *k, uint64_t tenant, const char *text, size_t n, const char *separator,
+              sp_cut_list *out)
 {
     size_t before = out->n;
     if (k) pthread_mutex_lock(&k->lock);
-    sp_err err = cut_all(k, text, n, separator, out);
+    sp_err err = cut_all(k, tenant, text, n, separator, out);
     if (k) pthread_mutex_unlock(&k->lock);
     if (err != SP_OK) out->n = before;
     return err;

@@ -16,8 +16,11 @@ typedef struct sp_known sp_known;
 
 sp_err sp_known_create(int32_t max_texts, sp_known **out) SP_MUST_CHECK;
 void sp_known_destroy(sp_known *k);
+/* sp_known_tenant -- a salt as a number: what is known of one tenant is not found for another. NULL
+ * is 0. */
+uint64_t sp_known_tenant(const char *salt);
 /* sp_known_add -- a chunk's text; too short or known already is fine. Cost: O(n). */
-void sp_known_add(sp_known *k, const char *text, size_t n);
+void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n);
 int32_t sp_known_n(sp_known *k);
 
 typedef struct sp_cut_piece {
@@ -37,7 +40,7 @@ typedef SP_VEC(sp_cut_piece) sp_cut_list;
  *
  * Cost: O(n), and a step for each known text whose first 64 bytes occur in the text. Errors:
  * SP_E_NOMEM. */
-sp_err sp_cut(sp_known *k, const char *text, size_t n, const char *separator,
+sp_err sp_cut(sp_known *k, uint64_t tenant, const char *text, size_t n, const char *separator,
               sp_cut_list *out) SP_MUST_CHECK;
 
 #endif

@@ -35,11 +35,30 @@ static void unpin(sp_request *r, sp_found *found)
     }
 }
 
+/* has_own_salt -- it is of another tenant than the context. */
+static bool has_own_salt(const sp_request *r)
+{
+    const char *salt = r->ctx->salt;
+    return r->salt && (!salt || strcmp(r->salt, salt) != 0);
+}
+
+/* hide_edited -- an edit is recognised by its first tokens, whoever's they are: a tenant must not
+ * hear of other tenants' chunks. */
+static void hide_edited(const sp_request *r, sp_found *found)
+{
+    for (int i = 0; i < r->n_segs; i++)
+        if (found[i].miss == SP_MISS_EDITED) found[i].miss = SP_MISS_NEVER_SEEN;
+}
+
 /* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another
  * model. */
 static void note_elsewhere(sp_request *r, sp_found *found)
 {
     const sp_tiers *t = r->ctx->tiers;
+    if (has_own_salt(r)) {
+        hide_edited(r, found);
+        return;
+    }
     for (int i = 0; t && i < r->n_segs; i++) {
         bool is_new = found[i].miss == SP_MISS_NEVER_SEEN || found[i].miss == SP_MISS_EDITED;
         if (is_new && sp_tiers_has_elsewhere(t, &r->segs[i], r->segs, r->n_head))

@@ -97,7 +97,7 @@ void sp_request_keep_answer(sp_request *r)
     int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;
     if (n < SP_BLOCK_TOKENS) return;
     sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = r->tokens.v, .n = n};
-    sp_err err = sp_segment_id(&c->prompts.space, c->salt, seg.tokens, n, &seg.id);
+    sp_err err = sp_segment_id(&c->prompts.space, r->salt, seg.tokens, n, &seg.id);
     if (err == SP_OK) {
         sp_kv_seal(c->pool, span->blocks, sp_blocks_for(n));
         err = sp_ledger_add(c->ledger,

@@ -8,11 +8,26 @@
 sp_err sp_prompt_create(sp_context *c, sp_prompt **out)
 {
     SP_NEED(c);
+    return sp_prompt_create_for(c, c->prompts.salt, out);
+}
+
+sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out)
+{
+    SP_NEED(c);
     SP_NEED(out);
     sp_prompt *p = SP_NEW(sp_prompt);
     if (!p) return sp_fail_nomem(sizeof *p, "a prompt");
     p->space = &c->prompts;
+    p->tenant = sp_known_tenant(salt);
     sp_arena_init(&p->arena);
+    size_t n = salt ? strlen(salt) + 1 : 0;
+    char *copy = n ? sp_arena_take(&p->arena, n, 1) : NULL;
+    if (n && !copy) {
+        sp_prompt_destroy(p);
+        return sp_fail_nomem(n, "the salt of a prompt");
+    }
+    if (n) memcpy(copy, salt, n);
+    p->salt = copy;
     *out = p;
     return SP_OK;
 }
@@ -52,7 +67,7 @@ static sp_err push_segment(sp_prompt *p, sp_segment seg, const int32_t *ids, siz
     if (!copy) return sp_fail_nomem(n * sizeof *copy, "a prompt");
     memcpy(copy, ids, n * sizeof *ids);
     seg.tokens = copy;
-    SP_TRY(sp_segment_id(&p->space->space, p->space->salt, copy, seg.n, &seg.id));
+    SP_TRY(sp_segment_id(&p->space->space, p->salt, copy, seg.n, &seg.id));
     SP_TRY(sp_vec_reserve(&p->segs, 1));
     p->segs.v[p->segs.n++] = seg;
     p->n_tokens += seg.n;
@@ -85,7 +100,7 @@ static sp_err extend_last(sp_prompt *p, sp_segment_kind kind, const int32_t *ids
     seg.kind = kind;
     seg.tokens = tokens;
     seg.n += (int32_t)n;
-    SP_TRY(sp_segment_id(&p->space->space, p->space->salt, tokens, seg.n, &seg.id));
+    SP_TRY(sp_segment_id(&p->space->space, p->salt, tokens, seg.n, &seg.id));
     *last_of(p) = seg;
     p->n_tokens += (int32_t)n;
     if (p->n_base) p->end += (int32_t)n;
@@ -174,7 +189,7 @@ static sp_err add_chunk(sp_prompt *p, const char *text, size_t n)
     sp_vec_fini(&ids);
     if (err != SP_OK) return err;
     p->tail = SP_TAIL_SEALED;
-    sp_known_add(p->space->known, text, n);
+    sp_known_add(p->space->known, p->tenant, text, n);
     return SP_OK;
 }
 
@@ -195,7 +210,7 @@ sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool
     SP_NEED(p);
     SP_NEED(text);
     sp_cut_list cut = {0};
-    sp_err err = sp_cut(p->space->known, text, strlen(text), separator, &cut);
+    sp_err err = sp_cut(p->space->known, p->tenant, text, strlen(text), separator, &cut);
     if (err == SP_OK && cut.n == 0) err = sp_prompt_text(p, text, special);
     for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
         const sp_cut_piece *c = &cut.v[i];

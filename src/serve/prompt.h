@@ -42,6 +42,8 @@ typedef enum sp_tail {
 
 struct sp_prompt {
     const sp_prompt_space *space; /* borrowed from the context */
+    const char *salt;             /* its tenant, in `arena`; or NULL */
+    uint64_t tenant;              /* the same as a number, for known texts */
     SP_VEC(sp_segment) segs;      /* tokens in `arena` */
     sp_arena arena;
     int n_tokens;

@@ -43,6 +43,7 @@ struct sp_request {
     sp_arena arena;   /* segments, stop strings, reports */
     sp_arena lookup;  /* scratch of the last look-up */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
+    const char *salt; /* of the prompt, in `arena`; or NULL */
     int n_segs, n_prompt;
     int32_t end;    /* position after the prompt; below n_prompt where branches share positions */
     int n_head;     /* segments before the first chunk */

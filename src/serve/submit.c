@@ -58,6 +58,18 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
+/* copy_salt -- the prompt's tenant: the answer is kept for it. */
+static sp_err copy_salt(sp_request *r, const char *salt)
+{
+    if (!salt) return SP_OK;
+    size_t n = strlen(salt) + 1;
+    char *copy = sp_arena_take(&r->arena, n, 1);
+    if (!copy) return sp_fail_nomem(n, "a request's salt");
+    memcpy(copy, salt, n);
+    r->salt = copy;
+    return SP_OK;
+}
+
 /* follow_context -- the context's settings, as far as its guard allows them now. */
 static void follow_context(sp_request *r)
 {
@@ -99,6 +111,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
 {
     sp_context *c = r->ctx;
     SP_TRY(copy_prompt(r, p));
+    SP_TRY(copy_salt(r, p->salt));
     r->n_prompt = p->n_tokens;
     r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);

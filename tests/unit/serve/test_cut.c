@@ -20,7 +20,7 @@ static sp_known *known_of(int32_t max, const char *const *texts, int n)
 {
     sp_known *k = NULL;
     assert_ok(sp_known_create(max, &k));
-    for (int i = 0; i < n; i++) sp_known_add(k, texts[i], strlen(texts[i]));
+    for (int i = 0; i < n; i++) sp_known_add(k, 0, texts[i], strlen(texts[i]));
     return k;
 }
 
@@ -30,7 +30,7 @@ static const char *marked(sp_known *k, const char *text, const char *separator)
     static char out[4096];
     sp_cut_list cut = {0};
     size_t n = 0;
-    assert_ok(sp_cut(k, text, strlen(text), separator, &cut));
+    assert_ok(sp_cut(k, 0, text, strlen(text), separator, &cut));
     for (size_t i = 0; i < cut.n; i++) {
         const sp_cut_piece *c = &cut.v[i];
         assert_true(n + c->n + 3 < sizeof out);
@@ -73,7 +73,7 @@ static void test_known_texts(void **state)
     assert_string_equal(marked(k, harbour, NULL), wanted);
     assert_string_equal(marked(k, "too short to be known\n\n", NULL),
                         "(too short to be known\n\n)");
-    sp_known_add(k, harbour, strlen(harbour)); /* once is enough */
+    sp_known_add(k, 0, harbour, strlen(harbour)); /* once is enough */
     assert_int_equal(sp_known_n(k), 2);
     sp_known_destroy(k);
 }
@@ -100,11 +100,11 @@ static void test_near_misses(void **state)
         sp_cut_list cut = {0};
         snprintf(text, sizeof text, "ab%scd", harbour);
         text[2 + i] ^= 1;
-        assert_ok(sp_cut(k, text, n + 4, NULL, &cut));
+        assert_ok(sp_cut(k, 0, text, n + 4, NULL, &cut));
         assert_int_equal(cut.n, 1);
         assert_false(cut.v[0].is_chunk);
         text[2 + i] ^= 1;
-        assert_ok(sp_cut(k, text, 2 + i, NULL, &cut));
+        assert_ok(sp_cut(k, 0, text, 2 + i, NULL, &cut));
         assert_int_equal(cut.n, 2);
         assert_false(cut.v[1].is_chunk);
         sp_vec_fini(&cut);
@@ -142,7 +142,7 @@ static size_t numbered(char *out, int i, bool alike)
 static bool is_known(sp_known *k, const char *text, size_t n)
 {
     sp_cut_list cut = {0};
-    assert_ok(sp_cut(k, text, n, NULL, &cut));
+    assert_ok(sp_cut(k, 0, text, n, NULL, &cut));
     bool known = cut.n == 1 && cut.v[0].is_chunk;
     sp_vec_fini(&cut);
     return known;
@@ -155,7 +155,7 @@ static void test_the_oldest_is_forgotten(void **state)
     for (int alike = 0; alike < 2; alike++) {
         sp_known *k = known_of(MAX, NULL, 0);
         for (int i = 0; i < N; i++) {
-            sp_known_add(k, text, numbered(text, i, alike));
+            sp_known_add(k, 0, text, numbered(text, i, alike));
             assert_int_equal(sp_known_n(k), i < MAX ? i + 1 : MAX);
         }
         for (int i = 0; i < N; i++)
@@ -207,7 +207,7 @@ static void test_joined_pieces_are_the_text(void **state)
         const char *separator = separators[round % 5];
         size_t n = random_text(&seed, text, separator ? separator : ""), at = 0;
         sp_cut_list cut = {0};
-        assert_ok(sp_cut(k, text, n, separator, &cut));
+        assert_ok(sp_cut(k, 0, text, n, separator, &cut));
         for (size_t i = 0; i < cut.n; i++) {
             assert_ptr_equal(cut.v[i].text, text + at);
             assert_true(cut.v[i].n > 0);
@@ -226,9 +226,9 @@ static void test_without_memory(void **state)
     const char *const texts[] = {harbour};
     sp_known *k = NULL;
     assert_survives_faults(sp_known_create(8, &k), k == NULL);
-    sp_known_add(k, texts[0], strlen(texts[0]));
+    sp_known_add(k, 0, texts[0], strlen(texts[0]));
     sp_cut_list cut = {0};
-    assert_survives_faults(sp_cut(k, harbour, strlen(harbour), "e", &cut), cut.n == 0);
+    assert_survives_faults(sp_cut(k, 0, harbour, strlen(harbour), "e", &cut), cut.n == 0);
     assert_true(cut.n > 2);
     sp_vec_fini(&cut);
     sp_known_destroy(k);

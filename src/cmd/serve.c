@@ -1,0 +1,103 @@
+/* serve.c -- `spolia serve`: options of the server. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/model_options.h"
+#include "cmd/commands.h"
+#include "server/server.h"
+
+typedef struct serving {
+    srv_options o;
+    model_options model;
+    sampling_options sampling;
+    opt table[16];
+} serving;
+
+static void make_table(serving *s)
+{
+    srv_options *o = &s->o;
+    const opt table[] = {
+        {OPT_STRING, "host", 0, "ADDR", &o->host, "address to listen on (127.0.0.1)", .common = true},
+        {OPT_INT, "port", 0, "N", &o->port, "port; 0: any that is free (8080)", .common = true},
+        {OPT_STRING, "api-keys", 0, "FILE", &o->keys_path,
+         "file of API keys, one a line; SIGHUP reads it anew (none)", .common = true},
+        {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (its file name)"},
+        {OPT_INT, "parallel", 0, "N", &o->n_parallel, "requests that run at the same time (8)",
+         .common = true},
+        {OPT_INT, "queue", 0, "N", &o->n_queue,
+         "requests that may wait; more are refused with status 429 (256)"},
+        {OPT_GROUP, "Limits"},
+        {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
+        {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "longest body of a request (16)"},
+        {OPT_INT, "read-timeout", 0, "S", &o->read_seconds, "seconds to receive a request (30)"},
+        {OPT_INT, "stall-timeout", 0, "S", &o->stall_seconds,
+         "seconds that a client may neither send nor read (60)"},
+        {OPT_INT, "grace", 0, "S", &o->grace_seconds,
+         "seconds for running requests to finish at shutdown (30)"},
+        {OPT_END, NULL, 0, NULL, NULL, NULL},
+    };
+    _Static_assert(sizeof table <= sizeof s->table, "serving.table is too short");
+    memcpy(s->table, table, sizeof table);
+}
+
+static bool check(const srv_options *o)
+{
+    const struct {
+        const char *name;
+        int value, least, most;
+    } limits[] = {{"port", o->port, 0, 65535},          {"parallel", o->n_parallel, 1, 4096},
+                  {"queue", o->n_queue, 0, 1000000},    {"connections", o->n_connections, 1, 65536},
+                  {"read-timeout", o->read_seconds, 1, 86400},
+                  {"stall-timeout", o->stall_seconds, 1, 86400},
+                  {"grace", o->grace_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000}};
+    for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+        if (limits[i].value < limits[i].least || limits[i].value > limits[i].most) {
+            cli_fail_with("serve: --%s %d: must be between %d and %d", limits[i].name,
+                          limits[i].value, limits[i].least, limits[i].most);
+            return false;
+        }
+    if (o->body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
+    return o->body_bytes > 0;
+}
+
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    serving s = {.o = {.host = "127.0.0.1",
+                       .port = 8080,
+                       .n_parallel = 8,
+                       .n_queue = 256,
+                       .n_connections = 1024,
+                       .body_bytes = 16 << 20,
+                       .read_seconds = 30,
+                       .stall_seconds = 60,
+                       .grace_seconds = 30}};
+    model_options_init(&s.model);
+    sampling_options_init(&s.sampling, 512);
+    make_table(&s);
+    const opt *const tables[] = {s.table, s.sampling.table, s.model.table, NULL};
+    int at = opt_parse(argc, argv,
+                       &(opt_usage){"serve -m MODEL [options]",
+                                    "Serves a model to OpenAI's clients over HTTP. Sampling options "
+                                    "are for requests that\ndo not say themselves."},
+                       tables);
+    if (at < 0) return -1 - at;
+    s.o.max_tokens = s.sampling.max_tokens;
+    s.o.sampling = s.sampling.s;
+    if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
+    if (s.sampling.stop.n) return cli_fail_with("serve: --stop: requests name their own"), 2;
+    if (!check(&s.o)) return 2;
+    s.model.ctx.max_requests = s.o.n_parallel;
+    srv_prepare();
+    sp_context *c = model_options_open(&s.model);
+    if (!c) return 1;
+    if (!s.o.alias) s.o.alias = file_name(s.model.ctx.model);
+    int code = srv_run(&s.o, c);
+    sp_context_close(c);
+    return code;
+}

@@ -1,0 +1,161 @@
+#include "server/answer.h"
+
+#include <string.h>
+
+#include "cli/account.h"
+
+const char *srv_answer_finish(sp_finish f)
+{
+    return f == SP_FINISH_LENGTH ? "length" : "stop";
+}
+
+const sp_result *srv_answer_failure(const srv_job *j)
+{
+    for (int i = 0; i < j->n_started; i++)
+        if (srv_job_result(j, i)->finish == SP_FINISH_ERROR) return srv_job_result(j, i);
+    return NULL;
+}
+
+/* text_json -- an answer is whole UTF-8 characters; whatever a model makes otherwise is replaced. */
+static json_t *text_json(const char *text)
+{
+    json_t *s = json_string(text);
+    return s ? s : json_string("\xef\xbf\xbd");
+}
+
+json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", j->id, "object", object, "created",
+                     (json_int_t)j->created, "model", j->s->o.alias, "system_fingerprint",
+                     "spolia-" SPOLIA_VERSION, "choices", choices);
+}
+
+json_t *srv_answer_usage(const srv_job *j)
+{
+    const sp_result *r = srv_job_result(j, 0);
+    int n_generated = 0;
+    for (int i = 0; i < j->n_started; i++) n_generated += srv_job_result(j, i)->n_generated;
+    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", r->n_prompt,
+                     "completion_tokens", n_generated, "total_tokens", r->n_prompt + n_generated,
+                     "prompt_tokens_details", "cached_tokens", r->n_reused, "recomputed_tokens",
+                     r->n_recomputed);
+}
+
+static double per_second(int n, double ms)
+{
+    return ms > 0 ? n * 1e3 / ms : 0;
+}
+
+json_t *srv_answer_timings(const sp_result *r)
+{
+    double prompt_ms = (double)(r->ttft_us - r->queue_us) / 1e3;
+    double predicted_ms = (double)r->decode_us / 1e3;
+    if (prompt_ms < 0) prompt_ms = 0;
+    return json_pack("{s:i, s:i, s:f, s:f, s:i, s:f, s:f, s:f, s:f}", "cache_n", r->n_reused,
+                     "prompt_n", r->n_computed, "prompt_ms", prompt_ms, "prompt_per_second",
+                     per_second(r->n_computed, prompt_ms), "predicted_n", r->n_generated,
+                     "predicted_ms", predicted_ms, "predicted_per_second",
+                     per_second(r->n_generated - 1, predicted_ms), "queue_ms",
+                     (double)r->queue_us / 1e3, "ttft_ms", (double)r->ttft_us / 1e3);
+}
+
+/* -- the account --------------------------------------------------------------------------------- */
+
+static json_t *segment_json(const sp_segment_report *s)
+{
+    return json_pack("{s:s, s:i, s:i, s:i, s:s, s:s}", "kind", s->kind, "tokens", s->n_tokens,
+                     "reused", s->n_reused, "recomputed", s->n_recomputed, "from", s->from,
+                     "missed", s->missed);
+}
+
+static json_t *document_json(const srv_document *d, const sp_result *r)
+{
+    bool is_there = d->segment >= 0 && d->segment < r->n_segments;
+    json_t *o = is_there ? segment_json(&r->segments[d->segment]) : json_object();
+    if (d->id) json_object_set_new(o, "id", json_string(d->id));
+    if (d->title) json_object_set_new(o, "title", json_string(d->title));
+    json_object_del(o, "kind");
+    return o;
+}
+
+json_t *srv_answer_account(const srv_job *j)
+{
+    const sp_result *r = srv_job_result(j, 0);
+    json_t *documents = json_array(), *segments = json_array();
+    for (size_t i = 0; i < j->documents.n; i++)
+        json_array_append_new(documents, document_json(&j->documents.v[i], r));
+    for (int i = 0; i < r->n_segments; i++)
+        json_array_append_new(segments, segment_json(&r->segments[i]));
+    return json_pack("{s:i, s:i, s:i, s:f, s:o, s:o}", "reused_tokens", r->n_reused,
+                     "recomputed_tokens", r->n_recomputed, "computed_tokens", r->n_computed,
+                     "plan_ms", (double)r->plan_us / 1e3, "documents", documents, "segments",
+                     segments);
+}
+
+/* -- a whole answer -------------------------------------------------------------------------------- */
+
+static json_t *choice_json(const srv_job *j, int i)
+{
+    const sp_result *r = srv_job_result(j, i);
+    json_t *text = text_json(r->text);
+    json_t *c = j->task.chat ? json_pack("{s:i, s:{s:s, s:o}}", "index", i, "message", "role",
+                                         "assistant", "content", text)
+                             : json_pack("{s:i, s:o}", "index", i, "text", text);
+    json_object_set_new(c, "logprobs", json_null());
+    json_object_set_new(c, "finish_reason", json_string(srv_answer_finish(r->finish)));
+    return c;
+}
+
+json_t *srv_answer(const srv_job *j)
+{
+    json_t *choices = json_array();
+    for (int i = 0; i < j->n_started; i++) json_array_append_new(choices, choice_json(j, i));
+    json_t *o = srv_answer_frame(j, j->task.chat ? "chat.completion" : "text_completion", choices);
+    json_object_set_new(o, "usage", srv_answer_usage(j));
+    json_object_set_new(o, "timings", srv_answer_timings(srv_job_result(j, 0)));
+    json_object_set_new(o, "spolia", srv_answer_account(j));
+    return o;
+}
+
+/* -- errors -------------------------------------------------------------------------------------- */
+
+static const char *error_type(int status)
+{
+    switch (status) {
+    case 401:
+        return "authentication_error";
+    case 404:
+        return "not_found_error";
+    case 429:
+        return "rate_limit_error";
+    default:
+        return status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
+json_t *srv_error_json(int status, const char *param, const char *code, const char *message)
+{
+    json_t *text = text_json(message);
+    return json_pack("{s:{s:o, s:s, s:s?, s:s?}}", "error", "message", text, "type",
+                     error_type(status), "param", param && *param ? param : NULL, "code", code);
+}
+
+int srv_error_status(sp_err err, const char **code)
+{
+    *code = NULL;
+    switch (err) {
+    case SP_E_CONTEXT:
+        *code = "context_length_exceeded";
+        return 400;
+    case SP_E_ARG:
+    case SP_E_LIMIT:
+    case SP_E_UNSUPPORTED:
+        return 400;
+    case SP_E_NOMEM:
+    case SP_E_NOKV:
+        *code = "out_of_memory";
+        return 503;
+    default:
+        return 500;
+    }
+}

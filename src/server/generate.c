@@ -1,0 +1,117 @@
+/* generate.c -- /v1/chat/completions and /v1/completions. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/answer.h"
+#include "server/routes.h"
+#include "server/stream.h"
+
+#define STREAM_BYTES 4096 /* most that one event loop turn sends */
+
+sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
+{
+    return call->salt ? sp_prompt_create_for(call->s->ctx, call->salt, out)
+                      : sp_prompt_create(call->s->ctx, out);
+}
+
+static srv_sent refuse(const srv_call *call, const srv_fields *f, sp_err err)
+{
+    const char *code = NULL;
+    int status = err == SP_OK ? 400 : srv_error_status(err, &code);
+    return srv_reply_error(call->connection, status, f->param, code, f->why);
+}
+
+static srv_sent reply_stream(const srv_call *call, srv_job *j)
+{
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES,
+                                                               srv_stream_read, j, NULL);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
+    MHD_add_response_header(r, "X-Request-Id", j->id);
+    srv_sent sent = MHD_queue_response(call->connection, 200, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* reply_whole -- the connection has no time limit while the answer is computed. */
+static srv_sent reply_whole(const srv_call *call, srv_job *j)
+{
+    struct MHD_Connection *c = call->connection;
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    bool wanted = srv_job_wait(j);
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)call->s->o.stall_seconds);
+    if (!wanted) return MHD_NO;
+    const sp_result *failed = srv_answer_failure(j);
+    if (!failed) return srv_reply_json(c, 200, srv_answer(j));
+    const char *code;
+    int status = srv_error_status(failed->err, &code);
+    return srv_reply_error(c, status, NULL, code, failed->detail);
+}
+
+/* start -- the job belongs to the exchange from here on. */
+static srv_sent start(srv_call *call, srv_job *j, const sp_prompt *p)
+{
+    srv_job_watch(call, j);
+    sp_err err = srv_job_start(j, p);
+    if (err != SP_OK) {
+        const char *code;
+        int status = srv_error_status(err, &code);
+        return srv_reply_error(call->connection, status, NULL, code, sp_error_detail());
+    }
+    return j->task.stream ? reply_stream(call, j) : reply_whole(call, j);
+}
+
+static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
+{
+    srv_documents d = {0};
+    sp_err err = SP_OK;
+    srv_task_read(t, f, &call->s->o);
+    sp_prompt *p = NULL;
+    if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &d, &err) : srv_prompt_plain(call, f, &err);
+    srv_job *j = p ? srv_job_create(call, t, body, &d) : NULL;
+    if (j) {
+        srv_sent sent = start(call, j, p);
+        sp_prompt_destroy(p);
+        return sent;
+    }
+    if (p) srv_fields_refuse(f, "", "out of memory");
+    if (p) err = SP_E_NOMEM;
+    sp_prompt_destroy(p);
+    free(d.v);
+    json_decref(body);
+    return refuse(call, f, err);
+}
+
+/* check_room -- too many wait already: the client is asked to come back. */
+static bool check_room(srv_server *s)
+{
+    if (s->n_active < s->o.n_parallel + s->o.n_queue) return true;
+    srv_metrics_refused(&s->metrics);
+    return false;
+}
+
+static srv_sent generate(srv_call *call, bool chat)
+{
+    srv_fields f;
+    srv_task t = {.chat = chat};
+    if (call->s->draining)
+        return srv_reply_error(call->connection, 503, NULL, "shutting_down",
+                               "the server is shutting down");
+    if (!check_room(call->s))
+        return srv_reply_error(call->connection, 429, NULL, "queue_full",
+                               "too many requests are waiting; try again later");
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    return body ? run(call, &t, &f, body) : refuse(call, &f, SP_OK);
+}
+
+srv_sent srv_chat(srv_call *call)
+{
+    return generate(call, true);
+}
+
+srv_sent srv_completion(srv_call *call)
+{
+    return generate(call, false);
+}

@@ -1,0 +1,157 @@
+#include "server/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d)
+{
+    srv_job *j = calloc(1, sizeof *j);
+    if (!j) return NULL;
+    *j = (srv_job){.s = call->s, .task = *t, .documents = *d, .body = body, .created = time(NULL)};
+    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl",
+             call->s->started, atomic_fetch_add(&call->s->next_id, 1));
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&j->lock, NULL);
+    pthread_cond_init(&j->changed, &clock);
+    pthread_condattr_destroy(&clock);
+    return j;
+}
+
+/* -- on the engine thread ----------------------------------------------------------------------- */
+
+static bool append(srv_choice *c, const char *text, size_t n)
+{
+    if (c->cap - c->n < n) {
+        size_t cap = 2 * c->cap + n + 64;
+        char *more = realloc(c->text, cap);
+        if (!more) return false;
+        c->text = more;
+        c->cap = cap;
+    }
+    memcpy(c->text + c->n, text, n);
+    c->n += n;
+    return true;
+}
+
+static bool on_text(const char *text, size_t n, void *user)
+{
+    srv_choice *c = user;
+    srv_job *j = c->job;
+    pthread_mutex_lock(&j->lock);
+    bool wanted = !j->gone && append(c, text, n);
+    pthread_cond_signal(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+    return wanted;
+}
+
+static void on_done(void *user)
+{
+    srv_choice *c = user;
+    srv_job *j = c->job;
+    pthread_mutex_lock(&j->lock);
+    c->done = true;
+    j->n_done++;
+    pthread_cond_signal(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+}
+
+/* -- on the thread of the connection ------------------------------------------------------------ */
+
+/* start_choice -- the library may call on_text and on_done before this returns. */
+static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
+{
+    srv_choice *c = &j->choices[i];
+    sp_request *request;
+    *c = (srv_choice){.job = j, .index = i};
+    sp_request_opts o = {.sampling = j->task.sampling,
+                         .max_tokens = j->task.max_tokens,
+                         .stop = j->task.stop,
+                         .n_stop = j->task.n_stop,
+                         .reuse = j->task.own_reuse ? &j->task.reuse : NULL,
+                         .on_text = j->task.stream ? on_text : NULL,
+                         .on_done = on_done,
+                         .user = c};
+    o.sampling.seed += (uint64_t)i;
+    sp_err err = sp_request_submit(j->s->ctx, p, &o, &request);
+    if (err != SP_OK) return err;
+    atomic_fetch_add(&j->s->n_active, 1);
+    pthread_mutex_lock(&j->lock);
+    c->request = request;
+    j->n_started++;
+    pthread_mutex_unlock(&j->lock);
+    return SP_OK;
+}
+
+sp_err srv_job_start(srv_job *j, const sp_prompt *p)
+{
+    sp_err err = SP_OK;
+    for (int i = 0; i < j->task.n && err == SP_OK; i++) err = start_choice(j, i, p);
+    return err;
+}
+
+bool srv_job_wait(srv_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    while (j->n_done < j->n_started) pthread_cond_wait(&j->changed, &j->lock);
+    bool wanted = !j->gone;
+    pthread_mutex_unlock(&j->lock);
+    return wanted;
+}
+
+static bool has_change(const srv_job *j)
+{
+    if (j->gone) return true;
+    for (int i = 0; i < j->n_started; i++) {
+        const srv_choice *c = &j->choices[i];
+        if (c->taken < c->n || (c->done && !c->ended)) return true;
+    }
+    return false;
+}
+
+bool srv_job_wait_change(srv_job *j, int seconds)
+{
+    struct timespec end;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += seconds;
+    while (!has_change(j))
+        if (pthread_cond_timedwait(&j->changed, &j->lock, &end) != 0) return has_change(j);
+    return true;
+}
+
+void srv_job_leave(srv_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    j->gone = true;
+    for (int i = 0; i < j->n_started; i++)
+        if (!j->choices[i].done) sp_request_cancel(j->choices[i].request);
+    pthread_cond_signal(&j->changed);
+    pthread_mutex_unlock(&j->lock);
+}
+
+const sp_result *srv_job_result(const srv_job *j, int i)
+{
+    return sp_request_result(j->choices[i].request);
+}
+
+void srv_job_destroy(srv_job *j)
+{
+    if (!j) return;
+    srv_job_leave(j);
+    srv_job_wait(j);
+    for (int i = 0; i < j->n_started; i++) {
+        srv_metrics_observe(&j->s->metrics, srv_job_result(j, i));
+        sp_request_destroy(j->choices[i].request);
+        free(j->choices[i].text);
+        atomic_fetch_sub(&j->s->n_active, 1);
+    }
+    pthread_cond_destroy(&j->changed);
+    pthread_mutex_destroy(&j->lock);
+    free(j->documents.v);
+    free(j->out);
+    json_decref(j->body);
+    free(j);
+}

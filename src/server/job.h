@@ -1,0 +1,64 @@
+/* job.h -- a task while it runs: one request of the library for each choice.
+ *
+ *   thread of the connection            engine thread             watcher
+ *   srv_job_start ------------------->  on_text, on_done          srv_job_leave (hang-up)
+ *   srv_job_wait  <-------------------- `changed`
+ *   srv_job_destroy
+ *
+ * Invariant: a job is freed after on_done of every request that was submitted (the library calls it
+ * even when the request was canceled).
+ */
+#ifndef SP_SERVER_JOB_H
+#define SP_SERVER_JOB_H
+
+#include "server/messages.h"
+#include "server/server_int.h"
+#include "server/task.h"
+
+typedef struct srv_choice {
+    struct srv_job *job;
+    int index;
+    sp_request *request;
+    char *text; /* [n] of a stream; [0, taken) has been sent */
+    size_t n, cap, taken;
+    bool begun, done, ended; /* ended: the stream has its last event */
+} srv_choice;
+
+typedef struct srv_job {
+    srv_server *s;
+    srv_task task;
+    srv_documents documents;
+    json_t *body;
+    char id[48];
+    long long created; /* seconds since 1970 */
+    pthread_mutex_t lock; /* guards n_done, gone, and text, n, done of choices */
+    pthread_cond_t changed;
+    int n_started, n_done;
+    bool gone; /* nobody reads the answer */
+    srv_choice choices[SRV_MAX_N];
+    /* the stream: bytes ready to be sent */
+    char *out;
+    size_t n_out, out_at;
+    bool closed; /* nothing follows what is in `out` */
+} srv_job;
+
+/* srv_job_create -- takes the body and the documents. NULL: out of memory, and nothing is taken. */
+srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d);
+/* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
+ * (exchange.c). */
+void srv_job_watch(const srv_call *call, srv_job *j);
+/* srv_job_start -- submits the prompt n times. On an error what was submitted is canceled. */
+sp_err srv_job_start(srv_job *j, const sp_prompt *p);
+/* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */
+bool srv_job_wait(srv_job *j);
+/* srv_job_wait_change -- with the lock held, until a choice has text that was not taken or is done,
+ * or for `seconds`; false after that time. */
+bool srv_job_wait_change(srv_job *j, int seconds);
+/* srv_job_leave -- the client has gone: cancels. Thread: any, while the job exists. */
+void srv_job_leave(srv_job *j);
+/* srv_job_destroy -- cancels, waits until the library has let go, counts. NULL is allowed. */
+void srv_job_destroy(srv_job *j);
+
+const sp_result *srv_job_result(const srv_job *j, int i); /* of a choice that is done */
+
+#endif

@@ -1,0 +1,164 @@
+#include "server/routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/answer.h"
+
+/* -- replies ---------------------------------------------------------------------------------- */
+
+/* send_text -- `text` is freed. */
+static srv_sent send_text(struct MHD_Connection *c, int status, const char *type, char *text)
+{
+    static char nothing[] = "out of memory\n";
+    struct MHD_Response *r =
+        text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE)
+             : MHD_create_response_from_buffer(strlen(nothing), nothing, MHD_RESPMEM_PERSISTENT);
+    if (!r) {
+        free(text);
+        return MHD_NO;
+    }
+    if (!text) status = 503;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "text/plain");
+    if (status == 429) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    srv_sent sent = MHD_queue_response(c, (unsigned)status, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o)
+{
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return send_text(c, status, "application/json", text);
+}
+
+srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
+                         const char *message)
+{
+    return srv_reply_json(c, status, srv_error_json(status, param, code, message));
+}
+
+/* -- small handlers --------------------------------------------------------------------------- */
+
+/* health -- 503 while the server shuts down: a proxy sends its requests elsewhere. */
+static srv_sent health(srv_call *call)
+{
+    bool draining = call->s->draining;
+    return srv_reply_json(call->connection, draining ? 503 : 200,
+                          json_pack("{s:s}", "status", draining ? "shutting down" : "ok"));
+}
+
+static srv_sent ping(srv_call *call)
+{
+    return send_text(call->connection, 200, "text/plain", strdup("pong\n"));
+}
+
+static srv_sent version(srv_call *call)
+{
+    return srv_reply_json(call->connection, 200, json_pack("{s:s}", "version", SPOLIA_VERSION));
+}
+
+static json_t *model_json(const srv_server *s)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:{s:s, s:I, s:i}}", "id", s->o.alias, "object",
+                     "model", "created", (json_int_t)s->started, "owned_by", "spolia",
+                     "max_model_len", s->info.n_ctx, "meta", "arch", s->info.arch, "n_params",
+                     (json_int_t)s->info.n_params, "n_vocab", s->info.n_vocab);
+}
+
+static srv_sent models(srv_call *call)
+{
+    return srv_reply_json(call->connection, 200,
+                          json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(call->s)));
+}
+
+static srv_sent one_model(srv_call *call)
+{
+    const char *id = call->path + strlen("/v1/models/");
+    if (strcmp(id, call->s->o.alias) == 0)
+        return srv_reply_json(call->connection, 200, model_json(call->s));
+    return srv_reply_error(call->connection, 404, "model", "model_not_found", "there is no such model");
+}
+
+static srv_sent metrics(srv_call *call)
+{
+    srv_server *s = call->s;
+    sp_context_info i = sp_context_describe(s->ctx);
+    int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
+    double used = i.kv_blocks ? (double)(i.kv_blocks - i.kv_blocks_free) / (double)i.kv_blocks : 0;
+    char *text = srv_metrics_text(&s->metrics, &(srv_gauges){.n_running = n_running,
+                                                             .n_waiting = n - n_running,
+                                                             .kv_usage = used,
+                                                             .cached_blocks = i.cached_blocks,
+                                                             .cached_segments = i.cached_segments});
+    return send_text(call->connection, 200, "text/plain; version=0.0.4; charset=utf-8", text);
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
+
+static const struct {
+    const char *method, *path;
+    srv_handler *run;
+    bool open; /* without a key */
+    bool below; /* and every path that begins so */
+} routes[] = {
+    {"GET", "/health", health, .open = true},
+    {"GET", "/ping", ping},
+    {"GET", "/version", version},
+    {"GET", "/metrics", metrics},
+    {"GET", "/v1/models", models},
+    {"GET", "/v1/models/", one_model, .below = true},
+    {"POST", "/v1/chat/completions", srv_chat},
+    {"POST", "/chat/completions", srv_chat},
+    {"POST", "/v1/completions", srv_completion},
+    {"POST", "/completions", srv_completion},
+    {"POST", "/tokenize", srv_tokenize},
+    {"POST", "/detokenize", srv_detokenize},
+};
+#define N_ROUTES (sizeof routes / sizeof *routes)
+
+static bool is_path(size_t i, const char *path)
+{
+    return routes[i].below ? strncmp(path, routes[i].path, strlen(routes[i].path)) == 0
+                           : strcmp(path, routes[i].path) == 0;
+}
+
+/* is_method -- HEAD is GET without the body, which MHD leaves out. */
+static bool is_method(size_t i, const char *method)
+{
+    return strcmp(method, routes[i].method) == 0 ||
+           (strcmp(method, "HEAD") == 0 && strcmp(routes[i].method, "GET") == 0);
+}
+
+static srv_sent run_route(srv_call *call, size_t i)
+{
+    char salt[SRV_SALT_SIZE];
+    srv_server *s = call->s;
+    if (s->keys && !routes[i].open) {
+        const char *given = MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND,
+                                                        MHD_HTTP_HEADER_AUTHORIZATION);
+        if (!srv_keys_check(s->keys, given, salt))
+            return srv_reply_error(call->connection, 401, NULL, "invalid_api_key",
+                                   "the API key is missing or unknown");
+        call->salt = salt;
+    }
+    srv_sent sent = routes[i].run(call);
+    call->salt = NULL;
+    return sent;
+}
+
+srv_sent srv_route(srv_call *call)
+{
+    bool is_known = false;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!is_path(i, call->path)) continue;
+        is_known = true;
+        if (is_method(i, call->method)) return run_route(call, i);
+    }
+    if (is_known)
+        return srv_reply_error(call->connection, 405, NULL, NULL, "this path has another method");
+    return srv_reply_error(call->connection, 404, NULL, NULL, "there is no such path");
+}

@@ -1,0 +1,22 @@
+/* routes.h -- which handler answers which path; replies. */
+#ifndef SP_SERVER_ROUTES_H
+#define SP_SERVER_ROUTES_H
+
+#include "server/server_int.h"
+
+/* srv_route -- answers a request that has been received completely. Thread: any. */
+srv_sent srv_route(srv_call *call);
+
+/* srv_reply_json -- consumes o; NULL replies that memory is out. */
+srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o);
+/* srv_reply_error -- in OpenAI's form; param and code may be NULL. */
+srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
+                         const char *message);
+
+/* Handlers of other files. */
+srv_sent srv_chat(srv_call *call);        /* generate.c */
+srv_sent srv_completion(srv_call *call);
+srv_sent srv_tokenize(srv_call *call);    /* tokens.c */
+srv_sent srv_detokenize(srv_call *call);
+
+#endif

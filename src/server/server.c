@@ -1,0 +1,94 @@
+/* server.c -- start, signals, shutdown. */
+#include "server/server.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/cli.h"
+#include "server/exchange.h"
+
+static void list_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGHUP);
+}
+
+void srv_prepare(void)
+{
+    sigset_t set;
+    list_signals(&set);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int *port)
+{
+    *s = (srv_server){.o = *o,
+                      .ctx = c,
+                      .vocab = sp_context_vocab(c),
+                      .info = sp_context_describe(c),
+                      .started = time(NULL)};
+    srv_metrics_init(&s->metrics);
+    if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
+    sp_err err = sp_context_start(c);
+    if (err != SP_OK) return cli_fail(err), false;
+    return srv_exchanges_open(s, port);
+}
+
+/* drain -- lets running requests finish: for the time of grace, or until a second signal. */
+static void drain(srv_server *s, const sigset_t *signals)
+{
+    const struct timespec tick = {.tv_nsec = 50000000};
+    int64_t end = srv_now_us() + (int64_t)s->o.grace_seconds * 1000000;
+    while (s->n_active > 0 && srv_now_us() < end) {
+        int n = sigtimedwait(signals, NULL, &tick);
+        if (n == SIGINT || n == SIGTERM) break;
+    }
+    srv_exchanges_cancel(s->exchanges);
+}
+
+static void close_server(srv_server *s)
+{
+    srv_exchanges_close(s->exchanges);
+    sp_context_stop(s->ctx);
+    srv_keys_close(s->keys);
+    srv_metrics_fini(&s->metrics);
+}
+
+/* wait_for_end -- until SIGINT or SIGTERM; SIGHUP reads the API keys anew. */
+static void wait_for_end(srv_server *s, const sigset_t *signals)
+{
+    for (;;) {
+        int n = sigwaitinfo(signals, NULL);
+        if (n == SIGINT || n == SIGTERM) return;
+        if (n == SIGHUP && s->keys && srv_keys_reload(s->keys))
+            fputs("spolia: read the API keys anew\n", stderr);
+        if (n < 0 && errno != EINTR) return;
+    }
+}
+
+int srv_run(const srv_options *o, sp_context *c)
+{
+    sigset_t signals;
+    srv_server s;
+    int port;
+    list_signals(&signals);
+    bool good = open_server(&s, o, c, &port);
+    if (good) {
+        bool is_v6 = strchr(o->host, ':') != NULL;
+        printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "", port);
+        good = fflush(stdout) == 0;
+        wait_for_end(&s, &signals);
+        s.draining = true;
+        srv_exchanges_refuse(s.exchanges);
+        drain(&s, &signals);
+    }
+    close_server(&s);
+    return good ? 0 : 1;
+}

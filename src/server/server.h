@@ -1,0 +1,50 @@
+/* server.h -- `spolia serve`: the OpenAI-compatible HTTP server, a client of the public library.
+ *
+ *   exchange.c   HTTP: connections, bodies, deadlines, hang-ups
+ *   routes.c     path and method -> handler; API keys
+ *   fields.c     typed fields of a JSON body; the first error names its field
+ *   task.c       a body -> what to generate: sampling, limits, reuse
+ *   generate.c   completions: task, prompt, job, reply
+ *   messages.c   messages and documents -> a prompt
+ *   job.c        a task's requests to the library, and their text as it arrives
+ *   answer.c     JSON of answers: choices, usage, timings, the account
+ *   stream.c     the same as server-sent events
+ *   tokens.c     /tokenize, /detokenize
+ *   metrics.c    counters and histograms, in Prometheus' text format
+ *   keys.c       API keys, and the tenants' salts derived from them
+ */
+#ifndef SP_SERVER_SERVER_H
+#define SP_SERVER_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "spolia.h"
+
+#define SRV_MAX_N 16 /* choices of one request */
+
+typedef struct srv_options {
+    const char *host;
+    int port; /* 0: any that is free */
+    const char *alias;     /* name of the model in answers */
+    const char *keys_path; /* file of API keys, one a line; NULL: none are required */
+    int n_parallel;        /* requests that run at the same time */
+    int n_queue;           /* requests that may wait; more are refused */
+    int n_connections;
+    size_t body_bytes;  /* longest body */
+    int read_seconds;   /* to receive a request */
+    int stall_seconds;  /* for a client that does not read */
+    int grace_seconds;  /* for running requests, at shutdown */
+    int max_tokens;     /* of an answer, when the request does not say */
+    sp_sampling sampling; /* of requests that do not say */
+} srv_options;
+
+/* srv_prepare -- blocks the signals that srv_run waits for. Call it before the context is opened,
+ * whose threads inherit it. */
+void srv_prepare(void);
+
+/* srv_run -- serves the context until SIGINT or SIGTERM; prints the address once it listens.
+ * Returns the exit code; the context belongs to the caller again. */
+int srv_run(const srv_options *o, sp_context *c);
+
+#endif

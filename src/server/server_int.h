@@ -1,0 +1,50 @@
+/* server_int.h -- what the parts of the server share. */
+#ifndef SP_SERVER_SERVER_INT_H
+#define SP_SERVER_SERVER_INT_H
+
+#include <jansson.h>
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "server/keys.h"
+#include "server/metrics.h"
+#include "server/server.h"
+
+typedef struct srv_exchanges srv_exchanges; /* exchange.c */
+
+typedef struct srv_server {
+    srv_options o;
+    sp_context *ctx;
+    const sp_vocab *vocab;
+    sp_context_info info; /* as at the start: names and sizes */
+    srv_keys *keys;
+    srv_exchanges *exchanges;
+    srv_metrics metrics;
+    atomic_int n_active;      /* requests in the library */
+    atomic_bool draining;     /* no new requests */
+    atomic_ullong next_id;
+    long long started;        /* seconds since 1970 */
+} srv_server;
+
+/* One request as HTTP delivers it. */
+typedef struct srv_call {
+    srv_server *s;
+    struct MHD_Connection *connection;
+    const char *method, *path;
+    const char *body; /* NUL-terminated, n bytes */
+    size_t n;
+    const char *salt; /* tenant; NULL: none */
+    struct srv_job **job; /* where a handler leaves its job: destroyed when the exchange ends */
+} srv_call;
+
+typedef enum MHD_Result srv_sent; /* of a reply; MHD_NO closes the connection */
+
+typedef srv_sent srv_handler(srv_call *call);
+
+int64_t srv_now_us(void); /* monotonic */
+
+/* srv_prompt_create -- an empty prompt of the caller's tenant. */
+sp_err srv_prompt_create(const srv_call *call, sp_prompt **out);
+
+#endif

@@ -1,0 +1,19 @@
+/* stream.h -- an answer as server-sent events:
+ *
+ *   data: {... "delta": {"role": "assistant"}}      of each choice (chat)
+ *   data: {... "delta": {"content": "..."}}         as text arrives
+ *   : ping                                          when nothing arrives for a while
+ *   data: {... "finish_reason": "stop"}             of each choice
+ *   data: {... "choices": [], "usage": {...}}       with stream_options.include_usage
+ *   data: [DONE]
+ *
+ * Timings and the account are in the last event that has a finish_reason. */
+#ifndef SP_SERVER_STREAM_H
+#define SP_SERVER_STREAM_H
+
+#include "server/job.h"
+
+/* srv_stream_read -- MHD's content reader over a job; it blocks until there is an event. */
+ssize_t srv_stream_read(void *job, uint64_t at, char *out, size_t size);
+
+#endif

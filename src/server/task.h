@@ -1,0 +1,25 @@
+/* task.h -- what a body asks to generate. */
+#ifndef SP_SERVER_TASK_H
+#define SP_SERVER_TASK_H
+
+#include "server/fields.h"
+#include "server/server.h"
+
+#define SRV_MAX_STOP 16
+
+typedef struct srv_task {
+    bool chat;   /* /v1/chat/completions; or /v1/completions */
+    bool stream, include_usage;
+    int n; /* choices */
+    int max_tokens;
+    sp_sampling sampling;
+    const char *stop[SRV_MAX_STOP]; /* into the body */
+    int n_stop;
+    sp_reuse_opts reuse;
+    bool own_reuse; /* `reuse` instead of the context's */
+} srv_task;
+
+/* srv_task_read -- errors are in *f. The body must outlive the task. */
+void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o);
+
+#endif
