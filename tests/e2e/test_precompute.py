@@ -2,6 +2,7 @@
 import json
 import shutil
 import signal
+import struct
 import subprocess
 import time
 
@@ -30,8 +31,32 @@ def ask(out, store, *options, question=QUESTION):
     return json.loads(done.stdout), done.stderr
 
 
-def copies(store):
-    return sorted(store.glob("*/??/*.fused"))
+PLAIN, FUSED = range(2)
+LINE = 88  # bytes of the header and of each line of a store's index
+
+
+def copies(store, kind=FUSED):
+    """What the indices of a store name: (namespace, id, head) -> (segment, page, pages of the header, line)."""
+    there = {}
+    for index_file in store.glob("*/index"):
+        data = index_file.read_bytes()
+        for n in range(1, len(data) // LINE):
+            line = data[n * LINE:(n + 1) * LINE]
+            event, is_kind, *where = struct.unpack_from("<2I40x4I", line)
+            name = index_file.parent.name, line[8:40], line[40:48]
+            if is_kind == kind and event == 1:
+                there[name] = where[0], where[1], where[3], n
+            elif is_kind == kind and (event == 2 or there.get(name, ())[:2] == tuple(where[:2])):
+                there.pop(name, None)
+    return there
+
+
+def flip(path, at):
+    with path.open("r+b") as f:
+        f.seek(at)
+        byte = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([byte ^ 1]))
 
 
 @pytest.fixture
@@ -57,10 +82,10 @@ def demo(tmp_path_factory):
 
 def test_a_second_run_does_nothing(demo):
     out, store = demo
-    before = [(f.name, f.stat().st_mtime_ns) for f in copies(store)]
+    before = copies(store)
     again = index(ROOT / "demo/docs", out, fuse=4)
     assert (again["fused"], again["unchanged"], again["removed"]) == (0, 60, 0)
-    assert [(f.name, f.stat().st_mtime_ns) for f in copies(store)] == before and len(before) == 60
+    assert copies(store) == before and len(before) == 60
 
 
 def test_answers_come_from_the_store(demo):
@@ -79,19 +104,20 @@ def test_damaged_copies_are_computed_again(demo, tmp_path):
     out, store = demo
     broken = tmp_path / "kv"
     shutil.copytree(store, broken)
-    for plain in broken.glob("*/??/*.plain"):
-        plain.unlink()
+    for (space, *_), (*_, line) in copies(broken, PLAIN).items():
+        flip(broken / space / "index", line * LINE + 80)  # its line does not count any more
     whole, _ = ask(out, broken)
-    files = copies(broken)
-    for i, f in enumerate(files):
-        data = bytearray(f.read_bytes())
-        data[len(data) // 2 if i % 2 else 100] ^= 1
-        f.write_bytes(data[:len(data) - 7 * (i % 3)])
+    there = copies(broken)
+    in_layers = set()
+    for i, (name, (segment, page, head_pages, _)) in enumerate(there.items()):
+        # every second copy in its header, the others in their keys and values
+        flip(broken / name[0] / f"{segment:08x}.kv", (page + (head_pages if i % 2 else 0)) * 4096 + 100)
+        in_layers |= {name} if i % 2 else set()
     answer, said = ask(out, broken)
     assert all(c["reused"] == 0 for c in answer["chunks"])
     assert said.count("not used: ") == len(answer["chunks"]) == len(whole["chunks"])
     # keys and values are verified when they are loaded, so some damage was not seen yet
-    unseen = [f for i, f in enumerate(files) if f.exists() and i % 2 and i % 3 == 0]
+    unseen = in_layers & set(copies(broken))
     assert index(ROOT / "demo/docs", out, "--store", broken, fuse=4)["fused"] == 60 - len(unseen)
     healed, said = ask(out, broken)
     assert "not used" not in said

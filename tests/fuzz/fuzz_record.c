@@ -1,0 +1,74 @@
+/* The header of a stored copy and a line of a store's index: as they are, and once more with their checksum
+ * made right, so that what follows it is reached. What is read must be the bytes given. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/journal_int.h"
+#include "store/record.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+enum { FIXED_BYTES = 128, MAX_BYTES = 1 << 20 };
+
+/* check_lists -- every list is inside the header; reading it all shows that to the sanitizer. */
+static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
+{
+    const uint8_t *end = data + size;
+    uint64_t sum = 0;
+    if ((const uint8_t *)(r->tokens + r->n) > end) abort();
+    for (int i = 0; i < r->n_layers; i++) sum += r->sums[i].low;
+    for (int i = 0; i < r->n_before; i++) sum += r->before[i].b[31];
+    for (int i = 0; i < r->n; i++) sum += (uint64_t)r->tokens[i];
+    for (int i = 0; r->heavy && i < r->n; i++) sum += (uint64_t)r->heavy[i];
+    for (int i = 0; r->order && i < r->n; i++) sum += (uint64_t)r->order[i];
+    for (int i = 0; r->inter && i < r->n_before; i++) sum += r->inter[i] > 0;
+    if (sum == 1) abort(); /* uses the sum */
+}
+
+static void read_record(const uint8_t *data, size_t size)
+{
+    sp_record r;
+    uint32_t head_pages;
+    if (sp_record_read(data, size, &r) != SP_OK) return;
+    check_lists(&r, data, size);
+    sp_record_layout l = sp_record_layout_of(&r);
+    if (l.head_bytes > size || sp_record_size(data, &head_pages) != SP_OK ||
+        head_pages != l.head_pages)
+        abort();
+    uint8_t *out = malloc((size_t)l.head_pages * SP_PAGE);
+    if (!out || sp_record_write(&r, r.sums, out) != SP_OK) abort();
+    if (memcmp(out, data, l.head_bytes) != 0) abort(); /* written as it was read */
+    free(out);
+}
+
+/* sign -- makes the SHA-256 after the first n bytes right. */
+static void sign(uint8_t *data, size_t n)
+{
+    sp_sha256 *hash;
+    sp_digest digest;
+    if (sp_sha256_create(&hash) != SP_OK) abort();
+    sp_sha256_update(hash, data, n);
+    sp_sha256_final(hash, &digest);
+    memcpy(data + n, digest.b, sizeof digest.b);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    sp_journal_line line;
+    uint64_t head_bytes;
+    if (size >= SP_JOURNAL_LINE_BYTES && sp_journal_parse(data, 0, &line) &&
+        line.event == SP_EVENT_PUT && line.place.n_layers == 0)
+        abort();
+    if (size < FIXED_BYTES || size > MAX_BYTES) return 0;
+    uint8_t *copy = aligned_alloc(16, SP_ROUND_UP(size, (size_t)16));
+    if (!copy) abort();
+    memcpy(copy, data, size);
+    read_record(copy, size);
+    memcpy(&head_bytes, copy + 16, sizeof head_bytes);
+    if (head_bytes >= FIXED_BYTES + sizeof(sp_digest) && head_bytes <= size) {
+        sign(copy, (size_t)head_bytes - sizeof(sp_digest));
+        read_record(copy, size);
+    }
+    free(copy);
+    return 0;
+}
