@@ -1,23 +1,25 @@
 #include "base/mem.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-static long fault_countdown = -1;
+static atomic_long fault_countdown = -1; /* threads of a store allocate too */
 
 void sp_fault_after(long n)
 {
-    fault_countdown = n;
+    atomic_store(&fault_countdown, n);
 }
 
 static bool faulted(void)
 {
-    if (SP_LIKELY(fault_countdown < 0)) return false;
-    if (fault_countdown > 0) fault_countdown--;
-    return fault_countdown == 0;
+    long left = atomic_load_explicit(&fault_countdown, memory_order_relaxed);
+    if (SP_LIKELY(left < 0)) return false;
+    while (left > 0 && !atomic_compare_exchange_weak(&fault_countdown, &left, left - 1)) {}
+    return left == 0 || left == 1;
 }
 
 void *sp_alloc(size_t n, size_t size)

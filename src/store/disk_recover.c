@@ -37,10 +37,20 @@ static sp_err list_segments(const sp_disk_tier *d, numbers *out)
     return err;
 }
 
+typedef struct scanned {
+    const sp_disk_tier *d;
+    int fd;
+    uint64_t n_pages;
+    sp_bytes *buf;
+} scanned;
+
 /* read_header -- of the record at this page, if one is there: *pages is its length, or 1. */
-static sp_err read_header(const sp_disk_tier *d, int fd, uint64_t page, uint64_t n_pages,
-                          sp_bytes *buf, sp_journal_line *out, uint32_t *pages)
+static sp_err read_header(const scanned *s, uint64_t page, sp_journal_line *out, uint32_t *pages)
 {
+    const sp_disk_tier *d = s->d;
+    sp_bytes *buf = s->buf;
+    const int fd = s->fd;
+    const uint64_t n_pages = s->n_pages;
     size_t got;
     uint32_t head_pages;
     sp_record r;
@@ -82,7 +92,7 @@ static sp_err scan(sp_disk_tier *d, uint32_t number, sp_bytes *buf, line_list *l
         err = sp_vec_reserve(lines, 1);
         if (err != SP_OK) break;
         sp_journal_line *line = &lines->v[lines->n];
-        err = read_header(d, fd, page, n, buf, line, &pages);
+        err = read_header(&(scanned){d, fd, n, buf}, page, line, &pages);
         line->place.segment = number;
         lines->n += err == SP_OK;
         if (err == SP_E_NOTFOUND) err = SP_OK;

@@ -10,6 +10,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { FIXED_BYTES = 128, MAX_BYTES = 1 << 20 };
 
+static volatile uint64_t used; /* so that no read is left out */
+
 /* check_lists -- every list is inside the header; reading it all shows that to the sanitizer. */
 static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
 {
@@ -22,7 +24,7 @@ static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
     for (int i = 0; r->heavy && i < r->n; i++) sum += (uint64_t)r->heavy[i];
     for (int i = 0; r->order && i < r->n; i++) sum += (uint64_t)r->order[i];
     for (int i = 0; r->inter && i < r->n_before; i++) sum += r->inter[i] > 0;
-    if (sum == 1) abort(); /* uses the sum */
+    used = sum;
 }
 
 static void read_record(const uint8_t *data, size_t size)
