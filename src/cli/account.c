@@ -16,7 +16,7 @@ const char *finish_name(sp_finish f)
 
 static double per_second(int n, int64_t us)
 {
-    return us > 0 ? n * 1e6 / (double)us : 0;
+    return us > 0 && n > 0 ? n * 1e6 / (double)us : 0;
 }
 
 static bool is_chunk(const sp_segment_report *seg)

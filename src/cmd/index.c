@@ -96,7 +96,8 @@ static int build(const build_options *b, const char *const *roots, int n_roots)
     else if (!b->quiet)
         print_line(b->path, &v.stats, took);
     if (v.stats.n_chunks) return 0;
-    return cli_fail_with("index: no documents with text in %s", n_roots ? roots[0] : b->path);
+    cli_warn("index: no documents with text in %s", n_roots ? roots[0] : b->path);
+    return 1;
 }
 
 int cmd_index(int argc, char **argv)
@@ -131,6 +132,7 @@ int cmd_index(int argc, char **argv)
                      "--store reuses these fused copies."},
         tables);
     if (at < 0) return -1 - at;
+    if (b.as_json) cli_fail_as_json();
     bool sized = b.o.size_words || b.o.overlap_words;
     int size = b.o.size_words ? b.o.size_words : 150;
     if (sized && (size < 1 || b.o.overlap_words < 0 || b.o.overlap_words >= size))

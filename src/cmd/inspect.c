@@ -71,6 +71,7 @@ int cmd_inspect(int argc, char **argv)
                                "metadata, tensors."},
                   tables);
     if (at < 0) return -1 - at;
+    if (as_json) cli_fail_as_json();
     if (at + 1 != argc) return cli_fail_with("inspect: give one file or folder"), 2;
     char *text;
     sp_err err = sp_inspect(argv[at], &text);

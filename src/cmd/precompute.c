@@ -271,9 +271,10 @@ static int finish(run *r, sp_err err, bool quiet, bool as_json)
         fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n",
                 r->store);
     if (complete) return 0;
-    return cli_fail_with("interrupted after %" PRId64 " of %" PRId64
-                         " chunks; the same command continues from there",
-                         r->n.n_done, r->n_chunks);
+    cli_warn("interrupted after %" PRId64 " of %" PRId64
+             " chunks; the same command continues from there",
+             r->n.n_done, r->n_chunks);
+    return 1;
 }
 
 int precompute(precompute_options *o, const char *index_path, bool quiet, bool as_json)

@@ -3,14 +3,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cmd/commands.h"
 #include "cli/model_options.h"
 #include "cli/account.h"
+#include "cli/advice.h"
+#include "cli/show.h"
 
+/* print_text -- to a terminal only what it can show: a prompt may quote any document. */
 static bool print_text(const char *text, size_t n, void *user)
 {
-    return fwrite(text, 1, n, stdout) == n && fflush(stdout) == 0;
+    if (isatty(STDOUT_FILENO))
+        show_text(stdout, text, n);
+    else
+        fwrite(text, 1, n, stdout);
+    return fflush(stdout) == 0 && !ferror(stdout);
 }
 
 static sp_err generate(sp_context *c, const char *prompt, const char *separator,
@@ -56,12 +64,15 @@ int cmd_run(int argc, char **argv)
                                     "Continues a text. Greedy unless a temperature is given."},
                        tables);
     if (at < 0) return -1 - at;
+    if (as_json) cli_fail_as_json();
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
     size_t n;
     char *text = file ? cli_read_file(file, &n) : NULL;
     if (file && !text) return 1;
+    advice ignored = advice_of(&m);
     sp_context *c = model_options_open(&m);
+    if (c) advice_print(&ignored);
     sp_request *r = NULL;
     sp_err err = c ? generate(c, text ? text : prompt, separator, &s, as_json, &r) : SP_E_ARG;
     free(text);

@@ -64,6 +64,7 @@ int cmd_search(int argc, char **argv)
                                "exit code is 3\nwhen there are none."},
                   tables);
     if (at < 0) return -1 - at;
+    if (as_json) cli_fail_as_json();
     if (at + !like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
     if (k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
 
@@ -75,7 +76,7 @@ int cmd_search(int argc, char **argv)
                    : sp_index_search(ix, argv[at], k, &hits);
     if (err == SP_OK) (as_json ? print_json : print_hits)(&hits);
     int code = err != SP_OK ? cli_fail(err) : hits.n ? 0 : CLI_NO_HIT;
-    if (code == CLI_NO_HIT) cli_fail_with("no chunk of %s matches", path);
+    if (code == CLI_NO_HIT) cli_warn("no chunk of %s matches", path);
     sp_hits_fini(&hits);
     sp_index_close(ix);
     return code;

@@ -8,6 +8,7 @@
 sp_err sp_prompt_create(sp_context *c, sp_prompt **out)
 {
     SP_NEED(c);
+    SP_NEED(out);
     return sp_prompt_create_for(c, c->prompts.salt, out);
 }
 
@@ -288,6 +289,8 @@ static sp_err add_node(sp_prompt *p, const char *text, const added_node *parent,
 
 sp_err sp_prompt_tree(sp_prompt *p, const sp_prompt_node *nodes, int n)
 {
+    SP_NEED(p);
+    if (n > 0) SP_NEED(nodes);
     SP_TRY(check_nodes(p, nodes, n));
     if (!p->space->tokenizer)
         return sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");

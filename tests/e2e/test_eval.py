@@ -345,7 +345,8 @@ def model(tmp_path):
 
 
 def calibrate(model, index, *options):
-    return ["calibrate", "-m", model, "--questions", FILE, "--index", index, "--limit", "2", *options]
+    return ["calibrate", "-m", model, "--questions", FILE, "--index", index, "--limit", "2", "--force",
+            *options]
 
 
 def recomputed(model, index, *options):
@@ -354,7 +355,7 @@ def recomputed(model, index, *options):
     done = run("ask", "-m", model, "--index", index, "--json", "-v", *options, input=2 * question)
     assert done.returncode == 0, done.stderr
     account = json.loads(done.stdout.splitlines()[1])
-    chunks = [s for s in account["segments"] if s["kind"] == "chunk"]
+    chunks = account["chunks"]
     again = sum(s["recomputed"] for s in chunks)
     assert account["usage"]["recomputed_tokens"] == again
     assert all(s["reused"] + s["recomputed"] == s["tokens"] and s["from"] == "memory" for s in chunks)
@@ -368,7 +369,7 @@ def test_what_was_calibrated_is_used(model, index, tmp_path):
     out = succeed(*calibrate(model, index, "--policy", "fusion", "--ratios", "1,0.5"))
     entry = json.loads(file.read_text())["policies"]["fusion"]
     assert entry["recompute"] in (0.5, 1) and entry["questions"] == 2 and entry["quality"] >= 0.95
-    assert out.count("<-") == 1 and file.name in out
+    assert out.count("<-") == 1 and file.name in out and "2 questions: 95 % interval" in out
     share, log = recomputed(model, index, "--reuse", "fusion")
     assert share == pytest.approx(entry["recompute"], abs=0.01) and "calibrated: " in log
     assert recomputed(model, index, "--reuse", "fusion", "--recompute", "0.25")[0] == pytest.approx(0.25, abs=0.01)
@@ -394,6 +395,12 @@ def test_calibration_is_refused_without_a_measure(model, index, tmp_path):
     refuse(*command, naming=["full attention", "1 questions"])
     for options in (["--policy", "full"], ["--quality", "2"], ["--policy", "fusion", "--alphas", "1"]):
         refuse(*calibrate(model, index, *options), naming=[options[-2]], code=2)
+    assert not (tmp_path / "model.gguf.reuse.json").exists()
+
+
+def test_few_questions_are_refused(model, index, tmp_path):
+    few = [option for option in calibrate(model, index) if option != "--force"]
+    refuse(*few, naming=["2 questions", "20", "--force"])
     assert not (tmp_path / "model.gguf.reuse.json").exists()
 
 
@@ -423,6 +430,6 @@ BAD_CALIBRATIONS = {
 @pytest.mark.parametrize("text, words", BAD_CALIBRATIONS.values(), ids=BAD_CALIBRATIONS)
 def test_a_bad_calibration_is_named(text, words, model, index, tmp_path):
     (tmp_path / "model.gguf.reuse.json").write_text(text)
-    command = ["ask", "-m", model, "--index", index, "x"]
+    command = ["ask", "-m", model, "--index", index, QUESTIONS[0]["question"]]
     refuse(*command, "--reuse", "fusion", naming=["model.gguf.reuse.json", *words])
     assert run(*command, "--reuse", "fusion", "--recompute", "0.2").returncode == 0

@@ -72,13 +72,13 @@ def test_version():
 
 def test_policies_of_help_are_those_of_the_library(described, index):
     """Help, eval and the library's own error list the same policies in the same order."""
-    said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "Q")
+    said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "river")
     names = re.search(r"unknown: ([a-z0-9, ]+[a-z0-9])", said).group(1)
     options = {o["name"]: o["help"] for o in dict(leaves(described))[("ask",)]["options"]}
     assert names in options["reuse"]
     assert names in {o["name"]: o["help"] for o in dict(leaves(described))[("eval",)]["options"]}["policies"]
     for name in names.split(", "):
-        succeed("ask", "-m", MODEL, "-i", index, "--reuse", name, "-n", 1, "Q")
+        succeed("ask", "-m", MODEL, "-i", index, "--reuse", name, "-n", 1, "river")
 
 
 # -- misspelt names --------------------------------------------------------------------------------
@@ -140,8 +140,8 @@ def test_options_of_other_commands_pass(index):
     ["--help"], ["--version"], ["ask", "--help"], ["bench", "--help"], ["--dump-help"], ["inspect", "MODEL"],
     ["inspect", "MODEL", "--json"], ["tokenize", "-m", "MODEL", "-p", "x"], ["search", "-i", "INDEX", "river"],
     ["search", "-i", "INDEX", "--json", "river"], ["run", "-m", "MODEL", "-p", "x", "-q"],
-    ["run", "-m", "MODEL", "-p", "x", "--json"], ["ask", "-m", "MODEL", "-i", "INDEX", "Q"],
-    ["ask", "-m", "MODEL", "-i", "INDEX", "--json", "Q"], ["logits", "-m", "MODEL", "--tokens", "1,2"],
+    ["run", "-m", "MODEL", "-p", "x", "--json"], ["ask", "-m", "MODEL", "-i", "INDEX", "river"],
+    ["ask", "-m", "MODEL", "-i", "INDEX", "--json", "river"], ["logits", "-m", "MODEL", "--tokens", "1,2"],
     ["perplexity", "-m", "MODEL", "-f", "demo/questions.jsonl", "--json"]])
 def test_a_full_disk(arguments, index):
     arguments = [{"MODEL": MODEL, "INDEX": index}.get(a, a) for a in arguments]
@@ -154,9 +154,9 @@ def test_a_full_disk(arguments, index):
 def test_a_reader_that_leaves(index):
     """`yes | spolia ask | head` ends, and so does a batch whose answers cannot be written."""
     ask = f"'{PROGRAM}' ask -m '{MODEL}' -i '{index}' -n 4"
-    done = subprocess.run(f"yes Question | {ask} 2>/dev/null | head -2", shell=True, timeout=60, capture_output=True)
+    done = subprocess.run(f"yes river | {ask} 2>/dev/null | head -2", shell=True, timeout=60, capture_output=True)
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2
-    done = subprocess.run(f"yes Question | {ask} >/dev/full", shell=True, timeout=60, capture_output=True)
+    done = subprocess.run(f"yes river | {ask} >/dev/full", shell=True, timeout=60, capture_output=True)
     assert done.returncode == 1 and b"spolia: standard output: " in done.stderr
 
 

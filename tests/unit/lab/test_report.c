@@ -1,5 +1,6 @@
 /* What eval says of hand-made rows: normalised F1, the setting that calibrate chooses, fields of a CSV file. */
 #include "lab/eval/report.h"
+#include "lab/eval/interval.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,6 +61,26 @@ static void test_no_scale(void **state)
     settings = settings_of(alone, 2);
     eval_summarise(rows, 2, &settings, NULL, v);
     assert_true(isnan(v[1].normalised_f1));
+    free(rows);
+}
+
+/* Equal answers leave no doubt; answers that differ by question do, and more questions leave less. */
+static void test_interval(void **state)
+{
+    double f1[2 * 160];
+    for (int i = 0; i < 160; i++) {
+        f1[2 * i] = 1;
+        f1[2 * i + 1] = i % 4 != 0;
+    }
+    eval_row *rows = rows_of(f1, 160, 2);
+    eval_interval off = eval_kept_interval(rows, 160, 2, 0);
+    eval_interval few = eval_kept_interval(rows, 20, 2, 1);
+    eval_interval many = eval_kept_interval(rows, 160, 2, 1);
+    assert_true(off.low == 1 && off.high == 1);
+    assert_true(few.low < many.low && many.low < 0.75 && 0.75 < many.high && many.high < few.high);
+    assert_true(many.high - many.low > 0.10 && many.high - many.low < 0.17); /* 2 * 1.96 * 0.034 */
+    for (int i = 0; i < 160; i++) rows[2 * i].number[ROW_F1] = 0;
+    assert_true(isnan(eval_kept_interval(rows, 160, 2, 1).low));
     free(rows);
 }
 
@@ -127,7 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_normalised_f1),  cmocka_unit_test(test_no_scale),
-        cmocka_unit_test(test_choice),         cmocka_unit_test(test_quoting),
+        cmocka_unit_test(test_interval), cmocka_unit_test(test_choice),         cmocka_unit_test(test_quoting),
         cmocka_unit_test(test_rows_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

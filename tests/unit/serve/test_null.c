@@ -43,6 +43,9 @@ static void test_prompts(void **state)
     sp_prompt *p = NULL;
     REFUSES(sp_prompt_create, (NULL, &p), "c");
     REFUSES(sp_prompt_create, (c, NULL), "out");
+    REFUSES(sp_prompt_create_for, (NULL, NULL, &p), "c");
+    REFUSES(sp_prompt_create_for, (c, NULL, NULL), "out");
+    REFUSES(sp_prompt_tree, (NULL, NULL, 0), "p");
     REFUSES(sp_prompt_system, (NULL, "x"), "p");
     REFUSES(sp_prompt_chunk, (NULL, NULL, "x"), "p");
     REFUSES(sp_prompt_question, (NULL, "x"), "p");
@@ -60,6 +63,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_message, (p, SP_ROLE_USER, NULL), "text");
     REFUSES(sp_prompt_text, (p, NULL, false), "text");
     REFUSES(sp_prompt_cut, (p, NULL, NULL, false), "text");
+    REFUSES(sp_prompt_tree, (p, NULL, 1), "nodes");
     assert_int_equal(sp_prompt_tokens(p, NULL, 1), SP_E_ARG);
     assert_int_equal(sp_prompt_n_tokens(p), 0); /* nothing of it was taken */
     assert_int_equal(sp_prompt_n_tokens(NULL), 0);

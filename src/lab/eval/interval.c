@@ -1,0 +1,48 @@
+#include "lab/eval/interval.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "cli/alloc.h"
+
+#define RESAMPLES 2000
+#define TAIL      (RESAMPLES / 40) /* 2.5 % */
+
+/* pick -- splitmix64; one of n. */
+static size_t pick(uint64_t *state, size_t n)
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return (size_t)((z ^ (z >> 31)) % n);
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings,
+                                 int setting)
+{
+    double *kept = cli_alloc(RESAMPLES, sizeof *kept);
+    size_t n = (size_t)n_questions, block = (size_t)n_settings;
+    uint64_t state = 1;
+    int n_kept = 0;
+    for (int k = 0; k < RESAMPLES; k++) {
+        double off = 0, f1 = 0;
+        for (size_t i = 0; i < n; i++) {
+            const eval_row *row = rows + pick(&state, n) * block;
+            off += row[0].number[ROW_F1];
+            f1 += row[setting].number[ROW_F1];
+        }
+        if (off > 0) kept[n_kept++] = f1 / off;
+    }
+    qsort(kept, (size_t)n_kept, sizeof *kept, by_value);
+    eval_interval range = {NAN, NAN};
+    if (n_kept > 2 * TAIL) range = (eval_interval){kept[TAIL], kept[n_kept - 1 - TAIL]};
+    free(kept);
+    return range;
+}
