@@ -66,6 +66,8 @@ typedef struct sp_context_opts {
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     sp_reuse_opts reuse; /* of requests that do not say themselves */
     int max_variants;    /* copies of chunks computed after other chunks (craft); 0: 1,024 */
+    const char *evict;   /* replacement policy of cached copies: "lru", or "lacr" (what was used often
+                            and what waiting requests will use); NULL: "lru" */
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */

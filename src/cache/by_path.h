@@ -35,6 +35,10 @@ typedef struct sp_path_match {
 sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
                               const sp_copy **out);
 
+/* sp_by_path_peek -- the copies that serve whole segments; out [n_segs], or NULL. Pins and uses
+ * nothing: valid until the ledger changes. */
+void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, const sp_copy **out);
+
 /* sp_by_path_order -- the order of a prompt's segments in which the longest path is known: the head
  * (the first n_head) as it is, then the chunks of that path, then the others in their own order;
  * out [n_segs] indices. Looks at 4,096 copies at most. Pins and uses nothing.

@@ -89,13 +89,15 @@ struct sp_copy {
 
     /* -- the ledger's: read by replacement policies, written by the ledger alone */
     sp_copy_state state;
-    unsigned places;   /* set of sp_place */
-    int n_pins;        /* users, the load that fills it, and patches over it */
-    int n_children;    /* path copies that continue this one */
-    int64_t last_used; /* logical time */
-    int64_t n_uses;    /* being added or loaded is the first */
-    float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float cost_us;     /* time that computing it took; 0: unknown */
+    unsigned places;       /* set of sp_place */
+    int n_pins;            /* users, the load that fills it, and patches over it */
+    int n_children;        /* path copies that continue this one */
+    int64_t last_used;     /* logical time */
+    int64_t n_uses;        /* being added or loaded is the first */
+    float worth;           /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
+    float cost_us;         /* time that computing it took; 0: unknown */
+    float expected;        /* uses by waiting requests, the sooner the more; of the look ... */
+    int64_t expected_look; /* ... with this number (cache/evict.h) */
     struct {
         sp_copy *newer, *older;
     } used;                 /* order of use: of all READY copies, or of all FREE ones */

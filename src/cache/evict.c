@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const sp_evict_policy *const policies[] = {&sp_evict_lru};
+static const sp_evict_policy *const policies[] = {&sp_evict_lru, &sp_evict_lacr};
 
 sp_err sp_evict_find(const char *name, const sp_evict_policy **out)
 {

@@ -13,11 +13,13 @@ typedef struct sp_evict {
     const struct sp_evict_policy *policy;
     sp_copy *newest, *oldest; /* order of use */
     int64_t n;
+    int64_t look; /* looks at the waiting queue so far: sp_ledger_look */
 } sp_evict;
 
 /* The first three hooks may be NULL. `now` is logical time. */
 typedef struct sp_evict_policy {
     const char *name, *help;
+    bool looks_ahead; /* reads sp_copy.expected */
     void (*add)(sp_evict *e, sp_copy *c, int64_t now); /* it became READY */
     void (*use)(sp_evict *e, sp_copy *c, int64_t now); /* ancestors are used after descendants */
     void (*drop)(sp_evict *e, sp_copy *c);             /* it leaves the device */
@@ -26,6 +28,8 @@ typedef struct sp_evict_policy {
 
 /* Least recently used. */
 extern const sp_evict_policy sp_evict_lru;
+/* Locality-aware (LACR): uses, and expected uses by waiting requests. */
+extern const sp_evict_policy sp_evict_lacr;
 /* Placed copies of least worth. Keeps I5 of the ledger, whichever policy runs; not in the table. */
 extern const sp_evict_policy sp_evict_fr;
 

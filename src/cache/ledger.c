@@ -200,6 +200,24 @@ void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
     if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
 }
 
+bool sp_ledger_looks_ahead(const sp_ledger *l)
+{
+    return l->ready.policy->looks_ahead;
+}
+
+void sp_ledger_look(sp_ledger *l)
+{
+    l->ready.look++;
+}
+
+void sp_ledger_expect(sp_ledger *l, const sp_copy *expected, float weight)
+{
+    sp_copy *c = sp_ledger_own(l, expected);
+    if (c->expected_look != l->ready.look) c->expected = 0;
+    c->expected_look = l->ready.look;
+    c->expected += weight;
+}
+
 void sp_ledger_pin(sp_ledger *l, const sp_copy *c)
 {
     sp_ledger_own(l, c)->n_pins++;

@@ -143,6 +143,13 @@ void sp_ledger_unpin(sp_ledger *l, const sp_copy *c);
  * the order of use, and its worth rises by 1 / cfo (at most 100). Source: Cache-Craft section 3.3. */
 void sp_ledger_use(sp_ledger *l, const sp_copy *c, float cfo, int64_t now);
 
+/* sp_ledger_looks_ahead -- whether the replacement policy reads what is expected. */
+bool sp_ledger_looks_ahead(const sp_ledger *l);
+/* sp_ledger_look -- a new look at the waiting queue begins: nothing is expected so far. */
+void sp_ledger_look(sp_ledger *l);
+/* sp_ledger_expect -- a waiting request will read the copy; weight 0 .. 1, the sooner the more. */
+void sp_ledger_expect(sp_ledger *l, const sp_copy *c, float weight);
+
 /* sp_ledger_free_up -- evicts until the pool has n_blocks free; false when nothing more may go. */
 bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks);
 /* sp_ledger_clear -- drops everything that is not pinned from the device. */

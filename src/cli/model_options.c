@@ -44,6 +44,8 @@ void model_options_init(model_options *m)
         {OPT_GROUP, "Reuse"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
+        {OPT_STRING, "evict", 0, "NAME", &c->evict,
+         "which copy leaves a full memory: lru, lacr (looks at waiting requests) (lru)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
          .common = true},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,

@@ -27,9 +27,9 @@ typedef struct asking {
     const char *system;
     int top_k;
     bool as_json, stable_order, allow_empty, verbose;
-    const sp_reuse_opts *reuse;          /* NULL: the context's */
-    const volatile sig_atomic_t *stop;   /* nonzero: end the answer; NULL: Ctrl-C ends the program */
-    ask_turn *turns;                     /* [n_turns] earlier questions of the conversation */
+    const sp_reuse_opts *reuse;        /* NULL: the context's */
+    const volatile sig_atomic_t *stop; /* nonzero: end the answer; NULL: Ctrl-C ends the program */
+    ask_turn *turns;                   /* [n_turns] earlier questions of the conversation */
     int n_turns;
     account_rate rate;
     bool drawn; /* a line of progress is on the terminal */

@@ -162,8 +162,8 @@ static void print_trees(const graph_question *q)
         sum s = tree_sum(q, at, &next);
         fputs("  ", stderr);
         show_line(stderr, q->tree.v[at].text, 40);
-        fprintf(stderr, ": %d path%s, %d tokens, %d reused\n", s.n_paths,
-                s.n_paths == 1 ? "" : "s", s.n_tokens, s.n_reused);
+        fprintf(stderr, ": %d path%s, %d tokens, %d reused\n", s.n_paths, s.n_paths == 1 ? "" : "s",
+                s.n_tokens, s.n_reused);
         int n_shown = 0;
         for (int i = at; i < next && n_shown < SHOWN_PATHS; i++) {
             if (!is_leaf(&q->tree, i)) continue;

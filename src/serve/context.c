@@ -48,6 +48,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     SP_TRY(
         sp_ledger_create(&(sp_ledger_opts){.pool = c->pool,
                                            .max_blocks = n_blocks,
+                                           .evict = o->evict,
                                            .max_placed = o->max_variants ? o->max_variants : 1024},
                          &c->ledger));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));

@@ -39,10 +39,12 @@ struct sp_context {
     sp_vocab vocab;
     char *salt;
     int n_ctx, n_batch, max_requests;
-    int64_t reserved;            /* blocks set aside for running requests: request_int.h, I2 */
-    int64_t now;                 /* logical time: look-ups */
-    sp_request *queue, *running; /* oldest first */
-    sp_request *finished;        /* in this step */
+    int64_t reserved;              /* blocks set aside for running requests: request_int.h, I2 */
+    int64_t now;                   /* logical time: look-ups */
+    const sp_request *looked_from; /* the oldest of the queue at the last look ahead; not read */
+    int64_t looked_at;             /* the ledger's n_added then */
+    sp_request *queue, *running;   /* oldest first */
+    sp_request *finished;          /* in this step */
     sp_driver *driver;
     int n_running;
     sp_slice *slices;    /* [max_requests] of the step being composed */

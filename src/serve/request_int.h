@@ -163,6 +163,11 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
 /* sp_request_enter -- joins the queue. */
 void sp_request_enter(sp_request *r);
 
+/* -- look_ahead.c ---------------------------------------------------------------------------- */
+
+/* sp_context_look_ahead -- tells the ledger what the waiting requests will read. */
+void sp_context_look_ahead(sp_context *c);
+
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 
 /* sp_request_run -- until it is done; a request that fails is destroyed, and *r then NULL. */

@@ -21,6 +21,7 @@ static void admit(sp_context *c)
     while (c->queue && c->n_running < c->max_requests) {
         sp_request *r = c->queue;
         bool started;
+        sp_context_look_ahead(c);
         sp_err err = sp_request_start(r, &started);
         if (err != SP_OK)
             sp_request_finish(r, SP_FINISH_ERROR, err);

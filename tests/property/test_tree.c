@@ -10,7 +10,7 @@
 
 #define GOLDEN "tests/golden/trees.json"
 enum { SEED = 20, N_LAYERS = 5, N_VOCAB = 101 }; /* as in make-trees.py */
-#define LOGITS 1e-10 /* NMSE, with keys and values in f32 */
+#define LOGITS 1e-10                             /* NMSE, with keys and values in f32 */
 
 /* place_all -- every node after its parent, the question after all. */
 static void place_all(prompt *p)
@@ -166,8 +166,8 @@ static void read_tree(const json_t *o, prompt *p, float *logits)
     for (int i = 0; i < p->n_segs; i++) {
         const json_t *tokens = json_array_get(segs, (size_t)i);
         sp_segment *seg = &p->segs[i];
-        int parent = (int)json_integer_value(
-            json_array_get(json_object_get(o, "parents"), (size_t)i));
+        int parent =
+            (int)json_integer_value(json_array_get(json_object_get(o, "parents"), (size_t)i));
         *seg = (sp_segment){.kind = i ? SP_SEG_NODE : SP_SEG_SYSTEM,
                             .n = (int32_t)json_array_size(tokens)};
         assert_in_range(seg->n, 1, MAX_LEN);

@@ -147,9 +147,46 @@ static void eviction_frees_blocks_unless_others_hold_them(void **state)
     bench_end(&b);
 }
 
+/* LACR: the least used goes first, unless a waiting request will read it. Everything but the copy
+ * that is expected goes in the order of its uses. */
+static void what_is_expected_stays(void **state)
+{
+    for (int expected = -1; expected < 3; expected++) {
+        bench b;
+        const sp_copy *path[1];
+        bench_begin(&b, 20, 3);
+        sp_ledger_destroy(b.ledger);
+        assert_ok(sp_ledger_create(
+            &(sp_ledger_opts){.pool = b.pool, .max_blocks = 3, .evict = "lacr"}, &b.ledger));
+        assert_true(sp_ledger_looks_ahead(b.ledger));
+        sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B)};
+        sp_segment more = numbered(300, B);
+        for (int i = 0; i < 3; i++) learn(&b, &s[i], 1);
+        for (int i = 0; i < 3; i++) /* s[1] is used least, then s[2], then s[0] */
+            for (int k = 0; k < (i == 0 ? 3 : i - 1); k++) assert_int_equal(known(&b, &s[i], 1), 1);
+        sp_ledger_look(b.ledger);
+        sp_by_path_peek(b.ledger, &s[1], 1, path);
+        sp_ledger_expect(b.ledger, path[0], 1); /* an older look: it does not count */
+        sp_ledger_look(b.ledger);
+        if (expected >= 0) {
+            sp_by_path_peek(b.ledger, &s[expected], 1, path);
+            assert_non_null(path[0]);
+            sp_ledger_expect(b.ledger, path[0], 0.5f);
+        }
+        learn(&b, &more, 1);
+        int gone = expected == 1 ? 2 : 1;
+        for (int i = 0; i < 3; i++) {
+            sp_by_path_peek(b.ledger, &s[i], 1, path);
+            assert_int_equal(path[0] == NULL, i == gone);
+        }
+        bench_end(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_expected_stays),
         cmocka_unit_test(the_least_recently_used_leaf_goes_first),
         cmocka_unit_test(paths_go_leaf_by_leaf),
         cmocka_unit_test(partial_matches_count_as_uses),

@@ -8,11 +8,11 @@ static const policy prefix = {"prefix", 0}, off = {"off", 0}, full = {"full", 0}
 
 /*   0 Alice -- 1 likes -- 2 Titanic
  *          \-- 3 knows -- 4 Bob           5 Bob -- 6 lives in -- 7 Velm */
-static const sp_prompt_node alice[] = {{"Alice", -1},  {" likes", 0}, {" Titanic", 1},
-                                       {" knows", 0},  {" Bob", 3},   {"Bob", -1},
+static const sp_prompt_node alice[] = {{"Alice", -1},    {" likes", 0}, {" Titanic", 1},
+                                       {" knows", 0},    {" Bob", 3},   {"Bob", -1},
                                        {" lives in", 5}, {" Velm", 6}};
-static const sp_prompt_node bob[] = {{"Bob", -1}, {" eats", 0}, {" bread", 1}, {" lives in", 0},
-                                     {" Velm", 3}};
+static const sp_prompt_node bob[] = {
+    {"Bob", -1}, {" eats", 0}, {" bread", 1}, {" lives in", 0}, {" Velm", 3}};
 
 static sp_prompt *tree_prompt(sp_context *c, const sp_prompt_node *nodes, int n,
                               const char *question)
@@ -25,8 +25,8 @@ static sp_prompt *tree_prompt(sp_context *c, const sp_prompt_node *nodes, int n,
     return p;
 }
 
-static sp_request *ask_tree(sp_context *c, const sp_prompt_node *nodes, int n,
-                            const char *question, int max_tokens)
+static sp_request *ask_tree(sp_context *c, const sp_prompt_node *nodes, int n, const char *question,
+                            int max_tokens)
 {
     sp_request *r = run(c, submit_prompt(c, tree_prompt(c, nodes, n, question), max_tokens));
     if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
@@ -75,7 +75,8 @@ static void test_trees_may_be_added_one_by_one(void **state)
 {
     sp_context *c = open_policy(&prefix);
     const sp_prompt_node second[] = {{"Bob", -1}, {" lives in", 0}, {" Velm", 1}};
-    sp_prompt *one = tree_prompt(c, alice, SP_COUNT(alice), NULL), *two = tree_prompt(c, alice, 5, NULL);
+    sp_prompt *one = tree_prompt(c, alice, SP_COUNT(alice), NULL),
+              *two = tree_prompt(c, alice, 5, NULL);
     assert_ok(sp_prompt_tree(two, second, 3));
     assert_int_equal(one->segs.n, two->segs.n);
     for (size_t i = 0; i < one->segs.n; i++) {
@@ -99,8 +100,9 @@ static void test_nodes_serve_other_questions(void **state)
     assert_same_text(first, same);
     for (int i = 0; i < r->n_segments; i++) {
         bool question = i == r->n_segments - 1;
-        assert_string_equal(r->segments[i].kind,
-                            i == 0 ? "system" : question ? "question" : "node");
+        assert_string_equal(r->segments[i].kind, i == 0     ? "system"
+                                                 : question ? "question"
+                                                            : "node");
         assert_int_equal(r->segments[i].n_reused, question ? 0 : r->segments[i].n_tokens);
         assert_string_equal(r->segments[i].from, question ? "" : "memory");
     }
@@ -216,6 +218,48 @@ static void test_hubs(void **state)
     close_clean(c);
 }
 
+/* reused_after_fillers -- nodes of a tree that are still known when its second question comes, after
+ * other trees have filled the memory; that question waits in the queue while the last of them runs. */
+static int reused_after_fillers(const char *evict)
+{
+    enum { N_FILLER = 10, N_BLOCKS = 32 };
+    sp_context *probe = open_with((sp_context_opts){0});
+    size_t block = sp_context_describe(probe).kv_block_bytes;
+    close_clean(probe);
+    sp_context *c = open_with((sp_context_opts){
+        .kv_bytes = N_BLOCKS * block, .evict = evict, .max_requests = 1, .cpu = "ref"});
+    sp_request_destroy(ask_tree(c, bob, SP_COUNT(bob), "What?", 2));
+    sp_request *filler = NULL;
+    for (int k = 0; k < 3; k++) {
+        char names[N_FILLER][8];
+        sp_prompt_node nodes[N_FILLER];
+        for (int i = 0; i < N_FILLER; i++) {
+            snprintf(names[i], sizeof names[i], "%c%d", 'a' + k, i);
+            nodes[i] = (sp_prompt_node){names[i], -1};
+        }
+        sp_request_destroy(filler);
+        filler = submit_prompt(c, tree_prompt(c, nodes, N_FILLER, "Q?"), 2);
+        if (k < 2) run(c, filler);
+    }
+    sp_request *r = submit_prompt(c, tree_prompt(c, bob, SP_COUNT(bob), "Who?"), 2);
+    run(c, r);
+    assert_true(done(filler));
+    int n = 0;
+    for (int i = 1; i <= (int)SP_COUNT(bob); i++)
+        n += sp_request_result(r)->segments[i].n_reused > 0;
+    assert_true(sp_ledger_stats_of(c->ledger).n_evicted > 0);
+    sp_request_destroy(filler);
+    sp_request_destroy(r);
+    close_clean(c);
+    return n;
+}
+
+static void test_the_queue_is_looked_at(void **state)
+{
+    assert_int_equal(reused_after_fillers("lru"), 0);
+    assert_int_equal(reused_after_fillers("lacr"), SP_COUNT(bob));
+}
+
 static sp_err life(void)
 {
     sp_context *c = NULL;
@@ -250,6 +294,7 @@ int main(void)
         cmocka_unit_test(test_bad_trees),
         cmocka_unit_test(test_empty_nodes),
         cmocka_unit_test(test_hubs),
+        cmocka_unit_test(test_the_queue_is_looked_at),
         cmocka_unit_test(test_memory_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

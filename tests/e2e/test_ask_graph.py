@@ -1,0 +1,80 @@
+"""Questions over a knowledge graph: paths become trees, and nodes are reused by other questions."""
+import json
+
+import pytest
+
+from conftest import ROOT, refuse, run, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+TRIPLES = """Heat\tdirected_by\tMichael Mann
+Heat\tstarred_actors\tAl Pacino
+The Insider\tdirected_by\tMichael Mann
+The Insider\tstarred_actors\tAl Pacino
+The Insider\twritten_by\tEric Roth
+"""
+
+
+@pytest.fixture(scope="module")
+def graph(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("graph")
+    (folder / "movies.tsv").write_text(TRIPLES)
+    succeed("graph", "import", folder / "movies.tsv", "-o", folder / "movies.db")
+    return folder / "movies.db"
+
+
+def ask(graph, questions, *options):
+    """One process; the account of each question."""
+    text = "".join(q + "\n" for q in questions)
+    out = succeed("ask", "-m", MODEL, "--graph", graph, "--json", *options, input=text)
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def test_a_question_again_computes_the_question_only(graph):
+    first, again = ask(graph, ["who directed Heat"] * 2)
+    assert first["text"] == again["text"]
+    assert first["usage"]["reused_tokens"] == 0
+    question = again["segments"][-1]
+    assert question["kind"] == "question"
+    assert again["usage"]["computed_tokens"] == question["tokens"]
+    assert [t["entity"] for t in again["trees"]] == ["Heat"]
+    assert all(t["reused"] == t["tokens"] > 0 for t in again["trees"] + again["paths"])
+
+
+def test_the_account_adds_up(graph):
+    [a] = ask(graph, ["what did Al Pacino and Michael Mann make"])
+    nodes = [s for s in a["segments"] if s["kind"] == "node"]
+    assert [t["entity"] for t in a["trees"]] == ["Al Pacino", "Michael Mann"]
+    assert sum(t["nodes"] for t in a["trees"]) == len(nodes)
+    assert sum(t["tokens"] for t in a["trees"]) == sum(s["tokens"] for s in nodes)
+    assert sum(t["paths"] for t in a["trees"]) == len(a["paths"])
+    assert "Michael Mann <-directed_by- Heat -starred_actors-> Al Pacino" in [p["text"] for p in a["paths"]]
+
+
+def test_another_question_reuses_what_its_paths_share(graph):
+    _, second = ask(graph, ["who directed Heat", "who starred in Heat and The Insider"], "--hops", "1")
+    by_entity = {t["entity"]: t for t in second["trees"]}
+    assert by_entity["Heat"]["reused"] == by_entity["Heat"]["tokens"]
+    assert by_entity["The Insider"]["reused"] == 0
+
+
+@pytest.mark.parametrize("style", ["arrows", "sentences"])
+def test_reuse_changes_no_answer(graph, style):
+    questions = ["who directed Heat", "who starred in The Insider", "who directed Heat", "what did Al Pacino make"]
+    answers = [[a["text"] for a in ask(graph, questions, "--style", style, "--reuse", policy)]
+               for policy in ("off", "prefix", "full")]
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_person_sees_paths_and_reuse(graph):
+    done = run("ask", "-m", MODEL, "--graph", graph, "who directed Heat")
+    assert done.returncode == 0 and done.stdout.strip()
+    assert "Heat -directed_by-> Michael Mann" in done.stderr and "reused" in done.stderr
+
+
+def test_refusals(graph, tmp_path):
+    refuse("ask", "-m", MODEL, "--graph", graph, "zzz qqq", code=3, naming=["entity"])
+    refuse("ask", "-m", MODEL, "--graph", tmp_path / "none.db", "x", naming=["none.db"])
+    refuse("ask", "-m", MODEL, "--graph", graph, "--index", graph, "x", code=2, naming=["--index", "--graph"])
+    refuse("ask", "-m", MODEL, "--graph", graph, "--style", "poem", "x", code=2, naming=["poem"])
+    [empty] = ask(graph, ["zzz qqq"], "--allow-empty")
+    assert empty["trees"] == empty["paths"] == []
