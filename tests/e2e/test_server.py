@@ -4,6 +4,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -223,6 +224,15 @@ def test_small_endpoints(server):
     assert server.metric("generation_tokens_total") == before + answer["usage"]["completion_tokens"]
     assert server.call("/nowhere")[0] == 404
     assert server.call("/v1/models", b"{}")[0] == 405
+
+
+def test_the_example_for_python(server):
+    done = subprocess.run([sys.executable, ROOT / "examples/openai_client.py", server.url + "/v1"],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = re.findall(r"  \w+: (\d+) of (\d+) tokens reused (.+)", done.stdout)
+    assert [t[2] for t in told] == ["never seen"] * 2 + ["memory"] * 2
+    assert all(reused == total for reused, total, _ in told[2:])
 
 
 # -- errors name the field -------------------------------------------------------------------------
