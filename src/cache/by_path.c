@@ -15,13 +15,14 @@ static uint64_t hash_id(const sp_copy *parent, const sp_digest *id)
     return sp_hash64(key, sizeof key);
 }
 
-/* By (parent, tokens of the first block). */
-static uint64_t hash_start(const sp_copy *parent, const int32_t *tokens)
+/* By (parent, tokens of the first block). A root has no parent that would be of one tenant: its own
+ * tenant takes that place. */
+static uint64_t hash_start(const sp_copy *parent, uint64_t tenant, const int32_t *tokens)
 {
     struct {
         uint64_t parent;
         int32_t tokens[SP_BLOCK_TOKENS];
-    } key = {.parent = (uint64_t)(uintptr_t)parent};
+    } key = {.parent = parent ? (uint64_t)(uintptr_t)parent : tenant};
     memcpy(key.tokens, tokens, sizeof key.tokens);
     return sp_hash64(&key, sizeof key);
 }
@@ -33,7 +34,7 @@ static uint64_t id_of(const sp_copy *c)
 
 static uint64_t start_of(const sp_copy *c)
 {
-    return hash_start(c->parent, c->tokens);
+    return hash_start(c->parent, c->tenant, c->tokens);
 }
 
 sp_err sp_by_path_init(sp_ledger *l)
@@ -92,9 +93,10 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     sp_copy *best = NULL;
     int32_t best_blocks = 0;
     if (seg->n < SP_BLOCK_TOKENS) return NULL;
-    sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tokens));
+    sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tenant, seg->tokens));
     for (; c; c = c->next_by_start) {
-        int32_t b = c->parent == parent ? common_blocks(c, seg) : 0;
+        bool follows = c->parent == parent && (parent || c->tenant == seg->tenant);
+        int32_t b = follows ? common_blocks(c, seg) : 0;
         if (b > best_blocks) {
             best_blocks = b;
             best = c;

@@ -55,6 +55,7 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     c->kind = spec->kind;
     c->exact = spec->exact;
     c->id = spec->seg->id;
+    c->tenant = spec->seg->tenant;
     c->n = spec->seg->n;
     c->at = spec->at;
     c->n_before = spec->n_before;
@@ -70,6 +71,7 @@ void sp_copy_move_contents(sp_copy *to, sp_copy *from)
     to->kind = from->kind;
     to->exact = from->exact;
     to->id = from->id;
+    to->tenant = from->tenant;
     to->tokens = from->tokens;
     to->n = from->n;
     to->at = from->at;

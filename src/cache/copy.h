@@ -70,6 +70,7 @@ struct sp_copy {
     sp_copy_kind kind;
     bool exact;
     sp_digest id;               /* content id of the segment */
+    uint64_t tenant;            /* of the segment */
     const int32_t *tokens;      /* [n]; NULL while FREE */
     int32_t n;                  /* tokens; 0 while FREE */
     int32_t at;                 /* position that the first key was rotated for */

@@ -11,11 +11,12 @@ static uint64_t id_of(const sp_segment *seg)
     return low | 1; /* 0: an empty slot */
 }
 
-/* start_of -- a hash of the first block of tokens; 0 when there is none. */
+/* start_of -- a hash of tenant and first block of tokens; 0 when there is none. */
 static uint64_t start_of(const sp_segment *seg)
 {
     if (seg->n < SP_BLOCK_TOKENS) return 0;
-    return sp_hash64(seg->tokens, SP_BLOCK_TOKENS * sizeof *seg->tokens) | 1;
+    uint64_t hash = sp_hash64(seg->tokens, SP_BLOCK_TOKENS * sizeof *seg->tokens);
+    return (hash ^ seg->tenant) | 1;
 }
 
 static size_t slot_of(uint64_t hash)

@@ -95,7 +95,7 @@ static const uint32_t *own_blocks(const sp_copy *c)
 /* become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
 static void become_ready(sp_ledger *l, sp_copy *c, int64_t now)
 {
-    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id};
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
     c->state = SP_COPY_READY;
     c->places |= SP_AT_DEVICE;
     sp_evict_add(&l->ready, c, now);
@@ -352,6 +352,7 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
     bool fits = make_room_for(l, spec);
     if (fits && is_new) {
         c->id = spec->seg->id;
+        c->tenant = spec->seg->tenant;
         enter(l, c);
         if (!path) sp_by_content_add(l, c);
     }
@@ -448,7 +449,7 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
 /* loaded_contents -- tokens and blocks as they are, and what the tier says of the copy. */
 static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy *out)
 {
-    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id};
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
     return sp_copy_fill(out, &(sp_copy_spec){.seg = &seg,
                                              .kind = c->kind,
                                              .exact = c->kind == SP_COPY_PLAIN,

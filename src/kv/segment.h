@@ -36,6 +36,7 @@ typedef struct sp_segment {
     const int32_t *tokens; /* [n] borrowed from the prompt */
     int32_t n;             /* tokens, at least 1 */
     sp_digest id;
+    uint64_t tenant; /* a hash of the salt in the id; 0: none. Tables by tokens alone have it, too */
     int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one; SP_PARENT_ALL */
     int32_t place;  /* 1 + position of its first token; 0: after its parent */
 } sp_segment;

@@ -42,23 +42,11 @@ static bool has_own_salt(const sp_request *r)
     return r->salt && (!salt || strcmp(r->salt, salt) != 0);
 }
 
-/* hide_edited -- an edit is recognised by its first tokens, whoever's they are: a tenant must not
- * hear of other tenants' chunks. */
-static void hide_edited(const sp_request *r, sp_found *found)
-{
-    for (int i = 0; i < r->n_segs; i++)
-        if (found[i].miss == SP_MISS_EDITED) found[i].miss = SP_MISS_NEVER_SEEN;
-}
-
-/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another
- * model. */
+/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another model;
+ * that is known of the context's own tenant only. */
 static void note_elsewhere(sp_request *r, sp_found *found)
 {
-    const sp_tiers *t = r->ctx->tiers;
-    if (has_own_salt(r)) {
-        hide_edited(r, found);
-        return;
-    }
+    const sp_tiers *t = has_own_salt(r) ? NULL : r->ctx->tiers;
     for (int i = 0; t && i < r->n_segs; i++) {
         bool is_new = found[i].miss == SP_MISS_NEVER_SEEN || found[i].miss == SP_MISS_EDITED;
         if (is_new && sp_tiers_has_elsewhere(t, &r->segs[i], r->segs, r->n_head))

@@ -64,6 +64,7 @@ static sp_err push_segment(sp_prompt *p, sp_segment seg, const int32_t *ids, siz
 {
     SP_TRY(check_room(p, n));
     seg.n = (int32_t)n;
+    seg.tenant = p->tenant;
     int32_t *copy = sp_arena_take(&p->arena, n, sizeof *copy);
     if (!copy) return sp_fail_nomem(n * sizeof *copy, "a prompt");
     memcpy(copy, ids, n * sizeof *ids);

@@ -43,7 +43,7 @@ json_t *srv_answer_usage(const srv_job *j)
 
 static double per_second(int n, double ms)
 {
-    return ms > 0 ? n * 1e3 / ms : 0;
+    return ms > 0 && n > 0 ? n * 1e3 / ms : 0;
 }
 
 json_t *srv_answer_timings(const sp_result *r)

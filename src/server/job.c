@@ -72,6 +72,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .stop = j->task.stop,
                          .n_stop = j->task.n_stop,
                          .reuse = j->task.own_reuse ? &j->task.reuse : NULL,
+                         .ignore_end = j->task.ignore_end,
                          .on_text = j->task.stream ? on_text : NULL,
                          .on_done = on_done,
                          .user = c};

@@ -30,7 +30,7 @@ static srv_sent send_text(struct MHD_Connection *c, int status, const char *type
 
 srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o)
 {
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     json_decref(o);
     return send_text(c, status, "application/json", text);
 }

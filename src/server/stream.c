@@ -26,7 +26,7 @@ static bool write_text(srv_job *j, const char *s)
 /* write_event -- consumes o. */
 static bool write_event(srv_job *j, json_t *o)
 {
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
     bool good = text && write_text(j, "data: ") && write_text(j, text) && write_text(j, "\n\n");
     free(text);
     json_decref(o);

@@ -186,6 +186,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
         if (inner.failed) srv_fields_refuse(f, "stream_options.include_usage", "%s", inner.why);
     }
     t->n = (int)srv_field_int(f, "n", 1, 1, SRV_MAX_N);
+    t->ignore_end = srv_field_bool(f, "ignore_eos", false);
     read_max_tokens(t, f, o);
     read_sampling(t, f, o);
     read_stop(t, f);

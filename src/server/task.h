@@ -15,6 +15,7 @@ typedef struct srv_task {
     sp_sampling sampling;
     const char *stop[SRV_MAX_STOP]; /* into the body */
     int n_stop;
+    bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
     bool own_reuse; /* `reuse` instead of the context's */
 } srv_task;

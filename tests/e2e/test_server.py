@@ -1,0 +1,460 @@
+"""`spolia serve`: OpenAI's client unmodified, documents, tenants, limits, hostile requests, shutdown."""
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+
+import openai
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse, succeed
+
+MODEL = ROOT / "demo/model.gguf"
+LONG = {"max_tokens": 3000, "prompt": "The harbour", "temperature": 1, "top_k": 2000, "seed": 1, "ignore_eos": True}
+
+
+class Server:
+    def __init__(self, *options):
+        self.process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "--port", "0", *map(str, options)],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = self.process.stdout.readline()
+        assert line.startswith("listening on http://127.0.0.1:"), line + self.process.stderr.read()
+        self.url = line.split()[-1]
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def client(self, key="none"):
+        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=120)
+
+    def call(self, path, body=None, key=None):
+        """(status, JSON or text) of a GET, or of a POST with a body: an object, or bytes as they are."""
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        try:
+            with urllib.request.urlopen(urllib.request.Request(self.url + path, data, headers), timeout=120) as r:
+                status, text = r.status, r.read().decode()
+        except urllib.error.HTTPError as e:
+            status, text = e.code, e.read().decode()
+        try:
+            return status, json.loads(text)
+        except ValueError:
+            return status, text
+
+    def metric(self, name):
+        text = self.call("/metrics")[1]
+        return float(re.search(rf"^spolia:{re.escape(name)} (\S+)$", text, re.M)[1])
+
+    def wait_for(self, metric, value, seconds=30):
+        end = time.time() + seconds
+        while self.metric(metric) != value:
+            assert time.time() < end, f"{metric} is {self.metric(metric)}, not {value}"
+            time.sleep(0.05)
+
+    def socket(self):
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def stop(self, number=signal.SIGTERM):
+        """Its exit code; what it wrote to standard error is in self.said."""
+        self.process.send_signal(number)
+        try:
+            _, self.said = self.process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = Server("--reuse", "full")
+    yield s
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+@pytest.fixture
+def start():
+    started = []
+
+    def run(*options):
+        started.append(Server(*options))
+        return started[-1]
+    yield run
+    for s in started:
+        if s.process.poll() is None:
+            assert s.stop() == 0, s.said
+
+
+def documents(name):
+    return [{"id": "a", "title": "Harbour", "text": f"The keeper of the {name} lighthouse is called Anna Berg and came in 1931."},
+            {"id": "b", "title": "Boats", "text": f"The {name} harbour was built by the town in 1870 and has forty boats."}]
+
+
+def chat(question="Who is the keeper?", **more):
+    return {"model": "any", "messages": [{"role": "user", "content": question}], "max_tokens": 12, **more}
+
+
+# -- OpenAI's client -----------------------------------------------------------------------------
+
+
+def test_models(server):
+    models = server.client().models.list().data
+    assert [m.id for m in models] == ["model.gguf"]
+    assert server.client().models.retrieve("model.gguf").owned_by == "spolia"
+    with pytest.raises(openai.NotFoundError):
+        server.client().models.retrieve("another")
+
+
+def test_documents_are_reused_whatever_their_order(server):
+    one, two = documents("northern")
+    ask = {**chat(), "extra_body": {"documents": [one, two]}}
+    first = server.client().chat.completions.create(**ask)
+    assert first.usage.prompt_tokens_details.cached_tokens == 0
+    assert [d["missed"] for d in first.spolia["documents"]] == ["never seen"] * 2
+    ask["extra_body"] = {"chat_template_kwargs": {"documents": [two, one]}}
+    second = server.client().chat.completions.create(**ask)
+    told = second.spolia["documents"]
+    assert [d["id"] for d in told] == ["b", "a"]
+    assert all(d["reused"] == d["tokens"] > 0 and d["from"] == "memory" for d in told)
+    assert second.usage.prompt_tokens_details.cached_tokens >= sum(d["tokens"] for d in told)
+    assert second.timings["cache_n"] + second.timings["prompt_n"] == second.usage.prompt_tokens
+
+
+def test_known_chunks_are_found_in_plain_messages(server):
+    one, two = documents("eastern")
+    system = {"role": "system", "content": "Answer briefly."}
+    ask = chat(documents=[one])
+    server.call("/v1/chat/completions", {**ask, "messages": [system, *ask["messages"]]})
+    text = {"role": "user", "content": f"[Harbour]\n{one['text']}\n\nWho came?"}
+    _, answer = server.call("/v1/chat/completions", {**chat(), "messages": [system, text]})
+    chunks = [s for s in answer["spolia"]["segments"] if s["kind"] == "chunk"]
+    assert len(chunks) == 1 and chunks[0]["from"] == "memory"
+
+
+def test_an_answer_is_that_of_ask(server, tmp_path):
+    docs = ROOT / "demo/docs"
+    succeed("index", docs, "-o", tmp_path / "i.db")
+    question = json.loads((ROOT / "demo/questions.jsonl").read_text().splitlines()[0])["question"]
+    out = json.loads(succeed("ask", "-m", MODEL, "--index", tmp_path / "i.db", "--reuse", "off", "--json", question))
+    hits = json.loads(succeed("search", "--index", tmp_path / "i.db", "-k", "8", "--json", question))
+    hits = sorted(hits, key=lambda h: h["id"])
+    given = [{"title": h["title"], "text": h["text"]} for h in hits]
+    _, answer = server.call("/v1/chat/completions", chat(question, documents=given, quality="exact", max_tokens=64))
+    assert answer["choices"][0]["message"]["content"] == out["text"]
+    assert answer["usage"]["prompt_tokens"] == out["usage"]["prompt_tokens"]
+
+
+def test_a_stream_has_the_same_text(server):
+    ask = chat(extra_body={"documents": documents("western")})
+    whole = server.client().chat.completions.create(**ask).choices[0]
+    events = list(server.client().chat.completions.create(**ask, stream=True, stream_options={"include_usage": True}))
+    text = "".join(e.choices[0].delta.content or "" for e in events if e.choices)
+    assert text == whole.message.content
+    assert events[0].choices[0].delta.role == "assistant"
+    assert events[-2].choices[0].finish_reason == whole.finish_reason
+    assert events[-1].choices == [] and events[-1].usage.prompt_tokens_details.cached_tokens > 0
+    assert events[-2].spolia["documents"][0]["from"] == "memory"
+
+
+def test_several_choices(server):
+    ask = {**LONG, "model": "any", "max_tokens": 6, "n": 3, "extra_body": {"top_k": 2000, "ignore_eos": True}}
+    del ask["top_k"], ask["ignore_eos"]
+    choices = server.client().completions.create(**ask).choices
+    assert [c.index for c in choices] == [0, 1, 2]
+    assert len({c.text for c in choices}) > 1
+    assert [c.text for c in server.client().completions.create(**ask).choices] == [c.text for c in choices]
+    streamed = ["", "", ""]
+    for event in server.client().completions.create(**ask, stream=True):
+        for c in event.choices:
+            streamed[c.index] += c.text
+    assert streamed == [c.text for c in choices]
+
+
+def test_stop_and_length(server):
+    ask = {**LONG, "max_tokens": 20}
+    _, whole = server.call("/v1/completions", ask)
+    text = whole["choices"][0]["text"]
+    assert len(text) > 8
+    _, cut = server.call("/v1/completions", {**ask, "stop": [text[3:6]]})
+    assert cut["choices"][0]["text"] == text[:text.index(text[3:6])]
+    assert cut["choices"][0]["finish_reason"] == "stop"
+    _, short = server.call("/v1/completions", {**ask, "max_tokens": 2})
+    assert short["usage"]["completion_tokens"] == 2 and short["choices"][0]["finish_reason"] == "length"
+
+
+def test_warm_up_and_cache_prompt(server):
+    docs = documents("southern")
+    _, warm = server.call("/v1/chat/completions", {**chat(documents=docs), "max_tokens": None, "n_predict": 0})
+    assert warm["usage"]["completion_tokens"] == 0
+    _, answer = server.call("/v1/chat/completions", chat(documents=docs))
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    _, cold = server.call("/v1/chat/completions", chat(documents=docs, cache_prompt=False))
+    assert cold["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+@pytest.mark.parametrize("more", [{"reuse": {"mode": "fusion", "recompute": 0.5}}, {"quality": "balanced"}])
+def test_recomputation_is_accounted(server, more):
+    docs = documents("old" if "reuse" in more else "new")
+    server.call("/v1/chat/completions", chat(documents=docs))
+    status, answer = server.call("/v1/chat/completions", chat("Which boats?", documents=docs[::-1], **more))
+    assert status == 200
+    assert answer["usage"]["prompt_tokens_details"]["recomputed_tokens"] > 0
+
+
+def test_tokens(server):
+    _, cut = server.call("/tokenize", {"content": "The harbour of the town: é 鳥"})
+    assert cut["count"] == len(cut["tokens"]) > 0
+    assert server.call("/detokenize", {"tokens": cut["tokens"]})[1]["content"].strip() == "The harbour of the town: é 鳥"
+    assert server.call("/detokenize", {"tokens": [10**9]})[0] == 400
+    ids = {**LONG, "prompt": cut["tokens"], "max_tokens": 1}
+    assert server.call("/v1/completions", ids)[1]["usage"]["prompt_tokens"] == cut["count"]
+
+
+def test_small_endpoints(server):
+    assert server.call("/health") == (200, {"status": "ok"})
+    assert server.call("/ping")[0] == 200
+    assert server.call("/version")[1]["version"]
+    before = server.metric("generation_tokens_total")
+    _, answer = server.call("/v1/chat/completions", chat())
+    assert server.metric("generation_tokens_total") == before + answer["usage"]["completion_tokens"]
+    assert server.call("/nowhere")[0] == 404
+    assert server.call("/v1/models", b"{}")[0] == 405
+
+
+def test_the_example_for_python(server):
+    done = subprocess.run([sys.executable, ROOT / "examples/openai_client.py", server.url + "/v1"],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    told = re.findall(r"  \w+: (\d+) of (\d+) tokens reused (.+)", done.stdout)
+    assert [t[2] for t in told] == ["never seen"] * 2 + ["memory"] * 2
+    assert all(reused == total for reused, total, _ in told[2:])
+
+
+# -- errors name the field -------------------------------------------------------------------------
+
+@pytest.mark.parametrize("field, value, param", [
+    ("n", 10**12, "n"), ("n", -1, "n"), ("n", 1.5, "n"), ("max_tokens", -5, "max_tokens"), ("max_tokens", "x", "max_tokens"),
+    ("temperature", -1, "temperature"), ("temperature", "hot", "temperature"), ("top_p", 2, "top_p"), ("seed", "x", "seed"),
+    ("stop", 7, "stop"), ("stop", ["a"] * 99, "stop"), ("stop", [1], "stop[0]"), ("stream", "yes", "stream"),
+    ("messages", [], "messages"), ("messages", "hello", "messages"),
+    ("messages", [{"role": "king", "content": ""}], "messages[0].role"),
+    ("messages", [{"role": "user", "content": 7}], "messages[0].content"),
+    ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content"),
+    ("documents", {}, "documents"), ("documents", [{"title": "x"}], "documents[0].text"),
+    ("reuse", {"mode": "magic"}, "reuse.mode"), ("reuse", {"mode": "full", "recompute": 3}, "reuse"), ("quality", "best", "quality"),
+    ("tools", [{"type": "function"}], "tools"), ("logprobs", True, "logprobs"),
+    ("response_format", {"type": "json_object"}, "response_format")])
+def test_errors_name_the_field(server, field, value, param):
+    status, answer = server.call("/v1/chat/completions", {**chat(), field: value})
+    assert status == 400, answer
+    assert answer["error"]["param"] == param and answer["error"]["type"] == "invalid_request_error"
+    assert param.split("[")[0].split(".")[0] in answer["error"]["message"]
+
+
+def test_a_prompt_over_the_context(server):
+    with pytest.raises(openai.BadRequestError) as caught:
+        server.client().chat.completions.create(**chat("word " * 9000))
+    assert caught.value.code == "context_length_exceeded"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"nul", b'{"messages": "\xff\xfe"}', b"[" * 100000,
+                                  b'{"a":' * 5000, b'{"prompt": "\\u0000"}', b'{"prompt": "\\ud800"}', b'"' * 1000])
+def test_bodies_that_are_no_request(server, body):
+    status, answer = server.call("/v1/completions", body)
+    assert status == 400 and answer["error"]["message"]
+    assert server.call("/health")[0] == 200
+
+
+# -- hostile connections ---------------------------------------------------------------------------
+
+POST = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+
+
+def receive(s):
+    data = b""
+    while True:
+        try:
+            piece = s.recv(65536)
+        except ConnectionResetError:
+            return data
+        if not piece:
+            return data
+        data += piece
+
+
+def test_a_body_over_the_limit(start):
+    s = start("--body", 1)
+    with s.socket() as c:
+        c.sendall(POST + b"Content-Length: 99999999999\r\n\r\n")
+        assert b" 413 " in receive(c)
+    with s.socket() as c:
+        c.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n")
+        piece = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        try:
+            for _ in range(64):
+                c.sendall(piece)
+        except OSError:
+            pass
+        receive(c)
+    assert s.call("/health")[0] == 200
+
+
+@pytest.mark.parametrize("data", [b"\0" * 4000, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", POST + b"Content-Length: -1\r\n\r\n",
+                                  POST + b"Content-Length: x\r\n\r\n", b"A" * 100000])
+def test_what_is_no_http(server, data):
+    with server.socket() as c:
+        try:
+            c.sendall(data)
+            c.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+        receive(c)
+    assert server.call("/health")[0] == 200
+
+
+def test_pipelined_requests(server):
+    body = json.dumps({**LONG, "max_tokens": 1}).encode()
+    one = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    with server.socket() as c:
+        c.sendall(one + one + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert receive(c).count(b"HTTP/1.1 200") == 3
+
+
+def test_a_client_that_is_too_slow_is_cut_off(start):
+    s = start("--read-timeout", 1)
+    with s.socket() as c:
+        began = time.time()
+        c.sendall(POST)
+        try:
+            while time.time() - began < 20:
+                c.sendall(b"X: y\r\n")
+                time.sleep(0.1)
+        except OSError:
+            pass
+        assert time.time() - began < 10
+    assert s.call("/health")[0] == 200
+
+
+def test_idle_connections_are_limited(start):
+    s = start("--connections", 20, "--read-timeout", 2)
+    held = [s.socket() for _ in range(60)]
+    time.sleep(4)
+    assert s.call("/health")[0] == 200
+    for c in held:
+        c.close()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_hanging_up_cancels(start, stream):
+    s = start("--parallel", 1, "-c", 4096)
+    body = json.dumps({**LONG, "prompt": "The " * 3000, "n": 8, "stream": stream}).encode()
+    c = s.socket()
+    c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+    s.wait_for("num_requests_running", 1)
+    c.close()
+    s.wait_for("num_requests_running", 0)
+    assert s.metric('request_success_total{finished_reason="canceled"}') >= 1
+    assert s.call("/v1/completions", {**LONG, "max_tokens": 1})[0] == 200
+
+
+def test_a_full_queue_is_refused(start):
+    s = start("--parallel", 1, "--queue", 0)
+    body = json.dumps({**LONG, "prompt": "The " * 3000, "n": 8}).encode()
+    with s.socket() as c:
+        c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.wait_for("num_requests_running", 1)
+        with pytest.raises(openai.RateLimitError) as caught:
+            s.client().completions.create(model="any", prompt="x")
+        assert caught.value.response.headers["retry-after"] == "1"
+    assert s.metric("requests_refused_total") >= 1
+
+
+def test_many_streams_at_once(server):
+    wrong = []
+
+    def ask(i):
+        try:
+            docs = documents(f"number {i % 5}")
+            events = list(server.client().chat.completions.create(**chat(extra_body={"documents": docs}), stream=True))
+            if events[-1].choices[0].finish_reason not in ("stop", "length"):
+                wrong.append(events[-1])
+        except Exception as e:  # noqa: BLE001
+            wrong.append(e)
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(40)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+    server.wait_for("num_requests_running", 0)
+
+
+# -- tenants ---------------------------------------------------------------------------------------
+
+
+def test_tenants_share_nothing(start, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("# tenants\nred\n\nblue\n")
+    s = start("--api-keys", keys, "--reuse", "full", "--store", tmp_path / "store")
+    assert s.call("/health")[0] == 200
+    for key in (None, "green", "re", "redd"):
+        assert s.call("/v1/models", key=key)[0] == 401
+    with pytest.raises(openai.AuthenticationError):
+        s.client("green").models.list()
+    ask = chat(documents=documents("secret"))
+    edited = chat(documents=[{**d, "text": d["text"] + " And more."} for d in documents("secret")])
+    plain = chat("\n\n".join(f"[{d['title']}]\n{d['text']}" for d in documents("secret")) + "\n\nWho?")
+    assert s.call("/v1/chat/completions", ask, "red")[1]["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    assert s.call("/v1/chat/completions", ask, "red")[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    for body in (plain, edited, ask):
+        told = s.call("/v1/chat/completions", body, "blue")[1]
+        assert sum(seg["reused"] for seg in told["spolia"]["segments"][1:]) == 0 # blue's own system text is cached
+        assert {d["missed"] for d in told["spolia"]["documents"]} <= {"never seen"}
+        assert body is not plain or all(seg["kind"] != "chunk" for seg in told["spolia"]["segments"])
+    keys.write_text("blue\n")
+    s.process.send_signal(signal.SIGHUP)
+    end = time.time() + 20
+    while s.call("/v1/models", key="red")[0] != 401:
+        assert time.time() < end
+        time.sleep(0.05)
+    assert s.call("/v1/models", key="blue")[0] == 200
+
+
+def test_refusals(tmp_path):
+    (tmp_path / "empty").write_text("# none\n")
+    refuse("serve", "-m", MODEL, "--port", "0", "--api-keys", tmp_path / "empty", naming=["empty", "no API key"])
+    refuse("serve", "-m", MODEL, "--port", "70000", naming=["--port"], code=2)
+    refuse("serve", "-m", MODEL, "--host", "256.1.1.1", naming=["256.1.1.1"])
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        refuse("serve", "-m", MODEL, "--port", taken.getsockname()[1], naming=[taken.getsockname()[1]])
+
+
+# -- shutdown --------------------------------------------------------------------------------------
+
+
+def test_shutdown_lets_answers_finish(start):
+    s = start()
+    got = []
+    ask = {**LONG, "prompt": "The " * 2000, "max_tokens": 40}
+    thread = threading.Thread(target=lambda: got.append(s.call("/v1/completions", ask)))
+    thread.start()
+    s.wait_for("num_requests_running", 1)
+    assert s.stop() == 0
+    thread.join()
+    assert got[0][0] == 200
+
+
+def test_shutdown_without_grace_cancels(start):
+    s = start("--grace", 0)
+    body = json.dumps({**LONG, "prompt": "The " * 3000, "n": 8, "stream": True}).encode()
+    with s.socket() as c:
+        c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.wait_for("num_requests_running", 8)
+        began = time.time()
+        assert s.stop(signal.SIGINT) == 0
+        assert time.time() - began < 30

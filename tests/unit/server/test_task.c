@@ -1,0 +1,134 @@
+/* A body's fields: what they ask for, what they default to, and the first error by name. */
+#include <string.h>
+
+#include "server/task.h"
+#include "support/check.h"
+
+static const srv_options options = {.max_tokens = 99, .sampling = {.temperature = 0.5f, .top_p = 1, .repeat_penalty = 1}};
+
+/* read -- the task of a body; the body is the caller's to free. */
+static srv_task read_task(const char *text, srv_fields *f, json_t **body)
+{
+    srv_task t = {.chat = true};
+    *body = srv_fields_parse(f, text, strlen(text));
+    if (*body) srv_task_read(&t, f, &options);
+    return t;
+}
+
+static srv_task good(const char *text, json_t **body)
+{
+    srv_fields f;
+    srv_task t = read_task(text, &f, body);
+    assert_string_equal(f.why, "");
+    assert_false(f.failed);
+    return t;
+}
+
+static void bad(const char *text, const char *param)
+{
+    srv_fields f;
+    json_t *body;
+    read_task(text, &f, &body);
+    assert_true(f.failed);
+    assert_string_equal(f.param, param);
+    assert_true(*f.why);
+    json_decref(body);
+}
+
+static void test_defaults(void **state)
+{
+    json_t *body;
+    srv_task t = good("{\"n\": null, \"stop\": null, \"unknown\": {\"x\": 1}}", &body);
+    assert_int_equal(t.n, 1);
+    assert_int_equal(t.max_tokens, 99);
+    assert_int_equal(t.n_stop, 0);
+    assert_true(t.sampling.temperature == 0.5f);
+    assert_false(t.stream || t.own_reuse || t.ignore_end);
+    json_decref(body);
+}
+
+static void test_values(void **state)
+{
+    json_t *body;
+    srv_task t = good("{\"n\": 3, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"temperature\": 0, \"top_k\": -1,"
+                      " \"seed\": 12, \"stop\": [\"a\", \"\", \"b\"], \"stream\": true,"
+                      " \"stream_options\": {\"include_usage\": true}, \"reuse\": {\"mode\": \"fusion\"}}", &body);
+    assert_int_equal(t.n, 3);
+    assert_int_equal(t.max_tokens, 7);
+    assert_true(t.sampling.temperature == 0);
+    assert_int_equal(t.sampling.top_k, 0);
+    assert_int_equal(t.sampling.seed, 12);
+    assert_int_equal(t.n_stop, 2);
+    assert_string_equal(t.stop[1], "b");
+    assert_true(t.stream && t.include_usage && t.own_reuse);
+    assert_string_equal(t.reuse.policy, "fusion");
+    assert_true(t.reuse.recompute > 0);
+    json_decref(body);
+    t = good("{\"n_predict\": 0, \"quality\": \"fast\"}", &body);
+    assert_int_equal(t.max_tokens, 0);
+    assert_string_equal(t.reuse.policy, "full");
+    json_decref(body);
+    t = good("{\"n_predict\": -1, \"cache_prompt\": false, \"reuse\": \"full\"}", &body);
+    assert_true(t.max_tokens > 99);
+    assert_string_equal(t.reuse.policy, "off");
+    json_decref(body);
+}
+
+/* What asks for nothing is no error. */
+static void test_empty_extras(void **state)
+{
+    json_t *body;
+    good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, \"best_of\": 1,"
+         " \"response_format\": {\"type\": \"text\"}}", &body);
+    json_decref(body);
+}
+
+static void test_errors(void **state)
+{
+    bad("{\"n\": 0}", "n");
+    bad("{\"n\": 1e300}", "n");
+    bad("{\"n\": 2, \"best_of\": 4}", "best_of");
+    bad("{\"max_tokens\": 3.5}", "max_tokens");
+    bad("{\"max_tokens\": -1}", "max_tokens");
+    bad("{\"n_predict\": -2}", "n_predict");
+    bad("{\"temperature\": -0.1}", "temperature");
+    bad("{\"repetition_penalty\": 0}", "repetition_penalty");
+    bad("{\"stop\": {}}", "stop");
+    bad("{\"stop\": [\"a\", 1]}", "stop[1]");
+    bad("{\"stream_options\": 1}", "stream_options");
+    bad("{\"reuse\": {}}", "reuse.mode");
+    bad("{\"reuse\": 1}", "reuse");
+    bad("{\"reuse\": \"fusion+fused\"}", "reuse");
+    bad("{\"reuse\": {\"mode\": \"full\", \"recompute\": 2}}", "reuse");
+    bad("{\"quality\": \"perfect\"}", "quality");
+    bad("{\"presence_penalty\": 0.5}", "presence_penalty");
+    bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
+}
+
+static void test_no_object(void **state)
+{
+    bad("", "");
+    bad("7", "");
+    bad("[]", "");
+    bad("{\"a\": \"\\u0000\"}", "");
+    char deep[3000];
+    memset(deep, '[', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    bad(deep, "");
+    /* brackets in strings are no depth */
+    memset(deep, '[', sizeof deep - 1);
+    memcpy(deep, "{\"a\": \"\\\"", 9);
+    memcpy(deep + sizeof deep - 3, "\"}", 3);
+    json_t *body;
+    good(deep, &body);
+    json_decref(body);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),    cmocka_unit_test(test_empty_extras),
+        cmocka_unit_test(test_errors),   cmocka_unit_test(test_no_object),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
