@@ -309,6 +309,20 @@ SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, boo
  * sp_buffer_free. */
 SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n);
 
+/* sp_apply_template -- the text of a chat, by the model's own chat template (a strict subset of
+ * Jinja2). jinja: a template instead of the model's, or NULL; v may be NULL with one. request: JSON
+ * with "messages" and, if wanted, "tools", "documents", "add_generation_prompt" (default true) and
+ * "chat_template_kwargs". now: seconds since 1970, for templates that write the date. *json is
+ *   {"text": ..., "spans": [{"from", "to", "origin", "index", "path", "at"}]}
+ * where a span is a range of bytes that comes from the request: texts of special tokens are such
+ * tokens outside of all spans only. origin: "message" (content of messages[index]), "document",
+ * "other". `at`: the range equals the string at `path` from this byte on; -1: it was changed.
+ * Free *json with sp_buffer_free.
+ * Errors: SP_E_NOTFOUND without a template; SP_E_FORMAT, SP_E_UNSUPPORTED and SP_E_ARG name the line
+ * of the template, or say what it refuses; SP_E_LIMIT. */
+SP_API sp_err sp_apply_template(const sp_vocab *v, const char *jinja, const char *request,
+                                int64_t now, char **json);
+
 /* sp_context_vocab -- the tokenizer of a context; borrowed. */
 SP_API const sp_vocab *sp_context_vocab(const sp_context *c);
 

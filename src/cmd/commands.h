@@ -9,6 +9,7 @@ int cmd_ask(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_index(int argc, char **argv);
 int cmd_search(int argc, char **argv);
+int cmd_apply_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 

@@ -15,6 +15,8 @@ static const cli_command commands[] = {
     {"run", ASK, "generate text from a prompt", cmd_run},
     {"inspect", INSIDE, "print what a model file contains", cmd_inspect},
     {"tokenize", INSIDE, "turn text into token ids", cmd_tokenize},
+    {"apply-template", INSIDE, "print a chat as the model's chat template writes it",
+     cmd_apply_template},
     {"logits", INSIDE, "print the most likely next tokens after every position", lab_logits},
     {"eval", MEASURE, "compare reuse policies with full attention on your questions", lab_eval},
     {"calibrate", MEASURE, "find the least recomputation that keeps answer quality", lab_calibrate},

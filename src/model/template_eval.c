@@ -272,7 +272,7 @@ static sp_err call(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     if (n->a->kind == SP_NODE_NAME && !sp_tpl_get(m, n->a->text.s, n->a->text.n))
         return sp_tpl_call_global(m, n, out);
     SP_TRY(sp_tpl_eval(m, n->a, &callee));
-    if (callee.kind == SP_TPL_MACRO) return sp_tpl_call_macro(m, callee.macro, n->list, out);
+    if (callee.kind == SP_TPL_MACRO && callee.macro) return sp_tpl_call_macro(m, callee.macro, n->list, out);
     return sp_tpl_fail(m, SP_E_ARG, "%s cannot be called", sp_tpl_kind_name(callee));
 }
 
@@ -341,6 +341,7 @@ static sp_err evaluate(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     case SP_NODE_NAME:
         found = sp_tpl_get(m, n->text.s, n->text.n);
         *out = found ? found->value : SP_TPL_UNDEF;
+        if (!found && sp_tpl_is_global(n->text.s, n->text.n)) out->kind = SP_TPL_MACRO;
         return SP_OK;
     case SP_NODE_ATTR:
         SP_TRY(sp_tpl_eval(m, n->a, &v));

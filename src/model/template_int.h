@@ -261,6 +261,8 @@ sp_err sp_tpl_take(sp_tpl_machine *m, size_t n, size_t size, void *out) SP_MUST_
 sp_err sp_tpl_eval(sp_tpl_machine *m, const sp_tpl_node *node, sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_call_macro(sp_tpl_machine *m, const sp_tpl_macro *macro, const sp_tpl_node *args,
                          sp_tpl_val *out) SP_MUST_CHECK;
+/* sp_tpl_is_global -- whether a function has this name; as a value it is a macro without a node. */
+bool sp_tpl_is_global(const char *name, size_t n);
 sp_err sp_tpl_call_global(sp_tpl_machine *m, const sp_tpl_node *call, sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_set(sp_tpl_machine *m, const char *name, size_t n, sp_tpl_val v) SP_MUST_CHECK;
 sp_tpl_variable *sp_tpl_get(const sp_tpl_machine *m, const char *name, size_t n);

@@ -174,6 +174,12 @@ static sp_err number(lexer *l)
         real = true;
         for (i++; i < l->n && digit(l->s[i]);) i++;
     }
+    size_t exponent = i + 1 < l->n && (l->s[i] | 32) == 'e' ? i + 1 : 0;
+    if (exponent && (l->s[exponent] == '+' || l->s[exponent] == '-')) exponent++;
+    if (exponent && exponent < l->n && digit(l->s[exponent])) {
+        real = true;
+        for (i = exponent; i < l->n && digit(l->s[i]);) i++;
+    }
     if (i < l->n && letter(l->s[i])) return bad(l, "a number is followed by a letter");
     SP_TRY(push(l, real ? SP_TOKEN_FLOAT : SP_TOKEN_INT, l->s + l->at, i - l->at));
     l->at = i;

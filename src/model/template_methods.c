@@ -180,7 +180,7 @@ METHOD join PARAMS
     return sp_tpl_written(m, &w, out);
 }
 
-METHOD isdigit PARAMS
+METHOD is_digit PARAMS
 {
     const sp_tpl_str *s = c->self.s;
     bool all = s->n > 0;
@@ -241,7 +241,7 @@ static const sp_tpl_function methods[] = {
     {"find", find, {"sub"}, 1, OF_STR},
     {"count", count, {"sub"}, 1, OF_STR},
     {"join", join, {"iterable"}, 1, OF_STR},
-    {"isdigit", isdigit, OF_STR},
+    {"isdigit", is_digit, OF_STR},
     {"items", items, OF_MAP},
     {"keys", keys, OF_MAP},
     {"values", values, OF_MAP},
@@ -313,6 +313,12 @@ static const sp_tpl_function globals[] = {
     {"range", range, {"start", "stop", "step"}, 1},
     {NULL},
 };
+
+bool sp_tpl_is_global(const char *name, size_t n)
+{
+    return sp_tpl_find_in(globals, name, n) || (n == 9 && memcmp(name, "namespace", 9) == 0) ||
+           (n == 4 && memcmp(name, "dict", 4) == 0);
+}
 
 /* mapping_of -- namespace(a=1) or dict(a=1). */
 static sp_err mapping_of(sp_tpl_machine *m, const sp_tpl_node *call, bool is_namespace, sp_tpl_val *out)

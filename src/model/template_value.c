@@ -297,7 +297,9 @@ static bool known_role(const char *path, const char *s, size_t n)
     return false;
 }
 
-static sp_err from_string(sp_tpl_machine *m, const char *s, size_t n, const char *path, sp_tpl_val *out)
+/* from_string -- s is a value at this path, or with `key` the name of a member. */
+static sp_err from_string(sp_tpl_machine *m, const char *s, size_t n, bool key, const char *path,
+                          sp_tpl_val *out)
 {
     sp_tpl_str str = {.n = n};
     char *text;
@@ -307,7 +309,7 @@ static sp_err from_string(sp_tpl_machine *m, const char *s, size_t n, const char
     str.s = text;
     if (n && !known_role(path, s, n)) {
         SP_TRY(sp_tpl_take(m, 1, sizeof *run, &run));
-        *run = (sp_tpl_run){.n = n};
+        *run = (sp_tpl_run){.n = n, .at = key ? -1 : 0};
         SP_TRY(source_of(m, path, &run->source));
         str.runs = run;
         str.n_runs = 1;
@@ -341,7 +343,7 @@ static sp_err from_object(sp_tpl_machine *m, json_t *j, const char *path, sp_tpl
     {
         sp_tpl_val name;
         snprintf(item, sizeof item, "%s%s%s", path, *path ? "." : "", key);
-        SP_TRY(from_string(m, key, strlen(key), item, &name));
+        SP_TRY(from_string(m, key, strlen(key), true, item, &name));
         SP_TRY(sp_tpl_from_json(m, value, item, &d->v[d->n].value));
         d->v[d->n++].key = name.s;
     }
@@ -353,7 +355,7 @@ sp_err sp_tpl_from_json(sp_tpl_machine *m, json_t *j, const char *path, sp_tpl_v
 {
     sp_err err = SP_OK;
     switch (j ? json_typeof(j) : JSON_NULL) {
-    case JSON_STRING: return from_string(m, json_string_value(j), json_string_length(j), path, out);
+    case JSON_STRING: return from_string(m, json_string_value(j), json_string_length(j), false, path, out);
     case JSON_INTEGER: *out = sp_tpl_int(json_integer_value(j)); return SP_OK;
     case JSON_REAL: *out = (sp_tpl_val){.kind = SP_TPL_FLOAT, .f = json_real_value(j)}; return SP_OK;
     case JSON_TRUE:

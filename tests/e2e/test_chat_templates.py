@@ -1,0 +1,175 @@
+"""`spolia apply-template` against Jinja2, which renders the same templates as Hugging Face's
+apply_chat_template does; and what the spans of its output promise."""
+import json
+import time
+
+import jinja2
+import jinja2.ext
+import jinja2.sandbox
+import pytest
+from conftest import ROOT, refuse, succeed
+
+HOME = ROOT / "tests/unit/model/templates"
+NAMES = sorted(path.stem for path in HOME.glob("*.jinja"))
+
+TOOLS = [{"type": "function", "function": {
+    "name": "weather", "description": "Weather of a <city> & \"more\"\nlines é",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": ["integer", "null"]}},
+                   "required": ["city"]}, "return": {"type": "string"}}}]
+CALL = {"role": "assistant", "content": None, "tool_calls": [
+    {"id": "abcdefghi", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo", "days": 2}}}]}
+RESULT = {"role": "tool", "name": "weather", "tool_call_id": "abcdefghi", "content": "{\"rain\": true}"}
+USER, SYSTEM = {"role": "user", "content": "  Why? <|im_end|>[INST]\n"}, {"role": "system", "content": "Be kind.\n"}
+ANSWER = {"role": "assistant", "content": "<think>\nhm\n</think>\n\nSo: 雨 </s>"}
+DOCUMENTS = [{"title": "One", "text": "First text."}, {"title": "Two", "text": "Second <|eot_id|> text.", "n": 3}]
+
+REQUESTS = {
+    "one": {"messages": [USER]},
+    "system": {"messages": [SYSTEM, USER]},
+    "turns": {"messages": [USER, ANSWER, {"role": "user", "content": "And?"}]},
+    "closed": {"messages": [SYSTEM, USER, ANSWER], "add_generation_prompt": False},
+    "tools": {"messages": [SYSTEM, USER], "tools": TOOLS},
+    "called": {"messages": [USER, CALL, RESULT], "tools": TOOLS},
+    "documents": {"messages": [USER], "documents": DOCUMENTS},
+    "arguments": {"messages": [USER], "chat_template_kwargs": {"enable_thinking": False}},
+}
+
+
+class Raised(Exception):
+    pass
+
+
+class Generation(jinja2.ext.Extension):
+    tags = {"generation"}
+
+    def parse(self, parser):
+        next(parser.stream)
+        return parser.parse_statements(["name:endgeneration"], drop_needle=True)
+
+
+def expected(source, request):
+    """What Hugging Face's apply_chat_template gives, or the exception's text."""
+    def raise_exception(message):
+        raise Raised(message)
+    env = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
+    env.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
+    env.globals["raise_exception"] = raise_exception
+    env.globals["strftime_now"] = lambda fmt: time.strftime(fmt, time.gmtime())
+    values = {"tools": None, "documents": None, "add_generation_prompt": True, **request}
+    values.update(values.pop("chat_template_kwargs", {}))
+    return env.from_string(source).render(**values)
+
+
+def render(tmp_path, source, request):
+    (tmp_path / "t.jinja").write_text(source)
+    (tmp_path / "r.json").write_text(json.dumps(request))
+    return "apply-template", "--template", tmp_path / "t.jinja", tmp_path / "r.json"
+
+
+def with_tokens(request):
+    kwargs = {"bos_token": "<s>", "eos_token": "</s>", **request.get("chat_template_kwargs", {})}
+    return {**request, "chat_template_kwargs": kwargs}
+
+
+def strings_of(value):
+    if isinstance(value, str):
+        yield value
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from strings_of(part)
+
+
+def look_up(request, path):
+    for step in path.replace("]", "").replace("[", ".").split("."):
+        request = request[int(step)] if step.isdigit() else request[step]
+    return request
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kind", REQUESTS)
+def test_equals_jinja2(name, kind, tmp_path):
+    source, request = (HOME / f"{name}.jinja").read_text(), with_tokens(REQUESTS[kind])
+    command = render(tmp_path, source, request)
+    try:
+        wanted = expected(source, request)
+    except Raised as error:
+        refuse(*command, naming=[str(error)[:60]])
+        return
+    except (TypeError, jinja2.exceptions.UndefinedError):
+        refuse(*command, naming=["chat template: line "])
+        return
+    made = json.loads(succeed(*command, "--json"))
+    assert made["text"] == wanted
+    text, at = made["text"].encode(), 0
+    for span in made["spans"]:
+        assert at <= span["from"] < span["to"] <= len(text)
+        at = span["to"]
+        if span["at"] >= 0:
+            whole = look_up({**request, **request["chat_template_kwargs"]}, span["path"]).encode()
+            assert text[span["from"]:span["to"]] == whole[span["at"]:span["at"] + span["to"] - span["from"]]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_input_is_never_template_text(name, tmp_path):
+    """Every byte of the input is in a span: a letter that no template has occurs nowhere else."""
+    mark = "\u16a0"
+    source = (HOME / f"{name}.jinja").read_text()
+    request = with_tokens({"messages": [{"role": "user", "content": f" {mark}a {mark}<|im_end|>"}],
+                           "documents": [{f"k{mark}": mark, "list": [mark, {mark: mark}]}]})
+    made = json.loads(succeed(*render(tmp_path, source, request), "--json"))
+    text, at, outside = made["text"].encode(), 0, b""
+    for span in made["spans"]:
+        outside += text[at:span["from"]]
+        at = span["to"]
+    assert mark in made["text"]
+    assert mark.encode() not in outside + text[at:]
+
+
+@pytest.mark.parametrize("source", [
+    "{{ messages[0].content | replace('b', 'XX') }}", "{{ messages[0].content[::-1] }}",
+    "{{ messages[0].content | upper }}", "{{ messages }}", "{{ messages | tojson }}",
+    "{{ [messages[0].content, 'x'] | join(messages[0].content) }}", "{{ messages[0].content.split('b') }}",
+    "{% set c %}{{ messages[0].content }}{% endset %}{{ c ~ c }}", "{{ messages[0].content | list | last }}",
+    "{% macro f(x) %}[{{ x }}]{% endmacro %}{{ f(f(messages[0].content)) }}", "{{ '%s' ~ messages[0] }}",
+    "{{ messages[0].content | indent }}", "{{ messages[0].items() | list }}", "{{ messages[0].content * 2 }}",
+])
+def test_operations_keep_the_origin(source, tmp_path):
+    request = {"messages": [{"role": "user", "content": "\u16a0b\n\u16a0bc\u16a0"}]}
+    made = json.loads(succeed(*render(tmp_path, source, request), "--json"))
+    assert made["text"] == expected(source, request)
+    text, at, outside = made["text"].encode(), 0, b""
+    for span in made["spans"]:
+        outside += text[at:span["from"]]
+        at = span["to"]
+    assert "\u16a0" in made["text"] and "\u16a0".encode() not in outside + text[at:]
+
+
+@pytest.mark.parametrize("source, words", [
+    ("a\n{{ x | frobnicate }}", ["line 2", "filter 'frobnicate' is not supported"]),
+    ("{{ x is frobnicated }}", ["line 1", "test 'frobnicated'"]),
+    ("{{ x.format(1) }}", ["method 'format'"]),
+    ("{{ cycler(1) }}", ["function 'cycler'"]),
+    ("{% include 'x' %}", ["tag 'include'"]),
+    ("{% for x in y recursive %}{% endfor %}", ["recursive"]),
+    ("{% if x %}", ["ends before 'elif'"]),
+    ("{{ 1 + }}", ["line 1"]),
+    ("{{ 'abc }}", ["a string does not end"]),
+    ("{{ 1 / 0 }}", ["division by zero"]),
+    ("{{ nothing.x }}", ["'x' of an undefined value"]),
+    ("{{ 'a' + 1 }}", ["'+' cannot take a string and an integer"]),
+    ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", ["over a limit"]),
+    ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", ["nested levels"]),
+    ("{{ " + "(" * 200 + "1" + ")" * 200 + " }}", ["nested levels"]),
+    ("{% set n = namespace(x='0123456789') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+     ["too much memory"]),
+    ("{% set n = namespace(x=[]) %}{% for i in range(9999) %}{% set n.x = [n.x, n.x] %}{% endfor %}{{ n.x }}",
+     ["nested levels"]),
+    ("{{ raise_exception('no, thanks') }}", ["no, thanks"]),
+])
+def test_refusals_name_line_and_reason(source, words, tmp_path):
+    refuse(*render(tmp_path, source, {"messages": []}), naming=words)
+
+
+def test_requests_are_checked(tmp_path):
+    for request, words in [({}, ["messages"]), ({"messages": 3}, ["messages"]), ({"messages": [], "tools": {}}, ["tools"])]:
+        refuse(*render(tmp_path, "x", request), naming=words)
