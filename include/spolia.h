@@ -166,6 +166,11 @@ SP_API int sp_prompt_n_segments(const sp_prompt *p);
 
 /* -- requests --------------------------------------------------------------------------------- */
 
+typedef struct sp_logit_bias {
+    int32_t id;
+    float bias; /* added to the token's logit; -infinity: never */
+} sp_logit_bias;
+
 typedef struct sp_sampling {
     float temperature;    /* 0: greedy */
     int top_k;            /* 0: all */
@@ -174,6 +179,10 @@ typedef struct sp_sampling {
     float repeat_penalty; /* 0 or 1: off */
     int repeat_last;      /* window of the penalty, tokens */
     uint64_t seed;
+    float frequency_penalty; /* subtracted for each use of a token in the answer; 0: off */
+    float presence_penalty;  /* subtracted for tokens that are in the answer; 0: off */
+    const sp_logit_bias *bias; /* borrowed while the request runs; NULL: none */
+    int n_bias;
 } sp_sampling;
 
 SP_API sp_sampling sp_sampling_default(void); /* greedy, no penalty */

@@ -13,6 +13,10 @@ static sp_err check(const sp_sampling *p)
         return sp_fail(SP_E_ARG, "min-p %g is not in [0, 1]", p->min_p);
     if (!(p->repeat_penalty > 0 && p->repeat_penalty < INFINITY))
         return sp_fail(SP_E_ARG, "repeat penalty %g is not in (0, inf)", p->repeat_penalty);
+    if (!isfinite(p->frequency_penalty) || !isfinite(p->presence_penalty))
+        return sp_fail(SP_E_ARG, "a frequency or presence penalty is not a number");
+    if (p->n_bias < 0 || (p->n_bias && !p->bias))
+        return sp_fail(SP_E_ARG, "a list of %d logit biases", p->n_bias);
     if (p->repeat_last < 0) return sp_fail(SP_E_ARG, "repeat window %d is below 0", p->repeat_last);
     return SP_OK;
 }
@@ -20,13 +24,18 @@ static sp_err check(const sp_sampling *p)
 sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab)
 {
     SP_TRY(check(p));
+    bool counts = p->frequency_penalty != 0 || p->presence_penalty != 0;
+    for (int i = 0; i < p->n_bias; i++)
+        if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || isnan(p->bias[i].bias))
+            return sp_fail(SP_E_ARG, "logit bias %d: token %d or its bias is out of range", i, p->bias[i].id);
     *s = (sp_sampler){.p = *p, .n_vocab = n_vocab, .rng = p->seed};
     size_t v = (size_t)n_vocab;
     s->heap = sp_alloc(v, sizeof *s->heap);
     s->kept = sp_alloc(v, sizeof *s->kept);
     s->prob = sp_alloc(v, sizeof *s->prob);
     s->recent = sp_alloc((size_t)p->repeat_last, sizeof *s->recent);
-    if (!s->heap || !s->kept || !s->prob || !s->recent) {
+    if (counts) s->n_uses = sp_alloc_zero(v, sizeof *s->n_uses);
+    if (!s->heap || !s->kept || !s->prob || !s->recent || (counts && !s->n_uses)) {
         sp_sampler_fini(s);
         return sp_fail_nomem(v * sizeof *s->heap, "the sampler");
     }
@@ -39,6 +48,7 @@ void sp_sampler_fini(sp_sampler *s)
     sp_free(s->kept);
     sp_free(s->prob);
     sp_free(s->recent);
+    sp_free(s->n_uses);
     *s = (sp_sampler){0};
 }
 
@@ -48,6 +58,13 @@ void sp_sampler_accept(sp_sampler *s, int32_t id)
     s->recent[s->next_recent] = id;
     s->next_recent = (s->next_recent + 1) % s->p.repeat_last;
     s->n_recent = SP_MIN(s->n_recent + 1, s->p.repeat_last);
+}
+
+bool sp_sampler_answer(sp_sampler *s, int32_t id)
+{
+    sp_sampler_accept(s, id);
+    if (s->n_uses && id >= 0 && id < s->n_vocab) s->n_uses[id]++;
+    return !s->grammar || sp_grammar_accept(s->grammar, id);
 }
 
 /* uniform -- splitmix64, the top 53 bits as a number in [0, 1). */
@@ -70,6 +87,19 @@ static void penalise(sp_sampler *s)
         float *l = &s->heap[id].logit;
         *l = *l > 0 ? *l / s->p.repeat_penalty : *l * s->p.repeat_penalty;
     }
+}
+
+/* constrain -- what the grammar forbids, the caller's biases, and uses in the answer. */
+static void constrain(sp_sampler *s)
+{
+    const uint64_t *mask = s->grammar ? sp_grammar_mask(s->grammar) : NULL;
+    int n_known = mask ? (int)sp_grammar_n_tokens(s->grammar) : 0; /* embeddings may have more rows */
+    for (int i = 0; mask && i < s->n_vocab; i++)
+        if (i >= n_known || !(mask[i >> 6] >> (i & 63) & 1)) s->heap[i].logit = -INFINITY;
+    for (int i = 0; i < s->p.n_bias; i++) s->heap[s->p.bias[i].id].logit += s->p.bias[i].bias;
+    for (int i = 0; s->n_uses && i < s->n_vocab; i++)
+        if (s->n_uses[i])
+            s->heap[i].logit -= (float)s->n_uses[i] * s->p.frequency_penalty + s->p.presence_penalty;
 }
 
 static bool before(const sp_candidate *a, const sp_candidate *b)
@@ -172,8 +202,29 @@ int32_t sp_sampler_pick(sp_sampler *s, const float *logits)
 {
     for (int i = 0; i < s->n_vocab; i++)
         s->heap[i] = (sp_candidate){isnan(logits[i]) ? -INFINITY : logits[i], i};
+    constrain(s);
     penalise(s);
     if (s->p.temperature == 0) return s->heap[best_of(s)].id;
     bool sorted = s->p.top_k > 0 || s->p.top_p < 1;
     return draw(s, sorted ? cut(s, best_first(s)) : above_min_p(s));
+}
+
+void sp_sampler_logprobs(const sp_sampler *s, const float *logits, int32_t id, int n,
+                         sp_token_logprob *out)
+{
+    float max = -INFINITY;
+    double total = 0;
+    for (int i = 0; i < s->n_vocab; i++) max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < s->n_vocab; i++) total += isnan(logits[i]) ? 0 : exp((double)(logits[i] - max));
+    double norm = (double)max + log(total);
+    out[0] = (sp_token_logprob){id, (float)(logits[id] - norm)};
+    int filled = 0;
+    for (int i = 0; i < s->n_vocab && n; i++) { /* insertion into the best so far */
+        float l = (float)(logits[i] - norm);
+        if (isnan(l) || (filled == n && l <= out[n].logprob)) continue;
+        int k = filled < n ? ++filled : n;
+        for (; k > 1 && out[k - 1].logprob < l; k--) out[k] = out[k - 1];
+        out[k] = (sp_token_logprob){i, l};
+    }
+    for (int i = filled; i < n; i++) out[i + 1] = (sp_token_logprob){-1, -INFINITY};
 }

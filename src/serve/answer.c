@@ -76,7 +76,7 @@ void sp_request_take_token(sp_request *r, const float *logits)
         sp_request_finish(r, SP_FINISH_ERROR, err);
         return;
     }
-    sp_sampler_accept(&r->sampler, id);
+    sp_sampler_answer(&r->sampler, id);
     if (!r->first_us) r->first_us = sp_clock_us();
     if (!r->o.ignore_end && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);

@@ -1,0 +1,284 @@
+/* Grammars: which tokens they allow, and that random texts under random choices are what the schema
+ * says. tests/e2e/test_json_schemas.py validates generated texts with another implementation. */
+#include "support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "engine/grammar.h"
+#include "engine/sampler.h"
+
+/* Every byte, some longer tokens, and an end token. */
+static const char *const longer[] = {"\"}", "{\"", "\": ", "true", "fal", "se", "null", "12", "hello", "\", \"", "é", "\"a\"", "  ", "},"};
+enum { N_LONGER = 14, END = 256 + N_LONGER, N_TOKENS };
+static char bytes[256];
+
+static sp_token_set *make_set(void)
+{
+    sp_token_piece pieces[N_TOKENS] = {{0}};
+    sp_token_set *v;
+    for (int i = 0; i < 256; i++) {
+        bytes[i] = (char)i;
+        pieces[i] = (sp_token_piece){.s = &bytes[i], .n = 1};
+    }
+    for (int i = 0; i < N_LONGER; i++) pieces[256 + i] = (sp_token_piece){.s = longer[i], .n = strlen(longer[i])};
+    pieces[END].end = true;
+    assert_ok(sp_token_set_create(pieces, N_TOKENS, &v));
+    return v;
+}
+
+static sp_grammar *make(const char *schema)
+{
+    sp_grammar *g;
+    json_t *j = json_loads(schema, JSON_DECODE_ANY, NULL);
+    assert_non_null(j);
+    assert_ok(sp_grammar_create(j, &g));
+    json_decref(j);
+    return g;
+}
+
+static bool allowed(sp_grammar_state *s, int32_t id)
+{
+    return sp_grammar_mask(s)[id >> 6] >> (id & 63) & 1;
+}
+
+/* accepts -- whether the text, byte by byte, is complete JSON under the schema; the mask must agree
+ * with what is accepted. */
+static bool accepts(const char *schema, const char *text)
+{
+    sp_token_set *v = make_set();
+    sp_grammar *g = make(schema);
+    sp_grammar_state *s;
+    bool ok = true;
+    assert_ok(sp_grammar_start(g, v, &s));
+    for (; *text && ok; text++) {
+        ok = allowed(s, (uint8_t)*text);
+        assert_int_equal(sp_grammar_accept(s, (uint8_t)*text), ok);
+    }
+    if (ok) ok = sp_grammar_complete(s);
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+    return ok;
+}
+
+static void texts_are_accepted_or_not(void **state)
+{
+    static const struct {
+        const char *schema, *text;
+        bool accepted;
+    } cases[] = {
+        {"{\"type\":\"integer\"}", "-12", true},
+        {"{\"type\":\"integer\"}", "012", false},
+        {"{\"type\":\"integer\"}", "1.5", false},
+        {"{\"type\":\"number\"}", "1.5e-3", true},
+        {"{\"type\":\"number\"}", "1.", false},
+        {"{\"type\":\"boolean\"}", "true", true},
+        {"{\"type\":[\"null\",\"boolean\"]}", "null", true},
+        {"{\"type\":\"string\"}", "\"a\\n\\u00e9\xC3\xA9\"", true},
+        {"{\"type\":\"string\"}", "\"a\n\"", false},
+        {"{\"type\":\"string\"}", "\"\\ud800\"", false},
+        {"{\"type\":\"string\"}", "\"\xC3\"", false},
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"a\"", false},
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"\xC3\xA9\xC3\xA9\"", true},
+        {"{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}", "\"abcd\"", false},
+        {"{\"enum\":[\"red\",\"rose\",3]}", "\"rose\"", true},
+        {"{\"enum\":[\"red\",\"rose\",3]}", "\"ros\"", false},
+        {"{\"const\":{\"a\":[1,null]}}", "{\"a\": [1, null]}", true},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[]", true},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[1, 2,3 ]", true},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}", "[1,]", false},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2}", "[1]", false},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2}", "[1,2,3]", true},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":2}", "[1,2,3]", false},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":0}", "[]", true},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":0}", "[1]", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"a\": 1, \"b\": {\"x\": [1]}}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"b\": 2}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"a\": 2}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{\"a\": 1}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{\"a\": 1,}", false},
+        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}", "{\"x\": null, \"y\": null}", true},
+        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}", "{\"x\": 1}", false},
+        {"{\"type\":\"object\",\"additionalProperties\":false}", "{ }", true},
+        {"{\"anyOf\":[{\"type\":\"string\"},{\"$ref\":\"#/$defs/x\"}],\"$defs\":{\"x\":{\"type\":\"null\"}}}", "null", true},
+        {"{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#\"}}}", "{\"next\": {\"next\": {}}}", true},
+        {"true", "[1, {\"a\": \"b\"}]", true},
+        {"{\"type\":\"null\"}", " null", true},
+        {"{\"type\":\"null\"}", "null ", false},
+        {"{\"type\":\"array\"}", "[\n    1\n]", true},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++)
+        if (accepts(cases[i].schema, cases[i].text) != cases[i].accepted)
+            fail_msg("%s: %s", cases[i].schema, cases[i].text);
+}
+
+static void refuse(const char *schema, sp_err code, const char *part)
+{
+    sp_grammar *g = NULL;
+    json_t *j = json_loads(schema, JSON_DECODE_ANY, NULL);
+    assert_fails(sp_grammar_create(j, &g), code, part);
+    assert_null(g);
+    json_decref(j);
+}
+
+static void refusals_name_keyword_and_path(void **state)
+{
+    refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", SP_E_UNSUPPORTED, "#/properties/a: unsupported keyword pattern");
+    refuse("{\"type\":\"string\",\"format\":\"date\"}", SP_E_UNSUPPORTED, "format");
+    refuse("{\"items\":{\"not\":{}}}", SP_E_UNSUPPORTED, "#/items: unsupported keyword not");
+    refuse("{\"type\":\"text\"}", SP_E_ARG, "unknown type text");
+    refuse("{\"$ref\":\"#/$defs/none\"}", SP_E_ARG, "#/$defs/none");
+    refuse("{\"$ref\":\"#\"}", SP_E_ARG, "refers to itself");
+    refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
+    refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "256");
+    refuse("{\"required\":[\"a\"],\"type\":\"object\"}", SP_E_UNSUPPORTED, "not declared: a");
+    refuse("[]", SP_E_ARG, "not a schema");
+}
+
+/* The mask of every state on the way equals what accept says of each token: compared token by token
+ * on a copy of the way. */
+static void masks_agree_with_accept(void **state)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"aé\":{\"type\":\"string\",\"maxLength\":4},"
+                                 "\"b\":{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"string\",\"boolean\"]}}},\"required\":[\"b\"]}";
+    sp_token_set *v = make_set();
+    sp_grammar *g = make(schema);
+    uint64_t seed = 1;
+    for (int round = 0; round < 20; round++) {
+        int32_t way[60];
+        int n = 0;
+        for (; n < 60; n++) {
+            sp_grammar_state *s;
+            assert_ok(sp_grammar_start(g, v, &s));
+            for (int i = 0; i < n; i++) assert_true(sp_grammar_accept(s, way[i]));
+            int32_t pick = -1, n_seen = 0;
+            for (int32_t id = 0; id < END; id++) {
+                bool yes = allowed(s, id);
+                sp_grammar_state *other;
+                if (round < 2) { /* each start is slow */
+                    assert_ok(sp_grammar_start(g, v, &other));
+                    for (int i = 0; i < n; i++) assert_true(sp_grammar_accept(other, way[i]));
+                    assert_int_equal(sp_grammar_accept(other, id), yes);
+                    sp_grammar_stop(other);
+                }
+                if (yes && check_random(&seed, ++n_seen) == 0) pick = id;
+            }
+            assert_int_equal(allowed(s, END), sp_grammar_complete(s) || n_seen == 0);
+            sp_grammar_stop(s);
+            if (pick < 0) break;
+            way[n] = pick;
+            if (round < 2 && n > 12) break;
+        }
+    }
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+}
+
+/* The sampler draws only what the grammar allows, and the text ends. */
+static void the_sampler_obeys_the_grammar(void **state)
+{
+    sp_token_set *v = make_set();
+    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"s\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"n\",\"s\"]}");
+    for (uint64_t seed = 1; seed < 30; seed++) {
+        sp_sampler s;
+        float logits[N_TOKENS];
+        char text[2000];
+        size_t n = 0;
+        sp_sampling p = {.temperature = 1, .top_p = 1, .repeat_penalty = 1, .seed = seed};
+        assert_ok(sp_sampler_init(&s, &p, N_TOKENS));
+        assert_ok(sp_grammar_start(g, v, &s.grammar));
+        for (int step = 0; step < 400; step++) {
+            for (int i = 0; i < N_TOKENS; i++) logits[i] = (float)check_random(&seed, 1000) * 0.005f;
+            int32_t id = sp_sampler_pick(&s, logits);
+            assert_true(sp_sampler_answer(&s, id));
+            if (id == END) break;
+            const char *piece = id < 256 ? &bytes[id] : longer[id - 256];
+            size_t len = id < 256 ? 1 : strlen(piece);
+            assert_true(n + len < sizeof text);
+            memcpy(text + n, piece, len);
+            n += len;
+        }
+        json_t *j = json_loadb(text, n, 0, NULL);
+        assert_true(json_is_integer(json_object_get(j, "n")) && json_is_string(json_object_get(j, "s")));
+        json_decref(j);
+        sp_grammar_stop(s.grammar);
+        sp_sampler_fini(&s);
+    }
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+}
+
+/* A vocabulary of 150,000 tokens, mostly words: the worst mask of a text takes a few ms at most on a
+ * slow machine; SPOLIA_SHOW_TIMES prints the measure. */
+static void masks_of_large_vocabularies_are_fast(void **state)
+{
+    enum { N = 150000, LEN = 12 };
+    char *text = malloc((size_t)N * LEN);
+    sp_token_piece *pieces = calloc(N, sizeof *pieces);
+    uint64_t seed = 5;
+    for (int i = 0; i < N; i++) {
+        char *s = text + (size_t)i * LEN;
+        size_t n = 1 + (size_t)check_random(&seed, LEN - 2);
+        if (i < 256) n = 1;
+        for (size_t k = 0; k < n; k++) s[k] = (char)(check_random(&seed, 30) ? 'a' + check_random(&seed, 26) : 32 + check_random(&seed, 95));
+        if (i < 256) s[0] = (char)i;
+        pieces[i] = (sp_token_piece){.s = s, .n = n};
+    }
+    pieces[N - 1].end = true;
+    sp_token_set *v;
+    assert_ok(sp_token_set_create(pieces, N, &v));
+    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":\"number\"}},\"required\":[\"name\",\"n\"]}");
+    sp_grammar_state *s;
+    assert_ok(sp_grammar_start(g, v, &s));
+    double worst = 0, sum = 0;
+    int n = 0;
+    for (const char *at = "{\"name\": \"some words and\\n more\", \"n\": -12.5}"; *at; at++, n++) {
+        struct timespec a, b;
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &a);
+        assert_true(allowed(s, (uint8_t)*at));
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &b);
+        double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6;
+        worst = SP_MAX(worst, ms);
+        sum += ms;
+        assert_true(sp_grammar_accept(s, (uint8_t)*at));
+    }
+    if (getenv("SPOLIA_SHOW_TIMES")) printf("# mask: worst %.3f ms, mean %.3f ms\n", worst, sum / n);
+    assert_true(worst < 200); /* sanitizers are slow */
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+    free(text);
+    free(pieces);
+}
+
+static void creation_survives_faults(void **state)
+{
+    sp_grammar *g = NULL;
+    sp_token_set *v = NULL;
+    sp_grammar_state *s = NULL;
+    sp_token_piece piece = {.s = "a", .n = 1};
+    json_t *j = json_loads("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]},\"b\":{\"items\":{}}}}", 0, NULL);
+    assert_survives_faults(sp_grammar_create(j, &g), g == NULL);
+    assert_survives_faults(sp_token_set_create(&piece, 1, &v), v == NULL);
+    assert_survives_faults(sp_grammar_start(g, v, &s), s == NULL);
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+    json_decref(j);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_are_accepted_or_not),
+        cmocka_unit_test(refusals_name_keyword_and_path),
+        cmocka_unit_test(masks_agree_with_accept),
+        cmocka_unit_test(the_sampler_obeys_the_grammar),
+        cmocka_unit_test(masks_of_large_vocabularies_are_fast),
+        cmocka_unit_test(creation_survives_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
