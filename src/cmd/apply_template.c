@@ -37,20 +37,24 @@ int cmd_apply_template(int argc, char **argv)
         {OPT_STRING, "model", 'm', "PATH", &model,
          "GGUF file (a vocabulary is enough) or Hugging Face folder"},
         {OPT_STRING, "template", 0, "FILE", &file, "a Jinja template instead of the model's"},
-        {OPT_FLAG, "json", 0, NULL, &as_json, "print {\"text\", \"spans\"}: what comes from the input"},
+        {OPT_FLAG, "json", 0, NULL, &as_json,
+         "print {\"text\", \"spans\"}: what comes from the input"},
         {0},
     };
     const opt *const tables[] = {table, NULL};
     int at = opt_parse(
         argc, argv,
-        &(opt_usage){"apply-template (-m MODEL | --template FILE) REQUEST [--json]",
-                     "Prints a chat as the model's chat template writes it. REQUEST is a JSON file, - for\n"
-                     "standard input: {\"messages\": [{\"role\", \"content\"}]}, and if wanted \"tools\",\n"
-                     "\"documents\", \"add_generation_prompt\" and \"chat_template_kwargs\"."},
+        &(opt_usage){
+            "apply-template (-m MODEL | --template FILE) REQUEST [--json]",
+            "Prints a chat as the model's chat template writes it. REQUEST is a JSON file, - for\n"
+            "standard input: {\"messages\": [{\"role\", \"content\"}]}, and if wanted \"tools\",\n"
+            "\"documents\", \"add_generation_prompt\" and \"chat_template_kwargs\"."},
         tables);
     if (at < 0) return -1 - at;
     if (at != argc - 1 || (!model && !file))
-        return cli_fail_with("apply-template: give a model with -m, or --template, and one request"), 2;
+        return cli_fail_with(
+                   "apply-template: give a model with -m, or --template, and one request"),
+               2;
     size_t n;
     char *jinja = file ? cli_read_file(file, &n) : NULL;
     char *request = file && !jinja ? NULL : cli_read_file(argv[at], &n);

@@ -19,11 +19,33 @@
 
 #include "model/vocab_spec.h"
 
-enum { MAX_CONFIGS = 256, MAX_CELLS = 1 << 15, N_BUCKETS = 1 << 16, MAX_STACK = 256, MAX_TOKEN = 64,
-       MAX_FOLLOWED = 20000, DONE = -1 };
+enum {
+    MAX_CONFIGS = 256,
+    MAX_CELLS = 1 << 15,
+    N_BUCKETS = 1 << 16,
+    MAX_STACK = 256,
+    MAX_TOKEN = 64,
+    MAX_FOLLOWED = 20000,
+    DONE = -1
+};
 
 /* Positions in a character of a string. */
-enum { WHOLE, ESCAPE, HEX1, HEX2, HEX2_D, HEX3, HEX4, REST1, REST2, REST3, AFTER_E0, AFTER_ED, AFTER_F0, AFTER_F4 };
+enum {
+    WHOLE,
+    ESCAPE,
+    HEX1,
+    HEX2,
+    HEX2_D,
+    HEX3,
+    HEX4,
+    REST1,
+    REST2,
+    REST3,
+    AFTER_E0,
+    AFTER_ED,
+    AFTER_F0,
+    AFTER_F4
+};
 
 typedef struct config {
     int32_t node, cell; /* cell -1: an empty stack */
@@ -83,7 +105,8 @@ static int32_t cell_of(sp_grammar_state *s, int32_t node, int32_t below)
         s->full = true;
         return -2;
     }
-    s->cells[s->n_cells] = (cell){.node = node, .below = below, .depth = depth, .next = s->buckets[h]};
+    s->cells[s->n_cells] =
+        (cell){.node = node, .below = below, .depth = depth, .next = s->buckets[h]};
     return s->buckets[h] = s->n_cells++;
 }
 
@@ -113,8 +136,7 @@ static void follow(sp_grammar_state *s, configs *to, config c)
         if (n->kind == SP_GRAM_BYTE || n->kind == SP_GRAM_CHARS) insert(s, to, c);
         if (n->kind == SP_GRAM_BYTE) return;
         if (n->kind == SP_GRAM_CHARS && (c.part != WHOLE || c.count < n->min)) return;
-        if (n->kind == SP_GRAM_SPLIT)
-            follow(s, to, (config){.node = n->alt, .cell = c.cell});
+        if (n->kind == SP_GRAM_SPLIT) follow(s, to, (config){.node = n->alt, .cell = c.cell});
         if (n->kind == SP_GRAM_RETURN) {
             c.node = c.cell < 0 ? DONE : s->cells[c.cell].node;
             c.cell = c.cell < 0 ? -1 : s->cells[c.cell].below;
@@ -150,20 +172,34 @@ static int next_part(int part, uint8_t b)
 {
     bool rest = b >= 0x80 && b <= 0xBF;
     switch (part) {
-    case WHOLE: return after_lead(b);
-    case ESCAPE: return b == 'u' ? HEX1 : b && strchr("\"\\/bfnrt", b) ? WHOLE : -1;
-    case HEX1: return !is_hex(b) ? -1 : (b | 32) == 'd' ? HEX2_D : HEX2;
-    case HEX2: return is_hex(b) ? HEX3 : -1;
-    case HEX2_D: return b >= '0' && b <= '7' ? HEX3 : -1;
-    case HEX3: return is_hex(b) ? HEX4 : -1;
-    case HEX4: return is_hex(b) ? WHOLE : -1;
-    case REST1: return rest ? WHOLE : -1;
-    case REST2: return rest ? REST1 : -1;
-    case REST3: return rest ? REST2 : -1;
-    case AFTER_E0: return rest && b >= 0xA0 ? REST1 : -1;
-    case AFTER_ED: return rest && b <= 0x9F ? REST1 : -1;
-    case AFTER_F0: return rest && b >= 0x90 ? REST2 : -1;
-    default: return rest && b <= 0x8F ? REST2 : -1;
+    case WHOLE:
+        return after_lead(b);
+    case ESCAPE:
+        return b == 'u' ? HEX1 : b && strchr("\"\\/bfnrt", b) ? WHOLE : -1;
+    case HEX1:
+        return !is_hex(b) ? -1 : (b | 32) == 'd' ? HEX2_D : HEX2;
+    case HEX2:
+        return is_hex(b) ? HEX3 : -1;
+    case HEX2_D:
+        return b >= '0' && b <= '7' ? HEX3 : -1;
+    case HEX3:
+        return is_hex(b) ? HEX4 : -1;
+    case HEX4:
+        return is_hex(b) ? WHOLE : -1;
+    case REST1:
+        return rest ? WHOLE : -1;
+    case REST2:
+        return rest ? REST1 : -1;
+    case REST3:
+        return rest ? REST2 : -1;
+    case AFTER_E0:
+        return rest && b >= 0xA0 ? REST1 : -1;
+    case AFTER_ED:
+        return rest && b <= 0x9F ? REST1 : -1;
+    case AFTER_F0:
+        return rest && b >= 0x90 ? REST2 : -1;
+    default:
+        return rest && b <= 0x8F ? REST2 : -1;
     }
 }
 
@@ -211,7 +247,8 @@ static void walk(sp_grammar_state *s, const sorted *list)
     for (size_t i = 0; i < list->n;) {
         const sp_text_view *t = &s->v->pieces[list->ids[i]];
         depth = SP_MIN(depth, list->shared[i]);
-        while (depth < t->n && read_byte(s, &s->at[depth], &s->at[depth + 1], (uint8_t)t->s[depth])) depth++;
+        while (depth < t->n && read_byte(s, &s->at[depth], &s->at[depth + 1], (uint8_t)t->s[depth]))
+            depth++;
         if (depth == t->n) set(s->mask, list->ids[i]);
         if (depth == 0) { /* no token with this first byte */
             i = list->first[(uint8_t)t->s[0] + 1];
@@ -265,8 +302,8 @@ const uint64_t *sp_grammar_mask(sp_grammar_state *s)
     for (int i = 0; i < s->at[0].n; i++) {
         const config *c = &s->at[0].v[i];
         int32_t left = chars_left(s, c);
-        bool quote = c->node != DONE && s->g->nodes.v[c->node].kind == SP_GRAM_BYTE && s->g->nodes.v[c->node].lo == '"' &&
-                     s->g->nodes.v[c->node].hi == '"';
+        bool quote = c->node != DONE && s->g->nodes.v[c->node].kind == SP_GRAM_BYTE &&
+                     s->g->nodes.v[c->node].lo == '"' && s->g->nodes.v[c->node].hi == '"';
         if (left) allow_plain(s, left);
         if (left) in_string = true;
         if (!left && !quote && c->node != DONE) elsewhere = true;
@@ -387,7 +424,8 @@ static uint16_t plain_chars(const sp_text_view *t)
 
 static int by_bytes(const void *a, const void *b, void *user)
 {
-    const sp_text_view *pieces = user, *x = &pieces[*(const int32_t *)a], *y = &pieces[*(const int32_t *)b];
+    const sp_text_view *pieces = user, *x = &pieces[*(const int32_t *)a],
+                       *y = &pieces[*(const int32_t *)b];
     int d = memcmp(x->s, y->s, SP_MIN(x->n, y->n));
     return d ? d : (x->n > y->n) - (x->n < y->n);
 }
@@ -398,7 +436,8 @@ static sp_err sort_tokens(sp_token_set *v, bool special, sorted *out)
     out->shared = sp_arena_take(&v->arena, v->n + 1, 1);
     if (!out->ids || !out->shared) return sp_fail_nomem(v->n * 5, "a sorted vocabulary");
     for (size_t i = 0; i < v->n; i++)
-        if (v->pieces[i].n && v->pieces[i].n <= MAX_TOKEN && !v->end[i] && !(special && v->n_chars[i]))
+        if (v->pieces[i].n && v->pieces[i].n <= MAX_TOKEN && !v->end[i] &&
+            !(special && v->n_chars[i]))
             out->ids[out->n++] = (int32_t)i;
     qsort_r(out->ids, out->n, sizeof *out->ids, by_bytes, v->pieces);
     for (size_t i = 1; i < out->n; i++) {
@@ -422,7 +461,8 @@ static sp_err fill(sp_token_set *v, const sp_token_piece *pieces)
     v->end = sp_arena_take(&v->arena, v->n, sizeof *v->end);
     v->plain = sp_arena_take(&v->arena, SP_DIV_UP(v->n, 64), sizeof *v->plain);
     v->n_chars = sp_arena_take(&v->arena, v->n, sizeof *v->n_chars);
-    if (!v->pieces || !v->end || !v->plain || !v->n_chars) return sp_fail_nomem(v->n * 16, "a sorted vocabulary");
+    if (!v->pieces || !v->end || !v->plain || !v->n_chars)
+        return sp_fail_nomem(v->n * 16, "a sorted vocabulary");
     for (size_t i = 0; i < v->n; i++) {
         char *copy = sp_arena_take(&v->arena, pieces[i].n + 1, 1);
         if (!copy) return sp_fail_nomem(pieces[i].n, "a sorted vocabulary");
@@ -464,7 +504,8 @@ sp_err sp_token_set_of(const sp_tokenizer *t, sp_token_set **out)
         at[i + 1] = text.n;
     }
     for (int i = 0; i < n && err == SP_OK; i++)
-        pieces[i] = (sp_token_piece){.s = text.v + at[i], .n = at[i + 1] - at[i], .end = sp_tokenizer_is_end(t, i)};
+        pieces[i] = (sp_token_piece){
+            .s = text.v + at[i], .n = at[i + 1] - at[i], .end = sp_tokenizer_is_end(t, i)};
     if (err == SP_OK) err = sp_token_set_create(pieces, (size_t)n, out);
     sp_vec_fini(&text);
     sp_free(at);

@@ -34,12 +34,14 @@ typedef struct sp_token_piece {
     bool end;
 } sp_token_piece;
 
-sp_err sp_token_set_create(const sp_token_piece *pieces, size_t n, sp_token_set **out) SP_MUST_CHECK;
+sp_err sp_token_set_create(const sp_token_piece *pieces, size_t n,
+                           sp_token_set **out) SP_MUST_CHECK;
 sp_err sp_token_set_of(const sp_tokenizer *t, sp_token_set **out) SP_MUST_CHECK;
 void sp_token_set_destroy(sp_token_set *v);
 
 /* sp_grammar_start -- the state of one text; borrows both. Owns: sp_grammar_stop. */
-sp_err sp_grammar_start(const sp_grammar *g, const sp_token_set *v, sp_grammar_state **out) SP_MUST_CHECK;
+sp_err sp_grammar_start(const sp_grammar *g, const sp_token_set *v,
+                        sp_grammar_state **out) SP_MUST_CHECK;
 void sp_grammar_stop(sp_grammar_state *s);
 /* sp_grammar_mask -- one bit for each token that may come next; borrowed until the next call. If no
  * token can continue the text, only end tokens are allowed.

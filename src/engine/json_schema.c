@@ -33,8 +33,8 @@ static int32_t build_schema(builder *b, json_t *schema, int32_t next);
 static int32_t fail(builder *b, sp_err code, const char *what, const char *name)
 {
     if (b->err == SP_OK)
-        b->err = sp_fail(code, "schema: #%.*s: %s%s%s", (int)b->path.n, b->path.v ? b->path.v : "", what,
-                         name ? " " : "", name ? name : "");
+        b->err = sp_fail(code, "schema: #%.*s: %s%s%s", (int)b->path.n, b->path.v ? b->path.v : "",
+                         what, name ? " " : "", name ? name : "");
     return 0;
 }
 
@@ -65,7 +65,8 @@ static int32_t add(builder *b, sp_gram_node n)
 
 static int32_t range(builder *b, char lo, char hi, int32_t next)
 {
-    return add(b, (sp_gram_node){.kind = SP_GRAM_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi, .next = next});
+    return add(b, (sp_gram_node){
+                      .kind = SP_GRAM_BYTE, .lo = (uint8_t)lo, .hi = (uint8_t)hi, .next = next});
 }
 
 static int32_t either(builder *b, int32_t one, int32_t other)
@@ -109,13 +110,15 @@ static int32_t number(builder *b, bool integer, int32_t next)
     int32_t after = next;
     if (!integer) {
         int32_t exponent = range(b, '0', '9', digits(b, 1, next));
-        exponent = either(b, exponent, either(b, range(b, '+', '+', exponent), range(b, '-', '-', exponent)));
+        exponent = either(b, exponent,
+                          either(b, range(b, '+', '+', exponent), range(b, '-', '-', exponent)));
         exponent = either(b, range(b, 'e', 'e', exponent), range(b, 'E', 'E', exponent));
         after = either(b, next, exponent);
         int32_t fraction = range(b, '.', '.', range(b, '0', '9', digits(b, MAX_DIGITS, after)));
         after = either(b, after, fraction);
     }
-    int32_t whole = either(b, range(b, '0', '0', after), range(b, '1', '9', digits(b, MAX_DIGITS, after)));
+    int32_t whole =
+        either(b, range(b, '0', '0', after), range(b, '1', '9', digits(b, MAX_DIGITS, after)));
     return either(b, whole, range(b, '-', '-', whole));
 }
 
@@ -222,10 +225,12 @@ static int32_t declared(builder *b, json_t *properties, json_t *required, int32_
 }
 
 /* repeated -- min .. max parts with commas (max -1: no limit) between brackets; `part` is a rule. */
-static int32_t repeated(builder *b, int32_t part, int32_t min, int32_t max, const char *brackets, int32_t next)
+static int32_t repeated(builder *b, int32_t part, int32_t min, int32_t max, const char *brackets,
+                        int32_t next)
 {
     if (max >= 0 && min > max) return fail(b, SP_E_ARG, "a least number exceeds the largest", NULL);
-    if (min > MAX_REPEAT || max > MAX_REPEAT) return fail(b, SP_E_LIMIT, "more than 256 items are not supported", NULL);
+    if (min > MAX_REPEAT || max > MAX_REPEAT)
+        return fail(b, SP_E_LIMIT, "more than 256 items are not supported", NULL);
     int32_t end = spaced(b, range(b, brackets[1], brackets[1], next)), at = end;
     if (max < 0) {
         int32_t loop = either(b, 0, end);
@@ -252,14 +257,16 @@ static int32_t any_members(builder *b, json_t *schema, int32_t next)
 
 static int32_t object(builder *b, json_t *schema, int32_t next)
 {
-    json_t *properties = json_object_get(schema, "properties"), *more = json_object_get(schema, "additionalProperties");
+    json_t *properties = json_object_get(schema, "properties"),
+           *more = json_object_get(schema, "additionalProperties");
     json_t *required = json_object_get(schema, "required");
     if ((properties && !json_is_object(properties)) || (required && !json_is_array(required)))
         return fail(b, SP_E_ARG, "properties is not an object, or required is not a list", NULL);
     for (size_t i = 0; i < json_array_size(required); i++) {
         const char *name = json_string_value(json_array_get(required, i));
         if (!name || !json_object_get(properties, name))
-            return fail(b, SP_E_UNSUPPORTED, "required: a property that is not declared:", name ? name : "?");
+            return fail(b, SP_E_UNSUPPORTED,
+                        "required: a property that is not declared:", name ? name : "?");
     }
     if (json_object_size(properties)) return declared(b, properties, required, next);
     if (json_is_false(more) || (properties && !more)) return declared(b, NULL, NULL, next);
@@ -272,7 +279,8 @@ static int32_t array(builder *b, json_t *schema, int32_t next)
     size_t mark = enter(b, "items");
     int32_t part = rule_of(b, items && !json_is_true(items) ? items : b->any);
     b->path.n = mark;
-    return repeated(b, part, bound(b, schema, "minItems", 0), bound(b, schema, "maxItems", -1), "[]", next);
+    return repeated(b, part, bound(b, schema, "minItems", 0), bound(b, schema, "maxItems", -1),
+                    "[]", next);
 }
 
 static int32_t of_type(builder *b, const char *type, json_t *schema, int32_t next)
@@ -286,7 +294,8 @@ static int32_t of_type(builder *b, const char *type, json_t *schema, int32_t nex
     }
     if (strcmp(type, "integer") == 0) return number(b, true, next);
     if (strcmp(type, "number") == 0) return number(b, false, next);
-    if (strcmp(type, "boolean") == 0) return either(b, text(b, "true", next), text(b, "false", next));
+    if (strcmp(type, "boolean") == 0)
+        return either(b, text(b, "true", next), text(b, "false", next));
     if (strcmp(type, "null") == 0) return text(b, "null", next);
     return fail(b, SP_E_ARG, "unknown type", type);
 }
@@ -294,13 +303,20 @@ static int32_t of_type(builder *b, const char *type, json_t *schema, int32_t nex
 static bool has_type(json_t *value, const char *type)
 {
     switch (json_typeof(value)) {
-    case JSON_OBJECT: return strcmp(type, "object") == 0;
-    case JSON_ARRAY: return strcmp(type, "array") == 0;
-    case JSON_STRING: return strcmp(type, "string") == 0;
-    case JSON_INTEGER: return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
-    case JSON_REAL: return strcmp(type, "number") == 0;
-    case JSON_NULL: return strcmp(type, "null") == 0;
-    default: return strcmp(type, "boolean") == 0;
+    case JSON_OBJECT:
+        return strcmp(type, "object") == 0;
+    case JSON_ARRAY:
+        return strcmp(type, "array") == 0;
+    case JSON_STRING:
+        return strcmp(type, "string") == 0;
+    case JSON_INTEGER:
+        return strcmp(type, "integer") == 0 || strcmp(type, "number") == 0;
+    case JSON_REAL:
+        return strcmp(type, "number") == 0;
+    case JSON_NULL:
+        return strcmp(type, "null") == 0;
+    default:
+        return strcmp(type, "boolean") == 0;
     }
 }
 
@@ -343,11 +359,11 @@ static json_t *resolve(builder *b, const char *ref)
 static void check_keywords(builder *b, json_t *schema)
 {
     static const char *const known[] = {
-        "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems", "minLength",
-        "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions",
+        "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
+        "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions",
         /* annotations */
-        "title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated", "readOnly",
-        "writeOnly", "strict", "name"};
+        "title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated",
+        "readOnly", "writeOnly", "strict", "name"};
     const char *name;
     json_t *value;
     json_object_foreach(schema, name, value)
@@ -378,7 +394,8 @@ static int32_t of_types(builder *b, json_t *schema, int32_t next)
     int32_t at = -1;
     if (json_is_string(type)) return of_type(b, json_string_value(type), schema, next);
     if (type && !json_array_size(type)) return fail(b, SP_E_ARG, "type is not a name", NULL);
-    if (!type && (json_object_get(schema, "properties") || json_object_get(schema, "additionalProperties")))
+    if (!type &&
+        (json_object_get(schema, "properties") || json_object_get(schema, "additionalProperties")))
         return object(b, schema, next);
     if (!type && json_object_get(schema, "items")) return array(b, schema, next);
     size_t n = type ? json_array_size(type) : SP_COUNT(all);
@@ -399,8 +416,10 @@ static int32_t build_schema(builder *b, json_t *schema, int32_t next)
     json_t *ref = json_object_get(schema, "$ref"), *list = json_object_get(schema, "anyOf");
     if (ref) {
         json_t *target = json_is_string(ref) ? resolve(b, json_string_value(ref)) : NULL;
-        return target ? use(b, target, next)
-                      : fail(b, SP_E_ARG, "$ref names nothing:", json_is_string(ref) ? json_string_value(ref) : "");
+        return target
+                   ? use(b, target, next)
+                   : fail(b, SP_E_ARG,
+                          "$ref names nothing:", json_is_string(ref) ? json_string_value(ref) : "");
     }
     if (list) return any_of(b, list, "anyOf", next);
     if ((list = json_object_get(schema, "oneOf"))) return any_of(b, list, "oneOf", next);
@@ -408,7 +427,8 @@ static int32_t build_schema(builder *b, json_t *schema, int32_t next)
     if ((list = json_object_get(schema, "enum"))) return of_values(b, list, type, next);
     if ((list = json_object_get(schema, "const"))) {
         json_t *values = json_pack("[O]", list);
-        int32_t at = values ? of_values(b, values, type, next) : fail(b, SP_E_NOMEM, "out of memory", NULL);
+        int32_t at =
+            values ? of_values(b, values, type, next) : fail(b, SP_E_NOMEM, "out of memory", NULL);
         json_decref(values);
         return at;
     }
@@ -422,11 +442,14 @@ static int32_t build_schema(builder *b, json_t *schema, int32_t next)
 static bool reads_first(const sp_grammar *g, int32_t at, int32_t space, uint8_t *mark, int depth)
 {
     const sp_gram_node *n = &g->nodes.v[at];
-    if (mark[at] == 2 || n->kind == SP_GRAM_BYTE || n->kind == SP_GRAM_RETURN || n->kind == SP_GRAM_CHARS) return true;
+    if (mark[at] == 2 || n->kind == SP_GRAM_BYTE || n->kind == SP_GRAM_RETURN ||
+        n->kind == SP_GRAM_CHARS)
+        return true;
     if (mark[at] == 1 || depth > 4096) return false;
     mark[at] = 1;
     bool ok = reads_first(g, n->alt, space, mark, depth + 1);
-    if (ok && (n->kind == SP_GRAM_SPLIT || n->alt == space)) ok = reads_first(g, n->next, space, mark, depth + 1);
+    if (ok && (n->kind == SP_GRAM_SPLIT || n->alt == space))
+        ok = reads_first(g, n->next, space, mark, depth + 1);
     mark[at] = 2;
     return ok;
 }

@@ -27,7 +27,8 @@ sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab)
     bool counts = p->frequency_penalty != 0 || p->presence_penalty != 0;
     for (int i = 0; i < p->n_bias; i++)
         if (p->bias[i].id < 0 || p->bias[i].id >= n_vocab || isnan(p->bias[i].bias))
-            return sp_fail(SP_E_ARG, "logit bias %d: token %d or its bias is out of range", i, p->bias[i].id);
+            return sp_fail(SP_E_ARG, "logit bias %d: token %d or its bias is out of range", i,
+                           p->bias[i].id);
     *s = (sp_sampler){.p = *p, .n_vocab = n_vocab, .rng = p->seed};
     size_t v = (size_t)n_vocab;
     s->heap = sp_alloc(v, sizeof *s->heap);
@@ -93,13 +94,15 @@ static void penalise(sp_sampler *s)
 static void constrain(sp_sampler *s)
 {
     const uint64_t *mask = s->grammar ? sp_grammar_mask(s->grammar) : NULL;
-    int n_known = mask ? (int)sp_grammar_n_tokens(s->grammar) : 0; /* embeddings may have more rows */
+    int n_known =
+        mask ? (int)sp_grammar_n_tokens(s->grammar) : 0; /* embeddings may have more rows */
     for (int i = 0; mask && i < s->n_vocab; i++)
         if (i >= n_known || !(mask[i >> 6] >> (i & 63) & 1)) s->heap[i].logit = -INFINITY;
     for (int i = 0; i < s->p.n_bias; i++) s->heap[s->p.bias[i].id].logit += s->p.bias[i].bias;
     for (int i = 0; s->n_uses && i < s->n_vocab; i++)
         if (s->n_uses[i])
-            s->heap[i].logit -= (float)s->n_uses[i] * s->p.frequency_penalty + s->p.presence_penalty;
+            s->heap[i].logit -=
+                (float)s->n_uses[i] * s->p.frequency_penalty + s->p.presence_penalty;
 }
 
 static bool before(const sp_candidate *a, const sp_candidate *b)
@@ -215,7 +218,8 @@ void sp_sampler_logprobs(const sp_sampler *s, const float *logits, int32_t id, i
     float max = -INFINITY;
     double total = 0;
     for (int i = 0; i < s->n_vocab; i++) max = logits[i] > max ? logits[i] : max;
-    for (int i = 0; i < s->n_vocab; i++) total += isnan(logits[i]) ? 0 : exp((double)(logits[i] - max));
+    for (int i = 0; i < s->n_vocab; i++)
+        total += isnan(logits[i]) ? 0 : exp((double)(logits[i] - max));
     double norm = (double)max + log(total);
     out[0] = (sp_token_logprob){id, (float)(logits[id] - norm)};
     int filled = 0;

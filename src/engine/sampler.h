@@ -1,7 +1,8 @@
 /* sampler.h -- from logits to the next token.
  *
- * Order: grammar, logit bias, penalties (repeat, frequency, presence), top-k, top-p, min-p, temperature, draw. Temperature 0 is greedy (ties: the
- * lower id). The random stream is the sampler's own: one seed gives one text. */
+ * Order: grammar, logit bias, frequency and presence penalty, repeat penalty, top-k, top-p, min-p,
+ * temperature, draw. Temperature 0 is greedy (ties: the lower id). The random stream is the
+ * sampler's own: one seed gives one text. */
 #ifndef SP_ENGINE_SAMPLER_H
 #define SP_ENGINE_SAMPLER_H
 

@@ -31,10 +31,10 @@ void sp_template_destroy(sp_template *t);
 bool sp_template_names(const sp_template *t, const char *variable);
 
 typedef struct sp_template_input {
-    json_t *messages;  /* array */
-    json_t *tools;     /* array; NULL: none */
-    json_t *documents; /* array; NULL: none */
-    json_t *kwargs;    /* object with more variables; NULL: none */
+    json_t *messages;                  /* array */
+    json_t *tools;                     /* array; NULL: none */
+    json_t *documents;                 /* array; NULL: none */
+    json_t *kwargs;                    /* object with more variables; NULL: none */
     const char *bos_token, *eos_token; /* NULL: the model has none */
     bool add_generation_prompt;
     int64_t now;       /* seconds since 1970, for strftime_now (UTC) */

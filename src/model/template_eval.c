@@ -44,17 +44,29 @@ static double real(sp_tpl_val v)
 static sp_err numbers(sp_tpl_machine *m, int op, sp_tpl_val a, sp_tpl_val b, sp_tpl_val *out)
 {
     if (a.kind != SP_TPL_FLOAT && b.kind != SP_TPL_FLOAT && op != '/')
-        return integers(m, op, a.kind == SP_TPL_BOOL ? a.b : a.i, b.kind == SP_TPL_BOOL ? b.b : b.i, out);
+        return integers(m, op, a.kind == SP_TPL_BOOL ? a.b : a.i, b.kind == SP_TPL_BOOL ? b.b : b.i,
+                        out);
     double x = real(a), y = real(b), r;
     if ((op == '/' || op == '%' || op == SP_OP_FLOOR) && y == 0)
         return sp_tpl_fail(m, SP_E_ARG, "division by zero");
     switch (op) {
-    case '+': r = x + y; break;
-    case '-': r = x - y; break;
-    case '*': r = x * y; break;
-    case '/': r = x / y; break;
-    case '%': r = x - y * floor(x / y); break;
-    default: r = floor(x / y);
+    case '+':
+        r = x + y;
+        break;
+    case '-':
+        r = x - y;
+        break;
+    case '*':
+        r = x * y;
+        break;
+    case '/':
+        r = x / y;
+        break;
+    case '%':
+        r = x - y * floor(x / y);
+        break;
+    default:
+        r = floor(x / y);
     }
     *out = (sp_tpl_val){.kind = SP_TPL_FLOAT, .f = r};
     return SP_OK;
@@ -68,7 +80,8 @@ static sp_err join_strings(sp_tpl_machine *m, sp_tpl_val a, sp_tpl_val b, sp_tpl
     return sp_tpl_written(m, &w, out);
 }
 
-static sp_err join_lists(sp_tpl_machine *m, const sp_tpl_list *a, const sp_tpl_list *b, sp_tpl_val *out)
+static sp_err join_lists(sp_tpl_machine *m, const sp_tpl_list *a, const sp_tpl_list *b,
+                         sp_tpl_val *out)
 {
     sp_tpl_list *l;
     SP_TRY(sp_tpl_list_new(m, a->n + b->n, &l));
@@ -97,7 +110,8 @@ static sp_err arithmetic(sp_tpl_machine *m, int op, sp_tpl_val a, sp_tpl_val b, 
         return join_strings(m, a, b, out);
     if (op == '+' && a.kind == SP_TPL_LIST && b.kind == SP_TPL_LIST)
         return join_lists(m, a.list, b.list, out);
-    if (op == '*' && a.kind == SP_TPL_STRING && b.kind == SP_TPL_INT) return repeat(m, a.s, b.i, out);
+    if (op == '*' && a.kind == SP_TPL_STRING && b.kind == SP_TPL_INT)
+        return repeat(m, a.s, b.i, out);
     if (op == '%' && a.kind == SP_TPL_STRING)
         return sp_tpl_fail(m, SP_E_UNSUPPORTED, "formatting with '%%' is not supported");
     return sp_tpl_fail(m, SP_E_ARG, "'%s' cannot take %s and %s",
@@ -135,7 +149,8 @@ static sp_err binary(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
                            : n->op == SP_OP_LE ? order <= 0
                                                : order >= 0);
         return SP_OK;
-    default: return arithmetic(m, n->op, a, b, out);
+    default:
+        return arithmetic(m, n->op, a, b, out);
     }
 }
 
@@ -148,7 +163,8 @@ static sp_err item(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     SP_TRY(sp_tpl_eval(m, n->b, &i));
     SP_TRY(sp_tpl_work(m, v));
     if (i.kind == SP_TPL_STRING) return sp_tpl_attribute(m, v, i.s->s, i.s->n, out);
-    if (v.kind == SP_TPL_UNDEFINED) return sp_tpl_fail(m, SP_E_ARG, "an item of an undefined value");
+    if (v.kind == SP_TPL_UNDEFINED)
+        return sp_tpl_fail(m, SP_E_ARG, "an item of an undefined value");
     *out = SP_TPL_UNDEF;
     if (i.kind != SP_TPL_INT) return SP_OK;
     int64_t len = v.kind == SP_TPL_LIST     ? (int64_t)v.list->n
@@ -157,7 +173,8 @@ static sp_err item(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     if (i.i < 0) i.i += len;
     if (i.i < 0 || i.i >= len) return SP_OK;
     if (v.kind == SP_TPL_STRING)
-        return sp_tpl_slice(m, v.s, sp_tpl_offset(v.s, (size_t)i.i), sp_tpl_offset(v.s, (size_t)i.i + 1), out);
+        return sp_tpl_slice(m, v.s, sp_tpl_offset(v.s, (size_t)i.i),
+                            sp_tpl_offset(v.s, (size_t)i.i + 1), out);
     *out = v.list->v[i.i];
     return SP_OK;
 }
@@ -178,7 +195,8 @@ static int64_t clip(int64_t i, int64_t len, int64_t low, int64_t high)
     return i < low ? low : i > high ? high : i;
 }
 
-static sp_err slice_list(sp_tpl_machine *m, const sp_tpl_list *l, const int64_t *range, sp_tpl_list **out)
+static sp_err slice_list(sp_tpl_machine *m, const sp_tpl_list *l, const int64_t *range,
+                         sp_tpl_list **out)
 {
     int64_t step = range[2], n = 0;
     for (int64_t i = range[0]; step > 0 ? i < range[1] : i > range[1]; i += step) n++;
@@ -224,11 +242,13 @@ static sp_err slice(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
 static int parameter(const sp_tpl_function *f, const sp_tpl_str *name)
 {
     for (int i = 0; i < 5 && f->params[i]; i++)
-        if (strlen(f->params[i]) == name->n && memcmp(f->params[i], name->s, name->n) == 0) return i;
+        if (strlen(f->params[i]) == name->n && memcmp(f->params[i], name->s, name->n) == 0)
+            return i;
     return -1;
 }
 
-sp_err sp_tpl_bind(sp_tpl_machine *m, const sp_tpl_function *f, const sp_tpl_node *args, sp_tpl_call *c)
+sp_err sp_tpl_bind(sp_tpl_machine *m, const sp_tpl_function *f, const sp_tpl_node *args,
+                   sp_tpl_call *c)
 {
     int n_params = 0, at = 0;
     while (n_params < 5 && f->params[n_params]) n_params++;
@@ -272,7 +292,8 @@ static sp_err call(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     if (n->a->kind == SP_NODE_NAME && !sp_tpl_get(m, n->a->text.s, n->a->text.n))
         return sp_tpl_call_global(m, n, out);
     SP_TRY(sp_tpl_eval(m, n->a, &callee));
-    if (callee.kind == SP_TPL_MACRO && callee.macro) return sp_tpl_call_macro(m, callee.macro, n->list, out);
+    if (callee.kind == SP_TPL_MACRO && callee.macro)
+        return sp_tpl_call_macro(m, callee.macro, n->list, out);
     return sp_tpl_fail(m, SP_E_ARG, "%s cannot be called", sp_tpl_kind_name(callee));
 }
 
@@ -299,7 +320,8 @@ static sp_err dict(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
         SP_TRY(sp_tpl_eval(m, e, &key));
         SP_TRY(sp_tpl_eval(m, e->next, &value));
         if (key.kind != SP_TPL_STRING)
-            return sp_tpl_fail(m, SP_E_UNSUPPORTED, "a key that is %s is not supported", sp_tpl_kind_name(key));
+            return sp_tpl_fail(m, SP_E_UNSUPPORTED, "a key that is %s is not supported",
+                               sp_tpl_kind_name(key));
         SP_TRY(sp_tpl_dict_put(m, d, key.s, value));
     }
     *out = (sp_tpl_val){.kind = SP_TPL_DICT, .dict = d};
@@ -337,7 +359,9 @@ static sp_err evaluate(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
     sp_tpl_val v;
     sp_tpl_variable *found;
     switch (n->kind) {
-    case SP_NODE_LITERAL: *out = n->value; return SP_OK;
+    case SP_NODE_LITERAL:
+        *out = n->value;
+        return SP_OK;
     case SP_NODE_NAME:
         found = sp_tpl_get(m, n->text.s, n->text.n);
         *out = found ? found->value : SP_TPL_UNDEF;
@@ -348,17 +372,26 @@ static sp_err evaluate(sp_tpl_machine *m, const sp_tpl_node *n, sp_tpl_val *out)
         m->line = n->line;
         SP_TRY(sp_tpl_work(m, v));
         return sp_tpl_attribute(m, v, n->text.s, n->text.n, out);
-    case SP_NODE_ITEM: return item(m, n, out);
-    case SP_NODE_SLICE: return slice(m, n, out);
+    case SP_NODE_ITEM:
+        return item(m, n, out);
+    case SP_NODE_SLICE:
+        return slice(m, n, out);
     case SP_NODE_METHOD:
     case SP_NODE_FILTER:
-    case SP_NODE_TEST: return apply(m, n, out);
-    case SP_NODE_CALL: return call(m, n, out);
-    case SP_NODE_BINARY: return binary(m, n, out);
-    case SP_NODE_NEGATE: return negate(m, n, out);
-    case SP_NODE_LIST: return list(m, n, out);
-    case SP_NODE_DICT: return dict(m, n, out);
-    default: return logic(m, n, out);
+    case SP_NODE_TEST:
+        return apply(m, n, out);
+    case SP_NODE_CALL:
+        return call(m, n, out);
+    case SP_NODE_BINARY:
+        return binary(m, n, out);
+    case SP_NODE_NEGATE:
+        return negate(m, n, out);
+    case SP_NODE_LIST:
+        return list(m, n, out);
+    case SP_NODE_DICT:
+        return dict(m, n, out);
+    default:
+        return logic(m, n, out);
     }
 }
 

@@ -38,7 +38,7 @@ sp_err sp_tpl_expect(sp_tpl_parser *p, sp_tpl_token_kind kind, const char *text)
     const sp_tpl_token *t = sp_tpl_peek(p);
     if (sp_tpl_accept(p, kind, text)) return SP_OK;
     return sp_fail(SP_E_FORMAT, "chat template: line %d: '%s' is expected before '%.*s'", t->line,
-                   text           ? text
+                   text                         ? text
                    : kind == SP_TOKEN_NAME      ? "a name"
                    : kind == SP_TOKEN_BLOCK_END ? "%}"
                                                 : "}}",
@@ -350,7 +350,8 @@ static int comparison(sp_tpl_parser *p, bool *negated)
     static const struct {
         const char *text;
         int op;
-    } all[] = {{"==", SP_OP_EQ}, {"!=", SP_OP_NE}, {"<=", SP_OP_LE}, {">=", SP_OP_GE}, {"<", '<'}, {">", '>'}};
+    } all[] = {{"==", SP_OP_EQ}, {"!=", SP_OP_NE}, {"<=", SP_OP_LE},
+               {">=", SP_OP_GE}, {"<", '<'},       {">", '>'}};
     *negated = false;
     for (size_t i = 0; i < SP_COUNT(all); i++)
         if (op(p, all[i].text)) return all[i].op;
@@ -443,7 +444,8 @@ sp_err sp_tpl_parse_tuple(sp_tpl_parser *p, sp_tpl_node **out)
     (*out)->list = first;
     while (op(p, ",")) {
         const sp_tpl_token *t = sp_tpl_peek(p);
-        if (t->kind == SP_TOKEN_BLOCK_END || t->kind == SP_TOKEN_PRINT_END || sp_tpl_is(p, SP_TOKEN_OP, ")"))
+        if (t->kind == SP_TOKEN_BLOCK_END || t->kind == SP_TOKEN_PRINT_END ||
+            sp_tpl_is(p, SP_TOKEN_OP, ")"))
             break;
         SP_TRY(sp_tpl_parse_expression(p, tail));
         tail = &(*tail)->next;

@@ -29,7 +29,8 @@ static sp_err text_argument(sp_tpl_machine *m, const sp_tpl_call *c, int i, cons
     *out = NULL;
     if (!c->given[i] || c->args[i].kind == SP_TPL_NONE) return SP_OK;
     if (c->args[i].kind != SP_TPL_STRING)
-        return sp_tpl_fail(m, SP_E_ARG, "an argument is %s, not a string", sp_tpl_kind_name(c->args[i]));
+        return sp_tpl_fail(m, SP_E_ARG, "an argument is %s, not a string",
+                           sp_tpl_kind_name(c->args[i]));
     *out = c->args[i].s;
     return SP_OK;
 }
@@ -101,7 +102,8 @@ FILTER indent PARAMS
         size_t end = nl ? (size_t)(nl - s->s) + 1 : s->n;
         bool blank = end - at == (nl != NULL);
         sp_tpl_val part;
-        for (int64_t i = 0; i < width && (at ? !blank || sp_tpl_true(c->args[2]) : sp_tpl_true(c->args[1])); i++) {
+        for (int64_t i = 0;
+             i < width && (at ? !blank || sp_tpl_true(c->args[2]) : sp_tpl_true(c->args[1])); i++) {
             SP_TRY(sp_tpl_step(m));
             SP_TRY(sp_tpl_write_plain(m, &w, " ", 1));
         }
@@ -130,7 +132,8 @@ FILTER tojson PARAMS
 static bool number_of(sp_tpl_val v, double *f)
 {
     char text[64], *end;
-    if (v.kind == SP_TPL_INT || v.kind == SP_TPL_BOOL) return *f = v.kind == SP_TPL_INT ? (double)v.i : v.b, true;
+    if (v.kind == SP_TPL_INT || v.kind == SP_TPL_BOOL)
+        return *f = v.kind == SP_TPL_INT ? (double)v.i : v.b, true;
     if (v.kind == SP_TPL_FLOAT) return *f = v.f, true;
     if (v.kind != SP_TPL_STRING || !v.s->n || v.s->n >= sizeof text) return false;
     memcpy(text, v.s->s, v.s->n);
@@ -162,7 +165,8 @@ FILTER absolute PARAMS
     *out = c->self;
     if (out->kind == SP_TPL_FLOAT) out->f = fabs(out->f);
     if (out->kind == SP_TPL_BOOL) *out = sp_tpl_int(out->b);
-    if (out->kind == SP_TPL_INT && out->i == INT64_MIN) return sp_tpl_fail(m, SP_E_LIMIT, "an integer is too large");
+    if (out->kind == SP_TPL_INT && out->i == INT64_MIN)
+        return sp_tpl_fail(m, SP_E_LIMIT, "an integer is too large");
     if (out->kind == SP_TPL_INT && out->i < 0) out->i = -out->i;
     return SP_OK;
 }
@@ -181,7 +185,8 @@ FILTER length PARAMS
 
 FILTER default_ PARAMS
 {
-    bool absent = c->self.kind == SP_TPL_UNDEFINED || (sp_tpl_true(c->args[1]) && !sp_tpl_true(c->self));
+    bool absent =
+        c->self.kind == SP_TPL_UNDEFINED || (sp_tpl_true(c->args[1]) && !sp_tpl_true(c->self));
     *out = absent ? c->args[0] : c->self;
     if (absent && !c->given[0]) return sp_tpl_str_new(m, (sp_tpl_str){.s = ""}, out);
     return SP_OK;
@@ -279,7 +284,8 @@ FILTER items PARAMS
 /* by_key -- pairs by their keys without regard to case. */
 static int by_key(const void *a, const void *b)
 {
-    const sp_tpl_str *x = ((const sp_tpl_val *)a)->list->v[0].s, *y = ((const sp_tpl_val *)b)->list->v[0].s;
+    const sp_tpl_str *x = ((const sp_tpl_val *)a)->list->v[0].s,
+                     *y = ((const sp_tpl_val *)b)->list->v[0].s;
     for (size_t i = 0; i < SP_MIN(x->n, y->n); i++) {
         int p = (unsigned char)x->s[i], q = (unsigned char)y->s[i];
         if (p >= 'A' && p <= 'Z') p += 32;
@@ -325,7 +331,8 @@ FILTER map PARAMS
     if (!f && !attribute)
         return sp_tpl_fail(m, SP_E_UNSUPPORTED, "map: filter '%.*s' is not supported",
                            name ? (int)SP_MIN(name->n, 40) : 0, name ? name->s : "");
-    if (f && f->n_required) return sp_tpl_fail(m, SP_E_UNSUPPORTED, "map: '%s' needs arguments", f->name);
+    if (f && f->n_required)
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "map: '%s' needs arguments", f->name);
     SP_TRY(sp_tpl_items(m, c->self, &l));
     SP_TRY(sp_tpl_list_new(m, l->n, &made));
     SP_TRY(sp_tpl_deeper(m));
@@ -334,7 +341,8 @@ FILTER map PARAMS
         SP_TRY(sp_tpl_step(m));
         if (f && f->self && !(f->self >> inner.self.kind & 1))
             return sp_tpl_fail(m, SP_E_ARG, "'%s' of %s", f->name, sp_tpl_kind_name(inner.self));
-        SP_TRY(f ? f->run(m, &inner, &made->v[i]) : attribute_by(m, l->v[i], attribute, &made->v[i]));
+        SP_TRY(f ? f->run(m, &inner, &made->v[i])
+                 : attribute_by(m, l->v[i], attribute, &made->v[i]));
         if (!f && made->v[i].kind == SP_TPL_UNDEFINED && c->given[2]) made->v[i] = c->args[2];
     }
     m->depth--;
@@ -343,7 +351,8 @@ FILTER map PARAMS
 }
 
 /* selected -- whether an item passes the test `name`, with one argument or none. */
-static sp_err selected(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_str *name, const sp_tpl_val *arg, bool *out)
+static sp_err selected(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_str *name,
+                       const sp_tpl_val *arg, bool *out)
 {
     sp_tpl_call inner = {.self = v};
     sp_tpl_val result;
@@ -351,17 +360,20 @@ static sp_err selected(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_str *name, 
     if (!name) return SP_OK;
     const sp_tpl_function *f = sp_tpl_find_test(name->s, name->n);
     if (!f)
-        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "test '%.*s' is not supported", (int)SP_MIN(name->n, 40), name->s);
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "test '%.*s' is not supported",
+                           (int)SP_MIN(name->n, 40), name->s);
     if (arg) inner.args[0] = *arg;
     inner.given[0] = arg != NULL;
-    if (f->n_required && !arg) return sp_tpl_fail(m, SP_E_ARG, "test '%s' needs an argument", f->name);
+    if (f->n_required && !arg)
+        return sp_tpl_fail(m, SP_E_ARG, "test '%s' needs an argument", f->name);
     SP_TRY(f->run(m, &inner, &result));
     *out = sp_tpl_true(result);
     return SP_OK;
 }
 
 /* pick -- items (by_attribute: whose attribute) that pass a test, or those that do not. */
-static sp_err pick(sp_tpl_machine *m, const sp_tpl_call *c, bool by_attribute, bool wanted, sp_tpl_val *out)
+static sp_err pick(sp_tpl_machine *m, const sp_tpl_call *c, bool by_attribute, bool wanted,
+                   sp_tpl_val *out)
 {
     const sp_tpl_str *attribute = NULL, *test;
     const sp_tpl_list *l;
@@ -376,7 +388,8 @@ static sp_err pick(sp_tpl_machine *m, const sp_tpl_call *c, bool by_attribute, b
         bool yes;
         SP_TRY(sp_tpl_step(m));
         if (attribute) SP_TRY(attribute_by(m, v, attribute, &v));
-        SP_TRY(selected(m, v, test, c->given[by_attribute + 1] ? &c->args[by_attribute + 1] : NULL, &yes));
+        SP_TRY(selected(m, v, test, c->given[by_attribute + 1] ? &c->args[by_attribute + 1] : NULL,
+                        &yes));
         if (yes == wanted) kept->v[kept->n++] = l->v[i];
     }
     *out = sp_tpl_of_list(kept);

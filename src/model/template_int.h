@@ -107,12 +107,12 @@ typedef enum sp_tpl_node_kind {
     /* expressions */
     SP_NODE_LITERAL,
     SP_NODE_NAME,
-    SP_NODE_LIST,  /* list: items; tuple: op is 't' */
-    SP_NODE_DICT,  /* list: key, value, key, value ... */
-    SP_NODE_ATTR,  /* a.text */
-    SP_NODE_ITEM,  /* a[b] */
-    SP_NODE_SLICE, /* a[b:c:d], each may be NULL */
-    SP_NODE_CALL,  /* a(list) */
+    SP_NODE_LIST,   /* list: items; tuple: op is 't' */
+    SP_NODE_DICT,   /* list: key, value, key, value ... */
+    SP_NODE_ATTR,   /* a.text */
+    SP_NODE_ITEM,   /* a[b] */
+    SP_NODE_SLICE,  /* a[b:c:d], each may be NULL */
+    SP_NODE_CALL,   /* a(list) */
     SP_NODE_METHOD, /* a.fn(list) */
     SP_NODE_FILTER, /* a | fn(list) */
     SP_NODE_TEST,   /* a is fn(list) */
@@ -263,7 +263,8 @@ sp_err sp_tpl_call_macro(sp_tpl_machine *m, const sp_tpl_macro *macro, const sp_
                          sp_tpl_val *out) SP_MUST_CHECK;
 /* sp_tpl_is_global -- whether a function has this name; as a value it is a macro without a node. */
 bool sp_tpl_is_global(const char *name, size_t n);
-sp_err sp_tpl_call_global(sp_tpl_machine *m, const sp_tpl_node *call, sp_tpl_val *out) SP_MUST_CHECK;
+sp_err sp_tpl_call_global(sp_tpl_machine *m, const sp_tpl_node *call,
+                          sp_tpl_val *out) SP_MUST_CHECK;
 sp_err sp_tpl_set(sp_tpl_machine *m, const char *name, size_t n, sp_tpl_val v) SP_MUST_CHECK;
 sp_tpl_variable *sp_tpl_get(const sp_tpl_machine *m, const char *name, size_t n);
 sp_err sp_tpl_bind(sp_tpl_machine *m, const sp_tpl_function *f, const sp_tpl_node *args,
@@ -315,7 +316,8 @@ sp_err sp_tpl_slice(sp_tpl_machine *m, const sp_tpl_str *s, size_t from, size_t 
 /* sp_tpl_write -- appends with origins; sp_tpl_write_plain -- as template text; sp_tpl_write_value --
  * what {{ v }} prints. */
 sp_err sp_tpl_write(sp_tpl_machine *m, sp_tpl_writer *w, const sp_tpl_str *s) SP_MUST_CHECK;
-sp_err sp_tpl_write_plain(sp_tpl_machine *m, sp_tpl_writer *w, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_tpl_write_plain(sp_tpl_machine *m, sp_tpl_writer *w, const char *s,
+                          size_t n) SP_MUST_CHECK;
 sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v) SP_MUST_CHECK;
 sp_err sp_tpl_written(sp_tpl_machine *m, const sp_tpl_writer *w, sp_tpl_val *out) SP_MUST_CHECK;
 /* sp_tpl_smear -- one run over everything that was written, if any byte of it came from the input. */
@@ -332,7 +334,7 @@ sp_err sp_tpl_split(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *se
 sp_err sp_tpl_case(sp_tpl_machine *m, const sp_tpl_str *s, char how, sp_tpl_val *out) SP_MUST_CHECK;
 size_t sp_tpl_length(const sp_tpl_str *s);           /* in characters */
 size_t sp_tpl_offset(const sp_tpl_str *s, size_t i); /* byte of character i */
-size_t sp_tpl_space(const char *s, size_t n);        /* bytes of the white space that s begins with */
+size_t sp_tpl_space(const char *s, size_t n); /* bytes of the white space that s begins with */
 const char *sp_tpl_search(const char *s, size_t n, const char *what, size_t n_what);
 sp_err sp_tpl_write_json(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent,
                          int level) SP_MUST_CHECK;

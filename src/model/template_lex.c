@@ -94,7 +94,9 @@ static int hex(const char *s, size_t n)
     int v = 0;
     for (size_t i = 0; i < n; i++) {
         char c = s[i];
-        int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                     : -1;
         if (d < 0) return -1;
         v = v * 16 + d;
     }
@@ -108,7 +110,8 @@ static size_t put_utf8(char *to, int c)
         to[0] = (char)(0xC0 | c >> 6), to[1] = (char)(0x80 | (c & 63));
         return 2;
     }
-    to[0] = (char)(0xE0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)), to[2] = (char)(0x80 | (c & 63));
+    to[0] = (char)(0xE0 | c >> 12), to[1] = (char)(0x80 | (c >> 6 & 63)),
+    to[2] = (char)(0x80 | (c & 63));
     return 3;
 }
 
@@ -194,7 +197,9 @@ static sp_err operator(lexer *l)
     for (size_t i = 0; i < SP_COUNT(two) && l->at + 1 < l->n; i++)
         if (memcmp(s, two[i], 2) == 0) n = 2;
     if (!n && *s && strchr("+-/*%~[](){}><=.:|,", *s)) n = 1;
-    if (!n) return sp_fail(SP_E_FORMAT, "chat template: line %d: a tag holds the byte 0x%02x", l->line, *s & 255);
+    if (!n)
+        return sp_fail(SP_E_FORMAT, "chat template: line %d: a tag holds the byte 0x%02x", l->line,
+                       *s & 255);
     SP_TRY(push(l, SP_TOKEN_OP, s, n));
     l->at += n;
     return SP_OK;
@@ -220,7 +225,8 @@ static sp_err inside(lexer *l)
         char c = l->s[l->at], sign;
         bool with_sign;
         if (open == 0 && tag_ends(l, &with_sign, &sign)) {
-            SP_TRY(push(l, l->tag == '%' ? SP_TOKEN_BLOCK_END : SP_TOKEN_PRINT_END, l->s + l->at, 2));
+            SP_TRY(
+                push(l, l->tag == '%' ? SP_TOKEN_BLOCK_END : SP_TOKEN_PRINT_END, l->s + l->at, 2));
             l->at += 2 + with_sign;
             after_tag(l, with_sign && sign == '-', with_sign && sign == '+', l->tag == '%');
             return SP_OK;
@@ -236,7 +242,8 @@ static sp_err inside(lexer *l)
             l->at = i;
         } else {
             if (strchr("([{", c)) open++;
-            if (strchr(")]}", c) && --open < 0) return bad(l, "a bracket closes that was not opened");
+            if (strchr(")]}", c) && --open < 0)
+                return bad(l, "a bracket closes that was not opened");
             SP_TRY(operator(l));
         }
     }
@@ -284,7 +291,8 @@ sp_err sp_tpl_lex(sp_template *t, const char *text, size_t n)
 {
     lexer l = {0};
     if (n > MAX_TEMPLATE_BYTES)
-        return sp_fail(SP_E_LIMIT, "chat template: %zu bytes are more than %zu", n, MAX_TEMPLATE_BYTES);
+        return sp_fail(SP_E_LIMIT, "chat template: %zu bytes are more than %zu", n,
+                       MAX_TEMPLATE_BYTES);
     for (size_t i = 0; i < n;) {
         int k = sp_utf8_step((const uint8_t *)text + i, n - i);
         if (k <= 0) return sp_fail(SP_E_FORMAT, "chat template: byte %zu is not UTF-8", i);

@@ -14,7 +14,8 @@ static sp_err text(sp_tpl_machine *m, const sp_tpl_call *c, int i, const sp_tpl_
     *out = NULL;
     if (!c->given[i] || c->args[i].kind == SP_TPL_NONE) return SP_OK;
     if (c->args[i].kind != SP_TPL_STRING)
-        return sp_tpl_fail(m, SP_E_ARG, "an argument is %s, not a string", sp_tpl_kind_name(c->args[i]));
+        return sp_tpl_fail(m, SP_E_ARG, "an argument is %s, not a string",
+                           sp_tpl_kind_name(c->args[i]));
     *out = c->args[i].s;
     return SP_OK;
 }
@@ -132,7 +133,9 @@ METHOD removeprefix PARAMS
 {
     sp_tpl_val has;
     SP_TRY(has_one(m, c, false, &has));
-    return sp_tpl_slice(m, c->self.s, has.b && c->args[0].kind == SP_TPL_STRING ? c->args[0].s->n : 0, c->self.s->n, out);
+    return sp_tpl_slice(m, c->self.s,
+                        has.b && c->args[0].kind == SP_TPL_STRING ? c->args[0].s->n : 0,
+                        c->self.s->n, out);
 }
 
 METHOD removesuffix PARAMS
@@ -159,8 +162,11 @@ METHOD count PARAMS
     const sp_tpl_str *part, *s = c->self.s;
     int64_t n = 0;
     SP_TRY(text(m, c, 0, &part));
-    if (!part || !part->n) return sp_tpl_fail(m, SP_E_ARG, "count takes a string that is not empty");
-    for (const char *at = s->s; (at = sp_tpl_search(at, s->n - (size_t)(at - s->s), part->s, part->n)); at += part->n) n++;
+    if (!part || !part->n)
+        return sp_tpl_fail(m, SP_E_ARG, "count takes a string that is not empty");
+    for (const char *at = s->s;
+         (at = sp_tpl_search(at, s->n - (size_t)(at - s->s), part->s, part->n)); at += part->n)
+        n++;
     *out = sp_tpl_int(n);
     return SP_OK;
 }
@@ -279,7 +285,8 @@ static sp_err strftime_now PARAMS
         return sp_tpl_fail(m, SP_E_ARG, "strftime_now takes a short string");
     memcpy(format, c->args[0].s->s, c->args[0].s->n);
     format[c->args[0].s->n] = 0;
-    if (!gmtime_r(&now, &tm)) return sp_tpl_fail(m, SP_E_ARG, "strftime_now: the time is out of range");
+    if (!gmtime_r(&now, &tm))
+        return sp_tpl_fail(m, SP_E_ARG, "strftime_now: the time is out of range");
     size_t n = strftime(made, sizeof made, format, &tm);
     SP_TRY(sp_tpl_take(m, n + 1, 1, &copy));
     memcpy(copy, made, n);
@@ -321,7 +328,8 @@ bool sp_tpl_is_global(const char *name, size_t n)
 }
 
 /* mapping_of -- namespace(a=1) or dict(a=1). */
-static sp_err mapping_of(sp_tpl_machine *m, const sp_tpl_node *call, bool is_namespace, sp_tpl_val *out)
+static sp_err mapping_of(sp_tpl_machine *m, const sp_tpl_node *call, bool is_namespace,
+                         sp_tpl_val *out)
 {
     sp_tpl_dict *d;
     SP_TRY(sp_tpl_dict_new(m, &d));
@@ -329,7 +337,9 @@ static sp_err mapping_of(sp_tpl_machine *m, const sp_tpl_node *call, bool is_nam
     for (const sp_tpl_node *a = call->list; a; a = a->next) {
         sp_tpl_str *key;
         sp_tpl_val v;
-        if (!a->text.n) return sp_tpl_fail(m, SP_E_UNSUPPORTED, "an argument without a name is not supported here");
+        if (!a->text.n)
+            return sp_tpl_fail(m, SP_E_UNSUPPORTED,
+                               "an argument without a name is not supported here");
         SP_TRY(sp_tpl_take(m, 1, sizeof *key, &key));
         *key = a->text;
         SP_TRY(sp_tpl_eval(m, a->a, &v));
@@ -348,7 +358,8 @@ sp_err sp_tpl_call_global(sp_tpl_machine *m, const sp_tpl_node *call, sp_tpl_val
         return mapping_of(m, call, space, out);
     const sp_tpl_function *f = sp_tpl_find_in(globals, name->s, name->n);
     if (!f)
-        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "function '%.*s' is not supported", (int)SP_MIN(name->n, 60), name->s);
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "function '%.*s' is not supported",
+                           (int)SP_MIN(name->n, 60), name->s);
     SP_TRY(sp_tpl_bind(m, f, call->list, &c));
     return f->run(m, &c, out);
 }

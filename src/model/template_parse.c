@@ -56,8 +56,8 @@ static sp_err parse_for(sp_tpl_parser *p, sp_tpl_node **out)
     SP_TRY(sp_tpl_parse_or(p, &n->a));
     if (word(p, "if")) SP_TRY(sp_tpl_parse_expression(p, &n->b));
     if (sp_tpl_is(p, SP_TOKEN_NAME, "recursive"))
-        return sp_fail(SP_E_UNSUPPORTED, "chat template: line %d: a recursive loop is not supported",
-                       n->line);
+        return sp_fail(SP_E_UNSUPPORTED,
+                       "chat template: line %d: a recursive loop is not supported", n->line);
     SP_TRY(end_tag(p));
     p->loops++;
     SP_TRY(parse_until(p, (const char *[]){"else", "endfor", NULL}, &n->list));

@@ -97,22 +97,31 @@ static sp_err write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
     sp_err err = SP_OK;
     SP_TRY(sp_tpl_deeper(m));
     switch (v.kind) {
-    case SP_TPL_NONE: err = sp_tpl_write_plain(m, w, "None", 4); break;
-    case SP_TPL_BOOL: err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b])); break;
+    case SP_TPL_NONE:
+        err = sp_tpl_write_plain(m, w, "None", 4);
+        break;
+    case SP_TPL_BOOL:
+        err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b]));
+        break;
     case SP_TPL_INT:
-    case SP_TPL_FLOAT: err = sp_tpl_write_number(m, w, v); break;
+    case SP_TPL_FLOAT:
+        err = sp_tpl_write_number(m, w, v);
+        break;
     case SP_TPL_STRING:
         err = write_quoted(m, w, v.s);
         mark(w, from, v.s);
         break;
-    case SP_TPL_LIST: err = repr_list(m, w, v.list); break;
+    case SP_TPL_LIST:
+        err = repr_list(m, w, v.list);
+        break;
     case SP_TPL_DICT:
         if (!v.dict->is_namespace) {
             err = repr_dict(m, w, v.dict);
             break;
         }
         /* fallthrough */
-    default: err = sp_tpl_fail(m, SP_E_UNSUPPORTED, "%s cannot be printed", sp_tpl_kind_name(v));
+    default:
+        err = sp_tpl_fail(m, SP_E_UNSUPPORTED, "%s cannot be printed", sp_tpl_kind_name(v));
     }
     m->depth--;
     return err;
@@ -122,8 +131,10 @@ static sp_err write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
 static sp_err append_smeared(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_writer *part)
 {
     sp_tpl_smear(part);
-    return sp_tpl_write(m, w,
-                        &(sp_tpl_str){.s = part->s ? part->s : "", .n = part->n, .runs = part->runs, .n_runs = part->n_runs});
+    return sp_tpl_write(
+        m, w,
+        &(sp_tpl_str){
+            .s = part->s ? part->s : "", .n = part->n, .runs = part->runs, .n_runs = part->n_runs});
 }
 
 sp_err sp_tpl_write_value(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
@@ -173,7 +184,8 @@ static sp_err json_line(sp_tpl_machine *m, sp_tpl_writer *w, int indent, int lev
 
 static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level);
 
-static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level)
+static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent,
+                             int level)
 {
     bool list = v.kind == SP_TPL_LIST;
     size_t n = list ? v.list->n : v.dict->n;
@@ -196,19 +208,30 @@ static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int 
     sp_err err = SP_OK;
     SP_TRY(sp_tpl_deeper(m));
     switch (v.kind) {
-    case SP_TPL_NONE: err = sp_tpl_write_plain(m, w, "null", 4); break;
-    case SP_TPL_BOOL: err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b])); break;
+    case SP_TPL_NONE:
+        err = sp_tpl_write_plain(m, w, "null", 4);
+        break;
+    case SP_TPL_BOOL:
+        err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b]));
+        break;
     case SP_TPL_INT:
-    case SP_TPL_FLOAT: err = sp_tpl_write_number(m, w, v); break;
-    case SP_TPL_STRING: err = write_json_string(m, w, v.s); break;
-    case SP_TPL_LIST: err = json_container(m, w, v, indent, level); break;
+    case SP_TPL_FLOAT:
+        err = sp_tpl_write_number(m, w, v);
+        break;
+    case SP_TPL_STRING:
+        err = write_json_string(m, w, v.s);
+        break;
+    case SP_TPL_LIST:
+        err = json_container(m, w, v, indent, level);
+        break;
     case SP_TPL_DICT:
         if (!v.dict->is_namespace) {
             err = json_container(m, w, v, indent, level);
             break;
         }
         /* fallthrough */
-    default: err = sp_tpl_fail(m, SP_E_ARG, "%s is not JSON", sp_tpl_kind_name(v));
+    default:
+        err = sp_tpl_fail(m, SP_E_ARG, "%s is not JSON", sp_tpl_kind_name(v));
     }
     m->depth--;
     return err;

@@ -122,8 +122,7 @@ static sp_err assign(sp_tpl_machine *m, const sp_tpl_node *target, sp_tpl_val va
     SP_TRY(sp_tpl_items(m, value, &items));
     for (const sp_tpl_node *t = target; t; t = t->next, i++)
         if (i < items->n) SP_TRY(sp_tpl_set(m, t->text.s, t->text.n, items->v[i]));
-    if (i != items->n)
-        return sp_tpl_fail(m, SP_E_ARG, "%zu values for %zu names", items->n, i);
+    if (i != items->n) return sp_tpl_fail(m, SP_E_ARG, "%zu values for %zu names", items->n, i);
     return SP_OK;
 }
 
@@ -211,16 +210,31 @@ static sp_err run_one(sp_tpl_machine *m, const sp_tpl_node *n, flow *f)
     m->line = n->line;
     SP_TRY(sp_tpl_step(m));
     switch (n->kind) {
-    case SP_NODE_DATA: return sp_tpl_write_plain(m, m->out, n->text.s, n->text.n);
-    case SP_NODE_PRINT: SP_TRY(sp_tpl_eval(m, n->a, &v)); return sp_tpl_write_value(m, m->out, v);
-    case SP_NODE_FOR: return run_for(m, n, f);
-    case SP_NODE_IF: return run_if(m, n, f);
-    case SP_NODE_SET: SP_TRY(sp_tpl_eval(m, n->a, &v)); return assign(m, n->target, v);
-    case SP_NODE_SET_BLOCK: SP_TRY(run_captured(m, n->list, &v)); return assign(m, n->target, v);
-    case SP_NODE_MACRO: return define_macro(m, n);
-    case SP_NODE_BREAK: *f = FLOW_BREAK; return SP_OK;
-    case SP_NODE_CONTINUE: *f = FLOW_CONTINUE; return SP_OK;
-    default: return sp_tpl_fail(m, SP_E_FORMAT, "a statement is expected");
+    case SP_NODE_DATA:
+        return sp_tpl_write_plain(m, m->out, n->text.s, n->text.n);
+    case SP_NODE_PRINT:
+        SP_TRY(sp_tpl_eval(m, n->a, &v));
+        return sp_tpl_write_value(m, m->out, v);
+    case SP_NODE_FOR:
+        return run_for(m, n, f);
+    case SP_NODE_IF:
+        return run_if(m, n, f);
+    case SP_NODE_SET:
+        SP_TRY(sp_tpl_eval(m, n->a, &v));
+        return assign(m, n->target, v);
+    case SP_NODE_SET_BLOCK:
+        SP_TRY(run_captured(m, n->list, &v));
+        return assign(m, n->target, v);
+    case SP_NODE_MACRO:
+        return define_macro(m, n);
+    case SP_NODE_BREAK:
+        *f = FLOW_BREAK;
+        return SP_OK;
+    case SP_NODE_CONTINUE:
+        *f = FLOW_CONTINUE;
+        return SP_OK;
+    default:
+        return sp_tpl_fail(m, SP_E_FORMAT, "a statement is expected");
     }
 }
 
@@ -236,7 +250,8 @@ static sp_err run_list(sp_tpl_machine *m, const sp_tpl_node *n, flow *f)
 static const sp_tpl_node *argument_of(const sp_tpl_node *args, const sp_tpl_node *p, int i)
 {
     for (const sp_tpl_node *a = args; a; a = a->next) {
-        if (a->text.n ? a->text.n == p->text.n && memcmp(a->text.s, p->text.s, a->text.n) == 0 : i-- == 0)
+        if (a->text.n ? a->text.n == p->text.n && memcmp(a->text.s, p->text.s, a->text.n) == 0
+                      : i-- == 0)
             return a;
     }
     return NULL;
@@ -311,8 +326,12 @@ static sp_err spans_of(sp_tpl_machine *m, const sp_tpl_writer *w, sp_template_te
         const sp_tpl_run *r = &w->runs[i];
         const sp_tpl_source none = {.origin = SP_TEMPLATE_OTHER, .index = -1, .path = ""};
         const sp_tpl_source *s = r->source < 0 ? &none : &m->sources[r->source];
-        spans[i] = (sp_template_span){.from = r->from, .to = r->from + r->n, .origin = s->origin,
-                                      .index = s->index, .path = s->path, .at = r->at};
+        spans[i] = (sp_template_span){.from = r->from,
+                                      .to = r->from + r->n,
+                                      .origin = s->origin,
+                                      .index = s->index,
+                                      .path = s->path,
+                                      .at = r->at};
     }
     SP_TRY(sp_tpl_write_plain(m, m->out, "", 0)); /* so that an empty text has its NUL */
     *out = (sp_template_text){.text = w->s, .n = w->n, .spans = spans, .n_spans = w->n_runs};

@@ -24,13 +24,16 @@ KIND_TEST(float_, k == SP_TPL_FLOAT)
 KIND_TEST(number, k == SP_TPL_INT || k == SP_TPL_FLOAT || k == SP_TPL_BOOL)
 KIND_TEST(string, k == SP_TPL_STRING)
 KIND_TEST(mapping, k == SP_TPL_DICT && !c->self.dict->is_namespace)
-KIND_TEST(iterable, k == SP_TPL_STRING || k == SP_TPL_LIST || k == SP_TPL_UNDEFINED || (k == SP_TPL_DICT && !c->self.dict->is_namespace))
-KIND_TEST(sequence, k == SP_TPL_STRING || k == SP_TPL_LIST || k == SP_TPL_UNDEFINED || (k == SP_TPL_DICT && !c->self.dict->is_namespace))
+KIND_TEST(iterable, k == SP_TPL_STRING || k == SP_TPL_LIST || k == SP_TPL_UNDEFINED ||
+                        (k == SP_TPL_DICT && !c->self.dict->is_namespace))
+KIND_TEST(sequence, k == SP_TPL_STRING || k == SP_TPL_LIST || k == SP_TPL_UNDEFINED ||
+                        (k == SP_TPL_DICT && !c->self.dict->is_namespace))
 KIND_TEST(callable, k == SP_TPL_MACRO)
 KIND_TEST(true_, k == SP_TPL_BOOL && c->self.b)
 KIND_TEST(false_, k == SP_TPL_BOOL && !c->self.b)
 
-static sp_err order(sp_tpl_machine *m, const sp_tpl_call *c, bool less, bool equal, bool greater, sp_tpl_val *out)
+static sp_err order(sp_tpl_machine *m, const sp_tpl_call *c, bool less, bool equal, bool greater,
+                    sp_tpl_val *out)
 {
     int d;
     SP_TRY(sp_tpl_compare(m, c->self, c->args[0], &d));
@@ -91,7 +94,8 @@ TEST in PARAMS
 
 static sp_err remainder_of(sp_tpl_machine *m, const sp_tpl_call *c, int64_t by, int64_t *out)
 {
-    if (c->self.kind != SP_TPL_INT) return sp_tpl_fail(m, SP_E_ARG, "%s has no remainder", sp_tpl_kind_name(c->self));
+    if (c->self.kind != SP_TPL_INT)
+        return sp_tpl_fail(m, SP_E_ARG, "%s has no remainder", sp_tpl_kind_name(c->self));
     if (by == 0) return sp_tpl_fail(m, SP_E_ARG, "division by zero");
     *out = by == -1 ? 0 : c->self.i % by;
     return SP_OK;

@@ -102,7 +102,8 @@ void sp_tpl_smear(sp_tpl_writer *w)
 sp_err sp_tpl_written(sp_tpl_machine *m, const sp_tpl_writer *w, sp_tpl_val *out)
 {
     return sp_tpl_str_new(
-        m, (sp_tpl_str){.s = w->s ? w->s : "", .n = w->n, .runs = w->runs, .n_runs = w->n_runs}, out);
+        m, (sp_tpl_str){.s = w->s ? w->s : "", .n = w->n, .runs = w->runs, .n_runs = w->n_runs},
+        out);
 }
 
 sp_err sp_tpl_to_string(sp_tpl_machine *m, sp_tpl_val v, sp_tpl_val *out)
@@ -172,7 +173,8 @@ sp_err sp_tpl_strip(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *ch
                     sp_tpl_val *out)
 {
     size_t from = 0, to = s->n;
-    for (size_t k; (sides & 1) && from < to && (k = stripped(s->s + from, to - from, chars));) from += k;
+    for (size_t k; (sides & 1) && from < to && (k = stripped(s->s + from, to - from, chars));)
+        from += k;
     while ((sides & 2) && to > from) {
         size_t at = to - 1;
         while (at > from && ((unsigned char)s->s[at] & 0xC0) == 0x80) at--;
@@ -187,7 +189,8 @@ sp_err sp_tpl_replace(sp_tpl_machine *m, const sp_tpl_str *s, const sp_tpl_str *
 {
     sp_tpl_writer w = {0};
     size_t at = 0;
-    if (!old->n) return sp_tpl_fail(m, SP_E_UNSUPPORTED, "replace of an empty string is not supported");
+    if (!old->n)
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "replace of an empty string is not supported");
     while (count-- != 0) {
         const char *hit = sp_tpl_search(s->s + at, s->n - at, old->s, old->n);
         sp_tpl_val part;
@@ -269,5 +272,6 @@ sp_err sp_tpl_case(sp_tpl_machine *m, const sp_tpl_str *s, char how, sp_tpl_val 
         runs[i] = s->runs[i];
         runs[i].at = -1;
     }
-    return sp_tpl_str_new(m, (sp_tpl_str){.s = text, .n = s->n, .runs = runs, .n_runs = s->n_runs}, out);
+    return sp_tpl_str_new(m, (sp_tpl_str){.s = text, .n = s->n, .runs = runs, .n_runs = s->n_runs},
+                          out);
 }

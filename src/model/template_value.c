@@ -8,12 +8,16 @@
 
 const char *sp_tpl_kind_name(sp_tpl_val v)
 {
-    static const char *const names[] = {
-        [SP_TPL_UNDEFINED] = "an undefined value", [SP_TPL_NONE] = "none",
-        [SP_TPL_BOOL] = "a boolean",               [SP_TPL_INT] = "an integer",
-        [SP_TPL_FLOAT] = "a number",               [SP_TPL_STRING] = "a string",
-        [SP_TPL_LIST] = "a list",                  [SP_TPL_DICT] = "a mapping",
-        [SP_TPL_MACRO] = "a macro",                [SP_TPL_LOOP] = "a loop"};
+    static const char *const names[] = {[SP_TPL_UNDEFINED] = "an undefined value",
+                                        [SP_TPL_NONE] = "none",
+                                        [SP_TPL_BOOL] = "a boolean",
+                                        [SP_TPL_INT] = "an integer",
+                                        [SP_TPL_FLOAT] = "a number",
+                                        [SP_TPL_STRING] = "a string",
+                                        [SP_TPL_LIST] = "a list",
+                                        [SP_TPL_DICT] = "a mapping",
+                                        [SP_TPL_MACRO] = "a macro",
+                                        [SP_TPL_LOOP] = "a loop"};
     return names[v.kind];
 }
 
@@ -21,14 +25,22 @@ bool sp_tpl_true(sp_tpl_val v)
 {
     switch (v.kind) {
     case SP_TPL_UNDEFINED:
-    case SP_TPL_NONE: return false;
-    case SP_TPL_BOOL: return v.b;
-    case SP_TPL_INT: return v.i != 0;
-    case SP_TPL_FLOAT: return v.f != 0;
-    case SP_TPL_STRING: return v.s->n > 0;
-    case SP_TPL_LIST: return v.list->n > 0;
-    case SP_TPL_DICT: return v.dict->is_namespace || v.dict->n > 0;
-    default: return true;
+    case SP_TPL_NONE:
+        return false;
+    case SP_TPL_BOOL:
+        return v.b;
+    case SP_TPL_INT:
+        return v.i != 0;
+    case SP_TPL_FLOAT:
+        return v.f != 0;
+    case SP_TPL_STRING:
+        return v.s->n > 0;
+    case SP_TPL_LIST:
+        return v.list->n > 0;
+    case SP_TPL_DICT:
+        return v.dict->is_namespace || v.dict->n > 0;
+    default:
+        return true;
     }
 }
 
@@ -83,9 +95,15 @@ sp_err sp_tpl_equal(sp_tpl_machine *m, sp_tpl_val a, sp_tpl_val b, bool *out)
         SP_TRY(equal_items(m, a, b, out));
         m->depth--;
         return SP_OK;
-    case SP_TPL_MACRO: *out = a.macro == b.macro; return SP_OK;
-    case SP_TPL_LOOP: *out = a.loop == b.loop; return SP_OK;
-    default: *out = true; return SP_OK;
+    case SP_TPL_MACRO:
+        *out = a.macro == b.macro;
+        return SP_OK;
+    case SP_TPL_LOOP:
+        *out = a.loop == b.loop;
+        return SP_OK;
+    default:
+        *out = true;
+        return SP_OK;
     }
 }
 
@@ -202,11 +220,13 @@ static sp_err loop_attribute(sp_tpl_machine *m, const sp_tpl_loop *l, const char
     else if (is(name, n, "depth0"))
         *out = sp_tpl_int(0);
     else
-        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "loop.%.*s is not supported", (int)SP_MIN(n, 40), name);
+        return sp_tpl_fail(m, SP_E_UNSUPPORTED, "loop.%.*s is not supported", (int)SP_MIN(n, 40),
+                           name);
     return SP_OK;
 }
 
-sp_err sp_tpl_attribute(sp_tpl_machine *m, sp_tpl_val v, const char *name, size_t n, sp_tpl_val *out)
+sp_err sp_tpl_attribute(sp_tpl_machine *m, sp_tpl_val v, const char *name, size_t n,
+                        sp_tpl_val *out)
 {
     if (v.kind == SP_TPL_UNDEFINED)
         return sp_tpl_fail(m, SP_E_ARG, "'%.*s' of an undefined value", (int)SP_MIN(n, 60), name);
@@ -289,9 +309,11 @@ static sp_err source_of(sp_tpl_machine *m, const char *path, int32_t *out)
 /* known_role -- roles are a choice between words, not text that someone wrote. */
 static bool known_role(const char *path, const char *s, size_t n)
 {
-    static const char *const roles[] = {"system", "user", "assistant", "tool", "developer", "ipython", "function"};
+    static const char *const roles[] = {"system",    "user",    "assistant", "tool",
+                                        "developer", "ipython", "function"};
     size_t len = strlen(path);
-    if (strncmp(path, "messages[", 9) != 0 || len < 6 || strcmp(path + len - 6, "].role") != 0) return false;
+    if (strncmp(path, "messages[", 9) != 0 || len < 6 || strcmp(path + len - 6, "].role") != 0)
+        return false;
     for (size_t i = 0; i < SP_COUNT(roles); i++)
         if (is(s, n, roles[i])) return true;
     return false;
@@ -355,13 +377,23 @@ sp_err sp_tpl_from_json(sp_tpl_machine *m, json_t *j, const char *path, sp_tpl_v
 {
     sp_err err = SP_OK;
     switch (j ? json_typeof(j) : JSON_NULL) {
-    case JSON_STRING: return from_string(m, json_string_value(j), json_string_length(j), false, path, out);
-    case JSON_INTEGER: *out = sp_tpl_int(json_integer_value(j)); return SP_OK;
-    case JSON_REAL: *out = (sp_tpl_val){.kind = SP_TPL_FLOAT, .f = json_real_value(j)}; return SP_OK;
+    case JSON_STRING:
+        return from_string(m, json_string_value(j), json_string_length(j), false, path, out);
+    case JSON_INTEGER:
+        *out = sp_tpl_int(json_integer_value(j));
+        return SP_OK;
+    case JSON_REAL:
+        *out = (sp_tpl_val){.kind = SP_TPL_FLOAT, .f = json_real_value(j)};
+        return SP_OK;
     case JSON_TRUE:
-    case JSON_FALSE: *out = sp_tpl_bool(json_is_true(j)); return SP_OK;
-    case JSON_NULL: *out = (sp_tpl_val){.kind = SP_TPL_NONE}; return SP_OK;
-    default: break;
+    case JSON_FALSE:
+        *out = sp_tpl_bool(json_is_true(j));
+        return SP_OK;
+    case JSON_NULL:
+        *out = (sp_tpl_val){.kind = SP_TPL_NONE};
+        return SP_OK;
+    default:
+        break;
     }
     SP_TRY(sp_tpl_deeper(m));
     err = json_is_array(j) ? from_array(m, j, path, out) : from_object(m, j, path, out);

@@ -15,7 +15,8 @@ static sp_err field(json_t *request, const char *name, json_type type, json_t **
     json_t *j = json_object_get(request, name);
     *out = j && !json_is_null(j) ? j : NULL;
     if (*out && json_typeof(j) != type)
-        return sp_fail(SP_E_ARG, "chat: \"%s\" is not %s", name, type == JSON_ARRAY ? "an array" : "an object");
+        return sp_fail(SP_E_ARG, "chat: \"%s\" is not %s", name,
+                       type == JSON_ARRAY ? "an array" : "an object");
     return SP_OK;
 }
 
@@ -44,17 +45,18 @@ static json_t *spans_json(const sp_template_text *x)
     json_t *spans = json_array();
     for (size_t i = 0; i < x->n_spans; i++) {
         const sp_template_span *s = &x->spans[i];
-        json_array_append_new(
-            spans, json_pack("{s:I, s:I, s:s, s:i, s:s, s:I}", "from", (json_int_t)s->from, "to",
-                             (json_int_t)s->to, "origin", origins[s->origin], "index", s->index,
-                             "path", s->path, "at", (json_int_t)s->at));
+        json_array_append_new(spans, json_pack("{s:I, s:I, s:s, s:i, s:s, s:I}", "from",
+                                               (json_int_t)s->from, "to", (json_int_t)s->to,
+                                               "origin", origins[s->origin], "index", s->index,
+                                               "path", s->path, "at", (json_int_t)s->at));
     }
     return spans;
 }
 
 static sp_err result_json(const sp_template_text *x, char **out)
 {
-    json_t *json = json_pack("{s:o, s:o}", "text", json_stringn(x->text, x->n), "spans", spans_json(x));
+    json_t *json =
+        json_pack("{s:o, s:o}", "text", json_stringn(x->text, x->n), "spans", spans_json(x));
     char *text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     char *copy = text ? sp_strdup_n(text, strlen(text)) : NULL;
     json_decref(json);

@@ -39,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         pieces[i] = (sp_token_piece){.s = &bytes[i], .n = 1};
     }
     pieces[256].end = true;
-    if (sp_grammar_create(j, &g) == SP_OK && sp_token_set_create(pieces, 257, &v) == SP_OK) run(g, v);
+    if (sp_grammar_create(j, &g) == SP_OK && sp_token_set_create(pieces, 257, &v) == SP_OK)
+        run(g, v);
     sp_token_set_destroy(v);
     sp_grammar_destroy(g);
     json_decref(j);

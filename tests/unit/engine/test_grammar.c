@@ -10,7 +10,8 @@
 #include "engine/sampler.h"
 
 /* Every byte, some longer tokens, and an end token. */
-static const char *const longer[] = {"\"}", "{\"", "\": ", "true", "fal", "se", "null", "12", "hello", "\", \"", "é", "\"a\"", "  ", "},"};
+static const char *const longer[] = {"\"}", "{\"",   "\": ",   "true", "fal",   "se", "null",
+                                     "12",  "hello", "\", \"", "é",    "\"a\"", "  ", "},"};
 enum { N_LONGER = 14, END = 256 + N_LONGER, N_TOKENS };
 static char bytes[256];
 
@@ -22,7 +23,8 @@ static sp_token_set *make_set(void)
         bytes[i] = (char)i;
         pieces[i] = (sp_token_piece){.s = &bytes[i], .n = 1};
     }
-    for (int i = 0; i < N_LONGER; i++) pieces[256 + i] = (sp_token_piece){.s = longer[i], .n = strlen(longer[i])};
+    for (int i = 0; i < N_LONGER; i++)
+        pieces[256 + i] = (sp_token_piece){.s = longer[i], .n = strlen(longer[i])};
     pieces[END].end = true;
     assert_ok(sp_token_set_create(pieces, N_TOKENS, &v));
     return v;
@@ -94,17 +96,24 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":2}", "[1,2,3]", false},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":0}", "[]", true},
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"maxItems\":0}", "[1]", false},
-        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"a\": 1, \"b\": {\"x\": [1]}}", true},
-        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"b\": 2}", true},
-        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}", "{\"a\": 2}", false},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}",
+         "{\"a\": 1, \"b\": {\"x\": [1]}}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}",
+         "{\"b\": 2}", true},
+        {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}},\"required\":[\"b\"]}",
+         "{\"a\": 2}", false},
         {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{}", true},
         {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{\"a\": 1}", true},
         {"{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{}}}", "{\"a\": 1,}", false},
-        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}", "{\"x\": null, \"y\": null}", true},
+        {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}",
+         "{\"x\": null, \"y\": null}", true},
         {"{\"type\":\"object\",\"additionalProperties\":{\"type\":\"null\"}}", "{\"x\": 1}", false},
         {"{\"type\":\"object\",\"additionalProperties\":false}", "{ }", true},
-        {"{\"anyOf\":[{\"type\":\"string\"},{\"$ref\":\"#/$defs/x\"}],\"$defs\":{\"x\":{\"type\":\"null\"}}}", "null", true},
-        {"{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#\"}}}", "{\"next\": {\"next\": {}}}", true},
+        {"{\"anyOf\":[{\"type\":\"string\"},{\"$ref\":\"#/$defs/"
+         "x\"}],\"$defs\":{\"x\":{\"type\":\"null\"}}}",
+         "null", true},
+        {"{\"type\":\"object\",\"properties\":{\"next\":{\"$ref\":\"#\"}}}",
+         "{\"next\": {\"next\": {}}}", true},
         {"true", "[1, {\"a\": \"b\"}]", true},
         {"{\"type\":\"null\"}", " null", true},
         {"{\"type\":\"null\"}", "null ", false},
@@ -126,7 +135,8 @@ static void refuse(const char *schema, sp_err code, const char *part)
 
 static void refusals_name_keyword_and_path(void **state)
 {
-    refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", SP_E_UNSUPPORTED, "#/properties/a: unsupported keyword pattern");
+    refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", SP_E_UNSUPPORTED,
+           "#/properties/a: unsupported keyword pattern");
     refuse("{\"type\":\"string\",\"format\":\"date\"}", SP_E_UNSUPPORTED, "format");
     refuse("{\"items\":{\"not\":{}}}", SP_E_UNSUPPORTED, "#/items: unsupported keyword not");
     refuse("{\"type\":\"text\"}", SP_E_ARG, "unknown type text");
@@ -142,8 +152,10 @@ static void refusals_name_keyword_and_path(void **state)
  * on a copy of the way. */
 static void masks_agree_with_accept(void **state)
 {
-    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"aé\":{\"type\":\"string\",\"maxLength\":4},"
-                                 "\"b\":{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"string\",\"boolean\"]}}},\"required\":[\"b\"]}";
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"aé\":{\"type\":\"string\",\"maxLength\":4},"
+        "\"b\":{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"string\",\"boolean\"]}}},"
+        "\"required\":[\"b\"]}";
     sp_token_set *v = make_set();
     sp_grammar *g = make(schema);
     uint64_t seed = 1;
@@ -181,7 +193,8 @@ static void masks_agree_with_accept(void **state)
 static void the_sampler_obeys_the_grammar(void **state)
 {
     sp_token_set *v = make_set();
-    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"s\":{\"enum\":[\"x\",\"y\"]}},\"required\":[\"n\",\"s\"]}");
+    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"},\"s\":{"
+                         "\"enum\":[\"x\",\"y\"]}},\"required\":[\"n\",\"s\"]}");
     for (uint64_t seed = 1; seed < 30; seed++) {
         sp_sampler s;
         float logits[N_TOKENS];
@@ -191,7 +204,8 @@ static void the_sampler_obeys_the_grammar(void **state)
         assert_ok(sp_sampler_init(&s, &p, N_TOKENS));
         assert_ok(sp_grammar_start(g, v, &s.grammar));
         for (int step = 0; step < 400; step++) {
-            for (int i = 0; i < N_TOKENS; i++) logits[i] = (float)check_random(&seed, 1000) * 0.005f;
+            for (int i = 0; i < N_TOKENS; i++)
+                logits[i] = (float)check_random(&seed, 1000) * 0.005f;
             int32_t id = sp_sampler_pick(&s, logits);
             assert_true(sp_sampler_answer(&s, id));
             if (id == END) break;
@@ -202,7 +216,8 @@ static void the_sampler_obeys_the_grammar(void **state)
             n += len;
         }
         json_t *j = json_loadb(text, n, 0, NULL);
-        assert_true(json_is_integer(json_object_get(j, "n")) && json_is_string(json_object_get(j, "s")));
+        assert_true(json_is_integer(json_object_get(j, "n")) &&
+                    json_is_string(json_object_get(j, "s")));
         json_decref(j);
         sp_grammar_stop(s.grammar);
         sp_sampler_fini(&s);
@@ -223,14 +238,17 @@ static void masks_of_large_vocabularies_are_fast(void **state)
         char *s = text + (size_t)i * LEN;
         size_t n = 1 + (size_t)check_random(&seed, LEN - 2);
         if (i < 256) n = 1;
-        for (size_t k = 0; k < n; k++) s[k] = (char)(check_random(&seed, 30) ? 'a' + check_random(&seed, 26) : 32 + check_random(&seed, 95));
+        for (size_t k = 0; k < n; k++)
+            s[k] = (char)(check_random(&seed, 30) ? 'a' + check_random(&seed, 26)
+                                                  : 32 + check_random(&seed, 95));
         if (i < 256) s[0] = (char)i;
         pieces[i] = (sp_token_piece){.s = s, .n = n};
     }
     pieces[N - 1].end = true;
     sp_token_set *v;
     assert_ok(sp_token_set_create(pieces, N, &v));
-    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"n\":{\"type\":\"number\"}},\"required\":[\"name\",\"n\"]}");
+    sp_grammar *g = make("{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
+                         "\"n\":{\"type\":\"number\"}},\"required\":[\"name\",\"n\"]}");
     sp_grammar_state *s;
     assert_ok(sp_grammar_start(g, v, &s));
     double worst = 0, sum = 0;
@@ -245,7 +263,8 @@ static void masks_of_large_vocabularies_are_fast(void **state)
         sum += ms;
         assert_true(sp_grammar_accept(s, (uint8_t)*at));
     }
-    if (getenv("SPOLIA_SHOW_TIMES")) printf("# mask: worst %.3f ms, mean %.3f ms\n", worst, sum / n);
+    if (getenv("SPOLIA_SHOW_TIMES"))
+        printf("# mask: worst %.3f ms, mean %.3f ms\n", worst, sum / n);
     assert_true(worst < 200); /* sanitizers are slow */
     sp_grammar_stop(s);
     sp_grammar_destroy(g);
@@ -260,7 +279,9 @@ static void creation_survives_faults(void **state)
     sp_token_set *v = NULL;
     sp_grammar_state *s = NULL;
     sp_token_piece piece = {.s = "a", .n = 1};
-    json_t *j = json_loads("{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]},\"b\":{\"items\":{}}}}", 0, NULL);
+    json_t *j = json_loads(
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[1,2]},\"b\":{\"items\":{}}}}", 0,
+        NULL);
     assert_survives_faults(sp_grammar_create(j, &g), g == NULL);
     assert_survives_faults(sp_token_set_create(&piece, 1, &v), v == NULL);
     assert_survives_faults(sp_grammar_start(g, v, &s), s == NULL);
