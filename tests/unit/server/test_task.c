@@ -51,13 +51,14 @@ static void test_values(void **state)
 {
     json_t *body;
     srv_task t = good("{\"n\": 3, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"temperature\": 0, \"top_k\": -1,"
-                      " \"seed\": 12, \"stop\": [\"a\", \"\", \"b\"], \"stream\": true,"
+                      " \"seed\": 12, \"frequency_penalty\": 0.5, \"stop\": [\"a\", \"\", \"b\"], \"stream\": true,"
                       " \"stream_options\": {\"include_usage\": true}, \"reuse\": {\"mode\": \"fusion\"}}", &body);
     assert_int_equal(t.n, 3);
     assert_int_equal(t.max_tokens, 7);
     assert_true(t.sampling.temperature == 0);
     assert_int_equal(t.sampling.top_k, 0);
     assert_int_equal(t.sampling.seed, 12);
+    assert_true(t.sampling.frequency_penalty == 0.5f);
     assert_int_equal(t.n_stop, 2);
     assert_string_equal(t.stop[1], "b");
     assert_true(t.stream && t.include_usage && t.own_reuse);
@@ -101,7 +102,8 @@ static void test_errors(void **state)
     bad("{\"reuse\": \"fusion+fused\"}", "reuse");
     bad("{\"reuse\": {\"mode\": \"full\", \"recompute\": 2}}", "reuse");
     bad("{\"quality\": \"perfect\"}", "quality");
-    bad("{\"presence_penalty\": 0.5}", "presence_penalty");
+    bad("{\"presence_penalty\": 2.5}", "presence_penalty");
+    bad("{\"logit_bias\": {\"7\": 1}}", "logit_bias");
     bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
 }
 
