@@ -218,6 +218,7 @@ void srv_job_watch(const srv_call *call, srv_job *j)
     note_job(call->s->exchanges, connection_of(call->connection), j);
 }
 
+/* A callback of libmicrohttpd. */
 static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url, const char *method,
                            const char *version, const char *data, size_t *n_data, void **context)
 {
