@@ -253,7 +253,7 @@ def test_bash_completion(tmp_path):
         script = f"source {tmp_path}/spolia.bash; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _spolia; echo ${{COMPREPLY[@]}}"
         return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path).stdout.split()
 
-    assert complete("spolia", "a") == ["ask"]
+    assert complete("spolia", "as") == ["ask"]
     assert complete("spolia", "bench", "p") == ["plan", "prefill"]
     assert sorted(complete("spolia", "bench", "reuse", "--re")) == ["--recompute", "--resume", "--reuse"]
     assert "_spolia" in complete("spolia", "ask", "-i", "")

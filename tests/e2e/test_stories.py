@@ -14,7 +14,7 @@ from conftest import ROOT, succeed
 from reference.forward import forward, nmse
 from reference.model import load
 
-NEAR_TIE = 0.02  # logits; their spread is about 10
+NEAR_TIE = 0.05  # logits; their spread is about 10
 KINDS = {"f32": 1e-10, "f16": 1e-6, "q8_0": 1e-3}  # bound of NMSE to the unrounded checkpoint
 
 

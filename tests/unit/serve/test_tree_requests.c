@@ -172,8 +172,8 @@ static void test_bad_trees(void **state)
     refuse_tree(c, (sp_prompt_node[]){{"a", -1}, {"b", 1}}, 2, SP_E_ARG, "node 1");
     refuse_tree(c, (sp_prompt_node[]){{"a", -2}}, 1, SP_E_ARG, "-2");
     refuse_tree(c, (sp_prompt_node[]){{NULL, -1}}, 1, SP_E_ARG, "NULL");
-    refuse_tree(c, NULL, 1, SP_E_ARG, "1 nodes");
-    refuse_tree(c, NULL, -1, SP_E_ARG, "-1 nodes");
+    refuse_tree(c, NULL, 1, SP_E_ARG, "NULL");
+    refuse_tree(c, (sp_prompt_node[]){{"a", -1}}, -1, SP_E_ARG, "-1 nodes");
     enum { MANY = 70000 };
     sp_prompt_node *many = malloc(MANY * sizeof *many);
     for (int i = 0; i < MANY; i++) many[i] = (sp_prompt_node){"x", i - 1};
