@@ -148,3 +148,10 @@ def test_breaches_are_found(text, what):
 ])
 def test_good_text_passes(text):
     assert check_docs().check_markdown("doc.md", text + "\n") == []
+
+
+def test_every_policy_is_described():
+    """The table of choosing-a-policy.md has the policies of the library's one list, in its order."""
+    listed = re.findall(r"&sp_reuse_(\w+)", (ROOT / "src/reuse/policies.c").read_text(encoding="utf-8").split("};")[0])
+    text = (ROOT / "docs/choosing-a-policy.md").read_text(encoding="utf-8").split("## The policies")[1].split("\n\n")[1]
+    assert re.findall(r"^\| `(\w+)`", text, re.M) == listed
