@@ -35,7 +35,7 @@ typedef struct sp_reuse_opts {
     int focus;          /* craft: layers for which the chunks that the question looks at must stay
                            the same before the others' tokens are dropped; 0: 3; negative: never */
     bool exact_first;   /* chunks at any position: where a prefix of the prompt is known, take that
-                           (exact), and copies of chunks behind it only */
+                           (exact), and copies of chunks only after it */
     bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
 } sp_reuse_opts;
 
@@ -73,7 +73,7 @@ typedef struct sp_context_opts {
                             NULL: none */
     float guard;         /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
-    float guard_bound;   /* mean divergence that is still well, nats; 0: 0.5 */
+    float guard_bound;   /* mean divergence that is acceptable, nats; 0: 0.5 */
     const char *device;  /* what computes and holds weights, keys and values: "cpu"; NULL: that */
     const char *cpu;  /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
                             or the best */

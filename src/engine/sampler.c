@@ -82,7 +82,7 @@ static void penalise(sp_sampler *s)
     if (s->p.repeat_penalty == 1) return;
     for (int i = 0; i < s->n_recent; i++) {
         int32_t id = s->recent[i];
-        bool again = false; /* a token is penalised once, however often it stands in the window */
+        bool again = false; /* a token is penalised once, however often it occurs in the window */
         for (int j = 0; j < i && !again; j++) again = s->recent[j] == id;
         if (again || id < 0 || id >= s->n_vocab) continue;
         float *l = &s->heap[id].logit;
@@ -110,7 +110,7 @@ static bool before(const sp_candidate *a, const sp_candidate *b)
     return a->logit > b->logit || (a->logit == b->logit && a->id < b->id);
 }
 
-/* best_of -- where the best candidate stands. */
+/* best_of -- index of the best candidate. */
 static int best_of(const sp_sampler *s)
 {
     int best = 0;

@@ -121,7 +121,7 @@ int64_t sp_count_words(const char *s, size_t at, size_t to)
  * later, a sentence cut in two stays so.
  */
 
-/* What stands before a name, a number or an example; "etc" and others that end sentences are not
+/* Words before a name, a number or an example; "etc" and others that end sentences are not
  * here. */
 static const char *const abbreviations[] = {
     "Adm",    "Apr",  "Aug", "Brig", "Capt", "Ch",   "Cmdr", "Col",  "Dec", "Dr",  "Eq",   "Feb",

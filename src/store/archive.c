@@ -282,7 +282,7 @@ static sp_err verify_layers(reader *r)
     return SP_OK;
 }
 
-/* each_record -- calls fn for every record; SP_E_FORMAT of one whose file goes on is only counted. */
+/* each_record -- calls fn for every record; a damaged record in a readable file is only counted. */
 static sp_err each_record(reader *r, sp_err (*fn)(void *user, reader *r), void *user,
                           sp_archive_stats *s)
 {

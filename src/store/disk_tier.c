@@ -190,7 +190,7 @@ static sp_err sweep(sp_disk_tier *d)
     return SP_OK;
 }
 
-/* continue_segment -- the newest one goes on, unless it is full. */
+/* continue_segment -- appends to the newest one, unless it is full. */
 static sp_err continue_segment(sp_disk_tier *d)
 {
     if (d->segments.list.n == 0) return SP_OK;
