@@ -51,8 +51,14 @@ class Terminal:
         return self.until(r"\n> $|\n> [^\n]*$")
 
     def end(self):
-        self.type(CTRL_D)
-        return self.program.wait(WAIT)
+        """Until it is heard: what is typed while an answer runs does not end the conversation."""
+        for _ in range(WAIT):
+            self.type(CTRL_D)
+            try:
+                return self.program.wait(1)
+            except subprocess.TimeoutExpired:
+                pass
+        return None
 
     def close(self):
         if self.program.poll() is None:

@@ -241,7 +241,9 @@ def test_the_example(tmp_path):
     if not program.exists():
         pytest.skip("make examples builds it")
     check_example(program, tmp_path)
-    done = subprocess.run([program, "none.gguf", tmp_path, "Q"], cwd=tmp_path, capture_output=True, text=True)
+    other = tmp_path / "other"
+    other.mkdir()
+    done = subprocess.run([program, "none.gguf", ROOT / "demo/docs", "Q"], cwd=other, capture_output=True, text=True)
     assert done.returncode == 1 and "none.gguf" in done.stderr
 
 
