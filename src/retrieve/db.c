@@ -91,14 +91,14 @@ static sp_err check_folder(const char *path)
     return err;
 }
 
-sp_err sp_db_open(const char *path, bool write, sqlite3 **out)
+sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out)
 {
     if (!*path) return sp_fail(SP_E_ARG, "the index has an empty file name");
     sqlite3 *db = NULL;
     int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
     if (write) SP_TRY(check_folder(path));
     if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
-        sp_err err = sp_db_fail(db, path, "cannot open the index");
+        sp_err err = sp_db_fail(db, path, doing);
         sqlite3_close(db);
         return err;
     }

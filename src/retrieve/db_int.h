@@ -11,8 +11,9 @@
 sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing);
 
 /* sp_db_open -- opens a connection that distrusts the file (no functions or tables that its schema
- * names beyond the harmless ones). Checks nothing of its content. */
-sp_err sp_db_open(const char *path, bool write, sqlite3 **out) SP_MUST_CHECK;
+ * names beyond the harmless ones). Checks nothing of its content. doing: what an error says was
+ * tried. */
+sp_err sp_db_open(const char *path, const char *doing, bool write, sqlite3 **out) SP_MUST_CHECK;
 
 /* sp_db_check -- whether it is an index of this version. `empty` (may be NULL) is set for an empty
  * database, which may become an index, and with `replace` for an index of another version; without

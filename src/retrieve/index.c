@@ -283,7 +283,7 @@ sp_err sp_index_build(const char *const *roots, int n_roots, const char *out_pat
     b.cut = (sp_chunk_opts){b.o.size_words ? b.o.size_words : DEFAULT_WORDS, b.o.overlap_words};
     *b.stats = (sp_index_stats){0};
     bool existed = access(out_path, F_OK) == 0;
-    SP_TRY(sp_db_open(out_path, true, &b.db));
+    SP_TRY(sp_db_open(out_path, "cannot open the index", true, &b.db));
     sp_arena_init(&b.names);
     sp_err err = build(&b, roots, n_roots);
 

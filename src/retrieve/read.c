@@ -14,7 +14,7 @@ sp_err sp_index_open(const char *path, sp_index **out)
     sp_err err = SP_OK;
     ix->path = sp_strdup_n(path, strlen(path));
     if (!ix->path) err = sp_fail_nomem(strlen(path), "a file name");
-    if (err == SP_OK) err = sp_db_open(path, false, &ix->db);
+    if (err == SP_OK) err = sp_db_open(path, "cannot open the index", false, &ix->db);
     if (err == SP_OK) err = sp_db_check(ix->db, path, false, NULL);
     int64_t n_grams = 0;
     if (err == SP_OK)

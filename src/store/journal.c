@@ -32,6 +32,7 @@
 
 #include "base/log.h"
 #include "store/files_int.h"
+#include "store/bytes_int.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "integers are stored as in memory");
 
@@ -45,18 +46,6 @@ enum {
 static const char magic[8] = {'S', 'P', 'O', 'L', 'I', 'A', 'I', 'X'};
 
 /* -- bytes ---------------------------------------------------------------------------------- */
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
 
 static void sign(uint8_t *p, uint64_t seed)
 {

@@ -29,6 +29,7 @@
  * bundled model 17 % smaller, and unpacking it takes longer than reading it.
  */
 #include "store/record.h"
+#include "store/bytes_int.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -87,32 +88,6 @@ sp_record_layout sp_record_layout_of(const sp_record *r)
     l.layer_pages = (uint32_t)SP_DIV_UP(r->layer_bytes, SP_PAGE);
     l.pages = l.head_pages + (uint64_t)l.layer_pages * (uint64_t)r->n_layers;
     return l;
-}
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    memcpy(p, &v, sizeof v);
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    uint32_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    uint64_t v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-
-static float get_float(const uint8_t *p)
-{
-    float v;
-    memcpy(&v, p, sizeof v);
-    return v;
 }
 
 static sp_err digest_of(const uint8_t *data, size_t n, sp_digest *out)

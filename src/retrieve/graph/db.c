@@ -43,19 +43,7 @@ sp_err sp_graph_db_prepare(sqlite3 *db, const char *path, const char *sql, sqlit
 static sp_err open_file(const char *path, bool write, sqlite3 **out)
 {
     if (!*path) return sp_fail(SP_E_ARG, "the graph has an empty file name");
-    sqlite3 *db = NULL;
-    int flags = write ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE : SQLITE_OPEN_READONLY;
-    if (sqlite3_open_v2(path, &db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK) {
-        sp_err err = sp_db_fail(db, path, "cannot open the graph");
-        sqlite3_close(db);
-        return err;
-    }
-    sqlite3_extended_result_codes(db, 0);
-    sqlite3_busy_timeout(db, 5000);
-    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-    sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    *out = db;
-    return SP_OK;
+    return sp_db_open(path, "cannot open the graph", write, out);
 }
 
 /* check -- whether the tables are there, in this version. */
