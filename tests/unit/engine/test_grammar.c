@@ -1,5 +1,5 @@
 /* Grammars: which tokens they allow, and that random texts under random choices are what the schema
- * says. tests/e2e/test_json_schemas.py validates generated texts with another implementation. */
+ * says. */
 #include "support/check.h"
 
 #include <stdio.h>
