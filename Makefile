@@ -15,8 +15,8 @@ PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
-# Of the program alone: line editing, HTTP.
-PROGRAM_PKGS := libedit libmicrohttpd
+# Of the program alone: line editing, HTTP, the config file.
+PROGRAM_PKGS := libedit libmicrohttpd inih
 PROGRAM_LIBS := $(shell pkg-config --libs $(PROGRAM_PKGS) 2>/dev/null)
 LDFLAGS += $(SAN)
 

@@ -31,6 +31,9 @@ typedef struct cli_command {
  * and version, and checks that standard output was written. Returns the exit code. */
 int cli_main(const cli_command *commands, int argc, char **argv);
 
+/* cli_visit -- shows the visitor the options of every command, each with its defaults. Within cli_main. */
+void cli_visit(opt_visitor *visitor, void *user);
+
 /* cli_fail -- prints "spolia: <what failed>" from the library's error and returns exit code 1. */
 int cli_fail(sp_err err);
 /* cli_fail_with -- the same with a sentence of the program's own. */

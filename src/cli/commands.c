@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/options_int.h"
 
 #define MAX_COMMANDS 32
@@ -38,7 +39,9 @@ static void print_program_help(FILE *to, const cli_command *table)
         "a document and uses it again in every prompt that contains the document.\n\n",
         to);
     print_commands(to, table);
-    fputs("\nspolia help COMMAND explains a command; spolia --version prints the version.\n", to);
+    fputs("\nspolia help COMMAND explains a command; spolia --version prints the version.\n"
+          "spolia config shows what the config file and the environment set.\n",
+          to);
 }
 
 static void print_subcommands(FILE *to, const cli_command *command)
@@ -53,7 +56,6 @@ static void print_subcommands(FILE *to, const cli_command *command)
 
 typedef struct walk {
     json_t *command; /* that is being described */
-    opt_names *names;
 } walk;
 
 static json_t *option_json(const opt *o, const char *group)
@@ -85,17 +87,8 @@ static void describe(const opt_usage *usage, const opt *const *tables, void *use
     json_object_set_new(w->command, "options", options);
 }
 
-static void name_options(const opt_usage *usage, const opt *const *tables, void *user)
-{
-    walk *w = user;
-    for (; *tables; tables++)
-        for (const opt *o = *tables; o->kind != OPT_END; o++)
-            if (o->kind != OPT_GROUP && w->names->n < sizeof w->names->v / sizeof *w->names->v)
-                w->names->v[w->names->n++] = o->name;
-}
-
-/* visit -- lets the visitor see the options of every command. */
-static json_t *visit(const cli_command *table, opt_visitor *visitor, walk *w)
+/* describe_all -- every command of a table as JSON. */
+static json_t *describe_all(const cli_command *table, walk *w)
 {
     json_t *all = json_array();
     for (; table->name; table++) {
@@ -104,10 +97,10 @@ static json_t *visit(const cli_command *table, opt_visitor *visitor, walk *w)
         w->command = json_pack("{s:s, s:s}", "name", table->name, "summary", table->summary);
         json_array_append_new(all, w->command);
         if (table->group) json_object_set_new(w->command, "group", json_string(table->group));
-        opt_visit(visitor, w);
+        opt_visit(describe, w);
         if (table->subcommands) {
             json_t *command = w->command;
-            json_object_set_new(command, "subcommands", visit(table->subcommands, visitor, w));
+            json_object_set_new(command, "subcommands", describe_all(table->subcommands, w));
         } else {
             table->run(1, argv);
         }
@@ -120,19 +113,60 @@ static int dump(const cli_command *table)
 {
     walk w = {0};
     json_t *program =
-        json_pack("{s:s, s:o}", "version", SPOLIA_VERSION, "commands", visit(table, describe, &w));
+        json_pack("{s:s, s:o}", "version", SPOLIA_VERSION, "commands", describe_all(table, &w));
     json_dumpf(program, stdout, JSON_INDENT(1));
     putchar('\n');
     json_decref(program);
     return 0;
 }
 
-static bool check_environment(const cli_command *table)
+/* -- where options are set --------------------------------------------------------------------- */
+
+static const cli_command *all_commands; /* of cli_main */
+
+static void visit(const cli_command *table, opt_visitor *visitor, void *user)
+{
+    for (; table->name; table++) {
+        char name[32], *argv[] = {name, NULL};
+        snprintf(name, sizeof name, "%s", table->name);
+        opt_visit(visitor, user);
+        if (table->subcommands)
+            visit(table->subcommands, visitor, user);
+        else
+            table->run(1, argv);
+    }
+    opt_visit(NULL, NULL);
+}
+
+void cli_visit(opt_visitor *visitor, void *user)
+{
+    visit(all_commands, visitor, user);
+}
+
+static void name_options(const opt_usage *usage, const opt *const *tables, void *user)
+{
+    opt_names_add(user, usage, tables);
+}
+
+/* config_given -- the argument of --config, or NULL; of several the last. */
+static const char *config_given(int argc, char **argv)
+{
+    const char *given = NULL;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--config") == 0 && i + 1 < argc)
+            given = argv[++i];
+        else if (strncmp(argv[i], "--config=", 9) == 0)
+            given = argv[i] + 9;
+    return given;
+}
+
+/* check_settings -- reads the config file; false after an error message about it or the environment. */
+static bool check_settings(int argc, char **argv)
 {
     opt_names names = {.n = 0};
-    walk w = {.names = &names};
-    json_decref(visit(table, name_options, &w));
-    return opt_check_environment(&names);
+    cli_visit(name_options, &names);
+    return opt_check_environment(&names) && config_open(config_given(argc, argv)) &&
+           opt_check_config(&names);
 }
 
 /* -- running -------------------------------------------------------------------------------- */
@@ -195,7 +229,8 @@ static int dispatch(const cli_command *table, int argc, char **argv)
     }
     const char *first = argv[1];
     if (asks_for_help(first)) {
-        if (argc > 2 && *first != '-') return help(table, argc - 2, argv + 2);
+        if (argc > 2 && *first != '-')
+            return check_settings(argc, argv) ? help(table, argc - 2, argv + 2) : 2;
         print_program_help(stdout, table);
         return 0;
     }
@@ -205,7 +240,7 @@ static int dispatch(const cli_command *table, int argc, char **argv)
         return 0;
     }
     if (strcmp(first, "--dump-help") == 0) return dump(table);
-    if (!check_environment(table)) return 2;
+    if (!check_settings(argc, argv)) return 2;
     return run(table, argc - 1, argv + 1);
 }
 
@@ -213,5 +248,8 @@ int cli_main(const cli_command *commands, int argc, char **argv)
 {
     signal(SIGPIPE, SIG_DFL); /* `spolia ask | head` ends when head does */
     signal(SIGXFSZ, SIG_IGN); /* a file over the limit is a failed write, not a death */
-    return cli_check_output(dispatch(commands, argc, argv));
+    all_commands = commands;
+    int code = cli_check_output(dispatch(commands, argc, argv));
+    config_close();
+    return code;
 }

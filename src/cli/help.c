@@ -1,7 +1,10 @@
 /* help.c -- what `spolia COMMAND --help` prints. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "cli/alloc.h"
+#include "cli/config.h"
 #include "cli/options_int.h"
 
 #define LEFT      28  /* width of the column of names */
@@ -13,7 +16,7 @@ void opt_command_of(const opt_usage *usage, char *out, size_t size)
     const char *s = usage->synopsis;
     size_t n = 0;
     for (;;) {
-        size_t word = strspn(s + n, "abcdefghijklmnopqrstuvwxyz");
+        size_t word = s[n] == '-' ? 0 : strspn(s + n, "abcdefghijklmnopqrstuvwxyz-");
         char after = s[n + word];
         if (!word || (after && after != ' ')) break;
         n += word + (after == ' ');
@@ -37,14 +40,38 @@ static void print_wrapped(const char *text, int left)
     puts(text);
 }
 
-static void print_option(const opt *o)
+/* describe -- the help text, and the value that the environment or the config file gives. */
+static char *describe(const opt *o, const opt_origin *origin)
+{
+    char source[512], *parts[2];
+    if (origin->from == OPT_FILE)
+        snprintf(source, sizeof source, "%s:%d", config_get()->path, origin->line);
+    else if (origin->from == OPT_ENVIRONMENT)
+        opt_variable_of(o->name, source, sizeof source);
+    else
+        return cli_copy(o->help);
+    parts[0] = cli_join(o->help, " [now ");
+    parts[1] = cli_join(parts[0], origin->text);
+    free(parts[0]);
+    parts[0] = cli_join(parts[1], ", from ");
+    free(parts[1]);
+    parts[1] = cli_join(parts[0], source);
+    free(parts[0]);
+    char *text = cli_join(parts[1], "]");
+    free(parts[1]);
+    return text;
+}
+
+static void print_option(const opt *o, const opt_origin *origin)
 {
     char left[64];
     int n = o->letter ? snprintf(left, sizeof left, "-%c, ", o->letter) : 0;
     snprintf(left + n, sizeof left - (size_t)n, "%s%s%s%s", opt_is_short(o) ? "-" : "--", o->name,
              o->arg ? " " : "", o->arg ? o->arg : "");
     printf("  %-*s ", LEFT, left);
-    print_wrapped(o->help, LEFT + 3);
+    char *text = describe(o, origin);
+    print_wrapped(text, LEFT + 3);
+    free(text);
 }
 
 /* has_common -- a table without common options is short enough to be shown whole. */
@@ -55,37 +82,41 @@ static bool has_common(const opt *o)
     return false;
 }
 
-/* print_group -- the options from `o` to the next heading; those that are not shown are counted. */
-static const opt *print_group(const opt *o, const char *title, bool all, int *n_hidden)
+/* print_group -- the options from `o` to the next heading; those that are not shown are counted.
+ * origin moves along. */
+static const opt *print_group(const opt *o, const char *title, bool all, const opt_origin **origin,
+                              int *n_hidden)
 {
     bool titled = false;
-    for (; o->kind != OPT_END && o->kind != OPT_GROUP; o++) {
+    for (; o->kind != OPT_END && o->kind != OPT_GROUP; o++, ++*origin) {
         if (!all && !o->common && !o->required) {
             ++*n_hidden;
             continue;
         }
         if (!titled) printf("%s:\n", title);
         titled = true;
-        print_option(o);
+        print_option(o, *origin);
     }
     if (titled) putchar('\n');
     return o;
 }
 
-void opt_print_help(const char *command, const opt_usage *usage, const opt *const *tables, bool all)
+void opt_print_help(const opt_help *h)
 {
     int n_hidden = 0;
-    printf("usage: spolia %s\n\n", usage->synopsis);
-    print_wrapped(usage->about, 0);
+    const opt_origin *origin = h->origins;
+    printf("usage: spolia %s\n\n", h->usage->synopsis);
+    print_wrapped(h->usage->about, 0);
     putchar('\n');
-    for (; *tables; tables++) {
+    for (const opt *const *t = h->tables; *t; t++) {
         const char *title = OWN_GROUP;
-        bool whole = all || !has_common(*tables);
-        for (const opt *o = *tables; o->kind != OPT_END;) {
+        bool whole = h->all || !has_common(*t);
+        for (const opt *o = *t; o->kind != OPT_END;) {
             if (o->kind == OPT_GROUP) title = o++->name;
-            o = print_group(o, title, whole, &n_hidden);
+            o = print_group(o, title, whole, &origin, &n_hidden);
         }
     }
-    if (n_hidden) printf("spolia %s --help-all shows %d more options.\n", command, n_hidden);
-    printf("Each option can also be set in the environment, as SPOLIA_ARG_<NAME>.\n");
+    if (n_hidden) printf("spolia %s --help-all shows %d more options.\n", h->command, n_hidden);
+    puts("Each option can also be set in the environment, as SPOLIA_ARG_<NAME>, and in a config file\n"
+         "(spolia help config). --config FILE names another one.");
 }

@@ -1,6 +1,5 @@
 #include "cli/options.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -10,12 +9,10 @@
 #include <strings.h>
 
 #include "cli/cli.h"
+#include "cli/config.h"
 #include "cli/options_int.h"
 
 #define FIRST_LONG 256 /* getopt's code of long option i is FIRST_LONG + i */
-#define PREFIX     "SPOLIA_ARG_"
-
-extern char **environ;
 
 static opt_visitor *visitor;
 static void *visitor_user;
@@ -82,7 +79,7 @@ static bool set_flag(const opt *o, const char *text, const char *spelled)
     return false;
 }
 
-static bool set_value(const opt *o, const char *text, const char *spelled)
+bool opt_set(const opt *o, const char *text, const char *spelled)
 {
     opt_list *list = o->dest;
     switch (o->kind) {
@@ -105,101 +102,46 @@ static bool set_value(const opt *o, const char *text, const char *spelled)
     }
 }
 
-/* -- the environment ------------------------------------------------------------------------ */
-
-static void variable_of(const char *option, char *out, size_t size)
-{
-    size_t n = (size_t)snprintf(out, size, "%s", PREFIX);
-    for (const char *c = option; *c && n < size - 1; c++)
-        out[n++] = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    out[n] = '\0';
-}
-
-/* option_of -- the option that the rest of a variable's name would be. */
-static void option_of(const char *rest, size_t n, char *out, size_t size)
-{
-    size_t i = 0;
-    for (; i < n && i < size - 1; i++)
-        out[i] = rest[i] == '_' ? '-' : (char)tolower((unsigned char)rest[i]);
-    out[i] = '\0';
-}
-
-/* is_misspelt -- explains a variable that no option has. */
-static bool is_misspelt(const char *variable, const opt_names *known)
-{
-    const char *rest = variable + strlen(PREFIX), *equals = strchr(rest, '=');
-    char option[64], spelled[80];
-    if (!equals) return false;
-    option_of(rest, (size_t)(equals - rest), option, sizeof option);
-    for (size_t i = 0; i < known->n; i++) {
-        variable_of(known->v[i], spelled, sizeof spelled);
-        size_t n = strlen(spelled);
-        if (strncmp(variable, spelled, n) == 0 && variable[n] == '=') return false;
-    }
-    const char *nearest = cli_nearest(option, known->v, known->n);
-    if (nearest) variable_of(nearest, spelled, sizeof spelled);
-    cli_fail_with("%.*s in the environment is no option of any command%s%s%s",
-                  (int)(equals - variable), variable, nearest ? "; did you mean " : "",
-                  nearest ? spelled : "", nearest ? "?" : "");
-    return true;
-}
-
-bool opt_check_environment(const opt_names *known)
-{
-    for (char **v = environ; *v; v++)
-        if (strncmp(*v, PREFIX, strlen(PREFIX)) == 0 && is_misspelt(*v, known)) return false;
-    return true;
-}
-
 /* -- parsing -------------------------------------------------------------------------------- */
 
 typedef struct parser {
     const char *command;
     const opt *all[OPT_MAX];
-    struct option longs[OPT_MAX + 3];
+    opt_origin origins[OPT_MAX];
+    struct option longs[OPT_MAX + 4];
     char shorts[2 * OPT_MAX + 3];
     int n;
 } parser;
 
-enum { HELP = 'h', HELP_ALL = FIRST_LONG - 1 };
+enum { HELP = 'h', HELP_ALL = FIRST_LONG - 1, CONFIG = FIRST_LONG - 2 };
 
 static void collect(parser *p, const opt *const *tables)
 {
     char *s = p->shorts;
     *s++ = ':'; /* getopt returns ':' for a missing argument, '?' for an unknown option */
     *s++ = 'h';
-    for (; *tables; tables++)
-        for (const opt *o = *tables; o->kind != OPT_END && p->n < OPT_MAX; o++) {
-            if (o->kind == OPT_GROUP) continue;
-            int has_arg = o->kind == OPT_FLAG ? no_argument : required_argument;
-            p->longs[p->n] = (struct option){o->name, has_arg, NULL, FIRST_LONG + p->n};
-            p->all[p->n++] = o;
-            if (!o->letter) continue;
-            *s++ = o->letter;
-            if (has_arg) *s++ = ':';
-        }
+    p->n = opt_flatten(tables, p->all);
+    for (int i = 0; i < p->n; i++) {
+        const opt *o = p->all[i];
+        int has_arg = o->kind == OPT_FLAG ? no_argument : required_argument;
+        p->longs[i] = (struct option){o->name, has_arg, NULL, FIRST_LONG + i};
+        if (!o->letter) continue;
+        *s++ = o->letter;
+        if (has_arg) *s++ = ':';
+    }
     p->longs[p->n] = (struct option){"help", no_argument, NULL, HELP};
     p->longs[p->n + 1] = (struct option){"help-all", no_argument, NULL, HELP_ALL};
+    p->longs[p->n + 2] = (struct option){"config", required_argument, NULL, CONFIG};
     *s = '\0';
 }
 
-static bool from_environment(const parser *p)
+/* find -- the number of an option by getopt's code, or -1. */
+static int find(const parser *p, int code)
 {
-    for (int i = 0; i < p->n; i++) {
-        char name[80];
-        variable_of(p->all[i]->name, name, sizeof name);
-        const char *value = getenv(name);
-        if (value && !set_value(p->all[i], value, name)) return false;
-    }
-    return true;
-}
-
-static const opt *find(const parser *p, int code)
-{
-    if (code >= FIRST_LONG) return code - FIRST_LONG < p->n ? p->all[code - FIRST_LONG] : NULL;
+    if (code >= FIRST_LONG) return code - FIRST_LONG < p->n ? code - FIRST_LONG : -1;
     for (int i = 0; i < p->n; i++)
-        if (p->all[i]->letter == code) return p->all[i];
-    return NULL;
+        if (p->all[i]->letter == code) return i;
+    return -1;
 }
 
 /* missing -- a required option that was not given, or NULL. */
@@ -221,7 +163,7 @@ static int n_beginning(const parser *p, const char *word)
 
 static int explain_unknown(const parser *p, const char *given)
 {
-    const char *names[OPT_MAX + 2];
+    const char *names[OPT_MAX + 3];
     char word[64];
     size_t n = 0;
     snprintf(word, sizeof word, "%s", given + strspn(given, "-"));
@@ -243,13 +185,36 @@ static int explain_unknown(const parser *p, const char *given)
 /* explain -- what is wrong with the option that getopt stopped at; given: as it was typed. */
 static int explain(const parser *p, int code, const char *given)
 {
-    const opt *o = optopt ? find(p, optopt) : NULL;
+    int i = optopt ? find(p, optopt) : -1;
+    const opt *o = i >= 0 ? p->all[i] : NULL;
+    if (code == ':' && optopt == CONFIG)
+        return cli_fail_with("%s: --config lacks its argument, FILE", p->command), -3;
     if (!o) return explain_unknown(p, given);
     if (code == ':')
         cli_fail_with("%s: --%s lacks its argument, %s", p->command, o->name, o->arg);
     else
         cli_fail_with("%s: --%s takes no argument", p->command, o->name);
     return -3;
+}
+
+/* from_line -- an option of the command line. The program has read the config file before
+ * (commands.c); here --config is only checked. False after an error message. */
+static bool from_line(parser *p, int code)
+{
+    char spelled[64];
+    if (code == CONFIG) {
+        const char *path = config_get()->path;
+        if (path && strcmp(path, optarg) == 0) return true;
+        cli_fail_with("%s: --config %s: write --config in full, and once", p->command, optarg);
+        return false;
+    }
+    int i = find(p, code);
+    const opt *o = p->all[i];
+    opt_origin *origin = &p->origins[i];
+    if (o->kind == OPT_LIST && origin->from != OPT_LINE) ((opt_list *)o->dest)->n = 0;
+    *origin = (opt_origin){OPT_LINE, optarg};
+    snprintf(spelled, sizeof spelled, "--%s", o->name);
+    return opt_set(o, optarg, spelled);
 }
 
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables)
@@ -262,21 +227,18 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
     parser p = {.command = command};
     opt_command_of(usage, command, sizeof command);
     collect(&p, tables);
-    if (!from_environment(&p)) return -3;
+    if (!opt_resolve(usage, p.all, p.n, p.origins)) return -3;
     optind = 0; /* starts anew, also in the middle of a word of an earlier call */
     opterr = 0;
     for (;;) {
         int code = getopt_long_only(argc, argv, p.shorts, p.longs, NULL);
         if (code == -1) break;
         if (code == HELP || code == HELP_ALL) {
-            opt_print_help(p.command, usage, tables, code == HELP_ALL);
+            opt_print_help(&(opt_help){command, usage, tables, p.origins, code == HELP_ALL});
             return -1;
         }
-        const opt *o = code == '?' || code == ':' ? NULL : find(&p, code);
-        if (!o) return explain(&p, code, argv[optind - 1]);
-        char spelled[64];
-        snprintf(spelled, sizeof spelled, "--%s", o->name);
-        if (!set_value(o, optarg, spelled)) return -3;
+        if (code == '?' || code == ':') return explain(&p, code, argv[optind - 1]);
+        if (!from_line(&p, code)) return -3;
     }
     const opt *o = missing(&p);
     if (!o) return optind;

@@ -1,9 +1,10 @@
-/* options.h -- options of a command as tables: parsing, help and environment from one place.
+/* options.h -- options of a command as tables: parsing, help, environment and config file from one
+ * place.
  *
- * Every option with a long name can also be given as SPOLIA_ARG_<NAME> in the environment (upper
- * case, '_' for '-'); the command line wins. A flag reads 0, 1, true, false, yes, no, on or off
- * there; a name that no command knows is refused. Single-letter and llama.cpp's short multi-letter
- * spellings (-ctk) work, and so do unique beginnings of long names. */
+ * The command line wins over SPOLIA_ARG_<NAME> in the environment (upper case, '_' for '-'), which
+ * wins over the config file (config.h). A flag reads 0, 1, true, false, yes, no, on or off in both; a
+ * name that no command knows is refused. Single-letter and llama.cpp's short multi-letter spellings
+ * (-ctk) work, and so do unique beginnings of long names. */
 #ifndef SP_CLI_OPTIONS_H
 #define SP_CLI_OPTIONS_H
 
@@ -57,14 +58,42 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
 typedef void opt_visitor(const opt_usage *usage, const opt *const *tables, void *user);
 void opt_visit(opt_visitor *visitor, void *user);
 
-/* Names of all options of all commands, for the check of SPOLIA_ARG_ names. */
+/* opt_command_of -- the words of the command, such as "bench reuse": the synopsis up to the first
+ * word that is not in lower case. */
+void opt_command_of(const opt_usage *usage, char *out, size_t size);
+
+/* Options of all commands, for the check of SPOLIA_ARG_ names and of the config file. */
 typedef struct opt_names {
-    const char *v[512];
+    const char *v[1024];
+    const char *of[1024]; /* synopsis of the command */
     size_t n;
 } opt_names;
+
+void opt_names_add(opt_names *names, const opt_usage *usage, const opt *const *tables);
 
 /* opt_check_environment -- false after an error message that names a SPOLIA_ARG_ variable which is
  * no option of any command. */
 bool opt_check_environment(const opt_names *known);
+/* opt_check_config -- false after an error message that names the line of the config file with a
+ * command or an option that does not exist. */
+bool opt_check_config(const opt_names *known);
+
+/* Where the value of an option is from. */
+typedef enum opt_from { OPT_DEFAULT, OPT_FILE, OPT_ENVIRONMENT, OPT_LINE } opt_from;
+
+typedef struct opt_origin {
+    opt_from from;
+    const char *text;    /* as it was given; of a list the last one */
+    const char *section; /* OPT_FILE: section and line of the config file */
+    int line;
+} opt_origin;
+
+/* opt_resolve -- fills the destinations from the config file and the environment. all [n]: the
+ * options as opt_flatten lists them. False after an error message. */
+bool opt_resolve(const opt_usage *usage, const opt *const *all, int n, opt_origin *origins);
+/* opt_flatten -- the options of the tables without headings. all [OPT_MAX]. Returns how many. */
+int opt_flatten(const opt *const *tables, const opt **all);
+/* opt_variable_of -- "SPOLIA_ARG_KV_MEMORY" of "kv-memory". */
+void opt_variable_of(const char *option, char *out, size_t size);
 
 #endif

@@ -13,6 +13,7 @@ int cmd_search(int argc, char **argv);
 int cmd_apply_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
+int cmd_config(int argc, char **argv);
 
 extern const cli_command cmd_graphs[]; /* `spolia graph NAME`; the last has no name */
 

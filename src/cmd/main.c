@@ -5,6 +5,7 @@
 #define ASK     "Ask your documents"
 #define INSIDE  "Look inside"
 #define MEASURE "Measure quality and speed"
+#define SET_UP  "Set up"
 
 static const cli_command commands[] = {
     {"index", ASK, "cut documents into chunks and index them", cmd_index},
@@ -23,6 +24,7 @@ static const cli_command commands[] = {
     {"calibrate", MEASURE, "find the least recomputation that keeps answer quality", lab_calibrate},
     {"perplexity", MEASURE, "measure how well a model predicts a text", lab_perplexity},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
+    {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},
 };
 

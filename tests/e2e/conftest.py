@@ -16,6 +16,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+os.environ["SPOLIA_CONFIG"] = ""  # not the user's own config file
+
 import cpus  # noqa: E402
 from reference import random_model  # noqa: E402
 
