@@ -54,7 +54,7 @@ demo: setup
 	@scripts/demo
 
 test: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins examples
+	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins examples python
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
 # setup -- installs what is missing: Debian packages, and the Python packages of the tests in .venv.
@@ -111,6 +111,25 @@ $(BUILD)/examples/%: examples/%.c include/spolia.h $(BUILD)/libspolia.so
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CSTD) $(WARN) $(OPT) $(SAN) -Iinclude $< -L$(BUILD) -lspolia -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS) -o $@
+
+# python -- the Python package in BUILD/python: its files, the library, and the declarations of the public header.
+PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*.py) python/spolia/py.typed) \
+	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
+python: $(PYTHON_FILES)
+$(BUILD)/python/spolia/spolia.cdef: include/spolia_base.h include/spolia.h
+	@mkdir -p $(@D)
+	@echo "  CDEF  $@"
+	$(Q)sed -e '/^#include/d' -e 's/__attribute__((visibility("default")))//' $^ | $(CC) -E -P -x c - >$@.new && mv $@.new $@
+$(BUILD)/python/spolia/libspolia.so: $(BUILD)/libspolia.so
+	@mkdir -p $(@D)
+	$(Q)strip --strip-unneeded -o $@ $<
+$(BUILD)/python/%: python/%
+	@mkdir -p $(@D)
+	$(Q)cp $< $@
+
+# wheel -- dist/spolia-VERSION-*.whl, which `pip install` takes; no compiler is needed there.
+wheel: setup python
+	.venv/bin/python -m pip wheel -q --no-deps --wheel-dir dist .
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
@@ -301,6 +320,6 @@ help:
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: crash fault examples install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

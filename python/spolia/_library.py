@@ -1,0 +1,146 @@
+"""The shared library: where it is, its declarations, its errors, and memory that C borrows from Python.
+
+The declarations are include/spolia.h itself, preprocessed when the package is built, so nothing here repeats the layout of
+a structure. A new field of an option structure is usable by its name at once (`fill`).
+"""
+import os
+import threading
+from pathlib import Path
+from typing import Any, Callable, Mapping, Optional, TypeVar
+
+import cffi
+
+from .errors import exception_for
+
+_HERE = Path(__file__).resolve().parent
+
+ffi = cffi.FFI()
+ffi.cdef((_HERE / "spolia.cdef").read_text(encoding="utf-8"))
+
+_LIBRARY = os.environ.get("SPOLIA_LIBRARY") or str(_HERE / "libspolia.so")
+lib: Any = ffi.dlopen(_LIBRARY)
+
+T = TypeVar("T")
+
+
+def check(code: int) -> None:
+    """Raises the exception of a code that is not SP_OK, with the library's explanation."""
+    if code != 0:
+        # The detail belongs to this thread: nothing of the library is called in between.
+        detail = text(lib.sp_error_detail())
+        raise exception_for(code)(detail or text(lib.sp_error_text(code)), code)
+
+
+def text(pointer: Any) -> str:
+    """A C string; NULL is empty. Bytes that are no UTF-8 become replacement characters."""
+    return "" if pointer == ffi.NULL else bytes(ffi.string(pointer)).decode("utf-8", "replace")
+
+
+def out(kind: str, call: Callable[[Any], int]) -> Any:
+    """What a function hands over through its last parameter, a pointer to `kind`."""
+    holder = ffi.new(f"{kind} *")
+    check(call(holder))
+    return holder[0]
+
+
+class Keep:
+    """Memory that C borrows: it lives as long as this object."""
+
+    def __init__(self) -> None:
+        self._all: list[Any] = []
+
+    def string(self, value: "str | os.PathLike[str]") -> Any:
+        """A NUL-terminated copy. A text with NUL inside is refused: C would read its beginning only."""
+        data = os.fspath(value).encode("utf-8")
+        if b"\0" in data:
+            raise ValueError("text contains a NUL character")
+        return self.add(ffi.new("char[]", data))
+
+    def strings(self, values: "list[str]") -> Any:
+        return self.add(ffi.new("char *[]", [self.string(v) for v in values])) if values else ffi.NULL
+
+    def add(self, data: Any) -> Any:
+        self._all.append(data)
+        return data
+
+    def fill(self, struct: Any, values: Mapping[str, Any], what: str) -> None:
+        """Sets fields by name; None leaves the default. Errors: TypeError names an unknown field."""
+        fields = dict(ffi.typeof(struct).item.fields)
+        for name, value in values.items():
+            if name not in fields:
+                raise TypeError(f"{what} has no option {name!r}; there are {', '.join(sorted(fields))}")
+            if value is None:
+                continue
+            if isinstance(value, (str, os.PathLike)):
+                value = self.string(value)
+            setattr(struct, name, value)
+
+
+class Live:
+    """A pointer of the library and how to destroy it, once, in whatever order objects go."""
+
+    def __init__(self, pointer: Any, destroy: Callable[[Any], None]) -> None:
+        self.pointer: Optional[Any] = pointer
+        self.lock = threading.RLock()  # held by calls that must not see it destroyed
+        self._destroy = destroy
+
+    def close(self) -> None:
+        with self.lock:
+            pointer, self.pointer = self.pointer, None
+            if pointer is not None:
+                self._destroy(pointer)
+
+
+class Handle:
+    """An object of the library, destroyed by close(), by `with`, when its owner is closed, or when nobody refers to it."""
+
+    def __init__(self, pointer: Any, destroy: Callable[[Any], None], owner: "Optional[Handle]" = None) -> None:
+        self._live, self._owner = Live(pointer, destroy), owner
+        self._children: "set[Live]" = set()
+        if owner is not None:
+            owner._children.add(self._live)
+
+    @property
+    def c(self) -> Any:
+        if self._live.pointer is None:
+            raise ValueError(f"this {type(self).__name__.lower()} is closed")
+        return self._live.pointer
+
+    @property
+    def closed(self) -> bool:
+        return self._live.pointer is None
+
+    def close(self) -> None:
+        while self._children:
+            self._children.pop().close()
+        self._live.close()
+        if self._owner is not None:
+            self._owner._children.discard(self._live)
+
+    def __enter__(self: T) -> T:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_live"):
+            self.close()
+
+
+_log_callback: Optional[Any] = None
+
+
+def set_log(sink: Optional[Callable[[int, str], None]], level: int = 2) -> None:
+    """Log lines go to sink(level, line): 1 errors, 2 warnings, 3 information, 4 debugging; None turns logging off.
+
+    Call it before anything else of the package; lines may come from other threads.
+    """
+    global _log_callback
+    if sink is None:
+        lib.sp_log_set(level, ffi.NULL, ffi.NULL)
+        _log_callback = None
+        return
+    call = sink
+    _log_callback = ffi.callback("sp_log_sink", lambda how, line, user: call(int(how), text(line)))
+    lib.sp_log_set(level, _log_callback, ffi.NULL)

@@ -1,0 +1,236 @@
+"""The engine: a model, its KV memory, what is cached, and a thread that computes."""
+import os
+import queue
+import threading
+from dataclasses import dataclass
+from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence
+
+from ._library import Handle, Keep, check, ffi, lib, out, text
+from .account import Answer, Hit, read_answer
+from .errors import Canceled
+from .index import Index
+from .prompt import Document, Prompt
+
+SYSTEM = "Answer the question from the documents."
+_SAMPLING = frozenset(name for name, _ in ffi.typeof("sp_sampling").fields)
+_REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse"}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A reuse policy."""
+
+    name: str
+    help: str
+    exact: bool  #: answers equal those of "off"
+    recomputes: bool  #: `recompute` has a meaning for it
+
+
+def policies() -> "list[Policy]":
+    n = ffi.new("int *")
+    p = lib.sp_reuse_policies(n)
+    return [Policy(text(p[i].name), text(p[i].help), bool(p[i].exact), bool(p[i].recomputes)) for i in range(n[0])]
+
+
+@dataclass(frozen=True)
+class Info:
+    """The model and the machine as the engine sees them; blocks are of 16 tokens."""
+
+    arch: str
+    tokenizer: str
+    kernels: str
+    n_ctx: int
+    n_threads: int
+    n_params: int
+    kv_blocks: int
+    kv_blocks_free: int
+    cached_segments: int
+
+
+class Stream(Handle):
+    """A running request: iterate over pieces of its text, then read `answer`. Any thread may cancel it."""
+
+    def __init__(self, engine: "Engine", prompt: Prompt, sources: "Sequence[Hit]", options: "Mapping[str, Any]") -> None:
+        self._sources = tuple(sources)
+        self._answer: Optional[Answer] = None
+        self._pieces: "queue.SimpleQueue[Optional[str]]" = queue.SimpleQueue()
+        self._done = threading.Event()
+        self._keep = Keep()
+        o = _request_options(self._keep, engine, options)
+        _hand_over(self._keep, o, self._pieces, self._done)
+        pointer = out("sp_request *", lambda to: lib.sp_request_submit(engine.c, prompt.c, o, to))
+        pieces, done, keep = self._pieces, self._done, self._keep
+
+        def destroy(request: Any, keep: Keep = keep) -> None:  # keeps alive what the request borrows
+            lib.sp_request_destroy(request)
+            done.set()
+            pieces.put(None)
+
+        super().__init__(pointer, destroy, engine)
+
+    def __iter__(self) -> "Iterator[str]":
+        while self._answer is None and (piece := self._pieces.get()) is not None:
+            yield piece
+        self._finish()
+
+    def cancel(self) -> None:
+        """Ends the request soon; its answer is what was generated until then."""
+        with self._live.lock:
+            if not self.closed:
+                lib.sp_request_cancel(self.c)
+
+    @property
+    def answer(self) -> Answer:
+        """Waits for the end. Errors: that of the request; Canceled when the engine was closed meanwhile."""
+        self._done.wait()
+        return self._finish()
+
+    def _finish(self) -> Answer:
+        self._done.wait()
+        with self._live.lock:
+            if self._answer is None:
+                if self.closed:
+                    raise Canceled("the request was closed before its answer was read")
+                try:
+                    self._answer = read_answer(lib.sp_request_result(self.c), self._sources)
+                finally:
+                    self.close()
+            return self._answer
+
+
+def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]") -> Any:
+    """sp_request_opts of options by name: of a request, of sampling, of the reuse policy."""
+    o = keep.add(ffi.new("sp_request_opts *"))
+    o.sampling = lib.sp_sampling_default()
+    plain = dict(options)
+    stop = plain.pop("stop", None)
+    words = [stop] if isinstance(stop, str) else list(stop or ())
+    o.stop, o.n_stop = keep.strings(words), len(words)
+    reuse = {name: plain.pop(name) for name in list(plain) if name in _REUSE}
+    if reuse:
+        o.reuse = keep.add(ffi.new("sp_reuse_opts *"))
+        keep.fill(o.reuse, engine.reuse_of(reuse), "a reuse policy")
+    keep.fill(ffi.addressof(o, "sampling"), {n: plain.pop(n) for n in list(plain) if n in _SAMPLING}, "sampling")
+    keep.fill(o, plain, "a request")
+    return o
+
+
+def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", done: threading.Event) -> None:
+    """Callbacks on the engine's thread: they pass texts on, and refer to no object of the package."""
+
+    def on_text(data: Any, n: int, user: Any) -> bool:
+        pieces.put(bytes(ffi.buffer(data, n)).decode("utf-8", "replace"))
+        return True
+
+    def on_done(user: Any) -> None:
+        done.set()
+        pieces.put(None)
+
+    o.on_text = keep.add(ffi.callback("sp_text_fn", on_text, error=False))
+    o.on_done = keep.add(ffi.callback("sp_done_fn", on_done))
+
+
+class Engine(Handle):
+    """Opens a model: a GGUF file or a Hugging Face folder.
+
+    reuse: the policy of requests that do not say (`policies()` lists them), recompute its share; store: a folder in which
+    copies of chunks outlive the process. All other fields of sp_context_opts are options under their names: n_ctx,
+    kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number of threads may use one engine;
+    requests that run at the same time are computed together.
+    """
+
+    def __init__(self, model: "str | os.PathLike[str]", *, threads: int = 0, **options: Any) -> None:
+        keep = Keep()
+        o = keep.add(ffi.new("sp_context_opts *"))
+        reuse = {name: options.pop(name) for name in list(options) if name in _REUSE}
+        self._reuse: "dict[str, Any]" = {}
+        self._reuse = self.reuse_of(reuse)
+        keep.fill(ffi.addressof(o, "reuse"), self._reuse, "a reuse policy")
+        keep.fill(o, {**options, "model": model, "n_threads": threads}, "an engine")
+        super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
+        check(lib.sp_context_start(self.c))
+
+    def reuse_of(self, options: "Mapping[str, Any]") -> "dict[str, Any]":
+        """Fields of sp_reuse_opts: those of the engine, changed by options; `reuse` is the policy's short name."""
+        fields = {("policy" if name == "reuse" else name): value for name, value in options.items()}
+        return {**self._reuse, **fields}
+
+    def prompt(self, salt: Optional[str] = None) -> Prompt:
+        return Prompt(self, salt)
+
+    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = 128, **options: Any) -> Stream:
+        """Starts a request; options: stop, reuse, recompute, temperature, top_p, seed and the other fields of sp_sampling,
+        sp_reuse_opts and sp_request_opts. max_tokens 0 only computes and caches the prompt."""
+        return Stream(self, prompt, sources, {"max_tokens": max_tokens, **options})
+
+    def generate(self, prompt: Prompt, **options: Any) -> Answer:
+        return self.submit(prompt, **options).answer
+
+    def stream(self, question: str, *, index: Optional[Index] = None, documents: "Iterable[Document]" = (), k: int = 8,
+               system: str = SYSTEM, salt: Optional[str] = None, **options: Any) -> Stream:
+        """Asks a question over documents, and over the k chunks that an index finds for it."""
+        hits = sorted(index.search(question, k), key=lambda h: h.id) if index is not None else []
+        with Prompt(self, salt) as p:
+            p.system(system)
+            for d in documents:
+                p._document(d)
+            for h in hits:
+                p.chunk(h.text, h.title)
+            return self.submit(p.question(question), sources=hits, **options)
+
+    def ask(self, question: str, **options: Any) -> Answer:
+        """As stream, complete."""
+        return self.stream(question, **options).answer
+
+    def stream_chat(self, messages: "Sequence[Mapping[str, Any]]", *, documents: "Iterable[Document]" = (),
+                    salt: Optional[str] = None, **options: Any) -> Stream:
+        """A conversation: messages with "role" and "content"; documents are read before the last turn of the user.
+        Texts that were documents before are found again in messages, wherever they are."""
+        last = max((i for i, m in enumerate(messages) if m.get("role") == "user"), default=-1)
+        given = list(documents)
+        if given and last < 0:
+            raise ValueError("documents need a message of the user")
+        with Prompt(self, salt) as p:
+            for i, m in enumerate(messages):
+                content = m.get("content")
+                if not isinstance(content, str):
+                    raise ValueError(f"messages[{i}].content is not a text")
+                p.message(str(m.get("role")), content, given if i == last else ())
+            return self.submit(p.answer(), **options)
+
+    def chat(self, messages: "Sequence[Mapping[str, Any]]", **options: Any) -> Answer:
+        """As stream_chat, complete."""
+        return self.stream_chat(messages, **options).answer
+
+    def tokenize(self, string: str, special: bool = False) -> "list[int]":
+        data = string.encode("utf-8")
+        ids, n = ffi.new("int32_t **"), ffi.new("size_t *")
+        check(lib.sp_vocab_encode(lib.sp_context_vocab(self.c), data, len(data), special, ids, n))
+        try:
+            return [ids[0][i] for i in range(n[0])]
+        finally:
+            lib.sp_buffer_free(ids[0])
+
+    def forget(self) -> None:
+        """Drops all cached keys and values that no running request uses."""
+        lib.sp_context_forget(self.c)
+
+    @property
+    def info(self) -> Info:
+        i = lib.sp_context_describe(self.c)
+        return Info(arch=text(i.arch), tokenizer=text(i.tokenizer), kernels=text(i.kernels), n_ctx=i.n_ctx,
+                    n_threads=i.n_threads, n_params=i.n_params, kv_blocks=i.kv_blocks, kv_blocks_free=i.kv_blocks_free,
+                    cached_segments=i.cached_segments)
+
+
+def _close_context(c: Any) -> None:
+    lib.sp_context_stop(c)
+    lib.sp_context_close(c)
+
+
+def open(model: "str | os.PathLike[str]", **options: Any) -> Engine:
+    """Engine(model, ...)."""
+    return Engine(model, **options)
+
+
+__all__ = ["Engine", "Info", "Policy", "Stream", "open", "policies"]

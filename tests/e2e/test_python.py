@@ -1,0 +1,199 @@
+"""The Python package, as `make python` puts it into the build folder."""
+import gc
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from conftest import ROOT, succeed
+
+BUILD = ROOT / os.environ.get("SPOLIA_BUILD", "build")
+sys.path.insert(0, str(BUILD / "python"))
+spolia = pytest.importorskip("spolia", reason="make python has not run")
+
+MODEL = ROOT / "demo/model.gguf"
+QUESTIONS = [json.loads(line)["question"] for line in open(ROOT / "demo/questions.jsonl", encoding="utf-8")][:4]
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory):
+    built = spolia.Index.build(ROOT / "demo/docs", tmp_path_factory.mktemp("python") / "demo.db")
+    assert len(built) > 20
+    return built
+
+
+@pytest.fixture
+def engine():
+    with spolia.open(MODEL, reuse="full") as e:
+        yield e
+
+
+def test_ask_gives_the_programs_answers(index, tmp_path):
+    database = tmp_path / "demo.db"
+    spolia.Index.build(ROOT / "demo/docs", database)
+    with spolia.open(MODEL) as e:
+        ours = [e.ask(q, index=index).text for q in QUESTIONS]
+    said = succeed("ask", "-m", MODEL, "--index", database, "--json", "--guard", "0", input="\n".join(QUESTIONS) + "\n")
+    assert ours == [json.loads(line)["text"] for line in said.splitlines()]
+
+
+def test_the_second_prompt_reuses_chunks_in_another_order(engine):
+    documents = [{"title": f"note {i}", "text": f"Note {i} says that box {i} is kept in room {i + 7}. " * 4}
+                 for i in range(5)]
+    first = engine.ask("Where is box 1?", documents=documents)
+    assert first.account.n_reused == 0 and first.account.n_chunks == 5
+    assert {s.missed for s in first.account.segments if s.kind == "chunk"} == {"never seen"}
+    second = engine.ask("Where is box 2?", documents=documents[::-1])
+    assert second.account.chunks_reused == 5
+    assert second.account.n_reused + second.account.n_computed == second.account.n_prompt
+    assert {s.source for s in second.account.segments if s.kind == "chunk"} == {"memory"}
+    exact = engine.ask("Where is box 2?", documents=documents[::-1], reuse="off")
+    assert exact.account.n_reused == 0 and exact.account.n_prompt == second.account.n_prompt
+
+
+def test_a_stream_is_the_answer_in_pieces(engine, index):
+    stream = engine.stream(QUESTIONS[0], index=index, max_tokens=20, ignore_end=True)
+    pieces = list(stream)
+    assert len(pieces) > 1 and "".join(pieces) == stream.answer.text
+    assert list(stream) == [] and stream.closed
+    assert stream.answer.sources and stream.answer.account.n_generated == len(stream.answer.tokens)
+
+
+def test_stop_length_and_sampling_reach_the_engine(engine, index):
+    whole = engine.ask(QUESTIONS[0], index=index, max_tokens=20, ignore_end=True)
+    assert whole.finish == "length" and whole.account.n_generated == 20
+    middle = whole.text[len(whole.text) // 2:][:3]
+    cut = engine.ask(QUESTIONS[0], index=index, max_tokens=20, ignore_end=True, stop=middle)
+    assert cut.finish == "stop" and middle not in cut.text
+    hot = {engine.ask(QUESTIONS[0], index=index, max_tokens=20, ignore_end=True, temperature=3.0, seed=s).text
+           for s in range(1, 5)}
+    assert len(hot) > 1
+
+
+def test_a_conversation_reuses_its_earlier_turns(engine):
+    turns = [{"role": "system", "content": "Answer the question from the documents."},
+             {"role": "user", "content": "Who is Ada? " * 10}]
+    first = engine.chat(turns, max_tokens=16)
+    turns += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "And Bob?"}]
+    assert engine.chat(turns, max_tokens=4).account.n_reused >= first.account.n_prompt - 16
+    with pytest.raises(ValueError, match="unknown role 'robot'"):
+        engine.chat([{"role": "robot", "content": "x"}])
+    with pytest.raises(ValueError, match="documents need a message"):
+        engine.chat(turns[:1], documents=["a"])
+
+
+def test_salts_do_not_share_copies(engine):
+    documents = ["A fact that one tenant has told. " * 8]
+    assert engine.ask("What?", documents=documents, salt="a").account.chunks_reused == 0
+    assert engine.ask("What?", documents=documents, salt="b").account.chunks_reused == 0
+    assert engine.ask("What now?", documents=documents, salt="a").account.chunks_reused == 1
+
+
+def test_another_thread_cancels_and_python_goes_on_meanwhile(engine):
+    stream = engine.stream("Count.", documents=["Numbers. " * 20], max_tokens=3500, ignore_end=True)
+    ticks = []
+    threading.Timer(0.2, stream.cancel).start()
+    started = time.time()
+    for _ in stream:
+        ticks.append(time.time())
+    assert stream.answer.finish == "canceled" and time.time() - started < 30
+    assert len(ticks) == stream.answer.account.n_generated or len(ticks) > 1
+
+
+def test_many_threads_share_an_engine(engine, index):
+    expected = {q: engine.ask(q, index=index, reuse="off").text for q in QUESTIONS}
+    got = {}
+    threads = [threading.Thread(target=lambda q=q: got.__setitem__(q, engine.ask(q, index=index, reuse="prefix").text))
+               for q in QUESTIONS]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert got == expected
+
+
+def test_errors_are_exceptions_with_the_librarys_words(engine, tmp_path):
+    with pytest.raises(spolia.InputOutputError, match="nothing.gguf"):
+        spolia.open(tmp_path / "nothing.gguf")
+    (tmp_path / "bad.gguf").write_bytes(b"not a model")
+    with pytest.raises(spolia.FormatError, match="bad.gguf"):
+        spolia.open(tmp_path / "bad.gguf")
+    with pytest.raises(spolia.InvalidArgument, match="nonesuch"):
+        engine.ask("x", reuse="nonesuch")
+    with pytest.raises(TypeError, match="no option 'n_contexts'.*n_ctx"):
+        spolia.open(MODEL, n_contexts=3)
+    with pytest.raises(spolia.ContextTooLong):
+        engine.ask("x", documents=["word " * 6000])
+    with pytest.raises(ValueError, match="NUL"):
+        engine.ask("a\0b")
+    assert issubclass(spolia.InputOutputError, OSError) and spolia.FormatError("m", -3).code == -3
+    assert engine.ask("Still there?", max_tokens=2).account.n_generated == 2
+
+
+def test_nothing_outlives_the_engine(index):
+    engine = spolia.open(MODEL)
+    running = engine.stream("Count.", documents=["Numbers. " * 20], max_tokens=3000, ignore_end=True)
+    prompt = engine.prompt().system("s")
+    engine.close()
+    with pytest.raises(spolia.Canceled):
+        running.answer
+    assert prompt.closed and running.closed and engine.closed
+    with pytest.raises(ValueError, match="this engine is closed"):
+        engine.ask("x")
+
+
+def test_what_is_forgotten_is_released(engine):
+    free = engine.info.kv_blocks_free
+    for _ in range(3):
+        engine.stream("Count.", documents=["Numbers. " * 20], max_tokens=2000, ignore_end=True)  # nobody reads it
+    gc.collect()
+    engine.forget()
+    assert engine.info.kv_blocks_free == free
+
+
+def test_log_lines_arrive():
+    done = subprocess.run(
+        [sys.executable, "-c", "import spolia, sys; spolia.set_log(lambda level, line: print(level, line), 4);"
+         "spolia.open(sys.argv[1]).close()", MODEL],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+
+
+def test_the_types_are_sound():
+    pytest.importorskip("mypy", reason="mypy is not installed")
+    done = subprocess.run([sys.executable, "-m", "mypy", "python/spolia"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_langchain_in_process(tmp_path):
+    pytest.importorskip("langchain_core", reason="langchain-core is not installed")
+    done = subprocess.run([sys.executable, ROOT / "examples/langchain_in_process.py", MODEL, ROOT / "demo/docs",
+                           *QUESTIONS[:2], QUESTIONS[0]], capture_output=True, text=True, cwd=tmp_path, timeout=120,
+                          env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.returncode == 0, done.stderr
+    answers, accounts = done.stdout.splitlines(), done.stderr.splitlines()
+    assert len(answers) == 3 and answers[0] == answers[2]
+    assert accounts[0].startswith("[0 of ") and not accounts[2].startswith("[0 of ")
+
+
+def test_a_wheel_runs_in_an_environment_of_its_own(tmp_path):
+    if shutil.which("cc") is None or "SPOLIA_EMULATED" in os.environ or BUILD != ROOT / "build":
+        pytest.skip("the wheel is made of the plain build")
+    pytest.importorskip("wheel", reason="the package wheel is not installed")
+    done = subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--wheel-dir",
+                           tmp_path, ROOT], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    wheel, = tmp_path.glob("spolia-*.whl")
+    assert "linux" in wheel.name
+    target = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", target, wheel], check=True)
+    done = subprocess.run([sys.executable, "-c", "import spolia, sys; print(spolia.__file__, "
+                           "len(spolia.open(sys.argv[1]).tokenize('four words of text')))", MODEL],
+                          capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(target)}, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert str(target) in done.stdout
