@@ -200,6 +200,35 @@ typedef enum sp_finish {
     SP_FINISH_ERROR,
 } sp_finish;
 
+/* What an answer may look like. Immutable; any number of requests and threads may use one. */
+typedef struct sp_grammar sp_grammar;
+
+/* JSON that a schema accepts, or one of several texts. */
+typedef struct sp_grammar_opts {
+    const char *schema;         /* JSON Schema, as text; NULL: any JSON object */
+    const char *before, *after; /* texts around the JSON; NULL: none */
+    const char *between;        /* one or more times before JSON after, with this text between; NULL: once */
+    const char *const *texts;   /* [n_texts] exactly one of these instead; NULL: JSON */
+    int n_texts;
+} sp_grammar_opts;
+
+/* sp_grammar_compile -- o NULL: any JSON object. Nothing of *o is kept. Properties come in the order of
+ * the schema.
+ * Errors: SP_E_FORMAT (not JSON), SP_E_UNSUPPORTED (a keyword of the schema, with its path), SP_E_ARG,
+ * SP_E_LIMIT, SP_E_NOMEM. Thread: any. Owns: sp_grammar_destroy, after the requests that use it. */
+SP_API sp_err sp_grammar_compile(const sp_grammar_opts *o, sp_grammar **out);
+SP_API void sp_grammar_destroy(sp_grammar *g);
+
+#define SP_MAX_TOP_LOGPROBS 32
+
+typedef struct sp_token_logprob {
+    int32_t id;
+    float logprob; /* nats, of the model's own distribution: before penalties, biases and grammar */
+} sp_token_logprob;
+
+/* Called with each token of the answer before its text: v[0] is the token, v[1 .. n-1] are the most
+ * likely tokens, best first. */
+typedef void sp_token_fn(const sp_token_logprob *v, int n, void *user);
 /* Called with each new piece of answer text (whole UTF-8 characters). Return false to cancel. */
 typedef bool sp_text_fn(const char *text, size_t n, void *user);
 /* Called once when a request has finished; the request may be destroyed from then on, but not here. */
@@ -213,8 +242,13 @@ typedef struct sp_request_opts {
     int n_stop;
     sp_text_fn *on_text;
     sp_done_fn *on_done; /* or NULL */
-    void *user;      /* of on_text and on_done */
-    bool ignore_end; /* continue after an end token */
+    void *user;      /* of on_text, on_done and on_token */
+    bool ignore_end; /* continue after an end token; an answer that a grammar completes ends all the same */
+    int min_tokens;  /* neither an end token nor a stop string ends a shorter answer; 0: none */
+    const sp_grammar *grammar; /* borrowed until the request is destroyed; NULL: any text. max_tokens may cut
+                                  the answer; min_tokens then means nothing */
+    sp_token_fn *on_token; /* or NULL */
+    int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
 } sp_request_opts;
 
 typedef struct sp_segment_report {

@@ -145,3 +145,16 @@ void sampling_options_init(sampling_options *s, int max_tokens)
     _Static_assert(sizeof table <= sizeof s->table, "sampling_options.table is too short");
     memcpy(s->table, table, sizeof table);
 }
+
+bool schema_open(const char *path, sp_grammar **out)
+{
+    size_t n;
+    *out = NULL;
+    if (!path) return true;
+    char *text = cli_read_file(path, &n);
+    if (!text) return false;
+    sp_err err = sp_grammar_compile(&(sp_grammar_opts){.schema = text}, out);
+    free(text);
+    if (err != SP_OK) cli_fail_with("--json-schema %s: %s", path, sp_error_detail());
+    return err == SP_OK;
+}

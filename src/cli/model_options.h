@@ -30,4 +30,10 @@ typedef struct sampling_options {
 
 void sampling_options_init(sampling_options *s, int max_tokens);
 
+#define SCHEMA_HELP "the answer is JSON that this JSON Schema accepts"
+
+/* schema_open -- the grammar of a file with a JSON Schema. NULL: none, and *out is NULL. False after
+ * an error message. Owns: sp_grammar_destroy. */
+bool schema_open(const char *path, sp_grammar **out);
+
 #endif

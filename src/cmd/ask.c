@@ -50,7 +50,7 @@ int cmd_ask(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *index = NULL, *graph = NULL, *style = "arrows";
+    const char *index = NULL, *graph = NULL, *schema = NULL, *style = "arrows";
     bool ranked = false;
     asking a = {.sampling = &s, .system = CLI_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
@@ -71,6 +71,7 @@ int cmd_ask(int argc, char **argv)
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
          "answer when nothing matches; else the exit code is 3"},
+        {OPT_STRING, "json-schema", 0, "FILE", &schema, SCHEMA_HELP},
         {OPT_FLAG, "json", 0, NULL, &a.as_json, "print one JSON object per question",
          .common = true},
         {0},
@@ -86,12 +87,13 @@ int cmd_ask(int argc, char **argv)
     a.model = m.ctx.model;
     advice ignored = advice_of(&m);
     int code = 1;
-    if (open_sources(&a, index, graph, &m)) {
+    if (schema_open(schema, &a.grammar) && open_sources(&a, index, graph, &m)) {
         advice_print(&ignored);
         code = answer_all(&a, at < argc ? argv[at] : NULL);
     }
     sp_context_close(a.ctx);
     sp_index_close(a.index);
     sp_graph_close(a.graph);
+    sp_grammar_destroy(a.grammar);
     return code;
 }

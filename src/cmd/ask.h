@@ -32,6 +32,7 @@ typedef struct asking {
     ask_turn *turns;                   /* [n_turns] earlier questions of the conversation */
     int n_turns;
     account_rate rate;
+    sp_grammar *grammar; /* of answers; NULL: any text */
     bool drawn; /* a line of progress is on the terminal */
 } asking;
 

@@ -193,6 +193,7 @@ sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
                                                       .max_tokens = s->max_tokens,
                                                       .stop = s->stop.v,
                                                       .n_stop = s->stop.n,
+                                                      .grammar = a->grammar,
                                                       .on_text = a->as_json ? NULL : print_text,
                                                       .user = a},
                                    out);

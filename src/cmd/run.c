@@ -21,40 +21,59 @@ static bool print_text(const char *text, size_t n, void *user)
     return fflush(stdout) == 0 && !ferror(stdout);
 }
 
-static sp_err generate(sp_context *c, const char *prompt, const char *separator,
-                       const sampling_options *s, bool as_json, sp_request **out)
+typedef struct running {
+    const char *prompt, *separator;
+    sp_grammar *grammar; /* NULL: any text */
+    bool as_json;
+} running;
+
+static sp_err generate(sp_context *c, const running *run, const sampling_options *s,
+                       sp_request **out)
 {
     sp_prompt *p;
     sp_err err = sp_prompt_create(c, &p);
     if (err != SP_OK) return err;
-    err = sp_prompt_cut(p, prompt, separator, true);
+    err = sp_prompt_cut(p, run->prompt, run->separator, true);
     if (err == SP_OK)
         err = sp_generate(c, p,
                           &(sp_request_opts){.sampling = s->s,
                                              .max_tokens = s->max_tokens,
                                              .stop = s->stop.v,
                                              .n_stop = s->stop.n,
-                                             .on_text = as_json ? NULL : print_text},
+                                             .grammar = run->grammar,
+                                             .on_text = run->as_json ? NULL : print_text},
                           out);
     sp_prompt_destroy(p);
     return err;
+}
+
+static void print_account(const sp_result *r, bool as_json, bool quiet)
+{
+    if (as_json)
+        account_json(r, NULL);
+    else if (!quiet)
+        account_line(r);
+    else
+        putchar('\n');
 }
 
 int cmd_run(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *prompt = NULL, *file = NULL, *separator = NULL;
-    bool as_json = false, quiet = false;
+    const char *prompt = NULL, *file = NULL, *schema = NULL;
+    running run = {0};
+    bool quiet = false;
     model_options_init(&m);
     sampling_options_init(&s, 128);
     const opt own[] = {
         {OPT_STRING, "prompt", 'p', "TEXT", &prompt, "the prompt", .common = true},
         {OPT_STRING, "file", 'f', "FILE", &file,
          "read the prompt from a file, - for standard input", .common = true},
-        {OPT_STRING, "separator", 0, "STR", &separator,
+        {OPT_STRING, "separator", 0, "STR", &run.separator,
          "the text between two separators is a chunk, reused at any position"},
-        {OPT_FLAG, "json", 0, NULL, &as_json, "print the result as JSON", .common = true},
+        {OPT_STRING, "json-schema", 0, "FILE", &schema, SCHEMA_HELP},
+        {OPT_FLAG, "json", 0, NULL, &run.as_json, "print the result as JSON", .common = true},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print only the text"},
         {0},
     };
@@ -64,29 +83,26 @@ int cmd_run(int argc, char **argv)
                                     "Continues a text. Greedy unless a temperature is given."},
                        tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
+    if (run.as_json) cli_fail_as_json();
     if (at != argc || !prompt == !file)
         return cli_fail_with("run: give one prompt, with -p or -f"), 2;
+    if (!schema_open(schema, &run.grammar)) return 1;
     size_t n;
     char *text = file ? cli_read_file(file, &n) : NULL;
-    if (file && !text) return 1;
-    advice ignored = advice_of(&m);
-    sp_context *c = model_options_open(&m);
-    if (c) advice_print(&ignored);
     sp_request *r = NULL;
-    sp_err err = c ? generate(c, text ? text : prompt, separator, &s, as_json, &r) : SP_E_ARG;
-    free(text);
-    if (!c) return 1;
-    if (err == SP_OK) {
-        if (as_json)
-            account_json(sp_request_result(r), NULL);
-        else if (!quiet)
-            account_line(sp_request_result(r));
-        else
-            putchar('\n');
+    advice ignored = advice_of(&m);
+    sp_context *c = file && !text ? NULL : model_options_open(&m);
+    int code = 1;
+    if (c) {
+        advice_print(&ignored);
+        run.prompt = text ? text : prompt;
+        sp_err err = generate(c, &run, &s, &r);
+        code = err == SP_OK ? 0 : cli_fail(err);
     }
-    int code = err == SP_OK ? 0 : cli_fail(err);
+    if (code == 0) print_account(sp_request_result(r), run.as_json, quiet);
     sp_request_destroy(r);
     sp_context_close(c);
+    sp_grammar_destroy(run.grammar);
+    free(text);
     return code;
 }

@@ -361,9 +361,14 @@ bool sp_grammar_accept(sp_grammar_state *s, int32_t id)
 
 sp_err sp_grammar_create(json_t *schema, sp_grammar **out)
 {
+    return sp_grammar_create_as(schema, &(sp_grammar_opts){0}, out);
+}
+
+sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar **out)
+{
     sp_grammar *g = SP_NEW(sp_grammar);
     if (!g) return sp_fail_nomem(sizeof *g, "a grammar");
-    sp_err err = sp_grammar_compile(g, schema);
+    sp_err err = sp_grammar_build(g, schema, o);
     if (err != SP_OK) {
         sp_grammar_destroy(g);
         return err;

@@ -1,4 +1,4 @@
-/* grammar.h -- restricts generation to JSON that a schema accepts.
+/* grammar.h -- restricts generation to JSON that a schema accepts, or to one of several texts.
  *
  * A schema is compiled into a pushdown automaton over bytes (json_schema.c builds it, grammar.c runs
  * it). Before each token the automaton says which tokens keep the text a beginning of valid JSON; an
@@ -17,15 +17,17 @@
 #include <jansson.h>
 
 #include "model/tokenizer.h"
+#include "spolia.h"
 
-typedef struct sp_grammar sp_grammar;
 typedef struct sp_token_set sp_token_set;
 typedef struct sp_grammar_state sp_grammar_state;
 
 /* sp_grammar_create -- NULL: any JSON object. The schema is not kept.
  * Errors: SP_E_ARG, SP_E_UNSUPPORTED (a keyword, with its path), SP_E_LIMIT, SP_E_NOMEM. */
 sp_err sp_grammar_create(json_t *schema, sp_grammar **out) SP_MUST_CHECK;
-void sp_grammar_destroy(sp_grammar *g);
+/* sp_grammar_create_as -- o as in sp_grammar_compile, but for the schema, which is parsed: NULL: any
+ * JSON object. */
+sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar **out) SP_MUST_CHECK;
 
 /* A vocabulary, sorted; one for a tokenizer, shared by all threads. */
 typedef struct sp_token_piece {

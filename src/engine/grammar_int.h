@@ -24,7 +24,7 @@ struct sp_grammar {
     int32_t start;
 };
 
-/* sp_grammar_compile -- fills nodes and start (json_schema.c). */
-sp_err sp_grammar_compile(sp_grammar *g, json_t *schema) SP_MUST_CHECK;
+/* sp_grammar_build -- fills nodes and start (json_schema.c). */
+sp_err sp_grammar_build(sp_grammar *g, json_t *schema, const sp_grammar_opts *o) SP_MUST_CHECK;
 
 #endif

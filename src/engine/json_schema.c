@@ -472,14 +472,49 @@ static int32_t white_space(builder *b)
     return either(b, b->ret, either(b, range(b, ' ', ' ', b->ret), range(b, '\n', '\n', blanks)));
 }
 
-sp_err sp_grammar_compile(sp_grammar *g, json_t *schema)
+/* one_of -- one of these texts. */
+static int32_t one_of(builder *b, const sp_grammar_opts *o)
 {
+    int32_t at = -1;
+    for (int i = o->n_texts; i-- > 0;) {
+        int32_t one = text(b, o->texts[i], b->ret);
+        at = at < 0 ? one : either(b, one, at);
+    }
+    return at;
+}
+
+/* framed -- JSON between two texts, once or with a text between repetitions. */
+static int32_t framed(builder *b, const sp_grammar_opts *o)
+{
+    bool repeats = o->between && *o->between;
+    int32_t start = either(b, 0, 0), end = b->ret;
+    if (repeats) end = either(b, b->ret, text(b, o->between, start));
+    if (o->after) end = text(b, o->after, end);
+    int32_t first = spaced(b, use(b, b->root, end));
+    if (o->before) first = text(b, o->before, first);
+    if (b->err == SP_OK) b->g->nodes.v[start].next = b->g->nodes.v[start].alt = first;
+    return start;
+}
+
+static sp_err check_form(const sp_grammar_opts *o)
+{
+    if (o->n_texts < 0 || (o->n_texts > 0 && !o->texts))
+        return sp_fail(SP_E_ARG, "grammar: a list of %d texts", o->n_texts);
+    for (int i = 0; i < o->n_texts; i++)
+        if (!o->texts[i] || !*o->texts[i])
+            return sp_fail(SP_E_ARG, "grammar: text %d is NULL or empty", i);
+    return SP_OK;
+}
+
+sp_err sp_grammar_build(sp_grammar *g, json_t *schema, const sp_grammar_opts *o)
+{
+    SP_TRY(check_form(o));
     builder b = {.g = g, .any = json_object(), .any_object = json_pack("{s:s}", "type", "object")};
     if (!b.any || !b.any_object) b.err = sp_fail_nomem(64, "a grammar");
     b.root = schema ? schema : b.any_object;
     b.ret = add(&b, (sp_gram_node){.kind = SP_GRAM_RETURN});
     b.space = white_space(&b);
-    g->start = spaced(&b, rule_of(&b, b.root));
+    g->start = o->n_texts ? one_of(&b, o) : framed(&b, o);
     if (b.err == SP_OK) b.err = check_recursion(g, b.space);
     sp_vec_fini(&b.rules);
     sp_vec_fini(&b.path);

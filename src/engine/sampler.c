@@ -98,6 +98,7 @@ static void constrain(sp_sampler *s)
         mask ? (int)sp_grammar_n_tokens(s->grammar) : 0; /* embeddings may have more rows */
     for (int i = 0; mask && i < s->n_vocab; i++)
         if (i >= n_known || !(mask[i >> 6] >> (i & 63) & 1)) s->heap[i].logit = -INFINITY;
+    for (int i = 0; i < s->n_banned; i++) s->heap[s->banned[i]].logit = -INFINITY;
     for (int i = 0; i < s->p.n_bias; i++) s->heap[s->p.bias[i].id].logit += s->p.bias[i].bias;
     for (int i = 0; s->n_uses && i < s->n_vocab; i++)
         if (s->n_uses[i])

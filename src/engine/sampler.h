@@ -1,6 +1,6 @@
 /* sampler.h -- from logits to the next token.
  *
- * Order: grammar, logit bias, frequency and presence penalty, repeat penalty, top-k, top-p, min-p,
+ * Order: grammar, banned tokens, logit bias, frequency and presence penalty, repeat penalty, top-k, top-p, min-p,
  * temperature, draw. Temperature 0 is greedy (ties: the lower id). The random stream is the
  * sampler's own: one seed gives one text. */
 #ifndef SP_ENGINE_SAMPLER_H
@@ -24,12 +24,9 @@ typedef struct sp_sampler {
     int n_recent, next_recent;
     int32_t *n_uses;           /* [V] uses in the answer; NULL without the penalties that need it */
     sp_grammar_state *grammar; /* borrowed, advanced by sp_sampler_answer; NULL: none */
+    const int32_t *banned;     /* [n_banned] tokens that are not chosen now; borrowed */
+    int n_banned;
 } sp_sampler;
-
-typedef struct sp_token_logprob {
-    int32_t id;
-    float logprob; /* nats, of the model's own distribution */
-} sp_token_logprob;
 
 /* sp_sampler_init -- Errors: SP_E_ARG names the parameter; SP_E_NOMEM. Owns: sp_sampler_fini. */
 sp_err sp_sampler_init(sp_sampler *s, const sp_sampling *p, int n_vocab) SP_MUST_CHECK;

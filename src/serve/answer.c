@@ -35,7 +35,7 @@ static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
     size_t before = r->text.n;
     SP_TRY(sp_text_stream_push(&r->stream, id, &r->text));
     size_t stop = stop_at(r, before);
-    *stopped = stop != SIZE_MAX;
+    *stopped = stop != SIZE_MAX && (int)r->tokens.n >= r->o.min_tokens;
     if (*stopped) {
         r->text.n = SP_MAX(stop, r->n_shown);
         sp_text_stream_init(&r->stream, r->stream.tok); /* bytes held back belong after the stop */
@@ -54,6 +54,17 @@ static sp_err plan_token(sp_request *r, int32_t id)
     return SP_OK;
 }
 
+/* start_grammar -- before the first token. */
+static sp_err start_grammar(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    if (!r->o.grammar || r->grammar) return SP_OK;
+    if (!c->tokens) SP_TRY(sp_token_set_of(c->model->tokenizer, &c->tokens));
+    SP_TRY(sp_grammar_start(r->o.grammar, c->tokens, &r->grammar));
+    r->sampler.grammar = r->grammar;
+    return SP_OK;
+}
+
 /* choose -- the next token of the answer. */
 static sp_err choose(sp_request *r, const float *logits, int32_t *id)
 {
@@ -64,6 +75,9 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
     const sp_measure *m = &r->measure;
     if (m->on_logits) err = m->on_logits(position, logits, r->ctx->model->hp.n_vocab, m->user);
     if (err != SP_OK) return sp_fail(err, "on_logits ended the request at position %d", position);
+    SP_TRY(start_grammar(r));
+    r->sampler.banned = r->ends;
+    r->sampler.n_banned = n < r->o.min_tokens && !r->grammar ? r->n_ends : 0;
     *id = n < m->n_forced ? m->forced[n] : sp_sampler_pick(&r->sampler, logits);
     return SP_OK;
 }
@@ -78,11 +92,16 @@ void sp_request_take_token(sp_request *r, const float *logits)
     }
     sp_sampler_answer(&r->sampler, id);
     if (!r->first_us) r->first_us = sp_clock_us();
-    if (!r->o.ignore_end && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
+    bool ends = !r->o.ignore_end || r->grammar; /* where the text is complete, a grammar allows nothing else */
+    if (ends && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);
         return;
     }
     r->tokens.v[r->tokens.n++] = id; /* room for max_tokens was made at submit */
+    if (r->o.on_token) {
+        sp_sampler_logprobs(&r->sampler, logits, id, r->o.top_logprobs, r->logprobs);
+        r->o.on_token(r->logprobs, 1 + r->o.top_logprobs, r->o.user);
+    }
     bool stopped = false;
     err = add_text(r, id, &stopped);
     if (err != SP_OK)

@@ -176,6 +176,7 @@ void sp_context_close(sp_context *c)
     sp_free(c->sliced);
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
+    sp_token_set_destroy(c->tokens);
     sp_known_destroy(c->prompts.known);
     sp_ledger_destroy(c->ledger);
     sp_kv_pool_destroy(c->pool);

@@ -4,6 +4,7 @@
 
 #include "cache/ledger.h"
 #include "engine/engine.h"
+#include "engine/grammar.h"
 #include "model/model.h"
 #include "reuse/reuse.h"
 #include "serve/driver.h"
@@ -37,6 +38,7 @@ struct sp_context {
     sp_reuse_choice reuse; /* of requests that do not say themselves */
     sp_prompt_space prompts;
     sp_vocab vocab;
+    sp_token_set *tokens; /* for grammars; made when the first one is used */
     char *salt;
     int n_ctx, n_batch, max_requests;
     int64_t reserved;              /* blocks set aside for running requests: request_int.h, I2 */

@@ -82,6 +82,7 @@ void sp_request_announce(sp_context *c)
 static void free_request(sp_request *r)
 {
     sp_sampler_fini(&r->sampler);
+    sp_grammar_stop(r->grammar);
     sp_vec_fini(&r->text);
     sp_vec_fini(&r->tokens);
     sp_arena_fini(&r->lookup);

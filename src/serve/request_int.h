@@ -66,6 +66,10 @@ struct sp_request {
     bool done;                /* its result is its owner's to read: driver.h, I2 */
     int32_t max_tokens;
     sp_sampler sampler;
+    sp_grammar_state *grammar;  /* of its answer, from the first token on; or NULL */
+    int32_t *ends;              /* [n_ends] end tokens, where min_tokens forbids them; in `arena` */
+    int n_ends;
+    sp_token_logprob *logprobs; /* [1 + top_logprobs] for on_token; in `arena` */
     sp_text_stream stream;
     sp_bytes text;    /* the answer so far */
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */

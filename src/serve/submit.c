@@ -15,6 +15,9 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop))
         return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
+    if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d", o->min_tokens);
+    if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
+        return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs, SP_MAX_TOP_LOGPROBS);
     if (p->n_tokens > c->n_ctx)
         return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens,
                        c->n_ctx);
@@ -107,6 +110,24 @@ static sp_err take_lists(sp_request *r)
     return SP_OK;
 }
 
+/* take_answer_lists -- what decoding needs besides the sampler. */
+static sp_err take_answer_lists(sp_request *r)
+{
+    const sp_tokenizer *t = r->ctx->model->tokenizer;
+    int n_vocab = SP_MIN(sp_tokenizer_size(t), r->ctx->model->hp.n_vocab);
+    r->o.top_logprobs = SP_MIN(r->o.top_logprobs, r->ctx->model->hp.n_vocab);
+    if (r->o.on_token)
+        r->logprobs = sp_arena_take(&r->arena, (size_t)r->o.top_logprobs + 1, sizeof *r->logprobs);
+    if (r->o.on_token && !r->logprobs) return sp_fail_nomem(256, "a request's probabilities");
+    for (int id = 0; r->o.min_tokens > 0 && id < n_vocab; id++) r->n_ends += sp_tokenizer_is_end(t, id);
+    if (r->n_ends == 0) return SP_OK;
+    r->ends = sp_arena_take(&r->arena, (size_t)r->n_ends, sizeof *r->ends);
+    if (!r->ends) return sp_fail_nomem((size_t)r->n_ends * sizeof *r->ends, "a request's end tokens");
+    for (int id = 0, n = 0; id < n_vocab; id++)
+        if (sp_tokenizer_is_end(t, id)) r->ends[n++] = id;
+    return SP_OK;
+}
+
 static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *policy)
 {
     sp_context *c = r->ctx;
@@ -116,6 +137,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));
+    SP_TRY(take_answer_lists(r));
     SP_TRY(choose_policy(r, policy));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     complete_sampling(&r->o.sampling);

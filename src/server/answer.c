@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/account.h"
+#include "server/logprobs.h"
 
 const char *srv_answer_finish(sp_finish f)
 {
@@ -19,8 +20,7 @@ const sp_result *srv_answer_failure(const srv_job *j)
 /* text_json -- an answer is whole UTF-8 characters; whatever a model makes otherwise is replaced. */
 static json_t *text_json(const char *text)
 {
-    json_t *s = json_string(text);
-    return s ? s : json_string("\xef\xbf\xbd");
+    return srv_text_json(text, strlen(text));
 }
 
 json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices)
@@ -94,14 +94,24 @@ json_t *srv_answer_account(const srv_job *j)
 
 /* -- a whole answer -------------------------------------------------------------------------------- */
 
+/* with_echo -- the prompt before a text (consumed). */
+static json_t *with_echo(const srv_job *j, json_t *text)
+{
+    json_t *whole = json_sprintf("%s%s", j->echo, json_string_value(text));
+    json_decref(text);
+    return whole;
+}
+
 static json_t *choice_json(const srv_job *j, int i)
 {
     const sp_result *r = srv_job_result(j, i);
     json_t *text = text_json(r->text);
+    if (j->echo) text = with_echo(j, text);
     json_t *c = j->task.chat ? json_pack("{s:i, s:{s:s, s:o}}", "index", i, "message", "role",
                                          "assistant", "content", text)
                              : json_pack("{s:i, s:o}", "index", i, "text", text);
-    json_object_set_new(c, "logprobs", json_null());
+    const srv_choice *choice = &j->choices[i];
+    json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
     json_object_set_new(c, "finish_reason", json_string(srv_answer_finish(r->finish)));
     return c;
 }

@@ -1,8 +1,10 @@
 /* generate.c -- /v1/chat/completions and /v1/completions. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/answer.h"
+#include "server/logprobs.h"
 #include "server/routes.h"
 #include "server/stream.h"
 
@@ -10,8 +12,15 @@
 
 sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
 {
-    return call->salt ? sp_prompt_create_for(call->s->ctx, call->salt, out)
-                      : sp_prompt_create(call->s->ctx, out);
+    const char *tenant = call->salt ? call->salt : "";
+    char *salt = NULL;
+    if (!call->cache_salt)
+        return call->salt ? sp_prompt_create_for(call->s->ctx, call->salt, out)
+                          : sp_prompt_create(call->s->ctx, out);
+    if (asprintf(&salt, "%s/%s", tenant, call->cache_salt) < 0) return SP_E_NOMEM;
+    sp_err err = sp_prompt_create_for(call->s->ctx, salt, out);
+    free(salt);
+    return err;
 }
 
 static srv_sent refuse(const srv_call *call, const srv_fields *f, sp_err err)
@@ -63,15 +72,43 @@ static srv_sent start(srv_call *call, srv_job *j, const sp_prompt *p)
     return j->task.stream ? reply_stream(call, j) : reply_whole(call, j);
 }
 
+/* check_ids -- biases are for tokens of this model. */
+static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
+{
+    for (int i = 0; i < t->sampling.n_bias; i++)
+        if (t->bias[i].id >= call->s->info.n_vocab)
+            srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d", t->bias[i].id,
+                              call->s->info.n_vocab);
+}
+
+/* prompt_text -- what an echo begins with. NULL: out of memory. Owns: free. */
+static char *prompt_text(const srv_call *call, const srv_fields *f)
+{
+    const json_t *prompt = srv_field(f, "prompt");
+    if (json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0))) prompt = json_array_get(prompt, 0);
+    if (json_is_string(prompt)) return strdup(json_string_value(prompt));
+    size_t n;
+    char *text = srv_pieces(call->s, prompt, &n);
+    json_t *clean = text ? srv_text_json(text, n) : NULL;
+    free(text);
+    text = clean ? strdup(json_string_value(clean)) : NULL;
+    json_decref(clean);
+    return text;
+}
+
 static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     srv_documents d = {0};
     sp_err err = SP_OK;
     srv_task_read(t, f, &call->s->o);
+    call->cache_salt = srv_field_string(f, "cache_salt");
+    check_ids(call, t, f);
     sp_prompt *p = NULL;
     if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &d, &err) : srv_prompt_plain(call, f, &err);
-    srv_job *j = p ? srv_job_create(call, t, body, &d) : NULL;
+    char *echo = p && t->echo ? prompt_text(call, f) : NULL;
+    srv_job *j = p && (echo || !t->echo) ? srv_job_create(call, t, body, &d) : NULL;
     if (j) {
+        j->echo = echo;
         srv_sent sent = start(call, j, p);
         sp_prompt_destroy(p);
         return sent;
@@ -79,6 +116,8 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     if (p) srv_fields_refuse(f, "", "out of memory");
     if (p) err = SP_E_NOMEM;
     sp_prompt_destroy(p);
+    srv_task_fini(t);
+    free(echo);
     free(d.v);
     json_decref(body);
     return refuse(call, f, err);

@@ -9,7 +9,8 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 {
     srv_job *j = calloc(1, sizeof *j);
     if (!j) return NULL;
-    *j = (srv_job){.s = call->s, .task = *t, .documents = *d, .body = body, .created = time(NULL)};
+    *j = (srv_job){.s = call->s, .task = *t, .documents = *d, .body = body, .created = time(NULL),
+                   .began_us = srv_now_us(), .progress_at = -1};
     snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl",
              call->s->started, atomic_fetch_add(&call->s->next_id, 1));
     pthread_condattr_t clock;
@@ -48,6 +49,27 @@ static bool on_text(const char *text, size_t n, void *user)
     return wanted;
 }
 
+static void on_token(const sp_token_logprob *v, int n, void *user)
+{
+    srv_choice *c = user;
+    srv_job *j = c->job;
+    size_t n_each = (size_t)n;
+    pthread_mutex_lock(&j->lock);
+    if (c->n_tokens == c->cap_tokens) {
+        size_t cap = 2 * c->cap_tokens + 64;
+        void *more = reallocarray(c->tokens, cap, n_each * sizeof *v);
+        if (more) {
+            c->tokens = more;
+            c->cap_tokens = cap;
+        }
+    }
+    if (c->n_tokens < c->cap_tokens)
+        memcpy(c->tokens + n_each * c->n_tokens++, v, n_each * sizeof *v);
+    else
+        j->gone = true; /* out of memory: on_text ends it */
+    pthread_mutex_unlock(&j->lock);
+}
+
 static void on_done(void *user)
 {
     srv_choice *c = user;
@@ -73,6 +95,10 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .n_stop = j->task.n_stop,
                          .reuse = j->task.own_reuse ? &j->task.reuse : NULL,
                          .ignore_end = j->task.ignore_end,
+                         .min_tokens = j->task.min_tokens,
+                         .grammar = j->task.grammar,
+                         .on_token = j->task.logprobs ? on_token : NULL,
+                         .top_logprobs = j->task.top_logprobs,
                          .on_text = j->task.stream ? on_text : NULL,
                          .on_done = on_done,
                          .user = c};
@@ -90,6 +116,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
 sp_err srv_job_start(srv_job *j, const sp_prompt *p)
 {
     sp_err err = SP_OK;
+    j->n_prompt = sp_prompt_n_tokens(p);
     for (int i = 0; i < j->task.n && err == SP_OK; i++) err = start_choice(j, i, p);
     return err;
 }
@@ -113,11 +140,13 @@ static bool has_change(const srv_job *j)
     return false;
 }
 
-bool srv_job_wait_change(srv_job *j, int seconds)
+bool srv_job_wait_change(srv_job *j, int ms)
 {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += seconds;
+    int64_t ns = end.tv_nsec + (int64_t)ms * 1000000;
+    end.tv_sec += ns / 1000000000;
+    end.tv_nsec = ns % 1000000000;
     while (!has_change(j))
         if (pthread_cond_timedwait(&j->changed, &j->lock, &end) != 0) return has_change(j);
     return true;
@@ -147,12 +176,15 @@ void srv_job_destroy(srv_job *j)
         srv_metrics_observe(&j->s->metrics, srv_job_result(j, i));
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
+        free(j->choices[i].tokens);
         atomic_fetch_sub(&j->s->n_active, 1);
     }
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->lock);
     free(j->documents.v);
     free(j->out);
+    free(j->echo);
+    srv_task_fini(&j->task);
     json_decref(j->body);
     free(j);
 }

@@ -21,6 +21,9 @@ typedef struct srv_choice {
     sp_request *request;
     char *text; /* [n] of a stream; [0, taken) has been sent */
     size_t n, cap, taken;
+    sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
+    size_t n_tokens, cap_tokens, taken_tokens;
+    size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;
 
@@ -29,9 +32,11 @@ typedef struct srv_job {
     srv_task task;
     srv_documents documents;
     json_t *body;
+    char *echo; /* the prompt, which the text begins with; or NULL */
+    int n_prompt;
     char id[48];
     long long created; /* seconds since 1970 */
-    pthread_mutex_t lock; /* guards n_done, gone, and text, n, done of choices */
+    pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;
     int n_started, n_done;
     bool gone; /* nobody reads the answer */
@@ -40,9 +45,12 @@ typedef struct srv_job {
     char *out;
     size_t n_out, out_at;
     bool closed; /* nothing follows what is in `out` */
+    int64_t began_us;
+    int progress_at, to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
+    bool in_answer;              /* the prompt's progress has been reported to its end */
 } srv_job;
 
-/* srv_job_create -- takes the body and the documents. NULL: out of memory, and nothing is taken. */
+/* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is taken. */
 srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d);
 /* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
  * (exchange.c). */
@@ -52,8 +60,8 @@ sp_err srv_job_start(srv_job *j, const sp_prompt *p);
 /* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */
 bool srv_job_wait(srv_job *j);
 /* srv_job_wait_change -- with the lock held, until a choice has text that was not taken or is done,
- * or for `seconds`; false after that time. */
-bool srv_job_wait_change(srv_job *j, int seconds);
+ * or for `ms`; false after that time. */
+bool srv_job_wait_change(srv_job *j, int ms);
 /* srv_job_leave -- the client has gone: cancels. Thread: any, while the job exists. */
 void srv_job_leave(srv_job *j);
 /* srv_job_destroy -- cancels, waits until the library has let go, counts. NULL is allowed. */

@@ -4,10 +4,12 @@
  *   routes.c     path and method -> handler; API keys
  *   fields.c     typed fields of a JSON body; the first error names its field
  *   task.c       a body -> what to generate: sampling, limits, reuse
+ *   constrain.c  response_format and its kin -> a grammar
  *   generate.c   completions: task, prompt, job, reply
  *   messages.c   messages and documents -> a prompt
  *   job.c        a task's requests to the library, and their text as it arrives
  *   answer.c     JSON of answers: choices, usage, timings, the account
+ *   logprobs.c   probabilities of tokens as JSON
  *   stream.c     the same as server-sent events
  *   tokens.c     /tokenize, /detokenize
  *   metrics.c    counters and histograms, in Prometheus' text format

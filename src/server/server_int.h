@@ -35,6 +35,7 @@ typedef struct srv_call {
     const char *body; /* NUL-terminated, n bytes */
     size_t n;
     const char *salt; /* tenant; NULL: none */
+    const char *cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
     struct srv_job **job; /* where a handler leaves its job: destroyed when the exchange ends */
 } srv_call;
 
@@ -43,6 +44,10 @@ typedef enum MHD_Result srv_sent; /* of a reply; MHD_NO closes the connection */
 typedef srv_sent srv_handler(srv_call *call);
 
 int64_t srv_now_us(void); /* monotonic */
+
+/* srv_pieces -- the bytes of a list of token ids, NUL-terminated after n. NULL: an id outside the
+ * vocabulary, or out of memory. Owns: free. */
+char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n);
 
 /* srv_prompt_create -- an empty prompt of the caller's tenant. */
 sp_err srv_prompt_create(const srv_call *call, sp_prompt **out);

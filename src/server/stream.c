@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "server/answer.h"
+#include "server/logprobs.h"
 
-#define PING_SECONDS 5
+#define PING_SECONDS  5
+#define PROGRESS_MS   100
 
 /* write_bytes -- false: out of memory. */
 static bool write_bytes(srv_job *j, const char *s, size_t n)
@@ -41,14 +43,15 @@ static json_t *event(const srv_job *j, json_t *choice)
 }
 
 /* piece -- a choice with new text; `finish` NULL: it continues. */
-static json_t *piece(const srv_job *j, int index, json_t *text, const char *finish)
+static json_t *piece(srv_job *j, srv_choice *from, json_t *text, const char *finish)
 {
     json_t *c;
+    int index = from->index;
     if (!j->task.chat)
         c = json_pack("{s:i, s:o}", "index", index, "text", text ? text : json_string(""));
     else
         c = json_pack("{s:i, s:{s:o*}}", "index", index, "delta", "content", text);
-    json_object_set_new(c, "logprobs", json_null());
+    json_object_set_new(c, "logprobs", srv_logprobs_new(from));
     json_object_set_new(c, "finish_reason", finish ? json_string(finish) : json_null());
     return event(j, c);
 }
@@ -80,7 +83,7 @@ static bool write_end(srv_job *j, srv_choice *c)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (r->finish == SP_FINISH_ERROR) return write_error(j, r);
-    json_t *o = piece(j, c->index, NULL, srv_answer_finish(r->finish));
+    json_t *o = piece(j, c, NULL, srv_answer_finish(r->finish));
     if (n_open(j) == 0) {
         json_object_set_new(o, "timings", srv_answer_timings(r));
         json_object_set_new(o, "spolia", srv_answer_account(j));
@@ -92,12 +95,14 @@ static bool write_end(srv_job *j, srv_choice *c)
 static bool write_choice(srv_job *j, srv_choice *c)
 {
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
+    if (!c->begun && j->echo && !write_event(j, piece(j, c, srv_text_json(j->echo, strlen(j->echo)), NULL)))
+        return false;
     c->begun = true;
     if (c->taken < c->n) {
         json_t *text = json_stringn(c->text + c->taken, c->n - c->taken);
         if (!text) text = json_string("\xef\xbf\xbd");
         c->taken = c->n;
-        if (!write_event(j, piece(j, c->index, text, NULL))) return false;
+        if (!write_event(j, piece(j, c, text, NULL))) return false;
     }
     return !c->done || c->ended || write_end(j, c);
 }
@@ -113,13 +118,64 @@ static bool write_close(srv_job *j)
     return write_text(j, "data: [DONE]\n\n");
 }
 
+/* -- progress --------------------------------------------------------------------------------- */
+
+/* write_progress -- as llama.cpp has it: of the prompt's `total` tokens, `cache` are reused, and
+ * `processed` are reused or computed. */
+static bool write_progress(srv_job *j, int done, int to_compute)
+{
+    int cache = j->n_prompt - to_compute;
+    if (cache < 0) cache = 0;
+    json_t *o = event(j, j->task.chat ? json_pack("{s:i, s:{}, s:n}", "index", 0, "delta", "finish_reason")
+                                      : json_pack("{s:i, s:s, s:n}", "index", 0, "text", "", "finish_reason"));
+    json_object_set_new(o, "prompt_progress",
+                        json_pack("{s:i, s:i, s:i, s:I}", "total", j->n_prompt, "cache", cache, "processed",
+                                  cache + done, "time_ms", (json_int_t)(srv_now_us() - j->began_us) / 1000));
+    return write_event(j, o);
+}
+
+/* wait_for_text -- the same as srv_job_wait_change, and prompt_progress until the first text: at its
+ * start, whenever it has grown, and at its end. Called with the lock held, which it gives up while it
+ * asks the engine. */
+static bool wait_for_text(srv_job *j, bool *good)
+{
+    int64_t end = srv_now_us() + PING_SECONDS * 1000000;
+    bool news;
+    if (j->progress_at < 0) {
+        j->progress_at = 0;
+        *good = write_progress(j, 0, j->n_prompt);
+        return false;
+    }
+    while (!(news = srv_job_wait_change(j, PROGRESS_MS)) && srv_now_us() < end) {
+        int done = 0, total = 0;
+        sp_request *r = j->n_started ? j->choices[0].request : NULL;
+        pthread_mutex_unlock(&j->lock);
+        sp_request_progress(r, &done, &total);
+        pthread_mutex_lock(&j->lock);
+        if (total == 0 || done <= j->progress_at) continue;
+        j->progress_at = done;
+        j->to_compute = total;
+        *good = write_progress(j, done, total);
+        return false;
+    }
+    if (news && !j->gone) {
+        int all = j->to_compute ? j->to_compute : j->n_prompt;
+        j->in_answer = true;
+        *good = write_progress(j, all, all);
+    }
+    return news;
+}
+
 /* fill -- waits, and writes what is new; false: the stream breaks off. */
 static bool fill(srv_job *j)
 {
+    bool good = true;
     j->n_out = j->out_at = 0;
     pthread_mutex_lock(&j->lock);
-    bool news = srv_job_wait_change(j, PING_SECONDS), good = !j->gone;
-    if (!news && good) good = write_text(j, ": ping\n\n");
+    bool asks = j->task.progress && !j->in_answer;
+    bool news = asks ? wait_for_text(j, &good) : srv_job_wait_change(j, PING_SECONDS * 1000);
+    good = good && !j->gone;
+    if (!news && good && j->n_out == 0) good = write_text(j, ": ping\n\n");
     for (int i = 0; i < j->n_started && good && news; i++) good = write_choice(j, &j->choices[i]);
     if (good && n_open(j) == 0) good = write_close(j);
     pthread_mutex_unlock(&j->lock);

@@ -2,11 +2,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "cli/calibration.h"
 #include "cli/policies.h"
+#include "server/constrain.h"
 
 #define MOST_TOKENS 1000000 /* the context's size limits them further */
 
@@ -83,6 +85,74 @@ static void read_stop(srv_task *t, srv_fields *f)
     }
 }
 
+/* -- probabilities ---------------------------------------------------------------------------- */
+
+#define MOST_BIASES 4096
+
+/* read_one_bias -- llama.cpp: false means never. */
+static bool read_one_bias(srv_fields *f, const char *id, const json_t *value, sp_logit_bias *out)
+{
+    char *end;
+    long long n = strtoll(id, &end, 10);
+    double bias = json_is_false(value) ? -100 : json_number_value(value);
+    bool good = *id && !*end && n >= 0 && n <= INT32_MAX && (json_is_number(value) || json_is_false(value)) &&
+                bias >= -100 && bias <= 100;
+    if (!good)
+        srv_fields_refuse(f, "logit_bias", "logit_bias: \"%.20s\" must be a token id with a number from -100 to 100",
+                          id);
+    /* OpenAI: 100 in effect selects a token and -100 forbids it */
+    *out = (sp_logit_bias){(int32_t)n, bias <= -100 ? -INFINITY : (float)bias};
+    return good;
+}
+
+/* read_bias -- {"id": bias}, or llama.cpp's [[id, bias]]. */
+static void read_bias(srv_task *t, srv_fields *f)
+{
+    json_t *given = srv_field(f, "logit_bias");
+    bool is_list = json_is_array(given);
+    size_t n = is_list ? json_array_size(given) : json_object_size(given);
+    if (given && !is_list && !json_is_object(given))
+        srv_fields_refuse(f, "logit_bias", "logit_bias must be an object from token ids to numbers");
+    if (n > MOST_BIASES) srv_fields_refuse(f, "logit_bias", "logit_bias has more than %d tokens", MOST_BIASES);
+    if (f->failed || n == 0) return;
+    t->bias = calloc(n, sizeof *t->bias);
+    if (!t->bias) {
+        srv_fields_refuse(f, "logit_bias", "out of memory for logit_bias");
+        return;
+    }
+    t->sampling.bias = t->bias;
+    const char *id;
+    const json_t *value;
+    for (size_t i = 0; is_list && i < n; i++) {
+        const json_t *pair = json_array_get(given, i);
+        char text[24] = "";
+        if (json_is_integer(json_array_get(pair, 0)))
+            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(json_array_get(pair, 0)));
+        if (!read_one_bias(f, text, json_array_get(pair, 1), &t->bias[t->sampling.n_bias++])) return;
+    }
+    json_object_foreach(is_list ? NULL : given, id, value)
+    {
+        if (!read_one_bias(f, id, value, &t->bias[t->sampling.n_bias++])) return;
+    }
+}
+
+/* read_logprobs -- chat: true, and top_logprobs; completions: a number, whose 0 is only the tokens
+ * themselves. */
+static void read_logprobs(srv_task *t, srv_fields *f)
+{
+    const json_t *given = srv_field(f, "logprobs");
+    if (!t->chat && given && !json_is_boolean(given)) {
+        t->logprobs = true;
+        t->top_logprobs = (int)srv_field_int(f, "logprobs", 0, 0, SP_MAX_TOP_LOGPROBS);
+        return;
+    }
+    t->logprobs = srv_field_bool(f, "logprobs", false);
+    json_int_t top = srv_field_int(f, "top_logprobs", 0, 0, SP_MAX_TOP_LOGPROBS);
+    if (top > 0 && !t->logprobs)
+        srv_fields_refuse(f, "top_logprobs", "top_logprobs needs logprobs to be true");
+    t->top_logprobs = (int)top;
+}
+
 /* -- reuse ------------------------------------------------------------------------------------ */
 
 static void use_policy(srv_task *t, const char *policy)
@@ -157,26 +227,24 @@ static bool is_empty(const json_t *v)
 static void refuse_unsupported(const srv_task *t, srv_fields *f)
 {
     static const char *const names[] = {
-        "tools",       "functions",    "logprobs",       "top_logprobs",  "logit_bias",
-        "grammar",     "json_schema",  "guided_json",    "guided_regex",  "guided_grammar",
-        "guided_choice", "echo",       "suffix",         "audio"};
+        "tools", "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
+        "stop_token_ids", "prompt_logprobs"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = srv_field(f, names[i]);
         if (v && !is_empty(v))
             srv_fields_refuse(f, names[i], "%s is not supported", names[i]);
     }
-    const json_t *format = srv_field(f, "response_format");
-    const char *type = json_string_value(json_object_get(format, "type"));
-    if (format && (!type || strcmp(type, "text") != 0))
-        srv_fields_refuse(f, "response_format", "response_format: only {\"type\": \"text\"} is supported");
     json_int_t best_of = srv_field_int(f, "best_of", t->n, 1, SRV_MAX_N);
     if (best_of != t->n)
         srv_fields_refuse(f, "best_of", "best_of is not supported unless it equals n");
+    if (t->echo && t->logprobs)
+        srv_fields_refuse(f, "echo", "echo with logprobs is not supported");
 }
 
-void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
+static void read_stream(srv_task *t, srv_fields *f)
 {
     t->stream = srv_field_bool(f, "stream", false);
+    t->progress = srv_field_bool(f, "return_progress", false);
     json_t *stream_options = srv_field(f, "stream_options");
     if (stream_options && !json_is_object(stream_options)) {
         srv_fields_refuse(f, "stream_options", "stream_options must be an object");
@@ -185,13 +253,31 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
         t->include_usage = srv_field_bool(&inner, "include_usage", false);
         if (inner.failed) srv_fields_refuse(f, "stream_options.include_usage", "%s", inner.why);
     }
+}
+
+void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
+{
+    read_stream(t, f);
     t->n = (int)srv_field_int(f, "n", 1, 1, SRV_MAX_N);
     t->ignore_end = srv_field_bool(f, "ignore_eos", false);
     read_max_tokens(t, f, o);
     read_sampling(t, f, o);
+    t->min_tokens = (int)srv_field_int(f, "min_tokens", 0, 0, MOST_TOKENS);
+    t->echo = !t->chat && srv_field_bool(f, "echo", false);
+    read_bias(t, f);
+    read_logprobs(t, f);
     read_stop(t, f);
     read_quality(t, f);
     read_reuse(t, f);
     if (!srv_field_bool(f, "cache_prompt", true)) use_policy(t, "off");
     refuse_unsupported(t, f);
+    if (!f->failed) t->grammar = srv_constrain_read(f);
+}
+
+void srv_task_fini(srv_task *t)
+{
+    sp_grammar_destroy(t->grammar);
+    free(t->bias);
+    t->grammar = NULL;
+    t->bias = NULL;
 }

@@ -10,8 +10,14 @@
 typedef struct srv_task {
     bool chat;   /* /v1/chat/completions; or /v1/completions */
     bool stream, include_usage;
+    bool progress; /* a stream says how much of the prompt is computed */
+    bool echo;     /* completions: the text begins with the prompt */
     int n; /* choices */
-    int max_tokens;
+    int max_tokens, min_tokens;
+    bool logprobs;
+    int top_logprobs;
+    sp_grammar *grammar;   /* owned; NULL: any text */
+    sp_logit_bias *bias;   /* owned; what sampling.bias is */
     sp_sampling sampling;
     const char *stop[SRV_MAX_STOP]; /* into the body */
     int n_stop;
@@ -20,7 +26,9 @@ typedef struct srv_task {
     bool own_reuse; /* `reuse` instead of the context's */
 } srv_task;
 
-/* srv_task_read -- errors are in *f. The body must outlive the task. */
+/* srv_task_read -- t->chat is set; errors are in *f. The body must outlive the task. Owns:
+ * srv_task_fini, after an error, too. */
 void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o);
+void srv_task_fini(srv_task *t);
 
 #endif

@@ -103,6 +103,13 @@ static void test_requests(void **state)
     sp_request_destroy(named);
     sp_request_destroy(NULL);
     sp_request_cancel(NULL);
+    sp_grammar *any;
+    REFUSES(sp_grammar_compile, (NULL, NULL), "out");
+    assert_int_equal(sp_grammar_compile(&(sp_grammar_opts){.schema = "{"}, &any), SP_E_FORMAT);
+    assert_int_equal(sp_grammar_compile(&(sp_grammar_opts){.n_texts = 1}, &any), SP_E_ARG);
+    assert_ok(sp_grammar_compile(NULL, &any));
+    sp_grammar_destroy(any);
+    sp_grammar_destroy(NULL);
     assert_false(sp_request_wait(NULL, 0));
     assert_null(sp_request_result(NULL));
     sp_prompt_destroy(p);

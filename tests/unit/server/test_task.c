@@ -1,4 +1,5 @@
 /* A body's fields: what they ask for, what they default to, and the first error by name. */
+#include <math.h>
 #include <string.h>
 
 #include "server/task.h"
@@ -28,7 +29,8 @@ static void bad(const char *text, const char *param)
 {
     srv_fields f;
     json_t *body;
-    read_task(text, &f, &body);
+    srv_task t = read_task(text, &f, &body);
+    srv_task_fini(&t);
     assert_true(f.failed);
     assert_string_equal(f.param, param);
     assert_true(*f.why);
@@ -65,10 +67,12 @@ static void test_values(void **state)
     assert_string_equal(t.reuse.policy, "fusion");
     assert_true(t.reuse.recompute > 0);
     json_decref(body);
+    srv_task_fini(&t);
     t = good("{\"n_predict\": 0, \"quality\": \"fast\"}", &body);
     assert_int_equal(t.max_tokens, 0);
     assert_string_equal(t.reuse.policy, "full");
     json_decref(body);
+    srv_task_fini(&t);
     t = good("{\"n_predict\": -1, \"cache_prompt\": false, \"reuse\": \"full\"}", &body);
     assert_true(t.max_tokens > 99);
     assert_string_equal(t.reuse.policy, "off");
@@ -82,6 +86,30 @@ static void test_empty_extras(void **state)
     good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, \"best_of\": 1,"
          " \"response_format\": {\"type\": \"text\"}}", &body);
     json_decref(body);
+}
+
+static void test_lists(void **state)
+{
+    json_t *body;
+    srv_task t = good("{\"logit_bias\": {\"7\": 1.5, \"8\": -100}, \"logprobs\": true, \"top_logprobs\": 3,"
+                      " \"min_tokens\": 4, \"response_format\": {\"type\": \"json_object\"}}", &body);
+    assert_int_equal(t.sampling.n_bias, 2);
+    assert_ptr_equal(t.sampling.bias, t.bias);
+    assert_true(t.bias[0].id == 7 && t.bias[0].bias == 1.5f && isinf(t.bias[1].bias));
+    assert_true(t.logprobs && t.grammar);
+    assert_int_equal(t.top_logprobs, 3);
+    assert_int_equal(t.min_tokens, 4);
+    json_decref(body);
+    srv_task_fini(&t);
+    t = good("{\"logit_bias\": [[9, 2], [10, false]], \"guided_choice\": [\"a\", \"b\"]}", &body);
+    assert_true(t.bias[0].id == 9 && t.bias[1].id == 10 && isinf(t.bias[1].bias));
+    assert_non_null(t.grammar);
+    json_decref(body);
+    srv_task_fini(&t);
+    t = good("{\"structured_outputs\": {\"json\": {\"type\": \"null\"}}}", &body);
+    assert_non_null(t.grammar);
+    json_decref(body);
+    srv_task_fini(&t);
 }
 
 static void test_errors(void **state)
@@ -103,7 +131,24 @@ static void test_errors(void **state)
     bad("{\"reuse\": {\"mode\": \"full\", \"recompute\": 2}}", "reuse");
     bad("{\"quality\": \"perfect\"}", "quality");
     bad("{\"presence_penalty\": 2.5}", "presence_penalty");
-    bad("{\"logit_bias\": {\"7\": 1}}", "logit_bias");
+    bad("{\"logit_bias\": {\"7\": 101}}", "logit_bias");
+    bad("{\"logit_bias\": {\"-7\": 1}}", "logit_bias");
+    bad("{\"logit_bias\": {\"7x\": 1}}", "logit_bias");
+    bad("{\"logit_bias\": {\"99999999999999999999\": 1}}", "logit_bias");
+    bad("{\"logit_bias\": [[7]]}", "logit_bias");
+    bad("{\"logit_bias\": 7}", "logit_bias");
+    bad("{\"logprobs\": 3}", "logprobs");
+    bad("{\"top_logprobs\": 3}", "top_logprobs");
+    bad("{\"logprobs\": true, \"top_logprobs\": 33}", "top_logprobs");
+    bad("{\"min_tokens\": -1}", "min_tokens");
+    bad("{\"response_format\": {\"type\": \"xml\"}}", "response_format.type");
+    bad("{\"response_format\": {\"type\": \"json_schema\"}}", "response_format.json_schema.schema");
+    bad("{\"json_schema\": {\"type\": \"text\"}}", "json_schema");
+    bad("{\"json_schema\": {\"pattern\": \"a\"}}", "json_schema");
+    bad("{\"guided_choice\": [\"a\", 1]}", "guided_choice");
+    bad("{\"guided_json\": \"{\"}", "guided_json");
+    bad("{\"structured_outputs\": {\"regex\": \"a\"}}", "structured_outputs");
+    bad("{\"stop_token_ids\": [7]}", "stop_token_ids");
     bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
 }
 
@@ -129,7 +174,7 @@ static void test_no_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),    cmocka_unit_test(test_empty_extras),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),    cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
         cmocka_unit_test(test_errors),   cmocka_unit_test(test_no_object),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

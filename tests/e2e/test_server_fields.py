@@ -1,0 +1,158 @@
+"""`spolia serve`: the fields that shape an answer (JSON, logit_bias, logprobs, echo, ...), in answers and in streams."""
+import json
+import math
+
+import pytest
+
+from conftest import ROOT, succeed
+from test_server import LONG, MODEL, Server, chat
+
+SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "boats"],
+          "properties": {"name": {"type": "string", "maxLength": 12}, "boats": {"type": "integer"}}}
+TEXT = {"prompt": "The harbour", "temperature": 0, "max_tokens": 6, "min_tokens": 6}
+WARM = {"temperature": 1, "top_k": 1000, "seed": 4}
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = Server("--reuse", "full")
+    yield s
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+def events(server, path, body):
+    """The JSON of each event of a stream, which must end with [DONE]."""
+    status, text = server.call(path, {**body, "stream": True})
+    assert status == 200, text
+    data = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
+    assert data.pop() == "[DONE]"
+    return [json.loads(d) for d in data]
+
+
+def is_boats(text):
+    found = json.loads(text)
+    return list(found) == ["name", "boats"] and isinstance(found["name"], str) and isinstance(found["boats"], int)
+
+
+@pytest.mark.parametrize("field, value", [
+    ("response_format", {"type": "json_schema", "json_schema": {"name": "boats", "strict": True, "schema": SCHEMA}}),
+    ("response_format", {"type": "json_object", "schema": SCHEMA}),
+    ("json_schema", SCHEMA), ("guided_json", SCHEMA), ("guided_json", json.dumps(SCHEMA)),
+    ("structured_outputs", {"json": SCHEMA})])
+def test_a_schema_holds(server, field, value):
+    ask = {**chat(max_tokens=300, n=2), **WARM, field: value}
+    status, answer = server.call("/v1/chat/completions", ask)
+    assert status == 200, answer
+    for choice in answer["choices"]:
+        assert choice["finish_reason"] == "stop" and is_boats(choice["message"]["content"])
+    text = "".join(e["choices"][0]["delta"].get("content", "")
+                   for e in events(server, "/v1/chat/completions", {**ask, "n": 1}))
+    assert is_boats(text)
+
+
+def test_openai_parses_a_class(server):
+    pydantic = pytest.importorskip("pydantic")
+
+    class Boats(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=9)
+        boats: int
+    answer = server.client().chat.completions.parse(**chat(max_tokens=600, seed=1, temperature=1), response_format=Boats)
+    assert isinstance(answer.choices[0].message.parsed, Boats)
+
+
+def test_any_object_and_choices(server):
+    ask = {**chat(max_tokens=500), **WARM}
+    _, answer = server.call("/v1/chat/completions", {**ask, "response_format": {"type": "json_object"}, "seed": 5})
+    choice = answer["choices"][0]
+    assert choice["message"]["content"].lstrip()[:1] == "{"
+    assert choice["finish_reason"] == "length" or isinstance(json.loads(choice["message"]["content"]), dict)
+    for field in ({"guided_choice": ["yes", "no"]}, {"structured_outputs": {"choice": ["yes", "no"]}}):
+        _, answer = server.call("/v1/chat/completions", {**ask, **field})
+        assert answer["choices"][0]["message"]["content"] in ("yes", "no")
+
+
+def test_biases_choose_and_forbid(server):
+    ask = TEXT
+    wanted = server.call("/tokenize", {"content": " boats"})[1]["tokens"][0]
+    _, answer = server.call("/v1/completions", {**ask, "logit_bias": {str(wanted): 100}, "logprobs": 0})
+    assert len(set(answer["choices"][0]["logprobs"]["tokens"])) == 1
+    _, first = server.call("/v1/completions", {**ask, "logprobs": 0})
+    common = server.call("/tokenize", {"content": first["choices"][0]["logprobs"]["tokens"][0]})[1]["tokens"]
+    for bias in ({str(t): -100 for t in common}, [[t, False] for t in common]):
+        _, other = server.call("/v1/completions", {**ask, "logit_bias": bias, "logprobs": 0})
+        assert first["choices"][0]["logprobs"]["tokens"][0] not in other["choices"][0]["logprobs"]["tokens"]
+
+
+def test_logprobs_of_chat(server):
+    ask = {**chat(max_tokens=6), "logprobs": True, "top_logprobs": 3, "extra_body": {"min_tokens": 6}}
+    whole = server.client().chat.completions.create(**ask).choices[0]
+    tokens = whole.logprobs.content
+    assert len(tokens) == 6 and all(len(t.top_logprobs) == 3 for t in tokens)
+    assert all(t.token == t.top_logprobs[0].token and t.logprob == t.top_logprobs[0].logprob for t in tokens) # greedy
+    assert b"".join(bytes(t.bytes) for t in tokens).decode().strip() == whole.message.content.strip()
+    assert sum(math.exp(t.logprob) for t in tokens[0].top_logprobs) <= 1.0001
+    streamed = [t for e in server.client().chat.completions.create(**ask, stream=True)
+                for t in (e.choices[0].logprobs.content if e.choices and e.choices[0].logprobs else [])]
+    assert [(t.token, t.logprob) for t in streamed] == [(t.token, t.logprob) for t in tokens]
+
+
+def test_logprobs_of_completions(server):
+    ask = {**TEXT, "logprobs": 2}
+    choice = server.call("/v1/completions", ask)[1]["choices"][0]
+    told = choice["logprobs"]
+    assert "".join(told["tokens"]) == choice["text"]
+    assert all(p <= max(top.values()) <= 0 and len(top) <= 2 for p, top in zip(told["token_logprobs"], told["top_logprobs"]))
+    assert told["text_offset"] == [len("".join(told["tokens"][:i]).encode()) for i in range(6)]
+    pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", ask)]
+    for name in ("tokens", "token_logprobs", "text_offset"):
+        assert sum((p[name] for p in pieces if p), []) == told[name]
+
+
+@pytest.mark.parametrize("ids", [False, True])
+def test_echo(server, ids):
+    prompt = "The harbour é"
+    given = server.call("/tokenize", {"content": prompt})[1]["tokens"] if ids else prompt
+    ask = {**LONG, "prompt": given, "max_tokens": 4, "echo": True}
+    text = server.call("/v1/completions", ask)[1]["choices"][0]["text"]
+    assert text.strip().startswith(prompt) and len(text) > len(prompt)
+    assert "".join(e["choices"][0]["text"] for e in events(server, "/v1/completions", ask)) == text
+    status, answer = server.call("/v1/completions", {**ask, "logprobs": 1})
+    assert status == 400 and answer["error"]["param"] == "echo"
+
+
+def test_least_length(server):
+    end = server.call("/v1/completions", {**LONG, "prompt": "x", "max_tokens": 1})[1]
+    assert end["usage"]["completion_tokens"] == 1
+    ask = {**chat("Who?", max_tokens=60), "min_tokens": 40}
+    assert server.call("/v1/chat/completions", ask)[1]["usage"]["completion_tokens"] >= 40
+
+
+def test_progress_of_the_prompt(server):
+    ask = {**LONG, "prompt": "The boats of the harbour. " * 300, "max_tokens": 2, "return_progress": True}
+    told = [e["prompt_progress"] for e in events(server, "/v1/completions", ask) if "prompt_progress" in e]
+    assert told[0]["processed"] == told[0]["cache"] == 0
+    assert told[-1]["processed"] == told[-1]["total"] > 300
+    assert all(a["processed"] <= b["processed"] for a, b in zip(told, told[1:]))
+    assert not any("prompt_progress" in e for e in events(server, "/v1/completions", {**ask, "return_progress": False}))
+
+
+def test_cache_salt(server):
+    ask = {**LONG, "prompt": "A salted text about boats and harbours. " * 20, "max_tokens": 1}
+
+    def cached(**more):
+        return server.call("/v1/completions", {**ask, **more})[1]["usage"]["prompt_tokens_details"]["cached_tokens"]
+    assert cached(cache_salt="red") == 0 and cached(cache_salt="red") > 0
+    assert cached(cache_salt="blue") == 0 and cached() == 0
+
+
+def test_the_program_has_schemas_too(tmp_path):
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA))
+    out = json.loads(succeed("run", "-m", MODEL, "-p", "The harbour", "--json-schema", path, "--json", "-n", "300",
+                             "--temp", "1", "-s", "4"))
+    assert is_boats(out["text"])
+    succeed("index", ROOT / "demo/docs", "-o", tmp_path / "i.db")
+    out = json.loads(succeed("ask", "-m", MODEL, "--index", tmp_path / "i.db", "--json-schema", path, "--json", "-n", "300",
+                             "--temp", "1", "-s", "4", "--allow-empty", "Who keeps the lighthouse?"))
+    assert is_boats(out["text"])
