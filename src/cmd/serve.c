@@ -8,6 +8,7 @@
 
 typedef struct serving {
     srv_options o;
+    const char *log;
     model_options model;
     sampling_options sampling;
     opt table[16];
@@ -26,14 +27,16 @@ static void make_table(serving *s)
          .common = true},
         {OPT_INT, "queue", 0, "N", &o->n_queue,
          "requests that may wait; more are refused with status 429 (256)"},
+        {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
+         "a line on standard error for each request: text, json, none (text)"},
+        {OPT_INT, "drain", 0, "S", &o->drain_seconds,
+         "seconds for running requests to finish after SIGTERM (30)"},
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "longest body of a request (16)"},
         {OPT_INT, "read-timeout", 0, "S", &o->read_seconds, "seconds to receive a request (30)"},
         {OPT_INT, "stall-timeout", 0, "S", &o->stall_seconds,
          "seconds that a client may neither send nor read (60)"},
-        {OPT_INT, "grace", 0, "S", &o->grace_seconds,
-         "seconds for running requests to finish at shutdown (30)"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     _Static_assert(sizeof table <= sizeof s->table, "serving.table is too short");
@@ -49,7 +52,7 @@ static bool check(const srv_options *o)
                   {"queue", o->n_queue, 0, 1000000},    {"connections", o->n_connections, 1, 65536},
                   {"read-timeout", o->read_seconds, 1, 86400},
                   {"stall-timeout", o->stall_seconds, 1, 86400},
-                  {"grace", o->grace_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000}};
+                  {"drain", o->drain_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < limits[i].least || limits[i].value > limits[i].most) {
             cli_fail_with("serve: --%s %d: must be between %d and %d", limits[i].name,
@@ -76,7 +79,8 @@ int cmd_serve(int argc, char **argv)
                        .body_bytes = 16 << 20,
                        .read_seconds = 30,
                        .stall_seconds = 60,
-                       .grace_seconds = 30}};
+                       .drain_seconds = 30},
+                 .log = "text"};
     model_options_init(&s.model);
     sampling_options_init(&s.sampling, 512);
     make_table(&s);
@@ -92,6 +96,8 @@ int cmd_serve(int argc, char **argv)
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
     if (s.sampling.stop.n) return cli_fail_with("serve: --stop: requests name their own"), 2;
     if (!check(&s.o)) return 2;
+    if (!srv_log_format_of(s.log, &s.o.log))
+        return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.n_parallel;
     srv_prepare();
     sp_context *c = model_options_open(&s.model);

@@ -19,11 +19,13 @@
 
 /* A connection: made when it is accepted. */
 typedef struct connection {
+    const srv_server *s;
     struct connection *next, **link;
     int fd;
     int64_t since_us; /* the request began, or the connection is idle since then */
     bool answering, hung_up;
     srv_job *job;
+    srv_record *record; /* of the request under way; of the connection's thread alone */
 } connection;
 
 struct srv_exchanges {
@@ -45,6 +47,7 @@ typedef struct request {
     size_t n_dropped;
     bool too_long;
     srv_job *job;
+    srv_record record;
 } request;
 
 int64_t srv_now_us(void)
@@ -69,7 +72,7 @@ static void add_connection(srv_exchanges *x, struct MHD_Connection *c, void **co
     connection *k = i ? calloc(1, sizeof *k) : NULL;
     *context = k;
     if (!k) return;
-    *k = (connection){.fd = i->connect_fd, .since_us = srv_now_us()};
+    *k = (connection){.s = x->s, .fd = i->connect_fd, .since_us = srv_now_us()};
     pthread_mutex_lock(&x->lock);
     k->next = x->first;
     k->link = &x->first;
@@ -164,6 +167,19 @@ static void *watch(void *arg)
     return NULL;
 }
 
+/* -- replies -------------------------------------------------------------------------------------- */
+
+srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r)
+{
+    connection *k = connection_of(c);
+    if (k && k->record) {
+        k->record->status = status;
+        MHD_add_response_header(r, "X-Request-Id", k->record->id);
+    }
+    if (k && k->s->draining) MHD_add_response_header(r, MHD_HTTP_HEADER_CONNECTION, "close");
+    return MHD_queue_response(c, (unsigned)status, r);
+}
+
 /* -- requests ------------------------------------------------------------------------------------- */
 
 /* take_body -- appends a piece of the body; a body that is too long is read and dropped for a while,
@@ -218,6 +234,14 @@ void srv_job_watch(const srv_call *call, srv_job *j)
     note_job(call->s->exchanges, connection_of(call->connection), j);
 }
 
+static void begin_record(struct MHD_Connection *c, request *r, const char *method, const char *url)
+{
+    connection *k = connection_of(c);
+    srv_record_begin(&r->record, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Request-Id"), method,
+                     url);
+    if (k) k->record = &r->record;
+}
+
 /* A callback of libmicrohttpd. */
 static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url, const char *method,
                            const char *version, const char *data, size_t *n_data, void **context)
@@ -225,8 +249,9 @@ static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url
     srv_exchanges *x = user;
     request *r = *context;
     if (!r) {
-        *context = calloc(1, sizeof *r);
-        if (!*context) return MHD_NO;
+        *context = r = calloc(1, sizeof *r);
+        if (!r) return MHD_NO;
+        begin_record(c, r, method, url);
         return announces_too_much(x->s, c) ? reply_too_long(x->s, c) : MHD_YES;
     }
     if (*n_data > 0) {
@@ -242,16 +267,21 @@ static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url
                                  .path = url,
                                  .body = r->body ? r->body : "",
                                  .n = r->n,
-                                 .job = &r->job});
+                                 .job = &r->job,
+                                 .record = &r->record});
 }
 
 static void on_completed(void *user, struct MHD_Connection *c, void **context,
                          enum MHD_RequestTerminationCode why)
 {
+    srv_exchanges *x = user;
     request *r = *context;
-    set_state(user, connection_of(c), false);
+    set_state(x, connection_of(c), false);
     if (!r) return;
     srv_job_destroy(r->job);
+    srv_log_request(x->s->o.log, &r->record);
+    connection *k = connection_of(c);
+    if (k) k->record = NULL;
     free(r->body);
     free(r);
     *context = NULL;

@@ -38,8 +38,7 @@ static srv_sent reply_stream(const srv_call *call, srv_job *j)
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
     MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
-    MHD_add_response_header(r, "X-Request-Id", j->id);
-    srv_sent sent = MHD_queue_response(call->connection, 200, r);
+    srv_sent sent = srv_send(call->connection, 200, r);
     MHD_destroy_response(r);
     return sent;
 }
@@ -135,9 +134,6 @@ static srv_sent generate(srv_call *call, bool chat)
 {
     srv_fields f;
     srv_task t = {.chat = chat};
-    if (call->s->draining)
-        return srv_reply_error(call->connection, 503, NULL, "shutting_down",
-                               "the server is shutting down");
     if (!check_room(call->s))
         return srv_reply_error(call->connection, 429, NULL, "queue_full",
                                "too many requests are waiting; try again later");

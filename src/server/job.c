@@ -9,8 +9,8 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 {
     srv_job *j = calloc(1, sizeof *j);
     if (!j) return NULL;
-    *j = (srv_job){.s = call->s, .task = *t, .documents = *d, .body = body, .created = time(NULL),
-                   .began_us = srv_now_us(), .progress_at = -1};
+    *j = (srv_job){.s = call->s, .record = call->record, .task = *t, .documents = *d, .body = body,
+                   .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
     snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl",
              call->s->started, atomic_fetch_add(&call->s->next_id, 1));
     pthread_condattr_t clock;
@@ -174,6 +174,7 @@ void srv_job_destroy(srv_job *j)
     srv_job_wait(j);
     for (int i = 0; i < j->n_started; i++) {
         srv_metrics_observe(&j->s->metrics, srv_job_result(j, i));
+        srv_record_add(j->record, srv_job_result(j, i));
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);

@@ -29,6 +29,7 @@ typedef struct srv_choice {
 
 typedef struct srv_job {
     srv_server *s;
+    srv_record *record; /* of the request, for the log */
     srv_task task;
     srv_documents documents;
     json_t *body;

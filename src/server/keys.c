@@ -12,9 +12,15 @@
 #include "cli/cli.h"
 
 #define DIGEST SHA256_DIGEST_LENGTH
+#define NAME   "# name: "
+
+typedef struct key {
+    unsigned char digest[DIGEST];
+    char name[SRV_KEY_NAME_SIZE];
+} key;
 
 typedef struct key_list {
-    unsigned char (*v)[DIGEST];
+    key *v;
     size_t n;
 } key_list;
 
@@ -35,12 +41,24 @@ static char *cut_line(char **text)
     return line;
 }
 
-static bool add_key(key_list *list, const char *key)
+/* write_name -- letters, digits and "-_.@" of a name; the rest becomes '_'. */
+static void write_name(const char *name, size_t i, char out[SRV_KEY_NAME_SIZE])
 {
-    void *more = realloc(list->v, (list->n + 1) * sizeof *list->v);
+    snprintf(out, SRV_KEY_NAME_SIZE, "key-%zu", i + 1);
+    if (!*name) return;
+    snprintf(out, SRV_KEY_NAME_SIZE, "%s", name);
+    for (char *c = out; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr("-_.@", *c)) *c = '_';
+}
+
+static bool add_key(key_list *list, const char *text, const char *name)
+{
+    key *more = realloc(list->v, (list->n + 1) * sizeof *list->v);
     if (!more) return cli_fail_with("out of memory for API keys"), false;
     list->v = more;
-    SHA256((const unsigned char *)key, strlen(key), list->v[list->n++]);
+    SHA256((const unsigned char *)text, strlen(text), more[list->n].digest);
+    write_name(name, list->n, more[list->n].name);
+    list->n++;
     return true;
 }
 
@@ -51,9 +69,13 @@ static bool read_keys(const char *path, key_list *out)
     if (!text) return false;
     key_list list = {0};
     bool good = true;
+    const char *name = "";
     for (char *at = text; good && *at;) {
         char *line = cut_line(&at);
-        if (*line && *line != '#') good = add_key(&list, line);
+        if (strncmp(line, NAME, strlen(NAME)) == 0) name = line + strlen(NAME);
+        if (!*line || *line == '#') continue;
+        good = add_key(&list, line, name);
+        name = "";
     }
     if (good && list.n == 0) good = (cli_fail_with("%s: holds no API key", path), false);
     OPENSSL_cleanse(text, n);
@@ -115,17 +137,21 @@ static void write_salt(const unsigned char digest[DIGEST], char out[SRV_SALT_SIZ
     for (int i = 0; i < DIGEST; i++) snprintf(out + 2 * i, 3, "%02x", salt[i]);
 }
 
-bool srv_keys_check(srv_keys *k, const char *authorization, char salt[SRV_SALT_SIZE])
+bool srv_keys_check(srv_keys *k, const char *authorization, char salt[SRV_SALT_SIZE],
+                    char name[SRV_KEY_NAME_SIZE])
 {
     static const char scheme[] = "Bearer ";
     if (!authorization || strncasecmp(authorization, scheme, strlen(scheme)) != 0) return false;
-    const char *key = authorization + strlen(scheme);
+    const char *text = authorization + strlen(scheme);
     unsigned char digest[DIGEST];
-    SHA256((const unsigned char *)key, strlen(key), digest);
+    SHA256((const unsigned char *)text, strlen(text), digest);
     bool known = false;
     pthread_mutex_lock(&k->lock);
     for (size_t i = 0; i < k->list.n; i++)
-        known |= CRYPTO_memcmp(k->list.v[i], digest, DIGEST) == 0;
+        if (CRYPTO_memcmp(k->list.v[i].digest, digest, DIGEST) == 0) {
+            known = true;
+            memcpy(name, k->list.v[i].name, SRV_KEY_NAME_SIZE);
+        }
     pthread_mutex_unlock(&k->lock);
     if (known) write_salt(digest, salt);
     return known;

@@ -1,4 +1,5 @@
-/* keys.h -- API keys from a file, one a line; blank lines and lines that begin with # are skipped.
+/* keys.h -- API keys from a file, one a line; blank lines and lines that begin with # are skipped. A
+ * line "# name: NAME" names the next key in the log; others are called key-1, key-2 and so on.
  *
  * A key is kept as its SHA-256, and compared in constant time. Each key is a tenant: the salt of its
  * content ids is derived here, so tenants never find each other's cached documents, and no client
@@ -7,6 +8,8 @@
 #define SP_SERVER_KEYS_H
 
 #include <stdbool.h>
+
+#include "server/log.h"
 
 typedef struct srv_keys srv_keys;
 
@@ -19,7 +22,8 @@ void srv_keys_close(srv_keys *k);
  * Thread: any. */
 bool srv_keys_reload(srv_keys *k);
 /* srv_keys_check -- whether `authorization` (the header, or NULL) carries a key; salt receives its
- * tenant's. Thread: any. */
-bool srv_keys_check(srv_keys *k, const char *authorization, char salt[SRV_SALT_SIZE]);
+ * tenant's, name the key's name. Thread: any. */
+bool srv_keys_check(srv_keys *k, const char *authorization, char salt[SRV_SALT_SIZE],
+                    char name[SRV_KEY_NAME_SIZE]);
 
 #endif

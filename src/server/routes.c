@@ -21,9 +21,9 @@ static srv_sent send_text(struct MHD_Connection *c, int status, const char *type
     }
     if (!text) status = 503;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "text/plain");
-    if (status == 429) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == 429 || status == 503) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
-    srv_sent sent = MHD_queue_response(c, (unsigned)status, r);
+    srv_sent sent = srv_send(c, status, r);
     MHD_destroy_response(r);
     return sent;
 }
@@ -48,7 +48,7 @@ static srv_sent health(srv_call *call)
 {
     bool draining = call->s->draining;
     return srv_reply_json(call->connection, draining ? 503 : 200,
-                          json_pack("{s:s}", "status", draining ? "shutting down" : "ok"));
+                          json_pack("{s:s}", "status", draining ? "draining" : "ok"));
 }
 
 static srv_sent ping(srv_call *call)
@@ -102,13 +102,14 @@ static srv_sent metrics(srv_call *call)
 static const struct {
     const char *method, *path;
     srv_handler *run;
-    bool open; /* without a key */
+    bool open;  /* without a key */
+    bool probe; /* not logged */
     bool below; /* and every path that begins so */
 } routes[] = {
-    {"GET", "/health", health, .open = true},
-    {"GET", "/ping", ping},
+    {"GET", "/health", health, .open = true, .probe = true},
+    {"GET", "/ping", ping, .probe = true},
     {"GET", "/version", version},
-    {"GET", "/metrics", metrics},
+    {"GET", "/metrics", metrics, .probe = true},
     {"GET", "/v1/models", models},
     {"GET", "/v1/models/", one_model, .below = true},
     {"POST", "/v1/chat/completions", srv_chat},
@@ -137,10 +138,14 @@ static srv_sent run_route(srv_call *call, size_t i)
 {
     char salt[SRV_SALT_SIZE];
     srv_server *s = call->s;
+    call->record->probe = routes[i].probe;
+    if (s->draining && strcmp(routes[i].method, "GET") != 0)
+        return srv_reply_error(call->connection, 503, NULL, "shutting_down",
+                               "the server is shutting down");
     if (s->keys && !routes[i].open) {
         const char *given = MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND,
                                                         MHD_HTTP_HEADER_AUTHORIZATION);
-        if (!srv_keys_check(s->keys, given, salt))
+        if (!srv_keys_check(s->keys, given, salt, call->record->key))
             return srv_reply_error(call->connection, 401, NULL, "invalid_api_key",
                                    "the API key is missing or unknown");
         call->salt = salt;

@@ -7,6 +7,9 @@
 /* srv_route -- answers a request that has been received completely. Thread: any. */
 srv_sent srv_route(srv_call *call);
 
+/* srv_send -- every reply goes through it: adds X-Request-Id, and notes the status for the log
+ * (exchange.c). The response remains the caller's. */
+srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
 /* srv_reply_json -- consumes o; NULL replies that memory is out. */
 srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o);
 /* srv_reply_error -- in OpenAI's form; param and code may be NULL. */

@@ -41,15 +41,17 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     return srv_exchanges_open(s, port);
 }
 
-/* drain -- lets running requests finish: for the time of grace, or until a second signal. */
+/* drain -- lets running requests finish: for drain_seconds, or until a second signal. Probes and
+ * whoever else connects are told that the server is draining. */
 static void drain(srv_server *s, const sigset_t *signals)
 {
     const struct timespec tick = {.tv_nsec = 50000000};
-    int64_t end = srv_now_us() + (int64_t)s->o.grace_seconds * 1000000;
+    int64_t end = srv_now_us() + (int64_t)s->o.drain_seconds * 1000000;
     while (s->n_active > 0 && srv_now_us() < end) {
         int n = sigtimedwait(signals, NULL, &tick);
         if (n == SIGINT || n == SIGTERM) break;
     }
+    srv_exchanges_refuse(s->exchanges);
     srv_exchanges_cancel(s->exchanges);
 }
 
@@ -68,7 +70,7 @@ static void wait_for_end(srv_server *s, const sigset_t *signals)
         int n = sigwaitinfo(signals, NULL);
         if (n == SIGINT || n == SIGTERM) return;
         if (n == SIGHUP && s->keys && srv_keys_reload(s->keys))
-            fputs("spolia: read the API keys anew\n", stderr);
+            srv_log_event(s->o.log, "API keys read");
         if (n < 0 && errno != EINTR) return;
     }
 }
@@ -86,9 +88,10 @@ int srv_run(const srv_options *o, sp_context *c)
         good = fflush(stdout) == 0;
         wait_for_end(&s, &signals);
         s.draining = true;
-        srv_exchanges_refuse(s.exchanges);
+        srv_log_event(o->log, "draining");
         drain(&s, &signals);
     }
     close_server(&s);
+    if (s.draining) srv_log_event(o->log, "stopped");
     return good ? 0 : 1;
 }

@@ -13,6 +13,7 @@
  *   stream.c     the same as server-sent events
  *   tokens.c     /tokenize, /detokenize
  *   metrics.c    counters and histograms, in Prometheus' text format
+ *   log.c        a line for each request, with its id
  *   keys.c       API keys, and the tenants' salts derived from them
  */
 #ifndef SP_SERVER_SERVER_H
@@ -21,6 +22,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "server/log.h"
 #include "spolia.h"
 
 #define SRV_MAX_N 16 /* choices of one request */
@@ -36,7 +38,8 @@ typedef struct srv_options {
     size_t body_bytes;  /* longest body */
     int read_seconds;   /* to receive a request */
     int stall_seconds;  /* for a client that does not read */
-    int grace_seconds;  /* for running requests, at shutdown */
+    int drain_seconds;  /* for running requests, at shutdown */
+    srv_log_format log;
     int max_tokens;     /* of an answer, when the request does not say */
     sp_sampling sampling; /* of requests that do not say */
 } srv_options;
