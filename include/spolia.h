@@ -71,6 +71,9 @@ typedef struct sp_context_opts {
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */
+    int64_t store_bytes; /* that the folder may take: copies that were not used for longest leave it;
+                            0: what it holds when the context opens, and half of what its disk has
+                            free. 1 GiB of the disk (5 % of a small one) stays free in any case */
     float guard;         /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
     float guard_bound;   /* mean divergence that is acceptable, nats; 0: 0.5 */
@@ -477,6 +480,33 @@ SP_API sp_err sp_index_similar(sp_index *ix, const char *source, int64_t id, int
  * not. *n_removed (may be NULL).
  * Errors: SP_E_ARG without a store, SP_E_IO. Cost: tokenizes the index. */
 SP_API sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed);
+
+/* The store of a context, in bytes. */
+typedef struct sp_store_info {
+    const char *dir;
+    int64_t n_copies, bytes;  /* of this model and KV type */
+    int64_t max_bytes;        /* that they may take */
+    int64_t disk_free;        /* of the file system */
+    int64_t disk_reserve;     /* of that, what stays free */
+    int64_t token_bytes;      /* keys and values of one token */
+    bool writes;              /* false: another process writes the store, this one only reads it */
+} sp_store_info;
+
+/* sp_store_describe -- Errors: SP_E_ARG without a store, SP_E_IO. */
+SP_API sp_err sp_store_describe(sp_context *c, sp_store_info *out);
+
+/* What the copies of all chunks of an index take in the store: a fused copy of each, and the plain one
+ * that others were fused with. */
+typedef struct sp_store_need {
+    int64_t n_chunks, n_tokens; /* chunks whose texts differ */
+    int64_t bytes;              /* of their copies, at most */
+    int64_t new_bytes;          /* of those that the store does not have after this system text */
+} sp_store_need;
+
+/* sp_store_estimate -- before sp_fuse computes them: tokenizes the index, computes nothing.
+ * Errors: SP_E_ARG without a store, SP_E_IO, SP_E_NOMEM. */
+SP_API sp_err sp_store_estimate(sp_context *c, sp_index *ix, const char *system,
+                                sp_store_need *out);
 
 /* -- graphs ----------------------------------------------------------------------------------- */
 

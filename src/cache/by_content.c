@@ -94,13 +94,14 @@ static bool serves(const sp_copy *c, const sp_content_query *q, sp_copy_kind kin
 /* may_serve -- a copy without readable blocks will answer the query, going by its name. */
 static bool may_serve(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind, uint64_t head)
 {
+    if (q->heavy && !c->stored.heavy) return false;
     return c->kind == kind && c->head == head && sp_digest_eq(&c->id, &q->seg->id) &&
            (c->state == SP_COPY_LOADING ? sp_copy_says(c, q->seg) : sp_copy_loadable(c));
 }
 
 static sp_copy *best_copy(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind)
 {
-    bool loadable = !q->ready_only && !q->heavy; /* no tier keeps what was measured */
+    bool loadable = !q->ready_only;
     uint64_t head = loadable ? sp_head_key(q->head, q->n_head) : 0;
     sp_copy *best = NULL;
     for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {

@@ -64,9 +64,9 @@ typedef struct sp_copy sp_copy;
 
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
-    /* -- what it is: constant while READY; of a FREE copy only kind, id and head are known. A copy
-     *    is exact if its KV equals that of a plain forward pass over `before` (or the path) and the
-     *    segment. */
+    /* -- what it is: constant while READY; of a FREE copy only kind, id, head, cost
+     *    and what was measured of it are known. A copy is exact if its KV equals that of a plain
+     *    forward pass over `before` (or the path) and the segment. */
     sp_copy_kind kind;
     bool exact;
     sp_digest id;               /* content id of the segment */
@@ -91,6 +91,9 @@ struct sp_copy {
     /* -- the ledger's: read by replacement policies, written by the ledger alone */
     sp_copy_state state;
     unsigned places;       /* set of sp_place */
+    struct {
+        bool stats, heavy; /* what the form below the device has of these */
+    } stored;
     int n_pins;            /* users, the load that fills it, and patches over it */
     int n_children;        /* path copies that continue this one */
     int64_t last_used;     /* logical time */

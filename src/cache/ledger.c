@@ -385,6 +385,9 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
         sp_by_content_add(l, c);
     }
     c->places |= a->place;
+    c->stored.stats |= a->measured;
+    c->stored.heavy |= a->heavy;
+    if (a->cost_us > 0) c->cost_us = a->cost_us;
     l->stats.n_added++;
     forget_oldest(l);
     return SP_OK;
@@ -395,6 +398,8 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
     sp_copy *c = sp_ledger_own(l, placed);
     assert(tiers_may_have(c) && place != SP_AT_DEVICE);
     c->places |= place;
+    c->stored.stats = c->stats != NULL;
+    c->stored.heavy = c->heavy != NULL;
 }
 
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
@@ -457,7 +462,9 @@ static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy
                                              .before = loaded->before,
                                              .n_before = loaded->n_before,
                                              .blocks = c->blocks,
-                                             .cost_us = c->cost_us});
+                                             .stats = loaded->stats,
+                                             .heavy = loaded->heavy,
+                                             .cost_us = loaded->cost_us});
 }
 
 sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,

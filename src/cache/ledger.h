@@ -106,6 +106,9 @@ typedef struct sp_adopted {
     sp_copy_kind kind; /* plain or fused */
     uint64_t head;     /* sp_head_key */
     sp_place place;    /* below the device */
+    bool measured;     /* it has sp_copy.stats there */
+    bool heavy;        /* it has sp_copy.heavy there */
+    float cost_us;     /* 0: unknown */
 } sp_adopted;
 
 /* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.
@@ -129,6 +132,9 @@ typedef struct sp_loaded {
     const sp_digest *before; /* [n_before] */
     int n_before;
     int32_t at;
+    const sp_copy_stats *stats; /* NULL: not measured */
+    const int32_t *heavy;       /* NULL: not measured */
+    float cost_us;              /* 0: unknown */
 } sp_loaded;
 
 /* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL, back to FREE

@@ -48,6 +48,8 @@ void model_options_init(model_options *m)
          "which copy leaves a full memory: lru, lacr (looks at waiting requests) (lru)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
          .common = true},
+        {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
+         "what that folder may take, such as 20G (what it holds and half of the free disk)"},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "use plain copies of chunks, even where fused copies are known"},
         {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,

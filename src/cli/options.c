@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <math.h>
@@ -30,6 +31,25 @@ bool opt_is_short(const opt *o)
 
 /* -- values --------------------------------------------------------------------------------- */
 
+/* parse_size -- "500M", "1.5GiB", "64" (MiB). */
+static bool parse_size(const char *text, int64_t *out)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    errno = 0;
+    double v = strtod(text, &end);
+    if (errno || end == text || !isfinite(v)) return false;
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : &units[1];
+    if (!unit) return false;
+    end += *end != '\0';
+    if (strcasecmp(end, "") != 0 && strcasecmp(end, "b") != 0 && strcasecmp(end, "ib") != 0)
+        return false;
+    v *= (double)((int64_t)1 << (10 * (unit - units + 1)));
+    if (v < 1 || v > 0x1p60) return false;
+    *out = (int64_t)v;
+    return true;
+}
+
 static bool set_number(const opt *o, const char *text)
 {
     char *end;
@@ -47,6 +67,8 @@ static bool set_number(const opt *o, const char *text)
         *(uint64_t *)o->dest = v;
         return true;
     }
+    case OPT_SIZE:
+        return parse_size(text, o->dest);
     case OPT_MIB: {
         uint64_t v = strtoull(text, &end, 10);
         if (errno || *end || end == text || *text == '-' || v > SIZE_MAX >> 20) return false;

@@ -20,6 +20,7 @@ typedef enum opt_kind {
     OPT_U64,    /* uint64_t */
     OPT_FLOAT,  /* float */
     OPT_MIB,    /* size_t bytes, given in MiB */
+    OPT_SIZE,   /* int64_t bytes, at least 1: a number and K, M, G or T; of MiB without a letter */
     OPT_STRING, /* const char * */
     OPT_LIST,   /* opt_list: may be given several times */
 } opt_kind;

@@ -51,10 +51,15 @@ void progress_end(progress *p)
     sp_log_set(SP_LOG_WARN, NULL, NULL);
 }
 
+bool progress_is_due(const progress *p)
+{
+    return p->on_terminal && now() - p->drawn >= REDRAW_S;
+}
+
 void progress_draw(progress *p, const char *fmt, ...)
 {
     double t = now();
-    if (!p->on_terminal || t - p->drawn < REDRAW_S) return;
+    if (!progress_is_due(p)) return;
     va_list ap;
     va_start(ap, fmt);
     wipe(p);

@@ -18,6 +18,8 @@ void progress_begin(progress *p, bool quiet, sp_log_level level);
 void progress_end(progress *p);
 /* progress_draw -- shows a line. Rate-limited; does nothing without a terminal. */
 void progress_draw(progress *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* progress_is_due -- progress_draw would draw now. */
+bool progress_is_due(const progress *p);
 double progress_seconds(const progress *p); /* since progress_begin */
 /* progress_interrupted -- whether Ctrl-C was pressed. */
 bool progress_interrupted(void);

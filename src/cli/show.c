@@ -121,3 +121,13 @@ const char *show_plain(FILE *to)
 {
     return has_colour(to) ? "\033[0m" : "";
 }
+
+char *show_size(char *text, int64_t bytes)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    int unit = 0;
+    while (v >= 1024 && unit < 4) v /= 1024, unit++;
+    snprintf(text, SHOW_SIZE, unit && v < 100 ? "%.1f %s" : "%.0f %s", v, units[unit]);
+    return text;
+}

@@ -3,6 +3,7 @@
 #define SP_CLI_SHOW_H
 
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 /* show_text -- prints text with every character that a terminal could obey (controls, changes of
@@ -20,6 +21,10 @@ char *show_copy(const char *s, int width);
  * NO_COLOR is set, or TERM is "dumb". */
 const char *show_dim(FILE *to);
 const char *show_plain(FILE *to);
+
+/* show_size -- "12.3 MiB", into text; returns text. */
+enum { SHOW_SIZE = 24 };
+char *show_size(char *text, int64_t bytes);
 
 /* show_columns -- columns that show_line needs for all of a name. */
 int show_columns(const char *s);

@@ -23,6 +23,7 @@
 
 #include "cli/cli.h"
 #include "cli/progress.h"
+#include "cli/show.h"
 
 typedef struct counts {
     int64_t n_done, n_fused, n_unchanged, n_alone, n_long, n_twins, n_similar, n_removed;
@@ -35,6 +36,8 @@ typedef struct run {
     sp_index *index;
     int64_t n_chunks;
     json_t *seen; /* a set: chunks by a hash of title and text */
+    sp_store_need need;
+    int64_t bytes; /* of the store, now */
     bool told_cap, own_store;
     progress progress;
     counts n;
@@ -202,15 +205,61 @@ static sp_err take_chunk(run *r, const sp_hit *chunk)
 
 /* -- all of them ---------------------------------------------------------------------------- */
 
+/* look_at_store -- its size, and what the disk has. */
+static sp_err look_at_store(run *r, sp_store_info *out)
+{
+    sp_err err = sp_store_describe(r->ctx, out);
+    if (err == SP_OK) r->bytes = out->bytes;
+    return err;
+}
+
+/* check_size -- says what is to come, and refuses what cannot fit: nothing is computed then. */
+static bool check_size(run *r, bool quiet)
+{
+    char need[SHOW_SIZE], more[SHOW_SIZE], token[SHOW_SIZE], room[SHOW_SIZE];
+    sp_store_info store;
+    sp_err err = look_at_store(r, &store);
+    if (err == SP_OK) err = sp_store_estimate(r->ctx, r->index, r->o->system, &r->need);
+    if (err != SP_OK) return cli_fail(err), false;
+    show_size(need, r->need.bytes);
+    show_size(more, r->need.new_bytes);
+    show_size(token, store.token_bytes);
+    if (!quiet)
+        fprintf(stderr,
+                "spolia: %" PRId64 " chunks of %" PRId64 " tokens take %s (two copies of %s a token), "
+                "%s of it new; %s are free\n",
+                r->need.n_chunks, r->need.n_tokens, need, token, more,
+                show_size(room, store.disk_free));
+    const int64_t usable = store.max_bytes / 8 * 7; /* the rest is for moving copies */
+    const int64_t room_left = store.disk_free - store.disk_reserve;
+    if (!store.writes)
+        cli_fail_with("%s: another process writes this store", r->store);
+    else if (r->need.new_bytes > room_left)
+        cli_fail_with("%s: the copies need %s more, and the disk has %s to give; nothing was "
+                      "computed",
+                      r->store, more, show_size(room, room_left > 0 ? room_left : 0));
+    else if (r->need.bytes > usable)
+        cli_fail_with("%s: the copies need %s, and the store may take %s of them; --store-max "
+                      "SIZE sets more; nothing was computed",
+                      r->store, need, show_size(room, usable));
+    else
+        return true;
+    return false;
+}
+
 static void draw(run *r)
 {
+    char bytes[SHOW_SIZE];
+    sp_store_info store;
+    if (progress_is_due(&r->progress) && look_at_store(r, &store) != SP_OK) return;
     double passed = progress_seconds(&r->progress), left = 0;
     if (r->n.n_done) left = passed / (double)r->n.n_done * (double)(r->n_chunks - r->n.n_done);
     progress_draw(&r->progress,
                   "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " fused  %" PRId64
-                  " unchanged  %d:%02d:%02d left",
-                  r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged, (int)(left / 3600),
-                  (int)(left / 60) % 60, (int)left % 60);
+                  " unchanged  %s  %d:%02d:%02d left",
+                  r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged,
+                  show_size(bytes, r->bytes), (int)(left / 3600), (int)(left / 60) % 60,
+                  (int)left % 60);
 }
 
 static sp_err take_all(run *r)
@@ -239,20 +288,23 @@ static void print_summary(const run *r, bool as_json)
     double took = progress_seconds(&r->progress);
     if (as_json) {
         json_t *o =
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f}", "store", r->store,
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f}", "store",
+                      r->store,
                       "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused, "unchanged",
                       (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone, "too_long",
                       (json_int_t)n->n_long, "duplicates", (json_int_t)n->n_twins, "similar",
                       (json_int_t)n->n_similar, "removed", (json_int_t)n->n_removed, "complete",
-                      (int)(n->n_done == r->n_chunks), "seconds", took);
+                      (int)(n->n_done == r->n_chunks), "bytes", (json_int_t)r->bytes,
+                      "bytes_expected", (json_int_t)r->need.bytes, "seconds", took);
         json_dumpf(o, stdout, 0);
         putchar('\n');
         json_decref(o);
         return;
     }
+    char bytes[SHOW_SIZE];
     printf("%s: %" PRId64 " chunks fused, %" PRId64 " unchanged, %" PRId64
-           " removed, in %.1f s; with %.1f similar chunks each\n",
-           r->store, n->n_fused, n->n_unchanged, n->n_removed, took,
+           " removed, %s, in %.1f s; with %.1f similar chunks each\n",
+           r->store, n->n_fused, n->n_unchanged, n->n_removed, show_size(bytes, r->bytes), took,
            (double)n->n_similar / (double)(n->n_fused + n->n_unchanged + 1e-9));
     if (n->n_alone + n->n_long + n->n_twins)
         printf("  not fused: %" PRId64 " without similar chunks, %" PRId64
@@ -264,6 +316,8 @@ static int finish(run *r, sp_err err, bool quiet, bool as_json)
 {
     bool complete = err == SP_OK && r->n.n_done == r->n_chunks;
     if (complete && r->own_store) err = sp_store_retain(r->ctx, r->index, &r->n.n_removed);
+    sp_store_info store;
+    if (err == SP_OK) err = look_at_store(r, &store);
     progress_end(&r->progress);
     if (err != SP_OK) return cli_fail(err);
     if (!quiet || as_json) print_summary(r, as_json);
@@ -297,7 +351,10 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
         r.own_store = claim(r.store, index_path, fresh);
         r.n_chunks = sp_index_n_chunks(r.index);
         progress_begin(&r.progress, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
-        code = finish(&r, take_all(&r), quiet, as_json);
+        if (check_size(&r, quiet))
+            code = finish(&r, take_all(&r), quiet, as_json);
+        else
+            progress_end(&r.progress);
     }
     sp_context_close(r.ctx);
     sp_index_close(r.index);

@@ -53,7 +53,10 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                          &c->ledger));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
     if (!o->store) return SP_OK;
-    return sp_tiers_open(&(sp_tiers_opts){.dir = o->store,
+    if (!(c->store = sp_strdup_n(o->store, strlen(o->store))))
+        return sp_fail_nomem(strlen(o->store), "the name of the store");
+    return sp_tiers_open(&(sp_tiers_opts){.dir = c->store,
+                                          .max_bytes = o->store_bytes,
                                           .space = &c->prompts.space,
                                           .salt = c->salt,
                                           .pool = c->pool,
@@ -103,6 +106,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
     if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
+    if (o->store_bytes < 0) return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -182,6 +186,7 @@ void sp_context_close(sp_context *c)
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
     sp_device_close(c->own_device);
+    sp_free(c->store);
     sp_free(c->salt);
     sp_free(c);
 }

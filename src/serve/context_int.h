@@ -39,7 +39,7 @@ struct sp_context {
     sp_prompt_space prompts;
     sp_vocab vocab;
     sp_token_set *tokens; /* for grammars; made when the first one is used */
-    char *salt;
+    char *salt, *store;
     int n_ctx, n_batch, max_requests;
     int64_t reserved;              /* blocks set aside for running requests: request_int.h, I2 */
     int64_t now;                   /* logical time: look-ups */

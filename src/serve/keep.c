@@ -35,7 +35,7 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
 {
     sp_context *c = r->ctx;
     bool storable = !copy->base && (copy->kind == SP_COPY_PLAIN || copy->kind == SP_COPY_FUSED);
-    if (!c->tiers || !storable || (!must && copy->places & SP_AT_DISK)) return SP_OK;
+    if (!c->tiers || !storable || (!must && sp_tiers_has_all(copy))) return SP_OK;
     sp_tiers_key key = {.copy = copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     SP_TRY(sp_tiers_store(c->tiers, &key));
     if (must) {
@@ -79,7 +79,11 @@ sp_err sp_request_keep(sp_request *r)
     sp_kept_list kept = {.v = sp_arena_take(&r->plan.arena, (size_t)r->n_segs, sizeof *kept.v)};
     if (!kept.v) return sp_fail_nomem((size_t)r->n_segs * sizeof *kept.v, "copies to keep");
     SP_TRY(p->keep(&in, &r->plan, r->role, &kept));
+    const double token_us = r->plan.n_todo ? r->compute_us / r->plan.n_todo : 0;
+    r->compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
+        const sp_copy_spec *s = &kept.v[i].spec;
+        kept.v[i].spec.cost_us = (float)(token_us * (s->base ? s->n_patch : s->seg->n));
         sp_err err = keep_one(r, &kept.v[i]);
         if (err != SP_OK && kept.v[i].must) return err;
         if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not kept: %s", sp_error_detail());

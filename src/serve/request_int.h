@@ -75,6 +75,7 @@ struct sp_request {
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
     int64_t submit_us, start_us, first_us, plan_us;
+    double compute_us; /* of the plan that runs: its share of the steps */
     char detail[256];
     sp_result result;
 };

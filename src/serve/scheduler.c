@@ -4,6 +4,7 @@
  * prompts, oldest first; so a long prompt never stops the answers of others. A step with nothing to
  * compute waits for the store, if a request does. */
 #include "base/need.h"
+#include "base/clock.h"
 #include "serve/guard_check.h"
 #include "serve/request_int.h"
 
@@ -61,6 +62,16 @@ static int compose(sp_context *c)
     return n_slices;
 }
 
+/* share_time -- what a step took, to its requests by their tokens: the cost of the copies that they
+ * leave behind. */
+static void share_time(sp_context *c, int n_slices, int64_t us)
+{
+    int n = 0;
+    for (int s = 0; s < n_slices; s++) n += c->slices[s].n;
+    for (int s = 0; s < n_slices; s++)
+        c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;
+}
+
 /* settle -- requests that waited for the store to write. */
 static void settle(sp_context *c)
 {
@@ -85,7 +96,9 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     if (!c->queue && !c->running) sp_guard_step(c);
     admit(c);
     int n_slices = compose(c);
+    int64_t start = sp_clock_us();
     sp_err err = n_slices ? sp_engine_step(c->engine, c->slices, n_slices) : SP_OK;
+    share_time(c, n_slices, sp_clock_us() - start);
     if (n_slices == 0) wait_for_store(c);
     for (int s = 0; s < n_slices; s++)
         if (err == SP_OK)

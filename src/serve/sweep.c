@@ -1,11 +1,22 @@
-/* sweep.c -- removes from the store the copies of chunks that are in no document any more. */
+/* sweep.c -- an index and its store: how large the copies of all chunks are, and which copies are of
+ * chunks that are in no document any more. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/need.h"
 #include "serve/context_int.h"
+#include "store/folder.h"
+
+enum { MOST_SIMILAR = 16 /* chunks before a fused copy; their ids are a part of its header */ };
 
 typedef SP_VEC(sp_digest) digests;
+
+/* A chunk, and its copy. */
+typedef struct sized {
+    sp_digest id;
+    int32_t n;
+    int64_t bytes, new_bytes; /* of its copies; of those that the store lacks */
+} sized;
 
 static int by_bytes(const void *a, const void *b)
 {
@@ -18,31 +29,54 @@ static bool is_among(const sp_digest *id, void *user)
     return d->n && bsearch(id, d->v, d->n, sizeof *d->v, by_bytes);
 }
 
-/* add_id -- the content id that a chunk has in prompts. */
-static sp_err add_id(sp_context *c, const sp_hit *chunk, digests *out)
+static sp_err need_store(const sp_context *c)
+{
+    return c->tiers ? SP_OK : sp_fail(SP_E_ARG, "the context has no store");
+}
+
+/* Called for every chunk of an index: the segment that it is in prompts. */
+typedef sp_err chunk_fn(sp_context *c, const sp_segment *head, int n_head, const sp_segment *seg,
+                        void *user);
+
+static sp_err visit_chunk(sp_context *c, const char *system, const sp_hit *chunk, chunk_fn *fn,
+                          void *user)
 {
     sp_prompt *p;
     SP_TRY(sp_prompt_create(c, &p));
-    sp_err err = sp_prompt_system(p, ""); /* a chunk never begins a prompt */
+    sp_err err = sp_prompt_system(p, system); /* a chunk never begins a prompt */
     size_t before = p->segs.n;
     if (err == SP_OK) err = sp_prompt_chunk(p, chunk->title, chunk->text);
-    if (err == SP_OK) err = sp_vec_reserve(out, 1);
-    if (err == SP_OK && p->segs.n > before) out->v[out->n++] = p->segs.v[before].id;
+    if (err == SP_OK && p->segs.n > before)
+        err = fn(c, p->segs.v, (int)before, &p->segs.v[before], user);
     sp_prompt_destroy(p);
     return err;
 }
 
-static sp_err ids_of(sp_context *c, sp_index *ix, digests *out)
+static sp_err each_chunk(sp_context *c, sp_index *ix, const char *system, chunk_fn *fn, void *user)
 {
     for (int64_t id = 0;;) {
         sp_hits hits;
         SP_TRY(sp_index_chunk(ix, id, &hits));
         bool any = hits.n > 0;
-        sp_err err = any ? add_id(c, &hits.v[0], out) : SP_OK;
+        sp_err err = any ? visit_chunk(c, system, &hits.v[0], fn, user) : SP_OK;
         if (any) id = hits.v[0].id;
         sp_hits_fini(&hits);
         if (err != SP_OK || !any) return err;
     }
+}
+
+/* -- what is in no document any more -------------------------------------------------------- */
+
+static sp_err add_id(sp_context *c, const sp_segment *head, int n_head, const sp_segment *seg,
+                     void *user)
+{
+    digests *out = user;
+    SP_UNUSED(c);
+    SP_UNUSED(head);
+    SP_UNUSED(n_head);
+    SP_TRY(sp_vec_reserve(out, 1));
+    out->v[out->n++] = seg->id;
+    return SP_OK;
 }
 
 typedef struct retain_args {
@@ -53,9 +87,9 @@ typedef struct retain_args {
 static sp_err retain(sp_context *c, void *arg)
 {
     retain_args *a = arg;
-    if (!c->tiers) return sp_fail(SP_E_ARG, "the context has no store");
+    SP_TRY(need_store(c));
     digests known = {0};
-    sp_err err = ids_of(c, a->index, &known);
+    sp_err err = each_chunk(c, a->index, "", add_id, &known);
     if (err == SP_OK && known.n) qsort(known.v, known.n, sizeof *known.v, by_bytes);
     if (err == SP_OK) err = sp_tiers_retain(c->tiers, is_among, &known, &a->n_removed);
     sp_vec_fini(&known);
@@ -70,4 +104,94 @@ sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed)
     sp_err err = sp_driver_call(c, retain, &a);
     if (n_removed) *n_removed = a.n_removed;
     return err;
+}
+
+/* -- how large -------------------------------------------------------------------------------- */
+
+typedef struct estimate_args {
+    sp_index *index;
+    const char *system;
+    SP_VEC(sized) all;
+    sp_store_need need;
+} estimate_args;
+
+/* measure -- the plain and the fused copy of a chunk. */
+static sp_err measure(sp_context *c, const sp_segment *head, int n_head, const sp_segment *seg,
+                      void *user)
+{
+    estimate_args *a = user;
+    sp_digest *ids = sp_alloc((size_t)n_head + 1, sizeof *ids);
+    if (!ids) return sp_fail_nomem((size_t)n_head * sizeof *ids, "the head of a chunk");
+    for (int i = 0; i < n_head; i++) ids[i] = head[i].id;
+    const sp_tiers_key key = {.seg = seg, .head = ids, .n_head = n_head};
+    const int64_t one = sp_disk_bytes_of(c->pool, seg->n, n_head + MOST_SIMILAR);
+    sp_err err = sp_vec_reserve(&a->all, 1);
+    sized s = {.id = seg->id, .n = seg->n, .bytes = 2 * one};
+    s.new_bytes = sp_tiers_has(c->tiers, &key, SP_COPY_PLAIN) ? 0 : one;
+    s.new_bytes += sp_tiers_has(c->tiers, &key, SP_COPY_FUSED) ? 0 : one;
+    if (err == SP_OK) a->all.v[a->all.n++] = s;
+    sp_free(ids);
+    return err;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return memcmp(((const sized *)a)->id.b, ((const sized *)b)->id.b, sizeof(sp_digest));
+}
+
+static sp_err estimate(sp_context *c, void *arg)
+{
+    estimate_args *a = arg;
+    SP_TRY(need_store(c));
+    sp_err err = each_chunk(c, a->index, a->system, measure, a);
+    if (err == SP_OK && a->all.n) qsort(a->all.v, a->all.n, sizeof *a->all.v, by_id);
+    for (size_t i = 0; err == SP_OK && i < a->all.n; i++) {
+        const sized *s = &a->all.v[i];
+        if (i && by_id(s, s - 1) == 0) continue; /* equal texts share a copy */
+        a->need.n_chunks++;
+        a->need.n_tokens += s->n;
+        a->need.bytes += s->bytes;
+        a->need.new_bytes += s->new_bytes;
+    }
+    sp_vec_fini(&a->all);
+    return err;
+}
+
+sp_err sp_store_estimate(sp_context *c, sp_index *ix, const char *system, sp_store_need *out)
+{
+    SP_NEED(c);
+    SP_NEED(ix);
+    SP_NEED(out);
+    estimate_args a = {.index = ix, .system = system ? system : ""};
+    SP_TRY(sp_driver_call(c, estimate, &a));
+    *out = a.need;
+    return SP_OK;
+}
+
+static sp_err describe(sp_context *c, void *arg)
+{
+    sp_folder_space disk;
+    SP_TRY(need_store(c));
+    SP_TRY(sp_folder_space_of(c->store, &disk));
+    const sp_tier_stats s = sp_tier_stats_of(sp_tiers_tier(c->tiers));
+    *(sp_store_info *)arg = (sp_store_info){
+        .dir = c->store,
+        .n_copies = s.n_copies,
+        .bytes = s.bytes_live,
+        .max_bytes = s.bytes_max,
+        .disk_free = disk.free,
+        .disk_reserve = disk.reserve,
+        .token_bytes = (int64_t)(sp_kv_block_bytes(sp_kv_pool_shape(c->pool)) / SP_BLOCK_TOKENS),
+        .writes = sp_tiers_writes(c->tiers)};
+    return SP_OK;
+}
+
+sp_err sp_store_describe(sp_context *c, sp_store_info *out)
+{
+    SP_NEED(c);
+    SP_NEED(out);
+    sp_store_info info;
+    SP_TRY(sp_driver_call(c, describe, &info));
+    *out = info;
+    return SP_OK;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "store/disk_tier.h"
 
 /* A copy on its way: a job that owns all it reads, but for the pinned copy. */
 typedef struct transfer {
@@ -13,9 +14,8 @@ typedef struct transfer {
     sp_segment seg;      /* tokens: the copy's */
     sp_digest *head;     /* [n_head] own */
     int n_head;
-    sp_digest *before; /* [n_before] load: as the store says; own */
-    int n_before;
-    int32_t at;
+    sp_disk_copy said; /* load: as the store says ... */
+    void *memory;      /* ... its arrays */
     int64_t now;
     struct transfer *next; /* stores under way */
 } transfer;
@@ -29,6 +29,7 @@ struct sp_tiers {
     void *user;
     transfer *storing;
     int64_t n_failed;
+    bool full;        /* the last write found no room */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 };
@@ -40,12 +41,20 @@ static sp_copy_kind kind_of(sp_disk_kind k)
     return k == SP_DISK_FUSED ? SP_COPY_FUSED : SP_COPY_PLAIN;
 }
 
+static sp_disk_kind disk_kind_of(sp_copy_kind k)
+{
+    return k == SP_COPY_FUSED ? SP_DISK_FUSED : SP_DISK_PLAIN;
+}
+
 static sp_err adopt(const sp_disk_found *name, void *user)
 {
     return sp_ledger_adopt(user, &(sp_adopted){.id = name->id,
                                                .kind = kind_of(name->kind),
                                                .head = name->head,
-                                               .place = SP_AT_DISK});
+                                               .place = SP_AT_DISK,
+                                               .measured = name->facts & SP_FACT_STATS,
+                                               .heavy = name->facts & SP_FACT_HEAVY,
+                                               .cost_us = name->cost_us});
 }
 
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
@@ -54,7 +63,11 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
     if (!t) return sp_fail_nomem(sizeof *t, "the store");
     *t = (sp_tiers){
         .ledger = o->ledger, .salt = o->salt, .load_failed = o->load_failed, .user = o->user};
-    sp_err err = sp_disk_open(o->dir, o->space, o->pool, &t->disk);
+    sp_err err = sp_disk_open(&(sp_disk_opts){.dir = o->dir,
+                                              .space = o->space,
+                                              .pool = o->pool,
+                                              .max_bytes = o->max_bytes},
+                              &t->disk);
     if (err == SP_OK) err = sp_disk_each(t->disk, adopt, o->ledger);
     if (err == SP_OK) err = sp_io_open(t->disk, &t->io);
     if (err != SP_OK) {
@@ -83,7 +96,7 @@ sp_io *sp_tiers_io(sp_tiers *t)
 
 static void free_transfer(transfer *x)
 {
-    sp_free(x->before);
+    sp_free(x->memory);
     sp_free(x->head);
     sp_free(x);
 }
@@ -105,7 +118,7 @@ static transfer *new_transfer(sp_tiers *t, const sp_tiers_key *key)
 
 static sp_disk_key disk_key_of(const transfer *x)
 {
-    return (sp_disk_key){.kind = x->copy->kind == SP_COPY_FUSED ? SP_DISK_FUSED : SP_DISK_PLAIN,
+    return (sp_disk_key){.kind = disk_kind_of(x->copy->kind),
                          .seg = &x->seg,
                          .head = x->head,
                          .n_head = x->n_head};
@@ -124,16 +137,7 @@ static void run_load(sp_io_job *job, sp_disk *disk)
         job->err = sp_fail(gone ? SP_E_NOTFOUND : SP_E_FORMAT, "a copy could not be read");
         return;
     }
-    size_t n = (size_t)copy.n_before;
-    x->before = sp_alloc(n ? n : 1, sizeof *x->before);
-    if (!x->before) {
-        job->err = sp_fail_nomem(n * sizeof *x->before, "a copy from the store");
-        return;
-    }
-    if (n)
-        memcpy(x->before, copy.before, n * sizeof *x->before); /* the disk's until its next call */
-    x->n_before = copy.n_before;
-    x->at = copy.at;
+    job->err = sp_disk_copy_own(&copy, x->seg.n, &x->said, &x->memory);
 }
 
 static sp_miss why_failed(sp_err err)
@@ -147,7 +151,16 @@ static void load_done(sp_io_job *job)
 {
     transfer *x = (transfer *)job;
     sp_tiers *t = x->tiers;
-    sp_loaded loaded = {.before = x->before, .n_before = x->n_before, .at = x->at};
+    const sp_disk_copy *said = &x->said;
+    const sp_copy_stats stats = {.inter = said->inter, .cci = said->cci, .order = said->order};
+    sp_loaded loaded = {.before = said->before,
+                        .n_before = said->n_before,
+                        .at = said->at,
+                        .stats = said->inter ? &stats : NULL,
+                        .heavy = said->heavy,
+                        .cost_us = said->cost_us};
+    if (job->err == SP_OK && x->copy->stored.heavy && !said->heavy)
+        job->err = sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
     if (job->err != SP_OK) t->load_failed(t->user, x->copy, why_failed(job->err));
     sp_err err = sp_ledger_load_end(t->ledger, x->copy, job->err == SP_OK ? &loaded : NULL,
                                     SP_AT_DISK, x->now);
@@ -178,9 +191,18 @@ static void run_store(sp_io_job *job, sp_disk *disk)
     transfer *x = (transfer *)job;
     const sp_copy *c = x->copy;
     sp_disk_key key = disk_key_of(x);
-    job->err = sp_disk_put(
-        disk, &key, &(sp_disk_copy){.before = c->before, .n_before = c->n_before, .at = c->at},
-        c->blocks);
+    sp_disk_copy copy = {.before = c->before,
+                         .n_before = c->n_before,
+                         .at = c->at,
+                         .exact = c->exact,
+                         .cost_us = c->cost_us,
+                         .heavy = c->heavy};
+    if (c->stats) {
+        copy.inter = c->stats->inter;
+        copy.order = c->stats->order;
+        copy.cci = c->stats->cci;
+    }
+    job->err = sp_disk_put(disk, &key, &copy, c->blocks);
 }
 
 static void store_done(sp_io_job *job)
@@ -195,10 +217,18 @@ static void store_done(sp_io_job *job)
         t->n_failed++;
         t->err = job->err;
         snprintf(t->detail, sizeof t->detail, "%s", job->detail);
-        sp_log(SP_LOG_WARN, "a copy was not stored: %s", job->detail);
+        bool told = job->err == SP_E_LIMIT && t->full; /* one warning until there is room */
+        sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", job->detail);
     }
+    t->full = job->err == SP_E_LIMIT;
     sp_ledger_unpin(t->ledger, x->copy);
     free_transfer(x);
+}
+
+bool sp_tiers_has_all(const sp_copy *copy)
+{
+    return (copy->places & SP_AT_DISK) && (copy->stored.stats || !copy->stats) &&
+           (copy->stored.heavy || !copy->heavy);
 }
 
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
@@ -233,7 +263,25 @@ int64_t sp_tiers_n_failed(const sp_tiers *t)
     return t->n_failed;
 }
 
+sp_tier *sp_tiers_tier(const sp_tiers *t)
+{
+    return sp_disk_tier_of(t->disk);
+}
+
 /* -- questions ------------------------------------------------------------------------------- */
+
+bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind)
+{
+    return sp_disk_has(t->disk, &(sp_disk_key){.kind = disk_kind_of(kind),
+                                               .seg = key->seg,
+                                               .head = key->head,
+                                               .n_head = key->n_head});
+}
+
+bool sp_tiers_writes(const sp_tiers *t)
+{
+    return sp_disk_tier_is_writer(sp_disk_tier_of(t->disk));
+}
 
 bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
                             int n_head)

@@ -16,6 +16,7 @@ typedef struct sp_tiers sp_tiers;
 
 typedef struct sp_tiers_opts {
     const char *dir;
+    int64_t max_bytes; /* sp_disk_opts */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
     sp_kv_pool *pool;
@@ -48,13 +49,21 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
  * SP_E_NOMEM. A write that fails is one log line, and counted. */
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
+/* sp_tiers_has_all -- the store has the copy, with all that was measured of it. */
+bool sp_tiers_has_all(const sp_copy *copy);
 /* sp_tiers_is_storing -- the copy is being written. */
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_stored -- after a write: SP_OK when the store has the copy; else why the last write
  * failed. */
 sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy) SP_MUST_CHECK;
 int64_t sp_tiers_n_failed(const sp_tiers *t);
+/* sp_tiers_tier -- the store itself: statistics, lists. */
+sp_tier *sp_tiers_tier(const sp_tiers *t);
 
+/* sp_tiers_has -- the store has a copy of this name and kind, as far as is known. Thread: any. */
+bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind);
+/* sp_tiers_writes -- this process is the one that writes the store. */
+bool sp_tiers_writes(const sp_tiers *t);
 /* sp_tiers_has_elsewhere -- see sp_disk_has_elsewhere. head: segments before the first chunk. */
 bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
                             int n_head);

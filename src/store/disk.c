@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "store/disk_tier.h"
+#include "store/folder.h"
 #include "store/others_int.h"
 
 enum { N_KINDS = SP_DISK_FUSED + 1 };
@@ -13,20 +14,24 @@ struct sp_disk {
     sp_digest space;
     sp_kv_pool *pool;
     sp_others others; /* namespaces in the same folder */
-    SP_VEC(sp_digest) before; /* of the copy that was read last */
+    sp_disk_copy last; /* the copy that was read last */
+    void *last_memory; /* its arrays */
     sp_disk_stats stats;
 };
 
 /* -- opening -------------------------------------------------------------------------------- */
 
-sp_err sp_disk_open(const char *dir, const sp_digest *space, sp_kv_pool *pool, sp_disk **out)
+sp_err sp_disk_open(const sp_disk_opts *o, sp_disk **out)
 {
     sp_disk *d = SP_NEW(sp_disk);
     if (!d) return sp_fail_nomem(sizeof *d, "the store");
-    d->space = *space;
-    d->pool = pool;
-    sp_err err = sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = space}, &d->tier);
-    if (err == SP_OK) err = sp_others_init(&d->others, dir, space);
+    d->space = *o->space;
+    d->pool = o->pool;
+    sp_disk_tier_opts tier = {
+        .dir = o->dir, .space = o->space, .reserve_bytes = o->reserve_bytes};
+    sp_err err = sp_folder_budget(o->dir, o->space, o->max_bytes, &tier.max_bytes);
+    if (err == SP_OK) err = sp_disk_tier_open(&tier, &d->tier);
+    if (err == SP_OK) err = sp_others_init(&d->others, o->dir, o->space);
     if (err != SP_OK) {
         sp_disk_close(d);
         return err;
@@ -40,7 +45,7 @@ void sp_disk_close(sp_disk *d)
     if (!d) return;
     sp_tier_close(d->tier);
     sp_others_fini(&d->others);
-    sp_vec_fini(&d->before);
+    sp_free(d->last_memory);
     sp_free(d);
 }
 
@@ -62,7 +67,9 @@ static sp_err each_one(void *user, const sp_tier_info *info)
     if (info->key.kind >= N_KINDS) return SP_OK; /* a later version's */
     return w->fn(&(sp_disk_found){.id = info->key.id,
                                   .kind = (sp_disk_kind)info->key.kind,
-                                  .head = info->key.head},
+                                  .head = info->key.head,
+                                  .facts = info->facts,
+                                  .cost_us = info->cost_us},
                  w->user);
 }
 
@@ -127,6 +134,20 @@ static uint64_t layer_bytes_of(const sp_disk *d, int32_t n)
     return (uint64_t)sp_blocks_for(n) * sp_kv_pool_layer_block_bytes(d->pool);
 }
 
+int64_t sp_disk_bytes_of(const sp_kv_pool *pool, int32_t n, int n_before)
+{
+    static const float some_floats[1] = {0};
+    static const int32_t some_tokens[1] = {0};
+    const sp_record r = {.n = n,
+                         .n_before = n_before,
+                         .inter = some_floats,
+                         .heavy = some_tokens,
+                         .n_layers = sp_kv_pool_shape(pool)->n_layers,
+                         .layer_bytes = (uint64_t)sp_blocks_for(n) *
+                                        sp_kv_pool_layer_block_bytes(pool)};
+    return (int64_t)sp_record_layout_of(&r).pages * SP_PAGE;
+}
+
 /* -- put ------------------------------------------------------------------------------------ */
 
 static bool begins_with(const sp_digest *before, int n_before, const sp_disk_key *key)
@@ -150,6 +171,12 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                               .tokens = seg->tokens,
                               .n = seg->n,
                               .at = copy->at,
+                              .exact = copy->exact,
+                              .cost_us = copy->cost_us,
+                              .inter = copy->inter,
+                              .order = copy->order,
+                              .cci = copy->cci,
+                              .heavy = copy->heavy,
                               .n_layers = sp_kv_pool_shape(d->pool)->n_layers,
                               .layer_bytes = layer_bytes_of(d, seg->n)};
     transfer t = {.d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(seg->n)};
@@ -184,6 +211,52 @@ bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_seg
                                                          .n_kinds = N_KINDS});
 }
 
+/* pack -- an array at the end of those in `memory`; NULL memory: only its size is added. */
+static const void *pack(char *memory, size_t *used, const void *from, size_t bytes)
+{
+    if (!from) return NULL;
+    const size_t at = *used;
+    *used += SP_ROUND_UP(bytes, (size_t)16);
+    if (!memory) return from;
+    if (bytes) memcpy(memory + at, from, bytes);
+    return memory + at;
+}
+
+static size_t pack_all(const sp_disk_copy *c, int32_t n, char *memory, sp_disk_copy *out)
+{
+    const size_t b = (size_t)c->n_before, four_n = 4 * (size_t)n;
+    size_t used = 0;
+    *out = *c;
+    out->before = pack(memory, &used, c->before, b * sizeof *c->before);
+    out->inter = pack(memory, &used, c->inter, b * sizeof *c->inter);
+    out->order = pack(memory, &used, c->order, four_n);
+    out->heavy = pack(memory, &used, c->heavy, four_n);
+    return used;
+}
+
+sp_err sp_disk_copy_own(const sp_disk_copy *c, int32_t n, sp_disk_copy *out, void **memory)
+{
+    const size_t bytes = pack_all(c, n, NULL, out);
+    char *own = sp_alloc(bytes ? bytes : 1, 1);
+    if (!own) return sp_fail_nomem(bytes, "a copy from the store");
+    pack_all(c, n, own, out);
+    *memory = own;
+    return SP_OK;
+}
+
+static sp_disk_copy copy_of(const sp_record *r)
+{
+    return (sp_disk_copy){.before = r->before,
+                          .n_before = r->n_before,
+                          .at = r->at,
+                          .exact = r->exact,
+                          .cost_us = r->cost_us,
+                          .inter = r->inter,
+                          .order = r->order,
+                          .cci = r->cci,
+                          .heavy = r->heavy};
+}
+
 /* check_head -- the copy is what its key says, and has the pool's shape; keeps what it says. */
 static sp_err check_head(void *user, const sp_record *r)
 {
@@ -199,53 +272,28 @@ static sp_err check_head(void *user, const sp_record *r)
         return sp_fail(SP_E_UNSUPPORTED,
                        "a stored copy of %d layers of %llu bytes, not of this model", r->n_layers,
                        (unsigned long long)r->layer_bytes);
-    d->before.n = 0;
-    SP_TRY(sp_vec_reserve(&d->before, (size_t)r->n_before));
-    if (r->n_before)
-        memcpy(d->before.v, r->before, sizeof *r->before * (size_t)r->n_before);
-    d->before.n = (size_t)r->n_before;
-    return SP_OK;
-}
-
-typedef struct reading {
-    transfer t;
-    int32_t at;
-} reading;
-
-static sp_err take_head(void *user, const sp_record *r)
-{
-    reading *g = user;
-    SP_TRY(check_head(&g->t, r));
-    g->at = r->at;
-    return SP_OK;
-}
-
-static sp_err take_layer(void *user, int layer, const void *from)
-{
-    reading *g = user;
-    return write_blocks(&g->t, layer, from);
+    const sp_disk_copy said = copy_of(r);
+    sp_free(d->last_memory);
+    d->last_memory = NULL;
+    return sp_disk_copy_own(&said, r->n, &d->last, &d->last_memory);
 }
 
 /* look_up -- the header, and with `blocks` the layers. The tier itself reports damage. */
 static bool look_up(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out)
 {
-    reading g = {.t = {.d = d,
-                       .key = key,
-                       .blocks = blocks,
-                       .n_blocks = sp_blocks_for(key->seg->n)}};
+    transfer t = {
+        .d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(key->seg->n)};
     sp_err err =
         sp_tier_run(d->tier, &(sp_tier_job){.verb = SP_TIER_GET,
                                             .urgent = true,
                                             .key = tier_key_of(key),
                                             .n_layers = blocks ? sp_kv_pool_shape(d->pool)->n_layers
                                                                : 0,
-                                            .head = take_head,
-                                            .sink = take_layer,
-                                            .user = &g});
+                                            .head = check_head,
+                                            .sink = write_blocks,
+                                            .user = &t});
     if (err == SP_OK) {
-        if (out)
-            *out = (sp_disk_copy){
-                .before = d->before.v, .n_before = (int)d->before.n, .at = g.at};
+        if (out) *out = d->last;
         return true;
     }
     if (err != SP_E_NOTFOUND && err != SP_E_FORMAT)

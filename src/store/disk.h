@@ -33,21 +33,40 @@ typedef struct sp_disk_key {
 typedef struct sp_disk_copy {
     const sp_digest *before; /* [n_before] segments in sight when it was computed: the head first */
     int n_before;
-    int32_t at; /* position that its first key was rotated for */
+    int32_t at;           /* position that its first key was rotated for */
+    bool exact;           /* equals a plain forward pass after `before` */
+    float cost_us;        /* time that computing it took; 0: unknown */
+    const float *inter;   /* [n_before] attention to each of `before`; NULL: not measured */
+    const int32_t *order; /* [n] tokens by falling attention outwards; with inter */
+    float cci;            /* with inter */
+    const int32_t *heavy; /* [n] tokens by falling attention received; NULL: not measured */
 } sp_disk_copy;
 
-/* sp_disk_open -- the copies of one namespace below `dir`, both folders created if need be. space:
- * whatever must keep copies apart: model, KV type, layout, tenant. The pool is borrowed: copies
- * have its shape. Errors: SP_E_IO names the folder, SP_E_NOMEM. */
-sp_err sp_disk_open(const char *dir, const sp_digest *space, sp_kv_pool *pool,
-                    sp_disk **out) SP_MUST_CHECK;
+/* sp_disk_copy_own -- the same with arrays of its own, in one allocation *memory; n: tokens. Errors:
+ * SP_E_NOMEM. */
+sp_err sp_disk_copy_own(const sp_disk_copy *c, int32_t n, sp_disk_copy *out,
+                        void **memory) SP_MUST_CHECK;
+
+typedef struct sp_disk_opts {
+    const char *dir;        /* created if need be */
+    const sp_digest *space; /* whatever must keep copies apart: model, KV type, layout */
+    sp_kv_pool *pool;       /* borrowed: copies have its shape */
+    int64_t max_bytes;      /* of all copies in the folder; 0: what it holds and half of what is free */
+    int64_t reserve_bytes;  /* sp_disk_tier_opts */
+} sp_disk_opts;
+
+/* sp_disk_open -- the copies of one namespace. Errors: SP_E_IO names the folder; SP_E_LIMIT (other
+ * namespaces fill the budget), SP_E_NOMEM. */
+sp_err sp_disk_open(const sp_disk_opts *o, sp_disk **out) SP_MUST_CHECK;
 void sp_disk_close(sp_disk *d);
 
 /* sp_disk_each -- calls fn for every copy that is known; its first error ends the walk. */
 typedef struct sp_disk_found {
     sp_digest id;
     sp_disk_kind kind;
-    uint64_t head; /* sp_head_key of the segments before the first chunk */
+    uint64_t head;  /* sp_head_key of the segments before the first chunk */
+    unsigned facts; /* set of sp_tier_fact */
+    float cost_us;
 } sp_disk_found;
 typedef sp_err sp_disk_each_fn(const sp_disk_found *copy, void *user);
 sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
@@ -58,10 +77,13 @@ sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
 sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                    const uint32_t *blocks) SP_MUST_CHECK;
 
+/* sp_disk_bytes_of -- what a copy of n tokens with n_before segments before it takes in the tier, with
+ * its statistics. */
+int64_t sp_disk_bytes_of(const sp_kv_pool *pool, int32_t n, int n_before);
 /* sp_disk_has -- a copy of this name is there, as far as is known. Cost: no system call. */
 bool sp_disk_has(sp_disk *d, const sp_disk_key *key);
-/* sp_disk_find -- the header of a copy; false is a miss. out->before is valid until the next call
- * with d. Cost: one read. */
+/* sp_disk_find -- the header of a copy; false is a miss. The arrays of *out are valid until the next
+ * call with d. Cost: one read. */
 bool sp_disk_find(sp_disk *d, const sp_disk_key *key, sp_disk_copy *out);
 /* sp_disk_load -- keys and values into open blocks [ceil(n / B)] of the caller; false is a miss,
  * and the blocks then hold anything. out as with find, may be NULL. Cost: one read. */

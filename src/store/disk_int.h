@@ -36,7 +36,7 @@ typedef struct sp_disk_pending {
 struct sp_disk_tier {
     sp_tier base; /* first */
     sp_digest space;
-    int64_t max_bytes;
+    int64_t max_bytes, reserve_bytes;
     uint64_t segment_pages;
     sp_tier_evict evict;
     char *folder; /* of the namespace */
@@ -106,7 +106,8 @@ void sp_disk_leave_segment(sp_disk_tier *d);
 /* -- space ---------------------------------------------------------------------------------- */
 
 /* sp_disk_make_room -- drops copies and reclaims space until this many more bytes are in the budget.
- * Errors: SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
+ * Errors: SP_E_LIMIT, also where the file system would have less than the reserve left; SP_E_IO,
+ * SP_E_NOMEM. */
 sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
 /* sp_disk_tidy -- one step of reclaiming space, if some segment is half dead; false: there is nothing
  * to do. */

@@ -268,8 +268,11 @@ static sp_err run_list(sp_disk_tier *d, sp_tier_op *op)
     sp_err err = sp_vec_reserve(&all, d->table.n);
     for (uint32_t i = d->table.oldest; err == SP_OK && i != SP_NO_ENTRY;) {
         const sp_entry *e = &d->table.entries.v[i];
-        all.v[all.n++] = (sp_tier_info){
-            .key = e->key, .n = e->place.n, .bytes = (int64_t)e->place.pages * SP_PAGE};
+        all.v[all.n++] = (sp_tier_info){.key = e->key,
+                                        .n = e->place.n,
+                                        .bytes = (int64_t)e->place.pages * SP_PAGE,
+                                        .facts = e->place.facts,
+                                        .cost_us = e->place.cost_us};
         i = e->newer;
     }
     pthread_mutex_unlock(&d->lock);

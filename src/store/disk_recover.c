@@ -73,7 +73,9 @@ static sp_err read_header(const scanned *s, uint64_t page, sp_journal_line *out,
                                  .pages = *pages,
                                  .head_pages = head_pages,
                                  .n_layers = (uint32_t)r.n_layers,
-                                 .n = r.n};
+                                 .n = r.n,
+                                 .facts = sp_tier_facts_of(&r),
+                                 .cost_us = r.cost_us};
     return SP_OK;
 }
 

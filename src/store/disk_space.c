@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "store/disk_int.h"
+#include "store/folder.h"
 
 enum { ARENA_BYTES = 8 << 20, FEW_LINES = 4096 };
 
@@ -106,6 +107,8 @@ static sp_err move_one(sp_disk_tier *d, int fd, const moving *m)
     to.head_pages = m->place.head_pages;
     to.n_layers = m->place.n_layers;
     to.n = m->place.n;
+    to.facts = m->place.facts;
+    to.cost_us = m->place.cost_us;
     sp_disk_add_pending(
         d, &(sp_disk_pending){.line = {SP_EVENT_PUT, m->key, to}, .from = m->place});
     return SP_OK;
@@ -167,6 +170,19 @@ static bool evict(sp_disk_tier *d)
     return sp_disk_commit(d) == SP_OK;
 }
 
+/* check_reserve -- a put must not fill the disk for others. */
+static sp_err check_reserve(const sp_disk_tier *d, uint64_t bytes)
+{
+    sp_folder_space space;
+    if (d->reserve_bytes < 0) return SP_OK;
+    SP_TRY(sp_folder_space_of(d->folder, &space));
+    const int64_t reserve = d->reserve_bytes ? d->reserve_bytes : space.reserve;
+    if (space.free - (int64_t)bytes >= reserve) return SP_OK;
+    return sp_fail(SP_E_LIMIT, "%s: %lld MiB of the disk are free, and %lld MiB stay so: "
+                   "copies are not stored", d->folder, (long long)(space.free >> 20),
+                   (long long)(reserve >> 20));
+}
+
 /* sp_disk_make_room -- copies are dropped until they fill 7/8 of the budget: moving them to reclaim the
  * space of others then costs at most eight times what it gains. */
 sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes)
@@ -188,7 +204,7 @@ sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes)
                                (unsigned long long)bytes);
         SP_TRY(empty(d, f));
     }
-    return SP_OK;
+    return check_reserve(d, bytes);
 }
 
 /* -- in the background ---------------------------------------------------------------------- */

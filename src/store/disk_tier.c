@@ -210,6 +210,7 @@ static sp_err set_up(sp_disk_tier *d, const sp_disk_tier_opts *o)
     d->space = *o->space;
     d->evict = o->evict;
     d->max_bytes = o->max_bytes;
+    d->reserve_bytes = o->reserve_bytes;
     int64_t n = o->segment_bytes ? o->segment_bytes : SEGMENT_BYTES;
     if (o->max_bytes && !o->segment_bytes) n = SP_MIN(n, o->max_bytes / 16);
     d->segment_pages = (uint64_t)(SP_MAX(n, MIN_SEGMENT_BYTES) / SP_PAGE);

@@ -275,6 +275,8 @@ static sp_err run_put(sp_disk_tier *d, sp_tier_op *op)
     w.place.head_pages = w.layout.head_pages;
     w.place.n_layers = (uint32_t)r.n_layers;
     w.place.n = r.n;
+    w.place.facts = sp_tier_facts_of(&r);
+    w.place.cost_us = r.cost_us;
     sp_disk_add_pending(d, &(sp_disk_pending){.op = op,
                                               .line = {SP_EVENT_PUT, op->job.key, w.place},
                                               .bytes = (int64_t)bytes});

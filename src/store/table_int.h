@@ -1,10 +1,10 @@
 /* table_int.h -- the index of the disk tier in memory: which copies are where.
  *
  *   slots    hash of a key -> 1 + index of an entry; open addressing, at most 3/4 full
- *   entries  88 bytes each; an index is stable while the entry is there
+ *   entries  96 bytes each; an index is stable while the entry is there
  *
  * Entries are in two lists: by use, of all; and by segment. Cost: O(1) for every call, but when an array
- * doubles. Memory: 88 bytes an entry and 5.3 to 10.7 bytes of slots. Thread: one owner. */
+ * doubles. Memory: 96 bytes an entry and 5.3 to 10.7 bytes of slots. Thread: one owner. */
 #ifndef SP_STORE_TABLE_INT_H
 #define SP_STORE_TABLE_INT_H
 
@@ -12,12 +12,14 @@
 
 #define SP_NO_ENTRY UINT32_MAX
 
-/* Where a record is. */
+/* Where a record is, and what the index says of it. */
 typedef struct sp_place_on_disk {
     uint32_t segment;
     uint32_t page, pages; /* the first, and how many */
     uint32_t head_pages, n_layers;
-    int32_t n; /* tokens */
+    int32_t n;      /* tokens */
+    uint32_t facts; /* set of sp_tier_fact */
+    float cost_us;  /* time that computing it took; 0: unknown */
 } sp_disk_place;
 
 typedef struct sp_entry {

@@ -12,6 +12,12 @@ sp_tier_key sp_tier_key_of(const sp_record *r)
         .id = r->id, .head = sp_head_key(r->before, r->n_head), .kind = r->kind};
 }
 
+unsigned sp_tier_facts_of(const sp_record *r)
+{
+    return (r->exact ? SP_FACT_EXACT : 0u) | (r->inter ? SP_FACT_STATS : 0u) |
+           (r->heavy ? SP_FACT_HEAVY : 0u);
+}
+
 /* -- queues --------------------------------------------------------------------------------- */
 
 sp_err sp_op_queue_init(sp_op_queue *q)

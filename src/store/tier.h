@@ -35,9 +35,20 @@ sp_tier_key sp_tier_key_of(const sp_record *r);
 /* What a tier knows of a copy without reading it. */
 typedef struct sp_tier_info {
     sp_tier_key key;
-    int32_t n;     /* tokens */
-    int64_t bytes; /* that it takes in the tier */
+    int32_t n;      /* tokens */
+    int64_t bytes;  /* that it takes in the tier */
+    unsigned facts; /* set of sp_tier_fact */
+    float cost_us;  /* time that computing it took; 0: unknown */
 } sp_tier_info;
+
+/* What a copy is known to be, or to have. */
+typedef enum sp_tier_fact {
+    SP_FACT_EXACT = 1, /* equals a plain forward pass after `before` */
+    SP_FACT_STATS = 2, /* attention to `before`: sp_record.inter, order, cci */
+    SP_FACT_HEAVY = 4, /* attention received: sp_record.heavy */
+} sp_tier_fact;
+
+unsigned sp_tier_facts_of(const sp_record *r);
 
 typedef enum sp_tier_verb {
     SP_TIER_PUT,  /* in place of an older copy of this key. Done: it lasts */

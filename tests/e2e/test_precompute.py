@@ -221,11 +221,24 @@ def test_interrupted_and_gone_on(tmp_path):
     assert rest["fused"] == 60 - part["fused"] and rest["unchanged"] == part["fused"]
 
 
+def test_size_is_known_before(docs, tmp_path):
+    out = tmp_path / "x.db"
+    options = "index", docs, "-o", out, "--precompute", "-m", MODEL, "--fuse", "3", "-t", "1"
+    refuse(*options, "-q", "--store-max", "300K", naming=["--store-max", "KiB", "nothing was computed"])
+    assert copies(tmp_path / "x.db.kv") == {}
+    done = run(*options, "--json", "--store-max", "8M")
+    store = json.loads(done.stdout.splitlines()[1])
+    assert 0 < store["bytes"] <= store["bytes_expected"] < 7 << 20
+    assert " tokens take " in done.stderr and " are free" in done.stderr
+    assert "0 bytes of it new" in run(*options).stderr
+    refuse(*options, "--store-max", "much", naming=["--store-max", "much", "SIZE"], code=2)
+
+
 def test_refusals(docs, tmp_path):
     start = "index", docs, "-o", tmp_path / "x.db", "--precompute"
     refuse(*start, naming=["model"], code=2)
     refuse(*start, "-m", MODEL, "--fuse", "0", naming=["--fuse"], code=2)
-    refuse(*start, "-m", MODEL, "--similar", "magic", naming=["magic", "bm25"])
+    refuse(*start, "-q", "-m", MODEL, "--similar", "magic", naming=["magic", "bm25"])
     refuse(*start, "-m", tmp_path / "none.gguf", naming=["none.gguf"])
     (tmp_path / "file").write_text("x")
     refuse(*start, "-m", MODEL, "--store", tmp_path / "file", naming=[tmp_path / "file"])

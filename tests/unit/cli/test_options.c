@@ -15,7 +15,8 @@ typedef struct values {
     size_t bytes;
     const char *text, *needed;
     opt_list list;
-    opt table[10];
+    int64_t size;
+    opt table[12];
 } values;
 
 static void reset(values *v)
@@ -28,6 +29,7 @@ static void reset(values *v)
         {OPT_U64, "large-number", 0, "N", &v->large, "an uint64_t"},
         {OPT_FLOAT, "real", 0, "X", &v->real, "a float"},
         {OPT_MIB, "memory", 0, "MiB", &v->bytes, "a size"},
+        {OPT_SIZE, "size", 0, "SIZE", &v->size, "bytes"},
         {OPT_STRING, "text", 0, "TEXT", &v->text, "a text"},
         {OPT_STRING, "needed", 0, "TEXT", &v->needed, "a text", .required = true},
         {OPT_LIST, "item", 'i', "TEXT", &v->list, "texts"},
@@ -52,6 +54,23 @@ static int parse(values *v, const char *const *words)
     return opt_parse(argc, argv, &(opt_usage){"test [options]", "A test."}, tables);
 }
 #define PARSE(v, ...) parse(v, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_sizes(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t bytes;
+    } good[] = {{"3", 3 << 20}, {"500K", 500 << 10}, {"1.5G", 3LL << 29},
+                {"2gib", 2LL << 30}, {"7MB", 7 << 20}, {"1T", 1LL << 40}};
+    static const char *const bad[] = {"", "x", "-1", "0", "5X", "5GG", "5 G", "inf", "1e30", "K"};
+    values v;
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(PARSE(&v, "--needed", "x", "--size", good[i].text), 5);
+        assert_true(v.size == good[i].bytes);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(PARSE(&v, "--needed", "x", "--size", bad[i]), -3);
+}
 
 static void test_each_kind(void **state)
 {
@@ -152,7 +171,7 @@ static void test_nearest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_kind),   cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_sizes), cmocka_unit_test(test_each_kind),   cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_visitor),
         cmocka_unit_test(test_nearest),
     };

@@ -190,6 +190,8 @@ static void test_indices(void **state)
     REFUSES(sp_index_document, (NULL, "x", &hits), "ix");
     REFUSES(sp_index_similar, (NULL, NULL, 1, 1, &hits), "ix");
     REFUSES(sp_store_retain, (NULL, NULL, NULL), "c");
+    REFUSES(sp_store_estimate, (NULL, NULL, NULL, NULL), "c");
+    REFUSES(sp_store_describe, (NULL, NULL), "c");
     assert_int_equal(sp_index_n_chunks(NULL), 0);
     sp_index_close(NULL);
     sp_hits_fini(NULL);

@@ -395,6 +395,62 @@ static void test_a_waiting_request_finds_what_is_new(void **state)
     close_clean(c);
 }
 
+static sp_err keep_costs(void *user, const sp_tier_info *info)
+{
+    float *least = user;
+    *least = SP_MIN(*least, info->cost_us);
+    return SP_OK;
+}
+
+/* h2o reads what was measured while a copy was computed: the store keeps that too, and what
+ * computing took. A copy that another policy stored without it is written anew. */
+static void test_measurements_survive_a_restart(void **state)
+{
+    static const policy h2o = {"h2o", 0.3f};
+    for (int unmeasured = 0; unmeasured < 2; unmeasured++) {
+        char dir[128];
+        float least = 1e9f;
+        make_folder(dir, sizeof dir);
+        if (unmeasured) fill_store(dir, "01");
+        const sp_context_opts o = {
+            .store = dir, .reuse = {.policy = "h2o", .recompute = 0.3f}, .n_batch = 40};
+        sp_context *c = open_with(o);
+        sp_request *r = ask(c, "01", "Which?", 6);
+        assert_from(r, 1, "", unmeasured ? "not measured" : "never seen");
+        sp_request_destroy(r);
+        close_clean(c);
+        c = open_with(o);
+        r = ask(c, "10", "Which?", 6);
+        for (int s = 1; s < 3; s++) assert_from(r, s, "disk", "");
+        assert_text(r, alone(&h2o, "10", "Which?", 6));
+        assert_ok(sp_tier_run(sp_tiers_tier(c->tiers), &(sp_tier_job){.verb = SP_TIER_LIST,
+                                                                      .each = keep_costs,
+                                                                      .user = &least}));
+        assert_true(least > 0 && least < 1e9f);
+        sp_request_destroy(r);
+        close_clean(c);
+        remove_folder(dir);
+    }
+}
+
+static void test_describing_a_store(void **state)
+{
+    char dir[128];
+    sp_store_info info;
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "01");
+    sp_context *c = open_with((sp_context_opts){.store = dir, .store_bytes = 1 << 20});
+    assert_ok(sp_store_describe(c, &info));
+    assert_string_equal(info.dir, dir);
+    assert_true(info.n_copies == 2 && info.bytes > 0 && info.max_bytes == 1 << 20 && info.writes);
+    assert_true(info.disk_free > 0 && info.token_bytes > 0);
+    close_clean(c);
+    c = open_with((sp_context_opts){0});
+    assert_fails(sp_store_describe(c, &info), SP_E_ARG, "no store");
+    close_clean(c);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -410,6 +466,8 @@ int main(void)
         cmocka_unit_test(test_memory_that_waits_to_be_written),
         cmocka_unit_test(test_a_waiting_request_is_looked_up_once),
         cmocka_unit_test(test_a_waiting_request_finds_what_is_new),
+        cmocka_unit_test(test_measurements_survive_a_restart),
+        cmocka_unit_test(test_describing_a_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static inline void store_pool_close(sp_kv_pool *pool)
 
 static inline void store_open(bench *b)
 {
-    assert_ok(sp_disk_open(b->dir, &space, b->pool, &b->disk));
+    assert_ok(sp_disk_open(&(sp_disk_opts){.dir = b->dir, .space = &space, .pool = b->pool}, &b->disk));
 }
 
 /* bench_begin_with -- `pool` is the bench's then. */

@@ -1,4 +1,5 @@
 /* test_disk.c -- chunk copies on disk: what was put comes back, and nothing else ever does. */
+#include "store/folder.h"
 #include "store.h"
 
 #include <errno.h>
@@ -64,6 +65,79 @@ static void test_plain_and_fused_live_side_by_side(void **state)
     assert_true(loads_as(&b, &fused, SP_DISK_FUSED, 3));
     chunk_end(&b, &c);
     chunk_end(&b, &fused);
+    bench_end(&b);
+}
+
+static sp_err has_facts(const sp_disk_found *found, void *user)
+{
+    unsigned *facts = user;
+    assert_true(found->cost_us == 1234.5f);
+    *facts = found->facts;
+    return SP_OK;
+}
+
+/* What was measured of a copy is with it after a restart, and the index tells of it. */
+static void test_what_was_measured_comes_back(void **state)
+{
+    bench b;
+    chunk c;
+    const float inter[] = {0.5f, 0.25f};
+    int32_t order[40], heavy[40];
+    unsigned facts = 0;
+    for (int32_t i = 0; i < 40; i++) order[i] = 39 - i, heavy[i] = i * 7 % 40;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    const sp_disk_key key = key_of(&c, SP_DISK_PLAIN);
+    sp_disk_copy copy = {.before = before, .n_before = 2, .at = 9, .exact = true, .cci = 0.75f,
+                         .inter = inter, .order = order, .heavy = heavy, .cost_us = 1234.5f};
+    assert_ok(sp_disk_put(b.disk, &key, &copy, c.blocks));
+    store_reopen(&b);
+    assert_ok(sp_disk_each(b.disk, has_facts, &facts));
+    assert_int_equal(facts, SP_FACT_EXACT | SP_FACT_STATS | SP_FACT_HEAVY);
+    copy = (sp_disk_copy){0};
+    assert_true(sp_disk_find(b.disk, &key, &copy));
+    assert_true(copy.exact && copy.cci == 0.75f && copy.cost_us == 1234.5f && copy.at == 9);
+    assert_memory_equal(copy.inter, inter, sizeof inter);
+    assert_memory_equal(copy.order, order, sizeof order);
+    assert_memory_equal(copy.heavy, heavy, sizeof heavy);
+    assert_ok(sp_disk_put(b.disk, &key, &(sp_disk_copy){.before = before, .n_before = 1}, c.blocks));
+    assert_true(sp_disk_find(b.disk, &key, &copy));
+    assert_true(!copy.exact && !copy.inter && !copy.order && !copy.heavy && copy.cost_us == 0);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static int64_t bytes_in(const char *dir, const sp_digest *in)
+{
+    int64_t budget = 0;
+    assert_ok(sp_folder_budget(dir, in, (int64_t)1 << 40, &budget));
+    return ((int64_t)1 << 40) - budget;
+}
+
+/* The budget is the folder's: what another namespace has in it is not there for this one. */
+static void test_the_budget_of_a_folder(void **state)
+{
+    bench b;
+    chunk c;
+    sp_folder_space disk, below;
+    int64_t budget = 0;
+    char deep[160];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    assert_ok(put(&b, &c, SP_DISK_PLAIN, 1));
+    const int64_t own = bytes_in(b.dir, &other_space);
+    assert_true(own > 0 && bytes_in(b.dir, &space) == 0);
+    assert_ok(sp_folder_budget(b.dir, &other_space, own + 5, &budget));
+    assert_int_equal(budget, 5);
+    assert_fails(sp_folder_budget(b.dir, &other_space, own, &budget), SP_E_LIMIT, b.dir);
+    assert_ok(sp_folder_space_of(b.dir, &disk));
+    assert_true(disk.total >= disk.free && disk.reserve <= (int64_t)1 << 30);
+    assert_ok(sp_folder_budget(b.dir, &space, 0, &budget));
+    assert_true(budget > own && budget < own + disk.total);
+    snprintf(deep, sizeof deep, "%s/not/there", b.dir);
+    assert_ok(sp_folder_space_of(deep, &below));
+    assert_int_equal(below.total, disk.total);
+    chunk_end(&b, &c);
     bench_end(&b);
 }
 
@@ -176,7 +250,7 @@ static void put_in(bench *b, const sp_digest *in, const char *salt, const chunk 
     sp_digest ids[1];
     assert_ok(sp_segment_id(in, salt, head->seg.tokens, head->seg.n, &ids[0]));
     assert_ok(sp_segment_id(in, salt, seg.tokens, seg.n, &seg.id));
-    if (!sp_digest_eq(in, &space)) assert_ok(sp_disk_open(b->dir, in, b->pool, &d));
+    if (!sp_digest_eq(in, &space)) assert_ok(sp_disk_open(&(sp_disk_opts){.dir = b->dir, .space = in, .pool = b->pool}, &d));
     sp_disk_key key = {.kind = kind, .seg = &seg, .head = ids, .n_head = 1};
     assert_ok(sp_disk_put(d, &key, &(sp_disk_copy){.before = ids, .n_before = 1}, c->blocks));
     if (d != b->disk) sp_disk_close(d);
@@ -259,7 +333,7 @@ static void test_another_shape(void **state)
     sp_kv_pool *others[] = {deep, wide};
     for (int i = 0; i < 2; i++) {
         sp_disk *d;
-        assert_ok(sp_disk_open(b.dir, &space, others[i], &d));
+        assert_ok(sp_disk_open(&(sp_disk_opts){.dir = b.dir, .space = &space, .pool = others[i]}, &d));
         sp_disk_key key = key_of(&c, SP_DISK_PLAIN);
         sp_disk_copy copy;
         assert_true(sp_disk_has(d, &key));
@@ -283,7 +357,7 @@ static void test_without_memory(void **state)
     chunk_begin(&b, &c, 0, 20);
     assert_survives_faults(put(&b, &c, SP_DISK_PLAIN, 1), !finds(&b, &c, SP_DISK_PLAIN));
     put_in(&b, &other_space, NULL, &c, &c, SP_DISK_PLAIN); /* a namespace to learn of */
-    assert_survives_faults(sp_disk_open(b.dir, &space, b.pool, &d), d == NULL);
+    assert_survives_faults(sp_disk_open(&(sp_disk_opts){.dir = b.dir, .space = &space, .pool = b.pool}, &d), d == NULL);
     sp_disk_close(d);
     store_reopen(&b);
     sp_fault_after(1);
@@ -300,6 +374,8 @@ int main(void)
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_scattered_blocks),
         cmocka_unit_test(test_plain_and_fused_live_side_by_side),
+        cmocka_unit_test(test_what_was_measured_comes_back),
+        cmocka_unit_test(test_the_budget_of_a_folder),
         cmocka_unit_test(test_a_newer_copy_takes_the_place),
         cmocka_unit_test(test_each_head_has_its_copy),
         cmocka_unit_test(test_remove_and_retain),

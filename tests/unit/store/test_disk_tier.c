@@ -311,6 +311,28 @@ static bool drop_copy_2(void *user, sp_tier_key *out)
     return true;
 }
 
+/* A put leaves the reserve of the disk free; what is there is served, dropped and moved as ever. */
+static void test_a_reserve_stays_free(void **state)
+{
+    bench b;
+    assert_true(bench_begin(&b, NULL));
+    assert_ok(noise_put(b.tier, 1, 1));
+    assert_ok(noise_put(b.tier, 2, 1));
+    b.opts.reserve_bytes = INT64_MAX;
+    bench_reopen(&b);
+    assert_fails(noise_put(b.tier, 3, 1), SP_E_LIMIT, "MiB of the disk are free");
+    assert_fails(noise_put(b.tier, 1, 2), SP_E_LIMIT, b.dir);
+    assert_ok(noise_get(b.tier, 1, 1));
+    assert_int_equal(noise_get(b.tier, 3, 1), SP_E_NOTFOUND);
+    sp_tier_key key = noise_key(2);
+    assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
+    b.opts.reserve_bytes = -1;
+    bench_reopen(&b);
+    assert_ok(noise_put(b.tier, 3, 1));
+    assert_ok(noise_get(b.tier, 1, 1));
+    bench_end(&b);
+}
+
 static void test_the_policy_chooses(void **state)
 {
     bench b;
@@ -404,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_namespaces_are_apart),
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_a_reserve_stays_free),
         cmocka_unit_test(test_the_policy_chooses),
         cmocka_unit_test(test_space_comes_back),
         cmocka_unit_test(test_the_index_stays_short),

@@ -139,6 +139,13 @@ static inline sp_tier_job noise_get_job(noise *c, int first, int n_layers)
                          .user = c};
 }
 
+static inline sp_tier_key noise_key(uint32_t number)
+{
+    noise c;
+    noise_init(&c, number, 1);
+    return sp_tier_key_of(&c.record);
+}
+
 static inline sp_err noise_put(sp_tier *t, uint32_t number, uint32_t version)
 {
     noise c;
