@@ -273,7 +273,7 @@ install: all $(BUILD)/help/spolia.bash
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(MAN1) \
 		$(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
 	install -m 755 $(BUILD)/spolia $(DESTDIR)$(BINDIR)
-	install -m 644 include/spolia.h include/spolia_base.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 include/spolia.h include/spolia_base.h include/spolia_documents.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 644 $(BUILD)/libspolia.a $(DESTDIR)$(LIBDIR)
 	install -m 755 $(BUILD)/libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)
 	ln -sf libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -285,7 +285,8 @@ install: all $(BUILD)/help/spolia.bash
 	install -m 644 $(BUILD)/help/spolia.fish $(DESTDIR)$(FISH_COMPLETIONS)
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/spolia $(DESTDIR)$(INCLUDEDIR)/spolia.h $(DESTDIR)$(INCLUDEDIR)/spolia_base.h $(DESTDIR)$(LIBDIR)/libspolia.* \
+	rm -f $(DESTDIR)$(BINDIR)/spolia $(DESTDIR)$(INCLUDEDIR)/spolia.h $(DESTDIR)$(INCLUDEDIR)/spolia_base.h \
+	  $(DESTDIR)$(INCLUDEDIR)/spolia_documents.h $(DESTDIR)$(LIBDIR)/libspolia.* \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/spolia.pc $(DESTDIR)$(MAN1)/spolia.1 $(DESTDIR)$(MAN1)/spolia-*.1 \
 		$(DESTDIR)$(BASH_COMPLETIONS)/spolia $(DESTDIR)$(ZSH_COMPLETIONS)/_spolia $(DESTDIR)$(FISH_COMPLETIONS)/spolia.fish
 

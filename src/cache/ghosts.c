@@ -31,6 +31,13 @@ void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg)
     if (start) g->starts[slot_of(start)] = start;
 }
 
+void sp_ghosts_drop(sp_ghosts *g, const sp_segment *seg)
+{
+    uint64_t id = id_of(seg), start = start_of(seg);
+    if (g->ids[slot_of(id)] == id) g->ids[slot_of(id)] = 0;
+    if (start && g->starts[slot_of(start)] == start) g->starts[slot_of(start)] = 0;
+}
+
 bool sp_ghosts_has(const sp_ghosts *g, const sp_segment *seg)
 {
     uint64_t id = id_of(seg);

@@ -16,6 +16,8 @@ typedef struct sp_ghosts {
 } sp_ghosts;
 
 void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg);
+/* sp_ghosts_drop -- forgets a chunk. seg->n 0: its first tokens are unknown, and stay. */
+void sp_ghosts_drop(sp_ghosts *g, const sp_segment *seg);
 /* sp_ghosts_has -- this very chunk was cached. */
 bool sp_ghosts_has(const sp_ghosts *g, const sp_segment *seg);
 /* sp_ghosts_has_start -- one that begins with the same tokens (a block of them) was cached. */

@@ -185,6 +185,19 @@ void sp_ledger_destroy(sp_ledger *l)
     sp_free(l);
 }
 
+void sp_ledger_drop(sp_ledger *l, const sp_copy *dropped)
+{
+    sp_copy *c = sp_ledger_own(l, dropped);
+    assert(c->n_pins == 0 && c->n_children == 0 && c->state != SP_COPY_LOADING);
+    sp_ghosts_drop(l->ghosts, &(sp_segment){
+                                  .tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant});
+    c->places &= SP_AT_DEVICE; /* so it is gone, and not FREE */
+    if (c->state == SP_COPY_READY)
+        become_free(l, c);
+    else
+        settle(l, c);
+}
+
 /* -- use ------------------------------------------------------------------------------------ */
 
 void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now)

@@ -160,6 +160,9 @@ void sp_ledger_expect(sp_ledger *l, const sp_copy *c, float weight);
 bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks);
 /* sp_ledger_clear -- drops everything that is not pinned from the device. */
 void sp_ledger_clear(sp_ledger *l);
+/* sp_ledger_drop -- the copy is gone from the device and from all lists, as if it had never been; what
+ * lower tiers have of it is the caller's to remove. Pre: READY or FREE, unpinned, nothing continues it. */
+void sp_ledger_drop(sp_ledger *l, const sp_copy *c);
 /* sp_ledger_next -- walks all copies: NULL begins, NULL ends. Nothing may be added or dropped on
  * the way. */
 const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c);

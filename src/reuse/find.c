@@ -3,9 +3,10 @@
 
 int sp_reuse_n_head(const sp_segment *segs, int n_segs)
 {
-    int n = 0;
+    int n_system = 0, n = 0;
+    while (n_system < n_segs && segs[n_system].kind == SP_SEG_SYSTEM) n_system++;
     while (n < n_segs && segs[n].kind != SP_SEG_CHUNK) n++;
-    return n;
+    return n < n_segs && n_system ? n_system : n;
 }
 
 void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_known)

@@ -50,7 +50,7 @@ typedef struct sp_reuse_input {
     const sp_segment *segs;
     int n_segs;
     const sp_digest *ids; /* [n_segs] of the segments */
-    int n_head;           /* segments before the first chunk; n_segs when there is none */
+    int n_head;           /* sp_reuse_n_head */
     sp_found *found;      /* [n_segs] */
     float recompute;      /* share of the chunks' tokens to recompute, 0 .. 1; 0 unless the policy
                              recomputes */
@@ -117,7 +117,9 @@ extern const sp_reuse_policy sp_reuse_off;
 /* Offline, for sp_fuse; users cannot name it. */
 extern const sp_reuse_policy sp_reuse_fuse;
 
-/* sp_reuse_n_head -- segments before the first chunk. */
+/* sp_reuse_n_head -- the head: the system segments that begin the prompt, or without them what precedes the
+ * first chunk; all segments when there is no chunk. So a copy serves every conversation and every message
+ * that has the chunk, whatever precedes it after the system prompt. */
 int sp_reuse_n_head(const sp_segment *segs, int n_segs);
 
 #endif

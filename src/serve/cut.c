@@ -154,6 +154,19 @@ void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n)
     pthread_mutex_unlock(&k->lock);
 }
 
+/* A known text that is forgotten keeps its slot, and is found by nothing: its length is 0. */
+void sp_known_drop(sp_known *k, uint64_t tenant, const char *text, size_t n)
+{
+    if (n < WINDOW) return;
+    uint64_t start = hash_of(text, WINDOW) ^ tenant, whole = hash_of(text, n) ^ tenant;
+    pthread_mutex_lock(&k->lock);
+    for (int32_t i = *bucket_of(k, start); i; i = k->texts[i - 1].older) {
+        known_text *t = &k->texts[i - 1];
+        if (t->start == start && t->n == n && t->whole == whole) t->n = t->whole = 0;
+    }
+    pthread_mutex_unlock(&k->lock);
+}
+
 /* longest_at -- bytes of the longest known text at s[at], with at least a window left; or 0. */
 static size_t longest_at(const sp_known *k, uint64_t tenant, const uint64_t *prefix, size_t at,
                          size_t n)

@@ -21,6 +21,8 @@ void sp_known_destroy(sp_known *k);
 uint64_t sp_known_tenant(const char *salt);
 /* sp_known_add -- a chunk's text; too short or known already is fine. Cost: O(n). */
 void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n);
+/* sp_known_drop -- forgets a chunk's text; one that is not known is fine. Cost: O(n). */
+void sp_known_drop(sp_known *k, uint64_t tenant, const char *text, size_t n);
 int32_t sp_known_n(sp_known *k);
 
 typedef struct sp_cut_piece {

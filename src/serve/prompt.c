@@ -195,13 +195,23 @@ static sp_err add_chunk(sp_prompt *p, const char *text, size_t n)
     return SP_OK;
 }
 
+sp_err sp_chunk_form(const char *title, const char *text, sp_bytes *out)
+{
+    if (title && *title) SP_TRY(sp_bytes_addf(out, "[%s]\n", title));
+    return sp_bytes_addf(out, "%s\n\n", text);
+}
+
+sp_err sp_prompt_piece(sp_prompt *p, const char *text, size_t n)
+{
+    return add_chunk(p, text, n);
+}
+
 sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
 {
     SP_NEED(p);
     SP_NEED(text);
     sp_bytes s = {0};
-    sp_err err = title && *title ? sp_bytes_addf(&s, "[%s]\n", title) : SP_OK;
-    if (err == SP_OK) err = sp_bytes_addf(&s, "%s\n\n", text);
+    sp_err err = sp_chunk_form(title, text, &s);
     if (err == SP_OK) err = add_chunk(p, s.v, s.n);
     sp_vec_fini(&s);
     return err;

@@ -22,6 +22,7 @@
 #include "model/chat.h"
 #include "model/tokenizer.h"
 #include "serve/cut.h"
+#include "spolia.h"
 
 /* What a prompt is made for; fixed for a context. */
 typedef struct sp_prompt_space {
@@ -55,5 +56,10 @@ struct sp_prompt {
     bool closed;   /* the assistant's turn is open: nothing follows */
     sp_tail tail;
 };
+
+/* sp_chunk_form -- appends a chunk as sp_prompt_chunk writes it. */
+sp_err sp_chunk_form(const char *title, const char *text, sp_bytes *out) SP_MUST_CHECK;
+/* sp_prompt_piece -- a chunk whose text is taken as it is. */
+sp_err sp_prompt_piece(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 
 #endif

@@ -357,3 +357,15 @@ sp_err sp_tiers_retain(sp_tiers *t, sp_disk_keep_fn *keep, void *user, int64_t *
     sp_err forgotten = forget_removed(t, keep, user);
     return err == SP_OK ? forgotten : err;
 }
+
+static sp_err run_erase(sp_disk *disk, void *arg)
+{
+    return sp_tier_erase(sp_disk_tier_of(disk), arg);
+}
+
+sp_err sp_tiers_erase(sp_tiers *t, const sp_erase *e)
+{
+    sp_erase job = *e;
+    sp_io_drain(t->io);
+    return sp_io_call(t->io, run_erase, &job);
+}

@@ -5,6 +5,7 @@
  *   disk_write.c  put and drop, on the writing thread
  *   disk_recover.c  the index anew, from the segments
  *   disk_space.c  budget, and moving copies to reclaim space, on the writing thread
+ *   disk_erase.c  overwriting what dropped copies left, on the writing thread
  */
 #ifndef SP_STORE_DISK_INT_H
 #define SP_STORE_DISK_INT_H
@@ -112,5 +113,12 @@ sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
 /* sp_disk_tidy -- one step of reclaiming space, if some segment is half dead; false: there is nothing
  * to do. */
 bool sp_disk_tidy(sp_disk_tier *d);
+
+/* sp_disk_shorten_index -- rewrites the index without history, when most of it is that; `always`: in any
+ * case. Errors: SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always) SP_MUST_CHECK;
+/* sp_disk_erase -- commits, and overwrites all space that no copy takes. Errors: SP_E_IO, SP_E_NOMEM,
+ * after trying all segments. */
+sp_err sp_disk_erase(sp_disk_tier *d) SP_MUST_CHECK;
 
 #endif

@@ -209,15 +209,14 @@ sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes)
 
 /* -- in the background ---------------------------------------------------------------------- */
 
-/* shorten_index -- when most of its lines are history. */
-static sp_err shorten_index(sp_disk_tier *d)
+sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always)
 {
     pthread_mutex_lock(&d->journal_lock);
     pthread_mutex_lock(&d->lock);
     const size_t n = d->table.n;
     sp_err err = SP_OK;
     sp_journal_line *lines = NULL;
-    if (d->journal.n_lines > 2 * n + FEW_LINES) {
+    if (always || d->journal.n_lines > 2 * n + FEW_LINES) {
         lines = sp_alloc(n + 1, sizeof *lines);
         if (!lines) err = sp_fail_nomem(n * sizeof *lines, "the index");
         size_t k = 0;
@@ -240,7 +239,7 @@ bool sp_disk_tidy(sp_disk_tier *d)
     delete_empty(d);
     sp_segment_file *f = most_dead(d, true);
     pthread_mutex_unlock(&d->lock);
-    sp_err err = shorten_index(d);
+    sp_err err = sp_disk_shorten_index(d, false);
     if (err == SP_OK && f) err = move_some(d, f);
     if (err == SP_OK) return f != NULL;
     sp_log(SP_LOG_WARN, "space is not reclaimed: %s", sp_error_detail());

@@ -302,7 +302,7 @@ static void close_tier(sp_tier *t)
 
 static sp_op_queue *queue_of(sp_tier *t, sp_tier_verb verb)
 {
-    return verb == SP_TIER_PUT || verb == SP_TIER_DROP ? &disk_of(t)->writes : &disk_of(t)->reads;
+    return verb == SP_TIER_GET || verb == SP_TIER_LIST ? &disk_of(t)->reads : &disk_of(t)->writes;
 }
 
 static bool knows(sp_tier *t, const sp_tier_key *key)

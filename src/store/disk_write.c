@@ -291,13 +291,33 @@ static sp_err run_drop(sp_disk_tier *d, sp_tier_op *op)
     return SP_OK;
 }
 
+/* run_erase -- finishes the operation, unless it fails. */
+static sp_err run_erase(sp_disk_tier *d, sp_tier_op *op)
+{
+    SP_TRY(check_writable(d));
+    SP_TRY(sp_disk_erase(d));
+    sp_tier_op_finish(op, SP_OK);
+    return SP_OK;
+}
+
+static sp_err run_verb(sp_disk_tier *d, sp_tier_op *op)
+{
+    switch (op->job.verb) {
+    case SP_TIER_PUT:
+        return run_put(d, op);
+    case SP_TIER_ERASE:
+        return run_erase(d, op);
+    default:
+        return run_drop(d, op);
+    }
+}
+
 static void run(sp_disk_tier *d, sp_tier_op *op)
 {
     sp_err err = sp_tier_op_is_cancelled(op)
                      ? sp_fail(SP_E_CANCELED, "an operation was cancelled")
-                 : op->job.verb == SP_TIER_PUT ? run_put(d, op)
-                                               : run_drop(d, op);
-    if (err == SP_OK) return; /* pending: commit finishes it */
+                     : run_verb(d, op);
+    if (err == SP_OK) return; /* finished, or pending: commit finishes it */
     pthread_mutex_lock(&d->lock);
     d->stats.n_failed += err != SP_E_CANCELED;
     pthread_mutex_unlock(&d->lock);

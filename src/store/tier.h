@@ -55,6 +55,7 @@ typedef enum sp_tier_verb {
     SP_TIER_GET,  /* the header, then layers [first, first + n_layers) in order */
     SP_TIER_DROP, /* one that is not there is fine */
     SP_TIER_LIST, /* `each` for every copy */
+    SP_TIER_ERASE, /* overwrites what dropped copies left; done: nothing of them is in the tier */
 } sp_tier_verb;
 
 /* One operation. Callbacks run on a thread of the tier, one at a time, and must not wait for the tier.

@@ -1,0 +1,74 @@
+/* shelf.h -- the registered documents of all tenants: their texts and the content ids of their chunks, in a
+ * SQLite file or in memory.
+ *
+ *   put -----> live -----> doomed -----> forgotten        doomed: hidden from everyone; its copies are
+ *               |   remove,   ^   erased                  being erased, also after a crash
+ *               |   replace   |
+ *               +-------------+
+ *
+ * What is forgotten is overwritten in the file (SQLite's secure_delete). Thread: any. */
+#ifndef SP_RETRIEVE_SHELF_H
+#define SP_RETRIEVE_SHELF_H
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "spolia_documents.h"
+
+enum { SP_SHELF_IDS = 2 }; /* of a chunk: as sp_prompt_chunk writes it, and its text alone */
+
+typedef struct sp_shelf sp_shelf;
+
+typedef struct sp_shelf_chunk {
+    const char *title, *text;
+    sp_digest ids[SP_SHELF_IDS];
+    int32_t n_tokens;
+} sp_shelf_chunk;
+
+/* path NULL: in memory. Errors: SP_E_IO, SP_E_FORMAT, SP_E_NOMEM. */
+sp_err sp_shelf_open(const char *path, sp_shelf **out) SP_MUST_CHECK;
+void sp_shelf_close(sp_shelf *s);
+
+typedef struct sp_shelf_row {
+    const char *tenant, *id, *title;
+    int64_t created_s, expires_s;
+    bool pinned, replace;
+} sp_shelf_row;
+
+/* sp_shelf_put -- one transaction; one with the same id becomes doomed. Errors: SP_E_ARG without `replace`. */
+sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *chunks,
+                    int n) SP_MUST_CHECK;
+/* sp_shelf_list -- ids > after, or with `id` that one; expired ones are left out. *out is new. */
+typedef struct sp_shelf_query {
+    const char *tenant, *id, *after;
+    int limit;
+    int64_t now_s;
+} sp_shelf_query;
+sp_err sp_shelf_list(sp_shelf *s, const sp_shelf_query *q, sp_document_list *out) SP_MUST_CHECK;
+/* sp_shelf_chunks -- id NULL: of all documents of the tenant. Owns: sp_hits_fini. */
+sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits *out) SP_MUST_CHECK;
+
+/* sp_shelf_live -- the chunks of all live documents, with the tenant in `root`. Owns: sp_hits_fini. */
+sp_err sp_shelf_live(sp_shelf *s, sp_hits *out) SP_MUST_CHECK;
+
+/* sp_shelf_set -- Errors: SP_E_NOTFOUND. */
+typedef enum sp_shelf_field { SP_SHELF_PINNED, SP_SHELF_EXPIRES } sp_shelf_field;
+sp_err sp_shelf_set(sp_shelf *s, const char *tenant, const char *id, sp_shelf_field field,
+                    int64_t value) SP_MUST_CHECK;
+
+typedef SP_VEC(sp_digest) sp_digests;
+
+/* sp_shelf_ids -- content ids of a document's chunks. Errors: SP_E_NOTFOUND. */
+sp_err sp_shelf_ids(sp_shelf *s, const char *tenant, const char *id, sp_digests *out) SP_MUST_CHECK;
+/* sp_shelf_pinned_ids -- of all pinned documents. */
+sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out) SP_MUST_CHECK;
+
+/* sp_shelf_doom -- Errors: SP_E_NOTFOUND. sp_shelf_doom_expired: all whose time is over. */
+sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id) SP_MUST_CHECK;
+sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
+/* sp_shelf_doomed -- the content ids of doomed documents that no live document has; *last is the newest
+ * doomed one, 0: there is none. texts: title and text of those chunks, with the tenant in `root`. Owns: sp_hits_fini. */
+sp_err sp_shelf_doomed(sp_shelf *s, sp_digests *ids, sp_hits *texts, int64_t *last) SP_MUST_CHECK;
+/* sp_shelf_forget -- doomed documents up to `last` leave the file. */
+sp_err sp_shelf_forget(sp_shelf *s, int64_t last) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,401 @@
+/* documents.c -- the life cycle of registered documents: what the shelf knows, and what the tiers have of
+ * it.
+ *
+ * Invariants
+ *  I1  a document is on the shelf before any of its copies is made by its name, and leaves the shelf's file
+ *      only after all of them are erased: so an interrupted deletion is known, and continues.
+ *  I2  texts of live documents are known to sp_prompt_cut.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/need.h"
+#include "retrieve/texts.h"
+#include "serve/documents_int.h"
+
+#define MOST_ID    256
+#define PIN_SHARE  0.5f
+#define RETRY_US   5000
+
+/* -- tenants and texts ------------------------------------------------------------------------- */
+
+sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES])
+{
+    const sp_digest space = {{0}};
+    sp_digest id;
+    *out = '\0';
+    if (!salt) return SP_OK;
+    SP_TRY(sp_segment_id(&space, salt, NULL, 0, &id));
+    sp_digest_hex(&id, sizeof id, out);
+    return SP_OK;
+}
+
+/* tenant_number -- sp_known_tenant of the salt that a name was made of: the first bytes of its digest. */
+static uint64_t tenant_number(const char *name)
+{
+    uint8_t b[sizeof(uint64_t)] = {0};
+    uint64_t number;
+    for (size_t i = 0; *name && i < 2 * sizeof b; i++) {
+        int digit = name[i] <= '9' ? name[i] - '0' : name[i] - 'a' + 10;
+        b[i / 2] = (uint8_t)(b[i / 2] << 4 | digit);
+    }
+    memcpy(&number, b, sizeof number);
+    return number;
+}
+
+static int64_t now_s(void)
+{
+    return (int64_t)time(NULL);
+}
+
+/* know -- from now on the chunk is found in plain texts, with its title or without; or not any more. */
+static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
+{
+    sp_bytes s = {0};
+    sp_known *k = d->ctx->prompts.known;
+    uint64_t tenant = tenant_number(chunk->root);
+    SP_TRY(sp_chunk_form(chunk->title, chunk->text, &s));
+    void (*change)(sp_known *, uint64_t, const char *, size_t) = known ? sp_known_add : sp_known_drop;
+    change(k, tenant, s.v, s.n);
+    change(k, tenant, chunk->text, strlen(chunk->text));
+    sp_vec_fini(&s);
+    return SP_OK;
+}
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static sp_err know_all(sp_documents *d)
+{
+    sp_hits live = {0};
+    SP_TRY(sp_shelf_live(d->shelf, &live));
+    sp_err err = SP_OK;
+    for (int i = 0; i < live.n && err == SP_OK; i++) err = know(d, &live.v[i], true);
+    sp_hits_fini(&live);
+    return err;
+}
+
+sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents **out)
+{
+    const sp_documents_opts defaults = {0};
+    SP_NEED(c);
+    SP_NEED(out);
+    if (!o) o = &defaults;
+    int size = o->size_words ? o->size_words : 150;
+    if (size < 1 || o->overlap_words < 0 || o->overlap_words >= size)
+        return sp_fail(SP_E_ARG, "documents: chunks of %d words that share %d", size, o->overlap_words);
+    sp_documents *d = SP_NEW(sp_documents);
+    if (!d) return sp_fail_nomem(sizeof *d, "documents");
+    *d = (sp_documents){.ctx = c, .size_words = size, .overlap_words = o->overlap_words};
+    pthread_mutex_init(&d->lock, NULL);
+    sp_err err = sp_shelf_open(o->path, &d->shelf);
+    if (err == SP_OK) err = know_all(d);
+    if (err == SP_OK)
+        *out = d;
+    else
+        sp_documents_close(d);
+    return err;
+}
+
+void sp_documents_close(sp_documents *d)
+{
+    if (!d) return;
+    sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* letting go cannot fail */
+    SP_UNUSED(err);
+    sp_vec_fini(&d->held);
+    sp_shelf_close(d->shelf);
+    pthread_mutex_destroy(&d->lock);
+    sp_free(d);
+}
+
+/* -- registering ------------------------------------------------------------------------------- */
+
+/* A document being cut. */
+typedef struct putting {
+    sp_documents *d;
+    sp_prompt *prompt; /* makes tokens and content ids */
+    sp_arena arena;
+    SP_VEC(sp_shelf_chunk) chunks;
+    sp_sha256 *hash; /* of all texts */
+} putting;
+
+static const char *copy_text(putting *p, const char *text, size_t n)
+{
+    char *copy = sp_arena_take(&p->arena, n + 1, 1);
+    if (copy && n) memcpy(copy, text, n);
+    return copy;
+}
+
+static sp_err last_id(const putting *p, sp_digest *id, int32_t *n)
+{
+    const sp_segment *s = &p->prompt->segs.v[p->prompt->segs.n - 1];
+    *id = s->id;
+    if (n) *n = s->n;
+    return SP_OK;
+}
+
+static sp_err take_piece(const sp_text_piece *piece, void *user)
+{
+    putting *p = user;
+    sp_shelf_chunk c = {.title = copy_text(p, piece->title, piece->n_title),
+                        .text = copy_text(p, piece->text, piece->n_text)};
+    if (!c.title || !c.text) return sp_fail_nomem(piece->n_text, "a document");
+    sp_sha256_field(p->hash, "title", piece->title, piece->n_title);
+    sp_sha256_field(p->hash, "text", piece->text, piece->n_text);
+    SP_TRY(sp_prompt_chunk(p->prompt, c.title, c.text));
+    SP_TRY(last_id(p, &c.ids[0], &c.n_tokens));
+    SP_TRY(sp_prompt_piece(p->prompt, c.text, piece->n_text));
+    SP_TRY(last_id(p, &c.ids[1], NULL));
+    SP_TRY(sp_vec_reserve(&p->chunks, 1));
+    p->chunks.v[p->chunks.n++] = c;
+    return SP_OK;
+}
+
+static sp_err check_new(const sp_document_new *n)
+{
+    size_t len = n->id ? strlen(n->id) : 1;
+    if (len == 0 || len > MOST_ID)
+        return sp_fail(SP_E_ARG, "document: an id of %zu bytes; 1 to %d are allowed", len, MOST_ID);
+    for (const char *s = n->id; s && *s; s++)
+        if ((unsigned char)*s < ' ' || *s == 0x7f || *s == '/')
+            return sp_fail(SP_E_ARG, "document: the id has a control character or a slash");
+    if (!n->text == !n->file)
+        return sp_fail(SP_E_ARG, "document \"%.80s\": either a text or a file is needed",
+                       n->id ? n->id : "");
+    if (n->file && !n->data) return sp_fail(SP_E_ARG, "document: the file has no content");
+    return n->ttl_s < 0 ? sp_fail(SP_E_ARG, "document: ttl_s is negative") : SP_OK;
+}
+
+static sp_err cut(putting *p, const char *salt, const sp_document_new *n)
+{
+    const sp_text_source source = {.name = n->text ? NULL : n->file,
+                                   .title = n->title,
+                                   .data = n->text ? n->text : n->data,
+                                   .n = n->text ? strlen(n->text) : n->n_data,
+                                   .size_words = p->d->size_words,
+                                   .overlap_words = p->d->overlap_words};
+    SP_TRY(sp_sha256_create(&p->hash));
+    SP_TRY(salt ? sp_prompt_create_for(p->d->ctx, salt, &p->prompt)
+                : sp_prompt_create(p->d->ctx, &p->prompt));
+    SP_TRY(sp_prompt_system(p->prompt, "")); /* a chunk never begins a prompt */
+    SP_TRY(sp_text_pieces(&source, take_piece, p));
+    return p->chunks.n ? SP_OK : sp_fail(SP_E_ARG, "document: there is no text in it");
+}
+
+static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, char id[24])
+{
+    sp_digest digest;
+    char hex[17];
+    sp_sha256_final(p->hash, &digest);
+    p->hash = NULL;
+    sp_digest_hex(&digest, 8, hex);
+    if (!n->id) snprintf(id, 24, "doc-%s", hex);
+    int64_t now = now_s();
+    const sp_shelf_row row = {.tenant = tenant,
+                              .id = n->id ? n->id : id,
+                              .title = n->title ? n->title : p->chunks.v[0].title,
+                              .created_s = now,
+                              .expires_s = n->ttl_s ? now + n->ttl_s : 0,
+                              .pinned = n->pinned,
+                              .replace = n->replace || !n->id};
+    return sp_shelf_put(p->d->shelf, &row, p->chunks.v, (int)p->chunks.n);
+}
+
+static void putting_fini(putting *p)
+{
+    sp_digest unused;
+    if (p->hash) sp_sha256_final(p->hash, &unused);
+    sp_prompt_destroy(p->prompt);
+    sp_vec_fini(&p->chunks);
+    sp_arena_fini(&p->arena);
+}
+
+static sp_err erase_doomed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out);
+
+sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,
+                        sp_document_list *out)
+{
+    SP_NEED(d);
+    SP_NEED(n);
+    SP_NEED(out);
+    char tenant[SP_TENANT_BYTES], id[24] = "";
+    sp_documents_removed removed;
+    SP_TRY(check_new(n));
+    SP_TRY(sp_tenant_name(salt, tenant));
+    putting p = {.d = d};
+    sp_arena_init(&p.arena);
+    sp_err err = cut(&p, salt, n);
+    if (err == SP_OK) err = enter(&p, tenant, n, id);
+    putting_fini(&p);
+    SP_TRY(err);
+    if (erase_doomed(d, 0, &removed) != SP_OK) /* of a document that it replaces; the next tick tries again */
+        sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
+    return sp_documents_get(d, salt, n->id ? n->id : id, out);
+}
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static sp_err count_copies(sp_documents *d, const char *tenant, sp_document_info *info)
+{
+    sp_digests ids = {0};
+    sp_presence p = {0};
+    sp_err err = sp_shelf_ids(d->shelf, tenant, info->id, &ids);
+    if (err == SP_OK) err = sp_context_presence(d->ctx, ids.v, ids.n, &p);
+    info->n_device = p.n_device;
+    info->n_store = p.n_store;
+    sp_vec_fini(&ids);
+    return err;
+}
+
+sp_err sp_documents_get(sp_documents *d, const char *salt, const char *id, sp_document_list *out)
+{
+    SP_NEED(d);
+    SP_NEED(id);
+    SP_NEED(out);
+    char tenant[SP_TENANT_BYTES];
+    sp_document_list list;
+    SP_TRY(sp_tenant_name(salt, tenant));
+    SP_TRY(sp_shelf_list(
+        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = now_s()}, &list));
+    sp_err err = count_copies(d, tenant, &list.v[0]);
+    if (err == SP_OK)
+        *out = list;
+    else
+        sp_document_list_fini(&list);
+    return err;
+}
+
+sp_err sp_documents_list(sp_documents *d, const char *salt, const char *after, int limit,
+                         sp_document_list *out)
+{
+    SP_NEED(d);
+    SP_NEED(out);
+    char tenant[SP_TENANT_BYTES];
+    if (limit < 1) return sp_fail(SP_E_ARG, "a list of %d documents", limit);
+    SP_TRY(sp_tenant_name(salt, tenant));
+    return sp_shelf_list(
+        d->shelf,
+        &(sp_shelf_query){.tenant = tenant, .after = after, .limit = limit, .now_s = now_s()}, out);
+}
+
+sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out)
+{
+    SP_NEED(d);
+    SP_NEED(id);
+    SP_NEED(out);
+    char tenant[SP_TENANT_BYTES];
+    SP_TRY(sp_tenant_name(salt, tenant));
+    return sp_shelf_chunks(d->shelf, tenant, id, out);
+}
+
+/* -- pins and time ----------------------------------------------------------------------------- */
+
+/* hold_pinned -- Called with the lock held. */
+static sp_err hold_pinned(sp_documents *d)
+{
+    sp_digests ids = {0};
+    sp_err err = sp_shelf_pinned_ids(d->shelf, &ids);
+    if (err == SP_OK && (ids.n || d->held.n))
+        err = sp_context_hold(d->ctx, ids.v, ids.n, PIN_SHARE, &d->held);
+    sp_vec_fini(&ids);
+    return err;
+}
+
+static sp_err set(sp_documents *d, const char *salt, const char *id, sp_shelf_field field,
+                  int64_t value)
+{
+    char tenant[SP_TENANT_BYTES];
+    SP_TRY(sp_tenant_name(salt, tenant));
+    return sp_shelf_set(d->shelf, tenant, id, field, value);
+}
+
+sp_err sp_documents_pin(sp_documents *d, const char *salt, const char *id, bool pinned)
+{
+    SP_NEED(d);
+    SP_NEED(id);
+    SP_TRY(set(d, salt, id, SP_SHELF_PINNED, pinned));
+    pthread_mutex_lock(&d->lock);
+    sp_err err = hold_pinned(d);
+    pthread_mutex_unlock(&d->lock);
+    return err;
+}
+
+sp_err sp_documents_expire(sp_documents *d, const char *salt, const char *id, int64_t ttl_s)
+{
+    SP_NEED(d);
+    SP_NEED(id);
+    if (ttl_s < 0) return sp_fail(SP_E_ARG, "document: ttl_s is negative");
+    return set(d, salt, id, SP_SHELF_EXPIRES, ttl_s ? now_s() + ttl_s : 0);
+}
+
+/* -- deleting ---------------------------------------------------------------------------------- */
+
+/* erase_ids -- until no request reads the copies, or the time is over. */
+static sp_err erase_ids(sp_documents *d, const sp_digests *ids, int64_t timeout_us,
+                        sp_documents_removed *out)
+{
+    const struct timespec pause = {.tv_nsec = RETRY_US * 1000};
+    int64_t end = sp_clock_us() + timeout_us;
+    for (;;) {
+        sp_erased e;
+        SP_TRY(sp_context_erase(d->ctx, ids->v, ids->n, &e));
+        out->n_device += e.n_device;
+        out->n_store += e.n_store;
+        out->n_pending = e.n_pending;
+        if (e.n_pending == 0 || sp_clock_us() >= end) return SP_OK;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* erase_listed -- Called with the lock held. */
+static sp_err erase_listed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out)
+{
+    sp_digests ids = {0};
+    sp_hits texts = {0};
+    int64_t last;
+    sp_err err = sp_shelf_doomed(d->shelf, &ids, &texts, &last);
+    for (int i = 0; i < texts.n && err == SP_OK; i++) err = know(d, &texts.v[i], false);
+    if (err == SP_OK && last) err = hold_pinned(d); /* not theirs any more */
+    if (err == SP_OK && last) err = erase_ids(d, &ids, timeout_us, out);
+    if (err == SP_OK && last && out->n_pending == 0) err = sp_shelf_forget(d->shelf, last);
+    sp_hits_fini(&texts);
+    sp_vec_fini(&ids);
+    return err;
+}
+
+static sp_err erase_doomed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out)
+{
+    *out = (sp_documents_removed){0};
+    pthread_mutex_lock(&d->lock);
+    sp_err err = erase_listed(d, timeout_us, out);
+    pthread_mutex_unlock(&d->lock);
+    return err;
+}
+
+sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, int64_t timeout_us,
+                           sp_documents_removed *out)
+{
+    SP_NEED(d);
+    SP_NEED(id);
+    char tenant[SP_TENANT_BYTES];
+    sp_documents_removed removed;
+    SP_TRY(sp_tenant_name(salt, tenant));
+    SP_TRY(sp_shelf_doom(d->shelf, tenant, id));
+    SP_TRY(erase_doomed(d, timeout_us, &removed));
+    if (out) *out = removed;
+    return SP_OK;
+}
+
+sp_err sp_documents_tick(sp_documents *d, int64_t now)
+{
+    SP_NEED(d);
+    sp_documents_removed removed;
+    SP_TRY(sp_shelf_doom_expired(d->shelf, now));
+    SP_TRY(erase_doomed(d, 0, &removed));
+    pthread_mutex_lock(&d->lock);
+    sp_err err = hold_pinned(d);
+    pthread_mutex_unlock(&d->lock);
+    return err;
+}

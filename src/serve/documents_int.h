@@ -1,0 +1,24 @@
+/* documents_int.h -- what the files of sp_documents share. */
+#ifndef SP_SERVE_DOCUMENTS_INT_H
+#define SP_SERVE_DOCUMENTS_INT_H
+
+#include <pthread.h>
+
+#include "retrieve/shelf.h"
+#include "serve/context_int.h"
+#include "serve/erase.h"
+
+enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
+
+struct sp_documents {
+    sp_context *ctx;
+    sp_shelf *shelf;
+    int size_words, overlap_words;
+    pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
+    sp_held held;         /* pinned copies */
+};
+
+/* sp_tenant_name -- a salt as hex that does not reveal it; "" for NULL. Errors: SP_E_NOMEM. */
+sp_err sp_tenant_name(const char *salt, char out[SP_TENANT_BYTES]) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,425 @@
+/* test_documents.c -- registered documents: found by name and by text, computed ahead, pinned, and deleted
+ * so that neither memory nor files hold anything of them. */
+#include <ftw.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "serve/documents_int.h"
+#include "support/requests.h"
+
+#define SYSTEM "Be brief."
+
+static const char story[] = "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
+static const char other[] = "The harbour of Velm was built by the town in 1870, and has room for forty boats in winter.";
+
+typedef struct bench {
+    char dir[128], db[192];
+    sp_context *c;
+    sp_documents *d;
+} bench;
+
+static void bench_open(bench *b, sp_context_opts o)
+{
+    o.store = b->dir;
+    b->c = open_with(o);
+    assert_ok(sp_documents_open(b->c, &(sp_documents_opts){.path = b->db}, &b->d));
+}
+
+static void bench_begin(bench *b)
+{
+    const char *tmp = getenv("TMPDIR");
+    *b = (bench){0};
+    snprintf(b->dir, sizeof b->dir, "%s/spolia-documents-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(b->dir));
+    snprintf(b->db, sizeof b->db, "%s/documents.db", b->dir);
+    bench_open(b, (sp_context_opts){0});
+}
+
+static void bench_close(bench *b)
+{
+    sp_documents_close(b->d);
+    close_clean(b->c);
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    return remove(path);
+}
+
+static void bench_end(bench *b)
+{
+    bench_close(b);
+    assert_int_equal(nftw(b->dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+static void put(bench *b, const char *salt, const char *id, const char *text)
+{
+    sp_document_list l;
+    assert_ok(sp_documents_put(
+        b->d, salt, &(sp_document_new){.id = id, .title = "T", .text = text, .replace = true}, &l));
+    assert_int_equal(l.n, 1);
+    assert_string_equal(l.v[0].id, id);
+    sp_document_list_fini(&l);
+}
+
+static sp_documents_computed compute(bench *b, const char *salt, const char *id, int n_fuse)
+{
+    sp_documents_computed n;
+    assert_ok(sp_documents_precompute(
+        b->d, salt, id, &(sp_documents_compute){.system = SYSTEM, .n_fuse = n_fuse, .bare = true}, &n));
+    return n;
+}
+
+/* ask_about -- the report of the chunk: registered text with its title, or inside a message. */
+static sp_segment_report ask_about(bench *b, const char *salt, const char *mode, const char *chunk,
+                                   const char *message)
+{
+    static char from[16], missed[32];
+    sp_prompt *p;
+    sp_request *r;
+    sp_segment_report out = {0};
+    const sp_reuse_opts reuse = {.policy = mode};
+    assert_ok(salt ? sp_prompt_create_for(b->c, salt, &p) : sp_prompt_create(b->c, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    if (chunk) assert_ok(sp_prompt_chunk(p, "T", chunk));
+    if (message) assert_ok(sp_prompt_cut(p, message, NULL, false));
+    assert_ok(message ? sp_prompt_answer(p) : sp_prompt_question(p, "Who?"));
+    sp_request_opts o = {
+        .reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 4, .ignore_end = true};
+    assert_ok(sp_generate(b->c, p, &o, &r));
+    const sp_result *res = sp_request_result(r);
+    for (int i = 0; i < res->n_segments; i++)
+        if (strcmp(res->segments[i].kind, "chunk") == 0) out = res->segments[i];
+    snprintf(from, sizeof from, "%s", out.from ? out.from : "no chunk");
+    snprintf(missed, sizeof missed, "%s", out.missed ? out.missed : "");
+    out.from = from;
+    out.missed = missed;
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return out;
+}
+
+/* -- the shelf --------------------------------------------------------------------------------- */
+
+static void test_a_document_is_its_tenants(void **state)
+{
+    bench b;
+    sp_document_list l;
+    sp_hits h;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    put(&b, "red", "two", other);
+    put(&b, "blue", "one", other);
+    assert_ok(sp_documents_list(b.d, "red", NULL, 10, &l));
+    assert_int_equal(l.n, 2);
+    assert_string_equal(l.v[1].id, "two");
+    assert_string_equal(l.v[0].title, "T");
+    assert_int_equal(l.v[0].n_bytes, strlen(story));
+    assert_true(l.v[0].n_tokens > 10);
+    sp_document_list_fini(&l);
+    assert_ok(sp_documents_list(b.d, "red", "one", 10, &l));
+    assert_int_equal(l.n, 1);
+    sp_document_list_fini(&l);
+    assert_ok(sp_documents_chunks(b.d, "blue", "one", &h));
+    assert_int_equal(h.n, 1);
+    assert_string_equal(h.v[0].text, other);
+    sp_hits_fini(&h);
+    assert_fails(sp_documents_get(b.d, "blue", "two", &l), SP_E_NOTFOUND, "two");
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    assert_fails(sp_documents_remove(b.d, "blue", "two", 0, NULL), SP_E_NOTFOUND, "two");
+    bench_end(&b);
+}
+
+static void test_what_cannot_be_registered(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    const struct {
+        sp_document_new n;
+        sp_err err;
+        const char *why;
+    } bad[] = {
+        {{.id = "one", .text = other}, SP_E_ARG, "already"},
+        {{.id = "", .text = other}, SP_E_ARG, "id"},
+        {{.id = "a/b", .text = other}, SP_E_ARG, "slash"},
+        {{.id = "two"}, SP_E_ARG, "text or a file"},
+        {{.id = "two", .text = " \n "}, SP_E_ARG, "no text"},
+        {{.id = "two", .text = "\xff\xfe\x80"}, SP_E_UNSUPPORTED, "UTF-8"},
+        {{.id = "two", .file = "a.bin", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.bin"},
+        {{.id = "two", .file = "a.pdf", .data = "x", .n_data = 1}, SP_E_UNSUPPORTED, "a.pdf"},
+        {{.id = "two", .text = other, .ttl_s = -1}, SP_E_ARG, "ttl"},
+    };
+    for (size_t i = 0; i < SP_COUNT(bad); i++)
+        assert_fails(sp_documents_put(b.d, NULL, &bad[i].n, &l), bad[i].err, bad[i].why);
+    const sp_document_new md = {.file = "a.md", .data = "# Boats\n\nForty.\n", .n_data = 16};
+    assert_ok(sp_documents_put(b.d, NULL, &md, &l));
+    assert_string_equal(l.v[0].title, "Boats");
+    assert_memory_equal(l.v[0].id, "doc-", 4);
+    sp_document_list_fini(&l);
+    bench_end(&b);
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+static void test_computed_ahead(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    sp_documents_computed n = compute(&b, "red", "one", 0);
+    assert_int_equal(n.n_chunks, 1);
+    assert_int_equal(n.n_computed, 2); /* with its title, and without */
+    assert_int_equal(compute(&b, "red", "one", 0).n_known, 2);
+    sp_segment_report r = ask_about(&b, "red", "full", story, NULL);
+    assert_string_equal(r.from, "memory");
+    assert_int_equal(r.n_reused, r.n_tokens);
+    char message[400];
+    snprintf(message, sizeof message, "<source id=\"3\">%s</source>\nWho is it?", story);
+    assert_string_equal(ask_about(&b, "red", "full", NULL, message).from, "memory");
+    assert_string_equal(ask_about(&b, "blue", "full", story, NULL).missed, "never seen");
+    bench_close(&b);
+    bench_open(&b, (sp_context_opts){0}); /* a restart */
+    assert_string_equal(ask_about(&b, "green", "full", story, NULL).missed, "never seen");
+    assert_string_equal(ask_about(&b, "red", "full", NULL, message).from, "disk");
+    assert_string_equal(ask_about(&b, "red", "full", story, NULL).from, "disk");
+    bench_end(&b);
+}
+
+static void test_fused_with_what_is_like_it(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    assert_true(compute(&b, NULL, "two", 3).n_computed >= 1);
+    int n_fused = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
+        n_fused += c->kind == SP_COPY_FUSED && c->state == SP_COPY_READY;
+    assert_int_equal(n_fused, 1);
+    assert_string_equal(ask_about(&b, NULL, "fusion", other, NULL).from, "memory");
+    bench_end(&b);
+}
+
+/* -- the end ----------------------------------------------------------------------------------- */
+
+static const void *wanted;
+static size_t n_wanted;
+static int n_seen;
+
+static int scan_file(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    if (kind != FTW_F || st->st_size == 0) return 0;
+    FILE *f = fopen(path, "r");
+    char *data = malloc((size_t)st->st_size);
+    size_t n = fread(data, 1, (size_t)st->st_size, f);
+    n_seen += memmem(data, n, wanted, n_wanted) != NULL;
+    free(data);
+    fclose(f);
+    return 0;
+}
+
+static int files_with(const bench *b, const void *bytes, size_t n)
+{
+    wanted = bytes;
+    n_wanted = n;
+    n_seen = 0;
+    assert_int_equal(nftw(b->dir, scan_file, 8, FTW_PHYS), 0);
+    return n_seen;
+}
+
+static bool pool_has(const bench *b, const void *bytes, size_t n)
+{
+    sp_kv_pool *pool = b->c->pool;
+    size_t size = sp_kv_pool_layer_block_bytes(pool);
+    for (uint32_t i = 0; i < sp_kv_pool_n_blocks(pool); i++) {
+        const uint8_t *block;
+        assert_ok(sp_kv_pool_read(pool, (sp_kv_run){.layer = 1, .first = i, .n = 1}, NULL, &block));
+        if (memmem(block, size, bytes, n)) return true;
+    }
+    return false;
+}
+
+/* sample -- some bytes of layer 1 of the copy of a kind. */
+static void sample(const bench *b, sp_copy_kind kind, uint8_t out[48])
+{
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));)
+        if (c->kind == kind && c->state == SP_COPY_READY && c->n > 16) {
+            const uint8_t *block;
+            assert_ok(sp_kv_pool_read(
+                b->c->pool, (sp_kv_run){.layer = 1, .first = c->blocks[0], .n = 1}, NULL, &block));
+            memcpy(out, block + 16, 48);
+            return;
+        }
+    fail_msg("there is no such copy");
+}
+
+static void test_nothing_is_left(void **state)
+{
+    bench b;
+    uint8_t plain[48], path[48];
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    compute(&b, "red", "one", 0);
+    sample(&b, SP_COPY_PLAIN, plain);
+    sp_io_drain(sp_tiers_io(b.c->tiers));
+    assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
+    assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "memory");
+    sample(&b, SP_COPY_PATH, path);
+    assert_true(files_with(&b, plain, sizeof plain) > 0);
+    assert_true(files_with(&b, story + 8, 40) > 0);
+    assert_true(pool_has(&b, plain, sizeof plain));
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
+    assert_true(n.n_device >= 4 && n.n_store >= 2 && n.n_pending == 0);
+    for (int reopened = 0; reopened < 2; reopened++) {
+        assert_int_equal(files_with(&b, plain, sizeof plain), 0);
+        assert_int_equal(files_with(&b, story + 8, 40), 0);
+        assert_false(pool_has(&b, plain, sizeof plain));
+        sp_documents_close(b.d);
+        sp_context_close(b.c);
+        bench_open(&b, (sp_context_opts){0});
+    }
+    assert_string_equal(ask_about(&b, "red", "full", NULL, story).from, "no chunk"); /* not known in texts */
+    assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
+    assert_string_equal(ask_about(&b, "red", "full", other, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+static void test_what_saw_it_goes_too(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    compute(&b, NULL, "two", 3); /* conditioned on the story */
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
+        assert_true(c->kind != SP_COPY_FUSED);
+    bench_end(&b);
+}
+
+static void test_what_another_document_has_stays(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", story);
+    compute(&b, NULL, "one", 0);
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL));
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).from, "memory");
+    put(&b, NULL, "two", other); /* replaced: now nobody has it */
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+static void test_a_running_request_keeps_its_copies(void **state)
+{
+    bench b;
+    sp_prompt *p;
+    sp_request *r;
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    compute(&b, NULL, "one", 0);
+    assert_ok(sp_prompt_create(b.c, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    assert_ok(sp_prompt_chunk(p, "T", story));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    const sp_reuse_opts reuse = {.policy = "full"};
+    sp_request_opts o = {
+        .reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 8, .ignore_end = true};
+    assert_ok(sp_request_submit(b.c, p, &o, &r));
+    sp_prompt_destroy(p);
+    bool busy = true;
+    assert_ok(sp_context_step(b.c, &busy));
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
+    assert_int_equal(n.n_pending, 1);
+    while (busy) assert_ok(sp_context_step(b.c, &busy));
+    assert_int_equal(sp_request_result(r)->n_generated, 8);
+    sp_request_destroy(r);
+    assert_true(files_with(&b, story + 8, 40) > 0);
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(files_with(&b, story + 8, 40), 0);
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+static void test_its_time_ends(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    compute(&b, NULL, "one", 0);
+    sp_io_drain(sp_tiers_io(b.c->tiers));
+    assert_ok(sp_documents_expire(b.d, NULL, "one", 100));
+    assert_ok(sp_documents_tick(b.d, time(NULL) + 50));
+    assert_ok(sp_documents_get(b.d, NULL, "one", &l));
+    assert_true(l.v[0].expires_s > time(NULL) + 50 && l.v[0].n_device == 2 && l.v[0].n_store == 2);
+    sp_document_list_fini(&l);
+    assert_ok(sp_documents_tick(b.d, time(NULL) + 101));
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+/* -- pins -------------------------------------------------------------------------------------- */
+
+static void test_pinned_copies_stay(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    compute(&b, NULL, "one", 0);
+    compute(&b, NULL, "two", 0);
+    assert_ok(sp_documents_pin(b.d, NULL, "one", true));
+    sp_context_forget(b.c);
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).from, "memory");
+    assert_string_equal(ask_about(&b, NULL, "full", other, NULL).from, "disk");
+    assert_ok(sp_documents_pin(b.d, NULL, "one", false));
+    sp_context_forget(b.c);
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).from, "disk");
+    assert_ok(sp_documents_pin(b.d, NULL, "one", true));
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, NULL)); /* pins do not protect it */
+    assert_string_equal(ask_about(&b, NULL, "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+static void test_null(void **state)
+{
+    bench b;
+    sp_document_list l;
+    bench_begin(&b);
+    assert_fails(sp_documents_open(NULL, NULL, &b.d), SP_E_ARG, "c is NULL");
+    assert_fails(sp_documents_put(b.d, NULL, NULL, &l), SP_E_ARG, "n is NULL");
+    assert_fails(sp_documents_get(b.d, NULL, NULL, &l), SP_E_ARG, "id is NULL");
+    assert_fails(sp_documents_list(b.d, NULL, NULL, 1, NULL), SP_E_ARG, "out is NULL");
+    assert_fails(sp_documents_precompute(NULL, NULL, "x", NULL, NULL), SP_E_ARG, "d is NULL");
+    assert_fails(sp_documents_tick(NULL, 0), SP_E_ARG, "d is NULL");
+    sp_documents_close(NULL);
+    sp_document_list_fini(NULL);
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_document_is_its_tenants),
+        cmocka_unit_test(test_what_cannot_be_registered),
+        cmocka_unit_test(test_computed_ahead),
+        cmocka_unit_test(test_fused_with_what_is_like_it),
+        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_what_saw_it_goes_too),
+        cmocka_unit_test(test_what_another_document_has_stays),
+        cmocka_unit_test(test_a_running_request_keeps_its_copies),
+        cmocka_unit_test(test_its_time_ends),
+        cmocka_unit_test(test_pinned_copies_stay),
+        cmocka_unit_test(test_null),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
