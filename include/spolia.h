@@ -66,8 +66,11 @@ typedef struct sp_context_opts {
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     sp_reuse_opts reuse; /* of requests that do not say themselves */
     int max_variants;    /* copies of chunks computed after other chunks (craft); 0: 1,024 */
-    const char *evict;   /* replacement policy of cached copies: "lru", or "lacr" (what was used often
-                            and what waiting requests will use); NULL: "lru" */
+    const char *evict;   /* replacement policy of cached copies: "lru", "lfu", "gdsf", "pgdsf", "fr",
+                            "lacr" (what waiting requests will use stays), "hazard"; with "+ghosts" it
+                            remembers uses of copies that are gone; NULL: "lru" */
+    const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL:
+                            costs that rise evenly with the tokens looked at */
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */

@@ -131,7 +131,11 @@ static sp_copy *find_rest(const sp_ledger *l, const sp_segment *segs, sp_path_ma
 static void use_all(sp_ledger *l, const sp_copy *const *found, int n_segs, int64_t now)
 {
     for (int i = n_segs - 1; i >= 0; i--)
-        if (found[i]) sp_evict_use(&l->ready, sp_ledger_own(l, found[i]), now);
+        if (found[i]) {
+            sp_copy *c = sp_ledger_own(l, found[i]);
+            c->worth += SP_MOST_WORTH; /* exact: CFO is 0 */
+            sp_evict_use(&l->ready, c, now);
+        }
 }
 
 void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, const sp_copy **out)

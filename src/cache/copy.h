@@ -62,6 +62,12 @@ typedef struct sp_copy_stats {
 
 typedef struct sp_copy sp_copy;
 
+/* Where a copy is in a rank (cache/rank.h). */
+typedef struct sp_rank_place {
+    double priority;
+    size_t slot; /* 1 + index in the heap; 0: not there */
+} sp_rank_place;
+
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
     /* -- what it is: constant while READY; of a FREE copy only kind, id, head, cost
@@ -90,21 +96,30 @@ struct sp_copy {
 
     /* -- the ledger's: read by replacement policies, written by the ledger alone */
     sp_copy_state state;
-    unsigned places;       /* set of sp_place */
+    unsigned places; /* set of sp_place */
     struct {
         bool stats, heavy; /* what the form below the device has of these */
     } stored;
-    int n_pins;            /* users, the load that fills it, and patches over it */
-    int n_children;        /* path copies that continue this one */
-    int64_t last_used;     /* logical time */
-    int64_t n_uses;        /* being added or loaded is the first */
-    float worth;           /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float cost_us;         /* time that computing it took; 0: unknown */
-    float expected;        /* uses by waiting requests, the sooner the more; of the look ... */
+    int n_pins;        /* users, the load that fills it, and patches over it */
+    int n_children;    /* path copies that continue this one */
+    int64_t last_used; /* logical time */
+    int64_t n_uses;    /* requests that used it; the one that added or loaded it is the first */
+    int64_t expires;   /* sp_ledger_expire drops it from this time on; 0: never */
+    float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
+    float cost_us;     /* time that computing it took; 0: unknown */
+    float mean_cost;   /* of one of its tokens, in us: the mean over the times it was computed */
+    int32_t n_costs;   /* how often it was computed, as far as is remembered */
+    double recent;     /* log2 of uses that halve in weight with age (cache/evict.h) */
+    float expected;    /* uses by waiting requests, the sooner the more; of the look ... */
     int64_t expected_look; /* ... with this number (cache/evict.h) */
+    bool aside;            /* among those that the present look expects, not in a rank */
+    uint64_t name;         /* hash of kind, path or head, and id: what a policy remembers it by */
     struct {
         sp_copy *newer, *older;
-    } used;                 /* order of use: of all READY copies, or of all FREE ones */
+    } used;                 /* order of use: of all READY copies, or of all FREE ones ... */
+    int64_t order;          /* ... in numbers that rise with it */
+    sp_rank_place rank[3];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
+                              with an end by `expires` */
     sp_copy *next_by_id;    /* chains of the indices */
     sp_copy *next_by_start; /* path copies of a block or more */
     size_t slot;            /* index in the ledger's list of all copies */

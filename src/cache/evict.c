@@ -1,28 +1,88 @@
 #include "cache/evict.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static const sp_evict_policy *const policies[] = {&sp_evict_lru, &sp_evict_lacr};
+#define GHOSTS "+ghosts"
 
-sp_err sp_evict_find(const char *name, const sp_evict_policy **out)
+static const sp_evict_policy *const policies[] = {
+    &sp_evict_lru, &sp_evict_lfu,  &sp_evict_gdsf,   &sp_evict_pgdsf,
+    &sp_evict_fr,  &sp_evict_lacr, &sp_evict_hazard,
+};
+
+const sp_evict_policy *sp_evict_nth(size_t i)
+{
+    return i < SP_COUNT(policies) ? policies[i] : NULL;
+}
+
+/* find -- the policy whose name is the first n characters. */
+static sp_err find(const char *name, size_t n, const sp_evict_policy **out)
 {
     char names[256] = "";
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        if (!name || strcmp(name, policies[i]->name) == 0) {
+        if (!name || (strlen(policies[i]->name) == n && memcmp(name, policies[i]->name, n) == 0)) {
             *out = policies[i];
             return SP_OK;
         }
-        size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", policies[i]->name);
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", policies[i]->name);
     }
-    return sp_fail(SP_E_ARG, "replacement policy \"%s\" is unknown: %s", name, names);
+    return sp_fail(SP_E_ARG, "replacement policy \"%s\" is unknown: %s; or NAME" GHOSTS, name,
+                   names);
+}
+
+/* name_length -- of the name without "+ghosts". */
+static size_t name_length(const char *name, bool *ghosts)
+{
+    size_t n = name ? strlen(name) : 0, tail = strlen(GHOSTS);
+    *ghosts = n > tail && strcmp(name + n - tail, GHOSTS) == 0;
+    return *ghosts ? n - tail : n;
+}
+
+sp_err sp_evict_find(const char *name, const sp_evict_policy **out)
+{
+    return find(name, name ? strlen(name) : 0, out);
+}
+
+/* -- create and destroy --------------------------------------------------------------------- */
+
+sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o)
+{
+    bool ghosts;
+    size_t n = name_length(o->name, &ghosts);
+    e->policy = o->policy;
+    if (!e->policy) SP_TRY(find(o->name, n, &e->policy));
+    e->rank.which = 0;
+    e->placed.which = 1;
+    e->cost = o->cost;
+    e->user = o->user;
+    e->most_recent = -INFINITY;
+    if (ghosts || e->policy->remembers) SP_TRY(sp_past_init(&e->past, o->max_copies));
+    return e->policy->open ? e->policy->open(e, o->max_copies) : SP_OK;
+}
+
+void sp_evict_fini(sp_evict *e)
+{
+    if (e->policy && e->policy->close) e->policy->close(e);
+    sp_rank_fini(&e->rank);
+    sp_rank_fini(&e->placed);
+    sp_vec_fini(&e->expected);
+    sp_past_fini(&e->past);
+}
+
+sp_err sp_evict_reserve(sp_evict *e, size_t n)
+{
+    SP_TRY(sp_rank_reserve(&e->rank, n));
+    SP_TRY(sp_rank_reserve(&e->placed, n));
+    return n > e->expected.n ? sp_vec_reserve(&e->expected, n - e->expected.n) : SP_OK;
 }
 
 /* -- order of use --------------------------------------------------------------------------- */
 
 void sp_evict_link(sp_evict *e, sp_copy *c)
 {
+    c->order = ++e->order;
     c->used.newer = NULL;
     c->used.older = e->newest;
     if (e->newest) e->newest->used.newer = c;
@@ -45,25 +105,138 @@ void sp_evict_unlink(sp_evict *e, sp_copy *c)
     e->n--;
 }
 
+/* -- uses ----------------------------------------------------------------------------------- */
+
+/* add_logs -- log2(2^a + 2^b). */
+static double add_logs(double a, double b)
+{
+    double high = a > b ? a : b, low = a > b ? b : a;
+    return low == -INFINITY ? high : high + log2(1 + exp2(low - high));
+}
+
+/* count_use -- one for each request, however many of its segments touch the copy. Recent uses are
+ * summed with weights 2^(time / half-life): newer uses weigh more, and older sums need no update. */
+static void count_use(sp_evict *e, sp_copy *c, int64_t now)
+{
+    e->now = now;
+    if (c->n_uses && c->last_used == now) return;
+    c->recent = add_logs(c->n_uses ? c->recent : -INFINITY, (double)now / SP_EVICT_HALF_LIFE);
+    e->most_recent = fmax(e->most_recent, c->recent);
+    c->n_uses++;
+    c->last_used = now;
+}
+
+/* settle_rank -- enters or moves the copy by its priority. What is expected has its own list. */
+static void settle_rank(sp_evict *e, sp_copy *c)
+{
+    if (!e->policy->priority) return;
+    double priority = e->policy->priority(e, c);
+    if (c->aside)
+        c->rank[0].priority = priority;
+    else
+        sp_rank_put(&e->rank, c, priority);
+}
+
+/* recall -- what is remembered of the copy when it was here before. */
+static void recall(const sp_evict *e, sp_copy *c)
+{
+    const sp_past_copy *p = e->past.slots ? sp_past_find(&e->past, c->name) : NULL;
+    if (!p || c->n_uses) return; /* of a copy that stayed in a lower tier all is known */
+    c->n_uses = p->n_uses;
+    c->last_used = p->last_used;
+    c->recent = p->recent;
+    c->worth = p->worth;
+    c->mean_cost = p->mean_cost;
+    c->n_costs = p->n_costs;
+}
+
+/* count_cost -- it was computed once more: the mean of cost / new tokens over such requests. */
+static void count_cost(const sp_evict *e, sp_copy *c)
+{
+    double us = c->cost_us > 0 ? c->cost_us : sp_cost_us(e->cost, c->at, c->n);
+    double each = us / SP_MAX(c->n, 1);
+    c->n_costs++;
+    c->mean_cost += (float)((each - c->mean_cost) / c->n_costs);
+}
+
 void sp_evict_add(sp_evict *e, sp_copy *c, int64_t now)
 {
-    c->last_used = now;
-    c->n_uses++;
+    recall(e, c);
+    count_use(e, c, now);
+    count_cost(e, c);
     sp_evict_link(e, c);
-    if (e->policy->add) e->policy->add(e, c, now);
+    if (e->policy->use) e->policy->use(e, c, now);
+    settle_rank(e, c);
+    if (c->kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
 }
 
 void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now)
 {
-    c->last_used = now;
-    c->n_uses++;
+    count_use(e, c, now);
     sp_evict_unlink(e, c);
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
+    settle_rank(e, c);
+    if (c->kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
+}
+
+void sp_evict_back(sp_evict *e, sp_copy *c)
+{
+    if (e->policy->priority && !c->aside) sp_rank_back(&e->rank, c);
+    if (c->kind == SP_COPY_PLACED) sp_rank_back(&e->placed, c);
 }
 
 void sp_evict_drop(sp_evict *e, sp_copy *c)
 {
-    if (e->policy->drop) e->policy->drop(e, c);
+    sp_rank_drop(&e->rank, c);
+    sp_rank_drop(&e->placed, c);
+    for (size_t i = 0; c->aside && i < e->expected.n; i++) {
+        if (e->expected.v[i] != c) continue;
+        e->expected.v[i] = e->expected.v[--e->expected.n];
+        c->aside = false;
+    }
+    if (e->past.slots)
+        sp_past_put(&e->past, &(sp_past_copy){.name = c->name,
+                                              .last_used = c->last_used,
+                                              .n_uses = c->n_uses,
+                                              .recent = c->recent,
+                                              .worth = c->worth,
+                                              .mean_cost = c->mean_cost,
+                                              .n_costs = c->n_costs});
     sp_evict_unlink(e, c);
+}
+
+/* -- what is expected ----------------------------------------------------------------------- */
+
+void sp_evict_look(sp_evict *e)
+{
+    e->look++;
+    e->most_expected = 0;
+    for (size_t i = 0; i < e->expected.n; i++) {
+        e->expected.v[i]->aside = false;
+        sp_rank_back(&e->rank, e->expected.v[i]);
+    }
+    e->expected.n = 0;
+}
+
+void sp_evict_expect(sp_evict *e, sp_copy *c)
+{
+    e->most_expected = SP_MAX(e->most_expected, c->expected);
+    if (!e->policy->looks_ahead || c->state != SP_COPY_READY || c->aside) return;
+    assert(e->expected.n < e->expected.cap);
+    e->expected.v[e->expected.n++] = c;
+    c->aside = true;
+    sp_rank_drop(&e->rank, c);
+}
+
+/* -- victims -------------------------------------------------------------------------------- */
+
+sp_copy *sp_evict_victim(sp_evict *e)
+{
+    return e->policy->victim ? e->policy->victim(e) : sp_rank_least(&e->rank);
+}
+
+sp_copy *sp_evict_placed_victim(sp_evict *e)
+{
+    return sp_rank_least(&e->placed);
 }

@@ -1,49 +1,105 @@
 /* evict.h -- replacement policies: which copy leaves the device next.
  *
  * The order of use is kept here, for every policy: a list of all READY copies from newest to oldest.
- * A policy is one file with one sp_evict_policy, and a line in the table in evict.c. It reads the
- * copies' fields (last_used, n_uses, worth, cost_us, size) and that order.
+ * A policy is one file with one sp_evict_policy, and a line in the table in evict.c. Most only say a
+ * priority; the heap (cache/rank.h) finds the least.
+ *
+ *   ledger            sp_evict_...   policy
+ *   copy is READY     add            begin, then priority
+ *   request reads it  use            use, then priority
+ *   unpinned, or its last child has left:  back
+ *   it leaves         drop           drop; its past is kept where the policy remembers
+ *   room is needed    victim         victim, or the least of the heap
+ *
+ * "NAME+ghosts" is a policy that remembers uses and costs of copies that are gone (cache/past.h); a
+ * copy that returns goes on from there. Some always remember.
  */
 #ifndef SP_CACHE_EVICT_H
 #define SP_CACHE_EVICT_H
 
-#include "cache/copy.h"
+#include "cache/cost.h"
+#include "cache/past.h"
+#include "cache/rank.h"
+
+/* Uses halve in weight every SP_EVICT_HALF_LIFE requests where a policy counts recent ones. */
+enum { SP_EVICT_HALF_LIFE = 512 };
+
+typedef struct sp_evict_policy sp_evict_policy;
+
+typedef struct sp_evict_opts {
+    const char *name;              /* of a policy, or "NAME+ghosts"; NULL: the default */
+    const sp_evict_policy *policy; /* instead of a name; NULL: by name */
+    int64_t max_copies;            /* about; sizes what is remembered */
+    const sp_cost *cost;           /* borrowed; NULL: the default of sp_cost_us */
+    void *user;                    /* of `policy` */
+} sp_evict_opts;
 
 typedef struct sp_evict {
-    const struct sp_evict_policy *policy;
-    sp_copy *newest, *oldest; /* order of use */
-    int64_t n;
-    int64_t look; /* looks at the waiting queue so far: sp_ledger_look */
+    const sp_evict_policy *policy;
+    sp_copy *newest, *oldest;   /* order of use */
+    int64_t n, order;           /* READY copies; the last number given in the order of use */
+    int64_t look;               /* looks at the waiting queue so far: sp_ledger_look */
+    int64_t now;                /* of the last use */
+    sp_rank rank;               /* READY copies by what the policy says; those that need it */
+    sp_rank placed;             /* placed copies by worth */
+    SP_VEC(sp_copy *) expected; /* READY copies that this look has found */
+    sp_past past;               /* no slots: nothing is remembered */
+    const sp_cost *cost;
+    double clock;       /* gdsf, pgdsf: the largest priority that was evicted */
+    double most_recent; /* the largest sp_copy.recent so far */
+    float most_expected;
+    void *state; /* the policy's own */
+    void *user;
 } sp_evict;
 
-/* The first three hooks may be NULL. `now` is logical time. */
-typedef struct sp_evict_policy {
+/* Hooks may be NULL. `now` is logical time. */
+struct sp_evict_policy {
     const char *name, *help;
     bool looks_ahead; /* reads sp_copy.expected */
-    void (*add)(sp_evict *e, sp_copy *c, int64_t now); /* it became READY */
+    bool remembers;   /* with or without "+ghosts" */
+    sp_err (*open)(sp_evict *e, int64_t max_copies);
+    void (*close)(sp_evict *e);
     void (*use)(sp_evict *e, sp_copy *c, int64_t now); /* ancestors are used after descendants */
-    void (*drop)(sp_evict *e, sp_copy *c);             /* it leaves the device */
-    sp_copy *(*victim)(const sp_evict *e);             /* an evictable copy; NULL: there is none */
-} sp_evict_policy;
+    double (*priority)(const sp_evict *e, const sp_copy *c); /* the least leaves first */
+    sp_copy *(*victim)(sp_evict *e);                         /* evictable, or NULL: there is none */
+};
 
-/* Least recently used. */
-extern const sp_evict_policy sp_evict_lru;
-/* Locality-aware (LACR): uses, and expected uses by waiting requests. */
-extern const sp_evict_policy sp_evict_lacr;
-/* Placed copies of least worth. Keeps I5 of the ledger, whichever policy runs; not in the table. */
-extern const sp_evict_policy sp_evict_fr;
+extern const sp_evict_policy sp_evict_lru, sp_evict_lfu, sp_evict_gdsf, sp_evict_pgdsf, sp_evict_fr,
+    sp_evict_lacr, sp_evict_hazard;
 
-/* sp_evict_find -- by name; NULL: the default. Errors: SP_E_ARG lists the names. */
+/* sp_evict_find -- by name, without "+ghosts"; NULL: the default. Errors: SP_E_ARG lists the names. */
 sp_err sp_evict_find(const char *name, const sp_evict_policy **out) SP_MUST_CHECK;
+/* sp_evict_nth -- the i-th of the table, or NULL: to list them. */
+const sp_evict_policy *sp_evict_nth(size_t i);
 
-/* sp_evict_add, sp_evict_use, sp_evict_drop -- called by the ledger: update the order of use, then
- * run the policy's hook. */
+/* sp_evict_init -- Errors: SP_E_ARG, SP_E_NOMEM; fini cleans up after both. */
+sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o) SP_MUST_CHECK;
+void sp_evict_fini(sp_evict *e);
+/* sp_evict_reserve -- room for n copies in all. Errors: SP_E_NOMEM. */
+sp_err sp_evict_reserve(sp_evict *e, size_t n) SP_MUST_CHECK;
+
+/* Called by the ledger. */
 void sp_evict_add(sp_evict *e, sp_copy *c, int64_t now);
 void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now);
+void sp_evict_back(sp_evict *e, sp_copy *c);
 void sp_evict_drop(sp_evict *e, sp_copy *c);
+sp_copy *sp_evict_victim(sp_evict *e);
+/* sp_evict_placed_victim -- the placed copy of least worth that may go; keeps I5 of the ledger,
+ * whichever policy runs. */
+sp_copy *sp_evict_placed_victim(sp_evict *e);
+/* sp_evict_look, sp_evict_expect -- a new look at the queue; it has found this copy, and added to
+ * its `expected`. */
+void sp_evict_look(sp_evict *e);
+void sp_evict_expect(sp_evict *e, sp_copy *c);
 
 /* sp_evict_link, sp_evict_unlink -- the list alone: `c` enters as the newest, or leaves. */
 void sp_evict_link(sp_evict *e, sp_copy *c);
 void sp_evict_unlink(sp_evict *e, sp_copy *c);
+
+/* sp_evict_expected -- uses that the present look expects; of an earlier look nothing counts. */
+static inline float sp_evict_expected(const sp_evict *e, const sp_copy *c)
+{
+    return c->expected_look == e->look ? c->expected : 0;
+}
 
 #endif

@@ -1,17 +1,13 @@
-/* evict_fr.c -- among placed copies, the one that has saved least (f_r, the sum of 1 / CFO over its
- * uses); of equals the least recently used. Other copies are never its victims.
+/* evict_fr.c -- what has saved least goes first: f_r, 1 + the sum of 1 / CFO over a copy's uses, with
+ * CFO of at least 0.01 (sp_ledger_use). Of equals the least recently used. CFO is 0 where a
+ * path is used exactly.
  * Source: Cache-Craft section 3.3 (C7). */
 #include "cache/evict.h"
 
-static sp_copy *fr_victim(const sp_evict *e)
+static double fr_priority(const sp_evict *e, const sp_copy *c)
 {
-    sp_copy *least = NULL;
-    for (sp_copy *c = e->oldest; c; c = c->used.newer)
-        if (c->kind == SP_COPY_PLACED && sp_copy_evictable(c) &&
-            (!least || c->worth < least->worth))
-            least = c;
-    return least;
+    return c->worth;
 }
 
 const sp_evict_policy sp_evict_fr = {
-    .name = "fr", .help = "drops the placed copy of least worth", .victim = fr_victim};
+    .name = "fr", .help = "drops what has saved least recomputation", .priority = fr_priority};

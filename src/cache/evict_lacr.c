@@ -2,41 +2,45 @@
  * about to read stays.
  *
  *     priority = ALPHA history + (1 - ALPHA) future
- *     history    uses of the copy                                            } each as a share of the
+ *     history    recent uses of the copy                                     } each as a share of the
  *     future     expected uses in the waiting queue (sp_ledger_expect)       } largest one
  *
- * Only evictable copies are compared, so a path goes leaf by leaf. Equal priorities: the least
- * recently used. Cost: O(READY copies) a victim. Source: DepCache section 4.2.2, eq. 6 (D6). */
+ * Copies that nobody expects are in the heap, in the order of their history; the few that somebody
+ * expects are compared one by one. Only evictable copies count, so a path goes leaf by leaf. Equal
+ * priorities: the least recently used. Cost: O(log n + expected copies) a victim.
+ * Source: DepCache section 4.2.2, eq. 6 (D6). */
 #include "cache/evict.h"
 
-#define ALPHA 0.2f
+#include <math.h>
 
-/* expected -- of an earlier look at the queue nothing counts. */
-static float expected(const sp_evict *e, const sp_copy *c)
+#define ALPHA 0.2
+
+static double history(const sp_evict *e, const sp_copy *c)
 {
-    return c->expected_look == e->look ? c->expected : 0;
+    return exp2(c->recent - e->most_recent);
 }
 
-static float share(float x, float most)
+static double score(const sp_evict *e, const sp_copy *c)
 {
-    return most > 0 ? x / most : 0;
+    float most = e->most_expected, expected = sp_evict_expected(e, c);
+    return ALPHA * history(e, c) + (1 - ALPHA) * (most > 0 ? expected / most : 0);
 }
 
-static sp_copy *lacr_victim(const sp_evict *e)
+static double lacr_priority(const sp_evict *e, const sp_copy *c)
 {
-    float most_uses = 0, most_expected = 0, least = 0;
-    for (const sp_copy *c = e->oldest; c; c = c->used.newer) {
+    return c->recent;
+}
+
+static sp_copy *lacr_victim(sp_evict *e)
+{
+    sp_copy *victim = sp_rank_least(&e->rank);
+    double least = victim ? score(e, victim) : INFINITY;
+    for (size_t i = 0; i < e->expected.n; i++) {
+        sp_copy *c = e->expected.v[i];
         if (!sp_copy_evictable(c)) continue;
-        most_uses = SP_MAX(most_uses, (float)c->n_uses);
-        most_expected = SP_MAX(most_expected, expected(e, c));
-    }
-    sp_copy *victim = NULL;
-    for (sp_copy *c = e->oldest; c; c = c->used.newer) {
-        if (!sp_copy_evictable(c)) continue;
-        float priority = ALPHA * share((float)c->n_uses, most_uses) +
-                         (1 - ALPHA) * share(expected(e, c), most_expected);
-        if (victim && priority >= least) continue;
-        least = priority;
+        double s = score(e, c);
+        if (s > least || (s == least && victim && c->order > victim->order)) continue;
+        least = s;
         victim = c;
     }
     return victim;
@@ -46,4 +50,5 @@ const sp_evict_policy sp_evict_lacr = {
     .name = "lacr",
     .help = "keeps what was used often and what waiting requests will use",
     .looks_ahead = true,
+    .priority = lacr_priority,
     .victim = lacr_victim};

@@ -2,7 +2,7 @@
  * always older than the path above it, and the search from the old end is short. */
 #include "cache/evict.h"
 
-static sp_copy *lru_victim(const sp_evict *e)
+static sp_copy *lru_victim(sp_evict *e)
 {
     for (sp_copy *c = e->oldest; c; c = c->used.newer)
         if (sp_copy_evictable(c)) return c;

@@ -1,15 +1,23 @@
 #include "cache/ledger.h"
 
+#include <string.h>
+
 #include "cache/ledger_int.h"
 
-#define MOST_WORTH 100.0f /* of one use: CFO may be 0 */
+enum { BLOCKS_A_COPY = 4 }; /* about: sizes what policies remember */
 
 /* -- create and destroy --------------------------------------------------------------------- */
 
 static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
 {
-    SP_TRY(sp_evict_find(o->evict, &l->ready.policy));
+    sp_evict_opts evict = {.name = o->evict,
+                           .policy = o->policy,
+                           .max_copies = SP_DIV_UP(o->max_blocks, BLOCKS_A_COPY),
+                           .cost = o->cost,
+                           .user = o->user};
+    SP_TRY(sp_evict_init(&l->ready, &evict));
     l->pool = o->pool;
+    l->ending.which = 2;
     l->max_placed = o->max_placed;
     l->stats.max_blocks = o->max_blocks;
     l->ghosts = SP_NEW(sp_ghosts);
@@ -92,16 +100,40 @@ static const uint32_t *own_blocks(const sp_copy *c)
     return c->base ? c->patch_blocks : c->blocks;
 }
 
+/* name -- what a policy remembers the copy by: of a path copy the whole path is in it. */
+static uint64_t name(const sp_copy *c)
+{
+    uint64_t key[3] = {c->parent ? c->parent->name : c->head, (uint64_t)c->kind};
+    memcpy(&key[2], c->id.b, sizeof key[2]);
+    return sp_hash64(key, sizeof key) | 1;
+}
+
 /* become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
 static void become_ready(sp_ledger *l, sp_copy *c, int64_t now)
 {
     sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
     c->state = SP_COPY_READY;
     c->places |= SP_AT_DEVICE;
+    c->name = name(c);
     sp_evict_add(&l->ready, c, now);
     for (sp_copy *p = c->parent; p; p = p->parent) sp_evict_use(&l->ready, p, now);
     if (c->kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);
     l->stats.n_added++;
+}
+
+/* tell_evictable -- after a pin or a child has gone. */
+static void tell_evictable(sp_ledger *l, sp_copy *c)
+{
+    if (!sp_copy_evictable(c)) return;
+    sp_evict_back(&l->ready, c);
+    if (c->expires) sp_rank_back(&l->ending, c);
+}
+
+static void drop_pin(sp_ledger *l, sp_copy *c)
+{
+    assert(c->n_pins > 0);
+    c->n_pins--;
+    tell_evictable(l, c);
 }
 
 /* become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer is dead
@@ -110,14 +142,16 @@ static void become_free(sp_ledger *l, sp_copy *c)
 {
     assert(c->n_children == 0);
     if (c->state == SP_COPY_READY) sp_evict_drop(&l->ready, c);
+    sp_rank_drop(&l->ending, c);
+    c->expires = 0;
     sp_kv_release(l->pool, own_blocks(c), sp_copy_n_own_blocks(c));
     count(l, c, -1);
     c->places &= ~(unsigned)SP_AT_DEVICE;
     if (!tiers_may_have(c)) c->places = 0;
-    if (c->base) sp_ledger_own(l, c->base)->n_pins--;
+    if (c->base) drop_pin(l, sp_ledger_own(l, c->base));
     if (c->kind == SP_COPY_PATH) {
         sp_by_path_drop(l, c);
-        if (c->parent) c->parent->n_children--;
+        if (c->parent) c->parent->n_children--, tell_evictable(l, c->parent);
     }
     sp_copy_empty(c);
     c->state = SP_COPY_FREE;
@@ -144,7 +178,7 @@ static bool evict(sp_ledger *l, sp_copy *c)
 
 static bool evict_one(sp_ledger *l)
 {
-    return evict(l, l->ready.policy->victim(&l->ready));
+    return evict(l, sp_evict_victim(&l->ready));
 }
 
 /* make_room -- evicts until n_blocks more fit the budgets (I4, I5); false when size or pins forbid
@@ -153,7 +187,7 @@ static bool make_room(sp_ledger *l, int64_t n_blocks, sp_copy_kind kind)
 {
     if (n_blocks > l->stats.max_blocks) return false;
     while (kind == SP_COPY_PLACED && l->stats.n_placed >= l->max_placed)
-        if (!evict(l, sp_evict_fr.victim(&l->ready))) return false;
+        if (!evict(l, sp_evict_placed_victim(&l->ready))) return false;
     while (l->stats.n_blocks + n_blocks > l->stats.max_blocks)
         if (!evict_one(l)) return false;
     return true;
@@ -181,6 +215,8 @@ void sp_ledger_destroy(sp_ledger *l)
     sp_by_path_fini(l);
     sp_by_content_fini(l);
     sp_vec_fini(&l->all);
+    sp_evict_fini(&l->ready);
+    sp_rank_fini(&l->ending);
     sp_free(l->ghosts);
     sp_free(l);
 }
@@ -209,8 +245,29 @@ void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now)
 void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
 {
     sp_copy *c = sp_ledger_own(l, used);
-    c->worth += cfo > 1 / MOST_WORTH ? 1 / cfo : MOST_WORTH;
+    c->worth += cfo > 1 / SP_MOST_WORTH ? 1 / cfo : SP_MOST_WORTH;
     if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
+}
+
+sp_err sp_ledger_expire_at(sp_ledger *l, const sp_copy *expiring, int64_t when)
+{
+    sp_copy *c = sp_ledger_own(l, expiring);
+    assert(c->state == SP_COPY_READY);
+    SP_TRY(sp_rank_reserve(&l->ending, l->all.n));
+    c->expires = when;
+    if (when)
+        sp_rank_put(&l->ending, c, (double)when);
+    else
+        sp_rank_drop(&l->ending, c);
+    return SP_OK;
+}
+
+void sp_ledger_expire(sp_ledger *l, int64_t now)
+{
+    for (sp_copy *c; (c = sp_rank_least(&l->ending)) && c->expires <= now;) {
+        c->places = SP_AT_DEVICE;
+        evict(l, c);
+    }
 }
 
 bool sp_ledger_looks_ahead(const sp_ledger *l)
@@ -220,7 +277,7 @@ bool sp_ledger_looks_ahead(const sp_ledger *l)
 
 void sp_ledger_look(sp_ledger *l)
 {
-    l->ready.look++;
+    sp_evict_look(&l->ready);
 }
 
 void sp_ledger_expect(sp_ledger *l, const sp_copy *expected, float weight)
@@ -229,6 +286,7 @@ void sp_ledger_expect(sp_ledger *l, const sp_copy *expected, float weight)
     if (c->expected_look != l->ready.look) c->expected = 0;
     c->expected_look = l->ready.look;
     c->expected += weight;
+    sp_evict_expect(&l->ready, c);
 }
 
 void sp_ledger_pin(sp_ledger *l, const sp_copy *c)
@@ -239,8 +297,7 @@ void sp_ledger_pin(sp_ledger *l, const sp_copy *c)
 void sp_ledger_unpin(sp_ledger *l, const sp_copy *pinned)
 {
     sp_copy *c = sp_ledger_own(l, pinned);
-    assert(c->n_pins > 0);
-    c->n_pins--;
+    drop_pin(l, c);
     settle(l, c);
     forget_oldest(l);
 }
@@ -299,6 +356,7 @@ static void drop_replaced(sp_ledger *l, sp_copy *by)
 static sp_err new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
 {
     SP_TRY(sp_vec_reserve(&l->all, 1));
+    SP_TRY(sp_evict_reserve(&l->ready, l->all.n + 1));
     SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
     sp_copy *c = SP_NEW(sp_copy);
     if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
@@ -370,7 +428,7 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
         if (!path) sp_by_content_add(l, c);
     }
     if (fits) take_contents(l, c, &contents, spec, now);
-    c->n_pins--;
+    drop_pin(l, c);
     if (fits && c->kind == SP_COPY_FUSED) drop_replaced(l, c);
     sp_copy_empty(&contents);
     *out = fits ? c : NULL;
@@ -455,7 +513,7 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
             (long long)n, (long long)spare, (long long)sp_kv_pool_n_free(l->pool));
     if (err == SP_OK) err = open_blocks(l, c, seg);
     if (err != SP_OK) {
-        c->n_pins--;
+        drop_pin(l, c);
         return err;
     }
     sp_evict_unlink(&l->free, c);
@@ -486,7 +544,7 @@ sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded 
     sp_copy *c = sp_ledger_own(l, loading), contents = {0};
     assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
     sp_err err = loaded ? loaded_contents(c, loaded, &contents) : SP_OK;
-    c->n_pins--;
+    drop_pin(l, c);
     if (!loaded || err != SP_OK) {
         if (!loaded) c->places &= ~(unsigned)from;
         become_free(l, c);

@@ -43,6 +43,9 @@ typedef struct sp_ledger_opts {
     int64_t max_blocks; /* I4 */
     int64_t max_placed; /* I5 */
     const char *evict;  /* name of a replacement policy (cache/evict.h); NULL: "lru" */
+    const struct sp_evict_policy *policy; /* instead of a name; NULL: by name */
+    void *user;                           /* of `policy` */
+    const struct sp_cost *cost;           /* borrowed: what computing tokens costs; NULL: default */
 } sp_ledger_opts;
 
 /* Why no copy serves a segment. */
@@ -148,6 +151,12 @@ void sp_ledger_unpin(sp_ledger *l, const sp_copy *c);
 /* sp_ledger_use -- a request reads the copy: it, its base and its ancestors become the newest in
  * the order of use, and its worth rises by 1 / cfo (at most 100). Source: Cache-Craft section 3.3. */
 void sp_ledger_use(sp_ledger *l, const sp_copy *c, float cfo, int64_t now);
+
+/* sp_ledger_expire_at -- the READY copy expires at this time (0: never); sp_ledger_expire drops all
+ * whose time has come. What is pinned or has children goes with the first call after. Files in lower
+ * tiers are not touched. Errors: SP_E_NOMEM. */
+sp_err sp_ledger_expire_at(sp_ledger *l, const sp_copy *c, int64_t when) SP_MUST_CHECK;
+void sp_ledger_expire(sp_ledger *l, int64_t now);
 
 /* sp_ledger_looks_ahead -- whether the replacement policy reads what is expected. */
 bool sp_ledger_looks_ahead(const sp_ledger *l);

@@ -8,10 +8,13 @@
 #include "cache/ghosts.h"
 #include "cache/ledger.h"
 
+#define SP_MOST_WORTH 100.0f /* of one use: CFO may be 0 */
+
 struct sp_ledger {
     sp_kv_pool *pool;
     SP_VEC(sp_copy *) all;
     sp_evict ready; /* READY copies in order of use, and the replacement policy */
+    sp_rank ending; /* READY copies that expire, by when */
     sp_evict free;  /* FREE copies in the order in which they became so */
     sp_chains path_by_id, path_by_start; /* by_path.c */
     sp_chains content;                   /* by_content.c */

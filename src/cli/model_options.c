@@ -45,7 +45,10 @@ void model_options_init(model_options *m)
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
         {OPT_STRING, "evict", 0, "NAME", &c->evict,
-         "which copy leaves a full memory: lru, lacr (looks at waiting requests) (lru)"},
+         "which copy leaves a full memory: lru, lfu, gdsf, pgdsf, fr, lacr (looks at waiting "
+         "requests), hazard; or NAME+ghosts (lru)"},
+        {OPT_STRING, "profile", 0, "FILE", &c->profile,
+         "evict pgdsf: what computing tokens costs here, as spolia profile measured (a formula)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
          .common = true},
         {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,

@@ -57,6 +57,7 @@ static sp_err take_memory(sp_kv_pool *p)
         return sp_fail_nomem(n * sizeof *p->refs, "the KV pool");
     if (__builtin_mul_overflow(sp_kv_block_bytes(&p->shape), n, &n_bytes))
         return sp_fail_nomem(SIZE_MAX, "the KV pool");
+    if (!p->device) return SP_OK;
     return sp_mem_alloc(p->device, n_bytes, "the KV pool", &p->memory);
 }
 
@@ -220,7 +221,7 @@ sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks)
         return sp_fail(SP_E_NOKV, "KV pool: %lld blocks wanted, %lld of %lld free", (long long)n,
                        (long long)have, (long long)p->n_blocks);
     }
-    int64_t run = find_run(p, p->lowest, p->n_blocks, n);
+    int64_t run = p->device ? find_run(p, p->lowest, p->n_blocks, n) : -1;
     int64_t at = run >= 0 ? run : p->lowest;
     for (int64_t i = 0; i < n; i++) {
         at = next_free(p, at);

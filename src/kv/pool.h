@@ -44,7 +44,8 @@ sp_err sp_kv_shape_check(const sp_kv_shape *shape) SP_MUST_CHECK;
 size_t sp_kv_block_bytes(const sp_kv_shape *shape);
 
 /* sp_kv_pool_create -- a pool of n_blocks blocks on a device, which must outlive it; memory is
- * touched as blocks are first written. Errors: SP_E_ARG (type cannot hold this head size),
+ * touched as blocks are first written. device NULL: a pool without memory, whose blocks are only
+ * counted, for simulation. Errors: SP_E_ARG (type cannot hold this head size),
  * SP_E_NOMEM. */
 sp_err sp_kv_pool_create(sp_device *device, const sp_kv_shape *shape, int64_t n_blocks,
                          sp_kv_pool **out) SP_MUST_CHECK;

@@ -45,8 +45,10 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
+    if (o->profile) SP_TRY(sp_cost_read(o->profile, &c->cost));
     SP_TRY(
         sp_ledger_create(&(sp_ledger_opts){.pool = c->pool,
+                                           .cost = o->profile ? &c->cost : NULL,
                                            .max_blocks = n_blocks,
                                            .evict = o->evict,
                                            .max_placed = o->max_variants ? o->max_variants : 1024},

@@ -2,6 +2,7 @@
 #ifndef SP_SERVE_CONTEXT_INT_H
 #define SP_SERVE_CONTEXT_INT_H
 
+#include "cache/cost.h"
 #include "cache/ledger.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
@@ -33,6 +34,7 @@ struct sp_context {
     sp_device *own_device; /* the same, unless the context was opened on somebody else's */
     sp_engine *engine;
     sp_ledger *ledger;
+    sp_cost cost; /* sp_context_opts.profile */
     sp_tiers *tiers;       /* the store; or NULL */
     sp_guard *guard;       /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */

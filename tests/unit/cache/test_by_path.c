@@ -310,7 +310,7 @@ static void policies_have_names(void **state)
     sp_kv_pool *pool = small_pool(1);
     sp_ledger *ledger = (sp_ledger *)&ledger;
     sp_ledger_opts o = {.pool = pool, .max_blocks = 1, .evict = "fifo"};
-    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"fifo\" is unknown: lru, lacr");
+    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"fifo\" is unknown: lru, lfu");
     assert_ptr_equal(ledger, &ledger);
     o.evict = "lru";
     assert_ok(sp_ledger_create(&o, &ledger));

@@ -183,9 +183,39 @@ static void what_is_expected_stays(void **state)
     }
 }
 
+/* A copy leaves when its time has come; a pinned one, or one with children, with the first call
+ * after. */
+static void copies_expire(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment path[] = {numbered(1, B), numbered(100, B)}, other = numbered(500, B);
+    learn(&b, path, 2);
+    learn(&b, &other, 1);
+    match m = find(&b, path, 2);
+    assert_ok(sp_ledger_expire_at(b.ledger, m.path[0], 50));
+    assert_ok(sp_ledger_expire_at(b.ledger, m.path[1], 60));
+    sp_ledger_expire(b.ledger, 49);
+    assert_int_equal(n_copies(&b), 3);
+    sp_ledger_expire(b.ledger, 55); /* it has a child */
+    assert_int_equal(n_copies(&b), 3);
+    sp_ledger_expire(b.ledger, 60); /* pinned */
+    assert_int_equal(n_copies(&b), 3);
+    sp_ledger_unpin(b.ledger, m.path[1]);
+    sp_ledger_expire(b.ledger, 60);
+    assert_int_equal(n_copies(&b), 2);
+    assert_ok(sp_ledger_expire_at(b.ledger, m.path[0], 0)); /* never */
+    sp_ledger_unpin(b.ledger, m.path[0]);
+    sp_ledger_expire(b.ledger, 1000);
+    assert_int_equal(n_copies(&b), 2);
+    assert_int_equal(known(&b, &other, 1), 1);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(copies_expire),
         cmocka_unit_test(what_is_expected_stays),
         cmocka_unit_test(the_least_recently_used_leaf_goes_first),
         cmocka_unit_test(paths_go_leaf_by_leaf),

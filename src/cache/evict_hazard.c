@@ -1,0 +1,266 @@
+/* evict_hazard.c -- the policy of this project: what is least likely to be used soon, for its size,
+ * goes first. How likely that is, is learned from the uses of all copies, those that are gone too.
+ *
+ *     hazard(copy) = uses * by_age[k] * by_uses[u] * by_depth[d] / blocks     chance of a use per tick
+ *     k   log2 of the ticks since its last use         u, d  classes of its uses, of its depth in a path
+ *
+ * Each factor is observed / expected, where "expected" has all the other factors in it, with a few
+ * pseudo-counts towards a prior: by_age falls with the square root of age, the others are 1. Under
+ * independent references by_age becomes flat, and the policy is LFU per block with a past; under
+ * temporal locality by_age falls steeply, and it is LRU. What there is to observe:
+ *
+ *     log  | ... e ......................... now |     an entry a use, oldest first
+ *                ^ cursor[k], 2^(k+1) ticks ago        not used since: survived ages 2^k .. 2^(k+1)
+ *                                                      a use at age a: one event in k = log2 a
+ *
+ * Victims: up to MOST_EXACT copies are all compared, of more the least recently used one and a random
+ * sample, with a seed of its own, so that equal calls give equal victims. Cost: O(1) a victim but for
+ * the heap; O(AGES) look-ups a use, 40 bytes for each copy that is remembered.
+ * Source: the hazard view of replacement is LHD's (Beckmann, Chen, Cidon, NSDI 2018); the factors,
+ * their prior and the depth are this file's.
+ */
+#include <math.h>
+
+#include "cache/evict.h"
+
+enum {
+    AGES = 20,
+    USES = 8,
+    DEPTHS = 4,
+    WAYS = 4,
+    LEAST_SLOTS = 4096,
+    MOST_SLOTS = 1 << 20,
+    MOST_EXACT = 256,
+    SAMPLE = 64,
+};
+
+#define BASE       1e-3 /* uses per tick of a copy with one use, before anything is learned */
+#define PSEUDO     5.0  /* expected events that the prior counts for */
+#define PRIOR_RATE 4.0  /* of age 1, over the mean; halves every second k */
+
+typedef struct tally {
+    double observed, expected;
+} tally;
+
+typedef struct track {
+    uint64_t name; /* 0: empty */
+    int64_t last;
+} track;
+
+typedef struct seen {
+    uint64_t name;
+    int64_t tick;
+    int32_t uses, depth; /* classes */
+} seen;
+
+typedef struct hazard {
+    track *tracks; /* [n_slots] */
+    seen *log;     /* [n_slots] a ring */
+    size_t n_slots;
+    int64_t n_log;        /* uses logged so far */
+    int64_t cursor[AGES]; /* of n_log */
+    tally all, age[AGES], uses[USES], depth[DEPTHS];
+    uint64_t seed;
+} hazard;
+
+/* -- what is learned ------------------------------------------------------------------------ */
+
+static int class_of_uses(int64_t n)
+{
+    if (n <= 3) return (int)n - 1;
+    int log = 63 - __builtin_clzll((uint64_t)n);
+    return SP_MIN(log + 1, USES - 1);
+}
+
+/* weight_of -- what the classes stand for: the least uses in them. */
+static double weight_of(int uses)
+{
+    return uses < 3 ? uses + 1 : (double)(1 << (uses - 1));
+}
+
+static int class_of_age(int64_t age)
+{
+    return age < 2 ? 0 : SP_MIN(63 - __builtin_clzll((uint64_t)age), AGES - 1);
+}
+
+static int class_of_depth(const sp_copy *c)
+{
+    int d = 0;
+    for (const sp_copy *p = c->parent; p && d < DEPTHS - 1; p = p->parent) d++;
+    return d;
+}
+
+static double factor(const tally *t, double prior)
+{
+    return (t->observed + PSEUDO * prior) / (t->expected + PSEUDO);
+}
+
+static double by_age(const hazard *h, int k)
+{
+    double mean = (h->all.observed + 1) / (h->all.expected + 1);
+    return factor(&h->age[k], mean * PRIOR_RATE * exp2(-0.5 * k));
+}
+
+static void note(tally *t, bool used, double expected)
+{
+    t->observed += used;
+    t->expected += expected;
+}
+
+/* learn -- a copy has come to age 2^k and was used before 2^(k+1), or was not. A chance is at
+ * most 1. */
+static void learn(hazard *h, const seen *s, int k, bool used)
+{
+    double base = weight_of(s->uses) * (double)(INT64_C(1) << k) * BASE;
+    double a = by_age(h, k), u = factor(&h->uses[s->uses], 1), d = factor(&h->depth[s->depth], 1);
+    note(&h->all, used, base * u * d);
+    note(&h->age[k], used, fmin(base * u * d, 1 / a));
+    note(&h->uses[s->uses], used, fmin(base * a * d, 1));
+    note(&h->depth[s->depth], used, fmin(base * a * u, 1));
+}
+
+/* -- the log -------------------------------------------------------------------------------- */
+
+static track *find_track(hazard *h, uint64_t name)
+{
+    track *b = &h->tracks[name & (h->n_slots - 1) & ~(size_t)(WAYS - 1)];
+    for (int i = 0; i < WAYS; i++)
+        if (b[i].name == name) return &b[i];
+    return NULL;
+}
+
+/* new_track -- in a full bucket the one that was used longest ago is forgotten. */
+static track *new_track(hazard *h, uint64_t name)
+{
+    track *b = &h->tracks[name & (h->n_slots - 1) & ~(size_t)(WAYS - 1)], *to = b;
+    for (int i = 0; i < WAYS && to->name; i++)
+        if (!b[i].name || b[i].last < to->last) to = &b[i];
+    *to = (track){.name = name};
+    return to;
+}
+
+static seen *log_at(hazard *h, int64_t i)
+{
+    return &h->log[(size_t)i & (h->n_slots - 1)];
+}
+
+/* survive -- moves the cursors to `now`. */
+static void survive(hazard *h, int64_t now)
+{
+    for (int k = 0; k < AGES; k++) {
+        int64_t *at = &h->cursor[k], until = now - (INT64_C(2) << k);
+        *at = SP_MAX(*at, h->n_log - (int64_t)h->n_slots);
+        for (; *at < h->n_log && log_at(h, *at)->tick <= until; ++*at) {
+            const seen *s = log_at(h, *at);
+            const track *t = find_track(h, s->name);
+            if (t && t->last == s->tick) learn(h, s, k, false);
+        }
+    }
+}
+
+static void hazard_use(sp_evict *e, sp_copy *c, int64_t now)
+{
+    hazard *h = e->state;
+    track *t = find_track(h, c->name);
+    if (t && t->last == now) return;
+    survive(h, now);
+    seen s = {.name = c->name, .tick = now, .depth = class_of_depth(c)};
+    if (t && now > t->last && c->n_uses > 1) {
+        s.uses = class_of_uses(c->n_uses - 1);
+        learn(h, &s, class_of_age(now - t->last), true);
+    }
+    if (!t) t = new_track(h, c->name);
+    t->last = now;
+    s.uses = class_of_uses(c->n_uses);
+    *log_at(h, h->n_log++) = s;
+}
+
+/* -- victims -------------------------------------------------------------------------------- */
+
+/* What is the same for all copies that are compared. */
+typedef struct factors {
+    double age[AGES], uses[USES], depth[DEPTHS];
+} factors;
+
+static void make_factors(const hazard *h, factors *f)
+{
+    for (int k = 0; k < AGES; k++) f->age[k] = by_age(h, k);
+    for (int u = 0; u < USES; u++) f->uses[u] = factor(&h->uses[u], 1);
+    for (int d = 0; d < DEPTHS; d++) f->depth[d] = factor(&h->depth[d], 1);
+}
+
+static double hazard_of(const sp_evict *e, const factors *f, const sp_copy *c)
+{
+    double rate = (double)c->n_uses * f->age[class_of_age(e->now - c->last_used)] *
+                  f->uses[class_of_uses(c->n_uses)] * f->depth[class_of_depth(c)];
+    return rate / SP_MAX(sp_copy_n_own_blocks(c), 1);
+}
+
+static uint64_t next_random(hazard *h)
+{
+    h->seed ^= h->seed << 13;
+    h->seed ^= h->seed >> 7;
+    return h->seed ^= h->seed << 17;
+}
+
+static sp_copy *hazard_victim(sp_evict *e)
+{
+    hazard *h = e->state;
+    sp_copy *victim = sp_rank_least(&e->rank); /* the least recently used */
+    if (!victim) return NULL;
+    factors f;
+    make_factors(h, &f);
+    double least = hazard_of(e, &f, victim);
+    size_t n = e->rank.heap.n, n_tries = n <= MOST_EXACT ? n : SAMPLE;
+    for (size_t i = 0; i < n_tries; i++) {
+        sp_copy *c = e->rank.heap.v[n <= MOST_EXACT ? i : next_random(h) % n];
+        if (!sp_copy_evictable(c)) continue;
+        double x = hazard_of(e, &f, c);
+        if (x > least || (x == least && c->order >= victim->order)) continue;
+        least = x;
+        victim = c;
+    }
+    return victim;
+}
+
+/* All are equal, so the heap is in the order of use. */
+static double hazard_priority(const sp_evict *e, const sp_copy *c)
+{
+    return 0;
+}
+
+/* -- create and destroy --------------------------------------------------------------------- */
+
+static void hazard_close(sp_evict *e)
+{
+    hazard *h = e->state;
+    if (!h) return;
+    sp_free(h->tracks);
+    sp_free(h->log);
+    sp_free(h);
+    e->state = NULL;
+}
+
+static sp_err hazard_open(sp_evict *e, int64_t max_copies)
+{
+    hazard *h = SP_NEW(hazard);
+    if (!h) return sp_fail_nomem(sizeof *h, "a replacement policy");
+    e->state = h;
+    h->seed = 1;
+    h->n_slots = LEAST_SLOTS;
+    while ((int64_t)h->n_slots < 2 * max_copies && h->n_slots < MOST_SLOTS) h->n_slots *= 2;
+    h->tracks = SP_NEW_N(track, h->n_slots);
+    h->log = SP_NEW_N(seen, h->n_slots);
+    size_t bytes = h->n_slots * (sizeof *h->tracks + sizeof *h->log);
+    return h->tracks && h->log ? SP_OK : sp_fail_nomem(bytes, "a replacement policy");
+}
+
+const sp_evict_policy sp_evict_hazard = {
+    .name = "hazard",
+    .help = "drops what is least likely to be used soon for its size, as past uses teach",
+    .remembers = true,
+    .open = hazard_open,
+    .close = hazard_close,
+    .use = hazard_use,
+    .priority = hazard_priority,
+    .victim = hazard_victim};

@@ -1,0 +1,32 @@
+/* past.h -- what is remembered of copies that are gone: their uses and costs, by name.
+ *
+ * A hash table of fixed size, in buckets of four; in a full bucket the one that was used longest ago
+ * is forgotten. Only the order of replacement depends on it.
+ */
+#ifndef SP_CACHE_PAST_H
+#define SP_CACHE_PAST_H
+
+#include "base/mem.h"
+
+typedef struct sp_past_copy {
+    uint64_t name; /* 0: an empty slot */
+    int64_t last_used;
+    int64_t n_uses;
+    double recent;
+    float worth, mean_cost;
+    int32_t n_costs;
+} sp_past_copy;
+
+typedef struct sp_past {
+    sp_past_copy *slots;
+    size_t n_buckets; /* power of two */
+} sp_past;
+
+/* sp_past_init -- room for about n copies, at most 4 million. Errors: SP_E_NOMEM. */
+sp_err sp_past_init(sp_past *p, int64_t n) SP_MUST_CHECK;
+void sp_past_fini(sp_past *p);
+/* sp_past_find -- NULL: it is not remembered. Valid until the next sp_past_put. */
+const sp_past_copy *sp_past_find(const sp_past *p, uint64_t name);
+void sp_past_put(sp_past *p, const sp_past_copy *c);
+
+#endif

@@ -1,0 +1,327 @@
+/* test_policies.c -- every replacement policy against a model of a few lines: the same random
+ * sequence of uses, pins and looks leaves the same copies; and what "hazard" learns. */
+#include <math.h>
+
+#include "support/ledger_bench.h"
+
+#include "cache/by_content.h"
+#include "cache/evict.h"
+#include "cache/past.h"
+
+enum { DOCS = 40, ROOM = 24 };
+
+static const sp_digest head = {{9}};
+
+/* What the model knows of a document. */
+typedef struct doc {
+    sp_segment seg;
+    bool in;
+    int n_pins;
+    int64_t uses, last, order;
+    double worth, recent, priority, expected;
+    double cost, n_costs; /* us a token: sum, count */
+} doc;
+
+typedef struct world {
+    bench b;
+    doc d[DOCS];
+    const char *policy;
+    bool ghosts;
+    int64_t order;
+    double clock, most_recent;
+    uint64_t random;
+} world;
+
+static uint32_t dice(world *w, uint32_t n)
+{
+    w->random = w->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(w->random >> 33) % n;
+}
+
+static bool is(const world *w, const char *name)
+{
+    size_t n = strlen(name);
+    return strncmp(w->policy, name, n) == 0 && (w->policy[n] == 0 || w->policy[n] == '+');
+}
+
+static double priority(const world *w, const doc *d, double most_expected)
+{
+    if (is(w, "lru")) return 0;
+    if (is(w, "lfu")) return (double)d->uses;
+    if (is(w, "fr")) return d->worth;
+    if (is(w, "lacr"))
+        return 0.2 * exp2(d->recent - w->most_recent) +
+               0.8 * (most_expected > 0 ? d->expected / most_expected : 0);
+    return d->priority; /* it was set when the document was used */
+}
+
+static void make_room(world *w, int n_blocks)
+{
+    for (;;) {
+        int used = 0, least = -1;
+        double most = 0;
+        for (int i = 0; i < DOCS; i++) {
+            used += w->d[i].in ? sp_blocks_for(w->d[i].seg.n) : 0;
+            most = fmax(most, w->d[i].expected);
+        }
+        if (used + n_blocks <= ROOM) return;
+        for (int i = 0; i < DOCS; i++) {
+            const doc *d = &w->d[i], *l = least < 0 ? NULL : &w->d[least];
+            if (!d->in || d->n_pins) continue;
+            double p = priority(w, d, most), q = l ? priority(w, l, most) : 0;
+            if (!l || p < q || (p == q && d->order < l->order)) least = i;
+        }
+        assert_true(least >= 0);
+        if (is(w, "gdsf") || is(w, "pgdsf")) w->clock = fmax(w->clock, w->d[least].priority);
+        w->d[least].in = false;
+        w->d[least].expected = 0;
+        if (w->ghosts) continue;
+        w->d[least].uses = 0;
+        w->d[least].worth = 1;
+        w->d[least].recent = -INFINITY;
+        w->d[least].cost = w->d[least].n_costs = 0;
+    }
+}
+
+/* use -- one request counts once. */
+static void use(world *w, doc *d, bool added, double worth)
+{
+    int64_t now = w->b.now;
+    if (added) {
+        d->cost += sp_cost_us(NULL, 3, d->seg.n) / d->seg.n;
+        d->n_costs++;
+    }
+    d->worth += worth;
+    d->order = ++w->order;
+    if (!d->uses || d->last != now) {
+        d->uses++;
+        double x = (double)now / SP_EVICT_HALF_LIFE;
+        d->recent = d->recent == -INFINITY ? x : x + log2(1 + exp2(d->recent - x));
+        w->most_recent = fmax(w->most_recent, d->recent);
+    }
+    d->last = now;
+    d->priority = w->clock + (double)d->uses * (is(w, "pgdsf") ? d->cost / d->n_costs : 1);
+}
+
+static const sp_copy *look_up(world *w, const doc *d)
+{
+    sp_content_query q = {.seg = &d->seg, .head = &head, .n_head = 1};
+    return sp_by_content_find(w->b.ledger, &q, SP_COPY_PLAIN, w->b.now);
+}
+
+static void read_or_add(world *w, doc *d)
+{
+    w->b.now += 1 + dice(w, 3);
+    const sp_copy *c = look_up(w, d);
+    assert_int_equal(c != NULL, d->in);
+    if (c) {
+        float cfo = 0.005f * (float)(1 + dice(w, 200));
+        use(w, d, false, 0);
+        sp_ledger_use(w->b.ledger, c, cfo, w->b.now);
+        use(w, d, false, fmin(1 / (double)cfo, 100));
+        sp_ledger_unpin(w->b.ledger, c);
+        return;
+    }
+    uint32_t blocks[MAX_BLOCKS];
+    sealed(w->b.pool, d->seg.n, blocks);
+    sp_copy_spec spec = {.seg = &d->seg,
+                         .kind = SP_COPY_PLAIN,
+                         .exact = true,
+                         .at = 3,
+                         .before = &head,
+                         .n_before = 1,
+                         .n_head = 1,
+                         .blocks = blocks};
+    make_room(w, sp_blocks_for(d->seg.n));
+    assert_ok(sp_ledger_add(w->b.ledger, &spec, w->b.now, &c));
+    assert_non_null(c);
+    sp_kv_release(w->b.pool, blocks, small_blocks(d->seg.n));
+    d->in = true;
+    use(w, d, true, 0);
+}
+
+static const sp_copy *copy_of(const world *w, const doc *d)
+{
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(w->b.ledger, c));)
+        if (c->state == SP_COPY_READY && sp_digest_eq(&c->id, &d->seg.id)) return c;
+    return NULL;
+}
+
+static void pin_or_unpin(world *w, doc *d)
+{
+    int pinned = 0;
+    for (int i = 0; i < DOCS; i++) pinned += w->d[i].n_pins;
+    if (!d->in || (!d->n_pins && pinned > 3)) return;
+    const sp_copy *c = copy_of(w, d);
+    d->n_pins ? sp_ledger_unpin(w->b.ledger, c) : sp_ledger_pin(w->b.ledger, c);
+    d->n_pins = !d->n_pins;
+}
+
+static void look_ahead(world *w)
+{
+    sp_ledger_look(w->b.ledger);
+    for (int i = 0; i < DOCS; i++) w->d[i].expected = 0;
+    for (int k = 0; k < 6; k++) {
+        doc *d = &w->d[dice(w, DOCS)];
+        const sp_copy *c = copy_of(w, d);
+        if (!c) continue;
+        float weight = 1 - (float)k / 8;
+        d->expected = (float)d->expected + weight;
+        sp_ledger_expect(w->b.ledger, c, weight);
+    }
+}
+
+static void assert_same(const world *w)
+{
+    for (int i = 0; i < DOCS; i++) assert_int_equal(copy_of(w, &w->d[i]) != NULL, w->d[i].in);
+}
+
+static void compare(const char *policy, bool ghosts, uint64_t seed)
+{
+    static int32_t tokens[DOCS][3 * B];
+    world w = {.policy = policy, .ghosts = ghosts, .random = seed, .most_recent = -INFINITY};
+    w.b.pool = small_pool(ROOM + 8);
+    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = ROOM, .evict = policy};
+    assert_ok(sp_ledger_create(&o, &w.b.ledger));
+    for (int i = 0; i < DOCS; i++) {
+        int32_t n = 1 + (int32_t)dice(&w, 3 * B - 1);
+        for (int32_t k = 0; k < n; k++) tokens[i][k] = i;
+        w.d[i] = (doc){.seg = small_segment(tokens[i], n), .worth = 1, .recent = -INFINITY};
+    }
+    for (int step = 0; step < 3000; step++) {
+        uint32_t first = dice(&w, DOCS), second = dice(&w, DOCS);
+        doc *d = &w.d[SP_MIN(first, second)]; /* low numbers are used more */
+        uint32_t what = dice(&w, 10);
+        if (what == 0)
+            pin_or_unpin(&w, d);
+        else if (what == 1)
+            look_ahead(&w);
+        else
+            read_or_add(&w, d);
+        assert_same(&w);
+    }
+    assert_true(stats_of(&w.b).n_evicted > 100);
+    for (int i = 0; i < DOCS; i++)
+        if (w.d[i].n_pins) pin_or_unpin(&w, &w.d[i]);
+    bench_end(&w.b);
+}
+
+static void policies_equal_their_definitions(void **state)
+{
+    static const struct {
+        const char *name;
+        bool ghosts;
+    } all[] = {{"lru", false},       {"lfu", false},        {"lfu+ghosts", true},
+               {"gdsf", false},      {"gdsf+ghosts", true}, {"pgdsf", true},
+               {"fr", false},        {"fr+ghosts", true},   {"lacr", false},
+               {"lacr+ghosts", true}};
+    for (size_t i = 0; i < SP_COUNT(all); i++)
+        for (uint64_t seed = 1; seed <= 3; seed++) compare(all[i].name, all[i].ghosts, seed);
+}
+
+/* -- hazard ---------------------------------------------------------------------------------- */
+
+/* hits -- of 6,000 reads; a document is among the most popular ones, or among the latest. */
+static int hits(const char *policy, bool local)
+{
+    static int32_t tokens[B];
+    world w = {.random = 7};
+    w.b.pool = small_pool(64);
+    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = 50, .evict = policy};
+    assert_ok(sp_ledger_create(&o, &w.b.ledger));
+    int n_hits = 0;
+    for (int t = 0; t < 6000; t++) {
+        double x = dice(&w, 1 << 20) / (double)(1 << 20);
+        int which = local ? t / 10 + (int)(40 * x) : (int)(1000 * x * x * x);
+        for (int k = 0; k < B; k++) tokens[k] = which;
+        doc d = {.seg = small_segment(tokens, B)};
+        const sp_copy *c = look_up(&w, &d);
+        n_hits += c != NULL;
+        d.in = c != NULL;
+        if (c) sp_ledger_unpin(w.b.ledger, c);
+        w.b.now++;
+        uint32_t block;
+        sealed(w.b.pool, B, &block);
+        sp_copy_spec spec = {.seg = &d.seg,
+                             .kind = SP_COPY_PLAIN,
+                             .exact = true,
+                             .before = &head,
+                             .n_before = 1,
+                             .n_head = 1,
+                             .blocks = &block};
+        if (!d.in) assert_ok(sp_ledger_add(w.b.ledger, &spec, w.b.now, &c));
+        sp_kv_release(w.b.pool, &block, 1);
+    }
+    bench_end(&w.b);
+    return n_hits;
+}
+
+static void hazard_learns_what_matters(void **state)
+{
+    int lru = hits("lru", false), lfu = hits("lfu+ghosts", false), own = hits("hazard", false);
+    assert_true(lfu > lru * 11 / 10); /* popular documents: frequency matters */
+    assert_true(own > lfu * 95 / 100);
+    lru = hits("lru", true), lfu = hits("lfu+ghosts", true), own = hits("hazard", true);
+    assert_true(lru > lfu * 11 / 10); /* recent documents: frequency misleads */
+    assert_true(own > lru * 95 / 100);
+    assert_int_equal(hits("hazard", true), own); /* no chance in it */
+}
+
+/* -- what they are made of ------------------------------------------------------------------- */
+
+static void the_past_forgets_what_is_oldest(void **state)
+{
+    sp_past p;
+    assert_ok(sp_past_init(&p, 4096));
+    for (int64_t i = 0; i < 5; i++) /* one bucket of four */
+        sp_past_put(&p, &(sp_past_copy){.name = 1 + (uint64_t)i * 4096, .last_used = 10 + i % 4});
+    assert_null(sp_past_find(&p, 1));
+    for (uint64_t i = 1; i < 5; i++) assert_non_null(sp_past_find(&p, 1 + i * 4096));
+    sp_past_put(&p, &(sp_past_copy){.name = 1 + 4096, .n_uses = 7});
+    assert_int_equal(sp_past_find(&p, 1 + 4096)->n_uses, 7);
+    sp_past_fini(&p);
+}
+
+static void costs_are_interpolated(void **state)
+{
+    sp_cost p = {.n_cached = 2,
+                 .n_new = 3,
+                 .cached = {0, 100},
+                 .fresh = {1, 11, 21},
+                 .us = {10, 20, 40, 110, 120, 140}};
+    assert_true(fabs(sp_cost_us(&p, 0, 1) - 10) < 1e-9);
+    assert_true(fabs(sp_cost_us(&p, 0, 6) - 15) < 1e-9);
+    assert_true(fabs(sp_cost_us(&p, 50, 16) - 80) < 1e-9);
+    assert_true(fabs(sp_cost_us(&p, 100, 31) - 160) < 1e-9); /* beyond the end: linear */
+    assert_true(fabs(sp_cost_us(&p, 200, 1) - 210) < 1e-9);
+    assert_true(sp_cost_us(NULL, 100, 10) > sp_cost_us(NULL, 0, 10));
+}
+
+static void names_may_ask_for_ghosts(void **state)
+{
+    sp_kv_pool *pool = small_pool(1);
+    sp_ledger *ledger = NULL;
+    sp_ledger_opts o = {.pool = pool, .max_blocks = 1, .evict = "lfu+ghost"};
+    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "\"lfu+ghost\" is unknown");
+    o.evict = "+ghosts";
+    assert_fails(sp_ledger_create(&o, &ledger), SP_E_ARG, "is unknown");
+    for (size_t i = 0; sp_evict_nth(i); i++) {
+        o.evict = sp_evict_nth(i)->name;
+        assert_survives_faults(sp_ledger_create(&o, &ledger), ledger == NULL);
+        sp_ledger_destroy(ledger);
+        ledger = NULL;
+    }
+    small_pool_end(pool);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(policies_equal_their_definitions),
+        cmocka_unit_test(hazard_learns_what_matters),
+        cmocka_unit_test(the_past_forgets_what_is_oldest),
+        cmocka_unit_test(costs_are_interpolated),
+        cmocka_unit_test(names_may_ask_for_ghosts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
