@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 from conftest import PROGRAM, ROOT, refuse, succeed
+from test_json import valid
 
 MODEL = ROOT / "demo/model.gguf"
 
@@ -24,7 +25,7 @@ def settings(*arguments, **env):
     done = subprocess.run([PROGRAM, "config", "--json", *map(str, arguments)], env={**os.environ, **env},
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return {s["option"]: s for s in json.loads(done.stdout)["settings"]}
+    return {s["option"]: s for s in valid("config", json.loads(done.stdout))["settings"]}
 
 
 # -- what wins -------------------------------------------------------------------------------------

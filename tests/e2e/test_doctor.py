@@ -1,0 +1,70 @@
+"""`spolia doctor`: what it says of this machine and a model, and that it finds what will not work."""
+import json
+import os
+import subprocess
+
+import pytest
+from conftest import PROGRAM, ROOT, refuse, run, succeed
+from test_json import valid
+
+MODEL = ROOT / "demo/model.gguf"
+
+
+def doctor(*arguments, code=0, **env):
+    """{(group, name): finding}."""
+    done = subprocess.run([PROGRAM, "doctor", "--json", *map(str, arguments)], env={**os.environ, **env},
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    told = valid("doctor", json.loads(done.stdout))
+    assert told["works"] == (code == 0) == all(f["state"] != "problem" for f in told["findings"])
+    return {(f["group"], f["name"]): f for f in told["findings"]}
+
+
+def test_the_machine():
+    told = doctor()
+    assert 0 < told["machine", "memory"]["available_bytes"] <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert told["machine", "cores"]["n_cores"] == len(os.sched_getaffinity(0))
+    assert "FTS5" in told["system", "SQLite"]["value"] and not any(group == "model" for group, _ in told)
+    assert doctor(PATH="/nowhere")["system", "pdftotext"]["state"] == "warning"
+    assert doctor("-t", 1)["machine", "cores"]["n_threads"] == 1
+    ref = doctor("--cpu", "ref")["machine", "kernels"]
+    assert (ref["value"], ref["state"]) == ("ref", "warning") and ref["advice"]
+
+
+def test_a_model(tmp_path):
+    told = doctor("-m", MODEL, "-ctk", "f16", "--kv-memory", 6, "-c", 2048, "--store", tmp_path / "new" / "store")
+    assert told["model", "KV memory"]["bytes_per_token"] == 6 * 2 * 2 * 32 * 2  # layers, K and V, heads, head, bytes
+    assert told["model", "KV memory"]["tokens"] == 4096 and told["model", "KV memory"]["state"] == "ok"
+    assert told["model", "memory"]["weight_bytes"] > told["model", "model"]["n_params"]
+    assert told["model", "prefill"]["tokens_per_second"] > told["model", "decode"]["tokens_per_second"] > 0
+    assert told["store", "folder"]["free_bytes"] > 0 and ("model", "store") in told
+    assert not (tmp_path / "new").exists()
+    few = doctor("-m", MODEL, "--kv-memory", 1, "-c", 4096)["model", "KV memory"]
+    assert few["state"] == "warning" and "--kv-memory" in few["advice"]
+
+
+def test_the_speed_is_about_what_bench_measures(tmp_path):
+    told = doctor("-m", MODEL)["model", "prefill"]["tokens_per_second"]
+    succeed("bench", "prefill", "-m", MODEL, "--sizes", 2048, "--rounds", 3, "--csv", tmp_path / "csv")
+    lines = [line.split(",") for line in (tmp_path / "csv").read_text().splitlines()]
+    seconds = min(float(line[lines[0].index("seconds")]) for line in lines[1:])
+    assert 0.1 < told / (2048 / seconds) < 10
+
+
+@pytest.mark.parametrize("arguments, where", [
+    (["-m", "/nowhere.gguf"], ("model", "model")), (["-m", ROOT / "README.md"], ("model", "model")),
+    (["-m", MODEL, "-c", 9999], ("model", "KV memory")), (["-m", MODEL, "--kv-memory", 1 << 30], ("model", "memory")),
+    (["-m", MODEL, "-ctk", "q4_0"], ("model", "KV type")), (["-m", MODEL, "-ctk", "x"], ("model", "KV type")),
+    (["--cpu", "magic"], ("machine", "kernels")), (["--store", "/dev/null/x"], ("store", "folder"))])
+def test_problems(arguments, where):
+    finding = doctor(*arguments, code=1)[where]
+    assert finding["state"] == "problem" and finding["value"] and finding["advice"]
+
+
+def test_text_for_people(tmp_path):
+    text = succeed("doctor", "-m", MODEL)
+    for word in ("machine\n", "kernels", "memory", "io_uring", "prefill", "tokens/s"):
+        assert word in text
+    done = run("doctor", "-m", tmp_path / "none")
+    assert done.returncode == 1 and "  problem  model" in done.stdout and "-> spolia inspect" in done.stdout
+    refuse("doctor", "more", naming=["more"], code=2)
