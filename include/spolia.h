@@ -158,6 +158,26 @@ SP_API sp_err sp_prompt_end(sp_prompt *p);
 /* sp_prompt_answer -- ends an open turn and opens the assistant's: the prompt is complete. */
 SP_API sp_err sp_prompt_answer(sp_prompt *p);
 
+/* A document of sp_prompt_chat. */
+typedef struct sp_chat_chunk {
+    const char *title, *text; /* as in sp_prompt_chunk */
+    int segment;              /* out: its index in the prompt */
+} sp_chat_chunk;
+
+typedef struct sp_chat_opts {
+    const char *request;   /* JSON, as in sp_apply_template */
+    const char *jinja;     /* a template instead of the model's; NULL: the model's */
+    int64_t now;           /* seconds since 1970 */
+    sp_chat_chunk *chunks; /* [n_chunks] before the text of messages[chunks_at] */
+    int n_chunks, chunks_at;
+} sp_chat_opts;
+
+/* sp_prompt_chat -- a whole conversation by the model's own chat template, instead of
+ * sp_prompt_message and sp_prompt_answer: the same segments, with what only the template knows (tools,
+ * default texts, arguments). After an error the prompt is destroyed by its owner; it holds a part.
+ * Errors: those of sp_apply_template; SP_E_ARG when the template does not show messages[chunks_at]. */
+SP_API sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o);
+
 /* sp_prompt_text -- plain text as one more segment; `special`: texts of special tokens are
  * recognised. The first segment begins with BOS if the model wants one. Empty text adds no segment
  * (but BOS). */
@@ -362,6 +382,9 @@ SP_API sp_err sp_vocab_encode(const sp_vocab *v, const char *text, size_t n, boo
 /* sp_vocab_piece -- the bytes of one token, NUL-terminated after n bytes; free with
  * sp_buffer_free. */
 SP_API sp_err sp_vocab_piece(const sp_vocab *v, int32_t id, char **text, size_t *n);
+
+/* sp_vocab_template -- the model's chat template, in Jinja; borrowed. NULL: it has none. */
+SP_API const char *sp_vocab_template(const sp_vocab *v);
 
 /* sp_apply_template -- the text of a chat, by the model's own chat template (a strict subset of
  * Jinja2). jinja: a template instead of the model's, or NULL; v may be NULL with one. request: JSON

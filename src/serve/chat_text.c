@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/json_file.h"
-#include "model/template.h"
+#include "serve/chat_text.h"
 #include "serve/context_int.h"
 
 static const char *const origins[] = {[SP_TEMPLATE_MESSAGE] = "message",
@@ -20,7 +20,7 @@ static sp_err field(json_t *request, const char *name, json_type type, json_t **
     return SP_OK;
 }
 
-static sp_err read_request(json_t *request, sp_template_input *in)
+sp_err sp_chat_read(json_t *request, sp_template_input *in)
 {
     json_t *open = json_object_get(request, "add_generation_prompt");
     in->add_generation_prompt = !open || json_is_true(open);
@@ -66,27 +66,30 @@ static sp_err result_json(const sp_template_text *x, char **out)
     return SP_OK;
 }
 
-static sp_err render(const sp_vocab *v, const char *jinja, sp_template_input *in, char **out)
+sp_err sp_chat_render(const sp_tokenizer *tokenizer, const char *jinja, sp_template_input *in,
+                      sp_template_text *out)
 {
     sp_bytes bos = {0}, eos = {0};
     sp_template *t = NULL;
-    sp_template_text x = {0};
     sp_err err = SP_OK;
-    if (v && v->tokenizer) {
-        SP_TRY_GOTO(special_text(v->tokenizer, sp_tokenizer_bos(v->tokenizer), &bos), done);
-        SP_TRY_GOTO(special_text(v->tokenizer, sp_tokenizer_eos(v->tokenizer), &eos), done);
+    if (tokenizer) {
+        SP_TRY_GOTO(special_text(tokenizer, sp_tokenizer_bos(tokenizer), &bos), done);
+        SP_TRY_GOTO(special_text(tokenizer, sp_tokenizer_eos(tokenizer), &eos), done);
         in->bos_token = bos.v;
         in->eos_token = eos.v;
     }
     SP_TRY_GOTO(sp_template_parse(jinja, strlen(jinja), &t), done);
-    SP_TRY_GOTO(sp_template_render(t, in, &x), done);
-    err = result_json(&x, out);
+    SP_TRY_GOTO(sp_template_render(t, in, out), done);
 done:
-    sp_template_text_fini(&x);
     sp_template_destroy(t);
     sp_vec_fini(&bos);
     sp_vec_fini(&eos);
     return err;
+}
+
+const char *sp_vocab_template(const sp_vocab *v)
+{
+    return v ? v->chat_template : NULL;
 }
 
 sp_err sp_apply_template(const sp_vocab *v, const char *jinja, const char *request, int64_t now,
@@ -94,11 +97,14 @@ sp_err sp_apply_template(const sp_vocab *v, const char *jinja, const char *reque
 {
     sp_template_input in = {.now = now};
     json_t *j = NULL;
-    if (!jinja) jinja = v && v->model ? v->model->chat_template : NULL;
+    if (!jinja) jinja = sp_vocab_template(v);
     if (!jinja) return sp_fail(SP_E_NOTFOUND, "the model has no chat template");
     SP_TRY(sp_json_parse(request, strlen(request), "chat", &j));
-    sp_err err = read_request(j, &in);
-    if (err == SP_OK) err = render(v, jinja, &in, json);
+    sp_template_text x = {0};
+    sp_err err = sp_chat_read(j, &in);
+    if (err == SP_OK) err = sp_chat_render(v ? v->tokenizer : NULL, jinja, &in, &x);
+    if (err == SP_OK) err = result_json(&x, json);
+    sp_template_text_fini(&x);
     json_decref(j);
     return err;
 }

@@ -140,7 +140,9 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
     c->vocab.tokenizer = c->model->tokenizer;
+    c->vocab.chat_template = c->model->chat_template;
     c->prompts.tokenizer = c->model->tokenizer;
+    c->prompts.chat_template = c->model->chat_template;
     c->prompts.chat = sp_chat_detect(c->model->chat_template);
     c->prompts.salt = c->salt;
     c->prompts.n_vocab = c->model->hp.n_vocab;

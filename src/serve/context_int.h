@@ -25,6 +25,7 @@ typedef struct sp_guard sp_guard; /* serve/guard.h */
 struct sp_vocab {
     const sp_tokenizer *tokenizer;
     sp_model *model; /* owned when opened alone; NULL inside a context */
+    const char *chat_template; /* of the model; or NULL */
 };
 
 struct sp_context {

@@ -145,17 +145,21 @@ static sp_err add_text(sp_prompt *p, const char *text, size_t n, bool special, b
     return err;
 }
 
-/* add_template -- joins the words that precede it, or else the words that follow it. */
-static sp_err add_template(sp_prompt *p, const char *text)
+sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n)
 {
     size_t n_before = p->segs.n;
     bool extend = p->tail == SP_TAIL_TEMPLATE || p->tail == SP_TAIL_WORDS;
-    if (extend && !*text) return SP_OK;
+    if (extend && n == 0) return SP_OK;
     sp_segment_kind kind = extend ? last_of(p)->kind : kind_now(p);
-    SP_TRY(add_text(p, text, strlen(text), true, extend));
+    SP_TRY(add_text(p, text, n, true, extend));
     if (p->segs.n) last_of(p)->kind = extend ? kind : last_of(p)->kind;
     if (p->segs.n > n_before) p->tail = SP_TAIL_TEMPLATE;
     return SP_OK;
+}
+
+static sp_err add_template(sp_prompt *p, const char *text)
+{
+    return sp_prompt_add_template(p, text, strlen(text));
 }
 
 /* add_words -- what people wrote. An earlier answer is a segment by itself: so it is found again. */
@@ -165,6 +169,12 @@ static sp_err add_words(sp_prompt *p, const char *text, size_t n, bool special)
     SP_TRY(add_text(p, text, n, special, p->tail == SP_TAIL_TEMPLATE && !answer));
     p->tail = answer || !p->n_turns ? SP_TAIL_SEALED : SP_TAIL_WORDS;
     return SP_OK;
+}
+
+sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins)
+{
+    if (!joins || p->tail != SP_TAIL_WORDS) return add_words(p, text, n, false);
+    return add_text(p, text, n, false, true);
 }
 
 /* -- texts and chunks ----------------------------------------------------------------------- */
@@ -217,19 +227,29 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
     return err;
 }
 
-sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special)
+static sp_err add_cut(sp_prompt *p, const char *text, size_t n, const char *separator, bool special)
 {
-    SP_NEED(p);
-    SP_NEED(text);
     sp_cut_list cut = {0};
-    sp_err err = sp_cut(p->space->known, p->tenant, text, strlen(text), separator, &cut);
-    if (err == SP_OK && cut.n == 0) err = sp_prompt_text(p, text, special);
+    sp_err err = sp_cut(p->space->known, p->tenant, text, n, separator, &cut);
+    if (err == SP_OK && cut.n == 0) err = add_words(p, text, n, special);
     for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
         const sp_cut_piece *c = &cut.v[i];
         err = c->is_chunk ? add_chunk(p, c->text, c->n) : add_words(p, c->text, c->n, special);
     }
     sp_vec_fini(&cut);
     return err;
+}
+
+sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special)
+{
+    SP_NEED(p);
+    SP_NEED(text);
+    return add_cut(p, text, strlen(text), separator, special);
+}
+
+sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n)
+{
+    return add_cut(p, text, n, NULL, false);
 }
 
 sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)

@@ -28,6 +28,7 @@
 typedef struct sp_prompt_space {
     const sp_tokenizer *tokenizer;
     sp_chat_family chat;
+    const char *chat_template; /* Jinja; or NULL */
     sp_digest space;  /* namespace of content ids: model, KV type, layout */
     const char *salt; /* tenant, or NULL */
     int n_vocab;
@@ -61,5 +62,14 @@ struct sp_prompt {
 sp_err sp_chunk_form(const char *title, const char *text, sp_bytes *out) SP_MUST_CHECK;
 /* sp_prompt_piece -- a chunk whose text is taken as it is. */
 sp_err sp_prompt_piece(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
+
+/* What prompt_template.c builds segments of. */
+
+/* sp_prompt_add_template -- joins the words that precede it, or else the words that follow it. */
+sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
+/* sp_prompt_add_words -- of p->role; `joins`: they continue words of the same turn. */
+sp_err sp_prompt_add_words(sp_prompt *p, const char *text, size_t n, bool joins) SP_MUST_CHECK;
+/* sp_prompt_add_cut -- the same, with the chunks in them. */
+sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 
 #endif

@@ -16,6 +16,7 @@ sp_err sp_vocab_open(const char *path, sp_vocab **out)
         return err;
     }
     v->tokenizer = v->model->tokenizer;
+    v->chat_template = v->model->chat_template;
     *out = v;
     return SP_OK;
 }

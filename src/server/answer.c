@@ -102,17 +102,47 @@ static json_t *with_echo(const srv_job *j, json_t *text)
     return whole;
 }
 
+json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *call, bool streamed)
+{
+    /* Mistral's template wants nine letters and digits */
+    json_t *id = j->task.tool_form == SRV_TOOLS_MISTRAL
+                     ? json_sprintf("%05x%02x%02x", (unsigned)(j->number & 0xfffff), (unsigned)choice & 255, (unsigned)k & 255)
+                     : json_sprintf("call_%s_%d_%zu", j->id + strcspn(j->id, "-") + 1, choice, k);
+    json_t *o = json_pack("{s:o, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
+                          json_object_get(call, "name"), "arguments", json_object_get(call, "arguments"));
+    if (streamed) json_object_set_new(o, "index", json_integer((json_int_t)k));
+    return o;
+}
+
+/* message_json -- the text and the calls of a chat's choice; *calls: there are some. */
+static json_t *message_json(const srv_job *j, int i, bool *calls)
+{
+    srv_calls found;
+    const char *text = srv_job_result(j, i)->text;
+    srv_calls_read(&j->task.tools, text, strlen(text), true, &found);
+    *calls = json_array_size(found.v) > 0;
+    json_t *content = *calls && found.n_text == 0 ? json_null() : srv_text_json(text, found.n_text);
+    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content), *list = json_array();
+    for (size_t k = 0; k < json_array_size(found.v); k++)
+        json_array_append_new(list, srv_answer_call(j, i, k, json_array_get(found.v, k), false));
+    if (*calls) json_object_set(m, "tool_calls", list);
+    json_decref(list);
+    json_decref(found.v);
+    return m;
+}
+
 static json_t *choice_json(const srv_job *j, int i)
 {
     const sp_result *r = srv_job_result(j, i);
-    json_t *text = text_json(r->text);
-    if (j->echo) text = with_echo(j, text);
-    json_t *c = j->task.chat ? json_pack("{s:i, s:{s:s, s:o}}", "index", i, "message", "role",
-                                         "assistant", "content", text)
-                             : json_pack("{s:i, s:o}", "index", i, "text", text);
+    bool calls = false;
+    json_t *c = json_pack("{s:i}", "index", i);
+    if (j->task.chat)
+        json_object_set_new(c, "message", message_json(j, i, &calls));
+    else
+        json_object_set_new(c, "text", j->echo ? with_echo(j, text_json(r->text)) : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
-    json_object_set_new(c, "finish_reason", json_string(srv_answer_finish(r->finish)));
+    json_object_set_new(c, "finish_reason", json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));
     return c;
 }
 

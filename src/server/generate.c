@@ -80,6 +80,14 @@ static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
                               call->s->info.n_vocab);
 }
 
+/* require_calls -- in the form of the model's template. */
+static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
+{
+    bool shows;
+    t->tool_form = srv_tools_form(sp_vocab_template(call->s->vocab), &shows);
+    if (t->tools.must) t->grammar = srv_tools_grammar(&t->tools, t->tool_form, f);
+}
+
 /* prompt_text -- what an echo begins with. NULL: out of memory. Owns: free. */
 static char *prompt_text(const srv_call *call, const srv_fields *f)
 {
@@ -100,10 +108,11 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     srv_documents d = {0};
     sp_err err = SP_OK;
     srv_task_read(t, f, &call->s->o);
+    if (!f->failed) require_calls(call, t, f);
     call->cache_salt = srv_field_string(f, "cache_salt");
     check_ids(call, t, f);
     sp_prompt *p = NULL;
-    if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &d, &err) : srv_prompt_plain(call, f, &err);
+    if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, &err);
     char *echo = p && t->echo ? prompt_text(call, f) : NULL;
     srv_job *j = p && (echo || !t->echo) ? srv_job_create(call, t, body, &d) : NULL;
     if (j) {

@@ -11,8 +11,9 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
     if (!j) return NULL;
     *j = (srv_job){.s = call->s, .record = call->record, .task = *t, .documents = *d, .body = body,
                    .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
-    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl",
-             call->s->started, atomic_fetch_add(&call->s->next_id, 1));
+    j->number = atomic_fetch_add(&call->s->next_id, 1);
+    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl", call->s->started,
+             j->number);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -135,7 +136,7 @@ static bool has_change(const srv_job *j)
     if (j->gone) return true;
     for (int i = 0; i < j->n_started; i++) {
         const srv_choice *c = &j->choices[i];
-        if (c->taken < c->n || (c->done && !c->ended)) return true;
+        if (c->seen < c->n || (c->done && !c->ended)) return true;
     }
     return false;
 }

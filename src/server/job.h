@@ -19,10 +19,11 @@ typedef struct srv_choice {
     struct srv_job *job;
     int index;
     sp_request *request;
-    char *text; /* [n] of a stream; [0, taken) has been sent */
-    size_t n, cap, taken;
+    char *text; /* [n] of a stream; [0, taken) has been sent, [0, seen) was looked at */
+    size_t n, cap, taken, seen;
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
     size_t n_tokens, cap_tokens, taken_tokens;
+    size_t n_calls; /* that have been sent */
     size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;
@@ -36,6 +37,7 @@ typedef struct srv_job {
     char *echo; /* the prompt, which the text begins with; or NULL */
     int n_prompt;
     char id[48];
+    unsigned long long number;
     long long created; /* seconds since 1970 */
     pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;

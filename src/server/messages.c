@@ -3,106 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/cli.h"
-
-typedef struct message {
-    sp_role role;
-    char *text; /* owned */
-} message;
-
-typedef struct message_list {
-    message *v;
-    size_t n;
-} message_list;
-
-static void messages_fini(message_list *m)
-{
-    for (size_t i = 0; i < m->n; i++) free(m->v[i].text);
-    free(m->v);
-}
-
-/* -- reading ---------------------------------------------------------------------------------- */
-
-static bool read_role(const char *name, sp_role *out)
-{
-    static const struct {
-        const char *name;
-        sp_role role;
-    } roles[] = {{"system", SP_ROLE_SYSTEM},       {"developer", SP_ROLE_SYSTEM},
-                 {"user", SP_ROLE_USER},           {"assistant", SP_ROLE_ASSISTANT},
-                 {"tool", SP_ROLE_TOOL},           {"function", SP_ROLE_TOOL}};
-    for (size_t i = 0; name && i < sizeof roles / sizeof *roles; i++)
-        if (strcmp(name, roles[i].name) == 0) {
-            *out = roles[i].role;
-            return true;
-        }
-    return false;
-}
-
-/* write_parts -- the texts of a list of content parts, joined by line ends. */
-static bool write_parts(FILE *to, const json_t *parts)
-{
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *part = json_array_get(parts, i);
-        const char *type = json_string_value(json_object_get(part, "type"));
-        const char *text = json_string_value(json_object_get(part, "text"));
-        if (json_is_string(part)) text = json_string_value(part);
-        if (!text || (type && strcmp(type, "text") != 0)) return false;
-        fprintf(to, "%s%s", i ? "\n" : "", text);
-    }
-    return true;
-}
-
-/* read_content -- a string, or a list of text parts; an assistant's may be null. NULL: neither, or
- * out of memory. Owns: free. */
-static char *read_content(const json_t *content, sp_role role)
-{
-    if (json_is_string(content)) return strdup(json_string_value(content));
-    if (!content || json_is_null(content)) return role == SP_ROLE_ASSISTANT ? strdup("") : NULL;
-    if (!json_is_array(content)) return NULL;
-    char *text = NULL;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return NULL;
-    bool good = write_parts(f, content);
-    if (fclose(f) == 0 && good) return text;
-    free(text);
-    return NULL;
-}
-
-static bool read_message(srv_fields *f, const json_t *o, size_t i, message *out)
-{
-    char name[40];
-    if (!read_role(json_string_value(json_object_get(o, "role")), &out->role)) {
-        snprintf(name, sizeof name, "messages[%zu].role", i);
-        srv_fields_refuse(f, name, "%s must be system, developer, user, assistant or tool", name);
-        return false;
-    }
-    out->text = read_content(json_object_get(o, "content"), out->role);
-    if (out->text) return true;
-    snprintf(name, sizeof name, "messages[%zu].content", i);
-    srv_fields_refuse(f, name, "%s must be a string or a list of text parts", name);
-    return false;
-}
-
-static bool read_messages(srv_fields *f, message_list *out)
-{
-    const json_t *list = srv_field(f, "messages");
-    size_t n = json_array_size(list);
-    if (n == 0) {
-        srv_fields_refuse(f, "messages", "messages must be a list of at least one message");
-        return false;
-    }
-    out->v = calloc(n, sizeof *out->v);
-    if (!out->v) {
-        srv_fields_refuse(f, "messages", "out of memory for %zu messages", n);
-        return false;
-    }
-    for (; out->n < n; out->n++)
-        if (!read_message(f, json_array_get(list, out->n), out->n, &out->v[out->n])) return false;
-    return true;
-}
+#include "server/chat.h"
 
 static const char *first_string(const json_t *o, const char *a, const char *b, const char *c)
 {
@@ -147,21 +51,21 @@ static bool read_documents(srv_fields *f, srv_documents *d)
     return true;
 }
 
-/* -- writing ---------------------------------------------------------------------------------- */
+/* -- by turns ---------------------------------------------------------------------------------- */
 
-/* add_system -- the system messages that begin the conversation, as one turn; returns how many. */
-static sp_err add_system(sp_prompt *p, const message_list *m, bool has_documents, size_t *n)
+static sp_role role_of(const json_t *m)
 {
-    *n = 0;
-    while (*n < m->n && m->v[*n].role == SP_ROLE_SYSTEM) ++*n;
-    if (*n == 0)
-        return has_documents ? sp_prompt_message(p, SP_ROLE_SYSTEM, CLI_SYSTEM_TEXT) : SP_OK;
-    sp_err err = sp_prompt_begin(p, SP_ROLE_SYSTEM);
-    for (size_t i = 0; i < *n && err == SP_OK; i++) {
-        if (i) err = sp_prompt_text(p, "\n\n", false);
-        if (err == SP_OK) err = sp_prompt_text(p, m->v[i].text, false);
-    }
-    return err == SP_OK ? sp_prompt_end(p) : err;
+    static const char *const names[] = {"system", "user", "assistant", "tool"};
+    const char *role = json_string_value(json_object_get(m, "role"));
+    for (int i = SP_ROLE_SYSTEM; i <= SP_ROLE_TOOL; i++)
+        if (strcmp(role, names[i]) == 0) return (sp_role)i;
+    return SP_ROLE_USER;
+}
+
+static const char *text_of(const json_t *m)
+{
+    const char *text = json_string_value(json_object_get(m, "content"));
+    return text ? text : "";
 }
 
 /* add_question -- the user turn that has the documents. */
@@ -172,21 +76,84 @@ static sp_err add_question(sp_prompt *p, const char *text, srv_documents *d)
         err = sp_prompt_chunk(p, d->v[i].title, d->v[i].text);
         d->v[i].segment = sp_prompt_n_segments(p) - 1;
     }
-    char *question = NULL;
-    if (err == SP_OK && asprintf(&question, "Question: %s", text) < 0) return SP_E_NOMEM;
-    if (err == SP_OK) err = sp_prompt_cut(p, question, NULL, false);
-    free(question);
+    if (err == SP_OK) err = sp_prompt_cut(p, text, NULL, false);
     return err == SP_OK ? sp_prompt_end(p) : err;
 }
 
-static sp_err add_turns(sp_prompt *p, const message_list *m, srv_documents *d, size_t last_user)
+static sp_err add_turns(sp_prompt *p, const json_t *messages, srv_documents *d)
 {
-    size_t i;
-    sp_err err = add_system(p, m, d->n > 0, &i);
-    for (; i < m->n && err == SP_OK; i++)
-        err = d->n && i == last_user ? add_question(p, m->v[i].text, d)
-                                     : sp_prompt_message(p, m->v[i].role, m->v[i].text);
+    sp_err err = SP_OK;
+    size_t last = (size_t)srv_chat_last_user(messages);
+    for (size_t i = 0; i < json_array_size(messages) && err == SP_OK; i++) {
+        const json_t *m = json_array_get(messages, i);
+        err = d->n && i == last ? add_question(p, text_of(m), d)
+                                : sp_prompt_message(p, role_of(m), text_of(m));
+    }
     return err == SP_OK ? sp_prompt_answer(p) : err;
+}
+
+/* -- by the model's own template ---------------------------------------------------------------- */
+
+/* template_arguments -- chat_template_kwargs without the documents, which are segments. */
+static json_t *template_arguments(const srv_fields *f)
+{
+    json_t *given = srv_field(f, "chat_template_kwargs"), *o = given ? json_copy(given) : json_object();
+    json_object_del(o, "documents");
+    return o;
+}
+
+static sp_err render(const srv_call *call, const char *request, srv_documents *d, int last, sp_prompt **out)
+{
+    sp_err err = SP_OK;
+    sp_chat_chunk *chunks = calloc(d->n + 1, sizeof *chunks);
+    if (!chunks) return SP_E_NOMEM;
+    for (size_t i = 0; i < d->n; i++)
+        chunks[i] = (sp_chat_chunk){.title = d->v[i].title, .text = d->v[i].text};
+    err = srv_prompt_create(call, out);
+    if (err == SP_OK)
+        err = sp_prompt_chat(*out, &(sp_chat_opts){.request = request,
+                                                   .now = time(NULL),
+                                                   .chunks = chunks,
+                                                   .n_chunks = (int)d->n,
+                                                   .chunks_at = last});
+    for (size_t i = 0; i < d->n && err == SP_OK; i++) d->v[i].segment = chunks[i].segment;
+    free(chunks);
+    return err;
+}
+
+/* write_template -- *done is false when the model has no template that we can run. */
+static sp_err write_template(const srv_call *call, const srv_conversation *c, srv_documents *d, sp_prompt **out,
+                             bool *done)
+{
+    *done = false;
+    if (!sp_vocab_template(call->s->vocab)) return SP_OK;
+    json_t *request = json_pack("{s:O, s:o}", "messages", c->messages, "chat_template_kwargs",
+                                template_arguments(c->f));
+    if (c->tools && c->shows_tools) json_object_set(request, "tools", c->tools);
+    char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+    sp_err err = text ? render(call, text, d, srv_chat_last_user(c->messages), out) : SP_E_NOMEM;
+    free(text);
+    json_decref(request);
+    *done = err != SP_E_UNSUPPORTED && err != SP_E_FORMAT && !(err == SP_E_ARG && c->own_system);
+    if (*done) return err;
+    sp_prompt_destroy(*out);
+    *out = NULL;
+    return SP_OK;
+}
+
+/* -- a chat --------------------------------------------------------------------------------------- */
+
+/* frame_question -- what `spolia ask` writes around documents: the same system text, and the question
+ * after "Question: ". */
+static bool frame_question(srv_conversation *c)
+{
+    json_t *m = json_array_get(c->messages, (size_t)srv_chat_last_user(c->messages));
+    json_t *question = json_sprintf("Question: %s", text_of(m));
+    bool good = question && json_object_set_new(m, "content", question) == 0;
+    c->own_system = role_of(json_array_get(c->messages, 0)) != SP_ROLE_SYSTEM;
+    if (!c->own_system) return good;
+    json_t *system = json_pack("{s:s, s:s}", "role", "system", "content", CLI_SYSTEM_TEXT);
+    return good && json_array_insert_new(c->messages, 0, system) == 0;
 }
 
 /* fail_with -- passes the library's error on. */
@@ -198,22 +165,40 @@ static sp_prompt *fail_with(srv_fields *f, const char *param, sp_prompt *p, sp_e
     return NULL;
 }
 
-sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, srv_documents *d, sp_err *err)
+bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_conversation *out)
 {
-    message_list m = {0};
+    *out = (srv_conversation){.f = f, .tools = tools->list};
+    out->messages = srv_chat_read(f, srv_field(f, "messages"));
+    if (!out->messages) return false;
+    srv_tools_form(sp_vocab_template(call->s->vocab), &out->shows_tools);
+    if (out->shows_tools || srv_chat_spell_tools(out->messages, out->tools)) return true;
+    srv_fields_refuse(f, "messages", "out of memory for the messages");
+    return false;
+}
+
+void srv_conversation_close(srv_conversation *c)
+{
+    json_decref(c->messages);
+}
+
+sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_documents *d,
+                           sp_err *err)
+{
+    srv_conversation c;
     sp_prompt *p = NULL;
-    if (read_messages(f, &m) && read_documents(f, d)) {
-        size_t last = m.n;
-        while (last > 0 && m.v[last - 1].role != SP_ROLE_USER) last--;
-        if (d->n && last == 0) {
-            srv_fields_refuse(f, "documents", "documents need a message of the user");
-        } else {
-            *err = srv_prompt_create(call, &p);
-            if (*err == SP_OK) *err = add_turns(p, &m, d, last - 1);
-            if (*err != SP_OK) p = fail_with(f, "messages", p, *err);
-        }
+    bool done = false, good = srv_conversation_open(call, f, tools, &c) && read_documents(f, d);
+    if (good && d->n && srv_chat_last_user(c.messages) < 0)
+        srv_fields_refuse(f, "documents", "documents need a message of the user");
+    if (good && !f->failed && d->n && !frame_question(&c))
+        srv_fields_refuse(f, "documents", "out of memory for the documents");
+    if (good && !f->failed) {
+        *err = write_template(call, &c, d, &p, &done);
+        if (!done && c.shows_tools && !srv_chat_spell_tools(c.messages, c.tools)) *err = SP_E_NOMEM;
+        if (!done && *err == SP_OK) *err = srv_prompt_create(call, &p);
+        if (!done && *err == SP_OK) *err = add_turns(p, c.messages, d);
+        if (*err != SP_OK) p = fail_with(f, "messages", p, *err);
     }
-    messages_fini(&m);
+    srv_conversation_close(&c);
     return p;
 }
 

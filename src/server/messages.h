@@ -11,6 +11,7 @@
 
 #include "server/fields.h"
 #include "server/server_int.h"
+#include "server/tools.h"
 
 #define SRV_MAX_DOCUMENTS 4096
 
@@ -24,9 +25,24 @@ typedef struct srv_documents {
     size_t n;
 } srv_documents;
 
-/* srv_prompt_chat, srv_prompt_plain -- the prompt of a body for chat or for completions. NULL after
- * an error in *f, where a library's error is *err. */
-sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, srv_documents *d, sp_err *err);
+/* The messages of a body, in one form (chat.h). */
+typedef struct srv_conversation {
+    srv_fields *f;
+    json_t *messages;
+    json_t *tools;    /* borrowed; NULL: none */
+    bool shows_tools; /* the template lists them; else they are texts of the messages */
+    bool own_system;  /* the system text is ours */
+} srv_conversation;
+
+/* srv_conversation_open -- false after an error in *f; close it all the same. */
+bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_conversation *out);
+void srv_conversation_close(srv_conversation *c);
+
+/* srv_prompt_chat, srv_prompt_plain -- the prompt of a body for chat or for completions: by the model's
+ * own template, or where that is missing or not supported, by the turns of its family. NULL after an
+ * error in *f, where a library's error is *err. */
+sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_documents *d,
+                           sp_err *err);
 sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, sp_err *err);
 
 #endif

@@ -118,6 +118,7 @@ static const struct {
     {"POST", "/completions", srv_completion},
     {"POST", "/tokenize", srv_tokenize},
     {"POST", "/detokenize", srv_detokenize},
+    {"POST", "/apply-template", srv_apply_template},
 };
 #define N_ROUTES (sizeof routes / sizeof *routes)
 

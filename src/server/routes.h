@@ -21,5 +21,6 @@ srv_sent srv_chat(srv_call *call);        /* generate.c */
 srv_sent srv_completion(srv_call *call);
 srv_sent srv_tokenize(srv_call *call);    /* tokens.c */
 srv_sent srv_detokenize(srv_call *call);
+srv_sent srv_apply_template(srv_call *call);
 
 #endif

@@ -4,6 +4,8 @@
  *   routes.c     path and method -> handler; API keys
  *   fields.c     typed fields of a JSON body; the first error names its field
  *   task.c       a body -> what to generate: sampling, limits, reuse
+ *   chat.c       messages in one form
+ *   tools.c      functions that the model may call; calls.c finds its calls
  *   constrain.c  response_format and its kin -> a grammar
  *   generate.c   completions: task, prompt, job, reply
  *   messages.c   messages and documents -> a prompt

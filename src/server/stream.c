@@ -83,12 +83,34 @@ static bool write_end(srv_job *j, srv_choice *c)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (r->finish == SP_FINISH_ERROR) return write_error(j, r);
-    json_t *o = piece(j, c, NULL, srv_answer_finish(r->finish));
+    json_t *o = piece(j, c, NULL, c->n_calls ? "tool_calls" : srv_answer_finish(r->finish));
     if (n_open(j) == 0) {
         json_object_set_new(o, "timings", srv_answer_timings(r));
         json_object_set_new(o, "spolia", srv_answer_account(j));
     }
     return write_event(j, o);
+}
+
+/* write_calls -- of a chat with tools: the text that is none of a call, and calls that are complete. */
+static bool write_calls(srv_job *j, srv_choice *c)
+{
+    srv_calls found;
+    bool good = true;
+    srv_calls_read(&j->task.tools, c->text ? c->text : "", c->n, c->done, &found);
+    if (found.n_text > c->taken) {
+        json_t *text = srv_text_json(c->text + c->taken, found.n_text - c->taken);
+        c->taken = found.n_text;
+        good = write_event(j, piece(j, c, text, NULL));
+    }
+    for (; good && c->n_calls < json_array_size(found.v); c->n_calls++) {
+        json_t *call = srv_answer_call(j, c->index, c->n_calls, json_array_get(found.v, c->n_calls), true);
+        json_t *choice = json_pack("{s:i, s:{s:[o]}, s:n, s:n}", "index", c->index, "delta", "tool_calls", call,
+                                   "logprobs", "finish_reason");
+        good = write_event(j, event(j, choice));
+    }
+    json_decref(found.v);
+    c->seen = c->n;
+    return good;
 }
 
 /* write_choice -- what is new of one. Called with the lock held. */
@@ -98,10 +120,12 @@ static bool write_choice(srv_job *j, srv_choice *c)
     if (!c->begun && j->echo && !write_event(j, piece(j, c, srv_text_json(j->echo, strlen(j->echo)), NULL)))
         return false;
     c->begun = true;
-    if (c->taken < c->n) {
+    bool calls = j->task.tools.list != NULL;
+    if (calls && !c->ended && (c->seen < c->n || c->done) && !write_calls(j, c)) return false;
+    if (!calls && c->taken < c->n) {
         json_t *text = json_stringn(c->text + c->taken, c->n - c->taken);
         if (!text) text = json_string("\xef\xbf\xbd");
-        c->taken = c->n;
+        c->taken = c->seen = c->n;
         if (!write_event(j, piece(j, c, text, NULL))) return false;
     }
     return !c->done || c->ended || write_end(j, c);

@@ -227,8 +227,8 @@ static bool is_empty(const json_t *v)
 static void refuse_unsupported(const srv_task *t, srv_fields *f)
 {
     static const char *const names[] = {
-        "tools", "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
-        "stop_token_ids", "prompt_logprobs"};
+        "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
+        "stop_token_ids", "prompt_logprobs", "chat_template", "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = srv_field(f, names[i]);
         if (v && !is_empty(v))
@@ -267,11 +267,14 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_bias(t, f);
     read_logprobs(t, f);
     read_stop(t, f);
+    if (t->chat) srv_tools_read(&t->tools, f);
     read_quality(t, f);
     read_reuse(t, f);
     if (!srv_field_bool(f, "cache_prompt", true)) use_policy(t, "off");
     refuse_unsupported(t, f);
     if (!f->failed) t->grammar = srv_constrain_read(f);
+    if (t->grammar && t->tools.list)
+        srv_fields_refuse(f, "response_format", "response_format needs tool_choice to be none: a call is no such text");
 }
 
 void srv_task_fini(srv_task *t)

@@ -4,6 +4,7 @@
 
 #include "server/fields.h"
 #include "server/server.h"
+#include "server/tools.h"
 
 #define SRV_MAX_STOP 16
 
@@ -14,6 +15,8 @@ typedef struct srv_task {
     bool echo;     /* completions: the text begins with the prompt */
     int n; /* choices */
     int max_tokens, min_tokens;
+    srv_tools tools;
+    srv_tool_form tool_form;
     bool logprobs;
     int top_logprobs;
     sp_grammar *grammar;   /* owned; NULL: any text */

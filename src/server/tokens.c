@@ -1,11 +1,13 @@
-/* tokens.c -- /tokenize and /detokenize, as llama.cpp ("content", "tokens") and vLLM ("prompt")
+/* tokens.c -- /tokenize, /detokenize and /apply-template, as llama.cpp ("content", "tokens") and vLLM ("prompt")
  * have them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "server/fields.h"
 #include "server/logprobs.h"
+#include "server/messages.h"
 #include "server/routes.h"
 
 static srv_sent refuse(const srv_call *call, const srv_fields *f)
@@ -83,4 +85,41 @@ srv_sent srv_detokenize(srv_call *call)
     free(text);
     json_t *o = json_pack("{s:O, s:o}", "content", content, "prompt", content);
     return srv_reply_json(call->connection, 200, o);
+}
+
+/* apply -- the text of a chat; NULL after an error in *f. Owns: json_decref. */
+static json_t *apply(const srv_call *call, srv_fields *f)
+{
+    srv_tools tools = {0};
+    srv_conversation c = {0};
+    char *json = NULL;
+    json_t *text = NULL;
+    srv_tools_read(&tools, f);
+    if (!f->failed && srv_conversation_open(call, f, &tools, &c)) {
+        json_t *request = json_pack("{s:O, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
+                                    srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
+                                    srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
+        char *dump = request ? json_dumps(request, JSON_COMPACT) : NULL;
+        if (!dump || sp_apply_template(call->s->vocab, NULL, dump, time(NULL), &json) != SP_OK)
+            srv_fields_refuse(f, "messages", "%s", dump ? sp_error_detail() : "out of memory for the messages");
+        free(dump);
+        json_decref(request);
+    }
+    srv_conversation_close(&c);
+    json_t *whole = json ? json_loads(json, 0, NULL) : NULL;
+    text = json_incref(json_object_get(whole, "text"));
+    json_decref(whole);
+    sp_buffer_free(json);
+    return text;
+}
+
+srv_sent srv_apply_template(srv_call *call)
+{
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    if (!body) return refuse(call, &f);
+    json_t *text = apply(call, &f);
+    json_decref(body);
+    if (f.failed) return refuse(call, &f);
+    return srv_reply_json(call->connection, 200, json_pack("{s:o}", "prompt", text));
 }

@@ -254,7 +254,7 @@ def test_the_example_for_python(server):
     ("messages", [{"role": "user", "content": [{"type": "image_url"}]}], "messages[0].content"),
     ("documents", {}, "documents"), ("documents", [{"title": "x"}], "documents[0].text"),
     ("reuse", {"mode": "magic"}, "reuse.mode"), ("reuse", {"mode": "full", "recompute": 3}, "reuse"), ("quality", "best", "quality"),
-    ("tools", [{"type": "function"}], "tools"), ("logprobs", 3, "logprobs"), ("logit_bias", {"999999": 1}, "logit_bias"),
+    ("tools", [{"type": "function"}], "tools[0].function.name"), ("logprobs", 3, "logprobs"), ("logit_bias", {"999999": 1}, "logit_bias"),
     ("response_format", {"type": "xml"}, "response_format.type")])
 def test_errors_name_the_field(server, field, value, param):
     status, answer = server.call("/v1/chat/completions", {**chat(), field: value})

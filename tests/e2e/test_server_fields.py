@@ -10,6 +10,7 @@ from test_server import LONG, MODEL, Server, chat
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "boats"],
           "properties": {"name": {"type": "string", "maxLength": 12}, "boats": {"type": "integer"}}}
 TEXT = {"prompt": "The harbour", "temperature": 0, "max_tokens": 6, "min_tokens": 6}
+TIDES = {"type": "function", "function": {"name": "tides", "parameters": {"type": "object", "properties": {}}}}
 WARM = {"temperature": 1, "top_k": 1000, "seed": 4}
 
 
@@ -156,3 +157,15 @@ def test_the_program_has_schemas_too(tmp_path):
     out = json.loads(succeed("ask", "-m", MODEL, "--index", tmp_path / "i.db", "--json-schema", path, "--json", "-n", "300",
                              "--temp", "1", "-s", "4", "--allow-empty", "Who keeps the lighthouse?"))
     assert is_boats(out["text"])
+
+
+@pytest.mark.parametrize("more, param", [
+    ({"tools": {}}, "tools"), ({"tools": [{"type": "x"}]}, "tools[0].type"), ({"tools": [TIDES] * 200}, "tools"),
+    ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+    ({"tools": [TIDES], "tool_choice": "magic"}, "tool_choice"), ({"tool_choice": "required"}, "tool_choice"),
+    ({"tools": [TIDES], "tool_choice": {"type": "function", "function": {"name": "x"}}}, "tool_choice"),
+    ({"tools": [TIDES], "response_format": {"type": "json_object"}}, "response_format"),
+    ({"messages": [{"role": "assistant", "tool_calls": [{"function": {}}]}]}, "messages[0].tool_calls[0].function.name")])
+def test_errors_of_tools_name_the_field(server, more, param):
+    status, answer = server.call("/v1/chat/completions", {**chat(), **more})
+    assert status == 400 and answer["error"]["param"] == param, answer

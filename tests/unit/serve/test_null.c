@@ -63,6 +63,10 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_message, (p, SP_ROLE_USER, NULL), "text");
     REFUSES(sp_prompt_text, (p, NULL, false), "text");
     REFUSES(sp_prompt_cut, (p, NULL, NULL, false), "text");
+    REFUSES(sp_prompt_chat, (NULL, NULL), "p");
+    REFUSES(sp_prompt_chat, (p, NULL), "o");
+    REFUSES(sp_prompt_chat, (p, &(sp_chat_opts){0}), "o->request");
+    assert_null(sp_vocab_template(NULL));
     REFUSES(sp_prompt_tree, (p, NULL, 1), "nodes");
     assert_int_equal(sp_prompt_tokens(p, NULL, 1), SP_E_ARG);
     assert_int_equal(sp_prompt_n_tokens(p), 0); /* nothing of it was taken */

@@ -1,0 +1,204 @@
+/* calls.c -- finds tool calls in an answer (tools.h has the forms). */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/tools.h"
+
+static const char *const marks[] = {"<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function="};
+enum { HERMES, MISTRAL, PYTHON, FUNCTION, N_MARKS };
+
+typedef struct view {
+    const char *s;
+    size_t n;
+} view;
+
+static void skip(view *v, size_t n)
+{
+    v->s += n;
+    v->n -= n;
+}
+
+static void skip_space(view *v)
+{
+    while (v->n && isspace((unsigned char)*v->s)) skip(v, 1);
+}
+
+static bool take(view *v, const char *text)
+{
+    size_t n = strlen(text);
+    if (v->n < n || memcmp(v->s, text, n) != 0) return false;
+    skip(v, n);
+    return true;
+}
+
+/* may_begin -- whether v is `text`, or may become it. */
+static bool may_begin(const view *v, const char *text)
+{
+    size_t n = strlen(text);
+    return memcmp(v->s, text, v->n < n ? v->n : n) == 0;
+}
+
+static bool has_tool(const srv_tools *t, const char *name)
+{
+    for (size_t i = 0; name && i < json_array_size(t->list); i++) {
+        const json_t *function = json_object_get(json_array_get(t->list, i), "function");
+        if (strcmp(json_string_value(json_object_get(function, "name")), name) == 0) return true;
+    }
+    return false;
+}
+
+static json_t *take_json(view *v)
+{
+    json_error_t e;
+    json_t *j = json_loadb(v->s, v->n, JSON_DISABLE_EOF_CHECK, &e);
+    if (j) skip(v, (size_t)e.position);
+    return j;
+}
+
+/* -- one call --------------------------------------------------------------------------------- */
+
+static bool add_call(json_t *calls, const char *name, const json_t *arguments)
+{
+    char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
+                 : arguments               ? json_dumps(arguments, JSON_ENCODE_ANY)
+                                           : strdup("{}");
+    bool good = text && json_array_append_new(calls, json_pack("{s:s, s:s}", "name", name, "arguments", text)) == 0;
+    free(text);
+    return good;
+}
+
+/* add_object -- {"name", "arguments" or "parameters"} of a known tool. */
+static bool add_object(const srv_tools *t, json_t *calls, const json_t *o)
+{
+    const char *name = json_string_value(json_object_get(o, "name"));
+    const json_t *arguments = json_object_get(o, "arguments");
+    if (!arguments) arguments = json_object_get(o, "parameters");
+    return has_tool(t, name) && add_call(calls, name, arguments);
+}
+
+static bool take_object(const srv_tools *t, view *v, json_t *calls)
+{
+    view at = *v;
+    json_t *o = take_json(&at);
+    bool good = json_is_object(o) && add_object(t, calls, o);
+    json_decref(o);
+    if (good) *v = at;
+    return good;
+}
+
+/* -- the forms -------------------------------------------------------------------------------- */
+
+/* take_tagged -- <tool_call> object </tool_call>; the closing mark is missing where it is an end token. */
+static bool take_tagged(const srv_tools *t, view *v, json_t *calls)
+{
+    view at = *v;
+    if (!take(&at, marks[HERMES])) return false;
+    skip_space(&at);
+    if (!take_object(t, &at, calls)) return false;
+    skip_space(&at);
+    take(&at, "</tool_call>");
+    skip_space(&at);
+    *v = at;
+    return true;
+}
+
+/* take_function -- <function=name>{...}</function> */
+static bool take_function(const srv_tools *t, view *v, json_t *calls)
+{
+    view at = *v;
+    char name[257];
+    size_t n = 0;
+    if (!take(&at, marks[FUNCTION])) return false;
+    for (; at.n && *at.s != '>' && n + 1 < sizeof name; skip(&at, 1)) name[n++] = *at.s;
+    name[n] = '\0';
+    if (!take(&at, ">")) return false;
+    skip_space(&at);
+    json_t *arguments = take_json(&at);
+    bool good = json_is_object(arguments) && has_tool(t, name) && add_call(calls, name, arguments);
+    json_decref(arguments);
+    take(&at, "</function>");
+    skip_space(&at);
+    if (good) *v = at;
+    return good;
+}
+
+/* take_list -- [object, ...], with or without its mark. */
+static bool take_list(const srv_tools *t, view *v, json_t *calls)
+{
+    view at = *v;
+    take(&at, marks[MISTRAL]);
+    skip_space(&at);
+    if (at.n == 0 || *at.s != '[') return false;
+    json_t *list = take_json(&at), *found = json_array();
+    bool good = json_array_size(list) > 0;
+    for (size_t i = 0; i < json_array_size(list) && good; i++) good = add_object(t, found, json_array_get(list, i));
+    if (good) json_array_extend(calls, found);
+    json_decref(list);
+    json_decref(found);
+    if (good) *v = at;
+    return good;
+}
+
+/* take_bare -- an object, perhaps after <|python_tag|>; another one after ";" or a line end. */
+static bool take_bare(const srv_tools *t, view *v, json_t *calls)
+{
+    view at = *v;
+    take(&at, marks[PYTHON]);
+    skip_space(&at);
+    take(&at, ";");
+    skip_space(&at);
+    if (at.n == 0 || *at.s != '{' || !take_object(t, &at, calls)) return false;
+    skip_space(&at);
+    *v = at;
+    return true;
+}
+
+static bool take_any(const srv_tools *t, view *v, json_t *calls)
+{
+    return take_tagged(t, v, calls) || take_function(t, v, calls) || take_list(t, v, calls) || take_bare(t, v, calls);
+}
+
+/* -- an answer -------------------------------------------------------------------------------- */
+
+/* first_mark -- where a mark is, or may begin at the end; n: nowhere. */
+static size_t first_mark(const char *text, size_t n, bool done)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] != '<' && text[i] != '[') continue;
+        view v = {text + i, n - i};
+        for (int m = 0; m < N_MARKS; m++)
+            if (may_begin(&v, marks[m]) && (!done || v.n >= strlen(marks[m]))) return i;
+    }
+    return n;
+}
+
+/* may_be_bare -- the answer begins as a call without a mark does. */
+static bool may_be_bare(const char *text, size_t n)
+{
+    view v = {text, n};
+    skip_space(&v);
+    return v.n == 0 || *v.s == '{' || *v.s == '[';
+}
+
+static size_t without_space(const char *text, size_t n)
+{
+    while (n && isspace((unsigned char)text[n - 1])) n--;
+    return n;
+}
+
+void srv_calls_read(const srv_tools *t, const char *text, size_t n, bool done, srv_calls *out)
+{
+    *out = (srv_calls){.n_text = n, .v = json_array()};
+    if (!t->list || n == 0) return;
+    size_t at = may_be_bare(text, n) ? 0 : first_mark(text, n, done);
+    for (; at < n; at += 1 + first_mark(text + at + 1, n - at - 1, done)) {
+        view v = {text + at, n - at};
+        skip_space(&v);
+        if (!done && v.n == 0) break;
+        while (take_any(t, &v, out->v)) {}
+        if (json_array_size(out->v) || !done) break;
+    }
+    if (json_array_size(out->v) || !done)
+        out->n_text = at < n ? without_space(text, at) : done ? n : without_space(text, n);
+}

@@ -1,0 +1,95 @@
+"""`spolia serve`: tools, in the form of each model's template; /apply-template."""
+import json
+
+import pytest
+
+from conftest import ROOT
+from reference.gguf import read
+from reference.gguf_writer import Source, write
+from test_server import MODEL, Server, chat, documents
+
+BOATS = {"type": "function", "function": {
+    "name": "count_boats", "description": "Counts the boats of a harbour.",
+    "parameters": {"type": "object", "required": ["harbour", "day"], "additionalProperties": False,
+                   "properties": {"harbour": {"type": "string", "maxLength": 8}, "day": {"$ref": "#/$defs/day"}},
+                   "$defs": {"day": {"enum": ["monday", "friday"]}}}}}
+TIDES = {"type": "function", "function": {"name": "tides", "parameters": {"type": "object", "properties": {}}}}
+WARM = {"temperature": 1, "top_k": 1000, "seed": 4}
+
+
+@pytest.fixture(scope="module", params=["", "qwen2.5", "mistral-v0.3", "llama3.1"])
+def server(request, tmp_path_factory):
+    """The demo's model, with another model's template."""
+    options = []
+    if request.param:
+        f = read(MODEL)
+        f.metadata["tokenizer.chat_template"] = (ROOT / f"tests/unit/model/templates/{request.param}.jinja").read_text()
+        path = tmp_path_factory.mktemp("model") / f"{request.param}.gguf"
+        write(path, f.metadata, [Source(t.name, t.type, t.shape, lambda t=t: [t.data]) for t in f.tensors.values()])
+        options = ["-m", path]
+    s = Server(*options, "--reuse", "full")
+    s.template = request.param
+    yield s
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+def is_count(call):
+    found = json.loads(call.function.arguments)
+    return call.function.name == "count_boats" and list(found) == ["harbour", "day"] and found["day"] in ("monday", "friday")
+
+
+def test_a_required_call(server):
+    ask = {**chat(max_tokens=400), "tools": [BOATS], "tool_choice": "required", "parallel_tool_calls": False,
+           "temperature": 1, "seed": 4}
+    choice = server.client().chat.completions.create(**ask).choices[0]
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    assert len(choice.message.tool_calls) == 1 and is_count(choice.message.tool_calls[0])
+    name, arguments, ids, reason = "", "", set(), None
+    for event in server.client().chat.completions.create(**ask, stream=True):
+        delta = event.choices[0].delta
+        assert not delta.content
+        for call in delta.tool_calls or []:
+            name += call.function.name or ""
+            arguments += call.function.arguments or ""
+            ids.add(call.id)
+        reason = event.choices[0].finish_reason or reason
+    assert (name, arguments, reason) == ("count_boats", choice.message.tool_calls[0].function.arguments, "tool_calls")
+    assert len(ids) == 1
+
+
+def test_a_named_call_and_its_result(server):
+    ask = {**chat(max_tokens=400), **WARM, "tools": [TIDES, BOATS],
+           "tool_choice": {"type": "function", "function": {"name": "count_boats"}}}
+    message = server.call("/v1/chat/completions", ask)[1]["choices"][0]["message"]
+    assert [c["function"]["name"] for c in message["tool_calls"]] == ["count_boats"]
+    talk = [*ask["messages"], message,
+            {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Forty boats."}]
+    for more in ({"tools": [TIDES, BOATS]}, {"tools": [TIDES], "tool_choice": "none"}, {}):
+        status, answer = server.call("/v1/chat/completions", {**chat(), "messages": talk, **more})
+        assert status == 200, answer
+    text = server.call("/apply-template", {"messages": talk, "tools": [TIDES, BOATS]})[1]["prompt"]
+    assert "Forty boats." in text and "count_boats" in text and "tides" in text
+    assert text.index("count_boats") < text.index("Forty boats.")
+
+
+def test_tools_and_documents(server):
+    docs = documents("called")
+    ask = {**chat(documents=docs), "tools": [BOATS]}
+    first, second = (server.call("/v1/chat/completions", ask)[1] for _ in range(2))
+    assert [d["from"] for d in second["spolia"]["documents"]] == ["memory"] * 2
+    assert second["choices"][0]["message"] == first["choices"][0]["message"]
+    none = server.call("/v1/chat/completions", {**ask, "tool_choice": "none"})[1]
+    assert none["usage"]["prompt_tokens"] < first["usage"]["prompt_tokens"] - 20
+
+
+def test_the_text_of_a_template(server):
+    messages = [{"role": "user", "content": "Who?"}]
+    status, answer = server.call("/apply-template", {"messages": messages})
+    assert status == 200, answer
+    used = server.call("/v1/chat/completions", {**chat("Who?"), "max_tokens": 0})[1]["usage"]["prompt_tokens"]
+    cut = server.call("/tokenize", {"content": answer["prompt"], "add_special": True})[1]["count"]
+    assert abs(cut - used) <= 3 # BOS; marks that are no tokens of this vocabulary
+    closed = server.call("/apply-template", {"messages": messages, "add_generation_prompt": False})[1]["prompt"]
+    assert answer["prompt"].startswith(closed)
+    assert server.call("/apply-template", {"messages": []})[1]["error"]["param"] == "messages"

@@ -1,0 +1,114 @@
+/* Tool calls in answers: each form, whole and in every beginning of it. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/tools.h"
+#include "support/check.h"
+
+static srv_tools two_tools(json_t **body)
+{
+    srv_fields f;
+    srv_tools t = {0};
+    const char *text = "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"boats\", \"parameters\": {}}},"
+                       "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}}]}";
+    *body = srv_fields_parse(&f, text, strlen(text));
+    assert_non_null(*body);
+    srv_tools_read(&t, &f);
+    assert_false(f.failed);
+    return t;
+}
+
+typedef struct answer {
+    const char *whole, *text; /* and the calls: name, arguments */
+    const char *calls[2][2];
+} answer;
+
+static const answer answers[] = {
+    {"It is nine.", "It is nine.", {{0}}},
+    {"It is < [nine] {x}. ", "It is < [nine] {x}. ", {{0}}},
+    {"{\"a\": 1}", "{\"a\": 1}", {{0}}},
+    {"[1, 2]", "[1, 2]", {{0}}},
+    {"{\"name\": \"other\", \"arguments\": {}}", "{\"name\": \"other\", \"arguments\": {}}", {{0}}},
+    {"<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": 3}}\n</tool_call>", "", {{"boats", "{\"n\": 3}"}}},
+    {"Let me see.\n\n<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": \"}<\"}}\n</tool_call>\n"
+     "<tool_call>{\"arguments\": {}, \"name\": \"tides\"}</tool_call>",
+     "Let me see.", {{"boats", "{\"n\": \"}<\"}"}, {"tides", "{}"}}},
+    {"<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\"", "<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\"", {{0}}},
+    {"<tool_call> and so on", "<tool_call> and so on", {{0}}},
+    {"[TOOL_CALLS][{\"name\": \"boats\", \"arguments\": {}}, {\"name\": \"tides\", \"arguments\": {\"day\": 1}}]", "",
+     {{"boats", "{}"}, {"tides", "{\"day\": 1}"}}},
+    {" [{\"name\": \"tides\", \"arguments\": {\"day\": 1}}]", "", {{"tides", "{\"day\": 1}"}}},
+    {"{\"name\": \"tides\", \"parameters\": {\"day\": 1}}", "", {{"tides", "{\"day\": 1}"}}},
+    {"<|python_tag|>{\"name\": \"tides\", \"parameters\": {}}; {\"name\": \"boats\", \"parameters\": {}}", "",
+     {{"tides", "{}"}, {"boats", "{}"}}},
+    {"<function=boats>{\"n\": 1}</function>", "", {{"boats", "{\"n\": 1}"}}},
+    {"<function=other>{\"n\": 1}</function>", "<function=other>{\"n\": 1}</function>", {{0}}},
+};
+
+static void test_whole_answers(void **state)
+{
+    json_t *body;
+    srv_tools t = two_tools(&body);
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        const answer *a = &answers[i];
+        srv_calls c;
+        srv_calls_read(&t, a->whole, strlen(a->whole), true, &c);
+        if (c.n_text != strlen(a->text)) fail_msg("%s: text of %zu bytes", a->whole, c.n_text);
+        assert_memory_equal(a->whole, a->text, c.n_text);
+        size_t n = (a->calls[0][0] != NULL) + (a->calls[1][0] != NULL);
+        if (json_array_size(c.v) != n) fail_msg("%s: %zu calls", a->whole, json_array_size(c.v));
+        for (size_t k = 0; k < n; k++) {
+            const json_t *call = json_array_get(c.v, k);
+            assert_string_equal(json_string_value(json_object_get(call, "name")), a->calls[k][0]);
+            assert_string_equal(json_string_value(json_object_get(call, "arguments")), a->calls[k][1]);
+        }
+        json_decref(c.v);
+    }
+    json_decref(body);
+}
+
+/* What was text or a call at some point remains it. */
+static void test_every_beginning(void **state)
+{
+    json_t *body;
+    srv_tools t = two_tools(&body);
+    for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
+        const char *whole = answers[i].whole;
+        size_t n_text = 0, n_calls = 0, n = strlen(whole);
+        for (size_t k = 0; k <= n; k++) {
+            srv_calls c;
+            char *copy = strndup(whole, k); /* ASan sees a byte too many */
+            srv_calls_read(&t, copy, k, k == n, &c);
+            if (c.n_text < n_text || json_array_size(c.v) < n_calls || c.n_text > k)
+                fail_msg("%.*s|%s", (int)k, whole, whole + k);
+            if (k < n && answers[i].calls[0][0] && c.n_text > strlen(answers[i].text))
+                fail_msg("%.*s|%s is sent as text", (int)k, whole, whole + k);
+            n_text = c.n_text;
+            n_calls = json_array_size(c.v);
+            json_decref(c.v);
+            free(copy);
+        }
+    }
+    json_decref(body);
+}
+
+static void test_forms(void **state)
+{
+    bool shows;
+    assert_int_equal(srv_tools_form(NULL, &shows), SRV_TOOLS_HERMES);
+    assert_false(shows);
+    assert_int_equal(srv_tools_form("{% if tools %}<tool_call>", &shows), SRV_TOOLS_HERMES);
+    assert_true(shows);
+    assert_int_equal(srv_tools_form("{% if tools %}[TOOL_CALLS]", &shows), SRV_TOOLS_MISTRAL);
+    assert_int_equal(srv_tools_form("{% if tools %}\"parameters\":", &shows), SRV_TOOLS_LLAMA3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(test_every_beginning),
+        cmocka_unit_test(test_forms),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
