@@ -15,6 +15,7 @@ int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_config(int argc, char **argv);
 
+extern const cli_command cmd_caches[]; /* `spolia cache NAME` */
 extern const cli_command cmd_graphs[]; /* `spolia graph NAME`; the last has no name */
 
 #endif

@@ -13,6 +13,8 @@ static const cli_command commands[] = {
     {"search", ASK, "show the chunks that a question retrieves", cmd_search},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},
+    {"cache", ASK, "look into a store of copies, check it, move it, make it smaller",
+     .subcommands = cmd_caches},
     {"serve", ASK, "answer OpenAI-compatible clients over HTTP", cmd_serve},
     {"run", ASK, "generate text from a prompt", cmd_run},
     {"inspect", INSIDE, "print what a model file contains", cmd_inspect},

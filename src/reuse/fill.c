@@ -96,6 +96,7 @@ sp_err sp_reuse_keep_fill(const sp_reuse_input *in, sp_plan *plan, sp_plan_role 
             .seg = i,
             .spec = {.seg = &in->segs[i],
                      .kind = SP_COPY_PLAIN,
+                     .exact = true,
                      .before = in->ids,
                      .n_before = in->n_head,
                      .n_head = in->n_head,

@@ -33,12 +33,41 @@ static sp_err kv_space(const sp_model *m, const sp_kv_shape *shape, sp_digest *o
     return SP_OK;
 }
 
+static sp_err shape_of(const sp_model *m, const char *kv_type, sp_kv_shape *out)
+{
+    const sp_hparams *hp = &m->hp;
+    sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head};
+    SP_TRY(parse_kv_type(kv_type ? kv_type : SP_KV_TYPE, &shape.type));
+    SP_TRY(sp_kv_shape_check(&shape));
+    *out = shape;
+    return SP_OK;
+}
+
+static sp_err space_of(const sp_model *m, const char *kv_type, char hex[65])
+{
+    sp_kv_shape shape;
+    sp_digest space;
+    SP_TRY(shape_of(m, kv_type, &shape));
+    SP_TRY(kv_space(m, &shape, &space));
+    sp_digest_hex(&space, sizeof space.b, hex);
+    return SP_OK;
+}
+
+sp_err sp_store_space(const char *model, const char *kv_type, char hex[65])
+{
+    SP_NEED(model);
+    SP_NEED(hex);
+    sp_model *m;
+    SP_TRY(sp_model_open(model, &m));
+    sp_err err = space_of(m, kv_type, hex);
+    sp_model_close(m);
+    return err;
+}
+
 static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 {
-    const sp_hparams *hp = &c->model->hp;
-    sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head};
-    SP_TRY(parse_kv_type(o->kv_type ? o->kv_type : SP_KV_TYPE, &shape.type));
-    SP_TRY(sp_kv_shape_check(&shape));
+    sp_kv_shape shape;
+    SP_TRY(shape_of(c->model, o->kv_type, &shape));
     size_t bytes = o->kv_bytes ? o->kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
     if (n_blocks < 2)

@@ -227,6 +227,15 @@ static void close_archive(reader *r)
     sp_vec_fini(&r->layer);
 }
 
+sp_err sp_archive_space(const char *path, sp_digest *out)
+{
+    reader r;
+    sp_err err = open_archive(&r, path);
+    if (err == SP_OK) *out = r.space;
+    close_archive(&r);
+    return err;
+}
+
 /* read_next -- the header of the next record; *is_end: there is none, and the archive is whole. Without a
  * header, nothing tells where the next record begins. */
 static sp_err read_next(reader *r, int64_t n_read, bool *is_end)

@@ -19,6 +19,9 @@ sp_err sp_archive_export(sp_tier *t, const char *path, const sp_digest *space,
                          sp_archive_keep_fn *keep, void *user,
                          sp_archive_stats *out) SP_MUST_CHECK;
 
+/* sp_archive_space -- the namespace of a file's copies. Errors: as import. */
+sp_err sp_archive_space(const char *path, sp_digest *out) SP_MUST_CHECK;
+
 /* sp_archive_import -- puts all copies of a file into a tier; each is verified before it is found there.
  * Errors: SP_E_UNSUPPORTED (of another version or namespace: another model, KV type or salt),
  * SP_E_FORMAT (no archive, or it ends early: what precedes the end is in the tier), SP_E_IO, SP_E_NOMEM, or

@@ -106,10 +106,11 @@ void sp_disk_leave_segment(sp_disk_tier *d);
 
 /* -- space ---------------------------------------------------------------------------------- */
 
-/* sp_disk_make_room -- drops copies and reclaims space until this many more bytes are in the budget.
- * Errors: SP_E_LIMIT, also where the file system would have less than the reserve left; SP_E_IO,
- * SP_E_NOMEM. */
-sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
+/* sp_disk_make_room -- drops copies and reclaims space until this many more bytes fit into `max` (0:
+ * they do). Errors: SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes) SP_MUST_CHECK;
+/* sp_disk_check_reserve -- a put must not fill the disk for others. Errors: SP_E_LIMIT, SP_E_IO. */
+sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
 /* sp_disk_tidy -- one step of reclaiming space, if some segment is half dead; false: there is nothing
  * to do. */
 bool sp_disk_tidy(sp_disk_tier *d);

@@ -170,8 +170,7 @@ static bool evict(sp_disk_tier *d)
     return sp_disk_commit(d) == SP_OK;
 }
 
-/* check_reserve -- a put must not fill the disk for others. */
-static sp_err check_reserve(const sp_disk_tier *d, uint64_t bytes)
+sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes)
 {
     sp_folder_space space;
     if (d->reserve_bytes < 0) return SP_OK;
@@ -185,9 +184,8 @@ static sp_err check_reserve(const sp_disk_tier *d, uint64_t bytes)
 
 /* sp_disk_make_room -- copies are dropped until they fill 7/8 of the budget: moving them to reclaim the
  * space of others then costs at most eight times what it gains. */
-sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes)
+sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes)
 {
-    const uint64_t max = (uint64_t)d->max_bytes;
     while (max) {
         pthread_mutex_lock(&d->lock);
         bool fits = sp_segments_bytes(&d->segments) + bytes <= max;
@@ -204,7 +202,7 @@ sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t bytes)
                                (unsigned long long)bytes);
         SP_TRY(empty(d, f));
     }
-    return check_reserve(d, bytes);
+    return SP_OK;
 }
 
 /* -- in the background ---------------------------------------------------------------------- */

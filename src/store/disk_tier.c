@@ -115,7 +115,7 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
 /* -- the writer's folder -------------------------------------------------------------------- */
 
 /* lock_folder -- I4. */
-static sp_err lock_folder(sp_disk_tier *d)
+static sp_err lock_folder(sp_disk_tier *d, bool must_write)
 {
     sp_bytes path = {0};
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -135,7 +135,10 @@ static sp_err lock_folder(sp_disk_tier *d)
         pid[n > 0 ? n - (pid[n - 1] == '\n') : 0] = '\0';
         snprintf(d->refused, sizeof d->refused,
                  "another process (%s) writes this store; this one only reads it", pid);
-        sp_log(SP_LOG_WARN, "%s: %s", d->folder, d->refused);
+        if (must_write)
+            err = sp_fail(SP_E_IO, "%s: another process (%s) writes this store", d->folder, pid);
+        else
+            sp_log(SP_LOG_WARN, "%s: %s", d->folder, d->refused);
         close(fd);
     }
     sp_vec_fini(&path);
@@ -233,7 +236,7 @@ static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
     } else {
         SP_TRY(sp_files_make_folder(o->dir));
         SP_TRY(sp_files_make_folder(d->folder));
-        SP_TRY(lock_folder(d));
+        SP_TRY(lock_folder(d, o->must_write));
     }
     const bool writer = d->lock_fd >= 0;
     sp_err err = read_index(d, writer);

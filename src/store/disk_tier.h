@@ -37,12 +37,13 @@ typedef struct sp_disk_tier_opts {
     const char *io;         /* "uring", "threads"; NULL: io_uring where it is allowed */
     int n_readers;          /* threads that read; 0: 2 */
     bool read_only;         /* never becomes the writer, makes nothing */
+    bool must_write;        /* opening fails while another process writes */
     sp_tier_evict evict;
 } sp_disk_tier_opts;
 
 /* sp_disk_tier_open -- Errors: SP_E_IO names the file; SP_E_UNSUPPORTED (an index of a later version);
  * SP_E_NOTFOUND (read_only, and there is no store); SP_E_NOMEM. When another process writes, the tier
- * opens for reading and one line is logged. */
+ * opens for reading and one line is logged, or with must_write SP_E_IO names the process. */
 sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out) SP_MUST_CHECK;
 /* sp_disk_tier_is_writer -- this process may put and drop. */
 bool sp_disk_tier_is_writer(sp_tier *t);

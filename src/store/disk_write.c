@@ -265,7 +265,8 @@ static sp_err run_put(sp_disk_tier *d, sp_tier_op *op)
     if (w.layout.pages > UINT32_MAX / 2 || (d->max_bytes && bytes > (uint64_t)d->max_bytes))
         return sp_fail(SP_E_LIMIT, "%s: a copy of %llu bytes in a budget of %lld", d->folder,
                        (unsigned long long)bytes, (long long)d->max_bytes);
-    SP_TRY(sp_disk_make_room(d, bytes));
+    SP_TRY(sp_disk_make_room(d, (uint64_t)d->max_bytes, bytes));
+    SP_TRY(sp_disk_check_reserve(d, bytes));
     SP_TRY(sp_disk_allocate(d, (uint32_t)w.layout.pages, &w.place));
     sp_err err = write_record(&w);
     if (err != SP_OK) {
@@ -300,6 +301,15 @@ static sp_err run_erase(sp_disk_tier *d, sp_tier_op *op)
     return SP_OK;
 }
 
+/* run_trim -- as run_erase. */
+static sp_err run_trim(sp_disk_tier *d, sp_tier_op *op)
+{
+    SP_TRY(check_writable(d));
+    SP_TRY(sp_disk_make_room(d, (uint64_t)SP_MAX(op->job.max_bytes, 1), 0));
+    sp_tier_op_finish(op, SP_OK);
+    return SP_OK;
+}
+
 static sp_err run_verb(sp_disk_tier *d, sp_tier_op *op)
 {
     switch (op->job.verb) {
@@ -307,6 +317,8 @@ static sp_err run_verb(sp_disk_tier *d, sp_tier_op *op)
         return run_put(d, op);
     case SP_TIER_ERASE:
         return run_erase(d, op);
+    case SP_TIER_TRIM:
+        return run_trim(d, op);
     default:
         return run_drop(d, op);
     }

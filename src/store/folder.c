@@ -2,11 +2,15 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
+#include "store/files_int.h"
 #include "store/journal_int.h"
+#include "store/record.h"
 #include "store/segments_int.h"
 
 #define RESERVE_BYTES    ((int64_t)1 << 30)
@@ -48,30 +52,55 @@ sp_err sp_folder_space_of(const char *dir, sp_folder_space *out)
 
 /* -- namespaces ----------------------------------------------------------------------------- */
 
-static int64_t segment_bytes(const char *folder)
+/* read_space -- of the first copy of a segment: its header says the namespace. */
+static bool read_space(int dir, const char *name, sp_digest *out)
 {
-    int64_t bytes = 0;
+    uint32_t head_pages;
+    size_t got = 0;
+    sp_record r = {0};
+    uint8_t *data = NULL;
+    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return false;
+    uint8_t *page = sp_alloc(SP_PAGE, 1);
+    bool good = page && sp_files_read(fd, name, 0, page, SP_PAGE, &got) == SP_OK &&
+                got == SP_PAGE && sp_record_size(page, &head_pages) == SP_OK;
+    const size_t n = good ? (size_t)head_pages * SP_PAGE : 0;
+    if (good) data = sp_alloc(n, 1);
+    good = data && sp_files_read(fd, name, 0, data, n, &got) == SP_OK && got == n &&
+           sp_record_read(data, n, &r) == SP_OK;
+    if (good) *out = r.space;
+    sp_free(data);
+    sp_free(page);
+    close(fd);
+    return good;
+}
+
+/* look_inside -- sizes of segments and, where the index is lost, whose they are. */
+static bool look_inside(const char *folder, sp_folder_part *out)
+{
+    bool known = !out->index_is_lost;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
-        if (sp_segment_number_of(e->d_name) && fstatat(dirfd(d), e->d_name, &st, 0) == 0)
-            bytes += (int64_t)st.st_size;
+        if (!sp_segment_number_of(e->d_name) || fstatat(dirfd(d), e->d_name, &st, 0) != 0) continue;
+        out->bytes += (int64_t)st.st_size;
+        if (!known) known = read_space(dirfd(d), e->d_name, &out->space);
     }
     if (d) closedir(d);
-    return bytes;
+    return known;
 }
 
 /* visit -- a folder of this name, if it is a namespace. */
 static sp_err visit(const char *dir, const char *name, sp_folder_fn *fn, void *user)
 {
     sp_bytes path = {0};
-    sp_digest space;
+    sp_folder_part part = {0};
     SP_TRY(sp_bytes_addf(&path, "%s/%s/index", dir, name));
     sp_err err = sp_bytes_add(&path, "", 1);
-    bool is_one = err == SP_OK && sp_journal_space(path.v, &space) == SP_OK;
-    if (is_one) {
+    if (err == SP_OK) {
+        part.index_is_lost = sp_journal_space(path.v, &part.space) != SP_OK;
         *strrchr(path.v, '/') = '\0';
-        err = fn(user, &space, segment_bytes(path.v));
+        if (look_inside(path.v, &part)) err = fn(user, &part);
     }
     sp_vec_fini(&path);
     return err;
@@ -89,15 +118,25 @@ sp_err sp_folder_each(const char *dir, sp_folder_fn *fn, void *user)
     return err;
 }
 
+bool sp_folder_is_empty(const char *dir)
+{
+    DIR *all = opendir(dir);
+    bool any = !all;
+    for (struct dirent *e; all && !any && (e = readdir(all));)
+        any = e->d_name[0] != '.' && strcmp(e->d_name, "made-for") != 0;
+    if (all) closedir(all);
+    return !any;
+}
+
 typedef struct share {
     const sp_digest *space;
     int64_t own, others;
 } share;
 
-static sp_err add_up(void *user, const sp_digest *space, int64_t bytes)
+static sp_err add_up(void *user, const sp_folder_part *part)
 {
     share *s = user;
-    *(sp_digest_eq(space, s->space) ? &s->own : &s->others) += bytes;
+    *(sp_digest_eq(&part->space, s->space) ? &s->own : &s->others) += part->bytes;
     return SP_OK;
 }
 

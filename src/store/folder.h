@@ -16,10 +16,19 @@ typedef struct sp_folder_space {
 /* sp_folder_space_of -- of a folder, or of its nearest parent that is there. Errors: SP_E_IO. */
 sp_err sp_folder_space_of(const char *dir, sp_folder_space *out) SP_MUST_CHECK;
 
-/* sp_folder_each -- calls fn for every namespace whose index can be read; `bytes`: of its segment
- * files. Errors: SP_E_NOTFOUND (no such folder), SP_E_IO, SP_E_NOMEM, or fn's. */
-typedef sp_err sp_folder_fn(void *user, const sp_digest *space, int64_t bytes);
+typedef struct sp_folder_part {
+    sp_digest space;
+    int64_t bytes;      /* of its segment files */
+    bool index_is_lost; /* it is damaged or not there; whoever opens the tier to write makes it anew */
+} sp_folder_part;
+
+/* sp_folder_each -- calls fn for every namespace that has an index or a copy. Errors: SP_E_NOTFOUND (no
+ * such folder), SP_E_IO, SP_E_NOMEM, or fn's. */
+typedef sp_err sp_folder_fn(void *user, const sp_folder_part *part);
 sp_err sp_folder_each(const char *dir, sp_folder_fn *fn, void *user) SP_MUST_CHECK;
+
+/* sp_folder_is_empty -- nothing is in it, but for the name of the index that it was made for. */
+bool sp_folder_is_empty(const char *dir);
 
 /* sp_folder_budget -- what copies of one namespace may take where the folder may take max_bytes (0:
  * what it holds now, and half of what the disk has free). Errors: SP_E_LIMIT: nothing is left. */

@@ -54,8 +54,9 @@ typedef enum sp_tier_verb {
     SP_TIER_PUT,  /* in place of an older copy of this key. Done: it lasts */
     SP_TIER_GET,  /* the header, then layers [first, first + n_layers) in order */
     SP_TIER_DROP, /* one that is not there is fine */
-    SP_TIER_LIST, /* `each` for every copy */
+    SP_TIER_LIST, /* `each` for every copy, those used longest ago first */
     SP_TIER_ERASE, /* overwrites what dropped copies left; done: nothing of them is in the tier */
+    SP_TIER_TRIM, /* drops those until all take at most max_bytes, files and all; once, not a budget */
 } sp_tier_verb;
 
 /* One operation. Callbacks run on a thread of the tier, one at a time, and must not wait for the tier.
@@ -75,6 +76,8 @@ typedef struct sp_tier_job {
     sp_err (*sink)(void *user, int layer, const void *from); /* get: a verified layer */
 
     sp_err (*each)(void *user, const sp_tier_info *info); /* list: must not submit */
+
+    int64_t max_bytes; /* trim */
 
     void (*done)(void *user, sp_tier_op *op); /* any verb: the last call; NULL: none */
 } sp_tier_job;

@@ -196,6 +196,18 @@ static void test_indices(void **state)
     REFUSES(sp_store_retain, (NULL, NULL, NULL), "c");
     REFUSES(sp_store_estimate, (NULL, NULL, NULL, NULL), "c");
     REFUSES(sp_store_describe, (NULL, NULL), "c");
+    REFUSES(sp_store_open, (NULL, SP_STORE_READ, NULL), "dir");
+    REFUSES(sp_store_open, ("x", SP_STORE_READ, NULL), "out");
+    REFUSES(sp_store_list, (NULL, NULL, NULL), "s");
+    REFUSES(sp_store_show, (NULL, NULL, NULL, NULL), "s");
+    REFUSES(sp_store_drop, (NULL, NULL, NULL), "s");
+    REFUSES(sp_store_stats_of, (NULL, NULL), "s");
+    REFUSES(sp_store_verify, (NULL, NULL, NULL, NULL), "s");
+    REFUSES(sp_store_trim, (NULL, 1), "s");
+    REFUSES(sp_store_export, (NULL, NULL, NULL, NULL), "s");
+    REFUSES(sp_store_import, (NULL, NULL, NULL, NULL), "s");
+    REFUSES(sp_store_space, (NULL, NULL, NULL), "model");
+    sp_store_close(NULL);
     assert_int_equal(sp_index_n_chunks(NULL), 0);
     sp_index_close(NULL);
     sp_hits_fini(NULL);

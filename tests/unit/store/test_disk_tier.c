@@ -333,6 +333,37 @@ static void test_a_reserve_stays_free(void **state)
     bench_end(&b);
 }
 
+/* Trimming once is no budget: what was used longest ago goes, and later puts stay. */
+static void test_trim(void **state)
+{
+    bench b;
+    assert_true(bench_begin(&b, NULL));
+    for (uint32_t i = 0; i < 40; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_ok(noise_get(b.tier, 0, 1)); /* used last */
+    const int64_t half = sp_tier_stats_of(b.tier).bytes_used / 2;
+    sp_tier_job trim = {.verb = SP_TIER_TRIM, .max_bytes = half};
+    assert_ok(sp_tier_run(b.tier, &trim));
+    sp_tier_stats s = sp_tier_stats_of(b.tier);
+    assert_true(s.n_copies > 10 && s.n_copies < 20 && s.bytes_used <= half);
+    assert_true(bytes_of_files(&b) <= half);
+    assert_ok(noise_get(b.tier, 0, 1));
+    assert_ok(noise_get(b.tier, 39, 1));
+    assert_int_equal(noise_get(b.tier, 1, 1), SP_E_NOTFOUND);
+    for (uint32_t i = 100; i < 140; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, s.n_copies + 40);
+    bench_reopen(&b);
+    assert_ok(noise_get(b.tier, 0, 1));
+    trim.max_bytes = 0;
+    assert_ok(sp_tier_run(b.tier, &trim));
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
+    assert_int_equal(bytes_of_files(&b), 0);
+    b.opts.must_write = true;
+    sp_tier *second = NULL;
+    assert_fails(sp_disk_tier_open(&b.opts, &second), SP_E_IO, "another process");
+    assert_null(second);
+    bench_end(&b);
+}
+
 static void test_the_policy_chooses(void **state)
 {
     bench b;
@@ -427,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_a_reserve_stays_free),
+        cmocka_unit_test(test_trim),
         cmocka_unit_test(test_the_policy_chooses),
         cmocka_unit_test(test_space_comes_back),
         cmocka_unit_test(test_the_index_stays_short),

@@ -1,0 +1,186 @@
+/* cache.c -- `spolia cache list` and `show`; options that all commands of `spolia cache` have. */
+#include "cmd/cache.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/show.h"
+#include "cmd/commands.h"
+
+const cli_command cmd_caches[] = {
+    {"list", NULL, "list the copies in a store", cmd_cache_list},
+    {"show", NULL, "print what is known of one chunk's copies", cmd_cache_show},
+    {"verify", NULL, "read all copies and check them", cmd_cache_verify},
+    {"export", NULL, "write copies to a file for another machine", cmd_cache_export},
+    {"import", NULL, "add the copies of such a file", cmd_cache_import},
+    {"drop", NULL, "delete the copies of one chunk", cmd_cache_drop},
+    {"gc", NULL, "delete copies until the store is small enough", cmd_cache_gc},
+    {0},
+};
+
+enum { SHORT_ID = 12, SHORT_SPACE = 8 };
+
+/* -- options -------------------------------------------------------------------------------- */
+
+static void log_line(sp_log_level level, const char *line, void *user)
+{
+    (void)user;
+    if (level <= SP_LOG_WARN) cli_warn("%s", line);
+}
+
+int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o, const opt *own,
+                int n_operands)
+{
+    *o = (cache_options){0};
+    const opt table[] = {
+        {OPT_STRING, "store", 0, "DIR", &o->store, "folder of copies", .required = true},
+        {OPT_FLAG, "json", 0, NULL, &o->as_json, "print JSON"},
+        {0},
+    };
+    _Static_assert(sizeof table <= sizeof o->table, "cache_options.table is too short");
+    memcpy(o->table, table, sizeof table);
+    const opt *const tables[] = {o->table, own, NULL};
+    int at = opt_parse(argc, argv, usage, tables);
+    if (at < 0) return at;
+    if (o->as_json) cli_fail_as_json();
+    sp_log_set(SP_LOG_WARN, log_line, NULL);
+    if (at + n_operands == argc) return at;
+    cli_fail_with("usage: spolia %s", usage->synopsis);
+    return -3;
+}
+
+void cache_print(json_t *o)
+{
+    json_dumpf(o, stdout, 0);
+    putchar('\n');
+    json_decref(o);
+}
+
+/* -- list ----------------------------------------------------------------------------------- */
+
+static json_t *copy_json(const sp_store_copy *c)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:b, s:b}", "id", c->id, "namespace", c->space,
+                          "kind", c->kind, "tokens", c->n_tokens, "bytes", (json_int_t)c->bytes,
+                          "exact", (int)c->exact, "measured", (int)c->measured);
+    if (c->cost_us > 0) json_object_set_new(o, "cost_ms", json_real(c->cost_us / 1000));
+    return o;
+}
+
+static sp_err add_json(const sp_store_copy *c, void *user)
+{
+    json_array_append_new(user, copy_json(c));
+    return SP_OK;
+}
+
+static sp_err print_row(const sp_store_copy *c, void *user)
+{
+    char bytes[SHOW_SIZE];
+    bool *any = user;
+    if (!*any)
+        printf("%-*s  %-5s  %7s  %10s  %9s  %s\n", SHORT_ID, "id", "kind", "tokens", "size",
+               "cost", "namespace");
+    *any = true;
+    printf("%.*s  %-5s  %7d  %10s  ", SHORT_ID, c->id, c->kind, c->n_tokens,
+           show_size(bytes, c->bytes));
+    if (c->cost_us > 0)
+        printf("%6.1f ms", c->cost_us / 1000);
+    else
+        printf("%9s", "");
+    printf("  %.*s\n", SHORT_SPACE, c->space);
+    return SP_OK;
+}
+
+static void print_sum(const char *dir, const sp_store_stats *s)
+{
+    char bytes[SHOW_SIZE], files[SHOW_SIZE];
+    show_line(stdout, dir, 0);
+    printf(": %" PRId64 " copies, %s in files of %s\n", s->n_copies, show_size(bytes, s->bytes),
+           show_size(files, s->file_bytes));
+}
+
+static sp_err list(const cache_options *o, sp_store *s)
+{
+    sp_store_stats sum;
+    bool any = false;
+    json_t *copies = o->as_json ? json_array() : NULL;
+    sp_err err = sp_store_list(s, copies ? add_json : print_row, copies ? (void *)copies : &any);
+    if (err == SP_OK) err = sp_store_stats_of(s, &sum);
+    if (err != SP_OK)
+        json_decref(copies);
+    else if (copies)
+        cache_print(json_pack("{s:s, s:I, s:I, s:o}", "store", o->store, "bytes",
+                              (json_int_t)sum.bytes, "file_bytes", (json_int_t)sum.file_bytes,
+                              "copies", copies));
+    else
+        print_sum(o->store, &sum);
+    return err;
+}
+
+int cmd_cache_list(int argc, char **argv)
+{
+    cache_options o;
+    sp_store *s = NULL;
+    int at = cache_parse(argc, argv,
+                         &(opt_usage){"cache list --store DIR [--json]",
+                                      "Lists copies, those used longest ago first. A namespace "
+                                      "is a hash of model and KV type."},
+                         &o, NULL, 0);
+    if (at < 0) return -1 - at;
+    sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
+    if (err == SP_OK) err = list(&o, s);
+    sp_store_close(s);
+    return err == SP_OK ? 0 : cli_fail(err);
+}
+
+/* -- show ----------------------------------------------------------------------------------- */
+
+static sp_err add_details(const sp_store_copy *c, void *user)
+{
+    json_t *o = copy_json(c), *before = json_array();
+    for (int i = 0; i < c->n_before; i++) json_array_append_new(before, json_string(c->before[i]));
+    json_object_set_new(o, "before", before);
+    json_object_set_new(o, "head", json_integer(c->n_head));
+    json_object_set_new(o, "position", json_integer(c->position));
+    json_object_set_new(o, "layers", json_integer(c->n_layers));
+    json_object_set_new(o, "layer_bytes", json_integer(c->layer_bytes));
+    json_array_append_new(user, o);
+    return SP_OK;
+}
+
+static sp_err print_details(const sp_store_copy *c, void *user)
+{
+    char bytes[SHOW_SIZE], layer[SHOW_SIZE];
+    (void)user;
+    printf("%s\n  %-10s %s%s%s\n  %-10s %s\n  %-10s %d, from position %d\n", c->id, "kind", c->kind,
+           c->exact ? ", exact" : "", c->measured ? ", attention measured" : "", "namespace",
+           c->space, "tokens", c->n_tokens, c->position);
+    printf("  %-10s %s: %d layers of %s\n", "size", show_size(bytes, c->bytes), c->n_layers,
+           show_size(layer, c->layer_bytes));
+    if (c->cost_us > 0) printf("  %-10s %.1f ms\n", "cost", c->cost_us / 1000);
+    for (int i = 0; i < c->n_before; i++)
+        printf("  %-10s %.*s%s\n", i ? "" : "after", SHORT_ID, c->before[i],
+               i < c->n_head ? " (before the first chunk)" : "");
+    return SP_OK;
+}
+
+int cmd_cache_show(int argc, char **argv)
+{
+    cache_options o;
+    sp_store *s = NULL;
+    int at = cache_parse(argc, argv,
+                         &(opt_usage){"cache show ID --store DIR [--json]",
+                                      "Prints what is known of the copies of one chunk. ID: how "
+                                      "its id begins."},
+                         &o, NULL, 1);
+    if (at < 0) return -1 - at;
+    json_t *copies = o.as_json ? json_array() : NULL;
+    sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
+    if (err == SP_OK) err = sp_store_show(s, argv[at], copies ? add_details : print_details, copies);
+    if (err == SP_OK && copies)
+        cache_print(json_pack("{s:s, s:O}", "store", o.store, "copies", copies));
+    json_decref(copies);
+    sp_store_close(s);
+    return err == SP_OK ? 0 : cli_fail(err);
+}

@@ -1,0 +1,31 @@
+/* cache.h -- `spolia cache`: what a store holds, and changes to it, without a model. */
+#ifndef SP_CMD_CACHE_H
+#define SP_CMD_CACHE_H
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+
+/* What all of its commands have. */
+typedef struct cache_options {
+    const char *store;
+    bool as_json;
+    opt table[4];
+} cache_options;
+
+/* cache_parse -- as opt_parse, for a command with n_operands operands; own: more options, or NULL. A
+ * negative result is -1 - exit code. */
+int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o, const opt *own,
+                int n_operands);
+/* cache_print -- an object as one line, and frees it. */
+void cache_print(json_t *o);
+
+int cmd_cache_list(int argc, char **argv);
+int cmd_cache_show(int argc, char **argv);
+int cmd_cache_verify(int argc, char **argv);
+int cmd_cache_export(int argc, char **argv);
+int cmd_cache_import(int argc, char **argv);
+int cmd_cache_drop(int argc, char **argv);
+int cmd_cache_gc(int argc, char **argv);
+
+#endif

@@ -1,0 +1,165 @@
+"""spolia cache: what a store holds, and changes to it, without a model."""
+import fcntl
+import json
+import os
+import shutil
+import struct
+
+import pytest
+
+from conftest import ROOT, refuse, run, succeed
+from test_json import valid
+
+MODEL = ROOT / "demo/model.gguf"
+PAGE = 4096
+
+
+def cache(command, store, *args):
+    """The JSON of one command, which must succeed."""
+    return valid(f"cache-{command}", json.loads(succeed("cache", command, *args, "--store", store, "--json")))
+
+
+def ids(store):
+    return [c["id"] for c in cache("list", store)["copies"]]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A store with plain and fused copies of twelve chunks."""
+    home = tmp_path_factory.mktemp("made")
+    docs = home / "docs"
+    docs.mkdir()
+    for town, thing in (("Velm", "boats"), ("Torin", "hotels"), ("Rask", "mines")):
+        sections = (f"## {part}\n\nThe {part} of {town} is about {thing}, says number {i}.\n\n"
+                    for i, part in enumerate(("north", "east", "south", "west")))
+        (docs / f"{town}.md").write_text(f"# {town}\n\n" + "".join(sections))
+    succeed("index", docs, "-o", home / "x.db", "--precompute", "-m", MODEL, "--fuse", "3", "-t", "1", "-q")
+    return home / "x.db.kv"
+
+
+@pytest.fixture
+def store(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "store")
+
+
+def segment(store):
+    return next(iter(sorted(store.glob("*/*.kv"))))
+
+
+def flip(path, at):
+    with path.open("r+b") as f:
+        f.seek(at)
+        byte = f.read(1)[0]
+        f.seek(at)
+        f.write(bytes([byte ^ 1]))
+
+
+def test_list_and_show(store):
+    listed = cache("list", store)
+    assert sorted(c["kind"] for c in listed["copies"]) == ["fused"] * 12 + ["plain"] * 12
+    assert sum(c["bytes"] for c in listed["copies"]) == listed["bytes"] <= listed["file_bytes"]
+    assert all(c["cost_ms"] > 0 for c in listed["copies"])
+    chosen = listed["copies"][0]["id"]
+    shown = cache("show", store, chosen[:9])["copies"]
+    assert [c["id"] for c in shown] == [chosen] * 2 and {c["kind"] for c in shown} == {"plain", "fused"}
+    after = {c["kind"]: c["before"] for c in shown}
+    assert len(after["plain"]) == 1 and len(after["fused"]) == 4 and after["fused"][0] == after["plain"][0]
+    assert set(after["fused"][1:]) <= set(ids(store))
+    text = succeed("cache", "list", "--store", store)
+    assert len(text.splitlines()) == 26 and chosen[:12] in text
+    assert "before the first chunk" in succeed("cache", "show", chosen, "--store", store)
+    refuse("cache", "show", "", "--store", store, naming=["several"])
+    refuse("cache", "show", "xyz", "--store", store, naming=["xyz", store])
+
+
+def test_verify_finds_damage(store):
+    assert cache("verify", store) | {"seconds": 0} == {
+        "store": str(store), "copies": 24, "bytes": cache("list", store)["bytes"], "damaged": 0, "quarantined": True,
+        "seconds": 0}
+    flip(segment(store), 2 * PAGE + 100)  # in a layer
+    done = run("cache", "verify", "--store", store, "--json")
+    found = valid("cache-verify", json.loads(done.stdout))
+    assert done.returncode == 1 and found["damaged"] == 1 and found["copies"] == 23
+    assert "checksum" in done.stderr
+    assert cache("verify", store)["damaged"] == 0 and len(ids(store)) == 23  # it is out of the store
+
+
+def test_a_lost_index_is_made_anew(store):
+    n = len(ids(store))
+    flip(next(store.glob("*/index")), 20)
+    refuse("cache", "list", "--store", store, naming=["spolia cache verify"])
+    done = run("cache", "verify", "--store", store, "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found["damaged"] == 1 and found["copies"] == n
+    assert cache("verify", store)["damaged"] == 0 and len(ids(store)) == n
+
+
+def test_export_and_import(store, tmp_path):
+    archive, there = tmp_path / "copies.spolia", tmp_path / "there"
+    written = cache("export", store, archive)
+    assert written["copies"] == 24 and written["bytes"] == archive.stat().st_size
+    refuse("cache", "import", archive, "--store", there, "-m", MODEL, "-ctk", "f16", naming=[archive, "KV type"])
+    assert cache("import", there, archive, "-m", MODEL)["copies"] == 24
+    assert sorted(ids(there)) == sorted(ids(store))
+    assert cache("import", there, archive)["copies"] == 24 and len(ids(there)) == 24
+    flip(archive, 2 * PAGE + 100)
+    done = run("cache", "import", archive, "--store", tmp_path / "third", "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["damaged"] == 1
+    assert len(ids(tmp_path / "third")) == 23
+    (tmp_path / "text").write_text("no archive" * 1000)
+    refuse("cache", "import", tmp_path / "text", "--store", there, naming=[tmp_path / "text"])
+    refuse("cache", "export", tmp_path / "no" / "file", "--store", store, naming=["no/file"])
+
+
+def test_stores_of_several_models(store, tmp_path):
+    archive = tmp_path / "copies.spolia"
+    cache("export", store, archive)
+    other = tmp_path / "other"
+    succeed("run", "-m", MODEL, "-p", "Answer. # Velm has many boats. # Why?", "--separator", " # ", "-n", "1",
+            "-ctk", "f16", "--reuse", "full", "--store", other, "-q")
+    name = cache("list", other)["copies"][0]["namespace"]
+    refuse("cache", "import", archive, "--store", other, naming=[archive, other])
+    cache("import", other, archive, "-m", MODEL)
+    refuse("cache", "export", archive, "--store", other, naming=["several"])
+    assert cache("export", other, archive, "--namespace", name[:10])["copies"] == len(ids(other)) - 24
+
+
+def test_drop_and_gc(store):
+    all_ids = ids(store)
+    assert cache("drop", store, all_ids[0])["dropped"] == 2
+    assert all_ids[0] not in ids(store) and len(ids(store)) == 22
+    before = cache("list", store)["file_bytes"]
+    made = cache("gc", store, "--budget", f"{before // 2048}K")
+    assert 0 < made["copies"] < 22 and made["dropped"] + made["copies"] == 22 and made["file_bytes"] <= before // 2
+    on_disk = sum(f.stat().st_size for f in store.glob("*/*.kv"))
+    assert on_disk == made["file_bytes"] and cache("verify", store)["damaged"] == 0
+    assert cache("gc", store, "--budget", "1G")["dropped"] == 0
+    assert cache("gc", store, "--budget", "1K")["copies"] == 0 and ids(store) == []
+    refuse("cache", "gc", "--store", store, naming=["--budget"], code=2)
+
+
+def test_one_process_writes(store):
+    """Another process holds the lock: changes are refused in one line, looking is not."""
+    lock = next(store.glob("*/lock"))
+    fd = os.open(lock, os.O_RDWR)
+    fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))  # F_OFD_SETLK
+    one = ids(store)[0]
+    for command in (["drop", one], ["gc", "--budget", "1K"]):
+        refuse("cache", *command, "--store", store, naming=["another process", "writes this store"])
+    assert len(cache("show", store, one)["copies"]) == 2
+    flip(segment(store), 2 * PAGE + 100)
+    done = run("cache", "verify", "--store", store, "--json")
+    assert done.returncode == 1 and json.loads(done.stdout)["quarantined"] is False
+    os.close(fd)
+    assert json.loads(run("cache", "verify", "--store", store, "--json").stdout)["damaged"] == 1
+
+
+def test_what_is_no_store(tmp_path):
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder" / "sub").mkdir(parents=True)
+    for path in ("file", "folder", "nothing"):
+        for command in (["list"], ["show", "1"], ["verify"], ["drop", "1"], ["gc", "--budget", "1G"], ["export", "x"]):
+            refuse("cache", *command, "--store", tmp_path / path, naming=[tmp_path / path])
+    refuse("cache", "list", naming=["--store"], code=2)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "folder"]
+    assert [p.name for p in (tmp_path / "folder").iterdir()] == ["sub"]
