@@ -59,9 +59,9 @@ static void read_k(sp_dtype type, const uint8_t *block, int k, group *g)
         g->code[i] |= (uint8_t)((block[16 + i] >> k & 1) << 4);
 }
 
-static void read_group(sp_dtype type, const uint8_t *row, int64_t i, group *g)
+static void read_group(const sp_dtype_info *info, sp_dtype type, const uint8_t *row, int64_t i,
+                       group *g)
 {
-    const sp_dtype_info *info = sp_dtype_of(type);
     if (info->n_group == 32)
         read_plain(type, row + (size_t)i * (size_t)info->group_bytes, g);
     else
@@ -70,10 +70,10 @@ static void read_group(sp_dtype type, const uint8_t *row, int64_t i, group *g)
 
 /* -- writing -------------------------------------------------------------------------------- */
 
-/* Stores the factors of output r. */
+/* Stores the factors of output r. head: of a K type, else NULL. */
 static void put_factors(sp_dtype type, const group *g, int R, int r, uint8_t *head, uint8_t *out)
 {
-    if (sp_dtype_of(type)->n_group == 32) {
+    if (!head) {
         sp_store_u16(out + 2 * r, g->d);
         if (type == SP_Q4_1 || type == SP_Q5_1) sp_store_u16(out + 2 * (R + r), g->m);
         return;
@@ -82,6 +82,16 @@ static void put_factors(sp_dtype type, const group *g, int R, int r, uint8_t *he
     out[R + r] = g->min;
     sp_store_u16(head + 2 * r, g->d);
     if (type != SP_Q6_K) sp_store_u16(head + 2 * (R + r), g->m);
+}
+
+/* Puts the codes of output r in their order, a step at a time. */
+static void place_codes(sp_pack_form f, int r, const uint8_t *from, uint8_t *code)
+{
+    const int R = f.outputs;
+    if (f.step == 4)
+        for (int k = 0; k < 8; k++) memcpy(code + 4 * (k * R + r), from + 4 * k, 4);
+    else
+        for (int k = 0; k < 16; k++) memcpy(code + 2 * (k * R + r), from + 2 * k, 2);
 }
 
 /* Packs the codes of a group, which are in the order of pack_int.h. */
@@ -94,12 +104,12 @@ static void put_codes(const sp_pack_layout *l, int R, const uint8_t *code, uint8
         return;
     }
     for (int i = 0; i < n_low; i++) low[i] = (uint8_t)((code[i] & 15) | code[n_low + i] << 4);
+    if (n_high == 0) return;
     const int bits = n_high / (4 * R); /* n_high is 4 R for 1 bit, 8 R for 2 */
-    for (int i = 0; i < n_high; i++) {
-        unsigned all = 0;
-        for (int k = 0; k < 8 / bits; k++) all |= (unsigned)(code[k * n_high + i] >> 4) << k * bits;
-        high[i] = (uint8_t)all;
-    }
+    memset(high, 0, (size_t)n_high);
+    for (int k = 0; k < 8 / bits; k++)
+        for (int i = 0; i < n_high; i++)
+            high[i] |= (uint8_t)(code[k * n_high + i] >> 4 << k * bits);
 }
 
 /* -- the operation -------------------------------------------------------------------------- */
@@ -112,40 +122,52 @@ size_t sp_pack_bytes(const sp_mat *w, sp_pack_form f)
     return (size_t)SP_DIV_UP(w->n_rows, f.outputs) * sp_pack_panel_bytes(&l, w->n_cols / 32);
 }
 
+typedef struct packing {
+    sp_dtype type;
+    const sp_dtype_info *info;
+    sp_pack_form form;
+    sp_pack_layout layout;
+    int64_t n_groups; /* of a row */
+    size_t row_bytes;
+} packing;
+
+/* pack_panel -- R outputs; the panel of fewer rows is zeroed before. */
+static void pack_panel(const packing *p, const uint8_t *rows, int n_rows, uint8_t *panel)
+{
+    const sp_pack_layout *l = &p->layout;
+    uint8_t code[32 * SP_PACK_OUTPUTS] = {0}, *head = NULL, *out = panel;
+    for (int64_t i = 0; i < p->n_groups; i++, out += l->group) {
+        if (l->head && i % 8 == 0) head = out, out += l->head;
+        for (int r = 0; r < n_rows; r++) {
+            group g;
+            read_group(p->info, p->type, rows + (size_t)r * p->row_bytes, i, &g);
+            put_factors(p->type, &g, p->form.outputs, r, head, out);
+            place_codes(p->form, r, g.code, code);
+        }
+        put_codes(l, p->form.outputs, code, out);
+    }
+}
+
 void sp_pack(const sp_pack_args *a, sp_pack_form f, int part, int n_parts)
 {
     const sp_mat *w = a->w;
-    const int64_t n_groups = w->n_cols / 32;
-    const size_t row_bytes = sp_row_bytes(w->type, w->n_cols);
-    sp_pack_layout l;
-    if (!sp_pack_layout_of(w->type, (size_t)f.outputs, &l)) {
-        sp_pack_floats(a, f.outputs, part, n_parts);
+    const int R = f.outputs;
+    packing p = {.type = w->type,
+                 .info = sp_dtype_of(w->type),
+                 .form = f,
+                 .n_groups = w->n_cols / 32,
+                 .row_bytes = sp_row_bytes(w->type, w->n_cols)};
+    if (!sp_pack_layout_of(w->type, (size_t)R, &p.layout)) {
+        sp_pack_floats(a, R, part, n_parts);
         return;
     }
-    const size_t panel_bytes = sp_pack_panel_bytes(&l, n_groups);
-    const int R = f.outputs, S = f.step;
-    uint8_t code[32 * SP_PACK_OUTPUTS] = {0};
-    int place[32]; /* index of the code of each column for output 0 */
-    for (int c = 0; c < 32; c++) place[c] = c / S * R * S + c % S;
+    const size_t panel_bytes = sp_pack_panel_bytes(&p.layout, p.n_groups);
     int64_t from, to;
     sp_part(w->n_rows, R, part, n_parts, &from, &to);
     for (int64_t first = from; first < to; first += R) {
         uint8_t *panel = (uint8_t *)a->out + (size_t)(first / R) * panel_bytes;
-        if (first + R > w->n_rows) { /* pad the last panel with zeros */
-            memset(panel, 0, panel_bytes);
-            memset(code, 0, sizeof code);
-        }
-        uint8_t *head = panel, *out = panel;
-        for (int64_t i = 0; i < n_groups; i++, out += l.group) {
-            if (i % 8 == 0) head = out, out += l.head;
-            for (int r = 0; r < R && first + r < w->n_rows; r++) {
-                group g;
-                read_group(w->type, (const uint8_t *)w->data + (size_t)(first + r) * row_bytes, i,
-                           &g);
-                put_factors(w->type, &g, R, r, head, out);
-                for (int c = 0; c < 32; c++) code[place[c] + r * S] = g.code[c];
-            }
-            put_codes(&l, R, code, out);
-        }
+        const int n_rows = (int)SP_MIN(R, w->n_rows - first);
+        if (n_rows < R) memset(panel, 0, panel_bytes);
+        pack_panel(&p, (const uint8_t *)w->data + (size_t)first * p.row_bytes, n_rows, panel);
     }
 }
