@@ -84,6 +84,9 @@ typedef struct sp_context_opts {
     const char *cpu;  /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
                             or the best */
     const char *salt; /* tenant: entries of one are never found by another; NULL: none */
+    const char *packs; /* folder that keeps packed weights, created if need be: the next context maps
+                          them instead of packing again; NULL: none */
+    size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -92,6 +95,8 @@ typedef struct sp_context_info {
     int64_t n_params;
     int64_t kv_blocks, kv_blocks_free, cached_blocks, cached_segments; /* blocks of 16 tokens */
     size_t kv_block_bytes;
+    size_t packed_bytes, mapped_bytes; /* weights packed for the kernels when the context was opened,
+                                          and those mapped from sp_context_opts.packs instead */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.

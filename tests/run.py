@@ -114,7 +114,8 @@ def main() -> int:
     beside = ROOT.parent / "shared" / "data"
     if "SPOLIA_DATA" not in os.environ and beside.is_dir():
         os.environ["SPOLIA_DATA"] = str(beside)
-    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
+    cache = str(build / "test-cache")  # not the user's
+    env = {**os.environ, "XDG_CACHE_HOME": cache, "ASAN_OPTIONS": "detect_leaks=1", "TSAN_OPTIONS": "halt_on_error=1"}
 
     sums = [0, 0, 0]
     counts = on_each_cpu(build, env, args.only, names) if names else everything(build, env, args.only)

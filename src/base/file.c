@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static sp_err open_regular(const char *path, int *fd, size_t *size)
+static sp_err open_regular(const char *path, int *fd, sp_file_id *id)
 {
     /* O_NONBLOCK: open a pipe without waiting for its writer, and refuse it below */
     int f = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -18,20 +18,23 @@ static sp_err open_regular(const char *path, int *fd, size_t *size)
         return sp_fail(SP_E_IO, "%s: not a regular file", path);
     }
     *fd = f;
-    *size = (size_t)st.st_size;
+    *id = (sp_file_id){.inode = (uint64_t)st.st_ino,
+                       .size = (uint64_t)st.st_size,
+                       .modified_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
     return SP_OK;
 }
 
 sp_err sp_file_map_open(const char *path, sp_file_map *out)
 {
     int fd;
-    size_t size;
-    SP_TRY(open_regular(path, &fd, &size));
+    sp_file_id id;
+    SP_TRY(open_regular(path, &fd, &id));
+    const size_t size = (size_t)id.size;
     void *p = NULL;
     if (size) p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (p == MAP_FAILED) return sp_fail(SP_E_IO, "%s: cannot map: %s", path, strerror(errno));
-    *out = (sp_file_map){.data = p, .size = size, .pages = p};
+    *out = (sp_file_map){.data = p, .size = size, .pages = p, .id = id};
     return SP_OK;
 }
 
@@ -41,21 +44,45 @@ void sp_file_map_close(sp_file_map *map)
     *map = (sp_file_map){0};
 }
 
+static bool is_inside(const sp_file_map *map, uintptr_t from, uintptr_t to)
+{
+    const uintptr_t start = (uintptr_t)map->data;
+    return map->data && from >= start && to <= start + map->size;
+}
+
 void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n)
 {
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), start = (uintptr_t)map->data;
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t from = (uintptr_t)p, to = from + n;
-    if (!map->data || from < start || to > start + map->size) return;
+    if (!is_inside(map, from, to)) return;
     from = SP_ROUND_UP(from, page);
     to -= to % page;
     if (from < to) madvise((void *)from, to - from, MADV_DONTNEED); /* a hint */
 }
 
+void sp_file_map_huge(const sp_file_map *map)
+{
+    if (map->data) madvise(map->pages, map->size, MADV_HUGEPAGE);
+}
+
+void sp_file_map_populate(const sp_file_map *map, const void *p, size_t n)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = (uintptr_t)p, to = from + n;
+    if (!is_inside(map, from, to)) return;
+    from -= from % page;
+#ifdef MADV_POPULATE_READ /* Linux 5.14 */
+    if (madvise((void *)from, to - from, MADV_POPULATE_READ) == 0) return;
+#endif
+    madvise((void *)from, to - from, MADV_WILLNEED);
+}
+
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out)
 {
     int fd;
-    size_t size;
-    SP_TRY(open_regular(path, &fd, &size));
+    sp_file_id id;
+    SP_TRY(open_regular(path, &fd, &id));
+    const size_t size = (size_t)id.size;
     sp_err err = SP_OK;
     size_t before = out->n;
     if (size > max_bytes)

@@ -4,10 +4,17 @@
 
 #include "base/mem.h"
 
+/* What tells a file from another one, and from itself before it was rewritten. */
+typedef struct sp_file_id {
+    uint64_t inode, size;
+    int64_t modified_ns;
+} sp_file_id;
+
 typedef struct sp_file_map {
     const uint8_t *data; /* NULL when size is 0 */
     size_t size;         /* bytes */
     void *pages;         /* the mapping that `data` points to; private to file.c */
+    sp_file_id id;       /* when it was opened */
 } sp_file_map;
 
 /* sp_file_map_open -- maps a regular file read-only. Errors: SP_E_IO names the path and the reason.
@@ -18,6 +25,11 @@ void sp_file_map_close(sp_file_map *map);
 /* sp_file_map_let_go -- lets the system drop the pages that are entirely inside [p, p + n); the
  * next read loads them again. Does nothing if the range is not inside this map. */
 void sp_file_map_let_go(const sp_file_map *map, const void *p, size_t n);
+/* sp_file_map_huge -- asks for huge pages. A hint. */
+void sp_file_map_huge(const sp_file_map *map);
+/* sp_file_map_populate -- loads and maps the pages of [p, p + n) in one call, which is cheaper than
+ * a fault for each. A hint; does nothing if the range is not inside this map. Thread: any. */
+void sp_file_map_populate(const sp_file_map *map, const void *p, size_t n);
 
 /* sp_file_read -- appends the whole file to `out`. Errors: SP_E_IO; SP_E_LIMIT over max_bytes. */
 sp_err sp_file_read(const char *path, size_t max_bytes, sp_bytes *out) SP_MUST_CHECK;

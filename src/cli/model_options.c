@@ -18,12 +18,25 @@ static void make_texts(model_options *m)
              CALIBRATION_DEFAULT_SHARE);
 }
 
+/* find_packs -- the default folder of packed weights; none when there is no place for it. */
+static void find_packs(model_options *m)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    int n = 0;
+    if (cache && *cache == '/')
+        n = snprintf(m->packs, sizeof m->packs, "%s/spolia/packs", cache);
+    else if (home && *home == '/')
+        n = snprintf(m->packs, sizeof m->packs, "%s/.cache/spolia/packs", home);
+    if (n > 0 && (size_t)n < sizeof m->packs) m->ctx.packs = m->packs;
+}
+
 void model_options_init(model_options *m)
 {
     *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
                          .ctx.guard = 0.05f}; /* NAN: not given */
     sp_context_opts *c = &m->ctx;
     make_texts(m);
+    find_packs(m);
     const opt table[] = {
         {OPT_GROUP, "Model and memory"},
         {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
@@ -40,6 +53,10 @@ void model_options_init(model_options *m)
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
         {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
          "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
+        {OPT_FLAG, "no-pack-cache", 0, NULL, &m->no_pack_cache,
+         "pack weights at every start (kept in ~/.cache/spolia/packs, for a faster start)"},
+        {OPT_MIB, "pack-cache-max", 0, "MiB", &c->packs_max_bytes,
+         "disk space of all packed weights (20480)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
         {OPT_GROUP, "Reuse"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
@@ -119,6 +136,7 @@ sp_context *model_options_open(model_options *m)
         return NULL;
     }
     m->ctx.kv_type = m->type_k ? m->type_k : m->type_v;
+    if (m->no_pack_cache) m->ctx.packs = NULL;
     sp_context *c;
     sp_err err = sp_context_open(&m->ctx, &c);
     if (err == SP_OK) return c;

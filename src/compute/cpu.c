@@ -73,15 +73,22 @@ static size_t cpu_weight_bytes(sp_device *d, const sp_mat *w, sp_weight_use use)
     return SP_ROUND_UP(ops->pack_bytes(w), (size_t)SP_CACHE_LINE);
 }
 
+static void cpu_weight_adopt(sp_device *d, sp_mat *w, sp_weight_use use, const void *loaded)
+{
+    sp_cpu *c = sp_cpu_of(d);
+    assert(cpu_weight_bytes(d, w, use) > 0 && (uintptr_t)loaded % SP_CACHE_LINE == 0);
+    SP_UNUSED(use);
+    w->packed = loaded;
+    c->in_integers |= sp_in_integers(w);
+}
+
 static void cpu_weight_load(sp_device *d, sp_mat *w, sp_weight_use use, void *to)
 {
     sp_cpu *c = sp_cpu_of(d);
     pack_job job = {c->ops, {.w = w, .out = to}};
     assert(cpu_weight_bytes(d, w, use) > 0);
-    SP_UNUSED(use);
     sp_team_share(c->team, pack_piece, &job, 8 * sp_team_size(c->team));
-    w->packed = to;
-    c->in_integers |= sp_in_integers(w);
+    cpu_weight_adopt(d, w, use, to);
 }
 
 /* -- scratch -------------------------------------------------------------------------------- */
@@ -137,6 +144,7 @@ static const sp_device_calls calls = {
     .done = cpu_done,
     .weight_bytes = cpu_weight_bytes,
     .weight_load = cpu_weight_load,
+    .weight_adopt = cpu_weight_adopt,
     .reserve = cpu_reserve,
     .run = sp_cpu_run,
 };

@@ -85,6 +85,8 @@ typedef struct sp_device_calls {
     bool (*done)(sp_device *d, sp_event e);
     size_t (*weight_bytes)(sp_device *d, const sp_mat *w, sp_weight_use use);
     void (*weight_load)(sp_device *d, sp_mat *w, sp_weight_use use, void *to);
+    /* NULL where device memory is not the host's */
+    void (*weight_adopt)(sp_device *d, sp_mat *w, sp_weight_use use, const void *loaded);
     sp_err (*reserve)(sp_device *d, const sp_step_sizes *sizes);
     void (*run)(sp_device *d, sp_op op, const void *args);
 } sp_device_calls;
@@ -186,6 +188,19 @@ static inline size_t sp_device_weight_bytes(sp_device *d, const sp_mat *w, sp_we
 static inline void sp_device_weight_load(sp_device *d, sp_mat *w, sp_weight_use use, void *to)
 {
     d->calls->weight_load(d, w, use, to);
+}
+
+/* sp_device_weight_adopt -- uses the bytes that weight_load wrote for an equal matrix, where they
+ * are: memory that the host maps, on a cache line. Pre: weight_bytes > 0, the device adopts. */
+static inline void sp_device_weight_adopt(sp_device *d, sp_mat *w, sp_weight_use use,
+                                          const void *loaded)
+{
+    d->calls->weight_adopt(d, w, use, loaded);
+}
+
+static inline bool sp_device_adopts(const sp_device *d)
+{
+    return d->unified && d->calls->weight_adopt;
 }
 
 /* -- operations ----------------------------------------------------------------------------- */

@@ -65,9 +65,11 @@ typedef struct sp_model {
     const char *chat_template; /* Jinja text from the file, or NULL */
     uint8_t id[32]; /* SHA-256 over architecture, sizes, tensor directory: a KV namespace */
     const char *path;
-    sp_device *device; /* where the weights are; NULL: in host memory, as the file has them */
-    sp_mem on_device;  /* those that the device does not read from the file */
+    sp_device *device;   /* where the weights are; NULL: in host memory, as the file has them */
+    sp_mem on_device;    /* those that the device does not read from a file */
+    size_t mapped_bytes; /* weights in the device's layout that are mapped from a pack */
     struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
+    struct sp_model_packs *packs; /* private to load.c */
 } sp_model;
 
 /* sp_model_open -- path: a GGUF file (v2, v3), or a folder with config.json and *.safetensors.
@@ -78,11 +80,21 @@ typedef struct sp_model {
 sp_err sp_model_open(const char *path, sp_model **out) SP_MUST_CHECK;
 void sp_model_close(sp_model *m);
 
-/* sp_model_load -- puts the weights on a device, in the layout of its kernels; on the CPU about a
- * second a gigabyte and thread. Once for a model, before an engine is made of it. The device must
- * outlive the model. Errors: SP_E_NOMEM; the model is then as before. */
-sp_err sp_model_load(sp_model *m, sp_device *d) SP_MUST_CHECK;
-/* sp_model_unload -- frees what load took; the weights cannot be used after it. Closing does it. */
+/* Where packed weights are kept for the next start. Zeroed: nowhere. */
+typedef struct sp_pack_opts {
+    const char *dir;  /* made when a pack is written; NULL: none */
+    size_t max_bytes; /* of all packs in it; the least recently used ones are removed */
+    size_t min_bytes; /* weights smaller than this are packed at each start */
+} sp_pack_opts;
+
+/* sp_model_load -- puts the weights on a device, in the layout of its kernels: packs them, on the
+ * CPU about a second a gigabyte and thread, or maps a pack that an earlier start left. What it
+ * packs, a thread writes to `packs` in the background; that it cannot is no error.
+ * Once for a model, before an engine is made of it. The device must outlive the model.
+ * Errors: SP_E_NOMEM; the model is then as before. */
+sp_err sp_model_load(sp_model *m, sp_device *d, const sp_pack_opts *packs) SP_MUST_CHECK;
+/* sp_model_unload -- frees what load took, after the pack is written; the weights cannot be used
+ * after it. Closing does it. */
 void sp_model_unload(sp_model *m);
 
 /* sp_model_next_matrix -- the matrix at *i, which starts at 0 and is moved past it, in the order in

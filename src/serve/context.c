@@ -99,7 +99,11 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 {
-    SP_TRY(sp_model_load(c->model, c->device));
+    const sp_pack_opts packs = {
+        .dir = o->packs,
+        .max_bytes = o->packs_max_bytes ? o->packs_max_bytes : (size_t)20 << 30,
+        .min_bytes = (size_t)32 << 20}; /* fewer are packed in a few milliseconds */
+    SP_TRY(sp_model_load(c->model, c->device, &packs));
     SP_TRY(sp_engine_create(&(sp_engine_opts){.model = c->model,
                                               .pool = c->pool,
                                               .n_ctx = c->n_ctx,
@@ -247,6 +251,8 @@ static sp_err describe(sp_context *c, void *arg)
         .cached_blocks = cached.n_blocks,
         .cached_segments = cached.n_copies - cached.n_free,
         .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
+        .packed_bytes = c->model->on_device.n_bytes,
+        .mapped_bytes = c->model->mapped_bytes,
     };
     return SP_OK;
 }

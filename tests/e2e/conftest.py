@@ -8,6 +8,7 @@ which some tests are skipped.
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 os.environ["SPOLIA_CONFIG"] = ""  # not the user's own config file
+CACHE = tempfile.TemporaryDirectory(prefix="spolia-test-cache-")  # nor the user's cache
+os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 import cpus  # noqa: E402
 from reference import random_model  # noqa: E402

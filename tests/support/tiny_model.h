@@ -158,7 +158,7 @@ static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
     *t = (tiny){.rng = seed};
     SP_TRY(tiny_device(s, &t->device));
     tiny_weights(t, s);
-    SP_TRY(sp_model_load(&t->model, t->device));
+    SP_TRY(sp_model_load(&t->model, t->device, NULL));
     sp_kv_shape shape = {s->n_layers, s->n_kv_heads, s->head, s->kv_type};
     SP_TRY(sp_kv_pool_create(t->device, &shape, s->n_blocks, &t->pool));
     return sp_engine_create(&(sp_engine_opts){.model = &t->model,
