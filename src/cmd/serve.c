@@ -18,6 +18,7 @@ static void make_table(serving *s)
 {
     srv_options *o = &s->o;
     const opt table[] = {
+        {OPT_GROUP, "Serving"},
         {OPT_STRING, "host", 0, "ADDR", &o->host, "address to listen on (127.0.0.1)", .common = true},
         {OPT_INT, "port", 0, "N", &o->port, "port; 0: any that is free (8080)", .common = true},
         {OPT_STRING, "api-keys", 0, "FILE", &o->keys_path,
@@ -84,6 +85,8 @@ int cmd_serve(int argc, char **argv)
     model_options_init(&s.model);
     sampling_options_init(&s.sampling, 512);
     make_table(&s);
+    for (opt *o = s.sampling.table; o->kind != OPT_END; o++)
+        if (o->dest == &s.sampling.stop) o->kind = OPT_END; /* the last; requests name their own */
     const opt *const tables[] = {s.table, s.sampling.table, s.model.table, NULL};
     int at = opt_parse(argc, argv,
                        &(opt_usage){"serve -m MODEL [options]",
@@ -94,7 +97,6 @@ int cmd_serve(int argc, char **argv)
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
-    if (s.sampling.stop.n) return cli_fail_with("serve: --stop: requests name their own"), 2;
     if (!check(&s.o)) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;

@@ -75,6 +75,16 @@ static void wait_for_end(srv_server *s, const sigset_t *signals)
     }
 }
 
+/* warn_if_open -- other machines can connect, and need no key. */
+static void warn_if_open(const srv_options *o)
+{
+    bool is_local = strncmp(o->host, "127.", 4) == 0 || strcmp(o->host, "::1") == 0 ||
+                    strcmp(o->host, "localhost") == 0;
+    if (!is_local && !o->keys_path)
+        cli_warn("serve: other machines can reach %s, and no key is needed; --api-keys FILE requires one",
+                 o->host);
+}
+
 int srv_run(const srv_options *o, sp_context *c)
 {
     sigset_t signals;
@@ -83,6 +93,7 @@ int srv_run(const srv_options *o, sp_context *c)
     list_signals(&signals);
     bool good = open_server(&s, o, c, &port);
     if (good) {
+        warn_if_open(o);
         bool is_v6 = strchr(o->host, ':') != NULL;
         printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "", port);
         good = fflush(stdout) == 0;
