@@ -12,7 +12,7 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
     *j = (srv_job){.s = call->s, .record = call->record, .task = *t, .documents = *d, .body = body,
                    .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
     j->number = atomic_fetch_add(&call->s->next_id, 1);
-    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->responses ? "resp" : t->chat ? "chatcmpl" : "cmpl", call->s->started,
+    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl", call->s->started,
              j->number);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
@@ -98,6 +98,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .ignore_end = j->task.ignore_end,
                          .min_tokens = j->task.min_tokens,
                          .grammar = j->task.grammar,
+                         .decode = j->task.decode,
                          .on_token = j->task.logprobs ? on_token : NULL,
                          .top_logprobs = j->task.top_logprobs,
                          .on_text = j->task.stream ? on_text : NULL,
@@ -188,6 +189,5 @@ void srv_job_destroy(srv_job *j)
     free(j->echo);
     srv_task_fini(&j->task);
     json_decref(j->body);
-    json_decref(j->asked);
     free(j);
 }

@@ -37,7 +37,6 @@ typedef struct srv_call {
     size_t n;
     const char *salt; /* tenant; NULL: none */
     const char *cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
-    json_t *asked;        /* a response: the body as it came; borrowed */
     srv_record *record;   /* for the log */
     struct srv_job **job; /* where a handler leaves its job: destroyed when the exchange ends */
 } srv_call;

@@ -10,7 +10,6 @@
 
 typedef struct srv_task {
     bool chat;   /* /v1/chat/completions; or /v1/completions */
-    bool responses; /* /v1/responses, as a chat */
     bool stream, include_usage;
     bool progress; /* a stream says how much of the prompt is computed */
     bool echo;     /* completions: the text begins with the prompt */
@@ -27,6 +26,7 @@ typedef struct srv_task {
     int n_stop;
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
+    const char *decode; /* of the body; NULL: the context's */
     bool own_reuse; /* `reuse` instead of the context's */
 } srv_task;
 
