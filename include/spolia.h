@@ -87,7 +87,6 @@ typedef struct sp_context_opts {
     const char *packs; /* folder that keeps packed weights, created if need be: the next context maps
                           them instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
-    const char *decode; /* how answers are decoded, of requests that do not say themselves */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -98,6 +97,7 @@ typedef struct sp_context_info {
     size_t kv_block_bytes;
     size_t packed_bytes, mapped_bytes; /* weights packed for the kernels when the context was opened,
                                           and those mapped from sp_context_opts.packs instead */
+    int64_t n_lookups, n_hits, n_evicted; /* segments looked up, and found; copies dropped for room */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
@@ -195,6 +195,9 @@ SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
  * unchanged; only the segments differ. separator NULL or "": none. special: as in sp_prompt_text,
  * for text outside chunks. */
 SP_API sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special);
+/* sp_prompt_find_chunks -- false: texts that follow are not searched for known chunks (a separator still
+ * cuts). The default is true. */
+SP_API sp_err sp_prompt_find_chunks(sp_prompt *p, bool find);
 /* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the
  * vocabulary. */
 SP_API sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n);
@@ -281,10 +284,6 @@ typedef struct sp_request_opts {
                                   the answer; min_tokens then means nothing */
     sp_token_fn *on_token; /* or NULL */
     int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
-    const char *decode;    /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
-                              "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
-                              for each KV head (docs/sparse-decoding.md has its options). NULL: the context's,
-                              and of that NULL: "exact" */
 } sp_request_opts;
 
 typedef struct sp_segment_report {
@@ -301,15 +300,6 @@ typedef struct sp_segment_report {
                            of another tenant counts as never seen. */
 } sp_segment_report;
 
-/* What sparse decoding saved, and what it cost. */
-typedef struct sp_decode_report {
-    int n_sparse;              /* answer tokens that were decoded sparsely; of a short prompt none */
-    double keys_read;          /* by them, as a share of the keys that full attention reads */
-    double lists_reused;       /* share of the choices that an earlier token had made */
-    int64_t summarize_us;      /* making summaries of blocks that had none */
-    size_t summary_bytes;      /* memory of the summaries of the prompt's blocks */
-} sp_decode_report;
-
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
 typedef struct sp_result {
     sp_finish finish;
@@ -322,9 +312,10 @@ typedef struct sp_result {
     int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
     int64_t decode_us;         /* after the first token */
     int64_t plan_us;           /* of ttft_us: looking up and planning */
+    const char *policy; /* reuse policy that served it, which may not be the one it asked for */
+    float recompute;    /* its share of recomputed tokens; 0 where it has none */
     const sp_segment_report *segments;
     int n_segments;
-    sp_decode_report decode;
 } sp_result;
 
 typedef struct sp_request sp_request;
@@ -369,6 +360,10 @@ typedef struct sp_guard_report {
 
 /* sp_context_guard -- one report for each policy that was checked; borrowed until the next step. */
 SP_API const sp_guard_report *sp_context_guard(const sp_context *c, int *n);
+
+/* sp_context_guard_read -- the first `most` of the same reports into out[]; returns how many there are.
+ * Thread: any, with an engine thread. */
+SP_API int sp_context_guard_read(sp_context *c, sp_guard_report *out, int most);
 
 /* sp_context_step -- one step of all running requests; *busy tells whether work is left. A request
  * that fails finishes with SP_FINISH_ERROR; the step itself fails only when the engine does. */

@@ -25,8 +25,8 @@ typedef struct sp_content_query {
  * used if READY. */
 const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
                                   int64_t now);
-/* sp_by_content_all -- every READY measured copy after this head; where there is none, those that a lower
- * tier has, unless `ready_only`. *out [n] in the arena, pinned. Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
+/* sp_by_content_all -- every READY measured copy after this head; *out [n] in the arena, pinned.
+ * Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
                          const sp_copy ***out, int *n) SP_MUST_CHECK;
 /* sp_by_content_why -- why nothing was found. Remembers 65,536 chunks (cache/ghosts.h); one that was

@@ -1,4 +1,5 @@
 /* serve.c -- `spolia serve`: options of the server. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@ typedef struct serving {
     const char *log;
     model_options model;
     sampling_options sampling;
-    opt table[16];
+    opt table[24];
 } serving;
 
 static void make_table(serving *s)
@@ -32,6 +33,15 @@ static void make_table(serving *s)
          "a line on standard error for each request: text, json, none (text)"},
         {OPT_INT, "drain", 0, "S", &o->drain_seconds,
          "seconds for running requests to finish after SIGTERM (30)"},
+        {OPT_GROUP, "Documents"},
+        {OPT_STRING, "documents", 0, "FILE", &o->documents_path,
+         "registered documents (documents.db in --store; without a store: in memory)", .common = true},
+        {OPT_INT, "chunk-size", 0, "N", &o->size_words, "words of their chunks at most (150)"},
+        {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)"},
+        {OPT_STRING, "graph", 'g', "WHERE", &o->graph,
+         "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL endpoint)"},
+        {OPT_FLAG, "no-find-chunks", 0, NULL, &o->whole,
+         "do not look for known chunks in messages, unless a request has \"find_chunks\": true"},
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "longest body of a request (16)"},
@@ -53,7 +63,9 @@ static bool check(const srv_options *o)
                   {"queue", o->n_queue, 0, 1000000},    {"connections", o->n_connections, 1, 65536},
                   {"read-timeout", o->read_seconds, 1, 86400},
                   {"stall-timeout", o->stall_seconds, 1, 86400},
-                  {"drain", o->drain_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000}};
+                  {"drain", o->drain_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000},
+                  {"chunk-size", o->size_words, 0, 100000},
+                  {"chunk-overlap", o->overlap_words, 0, 100000}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         if (limits[i].value < limits[i].least || limits[i].value > limits[i].most) {
             cli_fail_with("serve: --%s %d: must be between %d and %d", limits[i].name,
@@ -68,6 +80,23 @@ static const char *file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash && slash[1] ? slash + 1 : path;
+}
+
+/* serve -- with registered documents in the store, unless a file is named for them. */
+static int serve(serving *s)
+{
+    char *beside = NULL;
+    const char *store = s->model.ctx.store;
+    srv_prepare();
+    sp_context *c = model_options_open(&s->model);
+    if (!c) return 1;
+    if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
+    if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
+        s->o.documents_path = beside;
+    int code = srv_run(&s->o, c);
+    sp_context_close(c);
+    free(beside);
+    return code;
 }
 
 int cmd_serve(int argc, char **argv)
@@ -101,11 +130,5 @@ int cmd_serve(int argc, char **argv)
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.n_parallel;
-    srv_prepare();
-    sp_context *c = model_options_open(&s.model);
-    if (!c) return 1;
-    if (!s.o.alias) s.o.alias = file_name(s.model.ctx.model);
-    int code = srv_run(&s.o, c);
-    sp_context_close(c);
-    return code;
+    return serve(&s);
 }

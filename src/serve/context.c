@@ -151,7 +151,6 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(check_opts(o));
     SP_TRY(sp_driver_create(c, &c->driver));
     SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
-    SP_TRY(sp_decode_parse(o->decode, &c->decode));
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
@@ -254,6 +253,9 @@ static sp_err describe(sp_context *c, void *arg)
         .kv_block_bytes = sp_kv_block_bytes(sp_kv_pool_shape(c->pool)),
         .packed_bytes = c->model->on_device.n_bytes,
         .mapped_bytes = c->model->mapped_bytes,
+        .n_lookups = cached.n_lookups,
+        .n_hits = cached.n_hits,
+        .n_evicted = cached.n_evicted,
     };
     return SP_OK;
 }

@@ -187,3 +187,24 @@ const sp_guard_report *sp_context_guard(const sp_context *c, int *n)
     if (n) *n = g ? g->n_policies : 0;
     return g ? g->reports : NULL;
 }
+
+typedef struct guard_read {
+    sp_guard_report *out;
+    int most, n;
+} guard_read;
+
+static sp_err read_reports(sp_context *c, void *arg)
+{
+    guard_read *r = arg;
+    const sp_guard_report *all = sp_context_guard(c, &r->n);
+    for (int i = 0; i < r->n && i < r->most; i++) r->out[i] = all[i];
+    return SP_OK;
+}
+
+int sp_context_guard_read(sp_context *c, sp_guard_report *out, int most)
+{
+    guard_read r = {.out = out, .most = most};
+    if (!c || !out) return 0;
+    sp_err err = sp_driver_call(c, read_reports, &r); /* it has no error */
+    return err == SP_OK ? r.n : 0;
+}

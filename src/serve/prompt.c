@@ -230,7 +230,7 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
 static sp_err add_cut(sp_prompt *p, const char *text, size_t n, const char *separator, bool special)
 {
     sp_cut_list cut = {0};
-    sp_err err = sp_cut(p->space->known, p->tenant, text, n, separator, &cut);
+    sp_err err = sp_cut(p->whole ? NULL : p->space->known, p->tenant, text, n, separator, &cut);
     if (err == SP_OK && cut.n == 0) err = add_words(p, text, n, special);
     for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
         const sp_cut_piece *c = &cut.v[i];
@@ -250,6 +250,13 @@ sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool
 sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n)
 {
     return add_cut(p, text, n, NULL, false);
+}
+
+sp_err sp_prompt_find_chunks(sp_prompt *p, bool find)
+{
+    SP_NEED(p);
+    p->whole = !find;
+    return SP_OK;
 }
 
 sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)

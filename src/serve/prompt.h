@@ -53,6 +53,7 @@ struct sp_prompt {
     int32_t end;   /* once there are trees: the position after the largest of all segments */
     sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
+    bool whole;    /* known chunks are not looked for */
     bool in_turn;  /* it has not ended */
     bool closed;   /* the assistant's turn is open: nothing follows */
     sp_tail tail;

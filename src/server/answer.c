@@ -68,14 +68,46 @@ static json_t *segment_json(const sp_segment_report *s)
                      "missed", s->missed);
 }
 
+/* sum_json -- of the segments of a tree. */
+static json_t *sum_json(const srv_document *d, const sp_result *r)
+{
+    sp_segment_report sum = {.kind = "tree", .from = "", .missed = ""};
+    for (int i = d->segment; i < d->segment + d->n_segments && i < r->n_segments; i++) {
+        const sp_segment_report *s = &r->segments[i];
+        sum.n_tokens += s->n_tokens;
+        sum.n_reused += s->n_reused;
+        if (*s->from) sum.from = s->from;
+    }
+    json_t *o = segment_json(&sum);
+    json_object_set_new(o, "nodes", json_integer(d->n_segments));
+    return o;
+}
+
 static json_t *document_json(const srv_document *d, const sp_result *r)
 {
     bool is_there = d->segment >= 0 && d->segment < r->n_segments;
-    json_t *o = is_there ? segment_json(&r->segments[d->segment]) : json_object();
+    json_t *o = !is_there       ? json_object()
+                : d->n_segments ? sum_json(d, r)
+                                : segment_json(&r->segments[d->segment]);
     if (d->id) json_object_set_new(o, "id", json_string(d->id));
     if (d->title) json_object_set_new(o, "title", json_string(d->title));
     json_object_del(o, "kind");
     return o;
+}
+
+/* found_json -- chunks that were found in messages: all but the documents'. */
+static json_t *found_json(const srv_documents *d, const sp_result *r)
+{
+    int n = 0, n_tokens = 0;
+    for (int i = 0; i < r->n_segments; i++) {
+        const sp_segment_report *s = &r->segments[i];
+        bool is_document = false;
+        for (size_t k = 0; k < d->n && !is_document; k++) is_document = d->v[k].segment == i;
+        if (is_document || strcmp(s->kind, "chunk") != 0) continue;
+        n++;
+        n_tokens += s->n_tokens;
+    }
+    return json_pack("{s:i, s:i}", "chunks", n, "tokens", n_tokens);
 }
 
 json_t *srv_answer_account(const srv_job *j)
@@ -86,11 +118,25 @@ json_t *srv_answer_account(const srv_job *j)
         json_array_append_new(documents, document_json(&j->documents.v[i], r));
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
-    json_t *o = json_pack("{s:i, s:i, s:i, s:f, s:o, s:o}", "reused_tokens", r->n_reused,
-                          "recomputed_tokens", r->n_recomputed, "computed_tokens", r->n_computed,
-                          "plan_ms", (double)r->plan_us / 1e3, "documents", documents, "segments",
-                          segments);
-    if (r->decode.n_sparse) json_object_set_new(o, "decode", account_decode_json(&r->decode));
+    return json_pack("{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
+                     (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens",
+                     r->n_recomputed, "computed_tokens", r->n_computed, "plan_ms",
+                     (double)r->plan_us / 1e3, "found", found_json(&j->documents, r), "documents",
+                     documents, "segments", segments);
+}
+
+json_t *srv_answer_explanation(const srv_job *j)
+{
+    const sp_result *r = srv_job_result(j, 0);
+    json_t *o = srv_answer_account(j);
+    json_object_set_new(o, "id", json_string(j->id));
+    json_object_set_new(o, "object", json_string("request.explanation"));
+    json_object_set_new(o, "created", json_integer(j->created));
+    json_object_set_new(o, "finish", json_string(finish_name(r->finish)));
+    if (r->finish == SP_FINISH_ERROR) json_object_set_new(o, "error", text_json(r->detail));
+    json_object_set_new(o, "prompt_tokens", json_integer(r->n_prompt));
+    json_object_set_new(o, "generated_tokens", json_integer(r->n_generated));
+    json_object_set_new(o, "timings", srv_answer_timings(r));
     return o;
 }
 

@@ -12,6 +12,8 @@ json_t *srv_answer(const srv_job *j);
 json_t *srv_answer_usage(const srv_job *j);
 json_t *srv_answer_timings(const sp_result *r);
 json_t *srv_answer_account(const srv_job *j);
+/* srv_answer_explanation -- the account with times and finish, for explain.h. */
+json_t *srv_answer_explanation(const srv_job *j);
 /* srv_answer_frame -- id, object, created, model, and the choices (consumed). */
 json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices);
 /* srv_answer_finish -- as OpenAI names the reasons. */

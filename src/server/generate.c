@@ -4,22 +4,30 @@
 #include <string.h>
 
 #include "server/answer.h"
+#include "server/documents.h"
 #include "server/logprobs.h"
 #include "server/routes.h"
 #include "server/stream.h"
 
 #define STREAM_BYTES 4096 /* most that one event loop turn sends */
 
-sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
+bool srv_salt_of(const srv_call *call, char **out)
 {
     const char *tenant = call->salt ? call->salt : "";
-    char *salt = NULL;
-    if (!call->cache_salt)
-        return call->salt ? sp_prompt_create_for(call->s->ctx, call->salt, out)
-                          : sp_prompt_create(call->s->ctx, out);
-    if (asprintf(&salt, "%s/%s", tenant, call->cache_salt) < 0) return SP_E_NOMEM;
-    sp_err err = sp_prompt_create_for(call->s->ctx, salt, out);
+    *out = NULL;
+    if (call->cache_salt) return asprintf(out, "%s/%s", tenant, call->cache_salt) >= 0;
+    if (call->salt) *out = strdup(call->salt);
+    return *out || !call->salt;
+}
+
+sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
+{
+    char *salt;
+    if (!srv_salt_of(call, &salt)) return SP_E_NOMEM;
+    sp_err err = salt ? sp_prompt_create_for(call->s->ctx, salt, out)
+                      : sp_prompt_create(call->s->ctx, out);
     free(salt);
+    if (err == SP_OK && call->whole) err = sp_prompt_find_chunks(*out, false);
     return err;
 }
 
@@ -51,6 +59,7 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
     bool wanted = srv_job_wait(j);
     MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)call->s->o.stall_seconds);
     if (!wanted) return MHD_NO;
+    srv_job_explain(j);
     const sp_result *failed = srv_answer_failure(j);
     if (!failed) return srv_reply_json(c, 200, srv_answer(j));
     const char *code;
@@ -103,13 +112,23 @@ static char *prompt_text(const srv_call *call, const srv_fields *f)
     return text;
 }
 
+/* read_scope -- what the prompt is made of beside messages, and whose it is. */
+static void read_scope(srv_call *call, srv_fields *f)
+{
+    call->cache_salt = srv_field_string(f, "cache_salt");
+    call->whole = !srv_field_bool(f, "find_chunks", !call->s->o.whole);
+    if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
+    if (call->graph && !call->s->graph)
+        srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
+}
+
 static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     srv_documents d = {0};
     sp_err err = SP_OK;
     srv_task_read(t, f, &call->s->o);
     if (!f->failed) require_calls(call, t, f);
-    call->cache_salt = srv_field_string(f, "cache_salt");
+    read_scope(call, f);
     check_ids(call, t, f);
     sp_prompt *p = NULL;
     if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, &err);
@@ -126,7 +145,7 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     sp_prompt_destroy(p);
     srv_task_fini(t);
     free(echo);
-    free(d.v);
+    srv_documents_fini(&d);
     json_decref(body);
     return refuse(call, f, err);
 }

@@ -5,12 +5,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/answer.h"
+#include "server/documents.h"
+
 srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d)
 {
     srv_job *j = calloc(1, sizeof *j);
     if (!j) return NULL;
     *j = (srv_job){.s = call->s, .record = call->record, .task = *t, .documents = *d, .body = body,
                    .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
+    snprintf(j->tenant, sizeof j->tenant, "%s", call->salt ? call->salt : "");
     j->number = atomic_fetch_add(&call->s->next_id, 1);
     snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl", call->s->started,
              j->number);
@@ -98,7 +102,6 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .ignore_end = j->task.ignore_end,
                          .min_tokens = j->task.min_tokens,
                          .grammar = j->task.grammar,
-                         .decode = j->task.decode,
                          .on_token = j->task.logprobs ? on_token : NULL,
                          .top_logprobs = j->task.top_logprobs,
                          .on_text = j->task.stream ? on_text : NULL,
@@ -169,11 +172,19 @@ const sp_result *srv_job_result(const srv_job *j, int i)
     return sp_request_result(j->choices[i].request);
 }
 
+void srv_job_explain(srv_job *j)
+{
+    if (j->explained || j->n_started == 0) return;
+    j->explained = true;
+    srv_explain_add(j->s->explain, j->tenant, j->id, j->record->id, srv_answer_explanation(j));
+}
+
 void srv_job_destroy(srv_job *j)
 {
     if (!j) return;
     srv_job_leave(j);
     srv_job_wait(j);
+    srv_job_explain(j);
     for (int i = 0; i < j->n_started; i++) {
         srv_metrics_observe(&j->s->metrics, srv_job_result(j, i));
         srv_record_add(j->record, srv_job_result(j, i));
@@ -184,7 +195,7 @@ void srv_job_destroy(srv_job *j)
     }
     pthread_cond_destroy(&j->changed);
     pthread_mutex_destroy(&j->lock);
-    free(j->documents.v);
+    srv_documents_fini(&j->documents);
     free(j->out);
     free(j->echo);
     srv_task_fini(&j->task);

@@ -38,6 +38,8 @@ typedef struct srv_job {
     int n_prompt;
     char id[48];
     unsigned long long number;
+    char tenant[SRV_SALT_SIZE]; /* "": none */
+    bool explained;
     long long created; /* seconds since 1970 */
     pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;
@@ -67,6 +69,8 @@ bool srv_job_wait(srv_job *j);
 bool srv_job_wait_change(srv_job *j, int ms);
 /* srv_job_leave -- the client has gone: cancels. Thread: any, while the job exists. */
 void srv_job_leave(srv_job *j);
+/* srv_job_explain -- its account may be asked for from now on (explain.h). Pre: all choices are done. */
+void srv_job_explain(srv_job *j);
 /* srv_job_destroy -- cancels, waits until the library has let go, counts. NULL is allowed. */
 void srv_job_destroy(srv_job *j);
 

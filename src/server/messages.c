@@ -7,6 +7,8 @@
 
 #include "cli/cli.h"
 #include "server/chat.h"
+#include "server/documents.h"
+#include "server/trees.h"
 
 static const char *first_string(const json_t *o, const char *a, const char *b, const char *c)
 {
@@ -23,7 +25,13 @@ static bool read_document(srv_fields *f, const json_t *o, size_t i, srv_document
     out->title = json_string_value(json_object_get(o, "title"));
     out->id = first_string(o, "id", "doc_id", "document_id");
     out->segment = -1;
-    if (out->text) return true;
+    snprintf(name, sizeof name, "documents[%zu]", i);
+    const char *type = json_string_value(json_object_get(o, "type"));
+    if (type && strcmp(type, "tree") == 0) {
+        out->tree = o;
+        return srv_tree_check(f, o, name);
+    }
+    if (out->text || (out->id && !json_object_get(o, "text"))) return true;
     snprintf(name, sizeof name, "documents[%zu].text", i);
     srv_fields_refuse(f, name, "%s must be a string", name);
     return false;
@@ -69,10 +77,12 @@ static const char *text_of(const json_t *m)
 }
 
 /* add_question -- the user turn that has the documents. */
-static sp_err add_question(sp_prompt *p, const char *text, srv_documents *d)
+static sp_err add_question(const srv_call *call, sp_prompt *p, const char *text, srv_documents *d)
 {
     sp_err err = sp_prompt_begin(p, SP_ROLE_USER);
+    if (err == SP_OK) err = srv_trees_add(call, p, d, text);
     for (size_t i = 0; i < d->n && err == SP_OK; i++) {
+        if (d->v[i].tree) continue;
         err = sp_prompt_chunk(p, d->v[i].title, d->v[i].text);
         d->v[i].segment = sp_prompt_n_segments(p) - 1;
     }
@@ -80,14 +90,15 @@ static sp_err add_question(sp_prompt *p, const char *text, srv_documents *d)
     return err == SP_OK ? sp_prompt_end(p) : err;
 }
 
-static sp_err add_turns(sp_prompt *p, const json_t *messages, srv_documents *d)
+static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messages, srv_documents *d)
 {
     sp_err err = SP_OK;
     size_t last = (size_t)srv_chat_last_user(messages);
+    bool has_documents = d->n || call->graph;
     for (size_t i = 0; i < json_array_size(messages) && err == SP_OK; i++) {
         const json_t *m = json_array_get(messages, i);
-        err = d->n && i == last ? add_question(p, text_of(m), d)
-                                : sp_prompt_message(p, role_of(m), text_of(m));
+        err = has_documents && i == last ? add_question(call, p, text_of(m), d)
+                                         : sp_prompt_message(p, role_of(m), text_of(m));
     }
     return err == SP_OK ? sp_prompt_answer(p) : err;
 }
@@ -121,12 +132,20 @@ static sp_err render(const srv_call *call, const char *request, srv_documents *d
     return err;
 }
 
-/* write_template -- *done is false when the model has no template that we can run. */
+static bool has_trees(const srv_call *call, const srv_documents *d)
+{
+    bool some = call->graph != NULL;
+    for (size_t i = 0; i < d->n; i++) some |= d->v[i].tree != NULL;
+    return some;
+}
+
+/* write_template -- *done is false when the model has no template that we can run, or the prompt has
+ * trees, which have a place in turns only. */
 static sp_err write_template(const srv_call *call, const srv_conversation *c, srv_documents *d, sp_prompt **out,
                              bool *done)
 {
     *done = false;
-    if (!sp_vocab_template(call->s->vocab)) return SP_OK;
+    if (!sp_vocab_template(call->s->vocab) || has_trees(call, d)) return SP_OK;
     json_t *request = json_pack("{s:O, s:o}", "messages", c->messages, "chat_template_kwargs",
                                 template_arguments(c->f));
     if (c->tools && c->shows_tools) json_object_set(request, "tools", c->tools);
@@ -186,16 +205,18 @@ sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools 
 {
     srv_conversation c;
     sp_prompt *p = NULL;
-    bool done = false, good = srv_conversation_open(call, f, tools, &c) && read_documents(f, d);
-    if (good && d->n && srv_chat_last_user(c.messages) < 0)
+    bool done = false, good = srv_conversation_open(call, f, tools, &c) && read_documents(f, d) &&
+                              srv_documents_expand(call, f, d);
+    bool has_documents = d->n || call->graph;
+    if (good && has_documents && srv_chat_last_user(c.messages) < 0)
         srv_fields_refuse(f, "documents", "documents need a message of the user");
-    if (good && !f->failed && d->n && !frame_question(&c))
+    if (good && !f->failed && has_documents && !frame_question(&c))
         srv_fields_refuse(f, "documents", "out of memory for the documents");
     if (good && !f->failed) {
         *err = write_template(call, &c, d, &p, &done);
         if (!done && c.shows_tools && !srv_chat_spell_tools(c.messages, c.tools)) *err = SP_E_NOMEM;
         if (!done && *err == SP_OK) *err = srv_prompt_create(call, &p);
-        if (!done && *err == SP_OK) *err = add_turns(p, c.messages, d);
+        if (!done && *err == SP_OK) *err = add_turns(call, p, c.messages, d);
         if (*err != SP_OK) p = fail_with(f, "messages", p, *err);
     }
     srv_conversation_close(&c);

@@ -16,14 +16,18 @@
 #define SRV_MAX_DOCUMENTS 4096
 
 typedef struct srv_document {
-    const char *id, *title, *text; /* into the body; id and title may be NULL */
-    int segment;                   /* of the prompt */
+    const char *id, *title, *text; /* into the body, or into `owned`; text NULL: a registered one, by id */
+    const json_t *tree;            /* a dependency tree instead of a text (trees.h) */
+    int segment;                   /* of the prompt; -1: none */
+    int n_segments;                /* of a tree; else 0, for one */
 } srv_document;
 
 typedef struct srv_documents {
-    srv_document *v; /* free */
+    srv_document *v;
     size_t n;
-} srv_documents;
+    sp_hits *owned; /* texts of registered documents */
+    size_t n_owned;
+} srv_documents; /* srv_documents_fini */
 
 /* The messages of a body, in one form (chat.h). */
 typedef struct srv_conversation {

@@ -108,12 +108,39 @@ static void histogram(FILE *f, srv_time t, const srv_histogram *h)
 
 static void gauges(FILE *f, const srv_gauges *g)
 {
+    const sp_context_info *i = g->info;
+    double used = i->kv_blocks ? (double)(i->kv_blocks - i->kv_blocks_free) / (double)i->kv_blocks : 0;
     value(f, "num_requests_running", "gauge", g->n_running, "Requests in the batch.");
     value(f, "num_requests_waiting", "gauge", g->n_waiting, "Requests in the queue.");
-    value(f, "kv_cache_usage_perc", "gauge", g->kv_usage,
+    value(f, "kv_cache_usage_perc", "gauge", used,
           "Share of KV blocks in use, cached ones included; 1 is all.");
-    value(f, "cached_blocks", "gauge", (double)g->cached_blocks, "KV blocks of cached copies.");
-    value(f, "cached_segments", "gauge", (double)g->cached_segments, "Cached copies of segments.");
+    value(f, "cached_blocks", "gauge", (double)i->cached_blocks, "KV blocks of cached copies.");
+    value(f, "cached_segments", "gauge", (double)i->cached_segments, "Cached copies of segments.");
+    value(f, "segment_lookups_total", "counter", (double)i->n_lookups, "Segments that were looked up.");
+    value(f, "segment_hits_total", "counter", (double)i->n_hits, "Segments that were found whole.");
+    value(f, "evictions_total", "counter", (double)i->n_evicted,
+          "Copies that left the device to make room.");
+}
+
+/* guards -- the quality guard, by policy. */
+static void guards(FILE *f, const srv_gauges *g)
+{
+    static const struct {
+        const char *name, *type, *help;
+    } all[] = {{"guard_checked_total", "counter", "Requests compared with full attention."},
+               {"guard_agreed_total", "counter", "Of these, with the same most likely first token."},
+               {"guard_mean_kl_nats", "gauge", "Mean divergence of the first token's distribution."},
+               {"guard_recompute_ratio", "gauge", "Share of recomputed tokens in use now."},
+               {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix."}};
+    for (size_t k = 0; k < sizeof all / sizeof *all && g->n_guards; k++) {
+        head(f, all[k].name, all[k].type, all[k].help);
+        for (int i = 0; i < g->n_guards; i++) {
+            const sp_guard_report *r = &g->guards[i];
+            const double values[] = {(double)r->n_checked, (double)r->n_agreed, r->mean_kl,
+                                     (double)r->recompute, r->fallen_back};
+            fprintf(f, "spolia:%s{policy=\"%s\"} %.9g\n", all[k].name, r->policy, values[k]);
+        }
+    }
 }
 
 static void counters(FILE *f, const srv_metrics *m)
@@ -150,6 +177,7 @@ char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
     FILE *f = open_memstream(&text, &n);
     if (!f) return NULL;
     gauges(f, g);
+    guards(f, g);
     pthread_mutex_lock(&m->lock);
     counters(f, m);
     for (int i = 0; i < SRV_N_TIMES; i++) histogram(f, (srv_time)i, &m->times[i]);

@@ -9,7 +9,8 @@
 
 #include "spolia.h"
 
-#define SRV_N_BUCKETS 16 /* the last has no bound */
+#define SRV_MAX_GUARDS 16 /* policies that the guard reports on */
+#define SRV_N_BUCKETS  16 /* the last has no bound */
 
 typedef struct srv_histogram {
     uint64_t counts[SRV_N_BUCKETS];
@@ -43,8 +44,9 @@ void srv_metrics_refused(srv_metrics *m);
 /* What is true at the moment of the report. */
 typedef struct srv_gauges {
     int n_running, n_waiting;
-    double kv_usage; /* share of KV blocks in use, cached ones included */
-    int64_t cached_blocks, cached_segments;
+    const sp_context_info *info;
+    sp_guard_report guards[SRV_MAX_GUARDS];
+    int n_guards;
 } srv_gauges;
 
 /* srv_metrics_text -- NULL: out of memory. Owns: free. */

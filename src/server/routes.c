@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/answer.h"
+#include "server/documents.h"
 
 /* -- replies ---------------------------------------------------------------------------------- */
 
@@ -88,13 +89,25 @@ static srv_sent metrics(srv_call *call)
     srv_server *s = call->s;
     sp_context_info i = sp_context_describe(s->ctx);
     int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
-    double used = i.kv_blocks ? (double)(i.kv_blocks - i.kv_blocks_free) / (double)i.kv_blocks : 0;
-    char *text = srv_metrics_text(&s->metrics, &(srv_gauges){.n_running = n_running,
-                                                             .n_waiting = n - n_running,
-                                                             .kv_usage = used,
-                                                             .cached_blocks = i.cached_blocks,
-                                                             .cached_segments = i.cached_segments});
+    srv_gauges g = {.n_running = n_running, .n_waiting = n - n_running, .info = &i};
+    g.n_guards = sp_context_guard_read(s->ctx, g.guards, SRV_MAX_GUARDS);
+    if (g.n_guards > SRV_MAX_GUARDS) g.n_guards = SRV_MAX_GUARDS;
+    char *text = srv_metrics_text(&s->metrics, &g);
     return send_text(call->connection, 200, "text/plain; version=0.0.4; charset=utf-8", text);
+}
+
+static srv_sent explain(srv_call *call)
+{
+    static const char end[] = "/explain";
+    const char *id = call->path + strlen("/v1/requests/");
+    size_t n = strlen(id), n_end = strlen(end);
+    bool good = n > n_end && strcmp(id + n - n_end, end) == 0;
+    char *name = good ? strndup(id, n - n_end) : NULL;
+    json_t *o = name ? srv_explain_get(call->s->explain, call->salt, name) : NULL;
+    free(name);
+    if (o) return srv_reply_json(call->connection, 200, o);
+    return srv_reply_error(call->connection, 404, NULL, "request_not_found",
+                           "there is no account of such a request; the last ones are kept");
 }
 
 /* -- the table -------------------------------------------------------------------------------- */
@@ -119,6 +132,14 @@ static const struct {
     {"POST", "/tokenize", srv_tokenize},
     {"POST", "/detokenize", srv_detokenize},
     {"POST", "/apply-template", srv_apply_template},
+    {"GET", "/v1/documents", srv_documents_all},
+    {"POST", "/v1/documents", srv_documents_all},
+    {"GET", "/v1/documents/", srv_documents_one, .below = true},
+    {"POST", "/v1/documents/", srv_documents_one, .below = true},
+    {"PUT", "/v1/documents/", srv_documents_one, .below = true},
+    {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
+    {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
+    {"GET", "/v1/requests/", explain, .below = true},
 };
 #define N_ROUTES (sizeof routes / sizeof *routes)
 

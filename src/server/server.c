@@ -9,7 +9,9 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "server/documents.h"
 #include "server/exchange.h"
+#include "server/trees.h"
 
 static void list_signals(sigset_t *set)
 {
@@ -35,14 +37,18 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
                       .info = sp_context_describe(c),
                       .started = time(NULL)};
     srv_metrics_init(&s->metrics);
+    pthread_mutex_init(&s->graph_lock, NULL);
     if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
+    s->explain = srv_explain_open();
+    if (!s->explain) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
+    if (!srv_graph_open(s) || !srv_documents_open(s)) return false;
     return srv_exchanges_open(s, port);
 }
 
-/* drain -- lets running requests finish: for drain_seconds, or until a second signal. Meanwhile /health
- * answers 503 and new requests are refused. */
+/* drain -- lets running requests finish: for drain_seconds, or until a second signal. Probes and
+ * whoever else connects are told that the server is draining. */
 static void drain(srv_server *s, const sigset_t *signals)
 {
     const struct timespec tick = {.tv_nsec = 50000000};
@@ -58,7 +64,10 @@ static void drain(srv_server *s, const sigset_t *signals)
 static void close_server(srv_server *s)
 {
     srv_exchanges_close(s->exchanges);
+    srv_documents_close(s);
+    srv_graph_close(s);
     sp_context_stop(s->ctx);
+    srv_explain_close(s->explain);
     srv_keys_close(s->keys);
     srv_metrics_fini(&s->metrics);
 }

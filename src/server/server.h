@@ -16,6 +16,11 @@
  *   tokens.c     /tokenize, /detokenize
  *   metrics.c    counters and histograms, in Prometheus' text format
  *   log.c        a line for each request, with its id
+ *   documents.c  /v1/documents, and documents that a chat names
+ *   upload.c     the body that registers a document
+ *   work.c       documents computed ahead, on a thread of their own; watch.c: their progress as events
+ *   trees.c      dependency trees, given or from a graph
+ *   explain.c    the accounts of the last requests
  *   keys.c       API keys, and the tenants' salts derived from them
  */
 #ifndef SP_SERVER_SERVER_H
@@ -42,6 +47,10 @@ typedef struct srv_options {
     int stall_seconds;  /* for a client that does not read */
     int drain_seconds;  /* for running requests, at shutdown */
     srv_log_format log;
+    const char *documents_path; /* file of registered documents; NULL: memory */
+    int size_words, overlap_words; /* of their chunks; size 0: 150 */
+    const char *graph;  /* for "graph": true; NULL: none */
+    bool whole;         /* chunks are not looked for in messages unless a request says so */
     int max_tokens;     /* of an answer, when the request does not say */
     sp_sampling sampling; /* of requests that do not say */
 } srv_options;

@@ -7,10 +7,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "server/explain.h"
 #include "server/keys.h"
 #include "server/log.h"
 #include "server/metrics.h"
 #include "server/server.h"
+#include "spolia_documents.h"
 
 typedef struct srv_exchanges srv_exchanges; /* exchange.c */
 
@@ -22,6 +24,11 @@ typedef struct srv_server {
     srv_keys *keys;
     srv_exchanges *exchanges;
     srv_metrics metrics;
+    sp_documents *documents;
+    struct srv_work *work; /* work.h */
+    srv_explain *explain;
+    pthread_mutex_t graph_lock;
+    sp_graph *graph; /* under graph_lock; or NULL */
     atomic_int n_active;      /* requests in the library */
     atomic_bool draining;     /* no new requests */
     atomic_ullong next_id;
@@ -37,6 +44,8 @@ typedef struct srv_call {
     size_t n;
     const char *salt; /* tenant; NULL: none */
     const char *cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
+    json_t *graph; /* of the body, true: paths of the graph are added; or NULL */
+    bool whole;    /* chunks are not looked for in messages */
     srv_record *record;   /* for the log */
     struct srv_job **job; /* where a handler leaves its job: destroyed when the exchange ends */
 } srv_call;
@@ -51,6 +60,9 @@ int64_t srv_now_us(void); /* monotonic */
  * vocabulary, or out of memory. Owns: free. */
 char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n);
 
+/* srv_salt_of -- the salt of the caller's tenant, with its cache_salt; *out NULL: none. False: out of
+ * memory. Owns: free. */
+bool srv_salt_of(const srv_call *call, char **out);
 /* srv_prompt_create -- an empty prompt of the caller's tenant. */
 sp_err srv_prompt_create(const srv_call *call, sp_prompt **out);
 

@@ -133,6 +133,7 @@ static bool write_choice(srv_job *j, srv_choice *c)
 
 static bool write_close(srv_job *j)
 {
+    srv_job_explain(j);
     j->closed = true;
     if (j->task.include_usage && !srv_answer_failure(j)) {
         json_t *o = event(j, NULL);

@@ -31,6 +31,7 @@ static void test_contexts(void **state)
     sp_context_stop(NULL);
     assert_int_equal(sp_context_describe(NULL).n_ctx, 0);
     assert_null(sp_context_guard(NULL, NULL));
+    assert_int_equal(sp_context_guard_read(NULL, NULL, 0), 0);
     assert_null(sp_context_vocab(NULL));
     assert_non_null(sp_reuse_policies(NULL));
     REFUSES(sp_context_start, (NULL), "c");
@@ -55,6 +56,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_answer, (NULL), "p");
     REFUSES(sp_prompt_text, (NULL, "x", false), "p");
     REFUSES(sp_prompt_cut, (NULL, "x", NULL, false), "p");
+    REFUSES(sp_prompt_find_chunks, (NULL, false), "p");
     REFUSES(sp_prompt_tokens, (NULL, NULL, 0), "p");
     assert_ok(sp_prompt_create(c, &p));
     REFUSES(sp_prompt_system, (p, NULL), "text");

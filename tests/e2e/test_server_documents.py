@@ -1,0 +1,299 @@
+"""`spolia serve`: the life cycle of documents, explanations, trees and graphs, tenants of documents."""
+import base64
+import json
+import pathlib
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import ROOT, succeed
+from test_server import Server, chat, start  # noqa: F401 (a fixture)
+
+STORY = "The keeper of the northern lighthouse is called Anna Berg and came to the island by boat in 1931."
+OTHER = "The eastern harbour was built by the town in 1870 and has room for forty boats in the winter."
+SYSTEM = {"role": "system", "content": "Answer briefly."}
+
+
+def send(server, method, path, body=None, key=None, headers=None):
+    """(status, JSON) of any method."""
+    data = json.dumps(body).encode() if isinstance(body, dict) else body
+    headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(server.url + path, data, headers, method=method), timeout=60) as r:
+            return r.status, json.loads(r.read())
+    except urllib.error.HTTPError as e:
+        return e.code, json.loads(e.read())
+
+
+def register(server, name, text, key=None, **more):
+    status, o = send(server, "POST", "/v1/documents", {"id": name, "text": text, **more}, key)
+    assert status == 201, o
+    return o
+
+
+def compute(server, name, key=None, seconds=60, **more):
+    status, o = send(server, "POST", f"/v1/documents/{name}/precompute", {"system": SYSTEM["content"], **more}, key)
+    assert status == 202, o
+    end = time.time() + seconds
+    while o["status"] not in ("done", "failed"):
+        assert time.time() < end, o
+        time.sleep(0.05)
+        o = send(server, "GET", f"/v1/documents/{name}/precompute", key=key)[1]
+    assert o["status"] == "done", o
+    return o
+
+
+def ask(server, key=None, message="Who is the keeper?", **more):
+    body = chat(message, **more)
+    body["messages"].insert(0, SYSTEM)
+    status, o = send(server, "POST", "/v1/chat/completions", body, key)
+    assert status == 200, o
+    return o
+
+
+def files_with(folder, text):
+    return [p for p in pathlib.Path(folder).rglob("*") if p.is_file() and text in p.read_bytes()]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("store")
+    s = Server("--reuse", "full", "--store", folder)
+    s.folder = folder
+    yield s
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+# -- the life of a document -----------------------------------------------------------------------
+
+
+def test_a_life(server):
+    o = register(server, "keeper", STORY, title="Lighthouse")
+    assert o["object"] == "document" and o["chunks"] == 1 and o["copies"] == {"device": 0, "store": 0}
+    assert send(server, "POST", "/v1/documents", {"id": "keeper", "text": "x"})[0] == 409
+    done = compute(server, "keeper")
+    assert done["done"] == done["total"] == done["computed"] == 1
+    told = ask(server, documents=[{"id": "keeper"}])["spolia"]["documents"]
+    assert [(d["id"], d["title"], d["from"]) for d in told] == [("keeper", "Lighthouse", "memory")]
+    listed = send(server, "GET", "/v1/documents")[1]["data"]
+    assert [d["id"] for d in listed] == ["keeper"]
+    assert send(server, "PATCH", "/v1/documents/keeper", {"pinned": True, "ttl_seconds": 1000})[1]["pinned"]
+    assert send(server, "GET", "/v1/documents/keeper")[1]["expires"] > time.time() + 900
+    assert files_with(server.folder, STORY[10:60].encode())
+    status, gone = send(server, "DELETE", "/v1/documents/keeper")
+    assert status == 200 and gone["deleted"] and gone["erased"]["device"] >= 1, gone
+    assert not files_with(server.folder, STORY[10:60].encode())
+    assert send(server, "DELETE", "/v1/documents/keeper")[0] == 404
+    status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[{"id": "keeper"}]))
+    assert status == 400 and error["error"]["param"] == "documents[0].id"
+    again = ask(server, documents=[{"title": "Lighthouse", "text": STORY}])["spolia"]["documents"]
+    assert again[0]["missed"] == "never seen"
+
+
+def test_replace_and_time(server):
+    register(server, "a", STORY)
+    compute(server, "a")
+    assert send(server, "PUT", "/v1/documents/a", {"text": OTHER})[0] == 201
+    assert ask(server, documents=[STORY])["spolia"]["documents"][0]["missed"] == "never seen"
+    register(server, "b", "A text that is soon gone, with some words in it.", ttl_seconds=1)
+    end = time.time() + 20
+    while files_with(server.folder, b"that is soon gone"):
+        assert time.time() < end
+        time.sleep(0.2)
+    assert send(server, "GET", "/v1/documents/b")[0] == 404
+    assert send(server, "DELETE", "/v1/documents/a")[0] == 200
+
+
+def test_files(server):
+    page = b"<html><title>Boats</title><body><h1>Boats</h1><p>Forty boats.</p></body></html>"
+    o = register_file(server, "page.html", page)
+    assert o["title"] == "Boats" and o["id"].startswith("doc-")
+    form = (b"--form42\r\nContent-Disposition: form-data; name=\"id\"\r\n\r\nform\r\n"
+            b"--form42\r\nContent-Disposition: form-data; name=\"pinned\"\r\n\r\ntrue\r\n"
+            b"--form42\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.md\"\r\n\r\n# Piers\n\nTwo piers.\n\r\n--form42--\r\n")
+    status, o = send(server, "POST", "/v1/documents", form, headers={"Content-Type": "multipart/form-data; boundary=form42"})
+    assert status == 201 and o["id"] == "form" and o["title"] == "Piers" and o["pinned"], o
+    for body, param in (({"file": {"name": "a.bin", "data": "AAAA"}}, None), ({"file": {"name": "a.pdf", "data": "!"}}, "file.data"),
+                        ({"id": "x"}, "text"), ({"text": "a", "ttl_seconds": -1}, "ttl_seconds"), ({"text": ""}, None)):
+        status, error = send(server, "POST", "/v1/documents", body)
+        assert status == 400, (body, error)
+        assert param is None or error["error"]["param"] == param, error
+
+
+def register_file(server, name, data):
+    status, o = send(server, "POST", "/v1/documents", {"file": {"name": name, "data": base64.b64encode(data).decode()}})
+    assert status == 201, o
+    return o
+
+
+def test_progress_as_events(server):
+    register(server, "long", "\n\n".join(f"Boat {i} has {i} sails and a crew of {i + 2}." * 12 for i in range(6)))
+    assert send(server, "POST", "/v1/documents/long/precompute", {"fuse": 2})[0] == 202
+    with urllib.request.urlopen(server.url + "/v1/documents/long/precompute?stream=true", timeout=60) as r:
+        events = [line[6:].strip() for line in r.read().decode().splitlines() if line.startswith("data: ")]
+    assert events[-1] == "[DONE]"
+    last = json.loads(events[-2])
+    assert last["status"] == "done" and last["done"] == last["total"] > 1
+    assert send(server, "GET", "/v1/documents/long")[1]["copies"]["device"] >= last["total"]
+
+
+# -- known chunks in messages ---------------------------------------------------------------------
+
+
+def test_registered_text_is_found_in_messages(server):
+    text = "The western pier burnt down in 1902 and was built again of stone by the same two brothers."
+    register(server, "pier", text)
+    compute(server, "pier", bare=True)
+    pasted = f"### Task\nUse the context.\n<context>\n<source id=\"1\" name=\"pier.md\">{text}</source>\n</context>\nWhen?"
+    account = ask(server, message=pasted)["spolia"]
+    assert account["found"]["chunks"] == 1
+    assert [s["from"] for s in account["segments"] if s["kind"] == "chunk"] == ["memory"]
+    first = {"role": "user", "content": "Hello there."}, {"role": "assistant", "content": "Hello."}
+    body = chat(pasted)
+    body["messages"] = [SYSTEM, *first, *body["messages"]]  # in a later turn, too
+    account = send(server, "POST", "/v1/chat/completions", body)[1]["spolia"]
+    assert [s["from"] for s in account["segments"] if s["kind"] == "chunk"] == ["memory"]
+    assert ask(server, message=pasted, find_chunks=False)["spolia"]["found"]["chunks"] == 0
+    exact = ask(server, message=pasted, quality="exact")["choices"][0]["message"]["content"]
+    assert exact == ask(server, message=pasted, cache_prompt=False)["choices"][0]["message"]["content"]
+
+
+# -- explanations and metrics ---------------------------------------------------------------------
+
+
+def test_explain(server):
+    doc = {"id": "d", "text": "The southern mole has a crane that lifts six tons and a bench for two."}
+    first, second = ask(server, documents=[doc]), ask(server, documents=[doc])
+    one = send(server, "GET", f"/v1/requests/{first['id']}/explain")[1]
+    two = send(server, "GET", f"/v1/requests/{second['id']}/explain")[1]
+    assert one["documents"][0]["missed"] == "never seen" and two["documents"][0]["from"] == "memory"
+    assert two["policy"] == "full" and two["documents"] == second["spolia"]["documents"]
+    assert two["timings"]["ttft_ms"] > 0 and two["finish"] in ("stop", "length")
+    assert send(server, "GET", "/v1/requests/nothing/explain")[0] == 404
+    body = {**chat(documents=[doc], stream=True), "max_tokens": 2}
+    headers = {"X-Request-Id": "of-the-client", "Content-Type": "application/json"}
+    urllib.request.urlopen(urllib.request.Request(server.url + "/v1/chat/completions", json.dumps(body).encode(), headers)).read()
+    assert send(server, "GET", "/v1/requests/of-the-client/explain")[1]["documents"][0]["id"] == "d"
+
+
+def test_metrics(server):
+    assert server.metric("segment_lookups_total") >= server.metric("segment_hits_total") > 0
+    assert server.metric('prompt_tokens_by_source_total{source="memory"}') > 0
+    assert server.metric("evictions_total") >= 0
+
+
+# -- tenants --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def keys(tmp_path):
+    (tmp_path / "keys").write_text("red\nblue\n")
+    return tmp_path / "keys"
+
+
+def test_another_tenant_gets_a_miss_at_every_tier(start, keys, tmp_path):  # noqa: F811
+    for restarted in range(2):
+        s = start("--reuse", "full", "--api-keys", keys, "--store", tmp_path / "store")
+        if not restarted:
+            register(s, "a", STORY, "red")
+            compute(s, "a", "red")
+        assert send(s, "GET", "/v1/documents/a", key="blue")[0] == 404
+        assert send(s, "DELETE", "/v1/documents/a", key="blue")[0] == 404
+        assert send(s, "GET", "/v1/documents", key="blue")[1]["data"] == []
+        mine = ask(s, "red", documents=[{"id": "a"}])
+        assert mine["spolia"]["documents"][0]["from"] == ("disk" if restarted else "memory")
+        theirs = ask(s, "blue", documents=[STORY], cache_salt=f"round {restarted}")["spolia"]["documents"][0]
+        assert theirs["missed"] == "never seen" and theirs["reused"] == 0
+        assert send(s, "GET", f"/v1/requests/{mine['id']}/explain", key="blue")[0] == 404
+        assert send(s, "GET", f"/v1/requests/{mine['id']}/explain", key="red")[0] == 200
+        assert s.stop() == 0
+
+
+def test_another_tenant_takes_as_long_as_the_first(start, keys):  # noqa: F811
+    s = start("--reuse", "full", "--api-keys", keys)
+    times = {"cold": [], "theirs": [], "mine": []}
+    for i in range(5):
+        text = " ".join(f"Ship {i}-{k} left the harbour on day {k}." for k in range(90))
+        for name, key in (("cold", "red"), ("mine", "red"), ("theirs", "blue")):
+            o = ask(s, key, documents=[text], max_tokens=1)
+            times[name].append(o["timings"]["prompt_ms"])
+    cold, theirs, mine = (sorted(times[k])[2] for k in ("cold", "theirs", "mine"))
+    assert mine < 0.5 * theirs and theirs > 0.6 * cold, times
+
+
+def test_cache_salt_of_a_set_of_documents(start, keys):  # noqa: F811
+    s = start("--reuse", "full", "--api-keys", keys)
+    register(s, "a", STORY, "red", cache_salt="set one")
+    assert send(s, "GET", "/v1/documents/a", key="red")[0] == 404
+    assert send(s, "GET", "/v1/documents/a?cache_salt=set%20one", key="red")[0] == 200
+    ask(s, "red", documents=[{"id": "a"}], cache_salt="set one")
+    assert ask(s, "red", documents=[STORY], cache_salt="set one")["spolia"]["documents"][0]["from"] == "memory"
+    assert ask(s, "red", documents=[STORY])["spolia"]["documents"][0]["missed"] == "never seen"
+    assert send(s, "DELETE", "/v1/documents/a?cache_salt=set%20one", key="red")[1]["deleted"]
+
+
+def test_every_path_but_health_needs_a_key(start, keys):  # noqa: F811
+    s = start("--api-keys", keys)
+    assert send(s, "GET", "/health")[0] == 200
+    for method, path in (("GET", "/v1/documents"), ("POST", "/v1/documents"), ("GET", "/v1/documents/a"), ("PUT", "/v1/documents/a"),
+                         ("PATCH", "/v1/documents/a"), ("DELETE", "/v1/documents/a"), ("POST", "/v1/documents/a/precompute"),
+                         ("GET", "/v1/requests/a/explain"), ("GET", "/metrics"), ("GET", "/v1/models"), ("GET", "/version"),
+                         ("POST", "/v1/chat/completions"), ("POST", "/tokenize")):
+        assert send(s, method, path, {} if method != "GET" else None)[0] == 401, path
+
+
+# -- iterative retrieval ----------------------------------------------------------------------------
+
+
+def test_each_iteration_shares_the_tree(start):  # noqa: F811
+    s = start("--reuse", "prefix")
+    texts = [f"Passage {i} says that boat {i} left the harbour on day {i} and came back with {i + 3} nets." for i in range(4)]
+    for n in range(1, 5):  # one more passage in each iteration
+        told = ask(s, documents=texts[:n])["spolia"]["documents"]
+        assert [d["reused"] == d["tokens"] for d in told] == [True] * (n - 1) + [False]
+    body = chat("Which boat left first?", documents=texts)
+    body["messages"].insert(0, SYSTEM)
+    answer = send(s, "POST", "/v1/chat/completions", body)[1]["choices"][0]["message"]
+    turn = {"role": "user", "content": f"{OTHER} And now?"}  # an answer, and what it led to
+    pasted = {"role": "user", "content": "".join(f"{t}\n\n" for t in texts) + "Question: Which boat left first?"}
+    account = send(s, "POST", "/v1/chat/completions", {**body, "documents": [], "messages": [SYSTEM, pasted, answer, turn]})[1]
+    assert account["spolia"]["found"]["chunks"] == 4
+    assert account["usage"]["prompt_tokens_details"]["cached_tokens"] > account["usage"]["prompt_tokens"] / 2
+
+
+# -- trees and graphs -----------------------------------------------------------------------------
+
+PATHS = [["Anna Berg", "keeps", "lighthouse", "is in", "Velm"], ["Anna Berg", "keeps", "lighthouse", "was built in", "1870"],
+         ["Velm", "^is in", "pier"]]
+
+
+def test_trees(server):
+    tree = {"type": "tree", "id": "t", "paths": PATHS}
+    first = ask(server, documents=[tree])["spolia"]
+    assert first["policy"] == "prefix" and first["documents"][0]["reused"] == 0
+    nodes = [s for s in first["segments"] if s["kind"] == "node"]
+    assert len(nodes) == first["documents"][0]["nodes"] == 10  # of 13 names: a beginning of 3 is shared
+    second = ask(server, documents=[{**tree, "paths": PATHS[:1]}])["spolia"]["documents"][0]
+    assert second["reused"] == second["tokens"] > 0  # a branch is exact, whatever its siblings are
+    listed = {"type": "tree", "nodes": [{"text": "Boats:"}, {"text": " forty", "parent": 0}]}
+    assert ask(server, documents=[listed, STORY])["spolia"]["documents"][0]["nodes"] == 2
+    for bad in ({"paths": [["a", "b"]]}, {"nodes": [{"text": "x", "parent": 0}]}, {"paths": []}, {}):
+        status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[{"type": "tree", **bad}]))
+        assert status == 400 and error["error"]["param"] == "documents[0]", error
+
+
+def test_a_graph(start, tmp_path):  # noqa: F811
+    (tmp_path / "t.tsv").write_text("Anna Berg\tkeeps\tlighthouse\nlighthouse\tis in\tVelm\nVelm\thas\tharbour\n")
+    succeed("graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g.db")
+    s = start("--graph", tmp_path / "g.db")
+    for reused in (False, True):
+        told = ask(s, message="Where is the lighthouse that Anna Berg keeps?", graph=True)["spolia"]["documents"]
+        assert [d["id"] for d in told] == ["graph"] and told[0]["nodes"] >= 3
+        assert (told[0]["reused"] == told[0]["tokens"]) == reused
+    assert ask(s, message="Hello?", graph=True)["spolia"]["documents"][0].get("nodes", 0) == 0
+    plain = start()
+    status, error = send(plain, "POST", "/v1/chat/completions", chat(graph=True))
+    assert status == 400 and error["error"]["param"] == "graph"
