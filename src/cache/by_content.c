@@ -121,6 +121,12 @@ static void count_lookup(sp_ledger *l, const sp_content_query *q, bool found)
     l->stats.tokens_hit += found ? q->seg->n : 0;
 }
 
+const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind)
+{
+    const sp_copy *c = best_copy(l, q, kind);
+    return c && c->state == SP_COPY_READY ? c : NULL;
+}
+
 const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
                                   int64_t now)
 {

@@ -5,7 +5,7 @@
  *     k   log2 of the ticks since its last use         u, d  classes of its uses, of its depth in a path
  *
  * Each factor is observed / expected, where "expected" has all the other factors in it, with a few
- * pseudo-counts towards a prior: by_age falls with the square root of age, the others are 1. Under
+ * pseudo-counts towards a prior: by_age falls with age^0.8, the others are 1. Under
  * independent references by_age becomes flat, and the policy is LFU per block with a past; under
  * temporal locality by_age falls steeply, and it is LRU. What there is to observe:
  *
@@ -35,8 +35,8 @@ enum {
 };
 
 #define BASE       1e-3 /* uses per tick of a copy with one use, before anything is learned */
-#define PSEUDO     5.0  /* expected events that the prior counts for */
-#define PRIOR_RATE 4.0  /* of age 1, over the mean; halves every second k */
+#define PSEUDO     3.0  /* expected events that the prior counts for */
+#define PRIOR_RATE 8.0  /* of age 1, over the mean; falls with age^0.8 */
 
 typedef struct tally {
     double observed, expected;
@@ -98,7 +98,7 @@ static double factor(const tally *t, double prior)
 static double by_age(const hazard *h, int k)
 {
     double mean = (h->all.observed + 1) / (h->all.expected + 1);
-    return factor(&h->age[k], mean * PRIOR_RATE * exp2(-0.5 * k));
+    return factor(&h->age[k], mean * PRIOR_RATE * exp2(-0.8 * k));
 }
 
 static void note(tally *t, bool used, double expected)

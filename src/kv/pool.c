@@ -18,7 +18,7 @@ struct sp_kv_pool {
     _Atomic int64_t n_free; /* changed with the lock held, read without */
     pthread_mutex_t lock;   /* guards the following */
     uint64_t *free_map;     /* bitmap [ceil(n_blocks / 64)]: 1 = free */
-    int64_t lowest;         /* no block below it is free */
+    int64_t lowest;         /* no block below it is free; without memory: where to search first */
 };
 
 sp_err sp_kv_shape_check(const sp_kv_shape *s)
@@ -225,10 +225,11 @@ sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks)
     int64_t at = run >= 0 ? run : p->lowest;
     for (int64_t i = 0; i < n; i++) {
         at = next_free(p, at);
+        if (at == p->n_blocks) at = next_free(p, 0);
         take(p, at);
         blocks[i] = (uint32_t)at;
     }
-    p->lowest = next_free(p, p->lowest);
+    p->lowest = p->device ? next_free(p, p->lowest) : at;
     pthread_mutex_unlock(&p->lock);
     return SP_OK;
 }
@@ -252,7 +253,7 @@ void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
         pthread_mutex_lock(&p->lock);
         p->free_map[b / 64] |= UINT64_C(1) << (b % 64);
         p->n_free++;
-        p->lowest = SP_MIN(p->lowest, b);
+        if (p->device) p->lowest = SP_MIN(p->lowest, b);
         pthread_mutex_unlock(&p->lock);
     }
 }

@@ -10,6 +10,7 @@ int lab_calibrate(int argc, char **argv);
 int lab_logits(int argc, char **argv);
 int lab_perplexity(int argc, char **argv);
 int lab_doctor(int argc, char **argv);
+int lab_sim(int argc, char **argv);
 
 extern const cli_command lab_benches[]; /* `spolia bench NAME`; the last has no name */
 

@@ -1,0 +1,108 @@
+#include <string.h>
+
+#include "cli/alloc.h"
+#include "cli/cli.h"
+#include "lab/plot.h"
+#include "lab/sim/sim.h"
+
+static double share(int64_t part, int64_t all)
+{
+    return all ? (double)part / (double)all : 0;
+}
+
+static void print_json(const sim_row *w, const sim_opts *o)
+{
+    const sim_result *r = &w->r;
+    printf("{\"policy\":\"%s\",\"memory\":%.6g,\"by\":\"%s\",\"lookahead\":%d,\"hit_rate\":%.6g,"
+           "\"token_hit_rate\":%.6g,\"documents\":%lld,\"evictions\":%lld,\"seconds\":%.6g",
+           w->policy, w->memory, o->by_path ? "path" : "content", o->look_ahead,
+           share(r->n_hits, r->n_docs), share(r->tokens_hit, r->tokens), (long long)r->n_docs,
+           (long long)r->n_evicted, r->seconds);
+    if (w->of_belady >= 0) printf(",\"of_belady\":%.6g", w->of_belady);
+    puts("}");
+}
+
+void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json)
+{
+    if (!as_json)
+        printf("%-14s %7s %9s %9s %10s %10s %9s\n", "policy", "memory", "hits", "tokens",
+               "of belady", "evictions", "us/doc");
+    for (int i = 0; i < n; i++) {
+        const sim_row *w = &rows[i];
+        const sim_result *r = &w->r;
+        if (as_json) {
+            print_json(w, o);
+            continue;
+        }
+        printf("%-14s %6.4g%% %8.2f%% %8.2f%% ", w->policy, 100 * w->memory,
+               100 * share(r->n_hits, r->n_docs), 100 * share(r->tokens_hit, r->tokens));
+        if (w->of_belady >= 0)
+            printf("%10.3f", w->of_belady);
+        else
+            printf("%10s", "");
+        printf(" %10lld %9.2f\n", (long long)r->n_evicted,
+               r->n_docs ? 1e6 * r->seconds / (double)r->n_docs : 0);
+    }
+}
+
+static bool closed(FILE *f, const char *path)
+{
+    bool failed = f && ferror(f) != 0;
+    if (f && fclose(f) == 0 && !failed) return true;
+    cli_fail_with("%s: cannot be written", path);
+    return false;
+}
+
+bool sim_write_csv(const char *path, const sim_row *rows, int n)
+{
+    FILE *f = fopen(path, "w");
+    if (f) fputs("policy,memory,hit_rate,token_hit_rate,evictions,seconds\n", f);
+    for (int i = 0; f && i < n; i++) {
+        const sim_result *r = &rows[i].r;
+        fprintf(f, "%s,%.6g,%.6g,%.6g,%lld,%.6g\n", rows[i].policy, rows[i].memory,
+                share(r->n_hits, r->n_docs), share(r->tokens_hit, r->tokens),
+                (long long)r->n_evicted, r->seconds);
+    }
+    return closed(f, path);
+}
+
+/* collect -- the rows of each policy as one line; x, y [n]. Returns the number of lines. */
+static int collect(const sim_row *rows, int n, plot_line *lines, double *x, double *y)
+{
+    int n_lines = 0, used = 0;
+    for (int i = 0; i < n; i++) {
+        bool seen = false;
+        for (int k = 0; k < n_lines; k++) seen |= strcmp(lines[k].name, rows[i].policy) == 0;
+        if (seen) continue;
+        plot_line *l = &lines[n_lines];
+        *l = (plot_line){.name = rows[i].policy, .style = n_lines++, .x = x + used, .y = y + used};
+        for (int j = i; j < n; j++) {
+            if (strcmp(rows[j].policy, l->name) != 0) continue;
+            x[used] = rows[j].memory;
+            y[used++] = share(rows[j].r.n_hits, rows[j].r.n_docs);
+            l->n++;
+        }
+    }
+    return n_lines;
+}
+
+bool sim_write_svg(const char *path, const char *title, const sim_row *rows, int n)
+{
+    double *x = cli_alloc((size_t)n, sizeof *x), *y = cli_alloc((size_t)n, sizeof *y);
+    plot_line *lines = cli_alloc((size_t)n, sizeof *lines);
+    plot_panel panel = {.title = title,
+                        .x_label = "memory, share of distinct tokens",
+                        .y_label = "documents found",
+                        .x_percent = true,
+                        .y_percent = true,
+                        .y_span = 0.1,
+                        .y_most = 1,
+                        .lines = lines,
+                        .n_lines = collect(rows, n, lines, x, y)};
+    bool good = plot_write(path, &panel, 1);
+    if (!good) cli_fail_with("%s: cannot be written", path);
+    free(x);
+    free(y);
+    free(lines);
+    return good;
+}

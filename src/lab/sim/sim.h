@@ -1,0 +1,141 @@
+/* sim.h -- `spolia sim`: a trace of retrievals against replacement policies and sizes of memory.
+ *
+ *   trace.c      reads a trace and the sizes of its documents
+ *   generate.c   makes one
+ *   future.c     next uses, and Belady's policy, which knows them
+ *   run.c        a ledger without memory, driven request by request
+ *   tiers.c      several tiers, and the time to the first token
+ *   report.c     JSON lines, CSV, plot
+ *
+ * The policies are those of the engine: cache/evict.h over cache/ledger.h, with the number of the
+ * request as the time.
+ */
+#ifndef SP_LAB_SIM_H
+#define SP_LAB_SIM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "cache/cost.h"
+
+/* A document in a request is a reference. */
+typedef struct sim_trace {
+    int32_t *docs;  /* [n_refs] */
+    int64_t *first; /* [n_requests + 1] index of a request's first reference */
+    int32_t *size;  /* [n_docs] tokens */
+    char **names;   /* [n_docs]; NULL: generated */
+    int64_t n_refs, n_requests;
+    int32_t n_docs;
+    int most; /* documents in one request */
+} sim_trace;
+
+/* sim_trace_read -- chunks: a file with the texts, NULL: none. top_k: documents of a request that
+ * count, 0: all. False after an error message that names file, line and field. */
+bool sim_trace_read(const char *path, const char *chunks, int top_k, sim_trace *out);
+void sim_trace_free(sim_trace *t);
+bool sim_trace_write(const sim_trace *t, const char *path);
+/* sim_trace_tokens -- of all documents, each once, in whole blocks. */
+int64_t sim_trace_tokens(const sim_trace *t);
+
+typedef struct sim_workload {
+    const char *kind; /* zipf, temporal, uniform, novel */
+    int n_requests, n_docs, top_k;
+    int mean_tokens; /* sizes are log-normal */
+    float exponent;  /* zipf */
+    int drift; /* requests after which a tenth of the documents changes popularity; 0: never */
+    uint64_t seed;
+} sim_workload;
+
+/* sim_generate -- the same options give the same trace. False after an error message. */
+bool sim_generate(const sim_workload *w, sim_trace *out);
+
+/* One simulation. */
+typedef struct sim_opts {
+    const char *policy; /* of cache/evict.h, or "belady" */
+    bool by_path;
+    int64_t memory; /* tokens */
+    int look_ahead; /* requests that wait while one runs */
+    int keep;       /* leading documents of a request that are cached; 0: all */
+    const sp_cost *cost;
+} sim_opts;
+
+typedef struct sim_result {
+    int64_t n_docs, n_hits, tokens, tokens_hit, n_evicted, n_copies;
+    double seconds;
+} sim_result;
+
+/* sim_run -- false after an error message. */
+bool sim_run(const sim_trace *t, const sim_opts *o, sim_result *out);
+
+/* A cache that is driven request by request: what sim_run and sim_tiers are made of. */
+typedef struct sim_cache sim_cache;
+bool sim_cache_open(const sim_trace *t, const sim_opts *o, sim_cache **out);
+/* sim_cache_request -- looks up and adds the documents of request r; hit [its documents]: which were
+ * found. False after an error message. */
+bool sim_cache_request(sim_cache *c, int64_t r, bool *hit);
+sim_result sim_cache_close(sim_cache *c);
+
+/* -- the future (future.c) ------------------------------------------------------------------- */
+
+typedef struct sp_evict_policy sp_evict_policy;
+
+/* What Belady's policy knows. */
+typedef struct sim_future {
+    int64_t *next;       /* [n_refs] request of the next use of the same copy; INT64_MAX: none */
+    const int32_t *docs; /* of the present request [n] ... */
+    const int64_t *soon; /* ... and their next uses */
+    int n;
+    int64_t newcomer; /* next use of the copy that needs room */
+} sim_future;
+
+bool sim_future_make(const sim_trace *t, bool by_path, sim_future *out);
+void sim_future_free(sim_future *f);
+/* The policy: what is used last goes first; nothing goes for a copy that is used later still. The
+ * ledger's `user` is a sim_future. */
+extern const sp_evict_policy sim_belady;
+
+/* sim_digest_doc -- the document in an id that run.c made. */
+int32_t sim_digest_doc(const void *digest);
+
+/* -- tiers (tiers.c) ------------------------------------------------------------------------- */
+
+enum { SIM_TIERS = 4 };
+
+typedef struct sim_tier {
+    char name[16];
+    double bytes, bytes_per_s; /* rate 0: nothing is loaded, it is there */
+} sim_tier;
+
+typedef struct sim_plan {
+    sim_tier tier[SIM_TIERS];
+    int n_tiers;
+    double kv_bytes;     /* of a token */
+    double tokens_per_s; /* prefill, without a profile */
+} sim_plan;
+
+typedef struct sim_planned {
+    double hit_rate[SIM_TIERS]; /* documents found in this tier, not in one above */
+    double all_hits, ttft, ttft_p99, ttft_cold, seconds;
+    int64_t n_refused; /* documents that are computed, since loading them takes longer */
+} sim_planned;
+
+/* sim_plan_parse -- "device:8G,host:64G@25G,disk:1T@3G". False after an error message. */
+bool sim_plan_parse(const char *text, sim_plan *out);
+/* sim_tiers -- false after an error message. */
+bool sim_tiers(const sim_trace *t, const sim_opts *o, const sim_plan *p, sim_planned *out);
+
+/* -- reports (report.c) ---------------------------------------------------------------------- */
+
+typedef struct sim_row {
+    char policy[32];
+    double memory; /* share of the trace's distinct tokens */
+    sim_result r;
+    double of_belady; /* hits, as a share of belady's; negative: not known */
+} sim_row;
+
+void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json);
+bool sim_write_csv(const char *path, const sim_row *rows, int n);
+bool sim_write_svg(const char *path, const char *title, const sim_row *rows, int n);
+
+#endif

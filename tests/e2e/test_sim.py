@@ -1,0 +1,118 @@
+"""`spolia sim`: hits of small traces by hand, generated workloads, planning, damaged input."""
+import json
+
+import pytest
+
+from conftest import ROOT, refuse, succeed
+
+POLICIES = "lru,lfu,lfu+ghosts,gdsf,pgdsf,fr,lacr,hazard,belady"
+
+
+def write(path, requests, size=16):
+    with open(path, "w") as f:
+        for i, docs in enumerate(requests):
+            f.write(json.dumps({"id": str(i), "doc_ids": list(docs), "sizes": [size] * len(docs)}) + "\n")
+    return path
+
+
+def sim(*args):
+    rows = [json.loads(line) for line in succeed("sim", *args, "--json").splitlines()]
+    return {(r["policy"], r["memory"]): r for r in rows}
+
+
+def hits(rows):
+    return {policy: round(r["hit_rate"] * r["documents"]) for (policy, _), r in rows.items()}
+
+
+def test_hits_by_hand(tmp_path):
+    # Two documents fit. After A B A, C takes the place of B, and B that of C; belady keeps B.
+    trace = write(tmp_path / "t.jsonl", "ABACAB")
+    rows = sim(trace, "--memory", "32", "--policy", POLICIES)
+    assert hits(rows) == {"lru": 2, "lfu": 2, "lfu+ghosts": 2, "gdsf": 2, "pgdsf": 2, "fr": 2, "lacr": 2,
+                          "hazard": 2, "belady": 3}
+    assert {p: r["evictions"] for (p, _), r in rows.items()}["lru"] == 2
+    assert {p: r["evictions"] for (p, _), r in rows.items()}["belady"] == 0
+
+
+def test_frequency_and_its_past(tmp_path):
+    # A is used twice; B to E take each other's place, and A stays.
+    trace = write(tmp_path / "t.jsonl", "AABCDEA")
+    assert hits(sim(trace, "--memory", "32", "--policy", "lru,lfu")) == {"lru": 1, "lfu": 2}
+    # A returns after C; only with its past it stays when D comes.
+    trace = write(tmp_path / "t.jsonl", "BBBAACADA")
+    plain = hits(sim(trace, "--memory", "32", "--policy", "lfu"))["lfu"]
+    ghosts = hits(sim(trace, "--memory", "32", "--policy", "lfu+ghosts"))["lfu+ghosts"]
+    assert (plain, ghosts) == (3, 4)
+
+
+def test_paths_by_hand(tmp_path):
+    trace = write(tmp_path / "t.jsonl", ["AB", "AC", "BA", "AB"])
+    assert hits(sim(trace, "--memory", "160", "--policy", "lru", "--by", "path"))["lru"] == 3
+    assert hits(sim(trace, "--memory", "160", "--policy", "lru"))["lru"] == 5
+    # One document fits: the head of each path; its leaf never does.
+    assert hits(sim(trace, "--memory", "16", "--policy", "lru", "--by", "path"))["lru"] == 1
+    # Of each request the first document is kept.
+    assert hits(sim(trace, "--memory", "160", "--policy", "lru", "--by", "path", "--keep", "1"))["lru"] == 2
+    assert hits(sim(trace, "--memory", "160", "--policy", "lru", "--top-k", "1"))["lru"] == 2
+
+
+def test_looking_ahead(tmp_path):
+    # C needs room while B is about to be used and A is not.
+    trace = write(tmp_path / "t.jsonl", "BACBD")
+    assert hits(sim(trace, "--memory", "32", "--policy", "lacr"))["lacr"] == 0
+    assert hits(sim(trace, "--memory", "32", "--policy", "lacr", "--lookahead", "2"))["lacr"] == 1
+
+
+@pytest.mark.parametrize("kind", ["zipf", "temporal", "uniform", "novel"])
+def test_generated_workloads_repeat_and_obey_the_bound(kind, tmp_path):
+    args = ["--generate", kind, "--requests", "800", "--docs", "400", "--memory", "20000"]
+    rows = hits(sim(*args, "--policy", POLICIES, "--trace-out", tmp_path / "t.jsonl"))
+    assert rows["belady"] == max(rows.values()) > 0
+    assert hits(sim(tmp_path / "t.jsonl", "--memory", "20000", "--policy", POLICIES)) == rows
+    other = hits(sim(*args, "--seed", "2", "--policy", POLICIES))
+    assert other != rows
+
+
+def test_new_orders_are_found_by_content_alone():
+    args = ["--generate", "novel", "--requests", "500", "--docs", "200", "--memory", "50%", "--policy", "lru"]
+    path, content = (sim(*args, "--by", by)[("lru", 0.5)]["hit_rate"] for by in ("path", "content"))
+    assert content > 3 * path
+
+
+def test_planning():
+    args = ["--generate", "zipf", "--requests", "500", "--docs", "2000", "--policy", "lru", "--json"]
+    small, large = (json.loads(succeed("sim", *args, "--tiers", tiers)) for tiers in
+                    ("device:8M,disk:1G@3G", "device:200G,disk:1T@3G"))
+    assert small["tiers"]["device"] < large["tiers"]["device"] and large["tiers"]["disk"] == 0
+    assert large["ttft"] < small["ttft"] < small["ttft_cold"] == large["ttft_cold"]
+    slow = json.loads(succeed("sim", *args, "--tiers", "device:8M,disk:1G@1M"))
+    assert slow["computed_instead"] > 0 and slow["tiers"]["disk"] == 0
+
+
+def test_files(tmp_path):
+    args = ["--generate", "zipf", "--requests", "200", "--docs", "100", "--policy", "lru,lfu"]
+    succeed("sim", *args, "--csv", tmp_path / "r.csv", "--svg", tmp_path / "r.svg")
+    assert len((tmp_path / "r.csv").read_text().splitlines()) == 7
+    assert (tmp_path / "r.svg").read_text().endswith("</svg>\n")
+    trace, chunks = tmp_path / "t.jsonl", tmp_path / "c.jsonl"
+    trace.write_text('{"id": "1", "doc_ids": ["a", "b"]}\n')
+    chunks.write_text('{"id": "a", "text": "%s"}\n{"id": "b", "tokens": 160}\n' % ("x" * 640))
+    row = sim(trace, "--chunks", chunks, "--memory", "320", "--policy", "lru")[("lru", 1)]
+    assert row["memory"] == 1  # 160 tokens each
+
+
+def test_damaged_lines_are_named(tmp_path):
+    good = '{"id": "1", "doc_ids": ["a"], "sizes": [3]}\n'
+    for line, why in [("{", "line 2"), ("[]", "no object"), ('{"doc_ids": 3}', "doc_ids"),
+                      ('{"doc_ids": [4]}', "names are strings"),
+                      ('{"doc_ids": ["b"], "sizes": []}', "one for each"),
+                      ('{"doc_ids": ["a"], "sizes": [4]}', "another size"),
+                      ('{"doc_ids": ["a"], "sizes": [0]}', "sizes")]:
+        (tmp_path / "t.jsonl").write_text(good + line + "\n")
+        refuse("sim", tmp_path / "t.jsonl", naming=[why])
+    (tmp_path / "t.jsonl").write_text(good)
+    refuse("sim", tmp_path / "t.jsonl", "--policy", "fifo", naming=['"fifo" is unknown'])
+    refuse("sim", tmp_path / "t.jsonl", "--memory", "no", naming=["--memory"])
+    refuse("sim", tmp_path / "t.jsonl", "--tiers", "device", naming=["--tiers"])
+    (tmp_path / "p.json").write_text('{"cached": [0, 1], "new": [2, 1], "us": []}')
+    refuse("sim", tmp_path / "t.jsonl", "--profile", tmp_path / "p.json", naming=["new"])
