@@ -24,7 +24,7 @@ LDFLAGS += $(SAN)
 # speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
 X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
 X86_FLOAT   := kv_store matmul rmsnorm silu_mul
-X86_INTEGER := attend matmul_packed quantize roofline
+X86_INTEGER := attend matmul_packed quantize roofline summary
 X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
              $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
 X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
@@ -171,7 +171,7 @@ unit-bins: $(UNIT_BIN) emulated-bins
 # the kernel tests this way, `make test-cpus` every test that the choice of kernels can change.
 EMULATED := $(filter-out %_avx2 roofline_%,$(X86_NAMES))
 EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/x86/%.o) $(BUILD)/emulate/src/compute/dispatch.o
-EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops)
+EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops summary)
 EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
 	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
 EMULATE := -DSP_EMULATE $(ALLOW_avx2) -Wno-maybe-uninitialized -Wno-psabi

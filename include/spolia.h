@@ -87,6 +87,7 @@ typedef struct sp_context_opts {
     const char *packs; /* folder that keeps packed weights, created if need be: the next context maps
                           them instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
+    const char *decode; /* how answers are decoded, of requests that do not say themselves */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -284,6 +285,10 @@ typedef struct sp_request_opts {
                                   the answer; min_tokens then means nothing */
     sp_token_fn *on_token; /* or NULL */
     int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
+    const char *decode;    /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
+                              "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
+                              for each KV head (docs/sparse-decoding.md has its options). NULL: the context's,
+                              and of that NULL: "exact" */
 } sp_request_opts;
 
 typedef struct sp_segment_report {
@@ -299,6 +304,15 @@ typedef struct sp_segment_report {
                            (the store had it); "" when there was one, or for what is no chunk. A chunk
                            of another tenant counts as never seen. */
 } sp_segment_report;
+
+/* What sparse decoding saved, and what it cost. */
+typedef struct sp_decode_report {
+    int n_sparse;              /* answer tokens that were decoded sparsely; of a short prompt none */
+    double keys_read;          /* by them, as a share of the keys that full attention reads */
+    double lists_reused;       /* share of the choices that an earlier token had made */
+    int64_t summarize_us;      /* making summaries of blocks that had none */
+    size_t summary_bytes;      /* memory of the summaries of the prompt's blocks */
+} sp_decode_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
 typedef struct sp_result {
@@ -316,6 +330,7 @@ typedef struct sp_result {
     float recompute;    /* its share of recomputed tokens; 0 where it has none */
     const sp_segment_report *segments;
     int n_segments;
+    sp_decode_report decode;
 } sp_result;
 
 typedef struct sp_request sp_request;

@@ -138,23 +138,43 @@ const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_co
     return c;
 }
 
+/* is_measured -- in the state that is looked for: READY, or below. */
+static bool is_measured(const sp_copy *c, const sp_content_query *q, bool below, uint64_t head)
+{
+    if (below)
+        return c->state != SP_COPY_READY && c->stored.stats && may_serve(c, q, c->kind, head);
+    return c->state == SP_COPY_READY && c->stats && (!q->heavy || c->heavy) &&
+           begins_with(c, q->head, q->n_head) && sp_copy_says(c, q->seg);
+}
+
+/* take_measured -- into `out`, pinned; NULL: counts them. */
+static int take_measured(const sp_ledger *l, const sp_content_query *q, bool below,
+                         const sp_copy **out)
+{
+    const uint64_t head = below ? sp_head_key(q->head, q->n_head) : 0;
+    int n = 0;
+    for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
+        if (!is_measured(c, q, below, head)) continue;
+        if (out) out[n] = c, c->n_pins++;
+        n++;
+    }
+    return n;
+}
+
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
                          const sp_copy ***out, int *n)
 {
-    int found = 0;
+    bool below = false;
+    int found = take_measured(l, q, false, NULL);
     const sp_copy **list = NULL;
-    for (int pass = 0; pass < 2; pass++) { /* count, then take */
-        for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
-            if (c->state != SP_COPY_READY || !c->stats || (q->heavy && !c->heavy) ||
-                !begins_with(c, q->head, q->n_head) || !sp_copy_says(c, q->seg))
-                continue;
-            if (list) list[found] = c, c->n_pins++;
-            found++;
-        }
-        if (pass || !found) break;
+    if (!found && !q->ready_only) {
+        below = true;
+        found = take_measured(l, q, true, NULL);
+    }
+    if (found) {
         list = sp_arena_take(arena, (size_t)found, sizeof *list);
         if (!list) return sp_fail_nomem((size_t)found * sizeof *list, "the copies of a chunk");
-        found = 0;
+        take_measured(l, q, below, list);
     }
     count_lookup(l, q, found > 0);
     *out = list;

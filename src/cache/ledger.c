@@ -538,11 +538,18 @@ static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy
                                              .cost_us = loaded->cost_us});
 }
 
+/* has_what_was_found -- a policy looked for this copy because of what the tier said of it. */
+static bool has_what_was_found(const sp_copy *c, const sp_loaded *loaded)
+{
+    return (loaded->stats || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);
+}
+
 sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,
                           sp_place from, int64_t now)
 {
     sp_copy *c = sp_ledger_own(l, loading), contents = {0};
     assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
+    if (loaded && !has_what_was_found(c, loaded)) loaded = NULL;
     sp_err err = loaded ? loaded_contents(c, loaded, &contents) : SP_OK;
     drop_pin(l, c);
     if (!loaded || err != SP_OK) {

@@ -140,7 +140,8 @@ typedef struct sp_loaded {
     float cost_us;              /* 0: unknown */
 } sp_loaded;
 
-/* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL, back to FREE
+/* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL or lacks what was
+ * adopted as measured, back to FREE
  * without the place `from`: a copy that then has no place is gone once nobody pins it.
  * Errors: SP_E_NOMEM, and the copy is FREE with all its places. */
 sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded, sp_place from,

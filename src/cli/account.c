@@ -53,6 +53,22 @@ static json_t *timings_json(const sp_result *r)
                      per_second(r->n_generated - 1, r->decode_us));
 }
 
+json_t *account_decode_json(const sp_decode_report *d)
+{
+    return json_pack("{s:i, s:f, s:f, s:f, s:I}", "sparse_tokens", d->n_sparse, "keys_read",
+                     d->keys_read, "lists_reused", d->lists_reused, "summarize_ms",
+                     (double)d->summarize_us / 1e3, "summary_bytes", (json_int_t)d->summary_bytes);
+}
+
+static void print_decode(const sp_decode_report *d)
+{
+    if (!d->n_sparse) return;
+    fprintf(stderr, "[%d tokens decoded sparsely: %.1f %% of the keys read, %.0f %% of choices reused, "
+            "summaries of %.1f MB (%.1f ms)]\n",
+            d->n_sparse, 100 * d->keys_read, 100 * d->lists_reused, (double)d->summary_bytes / 1e6,
+            (double)d->summarize_us / 1e3);
+}
+
 /* print_merged -- one line; consumes both. */
 static void print_merged(json_t *out, json_t *extra)
 {
@@ -72,6 +88,7 @@ void account_json(const sp_result *r, json_t *extra)
                             finish_name(r->finish), "tokens", ids, "usage", usage_json(r),
                             "timings", timings_json(r), "segments",
                             segments_json(r, json_object_get(extra, "chunks") != NULL));
+    if (r->decode.n_sparse) json_object_set_new(out, "decode", account_decode_json(&r->decode));
     print_merged(out, extra);
 }
 
@@ -93,6 +110,7 @@ void account_line(const sp_result *r)
         fprintf(stderr, " | %d tokens, %.1f per second", r->n_generated,
                 per_second(r->n_generated - 1, r->decode_us));
     fprintf(stderr, " | %s]\n", finish_name(r->finish));
+    print_decode(&r->decode);
 }
 
 /* -- the summary ---------------------------------------------------------------------------- */
@@ -154,5 +172,7 @@ void account_summary(const sp_result *r, account_rate *rate)
         print_duration((double)rate->us / 1e3 * r->n_prompt / rate->n_tokens);
         fputs(" without", stderr);
     }
+    if (r->decode.n_sparse)
+        fprintf(stderr, "; decoded with %.0f %% of the keys", 100 * r->decode.keys_read);
     fprintf(stderr, "%s\n", show_plain(stderr));
 }

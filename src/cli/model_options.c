@@ -61,6 +61,8 @@ void model_options_init(model_options *m)
         {OPT_GROUP, "Reuse"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
+        {OPT_STRING, "decode", 0, "HOW", &c->decode,
+         "exact, or read a part of a long prompt: sparse:10%, sparse:4096 tokens (exact)"},
         {OPT_STRING, "evict", 0, "NAME", &c->evict,
          "which copy leaves a full memory: lru, lfu, gdsf, pgdsf, fr, lacr (looks at waiting "
          "requests), hazard; or NAME+ghosts (lru)"},

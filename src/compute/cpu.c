@@ -116,6 +116,7 @@ static sp_err cpu_reserve(sp_device *d, const sp_step_sizes *want)
         SP_TRY(sp_mem_grow(d, bytes, "rows rounded to integers", &c->rounded.ints));
     }
     if (want->n_spans > 0) SP_TRY(reserve_attention(c, want));
+    SP_TRY(sp_mem_grow(d, want->pick_floats * sizeof(float), "the scores of blocks", &c->pick));
     if (want->column_rows == 0) return SP_OK;
     size_t floats = (size_t)sp_team_size(c->team) *
                     sp_columns_scratch(want->column_rows, want->n_heads, want->head);
@@ -130,6 +131,7 @@ static void cpu_close(sp_device *d)
     sp_mem_free(&c->rounded.ints);
     sp_mem_free(&c->attend);
     sp_mem_free(&c->columns);
+    sp_mem_free(&c->pick);
     sp_team_destroy(c->team);
     sp_free(c);
 }
@@ -166,6 +168,7 @@ sp_err sp_cpu_open(const sp_device_opts *o, sp_device **out)
                           .unified = true,
                           .calls = &calls};
     c->ops = ops;
+    c->summaries = sp_summary_ops_of(ops->name);
     c->team = team;
     *out = &c->base;
     return SP_OK;

@@ -6,6 +6,7 @@
 
 #include "compute/cpu.h"
 #include "compute/kernels.h"
+#include "compute/summary_int.h"
 
 /* Products with quantized weights read rows of x as integers. Rows are rounded once for all the
  * products that share them: by the operation that makes them where it `feeds` products (they are
@@ -27,6 +28,8 @@ typedef struct sp_cpu {
     sp_mem attend; /* scratch of attention: [n_threads] of attend_bytes */
     size_t attend_bytes;
     sp_mem columns;
+    sp_mem pick;
+    const sp_summary_ops *summaries;
 } sp_cpu;
 
 static inline sp_cpu *sp_cpu_of(sp_device *d)

@@ -292,6 +292,45 @@ static void columns(sp_cpu *c, const sp_columns_args *args)
     run_columns(c, a.req->m * keys * a.n_heads * a.kv->head, &a);
 }
 
+/* -- selection ------------------------------------------------------------------------------ */
+
+typedef struct pick_job {
+    const sp_pick_args *a;
+    const sp_summary_ops *ops;
+} pick_job;
+
+static void summarize_piece(void *job, int piece, int n_pieces)
+{
+    sp_summarize(job, piece, n_pieces);
+}
+
+static void score_piece(void *job, int piece, int n_pieces)
+{
+    const pick_job *j = job;
+    sp_pick_score(j->a, j->ops, piece, n_pieces);
+}
+
+static void take_piece(void *job, int piece, int n_pieces)
+{
+    const pick_job *j = job;
+    sp_pick_take(j->a, piece, n_pieces);
+}
+
+static void summarize(const sp_cpu *c, const sp_summarize_args *a)
+{
+    sp_summarize_args job = *a;
+    sp_team_share(c->team, summarize_piece, &job, (int)SP_MIN(SP_DIV_UP(a->m, 16), 1 << 20));
+}
+
+static void pick(const sp_cpu *c, const sp_pick_args *args)
+{
+    sp_pick_args a = *args;
+    pick_job job = {&a, c->summaries};
+    a.scratch = c->pick.p;
+    sp_team_share(c->team, score_piece, &job, (int)SP_MIN(sp_pick_units(&a), 1 << 20));
+    sp_team_share(c->team, take_piece, &job, a.n_reqs * a.summary->n_heads);
+}
+
 /* -- all of them ---------------------------------------------------------------------------- */
 
 void sp_cpu_run(sp_device *d, sp_op op, const void *args)
@@ -334,6 +373,12 @@ void sp_cpu_run(sp_device *d, sp_op op, const void *args)
         break;
     case SP_OP_COLUMNS:
         columns(c, args);
+        break;
+    case SP_OP_SUMMARIZE:
+        summarize(c, args);
+        break;
+    case SP_OP_PICK:
+        pick(c, args);
         break;
     }
 }

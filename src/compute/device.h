@@ -41,6 +41,7 @@
 #define SP_COMPUTE_DEVICE_H
 
 #include "compute/ops.h"
+#include "compute/summary.h"
 
 typedef struct sp_device sp_device;
 
@@ -48,7 +49,7 @@ typedef struct sp_event {
     uint64_t n; /* 0: over */
 } sp_event;
 
-/* The operations: each takes the struct sp_<name>_args of ops.h. */
+/* The operations: each takes the struct sp_<name>_args of ops.h or summary.h. */
 typedef enum sp_op {
     SP_OP_EMBED,
     SP_OP_RMSNORM,
@@ -59,7 +60,9 @@ typedef enum sp_op {
     SP_OP_KV_COPY,
     SP_OP_KV_DIFFER,
     SP_OP_ATTEND,
-    SP_OP_COLUMNS
+    SP_OP_COLUMNS,
+    SP_OP_SUMMARIZE,
+    SP_OP_PICK
 } sp_op;
 
 /* What a matrix is for: products with it, or rows taken from it (an embedding). */
@@ -71,6 +74,7 @@ typedef struct sp_step_sizes {
     int n_heads, n_kv_heads, head; /* attention: H, G, D */
     int n_spans;                   /* spans of a request */
     int64_t column_rows;           /* queries of one sp_columns_args */
+    size_t pick_floats;            /* sp_pick_scratch of all requests of a step together */
 } sp_step_sizes;
 
 /* What a device implements. Calls that return nothing keep their error for `wait`. */
@@ -228,6 +232,8 @@ SP_DEVICE_OP(kv_copy, SP_OP_KV_COPY)
 SP_DEVICE_OP(kv_differ, SP_OP_KV_DIFFER)
 SP_DEVICE_OP(attend, SP_OP_ATTEND)
 SP_DEVICE_OP(columns, SP_OP_COLUMNS)
+SP_DEVICE_OP(summarize, SP_OP_SUMMARIZE)
+SP_DEVICE_OP(pick, SP_OP_PICK)
 
 #undef SP_DEVICE_OP
 

@@ -1,18 +1,21 @@
 /* attention.c -- one layer's span attention for the slices of a step.
  *
  *   plan->spans ---------------------------------> spans           the same for every KV head
- *          \-- selector, once for each KV head --> spans_of_head   a copy that it may rewrite
+ *          \-- selector, or sparse decoding,
+ *              once for each KV head ------------> spans_of_head   a copy that it rewrites
  *
  * Mass, where a gate wants it, is written on the device and comes to the host after the layer. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/engine_int.h"
+#include "engine/sparse_int.h"
 
-/* span_copies -- span lists that the selector of a slice rewrites. */
-static size_t span_copies(const sp_engine *e, const sp_plan *p)
+/* span_copies -- span lists that are rewritten for a slice. */
+static size_t span_copies(const sp_engine *e, const sp_slice *slice)
 {
-    return p->selector.rewrite ? (size_t)p->n_spans * (size_t)e->o.model->hp.n_kv_heads : 0;
+    const sp_plan *p = slice->plan;
+    const bool rewrites = p->selector.rewrite || sp_sparse_of(slice);
+    return rewrites ? (size_t)p->n_spans * (size_t)e->o.model->hp.n_kv_heads : 0;
 }
 
 static size_t mass_of(const sp_engine *e, const sp_plan *p, int64_t m)
@@ -26,7 +29,7 @@ sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices
     size_t mass = 0, spans = 0;
     for (int s = 0; s < n_slices; s++) {
         mass += mass_of(e, slices[s].plan, slices[s].n);
-        spans += span_copies(e, slices[s].plan);
+        spans += span_copies(e, &slices[s]);
     }
     if (spans > e->cap_head_spans) {
         sp_span *v = sp_alloc(spans, sizeof *v);
@@ -38,19 +41,24 @@ sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices
     return sp_mirror_grow(e->device, mass * sizeof(float), "attention mass", &e->mass);
 }
 
-/* select_spans -- calls the selector of slice s for each KV head; its copies of the plan's spans
- * start at `next`. Returns their lists, or NULL without a selector. */
-static const sp_span *const *select_spans(sp_engine *e, const sp_plan *p, int s, int layer,
+/* select_spans -- lets the selector of slice s, or sparse decoding, rewrite the plan's spans for each
+ * KV head; the copies start at `next`. Returns their lists, or NULL without. */
+static const sp_span *const *select_spans(sp_engine *e, const sp_slice *slice, int s, int layer,
                                           sp_span *next)
 {
     const int n_heads = e->o.model->hp.n_kv_heads;
+    const sp_plan *p = slice->plan;
     const sp_span **lists = e->of_head + (size_t)s * (size_t)n_heads;
-    if (!p->selector.rewrite) return NULL;
+    sp_sparse *sparse = sp_sparse_of(slice);
+    if (!p->selector.rewrite && !sparse) return NULL;
     for (int g = 0; g < n_heads; g++, next += p->n_spans) {
         memcpy(next, p->spans, (size_t)p->n_spans * sizeof *next);
-        p->selector.rewrite(
-            p->selector.user,
-            &(sp_selector_view){.plan = p, .layer = layer, .kv_head = g, .spans = next});
+        if (sparse)
+            sp_sparse_rewrite(sparse, layer, g, next);
+        else
+            p->selector.rewrite(
+                p->selector.user,
+                &(sp_selector_view){.plan = p, .layer = layer, .kv_head = g, .spans = next});
         lists[g] = next;
     }
     return lists;
@@ -73,12 +81,24 @@ static sp_attend_req request_of(const sp_engine *e, const sp_plan *p, int s)
                            .lse = e->lse + first * (size_t)hp->n_heads};
 }
 
-void sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
-                      int layer)
+/* rewrite_all -- the span lists of all slices. */
+static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+{
+    sp_span *next = e->head_spans;
+    SP_TRY(sp_sparse_pick(e, slices, n_slices, layer));
+    for (int s = 0; s < n_slices; s++) {
+        if (e->reqs[s].m == 0) continue;
+        e->reqs[s].spans_of_head = select_spans(e, &slices[s], s, layer, next);
+        next += span_copies(e, &slices[s]);
+    }
+    return sp_sparse_arrive(slices, n_slices, layer);
+}
+
+sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                        int layer)
 {
     const sp_hparams *hp = &e->o.model->hp;
     float *mass = e->mass.dev;
-    sp_span *next = e->head_spans;
     for (int s = 0; s < n_slices; s++) {
         const sp_plan *p = slices[s].plan;
         sp_attend_req *req = &e->reqs[s];
@@ -86,15 +106,15 @@ void sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices
         if (req->m == 0) continue;
         if (p->gate.wants_mass) req->mass = mass;
         mass += mass_of(e, p, req->m);
-        req->spans_of_head = select_spans(e, p, s, layer, next);
-        next += span_copies(e, p);
     }
+    SP_TRY(rewrite_all(e, slices, n_slices, layer));
     sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
                                                   .rope = &e->rope,
                                                   .n_heads = hp->n_heads,
                                                   .scale = hp->attn_scale,
                                                   .reqs = e->reqs,
                                                   .n_reqs = n_slices});
+    return SP_OK;
 }
 
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices)

@@ -76,8 +76,9 @@ static sp_err take_scratch(sp_engine *e)
     if (!d->unified)
         SP_TRY(sp_mem_alloc(d, LOGIT_ROWS * (size_t)hp->n_vocab * sizeof(float), what, &e->logits));
     e->reqs = SP_NEW_N(sp_attend_req, slices);
+    e->picks = SP_NEW_N(sp_pick_req, slices);
     e->of_head = SP_NEW_N(const sp_span *, slices *(size_t)hp->n_kv_heads);
-    if (!e->reqs || !e->of_head) return sp_fail_nomem(slices * sizeof *e->reqs, what);
+    if (!e->reqs || !e->picks || !e->of_head) return sp_fail_nomem(slices * sizeof *e->reqs, what);
     SP_TRY(sp_rows_create(e));
     return rope_tables(e, &e->memory[SP_N_ACTIVATIONS]);
 }
@@ -123,7 +124,9 @@ void sp_engine_destroy(sp_engine *e)
     sp_mirror_free(&e->differ);
     sp_ffn_destroy(&e->ffn);
     sp_rows_destroy(&e->rows);
+    for (int i = 0; i < SP_SUMMARY_N; i++) sp_summaries_destroy(e->summaries[i]);
     sp_free(e->reqs);
+    sp_free(e->picks);
     sp_free(e->head_spans);
     sp_free(e->of_head);
     sp_free(e->column_list);

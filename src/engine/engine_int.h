@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/ffn.h"
+#include "engine/summaries.h"
 
 /* What operations read about each row. */
 typedef struct sp_row_lists {
@@ -54,6 +55,8 @@ struct sp_engine {
 
     /* host */
     sp_attend_req *reqs; /* [slices] */
+    sp_pick_req *picks;  /* [slices] */
+    sp_summaries *summaries[SP_SUMMARY_N]; /* of each kind, once it is used */
     sp_span *head_spans; /* what selectors have made of span lists: of each slice [G, n_spans] */
     const sp_span **of_head; /* [slices, G] lists in head_spans */
     size_t cap_head_spans;
@@ -85,8 +88,8 @@ sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices,
 /* sp_attention_make_room -- host lists for selectors, device memory for mass. */
 sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_attention_run -- queries and their attention over the plans' spans, into e->att. */
-void sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
-                      int layer);
+sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
+                        int layer) SP_MUST_CHECK;
 /* sp_attention_mass -- the masses of the layer come to the host. */
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_mass_on_host -- those of one slice, or NULL. */

@@ -11,7 +11,7 @@
  * whole, in pieces or after a reused prefix gives the same bits.
  */
 #include "base/mem.h"
-#include "engine/engine_int.h"
+#include "engine/sparse_int.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,
@@ -59,6 +59,7 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
         if (slices[s].plan->probe.kind == SP_PROBE_COLUMNS)
             sizes.column_rows = SP_MAX(sizes.column_rows, slices[s].n);
     }
+    sizes.pick_floats = sp_sparse_floats(e, slices, n_slices);
     SP_TRY(sp_device_reserve(e->device, &sizes));
     SP_TRY(sp_attention_make_room(e, slices, n_slices));
     return sp_probe_make_room(e, slices, n_slices);
@@ -123,7 +124,7 @@ static sp_err run_layer(sp_engine *e, const sp_slice *slices, int n_slices, int 
     if (e->rows.n == 0) return SP_OK;
     if (!all) project(e, w, false, true);
     normalise_heads(e, e->q, w->q_norm, m->hp.n_heads);
-    sp_attention_run(e, &kv, slices, n_slices, l);
+    SP_TRY(sp_attention_run(e, &kv, slices, n_slices, l));
     SP_TRY(sp_probe_columns(e, here, slices, n_slices));
     if (e->rows.n == 0) return SP_OK;
     add_attention(e, w);
@@ -182,6 +183,7 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     const sp_model *m = e->o.model;
     SP_TRY(sp_rows_check(e, slices, n_slices));
+    SP_TRY(sp_sparse_begin(e, slices, n_slices));
     SP_TRY(make_room(e, slices, n_slices));
     SP_TRY(sp_rows_gather(&e->rows, slices, n_slices));
     sp_device_embed(

@@ -14,6 +14,7 @@ struct sp_kv_pool {
     sp_mem memory;            /* [L][n_blocks][layer_block_bytes] */
     _Atomic uint32_t *refs;   /* [n_blocks] */
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
+    uint32_t *births;         /* [n_blocks] written by the holder to be */
 
     _Atomic int64_t n_free; /* changed with the lock held, read without */
     pthread_mutex_t lock;   /* guards the following */
@@ -52,8 +53,9 @@ static sp_err take_memory(sp_kv_pool *p)
     size_t n_bytes, n = (size_t)p->n_blocks;
     p->refs = SP_NEW_N(_Atomic uint32_t, n);
     p->sealed = SP_NEW_N(uint8_t, n);
+    p->births = SP_NEW_N(uint32_t, n);
     p->free_map = SP_NEW_N(uint64_t, SP_DIV_UP(n, 64));
-    if (!p->refs || !p->sealed || !p->free_map)
+    if (!p->refs || !p->sealed || !p->births || !p->free_map)
         return sp_fail_nomem(n * sizeof *p->refs, "the KV pool");
     if (__builtin_mul_overflow(sp_kv_block_bytes(&p->shape), n, &n_bytes))
         return sp_fail_nomem(SIZE_MAX, "the KV pool");
@@ -91,6 +93,7 @@ void sp_kv_pool_destroy(sp_kv_pool *p)
     sp_mem_free(&p->memory);
     sp_free(p->refs);
     sp_free(p->sealed);
+    sp_free(p->births);
     sp_free(p->free_map);
     pthread_mutex_destroy(&p->lock);
     sp_free(p);
@@ -205,6 +208,7 @@ static void take(sp_kv_pool *p, int64_t i)
     assert(is_free(p, i) && atomic_load(&p->refs[i]) == 0); /* I3 */
     p->free_map[i / 64] &= ~(UINT64_C(1) << (i % 64));
     p->sealed[i] = 0;
+    p->births[i]++;
     atomic_store(&p->refs[i], 1);
     p->n_free--;
 }
@@ -271,4 +275,9 @@ bool sp_kv_is_sealed(const sp_kv_pool *p, uint32_t block)
 uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block)
 {
     return atomic_load(&p->refs[block]);
+}
+
+uint32_t sp_kv_birth(const sp_kv_pool *p, uint32_t block)
+{
+    return p->births[block];
 }

@@ -94,5 +94,8 @@ void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
 void sp_kv_seal(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
 bool sp_kv_is_sealed(const sp_kv_pool *p, uint32_t block);
 uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block);
+/* sp_kv_birth -- how often the block was acquired: what was derived from its contents holds while
+ * this number stays. Thread: holders. */
+uint32_t sp_kv_birth(const sp_kv_pool *p, uint32_t block);
 
 #endif

@@ -76,6 +76,19 @@ void sp_request_report(sp_request *r)
     r->result.n_segments = rep ? r->n_segs : 0;
 }
 
+void sp_request_report_decode(sp_request *r)
+{
+    if (!r->sparse) return;
+    const sp_sparse_account a = sp_sparse_account_of(r->sparse);
+    const int64_t n_lists = a.n_chosen + a.n_reused;
+    r->result.decode =
+        (sp_decode_report){.n_sparse = (int)a.n_steps,
+                           .keys_read = a.n_keys ? (double)a.n_read / (double)a.n_keys : 1,
+                           .lists_reused = n_lists ? (double)a.n_reused / (double)n_lists : 0,
+                           .summarize_us = a.summarize_us,
+                           .summary_bytes = a.summary_bytes};
+}
+
 /* -- distance of keys and values ------------------------------------------------------------- */
 
 /* live_slot -- where the KV is that the answer has read at a position: in the last span that holds

@@ -151,6 +151,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(check_opts(o));
     SP_TRY(sp_driver_create(c, &c->driver));
     SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
+    SP_TRY(sp_decode_parse(o->decode, &c->decode));
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);

@@ -8,6 +8,7 @@
 #include "engine/grammar.h"
 #include "model/model.h"
 #include "reuse/reuse.h"
+#include "serve/decode.h"
 #include "serve/driver.h"
 #include "serve/prompt.h"
 #include "serve/tiers.h"
@@ -39,6 +40,7 @@ struct sp_context {
     sp_tiers *tiers;       /* the store; or NULL */
     sp_guard *guard;       /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */
+    sp_decode_choice decode;
     sp_prompt_space prompts;
     sp_vocab vocab;
     sp_token_set *tokens; /* for grammars; made when the first one is used */

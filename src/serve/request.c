@@ -30,11 +30,21 @@ void sp_request_show(sp_request *r, size_t upto)
     if (r->o.on_text && !r->o.on_text(r->text.v + from, upto - from, r->o.user)) r->cancel = true;
 }
 
+/* end_sparse -- before its plan is given up. */
+static void end_sparse(sp_request *r)
+{
+    r->plan.sparse = NULL;
+    sp_sparse_destroy(r->sparse);
+    r->sparse = NULL;
+}
+
 /* fill_result -- text and times. */
 static void fill_result(sp_request *r, sp_finish why, sp_err err)
 {
     int64_t now = sp_clock_us();
     sp_result *res = &r->result;
+    sp_request_report_decode(r);
+    end_sparse(r);
     if (sp_vec_reserve(&r->text, 1) == SP_OK) r->text.v[r->text.n] = '\0';
     res->finish = why;
     res->err = err;
@@ -81,6 +91,7 @@ void sp_request_announce(sp_context *c)
 
 static void free_request(sp_request *r)
 {
+    end_sparse(r);
     sp_sampler_fini(&r->sampler);
     sp_grammar_stop(r->grammar);
     sp_vec_fini(&r->text);

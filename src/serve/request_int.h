@@ -51,6 +51,7 @@ struct sp_request {
     sp_reuse_choice reuse;
     sp_found *found;          /* [n_segs] where their KV is */
     int64_t found_at;         /* the ledger's n_added at the look-up; -1: not looked up */
+    sp_sparse *sparse;        /* of its decoding; NULL: full attention */
     sp_plan plan;             /* waiting, running, or computed */
     sp_plan_role role;        /* of plan */
     sp_plan last;             /* the plan before, until the next is made */
@@ -132,6 +133,8 @@ void sp_request_keep_answer(sp_request *r);
 
 /* sp_request_report -- fills the result with what happened to each segment. */
 void sp_request_report(sp_request *r);
+/* sp_request_report_decode -- what sparse decoding did. */
+void sp_request_report_decode(sp_request *r);
 
 /* -- request.c ------------------------------------------------------------------------------- */
 

@@ -70,6 +70,7 @@ static void prompt_done(sp_request *r, const float *logits)
         sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
     else {
         r->state = SP_REQ_DECODE;
+        r->plan.sparse = r->sparse;
         sp_request_take_token(r, logits);
     }
 }

@@ -99,6 +99,15 @@ static sp_err choose_policy(sp_request *r, const sp_reuse_policy *policy)
     return SP_OK;
 }
 
+/* choose_decode -- as the options say. */
+static sp_err choose_decode(sp_request *r)
+{
+    sp_decode_choice choice = r->ctx->decode;
+    if (r->o.decode) SP_TRY(sp_decode_parse(r->o.decode, &choice));
+    r->o.decode = NULL; /* the caller's */
+    return choice.sparse && r->max_tokens > 1 ? sp_sparse_create(&choice.o, &r->sparse) : SP_OK;
+}
+
 /* take_lists -- what a request notes of each segment. */
 static sp_err take_lists(sp_request *r)
 {
@@ -139,6 +148,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(take_lists(r));
     SP_TRY(take_answer_lists(r));
     SP_TRY(choose_policy(r, policy));
+    SP_TRY(choose_decode(r));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     complete_sampling(&r->o.sampling);
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));

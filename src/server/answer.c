@@ -118,11 +118,13 @@ json_t *srv_answer_account(const srv_job *j)
         json_array_append_new(documents, document_json(&j->documents.v[i], r));
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
-    return json_pack("{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
+    json_t *o = json_pack("{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
                      (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens",
                      r->n_recomputed, "computed_tokens", r->n_computed, "plan_ms",
                      (double)r->plan_us / 1e3, "found", found_json(&j->documents, r), "documents",
                      documents, "segments", segments);
+    if (r->decode.n_sparse) json_object_set_new(o, "decode", account_decode_json(&r->decode));
+    return o;
 }
 
 json_t *srv_answer_explanation(const srv_job *j)

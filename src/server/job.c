@@ -102,6 +102,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .ignore_end = j->task.ignore_end,
                          .min_tokens = j->task.min_tokens,
                          .grammar = j->task.grammar,
+                         .decode = j->task.decode,
                          .on_token = j->task.logprobs ? on_token : NULL,
                          .top_logprobs = j->task.top_logprobs,
                          .on_text = j->task.stream ? on_text : NULL,

@@ -11,7 +11,7 @@
 #include "server/server_int.h"
 
 #define TIME_SIZE 32
-#define GONE      499 /* nginx' status of a client that has gone */
+#define GONE      499 /* as nginx: the client left */
 
 bool srv_log_format_of(const char *name, srv_log_format *out)
 {

@@ -26,7 +26,7 @@ typedef struct srv_record {
     char key[SRV_KEY_NAME_SIZE]; /* name of the API key; "": none is needed, or it is unknown */
     char method[16], path[160];  /* cut where longer */
     bool probe, canceled;
-    int status; /* 0: the client has gone before */
+    int status; /* 0: the client left before the reply */
     int64_t start_us;
     int n_results; /* of the following; 0: nothing was generated */
     int n_prompt, n_recomputed, n_computed, n_generated;

@@ -47,8 +47,8 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     return srv_exchanges_open(s, port);
 }
 
-/* drain -- lets running requests finish: for drain_seconds, or until a second signal. Probes and
- * whoever else connects are told that the server is draining. */
+/* drain -- lets running requests finish: for drain_seconds, or until a second signal. Meanwhile /health
+ * answers 503 and new requests are refused. */
 static void drain(srv_server *s, const sigset_t *signals)
 {
     const struct timespec tick = {.tv_nsec = 50000000};

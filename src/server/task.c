@@ -270,6 +270,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     if (t->chat) srv_tools_read(&t->tools, f);
     read_quality(t, f);
     read_reuse(t, f);
+    t->decode = srv_field_string(f, "decode");
     if (!srv_field_bool(f, "cache_prompt", true)) use_policy(t, "off");
     refuse_unsupported(t, f);
     if (!f->failed) t->grammar = srv_constrain_read(f);

@@ -26,6 +26,7 @@ typedef struct srv_task {
     int n_stop;
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
+    const char *decode; /* of the body; NULL: the context's */
     bool own_reuse; /* `reuse` instead of the context's */
 } srv_task;
 

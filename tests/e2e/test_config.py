@@ -103,7 +103,7 @@ def test_places(tmp_path):
     ("[serve]\nport = 1\nport = 2\n", [":3: port is already set in line 2"]),
     ("[serve]\nport = 1\n  host = 2\n", [":3: ", "indented"]),
     ("[serve]\nport\n", [":2: ", "option = value"]), ("[serve\n", [":1: ", "[command]"]),
-    ("[serve]\nalias = " + "x" * 300 + "\n", [":2: ", "too long"])])
+    ("[serve]\n\0port = 1\n", [":2: ", "NUL"]), ("[serve]\nalias = " + "x" * 300 + "\n", [":2: ", "too long"])])
 def test_refusals(text, words, config):
     path = config(text)
     refuse("config", "--config", path, naming=[path, *words], code=2)
@@ -119,6 +119,8 @@ def test_wrong_usage(config, tmp_path):
     path = config("")
     refuse("config", "--config", tmp_path / "none", naming=["none", "No such file"], code=2)
     refuse("config", "--config", tmp_path, naming=[tmp_path], code=2)
+    refuse("config", "--config", "/dev/zero", naming=["/dev/zero:1"], code=2)
+    refuse("config", "--config", PROGRAM, naming=[PROGRAM], code=2)
     refuse("config", "--config", naming=["--config", "FILE"], code=2)
     refuse("config", "--conf", path, naming=["--config", "in full"], code=2)
     refuse("config", "magic", naming=["magic"], code=2)

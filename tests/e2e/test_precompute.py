@@ -221,6 +221,16 @@ def test_interrupted_and_gone_on(tmp_path):
     assert rest["fused"] == 60 - part["fused"] and rest["unchanged"] == part["fused"]
 
 
+def test_a_restart_finds_all_of_it(demo):
+    """No flag but the store's: each policy that reuses chunks anywhere takes them from disk."""
+    for policy in ("full", "fusion", "blend", "random", "flow", "craft"):
+        done = run("ask", "-m", MODEL, "--index", demo[0], "--store", demo[1], "--reuse", policy, "-t", "1", "-n", "2",
+                   "--recompute", "0.2", "--json", QUESTION)
+        account = json.loads(done.stdout)
+        assert [c["from"] for c in account["chunks"]] == ["disk"] * 8, (policy, done.stderr)
+        assert account["usage"]["recomputed_tokens"] > 0 or policy == "full"
+
+
 def test_size_is_known_before(docs, tmp_path):
     out = tmp_path / "x.db"
     options = "index", docs, "-o", out, "--precompute", "-m", MODEL, "--fuse", "3", "-t", "1"

@@ -116,7 +116,7 @@ def test_a_client_that_hangs_up_is_logged(start):
 # -- shutdown --------------------------------------------------------------------------------------
 
 def test_draining(start):
-    """While an answer is finished, probes and new requests are told to go elsewhere."""
+    """While an answer is finished, /health is 503 and new requests are refused."""
     s, got = start("--drain", 60), []
     ask = {**LONG, "prompt": "The " * 200, "max_tokens": 2500}
     thread = threading.Thread(target=lambda: got.append(call(s, "/v1/completions", ask)))

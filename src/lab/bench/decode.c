@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lab/bench/decode_sparse.h"
 #include "lab/bench/model.h"
 #include "lab/bench/speed.h"
 #include "cli/cli.h"
@@ -161,9 +162,27 @@ static int largest(const bench_list *l)
     return (int)v;
 }
 
+/* run_sparse -- with --sparse. */
+static int run_sparse(const bench *b, const bench_model_options *mo, const char *budget,
+                      const char *selector)
+{
+    char decode[128];
+    snprintf(decode, sizeof decode, "sparse:%s%s%s", budget, *selector ? "," : "", selector);
+    return bench_decode_sparse(&(sparse_bench){.model = mo->models.v[0],
+                                               .cpu = b->s.o->cpu,
+                                               .kv_type = mo->m.type_k,
+                                               .decode = decode,
+                                               .depths = &b->depths,
+                                               .batches = &b->batches,
+                                               .n_threads = b->s.o->n_threads,
+                                               .rounds = b->s.o->rounds,
+                                               .predict = b->predict,
+                                               .seed = mo->seed});
+}
+
 int bench_decode(int argc, char **argv)
 {
-    const char *batches = "1,4", *depths = "0,512";
+    const char *batches = "1,4", *depths = "0,512", *sparse = NULL, *selector = "";
     speed_options o;
     bench_model_options mo;
     bench b = {.predict = 16};
@@ -173,6 +192,10 @@ int bench_decode(int argc, char **argv)
         {OPT_STRING, "batches", 0, "LIST", &batches, "numbers of requests decoded together (1,4)"},
         {OPT_STRING, "depths", 0, "LIST", &depths, "tokens of context of each request (0,512)"},
         {OPT_INT, "predict", 'n', "N", &b.predict, "timed tokens of each request (16)"},
+        {OPT_STRING, "sparse", 0, "BUDGET", &sparse,
+         "sparse decoding against full attention: 10%, 4096; contexts are random keys"},
+        {OPT_STRING, "selector", 0, "NAME", &selector,
+         "of --sparse: bounds, hash128, hash256 (bounds)"},
         {0},
     };
     const opt *const tables[] = {own, mo.table, o.table, NULL};
@@ -189,6 +212,10 @@ int bench_decode(int argc, char **argv)
         !bench_list_parse("batches", batches, 1, MAX_BATCH, true, &b.batches) ||
         !bench_list_parse("depths", depths, 0, 1 << 20, true, &b.depths))
         return 2;
+    if (sparse) {
+        b.s.o = &o;
+        return run_sparse(&b, &mo, sparse, selector);
+    }
     b.s = (speed_bench){.o = &o, .unit = "tok/s", .columns = {"model", "batch", "depth"}};
     b.n_models = mo.models.n;
     b.models = bench_models_open(&mo, o.n_threads, o.cpu, largest(&b.batches), &b.depths);

@@ -26,8 +26,10 @@
 
 /* -- which copy ----------------------------------------------------------------------------- */
 
+/* cfo_of -- of a copy in a lower tier: not known before it is loaded. */
 static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
 {
+    if (!c->stats) return 1;
     return c->stats->cci *
            (1 - sp_overlap_beta(c, in->n_head, in->ids + in->n_head, i - in->n_head));
 }
@@ -75,6 +77,7 @@ static sp_err counts_of(const sp_reuse_input *in, sp_plan *plan, int32_t *out)
     if (!weight || !size) return sp_fail_nomem(n * sizeof *size, "a plan");
     for (int i = 0; i < in->n_segs; i++)
         if (sp_reuse_is_chunk(in, i)) {
+            in->found[i].cfo = cfo_of(in, i, in->found[i].copy); /* it may have been loaded since */
             weight[i] = in->found[i].cfo;
             size[i] = in->segs[i].n;
         }

@@ -433,6 +433,40 @@ static void test_measurements_survive_a_restart(void **state)
     }
 }
 
+/* Every policy that keeps copies of chunks finds them after a restart, and answers as it did. What craft
+ * conditions on other chunks of the prompt stays in memory; its first chunk is a plain copy. */
+static void test_a_restart_finds_what_was_computed(void **state)
+{
+    static const struct {
+        const char *name;
+        float recompute;
+        int n_chunks;
+    } all[] = {{"full", 0, 3},      {"random", 0.3f, 3}, {"h2o", 0.3f, 3}, {"blend", 0.3f, 3},
+               {"fusion", 0.3f, 3}, {"flow", 0.3f, 3},   {"craft", 0.3f, 1}};
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        char dir[128], *answers[2];
+        make_folder(dir, sizeof dir);
+        const sp_context_opts o = {.store = dir,
+                                   .reuse = {.policy = all[i].name, .recompute = all[i].recompute},
+                                   .n_batch = 40};
+        for (int start = 0; start < 2; start++) {
+            sp_context *c = open_with(o);
+            sp_request *r = ask(c, "012", "Which?", 6);
+            for (int s = 1; s < 4; s++)
+                assert_from(r, s, start && s <= all[i].n_chunks ? "disk" : "",
+                            start && s <= all[i].n_chunks ? "" : "never seen");
+            assert_adds_up(sp_request_result(r));
+            answers[start] = strdup(sp_request_result(r)->text);
+            sp_request_destroy(r);
+            close_clean(c);
+        }
+        if (strcmp(all[i].name, "craft") != 0) assert_string_equal(answers[0], answers[1]);
+        free(answers[0]);
+        free(answers[1]);
+        remove_folder(dir);
+    }
+}
+
 static void test_describing_a_store(void **state)
 {
     char dir[128];
@@ -467,6 +501,7 @@ int main(void)
         cmocka_unit_test(test_a_waiting_request_is_looked_up_once),
         cmocka_unit_test(test_a_waiting_request_finds_what_is_new),
         cmocka_unit_test(test_measurements_survive_a_restart),
+        cmocka_unit_test(test_a_restart_finds_what_was_computed),
         cmocka_unit_test(test_describing_a_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

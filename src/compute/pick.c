@@ -1,0 +1,296 @@
+/* pick.c -- the candidates that each KV head reads, from the scores of their summaries.
+ *
+ *   sp_pick_score   pieces of the candidates of each request and head: scores of up to eight query
+ *                   heads, or nothing on a hit
+ *   sp_pick_take    when all scores are there, for each request and head: its best k candidates
+ *
+ * A head's scores are compared after subtracting its largest one, so that the block that matters
+ * most to some query head of the group comes first. Groups of more than eight heads are scored eight
+ * at a time. Equal scores: the earlier candidate. */
+#include <math.h>
+#include <string.h>
+
+#include "compute/summary_int.h"
+
+enum { ROWS = SP_PICK_ROWS, PIECE = 512, BINS = 2048 };
+
+static int n_sets(int group)
+{
+    return SP_DIV_UP(group, ROWS);
+}
+
+/* A row of scores, and the combined ones. */
+size_t sp_pick_scratch(int64_t n, int n_heads, int n_kv_heads)
+{
+    const int sets = n_sets(n_heads / n_kv_heads);
+    return (size_t)n * (size_t)n_kv_heads * (size_t)(sets * ROWS + 1);
+}
+
+/* -- similarity -------------------------------------------------------------------------------- */
+
+float sp_head_similarity(const float *sim, const float *weight, int n)
+{
+    float least = 1, sum = 0, parts = 0;
+    for (int i = 0; i < n; i++) least = SP_MIN(least, sim[i]);
+    if (!weight) return least;
+    for (int i = 0; i < n; i++) {
+        if (weight[i] <= 0) continue;
+        if (!(sim[i] > 0)) return -1;
+        sum += weight[i];
+        parts += weight[i] / sim[i];
+    }
+    return sum > 0 ? sum / parts : least;
+}
+
+/* rotate -- the query of one head at its own position. */
+static void rotate(const sp_pick_args *a, const sp_pick_req *r, int h, float *out)
+{
+    const int head = a->summary->head;
+    memcpy(out, r->q + h * head, (size_t)head * sizeof *out);
+    sp_rope_rotate(a->rope, out, r->pos);
+}
+
+static float cosine(const float *x, const float *y, int n)
+{
+    double xy = 0, xx = 0, yy = 0;
+    for (int d = 0; d < n; d++) {
+        xy += (double)x[d] * y[d];
+        xx += (double)x[d] * x[d];
+        yy += (double)y[d] * y[d];
+    }
+    return xx > 0 && yy > 0 ? (float)(xy / sqrt(xx * yy)) : 0;
+}
+
+/* is_hit -- whether the list of KV head g serves the query. */
+static bool is_hit(const sp_pick_args *a, const sp_pick_req *r, int g)
+{
+    const int head = a->summary->head, group = a->n_heads / a->summary->n_heads;
+    float query[SP_HEAD_MAX], sim[SP_HEAD_MAX];
+    if (!r->tau || r->hit[g] == 2) return false;
+    assert(group <= SP_HEAD_MAX);
+    for (int i = 0; i < group; i++) {
+        const int h = g * group + i;
+        rotate(a, r, h, query);
+        sim[i] = cosine(query, r->label + h * head, head);
+    }
+    return sp_head_similarity(sim, r->weight ? r->weight + g * group : NULL, group) > r->tau[g];
+}
+
+static void replace_label(const sp_pick_args *a, const sp_pick_req *r, int g)
+{
+    const int head = a->summary->head, group = a->n_heads / a->summary->n_heads;
+    if (!r->tau) return;
+    for (int h = g * group; h < (g + 1) * group; h++) rotate(a, r, h, r->label + h * head);
+}
+
+/* -- scores ------------------------------------------------------------------------------------ */
+
+static void round_query(const float *x, int head, int row, sp_pick_query *out)
+{
+    const int width = sp_summary_width(head);
+    float most = 0;
+    for (int d = 0; d < head; d++) most = SP_MAX(most, fabsf(x[d]));
+    out->scale[row] = most > 0x1p-100f && most < 0x1p100f ? most / 127 : 0;
+    out->sum[row] = 0;
+    memset(out->q[row], 0, (size_t)width);
+    memset(out->size[row], 0, (size_t)width);
+    if (out->scale[row] == 0) return;
+    for (int d = 0; d < head; d++) {
+        const int q = (int)lrintf(x[d] / out->scale[row]);
+        out->q[row][d] = (int8_t)q;
+        out->size[row][d] = (int8_t)(q < 0 ? -q : q);
+        out->sum[row] += q;
+    }
+}
+
+static void hash_query(const float *x, int head, int bits, int row, sp_pick_query *out)
+{
+    float keys[SP_HEAD_MAX * SP_BLOCK_TOKENS] = {0}, norm = 0;
+    uint64_t code[SP_BLOCK_TOKENS * SP_HASH_BITS_MAX / 64];
+    for (int d = 0; d < head; d++) {
+        keys[d * SP_BLOCK_TOKENS] = x[d];
+        norm += x[d] * x[d];
+    }
+    sp_hash_keys(keys, head, 1, bits, code);
+    memcpy(out->code[row], code, (size_t)bits / 8);
+    out->scale[row] = norm < 0x1p100f ? sqrtf(norm) : 0;
+}
+
+/* The queries of a set of rows for keys of one shift. */
+static void prepare(const sp_pick_args *a, const sp_pick_req *r, int first, int n, int32_t shift,
+                    sp_pick_query *out)
+{
+    const sp_summary_view *s = a->summary;
+    float x[SP_HEAD_MAX];
+    for (int row = 0; row < ROWS; row++) {
+        memset(x, 0, sizeof x);
+        if (row < n) {
+            memcpy(x, r->q + (first + row) * s->head, (size_t)s->head * sizeof *x);
+            sp_rope_rotate(a->rope, x, r->pos - shift);
+        }
+        if (s->kind == SP_SUMMARY_BOUNDS)
+            round_query(x, s->head, row, out);
+        else
+            hash_query(x, s->head, sp_hash_bits(s->kind), row, out);
+    }
+}
+
+/* Candidates from .. to-1 of one KV head, a set of rows: out [n][ROWS]. */
+typedef struct score_job {
+    const sp_pick_args *a;
+    const sp_pick_req *r;
+    const sp_summary_ops *ops;
+    int g, from, to;
+    float *out;
+} score_job;
+
+static void score_set(const score_job *j, int set)
+{
+    const sp_pick_args *a = j->a;
+    const int group = a->n_heads / a->summary->n_heads, rows = SP_MIN(ROWS, group - set * ROWS);
+    sp_pick_query query;
+    int32_t shift = 0;
+    bool ready = false;
+    for (int i = 0; i < j->r->n_runs; i++) {
+        const sp_pick_run *run = &j->r->runs[i];
+        const int from = SP_MAX(j->from, run->first), to = SP_MIN(j->to, run->first + run->n);
+        if (from >= to) continue;
+        if (!ready || run->shift != shift)
+            prepare(a, j->r, j->g * group + set * ROWS, rows, run->shift, &query);
+        ready = true;
+        shift = run->shift;
+        const sp_score_args x = {.summary = a->summary,
+                                 .kv_head = j->g,
+                                 .query = &query,
+                                 .block = j->r->block + from,
+                                 .n = to - from,
+                                 .out = j->out + (size_t)from * ROWS};
+        if (a->summary->kind == SP_SUMMARY_BOUNDS)
+            j->ops->score_bounds(&x);
+        else
+            j->ops->score_hash(&x);
+    }
+}
+
+static int64_t pieces_of(const sp_pick_req *r)
+{
+    return SP_DIV_UP(r->n, PIECE);
+}
+
+int64_t sp_pick_units(const sp_pick_args *a)
+{
+    int64_t n = 0;
+    for (int i = 0; i < a->n_reqs; i++) n += pieces_of(&a->reqs[i]) * a->summary->n_heads;
+    return n;
+}
+
+/* The scratch of KV head g of request i: [sets][n][ROWS], then [n]. */
+static float *scratch_of(const sp_pick_args *a, int i, int g)
+{
+    const int n_kv = a->summary->n_heads;
+    size_t at = 0;
+    for (int k = 0; k < i; k++) at += sp_pick_scratch(a->reqs[k].n, a->n_heads, n_kv);
+    return a->scratch + at + sp_pick_scratch(a->reqs[i].n, a->n_heads, n_kv) / (size_t)n_kv * (size_t)g;
+}
+
+void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts)
+{
+    const int n_kv = a->summary->n_heads;
+    int64_t from, to, unit = 0;
+    sp_part(sp_pick_units(a), 1, part, n_parts, &from, &to);
+    for (int i = 0; i < a->n_reqs; i++) {
+        const sp_pick_req *r = &a->reqs[i];
+        const int64_t n = pieces_of(r);
+        for (int64_t u = SP_MAX(0, from - unit); u < SP_MIN(n * n_kv, to - unit); u++) {
+            score_job j = {.a = a, .r = r, .ops = ops, .g = (int)(u / n)};
+            j.from = (int)(u % n) * PIECE;
+            j.to = SP_MIN(r->n, j.from + PIECE);
+            j.out = scratch_of(a, i, j.g);
+            if (is_hit(a, r, j.g)) continue;
+            for (int set = 0; set < n_sets(a->n_heads / n_kv); set++, j.out += (size_t)r->n * ROWS)
+                score_set(&j, set);
+        }
+        unit += n * n_kv;
+    }
+}
+
+/* -- lists ------------------------------------------------------------------------------------- */
+
+/* combine -- of each candidate the largest score of a head below that head's largest. */
+static void combine(const float *scores, int n, int group, float *out)
+{
+    for (int i = 0; i < n; i++) out[i] = -INFINITY;
+    for (int set = 0; set < n_sets(group); set++, scores += (size_t)n * ROWS) {
+        const int rows = SP_MIN(ROWS, group - set * ROWS);
+        float most[ROWS];
+        for (int r = 0; r < ROWS; r++) most[r] = -INFINITY;
+        for (int i = 0; i < n; i++)
+            for (int r = 0; r < ROWS; r++) most[r] = SP_MAX(most[r], scores[i * ROWS + r]);
+        for (int r = rows; r < ROWS; r++) most[r] = INFINITY;
+        for (int i = 0; i < n; i++)
+            for (int r = 0; r < ROWS; r++) out[i] = SP_MAX(out[i], scores[i * ROWS + r] - most[r]);
+    }
+}
+
+/* order_of -- integers in the order of the floats. */
+static uint32_t order_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+/* The k-th largest order, and how many of exactly that order are among the k: 11, 11 and 10 bits at
+ * a time. */
+static uint32_t least_taken(const float *x, int n, int k, int *n_equal)
+{
+    uint32_t prefix = 0, mask = 0;
+    for (int shift = 21; shift >= 0; shift -= shift == 21 ? 11 : 10) {
+        int count[BINS] = {0}, bin = BINS - 1;
+        for (int i = 0; i < n; i++) {
+            const uint32_t o = order_of(x[i]);
+            count[o >> shift & (BINS - 1)] += (o & mask) == prefix;
+        }
+        for (; k > count[bin]; bin--) k -= count[bin];
+        prefix |= (uint32_t)bin << shift;
+        mask |= (uint32_t)(BINS - 1) << shift;
+    }
+    *n_equal = k;
+    return prefix;
+}
+
+static void take(const float *x, int n, int k, uint32_t *picked)
+{
+    int n_equal = 0, at = 0;
+    if (k == 0) return;
+    const uint32_t least = least_taken(x, n, k, &n_equal);
+    for (int i = 0; i < n; i++) {
+        const uint32_t o = order_of(x[i]);
+        if (o < least || (o == least && n_equal-- <= 0)) continue;
+        assert(at < k);
+        picked[at++] = (uint32_t)i;
+    }
+    assert(at == k);
+}
+
+static void take_head(const sp_pick_args *a, int i, int g)
+{
+    const sp_pick_req *r = &a->reqs[i];
+    const int group = a->n_heads / a->summary->n_heads;
+    const bool hit = is_hit(a, r, g);
+    r->hit[g] = hit;
+    if (hit) return;
+    replace_label(a, r, g);
+    const float *scores = scratch_of(a, i, g);
+    float *all = scratch_of(a, i, g) + (size_t)n_sets(group) * ROWS * (size_t)r->n;
+    combine(scores, r->n, group, all);
+    take(all, r->n, r->k, r->picked + (size_t)g * (size_t)r->k);
+}
+
+void sp_pick_take(const sp_pick_args *a, int part, int n_parts)
+{
+    const int n_kv = a->summary->n_heads;
+    int64_t from, to;
+    sp_part((int64_t)a->n_reqs * n_kv, 1, part, n_parts, &from, &to);
+    for (int64_t u = from; u < to; u++) take_head(a, (int)(u / n_kv), (int)(u % n_kv));
+}

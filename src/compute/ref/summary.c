@@ -1,0 +1,46 @@
+/* summary.c -- the definition of the scores of block summaries. */
+#include "compute/summary_int.h"
+
+#include <string.h>
+
+enum { B = SP_BLOCK_TOKENS, ROWS = SP_PICK_ROWS };
+
+void sp_score_bounds_ref(const sp_score_args *a)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    const int width = sp_summary_width(s->head);
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = (size_t)a->kv_head * (size_t)s->n_blocks + a->block[i];
+        const uint8_t *middle = s->base + at * 2 * (size_t)width, *half = middle + width;
+        for (int r = 0; r < ROWS; r++) {
+            int32_t sum = 0;
+            for (int d = 0; d < s->head; d++)
+                sum += x->q[r][d] * (middle[d] - 128) + x->size[r][d] * half[d];
+            a->out[i * ROWS + r] = (float)sum * (s->scale[at] * x->scale[r]);
+        }
+    }
+}
+
+void sp_score_hash_ref(const sp_score_args *a)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    const int bits = sp_hash_bits(s->kind), words = bits / 64;
+    uint64_t code[B * SP_HASH_BITS_MAX / 64];
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = (size_t)a->kv_head * (size_t)s->n_blocks + a->block[i];
+        const size_t bytes = (size_t)(B * words) * sizeof *code;
+        memcpy(code, s->base + at * bytes, bytes);
+        for (int r = 0; r < ROWS; r++) {
+            int least = bits;
+            for (int t = 0; t < B; t++) {
+                int n = 0;
+                for (int w = 0; w < words; w++)
+                    n += __builtin_popcountll(code[t * words + w] ^ x->code[r][w]);
+                least = SP_MIN(least, n);
+            }
+            a->out[i * ROWS + r] = (float)(bits - 2 * least) * (s->scale[at] * x->scale[r]);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+/* summary_int.h -- what the variants of the selectors' kernels implement. */
+#ifndef SP_COMPUTE_SUMMARY_INT_H
+#define SP_COMPUTE_SUMMARY_INT_H
+
+#include "compute/kv_int.h"
+#include "compute/summary.h"
+
+enum {
+    SP_PICK_ROWS = 8,                     /* query heads that are scored together */
+    SP_HASH_BITS_MAX = 256,
+    SP_SUMMARY_WIDTH_MAX = SP_HEAD_MAX,
+};
+
+/* W: the bytes of a centre. */
+static inline int sp_summary_width(int head)
+{
+    return SP_ROUND_UP(head, 32);
+}
+
+static inline int sp_hash_bits(sp_summary_kind kind)
+{
+    return kind == SP_SUMMARY_HASH128 ? 128 : 256;
+}
+
+/* Up to eight queries, rotated, as a kind of summary is compared with; rows beyond n are zero. */
+typedef struct sp_pick_query {
+    _Alignas(64) int8_t q[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* bounds: rounded */
+    _Alignas(64) int8_t size[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* |q| */
+    int32_t sum[SP_PICK_ROWS];                                    /* of q */
+    float scale[SP_PICK_ROWS];                      /* bounds: the value of 1; hash: |q| */
+    uint64_t code[SP_PICK_ROWS][SP_HASH_BITS_MAX / 64]; /* hash */
+} sp_pick_query;
+
+/* Scores of n candidates of one KV head: out [n][SP_PICK_ROWS]. */
+typedef struct sp_score_args {
+    const sp_summary_view *summary;
+    int kv_head;
+    const sp_pick_query *query;
+    const uint32_t *block; /* [n] */
+    int n;
+    float *out;
+} sp_score_args;
+
+typedef struct sp_summary_ops {
+    void (*score_bounds)(const sp_score_args *a);
+    void (*score_hash)(const sp_score_args *a);
+} sp_summary_ops;
+
+/* sp_summary_ops_of -- those of a variant of sp_ops. */
+const sp_summary_ops *sp_summary_ops_of(const char *variant);
+
+void sp_score_bounds_ref(const sp_score_args *a);
+void sp_score_hash_ref(const sp_score_args *a);
+#define SP_DECLARE_SUMMARY(variant)                                                                \
+    void sp_score_bounds_##variant(const sp_score_args *a);                                        \
+    void sp_score_hash_##variant(const sp_score_args *a)
+SP_DECLARE_SUMMARY(avx2);
+SP_DECLARE_SUMMARY(avxvnni);
+SP_DECLARE_SUMMARY(avx512);
+SP_DECLARE_SUMMARY(vnni);
+#undef SP_DECLARE_SUMMARY
+
+/* sp_summarize -- one part. */
+void sp_summarize(const sp_summarize_args *a, int part, int n_parts);
+
+/* sp_pick_units -- the pieces of all scores. sp_pick_score -- one part of them. sp_pick_take -- after
+ * all scores: one part of the lists. */
+int64_t sp_pick_units(const sp_pick_args *a);
+void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts);
+void sp_pick_take(const sp_pick_args *a, int part, int n_parts);
+
+/* sp_hash_keys -- signs of the projections of n <= B vectors x [D][B]: code [B][bits / 64]. */
+void sp_hash_keys(const float *x, int head, int n, int bits, uint64_t *code);
+
+#endif

@@ -1,0 +1,119 @@
+/* summary.c -- scores of block summaries: eight query heads against one block after the other.
+ *
+ * A block's centres and half-widths are read once; vectors of 32 channels are multiplied with eight
+ * rows. VNNI multiplies bytes without a sign with signed ones: the centres are stored + 128, which
+ * is subtracted from the sum. AVX2 has such products in 16 bits only, where |q| times the centre with
+ * the sign of q does not overflow: 2 * 127 * 127 < 2^15. Vectors of 256 bits in every variant: the
+ * rows of a block are short. */
+#include <string.h>
+
+#include "compute/summary_int.h"
+#include "compute/x86/vec.h"
+
+enum { B = SP_BLOCK_TOKENS, ROWS = SP_PICK_ROWS, LINE = 32, AHEAD = 4 };
+
+#if SP_VNNI && SP_VL == 16 && !SP_EMULATE
+#define DOT_BYTES(sum, w, x) _mm256_dpbusd_epi32(sum, w, x)
+#elif SP_VNNI
+#define DOT_BYTES(sum, w, x) _mm256_dpbusd_avx_epi32(sum, w, x)
+#endif
+
+INLINE __m256i load(const void *p)
+{
+    return _mm256_loadu_si256(p);
+}
+
+/* The sums of the lanes of eight vectors. */
+INLINE __m256i sum_lanes(const __m256i v[ROWS])
+{
+    const __m256i ab = _mm256_hadd_epi32(v[0], v[1]), cd = _mm256_hadd_epi32(v[2], v[3]);
+    const __m256i ef = _mm256_hadd_epi32(v[4], v[5]), gh = _mm256_hadd_epi32(v[6], v[7]);
+    const __m256i low = _mm256_hadd_epi32(ab, cd), high = _mm256_hadd_epi32(ef, gh);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+/* sum[r] += q . middle + |q| . half of 32 channels. VNNI: 128 sum(q) too much. */
+INLINE void add_channels(__m256i sum[ROWS], const sp_pick_query *x, int d, __m256i middle,
+                         __m256i half)
+{
+#if !SP_VNNI
+    const __m256i one = _mm256_set1_epi16(1);
+    middle = _mm256_xor_si256(middle, _mm256_set1_epi8(-128));
+#endif
+#pragma GCC unroll 8
+    for (int r = 0; r < ROWS; r++) {
+        const __m256i q = load(x->q[r] + d), size = load(x->size[r] + d);
+#if SP_VNNI
+        sum[r] = DOT_BYTES(sum[r], middle, q);
+        sum[r] = DOT_BYTES(sum[r], half, size);
+#else
+        const __m256i a = _mm256_maddubs_epi16(size, _mm256_sign_epi8(middle, q));
+        const __m256i b = _mm256_maddubs_epi16(half, size);
+        sum[r] = _mm256_add_epi32(
+            sum[r], _mm256_add_epi32(_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)));
+#endif
+    }
+}
+
+void SP_VARIANT(sp_score_bounds)(const sp_score_args *a)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    const int width = sp_summary_width(s->head);
+    const size_t first = (size_t)a->kv_head * (size_t)s->n_blocks, bytes = 2 * (size_t)width;
+    const __m256 scale = _mm256_loadu_ps(x->scale);
+#if SP_VNNI
+    const __m256i excess = _mm256_slli_epi32(load(x->sum), 7);
+#else
+    const __m256i excess = _mm256_setzero_si256();
+#endif
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = first + a->block[i];
+        const uint8_t *middle = s->base + at * bytes, *half = middle + width;
+        const uint8_t *next = s->base + (first + a->block[SP_MIN(i + AHEAD, a->n - 1)]) * bytes;
+        __m256i sum[ROWS];
+        for (int r = 0; r < ROWS; r++) sum[r] = _mm256_setzero_si256();
+        for (int d = 0; d < width; d += LINE) {
+            _mm_prefetch((const char *)next + 2 * d, _MM_HINT_T0);
+            add_channels(sum, x, d, load(middle + d), load(half + d));
+        }
+        const __m256 sums = _mm256_cvtepi32_ps(_mm256_sub_epi32(sum_lanes(sum), excess));
+        const __m256 one = _mm256_mul_ps(_mm256_set1_ps(s->scale[at]), scale);
+        _mm256_storeu_ps(a->out + (size_t)i * ROWS, _mm256_mul_ps(sums, one));
+    }
+}
+
+INLINE int least_distance(const uint64_t *code, const uint64_t *query, int words)
+{
+    int least = words * 64;
+    for (int t = 0; t < B; t++) {
+        int n = 0;
+        for (int w = 0; w < words; w++) n += __builtin_popcountll(code[t * words + w] ^ query[w]);
+        least = SP_MIN(least, n);
+    }
+    return least;
+}
+
+INLINE void score_hash(const sp_score_args *a, int words)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    uint64_t code[B * SP_HASH_BITS_MAX / 64];
+    const size_t bytes = (size_t)(B * words) * sizeof *code;
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = (size_t)a->kv_head * (size_t)s->n_blocks + a->block[i];
+        memcpy(code, s->base + at * bytes, bytes);
+        for (int r = 0; r < ROWS; r++)
+            a->out[i * ROWS + r] = (float)(words * 64 - 2 * least_distance(code, x->code[r], words)) *
+                                   (s->scale[at] * x->scale[r]);
+    }
+}
+
+void SP_VARIANT(sp_score_hash)(const sp_score_args *a)
+{
+    if (a->summary->kind == SP_SUMMARY_HASH128)
+        score_hash(a, 2);
+    else
+        score_hash(a, 4);
+}

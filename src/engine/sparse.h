@@ -1,0 +1,60 @@
+/* sparse.h -- sparse decoding: a step reads the blocks that matter to its query, and no others.
+ *
+ *   prompt, when decoding begins                                  answer
+ *   |sink|  candidates ........................ | last 64 tokens | new tokens
+ *    read    k of them, chosen for each KV head    read             read
+ *            and layer by their summaries
+ *
+ * The choice works on any span list: the spans of a step name a subset of their blocks, with the
+ * shift and the stale tokens that they had. With k = all the bits are those of full attention.
+ *
+ * An sp_sparse belongs to one request and follows its plan from the first step of one token on.
+ * It is inactive (full attention) below `min_depth`, where choosing costs more than it saves, and
+ * when there is no memory for it.
+ * Source: LiteCache (rows L1-L6, L10); Quest; HATA. */
+#ifndef SP_ENGINE_SPARSE_H
+#define SP_ENGINE_SPARSE_H
+
+#include "compute/summary.h"
+#include "kv/plan.h"
+
+#define SP_SPARSE_SINK      4
+#define SP_SPARSE_RECENT    64
+#define SP_SPARSE_MIN_DEPTH 4096
+
+/* Where blocks are that are not all in the pool. `want` is told what KV head g of a layer reads,
+ * in order, before its attention; it starts what must be fetched, returns at once, and may replace
+ * an id by that of the block that holds (or will hold) the bytes. `wait` returns when all wanted
+ * blocks of the layer can be read. */
+typedef struct sp_block_source {
+    void (*want)(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n);
+    sp_err (*wait)(void *user, int layer);
+    void *user;
+} sp_block_source;
+
+typedef struct sp_sparse_opts {
+    float share;             /* of the tokens of the prompt, 0..1; or */
+    int32_t tokens;          /* this many */
+    int32_t min_depth;       /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
+    sp_summary_kind kind;    /* the selector */
+    sp_block_source source;  /* want NULL: all blocks are in the pool */
+} sp_sparse_opts;
+
+/* What it saved, and what it cost. */
+typedef struct sp_sparse_account {
+    int64_t n_steps, n_full;     /* steps: sparse ones, and others since decoding began */
+    int64_t n_read, n_keys;      /* in sparse steps: keys read, keys that full attention reads */
+    int64_t n_chosen, n_reused;  /* lists of a KV head: made for the query, reused from a step before */
+    int64_t n_summarized;        /* blocks */
+    int64_t summarize_us;
+    size_t summary_bytes;        /* of all blocks it can choose from */
+} sp_sparse_account;
+
+/* sp_sparse_create -- Errors: SP_E_ARG (neither or both of share and tokens, or out of range),
+ * SP_E_NOMEM. */
+sp_err sp_sparse_create(const sp_sparse_opts *o, sp_sparse **out) SP_MUST_CHECK;
+/* sp_sparse_destroy -- before the device of the pool is closed. */
+void sp_sparse_destroy(sp_sparse *s);
+sp_sparse_account sp_sparse_account_of(const sp_sparse *s);
+
+#endif

@@ -1,0 +1,49 @@
+/* sparse_int.h -- sparse decoding as the engine runs it: open -> (each layer: pick -> rewrite). */
+#ifndef SP_ENGINE_SPARSE_INT_H
+#define SP_ENGINE_SPARSE_INT_H
+
+#include "engine/engine_int.h"
+#include "engine/sparse.h"
+
+/* A span of the plan, as it was when decoding began. */
+typedef struct sp_sparse_part {
+    int32_t first, n; /* its blocks in the numbering of all of them; n: full ones of the answer's span */
+    int32_t n_last;   /* keys in the last of them */
+    bool whole;       /* out of sight, or not all visible: read as it is */
+} sp_sparse_part;
+
+struct sp_sparse {
+    sp_sparse_opts o;
+    sp_sparse_account account;
+    const sp_plan *plan; /* that it was opened for; NULL: not yet */
+    bool active;
+    int n_layers, n_heads; /* L, G */
+    sp_arena arena;
+    sp_sparse_part *parts; /* [plan->n_spans] */
+    int32_t *keep;         /* [n_keep] blocks that are always read, ascending */
+    int32_t *block_of;     /* [n] the block of each candidate, ascending */
+    sp_pick_run *runs;     /* [n_runs] */
+    int32_t n_keep, n, k, n_runs;
+    sp_mirror candidates; /* [n] ids of their blocks */
+    sp_mirror picked;     /* [L, G, k] */
+    sp_mirror hits;       /* [L, G] */
+    uint32_t *blocks;     /* [G, cap_blocks] of the rewritten spans */
+    uint64_t *stale;      /* [G, cap_words] */
+    size_t cap_blocks, cap_words;
+};
+
+/* sp_sparse_of -- that of a slice which decodes sparsely in this step, or NULL. */
+sp_sparse *sp_sparse_of(const sp_slice *slice);
+/* sp_sparse_begin -- a step: opens those of new plans, and summarizes blocks that are read sparsely
+ * for the first time. Errors: what the device met. */
+sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
+/* sp_sparse_floats -- scratch of the device for the choices of a layer. */
+size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices);
+/* sp_sparse_pick -- the choices of a layer; e->reqs have their queries. */
+sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
+/* sp_sparse_rewrite -- spans [n_spans], a copy of the plan's, of one KV head. */
+void sp_sparse_rewrite(sp_sparse *s, int layer, int kv_head, sp_span *spans);
+/* sp_sparse_arrive -- returns when the blocks that the layer reads are in the pool. */
+sp_err sp_sparse_arrive(const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,72 @@
+#include "serve/decode.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[SP_SUMMARY_N] = {
+    [SP_SUMMARY_BOUNDS] = "bounds", [SP_SUMMARY_HASH128] = "hash128", [SP_SUMMARY_HASH256] = "hash256"};
+
+static bool is_word(const char *text, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(text, word, n) == 0;
+}
+
+/* read_number -- a number in least .. most that ends at text + n. */
+static bool read_number(const char *text, size_t n, double least, double most, double *out)
+{
+    char *end;
+    errno = 0;
+    *out = strtod(text, &end);
+    return n > 0 && end == text + n && !errno && *out >= least && *out <= most;
+}
+
+static bool read_budget(const char *text, size_t n, sp_sparse_opts *o)
+{
+    double v;
+    if (n > 1 && text[n - 1] == '%') {
+        if (!read_number(text, n - 1, 0, 100, &v) || v == 0) return false;
+        o->share = (float)(v / 100);
+        return true;
+    }
+    if (!read_number(text, n, 1, INT32_MAX, &v) || v != (double)(int32_t)v) return false;
+    o->tokens = (int32_t)v;
+    return true;
+}
+
+static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
+{
+    static const char depth[] = "depth=";
+    const size_t at = sizeof depth - 1;
+    double v;
+    for (int k = 0; k < SP_SUMMARY_N; k++)
+        if (is_word(text, n, kinds[k])) return o->kind = (sp_summary_kind)k, true;
+    if (n <= at || memcmp(text, depth, at) != 0) return false;
+    if (!read_number(text + at, n - at, 0, INT32_MAX, &v) || v != (double)(int32_t)v) return false;
+    o->min_depth = v == 0 ? -1 : (int32_t)v;
+    return true;
+}
+
+sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
+{
+    static const char sparse[] = "sparse:";
+    *out = (sp_decode_choice){0};
+    if (!text || strcmp(text, "exact") == 0) return SP_OK;
+    if (strncmp(text, sparse, sizeof sparse - 1) != 0)
+        return sp_fail(SP_E_ARG, "decode: \"%s\" is neither \"exact\" nor \"sparse:10%%\"", text);
+    const char *at = text + sizeof sparse - 1;
+    size_t n = strcspn(at, ",");
+    out->sparse = true;
+    if (!read_budget(at, n, &out->o))
+        return sp_fail(SP_E_ARG, "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
+                       (int)n, at, text);
+    while (at[n] == ',') {
+        at += n + 1;
+        n = strcspn(at, ",");
+        if (!read_option(at, n, &out->o))
+            return sp_fail(SP_E_ARG,
+                           "decode: \"%.*s\" in \"%s\" is none of bounds, hash128, hash256, depth=N",
+                           (int)n, at, text);
+    }
+    return SP_OK;
+}

@@ -1,0 +1,84 @@
+"""Sparse decoding through the program and the server: what it saves is in the account, and k = all changes nothing."""
+import json
+
+import pytest
+
+from conftest import ROOT, refuse, run, succeed
+from test_server import Server
+
+MODEL = ROOT / "demo/model.gguf"
+DOCS = sorted((ROOT / "demo/docs").rglob("*.*"))
+ALL, SOME = "sparse:100%,depth=0", "sparse:20%,depth=0"
+
+
+@pytest.fixture(scope="module")
+def prompt():
+    """About 1,700 tokens: long enough that a fifth of it is not all of it."""
+    text = "\n\n".join(p.read_text() for p in DOCS if p.suffix in (".md", ".txt"))[:5000]
+    return f"{text}\n\nQuestion: Who is the keeper of the harbour?\nAnswer:"
+
+
+def generate(prompt, *options):
+    return json.loads(succeed("run", "-m", MODEL, "-f", "-", "-n", "24", "--json", *options, input=prompt))
+
+
+def test_everything_is_exact(prompt):
+    exact, everything = generate(prompt), generate(prompt, "--decode", ALL)
+    assert "decode" not in exact
+    assert everything["tokens"] == exact["tokens"]
+    assert everything["decode"]["keys_read"] == 1
+    assert everything["decode"]["sparse_tokens"] >= len(exact["tokens"]) - 1
+
+
+@pytest.mark.parametrize("selector", ["bounds", "hash128", "hash256"])
+def test_a_part_is_read(prompt, selector):
+    got = generate(prompt, "--decode", f"{SOME},{selector}")["decode"]
+    assert 0.15 < got["keys_read"] < 0.3
+    assert got["summary_bytes"] > 0 and got["lists_reused"] == 0
+
+
+def test_reused_chunks_are_read_in_part(prompt):
+    """Chunks at other positions than those they were computed for."""
+    server = Server("--reuse", "full", "--decode", SOME)
+    documents = [{"id": str(i), "text": part} for i, part in enumerate(prompt.split("\n\n")) if len(part) > 40]
+    try:
+        for turned in (documents, documents[::-1]):
+            status, answer = server.call("/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "Who is the keeper of the harbour?"}],
+                "documents": turned, "max_tokens": 8, "ignore_eos": True, "temperature": 0})
+            assert status == 200 and 0.15 < answer["spolia"]["decode"]["keys_read"] < 0.4, answer
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] > 500
+    finally:
+        assert server.stop() == 0, server.said
+
+
+def test_short_prompts_are_read_whole():
+    assert "decode" not in generate("The harbour", "--decode", "sparse:10%")
+
+
+def test_the_account_is_shown(prompt):
+    said = run("run", "-m", MODEL, "-f", "-", "-n", "4", "--decode", SOME, input=prompt).stderr
+    assert "3 tokens decoded sparsely" in said and "of the keys read" in said
+
+
+def test_bad_words_are_named():
+    refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,quest", naming=["quest"])
+
+
+def test_the_server_has_the_field(prompt):
+    server = Server("--decode", "sparse:50%,depth=0")
+    try:
+        def ask(**fields):
+            return server.call("/v1/completions", {"prompt": prompt, "max_tokens": 8, "temperature": 0, **fields})
+
+        status, default = ask()
+        assert status == 200 and 0.45 < default["spolia"]["decode"]["keys_read"] < 0.6
+        status, exact = ask(decode="exact")
+        assert status == 200 and "decode" not in exact["spolia"]
+        status, everything = ask(decode=ALL)
+        assert everything["choices"][0]["text"] == exact["choices"][0]["text"]
+        status, refused = ask(decode="half")
+        assert status == 400 and "half" in refused["error"]["message"]
+        assert ask(decode=3)[0] == 400
+    finally:
+        assert server.stop() == 0, server.said

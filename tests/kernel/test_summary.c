@@ -1,0 +1,238 @@
+/* test_summary.c -- summaries of blocks, and the choice of blocks by them.
+ *
+ *   bounds           no key of a block scores above its bound, but for the rounding of the query
+ *   variants         the same scores as ref, bit for bit, of any head size and group
+ *   take             exactly the k best candidates, ascending; of equal ones the earlier
+ *   labels           a similar query keeps the list, another one replaces list and label
+ */
+#include "kernel/kernels.h"
+
+#include "compute/summary_int.h"
+
+enum { B = SP_BLOCK_TOKENS, N_BLOCKS = 40, N_POS = 4096 };
+
+typedef struct scene {
+    int head, n_kv, group;
+    sp_kv_view kv;
+    sp_summary_view view;
+    sp_rope rope;
+    float *tables, *keys; /* [N_BLOCKS * B][n_kv][head] as stored */
+    uint64_t seed;
+} scene;
+
+/* Q16 blocks of random keys that drift from block to block. */
+static void scene_open(scene *s, sp_summary_kind kind, int head, int n_kv, int group)
+{
+    *s = (scene){.head = head, .n_kv = n_kv, .group = group, .seed = 7};
+    const size_t bytes = SP_ROUND_UP(2 * (size_t)n_kv * sp_kv_head_bytes(SP_Q16, head), 64);
+    const int64_t m = N_BLOCKS * B, n = m * n_kv * head;
+    s->rope = make_rope(head / 2 * 2, false, N_POS, 1, &s->tables);
+    s->kv = (sp_kv_view){SP_Q16, n_kv, head, sp_alloc_aligned(N_BLOCKS * bytes), bytes};
+    s->keys = random_floats(&s->seed, n, 1);
+    for (int64_t i = 0; i < n; i++)
+        s->keys[i] += sinf((float)(i / (B * n_kv * head)) + (float)(i % head));
+    uint32_t *block = sp_alloc((size_t)m, sizeof *block);
+    int32_t *rot = sp_alloc((size_t)m, sizeof *rot);
+    uint8_t *slot = sp_alloc((size_t)m, 1);
+    for (int i = 0; i < m; i++) {
+        block[i] = (uint32_t)i / B;
+        slot[i] = (uint8_t)(i % B);
+        rot[i] = i;
+    }
+    const sp_kv_store_args a = {&s->kv, &s->rope, s->keys, s->keys, m, block, slot, rot};
+    reference()->kv_store(&a, 0, 1);
+    s->view = (sp_summary_view){.kind = kind, .n_heads = n_kv, .head = head, .n_blocks = N_BLOCKS};
+    s->view.base = sp_alloc_aligned((size_t)(n_kv * N_BLOCKS) * sp_summary_bytes(kind, head));
+    s->view.scale = sp_alloc((size_t)(n_kv * N_BLOCKS), sizeof(float));
+    memset(slot, B, N_BLOCKS);
+    for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b;
+    const sp_summarize_args sum = {&s->kv, &s->view, block, slot, N_BLOCKS};
+    for (int part = 0; part < 3; part++) sp_summarize(&sum, part, 3);
+    sp_free(block);
+    sp_free(rot);
+    sp_free(slot);
+}
+
+static void scene_close(scene *s)
+{
+    sp_free(s->kv.base);
+    sp_free(s->view.base);
+    sp_free(s->view.scale);
+    sp_free(s->tables);
+    sp_free(s->keys);
+}
+
+/* pick -- of all blocks, at position N_POS - 1. */
+static void pick(const scene *s, const char *ops, const sp_pick_req *req, float *scratch)
+{
+    const sp_pick_args a = {.summary = &s->view,
+                            .rope = &s->rope,
+                            .n_heads = s->n_kv * s->group,
+                            .reqs = req,
+                            .n_reqs = 1,
+                            .scratch = scratch};
+    for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
+    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+}
+
+static sp_pick_req request(const scene *s, const float *q, const uint32_t *block,
+                           const sp_pick_run *run, uint32_t *picked)
+{
+    static uint8_t hit[64];
+    memset(hit, 2, sizeof hit);
+    assert_true(s->n_kv <= 64);
+    return (sp_pick_req){.q = q, .pos = N_POS - 1, .runs = run, .n_runs = 1, .block = block,
+                         .n = N_BLOCKS, .k = 5, .picked = picked, .hit = hit};
+}
+
+static const sp_pick_run everything = {.first = 0, .n = N_BLOCKS, .shift = 0};
+
+static void number(uint32_t *block)
+{
+    for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b;
+}
+
+static void bounds_hold(void **state)
+{
+    scene s;
+    uint32_t block[N_BLOCKS], picked[2 * 5];
+    float key[SP_HEAD_MAX], value[SP_HEAD_MAX], query[SP_HEAD_MAX];
+    scene_open(&s, SP_SUMMARY_BOUNDS, 64, 2, 3);
+    number(block);
+    float *q = random_floats(&s.seed, 6 * 64, 1);
+    float *scratch = sp_alloc(sp_pick_scratch(N_BLOCKS, 6, 2), sizeof *scratch);
+    const sp_pick_req req = request(&s, q, block, &everything, picked);
+    pick(&s, "ref", &req, scratch);
+    for (int h = 0; h < 6; h++) {
+        memcpy(query, q + h * 64, sizeof(float) * 64);
+        sp_rope_rotate(&s.rope, query, N_POS - 1);
+        const float *scores = scratch + (size_t)(h / 3) * (sp_pick_scratch(N_BLOCKS, 6, 2) / 2);
+        for (int i = 0; i < N_BLOCKS * B; i++) {
+            const sp_kv_slot at = {.block = (uint32_t)i / B, .slot = (uint8_t)(i % B)};
+            float score = 0;
+            sp_kv_read(&s.kv, &at, h / 3, key, value);
+            for (int d = 0; d < 64; d++) score += query[d] * key[d];
+            assert_true(score <= scores[i / B * SP_PICK_ROWS + h % 3] + 0.02f * 64);
+        }
+    }
+    sp_free(q);
+    sp_free(scratch);
+    scene_close(&s);
+}
+
+static void equals_ref(void **state)
+{
+    static const struct {
+        int head, n_kv, group;
+    } shapes[] = {{64, 2, 7}, {128, 1, 4}, {80, 2, 1}, {16, 3, 12}, {256, 1, 8}};
+    const char *ops = variant(state)->name;
+    for (size_t i = 0; i < SP_COUNT(shapes) * SP_SUMMARY_N; i++) {
+        const int head = shapes[i % 5].head, n_kv = shapes[i % 5].n_kv, group = shapes[i % 5].group;
+        scene s;
+        uint32_t block[N_BLOCKS], want[3 * 5], got[3 * 5];
+        scene_open(&s, (sp_summary_kind)(i / 5), head, n_kv, group);
+        for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b * 7 % N_BLOCKS;
+        const size_t n = sp_pick_scratch(N_BLOCKS, n_kv * group, n_kv);
+        float *a = sp_alloc_zero(n, sizeof *a), *b = sp_alloc_zero(n, sizeof *b);
+        float *q = random_floats(&s.seed, n_kv * group * head, 3);
+        sp_pick_req req = request(&s, q, block, &everything, want);
+        pick(&s, "ref", &req, a);
+        req.picked = got;
+        pick(&s, ops, &req, b);
+        assert_same_bits(b, a, (int64_t)n);
+        assert_memory_equal(got, want, (size_t)(5 * n_kv) * sizeof *got);
+        sp_free(a);
+        sp_free(b);
+        sp_free(q);
+        scene_close(&s);
+    }
+}
+
+/* One head, so that the combined score orders as its own. Two blocks are given twice: equal scores. */
+static void takes_the_best(void **state)
+{
+    scene s;
+    uint32_t block[N_BLOCKS], picked[N_BLOCKS];
+    scene_open(&s, SP_SUMMARY_BOUNDS, 32, 1, 1);
+    number(block);
+    block[30] = block[3];
+    block[31] = block[4];
+    float *q = random_floats(&s.seed, 32, 1);
+    float *scratch = sp_alloc(sp_pick_scratch(N_BLOCKS, 1, 1), sizeof *scratch);
+    for (int k = 0; k <= N_BLOCKS; k++) {
+        sp_pick_req req = request(&s, q, block, &everything, picked);
+        bool taken[N_BLOCKS] = {false};
+        req.k = k;
+        pick(&s, "ref", &req, scratch);
+        for (int i = 0; i < k; i++) {
+            assert_true(i == 0 || picked[i] > picked[i - 1]);
+            taken[picked[i]] = true;
+        }
+        for (int i = 0; i < N_BLOCKS; i++)
+            for (int j = 0; j < N_BLOCKS; j++) {
+                const float x = scratch[i * SP_PICK_ROWS], y = scratch[j * SP_PICK_ROWS];
+                if (taken[j] && !taken[i]) assert_true(x < y || (x == y && i > j));
+            }
+    }
+    sp_free(q);
+    sp_free(scratch);
+    scene_close(&s);
+}
+
+static void labels(void **state)
+{
+    enum { H = 4, D = 32, G = 2 };
+    scene s;
+    uint32_t block[N_BLOCKS], picked[G * 5], first[G * 5];
+    float label[H * D] = {0}, query[H * D], held[H * D];
+    const float tau[G] = {0.9f, 0.9f}, weight[H] = {1, 1, 1, 0};
+    scene_open(&s, SP_SUMMARY_BOUNDS, D, G, H / G);
+    number(block);
+    fill(&s.seed, query, H * D, 1);
+    float *scratch = sp_alloc(sp_pick_scratch(N_BLOCKS, H, G), sizeof *scratch);
+    sp_pick_req req = request(&s, query, block, &everything, picked);
+    req.label = label;
+    req.tau = tau;
+    req.weight = weight;
+    pick(&s, "ref", &req, scratch);
+    assert_true(req.hit[0] == 0 && req.hit[1] == 0); /* there was no list */
+    memcpy(first, picked, sizeof first);
+    memcpy(held, label, sizeof held);
+    for (int d = 0; d < D; d++) query[d] *= 1.5f;          /* the same direction */
+    for (int d = 0; d < D; d++) query[3 * D + d] = -query[3 * D + d]; /* of no importance */
+    memset(picked, 0xff, sizeof picked / 2);
+    pick(&s, "ref", &req, scratch);
+    assert_true(req.hit[0] == 1 && req.hit[1] == 1);
+    assert_memory_equal(label, held, sizeof held);
+    assert_int_equal(picked[0], UINT32_MAX); /* untouched */
+    for (int d = 0; d < D; d++) query[d] = -query[d];
+    pick(&s, "ref", &req, scratch);
+    assert_true(req.hit[0] == 0 && req.hit[1] == 1);
+    assert_true(memcmp(label, held, D * sizeof *label) != 0);
+    assert_memory_equal(label + 2 * D, held + 2 * D, 2 * D * sizeof *label);
+    assert_memory_equal(picked + 5, first + 5, 5 * sizeof *picked);
+    sp_free(scratch);
+    scene_close(&s);
+}
+
+static void similarity_is_the_weighted_harmonic_mean(void **state)
+{
+    const float sim[] = {0.5f, 1, 0.25f}, weight[] = {1, 2, 1}, none[] = {0, 0, 0};
+    const float far[] = {0.5f, -0.1f, 1};
+    assert_float_equal(sp_head_similarity(sim, weight, 3), 4.0f / (2 + 2 + 4), 1e-6f);
+    assert_float_equal(sp_head_similarity(sim, NULL, 3), 0.25f, 0);
+    assert_float_equal(sp_head_similarity(sim, none, 3), 0.25f, 0);
+    assert_float_equal(sp_head_similarity(far, weight, 3), -1, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bounds_hold),
+        ON_EVERY_VARIANT(equals_ref),
+        cmocka_unit_test(takes_the_best),
+        cmocka_unit_test(labels),
+        cmocka_unit_test(similarity_is_the_weighted_harmonic_mean),
+    };
+    return cmocka_run_group_tests_name("summaries", tests, NULL, NULL);
+}

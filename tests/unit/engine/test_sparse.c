@@ -1,0 +1,287 @@
+/* test_sparse.c -- sparse decoding over span lists: chunks with shifts, stale tokens, a patch, and an
+ * answer that grows.
+ *
+ *   k = all          the bits of full attention
+ *   k = some         reads no more than that; the logits of another device and of other kernels
+ *   a batch          sparse and full requests in one step have the bits that they have alone
+ *   no memory        full attention
+ */
+#include "support/check.h"
+
+#include "engine/sparse.h"
+#include "support/tiny_model.h"
+
+enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
+
+static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
+static const int n_patch = 5, patch_every = 29; /* recomputed tokens of chunk 0 */
+
+typedef struct scene {
+    tiny t;
+    sp_plan known; /* each chunk by itself, at position 0 */
+} scene;
+
+static void scene_open(scene *s, const char *device, const char *cpu, sp_dtype type)
+{
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    int span, see;
+    spec.device = device;
+    spec.cpu = cpu;
+    spec.kv_type = type;
+    assert_ok(tiny_open(&s->t, &spec, 21));
+    sp_plan_init(&s->known, s->t.pool);
+    for (int i = 0, first = 0; i < N_CHUNKS; first += lengths[i++]) {
+        const uint16_t own = (uint16_t)i;
+        assert_ok(sp_plan_add_span(&s->known, &(sp_span_spec){.n = lengths[i]}, &span));
+        assert_ok(sp_plan_add_sight(&s->known, &own, 1, &see));
+        for (int k = 0; k < lengths[i]; k++)
+            assert_ok(sp_plan_add_todo(&s->known, (sp_todo){.token = (first + k) * 7 % V,
+                                                            .pos = k,
+                                                            .span = (uint16_t)span,
+                                                            .see = (uint16_t)see,
+                                                            .index = k}));
+    }
+    assert_ok(sp_plan_bind(&s->known));
+    assert_ok(sp_engine_step(s->t.engine,
+                             &(sp_slice){&s->known, 0, s->known.n_todo, SP_WANT_NONE, NULL}, 1));
+}
+
+static void scene_close(scene *s)
+{
+    sp_plan_fini(&s->known);
+    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
+    tiny_close(&s->t);
+}
+
+/* prompt -- the chunks in order, a patch of the first one, a question, room for an answer. The whole
+ * second half of chunk 2 is stale: blocks without live keys. */
+static void prompt(scene *s, sp_plan *p)
+{
+    int32_t pos[8];
+    int span, see, place = 0;
+    sp_plan_init(p, s->t.pool);
+    for (int i = 0; i < N_CHUNKS; place += lengths[i++])
+        assert_ok(sp_plan_add_span(p,
+                                   &(sp_span_spec){.n = lengths[i],
+                                                   .shift = place,
+                                                   .known = s->known.spans[i].blocks,
+                                                   .n_known = lengths[i]},
+                                   &span));
+    for (int k = 0; k < n_patch; k++) {
+        pos[k] = 3 + k * patch_every;
+        assert_ok(sp_plan_mark_stale(p, 0, pos[k]));
+    }
+    for (int k = 32; k < 64; k++) assert_ok(sp_plan_mark_stale(p, 2, k));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n_patch, .pos = pos}, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.room = STEPS, .at = place + QUESTION}, &span));
+    assert_ok(sp_plan_add_sight(p, NULL, p->n_spans, &see));
+    for (int k = 0; k < n_patch; k++)
+        assert_ok(sp_plan_add_todo(p, (sp_todo){.token = pos[k] * 7 % V, .pos = pos[k],
+                                                .span = N_CHUNKS + 1, .index = k}));
+    for (int k = 0; k < QUESTION; k++)
+        assert_ok(sp_plan_add_todo(p, (sp_todo){.token = (k * 5 + 1) % V, .pos = place + k,
+                                                .span = N_CHUNKS, .index = k}));
+    assert_ok(sp_plan_bind(p));
+    assert_ok(sp_plan_check(p));
+    assert_ok(sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1));
+}
+
+static int n_tokens(void)
+{
+    int n = QUESTION;
+    for (int i = 0; i < N_CHUNKS; i++) n += lengths[i];
+    return n;
+}
+
+static void grow(sp_plan *p, int step)
+{
+    assert_ok(sp_plan_grow(p, p->n_spans - 1, (step * 11 + 2) % V, n_tokens() + step, 0));
+}
+
+/* decode -- STEPS tokens with these options (NULL: full attention): logits [STEPS, V]. */
+static sp_sparse_account decode(scene *s, const sp_sparse_opts *o, float *logits)
+{
+    sp_plan p;
+    sp_sparse_account account = {0};
+    prompt(s, &p);
+    if (o) assert_ok(sp_sparse_create(o, &p.sparse));
+    for (int i = 0; i < STEPS; i++) {
+        grow(&p, i);
+        assert_ok(sp_engine_step(
+            s->t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, logits + i * V}, 1));
+    }
+    if (o) account = sp_sparse_account_of(p.sparse);
+    sp_sparse_destroy(p.sparse);
+    sp_plan_fini(&p);
+    return account;
+}
+
+static void same_bits(const float *a, const float *b, const char *what)
+{
+    for (int i = 0; i < STEPS * V; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            fail_msg("%s: step %d, logit %d is %g, not %g", what, i / V, i % V, (double)a[i],
+                     (double)b[i]);
+}
+
+static const struct {
+    const char *device, *cpu;
+} where[] = {{"cpu", "ref"}, {"cpu", NULL}, {"far", NULL}};
+
+static void test_all_is_full_attention(void **state)
+{
+    static float full[STEPS * V], got[STEPS * V];
+    for (size_t w = 0; w < SP_COUNT(where); w++)
+        for (int kind = 0; kind < SP_SUMMARY_N; kind++) {
+            scene s;
+            scene_open(&s, where[w].device, where[w].cpu, SP_Q16);
+            decode(&s, NULL, full);
+            const sp_sparse_opts all = {
+                .share = 1, .min_depth = -1, .kind = (sp_summary_kind)kind};
+            sp_sparse_account a = decode(&s, &all, got);
+            same_bits(got, full, "k = all");
+            assert_int_equal(a.n_steps, STEPS);
+            assert_int_equal(a.n_read, a.n_keys);
+            assert_int_equal(a.n_chosen, STEPS * LAYERS * G);
+            scene_close(&s);
+        }
+}
+
+/* The budget counts blocks: at most one more than the tokens, and the answer. */
+static void test_some(void **state)
+{
+    static float full[STEPS * V], want[STEPS * V], got[STEPS * V];
+    for (size_t w = 0; w < SP_COUNT(where); w++) {
+        scene s;
+        const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+        scene_open(&s, where[w].device, where[w].cpu, SP_F16);
+        decode(&s, NULL, full);
+        sp_sparse_account a = decode(&s, &some, got);
+        const int64_t lists = STEPS * LAYERS * G;
+        assert_true(a.n_read <= lists * (160 + B + STEPS) && a.n_read >= lists * 100);
+        assert_true(a.n_keys >= lists * n_tokens());
+        assert_true(tiny_nmse(got, full, STEPS * V) > 1e-6);
+        if (w == 0) memcpy(want, got, sizeof want);
+        double nmse = tiny_nmse(got, want, STEPS * V);
+        if (!(nmse < 1e-5)) fail_msg("%s: NMSE %g to ref", where[w].device, nmse);
+        scene_close(&s);
+    }
+}
+
+static void test_batch(void **state)
+{
+    static float full[STEPS * V], sparse[STEPS * V], both[2 * STEPS * V];
+    const sp_sparse_opts some = {.share = 0.3f, .min_depth = -1};
+    scene s;
+    sp_plan p[3];
+    scene_open(&s, NULL, NULL, SP_Q16);
+    decode(&s, NULL, full);
+    decode(&s, &some, sparse);
+    for (int k = 0; k < 3; k++) prompt(&s, &p[k]);
+    assert_ok(sp_sparse_create(&some, &p[0].sparse));
+    assert_ok(sp_sparse_create(&(sp_sparse_opts){.share = 0.3f, .min_depth = -1,
+                                                 .kind = SP_SUMMARY_HASH128}, &p[2].sparse));
+    for (int i = 0; i < STEPS; i++) {
+        static float other[V];
+        for (int k = 0; k < 3; k++) grow(&p[k], i);
+        const sp_slice slices[] = {
+            {&p[2], p[2].n_todo - 1, 1, SP_WANT_LAST, other},
+            {&p[0], p[0].n_todo - 1, 1, SP_WANT_LAST, both + i * V},
+            {&p[1], p[1].n_todo - 1, 1, SP_WANT_LAST, both + (STEPS + i) * V}};
+        assert_ok(sp_engine_step(s.t.engine, slices, 3));
+    }
+    same_bits(both, sparse, "sparse");
+    same_bits(both + STEPS * V, full, "full");
+    for (int k = 0; k < 3; k++) {
+        sp_sparse_destroy(p[k].sparse);
+        sp_plan_fini(&p[k]);
+    }
+    scene_close(&s);
+}
+
+/* Below the depth, and without memory for the lists: full attention. */
+static void test_inactive(void **state)
+{
+    static float full[STEPS * V], got[STEPS * V];
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    decode(&s, NULL, full);
+    sp_sparse_account a = decode(&s, &(sp_sparse_opts){.tokens = 64}, got);
+    same_bits(got, full, "below the depth");
+    assert_true(a.n_steps == 0 && a.n_full == STEPS && a.n_read == 0);
+    for (long after = 0; after < 8; after++) {
+        sp_plan p;
+        prompt(&s, &p);
+        assert_ok(sp_sparse_create(&(sp_sparse_opts){.tokens = 64, .min_depth = -1}, &p.sparse));
+        grow(&p, 0);
+        sp_fault_after(after);
+        sp_err err = sp_engine_step(s.t.engine,
+                                    &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, got}, 1);
+        sp_fault_after(-1);
+        if (err == SP_OK && sp_sparse_account_of(p.sparse).n_full)
+            assert_memory_equal(got, full, V * sizeof *got);
+        else if (err != SP_OK)
+            assert_int_equal(err, SP_E_NOMEM);
+        sp_sparse_destroy(p.sparse);
+        sp_plan_fini(&p);
+    }
+    scene_close(&s);
+}
+
+static void test_options(void **state)
+{
+    sp_sparse *s;
+    assert_fails(sp_sparse_create(&(sp_sparse_opts){0}, &s), SP_E_ARG, "sparse decoding");
+    assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 1.5f}, &s), SP_E_ARG, "1.5");
+    assert_fails(sp_sparse_create(&(sp_sparse_opts){.share = 0.5f, .tokens = 3}, &s), SP_E_ARG,
+                 "3 tokens");
+}
+
+/* A source sees every block that is read, and may say where its bytes are. */
+typedef struct watch {
+    int n_want, n_wait;
+    int64_t n_blocks;
+} watch;
+
+static void want(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n)
+{
+    watch *w = user;
+    assert_int_equal(layer, w->n_wait % LAYERS);
+    assert_int_equal(kv_head, w->n_want++ % G);
+    assert_true(n > 0 && blocks != NULL);
+    w->n_blocks += n;
+}
+
+static sp_err wait_for(void *user, int layer)
+{
+    ((watch *)user)->n_wait++;
+    return SP_OK;
+}
+
+static void test_source(void **state)
+{
+    static float plain[STEPS * V], got[STEPS * V];
+    watch w = {0};
+    scene s;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    sp_sparse_opts o = {.tokens = 160, .min_depth = -1};
+    decode(&s, &o, plain);
+    o.source = (sp_block_source){want, wait_for, &w};
+    sp_sparse_account a = decode(&s, &o, got);
+    same_bits(got, plain, "with a source");
+    assert_int_equal(w.n_wait, STEPS * LAYERS);
+    assert_int_equal(w.n_want, STEPS * LAYERS * G);
+    assert_true(w.n_blocks * B >= a.n_read);
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_is_full_attention), cmocka_unit_test(test_some),
+        cmocka_unit_test(test_batch),                 cmocka_unit_test(test_inactive),
+        cmocka_unit_test(test_options),               cmocka_unit_test(test_source),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

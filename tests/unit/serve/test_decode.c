@@ -1,0 +1,60 @@
+/* test_decode.c -- how the words of --decode are read. */
+#include "support/check.h"
+
+#include <string.h>
+
+#include "serve/decode.h"
+
+static void test_words(void **state)
+{
+    sp_decode_choice d;
+    assert_ok(sp_decode_parse(NULL, &d));
+    assert_false(d.sparse);
+    assert_ok(sp_decode_parse("exact", &d));
+    assert_false(d.sparse);
+    assert_ok(sp_decode_parse("sparse:12.5%", &d));
+    assert_true(d.sparse && d.o.tokens == 0 && d.o.kind == SP_SUMMARY_BOUNDS);
+    assert_float_equal(d.o.share, 0.125f, 0);
+    assert_int_equal(d.o.min_depth, 0);
+    assert_ok(sp_decode_parse("sparse:4096,hash256,depth=0", &d));
+    assert_true(d.sparse && d.o.tokens == 4096 && d.o.share == 0);
+    assert_true(d.o.kind == SP_SUMMARY_HASH256 && d.o.min_depth < 0);
+    assert_ok(sp_decode_parse("sparse:100%,depth=300", &d));
+    assert_true(d.o.share == 1 && d.o.min_depth == 300);
+}
+
+static void test_refused(void **state)
+{
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"", "neither"},
+        {"fast", "\"fast\" is neither"},
+        {"sparse", "neither"},
+        {"sparse:", "\"\" in"},
+        {"sparse:0%", "\"0%\" in"},
+        {"sparse:101%", "\"101%\" in"},
+        {"sparse:nan%", "\"nan%\" in"},
+        {"sparse:-5", "\"-5\" in"},
+        {"sparse:1.5", "\"1.5\" in"},
+        {"sparse:5000000000", "\"5000000000\" in"},
+        {"sparse:10%,quest", "\"quest\" in"},
+        {"sparse:10%,", "\"\" in"},
+        {"sparse:10%,depth=", "\"depth=\" in"},
+        {"sparse:10%,depth=-1", "\"depth=-1\" in"},
+        {"sparse:10%x,bounds", "\"10%x\" in"},
+    };
+    for (size_t i = 0; i < SP_COUNT(bad); i++) {
+        sp_decode_choice d;
+        assert_fails(sp_decode_parse(bad[i].text, &d), SP_E_ARG, bad[i].why);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_words),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
