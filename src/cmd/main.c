@@ -26,6 +26,8 @@ static const cli_command commands[] = {
     {"calibrate", MEASURE, "find the least recomputation that keeps answer quality", lab_calibrate},
     {"perplexity", MEASURE, "measure how well a model predicts a text", lab_perplexity},
     {"sim", MEASURE, "simulate replacement policies on a trace, and plan memory", lab_sim},
+    {"profile", MEASURE, "measure what computing tokens costs, for replacement and planning",
+     lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
     {"doctor", SET_UP, "say what this machine and a model will do", lab_doctor},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},

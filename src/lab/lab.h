@@ -11,6 +11,7 @@ int lab_logits(int argc, char **argv);
 int lab_perplexity(int argc, char **argv);
 int lab_doctor(int argc, char **argv);
 int lab_sim(int argc, char **argv);
+int lab_profile(int argc, char **argv);
 
 extern const cli_command lab_benches[]; /* `spolia bench NAME`; the last has no name */
 

@@ -116,3 +116,28 @@ def test_damaged_lines_are_named(tmp_path):
     refuse("sim", tmp_path / "t.jsonl", "--tiers", "device", naming=["--tiers"])
     (tmp_path / "p.json").write_text('{"cached": [0, 1], "new": [2, 1], "us": []}')
     refuse("sim", tmp_path / "t.jsonl", "--profile", tmp_path / "p.json", naming=["new"])
+
+
+def test_a_profile_is_measured_and_used(tmp_path):
+    model, out = ROOT / "demo/model.gguf", tmp_path / "p.json"
+    table = succeed("profile", "-m", model, "-o", out, "--cached", "0,64,256", "--new", "16,128", "--rounds", "2")
+    made = json.loads(out.read_text())
+    assert made["cached"] == [0, 64, 256] and made["new"] == [16, 128] and "256" in table
+    assert all(len(row) == 2 and 0 < row[0] < row[1] for row in made["us"])
+    args = ["--generate", "zipf", "--requests", "2000", "--docs", "500", "--by", "path", "--top-k", "2"]
+    plain = sim(*args, "--policy", "pgdsf", "--memory", "10%")
+    used = sim(*args, "--policy", "pgdsf", "--memory", "10%", "--profile", out)
+    assert hits(plain) != hits(used)
+    plan = json.loads(succeed("sim", *args, "--policy", "pgdsf", "--profile", out, "--tiers", "device:1G", "--json"))
+    assert 0 < plan["ttft"] < plan["ttft_cold"]
+    refuse("profile", "-m", model, "-o", tmp_path / "none/p.json", "--cached", "0,16", "--new", "1,2",
+           naming=["none/p.json"])
+    refuse("profile", "-m", model, "--cached", "5,5", code=2, naming=["rising"])
+    refuse("run", "-m", model, "--profile", tmp_path / "none.json", "-p", "hi", naming=["none.json"])
+
+
+def test_the_engine_takes_every_policy():
+    model = ROOT / "demo/model.gguf"
+    for policy in ("lfu", "gdsf+ghosts", "pgdsf", "fr", "hazard"):
+        assert succeed("run", "-m", model, "--evict", policy, "-n", "2", "-p", "Once upon a time")
+    refuse("run", "-m", model, "--evict", "fifo", "-p", "hi", naming=["hazard"])
