@@ -71,6 +71,11 @@ typedef struct sp_context_opts {
                             remembers uses of copies that are gone; NULL: "lru" */
     const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL:
                             costs that rise evenly with the tokens looked at */
+    int64_t host_bytes;  /* memory of the host tier: copies that leave the memory of keys and values go
+                            there, and come back when a prompt has their text; 0: none */
+    const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies
+                            of exact prefixes are never rounded. NULL: kv_type */
+    const char *host_evict; /* which copy leaves the host tier: "lru", "lfu", "fr"; NULL: "lru" */
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */
@@ -296,7 +301,7 @@ typedef struct sp_segment_report {
     int n_tokens;
     int n_reused;       /* cached before this request, and used as they were */
     int n_recomputed;   /* of cached copies: computed again for this prompt */
-    const char *from;   /* where the copy was: "memory", "disk"; "" when there was none */
+    const char *from;   /* where the copy was: "memory", "host", "disk"; "" when there was none */
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
                            "evicted", "other system prompt", "other model" (the store has it for
                            another model or KV type), "not measured" (of what the policy must know

@@ -86,9 +86,16 @@ static int32_t common_blocks(const sp_copy *c, const sp_segment *seg)
     return b;
 }
 
+/* can_serve -- it has its blocks, or may get them. */
+static bool can_serve(const sp_copy *c, bool ready_only)
+{
+    return c->state == SP_COPY_READY ||
+           (!ready_only && (c->state == SP_COPY_LOADING || sp_copy_loadable(c)));
+}
+
 /* find_partial -- the child that shares most leading blocks with seg; sets *n_tokens. */
 static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg,
-                             int32_t *n_tokens)
+                             bool ready_only, int32_t *n_tokens)
 {
     sp_copy *best = NULL;
     int32_t best_blocks = 0;
@@ -96,7 +103,7 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tenant, seg->tokens));
     for (; c; c = c->next_by_start) {
         bool follows = c->parent == parent && (parent || c->tenant == seg->tenant);
-        int32_t b = follows ? common_blocks(c, seg) : 0;
+        int32_t b = follows && can_serve(c, ready_only) ? common_blocks(c, seg) : 0;
         if (b > best_blocks) {
             best_blocks = b;
             best = c;
@@ -107,50 +114,50 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
 }
 
 /* find_whole -- the copy of all of segment i, whose ancestors are looked up in `found`. */
-static const sp_copy *find_whole(const sp_ledger *l, const sp_segment *segs, int i,
+static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int i,
                                  const sp_copy *const *found)
 {
+    const sp_segment *segs = q->segs;
     int parent = sp_segment_parent(segs, i);
     if (segs[i].parent == SP_PARENT_ALL || (parent >= 0 && !found[parent])) return NULL;
     const sp_copy *c = sp_by_path_child(l, parent < 0 ? NULL : found[parent], &segs[i]);
+    if (c && !can_serve(c, q->ready_only)) return NULL;
     return c && segs[i].place && segs[i].place - 1 != c->at ? NULL : c;
 }
 
 /* find_rest -- the segment that begins like another after the same path; or NULL. Nodes of trees
  * are short, and found whole or not at all. */
-static sp_copy *find_rest(const sp_ledger *l, const sp_segment *segs, sp_path_match *m,
+static sp_copy *find_rest(const sp_ledger *l, const sp_path_query *q, sp_path_match *m,
                           const sp_copy *const *found)
 {
-    const sp_segment *seg = &segs[m->n];
-    int parent = sp_segment_parent(segs, m->n);
-    if (seg->kind == SP_SEG_NODE || !sp_segment_on_path(segs, m->n)) return NULL;
-    return find_partial(l, parent < 0 ? NULL : found[parent], seg, &m->n_partial);
+    const sp_segment *seg = &q->segs[m->n];
+    int parent = sp_segment_parent(q->segs, m->n);
+    if (seg->kind == SP_SEG_NODE || !sp_segment_on_path(q->segs, m->n)) return NULL;
+    return find_partial(l, parent < 0 ? NULL : found[parent], seg, q->ready_only, &m->n_partial);
 }
 
-/* use_all -- descendants before their ancestors, each of them once. */
-static void use_all(sp_ledger *l, const sp_copy *const *found, int n_segs, int64_t now)
+static void use(sp_ledger *l, const sp_copy *found, int64_t now)
 {
-    for (int i = n_segs - 1; i >= 0; i--)
-        if (found[i]) {
-            sp_copy *c = sp_ledger_own(l, found[i]);
-            c->worth += SP_MOST_WORTH; /* exact: CFO is 0 */
-            sp_evict_use(&l->ready, c, now);
-        }
+    if (!found || found->state != SP_COPY_READY) return;
+    sp_copy *c = sp_ledger_own(l, found);
+    c->worth += SP_MOST_WORTH; /* exact: CFO is 0 */
+    sp_evict_use(&l->ready, c, now);
 }
 
 void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, const sp_copy **out)
 {
-    for (int i = 0; i < n_segs; i++) out[i] = find_whole(l, segs, i, out);
+    const sp_path_query q = {.segs = segs, .n_segs = n_segs};
+    for (int i = 0; i < n_segs; i++) out[i] = find_whole(l, &q, i, out);
 }
 
-sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
-                              const sp_copy **out)
+sp_path_match sp_by_path_match(sp_ledger *l, const sp_path_query *q, int64_t now,
+                               const sp_copy **out)
 {
     sp_path_match m = {0};
     bool whole = true; /* so far */
-    for (int i = 0; i < n_segs; i++) {
-        l->stats.tokens_looked_up += segs[i].n;
-        out[i] = find_whole(l, segs, i, out);
+    for (int i = 0; i < q->n_segs; i++) {
+        l->stats.tokens_looked_up += q->segs[i].n;
+        out[i] = find_whole(l, q, i, out);
         whole &= out[i] != NULL;
         m.n += whole;
         if (!out[i]) continue;
@@ -158,16 +165,23 @@ sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, 
         l->stats.tokens_hit += out[i]->n;
         l->stats.n_hits++;
     }
-    sp_copy *partial = m.n < n_segs ? find_rest(l, segs, &m, out) : NULL;
+    sp_copy *partial = m.n < q->n_segs ? find_rest(l, q, &m, out) : NULL;
     if (partial) {
         partial->n_pins++;
-        sp_evict_use(&l->ready, partial, now);
+        if (partial->state == SP_COPY_READY) sp_evict_use(&l->ready, partial, now);
         l->stats.tokens_hit += m.n_partial;
     }
     m.partial = partial;
-    use_all(l, out, n_segs, now);
-    l->stats.n_lookups += n_segs;
+    for (int i = q->n_segs - 1; i >= 0; i--) use(l, out[i], now); /* descendants first */
+    l->stats.n_lookups += q->n_segs;
     return m;
+}
+
+sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
+                              const sp_copy **out)
+{
+    const sp_path_query q = {.segs = segs, .n_segs = n_segs, .ready_only = true};
+    return sp_by_path_match(l, &q, now, out);
 }
 
 /* -- order ---------------------------------------------------------------------------------- */

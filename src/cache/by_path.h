@@ -29,9 +29,18 @@ typedef struct sp_path_match {
     int32_t n_partial;      /* tokens, whole blocks */
 } sp_path_match;
 
-/* sp_by_path_find -- what is known of a prompt: the longest prefix of a list, the nodes of trees;
- * out [n_segs]: the copy of each segment, or NULL. Pins and uses each of them and `partial`; all are
- * READY. */
+typedef struct sp_path_query {
+    const sp_segment *segs;
+    int n_segs;
+    bool ready_only;
+} sp_path_query;
+
+/* sp_by_path_match -- what is known of a prompt: the longest prefix of a list, the nodes of trees;
+ * out [n_segs]: the copy of each segment, or NULL. Pins each of them and `partial`, and uses those
+ * that are READY; with `ready_only` all are, else others may be LOADING, or FREE and loadable. */
+sp_path_match sp_by_path_match(sp_ledger *l, const sp_path_query *q, int64_t now,
+                               const sp_copy **out);
+/* sp_by_path_find -- the same, of READY copies alone. */
 sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, int64_t now,
                               const sp_copy **out);
 

@@ -44,8 +44,9 @@ typedef enum sp_place {
  *      v            evicted from the device
  *     gone, when no tier has it and nobody pins it
  *
- * sp_ledger_add also turns a FREE copy of the same name into a READY one. Path copies, placed copies
- * and patches have no form below the device: when they are evicted, they are gone. */
+ * sp_ledger_add also turns a FREE copy of the same name into a READY one. Placed copies and patches
+ * have no form below the device: when they are evicted, they are gone. A path copy is never lower than
+ * the copies that continue it: it has blocks while one of them has, and when it is gone, they are. */
 typedef enum sp_copy_state {
     SP_COPY_FREE,    /* no blocks on the device; a lower tier has it (or had it: places is 0) */
     SP_COPY_LOADING, /* has open blocks that a tier is filling: nobody reads them */
@@ -71,14 +72,15 @@ typedef struct sp_rank_place {
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
     /* -- what it is: constant while READY; of a FREE copy only kind, id, head, cost
-     *    and what was measured of it are known. A copy is exact if its KV equals that of a plain
+     *    and what was measured of it are known, of a FREE path copy also tokens, position and
+     *    parent. A copy is exact if its KV equals that of a plain
      *    forward pass over `before` (or the path) and the segment. */
     sp_copy_kind kind;
     bool exact;
     sp_digest id;               /* content id of the segment */
     uint64_t tenant;            /* of the segment */
-    const int32_t *tokens;      /* [n]; NULL while FREE */
-    int32_t n;                  /* tokens; 0 while FREE */
+    const int32_t *tokens;      /* [n]; NULL while FREE, unless it is a path copy */
+    int32_t n;                  /* tokens; 0 without `tokens` */
     int32_t at;                 /* position that the first key was rotated for */
     sp_copy *parent;            /* path: the copy of the preceding segment; NULL: the first */
     uint64_t head;              /* content: sp_head_key of the segments before the first chunk */
@@ -101,7 +103,11 @@ struct sp_copy {
         bool stats, heavy; /* what the form below the device has of these */
     } stored;
     int n_pins;        /* users, the load that fills it, and patches over it */
-    int n_children;    /* path copies that continue this one */
+    int n_children;    /* path copies with blocks that continue this one */
+    sp_copy *first_child; /* path copies in any state that continue this one ... */
+    struct {
+        sp_copy *next, *previous;
+    } sibling;         /* ... and others with the same parent */
     int64_t last_used; /* logical time */
     int64_t n_uses;    /* requests that used it; the one that added or loaded it is the first */
     int64_t expires;   /* sp_ledger_expire drops it from this time on; 0: never */
@@ -118,8 +124,8 @@ struct sp_copy {
         sp_copy *newer, *older;
     } used;                 /* order of use: of all READY copies, or of all FREE ones ... */
     int64_t order;          /* ... in numbers that rise with it */
-    sp_rank_place rank[3];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
-                              with an end by `expires` */
+    sp_rank_place rank[4];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
+                              with an end by `expires`; copies in the host tier (cache/order.h) */
     sp_copy *next_by_id;    /* chains of the indices */
     sp_copy *next_by_start; /* path copies of a block or more */
     size_t slot;            /* index in the ledger's list of all copies */

@@ -16,9 +16,11 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
                            .cost = o->cost,
                            .user = o->user};
     SP_TRY(sp_evict_init(&l->ready, &evict));
+    SP_TRY(sp_order_init(&l->host, o->host_evict));
     l->pool = o->pool;
     l->ending.which = 2;
     l->max_placed = o->max_placed;
+    l->keeps = true;
     l->stats.max_blocks = o->max_blocks;
     l->ghosts = SP_NEW(sp_ghosts);
     if (!l->ghosts) return sp_fail_nomem(sizeof *l->ghosts, "the ledger of copies");
@@ -42,7 +44,7 @@ sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out)
 
 static bool tiers_may_have(const sp_copy *c)
 {
-    return (c->kind == SP_COPY_PLAIN || c->kind == SP_COPY_FUSED) && !c->base;
+    return c->kind != SP_COPY_PLACED && !c->base;
 }
 
 static sp_adopted name_of(const sp_copy *c)
@@ -58,11 +60,35 @@ static void enter(sp_ledger *l, sp_copy *c)
     sp_evict_link(&l->free, c);
 }
 
-/* forget -- a FREE copy is gone. */
+/* enter_path, leave_path -- the index, and the list of what continues the parent. */
+static void enter_path(sp_ledger *l, sp_copy *c)
+{
+    sp_by_path_add(l, c);
+    if (!c->parent) return;
+    c->sibling.next = c->parent->first_child;
+    if (c->sibling.next) c->sibling.next->sibling.previous = c;
+    c->parent->first_child = c;
+}
+
+static void leave_path(sp_ledger *l, sp_copy *c)
+{
+    sp_by_path_drop(l, c);
+    if (c->sibling.next) c->sibling.next->sibling.previous = c->sibling.previous;
+    if (c->sibling.previous)
+        c->sibling.previous->sibling.next = c->sibling.next;
+    else if (c->parent)
+        c->parent->first_child = c->sibling.next;
+}
+
+/* forget -- a FREE copy is gone; the tiers are told. Pre: no path copy continues it. */
 static void forget(sp_ledger *l, sp_copy *c)
 {
-    assert(c->state == SP_COPY_FREE && c->n_pins == 0);
-    if (c->kind != SP_COPY_PATH) sp_by_content_drop(l, c);
+    assert(c->state == SP_COPY_FREE && c->n_pins == 0 && !c->first_child);
+    if (c->kind != SP_COPY_PATH)
+        sp_by_content_drop(l, c);
+    else
+        leave_path(l, c);
+    sp_order_drop(&l->host, c);
     sp_evict_unlink(&l->free, c);
     sp_copy *last = l->all.v[--l->all.n];
     l->all.v[c->slot] = last;
@@ -71,10 +97,51 @@ static void forget(sp_ledger *l, sp_copy *c)
     sp_free(c);
 }
 
-/* settle -- a copy that nobody pins and no tier has is gone. */
+/* unplace -- a copy loses places below the device; with `tell`, its tiers have the bytes still. */
+static void unplace(sp_ledger *l, sp_copy *c, unsigned places, bool tell)
+{
+    places &= c->places & ~(unsigned)SP_AT_DEVICE;
+    c->places &= ~places;
+    if (places & SP_AT_HOST) sp_order_drop(&l->host, c);
+    if (places && tell && l->tiers.useless) l->tiers.useless(l->tiers.user, c, places);
+}
+
+/* next_below -- walks the path copies that continue `root`: each one after those that continue it. */
+static sp_copy *deepest(sp_copy *c)
+{
+    while (c->first_child) c = c->first_child;
+    return c;
+}
+
+static sp_copy *next_below(const sp_copy *root, sp_copy *c)
+{
+    if (c->sibling.next) return deepest(c->sibling.next);
+    return c->parent == root ? NULL : c->parent;
+}
+
+static void settle(sp_ledger *l, sp_copy *c);
+
+/* orphan -- a FREE path copy is in no tier: nothing that continues it can be read any more. Pins keep
+ * the copies known until they are let go. */
+static void orphan(sp_ledger *l, sp_copy *c)
+{
+    for (sp_copy *d = c->first_child ? deepest(c) : NULL, *next; d; d = next) {
+        next = next_below(c, d);
+        unplace(l, d, ~0u, true);
+        if (d->state == SP_COPY_FREE && d->n_pins == 0 && !d->first_child) forget(l, d);
+    }
+}
+
+/* settle -- a copy that nobody pins and no tier has is gone; then its parent may be. */
 static void settle(sp_ledger *l, sp_copy *c)
 {
-    if (c->state == SP_COPY_FREE && c->places == 0 && c->n_pins == 0) forget(l, c);
+    while (c && c->state == SP_COPY_FREE && c->places == 0) {
+        sp_copy *parent = c->parent;
+        orphan(l, c);
+        if (c->n_pins || c->first_child) return;
+        forget(l, c);
+        c = parent;
+    }
 }
 
 /* forget_oldest -- I6; pinned ones stay. */
@@ -82,7 +149,7 @@ static void forget_oldest(sp_ledger *l)
 {
     for (sp_copy *c = l->free.oldest, *next; c && l->free.n > SP_LEDGER_MAX_FREE; c = next) {
         next = c->used.newer;
-        if (c->n_pins == 0) forget(l, c);
+        if (c->n_pins == 0 && c->kind != SP_COPY_PATH && c->places == SP_AT_DISK) forget(l, c);
     }
 }
 
@@ -136,11 +203,20 @@ static void drop_pin(sp_ledger *l, sp_copy *c)
     tell_evictable(l, c);
 }
 
+/* keep_name -- what a FREE copy still says of itself. */
+static void keep_name(sp_copy *c)
+{
+    if (c->kind == SP_COPY_PATH)
+        c->blocks = NULL;
+    else
+        sp_copy_empty(c);
+}
+
 /* become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer is dead
  * afterwards unless it is pinned. */
 static void become_free(sp_ledger *l, sp_copy *c)
 {
-    assert(c->n_children == 0);
+    assert(c->n_children == 0 || c->state == SP_COPY_LOADING);
     if (c->state == SP_COPY_READY) sp_evict_drop(&l->ready, c);
     sp_rank_drop(&l->ending, c);
     c->expires = 0;
@@ -149,17 +225,15 @@ static void become_free(sp_ledger *l, sp_copy *c)
     c->places &= ~(unsigned)SP_AT_DEVICE;
     if (!tiers_may_have(c)) c->places = 0;
     if (c->base) drop_pin(l, sp_ledger_own(l, c->base));
-    if (c->kind == SP_COPY_PATH) {
-        sp_by_path_drop(l, c);
-        if (c->parent) c->parent->n_children--, tell_evictable(l, c->parent);
-    }
-    sp_copy_empty(c);
+    if (c->parent) c->parent->n_children--, tell_evictable(l, c->parent);
+    keep_name(c);
     c->state = SP_COPY_FREE;
     sp_evict_link(&l->free, c);
-    if (c->places) {
+    if (c->places && c->kind != SP_COPY_PATH) {
         sp_adopted name = name_of(c);
         const sp_copy *twin = sp_by_content_named(l, &name, c);
-        if (twin && (twin->places & c->places) == c->places) c->places = 0; /* one name, one copy */
+        if (twin && (twin->places & c->places) == c->places)
+            unplace(l, c, ~0u, false); /* one name, one copy */
     }
     settle(l, c);
     forget_oldest(l);
@@ -171,6 +245,11 @@ static bool evict(sp_ledger *l, sp_copy *c)
 {
     if (!c) return false;
     assert(sp_copy_evictable(c)); /* I3 */
+    if (l->keeps && l->tiers.leaving && tiers_may_have(c)) {
+        c->n_pins++;
+        l->tiers.leaving(l->tiers.user, c);
+        c->n_pins--;
+    }
     become_free(l, c);
     l->stats.n_evicted++;
     return true;
@@ -200,20 +279,34 @@ bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks)
     return true;
 }
 
+void sp_ledger_lose_device(sp_ledger *l)
+{
+    l->keeps = false;
+    while (evict_one(l)) {
+    }
+    l->keeps = true;
+}
+
 void sp_ledger_clear(sp_ledger *l)
 {
-    while (evict_one(l)) {
+    sp_ledger_lose_device(l);
+    for (const sp_copy *c; (c = sp_ledger_host_victim(l));) {
+        sp_copy *own = sp_ledger_own(l, c);
+        unplace(l, own, SP_AT_HOST, true);
+        settle(l, own);
     }
 }
 
 void sp_ledger_destroy(sp_ledger *l)
 {
     if (!l) return;
+    l->tiers = (sp_ledger_tiers){0};
     if (l->all.n) sp_ledger_clear(l);
-    while (l->free.oldest) forget(l, l->free.oldest);
+    while (l->free.oldest) forget(l, deepest(l->free.oldest));
     assert(l->all.n == 0); /* nothing is pinned, nothing is loading */
     sp_by_path_fini(l);
     sp_by_content_fini(l);
+    sp_order_fini(&l->host);
     sp_vec_fini(&l->all);
     sp_evict_fini(&l->ready);
     sp_rank_fini(&l->ending);
@@ -227,7 +320,7 @@ void sp_ledger_drop(sp_ledger *l, const sp_copy *dropped)
     assert(c->n_pins == 0 && c->n_children == 0 && c->state != SP_COPY_LOADING);
     sp_ghosts_drop(l->ghosts, &(sp_segment){
                                   .tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant});
-    c->places &= SP_AT_DEVICE; /* so it is gone, and not FREE */
+    unplace(l, c, ~0u, true); /* so it is gone, and not FREE */
     if (c->state == SP_COPY_READY)
         become_free(l, c);
     else
@@ -265,8 +358,10 @@ sp_err sp_ledger_expire_at(sp_ledger *l, const sp_copy *expiring, int64_t when)
 void sp_ledger_expire(sp_ledger *l, int64_t now)
 {
     for (sp_copy *c; (c = sp_rank_least(&l->ending)) && c->expires <= now;) {
-        c->places = SP_AT_DEVICE;
+        unplace(l, c, ~0u, true);
+        l->keeps = false;
         evict(l, c);
+        l->keeps = true;
     }
 }
 
@@ -346,6 +441,7 @@ static void drop_replaced(sp_ledger *l, sp_copy *by)
         if (c == by || c->kind != SP_COPY_FUSED || c->head != by->head || !sp_copy_evictable(c) ||
             !sp_digest_eq(&c->id, &by->id))
             continue;
+        unplace(l, c, SP_AT_HOST, true);
         by->places |= c->places;
         c->places = SP_AT_DEVICE; /* so it is gone, and no other copy with it */
         become_free(l, c);
@@ -358,6 +454,7 @@ static sp_err new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     SP_TRY(sp_vec_reserve(&l->all, 1));
     SP_TRY(sp_evict_reserve(&l->ready, l->all.n + 1));
     SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
+    SP_TRY(sp_order_reserve(&l->host, l->all.n + 1));
     sp_copy *c = SP_NEW(sp_copy);
     if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
     c->kind = kind;
@@ -383,9 +480,11 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
 {
     const uint32_t *blocks = own_blocks(from);
     int32_t n = sp_copy_n_own_blocks(from);
+    const bool is_new = !c->memory;
     for (int32_t i = 0; i < n; i++) assert(sp_kv_is_sealed(l->pool, blocks[i])); /* I1 */
     sp_kv_retain(l->pool, blocks, n);
     sp_evict_unlink(&l->free, c);
+    sp_copy_empty(c);
     sp_copy_move_contents(c, from);
     c->head = spec->kind == SP_COPY_PATH ? 0 : sp_head_key(spec->before, spec->n_head);
     if (c->base) sp_ledger_own(l, c->base)->n_pins++;
@@ -395,7 +494,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
         c->at = c->parent->at + c->parent->n;
     }
     count(l, c, 1);
-    if (c->kind == SP_COPY_PATH) sp_by_path_add(l, c);
+    if (c->kind == SP_COPY_PATH && is_new) enter_path(l, c);
     become_ready(l, c, now);
 }
 
@@ -411,6 +510,10 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
         return SP_OK;
     }
     bool is_new = !c;
+    if (c && c->state == SP_COPY_LOADING) {
+        *out = NULL; /* a path copy: whoever loads it will have it */
+        return SP_OK;
+    }
     SP_TRY(sp_copy_fill(&contents, spec));
     sp_err err = is_new ? new_copy(l, spec->kind, &c) : SP_OK;
     if (err != SP_OK) {
@@ -441,6 +544,11 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
 
 /* -- lower tiers ---------------------------------------------------------------------------- */
 
+void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers)
+{
+    l->tiers = *tiers;
+}
+
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
 {
     if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
@@ -455,6 +563,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
         enter(l, c);
         sp_by_content_add(l, c);
     }
+    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
     c->places |= a->place;
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
@@ -468,6 +577,7 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
 {
     sp_copy *c = sp_ledger_own(l, placed);
     assert(tiers_may_have(c) && place != SP_AT_DEVICE);
+    if (place == SP_AT_HOST) sp_order_add(&l->host, c);
     c->places |= place;
     c->stored.stats = c->stats != NULL;
     c->stored.heavy = c->heavy != NULL;
@@ -477,47 +587,82 @@ void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
 {
     sp_copy *c = sp_ledger_own(l, unplaced);
     assert(place != SP_AT_DEVICE);
-    c->places &= ~(unsigned)place;
+    unplace(l, c, place, false);
     settle(l, c);
+}
+
+/* may_leave_host -- I7. */
+static bool may_leave_host(const sp_copy *c)
+{
+    if (c->n_pins) return false;
+    return c->state != SP_COPY_FREE || !c->first_child;
+}
+
+const sp_copy *sp_ledger_host_victim(sp_ledger *l)
+{
+    return sp_order_victim(&l->host, may_leave_host);
 }
 
 /* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */
 static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
 {
     int32_t n = sp_blocks_for(seg->n);
+    sp_copy contents = {0}, *parent = c->parent;
     uint32_t *blocks = sp_alloc((size_t)n, sizeof *blocks);
     if (!blocks) return sp_fail_nomem((size_t)n * sizeof *blocks, "a copy that is loaded");
     sp_err err = sp_kv_acquire(l->pool, n, blocks);
     if (err == SP_OK) {
-        err = sp_copy_fill(
-            c,
-            &(sp_copy_spec){.seg = seg, .kind = c->kind, .blocks = blocks, .cost_us = c->cost_us});
+        err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg,
+                                                      .kind = c->kind,
+                                                      .exact = c->kind == SP_COPY_PATH,
+                                                      .at = c->at,
+                                                      .blocks = blocks,
+                                                      .cost_us = c->cost_us});
         if (err != SP_OK) sp_kv_release(l->pool, blocks, n);
+    }
+    if (err == SP_OK) {
+        sp_copy_empty(c);
+        sp_copy_move_contents(c, &contents);
+        c->parent = parent;
     }
     sp_free(blocks);
     return err;
+}
+
+/* can_load -- I7. */
+static sp_err can_load(const sp_copy *c)
+{
+    if (c->parent && c->parent->state == SP_COPY_FREE)
+        return sp_fail(SP_E_NOKV, "what a copy continues has no blocks");
+    return SP_OK;
 }
 
 sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segment *seg,
                             int64_t spare)
 {
     sp_copy *c = sp_ledger_own(l, loading);
+    const sp_segment own = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
+    if (c->kind == SP_COPY_PATH) seg = &own;
     assert(c->state == SP_COPY_FREE && sp_digest_eq(&c->id, &seg->id));
     int64_t n = sp_blocks_for(seg->n);
+    SP_TRY(can_load(c));
     sp_err err = SP_OK;
     c->n_pins++;
+    if (c->parent) c->parent->n_pins++;
     if (!make_room(l, n, c->kind) || !sp_ledger_free_up(l, n + spare))
         err = sp_fail(
             SP_E_NOKV,
             "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld can be had",
             (long long)n, (long long)spare, (long long)sp_kv_pool_n_free(l->pool));
     if (err == SP_OK) err = open_blocks(l, c, seg);
+    if (c->parent) drop_pin(l, c->parent);
     if (err != SP_OK) {
         drop_pin(l, c);
         return err;
     }
     sp_evict_unlink(&l->free, c);
     c->state = SP_COPY_LOADING;
+    if (c->parent) c->parent->n_children++;
     count(l, c, 1);
     return SP_OK;
 }
@@ -548,17 +693,23 @@ sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded 
                           sp_place from, int64_t now)
 {
     sp_copy *c = sp_ledger_own(l, loading), contents = {0};
+    const bool path = c->kind == SP_COPY_PATH;
     assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
-    if (loaded && !has_what_was_found(c, loaded)) loaded = NULL;
-    sp_err err = loaded ? loaded_contents(c, loaded, &contents) : SP_OK;
+    assert(!loaded || !c->parent || c->parent->state != SP_COPY_LOADING);
+    if (loaded && !path && !has_what_was_found(c, loaded)) loaded = NULL;
+    sp_err err = loaded && !path ? loaded_contents(c, loaded, &contents) : SP_OK;
+    if (loaded && c->parent && c->parent->state == SP_COPY_FREE)
+        err = sp_fail(SP_E_NOTFOUND, "what a copy continues could not be loaded");
     drop_pin(l, c);
     if (!loaded || err != SP_OK) {
-        if (!loaded) c->places &= ~(unsigned)from;
+        if (!loaded) unplace(l, c, from, true);
         become_free(l, c);
         return err;
     }
-    sp_copy_empty(c);
-    sp_copy_move_contents(c, &contents);
+    if (!path) {
+        sp_copy_empty(c);
+        sp_copy_move_contents(c, &contents);
+    }
     sp_kv_seal(l->pool, c->blocks, sp_copy_n_own_blocks(c));
     become_ready(l, c, now);
     return SP_OK;

@@ -21,8 +21,10 @@
  *  I3  a copy that is pinned or has children keeps its blocks.
  *  I4  n_blocks, the sum of own blocks over all copies, is at most max_blocks.
  *  I5  at most max_placed copies are placed; the one of least worth makes room.
- *  I6  a FREE copy has a place below the device, or is pinned; at most SP_LEDGER_MAX_FREE unpinned
- *      ones are remembered.
+ *  I6  a FREE copy has a place below the device, or is pinned, or its descendants are; at most
+ *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered.
+ *  I7  what a path copy continues is READY or LOADING while the path copy is; and is known to the ledger
+ *      while the path copy is. Source: RAGCache section 5.1 (R3).
  *
  * Time is a parameter (`now`: logical, each request is one tick), so a simulator can drive the
  * ledger. The same calls with the same times always leave the same copies.
@@ -43,10 +45,21 @@ typedef struct sp_ledger_opts {
     int64_t max_blocks; /* I4 */
     int64_t max_placed; /* I5 */
     const char *evict;  /* name of a replacement policy (cache/evict.h); NULL: "lru" */
+    const char *host_evict; /* of the host tier (cache/order.h); NULL: "lru" */
     const struct sp_evict_policy *policy; /* instead of a name; NULL: by name */
     void *user;                           /* of `policy` */
     const struct sp_cost *cost;           /* borrowed: what computing tokens costs; NULL: default */
 } sp_ledger_opts;
+
+/* What a ledger asks of the tiers below; called on its own thread. */
+typedef struct sp_ledger_tiers {
+    /* A READY copy is about to lose its blocks: the last moment to read them. May call
+     * sp_ledger_placed; and sp_ledger_host_victim, with sp_ledger_unplaced of that. NULL: none. */
+    void (*leaving)(void *user, const sp_copy *c);
+    /* What these tiers (a set of sp_place) have of the copy is of no use any more. NULL: none. */
+    void (*useless)(void *user, const sp_copy *c, unsigned places);
+    void *user;
+} sp_ledger_tiers;
 
 /* Why no copy serves a segment. */
 typedef enum sp_miss {
@@ -103,6 +116,9 @@ void sp_ledger_destroy(sp_ledger *l);
 sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now,
                      const sp_copy **out) SP_MUST_CHECK;
 
+/* sp_ledger_set_tiers -- from now on; zeroed: none. */
+void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers);
+
 /* The name of a copy in a lower tier. */
 typedef struct sp_adopted {
     sp_digest id;
@@ -118,15 +134,21 @@ typedef struct sp_adopted {
  * One that the ledger knows already gets the place. Errors: SP_E_NOMEM; SP_E_ARG (kind, place). */
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a) SP_MUST_CHECK;
 /* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or has it no more. A FREE
- * copy that has no place left is gone (and the pointer with it) unless it is pinned. Only plain and
- * fused copies have places below the device. */
+ * copy that has no place left is gone (and the pointer with it) unless it is pinned; the path copies
+ * that continue it are gone, too. Only whole copies that are not of kind placed have places below the
+ * device. */
 void sp_ledger_placed(sp_ledger *l, const sp_copy *c, sp_place place);
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *c, sp_place place);
 
+/* sp_ledger_host_victim -- the copy that leaves the host tier next, as its replacement policy says:
+ * unpinned, and no path copy without blocks continues it. NULL: none may go. */
+const sp_copy *sp_ledger_host_victim(sp_ledger *l);
+
 /* sp_ledger_load_begin -- FREE -> LOADING: takes the segment's tokens and open blocks for them, and
  * pins the copy for the load. Evicts if need be, and leaves `spare` blocks of the pool free for
- * others. Pre: FREE, and the segment has the copy's id. Errors: SP_E_NOKV, SP_E_NOMEM, and the copy
- * is FREE as before. */
+ * others. Pre: FREE, and the segment has the copy's id; that of a path copy is ignored. Errors:
+ * SP_E_NOKV (also: what a path copy continues has no blocks), SP_E_NOMEM, and the copy is FREE as
+ * before. */
 sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *c, const sp_segment *seg,
                             int64_t spare) SP_MUST_CHECK;
 
@@ -143,7 +165,8 @@ typedef struct sp_loaded {
 /* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL or lacks what was
  * adopted as measured, back to FREE
  * without the place `from`: a copy that then has no place is gone once nobody pins it.
- * Errors: SP_E_NOMEM, and the copy is FREE with all its places. */
+ * Pre: what a path copy that was loaded continues is not LOADING any more. Errors: SP_E_NOMEM, and the copy is FREE
+ * with all its places; SP_E_NOTFOUND: what the path copy continues is gone, and so will it be. */
 sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded, sp_place from,
                           int64_t now) SP_MUST_CHECK;
 
@@ -168,8 +191,11 @@ void sp_ledger_expect(sp_ledger *l, const sp_copy *c, float weight);
 
 /* sp_ledger_free_up -- evicts until the pool has n_blocks free; false when nothing more may go. */
 bool sp_ledger_free_up(sp_ledger *l, int64_t n_blocks);
-/* sp_ledger_clear -- drops everything that is not pinned from the device. */
+/* sp_ledger_clear -- drops everything that is not pinned from the device and the host. */
 void sp_ledger_clear(sp_ledger *l);
+/* sp_ledger_lose_device -- the device's memory is lost: every copy that is not pinned becomes FREE,
+ * without a chance to be written. */
+void sp_ledger_lose_device(sp_ledger *l);
 /* sp_ledger_drop -- the copy is gone from the device and from all lists, as if it had never been; what
  * lower tiers have of it is the caller's to remove. Pre: READY or FREE, unpinned, nothing continues it. */
 void sp_ledger_drop(sp_ledger *l, const sp_copy *c);

@@ -7,6 +7,7 @@
 #include "cache/evict.h"
 #include "cache/ghosts.h"
 #include "cache/ledger.h"
+#include "cache/order.h"
 
 #define SP_MOST_WORTH 100.0f /* of one use: CFO may be 0 */
 
@@ -19,6 +20,9 @@ struct sp_ledger {
     sp_chains path_by_id, path_by_start; /* by_path.c */
     sp_chains content;                   /* by_content.c */
     sp_ghosts *ghosts;
+    sp_order host; /* copies in the host tier */
+    sp_ledger_tiers tiers;
+    bool keeps;    /* copies that leave the device may go to a lower tier */
     int64_t max_placed;
     sp_ledger_stats stats;
 };

@@ -15,7 +15,9 @@ void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_kn
     found->copy = copy;
     found->n_known = n_known;
     found->at = copy->at;
-    found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY : SP_FROM_DISK;
+    found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY
+                    : copy->places & SP_AT_HOST  ? SP_FROM_HOST
+                                                 : SP_FROM_DISK;
     found->miss = SP_MISS_NONE;
 }
 
@@ -24,7 +26,8 @@ sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match)
     const sp_reuse_input *in = f->in;
     const sp_copy **path = sp_arena_take(f->arena, (size_t)n, sizeof *path);
     if (!path) return sp_fail_nomem((size_t)n * sizeof *path, "a look-up");
-    sp_path_match m = sp_by_path_find(f->ledger, in->segs, n, f->now, path);
+    const sp_path_query q = {.segs = in->segs, .n_segs = n, .ready_only = f->ready_only};
+    sp_path_match m = sp_by_path_match(f->ledger, &q, f->now, path);
     for (int i = 0; i < n; i++) {
         if (!path[i]) continue;
         sp_reuse_serve(f, i, path[i], in->segs[i].n);

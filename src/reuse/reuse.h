@@ -24,6 +24,7 @@
 typedef enum sp_source {
     SP_FROM_NOWHERE, /* no copy, or this request has computed it */
     SP_FROM_MEMORY,
+    SP_FROM_HOST,
     SP_FROM_DISK,
 } sp_source;
 

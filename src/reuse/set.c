@@ -28,7 +28,8 @@ static sp_err find_set(const sp_finder *f)
     if (!order || !segs || !path) return sp_fail_nomem(n * sizeof *segs, "an order of chunks");
     SP_TRY(sp_by_path_order(f->ledger, in->segs, in->n_segs, in->n_head, order));
     for (int k = 0; k < in->n_segs; k++) segs[k] = in->segs[order[k]];
-    sp_path_match m = sp_by_path_find(f->ledger, segs, in->n_segs, f->now, path);
+    const sp_path_query q = {.segs = segs, .n_segs = in->n_segs, .ready_only = f->ready_only};
+    sp_path_match m = sp_by_path_match(f->ledger, &q, f->now, path);
     if (m.partial) sp_ledger_unpin(f->ledger, m.partial);
     bool exact = is_prompt_order(order, in->n_segs);
     for (int k = 0; k < m.n; k++) {

@@ -25,7 +25,10 @@ static int32_t n_had(const sp_request *r, int i)
 static const char *source_name(uint8_t source)
 {
     static const char *const names[] = {
-        [SP_FROM_NOWHERE] = "", [SP_FROM_MEMORY] = "memory", [SP_FROM_DISK] = "disk"};
+        [SP_FROM_NOWHERE] = "",
+                                        [SP_FROM_MEMORY] = "memory",
+                                        [SP_FROM_HOST] = "host",
+                                        [SP_FROM_DISK] = "disk"};
     return names[source];
 }
 

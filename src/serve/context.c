@@ -80,14 +80,17 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                                            .cost = o->profile ? &c->cost : NULL,
                                            .max_blocks = n_blocks,
                                            .evict = o->evict,
+                                           .host_evict = o->host_evict,
                                            .max_placed = o->max_variants ? o->max_variants : 1024},
                          &c->ledger));
     SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
-    if (!o->store) return SP_OK;
-    if (!(c->store = sp_strdup_n(o->store, strlen(o->store))))
+    if (!o->store && !o->host_bytes) return SP_OK;
+    if (o->store && !(c->store = sp_strdup_n(o->store, strlen(o->store))))
         return sp_fail_nomem(strlen(o->store), "the name of the store");
     return sp_tiers_open(&(sp_tiers_opts){.dir = c->store,
                                           .max_bytes = o->store_bytes,
+                                          .host_bytes = o->host_bytes,
+                                          .host_kv = o->host_kv,
                                           .space = &c->prompts.space,
                                           .salt = c->salt,
                                           .pool = c->pool,
@@ -141,6 +144,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
     if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
+    if (o->host_bytes < 0) return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->host_bytes);
     if (o->store_bytes < 0) return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;

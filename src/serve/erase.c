@@ -122,7 +122,7 @@ static sp_err drop_copy(sp_context *c, const sp_copy *copy, uint8_t *zeros, uint
 
 static bool is_free_to_go(const sp_copy *c)
 {
-    return c->n_pins == 0 && c->n_children == 0 && c->state != SP_COPY_LOADING;
+    return c->n_pins == 0 && !c->first_child && c->state != SP_COPY_LOADING;
 }
 
 /* drop_all -- children before parents, patches before their bases: passes until one drops nothing. Without
@@ -165,7 +165,7 @@ static sp_err erase_device(sp_context *c, erasing *e)
 static sp_err erase(sp_context *c, void *arg)
 {
     erasing *e = arg;
-    sp_err err = c->tiers ? erase_store(c, e) : SP_OK;
+    sp_err err = sp_tiers_has_store(c->tiers) ? erase_store(c, e) : SP_OK;
     sp_err dropped = erase_device(c, e);
     sp_vec_fini(&e->gone);
     return err == SP_OK ? dropped : err;

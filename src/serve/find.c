@@ -47,7 +47,7 @@ static bool has_own_salt(const sp_request *r)
 static void note_elsewhere(sp_request *r, sp_found *found)
 {
     const sp_tiers *t = has_own_salt(r) ? NULL : r->ctx->tiers;
-    for (int i = 0; t && i < r->n_segs; i++) {
+    for (int i = 0; sp_tiers_has_store(t) && i < r->n_segs; i++) {
         bool is_new = found[i].miss == SP_MISS_NEVER_SEEN || found[i].miss == SP_MISS_EDITED;
         if (is_new && sp_tiers_has_elsewhere(t, &r->segs[i], r->segs, r->n_head))
             found[i].miss = SP_MISS_OTHER_MODEL;

@@ -16,7 +16,7 @@ static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head,
                        bool *known)
 {
     const sp_segment *seg = &p->segs.v[p->segs.n - 1];
-    if (c->tiers) {
+    if (sp_tiers_has_store(c->tiers)) {
         sp_tiers_key key = {.seg = seg, .head = head, .n_head = n_head};
         const sp_digest *before;
         sp_arena arena;

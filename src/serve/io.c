@@ -113,6 +113,20 @@ void sp_io_submit(sp_io *io, sp_io_job *job)
     pthread_mutex_unlock(&io->lock);
 }
 
+void sp_io_begin(sp_io *io, sp_io_job *job)
+{
+    SP_UNUSED(job);
+    io->n_under_way++;
+}
+
+void sp_io_end(sp_io *io, sp_io_job *job)
+{
+    pthread_mutex_lock(&io->lock);
+    append(&io->done, job);
+    pthread_cond_signal(&io->finished);
+    pthread_mutex_unlock(&io->lock);
+}
+
 /* finish -- calls `done` of a chain of jobs. */
 static void finish(sp_io *io, sp_io_job *job)
 {

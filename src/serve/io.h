@@ -31,6 +31,11 @@ void sp_io_close(sp_io *io);
 /* -- engine thread -------------------------------------------------------------------------- */
 
 void sp_io_submit(sp_io *io, sp_io_job *job);
+/* sp_io_begin -- a job that another thread runs is under way: its `run` is not called, and its `done`
+ * after sp_io_end. */
+void sp_io_begin(sp_io *io, sp_io_job *job);
+/* sp_io_end -- it has finished; once for each begin, before or after it. Thread: any. */
+void sp_io_end(sp_io *io, sp_io_job *job);
 /* sp_io_poll -- calls `done` of jobs that have finished. */
 void sp_io_poll(sp_io *io);
 /* sp_io_wait -- waits until a job has finished, and polls; false when none is under way. */

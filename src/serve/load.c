@@ -16,10 +16,22 @@ void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
             if (r->found[i].copy == copy) r->found[i].miss = (uint8_t)why;
 }
 
+static void begin(sp_request *r, int i);
+
+/* begin_parent -- what a path copy continues is loaded before it. */
+static void begin_parent(sp_request *r, int i)
+{
+    const sp_copy *parent = r->found[i].copy->parent;
+    if (!parent || parent->state != SP_COPY_FREE) return;
+    for (int k = 0; k < r->n_segs; k++)
+        if (r->found[k].copy == parent && r->found[k].miss == SP_MISS_NONE) begin(r, k);
+}
+
 /* begin -- loads the copy of segment i; a copy that cannot be loaded now has a reason why. */
 static void begin(sp_request *r, int i)
 {
     sp_context *c = r->ctx;
+    begin_parent(r, i);
     sp_tiers_key key = {
         .copy = r->found[i].copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     sp_err err = sp_tiers_load(c->tiers, &key, c->reserved, c->now);

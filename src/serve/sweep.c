@@ -31,7 +31,7 @@ static bool is_among(const sp_digest *id, void *user)
 
 static sp_err need_store(const sp_context *c)
 {
-    return c->tiers ? SP_OK : sp_fail(SP_E_ARG, "the context has no store");
+    return sp_tiers_has_store(c->tiers) ? SP_OK : sp_fail(SP_E_ARG, "the context has no store");
 }
 
 /* Called for every chunk of an index: the segment that it is in prompts. */

@@ -4,35 +4,19 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "serve/tiers_int.h"
 #include "store/disk_tier.h"
 
-/* A copy on its way: a job that owns all it reads, but for the pinned copy. */
-typedef struct transfer {
+/* A copy on its way to the store: a job that owns all it reads, but for the pinned copy. */
+typedef struct sp_storing {
     sp_io_job job; /* first */
     sp_tiers *tiers;
-    const sp_copy *copy; /* pinned by the load, or by the transfer */
-    sp_segment seg;      /* tokens: the copy's */
-    sp_digest *head;     /* [n_head] own */
+    const sp_copy *copy;
+    sp_segment seg;  /* tokens: the copy's */
+    sp_digest *head; /* [n_head] own */
     int n_head;
-    sp_disk_copy said; /* load: as the store says ... */
-    void *memory;      /* ... its arrays */
-    int64_t now;
-    struct transfer *next; /* stores under way */
+    struct sp_storing *next;
 } transfer;
-
-struct sp_tiers {
-    sp_io *io;
-    sp_disk *disk; /* the I/O thread's; here for what never changes after open */
-    sp_ledger *ledger;
-    const char *salt;
-    void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
-    void *user;
-    transfer *storing;
-    int64_t n_failed;
-    bool full;        /* the last write found no room */
-    sp_err err;       /* of the last write that failed */
-    char detail[256]; /* its explanation */
-};
 
 /* -- opening --------------------------------------------------------------------------------- */
 
@@ -57,21 +41,38 @@ static sp_err adopt(const sp_disk_found *name, void *user)
                                                .cost_us = name->cost_us});
 }
 
+/* open_store -- the disk, and what it has. */
+static sp_err open_store(sp_tiers *t, const sp_tiers_opts *o)
+{
+    if (!o->dir) return SP_OK;
+    SP_TRY(sp_disk_open(&(sp_disk_opts){.dir = o->dir,
+                                        .space = o->space,
+                                        .pool = o->pool,
+                                        .max_bytes = o->max_bytes},
+                        &t->disk));
+    return sp_disk_each(t->disk, adopt, o->ledger);
+}
+
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
 {
     sp_tiers *t = SP_NEW(sp_tiers);
-    if (!t) return sp_fail_nomem(sizeof *t, "the store");
-    *t = (sp_tiers){
-        .ledger = o->ledger, .salt = o->salt, .load_failed = o->load_failed, .user = o->user};
-    sp_err err = sp_disk_open(&(sp_disk_opts){.dir = o->dir,
-                                              .space = o->space,
-                                              .pool = o->pool,
-                                              .max_bytes = o->max_bytes},
-                              &t->disk);
-    if (err == SP_OK) err = sp_disk_each(t->disk, adopt, o->ledger);
+    if (!t) return sp_fail_nomem(sizeof *t, "the tiers");
+    *t = (sp_tiers){.ledger = o->ledger,
+                    .pool = o->pool,
+                    .space = *o->space,
+                    .salt = o->salt,
+                    .load_failed = o->load_failed,
+                    .user = o->user};
+    sp_err err = o->host_bytes ? sp_tiers_open_host(t, o) : SP_OK;
+    sp_ledger_set_tiers(o->ledger, &(sp_ledger_tiers){.leaving = sp_tiers_leaving,
+                                                      .useless = sp_tiers_useless,
+                                                      .user = t});
+    if (err == SP_OK) err = open_store(t, o);
     if (err == SP_OK) err = sp_io_open(t->disk, &t->io);
     if (err != SP_OK) {
+        sp_ledger_set_tiers(o->ledger, &(sp_ledger_tiers){0});
         sp_disk_close(t->disk);
+        sp_tier_close(t->host);
         sp_free(t);
         return err;
     }
@@ -82,9 +83,18 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
 void sp_tiers_close(sp_tiers *t)
 {
     if (!t) return;
+    sp_tiers_end_loads(t);
+    sp_ledger_set_tiers(t->ledger, &(sp_ledger_tiers){0});
     sp_io_close(t->io);
-    assert(!t->storing);
+    assert(!t->storing && !t->loading);
+    sp_tier_close(t->host);
+    sp_vec_fini(&t->path);
     sp_free(t);
+}
+
+bool sp_tiers_has_store(const sp_tiers *t)
+{
+    return t && t->disk;
 }
 
 sp_io *sp_tiers_io(sp_tiers *t)
@@ -96,7 +106,6 @@ sp_io *sp_tiers_io(sp_tiers *t)
 
 static void free_transfer(transfer *x)
 {
-    sp_free(x->memory);
     sp_free(x->head);
     sp_free(x);
 }
@@ -122,66 +131,6 @@ static sp_disk_key disk_key_of(const transfer *x)
                          .seg = &x->seg,
                          .head = x->head,
                          .n_head = x->n_head};
-}
-
-/* -- loading --------------------------------------------------------------------------------- */
-
-static void run_load(sp_io_job *job, sp_disk *disk)
-{
-    transfer *x = (transfer *)job;
-    sp_disk_key key = disk_key_of(x);
-    sp_disk_copy copy;
-    int64_t n_failed = sp_disk_stats_of(disk).n_failed;
-    if (!sp_disk_load(disk, &key, x->copy->blocks, &copy)) {
-        bool gone = sp_disk_stats_of(disk).n_failed == n_failed;
-        job->err = sp_fail(gone ? SP_E_NOTFOUND : SP_E_FORMAT, "a copy could not be read");
-        return;
-    }
-    job->err = sp_disk_copy_own(&copy, x->seg.n, &x->said, &x->memory);
-}
-
-static sp_miss why_failed(sp_err err)
-{
-    return err == SP_E_FORMAT     ? SP_MISS_DAMAGED
-           : err == SP_E_NOTFOUND ? SP_MISS_EVICTED /* somebody else has deleted it */
-                                  : SP_MISS_NO_ROOM;
-}
-
-static void load_done(sp_io_job *job)
-{
-    transfer *x = (transfer *)job;
-    sp_tiers *t = x->tiers;
-    const sp_disk_copy *said = &x->said;
-    const sp_copy_stats stats = {.inter = said->inter, .cci = said->cci, .order = said->order};
-    sp_loaded loaded = {.before = said->before,
-                        .n_before = said->n_before,
-                        .at = said->at,
-                        .stats = said->inter ? &stats : NULL,
-                        .heavy = said->heavy,
-                        .cost_us = said->cost_us};
-    if (job->err == SP_OK && x->copy->stored.heavy && !said->heavy)
-        job->err = sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
-    if (job->err != SP_OK) t->load_failed(t->user, x->copy, why_failed(job->err));
-    sp_err err = sp_ledger_load_end(t->ledger, x->copy, job->err == SP_OK ? &loaded : NULL,
-                                    SP_AT_DISK, x->now);
-    if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
-    free_transfer(x);
-}
-
-sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_t now)
-{
-    transfer *x = new_transfer(t, key);
-    if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
-    sp_err err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
-    if (err != SP_OK) {
-        free_transfer(x);
-        return err;
-    }
-    x->seg.tokens = key->copy->tokens;
-    x->now = now;
-    x->job = (sp_io_job){.run = run_load, .done = load_done, .urgent = true};
-    sp_io_submit(t->io, &x->job);
-    return SP_OK;
 }
 
 /* -- storing --------------------------------------------------------------------------------- */
@@ -240,7 +189,7 @@ bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
 
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
 {
-    if (sp_tiers_is_storing(t, key->copy)) return SP_OK;
+    if (!t->disk || sp_tiers_is_storing(t, key->copy)) return SP_OK;
     transfer *x = new_transfer(t, key);
     if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
     sp_ledger_pin(t->ledger, key->copy);

@@ -1,7 +1,10 @@
 /* tiers.h -- moves copies between the device and the store, in the background.
  *
- *   load    FREE -> LOADING: blocks and a job; when the job has filled them, READY, else a miss
- *   store   a READY plain or fused copy, pinned until it is written
+ *   load    FREE -> LOADING: blocks, and a get of the highest tier that has the copy (loads.c);
+ *           when it has filled them, READY, else the next tier, else a miss
+ *   store   a READY plain or fused copy, pinned until it is written to disk
+ *   leave   a copy that the device evicts goes to the host tier, unless it is there already; copies of
+ *           chunks that are on disk, too: the host is faster (swap.c)
  *
  * When a context opens, every name in the store becomes a FREE copy in the ledger. Thread: all of
  * this is called on the engine thread; the store itself is touched by the I/O thread alone. */
@@ -16,7 +19,9 @@
 typedef struct sp_tiers sp_tiers;
 
 typedef struct sp_tiers_opts {
-    const char *dir;
+    const char *dir;     /* of the store; NULL: none */
+    int64_t host_bytes;  /* budget of the host tier; 0: none */
+    const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes; /* sp_disk_opts */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
@@ -32,6 +37,8 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out) SP_MUST_CHECK;
 /* sp_tiers_close -- writes what waits to be written. NULL is fine. */
 void sp_tiers_close(sp_tiers *t);
 sp_io *sp_tiers_io(sp_tiers *t);
+/* sp_tiers_has_store -- there is a disk tier: functions that name the store need one. */
+bool sp_tiers_has_store(const sp_tiers *t);
 
 /* A copy in a tier: its segment, and the segments before the first chunk. */
 typedef struct sp_tiers_key {

@@ -107,12 +107,21 @@ void sp_tier_op_release(sp_tier_op *op)
     sp_free(op);
 }
 
-sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out)
+/* make_op -- checked; with two holders. */
+static sp_err make_op(const sp_tier_job *job, sp_tier_op **out)
 {
     if (job->verb == SP_TIER_PUT) SP_TRY(sp_record_check(job->record));
     sp_tier_op *op = new_op(job);
     if (!op) return sp_fail_nomem(sizeof *op, "an operation of a tier");
     if (job->verb == SP_TIER_PUT) op->job.key = sp_tier_key_of(job->record);
+    *out = op;
+    return SP_OK;
+}
+
+sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out)
+{
+    sp_tier_op *op;
+    SP_TRY(make_op(job, &op));
     if (out)
         *out = op;
     else
@@ -124,8 +133,13 @@ sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out)
 sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job)
 {
     sp_tier_op *op;
-    SP_TRY(sp_tier_submit(t, job, &op));
-    sp_tier_op_wait(op, -1);
+    SP_TRY(make_op(job, &op));
+    if (t->type->run) {
+        sp_tier_op_finish(op, t->type->run(t, op));
+    } else {
+        sp_op_queue_push(t->type->queue_of(t, job->verb), op);
+        sp_tier_op_wait(op, -1);
+    }
     sp_err err = sp_tier_op_result(op);
     sp_tier_op_release(op);
     return err;

@@ -86,7 +86,8 @@ typedef struct sp_tier_job {
  * submitted. Owns: release *out once it is no longer needed; that neither waits nor cancels. out
  * may be NULL. */
 sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out) SP_MUST_CHECK;
-/* sp_tier_run -- submits and waits. Errors: those of sp_tier_op_result. */
+/* sp_tier_run -- submits and waits; a tier may run the operation right here, before those that are
+ * queued. Errors: those of sp_tier_op_result. */
 sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job) SP_MUST_CHECK;
 
 bool sp_tier_op_is_done(sp_tier_op *op);

@@ -35,6 +35,8 @@ struct sp_tier_op {
 typedef struct sp_tier_type {
     const char *name;
     sp_op_queue *(*queue_of)(sp_tier *t, sp_tier_verb verb); /* that runs it */
+    /* Runs an operation on the caller's thread, beside those of the queue; NULL: it cannot. */
+    sp_err (*run)(sp_tier *t, const sp_tier_op *op);
     bool (*knows)(sp_tier *t, const sp_tier_key *key);
     sp_tier_stats (*stats)(sp_tier *t);
     void (*close)(sp_tier *t);

@@ -4,7 +4,7 @@
 #include "support/copy_bench.h"
 #include "support/path_bench.h"
 
-enum { BLOCKS = 40, BUDGET = 32, MOST_PLACED = 4, N_SEGS = 12, HELD = 10, STEPS = 6000 };
+enum { BLOCKS = 40, HOST = 12, BUDGET = 32, MOST_PLACED = 4, N_SEGS = 12, HELD = 10, STEPS = 6000 };
 
 typedef struct life {
     bench b;
@@ -13,7 +13,9 @@ typedef struct life {
     int n_held;
     const sp_copy *loading[HELD];
     int n_loading;
+    int n_host;
     int n_loaded, n_failed, n_no_room, n_freed; /* how often the interesting cases came up */
+    int n_paths_loaded, n_orphans, n_useless, n_left;
 } life;
 
 static int random_below(life *l, int n)
@@ -25,6 +27,39 @@ static sp_segment random_seg(life *l)
 {
     int i = random_below(l, N_SEGS);
     return numbered(1000 * (i / 2), 10 + i * 9 % 70);
+}
+
+/* -- a host tier that holds HOST copies ------------------------------------------------------- */
+
+static void useless(void *user, const sp_copy *c, unsigned places)
+{
+    life *l = user;
+    assert_int_equal(places & ~(unsigned)(SP_AT_HOST | SP_AT_DISK), 0);
+    l->n_useless++;
+}
+
+static int n_in_host(const life *l)
+{
+    int n = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(l->b.ledger, c));)
+        n += (c->places & SP_AT_HOST) != 0;
+    return n;
+}
+
+/* leaving -- to the host, now and then. */
+static void leaving(void *user, const sp_copy *c)
+{
+    life *l = user;
+    l->n_left++;
+    assert_true(c->state == SP_COPY_READY && c->kind != SP_COPY_PLACED && !c->base);
+    if (c->places & SP_AT_HOST || random_below(l, 4) == 0) return;
+    while (n_in_host(l) >= HOST) {
+        const sp_copy *victim = sp_ledger_host_victim(l->b.ledger);
+        if (!victim) return;
+        assert_ptr_not_equal(victim, c);
+        sp_ledger_unplaced(l->b.ledger, victim, SP_AT_HOST);
+    }
+    sp_ledger_placed(l->b.ledger, c, SP_AT_HOST);
 }
 
 /* -- steps ---------------------------------------------------------------------------------- */
@@ -72,10 +107,30 @@ static void random_add(life *l)
     enter(&l->b, &seg, spec);
 }
 
+/* load_path -- begins to load what of a path is in lower tiers; false: nothing of it is. */
+static bool load_path(life *l, const sp_segment *segs)
+{
+    const sp_copy *path[3];
+    const sp_path_query q = {.segs = segs, .n_segs = 3};
+    bool any = false;
+    sp_path_match m = sp_by_path_match(l->b.ledger, &q, ++l->b.now, path);
+    for (int i = 0; i < m.n; i++) {
+        any |= path[i]->state != SP_COPY_READY;
+        if (path[i]->state != SP_COPY_FREE || l->n_loading == HELD) continue;
+        sp_err err = sp_ledger_load_begin(l->b.ledger, path[i], NULL, 0);
+        if (err == SP_OK) l->loading[l->n_loading++] = path[i];
+        if (err != SP_OK) assert_int_equal(err, SP_E_NOKV);
+    }
+    for (int i = 0; i < m.n; i++) sp_ledger_unpin(l->b.ledger, path[i]);
+    if (m.partial) sp_ledger_unpin(l->b.ledger, m.partial);
+    return any;
+}
+
 static void random_path(life *l)
 {
     sp_segment segs[3];
     for (int i = 0; i < 3; i++) segs[i] = random_seg(l);
+    if (load_path(l, segs)) return;
     match m = find(&l->b, segs, 3);
     for (int i = m.n_path; i < 3 && extend(&l->b, &m, &segs[i]); i++) {
     }
@@ -107,10 +162,17 @@ static void end_load(life *l)
     int k = random_below(l, l->n_loading);
     const sp_copy *c = l->loading[k];
     sp_loaded loaded = {.before = before, .n_before = c->kind == SP_COPY_FUSED ? 2 : 1, .at = 3};
-    bool works = random_below(l, 3) > 0;
-    assert_ok(sp_ledger_load_end(l->b.ledger, c, works ? &loaded : NULL, SP_AT_DISK, l->b.now));
+    bool works = random_below(l, 3) > 0, path = c->kind == SP_COPY_PATH;
+    if (c->parent && c->parent->state == SP_COPY_LOADING) return;
+    sp_place from = c->places & SP_AT_HOST ? SP_AT_HOST : SP_AT_DISK;
+    bool orphan = works && c->parent && c->parent->state == SP_COPY_FREE;
+    assert_int_equal(
+        sp_ledger_load_end(l->b.ledger, c, works ? &loaded : NULL, from, l->b.now),
+        orphan ? SP_E_NOTFOUND : SP_OK);
     l->loading[k] = l->loading[--l->n_loading];
-    l->n_loaded += works;
+    l->n_orphans += orphan;
+    l->n_paths_loaded += works && path && !orphan;
+    l->n_loaded += works && !path;
     l->n_failed += !works;
 }
 
@@ -130,11 +192,11 @@ static void random_tier(life *l)
         return;
     }
     do c = sp_ledger_next(l->b.ledger, c);
-    while (c && (skip-- > 0 || c->base || (c->kind != SP_COPY_PLAIN && c->kind != SP_COPY_FUSED)));
+    while (c && (skip-- > 0 || c->base || c->kind == SP_COPY_PLACED));
     if (!c) return;
-    if (what == 1)
+    if (what == 1 && (c->kind != SP_COPY_PATH || (c->state == SP_COPY_READY && place == SP_AT_HOST)))
         sp_ledger_placed(l->b.ledger, c, place);
-    else
+    else if (what == 2 && c->state != SP_COPY_LOADING)
         sp_ledger_unplaced(l->b.ledger, c, place);
 }
 
@@ -155,8 +217,10 @@ static void step(life *l)
         let_go(l);
     else if (what < 99)
         sp_ledger_free_up(l->b.ledger, random_below(l, BLOCKS));
-    else
+    else if (random_below(l, 4) == 0)
         sp_ledger_clear(l->b.ledger);
+    else
+        sp_ledger_lose_device(l->b.ledger);
 }
 
 /* -- invariants ----------------------------------------------------------------------------- */
@@ -175,14 +239,18 @@ static void check_copy(const life *l, const sp_copy *c)
     int n_pins = pins_by_test(l, c), n_children = 0;
     for (const sp_copy *o = NULL; (o = sp_ledger_next(l->b.ledger, o));) {
         n_pins += o->base == c;
-        n_children += o->parent == c;
+        n_children += o->parent == c && o->state != SP_COPY_FREE;
     }
     assert_int_equal(c->n_pins, n_pins);
     assert_int_equal(c->n_children, n_children);
-    if (c->kind == SP_COPY_PATH) assert_true(c->exact && c->state == SP_COPY_READY); /* I2 */
-    if (c->state == SP_COPY_FREE) {                                                  /* I6 */
-        assert_true(c->places || c->n_pins);
-        assert_false(c->places & SP_AT_DEVICE || c->tokens || c->blocks || c->base);
+    assert_int_equal(c->rank[3].slot != 0, (c->places & SP_AT_HOST) != 0);
+    if (c->kind == SP_COPY_PATH) assert_true(c->exact); /* I2 */
+    if (c->parent && c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);
+    if (c->parent && c->places) assert_true(c->parent->places || c->parent->state); /* I7 */
+    if (c->state == SP_COPY_FREE) {                                                /* I6 */
+        assert_true(c->places || c->n_pins || c->first_child);
+        assert_false(c->places & SP_AT_DEVICE || c->blocks || c->base);
+        assert_int_equal(c->tokens != NULL, c->kind == SP_COPY_PATH);
         return;
     }
     for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++) { /* I1 */
@@ -199,7 +267,7 @@ static void check_all(life *l)
         check_copy(l, c);
         n_free += c->state == SP_COPY_FREE;
         n_placed += c->kind == SP_COPY_PLACED;
-        n_blocks += sp_copy_n_own_blocks(c);
+        n_blocks += c->state == SP_COPY_FREE ? 0 : sp_copy_n_own_blocks(c);
     }
     assert_int_equal(got.n_copies, n);
     assert_int_equal(got.n_free, n_free);
@@ -217,6 +285,8 @@ static void live(life *l, uint64_t seed)
 {
     *l = (life){.seed = seed};
     bench_placed(&l->b, BLOCKS, BUDGET, MOST_PLACED);
+    sp_ledger_set_tiers(l->b.ledger,
+                        &(sp_ledger_tiers){.leaving = leaving, .useless = useless, .user = l});
     for (int i = 0; i < STEPS; i++) {
         step(l);
         check_all(l);
@@ -248,15 +318,20 @@ static void assert_same(const life *one, const life *two)
 static void test_the_same_life_twice(void **state)
 {
     static life one, two;
+    int n_orphans = 0;
     for (uint64_t seed = 1; seed <= 4; seed++) {
         live(&one, seed);
         live(&two, seed);
         assert_same(&one, &two);
         assert_true(one.n_loaded > 50 && one.n_failed > 20 && one.n_no_room > 5);
+        assert_true(one.n_paths_loaded > 20 && one.n_useless > 20);
+        assert_true(one.n_left > 50);
         assert_true(one.n_freed > STEPS / 4 && stats_of(&one.b).n_evicted > STEPS / 20);
         end(&one);
         end(&two);
+        n_orphans += one.n_orphans;
     }
+    assert_true(n_orphans > 0);
 }
 
 int main(void)

@@ -51,37 +51,53 @@ static const policy full = {"full", 0};
 
 /* -- a slow store ---------------------------------------------------------------------------- */
 
-/* Keeps the I/O thread busy until it is opened: every later job takes as long. */
+/* Keeps all threads that read the store busy until it is opened: every later load takes as long. */
+enum { READERS = 2 };
+
 typedef struct barrier {
-    sp_io_job job;
+    sp_tier_op *ops[READERS];
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool open;
 } barrier;
 
-static void hold_up(sp_io_job *job, sp_disk *disk)
+static sp_err hold_up(void *user, const sp_tier_info *info)
 {
-    barrier *b = (barrier *)job;
+    barrier *b = user;
     pthread_mutex_lock(&b->lock);
     while (!b->open) pthread_cond_wait(&b->changed, &b->lock);
     pthread_mutex_unlock(&b->lock);
+    return SP_OK;
 }
-
-static void held_up(sp_io_job *job) {}
 
 static void barrier_close(barrier *b, sp_context *c)
 {
-    *b = (barrier){.job = {.run = hold_up, .done = held_up, .urgent = true}};
+    *b = (barrier){0};
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->changed, NULL);
-    sp_io_submit(sp_tiers_io(c->tiers), &b->job);
+    for (int i = 0; i < READERS; i++)
+        assert_ok(sp_tier_submit(
+            sp_tiers_tier(c->tiers),
+            &(sp_tier_job){.verb = SP_TIER_LIST, .urgent = true, .each = hold_up, .user = b},
+            &b->ops[i]));
+}
+
+/* barrier_end -- b may go. */
+static void barrier_end(barrier *b)
+{
+    for (int i = 0; i < READERS; i++) {
+        assert_true(sp_tier_op_wait(b->ops[i], -1));
+        sp_tier_op_release(b->ops[i]);
+    }
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->changed);
 }
 
 static void barrier_open(barrier *b)
 {
     pthread_mutex_lock(&b->lock);
     b->open = true;
-    pthread_cond_signal(&b->changed);
+    pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -113,6 +129,7 @@ static void test_a_slow_load_stalls_nobody(void **state)
     assert_text(run(c, decodes), alone(&full, "3", "Why?", 40));
     sp_request_destroy(loads);
     sp_request_destroy(decodes);
+    barrier_end(&b);
     close_clean(c);
     remove_folder(dir);
 }
@@ -142,6 +159,7 @@ static void test_waiting_for_a_load_does_not_spin(void **state)
     assert_in_range(n_steps, 3, 12); /* the barrier, two loads, prefill, two tokens */
     assert_from(r, 1, "disk", "");
     sp_request_destroy(r);
+    barrier_end(&b);
     close_clean(c);
     remove_folder(dir);
 }
@@ -173,6 +191,7 @@ static void test_leaving_while_loading(void **state)
         assert_from(stays, 1, "disk", "");
         sp_request_destroy(stays);
         sp_request_destroy(decodes);
+        barrier_end(&b);
         close_clean(c);
         remove_folder(dir);
     }
@@ -321,23 +340,38 @@ static void test_a_store_that_cannot_be_written(void **state)
     close_clean(c);
 }
 
+/* Writes wait for a job of the I/O thread. */
+typedef struct slow_job {
+    sp_io_job job; /* first */
+    bool slept;
+} slow_job;
+
+static void sleep_long(sp_io_job *job, sp_disk *disk)
+{
+    usleep(50000);
+}
+
+static void slept(sp_io_job *job)
+{
+    ((slow_job *)job)->slept = true;
+}
+
 /* Copies that wait to be written are pinned: a request that needs their memory waits for the
  * store. */
 static void test_memory_that_waits_to_be_written(void **state)
 {
     char dir[128];
-    barrier b;
-    pthread_t thread;
+    slow_job b;
     make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir);
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
     c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 16 * block});
-    barrier_close(&b, c);
+    b = (slow_job){.job = {.run = sleep_long, .done = slept, .urgent = true}};
+    sp_io_submit(sp_tiers_io(c->tiers), &b.job);
     sp_request_destroy(ask(c, "012", "Which?", 2));
-    pthread_create(&thread, NULL, open_later, &b);
     sp_request *r = ask(c, "3", "Why then, and how many more of them are there?", 60);
-    pthread_join(thread, NULL);
+    assert_true(b.slept);
     sp_request_destroy(r);
     close_clean(c);
     assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 4);

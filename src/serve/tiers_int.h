@@ -1,0 +1,55 @@
+/* tiers_int.h -- what storing, loading and swapping out share. */
+#ifndef SP_SERVE_TIERS_INT_H
+#define SP_SERVE_TIERS_INT_H
+
+#include "serve/host_kv.h"
+#include "serve/tiers.h"
+#include "store/moves.h"
+
+typedef struct sp_load sp_load; /* loads.c */
+
+struct sp_tiers {
+    sp_io *io;
+    sp_disk *disk; /* the I/O thread's; here for what never changes after open. NULL: none */
+    sp_tier *host; /* NULL: none */
+    sp_host_kv host_kv;
+    sp_kv_pool *pool;
+    sp_ledger *ledger;
+    sp_digest space;
+    const char *salt;
+    void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
+    void *user;
+
+    struct sp_storing *storing; /* tiers.c */
+    int64_t n_failed;
+    bool full;        /* the last write found no room */
+    sp_err err;       /* of the last write that failed */
+    char detail[256]; /* its explanation */
+
+    sp_load *loading;       /* under way */
+    double byte_us[2];      /* host, disk: time that reading a byte took lately; 0: not known */
+    SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
+};
+
+/* Kinds of sp_tier_key: those of sp_disk_kind, and a path copy, whose head is its whole path. */
+enum { SP_TIERS_PATH = 2 };
+
+/* sp_tiers_move_of -- what a copy is in a tier. head: of a content copy; a path copy's own path is in
+ * t->path until the next call. Errors: SP_E_NOMEM. */
+sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
+                        sp_move *out) SP_MUST_CHECK;
+
+/* -- swap.c --------------------------------------------------------------------------------- */
+
+/* sp_tiers_open_host -- Errors: SP_E_ARG (host_kv), SP_E_NOMEM. */
+sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o) SP_MUST_CHECK;
+/* sp_tiers_leaving, sp_tiers_useless -- hooks of sp_ledger_tiers; user: the sp_tiers. */
+void sp_tiers_leaving(void *user, const sp_copy *c);
+void sp_tiers_useless(void *user, const sp_copy *c, unsigned places);
+
+/* -- loads.c -------------------------------------------------------------------------------- */
+
+/* sp_tiers_end_loads -- cancels what is under way, and waits for it. */
+void sp_tiers_end_loads(sp_tiers *t);
+
+#endif

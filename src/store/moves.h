@@ -1,0 +1,48 @@
+/* moves.h -- copies on their way between any tier and blocks of a pool.
+ *
+ *   get   head   the copy is what its name says, and has the pool's shape; what the tier says of it is
+ *                kept, and `n_there` becomes 0
+ *         layer  into the blocks; n_there counts the layers that can be read: a request may begin with
+ *                the first ones while the others are on their way
+ *   put   layers out of sealed blocks
+ *
+ * Thread: the callbacks run on a thread of the tier; n_there is read by any. */
+#ifndef SP_STORE_MOVES_H
+#define SP_STORE_MOVES_H
+
+#include <stdatomic.h>
+
+#include "kv/pool.h"
+#include "kv/segment.h"
+#include "store/tier.h"
+
+/* What a copy is, and where its blocks are. All pointers are borrowed until the move is over. */
+typedef struct sp_move {
+    sp_kv_pool *pool;
+    const sp_digest *space;
+    uint32_t kind; /* of sp_tier_key */
+    sp_segment seg;
+    const sp_digest *head; /* [n_head] what the key's head is made of */
+    int n_head;
+    const uint32_t *blocks; /* [ceil(n / B)] */
+
+    sp_record said;         /* get: its arrays are in `memory`; layers and sums are not kept */
+    void *memory;
+    _Atomic int n_there;    /* get: layers that are in the blocks; -1: not even the header came */
+} sp_move;
+
+sp_tier_key sp_move_key(const sp_move *m);
+/* sp_move_record -- completes a record that says before, at, exact and what was measured: the rest
+ * follows from the move. */
+void sp_move_record(const sp_move *m, sp_record *r);
+
+/* sp_move_put -- runs a put of this record. Errors: those of sp_tier_op_result. */
+sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
+/* sp_move_get -- submits an urgent get of all layers; `done` is called on the tier's thread. Errors: those
+ * of sp_tier_submit. Owns: release *op. */
+sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *op),
+                   sp_tier_op **op) SP_MUST_CHECK;
+/* sp_move_fini -- frees what a get has kept. */
+void sp_move_fini(sp_move *m);
+
+#endif

@@ -1,0 +1,252 @@
+/* test_host_requests.c -- copies that leave the device go to the host tier and come back: exact where
+ * they were exact, written once, lost in the right order. */
+#include "support/requests.h"
+
+#include "serve/tiers_int.h"
+
+static const policy prefix = {"prefix", 0}, full = {"full", 0};
+static const char question[] = "Which?";
+
+static size_t block_bytes(void)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    size_t n = sp_context_describe(c).kv_block_bytes;
+    sp_context_close(c);
+    return n;
+}
+
+/* open_small -- a device of n_blocks, so that prompts drive each other out. */
+static sp_context *open_small(const policy *p, int n_blocks, sp_context_opts o)
+{
+    o.reuse.policy = p->name;
+    o.n_batch = 40;
+    o.kv_bytes = (size_t)n_blocks * block_bytes();
+    if (!o.host_bytes) o.host_bytes = 64 << 20;
+    return open_with(o);
+}
+
+static sp_tier_stats host_stats(const sp_context *c)
+{
+    return sp_tier_stats_of(c->tiers->host);
+}
+
+static int n_from(const sp_request *r, const char *tier)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
+    return n;
+}
+
+/* drive_out -- other prompts fill the device. */
+static void drive_out(sp_context *c)
+{
+    sp_request_destroy(ask(c, "32", "Why was that so, and for how long then?", 20));
+    sp_request_destroy(ask(c, "23", "What else is there to say of it at all?", 20));
+    sp_request_destroy(ask(c, "3", "Is there anybody who can say who it was?", 20));
+}
+
+/* -- there and back ------------------------------------------------------------------------- */
+
+static void test_paths_come_back_exact(void **state)
+{
+    sp_context *c = open_small(&prefix, 20, (sp_context_opts){0});
+    sp_request_destroy(ask(c, "01", question, 6));
+    drive_out(c);
+    sp_request *r = ask(c, "01", question, 6);
+    assert_true(n_from(r, "host") >= 2); /* and the system prompt was never driven out */
+    assert_text(r, alone(&prefix, "01", question, 6));
+    assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+static void test_a_longer_prompt_continues_what_came_back(void **state)
+{
+    sp_context *c = open_small(&prefix, 22, (sp_context_opts){0});
+    sp_request_destroy(ask(c, "0", question, 6));
+    drive_out(c);
+    sp_request *r = ask(c, "01", "Why?", 6);
+    assert_true(n_from(r, "host") >= 1);
+    assert_text(r, alone(&prefix, "01", "Why?", 6));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+static void test_chunks_come_back_anywhere(void **state)
+{
+    sp_context *c = open_small(&full, 12, (sp_context_opts){0});
+    sp_request_destroy(ask(c, "01", question, 6));
+    drive_out(c);
+    sp_request *r = ask(c, "10", question, 6);
+    assert_true(n_from(r, "host") >= 1);
+    assert_text(r, alone(&full, "10", question, 6));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* -- written once --------------------------------------------------------------------------- */
+
+static void test_swapped_out_once(void **state)
+{
+    sp_context *c = open_small(&full, 12, (sp_context_opts){0});
+    for (int i = 0; i < 2; i++) {
+        sp_request_destroy(ask(c, "01", question, 6));
+        drive_out(c);
+    }
+    int64_t n_put = host_stats(c).n_put, n_got = host_stats(c).n_got;
+    int64_t n_evicted = sp_ledger_stats_of(c->ledger).n_evicted;
+    sp_request_destroy(ask(c, "01", question, 6));
+    sp_request_destroy(ask(c, "23", question, 6));
+    sp_request_destroy(ask(c, "01", question, 6));
+    assert_true(sp_ledger_stats_of(c->ledger).n_evicted > n_evicted);
+    assert_true(host_stats(c).n_got > n_got);
+    int64_t n_new = 0; /* questions and answers are no copies of this policy; their paths are not kept */
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n_new += v->kind == SP_COPY_PATH && v->places & SP_AT_HOST;
+    assert_true(host_stats(c).n_put - n_put <= n_new);
+    close_clean(c);
+}
+
+/* -- a host that is full -------------------------------------------------------------------- */
+
+static void check_order(const sp_context *c)
+{
+    int64_t n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+        n += (v->places & SP_AT_HOST) != 0;
+        if (v->parent && v->places) /* RAGCache section 5.1: never lower than its children */
+            assert_true(v->parent->state != SP_COPY_FREE ||
+                        (v->state == SP_COPY_FREE && v->parent->places & SP_AT_HOST));
+    }
+    assert_int_equal(host_stats(c).n_copies, n);
+}
+
+static void test_a_full_host(void **state)
+{
+    static const char *const evict[] = {"lru", "lfu", "fr"};
+    for (size_t k = 0; k < SP_COUNT(evict); k++) {
+        sp_context *c = open_small(&prefix, 16, (sp_context_opts){.host_bytes = 200 << 10,
+                                                                  .host_evict = evict[k]});
+        for (int i = 0; i < 24; i++) {
+            static const char *const orders[] = {"0", "01", "012", "3", "31", "20", "21"};
+            const char *order = orders[i * 5 % SP_COUNT(orders)];
+            sp_request *r = ask(c, order, question, 4);
+            assert_text(r, alone(&prefix, order, question, 4));
+            sp_request_destroy(r);
+            check_order(c);
+            assert_true(host_stats(c).bytes_used <= 200 << 10);
+        }
+        assert_true(host_stats(c).n_got > 0 && host_stats(c).n_dropped > 0);
+        assert_int_equal(host_stats(c).n_evicted, 0); /* the ledger has always made room before */
+        close_clean(c);
+    }
+}
+
+static void test_unknown_names(void **state)
+{
+    sp_context *c = NULL;
+    sp_context_opts o = {.model = MODEL, .host_bytes = 1 << 20, .host_evict = "mru"};
+    assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "lru, lfu, fr"));
+    o = (sp_context_opts){.model = MODEL, .host_bytes = 1 << 20, .host_kv = "q3"};
+    assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
+    o = (sp_context_opts){.model = MODEL, .host_bytes = -1};
+    assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
+}
+
+/* -- packed --------------------------------------------------------------------------------- */
+
+static void test_packed_copies_are_smaller_and_paths_exact(void **state)
+{
+    int64_t bytes[2];
+    for (int packed = 0; packed < 2; packed++) {
+        sp_context *c = open_small(&full, 24, (sp_context_opts){.kv_type = "f32",
+                                                                .host_kv = packed ? "q8_0" : NULL});
+        sp_request_destroy(ask(c, "01", question, 6));
+        drive_out(c);
+        sp_request *r = ask(c, "10", question, 6);
+        assert_true(n_from(r, "host") >= 1);
+        sp_request_destroy(r);
+        bytes[packed] = host_stats(c).bytes_written / host_stats(c).n_put;
+        close_clean(c);
+    }
+    assert_true(bytes[1] < bytes[0]);
+    sp_context *c = open_small(&prefix, 20, (sp_context_opts){.host_kv = "q8_0"});
+    sp_request_destroy(ask(c, "01", question, 6));
+    drive_out(c);
+    sp_request *r = ask(c, "01", question, 6);
+    assert_true(n_from(r, "host") >= 2);
+    assert_text(r, alone(&prefix, "01", question, 6));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* -- loss of the device --------------------------------------------------------------------- */
+
+static void test_what_the_host_has_survives_the_device(void **state)
+{
+    sp_context *c = open_small(&prefix, 20, (sp_context_opts){0});
+    sp_request_destroy(ask(c, "01", question, 6));
+    drive_out(c);
+    sp_ledger_lose_device(c->ledger);
+    check_order(c);
+    sp_request *r = ask(c, "01", question, 6);
+    assert_text(r, alone(&prefix, "01", question, 6));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* -- faults --------------------------------------------------------------------------------- */
+
+static sp_err life(void)
+{
+    sp_context *c = NULL;
+    sp_context_opts o = {.model = MODEL,
+                         .n_threads = 1,
+                         .n_batch = 40,
+                         .host_bytes = 4 << 20,
+                         .kv_bytes = 4 << 20,
+                         .reuse.policy = "prefix"};
+    SP_TRY(sp_context_open(&o, &c));
+    sp_err err = SP_OK;
+    for (int i = 0; i < 3 && err == SP_OK; i++) {
+        sp_prompt *p = NULL;
+        sp_request *r = NULL;
+        sp_request_opts ro = {.sampling = sp_sampling_default(), .max_tokens = 2, .ignore_end = true};
+        err = sp_prompt_create(c, &p);
+        if (err == SP_OK) err = sp_prompt_system(p, "Be brief.");
+        if (err == SP_OK) err = sp_prompt_chunk(p, "T", texts[0]);
+        if (err == SP_OK) err = sp_prompt_question(p, "Why?");
+        if (err == SP_OK) err = sp_generate(c, p, &ro, &r);
+        sp_request_destroy(r);
+        sp_prompt_destroy(p);
+        while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
+        }
+    }
+    sp_context_close(c);
+    return err;
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    sp_log_set(SP_LOG_ERROR, NULL, NULL);
+    survive_every_fault(life);
+    sp_log_set(SP_LOG_WARN, NULL, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_paths_come_back_exact),
+        cmocka_unit_test(test_a_longer_prompt_continues_what_came_back),
+        cmocka_unit_test(test_chunks_come_back_anywhere),
+        cmocka_unit_test(test_swapped_out_once),
+        cmocka_unit_test(test_a_full_host),
+        cmocka_unit_test(test_unknown_names),
+        cmocka_unit_test(test_packed_copies_are_smaller_and_paths_exact),
+        cmocka_unit_test(test_what_the_host_has_survives_the_device),
+        cmocka_unit_test(test_every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
