@@ -6,9 +6,10 @@ from conftest import run, succeed
 needs_avx2 = pytest.mark.skipif(not cpus.runs_here("avx2"), reason="the CPU lacks avx2")  # ref packs nothing
 
 
-@pytest.fixture(scope="module")
-def model(make_model):
-    return make_model("tiny-wide", "f16", n_vocab=72000)  # 35 MiB of output matrix: over the least
+@pytest.fixture(scope="module", params=["file", "folder"])
+def model(request, make_model):
+    # 35 MiB of output matrix: over the least
+    return make_model("tiny-wide", "f16", folder=request.param == "folder", n_vocab=72000)
 
 
 def packs(home):
