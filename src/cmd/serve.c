@@ -94,7 +94,8 @@ static int serve(serving *s)
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
     int code = srv_run(&s->o, c);
-    sp_context_close(c);
+    sp_context_close(c); /* writes what waits for the store */
+    if (code == 0) srv_log_event(s->o.log, "stopped");
     free(beside);
     return code;
 }

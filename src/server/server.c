@@ -112,6 +112,5 @@ int srv_run(const srv_options *o, sp_context *c)
         drain(&s, &signals);
     }
     close_server(&s);
-    if (s.draining) srv_log_event(o->log, "stopped");
     return good ? 0 : 1;
 }
