@@ -6,6 +6,7 @@
 #include "server/answer.h"
 #include "server/documents.h"
 #include "server/logprobs.h"
+#include "server/responses.h"
 #include "server/routes.h"
 #include "server/stream.h"
 
@@ -31,11 +32,17 @@ sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
     return err;
 }
 
+static bool is_response(const srv_call *call)
+{
+    return strstr(call->path, "/responses") != NULL;
+}
+
 static srv_sent refuse(const srv_call *call, const srv_fields *f, sp_err err)
 {
     const char *code = NULL;
     int status = err == SP_OK ? 400 : srv_error_status(err, &code);
-    return srv_reply_error(call->connection, status, f->param, code, f->why);
+    const char *param = is_response(call) ? srv_responses_param(f->param) : f->param;
+    return srv_reply_error(call->connection, status, param, code, f->why);
 }
 
 static srv_sent reply_stream(const srv_call *call, srv_job *j)
@@ -61,7 +68,7 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
     if (!wanted) return MHD_NO;
     srv_job_explain(j);
     const sp_result *failed = srv_answer_failure(j);
-    if (!failed) return srv_reply_json(c, 200, srv_answer(j));
+    if (!failed) return srv_reply_json(c, 200, j->task.responses ? srv_responses_json(j) : srv_answer(j));
     const char *code;
     int status = srv_error_status(failed->err, &code);
     return srv_reply_error(c, status, NULL, code, failed->detail);
@@ -136,6 +143,7 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     srv_job *j = p && (echo || !t->echo) ? srv_job_create(call, t, body, &d) : NULL;
     if (j) {
         j->echo = echo;
+        j->asked = json_incref(call->asked);
         srv_sent sent = start(call, j, p);
         sp_prompt_destroy(p);
         return sent;
@@ -161,12 +169,19 @@ static bool check_room(srv_server *s)
 static srv_sent generate(srv_call *call, bool chat)
 {
     srv_fields f;
-    srv_task t = {.chat = chat};
+    srv_task t = {.chat = chat, .responses = is_response(call)};
     if (!check_room(call->s))
         return srv_reply_error(call->connection, 429, NULL, "queue_full",
                                "too many requests are waiting; try again later");
     json_t *body = srv_fields_parse(&f, call->body, call->n);
-    return body ? run(call, &t, &f, body) : refuse(call, &f, SP_OK);
+    if (!body || !t.responses) return body ? run(call, &t, &f, body) : refuse(call, &f, SP_OK);
+    json_t *same = srv_responses_body(&f);
+    f.object = same;
+    call->asked = body;
+    srv_sent sent = same ? run(call, &t, &f, same) : refuse(call, &f, SP_OK);
+    call->asked = NULL;
+    json_decref(body);
+    return sent;
 }
 
 srv_sent srv_chat(srv_call *call)

@@ -16,7 +16,7 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
                    .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
     snprintf(j->tenant, sizeof j->tenant, "%s", call->salt ? call->salt : "");
     j->number = atomic_fetch_add(&call->s->next_id, 1);
-    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->chat ? "chatcmpl" : "cmpl", call->s->started,
+    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->responses ? "resp" : t->chat ? "chatcmpl" : "cmpl", call->s->started,
              j->number);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
@@ -201,5 +201,6 @@ void srv_job_destroy(srv_job *j)
     free(j->echo);
     srv_task_fini(&j->task);
     json_decref(j->body);
+    json_decref(j->asked);
     free(j);
 }

@@ -34,6 +34,7 @@ typedef struct srv_job {
     srv_task task;
     srv_documents documents;
     json_t *body;
+    json_t *asked; /* the body as it came, where `body` is made of it; or NULL */
     char *echo; /* the prompt, which the text begins with; or NULL */
     int n_prompt;
     char id[48];
@@ -52,6 +53,8 @@ typedef struct srv_job {
     bool closed; /* nothing follows what is in `out` */
     int64_t began_us;
     int progress_at, to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
+    int n_events, n_items; /* of a response: sent */
+    bool in_message;       /* of a response: its message is being sent */
     bool in_answer;              /* the prompt's progress has been reported to its end */
 } srv_job;
 

@@ -127,6 +127,7 @@ static const struct {
     {"GET", "/v1/models/", one_model, .below = true},
     {"POST", "/v1/chat/completions", srv_chat},
     {"POST", "/chat/completions", srv_chat},
+    {"POST", "/v1/responses", srv_chat},
     {"POST", "/v1/completions", srv_completion},
     {"POST", "/completions", srv_completion},
     {"POST", "/tokenize", srv_tokenize},

@@ -13,6 +13,7 @@
  *   answer.c     JSON of answers: choices, usage, timings, the account
  *   logprobs.c   probabilities of tokens as JSON
  *   stream.c     the same as server-sent events
+ *   responses.c  the same as responses; responses_body.c makes a chat of their body
  *   tokens.c     /tokenize, /detokenize
  *   metrics.c    counters and histograms, in Prometheus' text format
  *   log.c        a line for each request, with its id

@@ -5,6 +5,7 @@
 
 #include "server/answer.h"
 #include "server/logprobs.h"
+#include "server/responses.h"
 
 #define PING_SECONDS  5
 #define PROGRESS_MS   100
@@ -25,14 +26,20 @@ static bool write_text(srv_job *j, const char *s)
     return write_bytes(j, s, strlen(s));
 }
 
-/* write_event -- consumes o. */
-static bool write_event(srv_job *j, json_t *o)
+bool srv_stream_event(srv_job *j, const char *name, json_t *o)
 {
     char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    bool good = text && write_text(j, "data: ") && write_text(j, text) && write_text(j, "\n\n");
+    bool good = text != NULL;
+    if (name) good = good && write_text(j, "event: ") && write_text(j, name) && write_text(j, "\n");
+    good = good && write_text(j, "data: ") && write_text(j, text) && write_text(j, "\n\n");
     free(text);
     json_decref(o);
     return good;
+}
+
+static bool write_event(srv_job *j, json_t *o)
+{
+    return srv_stream_event(j, NULL, o);
 }
 
 /* event -- the frame around one choice (consumed). */
@@ -116,6 +123,7 @@ static bool write_calls(srv_job *j, srv_choice *c)
 /* write_choice -- what is new of one. Called with the lock held. */
 static bool write_choice(srv_job *j, srv_choice *c)
 {
+    if (j->task.responses) return srv_responses_write(j);
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
     if (!c->begun && j->echo && !write_event(j, piece(j, c, srv_text_json(j->echo, strlen(j->echo)), NULL)))
         return false;
@@ -135,6 +143,7 @@ static bool write_close(srv_job *j)
 {
     srv_job_explain(j);
     j->closed = true;
+    if (j->task.responses) return true; /* its last event is its end */
     if (j->task.include_usage && !srv_answer_failure(j)) {
         json_t *o = event(j, NULL);
         json_object_set_new(o, "usage", srv_answer_usage(j));

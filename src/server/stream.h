@@ -16,4 +16,8 @@
 /* srv_stream_read -- MHD's content reader over a job; it blocks until there is an event. */
 ssize_t srv_stream_read(void *job, uint64_t at, char *out, size_t size);
 
+/* srv_stream_event -- adds an event to what is to be sent; name NULL: without one. o is consumed.
+ * Called with the lock held; false: out of memory. */
+bool srv_stream_event(srv_job *j, const char *name, json_t *o);
+
 #endif

@@ -10,6 +10,7 @@
 
 typedef struct srv_task {
     bool chat;   /* /v1/chat/completions; or /v1/completions */
+    bool responses; /* /v1/responses, as a chat */
     bool stream, include_usage;
     bool progress; /* a stream says how much of the prompt is computed */
     bool echo;     /* completions: the text begins with the prompt */
