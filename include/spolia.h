@@ -587,6 +587,7 @@ typedef struct sp_store_copy {
     int n_tokens;
     int64_t bytes;
     double cost_us;    /* time that computing it took; 0: unknown */
+    int64_t n_uses;    /* by requests, since it was stored */
     bool exact;        /* equals a plain forward pass after what it was computed after */
     bool measured;     /* it has attention statistics */
     /* From its header; sp_store_list does not read it: */

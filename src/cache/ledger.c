@@ -1,5 +1,6 @@
 #include "cache/ledger.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "cache/ledger_int.h"
@@ -568,6 +569,10 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
     if (a->cost_us > 0) c->cost_us = a->cost_us;
+    if (c->n_uses == 0 && a->n_uses > 0) {
+        c->n_uses = a->n_uses;
+        c->recent = log2((double)a->n_uses); /* as if all of them were at time 0 */
+    }
     l->stats.n_added++;
     forget_oldest(l);
     return SP_OK;

@@ -128,6 +128,7 @@ typedef struct sp_adopted {
     bool measured;     /* it has sp_copy.stats there */
     bool heavy;        /* it has sp_copy.heavy there */
     float cost_us;     /* 0: unknown */
+    int64_t n_uses;    /* before now */
 } sp_adopted;
 
 /* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.

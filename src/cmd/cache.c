@@ -61,8 +61,9 @@ void cache_print(json_t *o)
 
 static json_t *copy_json(const sp_store_copy *c)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:b, s:b}", "id", c->id, "namespace", c->space,
+    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:b}", "id", c->id, "namespace", c->space,
                           "kind", c->kind, "tokens", c->n_tokens, "bytes", (json_int_t)c->bytes,
+                          "uses", (json_int_t)c->n_uses,
                           "exact", (int)c->exact, "measured", (int)c->measured);
     if (c->cost_us > 0) json_object_set_new(o, "cost_ms", json_real(c->cost_us / 1000));
     return o;
@@ -79,8 +80,8 @@ static sp_err print_row(const sp_store_copy *c, void *user)
     char bytes[SHOW_SIZE];
     bool *any = user;
     if (!*any)
-        printf("%-*s  %-5s  %7s  %10s  %9s  %s\n", SHORT_ID, "id", "kind", "tokens", "size",
-               "cost", "namespace");
+        printf("%-*s  %-5s  %7s  %10s  %9s  %5s  %s\n", SHORT_ID, "id", "kind", "tokens", "size",
+               "cost", "uses", "namespace");
     *any = true;
     printf("%.*s  %-5s  %7d  %10s  ", SHORT_ID, c->id, c->kind, c->n_tokens,
            show_size(bytes, c->bytes));
@@ -88,7 +89,7 @@ static sp_err print_row(const sp_store_copy *c, void *user)
         printf("%6.1f ms", c->cost_us / 1000);
     else
         printf("%9s", "");
-    printf("  %.*s\n", SHORT_SPACE, c->space);
+    printf("  %5" PRId64 "  %.*s\n", c->n_uses, SHORT_SPACE, c->space);
     return SP_OK;
 }
 
@@ -159,6 +160,7 @@ static sp_err print_details(const sp_store_copy *c, void *user)
     printf("  %-10s %s: %d layers of %s\n", "size", show_size(bytes, c->bytes), c->n_layers,
            show_size(layer, c->layer_bytes));
     if (c->cost_us > 0) printf("  %-10s %.1f ms\n", "cost", c->cost_us / 1000);
+    printf("  %-10s %" PRId64 "\n", "uses", c->n_uses);
     for (int i = 0; i < c->n_before; i++)
         printf("  %-10s %.*s%s\n", i ? "" : "after", SHORT_ID, c->before[i],
                i < c->n_head ? " (before the first chunk)" : "");

@@ -8,8 +8,9 @@ static void note_use(sp_request *r)
     sp_context *c = r->ctx;
     for (int i = 0; i < r->n_segs; i++) {
         const sp_copy *copy = r->found[i].copy;
-        if (copy && copy->kind != SP_COPY_PATH)
-            sp_ledger_use(c->ledger, copy, r->found[i].cfo, c->now);
+        if (!copy || copy->kind == SP_COPY_PATH) continue;
+        sp_ledger_use(c->ledger, copy, r->found[i].cfo, c->now);
+        sp_tiers_use(c->tiers, copy);
     }
 }
 

@@ -115,6 +115,7 @@ static sp_err list_one(void *user, const sp_tier_info *info)
                                   .n_tokens = info->n,
                                   .bytes = info->bytes,
                                   .cost_us = (double)info->cost_us,
+                                  .n_uses = info->n_uses,
                                   .exact = info->facts & SP_FACT_EXACT,
                                   .measured = info->facts & (SP_FACT_STATS | SP_FACT_HEAVY)},
                  l->user);
@@ -195,6 +196,7 @@ static sp_err show_header(void *user, const sp_record *r)
                                         .n_tokens = r->n,
                                         .bytes = w->info->bytes,
                                         .cost_us = (double)r->cost_us,
+                                        .n_uses = w->info->n_uses,
                                         .exact = r->exact,
                                         .measured = r->inter || r->heavy,
                                         .before = before,

@@ -38,7 +38,8 @@ static sp_err adopt(const sp_disk_found *name, void *user)
                                                .place = SP_AT_DISK,
                                                .measured = name->facts & SP_FACT_STATS,
                                                .heavy = name->facts & SP_FACT_HEAVY,
-                                               .cost_us = name->cost_us});
+                                               .cost_us = name->cost_us,
+                                               .n_uses = name->n_uses});
 }
 
 /* open_store -- the disk, and what it has. */
@@ -172,6 +173,14 @@ static void store_done(sp_io_job *job)
     t->full = job->err == SP_E_LIMIT;
     sp_ledger_unpin(t->ledger, x->copy);
     free_transfer(x);
+}
+
+void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
+{
+    if (!t || !(copy->places & SP_AT_DISK)) return;
+    sp_tier_use(sp_disk_tier_of(t->disk), &(sp_tier_key){.id = copy->id,
+                                                         .head = copy->head,
+                                                         .kind = (uint32_t)disk_kind_of(copy->kind)});
 }
 
 bool sp_tiers_has_all(const sp_copy *copy)

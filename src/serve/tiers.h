@@ -57,6 +57,8 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
  * SP_E_NOMEM. A write that fails is one log line, and counted. */
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
+/* sp_tiers_use -- a request reads this copy: where the store drops copies, it is a newer one then. */
+void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_has_all -- the store has the copy, with all that was measured of it. */
 bool sp_tiers_has_all(const sp_copy *copy);
 /* sp_tiers_is_storing -- the copy is being written. */

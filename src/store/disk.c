@@ -69,6 +69,7 @@ static sp_err each_one(void *user, const sp_tier_info *info)
                                   .kind = (sp_disk_kind)info->key.kind,
                                   .head = info->key.head,
                                   .facts = info->facts,
+                                  .n_uses = info->n_uses,
                                   .cost_us = info->cost_us},
                  w->user);
 }

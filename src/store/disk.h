@@ -66,6 +66,7 @@ typedef struct sp_disk_found {
     sp_disk_kind kind;
     uint64_t head;  /* sp_head_key of the segments before the first chunk */
     unsigned facts; /* set of sp_tier_fact */
+    int64_t n_uses; /* since it was put */
     float cost_us;
 } sp_disk_found;
 typedef sp_err sp_disk_each_fn(const sp_disk_found *copy, void *user);

@@ -49,6 +49,7 @@ struct sp_disk_tier {
     sp_table table;
     sp_segments segments;
     sp_tier_stats stats; /* counters; sizes are computed */
+    bool used;           /* the order of use is another than that of the journal's lines */
 
     /* -- under journal_lock, which is taken before lock */
     pthread_mutex_t journal_lock;

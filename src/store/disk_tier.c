@@ -284,10 +284,19 @@ static void stop_threads(sp_disk_tier *d)
     sp_aio_close(d->aio);
 }
 
+/* keep_uses -- the next process finds copies in the order of their use, with counts. */
+static void keep_uses(sp_disk_tier *d)
+{
+    if (d->lock_fd < 0 || !d->used || !d->journal.path) return;
+    if (sp_disk_shorten_index(d, true) != SP_OK)
+        sp_log(SP_LOG_WARN, "the order of use is not kept: %s", sp_error_detail());
+}
+
 static void close_tier(sp_tier *t)
 {
     sp_disk_tier *d = disk_of(t);
     stop_threads(d);
+    keep_uses(d);
     if (d->active) sp_segments_unpin(&d->segments, d->active);
     sp_journal_close(&d->journal);
     sp_segments_fini(&d->segments);
@@ -317,6 +326,16 @@ static bool knows(sp_tier *t, const sp_tier_key *key)
     return known;
 }
 
+static void use(sp_tier *t, const sp_tier_key *key)
+{
+    sp_disk_tier *d = disk_of(t);
+    pthread_mutex_lock(&d->lock);
+    uint32_t i = sp_table_find(&d->table, key);
+    if (i != SP_NO_ENTRY) sp_table_use(&d->table, i);
+    d->used |= i != SP_NO_ENTRY;
+    pthread_mutex_unlock(&d->lock);
+}
+
 static sp_tier_stats stats_of(sp_tier *t)
 {
     sp_disk_tier *d = disk_of(t);
@@ -333,7 +352,7 @@ static sp_tier_stats stats_of(sp_tier *t)
 }
 
 static const sp_tier_type disk_type = {
-    .name = "disk", .queue_of = queue_of, .knows = knows, .stats = stats_of, .close = close_tier};
+    .name = "disk", .queue_of = queue_of, .knows = knows, .use = use, .stats = stats_of, .close = close_tier};
 
 sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
 {

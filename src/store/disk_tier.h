@@ -21,6 +21,7 @@
  *  I4  one process writes at a time (a lock that ends with the process). All others read, and see what
  *      it puts; their puts and drops fail and name it.
  *
+ * The order of use, and counts, last when the writer closes: the index is then written once more.
  * Reads and writes overlap (aio_int.h), on threads of their own: a read never waits for a write. */
 #ifndef SP_STORE_DISK_TIER_H
 #define SP_STORE_DISK_TIER_H

@@ -17,7 +17,8 @@
  *           60      4      pages of the header
  *           64      4      layers
  *           68      4      tokens
- *           72      4      facts: 1 exact, 2 attention was measured, 4 heavy tokens were measured
+ *           72      1      facts: 1 exact, 2 attention was measured, 4 heavy tokens were measured
+ *           73      3      how often it was used when this line was written
  *           76      4      f32 time that computing it took, us; 0: unknown
  *           80      8      XXH3-64 of the above, seeded with the number of the line
  */
@@ -83,7 +84,7 @@ static void write_line(uint8_t *p, uint64_t i, const sp_journal_line *l)
     put32(p + 60, l->place.head_pages);
     put32(p + 64, l->place.n_layers);
     put32(p + 68, (uint32_t)l->place.n);
-    put32(p + 72, l->place.facts);
+    put32(p + 72, l->place.facts | (uint32_t)l->place.uses << 8);
     memcpy(p + 76, &l->place.cost_us, 4);
     sign(p, i + 1);
 }
@@ -100,7 +101,8 @@ bool sp_journal_parse(const uint8_t *p, uint64_t i, sp_journal_line *out)
                               .head_pages = get32(p + 60),
                               .n_layers = get32(p + 64),
                               .n = (int32_t)get32(p + 68),
-                              .facts = get32(p + 72),
+                              .facts = get32(p + 72) & 0xff,
+                              .uses = get32(p + 72) >> 8,
                               .cost_us = get_float(p + 76)};
     const sp_disk_place *at = &l.place;
     if (l.event < SP_EVENT_PUT || l.event > SP_EVENT_DAMAGED) return false;

@@ -10,7 +10,8 @@
 
 #include "store/tier.h"
 
-#define SP_NO_ENTRY UINT32_MAX
+#define SP_NO_ENTRY  UINT32_MAX
+#define SP_MOST_USES 0xffffffu
 
 /* Where a record is, and what the index says of it. */
 typedef struct sp_place_on_disk {
@@ -18,7 +19,8 @@ typedef struct sp_place_on_disk {
     uint32_t page, pages; /* the first, and how many */
     uint32_t head_pages, n_layers;
     int32_t n;      /* tokens */
-    uint32_t facts; /* set of sp_tier_fact */
+    uint32_t facts : 8; /* set of sp_tier_fact */
+    uint32_t uses : 24; /* sp_table_use, since it was put; SP_MOST_USES: as many or more */
     float cost_us;  /* time that computing it took; 0: unknown */
 } sp_disk_place;
 
@@ -47,7 +49,9 @@ uint32_t sp_table_find(const sp_table *t, const sp_tier_key *key);
 uint32_t sp_table_add(sp_table *t, const sp_tier_key *key, const sp_disk_place *place,
                       uint32_t *of_segment);
 void sp_table_remove(sp_table *t, uint32_t i, uint32_t *of_segment);
-/* sp_table_use -- makes it the newest. */
+/* sp_table_read -- makes it the newest. */
+void sp_table_read(sp_table *t, uint32_t i);
+/* sp_table_use -- makes it the newest, and counts. */
 void sp_table_use(sp_table *t, uint32_t i);
 size_t sp_table_bytes(const sp_table *t);
 

@@ -212,6 +212,11 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key)
     return t->type->knows(t, key);
 }
 
+void sp_tier_use(sp_tier *t, const sp_tier_key *key)
+{
+    if (t->type->use) t->type->use(t, key);
+}
+
 sp_tier_stats sp_tier_stats_of(sp_tier *t)
 {
     return t->type->stats(t);

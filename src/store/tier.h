@@ -38,6 +38,7 @@ typedef struct sp_tier_info {
     int32_t n;      /* tokens */
     int64_t bytes;  /* that it takes in the tier */
     unsigned facts; /* set of sp_tier_fact */
+    int64_t n_uses; /* since it was put */
     float cost_us;  /* time that computing it took; 0: unknown */
 } sp_tier_info;
 
@@ -109,6 +110,10 @@ void sp_tier_op_release(sp_tier_op *op);
 /* sp_tier_knows -- a copy of this key is there, as far as is known here; a get may still miss. Cost: a
  * look-up in memory, never a read or a message. */
 bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
+
+/* sp_tier_use -- a copy was used where a higher tier has it: a use here too, which no get tells. Cost: a
+ * look-up in memory. */
+void sp_tier_use(sp_tier *t, const sp_tier_key *key);
 
 typedef struct sp_tier_stats {
     int64_t n_copies, bytes_live;  /* copies, and the bytes that they take */

@@ -478,25 +478,30 @@ static void test_a_restart_finds_what_was_computed(void **state)
     } all[] = {{"full", 0, 3},      {"random", 0.3f, 3}, {"h2o", 0.3f, 3}, {"blend", 0.3f, 3},
                {"fusion", 0.3f, 3}, {"flow", 0.3f, 3},   {"craft", 0.3f, 1}};
     for (size_t i = 0; i < SP_COUNT(all); i++) {
-        char dir[128], *answers[2];
+        char dir[128], *answers[3];
+        int64_t n_uses = 0;
         make_folder(dir, sizeof dir);
         const sp_context_opts o = {.store = dir,
                                    .reuse = {.policy = all[i].name, .recompute = all[i].recompute},
                                    .n_batch = 40};
-        for (int start = 0; start < 2; start++) {
+        for (int start = 0; start < 3; start++) {
             sp_context *c = open_with(o);
             sp_request *r = ask(c, "012", "Which?", 6);
             for (int s = 1; s < 4; s++)
                 assert_from(r, s, start && s <= all[i].n_chunks ? "disk" : "",
                             start && s <= all[i].n_chunks ? "" : "never seen");
+            for (const sp_copy *k = NULL; (k = sp_ledger_next(c->ledger, k));)
+                if (start && k->places & SP_AT_DISK) {
+                    if (start == 1) n_uses = k->n_uses;
+                    assert_int_equal(k->n_uses, n_uses + start - 1); /* earlier ones count */
+                }
             assert_adds_up(sp_request_result(r));
             answers[start] = strdup(sp_request_result(r)->text);
             sp_request_destroy(r);
             close_clean(c);
         }
         if (strcmp(all[i].name, "craft") != 0) assert_string_equal(answers[0], answers[1]);
-        free(answers[0]);
-        free(answers[1]);
+        for (int start = 0; start < 3; start++) free(answers[start]);
         remove_folder(dir);
     }
 }

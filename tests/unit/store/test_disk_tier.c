@@ -333,6 +333,48 @@ static void test_a_reserve_stays_free(void **state)
     bench_end(&b);
 }
 
+typedef struct uses {
+    int n;
+    int64_t of[8];
+    uint32_t number[8]; /* in the order of use */
+} uses;
+
+static sp_err note_uses(void *user, const sp_tier_info *info)
+{
+    uses *u = user;
+    for (uint32_t i = 0; i < 8; i++) {
+        const sp_tier_key key = noise_key(i);
+        if (memcmp(&key.id, &info->key.id, sizeof key.id) == 0) u->number[u->n] = i;
+    }
+    u->of[u->n++] = info->n_uses;
+    return SP_OK;
+}
+
+/* The order of use and the counts are there after a restart; a read alone is no use by a request. */
+static void test_uses_last(void **state)
+{
+    bench b;
+    assert_true(bench_begin(&b, NULL));
+    for (uint32_t i = 0; i < 4; i++) assert_ok(noise_put(b.tier, i, 1));
+    for (int i = 0; i < 3; i++) sp_tier_use(b.tier, &(sp_tier_key){.kind = 99});
+    for (int start = 0; start < 3; start++) {
+        const sp_tier_key first = noise_key(0), third = noise_key(2);
+        sp_tier_use(b.tier, &first);
+        sp_tier_use(b.tier, &third);
+        sp_tier_use(b.tier, &first);
+        assert_ok(noise_get(b.tier, 1, 1));
+        bench_reopen(&b);
+        uses u = {0};
+        assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = note_uses, .user = &u}));
+        const uint32_t order[] = {3, 2, 0, 1};
+        const int64_t counts[] = {0, start + 1, 2 * (start + 1), 0};
+        assert_int_equal(u.n, 4);
+        assert_memory_equal(u.number, order, sizeof order);
+        assert_memory_equal(u.of, counts, sizeof counts);
+    }
+    bench_end(&b);
+}
+
 /* Trimming once is no budget: what was used longest ago goes, and later puts stay. */
 static void test_trim(void **state)
 {
@@ -458,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_a_reserve_stays_free),
+        cmocka_unit_test(test_uses_last),
         cmocka_unit_test(test_trim),
         cmocka_unit_test(test_the_policy_chooses),
         cmocka_unit_test(test_space_comes_back),
