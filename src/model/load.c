@@ -68,7 +68,8 @@ static sp_err load_all(sp_model *m, sp_device *d, size_t n_bytes)
     m->device = d;
     for (int i = 0; sp_weights_next(m, &i, &w);) {
         size_t n = bytes_of(m, d, &w);
-        if (n) SP_TRY(load_weight(m, d, &w, to));
+        if (n == 0) continue; /* the device reads it where it is; `to` may be NULL */
+        SP_TRY(load_weight(m, d, &w, to));
         to += n;
     }
     sp_log(SP_LOG_DEBUG, "%s: %zu MiB of weights packed for %s, %s", m->path, n_bytes >> 20,
