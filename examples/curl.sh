@@ -1,0 +1,26 @@
+#!/bin/sh
+# The server's main paths with curl.
+#
+#     build/spolia serve -m demo/model.gguf --reuse full &
+#     sh examples/curl.sh http://127.0.0.1:8080
+set -eu
+url=${1:-http://127.0.0.1:8080}
+post() { curl -fsS "$url$1" -H 'Content-Type: application/json' -d "$2"; echo; }
+
+documents='[{"id": "a", "title": "Harbour", "text": "Anna Berg is the keeper of the lighthouse. She came in 1931."}]'
+
+# computed ahead, without an answer
+post /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"\"}], \"documents\": $documents, \"n_predict\": 0}"
+# an answer; its "spolia" says what was reused
+post /v1/chat/completions "{\"messages\": [{\"role\": \"user\", \"content\": \"Who is the keeper?\"}],
+    \"documents\": $documents, \"max_tokens\": 16}"
+# a stream
+curl -fsSN "$url/v1/chat/completions" -H 'Content-Type: application/json' \
+    -d '{"messages": [{"role": "user", "content": "Who?"}], "stream": true, "max_tokens": 4}'
+# JSON that follows a schema
+post /v1/chat/completions '{"messages": [{"role": "user", "content": "Which day?"}], "max_tokens": 60,
+    "json_schema": {"type": "object", "properties": {"day": {"enum": ["monday", "friday"]}}, "required": ["day"]}}'
+# the same as a response
+post /v1/responses '{"input": "Who is the keeper?", "max_output_tokens": 4}'
+curl -fsS "$url/v1/models"; echo
+curl -fsS "$url/health"; echo
