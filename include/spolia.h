@@ -201,9 +201,11 @@ SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
  * unchanged; only the segments differ. separator NULL or "": none. special: as in sp_prompt_text,
  * for text outside chunks. */
 SP_API sp_err sp_prompt_cut(sp_prompt *p, const char *text, const char *separator, bool special);
-/* sp_prompt_find_chunks -- false: texts that follow are not searched for known chunks (a separator still
- * cuts). The default is true. */
-SP_API sp_err sp_prompt_find_chunks(sp_prompt *p, bool find);
+/* sp_prompt_find_chunks -- which chunks are found in the texts that follow, beside those that a separator
+ * cuts: known ones (the default); repeats too, which are texts of 256 bytes or more that an earlier,
+ * different text had, learned when they occur for the second time; or none. */
+typedef enum sp_find { SP_FIND_KNOWN, SP_FIND_REPEATS, SP_FIND_NONE } sp_find;
+SP_API sp_err sp_prompt_find_chunks(sp_prompt *p, sp_find find);
 /* sp_prompt_tokens -- ids as one more segment. Errors: SP_E_ARG names an id outside the
  * vocabulary. */
 SP_API sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n);

@@ -9,7 +9,7 @@
 
 typedef struct serving {
     srv_options o;
-    const char *log;
+    const char *log, *find;
     model_options model;
     sampling_options sampling;
     opt table[24];
@@ -40,8 +40,8 @@ static void make_table(serving *s)
         {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)"},
         {OPT_STRING, "graph", 'g', "WHERE", &o->graph,
          "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL endpoint)"},
-        {OPT_FLAG, "no-find-chunks", 0, NULL, &o->whole,
-         "do not look for known chunks in messages, unless a request has \"find_chunks\": true"},
+        {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
+         "chunks in the text of messages: none, known, repeats (known)"},
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "longest body of a request (16)"},
@@ -111,7 +111,8 @@ int cmd_serve(int argc, char **argv)
                        .read_seconds = 30,
                        .stall_seconds = 60,
                        .drain_seconds = 30},
-                 .log = "text"};
+                 .log = "text",
+                 .find = "known"};
     model_options_init(&s.model);
     sampling_options_init(&s.sampling, 512);
     make_table(&s);
@@ -131,5 +132,7 @@ int cmd_serve(int argc, char **argv)
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.n_parallel;
+    if (!srv_find_of(s.find, &s.o.find))
+        return cli_fail_with("serve: --find-chunks %s: none, known or repeats", s.find), 2;
     return serve(&s);
 }

@@ -184,6 +184,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     c->prompts.chat = sp_chat_detect(c->model->chat_template);
     c->prompts.salt = c->salt;
     c->prompts.n_vocab = c->model->hp.n_vocab;
+    SP_TRY(sp_repeats_create(&c->prompts.repeats));
     return sp_known_create(SP_CUT_MAX_KNOWN, &c->prompts.known);
 }
 
@@ -224,6 +225,7 @@ void sp_context_close(sp_context *c)
     sp_engine_destroy(c->engine);
     sp_token_set_destroy(c->tokens);
     sp_known_destroy(c->prompts.known);
+    sp_repeats_destroy(c->prompts.repeats);
     sp_ledger_destroy(c->ledger);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);

@@ -61,6 +61,7 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     void (*change)(sp_known *, uint64_t, const char *, size_t) = known ? sp_known_add : sp_known_drop;
     change(k, tenant, s.v, s.n);
     change(k, tenant, chunk->text, strlen(chunk->text));
+    if (!known) sp_repeats_forget(d->ctx->prompts.repeats, tenant); /* a message may have had it */
     sp_vec_fini(&s);
     return SP_OK;
 }

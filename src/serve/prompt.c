@@ -227,10 +227,26 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
     return err;
 }
 
+/* learn_repeats -- from what is no chunk yet; whether there is something to cut now. */
+static bool learn_repeats(const sp_prompt *p, const sp_cut_list *cut)
+{
+    int n = 0;
+    for (size_t i = 0; i < cut->n; i++)
+        if (!cut->v[i].is_chunk)
+            n += sp_repeats_learn(p->space->repeats, p->space->known, p->tenant, cut->v[i].text,
+                                  cut->v[i].n);
+    return n > 0;
+}
+
 static sp_err add_cut(sp_prompt *p, const char *text, size_t n, const char *separator, bool special)
 {
     sp_cut_list cut = {0};
-    sp_err err = sp_cut(p->whole ? NULL : p->space->known, p->tenant, text, n, separator, &cut);
+    sp_known *known = p->find == SP_FIND_NONE ? NULL : p->space->known;
+    sp_err err = sp_cut(known, p->tenant, text, n, separator, &cut);
+    if (err == SP_OK && p->find == SP_FIND_REPEATS && learn_repeats(p, &cut)) {
+        cut.n = 0;
+        err = sp_cut(known, p->tenant, text, n, separator, &cut);
+    }
     if (err == SP_OK && cut.n == 0) err = add_words(p, text, n, special);
     for (size_t i = 0; i < cut.n && err == SP_OK; i++) {
         const sp_cut_piece *c = &cut.v[i];
@@ -252,10 +268,12 @@ sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n)
     return add_cut(p, text, n, NULL, false);
 }
 
-sp_err sp_prompt_find_chunks(sp_prompt *p, bool find)
+sp_err sp_prompt_find_chunks(sp_prompt *p, sp_find find)
 {
     SP_NEED(p);
-    p->whole = !find;
+    if (find < SP_FIND_KNOWN || find > SP_FIND_NONE)
+        return sp_fail(SP_E_ARG, "prompt: chunks cannot be found in way %d", (int)find);
+    p->find = find;
     return SP_OK;
 }
 

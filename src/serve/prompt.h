@@ -22,6 +22,7 @@
 #include "model/chat.h"
 #include "model/tokenizer.h"
 #include "serve/cut.h"
+#include "serve/repeats.h"
 #include "spolia.h"
 
 /* What a prompt is made for; fixed for a context. */
@@ -33,6 +34,7 @@ typedef struct sp_prompt_space {
     const char *salt; /* tenant, or NULL */
     int n_vocab;
     sp_known *known; /* texts of chunks so far; owned by the context */
+    sp_repeats *repeats; /* texts of messages so far; owned by the context */
 } sp_prompt_space;
 
 /* What may join the last segment. */
@@ -53,7 +55,7 @@ struct sp_prompt {
     int32_t end;   /* once there are trees: the position after the largest of all segments */
     sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
-    bool whole;    /* known chunks are not looked for */
+    sp_find find;  /* which chunks are looked for in texts */
     bool in_turn;  /* it has not ended */
     bool closed;   /* the assistant's turn is open: nothing follows */
     sp_tail tail;

@@ -28,7 +28,7 @@ sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
     sp_err err = salt ? sp_prompt_create_for(call->s->ctx, salt, out)
                       : sp_prompt_create(call->s->ctx, out);
     free(salt);
-    if (err == SP_OK && call->whole) err = sp_prompt_find_chunks(*out, false);
+    if (err == SP_OK) err = sp_prompt_find_chunks(*out, call->find);
     return err;
 }
 
@@ -119,11 +119,23 @@ static char *prompt_text(const srv_call *call, const srv_fields *f)
     return text;
 }
 
+/* read_find -- false, true, or "none", "known", "repeats". */
+static sp_find read_find(const srv_call *call, srv_fields *f)
+{
+    const json_t *v = srv_field(f, "find_chunks");
+    sp_find find = call->s->o.find;
+    if (json_is_boolean(v))
+        find = json_is_false(v) ? SP_FIND_NONE : find == SP_FIND_NONE ? SP_FIND_KNOWN : find;
+    else if (v && !srv_find_of(json_string_value(v), &find))
+        srv_fields_refuse(f, "find_chunks", "find_chunks must be true, false, none, known or repeats");
+    return find;
+}
+
 /* read_scope -- what the prompt is made of beside messages, and whose it is. */
 static void read_scope(srv_call *call, srv_fields *f)
 {
     call->cache_salt = srv_field_string(f, "cache_salt");
-    call->whole = !srv_field_bool(f, "find_chunks", !call->s->o.whole);
+    call->find = read_find(call, f);
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
     if (call->graph && !call->s->graph)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");

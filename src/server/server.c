@@ -21,6 +21,18 @@ static void list_signals(sigset_t *set)
     sigaddset(set, SIGHUP);
 }
 
+bool srv_find_of(const char *name, sp_find *out)
+{
+    static const char *const names[] = {
+        [SP_FIND_KNOWN] = "known", [SP_FIND_REPEATS] = "repeats", [SP_FIND_NONE] = "none"};
+    for (int i = SP_FIND_KNOWN; name && i <= SP_FIND_NONE; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (sp_find)i;
+            return true;
+        }
+    return false;
+}
+
 void srv_prepare(void)
 {
     sigset_t set;

@@ -51,10 +51,13 @@ typedef struct srv_options {
     const char *documents_path; /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     const char *graph;  /* for "graph": true; NULL: none */
-    bool whole;         /* chunks are not looked for in messages unless a request says so */
+    sp_find find;       /* chunks in messages, when the request does not say */
     int max_tokens;     /* of an answer, when the request does not say */
     sp_sampling sampling; /* of requests that do not say */
 } srv_options;
+
+/* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */
+bool srv_find_of(const char *name, sp_find *out);
 
 /* srv_prepare -- blocks the signals that srv_run waits for. Call it before the context is opened,
  * whose threads inherit it. */

@@ -161,6 +161,20 @@ def test_registered_text_is_found_in_messages(server):
     assert exact == ask(server, message=pasted, cache_prompt=False)["choices"][0]["message"]["content"]
 
 
+def test_repeats_between_messages_become_chunks(server):
+    passages = [" ".join(f"In year {1800 + 7 * i + k} the {name} of Velm had {k + 3} boats." for k in range(8))
+                for i, name in enumerate(("pier", "mole", "wharf", "dock"))]
+    reused = []
+    for i, pair in enumerate(((0, 1), (2, 1), (1, 3))):
+        context = "".join(f"<source id=\"{i + k}\">{passages[p]}</source>\n" for k, p in enumerate(pair))
+        account = ask(server, message=f"Context {i}:\n{context}Which one is question {i}?", find_chunks="repeats")["spolia"]
+        chunks = [s for s in account["segments"] if s["kind"] == "chunk"]
+        reused.append((len(chunks), sum(s["reused"] for s in chunks) > 0))
+    assert reused[0] == (0, False) and reused[1][0] >= 1 and reused[2][1], reused
+    status, error = send(server, "POST", "/v1/chat/completions", chat(find_chunks="all"))
+    assert status == 400 and error["error"]["param"] == "find_chunks"
+
+
 # -- explanations and metrics ---------------------------------------------------------------------
 
 
@@ -220,8 +234,8 @@ def test_another_tenant_takes_as_long_as_the_first(start, keys):  # noqa: F811
         for name, key in (("cold", "red"), ("mine", "red"), ("theirs", "blue")):
             o = ask(s, key, documents=[text], max_tokens=1)
             times[name].append(o["timings"]["prompt_ms"])
-    cold, theirs, mine = (sorted(times[k])[2] for k in ("cold", "theirs", "mine"))
-    assert mine < 0.5 * theirs and theirs > 0.6 * cold, times
+    mine = sorted(times["mine"])[2]  # on a loaded machine any other may take twice as long, none a tenth
+    assert min(times["theirs"]) > 5 * mine and min(times["cold"]) > 5 * mine, times
 
 
 def test_cache_salt_of_a_set_of_documents(start, keys):  # noqa: F811

@@ -56,7 +56,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_answer, (NULL), "p");
     REFUSES(sp_prompt_text, (NULL, "x", false), "p");
     REFUSES(sp_prompt_cut, (NULL, "x", NULL, false), "p");
-    REFUSES(sp_prompt_find_chunks, (NULL, false), "p");
+    REFUSES(sp_prompt_find_chunks, (NULL, SP_FIND_NONE), "p");
     REFUSES(sp_prompt_tokens, (NULL, NULL, 0), "p");
     assert_ok(sp_prompt_create(c, &p));
     REFUSES(sp_prompt_system, (p, NULL), "text");

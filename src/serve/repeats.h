@@ -1,0 +1,28 @@
+/* repeats.h -- learns chunks that nobody has registered: what occurs in a message and occurred in an earlier,
+ * different one becomes a known text (cut.h), and so a segment with copies of its own.
+ *
+ *   first message    ### Use this: <s>AAAA</s> <s>BBBB</s> Who?
+ *   second           ### Use this: <s>BBBB</s> <s>CCCC</s> When?     "<s>BBBB</s>" is known from here on
+ *   third            ### Use this: <s>DDDD</s> <s>BBBB</s> Where?    its copy is reused
+ *
+ * The texts of the last messages are in memory, 8 MiB at most; of one tenant nothing is found for another.
+ * Thread: any. */
+#ifndef SP_SERVE_REPEATS_H
+#define SP_SERVE_REPEATS_H
+
+#include "serve/cut.h"
+
+#define SP_REPEAT_MIN_BYTES 256 /* shorter repeats are not learned */
+
+typedef struct sp_repeats sp_repeats;
+
+sp_err sp_repeats_create(sp_repeats **out) SP_MUST_CHECK;
+void sp_repeats_destroy(sp_repeats *r);
+/* sp_repeats_learn -- enters what a text repeats into k, and remembers the text. A text that was seen as a
+ * whole teaches nothing: it is an earlier turn, sent once more. Returns how many texts were learned; without
+ * memory none. Cost: O(n), and a look-up for every 32 bytes. */
+int sp_repeats_learn(sp_repeats *r, sp_known *k, uint64_t tenant, const char *text, size_t n);
+/* sp_repeats_forget -- the texts of a tenant leave the memory, overwritten. */
+void sp_repeats_forget(sp_repeats *r, uint64_t tenant);
+
+#endif
