@@ -58,6 +58,7 @@ sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o)
     e->cost = o->cost;
     e->user = o->user;
     e->most_recent = -INFINITY;
+    e->half_life = SP_MAX((double)o->max_copies, (double)SP_EVICT_HALF_LIFE);
     if (ghosts || e->policy->remembers) SP_TRY(sp_past_init(&e->past, o->max_copies));
     return e->policy->open ? e->policy->open(e, o->max_copies) : SP_OK;
 }
@@ -120,7 +121,7 @@ static void count_use(sp_evict *e, sp_copy *c, int64_t now)
 {
     e->now = now;
     if (c->n_uses && c->last_used == now) return;
-    c->recent = add_logs(c->n_uses ? c->recent : -INFINITY, (double)now / SP_EVICT_HALF_LIFE);
+    c->recent = add_logs(c->n_uses ? c->recent : -INFINITY, (double)now / e->half_life);
     e->most_recent = fmax(e->most_recent, c->recent);
     c->n_uses++;
     c->last_used = now;

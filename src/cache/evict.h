@@ -21,7 +21,8 @@
 #include "cache/past.h"
 #include "cache/rank.h"
 
-/* Uses halve in weight every SP_EVICT_HALF_LIFE requests where a policy counts recent ones. */
+/* Where a policy counts recent uses, they halve in weight every SP_EVICT_HALF_LIFE requests, or, if
+ * that is more, every max_copies requests. */
 enum { SP_EVICT_HALF_LIFE = 512 };
 
 typedef struct sp_evict_policy sp_evict_policy;
@@ -45,6 +46,7 @@ typedef struct sp_evict {
     SP_VEC(sp_copy *) expected; /* READY copies that this look has found */
     sp_past past;               /* no slots: nothing is remembered */
     const sp_cost *cost;
+    double half_life;   /* requests */
     double clock;       /* gdsf, pgdsf: the largest priority that was evicted */
     double most_recent; /* the largest sp_copy.recent so far */
     float most_expected;

@@ -1,7 +1,8 @@
 /* evict_hazard.c -- the policy of this project: what is least likely to be used soon, for its size,
  * goes first. How likely that is, is learned from the uses of all copies, those that are gone too.
  *
- *     hazard(copy) = uses * by_age[k] * by_uses[u] * by_depth[d] / blocks     chance of a use per tick
+ *     hazard(copy) = (BASE * uses * by_age[k] * by_uses[u] * by_depth[d] + expected) / blocks
+ *     chance of a use per tick and block;
  *     k   log2 of the ticks since its last use         u, d  classes of its uses, of its depth in a path
  *
  * Each factor is observed / expected, where "expected" has all the other factors in it, with a few
@@ -13,6 +14,7 @@
  *                ^ cursor[k], 2^(k+1) ticks ago        not used since: survived ages 2^k .. 2^(k+1)
  *                                                      a use at age a: one event in k = log2 a
  *
+ * Expected uses (sp_ledger_expect) are added to the chance: a weight of 1 is a use in the next tick.
  * Victims: up to MOST_EXACT copies are all compared, of more the least recently used one and a random
  * sample, with a seed of its own, so that equal calls give equal victims. Cost: O(1) a victim but for
  * the heap; O(AGES) look-ups a use, 40 bytes for each copy that is remembered.
@@ -191,8 +193,9 @@ static void make_factors(const hazard *h, factors *f)
 
 static double hazard_of(const sp_evict *e, const factors *f, const sp_copy *c)
 {
-    double rate = (double)c->n_uses * f->age[class_of_age(e->now - c->last_used)] *
+    double rate = BASE * (double)c->n_uses * f->age[class_of_age(e->now - c->last_used)] *
                   f->uses[class_of_uses(c->n_uses)] * f->depth[class_of_depth(c)];
+    rate += (double)sp_evict_expected(e, c);
     return rate / SP_MAX(sp_copy_n_own_blocks(c), 1);
 }
 
@@ -203,24 +206,34 @@ static uint64_t next_random(hazard *h)
     return h->seed ^= h->seed << 17;
 }
 
+/* A copy that may be the victim, and its hazard. */
+typedef struct candidate {
+    sp_copy *copy;
+    double hazard;
+} candidate;
+
+static void consider(const sp_evict *e, const factors *f, sp_copy *c, candidate *best)
+{
+    if (!sp_copy_evictable(c)) return;
+    double x = hazard_of(e, f, c);
+    if (best->copy && (x > best->hazard || (x == best->hazard && c->order >= best->copy->order)))
+        return;
+    *best = (candidate){c, x};
+}
+
 static sp_copy *hazard_victim(sp_evict *e)
 {
     hazard *h = e->state;
-    sp_copy *victim = sp_rank_least(&e->rank); /* the least recently used */
-    if (!victim) return NULL;
     factors f;
+    candidate best = {0};
     make_factors(h, &f);
-    double least = hazard_of(e, &f, victim);
+    sp_copy *oldest = sp_rank_least(&e->rank); /* the least recently used */
+    if (oldest) consider(e, &f, oldest, &best);
     size_t n = e->rank.heap.n, n_tries = n <= MOST_EXACT ? n : SAMPLE;
-    for (size_t i = 0; i < n_tries; i++) {
-        sp_copy *c = e->rank.heap.v[n <= MOST_EXACT ? i : next_random(h) % n];
-        if (!sp_copy_evictable(c)) continue;
-        double x = hazard_of(e, &f, c);
-        if (x > least || (x == least && c->order >= victim->order)) continue;
-        least = x;
-        victim = c;
-    }
-    return victim;
+    for (size_t i = 0; i < n_tries; i++)
+        consider(e, &f, e->rank.heap.v[n <= MOST_EXACT ? i : next_random(h) % n], &best);
+    for (size_t i = 0; i < e->expected.n; i++) consider(e, &f, e->expected.v[i], &best);
+    return best.copy;
 }
 
 /* All are equal, so the heap is in the order of use. */
@@ -258,6 +271,7 @@ static sp_err hazard_open(sp_evict *e, int64_t max_copies)
 const sp_evict_policy sp_evict_hazard = {
     .name = "hazard",
     .help = "drops what is least likely to be used soon for its size, as past uses teach",
+    .looks_ahead = true,
     .remembers = true,
     .open = hazard_open,
     .close = hazard_close,
