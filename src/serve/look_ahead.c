@@ -1,8 +1,19 @@
 /* look_ahead.c -- tells the ledger which copies the waiting requests will read, for a replacement
  * policy that wants to know. The look is repeated when the queue moves or the ledger has more. */
+#include "cache/by_content.h"
 #include "serve/request_int.h"
 
 enum { WINDOW = 16 }; /* waiting requests that are looked at */
+
+/* by_content -- the copy of a chunk that a policy of chunks would find, READY, or NULL. */
+static const sp_copy *by_content(const sp_request *r, int i)
+{
+    sp_content_query q = {
+        .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head, .ready_only = true};
+    if (r->segs[i].kind != SP_SEG_CHUNK) return NULL;
+    const sp_copy *fused = sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_FUSED);
+    return fused ? fused : sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_PLAIN);
+}
 
 /* expect -- of one request; without memory for the look-up nothing is expected of it. */
 static void expect(sp_request *r, float weight)
@@ -11,8 +22,10 @@ static void expect(sp_request *r, float weight)
     const sp_copy **found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found);
     if (!found) return;
     sp_by_path_peek(r->ctx->ledger, r->segs, r->n_segs, found);
-    for (int i = 0; i < r->n_segs; i++)
-        if (found[i]) sp_ledger_expect(r->ctx->ledger, found[i], weight);
+    for (int i = 0; i < r->n_segs; i++) {
+        const sp_copy *copy = found[i] ? found[i] : by_content(r, i);
+        if (copy) sp_ledger_expect(r->ctx->ledger, copy, weight);
+    }
 }
 
 void sp_context_look_ahead(sp_context *c)

@@ -144,3 +144,20 @@ def test_the_engine_takes_every_policy():
     for policy in ("lfu", "gdsf+ghosts", "pgdsf", "fr", "hazard"):
         assert succeed("run", "-m", model, "--evict", policy, "-n", "2", "-p", "Once upon a time")
     refuse("run", "-m", model, "--evict", "fifo", "-p", "hi", naming=["hazard"])
+
+
+@pytest.mark.parametrize("by, policy", [("path", "prefix"), ("content", "full")])
+def test_the_engine_finds_what_the_simulator_finds(by, policy, tmp_path):
+    """Documents that the engine reuses whole, prompt by prompt, with room for all of them."""
+    requests = [[(i * i + k * (1 + i % 3)) % 9 for k in range(3)] for i in range(24)]
+    prompts = "".join(json.dumps({"system": "Be brief.", "question": "When?",
+                                  "chunks": [{"title": f"T{d}", "text": f"Boat {d} leaves at {d} and docks."}
+                                             for d in docs]}) + "\n" for docs in requests)
+    out = succeed("bench", "trace", "-m", ROOT / "demo/model.gguf", "--reuse", policy, "-n", "1", input=prompts)
+    found = 0
+    for line in out.splitlines():
+        chunks = [s for s in json.loads(line)["segments"] if s["kind"] == "chunk"]
+        assert len(chunks) == 3
+        found += sum(s["reused"] == s["tokens"] for s in chunks)
+    trace = write(tmp_path / "t.jsonl", [[f"d{d}" for d in docs] for docs in requests])
+    assert found == hits(sim(trace, "--by", by, "--memory", "100000", "--policy", "lru"))["lru"] > 0

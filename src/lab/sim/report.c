@@ -14,7 +14,8 @@ static void print_json(const sim_row *w, const sim_opts *o)
 {
     const sim_result *r = &w->r;
     printf("{\"policy\":\"%s\",\"memory\":%.6g,\"by\":\"%s\",\"lookahead\":%d,\"hit_rate\":%.6g,"
-           "\"token_hit_rate\":%.6g,\"documents\":%lld,\"copies\":%lld,\"evictions\":%lld,\"seconds\":%.6g",
+           "\"token_hit_rate\":%.6g,\"documents\":%lld,\"copies\":%lld,\"evictions\":%lld,"
+           "\"seconds\":%.6g",
            w->policy, w->memory, o->by_path ? "path" : "content", o->look_ahead,
            share(r->n_hits, r->n_docs), share(r->tokens_hit, r->tokens), (long long)r->n_docs,
            (long long)r->n_copies, (long long)r->n_evicted, r->seconds);

@@ -18,6 +18,7 @@ typedef struct options {
     int kv_bytes;
     float tokens_per_s;
     bool as_json;
+    char title[160]; /* of the plot */
 } options;
 
 static bool parse(int argc, char **argv, options *o, const char **trace, int *code)
@@ -147,7 +148,7 @@ static bool simulate(options *o, const sim_trace *t, const char *const *policies
     }
     if (good) sim_print_rows(rows, n_rows, &o->run, o->as_json);
     if (good && o->csv) good = sim_write_csv(o->csv, rows, n_rows);
-    if (good && o->svg) good = sim_write_svg(o->svg, o->by, rows, n_rows);
+    if (good && o->svg) good = sim_write_svg(o->svg, o->title, rows, n_rows);
     free(rows);
     free(list);
     return good;
@@ -216,6 +217,12 @@ int lab_sim(int argc, char **argv)
     int code;
     if (!parse(argc, argv, &o, &path, &code)) return code;
     if (!check(&o)) return 2;
+    const char *slash = path ? strrchr(path, '/') : NULL;
+    snprintf(o.title, sizeof o.title, "%s, by %s",
+             slash  ? slash + 1
+             : path ? path
+                    : o.made.kind,
+             o.by);
     char *list = cli_copy(o.policies);
     int n = split(list, "--policy", policies, MOST_POLICIES);
     bool good = n > 0 && load(&o, path, &cost, &t);

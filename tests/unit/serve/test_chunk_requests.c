@@ -204,6 +204,37 @@ static void test_prompt_that_ends_in_a_chunk(void **state)
     }
 }
 
+/* n_expected -- copies of the request's chunks that the present look at the queue expects. */
+static int n_expected(const sp_context *c, const sp_request *r)
+{
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        for (int i = 0; i < r->n_segs; i++)
+            n += v->kind != SP_COPY_PATH && sp_digest_eq(&v->id, &r->segs[i].id) && v->aside &&
+                 v->expected > 0;
+    return n;
+}
+
+/* A request that waits will read chunks by content: a policy that looks ahead knows it. */
+static void test_waiting_requests_expect_chunks(void **state)
+{
+    static const char *const evict[] = {"lacr", "hazard", "lru"};
+    for (size_t i = 0; i < SP_COUNT(evict); i++) {
+        sp_context *c = open_with((sp_context_opts){
+            .reuse.policy = "full", .evict = evict[i], .max_requests = 1, .cpu = "ref"});
+        sp_request_destroy(ask(c, "01", "When?", 2));
+        sp_request *busy = submit(c, "2", "How?", 8), *first = submit(c, "3", "Who?", 2),
+                   *waits = submit(c, "10", "Where?", 2);
+        while (!sp_request_result(busy)->n_generated) step(c);
+        assert_int_equal(n_expected(c, waits), i < 2 ? 2 : 0);
+        run(c, waits);
+        sp_request_destroy(busy);
+        sp_request_destroy(first);
+        sp_request_destroy(waits);
+        close_clean(c);
+    }
+}
+
 /* Chunks first, and text between them. */
 static void test_text_between_chunks(void **state)
 {
@@ -474,6 +505,7 @@ int main(void)
         cmocka_unit_test(test_what_was_not_measured_is_computed_anew),
         cmocka_unit_test(test_no_chunks_is_prefix),
         cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
+        cmocka_unit_test(test_waiting_requests_expect_chunks),
         cmocka_unit_test(test_text_between_chunks),
         cmocka_unit_test(test_warm_up),
         cmocka_unit_test(test_together_equals_alone),
