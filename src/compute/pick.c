@@ -4,9 +4,7 @@
  *                   heads, or nothing on a hit
  *   sp_pick_take    when all scores are there, for each request and head: its best k candidates
  *
- * A head's scores are compared after subtracting its largest one, so that the block that matters
- * most to some query head of the group comes first. Groups of more than eight heads are scored eight
- * at a time. Equal scores: the earlier candidate. */
+ * Groups of more than eight heads are scored eight at a time. Equal scores: the earlier candidate. */
 #include <math.h>
 #include <string.h>
 
@@ -35,7 +33,7 @@ float sp_head_similarity(const float *sim, const float *weight, int n)
     if (!weight) return least;
     for (int i = 0; i < n; i++) {
         if (weight[i] <= 0) continue;
-        if (!(sim[i] > 0)) return -1;
+        if (!(sim[i] > 0)) return least;
         sum += weight[i];
         parts += weight[i] / sim[i];
     }
@@ -85,8 +83,15 @@ static void replace_label(const sp_pick_args *a, const sp_pick_req *r, int g)
 
 /* -- scores ------------------------------------------------------------------------------------ */
 
-static void round_query(const float *x, int head, int row, sp_pick_query *out)
+/* width_of -- the weight of half-widths. */
+static float width_of(sp_summary_kind kind, int head)
 {
+    return kind == SP_SUMMARY_QUEST ? 1 : SP_MIN(1, 2 / sqrtf((float)head));
+}
+
+static void round_query(const float *x, sp_summary_kind kind, int head, int row, sp_pick_query *out)
+{
+    const float weight = width_of(kind, head);
     const int width = sp_summary_width(head);
     float most = 0;
     for (int d = 0; d < head; d++) most = SP_MAX(most, fabsf(x[d]));
@@ -98,7 +103,7 @@ static void round_query(const float *x, int head, int row, sp_pick_query *out)
     for (int d = 0; d < head; d++) {
         const int q = (int)lrintf(x[d] / out->scale[row]);
         out->q[row][d] = (int8_t)q;
-        out->size[row][d] = (int8_t)(q < 0 ? -q : q);
+        out->size[row][d] = (int8_t)lrintf(weight * fabsf((float)q));
         out->sum[row] += q;
     }
 }
@@ -113,7 +118,7 @@ static void hash_query(const float *x, int head, int bits, int row, sp_pick_quer
     }
     sp_hash_keys(keys, head, 1, bits, code);
     memcpy(out->code[row], code, (size_t)bits / 8);
-    out->scale[row] = norm < 0x1p100f ? sqrtf(norm) : 0;
+    out->scale[row] = norm < 0x1p100f ? sqrtf(norm) / (float)bits : 0;
 }
 
 /* The queries of a set of rows for keys of one shift. */
@@ -128,8 +133,8 @@ static void prepare(const sp_pick_args *a, const sp_pick_req *r, int first, int 
             memcpy(x, r->q + (first + row) * s->head, (size_t)s->head * sizeof *x);
             sp_rope_rotate(a->rope, x, r->pos - shift);
         }
-        if (s->kind == SP_SUMMARY_BOUNDS)
-            round_query(x, s->head, row, out);
+        if (sp_is_bounds(s->kind))
+            round_query(x, s->kind, s->head, row, out);
         else
             hash_query(x, s->head, sp_hash_bits(s->kind), row, out);
     }
@@ -165,7 +170,7 @@ static void score_set(const score_job *j, int set)
                                  .block = j->r->block + from,
                                  .n = to - from,
                                  .out = j->out + (size_t)from * ROWS};
-        if (a->summary->kind == SP_SUMMARY_BOUNDS)
+        if (sp_is_bounds(a->summary->kind))
             j->ops->score_bounds(&x);
         else
             j->ops->score_hash(&x);
@@ -216,20 +221,42 @@ void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, i
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
-/* combine -- of each candidate the largest score of a head below that head's largest. */
-static void combine(const float *scores, int n, int group, float *out)
+/* power_of_two -- 2^x for x <= 0, linear between powers: it only orders blocks. */
+static float power_of_two(float x)
 {
-    for (int i = 0; i < n; i++) out[i] = -INFINITY;
-    for (int set = 0; set < n_sets(group); set++, scores += (size_t)n * ROWS) {
-        const int rows = SP_MIN(ROWS, group - set * ROWS);
-        float most[ROWS];
-        for (int r = 0; r < ROWS; r++) most[r] = -INFINITY;
-        for (int i = 0; i < n; i++)
-            for (int r = 0; r < ROWS; r++) most[r] = SP_MAX(most[r], scores[i * ROWS + r]);
-        for (int r = rows; r < ROWS; r++) most[r] = INFINITY;
-        for (int i = 0; i < n; i++)
-            for (int r = 0; r < ROWS; r++) out[i] = SP_MAX(out[i], scores[i * ROWS + r] - most[r]);
+    const int32_t bits = (int32_t)(SP_MAX(0.0f, x + 127) * 0x1p23f);
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+/* combine_set -- adds the attention that a set of heads would give to each candidate; replaces the
+ * scores. Rows beyond `rows` count nothing. */
+static void combine_set(float *scores, int n, int rows, float scale, float *out)
+{
+    float most[ROWS], sum[ROWS] = {0};
+    for (int r = 0; r < ROWS; r++) most[r] = -INFINITY;
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < ROWS; r++) most[r] = SP_MAX(most[r], scores[i * ROWS + r]);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < ROWS; r++) {
+            float *s = &scores[i * ROWS + r];
+            *s = power_of_two((*s - most[r]) * scale);
+            sum[r] += *s;
+        }
+    for (int r = 0; r < ROWS; r++) sum[r] = r < rows && sum[r] > 0 ? 1 / sum[r] : 0;
+    for (int i = 0; i < n; i++) {
+        float all = 0;
+        for (int r = 0; r < ROWS; r++) all += scores[i * ROWS + r] * sum[r];
+        out[i] += all;
     }
+}
+
+static void combine(float *scores, int n, int group, float scale, float *out)
+{
+    for (int i = 0; i < n; i++) out[i] = 0;
+    for (int set = 0; set < n_sets(group); set++, scores += (size_t)n * ROWS)
+        combine_set(scores, n, SP_MIN(ROWS, group - set * ROWS), scale, out);
 }
 
 /* order_of -- integers in the order of the floats. */
@@ -281,9 +308,9 @@ static void take_head(const sp_pick_args *a, int i, int g)
     r->hit[g] = hit;
     if (hit) return;
     replace_label(a, r, g);
-    const float *scores = scratch_of(a, i, g);
-    float *all = scratch_of(a, i, g) + (size_t)n_sets(group) * ROWS * (size_t)r->n;
-    combine(scores, r->n, group, all);
+    float *scores = scratch_of(a, i, g);
+    float *all = scores + (size_t)n_sets(group) * ROWS * (size_t)r->n;
+    combine(scores, r->n, group, a->scale * 0x1.715476p+0f, all); /* log2(e) */
     take(all, r->n, r->k, r->picked + (size_t)g * (size_t)r->k);
 }
 

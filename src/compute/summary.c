@@ -9,7 +9,7 @@ enum { B = SP_BLOCK_TOKENS };
 
 size_t sp_summary_bytes(sp_summary_kind kind, int head)
 {
-    if (kind == SP_SUMMARY_BOUNDS) return 2 * (size_t)sp_summary_width(head);
+    if (sp_is_bounds(kind)) return 2 * (size_t)sp_summary_width(head);
     return (size_t)B * (size_t)sp_hash_bits(kind) / 8;
 }
 
@@ -125,7 +125,7 @@ static void summarize_block(const sp_summarize_args *a, int64_t i, int head)
     uint8_t *out = to->base + at * sp_summary_bytes(to->kind, to->head);
     float keys[SP_HEAD_MAX * B];
     sp_kv_read_keys(a->kv, a->block[i], head, keys);
-    if (to->kind == SP_SUMMARY_BOUNDS)
+    if (sp_is_bounds(to->kind))
         put_bounds(keys, to->head, a->n[i], out, &to->scale[at]);
     else
         put_hash(keys, to->head, a->n[i], sp_hash_bits(to->kind), out, &to->scale[at]);

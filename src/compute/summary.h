@@ -4,8 +4,10 @@
  * kind of summary:
  *
  *   bounds   of each channel the range of the block's 16 keys, as centre and half-width in bytes:
- *            score = q . centre + |q| . half, which no key of the block exceeds (Quest, without
- *            its rounding). 2 W bytes a block and head, W = D rounded up to 32.
+ *            score = q . centre + a |q| . half, with a = 2 / sqrt(D): about the largest score of a
+ *            key, for the channels of one key are not all at their bounds. 2 W bytes a block and
+ *            head, W = D rounded up to 32.
+ *   quest    the same with a = 1, which no key of the block exceeds (but for the query's rounding)
  *   hash     128 or 256 signs of random projections of each key; score = the largest cosine that
  *            the Hamming distances suggest, times the norms (HATA without training).
  *
@@ -17,6 +19,9 @@
  * replaces that one, and the best k candidates for it replace the list. Similarities of the query
  * heads that share the KV head are combined by their harmonic mean, weighted by importance.
  *
+ * For a KV head a block is worth the attention that it would get: exp(score) over the sum of those,
+ * added up over the query heads of the group.
+ *
  * All arithmetic on summaries is in integers, so every variant chooses the same blocks.
  * Sources: Quest (Tang et al. 2024); HATA (Gong et al. 2025); LiteCache algorithm 1, eq. 2 (rows
  * L1-L3, L10). */
@@ -27,6 +32,7 @@
 
 typedef enum sp_summary_kind {
     SP_SUMMARY_BOUNDS,
+    SP_SUMMARY_QUEST,
     SP_SUMMARY_HASH128,
     SP_SUMMARY_HASH256,
     SP_SUMMARY_N
@@ -77,6 +83,7 @@ typedef struct sp_pick_args {
     const sp_summary_view *summary;
     const sp_rope *rope;
     int n_heads; /* H */
+    float scale; /* of scores, as in attention */
     const sp_pick_req *reqs;
     int n_reqs;
     float *scratch; /* set by the device: sp_pick_scratch */
@@ -85,8 +92,8 @@ typedef struct sp_pick_args {
 /* sp_pick_scratch -- floats for a request with n candidates. */
 size_t sp_pick_scratch(int64_t n, int n_heads, int n_kv_heads);
 
-/* sp_head_similarity -- of one KV head's queries to the label: eq. 2, or the least. sim [n]. Not
- * positive ones make the mean -1: such queries point elsewhere. */
+/* sp_head_similarity -- of one KV head's queries to the label: eq. 2; the least without weights, or
+ * where one is not positive and the mean has no meaning. sim [n]. */
 float sp_head_similarity(const float *sim, const float *weight, int n);
 
 #endif

@@ -17,6 +17,11 @@ static inline int sp_summary_width(int head)
     return SP_ROUND_UP(head, 32);
 }
 
+static inline bool sp_is_bounds(sp_summary_kind kind)
+{
+    return kind == SP_SUMMARY_BOUNDS || kind == SP_SUMMARY_QUEST;
+}
+
 static inline int sp_hash_bits(sp_summary_kind kind)
 {
     return kind == SP_SUMMARY_HASH128 ? 128 : 256;
@@ -25,9 +30,9 @@ static inline int sp_hash_bits(sp_summary_kind kind)
 /* Up to eight queries, rotated, as a kind of summary is compared with; rows beyond n are zero. */
 typedef struct sp_pick_query {
     _Alignas(64) int8_t q[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* bounds: rounded */
-    _Alignas(64) int8_t size[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* |q| */
+    _Alignas(64) int8_t size[SP_PICK_ROWS][SP_SUMMARY_WIDTH_MAX]; /* a |q| */
     int32_t sum[SP_PICK_ROWS];                                    /* of q */
-    float scale[SP_PICK_ROWS];                      /* bounds: the value of 1; hash: |q| */
+    float scale[SP_PICK_ROWS];                      /* bounds: the value of 1; hash: |q| / bits */
     uint64_t code[SP_PICK_ROWS][SP_HASH_BITS_MAX / 64]; /* hash */
 } sp_pick_query;
 

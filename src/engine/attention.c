@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/sparse_int.h"
+#include "engine/study_int.h"
 
 /* span_copies -- span lists that are rewritten for a slice. */
 static size_t span_copies(const sp_engine *e, const sp_slice *slice)
@@ -114,7 +114,7 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
                                                   .scale = hp->attn_scale,
                                                   .reqs = e->reqs,
                                                   .n_reqs = n_slices});
-    return SP_OK;
+    return sp_study_layer(e, kv, slices, n_slices, layer);
 }
 
 sp_err sp_attention_mass(sp_engine *e, const sp_slice *slices, int n_slices)

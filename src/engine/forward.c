@@ -11,7 +11,7 @@
  * whole, in pieces or after a reused prefix gives the same bits.
  */
 #include "base/mem.h"
-#include "engine/sparse_int.h"
+#include "engine/study_int.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,
@@ -56,6 +56,7 @@ static sp_err make_room(sp_engine *e, const sp_slice *slices, int n_slices)
                            .head = hp->head};
     for (int s = 0; s < n_slices; s++) {
         sizes.n_spans = SP_MAX(sizes.n_spans, slices[s].plan->n_spans);
+        sizes.n_spans = SP_MAX(sizes.n_spans, sp_study_spans(&slices[s]));
         if (slices[s].plan->probe.kind == SP_PROBE_COLUMNS)
             sizes.column_rows = SP_MAX(sizes.column_rows, slices[s].n);
     }

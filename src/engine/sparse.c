@@ -26,6 +26,8 @@ sp_err sp_sparse_create(const sp_sparse_opts *o, sp_sparse **out)
     if (!by_share && !by_tokens)
         return sp_fail(SP_E_ARG, "sparse decoding: a share of %g and %d tokens", (double)o->share,
                        o->tokens);
+    if (!(o->eta >= -1 && o->eta <= 1))
+        return sp_fail(SP_E_ARG, "sparse decoding: a threshold of %g", (double)o->eta);
     sp_sparse *s = SP_NEW(sp_sparse);
     if (!s) return sp_fail_nomem(sizeof *s, "sparse decoding");
     s->o = *o;
@@ -39,6 +41,8 @@ static void close(sp_sparse *s)
     sp_mirror_free(&s->candidates);
     sp_mirror_free(&s->picked);
     sp_mirror_free(&s->hits);
+    sp_mirror_free(&s->tau);
+    sp_mem_free(&s->labels);
     sp_arena_fini(&s->arena);
     sp_arena_init(&s->arena);
     s->active = false;
@@ -141,6 +145,26 @@ static void choose_k(sp_sparse *s, const opening *o)
     s->k = (int32_t)SP_MIN(s->n, k);
 }
 
+/* take_thresholds -- of the heads whose choices may be reused. */
+static sp_err take_thresholds(sp_sparse *s, sp_engine *e)
+{
+    const sp_hparams *hp = &e->o.model->hp;
+    const size_t n_kv = (size_t)(s->n_layers * s->n_heads), n = (size_t)(s->n_layers * hp->n_heads);
+    const float eta = s->o.eta != 0 ? s->o.eta : SP_SPARSE_ETA;
+    const float power = s->o.power != 0 ? s->o.power : SP_SPARSE_POWER;
+    const char *what = "sparse decoding";
+    if (!s->o.reuse) return SP_OK;
+    SP_TRY(sp_mirror_alloc(e->device, (n_kv + n) * sizeof(float), what, &s->tau));
+    SP_TRY(sp_mem_alloc(e->device, n * (size_t)hp->head * sizeof(float), what, &s->labels));
+    float *tau = s->tau.host, *weight = tau + n_kv;
+    const sp_heads *h = s->o.heads;
+    for (int i = 0; i < (int)n_kv; i++)
+        tau[i] = h && power > 0 ? sp_heads_tau(h, i / s->n_heads, i % s->n_heads, eta, power) : eta;
+    for (size_t i = 0; i < n; i++) weight[i] = h ? h->importance[i] : 1;
+    sp_mirror_push(&s->tau, (n_kv + n) * sizeof(float));
+    return SP_OK;
+}
+
 static sp_err take_lists(sp_sparse *s, const opening *o)
 {
     const size_t n = (size_t)o->n_blocks, heads = (size_t)s->n_heads;
@@ -164,7 +188,7 @@ static sp_err take_lists(sp_sparse *s, const opening *o)
     SP_TRY(sp_mirror_alloc(d, lists, what, &s->hits));
     memset(s->hits.host, 2, lists);
     sp_mirror_push(&s->hits, lists);
-    return SP_OK;
+    return take_thresholds(s, o->e);
 }
 
 /* list -- keep, candidates and runs, in the order of the blocks; their summaries are wanted. */
@@ -278,7 +302,10 @@ size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices
 static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, int layer)
 {
     const sp_sparse *s = slice->plan->sparse;
+    const sp_hparams *hp = &e->o.model->hp;
     const size_t lists = (size_t)layer * (size_t)s->n_heads;
+    const size_t heads = (size_t)layer * (size_t)hp->n_heads;
+    const float *tau = s->tau.dev;
     return (sp_pick_req){.q = e->reqs[i].q,
                          .pos = slice->plan->todo[slice->from].pos,
                          .runs = s->runs,
@@ -287,7 +314,12 @@ static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, in
                          .n = s->n,
                          .k = s->k,
                          .picked = (uint32_t *)s->picked.dev + lists * (size_t)s->k,
-                         .hit = (uint8_t *)s->hits.dev + lists};
+                         .label = tau ? (float *)s->labels.p + heads * (size_t)hp->head : NULL,
+                         .hit = (uint8_t *)s->hits.dev + lists,
+                         .tau = tau ? tau + lists : NULL,
+                         .weight = tau && !s->o.least
+                                       ? tau + s->n_layers * s->n_heads + heads
+                                       : NULL};
 }
 
 /* pull -- the layer's lists and hits come to the host. */
@@ -323,6 +355,7 @@ static sp_err pick_kind(sp_engine *e, sp_summary_kind kind, const sp_slice *slic
     sp_device_pick(e->device, &(sp_pick_args){.summary = &view,
                                               .rope = &e->rope,
                                               .n_heads = e->o.model->hp.n_heads,
+                                              .scale = e->o.model->hp.attn_scale,
                                               .reqs = e->picks,
                                               .n_reqs = n});
     for (int i = 0; i < n_slices; i++) {

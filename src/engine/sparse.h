@@ -16,11 +16,14 @@
 #define SP_ENGINE_SPARSE_H
 
 #include "compute/summary.h"
+#include "engine/heads.h"
 #include "kv/plan.h"
 
 #define SP_SPARSE_SINK      4
 #define SP_SPARSE_RECENT    64
 #define SP_SPARSE_MIN_DEPTH 4096
+#define SP_SPARSE_ETA       0.8f
+#define SP_SPARSE_POWER     3.0f
 
 /* Where blocks are that are not all in the pool. `want` is told what KV head g of a layer reads,
  * in order, before its attention; it starts what must be fetched, returns at once, and may replace
@@ -38,6 +41,12 @@ typedef struct sp_sparse_opts {
     int32_t min_depth;       /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
     sp_summary_kind kind;    /* the selector */
     sp_block_source source;  /* want NULL: all blocks are in the pool */
+    /* A choice is reused while queries are similar to the one that made it (QSAC). */
+    bool reuse;
+    float eta;             /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */
+    float power;           /* of importance; 0: SP_SPARSE_POWER; negative: eta is every head's threshold */
+    bool least;            /* the least similar query head of a group decides, not their mean */
+    const sp_heads *heads; /* borrowed; NULL: all of importance 1 */
 } sp_sparse_opts;
 
 /* What it saved, and what it cost. */

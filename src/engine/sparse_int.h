@@ -27,6 +27,8 @@ struct sp_sparse {
     sp_mirror candidates; /* [n] ids of their blocks */
     sp_mirror picked;     /* [L, G, k] */
     sp_mirror hits;       /* [L, G] */
+    sp_mirror tau;        /* [L, G] thresholds of reuse, then [L, H] weights of heads; or none */
+    sp_mem labels;        /* [L, H, D] rotated queries that made the choices; or none */
     uint32_t *blocks;     /* [G, cap_blocks] of the rewritten spans */
     uint64_t *stale;      /* [G, cap_words] */
     size_t cap_blocks, cap_words;

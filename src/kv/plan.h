@@ -69,6 +69,8 @@ typedef struct sp_selector {
 /* Sparse decoding (engine/sparse.h): while a plan has it, steps of one token read some blocks only.
  * Excludes a selector. */
 typedef struct sp_sparse sp_sparse;
+/* What decode steps are measured into (engine/study.h). */
+typedef struct sp_study sp_study;
 
 /* A probe is a plan that runs to measure, not to answer: its rows end after the probed layer.
  * COLUMNS of every layer are added up while the plan runs to its end. */
@@ -124,6 +126,7 @@ struct sp_plan {
     sp_gate gate;         /* after_layer NULL: none */
     sp_selector selector; /* rewrite NULL: none */
     sp_sparse *sparse;    /* borrowed; or NULL */
+    sp_study *study;      /* borrowed; or NULL */
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;

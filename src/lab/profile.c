@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "lab/bench/model.h"
 #include "lab/lab.h"
+#include "lab/profile_decode.h"
 
 typedef struct profile {
     bench_model *model;
@@ -153,6 +154,7 @@ static int run(profile *p, bench_model_options *mo, int n_threads, const char *o
 
 int lab_profile(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "--decode") == 0) return lab_profile_decode(argc - 1, argv + 1);
     const char *cached = "0,256,1024,4096", *fresh = "16,64,256,1024", *out = NULL;
     int n_threads = 0;
     profile p = {.rounds = 3};
@@ -170,7 +172,9 @@ int lab_profile(int argc, char **argv)
     int at = opt_parse(argc, argv,
                        &(opt_usage){"profile -m MODEL [-o FILE] [options]",
                                     "Measures the time to compute new tokens after cached ones on "
-                                    "this machine, for --evict pgdsf and `spolia sim`."},
+                                    "this machine, for --evict pgdsf and `spolia sim`.\n"
+                                    "With --decode first it measures heads for sparse decoding: "
+                                    "spolia profile --decode --help."},
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("profile: unexpected argument \"%s\"", argv[at]), 2;

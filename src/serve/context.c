@@ -1,6 +1,7 @@
 /* context.c -- opens everything a request needs, bottom floor first, and closes it in reverse. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/need.h"
 #include "serve/guard.h"
@@ -100,6 +101,21 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                          &c->tiers);
 }
 
+/* open_heads -- what `spolia profile --decode` has found; without it all heads are equal. */
+static sp_err open_heads(sp_context *c, const char *model)
+{
+    const sp_hparams *hp = &c->model->hp;
+    char *path = sp_heads_path(model);
+    if (!path) return sp_fail_nomem(strlen(model), "the path of a model's heads");
+    sp_err err = SP_OK;
+    if (access(path, F_OK) == 0) {
+        err = sp_heads_create(hp->n_layers, hp->n_heads, hp->n_kv_heads, &c->heads);
+        if (err == SP_OK) err = sp_heads_read(path, c->heads);
+    }
+    sp_free(path);
+    return err;
+}
+
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 {
     const sp_pack_opts packs = {
@@ -177,6 +193,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
+    SP_TRY(open_heads(c, o->model));
     c->vocab.tokenizer = c->model->tokenizer;
     c->vocab.chat_template = c->model->chat_template;
     c->prompts.tokenizer = c->model->tokenizer;
@@ -223,6 +240,7 @@ void sp_context_close(sp_context *c)
     sp_free(c->sliced);
     sp_free(c->slices);
     sp_engine_destroy(c->engine);
+    sp_heads_destroy(c->heads);
     sp_token_set_destroy(c->tokens);
     sp_known_destroy(c->prompts.known);
     sp_repeats_destroy(c->prompts.repeats);

@@ -41,6 +41,7 @@ struct sp_context {
     sp_guard *guard;       /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */
     sp_decode_choice decode;
+    sp_heads *heads; /* of the model, where they were profiled; or NULL */
     sp_prompt_space prompts;
     sp_vocab vocab;
     sp_token_set *tokens; /* for grammars; made when the first one is used */

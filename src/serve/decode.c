@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const char *const kinds[SP_SUMMARY_N] = {
-    [SP_SUMMARY_BOUNDS] = "bounds", [SP_SUMMARY_HASH128] = "hash128", [SP_SUMMARY_HASH256] = "hash256"};
+    [SP_SUMMARY_BOUNDS] = "bounds", [SP_SUMMARY_QUEST] = "quest", [SP_SUMMARY_HASH128] = "hash128", [SP_SUMMARY_HASH256] = "hash256"};
 
 static bool is_word(const char *text, size_t n, const char *word)
 {
@@ -34,16 +34,36 @@ static bool read_budget(const char *text, size_t n, sp_sparse_opts *o)
     return true;
 }
 
+/* read_value -- "name=number" in least .. most; false when it is another word, or no such number. */
+static bool read_value(const char *text, size_t n, const char *name, const double range[2],
+                       double *out)
+{
+    const size_t at = strlen(name);
+    return n > at && memcmp(text, name, at) == 0 &&
+           read_number(text + at, n - at, range[0], range[1], out);
+}
+
 static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
 {
-    static const char depth[] = "depth=";
-    const size_t at = sizeof depth - 1;
+    static const double tokens[] = {0, INT32_MAX}, cosines[] = {-1, 1}, powers[] = {1e-3, 100};
     double v;
     for (int k = 0; k < SP_SUMMARY_N; k++)
         if (is_word(text, n, kinds[k])) return o->kind = (sp_summary_kind)k, true;
-    if (n <= at || memcmp(text, depth, at) != 0) return false;
-    if (!read_number(text + at, n - at, 0, INT32_MAX, &v) || v != (double)(int32_t)v) return false;
-    o->min_depth = v == 0 ? -1 : (int32_t)v;
+    if (is_word(text, n, "reuse")) return o->reuse = true;
+    if (is_word(text, n, "least")) return o->least = true;
+    if (read_value(text, n, "depth=", tokens, &v) && v == (double)(int32_t)v) {
+        o->min_depth = v == 0 ? -1 : (int32_t)v;
+    } else if (read_value(text, n, "reuse=", cosines, &v)) {
+        o->reuse = true;
+        o->power = -1;
+        o->eta = v == 0 ? 1e-6f : (float)v;
+    } else if (read_value(text, n, "eta=", cosines, &v)) {
+        o->eta = v == 0 ? 1e-6f : (float)v;
+    } else if (read_value(text, n, "power=", powers, &v)) {
+        o->power = (float)v;
+    } else {
+        return false;
+    }
     return true;
 }
 
@@ -65,7 +85,9 @@ sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
         n = strcspn(at, ",");
         if (!read_option(at, n, &out->o))
             return sp_fail(SP_E_ARG,
-                           "decode: \"%.*s\" in \"%s\" is none of bounds, hash128, hash256, depth=N",
+                           "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
+                           "hash256, depth=N, "
+                           "reuse, reuse=TAU, eta=X, power=X, least",
                            (int)n, at, text);
     }
     return SP_OK;

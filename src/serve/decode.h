@@ -11,8 +11,12 @@ typedef struct sp_decode_choice {
 
 /* sp_decode_parse -- "exact", or "sparse:" and a share ("10%") or a number of tokens ("4096"), then
  * "," and an option each:
- *   bounds, hash128, hash256   the selector (bounds)
+ *   bounds, quest, hash128, hash256   the selector (bounds)
  *   depth=N                    full attention over fewer tokens (SP_SPARSE_MIN_DEPTH); 0: never
+ *   reuse                      choices are reused for similar queries; thresholds from importance
+ *   reuse=TAU                  the same with one threshold, -1 .. 1
+ *   eta=X, power=X             of reuse: the largest threshold, the power of importance
+ *   least                      of reuse: the least similar head of a group decides
  * NULL: exact. Errors: SP_E_ARG names the word. */
 sp_err sp_decode_parse(const char *text, sp_decode_choice *out) SP_MUST_CHECK;
 

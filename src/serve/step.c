@@ -72,6 +72,7 @@ static void prompt_done(sp_request *r, const float *logits)
     else {
         r->state = SP_REQ_DECODE;
         r->plan.sparse = r->sparse;
+        r->plan.study = r->measure.study;
         sp_request_take_token(r, logits);
     }
 }

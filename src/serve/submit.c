@@ -105,6 +105,7 @@ static sp_err choose_decode(sp_request *r)
     sp_decode_choice choice = r->ctx->decode;
     if (r->o.decode) SP_TRY(sp_decode_parse(r->o.decode, &choice));
     r->o.decode = NULL; /* the caller's */
+    choice.o.heads = r->ctx->heads;
     return choice.sparse && r->max_tokens > 1 ? sp_sparse_create(&choice.o, &r->sparse) : SP_OK;
 }
 

@@ -30,7 +30,7 @@ def test_everything_is_exact(prompt):
     assert everything["decode"]["sparse_tokens"] >= len(exact["tokens"]) - 1
 
 
-@pytest.mark.parametrize("selector", ["bounds", "hash128", "hash256"])
+@pytest.mark.parametrize("selector", ["bounds", "quest", "hash128", "hash256"])
 def test_a_part_is_read(prompt, selector):
     got = generate(prompt, "--decode", f"{SOME},{selector}")["decode"]
     assert 0.15 < got["keys_read"] < 0.3
@@ -62,7 +62,28 @@ def test_the_account_is_shown(prompt):
 
 
 def test_bad_words_are_named():
-    refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,quest", naming=["quest"])
+    refuse("run", "-m", MODEL, "-p", "x", "--decode", "sparse:10%,best", naming=["best"])
+
+
+def test_heads_are_profiled(prompt, tmp_path):
+    """What profile finds is used by the next program, and a damaged file is named."""
+    model, index = tmp_path / "m.gguf", tmp_path / "demo.db"
+    model.write_bytes(MODEL.read_bytes())
+    succeed("index", ROOT / "demo/docs", "-o", index)
+    said = succeed("profile", "--decode", "-m", model, "-i", index, "--questions", ROOT / "demo/questions.jsonl", "--depth", "900",
+                   "--most", "2", "-n", "4", "--compare", ALL, "--compare", SOME + ",reuse=0.8")
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line.startswith("sparse")}
+    assert rows[ALL][:2] == ["0.0000", "100.0"] and float(rows[SOME + ",reuse=0.8"][5]) >= 0
+    heads = tmp_path / "m.gguf.heads.json"
+    assert len(json.loads(heads.read_text())["importance"]) == 6
+
+    def reused(how):
+        return json.loads(succeed("run", "-m", model, "-f", "-", "-n", "24", "--json", "--decode", f"{SOME},{how}",
+                                  input=prompt))["decode"]["lists_reused"]
+
+    assert reused("reuse") > reused("reuse,eta=1,power=0.01") and reused("reuse=1") == 0
+    heads.write_text('{"version": 1, "importance": [[0, 1]]}')
+    refuse("run", "-m", model, "-p", "x", naming=["m.gguf.heads.json", "importance"])
 
 
 def test_the_server_has_the_field(prompt):

@@ -62,17 +62,34 @@ static void scene_close(scene *s)
     sp_free(s->keys);
 }
 
-/* pick -- of all blocks, at position N_POS - 1. */
+static sp_pick_args args_of(const scene *s, const sp_pick_req *req, float *scratch)
+{
+    return (sp_pick_args){.summary = &s->view,
+                          .rope = &s->rope,
+                          .n_heads = s->n_kv * s->group,
+                          .scale = 1 / sqrtf((float)s->head),
+                          .reqs = req,
+                          .n_reqs = 1,
+                          .scratch = scratch};
+}
+
+/* score, take -- of all blocks, at position N_POS - 1. */
+static void score(const scene *s, const char *ops, const sp_pick_req *req, float *scratch)
+{
+    const sp_pick_args a = args_of(s, req, scratch);
+    for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
+}
+
+static void take(const scene *s, const sp_pick_req *req, float *scratch)
+{
+    const sp_pick_args a = args_of(s, req, scratch);
+    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+}
+
 static void pick(const scene *s, const char *ops, const sp_pick_req *req, float *scratch)
 {
-    const sp_pick_args a = {.summary = &s->view,
-                            .rope = &s->rope,
-                            .n_heads = s->n_kv * s->group,
-                            .reqs = req,
-                            .n_reqs = 1,
-                            .scratch = scratch};
-    for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
-    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+    score(s, ops, req, scratch);
+    take(s, req, scratch);
 }
 
 static sp_pick_req request(const scene *s, const float *q, const uint32_t *block,
@@ -97,22 +114,22 @@ static void bounds_hold(void **state)
     scene s;
     uint32_t block[N_BLOCKS], picked[2 * 5];
     float key[SP_HEAD_MAX], value[SP_HEAD_MAX], query[SP_HEAD_MAX];
-    scene_open(&s, SP_SUMMARY_BOUNDS, 64, 2, 3);
+    scene_open(&s, SP_SUMMARY_QUEST, 64, 2, 3);
     number(block);
     float *q = random_floats(&s.seed, 6 * 64, 1);
     float *scratch = sp_alloc(sp_pick_scratch(N_BLOCKS, 6, 2), sizeof *scratch);
     const sp_pick_req req = request(&s, q, block, &everything, picked);
-    pick(&s, "ref", &req, scratch);
+    score(&s, "ref", &req, scratch);
     for (int h = 0; h < 6; h++) {
         memcpy(query, q + h * 64, sizeof(float) * 64);
         sp_rope_rotate(&s.rope, query, N_POS - 1);
         const float *scores = scratch + (size_t)(h / 3) * (sp_pick_scratch(N_BLOCKS, 6, 2) / 2);
         for (int i = 0; i < N_BLOCKS * B; i++) {
             const sp_kv_slot at = {.block = (uint32_t)i / B, .slot = (uint8_t)(i % B)};
-            float score = 0;
+            float product = 0;
             sp_kv_read(&s.kv, &at, h / 3, key, value);
-            for (int d = 0; d < 64; d++) score += query[d] * key[d];
-            assert_true(score <= scores[i / B * SP_PICK_ROWS + h % 3] + 0.02f * 64);
+            for (int d = 0; d < 64; d++) product += query[d] * key[d];
+            assert_true(product <= scores[i / B * SP_PICK_ROWS + h % 3] + 0.02f * 64);
         }
     }
     sp_free(q);
@@ -136,10 +153,12 @@ static void equals_ref(void **state)
         float *a = sp_alloc_zero(n, sizeof *a), *b = sp_alloc_zero(n, sizeof *b);
         float *q = random_floats(&s.seed, n_kv * group * head, 3);
         sp_pick_req req = request(&s, q, block, &everything, want);
-        pick(&s, "ref", &req, a);
-        req.picked = got;
-        pick(&s, ops, &req, b);
+        score(&s, "ref", &req, a);
+        score(&s, ops, &req, b);
         assert_same_bits(b, a, (int64_t)n);
+        take(&s, &req, a);
+        req.picked = got;
+        take(&s, &req, b);
         assert_memory_equal(got, want, (size_t)(5 * n_kv) * sizeof *got);
         sp_free(a);
         sp_free(b);
@@ -148,7 +167,8 @@ static void equals_ref(void **state)
     }
 }
 
-/* One head, so that the combined score orders as its own. Two blocks are given twice: equal scores. */
+/* One head, so that the combined score orders as its own, but for scores that are nearly equal. Two
+ * blocks are given twice: equal scores. */
 static void takes_the_best(void **state)
 {
     scene s;
@@ -162,16 +182,19 @@ static void takes_the_best(void **state)
     for (int k = 0; k <= N_BLOCKS; k++) {
         sp_pick_req req = request(&s, q, block, &everything, picked);
         bool taken[N_BLOCKS] = {false};
+        float own[N_BLOCKS];
         req.k = k;
-        pick(&s, "ref", &req, scratch);
+        score(&s, "ref", &req, scratch);
+        for (int i = 0; i < N_BLOCKS; i++) own[i] = scratch[i * SP_PICK_ROWS];
+        take(&s, &req, scratch);
         for (int i = 0; i < k; i++) {
             assert_true(i == 0 || picked[i] > picked[i - 1]);
             taken[picked[i]] = true;
         }
         for (int i = 0; i < N_BLOCKS; i++)
             for (int j = 0; j < N_BLOCKS; j++) {
-                const float x = scratch[i * SP_PICK_ROWS], y = scratch[j * SP_PICK_ROWS];
-                if (taken[j] && !taken[i]) assert_true(x < y || (x == y && i > j));
+                const float x = own[i], y = own[j];
+                if (taken[j] && !taken[i]) assert_true(x < y + 1e-4f && (x != y || i > j));
             }
     }
     sp_free(q);
@@ -222,7 +245,7 @@ static void similarity_is_the_weighted_harmonic_mean(void **state)
     assert_float_equal(sp_head_similarity(sim, weight, 3), 4.0f / (2 + 2 + 4), 1e-6f);
     assert_float_equal(sp_head_similarity(sim, NULL, 3), 0.25f, 0);
     assert_float_equal(sp_head_similarity(sim, none, 3), 0.25f, 0);
-    assert_float_equal(sp_head_similarity(far, weight, 3), -1, 0);
+    assert_float_equal(sp_head_similarity(far, weight, 3), -0.1f, 0);
 }
 
 int main(void)

@@ -33,7 +33,7 @@ INLINE __m256i sum_lanes(const __m256i v[ROWS])
                             _mm256_permute2x128_si256(low, high, 0x31));
 }
 
-/* sum[r] += q . middle + |q| . half of 32 channels. VNNI: 128 sum(q) too much. */
+/* sum[r] += q . middle + size . half of 32 channels. VNNI: 128 sum(q) too much. */
 INLINE void add_channels(__m256i sum[ROWS], const sp_pick_query *x, int d, __m256i middle,
                          __m256i half)
 {
@@ -48,7 +48,7 @@ INLINE void add_channels(__m256i sum[ROWS], const sp_pick_query *x, int d, __m25
         sum[r] = DOT_BYTES(sum[r], middle, q);
         sum[r] = DOT_BYTES(sum[r], half, size);
 #else
-        const __m256i a = _mm256_maddubs_epi16(size, _mm256_sign_epi8(middle, q));
+        const __m256i a = _mm256_maddubs_epi16(_mm256_abs_epi8(q), _mm256_sign_epi8(middle, q));
         const __m256i b = _mm256_maddubs_epi16(half, size);
         sum[r] = _mm256_add_epi32(
             sum[r], _mm256_add_epi32(_mm256_madd_epi16(a, one), _mm256_madd_epi16(b, one)));

@@ -4,11 +4,15 @@
  *   k = all          the bits of full attention
  *   k = some         reads no more than that; the logits of another device and of other kernels
  *   a batch          sparse and full requests in one step have the bits that they have alone
+ *   reuse            a threshold of -1 keeps the first choice, one of 1 keeps none; heads without
+ *                    importance keep theirs
+ *   a study          masses add up; the choice of everything has all of it
  *   no memory        full attention
  */
 #include "support/check.h"
 
 #include "engine/sparse.h"
+#include "engine/study.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -276,12 +280,85 @@ static void test_source(void **state)
     scene_close(&s);
 }
 
+static void test_reuse(void **state)
+{
+    static float never[STEPS * V], got[STEPS * V];
+    const int64_t lists = STEPS * LAYERS * G, first = LAYERS * G;
+    for (size_t w = 0; w < SP_COUNT(where); w++) {
+        scene s;
+        sp_heads *h;
+        scene_open(&s, where[w].device, where[w].cpu, SP_Q16);
+        sp_sparse_opts o = {.tokens = 160, .min_depth = -1};
+        decode(&s, &o, never);
+        o.reuse = true;
+        o.power = -1;
+        o.eta = 1;
+        sp_sparse_account a = decode(&s, &o, got);
+        same_bits(got, never, "no query is more similar than 1");
+        assert_true(a.n_chosen == lists && a.n_reused == 0);
+        o.eta = -1;
+        a = decode(&s, &o, got);
+        assert_true(a.n_chosen == first && a.n_reused == lists - first);
+        assert_memory_equal(got, never, V * sizeof *got); /* the first step */
+        assert_true(memcmp(got + V, never + V, (STEPS - 1) * V * sizeof *got) != 0);
+        assert_ok(sp_heads_create(LAYERS, 4, G, &h));
+        for (int i = 0; i < 4; i++) h->importance[4 + i] = 0; /* of layer 1 */
+        o = (sp_sparse_opts){.tokens = 160, .min_depth = -1, .reuse = true, .eta = 1, .heads = h};
+        a = decode(&s, &o, got);
+        assert_int_equal(a.n_reused, (STEPS - 1) * G);
+        sp_heads_destroy(h);
+        scene_close(&s);
+    }
+}
+
+static void test_study(void **state)
+{
+    static float plain[V], got[V];
+    scene s;
+    sp_plan p;
+    sp_heads *h;
+    scene_open(&s, NULL, NULL, SP_Q16);
+    for (int part = 0; part < 2; part++) {
+        const sp_sparse_opts o = {.share = part ? 0.3f : 1, .min_depth = -1};
+        sp_study *study;
+        prompt(&s, &p);
+        assert_ok(sp_study_create(LAYERS, 4, G, &study));
+        assert_ok(sp_sparse_create(&o, &p.sparse));
+        for (int i = 0; i < 3; i++) {
+            grow(&p, i);
+            p.study = i ? study : NULL;
+            assert_ok(sp_engine_step(
+                s.t.engine, &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, i ? got : plain}, 1));
+        }
+        const sp_study_result r = sp_study_result_of(study);
+        assert_int_equal(r.n_steps, 2);
+        assert_float_equal(r.best, part ? r.best : 1, 1e-4f);
+        assert_true(r.read <= r.best + 1e-6 && r.read > 0.2);
+        if (!part) assert_float_equal(r.read, 1, 1e-4f);
+        int64_t pairs = 0;
+        for (int i = 0; i < SP_STUDY_BINS; i++) pairs += r.n_pairs[i];
+        assert_int_equal(pairs, LAYERS * 4);
+        assert_ok(sp_heads_create(LAYERS, 4, G, &h));
+        sp_study_heads(study, h);
+        for (int i = 0; i < LAYERS * 4; i++) {
+            assert_true(h->importance[i] > 0 && h->importance[i] < 1);
+            assert_true(fabsf(h->similarity[i]) <= 1);
+        }
+        sp_heads_destroy(h);
+        sp_sparse_destroy(p.sparse);
+        sp_plan_fini(&p);
+        sp_study_destroy(study);
+    }
+    scene_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_all_is_full_attention), cmocka_unit_test(test_some),
         cmocka_unit_test(test_batch),                 cmocka_unit_test(test_inactive),
         cmocka_unit_test(test_options),               cmocka_unit_test(test_source),
+        cmocka_unit_test(test_reuse),                 cmocka_unit_test(test_study),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

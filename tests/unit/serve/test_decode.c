@@ -20,7 +20,14 @@ static void test_words(void **state)
     assert_true(d.sparse && d.o.tokens == 4096 && d.o.share == 0);
     assert_true(d.o.kind == SP_SUMMARY_HASH256 && d.o.min_depth < 0);
     assert_ok(sp_decode_parse("sparse:100%,depth=300", &d));
-    assert_true(d.o.share == 1 && d.o.min_depth == 300);
+    assert_true(d.o.share == 1 && d.o.min_depth == 300 && !d.o.reuse);
+    assert_ok(sp_decode_parse("sparse:10%,reuse", &d));
+    assert_true(d.o.reuse && d.o.eta == 0 && d.o.power == 0 && !d.o.least);
+    assert_ok(sp_decode_parse("sparse:10%,reuse=0.9,least,quest", &d));
+    assert_true(d.o.reuse && d.o.least && d.o.power < 0 && d.o.kind == SP_SUMMARY_QUEST);
+    assert_float_equal(d.o.eta, 0.9f, 0);
+    assert_ok(sp_decode_parse("sparse:10%,reuse,eta=0.7,power=2", &d));
+    assert_true(d.o.reuse && d.o.eta == 0.7f && d.o.power == 2);
 }
 
 static void test_refused(void **state)
@@ -38,10 +45,12 @@ static void test_refused(void **state)
         {"sparse:-5", "\"-5\" in"},
         {"sparse:1.5", "\"1.5\" in"},
         {"sparse:5000000000", "\"5000000000\" in"},
-        {"sparse:10%,quest", "\"quest\" in"},
+        {"sparse:10%,best", "\"best\" in"},
         {"sparse:10%,", "\"\" in"},
         {"sparse:10%,depth=", "\"depth=\" in"},
         {"sparse:10%,depth=-1", "\"depth=-1\" in"},
+        {"sparse:10%,reuse=2", "\"reuse=2\" in"},
+        {"sparse:10%,eta=", "\"eta=\" in"},
         {"sparse:10%x,bounds", "\"10%x\" in"},
     };
     for (size_t i = 0; i < SP_COUNT(bad); i++) {

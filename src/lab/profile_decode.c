@@ -1,0 +1,309 @@
+/* profile_decode.c -- `spolia profile --decode`: the heads of a model on its user's questions, for sparse
+ * decoding, and how far sparse answers are from full attention.
+ *
+ *   each question   answered with full attention, `predict` tokens; its heads are studied
+ *                   then once for each setting of --decode, with the tokens of that answer: each
+ *                   distribution is compared with the one of full attention
+ *
+ *   MODEL.heads.json   importance and similarity of heads, which `--decode sparse:10%,reuse` reads
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/model_options.h"
+#include "lab/eval/dataset.h"
+#include "lab/profile_decode.h"
+#include "serve/measure.h"
+
+#define SYSTEM "Answer from the documents."
+
+typedef struct setting {
+    const char *decode;
+    sp_study *study;
+    double kl, read, reused;
+    int64_t n_tokens, n_agreed, n_answers;
+} setting;
+
+typedef struct profile {
+    model_options m;
+    const char *questions, *index, *output;
+    opt_list decode;
+    int n_chunks, depth, predict, most;
+    sp_context *ctx;
+    sp_context_info info;
+    sp_study *heads; /* of full attention */
+    setting *settings;
+    float *full;     /* [predict, V] logits of full attention */
+    int32_t *tokens; /* [predict] */
+    int n_tokens, n_questions, n_prompt;
+    setting *at;     /* the one that runs, or NULL: full attention */
+    int n_seen;      /* logits of this answer so far */
+} profile;
+
+/* -- one answer ----------------------------------------------------------------------------- */
+
+static int best_of(const float *x, int n)
+{
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (x[i] > x[best]) best = i;
+    return best;
+}
+
+static double log_sum(const float *x, int n)
+{
+    const double most = x[best_of(x, n)];
+    double sum = 0;
+    for (int i = 0; i < n; i++) sum += exp((double)x[i] - most);
+    return most + log(sum);
+}
+
+/* divergence -- KL(p | q) of the distributions of logits, nats. */
+static double divergence(const float *p, const float *q, int n)
+{
+    const double lp = log_sum(p, n), lq = log_sum(q, n);
+    double kl = 0;
+    for (int i = 0; i < n; i++)
+        kl += exp((double)p[i] - lp) * (((double)p[i] - lp) - ((double)q[i] - lq));
+    return kl > 0 ? kl : 0;
+}
+
+/* The first token of an answer comes from the prompt, which is never decoded sparsely. */
+static sp_err see(int position, const float *logits, int n_vocab, void *user)
+{
+    profile *p = user;
+    const size_t row = (size_t)n_vocab;
+    const int i = p->n_seen++;
+    if (i >= p->predict) return SP_OK;
+    float *full = p->full + (size_t)i * row;
+    if (!p->at) {
+        memcpy(full, logits, row * sizeof *full);
+    } else if (i > 0) {
+        p->at->kl += divergence(full, logits, n_vocab);
+        p->at->n_agreed += best_of(full, n_vocab) == best_of(logits, n_vocab);
+        p->at->n_tokens++;
+    }
+    return SP_OK;
+}
+
+static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
+{
+    sp_request *r = NULL;
+    bool busy = true;
+    p->at = s;
+    p->n_seen = 0;
+    sp_study_next(s ? s->study : p->heads);
+    const sp_measure measure = {.forced = s ? p->tokens : NULL,
+                                .n_forced = s ? p->n_tokens : 0,
+                                .on_logits = see,
+                                .user = p,
+                                .study = s ? s->study : p->heads};
+    sp_err err = sp_measure_submit(p->ctx, prompt,
+                                   &(sp_request_opts){.sampling = sp_sampling_default(),
+                                                      .max_tokens = p->predict,
+                                                      .decode = s ? s->decode : "exact",
+                                                      .ignore_end = true},
+                                   &measure, &r);
+    if (err != SP_OK) return err;
+    const sp_result *res = sp_request_result(r);
+    while (err == SP_OK && res->finish == SP_FINISH_NONE) err = sp_context_step(p->ctx, &busy);
+    if (err == SP_OK && res->finish == SP_FINISH_ERROR) err = sp_fail(res->err, "%s", res->detail);
+    if (!s && err == SP_OK) {
+        p->n_tokens = res->n_generated;
+        memcpy(p->tokens, res->tokens, (size_t)res->n_generated * sizeof *p->tokens);
+    } else if (err == SP_OK && res->decode.n_sparse) {
+        s->read += res->decode.keys_read;
+        s->reused += res->decode.lists_reused;
+        s->n_answers++;
+    }
+    sp_request_destroy(r);
+    return err;
+}
+
+/* Where the chunks of prompts come from. */
+typedef struct source {
+    eval_questions all;
+    eval_docs docs;
+} source;
+
+/* add_chunks -- those of question i; of chunks that `known` has, none. */
+static bool add_chunks(profile *p, const source *from, int i, eval_context *known, sp_prompt *prompt)
+{
+    eval_context c = {0};
+    bool good = eval_context_find(&from->docs, &from->all, &from->all.v[i], &c);
+    for (size_t k = 0; k < c.n && good; k++) {
+        bool is_new = p->depth == 0 || sp_prompt_n_tokens(prompt) < p->depth;
+        for (size_t j = 0; j < known->n; j++) is_new &= known->v[j].id != c.v[k].id;
+        if (!is_new) continue;
+        sp_err err = sp_prompt_chunk(prompt, c.v[k].title, c.v[k].text);
+        if (err == SP_OK) err = sp_vec_reserve(known, 1);
+        if (err == SP_OK) known->v[known->n++] = (eval_chunk){.id = c.v[k].id};
+        good = err == SP_OK || (cli_fail(err), false);
+    }
+    eval_context_drop(&c);
+    return good;
+}
+
+/* make_prompt -- the chunks of question i among those of the questions after it, up to `depth`
+ * tokens. NULL after an error message. */
+static sp_prompt *make_prompt(profile *p, const source *from, int i)
+{
+    eval_context known = {0};
+    sp_prompt *prompt = NULL;
+    sp_err err = sp_prompt_create(p->ctx, &prompt);
+    if (err == SP_OK) err = sp_prompt_system(prompt, SYSTEM);
+    bool good = err == SP_OK || (cli_fail(err), false);
+    const int n = from->all.n, last = p->depth ? n : 1;
+    for (int k = 0; k < last && good; k++) {
+        good = add_chunks(p, from, (i + k + n / 2 * (k < last / 2)) % n, &known, prompt);
+        if (k == last / 2 && good) good = add_chunks(p, from, i, &known, prompt);
+    }
+    if (good && (err = sp_prompt_question(prompt, from->all.v[i].text)) != SP_OK)
+        good = (cli_fail(err), false);
+    sp_vec_fini(&known);
+    if (good) return prompt;
+    sp_prompt_destroy(prompt);
+    return NULL;
+}
+
+static bool ask(profile *p, const source *from, int i)
+{
+    sp_prompt *prompt = make_prompt(p, from, i);
+    if (!prompt) return false;
+    p->n_prompt += sp_prompt_n_tokens(prompt);
+    sp_err err = answer(p, prompt, NULL);
+    for (int k = 0; k < p->decode.n && err == SP_OK; k++) err = answer(p, prompt, &p->settings[k]);
+    p->n_questions += err == SP_OK;
+    sp_prompt_destroy(prompt);
+    return err == SP_OK || (cli_fail(err), false);
+}
+
+/* -- results -------------------------------------------------------------------------------- */
+
+static void print_overlap(const profile *p)
+{
+    const sp_study_result r = sp_study_result_of(p->heads);
+    printf("\n%-16s %10s %10s\n", "cosine", "pairs", "overlap");
+    for (int i = 0; i < SP_STUDY_BINS; i++)
+        if (r.n_pairs[i])
+            printf("%+.1f to %+.1f     %10lld %8.1f %%\n", -1 + 2.0 * i / SP_STUDY_BINS,
+                   -1 + 2.0 * (i + 1) / SP_STUDY_BINS, (long long)r.n_pairs[i], 100 * r.overlap[i]);
+}
+
+static void print_settings(const profile *p)
+{
+    if (p->decode.n)
+        printf("\n%-32s %8s %8s %9s %8s %8s %8s\n", "decode", "KL", "agree", "keys", "reused",
+               "mass", "of best");
+    for (int i = 0; i < p->decode.n; i++) {
+        const setting *s = &p->settings[i];
+        const sp_study_result r = sp_study_result_of(s->study);
+        const double n = s->n_tokens ? (double)s->n_tokens : 1, answers = s->n_answers ? (double)s->n_answers : 1;
+        printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% %6.1f %% %6.1f %%\n", s->decode, s->kl / n,
+               100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers,
+               100 * r.read, r.best > 0 ? 100 * r.read / r.best : 0);
+    }
+}
+
+static sp_err write_heads(const profile *p)
+{
+    sp_heads *h = NULL;
+    char *path = p->output ? NULL : sp_heads_path(p->m.ctx.model);
+    sp_err err = sp_heads_create(p->info.n_layers, p->info.n_heads, p->info.n_kv_heads, &h);
+    if (err == SP_OK) {
+        sp_study_heads(p->heads, h);
+        err = sp_heads_write(p->output ? p->output : path, h);
+    }
+    if (err == SP_OK) printf("\n%s: %d layers, %d heads\n", p->output ? p->output : path, h->n_layers, h->n_heads);
+    sp_heads_destroy(h);
+    sp_free(path);
+    return err;
+}
+
+/* -- the command ---------------------------------------------------------------------------- */
+
+static bool take_room(profile *p)
+{
+    const sp_context_info *info = &p->info;
+    p->full = malloc((size_t)p->predict * (size_t)info->n_vocab * sizeof *p->full);
+    p->tokens = malloc((size_t)p->predict * sizeof *p->tokens);
+    p->settings = calloc((size_t)p->decode.n + 1, sizeof *p->settings);
+    if (!p->full || !p->tokens || !p->settings) return cli_fail_with("out of memory"), false;
+    sp_err err = sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->heads);
+    for (int i = 0; i < p->decode.n && err == SP_OK; i++) {
+        p->settings[i].decode = p->decode.v[i];
+        err = sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->settings[i].study);
+    }
+    return err == SP_OK || (cli_fail(err), false);
+}
+
+static void close_all(profile *p)
+{
+    for (int i = 0; p->settings && i < p->decode.n; i++) sp_study_destroy(p->settings[i].study);
+    sp_study_destroy(p->heads);
+    free(p->settings);
+    free(p->full);
+    free(p->tokens);
+    sp_context_close(p->ctx);
+}
+
+static bool run(profile *p)
+{
+    source from = {0};
+    const eval_docs_opts o = {.index = p->index, .context = "retrieved", .order = "given", .n_chunks = p->n_chunks};
+    if (!eval_questions_read(p->questions, "kind", &from.all)) return false;
+    bool good = eval_docs_open(&o, &from.docs);
+    if (good) {
+        for (int i = 0; i < from.all.n && i < p->most && good; i++) good = ask(p, &from, i);
+        eval_docs_close(&from.docs);
+    }
+    eval_questions_drop(&from.all);
+    if (!good) return false;
+    printf("%d questions over %d tokens, answers of %d\n", p->n_questions, p->n_prompt / p->n_questions,
+           p->predict);
+    print_overlap(p);
+    print_settings(p);
+    sp_err err = write_heads(p);
+    return err == SP_OK || (cli_fail(err), false);
+}
+
+int lab_profile_decode(int argc, char **argv)
+{
+    profile p = {.n_chunks = 8, .predict = 16, .most = 32};
+    model_options_init(&p.m);
+    p.m.ctx.guard = 0;
+    const opt own[] = {
+        {OPT_STRING, "index", 'i', "FILE", &p.index, "index written by spolia index", .common = true, .required = true},
+        {OPT_STRING, "questions", 0, "FILE", &p.questions, "JSON lines with question and answers",
+         .common = true, .required = true},
+        {OPT_INT, "chunks", 'k', "N", &p.n_chunks, "most chunks of a prompt (8)", .common = true},
+        {OPT_INT, "depth", 0, "N", &p.depth,
+         "tokens of a prompt: the chunks of other questions are around its own (only its own)"},
+        {OPT_INT, "predict", 'n', "N", &p.predict, "tokens of each answer (16)"},
+        {OPT_INT, "most", 0, "N", &p.most, "questions (32)"},
+        {OPT_LIST, "compare", 0, "HOW", &p.decode,
+         "compare this --decode with full attention; may be repeated", .common = true},
+        {OPT_STRING, "output", 'o', "FILE", &p.output, "the heads (MODEL.heads.json)"},
+        {0},
+    };
+    const opt *const tables[] = {own, p.m.table, NULL};
+    int at = opt_parse(argc, argv,
+                       &(opt_usage){"profile --decode -m MODEL -i FILE --questions FILE [options]",
+                                    "Measures importance and similarity of heads for sparse "
+                                    "decoding, and how far sparse\nanswers are from full attention."},
+                       tables);
+    if (at < 0) return -1 - at;
+    if (at != argc) return cli_fail_with("profile --decode: unexpected argument \"%s\"", argv[at]), 2;
+    if (p.n_chunks < 1 || p.predict < 2 || p.predict > 4096 || p.most < 1)
+        return cli_fail_with("profile --decode: a number is out of range"), 2;
+    p.ctx = model_options_open(&p.m);
+    if (!p.ctx) return 1;
+    p.info = sp_context_describe(p.ctx);
+    bool good = take_room(&p) && run(&p);
+    close_all(&p);
+    return good ? 0 : 1;
+}

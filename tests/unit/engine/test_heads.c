@@ -1,0 +1,102 @@
+/* test_heads.c -- the file of a model's heads, and the thresholds that follow from it. */
+#include "support/check.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "engine/heads.h"
+
+enum { L = 2, H = 4, G = 2 };
+
+static sp_heads *some_heads(void)
+{
+    static const float importance[L * H] = {0, 0.5f, 1, 0.25f, 0, 0, 0.1f, 0.2f};
+    static const float similarity[L * H] = {0.9f, 0.8f, 0.5f, 1, -0.25f, 0.5f, 0.75f, 1};
+    sp_heads *h;
+    assert_ok(sp_heads_create(L, H, G, &h));
+    memcpy(h->importance, importance, sizeof importance);
+    memcpy(h->similarity, similarity, sizeof similarity);
+    return h;
+}
+
+/* eq. 3-5: importance 1 has the threshold eta, importance 0 none. */
+static void test_thresholds(void **state)
+{
+    sp_heads *h = some_heads();
+    assert_float_equal(sp_heads_tau(h, 0, 1, 0.8f, 3), 0.8f, 1e-6f);
+    assert_float_equal(sp_heads_tau(h, 1, 0, 0.8f, 3), -1, 1e-6f);
+    const float lambda = 0.125f, pi = 3.14159265f; /* the most important of the group: 0.5 */
+    assert_float_equal(sp_heads_tau(h, 0, 0, 0.8f, 3),
+                       cosf(lambda * acosf(0.8f) + (1 - lambda) * pi), 1e-6f);
+    const float s = (1 + 0.25f) / (1 / 0.5f + 0.25f / 1); /* eq. 2 of group 1 */
+    assert_float_equal(sp_heads_difficulty(h, 0, 1, 0.8f, 0.1f), 0.8f - (s - 0.1f), 1e-6f);
+    sp_heads_destroy(h);
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void test_file(void **state)
+{
+    char path[] = "/tmp/heads-XXXXXX";
+    static const struct {
+        const char *text, *why;
+    } bad[] = {
+        {"", "line 1"},
+        {"{\"version\": 2}", "field version"},
+        {"{\"version\": 1}", "field importance has 0 layers, the model 2"},
+        {"{\"version\": 1, \"importance\": [[1, 1, 1, 1], [1, 1, 1]]}", "importance[1] has 3 heads"},
+        {"{\"version\": 1, \"importance\": [[1, 1, 1, 2], [1, 1, 1, 1]]}", "importance[0][3]"},
+        {"{\"version\": 1, \"importance\": [[1, 1, 1, 1], [1, 1, 1, \"x\"]]}", "importance[1][3]"},
+        {"{\"version\": 1, \"importance\": [[1, 1, 1, 1], [1, 1, 1, 1]], \"similarity\": 5}",
+         "field similarity has 0 layers"},
+    };
+    sp_heads *h = some_heads(), *got;
+    assert_ok(sp_heads_create(L, H, G, &got));
+    close(mkstemp(path));
+    assert_ok(sp_heads_write(path, h));
+    assert_ok(sp_heads_read(path, got));
+    for (int i = 0; i < L * H; i++) {
+        assert_float_equal(got->importance[i], h->importance[i], 1e-4f);
+        assert_float_equal(got->similarity[i], h->similarity[i], 1e-4f);
+    }
+    for (size_t i = 0; i < SP_COUNT(bad); i++) {
+        write_text(path, bad[i].text);
+        assert_fails(sp_heads_read(path, got), SP_E_FORMAT, bad[i].why);
+    }
+    unlink(path);
+    assert_fails(sp_heads_read(path, got), SP_E_NOTFOUND, "spolia profile --decode");
+    assert_fails(sp_heads_write("/nowhere/heads.json", h), SP_E_IO, "/nowhere/heads.json");
+    sp_heads_destroy(h);
+    sp_heads_destroy(got);
+}
+
+static void test_path(void **state)
+{
+    static const char *const cases[][2] = {{"m.gguf", "m.gguf.heads.json"},
+                                           {"folder//", "folder.heads.json"}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char *path = sp_heads_path(cases[i][0]);
+        assert_string_equal(path, cases[i][1]);
+        sp_free(path);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_thresholds),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_path),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
