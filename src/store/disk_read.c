@@ -200,7 +200,7 @@ static sp_err find(sp_disk_tier *d, const sp_tier_key *key, sp_disk_place *place
     if (i != SP_NO_ENTRY) {
         *place = d->table.entries.v[i].place;
         *file = sp_segments_find(&d->segments, place->segment);
-        sp_table_read(&d->table, i);
+        sp_table_touch(&d->table, i);
         d->used = true;
         err = sp_segments_pin(&d->segments, *file, d->lock_fd >= 0, false);
         if (err == SP_E_NOTFOUND) err = SP_E_FORMAT; /* the index names a file that is not there */

@@ -158,10 +158,10 @@ void sp_table_use(sp_table *t, uint32_t i)
 {
     sp_disk_place *place = &t->entries.v[i].place;
     if (place->uses < SP_MOST_USES) place->uses++;
-    sp_table_read(t, i);
+    sp_table_touch(t, i);
 }
 
-void sp_table_read(sp_table *t, uint32_t i)
+void sp_table_touch(sp_table *t, uint32_t i)
 {
     if (t->newest == i) return;
     leave_order(t, i);

@@ -49,8 +49,8 @@ uint32_t sp_table_find(const sp_table *t, const sp_tier_key *key);
 uint32_t sp_table_add(sp_table *t, const sp_tier_key *key, const sp_disk_place *place,
                       uint32_t *of_segment);
 void sp_table_remove(sp_table *t, uint32_t i, uint32_t *of_segment);
-/* sp_table_read -- makes it the newest. */
-void sp_table_read(sp_table *t, uint32_t i);
+/* sp_table_touch -- makes it the newest. */
+void sp_table_touch(sp_table *t, uint32_t i);
 /* sp_table_use -- makes it the newest, and counts. */
 void sp_table_use(sp_table *t, uint32_t i);
 size_t sp_table_bytes(const sp_table *t);
