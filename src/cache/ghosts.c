@@ -28,14 +28,18 @@ void sp_ghosts_add(sp_ghosts *g, const sp_segment *seg)
 {
     uint64_t id = id_of(seg), start = start_of(seg);
     g->ids[slot_of(id)] = id;
+    g->start_of[slot_of(id)] = start;
     if (start) g->starts[slot_of(start)] = start;
 }
 
-void sp_ghosts_drop(sp_ghosts *g, const sp_segment *seg)
+void sp_ghosts_drop(sp_ghosts *g, const sp_digest *digest)
 {
-    uint64_t id = id_of(seg), start = start_of(seg);
-    if (g->ids[slot_of(id)] == id) g->ids[slot_of(id)] = 0;
+    uint64_t id = id_of(&(sp_segment){.id = *digest});
+    size_t slot = slot_of(id);
+    if (g->ids[slot] != id) return;
+    uint64_t start = g->start_of[slot];
     if (start && g->starts[slot_of(start)] == start) g->starts[slot_of(start)] = 0;
+    g->ids[slot] = g->start_of[slot] = 0;
 }
 
 bool sp_ghosts_has(const sp_ghosts *g, const sp_segment *seg)

@@ -319,13 +319,16 @@ void sp_ledger_drop(sp_ledger *l, const sp_copy *dropped)
 {
     sp_copy *c = sp_ledger_own(l, dropped);
     assert(c->n_pins == 0 && c->n_children == 0 && c->state != SP_COPY_LOADING);
-    sp_ghosts_drop(l->ghosts, &(sp_segment){
-                                  .tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant});
     unplace(l, c, ~0u, true); /* so it is gone, and not FREE */
     if (c->state == SP_COPY_READY)
         become_free(l, c);
     else
         settle(l, c);
+}
+
+void sp_ledger_forget(sp_ledger *l, const sp_digest *id)
+{
+    sp_ghosts_drop(l->ghosts, id);
 }
 
 /* -- use ------------------------------------------------------------------------------------ */

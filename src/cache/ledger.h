@@ -197,9 +197,11 @@ void sp_ledger_clear(sp_ledger *l);
 /* sp_ledger_lose_device -- the device's memory is lost: every copy that is not pinned becomes FREE,
  * without a chance to be written. */
 void sp_ledger_lose_device(sp_ledger *l);
-/* sp_ledger_drop -- the copy is gone from the device and from all lists, as if it had never been; what
- * lower tiers have of it is the caller's to remove. Pre: READY or FREE, unpinned, nothing continues it. */
+/* sp_ledger_drop -- the copy is gone from the device and from all lists; what lower tiers have of it is
+ * the caller's to remove. Pre: READY or FREE, unpinned, nothing continues it. */
 void sp_ledger_drop(sp_ledger *l, const sp_copy *c);
+/* sp_ledger_forget -- that a chunk was ever cached. */
+void sp_ledger_forget(sp_ledger *l, const sp_digest *id);
 /* sp_ledger_next -- walks all copies: NULL begins, NULL ends. Nothing may be added or dropped on
  * the way. */
 const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c);

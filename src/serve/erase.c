@@ -5,6 +5,9 @@
 
 #include "store/erase.h"
 
+/* The tiers below the device that copies are erased from. */
+#define BELOW ((sp_place)(SP_AT_HOST | SP_AT_DISK))
+
 typedef SP_VEC(sp_tier_key) key_list;
 typedef SP_VEC(const sp_copy *) copy_list;
 
@@ -64,7 +67,7 @@ static sp_err list_copies(sp_context *c, const erasing *e, bool stored, copy_lis
         sp_tier_key key = key_of(copy);
         bool content = copy->kind == SP_COPY_PLAIN || copy->kind == SP_COPY_FUSED;
         bool wanted = !stored ? is_doomed(copy, e)
-                              : content && !copy->base && copy->places & SP_AT_DISK && e->gone.n &&
+                              : content && !copy->base && copy->places & BELOW && e->gone.n &&
                                     bsearch(&key, e->gone.v, e->gone.n, sizeof key, by_key);
         if (!wanted) continue;
         SP_TRY(sp_vec_reserve(out, 1));
@@ -73,7 +76,7 @@ static sp_err list_copies(sp_context *c, const erasing *e, bool stored, copy_lis
     return SP_OK;
 }
 
-/* -- the store --------------------------------------------------------------------------------- */
+/* -- the host and the store ------------------------------------------------------------------- */
 
 /* erase_store -- and tells the ledger. */
 static sp_err erase_store(sp_context *c, erasing *e)
@@ -86,7 +89,7 @@ static sp_err erase_store(sp_context *c, erasing *e)
     e->sum.n_store = (int64_t)e->gone.n;
     if (e->gone.n) qsort(e->gone.v, e->gone.n, sizeof *e->gone.v, by_key);
     sp_err listed = list_copies(c, e, true, &stored);
-    for (size_t i = 0; i < stored.n; i++) sp_ledger_unplaced(c->ledger, stored.v[i], SP_AT_DISK);
+    for (size_t i = 0; i < stored.n; i++) sp_ledger_unplaced(c->ledger, stored.v[i], BELOW);
     sp_vec_fini(&stored);
     return err == SP_OK ? listed : err;
 }
@@ -167,6 +170,7 @@ static sp_err erase(sp_context *c, void *arg)
     erasing *e = arg;
     sp_err err = sp_tiers_has_store(c->tiers) ? erase_store(c, e) : SP_OK;
     sp_err dropped = erase_device(c, e);
+    for (size_t i = 0; i < e->n; i++) sp_ledger_forget(c->ledger, &e->ids[i]);
     sp_vec_fini(&e->gone);
     return err == SP_OK ? dropped : err;
 }

@@ -325,5 +325,7 @@ sp_err sp_tiers_erase(sp_tiers *t, const sp_erase *e)
 {
     sp_erase job = *e;
     sp_io_drain(t->io);
-    return sp_io_call(t->io, run_erase, &job);
+    sp_err host = t->host ? sp_tier_erase(t->host, e) : SP_OK;
+    sp_err disk = t->disk ? sp_io_call(t->io, run_erase, &job) : SP_OK;
+    return disk == SP_OK ? host : disk;
 }

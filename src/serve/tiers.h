@@ -86,7 +86,8 @@ sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
 sp_err sp_tiers_retain(sp_tiers *t, sp_disk_keep_fn *keep, void *user,
                        int64_t *n_removed) SP_MUST_CHECK;
 
-/* sp_tiers_erase -- sp_tier_erase of the store; the ledger is the caller's to tell. Waits for the store. */
+/* sp_tiers_erase -- sp_tier_erase of the host tier and of the store, which may tell of a copy twice; the
+ * ledger is the caller's to tell. Waits for the store. */
 sp_err sp_tiers_erase(sp_tiers *t, const sp_erase *e) SP_MUST_CHECK;
 
 #endif

