@@ -35,7 +35,8 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
 {
     sp_context *c = r->ctx;
     bool storable = !copy->base && (copy->kind == SP_COPY_PLAIN || copy->kind == SP_COPY_FUSED);
-    if (!sp_tiers_has_store(c->tiers) || !storable || (!must && sp_tiers_has_all(copy))) return SP_OK;
+    if (!sp_tiers_has_store(c->tiers) || !storable || (!must && sp_tiers_has_all(copy)))
+        return SP_OK;
     sp_tiers_key key = {.copy = copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     SP_TRY(sp_tiers_store(c->tiers, &key));
     if (must) {
@@ -71,6 +72,16 @@ static sp_err keep_one(sp_request *r, sp_kept *k)
     return store(r, k->seg, copy, k->must);
 }
 
+/* cost_of_token -- of the plan that was computed: by the profile if there is one, since it does not
+ * depend on what else ran, else as measured. Source: RAGCache section 5.1 (R2). */
+static double cost_of_token(const sp_request *r)
+{
+    int n = r->plan.n_todo;
+    if (!n) return 0;
+    if (r->ctx->cost.n_new) return sp_cost_us(&r->ctx->cost, SP_MAX(r->n_prompt - n, 0), n) / n;
+    return r->compute_us / n;
+}
+
 sp_err sp_request_keep(sp_request *r)
 {
     const sp_reuse_policy *p = r->reuse.policy;
@@ -79,7 +90,7 @@ sp_err sp_request_keep(sp_request *r)
     sp_kept_list kept = {.v = sp_arena_take(&r->plan.arena, (size_t)r->n_segs, sizeof *kept.v)};
     if (!kept.v) return sp_fail_nomem((size_t)r->n_segs * sizeof *kept.v, "copies to keep");
     SP_TRY(p->keep(&in, &r->plan, r->role, &kept));
-    const double token_us = r->plan.n_todo ? r->compute_us / r->plan.n_todo : 0;
+    const double token_us = cost_of_token(r);
     r->compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
         const sp_copy_spec *s = &kept.v[i].spec;

@@ -235,6 +235,28 @@ static void test_waiting_requests_expect_chunks(void **state)
     }
 }
 
+/* With a profile, what a copy cost is what the profile says: here 7 us a token. */
+static void test_copies_cost_what_the_profile_says(void **state)
+{
+    char path[] = "/tmp/spolia-profile-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    fputs("{\"cached\": [0, 1000], \"new\": [1, 1001], \"us\": [[7, 7007], [7, 7007]]}", f);
+    assert_int_equal(fclose(f), 0);
+    sp_context *c =
+        open_with((sp_context_opts){.reuse.policy = "full", .evict = "pgdsf", .profile = path});
+    sp_request_destroy(ask(c, "01", "When?", 2));
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+        if (v->kind == SP_COPY_PATH) continue;
+        assert_true(v->cost_us > 6.99 * v->n && v->cost_us < 7.01 * v->n);
+        n++;
+    }
+    assert_int_equal(n, 2);
+    close_clean(c);
+    remove(path);
+}
+
 /* Chunks first, and text between them. */
 static void test_text_between_chunks(void **state)
 {
@@ -506,6 +528,7 @@ int main(void)
         cmocka_unit_test(test_no_chunks_is_prefix),
         cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
         cmocka_unit_test(test_waiting_requests_expect_chunks),
+        cmocka_unit_test(test_copies_cost_what_the_profile_says),
         cmocka_unit_test(test_text_between_chunks),
         cmocka_unit_test(test_warm_up),
         cmocka_unit_test(test_together_equals_alone),
