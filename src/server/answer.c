@@ -147,7 +147,7 @@ json_t *srv_answer_explanation(const srv_job *j)
 /* with_echo -- the prompt before a text (consumed). */
 static json_t *with_echo(const srv_job *j, json_t *text)
 {
-    json_t *whole = json_sprintf("%s%s", j->echo, json_string_value(text));
+    json_t *whole = json_sprintf("%s%s", j->echo.text, json_string_value(text));
     json_decref(text);
     return whole;
 }
@@ -189,7 +189,7 @@ static json_t *choice_json(const srv_job *j, int i)
     if (j->task.chat)
         json_object_set_new(c, "message", message_json(j, i, &calls));
     else
-        json_object_set_new(c, "text", j->echo ? with_echo(j, text_json(r->text)) : text_json(r->text));
+        json_object_set_new(c, "text", j->echo.text ? with_echo(j, text_json(r->text)) : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
     json_object_set_new(c, "finish_reason", json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));

@@ -104,21 +104,6 @@ static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
     if (t->tools.must) t->grammar = srv_tools_grammar(&t->tools, t->tool_form, f);
 }
 
-/* prompt_text -- what an echo begins with. NULL: out of memory. Owns: free. */
-static char *prompt_text(const srv_call *call, const srv_fields *f)
-{
-    const json_t *prompt = srv_field(f, "prompt");
-    if (json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0))) prompt = json_array_get(prompt, 0);
-    if (json_is_string(prompt)) return strdup(json_string_value(prompt));
-    size_t n;
-    char *text = srv_pieces(call->s, prompt, &n);
-    json_t *clean = text ? srv_text_json(text, n) : NULL;
-    free(text);
-    text = clean ? strdup(json_string_value(clean)) : NULL;
-    json_decref(clean);
-    return text;
-}
-
 /* read_find -- false, true, or "none", "known", "repeats". */
 static sp_find read_find(const srv_call *call, srv_fields *f)
 {
@@ -151,8 +136,9 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     check_ids(call, t, f);
     sp_prompt *p = NULL;
     if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, &err);
-    char *echo = p && t->echo ? prompt_text(call, f) : NULL;
-    srv_job *j = p && (echo || !t->echo) ? srv_job_create(call, t, body, &d) : NULL;
+    srv_echo echo = {0};
+    bool good = p && srv_echo_read(call, t, f, &echo);
+    srv_job *j = good ? srv_job_create(call, t, body, &d) : NULL;
     if (j) {
         j->echo = echo;
         j->asked = json_incref(call->asked);
@@ -160,11 +146,11 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
         sp_prompt_destroy(p);
         return sent;
     }
-    if (p) srv_fields_refuse(f, "", "out of memory");
-    if (p) err = SP_E_NOMEM;
+    if (good) srv_fields_refuse(f, "", "out of memory");
+    if (good) err = SP_E_NOMEM;
     sp_prompt_destroy(p);
     srv_task_fini(t);
-    free(echo);
+    srv_echo_fini(&echo);
     srv_documents_fini(&d);
     json_decref(body);
     return refuse(call, f, err);

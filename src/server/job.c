@@ -88,12 +88,25 @@ static void on_done(void *user)
 
 /* -- on the thread of the connection ------------------------------------------------------------ */
 
+/* begin_tokens -- those of an echoed prompt come first. False: out of memory. */
+static bool begin_tokens(srv_choice *c, const srv_job *j)
+{
+    size_t size = ((size_t)j->task.top_logprobs + 1) * sizeof *c->tokens;
+    if (j->echo.n == 0) return true;
+    c->tokens = reallocarray(NULL, j->echo.n, size);
+    if (!c->tokens) return false;
+    memcpy(c->tokens, j->echo.tokens, j->echo.n * size);
+    c->n_tokens = c->cap_tokens = j->echo.n;
+    return true;
+}
+
 /* start_choice -- the library may call on_text and on_done before this returns. */
 static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
 {
     srv_choice *c = &j->choices[i];
     sp_request *request;
     *c = (srv_choice){.job = j, .index = i};
+    if (!begin_tokens(c, j)) return SP_E_NOMEM;
     sp_request_opts o = {.sampling = j->task.sampling,
                          .max_tokens = j->task.max_tokens,
                          .stop = j->task.stop,
@@ -110,7 +123,10 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .user = c};
     o.sampling.seed += (uint64_t)i;
     sp_err err = sp_request_submit(j->s->ctx, p, &o, &request);
-    if (err != SP_OK) return err;
+    if (err != SP_OK) {
+        free(c->tokens);
+        return err;
+    }
     atomic_fetch_add(&j->s->n_active, 1);
     pthread_mutex_lock(&j->lock);
     c->request = request;
@@ -198,7 +214,7 @@ void srv_job_destroy(srv_job *j)
     pthread_mutex_destroy(&j->lock);
     srv_documents_fini(&j->documents);
     free(j->out);
-    free(j->echo);
+    srv_echo_fini(&j->echo);
     srv_task_fini(&j->task);
     json_decref(j->body);
     json_decref(j->asked);

@@ -11,6 +11,7 @@
 #ifndef SP_SERVER_JOB_H
 #define SP_SERVER_JOB_H
 
+#include "server/echo.h"
 #include "server/messages.h"
 #include "server/server_int.h"
 #include "server/task.h"
@@ -35,7 +36,7 @@ typedef struct srv_job {
     srv_documents documents;
     json_t *body;
     json_t *asked; /* the body as it came, where `body` is made of it; or NULL */
-    char *echo; /* the prompt, which the text begins with; or NULL */
+    srv_echo echo;
     int n_prompt;
     char id[48];
     unsigned long long number;

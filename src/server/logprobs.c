@@ -104,8 +104,9 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
         const sp_token_logprob *v = c->tokens + i * (n_top + 1);
         piece p = piece_of(j, v->id);
         json_array_append_new(texts, piece_json(&p));
-        json_array_append_new(values, json_real(bounded(v->logprob)));
-        json_array_append_new(tops, top_of(j, v + 1, n_top));
+        bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
+        json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
+        json_array_append_new(tops, first ? json_null() : top_of(j, v + 1, n_top));
         json_array_append_new(offsets, json_integer((json_int_t)at));
         at += p.n;
         sp_buffer_free(p.s);

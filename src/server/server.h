@@ -12,6 +12,7 @@
  *   job.c        a task's requests to the library, and their text as it arrives
  *   answer.c     JSON of answers: choices, usage, timings, the account
  *   logprobs.c   probabilities of tokens as JSON
+ *   echo.c       the prompt before a completion, with its probabilities
  *   stream.c     the same as server-sent events
  *   responses.c  the same as responses; responses_body.c makes a chat of their body
  *   tokens.c     /tokenize, /detokenize

@@ -125,7 +125,7 @@ static bool write_choice(srv_job *j, srv_choice *c)
 {
     if (j->task.responses) return srv_responses_write(j);
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
-    if (!c->begun && j->echo && !write_event(j, piece(j, c, srv_text_json(j->echo, strlen(j->echo)), NULL)))
+    if (!c->begun && j->echo.text && !write_event(j, piece(j, c, srv_text_json(j->echo.text, strlen(j->echo.text)), NULL)))
         return false;
     c->begun = true;
     bool calls = j->task.tools.list != NULL;

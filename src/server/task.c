@@ -227,7 +227,8 @@ static bool is_empty(const json_t *v)
 static void refuse_unsupported(const srv_task *t, srv_fields *f)
 {
     static const char *const names[] = {
-        "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
+        "use_beam_search", "mirostat", "dynatemp_range", "xtc_probability", "dry_multiplier", "bad_words",
+        "allowed_token_ids", "n_probs", "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
         "stop_token_ids", "prompt_logprobs", "chat_template", "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = srv_field(f, names[i]);
@@ -237,8 +238,6 @@ static void refuse_unsupported(const srv_task *t, srv_fields *f)
     json_int_t best_of = srv_field_int(f, "best_of", t->n, 1, SRV_MAX_N);
     if (best_of != t->n)
         srv_fields_refuse(f, "best_of", "best_of is not supported unless it equals n");
-    if (t->echo && t->logprobs)
-        srv_fields_refuse(f, "echo", "echo with logprobs is not supported");
 }
 
 static void read_stream(srv_task *t, srv_fields *f)

@@ -114,12 +114,24 @@ def test_logprobs_of_completions(server):
 def test_echo(server, ids):
     prompt = "The harbour é"
     given = server.call("/tokenize", {"content": prompt})[1]["tokens"] if ids else prompt
-    ask = {**LONG, "prompt": given, "max_tokens": 4, "echo": True}
+    ask = {**TEXT, "prompt": given, "echo": True}
     text = server.call("/v1/completions", ask)[1]["choices"][0]["text"]
     assert text.strip().startswith(prompt) and len(text) > len(prompt)
     assert "".join(e["choices"][0]["text"] for e in events(server, "/v1/completions", ask)) == text
-    status, answer = server.call("/v1/completions", {**ask, "logprobs": 1})
-    assert status == 400 and answer["error"]["param"] == "echo"
+    ask = {**TEXT, "prompt": given, "echo": True, "logprobs": 2}
+    choice = server.call("/v1/completions", ask)[1]["choices"][0]
+    told = choice["logprobs"]
+    assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None
+    assert "".join(told["tokens"]).endswith(choice["text"].split("é")[1])
+    n = len(told["tokens"]) - TEXT["max_tokens"]
+    assert all(p <= max(top.values()) <= 0 for p, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:]))
+    assert told["token_logprobs"][n:] == server.call("/v1/completions", {**ask, "echo": False})[1]["choices"][0]["logprobs"][
+        "token_logprobs"]
+    pieces = [e["choices"][0]["logprobs"] for e in events(server, "/v1/completions", ask)]
+    assert sum((p["token_logprobs"] for p in pieces if p), []) == told["token_logprobs"]
+    # what the prompt's tokens cost is what they cost as an answer
+    only = server.call("/v1/completions", {**ask, "max_tokens": 0, "min_tokens": 0})[1]["choices"][0]
+    assert only["logprobs"]["token_logprobs"] == told["token_logprobs"][:n]
 
 
 def test_least_length(server):
