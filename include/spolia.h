@@ -66,6 +66,10 @@ typedef struct sp_context_opts {
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     sp_reuse_opts reuse; /* of requests that do not say themselves */
     int max_variants;    /* copies of chunks computed after other chunks (craft); 0: 1,024 */
+    const char *order;   /* which waiting request starts next: "reorder" (most cached tokens for each
+                            computed one), "fcfs", "lpm", "lsp"; NULL: "reorder". Priorities and
+                            tenants come first */
+    int order_window;    /* later requests of its tenant that may start before one; 0: 32 */
     const char *evict;   /* replacement policy of cached copies: "lru", "lfu", "gdsf", "pgdsf", "fr",
                             "lacr" (what waiting requests will use stays), "hazard"; with "+ghosts" it
                             remembers uses of copies that are gone; NULL: "lru" */
@@ -296,6 +300,9 @@ typedef struct sp_request_opts {
                               "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
                               for each KV head (docs/sparse-decoding.md has its options). NULL: the context's,
                               and of that NULL: "exact" */
+    int priority;        /* lower numbers start first */
+    const char *tenant;  /* who is served: those who had least go first; NULL: the prompt's salt */
+    int64_t max_wait_ms; /* not begun by then, it fails with SP_E_CANCELED; 0: no limit */
 } sp_request_opts;
 
 typedef struct sp_segment_report {

@@ -138,6 +138,11 @@ const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_co
     return c;
 }
 
+bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q)
+{
+    return best_copy(l, q, SP_COPY_PLAIN) || best_copy(l, q, SP_COPY_FUSED);
+}
+
 /* is_measured -- in the state that is looked for: READY, or below. */
 static bool is_measured(const sp_copy *c, const sp_content_query *q, bool below, uint64_t head)
 {

@@ -28,8 +28,12 @@ const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_co
 /* sp_by_content_peek -- the READY copy that sp_by_content_find would return, or NULL. Pins, uses and
  * counts nothing: valid until the ledger changes. */
 const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind);
-/* sp_by_content_all -- every READY measured copy after this head; where there is none, those that a lower
- * tier has, unless `ready_only`. *out [n] in the arena, pinned. Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
+/* sp_by_content_knows -- whether sp_by_content_find would find one, plain or fused. Pins and uses
+ * nothing. */
+bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q);
+/* sp_by_content_all -- every READY measured copy after this head; where there is none, those that a
+ * lower tier has, unless `ready_only`. *out [n] in the arena, pinned. Counts no use: see
+ * sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
                          const sp_copy ***out, int *n) SP_MUST_CHECK;
 /* sp_by_content_why -- why nothing was found. Remembers 65,536 chunks (cache/ghosts.h); one that was

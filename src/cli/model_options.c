@@ -1,5 +1,6 @@
 #include "cli/model_options.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,13 +31,10 @@ static void find_packs(model_options *m)
     if (n > 0 && (size_t)n < sizeof m->packs) m->ctx.packs = m->packs;
 }
 
-void model_options_init(model_options *m)
+/* machine_options -- the model, what computes it, and its memory; returns their number. */
+static int machine_options(model_options *m, opt *to)
 {
-    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
-                         .ctx.guard = 0.05f}; /* NAN: not given */
     sp_context_opts *c = &m->ctx;
-    make_texts(m);
-    find_packs(m);
     const opt table[] = {
         {OPT_GROUP, "Model and memory"},
         {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
@@ -58,23 +56,23 @@ void model_options_init(model_options *m)
         {OPT_MIB, "pack-cache-max", 0, "MiB", &c->packs_max_bytes,
          "disk space of all packed weights (20480)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
+    };
+    memcpy(to, table, sizeof table);
+    return (int)(sizeof table / sizeof *table);
+}
+
+/* reuse_options -- how copies are used. */
+static int reuse_options(model_options *m, opt *to)
+{
+    sp_context_opts *c = &m->ctx;
+    const opt table[] = {
         {OPT_GROUP, "Reuse"},
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
         {OPT_STRING, "decode", 0, "HOW", &c->decode,
          "exact, or read a part of a long prompt: sparse:10%, sparse:4096 tokens (exact)"},
-        {OPT_STRING, "evict", 0, "NAME", &c->evict,
-         "which copy leaves a full memory: lru, lfu, gdsf, pgdsf, fr, lacr (looks at waiting "
-         "requests), hazard; or NAME+ghosts (lru)"},
-        {OPT_STRING, "profile", 0, "FILE", &c->profile,
-         "evict pgdsf: what computing tokens costs here, as spolia profile measured (a formula)"},
-        {OPT_SIZE, "host-memory", 0, "SIZE", &c->host_bytes, "memory for evicted copies (none)"},
-        {OPT_STRING, "host-kv", 0, "TYPE", &c->host_kv, "KV type there: q8_0 is smaller (-ctk)"},
-        {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: lru, lfu, fr (lru)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
          .common = true},
-        {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
-         "what that folder may take, such as 20G (what it holds and half of the free disk)"},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "use plain copies of chunks, even where fused copies are known"},
         {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,
@@ -85,10 +83,47 @@ void model_options_init(model_options *m)
          "share of requests to check against full attention; 0: none (0.05)"},
         {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard_bound,
          "divergence above which the guard reuses less (0.5)"},
-        {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
-    _Static_assert(sizeof table <= sizeof m->table, "model_options.table is too short");
-    memcpy(m->table, table, sizeof table);
+    memcpy(to, table, sizeof table);
+    return (int)(sizeof table / sizeof *table);
+}
+
+/* cache_options -- where copies are kept, what goes first, and which request is next. */
+static int cache_options(model_options *m, opt *to)
+{
+    sp_context_opts *c = &m->ctx;
+    const opt table[] = {
+        {OPT_GROUP, "Cache and queue"},
+        {OPT_STRING, "evict", 0, "NAME", &c->evict,
+         "which copy leaves a full memory: lru, lfu, gdsf, pgdsf, fr, lacr (looks at waiting "
+         "requests), hazard; or NAME+ghosts (lru)"},
+        {OPT_STRING, "profile", 0, "FILE", &c->profile,
+         "evict pgdsf: what computing tokens costs here, as spolia profile measured (a formula)"},
+        {OPT_SIZE, "host-memory", 0, "SIZE", &c->host_bytes, "memory for evicted copies (none)"},
+        {OPT_STRING, "host-kv", 0, "TYPE", &c->host_kv, "KV type there: q8_0 is smaller (-ctk)"},
+        {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: lru, lfu, fr (lru)"},
+        {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
+         "what that folder may take, such as 20G (what it holds and half of the free disk)"},
+        {OPT_STRING, "queue-order", 0, "NAME", &c->order,
+         "which waiting request starts next: reorder, fcfs, lpm, lsp (reorder)"},
+        {OPT_INT, "queue-window", 0, "N", &c->order_window,
+         "later requests that may start before one (32)"},
+    };
+    memcpy(to, table, sizeof table);
+    return (int)(sizeof table / sizeof *table);
+}
+
+void model_options_init(model_options *m)
+{
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
+                         .ctx.guard = 0.05f}; /* NAN: not given */
+    make_texts(m);
+    find_packs(m);
+    int n = machine_options(m, m->table);
+    n += reuse_options(m, m->table + n);
+    n += cache_options(m, m->table + n);
+    assert(n < (int)(sizeof m->table / sizeof *m->table)); /* OPT_END is zero */
+    m->table[n] = (opt){OPT_END, NULL, 0, NULL, NULL, NULL};
 }
 
 void model_options_compares(model_options *m)

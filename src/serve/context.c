@@ -6,6 +6,7 @@
 #include "base/need.h"
 #include "serve/guard.h"
 #include "serve/guard_check.h"
+#include "serve/queue.h"
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
@@ -162,6 +163,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
     if (o->host_bytes < 0) return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->host_bytes);
     if (o->store_bytes < 0) return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
+    if (o->order_window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->order_window);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -172,6 +174,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(sp_driver_create(c, &c->driver));
     SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
     SP_TRY(sp_decode_parse(o->decode, &c->decode));
+    SP_TRY(sp_order_find(o->order, &c->order));
+    c->order_window = o->order_window ? o->order_window : SP_ORDER_WINDOW;
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
@@ -244,6 +248,8 @@ void sp_context_close(sp_context *c)
     sp_token_set_destroy(c->tokens);
     sp_known_destroy(c->prompts.known);
     sp_repeats_destroy(c->prompts.repeats);
+    sp_shares_fini(&c->shares);
+    sp_free(c->began);
     sp_ledger_destroy(c->ledger);
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);

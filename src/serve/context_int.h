@@ -10,7 +10,10 @@
 #include "reuse/reuse.h"
 #include "serve/decode.h"
 #include "serve/driver.h"
+#include "serve/measure.h"
+#include "serve/order.h"
 #include "serve/prompt.h"
+#include "serve/share.h"
 #include "serve/tiers.h"
 
 /* sp_reuse_opts after their check. */
@@ -51,10 +54,17 @@ struct sp_context {
     int64_t now;                   /* logical time: look-ups */
     const sp_request *looked_from; /* the oldest of the queue at the last look ahead; not read */
     int64_t looked_at;             /* the ledger's n_added then */
-    sp_request *queue, *running;   /* oldest first */
+    sp_request *queue, *running;   /* oldest first, but for the one that starts next (queue.h) */
+    const sp_order *order;
+    int order_window;
+    sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */
+    int n_began;
+    unsigned next_fresh; /* whose cached tokens are counted anew next: queue.c */
+    sp_shares shares;
     sp_request *finished;          /* in this step */
     sp_driver *driver;
     int n_running;
+    sp_measured_steps steps;
     sp_slice *slices;    /* [max_requests] of the step being composed */
     sp_request **sliced; /* [max_requests] whose slice it is */
     float *logits;       /* [max_requests, V] */

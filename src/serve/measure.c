@@ -28,6 +28,11 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
     return SP_OK;
 }
 
+sp_measured_steps sp_measure_steps(const sp_context *c)
+{
+    return c->steps;
+}
+
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out)
 {

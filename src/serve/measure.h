@@ -22,6 +22,13 @@ typedef struct sp_measure {
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out) SP_MUST_CHECK;
 
+/* Time of all steps so far, and the part of it that the model took. */
+typedef struct sp_measured_steps {
+    int64_t step_us, compute_us;
+} sp_measured_steps;
+
+sp_measured_steps sp_measure_steps(const sp_context *c);
+
 /* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request
  * from those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk
  * tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1

@@ -73,6 +73,8 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     } else {
         unlink_request(&c->queue, r);
     }
+    sp_shares_leave(&c->shares, r->share);
+    r->share = NULL;
     if (!r->holds_kv) sp_request_let_go(r);
     if (err == SP_OK && sp_text_stream_flush(&r->stream, &r->text) == SP_OK)
         sp_request_show(r, r->text.n);

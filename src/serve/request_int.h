@@ -16,7 +16,7 @@
  *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
  *      `reserved` blocks set aside for the rest: decoding never runs out of KV memory.
  *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
- *  I3  only the oldest of the queue looks for copies and loads them. Nobody else waits for a load.
+ *  I3  only the first of the queue looks for copies and loads them. Nobody else waits for a load.
  */
 #ifndef SP_SERVE_REQUEST_INT_H
 #define SP_SERVE_REQUEST_INT_H
@@ -44,6 +44,9 @@ struct sp_request {
     sp_arena lookup;  /* scratch of the last look-up */
     sp_segment *segs; /* [n_segs] own copy of the prompt */
     const char *salt; /* of the prompt, in `arena`; or NULL */
+    sp_share *share;  /* of its tenant, once it is in the queue */
+    sp_waiting waiting;  /* in the queue: what its place depends on */
+    int64_t looked_at;   /* the ledger's n_added when waiting.n_cached was counted; -1: never */
     int n_segs, n_prompt;
     int32_t end;    /* position after the prompt; below n_prompt where branches share positions */
     int n_head;     /* segments before the first chunk */

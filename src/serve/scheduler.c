@@ -6,6 +6,7 @@
 #include "base/need.h"
 #include "base/clock.h"
 #include "serve/guard_check.h"
+#include "serve/queue.h"
 #include "serve/request_int.h"
 
 static void drop_canceled(sp_request *list)
@@ -16,12 +17,13 @@ static void drop_canceled(sp_request *list)
     }
 }
 
-/* admit -- from the queue, oldest first, as long as slots, copies and KV memory are there. */
+/* admit -- from the queue, in its order, as long as slots, copies and KV memory are there. */
 static void admit(sp_context *c)
 {
     while (c->queue && c->n_running < c->max_requests) {
-        sp_request *r = c->queue;
         bool started;
+        sp_queue_choose(c);
+        sp_request *r = c->queue;
         sp_context_look_ahead(c);
         sp_err err = sp_request_start(r, &started);
         if (err != SP_OK)
@@ -67,6 +69,7 @@ static int compose(sp_context *c)
 static void share_time(sp_context *c, int n_slices, int64_t us)
 {
     int n = 0;
+    c->steps.compute_us += us;
     for (int s = 0; s < n_slices; s++) n += c->slices[s].n;
     for (int s = 0; s < n_slices; s++)
         c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;
@@ -89,8 +92,10 @@ static void wait_for_store(sp_context *c)
 
 sp_err sp_context_step_here(sp_context *c, bool *busy)
 {
+    int64_t begin = sp_clock_us();
     drop_canceled(c->queue);
     drop_canceled(c->running);
+    sp_queue_expire(c);
     if (c->tiers) sp_io_poll(sp_tiers_io(c->tiers));
     settle(c);
     if (!c->queue && !c->running) sp_guard_step(c);
@@ -107,6 +112,7 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
             sp_request_finish(c->sliced[s], SP_FINISH_ERROR, err);
     *busy = c->running || c->queue || sp_guard_busy(c->guard);
     sp_request_announce(c);
+    c->steps.step_us += sp_clock_us() - begin;
     return err;
 }
 

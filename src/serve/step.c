@@ -79,6 +79,8 @@ static void prompt_done(sp_request *r, const float *logits)
 
 void sp_request_computed(sp_request *r, int n, const float *logits)
 {
+    bool decodes = r->state == SP_REQ_DECODE;
+    sp_share_serve(r->share, decodes ? 0 : n, decodes ? n : 0);
     r->next_todo += n;
     if (r->next_todo < r->plan.n_todo) return; /* more of this plan to come */
     if (r->state == SP_REQ_DECODE) {

@@ -18,6 +18,8 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d", o->min_tokens);
     if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
         return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs, SP_MAX_TOP_LOGPROBS);
+    if (o->max_wait_ms < 0 || o->max_wait_ms > INT64_MAX / 1000)
+        return sp_fail(SP_E_ARG, "max_wait_ms: %lld", (long long)o->max_wait_ms);
     if (p->n_tokens > c->n_ctx)
         return sp_fail(SP_E_CONTEXT, "prompt of %d tokens, the context holds %d", p->n_tokens,
                        c->n_ctx);
@@ -61,15 +63,16 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
     return SP_OK;
 }
 
-/* copy_salt -- the prompt's tenant: the answer is kept for it. */
-static sp_err copy_salt(sp_request *r, const char *salt)
+/* copy_text -- into the request's arena; NULL stays NULL. */
+static sp_err copy_text(sp_request *r, const char *text, const char *what, const char **out)
 {
-    if (!salt) return SP_OK;
-    size_t n = strlen(salt) + 1;
+    *out = NULL;
+    if (!text) return SP_OK;
+    size_t n = strlen(text) + 1;
     char *copy = sp_arena_take(&r->arena, n, 1);
-    if (!copy) return sp_fail_nomem(n, "a request's salt");
-    memcpy(copy, salt, n);
-    r->salt = copy;
+    if (!copy) return sp_fail_nomem(n, what);
+    memcpy(copy, text, n);
+    *out = copy;
     return SP_OK;
 }
 
@@ -142,8 +145,10 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
 {
     sp_context *c = r->ctx;
     SP_TRY(copy_prompt(r, p));
-    SP_TRY(copy_salt(r, p->salt));
+    SP_TRY(copy_text(r, p->salt, "a request's salt", &r->salt));
+    SP_TRY(copy_text(r, r->o.tenant ? r->o.tenant : p->salt, "a request's tenant", &r->o.tenant));
     r->n_prompt = p->n_tokens;
+    r->waiting = (sp_waiting){.priority = r->o.priority, .n_prompt = p->n_tokens};
     r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));
@@ -170,7 +175,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
     if (!r) return sp_fail_nomem(sizeof *r, "a request");
-    *r = (sp_request){.ctx = c, .o = *o, .found_at = -1, .submit_us = sp_clock_us()};
+    *r = (sp_request){.ctx = c, .o = *o, .found_at = -1, .looked_at = -1, .submit_us = sp_clock_us()};
     sp_arena_init(&r->arena);
     sp_arena_init(&r->lookup);
     sp_err err = prepare(r, p, policy);
@@ -199,6 +204,9 @@ void sp_request_enter(sp_request *r)
     bool has_chunk = r->n_head < r->n_segs;
     bool exact_only = !has_chunk || has_tree(r);
     if (exact_only && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
+    /* without memory for its counter, a tenant counts as one that had nothing */
+    if (sp_shares_join(&r->ctx->shares, r->o.tenant, &r->share) == SP_OK)
+        r->waiting.tenant = r->share;
     sp_request_append(&r->ctx->queue, r);
 }
 

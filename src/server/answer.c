@@ -245,6 +245,9 @@ int srv_error_status(sp_err err, const char **code)
     case SP_E_NOKV:
         *code = "out_of_memory";
         return 503;
+    case SP_E_CANCELED: /* max_wait_ms */
+        *code = "deadline_exceeded";
+        return 504;
     default:
         return 500;
     }

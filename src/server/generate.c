@@ -133,6 +133,7 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     srv_task_read(t, f, &call->s->o);
     if (!f->failed) require_calls(call, t, f);
     read_scope(call, f);
+    t->tenant = call->salt ? call->salt : "";
     check_ids(call, t, f);
     sp_prompt *p = NULL;
     if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, &err);

@@ -47,6 +47,13 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
         t->sampling.seed = t->sampling.temperature > 0 && d->seed == 0 ? any_seed() : d->seed;
 }
 
+/* read_place -- what its place in the queue depends on. */
+static void read_place(srv_task *t, srv_fields *f)
+{
+    t->priority = (int)srv_field_int(f, "priority", 0, -1000000, 1000000);
+    t->max_wait_ms = srv_field_int(f, "max_wait_ms", 0, 0, 86400000);
+}
+
 /* read_max_tokens -- the field has three names; llama.cpp's -1 means no limit. */
 static void read_max_tokens(srv_task *t, srv_fields *f, const srv_options *o)
 {
@@ -260,6 +267,7 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     t->n = (int)srv_field_int(f, "n", 1, 1, SRV_MAX_N);
     t->ignore_end = srv_field_bool(f, "ignore_eos", false);
     read_max_tokens(t, f, o);
+    read_place(t, f);
     read_sampling(t, f, o);
     t->min_tokens = (int)srv_field_int(f, "min_tokens", 0, 0, MOST_TOKENS);
     t->echo = !t->chat && srv_field_bool(f, "echo", false);

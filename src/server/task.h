@@ -29,6 +29,9 @@ typedef struct srv_task {
     sp_reuse_opts reuse;
     const char *decode; /* of the body; NULL: the context's */
     bool own_reuse; /* `reuse` instead of the context's */
+    int priority;        /* lower first */
+    int64_t max_wait_ms; /* 0: as long as need be */
+    const char *tenant;  /* whose share it uses; valid until the job has started */
 } srv_task;
 
 /* srv_task_read -- t->chat is set; errors are in *f. The body must outlive the task. Owns:

@@ -390,3 +390,15 @@ def test_reuse_over_many_queries(model, tmp_path):
     assert all(float(first[p]) == 0 for p in first if p != "query")
     assert float(last["full"]) > float(last["fusion 15 %"]) > 0
     assert ElementTree.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
+
+
+def test_queue_compares_orders(model):
+    """Every order answers the same requests; a cache that holds a part is used more when cached prompts go first."""
+    lines = succeed("bench", "queue", "-m", model, "-n", 120, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2,
+                    "--rounds", 1, "--kv-memory", 2, "--json").splitlines()
+    runs = {run["order"]: run for run in map(json.loads, lines)}
+    assert list(runs) == ["fcfs", "reorder", "lpm", "lsp"]
+    assert runs["fcfs"]["ttft_ratio"] == 1 and all(run["sched_us"] > 0 for run in runs.values())
+    assert runs["lpm"]["cached"] > runs["fcfs"]["cached"] > 0
+    refuse("bench", "queue", "-m", model, "--orders", "best", naming=["best", "reorder, fcfs"])
+    refuse("bench", "queue", "-m", model, "--documents", 1, "--chunks", 2, naming=["range"], code=2)

@@ -466,3 +466,33 @@ def test_shutdown_without_time_cancels(start):
         began = time.time()
         assert s.stop(signal.SIGINT) == 0
         assert time.time() - began < 30
+
+
+def test_priorities_and_deadlines(start):
+    s = start("--parallel", 1)
+    done = []
+
+    def ask(name, **fields):
+        status, answer = s.call("/v1/completions", {**LONG, "max_tokens": 800, **fields})
+        done.append((name, status, answer))
+    with s.socket() as c:
+        body = json.dumps({**LONG, "stream": True}).encode()
+        c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.wait_for("num_requests_running", 1)
+        threads = []
+        waiting = [("late", {"max_wait_ms": 50}), ("low", {"priority": 5}), ("first", {"priority": -1})]
+        for i, (name, fields) in enumerate(waiting):
+            threads.append(threading.Thread(target=ask, args=(name,), kwargs=fields))
+            threads[-1].start()
+            if name == "late":
+                threads[-1].join()
+            else:
+                s.wait_for("num_requests_waiting", i)
+    for t in threads:
+        t.join()
+    assert [name for name, *_ in done] == ["late", "first", "low"]
+    error = done[0][2]["error"]
+    assert done[0][1] == 504 and error["code"] == "deadline_exceeded" and "50 ms" in error["message"]
+    assert [status for _, status, _ in done[1:]] == [200, 200]
+    status, answer = s.call("/v1/completions", {**LONG, "priority": "high"})
+    assert status == 400 and answer["error"]["param"] == "priority"

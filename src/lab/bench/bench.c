@@ -12,6 +12,8 @@ const cli_command lab_benches[] = {
      bench_reuse},
     {"plan", "Requests", "time to look up and plan a prompt when many chunks are known",
      bench_plan},
+    {"queue", "Requests", "orders of waiting requests: time to the first token, cost of choosing",
+     bench_queue},
     {"trace", "Requests", "run prompts from standard input, print the reuse of each", bench_trace},
     {"prefill", "Model", "tokens per second of prompts", bench_prefill},
     {"decode", "Model", "tokens per second of answers, one or several at a time", bench_decode},

@@ -30,7 +30,7 @@ static void remove_folder(const char *dir)
 
 static sp_context *open_store(const char *dir)
 {
-    return open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+    return open_with((sp_context_opts){.store = dir, .order = "fcfs", .reuse.policy = "full", .n_batch = 40});
 }
 
 /* fill_store -- plain copies of these chunks, as requests leave them. */
@@ -175,6 +175,7 @@ static void test_leaving_while_loading(void **state)
         sp_context *c = open_store(dir);
         barrier_close(&b, c);
         sp_request *decodes = submit(c, "", "Why?", 30); /* so that no step waits */
+        step(c);
         sp_request *leaves = submit(c, "01", "Which?", 2), *stays = submit(c, "01", "Why?", 6);
         step(c);
         assert_int_equal(leaves->state, SP_REQ_LOADING);

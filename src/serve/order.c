@@ -1,0 +1,80 @@
+#include "serve/order.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The ratio of RAGCache's section 5.2: cached / computed tokens. */
+static double ratio(const sp_waiting *w)
+{
+    int32_t n_computed = w->n_prompt - w->n_cached;
+    return (double)w->n_cached / (double)(n_computed > 0 ? n_computed : 1);
+}
+
+static double cached(const sp_waiting *w)
+{
+    return (double)w->n_cached;
+}
+
+static double shared(const sp_waiting *w)
+{
+    return (double)w->n_shared;
+}
+
+static const sp_order orders[] = {
+    {"reorder", "most cached tokens for each computed one (RAGCache)", true, false, ratio},
+    {"fcfs", "as they came", false, false, NULL},
+    {"lpm", "longest cached part (longest prefix match)", true, false, cached},
+    {"lsp", "longest beginning that another waiting request has, too", false, true, shared},
+};
+
+const sp_order *sp_orders(int *n)
+{
+    *n = (int)SP_COUNT(orders);
+    return orders;
+}
+
+sp_err sp_order_find(const char *name, const sp_order **out)
+{
+    char names[128] = "";
+    for (size_t i = 0; i < SP_COUNT(orders); i++) {
+        if (!name || strcmp(name, orders[i].name) == 0) {
+            *out = &orders[i];
+            return SP_OK;
+        }
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", orders[i].name);
+    }
+    return sp_fail(SP_E_ARG, "order \"%s\" is unknown: %s", name, names);
+}
+
+/* goes_first -- rules 1 and 2: the class of a before the class of b. */
+static bool goes_first(const sp_waiting *a, const sp_waiting *b)
+{
+    if (a->priority != b->priority) return a->priority < b->priority;
+    return a->tenant != b->tenant && a->served < b->served;
+}
+
+static bool same_class(const sp_waiting *a, const sp_waiting *b)
+{
+    return a->priority == b->priority && a->tenant == b->tenant;
+}
+
+int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window)
+{
+    int class = 0;
+    for (int i = 1; i < n; i++)
+        if (goes_first(&w[i], &w[class])) class = i;
+    int best = -1;
+    for (int i = 0; i < n; i++) {
+        if (!same_class(&w[i], &w[class])) continue;
+        if (w[i].n_overtaken >= window) return i;
+        if (best < 0 || (o->score && o->score(&w[i]) > o->score(&w[best]))) best = i;
+    }
+    return best;
+}
+
+void sp_order_overtakes(sp_waiting *w, int next)
+{
+    for (int i = 0; i < next; i++)
+        if (same_class(&w[i], &w[next])) w[i].n_overtaken++;
+}

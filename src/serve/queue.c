@@ -1,0 +1,148 @@
+#include "serve/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cache/by_content.h"
+#include "cache/by_path.h"
+
+/* -- what is cached of a request ------------------------------------------------------------ */
+
+/* is_known -- a chunk can be had at any position. */
+static bool is_known(const sp_request *r, int i)
+{
+    if (!r->reuse.policy->anywhere || r->segs[i].kind != SP_SEG_CHUNK) return false;
+    return sp_by_content_knows(r->ctx->ledger, &(sp_content_query){.seg = &r->segs[i],
+                                                                   .head = r->ids,
+                                                                   .n_head = r->n_head});
+}
+
+/* look -- counts its cached tokens anew; without memory for it, it keeps the old count. */
+static void look(sp_request *r, int64_t n_added)
+{
+    sp_arena_reset(&r->lookup); /* it has looked for nothing yet: nothing is in there */
+    const sp_copy **found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found);
+    if (!found) return;
+    sp_by_path_peek(r->ctx->ledger, r->segs, r->n_segs, found);
+    r->waiting.n_cached = 0;
+    for (int i = 0; i < r->n_segs; i++)
+        if (found[i] || is_known(r, i)) r->waiting.n_cached += r->segs[i].n;
+    r->looked_at = n_added;
+}
+
+static bool holds_pins(const sp_request *r)
+{
+    return r->state != SP_REQ_QUEUED || r->found_at >= 0;
+}
+
+/* refresh -- counts those that were counted longest ago, or never, first. */
+static void refresh(sp_context *c, sp_request **v, int n)
+{
+    int64_t n_added = sp_ledger_stats_of(c->ledger).n_added;
+    int left = SP_QUEUE_FRESH;
+    for (int i = 0; i < n; i++)
+        if (v[i]->looked_at < 0 && !holds_pins(v[i])) look(v[i], n_added), left--;
+    for (int k = 0; k < n && left > 0; k++) {
+        sp_request *r = v[c->next_fresh++ % n];
+        if (r->looked_at != n_added && !holds_pins(r)) look(r, n_added), left--;
+    }
+}
+
+/* -- what requests have in common ----------------------------------------------------------- */
+
+typedef struct beginning {
+    const sp_digest *ids;
+    const sp_segment *segs;
+    int n_segs;
+    sp_waiting *w;
+} beginning;
+
+static int compare(const void *x, const void *y)
+{
+    const beginning *a = x, *b = y;
+    int n = a->n_segs < b->n_segs ? a->n_segs : b->n_segs;
+    int order = memcmp(a->ids, b->ids, (size_t)n * sizeof *a->ids);
+    return order ? order : a->n_segs - b->n_segs;
+}
+
+/* tokens_in_common -- of a's leading segments that are also ids [n]. */
+static int32_t tokens_in_common(const beginning *a, const sp_digest *ids, int n)
+{
+    int32_t sum = 0;
+    for (int i = 0; i < a->n_segs && i < n; i++) {
+        if (!sp_digest_eq(&a->ids[i], &ids[i])) break;
+        sum += a->segs[i].n;
+    }
+    return sum;
+}
+
+/* share_beginnings -- in sorted order, whoever has most in common with a request is beside it. What
+ * began last counts, too: so the last of a group follows the others. */
+static void share_beginnings(sp_context *c, sp_request **v, int n)
+{
+    beginning s[SP_QUEUE_LOOK];
+    for (int i = 0; i < n; i++) {
+        s[i] = (beginning){v[i]->ids, v[i]->segs, v[i]->n_segs, &v[i]->waiting};
+        v[i]->waiting.n_shared = tokens_in_common(&s[i], c->began, c->n_began);
+    }
+    qsort(s, (size_t)n, sizeof *s, compare);
+    for (int i = 1; i < n; i++) {
+        int32_t common = tokens_in_common(&s[i - 1], s[i].ids, s[i].n_segs);
+        s[i].w->n_shared = SP_MAX(s[i].w->n_shared, common);
+        s[i - 1].w->n_shared = SP_MAX(s[i - 1].w->n_shared, common);
+    }
+}
+
+/* -- the choice ----------------------------------------------------------------------------- */
+
+static void bring_to_front(sp_context *c, sp_request *r)
+{
+    sp_request **at = &c->queue;
+    while (*at != r) at = &(*at)->next;
+    *at = r->next;
+    r->next = c->queue;
+    c->queue = r;
+}
+
+/* note_beginning -- for those that begin like r. */
+static void note_beginning(sp_context *c, const sp_request *r)
+{
+    sp_digest *ids = sp_alloc((size_t)r->n_segs, sizeof *ids);
+    sp_free(c->began);
+    c->began = ids;
+    c->n_began = ids ? r->n_segs : 0;
+    if (ids) memcpy(ids, r->ids, (size_t)r->n_segs * sizeof *ids);
+}
+
+void sp_queue_choose(sp_context *c)
+{
+    sp_request *v[SP_QUEUE_LOOK];
+    sp_waiting w[SP_QUEUE_LOOK];
+    int n = 0;
+    if (!c->queue->next || holds_pins(c->queue)) return;
+    for (sp_request *r = c->queue; r && n < SP_QUEUE_LOOK; r = r->next) v[n++] = r;
+    if (c->order->reads_cached) refresh(c, v, n);
+    if (c->order->reads_shared) share_beginnings(c, v, n);
+    for (int i = 0; i < n; i++) {
+        w[i] = v[i]->waiting;
+        w[i].served = sp_share_served(v[i]->share);
+    }
+    int next = sp_order_next(c->order, w, n, c->order_window);
+    sp_order_overtakes(w, next);
+    for (int i = 0; i < n; i++) v[i]->waiting.n_overtaken = w[i].n_overtaken;
+    if (c->order->reads_shared) note_beginning(c, v[next]);
+    bring_to_front(c, v[next]);
+}
+
+void sp_queue_expire(sp_context *c)
+{
+    int64_t now = c->queue ? sp_clock_us() : 0;
+    for (sp_request *r = c->queue, *next; r; r = next) {
+        next = r->next;
+        if (r->o.max_wait_ms > 0 && now - r->submit_us > r->o.max_wait_ms * 1000)
+            sp_request_finish(r, SP_FINISH_ERROR,
+                              sp_fail(SP_E_CANCELED, "max_wait_ms: not begun after %lld ms",
+                                      (long long)r->o.max_wait_ms));
+    }
+}

@@ -1,0 +1,21 @@
+/* queue.h -- brings the request that starts next to the front of the queue (serve/order.h).
+ *
+ * The queue is kept from oldest to newest, but for its first one: once that has looked for copies it
+ * holds pins, so it stays in front until it starts. Only the SP_QUEUE_LOOK oldest are compared, and
+ * at most SP_QUEUE_FRESH look-ups are repeated for one choice, so a choice costs the same whether
+ * 300 requests wait or 30,000.
+ */
+#ifndef SP_SERVE_QUEUE_H
+#define SP_SERVE_QUEUE_H
+
+#include "serve/order.h"
+#include "serve/request_int.h"
+
+enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_ORDER_WINDOW = 32 };
+
+/* sp_queue_choose -- Pre: the queue is not empty. */
+void sp_queue_choose(sp_context *c);
+/* sp_queue_expire -- requests that have waited longer than they may are finished. */
+void sp_queue_expire(sp_context *c);
+
+#endif

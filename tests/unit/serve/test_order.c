@@ -1,0 +1,260 @@
+/* Which waiting request starts next: the rules alone, and on a context. */
+#include <stdio.h>
+
+#include "support/requests.h"
+
+#include "serve/order.h"
+#include "serve/queue.h"
+#include "serve/share.h"
+
+static const sp_order *order_of(const char *name)
+{
+    const sp_order *o = NULL;
+    assert_ok(sp_order_find(name, &o));
+    return o;
+}
+
+/* -- the rules ------------------------------------------------------------------------------ */
+
+static void test_names(void **state)
+{
+    const sp_order *o = order_of(NULL);
+    assert_string_equal(o->name, "reorder");
+    assert_fails(sp_order_find("best", &o), SP_E_ARG, "reorder, fcfs, lpm, lsp");
+}
+
+static void test_scores(void **state)
+{
+    const sp_waiting w[] = {{.n_prompt = 1000, .n_cached = 500, .n_shared = 10},
+                            {.n_prompt = 100, .n_cached = 90, .n_shared = 20},
+                            {.n_prompt = 3000, .n_cached = 1000, .n_shared = 15}};
+    assert_int_equal(sp_order_next(order_of("fcfs"), w, 3, 32), 0);
+    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 1);
+    assert_int_equal(sp_order_next(order_of("lpm"), w, 3, 32), 2);
+    assert_int_equal(sp_order_next(order_of("lsp"), w, 3, 32), 1);
+    const sp_waiting all_cached[] = {{.n_prompt = 10, .n_cached = 9}, {.n_prompt = 10, .n_cached = 10}};
+    assert_int_equal(sp_order_next(order_of("reorder"), all_cached, 2, 32), 1);
+}
+
+static void test_classes_come_before_scores(void **state)
+{
+    const int a = 0, b = 0;
+    const sp_order *o = order_of("lpm");
+    sp_waiting w[] = {{.priority = 1, .tenant = &a, .served = 5, .n_cached = 900},
+                      {.priority = 0, .tenant = &a, .served = 5, .n_cached = 10},
+                      {.priority = 0, .tenant = &b, .served = 4, .n_cached = 1},
+                      {.priority = 0, .tenant = &b, .served = 4, .n_cached = 2}};
+    assert_int_equal(sp_order_next(o, w, 4, 32), 3);
+    w[2].n_overtaken = 32; /* rule 3 is inside of a class */
+    assert_int_equal(sp_order_next(o, w, 4, 32), 2);
+    w[0].n_overtaken = 99;
+    assert_int_equal(sp_order_next(o, w, 4, 32), 2);
+    w[1].served = 3;
+    assert_int_equal(sp_order_next(o, w, 4, 32), 1);
+}
+
+/* Random queues under random scores: no request of a tenant starts after more than `window` later
+ * ones of it, and with a window of 0 all start as they came. */
+static void overtaking(const char *name, int window, unsigned seed)
+{
+    enum { N = 400 };
+    static sp_waiting w[N];
+    int id[N], n = 0, arrived = 0, started[N], n_started = 0;
+    const int tenants[2] = {0};
+    srand(seed);
+    while (n_started < N) {
+        for (int k = rand() % 4; k > 0 && arrived < N; k--) {
+            w[n] = (sp_waiting){.tenant = &tenants[rand() % 2], .n_prompt = 100,
+                                .n_cached = rand() % 100, .n_shared = rand() % 100};
+            id[n++] = arrived++;
+        }
+        if (n == 0) continue;
+        int next = sp_order_next(order_of(name), w, n, window);
+        sp_order_overtakes(w, next);
+        assert_true(w[next].n_overtaken <= window);
+        started[n_started++] = id[next];
+        memmove(&w[next], &w[next + 1], (size_t)(n - next - 1) * sizeof *w);
+        memmove(&id[next], &id[next + 1], (size_t)(n - next - 1) * sizeof *id);
+        n--;
+    }
+    for (int i = 0; i < N; i++) {
+        int later = 0;
+        for (int k = 0; k < i; k++) later += started[k] > started[i];
+        assert_true(later <= 2 * window); /* two tenants, served equally */
+    }
+}
+
+static void test_nobody_is_overtaken_too_often(void **state)
+{
+    const char *const names[] = {"reorder", "fcfs", "lpm", "lsp"};
+    for (size_t i = 0; i < SP_COUNT(names); i++)
+        for (int window = 0; window <= 32; window += 8) overtaking(names[i], window, (unsigned)(i * 7 + 1));
+}
+
+/* -- tenants -------------------------------------------------------------------------------- */
+
+static void test_counters(void **state)
+{
+    sp_shares s = {0};
+    sp_share *a, *b, *again;
+    assert_ok(sp_shares_join(&s, "a", &a));
+    sp_share_serve(a, 100, 10);
+    assert_true(sp_share_served(a) == 120);
+    assert_ok(sp_shares_join(&s, "b", &b)); /* new: lifted to those that are active */
+    assert_true(sp_share_served(b) == 120);
+    sp_shares_leave(&s, a);
+    sp_share_serve(b, 1000, 0);
+    assert_ok(sp_shares_join(&s, "a", &again));
+    assert_ptr_equal(again, a);
+    assert_true(sp_share_served(a) == 1120);
+    sp_share_serve(a, 500, 0);
+    sp_shares_leave(&s, b);
+    assert_ok(sp_shares_join(&s, "b", &b));
+    assert_true(sp_share_served(b) == 1620);
+    sp_shares_leave(&s, a);
+    sp_shares_leave(&s, b);
+    for (int i = 0; i < 2 * SP_SHARES_IDLE; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t%d", i);
+        assert_ok(sp_shares_join(&s, name, &a));
+        sp_shares_leave(&s, a);
+    }
+    assert_int_equal(s.n_idle, SP_SHARES_IDLE);
+    sp_shares_fini(&s);
+}
+
+/* -- on a context --------------------------------------------------------------------------- */
+
+static sp_request *submit_as(sp_context *c, const char *chunks, sp_request_opts o)
+{
+    sp_request *r;
+    sp_prompt *p = prompt_of(c, chunks, "Why?");
+    o.ignore_end = true;
+    assert_ok(sp_request_submit(c, p, &o, &r));
+    sp_prompt_destroy(p);
+    return r;
+}
+
+/* order_they_start_in -- indices of r [n], each a digit. */
+static const char *order_they_start_in(sp_context *c, sp_request *const *r, int n)
+{
+    static char seen[32];
+    int n_seen = 0;
+    bool busy = true;
+    while (busy) {
+        for (int i = 0; i < n; i++)
+            if (r[i]->state != SP_REQ_QUEUED && !memchr(seen, '0' + i, (size_t)n_seen))
+                seen[n_seen++] = (char)('0' + i);
+        assert_ok(sp_context_step(c, &busy));
+    }
+    for (int i = 0; i < n; i++)
+        if (!memchr(seen, '0' + i, (size_t)n_seen)) seen[n_seen++] = (char)('0' + i);
+    seen[n_seen] = '\0';
+    return seen;
+}
+
+static void close_all(sp_context *c, sp_request **r, int n)
+{
+    for (int i = 0; i < n; i++) sp_request_destroy(r[i]);
+    close_clean(c);
+}
+
+static void test_what_is_cached_goes_first(void **state)
+{
+    const struct {
+        const char *order, *policy, *expected;
+        int window;
+    } cases[] = {{"fcfs", "full", "0123", 0}, {"reorder", "prefix", "0312", 0},
+                 {"lpm", "prefix", "0312", 0}, {"reorder", "full", "0321", 0},
+                 {"lpm", "full", "0321", 0},   {"reorder", "full", "0312", 1}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context *c = open_with((sp_context_opts){.order = cases[i].order,
+                                                    .order_window = cases[i].window,
+                                                    .max_requests = 1,
+                                                    .reuse.policy = cases[i].policy});
+        sp_request_destroy(ask(c, "012", "Who?", 2));
+        sp_request *r[] = {submit_as(c, "1", (sp_request_opts){.max_tokens = 4}),
+                           submit_as(c, "03", (sp_request_opts){.max_tokens = 1}),
+                           submit_as(c, "20", (sp_request_opts){.max_tokens = 1}),
+                           submit_as(c, "012", (sp_request_opts){.max_tokens = 1})};
+        sp_request *running = r[0];
+        running->o.priority = running->waiting.priority = -1; /* whatever the order says */
+        assert_string_equal(order_they_start_in(c, r, 4), cases[i].expected);
+        close_all(c, r, 4);
+    }
+}
+
+static void test_lsp_keeps_those_together_that_begin_alike(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.order = "lsp", .max_requests = 1});
+    const char *const chunks[] = {"3", "01", "2", "012"};
+    sp_request *r[4];
+    for (int i = 0; i < 4; i++) r[i] = submit_as(c, chunks[i], (sp_request_opts){.max_tokens = 1});
+    assert_string_equal(order_they_start_in(c, r, 4), "1302");
+    close_all(c, r, 4);
+}
+
+static void test_priorities_and_tenants(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.order = "fcfs", .max_requests = 1});
+    sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
+                       submit_as(c, "1", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
+                       submit_as(c, "2", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
+                       submit_as(c, "3", (sp_request_opts){.max_tokens = 1, .tenant = "b"}),
+                       submit_as(c, "3", (sp_request_opts){.max_tokens = 4, .tenant = "a", .priority = -2})};
+    assert_string_equal(order_they_start_in(c, r, 5), "43012");
+    close_all(c, r, 5);
+}
+
+static void test_a_request_that_cannot_begin_in_time_fails(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.max_requests = 1});
+    sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 200}),
+                       submit_as(c, "1", (sp_request_opts){.max_tokens = 4, .max_wait_ms = 1}),
+                       submit_as(c, "2", (sp_request_opts){.max_tokens = 4, .max_wait_ms = 3600000})};
+    order_they_start_in(c, r, 3);
+    const sp_result *late = sp_request_result(r[1]);
+    assert_int_equal(late->finish, SP_FINISH_ERROR);
+    assert_int_equal(late->err, SP_E_CANCELED);
+    assert_non_null(strstr(late->detail, "max_wait_ms"));
+    assert_int_equal(late->n_generated, 0);
+    assert_int_equal(sp_request_result(r[0])->n_generated, 200);
+    assert_int_equal(sp_request_result(r[2])->n_generated, 4);
+    close_all(c, r, 3);
+}
+
+/* More wait than are looked at: all are answered, and none is lost. */
+static void test_a_long_queue(void **state)
+{
+    enum { N = SP_QUEUE_LOOK + 100 };
+    static sp_request *r[N];
+    sp_context *c = open_with((sp_context_opts){.max_requests = 4, .reuse.policy = "full"});
+    char chunks[3] = "";
+    for (int i = 0; i < N; i++) {
+        chunks[0] = (char)('0' + i % 3);
+        chunks[1] = (char)('0' + i / 3 % 4);
+        r[i] = submit_as(c, chunks, (sp_request_opts){.max_tokens = 1, .priority = i % 2});
+    }
+    for (int i = 0; i < N; i += 10) sp_request_cancel(r[i]);
+    for (bool busy = true; busy;) assert_ok(sp_context_step(c, &busy));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(sp_request_result(r[i])->n_generated, i % 10 ? 1 : 0);
+    close_all(c, r, N);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_scores),
+        cmocka_unit_test(test_classes_come_before_scores),
+        cmocka_unit_test(test_nobody_is_overtaken_too_often),
+        cmocka_unit_test(test_counters),
+        cmocka_unit_test(test_what_is_cached_goes_first),
+        cmocka_unit_test(test_lsp_keeps_those_together_that_begin_alike),
+        cmocka_unit_test(test_priorities_and_tenants),
+        cmocka_unit_test(test_a_request_that_cannot_begin_in_time_fails),
+        cmocka_unit_test(test_a_long_queue),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
