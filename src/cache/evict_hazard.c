@@ -191,9 +191,17 @@ static void make_factors(const hazard *h, factors *f)
     for (int d = 0; d < DEPTHS; d++) f->depth[d] = factor(&h->depth[d], 1);
 }
 
+/* at_age -- by_age between the beginnings of two classes, so that the older of two is told apart. */
+static double at_age(const factors *f, int64_t age)
+{
+    int k = class_of_age(age);
+    double share = age < 2 ? 0 : (double)age / (double)(INT64_C(1) << k) - 1;
+    return f->age[k] + (f->age[SP_MIN(k + 1, AGES - 1)] - f->age[k]) * fmin(share, 1);
+}
+
 static double hazard_of(const sp_evict *e, const factors *f, const sp_copy *c)
 {
-    double rate = BASE * (double)c->n_uses * f->age[class_of_age(e->now - c->last_used)] *
+    double rate = BASE * (double)c->n_uses * at_age(f, e->now - c->last_used) *
                   f->uses[class_of_uses(c->n_uses)] * f->depth[class_of_depth(c)];
     rate += (double)sp_evict_expected(e, c);
     return rate / SP_MAX(sp_copy_n_own_blocks(c), 1);
