@@ -221,7 +221,7 @@ static void test_waiting_requests_expect_chunks(void **state)
     static const char *const evict[] = {"lacr", "hazard", "lru"};
     for (size_t i = 0; i < SP_COUNT(evict); i++) {
         sp_context *c = open_with((sp_context_opts){
-            .reuse.policy = "full", .evict = evict[i], .max_requests = 1, .cpu = "ref"});
+            .reuse.policy = "full", .evict = evict[i], .max_requests = 1, .order = "fcfs"});
         sp_request_destroy(ask(c, "01", "When?", 2));
         sp_request *busy = submit(c, "2", "How?", 8), *first = submit(c, "3", "Who?", 2),
                    *waits = submit(c, "10", "Where?", 2);
