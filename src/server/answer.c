@@ -32,13 +32,19 @@ json_t *srv_answer_frame(const srv_job *j, const char *object, json_t *choices)
 
 json_t *srv_answer_usage(const srv_job *j)
 {
-    const sp_result *r = srv_job_result(j, 0);
-    int n_generated = 0;
-    for (int i = 0; i < j->n_started; i++) n_generated += srv_job_result(j, i)->n_generated;
-    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", r->n_prompt,
-                     "completion_tokens", n_generated, "total_tokens", r->n_prompt + n_generated,
-                     "prompt_tokens_details", "cached_tokens", r->n_reused, "recomputed_tokens",
-                     r->n_recomputed);
+    int n_generated = 0, n_prompt = 0, n_reused = 0, n_recomputed = 0;
+    for (int i = 0; i < j->n_started; i++) {
+        const sp_result *r = srv_job_result(j, i);
+        bool first = i % j->task.n == 0; /* a prompt counts once */
+        n_generated += r->n_generated;
+        n_prompt += first ? r->n_prompt : 0;
+        n_reused += first ? r->n_reused : 0;
+        n_recomputed += first ? r->n_recomputed : 0;
+    }
+    return json_pack("{s:i, s:i, s:i, s:{s:i, s:i}}", "prompt_tokens", n_prompt,
+                     "completion_tokens", n_generated, "total_tokens", n_prompt + n_generated,
+                     "prompt_tokens_details", "cached_tokens", n_reused, "recomputed_tokens",
+                     n_recomputed);
 }
 
 static double per_second(int n, double ms)
@@ -145,9 +151,9 @@ json_t *srv_answer_explanation(const srv_job *j)
 /* -- a whole answer -------------------------------------------------------------------------------- */
 
 /* with_echo -- the prompt before a text (consumed). */
-static json_t *with_echo(const srv_job *j, json_t *text)
+static json_t *with_echo(const char *echo, json_t *text)
 {
-    json_t *whole = json_sprintf("%s%s", j->echo.text, json_string_value(text));
+    json_t *whole = json_sprintf("%s%s", echo, json_string_value(text));
     json_decref(text);
     return whole;
 }
@@ -189,7 +195,7 @@ static json_t *choice_json(const srv_job *j, int i)
     if (j->task.chat)
         json_object_set_new(c, "message", message_json(j, i, &calls));
     else
-        json_object_set_new(c, "text", j->echo.text ? with_echo(j, text_json(r->text)) : text_json(r->text));
+        json_object_set_new(c, "text", srv_job_echo(j, i) ? with_echo(srv_job_echo(j, i), text_json(r->text)) : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
     json_object_set_new(c, "finish_reason", json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));

@@ -5,14 +5,7 @@
 #include <string.h>
 
 #include "server/logprobs.h"
-
-/* prompt_of -- a text or a list of ids: the body's prompt has been checked. */
-static const json_t *prompt_of(const srv_fields *f)
-{
-    const json_t *prompt = srv_field(f, "prompt");
-    bool is_list = json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
-    return is_list ? json_array_get(prompt, 0) : prompt;
-}
+#include "server/messages.h"
 
 static char *text_of(const srv_call *call, const json_t *prompt)
 {
@@ -96,11 +89,11 @@ static sp_err score(const srv_call *call, const srv_task *t, const json_t *promp
     return err;
 }
 
-bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, srv_echo *out)
+bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out)
 {
     *out = (srv_echo){0};
     if (!t->echo) return true;
-    const json_t *prompt = prompt_of(f);
+    const json_t *prompt = srv_prompt_item(f, i);
     out->text = text_of(call, prompt);
     if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");
     if (out->text && t->logprobs && score(call, t, prompt, out) != SP_OK)

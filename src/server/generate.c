@@ -75,10 +75,10 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
 }
 
 /* start -- the job belongs to the exchange from here on. */
-static srv_sent start(srv_call *call, srv_job *j, const sp_prompt *p)
+static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
 {
     srv_job_watch(call, j);
-    sp_err err = srv_job_start(j, p);
+    sp_err err = srv_job_start(j, prompts);
     if (err != SP_OK) {
         const char *code;
         int status = srv_error_status(err, &code);
@@ -126,33 +126,57 @@ static void read_scope(srv_call *call, srv_fields *f)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
 }
 
+/* What a job is made of, besides the task and the body. */
+typedef struct parts {
+    sp_prompt *prompts[SRV_MAX_N];
+    srv_echo echoes[SRV_MAX_N];
+    srv_documents documents;
+} parts;
+
+static void drop_prompts(parts *p)
+{
+    for (int i = 0; i < SRV_MAX_N; i++) sp_prompt_destroy(p->prompts[i]);
+}
+
+/* make -- false after an error in *f; the library's is *err. */
+static bool make(const srv_call *call, srv_task *t, srv_fields *f, parts *out, sp_err *err)
+{
+    t->n_prompts = t->chat ? 1 : srv_prompt_count(f);
+    if (t->n_prompts < 1 || t->n * t->n_prompts > SRV_MAX_N)
+        srv_fields_refuse(f, "prompt", "prompt: %d prompts with n %d; a request has 1 to %d choices", t->n_prompts, t->n,
+                          SRV_MAX_N);
+    for (int i = 0; i < t->n_prompts && !f->failed; i++) {
+        out->prompts[i] = t->chat ? srv_prompt_chat(call, f, &t->tools, &out->documents, err)
+                                  : srv_prompt_plain(call, f, i, err);
+        if (out->prompts[i]) srv_echo_read(call, t, f, i, &out->echoes[i]);
+    }
+    return !f->failed;
+}
+
 static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
-    srv_documents d = {0};
+    parts p = {0};
     sp_err err = SP_OK;
     srv_task_read(t, f, &call->s->o);
     if (!f->failed) require_calls(call, t, f);
     read_scope(call, f);
     t->tenant = call->salt ? call->salt : "";
     check_ids(call, t, f);
-    sp_prompt *p = NULL;
-    if (!f->failed) p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, &err);
-    srv_echo echo = {0};
-    bool good = p && srv_echo_read(call, t, f, &echo);
-    srv_job *j = good ? srv_job_create(call, t, body, &d) : NULL;
+    bool good = !f->failed && make(call, t, f, &p, &err);
+    srv_job *j = good ? srv_job_create(call, t, body, &p.documents) : NULL;
     if (j) {
-        j->echo = echo;
+        memcpy(j->echoes, p.echoes, sizeof p.echoes);
         j->asked = json_incref(call->asked);
-        srv_sent sent = start(call, j, p);
-        sp_prompt_destroy(p);
+        srv_sent sent = start(call, j, p.prompts);
+        drop_prompts(&p);
         return sent;
     }
     if (good) srv_fields_refuse(f, "", "out of memory");
     if (good) err = SP_E_NOMEM;
-    sp_prompt_destroy(p);
+    drop_prompts(&p);
     srv_task_fini(t);
-    srv_echo_fini(&echo);
-    srv_documents_fini(&d);
+    for (int i = 0; i < SRV_MAX_N; i++) srv_echo_fini(&p.echoes[i]);
+    srv_documents_fini(&p.documents);
     json_decref(body);
     return refuse(call, f, err);
 }

@@ -91,12 +91,13 @@ static void on_done(void *user)
 /* begin_tokens -- those of an echoed prompt come first. False: out of memory. */
 static bool begin_tokens(srv_choice *c, const srv_job *j)
 {
+    const srv_echo *e = &j->echoes[c->index / j->task.n];
     size_t size = ((size_t)j->task.top_logprobs + 1) * sizeof *c->tokens;
-    if (j->echo.n == 0) return true;
-    c->tokens = reallocarray(NULL, j->echo.n, size);
+    if (e->n == 0) return true;
+    c->tokens = reallocarray(NULL, e->n, size);
     if (!c->tokens) return false;
-    memcpy(c->tokens, j->echo.tokens, j->echo.n * size);
-    c->n_tokens = c->cap_tokens = j->echo.n;
+    memcpy(c->tokens, e->tokens, e->n * size);
+    c->n_tokens = c->cap_tokens = e->n;
     return true;
 }
 
@@ -124,7 +125,7 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .on_text = j->task.stream ? on_text : NULL,
                          .on_done = on_done,
                          .user = c};
-    o.sampling.seed += (uint64_t)i;
+    o.sampling.seed += (uint64_t)(i % j->task.n);
     sp_err err = sp_request_submit(j->s->ctx, p, &o, &request);
     if (err != SP_OK) {
         free(c->tokens);
@@ -138,12 +139,18 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
     return SP_OK;
 }
 
-sp_err srv_job_start(srv_job *j, const sp_prompt *p)
+sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts)
 {
     sp_err err = SP_OK;
-    j->n_prompt = sp_prompt_n_tokens(p);
-    for (int i = 0; i < j->task.n && err == SP_OK; i++) err = start_choice(j, i, p);
+    j->n_prompt = sp_prompt_n_tokens(prompts[0]);
+    for (int i = 0; i < j->task.n * j->task.n_prompts && err == SP_OK; i++)
+        err = start_choice(j, i, prompts[i / j->task.n]);
     return err;
+}
+
+const char *srv_job_echo(const srv_job *j, int choice)
+{
+    return j->echoes[choice / j->task.n].text;
 }
 
 bool srv_job_wait(srv_job *j)
@@ -217,7 +224,7 @@ void srv_job_destroy(srv_job *j)
     pthread_mutex_destroy(&j->lock);
     srv_documents_fini(&j->documents);
     free(j->out);
-    srv_echo_fini(&j->echo);
+    for (int i = 0; i < j->task.n_prompts; i++) srv_echo_fini(&j->echoes[i]);
     srv_task_fini(&j->task);
     json_decref(j->body);
     json_decref(j->asked);

@@ -36,8 +36,8 @@ typedef struct srv_job {
     srv_documents documents;
     json_t *body;
     json_t *asked; /* the body as it came, where `body` is made of it; or NULL */
-    srv_echo echo;
-    int n_prompt;
+    srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
+    int n_prompt; /* tokens of the first prompt */
     char id[48];
     unsigned long long number;
     char tenant[SRV_SALT_SIZE]; /* "": none */
@@ -64,8 +64,10 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 /* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
  * (exchange.c). */
 void srv_job_watch(const srv_call *call, srv_job *j);
-/* srv_job_start -- submits the prompt n times. On an error what was submitted is canceled. */
-sp_err srv_job_start(srv_job *j, const sp_prompt *p);
+/* srv_job_start -- submits each prompt n times. On an error what was submitted is canceled. */
+sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts);
+/* srv_job_echo -- what the text of a choice begins with; NULL: nothing. */
+const char *srv_job_echo(const srv_job *j, int choice);
 /* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */
 bool srv_job_wait(srv_job *j);
 /* srv_job_wait_change -- with the lock held, until a choice has text that was not taken or is done,

@@ -241,15 +241,29 @@ static sp_err add_ids(sp_prompt *p, srv_fields *f, const json_t *list)
     return err;
 }
 
-sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, sp_err *err)
+static bool is_list(const json_t *prompt)
+{
+    return json_is_array(prompt) && !json_is_integer(json_array_get(prompt, 0));
+}
+
+int srv_prompt_count(const srv_fields *f)
 {
     const json_t *prompt = srv_field(f, "prompt");
-    if (json_is_array(prompt) && json_array_size(prompt) == 1 &&
-        !json_is_integer(json_array_get(prompt, 0)))
-        prompt = json_array_get(prompt, 0);
+    return is_list(prompt) ? (int)json_array_size(prompt) : 1;
+}
+
+const json_t *srv_prompt_item(const srv_fields *f, int i)
+{
+    const json_t *prompt = srv_field(f, "prompt");
+    return is_list(prompt) ? json_array_get(prompt, (size_t)i) : prompt;
+}
+
+sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *err)
+{
+    const json_t *prompt = srv_prompt_item(f, i);
     bool is_ids = json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0));
     if (!json_is_string(prompt) && !is_ids) {
-        srv_fields_refuse(f, "prompt", "prompt must be one string or a list of token ids");
+        srv_fields_refuse(f, "prompt", "prompt must be a text, a list of token ids, or a list of those");
         return NULL;
     }
     sp_prompt *p = NULL;

@@ -47,6 +47,11 @@ void srv_conversation_close(srv_conversation *c);
  * error in *f, where a library's error is *err. */
 sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_documents *d,
                            sp_err *err);
-sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, sp_err *err);
+sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *err);
+
+/* srv_prompt_count, srv_prompt_item -- of completions: `prompt` is a text, a list of ids, or a list of
+ * those. */
+int srv_prompt_count(const srv_fields *f);
+const json_t *srv_prompt_item(const srv_fields *f, int i);
 
 #endif

@@ -125,8 +125,8 @@ static bool write_choice(srv_job *j, srv_choice *c)
 {
     if (j->task.responses) return srv_responses_write(j);
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
-    if (!c->begun && j->echo.text && !write_event(j, piece(j, c, srv_text_json(j->echo.text, strlen(j->echo.text)), NULL)))
-        return false;
+    const char *echo = srv_job_echo(j, c->index);
+    if (!c->begun && echo && !write_event(j, piece(j, c, srv_text_json(echo, strlen(echo)), NULL))) return false;
     c->begun = true;
     bool calls = j->task.tools.list != NULL;
     if (calls && !c->ended && (c->seen < c->n || c->done) && !write_calls(j, c)) return false;

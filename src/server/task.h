@@ -14,7 +14,8 @@ typedef struct srv_task {
     bool stream, include_usage;
     bool progress; /* a stream says how much of the prompt is computed */
     bool echo;     /* completions: the text begins with the prompt */
-    int n; /* choices */
+    int n; /* choices of each prompt */
+    int n_prompts; /* of completions; else 1 */
     int max_tokens, min_tokens;
     srv_tools tools;
     srv_tool_form tool_form;

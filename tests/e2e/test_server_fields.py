@@ -134,6 +134,27 @@ def test_echo(server, ids):
     assert only["logprobs"]["token_logprobs"] == told["token_logprobs"][:n]
 
 
+def test_several_prompts(server):
+    """Each has n choices, in order; usage counts each prompt once."""
+    ids = server.call("/tokenize", {"content": "A boat"})[1]["tokens"]
+    ask = {**TEXT, "echo": True, "temperature": 1, "seed": 3, "n": 2}
+    alone = [server.call("/v1/completions", {**ask, "prompt": p})[1] for p in ("The harbour", "In winter")]
+    both = server.call("/v1/completions", {**ask, "prompt": ["The harbour", "In winter"]})[1]
+    assert [c["index"] for c in both["choices"]] == [0, 1, 2, 3]
+    assert [c["text"] for c in both["choices"]] == [c["text"] for one in alone for c in one["choices"]]
+    for name in ("prompt_tokens", "completion_tokens"):
+        assert both["usage"][name] == sum(one["usage"][name] for one in alone)
+    texts = ["", "", "", ""]
+    for e in events(server, "/v1/completions", {**ask, "prompt": ["The harbour", "In winter"]}):
+        for c in e["choices"]:
+            texts[c["index"]] += c["text"]
+    assert texts == [c["text"] for c in both["choices"]]
+    assert len(server.call("/v1/completions", {**TEXT, "prompt": [ids, ids]})[1]["choices"]) == 2
+    for prompt in ([], ["a"] * 9, ["a", 7], [[]], {}):
+        status, answer = server.call("/v1/completions", {**ask, "prompt": prompt})
+        assert status == 400 and answer["error"]["param"] == "prompt", answer
+
+
 def test_least_length(server):
     end = server.call("/v1/completions", {**LONG, "prompt": "x", "max_tokens": 1})[1]
     assert end["usage"]["completion_tokens"] == 1
