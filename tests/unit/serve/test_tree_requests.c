@@ -226,8 +226,11 @@ static int reused_after_fillers(const char *evict)
     sp_context *probe = open_with((sp_context_opts){0});
     size_t block = sp_context_describe(probe).kv_block_bytes;
     close_clean(probe);
-    sp_context *c = open_with((sp_context_opts){
-        .kv_bytes = N_BLOCKS * block, .evict = evict, .max_requests = 1, .cpu = "ref"});
+    sp_context *c = open_with((sp_context_opts){.kv_bytes = N_BLOCKS * block,
+                                                .evict = evict,
+                                                .max_requests = 1,
+                                                .cpu = "ref",
+                                                .order = "fcfs"});
     sp_request_destroy(ask_tree(c, bob, SP_COUNT(bob), "What?", 2));
     sp_request *filler = NULL;
     for (int k = 0; k < 3; k++) {
