@@ -82,12 +82,24 @@ static json_t *chat_logprobs(const srv_choice *c, size_t from, size_t to)
 
 /* -- completions ------------------------------------------------------------------------------ */
 
+/* name_json -- a token by its text; as OpenAI does, one that is a part of a character by its bytes, so that
+ * different tokens have different names. */
+static json_t *name_json(const piece *p)
+{
+    char name[7 + 4 * 64] = "bytes:";
+    json_t *text = json_stringn(p->s ? p->s : "", p->n);
+    if (text) return text;
+    for (size_t i = 0; i < p->n && i < 64; i++)
+        snprintf(name + 6 + 4 * i, 5, "\\x%02x", (unsigned char)p->s[i]);
+    return json_string(name);
+}
+
 static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
 {
     json_t *top = json_object();
     for (size_t k = 0; k < n; k++) {
         piece p = piece_of(j, v[k].id);
-        json_t *name = piece_json(&p);
+        json_t *name = name_json(&p);
         if (name) json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
         json_decref(name);
         sp_buffer_free(p.s);
@@ -103,7 +115,7 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
     for (size_t i = from; i < to; i++) {
         const sp_token_logprob *v = c->tokens + i * (n_top + 1);
         piece p = piece_of(j, v->id);
-        json_array_append_new(texts, piece_json(&p));
+        json_array_append_new(texts, name_json(&p));
         bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
         json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
         json_array_append_new(tops, first ? json_null() : top_of(j, v + 1, n_top));

@@ -123,6 +123,7 @@ def test_echo(server, ids):
     told = choice["logprobs"]
     assert told["token_logprobs"][0] is None and told["top_logprobs"][0] is None
     assert "".join(told["tokens"]).endswith(choice["text"].split("é")[1])
+    assert "bytes:\\xc3" in told["tokens"] and "bytes:\\xa9" in told["tokens"]
     n = len(told["tokens"]) - TEXT["max_tokens"]
     assert all(p <= max(top.values()) <= 0 for p, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:]))
     assert told["token_logprobs"][n:] == server.call("/v1/completions", {**ask, "echo": False})[1]["choices"][0]["logprobs"][
