@@ -56,6 +56,14 @@ SP_API const sp_reuse_info *sp_reuse_policies(int *n);
  * of a token. 3 % larger than f16 at heads of 64, more exact, and faster where it was measured. */
 #define SP_KV_TYPE "q16"
 
+/* When copies that are not in the memory of keys and values are loaded. */
+typedef enum sp_preload {
+    SP_PRELOAD_LAYERS,  /* while requests wait; a request begins once the first layers are there, if the
+                           others will be in time (Cache-Craft section 3.4.2) */
+    SP_PRELOAD_REQUEST, /* while requests wait; a request begins when all is there */
+    SP_PRELOAD_NONE,    /* when the request is the oldest that waits */
+} sp_preload;
+
 typedef struct sp_context_opts {
     const char *model;   /* GGUF file or Hugging Face folder */
     int n_ctx;           /* prompt and answer together, tokens; 0: as trained, at most 8,192 */
@@ -80,6 +88,7 @@ typedef struct sp_context_opts {
     const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies
                             of exact prefixes are never rounded. NULL: kv_type */
     const char *host_evict; /* which copy leaves the host tier: "lru", "lfu", "fr"; NULL: "lru" */
+    sp_preload preload;
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */

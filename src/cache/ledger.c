@@ -599,16 +599,21 @@ void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
     settle(l, c);
 }
 
+static bool is_free_leaf(const sp_copy *c)
+{
+    return c->n_pins == 0 && !c->first_child;
+}
+
 /* may_leave_host -- I7. */
 static bool may_leave_host(const sp_copy *c)
 {
-    if (c->n_pins) return false;
-    return c->state != SP_COPY_FREE || !c->first_child;
+    return c->n_pins == 0 && (c->state != SP_COPY_FREE || !c->first_child);
 }
 
 const sp_copy *sp_ledger_host_victim(sp_ledger *l)
 {
-    return sp_order_victim(&l->host, may_leave_host);
+    const sp_copy *leaf = sp_order_victim(&l->host, is_free_leaf);
+    return leaf ? leaf : sp_order_victim(&l->host, may_leave_host);
 }
 
 /* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */
@@ -670,6 +675,7 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
     }
     sp_evict_unlink(&l->free, c);
     c->state = SP_COPY_LOADING;
+    c->has_head = false;
     if (c->parent) c->parent->n_children++;
     count(l, c, 1);
     return SP_OK;
@@ -697,15 +703,30 @@ static bool has_what_was_found(const sp_copy *c, const sp_loaded *loaded)
     return (loaded->stats || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);
 }
 
+sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded)
+{
+    sp_copy *c = sp_ledger_own(l, loading), contents = {0};
+    assert(c->state == SP_COPY_LOADING);
+    if (c->has_head) return SP_OK;
+    if (c->kind != SP_COPY_PATH) {
+        if (!has_what_was_found(c, loaded))
+            return sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
+        SP_TRY(loaded_contents(c, loaded, &contents));
+        sp_copy_empty(c);
+        sp_copy_move_contents(c, &contents);
+    }
+    c->has_head = true;
+    return SP_OK;
+}
+
 sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,
                           sp_place from, int64_t now)
 {
-    sp_copy *c = sp_ledger_own(l, loading), contents = {0};
-    const bool path = c->kind == SP_COPY_PATH;
+    sp_copy *c = sp_ledger_own(l, loading);
     assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
     assert(!loaded || !c->parent || c->parent->state != SP_COPY_LOADING);
-    if (loaded && !path && !has_what_was_found(c, loaded)) loaded = NULL;
-    sp_err err = loaded && !path ? loaded_contents(c, loaded, &contents) : SP_OK;
+    sp_err err = loaded ? sp_ledger_load_head(l, c, loaded) : SP_OK;
+    if (err == SP_E_FORMAT) loaded = NULL, err = SP_OK;
     if (loaded && c->parent && c->parent->state == SP_COPY_FREE)
         err = sp_fail(SP_E_NOTFOUND, "what a copy continues could not be loaded");
     drop_pin(l, c);
@@ -713,10 +734,6 @@ sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded 
         if (!loaded) unplace(l, c, from, true);
         become_free(l, c);
         return err;
-    }
-    if (!path) {
-        sp_copy_empty(c);
-        sp_copy_move_contents(c, &contents);
     }
     sp_kv_seal(l->pool, c->blocks, sp_copy_n_own_blocks(c));
     become_ready(l, c, now);
@@ -737,4 +754,12 @@ sp_ledger_stats sp_ledger_stats_of(const sp_ledger *l)
     stats.n_copies = (int64_t)l->all.n;
     stats.n_free = l->free.n;
     return stats;
+}
+
+void sp_ledger_uncount(sp_ledger *l, const sp_ledger_stats *before)
+{
+    l->stats.n_lookups = before->n_lookups;
+    l->stats.n_hits = before->n_hits;
+    l->stats.tokens_looked_up = before->tokens_looked_up;
+    l->stats.tokens_hit = before->tokens_hit;
 }

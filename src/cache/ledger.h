@@ -72,6 +72,7 @@ typedef enum sp_miss {
     SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve can tell */
     SP_MISS_NO_ROOM,     /* a lower tier has it, and the device had no room to load it */
     SP_MISS_DAMAGED,     /* a lower tier had it, and loading failed */
+    SP_MISS_LATE,        /* a lower tier has it, and was slower than computing it */
 } sp_miss;
 
 /* A copy to add: what was computed. Borrowed for the call; the ledger copies what it keeps. */
@@ -142,7 +143,8 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *c, sp_place place);
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *c, sp_place place);
 
 /* sp_ledger_host_victim -- the copy that leaves the host tier next, as its replacement policy says:
- * unpinned, and no path copy without blocks continues it. NULL: none may go. */
+ * unpinned, and no path copy without blocks continues it; one that nothing continues before others: upper
+ * nodes of the tree stay longest. NULL: none may go. */
 const sp_copy *sp_ledger_host_victim(sp_ledger *l);
 
 /* sp_ledger_load_begin -- FREE -> LOADING: takes the segment's tokens and open blocks for them, and
@@ -163,6 +165,10 @@ typedef struct sp_loaded {
     float cost_us;              /* 0: unknown */
 } sp_loaded;
 
+/* sp_ledger_load_head -- what the tier says of a LOADING copy is known before all of its layers are there:
+ * `at`, `before` and statistics are as of the READY copy, and its arrays do not move any more. Does nothing
+ * the second time. Errors: SP_E_NOMEM; SP_E_FORMAT: it is not what was found. */
+sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded) SP_MUST_CHECK;
 /* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL or lacks what was
  * adopted as measured, back to FREE
  * without the place `from`: a copy that then has no place is gone once nobody pins it.
@@ -206,5 +212,7 @@ void sp_ledger_forget(sp_ledger *l, const sp_digest *id);
  * the way. */
 const sp_copy *sp_ledger_next(const sp_ledger *l, const sp_copy *c);
 sp_ledger_stats sp_ledger_stats_of(const sp_ledger *l);
+/* sp_ledger_uncount -- look-ups since `before` were a preview: they do not count. */
+void sp_ledger_uncount(sp_ledger *l, const sp_ledger_stats *before);
 
 #endif

@@ -22,12 +22,20 @@ typedef struct sp_engine_opts {
 
 typedef enum sp_want { SP_WANT_NONE, SP_WANT_LAST, SP_WANT_ALL } sp_want;
 
+/* Asked before each layer: whether the known KV that a plan reads is there in this layer. May wait. A
+ * slice whose KV is not there ends: its rows are dropped, and what it leaves means nothing. */
+typedef struct sp_await {
+    bool (*there)(void *user, int layer); /* NULL: all of it is */
+    void *user;
+} sp_await;
+
 /* todo[from .. from + n) of one plan. Pieces of a plan run in order. */
 typedef struct sp_slice {
     sp_plan *plan;
     int from, n;
     sp_want want;  /* whose logits: none, the last token's, every token's */
     float *logits; /* host [1 or n, V] filled by the step; NULL when none are wanted */
+    sp_await await;
 } sp_slice;
 
 /* sp_engine_create -- sizes all scratch for max_rows tokens. Errors: SP_E_NOMEM, SP_E_ARG. */

@@ -4,7 +4,7 @@
  *      norm -> h -- wk, wv --> k, v --> rotated, into the blocks of their spans
  *                \- wq ------> q   --> span attention over the plan's spans --> wo --> + x
  *      norm -> h -- feed-forward (ffn.c) --> + x
- *      gates may drop rows; the others close up
+ *      gates may drop rows; the others close up. So do rows whose known KV is not there in time
  *
  * In the last layer a row whose logits nobody wants ends after its keys and values are stored.
  * One row's arithmetic never depends on the rows beside it (compute/ops.h), so a prompt computed
@@ -178,6 +178,20 @@ static sp_err write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
     return SP_OK;
 }
 
+/* await -- drops the rows of slices whose known KV is not there in this layer. */
+static sp_err await(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+{
+    sp_rows *r = &e->rows;
+    bool all = true;
+    for (int s = 0; s < n_slices; s++) {
+        const sp_await *a = &slices[s].await;
+        const bool there = !a->there || r->first[s] == r->first[s + 1] || a->there(a->user, layer);
+        for (int i = r->first[s]; i < r->first[s + 1]; i++) r->keep[i] = there;
+        all &= there;
+    }
+    return all ? SP_OK : sp_rows_close(e, n_slices);
+}
+
 /* -- a step --------------------------------------------------------------------------------- */
 
 sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
@@ -190,8 +204,10 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
     sp_device_embed(
         e->device,
         &(sp_embed_args){.w = &m->embed, .ids = e->rows.dev.token, .m = e->rows.n, .x = e->x});
-    for (int l = 0; l < m->hp.n_layers && e->rows.n > 0; l++)
-        SP_TRY(run_layer(e, slices, n_slices, l));
+    for (int l = 0; l < m->hp.n_layers && e->rows.n > 0; l++) {
+        SP_TRY(await(e, slices, n_slices, l));
+        if (e->rows.n > 0) SP_TRY(run_layer(e, slices, n_slices, l));
+    }
     if (e->rows.n > 0) SP_TRY(write_logits(e, slices, n_slices));
     return sp_device_synchronise(e->device);
 }

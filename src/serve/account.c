@@ -44,6 +44,7 @@ static const char *miss_name(uint8_t miss)
         [SP_MISS_OTHER_MODEL] = "other model",
         [SP_MISS_NO_ROOM] = "no room",
         [SP_MISS_DAMAGED] = "damaged",
+        [SP_MISS_LATE] = "late",
     };
     return names[miss];
 }

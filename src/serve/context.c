@@ -8,6 +8,8 @@
 #include "serve/guard_check.h"
 #include "serve/queue.h"
 
+enum { PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */ };
+
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
     static const sp_dtype allowed[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
@@ -93,6 +95,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                                           .max_bytes = o->store_bytes,
                                           .host_bytes = o->host_bytes,
                                           .host_kv = o->host_kv,
+                                          .by_layers = o->preload == SP_PRELOAD_LAYERS,
                                           .space = &c->prompts.space,
                                           .salt = c->salt,
                                           .pool = c->pool,
@@ -183,6 +186,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     if (o->n_ctx > trained)
         return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d",
                        o->model, o->n_ctx, trained);
+    c->preload = o->preload;
+    c->patience_us = PATIENCE_US;
     c->n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
     c->max_requests = o->max_requests ? o->max_requests : 8;
     c->n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->max_requests);

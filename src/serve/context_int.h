@@ -54,6 +54,10 @@ struct sp_context {
     int64_t now;                   /* logical time: look-ups */
     const sp_request *looked_from; /* the oldest of the queue at the last look ahead; not read */
     int64_t looked_at;             /* the ledger's n_added then */
+    sp_preload preload;
+    double token_us;               /* what computing a token of a prompt took lately; 0: unknown */
+    int64_t n_early, n_late;       /* requests that began before their copies were there; that started over */
+    int64_t patience_us;           /* least time that a request waits for loads */
     sp_request *queue, *running;   /* oldest first, but for the one that starts next (queue.h) */
     const sp_order *order;
     int order_window;

@@ -27,7 +27,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
     return in;
 }
 
-static void unpin(sp_request *r, sp_found *found)
+void sp_request_unpin(sp_request *r, sp_found *found)
 {
     for (int i = 0; i < r->n_segs; i++) {
         if (found[i].copy) sp_ledger_unpin(r->ctx->ledger, found[i].copy);
@@ -70,7 +70,7 @@ static sp_err look(sp_request *r, bool ready_only, sp_found *found)
     if (err == SP_OK)
         note_elsewhere(r, found);
     else
-        unpin(r, found);
+        sp_request_unpin(r, found);
     r->plan_us += sp_clock_us() - start;
     return err;
 }
@@ -82,9 +82,19 @@ sp_err sp_request_find(sp_request *r)
     sp_request_let_go(r);
     sp_arena_reset(&r->lookup);
     r->plan_us = 0;
-    SP_TRY(look(r, false, r->found));
+    SP_TRY(look(r, r->text_only, r->found));
     r->found_at = n_added;
     return SP_OK;
+}
+
+sp_err sp_request_look(sp_request *r, sp_found *found)
+{
+    const sp_ledger_stats before = sp_ledger_stats_of(r->ctx->ledger);
+    int64_t plan_us = r->plan_us;
+    sp_err err = look(r, false, found);
+    sp_ledger_uncount(r->ctx->ledger, &before);
+    r->plan_us = plan_us;
+    return err;
 }
 
 /* remember -- what the account says of a segment stays as it was when the request came. */
@@ -104,7 +114,7 @@ sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed)
     if (!now) return sp_fail_nomem(n * sizeof *now, "a look-up");
     SP_TRY(look(r, ready_only, now));
     for (int i = 0; i < r->n_segs; i++) remember(&r->found[i], computed, &now[i]);
-    unpin(r, r->found); /* only now: what is found in both stays pinned */
+    sp_request_unpin(r, r->found); /* only now: what is found in both stays pinned */
     memcpy(r->found, now, n * sizeof *now);
     return SP_OK;
 }
@@ -113,7 +123,7 @@ void sp_request_let_go(sp_request *r)
 {
     sp_plan_fini(&r->plan);
     sp_plan_fini(&r->last);
-    unpin(r, r->found);
+    sp_request_unpin(r, r->found);
     if (r->must) sp_ledger_unpin(r->ctx->ledger, r->must);
     r->must = NULL;
     r->found_at = -1;

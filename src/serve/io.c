@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/mem.h"
 
@@ -15,7 +16,7 @@ struct sp_io {
     pthread_mutex_t lock;
     pthread_cond_t submitted, finished;
     list urgent, waiting, done; /* by lock */
-    bool stop;                  /* by lock */
+    bool stop, poked;           /* by lock */
     int n_under_way;            /* the engine thread's */
 };
 
@@ -82,7 +83,11 @@ sp_err sp_io_open(sp_disk *disk, sp_io **out)
     io->done.end = &io->done.first;
     pthread_mutex_init(&io->lock, NULL);
     pthread_cond_init(&io->submitted, NULL);
-    pthread_cond_init(&io->finished, NULL);
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&io->finished, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (pthread_create(&io->thread, NULL, work, io) != 0) {
         destroy(io);
         return sp_fail(SP_E_NOMEM, "cannot start the I/O thread");
@@ -159,6 +164,30 @@ bool sp_io_wait(sp_io *io)
     if (io->n_under_way == 0) return false;
     finish(io, take_done(io, true));
     return true;
+}
+
+void sp_io_poke(sp_io *io)
+{
+    pthread_mutex_lock(&io->lock);
+    io->poked = true;
+    pthread_cond_signal(&io->finished);
+    pthread_mutex_unlock(&io->lock);
+}
+
+void sp_io_wait_for(sp_io *io, int64_t us)
+{
+    struct timespec end;
+    int rc = 0;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    int64_t ns = end.tv_nsec + us % 1000000 * 1000;
+    end.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
+    end.tv_nsec = (long)(ns % 1000000000);
+    pthread_mutex_lock(&io->lock);
+    while (!io->done.first && !io->poked && rc == 0)
+        rc = pthread_cond_timedwait(&io->finished, &io->lock, &end);
+    io->poked = false;
+    pthread_mutex_unlock(&io->lock);
+    sp_io_poll(io);
 }
 
 bool sp_io_busy(const sp_io *io)

@@ -40,6 +40,10 @@ void sp_io_end(sp_io *io, sp_io_job *job);
 void sp_io_poll(sp_io *io);
 /* sp_io_wait -- waits until a job has finished, and polls; false when none is under way. */
 bool sp_io_wait(sp_io *io);
+/* sp_io_wait_for -- waits no longer than `us`, and ends when sp_io_poke was called since the last wait. */
+void sp_io_wait_for(sp_io *io, int64_t us);
+/* sp_io_poke -- something else has happened that the engine thread waits for. Thread: any. */
+void sp_io_poke(sp_io *io);
 /* sp_io_busy -- jobs are under way. */
 bool sp_io_busy(const sp_io *io);
 /* sp_io_drain -- waits for all jobs. */

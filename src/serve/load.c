@@ -1,11 +1,20 @@
-/* load.c -- copies that were found in the store come to the device; requests that decode go on
+/* load.c -- copies that were found below the device come to it; requests that decode continue
  * meanwhile.
  *
- *   found FREE ---begin---> LOADING ---the I/O thread has read it---> READY
- *       | no room              | damaged, or gone
- *       v                      v
- *     a miss with its reason: the policy looks again, for what is left
- */
+ *   found FREE ---begin---> LOADING ---all layers are there---> READY
+ *       | no room              | \
+ *       v                      |  --the first Lp layers are---> the request begins early; before each
+ *     a miss with its reason   |                                layer a step waits for it (engine.h)
+ *                              v
+ *                  damaged, gone, or slower than computing: the policy looks again, for what is left
+ *
+ * Lp = (L - 1) (1 - T_prefill / T_load) + 1 of L layers, from the times that reading and computing took
+ * lately: then every later layer is there when it is needed. A request begins early only while no
+ * other decodes: their tokens never wait. Source: Cache-Craft section 3.4.2 (C8), 3.5 (C9); FusionRAG
+ * section 4.2 (F6). */
+#include <math.h>
+
+#include "base/clock.h"
 #include "serve/request_int.h"
 
 void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
@@ -38,6 +47,97 @@ static void begin(sp_request *r, int i)
     if (err != SP_OK) r->found[i].miss = SP_MISS_NO_ROOM;
 }
 
+/* -- how long ------------------------------------------------------------------------------- */
+
+static bool is_loading(const sp_found *f)
+{
+    return f->copy && f->copy->state == SP_COPY_LOADING;
+}
+
+/* compute_us -- of the tokens that are loading, if they were computed instead; 0: unknown. */
+static double compute_us(const sp_request *r)
+{
+    double n = 0;
+    for (int i = 0; i < r->n_segs; i++) n += is_loading(&r->found[i]) ? r->found[i].n_known : 0;
+    return n * r->ctx->token_us;
+}
+
+/* prefill_us -- of the tokens that are computed in any case; 0: unknown. */
+static double prefill_us(const sp_request *r)
+{
+    const sp_reuse_choice *o = &r->reuse;
+    double n = 0, share = o->policy->recomputes ? (double)o->recompute : 0;
+    for (int i = 0; i < r->n_segs; i++) {
+        int32_t known = r->found[i].copy ? r->found[i].n_known : 0;
+        n += r->segs[i].n - known + share * known;
+    }
+    return n * r->ctx->token_us;
+}
+
+/* layers_needed -- Lp; all of them when a time is unknown. */
+static int layers_needed(sp_request *r)
+{
+    const int n_layers = r->ctx->model->hp.n_layers;
+    double load = 0, prefill = prefill_us(r);
+    for (int i = 0; i < r->n_segs; i++) {
+        if (!is_loading(&r->found[i])) continue;
+        double us = sp_tiers_load_us(r->ctx->tiers, r->found[i].copy);
+        if (us <= 0) return n_layers;
+        load += us;
+    }
+    if (prefill <= 0) return n_layers;
+    double lp = ceil((n_layers - 1) * (1 - prefill / load)) + 1;
+    return (int)SP_MIN(SP_MAX(lp, 1), n_layers);
+}
+
+/* nobody_decodes -- who decodes does not wait in a step. */
+static bool nobody_decodes(const sp_context *c)
+{
+    for (const sp_request *r = c->running; r; r = r->next)
+        if (r->state == SP_REQ_DECODE) return false;
+    return true;
+}
+
+/* may_begin_early -- the layers that are missing will be there in time. */
+static bool may_begin_early(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    if (c->preload != SP_PRELOAD_LAYERS || !nobody_decodes(c)) return false;
+    const int n = layers_needed(r);
+    bool all = true; /* all headers are read in any case: plans need what they say */
+    for (int i = 0; i < r->n_segs; i++)
+        all &= !is_loading(&r->found[i]) || sp_tiers_n_there(c->tiers, r->found[i].copy) >= n;
+    return all;
+}
+
+int64_t sp_request_patience(const sp_request *r)
+{
+    const int64_t for_ever = INT64_C(10000000);
+    double us = compute_us(r);
+    if (us <= 0) return for_ever;
+    int64_t waited = r->load_us ? sp_clock_us() - r->load_us : 0;
+    return SP_MAX((int64_t)us, r->ctx->patience_us) - waited;
+}
+
+/* too_late -- waiting costs more than computing. */
+static bool too_late(sp_request *r)
+{
+    if (!r->load_us) r->load_us = sp_clock_us();
+    return sp_request_patience(r) < 0;
+}
+
+/* give_up -- what is not there yet is missed; its load continues, for others. */
+static void give_up(sp_request *r)
+{
+    for (int i = 0; i < r->n_segs; i++) {
+        sp_found *f = &r->found[i];
+        if (f->copy && f->copy->state != SP_COPY_READY) f->miss = SP_MISS_LATE;
+    }
+    r->text_only = true;
+}
+
+/* -- a request that is the oldest ----------------------------------------------------------- */
+
 /* look_for_rest -- what could not be loaded is looked for once more: a damaged copy is in no tier
  * any more, and where there was no room only copies on the device can serve. */
 static sp_err look_for_rest(sp_request *r)
@@ -46,7 +146,7 @@ static sp_err look_for_rest(sp_request *r)
     for (int i = 0; i < r->n_segs; i++) {
         sp_found *f = &r->found[i];
         if (!f->copy || f->copy->state == SP_COPY_READY) continue;
-        no_room |= f->miss == SP_MISS_NO_ROOM;
+        no_room |= f->miss == SP_MISS_NO_ROOM || f->miss == SP_MISS_LATE;
         sp_ledger_unpin(r->ctx->ledger, f->copy);
         f->copy = NULL;
         f->n_known = 0;
@@ -71,9 +171,100 @@ sp_err sp_request_load(sp_request *r, bool *ready)
         n_loading += f->copy->state == SP_COPY_LOADING;
         n_failed += f->copy->state == SP_COPY_FREE;
     }
-    *ready = n_loading == 0 && n_failed == 0;
+    r->early = n_loading && !n_failed && may_begin_early(r);
+    *ready = r->early || (n_loading == 0 && n_failed == 0);
     if (*ready) take_positions(r);
-    if (n_loading || !n_failed) return SP_OK;
+    if (*ready) r->load_us = 0;
+    if (n_loading && !*ready && too_late(r)) {
+        give_up(r);
+        n_loading = 0;
+    }
+    if (*ready || n_loading) return SP_OK;
     SP_TRY(look_for_rest(r));
     return sp_request_load(r, ready); /* each round has fewer copies to load, or loads none */
+}
+
+/* -- a request that began early ------------------------------------------------------------- */
+
+/* there -- the hook of its slices: waits no longer than computing would take. */
+static bool there(void *user, int layer)
+{
+    sp_request *r = user;
+    for (int i = 0; i < r->n_segs && !r->late; i++)
+        if (is_loading(&r->found[i]))
+            r->late = !sp_tiers_await(r->ctx->tiers, r->found[i].copy, layer, r->await_us);
+    return !r->late;
+}
+
+sp_await sp_request_awaits(sp_request *r)
+{
+    double us = compute_us(r);
+    r->await_us = sp_clock_us() + SP_MAX((int64_t)us, r->ctx->patience_us);
+    return (sp_await){.there = there, .user = r};
+}
+
+bool sp_request_is_there(sp_request *r)
+{
+    bool all = true;
+    for (int i = 0; i < r->n_segs; i++)
+        all &= !is_loading(&r->found[i]) ||
+               sp_tiers_n_there(r->ctx->tiers, r->found[i].copy) == r->ctx->model->hp.n_layers;
+    return all;
+}
+
+bool sp_request_load_end(sp_request *r)
+{
+    bool all = true;
+    for (int i = 0; i < r->n_segs; i++) {
+        while (is_loading(&r->found[i]) && sp_io_wait(sp_tiers_io(r->ctx->tiers))) {
+        }
+        all &= !r->found[i].copy || r->found[i].copy->state == SP_COPY_READY;
+    }
+    r->early = false;
+    return all;
+}
+
+/* -- requests that wait --------------------------------------------------------------------- */
+
+enum { AHEAD = 16 /* requests for which loads begin */, SHARE = 4 /* of the pool: 1 / SHARE loads */ };
+
+/* n_loading_blocks -- of all loads. */
+static int64_t n_loading_blocks(const sp_context *c)
+{
+    int64_t n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n += v->state == SP_COPY_LOADING ? sp_copy_n_own_blocks(v) : 0;
+    return n;
+}
+
+/* fetch -- begins the loads of one request, in *room blocks. */
+static void fetch(sp_request *r, int64_t *room)
+{
+    sp_arena_reset(&r->lookup); /* it holds nothing there */
+    sp_found *found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found), *own = r->found;
+    if (!found || sp_request_look(r, found) != SP_OK) return;
+    r->found = found;
+    for (int i = 0; i < r->n_segs && *room > 0; i++) {
+        const sp_copy *copy = found[i].copy;
+        if (!copy || copy->state != SP_COPY_FREE) continue;
+        begin(r, i);
+        if (copy->state == SP_COPY_LOADING) *room -= sp_copy_n_own_blocks(copy);
+    }
+    r->found = own;
+    sp_request_unpin(r, found);
+}
+
+void sp_context_prefetch(sp_context *c)
+{
+    if (!c->tiers || c->preload == SP_PRELOAD_NONE || !c->queue || !c->queue->next) return;
+    const int64_t n_added = sp_ledger_stats_of(c->ledger).n_added;
+    int64_t room = -1;
+    int k = 0;
+    for (sp_request *r = c->queue->next; r && k < AHEAD; r = r->next, k++) {
+        if (r->state != SP_REQ_QUEUED || r->found_at >= 0 || r->fetched_at == n_added) continue;
+        r->fetched_at = n_added;
+        if (room < 0) room = sp_kv_pool_n_blocks(c->pool) / SHARE - n_loading_blocks(c);
+        if (room <= 0) return;
+        fetch(r, &room);
+    }
 }

@@ -24,13 +24,14 @@ struct sp_load {
     sp_io_job job;
     sp_tiers *tiers;
     const sp_copy *copy; /* pinned by the ledger's load */
-    sp_digest *head;     /* [n_head] own */
+    void *memory;        /* what the move points to: the copy's own arrays may move */
     sp_tier_op *op;
     sp_place from;
     int n_tries;
-    int64_t now, begun_us;
-    bool cancelled;
-    bool arrived; /* done, and not acknowledged */
+    int64_t now;
+    _Atomic bool cancelled;
+    _Atomic bool ended; /* no more layers come */
+    bool arrived;       /* done, and not acknowledged */
     sp_load *next;
 };
 
@@ -41,13 +42,46 @@ static sp_load *load_of(sp_io_job *job)
 
 /* -- a get ---------------------------------------------------------------------------------- */
 
+static void tell(void *user)
+{
+    sp_tiers *t = user;
+    pthread_mutex_lock(&t->lock);
+    pthread_cond_broadcast(&t->more);
+    pthread_mutex_unlock(&t->lock);
+    sp_io_poke(t->io);
+}
+
+static sp_tier *tier_of(const sp_load *x)
+{
+    const sp_tiers *t = x->tiers;
+    return x->from == SP_AT_HOST ? t->host : t->disk ? sp_disk_tier_of(t->disk) : NULL;
+}
+
+static void got(void *user, sp_tier_op *op);
+
+/* get_more -- the next piece; false: there is none, or it cannot be asked for. Its operation takes the
+ * place of the last one, which is over. Thread: any, one at a time. */
+static bool get_more(sp_load *x)
+{
+    sp_move *m = &x->move;
+    if (!m->n || m->first + m->n >= sp_kv_pool_shape(m->pool)->n_layers || x->cancelled) return false;
+    m->first += m->n;
+    return sp_move_get(m, tier_of(x), got, NULL) == SP_OK;
+}
+
 /* got -- on the tier's thread. */
 static void got(void *user, sp_tier_op *op)
 {
     sp_load *x = user;
-    x->job.err = sp_tier_op_result(op);
-    if (x->job.err != SP_OK)
-        snprintf(x->job.detail, sizeof x->job.detail, "%s", sp_error_detail());
+    sp_err err = sp_tier_op_result(op);
+    if (err == SP_OK && get_more(x)) return;
+    const sp_move *m = &x->move;
+    if (err == SP_OK && atomic_load(&m->n_there) < sp_kv_pool_shape(m->pool)->n_layers)
+        err = sp_fail(SP_E_CANCELED, "a load was cancelled");
+    x->job.err = err;
+    if (err != SP_OK) snprintf(x->job.detail, sizeof x->job.detail, "%s", sp_error_detail());
+    x->ended = true;
+    tell(x->tiers);
     sp_io_end(x->tiers->io, &x->job);
 }
 
@@ -55,14 +89,83 @@ static sp_err get(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     x->from = x->copy->places & SP_AT_HOST && t->host ? SP_AT_HOST : SP_AT_DISK;
-    sp_tier *tier = x->from == SP_AT_HOST ? t->host : t->disk ? sp_disk_tier_of(t->disk) : NULL;
-    if (!tier) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
+    if (!tier_of(x)) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
     x->n_tries++;
-    x->arrived = false;
-    x->begun_us = sp_clock_us();
-    SP_TRY(sp_move_get(&x->move, tier, got, &x->op));
+    x->arrived = x->ended = false;
+    x->move.first = 0;
+    x->move.n = t->piece;
+    SP_TRY(sp_move_get(&x->move, tier_of(x), got, &x->op));
     sp_io_begin(t->io, &x->job);
     return SP_OK;
+}
+
+/* -- while it is under way ------------------------------------------------------------------ */
+
+static sp_load *find(const sp_tiers *t, const sp_copy *c)
+{
+    sp_load *x = t->loading;
+    while (x && x->copy != c) x = x->next;
+    return x;
+}
+
+/* The statistics of a copy, as a ledger wants them; they point into the move. */
+static sp_loaded loaded_of(const sp_load *x, sp_copy_stats *stats)
+{
+    const sp_record *r = &x->move.said;
+    *stats = (sp_copy_stats){.inter = r->inter, .cci = r->cci, .order = r->order};
+    return (sp_loaded){.before = r->before,
+                       .n_before = r->n_before,
+                       .at = r->at,
+                       .stats = r->inter ? stats : NULL,
+                       .heavy = r->heavy,
+                       .cost_us = r->cost_us};
+}
+
+int sp_tiers_n_there(sp_tiers *t, const sp_copy *c)
+{
+    sp_load *x = find(t, c);
+    sp_copy_stats stats;
+    int n = x ? atomic_load_explicit(&x->move.n_there, memory_order_acquire) : -1;
+    if (n < 0) return -1;
+    const sp_loaded loaded = loaded_of(x, &stats);
+    return sp_ledger_load_head(t->ledger, c, &loaded) == SP_OK ? n : -1;
+}
+
+bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us)
+{
+    sp_load *x = find(t, c);
+    const struct timespec end = {.tv_sec = (time_t)(deadline_us / 1000000),
+                                 .tv_nsec = (long)(deadline_us % 1000000 * 1000)};
+    if (!x) return false;
+    const _Atomic int *there = &x->move.n_there;
+    if (atomic_load_explicit(there, memory_order_acquire) > layer) return true;
+    int rc = 0;
+    pthread_mutex_lock(&t->lock);
+    while (atomic_load_explicit(there, memory_order_acquire) <= layer && !x->ended && rc == 0)
+        rc = pthread_cond_timedwait(&t->more, &t->lock, &end);
+    pthread_mutex_unlock(&t->lock);
+    return atomic_load_explicit(there, memory_order_acquire) > layer;
+}
+
+static double bytes_of(const sp_move *m, int n_layers)
+{
+    return (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) * n_layers;
+}
+
+double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
+{
+    const sp_load *x = find(t, c);
+    if (!x) return 0;
+    int left = sp_kv_pool_shape(t->pool)->n_layers - SP_MAX(atomic_load(&x->move.n_there), 0);
+    return bytes_of(&x->move, left) * t->byte_us[x->from == SP_AT_DISK];
+}
+
+void sp_tiers_cancel(sp_tiers *t, const sp_copy *c)
+{
+    sp_load *x = find(t, c);
+    if (!x || x->ended) return;
+    x->cancelled = true;
+    if (x->op) sp_tier_op_cancel(x->op);
 }
 
 /* -- the end -------------------------------------------------------------------------------- */
@@ -74,14 +177,14 @@ static sp_miss why_failed(sp_err err)
                                   : SP_MISS_NO_ROOM;
 }
 
-/* note_speed -- a mean in which the last load counts a quarter. */
+/* note_speed -- of all loads since none was under way; a mean in which the last one counts a quarter. */
 static void note_speed(sp_load *x)
 {
     const sp_move *m = &x->move;
     double *mean = &x->tiers->byte_us[x->from == SP_AT_DISK];
-    double bytes = (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) *
-                   sp_kv_pool_shape(m->pool)->n_layers;
-    double us = (double)(sp_clock_us() - x->begun_us) / bytes;
+    sp_tiers *t = x->tiers;
+    t->busy_bytes += bytes_of(m, sp_kv_pool_shape(m->pool)->n_layers);
+    double us = (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes;
     *mean = *mean == 0 ? us : *mean * 0.75 + us * 0.25;
 }
 
@@ -90,7 +193,7 @@ static bool try_again(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     sp_err err = x->job.err;
-    if (err == SP_OK || x->cancelled || x->n_tries >= TRIES) return false;
+    if (err == SP_OK || x->cancelled || x->n_tries >= TRIES || x->copy->has_head) return false;
     if (x->from == SP_AT_HOST && x->copy->places & SP_AT_DISK)
         sp_ledger_unplaced(t->ledger, x->copy, SP_AT_HOST);
     else if (err != SP_E_IO)
@@ -108,7 +211,7 @@ static void free_load(sp_load *x)
     if (*link) *link = x->next;
     sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
-    sp_free(x->head);
+    sp_free(x->memory);
     sp_free(x);
 }
 
@@ -116,16 +219,8 @@ static void free_load(sp_load *x)
 static void acknowledge(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    const sp_record *r = &x->move.said;
-    const sp_copy_stats stats = {.inter = r->inter, .cci = r->cci, .order = r->order};
-    sp_loaded loaded = {.before = r->before,
-                        .n_before = r->n_before,
-                        .at = r->at,
-                        .stats = r->inter ? &stats : NULL,
-                        .heavy = r->heavy,
-                        .cost_us = r->cost_us};
-    if (x->job.err == SP_OK && x->copy->kind != SP_COPY_PATH && x->copy->stored.heavy && !r->heavy)
-        x->job.err = sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
+    sp_copy_stats stats;
+    const sp_loaded loaded = loaded_of(x, &stats);
     sp_err err = x->job.err;
     if (err == SP_OK) note_speed(x);
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
@@ -157,44 +252,56 @@ static void done(sp_io_job *job)
 
 /* -- the beginning -------------------------------------------------------------------------- */
 
-static sp_load *new_load(sp_tiers *t, const sp_tiers_key *key)
+/* own -- the move's tokens, blocks and head in memory of the load. Errors: SP_E_NOMEM. */
+static sp_err own(sp_load *x, const sp_copy *c)
 {
-    sp_load *x = SP_NEW(sp_load);
-    if (!x) return NULL;
-    sp_err err = sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move);
-    size_t n = (size_t)x->move.n_head;
-    x->tiers = t;
-    x->copy = key->copy;
-    x->job = (sp_io_job){.done = done};
-    x->head = err == SP_OK ? sp_alloc(n ? n : 1, sizeof *x->head) : NULL;
-    if (!x->head) {
-        sp_free(x);
-        return NULL;
-    }
-    if (n) memcpy(x->head, x->move.head, n * sizeof *x->head);
-    x->move.head = x->head;
-    return x;
+    sp_move *m = &x->move;
+    const size_t n = (size_t)c->n * sizeof *c->tokens, n_head = (size_t)m->n_head * sizeof *m->head;
+    const size_t n_blocks = (size_t)sp_blocks_for(c->n) * sizeof *c->blocks;
+    uint8_t *p = sp_alloc(1, n_head + n + n_blocks + 1);
+    if (!p) return sp_fail_nomem(n_head + n + n_blocks, "loading a copy");
+    x->memory = p;
+    if (n_head) memcpy(p, m->head, n_head);
+    memcpy(p + n_head, c->tokens, n);
+    memcpy(p + n_head + n, c->blocks, n_blocks);
+    m->head = (const sp_digest *)p;
+    m->seg = (sp_segment){.tokens = (const int32_t *)(const void *)(p + n_head),
+                          .n = c->n,
+                          .id = c->id,
+                          .tenant = c->tenant};
+    m->blocks = (const uint32_t *)(const void *)(p + n_head + n);
+    return SP_OK;
+}
+
+static sp_err begin(sp_load *x, const sp_tiers_key *key)
+{
+    sp_tiers *t = x->tiers;
+    SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
+    x->move.there = tell;
+    x->move.user = t;
+    SP_TRY(own(x, key->copy));
+    return get(x);
 }
 
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_t now)
 {
-    sp_load *x = new_load(t, key);
+    sp_load *x = SP_NEW(sp_load);
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
+    *x = (sp_load){.job = {.done = done}, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
-        free_load(x);
+        sp_free(x);
         return err;
     }
-    const sp_copy *c = key->copy;
-    x->move.seg =
-        (sp_segment){.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
-    x->move.blocks = c->blocks;
-    x->now = now;
+    if (!t->loading) {
+        t->busy_since_us = sp_clock_us();
+        t->busy_bytes = 0;
+    }
     x->next = t->loading;
     t->loading = x;
-    err = get(x);
+    err = begin(x, key);
     if (err == SP_OK) return SP_OK;
-    sp_err ended = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, now);
+    sp_err ended = sp_ledger_load_end(t->ledger, key->copy, NULL, (sp_place)0, now);
     assert(ended == SP_OK); /* a load that ends without contents cannot fail */
     free_load(x);
     return err;

@@ -1,5 +1,6 @@
 /* request.c -- how a request ends: its result, and what it gives back. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "serve/request_int.h"
@@ -81,6 +82,24 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     r->state = SP_REQ_FINISHED;
     fill_result(r, why, err);
     sp_request_append(&c->finished, r);
+}
+
+void sp_request_start_over(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    sp_request_unreserve(r);
+    unlink_request(&c->running, r);
+    c->n_running--;
+    sp_request_let_go(r);
+    memset(r->n_done, 0, sizeof r->n_done);
+    r->next_todo = 0;
+    r->early = r->late = false;
+    r->text_only = true;
+    c->n_late++;
+    r->load_us = 0;
+    r->state = SP_REQ_QUEUED;
+    r->next = c->queue;
+    c->queue = r;
 }
 
 void sp_request_announce(sp_context *c)

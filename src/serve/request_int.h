@@ -16,7 +16,10 @@
  *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
  *      `reserved` blocks set aside for the rest: decoding never runs out of KV memory.
  *  I2  the sum of `reserved` is context.reserved, and never above the free blocks of the pool.
- *  I3  only the first of the queue looks for copies and loads them. Nobody else waits for a load.
+ *  I3  only the first of the queue holds what it finds, and waits for loads. For the others loads begin
+ *      ahead (sp_context_prefetch), which pin nothing once they end. Who decodes never waits for a load.
+ *  I4  a request that began before its copies were there (`early`) finds all of them READY when its first
+ *      plan is computed, or starts over.
  */
 #ifndef SP_SERVE_REQUEST_INT_H
 #define SP_SERVE_REQUEST_INT_H
@@ -63,6 +66,12 @@ struct sp_request {
     int answer_span;          /* of the answer's plan */
     int64_t reserved;         /* blocks: I2 */
     const sp_copy *must;      /* storing: the copy, pinned */
+    int64_t load_us;          /* when it began to wait for loads; 0: it does not */
+    int64_t await_us;         /* early: until then a step may wait for a layer */
+    int64_t fetched_at;       /* the ledger's n_added when loads were begun ahead; -1: they were not */
+    bool early;               /* runs, although copies that it found are LOADING */
+    bool late;                /* a layer was not there in time */
+    bool text_only;           /* takes no copies but READY ones: others came too late */
     bool guarded;             /* its first token is to be checked */
     bool holds_kv;            /* finished, and its plan is kept: keep_kv */
     _Atomic bool cancel;      /* set by any thread */
@@ -96,6 +105,10 @@ sp_err sp_request_find(sp_request *r) SP_MUST_CHECK;
 /* sp_request_find_again -- a newer look-up replaces found[], but keeps for the account where copies
  * were and why they were missing when the request came. computed: new copies are its own. */
 sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed) SP_MUST_CHECK;
+/* sp_request_look -- what it would find now, pinned, in found [n_segs]: uncounted, for a preview.
+ * sp_request_unpin ends it. */
+sp_err sp_request_look(sp_request *r, sp_found *found) SP_MUST_CHECK;
+void sp_request_unpin(sp_request *r, sp_found *found);
 /* sp_request_let_go -- gives up its plans and its pins. */
 void sp_request_let_go(sp_request *r);
 
@@ -105,6 +118,17 @@ void sp_request_let_go(sp_request *r);
  * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not
  * ready. */
 sp_err sp_request_load(sp_request *r, bool *ready) SP_MUST_CHECK;
+/* sp_request_awaits -- early: the hook of its slices. */
+sp_await sp_request_awaits(sp_request *r);
+/* sp_request_patience -- LOADING: how long it still waits, us; a long time when that is unknown. */
+int64_t sp_request_patience(const sp_request *r);
+/* sp_request_is_there -- early: whether a step would not wait for it. */
+bool sp_request_is_there(sp_request *r);
+/* sp_request_load_end -- early, its first plan is computed: waits until its copies are READY; false: one
+ * is not. */
+bool sp_request_load_end(sp_request *r);
+/* sp_context_prefetch -- begins to load what requests behind the oldest will find. */
+void sp_context_prefetch(sp_context *c);
 /* sp_request_load_failed -- notes why a copy that a request waits for is missing. */
 void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why);
 
@@ -145,6 +169,9 @@ void sp_request_append(sp_request **list, sp_request *r);
 /* sp_request_finish -- leaves queue or running ones, gives back memory and pins; the result is
  * complete. Its owner hears of it at the end of the step. */
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
+/* sp_request_start_over -- a running request returns to the front of the queue: what it has computed is
+ * given up. */
+void sp_request_start_over(sp_request *r);
 /* sp_request_announce -- tells the owners of requests that have finished. */
 void sp_request_announce(sp_context *c);
 /* sp_request_show -- hands text up to there to on_text. */

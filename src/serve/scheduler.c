@@ -1,8 +1,9 @@
 /* scheduler.c -- the queue, admission, and steps over all running requests (continuous batching).
  *
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
- * prompts, oldest first; so a long prompt never stops the answers of others. A step with nothing to
- * compute waits for the store, if a request does. */
+ * prompts, oldest first; so a long prompt never stops the answers of others. A prompt whose copies are
+ * still on their way is left out of a step in which others decode. A step with nothing to compute waits
+ * for the tiers, if a request does. */
 #include "base/need.h"
 #include "base/clock.h"
 #include "serve/guard_check.h"
@@ -43,6 +44,7 @@ static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
                    .from = r->next_todo,
                    .n = n_rows,
                    .want = last ? SP_WANT_LAST : SP_WANT_NONE,
+                   .await = r->early ? sp_request_awaits(r) : (sp_await){0},
                    .logits = c->logits + (size_t)n_slices * (size_t)c->model->hp.n_vocab};
     return n_slices + 1;
 }
@@ -55,14 +57,17 @@ static int compose(sp_context *c)
             n_slices = add_slice(c, n_slices, r, 1);
             room--;
         }
+    const bool decodes = n_slices > 0;
     for (sp_request *r = c->running; r && room > 0; r = r->next)
-        if (r->state == SP_REQ_PREFILL) {
+        if (r->state == SP_REQ_PREFILL && !(decodes && r->early && !sp_request_is_there(r))) {
             int n = SP_MIN(room, r->plan.n_todo - r->next_todo);
             n_slices = add_slice(c, n_slices, r, n);
             room -= n;
         }
     return n_slices;
 }
+
+enum { MANY_TOKENS = 16 /* of a step whose time says what a token of a prompt costs */ };
 
 /* share_time -- what a step took, to its requests by their tokens: the cost of the copies that they
  * leave behind. */
@@ -71,6 +76,8 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
     int n = 0;
     c->steps.compute_us += us;
     for (int s = 0; s < n_slices; s++) n += c->slices[s].n;
+    if (n >= MANY_TOKENS)
+        c->token_us += ((double)us / n - c->token_us) * (c->token_us > 0 ? 0.25 : 1);
     for (int s = 0; s < n_slices; s++)
         c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;
 }
@@ -87,7 +94,12 @@ static void settle(sp_context *c)
 /* wait_for_store -- nothing can be computed before a copy is loaded or written. */
 static void wait_for_store(sp_context *c)
 {
-    if (c->tiers && (c->queue || c->running) && sp_io_wait(sp_tiers_io(c->tiers))) settle(c);
+    sp_io *io = c->tiers ? sp_tiers_io(c->tiers) : NULL;
+    if (!io || !(c->queue || c->running) || !sp_io_busy(io)) return;
+    bool loads = c->queue && c->queue->state == SP_REQ_LOADING;
+    int64_t us = loads ? sp_request_patience(c->queue) : INT64_C(10000000);
+    sp_io_wait_for(io, SP_MAX(us, 0) + 100);
+    settle(c);
 }
 
 sp_err sp_context_step_here(sp_context *c, bool *busy)
@@ -100,13 +112,16 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     settle(c);
     if (!c->queue && !c->running) sp_guard_step(c);
     admit(c);
+    sp_context_prefetch(c);
     int n_slices = compose(c);
     int64_t start = sp_clock_us();
     sp_err err = n_slices ? sp_engine_step(c->engine, c->slices, n_slices) : SP_OK;
     share_time(c, n_slices, sp_clock_us() - start);
     if (n_slices == 0) wait_for_store(c);
     for (int s = 0; s < n_slices; s++)
-        if (err == SP_OK)
+        if (err == SP_OK && c->sliced[s]->late)
+            sp_request_start_over(c->sliced[s]);
+        else if (err == SP_OK)
             sp_request_computed(c->sliced[s], c->slices[s].n, c->slices[s].logits);
         else
             sp_request_finish(c->sliced[s], SP_FINISH_ERROR, err);

@@ -8,6 +8,7 @@ static void note_use(sp_request *r)
     sp_context *c = r->ctx;
     for (int i = 0; i < r->n_segs; i++) {
         const sp_copy *copy = r->found[i].copy;
+        if (copy && c->tiers) sp_tiers_replicate(c->tiers, copy);
         if (!copy || copy->kind == SP_COPY_PATH) continue;
         sp_ledger_use(c->ledger, copy, r->found[i].cfo, c->now);
         sp_tiers_use(c->tiers, copy);
@@ -42,6 +43,7 @@ sp_err sp_request_start(sp_request *r, bool *started)
     sp_request_append(&c->running, r);
     c->n_running++;
     r->state = SP_REQ_PREFILL;
+    c->n_early += r->early;
     if (r->role == SP_PLAN_DONE) sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
     return SP_OK;
 }
@@ -85,6 +87,10 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
     if (r->next_todo < r->plan.n_todo) return; /* more of this plan to come */
     if (r->state == SP_REQ_DECODE) {
         sp_request_take_token(r, logits);
+        return;
+    }
+    if (r->early && !sp_request_load_end(r)) {
+        sp_request_start_over(r);
         return;
     }
     bool done = false;

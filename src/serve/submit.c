@@ -175,7 +175,12 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     SP_TRY(check_submit(c, p, o));
     sp_request *r = SP_NEW(sp_request);
     if (!r) return sp_fail_nomem(sizeof *r, "a request");
-    *r = (sp_request){.ctx = c, .o = *o, .found_at = -1, .looked_at = -1, .submit_us = sp_clock_us()};
+    *r = (sp_request){.ctx = c,
+                      .o = *o,
+                      .found_at = -1,
+                      .looked_at = -1,
+                      .fetched_at = -1,
+                      .submit_us = sp_clock_us()};
     sp_arena_init(&r->arena);
     sp_arena_init(&r->lookup);
     sp_err err = prepare(r, p, policy);

@@ -144,3 +144,13 @@ void sp_tiers_leaving(void *user, const sp_copy *c)
     else
         sp_log(SP_LOG_DEBUG, "a copy does not go to the host tier: %s", sp_error_detail());
 }
+
+enum { HOT_USES = 3, UPPER = 2 /* levels of the tree */ };
+
+void sp_tiers_replicate(sp_tiers *t, const sp_copy *c)
+{
+    int depth = 1;
+    for (const sp_copy *p = c->parent; p && depth <= UPPER; p = p->parent) depth++;
+    if (c->kind == SP_COPY_PATH && c->state == SP_COPY_READY && c->n_uses >= HOT_USES && depth <= UPPER)
+        sp_tiers_leaving(t, c);
+}

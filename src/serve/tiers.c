@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/log.h"
 #include "serve/tiers_int.h"
@@ -42,6 +43,28 @@ static sp_err adopt(const sp_disk_found *name, void *user)
                                                .n_uses = name->n_uses});
 }
 
+enum { PIECES = 4 /* gets of a copy, when its first layers are wanted first */ };
+
+/* open_waiting -- a deadline is on the monotonic clock. */
+static void open_waiting(sp_tiers *t)
+{
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&t->more, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void close_all(sp_tiers *t)
+{
+    sp_tier_close(t->host);
+    sp_vec_fini(&t->path);
+    pthread_cond_destroy(&t->more);
+    pthread_mutex_destroy(&t->lock);
+    sp_free(t);
+}
+
 /* open_store -- the disk, and what it has. */
 static sp_err open_store(sp_tiers *t, const sp_tiers_opts *o)
 {
@@ -64,6 +87,8 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
                     .salt = o->salt,
                     .load_failed = o->load_failed,
                     .user = o->user};
+    if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
+    open_waiting(t);
     sp_err err = o->host_bytes ? sp_tiers_open_host(t, o) : SP_OK;
     sp_ledger_set_tiers(o->ledger, &(sp_ledger_tiers){.leaving = sp_tiers_leaving,
                                                       .useless = sp_tiers_useless,
@@ -73,8 +98,7 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
     if (err != SP_OK) {
         sp_ledger_set_tiers(o->ledger, &(sp_ledger_tiers){0});
         sp_disk_close(t->disk);
-        sp_tier_close(t->host);
-        sp_free(t);
+        close_all(t);
         return err;
     }
     *out = t;
@@ -88,9 +112,7 @@ void sp_tiers_close(sp_tiers *t)
     sp_ledger_set_tiers(t->ledger, &(sp_ledger_tiers){0});
     sp_io_close(t->io);
     assert(!t->storing && !t->loading);
-    sp_tier_close(t->host);
-    sp_vec_fini(&t->path);
-    sp_free(t);
+    close_all(t);
 }
 
 bool sp_tiers_has_store(const sp_tiers *t)

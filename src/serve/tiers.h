@@ -23,6 +23,7 @@ typedef struct sp_tiers_opts {
     int64_t host_bytes;  /* budget of the host tier; 0: none */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes; /* sp_disk_opts */
+    bool by_layers;    /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
     sp_kv_pool *pool;
@@ -53,6 +54,21 @@ typedef struct sp_tiers_key {
  * FREE without a place. */
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
                      int64_t now) SP_MUST_CHECK;
+
+/* sp_tiers_n_there -- layers of a LOADING copy that can be read, and with the first what sp_ledger_load_head
+ * says; -1: not even the header came. */
+int sp_tiers_n_there(sp_tiers *t, const sp_copy *c);
+/* sp_tiers_await -- waits until a layer of a LOADING copy can be read; false: not by `deadline_us`
+ * (sp_clock_us), or never. */
+bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us);
+/* sp_tiers_load_us -- how long the rest of a LOADING copy takes, as the last loads went; 0: unknown. */
+double sp_tiers_load_us(sp_tiers *t, const sp_copy *c);
+/* sp_tiers_cancel -- gives up a load; the copy is FREE soon, with all its places. */
+void sp_tiers_cancel(sp_tiers *t, const sp_copy *c);
+
+/* sp_tiers_replicate -- a path copy near the root that requests keep using is copied to the host tier while
+ * it is on the device: what depends on it survives the device. Source: RAGCache section 6 (R8). */
+void sp_tiers_replicate(sp_tiers *t, const sp_copy *c);
 
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
  * SP_E_NOMEM. A write that fails is one log line, and counted. */

@@ -2,6 +2,8 @@
 #ifndef SP_SERVE_TIERS_INT_H
 #define SP_SERVE_TIERS_INT_H
 
+#include <pthread.h>
+
 #include "serve/host_kv.h"
 #include "serve/tiers.h"
 #include "store/moves.h"
@@ -27,6 +29,11 @@ struct sp_tiers {
     char detail[256]; /* its explanation */
 
     sp_load *loading;       /* under way */
+    int piece;              /* layers of a get; 0: all */
+    pthread_mutex_t lock;   /* with `more`: a layer has arrived, or a get has ended */
+    pthread_cond_t more;
+    int64_t busy_since_us;  /* when the first of these began */
+    double busy_bytes;      /* that were loaded since */
     double byte_us[2];      /* host, disk: time that reading a byte took lately; 0: not known */
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };

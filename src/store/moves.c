@@ -67,6 +67,7 @@ static sp_err write_layer(void *user, int layer, const void *from)
         i += run.n;
     }
     atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
+    if (m->there) m->there(m->user);
     return SP_OK;
 }
 
@@ -117,9 +118,15 @@ static sp_err keep(sp_move *m, const sp_record *r)
 static sp_err take_head(void *user, const sp_record *r)
 {
     sp_move *m = user;
+    const uint64_t sums = sp_hash64(r->sums, sizeof *r->sums * (size_t)r->n_layers);
     SP_TRY(check(m, r));
+    if (atomic_load(&m->n_there) >= 0) /* the first layers may be in use */
+        return sums == m->sums ? SP_OK
+                               : sp_fail(SP_E_NOTFOUND, "a copy was replaced while it was read");
     SP_TRY(keep(m, r));
+    m->sums = sums;
     atomic_store_explicit(&m->n_there, 0, memory_order_release);
+    if (m->there) m->there(m->user);
     return SP_OK;
 }
 
@@ -134,12 +141,15 @@ sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r)
 sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *op),
                    sp_tier_op **op)
 {
-    atomic_store(&m->n_there, -1);
+    const int n_layers = sp_kv_pool_shape(m->pool)->n_layers;
+    if (m->first == 0) atomic_store(&m->n_there, -1);
     return sp_tier_submit(t,
                           &(sp_tier_job){.verb = SP_TIER_GET,
                                          .urgent = true,
                                          .key = sp_move_key(m),
-                                         .n_layers = sp_kv_pool_shape(m->pool)->n_layers,
+                                         .first = m->first,
+                                         .n_layers = m->n ? SP_MIN(m->n, n_layers - m->first)
+                                                          : n_layers - m->first,
                                          .head = take_head,
                                          .sink = write_layer,
                                          .done = done,

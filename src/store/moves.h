@@ -26,9 +26,15 @@ typedef struct sp_move {
     int n_head;
     const uint32_t *blocks; /* [ceil(n / B)] */
 
-    sp_record said;         /* get: its arrays are in `memory`; layers and sums are not kept */
+    int first, n;               /* get: these layers; n 0: all. A get of later ones follows that of the
+                                   first ones, in the same move */
+    void (*there)(void *user);  /* get: n_there has risen; on the tier's thread. NULL: none */
+    void *user;                 /* of `there` */
+
+    sp_record said;      /* get: its arrays are in `memory`; layers and sums are not kept */
+    uint64_t sums;       /* a hash of theirs */
     void *memory;
-    _Atomic int n_there;    /* get: layers that are in the blocks; -1: not even the header came */
+    _Atomic int n_there; /* get: layers that are in the blocks; -1: not even the header came */
 } sp_move;
 
 sp_tier_key sp_move_key(const sp_move *m);
@@ -38,8 +44,9 @@ void sp_move_record(const sp_move *m, sp_record *r);
 
 /* sp_move_put -- runs a put of this record. Errors: those of sp_tier_op_result. */
 sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
-/* sp_move_get -- submits an urgent get of all layers; `done` is called on the tier's thread. Errors: those
- * of sp_tier_submit. Owns: release *op. */
+/* sp_move_get -- submits an urgent get; `done` is called on the tier's thread, with the move as its user.
+ * A copy that was replaced since its first layers were read ends it with SP_E_NOTFOUND. Errors: those of
+ * sp_tier_submit. Owns: release *op. */
 sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *op),
                    sp_tier_op **op) SP_MUST_CHECK;
 /* sp_move_fini -- frees what a get has kept. */

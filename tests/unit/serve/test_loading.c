@@ -1,0 +1,374 @@
+/* test_loading.c -- loads that take their time, layer by layer: requests begin when the first layers are
+ * there, start over when the others are late or damaged, and never hold up those that decode. */
+#include "support/requests.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+#include "serve/tiers_int.h"
+#include "store/tier_int.h"
+
+static const policy full = {"full", 0}, prefix = {"prefix", 0};
+
+/* -- a tier that gives one layer at a time -------------------------------------------------- */
+
+/* In front of the host tier: a get waits before each layer until it may have so many in all. */
+typedef struct stepped {
+    sp_tier base; /* first */
+    sp_tier *host;
+    sp_op_queue queue;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_allowed, n_given; /* layers, of all gets */
+    int damaged_from;       /* these and later ones are damaged; -1: none */
+} stepped;
+
+typedef struct forwarded {
+    stepped *s;
+    const sp_tier_op *op;
+} forwarded;
+
+static sp_err give_head(void *user, const sp_record *r)
+{
+    const forwarded *f = user;
+    return f->op->job.head(f->op->job.user, r);
+}
+
+static sp_err give_layer(void *user, int layer, const void *from)
+{
+    const forwarded *f = user;
+    stepped *s = f->s;
+    pthread_mutex_lock(&s->lock);
+    while (s->n_given >= s->n_allowed && !sp_tier_op_is_cancelled(f->op))
+        pthread_cond_wait(&s->changed, &s->lock);
+    bool damaged = s->damaged_from >= 0 && s->n_given >= s->damaged_from;
+    s->n_given++;
+    pthread_mutex_unlock(&s->lock);
+    if (sp_tier_op_is_cancelled(f->op)) return sp_fail(SP_E_CANCELED, "cancelled");
+    if (damaged) return sp_fail(SP_E_FORMAT, "damaged, for the test");
+    return f->op->job.sink(f->op->job.user, layer, from);
+}
+
+static sp_err stepped_run(sp_tier *t, const sp_tier_op *op)
+{
+    stepped *s = (stepped *)t;
+    sp_tier_job job = op->job;
+    forwarded f = {.s = s, .op = op};
+    if (job.verb == SP_TIER_GET) {
+        job.head = give_head;
+        job.sink = give_layer;
+        job.user = &f;
+    }
+    job.done = NULL;
+    return sp_tier_run(s->host, &job);
+}
+
+static void *stepped_work(void *arg)
+{
+    stepped *s = arg;
+    for (sp_tier_op *op; (op = sp_op_queue_pop(&s->queue, true));)
+        sp_tier_op_finish(op, stepped_run(&s->base, op));
+    return NULL;
+}
+
+static sp_op_queue *stepped_queue(sp_tier *t, sp_tier_verb verb)
+{
+    return &((stepped *)t)->queue;
+}
+
+static bool stepped_knows(sp_tier *t, const sp_tier_key *key)
+{
+    return sp_tier_knows(((stepped *)t)->host, key);
+}
+
+static sp_tier_stats stepped_stats(sp_tier *t)
+{
+    return sp_tier_stats_of(((stepped *)t)->host);
+}
+
+static const sp_tier_type stepped_type = {.name = "stepped",
+                                          .queue_of = stepped_queue,
+                                          .run = stepped_run,
+                                          .knows = stepped_knows,
+                                          .stats = stepped_stats};
+
+static void stepped_begin(stepped *s, sp_context *c)
+{
+    *s = (stepped){.base.type = &stepped_type, .host = c->tiers->host, .damaged_from = -1};
+    assert_ok(sp_op_queue_init(&s->queue));
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    assert_int_equal(pthread_create(&s->thread, NULL, stepped_work, s), 0);
+    c->tiers->host = &s->base;
+}
+
+static void allow(stepped *s, int n)
+{
+    pthread_mutex_lock(&s->lock);
+    s->n_allowed += n;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void stepped_end(stepped *s, sp_context *c)
+{
+    allow(s, 1 << 20);
+    sp_io_drain(sp_tiers_io(c->tiers));
+    c->tiers->host = s->host;
+    sp_op_queue_close(&s->queue);
+    pthread_join(s->thread, NULL);
+    sp_op_queue_fini(&s->queue);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+}
+
+/* wait_given -- until the tier has given so many layers. */
+static void wait_given(stepped *s, int n)
+{
+    for (bool enough = false; !enough; usleep(200)) {
+        pthread_mutex_lock(&s->lock);
+        enough = s->n_given >= n;
+        pthread_mutex_unlock(&s->lock);
+    }
+}
+
+/* -- contexts ------------------------------------------------------------------------------- */
+
+/* begin -- copies of chunks 0 and 1 (or the path of both) are on the host alone. */
+static sp_context *begin(stepped *s, const policy *p, sp_context_opts o)
+{
+    o.reuse.policy = p->name;
+    o.n_batch = 40;
+    o.host_bytes = 16 << 20;
+    sp_context *c = open_with(o);
+    sp_request_destroy(ask(c, "01", "Which?", 2));
+    while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
+    }
+    stepped_begin(s, c);
+    c->patience_us = 20000000;
+    return c;
+}
+
+/* hurry -- reading seems fast, and computing slow: one layer is enough to begin. */
+static void hurry(sp_context *c)
+{
+    c->token_us = 1000;
+    c->tiers->byte_us[0] = 1e-6;
+}
+
+static int n_copies_in(const sp_context *c, sp_copy_state state)
+{
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) n += v->state == state;
+    return n;
+}
+
+static int n_from(const sp_request *r, const char *tier)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
+    return n;
+}
+
+/* -- early ---------------------------------------------------------------------------------- */
+
+static void *allow_later(void *s)
+{
+    for (int i = 0; i < 8; i++, usleep(5000)) allow(s, 1);
+    allow(s, 1 << 20);
+    return NULL;
+}
+
+static void check_early(const policy *p, const char *order)
+{
+    stepped s;
+    pthread_t thread;
+    sp_context *c = begin(&s, p, (sp_context_opts){0});
+    assert_true(c->model->hp.n_layers > 1);
+    hurry(c);
+    sp_request *r = submit(c, order, "Which?", 6);
+    step(c); /* the loads begin */
+    assert_int_equal(r->state, SP_REQ_LOADING);
+    int n = n_copies_in(c, SP_COPY_LOADING);
+    assert_true(n >= 2);
+    allow(&s, n); /* the first layer of each: gets take turns */
+    wait_given(&s, n);
+    pthread_create(&thread, NULL, allow_later, &s);
+    while (!done(r)) step(c);
+    pthread_join(thread, NULL);
+    assert_int_equal(c->n_early, 1);
+    assert_int_equal(c->n_late, 0);
+    assert_true(n_from(r, "host") >= 2);
+    assert_text(r, alone(p, order, "Which?", 6));
+    assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
+static void test_a_request_begins_with_the_first_layers(void **state)
+{
+    check_early(&full, "10");
+    check_early(&prefix, "01");
+}
+
+/* The wait is in the step itself: with what is needed for Lp = 1, the plan runs while layers come. */
+static void test_layers_that_are_late(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    hurry(c);
+    sp_request *r = submit(c, "10", "Which?", 6);
+    step(c);
+    int n = n_copies_in(c, SP_COPY_LOADING);
+    allow(&s, n);
+    wait_given(&s, n);
+    c->patience_us = 3000; /* and no more layers come */
+    c->token_us = 1e-3;
+    c->tiers->byte_us[0] = 1e-12;
+    while (!done(r)) step(c);
+    assert_int_equal(c->n_early, 1);
+    assert_int_equal(c->n_late, 1);
+    assert_int_equal(n_from(r, "host"), 0);
+    assert_text(r, alone(&full, "10", "Which?", 6));
+    assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    stepped_end(&s, c); /* now they come: the next request has the copies */
+    r = ask(c, "10", "Why?", 6);
+    assert_true(n_from(r, "memory") >= 2);
+    assert_text(r, alone(&full, "10", "Why?", 6));
+    sp_request_destroy(r);
+    close_clean(c);
+}
+
+static void test_layers_that_are_damaged(void **state)
+{
+    for (int from = 0; from < 8; from++) {
+        stepped s;
+        sp_context *c = begin(&s, from % 2 ? &prefix : &full, (sp_context_opts){0});
+        hurry(c);
+        s.damaged_from = from;
+        allow(&s, 1 << 20);
+        sp_request *r = submit(c, "01", "Which?", 6);
+        while (!done(r)) step(c);
+        assert_text(r, alone(from % 2 ? &prefix : &full, "01", "Which?", 6));
+        assert_adds_up(sp_request_result(r));
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
+}
+
+/* -- patience ------------------------------------------------------------------------------- */
+
+static void test_a_load_slower_than_computing_is_not_waited_for(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    c->patience_us = 2000;
+    c->token_us = 1e-3;
+    sp_request *decodes = submit(c, "", "Why?", 2), *r = submit(c, "10", "Which?", 6);
+    while (!done(r)) step(c);
+    assert_int_equal(n_from(r, "host"), 0);
+    assert_string_equal(sp_request_result(r)->segments[1].missed, "late");
+    assert_text(r, alone(&full, "10", "Which?", 6));
+    while (!done(decodes)) step(c);
+    sp_request_destroy(decodes);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
+/* -- others --------------------------------------------------------------------------------- */
+
+static void test_who_decodes_does_not_wait(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    hurry(c);
+    sp_request *decodes = submit(c, "3", "Why?", 30);
+    while (decodes->state != SP_REQ_DECODE) step(c);
+    sp_request *r = submit(c, "10", "Which?", 4);
+    step(c);
+    allow(&s, n_copies_in(c, SP_COPY_LOADING));
+    for (int i = 0; i < 12; i++) {
+        size_t before = decodes->tokens.n;
+        step(c);
+        assert_int_equal(decodes->tokens.n, before + 1);
+        assert_int_equal(r->state, SP_REQ_LOADING); /* a layer of each is not enough now */
+    }
+    allow(&s, 1 << 20);
+    while (!done(r)) step(c);
+    assert_true(n_from(r, "host") >= 2);
+    while (!done(decodes)) step(c);
+    assert_text(r, alone(&full, "10", "Which?", 4));
+    assert_text(decodes, alone(&full, "3", "Why?", 30));
+    sp_request_destroy(decodes);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
+static void test_waiting_requests_have_their_copies_loaded(void **state)
+{
+    static const sp_preload modes[] = {SP_PRELOAD_LAYERS, SP_PRELOAD_REQUEST, SP_PRELOAD_NONE};
+    for (size_t k = 0; k < SP_COUNT(modes); k++) {
+        stepped s;
+        sp_context *c = begin(&s, &full, (sp_context_opts){.max_requests = 1, .preload = modes[k], .order = "fcfs"});
+        sp_request *runs = submit(c, "3", "Why?", 40), *oldest = submit(c, "2", "Why?", 2);
+        sp_request *waits = submit(c, "10", "Which?", 4);
+        allow(&s, 1 << 20);
+        while (runs->tokens.n < 20) step(c);
+        usleep(20000);
+        step(c);
+        assert_int_equal(waits->state, SP_REQ_QUEUED);
+        int n_pins = 0, n_ready = 0;
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+            if (v->places & SP_AT_HOST && v->state == SP_COPY_READY && v->kind == SP_COPY_PLAIN)
+                n_ready++, n_pins += v->n_pins;
+        }
+        assert_int_equal(n_ready >= 2, modes[k] != SP_PRELOAD_NONE);
+        assert_int_equal(n_pins, 0); /* nobody holds them: they may leave again */
+        while (!done(waits)) step(c);
+        assert_true(n_from(waits, "host") + n_from(waits, "memory") >= 2);
+        assert_text(waits, alone(&full, "10", "Which?", 4));
+        sp_request_destroy(runs);
+        sp_request_destroy(oldest);
+        sp_request_destroy(waits);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
+}
+
+static void test_leaving_early(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &prefix, (sp_context_opts){0});
+    hurry(c);
+    sp_request *r = submit(c, "01", "Which?", 6);
+    step(c);
+    assert_int_equal(r->state, SP_REQ_LOADING);
+    sp_request_cancel(r);
+    step(c);
+    assert_int_equal(sp_request_result(r)->finish, SP_FINISH_CANCELED);
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    assert_int_equal(n_copies_in(c, SP_COPY_LOADING), 0);
+    close_clean(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_request_begins_with_the_first_layers),
+        cmocka_unit_test(test_layers_that_are_late),
+        cmocka_unit_test(test_layers_that_are_damaged),
+        cmocka_unit_test(test_a_load_slower_than_computing_is_not_waited_for),
+        cmocka_unit_test(test_who_decodes_does_not_wait),
+        cmocka_unit_test(test_waiting_requests_have_their_copies_loaded),
+        cmocka_unit_test(test_leaving_early),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
