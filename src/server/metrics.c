@@ -41,14 +41,21 @@ static void add_time(srv_histogram *h, int64_t us)
     h->sum += seconds;
 }
 
+static uint64_t reused_from(const sp_result *r, const char *tier)
+{
+    uint64_t n = 0;
+    for (int i = 0; i < r->n_segments; i++)
+        if (strcmp(r->segments[i].from, tier) == 0) n += (uint64_t)r->segments[i].n_reused;
+    return n;
+}
+
 static void add_tokens(srv_metrics *m, const sp_result *r)
 {
-    uint64_t disk = 0;
-    for (int i = 0; i < r->n_segments; i++)
-        if (strcmp(r->segments[i].from, "disk") == 0) disk += (uint64_t)r->segments[i].n_reused;
+    uint64_t disk = reused_from(r, "disk"), host = reused_from(r, "host");
     m->n_prompt += (uint64_t)r->n_prompt;
     m->n_disk += disk;
-    m->n_memory += (uint64_t)r->n_reused > disk ? (uint64_t)r->n_reused - disk : 0;
+    m->n_host += host;
+    m->n_memory += (uint64_t)r->n_reused > disk + host ? (uint64_t)r->n_reused - disk - host : 0;
     m->n_recomputed += (uint64_t)r->n_recomputed;
     m->n_computed += (uint64_t)(r->n_computed - r->n_recomputed);
     m->n_generated += (uint64_t)r->n_generated;
@@ -153,7 +160,7 @@ static void counters(FILE *f, const srv_metrics *m)
           "Requests refused because the queue was full.");
     value(f, "prefix_cache_queries_total", "counter", (double)m->n_prompt,
           "Prompt tokens that were looked up.");
-    value(f, "prefix_cache_hits_total", "counter", (double)(m->n_memory + m->n_disk),
+    value(f, "prefix_cache_hits_total", "counter", (double)(m->n_memory + m->n_host + m->n_disk),
           "Prompt tokens that were reused, at any position.");
     value(f, "prompt_tokens_total", "counter", (double)m->n_prompt, "Prompt tokens.");
     value(f, "generation_tokens_total", "counter", (double)m->n_generated, "Generated tokens.");
@@ -162,6 +169,7 @@ static void counters(FILE *f, const srv_metrics *m)
         const char *name;
         uint64_t n;
     } sources[] = {{"memory", m->n_memory},
+                   {"host", m->n_host},
                    {"disk", m->n_disk},
                    {"recomputed", m->n_recomputed},
                    {"computed", m->n_computed}};
