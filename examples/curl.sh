@@ -20,6 +20,10 @@ curl -fsSN "$url/v1/chat/completions" -H 'Content-Type: application/json' \
 # JSON that follows a schema
 post /v1/chat/completions '{"messages": [{"role": "user", "content": "Which day?"}], "max_tokens": 60,
     "json_schema": {"type": "object", "properties": {"day": {"enum": ["monday", "friday"]}}, "required": ["day"]}}'
+# examples side by side, which do not see each other, and a table whose rows see the header: cached for any order
+post /v1/chat/completions '{"messages": [{"role": "user", "content": "When does the Gull leave?"}], "max_tokens": 4,
+    "documents": [{"type": "list", "items": ["Q: When does the Tern leave? A: nine", "Q: Who has hotels? A: Torin"]},
+                  {"type": "table", "header": "boat | leaves", "rows": ["Tern | nine", "Gull | noon"]}]}'
 # the same as a response
 post /v1/responses '{"input": "Who is the keeper?", "max_output_tokens": 4}'
 curl -fsS "$url/v1/models"; echo

@@ -156,18 +156,36 @@ typedef struct sp_prompt_node {
     int parent;       /* index of an earlier node of the same call; -1: a root */
 } sp_prompt_node;
 
+/* Positions of the nodes of trees.
+ *   SP_TREE_EXACT    count depth: each tree begins right after the system text, siblings share positions,
+ *                    and what follows the trees comes after the longest path. The KV of a node depends
+ *                    on its path alone: once computed it is reused, exactly, in every prompt that has
+ *                    the path.
+ *   SP_TREE_SHIFTED  are consecutive, as in a linear prompt. A copy of a node serves its path at any
+ *                    position, rotated. That is approximate: its distance to the system text, and to
+ *                    ancestors that had other descendants, is as it was when it was computed. */
+typedef enum sp_tree_mode {
+    SP_TREE_EXACT,
+    SP_TREE_SHIFTED,
+} sp_tree_mode;
+
+/* sp_prompt_tree_mode -- before the first tree; the default is SP_TREE_EXACT. Errors: SP_E_ARG.
+ * Source: DepCache section 4.1 (D4). */
+SP_API sp_err sp_prompt_tree_mode(sp_prompt *p, sp_tree_mode mode);
+
 /* sp_prompt_tree -- n nodes of trees, after sp_prompt_system:
  *     sp_prompt_system, then sp_prompt_tree any number of times, then sp_prompt_question.
- * Relation paths of a graph are one use; a list whose items do not see each other (n roots), or a
- * table whose rows see its header, are others. Positions count depth: each tree begins right after
- * the system text, and what follows the trees sees all of them from the position after the longest
- * path. So the KV of a node depends on its path alone: once computed it is reused, exactly, in every
- * prompt that has the path. To compute nodes ahead of questions, submit a prompt without a question
- * with max_tokens 0. Prompts with trees use exact policies: another one that is asked for is replaced
- * by "prefix". A node without text adds no segment. After an error the prompt is destroyed.
+ * What follows the trees sees all of them. Prompts with trees use exact policies: another one that is
+ * asked for is replaced by "prefix". A node without text adds no segment. After an error the prompt
+ * is destroyed.
  * Errors: SP_E_ARG (a parent that is not earlier, no system text), SP_E_LIMIT (65,500 segments, 256
- * levels), SP_E_NOMEM. Source: DepCache sections 3 and 4.1 (rows D2, D3, D4, D9). */
+ * levels), SP_E_NOMEM. Source: DepCache sections 3 and 4.1 (rows D2, D3, D4). */
 SP_API sp_err sp_prompt_tree(sp_prompt *p, const sp_prompt_node *nodes, int n);
+/* sp_prompt_list -- n items that do not see each other: search results, examples side by side. Each
+ * gets a line end. An item is cached for every list, in any order. Errors: as sp_prompt_tree. */
+SP_API sp_err sp_prompt_list(sp_prompt *p, const char *const *items, int n);
+/* sp_prompt_table -- n rows that see the header and not each other. Each gets a line end. */
+SP_API sp_err sp_prompt_table(sp_prompt *p, const char *header, const char *const *rows, int n);
 
 /* A conversation:
  *     sp_prompt_message for each turn so far, then sp_prompt_answer.
@@ -409,6 +427,12 @@ SP_API sp_err sp_context_step(sp_context *c, bool *busy);
 /* sp_generate -- submits, waits or steps until done, and hands over the finished request. */
 SP_API sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                           sp_request **out);
+/* sp_compute_depkv -- computes the nodes of a prompt of trees without a question, ahead of questions
+ * over them: DepCache's compute_depkv. Its generate_with_depkv is sp_generate with the question. Nodes
+ * that are cached are not computed again, but for the last one; *n_computed: tokens that were, or NULL.
+ * Errors: those of sp_generate; SP_E_NOKV when the nodes do not fit the KV memory.
+ * Source: DepCache section 5 (D9). */
+SP_API sp_err sp_compute_depkv(sp_context *c, const sp_prompt *p, int *n_computed);
 
 /* sp_context_start -- gives the context to an engine thread of its own, which makes the steps. From
  * then on any thread may call any function of the context but sp_context_step, sp_context_guard and

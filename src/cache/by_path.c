@@ -57,7 +57,7 @@ sp_err sp_by_path_reserve(sp_ledger *l)
 
 void sp_by_path_add(sp_ledger *l, sp_copy *c)
 {
-    assert(c->kind == SP_COPY_PATH && c->exact); /* I2 */
+    assert(c->kind == SP_COPY_PATH);
     sp_chains_add(&l->path_by_id, c);
     if (c->n >= SP_BLOCK_TOKENS) sp_chains_add(&l->path_by_start, c);
 }
@@ -122,6 +122,7 @@ static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int
     if (segs[i].parent == SP_PARENT_ALL || (parent >= 0 && !found[parent])) return NULL;
     const sp_copy *c = sp_by_path_child(l, parent < 0 ? NULL : found[parent], &segs[i]);
     if (c && !can_serve(c, q->ready_only)) return NULL;
+    if (segs[i].origin) return c;
     return c && segs[i].place && segs[i].place - 1 != c->at ? NULL : c;
 }
 

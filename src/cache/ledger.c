@@ -411,7 +411,8 @@ static sp_err check_spec(const sp_copy_spec *spec)
                        spec->n_head);
     if (spec->kind != SP_COPY_PATH)
         return p ? sp_fail(SP_E_ARG, "copy: only a path copy has a parent") : SP_OK;
-    if (!spec->exact) return sp_fail(SP_E_ARG, "copy: a path copy must be exact");
+    if (!spec->exact && !spec->seg->origin)
+        return sp_fail(SP_E_ARG, "copy: a path copy must be exact");
     if (spec->base) return sp_fail(SP_E_ARG, "copy: a path copy cannot be a patch");
     if (p && (p->kind != SP_COPY_PATH || p->state != SP_COPY_READY))
         return sp_fail(SP_E_ARG, "copy: the parent of a path copy must be a READY path copy");
@@ -495,7 +496,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
     if (spec->parent) {
         c->parent = sp_ledger_own(l, spec->parent);
         c->parent->n_children++;
-        c->at = c->parent->at + c->parent->n;
+        if (c->exact) c->at = c->parent->at + c->parent->n;
     }
     count(l, c, 1);
     if (c->kind == SP_COPY_PATH && is_new) enter_path(l, c);
@@ -627,7 +628,7 @@ static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
     if (err == SP_OK) {
         err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg,
                                                       .kind = c->kind,
-                                                      .exact = c->kind == SP_COPY_PATH,
+                                                      .exact = c->exact,
                                                       .at = c->at,
                                                       .blocks = blocks,
                                                       .cost_us = c->cost_us});

@@ -17,7 +17,8 @@
  *
  * Invariants
  *  I1  the blocks of a READY copy are sealed, and the ledger holds one reference on each.
- *  I2  only exact copies are found by path: sp_ledger_add refuses any other under a path.
+ *  I2  what is found by path is exact, or a node that moves (kv/segment.h), whose id says so:
+ *      sp_ledger_add refuses any other under a path.
  *  I3  a copy that is pinned or has children keeps its blocks.
  *  I4  n_blocks, the sum of own blocks over all copies, is at most max_blocks.
  *  I5  at most max_placed copies are placed; the one of least worth makes room.
@@ -81,7 +82,8 @@ typedef struct sp_copy_spec {
     sp_copy_kind kind;
     bool exact;
     const sp_copy *parent;   /* path: the READY copy of the preceding segment; NULL: the first */
-    int32_t at;              /* content copies; a path copy begins where its parent ends */
+    int32_t at;              /* content copies and nodes that move; another path copy begins where
+                                its parent ends */
     const sp_digest *before; /* [n_before] content copies; the first n_head are the head */
     int n_before, n_head;
     const uint32_t *blocks;       /* [ceil(n / B)] sealed; of a patch: those of its base */

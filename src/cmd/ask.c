@@ -28,7 +28,8 @@ static bool open_sources(asking *a, const char *index, const char *graph, model_
 }
 
 /* check -- false after an error message. */
-static bool check(asking *a, const char *index, const char *graph, const char *style)
+static bool check(asking *a, const char *index, const char *graph, const char *style,
+                  const char *tree)
 {
     if (!index == !graph)
         return cli_fail_with("ask: give an index of documents (--index) or a graph (--graph)"),
@@ -36,6 +37,10 @@ static bool check(asking *a, const char *index, const char *graph, const char *s
     bool sentences = strcmp(style, "sentences") == 0;
     if (!sentences && strcmp(style, "arrows") != 0)
         return cli_fail_with("ask: --style is arrows or sentences, not \"%s\"", style), false;
+    bool shifted = strcmp(tree, "shifted") == 0;
+    if (!shifted && strcmp(tree, "exact") != 0)
+        return cli_fail_with("ask: --tree is exact or shifted, not \"%s\"", tree), false;
+    a->trees = shifted ? SP_TREE_SHIFTED : SP_TREE_EXACT;
     a->paths.style = sentences ? SP_GRAPH_SENTENCES : SP_GRAPH_ARROWS;
     return true;
 }
@@ -51,6 +56,7 @@ int cmd_ask(int argc, char **argv)
     model_options m;
     sampling_options s;
     const char *index = NULL, *graph = NULL, *schema = NULL, *style = "arrows";
+    const char *tree = "exact";
     bool ranked = false;
     asking a = {.sampling = &s, .system = CLI_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
@@ -66,6 +72,8 @@ int cmd_ask(int argc, char **argv)
         {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
         {OPT_STRING, "style", 0, "NAME", &style,
          "graph: text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
+        {OPT_STRING, "tree", 0, "MODE", &tree,
+         "graph: positions: exact (count depth), shifted (consecutive; reuse is approximate) (exact)"},
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
@@ -81,7 +89,7 @@ int cmd_ask(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1 || a.top_k < 0) return cli_fail_with("ask: give one question, in quotes"), 2;
-    if (!check(&a, index, graph, style)) return 2;
+    if (!check(&a, index, graph, style, tree)) return 2;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;

@@ -22,6 +22,7 @@ typedef struct asking {
     sp_index *index; /* or: */
     sp_graph *graph;
     sp_graph_paths_opts paths;
+    sp_tree_mode trees;
     const char *model; /* its path */
     const sampling_options *sampling;
     const char *system;

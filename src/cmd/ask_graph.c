@@ -46,6 +46,7 @@ static sp_err build_prompt(const asking *a, const sp_graph_tree *t, const char *
     sp_err err = sp_prompt_create(a->ctx, &p);
     if (err != SP_OK) return err;
     err = sp_prompt_system(p, a->system);
+    if (err == SP_OK) err = sp_prompt_tree_mode(p, a->trees);
     if (err == SP_OK) err = add_trees(t, p);
     if (err == SP_OK) err = sp_prompt_question(p, question);
     if (err == SP_OK)

@@ -13,6 +13,11 @@
  *    A    D       | all       7 B          other, nor D. The question has no single parent: it sees
  *   / \           |           7 C          all segments before it, and its position is after the
  *  B   C                      12 question  largest of theirs.
+ *
+ * Nodes that move (`origin` is not 0) have consecutive positions in prompt order (DepCache section
+ * 4.1). A copy of one serves after the same path at any position: its span is shifted. Such a copy is
+ * approximate: in another prompt its distance to what it sees may differ. Their ids have a namespace
+ * of their own, so nodes at exact positions never find them.
  */
 #ifndef SP_KV_SEGMENT_H
 #define SP_KV_SEGMENT_H
@@ -39,6 +44,7 @@ typedef struct sp_segment {
     uint64_t tenant; /* a hash of the salt in the id; 0: none. Tables by tokens alone have it, too */
     int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one; SP_PARENT_ALL */
     int32_t place;  /* 1 + position of its first token; 0: after its parent */
+    int32_t origin; /* of a node that moves: 1 + position that its keys are rotated for; 0: `place` */
 } sp_segment;
 
 /* sp_segment_parent -- index of the parent of segment i; -1: it is the first. Of SP_PARENT_ALL the

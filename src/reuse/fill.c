@@ -72,11 +72,13 @@ void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp
     for (int i = 0; i < n; i++) {
         const sp_found *found = &in->found[i];
         if (found->n_known && !found->exact) return; /* what follows is approximate */
-        if (found->n_known == in->segs[i].n || !sp_segment_on_path(in->segs, i)) continue;
+        bool moves = in->segs[i].origin > 0;
+        if (found->n_known == in->segs[i].n) continue;
+        if (!moves && !sp_segment_on_path(in->segs, i)) continue;
         out->v[out->n++] = (sp_kept){.seg = i,
                                      .spec = {.seg = &in->segs[i],
                                               .kind = SP_COPY_PATH,
-                                              .exact = true,
+                                              .exact = !moves,
                                               .at = plan->spans[i].at,
                                               .blocks = plan->spans[i].blocks}};
     }

@@ -17,7 +17,9 @@
  *                       A       A B     A C     D
  *
  * A node sees its ancestors and itself. So its KV depends on its path alone, and a copy of it serves
- * every prompt that has the path, bit for bit. Source: DepCache sections 3.1 and 4.1 (D2, D4). */
+ * every prompt that has the path, bit for bit. Nodes that move have spans with a shift; what they
+ * saw may be at another distance here, so they are approximate. Source: DepCache sections 3.1 and
+ * 4.1 (D2, D4). */
 #include "reuse/reuse_int.h"
 
 /* find_prefix -- the last token must be computed: of the last segment only whole blocks before it
@@ -43,12 +45,16 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *
     const sp_found *found = &in->found[i];
     int32_t known = found->n_known;
     bool in_tree = seg->parent > 0 || seg->kind == SP_SEG_NODE;
+    int32_t rotated = at;
+    if (seg->origin) rotated = known ? found->at : seg->origin - 1;
     int span, see;
-    SP_TRY(sp_plan_add_span(
-        plan,
-        &(sp_span_spec){
-            .n = seg->n, .at = at, .known = known ? found->copy->blocks : NULL, .n_known = known},
-        &span));
+    SP_TRY(sp_plan_add_span(plan,
+                            &(sp_span_spec){.n = seg->n,
+                                            .at = rotated,
+                                            .shift = at - rotated,
+                                            .known = known ? found->copy->blocks : NULL,
+                                            .n_known = known},
+                            &span));
     SP_TRY(in_tree ? sp_plan_add_sight_of(plan, in->segs, i, &see)
                    : sp_plan_add_sight(plan, NULL, i + 1, &see));
     sp_todo first = {

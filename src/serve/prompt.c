@@ -48,19 +48,24 @@ static sp_segment *last_of(sp_prompt *p)
     return &p->segs.v[p->segs.n - 1];
 }
 
-enum { MAX_SEGMENTS = 65500, MAX_DEPTH = 256 }; /* spans of a plan; nodes above a node */
-
 static sp_err check_room(const sp_prompt *p, size_t n)
 {
-    if (p->segs.n >= MAX_SEGMENTS)
-        return sp_fail(SP_E_LIMIT, "a prompt of over %d segments", MAX_SEGMENTS);
+    if (p->segs.n >= SP_PROMPT_MAX_SEGMENTS)
+        return sp_fail(SP_E_LIMIT, "a prompt of over %d segments", SP_PROMPT_MAX_SEGMENTS);
     if (n > INT32_MAX / 2 || p->n_tokens > INT32_MAX / 2)
         return sp_fail(SP_E_LIMIT, "a prompt of over %zu tokens", n);
     return SP_OK;
 }
 
-/* push_segment -- takes kind, parent and place of `seg`. */
-static sp_err push_segment(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n)
+/* moving_id -- of a node that moves: a namespace of its own. */
+static sp_err moving_id(const sp_prompt *p, sp_segment *seg)
+{
+    const sp_digest space = seg->id;
+    if (!seg->origin) return SP_OK;
+    return sp_segment_id(&space, p->salt, seg->tokens, seg->n, &seg->id);
+}
+
+sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n)
 {
     SP_TRY(check_room(p, n));
     seg.n = (int32_t)n;
@@ -70,6 +75,7 @@ static sp_err push_segment(sp_prompt *p, sp_segment seg, const int32_t *ids, siz
     memcpy(copy, ids, n * sizeof *ids);
     seg.tokens = copy;
     SP_TRY(sp_segment_id(&p->space->space, p->salt, copy, seg.n, &seg.id));
+    SP_TRY(moving_id(p, &seg));
     SP_TRY(sp_vec_reserve(&p->segs, 1));
     p->segs.v[p->segs.n++] = seg;
     p->n_tokens += seg.n;
@@ -86,7 +92,7 @@ static sp_err add_segment(sp_prompt *p, sp_segment_kind kind, const int32_t *ids
         seg.parent = SP_PARENT_ALL;
         seg.place = 1 + p->end;
     }
-    return push_segment(p, seg, ids, n);
+    return sp_prompt_push(p, seg, ids, n);
 }
 
 /* extend_last -- appends tokens to the last segment, which becomes one of `kind`. */
@@ -120,7 +126,7 @@ static sp_err tokenize(const sp_prompt *p, const char *text, size_t n, bool spec
     return sp_tokenizer_encode(p->space->tokenizer, text, n, flags, ids);
 }
 
-static sp_err check_open(const sp_prompt *p)
+sp_err sp_prompt_check_open(const sp_prompt *p)
 {
     return p->closed ? sp_fail(SP_E_ARG, "prompt: the question comes last") : SP_OK;
 }
@@ -136,13 +142,18 @@ static sp_segment_kind kind_now(const sp_prompt *p)
 static sp_err add_text(sp_prompt *p, const char *text, size_t n, bool special, bool extend)
 {
     sp_tokens ids = {0};
-    SP_TRY(check_open(p));
+    SP_TRY(sp_prompt_check_open(p));
     sp_err err = tokenize(p, text, n, special, &ids);
     if (err == SP_OK)
         err = extend ? extend_last(p, kind_now(p), ids.v, ids.n)
                      : add_segment(p, kind_now(p), ids.v, ids.n);
     sp_vec_fini(&ids);
     return err;
+}
+
+sp_err sp_prompt_start(sp_prompt *p)
+{
+    return p->segs.n ? SP_OK : add_text(p, "", 0, true, false);
 }
 
 sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n)
@@ -190,8 +201,8 @@ sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special)
  * it other tokens than it has elsewhere. */
 static sp_err add_chunk(sp_prompt *p, const char *text, size_t n)
 {
-    SP_TRY(check_open(p));
-    if (p->segs.n == 0) SP_TRY(add_text(p, "", 0, true, false));
+    SP_TRY(sp_prompt_check_open(p));
+    SP_TRY(sp_prompt_start(p));
     sp_tokens ids = {0};
     unsigned flags = p->segs.n ? SP_TOK_JOINED : 0;
     sp_err err = p->space->tokenizer
@@ -289,83 +300,6 @@ sp_err sp_prompt_tokens(sp_prompt *p, const int32_t *ids, size_t n)
     return add_segment(p, SP_SEG_TEXT, ids, n);
 }
 
-/* -- trees ---------------------------------------------------------------------------------- */
-
-static sp_err check_nodes(const sp_prompt *p, const sp_prompt_node *nodes, int n)
-{
-    SP_TRY(check_open(p));
-    if (n < 0 || (n && !nodes)) return sp_fail(SP_E_ARG, "prompt: a tree of %d nodes", n);
-    if ((size_t)n > MAX_SEGMENTS - SP_MIN(p->segs.n, MAX_SEGMENTS))
-        return sp_fail(SP_E_LIMIT, "prompt: a tree of %d nodes; a prompt has %d segments at most",
-                       n, MAX_SEGMENTS);
-    for (int i = 0; i < n; i++) {
-        if (!nodes[i].text) return sp_fail(SP_E_ARG, "prompt: the text of node %d is NULL", i);
-        if (nodes[i].parent < -1 || nodes[i].parent >= i)
-            return sp_fail(SP_E_ARG, "prompt: node %d has the parent %d", i, nodes[i].parent);
-    }
-    return SP_OK;
-}
-
-/* A node that is added: as children know it. */
-typedef struct added_node {
-    int seg;     /* index of its segment; of a node without tokens, its parent's */
-    int32_t end; /* position after it */
-    int depth;
-} added_node;
-
-/* begin_trees -- the roots' parent is the last segment so far. A tree never begins a prompt: BOS
- * would give it other tokens than it has elsewhere. */
-static sp_err begin_trees(sp_prompt *p)
-{
-    if (p->n_base) return SP_OK;
-    if (p->segs.n == 0) SP_TRY(add_text(p, "", 0, true, false));
-    if (p->segs.n == 0) return sp_fail(SP_E_ARG, "prompt: trees follow a system text");
-    p->end = p->n_tokens; /* a list so far */
-    p->n_base = (int)p->segs.n;
-    return SP_OK;
-}
-
-static sp_err add_node(sp_prompt *p, const char *text, const added_node *parent, added_node *out)
-{
-    sp_tokens ids = {0};
-    sp_segment seg = {.kind = SP_SEG_NODE, .parent = 1 + parent->seg, .place = 1 + parent->end};
-    if (parent->depth >= MAX_DEPTH)
-        return sp_fail(SP_E_LIMIT, "prompt: a tree of over %d levels", MAX_DEPTH);
-    *out = *parent;
-    out->depth++;
-    sp_err err = sp_tokenizer_encode(p->space->tokenizer, text, strlen(text), SP_TOK_JOINED, &ids);
-    if (err == SP_OK && ids.n) {
-        out->seg = (int)p->segs.n;
-        out->end = parent->end + (int32_t)ids.n;
-        err = push_segment(p, seg, ids.v, ids.n);
-    }
-    sp_vec_fini(&ids);
-    return err;
-}
-
-sp_err sp_prompt_tree(sp_prompt *p, const sp_prompt_node *nodes, int n)
-{
-    SP_NEED(p);
-    if (n > 0) SP_NEED(nodes);
-    SP_TRY(check_nodes(p, nodes, n));
-    if (!p->space->tokenizer)
-        return sp_fail(SP_E_ARG, "prompt: the model has no tokenizer for a text");
-    if (n == 0) return SP_OK;
-    SP_TRY(begin_trees(p));
-    added_node *added = sp_alloc((size_t)n, sizeof *added);
-    if (!added) return sp_fail_nomem((size_t)n * sizeof *added, "a tree");
-    const sp_segment *segs = p->segs.v;
-    added_node base = {.seg = p->n_base - 1};
-    base.end = sp_segment_at(segs, base.seg) + segs[base.seg].n;
-    sp_err err = SP_OK;
-    for (int i = 0; i < n && err == SP_OK; i++)
-        err = add_node(p, nodes[i].text, nodes[i].parent < 0 ? &base : &added[nodes[i].parent],
-                       &added[i]);
-    sp_free(added);
-    p->tail = SP_TAIL_SEALED;
-    return err;
-}
-
 /* -- turns ---------------------------------------------------------------------------------- */
 
 sp_err sp_prompt_begin(sp_prompt *p, sp_role role)
@@ -374,7 +308,7 @@ sp_err sp_prompt_begin(sp_prompt *p, sp_role role)
     if (role < SP_ROLE_SYSTEM || role > SP_ROLE_TOOL)
         return sp_fail(SP_E_ARG, "prompt: role %d is unknown", (int)role);
     if (p->in_turn) return sp_fail(SP_E_ARG, "prompt: a turn begins before the last one has ended");
-    SP_TRY(check_open(p));
+    SP_TRY(sp_prompt_check_open(p));
     if (role == SP_ROLE_SYSTEM && p->segs.n)
         return sp_fail(SP_E_ARG, "prompt: the system text comes first");
     const char *before = sp_chat_before(p->space->chat, role, p->n_turns == 0,
@@ -429,7 +363,7 @@ sp_err sp_prompt_question(sp_prompt *p, const char *text)
     SP_NEED(p);
     SP_NEED(text);
     sp_bytes s = {0};
-    SP_TRY(check_open(p));
+    SP_TRY(sp_prompt_check_open(p));
     if (!p->in_turn) SP_TRY(sp_prompt_begin(p, SP_ROLE_USER));
     sp_err err = sp_bytes_addf(&s, "Question: %s", text);
     if (err == SP_OK) err = add_words(p, s.v, s.n, false);

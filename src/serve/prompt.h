@@ -53,6 +53,7 @@ struct sp_prompt {
     int n_tokens;
     int n_base;    /* segments before the first tree, which its roots look at; 0: no trees */
     int32_t end;   /* once there are trees: the position after the largest of all segments */
+    sp_tree_mode trees;
     sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
     sp_find find;  /* which chunks are looked for in texts */
@@ -66,7 +67,16 @@ sp_err sp_chunk_form(const char *title, const char *text, sp_bytes *out) SP_MUST
 /* sp_prompt_piece -- a chunk whose text is taken as it is. */
 sp_err sp_prompt_piece(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;
 
-/* What prompt_template.c builds segments of. */
+/* What prompt_tree.c and prompt_template.c build segments of. */
+
+enum { SP_PROMPT_MAX_SEGMENTS = 65500 }; /* spans of a plan */
+
+/* sp_prompt_check_open -- SP_E_ARG after the question. */
+sp_err sp_prompt_check_open(const sp_prompt *p) SP_MUST_CHECK;
+/* sp_prompt_start -- a prompt without segments begins with BOS, if the model wants one. */
+sp_err sp_prompt_start(sp_prompt *p) SP_MUST_CHECK;
+/* sp_prompt_push -- a new segment of n tokens; takes kind, parent, place and origin of `seg`. */
+sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n) SP_MUST_CHECK;
 
 /* sp_prompt_add_template -- joins the words that precede it, or else the words that follow it. */
 sp_err sp_prompt_add_template(sp_prompt *p, const char *text, size_t n) SP_MUST_CHECK;

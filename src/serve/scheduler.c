@@ -168,3 +168,14 @@ sp_err sp_generate(sp_context *c, const sp_prompt *p, const sp_request_opts *o, 
     *out = r;
     return SP_OK;
 }
+
+sp_err sp_compute_depkv(sp_context *c, const sp_prompt *p, int *n_computed)
+{
+    sp_request *r = NULL;
+    SP_NEED(c);
+    SP_NEED(p);
+    SP_TRY(sp_generate(c, p, &(sp_request_opts){.sampling = sp_sampling_default()}, &r));
+    if (n_computed) *n_computed = sp_request_result(r)->n_computed;
+    sp_request_destroy(r);
+    return SP_OK;
+}

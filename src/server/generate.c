@@ -116,11 +116,21 @@ static sp_find read_find(const srv_call *call, srv_fields *f)
     return find;
 }
 
+static void read_tree(srv_call *call, srv_fields *f)
+{
+    const char *mode = srv_field_string(f, "tree");
+    if (!mode || strcmp(mode, "exact") == 0) return;
+    call->trees = SP_TREE_SHIFTED;
+    if (strcmp(mode, "shifted") != 0)
+        srv_fields_refuse(f, "tree", "tree is \"%.40s\" and must be exact or shifted", mode);
+}
+
 /* read_scope -- what the prompt is made of beside messages, and whose it is. */
 static void read_scope(srv_call *call, srv_fields *f)
 {
     call->cache_salt = srv_field_string(f, "cache_salt");
     call->find = read_find(call, f);
+    read_tree(call, f);
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
     if (call->graph && !call->s->graph)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");

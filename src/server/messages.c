@@ -27,7 +27,7 @@ static bool read_document(srv_fields *f, const json_t *o, size_t i, srv_document
     out->segment = -1;
     snprintf(name, sizeof name, "documents[%zu]", i);
     const char *type = json_string_value(json_object_get(o, "type"));
-    if (type && strcmp(type, "tree") == 0) {
+    if (type && srv_tree_is(type)) {
         out->tree = o;
         return srv_tree_check(f, o, name);
     }

@@ -45,6 +45,7 @@ typedef struct srv_call {
     const char *salt; /* tenant; NULL: none */
     const char *cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
     json_t *graph; /* of the body, true: paths of the graph are added; or NULL */
+    sp_tree_mode trees; /* positions of trees */
     sp_find find;  /* chunks in messages */
     json_t *asked;        /* a response: the body as it came; borrowed */
     srv_record *record;   /* for the log */

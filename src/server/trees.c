@@ -40,8 +40,36 @@ static bool is_node(const json_t *node, size_t i)
            p >= -1 && p < (json_int_t)i;
 }
 
+bool srv_tree_is(const char *type)
+{
+    return strcmp(type, "tree") == 0 || strcmp(type, "list") == 0 || strcmp(type, "table") == 0;
+}
+
+/* check_texts -- of a list or a table. */
+static bool check_texts(srv_fields *f, const json_t *texts, const char *name, const char *of)
+{
+    size_t n = json_array_size(texts), i = 0;
+    while (i < n && json_is_string(json_array_get(texts, i))) i++;
+    if (n == 0 || n > SRV_MAX_NODES)
+        srv_fields_refuse(f, name, "%s: %s are a list of 1 to %d texts", name, of, SRV_MAX_NODES);
+    else if (i < n)
+        srv_fields_refuse(f, name, "%s: %s[%zu] is not a text", name, of, i);
+    return n && n <= SRV_MAX_NODES && i == n;
+}
+
+static bool check_table(srv_fields *f, const json_t *o, const char *name)
+{
+    if (json_is_string(json_object_get(o, "header")))
+        return check_texts(f, json_object_get(o, "rows"), name, "rows");
+    srv_fields_refuse(f, name, "%s: the header of a table is a text", name);
+    return false;
+}
+
 bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
 {
+    const char *type = json_string_value(json_object_get(o, "type"));
+    if (strcmp(type, "list") == 0) return check_texts(f, json_object_get(o, "items"), name, "items");
+    if (strcmp(type, "table") == 0) return check_table(f, o, name);
     const json_t *paths = json_object_get(o, "paths"), *nodes = json_object_get(o, "nodes");
     size_t n = json_array_size(paths ? paths : nodes);
     if (n == 0 || n > SRV_MAX_NODES || (paths && nodes)) {
@@ -85,6 +113,18 @@ static sp_err add_nodes(sp_prompt *p, const json_t *list)
     }
     sp_err err = sp_prompt_tree(p, nodes, (int)n);
     free(nodes);
+    return err;
+}
+
+/* add_texts -- a list, or the rows of a table. */
+static sp_err add_texts(sp_prompt *p, const char *header, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    const char **texts = calloc(n, sizeof *texts);
+    if (!texts) return SP_E_NOMEM;
+    for (size_t i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(list, i));
+    sp_err err = header ? sp_prompt_table(p, header, texts, (int)n) : sp_prompt_list(p, texts, (int)n);
+    free(texts);
     return err;
 }
 
@@ -178,15 +218,24 @@ static sp_err add_graph(const srv_call *call, sp_prompt *p, srv_documents *d, co
     return err;
 }
 
+static sp_err add_document(sp_prompt *p, const json_t *o)
+{
+    const char *type = json_string_value(json_object_get(o, "type"));
+    const json_t *paths = json_object_get(o, "paths");
+    if (strcmp(type, "list") == 0) return add_texts(p, NULL, json_object_get(o, "items"));
+    if (strcmp(type, "table") == 0)
+        return add_texts(p, json_string_value(json_object_get(o, "header")), json_object_get(o, "rows"));
+    return paths ? add_paths(p, paths) : add_nodes(p, json_object_get(o, "nodes"));
+}
+
 sp_err srv_trees_add(const srv_call *call, sp_prompt *p, srv_documents *d, const char *question)
 {
-    sp_err err = SP_OK;
+    sp_err err = sp_prompt_tree_mode(p, call->trees);
     for (size_t i = 0; i < d->n && err == SP_OK; i++) {
         const json_t *o = d->v[i].tree;
         if (!o) continue;
-        const json_t *paths = json_object_get(o, "paths");
         int before = sp_prompt_n_segments(p);
-        err = paths ? add_paths(p, paths) : add_nodes(p, json_object_get(o, "nodes"));
+        err = add_document(p, o);
         note(p, &d->v[i], before);
     }
     return err == SP_OK && call->graph ? add_graph(call, p, d, question) : err;

@@ -4,6 +4,9 @@
  *       entity, relation, entity, ...; paths with a common beginning share it; "^keeps": the inverse relation
  *   {"type": "tree", "nodes": [{"text": "...", "parent": -1}, {"text": "...", "parent": 0}]}
  *       nodes as sp_prompt_tree takes them
+ *   {"type": "list", "items": ["...", ...]}                  items that do not see each other
+ *   {"type": "table", "header": "...", "rows": ["...", ...]} rows that see the header alone
+ *   "tree": "exact" or "shifted"                             positions (sp_tree_mode)
  *   "graph": true    the paths of the entities that the last message of the user names (serve --graph)
  */
 #ifndef SP_SERVER_TREES_H
@@ -17,7 +20,9 @@
 bool srv_graph_open(srv_server *s);
 void srv_graph_close(srv_server *s);
 
-/* srv_tree_check -- whether a document is a tree that can be read; else the error is in *f. */
+/* srv_tree_is -- whether documents of this type are trees. */
+bool srv_tree_is(const char *type);
+/* srv_tree_check -- whether such a document can be read; else the error is in *f. */
 bool srv_tree_check(srv_fields *f, const json_t *o, const char *name);
 
 /* srv_trees_add -- the trees among the documents, and those that the graph has for a question if the call

@@ -40,6 +40,16 @@ def test_a_question_again_computes_the_question_only(graph):
     assert all(t["reused"] == t["tokens"] > 0 for t in again["trees"] + again["paths"])
 
 
+def test_shifted_trees_are_found_at_other_positions(graph):
+    """The tree of The Insider comes first or second; in shifted mode its positions differ."""
+    first, second = ask(graph, ["who directed Heat and The Insider", "who wrote The Insider and Heat"], "--tree", "shifted",
+                        "--paths", "50")
+    assert sum(t["reused"] for t in first["trees"]) == 0
+    assert all(t["reused"] == t["tokens"] > 0 for t in second["trees"])
+    assert [t["entity"] for t in first["trees"]] == [t["entity"] for t in second["trees"]][::-1]
+    assert "--tree" in refuse("ask", "-m", MODEL, "--graph", graph, "--tree", "bent", "who", code=2)
+
+
 def test_the_account_adds_up(graph):
     [a] = ask(graph, ["what did Al Pacino and Michael Mann make"])
     nodes = [s for s in a["segments"] if s["kind"] == "node"]

@@ -299,6 +299,38 @@ def test_trees(server):
         assert status == 400 and error["error"]["param"] == "documents[0]", error
 
 
+LIST = {"type": "list", "items": ["Boats leave Velm at nine.", "The Anchor has twelve rooms.", "Torin has two hotels."]}
+TABLE = {"type": "table", "header": "boat | leaves", "rows": ["Tern | nine", "Gull | noon"]}
+
+
+def test_shifted_trees(server):
+    trees = [{"type": "tree", "paths": [p]} for p in (["Elm", "near", "Oak"], ["Ash", "near", "Yew", "by", "Fir"])]
+    first = ask(server, documents=trees, tree="shifted")["spolia"]["documents"]
+    assert [d["reused"] for d in first] == [0, 0]
+    moved = ask(server, documents=trees[::-1], tree="shifted")["spolia"]["documents"]
+    assert all(d["reused"] == d["tokens"] > 0 for d in moved)
+    exact = ask(server, documents=trees, tree="exact")["spolia"]["documents"]
+    assert [d["reused"] for d in exact] == [0, 0]  # what was moved is not exact
+    status, error = send(server, "POST", "/v1/chat/completions", chat(documents=trees, tree="bent"))
+    assert status == 400 and error["error"]["param"] == "tree", error
+
+
+@pytest.mark.parametrize("document, part", [(LIST, "items"), (TABLE, "rows")])
+def test_lists_and_tables(server, document, part):
+    first = ask(server, documents=[document])["spolia"]["documents"][0]
+    assert first["reused"] == 0 and first["nodes"] == len(document[part]) + ("header" in document)
+    turned = ask(server, documents=[{**document, part: document[part][::-1]}])["spolia"]["documents"][0]
+    assert turned["reused"] == turned["tokens"] > 0  # no item sees another
+    for bad in ({part: []}, {part: ["a", 1]}, {part: "a"}, {part: None}):
+        status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[{**document, **bad}]))
+        assert status == 400 and error["error"]["param"] == "documents[0]", error
+
+
+def test_a_table_needs_a_header(server):
+    status, error = send(server, "POST", "/v1/chat/completions", chat(documents=[{"type": "table", "rows": ["a"]}]))
+    assert status == 400 and "header" in error["error"]["message"], error
+
+
 def test_a_graph(start, tmp_path):  # noqa: F811
     (tmp_path / "t.tsv").write_text("Anna Berg\tkeeps\tlighthouse\nlighthouse\tis in\tVelm\nVelm\thas\tharbour\n")
     succeed("graph", "import", tmp_path / "t.tsv", "-o", tmp_path / "g.db")

@@ -2,6 +2,8 @@
  *
  *   a tree at once = node by node = partly reused = reused in another question, bit for bit
  *   positions by depth, and in pre-order = a dense mask in float64 (tests/golden/trees.json)
+ *   nodes that move: at their positions exact; elsewhere found, and nearer to the plain forward pass than
+ *   without rotation (DepCache section 4.1)
  *
  * On every kernel variant of this CPU and every KV type. */
 #include "support/tiny_rag.h"
@@ -155,6 +157,106 @@ static void test_positions(void **state)
     everywhere(check_positions);
 }
 
+/* -- nodes that move -------------------------------------------------------------------------- */
+
+/* move_all -- consecutive positions; keys as if each tree came right after the system text. */
+static void move_all(prompt *p)
+{
+    int32_t root = 0, at = p->segs[0].n;
+    for (int i = 1; i < p->n_segs; at += p->segs[i++].n) {
+        sp_segment *seg = &p->segs[i];
+        seg->place = 1 + at;
+        if (seg->kind != SP_SEG_NODE) continue;
+        if (seg->parent == 1) root = at;
+        seg->origin = 1 + p->segs[0].n + at - root;
+    }
+}
+
+/* two_trees -- A, its child, B, its child; or B first. */
+static void two_trees(prompt *out, const prompt *p, bool swapped)
+{
+    static const int order[2][4] = {{1, 2, 3, 4}, {3, 4, 1, 2}};
+    *out = *p;
+    for (int k = 0; k < 4; k++) {
+        int from = order[swapped][k], i = k + 1;
+        out->segs[i] = p->segs[from];
+        out->segs[i].parent = i % 2 ? 1 : i;
+        memcpy(out->tokens[i], p->tokens[from], sizeof out->tokens[i]);
+    }
+    set_ids(out);
+    move_all(out);
+}
+
+/* ask_moved -- all nodes are known, at other positions; without `rotate` their keys are read as if they
+ * were rotated for this prompt. */
+static void ask_moved(setting *s, const prompt *p, bool rotate, float *logits)
+{
+    asked a;
+    sp_plan plan;
+    int n_moved = 0;
+    asked_begin(&a, s, p, "prefix", 0);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
+    for (int i = 1; i < p->n_segs - 1; i++) {
+        sp_span *span = &plan.spans[i];
+        assert_int_equal(a.found[i].n_known, p->segs[i].n);
+        assert_int_equal(span->at + span->shift, sp_segment_at(p->segs, i));
+        n_moved += span->shift != 0;
+        if (rotate) continue;
+        span->at += span->shift;
+        span->shift = 0;
+    }
+    assert_int_equal(n_moved, 2); /* the second tree */
+    run(&s->t, &plan, logits);
+    sp_plan_fini(&plan);
+    asked_end(&a);
+}
+
+static double deviation(const float *got, const float *want)
+{
+    double d = 0, all = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        d += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        all += (double)want[i] * want[i];
+    }
+    return d / all;
+}
+
+/* How far logits are from those of the plain forward pass; summed over prompts. */
+static struct {
+    double rotated, unrotated;
+} away;
+
+static void check_moved(setting *s)
+{
+    uint64_t rng = 31 + (uint64_t)s->p.n;
+    float cold[N_VOCAB], warm[N_VOCAB];
+    prompt p, a, b;
+    random_tree(&p, &rng);
+    two_trees(&a, &p, false);
+    two_trees(&b, &p, true);
+    ask(s, &a, "off", cold);
+    ask(s, &a, "prefix", warm);
+    assert_same(warm, cold, "shifted, at once");
+    assert_int_equal(ask(s, &a, "prefix", warm), a.n_segs - 1);
+    assert_same(warm, cold, "shifted, at the same positions");
+    forget(s);
+    ask(s, &b, "prefix", NULL);
+    ask_moved(s, &a, true, warm);
+    away.rotated += deviation(warm, cold);
+    ask_moved(s, &a, false, warm);
+    away.unrotated += deviation(warm, cold);
+}
+
+static void test_moved(void **state)
+{
+    away.rotated = away.unrotated = 0;
+    everywhere(check_moved);
+    print_message("NMSE of logits, summed: rotated %.3g, not rotated %.3g\n", away.rotated,
+                  away.unrotated);
+    assert_true(away.rotated > 0);
+    assert_true(away.rotated < away.unrotated);
+}
+
 /* -- golden ---------------------------------------------------------------------------------- */
 
 static void read_tree(const json_t *o, prompt *p, float *logits)
@@ -182,6 +284,7 @@ static void read_tree(const json_t *o, prompt *p, float *logits)
     set_ids(p);
 }
 
+/* Every second case has consecutive positions: its nodes move. */
 static void check_golden(const tiny_spec *spec, const json_t *cases)
 {
     for (size_t k = 0; k < json_array_size(cases); k++) {
@@ -193,8 +296,11 @@ static void check_golden(const tiny_spec *spec, const json_t *cases)
         s.ledger = tiny_ledger(&s.t);
         sp_arena_init(&s.arena);
         read_tree(json_array_get(cases, k), &s.p, want);
+        s.p.segs[s.p.n_segs - 1].kind = SP_SEG_QUESTION;
+        if (k % 2) move_all(&s.p);
         for (int round = 0; round < 2; round++) { /* computed, then reused */
-            ask(&s, &s.p, "prefix", got);
+            int n_found = ask(&s, &s.p, "prefix", got);
+            assert_int_equal(n_found, round ? s.p.n_segs - 1 : 0);
             close_to(got, want, N_VOCAB, LOGITS, "a tree");
         }
         sp_ledger_destroy(s.ledger);
@@ -223,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reuse),
         cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_moved),
         cmocka_unit_test(test_dense_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
