@@ -160,14 +160,6 @@ double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
     return bytes_of(&x->move, left) * t->byte_us[x->from == SP_AT_DISK];
 }
 
-void sp_tiers_cancel(sp_tiers *t, const sp_copy *c)
-{
-    sp_load *x = find(t, c);
-    if (!x || x->ended) return;
-    x->cancelled = true;
-    if (x->op) sp_tier_op_cancel(x->op);
-}
-
 /* -- the end -------------------------------------------------------------------------------- */
 
 static sp_miss why_failed(sp_err err)

@@ -63,8 +63,6 @@ int sp_tiers_n_there(sp_tiers *t, const sp_copy *c);
 bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us);
 /* sp_tiers_load_us -- how long the rest of a LOADING copy takes, as the last loads went; 0: unknown. */
 double sp_tiers_load_us(sp_tiers *t, const sp_copy *c);
-/* sp_tiers_cancel -- gives up a load; the copy is FREE soon, with all its places. */
-void sp_tiers_cancel(sp_tiers *t, const sp_copy *c);
 
 /* sp_tiers_replicate -- a path copy near the root that requests keep using is copied to the host tier while
  * it is on the device: what depends on it survives the device. Source: RAGCache section 6 (R8). */
