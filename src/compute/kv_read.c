@@ -50,10 +50,28 @@ void sp_kv_get_value(sp_dtype type, int head, const uint8_t *values, int slot, f
     }
 }
 
+/* read_q16_keys -- n channels; a word holds two of a key. */
+static void read_q16_keys(const uint8_t *keys, int n, float *out)
+{
+    float scale[B], odd[B];
+    int32_t word[B];
+    memcpy(scale, keys, sizeof scale);
+    for (int d = 0; d < n; d += 2, out += 2 * B) {
+        memcpy(word, keys + SP_Q16_SCALES + (size_t)d / 2 * sizeof word, sizeof word);
+        for (int i = 0; i < B; i++) {
+            out[i] = scale[i] * (float)(int16_t)(word[i] & 0xffff);
+            odd[i] = scale[i] * (float)(word[i] >> 16);
+        }
+        if (d + 1 < n) memcpy(out + B, odd, sizeof odd);
+    }
+}
+
 void sp_kv_read_keys(const sp_kv_view *kv, uint32_t block, int head, float *out)
 {
     const uint8_t *keys = sp_kv_keys(kv, block, head);
-    if (kv->type == SP_Q16 || kv->type == SP_Q8_0) {
+    if (kv->type == SP_Q16) {
+        read_q16_keys(keys, kv->head, out);
+    } else if (kv->type == SP_Q8_0) {
         float key[SP_HEAD_MAX];
         for (int slot = 0; slot < B; slot++) {
             sp_kv_get_key(kv->type, kv->head, keys, slot, key);

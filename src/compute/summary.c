@@ -15,37 +15,56 @@ size_t sp_summary_bytes(sp_summary_kind kind, int head)
 
 /* -- bounds ------------------------------------------------------------------------------------ */
 
-/* The largest |element| of the first n keys; infinity where one is not finite. */
-static float largest_of(const float *keys, int head, int n)
+enum { LANES = 4 }; /* of loops that compilers turn into vectors */
+
+/* The least and the largest of a channel's keys; *bad: 0, or NaN where one is not finite. */
+static void range_of(const float *x, float *low, float *high, float *bad)
 {
-    float most = 0;
-    for (int d = 0; d < head; d++)
-        for (int i = 0; i < n; i++) {
-            const float x = fabsf(keys[d * B + i]);
-            if (!(x <= FLT_MAX)) return INFINITY;
-            most = SP_MAX(most, x);
+    float l[LANES], h[LANES], zero[LANES];
+    for (int i = 0; i < LANES; i++) {
+        l[i] = h[i] = x[i];
+        zero[i] = x[i] * 0;
+    }
+    for (int at = LANES; at < B; at += LANES)
+        for (int i = 0; i < LANES; i++) {
+            l[i] = SP_MIN(l[i], x[at + i]);
+            h[i] = SP_MAX(h[i], x[at + i]);
+            zero[i] += x[at + i] * 0;
         }
-    return most;
+    *low = SP_MIN(SP_MIN(l[0], l[1]), SP_MIN(l[2], l[3]));
+    *high = SP_MAX(SP_MAX(h[0], h[1]), SP_MAX(h[2], h[3]));
+    *bad += zero[0] + zero[1] + zero[2] + zero[3];
 }
 
-/* Centre + 128 and half-width of each channel. Rounding is outwards: the bounds hold all keys. */
-static void put_bounds(const float *keys, int head, int n, uint8_t *out, float *scale)
+static int floor_of(float x)
+{
+    const int n = (int)x;
+    return n - (x < (float)n);
+}
+
+/* Centre + 128 and half-width of each channel. Rounding is outwards: the bounds hold all keys. Blocks
+ * with a key that is not finite are like zeros. */
+static void put_bounds(const float *keys, int head, uint8_t *out, float *scale)
 {
     const int width = sp_summary_width(head);
-    const float most = largest_of(keys, head, n);
-    memset(out, 128, (size_t)width);
-    memset(out + width, 0, (size_t)width);
-    *scale = most <= FLT_MAX ? most / 127 : 0;
-    if (!(*scale > FLT_MIN)) return;
+    float low[SP_HEAD_MAX], high[SP_HEAD_MAX], bad = 0, most = 0;
+    for (int d = 0; d < width; d++) {
+        out[d] = 128;
+        out[width + d] = 0;
+    }
+    for (int d = 0; d < head; d++) {
+        range_of(keys + d * B, &low[d], &high[d], &bad);
+        most = SP_MAX(most, SP_MAX(high[d], -low[d]));
+    }
+    *scale = bad == 0 ? most / 127 : 0;
+    if (!(*scale > FLT_MIN)) {
+        *scale = 0;
+        return;
+    }
     const float inverse = 1 / *scale;
     for (int d = 0; d < head; d++) {
-        float low = keys[d * B], high = low;
-        for (int i = 1; i < n; i++) {
-            low = SP_MIN(low, keys[d * B + i]);
-            high = SP_MAX(high, keys[d * B + i]);
-        }
-        const float l = floorf(low * inverse), h = ceilf(high * inverse);
-        const int middle = (int)floorf((l + h) / 2), half = (int)SP_MAX(h - (float)middle, (float)middle - l);
+        const int l = floor_of(low[d] * inverse), h = -floor_of(-high[d] * inverse);
+        const int middle = (l + h) >> 1, half = SP_MAX(h - middle, middle - l);
         out[d] = (uint8_t)(128 + SP_MIN(127, SP_MAX(-127, middle)));
         out[width + d] = (uint8_t)SP_MIN(127, half);
     }
@@ -99,21 +118,19 @@ void sp_hash_keys(const float *x, int head, int n, int bits, uint64_t *code)
     }
 }
 
-/* Slots without a key repeat the first one. The scale is the largest norm of a key. */
-static void put_hash(const float *keys, int head, int n, int bits, uint8_t *out, float *scale)
+/* The scale is the largest norm of a key. */
+static void put_hash(const float *keys, int head, int bits, uint8_t *out, float *scale)
 {
     uint64_t code[B * SP_HASH_BITS_MAX / 64];
-    const size_t row = (size_t)bits / 8;
     float most = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < B; i++) {
         float norm = 0;
         for (int d = 0; d < head; d++) norm += keys[d * B + i] * keys[d * B + i];
         most = SP_MAX(most, norm);
     }
     *scale = most <= FLT_MAX ? sqrtf(most) : 0;
-    sp_hash_keys(keys, head, n, bits, code);
-    memcpy(out, code, row * B);
-    for (int i = n; i < B; i++) memcpy(out + (size_t)i * row, out, row);
+    sp_hash_keys(keys, head, B, bits, code);
+    memcpy(out, code, (size_t)bits / 8 * B);
 }
 
 /* -- blocks ------------------------------------------------------------------------------------ */
@@ -125,10 +142,12 @@ static void summarize_block(const sp_summarize_args *a, int64_t i, int head)
     uint8_t *out = to->base + at * sp_summary_bytes(to->kind, to->head);
     float keys[SP_HEAD_MAX * B];
     sp_kv_read_keys(a->kv, a->block[i], head, keys);
+    for (int d = 0; d < to->head; d++) /* slots without a key repeat the first one */
+        for (int k = a->n[i]; k < B; k++) keys[d * B + k] = keys[d * B];
     if (sp_is_bounds(to->kind))
-        put_bounds(keys, to->head, a->n[i], out, &to->scale[at]);
+        put_bounds(keys, to->head, out, &to->scale[at]);
     else
-        put_hash(keys, to->head, a->n[i], sp_hash_bits(to->kind), out, &to->scale[at]);
+        put_hash(keys, to->head, sp_hash_bits(to->kind), out, &to->scale[at]);
 }
 
 void sp_summarize(const sp_summarize_args *a, int part, int n_parts)

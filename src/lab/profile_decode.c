@@ -15,11 +15,15 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
+#include "engine/sparse.h"
 #include "lab/eval/dataset.h"
 #include "lab/profile_decode.h"
 #include "serve/measure.h"
 
+#define EPSILON 0.1f /* tolerance of D, as in the paper */
 #define SYSTEM "Answer from the documents."
+
+enum { N_HARDEST = 4 };
 
 typedef struct setting {
     const char *decode;
@@ -209,6 +213,38 @@ static void print_settings(const profile *p)
     }
 }
 
+typedef struct hard_head {
+    int layer, kv_head;
+    float difficulty, tau;
+} hard_head;
+
+static int by_difficulty(const void *a, const void *b)
+{
+    const float x = ((const hard_head *)a)->difficulty, y = ((const hard_head *)b)->difficulty;
+    return (x < y) - (x > y);
+}
+
+/* print_hardest -- the KV heads whose choices are reused least: what a device with memory to spare
+ * keeps whole (LiteCache section 4.4). */
+static void print_hardest(const sp_heads *h)
+{
+    const int n = h->n_layers * h->n_kv_heads;
+    hard_head *v = malloc((size_t)n * sizeof *v);
+    for (int i = 0; v && i < n; i++) {
+        hard_head *one = &v[i];
+        *one = (hard_head){.layer = i / h->n_kv_heads, .kv_head = i % h->n_kv_heads};
+        one->tau = sp_heads_tau(h, one->layer, one->kv_head, SP_SPARSE_ETA, SP_SPARSE_POWER);
+        one->difficulty = sp_heads_difficulty(h, one->layer, one->kv_head, one->tau, EPSILON);
+    }
+    if (v) qsort(v, (size_t)n, sizeof *v, by_difficulty);
+    printf("\nhardest to reuse:");
+    for (int i = 0; v && i < n && i < N_HARDEST; i++)
+        printf("%s layer %d head %d (D %+.2f, threshold %.2f)", i ? "," : "", v[i].layer,
+               v[i].kv_head, (double)v[i].difficulty, (double)v[i].tau);
+    putchar('\n');
+    free(v);
+}
+
 static sp_err write_heads(const profile *p)
 {
     sp_heads *h = NULL;
@@ -216,6 +252,7 @@ static sp_err write_heads(const profile *p)
     sp_err err = sp_heads_create(p->info.n_layers, p->info.n_heads, p->info.n_kv_heads, &h);
     if (err == SP_OK) {
         sp_study_heads(p->heads, h);
+        print_hardest(h);
         err = sp_heads_write(p->output ? p->output : path, h);
     }
     if (err == SP_OK) printf("\n%s: %d layers, %d heads\n", p->output ? p->output : path, h->n_layers, h->n_heads);

@@ -76,6 +76,7 @@ def test_heads_are_profiled(prompt, tmp_path):
     assert rows[ALL][:2] == ["0.0000", "100.0"] and float(rows[SOME + ",reuse=0.8"][5]) >= 0
     heads = tmp_path / "m.gguf.heads.json"
     assert len(json.loads(heads.read_text())["importance"]) == 6
+    assert said.count("threshold") == 4
 
     def reused(how):
         return json.loads(succeed("run", "-m", model, "-f", "-", "-n", "24", "--json", "--decode", f"{SOME},{how}",
@@ -84,6 +85,17 @@ def test_heads_are_profiled(prompt, tmp_path):
     assert reused("reuse") > reused("reuse,eta=1,power=0.01") and reused("reuse=1") == 0
     heads.write_text('{"version": 1, "importance": [[0, 1]]}')
     refuse("run", "-m", model, "-p", "x", naming=["m.gguf.heads.json", "importance"])
+
+
+def test_the_bench_compares(tmp_path):
+    said = succeed("bench", "decode", "-m", MODEL, "--sparse", "20%", "--depths", "1024,600", "--batches", "1,2", "--rounds",
+                   "2", "-n", "2")
+    rows = [line.split() for line in said.splitlines()[2:]]
+    assert [(r[0], r[1]) for r in rows] == [("1", "1024"), ("2", "1024"), ("1", "600"), ("2", "600")]
+    for r in rows:
+        assert float(r[2]) > 0 and float(r[5]) > 1 and 15 < float(r[8]) < 40, r
+    refuse("bench", "decode", "-m", MODEL, "--sparse", "20%", "--selector", "best", "--depths", "512", naming=["best"])
+    refuse("bench", "decode", "-m", MODEL, "--sparse", "20%", "--batches", "9", code=2, naming=["at most 8"])
 
 
 def test_the_server_has_the_field(prompt):

@@ -2,6 +2,7 @@
  * answer that grows.
  *
  *   k = all          the bits of full attention
+ *   a long answer    fills blocks of its own, which are read whole: still the bits of full attention
  *   k = some         reads no more than that; the logits of another device and of other kernels
  *   a batch          sparse and full requests in one step have the bits that they have alone
  *   reuse            a threshold of -1 keeps the first choice, one of 1 keeps none; heads without
@@ -15,7 +16,7 @@
 #include "engine/study.h"
 #include "support/tiny_model.h"
 
-enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
+enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };
 
 static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
 static const int n_patch = 5, patch_every = 29; /* recomputed tokens of chunk 0 */
@@ -78,7 +79,7 @@ static void prompt(scene *s, sp_plan *p)
     for (int k = 32; k < 64; k++) assert_ok(sp_plan_mark_stale(p, 2, k));
     assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
     assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = n_patch, .pos = pos}, &span));
-    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.room = STEPS, .at = place + QUESTION}, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.room = ROOM, .at = place + QUESTION}, &span));
     assert_ok(sp_plan_add_sight(p, NULL, p->n_spans, &see));
     for (int k = 0; k < n_patch; k++)
         assert_ok(sp_plan_add_todo(p, (sp_todo){.token = pos[k] * 7 % V, .pos = pos[k],
@@ -150,6 +151,35 @@ static void test_all_is_full_attention(void **state)
             assert_int_equal(a.n_chosen, STEPS * LAYERS * G);
             scene_close(&s);
         }
+}
+
+static void test_long_answer(void **state)
+{
+    static float full[V], got[V];
+    const sp_sparse_opts all = {.share = 1, .min_depth = -1}, some = {.tokens = 160, .min_depth = -1};
+    scene s;
+    sp_plan p[3];
+    scene_open(&s, NULL, NULL, SP_Q16);
+    for (int k = 0; k < 3; k++) prompt(&s, &p[k]);
+    assert_ok(sp_sparse_create(&all, &p[1].sparse));
+    assert_ok(sp_sparse_create(&some, &p[2].sparse));
+    for (int i = 0; i < ROOM; i++) {
+        static float other[V];
+        for (int k = 0; k < 3; k++) grow(&p[k], i);
+        const sp_slice slices[] = {{&p[0], p[0].n_todo - 1, 1, SP_WANT_LAST, full},
+                                   {&p[1], p[1].n_todo - 1, 1, SP_WANT_LAST, got},
+                                   {&p[2], p[2].n_todo - 1, 1, SP_WANT_LAST, other}};
+        assert_ok(sp_engine_step(s.t.engine, slices, 3));
+        if (memcmp(full, got, sizeof full) != 0) fail_msg("step %d differs", i);
+    }
+    const sp_sparse_account a = sp_sparse_account_of(p[2].sparse);
+    const int64_t answers = (int64_t)LAYERS * G * ROOM * (ROOM + 1) / 2; /* keys of the answer */
+    assert_true(a.n_read >= answers && a.n_read <= answers + (int64_t)ROOM * LAYERS * G * (160 + B));
+    for (int k = 0; k < 3; k++) {
+        sp_sparse_destroy(p[k].sparse);
+        sp_plan_fini(&p[k]);
+    }
+    scene_close(&s);
 }
 
 /* The budget counts blocks: at most one more than the tokens, and the answer. */
@@ -355,7 +385,8 @@ static void test_study(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_is_full_attention), cmocka_unit_test(test_some),
+        cmocka_unit_test(test_all_is_full_attention), cmocka_unit_test(test_long_answer),
+        cmocka_unit_test(test_some),
         cmocka_unit_test(test_batch),                 cmocka_unit_test(test_inactive),
         cmocka_unit_test(test_options),               cmocka_unit_test(test_source),
         cmocka_unit_test(test_reuse),                 cmocka_unit_test(test_study),
