@@ -14,6 +14,7 @@ const cli_command lab_benches[] = {
      bench_plan},
     {"queue", "Requests", "orders of waiting requests: time to the first token, cost of choosing",
      bench_queue},
+    {"serve", "Requests", "load on a server: requests at given rates, times as quantiles", bench_serve},
     {"trace", "Requests", "run prompts from standard input, print the reuse of each", bench_trace},
     {"prefill", "Model", "tokens per second of prompts", bench_prefill},
     {"decode", "Model", "tokens per second of answers, one or several at a time", bench_decode},

@@ -1,0 +1,47 @@
+/* serve_report.h -- figures of load tests: a table, JSON lines, CSV, a plot. */
+#ifndef SP_LAB_BENCH_SERVE_REPORT_H
+#define SP_LAB_BENCH_SERVE_REPORT_H
+
+#include <stdio.h>
+
+#include "lab/bench/serve_load.h"
+
+typedef struct load_quantiles {
+    double mean, p50, p95, p99; /* seconds; NaN without values */
+} load_quantiles;
+
+/* One run. */
+typedef struct load_row {
+    int server; /* number of its name */
+    double rate;
+    int n_requests, n_answered, n_refused, n_failed, n_left, most_open;
+    load_quantiles ttft, gap, total;
+    double seconds, tokens_s, requests_s; /* tokens_s: generated ones */
+    double cached;                        /* share of prompt tokens; NaN: the server does not say */
+} load_row;
+
+typedef struct load_report {
+    const char *names[16]; /* of servers */
+    int n_names;
+    double factor; /* goodput: mean TTFT at most this many times that at the lowest rate */
+    bool json;
+    FILE *csv; /* or NULL */
+    load_row *rows;
+    size_t n, cap;
+} load_report;
+
+void load_report_head(const load_report *r);
+/* load_report_add -- prints and keeps a run; sorts the result's times. */
+void load_report_add(load_report *r, int server, const load_run *run, load_result *result);
+
+/* load_goodput -- the highest rate of a server with all requests answered and a mean TTFT within
+ * the factor, no lower rate missing it; NaN when the report has none. */
+double load_goodput(const load_report *r, int server);
+/* load_report_goodput -- prints it for each server, and as a ratio to the first. */
+void load_report_goodput(const load_report *r);
+
+/* load_report_plot -- false after an error message. */
+bool load_report_plot(const load_report *r, const char *path);
+void load_report_fini(load_report *r);
+
+#endif
