@@ -1,6 +1,7 @@
 """The demo corpus: some sixty small documents about one invented country, and forty questions about them.
 
     python -m train.demo --out demo                    writes demo/docs/ and demo/questions.jsonl
+    python -m train.demo --out demo --graph            writes demo/graph/: the same facts as triples, and twenty questions about them
     python -m train.demo --out demo --ask              answers the questions (top 8 documents by BM25) and prints exact match
 
 Names are those of the dev split: no training text has them.  The documents agree with one another: a founder named in a
@@ -149,6 +150,30 @@ def write(out, seed):
     print(f"{len(paths)} documents, {len(lines)} questions -> {out}")
 
 
+GRAPH_WANT = dict(path1=12, path2=8)
+
+
+def write_graph(out, seed):
+    """The facts of the corpus as triples; each of its files is the source of its own."""
+    c = Corpus(seed)
+    r, told, triples, qas = random.Random(seed + 1), c.w.told, [], collections.defaultdict(list)
+    for s, facts_of in told.items():
+        for rel, o in [(BY_NAME[name], o) for name, o in facts_of.items() if name != "file"]:
+            triples.append((s, rel.noun, o, facts_of["file"]))
+            qas["path1"].append((ask(r, SPLIT, rel, s), o))
+            for second, answer in told.get(o, {}).items():
+                if second != "file":
+                    qas["path2"].append((ask(r, SPLIT, BY_NAME[second], f"the {rel.noun} of {s}"), answer))
+    os.makedirs(f"{out}/graph", exist_ok=True)
+    with open(f"{out}/graph/triples.tsv", "w") as f:
+        f.writelines("\t".join(t) + "\n" for t in triples)
+    with open(f"{out}/graph/questions.jsonl", "w") as f:
+        lines = [(kind, *qa) for kind, n in GRAPH_WANT.items() for qa in r.sample(qas[kind], n)]
+        for i, (kind, question, answer) in enumerate(lines):
+            f.write(json.dumps(dict(id=f"g{i + 1:02d}", question=question, answers=[answer], kind=kind)) + "\n")
+    print(f"{len(triples)} triples, {len(lines)} questions -> {out}/graph")
+
+
 def title_of(path, text):
     """As the engine's index has it: the first heading, or else the file's name."""
     m = re.match(r"# (.*)\n", text)
@@ -183,11 +208,14 @@ def main():
     ap.add_argument("--out", default="demo")
     ap.add_argument("--seed", type=int, default=12)
     ap.add_argument("--ask", action="store_true", help="answer the questions instead")
+    ap.add_argument("--graph", action="store_true", help="write the graph and its questions instead")
     add_model_options(ap)
     ap.add_argument("--k", type=int, default=8, help="documents in a prompt")
     a = ap.parse_args()
     if a.ask:
         answer_all(a.out, *open_model(a), a.k)
+    elif a.graph:
+        write_graph(a.out, a.seed)
     else:
         write(a.out, a.seed)
 

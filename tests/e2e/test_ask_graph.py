@@ -88,3 +88,20 @@ def test_refusals(graph, tmp_path):
     refuse("ask", "-m", MODEL, "--graph", graph, "--style", "poem", "x", code=2, naming=["poem"])
     [empty] = ask(graph, ["zzz qqq"], "--allow-empty")
     assert empty["trees"] == empty["paths"] == []
+
+
+def test_the_demo_graph_is_answered(tmp_path):
+    """demo/graph/model.gguf was trained on trees; in another order other nodes are known, and the answers are the same."""
+    folder = ROOT / "demo/graph"
+    succeed("graph", "import", folder / "triples.tsv", "-o", tmp_path / "demo.db")
+    questions = [json.loads(line) for line in (folder / "questions.jsonl").read_text().splitlines()]
+
+    def answers(some):
+        out = succeed("ask", "-m", folder / "model.gguf", "--graph", tmp_path / "demo.db", "--json",
+                      input="".join(q["question"] + "\n" for q in some))
+        return {q["id"]: json.loads(line) for q, line in zip(some, out.splitlines())}
+    first, back = answers(questions), answers(questions[::-1])
+    right = [q["id"] for q in questions if first[q["id"]]["text"].strip() in q["answers"]]
+    assert len(right) >= 18, set(first) - set(right)
+    assert {i: a["text"] for i, a in first.items()} == {i: a["text"] for i, a in back.items()}
+    assert sum(a["usage"]["reused_tokens"] for a in back.values()) > 0
