@@ -223,6 +223,12 @@ crash: $(BUILD)/tests/unit/store/test_crash
 fault: $(BUILD)/tests/unit/store/test_disk_faults
 	$<
 
+# soak -- SOAK requests of mixed documents to a server built with AddressSanitizer; 1 % of the clients die.
+SOAK ?= 24000
+soak: setup
+	@$(MAKE) --no-print-directory -j$(JOBS) BUILD=build/asan OPT="$(SAN_OPT)" SAN="-fsanitize=address" build/asan/spolia
+	@.venv/bin/python bench/soak.py --build build/asan --requests $(SOAK)
+
 # bench -- paired timings of the kernels; CSV and more in bench/.
 bench: $(BUILD)/bench/kernels
 	$<
@@ -326,9 +332,10 @@ help:
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
+	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench
+.PHONY: crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

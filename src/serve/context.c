@@ -256,6 +256,7 @@ void sp_context_close(sp_context *c)
     sp_shares_fini(&c->shares);
     sp_free(c->began);
     sp_ledger_destroy(c->ledger);
+    assert(!c->pool || sp_kv_pool_n_free(c->pool) == sp_kv_pool_n_blocks(c->pool)); /* no block is lost */
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
     sp_device_close(c->own_device);

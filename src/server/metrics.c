@@ -121,6 +121,8 @@ static void gauges(FILE *f, const srv_gauges *g)
     value(f, "num_requests_waiting", "gauge", g->n_waiting, "Requests in the queue.");
     value(f, "kv_cache_usage_perc", "gauge", used,
           "Share of KV blocks in use, cached ones included; 1 is all.");
+    value(f, "kv_blocks", "gauge", (double)i->kv_blocks, "KV blocks of 16 tokens.");
+    value(f, "kv_blocks_free", "gauge", (double)i->kv_blocks_free, "KV blocks that nothing is in.");
     value(f, "cached_blocks", "gauge", (double)i->cached_blocks, "KV blocks of cached copies.");
     value(f, "cached_segments", "gauge", (double)i->cached_segments, "Cached copies of segments.");
     value(f, "segment_lookups_total", "counter", (double)i->n_lookups, "Segments that were looked up.");

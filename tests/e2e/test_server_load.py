@@ -1,0 +1,46 @@
+"""`spolia serve` under load: a thousand streams at the same time, and clients that die. The long form is `make soak`."""
+import json
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+from conftest import PROGRAM, ROOT, run
+from test_server import Server
+
+
+def memory_mib(server, field):
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    return int(re.search(rf"{field}:\s+(\d+)", status)[1]) / 1024
+
+
+def test_a_thousand_streams():
+    """All of them run at the same time; none fails, and memory is what the options and the connections take."""
+    if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
+        pytest.skip("this machine allows too few open files")
+    s = Server("--parallel", 1000, "--connections", 1100, "--reuse", "full", "--kv-memory", 64, "--log-format", "none")
+    try:
+        start = memory_mib(s, "VmRSS")
+        done = run("bench", "serve", "--url", s.url, "--json", "--rates", 0, "--requests", 1000, "-n", 4, "--ignore-end",
+                   "--words", 5, "--chunks", 1, "--random-documents", 20)
+        row = json.loads(done.stdout.splitlines()[0])
+        assert row["answered"] == 1000 and row["failed"] == row["refused"] == 0, row
+        assert row["most_open"] > 500
+        s.wait_for("num_requests_running", 0)
+        assert s.metric("kv_blocks") <= s.metric("kv_blocks_free") + s.metric("cached_blocks")
+        if "asan" not in str(PROGRAM) and "tsan" not in str(PROGRAM):
+            assert memory_mib(s, "VmHWM") < start + 64 + 1000 * 0.25
+    finally:
+        assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+def test_clients_that_die():
+    """Mixed documents, policies, places and little memory; every tenth client dies. Nothing is lost."""
+    done = subprocess.run([sys.executable, ROOT / "bench/soak.py", "--build", PROGRAM.parent, "--requests", "150", "--parts",
+                           "6", "--hang-up", "0.1", "--concurrency", "16"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["answered"] + result["left"] == 150 and result["left"] > 0 and result["wrong"] == []
