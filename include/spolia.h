@@ -106,6 +106,9 @@ typedef struct sp_context_opts {
                           them instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
     const char *decode; /* how answers are decoded, of requests that do not say themselves */
+    int64_t context_bytes;   /* memory that keys and values may take; cached ones beyond it are in a file
+                                and are read from there, up to kv_bytes together. 0: kv_bytes, no file */
+    const char *context_dir; /* the folder whose disk has that file; NULL: `store`, else /var/tmp */
 } sp_context_opts;
 
 typedef struct sp_context_info {
@@ -353,6 +356,10 @@ typedef struct sp_decode_report {
     double lists_reused;       /* share of the choices that an earlier token had made */
     int64_t summarize_us;      /* making summaries of blocks that had none */
     size_t summary_bytes;      /* memory of the summaries of the prompt's blocks */
+    /* With context_bytes, of all requests that decoded meanwhile: */
+    int64_t file_bytes;        /* read from the file */
+    double found;              /* share of what is in the file that memory had from earlier tokens */
+    int64_t file_us;           /* waited for the file */
 } sp_decode_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */

@@ -55,9 +55,11 @@ static json_t *timings_json(const sp_result *r)
 
 json_t *account_decode_json(const sp_decode_report *d)
 {
-    return json_pack("{s:i, s:f, s:f, s:f, s:I}", "sparse_tokens", d->n_sparse, "keys_read",
-                     d->keys_read, "lists_reused", d->lists_reused, "summarize_ms",
-                     (double)d->summarize_us / 1e3, "summary_bytes", (json_int_t)d->summary_bytes);
+    return json_pack("{s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f}", "sparse_tokens", d->n_sparse,
+                     "keys_read", d->keys_read, "lists_reused", d->lists_reused, "summarize_ms",
+                     (double)d->summarize_us / 1e3, "summary_bytes", (json_int_t)d->summary_bytes,
+                     "file_bytes", (json_int_t)d->file_bytes, "found", d->found, "file_ms",
+                     (double)d->file_us / 1e3);
 }
 
 static void print_decode(const sp_decode_report *d)
@@ -67,6 +69,10 @@ static void print_decode(const sp_decode_report *d)
             "summaries of %.1f MB (%.1f ms)]\n",
             d->n_sparse, 100 * d->keys_read, 100 * d->lists_reused, (double)d->summary_bytes / 1e6,
             (double)d->summarize_us / 1e3);
+    if (d->file_bytes > 0)
+        fprintf(stderr, "[%.1f MB read from the file of the context (%.1f ms); %.0f %% of what is there was "
+                "in memory]\n",
+                (double)d->file_bytes / 1e6, (double)d->file_us / 1e3, 100 * d->found);
 }
 
 /* print_merged -- one line; consumes both. */

@@ -94,6 +94,28 @@ static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, in
     return sp_sparse_arrive(slices, n_slices, layer);
 }
 
+static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, int layer)
+{
+    for (int i = 0; i < n_spans; i++)
+        SP_TRY(sp_offload_window(e->offload, layer, spans[i].blocks, sp_blocks_for(spans[i].n)));
+    return SP_OK;
+}
+
+/* read_away -- what attention reads and no seat holds comes into a window. A study reads all. */
+static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
+{
+    for (int s = 0; s < n_slices; s++) {
+        const sp_attend_req *req = &e->reqs[s];
+        const int n_lists = req->spans_of_head ? e->o.model->hp.n_kv_heads : 1;
+        if (req->m == 0) continue;
+        if (slices[s].plan->study) SP_TRY(read_spans(e, req->spans, req->n_spans, layer));
+        for (int g = 0; g < n_lists; g++)
+            SP_TRY(read_spans(e, req->spans_of_head ? req->spans_of_head[g] : req->spans,
+                              req->n_spans, layer));
+    }
+    return SP_OK;
+}
+
 sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices, int n_slices,
                         int layer)
 {
@@ -108,6 +130,7 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
         mass += mass_of(e, p, req->m);
     }
     SP_TRY(rewrite_all(e, slices, n_slices, layer));
+    if (e->offload) SP_TRY(read_away(e, slices, n_slices, layer));
     sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
                                                   .rope = &e->rope,
                                                   .n_heads = hp->n_heads,

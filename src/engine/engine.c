@@ -133,6 +133,11 @@ void sp_engine_destroy(sp_engine *e)
     sp_free(e);
 }
 
+void sp_engine_set_offload(sp_engine *e, sp_offload *o)
+{
+    e->offload = o;
+}
+
 const sp_engine_opts *sp_engine_opts_of(const sp_engine *e)
 {
     return &e->o;

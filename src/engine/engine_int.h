@@ -4,6 +4,7 @@
 
 #include "engine/engine.h"
 #include "engine/ffn.h"
+#include "engine/offload.h"
 #include "engine/summaries.h"
 
 /* What operations read about each row. */
@@ -33,6 +34,7 @@ enum { SP_N_ACTIVATIONS = 7 };
 struct sp_engine {
     sp_engine_opts o;
     sp_device *device;
+    sp_offload *offload; /* or NULL */
     sp_rope rope;
     sp_rows rows;
     sp_ffn ffn;

@@ -194,7 +194,21 @@ static sp_err await(sp_engine *e, const sp_slice *slices, int n_slices, int laye
 
 /* -- a step --------------------------------------------------------------------------------- */
 
-sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
+/* bring_back -- blocks that are read beside attention, in any layer: those of twins. */
+static sp_err bring_back(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    for (int s = 0; s < n_slices; s++) {
+        const sp_plan *p = slices[s].plan;
+        for (int i = 0; i < p->n_twins; i++) {
+            if (p->twins[i].span < 0) continue;
+            const sp_kv_slot slot = sp_span_slot(&p->spans[p->twins[i].span], p->twins[i].index);
+            SP_TRY(sp_offload_bring_back(e->offload, &slot.block, 1));
+        }
+    }
+    return SP_OK;
+}
+
+static sp_err step(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     const sp_model *m = e->o.model;
     SP_TRY(sp_rows_check(e, slices, n_slices));
@@ -210,4 +224,14 @@ sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
     }
     if (e->rows.n > 0) SP_TRY(write_logits(e, slices, n_slices));
     return sp_device_synchronise(e->device);
+}
+
+sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    if (!e->offload) return step(e, slices, n_slices);
+    sp_offload_turn(e->offload);
+    sp_err err = bring_back(e, slices, n_slices);
+    if (err == SP_OK) err = step(e, slices, n_slices);
+    sp_offload_window_drop(e->offload);
+    return err;
 }

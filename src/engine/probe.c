@@ -87,6 +87,10 @@ sp_err sp_probe_deviation(sp_engine *e, sp_probed_layer at, const sp_slice *slic
 sp_err sp_engine_kv_distance(sp_engine *e, int layer, const sp_kv_pairs *pairs, float *out)
 {
     const sp_kv_view kv = sp_kv_pool_layer(e->o.pool, layer);
+    for (int64_t i = 0; e->offload && i < pairs->n; i++) {
+        SP_TRY(sp_offload_bring_back(e->offload, &pairs->a[i].block, 1));
+        SP_TRY(sp_offload_bring_back(e->offload, &pairs->b[i].block, 1));
+    }
     const float *differ = e->differ.host, *size = differ + e->o.max_rows;
     sp_kv_slot *a = e->slots.host, *b = a + e->o.max_rows;
     double difference = 0, norm = 0;

@@ -256,6 +256,7 @@ static sp_err open(sp_sparse *s, opening *o)
     SP_TRY(take_lists(s, o));
     SP_TRY(summaries_of(o->e, s->o.kind, &summaries));
     SP_TRY(list(s, o, summaries));
+    if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload);
     s->account.summary_bytes = (size_t)s->n * sp_summaries_block_bytes(summaries);
     s->active = true;
     return SP_OK;
@@ -277,7 +278,7 @@ sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices)
             }
             const int64_t start = sp_clock_us();
             if (s->active)
-                SP_TRY(sp_summaries_make(e->summaries[s->o.kind], &s->account.n_summarized));
+                SP_TRY(sp_summaries_make(e->summaries[s->o.kind], e->offload, &s->account.n_summarized));
             s->account.summarize_us += sp_clock_us() - start;
         }
         s->account.n_steps += s->active;

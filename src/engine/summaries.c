@@ -90,7 +90,18 @@ sp_err sp_summaries_want(sp_summaries *s, uint32_t block, int n)
     return SP_OK;
 }
 
-sp_err sp_summaries_make(sp_summaries *s, int64_t *n_made)
+/* bring_in -- one layer of the wanted blocks. On failure none of them counts as summarized. */
+static sp_err bring_in(sp_summaries *s, sp_offload *offload, int layer)
+{
+    const uint32_t *blocks = s->blocks.host;
+    sp_err err = sp_offload_window(offload, layer, blocks, s->n);
+    if (err == SP_OK) return SP_OK;
+    for (int64_t i = 0; i < s->n; i++) s->births[blocks[i]] = 0;
+    s->n = 0;
+    return err;
+}
+
+sp_err sp_summaries_make(sp_summaries *s, sp_offload *offload, int64_t *n_made)
 {
     if (n_made) *n_made = s->n;
     if (s->n == 0) return SP_OK;
@@ -100,6 +111,7 @@ sp_err sp_summaries_make(sp_summaries *s, int64_t *n_made)
     for (int l = 0; l < s->shape.n_layers; l++) {
         const sp_kv_view kv = sp_kv_pool_layer(s->pool, l);
         const sp_summary_view to = sp_summaries_layer(s, l);
+        if (offload) SP_TRY(bring_in(s, offload, l));
         sp_device_summarize(d, &(sp_summarize_args){.kv = &kv,
                                                     .to = &to,
                                                     .block = s->blocks.dev,

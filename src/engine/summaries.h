@@ -7,6 +7,7 @@
 #define SP_ENGINE_SUMMARIES_H
 
 #include "compute/summary.h"
+#include "engine/offload.h"
 #include "kv/pool.h"
 
 typedef struct sp_summaries sp_summaries;
@@ -19,8 +20,9 @@ void sp_summaries_destroy(sp_summaries *s);
 /* sp_summaries_want -- the first n keys of a block (held by the caller) are to be summarized by the
  * next sp_summaries_make, unless they are. Errors: SP_E_NOMEM. */
 sp_err sp_summaries_want(sp_summaries *s, uint32_t block, int n) SP_MUST_CHECK;
-/* sp_summaries_make -- in all layers; *n_made (may be NULL): blocks. Pre: their KV is complete. */
-sp_err sp_summaries_make(sp_summaries *s, int64_t *n_made) SP_MUST_CHECK;
+/* sp_summaries_make -- in all layers; *n_made (may be NULL): blocks. offload: where blocks are
+ * that are away; or NULL. Pre: their KV is complete. */
+sp_err sp_summaries_make(sp_summaries *s, sp_offload *offload, int64_t *n_made) SP_MUST_CHECK;
 
 sp_summary_view sp_summaries_layer(const sp_summaries *s, int layer);
 /* sp_summaries_block_bytes -- of one block in all layers. */

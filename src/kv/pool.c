@@ -3,8 +3,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/mem.h"
+
+#define PAGE ((size_t)4096)
 
 struct sp_kv_pool {
     sp_device *device;
@@ -15,6 +18,9 @@ struct sp_kv_pool {
     _Atomic uint32_t *refs;   /* [n_blocks] */
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
     uint32_t *births;         /* [n_blocks] written by the holder to be */
+    _Atomic uint8_t *away;    /* [n_blocks]; NULL: no block may leave */
+    _Atomic int64_t n_away;
+    sp_kv_elsewhere elsewhere;
 
     _Atomic int64_t n_free; /* changed with the lock held, read without */
     pthread_mutex_t lock;   /* guards the following */
@@ -94,6 +100,7 @@ void sp_kv_pool_destroy(sp_kv_pool *p)
     sp_free(p->refs);
     sp_free(p->sealed);
     sp_free(p->births);
+    sp_free(p->away);
     sp_free(p->free_map);
     pthread_mutex_destroy(&p->lock);
     sp_free(p);
@@ -150,10 +157,29 @@ static uint8_t *run_at(const sp_kv_pool *p, sp_kv_run run)
     return at(p, run.layer, run.first);
 }
 
+/* read_near_or_away -- a block may leave while it is read: what was copied counts only if it is there
+ * still, because it is marked away before its memory is given back. */
+static sp_err read_near_or_away(const sp_kv_pool *p, sp_kv_run run, uint8_t *to)
+{
+    const size_t n = p->layer_block_bytes;
+    for (int32_t i = 0; i < run.n; i++, to += n) {
+        const sp_kv_run one = {.layer = run.layer, .first = run.first + (uint32_t)i, .n = 1};
+        const bool near = !sp_kv_is_away(p, one.first);
+        if (near) memcpy(to, run_at(p, one), n);
+        if (!near || sp_kv_is_away(p, one.first))
+            SP_TRY(p->elsewhere.read(p->elsewhere.user, one, to));
+    }
+    return SP_OK;
+}
+
 sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging, const uint8_t **out)
 {
     const uint8_t *from = run_at(p, run);
     size_t n = (size_t)run.n * p->layer_block_bytes;
+    if (p->away) {
+        *out = staging;
+        return read_near_or_away(p, run, staging);
+    }
     if (!p->device->unified) {
         SP_TRY(sp_device_wait(p->device, sp_device_copy_out(p->device, staging, from, n)));
         from = staging;
@@ -164,13 +190,104 @@ sp_err sp_kv_pool_read(const sp_kv_pool *p, sp_kv_run run, void *staging, const 
 
 uint8_t *sp_kv_pool_target(sp_kv_pool *p, sp_kv_run run, void *staging)
 {
-    return p->device->unified ? run_at(p, run) : staging;
+    return p->device->unified && !p->away ? run_at(p, run) : staging;
 }
 
 sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from)
 {
     size_t n = (size_t)run.n * p->layer_block_bytes;
+    for (int32_t i = 0; p->away && i < run.n; i++)
+        if (sp_kv_is_away(p, run.first + (uint32_t)i)) return p->elsewhere.write(p->elsewhere.user, run, from);
     return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
+}
+
+/* -- blocks whose bytes are elsewhere --------------------------------------------------------- */
+
+sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where)
+{
+    if (!p->device || !p->device->unified)
+        return sp_fail(SP_E_UNSUPPORTED, "KV blocks cannot leave the memory of device %s",
+                       p->device ? p->device->name : "(none)");
+    assert(sp_kv_pool_n_free(p) == p->n_blocks && !p->away);
+    p->away = SP_NEW_N(_Atomic uint8_t, (size_t)p->n_blocks);
+    if (!p->away) return sp_fail_nomem((size_t)p->n_blocks, "the KV pool");
+    p->elsewhere = *where;
+    uintptr_t from = SP_ROUND_UP((uintptr_t)p->memory.p, PAGE);
+    uintptr_t to = ((uintptr_t)p->memory.p + p->memory.n_bytes) / PAGE * PAGE;
+    if (to > from) madvise((void *)from, to - from, MADV_NOHUGEPAGE); /* a hint */
+    return SP_OK;
+}
+
+bool sp_kv_is_away(const sp_kv_pool *p, uint32_t block)
+{
+    return p->away && atomic_load(&p->away[block]);
+}
+
+void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away)
+{
+    for (int64_t i = 0; i < n; i++) {
+        assert(p->sealed[blocks[i]] && atomic_load(&p->refs[blocks[i]]) > 0); /* I4 */
+        const uint8_t was = atomic_exchange(&p->away[blocks[i]], away);
+        atomic_fetch_add(&p->n_away, (int64_t)away - was);
+    }
+}
+
+/* drop_pages -- whole pages of [from, to). */
+static void drop_pages(const uint8_t *from, const uint8_t *to)
+{
+    const uintptr_t first = SP_ROUND_UP((uintptr_t)from, PAGE), end = (uintptr_t)to / PAGE * PAGE;
+    if (end > first) madvise((void *)first, end - first, MADV_DONTNEED);
+}
+
+/* drop_neighbours -- blocks first .. end - 1 are away. Neighbours that are too add their part of a
+ * page. */
+static void drop_neighbours(sp_kv_pool *p, int layer, int64_t first, int64_t end)
+{
+    const int reach = (int)(PAGE / p->layer_block_bytes) + 1;
+    for (int i = 0; i < reach && first > 0 && sp_kv_is_away(p, (uint32_t)first - 1); i++) first--;
+    for (int i = 0; i < reach && end < p->n_blocks && sp_kv_is_away(p, (uint32_t)end); i++) end++;
+    const uint8_t *from = at(p, layer, (uint32_t)first);
+    drop_pages(from, from + (size_t)(end - first) * p->layer_block_bytes);
+}
+
+/* With the lock, because a block whose last holder releases it is acquired and written only by a
+ * thread that had the lock. */
+void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
+{
+    const int64_t stop = run.first + (int64_t)run.n;
+    pthread_mutex_lock(&p->lock);
+    for (int64_t i = run.first, end; i < stop; i = end) {
+        for (end = i; end < stop && sp_kv_is_away(p, (uint32_t)end); end++) continue;
+        if (end > i) drop_neighbours(p, run.layer, i, end);
+        if (end == i) end++;
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+void sp_kv_drop_contents(sp_kv_pool *p, uint32_t block)
+{
+    for (int l = 0; l < p->shape.n_layers; l++)
+        drop_pages(at(p, l, block), at(p, l, block) + p->layer_block_bytes);
+}
+
+int64_t sp_kv_pool_n_near(const sp_kv_pool *p)
+{
+    return p->n_blocks - sp_kv_pool_n_free(p) - atomic_load(&p->n_away);
+}
+
+uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
+{
+    assert(p->away);
+    return at(p, layer, block);
+}
+
+/* come_back -- a block that nobody holds any more is empty, and its memory is given back. */
+static void come_back(sp_kv_pool *p, uint32_t block)
+{
+    if (atomic_exchange(&p->away[block], 0))
+        atomic_fetch_sub(&p->n_away, 1);
+    else
+        sp_kv_drop_contents(p, block);
 }
 
 /* -- the free map: all with the lock held --------------------------------------------------- */
@@ -254,6 +371,7 @@ void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n)
         uint32_t before = atomic_fetch_sub(&p->refs[b], 1);
         assert(before > 0);
         if (before != 1) continue;
+        if (p->away) come_back(p, b);
         pthread_mutex_lock(&p->lock);
         p->free_map[b / 64] |= UINT64_C(1) << (b % 64);
         p->n_free++;

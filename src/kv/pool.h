@@ -17,6 +17,8 @@
  *      a stored copy into it.
  *  I2  a sealed block never changes until it is free again; any number may hold and read it.
  *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
+ *  I4  a block that is away (sp_kv_pool_let_leave) is sealed, and its bytes are in a file: memory
+ *      holds them only while the engine reads them there.
  */
 #ifndef SP_KV_POOL_H
 #define SP_KV_POOL_H
@@ -97,5 +99,33 @@ uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block);
 /* sp_kv_birth -- how often the block was acquired: what was derived from its contents holds while
  * this number stays. Thread: holders. */
 uint32_t sp_kv_birth(const sp_kv_pool *p, uint32_t block);
+
+/* -- blocks whose bytes are elsewhere --------------------------------------------------------- */
+
+/* Where the bytes of blocks that are away are read and overwritten. Thread: any. */
+typedef struct sp_kv_elsewhere {
+    sp_err (*read)(void *user, sp_kv_run run, uint8_t *to);
+    sp_err (*write)(void *user, sp_kv_run run, const uint8_t *from);
+    void *user;
+} sp_kv_elsewhere;
+
+/* sp_kv_pool_let_leave -- from now on sealed blocks may leave memory, and sp_kv_pool_read copies to
+ * `staging` always. Memory is then used in small pages. Errors: SP_E_UNSUPPORTED where the host does
+ * not reach the device's memory; SP_E_NOMEM. Pre: all blocks are free. */
+sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where) SP_MUST_CHECK;
+/* sp_kv_is_away -- Thread: holders. */
+bool sp_kv_is_away(const sp_kv_pool *p, uint32_t block);
+/* sp_kv_set_away -- bytes of sealed blocks are elsewhere now, or in memory again. Memory of those that
+ * left is given back by sp_kv_drop. Thread: the engine's. */
+void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away);
+/* sp_kv_drop -- gives back the memory of those blocks of a run that are away: the pages that no other
+ * block uses. Thread: the engine's. */
+void sp_kv_drop(sp_kv_pool *p, sp_kv_run run);
+/* sp_kv_drop_contents -- the same for a block that is not away and whose bytes nobody needs. */
+void sp_kv_drop_contents(sp_kv_pool *p, uint32_t block);
+/* sp_kv_pool_n_near -- blocks that are held and not away. */
+int64_t sp_kv_pool_n_near(const sp_kv_pool *p);
+/* sp_kv_pool_bytes_at -- a block of a layer in memory, for the engine. Pre: let_leave. */
+uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block);
 
 #endif

@@ -91,6 +91,13 @@ void sp_request_report_decode(sp_request *r)
                            .lists_reused = n_lists ? (double)a.n_reused / (double)n_lists : 0,
                            .summarize_us = a.summarize_us,
                            .summary_bytes = a.summary_bytes};
+    if (!r->ctx->offload) return;
+    const sp_offload_stats now = sp_offload_stats_of(r->ctx->offload), then = r->offload_then;
+    const int64_t n_wanted = now.n_wanted - then.n_wanted;
+    r->result.decode.file_bytes =
+        (now.n_fetched - then.n_fetched) * (int64_t)now.record_bytes;
+    r->result.decode.found = n_wanted ? (double)(now.n_found - then.n_found) / (double)n_wanted : 0;
+    r->result.decode.file_us = now.wait_us - then.wait_us;
 }
 
 /* -- distance of keys and values ------------------------------------------------------------- */

@@ -68,6 +68,14 @@ sp_err sp_store_space(const char *model, const char *kv_type, char hex[65])
     return err;
 }
 
+static sp_err open_offload(sp_context *c, const sp_context_opts *o)
+{
+    const char *dir = o->context_dir ? o->context_dir : o->store ? o->store : "/var/tmp";
+    const size_t bytes = (size_t)o->context_bytes;
+    return sp_offload_create(
+        &(sp_offload_opts){.pool = c->pool, .dir = dir, .max_bytes = bytes}, &c->offload);
+}
+
 static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 {
     sp_kv_shape shape;
@@ -78,6 +86,8 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
+    if (o->context_bytes) SP_TRY(open_offload(c, o));
+    n_blocks = sp_kv_pool_n_free(c->pool);
     if (o->profile) SP_TRY(sp_cost_read(o->profile, &c->cost));
     SP_TRY(
         sp_ledger_create(&(sp_ledger_opts){.pool = c->pool,
@@ -133,6 +143,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
                                               .max_rows = c->n_batch,
                                               .max_slices = c->max_requests},
                             &c->engine));
+    if (c->offload) sp_engine_set_offload(c->engine, c->offload);
     size_t n = (size_t)c->max_requests, vocab = (size_t)c->model->hp.n_vocab;
     c->slices = SP_NEW_N(sp_slice, n);
     c->sliced = SP_NEW_N(sp_request *, n);
@@ -165,6 +176,8 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
     if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
     if (o->host_bytes < 0) return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->host_bytes);
+    if (o->context_bytes < 0)
+        return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->context_bytes);
     if (o->store_bytes < 0) return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
     if (o->order_window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->order_window);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
@@ -256,6 +269,7 @@ void sp_context_close(sp_context *c)
     sp_shares_fini(&c->shares);
     sp_free(c->began);
     sp_ledger_destroy(c->ledger);
+    sp_offload_destroy(c->offload);
     assert(!c->pool || sp_kv_pool_n_free(c->pool) == sp_kv_pool_n_blocks(c->pool)); /* no block is lost */
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);

@@ -6,6 +6,7 @@
 #include "cache/ledger.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
+#include "engine/offload.h"
 #include "model/model.h"
 #include "reuse/reuse.h"
 #include "serve/decode.h"
@@ -38,6 +39,7 @@ struct sp_context {
     sp_device *device;
     sp_device *own_device; /* the same, unless the context was opened on somebody else's */
     sp_engine *engine;
+    sp_offload *offload; /* context_bytes; or NULL */
     sp_ledger *ledger;
     sp_cost cost; /* sp_context_opts.profile */
     sp_tiers *tiers;       /* the store; or NULL */

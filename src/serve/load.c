@@ -161,17 +161,29 @@ static void take_positions(sp_request *r)
         if (r->found[i].copy) r->found[i].at = r->found[i].copy->at;
 }
 
+/* is_later -- whether a copy is loaded once others are, and have left memory. */
+static bool is_later(const sp_request *r, int n_loading)
+{
+    return r->ctx->offload && n_loading > 0 && sp_offload_is_full(r->ctx->offload);
+}
+
 sp_err sp_request_load(sp_request *r, bool *ready)
 {
-    int n_loading = 0, n_failed = 0;
+    int n_loading = 0, n_failed = 0, n_later = 0;
+    if (r->ctx->offload) sp_offload_turn(r->ctx->offload);
     for (int i = 0; i < r->n_segs; i++) {
         sp_found *f = &r->found[i];
         if (!f->copy) continue;
-        if (f->copy->state == SP_COPY_FREE && f->miss == SP_MISS_NONE) begin(r, i);
+        if (f->copy->state == SP_COPY_FREE && f->miss == SP_MISS_NONE) {
+            n_later += is_later(r, n_loading);
+            if (is_later(r, n_loading)) continue;
+            begin(r, i);
+        }
         n_loading += f->copy->state == SP_COPY_LOADING;
         n_failed += f->copy->state == SP_COPY_FREE;
     }
-    r->early = n_loading && !n_failed && may_begin_early(r);
+    if (n_later) r->load_us = 0; /* what waits here is not late */
+    r->early = n_loading && !n_failed && !n_later && may_begin_early(r);
     *ready = r->early || (n_loading == 0 && n_failed == 0);
     if (*ready) take_positions(r);
     if (*ready) r->load_us = 0;
@@ -256,6 +268,7 @@ static void fetch(sp_request *r, int64_t *room)
 
 void sp_context_prefetch(sp_context *c)
 {
+    if (c->offload) return; /* memory is for the request that is next */
     if (!c->tiers || c->preload == SP_PRELOAD_NONE || !c->queue || !c->queue->next) return;
     const int64_t n_added = sp_ledger_stats_of(c->ledger).n_added;
     int64_t room = -1;

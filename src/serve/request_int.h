@@ -58,6 +58,7 @@ struct sp_request {
     sp_found *found;          /* [n_segs] where their KV is */
     int64_t found_at;         /* the ledger's n_added at the look-up; -1: not looked up */
     sp_sparse *sparse;        /* of its decoding; NULL: full attention */
+    sp_offload_stats offload_then; /* when decoding began */
     sp_plan plan;             /* waiting, running, or computed */
     sp_plan_role role;        /* of plan */
     sp_plan last;             /* the plan before, until the next is made */

@@ -73,6 +73,7 @@ static void prompt_done(sp_request *r, const float *logits)
         sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
     else {
         r->state = SP_REQ_DECODE;
+        if (r->ctx->offload) r->offload_then = sp_offload_stats_of(r->ctx->offload);
         r->plan.sparse = r->sparse;
         r->plan.study = r->measure.study;
         sp_request_take_token(r, logits);

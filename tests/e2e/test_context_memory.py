@@ -1,0 +1,75 @@
+"""Contexts larger than memory: chunks leave for a file, and answers are the ones that memory gives."""
+import json
+
+import pytest
+
+from conftest import ROOT, refuse, succeed
+from test_server import Server
+
+MODEL = ROOT / "demo/model.gguf"
+DOCS = [p for p in sorted((ROOT / "demo/docs").rglob("*.*")) if p.suffix in (".md", ".txt")]
+KV = 16  # MiB
+
+
+@pytest.fixture(scope="module")
+def documents():
+    """About 1,000 tokens in chunks."""
+    parts = [part for p in DOCS for part in p.read_text().split("\n\n") if len(part) > 80]
+    return [{"id": str(i), "text": part} for i, part in enumerate(parts)]
+
+
+def ask_all(documents, *options):
+    """Answers to a few orders of the documents: chunks are computed by the first, reused by the others."""
+    server = Server("--reuse", "full", "--kv-memory", KV, "-c", 4096, "--guard", 0, *options)
+    answers = []
+    try:
+        for turned in (documents, documents[::-1], documents[20:] + documents[:20]):
+            status, answer = server.call("/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "Who is the keeper of the harbour?"}],
+                "documents": turned, "max_tokens": 12, "ignore_eos": True, "temperature": 0})
+            assert status == 200, answer
+            answers.append(answer)
+    finally:
+        assert server.stop() == 0, server.said
+    return answers
+
+
+def texts(answers):
+    return [a["choices"][0]["message"]["content"] for a in answers]
+
+
+@pytest.fixture(scope="module")
+def small():
+    """A context memory that does not hold the documents."""
+    return "1M"
+
+
+@pytest.mark.parametrize("decode", ["exact", "sparse:300,depth=0"])
+def test_answers_are_those_of_memory(documents, small, decode, tmp_path):
+    near = ask_all(documents, "--decode", decode)
+    far = ask_all(documents, "--decode", decode, "--context-memory", small, "--context-dir", tmp_path)
+    assert texts(near) == texts(far)
+    assert far[1]["usage"]["prompt_tokens_details"]["cached_tokens"] > 900
+    for a, b in zip(near, far):
+        assert a["usage"] == b["usage"]
+    if decode != "exact":
+        read = far[1]["spolia"]["decode"]
+        assert read["file_bytes"] > 0 and 0 < read["found"] < 1
+        assert near[1]["spolia"]["decode"]["file_bytes"] == 0
+    assert not any(tmp_path.iterdir())  # the file has no name
+
+
+def test_chunks_of_a_store(documents, small, tmp_path):
+    """Chunks that were computed before are loaded piece by piece: together they exceed the memory."""
+    options = "--decode", "sparse:300,depth=0", "--store", tmp_path / "store"
+    near = ask_all(documents, *options)
+    far = ask_all(documents, *options, "--context-memory", small)
+    assert texts(near)[1:] == texts(far)[1:]
+    assert far[0]["usage"]["prompt_tokens_details"]["cached_tokens"] > 900
+
+
+def test_bad_memory(tmp_path):
+    run = "run", "-m", MODEL, "-p", "The harbour", "-n", 3, "--kv-memory", KV
+    refuse(*run, "--context-memory", "100K", naming=["context memory", "summaries"])
+    refuse(*run, "--context-memory", "1M", "--context-dir", tmp_path / "none", naming=["none"])
+    assert json.loads(succeed(*run, "--context-memory", "1M", "--json"))

@@ -1,0 +1,328 @@
+/* test_offload.c -- contexts that leave memory: what is computed has the bits that it has in memory.
+ *
+ *   full readers    prefill and decoding over blocks in a file
+ *   sparse readers  with seats for all that a step reads, for less, and for next to nothing
+ *   a budget        blocks leave by themselves; blocks that are freed and taken again are not mixed up
+ *   faults          every read that fails: the same bits, or SP_E_IO; then the same bits again
+ */
+#include "support/check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/offload.h"
+#include "engine/sparse.h"
+#include "store/files_int.h"
+#include "support/tiny_model.h"
+
+enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
+
+static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
+static const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+
+typedef struct scene {
+    tiny t;
+    sp_offload *offload;
+    sp_plan known; /* each chunk by itself, at position 0 */
+} scene;
+
+static int n_tokens(void)
+{
+    int n = QUESTION;
+    for (int i = 0; i < N_CHUNKS; i++) n += lengths[i];
+    return n;
+}
+
+static void compute_chunks(scene *s)
+{
+    int span, see;
+    sp_plan_init(&s->known, s->t.pool);
+    for (int i = 0, first = 0; i < N_CHUNKS; first += lengths[i++]) {
+        const uint16_t own = (uint16_t)i;
+        assert_ok(sp_plan_add_span(&s->known, &(sp_span_spec){.n = lengths[i]}, &span));
+        assert_ok(sp_plan_add_sight(&s->known, &own, 1, &see));
+        for (int k = 0; k < lengths[i]; k++)
+            assert_ok(sp_plan_add_todo(&s->known, (sp_todo){.token = (first + k) * 7 % V,
+                                                            .pos = k,
+                                                            .span = (uint16_t)span,
+                                                            .see = (uint16_t)see,
+                                                            .index = k}));
+    }
+    assert_ok(sp_plan_bind(&s->known));
+    for (int from = 0; from < s->known.n_todo; from += 64)
+        assert_ok(sp_engine_step(
+            s->t.engine,
+            &(sp_slice){&s->known, from, SP_MIN(64, s->known.n_todo - from), SP_WANT_NONE, NULL}, 1));
+    for (int i = 0; i < N_CHUNKS; i++)
+        sp_kv_seal(s->t.pool, s->known.spans[i].blocks, sp_blocks_for(lengths[i]));
+}
+
+/* scene_open -- with `seats` of each list; 0: all in memory. */
+static void scene_open(scene *s, int seats, const char *io)
+{
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    spec.kv_type = SP_Q16;
+    s->offload = NULL;
+    assert_ok(tiny_open(&s->t, &spec, 21));
+    if (seats) {
+        assert_ok(sp_offload_create(&(sp_offload_opts){.pool = s->t.pool, .dir = "/tmp", .io = io,
+                                                       .max_bytes = (size_t)64 << 20,
+                                                       .n_seats = seats}, &s->offload));
+        sp_engine_set_offload(s->t.engine, s->offload);
+    }
+    compute_chunks(s);
+}
+
+/* send_away -- all chunks; their memory holds nothing of them afterwards. */
+static void send_away(scene *s)
+{
+    for (int i = 0; i < N_CHUNKS; i++) {
+        const int n = sp_blocks_for(lengths[i]);
+        assert_ok(sp_offload_leave(s->offload, s->known.spans[i].blocks, n));
+        for (int k = 0; k < n; k++) {
+            assert_true(sp_kv_is_away(s->t.pool, s->known.spans[i].blocks[k]));
+            for (int l = 0; l < LAYERS; l++)
+                memset(sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]), 0xff,
+                       sp_kv_pool_layer_block_bytes(s->t.pool));
+        }
+    }
+}
+
+static void scene_close(scene *s)
+{
+    sp_plan_fini(&s->known);
+    sp_engine_set_offload(s->t.engine, NULL);
+    sp_offload_destroy(s->offload);
+    assert_int_equal(sp_kv_pool_n_free(s->t.pool), sp_kv_pool_n_blocks(s->t.pool));
+    tiny_close(&s->t);
+}
+
+/* prompt -- the chunks in order, a question, room for an answer. */
+static sp_err prompt(scene *s, sp_plan *p)
+{
+    int span, see, place = 0;
+    sp_plan_init(p, s->t.pool);
+    for (int i = 0; i < N_CHUNKS; place += lengths[i++])
+        assert_ok(sp_plan_add_span(p,
+                                   &(sp_span_spec){.n = lengths[i],
+                                                   .shift = place,
+                                                   .known = s->known.spans[i].blocks,
+                                                   .n_known = lengths[i]},
+                                   &span));
+    assert_ok(sp_plan_mark_stale(p, 0, 3));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.n = QUESTION, .at = place}, &span));
+    assert_ok(sp_plan_add_span(p, &(sp_span_spec){.room = STEPS, .at = place + QUESTION}, &span));
+    assert_ok(sp_plan_add_sight(p, NULL, p->n_spans, &see));
+    for (int k = 0; k < QUESTION; k++)
+        assert_ok(sp_plan_add_todo(p, (sp_todo){.token = (k * 5 + 1) % V, .pos = place + k,
+                                                .span = N_CHUNKS, .index = k}));
+    assert_ok(sp_plan_bind(p));
+    return sp_engine_step(s->t.engine, &(sp_slice){p, 0, p->n_todo, SP_WANT_NONE, NULL}, 1);
+}
+
+/* decode -- STEPS tokens: logits [STEPS, V]. */
+static sp_err decode(scene *s, const sp_sparse_opts *o, float *logits)
+{
+    sp_plan p;
+    sp_sparse *sparse = NULL;
+    sp_err err = prompt(s, &p);
+    if (o) assert_ok(sp_sparse_create(o, &sparse));
+    p.sparse = sparse;
+    for (int i = 0; i < STEPS && err == SP_OK; i++) {
+        assert_ok(sp_plan_grow(&p, p.n_spans - 1, (i * 11 + 2) % V, n_tokens() + i, 0));
+        err = sp_engine_step(s->t.engine,
+                             &(sp_slice){&p, p.n_todo - 1, 1, SP_WANT_LAST, logits + i * V}, 1);
+    }
+    sp_sparse_destroy(sparse);
+    sp_plan_fini(&p);
+    return err;
+}
+
+static void same_bits(const float *a, const float *b, const char *what)
+{
+    for (int i = 0; i < STEPS * V; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a) != 0)
+            fail_msg("%s: step %d, logit %d is %g, not %g", what, i / V, i % V, (double)a[i],
+                     (double)b[i]);
+}
+
+/* in_memory -- what all tests compare with. */
+static void in_memory(const sp_sparse_opts *o, float *logits)
+{
+    scene s;
+    scene_open(&s, 0, NULL);
+    assert_ok(decode(&s, o, logits));
+    scene_close(&s);
+}
+
+static const struct {
+    int seats;
+    const char *io;
+} kinds[] = {{40, NULL}, {40, "threads"}, {12, NULL}, {1, NULL}};
+
+static void test_full(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    in_memory(NULL, want);
+    scene s;
+    scene_open(&s, 4, NULL);
+    send_away(&s);
+    assert_ok(decode(&s, NULL, got));
+    same_bits(got, want, "full attention over a file");
+    assert_true(sp_offload_stats_of(s.offload).n_windowed >= (STEPS + 1) * LAYERS * 20);
+    assert_int_equal(sp_offload_stats_of(s.offload).n_wanted, 0);
+    scene_close(&s);
+}
+
+static void test_sparse(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    in_memory(&some, want);
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        scene s;
+        scene_open(&s, kinds[k].seats, kinds[k].io);
+        send_away(&s);
+        for (int round = 0; round < 2; round++) {
+            assert_ok(decode(&s, &some, got));
+            same_bits(got, want, "sparse decoding from a file");
+        }
+        const sp_offload_stats a = sp_offload_stats_of(s.offload);
+        assert_true(a.n_wanted > 2 * STEPS * LAYERS * G * 5 && a.n_found < a.n_wanted);
+        assert_true(a.n_fetched + a.n_found <= a.n_wanted && a.n_retried == 0);
+        if (kinds[k].seats == 40) assert_true(a.n_found > a.n_wanted / 2);
+        scene_close(&s);
+    }
+}
+
+/* Guesses change what is fetched, not what is read. */
+static void test_ahead(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    in_memory(&some, want);
+    scene s;
+    scene_open(&s, 30, NULL);
+    send_away(&s);
+    for (int l = 0; l < LAYERS; l++)
+        for (int g = 0; g < G; g++)
+            sp_offload_ahead(s.offload, l, g, s.known.spans[1].blocks, sp_blocks_for(lengths[1]));
+    assert_int_equal(sp_offload_stats_of(s.offload).n_ahead, LAYERS * G * sp_blocks_for(lengths[1]));
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "after guesses");
+    scene_close(&s);
+}
+
+/* The pool reads blocks wherever they are, and overwrites them there. */
+static void test_pool(void **state)
+{
+    scene s;
+    const uint8_t *at;
+    scene_open(&s, 4, NULL);
+    const size_t n = sp_kv_pool_layer_block_bytes(s.t.pool);
+    const sp_kv_run run = {.layer = 1, .first = s.known.spans[0].blocks[2], .n = 3};
+    uint8_t *near = malloc(3 * n), *away = malloc(3 * n);
+    assert_ok(sp_kv_pool_read(s.t.pool, run, near, &at));
+    assert_ptr_equal(at, near);
+    send_away(&s);
+    assert_ok(sp_kv_pool_read(s.t.pool, run, away, &at));
+    assert_memory_equal(near, away, 3 * n);
+    memset(away, 7, 3 * n);
+    assert_ok(sp_kv_pool_write(s.t.pool, run, away));
+    assert_ok(sp_kv_pool_read(s.t.pool, run, near, &at));
+    assert_memory_equal(near, away, 3 * n);
+    free(near);
+    free(away);
+    scene_close(&s);
+}
+
+/* A budget of fewer blocks than the chunks have. */
+static void test_budget(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    scene s = {0};
+    in_memory(&some, want);
+    spec.kv_type = SP_Q16;
+    assert_ok(tiny_open(&s.t, &spec, 21));
+    const size_t block = sp_kv_block_bytes(sp_kv_pool_shape(s.t.pool));
+    size_t lists = LAYERS * G * (size_t)sp_kv_pool_n_blocks(s.t.pool);
+    size_t index = lists * (sp_summary_bytes(SP_SUMMARY_BOUNDS, spec.head) + 8);
+    sp_offload_opts o = {.pool = s.t.pool, .dir = "/tmp", .max_bytes = index + 7 * block};
+    assert_fails(sp_offload_create(&o, &s.offload), SP_E_ARG, "no 8 blocks");
+    o.max_bytes = index + 24 * block;
+    o.n_seats = 12;
+    o.dir = "/tmp/no such folder";
+    assert_fails(sp_offload_create(&o, &s.offload), SP_E_IO, "no such folder");
+    tiny_close(&s.t);
+    assert_ok(tiny_open(&s.t, &spec, 21));
+    o.pool = s.t.pool;
+    o.dir = "/tmp";
+    assert_ok(sp_offload_create(&o, &s.offload));
+    sp_engine_set_offload(s.t.engine, s.offload);
+    compute_chunks(&s);
+    for (int round = 0; round < 3; round++) {
+        sp_offload_turn(s.offload);
+        assert_true(sp_kv_pool_n_near(s.t.pool) <= 24);
+        assert_ok(decode(&s, &some, got));
+        same_bits(got, want, "within a budget");
+        if (round == 1) { /* other chunks take the blocks of these */
+            sp_plan_fini(&s.known);
+            compute_chunks(&s);
+        }
+    }
+    assert_true(sp_offload_stats_of(s.offload).n_left >= 2 * 12);
+    scene_close(&s);
+}
+
+/* The n-th read fails, or all from it on. */
+static void test_read_faults(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    int n_failed = 0, n_saved = 0;
+    in_memory(&some, want);
+    for (int stays = 0; stays < 2; stays++)
+        for (long n = 1; n < 400; n += n < 9 ? 1 : 43) {
+            scene s;
+            scene_open(&s, 14, n % 2 ? NULL : "threads");
+            send_away(&s);
+            sp_store_fault(SP_CALL_READ, n, EIO, stays);
+            sp_err err = decode(&s, &some, got);
+            sp_store_fault(0, 0, 0, false);
+            if (err == SP_OK)
+                same_bits(got, want, "after a failed read");
+            else
+                assert_int_equal(err, SP_E_IO);
+            n_failed += err != SP_OK;
+            n_saved += err == SP_OK && sp_offload_stats_of(s.offload).n_retried > 0;
+            assert_ok(decode(&s, &some, got));
+            same_bits(got, want, "after the fault");
+            scene_close(&s);
+        }
+    assert_true(n_failed > 5 && n_saved > 2);
+}
+
+/* Blocks that cannot be written stay. */
+static void test_write_faults(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    in_memory(&some, want);
+    scene s;
+    scene_open(&s, 4, NULL);
+    sp_store_fault(SP_CALL_WRITE, 2, ENOSPC, true);
+    assert_fails(sp_offload_leave(s.offload, s.known.spans[0].blocks, 5), SP_E_IO, "/tmp");
+    sp_store_fault(0, 0, 0, false);
+    assert_false(sp_kv_is_away(s.t.pool, s.known.spans[0].blocks[0]));
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "after failed writes");
+    scene_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_full),        cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_ahead),       cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_budget),      cmocka_unit_test(test_read_faults),
+        cmocka_unit_test(test_write_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
