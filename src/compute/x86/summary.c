@@ -110,8 +110,61 @@ INLINE void score_hash(const sp_score_args *a, int words)
     }
 }
 
+#if SP_VL == 16 && SP_VNNI && !SP_EMULATE
+#define COUNTS_BITS __attribute__((target("avx512f,avx512bw,avx512vl,avx512vpopcntdq")))
+
+/* The least of eight counts of 64 bits each. */
+COUNTS_BITS static inline int least_of(__m512i n)
+{
+    n = _mm512_min_epu64(n, _mm512_shuffle_i64x2(n, n, 0x4e));
+    n = _mm512_min_epu64(n, _mm512_shuffle_i64x2(n, n, 0xb1));
+    n = _mm512_min_epu64(n, _mm512_permutex_epi64(n, 0xb1));
+    return (int)_mm_cvtsi128_si64(_mm512_castsi512_si128(n));
+}
+
+/* Distances of four codes of 128 bits, or of two of 256, in all the lanes of a code. */
+COUNTS_BITS static inline __m512i distances(__m512i codes, __m512i query, int words)
+{
+    __m512i n = _mm512_popcnt_epi64(_mm512_xor_si512(codes, query));
+    n = _mm512_add_epi64(n, _mm512_permutex_epi64(n, 0xb1));
+    return words == 2 ? n : _mm512_add_epi64(n, _mm512_permutex_epi64(n, 0x4e));
+}
+
+/* score_hash_counted -- score_hash, with an instruction that counts the bits of eight words. */
+COUNTS_BITS static void score_hash_counted(const sp_score_args *a, int words)
+{
+    const sp_summary_view *s = a->summary;
+    const int n_vecs = B * words / 8;
+    const size_t bytes = (size_t)n_vecs * sizeof(__m512i);
+    __m512i query[ROWS], code[B * SP_HASH_BITS_MAX / 512];
+    for (int r = 0; r < ROWS; r++) {
+        uint64_t q[8];
+        for (int w = 0; w < 8; w++) q[w] = a->query->code[r][w % words];
+        query[r] = _mm512_loadu_si512(q);
+    }
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = (size_t)a->kv_head * (size_t)s->n_blocks + a->block[i];
+        for (int v = 0; v < n_vecs; v++)
+            code[v] = _mm512_loadu_si512(s->base + at * bytes + (size_t)v * sizeof(__m512i));
+        for (int r = 0; r < ROWS; r++) {
+            __m512i least = distances(code[0], query[r], words);
+            for (int v = 1; v < n_vecs; v++)
+                least = _mm512_min_epu64(least, distances(code[v], query[r], words));
+            a->out[i * ROWS + r] = (float)(words * 64 - 2 * least_of(least)) *
+                                   (s->scale[at] * a->query->scale[r]);
+        }
+    }
+}
+#endif
+
 void SP_VARIANT(sp_score_hash)(const sp_score_args *a)
 {
+#if SP_VL == 16 && SP_VNNI && !SP_EMULATE
+    if (__builtin_cpu_supports("avx512vpopcntdq")) {
+        score_hash_counted(a, sp_hash_bits(a->summary->kind) / 64);
+        return;
+    }
+#endif
     if (a->summary->kind == SP_SUMMARY_HASH128)
         score_hash(a, 2);
     else
