@@ -44,3 +44,17 @@ def test_clients_that_die():
     assert done.returncode == 0, done.stdout + done.stderr
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["answered"] + result["left"] == 150 and result["left"] > 0 and result["wrong"] == []
+
+
+def test_servers_in_one_sitting(tmp_path):
+    """bench/serve.py starts servers, sends all of them the same requests, and stops them."""
+    (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"id": f"d{i}", "text": f"Text {i} of the harbour."}) + "\n" for i in range(5)))
+    (tmp_path / "questions.dev.jsonl").write_text(json.dumps({"question": "What?", "doc_ids": ["d1", "d3"]}) + "\n")
+    done = subprocess.run([sys.executable, ROOT / "bench/serve.py", "--build", PROGRAM.parent, "-m", ROOT / "demo/model.gguf",
+                           "--data", tmp_path, "-t", "1", "--server", "one=--reuse full", "--server", "two=--reuse off",
+                           "--prime", "1", "--primed", "one", "--",
+                           "--rates", "20", "--chunks", "2", "--requests", "5", "-n", "2", "--json"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [(r["server"], r["answered"]) for r in rows] == [("one", 5), ("two", 5)]
+    assert rows[0]["cached"] > rows[1]["cached"] == 0 and "one: 2 documents computed" in done.stdout
