@@ -139,6 +139,22 @@ def test_memory_of_an_import_is_bounded(tmp_path):
     assert made["triples"] == 200_000 and made["entities"] > 399_000
 
 
+def test_hostile_graphs(tmp_path):
+    """A hub of 100,000 edges, loops, cycles, empty and endless names: paths stay bounded, and bad lines are named."""
+    lines = [f"Hub\thas\tleaf {i}" for i in range(100_000)] + [f"ring {i}\tnext\tring {(i + 1) % 5}" for i in range(5)]
+    lines += ["Self\tis\tSelf", "\tis\tx", "x\t\ty", "y\tis\t", f"{'n' * 10_240}\tis\ta", "leaf 7\tis\tdeep"]
+    db = tmp_path / "g.db"
+    made = import_graph(db, write(tmp_path / "t.tsv", "".join(x + "\n" for x in lines)))
+    assert made["triples"] == 100_000 + 5 + 1 + 1 and made["bad"] == 4
+    hub = json.loads(succeed("graph", "paths", "-g", db, "what does the Hub have?", "--json", "--tree", "-k", "50"))
+    assert 0 < len(hub["paths"]) <= 50 and len(hub["tree"]) <= 2 + 2 * 50
+    deep = json.loads(succeed("graph", "paths", "-g", db, "where is deep?", "--json", "--hops", "3"))
+    assert 0 < len(deep["paths"]) <= 30 and all("leaf 7" in p["text"] for p in deep["paths"])
+    for name in ("ring 3", "Self"):
+        found = json.loads(succeed("graph", "paths", "-g", db, f"what is {name}?", "--json", "--hops", "8"))
+        assert all(len(set(p["nodes"])) == len(p["nodes"]) for p in found["paths"])
+
+
 def test_recall_on_metaqa(data, tmp_path):
     """The answer is on a path for nearly every question; figures in docs/graphs.md."""
     import_graph(tmp_path / "m.db", data / "metaqa/triples.tsv")

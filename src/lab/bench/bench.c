@@ -16,6 +16,7 @@ const cli_command lab_benches[] = {
      bench_queue},
     {"serve", "Requests", "load on a server: requests at given rates, times as quantiles", bench_serve},
     {"trace", "Requests", "run prompts from standard input, print the reuse of each", bench_trace},
+    {"graph", "Requests", "prompts of relation paths as dependency trees, against linear ones", bench_graph},
     {"prefill", "Model", "tokens per second of prompts", bench_prefill},
     {"decode", "Model", "tokens per second of answers, one or several at a time", bench_decode},
     {"recompute", "Model", "recomputed tokens at scattered positions, against consecutive new ones",

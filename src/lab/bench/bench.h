@@ -14,6 +14,7 @@ int bench_plan(int argc, char **argv);
 int bench_queue(int argc, char **argv);
 int bench_serve(int argc, char **argv);
 int bench_trace(int argc, char **argv);
+int bench_graph(int argc, char **argv);
 int bench_prefill(int argc, char **argv);
 int bench_decode(int argc, char **argv);
 int bench_recompute(int argc, char **argv);
