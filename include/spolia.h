@@ -89,6 +89,8 @@ typedef struct sp_context_opts {
                             of exact prefixes are never rounded. NULL: kv_type */
     const char *host_evict; /* which copy leaves the host tier: "lru", "lfu", "fr"; NULL: "lru" */
     sp_preload preload;
+    bool admit_cheaper;  /* the host tier and the store take a copy only if loading it costs less than
+                            computing it did, going by the loads so far; before the first, all */
     const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */

@@ -108,6 +108,11 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: lru, lfu, fr (lru)"},
         {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
          "what that folder may take, such as 20G (what it holds and half of the free disk)"},
+        {OPT_STRING, "preload", 0, "HOW", &m->preload,
+         "load copies for waiting requests, and begin with their first layers: layers, request, none "
+         "(layers)"},
+        {OPT_STRING, "admit", 0, "WHICH", &m->admit,
+         "copies that tiers take: all, or cheaper: those that load in less time than they took (all)"},
         {OPT_STRING, "queue-order", 0, "NAME", &c->order,
          "which waiting request starts next: reorder, fcfs, lpm, lsp (reorder)"},
         {OPT_INT, "queue-window", 0, "N", &c->order_window,
@@ -171,10 +176,31 @@ static bool complete_reuse(model_options *m)
     return true;
 }
 
+/* choose -- the index of a word in a list of n; -1 after an error message. */
+static int choose(const char *option, const char *word, const char *const *list, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (!word || strcmp(word, list[i]) == 0) return i;
+    cli_fail_with("--%s: \"%s\" is unknown: %s, %s%s%s", option, word, list[0], list[1],
+                  n > 2 ? ", " : "", n > 2 ? list[2] : "");
+    return -1;
+}
+
+static bool complete_tiers(model_options *m)
+{
+    static const char *const preloads[] = {"layers", "request", "none"}, *const admits[] = {"all", "cheaper"};
+    int preload = choose("preload", m->preload, preloads, 3);
+    int admit = preload < 0 ? -1 : choose("admit", m->admit, admits, 2);
+    if (admit < 0) return false;
+    m->ctx.preload = (sp_preload)preload;
+    m->ctx.admit_cheaper = admit == 1;
+    return true;
+}
+
 sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
-    if (!complete_reuse(m)) return NULL;
+    if (!complete_reuse(m) || !complete_tiers(m)) return NULL;
     if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
         cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v);
         return NULL;

@@ -105,6 +105,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                                           .max_bytes = o->store_bytes,
                                           .host_bytes = o->host_bytes,
                                           .host_kv = o->host_kv,
+                                          .admit_cheaper = o->admit_cheaper,
                                           .by_layers = o->preload == SP_PRELOAD_LAYERS,
                                           .space = &c->prompts.space,
                                           .salt = c->salt,

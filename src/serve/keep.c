@@ -37,6 +37,7 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
     bool storable = !copy->base && (copy->kind == SP_COPY_PLAIN || copy->kind == SP_COPY_FUSED);
     if (!sp_tiers_has_store(c->tiers) || !storable || (!must && sp_tiers_has_all(copy)))
         return SP_OK;
+    if (!must && !sp_tiers_admits(c->tiers, copy, SP_AT_DISK)) return SP_OK;
     sp_tiers_key key = {.copy = copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     SP_TRY(sp_tiers_store(c->tiers, &key));
     if (must) {

@@ -160,6 +160,14 @@ double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
     return bytes_of(&x->move, left) * t->byte_us[x->from == SP_AT_DISK];
 }
 
+bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
+{
+    double us = sp_blocks_for(c->n) * (double)sp_kv_pool_layer_block_bytes(t->pool) *
+                sp_kv_pool_shape(t->pool)->n_layers * t->byte_us[to == SP_AT_DISK];
+    if (c->kind == SP_COPY_PATH) return true; /* what continues it may be there */
+    return !t->admit_cheaper || us == 0 || c->cost_us == 0 || us < (double)c->cost_us;
+}
+
 /* -- the end -------------------------------------------------------------------------------- */
 
 static sp_miss why_failed(sp_err err)

@@ -138,7 +138,7 @@ static sp_err write_to_host(sp_tiers *t, const sp_copy *c)
 void sp_tiers_leaving(void *user, const sp_copy *c)
 {
     sp_tiers *t = user;
-    if (!t->host || c->places & SP_AT_HOST) return;
+    if (!t->host || c->places & SP_AT_HOST || !sp_tiers_admits(t, c, SP_AT_HOST)) return;
     if (write_to_host(t, c) == SP_OK)
         sp_ledger_placed(t->ledger, c, SP_AT_HOST);
     else

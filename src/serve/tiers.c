@@ -87,6 +87,7 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
                     .salt = o->salt,
                     .load_failed = o->load_failed,
                     .user = o->user};
+    t->admit_cheaper = o->admit_cheaper;
     if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
     open_waiting(t);
     sp_err err = o->host_bytes ? sp_tiers_open_host(t, o) : SP_OK;

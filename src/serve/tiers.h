@@ -23,6 +23,7 @@ typedef struct sp_tiers_opts {
     int64_t host_bytes;  /* budget of the host tier; 0: none */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes; /* sp_disk_opts */
+    bool admit_cheaper; /* sp_tiers_admits */
     bool by_layers;    /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
@@ -63,6 +64,10 @@ int sp_tiers_n_there(sp_tiers *t, const sp_copy *c);
 bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us);
 /* sp_tiers_load_us -- how long the rest of a LOADING copy takes, as the last loads went; 0: unknown. */
 double sp_tiers_load_us(sp_tiers *t, const sp_copy *c);
+
+/* sp_tiers_admits -- loading the copy from there (SP_AT_HOST, SP_AT_DISK) is expected to cost less than
+ * computing it did; true while one of the two is not known, and unless that was asked for. */
+bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to);
 
 /* sp_tiers_replicate -- a path copy near the root that requests keep using is copied to the host tier while
  * it is on the device: what depends on it survives the device. Source: RAGCache section 6 (R8). */

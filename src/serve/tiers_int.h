@@ -34,6 +34,7 @@ struct sp_tiers {
     pthread_cond_t more;
     int64_t busy_since_us;  /* when the first of these began */
     double busy_bytes;      /* that were loaded since */
+    bool admit_cheaper;
     double byte_us[2];      /* host, disk: time that reading a byte took lately; 0: not known */
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };

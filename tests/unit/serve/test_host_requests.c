@@ -244,6 +244,27 @@ static void test_every_allocation_may_fail(void **state)
     sp_log_set(SP_LOG_WARN, NULL, NULL);
 }
 
+/* -- admission ------------------------------------------------------------------------------ */
+
+/* A copy that loads slower than it was computed is not taken; while speeds are not known, all are. */
+static void test_only_what_pays_is_taken(void **state)
+{
+    const double byte_us[] = {0, 1e-9, 1e6};
+    for (size_t i = 0; i < SP_COUNT(byte_us); i++) {
+        sp_context *c = open_small(&full, 12, (sp_context_opts){.admit_cheaper = true});
+        c->tiers->byte_us[0] = byte_us[i];
+        sp_request_destroy(ask(c, "01", question, 6));
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+            if (v->kind == SP_COPY_PLAIN) assert_true(v->cost_us > 0);
+        drive_out(c);
+        int n_plain = 0;
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+            n_plain += v->kind == SP_COPY_PLAIN && v->places & SP_AT_HOST;
+        assert_int_equal(n_plain > 0, byte_us[i] < 1);
+        close_clean(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -257,6 +278,7 @@ int main(void)
         cmocka_unit_test(test_what_the_host_has_survives_the_device),
         cmocka_unit_test(test_hot_upper_nodes_are_replicated),
         cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_only_what_pays_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
