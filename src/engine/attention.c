@@ -27,6 +27,7 @@ static size_t mass_of(const sp_engine *e, const sp_plan *p, int64_t m)
 sp_err sp_attention_make_room(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     size_t mass = 0, spans = 0;
+    SP_TRY(sp_sparse_ahead_make_room(e, slices, n_slices));
     for (int s = 0; s < n_slices; s++) {
         mass += mass_of(e, slices[s].plan, slices[s].n);
         spans += span_copies(e, &slices[s]);
@@ -91,6 +92,7 @@ static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, in
         e->reqs[s].spans_of_head = select_spans(e, &slices[s], s, layer, next);
         next += span_copies(e, &slices[s]);
     }
+    SP_TRY(sp_sparse_ahead(e, slices, n_slices, layer));
     return sp_sparse_arrive(slices, n_slices, layer);
 }
 

@@ -119,6 +119,7 @@ void sp_engine_destroy(sp_engine *e)
     for (size_t i = 0; i < SP_COUNT(e->memory); i++) sp_mem_free(&e->memory[i]);
     sp_mem_free(&e->logits);
     sp_mem_free(&e->columns);
+    sp_mem_free(&e->ahead);
     sp_mirror_free(&e->mass);
     sp_mirror_free(&e->slots);
     sp_mirror_free(&e->differ);

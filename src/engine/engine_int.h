@@ -48,6 +48,7 @@ struct sp_engine {
     float *lse;    /* [M, H] of the layer being computed */
     sp_mem logits; /* [LOGIT_ROWS, V] on their way to the host; none on a unified device */
     sp_mem columns;
+    sp_mem ahead; /* [slices, H D] approximate queries of the next layer, once they are wanted */
     sp_mem memory[SP_N_ACTIVATIONS + 1];
 
     /* both sides */

@@ -189,7 +189,7 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
                        "context memory of %zu bytes: summaries of %lld blocks take %zu, which leaves "
                        "no 8 blocks of %zu",
                        opts->max_bytes, (long long)o->n_blocks, index, block);
-    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n / 2, o->n_blocks / 2);
+    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n * 3 / 4, o->n_blocks / 2);
     if (o->n_seats >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
                        opts->max_bytes, o->n_seats);
@@ -259,6 +259,16 @@ void sp_offload_destroy(sp_offload *o)
     sp_free(o->window.blocks);
     sp_free(o->window.is_in);
     sp_free(o);
+}
+
+struct sp_pages *sp_offload_pages(const sp_offload *o)
+{
+    return o->pages;
+}
+
+int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head)
+{
+    return sp_offload_record(o, layer, block, kv_head);
 }
 
 sp_offload_stats sp_offload_stats_of(const sp_offload *o)

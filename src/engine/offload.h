@@ -28,7 +28,7 @@ typedef struct sp_offload_opts {
     const char *dir;   /* the folder whose disk holds blocks */
     const char *io;    /* as sp_aio_open; NULL: the best */
     size_t max_bytes;  /* of memory: near blocks, seats, windows and summaries */
-    int32_t n_seats;   /* of each layer and KV head; 0: half of what summaries leave */
+    int32_t n_seats;   /* of each layer and KV head; 0: three quarters of what summaries leave */
 } sp_offload_opts;
 
 typedef struct sp_offload_stats {
@@ -75,6 +75,10 @@ sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n) S
 
 /* sp_offload_leave -- writes sealed near blocks now and waits; for benchmarks and tests. */
 sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
+
+/* sp_offload_pages -- the file; sp_offload_record_of -- that of KV head g of a block. For benchmarks. */
+struct sp_pages *sp_offload_pages(const sp_offload *o);
+int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head);
 
 sp_offload_stats sp_offload_stats_of(const sp_offload *o);
 

@@ -197,7 +197,12 @@ static sp_err wait_for(void *user, int layer)
     return sp_offload_wait(user, layer);
 }
 
+static void ahead(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n)
+{
+    sp_offload_ahead(user, layer, kv_head, blocks, n);
+}
+
 sp_block_source sp_offload_source(sp_offload *o)
 {
-    return (sp_block_source){.want = want, .wait = wait_for, .user = o};
+    return (sp_block_source){.want = want, .wait = wait_for, .ahead = ahead, .user = o};
 }

@@ -41,6 +41,7 @@ static void close(sp_sparse *s)
     sp_mirror_free(&s->candidates);
     sp_mirror_free(&s->picked);
     sp_mirror_free(&s->hits);
+    sp_mirror_free(&s->guess);
     sp_mirror_free(&s->tau);
     sp_mem_free(&s->labels);
     sp_arena_fini(&s->arena);
@@ -186,6 +187,8 @@ static sp_err take_lists(sp_sparse *s, const opening *o)
     SP_TRY(sp_mirror_alloc(d, (size_t)s->n * sizeof(uint32_t), what, &s->candidates));
     SP_TRY(sp_mirror_alloc(d, lists * (size_t)s->k * sizeof(uint32_t), what, &s->picked));
     SP_TRY(sp_mirror_alloc(d, lists, what, &s->hits));
+    if (s->o.ahead && s->o.source.ahead)
+        SP_TRY(sp_mirror_alloc(d, heads * ((size_t)s->k * sizeof(uint32_t) + 1), what, &s->guess));
     memset(s->hits.host, 2, lists);
     sp_mirror_push(&s->hits, lists);
     return take_thresholds(s, o->e);
@@ -253,10 +256,10 @@ static sp_err open(sp_sparse *s, opening *o)
     for (int i = 0; i < n_spans; i++) set_roles(s, o, i);
     count_roles(s, o);
     if (o->n_keys < depth || s->n == 0 || (depth >= 0 && s->k == s->n)) return SP_OK;
+    if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload);
     SP_TRY(take_lists(s, o));
     SP_TRY(summaries_of(o->e, s->o.kind, &summaries));
     SP_TRY(list(s, o, summaries));
-    if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload);
     s->account.summary_bytes = (size_t)s->n * sp_summaries_block_bytes(summaries);
     s->active = true;
     return SP_OK;

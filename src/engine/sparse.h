@@ -33,6 +33,8 @@ typedef struct sp_block_source {
     void (*want)(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n);
     sp_err (*wait)(void *user, int layer);
     void *user;
+    /* A guess at what a KV head of a layer to come will want. NULL: no guesses. */
+    void (*ahead)(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n);
 } sp_block_source;
 
 typedef struct sp_sparse_opts {
@@ -41,6 +43,7 @@ typedef struct sp_sparse_opts {
     int32_t min_depth;       /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
     sp_summary_kind kind;    /* the selector */
     sp_block_source source;  /* want NULL: all blocks are in the pool */
+    bool ahead;              /* fetch what a layer is likely to want while the one before computes */
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
     bool reuse;
     float eta;             /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */

@@ -27,6 +27,7 @@ struct sp_sparse {
     sp_mirror candidates; /* [n] ids of their blocks */
     sp_mirror picked;     /* [L, G, k] */
     sp_mirror hits;       /* [L, G] */
+    sp_mirror guess;      /* [G, k] of the next layer, then [G] hits; none without `ahead` */
     sp_mirror tau;        /* [L, G] thresholds of reuse, then [L, H] weights of heads; or none */
     sp_mem labels;        /* [L, H, D] rotated queries that made the choices; or none */
     uint32_t *blocks;     /* [G, cap_blocks] of the rewritten spans */
@@ -45,6 +46,10 @@ size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices
 sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 /* sp_sparse_rewrite -- spans [n_spans], a copy of the plan's, of one KV head. */
 void sp_sparse_rewrite(sp_sparse *s, int layer, int kv_head, sp_span *spans);
+/* sp_sparse_ahead_make_room, sp_sparse_ahead -- after the choices of a layer: guesses at those of the
+ * next. e->x holds what this layer's attention is added to; e->h is overwritten. */
+sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
+sp_err sp_sparse_ahead(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 /* sp_sparse_arrive -- returns when the blocks that the layer reads are in the pool. */
 sp_err sp_sparse_arrive(const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 

@@ -17,6 +17,7 @@ typedef struct sp_decode_choice {
  *   reuse=TAU                  the same with one threshold, -1 .. 1
  *   eta=X, power=X             of reuse: the largest threshold, the power of importance
  *   least                      of reuse: the least similar head of a group decides
+ *   ahead                      fetch from a file what the next layer is likely to choose
  * NULL: exact. Errors: SP_E_ARG names the word. */
 sp_err sp_decode_parse(const char *text, sp_decode_choice *out) SP_MUST_CHECK;
 

@@ -73,3 +73,13 @@ def test_bad_memory(tmp_path):
     refuse(*run, "--context-memory", "100K", naming=["context memory", "summaries"])
     refuse(*run, "--context-memory", "1M", "--context-dir", tmp_path / "none", naming=["none"])
     assert json.loads(succeed(*run, "--context-memory", "1M", "--json"))
+
+
+@pytest.mark.parametrize("decode", ["300", "300,ahead"])
+def test_bench_from_disk(decode, tmp_path):
+    out = succeed("bench", "decode", "-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "30%", "--depths",
+                  2048, "-n", 4, "--hit", "50,90", "--dir", tmp_path)
+    assert "the same 6 tokens from the file and from memory" in out
+    found = {line.split()[2]: float(line.split()[5]) for line in out.splitlines() if " hit " in line}
+    assert 50 <= found["50"] < found["90"] <= 100
+    refuse("bench", "decode", "-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "lots", naming=["lots"])

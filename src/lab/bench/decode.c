@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "lab/bench/decode_file.h"
 #include "lab/bench/decode_sparse.h"
 #include "lab/bench/model.h"
 #include "lab/bench/speed.h"
@@ -162,12 +163,20 @@ static int largest(const bench_list *l)
     return (int)v;
 }
 
-/* run_sparse -- with --sparse. */
-static int run_sparse(const bench *b, const bench_model_options *mo, const char *budget,
-                      const char *selector)
+/* run_sparse -- with --sparse; --from-disk: `file`, which the command line has begun. */
+static int run_sparse(const bench *b, const bench_model_options *mo, const char *decode, file_bench *file)
 {
-    char decode[128];
-    snprintf(decode, sizeof decode, "sparse:%s%s%s", budget, *selector ? "," : "", selector);
+    if (file) {
+        file->model = mo->models.v[0];
+        file->cpu = b->s.o->cpu;
+        file->kv_type = mo->m.type_k;
+        file->decode = decode;
+        file->depths = &b->depths;
+        file->n_threads = b->s.o->n_threads;
+        file->predict = b->predict;
+        file->seed = mo->seed;
+        return bench_decode_file(file);
+    }
     return bench_decode_sparse(&(sparse_bench){.model = mo->models.v[0],
                                                .cpu = b->s.o->cpu,
                                                .kv_type = mo->m.type_k,
@@ -183,6 +192,9 @@ static int run_sparse(const bench *b, const bench_model_options *mo, const char 
 int bench_decode(int argc, char **argv)
 {
     const char *batches = "1,4", *depths = "0,512", *sparse = NULL, *selector = "";
+    file_bench file = {.memory = "10%"};
+    bool from_disk = false;
+    char decode[128];
     speed_options o;
     bench_model_options mo;
     bench b = {.predict = 16};
@@ -196,6 +208,13 @@ int bench_decode(int argc, char **argv)
          "sparse decoding against full attention: 10%, 4096; contexts are random keys"},
         {OPT_STRING, "selector", 0, "NAME", &selector,
          "of --sparse: bounds, hash128, hash256 (bounds)"},
+        {OPT_FLAG, "from-disk", 0, NULL, &from_disk, "with --sparse: the context is in a file"},
+        {OPT_STRING, "memory", 0, "SIZE", &file.memory,
+         "of --from-disk: what stays in memory: 10% of the context, or 1G altogether (10%)"},
+        {OPT_STRING, "hit", 0, "LIST", &file.hits,
+         "of --from-disk: forced percentages of blocks that the token before has read"},
+        {OPT_STRING, "dir", 0, "DIR", &file.dir, "of --from-disk: the folder (/var/tmp)"},
+        {OPT_FLAG, "only-disk", 0, NULL, &file.only, "of --from-disk: no comparison in memory"},
         {0},
     };
     const opt *const tables[] = {own, mo.table, o.table, NULL};
@@ -214,7 +233,8 @@ int bench_decode(int argc, char **argv)
         return 2;
     if (sparse) {
         b.s.o = &o;
-        return run_sparse(&b, &mo, sparse, selector);
+        snprintf(decode, sizeof decode, "sparse:%s%s%s", sparse, *selector ? "," : "", selector);
+        return run_sparse(&b, &mo, decode, from_disk ? &file : NULL);
     }
     b.s = (speed_bench){.o = &o, .unit = "tok/s", .columns = {"model", "batch", "depth"}};
     b.n_models = mo.models.n;

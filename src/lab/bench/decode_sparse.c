@@ -17,9 +17,10 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
+#include "lab/bench/random_kv.h"
 #include "serve/decode.h"
 
-enum { SPAN = 1024, PIECE = 256, MAX_BATCH = 8 };
+enum { SPAN = 1024, MAX_BATCH = 8 };
 
 typedef struct machine {
     const sparse_bench *b;
@@ -122,74 +123,15 @@ static void machine_close(machine *m)
 
 /* -- a context ------------------------------------------------------------------------------ */
 
-/* Random keys and values of PIECE tokens, and where they go. */
-typedef struct piece {
-    sp_mirror kv, block, slot, rot;
-} piece;
-
-static sp_err piece_open(machine *m, piece *p)
-{
-    const sp_hparams *hp = &m->model->hp;
-    const size_t n = 2 * (size_t)PIECE * (size_t)(hp->n_kv_heads * hp->head) + PIECE;
-    *p = (piece){0};
-    SP_TRY(sp_mirror_alloc(m->device, n * sizeof(float), "a context", &p->kv));
-    SP_TRY(sp_mirror_alloc(m->device, PIECE * sizeof(uint32_t), "a context", &p->block));
-    SP_TRY(sp_mirror_alloc(m->device, PIECE, "a context", &p->slot));
-    SP_TRY(sp_mirror_alloc(m->device, PIECE * sizeof(int32_t), "a context", &p->rot));
-    float *v = p->kv.host;
-    for (size_t i = 0; i < n; i++)
-        v[i] = (float)(bench_random(&m->random) >> 40) * 0x1p-23f - 1;
-    sp_mirror_push(&p->kv, n * sizeof(float));
-    return SP_OK;
-}
-
-static void piece_close(piece *p)
-{
-    sp_mirror_free(&p->kv);
-    sp_mirror_free(&p->block);
-    sp_mirror_free(&p->slot);
-    sp_mirror_free(&p->rot);
-}
-
-/* store -- tokens from .. from+n-1 of a span, in all layers; each layer and piece takes another part
- * of the random numbers. */
-static sp_err store(machine *m, piece *p, const uint32_t *blocks, int at, int from, int n)
-{
-    const sp_hparams *hp = &m->model->hp;
-    sp_rope none = {0};
-    for (int i = 0; i < n; i++) {
-        ((uint32_t *)p->block.host)[i] = blocks[(from + i) / SP_BLOCK_TOKENS];
-        ((uint8_t *)p->slot.host)[i] = (uint8_t)((from + i) % SP_BLOCK_TOKENS);
-        ((int32_t *)p->rot.host)[i] = at + from + i;
-    }
-    sp_mirror_push(&p->block, (size_t)n * sizeof(uint32_t));
-    sp_mirror_push(&p->slot, (size_t)n);
-    sp_mirror_push(&p->rot, (size_t)n * sizeof(int32_t));
-    for (int l = 0; l < hp->n_layers; l++) {
-        const sp_kv_view kv = sp_kv_pool_layer(m->pool, l);
-        const float *k = (const float *)p->kv.dev + bench_random(&m->random) % PIECE;
-        sp_device_kv_store(m->device, &(sp_kv_store_args){.kv = &kv,
-                                                          .rope = &none,
-                                                          .k = k,
-                                                          .v = k + PIECE * hp->n_kv_heads * hp->head,
-                                                          .m = n,
-                                                          .block = p->block.dev,
-                                                          .slot = p->slot.dev,
-                                                          .rot = p->rot.dev});
-    }
-    return sp_device_synchronise(m->device);
-}
-
 /* add_context -- spans of known blocks, then the answer's. */
-static sp_err add_context(machine *m, piece *random, sp_plan *p, int depth, int room)
+static sp_err add_context(machine *m, random_kv *random, sp_plan *p, int depth, int room)
 {
     uint32_t blocks[SPAN / SP_BLOCK_TOKENS];
     int span, see;
     for (int at = 0, n; at < depth; at += n) {
         n = SP_MIN(SPAN, depth - at);
         SP_TRY(sp_kv_acquire(m->pool, sp_blocks_for(n), blocks));
-        for (int from = 0; from < n; from += PIECE)
-            SP_TRY(store(m, random, blocks, at, from, SP_MIN(PIECE, n - from)));
+        SP_TRY(random_kv_store(random, blocks, at, n));
         sp_err err = sp_plan_add_span(
             p, &(sp_span_spec){.n = n, .at = at, .known = blocks, .n_known = n}, &span);
         sp_kv_release(m->pool, blocks, sp_blocks_for(n));
@@ -204,14 +146,14 @@ static sp_err setting_open(setting *s)
 {
     machine *m = s->m;
     const sparse_bench *b = m->b;
-    piece random;
-    sp_err err = piece_open(m, &random);
+    random_kv random;
+    sp_err err = random_kv_open(m->pool, &m->random, &random);
     for (int i = 0; i < s->batch; i++) sp_plan_init(&s->plans[i], m->pool);
     for (int i = 0; i < s->batch && err == SP_OK; i++) {
         err = add_context(m, &random, &s->plans[i], s->depth, 2 * (b->rounds + 1) * b->predict);
         if (err == SP_OK) err = sp_sparse_create(&m->choice.o, &s->sparse[i]);
     }
-    piece_close(&random);
+    random_kv_close(&random);
     return err;
 }
 

@@ -209,6 +209,17 @@ static void test_ahead(void **state)
     assert_ok(decode(&s, &some, got));
     same_bits(got, want, "after guesses");
     scene_close(&s);
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) { /* those of the layer before */
+        sp_sparse_opts o = some;
+        o.ahead = true;
+        scene_open(&s, kinds[k].seats, kinds[k].io);
+        send_away(&s);
+        assert_ok(decode(&s, &o, got));
+        same_bits(got, want, "with guesses");
+        const sp_offload_stats a = sp_offload_stats_of(s.offload);
+        assert_true(a.n_ahead > 0 && a.n_ahead <= a.n_fetched);
+        scene_close(&s);
+    }
 }
 
 /* The pool reads blocks wherever they are, and overwrites them there. */
@@ -285,7 +296,9 @@ static void test_read_faults(void **state)
             scene_open(&s, 14, n % 2 ? NULL : "threads");
             send_away(&s);
             sp_store_fault(SP_CALL_READ, n, EIO, stays);
-            sp_err err = decode(&s, &some, got);
+            sp_sparse_opts o = some;
+            o.ahead = n % 3 == 0;
+            sp_err err = decode(&s, &o, got);
             sp_store_fault(0, 0, 0, false);
             if (err == SP_OK)
                 same_bits(got, want, "after a failed read");
