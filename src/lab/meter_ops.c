@@ -239,7 +239,9 @@ typedef struct rig {
     sp_span *spans;
     uint32_t *blocks; /* [n_blocks] of all spans */
     int32_t n_blocks;
-    sp_sight sight;
+    sp_sight *sights; /* one, or one a span of trees */
+    uint16_t *lists;
+    double pairs; /* of a query and a key that it sees */
     sp_attend_req req;
     void *scratch;
 } rig;
@@ -254,6 +256,10 @@ static sp_err check_attend(const sp_meter_op *op, const sp_kv_shape *shape)
     if (op->n_keys < op->rows || op->n_keys > KEYS_MAX)
         return sp_fail(SP_E_ARG, "attend: %d keys for %d queries, at most %d", op->n_keys, op->rows,
                        KEYS_MAX);
+    if (op->n_trees && (op->rows != op->n_keys || op->n_paths < 1 || op->n_trees < 0 ||
+                        op->n_spans != sp_meter_tree_spans(op)))
+        return sp_fail(SP_E_ARG, "attend: %d trees of %d paths in %d spans over %d of %d tokens",
+                       op->n_trees, op->n_paths, op->n_spans, op->rows, op->n_keys);
     if (op->n_spans < 1 || op->n_spans > SP_MIN(op->n_keys, SPANS_MAX))
         return sp_fail(SP_E_ARG, "attend: %d keys in %d spans", op->n_keys, op->n_spans);
     return SP_OK;
@@ -284,16 +290,22 @@ static sp_err make_rig(rig *r, const sp_meter_op *op, size_t scratch_bytes)
     r->spans = sp_alloc_zero((size_t)op->n_spans, sizeof *r->spans);
     r->blocks = sp_alloc(most_blocks, sizeof *r->blocks);
     r->scratch = sp_alloc_aligned(scratch_bytes);
-    if (!r->tables || !r->q || !r->out || !r->pos || !r->see || !r->spans || !r->blocks ||
+    r->sights = sp_alloc_zero((size_t)op->n_spans, sizeof *r->sights);
+    r->lists = sp_alloc((size_t)op->n_spans * 4, sizeof *r->lists);
+    if (!r->sights || !r->lists || !r->tables || !r->q || !r->out || !r->pos || !r->see || !r->spans || !r->blocks ||
         !r->scratch)
         return sp_fail_nomem(rows * wide * sizeof *r->q, "queries and what they need");
     lay_spans(r, op);
     for (int i = 0; i < op->rows; i++) r->pos[i] = op->n_keys - op->rows + i;
+    r->sights[0] = (sp_sight){.n = op->n_spans};
+    r->pairs = (double)op->rows * (op->n_keys - op->rows) + (double)op->rows * ((double)op->rows + 1) / 2;
+    if (op->n_trees)
+        r->pairs = sp_meter_lay_trees(
+            op, &(sp_meter_trees){r->spans, r->sights, r->lists, r->pos, r->see});
     r->rope = (sp_rope){.n_rot = op->head,
                         .n_pos = op->n_keys,
                         .c = r->tables,
                         .s = r->tables + (size_t)op->n_keys * (size_t)op->head / 2};
-    r->sight = (sp_sight){.n = op->n_spans};
     r->req = (sp_attend_req){.q = r->q,
                              .out = r->out,
                              .pos = r->pos,
@@ -301,7 +313,7 @@ static sp_err make_rig(rig *r, const sp_meter_op *op, size_t scratch_bytes)
                              .m = op->rows,
                              .spans = r->spans,
                              .n_spans = op->n_spans,
-                             .sights = &r->sight};
+                             .sights = r->sights};
     return SP_OK;
 }
 
@@ -315,6 +327,8 @@ static void free_rig(rig *r)
     sp_free(r->spans);
     sp_free(r->blocks);
     sp_free(r->scratch);
+    sp_free(r->sights);
+    sp_free(r->lists);
 }
 
 typedef struct store_job {
@@ -390,8 +404,6 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
     sp_err err = make_rig(&r, op, scratch * (size_t)sp_team_size(m->team));
     if (err == SP_OK) err = make_kv(m, &j, &r);
     if (err == SP_OK) {
-        double seen = (double)op->rows * (op->n_keys - op->rows) +
-                      (double)op->rows * ((double)op->rows + 1) / 2;
         j.attend = (sp_attend_args){.kv = &j.kv,
                                     .rope = &r.rope,
                                     .n_heads = op->n_heads,
@@ -401,7 +413,7 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
                                     .scratch = r.scratch,
                                     .scratch_bytes = scratch};
         *out = (sp_meter_sample){.seconds = seconds_of(m, &j),
-                                 .ops = 4.0 * op->n_heads * op->head * seen,
+                                 .ops = 4.0 * op->n_heads * op->head * r.pairs,
                                  .bytes = (double)r.n_blocks * (double)block_bytes};
     }
     free_rig(&r);
