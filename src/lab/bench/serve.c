@@ -170,7 +170,7 @@ int bench_serve(int argc, char **argv)
         {OPT_FLAG, "same", 0, NULL, &b.same, "every rate has the same prompts, instead of the next ones"},
         {OPT_FLOAT, "hang-up", 0, "SHARE", &b.hang_up, "clients that close the connection during the answer (0)"},
         {OPT_INT, "timeout", 0, "S", &b.timeout_s, "seconds that a request may take (600)"},
-        {OPT_FLOAT, "factor", 0, "X", &b.factor, "goodput: mean TTFT within X times that of the lowest rate (5)"},
+        {OPT_FLOAT, "factor", 0, "X", &b.factor, "goodput: times within X times those of the lowest rate (5)"},
         {OPT_U64, "seed", 's', "N", &b.source.seed, "random seed (1)"},
         {OPT_STRING, "csv", 0, "FILE", &b.csv, "a line for each run", .common = true},
         {OPT_STRING, "svg", 0, "FILE", &b.svg, "a plot over the rates", .common = true},

@@ -325,6 +325,7 @@ bool load_execute(const load_run *run, load_result *out)
     }
     bool good = drive(&l);
     out->seconds = (double)(sp_clock_us() - begin) / 1e6;
+    out->drain = (double)(sp_clock_us() - l.due_us[run->n_requests - 1]) / 1e6;
     for (size_t i = 0; i < l.n_clients; i++) {
         curl_multi_remove_handle(l.multi, l.clients[i]->curl);
         curl_easy_cleanup(l.clients[i]->curl);

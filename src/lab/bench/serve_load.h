@@ -45,6 +45,7 @@ typedef struct load_run {
 typedef struct load_result {
     int n_answered, n_refused, n_failed, n_left; /* refused: status 429; left: hung up on purpose */
     double seconds;                              /* from the first arrival to the last answer */
+    double drain;                                /* from the last arrival to the last answer */
     load_times ttft;                             /* from the arrival to the first token */
     load_times gaps;                             /* between tokens */
     load_times total;                            /* from the arrival to the end */

@@ -37,6 +37,7 @@ static load_row row_of(int server, const load_run *run, load_result *r)
                       .gap = quantiles(&r->gaps),
                       .total = quantiles(&r->total),
                       .seconds = r->seconds,
+                      .drain = r->drain,
                       .tokens_s = (double)r->n_generated / r->seconds,
                       .requests_s = r->n_answered / r->seconds,
                       .cached = r->n_prompt ? (double)r->n_cached / (double)r->n_prompt : NAN};
@@ -58,7 +59,8 @@ double load_goodput(const load_report *r, int server)
     const load_row *row = next_rate(r, server, 0), *lowest = row;
     double rate = NAN;
     while (row && row->n_answered + row->n_left == row->n_requests &&
-           row->ttft.mean <= r->factor * lowest->ttft.mean) {
+           row->ttft.mean <= r->factor * lowest->ttft.mean &&
+           (row == lowest || row->drain <= r->factor * lowest->total.mean)) {
         rate = row->rate;
         row = next_rate(r, server, rate);
     }
@@ -68,7 +70,7 @@ double load_goodput(const load_report *r, int server)
 /* -- text ----------------------------------------------------------------------------------- */
 
 static const char *const csv_columns =
-    "server,rate,requests,answered,refused,failed,left,most_open,seconds,ttft_ms,ttft_p50_ms,ttft_p95_ms,"
+    "server,rate,requests,answered,refused,failed,left,most_open,seconds,drain_s,ttft_ms,ttft_p50_ms,ttft_p95_ms,"
     "ttft_p99_ms,gap_ms,gap_p50_ms,gap_p95_ms,gap_p99_ms,total_ms,total_p95_ms,tokens_s,requests_s,cached\n";
 
 void load_report_head(const load_report *r)
@@ -108,6 +110,7 @@ static void print_row_json(const load_report *r, const load_row *w, const char *
                                       "refused", w->n_refused, "failed", w->n_failed, "left", w->n_left,
                                       "most_open", w->most_open));
     set_number(o, "seconds", w->seconds);
+    set_number(o, "drain_s", w->drain);
     set_quantiles(o, "ttft_ms", &w->ttft);
     set_quantiles(o, "gap_ms", &w->gap);
     set_quantiles(o, "total_ms", &w->total);
@@ -129,8 +132,8 @@ static void print_row(const load_report *r, const load_row *w)
 
 static void write_csv(FILE *f, const char *name, const load_row *w)
 {
-    fprintf(f, "%s,%g,%d,%d,%d,%d,%d,%d,%.3f", name, w->rate, w->n_requests, w->n_answered, w->n_refused,
-            w->n_failed, w->n_left, w->most_open, w->seconds);
+    fprintf(f, "%s,%g,%d,%d,%d,%d,%d,%d,%.3f,%.3f", name, w->rate, w->n_requests, w->n_answered, w->n_refused,
+            w->n_failed, w->n_left, w->most_open, w->seconds, w->drain);
     const load_quantiles *all[] = {&w->ttft, &w->gap};
     for (int i = 0; i < 2; i++)
         fprintf(f, ",%.3f,%.3f,%.3f,%.3f", 1e3 * all[i]->mean, 1e3 * all[i]->p50, 1e3 * all[i]->p95,
@@ -167,7 +170,7 @@ void load_report_goodput(const load_report *r)
             set_number(o, "ratio", ratio);
             print_json(o);
         } else if (isfinite(rate)) {
-            printf("%-12s goodput %g requests/s (mean TTFT within %gx of the lowest rate's), %.2fx of %s\n",
+            printf("%-12s goodput %g requests/s (times within %gx of the lowest rate's), %.2fx of %s\n",
                    r->names[i], rate, r->factor, ratio, r->names[0]);
         }
     }

@@ -16,7 +16,7 @@ typedef struct load_row {
     double rate;
     int n_requests, n_answered, n_refused, n_failed, n_left, most_open;
     load_quantiles ttft, gap, total;
-    double seconds, tokens_s, requests_s; /* tokens_s: generated ones */
+    double seconds, drain, tokens_s, requests_s; /* tokens_s: generated ones */
     double cached;                        /* share of prompt tokens; NaN: the server does not say */
 } load_row;
 
@@ -34,8 +34,10 @@ void load_report_head(const load_report *r);
 /* load_report_add -- prints and keeps a run; sorts the result's times. */
 void load_report_add(load_report *r, int server, const load_run *run, load_result *result);
 
-/* load_goodput -- the highest rate of a server with all requests answered and a mean TTFT within
- * the factor, no lower rate missing it; NaN when the report has none. */
+/* load_goodput -- the highest rate at which a server answers all requests and keeps up: the mean TTFT
+ * is within the factor of that at the lowest rate, and so is the time from the last arrival to the
+ * last answer, of the mean time of a request there: otherwise a short run hides a queue that grows.
+ * All lower rates must pass, too. NaN when none does. */
 double load_goodput(const load_report *r, int server);
 /* load_report_goodput -- prints it for each server, and as a ratio to the first. */
 void load_report_goodput(const load_report *r);

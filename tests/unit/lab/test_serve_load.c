@@ -95,12 +95,13 @@ static void test_random_prompts(void **state)
     load_source_close(again);
 }
 
-static void add_row(load_report *r, int server, double rate, double ttft, int n_failed)
+static load_row *add_row(load_report *r, int server, double rate, double ttft, int n_failed)
 {
     r->rows = realloc(r->rows, (r->n + 1) * sizeof *r->rows);
     assert_non_null(r->rows);
-    r->rows[r->n++] = (load_row){.server = server, .rate = rate, .n_requests = 10, .n_failed = n_failed,
-                                 .n_answered = 10 - n_failed, .ttft = {.mean = ttft}};
+    r->rows[r->n] = (load_row){.server = server, .rate = rate, .n_requests = 10, .n_failed = n_failed, .drain = 0.5,
+                               .n_answered = 10 - n_failed, .ttft = {.mean = ttft}, .total = {.mean = 0.2}};
+    return &r->rows[r->n++];
 }
 
 static void test_goodput(void **state)
@@ -115,10 +116,14 @@ static void test_goodput(void **state)
     add_row(&r, 1, 2, 0.10, 1); /* one request was not answered */
     add_row(&r, 1, 4, 0.10, 0);
     add_row(&r, 2, 1, 0.10, 10);
+    add_row(&r, 3, 1, 0.10, 0)->drain = 2; /* nothing to compare with */
+    add_row(&r, 3, 2, 0.10, 0)->drain = 0.99;
+    add_row(&r, 3, 4, 0.10, 0)->drain = 1.01; /* the queue was still growing */
     assert_true(load_goodput(&r, 0) == 4);
     assert_true(load_goodput(&r, 1) == 1);
     assert_true(isnan(load_goodput(&r, 2)));
-    assert_true(isnan(load_goodput(&r, 3)));
+    assert_true(load_goodput(&r, 3) == 2);
+    assert_true(isnan(load_goodput(&r, 4)));
     load_report_fini(&r);
 }
 
