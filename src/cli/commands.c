@@ -27,7 +27,7 @@ static void print_commands(FILE *to, const cli_command *table)
         bool begins = table->group && (!group || strcmp(table->group, group) != 0);
         if (begins) fprintf(to, "%s%s:\n", group ? "\n" : "", table->group);
         if (begins) group = table->group;
-        fprintf(to, "  %-12s %s\n", table->name, table->summary);
+        fprintf(to, "  %-14s %s\n", table->name, table->summary);
     }
 }
 

@@ -84,6 +84,14 @@ void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp
     }
 }
 
+sp_err sp_reuse_keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
+                            sp_kept_list *out)
+{
+    SP_UNUSED(role);
+    sp_reuse_keep_path(in, plan, in->n_segs, out);
+    return SP_OK;
+}
+
 sp_err sp_reuse_keep_fill(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
                           sp_kept_list *out)
 {

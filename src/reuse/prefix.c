@@ -78,21 +78,13 @@ static sp_err plan_answer(const sp_reuse_input *in, sp_plan *plan, sp_plan_role 
     return sp_plan_add_sight(plan, NULL, in->n_segs + 1, &see);
 }
 
-static sp_err keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
-                          sp_kept_list *out)
-{
-    SP_UNUSED(role);
-    sp_reuse_keep_path(in, plan, in->n_segs, out);
-    return SP_OK;
-}
-
 const sp_reuse_policy sp_reuse_prefix = {
     .name = "prefix",
     .help = "reuse the longest known prefix; exact",
     .exact = true,
     .find = find_prefix,
     .next_plan = plan_answer,
-    .keep = keep_prompt,
+    .keep = sp_reuse_keep_prompt,
 };
 
 static sp_err find_nothing(const sp_finder *f)

@@ -46,6 +46,10 @@ sp_err sp_reuse_keep_fill(const sp_reuse_input *in, sp_plan *plan, sp_plan_role 
                           sp_kept_list *out) SP_MUST_CHECK;
 /* sp_reuse_keep_path -- segments [0, n) that were computed after an exact path. */
 void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp_kept_list *out);
+/* sp_reuse_keep_prompt -- all segments that were computed after an exact path; `keep` of policies
+ * that do not fill. */
+sp_err sp_reuse_keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
+                            sp_kept_list *out) SP_MUST_CHECK;
 
 /* -- answer.c: the answer plan -------------------------------------------------------------- */
 

@@ -57,18 +57,10 @@ static sp_err plan_set(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *ro
     return sp_plan_add_sight(plan, NULL, in->n_segs + 1, &see);
 }
 
-static sp_err keep_prompt(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
-                          sp_kept_list *out)
-{
-    SP_UNUSED(role);
-    sp_reuse_keep_path(in, plan, in->n_segs, out);
-    return SP_OK;
-}
-
 const sp_reuse_policy sp_reuse_set = {
     .name = "set",
     .help = "reuse chunks that were read together before",
     .find = find_set,
     .next_plan = plan_set,
-    .keep = keep_prompt,
+    .keep = sp_reuse_keep_prompt,
 };
