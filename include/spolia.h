@@ -634,7 +634,7 @@ typedef enum sp_store_mode {
 typedef struct sp_store_copy {
     const char *id;    /* of the chunk: 64 hex digits; it may have several copies */
     const char *space; /* 64 hex digits, a hash of model, KV type and layout */
-    const char *kind;  /* "plain", "fused" */
+    const char *kind;  /* "plain", "fused", "path" */
     int n_tokens;
     int64_t bytes;
     double cost_us;    /* time that computing it took; 0: unknown */
