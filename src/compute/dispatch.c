@@ -52,19 +52,25 @@ TABLE(avxvnni, avx2);
 TABLE(avx512, avx512);
 TABLE(vnni, avx512);
 
+#define X86(variant) {#variant, &variant, cpu_has_##variant}
+
+#else
+
+static bool never(void)
+{
+    return false;
+}
+
+#define X86(variant) {#variant, NULL, never}
+
 #endif
 
-/* From the plainest to the best. */
+/* From the plainest to the best; every build knows all names. */
 static const struct {
-    const sp_ops *ops;
+    const char *name;
+    const sp_ops *ops; /* NULL: not in this build */
     bool (*runs_here)(void);
-} variants[] = {
-    {&ref, always},
-#if SP_HAVE_X86
-    {&avx2, cpu_has_avx2}, {&avxvnni, cpu_has_avxvnni}, {&avx512, cpu_has_avx512},
-    {&vnni, cpu_has_vnni},
-#endif
-};
+} variants[] = {{"ref", &ref, always}, X86(avx2), X86(avxvnni), X86(avx512), X86(vnni)};
 
 sp_err sp_ops_select(const char *name, const sp_ops **out)
 {
@@ -76,7 +82,9 @@ sp_err sp_ops_select(const char *name, const sp_ops **out)
         return SP_OK;
     }
     for (size_t i = 0; i < SP_COUNT(variants); i++) {
-        if (strcmp(name, variants[i].ops->name) != 0) continue;
+        if (strcmp(name, variants[i].name) != 0) continue;
+        if (!variants[i].ops)
+            return sp_fail(SP_E_UNSUPPORTED, "CPU variant '%s' is not part of this program", name);
         if (!variants[i].runs_here()) {
             return sp_fail(SP_E_UNSUPPORTED, "CPU variant '%s' does not run on this machine", name);
         }

@@ -91,7 +91,8 @@ static sp_err get(sp_load *x)
     x->from = x->copy->places & SP_AT_HOST && t->host ? SP_AT_HOST : SP_AT_DISK;
     if (!tier_of(x)) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
     x->n_tries++;
-    x->arrived = x->ended = false;
+    x->arrived = false;
+    x->ended = false;
     x->move.first = 0;
     x->move.n = t->piece;
     SP_TRY(sp_move_get(&x->move, tier_of(x), got, &x->op));

@@ -28,9 +28,13 @@ static void remove_folder(const char *dir)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
+/* open_store -- requests wait for loads as long as a slow machine takes. */
 static sp_context *open_store(const char *dir)
 {
-    return open_with((sp_context_opts){.store = dir, .order = "fcfs", .reuse.policy = "full", .n_batch = 40});
+    sp_context *c =
+        open_with((sp_context_opts){.store = dir, .order = "fcfs", .reuse.policy = "full", .n_batch = 40});
+    c->patience_us = 60000000;
+    return c;
 }
 
 /* fill_store -- plain copies of these chunks, as requests leave them. */
