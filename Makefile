@@ -249,8 +249,9 @@ build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang X86= \
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
-# Bodies of requests: parsers of the program.
-build/fuzz/fuzz_body: tests/fuzz/fuzz_body.c $(LIB_SRC) $(CMD_SRC)
+# Parsers of the program: bodies of requests, and files.
+PROGRAM_FUZZ_BIN := build/fuzz/fuzz_body build/fuzz/fuzz_files
+$(PROGRAM_FUZZ_BIN): build/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(CMD_SRC)
 	@mkdir -p $(@D)
 	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang X86= OPT="-O1 -g -fno-omit-frame-pointer" \
 		SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" \

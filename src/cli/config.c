@@ -86,6 +86,8 @@ static int add(void *user, const char *section, const char *key, const char *val
         continue_value(r, value);
         return !r->failed;
     }
+    if (!*key) refuse(r, "the name of an option is missing before its value");
+    if (r->failed) return 0;
     config_setting s = {.line = r->line, .value = value_copy(value)};
     snprintf(s.section, sizeof s.section, "%s", section);
     snprintf(s.key, sizeof s.key, "%s", key);

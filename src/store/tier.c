@@ -214,12 +214,7 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key)
 
 void sp_tier_use(sp_tier *t, const sp_tier_key *key)
 {
-    if (t->type->use) t->type->use(t, key, true);
-}
-
-void sp_tier_touch(sp_tier *t, const sp_tier_key *key)
-{
-    if (t->type->use) t->type->use(t, key, false);
+    if (t->type->use) t->type->use(t, key);
 }
 
 sp_tier_stats sp_tier_stats_of(sp_tier *t)

@@ -102,6 +102,7 @@ def test_places(tmp_path):
     ("[run]\njson = maybe\n", [":2: json: ", "maybe"]),
     ("[serve]\nport = 1\nport = 2\n", [":3: port is already set in line 2"]),
     ("[serve]\nport = 1\n  host = 2\n", [":3: ", "indented"]),
+    ("[serve]\n= 1\n", [":2: ", "name of an option is missing"]),
     ("[serve]\nport\n", [":2: ", "option = value"]), ("[serve\n", [":1: ", "[command]"]),
     ("[serve]\n\0port = 1\n", [":2: ", "NUL"]), ("[serve]\nalias = " + "x" * 300 + "\n", [":2: ", "too long"])])
 def test_refusals(text, words, config):

@@ -138,9 +138,9 @@ static bool add_question(const char *path, int line, json_t *object, void *user)
     const json_t *answers = json_object_get(object, "answers");
     eval_question q = {.line = line, .object = object};
     if (!(q.text = text_of(path, line, object, "question", true)) ||
-        !(q.id = text_of(path, line, object, "id", false)) ||
-        !(q.kind = text_of(path, line, object, r->kind_field, false)) ||
-        !are_texts(path, line, answers, "answers") || !find_names(path, &q) || !remember_id(r, &q))
+        !(q.id = text_of(path, line, object, "id", false)) || !remember_id(r, &q) ||
+        !(q.kind = text_of(path, line, object, r->kind_field, false)) || /* may be the id made now */
+        !are_texts(path, line, answers, "answers") || !find_names(path, &q))
         return false;
     q.n_answers = (int)json_array_size(answers);
     if (q.n_answers == 0) {

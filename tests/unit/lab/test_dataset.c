@@ -1,0 +1,51 @@
+/* test_dataset.c -- question files of spolia eval. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "lab/eval/dataset.h"
+#include "support/check.h"
+
+static bool read_text(const char *text, const char *kind_field, eval_questions *out)
+{
+    char path[40];
+    int fd = memfd_create("questions", MFD_CLOEXEC);
+    assert_true(fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    bool good = eval_questions_read(path, kind_field, out);
+    close(fd);
+    return good;
+}
+
+/* An id that is made replaces an empty one, which the kind may have been. */
+static void test_kinds_are_ids(void **state)
+{
+    eval_questions q;
+    assert_true(read_text("{\"id\": \"\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n"
+                          "{\"id\": \"x\", \"question\": \"Why?\", \"answers\": [\"b\", \"c\"]}\n",
+                          "id", &q));
+    assert_int_equal(q.n, 2);
+    assert_string_equal(q.v[0].id, "q1");
+    assert_string_equal(q.v[0].kind, "q1");
+    assert_string_equal(q.v[1].kind, "x");
+    assert_int_equal(q.v[1].n_answers, 2);
+    eval_questions_drop(&q);
+}
+
+static void test_ids_are_unique(void **state)
+{
+    eval_questions q;
+    assert_false(read_text("{\"id\": \"q2\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n"
+                           "{\"question\": \"Why?\", \"answers\": [\"b\"]}\n",
+                           "kind", &q));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds_are_ids),
+        cmocka_unit_test(test_ids_are_unique),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
