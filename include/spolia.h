@@ -634,7 +634,7 @@ typedef enum sp_store_mode {
 typedef struct sp_store_copy {
     const char *id;    /* of the chunk: 64 hex digits; it may have several copies */
     const char *space; /* 64 hex digits, a hash of model, KV type and layout */
-    const char *kind;  /* "plain", "fused" */
+    const char *kind;  /* "plain", "fused", "path" */
     int n_tokens;
     int64_t bytes;
     double cost_us;    /* time that computing it took; 0: unknown */
@@ -848,6 +848,8 @@ typedef struct sp_graph_tree {
 SP_API sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_style style,
                                   sp_graph_tree *out);
 SP_API void sp_graph_tree_fini(sp_graph_tree *t);
+/* sp_prompt_graph -- sp_prompt_tree of all nodes of t. A tree without nodes adds nothing. */
+SP_API sp_err sp_prompt_graph(sp_prompt *p, const sp_graph_tree *t);
 
 #ifdef __cplusplus
 }

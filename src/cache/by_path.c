@@ -77,6 +77,17 @@ sp_copy *sp_by_path_child(const sp_ledger *l, const sp_copy *parent, const sp_se
     return c;
 }
 
+const sp_copy *sp_by_path_at(const sp_ledger *l, const sp_digest *ids, int n)
+{
+    const sp_copy *at = NULL;
+    for (int i = 0; i < n && (i == 0 || at); i++) {
+        const sp_copy *c = sp_chains_first(&l->path_by_id, hash_id(at, &ids[i]));
+        while (c && (c->parent != at || !sp_digest_eq(&c->id, &ids[i]))) c = c->next_by_id;
+        at = c;
+    }
+    return at;
+}
+
 static int32_t common_blocks(const sp_copy *c, const sp_segment *seg)
 {
     int32_t limit = SP_MIN(c->n, seg->n) / SP_BLOCK_TOKENS, b = 0;

@@ -48,6 +48,10 @@ sp_path_match sp_by_path_find(sp_ledger *l, const sp_segment *segs, int n_segs, 
  * nothing: valid until the ledger changes. */
 void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, const sp_copy **out);
 
+/* sp_by_path_at -- the copy at the end of a path of segments, root first, in any state; NULL: it is not
+ * known. Pins and uses nothing. */
+const sp_copy *sp_by_path_at(const sp_ledger *l, const sp_digest *ids, int n);
+
 /* sp_by_path_order -- the order of a prompt's segments in which the longest path is known: the head
  * (the first n_head) as it is, then the chunks of that path, then the others in their own order;
  * out [n_segs] indices. Looks at 4,096 copies at most. Pins and uses nothing.

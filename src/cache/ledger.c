@@ -79,6 +79,7 @@ static void leave_path(sp_ledger *l, sp_copy *c)
         c->sibling.previous->sibling.next = c->sibling.next;
     else if (c->parent)
         c->parent->first_child = c->sibling.next;
+    c->sibling.next = c->sibling.previous = NULL;
 }
 
 /* forget -- a FREE copy is gone; the tiers are told. Pre: no path copy continues it. */
@@ -148,9 +149,11 @@ static void settle(sp_ledger *l, sp_copy *c)
 /* forget_oldest -- I6; pinned ones stay. */
 static void forget_oldest(sp_ledger *l)
 {
-    for (sp_copy *c = l->free.oldest, *next; c && l->free.n > SP_LEDGER_MAX_FREE; c = next) {
-        next = c->used.newer;
-        if (c->n_pins == 0 && c->kind != SP_COPY_PATH && c->places == SP_AT_DISK) forget(l, c);
+    for (sp_copy *c = l->free.oldest; c && l->free.n > SP_LEDGER_MAX_FREE;) {
+        sp_copy *end = deepest(c), *next = c->used.newer;
+        bool may = end->state == SP_COPY_FREE && end->n_pins == 0 && end->places == SP_AT_DISK;
+        if (may) forget(l, end);
+        if (!may || end == c) c = next;
     }
 }
 
@@ -485,10 +488,11 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
 {
     const uint32_t *blocks = own_blocks(from);
     int32_t n = sp_copy_n_own_blocks(from);
-    const bool is_new = !c->memory;
+    const bool path = c->kind == SP_COPY_PATH, is_new = !c->memory;
     for (int32_t i = 0; i < n; i++) assert(sp_kv_is_sealed(l->pool, blocks[i])); /* I1 */
     sp_kv_retain(l->pool, blocks, n);
     sp_evict_unlink(&l->free, c);
+    if (path && !is_new) leave_path(l, c); /* one that was adopted learns its tenant */
     sp_copy_empty(c);
     sp_copy_move_contents(c, from);
     c->head = spec->kind == SP_COPY_PATH ? 0 : sp_head_key(spec->before, spec->n_head);
@@ -499,7 +503,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
         if (c->exact) c->at = c->parent->at + c->parent->n;
     }
     count(l, c, 1);
-    if (c->kind == SP_COPY_PATH && is_new) enter_path(l, c);
+    if (path) enter_path(l, c);
     become_ready(l, c, now);
 }
 
@@ -554,6 +558,13 @@ void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers)
     l->tiers = *tiers;
 }
 
+static void adopt_uses(sp_copy *c, int64_t n_uses)
+{
+    if (c->n_uses || n_uses <= 0) return;
+    c->n_uses = n_uses;
+    c->recent = log2((double)n_uses); /* as if all of them were at time 0 */
+}
+
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
 {
     if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
@@ -573,12 +584,57 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
     if (a->cost_us > 0) c->cost_us = a->cost_us;
-    if (c->n_uses == 0 && a->n_uses > 0) {
-        c->n_uses = a->n_uses;
-        c->recent = log2((double)a->n_uses); /* as if all of them were at time 0 */
-    }
+    adopt_uses(c, a->n_uses);
     l->stats.n_added++;
     forget_oldest(l);
+    return SP_OK;
+}
+
+/* unknown_tenant -- of a path copy that a tier has: no prompt has it, so none finds the copy by its first
+ * tokens alone. */
+static uint64_t unknown_tenant(const sp_digest *id)
+{
+    return sp_hash64(id->b, sizeof id->b);
+}
+
+/* enter_adopted -- a new FREE path copy. */
+static sp_err enter_adopted(sp_ledger *l, const sp_adopted_path *a, sp_copy **out)
+{
+    sp_segment seg = *a->seg;
+    sp_copy contents = {0}, *c;
+    seg.tenant = unknown_tenant(&seg.id);
+    SP_TRY(sp_copy_fill(&contents, &(sp_copy_spec){.seg = &seg,
+                                                   .kind = SP_COPY_PATH,
+                                                   .exact = a->exact,
+                                                   .at = a->at,
+                                                   .cost_us = a->cost_us}));
+    sp_err err = new_copy(l, SP_COPY_PATH, &c);
+    if (err != SP_OK) {
+        sp_copy_empty(&contents);
+        return err;
+    }
+    sp_copy_move_contents(c, &contents);
+    if (a->parent) c->parent = sp_ledger_own(l, a->parent);
+    enter(l, c);
+    enter_path(l, c);
+    *out = c;
+    return SP_OK;
+}
+
+sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a)
+{
+    const sp_copy *p = a->parent;
+    if (a->place == SP_AT_DEVICE)
+        return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
+    if (a->exact && p && a->at != p->at + p->n)
+        return sp_fail(SP_E_FORMAT, "adopted copy: it begins at position %d, its parent ends at %d", a->at,
+                       p->at + p->n);
+    sp_copy *c = sp_by_path_child(l, p, a->seg);
+    if (!c) SP_TRY(enter_adopted(l, a, &c));
+    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
+    c->places |= a->place;
+    adopt_uses(c, a->n_uses);
+    l->stats.n_added++;
     return SP_OK;
 }
 
@@ -605,10 +661,15 @@ static bool is_free_leaf(const sp_copy *c)
     return c->n_pins == 0 && !c->first_child;
 }
 
-/* may_leave_host -- I7. */
+/* may_leave_host -- I7: what continues it there needs it. */
 static bool may_leave_host(const sp_copy *c)
 {
-    return c->n_pins == 0 && (c->state != SP_COPY_FREE || !c->first_child);
+    if (c->n_pins) return false;
+    if (c->state != SP_COPY_FREE || !c->first_child) return true;
+    bool needed = !(c->places & SP_AT_DISK);
+    for (const sp_copy *d = c->first_child; d && !needed; d = d->sibling.next)
+        needed = d->places & SP_AT_HOST;
+    return !needed;
 }
 
 const sp_copy *sp_ledger_host_victim(sp_ledger *l)

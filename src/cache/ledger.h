@@ -23,7 +23,7 @@
  *  I4  n_blocks, the sum of own blocks over all copies, is at most max_blocks.
  *  I5  at most max_placed copies are placed; the one of least worth makes room.
  *  I6  a FREE copy has a place below the device, or is pinned, or its descendants are; at most
- *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered.
+ *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered; of paths the ends go first.
  *  I7  what a path copy continues is READY or LOADING while the path copy is; and is known to the ledger
  *      while the path copy is. Source: RAGCache section 5.1 (R3).
  *
@@ -137,6 +137,21 @@ typedef struct sp_adopted {
 /* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.
  * One that the ledger knows already gets the place. Errors: SP_E_NOMEM; SP_E_ARG (kind, place). */
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a) SP_MUST_CHECK;
+/* A path copy in a lower tier, as its header says. Borrowed for the call. */
+typedef struct sp_adopted_path {
+    const sp_segment *seg; /* id and tokens; `tenant` is not read: the id has it */
+    const sp_copy *parent; /* path copy in any state; NULL: it begins a path */
+    int32_t at;
+    bool exact;
+    sp_place place;
+    float cost_us;  /* 0: unknown */
+    int64_t n_uses; /* before now */
+} sp_adopted_path;
+
+/* sp_ledger_adopt_path -- the same of a path copy, after what it continues. One that begins a path is found
+ * whole, never in part: its tenant is not known until it is computed once more. Errors: SP_E_NOMEM; SP_E_ARG (place);
+ * SP_E_FORMAT: it is exact, and does not begin where its parent ends. */
+sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a) SP_MUST_CHECK;
 /* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or has it no more. A FREE
  * copy that has no place left is gone (and the pointer with it) unless it is pinned; the path copies
  * that continue it are gone, too. Only whole copies that are not of kind placed have places below the

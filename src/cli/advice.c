@@ -25,14 +25,11 @@ advice advice_of(const model_options *m)
     add(&a, !isnan(r->alpha) && !p->keeps_placed, "--alpha");
     add(&a, r->focus && !p->keeps_placed, "--focus");
     add(&a, r->unfused && !p->anywhere, "--unfused");
-    a.store = m->ctx.store && !p->anywhere;
+    add(&a, m->ctx.store && strcmp(a.policy, "off") == 0, "--store");
     return a;
 }
 
 void advice_print(const advice *a)
 {
     if (*a->ignored) cli_warn("--reuse %s does not use %s", a->policy, a->ignored);
-    if (a->store)
-        cli_warn("--reuse %s does not use --store; policies that reuse chunks anywhere do: %s",
-                 a->policy, cli_policy_names(CLI_ANYWHERE));
 }

@@ -7,7 +7,6 @@
 typedef struct advice {
     char ignored[128]; /* "--recompute, --alpha"; "" when there are none */
     const char *policy;
-    bool store; /* --store was given, and the policy does not use it */
 } advice;
 
 /* advice_of -- after opt_parse and before model_options_open, which fills in defaults. */

@@ -75,7 +75,7 @@ static int reuse_options(model_options *m, opt *to)
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
         {OPT_STRING, "decode", 0, "HOW", &c->decode,
          "exact, or read a part of a long prompt: sparse:10%, sparse:4096 tokens (exact)"},
-        {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies of chunks (none)",
+        {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies on disk (none)",
          .common = true},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "use plain copies of chunks, even where fused copies are known"},

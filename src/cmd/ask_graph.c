@@ -27,18 +27,6 @@ static void question_fini(graph_question *q)
     sp_graph_answer_fini(&q->found);
 }
 
-static sp_err add_trees(const sp_graph_tree *t, sp_prompt *p)
-{
-    if (t->n == 0) return SP_OK;
-    sp_prompt_node *nodes = calloc((size_t)t->n, sizeof *nodes);
-    if (!nodes) return SP_E_NOMEM;
-    for (int i = 0; i < t->n; i++)
-        nodes[i] = (sp_prompt_node){.text = t->v[i].text, .parent = t->v[i].parent};
-    sp_err err = sp_prompt_tree(p, nodes, t->n);
-    free(nodes);
-    return err;
-}
-
 static sp_err build_prompt(const asking *a, const sp_graph_tree *t, const char *question,
                            sp_prompt **out)
 {
@@ -47,7 +35,7 @@ static sp_err build_prompt(const asking *a, const sp_graph_tree *t, const char *
     if (err != SP_OK) return err;
     err = sp_prompt_system(p, a->system);
     if (err == SP_OK) err = sp_prompt_tree_mode(p, a->trees);
-    if (err == SP_OK) err = add_trees(t, p);
+    if (err == SP_OK) err = sp_prompt_graph(p, t);
     if (err == SP_OK) err = sp_prompt_question(p, question);
     if (err == SP_OK)
         *out = p;

@@ -82,6 +82,7 @@ const sp_reuse_policy sp_reuse_prefix = {
     .name = "prefix",
     .help = "reuse the longest known prefix; exact",
     .exact = true,
+    .by_path = true,
     .find = find_prefix,
     .next_plan = plan_answer,
     .keep = sp_reuse_keep_prompt,

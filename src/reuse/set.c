@@ -60,6 +60,7 @@ static sp_err plan_set(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *ro
 const sp_reuse_policy sp_reuse_set = {
     .name = "set",
     .help = "reuse chunks that were read together before",
+    .by_path = true,
     .find = find_set,
     .next_plan = plan_set,
     .keep = sp_reuse_keep_prompt,

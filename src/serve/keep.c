@@ -1,5 +1,5 @@
-/* keep.c -- what a plan has computed enters the ledger, as the policy says; plain and fused copies
- * are also written to the store, in the background.
+/* keep.c -- what a plan has computed enters the ledger, as the policy says; plain and fused copies,
+ * and paths of policies that find by path alone, are also written to the store, in the background.
  *
  *   path     exact after its path                head, prompt, answer
  *   plain    after the head alone                the fill
@@ -45,6 +45,29 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
         r->must = copy;
     }
     return SP_OK;
+}
+
+/* is_worth_storing -- questions and answers are, once others continue them. */
+static bool is_worth_storing(const sp_segment *seg, const sp_copy *copy)
+{
+    return (seg->kind != SP_SEG_QUESTION && seg->kind != SP_SEG_TEXT) || copy->first_child;
+}
+
+enum { SHARE = 4 /* of KV memory: while others wait for it, 1 / SHARE of it may wait to be written */ };
+
+/* store_paths -- whatever the request has found or computed and the store lacks, root first. What is left
+ * out is written after its next use. */
+static void store_paths(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    if (!sp_tiers_has_store(c->tiers) || !r->reuse.policy->by_path) return;
+    int64_t most = sp_kv_pool_n_blocks(c->pool) / (c->queue ? SHARE : 1);
+    for (int i = 0; i < r->n_segs; i++) {
+        const sp_copy *copy = whole_path(r, i);
+        if (!copy || !is_worth_storing(&r->segs[i], copy)) continue;
+        sp_err err = sp_tiers_store_path(c->tiers, copy, most);
+        if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not stored: %s", sp_error_detail());
+    }
 }
 
 static sp_err add(sp_request *r, sp_kept *k, const sp_copy **out)
@@ -100,6 +123,7 @@ sp_err sp_request_keep(sp_request *r)
         if (err != SP_OK && kept.v[i].must) return err;
         if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not kept: %s", sp_error_detail());
     }
+    store_paths(r);
     return SP_OK;
 }
 

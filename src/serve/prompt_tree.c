@@ -145,6 +145,20 @@ static sp_err add_lines(sp_prompt *p, const char *text, int n, bool under_first)
     return err;
 }
 
+sp_err sp_prompt_graph(sp_prompt *p, const sp_graph_tree *t)
+{
+    SP_NEED(p);
+    SP_NEED(t);
+    if (t->n == 0) return SP_OK;
+    sp_prompt_node *nodes = sp_alloc((size_t)t->n, sizeof *nodes);
+    if (!nodes) return sp_fail_nomem((size_t)t->n * sizeof *nodes, "the trees of a prompt");
+    for (int i = 0; i < t->n; i++)
+        nodes[i] = (sp_prompt_node){.text = t->v[i].text, .parent = t->v[i].parent};
+    sp_err err = sp_prompt_tree(p, nodes, t->n);
+    sp_free(nodes);
+    return err;
+}
+
 sp_err sp_prompt_list(sp_prompt *p, const char *const *items, int n)
 {
     SP_NEED(p);

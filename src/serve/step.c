@@ -13,6 +13,10 @@ static void note_use(sp_request *r)
         sp_ledger_use(c->ledger, copy, r->found[i].cfo, c->now);
         sp_tiers_use(c->tiers, copy);
     }
+    for (int i = r->n_segs - 1; i >= 0; i--) { /* the root becomes the newest */
+        const sp_copy *copy = r->found[i].copy;
+        if (copy && copy->kind == SP_COPY_PATH) sp_tiers_use(c->tiers, copy);
+    }
 }
 
 /* find_and_load -- *ready: everything that was found can be read. */

@@ -13,7 +13,7 @@
 #include "store/disk_tier.h"
 #include "store/folder.h"
 
-enum { HEX = 2 * sizeof(sp_digest), N_KINDS = SP_DISK_FUSED + 1 };
+enum { HEX = 2 * sizeof(sp_digest), N_KINDS = SP_DISK_PATH + 1 };
 
 typedef struct part {
     sp_tier *tier;
@@ -100,7 +100,7 @@ typedef struct listing {
 
 static const char *kind_name(uint32_t kind)
 {
-    static const char *const names[N_KINDS] = {"plain", "fused"};
+    static const char *const names[N_KINDS] = {"plain", "fused", "path"};
     return kind < N_KINDS ? names[kind] : "unknown";
 }
 
@@ -201,7 +201,7 @@ static sp_err show_header(void *user, const sp_record *r)
                                         .measured = r->inter || r->heavy,
                                         .before = before,
                                         .n_before = r->n_before,
-                                        .n_head = r->n_head,
+                                        .n_head = r->kind == SP_DISK_PATH ? 0 : r->n_head,
                                         .position = r->at,
                                         .n_layers = r->n_layers,
                                         .layer_bytes = (int64_t)r->layer_bytes},

@@ -36,14 +36,13 @@ static sp_err path_of(sp_tiers *t, const sp_copy *c)
     return SP_OK;
 }
 
-/* key_of -- also of a FREE copy. */
-static sp_err key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out)
+sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out)
 {
     *out = (sp_tier_key){.id = c->id, .head = c->head, .kind = (uint32_t)SP_DISK_PLAIN};
     if (c->kind == SP_COPY_FUSED) out->kind = (uint32_t)SP_DISK_FUSED;
     if (c->kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(path_of(t, c));
-    out->kind = SP_TIERS_PATH;
+    out->kind = SP_DISK_PATH;
     out->head = sp_head_key(t->path.v, (int)t->path.n);
     return SP_OK;
 }
@@ -60,7 +59,7 @@ sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, in
                      .blocks = c->blocks};
     if (c->kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(path_of(t, c));
-    out->kind = SP_TIERS_PATH;
+    out->kind = SP_DISK_PATH;
     out->head = t->path.v;
     out->n_head = (int)t->path.n;
     return SP_OK;
@@ -79,7 +78,7 @@ static int n_head_of(const sp_copy *c)
 static void drop(sp_tiers *t, const sp_copy *c)
 {
     sp_tier_key key;
-    sp_err err = key_of(t, c, &key);
+    sp_err err = sp_tiers_key_of(t, c, &key);
     if (err == SP_OK)
         err = sp_tier_run(t->host, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key});
     if (err != SP_OK) sp_log(SP_LOG_WARN, "not dropped from the host tier: %s", sp_error_detail());
@@ -89,6 +88,7 @@ void sp_tiers_useless(void *user, const sp_copy *c, unsigned places)
 {
     sp_tiers *t = user;
     if (t->host && places & SP_AT_HOST) drop(t, c);
+    if (t->disk && places & SP_AT_DISK && c->kind == SP_COPY_PATH) sp_tiers_drop_path(t, c);
 }
 
 /* make_room -- false: what is there must stay. */

@@ -28,11 +28,12 @@ static sp_copy_kind kind_of(sp_disk_kind k)
 
 static sp_disk_kind disk_kind_of(sp_copy_kind k)
 {
-    return k == SP_COPY_FUSED ? SP_DISK_FUSED : SP_DISK_PLAIN;
+    return k == SP_COPY_PATH ? SP_DISK_PATH : k == SP_COPY_FUSED ? SP_DISK_FUSED : SP_DISK_PLAIN;
 }
 
 static sp_err adopt(const sp_disk_found *name, void *user)
 {
+    if (name->kind == SP_DISK_PATH) return SP_OK; /* paths.c */
     return sp_ledger_adopt(user, &(sp_adopted){.id = name->id,
                                                .kind = kind_of(name->kind),
                                                .head = name->head,
@@ -74,7 +75,8 @@ static sp_err open_store(sp_tiers *t, const sp_tiers_opts *o)
                                         .pool = o->pool,
                                         .max_bytes = o->max_bytes},
                         &t->disk));
-    return sp_disk_each(t->disk, adopt, o->ledger);
+    SP_TRY(sp_disk_each(t->disk, adopt, o->ledger));
+    return sp_tiers_adopt_paths(t);
 }
 
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
@@ -175,7 +177,27 @@ static void run_store(sp_io_job *job, sp_disk *disk)
         copy.order = c->stats->order;
         copy.cci = c->stats->cci;
     }
-    job->err = sp_disk_put(disk, &key, &copy, c->blocks);
+    if (c->kind == SP_COPY_PATH) {
+        copy.before = x->head;
+        copy.n_before = x->n_head;
+        job->err = sp_tiers_put_path(disk, &key, &copy, c->blocks);
+    } else {
+        job->err = sp_disk_put(disk, &key, &copy, c->blocks);
+    }
+}
+
+/* note_failure -- one warning until there is room; a copy whose parent was not written is not one. */
+static void note_failure(sp_tiers *t, const transfer *x)
+{
+    const sp_err err = x->job.err;
+    bool follows = x->copy->kind == SP_COPY_PATH && err == SP_E_NOTFOUND;
+    bool told = follows || (err == SP_E_LIMIT && t->full);
+    sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", x->job.detail);
+    if (follows) return;
+    t->n_failed++;
+    t->err = err;
+    t->full = err == SP_E_LIMIT;
+    snprintf(t->detail, sizeof t->detail, "%s", x->job.detail);
 }
 
 static void store_done(sp_io_job *job)
@@ -186,24 +208,19 @@ static void store_done(sp_io_job *job)
     *link = x->next;
     if (job->err == SP_OK) {
         sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
+        t->full = false;
     } else {
-        t->n_failed++;
-        t->err = job->err;
-        snprintf(t->detail, sizeof t->detail, "%s", job->detail);
-        bool told = job->err == SP_E_LIMIT && t->full; /* one warning until there is room */
-        sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", job->detail);
+        note_failure(t, x);
     }
-    t->full = job->err == SP_E_LIMIT;
     sp_ledger_unpin(t->ledger, x->copy);
     free_transfer(x);
 }
 
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
 {
-    if (!t || !(copy->places & SP_AT_DISK)) return;
-    sp_tier_use(sp_disk_tier_of(t->disk), &(sp_tier_key){.id = copy->id,
-                                                         .head = copy->head,
-                                                         .kind = (uint32_t)disk_kind_of(copy->kind)});
+    sp_tier_key key;
+    if (!t || !(copy->places & SP_AT_DISK) || sp_tiers_key_of(t, copy, &key) != SP_OK) return;
+    sp_tier_use(sp_disk_tier_of(t->disk), &key);
 }
 
 bool sp_tiers_has_all(const sp_copy *copy)
@@ -217,6 +234,13 @@ bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
     const transfer *x = t->storing;
     while (x && x->copy != copy) x = x->next;
     return x != NULL;
+}
+
+int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
+{
+    int64_t n = 0;
+    for (const transfer *x = t->storing; x; x = x->next) n += sp_copy_n_own_blocks(x->copy);
+    return n;
 }
 
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
@@ -320,7 +344,7 @@ static sp_err forget_removed(sp_tiers *t, sp_disk_keep_fn *keep, void *user)
     SP_VEC(const sp_copy *) gone = {0}; /* a list: the walk allows no change */
     sp_err err = SP_OK;
     for (const sp_copy *c = NULL; err == SP_OK && (c = sp_ledger_next(t->ledger, c));) {
-        if (!(c->places & SP_AT_DISK) || keep(&c->id, user)) continue;
+        if (!(c->places & SP_AT_DISK) || c->kind == SP_COPY_PATH || keep(&c->id, user)) continue;
         err = sp_vec_reserve(&gone, 1);
         if (err == SP_OK) gone.v[gone.n++] = c;
     }

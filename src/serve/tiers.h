@@ -2,7 +2,7 @@
  *
  *   load    FREE -> LOADING: blocks, and a get of the highest tier that has the copy (loads.c);
  *           when it has filled them, READY, else the next tier, else a miss
- *   store   a READY plain or fused copy, pinned until it is written to disk
+ *   store   a READY plain, fused or path copy, pinned until it is written to disk
  *   leave   a copy that the device evicts goes to the host tier, unless it is there already; copies of
  *           chunks that are on disk, too: the host is faster (swap.c)
  *
@@ -76,6 +76,9 @@ void sp_tiers_replicate(sp_tiers *t, const sp_copy *c);
 /* sp_tiers_store -- begins to write a READY copy; does nothing when that is under way. Errors:
  * SP_E_NOMEM. A write that fails is one log line, and counted. */
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
+/* sp_tiers_store_path -- the same of a path copy, after what it continues: does nothing when the store has
+ * it, lacks its parent or is another process's to write, or when more than max_blocks would wait. */
+sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *copy, int64_t max_blocks) SP_MUST_CHECK;
 /* sp_tiers_use -- a request reads this copy: where the store drops copies, it is a newer one then. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_has_all -- the store has the copy, with all that was measured of it. */

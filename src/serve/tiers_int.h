@@ -39,13 +39,29 @@ struct sp_tiers {
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };
 
-/* Kinds of sp_tier_key: those of sp_disk_kind, and a path copy, whose head is its whole path. */
-enum { SP_TIERS_PATH = 2 };
-
+/* sp_tiers_key_of -- the name of a copy in a tier, also of a FREE one; uses t->path. Errors: SP_E_NOMEM. */
+sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_CHECK;
 /* sp_tiers_move_of -- what a copy is in a tier. head: of a content copy; a path copy's own path is in
  * t->path until the next call. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
                         sp_move *out) SP_MUST_CHECK;
+
+/* -- paths.c -------------------------------------------------------------------------------- */
+
+/* sp_tiers_adopt_paths -- path copies in the store enter the ledger, FREE; of very many those that were
+ * used last. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
+sp_err sp_tiers_adopt_paths(sp_tiers *t) SP_MUST_CHECK;
+/* sp_tiers_put_path -- sp_disk_put, after what the copy continues. Errors: SP_E_NOTFOUND: the store does not
+ * have that. Thread: I/O. */
+sp_err sp_tiers_put_path(sp_disk *disk, const sp_disk_key *key, const sp_disk_copy *copy,
+                         const uint32_t *blocks) SP_MUST_CHECK;
+/* sp_tiers_drop_path -- drops a path copy from the store, unless the store has all that it continues. */
+void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
+
+/* -- tiers.c -------------------------------------------------------------------------------- */
+
+/* sp_tiers_n_storing_blocks -- of copies that are being written. */
+int64_t sp_tiers_n_storing_blocks(const sp_tiers *t);
 
 /* -- swap.c --------------------------------------------------------------------------------- */
 

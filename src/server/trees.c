@@ -89,18 +89,6 @@ bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
 
 /* -- nodes of a prompt ------------------------------------------------------------------------- */
 
-static sp_err add_tree(sp_prompt *p, const sp_graph_tree *t)
-{
-    if (t->n == 0) return SP_OK;
-    sp_prompt_node *nodes = calloc((size_t)t->n, sizeof *nodes);
-    if (!nodes) return SP_E_NOMEM;
-    for (int i = 0; i < t->n; i++)
-        nodes[i] = (sp_prompt_node){.text = t->v[i].text, .parent = t->v[i].parent};
-    sp_err err = sp_prompt_tree(p, nodes, t->n);
-    free(nodes);
-    return err;
-}
-
 static sp_err add_nodes(sp_prompt *p, const json_t *list)
 {
     size_t n = json_array_size(list);
@@ -175,7 +163,7 @@ static sp_err add_paths(sp_prompt *p, const json_t *list)
     for (size_t i = 0; i < n && err == SP_OK; i++)
         if (!read_path(json_array_get(list, i), &names[i], &paths[i])) err = SP_E_NOMEM;
     if (err == SP_OK) err = sp_graph_tree_build(paths, (int)n, SP_GRAPH_ARROWS, &tree);
-    if (err == SP_OK) err = add_tree(p, &tree);
+    if (err == SP_OK) err = sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     free_names(names, n);
     free(paths);
@@ -193,7 +181,7 @@ static sp_err add_found(const srv_call *call, sp_prompt *p, const char *question
     sp_err err = sp_graph_find_paths(call->s->graph, question, &o, &found);
     pthread_mutex_unlock(&call->s->graph_lock);
     if (err == SP_OK) err = sp_graph_tree_build(found.paths, found.n_paths, o.style, &tree);
-    if (err == SP_OK) err = add_tree(p, &tree);
+    if (err == SP_OK) err = sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     sp_graph_answer_fini(&found);
     return err;

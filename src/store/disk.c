@@ -1,13 +1,15 @@
 #include "store/disk.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "store/disk_tier.h"
+#include "store/erase.h"
 #include "store/folder.h"
 #include "store/others_int.h"
 
-enum { N_KINDS = SP_DISK_FUSED + 1 };
+enum { N_KINDS = SP_DISK_PATH + 1 };
 
 struct sp_disk {
     sp_tier *tier;
@@ -209,7 +211,7 @@ bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_seg
                                                          .head = head,
                                                          .n_head = n_head,
                                                          .salt = salt,
-                                                         .n_kinds = N_KINDS});
+                                                         .n_kinds = SP_DISK_FUSED + 1});
 }
 
 /* pack -- an array at the end of those in `memory`; NULL memory: only its size is added. */
@@ -328,14 +330,43 @@ typedef struct sieve {
     sp_disk_keep_fn *keep;
     void *user;
     SP_VEC(sp_tier_key) unwanted;
+    SP_VEC(sp_tier_key) paths;
+    SP_VEC(sp_digest) ids; /* of the unwanted, sorted */
 } sieve;
 
 static sp_err sift(void *user, const sp_tier_info *info)
 {
     sieve *s = user;
+    if (info->key.kind == SP_DISK_PATH) { /* heads and questions, too: `keep` does not know them */
+        SP_TRY(sp_vec_reserve(&s->paths, 1));
+        s->paths.v[s->paths.n++] = info->key;
+        return SP_OK;
+    }
     if (s->keep(&info->key.id, s->user)) return SP_OK;
     SP_TRY(sp_vec_reserve(&s->unwanted, 1));
+    SP_TRY(sp_vec_reserve(&s->ids, 1));
     s->unwanted.v[s->unwanted.n++] = info->key;
+    s->ids.v[s->ids.n++] = info->key.id;
+    return SP_OK;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    return memcmp(a, b, sizeof(sp_digest));
+}
+
+/* sift_paths -- those that contain a chunk that goes. */
+static sp_err sift_paths(sp_disk *d, sieve *s)
+{
+    if (!s->ids.n) return SP_OK;
+    qsort(s->ids.v, s->ids.n, sizeof *s->ids.v, by_bytes);
+    SP_TRY(sp_vec_reserve(&s->unwanted, s->paths.n));
+    for (size_t i = 0; i < s->paths.n; i++) {
+        const sp_tier_key *key = &s->paths.v[i];
+        if (sp_digest_among(&key->id, s->ids.v, s->ids.n) ||
+            sp_tier_depends(d->tier, key, s->ids.v, s->ids.n))
+            s->unwanted.v[s->unwanted.n++] = *key;
+    }
     return SP_OK;
 }
 
@@ -367,8 +398,11 @@ sp_err sp_disk_retain(sp_disk *d, sp_disk_keep_fn *keep, void *user, int64_t *n_
     int64_t n = 0;
     sp_err err =
         sp_tier_run(d->tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = sift, .user = &s});
+    if (err == SP_OK) err = sift_paths(d, &s);
     if (err == SP_OK && s.unwanted.n) err = drop_all(d, &s, &n);
     sp_vec_fini(&s.unwanted);
+    sp_vec_fini(&s.paths);
+    sp_vec_fini(&s.ids);
     if (n_removed) *n_removed = n;
     return err;
 }

@@ -19,6 +19,7 @@ typedef struct sp_disk sp_disk;
 typedef enum sp_disk_kind {
     SP_DISK_PLAIN, /* computed after the head alone */
     SP_DISK_FUSED, /* computed after the head and similar chunks */
+    SP_DISK_PATH,  /* computed after its whole path: that takes the place of the head */
 } sp_disk_kind;
 
 /* Which copy of which chunk. One of each kind is kept for each head. */
@@ -64,7 +65,7 @@ void sp_disk_close(sp_disk *d);
 typedef struct sp_disk_found {
     sp_digest id;
     sp_disk_kind kind;
-    uint64_t head;  /* sp_head_key of the segments before the first chunk */
+    uint64_t head;  /* sp_head_key of the segments before the first chunk, or of the path */
     unsigned facts; /* set of sp_tier_fact */
     int64_t n_uses; /* since it was put */
     float cost_us;
@@ -99,8 +100,8 @@ bool sp_disk_has_elsewhere(const sp_disk *d, const sp_segment *seg, const sp_seg
 
 /* sp_disk_remove -- deletes a copy; one that is not there is fine. */
 sp_err sp_disk_remove(sp_disk *d, const sp_disk_key *key) SP_MUST_CHECK;
-/* sp_disk_retain -- deletes all copies of chunks that `keep` does not want. Errors: SP_E_IO, after
- * trying them all. */
+/* sp_disk_retain -- deletes all plain and fused copies of chunks that `keep` does not want, and path copies
+ * that contain one of these. Errors: SP_E_IO, after trying them all. */
 typedef bool sp_disk_keep_fn(const sp_digest *id, void *user);
 sp_err sp_disk_retain(sp_disk *d, sp_disk_keep_fn *keep, void *user,
                       int64_t *n_removed) SP_MUST_CHECK;

@@ -190,18 +190,18 @@ static sp_err prepare(get *g)
 
 /* -- one operation -------------------------------------------------------------------------- */
 
-/* find -- where the copy is, with its segment pinned. */
-static sp_err find(sp_disk_tier *d, const sp_tier_key *key, sp_disk_place *place,
+/* find -- where the copy is, with its segment pinned. Its layers are used, its header is looked at. */
+static sp_err find(sp_disk_tier *d, const sp_tier_job *job, sp_disk_place *place,
                    sp_segment_file **file)
 {
     sp_err err = SP_E_NOTFOUND;
     pthread_mutex_lock(&d->lock);
-    uint32_t i = sp_table_find(&d->table, key);
+    uint32_t i = sp_table_find(&d->table, &job->key);
     if (i != SP_NO_ENTRY) {
         *place = d->table.entries.v[i].place;
         *file = sp_segments_find(&d->segments, place->segment);
-        sp_table_touch(&d->table, i);
-        d->used = true;
+        if (job->n_layers) sp_table_touch(&d->table, i);
+        d->used |= job->n_layers > 0;
         err = sp_segments_pin(&d->segments, *file, d->lock_fd >= 0, false);
         if (err == SP_E_NOTFOUND) err = SP_E_FORMAT; /* the index names a file that is not there */
     } else {
@@ -224,7 +224,7 @@ static sp_err try_get(sp_disk_reader *r, sp_tier_op *op, sp_disk_place *place, b
 {
     get g = {.d = r->tier, .aio = r->aio, .op = op};
     sp_segment_file *file = NULL;
-    sp_err err = find(g.d, &op->job.key, place, &file);
+    sp_err err = find(g.d, &op->job, place, &file);
     *is_lost = err == SP_E_FORMAT || err == SP_E_NOTFOUND;
     if (err != SP_OK) return err;
     g.place = *place;

@@ -326,12 +326,12 @@ static bool knows(sp_tier *t, const sp_tier_key *key)
     return known;
 }
 
-static void use(sp_tier *t, const sp_tier_key *key)
+static void use(sp_tier *t, const sp_tier_key *key, bool counts)
 {
     sp_disk_tier *d = disk_of(t);
     pthread_mutex_lock(&d->lock);
     uint32_t i = sp_table_find(&d->table, key);
-    if (i != SP_NO_ENTRY) sp_table_use(&d->table, i);
+    if (i != SP_NO_ENTRY) (counts ? sp_table_use : sp_table_touch)(&d->table, i);
     d->used |= i != SP_NO_ENTRY;
     pthread_mutex_unlock(&d->lock);
 }

@@ -25,7 +25,8 @@ static sp_err take_key(void *user, const sp_tier_info *info)
 
 /* A header that is being read. */
 typedef struct reading {
-    const sp_erase *e;
+    const sp_digest *ids; /* [n] sorted */
+    size_t n;
     bool depends;
 } reading;
 
@@ -34,18 +35,22 @@ static sp_err take_head(void *user, const sp_record *head)
     reading *r = user;
     r->depends = false; /* a get may begin anew */
     for (int32_t i = 0; i < head->n_before && !r->depends; i++)
-        r->depends = sp_digest_among(&head->before[i], r->e->ids, r->e->n);
+        r->depends = sp_digest_among(&head->before[i], r->ids, r->n);
     return SP_OK;
+}
+
+bool sp_tier_depends(sp_tier *t, const sp_tier_key *key, const sp_digest *sorted, size_t n)
+{
+    reading r = {.ids = sorted, .n = n};
+    sp_tier_job job = {.verb = SP_TIER_GET, .key = *key, .user = &r, .head = take_head};
+    return sp_tier_run(t, &job) == SP_OK && r.depends;
 }
 
 /* is_doomed -- a header that cannot be read is a miss for everyone: its space is overwritten below. */
 static bool is_doomed(sp_tier *t, const sp_erase *e, const sp_tier_key *key)
 {
-    reading r = {.e = e};
     if (sp_digest_among(&key->id, e->ids, e->n)) return true;
-    if (key->kind == e->alone_kind) return false;
-    sp_tier_job job = {.verb = SP_TIER_GET, .key = *key, .user = &r, .head = take_head};
-    return sp_tier_run(t, &job) == SP_OK && r.depends;
+    return key->kind != e->alone_kind && sp_tier_depends(t, key, e->ids, e->n);
 }
 
 static sp_err drop(sp_tier *t, const sp_erase *e, const sp_tier_key *key)

@@ -19,6 +19,10 @@ typedef struct sp_erase {
  * copy of another kind than `alone_kind`, and the sync of each segment with dropped copies. */
 sp_err sp_tier_erase(sp_tier *t, const sp_erase *e) SP_MUST_CHECK;
 
+/* sp_tier_depends -- the copy was computed after one of these segments; false: or its header cannot be
+ * read. Cost: a read. */
+bool sp_tier_depends(sp_tier *t, const sp_tier_key *key, const sp_digest *sorted, size_t n);
+
 /* sp_digest_among -- binary search in a sorted list. */
 bool sp_digest_among(const sp_digest *id, const sp_digest *sorted, size_t n);
 

@@ -214,7 +214,12 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key)
 
 void sp_tier_use(sp_tier *t, const sp_tier_key *key)
 {
-    if (t->type->use) t->type->use(t, key);
+    if (t->type->use) t->type->use(t, key, true);
+}
+
+void sp_tier_touch(sp_tier *t, const sp_tier_key *key)
+{
+    if (t->type->use) t->type->use(t, key, false);
 }
 
 sp_tier_stats sp_tier_stats_of(sp_tier *t)

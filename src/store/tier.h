@@ -114,6 +114,8 @@ bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
 /* sp_tier_use -- a copy was used where a higher tier has it: a use here too, which no get tells. Cost: a
  * look-up in memory. */
 void sp_tier_use(sp_tier *t, const sp_tier_key *key);
+/* sp_tier_touch -- it becomes the newest in the order of use, without a use. Cost: as sp_tier_use. */
+void sp_tier_touch(sp_tier *t, const sp_tier_key *key);
 
 typedef struct sp_tier_stats {
     int64_t n_copies, bytes_live;  /* copies, and the bytes that they take */

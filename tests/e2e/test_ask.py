@@ -119,7 +119,7 @@ def test_each_thing_once(index):
 
 
 @pytest.mark.parametrize("options, said", [
-    (["--store", "KV"], ["--reuse prefix", "--store", "full"]),
+    (["--reuse", "off", "--store", "KV"], ["--reuse off", "--store"]),
     (["--reuse", "full", "--recompute", "0.5"], ["--reuse full", "--recompute"]),
     (["--recompute", "0.5", "--alpha", "1"], ["--reuse prefix", "--recompute, --alpha"]),
     (["--reuse", "fusion", "--alpha", "1"], ["--reuse fusion", "--alpha"]),
@@ -134,11 +134,32 @@ def test_options_without_effect_are_said(index, tmp_path, options, said):
 
 @pytest.mark.parametrize("options", [[], ["--reuse", "fusion", "--recompute", "0.2", "--unfused"],
                                      ["--reuse", "craft", "--alpha", "1", "--focus", "2"],
-                                     ["--reuse", "full", "--store", "KV"]])
+                                     ["--reuse", "full", "--store", "KV"], ["--store", "KV"]])
 def test_options_with_an_effect_are_not(index, tmp_path, options):
     options = [tmp_path / "kv" if o == "KV" else o for o in options]
     done = run("ask", "-m", MODEL, "-i", index, "-n", "1", *options, QUESTIONS[0]["question"])
     assert done.returncode == 0 and "spolia: " not in done.stderr
+
+
+def test_a_restart_finds_what_was_computed(index, tmp_path):
+    """The default policy, and no flag but the store's; a store that was carried elsewhere, too."""
+    store, there, carried = tmp_path / "kv", tmp_path / "there", tmp_path / "kv.spolia"
+    questions = [q["question"] for q in QUESTIONS[:2]]
+    cold = ask(index, questions, "-n", "8")
+    assert all(c["from"] != "disk" for a in ask(index, questions, "-n", "8", "--store", store) for c in a["chunks"])
+    succeed("cache", "export", carried, "--store", store)
+    succeed("cache", "import", carried, "--store", there)
+    for folder in (store, there):
+        for question, first in zip(questions, cold):
+            (account,) = ask(index, [question], "-n", "8", "--store", folder)
+            assert account["text"] == first["text"]
+            assert account["chunks"] and all(c["from"] == "disk" for c in account["chunks"])
+            assert account["usage"]["computed_tokens"] < 200
+    listed = json.loads(succeed("cache", "list", "--store", store, "--json"))["copies"]
+    assert {c["kind"] for c in listed} == {"path"} and all(c["exact"] for c in listed)
+    assert json.loads(succeed("cache", "verify", "--store", store, "--json"))["damaged"] == 0
+    shown = json.loads(succeed("cache", "show", listed[0]["id"], "--store", store, "--json"))["copies"]
+    assert all(set(c["before"]) <= {x["id"] for x in listed} for c in shown)
 
 
 def test_refusals(index, tmp_path):

@@ -136,8 +136,9 @@ def test_draining(start):
     assert got[0][0] == 200 and got[0][2]["usage"]["completion_tokens"] == 2500
 
 
-def test_copies_outlive_the_process(start, tmp_path):
-    options = ["--reuse", "full", "--store", tmp_path / "store", "--log-format", "json"]
+@pytest.mark.parametrize("policy", [["--reuse", "full"], []])
+def test_copies_outlive_the_process(start, tmp_path, policy):
+    options = [*policy, "--store", tmp_path / "store", "--log-format", "json"]
     ask = chat(documents=documents("kept"))
     first = start(*options)
     call(first, "/v1/chat/completions", ask)

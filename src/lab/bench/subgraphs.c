@@ -128,24 +128,13 @@ static sp_err add_preorder(sp_prompt *p, const sp_graph_tree *t)
     return err;
 }
 
-static sp_err add_nodes(sp_prompt *p, const sp_graph_tree *t)
-{
-    sp_prompt_node *nodes = calloc((size_t)t->n, sizeof *nodes);
-    if (!nodes) return SP_E_NOMEM;
-    for (int i = 0; i < t->n; i++)
-        nodes[i] = (sp_prompt_node){.text = t->v[i].text, .parent = t->v[i].parent};
-    sp_err err = sp_prompt_tree(p, nodes, t->n);
-    free(nodes);
-    return err;
-}
-
 static sp_err add_subgraph(sp_prompt *p, const subgraph_prompt *o, const sp_graph_answer *a)
 {
     int n = a->n_paths < o->n_paths ? a->n_paths : o->n_paths;
     sp_graph_tree tree = {0};
     if (o->form == SUBGRAPH_PATHS) return add_lines(p, a, n);
     sp_err err = sp_graph_tree_build(a->paths, n, SP_GRAPH_ARROWS, &tree);
-    if (err == SP_OK) err = o->form == SUBGRAPH_PREORDER ? add_preorder(p, &tree) : add_nodes(p, &tree);
+    if (err == SP_OK) err = o->form == SUBGRAPH_PREORDER ? add_preorder(p, &tree) : sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     return err;
 }

@@ -517,6 +517,86 @@ static void test_loading_without_memory(void **state)
     bench_end(&b);
 }
 
+/* -- adopted paths -------------------------------------------------------------------------- */
+
+static const sp_copy *adopt_path(bench *b, const sp_segment *seg, const sp_copy *parent)
+{
+    assert_ok(sp_ledger_adopt_path(b->ledger, &(sp_adopted_path){.seg = seg,
+                                                                .parent = parent,
+                                                                .at = parent ? parent->at + parent->n : 0,
+                                                                .exact = true,
+                                                                .place = SP_AT_DISK,
+                                                                .n_uses = 3}));
+    sp_digest ids[2] = {seg->id, seg->id};
+    if (parent) ids[0] = parent->id;
+    return sp_by_path_at(b->ledger, ids, parent ? 2 : 1);
+}
+
+static void test_adopted_paths(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment segs[2] = {numbered(0, 40), numbered(100, 40)}, longer = numbered(0, 60);
+    const sp_copy *found[2];
+    const sp_copy *root = adopt_path(&b, &segs[0], NULL), *child = adopt_path(&b, &segs[1], root);
+    assert_true(root && child && child->parent == root && root->first_child == child);
+    assert_true(child->at == 40 && child->n_uses == 3 && sp_copy_loadable(child));
+    assert_ptr_equal(adopt_path(&b, &segs[1], root), child); /* once */
+    assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 2);
+    sp_by_path_peek(b.ledger, segs, 2, found);
+    assert_true(found[0] == root && found[1] == child);
+    assert_fails(sp_ledger_adopt_path(b.ledger, &(sp_adopted_path){.seg = &longer,
+                                                                   .parent = root,
+                                                                   .at = 39,
+                                                                   .exact = true,
+                                                                   .place = SP_AT_DISK}),
+                 SP_E_FORMAT, "39");
+    assert_fails(sp_ledger_adopt_path(b.ledger,
+                                      &(sp_adopted_path){.seg = &longer, .place = SP_AT_DEVICE}),
+                 SP_E_ARG, "adopted");
+    sp_ledger_unplaced(b.ledger, root, SP_AT_DISK); /* and what continues it is gone, too */
+    assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 0);
+    bench_end(&b);
+}
+
+/* Of which tenant an adopted root is, only computing it tells: until then its first tokens find nothing. */
+static void test_an_adopted_root_learns_its_tenant(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), grown = numbered(0, 60);
+    adopt_path(&b, &seg, NULL);
+    sp_path_query q = {.segs = &grown, .n_segs = 1};
+    const sp_copy *found[1];
+    assert_null(sp_by_path_match(b.ledger, &q, ++b.now, found).partial);
+    match m = find(&b, &seg, 1);
+    assert_true(m.n_path == 0 && extend(&b, &m, &seg));
+    assert_int_equal(m.path[0]->places, SP_AT_DISK | SP_AT_DEVICE);
+    release(&b, &m);
+    m = find(&b, &grown, 1);
+    assert_int_equal(m.n_partial, 32);
+    release(&b, &m);
+    bench_end(&b);
+}
+
+static void test_adopted_paths_are_bounded(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    enum { N = SP_LEDGER_MAX_FREE + 100 };
+    sp_segment root = numbered(0, 40);
+    const sp_copy *parent = adopt_path(&b, &root, NULL);
+    for (int i = 0; i < N; i++) {
+        sp_segment seg = numbered(i + 1, 1);
+        adopt_path(&b, &seg, parent);
+    }
+    adopt(&b, &root, SP_COPY_PLAIN);
+    sp_ledger_stats s = sp_ledger_stats_of(b.ledger);
+    assert_int_equal(s.n_free, SP_LEDGER_MAX_FREE);
+    assert_ptr_equal(sp_by_path_at(b.ledger, &root.id, 1), parent);
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -538,6 +618,9 @@ int main(void)
         cmocka_unit_test(test_a_placed_copy_forgets_the_tiers),
         cmocka_unit_test(test_a_fused_copy_in_a_tier_is_replaced),
         cmocka_unit_test(test_loading_without_memory),
+        cmocka_unit_test(test_adopted_paths),
+        cmocka_unit_test(test_an_adopted_root_learns_its_tenant),
+        cmocka_unit_test(test_adopted_paths_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

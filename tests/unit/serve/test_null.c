@@ -47,6 +47,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_create_for, (NULL, NULL, &p), "c");
     REFUSES(sp_prompt_create_for, (c, NULL, NULL), "out");
     REFUSES(sp_prompt_tree, (NULL, NULL, 0), "p");
+    REFUSES(sp_prompt_graph, (NULL, NULL), "p");
     REFUSES(sp_prompt_system, (NULL, "x"), "p");
     REFUSES(sp_prompt_chunk, (NULL, NULL, "x"), "p");
     REFUSES(sp_prompt_question, (NULL, "x"), "p");
@@ -70,6 +71,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_chat, (p, &(sp_chat_opts){0}), "o->request");
     assert_null(sp_vocab_template(NULL));
     REFUSES(sp_prompt_tree, (p, NULL, 1), "nodes");
+    REFUSES(sp_prompt_graph, (p, NULL), "t");
     assert_int_equal(sp_prompt_tokens(p, NULL, 1), SP_E_ARG);
     assert_int_equal(sp_prompt_n_tokens(p), 0); /* nothing of it was taken */
     assert_int_equal(sp_prompt_n_tokens(NULL), 0);

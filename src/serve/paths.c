@@ -1,0 +1,216 @@
+/* paths.c -- path copies in the store.
+ *
+ *   open    headers are read, and the copies adopted, parents first
+ *   store   root first: a copy is written when the store has what it continues
+ *   drop    a copy that continues what no tier has is of no use
+ *
+ * The name of a path copy is its id and a hash of the ids before it; its header lists them all, and a load
+ * compares them. The salt of a tenant is in each id: no other tenant's prompt has them. The disk drops
+ * those used longest ago, and a parent is always used after what continues it, so that the ends of paths
+ * go first. Source: RAGCache section 5.1 (R3). */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cache/by_path.h"
+#include "serve/tiers_int.h"
+#include "store/disk_tier.h"
+
+enum { MOST_HEADERS = 16384, BATCH = 64 };
+
+static sp_tier *disk_of(const sp_tiers *t)
+{
+    return sp_disk_tier_of(t->disk);
+}
+
+/* -- headers -------------------------------------------------------------------------------- */
+
+/* The header of a path copy; its arrays are in `memory`. */
+typedef struct header {
+    sp_tier_key key;
+    int64_t n_uses;
+    sp_record r; /* n_layers 0: not read */
+    void *memory;
+    sp_tier_op *op;
+} header;
+
+typedef SP_VEC(header) headers;
+
+static sp_err take_info(void *user, const sp_tier_info *info)
+{
+    headers *h = user;
+    if (info->key.kind != SP_DISK_PATH) return SP_OK;
+    SP_TRY(sp_vec_reserve(h, 1));
+    h->v[h->n++] = (header){.key = info->key, .n_uses = info->n_uses};
+    return SP_OK;
+}
+
+/* take_header -- on a thread of the tier. */
+static sp_err take_header(void *user, const sp_record *r)
+{
+    header *h = user;
+    const size_t before = (size_t)r->n_before * sizeof *r->before;
+    const size_t tokens = (size_t)r->n * sizeof *r->tokens;
+    sp_free(h->memory);
+    h->r.n_layers = 0;
+    uint8_t *p = h->memory = sp_alloc(1, before + tokens);
+    if (!p) return sp_fail_nomem(before + tokens, "the header of a copy");
+    if (before) memcpy(p, r->before, before);
+    memcpy(p + before, r->tokens, tokens);
+    h->r = *r;
+    h->r.before = (const sp_digest *)p;
+    h->r.tokens = (const int32_t *)(const void *)(p + before);
+    return SP_OK;
+}
+
+/* read_some -- several at a time; what cannot be read is left out. */
+static void read_some(const sp_tiers *t, header *h, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sp_err err = sp_tier_submit(disk_of(t),
+                                    &(sp_tier_job){.verb = SP_TIER_GET,
+                                                   .key = h[i].key,
+                                                   .head = take_header,
+                                                   .user = &h[i]},
+                                    &h[i].op);
+        if (err != SP_OK) h[i].op = NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!h[i].op) continue;
+        sp_tier_op_wait(h[i].op, -1);
+        if (sp_tier_op_result(h[i].op) != SP_OK) h[i].r.n_layers = 0;
+        sp_tier_op_release(h[i].op);
+        h[i].op = NULL;
+    }
+}
+
+/* -- adopting ------------------------------------------------------------------------------- */
+
+static sp_tier_key key_at(const sp_digest *path, int n)
+{
+    return (sp_tier_key){.id = path[n], .head = sp_head_key(path, n), .kind = SP_DISK_PATH};
+}
+
+/* has_path -- the store has all that a copy continues. */
+static bool has_path(sp_tier *disk, const sp_digest *before, int n)
+{
+    bool all = true;
+    for (int i = 0; i < n && all; i++) {
+        const sp_tier_key key = key_at(before, i);
+        all = sp_tier_knows(disk, &key);
+    }
+    return all;
+}
+
+static void drop(const sp_tiers *t, const sp_tier_key *key)
+{
+    sp_err err = sp_disk_tier_is_writer(disk_of(t))
+                     ? sp_tier_submit(disk_of(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
+                     : SP_OK;
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());
+}
+
+/* adopt_one -- *useless: no prompt can find it. */
+static sp_err adopt_one(const sp_tiers *t, const header *h, bool *useless)
+{
+    const sp_record *r = &h->r;
+    const sp_segment seg = {.tokens = r->tokens, .n = r->n, .id = r->id};
+    const sp_copy *parent = sp_by_path_at(t->ledger, r->before, r->n_before);
+    if (r->n_before && !parent) {
+        *useless = !has_path(disk_of(t), r->before, r->n_before);
+        return SP_OK;
+    }
+    sp_err err = sp_ledger_adopt_path(t->ledger, &(sp_adopted_path){.seg = &seg,
+                                                                    .parent = parent,
+                                                                    .at = r->at,
+                                                                    .exact = r->exact,
+                                                                    .place = SP_AT_DISK,
+                                                                    .cost_us = r->cost_us,
+                                                                    .n_uses = h->n_uses});
+    *useless = err == SP_E_FORMAT;
+    return *useless ? SP_OK : err;
+}
+
+static int by_depth(const void *a, const void *b)
+{
+    return ((const header *)a)->r.n_before - ((const header *)b)->r.n_before;
+}
+
+static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
+{
+    sp_err err = SP_OK;
+    int64_t n_useless = 0;
+    if (n) qsort(h, n, sizeof *h, by_depth);
+    for (size_t i = 0; i < n && err == SP_OK; i++) {
+        bool useless = false;
+        if (h[i].r.n_layers) err = adopt_one(t, &h[i], &useless);
+        if (useless) drop(t, &h[i].key);
+        n_useless += useless;
+    }
+    if (n_useless)
+        sp_log(SP_LOG_INFO, "%lld copies in the store continue what it has no more: dropped",
+               (long long)n_useless);
+    return err;
+}
+
+sp_err sp_tiers_adopt_paths(sp_tiers *t)
+{
+    headers all = {0};
+    sp_err err = sp_tier_run(disk_of(t),
+                             &(sp_tier_job){.verb = SP_TIER_LIST, .each = take_info, .user = &all});
+    const size_t n = SP_MIN(all.n, (size_t)MOST_HEADERS), first = all.n - n; /* used last */
+    for (size_t i = first; err == SP_OK && i < all.n; i += BATCH)
+        read_some(t, &all.v[i], SP_MIN(all.n - i, (size_t)BATCH));
+    if (err == SP_OK && n) err = adopt_all(t, &all.v[first], n);
+    for (size_t i = 0; i < all.n; i++) sp_free(all.v[i].memory);
+    sp_vec_fini(&all);
+    return err;
+}
+
+/* -- storing -------------------------------------------------------------------------------- */
+
+/* is_known -- the store has it, as far as is known. */
+static bool is_known(sp_tiers *t, const sp_copy *c)
+{
+    sp_tier_key key;
+    return sp_tiers_key_of(t, c, &key) == SP_OK && sp_tier_knows(disk_of(t), &key);
+}
+
+sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *c, int64_t max_blocks)
+{
+    sp_move m;
+    if (c->state != SP_COPY_READY || !sp_tiers_writes(t) || sp_tiers_is_storing(t, c)) return SP_OK;
+    if (is_known(t, c)) {
+        if (!(c->places & SP_AT_DISK)) sp_ledger_placed(t->ledger, c, SP_AT_DISK);
+        return SP_OK;
+    }
+    if (c->parent && !sp_tiers_is_storing(t, c->parent) && !is_known(t, c->parent)) return SP_OK;
+    if (sp_tiers_n_storing_blocks(t) + sp_copy_n_own_blocks(c) > max_blocks) return SP_OK;
+    SP_TRY(sp_tiers_move_of(t, c, NULL, 0, &m));
+    return sp_tiers_store(
+        t, &(sp_tiers_key){.copy = c, .seg = &m.seg, .head = m.head, .n_head = m.n_head});
+}
+
+sp_err sp_tiers_put_path(sp_disk *disk, const sp_disk_key *key, const sp_disk_copy *copy,
+                         const uint32_t *blocks)
+{
+    sp_tier *tier = sp_disk_tier_of(disk);
+    if (!has_path(tier, key->head, key->n_head))
+        return sp_fail(SP_E_NOTFOUND, "the store does not have what the copy continues");
+    SP_TRY(sp_disk_put(disk, key, copy, blocks));
+    for (int i = key->n_head - 1; i >= 0; i--) { /* the root becomes the newest */
+        const sp_tier_key before = key_at(key->head, i);
+        sp_tier_touch(tier, &before);
+    }
+    return SP_OK;
+}
+
+/* -- dropping ------------------------------------------------------------------------------- */
+
+void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c)
+{
+    sp_tier_key key;
+    if (sp_tiers_key_of(t, c, &key) != SP_OK) return;
+    /* a load that failed for another reason leaves paths that are whole */
+    if (!has_path(disk_of(t), t->path.v, (int)t->path.n)) drop(t, &key);
+}

@@ -1,0 +1,551 @@
+/* test_path_store.c -- path copies in the store: a restart finds what was computed, bit for bit, and what
+ * is damaged, incomplete or another tenant's is a miss. */
+#include <ftw.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cache/by_path.h"
+#include "serve/erase.h"
+#include "serve/tiers_int.h"
+#include "support/requests.h"
+#include "support/stored.h"
+
+static const policy prefix = {"prefix", 0}, off = {"off", 0};
+static const char question[] = "Which?";
+
+/* -- folders -------------------------------------------------------------------------------- */
+
+static void make_folder(char *dir, size_t n)
+{
+    const char *tmp = getenv("TMPDIR");
+    snprintf(dir, n, "%s/spolia-paths-XXXXXX", tmp ? tmp : "/tmp");
+    assert_non_null(mkdtemp(dir));
+}
+
+static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    return remove(path);
+}
+
+static void remove_folder(const char *dir)
+{
+    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
+}
+
+/* open_store -- with the default policy. */
+static sp_context *open_store(const char *dir)
+{
+    return open_with((sp_context_opts){.store = dir, .order = "fcfs", .n_batch = 40});
+}
+
+static void fill_store(const char *dir, const char *order)
+{
+    sp_context *c = open_store(dir);
+    sp_request_destroy(ask(c, order, question, 4));
+    close_clean(c);
+}
+
+static int n_stored(const char *dir)
+{
+    return stored_copies(dir, SP_DISK_PATH);
+}
+
+static int n_from_disk(const sp_request *r)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, "disk") == 0;
+    return n;
+}
+
+/* assert_asks -- the answer is that of full attention, and so many segments come from the store. */
+static void assert_asks(sp_context *c, const char *order, int n_disk)
+{
+    sp_request *r = ask(c, order, question, 6);
+    assert_int_equal(n_from_disk(r), n_disk);
+    assert_adds_up(sp_request_result(r));
+    assert_text(r, alone(&off, order, question, 6));
+    sp_request_destroy(r);
+}
+
+/* -- bits ----------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const sp_context *c, const sp_copy *v)
+{
+    const size_t n = sp_kv_pool_layer_block_bytes(c->pool);
+    uint8_t *staging = malloc(n);
+    uint64_t sum = 0;
+    for (int l = 0; l < sp_kv_pool_shape(c->pool)->n_layers; l++)
+        for (int32_t b = 0; b < v->n / SP_BLOCK_TOKENS; b++) { /* whole blocks */
+            const uint8_t *from;
+            assert_ok(sp_kv_pool_read(
+                c->pool, (sp_kv_run){.layer = l, .first = v->blocks[b], .n = 1}, staging, &from));
+            sum = sum * 31 + sp_hash64(from, n);
+        }
+    free(staging);
+    return sum;
+}
+
+static const sp_copy *find_same(const sp_context *c, const sp_copy *of)
+{
+    const sp_copy *v = NULL;
+    while ((v = sp_ledger_next(c->ledger, v)))
+        if (v->kind == SP_COPY_PATH && v->state == SP_COPY_READY && sp_digest_eq(&v->id, &of->id) &&
+            v->at == of->at)
+            return v;
+    return NULL;
+}
+
+static void test_bits_are_those_of_a_cold_prompt(void **state)
+{
+    char dir[128];
+    int n = 0;
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "012");
+    sp_context *cold = open_policy(&prefix), *warm = open_store(dir);
+    sp_request *a = ask(cold, "012", "Why?", 6), *b = ask(warm, "012", "Why?", 6);
+    assert_int_equal(n_from_disk(b), 4);
+    assert_same_text(a, b);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(cold->ledger, v));) {
+        const sp_copy *same = find_same(warm, v);
+        assert_non_null(same);
+        assert_true(same->exact && same->n == v->n);
+        assert_true(hash_of(cold, v) == hash_of(warm, same));
+        n += v->n / SP_BLOCK_TOKENS;
+    }
+    assert_true(n >= 3); /* blocks that were compared */
+    sp_request_destroy(a);
+    sp_request_destroy(b);
+    close_clean(cold);
+    close_clean(warm);
+    remove_folder(dir);
+}
+
+/* -- restarts ------------------------------------------------------------------------------- */
+
+static void test_a_restart_finds_paths(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    for (int start = 0; start < 3; start++) {
+        sp_context *c = open_store(dir);
+        assert_asks(c, "012", start ? 4 : 0);
+        close_clean(c);
+        assert_int_equal(n_stored(dir), 4); /* the head and chunks, written once; not the question */
+    }
+    sp_context *c = open_store(dir);
+    assert_asks(c, "013", 3); /* a part of the path */
+    assert_asks(c, "10", 0);  /* the head is on the device by now, "1" after it is nowhere */
+    close_clean(c);
+    assert_int_equal(n_stored(dir), 7);
+    remove_folder(dir);
+}
+
+static void test_an_order_is_found_after_a_restart(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    const sp_context_opts o = {.store = dir, .reuse.policy = "set", .n_batch = 40};
+    sp_context *c = open_with(o);
+    sp_request *a = ask(c, "012", question, 6), *b;
+    close_clean((sp_request_destroy(a), c));
+    c = open_with(o);
+    b = ask(c, "210", question, 6);
+    assert_int_equal(n_from_disk(b), 4);
+    sp_request_destroy(b);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* Turns of a conversation: what a turn continues is stored, its own end is not. */
+static void test_turns(void **state)
+{
+    char dir[128];
+    int n[4] = {0};
+    make_folder(dir, sizeof dir);
+    for (int turns = 1; turns <= 3; turns++) {
+        sp_context *c = open_store(dir);
+        sp_prompt *p;
+        assert_ok(sp_prompt_create(c, &p));
+        for (int i = 0; i < turns; i++) {
+            assert_ok(sp_prompt_message(p, SP_ROLE_USER, texts[i]));
+            if (i + 1 < turns) assert_ok(sp_prompt_message(p, SP_ROLE_ASSISTANT, "It is so, indeed it is."));
+        }
+        assert_ok(sp_prompt_answer(p));
+        sp_request *r = run(c, submit_prompt(c, p, 2));
+        assert_int_equal(n_from_disk(r) > 0, turns == 3);
+        sp_request_destroy(r);
+        close_clean(c);
+        n[turns] = n_stored(dir);
+    }
+    assert_int_equal(n[1], 0);
+    assert_true(n[2] > 0 && n[3] > n[2]);
+    remove_folder(dir);
+}
+
+static void test_trees(void **state)
+{
+    static const sp_prompt_node nodes[] = {{"Alice", -1}, {" likes", 0}, {" Titanic", 1}, {" knows", 0}};
+    char dir[128], *answers[2];
+    for (int mode = 0; mode < 2; mode++) {
+        make_folder(dir, sizeof dir);
+        for (int start = 0; start < 2; start++) {
+            sp_context *c = open_store(dir);
+            sp_prompt *p;
+            assert_ok(sp_prompt_create(c, &p));
+            if (mode) assert_ok(sp_prompt_tree_mode(p, SP_TREE_SHIFTED));
+            assert_ok(sp_prompt_system(p, "Be brief."));
+            assert_ok(sp_prompt_tree(p, nodes, SP_COUNT(nodes)));
+            assert_ok(sp_prompt_question(p, question));
+            sp_request *r = run(c, submit_prompt(c, p, 6));
+            assert_int_equal(n_from_disk(r), start ? (int)SP_COUNT(nodes) + 1 : 0);
+            answers[start] = strdup(sp_request_result(r)->text);
+            sp_request_destroy(r);
+            close_clean(c);
+        }
+        assert_string_equal(answers[0], answers[1]);
+        for (int start = 0; start < 2; start++) free(answers[start]);
+        remove_folder(dir);
+    }
+}
+
+/* -- tenants -------------------------------------------------------------------------------- */
+
+static int ask_for(sp_context *c, const char *salt)
+{
+    sp_prompt *p;
+    assert_ok(sp_prompt_create_for(c, salt, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    assert_ok(sp_prompt_chunk(p, "T", texts[0]));
+    assert_ok(sp_prompt_question(p, question));
+    sp_request *r = run(c, submit_prompt(c, p, 2));
+    int n = n_from_disk(r), reused = sp_request_result(r)->n_reused;
+    sp_request_destroy(r);
+    assert_int_equal(n > 0, reused > 0);
+    return n;
+}
+
+static void test_no_tenant_finds_anothers(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_with((sp_context_opts){.store = dir, .salt = "red"});
+    sp_request_destroy(ask(c, "0", question, 2));
+    assert_int_equal(ask_for(c, "blue"), 0);
+    close_clean(c);
+    c = open_with((sp_context_opts){.store = dir, .salt = "green"});
+    sp_request *r = ask(c, "0", question, 2);
+    assert_int_equal(sp_request_result(r)->n_reused, 0);
+    sp_request_destroy(r);
+    assert_int_equal(ask_for(c, "white"), 0);
+    assert_int_equal(ask_for(c, "blue"), 2);
+    assert_int_equal(ask_for(c, "red"), 2);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* -- what is lost --------------------------------------------------------------------------- */
+
+/* drop_at -- the stored copy that is the n-th of its path. */
+static void drop_at(const char *dir, const char *order, int n)
+{
+    sp_context *c = open_store(dir);
+    sp_prompt *p = prompt_of(c, order, NULL);
+    sp_digest ids[8];
+    for (int i = 0; i < n; i++) ids[i] = p->segs.v[i].id;
+    assert_ok(sp_tier_run(sp_tiers_tier(c->tiers),
+                          &(sp_tier_job){.verb = SP_TIER_DROP,
+                                         .key = {.id = ids[n - 1],
+                                                 .head = sp_head_key(ids, n - 1),
+                                                 .kind = SP_DISK_PATH}}));
+    sp_prompt_destroy(p);
+    sp_context_close(c);
+}
+
+static void test_what_follows_a_missing_parent_is_dropped(void **state)
+{
+    for (int n = 1; n <= 4; n++) {
+        char dir[128];
+        make_folder(dir, sizeof dir);
+        fill_store(dir, "012");
+        drop_at(dir, "012", n);
+        assert_int_equal(n_stored(dir), 3);
+        sp_context *c = open_store(dir);
+        sp_context_close(c);
+        assert_int_equal(n_stored(dir), n - 1); /* opening has dropped them */
+        c = open_store(dir);
+        assert_asks(c, "012", n - 1);
+        close_clean(c);
+        assert_int_equal(n_stored(dir), 4);
+        remove_folder(dir);
+    }
+}
+
+/* A copy that is gone while the store is open: the load misses, what continues it goes, too. */
+static void test_a_parent_that_goes_meanwhile(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "012");
+    sp_context *c = open_store(dir);
+    sp_prompt *p = prompt_of(c, "012", NULL);
+    const sp_tier_key key = {.id = p->segs.v[1].id,
+                             .head = sp_head_key(&p->segs.v[0].id, 1),
+                             .kind = SP_DISK_PATH};
+    sp_prompt_destroy(p);
+    assert_ok(sp_tier_run(sp_tiers_tier(c->tiers), &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
+    sp_request *r = ask(c, "012", question, 6);
+    assert_text(r, alone(&off, "012", question, 6));
+    assert_adds_up(sp_request_result(r));
+    sp_request_destroy(r);
+    close_clean(c);
+    c = open_store(dir);
+    r = ask(c, "012", question, 6);
+    assert_text(r, alone(&off, "012", question, 6));
+    assert_true(n_from_disk(r) >= 2);
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+static void test_damaged_copies(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "012");
+    stored_damage(dir, SP_DISK_PATH);
+    for (int start = 0; start < 3; start++) {
+        sp_context *c = open_store(dir);
+        sp_request *r = ask(c, "012", question, 6);
+        if (start == 0) assert_int_equal(sp_request_result(r)->n_reused, 0);
+        if (start == 2) assert_int_equal(n_from_disk(r), 4); /* they were written once more */
+        assert_text(r, alone(&off, "012", question, 6));
+        assert_adds_up(sp_request_result(r));
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+    remove_folder(dir);
+}
+
+/* assert_whole -- every path copy in the store was adopted after its parent, or there is none of them. */
+static void assert_whole(const sp_context *c)
+{
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        if (v->kind == SP_COPY_PATH) {
+            assert_true(v->places & SP_AT_DISK);
+            assert_int_equal(v->at, v->parent ? v->parent->at + v->parent->n : 0);
+        }
+}
+
+static const char *const orders[] = {"012", "210", "01", "10", "1", "0110", "3", "32", "231", "2013"};
+
+static void test_crashes(void **state)
+{
+    char dir[128];
+    uint64_t seed = 3;
+    int n_found = 0;
+    make_folder(dir, sizeof dir);
+    for (int i = 0; i < 12; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            sp_context *c = open_store(dir);
+            for (size_t k = (size_t)i;; k++)
+                sp_request_destroy(ask(c, orders[k % SP_COUNT(orders)], question, 2));
+        }
+        usleep(2000 + (useconds_t)check_random(&seed, 30000));
+        kill(child, SIGKILL);
+        assert_int_equal(waitpid(child, NULL, 0), child);
+        sp_context *c = open_store(dir);
+        assert_whole(c);
+        const char *order = orders[check_random(&seed, SP_COUNT(orders))];
+        sp_request *r = ask(c, order, question, 6);
+        assert_text(r, alone(&off, order, question, 6));
+        n_found += n_from_disk(r);
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+    assert_true(n_found > 0);
+    remove_folder(dir);
+}
+
+/* -- room ----------------------------------------------------------------------------------- */
+
+static void test_a_small_budget(void **state)
+{
+    char dir[128];
+    uint64_t seed = 11;
+    int n_found = 0;
+    make_folder(dir, sizeof dir);
+    for (int start = 0; start < 6; start++) {
+        sp_context *c = open_with((sp_context_opts){
+            .store = dir, .store_bytes = 512 << 10, .kv_bytes = 1 << 20, .n_batch = 40});
+        for (int i = 0; i < 12; i++) {
+            const char *order = orders[check_random(&seed, SP_COUNT(orders))];
+            sp_request *r = ask(c, order, question, 4);
+            assert_text(r, alone(&off, order, question, 4));
+            n_found += n_from_disk(r);
+            sp_request_destroy(r);
+        }
+        assert_true(sp_tier_stats_of(sp_tiers_tier(c->tiers)).bytes_used <= 512 << 10);
+        close_clean(c);
+        c = open_store(dir);
+        assert_whole(c);
+        sp_context_close(c);
+    }
+    assert_true(n_found > 0);
+    remove_folder(dir);
+}
+
+/* Little memory: paths leave the device for the store, and come back from it. */
+static void test_the_store_is_below_the_device(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    for (int host = 0; host < 2; host++) {
+        sp_context *c = open_with((sp_context_opts){.store = dir,
+                                                    .kv_bytes = 160 << 10,
+                                                    .host_bytes = host ? 100 << 10 : 0,
+                                                    .n_batch = 40});
+        int n_found = 0;
+        for (int i = 0; i < 30; i++) {
+            const char *order = orders[i * 7 % SP_COUNT(orders)];
+            sp_request *r = ask(c, order, question, 4);
+            assert_text(r, alone(&off, order, question, 4));
+            n_found += n_from_disk(r);
+            sp_request_destroy(r);
+        }
+        assert_true(n_found > 0);
+        close_clean(c);
+    }
+    remove_folder(dir);
+}
+
+/* A second process finds what the first has stored, and writes nothing. */
+static void test_a_reader(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    sp_context *writer = open_store(dir);
+    sp_request_destroy(ask(writer, "01", question, 4));
+    sp_io_drain(sp_tiers_io(writer->tiers));
+    sp_context *reader = open_store(dir);
+    assert_false(sp_tiers_writes(reader->tiers));
+    assert_asks(reader, "01", 3);
+    assert_asks(reader, "32", 0);
+    assert_int_equal(sp_tiers_n_failed(reader->tiers), 0);
+    close_clean(reader);
+    close_clean(writer);
+    assert_int_equal(n_stored(dir), 3);
+    remove_folder(dir);
+}
+
+/* -- erasing -------------------------------------------------------------------------------- */
+
+static void test_erasing_a_chunk_erases_paths_through_it(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    for (int restart = 0; restart < 2; restart++) {
+        sp_context *c = open_store(dir);
+        sp_request_destroy(ask(c, "012", question, 4));
+        sp_request_destroy(ask(c, "02", question, 4));
+        sp_io_drain(sp_tiers_io(c->tiers));
+        if (restart) { /* of a store that was just opened */
+            close_clean(c);
+            c = open_store(dir);
+        }
+        assert_int_equal(n_stored(dir), 5);
+        sp_prompt *p = prompt_of(c, "1", NULL);
+        sp_erased e;
+        assert_ok(sp_context_erase(c, &p->segs.v[p->segs.n - 1].id, 1, &e));
+        sp_prompt_destroy(p);
+        assert_int_equal(e.n_store, 2);
+        assert_int_equal(e.n_pending, 0);
+        assert_int_equal(n_stored(dir), 3);
+        sp_request *r = ask(c, "012", question, 6);
+        assert_text(r, alone(&off, "012", question, 6));
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+    remove_folder(dir);
+}
+
+static bool is_not(const sp_digest *id, void *user)
+{
+    return !sp_digest_eq(id, user);
+}
+
+/* A chunk that left the index: its own copies go, and paths through it; heads stay. */
+static void test_retaining(void **state)
+{
+    char dir[128];
+    int64_t n;
+    make_folder(dir, sizeof dir);
+    fill_store(dir, "01");
+    sp_context *c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+    sp_request_destroy(ask(c, "3", question, 2)); /* a plain copy */
+    sp_io_drain(sp_tiers_io(c->tiers));
+    sp_prompt *p = prompt_of(c, "3", NULL);
+    sp_digest id = p->segs.v[p->segs.n - 1].id;
+    sp_prompt_destroy(p);
+    assert_ok(sp_tiers_retain(c->tiers, is_not, &id, &n));
+    assert_int_equal(n, 1);
+    assert_int_equal(n_stored(dir), 3);
+    close_clean(c);
+    fill_store(dir, "03");
+    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+    sp_request_destroy(ask(c, "3", question, 2));
+    sp_io_drain(sp_tiers_io(c->tiers));
+    assert_ok(sp_tiers_retain(c->tiers, is_not, &id, &n));
+    assert_int_equal(n, 2);
+    assert_int_equal(n_stored(dir), 3);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* -- faults --------------------------------------------------------------------------------- */
+
+static char fault_dir[128];
+
+static sp_err opened(void)
+{
+    sp_context *c = NULL;
+    sp_context_opts o = {.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20, .store = fault_dir};
+    SP_TRY(sp_context_open(&o, &c));
+    sp_context_close(c);
+    return SP_OK;
+}
+
+static void test_opening_without_memory(void **state)
+{
+    make_folder(fault_dir, sizeof fault_dir);
+    fill_store(fault_dir, "01");
+    survive_every_fault(opened);
+    assert_int_equal(n_stored(fault_dir), 3);
+    remove_folder(fault_dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_crashes),
+        cmocka_unit_test(test_bits_are_those_of_a_cold_prompt),
+        cmocka_unit_test(test_a_restart_finds_paths),
+        cmocka_unit_test(test_an_order_is_found_after_a_restart),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_trees),
+        cmocka_unit_test(test_no_tenant_finds_anothers),
+        cmocka_unit_test(test_what_follows_a_missing_parent_is_dropped),
+        cmocka_unit_test(test_a_parent_that_goes_meanwhile),
+        cmocka_unit_test(test_damaged_copies),
+        cmocka_unit_test(test_a_small_budget),
+        cmocka_unit_test(test_the_store_is_below_the_device),
+        cmocka_unit_test(test_a_reader),
+        cmocka_unit_test(test_erasing_a_chunk_erases_paths_through_it),
+        cmocka_unit_test(test_retaining),
+        cmocka_unit_test(test_opening_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
