@@ -42,8 +42,8 @@ typedef struct sp_reuse_opts {
 /* A reuse policy that sp_reuse_opts can name. */
 typedef struct sp_reuse_info {
     const char *name, *help;
-    bool exact;      /* answers equal those of "off" */
-    bool recomputes; /* sp_reuse_opts.recompute has a meaning for it */
+    bool exact;          /* answers equal those of "off" */
+    bool recomputes;     /* sp_reuse_opts.recompute has a meaning for it */
     bool anywhere;       /* takes chunks at any position, fused copies too */
     bool own_statistics; /* reads statistics of copies that only its own requests record */
     bool keeps_placed;   /* keeps copies conditioned on the chunks that preceded them in a prompt */
@@ -58,7 +58,7 @@ SP_API const sp_reuse_info *sp_reuse_policies(int *n);
 
 /* When copies that are not in the memory of keys and values are loaded. */
 typedef enum sp_preload {
-    SP_PRELOAD_LAYERS,  /* while requests wait; a request begins once the first layers are there, if the
+    SP_PRELOAD_LAYERS, /* while requests wait; a request begins once the first layers are there, if the
                            others will be in time (Cache-Craft section 3.4.2) */
     SP_PRELOAD_REQUEST, /* while requests wait; a request begins when all is there */
     SP_PRELOAD_NONE,    /* when the request is the oldest that waits */
@@ -74,41 +74,49 @@ typedef struct sp_context_opts {
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     sp_reuse_opts reuse; /* of requests that do not say themselves */
     int max_variants;    /* copies of chunks computed after other chunks (craft); 0: 1,024 */
-    const char *order;   /* which waiting request starts next: "reorder" (most cached tokens for each
+    const char *order; /* which waiting request starts next: "reorder" (most cached tokens for each
                             computed one), "fcfs", "lpm", "lsp"; NULL: "reorder". Priorities and
                             tenants come first */
-    int order_window;    /* later requests of its tenant that may start before one; 0: 32 */
-    const char *evict;   /* replacement policy of cached copies: "lru", "lfu", "gdsf", "pgdsf", "fr",
+    int order_window;  /* later requests of its tenant that may start before one; 0: 32 */
+    const char *evict; /* replacement policy of cached copies: "lru", "lfu", "gdsf", "pgdsf", "fr",
                             "lacr" (what waiting requests will use stays), "hazard"; with "+ghosts" it
                             remembers uses of copies that are gone; NULL: "lru" */
-    const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL:
+    const char
+        *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL:
                             costs that rise evenly with the tokens looked at */
-    int64_t host_bytes;  /* memory of the host tier: copies that leave the memory of keys and values go
+    int64_t
+        host_bytes; /* memory of the host tier: copies that leave the memory of keys and values go
                             there, and come back when a prompt has their text; 0: none */
-    const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies
+    const char
+        *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies
                             of exact prefixes are never rounded. NULL: kv_type */
     const char *host_evict; /* which copy leaves the host tier: "lru", "lfu", "fr"; NULL: "lru" */
     sp_preload preload;
-    bool admit_cheaper;  /* the host tier and the store take a copy only if loading it costs less than
+    bool
+        admit_cheaper; /* the host tier and the store take a copy only if loading it costs less than
                             computing it did, going by the loads so far; before the first, all */
-    const char *store;   /* folder of copies of chunks, created if need be: they are loaded from there,
+    const char
+        *store; /* folder of copies of chunks, created if need be: they are loaded from there,
                             and those that requests compute are written there in the background;
                             NULL: none */
-    int64_t store_bytes; /* that the folder may take: copies that were not used for longest leave it;
+    int64_t
+        store_bytes;    /* that the folder may take: copies that were not used for longest leave it;
                             0: what it holds when the context opens, and half of what its disk has
                             free. 1 GiB of the disk (5 % of a small one) stays free in any case */
-    float guard;         /* share of requests whose reuse is checked against full attention in idle
+    float guard;        /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
-    float guard_bound;   /* mean divergence that is acceptable, nats; 0: 0.5 */
-    const char *device;  /* what computes and holds weights, keys and values: "cpu"; NULL: that */
+    float guard_bound;  /* mean divergence that is acceptable, nats; 0: 0.5 */
+    const char *device; /* what computes and holds weights, keys and values: "cpu"; NULL: that */
     const char *cpu;  /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU,
                             or the best */
     const char *salt; /* tenant: entries of one are never found by another; NULL: none */
-    const char *packs; /* folder that keeps packed weights, created if need be: the next context maps
+    const char
+        *packs; /* folder that keeps packed weights, created if need be: the next context maps
                           them instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
-    const char *decode; /* how answers are decoded, of requests that do not say themselves */
-    int64_t context_bytes;   /* memory that keys and values may take; cached ones beyond it are in a file
+    const char *decode;     /* how answers are decoded, of requests that do not say themselves */
+    int64_t
+        context_bytes; /* memory that keys and values may take; cached ones beyond it are in a file
                                 and are read from there, up to kv_bytes together. 0: kv_bytes, no file */
     const char *context_dir; /* the folder whose disk has that file; NULL: `store`, else /var/tmp */
 } sp_context_opts;
@@ -119,9 +127,11 @@ typedef struct sp_context_info {
     int64_t n_params;
     int64_t kv_blocks, kv_blocks_free, cached_blocks, cached_segments; /* blocks of 16 tokens */
     size_t kv_block_bytes;
-    size_t packed_bytes, mapped_bytes; /* weights packed for the kernels when the context was opened,
+    size_t packed_bytes,
+        mapped_bytes; /* weights packed for the kernels when the context was opened,
                                           and those mapped from sp_context_opts.packs instead */
-    int64_t n_lookups, n_hits, n_evicted; /* segments looked up, and found; copies dropped for room */
+    int64_t n_lookups, n_hits,
+        n_evicted; /* segments looked up, and found; copies dropped for room */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
@@ -263,8 +273,8 @@ typedef struct sp_sampling {
     float repeat_penalty; /* 0 or 1: off */
     int repeat_last;      /* window of the penalty, tokens */
     uint64_t seed;
-    float frequency_penalty; /* subtracted for each use of a token in the answer; 0: off */
-    float presence_penalty;  /* subtracted for tokens that are in the answer; 0: off */
+    float frequency_penalty;   /* subtracted for each use of a token in the answer; 0: off */
+    float presence_penalty;    /* subtracted for tokens that are in the answer; 0: off */
     const sp_logit_bias *bias; /* borrowed while the request runs; NULL: none */
     int n_bias;
 } sp_sampling;
@@ -286,8 +296,9 @@ typedef struct sp_grammar sp_grammar;
 typedef struct sp_grammar_opts {
     const char *schema;         /* JSON Schema, as text; NULL: any JSON object */
     const char *before, *after; /* texts around the JSON; NULL: none */
-    const char *between;        /* one or more times before JSON after, with this text between; NULL: once */
-    const char *const *texts;   /* [n_texts] exactly one of these instead; NULL: JSON */
+    const char
+        *between; /* one or more times before JSON after, with this text between; NULL: once */
+    const char *const *texts; /* [n_texts] exactly one of these instead; NULL: JSON */
     int n_texts;
 } sp_grammar_opts;
 
@@ -321,18 +332,21 @@ typedef struct sp_request_opts {
     int n_stop;
     sp_text_fn *on_text;
     sp_done_fn *on_done; /* or NULL */
-    void *user;      /* of on_text, on_done and on_token */
-    bool ignore_end; /* continue after an end token; an answer that a grammar completes ends all the same */
-    int min_tokens;  /* neither an end token nor a stop string ends a shorter answer; 0: none */
-    const sp_grammar *grammar; /* borrowed until the request is destroyed; NULL: any text. max_tokens may cut
+    void *user;          /* of on_text, on_done and on_token */
+    bool
+        ignore_end; /* continue after an end token; an answer that a grammar completes ends all the same */
+    int min_tokens; /* neither an end token nor a stop string ends a shorter answer; 0: none */
+    const sp_grammar
+        *grammar; /* borrowed until the request is destroyed; NULL: any text. max_tokens may cut
                                   the answer; min_tokens then means nothing */
     sp_token_fn *on_token; /* or NULL */
     int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
-    const char *decode;    /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
+    const char
+        *decode;  /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
                               "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
                               for each KV head (docs/sparse-decoding.md has its options). NULL: the context's,
                               and of that NULL: "exact" */
-    int priority;        /* lower numbers start first */
+    int priority; /* lower numbers start first */
     const char *tenant;  /* who is served: those who had least go first; NULL: the prompt's salt */
     int64_t max_wait_ms; /* not begun by then, it fails with SP_E_CANCELED; 0: no limit */
 } sp_request_opts;
@@ -353,15 +367,15 @@ typedef struct sp_segment_report {
 
 /* What sparse decoding saved, and what it cost. */
 typedef struct sp_decode_report {
-    int n_sparse;              /* answer tokens that were decoded sparsely; of a short prompt none */
-    double keys_read;          /* by them, as a share of the keys that full attention reads */
-    double lists_reused;       /* share of the choices that an earlier token had made */
-    int64_t summarize_us;      /* making summaries of blocks that had none */
-    size_t summary_bytes;      /* memory of the summaries of the prompt's blocks */
+    int n_sparse;         /* answer tokens that were decoded sparsely; of a short prompt none */
+    double keys_read;     /* by them, as a share of the keys that full attention reads */
+    double lists_reused;  /* share of the choices that an earlier token had made */
+    int64_t summarize_us; /* making summaries of blocks that had none */
+    size_t summary_bytes; /* memory of the summaries of the prompt's blocks */
     /* With context_bytes, of all requests that decoded meanwhile: */
-    int64_t file_bytes;        /* read from the file */
-    double found;              /* share of what is in the file that memory had from earlier tokens */
-    int64_t file_us;           /* waited for the file */
+    int64_t file_bytes; /* read from the file */
+    double found;       /* share of what is in the file that memory had from earlier tokens */
+    int64_t file_us;    /* waited for the file */
 } sp_decode_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */
@@ -596,12 +610,12 @@ SP_API sp_err sp_store_retain(sp_context *c, sp_index *ix, int64_t *n_removed);
 /* The store of a context, in bytes. */
 typedef struct sp_store_info {
     const char *dir;
-    int64_t n_copies, bytes;  /* of this model and KV type */
-    int64_t max_bytes;        /* that they may take */
-    int64_t disk_free;        /* of the file system */
-    int64_t disk_reserve;     /* of that, what stays free */
-    int64_t token_bytes;      /* keys and values of one token */
-    bool writes;              /* false: another process writes the store, this one only reads it */
+    int64_t n_copies, bytes; /* of this model and KV type */
+    int64_t max_bytes;       /* that they may take */
+    int64_t disk_free;       /* of the file system */
+    int64_t disk_reserve;    /* of that, what stays free */
+    int64_t token_bytes;     /* keys and values of one token */
+    bool writes;             /* false: another process writes the store, this one only reads it */
 } sp_store_info;
 
 /* sp_store_describe -- Errors: SP_E_ARG without a store, SP_E_IO. */
@@ -637,14 +651,15 @@ typedef struct sp_store_copy {
     const char *kind;  /* "plain", "fused", "path" */
     int n_tokens;
     int64_t bytes;
-    double cost_us;    /* time that computing it took; 0: unknown */
-    int64_t n_uses;    /* by requests, since it was stored */
-    bool exact;        /* equals a plain forward pass after what it was computed after */
-    bool measured;     /* it has attention statistics */
+    double cost_us; /* time that computing it took; 0: unknown */
+    int64_t n_uses; /* by requests, since it was stored */
+    bool exact;     /* equals a plain forward pass after what it was computed after */
+    bool measured;  /* it has attention statistics */
     /* From its header; sp_store_list does not read it: */
-    const char *const *before; /* [n_before] ids of the segments it was computed after; NULL: not read */
-    int n_before, n_head;      /* the first n_head of them precede the first chunk */
-    int position, n_layers;    /* of the first key; of the model */
+    const char *const
+        *before;          /* [n_before] ids of the segments it was computed after; NULL: not read */
+    int n_before, n_head; /* the first n_head of them precede the first chunk */
+    int position, n_layers; /* of the first key; of the model */
     int64_t layer_bytes;
 } sp_store_copy;
 
@@ -728,10 +743,10 @@ SP_API sp_err sp_graph_import(const char *const *paths, int n_paths, const char 
 typedef struct sp_graph sp_graph;
 
 typedef struct sp_graph_open_opts {
-    const char *where;      /* file of sp_graph_import, or URL of a SPARQL 1.1 endpoint */
-    const char *rdf_graph;  /* SPARQL: IRI of the graph; NULL: the endpoint's default */
-    const char *rdf_label;  /* SPARQL: IRI of the property with names; NULL: rdfs:label */
-    int timeout_ms;         /* SPARQL: of one query; 0: 10,000 */
+    const char *where;     /* file of sp_graph_import, or URL of a SPARQL 1.1 endpoint */
+    const char *rdf_graph; /* SPARQL: IRI of the graph; NULL: the endpoint's default */
+    const char *rdf_label; /* SPARQL: IRI of the property with names; NULL: rdfs:label */
+    int timeout_ms;        /* SPARQL: of one query; 0: 10,000 */
 } sp_graph_open_opts;
 
 /* sp_graph_open -- read-only. An endpoint is not contacted before the first query.
@@ -763,12 +778,12 @@ typedef enum sp_graph_match {
 } sp_graph_match;
 
 typedef struct sp_graph_entity {
-    int64_t id;         /* of this graph; with a SPARQL endpoint, of this sp_graph object */
+    int64_t id; /* of this graph; with a SPARQL endpoint, of this sp_graph object */
     const char *name;
-    const char *ident;  /* what tells entities of one name apart: the id in the file, an IRI */
+    const char *ident;   /* what tells entities of one name apart: the id in the file, an IRI */
     const char *mention; /* the words of the question that name it */
     sp_graph_match match;
-    int distance;       /* fuzzy: edit distance in bytes */
+    int distance; /* fuzzy: edit distance in bytes */
 } sp_graph_entity;
 
 /* A path of relations from an entity: nodes[0] relations[0] nodes[1] ... nodes[n_hops]. */
@@ -777,11 +792,11 @@ typedef struct sp_graph_path {
     int n_hops;
     const char *const *nodes;     /* [n_hops + 1] */
     const char *const *relations; /* [n_hops] */
-    const bool *inverse;          /* [n_hops] the triple is (nodes[i + 1], relations[i], nodes[i]) */
-    const char *const *sources;   /* [n_hops] where the triple came from; "" when unknown */
-    double score;                 /* similarity to the question, higher is better */
-    const char *text;             /* in the style that was asked for */
-    const char *why;              /* words that matched, for people; "" without `explain` */
+    const bool *inverse;        /* [n_hops] the triple is (nodes[i + 1], relations[i], nodes[i]) */
+    const char *const *sources; /* [n_hops] where the triple came from; "" when unknown */
+    double score;               /* similarity to the question, higher is better */
+    const char *text;           /* in the style that was asked for */
+    const char *why;            /* words that matched, for people; "" without `explain` */
 } sp_graph_path;
 
 typedef enum sp_graph_style {
@@ -829,9 +844,10 @@ SP_API void sp_graph_answer_fini(sp_graph_answer *a);
 
 /* A node of a dependency tree: an entity or a relation of some path. */
 typedef struct sp_graph_node {
-    const char *text; /* its own words; with those of its ancestors, the beginning of a path's text */
-    int parent;       /* index, less than its own; -1: a root */
-    int depth;        /* 0: a root */
+    const char
+        *text;  /* its own words; with those of its ancestors, the beginning of a path's text */
+    int parent; /* index, less than its own; -1: a root */
+    int depth;  /* 0: a root */
 } sp_graph_node;
 
 typedef struct sp_graph_tree {

@@ -20,8 +20,9 @@ extern "C" {
 typedef struct sp_documents sp_documents;
 
 typedef struct sp_documents_opts {
-    const char *path;  /* SQLite file of the registered texts, created if need be; NULL: memory only */
-    int size_words;    /* of a chunk; 0: 150 */
+    const char
+        *path;      /* SQLite file of the registered texts, created if need be; NULL: memory only */
+    int size_words; /* of a chunk; 0: 150 */
     int overlap_words; /* repeated at the beginning of the next chunk; 0 .. size_words - 1 */
 } sp_documents_opts;
 
@@ -87,9 +88,10 @@ SP_API sp_err sp_documents_expire(sp_documents *d, const char *salt, const char 
 typedef bool sp_documents_progress(int64_t done, int64_t total, void *user);
 
 typedef struct sp_documents_compute {
-    const char *system; /* system text of the prompts to come: a copy serves prompts with this one */
-    int n_fuse;         /* chunks of the tenant that a fused copy is conditioned on; 0: plain copies */
-    bool bare;          /* also without the title, as text in a message has it */
+    const char
+        *system; /* system text of the prompts to come: a copy serves prompts with this one */
+    int n_fuse;  /* chunks of the tenant that a fused copy is conditioned on; 0: plain copies */
+    bool bare;   /* also without the title, as text in a message has it */
     sp_documents_progress *progress;
     void *user;
 } sp_documents_compute;
@@ -107,8 +109,8 @@ SP_API sp_err sp_documents_precompute(sp_documents *d, const char *salt, const c
                                       const sp_documents_compute *o, sp_documents_computed *out);
 
 typedef struct sp_documents_removed {
-    int64_t n_device; /* copies that were on the device */
-    int64_t n_store;  /* copies that were in lower tiers */
+    int64_t n_device;  /* copies that were on the device */
+    int64_t n_store;   /* copies that were in lower tiers */
     int64_t n_pending; /* copies that requests still read: the next tick removes them */
 } sp_documents_removed;
 

@@ -102,9 +102,9 @@ struct sp_copy {
     struct {
         bool stats, heavy; /* what the form below the device has of these */
     } stored;
-    int n_pins;        /* users, the load that fills it, and patches over it */
-    bool has_head;     /* LOADING: the tier has said what it is, as of a READY one */
-    int n_children;    /* path copies with blocks that continue this one */
+    int n_pins;           /* users, the load that fills it, and patches over it */
+    bool has_head;        /* LOADING: the tier has said what it is, as of a READY one */
+    int n_children;       /* path copies with blocks that continue this one */
     sp_copy *first_child; /* path copies in any state that continue this one ... */
     struct {
         sp_copy *next, *previous;

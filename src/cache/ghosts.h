@@ -11,8 +11,8 @@
 enum { SP_GHOSTS = 65536 };
 
 typedef struct sp_ghosts {
-    uint64_t ids[SP_GHOSTS];    /* of chunks that were cached */
-    uint64_t starts[SP_GHOSTS]; /* of their first tokens */
+    uint64_t ids[SP_GHOSTS];      /* of chunks that were cached */
+    uint64_t starts[SP_GHOSTS];   /* of their first tokens */
     uint64_t start_of[SP_GHOSTS]; /* by the slot of the id; 0: it has none */
 } sp_ghosts;
 

@@ -42,10 +42,10 @@ enum { SP_LEDGER_MAX_FREE = 65536 };
 typedef struct sp_ledger sp_ledger;
 
 typedef struct sp_ledger_opts {
-    sp_kv_pool *pool;   /* borrowed */
-    int64_t max_blocks; /* I4 */
-    int64_t max_placed; /* I5 */
-    const char *evict;  /* name of a replacement policy (cache/evict.h); NULL: "lru" */
+    sp_kv_pool *pool;       /* borrowed */
+    int64_t max_blocks;     /* I4 */
+    int64_t max_placed;     /* I5 */
+    const char *evict;      /* name of a replacement policy (cache/evict.h); NULL: "lru" */
     const char *host_evict; /* of the host tier (cache/order.h); NULL: "lru" */
     const struct sp_evict_policy *policy; /* instead of a name; NULL: by name */
     void *user;                           /* of `policy` */

@@ -22,7 +22,7 @@ struct sp_ledger {
     sp_ghosts *ghosts;
     sp_order host; /* copies in the host tier */
     sp_ledger_tiers tiers;
-    bool keeps;    /* copies that leave the device may go to a lower tier */
+    bool keeps; /* copies that leave the device may go to a lower tier */
     int64_t max_placed;
     sp_ledger_stats stats;
 };
@@ -36,6 +36,36 @@ static inline sp_copy *sp_ledger_own(const sp_ledger *l, const sp_copy *c)
 
 /* sp_ledger_touch -- a READY copy, its base and its ancestors are used. */
 void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now);
+
+/* -- states of copies (ledger.c, ledger_add.c) ---------------------------------------------- */
+
+/* sp_ledger_enter -- a new copy among all; FREE, in no index yet. Pre: sp_vec_reserve. */
+void sp_ledger_enter(sp_ledger *l, sp_copy *c);
+/* sp_ledger_enter_path, sp_ledger_leave_path -- the index, and the list of what continues the parent. */
+void sp_ledger_enter_path(sp_ledger *l, sp_copy *c);
+void sp_ledger_leave_path(sp_ledger *l, sp_copy *c);
+/* sp_ledger_unplace -- a copy loses places below the device; with `tell`, its tiers still have the
+ * bytes. */
+void sp_ledger_unplace(sp_ledger *l, sp_copy *c, unsigned places, bool tell);
+/* sp_ledger_settle -- a copy that nobody pins and no tier has is gone; then its parent may be. */
+void sp_ledger_settle(sp_ledger *l, sp_copy *c);
+/* sp_ledger_count -- own blocks enter (1) or leave (-1) the sums. */
+void sp_ledger_count(sp_ledger *l, const sp_copy *c, int sign);
+const uint32_t *sp_ledger_own_blocks(const sp_copy *c);
+/* sp_ledger_become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
+void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now);
+void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c);
+/* sp_ledger_become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer
+ * is dead afterwards unless it is pinned. */
+void sp_ledger_become_free(sp_ledger *l, sp_copy *c);
+/* sp_ledger_make_room -- evicts until n_blocks more fit the budgets (I4, I5); false when size or pins
+ * forbid it. */
+bool sp_ledger_make_room(sp_ledger *l, int64_t n_blocks, sp_copy_kind kind);
+bool sp_ledger_tiers_may_have(const sp_copy *c);
+/* sp_ledger_forget_oldest -- I6; pinned ones stay. */
+void sp_ledger_forget_oldest(sp_ledger *l);
+/* sp_ledger_new_copy -- memory for it, and room in the list and in the indices. */
+sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out) SP_MUST_CHECK;
 
 /* -- contents of a copy (copy.c) ------------------------------------------------------------ */
 

@@ -65,14 +65,17 @@ json_t *account_decode_json(const sp_decode_report *d)
 static void print_decode(const sp_decode_report *d)
 {
     if (!d->n_sparse) return;
-    fprintf(stderr, "[%d tokens decoded sparsely: %.1f %% of the keys read, %.0f %% of choices reused, "
+    fprintf(stderr,
+            "[%d tokens decoded sparsely: %.1f %% of the keys read, %.0f %% of choices reused, "
             "summaries of %.1f MB (%.1f ms)]\n",
             d->n_sparse, 100 * d->keys_read, 100 * d->lists_reused, (double)d->summary_bytes / 1e6,
             (double)d->summarize_us / 1e3);
     if (d->file_bytes > 0)
-        fprintf(stderr, "[%.1f MB read from the file of the context (%.1f ms); %.0f %% of what is there was "
-                "in memory]\n",
-                (double)d->file_bytes / 1e6, (double)d->file_us / 1e3, 100 * d->found);
+        fprintf(
+            stderr,
+            "[%.1f MB read from the file of the context (%.1f ms); %.0f %% of what is there was "
+            "in memory]\n",
+            (double)d->file_bytes / 1e6, (double)d->file_us / 1e3, 100 * d->found);
 }
 
 /* print_merged -- one line; consumes both. */

@@ -10,8 +10,7 @@
 static void add(advice *a, bool ignored, const char *option)
 {
     size_t n = strlen(a->ignored);
-    if (ignored)
-        snprintf(a->ignored + n, sizeof a->ignored - n, "%s%s", n ? ", " : "", option);
+    if (ignored) snprintf(a->ignored + n, sizeof a->ignored - n, "%s%s", n ? ", " : "", option);
 }
 
 advice advice_of(const model_options *m)

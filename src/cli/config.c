@@ -47,8 +47,9 @@ static char *next_line(char *out, int size, void *user)
     r->indented = *out == ' ' || *out == '\t';
     size_t n = strlen(out);
     if (n == 0) refuse(r, "a NUL byte: this is no text file");
-    if (n && out[n - 1] != '\n' && !feof(r->f)) refuse(r, "the line is too long; split it: an "
-                                                          "indented line continues the value above");
+    if (n && out[n - 1] != '\n' && !feof(r->f))
+        refuse(r, "the line is too long; split it: an "
+                  "indented line continues the value above");
     return r->failed ? NULL : out;
 }
 

@@ -117,6 +117,7 @@ void opt_print_help(const opt_help *h)
         }
     }
     if (n_hidden) printf("spolia %s --help-all shows %d more options.\n", h->command, n_hidden);
-    puts("Each option can also be set in the environment, as SPOLIA_ARG_<NAME>, and in a config file\n"
+    puts("Each option can also be set in the environment, as SPOLIA_ARG_<NAME>, and in a config "
+         "file\n"
          "(spolia help config). --config FILE names another one.");
 }

@@ -109,10 +109,12 @@ static int cache_options(model_options *m, opt *to)
         {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
          "what that folder may take, such as 20G (what it holds and half of the free disk)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
-         "load copies for waiting requests, and begin with their first layers: layers, request, none "
+         "load copies for waiting requests, and begin with their first layers: layers, request, "
+         "none "
          "(layers)"},
         {OPT_STRING, "admit", 0, "WHICH", &m->admit,
-         "copies that tiers take: all, or cheaper: those that load in less time than they took (all)"},
+         "copies that tiers take: all, or cheaper: those that load in less time than they took "
+         "(all)"},
         {OPT_STRING, "queue-order", 0, "NAME", &c->order,
          "which waiting request starts next: reorder, fcfs, lpm, lsp (reorder)"},
         {OPT_INT, "queue-window", 0, "N", &c->order_window,
@@ -188,7 +190,8 @@ static int choose(const char *option, const char *word, const char *const *list,
 
 static bool complete_tiers(model_options *m)
 {
-    static const char *const preloads[] = {"layers", "request", "none"}, *const admits[] = {"all", "cheaper"};
+    static const char *const preloads[] = {"layers", "request", "none"}, *const admits[] = {
+                                                                             "all", "cheaper"};
     int preload = choose("preload", m->preload, preloads, 3);
     int admit = preload < 0 ? -1 : choose("admit", m->admit, admits, 2);
     if (admit < 0) return false;

@@ -112,7 +112,8 @@ static bool from_section(const opt *o, opt_origin *origin, const char *section)
         if (strcmp(s->section, section) != 0 || strcmp(s->key, o->name) != 0) continue;
         snprintf(spelled, sizeof spelled, "%s:%d: %s", c->path, s->line, s->key);
         bool twice = is_same(origin->section, section) && o->kind != OPT_LIST;
-        if (twice) return cli_fail_with("%s is already set in line %d", spelled, origin->line), false;
+        if (twice)
+            return cli_fail_with("%s is already set in line %d", spelled, origin->line), false;
         opt_origin now = {OPT_FILE, s->value, s->section, s->line};
         if (!take(o, origin, &now, spelled)) return false;
     }
@@ -165,8 +166,8 @@ static void explain_section(const config_setting *s, const opt_names *known)
         cli_fail_with("%s:%d: [%s] is no command; did you mean [%s]?", path, s->line, s->section,
                       nearest);
     else
-        cli_fail_with("%s:%d: [%s] is no command; [" CONFIG_ALL "] is for all of them", path, s->line,
-                      s->section);
+        cli_fail_with("%s:%d: [%s] is no command; [" CONFIG_ALL "] is for all of them", path,
+                      s->line, s->section);
 }
 
 static void explain_key(const config_setting *s, const opt_names *of)

@@ -62,8 +62,7 @@ int cmd_ask(int argc, char **argv)
     model_options_init(&m);
     sampling_options_init(&s, 64);
     const opt own[] = {
-        {OPT_STRING, "index", 'i', "FILE", &index, "index written by spolia index",
-         .common = true},
+        {OPT_STRING, "index", 'i', "FILE", &index, "index written by spolia index", .common = true},
         {OPT_STRING, "graph", 'g', "WHERE", &graph,
          "graph written by spolia graph import, or URL of a SPARQL endpoint", .common = true},
         {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
@@ -73,7 +72,8 @@ int cmd_ask(int argc, char **argv)
         {OPT_STRING, "style", 0, "NAME", &style,
          "graph: text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
         {OPT_STRING, "tree", 0, "MODE", &tree,
-         "graph: positions: exact (count depth), shifted (consecutive; reuse is approximate) (exact)"},
+         "graph: positions: exact (count depth), shifted (consecutive; reuse is approximate) "
+         "(exact)"},
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},

@@ -34,7 +34,7 @@ typedef struct asking {
     int n_turns;
     account_rate rate;
     sp_grammar *grammar; /* of answers; NULL: any text */
-    bool drawn; /* a line of progress is on the terminal */
+    bool drawn;          /* a line of progress is on the terminal */
 } asking;
 
 /* Why a question has no answer. */

@@ -43,13 +43,14 @@ static void catch_interrupt(bool on)
 
 static void do_help(chat *c, const char *rest)
 {
-    fputs("  /sources              the documents of the conversation, by number\n"
-          "  /reuse NAME [SHARE]   the reuse policy from now on, and its share of recomputed tokens\n"
-          "  /clear                begin a new conversation\n"
-          "  /save FILE            write the conversation as Markdown\n"
-          "  /quit                 end, as Ctrl-D does\n"
-          "Anything else is a question. Ctrl-C stops an answer or clears the line.\n",
-          stderr);
+    fputs(
+        "  /sources              the documents of the conversation, by number\n"
+        "  /reuse NAME [SHARE]   the reuse policy from now on, and its share of recomputed tokens\n"
+        "  /clear                begin a new conversation\n"
+        "  /save FILE            write the conversation as Markdown\n"
+        "  /quit                 end, as Ctrl-D does\n"
+        "Anything else is a question. Ctrl-C stops an answer or clears the line.\n",
+        stderr);
 }
 
 static void do_sources(chat *c, const char *rest)

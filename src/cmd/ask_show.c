@@ -95,7 +95,6 @@ void ask_print_json(const ask_turn *t, const sp_result *r, int first_segment)
 {
     json_t *chunks = json_array();
     for (int i = 0; i < t->hits.n; i++)
-        json_array_append_new(chunks,
-                              chunk_json(&t->hits.v[i], report_of(r, first_segment + i)));
+        json_array_append_new(chunks, chunk_json(&t->hits.v[i], report_of(r, first_segment + i)));
     account_json(r, json_pack("{s:s, s:o}", "question", t->question, "chunks", chunks));
 }

@@ -61,10 +61,10 @@ void cache_print(json_t *o)
 
 static json_t *copy_json(const sp_store_copy *c)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:b}", "id", c->id, "namespace", c->space,
-                          "kind", c->kind, "tokens", c->n_tokens, "bytes", (json_int_t)c->bytes,
-                          "uses", (json_int_t)c->n_uses,
-                          "exact", (int)c->exact, "measured", (int)c->measured);
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:b, s:b}", "id", c->id, "namespace", c->space,
+                  "kind", c->kind, "tokens", c->n_tokens, "bytes", (json_int_t)c->bytes, "uses",
+                  (json_int_t)c->n_uses, "exact", (int)c->exact, "measured", (int)c->measured);
     if (c->cost_us > 0) json_object_set_new(o, "cost_ms", json_real(c->cost_us / 1000));
     return o;
 }
@@ -179,7 +179,8 @@ int cmd_cache_show(int argc, char **argv)
     if (at < 0) return -1 - at;
     json_t *copies = o.as_json ? json_array() : NULL;
     sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
-    if (err == SP_OK) err = sp_store_show(s, argv[at], copies ? add_details : print_details, copies);
+    if (err == SP_OK)
+        err = sp_store_show(s, argv[at], copies ? add_details : print_details, copies);
     if (err == SP_OK && copies)
         cache_print(json_pack("{s:s, s:O}", "store", o.store, "copies", copies));
     json_decref(copies);

@@ -118,12 +118,13 @@ int cmd_cache_import(int argc, char **argv)
                        {OPT_STRING, "ctk", 0, "TYPE", &type,
                         "with --model: type of keys and values (" SP_KV_TYPE ")"},
                        {0}};
-    int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache import FILE --store DIR [options]",
-                                      "Adds the copies that spolia cache export wrote. The store is "
-                                      "made if need be; one that has\ncopies takes those of its own "
-                                      "models, or of the one that --model names."},
-                         &o, own, 1);
+    int at =
+        cache_parse(argc, argv,
+                    &(opt_usage){"cache import FILE --store DIR [options]",
+                                 "Adds the copies that spolia cache export wrote. The store is "
+                                 "made if need be; one that has\ncopies takes those of its own "
+                                 "models, or of the one that --model names."},
+                    &o, own, 1);
     if (at < 0) return -1 - at;
     if (model) err = sp_store_space(model, type, space);
     if (err == SP_OK) err = sp_store_open(o.store, SP_STORE_CREATE, &s);
@@ -183,12 +184,13 @@ int cmd_cache_gc(int argc, char **argv)
     const opt own[] = {{OPT_SIZE, "budget", 0, "SIZE", &budget,
                         "what the files may take then, such as 20G; required"},
                        {0}};
-    int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache gc --budget SIZE --store DIR [--json]",
-                                      "Deletes the copies that were used longest ago until the "
-                                      "files of the store fit into SIZE.\nWhere several models have "
-                                      "copies, each gives its share."},
-                         &o, own, 0);
+    int at =
+        cache_parse(argc, argv,
+                    &(opt_usage){"cache gc --budget SIZE --store DIR [--json]",
+                                 "Deletes the copies that were used longest ago until the "
+                                 "files of the store fit into SIZE.\nWhere several models have "
+                                 "copies, each gives its share."},
+                    &o, own, 0);
     if (at < 0) return -1 - at;
     if (!budget) return cli_fail_with("cache gc: --budget SIZE is missing"), 2;
     sp_err err = sp_store_open(o.store, SP_STORE_WRITE, &s);

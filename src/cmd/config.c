@@ -54,12 +54,12 @@ static bool has_row(const json_t *rows, const json_t *row)
 {
     size_t i;
     const json_t *other;
-    json_array_foreach(rows, i, other) if (json_equal(json_object_get(other, "option"),
-                                                      json_object_get(row, "option")) &&
-                                           json_equal(json_object_get(other, "line"),
-                                                      json_object_get(row, "line")) &&
-                                           json_equal(json_object_get(other, "from"),
-                                                      json_object_get(row, "from"))) return true;
+    json_array_foreach(
+        rows, i,
+        other) if (json_equal(json_object_get(other, "option"), json_object_get(row, "option")) &&
+                   json_equal(json_object_get(other, "line"), json_object_get(row, "line")) &&
+                   json_equal(json_object_get(other, "from"),
+                              json_object_get(row, "from"))) return true;
     return false;
 }
 
@@ -86,13 +86,14 @@ static void list_options(const opt_usage *usage, const opt *const *tables, void 
 
 static void print_value(const json_t *row)
 {
-    const json_t *value = json_object_get(row, "value"), *by_default = json_object_get(row, "default");
+    const json_t *value = json_object_get(row, "value"),
+                 *by_default = json_object_get(row, "default");
     char text[512] = "";
     size_t i, n = 0;
     const json_t *one;
     if (json_is_string(value)) snprintf(text, sizeof text, "%s", json_string_value(value));
-    json_array_foreach(value, i, one) if (n < sizeof text) n += (size_t)snprintf(
-        text + n, sizeof text - n, "%s%s", i ? ", " : "", json_string_value(one));
+    json_array_foreach(value, i, one) if (n < sizeof text) n +=
+        (size_t)snprintf(text + n, sizeof text - n, "%s%s", i ? ", " : "", json_string_value(one));
     if (json_is_null(value) && json_is_string(by_default))
         snprintf(text, sizeof text, "(%s)", json_string_value(by_default));
     show_line(stdout, *text ? text : "-", show_columns(text) < 36 ? 36 : 0);
@@ -106,8 +107,7 @@ static void print_row(const json_t *row)
     printf("  %-18s ", json_string_value(json_object_get(row, "option")));
     print_value(row);
     if (section)
-        printf(" [%s], line %d\n", section,
-               (int)json_integer_value(json_object_get(row, "line")));
+        printf(" [%s], line %d\n", section, (int)json_integer_value(json_object_get(row, "line")));
     else
         printf(" %s\n", variable ? variable : from);
 }
@@ -142,15 +142,16 @@ int cmd_config(int argc, char **argv)
     const opt *const tables[] = {table, NULL};
     int at = opt_parse(
         argc, argv,
-        &(opt_usage){"config [COMMAND] [--json]",
-                     "Shows what the config file and the environment set, or every option of a "
-                     "command with\nits value and where that is from. The file is --config FILE, "
-                     "else SPOLIA_CONFIG, else\n$XDG_CONFIG_HOME/spolia/config (~/.config). An option "
-                     "of the command line wins over the\nenvironment, and that over the file:\n\n"
-                     "  [spolia]                       for every command that has the option\n"
-                     "  model = ~/models/qwen.gguf\n\n"
-                     "  [serve]                        for one command\n"
-                     "  port = 8081\n"},
+        &(opt_usage){
+            "config [COMMAND] [--json]",
+            "Shows what the config file and the environment set, or every option of a "
+            "command with\nits value and where that is from. The file is --config FILE, "
+            "else SPOLIA_CONFIG, else\n$XDG_CONFIG_HOME/spolia/config (~/.config). An option "
+            "of the command line wins over the\nenvironment, and that over the file:\n\n"
+            "  [spolia]                       for every command that has the option\n"
+            "  model = ~/models/qwen.gguf\n\n"
+            "  [serve]                        for one command\n"
+            "  port = 8081\n"},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();
@@ -159,7 +160,8 @@ int cmd_config(int argc, char **argv)
     listing l = {.command = *command ? command : NULL, .rows = json_array()};
     cli_visit(list_options, &l);
     if (!l.failed && !l.found) {
-        cli_fail_with("config: \"%s\" is no command with options; spolia --help lists them", command);
+        cli_fail_with("config: \"%s\" is no command with options; spolia --help lists them",
+                      command);
         l.failed = true;
     }
     if (!l.failed) (as_json ? print_json : print_text)(&l);

@@ -226,7 +226,8 @@ static bool check_size(run *r, bool quiet)
     show_size(token, store.token_bytes);
     if (!quiet)
         fprintf(stderr,
-                "spolia: %" PRId64 " chunks of %" PRId64 " tokens take %s (two copies of %s a token), "
+                "spolia: %" PRId64 " chunks of %" PRId64
+                " tokens take %s (two copies of %s a token), "
                 "%s of it new; %s are free\n",
                 r->need.n_chunks, r->need.n_tokens, need, token, more,
                 show_size(room, store.disk_free));
@@ -289,12 +290,11 @@ static void print_summary(const run *r, bool as_json)
     if (as_json) {
         json_t *o =
             json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f}", "store",
-                      r->store,
-                      "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused, "unchanged",
-                      (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone, "too_long",
-                      (json_int_t)n->n_long, "duplicates", (json_int_t)n->n_twins, "similar",
-                      (json_int_t)n->n_similar, "removed", (json_int_t)n->n_removed, "complete",
-                      (int)(n->n_done == r->n_chunks), "bytes", (json_int_t)r->bytes,
+                      r->store, "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused,
+                      "unchanged", (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone,
+                      "too_long", (json_int_t)n->n_long, "duplicates", (json_int_t)n->n_twins,
+                      "similar", (json_int_t)n->n_similar, "removed", (json_int_t)n->n_removed,
+                      "complete", (int)(n->n_done == r->n_chunks), "bytes", (json_int_t)r->bytes,
                       "bytes_expected", (json_int_t)r->need.bytes, "seconds", took);
         json_dumpf(o, stdout, 0);
         putchar('\n');

@@ -20,7 +20,8 @@ static void make_table(serving *s)
     srv_options *o = &s->o;
     const opt table[] = {
         {OPT_GROUP, "Serving"},
-        {OPT_STRING, "host", 0, "ADDR", &o->host, "address to listen on (127.0.0.1)", .common = true},
+        {OPT_STRING, "host", 0, "ADDR", &o->host, "address to listen on (127.0.0.1)",
+         .common = true},
         {OPT_INT, "port", 0, "N", &o->port, "port; 0: any that is free (8080)", .common = true},
         {OPT_STRING, "api-keys", 0, "FILE", &o->keys_path,
          "file of API keys, one a line; SIGHUP reads it anew (none)", .common = true},
@@ -35,11 +36,13 @@ static void make_table(serving *s)
          "seconds for running requests to finish after SIGTERM (30)"},
         {OPT_GROUP, "Documents"},
         {OPT_STRING, "documents", 0, "FILE", &o->documents_path,
-         "registered documents (documents.db in --store; without a store: in memory)", .common = true},
+         "registered documents (documents.db in --store; without a store: in memory)",
+         .common = true},
         {OPT_INT, "chunk-size", 0, "N", &o->size_words, "words of their chunks at most (150)"},
         {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)"},
         {OPT_STRING, "graph", 'g', "WHERE", &o->graph,
-         "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL endpoint)"},
+         "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL "
+         "endpoint)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
         {OPT_GROUP, "Limits"},
@@ -59,11 +62,14 @@ static bool check(const srv_options *o)
     const struct {
         const char *name;
         int value, least, most;
-    } limits[] = {{"port", o->port, 0, 65535},          {"parallel", o->n_parallel, 1, 4096},
-                  {"queue", o->n_queue, 0, 1000000},    {"connections", o->n_connections, 1, 65536},
+    } limits[] = {{"port", o->port, 0, 65535},
+                  {"parallel", o->n_parallel, 1, 4096},
+                  {"queue", o->n_queue, 0, 1000000},
+                  {"connections", o->n_connections, 1, 65536},
                   {"read-timeout", o->read_seconds, 1, 86400},
                   {"stall-timeout", o->stall_seconds, 1, 86400},
-                  {"drain", o->drain_seconds, 0, 86400}, {"predict", o->max_tokens, 0, 1000000},
+                  {"drain", o->drain_seconds, 0, 86400},
+                  {"predict", o->max_tokens, 0, 1000000},
                   {"chunk-size", o->size_words, 0, 100000},
                   {"chunk-overlap", o->overlap_words, 0, 100000}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
@@ -119,11 +125,12 @@ int cmd_serve(int argc, char **argv)
     for (opt *o = s.sampling.table; o->kind != OPT_END; o++)
         if (o->dest == &s.sampling.stop) o->kind = OPT_END; /* the last; requests name their own */
     const opt *const tables[] = {s.table, s.sampling.table, s.model.table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"serve -m MODEL [options]",
-                                    "Serves a model to OpenAI's clients over HTTP. Sampling options "
-                                    "are for requests that\ndo not say themselves."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"serve -m MODEL [options]",
+                               "Serves a model to OpenAI's clients over HTTP. Sampling options "
+                               "are for requests that\ndo not say themselves."},
+                  tables);
     if (at < 0) return -1 - at;
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;

@@ -22,7 +22,8 @@ sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_sli
     bool any = false;
     for (int i = 0; i < n_slices; i++) any |= guesses(&slices[i]);
     const size_t floats = (size_t)e->o.max_slices * (size_t)(hp->n_heads * hp->head);
-    return any ? sp_mem_grow(e->device, floats * sizeof(float), "approximate queries", &e->ahead) : SP_OK;
+    return any ? sp_mem_grow(e->device, floats * sizeof(float), "approximate queries", &e->ahead)
+               : SP_OK;
 }
 
 /* approximate -- queries of the next layer for all rows, into e->ahead. e->h is free until the

@@ -57,8 +57,8 @@ struct sp_engine {
     sp_mirror differ; /* [2, M] their squared distance, and the second one's squared size */
 
     /* host */
-    sp_attend_req *reqs; /* [slices] */
-    sp_pick_req *picks;  /* [slices] */
+    sp_attend_req *reqs;                   /* [slices] */
+    sp_pick_req *picks;                    /* [slices] */
     sp_summaries *summaries[SP_SUMMARY_N]; /* of each kind, once it is used */
     sp_span *head_spans; /* what selectors have made of span lists: of each slice [G, n_spans] */
     const sp_span **of_head; /* [slices, G] lists in head_spans */

@@ -27,7 +27,8 @@ typedef struct sp_grammar_state sp_grammar_state;
 sp_err sp_grammar_create(json_t *schema, sp_grammar **out) SP_MUST_CHECK;
 /* sp_grammar_create_as -- o as in sp_grammar_compile, but for the schema, which is parsed: NULL: any
  * JSON object. */
-sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar **out) SP_MUST_CHECK;
+sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o,
+                            sp_grammar **out) SP_MUST_CHECK;
 
 /* A vocabulary, sorted; one for a tokenizer, shared by all threads. */
 typedef struct sp_token_piece {

@@ -106,9 +106,9 @@ static json_t *table_json(const sp_heads *h, const float *v)
 
 sp_err sp_heads_write(const char *path, const sp_heads *h)
 {
-    json_t *root = json_pack("{s:i, s:o, s:o}", "version", VERSION, "importance",
-                             table_json(h, h->importance), "similarity",
-                             table_json(h, h->similarity));
+    json_t *root =
+        json_pack("{s:i, s:o, s:o}", "version", VERSION, "importance", table_json(h, h->importance),
+                  "similarity", table_json(h, h->similarity));
     if (!root) return sp_fail_nomem((size_t)(h->n_layers * h->n_heads) * 32, "heads");
     int failed = json_dump_file(root, path, JSON_COMPACT | JSON_REAL_PRECISION(5));
     json_decref(root);

@@ -185,10 +185,11 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
     const size_t rest = opts->max_bytes > index ? opts->max_bytes - index : 0;
     const int64_t n = (int64_t)(rest / block);
     if (n < 8)
-        return sp_fail(SP_E_ARG,
-                       "context memory of %zu bytes: summaries of %lld blocks take %zu, which leaves "
-                       "no 8 blocks of %zu",
-                       opts->max_bytes, (long long)o->n_blocks, index, block);
+        return sp_fail(
+            SP_E_ARG,
+            "context memory of %zu bytes: summaries of %lld blocks take %zu, which leaves "
+            "no 8 blocks of %zu",
+            opts->max_bytes, (long long)o->n_blocks, index, block);
     o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n * 3 / 4, o->n_blocks / 2);
     if (o->n_seats >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",

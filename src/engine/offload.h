@@ -24,21 +24,22 @@
 typedef struct sp_offload sp_offload;
 
 typedef struct sp_offload_opts {
-    sp_kv_pool *pool;  /* borrowed; all of its blocks are free */
-    const char *dir;   /* the folder whose disk holds blocks */
-    const char *io;    /* as sp_aio_open; NULL: the best */
-    size_t max_bytes;  /* of memory: near blocks, seats, windows and summaries */
-    int32_t n_seats;   /* of each layer and KV head; 0: three quarters of what summaries leave */
+    sp_kv_pool *pool; /* borrowed; all of its blocks are free */
+    const char *dir;  /* the folder whose disk holds blocks */
+    const char *io;   /* as sp_aio_open; NULL: the best */
+    size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
+    int32_t n_seats;  /* of each layer and KV head; 0: three quarters of what summaries leave */
 } sp_offload_opts;
 
 typedef struct sp_offload_stats {
-    int64_t n_wanted, n_found;     /* records that sparse steps read from the file or a seat; in a seat */
-    int64_t n_fetched, n_ahead;    /* read from the file; of them before their layer asked */
-    int64_t n_windowed;            /* blocks of a layer that came into a window */
-    int64_t n_left;                /* blocks that left */
-    int64_t n_retried;             /* fetches that failed and were repeated */
-    int64_t wait_us, window_us;    /* the engine waited for fetches; for windows */
-    int64_t leave_us;              /* the engine spent on blocks that leave */
+    int64_t n_wanted,
+        n_found; /* records that sparse steps read from the file or a seat; in a seat */
+    int64_t n_fetched, n_ahead; /* read from the file; of them before their layer asked */
+    int64_t n_windowed;         /* blocks of a layer that came into a window */
+    int64_t n_left;             /* blocks that left */
+    int64_t n_retried;          /* fetches that failed and were repeated */
+    int64_t wait_us, window_us; /* the engine waited for fetches; for windows */
+    int64_t leave_us;           /* the engine spent on blocks that leave */
     size_t record_bytes, max_bytes, seat_bytes;
 } sp_offload_stats;
 

@@ -29,7 +29,8 @@ sp_err sp_seats_create(sp_offload *o)
     }
     for (int l = 0; l < o->shape.n_layers; l++) {
         o->arrivals[l].list = SP_NEW_N(sp_pending, n * (size_t)o->shape.n_heads);
-        if (!o->arrivals[l].list) return sp_fail_nomem(n * sizeof(sp_pending), "seats for KV records");
+        if (!o->arrivals[l].list)
+            return sp_fail_nomem(n * sizeof(sp_pending), "seats for KV records");
     }
     SP_TRY(sp_kv_acquire(o->pool, o->n_seats, o->seats));
     o->epoch = 1;

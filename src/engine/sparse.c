@@ -234,8 +234,7 @@ static void count_roles(sp_sparse *s, opening *o)
 
 static sp_err summaries_of(sp_engine *e, sp_summary_kind kind, sp_summaries **out)
 {
-    if (!e->summaries[kind])
-        SP_TRY(sp_summaries_create(e->o.pool, kind, &e->summaries[kind]));
+    if (!e->summaries[kind]) SP_TRY(sp_summaries_create(e->o.pool, kind, &e->summaries[kind]));
     *out = e->summaries[kind];
     return SP_OK;
 }
@@ -281,7 +280,8 @@ sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices)
             }
             const int64_t start = sp_clock_us();
             if (s->active)
-                SP_TRY(sp_summaries_make(e->summaries[s->o.kind], e->offload, &s->account.n_summarized));
+                SP_TRY(sp_summaries_make(e->summaries[s->o.kind], e->offload,
+                                         &s->account.n_summarized));
             s->account.summarize_us += sp_clock_us() - start;
         }
         s->account.n_steps += s->active;
@@ -321,9 +321,8 @@ static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, in
                          .label = tau ? (float *)s->labels.p + heads * (size_t)hp->head : NULL,
                          .hit = (uint8_t *)s->hits.dev + lists,
                          .tau = tau ? tau + lists : NULL,
-                         .weight = tau && !s->o.least
-                                       ? tau + s->n_layers * s->n_heads + heads
-                                       : NULL};
+                         .weight =
+                             tau && !s->o.least ? tau + s->n_layers * s->n_heads + heads : NULL};
 }
 
 /* pull -- the layer's lists and hits come to the host. */
@@ -331,7 +330,8 @@ static sp_event pull(sp_engine *e, sp_sparse *s, int layer)
 {
     const size_t heads = (size_t)s->n_heads, row = heads * (size_t)s->k * sizeof(uint32_t);
     const size_t at = (size_t)layer * row, hit = (size_t)layer * heads;
-    sp_device_copy_out(e->device, (uint8_t *)s->picked.host + at, (uint8_t *)s->picked.dev + at, row);
+    sp_device_copy_out(e->device, (uint8_t *)s->picked.host + at, (uint8_t *)s->picked.dev + at,
+                       row);
     return sp_device_copy_out(e->device, (uint8_t *)s->hits.host + hit,
                               (uint8_t *)s->hits.dev + hit, heads);
 }
@@ -352,7 +352,8 @@ static sp_err pick_kind(sp_engine *e, sp_summary_kind kind, const sp_slice *slic
     sp_event last = {0};
     for (int i = 0; i < n_slices; i++) {
         const sp_sparse *s = sp_sparse_of(&slices[i]);
-        if (s && s->o.kind == kind && e->reqs[i].m) e->picks[n++] = pick_req(e, &slices[i], i, layer);
+        if (s && s->o.kind == kind && e->reqs[i].m)
+            e->picks[n++] = pick_req(e, &slices[i], i, layer);
     }
     if (n == 0) return SP_OK;
     const sp_summary_view view = sp_summaries_layer(e->summaries[kind], layer);
@@ -417,7 +418,8 @@ static void rewrite_span(const sp_sparse *s, const sp_sparse_part *part, cursor 
     const sp_span from = *span;
     const int32_t end = part->first + part->n, n_all = sp_blocks_for(from.n);
     int32_t n = 0, last = -1;
-    for (int32_t b; (b = next_block(s, c, end)) >= 0; last = b) put_block(&from, b - part->first, c, n++);
+    for (int32_t b; (b = next_block(s, c, end)) >= 0; last = b)
+        put_block(&from, b - part->first, c, n++);
     int32_t keys = n * B - (last == end - 1 && last >= 0 ? B - part->n_last : 0);
     if (from.n > (part->n - 1) * B + part->n_last || part->n == 0) { /* the answer's */
         for (int32_t b = part->n; b < n_all; b++) put_block(&from, b, c, n++);

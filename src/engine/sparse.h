@@ -38,28 +38,29 @@ typedef struct sp_block_source {
 } sp_block_source;
 
 typedef struct sp_sparse_opts {
-    float share;             /* of the tokens of the prompt, 0..1; or */
-    int32_t tokens;          /* this many */
-    int32_t min_depth;       /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
-    sp_summary_kind kind;    /* the selector */
-    sp_block_source source;  /* want NULL: all blocks are in the pool */
-    bool ahead;              /* fetch what a layer is likely to want while the one before computes */
+    float share;            /* of the tokens of the prompt, 0..1; or */
+    int32_t tokens;         /* this many */
+    int32_t min_depth;      /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
+    sp_summary_kind kind;   /* the selector */
+    sp_block_source source; /* want NULL: all blocks are in the pool */
+    bool ahead;             /* fetch what a layer is likely to want while the one before computes */
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
     bool reuse;
-    float eta;             /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */
-    float power;           /* of importance; 0: SP_SPARSE_POWER; negative: eta is every head's threshold */
-    bool least;            /* the least similar query head of a group decides, not their mean */
+    float eta;   /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */
+    float power; /* of importance; 0: SP_SPARSE_POWER; negative: eta is every head's threshold */
+    bool least;  /* the least similar query head of a group decides, not their mean */
     const sp_heads *heads; /* borrowed; NULL: all of importance 1 */
 } sp_sparse_opts;
 
 /* What it saved, and what it cost. */
 typedef struct sp_sparse_account {
-    int64_t n_steps, n_full;     /* steps: sparse ones, and others since decoding began */
-    int64_t n_read, n_keys;      /* in sparse steps: keys read, keys that full attention reads */
-    int64_t n_chosen, n_reused;  /* lists of a KV head: made for the query, reused from a step before */
-    int64_t n_summarized;        /* blocks */
+    int64_t n_steps, n_full; /* steps: sparse ones, and others since decoding began */
+    int64_t n_read, n_keys;  /* in sparse steps: keys read, keys that full attention reads */
+    int64_t n_chosen,
+        n_reused;         /* lists of a KV head: made for the query, reused from a step before */
+    int64_t n_summarized; /* blocks */
     int64_t summarize_us;
-    size_t summary_bytes;        /* of all blocks it can choose from */
+    size_t summary_bytes; /* of all blocks it can choose from */
 } sp_sparse_account;
 
 /* sp_sparse_create -- Errors: SP_E_ARG (neither or both of share and tokens, or out of range),

@@ -7,9 +7,10 @@
 
 /* A span of the plan, as it was when decoding began. */
 typedef struct sp_sparse_part {
-    int32_t first, n; /* its blocks in the numbering of all of them; n: full ones of the answer's span */
-    int32_t n_last;   /* keys in the last of them */
-    bool whole;       /* out of sight, or not all visible: read as it is */
+    int32_t first,
+        n; /* its blocks in the numbering of all of them; n: full ones of the answer's span */
+    int32_t n_last; /* keys in the last of them */
+    bool whole;     /* out of sight, or not all visible: read as it is */
 } sp_sparse_part;
 
 struct sp_sparse {

@@ -15,17 +15,17 @@ struct sp_study {
     int64_t n_read;      /* addends of read and best */
     double *importance;  /* [L, H] sums */
     double *similarity;
-    int64_t *n_similar;  /* [L, H] */
-    float *query;        /* [L, H, SP_HEAD_MAX] rotated, of the token before */
-    uint8_t *top;        /* [L, H, cap] the largest blocks of the token before */
-    int32_t n_before;    /* blocks then; 0: there is none */
+    int64_t *n_similar; /* [L, H] */
+    float *query;       /* [L, H, SP_HEAD_MAX] rotated, of the token before */
+    uint8_t *top;       /* [L, H, cap] the largest blocks of the token before */
+    int32_t n_before;   /* blocks then; 0: there is none */
     int32_t cap;
     /* of the layer that is computed */
-    sp_span *spans;      /* [cap] one a block */
-    uint64_t *stale;     /* [cap] */
-    uint8_t *kind;       /* [cap] bit 0: sink or recent */
-    float *mass;         /* [H, cap] */
-    float *out;          /* [H, D] not used */
+    sp_span *spans;  /* [cap] one a block */
+    uint64_t *stale; /* [cap] */
+    uint8_t *kind;   /* [cap] bit 0: sink or recent */
+    float *mass;     /* [H, cap] */
+    float *out;      /* [H, D] not used */
     int32_t n;
 };
 
@@ -116,7 +116,7 @@ static sp_err make_room(sp_study *s, int32_t n)
     if (n <= s->cap) return SP_OK;
     const size_t cap = (size_t)n + 64, heads = (size_t)(s->n_layers * s->n_heads);
     free_blocks(s);
-    s->top = SP_NEW_N(uint8_t, heads *cap);
+    s->top = SP_NEW_N(uint8_t, heads * cap);
     s->spans = SP_NEW_N(sp_span, cap);
     s->stale = SP_NEW_N(uint64_t, cap);
     s->kind = SP_NEW_N(uint8_t, cap);
@@ -198,7 +198,8 @@ static ranked *rank(const sp_study *s, int h, int n_heads)
     ranked *v = sp_alloc((size_t)s->n, sizeof *v);
     for (int32_t b = 0; v && b < s->n; b++) {
         v[b] = (ranked){.block = b};
-        for (int i = h; i < h + n_heads; i++) v[b].mass += s->mass[(size_t)i * (size_t)s->n + (size_t)b];
+        for (int i = h; i < h + n_heads; i++)
+            v[b].mass += s->mass[(size_t)i * (size_t)s->n + (size_t)b];
     }
     if (v) qsort(v, (size_t)s->n, sizeof *v, by_mass);
     return v;
@@ -207,7 +208,8 @@ static ranked *rank(const sp_study *s, int h, int n_heads)
 static float cosine(const float *x, const float *y, int n)
 {
     double xy = 0, xx = 0, yy = 0;
-    for (int d = 0; d < n; d++) xy += (double)x[d] * y[d], xx += (double)x[d] * x[d], yy += (double)y[d] * y[d];
+    for (int d = 0; d < n; d++)
+        xy += (double)x[d] * y[d], xx += (double)x[d] * x[d], yy += (double)y[d] * y[d];
     return xx > 0 && yy > 0 ? (float)(xy / sqrt(xx * yy)) : 0;
 }
 

@@ -20,9 +20,9 @@
 
 typedef struct sp_study_result {
     int64_t n_steps;
-    double read, best;                /* mean mass of what was read, and of the best choice */
-    int64_t n_pairs[SP_STUDY_BINS];   /* neighbouring queries of a head */
-    double overlap[SP_STUDY_BINS];    /* mean share of their largest blocks that are the same */
+    double read, best;              /* mean mass of what was read, and of the best choice */
+    int64_t n_pairs[SP_STUDY_BINS]; /* neighbouring queries of a head */
+    double overlap[SP_STUDY_BINS];  /* mean share of their largest blocks that are the same */
 } sp_study_result;
 
 /* sp_study_create -- Errors: SP_E_NOMEM. */

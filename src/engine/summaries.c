@@ -31,9 +31,10 @@ sp_err sp_summaries_create(sp_kv_pool *pool, sp_summary_kind kind, sp_summaries 
     s->births = SP_NEW_N(uint32_t, (size_t)s->n_blocks);
     s->n_keys = SP_NEW_N(uint8_t, (size_t)s->n_blocks);
     size_t bytes = (size_t)n_records(s) * (sp_summary_bytes(kind, s->shape.head) + sizeof(float));
-    sp_err err = s->births && s->n_keys
-                     ? sp_mem_alloc(sp_kv_pool_device(pool), bytes, "summaries of blocks", &s->memory)
-                     : sp_fail_nomem((size_t)s->n_blocks * 5, "summaries of blocks");
+    sp_err err =
+        s->births && s->n_keys
+            ? sp_mem_alloc(sp_kv_pool_device(pool), bytes, "summaries of blocks", &s->memory)
+            : sp_fail_nomem((size_t)s->n_blocks * 5, "summaries of blocks");
     if (err != SP_OK) {
         sp_summaries_destroy(s);
         return err;
@@ -112,11 +113,9 @@ sp_err sp_summaries_make(sp_summaries *s, sp_offload *offload, int64_t *n_made)
         const sp_kv_view kv = sp_kv_pool_layer(s->pool, l);
         const sp_summary_view to = sp_summaries_layer(s, l);
         if (offload) SP_TRY(bring_in(s, offload, l));
-        sp_device_summarize(d, &(sp_summarize_args){.kv = &kv,
-                                                    .to = &to,
-                                                    .block = s->blocks.dev,
-                                                    .n = s->lengths.dev,
-                                                    .m = s->n});
+        sp_device_summarize(
+            d, &(sp_summarize_args){
+                   .kv = &kv, .to = &to, .block = s->blocks.dev, .n = s->lengths.dev, .m = s->n});
     }
     s->n = 0;
     SP_TRY(sp_mirror_settle(&s->blocks));

@@ -38,7 +38,8 @@ static sp_err make_room(sp_offload *o, int64_t n)
 {
     const int64_t layers = o->shape.n_layers;
     if (o->window.n + n > o->max_window)
-        return sp_fail(SP_E_NOKV, "context memory of %zu bytes: one layer of %lld blocks needs more",
+        return sp_fail(SP_E_NOKV,
+                       "context memory of %zu bytes: one layer of %lld blocks needs more",
                        o->max_bytes, (long long)(o->window.n + n));
     if (o->window.n + n > (int64_t)o->max_near * layers / 2) sp_seats_empty(o);
     return SP_OK;

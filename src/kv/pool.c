@@ -197,7 +197,8 @@ sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from)
 {
     size_t n = (size_t)run.n * p->layer_block_bytes;
     for (int32_t i = 0; p->away && i < run.n; i++)
-        if (sp_kv_is_away(p, run.first + (uint32_t)i)) return p->elsewhere.write(p->elsewhere.user, run, from);
+        if (sp_kv_is_away(p, run.first + (uint32_t)i))
+            return p->elsewhere.write(p->elsewhere.user, run, from);
     return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
 }
 

@@ -41,10 +41,12 @@ typedef struct sp_segment {
     const int32_t *tokens; /* [n] borrowed from the prompt */
     int32_t n;             /* tokens, at least 1 */
     sp_digest id;
-    uint64_t tenant; /* a hash of the salt in the id; 0: none. Tables by tokens alone have it, too */
+    uint64_t
+        tenant;     /* a hash of the salt in the id; 0: none. Tables by tokens alone have it, too */
     int32_t parent; /* 1 + index of an earlier segment; 0: the preceding one; SP_PARENT_ALL */
     int32_t place;  /* 1 + position of its first token; 0: after its parent */
-    int32_t origin; /* of a node that moves: 1 + position that its keys are rotated for; 0: `place` */
+    int32_t
+        origin; /* of a node that moves: 1 + position that its keys are rotated for; 0: `place` */
 } sp_segment;
 
 /* sp_segment_parent -- index of the parent of segment i; -1: it is the first. Of SP_PARENT_ALL the

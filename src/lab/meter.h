@@ -35,7 +35,8 @@ typedef struct sp_meter_op {
     int rows;
     int n_out, n_in;                                /* gemm */
     int n_heads, n_kv_heads, head, n_keys, n_spans; /* attend; spans of one length */
-    int n_trees, n_paths; /* attend: all tokens over dependency trees, each of n_paths paths of a relation and
+    int n_trees,
+        n_paths; /* attend: all tokens over dependency trees, each of n_paths paths of a relation and
                              an entity; rows is n_keys. 0: no trees */
 } sp_meter_op;
 

@@ -292,13 +292,14 @@ static sp_err make_rig(rig *r, const sp_meter_op *op, size_t scratch_bytes)
     r->scratch = sp_alloc_aligned(scratch_bytes);
     r->sights = sp_alloc_zero((size_t)op->n_spans, sizeof *r->sights);
     r->lists = sp_alloc((size_t)op->n_spans * 4, sizeof *r->lists);
-    if (!r->sights || !r->lists || !r->tables || !r->q || !r->out || !r->pos || !r->see || !r->spans || !r->blocks ||
-        !r->scratch)
+    if (!r->sights || !r->lists || !r->tables || !r->q || !r->out || !r->pos || !r->see ||
+        !r->spans || !r->blocks || !r->scratch)
         return sp_fail_nomem(rows * wide * sizeof *r->q, "queries and what they need");
     lay_spans(r, op);
     for (int i = 0; i < op->rows; i++) r->pos[i] = op->n_keys - op->rows + i;
     r->sights[0] = (sp_sight){.n = op->n_spans};
-    r->pairs = (double)op->rows * (op->n_keys - op->rows) + (double)op->rows * ((double)op->rows + 1) / 2;
+    r->pairs =
+        (double)op->rows * (op->n_keys - op->rows) + (double)op->rows * ((double)op->rows + 1) / 2;
     if (op->n_trees)
         r->pairs = sp_meter_lay_trees(
             op, &(sp_meter_trees){r->spans, r->sights, r->lists, r->pos, r->see});

@@ -21,7 +21,7 @@
 #include "serve/measure.h"
 
 #define EPSILON 0.1f /* tolerance of D, as in the paper */
-#define SYSTEM "Answer from the documents."
+#define SYSTEM  "Answer from the documents."
 
 enum { N_HARDEST = 4 };
 
@@ -44,8 +44,8 @@ typedef struct profile {
     float *full;     /* [predict, V] logits of full attention */
     int32_t *tokens; /* [predict] */
     int n_tokens, n_questions, n_prompt;
-    setting *at;     /* the one that runs, or NULL: full attention */
-    int n_seen;      /* logits of this answer so far */
+    setting *at; /* the one that runs, or NULL: full attention */
+    int n_seen;  /* logits of this answer so far */
 } profile;
 
 /* -- one answer ----------------------------------------------------------------------------- */
@@ -135,7 +135,8 @@ typedef struct source {
 } source;
 
 /* add_chunks -- those of question i; of chunks that `known` has, none. */
-static bool add_chunks(profile *p, const source *from, int i, eval_context *known, sp_prompt *prompt)
+static bool add_chunks(profile *p, const source *from, int i, eval_context *known,
+                       sp_prompt *prompt)
 {
     eval_context c = {0};
     bool good = eval_context_find(&from->docs, &from->all, &from->all.v[i], &c);
@@ -206,7 +207,8 @@ static void print_settings(const profile *p)
     for (int i = 0; i < p->decode.n; i++) {
         const setting *s = &p->settings[i];
         const sp_study_result r = sp_study_result_of(s->study);
-        const double n = s->n_tokens ? (double)s->n_tokens : 1, answers = s->n_answers ? (double)s->n_answers : 1;
+        const double n = s->n_tokens ? (double)s->n_tokens : 1,
+                     answers = s->n_answers ? (double)s->n_answers : 1;
         printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% %6.1f %% %6.1f %%\n", s->decode, s->kl / n,
                100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers,
                100 * r.read, r.best > 0 ? 100 * r.read / r.best : 0);
@@ -255,7 +257,9 @@ static sp_err write_heads(const profile *p)
         print_hardest(h);
         err = sp_heads_write(p->output ? p->output : path, h);
     }
-    if (err == SP_OK) printf("\n%s: %d layers, %d heads\n", p->output ? p->output : path, h->n_layers, h->n_heads);
+    if (err == SP_OK)
+        printf("\n%s: %d layers, %d heads\n", p->output ? p->output : path, h->n_layers,
+               h->n_heads);
     sp_heads_destroy(h);
     sp_free(path);
     return err;
@@ -273,7 +277,8 @@ static bool take_room(profile *p)
     sp_err err = sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->heads);
     for (int i = 0; i < p->decode.n && err == SP_OK; i++) {
         p->settings[i].decode = p->decode.v[i];
-        err = sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->settings[i].study);
+        err =
+            sp_study_create(info->n_layers, info->n_heads, info->n_kv_heads, &p->settings[i].study);
     }
     return err == SP_OK || (cli_fail(err), false);
 }
@@ -291,7 +296,8 @@ static void close_all(profile *p)
 static bool run(profile *p)
 {
     source from = {0};
-    const eval_docs_opts o = {.index = p->index, .context = "retrieved", .order = "given", .n_chunks = p->n_chunks};
+    const eval_docs_opts o = {
+        .index = p->index, .context = "retrieved", .order = "given", .n_chunks = p->n_chunks};
     if (!eval_questions_read(p->questions, "kind", &from.all)) return false;
     bool good = eval_docs_open(&o, &from.docs);
     if (good) {
@@ -300,8 +306,8 @@ static bool run(profile *p)
     }
     eval_questions_drop(&from.all);
     if (!good) return false;
-    printf("%d questions over %d tokens, answers of %d\n", p->n_questions, p->n_prompt / p->n_questions,
-           p->predict);
+    printf("%d questions over %d tokens, answers of %d\n", p->n_questions,
+           p->n_prompt / p->n_questions, p->predict);
     print_overlap(p);
     print_settings(p);
     sp_err err = write_heads(p);
@@ -314,7 +320,8 @@ int lab_profile_decode(int argc, char **argv)
     model_options_init(&p.m);
     p.m.ctx.guard = 0;
     const opt own[] = {
-        {OPT_STRING, "index", 'i', "FILE", &p.index, "index written by spolia index", .common = true, .required = true},
+        {OPT_STRING, "index", 'i', "FILE", &p.index, "index written by spolia index",
+         .common = true, .required = true},
         {OPT_STRING, "questions", 0, "FILE", &p.questions, "JSON lines with question and answers",
          .common = true, .required = true},
         {OPT_INT, "chunks", 'k', "N", &p.n_chunks, "most chunks of a prompt (8)", .common = true},
@@ -328,13 +335,15 @@ int lab_profile_decode(int argc, char **argv)
         {0},
     };
     const opt *const tables[] = {own, p.m.table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"profile --decode -m MODEL -i FILE --questions FILE [options]",
-                                    "Measures importance and similarity of heads for sparse "
-                                    "decoding, and how far sparse\nanswers are from full attention."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"profile --decode -m MODEL -i FILE --questions FILE [options]",
+                               "Measures importance and similarity of heads for sparse "
+                               "decoding, and how far sparse\nanswers are from full attention."},
+                  tables);
     if (at < 0) return -1 - at;
-    if (at != argc) return cli_fail_with("profile --decode: unexpected argument \"%s\"", argv[at]), 2;
+    if (at != argc)
+        return cli_fail_with("profile --decode: unexpected argument \"%s\"", argv[at]), 2;
     if (p.n_chunks < 1 || p.predict < 2 || p.predict > 4096 || p.most < 1)
         return cli_fail_with("profile --decode: a number is out of range"), 2;
     p.ctx = model_options_open(&p.m);

@@ -96,8 +96,7 @@ static sp_err read_page(book *b, const char *href)
     char *plain = xmlURIUnescapeString((const char *)path, 0, NULL);
     sp_err err = plain ? sp_archive_read(&b->archive, plain, &b->page) : SP_E_NOTFOUND;
     b->markdown.n = 0;
-    if (err == SP_OK)
-        err = sp_html_to_markdown(b->page.v, b->page.n, &b->markdown, &unused, NULL);
+    if (err == SP_OK) err = sp_html_to_markdown(b->page.v, b->page.n, &b->markdown, &unused, NULL);
     if (err == SP_OK) err = sp_bytes_add(&b->text, b->markdown.v, b->markdown.n);
     if (err == SP_OK) err = sp_bytes_add(&b->text, "\n\n", 2);
     xmlFree(plain);

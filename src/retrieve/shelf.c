@@ -45,8 +45,9 @@ static sp_err check(sp_shelf *s)
     if (id != APPLICATION_ID)
         return sp_fail(SP_E_FORMAT, "%s: not a file of registered documents", s->path);
     if (version != SCHEMA_VERSION)
-        return sp_fail(SP_E_FORMAT, "%s: registered documents of version %lld, this program reads %d",
-                       s->path, (long long)version, SCHEMA_VERSION);
+        return sp_fail(SP_E_FORMAT,
+                       "%s: registered documents of version %lld, this program reads %d", s->path,
+                       (long long)version, SCHEMA_VERSION);
     return SP_OK;
 }
 
@@ -134,7 +135,8 @@ static sp_err not_found(const char *id)
 static sp_err doom(sp_shelf *s, const char *tenant, const char *id, int *n)
 {
     sqlite3_stmt *q;
-    SP_TRY(prepare(s, "UPDATE documents SET doomed = 1 WHERE tenant = ? AND id = ? AND doomed = 0", &q));
+    SP_TRY(prepare(s, "UPDATE documents SET doomed = 1 WHERE tenant = ? AND id = ? AND doomed = 0",
+                   &q));
     bind_text(q, 1, tenant);
     bind_text(q, 2, id);
     return finish(s, q, n);
@@ -202,7 +204,8 @@ static const char *copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
 }
 
 static const char list_sql[] =
-    "SELECT d.id, d.title, created, expires, pinned, count(c.at), coalesce(sum(length(CAST(c.text AS"
+    "SELECT d.id, d.title, created, expires, pinned, count(c.at), coalesce(sum(length(CAST(c.text "
+    "AS"
     " BLOB))), 0), coalesce(sum(c.n_tokens), 0)"
     " FROM documents AS d LEFT JOIN chunks AS c ON c.document = d.row"
     " WHERE tenant = ?1 AND doomed = 0 AND (expires = 0 OR expires > ?2)"
@@ -340,7 +343,8 @@ sp_err sp_shelf_set(sp_shelf *s, const char *tenant, const char *id, sp_shelf_fi
                     int64_t value)
 {
     static const char *const sql[] = {
-        [SP_SHELF_PINNED] = "UPDATE documents SET pinned = ? WHERE tenant = ? AND id = ? AND doomed = 0",
+        [SP_SHELF_PINNED] =
+            "UPDATE documents SET pinned = ? WHERE tenant = ? AND id = ? AND doomed = 0",
         [SP_SHELF_EXPIRES] =
             "UPDATE documents SET expires = ? WHERE tenant = ? AND id = ? AND doomed = 0"};
     sqlite3_stmt *q;
@@ -375,8 +379,8 @@ static sp_err take_ids(sp_shelf *s, sqlite3_stmt *q, sp_digests *out)
     return err;
 }
 
-#define BOTH_IDS(where)                                                                             \
-    "SELECT dressed FROM documents AS d JOIN chunks AS c ON c.document = d.row WHERE " where         \
+#define BOTH_IDS(where)                                                                            \
+    "SELECT dressed FROM documents AS d JOIN chunks AS c ON c.document = d.row WHERE " where       \
     " UNION SELECT bare FROM documents AS d JOIN chunks AS c ON c.document = d.row WHERE " where
 
 sp_err sp_shelf_ids(sp_shelf *s, const char *tenant, const char *id, sp_digests *out)
@@ -433,17 +437,18 @@ static const char doomed_sql[] =
 static sp_err read_doomed(sp_shelf *s, sp_digests *ids, sp_hits *texts, int64_t *last)
 {
     sqlite3_stmt *q;
-    SP_TRY(sp_db_number(s->db, s->path, "SELECT coalesce(max(row), 0) FROM documents WHERE doomed = 1",
-                        last));
+    SP_TRY(sp_db_number(s->db, s->path,
+                        "SELECT coalesce(max(row), 0) FROM documents WHERE doomed = 1", last));
     if (*last == 0) return SP_OK;
     SP_TRY(prepare(s, doomed_sql, &q));
     SP_TRY(take_ids(s, q, ids));
-    SP_TRY(prepare(s,
-                   "SELECT " CHUNK_COLUMNS
-                   " FROM documents AS d JOIN chunks AS c ON c.document = d.row WHERE doomed = 1"
-                   " AND NOT EXISTS (SELECT 1 FROM chunks AS o JOIN documents AS l ON o.document = l.row"
-                   "  WHERE o.dressed = c.dressed AND l.doomed = 0)",
-                   &q));
+    SP_TRY(prepare(
+        s,
+        "SELECT " CHUNK_COLUMNS
+        " FROM documents AS d JOIN chunks AS c ON c.document = d.row WHERE doomed = 1"
+        " AND NOT EXISTS (SELECT 1 FROM chunks AS o JOIN documents AS l ON o.document = l.row"
+        "  WHERE o.dressed = c.dressed AND l.doomed = 0)",
+        &q));
     return as_hits(s, q, texts);
 }
 
@@ -471,7 +476,6 @@ sp_err sp_shelf_forget(sp_shelf *s, int64_t last)
                         "DELETE FROM chunks WHERE document IN"
                         " (SELECT row FROM documents WHERE doomed = 1 AND row <= ?)",
                         last);
-    if (err == SP_OK)
-        err = forget(s, "DELETE FROM documents WHERE doomed = 1 AND row <= ?", last);
+    if (err == SP_OK) err = forget(s, "DELETE FROM documents WHERE doomed = 1 AND row <= ?", last);
     return end(s, err);
 }

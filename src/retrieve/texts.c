@@ -34,10 +34,8 @@ static sp_err take_chunk(const sp_text_chunk *c, void *user)
 {
     cutting *k = user;
     SP_TRY(piece_title(k, c));
-    sp_text_piece p = {.title = k->full.n ? k->full.v : "",
-                       .n_title = k->full.n,
-                       .text = c->text,
-                       .n_text = c->n};
+    sp_text_piece p = {
+        .title = k->full.n ? k->full.v : "", .n_title = k->full.n, .text = c->text, .n_text = c->n};
     return k->fn(&p, k->user);
 }
 
@@ -103,7 +101,8 @@ static sp_err add_texts(sp_builder *b, const sp_index_text *v, int n)
                          .line = i + 1};
         SP_TRY(sp_rows_add_document(&d, b));
     }
-    return sp_db_exec(b->db, b->path, "COMMIT; UPDATE files SET n_chunks = (SELECT count(*) FROM chunks)");
+    return sp_db_exec(b->db, b->path,
+                      "COMMIT; UPDATE files SET n_chunks = (SELECT count(*) FROM chunks)");
 }
 
 /* open_texts -- takes the connection. */
@@ -118,8 +117,7 @@ static sp_err open_texts(sqlite3 *db, int n, sp_index **out)
     }
     *ix = (sp_index){.db = db, .path = sp_strdup_n(path, strlen(path)), .n_chunks = n};
     sp_err err = ix->path ? SP_OK : sp_fail_nomem(sizeof path, "an index");
-    if (err == SP_OK)
-        err = sp_db_number(db, path, "SELECT EXISTS (SELECT 1 FROM grams)", &n_grams);
+    if (err == SP_OK) err = sp_db_number(db, path, "SELECT EXISTS (SELECT 1 FROM grams)", &n_grams);
     ix->has_grams = n_grams > 0;
     if (err == SP_OK)
         *out = ix;

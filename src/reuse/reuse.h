@@ -90,8 +90,8 @@ typedef struct sp_kept_list {
 
 typedef struct sp_reuse_policy {
     const char *name, *help;
-    bool exact;      /* logits equal those of "off" */
-    bool recomputes; /* computes the share `recompute` of the chunks' tokens */
+    bool exact;          /* logits equal those of "off" */
+    bool recomputes;     /* computes the share `recompute` of the chunks' tokens */
     bool by_path;        /* takes copies by path alone: they are worth a place in the store */
     bool anywhere;       /* takes chunks at any position, fused copies too */
     bool own_statistics; /* reads statistics of copies that only its own requests record */

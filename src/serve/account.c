@@ -24,8 +24,7 @@ static int32_t n_had(const sp_request *r, int i)
 
 static const char *source_name(uint8_t source)
 {
-    static const char *const names[] = {
-        [SP_FROM_NOWHERE] = "",
+    static const char *const names[] = {[SP_FROM_NOWHERE] = "",
                                         [SP_FROM_MEMORY] = "memory",
                                         [SP_FROM_HOST] = "host",
                                         [SP_FROM_DISK] = "disk"};
@@ -94,8 +93,7 @@ void sp_request_report_decode(sp_request *r)
     if (!r->ctx->offload) return;
     const sp_offload_stats now = sp_offload_stats_of(r->ctx->offload), then = r->offload_then;
     const int64_t n_wanted = now.n_wanted - then.n_wanted;
-    r->result.decode.file_bytes =
-        (now.n_fetched - then.n_fetched) * (int64_t)now.record_bytes;
+    r->result.decode.file_bytes = (now.n_fetched - then.n_fetched) * (int64_t)now.record_bytes;
     r->result.decode.found = n_wanted ? (double)(now.n_found - then.n_found) / (double)n_wanted : 0;
     r->result.decode.file_us = now.wait_us - then.wait_us;
 }

@@ -92,7 +92,8 @@ void sp_request_take_token(sp_request *r, const float *logits)
     }
     sp_sampler_answer(&r->sampler, id);
     if (!r->first_us) r->first_us = sp_clock_us();
-    bool ends = !r->o.ignore_end || r->grammar; /* where the text is complete, a grammar allows nothing else */
+    bool ends = !r->o.ignore_end ||
+                r->grammar; /* where the text is complete, a grammar allows nothing else */
     if (ends && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);
         return;

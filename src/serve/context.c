@@ -72,8 +72,8 @@ static sp_err open_offload(sp_context *c, const sp_context_opts *o)
 {
     const char *dir = o->context_dir ? o->context_dir : o->store ? o->store : "/var/tmp";
     const size_t bytes = (size_t)o->context_bytes;
-    return sp_offload_create(
-        &(sp_offload_opts){.pool = c->pool, .dir = dir, .max_bytes = bytes}, &c->offload);
+    return sp_offload_create(&(sp_offload_opts){.pool = c->pool, .dir = dir, .max_bytes = bytes},
+                             &c->offload);
 }
 
 static sp_err open_pool(sp_context *c, const sp_context_opts *o)
@@ -179,7 +179,8 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->host_bytes < 0) return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->host_bytes);
     if (o->context_bytes < 0)
         return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->context_bytes);
-    if (o->store_bytes < 0) return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
+    if (o->store_bytes < 0)
+        return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
     if (o->order_window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->order_window);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
@@ -271,7 +272,8 @@ void sp_context_close(sp_context *c)
     sp_free(c->began);
     sp_ledger_destroy(c->ledger);
     sp_offload_destroy(c->offload);
-    assert(!c->pool || sp_kv_pool_n_free(c->pool) == sp_kv_pool_n_blocks(c->pool)); /* no block is lost */
+    assert(!c->pool ||
+           sp_kv_pool_n_free(c->pool) == sp_kv_pool_n_blocks(c->pool)); /* no block is lost */
     sp_kv_pool_destroy(c->pool);
     sp_model_close(c->model);
     sp_device_close(c->own_device);

@@ -29,7 +29,7 @@ typedef struct sp_guard sp_guard; /* serve/guard.h */
 
 struct sp_vocab {
     const sp_tokenizer *tokenizer;
-    sp_model *model; /* owned when opened alone; NULL inside a context */
+    sp_model *model;           /* owned when opened alone; NULL inside a context */
     const char *chat_template; /* of the model; or NULL */
 };
 
@@ -41,7 +41,7 @@ struct sp_context {
     sp_engine *engine;
     sp_offload *offload; /* context_bytes; or NULL */
     sp_ledger *ledger;
-    sp_cost cost; /* sp_context_opts.profile */
+    sp_cost cost;          /* sp_context_opts.profile */
     sp_tiers *tiers;       /* the store; or NULL */
     sp_guard *guard;       /* or NULL */
     sp_reuse_choice reuse; /* of requests that do not say themselves */
@@ -57,17 +57,18 @@ struct sp_context {
     const sp_request *looked_from; /* the oldest of the queue at the last look ahead; not read */
     int64_t looked_at;             /* the ledger's n_added then */
     sp_preload preload;
-    double token_us;               /* what computing a token of a prompt took lately; 0: unknown */
-    int64_t n_early, n_late;       /* requests that began before their copies were there; that started over */
-    int64_t patience_us;           /* least time that a request waits for loads */
-    sp_request *queue, *running;   /* oldest first, but for the one that starts next (queue.h) */
+    double token_us; /* what computing a token of a prompt took lately; 0: unknown */
+    int64_t n_early,
+        n_late;          /* requests that began before their copies were there; that started over */
+    int64_t patience_us; /* least time that a request waits for loads */
+    sp_request *queue, *running; /* oldest first, but for the one that starts next (queue.h) */
     const sp_order *order;
     int order_window;
     sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */
     int n_began;
     unsigned next_fresh; /* whose cached tokens are counted anew next: queue.c */
     sp_shares shares;
-    sp_request *finished;          /* in this step */
+    sp_request *finished; /* in this step */
     sp_driver *driver;
     int n_running;
     sp_measured_steps steps;

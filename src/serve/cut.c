@@ -31,7 +31,7 @@ typedef struct known_text {
 
 struct sp_known {
     pthread_mutex_t lock; /* guards the following */
-    known_text *texts; /* [max] */
+    known_text *texts;    /* [max] */
     int32_t *buckets;
     uint32_t n_buckets;
     int32_t n, max, next; /* next: the slot to be taken */

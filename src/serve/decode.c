@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[SP_SUMMARY_N] = {
-    [SP_SUMMARY_BOUNDS] = "bounds", [SP_SUMMARY_QUEST] = "quest", [SP_SUMMARY_HASH128] = "hash128", [SP_SUMMARY_HASH256] = "hash256"};
+static const char *const kinds[SP_SUMMARY_N] = {[SP_SUMMARY_BOUNDS] = "bounds",
+                                                [SP_SUMMARY_QUEST] = "quest",
+                                                [SP_SUMMARY_HASH128] = "hash128",
+                                                [SP_SUMMARY_HASH256] = "hash256"};
 
 static bool is_word(const char *text, size_t n, const char *word)
 {
@@ -79,7 +81,8 @@ sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
     size_t n = strcspn(at, ",");
     out->sparse = true;
     if (!read_budget(at, n, &out->o))
-        return sp_fail(SP_E_ARG, "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
+        return sp_fail(SP_E_ARG,
+                       "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
                        (int)n, at, text);
     while (at[n] == ',') {
         at += n + 1;

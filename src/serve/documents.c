@@ -16,9 +16,9 @@
 #include "retrieve/texts.h"
 #include "serve/documents_int.h"
 
-#define MOST_ID    256
-#define PIN_SHARE  0.5f
-#define RETRY_US   5000
+#define MOST_ID   256
+#define PIN_SHARE 0.5f
+#define RETRY_US  5000
 
 /* -- tenants and texts ------------------------------------------------------------------------- */
 
@@ -58,7 +58,8 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     sp_known *k = d->ctx->prompts.known;
     uint64_t tenant = tenant_number(chunk->root);
     SP_TRY(sp_chunk_form(chunk->title, chunk->text, &s));
-    void (*change)(sp_known *, uint64_t, const char *, size_t) = known ? sp_known_add : sp_known_drop;
+    void (*change)(sp_known *, uint64_t, const char *, size_t) =
+        known ? sp_known_add : sp_known_drop;
     change(k, tenant, s.v, s.n);
     change(k, tenant, chunk->text, strlen(chunk->text));
     if (!known) sp_repeats_forget(d->ctx->prompts.repeats, tenant); /* a message may have had it */
@@ -86,7 +87,8 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     if (!o) o = &defaults;
     int size = o->size_words ? o->size_words : 150;
     if (size < 1 || o->overlap_words < 0 || o->overlap_words >= size)
-        return sp_fail(SP_E_ARG, "documents: chunks of %d words that share %d", size, o->overlap_words);
+        return sp_fail(SP_E_ARG, "documents: chunks of %d words that share %d", size,
+                       o->overlap_words);
     sp_documents *d = SP_NEW(sp_documents);
     if (!d) return sp_fail_nomem(sizeof *d, "documents");
     *d = (sp_documents){.ctx = c, .size_words = size, .overlap_words = o->overlap_words};
@@ -231,7 +233,8 @@ sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new
     if (err == SP_OK) err = enter(&p, tenant, n, id);
     putting_fini(&p);
     SP_TRY(err);
-    if (erase_doomed(d, 0, &removed) != SP_OK) /* of a document that it replaces; the next tick tries again */
+    if (erase_doomed(d, 0, &removed) !=
+        SP_OK) /* of a document that it replaces; the next tick tries again */
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
     return sp_documents_get(d, salt, n->id ? n->id : id, out);
 }
@@ -259,7 +262,8 @@ sp_err sp_documents_get(sp_documents *d, const char *salt, const char *id, sp_do
     sp_document_list list;
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_list(
-        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = now_s()}, &list));
+        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = now_s()},
+        &list));
     sp_err err = count_copies(d, tenant, &list.v[0]);
     if (err == SP_OK)
         *out = list;

@@ -10,9 +10,9 @@ typedef struct computing {
     sp_documents *d;
     const char *salt;
     const sp_documents_compute *o;
-    sp_hits chunks;   /* of the document */
-    sp_hits all;      /* of the tenant, when there is fusion */
-    sp_index *index;  /* over `all` */
+    sp_hits chunks;  /* of the document */
+    sp_hits all;     /* of the tenant, when there is fusion */
+    sp_index *index; /* over `all` */
     sp_documents_computed sum;
 } computing;
 
@@ -127,8 +127,7 @@ static sp_err fused(computing *k, const sp_hit *chunk)
     sp_hits similar = {0};
     int place = place_of(k, chunk);
     bool done = false;
-    if (place >= 0)
-        SP_TRY(sp_index_similar(k->index, "bm25", place + 1, k->o->n_fuse, &similar));
+    if (place >= 0) SP_TRY(sp_index_similar(k->index, "bm25", place + 1, k->o->n_fuse, &similar));
     sp_err err = fuse(k, &similar, chunk, &done);
     sp_hits_fini(&similar);
     SP_TRY(err);

@@ -114,7 +114,8 @@ static sp_err drop_copy(sp_context *c, const sp_copy *copy, uint8_t *zeros, uint
 {
     int32_t n = copy->state == SP_COPY_READY ? sp_copy_n_own_blocks(copy) : 0;
     sp_err err = SP_OK;
-    if (n) memcpy(blocks, copy->base ? copy->patch_blocks : copy->blocks, (size_t)n * sizeof *blocks);
+    if (n)
+        memcpy(blocks, copy->base ? copy->patch_blocks : copy->blocks, (size_t)n * sizeof *blocks);
     if (n) sp_kv_retain(c->pool, blocks, n);
     sp_ledger_drop(c->ledger, copy);
     for (int32_t i = 0; i < n && err == SP_OK; i++)
@@ -130,7 +131,8 @@ static bool is_free_to_go(const sp_copy *c)
 
 /* drop_all -- children before parents, patches before their bases: passes until one drops nothing. Without
  * a place and unpinned, a dropped copy is gone at once, and no other with it. */
-static sp_err drop_all(sp_context *c, erasing *e, copy_list *doomed, uint8_t *zeros, uint32_t *blocks)
+static sp_err drop_all(sp_context *c, erasing *e, copy_list *doomed, uint8_t *zeros,
+                       uint32_t *blocks)
 {
     sp_err err = SP_OK;
     for (bool some = true; some && err == SP_OK;) {

@@ -55,7 +55,8 @@ sp_err sp_host_kv_init(sp_host_kv *kv, const sp_kv_shape *shape, const char *nam
     size_t i = 0;
     while (i < SP_COUNT(types) && strcmp(name, sp_dtype_of(types[i])->name) != 0) i++;
     if (i == SP_COUNT(types))
-        return sp_fail(SP_E_ARG, "host_kv: type \"%s\" is unknown: q8_0, q16, f16, bf16, f32", name);
+        return sp_fail(SP_E_ARG, "host_kv: type \"%s\" is unknown: q8_0, q16, f16, bf16, f32",
+                       name);
     host.type = types[i];
     SP_TRY(sp_kv_shape_check(&host));
     if (host.type == shape->type) return SP_OK;

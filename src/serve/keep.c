@@ -53,7 +53,9 @@ static bool is_worth_storing(const sp_segment *seg, const sp_copy *copy)
     return (seg->kind != SP_SEG_QUESTION && seg->kind != SP_SEG_TEXT) || copy->first_child;
 }
 
-enum { SHARE = 4 /* of KV memory: while others wait for it, 1 / SHARE of it may wait to be written */ };
+enum {
+    SHARE = 4 /* of KV memory: while others wait for it, 1 / SHARE of it may wait to be written */
+};
 
 /* store_paths -- whatever the request has found or computed and the store lacks, root first. What is left
  * out is written after its next use. */

@@ -238,7 +238,10 @@ bool sp_request_load_end(sp_request *r)
 
 /* -- requests that wait --------------------------------------------------------------------- */
 
-enum { AHEAD = 16 /* requests for which loads begin */, SHARE = 4 /* of the pool: 1 / SHARE loads */ };
+enum {
+    AHEAD = 16 /* requests for which loads begin */,
+    SHARE = 4 /* of the pool: 1 / SHARE loads */
+};
 
 /* n_loading_blocks -- of all loads. */
 static int64_t n_loading_blocks(const sp_context *c)
@@ -256,7 +259,7 @@ static void fetch(sp_request *r, int64_t *room)
     sp_found *found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found), *own = r->found;
     if (!found || sp_request_look(r, found) != SP_OK) return;
     r->found = found;
-    for (int i = 0; i < r->n_segs && *room > 0; i++) {
+    for (int i = 0; i<r->n_segs && * room> 0; i++) {
         const sp_copy *copy = found[i].copy;
         if (!copy || copy->state != SP_COPY_FREE) continue;
         begin(r, i);

@@ -64,7 +64,8 @@ static void got(void *user, sp_tier_op *op);
 static bool get_more(sp_load *x)
 {
     sp_move *m = &x->move;
-    if (!m->n || m->first + m->n >= sp_kv_pool_shape(m->pool)->n_layers || x->cancelled) return false;
+    if (!m->n || m->first + m->n >= sp_kv_pool_shape(m->pool)->n_layers || x->cancelled)
+        return false;
     m->first += m->n;
     return sp_move_get(m, tier_of(x), got, NULL) == SP_OK;
 }
@@ -150,7 +151,8 @@ bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_u
 
 static double bytes_of(const sp_move *m, int n_layers)
 {
-    return (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) * n_layers;
+    return (double)sp_blocks_for(m->seg.n) * (double)sp_kv_pool_layer_block_bytes(m->pool) *
+           n_layers;
 }
 
 double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
@@ -237,8 +239,7 @@ static void acknowledge(sp_load *x)
 static sp_load *next_arrived(const sp_tiers *t)
 {
     sp_load *x = t->loading;
-    while (x && !(x->arrived &&
-                  !(x->copy->parent && x->copy->parent->state == SP_COPY_LOADING)))
+    while (x && !(x->arrived && !(x->copy->parent && x->copy->parent->state == SP_COPY_LOADING)))
         x = x->next;
     return x;
 }

@@ -67,12 +67,11 @@ static sp_err take_header(void *user, const sp_record *r)
 static void read_some(const sp_tiers *t, header *h, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        sp_err err = sp_tier_submit(disk_of(t),
-                                    &(sp_tier_job){.verb = SP_TIER_GET,
-                                                   .key = h[i].key,
-                                                   .head = take_header,
-                                                   .user = &h[i]},
-                                    &h[i].op);
+        sp_err err = sp_tier_submit(
+            disk_of(t),
+            &(sp_tier_job){
+                .verb = SP_TIER_GET, .key = h[i].key, .head = take_header, .user = &h[i]},
+            &h[i].op);
         if (err != SP_OK) h[i].op = NULL;
     }
     for (size_t i = 0; i < n; i++) {
@@ -104,9 +103,10 @@ static bool has_path(sp_tier *disk, const sp_digest *before, int n)
 
 static void drop(const sp_tiers *t, const sp_tier_key *key)
 {
-    sp_err err = sp_disk_tier_is_writer(disk_of(t))
-                     ? sp_tier_submit(disk_of(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
-                     : SP_OK;
+    sp_err err =
+        sp_disk_tier_is_writer(disk_of(t))
+            ? sp_tier_submit(disk_of(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
+            : SP_OK;
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());
 }
 

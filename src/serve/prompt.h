@@ -30,10 +30,10 @@ typedef struct sp_prompt_space {
     const sp_tokenizer *tokenizer;
     sp_chat_family chat;
     const char *chat_template; /* Jinja; or NULL */
-    sp_digest space;  /* namespace of content ids: model, KV type, layout */
-    const char *salt; /* tenant, or NULL */
+    sp_digest space;           /* namespace of content ids: model, KV type, layout */
+    const char *salt;          /* tenant, or NULL */
     int n_vocab;
-    sp_known *known; /* texts of chunks so far; owned by the context */
+    sp_known *known;     /* texts of chunks so far; owned by the context */
     sp_repeats *repeats; /* texts of messages so far; owned by the context */
 } sp_prompt_space;
 
@@ -51,14 +51,14 @@ struct sp_prompt {
     SP_VEC(sp_segment) segs;      /* tokens in `arena` */
     sp_arena arena;
     int n_tokens;
-    int n_base;    /* segments before the first tree, which its roots look at; 0: no trees */
-    int32_t end;   /* once there are trees: the position after the largest of all segments */
+    int n_base;  /* segments before the first tree, which its roots look at; 0: no trees */
+    int32_t end; /* once there are trees: the position after the largest of all segments */
     sp_tree_mode trees;
-    sp_role role;  /* of the last turn that has begun; once n_turns > 0 */
+    sp_role role; /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
-    sp_find find;  /* which chunks are looked for in texts */
-    bool in_turn;  /* it has not ended */
-    bool closed;   /* the assistant's turn is open: nothing follows */
+    sp_find find; /* which chunks are looked for in texts */
+    bool in_turn; /* it has not ended */
+    bool closed;  /* the assistant's turn is open: nothing follows */
     sp_tail tail;
 };
 

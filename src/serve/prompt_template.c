@@ -24,7 +24,8 @@ typedef struct writer {
 
 static sp_role role_of(const json_t *messages, int i)
 {
-    const char *role = json_string_value(json_object_get(json_array_get(messages, (size_t)i), "role"));
+    const char *role =
+        json_string_value(json_object_get(json_array_get(messages, (size_t)i), "role"));
     if (role && strcmp(role, "user") == 0) return SP_ROLE_USER;
     if (role && strcmp(role, "assistant") == 0) return SP_ROLE_ASSISTANT;
     if (role && strcmp(role, "tool") == 0) return SP_ROLE_TOOL;
@@ -48,7 +49,8 @@ static sp_err add_span(writer *w, const char *text, const sp_template_span *s)
     sp_prompt *p = w->p;
     size_t n = s->to - s->from;
     if (s->origin != SP_TEMPLATE_MESSAGE) {
-        if (w->message >= 0 && p->role == SP_ROLE_ASSISTANT) p->role = SP_ROLE_SYSTEM; /* no answer of ours */
+        if (w->message >= 0 && p->role == SP_ROLE_ASSISTANT)
+            p->role = SP_ROLE_SYSTEM; /* no answer of ours */
         return sp_prompt_add_words(p, text, n, true);
     }
     bool same = w->message == s->index;
@@ -88,7 +90,8 @@ static sp_err write_all(writer *w, const sp_template_text *x)
     }
     if (x->n > at) SP_TRY(sp_prompt_add_template(w->p, x->text + at, x->n - at));
     if (w->o->n_chunks && !w->placed)
-        return sp_fail(SP_E_ARG, "chat: the template does not show messages[%d], which has the documents",
+        return sp_fail(SP_E_ARG,
+                       "chat: the template does not show messages[%d], which has the documents",
                        w->o->chunks_at);
     w->p->closed = true;
     return SP_OK;
@@ -104,7 +107,8 @@ sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o)
     json_t *j = NULL;
     const char *jinja = o->jinja ? o->jinja : p->space->chat_template;
     if (!jinja) return sp_fail(SP_E_NOTFOUND, "the model has no chat template");
-    if (!p->space->tokenizer) return sp_fail(SP_E_ARG, "chat: the model has no tokenizer for a text");
+    if (!p->space->tokenizer)
+        return sp_fail(SP_E_ARG, "chat: the model has no tokenizer for a text");
     if (p->segs.n || p->closed) return sp_fail(SP_E_ARG, "chat: the prompt has begun already");
     if (o->n_chunks < 0 || (o->n_chunks && !o->chunks))
         return sp_fail(SP_E_ARG, "chat: a list of %d chunks", o->n_chunks);

@@ -35,8 +35,8 @@ static sp_err check_nodes(const sp_prompt *p, const sp_prompt_node *nodes, int n
 
 /* A node that is added: as children know it. */
 typedef struct added_node {
-    int seg;     /* index of its segment; of a node without tokens, its parent's */
-    int32_t end; /* position after it */
+    int seg;      /* index of its segment; of a node without tokens, its parent's */
+    int32_t end;  /* position after it */
     int32_t from; /* shifted: where its tree begins */
     int depth;
 } added_node;

@@ -13,9 +13,9 @@
 static bool is_known(const sp_request *r, int i)
 {
     if (!r->reuse.policy->anywhere || r->segs[i].kind != SP_SEG_CHUNK) return false;
-    return sp_by_content_knows(r->ctx->ledger, &(sp_content_query){.seg = &r->segs[i],
-                                                                   .head = r->ids,
-                                                                   .n_head = r->n_head});
+    return sp_by_content_knows(
+        r->ctx->ledger,
+        &(sp_content_query){.seg = &r->segs[i], .head = r->ids, .n_head = r->n_head});
 }
 
 /* look -- counts its cached tokens anew; without memory for it, it keeps the old count. */

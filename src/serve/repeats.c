@@ -114,10 +114,13 @@ typedef struct place {
 static range extend(const sp_repeats *r, const anchor *a, const seen_text *t, const place *p)
 {
     const char *text = p->text + p->at;
-    size_t back = 0, ahead = 0, room = (size_t)(a->at - t->from), rest = (size_t)(t->from + t->n - a->at);
-    while (p->at + ahead < p->n && ahead < rest && text[ahead] == byte_at(r, a->at + ahead)) ahead++;
+    size_t back = 0, ahead = 0, room = (size_t)(a->at - t->from),
+           rest = (size_t)(t->from + t->n - a->at);
+    while (p->at + ahead < p->n && ahead < rest && text[ahead] == byte_at(r, a->at + ahead))
+        ahead++;
     if (ahead < WINDOW) return (range){p->at, p->at};
-    while (p->at - back > p->least && back < room && *(text - back - 1) == byte_at(r, a->at - back - 1))
+    while (p->at - back > p->least && back < room &&
+           *(text - back - 1) == byte_at(r, a->at - back - 1))
         back++;
     bool whole = back == p->at && back == room && p->at + ahead == p->n && ahead == rest;
     return whole ? (range){0, 0} : (range){p->at - back, p->at + ahead};
@@ -159,9 +162,11 @@ static range trim_lines(const char *text, range r)
 static range trim(const char *text, size_t n, range r)
 {
     r = trim_lines(text, r);
-    for (int i = 0; i < TRIM && r.from > 0 && r.from < r.to && is_inside_word(text, r.from); i++) r.from++;
+    for (int i = 0; i < TRIM && r.from > 0 && r.from < r.to && is_inside_word(text, r.from); i++)
+        r.from++;
     while (r.from < r.to && is_inside_character(text, r.from)) r.from++;
-    for (int i = 0; i < TRIM && r.to < n && r.from < r.to && is_inside_word(text, r.to); i++) r.to--;
+    for (int i = 0; i < TRIM && r.to < n && r.from < r.to && is_inside_word(text, r.to); i++)
+        r.to--;
     while (r.to < n && r.from < r.to && is_inside_character(text, r.to)) r.to--;
     return r;
 }
@@ -197,8 +202,8 @@ static void remember(sp_repeats *r, uint64_t tenant, const char *text, size_t n)
         hash = roll(r, hash, text, end);
         r->bytes[(r->n_bytes + end) % RING] = text[end];
         if (end + 1 < WINDOW || !is_anchor(hash)) continue;
-        *slot_of(r, hash ^ tenant) = (anchor){
-            .hash = hash ^ tenant, .at = r->n_bytes + end + 1 - WINDOW, .text = number};
+        *slot_of(r, hash ^ tenant) =
+            (anchor){.hash = hash ^ tenant, .at = r->n_bytes + end + 1 - WINDOW, .text = number};
     }
     r->n_bytes += n;
 }

@@ -43,45 +43,45 @@ struct sp_request {
     sp_request_state state;
     sp_request_opts o;
     sp_measure measure;
-    sp_arena arena;   /* segments, stop strings, reports */
-    sp_arena lookup;  /* scratch of the last look-up */
-    sp_segment *segs; /* [n_segs] own copy of the prompt */
-    const char *salt; /* of the prompt, in `arena`; or NULL */
-    sp_share *share;  /* of its tenant, once it is in the queue */
-    sp_waiting waiting;  /* in the queue: what its place depends on */
-    int64_t looked_at;   /* the ledger's n_added when waiting.n_cached was counted; -1: never */
+    sp_arena arena;     /* segments, stop strings, reports */
+    sp_arena lookup;    /* scratch of the last look-up */
+    sp_segment *segs;   /* [n_segs] own copy of the prompt */
+    const char *salt;   /* of the prompt, in `arena`; or NULL */
+    sp_share *share;    /* of its tenant, once it is in the queue */
+    sp_waiting waiting; /* in the queue: what its place depends on */
+    int64_t looked_at;  /* the ledger's n_added when waiting.n_cached was counted; -1: never */
     int n_segs, n_prompt;
     int32_t end;    /* position after the prompt; below n_prompt where branches share positions */
     int n_head;     /* segments before the first chunk */
     sp_digest *ids; /* [n_segs] of the segments */
     sp_reuse_choice reuse;
-    sp_found *found;          /* [n_segs] where their KV is */
-    int64_t found_at;         /* the ledger's n_added at the look-up; -1: not looked up */
-    sp_sparse *sparse;        /* of its decoding; NULL: full attention */
+    sp_found *found;               /* [n_segs] where their KV is */
+    int64_t found_at;              /* the ledger's n_added at the look-up; -1: not looked up */
+    sp_sparse *sparse;             /* of its decoding; NULL: full attention */
     sp_offload_stats offload_then; /* when decoding began */
-    sp_plan plan;             /* waiting, running, or computed */
-    sp_plan_role role;        /* of plan */
-    sp_plan last;             /* the plan before, until the next is made */
-    int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
-    int next_todo;            /* first of plan.todo that is not computed */
-    int answer_span;          /* of the answer's plan */
-    int64_t reserved;         /* blocks: I2 */
-    const sp_copy *must;      /* storing: the copy, pinned */
-    int64_t load_us;          /* when it began to wait for loads; 0: it does not */
-    int64_t await_us;         /* early: until then a step may wait for a layer */
-    int64_t fetched_at;       /* the ledger's n_added when loads were begun ahead; -1: they were not */
-    bool early;               /* runs, although copies that it found are LOADING */
-    bool late;                /* a layer was not there in time */
-    bool text_only;           /* takes no copies but READY ones: others came too late */
-    bool guarded;             /* its first token is to be checked */
-    bool holds_kv;            /* finished, and its plan is kept: keep_kv */
-    _Atomic bool cancel;      /* set by any thread */
-    bool follows;             /* the context's settings, as they are when it enters the queue */
-    bool done;                /* its result is its owner's to read: driver.h, I2 */
+    sp_plan plan;                  /* waiting, running, or computed */
+    sp_plan_role role;             /* of plan */
+    sp_plan last;                  /* the plan before, until the next is made */
+    int n_done[SP_PLAN_DONE];      /* plans that have run, by role */
+    int next_todo;                 /* first of plan.todo that is not computed */
+    int answer_span;               /* of the answer's plan */
+    int64_t reserved;              /* blocks: I2 */
+    const sp_copy *must;           /* storing: the copy, pinned */
+    int64_t load_us;               /* when it began to wait for loads; 0: it does not */
+    int64_t await_us;              /* early: until then a step may wait for a layer */
+    int64_t fetched_at;  /* the ledger's n_added when loads were begun ahead; -1: they were not */
+    bool early;          /* runs, although copies that it found are LOADING */
+    bool late;           /* a layer was not there in time */
+    bool text_only;      /* takes no copies but READY ones: others came too late */
+    bool guarded;        /* its first token is to be checked */
+    bool holds_kv;       /* finished, and its plan is kept: keep_kv */
+    _Atomic bool cancel; /* set by any thread */
+    bool follows;        /* the context's settings, as they are when it enters the queue */
+    bool done;           /* its result is its owner's to read: driver.h, I2 */
     int32_t max_tokens;
     sp_sampler sampler;
-    sp_grammar_state *grammar;  /* of its answer, from the first token on; or NULL */
-    int32_t *ends;              /* [n_ends] end tokens, where min_tokens forbids them; in `arena` */
+    sp_grammar_state *grammar; /* of its answer, from the first token on; or NULL */
+    int32_t *ends;             /* [n_ends] end tokens, where min_tokens forbids them; in `arena` */
     int n_ends;
     sp_token_logprob *logprobs; /* [1 + top_logprobs] for on_token; in `arena` */
     sp_text_stream stream;

@@ -78,8 +78,7 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
     for (int s = 0; s < n_slices; s++) n += c->slices[s].n;
     if (n >= MANY_TOKENS)
         c->token_us += ((double)us / n - c->token_us) * (c->token_us > 0 ? 0.25 : 1);
-    for (int s = 0; s < n_slices; s++)
-        c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;
+    for (int s = 0; s < n_slices; s++) c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;
 }
 
 /* settle -- requests that waited for the store to write. */
@@ -148,8 +147,7 @@ sp_err sp_request_run(sp_context *c, sp_request **r)
     sp_err err = SP_OK;
     const sp_result *res = &(*r)->result;
     if (!sp_request_wait(*r, -1))
-        while (err == SP_OK && (*r)->state != SP_REQ_FINISHED)
-            err = sp_context_step_here(c, &busy);
+        while (err == SP_OK && (*r)->state != SP_REQ_FINISHED) err = sp_context_step_here(c, &busy);
     if (err == SP_OK && res->finish == SP_FINISH_ERROR) err = sp_fail(res->err, "%s", res->detail);
     if (err == SP_OK) return SP_OK;
     sp_request_destroy(*r);

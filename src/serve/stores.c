@@ -284,15 +284,13 @@ static sp_err ignore_layer(void *user, int layer, const void *from)
 static sp_err verify_one(sp_tier *t, const sp_tier_info *info)
 {
     int n = 0;
-    sp_err err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_GET,
-                                               .key = info->key,
-                                               .head = read_n_layers,
-                                               .user = &n});
+    sp_err err = sp_tier_run(
+        t,
+        &(sp_tier_job){.verb = SP_TIER_GET, .key = info->key, .head = read_n_layers, .user = &n});
     if (err == SP_OK)
-        err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_GET,
-                                            .key = info->key,
-                                            .n_layers = n,
-                                            .sink = ignore_layer});
+        err = sp_tier_run(
+            t, &(sp_tier_job){
+                   .verb = SP_TIER_GET, .key = info->key, .n_layers = n, .sink = ignore_layer});
     return err == SP_E_FORMAT || err == SP_E_NOTFOUND ? SP_OK : err;
 }
 
@@ -317,8 +315,8 @@ sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total,
     for (size_t i = 0; i < s->parts.n; i++) {
         infos all = {0};
         sp_tier *t = s->parts.v[i].tier;
-        sp_err err = sp_tier_run(
-            t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
+        sp_err err =
+            sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
         for (size_t k = 0; err == SP_OK && k < all.n; k++) {
             err = verify_one(t, &all.v[k]);
             if (err == SP_OK && on_copy && !on_copy(++done, before.n_copies, user))
@@ -341,8 +339,7 @@ sp_err sp_store_trim(sp_store *s, int64_t bytes)
         sp_tier *t = s->parts.v[i].tier;
         const double share =
             (double)sp_tier_stats_of(t).bytes_used / (double)all.file_bytes * (double)bytes;
-        SP_TRY(sp_tier_run(
-            t, &(sp_tier_job){.verb = SP_TIER_TRIM, .max_bytes = (int64_t)share}));
+        SP_TRY(sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_TRIM, .max_bytes = (int64_t)share}));
     }
     return SP_OK;
 }
@@ -357,8 +354,10 @@ static sp_err find_part(const sp_store *s, const char *space, const part **out)
         const part *p = &s->parts.v[i];
         if (space && strncmp(p->hex, space, strlen(space)) != 0) continue;
         if (found)
-            return sp_fail(SP_E_ARG, "%s: copies of several models or KV types: which of them? "
-                                     "spolia cache list shows their names", s->dir);
+            return sp_fail(SP_E_ARG,
+                           "%s: copies of several models or KV types: which of them? "
+                           "spolia cache list shows their names",
+                           s->dir);
         found = p;
     }
     if (!found)
@@ -390,14 +389,15 @@ static sp_err take_space(sp_store *s, const char *space, const char *path, const
     SP_TRY(sp_archive_space(path, &is));
     sp_digest_hex(&is, sizeof is.b, hex);
     if (space && strcmp(space, hex) != 0)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: of another model or KV type than the one that is named",
-                       path);
+        return sp_fail(SP_E_UNSUPPORTED,
+                       "%s: of another model or KV type than the one that is named", path);
     for (size_t i = 0; i < s->parts.n; i++)
         if (sp_digest_eq(&s->parts.v[i].space, &is)) return *out = &s->parts.v[i], SP_OK;
     if (!space && s->parts.n)
         return sp_fail(SP_E_UNSUPPORTED,
                        "%s: of another model or KV type than all copies in %s; name the model to "
-                       "add it", path, s->dir);
+                       "add it",
+                       path, s->dir);
     SP_TRY(add_part(s, &is));
     *out = &s->parts.v[s->parts.n - 1];
     return SP_OK;

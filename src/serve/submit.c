@@ -17,7 +17,8 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
         return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
     if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d", o->min_tokens);
     if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
-        return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs, SP_MAX_TOP_LOGPROBS);
+        return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs,
+                       SP_MAX_TOP_LOGPROBS);
     if (o->max_wait_ms < 0 || o->max_wait_ms > INT64_MAX / 1000)
         return sp_fail(SP_E_ARG, "max_wait_ms: %lld", (long long)o->max_wait_ms);
     if (p->n_tokens > c->n_ctx)
@@ -132,10 +133,12 @@ static sp_err take_answer_lists(sp_request *r)
     if (r->o.on_token)
         r->logprobs = sp_arena_take(&r->arena, (size_t)r->o.top_logprobs + 1, sizeof *r->logprobs);
     if (r->o.on_token && !r->logprobs) return sp_fail_nomem(256, "a request's probabilities");
-    for (int id = 0; r->o.min_tokens > 0 && id < n_vocab; id++) r->n_ends += sp_tokenizer_is_end(t, id);
+    for (int id = 0; r->o.min_tokens > 0 && id < n_vocab; id++)
+        r->n_ends += sp_tokenizer_is_end(t, id);
     if (r->n_ends == 0) return SP_OK;
     r->ends = sp_arena_take(&r->arena, (size_t)r->n_ends, sizeof *r->ends);
-    if (!r->ends) return sp_fail_nomem((size_t)r->n_ends * sizeof *r->ends, "a request's end tokens");
+    if (!r->ends)
+        return sp_fail_nomem((size_t)r->n_ends * sizeof *r->ends, "a request's end tokens");
     for (int id = 0, n = 0; id < n_vocab; id++)
         if (sp_tokenizer_is_end(t, id)) r->ends[n++] = id;
     return SP_OK;

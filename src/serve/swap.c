@@ -18,8 +18,8 @@ sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o)
 {
     const sp_host_packing *packing;
     SP_TRY(sp_host_kv_init(&t->host_kv, sp_kv_pool_shape(o->pool), o->host_kv, &packing));
-    return sp_host_tier_open(
-        &(sp_host_tier_opts){.max_bytes = o->host_bytes, .packing = packing}, &t->host);
+    return sp_host_tier_open(&(sp_host_tier_opts){.max_bytes = o->host_bytes, .packing = packing},
+                             &t->host);
 }
 
 /* -- names ---------------------------------------------------------------------------------- */
@@ -79,8 +79,7 @@ static void drop(sp_tiers *t, const sp_copy *c)
 {
     sp_tier_key key;
     sp_err err = sp_tiers_key_of(t, c, &key);
-    if (err == SP_OK)
-        err = sp_tier_run(t->host, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key});
+    if (err == SP_OK) err = sp_tier_run(t->host, &(sp_tier_job){.verb = SP_TIER_DROP, .key = key});
     if (err != SP_OK) sp_log(SP_LOG_WARN, "not dropped from the host tier: %s", sp_error_detail());
 }
 
@@ -97,8 +96,7 @@ static bool make_room(sp_tiers *t, int64_t bytes)
     for (;;) {
         const sp_tier_stats s = sp_tier_stats_of(t->host);
         if (s.bytes_used + bytes <= s.bytes_max) return true;
-        const sp_copy *victim =
-            bytes <= s.bytes_max ? sp_ledger_host_victim(t->ledger) : NULL;
+        const sp_copy *victim = bytes <= s.bytes_max ? sp_ledger_host_victim(t->ledger) : NULL;
         if (!victim) return false;
         drop(t, victim);
         sp_ledger_unplaced(t->ledger, victim, SP_AT_HOST);
@@ -151,6 +149,7 @@ void sp_tiers_replicate(sp_tiers *t, const sp_copy *c)
 {
     int depth = 1;
     for (const sp_copy *p = c->parent; p && depth <= UPPER; p = p->parent) depth++;
-    if (c->kind == SP_COPY_PATH && c->state == SP_COPY_READY && c->n_uses >= HOT_USES && depth <= UPPER)
+    if (c->kind == SP_COPY_PATH && c->state == SP_COPY_READY && c->n_uses >= HOT_USES &&
+        depth <= UPPER)
         sp_tiers_leaving(t, c);
 }

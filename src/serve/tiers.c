@@ -70,11 +70,10 @@ static void close_all(sp_tiers *t)
 static sp_err open_store(sp_tiers *t, const sp_tiers_opts *o)
 {
     if (!o->dir) return SP_OK;
-    SP_TRY(sp_disk_open(&(sp_disk_opts){.dir = o->dir,
-                                        .space = o->space,
-                                        .pool = o->pool,
-                                        .max_bytes = o->max_bytes},
-                        &t->disk));
+    SP_TRY(sp_disk_open(
+        &(sp_disk_opts){
+            .dir = o->dir, .space = o->space, .pool = o->pool, .max_bytes = o->max_bytes},
+        &t->disk));
     SP_TRY(sp_disk_each(t->disk, adopt, o->ledger));
     return sp_tiers_adopt_paths(t);
 }
@@ -93,9 +92,9 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
     if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
     open_waiting(t);
     sp_err err = o->host_bytes ? sp_tiers_open_host(t, o) : SP_OK;
-    sp_ledger_set_tiers(o->ledger, &(sp_ledger_tiers){.leaving = sp_tiers_leaving,
-                                                      .useless = sp_tiers_useless,
-                                                      .user = t});
+    sp_ledger_set_tiers(
+        o->ledger,
+        &(sp_ledger_tiers){.leaving = sp_tiers_leaving, .useless = sp_tiers_useless, .user = t});
     if (err == SP_OK) err = open_store(t, o);
     if (err == SP_OK) err = sp_io_open(t->disk, &t->io);
     if (err != SP_OK) {
@@ -153,10 +152,8 @@ static transfer *new_transfer(sp_tiers *t, const sp_tiers_key *key)
 
 static sp_disk_key disk_key_of(const transfer *x)
 {
-    return (sp_disk_key){.kind = disk_kind_of(x->copy->kind),
-                         .seg = &x->seg,
-                         .head = x->head,
-                         .n_head = x->n_head};
+    return (sp_disk_key){
+        .kind = disk_kind_of(x->copy->kind), .seg = &x->seg, .head = x->head, .n_head = x->n_head};
 }
 
 /* -- storing --------------------------------------------------------------------------------- */

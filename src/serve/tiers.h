@@ -22,9 +22,9 @@ typedef struct sp_tiers_opts {
     const char *dir;     /* of the store; NULL: none */
     int64_t host_bytes;  /* budget of the host tier; 0: none */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
-    int64_t max_bytes; /* sp_disk_opts */
-    bool admit_cheaper; /* sp_tiers_admits */
-    bool by_layers;    /* the first layers of all copies come before the last ones of any */
+    int64_t max_bytes;   /* sp_disk_opts */
+    bool admit_cheaper;  /* sp_tiers_admits */
+    bool by_layers;      /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
     sp_kv_pool *pool;

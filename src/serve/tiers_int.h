@@ -28,12 +28,12 @@ struct sp_tiers {
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 
-    sp_load *loading;       /* under way */
-    int piece;              /* layers of a get; 0: all */
-    pthread_mutex_t lock;   /* with `more`: a layer has arrived, or a get has ended */
+    sp_load *loading;     /* under way */
+    int piece;            /* layers of a get; 0: all */
+    pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
     pthread_cond_t more;
-    int64_t busy_since_us;  /* when the first of these began */
-    double busy_bytes;      /* that were loaded since */
+    int64_t busy_since_us; /* when the first of these began */
+    double busy_bytes;     /* that were loaded since */
     bool admit_cheaper;
     double byte_us[2];      /* host, disk: time that reading a byte took lately; 0: not known */
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */

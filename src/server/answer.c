@@ -124,11 +124,11 @@ json_t *srv_answer_account(const srv_job *j)
         json_array_append_new(documents, document_json(&j->documents.v[i], r));
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
-    json_t *o = json_pack("{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
-                     (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens",
-                     r->n_recomputed, "computed_tokens", r->n_computed, "plan_ms",
-                     (double)r->plan_us / 1e3, "found", found_json(&j->documents, r), "documents",
-                     documents, "segments", segments);
+    json_t *o = json_pack(
+        "{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
+        (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed,
+        "computed_tokens", r->n_computed, "plan_ms", (double)r->plan_us / 1e3, "found",
+        found_json(&j->documents, r), "documents", documents, "segments", segments);
     if (r->decode.n_sparse) json_object_set_new(o, "decode", account_decode_json(&r->decode));
     return o;
 }
@@ -162,10 +162,12 @@ json_t *srv_answer_call(const srv_job *j, int choice, size_t k, const json_t *ca
 {
     /* Mistral's template wants nine letters and digits */
     json_t *id = j->task.tool_form == SRV_TOOLS_MISTRAL
-                     ? json_sprintf("%05x%02x%02x", (unsigned)(j->number & 0xfffff), (unsigned)choice & 255, (unsigned)k & 255)
+                     ? json_sprintf("%05x%02x%02x", (unsigned)(j->number & 0xfffff),
+                                    (unsigned)choice & 255, (unsigned)k & 255)
                      : json_sprintf("call_%s_%d_%zu", j->id + strcspn(j->id, "-") + 1, choice, k);
-    json_t *o = json_pack("{s:o, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
-                          json_object_get(call, "name"), "arguments", json_object_get(call, "arguments"));
+    json_t *o =
+        json_pack("{s:o, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
+                  json_object_get(call, "name"), "arguments", json_object_get(call, "arguments"));
     if (streamed) json_object_set_new(o, "index", json_integer((json_int_t)k));
     return o;
 }
@@ -178,7 +180,8 @@ static json_t *message_json(const srv_job *j, int i, bool *calls)
     srv_calls_read(&j->task.tools, text, strlen(text), true, &found);
     *calls = json_array_size(found.v) > 0;
     json_t *content = *calls && found.n_text == 0 ? json_null() : srv_text_json(text, found.n_text);
-    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content), *list = json_array();
+    json_t *m = json_pack("{s:s, s:o}", "role", "assistant", "content", content),
+           *list = json_array();
     for (size_t k = 0; k < json_array_size(found.v); k++)
         json_array_append_new(list, srv_answer_call(j, i, k, json_array_get(found.v, k), false));
     if (*calls) json_object_set(m, "tool_calls", list);
@@ -195,10 +198,13 @@ static json_t *choice_json(const srv_job *j, int i)
     if (j->task.chat)
         json_object_set_new(c, "message", message_json(j, i, &calls));
     else
-        json_object_set_new(c, "text", srv_job_echo(j, i) ? with_echo(srv_job_echo(j, i), text_json(r->text)) : text_json(r->text));
+        json_object_set_new(c, "text",
+                            srv_job_echo(j, i) ? with_echo(srv_job_echo(j, i), text_json(r->text))
+                                               : text_json(r->text));
     const srv_choice *choice = &j->choices[i];
     json_object_set_new(c, "logprobs", srv_logprobs(choice, 0, choice->n_tokens, 0));
-    json_object_set_new(c, "finish_reason", json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));
+    json_object_set_new(c, "finish_reason",
+                        json_string(calls ? "tool_calls" : srv_answer_finish(r->finish)));
     return c;
 }
 

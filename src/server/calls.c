@@ -63,7 +63,8 @@ static bool add_call(json_t *calls, const char *name, const json_t *arguments)
     char *text = json_is_string(arguments) ? strdup(json_string_value(arguments))
                  : arguments               ? json_dumps(arguments, JSON_ENCODE_ANY)
                                            : strdup("{}");
-    bool good = text && json_array_append_new(calls, json_pack("{s:s, s:s}", "name", name, "arguments", text)) == 0;
+    bool good = text && json_array_append_new(
+                            calls, json_pack("{s:s, s:s}", "name", name, "arguments", text)) == 0;
     free(text);
     return good;
 }
@@ -132,7 +133,8 @@ static bool take_list(const srv_tools *t, view *v, json_t *calls)
     if (at.n == 0 || *at.s != '[') return false;
     json_t *list = take_json(&at), *found = json_array();
     bool good = json_array_size(list) > 0;
-    for (size_t i = 0; i < json_array_size(list) && good; i++) good = add_object(t, found, json_array_get(list, i));
+    for (size_t i = 0; i < json_array_size(list) && good; i++)
+        good = add_object(t, found, json_array_get(list, i));
     if (good) json_array_extend(calls, found);
     json_decref(list);
     json_decref(found);
@@ -156,7 +158,8 @@ static bool take_bare(const srv_tools *t, view *v, json_t *calls)
 
 static bool take_any(const srv_tools *t, view *v, json_t *calls)
 {
-    return take_tagged(t, v, calls) || take_function(t, v, calls) || take_list(t, v, calls) || take_bare(t, v, calls);
+    return take_tagged(t, v, calls) || take_function(t, v, calls) || take_list(t, v, calls) ||
+           take_bare(t, v, calls);
 }
 
 /* -- an answer -------------------------------------------------------------------------------- */
@@ -196,7 +199,8 @@ void srv_calls_read(const srv_tools *t, const char *text, size_t n, bool done, s
         view v = {text + at, n - at};
         skip_space(&v);
         if (!done && v.n == 0) break;
-        while (take_any(t, &v, out->v)) {}
+        while (take_any(t, &v, out->v)) {
+        }
         if (json_array_size(out->v) || !done) break;
     }
     if (json_array_size(out->v) || !done)

@@ -29,9 +29,11 @@ static bool write_parts(FILE *to, const json_t *parts)
         const char *type = json_string_value(json_object_get(part, "type"));
         const char *text = json_string_value(json_object_get(part, "text"));
         bool is_text = type == NULL;
-        for (size_t k = 0; type && k < sizeof types / sizeof *types; k++) is_text |= strcmp(type, types[k]) == 0;
+        for (size_t k = 0; type && k < sizeof types / sizeof *types; k++)
+            is_text |= strcmp(type, types[k]) == 0;
         if (json_is_string(part)) text = json_string_value(part);
-        if (type && strcmp(type, "refusal") == 0) text = json_string_value(json_object_get(part, "refusal"));
+        if (type && strcmp(type, "refusal") == 0)
+            text = json_string_value(json_object_get(part, "refusal"));
         if (!text || !is_text) return false;
         fprintf(to, "%s%s", i ? "\n" : "", text);
     }
@@ -59,11 +61,13 @@ static json_t *content_of(const json_t *content, bool may_be_null)
  * none. */
 static json_t *call_of(const json_t *call)
 {
-    json_t *function = json_object_get(call, "function"), *given = json_object_get(function, "arguments");
+    json_t *function = json_object_get(call, "function"),
+           *given = json_object_get(function, "arguments");
     if (!json_is_string(json_object_get(function, "name"))) return NULL;
     json_t *arguments = json_is_string(given) && *json_string_value(given)
                             ? json_loads(json_string_value(given), JSON_DECODE_ANY, NULL)
-                            : json_is_object(given) ? json_incref(given) : json_object();
+                        : json_is_object(given) ? json_incref(given)
+                                                : json_object();
     if (!arguments) arguments = json_incref(given); /* what a model wrote need not be JSON */
     json_t *copy = json_deep_copy(call);
     json_object_set_new(json_object_get(copy, "function"), "arguments", arguments);
@@ -100,7 +104,8 @@ static json_t *read_message(srv_fields *f, const json_t *o, size_t i)
         srv_fields_refuse(f, name, "%s must be a string or a list of text parts", name);
         return NULL;
     }
-    json_t *calls = json_object_get(o, "tool_calls"), *m = json_copy((json_t *)o); /* shares the members */
+    json_t *calls = json_object_get(o, "tool_calls"),
+           *m = json_copy((json_t *)o); /* shares the members */
     json_object_set_new(m, "role", json_string(role));
     json_object_set_new(m, "content", content);
     if (json_array_size(calls))
@@ -140,7 +145,8 @@ json_t *srv_chat_read(srv_fields *f, const json_t *list)
     for (size_t i = 0; i < json_array_size(list) && !f->failed; i++) {
         json_t *m = read_message(f, json_array_get(list, i), i), *first = json_array_get(out, 0);
         bool joins = json_array_size(out) == 1 && has_role(first, SYSTEM) && has_role(m, SYSTEM);
-        bool good = !m || (joins ? add_text(first, "\n\n", text_of(m)) : json_array_append(out, m) == 0);
+        bool good =
+            !m || (joins ? add_text(first, "\n\n", text_of(m)) : json_array_append(out, m) == 0);
         if (!good) srv_fields_refuse(f, "messages", "out of memory for the messages");
         json_decref(m);
     }
@@ -165,15 +171,18 @@ static char *tools_text(const json_t *tools)
     FILE *f = open_memstream(&text, &n);
     if (!f) return NULL;
     fputs("# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-          "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n", f);
+          "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n",
+          f);
     for (size_t i = 0; i < json_array_size(tools); i++) {
         char *one = json_dumps(json_array_get(tools, i), 0);
         if (one) fprintf(f, "%s\n", one);
         free(one);
     }
-    fputs("</tools>\n\nFor each function call, return a json object with function name and arguments within "
+    fputs("</tools>\n\nFor each function call, return a json object with function name and "
+          "arguments within "
           "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-          "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>", f);
+          "{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>",
+          f);
     if (fclose(f) == 0) return text;
     free(text);
     return NULL;
@@ -185,10 +194,11 @@ static bool spell_calls(json_t *m)
     bool good = true;
     for (size_t i = 0; i < json_array_size(calls) && good; i++) {
         json_t *function = json_object_get(json_array_get(calls, i), "function");
-        json_t *call = json_pack("{s:O, s:O}", "name", json_object_get(function, "name"), "arguments",
-                                 json_object_get(function, "arguments"));
+        json_t *call = json_pack("{s:O, s:O}", "name", json_object_get(function, "name"),
+                                 "arguments", json_object_get(function, "arguments"));
         char *text = call ? json_dumps(call, 0) : NULL, *tagged = NULL;
-        good = text && asprintf(&tagged, "<tool_call>\n%s\n</tool_call>", text) >= 0 && add_text(m, "\n", tagged);
+        good = text && asprintf(&tagged, "<tool_call>\n%s\n</tool_call>", text) >= 0 &&
+               add_text(m, "\n", tagged);
         free(tagged);
         free(text);
         json_decref(call);
@@ -218,7 +228,9 @@ bool srv_chat_spell_tools(json_t *messages, const json_t *tools)
     if (text && has_role(first, SYSTEM))
         good = add_text(first, "\n\n", text);
     else
-        good = text && json_array_insert_new(messages, 0, json_pack("{s:s, s:s}", "role", SYSTEM, "content", text)) == 0;
+        good = text &&
+               json_array_insert_new(messages, 0,
+                                     json_pack("{s:s, s:s}", "role", SYSTEM, "content", text)) == 0;
     free(text);
     return good;
 }

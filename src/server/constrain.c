@@ -8,7 +8,8 @@
 static sp_grammar *compile(srv_fields *f, const char *param, const sp_grammar_opts *o)
 {
     sp_grammar *g = NULL;
-    if (sp_grammar_compile(o, &g) != SP_OK) srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
+    if (sp_grammar_compile(o, &g) != SP_OK)
+        srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
     return g;
 }
 
@@ -73,7 +74,8 @@ static sp_grammar *of_guided(srv_fields *f)
     static const char *const others[] = {"regex", "grammar", "structural_tag"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (json_object_get(inner, others[i])) {
-            srv_fields_refuse(f, "structured_outputs", "structured_outputs.%s is not supported", others[i]);
+            srv_fields_refuse(f, "structured_outputs", "structured_outputs.%s is not supported",
+                              others[i]);
             return NULL;
         }
     if (json_object_get(inner, "json_object")) return compile(f, json_name, &(sp_grammar_opts){0});

@@ -20,8 +20,8 @@
 typedef struct query {
     srv_call *call;
     sp_documents *d;
-    char *salt; /* owned; NULL: none */
-    char *id;   /* owned; NULL: all */
+    char *salt;   /* owned; NULL: none */
+    char *id;     /* owned; NULL: all */
     bool compute; /* the path ends with /precompute */
 } query;
 
@@ -104,10 +104,10 @@ static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
 {
     srv_progress p;
     json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:I, s:b}", "id", i->id, "object",
-                          "document", "title", i->title, "created", (json_int_t)i->created_s, "expires",
-                          i->expires_s ? json_integer(i->expires_s) : json_null(), "bytes",
-                          (json_int_t)i->n_bytes, "chunks", (json_int_t)i->n_chunks, "tokens",
-                          (json_int_t)i->n_tokens, "pinned", (int)i->pinned);
+                          "document", "title", i->title, "created", (json_int_t)i->created_s,
+                          "expires", i->expires_s ? json_integer(i->expires_s) : json_null(),
+                          "bytes", (json_int_t)i->n_bytes, "chunks", (json_int_t)i->n_chunks,
+                          "tokens", (json_int_t)i->n_tokens, "pinned", (int)i->pinned);
     if (o && whole)
         json_object_set_new(o, "copies",
                             json_pack("{s:I, s:I}", "device", (json_int_t)i->n_device, "store",
@@ -191,8 +191,9 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     if (q->id) n->id = q->id, n->replace = true;
     if (n->id && !n->replace && sp_documents_get(q->d, q->salt, n->id, &l) == SP_OK) {
         sp_document_list_fini(&l);
-        return srv_reply_error(q->call->connection, 409, "id", "document_exists",
-                               "there is a document with this id; replace it with \"replace\": true");
+        return srv_reply_error(
+            q->call->connection, 409, "id", "document_exists",
+            "there is a document with this id; replace it with \"replace\": true");
     }
     sp_err err = sp_documents_put(q->d, q->salt, n, &l);
     if (err != SP_OK) return fail(q, err);
@@ -236,7 +237,8 @@ static srv_sent list(query *q)
     json_t *data = json_array();
     for (int i = 0; i < l.n && i < limit; i++)
         json_array_append_new(data, info_json(q, &l.v[i], false));
-    json_t *o = json_pack("{s:s, s:o, s:b}", "object", "list", "data", data, "has_more", l.n > limit);
+    json_t *o =
+        json_pack("{s:s, s:o, s:b}", "object", "list", "data", data, "has_more", l.n > limit);
     sp_document_list_fini(&l);
     return srv_reply_json(q->call->connection, 200, o);
 }
@@ -258,7 +260,7 @@ static srv_sent change(query *q)
 }
 
 /* delete -- 202 while requests still read it: the rest is erased when they end. */
-static srv_sent delete(query *q)
+static srv_sent delete (query *q)
 {
     sp_documents_removed n;
     srv_work_cancel(q->call->s->work, q->salt, q->id);
@@ -266,16 +268,16 @@ static srv_sent delete(query *q)
     if (err != SP_OK) return fail(q, err);
     return srv_reply_json(q->call->connection, n.n_pending ? 202 : 200,
                           json_pack("{s:s, s:s, s:b, s:{s:I, s:I, s:I}}", "id", q->id, "object",
-                                    "document.deleted", "deleted", n.n_pending == 0, "erased", "device",
-                                    (json_int_t)n.n_device, "store", (json_int_t)n.n_store, "pending",
-                                    (json_int_t)n.n_pending));
+                                    "document.deleted", "deleted", n.n_pending == 0, "erased",
+                                    "device", (json_int_t)n.n_device, "store",
+                                    (json_int_t)n.n_store, "pending", (json_int_t)n.n_pending));
 }
 
 static srv_sent run_one(query *q)
 {
     const char *method = q->call->method;
     if (q->compute) return compute(q);
-    if (strcmp(method, "DELETE") == 0) return delete(q);
+    if (strcmp(method, "DELETE") == 0) return delete (q);
     if (strcmp(method, "PATCH") == 0) return change(q);
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return reply_one(q, 200, q->id);
     return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path has another method");
@@ -333,7 +335,8 @@ static bool take_given(srv_documents *to, const srv_document *from)
 }
 
 /* expand -- one document. */
-static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_document *from, size_t i)
+static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_document *from,
+                   size_t i)
 {
     char name[40];
     snprintf(name, sizeof name, "documents[%zu].id", i);
@@ -344,7 +347,8 @@ static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_d
     }
     sp_hits *owned = realloc(to->owned, (to->n_owned + 1) * sizeof *owned);
     if (owned) to->owned = owned;
-    sp_err err = owned ? sp_documents_chunks(q->d, q->salt, from->id, &owned[to->n_owned]) : SP_E_NOMEM;
+    sp_err err =
+        owned ? sp_documents_chunks(q->d, q->salt, from->id, &owned[to->n_owned]) : SP_E_NOMEM;
     if (err != SP_OK) {
         srv_fields_refuse(f, name, "%s: %s", name, owned ? sp_error_detail() : "out of memory");
         return false;

@@ -25,11 +25,13 @@ static int32_t *ids_of(const srv_call *call, const json_t *prompt, size_t *n)
     int32_t *ids = NULL;
     if (json_is_string(prompt)) {
         const char *text = json_string_value(prompt);
-        return sp_vocab_encode(call->s->vocab, text, strlen(text), true, &ids, n) == SP_OK ? ids : NULL;
+        return sp_vocab_encode(call->s->vocab, text, strlen(text), true, &ids, n) == SP_OK ? ids
+                                                                                           : NULL;
     }
     *n = json_array_size(prompt);
     ids = calloc(*n + 1, sizeof *ids);
-    for (size_t i = 0; ids && i < *n; i++) ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
+    for (size_t i = 0; ids && i < *n; i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
     return ids;
 }
 

@@ -7,8 +7,9 @@
 #include "server/task.h"
 
 typedef struct srv_echo {
-    char *text;               /* NULL: no echo */
-    sp_token_logprob *tokens; /* [n, 1 + top_logprobs], where the task asks for them; the first token has
+    char *text; /* NULL: no echo */
+    sp_token_logprob
+        *tokens; /* [n, 1 + top_logprobs], where the task asks for them; the first token has
                                  no probability: NaN */
     size_t n;
 } srv_echo;

@@ -68,7 +68,8 @@ static connection *connection_of(struct MHD_Connection *c)
 
 static void add_connection(srv_exchanges *x, struct MHD_Connection *c, void **context)
 {
-    const union MHD_ConnectionInfo *i = MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *i =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
     connection *k = i ? calloc(1, sizeof *k) : NULL;
     *context = k;
     if (!k) return;
@@ -237,14 +238,15 @@ void srv_job_watch(const srv_call *call, srv_job *j)
 static void begin_record(struct MHD_Connection *c, request *r, const char *method, const char *url)
 {
     connection *k = connection_of(c);
-    srv_record_begin(&r->record, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Request-Id"), method,
-                     url);
+    srv_record_begin(&r->record, MHD_lookup_connection_value(c, MHD_HEADER_KIND, "X-Request-Id"),
+                     method, url);
     if (k) k->record = &r->record;
 }
 
 /* A callback of libmicrohttpd. */
-static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url, const char *method,
-                           const char *version, const char *data, size_t *n_data, void **context)
+static srv_sent on_request(void *user, struct MHD_Connection *c, const char *url,
+                           const char *method, const char *version, const char *data,
+                           size_t *n_data, void **context)
 {
     srv_exchanges *x = user;
     request *r = *context;
@@ -306,8 +308,8 @@ static int listen_on(const char *host, int port)
     if (failed) return cli_fail_with("--host %s: %s", host, gai_strerror(failed)), -1;
     int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
     if (fd >= 0) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    bool listens = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 &&
-                   listen(fd, SOMAXCONN) == 0;
+    bool listens =
+        fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0;
     freeaddrinfo(found);
     if (listens) return fd;
     cli_fail_with("cannot listen on %s, port %d: %m", host, port);
@@ -318,8 +320,8 @@ static int listen_on(const char *host, int port)
 static struct MHD_Daemon *start_daemon(srv_exchanges *x)
 {
     const srv_options *o = &x->s->o;
-    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL |
-                     MHD_USE_ITC | MHD_USE_ERROR_LOG;
+    unsigned flags = MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD |
+                     MHD_USE_POLL | MHD_USE_ITC | MHD_USE_ERROR_LOG;
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, x, MHD_OPTION_EXTERNAL_LOGGER, log_http, NULL,
         MHD_OPTION_LISTEN_SOCKET, x->listener, MHD_OPTION_NOTIFY_COMPLETED, on_completed, x,

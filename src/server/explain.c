@@ -60,7 +60,8 @@ static void limit(srv_explain *x, const char *salt)
     while (x->n > SRV_EXPLAINED_ALL) drop(x, x->oldest);
 }
 
-void srv_explain_add(srv_explain *x, const char *salt, const char *id, const char *other_id, json_t *o)
+void srv_explain_add(srv_explain *x, const char *salt, const char *id, const char *other_id,
+                     json_t *o)
 {
     account *a = calloc(1, sizeof *a);
     if (!a) {

@@ -6,8 +6,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#define SRV_EXPLAINED      256   /* requests of a tenant */
-#define SRV_EXPLAINED_ALL  16384 /* of all tenants */
+#define SRV_EXPLAINED     256   /* requests of a tenant */
+#define SRV_EXPLAINED_ALL 16384 /* of all tenants */
 
 typedef struct srv_explain srv_explain;
 
@@ -15,7 +15,8 @@ srv_explain *srv_explain_open(void); /* NULL: out of memory */
 void srv_explain_close(srv_explain *x);
 /* srv_explain_add -- consumes o; under both names, of which the second may be "". Without memory nothing is
  * added. */
-void srv_explain_add(srv_explain *x, const char *salt, const char *id, const char *other_id, json_t *o);
+void srv_explain_add(srv_explain *x, const char *salt, const char *id, const char *other_id,
+                     json_t *o);
 /* srv_explain_get -- a copy; NULL: unknown, or another tenant's. Owns: json_decref. */
 json_t *srv_explain_get(srv_explain *x, const char *salt, const char *id);
 

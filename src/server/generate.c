@@ -25,8 +25,8 @@ sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
 {
     char *salt;
     if (!srv_salt_of(call, &salt)) return SP_E_NOMEM;
-    sp_err err = salt ? sp_prompt_create_for(call->s->ctx, salt, out)
-                      : sp_prompt_create(call->s->ctx, out);
+    sp_err err =
+        salt ? sp_prompt_create_for(call->s->ctx, salt, out) : sp_prompt_create(call->s->ctx, out);
     free(salt);
     if (err == SP_OK) err = sp_prompt_find_chunks(*out, call->find);
     return err;
@@ -47,8 +47,8 @@ static srv_sent refuse(const srv_call *call, const srv_fields *f, sp_err err)
 
 static srv_sent reply_stream(const srv_call *call, srv_job *j)
 {
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES,
-                                                               srv_stream_read, j, NULL);
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, srv_stream_read, j, NULL);
     if (!r) return MHD_NO;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
     MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
@@ -68,7 +68,8 @@ static srv_sent reply_whole(const srv_call *call, srv_job *j)
     if (!wanted) return MHD_NO;
     srv_job_explain(j);
     const sp_result *failed = srv_answer_failure(j);
-    if (!failed) return srv_reply_json(c, 200, j->task.responses ? srv_responses_json(j) : srv_answer(j));
+    if (!failed)
+        return srv_reply_json(c, 200, j->task.responses ? srv_responses_json(j) : srv_answer(j));
     const char *code;
     int status = srv_error_status(failed->err, &code);
     return srv_reply_error(c, status, NULL, code, failed->detail);
@@ -92,8 +93,8 @@ static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
 {
     for (int i = 0; i < t->sampling.n_bias; i++)
         if (t->bias[i].id >= call->s->info.n_vocab)
-            srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d", t->bias[i].id,
-                              call->s->info.n_vocab);
+            srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d",
+                              t->bias[i].id, call->s->info.n_vocab);
 }
 
 /* require_calls -- in the form of the model's template. */
@@ -112,7 +113,8 @@ static sp_find read_find(const srv_call *call, srv_fields *f)
     if (json_is_boolean(v))
         find = json_is_false(v) ? SP_FIND_NONE : find == SP_FIND_NONE ? SP_FIND_KNOWN : find;
     else if (v && !srv_find_of(json_string_value(v), &find))
-        srv_fields_refuse(f, "find_chunks", "find_chunks must be true, false, none, known or repeats");
+        srv_fields_refuse(f, "find_chunks",
+                          "find_chunks must be true, false, none, known or repeats");
     return find;
 }
 
@@ -153,8 +155,9 @@ static bool make(const srv_call *call, srv_task *t, srv_fields *f, parts *out, s
 {
     t->n_prompts = t->chat ? 1 : srv_prompt_count(f);
     if (t->n_prompts < 1 || t->n * t->n_prompts > SRV_MAX_N)
-        srv_fields_refuse(f, "prompt", "prompt: %d prompts with n %d; a request has 1 to %d choices", t->n_prompts, t->n,
-                          SRV_MAX_N);
+        srv_fields_refuse(f, "prompt",
+                          "prompt: %d prompts with n %d; a request has 1 to %d choices",
+                          t->n_prompts, t->n, SRV_MAX_N);
     for (int i = 0; i < t->n_prompts && !f->failed; i++) {
         out->prompts[i] = t->chat ? srv_prompt_chat(call, f, &t->tools, &out->documents, err)
                                   : srv_prompt_plain(call, f, i, err);

@@ -12,12 +12,21 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 {
     srv_job *j = calloc(1, sizeof *j);
     if (!j) return NULL;
-    *j = (srv_job){.s = call->s, .record = call->record, .task = *t, .documents = *d, .body = body,
-                   .created = time(NULL), .began_us = srv_now_us(), .progress_at = -1};
+    *j = (srv_job){.s = call->s,
+                   .record = call->record,
+                   .task = *t,
+                   .documents = *d,
+                   .body = body,
+                   .created = time(NULL),
+                   .began_us = srv_now_us(),
+                   .progress_at = -1};
     snprintf(j->tenant, sizeof j->tenant, "%s", call->salt ? call->salt : "");
     j->number = atomic_fetch_add(&call->s->next_id, 1);
-    snprintf(j->id, sizeof j->id, "%s-%llx%08llx", t->responses ? "resp" : t->chat ? "chatcmpl" : "cmpl", call->s->started,
-             j->number);
+    snprintf(j->id, sizeof j->id, "%s-%llx%08llx",
+             t->responses ? "resp"
+             : t->chat    ? "chatcmpl"
+                          : "cmpl",
+             call->s->started, j->number);
     pthread_condattr_t clock;
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);

@@ -35,14 +35,14 @@ typedef struct srv_job {
     srv_task task;
     srv_documents documents;
     json_t *body;
-    json_t *asked; /* the body as it came, where `body` is made of it; or NULL */
+    json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
     srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
-    int n_prompt; /* tokens of the first prompt */
+    int n_prompt;               /* tokens of the first prompt */
     char id[48];
     unsigned long long number;
     char tenant[SRV_SALT_SIZE]; /* "": none */
     bool explained;
-    long long created; /* seconds since 1970 */
+    long long created;    /* seconds since 1970 */
     pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;
     int n_started, n_done;
@@ -53,10 +53,11 @@ typedef struct srv_job {
     size_t n_out, out_at;
     bool closed; /* nothing follows what is in `out` */
     int64_t began_us;
-    int progress_at, to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
+    int progress_at,
+        to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
     int n_events, n_items; /* of a response: sent */
     bool in_message;       /* of a response: its message is being sent */
-    bool in_answer;              /* the prompt's progress has been reported to its end */
+    bool in_answer;        /* the prompt's progress has been reported to its end */
 } srv_job;
 
 /* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is taken. */

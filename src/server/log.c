@@ -28,7 +28,8 @@ bool srv_log_format_of(const char *name, srv_log_format *out)
 
 static bool is_sane(const char *id)
 {
-    size_t n = id ? strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") : 0;
+    size_t n =
+        id ? strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:") : 0;
     return n > 0 && n < SRV_ID_SIZE && !id[n];
 }
 
@@ -107,8 +108,8 @@ static json_t *record_json(const srv_record *r)
     char now[TIME_SIZE], *path = show_copy(r->path, 0);
     write_time(now);
     json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i, s:f}", "time", now, "id", r->id, "method",
-                          r->method, "path", path ? path : "", "status", r->status ? r->status : GONE,
-                          "total_ms", ms(srv_now_us() - r->start_us));
+                          r->method, "path", path ? path : "", "status",
+                          r->status ? r->status : GONE, "total_ms", ms(srv_now_us() - r->start_us));
     if (*r->key) json_object_set_new(o, "key", json_string(r->key));
     if (r->canceled) json_object_set_new(o, "canceled", json_true());
     if (r->n_results) {

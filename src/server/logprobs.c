@@ -16,8 +16,8 @@ json_t *srv_text_json(const char *text, size_t n)
     if (!f) return whole_json;
     for (size_t i = 0; i < n;) {
         utf8proc_int32_t c;
-        utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)text + i,
-                                              (utf8proc_ssize_t)(n - i), &c);
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)text + i, (utf8proc_ssize_t)(n - i), &c);
         if (k > 0)
             fwrite(text + i, 1, (size_t)k, f);
         else
@@ -58,9 +58,10 @@ static json_t *chat_token(const srv_job *j, const sp_token_logprob *t)
 {
     piece p = piece_of(j, t->id);
     json_t *bytes = json_array();
-    for (size_t i = 0; i < p.n; i++) json_array_append_new(bytes, json_integer((unsigned char)p.s[i]));
-    json_t *o = json_pack("{s:o, s:f, s:o}", "token", piece_json(&p), "logprob", bounded(t->logprob),
-                          "bytes", bytes);
+    for (size_t i = 0; i < p.n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)p.s[i]));
+    json_t *o = json_pack("{s:o, s:f, s:o}", "token", piece_json(&p), "logprob",
+                          bounded(t->logprob), "bytes", bytes);
     sp_buffer_free(p.s);
     return o;
 }
@@ -100,7 +101,8 @@ static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
     for (size_t k = 0; k < n; k++) {
         piece p = piece_of(j, v[k].id);
         json_t *name = name_json(&p);
-        if (name) json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
+        if (name)
+            json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
         json_decref(name);
         sp_buffer_free(p.s);
     }
@@ -111,7 +113,8 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
 {
     const srv_job *j = c->job;
     size_t n_top = (size_t)j->task.top_logprobs;
-    json_t *texts = json_array(), *values = json_array(), *tops = json_array(), *offsets = json_array();
+    json_t *texts = json_array(), *values = json_array(), *tops = json_array(),
+           *offsets = json_array();
     for (size_t i = from; i < to; i++) {
         const sp_token_logprob *v = c->tokens + i * (n_top + 1);
         piece p = piece_of(j, v->id);
@@ -123,8 +126,8 @@ static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t
         at += p.n;
         sp_buffer_free(p.s);
     }
-    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values, "top_logprobs",
-                     tops, "text_offset", offsets);
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values,
+                     "top_logprobs", tops, "text_offset", offsets);
 }
 
 json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at)

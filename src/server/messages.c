@@ -90,7 +90,8 @@ static sp_err add_question(const srv_call *call, sp_prompt *p, const char *text,
     return err == SP_OK ? sp_prompt_end(p) : err;
 }
 
-static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messages, srv_documents *d)
+static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messages,
+                        srv_documents *d)
 {
     sp_err err = SP_OK;
     size_t last = (size_t)srv_chat_last_user(messages);
@@ -108,12 +109,14 @@ static sp_err add_turns(const srv_call *call, sp_prompt *p, const json_t *messag
 /* template_arguments -- chat_template_kwargs without the documents, which are segments. */
 static json_t *template_arguments(const srv_fields *f)
 {
-    json_t *given = srv_field(f, "chat_template_kwargs"), *o = given ? json_copy(given) : json_object();
+    json_t *given = srv_field(f, "chat_template_kwargs"),
+           *o = given ? json_copy(given) : json_object();
     json_object_del(o, "documents");
     return o;
 }
 
-static sp_err render(const srv_call *call, const char *request, srv_documents *d, int last, sp_prompt **out)
+static sp_err render(const srv_call *call, const char *request, srv_documents *d, int last,
+                     sp_prompt **out)
 {
     sp_err err = SP_OK;
     sp_chat_chunk *chunks = calloc(d->n + 1, sizeof *chunks);
@@ -141,8 +144,8 @@ static bool has_trees(const srv_call *call, const srv_documents *d)
 
 /* write_template -- *done is false when the model has no template that we can run, or the prompt has
  * trees, which have a place in turns only. */
-static sp_err write_template(const srv_call *call, const srv_conversation *c, srv_documents *d, sp_prompt **out,
-                             bool *done)
+static sp_err write_template(const srv_call *call, const srv_conversation *c, srv_documents *d,
+                             sp_prompt **out, bool *done)
 {
     *done = false;
     if (!sp_vocab_template(call->s->vocab) || has_trees(call, d)) return SP_OK;
@@ -178,13 +181,13 @@ static bool frame_question(srv_conversation *c)
 /* fail_with -- passes the library's error on. */
 static sp_prompt *fail_with(srv_fields *f, const char *param, sp_prompt *p, sp_err err)
 {
-    srv_fields_refuse(f, param, "%s",
-                      *sp_error_detail() ? sp_error_detail() : sp_error_text(err));
+    srv_fields_refuse(f, param, "%s", *sp_error_detail() ? sp_error_detail() : sp_error_text(err));
     sp_prompt_destroy(p);
     return NULL;
 }
 
-bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_conversation *out)
+bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools,
+                           srv_conversation *out)
 {
     *out = (srv_conversation){.f = f, .tools = tools->list};
     out->messages = srv_chat_read(f, srv_field(f, "messages"));
@@ -200,8 +203,8 @@ void srv_conversation_close(srv_conversation *c)
     json_decref(c->messages);
 }
 
-sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_documents *d,
-                           sp_err *err)
+sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools,
+                           srv_documents *d, sp_err *err)
 {
     srv_conversation c;
     sp_prompt *p = NULL;
@@ -263,7 +266,8 @@ sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *
     const json_t *prompt = srv_prompt_item(f, i);
     bool is_ids = json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0));
     if (!json_is_string(prompt) && !is_ids) {
-        srv_fields_refuse(f, "prompt", "prompt must be a text, a list of token ids, or a list of those");
+        srv_fields_refuse(f, "prompt",
+                          "prompt must be a text, a list of token ids, or a list of those");
         return NULL;
     }
     sp_prompt *p = NULL;

@@ -16,10 +16,11 @@
 #define SRV_MAX_DOCUMENTS 4096
 
 typedef struct srv_document {
-    const char *id, *title, *text; /* into the body, or into `owned`; text NULL: a registered one, by id */
-    const json_t *tree;            /* a dependency tree instead of a text (trees.h) */
-    int segment;                   /* of the prompt; -1: none */
-    int n_segments;                /* of a tree; else 0, for one */
+    const char *id, *title,
+        *text;          /* into the body, or into `owned`; text NULL: a registered one, by id */
+    const json_t *tree; /* a dependency tree instead of a text (trees.h) */
+    int segment;        /* of the prompt; -1: none */
+    int n_segments;     /* of a tree; else 0, for one */
 } srv_document;
 
 typedef struct srv_documents {
@@ -39,14 +40,15 @@ typedef struct srv_conversation {
 } srv_conversation;
 
 /* srv_conversation_open -- false after an error in *f; close it all the same. */
-bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_conversation *out);
+bool srv_conversation_open(const srv_call *call, srv_fields *f, const srv_tools *tools,
+                           srv_conversation *out);
 void srv_conversation_close(srv_conversation *c);
 
 /* srv_prompt_chat, srv_prompt_plain -- the prompt of a body for chat or for completions: by the model's
  * own template, or where that is missing or not supported, by the turns of its family. NULL after an
  * error in *f, where a library's error is *err. */
-sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools, srv_documents *d,
-                           sp_err *err);
+sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools,
+                           srv_documents *d, sp_err *err);
 sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *err);
 
 /* srv_prompt_count, srv_prompt_item -- of completions: `prompt` is a text, a list of ids, or a list of

@@ -14,7 +14,8 @@ static const struct {
     const char *name, *help;
 } names[SRV_N_TIMES] = {
     [SRV_TIME_TTFT] = {"time_to_first_token_seconds", "From submission to the first token."},
-    [SRV_TIME_TOKEN] = {"inter_token_latency_seconds", "Mean time between two tokens of an answer."},
+    [SRV_TIME_TOKEN] = {"inter_token_latency_seconds",
+                        "Mean time between two tokens of an answer."},
     [SRV_TIME_QUEUE] = {"request_queue_time_seconds", "Waiting for a place in the batch."},
     [SRV_TIME_PREFILL] = {"request_prefill_time_seconds", "From the queue to the first token."},
     [SRV_TIME_DECODE] = {"request_decode_time_seconds", "From the first token to the last."},
@@ -116,7 +117,8 @@ static void histogram(FILE *f, srv_time t, const srv_histogram *h)
 static void gauges(FILE *f, const srv_gauges *g)
 {
     const sp_context_info *i = g->info;
-    double used = i->kv_blocks ? (double)(i->kv_blocks - i->kv_blocks_free) / (double)i->kv_blocks : 0;
+    double used =
+        i->kv_blocks ? (double)(i->kv_blocks - i->kv_blocks_free) / (double)i->kv_blocks : 0;
     value(f, "num_requests_running", "gauge", g->n_running, "Requests in the batch.");
     value(f, "num_requests_waiting", "gauge", g->n_waiting, "Requests in the queue.");
     value(f, "kv_cache_usage_perc", "gauge", used,
@@ -125,7 +127,8 @@ static void gauges(FILE *f, const srv_gauges *g)
     value(f, "kv_blocks_free", "gauge", (double)i->kv_blocks_free, "KV blocks that nothing is in.");
     value(f, "cached_blocks", "gauge", (double)i->cached_blocks, "KV blocks of cached copies.");
     value(f, "cached_segments", "gauge", (double)i->cached_segments, "Cached copies of segments.");
-    value(f, "segment_lookups_total", "counter", (double)i->n_lookups, "Segments that were looked up.");
+    value(f, "segment_lookups_total", "counter", (double)i->n_lookups,
+          "Segments that were looked up.");
     value(f, "segment_hits_total", "counter", (double)i->n_hits, "Segments that were found whole.");
     value(f, "evictions_total", "counter", (double)i->n_evicted,
           "Copies that left the device to make room.");
@@ -136,11 +139,12 @@ static void guards(FILE *f, const srv_gauges *g)
 {
     static const struct {
         const char *name, *type, *help;
-    } all[] = {{"guard_checked_total", "counter", "Requests compared with full attention."},
-               {"guard_agreed_total", "counter", "Of these, with the same most likely first token."},
-               {"guard_mean_kl_nats", "gauge", "Mean divergence of the first token's distribution."},
-               {"guard_recompute_ratio", "gauge", "Share of recomputed tokens in use now."},
-               {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix."}};
+    } all[] = {
+        {"guard_checked_total", "counter", "Requests compared with full attention."},
+        {"guard_agreed_total", "counter", "Of these, with the same most likely first token."},
+        {"guard_mean_kl_nats", "gauge", "Mean divergence of the first token's distribution."},
+        {"guard_recompute_ratio", "gauge", "Share of recomputed tokens in use now."},
+        {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix."}};
     for (size_t k = 0; k < sizeof all / sizeof *all && g->n_guards; k++) {
         head(f, all[k].name, all[k].type, all[k].help);
         for (int i = 0; i < g->n_guards; i++) {
@@ -166,7 +170,8 @@ static void counters(FILE *f, const srv_metrics *m)
           "Prompt tokens that were reused, at any position.");
     value(f, "prompt_tokens_total", "counter", (double)m->n_prompt, "Prompt tokens.");
     value(f, "generation_tokens_total", "counter", (double)m->n_generated, "Generated tokens.");
-    head(f, "prompt_tokens_by_source_total", "counter", "Prompt tokens by where their KV came from.");
+    head(f, "prompt_tokens_by_source_total", "counter",
+         "Prompt tokens by where their KV came from.");
     const struct {
         const char *name;
         uint64_t n;

@@ -16,10 +16,10 @@ static const char *id_of(const srv_job *j) /* the part that is one for all ids o
 
 static json_t *usage_json(const sp_result *r)
 {
-    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", r->n_prompt, "input_tokens_details",
-                     "cached_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed, "output_tokens",
-                     r->n_generated, "output_tokens_details", "reasoning_tokens", 0, "total_tokens",
-                     r->n_prompt + r->n_generated);
+    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", r->n_prompt,
+                     "input_tokens_details", "cached_tokens", r->n_reused, "recomputed_tokens",
+                     r->n_recomputed, "output_tokens", r->n_generated, "output_tokens_details",
+                     "reasoning_tokens", 0, "total_tokens", r->n_prompt + r->n_generated);
 }
 
 static json_t *given(const srv_job *j, const char *name, json_t *otherwise)
@@ -33,18 +33,20 @@ static json_t *given(const srv_job *j, const char *name, json_t *otherwise)
 /* frame -- the response without output and usage. */
 static json_t *frame(const srv_job *j, const char *status)
 {
-    json_t *o = json_pack("{s:o, s:s, s:I, s:s, s:n, s:n, s:s, s:n, s:b, s:f, s:f}", "id",
-                          json_sprintf("resp_%s", id_of(j)), "object", "response", "created_at",
-                          (json_int_t)j->created, "status", status, "error", "incomplete_details", "model",
-                          j->s->o.alias, "previous_response_id", "store", 0, "temperature",
-                          (double)j->task.sampling.temperature, "top_p", (double)j->task.sampling.top_p);
+    json_t *o =
+        json_pack("{s:o, s:s, s:I, s:s, s:n, s:n, s:s, s:n, s:b, s:f, s:f}", "id",
+                  json_sprintf("resp_%s", id_of(j)), "object", "response", "created_at",
+                  (json_int_t)j->created, "status", status, "error", "incomplete_details", "model",
+                  j->s->o.alias, "previous_response_id", "store", 0, "temperature",
+                  (double)j->task.sampling.temperature, "top_p", (double)j->task.sampling.top_p);
     json_object_set_new(o, "instructions", given(j, "instructions", json_null()));
     json_object_set_new(o, "max_output_tokens", given(j, "max_output_tokens", json_null()));
     json_object_set_new(o, "metadata", given(j, "metadata", json_object()));
     json_object_set_new(o, "parallel_tool_calls", json_boolean(j->task.tools.several));
     json_object_set_new(o, "tool_choice", given(j, "tool_choice", json_string("auto")));
     json_object_set_new(o, "tools", given(j, "tools", json_array()));
-    json_object_set_new(o, "text", given(j, "text", json_pack("{s:{s:s}}", "format", "type", "text")));
+    json_object_set_new(o, "text",
+                        given(j, "text", json_pack("{s:{s:s}}", "format", "type", "text")));
     json_object_set_new(o, "truncation", json_string("disabled"));
     json_object_set_new(o, "output", json_array());
     json_object_set_new(o, "usage", json_null());
@@ -54,31 +56,34 @@ static json_t *frame(const srv_job *j, const char *status)
 /* part_json -- a text; logprobs (consumed) may be NULL. */
 static json_t *part_json(const char *text, size_t n, json_t *logprobs)
 {
-    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", srv_text_json(text, n), "annotations",
-                     "logprobs", logprobs ? logprobs : json_array());
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", srv_text_json(text, n),
+                     "annotations", "logprobs", logprobs ? logprobs : json_array());
 }
 
 /* message_item -- part (consumed) NULL: it begins. */
 static json_t *message_item(const srv_job *j, const char *status, json_t *part)
 {
-    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", json_sprintf("msg_%s", id_of(j)), "type", "message", "status",
-                     status, "role", "assistant", "content", part ? json_pack("[o]", part) : json_array());
+    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", json_sprintf("msg_%s", id_of(j)), "type",
+                     "message", "status", status, "role", "assistant", "content",
+                     part ? json_pack("[o]", part) : json_array());
 }
 
 static json_t *call_item(const srv_job *j, size_t k, const json_t *call, bool whole)
 {
     json_t *named = srv_answer_call(j, 0, k, call, false);
-    json_t *o = json_pack("{s:o, s:s, s:s, s:O, s:O, s:o}", "id", json_sprintf("fc_%s_%zu", id_of(j), k), "type",
-                          "function_call", "status", whole ? "completed" : "in_progress", "call_id",
-                          json_object_get(named, "id"), "name", json_object_get(call, "name"), "arguments",
-                          whole ? json_incref(json_object_get(call, "arguments")) : json_string(""));
+    json_t *o =
+        json_pack("{s:o, s:s, s:s, s:O, s:O, s:o}", "id", json_sprintf("fc_%s_%zu", id_of(j), k),
+                  "type", "function_call", "status", whole ? "completed" : "in_progress", "call_id",
+                  json_object_get(named, "id"), "name", json_object_get(call, "name"), "arguments",
+                  whole ? json_incref(json_object_get(call, "arguments")) : json_string(""));
     json_decref(named);
     return o;
 }
 
 static json_t *content_logprobs(const srv_choice *c)
 {
-    json_t *all = srv_logprobs(c, 0, c->n_tokens, 0), *list = json_incref(json_object_get(all, "content"));
+    json_t *all = srv_logprobs(c, 0, c->n_tokens, 0),
+           *list = json_incref(json_object_get(all, "content"));
     json_decref(all);
     return list;
 }
@@ -88,12 +93,16 @@ static json_t *finish(const srv_job *j, json_t *output)
 {
     const sp_result *r = srv_job_result(j, 0);
     bool cut = r->finish == SP_FINISH_LENGTH;
-    json_t *o = frame(j, r->finish == SP_FINISH_ERROR ? "failed" : cut ? "incomplete" : "completed");
+    json_t *o = frame(j, r->finish == SP_FINISH_ERROR ? "failed"
+                         : cut                        ? "incomplete"
+                                                      : "completed");
     if (cut)
-        json_object_set_new(o, "incomplete_details", json_pack("{s:s}", "reason", "max_output_tokens"));
+        json_object_set_new(o, "incomplete_details",
+                            json_pack("{s:s}", "reason", "max_output_tokens"));
     if (r->finish == SP_FINISH_ERROR)
-        json_object_set_new(o, "error", json_pack("{s:s, s:o}", "code", "server_error", "message",
-                                                  srv_text_json(r->detail, strlen(r->detail))));
+        json_object_set_new(o, "error",
+                            json_pack("{s:s, s:o}", "code", "server_error", "message",
+                                      srv_text_json(r->detail, strlen(r->detail))));
     json_object_set_new(o, "output", output);
     json_object_set_new(o, "usage", usage_json(r));
     json_object_set_new(o, "timings", srv_answer_timings(r));
@@ -109,8 +118,9 @@ json_t *srv_responses_json(const srv_job *j)
     json_t *output = json_array();
     srv_calls_read(&j->task.tools, r->text, strlen(r->text), true, &found);
     if (found.n_text || json_array_size(found.v) == 0)
-        json_array_append_new(output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
-                                                   part_json(r->text, found.n_text, content_logprobs(c))));
+        json_array_append_new(
+            output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
+                                 part_json(r->text, found.n_text, content_logprobs(c))));
     for (size_t k = 0; k < json_array_size(found.v); k++)
         json_array_append_new(output, call_item(j, k, json_array_get(found.v, k), true));
     json_decref(found.v);
@@ -152,7 +162,8 @@ static bool open_message(srv_job *j)
     json_t *part = about_message(j);
     json_object_set_new(part, "part", part_json("", 0, NULL));
     return send_event(j, "response.output_item.added",
-                json_pack("{s:i, s:o}", "output_index", j->n_items, "item", message_item(j, "in_progress", NULL))) &&
+                      json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
+                                message_item(j, "in_progress", NULL))) &&
            send_event(j, "response.content_part.added", part);
 }
 
@@ -160,7 +171,8 @@ static bool send_text(srv_job *j, srv_choice *c, size_t upto)
 {
     if (upto <= c->taken) return true;
     if (!open_message(j)) return false;
-    json_t *o = about_message(j), *told = srv_logprobs_new(c), *list = json_object_get(told, "content");
+    json_t *o = about_message(j), *told = srv_logprobs_new(c),
+           *list = json_object_get(told, "content");
     json_object_set_new(o, "delta", srv_text_json(c->text + c->taken, upto - c->taken));
     json_object_set_new(o, "logprobs", list ? json_incref(list) : json_array());
     json_decref(told);
@@ -179,9 +191,10 @@ static bool close_message(srv_job *j, const srv_choice *c)
     json_object_set_new(whole, "logprobs", list ? json_incref(list) : json_array());
     json_object_set_new(part, "part", part_json(text, c->taken, list ? json_incref(list) : NULL));
     json_t *item = message_item(j, "completed", part_json(text, c->taken, list));
-    bool good = send_event(j, "response.output_text.done", whole) && send_event(j, "response.content_part.done", part) &&
+    bool good = send_event(j, "response.output_text.done", whole) &&
+                send_event(j, "response.content_part.done", part) &&
                 send_event(j, "response.output_item.done",
-                     json_pack("{s:i, s:O}", "output_index", j->n_items, "item", item));
+                           json_pack("{s:i, s:O}", "output_index", j->n_items, "item", item));
     j->n_items++;
     json_decref(item);
     return good;
@@ -189,17 +202,20 @@ static bool close_message(srv_job *j, const srv_choice *c)
 
 static bool send_call(srv_job *j, size_t k, const json_t *call)
 {
-    json_t *id = json_sprintf("fc_%s_%zu", id_of(j), k), *arguments = json_object_get(call, "arguments");
+    json_t *id = json_sprintf("fc_%s_%zu", id_of(j), k),
+           *arguments = json_object_get(call, "arguments");
     json_t *delta = about(j, json_incref(id), false), *done = about(j, json_incref(id), false);
     json_object_set(delta, "delta", arguments);
     json_object_set(done, "arguments", arguments);
     json_object_set(done, "name", json_object_get(call, "name"));
     bool good = send_event(j, "response.output_item.added",
-                     json_pack("{s:i, s:o}", "output_index", j->n_items, "item", call_item(j, k, call, false))) &&
+                           json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
+                                     call_item(j, k, call, false))) &&
                 send_event(j, "response.function_call_arguments.delta", delta) &&
                 send_event(j, "response.function_call_arguments.done", done) &&
                 send_event(j, "response.output_item.done",
-                     json_pack("{s:i, s:o}", "output_index", j->n_items, "item", call_item(j, k, call, true)));
+                           json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
+                                     call_item(j, k, call, true)));
     j->n_items++;
     json_decref(id);
     return good;
@@ -222,13 +238,15 @@ bool srv_responses_write(srv_job *j)
     srv_choice *c = &j->choices[0];
     srv_calls found;
     if (c->ended) return true;
-    if (!c->begun && !(send_frame(j, "response.created") && send_frame(j, "response.in_progress"))) return false;
+    if (!c->begun && !(send_frame(j, "response.created") && send_frame(j, "response.in_progress")))
+        return false;
     c->begun = true;
     srv_calls_read(&j->task.tools, c->text ? c->text : "", c->n, c->done, &found);
     bool good = send_text(j, c, found.n_text);
     size_t n = json_array_size(found.v);
     if (good && c->n_calls < n) good = close_message(j, c);
-    for (; good && c->n_calls < n; c->n_calls++) good = send_call(j, c->n_calls, json_array_get(found.v, c->n_calls));
+    for (; good && c->n_calls < n; c->n_calls++)
+        good = send_call(j, c->n_calls, json_array_get(found.v, c->n_calls));
     json_decref(found.v);
     c->seen = c->n;
     return good && (!c->done || send_end(j, c));

@@ -22,7 +22,8 @@ static srv_sent send_text(struct MHD_Connection *c, int status, const char *type
     }
     if (!text) status = 503;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "text/plain");
-    if (status == 429 || status == 503) MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == 429 || status == 503)
+        MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
     if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     srv_sent sent = srv_send(c, status, r);
     MHD_destroy_response(r);
@@ -81,7 +82,8 @@ static srv_sent one_model(srv_call *call)
     const char *id = call->path + strlen("/v1/models/");
     if (strcmp(id, call->s->o.alias) == 0)
         return srv_reply_json(call->connection, 200, model_json(call->s));
-    return srv_reply_error(call->connection, 404, "model", "model_not_found", "there is no such model");
+    return srv_reply_error(call->connection, 404, "model", "model_not_found",
+                           "there is no such model");
 }
 
 static srv_sent metrics(srv_call *call)

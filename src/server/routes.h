@@ -17,9 +17,9 @@ srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param
                          const char *message);
 
 /* Handlers of other files. */
-srv_sent srv_chat(srv_call *call);        /* generate.c */
+srv_sent srv_chat(srv_call *call); /* generate.c */
 srv_sent srv_completion(srv_call *call);
-srv_sent srv_tokenize(srv_call *call);    /* tokens.c */
+srv_sent srv_tokenize(srv_call *call); /* tokens.c */
 srv_sent srv_detokenize(srv_call *call);
 srv_sent srv_apply_template(srv_call *call);
 

@@ -102,7 +102,8 @@ static void warn_if_open(const srv_options *o)
     bool is_local = strncmp(o->host, "127.", 4) == 0 || strcmp(o->host, "::1") == 0 ||
                     strcmp(o->host, "localhost") == 0;
     if (!is_local && !o->keys_path)
-        cli_warn("serve: other machines can reach %s, and no key is needed; --api-keys FILE requires one",
+        cli_warn("serve: other machines can reach %s, and no key is needed; --api-keys FILE "
+                 "requires one",
                  o->host);
 }
 
@@ -116,7 +117,8 @@ int srv_run(const srv_options *o, sp_context *c)
     if (good) {
         warn_if_open(o);
         bool is_v6 = strchr(o->host, ':') != NULL;
-        printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "", port);
+        printf("listening on http://%s%s%s:%d\n", is_v6 ? "[" : "", o->host, is_v6 ? "]" : "",
+               port);
         good = fflush(stdout) == 0;
         wait_for_end(&s, &signals);
         s.draining = true;

@@ -38,23 +38,23 @@
 
 typedef struct srv_options {
     const char *host;
-    int port; /* 0: any that is free */
+    int port;              /* 0: any that is free */
     const char *alias;     /* name of the model in answers */
     const char *keys_path; /* file of API keys, one a line; NULL: none are required */
     int n_parallel;        /* requests that run at the same time */
     int n_queue;           /* requests that may wait; more are refused */
     int n_connections;
-    size_t body_bytes;  /* longest body */
-    int read_seconds;   /* to receive a request */
-    int stall_seconds;  /* for a client that does not read */
-    int drain_seconds;  /* for running requests, at shutdown */
+    size_t body_bytes; /* longest body */
+    int read_seconds;  /* to receive a request */
+    int stall_seconds; /* for a client that does not read */
+    int drain_seconds; /* for running requests, at shutdown */
     srv_log_format log;
-    const char *documents_path; /* file of registered documents; NULL: memory */
+    const char *documents_path;    /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
-    const char *graph;  /* for "graph": true; NULL: none */
-    sp_find find;       /* chunks in messages, when the request does not say */
-    int max_tokens;     /* of an answer, when the request does not say */
-    sp_sampling sampling; /* of requests that do not say */
+    const char *graph;             /* for "graph": true; NULL: none */
+    sp_find find;                  /* chunks in messages, when the request does not say */
+    int max_tokens;                /* of an answer, when the request does not say */
+    sp_sampling sampling;          /* of requests that do not say */
 } srv_options;
 
 /* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */

@@ -28,11 +28,11 @@ typedef struct srv_server {
     struct srv_work *work; /* work.h */
     srv_explain *explain;
     pthread_mutex_t graph_lock;
-    sp_graph *graph; /* under graph_lock; or NULL */
-    atomic_int n_active;      /* requests in the library */
-    atomic_bool draining;     /* no new requests */
+    sp_graph *graph;      /* under graph_lock; or NULL */
+    atomic_int n_active;  /* requests in the library */
+    atomic_bool draining; /* no new requests */
     atomic_ullong next_id;
-    long long started;        /* seconds since 1970 */
+    long long started; /* seconds since 1970 */
 } srv_server;
 
 /* One request as HTTP delivers it. */
@@ -43,10 +43,11 @@ typedef struct srv_call {
     const char *body; /* NUL-terminated, n bytes */
     size_t n;
     const char *salt; /* tenant; NULL: none */
-    const char *cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
-    json_t *graph; /* of the body, true: paths of the graph are added; or NULL */
-    sp_tree_mode trees; /* positions of trees */
-    sp_find find;  /* chunks in messages */
+    const char *
+        cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
+    json_t *graph;  /* of the body, true: paths of the graph are added; or NULL */
+    sp_tree_mode trees;   /* positions of trees */
+    sp_find find;         /* chunks in messages */
     json_t *asked;        /* a response: the body as it came; borrowed */
     srv_record *record;   /* for the log */
     struct srv_job **job; /* where a handler leaves its job: destroyed when the exchange ends */

@@ -7,8 +7,8 @@
 #include "server/logprobs.h"
 #include "server/responses.h"
 
-#define PING_SECONDS  5
-#define PROGRESS_MS   100
+#define PING_SECONDS 5
+#define PROGRESS_MS  100
 
 /* write_bytes -- false: out of memory. */
 static bool write_bytes(srv_job *j, const char *s, size_t n)
@@ -65,9 +65,9 @@ static json_t *piece(srv_job *j, srv_choice *from, json_t *text, const char *fin
 
 static bool write_role(srv_job *j, int index)
 {
-    return write_event(j, event(j, json_pack("{s:i, s:{s:s, s:s}, s:n, s:n}", "index", index,
-                                             "delta", "role", "assistant", "content", "",
-                                             "logprobs", "finish_reason")));
+    return write_event(
+        j, event(j, json_pack("{s:i, s:{s:s, s:s}, s:n, s:n}", "index", index, "delta", "role",
+                              "assistant", "content", "", "logprobs", "finish_reason")));
 }
 
 static bool write_error(srv_job *j, const sp_result *r)
@@ -110,9 +110,10 @@ static bool write_calls(srv_job *j, srv_choice *c)
         good = write_event(j, piece(j, c, text, NULL));
     }
     for (; good && c->n_calls < json_array_size(found.v); c->n_calls++) {
-        json_t *call = srv_answer_call(j, c->index, c->n_calls, json_array_get(found.v, c->n_calls), true);
-        json_t *choice = json_pack("{s:i, s:{s:[o]}, s:n, s:n}", "index", c->index, "delta", "tool_calls", call,
-                                   "logprobs", "finish_reason");
+        json_t *call =
+            srv_answer_call(j, c->index, c->n_calls, json_array_get(found.v, c->n_calls), true);
+        json_t *choice = json_pack("{s:i, s:{s:[o]}, s:n, s:n}", "index", c->index, "delta",
+                                   "tool_calls", call, "logprobs", "finish_reason");
         good = write_event(j, event(j, choice));
     }
     json_decref(found.v);
@@ -126,7 +127,8 @@ static bool write_choice(srv_job *j, srv_choice *c)
     if (j->task.responses) return srv_responses_write(j);
     if (!c->begun && j->task.chat && !write_role(j, c->index)) return false;
     const char *echo = srv_job_echo(j, c->index);
-    if (!c->begun && echo && !write_event(j, piece(j, c, srv_text_json(echo, strlen(echo)), NULL))) return false;
+    if (!c->begun && echo && !write_event(j, piece(j, c, srv_text_json(echo, strlen(echo)), NULL)))
+        return false;
     c->begun = true;
     bool calls = j->task.tools.list != NULL;
     if (calls && !c->ended && (c->seen < c->n || c->done) && !write_calls(j, c)) return false;
@@ -160,11 +162,13 @@ static bool write_progress(srv_job *j, int done, int to_compute)
 {
     int cache = j->n_prompt - to_compute;
     if (cache < 0) cache = 0;
-    json_t *o = event(j, j->task.chat ? json_pack("{s:i, s:{}, s:n}", "index", 0, "delta", "finish_reason")
-                                      : json_pack("{s:i, s:s, s:n}", "index", 0, "text", "", "finish_reason"));
+    json_t *o = event(
+        j, j->task.chat ? json_pack("{s:i, s:{}, s:n}", "index", 0, "delta", "finish_reason")
+                        : json_pack("{s:i, s:s, s:n}", "index", 0, "text", "", "finish_reason"));
     json_object_set_new(o, "prompt_progress",
-                        json_pack("{s:i, s:i, s:i, s:I}", "total", j->n_prompt, "cache", cache, "processed",
-                                  cache + done, "time_ms", (json_int_t)(srv_now_us() - j->began_us) / 1000));
+                        json_pack("{s:i, s:i, s:i, s:I}", "total", j->n_prompt, "cache", cache,
+                                  "processed", cache + done, "time_ms",
+                                  (json_int_t)(srv_now_us() - j->began_us) / 1000));
     return write_event(j, o);
 }
 

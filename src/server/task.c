@@ -37,7 +37,8 @@ static void read_sampling(srv_task *t, srv_fields *f, const srv_options *o)
         .presence_penalty = number(f, "presence_penalty", d->presence_penalty, -2, 2),
         .repeat_last = (int)srv_field_int(f, "repeat_last_n", d->repeat_last, 0, MOST_TOKENS),
     };
-    const char *penalty = srv_field(f, "repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
+    const char *penalty =
+        srv_field(f, "repetition_penalty") ? "repetition_penalty" : "repeat_penalty";
     t->sampling.repeat_penalty = number(f, penalty, d->repeat_penalty, 0.01, 100);
     if (t->sampling.top_k < 0) t->sampling.top_k = 0; /* vLLM: all */
     json_int_t seed = srv_field_int(f, "seed", -1, INT64_MIN, INT64_MAX);
@@ -102,10 +103,11 @@ static bool read_one_bias(srv_fields *f, const char *id, const json_t *value, sp
     char *end;
     long long n = strtoll(id, &end, 10);
     double bias = json_is_false(value) ? -100 : json_number_value(value);
-    bool good = *id && !*end && n >= 0 && n <= INT32_MAX && (json_is_number(value) || json_is_false(value)) &&
-                bias >= -100 && bias <= 100;
+    bool good = *id && !*end && n >= 0 && n <= INT32_MAX &&
+                (json_is_number(value) || json_is_false(value)) && bias >= -100 && bias <= 100;
     if (!good)
-        srv_fields_refuse(f, "logit_bias", "logit_bias: \"%.20s\" must be a token id with a number from -100 to 100",
+        srv_fields_refuse(f, "logit_bias",
+                          "logit_bias: \"%.20s\" must be a token id with a number from -100 to 100",
                           id);
     /* OpenAI: 100 in effect selects a token and -100 forbids it */
     *out = (sp_logit_bias){(int32_t)n, bias <= -100 ? -INFINITY : (float)bias};
@@ -119,8 +121,10 @@ static void read_bias(srv_task *t, srv_fields *f)
     bool is_list = json_is_array(given);
     size_t n = is_list ? json_array_size(given) : json_object_size(given);
     if (given && !is_list && !json_is_object(given))
-        srv_fields_refuse(f, "logit_bias", "logit_bias must be an object from token ids to numbers");
-    if (n > MOST_BIASES) srv_fields_refuse(f, "logit_bias", "logit_bias has more than %d tokens", MOST_BIASES);
+        srv_fields_refuse(f, "logit_bias",
+                          "logit_bias must be an object from token ids to numbers");
+    if (n > MOST_BIASES)
+        srv_fields_refuse(f, "logit_bias", "logit_bias has more than %d tokens", MOST_BIASES);
     if (f->failed || n == 0) return;
     t->bias = calloc(n, sizeof *t->bias);
     if (!t->bias) {
@@ -134,8 +138,10 @@ static void read_bias(srv_task *t, srv_fields *f)
         const json_t *pair = json_array_get(given, i);
         char text[24] = "";
         if (json_is_integer(json_array_get(pair, 0)))
-            snprintf(text, sizeof text, "%lld", (long long)json_integer_value(json_array_get(pair, 0)));
-        if (!read_one_bias(f, text, json_array_get(pair, 1), &t->bias[t->sampling.n_bias++])) return;
+            snprintf(text, sizeof text, "%lld",
+                     (long long)json_integer_value(json_array_get(pair, 0)));
+        if (!read_one_bias(f, text, json_array_get(pair, 1), &t->bias[t->sampling.n_bias++]))
+            return;
     }
     json_object_foreach(is_list ? NULL : given, id, value)
     {
@@ -199,7 +205,8 @@ static void read_reuse(srv_task *t, srv_fields *f)
             read_mode(t, f, mode, "reuse.mode");
         if (!isnan(share)) t->reuse.recompute = (float)share;
     } else {
-        srv_fields_refuse(f, "reuse", "reuse must be an object {\"mode\", \"recompute\"} or a string");
+        srv_fields_refuse(f, "reuse",
+                          "reuse must be an object {\"mode\", \"recompute\"} or a string");
     }
 }
 
@@ -233,14 +240,27 @@ static bool is_empty(const json_t *v)
 /* refuse_unsupported -- fields that change the answer are refused where they cannot be honoured. */
 static void refuse_unsupported(const srv_task *t, srv_fields *f)
 {
-    static const char *const names[] = {
-        "use_beam_search", "mirostat", "dynatemp_range", "xtc_probability", "dry_multiplier", "bad_words",
-        "allowed_token_ids", "n_probs", "functions", "grammar", "guided_regex", "guided_grammar", "suffix", "audio",
-        "stop_token_ids", "prompt_logprobs", "chat_template", "continue_final_message"};
+    static const char *const names[] = {"use_beam_search",
+                                        "mirostat",
+                                        "dynatemp_range",
+                                        "xtc_probability",
+                                        "dry_multiplier",
+                                        "bad_words",
+                                        "allowed_token_ids",
+                                        "n_probs",
+                                        "functions",
+                                        "grammar",
+                                        "guided_regex",
+                                        "guided_grammar",
+                                        "suffix",
+                                        "audio",
+                                        "stop_token_ids",
+                                        "prompt_logprobs",
+                                        "chat_template",
+                                        "continue_final_message"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const json_t *v = srv_field(f, names[i]);
-        if (v && !is_empty(v))
-            srv_fields_refuse(f, names[i], "%s is not supported", names[i]);
+        if (v && !is_empty(v)) srv_fields_refuse(f, names[i], "%s is not supported", names[i]);
     }
     json_int_t best_of = srv_field_int(f, "best_of", t->n, 1, SRV_MAX_N);
     if (best_of != t->n)
@@ -282,7 +302,8 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     refuse_unsupported(t, f);
     if (!f->failed) t->grammar = srv_constrain_read(f);
     if (t->grammar && t->tools.list)
-        srv_fields_refuse(f, "response_format", "response_format needs tool_choice to be none: a call is no such text");
+        srv_fields_refuse(f, "response_format",
+                          "response_format needs tool_choice to be none: a call is no such text");
 }
 
 void srv_task_fini(srv_task *t)

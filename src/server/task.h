@@ -9,27 +9,27 @@
 #define SRV_MAX_STOP 16
 
 typedef struct srv_task {
-    bool chat;   /* /v1/chat/completions; or /v1/completions */
+    bool chat;      /* /v1/chat/completions; or /v1/completions */
     bool responses; /* /v1/responses, as a chat */
     bool stream, include_usage;
     bool progress; /* a stream says how much of the prompt is computed */
     bool echo;     /* completions: the text begins with the prompt */
-    int n; /* choices of each prompt */
+    int n;         /* choices of each prompt */
     int n_prompts; /* of completions; else 1 */
     int max_tokens, min_tokens;
     srv_tools tools;
     srv_tool_form tool_form;
     bool logprobs;
     int top_logprobs;
-    sp_grammar *grammar;   /* owned; NULL: any text */
-    sp_logit_bias *bias;   /* owned; what sampling.bias is */
+    sp_grammar *grammar; /* owned; NULL: any text */
+    sp_logit_bias *bias; /* owned; what sampling.bias is */
     sp_sampling sampling;
     const char *stop[SRV_MAX_STOP]; /* into the body */
     int n_stop;
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
-    const char *decode; /* of the body; NULL: the context's */
-    bool own_reuse; /* `reuse` instead of the context's */
+    const char *decode;  /* of the body; NULL: the context's */
+    bool own_reuse;      /* `reuse` instead of the context's */
     int priority;        /* lower first */
     int64_t max_wait_ms; /* 0: as long as need be */
     const char *tenant;  /* whose share it uses; valid until the job has started */

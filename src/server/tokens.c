@@ -29,7 +29,8 @@ srv_sent srv_tokenize(srv_call *call)
     if (!body) return refuse(call, &f);
     const char *name = srv_field(&f, "prompt") ? "prompt" : "content";
     const char *text = srv_field_string(&f, name);
-    bool special = srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
+    bool special =
+        srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
     if (!text) srv_fields_refuse(&f, "content", "content (or prompt) must be a string");
     int32_t *ids = NULL;
     size_t n = 0;
@@ -96,12 +97,14 @@ static json_t *apply(const srv_call *call, srv_fields *f)
     json_t *text = NULL;
     srv_tools_read(&tools, f);
     if (!f->failed && srv_conversation_open(call, f, &tools, &c)) {
-        json_t *request = json_pack("{s:O, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
-                                    srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
-                                    srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
+        json_t *request = json_pack(
+            "{s:O, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
+            srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
+            srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
         char *dump = request ? json_dumps(request, JSON_COMPACT) : NULL;
         if (!dump || sp_apply_template(call->s->vocab, NULL, dump, time(NULL), &json) != SP_OK)
-            srv_fields_refuse(f, "messages", "%s", dump ? sp_error_detail() : "out of memory for the messages");
+            srv_fields_refuse(f, "messages", "%s",
+                              dump ? sp_error_detail() : "out of memory for the messages");
         free(dump);
         json_decref(request);
     }

@@ -23,10 +23,12 @@ static void check_tool(srv_fields *f, const json_t *tool, size_t i)
     char param[40];
     const char *type = json_string_value(json_object_get(tool, "type"));
     snprintf(param, sizeof param, "tools[%zu].type", i);
-    if (!type || strcmp(type, "function") != 0) srv_fields_refuse(f, param, "%s must be function", param);
+    if (!type || strcmp(type, "function") != 0)
+        srv_fields_refuse(f, param, "%s must be function", param);
     snprintf(param, sizeof param, "tools[%zu].function.name", i);
     const char *name = name_of(tool);
-    if (!name || !*name || strlen(name) > 256) srv_fields_refuse(f, param, "%s must be a name", param);
+    if (!name || !*name || strlen(name) > 256)
+        srv_fields_refuse(f, param, "%s must be a name", param);
     const json_t *parameters = json_object_get(json_object_get(tool, "function"), "parameters");
     snprintf(param, sizeof param, "tools[%zu].function.parameters", i);
     if (parameters && !json_is_object(parameters) && !json_is_null(parameters))
@@ -39,12 +41,16 @@ static void read_choice(srv_tools *t, srv_fields *f)
     const json_t *choice = srv_field(f, "tool_choice");
     const char *word = json_string_value(choice);
     t->only = json_is_object(choice) ? name_of(choice) : NULL;
-    if (json_is_object(choice) && !t->only) t->only = json_string_value(json_object_get(choice, "name"));
+    if (json_is_object(choice) && !t->only)
+        t->only = json_string_value(json_object_get(choice, "name"));
     t->must = t->only || (word && strcmp(word, "required") == 0);
     if (t->only && !has_tool(t, t->only))
-        srv_fields_refuse(f, "tool_choice", "tool_choice names \"%.60s\", which is not in tools", t->only);
-    else if (choice && !t->must && (!word || (strcmp(word, "none") != 0 && strcmp(word, "auto") != 0)))
-        srv_fields_refuse(f, "tool_choice", "tool_choice must be none, auto, required or a function");
+        srv_fields_refuse(f, "tool_choice", "tool_choice names \"%.60s\", which is not in tools",
+                          t->only);
+    else if (choice && !t->must &&
+             (!word || (strcmp(word, "none") != 0 && strcmp(word, "auto") != 0)))
+        srv_fields_refuse(f, "tool_choice",
+                          "tool_choice must be none, auto, required or a function");
     else if (word && strcmp(word, "none") == 0)
         t->list = NULL;
     if (!f->failed && t->must && !t->list)
@@ -56,7 +62,8 @@ void srv_tools_read(srv_tools *t, srv_fields *f)
     json_t *list = srv_field(f, "tools");
     size_t n = json_array_size(list);
     if ((list && !json_is_array(list)) || n > SRV_MAX_TOOLS) {
-        srv_fields_refuse(f, "tools", "tools must be a list of at most %d functions", SRV_MAX_TOOLS);
+        srv_fields_refuse(f, "tools", "tools must be a list of at most %d functions",
+                          SRV_MAX_TOOLS);
         return;
     }
     for (size_t i = 0; i < n; i++) check_tool(f, json_array_get(list, i), i);
@@ -97,15 +104,16 @@ static void move_refs(json_t *schema, const char *at)
 static json_t *call_schema(const json_t *tool, const char *arguments, const char *at)
 {
     char place[100];
-    json_t *parameters = json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
+    json_t *parameters =
+        json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
     snprintf(place, sizeof place, "%s/properties/%s", at, arguments);
     if (!json_is_object(parameters)) {
         json_decref(parameters);
         parameters = json_pack("{s:s}", "type", "object");
     }
     move_refs(parameters, place);
-    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", "name", "const",
-                     name_of(tool), arguments, parameters, "required", "name", arguments);
+    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", "name",
+                     "const", name_of(tool), arguments, parameters, "required", "name", arguments);
 }
 
 static json_t *any_call(const srv_tools *t, srv_tool_form form)
@@ -116,13 +124,14 @@ static json_t *any_call(const srv_tools *t, srv_tool_form form)
         const json_t *tool = json_array_get(t->list, i);
         char at[60];
         if (t->only && strcmp(t->only, name_of(tool)) != 0) continue;
-        snprintf(at, sizeof at, "#%s/anyOf/%zu", form == SRV_TOOLS_MISTRAL ? "/items" : "", json_array_size(calls));
+        snprintf(at, sizeof at, "#%s/anyOf/%zu", form == SRV_TOOLS_MISTRAL ? "/items" : "",
+                 json_array_size(calls));
         json_array_append_new(calls, call_schema(tool, arguments, at));
     }
     json_t *any = json_pack("{s:o}", "anyOf", calls);
     if (form != SRV_TOOLS_MISTRAL) return any;
-    return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", any, "minItems", 1, "maxItems",
-                     t->several && !t->only ? 16 : 1);
+    return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", any, "minItems", 1,
+                     "maxItems", t->several && !t->only ? 16 : 1);
 }
 
 sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields *f)

@@ -20,8 +20,9 @@
 typedef enum srv_tool_form { SRV_TOOLS_HERMES, SRV_TOOLS_MISTRAL, SRV_TOOLS_LLAMA3 } srv_tool_form;
 
 typedef struct srv_tools {
-    json_t *list;     /* borrowed from the body: [{"type": "function", "function": {...}}]; NULL: none */
-    bool must;        /* the answer is a call */
+    json_t
+        *list; /* borrowed from the body: [{"type": "function", "function": {...}}]; NULL: none */
+    bool must; /* the answer is a call */
     const char *only; /* of this function; NULL: of any */
     bool several;     /* more than one call in an answer */
 } srv_tools;

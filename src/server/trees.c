@@ -68,20 +68,23 @@ static bool check_table(srv_fields *f, const json_t *o, const char *name)
 bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
 {
     const char *type = json_string_value(json_object_get(o, "type"));
-    if (strcmp(type, "list") == 0) return check_texts(f, json_object_get(o, "items"), name, "items");
+    if (strcmp(type, "list") == 0)
+        return check_texts(f, json_object_get(o, "items"), name, "items");
     if (strcmp(type, "table") == 0) return check_table(f, o, name);
     const json_t *paths = json_object_get(o, "paths"), *nodes = json_object_get(o, "nodes");
     size_t n = json_array_size(paths ? paths : nodes);
     if (n == 0 || n > SRV_MAX_NODES || (paths && nodes)) {
-        srv_fields_refuse(f, name, "%s: a tree has either paths or nodes, 1 to %d", name, SRV_MAX_NODES);
+        srv_fields_refuse(f, name, "%s: a tree has either paths or nodes, 1 to %d", name,
+                          SRV_MAX_NODES);
         return false;
     }
     for (size_t i = 0; i < n; i++)
         if (paths ? !is_path(json_array_get(paths, i)) : !is_node(json_array_get(nodes, i), i)) {
-            srv_fields_refuse(f, name,
-                              paths ? "%s: path %zu is not a list of texts: entity, relation, entity, ..."
-                                    : "%s: node %zu is not {\"text\", \"parent\": an earlier node or -1}",
-                              name, i);
+            srv_fields_refuse(
+                f, name,
+                paths ? "%s: path %zu is not a list of texts: entity, relation, entity, ..."
+                      : "%s: node %zu is not {\"text\", \"parent\": an earlier node or -1}",
+                name, i);
             return false;
         }
     return true;
@@ -111,7 +114,8 @@ static sp_err add_texts(sp_prompt *p, const char *header, const json_t *list)
     const char **texts = calloc(n, sizeof *texts);
     if (!texts) return SP_E_NOMEM;
     for (size_t i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(list, i));
-    sp_err err = header ? sp_prompt_table(p, header, texts, (int)n) : sp_prompt_list(p, texts, (int)n);
+    sp_err err =
+        header ? sp_prompt_table(p, header, texts, (int)n) : sp_prompt_list(p, texts, (int)n);
     free(texts);
     return err;
 }
@@ -212,7 +216,8 @@ static sp_err add_document(sp_prompt *p, const json_t *o)
     const json_t *paths = json_object_get(o, "paths");
     if (strcmp(type, "list") == 0) return add_texts(p, NULL, json_object_get(o, "items"));
     if (strcmp(type, "table") == 0)
-        return add_texts(p, json_string_value(json_object_get(o, "header")), json_object_get(o, "rows"));
+        return add_texts(p, json_string_value(json_object_get(o, "header")),
+                         json_object_get(o, "rows"));
     return paths ? add_paths(p, paths) : add_nodes(p, json_object_get(o, "nodes"));
 }
 

@@ -15,7 +15,7 @@ typedef struct srv_upload {
     json_t *body; /* the fields; of multipart too */
     char *data;   /* [n] the file */
     size_t n;
-    char *name; /* of the file */
+    char *name;               /* of the file */
     sp_document_new document; /* points into the above */
 } srv_upload;
 

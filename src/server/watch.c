@@ -88,7 +88,8 @@ srv_sent srv_watch_reply(srv_call *call, const char *salt, const char *id)
     if (w) *w = (watch){.s = call->s, .id = strdup(id), .salt = salt ? strdup(salt) : NULL};
     struct MHD_Response *r = NULL;
     if (w && w->id && (w->salt || !salt))
-        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENT_BYTES, read_events, w, free_watch);
+        r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, EVENT_BYTES, read_events, w,
+                                              free_watch);
     if (!r) {
         if (w) free_watch(w);
         return srv_reply_error(call->connection, 503, NULL, "out_of_memory", "out of memory");

@@ -15,13 +15,7 @@
 
 typedef struct srv_work srv_work;
 
-typedef enum srv_phase {
-    SRV_QUEUED,
-    SRV_RUNNING,
-    SRV_DONE,
-    SRV_FAILED,
-    SRV_CANCELED
-} srv_phase;
+typedef enum srv_phase { SRV_QUEUED, SRV_RUNNING, SRV_DONE, SRV_FAILED, SRV_CANCELED } srv_phase;
 
 typedef struct srv_progress {
     srv_phase phase;

@@ -20,11 +20,11 @@ typedef struct sp_aio sp_aio;
 typedef struct sp_aio_piece {
     int fd;
     bool write;
-    uint64_t offset; /* in the file */
-    uint8_t *data;   /* in the arena */
-    uint32_t n;      /* bytes */
-    uint32_t tag;    /* the caller's */
-    int error;       /* out: 0, or an errno; ENODATA: the file ends before */
+    uint64_t offset;     /* in the file */
+    uint8_t *data;       /* in the arena */
+    uint32_t n;          /* bytes */
+    uint32_t tag;        /* the caller's */
+    int error;           /* out: 0, or an errno; ENODATA: the file ends before */
     uint32_t done, part; /* bytes that are done, and under way; private */
 } sp_aio_piece;
 

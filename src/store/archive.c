@@ -273,11 +273,11 @@ static sp_err read_layer(void *user, int layer, void *to)
     reader *r = user;
     const uint64_t n = r->record.layer_bytes;
     size_t got;
-    SP_TRY(sp_files_read(r->fd, r->path,
-                         r->at + ((uint64_t)r->layout.head_pages +
-                                  (uint64_t)layer * r->layout.layer_pages) *
-                                     SP_PAGE,
-                         to, n, &got));
+    SP_TRY(sp_files_read(
+        r->fd, r->path,
+        r->at +
+            ((uint64_t)r->layout.head_pages + (uint64_t)layer * r->layout.layer_pages) * SP_PAGE,
+        to, n, &got));
     if (got < n) return ends_early(r);
     if (sp_layer_sum_eq(sp_layer_sum_of(to, n), r->record.sums[layer])) return SP_OK;
     return sp_fail(SP_E_FORMAT, "%s: damaged: the checksum of layer %d is wrong", r->path, layer);
@@ -318,10 +318,9 @@ static sp_err each_record(reader *r, sp_err (*fn)(void *user, reader *r), void *
 
 static sp_err import_one(void *user, reader *r)
 {
-    return sp_tier_run(user, &(sp_tier_job){.verb = SP_TIER_PUT,
-                                            .record = &r->record,
-                                            .source = read_layer,
-                                            .user = r});
+    return sp_tier_run(
+        user,
+        &(sp_tier_job){.verb = SP_TIER_PUT, .record = &r->record, .source = read_layer, .user = r});
 }
 
 sp_err sp_archive_import(sp_tier *t, const char *path, const sp_digest *space,

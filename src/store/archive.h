@@ -16,8 +16,7 @@ typedef bool sp_archive_keep_fn(void *user, const sp_tier_info *info);
  * name only when it is whole. Copies that are dropped meanwhile are left out. Errors: SP_E_IO names the
  * file, SP_E_NOMEM; an older file of this name is then there still. */
 sp_err sp_archive_export(sp_tier *t, const char *path, const sp_digest *space,
-                         sp_archive_keep_fn *keep, void *user,
-                         sp_archive_stats *out) SP_MUST_CHECK;
+                         sp_archive_keep_fn *keep, void *user, sp_archive_stats *out) SP_MUST_CHECK;
 
 /* sp_archive_space -- the namespace of a file's copies. Errors: as import. */
 sp_err sp_archive_space(const char *path, sp_digest *out) SP_MUST_CHECK;

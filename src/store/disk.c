@@ -15,7 +15,7 @@ struct sp_disk {
     sp_tier *tier;
     sp_digest space;
     sp_kv_pool *pool;
-    sp_others others; /* namespaces in the same folder */
+    sp_others others;  /* namespaces in the same folder */
     sp_disk_copy last; /* the copy that was read last */
     void *last_memory; /* its arrays */
     sp_disk_stats stats;
@@ -29,8 +29,7 @@ sp_err sp_disk_open(const sp_disk_opts *o, sp_disk **out)
     if (!d) return sp_fail_nomem(sizeof *d, "the store");
     d->space = *o->space;
     d->pool = o->pool;
-    sp_disk_tier_opts tier = {
-        .dir = o->dir, .space = o->space, .reserve_bytes = o->reserve_bytes};
+    sp_disk_tier_opts tier = {.dir = o->dir, .space = o->space, .reserve_bytes = o->reserve_bytes};
     sp_err err = sp_folder_budget(o->dir, o->space, o->max_bytes, &tier.max_bytes);
     if (err == SP_OK) err = sp_disk_tier_open(&tier, &d->tier);
     if (err == SP_OK) err = sp_others_init(&d->others, o->dir, o->space);
@@ -79,8 +78,7 @@ static sp_err each_one(void *user, const sp_tier_info *info)
 sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user)
 {
     walk w = {.fn = fn, .user = user};
-    return sp_tier_run(d->tier,
-                       &(sp_tier_job){.verb = SP_TIER_LIST, .each = each_one, .user = &w});
+    return sp_tier_run(d->tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = each_one, .user = &w});
 }
 
 /* -- blocks --------------------------------------------------------------------------------- */
@@ -146,8 +144,8 @@ int64_t sp_disk_bytes_of(const sp_kv_pool *pool, int32_t n, int n_before)
                          .inter = some_floats,
                          .heavy = some_tokens,
                          .n_layers = sp_kv_pool_shape(pool)->n_layers,
-                         .layer_bytes = (uint64_t)sp_blocks_for(n) *
-                                        sp_kv_pool_layer_block_bytes(pool)};
+                         .layer_bytes =
+                             (uint64_t)sp_blocks_for(n) * sp_kv_pool_layer_block_bytes(pool)};
     return (int64_t)sp_record_layout_of(&r).pages * SP_PAGE;
 }
 
@@ -185,10 +183,9 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
     transfer t = {.d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(seg->n)};
     t.staging = sp_alloc(1, record.layer_bytes);
     if (!t.staging) return sp_fail_nomem(record.layer_bytes, "a layer of a chunk");
-    sp_err err = sp_tier_run(d->tier, &(sp_tier_job){.verb = SP_TIER_PUT,
-                                                     .record = &record,
-                                                     .source = read_blocks,
-                                                     .user = &t});
+    sp_err err = sp_tier_run(
+        d->tier,
+        &(sp_tier_job){.verb = SP_TIER_PUT, .record = &record, .source = read_blocks, .user = &t});
     sp_free(t.staging);
     if (err != SP_OK) return err;
     d->stats.n_put++;
@@ -284,17 +281,15 @@ static sp_err check_head(void *user, const sp_record *r)
 /* look_up -- the header, and with `blocks` the layers. The tier itself reports damage. */
 static bool look_up(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp_disk_copy *out)
 {
-    transfer t = {
-        .d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(key->seg->n)};
-    sp_err err =
-        sp_tier_run(d->tier, &(sp_tier_job){.verb = SP_TIER_GET,
-                                            .urgent = true,
-                                            .key = tier_key_of(key),
-                                            .n_layers = blocks ? sp_kv_pool_shape(d->pool)->n_layers
-                                                               : 0,
-                                            .head = check_head,
-                                            .sink = write_blocks,
-                                            .user = &t});
+    transfer t = {.d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(key->seg->n)};
+    sp_err err = sp_tier_run(
+        d->tier, &(sp_tier_job){.verb = SP_TIER_GET,
+                                .urgent = true,
+                                .key = tier_key_of(key),
+                                .n_layers = blocks ? sp_kv_pool_shape(d->pool)->n_layers : 0,
+                                .head = check_head,
+                                .sink = write_blocks,
+                                .user = &t});
     if (err == SP_OK) {
         if (out) *out = d->last;
         return true;
@@ -314,8 +309,8 @@ bool sp_disk_load(sp_disk *d, const sp_disk_key *key, const uint32_t *blocks, sp
 {
     if (!look_up(d, key, blocks, out)) return false;
     d->stats.n_loaded++;
-    d->stats.bytes_read += (int64_t)layer_bytes_of(d, key->seg->n) *
-                           sp_kv_pool_shape(d->pool)->n_layers;
+    d->stats.bytes_read +=
+        (int64_t)layer_bytes_of(d, key->seg->n) * sp_kv_pool_shape(d->pool)->n_layers;
     return true;
 }
 
@@ -376,9 +371,8 @@ static sp_err drop_all(sp_disk *d, const sieve *s, int64_t *n_removed)
     SP_VEC(sp_tier_op *) ops = {0};
     sp_err err = sp_vec_reserve(&ops, s->unwanted.n);
     for (size_t i = 0; i < s->unwanted.n && err == SP_OK; i++) {
-        err = sp_tier_submit(
-            d->tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = s->unwanted.v[i]},
-            &ops.v[ops.n]);
+        err = sp_tier_submit(d->tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = s->unwanted.v[i]},
+                             &ops.v[ops.n]);
         ops.n += err == SP_OK;
     }
     for (size_t i = 0; i < ops.n; i++) {

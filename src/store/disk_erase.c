@@ -43,7 +43,8 @@ static sp_err write_zeros(sp_disk_tier *d, int fd, uint64_t from, uint64_t n)
     SP_TRY(sp_aio_arena(d->aio, ZERO_BYTES, &zeros));
     memset(zeros, 0, ZERO_BYTES);
     for (uint64_t at = 0; at < n; at += ZERO_BYTES)
-        SP_TRY(sp_files_write(fd, d->folder, from + at, zeros, SP_MIN(n - at, (uint64_t)ZERO_BYTES)));
+        SP_TRY(
+            sp_files_write(fd, d->folder, from + at, zeros, SP_MIN(n - at, (uint64_t)ZERO_BYTES)));
     return SP_OK;
 }
 

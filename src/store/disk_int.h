@@ -40,8 +40,8 @@ struct sp_disk_tier {
     int64_t max_bytes, reserve_bytes;
     uint64_t segment_pages;
     sp_tier_evict evict;
-    char *folder; /* of the namespace */
-    int lock_fd;  /* -1: another process writes */
+    char *folder;      /* of the namespace */
+    int lock_fd;       /* -1: another process writes */
     char refused[160]; /* why this one does not */
 
     /* -- under lock, held for look-ups in memory only */

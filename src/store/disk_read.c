@@ -23,9 +23,9 @@ typedef struct get {
     uint8_t *arena;
     uint64_t head_bytes, layer_bytes; /* padded */
     int n_slots;
-    int64_t delivered, begun, end;    /* layers; the header is layer -1 and has a place of its own */
-    uint64_t begun_bytes;             /* of layer `begun` */
-    uint64_t left[1 + MAX_SLOTS];     /* bytes to come: header, slots */
+    int64_t delivered, begun, end; /* layers; the header is layer -1 and has a place of its own */
+    uint64_t begun_bytes;          /* of layer `begun` */
+    uint64_t left[1 + MAX_SLOTS];  /* bytes to come: header, slots */
     sp_aio_piece pieces[SP_AIO_MAX_FLIGHT], *idle[SP_AIO_MAX_FLIGHT];
     int n_idle;
     sp_record record;
@@ -236,7 +236,8 @@ static sp_err try_get(sp_disk_reader *r, sp_tier_op *op, sp_disk_place *place, b
     if (err == SP_OK) {
         pthread_mutex_lock(&g.d->lock);
         g.d->stats.n_got++;
-        g.d->stats.bytes_read += (int64_t)(g.head_bytes + (uint64_t)op->job.n_layers * g.layer_bytes);
+        g.d->stats.bytes_read +=
+            (int64_t)(g.head_bytes + (uint64_t)op->job.n_layers * g.layer_bytes);
         pthread_mutex_unlock(&g.d->lock);
     }
     return err;
@@ -289,7 +290,7 @@ void *sp_disk_read_thread(void *arg)
 {
     sp_disk_reader *r = arg;
     for (sp_tier_op *op; (op = sp_op_queue_pop(&r->tier->reads, true));)
-        sp_tier_op_finish(op, op->job.verb == SP_TIER_LIST ? run_list(r->tier, op)
-                                                           : run_get(r, op));
+        sp_tier_op_finish(op,
+                          op->job.verb == SP_TIER_LIST ? run_list(r->tier, op) : run_get(r, op));
     return NULL;
 }

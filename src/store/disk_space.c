@@ -110,8 +110,8 @@ static sp_err move_one(sp_disk_tier *d, int fd, const moving *m)
     to.facts = m->place.facts;
     to.uses = m->place.uses;
     to.cost_us = m->place.cost_us;
-    sp_disk_add_pending(
-        d, &(sp_disk_pending){.line = {SP_EVENT_PUT, m->key, to}, .from = m->place});
+    sp_disk_add_pending(d,
+                        &(sp_disk_pending){.line = {SP_EVENT_PUT, m->key, to}, .from = m->place});
     return SP_OK;
 }
 
@@ -178,9 +178,10 @@ sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes)
     SP_TRY(sp_folder_space_of(d->folder, &space));
     const int64_t reserve = d->reserve_bytes ? d->reserve_bytes : space.reserve;
     if (space.free - (int64_t)bytes >= reserve) return SP_OK;
-    return sp_fail(SP_E_LIMIT, "%s: %lld MiB of the disk are free, and %lld MiB stay so: "
-                   "copies are not stored", d->folder, (long long)(space.free >> 20),
-                   (long long)(reserve >> 20));
+    return sp_fail(SP_E_LIMIT,
+                   "%s: %lld MiB of the disk are free, and %lld MiB stay so: "
+                   "copies are not stored",
+                   d->folder, (long long)(space.free >> 20), (long long)(reserve >> 20));
 }
 
 /* sp_disk_make_room -- copies are dropped until they fill 7/8 of the budget: moving them to reclaim the
@@ -199,8 +200,9 @@ sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes)
         sp_segment_file *f = most_dead(d, false);
         pthread_mutex_unlock(&d->lock);
         if (some || (crowded && evict(d))) continue;
-        if (!f) return sp_fail(SP_E_LIMIT, "%s: no room for %llu bytes", d->folder,
-                               (unsigned long long)bytes);
+        if (!f)
+            return sp_fail(SP_E_LIMIT, "%s: no room for %llu bytes", d->folder,
+                           (unsigned long long)bytes);
         SP_TRY(empty(d, f));
     }
     return SP_OK;

@@ -40,9 +40,8 @@ sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line)
         SP_TRY(sp_segments_need(&d->segments, line->place.segment, &f));
     }
     uint32_t old = sp_table_find(&d->table, &line->key);
-    if (old != SP_NO_ENTRY &&
-        (line->event != SP_EVENT_DAMAGED ||
-         sp_disk_place_eq(&d->table.entries.v[old].place, &line->place)))
+    if (old != SP_NO_ENTRY && (line->event != SP_EVENT_DAMAGED ||
+                               sp_disk_place_eq(&d->table.entries.v[old].place, &line->place)))
         sp_disk_forget(d, old);
     if (!f) return SP_OK;
     sp_table_add(&d->table, &line->key, &line->place, &f->first);
@@ -62,8 +61,7 @@ static sp_err read_index(sp_disk_tier *d, bool make)
     sp_bytes path = {0};
     SP_TRY(sp_bytes_addf(&path, "%s/index", d->folder));
     sp_err err = sp_bytes_add(&path, "", 1);
-    if (err == SP_OK)
-        err = sp_journal_open(&d->journal, path.v, &d->space, make, apply_line, d);
+    if (err == SP_OK) err = sp_journal_open(&d->journal, path.v, &d->space, make, apply_line, d);
     sp_vec_fini(&path);
     return err;
 }
@@ -351,8 +349,12 @@ static sp_tier_stats stats_of(sp_tier *t)
     return s;
 }
 
-static const sp_tier_type disk_type = {
-    .name = "disk", .queue_of = queue_of, .knows = knows, .use = use, .stats = stats_of, .close = close_tier};
+static const sp_tier_type disk_type = {.name = "disk",
+                                       .queue_of = queue_of,
+                                       .knows = knows,
+                                       .use = use,
+                                       .stats = stats_of,
+                                       .close = close_tier};
 
 sp_err sp_disk_tier_open(const sp_disk_tier_opts *o, sp_tier **out)
 {

@@ -32,13 +32,14 @@ typedef struct sp_disk_tier_opts {
     const char *dir;        /* made if need be */
     const sp_digest *space; /* whatever must keep copies apart: model, KV type, layout */
     int64_t max_bytes;      /* I3; 0: none */
-    int64_t reserve_bytes;  /* of the file system, that a put leaves free; 0: 1 GiB, or 5 % where that
+    int64_t
+        reserve_bytes; /* of the file system, that a put leaves free; 0: 1 GiB, or 5 % where that
                                is less; negative: none */
-    int64_t segment_bytes;  /* of a new segment; 0: 256 MiB, less for a small budget */
-    const char *io;         /* "uring", "threads"; NULL: io_uring where it is allowed */
-    int n_readers;          /* threads that read; 0: 2 */
-    bool read_only;         /* never becomes the writer, makes nothing */
-    bool must_write;        /* opening fails while another process writes */
+    int64_t segment_bytes; /* of a new segment; 0: 256 MiB, less for a small budget */
+    const char *io;        /* "uring", "threads"; NULL: io_uring where it is allowed */
+    int n_readers;         /* threads that read; 0: 2 */
+    bool read_only;        /* never becomes the writer, makes nothing */
+    bool must_write;       /* opening fails while another process writes */
     sp_tier_evict evict;
 } sp_disk_tier_opts;
 

@@ -48,7 +48,8 @@ static sp_err claim(const sp_disk_tier *d, const sp_disk_place *place)
 {
     int error = 0;
     if (!sp_store_fails(SP_CALL_WRITE, &error) &&
-        fallocate(d->active->fd, 0, (off_t)place->page * SP_PAGE, (off_t)place->pages * SP_PAGE) != 0)
+        fallocate(d->active->fd, 0, (off_t)place->page * SP_PAGE, (off_t)place->pages * SP_PAGE) !=
+            0)
         error = errno;
     if (error == 0 || error == EOPNOTSUPP || error == ENOSYS || error == EINTR) return SP_OK;
     return sp_fail(SP_E_IO, "%s/%08x.kv: cannot write: %s", d->folder, place->segment,
@@ -190,9 +191,9 @@ static sp_err enter(sp_disk_tier *d)
         const sp_disk_pending *p = &d->pending[i];
         uint32_t at = sp_table_find(&d->table, &p->line.key);
         bool moves = p->line.event == SP_EVENT_PUT && !p->op;
-        if (moves && (at == SP_NO_ENTRY ||
-                      !sp_disk_place_eq(&d->table.entries.v[at].place, &p->from)))
-            continue; /* found damaged meanwhile */
+        if (moves &&
+            (at == SP_NO_ENTRY || !sp_disk_place_eq(&d->table.entries.v[at].place, &p->from)))
+            continue;                     /* found damaged meanwhile */
         err = sp_disk_apply(d, &p->line); /* cannot fail: all is reserved */
         assert(err == SP_OK);
         d->stats.n_put += p->op && p->line.event == SP_EVENT_PUT;
@@ -326,9 +327,8 @@ static sp_err run_verb(sp_disk_tier *d, sp_tier_op *op)
 
 static void run(sp_disk_tier *d, sp_tier_op *op)
 {
-    sp_err err = sp_tier_op_is_cancelled(op)
-                     ? sp_fail(SP_E_CANCELED, "an operation was cancelled")
-                     : run_verb(d, op);
+    sp_err err = sp_tier_op_is_cancelled(op) ? sp_fail(SP_E_CANCELED, "an operation was cancelled")
+                                             : run_verb(d, op);
     if (err == SP_OK) return; /* finished, or pending: commit finishes it */
     pthread_mutex_lock(&d->lock);
     d->stats.n_failed += err != SP_E_CANCELED;

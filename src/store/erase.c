@@ -63,7 +63,8 @@ static sp_err drop(sp_tier *t, const sp_erase *e, const sp_tier_key *key)
 sp_err sp_tier_erase(sp_tier *t, const sp_erase *e)
 {
     key_list keys = {0};
-    sp_err err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = take_key, .user = &keys});
+    sp_err err =
+        sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = take_key, .user = &keys});
     for (size_t i = 0; i < keys.n; i++) {
         sp_err one = is_doomed(t, e, &keys.v[i]) ? drop(t, e, &keys.v[i]) : SP_OK;
         if (one != SP_OK) err = one;

@@ -7,7 +7,8 @@
 typedef struct sp_erase {
     const sp_digest *ids; /* [n] segments, sorted by their bytes */
     size_t n;
-    uint32_t alone_kind; /* copies of this kind were computed after no chunk: their headers are not read */
+    uint32_t
+        alone_kind; /* copies of this kind were computed after no chunk: their headers are not read */
     /* Called for every copy that is gone. May be NULL. */
     void (*gone)(void *user, const sp_tier_key *key);
     void *user;

@@ -55,9 +55,8 @@ sp_err sp_files_read(int fd, const char *path, uint64_t offset, void *data, size
     size_t have = 0;
     while (have < n) {
         size_t part = n - have;
-        ssize_t done = fails(SP_CALL_READ, &part)
-                           ? -1
-                           : pread(fd, to + have, part, (off_t)(offset + have));
+        ssize_t done =
+            fails(SP_CALL_READ, &part) ? -1 : pread(fd, to + have, part, (off_t)(offset + have));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return sp_fail(SP_E_IO, "%s: cannot read: %s", path, strerror(errno));
         if (done == 0) break;

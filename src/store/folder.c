@@ -13,10 +13,13 @@
 #include "store/record.h"
 #include "store/segments_int.h"
 
-#define RESERVE_BYTES    ((int64_t)1 << 30)
-#define LEAST_BUDGET     ((int64_t)1 << 20)
+#define RESERVE_BYTES ((int64_t)1 << 30)
+#define LEAST_BUDGET  ((int64_t)1 << 20)
 
-enum { RESERVE_SHARE = 20 /* 5 % */, SPACE_HEX = 32 /* digits of a namespace, in its folder's name */ };
+enum {
+    RESERVE_SHARE = 20 /* 5 % */,
+    SPACE_HEX = 32 /* digits of a namespace, in its folder's name */
+};
 
 /* -- the disk ------------------------------------------------------------------------------- */
 
@@ -41,7 +44,8 @@ sp_err sp_folder_space_of(const char *dir, sp_folder_space *out)
     memcpy(path, n ? dir : ".", SP_MAX(n, (size_t)1) + (n != 0));
     if (!n) path[1] = '\0';
     int rc;
-    while ((rc = statvfs(path, &fs)) != 0 && errno == ENOENT && to_parent(path)) {}
+    while ((rc = statvfs(path, &fs)) != 0 && errno == ENOENT && to_parent(path)) {
+    }
     sp_free(path);
     if (rc != 0) return sp_fail(SP_E_IO, "%s: %s", dir, strerror(errno));
     out->total = (int64_t)fs.f_blocks * (int64_t)fs.f_frsize;

@@ -18,8 +18,9 @@ sp_err sp_folder_space_of(const char *dir, sp_folder_space *out) SP_MUST_CHECK;
 
 typedef struct sp_folder_part {
     sp_digest space;
-    int64_t bytes;      /* of its segment files */
-    bool index_is_lost; /* it is damaged or not there; whoever opens the tier to write makes it anew */
+    int64_t bytes; /* of its segment files */
+    bool
+        index_is_lost; /* it is damaged or not there; whoever opens the tier to write makes it anew */
 } sp_folder_part;
 
 /* sp_folder_each -- calls fn for every namespace that has an index or a copy. Errors: SP_E_NOTFOUND (no

@@ -17,7 +17,7 @@ typedef struct host_copy {
     uint8_t *layers; /* [n_layers, stride] */
     size_t stride;   /* bytes of a layer as it is kept */
     bool packed;
-    int64_t bytes;   /* I2 */
+    int64_t bytes; /* I2 */
 } host_copy;
 
 typedef struct host_tier {
@@ -31,7 +31,7 @@ typedef struct host_tier {
 
     pthread_mutex_t lock; /* of the following */
     sp_table table;
-    uint32_t first;            /* of the table's one list */
+    uint32_t first;             /* of the table's one list */
     SP_VEC(host_copy *) copies; /* by index of the entry */
     sp_tier_stats stats;
 } host_tier;
@@ -166,9 +166,8 @@ static sp_err insert(host_tier *h, const sp_tier_key *key, host_copy *c)
     SP_TRY(sp_vec_reserve(&h->copies, h->table.entries.n + 1 - h->copies.n));
     if (old != SP_NO_ENTRY) release(take_out(h, old));
     SP_TRY(make_room(h, c->bytes));
-    uint32_t i = sp_table_add(&h->table, key,
-                              &(sp_disk_place){.n_layers = (uint32_t)r->n_layers, .n = r->n},
-                              &h->first);
+    uint32_t i = sp_table_add(
+        &h->table, key, &(sp_disk_place){.n_layers = (uint32_t)r->n_layers, .n = r->n}, &h->first);
     while (h->copies.n <= i) h->copies.v[h->copies.n++] = NULL;
     h->copies.v[i] = c;
     h->stats.bytes_used += c->bytes;
@@ -267,8 +266,8 @@ static sp_err run_list(host_tier *h, const sp_tier_op *op)
     sp_err err = sp_vec_reserve(&all, h->table.n);
     for (uint32_t i = h->table.oldest; err == SP_OK && i != SP_NO_ENTRY;) {
         const sp_entry *e = &h->table.entries.v[i];
-        all.v[all.n++] = (sp_tier_info){
-            .key = e->key, .n = e->place.n, .bytes = h->copies.v[i]->bytes};
+        all.v[all.n++] =
+            (sp_tier_info){.key = e->key, .n = e->place.n, .bytes = h->copies.v[i]->bytes};
         i = e->newer;
     }
     pthread_mutex_unlock(&h->lock);
@@ -290,11 +289,8 @@ static sp_err run_erase(host_tier *h, const sp_tier_op *op)
 static sp_err run(sp_tier *t, const sp_tier_op *op)
 {
     static sp_err (*const verbs[])(host_tier *, const sp_tier_op *) = {
-        [SP_TIER_PUT] = run_put,
-        [SP_TIER_GET] = run_get,
-        [SP_TIER_DROP] = run_drop,
-        [SP_TIER_LIST] = run_list,
-        [SP_TIER_ERASE] = run_erase,
+        [SP_TIER_PUT] = run_put,   [SP_TIER_GET] = run_get,     [SP_TIER_DROP] = run_drop,
+        [SP_TIER_LIST] = run_list, [SP_TIER_ERASE] = run_erase,
     };
     if (sp_tier_op_is_cancelled(op)) return sp_fail(SP_E_CANCELED, "an operation was cancelled");
     return verbs[op->job.verb](host_of(t), op);

@@ -271,8 +271,7 @@ sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, 
                        sp_journal_fn *fn, void *user)
 {
     *j = (sp_journal){.fd = -1, .space = *space, .next_segment = 1};
-    if (!(j->path = sp_strdup_n(path, strlen(path))))
-        return sp_fail_nomem(strlen(path), "a path");
+    if (!(j->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem(strlen(path), "a path");
     sp_err err = open_file(j, make);
     if ((err == SP_E_NOTFOUND || err == SP_E_FORMAT) && make) {
         close_file(j);

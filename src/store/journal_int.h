@@ -30,8 +30,8 @@ typedef struct sp_journal {
     int fd;
     char *path;
     sp_digest space;
-    uint64_t n_lines;   /* up to the last line that counts */
-    uint64_t n_damaged; /* lines before it that do not */
+    uint64_t n_lines;      /* up to the last line that counts */
+    uint64_t n_damaged;    /* lines before it that do not */
     uint32_t next_segment; /* no segment had this number or a higher one when the file began */
     bool is_new;           /* there was none that could be read */
     uint64_t device, inode;

@@ -6,8 +6,7 @@
 
 sp_tier_key sp_move_key(const sp_move *m)
 {
-    return (sp_tier_key){
-        .id = m->seg.id, .head = sp_head_key(m->head, m->n_head), .kind = m->kind};
+    return (sp_tier_key){.id = m->seg.id, .head = sp_head_key(m->head, m->n_head), .kind = m->kind};
 }
 
 static uint64_t layer_bytes_of(const sp_move *m)
@@ -143,18 +142,18 @@ sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *
 {
     const int n_layers = sp_kv_pool_shape(m->pool)->n_layers;
     if (m->first == 0) atomic_store(&m->n_there, -1);
-    return sp_tier_submit(t,
-                          &(sp_tier_job){.verb = SP_TIER_GET,
-                                         .urgent = true,
-                                         .key = sp_move_key(m),
-                                         .first = m->first,
-                                         .n_layers = m->n ? SP_MIN(m->n, n_layers - m->first)
-                                                          : n_layers - m->first,
-                                         .head = take_head,
-                                         .sink = write_layer,
-                                         .done = done,
-                                         .user = m},
-                          op);
+    return sp_tier_submit(
+        t,
+        &(sp_tier_job){.verb = SP_TIER_GET,
+                       .urgent = true,
+                       .key = sp_move_key(m),
+                       .first = m->first,
+                       .n_layers = m->n ? SP_MIN(m->n, n_layers - m->first) : n_layers - m->first,
+                       .head = take_head,
+                       .sink = write_layer,
+                       .done = done,
+                       .user = m},
+        op);
 }
 
 void sp_move_fini(sp_move *m)

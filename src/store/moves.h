@@ -26,13 +26,13 @@ typedef struct sp_move {
     int n_head;
     const uint32_t *blocks; /* [ceil(n / B)] */
 
-    int first, n;               /* get: these layers; n 0: all. A get of later ones follows that of the
+    int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */
-    void (*there)(void *user);  /* get: n_there has risen; on the tier's thread. NULL: none */
-    void *user;                 /* of `there` */
+    void (*there)(void *user); /* get: n_there has risen; on the tier's thread. NULL: none */
+    void *user;                /* of `there` */
 
-    sp_record said;      /* get: its arrays are in `memory`; layers and sums are not kept */
-    uint64_t sums;       /* a hash of theirs */
+    sp_record said; /* get: its arrays are in `memory`; layers and sums are not kept */
+    uint64_t sums;  /* a hash of theirs */
     void *memory;
     _Atomic int n_there; /* get: layers that are in the blocks; -1: not even the header came */
 } sp_move;

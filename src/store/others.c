@@ -19,9 +19,9 @@ static sp_err apply_line(void *user, const sp_journal_line *line)
         sp_table_add(&other->table, &line->key, &line->place, &other->first);
     } else if (line->event == SP_EVENT_PUT) {
         other->table.entries.v[i].place = line->place;
-    } else if (i != SP_NO_ENTRY && (line->event == SP_EVENT_DROP ||
-                                    sp_disk_place_eq(&other->table.entries.v[i].place,
-                                                     &line->place))) {
+    } else if (i != SP_NO_ENTRY &&
+               (line->event == SP_EVENT_DROP ||
+                sp_disk_place_eq(&other->table.entries.v[i].place, &line->place))) {
         sp_table_remove(&other->table, i, &other->first);
     }
     return SP_OK;

@@ -103,11 +103,12 @@ static void *transfer(void *arg)
     while (!atomic_load(&p->stop)) {
         while (n_unused && pop(p, &of[unused[n_unused - 1]])) {
             const uint32_t i = unused[--n_unused];
-            pieces[i] = (sp_aio_piece){.fd = p->fd,
-                                       .offset = (uint64_t)of[i].record * p->stride,
-                                       .data = p->arena + i * SP_ROUND_UP(p->stride, (size_t)SP_PAGE),
-                                       .n = (uint32_t)p->stride,
-                                       .tag = i};
+            pieces[i] =
+                (sp_aio_piece){.fd = p->fd,
+                               .offset = (uint64_t)of[i].record * p->stride,
+                               .data = p->arena + i * SP_ROUND_UP(p->stride, (size_t)SP_PAGE),
+                               .n = (uint32_t)p->stride,
+                               .tag = i};
             sp_aio_submit(p->aio, &pieces[i]);
         }
         if (n_unused == SP_AIO_MAX_FLIGHT) {
@@ -221,7 +222,8 @@ void sp_pages_close(sp_pages *p)
 /* -- runs ----------------------------------------------------------------------------------- */
 
 /* pack -- n records of a run, from record i on, between memory and staging. */
-static void pack(const sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n, bool out, uint8_t *at)
+static void pack(const sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n, bool out,
+                 uint8_t *at)
 {
     for (int64_t k = i; k < i + n; k++, at += p->stride) {
         uint8_t *record = run->at + (size_t)(k / run->n_cols) * run->row_bytes +

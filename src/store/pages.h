@@ -24,8 +24,8 @@
 typedef struct sp_pages sp_pages;
 
 typedef struct sp_pages_opts {
-    const char *dir;      /* the folder whose disk is used */
-    const char *io;       /* as sp_aio_open: "uring", "threads"; NULL: the best */
+    const char *dir; /* the folder whose disk is used */
+    const char *io;  /* as sp_aio_open: "uring", "threads"; NULL: the best */
     size_t record_bytes;
     int64_t n_records;
 } sp_pages_opts;

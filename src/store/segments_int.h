@@ -7,12 +7,12 @@
 
 typedef struct sp_segment_file {
     uint32_t number;
-    int fd;          /* -1: closed */
-    int pins;        /* reads and writes under way */
-    bool gone;       /* deleted: freed by the last unpin */
-    uint32_t first;  /* entry of the table; the others follow through `next` */
-    uint64_t end;    /* pages in use */
-    uint64_t live;   /* of these, pages of copies */
+    int fd;         /* -1: closed */
+    int pins;       /* reads and writes under way */
+    bool gone;      /* deleted: freed by the last unpin */
+    uint32_t first; /* entry of the table; the others follow through `next` */
+    uint64_t end;   /* pages in use */
+    uint64_t live;  /* of these, pages of copies */
 } sp_segment_file;
 
 typedef struct sp_segments {

@@ -18,10 +18,10 @@ typedef struct sp_place_on_disk {
     uint32_t segment;
     uint32_t page, pages; /* the first, and how many */
     uint32_t head_pages, n_layers;
-    int32_t n;      /* tokens */
+    int32_t n;          /* tokens */
     uint32_t facts : 8; /* set of sp_tier_fact */
     uint32_t uses : 24; /* sp_table_use, since it was put; SP_MOST_USES: as many or more */
-    float cost_us;  /* time that computing it took; 0: unknown */
+    float cost_us;      /* time that computing it took; 0: unknown */
 } sp_disk_place;
 
 typedef struct sp_entry {

@@ -8,8 +8,7 @@
 
 sp_tier_key sp_tier_key_of(const sp_record *r)
 {
-    return (sp_tier_key){
-        .id = r->id, .head = sp_head_key(r->before, r->n_head), .kind = r->kind};
+    return (sp_tier_key){.id = r->id, .head = sp_head_key(r->before, r->n_head), .kind = r->kind};
 }
 
 unsigned sp_tier_facts_of(const sp_record *r)

@@ -52,10 +52,10 @@ typedef enum sp_tier_fact {
 unsigned sp_tier_facts_of(const sp_record *r);
 
 typedef enum sp_tier_verb {
-    SP_TIER_PUT,  /* in place of an older copy of this key. Done: it lasts */
-    SP_TIER_GET,  /* the header, then layers [first, first + n_layers) in order */
-    SP_TIER_DROP, /* one that is not there is fine */
-    SP_TIER_LIST, /* `each` for every copy, those used longest ago first */
+    SP_TIER_PUT,   /* in place of an older copy of this key. Done: it lasts */
+    SP_TIER_GET,   /* the header, then layers [first, first + n_layers) in order */
+    SP_TIER_DROP,  /* one that is not there is fine */
+    SP_TIER_LIST,  /* `each` for every copy, those used longest ago first */
     SP_TIER_ERASE, /* overwrites what dropped copies left; done: nothing of them is in the tier */
     SP_TIER_TRIM, /* drops those until all take at most max_bytes, files and all; once, not a budget */
 } sp_tier_verb;
@@ -72,7 +72,7 @@ typedef struct sp_tier_job {
     const sp_record *record;                           /* put; its checksums are not read */
     sp_err (*source)(void *user, int layer, void *to); /* put: layer_bytes of one layer */
 
-    int first, n_layers;                              /* get; n_layers 0: the header alone */
+    int first, n_layers;                               /* get; n_layers 0: the header alone */
     sp_err (*head)(void *user, const sp_record *head); /* get: may be NULL; valid for the call */
     sp_err (*sink)(void *user, int layer, const void *from); /* get: a verified layer */
 
@@ -118,8 +118,8 @@ void sp_tier_use(sp_tier *t, const sp_tier_key *key);
 void sp_tier_touch(sp_tier *t, const sp_tier_key *key);
 
 typedef struct sp_tier_stats {
-    int64_t n_copies, bytes_live;  /* copies, and the bytes that they take */
-    int64_t bytes_used, bytes_max; /* with space to be reclaimed; budget, 0: none */
+    int64_t n_copies, bytes_live;               /* copies, and the bytes that they take */
+    int64_t bytes_used, bytes_max;              /* with space to be reclaimed; budget, 0: none */
     int64_t n_put, n_got, n_dropped, n_evicted; /* since open */
     int64_t n_missed;                           /* gets of what is not there */
     int64_t n_damaged;                          /* copies found damaged, and quarantined */

@@ -102,7 +102,8 @@ int bench_attend(int argc, char **argv)
         {OPT_STRING, "depths", 0, "LIST", &depths, "tokens before the queries (0,4096)"},
         {OPT_STRING, "rows", 0, "LIST", &rows, "numbers of queries (1,256)"},
         {OPT_STRING, "spans", 0, "LIST", &spans, "spans that hold the keys (1)"},
-        {OPT_STRING, "tree", 0, "TxP", &tree, "also all tokens over T dependency trees of P paths, such as 20x50"},
+        {OPT_STRING, "tree", 0, "TxP", &tree,
+         "also all tokens over T dependency trees of P paths, such as 20x50"},
         {0},
     };
     const opt *const tables[] = {own, o.table, NULL};

@@ -164,7 +164,8 @@ static int largest(const bench_list *l)
 }
 
 /* run_sparse -- with --sparse; --from-disk: `file`, which the command line has begun. */
-static int run_sparse(const bench *b, const bench_model_options *mo, const char *decode, file_bench *file)
+static int run_sparse(const bench *b, const bench_model_options *mo, const char *decode,
+                      file_bench *file)
 {
     if (file) {
         file->model = mo->models.v[0];

@@ -89,18 +89,21 @@ static sp_err open_pool(disk *d, bool from_disk)
 {
     const file_bench *b = d->b;
     const sp_hparams *hp = &d->model->hp;
-    sp_kv_shape shape = {.n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head,
-                         .type = SP_Q16};
+    sp_kv_shape shape = {
+        .n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head, .type = SP_Q16};
     if (b->kv_type && strcmp(b->kv_type, SP_KV_TYPE) != 0)
         return sp_fail(SP_E_ARG, "--from-disk: the KV type is " SP_KV_TYPE);
     const int64_t n = sp_blocks_for(d->depth) + sp_blocks_for(MAX_TOKENS * 8) + SPAN;
     size_t bytes;
     if (!memory_bytes(d, &shape, n + n / 8, &bytes))
-        return sp_fail(SP_E_ARG, "--memory: \"%s\" is no share (10%%) and no size (1G, 500M)", b->memory);
+        return sp_fail(SP_E_ARG, "--memory: \"%s\" is no share (10%%) and no size (1G, 500M)",
+                       b->memory);
     SP_TRY(sp_kv_pool_create(d->device, &shape, n + (from_disk ? n / 8 : 0), &d->pool));
     if (!from_disk) return SP_OK;
-    return sp_offload_create(&(sp_offload_opts){.pool = d->pool, .max_bytes = bytes,
-                                                .dir = b->dir ? b->dir : "/var/tmp"}, &d->offload);
+    return sp_offload_create(&(sp_offload_opts){.pool = d->pool,
+                                                .max_bytes = bytes,
+                                                .dir = b->dir ? b->dir : "/var/tmp"},
+                             &d->offload);
 }
 
 static sp_err add_spans(disk *d, random_kv *random)
@@ -120,7 +123,8 @@ static sp_err add_spans(disk *d, random_kv *random)
         sp_kv_release(d->pool, blocks, m);
         SP_TRY(err);
     }
-    SP_TRY(sp_plan_add_span(&d->plan, &(sp_span_spec){.room = MAX_TOKENS * 8, .at = d->depth}, &span));
+    SP_TRY(
+        sp_plan_add_span(&d->plan, &(sp_span_spec){.room = MAX_TOKENS * 8, .at = d->depth}, &span));
     SP_TRY(sp_plan_add_sight(&d->plan, NULL, d->plan.n_spans, &see));
     return sp_plan_bind(&d->plan);
 }
@@ -193,8 +197,8 @@ static sp_err decode(disk *d, const sp_sparse_opts *o, outcome *out)
         }
         err = sp_plan_grow(p, p->n_spans - 1, token, d->depth + p->spans[p->n_spans - 1].n, 0);
         if (err == SP_OK)
-            err = sp_engine_step(
-                d->engine, &(sp_slice){p, p->n_todo - 1, 1, SP_WANT_LAST, d->logits}, 1);
+            err = sp_engine_step(d->engine,
+                                 &(sp_slice){p, p->n_todo - 1, 1, SP_WANT_LAST, d->logits}, 1);
         if (err == SP_OK) out->tokens[i] = token = most_likely(d);
     }
     out->rate = d->b->predict / (now() - start);
@@ -231,8 +235,8 @@ static void want_forced(void *user, int layer, int kv_head, uint32_t *blocks, in
     int32_t m = 0;
     for (int32_t i = 0; i < n && m < f->cap; i++) {
         if (!sp_kv_is_away(d->pool, blocks[i])) continue;
-        const bool keep = m < f->n_last[list] &&
-                          (double)(bench_random(&d->random) >> 40) * 0x1p-24 < f->hit;
+        const bool keep =
+            m < f->n_last[list] && (double)(bench_random(&d->random) >> 40) * 0x1p-24 < f->hit;
         blocks[i] = last[m] = keep ? last[m] : any_block(d);
         m++;
     }
@@ -299,12 +303,14 @@ typedef struct compared {
     double grown, disk_rate;
 } compared;
 
-static void print_row(const disk *d, const char *what, const outcome *o, double ram, double disk_rate)
+static void print_row(const disk *d, const char *what, const outcome *o, double ram,
+                      double disk_rate)
 {
     const double n = d->b->predict, wanted = (double)(o->now.n_wanted - o->then.n_wanted);
     const double bytes =
         (double)(o->now.n_fetched - o->then.n_fetched) * (double)o->now.record_bytes / n;
-    const double allowed = bytes > 0 ? disk_rate / bytes : 1e9, least = ram > 0 ? SP_MIN(ram, allowed) : allowed;
+    const double allowed = bytes > 0 ? disk_rate / bytes : 1e9,
+                 least = ram > 0 ? SP_MIN(ram, allowed) : allowed;
     printf("%8d %-10s %8.2f %8.1f %% %9.2f %9.1f %9.2f %7.0f %%\n", d->depth, what, o->rate,
            wanted > 0 ? 100 * (double)(o->now.n_found - o->then.n_found) / wanted : 0, bytes / 1e6,
            (double)(o->now.wait_us - o->then.wait_us) / 1e3 / n, least, 100 * o->rate / least);
@@ -347,7 +353,8 @@ static sp_err run_from_disk(disk *d, compared *c)
     SP_TRY(random_reads(d, &c->disk_rate));
     SP_TRY(decode(d, &d->choice.o, &c->from_disk));
     c->grown = resident_bytes() - before;
-    printf("random reads of %zu bytes: %.0f MB/s; summaries %.1f MB, made in %.1f s; memory %.0f MB with "
+    printf("random reads of %zu bytes: %.0f MB/s; summaries %.1f MB, made in %.1f s; memory %.0f "
+           "MB with "
            "weights of %.0f MB\n",
            c->from_disk.now.record_bytes, c->disk_rate / 1e6,
            (double)c->from_disk.sparse.summary_bytes / 1e6,

@@ -177,7 +177,10 @@ static sp_err steps(setting *s, bool sparse, double *seconds)
             sp_plan *p = &s->plans[i];
             p->sparse = sparse ? s->sparse[i] : NULL;
             SP_TRY(sp_plan_grow(p, p->n_spans - 1, random_token(m), s->depth + s->n_grown, 0));
-            slices[i] = (sp_slice){.plan = p, .from = p->n_todo - 1, .n = 1, .want = SP_WANT_LAST,
+            slices[i] = (sp_slice){.plan = p,
+                                   .from = p->n_todo - 1,
+                                   .n = 1,
+                                   .want = SP_WANT_LAST,
                                    .logits = m->logits + (size_t)i * (size_t)m->model->hp.n_vocab};
         }
         SP_TRY(sp_engine_step(m->engine, slices, s->batch));
@@ -206,9 +209,10 @@ static void print_row(const setting *s, double *full, double *sparse, double *ra
     const sp_sparse_account a = sp_sparse_account_of(s->sparse[0]);
     const double gained = bench_quantile(ratio, b->rounds, 0.5);
     printf("%6d %8d %10.2f %10.2f %8.2f %8.2f %8.0f %% %8.1f %% %9.1f %9.1f\n", s->batch, s->depth,
-           units / bench_quantile(full, b->rounds, 0.5), units / bench_quantile(sparse, b->rounds, 0.5),
-           gained, allowed, 100 * gained / allowed, 100 * (double)a.n_read / (double)a.n_keys,
-           (double)a.summary_bytes / 1e6, (double)a.summarize_us / 1e3);
+           units / bench_quantile(full, b->rounds, 0.5),
+           units / bench_quantile(sparse, b->rounds, 0.5), gained, allowed, 100 * gained / allowed,
+           100 * (double)a.n_read / (double)a.n_keys, (double)a.summary_bytes / 1e6,
+           (double)a.summarize_us / 1e3);
     fflush(stdout);
 }
 
@@ -232,11 +236,12 @@ static sp_err run(machine *m)
     printf("%s: %s, weights %.1f MB, keys and values %.2f KB a token\n", m->b->model, m->b->decode,
            m->weight_bytes / 1e6,
            (double)sp_kv_block_bytes(sp_kv_pool_shape(m->pool)) / SP_BLOCK_TOKENS / 1e3);
-    printf("%6s %8s %10s %10s %8s %8s %10s %10s %9s %9s\n", "batch", "depth", "full t/s", "sparse t/s",
-           "ratio", "bound", "of it", "keys read", "MB", "ms once");
+    printf("%6s %8s %10s %10s %8s %8s %10s %10s %9s %9s\n", "batch", "depth", "full t/s",
+           "sparse t/s", "ratio", "bound", "of it", "keys read", "MB", "ms once");
     for (int d = 0; d < m->b->depths->n; d++)
         for (int n = 0; n < m->b->batches->n; n++) {
-            setting s = {.m = m, .depth = (int)m->b->depths->v[d], .batch = (int)m->b->batches->v[n]};
+            setting s = {
+                .m = m, .depth = (int)m->b->depths->v[d], .batch = (int)m->b->batches->v[n]};
             sp_err err = setting_open(&s);
             if (err == SP_OK) err = measure(&s);
             setting_close(&s);

@@ -35,7 +35,8 @@ typedef struct bench {
 } bench;
 
 /* run -- to the first token, or without one; false after an error message. */
-static bool run(bench *b, const subgraph_prompt *o, const char *policy, int max_tokens, sp_request **out)
+static bool run(bench *b, const subgraph_prompt *o, const char *policy, int max_tokens,
+                sp_request **out)
 {
     sp_prompt *p = bench_subgraph_prompt(b->ctx, o);
     if (!p) return false;
@@ -243,7 +244,8 @@ static bool run_system(bench *b, const int *which, int system, const char *queue
     if (b->as_json)
         printf("{\"workload\": \"%s\", \"system\": \"%s\", \"queue\": \"%s\", \"requests\": %d, "
                "\"tokens\": %lld, \"seconds\": %.6g, \"hit_rate\": %.4f}\n",
-               b->workload, system_names[system], queue, b->n_requests, (long long)n_tokens, seconds, hit);
+               b->workload, system_names[system], queue, b->n_requests, (long long)n_tokens,
+               seconds, hit);
     else
         printf("%-10s %-16s %-14s %8lld tokens %10.2f requests/s %7.1f %% reused\n", b->workload,
                system_names[system], queue, (long long)n_tokens, rate, 100 * hit);
@@ -258,7 +260,8 @@ static bool is_wanted(const bench_names *systems, int system)
     return false;
 }
 
-static bool by_workload(bench *b, const bench_names *workloads, const bench_names *systems, const char *queue)
+static bool by_workload(bench *b, const bench_names *workloads, const bench_names *systems,
+                        const char *queue)
 {
     int *which = calloc((size_t)b->n_requests * (size_t)b->n_entities, sizeof *which);
     bool good = which || (cli_fail_with("out of memory"), false);
@@ -296,8 +299,9 @@ static bool check(bench *b, settings *s)
         return cli_fail_with("bench graph: --tree is exact or shifted, not \"%s\"", s->tree), false;
     if (b->n_rounds < 1 || b->n_rounds > MAX_ROUNDS || b->n_entities < 1 || b->max_paths < 1 ||
         b->n_requests < 1 || b->n_requests > 100000 || b->n_entities > 1000)
-        return cli_fail_with("bench graph: 1 to %d rounds, entities, paths and requests are positive",
-                             MAX_ROUNDS),
+        return cli_fail_with(
+                   "bench graph: 1 to %d rounds, entities, paths and requests are positive",
+                   MAX_ROUNDS),
                false;
     bool draws = s->workloads_text || b->deviation;
     if (draws && s->from.n < b->n_entities)
@@ -336,7 +340,8 @@ int bench_graph(int argc, char **argv)
     model_options_init(&m);
     const opt own[] = {
         {OPT_STRING, "graph", 'g', "FILE", &s.from.graph, "graph written by spolia graph import"},
-        {OPT_STRING, "triples", 0, "FILE", &s.from.triples, "its TSV file; entities are drawn from it"},
+        {OPT_STRING, "triples", 0, "FILE", &s.from.triples,
+         "its TSV file; entities are drawn from it"},
         {OPT_STRING, "tree", 0, "MODE", &s.tree, "positions: exact, shifted (exact)"},
         {OPT_STRING, "lengths", 0, "LIST", &s.lengths_text,
          "tokens of the linear prompt at most (1024,2048,4096)"},
@@ -344,9 +349,12 @@ int bench_graph(int argc, char **argv)
         {OPT_INT, "paths", 0, "N", &b.max_paths, "paths of a subgraph at most (50)"},
         {OPT_INT, "min-paths", 0, "N", &s.from.min_paths, "entities with fewer are not drawn (20)"},
         {OPT_INT, "hops", 0, "N", &s.from.hops, "relations in a path at most (2)"},
-        {OPT_INT, "rounds", 0, "N", &b.n_rounds, "alternating runs of each form; medians count (3)"},
-        {OPT_STRING, "workload", 0, "LIST", &s.workloads_text, "temporal, zipf, uniform: requests instead"},
-        {OPT_STRING, "systems", 0, "LIST", &s.systems_text, "of the workload (linear,prefix,trees)"},
+        {OPT_INT, "rounds", 0, "N", &b.n_rounds,
+         "alternating runs of each form; medians count (3)"},
+        {OPT_STRING, "workload", 0, "LIST", &s.workloads_text,
+         "temporal, zipf, uniform: requests instead"},
+        {OPT_STRING, "systems", 0, "LIST", &s.systems_text,
+         "of the workload (linear,prefix,trees)"},
         {OPT_INT, "pool", 0, "N", &s.from.n, "entities of the workload (200)"},
         {OPT_INT, "requests", 0, "N", &b.n_requests, "requests of the workload (64)"},
         {OPT_U64, "seed", 0, "N", &b.random, "random seed (1)"},
@@ -361,7 +369,8 @@ int bench_graph(int argc, char **argv)
     if (at != argc) return cli_fail_with("bench graph: unexpected argument \"%s\"", argv[at]), 2;
     if (!check(&b, &s)) return 2;
     m.ctx.guard = 0; /* it would compute between the measurements */
-    bool good = bench_subgraphs_open(&s.from, &b.graphs) && (b.ctx = model_options_open(&m)) != NULL;
+    bool good =
+        bench_subgraphs_open(&s.from, &b.graphs) && (b.ctx = model_options_open(&m)) != NULL;
     good = good && measure(&b, &s, m.ctx.order ? m.ctx.order : "reorder");
     sp_context_close(b.ctx);
     bench_subgraphs_close(&b.graphs);

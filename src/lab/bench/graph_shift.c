@@ -29,7 +29,8 @@ static void take(const sp_token_logprob *v, int n, void *user)
     for (int i = 1; i < n && t->n < N_TOP; i++) t->v[t->n++] = v[i];
 }
 
-static bool ask(const graph_shift *o, const subgraph_prompt *what, const char *policy, top *out, sp_request **r)
+static bool ask(const graph_shift *o, const subgraph_prompt *what, const char *policy, top *out,
+                sp_request **r)
 {
     sp_prompt *p = bench_subgraph_prompt(o->ctx, what);
     if (!p) return false;
@@ -73,7 +74,8 @@ typedef struct outcome {
     int n_same, n_reused, n_tokens;
 } outcome;
 
-static bool measure(const graph_shift *o, int which_case, const int *order, const int *other, outcome *out)
+static bool measure(const graph_shift *o, int which_case, const int *order, const int *other,
+                    outcome *out)
 {
     subgraph_prompt in_place = {.from = o->from,
                                 .which = order,
@@ -111,7 +113,8 @@ static void print(const graph_shift *o, int which_case, outcome *out)
     double median = bench_quantile(out->kl, o->n_rounds, 0.5), mean = all / o->n_rounds;
     double reused = (double)out->n_reused / out->n_tokens;
     if (o->as_json)
-        printf("{\"nodes\": \"%s\", \"prompts\": %d, \"kl_mean\": %.6g, \"kl_median\": %.6g, \"same_token\": %d, "
+        printf("{\"nodes\": \"%s\", \"prompts\": %d, \"kl_mean\": %.6g, \"kl_median\": %.6g, "
+               "\"same_token\": %d, "
                "\"reused\": %.4f}\n",
                case_names[which_case], o->n_rounds, mean, median, out->n_same, reused);
     else

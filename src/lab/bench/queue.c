@@ -30,7 +30,8 @@ typedef struct bench {
 } bench;
 
 typedef struct outcome {
-    double ttft_us, p95_us, all_us, sched_us, cached; /* means, but for p95; cached: share of tokens */
+    double ttft_us, p95_us, all_us, sched_us,
+        cached; /* means, but for p95; cached: share of tokens */
 } outcome;
 
 static double uniform(bench *b)
@@ -68,7 +69,8 @@ static bool draw(bench *b, sp_context *c)
     b->due_us = calloc(n, sizeof *b->due_us);
     bool good = b->documents && b->weights && b->questions && b->drawn && b->due_us;
     double sum = 0, at = 0;
-    for (int i = 0; good && i < b->n_documents; i++) b->weights[i] = sum += pow(i + 1, -(double)b->zipf);
+    for (int i = 0; good && i < b->n_documents; i++)
+        b->weights[i] = sum += pow(i + 1, -(double)b->zipf);
     for (int r = 0; good && r < b->n_requests; r++) {
         for (int i = 0; i < b->n_chunks; i++)
             b->drawn[(size_t)r * k + (size_t)i] = draw_one(b, b->drawn + (size_t)r * k, i);
@@ -89,9 +91,10 @@ static sp_err submit(const bench *b, sp_context *c, int i, sp_request **out)
         err = sp_prompt_chunk(p, "", b->documents[b->drawn[i * b->n_chunks + k]]);
     if (err == SP_OK) err = sp_prompt_question(p, b->questions[i]);
     if (err == SP_OK)
-        err = sp_request_submit(c, p, &(sp_request_opts){.sampling = sp_sampling_default(),
-                                                         .max_tokens = b->answer,
-                                                         .ignore_end = true},
+        err = sp_request_submit(c, p,
+                                &(sp_request_opts){.sampling = sp_sampling_default(),
+                                                   .max_tokens = b->answer,
+                                                   .ignore_end = true},
                                 out);
     sp_prompt_destroy(p);
     return err;
@@ -189,15 +192,22 @@ static bool in_range(const bench *b)
 
 int bench_queue(int argc, char **argv)
 {
-    bench b = {.n_requests = 1000, .n_documents = 2000, .chunk_tokens = 64, .n_chunks = 4, .rounds = 3,
-               .answer = 1, .zipf = 1, .random = 1};
+    bench b = {.n_requests = 1000,
+               .n_documents = 2000,
+               .chunk_tokens = 64,
+               .n_chunks = 4,
+               .rounds = 3,
+               .answer = 1,
+               .zipf = 1,
+               .random = 1};
     const char *names = "fcfs,reorder,lpm,lsp";
     bool json = false;
     bench_names orders;
     model_options_init(&b.m);
     const opt own[] = {
         {OPT_INT, "requests", 'n', "N", &b.n_requests, "requests (1000)", .common = true},
-        {OPT_INT, "documents", 0, "N", &b.n_documents, "different documents (2000)", .common = true},
+        {OPT_INT, "documents", 0, "N", &b.n_documents, "different documents (2000)",
+         .common = true},
         {OPT_INT, "chunk-tokens", 0, "N", &b.chunk_tokens, "tokens in each (64)", .common = true},
         {OPT_INT, "chunks", 0, "N", &b.n_chunks, "documents in a prompt (4)", .common = true},
         {OPT_FLOAT, "zipf", 0, "S", &b.zipf, "document i is drawn in proportion to i^-S (1)"},
@@ -211,14 +221,17 @@ int bench_queue(int argc, char **argv)
         {0},
     };
     const opt *const tables[] = {own, b.m.table, NULL};
-    int at = opt_parse(argc, argv,
-                       &(opt_usage){"bench queue -m MODEL [options]",
-                                    "Measures what the order of waiting requests does to their time "
-                                    "to the first token,\nand what choosing costs."},
-                       tables);
+    int at =
+        opt_parse(argc, argv,
+                  &(opt_usage){"bench queue -m MODEL [options]",
+                               "Measures what the order of waiting requests does to their time "
+                               "to the first token,\nand what choosing costs."},
+                  tables);
     if (at < 0) return -1 - at;
     if (at != argc || !in_range(&b))
-        return cli_fail_with("bench queue: a number is out of range, or a prompt has more documents than there are"), 2;
+        return cli_fail_with("bench queue: a number is out of range, or a prompt has more "
+                             "documents than there are"),
+               2;
     if (!bench_names_parse("orders", names, NULL, &orders)) return 2;
     b.m.ctx.guard = 0; /* it would compute between the requests */
     bool good = run(&b, &orders, json);

@@ -108,7 +108,8 @@ bool load_server_open(const load_server_opts *o, load_server *out)
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return cli_fail_with("--url: \"%s\" must begin with http:// or https://", url), false;
     *out = (load_server){.base = base_of(url), .extra = o->extra};
-    out->name = named ? cli_checked(strndup(o->url, (size_t)(equal - o->url))) : cli_copy(out->base);
+    out->name =
+        named ? cli_checked(strndup(o->url, (size_t)(equal - o->url))) : cli_copy(out->base);
     char line[1024];
     int n = snprintf(line, sizeof line, "Authorization: Bearer %s", o->key ? o->key : "");
     out->headers = curl_slist_append(NULL, "Content-Type: application/json");
@@ -134,9 +135,10 @@ static char *body_of(const load *l, int number)
     const load_server *s = l->run->server;
     load_prompt p;
     load_source_prompt(l->run->source, l->run->first + number, &p);
-    json_t *body = cli_checked(json_pack("{s:s, s:i, s:b, s:i, s:{s:b}, s:o}", "model", s->model, "max_tokens",
-                                         l->run->n_predict, "stream", 1, "temperature", 0, "stream_options",
-                                         "include_usage", 1, "messages", load_prompt_messages(&p, s->in_text)));
+    json_t *body = cli_checked(json_pack("{s:s, s:i, s:b, s:i, s:{s:b}, s:o}", "model", s->model,
+                                         "max_tokens", l->run->n_predict, "stream", 1,
+                                         "temperature", 0, "stream_options", "include_usage", 1,
+                                         "messages", load_prompt_messages(&p, s->in_text)));
     if (!s->in_text) json_object_set(body, "documents", p.documents);
     if (s->extra) json_object_update(body, s->extra);
     char *text = cli_checked(json_dumps(body, JSON_COMPACT));
@@ -150,7 +152,8 @@ static char *body_of(const load *l, int number)
 static size_t on_body(char *data, size_t size, size_t n, void *user)
 {
     client *c = user;
-    if (!load_answer_feed(&c->answer, data, size * n, sp_clock_us())) return 0; /* ends the transfer */
+    if (!load_answer_feed(&c->answer, data, size * n, sp_clock_us()))
+        return 0; /* ends the transfer */
     return c->leave_after && c->answer.n_events >= c->leave_after ? 0 : size * n;
 }
 
@@ -161,7 +164,8 @@ static size_t on_header(char *data, size_t size, size_t n, void *user)
     size_t len = size * n, at = sizeof name - 1;
     if (len < at || strncasecmp(data, name, at) != 0) return len;
     while (at < len && data[at] == ' ') at++;
-    c->answer.is_stream = len - at >= sizeof type - 1 && strncasecmp(data + at, type, sizeof type - 1) == 0;
+    c->answer.is_stream =
+        len - at >= sizeof type - 1 && strncasecmp(data + at, type, sizeof type - 1) == 0;
     return len;
 }
 
@@ -199,7 +203,8 @@ static bool start(load *l, int number)
     load_answer_reset(&c->answer);
     c->error[0] = '\0';
     c->due_us = l->due_us[number];
-    c->leave_after = uniform(l) < l->run->hang_up ? 1 + (int)(uniform(l) * l->run->n_predict / 2) : 0;
+    c->leave_after =
+        uniform(l) < l->run->hang_up ? 1 + (int)(uniform(l) * l->run->n_predict / 2) : 0;
     c->body = body_of(l, number);
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(c->body));
     curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, c->body);
@@ -251,7 +256,8 @@ static void finish(load *l, client *c, CURLcode code)
     else if (status != 200)
         fail(l, c, status, "refused");
     else if (!a->is_stream || !a->first_us)
-        fail(l, c, status, a->is_stream ? "the stream ended before the first token" : "no stream of events");
+        fail(l, c, status,
+             a->is_stream ? "the stream ended before the first token" : "no stream of events");
     else if (!a->done)
         fail(l, c, status, "the stream ended without [DONE]");
     else
@@ -276,7 +282,8 @@ static bool is_due(const load *l, int next)
 /* wait_ms -- until the next request is due, or something arrives. */
 static int wait_ms(const load *l, int next)
 {
-    if (next >= l->run->n_requests || (l->run->concurrency && l->n_open >= l->run->concurrency)) return 1000;
+    if (next >= l->run->n_requests || (l->run->concurrency && l->n_open >= l->run->concurrency))
+        return 1000;
     int64_t us = l->due_us[next] - sp_clock_us();
     return us <= 0 ? 0 : us > 1000000 ? 1000 : (int)(us / 1000);
 }
@@ -286,7 +293,8 @@ static bool drive(load *l)
     CURLMcode code = CURLM_OK;
     for (int next = 0; code == CURLM_OK && (next < l->run->n_requests || l->n_open);) {
         int running, left;
-        for (int burst = 0; burst < 32 && is_due(l, next); burst++) /* answers are read in between */
+        for (int burst = 0; burst < 32 && is_due(l, next);
+             burst++) /* answers are read in between */
             if (!start(l, next++)) return false;
         code = curl_multi_perform(l->multi, &running);
         for (CURLMsg *m; code == CURLM_OK && (m = curl_multi_info_read(l->multi, &left)) != NULL;) {

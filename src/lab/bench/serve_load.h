@@ -32,13 +32,13 @@ void load_server_close(load_server *s);
 typedef struct load_run {
     const load_server *server;
     const load_source *source;
-    double rate;     /* requests a second, a Poisson process; 0: all at once */
-    int first;       /* prompt of the source */
+    double rate; /* requests a second, a Poisson process; 0: all at once */
+    int first;   /* prompt of the source */
     int n_requests;
     int concurrency; /* most at the same time; others wait, and their time counts; 0: no limit */
     int n_predict;
-    double hang_up;  /* share of clients that close the connection during the answer */
-    int timeout_s;   /* of one request */
+    double hang_up; /* share of clients that close the connection during the answer */
+    int timeout_s;  /* of one request */
     uint64_t seed;
 } load_run;
 

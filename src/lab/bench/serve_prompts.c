@@ -62,7 +62,8 @@ static bool each_line(load_source *s, const char *path, take_object *take)
 
 static json_t *document_of(const char *id, const char *title, const char *text)
 {
-    return cli_checked(json_pack("{s:s, s:s, s:s}", "id", id, "title", title ? title : "", "text", text));
+    return cli_checked(
+        json_pack("{s:s, s:s, s:s}", "id", id, "title", title ? title : "", "text", text));
 }
 
 static bool take_document(load_source *s, const json_t *o, const char *where)
@@ -102,7 +103,8 @@ static bool add_found(load_source *s, const char *question, const char *where, j
 {
     if (!question) return bad(where, "question", "with --index, a string is needed");
     sp_hits hits;
-    sp_err err = sp_index_search(s->index, question, s->o.n_chunks ? s->o.n_chunks : NO_TRACE_CHUNKS, &hits);
+    sp_err err =
+        sp_index_search(s->index, question, s->o.n_chunks ? s->o.n_chunks : NO_TRACE_CHUNKS, &hits);
     if (err != SP_OK) return cli_fail(err), false;
     for (int i = 0; i < hits.n; i++) {
         char id[32];
@@ -117,8 +119,10 @@ static bool take_request(load_source *s, const json_t *o, const char *where)
 {
     const char *question = json_string_value(json_object_get(o, "question"));
     json_t *documents = cli_checked(json_array());
-    bool good = s->index ? add_found(s, question, where, documents) : add_named(s, o, where, documents);
-    if (!good || !json_array_size(documents)) return json_decref(documents), good; /* skip an empty one */
+    bool good =
+        s->index ? add_found(s, question, where, documents) : add_named(s, o, where, documents);
+    if (!good || !json_array_size(documents))
+        return json_decref(documents), good; /* skip an empty one */
     s->items = cli_grow(s->items, s->n_items, &s->cap_items, sizeof *s->items);
     s->items[s->n_items++] = (item){documents, question ? cli_copy(question) : NULL};
     return true;
@@ -146,7 +150,8 @@ static double uniform(uint64_t *random)
 
 static char *random_text(int n_words, uint64_t *random)
 {
-    static const char *const syllables[] = {"ka", "lo", "mi", "ter", "san", "vel", "dor", "un", "pre", "sta", "ri", "gen"};
+    static const char *const syllables[] = {"ka",  "lo", "mi",  "ter", "san", "vel",
+                                            "dor", "un", "pre", "sta", "ri",  "gen"};
     size_t room = (size_t)n_words * 12 + 1, n = 0;
     char *text = cli_alloc(room, 1);
     for (int i = 0; i < n_words; i++) {
@@ -258,9 +263,11 @@ static char *text_of(const load_prompt *p)
     size_t n, i;
     json_t *d;
     FILE *f = cli_checked(open_memstream(&text, &n));
-    json_array_foreach(p->documents, i, d) {
+    json_array_foreach(p->documents, i, d)
+    {
         const char *title = json_string_value(json_object_get(d, "title"));
-        fprintf(f, "%s%s%s\n\n", title, *title ? "\n" : "", json_string_value(json_object_get(d, "text")));
+        fprintf(f, "%s%s%s\n\n", title, *title ? "\n" : "",
+                json_string_value(json_object_get(d, "text")));
     }
     fputs(p->question, f);
     return fclose(f) == 0 ? text : cli_checked(NULL);
@@ -269,8 +276,9 @@ static char *text_of(const load_prompt *p)
 json_t *load_prompt_messages(const load_prompt *p, bool in_text)
 {
     char *text = in_text ? text_of(p) : NULL;
-    json_t *messages = json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content", CLI_SYSTEM_TEXT,
-                                 "role", "user", "content", text ? text : p->question);
+    json_t *messages =
+        json_pack("[{s:s, s:s}, {s:s, s:s}]", "role", "system", "content", CLI_SYSTEM_TEXT, "role",
+                  "user", "content", text ? text : p->question);
     free(text);
     return cli_checked(messages);
 }

@@ -49,7 +49,8 @@ static const load_row *next_rate(const load_report *r, int server, double rate)
     const load_row *best = NULL;
     for (size_t i = 0; i < r->n; i++) {
         const load_row *row = &r->rows[i];
-        if (row->server == server && row->rate > rate && (!best || row->rate < best->rate)) best = row;
+        if (row->server == server && row->rate > rate && (!best || row->rate < best->rate))
+            best = row;
     }
     return best;
 }
@@ -69,16 +70,17 @@ double load_goodput(const load_report *r, int server)
 
 /* -- text ----------------------------------------------------------------------------------- */
 
-static const char *const csv_columns =
-    "server,rate,requests,answered,refused,failed,left,most_open,seconds,drain_s,ttft_ms,ttft_p50_ms,ttft_p95_ms,"
-    "ttft_p99_ms,gap_ms,gap_p50_ms,gap_p95_ms,gap_p99_ms,total_ms,total_p95_ms,tokens_s,requests_s,cached\n";
+static const char *const csv_columns = "server,rate,requests,answered,refused,failed,left,most_"
+                                       "open,seconds,drain_s,ttft_ms,ttft_p50_ms,ttft_p95_ms,"
+                                       "ttft_p99_ms,gap_ms,gap_p50_ms,gap_p95_ms,gap_p99_ms,total_"
+                                       "ms,total_p95_ms,tokens_s,requests_s,cached\n";
 
 void load_report_head(const load_report *r)
 {
     if (r->csv) fputs(csv_columns, r->csv);
     if (r->json) return;
-    printf("%-12s %7s %8s %7s %10s %10s %10s %9s %9s %9s %8s\n", "server", "rate", "answered", "not", "TTFT ms",
-           "95 % ms", "99 % ms", "gap ms", "95 % ms", "tokens/s", "cached");
+    printf("%-12s %7s %8s %7s %10s %10s %10s %9s %9s %9s %8s\n", "server", "rate", "answered",
+           "not", "TTFT ms", "95 % ms", "99 % ms", "gap ms", "95 % ms", "tokens/s", "cached");
 }
 
 static void set_number(json_t *o, const char *field, double v)
@@ -105,10 +107,10 @@ static void print_json(json_t *o)
 
 static void print_row_json(const load_report *r, const load_row *w, const char *error)
 {
-    json_t *o = cli_checked(json_pack("{s:s, s:f, s:i, s:i, s:i, s:i, s:i, s:i}", "server", r->names[w->server],
-                                      "rate", w->rate, "requests", w->n_requests, "answered", w->n_answered,
-                                      "refused", w->n_refused, "failed", w->n_failed, "left", w->n_left,
-                                      "most_open", w->most_open));
+    json_t *o = cli_checked(json_pack(
+        "{s:s, s:f, s:i, s:i, s:i, s:i, s:i, s:i}", "server", r->names[w->server], "rate", w->rate,
+        "requests", w->n_requests, "answered", w->n_answered, "refused", w->n_refused, "failed",
+        w->n_failed, "left", w->n_left, "most_open", w->most_open));
     set_number(o, "seconds", w->seconds);
     set_number(o, "drain_s", w->drain);
     set_quantiles(o, "ttft_ms", &w->ttft);
@@ -125,21 +127,22 @@ static void print_row(const load_report *r, const load_row *w)
 {
     char rate[16] = "all";
     if (w->rate > 0) snprintf(rate, sizeof rate, "%g", w->rate);
-    printf("%-12s %7s %8d %7d %10.1f %10.1f %10.1f %9.2f %9.2f %9.1f %6.1f %%\n", r->names[w->server], rate,
-           w->n_answered, w->n_refused + w->n_failed, 1e3 * w->ttft.mean, 1e3 * w->ttft.p95, 1e3 * w->ttft.p99,
-           1e3 * w->gap.mean, 1e3 * w->gap.p95, w->tokens_s, 100 * w->cached);
+    printf("%-12s %7s %8d %7d %10.1f %10.1f %10.1f %9.2f %9.2f %9.1f %6.1f %%\n",
+           r->names[w->server], rate, w->n_answered, w->n_refused + w->n_failed, 1e3 * w->ttft.mean,
+           1e3 * w->ttft.p95, 1e3 * w->ttft.p99, 1e3 * w->gap.mean, 1e3 * w->gap.p95, w->tokens_s,
+           100 * w->cached);
 }
 
 static void write_csv(FILE *f, const char *name, const load_row *w)
 {
-    fprintf(f, "%s,%g,%d,%d,%d,%d,%d,%d,%.3f,%.3f", name, w->rate, w->n_requests, w->n_answered, w->n_refused,
-            w->n_failed, w->n_left, w->most_open, w->seconds, w->drain);
+    fprintf(f, "%s,%g,%d,%d,%d,%d,%d,%d,%.3f,%.3f", name, w->rate, w->n_requests, w->n_answered,
+            w->n_refused, w->n_failed, w->n_left, w->most_open, w->seconds, w->drain);
     const load_quantiles *all[] = {&w->ttft, &w->gap};
     for (int i = 0; i < 2; i++)
         fprintf(f, ",%.3f,%.3f,%.3f,%.3f", 1e3 * all[i]->mean, 1e3 * all[i]->p50, 1e3 * all[i]->p95,
                 1e3 * all[i]->p99);
-    fprintf(f, ",%.3f,%.3f,%.3f,%.3f,%.4f\n", 1e3 * w->total.mean, 1e3 * w->total.p95, w->tokens_s, w->requests_s,
-            w->cached);
+    fprintf(f, ",%.3f,%.3f,%.3f,%.3f,%.4f\n", 1e3 * w->total.mean, 1e3 * w->total.p95, w->tokens_s,
+            w->requests_s, w->cached);
     fflush(f);
 }
 
@@ -155,8 +158,8 @@ void load_report_add(load_report *r, int server, const load_run *run, load_resul
     fflush(stdout);
     if (r->csv) write_csv(r->csv, r->names[server], &row);
     if (result->error[0])
-        cli_warn("%s, rate %g: %d requests failed; the first: %s", r->names[server], run->rate, row.n_failed,
-                 result->error);
+        cli_warn("%s, rate %g: %d requests failed; the first: %s", r->names[server], run->rate,
+                 row.n_failed, result->error);
 }
 
 void load_report_goodput(const load_report *r)
@@ -165,12 +168,14 @@ void load_report_goodput(const load_report *r)
     for (int i = 0; i < r->n_names; i++) {
         double rate = load_goodput(r, i), ratio = rate / first;
         if (r->json) {
-            json_t *o = cli_checked(json_pack("{s:s, s:f}", "server", r->names[i], "factor", r->factor));
+            json_t *o =
+                cli_checked(json_pack("{s:s, s:f}", "server", r->names[i], "factor", r->factor));
             set_number(o, "goodput", rate);
             set_number(o, "ratio", ratio);
             print_json(o);
         } else if (isfinite(rate)) {
-            printf("%-12s goodput %g requests/s (times within %gx of the lowest rate's), %.2fx of %s\n",
+            printf("%-12s goodput %g requests/s (times within %gx of the lowest rate's), %.2fx of "
+                   "%s\n",
                    r->names[i], rate, r->factor, ratio, r->names[0]);
         }
     }
@@ -189,7 +194,8 @@ static void collect(const load_report *r, int server, line_data *d)
 {
     const load_row *row = next_rate(r, server, 0);
     for (d->n = 0; row && d->n < BENCH_MAX_LIST; d->n++) {
-        const double y[N_PANELS] = {1e3 * row->ttft.mean, 1e3 * row->ttft.p95, 1e3 * row->gap.mean, row->tokens_s};
+        const double y[N_PANELS] = {1e3 * row->ttft.mean, 1e3 * row->ttft.p95, 1e3 * row->gap.mean,
+                                    row->tokens_s};
         d->x[d->n] = row->rate;
         for (int p = 0; p < N_PANELS; p++) d->y[p][d->n] = y[p];
         row = next_rate(r, server, row->rate);
@@ -207,9 +213,18 @@ bool load_report_plot(const load_report *r, const char *path)
     for (int p = 0; p < N_PANELS; p++) {
         plot_line *of = lines + p * r->n_names;
         for (int i = 0; i < r->n_names; i++)
-            of[i] = (plot_line){.name = r->names[i], .style = i + 1, .x = data[i].x, .y = data[i].y[p], .n = data[i].n};
-        panels[p] = (plot_panel){.title = titles[p], .x_label = "requests a second", .y_label = "ms",
-                                 .y_log = p < 2, .y_floor = 0.1, .lines = of, .n_lines = r->n_names};
+            of[i] = (plot_line){.name = r->names[i],
+                                .style = i + 1,
+                                .x = data[i].x,
+                                .y = data[i].y[p],
+                                .n = data[i].n};
+        panels[p] = (plot_panel){.title = titles[p],
+                                 .x_label = "requests a second",
+                                 .y_label = "ms",
+                                 .y_log = p < 2,
+                                 .y_floor = 0.1,
+                                 .lines = of,
+                                 .n_lines = r->n_names};
     }
     bool good = plot_write(path, panels, N_PANELS);
     if (!good) cli_fail_with("%s: cannot be written: %s", path, strerror(errno));

@@ -17,7 +17,7 @@ typedef struct load_row {
     int n_requests, n_answered, n_refused, n_failed, n_left, most_open;
     load_quantiles ttft, gap, total;
     double seconds, drain, tokens_s, requests_s; /* tokens_s: generated ones */
-    double cached;                        /* share of prompt tokens; NaN: the server does not say */
+    double cached; /* share of prompt tokens; NaN: the server does not say */
 } load_row;
 
 typedef struct load_report {

@@ -26,8 +26,12 @@ void load_times_fini(load_times *t)
 
 void load_answer_reset(load_answer *a)
 {
-    *a = (load_answer){.n_generated = -1, .n_prompt = -1, .n_cached = -1, .line = a->line,
-                       .room = a->room, .gaps = {.v = a->gaps.v, .cap = a->gaps.cap}};
+    *a = (load_answer){.n_generated = -1,
+                       .n_prompt = -1,
+                       .n_cached = -1,
+                       .line = a->line,
+                       .room = a->room,
+                       .gaps = {.v = a->gaps.v, .cap = a->gaps.cap}};
     if (a->line) a->line[0] = '\0';
 }
 

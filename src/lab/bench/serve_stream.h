@@ -16,13 +16,13 @@ void load_times_add(load_times *t, double seconds);
 void load_times_fini(load_times *t);
 
 typedef struct load_answer {
-    int64_t first_us, last_us;         /* the first and last event with a token; 0: none yet */
-    int n_events;                      /* with a token; one may carry several */
+    int64_t first_us, last_us;           /* the first and last event with a token; 0: none yet */
+    int n_events;                        /* with a token; one may carry several */
     int n_generated, n_prompt, n_cached; /* as the server counts; -1: it does not say */
-    bool is_stream, done;              /* done: [DONE] has arrived */
-    char wrong[192];                   /* what was wrong with the stream; "": nothing */
-    load_times gaps;                   /* between events with tokens */
-    char *line;                        /* the line being received; of a reply that is no stream: its beginning */
+    bool is_stream, done;                /* done: [DONE] has arrived */
+    char wrong[192];                     /* what was wrong with the stream; "": nothing */
+    load_times gaps;                     /* between events with tokens */
+    char *line; /* the line being received; of a reply that is no stream: its beginning */
     size_t n_line, room;
 } load_answer;
 

@@ -44,7 +44,8 @@ static bool read_names(const char *path, names *out)
         line[strcspn(line, "\r\n")] = '\0';
         const char *a = strchr(line, '\t'), *b = a ? strchr(a + 1, '\t') : NULL;
         if (!b) continue;
-        good = names_add(out, line, (size_t)(a - line)) && names_add(out, b + 1, strcspn(b + 1, "\t"));
+        good =
+            names_add(out, line, (size_t)(a - line)) && names_add(out, b + 1, strcspn(b + 1, "\t"));
     }
     free(line);
     fclose(f);
@@ -69,14 +70,15 @@ static bool draw(sp_graph *g, const bench_subgraphs_opts *o, const names *all, b
         sp_graph_answer *a = &out->v[out->n];
         sp_err err = sp_graph_find_paths(g, name, &paths, a);
         if (err != SP_OK) return cli_fail(err), false;
-        if (a->n_entities == 1 && a->n_paths >= o->min_paths && !is_known(out, a->paths[0].nodes[0]))
+        if (a->n_entities == 1 && a->n_paths >= o->min_paths &&
+            !is_known(out, a->paths[0].nodes[0]))
             out->n++;
         else
             sp_graph_answer_fini(a);
     }
     return out->n == o->n ||
-           (cli_fail_with("%s: %d entities with %d paths were found, %d are needed", o->graph, out->n,
-                          o->min_paths, o->n),
+           (cli_fail_with("%s: %d entities with %d paths were found, %d are needed", o->graph,
+                          out->n, o->min_paths, o->n),
             false);
 }
 
@@ -134,7 +136,8 @@ static sp_err add_subgraph(sp_prompt *p, const subgraph_prompt *o, const sp_grap
     sp_graph_tree tree = {0};
     if (o->form == SUBGRAPH_PATHS) return add_lines(p, a, n);
     sp_err err = sp_graph_tree_build(a->paths, n, SP_GRAPH_ARROWS, &tree);
-    if (err == SP_OK) err = o->form == SUBGRAPH_PREORDER ? add_preorder(p, &tree) : sp_prompt_graph(p, &tree);
+    if (err == SP_OK)
+        err = o->form == SUBGRAPH_PREORDER ? add_preorder(p, &tree) : sp_prompt_graph(p, &tree);
     sp_graph_tree_fini(&tree);
     return err;
 }

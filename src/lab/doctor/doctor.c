@@ -87,11 +87,12 @@ int lab_doctor(int argc, char **argv)
     const opt *const tables[] = {table, m.table, NULL};
     int at = opt_parse(
         argc, argv,
-        &(opt_usage){"doctor [-m MODEL] [options]",
-                     "Says what this machine will do, and with -m what the model needs and how fast "
-                     "it will\nbe, measured in a few seconds on its matrices without loading it "
-                     "(a model that fits the caches\nof the CPU decodes faster). Give it the options "
-                     "that ask or serve will have. The exit code\nis 1 when something will not work."},
+        &(opt_usage){
+            "doctor [-m MODEL] [options]",
+            "Says what this machine will do, and with -m what the model needs and how fast "
+            "it will\nbe, measured in a few seconds on its matrices without loading it "
+            "(a model that fits the caches\nof the CPU decodes faster). Give it the options "
+            "that ask or serve will have. The exit code\nis 1 when something will not work."},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

@@ -49,9 +49,9 @@ static bool field_of(const char *path, const char *name, char *out, size_t size)
 
 static void say_cpu(doctor *d)
 {
-    static const char *const wanted[] = {"avx2",     "fma",      "f16c",     "avx_vnni",
-                                         "avx512f",  "avx512bw", "avx512dq", "avx512vl",
-                                         "avx512_vnni"};
+    static const char *const wanted[] = {"avx2",     "fma",      "f16c",
+                                         "avx_vnni", "avx512f",  "avx512bw",
+                                         "avx512dq", "avx512vl", "avx512_vnni"};
     char name[128] = "unknown", flags[4096] = "", has[160] = "";
     field_of("/proc/cpuinfo", "model name", name, sizeof name);
     if (field_of("/proc/cpuinfo", "flags", flags + 1, sizeof flags - 2)) flags[0] = ' ';
@@ -61,7 +61,8 @@ static void say_cpu(doctor *d)
         snprintf(word, sizeof word, " %s ", wanted[i]);
         if (strstr(flags, word)) strcat(strcat(has, " "), wanted[i]);
     }
-    doctor_say(d, DOCTOR_OK, "cpu", NULL, "%s:%s", name, *has ? has : " none of AVX2, AVX-512, VNNI");
+    doctor_say(d, DOCTOR_OK, "cpu", NULL, "%s:%s", name,
+               *has ? has : " none of AVX2, AVX-512, VNNI");
 }
 
 static void say_kernels(doctor *d)
@@ -74,8 +75,8 @@ static void say_kernels(doctor *d)
     }
     bool is_ref = strcmp(ops->name, "ref") == 0;
     doctor_say(d, is_ref ? DOCTOR_WARNING : DOCTOR_OK, "kernels",
-               is_ref ? "plain C, many times slower: a CPU with AVX2, and a build for it" : NULL, "%s",
-               ops->name);
+               is_ref ? "plain C, many times slower: a CPU with AVX2, and a build for it" : NULL,
+               "%s", ops->name);
 }
 
 /* quota_of -- CPUs that the control group allows; 0: no limit. */
@@ -157,7 +158,8 @@ static void say_io_uring(doctor *d)
     int failed = io_uring_queue_init(4, &ring, 0);
     if (failed == 0) io_uring_queue_exit(&ring);
     doctor_say(d, failed ? DOCTOR_WARNING : DOCTOR_OK, "io_uring",
-               failed ? "allow it (many containers forbid it); until then threads read the store" : NULL,
+               failed ? "allow it (many containers forbid it); until then threads read the store"
+                      : NULL,
                "%s", failed ? strerror(-failed) : "allowed");
 }
 
@@ -167,7 +169,8 @@ static void say_files(doctor *d)
     if (getrlimit(RLIMIT_NOFILE, &r) != 0) return;
     bool few = r.rlim_cur < MANY_FILES;
     doctor_say(d, few ? DOCTOR_WARNING : DOCTOR_OK, "open files",
-               few ? "serve takes 1024 connections: ulimit -n 4096, or LimitNOFILE= of systemd" : NULL,
+               few ? "serve takes 1024 connections: ulimit -n 4096, or LimitNOFILE= of systemd"
+                   : NULL,
                "at most %llu", (unsigned long long)r.rlim_cur);
 }
 
@@ -217,9 +220,12 @@ static void existing(const char *dir, char *out, size_t size)
     snprintf(out, size, "%s", dir);
     while (access(out, F_OK) != 0) {
         char *slash = strrchr(out, '/');
-        if (!slash) snprintf(out, size, ".");
-        else if (slash == out) snprintf(out, size, "/");
-        else *slash = '\0';
+        if (!slash)
+            snprintf(out, size, ".");
+        else if (slash == out)
+            snprintf(out, size, "/");
+        else
+            *slash = '\0';
         if (!slash || slash == out) return;
     }
 }
@@ -239,8 +245,8 @@ void doctor_store(doctor *d)
     existing(dir, path, sizeof path);
     bool is_dir = stat(path, &s) == 0 && S_ISDIR(s.st_mode);
     if (!is_dir || statfs(path, &fs) != 0 || access(path, R_OK | W_OK | X_OK) != 0) {
-        doctor_say(d, DOCTOR_PROBLEM, "folder", "choose a folder that you may write", "%s: %s", path,
-                   is_dir ? strerror(errno) : "not a folder");
+        doctor_say(d, DOCTOR_PROBLEM, "folder", "choose a folder that you may write", "%s: %s",
+                   path, is_dir ? strerror(errno) : "not a folder");
         return;
     }
     d->disk_bytes = (size_t)fs.f_bavail * (size_t)fs.f_bsize;

@@ -23,9 +23,10 @@
 static void say_file(doctor *d, sp_model *m)
 {
     const sp_hparams *hp = &m->hp;
-    json_t *f = doctor_say(d, DOCTOR_OK, "model", NULL, "%s: %s, %.0f million weights, trained for %d "
-                                                        "tokens", m->path, hp->arch,
-                           (double)sp_model_n_params(m) / 1e6, hp->n_ctx);
+    json_t *f = doctor_say(d, DOCTOR_OK, "model", NULL,
+                           "%s: %s, %.0f million weights, trained for %d "
+                           "tokens",
+                           m->path, hp->arch, (double)sp_model_n_params(m) / 1e6, hp->n_ctx);
     doctor_number(f, "n_params", (double)sp_model_n_params(m));
     if (!m->tokenizer)
         doctor_say(d, DOCTOR_PROBLEM, "tokenizer", "use a file that has one", "none in the file");
@@ -63,16 +64,20 @@ static double token_bytes(doctor *d, const sp_model *m)
 {
     const model_options *o = d->o;
     const char *name = o->type_k ? o->type_k : o->type_v ? o->type_v : SP_KV_TYPE;
-    sp_kv_shape shape = {
-        .n_layers = m->hp.n_layers, .n_heads = m->hp.n_kv_heads, .head = m->hp.head, .type = SP_DTYPE_END};
+    sp_kv_shape shape = {.n_layers = m->hp.n_layers,
+                         .n_heads = m->hp.n_kv_heads,
+                         .head = m->hp.head,
+                         .type = SP_DTYPE_END};
     for (int t = 0; t < SP_DTYPE_END; t++)
         if (t != SP_DTYPE_N && strcmp(sp_dtype_of((sp_dtype)t)->name, name) == 0)
             shape.type = (sp_dtype)t;
     if (shape.type == SP_DTYPE_END) {
-        doctor_say(d, DOCTOR_PROBLEM, "KV type", "f32, f16, bf16, q16 or q8_0", "%s is unknown", name);
+        doctor_say(d, DOCTOR_PROBLEM, "KV type", "f32, f16, bf16, q16 or q8_0", "%s is unknown",
+                   name);
         return 0;
     }
-    if (sp_kv_shape_check(&shape) == SP_OK) return (double)sp_kv_block_bytes(&shape) / SP_BLOCK_TOKENS;
+    if (sp_kv_shape_check(&shape) == SP_OK)
+        return (double)sp_kv_block_bytes(&shape) / SP_BLOCK_TOKENS;
     doctor_say(d, DOCTOR_PROBLEM, "KV type", "choose another -ctk", "%s", sp_error_detail());
     return 0;
 }
@@ -83,12 +88,14 @@ static void say_kv(doctor *d, const sp_model *m, double per_token)
     int n_ctx = n_ctx_of(d, m);
     bool short_ctx = n_ctx > m->hp.n_ctx, few = memory / per_token < n_ctx;
     const char *advice = short_ctx ? "the model was not trained for that many: lower --ctx-size"
-                         : few     ? "less than one context fits: raise --kv-memory or lower --ctx-size"
-                                   : NULL;
-    json_t *f = doctor_say(
-        d, short_ctx ? DOCTOR_PROBLEM : few ? DOCTOR_WARNING : DOCTOR_OK, "KV memory", advice,
-        "%.0f MiB: %.0f tokens of %.1f KiB; context %d", memory / MIB, memory / per_token,
-        per_token / 1024, n_ctx);
+                         : few ? "less than one context fits: raise --kv-memory or lower --ctx-size"
+                               : NULL;
+    json_t *f = doctor_say(d,
+                           short_ctx ? DOCTOR_PROBLEM
+                           : few     ? DOCTOR_WARNING
+                                     : DOCTOR_OK,
+                           "KV memory", advice, "%.0f MiB: %.0f tokens of %.1f KiB; context %d",
+                           memory / MIB, memory / per_token, per_token / 1024, n_ctx);
     doctor_number(f, "tokens", memory / per_token);
     doctor_number(f, "bytes_per_token", per_token);
     if (d->disk_bytes)
@@ -102,10 +109,10 @@ static void say_memory(doctor *d, sp_model *m, const sp_ops *ops)
     double kv = (double)(d->o->ctx.kv_bytes ? d->o->ctx.kv_bytes : KV_BYTES);
     double have = (double)d->available_bytes;
     bool fits = have == 0 || weights + kv < have;
-    json_t *f = doctor_say(
-        d, fits ? DOCTOR_OK : DOCTOR_PROBLEM, "memory",
-        fits ? NULL : "a smaller or more quantized model, or less --kv-memory",
-        "weights %.0f MiB and KV %.0f MiB of %.0f MiB available", weights / MIB, kv / MIB, have / MIB);
+    json_t *f = doctor_say(d, fits ? DOCTOR_OK : DOCTOR_PROBLEM, "memory",
+                           fits ? NULL : "a smaller or more quantized model, or less --kv-memory",
+                           "weights %.0f MiB and KV %.0f MiB of %.0f MiB available", weights / MIB,
+                           kv / MIB, have / MIB);
     doctor_number(f, "weight_bytes", weights);
     doctor_number(f, "needed_bytes", weights + kv);
 }
@@ -219,8 +226,8 @@ static void say_speed(doctor *d, const timing *t, const sp_peaks *p)
                            first, t->n_prompt);
     doctor_number(f, "tokens_per_second", t->n_prompt / t->prefill);
     f = doctor_say(d, DOCTOR_OK, "decode", NULL,
-                   "about %.1f tokens/s after %d tokens (memory bandwidth allows %.1f)", 1 / t->decode,
-                   t->n_prompt, p->read / bytes);
+                   "about %.1f tokens/s after %d tokens (memory bandwidth allows %.1f)",
+                   1 / t->decode, t->n_prompt, p->read / bytes);
     doctor_number(f, "tokens_per_second", 1 / t->decode);
 }
 

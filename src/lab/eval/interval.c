@@ -24,8 +24,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings,
-                                 int setting)
+eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings, int setting)
 {
     double *kept = cli_alloc(RESAMPLES, sizeof *kept);
     size_t n = (size_t)n_questions, block = (size_t)n_settings;

@@ -1,0 +1,254 @@
+/* ledger_tiers.c -- what lower tiers tell the ledger: which copies they have, and what they load. */
+#include "cache/ledger_int.h"
+
+#include <math.h>
+#include <string.h>
+
+void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers)
+{
+    l->tiers = *tiers;
+}
+
+static void adopt_uses(sp_copy *c, int64_t n_uses)
+{
+    if (c->n_uses || n_uses <= 0) return;
+    c->n_uses = n_uses;
+    c->recent = log2((double)n_uses); /* as if all of them were at time 0 */
+}
+
+sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
+{
+    if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
+        return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->kind);
+    if (a->place == SP_AT_DEVICE)
+        return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
+    sp_copy *c = sp_by_content_named(l, a, NULL);
+    if (!c) {
+        SP_TRY(sp_ledger_new_copy(l, a->kind, &c));
+        c->id = a->id;
+        c->head = a->head;
+        sp_ledger_enter(l, c);
+        sp_by_content_add(l, c);
+    }
+    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
+    c->places |= a->place;
+    c->stored.stats |= a->measured;
+    c->stored.heavy |= a->heavy;
+    if (a->cost_us > 0) c->cost_us = a->cost_us;
+    adopt_uses(c, a->n_uses);
+    l->stats.n_added++;
+    sp_ledger_forget_oldest(l);
+    return SP_OK;
+}
+
+/* unknown_tenant -- of a path copy that a tier has: no prompt has it, so none finds the copy by its first
+ * tokens alone. */
+static uint64_t unknown_tenant(const sp_digest *id)
+{
+    return sp_hash64(id->b, sizeof id->b);
+}
+
+/* enter_adopted -- a new FREE path copy. */
+static sp_err enter_adopted(sp_ledger *l, const sp_adopted_path *a, sp_copy **out)
+{
+    sp_segment seg = *a->seg;
+    sp_copy contents = {0}, *c;
+    seg.tenant = unknown_tenant(&seg.id);
+    SP_TRY(sp_copy_fill(&contents, &(sp_copy_spec){.seg = &seg,
+                                                   .kind = SP_COPY_PATH,
+                                                   .exact = a->exact,
+                                                   .at = a->at,
+                                                   .cost_us = a->cost_us}));
+    sp_err err = sp_ledger_new_copy(l, SP_COPY_PATH, &c);
+    if (err != SP_OK) {
+        sp_copy_empty(&contents);
+        return err;
+    }
+    sp_copy_move_contents(c, &contents);
+    if (a->parent) c->parent = sp_ledger_own(l, a->parent);
+    sp_ledger_enter(l, c);
+    sp_ledger_enter_path(l, c);
+    *out = c;
+    return SP_OK;
+}
+
+sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a)
+{
+    const sp_copy *p = a->parent;
+    if (a->place == SP_AT_DEVICE)
+        return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
+    if (a->exact && p && a->at != p->at + p->n)
+        return sp_fail(SP_E_FORMAT, "adopted copy: it begins at position %d, its parent ends at %d",
+                       a->at, p->at + p->n);
+    sp_copy *c = sp_by_path_child(l, p, a->seg);
+    if (!c) SP_TRY(enter_adopted(l, a, &c));
+    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
+    c->places |= a->place;
+    adopt_uses(c, a->n_uses);
+    l->stats.n_added++;
+    return SP_OK;
+}
+
+void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
+{
+    sp_copy *c = sp_ledger_own(l, placed);
+    assert(sp_ledger_tiers_may_have(c) && place != SP_AT_DEVICE);
+    if (place == SP_AT_HOST) sp_order_add(&l->host, c);
+    c->places |= place;
+    c->stored.stats = c->stats != NULL;
+    c->stored.heavy = c->heavy != NULL;
+}
+
+void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
+{
+    sp_copy *c = sp_ledger_own(l, unplaced);
+    assert(place != SP_AT_DEVICE);
+    sp_ledger_unplace(l, c, place, false);
+    sp_ledger_settle(l, c);
+}
+
+static bool is_free_leaf(const sp_copy *c)
+{
+    return c->n_pins == 0 && !c->first_child;
+}
+
+/* may_leave_host -- I7: what continues it there needs it. */
+static bool may_leave_host(const sp_copy *c)
+{
+    if (c->n_pins) return false;
+    if (c->state != SP_COPY_FREE || !c->first_child) return true;
+    bool needed = !(c->places & SP_AT_DISK);
+    for (const sp_copy *d = c->first_child; d && !needed; d = d->sibling.next)
+        needed = d->places & SP_AT_HOST;
+    return !needed;
+}
+
+const sp_copy *sp_ledger_host_victim(sp_ledger *l)
+{
+    const sp_copy *leaf = sp_order_victim(&l->host, is_free_leaf);
+    return leaf ? leaf : sp_order_victim(&l->host, may_leave_host);
+}
+
+/* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */
+static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
+{
+    int32_t n = sp_blocks_for(seg->n);
+    sp_copy contents = {0}, *parent = c->parent;
+    uint32_t *blocks = sp_alloc((size_t)n, sizeof *blocks);
+    if (!blocks) return sp_fail_nomem((size_t)n * sizeof *blocks, "a copy that is loaded");
+    sp_err err = sp_kv_acquire(l->pool, n, blocks);
+    if (err == SP_OK) {
+        err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg,
+                                                      .kind = c->kind,
+                                                      .exact = c->exact,
+                                                      .at = c->at,
+                                                      .blocks = blocks,
+                                                      .cost_us = c->cost_us});
+        if (err != SP_OK) sp_kv_release(l->pool, blocks, n);
+    }
+    if (err == SP_OK) {
+        sp_copy_empty(c);
+        sp_copy_move_contents(c, &contents);
+        c->parent = parent;
+    }
+    sp_free(blocks);
+    return err;
+}
+
+/* can_load -- I7. */
+static sp_err can_load(const sp_copy *c)
+{
+    if (c->parent && c->parent->state == SP_COPY_FREE)
+        return sp_fail(SP_E_NOKV, "what a copy continues has no blocks");
+    return SP_OK;
+}
+
+sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segment *seg,
+                            int64_t spare)
+{
+    sp_copy *c = sp_ledger_own(l, loading);
+    const sp_segment own = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
+    if (c->kind == SP_COPY_PATH) seg = &own;
+    assert(c->state == SP_COPY_FREE && sp_digest_eq(&c->id, &seg->id));
+    int64_t n = sp_blocks_for(seg->n);
+    SP_TRY(can_load(c));
+    sp_err err = SP_OK;
+    c->n_pins++;
+    if (c->parent) c->parent->n_pins++;
+    if (!sp_ledger_make_room(l, n, c->kind) || !sp_ledger_free_up(l, n + spare))
+        err = sp_fail(
+            SP_E_NOKV,
+            "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld can be had",
+            (long long)n, (long long)spare, (long long)sp_kv_pool_n_free(l->pool));
+    if (err == SP_OK) err = open_blocks(l, c, seg);
+    if (c->parent) sp_ledger_drop_pin(l, c->parent);
+    if (err != SP_OK) {
+        sp_ledger_drop_pin(l, c);
+        return err;
+    }
+    sp_evict_unlink(&l->free, c);
+    c->state = SP_COPY_LOADING;
+    c->has_head = false;
+    if (c->parent) c->parent->n_children++;
+    sp_ledger_count(l, c, 1);
+    return SP_OK;
+}
+
+/* loaded_contents -- tokens and blocks as they are, and what the tier says of the copy. */
+static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy *out)
+{
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
+    return sp_copy_fill(out, &(sp_copy_spec){.seg = &seg,
+                                             .kind = c->kind,
+                                             .exact = c->kind == SP_COPY_PLAIN,
+                                             .at = loaded->at,
+                                             .before = loaded->before,
+                                             .n_before = loaded->n_before,
+                                             .blocks = c->blocks,
+                                             .stats = loaded->stats,
+                                             .heavy = loaded->heavy,
+                                             .cost_us = loaded->cost_us});
+}
+
+/* has_what_was_found -- a policy looked for this copy because of what the tier said of it. */
+static bool has_what_was_found(const sp_copy *c, const sp_loaded *loaded)
+{
+    return (loaded->stats || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);
+}
+
+sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded)
+{
+    sp_copy *c = sp_ledger_own(l, loading), contents = {0};
+    assert(c->state == SP_COPY_LOADING);
+    if (c->has_head) return SP_OK;
+    if (c->kind != SP_COPY_PATH) {
+        if (!has_what_was_found(c, loaded))
+            return sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
+        SP_TRY(loaded_contents(c, loaded, &contents));
+        sp_copy_empty(c);
+        sp_copy_move_contents(c, &contents);
+    }
+    c->has_head = true;
+    return SP_OK;
+}
+
+sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,
+                          sp_place from, int64_t now)
+{
+    sp_copy *c = sp_ledger_own(l, loading);
+    assert(c->state == SP_COPY_LOADING && c->n_pins > 0);
+    assert(!loaded || !c->parent || c->parent->state != SP_COPY_LOADING);
+    sp_err err = loaded ? sp_ledger_load_head(l, c, loaded) : SP_OK;
+    if (err == SP_E_FORMAT) loaded = NULL, err = SP_OK;
+    if (loaded && c->parent && c->parent->state == SP_COPY_FREE)
+        err = sp_fail(SP_E_NOTFOUND, "what a copy continues could not be loaded");
+    sp_ledger_drop_pin(l, c);
+    if (!loaded || err != SP_OK) {
+        if (!loaded) sp_ledger_unplace(l, c, from, true);
+        sp_ledger_become_free(l, c);
+        return err;
+    }
+    sp_kv_seal(l->pool, c->blocks, sp_copy_n_own_blocks(c));
+    sp_ledger_become_ready(l, c, now);
+    return SP_OK;
+}
