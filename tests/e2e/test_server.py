@@ -64,11 +64,11 @@ class Server:
     def socket(self):
         return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
-    def stop(self, number=signal.SIGTERM):
+    def stop(self, number=signal.SIGTERM, seconds=60):
         """Its exit code; what it wrote to standard error is in self.said."""
         self.process.send_signal(number)
         try:
-            self.process.wait(timeout=60)
+            self.process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
@@ -446,13 +446,13 @@ def test_refusals(tmp_path):
 
 
 def test_shutdown_lets_answers_finish(start):
-    s = start()
+    s = start("--drain", 120)  # time enough for a build with sanitizers
     got = []
     ask = {**LONG, "prompt": "The " * 200, "max_tokens": 1500}
     thread = threading.Thread(target=lambda: got.append(s.call("/v1/completions", ask)))
     thread.start()
     s.wait_for("num_requests_running", 1)
-    assert s.stop() == 0
+    assert s.stop(seconds=150) == 0
     thread.join()
     assert got[0][0] == 200
 
