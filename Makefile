@@ -107,7 +107,7 @@ $(BUILD)/libspolia.so: $(LIB_OBJ)
 # examples -- programs over the public header and the shared library alone.
 EXAMPLES := $(patsubst %.c,$(BUILD)/%,$(wildcard examples/*.c))
 examples: $(EXAMPLES)
-$(BUILD)/examples/%: examples/%.c include/spolia.h $(BUILD)/libspolia.so
+$(BUILD)/examples/%: examples/%.c $(wildcard include/*.h) $(BUILD)/libspolia.so
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CSTD) $(WARN) $(OPT) $(SAN) -Iinclude $< -L$(BUILD) -lspolia -Wl,-rpath,'$$ORIGIN/..' $(LDFLAGS) -o $@
@@ -116,7 +116,7 @@ $(BUILD)/examples/%: examples/%.c include/spolia.h $(BUILD)/libspolia.so
 PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*.py) python/spolia/py.typed) \
 	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
 python: $(PYTHON_FILES)
-$(BUILD)/python/spolia/spolia.cdef: include/spolia_base.h include/spolia.h
+$(BUILD)/python/spolia/spolia.cdef: include/spolia_base.h include/spolia.h include/spolia_graph.h
 	@mkdir -p $(@D)
 	@echo "  CDEF  $@"
 	$(Q)sed -e '/^#include/d' -e 's/__attribute__((visibility("default")))//' $^ | $(CC) -E -P -x c - >$@.new && mv $@.new $@
@@ -288,7 +288,7 @@ install: all $(BUILD)/help/spolia.bash
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(MAN1) \
 		$(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
 	install -m 755 $(BUILD)/spolia $(DESTDIR)$(BINDIR)
-	install -m 644 include/spolia.h include/spolia_base.h include/spolia_documents.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 include/spolia.h include/spolia_base.h include/spolia_graph.h include/spolia_documents.h $(DESTDIR)$(INCLUDEDIR)
 	install -m 644 $(BUILD)/libspolia.a $(DESTDIR)$(LIBDIR)
 	install -m 755 $(BUILD)/libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)
 	ln -sf libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -301,7 +301,7 @@ install: all $(BUILD)/help/spolia.bash
 
 uninstall:
 	rm -f $(DESTDIR)$(BINDIR)/spolia $(DESTDIR)$(INCLUDEDIR)/spolia.h $(DESTDIR)$(INCLUDEDIR)/spolia_base.h \
-	  $(DESTDIR)$(INCLUDEDIR)/spolia_documents.h $(DESTDIR)$(LIBDIR)/libspolia.* \
+	  $(DESTDIR)$(INCLUDEDIR)/spolia_graph.h $(DESTDIR)$(INCLUDEDIR)/spolia_documents.h $(DESTDIR)$(LIBDIR)/libspolia.* \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/spolia.pc $(DESTDIR)$(MAN1)/spolia.1 $(DESTDIR)$(MAN1)/spolia-*.1 \
 		$(DESTDIR)$(BASH_COMPLETIONS)/spolia $(DESTDIR)$(ZSH_COMPLETIONS)/_spolia $(DESTDIR)$(FISH_COMPLETIONS)/spolia.fish
 

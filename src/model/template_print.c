@@ -90,22 +90,27 @@ static void mark(sp_tpl_writer *w, size_t from, const sp_tpl_str *s)
     w->n_runs = 1;
 }
 
+/* write_scalar -- words: false, true and none in the language that is written. */
+static sp_err write_scalar(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v,
+                           const char *const words[3])
+{
+    if (v.kind != SP_TPL_NONE && v.kind != SP_TPL_BOOL) return sp_tpl_write_number(m, w, v);
+    const char *word = words[v.kind == SP_TPL_NONE ? 2 : v.b];
+    return sp_tpl_write_plain(m, w, word, strlen(word));
+}
+
 static sp_err write_repr(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v)
 {
-    static const char *const words[] = {"False", "True"};
+    static const char *const words[] = {"False", "True", "None"};
     size_t from = w->n;
     sp_err err = SP_OK;
     SP_TRY(sp_tpl_deeper(m));
     switch (v.kind) {
     case SP_TPL_NONE:
-        err = sp_tpl_write_plain(m, w, "None", 4);
-        break;
     case SP_TPL_BOOL:
-        err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b]));
-        break;
     case SP_TPL_INT:
     case SP_TPL_FLOAT:
-        err = sp_tpl_write_number(m, w, v);
+        err = write_scalar(m, w, v, words);
         break;
     case SP_TPL_STRING:
         err = write_quoted(m, w, v.s);
@@ -204,19 +209,15 @@ static sp_err json_container(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, 
 
 static sp_err json_write(sp_tpl_machine *m, sp_tpl_writer *w, sp_tpl_val v, int indent, int level)
 {
-    static const char *const words[] = {"false", "true"};
+    static const char *const words[] = {"false", "true", "null"};
     sp_err err = SP_OK;
     SP_TRY(sp_tpl_deeper(m));
     switch (v.kind) {
     case SP_TPL_NONE:
-        err = sp_tpl_write_plain(m, w, "null", 4);
-        break;
     case SP_TPL_BOOL:
-        err = sp_tpl_write_plain(m, w, words[v.b], strlen(words[v.b]));
-        break;
     case SP_TPL_INT:
     case SP_TPL_FLOAT:
-        err = sp_tpl_write_number(m, w, v);
+        err = write_scalar(m, w, v, words);
         break;
     case SP_TPL_STRING:
         err = write_json_string(m, w, v.s);

@@ -1,6 +1,5 @@
 /* test_path_store.c -- path copies in the store: a restart finds what was computed, bit for bit, and what
  * is damaged, incomplete or another tenant's is a miss. */
-#include <ftw.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/wait.h>
@@ -9,30 +8,12 @@
 #include "cache/by_path.h"
 #include "serve/erase.h"
 #include "serve/tiers_int.h"
+#include "support/folder.h"
 #include "support/requests.h"
 #include "support/stored.h"
 
 static const policy prefix = {"prefix", 0}, off = {"off", 0};
 static const char question[] = "Which?";
-
-/* -- folders -------------------------------------------------------------------------------- */
-
-static void make_folder(char *dir, size_t n)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, n, "%s/spolia-paths-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
-}
-
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    return remove(path);
-}
-
-static void remove_folder(const char *dir)
-{
-    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
 
 /* open_store -- with the default policy. */
 static sp_context *open_store(const char *dir)

@@ -1,32 +1,13 @@
 /* test_store_requests.c -- requests and the store: copies are loaded without stalling those that
  * decode, written back in the background, and missed with a reason. */
 #include <fcntl.h>
-#include <ftw.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
 
+#include "support/folder.h"
 #include "support/requests.h"
 #include "support/stored.h"
-
-/* -- folders -------------------------------------------------------------------------------- */
-
-static void make_folder(char *dir, size_t n)
-{
-    const char *tmp = getenv("TMPDIR");
-    snprintf(dir, n, "%s/spolia-store-XXXXXX", tmp ? tmp : "/tmp");
-    assert_non_null(mkdtemp(dir));
-}
-
-static int remove_entry(const char *path, const struct stat *st, int kind, struct FTW *w)
-{
-    return remove(path);
-}
-
-static void remove_folder(const char *dir)
-{
-    assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
-}
 
 /* open_store -- requests wait for loads as long as a slow machine takes. */
 static sp_context *open_store(const char *dir)
