@@ -18,7 +18,7 @@
 #include "engine/sparse.h"
 #include "lab/eval/dataset.h"
 #include "lab/profile_decode.h"
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 #define EPSILON 0.1f /* tolerance of D, as in the paper */
 #define SYSTEM  "Answer from the documents."

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "serve/guard.h"
+#include "serve/check/guard.h"
 #include "serve/request_int.h"
 
 /* stop_at -- where the first stop string begins in the text, searching only what is new; or

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "base/need.h"
-#include "serve/guard.h"
-#include "serve/guard_check.h"
-#include "serve/queue.h"
+#include "serve/check/guard.h"
+#include "serve/check/guard_check.h"
+#include "serve/queue/queue.h"
 
 enum { PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */ };
 

@@ -11,11 +11,11 @@
 #include "reuse/reuse.h"
 #include "serve/decode.h"
 #include "serve/driver.h"
-#include "serve/measure.h"
-#include "serve/order.h"
-#include "serve/prompt.h"
-#include "serve/share.h"
-#include "serve/tiers.h"
+#include "serve/check/measure.h"
+#include "serve/queue/order.h"
+#include "serve/prompt/prompt.h"
+#include "serve/queue/share.h"
+#include "serve/tiers/tiers.h"
 
 /* sp_reuse_opts after their check. */
 typedef struct sp_reuse_choice {
@@ -25,7 +25,7 @@ typedef struct sp_reuse_choice {
     bool exact_first, unfused;
 } sp_reuse_choice;
 
-typedef struct sp_guard sp_guard; /* serve/guard.h */
+typedef struct sp_guard sp_guard; /* serve/check/guard.h */
 
 struct sp_vocab {
     const sp_tokenizer *tokenizer;

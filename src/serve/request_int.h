@@ -26,7 +26,7 @@
 
 #include "engine/sampler.h"
 #include "serve/context_int.h"
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 typedef enum sp_request_state {
     SP_REQ_QUEUED,

@@ -6,8 +6,8 @@
  * for the tiers, if a request does. */
 #include "base/need.h"
 #include "base/clock.h"
-#include "serve/guard_check.h"
-#include "serve/queue.h"
+#include "serve/check/guard_check.h"
+#include "serve/queue/queue.h"
 #include "serve/request_int.h"
 
 static void drop_canceled(sp_request *list)

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/need.h"
-#include "serve/guard.h"
+#include "serve/check/guard.h"
 #include "serve/request_int.h"
 
 static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_request_opts *o)

@@ -14,7 +14,7 @@
 #include "lab/bench/model.h"
 #include "lab/bench/speed.h"
 #include "cli/cli.h"
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 #define MAX_BATCH 256
 

@@ -15,7 +15,7 @@
 #include "cli/model_options.h"
 #include "lab/bench/bench.h"
 #include "lab/bench/prompts.h"
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 typedef struct bench {
     model_options m;

@@ -27,7 +27,7 @@
 #include "cli/alloc.h"
 #include "cli/cli.h"
 #include "lab/metrics.h"
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 /* The logits before each token of an answer. */
 typedef struct trace {

@@ -2,8 +2,8 @@
  * with: against values computed here. */
 #include <math.h>
 
-#include "serve/guard.h"
-#include "serve/guard_int.h"
+#include "serve/check/guard.h"
+#include "serve/check/guard_int.h"
 #include "support/requests.h"
 
 enum { V = 384 }; /* of the model */

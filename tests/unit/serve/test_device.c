@@ -6,7 +6,7 @@
 #include <ftw.h>
 #include <stdio.h>
 
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 #include "support/far_device.h"
 
 enum { TOKENS = 12 };

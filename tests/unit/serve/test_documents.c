@@ -5,8 +5,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "serve/documents_int.h"
-#include "serve/tiers_int.h"
+#include "serve/documents/documents_int.h"
+#include "serve/tiers/tiers_int.h"
 #include "support/requests.h"
 
 #define SYSTEM "Be brief."

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "serve/host_kv.h"
+#include "serve/tiers/host_kv.h"
 
 enum { HEADS = 2, HEAD = 64, BLOCKS = 3, LAYER_MAX = 1 << 20 };
 

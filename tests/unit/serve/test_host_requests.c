@@ -2,7 +2,7 @@
  * they were exact, written once, lost in the right order. */
 #include "support/requests.h"
 
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 
 static const policy prefix = {"prefix", 0}, full = {"full", 0};
 static const char question[] = "Which?";

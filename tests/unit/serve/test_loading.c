@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 #include "store/tier_int.h"
 
 static const policy full = {"full", 0}, prefix = {"prefix", 0};

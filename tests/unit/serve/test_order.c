@@ -3,9 +3,9 @@
 
 #include "support/requests.h"
 
-#include "serve/order.h"
-#include "serve/queue.h"
-#include "serve/share.h"
+#include "serve/queue/order.h"
+#include "serve/queue/queue.h"
+#include "serve/queue/share.h"
 
 static const sp_order *order_of(const char *name)
 {

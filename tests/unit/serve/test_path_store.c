@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "cache/by_path.h"
-#include "serve/erase.h"
-#include "serve/tiers_int.h"
+#include "serve/tiers/erase.h"
+#include "serve/tiers/tiers_int.h"
 #include "support/folder.h"
 #include "support/requests.h"
 #include "support/stored.h"

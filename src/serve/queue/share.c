@@ -1,4 +1,4 @@
-#include "serve/share.h"
+#include "serve/queue/share.h"
 
 #include <string.h>
 

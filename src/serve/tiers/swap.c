@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 #include "store/host_tier.h"
 
 sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o)

@@ -1,11 +1,11 @@
 /* guard.c -- see guard.h: noting, judging and steering. */
-#include "serve/guard.h"
+#include "serve/check/guard.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/guard_int.h"
+#include "serve/check/guard_int.h"
 
 enum { ENOUGH = 8 }; /* checks before a change */
 

@@ -1,9 +1,9 @@
-#include "serve/guard_check.h"
+#include "serve/check/guard_check.h"
 
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/guard_int.h"
+#include "serve/check/guard_int.h"
 
 static sp_err compare(int position, const float *logits, int n_vocab, void *user)
 {

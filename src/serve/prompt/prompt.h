@@ -21,8 +21,8 @@
 #include "kv/segment.h"
 #include "model/chat.h"
 #include "model/tokenizer.h"
-#include "serve/cut.h"
-#include "serve/repeats.h"
+#include "serve/prompt/cut.h"
+#include "serve/prompt/repeats.h"
 #include "spolia.h"
 
 /* What a prompt is made for; fixed for a context. */

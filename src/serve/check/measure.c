@@ -1,6 +1,6 @@
 /* measure.c -- requests that are measured: prescribed answers, logits, KV that is kept. The
  * measurements are added to a request before it joins the queue. */
-#include "serve/measure.h"
+#include "serve/check/measure.h"
 
 #include <string.h>
 

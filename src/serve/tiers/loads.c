@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 
 enum { TRIES = 3 };
 

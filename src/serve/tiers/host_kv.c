@@ -1,4 +1,4 @@
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 
 #include <string.h>
 

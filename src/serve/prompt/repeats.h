@@ -10,7 +10,7 @@
 #ifndef SP_SERVE_REPEATS_H
 #define SP_SERVE_REPEATS_H
 
-#include "serve/cut.h"
+#include "serve/prompt/cut.h"
 
 #define SP_REPEAT_MIN_BYTES 256 /* shorter repeats are not learned */
 

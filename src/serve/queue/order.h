@@ -1,7 +1,7 @@
 /* order.h -- which waiting request starts next. Pure: it reads what is noted of each request.
  *
  *   1. priority    the lowest number
- *   2. tenant      of those, the requests of whoever was served least (serve/share.h)
+ *   2. tenant      of those, the requests of whoever was served least (serve/queue/share.h)
  *   3. overtaken   of those, the oldest that `window` later ones have overtaken
  *   4. order       else the highest score; of equal ones the oldest
  *

@@ -6,7 +6,7 @@
 
 #include "retrieve/shelf.h"
 #include "serve/context_int.h"
-#include "serve/erase.h"
+#include "serve/tiers/erase.h"
 
 enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
 

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/need.h"
 #include "retrieve/texts.h"
-#include "serve/documents_int.h"
+#include "serve/documents/documents_int.h"
 
 #define MOST_ID   256
 #define PIN_SHARE 0.5f

@@ -1,4 +1,4 @@
-#include "serve/queue.h"
+#include "serve/queue/queue.h"
 
 #include <stdlib.h>
 #include <string.h>

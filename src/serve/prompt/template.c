@@ -1,4 +1,4 @@
-/* prompt_template.c -- a conversation as segments, by the model's own chat template.
+/* template.c -- a conversation as segments, by the model's own chat template.
  *
  *   rendered   <s>[INST] S\n\n U [/INST] A </s>[INST] U [/INST]
  *   spans                 -     -         -             -           what comes from messages
@@ -11,7 +11,7 @@
 
 #include "base/need.h"
 #include "model/json_file.h"
-#include "serve/chat_text.h"
+#include "serve/prompt/chat_text.h"
 #include "serve/context_int.h"
 
 typedef struct writer {

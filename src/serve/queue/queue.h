@@ -1,4 +1,4 @@
-/* queue.h -- brings the request that starts next to the front of the queue (serve/order.h).
+/* queue.h -- brings the request that starts next to the front of the queue (serve/queue/order.h).
  *
  * The queue is kept from oldest to newest, but for its first one: once that has looked for copies it
  * holds pins, so it stays in front until it starts. Only the SP_QUEUE_LOOK oldest are compared, and
@@ -8,7 +8,7 @@
 #ifndef SP_SERVE_QUEUE_H
 #define SP_SERVE_QUEUE_H
 
-#include "serve/order.h"
+#include "serve/queue/order.h"
 #include "serve/request_int.h"
 
 enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_ORDER_WINDOW = 32 };

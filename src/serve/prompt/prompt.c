@@ -1,4 +1,4 @@
-#include "serve/prompt.h"
+#include "serve/prompt/prompt.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
-/* documents_compute.c -- copies of a document's chunks before a question comes: a request for each chunk
+/* compute.c -- copies of a document's chunks before a question comes: a request for each chunk
  * that has it alone after the head, or among the chunks of the tenant that are most like it. */
 #include <string.h>
 
 #include "base/need.h"
 #include "retrieve/texts.h"
-#include "serve/documents_int.h"
+#include "serve/documents/documents_int.h"
 
 typedef struct computing {
     sp_documents *d;

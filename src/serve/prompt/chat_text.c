@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "model/json_file.h"
-#include "serve/chat_text.h"
+#include "serve/prompt/chat_text.h"
 #include "serve/context_int.h"
 
 static const char *const origins[] = {[SP_TEMPLATE_MESSAGE] = "message",

@@ -1,11 +1,11 @@
-#include "serve/tiers.h"
+#include "serve/tiers/tiers.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "base/log.h"
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 #include "store/disk_tier.h"
 
 /* A copy on its way to the store: a job that owns all it reads, but for the pinned copy. */

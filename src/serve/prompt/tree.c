@@ -1,4 +1,4 @@
-/* prompt_tree.c -- dependency trees in a prompt: nodes, lists and tables.
+/* tree.c -- dependency trees in a prompt: nodes, lists and tables.
  *
  *   system 0..4     exact     A  5..6           shifted    A  5..6    keys for  5..6
  *     A (2)                   B  7                         B  7                 7
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/need.h"
-#include "serve/prompt.h"
+#include "serve/prompt/prompt.h"
 
 enum { MAX_DEPTH = 256 }; /* nodes above a node */
 

@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_GUARD_INT_H
 #define SP_SERVE_GUARD_INT_H
 
-#include "serve/guard.h"
+#include "serve/check/guard.h"
 
 enum { SP_GUARD_WAITING = 4, SP_GUARD_POLICIES = 16 };
 

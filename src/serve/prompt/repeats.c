@@ -6,7 +6,7 @@
  *   texts     a ring: which bytes, whose
  *   anchors   [power of two] hash -> text and place; a newer one takes the slot
  */
-#include "serve/repeats.h"
+#include "serve/prompt/repeats.h"
 
 #include <pthread.h>
 #include <string.h>

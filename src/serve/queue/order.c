@@ -1,4 +1,4 @@
-#include "serve/order.h"
+#include "serve/queue/order.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-#include "serve/host_kv.h"
-#include "serve/tiers.h"
+#include "serve/tiers/host_kv.h"
+#include "serve/tiers/tiers.h"
 #include "store/moves.h"
 
 typedef struct sp_load sp_load; /* loads.c */

@@ -1,4 +1,4 @@
-#include "serve/erase.h"
+#include "serve/tiers/erase.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "serve/io.h"
+#include "serve/tiers/io.h"
 
 #include <pthread.h>
 #include <stdio.h>

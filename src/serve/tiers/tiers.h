@@ -13,7 +13,7 @@
 
 #include "base/mem.h"
 #include "cache/ledger.h"
-#include "serve/io.h"
+#include "serve/tiers/io.h"
 #include "store/erase.h"
 
 typedef struct sp_tiers sp_tiers;

@@ -12,7 +12,7 @@
  *     texts    [max] a ring, oldest at `next` once full
  *     buckets  [power of two] --> newest text --> older text --> ...       (index + 1; 0: none)
  */
-#include "serve/cut.h"
+#include "serve/prompt/cut.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "cache/by_path.h"
-#include "serve/tiers_int.h"
+#include "serve/tiers/tiers_int.h"
 #include "store/disk_tier.h"
 
 enum { MOST_HEADERS = 16384, BATCH = 64 };
