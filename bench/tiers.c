@@ -3,7 +3,9 @@
  *     build/bench/tiers read DIR [MiB]     copies of a chunk (24 layers of 256 KiB) in a store in DIR, all of them
  *                                          read: GB/s, 3 rounds
  *     build/bench/tiers decode DIR MODEL   tokens a second of a request that decodes, alone and while 1 GB is
- *                                          read from that store, alternating, 5 rounds
+ *                                          read from that store, alternating, 5 rounds; and two controls in
+ *                                          place of the read, as long as it took: memory is copied at the same
+ *                                          rate; a thread counts and touches no memory
  *
  * The store is written first. Reads go around the system's cache (O_DIRECT). bench/tiers.py runs fio's
  * sequential read in the same sitting. */
@@ -14,6 +16,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/err.h"
 #include "spolia.h"
 #include "store/disk_tier.h"
 
@@ -104,24 +107,54 @@ static double gigabytes(uint32_t n)
 
 /* -- decoding ------------------------------------------------------------------------------- */
 
-typedef struct reader {
+/* What runs beside a request that decodes. */
+typedef struct neighbour {
     sp_tier *tier;
     uint32_t n;
     uint8_t *memory;
-    double seconds;
+    double seconds; /* that reading took */
     _Atomic bool done;
-} reader;
+} neighbour;
 
 static void *read_beside(void *arg)
 {
-    reader *r = arg;
-    r->seconds = read_all(r->tier, r->n, r->memory);
-    r->done = true;
+    neighbour *b = arg;
+    b->seconds = read_all(b->tier, b->n, b->memory);
+    b->done = true;
     return NULL;
 }
 
-/* decode -- tokens a second of n tokens, or until the reader is done. */
-static double decode(sp_context *c, int n, const reader *beside, int *n_tokens)
+static double now(void)
+{
+    return (double)sp_clock_us() * 1e-6;
+}
+
+/* copy_beside -- the bytes of the copies from memory to memory, spread over the time that reading took. */
+static void *copy_beside(void *arg)
+{
+    neighbour *b = arg;
+    const double start = now();
+    const uint32_t n = b->n * LAYERS, slots = FLIGHT * LAYERS;
+    for (uint32_t i = 0; i < n; i++) {
+        const size_t from = i % slots, to = (i + slots / 2) % slots;
+        memcpy(b->memory + to * LAYER_BYTES, b->memory + from * LAYER_BYTES, LAYER_BYTES);
+        while (now() - start < b->seconds * i / n) {}
+    }
+    b->done = true;
+    return NULL;
+}
+
+static void *count_beside(void *arg)
+{
+    neighbour *b = arg;
+    const double start = now();
+    while (now() - start < b->seconds) {}
+    b->done = true;
+    return NULL;
+}
+
+/* decode -- tokens a second of n tokens, or until the neighbour is done. */
+static double decode(sp_context *c, int n, const neighbour *beside, int *n_tokens)
 {
     sp_prompt *p;
     sp_request *r;
@@ -132,13 +165,23 @@ static double decode(sp_context *c, int n, const reader *beside, int *n_tokens)
         .sampling = sp_sampling_default(), .max_tokens = n, .ignore_end = true};
     check(sp_request_submit(c, p, &o, &r));
     check(sp_context_step(c, &busy));
-    const int64_t start = sp_clock_us();
+    const double start = now();
     int done = 0;
     for (; busy && !(beside && beside->done); done++) check(sp_context_step(c, &busy));
     *n_tokens = done;
-    double rate = done / ((double)(sp_clock_us() - start) * 1e-6);
+    const double rate = done / (now() - start);
     sp_request_destroy(r);
     sp_prompt_destroy(p);
+    return rate;
+}
+
+static double decode_beside(sp_context *c, neighbour *b, void *(*run)(void *), int *n_tokens)
+{
+    pthread_t thread;
+    b->done = false;
+    if (pthread_create(&thread, NULL, run, b) != 0) exit(1);
+    const double rate = decode(c, 2000, b, n_tokens);
+    pthread_join(thread, NULL);
     return rate;
 }
 
@@ -146,15 +189,16 @@ static void bench_decode(sp_tier *t, uint32_t n, uint8_t *memory, const char *mo
 {
     sp_context *c;
     check(sp_context_open(&(sp_context_opts){.model = model, .n_threads = 1}, &c));
+    printf("alone tok/s,read,copied,counted,GB/s\n");
     for (int i = 0; i < ROUNDS; i++) {
-        reader r = {.tier = t, .n = n, .memory = memory};
-        pthread_t thread;
-        int n_beside, n_alone;
-        if (pthread_create(&thread, NULL, read_beside, &r) != 0) exit(1);
-        double beside = decode(c, 2000, &r, &n_beside);
-        pthread_join(thread, NULL);
-        double alone = decode(c, n_beside > 8 ? n_beside : 8, NULL, &n_alone);
-        printf("%.1f,%.1f,%.3f,%.2f\n", alone, beside, beside / alone, gigabytes(n) / r.seconds);
+        neighbour b = {.tier = t, .n = n, .memory = memory};
+        int n_tokens, unused;
+        const double read = decode_beside(c, &b, read_beside, &n_tokens);
+        const double copied = decode_beside(c, &b, copy_beside, &unused);
+        const double counted = decode_beside(c, &b, count_beside, &unused);
+        const double alone = decode(c, SP_MAX(n_tokens, 8), NULL, &unused);
+        printf("%.1f,%.3f,%.3f,%.3f,%.2f\n", alone, read / alone, copied / alone, counted / alone,
+               gigabytes(n) / b.seconds);
         fflush(stdout);
     }
     sp_context_close(c);
@@ -173,7 +217,7 @@ int main(int argc, char **argv)
     if (!memory) return 1;
     memset(memory, 0, (size_t)FLIGHT * LAYERS * LAYER_BYTES);
     sp_tier *t = fill(argv[2], n);
-    printf(decodes ? "alone tok/s,beside tok/s,ratio,GB/s\n" : "io,GB/s\n");
+    if (!decodes) printf("io,GB/s\n");
     for (int i = 0; !decodes && i < 3; i++)
         printf("%s,%.3f\n", sp_disk_tier_io(t), gigabytes(n) / read_all(t, n, memory));
     if (decodes) bench_decode(t, n, memory, argv[3]);
