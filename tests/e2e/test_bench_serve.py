@@ -100,6 +100,7 @@ def test_waiting_for_a_free_place_counts():
         assert 230 < rows[0]["ttft_ms"]["mean"] and 390 < rows[0]["ttft_ms"]["p99"] + 10
         rows, _ = load("--url", peer.url, "--requests", 4, "--rates", 0)
         assert rows[0]["most_open"] == 4 and 100 <= rows[0]["ttft_ms"]["p50"]
+        assert rows[0]["drain_s"] < 0.8  # it ends with its last answer
 
 
 # -- what comes back -------------------------------------------------------------------------------
@@ -149,6 +150,26 @@ def test_servers_side_by_side(tmp_path, server):
     assert any("one" == e.text for e in text.iter()) and any("two" == e.text for e in text.iter())
 
 
+def test_a_server_that_falls_behind_gets_no_higher_rates():
+    """20 ms each, one at a time: 20 a second are served as they come, 2,000 a second wait for each other."""
+    options = ("--rates", "20,2000,4000", "--requests", 12, "--concurrency", 1, "--stop-beyond", "--by", "median")
+    with Peer(delay=0.02) as peer:
+        rows, _ = load("--url", peer.url, *options, "--factor", 2)
+        assert [r["rate"] for r in rows if "rate" in r] == [20, 2000]
+        assert rows[-1]["goodput"] == 20 and rows[-1]["by"] == "median" and rows[-1]["reached_its_limit"]
+        rows, _ = load("--url", peer.url, *options, "--factor", 1000)
+        assert len(rows) == 4 and rows[-1]["goodput"] == 4000 and not rows[-1]["reached_its_limit"]
+
+
+def test_the_time_of_a_rate_is_limited():
+    with Peer(delay=0.4) as peer:
+        start = time.time()
+        rows, said = load("--url", peer.url, "--rates", "0", "--requests", 30, "--concurrency", 1, "--limit", 1)
+        assert time.time() - start < 5
+        assert 1 <= rows[0]["answered"] <= 2 and rows[0]["answered"] + rows[0]["failed"] == 30
+        assert "--limit" in rows[0]["error"] and "requests failed" in said
+
+
 def test_wrong_usage(tmp_path, server):
     good = ("bench", "serve", "--url", server.url)
     refuse("bench", "serve", naming=["--url"], code=2)
@@ -158,6 +179,7 @@ def test_wrong_usage(tmp_path, server):
     refuse(*good, "--documents", "here", naming=["here"], code=2)
     refuse(*good, "--rates", "1,-2", naming=["--rates"], code=2)
     refuse(*good, "--hang-up", "1.5", naming=["range"], code=2)
+    refuse(*good, "--by", "mode", naming=["--by", "mode"], code=2)
     refuse(*good, "--extra", "[1]", naming=["--extra"])
     docs = jsonl(tmp_path / "docs", {"id": "a", "text": "x"})
     refuse(*good, "--docs", docs, "--trace", jsonl(tmp_path / "t", {"doc_ids": ["b"]}), naming=["line 1", "b", "--docs"])

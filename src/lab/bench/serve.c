@@ -12,10 +12,10 @@ typedef struct bench {
     opt_list urls;
     load_source_opts source;
     load_server_opts server;
-    const char *rates, *csv, *svg, *extra;
+    const char *rates, *csv, *svg, *extra, *by;
     float zipf, hang_up, factor;
-    int n_requests, n_warm, concurrency, n_predict, timeout_s;
-    bool json, ignore_end, same;
+    int n_requests, n_warm, concurrency, n_predict, timeout_s, limit_s;
+    bool json, ignore_end, same, stop;
     bench_list list;
     load_server servers[16];
     int n_servers;
@@ -31,6 +31,7 @@ static load_run run_of(const bench *b, const load_source *source, int server)
                       .n_predict = b->n_predict,
                       .hang_up = (double)b->hang_up,
                       .timeout_s = b->timeout_s,
+                      .limit_s = b->limit_s,
                       .seed = b->source.seed};
 }
 
@@ -58,6 +59,7 @@ static bool measure(bench *b, const load_source *source)
     load_report_head(&b->report);
     for (int i = 0; good && i < b->list.n; i++)
         for (int s = 0; good && s < b->n_servers; s++) {
+            if (b->stop && load_is_beyond(&b->report, s)) continue;
             load_run run = run_of(b, source, s);
             run.rate = b->list.v[i];
             run.first = b->n_warm + (b->same ? 0 : i * b->n_requests);
@@ -107,6 +109,7 @@ static bool run(bench *b)
         return cli_fail_with("%s: cannot be written: %s", b->csv, strerror(errno)), false;
     b->report.json = b->json;
     b->report.factor = (double)b->factor;
+    b->report.median = strcmp(b->by, "median") == 0;
     curl_global_init(CURL_GLOBAL_DEFAULT);
     b->server.extra = extra_fields(b);
     load_source *source = b->server.extra ? load_source_open(&b->source) : NULL;
@@ -131,7 +134,9 @@ static bool check(bench *b)
     if (strcmp(b->server.documents, "auto") != 0 && strcmp(b->server.documents, "field") != 0 &&
         strcmp(b->server.documents, "text") != 0)
         return cli_fail_with("--documents: \"%s\" is none of auto, field, text", b->server.documents), false;
-    bool good = b->n_requests >= 1 && b->n_requests <= 10000000 && b->n_warm >= 0 && b->n_warm <= 10000000 &&
+    if (strcmp(b->by, "mean") != 0 && strcmp(b->by, "median") != 0)
+        return cli_fail_with("--by: \"%s\" is neither mean nor median", b->by), false;
+    bool good = b->limit_s >= 0 && b->n_requests >= 1 && b->n_requests <= 10000000 && b->n_warm >= 0 && b->n_warm <= 10000000 &&
                 b->concurrency >= 0 && b->n_predict >= 1 && b->timeout_s >= 1 && b->hang_up >= 0 &&
                 b->hang_up <= 1 && b->factor >= 1 && s->n_chunks >= 0 && s->n_documents >= 1 &&
                 s->n_documents <= 1 << 24 && s->n_words >= 1 && s->n_words <= 1 << 20 && b->zipf >= 0;
@@ -142,7 +147,7 @@ static bool check(bench *b)
 int bench_serve(int argc, char **argv)
 {
     bench b = {.source = {.n_documents = 1000, .n_words = 80, .seed = 1}, .server = {.documents = "auto"},
-               .rates = "1", .zipf = 1, .factor = 5, .n_requests = 100, .n_predict = 16, .timeout_s = 600};
+               .rates = "1", .by = "mean", .zipf = 1, .factor = 5, .n_requests = 100, .n_predict = 16, .timeout_s = 600};
     const opt own[] = {
         {OPT_LIST, "url", 0, "[NAME=]URL", &b.urls, "a server; several are measured in turn", .common = true},
         {OPT_STRING, "rates", 'r', "LIST", &b.rates, "requests a second, a Poisson process; 0: all at once (1)",
@@ -170,7 +175,10 @@ int bench_serve(int argc, char **argv)
         {OPT_FLAG, "same", 0, NULL, &b.same, "every rate has the same prompts, instead of the next ones"},
         {OPT_FLOAT, "hang-up", 0, "SHARE", &b.hang_up, "clients that close the connection during the answer (0)"},
         {OPT_INT, "timeout", 0, "S", &b.timeout_s, "seconds that a request may take (600)"},
+        {OPT_INT, "limit", 0, "S", &b.limit_s, "seconds for each rate; what is not answered then has failed (no limit)"},
         {OPT_FLOAT, "factor", 0, "X", &b.factor, "goodput: times within X times those of the lowest rate (5)"},
+        {OPT_STRING, "by", 0, "WHAT", &b.by, "goodput: of mean or median times (mean)"},
+        {OPT_FLAG, "stop-beyond", 0, NULL, &b.stop, "rates rise; no higher rate for a server that did not keep up"},
         {OPT_U64, "seed", 's', "N", &b.source.seed, "random seed (1)"},
         {OPT_STRING, "csv", 0, "FILE", &b.csv, "a line for each run", .common = true},
         {OPT_STRING, "svg", 0, "FILE", &b.svg, "a plot over the rates", .common = true},

@@ -37,6 +37,7 @@ typedef struct load {
     char url[1024];
     int64_t *due_us; /* [run->n_requests] */
     int n_open;
+    int64_t end_us; /* of the run */
     uint64_t random;
 } load;
 
@@ -239,6 +240,16 @@ static void count(load *l, const client *c)
     r->n_cached += a->n_cached > 0 ? a->n_cached : 0;
 }
 
+static void release(load *l, client *c)
+{
+    curl_multi_remove_handle(l->multi, c->curl);
+    free(c->body);
+    c->body = NULL;
+    c->next = l->unused;
+    l->unused = c;
+    l->n_open--;
+}
+
 static void finish(load *l, client *c, CURLcode code)
 {
     const load_answer *a = &c->answer;
@@ -262,12 +273,21 @@ static void finish(load *l, client *c, CURLcode code)
         fail(l, c, status, "the stream ended without [DONE]");
     else
         count(l, c);
-    curl_multi_remove_handle(l->multi, c->curl);
-    free(c->body);
-    c->body = NULL;
-    c->next = l->unused;
-    l->unused = c;
-    l->n_open--;
+    release(l, c);
+}
+
+/* give_up -- at the end of the time of a run: requests without a complete answer have failed. */
+static void give_up(load *l, int next)
+{
+    load_result *r = l->result;
+    for (size_t i = 0; i < l->n_clients; i++) {
+        if (!l->clients[i]->body) continue;
+        r->n_failed++;
+        release(l, l->clients[i]);
+    }
+    r->n_failed += l->run->n_requests - next;
+    if (!r->error[0])
+        snprintf(r->error, sizeof r->error, "no answer within --limit, %d s", l->run->limit_s);
 }
 
 /* -- the run -------------------------------------------------------------------------------- */
@@ -279,9 +299,10 @@ static bool is_due(const load *l, int next)
            (!run->concurrency || l->n_open < run->concurrency);
 }
 
-/* wait_ms -- until the next request is due, or something arrives. */
+/* wait_ms -- until the next request is due, the run ends, or something arrives. */
 static int wait_ms(const load *l, int next)
 {
+    if (l->end_us - sp_clock_us() < 1000000) return 10;
     if (next >= l->run->n_requests || (l->run->concurrency && l->n_open >= l->run->concurrency))
         return 1000;
     int64_t us = l->due_us[next] - sp_clock_us();
@@ -293,6 +314,10 @@ static bool drive(load *l)
     CURLMcode code = CURLM_OK;
     for (int next = 0; code == CURLM_OK && (next < l->run->n_requests || l->n_open);) {
         int running, left;
+        if (sp_clock_us() >= l->end_us) {
+            give_up(l, next);
+            break;
+        }
         for (int burst = 0; burst < 32 && is_due(l, next);
              burst++) /* answers are read in between */
             if (!start(l, next++)) return false;
@@ -303,7 +328,8 @@ static bool drive(load *l)
             curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, (char **)&c);
             if (m->msg == CURLMSG_DONE) finish(l, c, done);
         }
-        if (code == CURLM_OK) code = curl_multi_poll(l->multi, NULL, 0, wait_ms(l, next), NULL);
+        if (code == CURLM_OK && (next < l->run->n_requests || l->n_open))
+            code = curl_multi_poll(l->multi, NULL, 0, wait_ms(l, next), NULL);
     }
     return code == CURLM_OK || (cli_fail_with("libcurl: %s", curl_multi_strerror(code)), false);
 }
@@ -327,6 +353,7 @@ bool load_execute(const load_run *run, load_result *out)
     l.due_us = cli_alloc((size_t)run->n_requests, sizeof *l.due_us);
     double at = 0;
     int64_t begin = sp_clock_us();
+    l.end_us = run->limit_s ? begin + run->limit_s * (int64_t)1000000 : INT64_MAX;
     for (int i = 0; i < run->n_requests; i++) {
         if (run->rate > 0 && i) at -= log(1 - uniform(&l)) / run->rate * 1e6;
         l.due_us[i] = begin + (int64_t)at;

@@ -39,6 +39,7 @@ typedef struct load_run {
     int n_predict;
     double hang_up; /* share of clients that close the connection during the answer */
     int timeout_s;  /* of one request */
+    int limit_s;    /* of the run: what is not answered then has failed; 0: none */
     uint64_t seed;
 } load_run;
 

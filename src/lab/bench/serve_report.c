@@ -55,17 +55,36 @@ static const load_row *next_rate(const load_report *r, int server, double rate)
     return best;
 }
 
-double load_goodput(const load_report *r, int server)
+static double typical(const load_report *r, const load_quantiles *q)
+{
+    return r->median ? q->p50 : q->mean;
+}
+
+/* first_beyond -- the lowest rate at which a server does not keep up, or NULL; *rate is the one below. */
+static const load_row *first_beyond(const load_report *r, int server, double *rate)
 {
     const load_row *row = next_rate(r, server, 0), *lowest = row;
-    double rate = NAN;
+    *rate = NAN;
     while (row && row->n_answered + row->n_left == row->n_requests &&
-           row->ttft.mean <= r->factor * lowest->ttft.mean &&
-           (row == lowest || row->drain <= r->factor * lowest->total.mean)) {
-        rate = row->rate;
-        row = next_rate(r, server, rate);
+           typical(r, &row->ttft) <= r->factor * typical(r, &lowest->ttft) &&
+           (row == lowest || row->drain <= r->factor * typical(r, &lowest->total))) {
+        *rate = row->rate;
+        row = next_rate(r, server, *rate);
     }
+    return row;
+}
+
+double load_goodput(const load_report *r, int server)
+{
+    double rate;
+    (void)first_beyond(r, server, &rate);
     return rate;
+}
+
+bool load_is_beyond(const load_report *r, int server)
+{
+    double rate;
+    return first_beyond(r, server, &rate) != NULL;
 }
 
 /* -- text ----------------------------------------------------------------------------------- */
@@ -168,15 +187,17 @@ void load_report_goodput(const load_report *r)
     for (int i = 0; i < r->n_names; i++) {
         double rate = load_goodput(r, i), ratio = rate / first;
         if (r->json) {
-            json_t *o =
-                cli_checked(json_pack("{s:s, s:f}", "server", r->names[i], "factor", r->factor));
+            json_t *o = cli_checked(json_pack("{s:s, s:f, s:s, s:b}", "server", r->names[i], "factor",
+                                              r->factor, "by", r->median ? "median" : "mean",
+                                              "reached_its_limit", load_is_beyond(r, i)));
             set_number(o, "goodput", rate);
             set_number(o, "ratio", ratio);
             print_json(o);
         } else if (isfinite(rate)) {
-            printf("%-12s goodput %g requests/s (times within %gx of the lowest rate's), %.2fx of "
+            printf("%-12s goodput %g requests/s (%s times within %gx of the lowest rate's%s), %.2fx of "
                    "%s\n",
-                   r->names[i], rate, r->factor, ratio, r->names[0]);
+                   r->names[i], rate, r->median ? "median" : "mean", r->factor,
+                   load_is_beyond(r, i) ? "" : "; the limit was not reached", ratio, r->names[0]);
         }
     }
 }

@@ -23,7 +23,8 @@ typedef struct load_row {
 typedef struct load_report {
     const char *names[16]; /* of servers */
     int n_names;
-    double factor; /* goodput: mean TTFT at most this many times that at the lowest rate */
+    double factor; /* goodput: TTFT at most this many times that at the lowest rate */
+    bool median;   /* goodput: of medians, not means */
     bool json;
     FILE *csv; /* or NULL */
     load_row *rows;
@@ -34,11 +35,13 @@ void load_report_head(const load_report *r);
 /* load_report_add -- prints and keeps a run; sorts the result's times. */
 void load_report_add(load_report *r, int server, const load_run *run, load_result *result);
 
-/* load_goodput -- the highest rate at which a server answers all requests and keeps up: the mean TTFT
- * is within the factor of that at the lowest rate, and so is the time from the last arrival to the
- * last answer, of the mean time of a request there: otherwise a short run hides a queue that grows.
- * All lower rates must pass, too. NaN when none does. */
+/* load_goodput -- the highest rate at which a server answers all requests and keeps up: the mean (or
+ * median) TTFT is within the factor of that at the lowest rate, and so is the time from the last
+ * arrival to the last answer, of the time of a request there: otherwise a short run hides a queue
+ * that grows. All lower rates must pass, too. NaN when none does. */
 double load_goodput(const load_report *r, int server);
+/* load_is_beyond -- whether a server has been measured at a rate above its goodput. */
+bool load_is_beyond(const load_report *r, int server);
 /* load_report_goodput -- prints it for each server, and as a ratio to the first. */
 void load_report_goodput(const load_report *r);
 
