@@ -188,6 +188,42 @@ static inline void assert_adds_up(const sp_result *r)
     assert_int_equal(r->n_prompt, r->n_reused + r->n_computed);
 }
 
+/* try_ask -- as ask, but an error is returned, whatever it is, and nothing is left of the request. */
+static inline sp_err try_ask(sp_context *c, const char *order, int max_tokens)
+{
+    sp_prompt *p = NULL;
+    sp_request *r = NULL;
+    const sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = max_tokens, .ignore_end = true};
+    sp_err err = sp_prompt_create(c, &p);
+    if (err == SP_OK) err = sp_prompt_system(p, "s");
+    for (; *order && err == SP_OK; order++) err = sp_prompt_chunk(p, NULL, texts[*order - '0']);
+    if (err == SP_OK) err = sp_prompt_question(p, "q?");
+    if (err == SP_OK) err = sp_generate(c, p, &o, &r);
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    return err;
+}
+
+/* life_of -- a context with a policy, its requests, and its end; orders end with NULL. */
+static inline sp_err life_of(const policy *p, const char *const *orders)
+{
+    sp_context *c = NULL;
+    sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                    .kv_bytes = 1 << 20,
+                                                    .n_threads = 1,
+                                                    .cpu = "ref",
+                                                    .reuse.policy = p->name,
+                                                    .reuse.recompute = p->recompute},
+                                 &c);
+    for (; *orders && err == SP_OK; orders++) err = try_ask(c, *orders, 2);
+    if (c) {
+        sp_fault_after(-1);
+        close_clean(c);
+    }
+    return err;
+}
+
 /* survive_every_fault -- a whole life, run with the first allocation failing, the second ..., until
  * it succeeds: no other error than SP_E_NOMEM on the way. */
 static inline void survive_every_fault(sp_err (*life)(void))

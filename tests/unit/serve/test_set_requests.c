@@ -149,31 +149,7 @@ static void test_together_and_canceled(void **state)
 
 static sp_err life(void)
 {
-    sp_context *c = NULL;
-    sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
-                                                    .kv_bytes = 1 << 20,
-                                                    .n_threads = 1,
-                                                    .cpu = "ref",
-                                                    .reuse.policy = "set"},
-                                 &c);
-    for (int k = 0; k < 2 && err == SP_OK; k++) {
-        sp_prompt *p = NULL;
-        sp_request *r = NULL;
-        sp_request_opts o = {
-            .sampling = sp_sampling_default(), .max_tokens = 2, .ignore_end = true};
-        err = sp_prompt_create(c, &p);
-        for (int i = 0; i < 2 && err == SP_OK; i++)
-            err = sp_prompt_chunk(p, NULL, texts[k ? 1 - i : i]);
-        if (err == SP_OK) err = sp_prompt_question(p, "q?");
-        if (err == SP_OK) err = sp_generate(c, p, &o, &r);
-        sp_request_destroy(r);
-        sp_prompt_destroy(p);
-    }
-    if (c) {
-        sp_fault_after(-1);
-        close_clean(c);
-    }
-    return err;
+    return life_of(&set, (const char *const[]){"01", "10", NULL});
 }
 
 static void test_no_memory(void **state)
