@@ -316,6 +316,18 @@ static void take_piece(void *job, int piece, int n_pieces)
     sp_pick_take(j->a, piece, n_pieces);
 }
 
+static void fine_score_piece(void *job, int piece, int n_pieces)
+{
+    const pick_job *j = job;
+    sp_pick_fine_score(j->a, j->ops, piece, n_pieces);
+}
+
+static void fine_take_piece(void *job, int piece, int n_pieces)
+{
+    const pick_job *j = job;
+    sp_pick_fine_take(j->a, piece, n_pieces);
+}
+
 static void summarize(const sp_cpu *c, const sp_summarize_args *a)
 {
     sp_summarize_args job = *a;
@@ -329,6 +341,10 @@ static void pick(const sp_cpu *c, const sp_pick_args *args)
     a.scratch = c->pick.p;
     sp_team_share(c->team, score_piece, &job, (int)SP_MIN(sp_pick_units(&a), 1 << 20));
     sp_team_share(c->team, take_piece, &job, a.n_reqs * a.summary->n_heads);
+    const int units = a.fine ? (int)SP_MIN(sp_pick_fine_units(&a), 1 << 20) : 0;
+    if (units == 0) return;
+    sp_team_share(c->team, fine_score_piece, &job, units);
+    sp_team_share(c->team, fine_take_piece, &job, a.n_reqs * a.summary->n_heads);
 }
 
 /* -- all of them ---------------------------------------------------------------------------- */

@@ -2,7 +2,9 @@
  *
  *   sp_pick_score   pieces of the candidates of each request and head: scores of up to eight query
  *                   heads, or nothing on a hit
- *   sp_pick_take    when all scores are there, for each request and head: its best k candidates
+ *   sp_pick_take    when all scores are there, for each request and head: its best k candidates, or
+ *                   those that it proposes to the second stage
+ *   sp_pick_fine_*  the same for the proposed ones
  *
  * Groups of more than eight heads are scored eight at a time. Equal scores: the earlier candidate. */
 #include <math.h>
@@ -12,16 +14,18 @@
 
 enum { ROWS = SP_PICK_ROWS, PIECE = 512, BINS = 2048 };
 
+#define LOG2_E 0x1.715476p+0f
+
 static int n_sets(int group)
 {
     return SP_DIV_UP(group, ROWS);
 }
 
-/* A row of scores, and the combined ones. */
+/* As head_scratch. */
 size_t sp_pick_scratch(int64_t n, int n_heads, int n_kv_heads)
 {
     const int sets = n_sets(n_heads / n_kv_heads);
-    return (size_t)n * (size_t)n_kv_heads * (size_t)(sets * ROWS + 1);
+    return (size_t)n * (size_t)n_kv_heads * (size_t)(sets * ROWS + 3);
 }
 
 /* -- similarity -------------------------------------------------------------------------------- */
@@ -121,81 +125,116 @@ static void hash_query(const float *x, int head, int bits, int row, sp_pick_quer
     out->scale[row] = norm < 0x1p100f ? sqrtf(norm) / (float)bits : 0;
 }
 
-/* The queries of a set of rows for keys of one shift. */
-static void prepare(const sp_pick_args *a, const sp_pick_req *r, int first, int n, int32_t shift,
-                    sp_pick_query *out)
-{
-    const sp_summary_view *s = a->summary;
-    float x[SP_HEAD_MAX];
-    for (int row = 0; row < ROWS; row++) {
-        memset(x, 0, sizeof x);
-        if (row < n) {
-            memcpy(x, r->q + (first + row) * s->head, (size_t)s->head * sizeof *x);
-            sp_rope_rotate(a->rope, x, r->pos - shift);
-        }
-        if (sp_is_bounds(s->kind))
-            round_query(x, s->kind, s->head, row, out);
-        else
-            hash_query(x, s->head, sp_hash_bits(s->kind), row, out);
-    }
-}
-
-/* Candidates from .. to-1 of one KV head, a set of rows: out [n][ROWS]. */
+/* Candidates of one KV head: numbers from .. to-1 of a list of some, or of all of them. */
 typedef struct score_job {
     const sp_pick_args *a;
     const sp_pick_req *r;
+    const sp_summary_view *view;
     const sp_summary_ops *ops;
+    const uint32_t *list;  /* candidates, ascending; NULL: all */
+    const uint32_t *block; /* of each in the list */
     int g, from, to;
     float *out;
 } score_job;
 
-static void score_set(const score_job *j, int set)
+/* The queries of a set of rows for keys of one shift. */
+static void prepare(const score_job *j, int first, int n, int32_t shift, sp_pick_query *out)
 {
-    const sp_pick_args *a = j->a;
-    const int group = a->n_heads / a->summary->n_heads, rows = SP_MIN(ROWS, group - set * ROWS);
-    sp_pick_query query;
-    int32_t shift = 0;
-    bool ready = false;
-    for (int i = 0; i < j->r->n_runs; i++) {
-        const sp_pick_run *run = &j->r->runs[i];
-        const int from = SP_MAX(j->from, run->first), to = SP_MIN(j->to, run->first + run->n);
-        if (from >= to) continue;
-        if (!ready || run->shift != shift)
-            prepare(a, j->r, j->g * group + set * ROWS, rows, run->shift, &query);
-        ready = true;
-        shift = run->shift;
-        const sp_score_args x = {.summary = a->summary,
-                                 .kv_head = j->g,
-                                 .query = &query,
-                                 .block = j->r->block + from,
-                                 .n = to - from,
-                                 .out = j->out + (size_t)from * ROWS};
-        if (sp_is_bounds(a->summary->kind))
-            j->ops->score_bounds(&x);
+    const sp_summary_view *s = j->view;
+    float x[SP_HEAD_MAX];
+    out->n = n;
+    for (int row = 0; row < ROWS; row++) {
+        memset(x, 0, sizeof x);
+        if (row < n) {
+            memcpy(x, j->r->q + (first + row) * s->head, (size_t)s->head * sizeof *x);
+            sp_rope_rotate(j->a->rope, x, j->r->pos - shift);
+        }
+        if (sp_is_hash(s->kind))
+            hash_query(x, s->head, sp_hash_bits(s->kind), row, out);
         else
-            j->ops->score_hash(&x);
+            round_query(x, s->kind, s->head, row, out);
     }
 }
 
-static int64_t pieces_of(const sp_pick_req *r)
+static void score_blocks(const score_job *j, const sp_pick_query *query, int from, int to)
 {
-    return SP_DIV_UP(r->n, PIECE);
+    const sp_score_args x = {.summary = j->view,
+                             .kv_head = j->g,
+                             .query = query,
+                             .block = j->block + from,
+                             .n = to - from,
+                             .out = j->out + (size_t)from * ROWS};
+    if (sp_is_bounds(j->view->kind))
+        j->ops->score_bounds(&x);
+    else if (sp_is_hash(j->view->kind))
+        j->ops->score_hash(&x);
+    else
+        j->ops->score_keys4(&x);
+}
+
+/* before -- the numbers from `at` on whose candidates are before `end` end here. */
+static int before(const score_job *j, int at, int32_t end)
+{
+    if (!j->list) return SP_MAX(at, SP_MIN(j->to, end));
+    while (at < j->to && (int32_t)j->list[at] < end) at++;
+    return at;
+}
+
+static void score_set(const score_job *j, int set)
+{
+    const int group = j->a->n_heads / j->view->n_heads, rows = SP_MIN(ROWS, group - set * ROWS);
+    sp_pick_query query;
+    int32_t shift = 0;
+    bool ready = false;
+    for (int i = 0, at = j->from, to; i < j->r->n_runs; i++, at = to) {
+        const sp_pick_run *run = &j->r->runs[i];
+        to = before(j, at, run->first + run->n);
+        if (at == to) continue;
+        if (!ready || run->shift != shift)
+            prepare(j, j->g * group + set * ROWS, rows, run->shift, &query);
+        ready = true;
+        shift = run->shift;
+        score_blocks(j, &query, at, to);
+    }
+}
+
+static int64_t pieces_of(int32_t n)
+{
+    return SP_DIV_UP(n, PIECE);
 }
 
 int64_t sp_pick_units(const sp_pick_args *a)
 {
     int64_t n = 0;
-    for (int i = 0; i < a->n_reqs; i++) n += pieces_of(&a->reqs[i]) * a->summary->n_heads;
+    for (int i = 0; i < a->n_reqs; i++) n += pieces_of(a->reqs[i].n) * a->summary->n_heads;
     return n;
 }
 
-/* The scratch of KV head g of request i: [sets][n][ROWS], then [n]. */
-static float *scratch_of(const sp_pick_args *a, int i, int g)
+/* The scratch of KV head g of request i: scores [sets][n][ROWS], combined ones [n], the proposed
+ * candidates [n] and their blocks [n]. */
+typedef struct head_scratch {
+    float *scores, *all;
+    uint32_t *list, *block;
+} head_scratch;
+
+static head_scratch scratch_of(const sp_pick_args *a, int i, int g)
 {
     const int n_kv = a->summary->n_heads;
+    const size_t n = (size_t)a->reqs[i].n;
     size_t at = 0;
     for (int k = 0; k < i; k++) at += sp_pick_scratch(a->reqs[k].n, a->n_heads, n_kv);
-    return a->scratch + at + sp_pick_scratch(a->reqs[i].n, a->n_heads, n_kv) / (size_t)n_kv * (size_t)g;
+    at += sp_pick_scratch(a->reqs[i].n, a->n_heads, n_kv) / (size_t)n_kv * (size_t)g;
+    float *scores = a->scratch + at, *all = scores + (size_t)n_sets(a->n_heads / n_kv) * ROWS * n;
+    uint32_t *list = (uint32_t *)(void *)(all + n);
+    return (head_scratch){scores, all, list, list + n};
+}
+
+static void score_job_run(score_job *j, int64_t piece, int32_t n)
+{
+    j->from = (int)piece * PIECE;
+    j->to = SP_MIN(n, j->from + PIECE);
+    const int sets = n_sets(j->a->n_heads / j->view->n_heads);
+    for (int set = 0; set < sets; set++, j->out += (size_t)n * ROWS) score_set(j, set);
 }
 
 void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts)
@@ -205,15 +244,14 @@ void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, i
     sp_part(sp_pick_units(a), 1, part, n_parts, &from, &to);
     for (int i = 0; i < a->n_reqs; i++) {
         const sp_pick_req *r = &a->reqs[i];
-        const int64_t n = pieces_of(r);
+        const int64_t n = pieces_of(r->n);
         for (int64_t u = SP_MAX(0, from - unit); u < SP_MIN(n * n_kv, to - unit); u++) {
-            score_job j = {.a = a, .r = r, .ops = ops, .g = (int)(u / n)};
-            j.from = (int)(u % n) * PIECE;
-            j.to = SP_MIN(r->n, j.from + PIECE);
-            j.out = scratch_of(a, i, j.g);
-            if (is_hit(a, r, j.g)) continue;
-            for (int set = 0; set < n_sets(a->n_heads / n_kv); set++, j.out += (size_t)r->n * ROWS)
-                score_set(&j, set);
+            const int g = (int)(u / n);
+            if (is_hit(a, r, g)) continue;
+            score_job j = {.a = a, .r = r, .view = a->summary, .ops = ops, .block = r->block};
+            j.g = g;
+            j.out = scratch_of(a, i, g).scores;
+            score_job_run(&j, u % n, r->n);
         }
         unit += n * n_kv;
     }
@@ -304,14 +342,16 @@ static void take_head(const sp_pick_args *a, int i, int g)
 {
     const sp_pick_req *r = &a->reqs[i];
     const int group = a->n_heads / a->summary->n_heads;
+    const head_scratch x = scratch_of(a, i, g);
     const bool hit = is_hit(a, r, g);
     r->hit[g] = hit;
     if (hit) return;
     replace_label(a, r, g);
-    float *scores = scratch_of(a, i, g);
-    float *all = scores + (size_t)n_sets(group) * ROWS * (size_t)r->n;
-    combine(scores, r->n, group, a->scale * 0x1.715476p+0f, all); /* log2(e) */
-    take(all, r->n, r->k, r->picked + (size_t)g * (size_t)r->k);
+    combine(x.scores, r->n, group, a->scale * LOG2_E, x.all);
+    if (r->n_proposed)
+        take(x.all, r->n, r->n_proposed, x.list);
+    else
+        take(x.all, r->n, r->k, r->picked + (size_t)g * (size_t)r->k);
 }
 
 void sp_pick_take(const sp_pick_args *a, int part, int n_parts)
@@ -320,4 +360,59 @@ void sp_pick_take(const sp_pick_args *a, int part, int n_parts)
     int64_t from, to;
     sp_part((int64_t)a->n_reqs * n_kv, 1, part, n_parts, &from, &to);
     for (int64_t u = from; u < to; u++) take_head(a, (int)(u / n_kv), (int)(u % n_kv));
+}
+
+/* -- the second stage -------------------------------------------------------------------------- */
+
+int64_t sp_pick_fine_units(const sp_pick_args *a)
+{
+    int64_t n = 0;
+    for (int i = 0; i < a->n_reqs; i++) n += pieces_of(a->reqs[i].n_proposed) * a->summary->n_heads;
+    return n;
+}
+
+static void score_proposed(const sp_pick_args *a, const sp_summary_ops *ops, int i, int64_t unit)
+{
+    const sp_pick_req *r = &a->reqs[i];
+    const int64_t n = pieces_of(r->n_proposed), piece = unit % n;
+    const int g = (int)(unit / n);
+    const head_scratch x = scratch_of(a, i, g);
+    if (r->hit[g]) return;
+    for (int64_t at = piece * PIECE; at < SP_MIN(r->n_proposed, (piece + 1) * PIECE); at++)
+        x.block[at] = r->block[x.list[at]];
+    score_job j = {.a = a, .r = r, .view = a->fine, .ops = ops, .list = x.list, .block = x.block};
+    j.g = g;
+    j.out = x.scores;
+    score_job_run(&j, piece, r->n_proposed);
+}
+
+void sp_pick_fine_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts)
+{
+    int64_t from, to, unit = 0;
+    sp_part(sp_pick_fine_units(a), 1, part, n_parts, &from, &to);
+    for (int i = 0; i < a->n_reqs; i++) {
+        const int64_t n = pieces_of(a->reqs[i].n_proposed) * a->summary->n_heads;
+        for (int64_t u = SP_MAX(0, from - unit); u < SP_MIN(n, to - unit); u++)
+            score_proposed(a, ops, i, u);
+        unit += n;
+    }
+}
+
+static void take_proposed(const sp_pick_args *a, int i, int g)
+{
+    const sp_pick_req *r = &a->reqs[i];
+    const head_scratch x = scratch_of(a, i, g);
+    uint32_t *picked = r->picked + (size_t)g * (size_t)r->k;
+    if (r->hit[g] || !r->n_proposed) return;
+    combine(x.scores, r->n_proposed, a->n_heads / a->summary->n_heads, a->scale * LOG2_E, x.all);
+    take(x.all, r->n_proposed, r->k, picked);
+    for (int32_t k = 0; k < r->k; k++) picked[k] = x.list[picked[k]];
+}
+
+void sp_pick_fine_take(const sp_pick_args *a, int part, int n_parts)
+{
+    const int n_kv = a->summary->n_heads;
+    int64_t from, to;
+    sp_part((int64_t)a->n_reqs * n_kv, 1, part, n_parts, &from, &to);
+    for (int64_t u = from; u < to; u++) take_proposed(a, (int)(u / n_kv), (int)(u % n_kv));
 }

@@ -10,6 +10,7 @@ enum { B = SP_BLOCK_TOKENS };
 size_t sp_summary_bytes(sp_summary_kind kind, int head)
 {
     if (sp_is_bounds(kind)) return 2 * (size_t)sp_summary_width(head);
+    if (kind == SP_SUMMARY_KEYS4) return (size_t)B / 2 * (size_t)sp_summary_width(head);
     return (size_t)B * (size_t)sp_hash_bits(kind) / 8;
 }
 
@@ -133,6 +134,27 @@ static void put_hash(const float *keys, int head, int bits, uint8_t *out, float 
     memcpy(out, code, (size_t)bits / 8 * B);
 }
 
+/* -- keys in 4 bits ---------------------------------------------------------------------------- */
+
+/* Integers -7 .. 7, stored + 8. Blocks with a key that is not finite are like zeros. */
+static void put_keys4(const float *keys, int head, uint8_t *out, float *scale)
+{
+    float most = 0, bad = 0;
+    for (int i = 0; i < head * B; i++) {
+        most = SP_MAX(most, fabsf(keys[i]));
+        bad += keys[i] * 0;
+    }
+    *scale = bad == 0 && most / 7 > FLT_MIN ? most / 7 : 0;
+    const float inverse = *scale > 0 ? 1 / *scale : 0;
+    memset(out, 0x88, (size_t)(B / 2 * sp_summary_width(head)));
+    for (int d = 0; d < head && *scale > 0; d++)
+        for (int t = 0; t < B / 2; t++) {
+            const int low = 8 + (int)lrintf(keys[d * B + t] * inverse);
+            const int high = 8 + (int)lrintf(keys[d * B + t + B / 2] * inverse);
+            out[sp_keys4_at(d, t)] = (uint8_t)(low | high << 4);
+        }
+}
+
 /* -- blocks ------------------------------------------------------------------------------------ */
 
 static void summarize_block(const sp_summarize_args *a, int64_t i, int head)
@@ -146,6 +168,8 @@ static void summarize_block(const sp_summarize_args *a, int64_t i, int head)
         for (int k = a->n[i]; k < B; k++) keys[d * B + k] = keys[d * B];
     if (sp_is_bounds(to->kind))
         put_bounds(keys, to->head, out, &to->scale[at]);
+    else if (to->kind == SP_SUMMARY_KEYS4)
+        put_keys4(keys, to->head, out, &to->scale[at]);
     else
         put_hash(keys, to->head, sp_hash_bits(to->kind), out, &to->scale[at]);
 }
@@ -166,12 +190,12 @@ const sp_summary_ops *sp_summary_ops_of(const char *variant)
         const char *name;
         sp_summary_ops ops;
     } all[] = {
-        {"ref", {sp_score_bounds_ref, sp_score_hash_ref}},
+        {"ref", {sp_score_bounds_ref, sp_score_hash_ref, sp_score_keys4_ref}},
 #if defined(__x86_64__) && !SP_PORTABLE
-        {"avx2", {sp_score_bounds_avx2, sp_score_hash_avx2}},
-        {"avxvnni", {sp_score_bounds_avxvnni, sp_score_hash_avxvnni}},
-        {"avx512", {sp_score_bounds_avx512, sp_score_hash_avx512}},
-        {"vnni", {sp_score_bounds_vnni, sp_score_hash_vnni}},
+        {"avx2", {sp_score_bounds_avx2, sp_score_hash_avx2, sp_score_keys4_avx2}},
+        {"avxvnni", {sp_score_bounds_avxvnni, sp_score_hash_avxvnni, sp_score_keys4_avxvnni}},
+        {"avx512", {sp_score_bounds_avx512, sp_score_hash_avx512, sp_score_keys4_avx512}},
+        {"vnni", {sp_score_bounds_vnni, sp_score_hash_vnni, sp_score_keys4_vnni}},
 #endif
     };
     for (size_t i = 1; i < SP_COUNT(all); i++)

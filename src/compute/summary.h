@@ -10,9 +10,13 @@
  *   quest    the same with a = 1, which no key of the block exceeds (but for the query's rounding)
  *   hash     128 or 256 signs of random projections of each key; score = the largest cosine that
  *            the Hamming distances suggest, times the norms (HATA without training).
+ *   keys4    the keys in 4 bits, one scale a block; score = the largest product of a key. 8 W bytes.
  *
  * Keys are summarized as they are stored: rotated for `at`. A query at p is rotated by p - shift for
  * the blocks of a span, as span attention does.
+ *
+ * A choice may have two stages: summaries of one kind propose candidates, and those of another, finer
+ * kind (`fine`), which are read for the proposed ones only, order them.
  *
  * A request's choice for one KV head and layer is a list of candidates, kept from step to step. A
  * query that is similar enough to the one that made the list reuses it (QSAC); otherwise the query
@@ -35,6 +39,7 @@ typedef enum sp_summary_kind {
     SP_SUMMARY_QUEST,
     SP_SUMMARY_HASH128,
     SP_SUMMARY_HASH256,
+    SP_SUMMARY_KEYS4,
     SP_SUMMARY_N
 } sp_summary_kind;
 
@@ -44,7 +49,7 @@ typedef struct sp_summary_view {
     int n_heads, head; /* G, D */
     int64_t n_blocks;
     uint8_t *base; /* [G][n_blocks] of sp_summary_bytes */
-    float *scale;  /* [G][n_blocks] bounds: the value of 1; hash: the largest norm of a key */
+    float *scale;  /* [G][n_blocks] the value of 1; hash: the largest norm of a key */
 } sp_summary_view;
 
 /* sp_summary_bytes -- of one block and KV head, without its scale. */
@@ -72,6 +77,7 @@ typedef struct sp_pick_req {
     int n_runs;
     const uint32_t *block; /* [n] of each candidate */
     int32_t n, k;          /* k <= n */
+    int32_t n_proposed;    /* 0: one stage; else k .. n: the candidates that `fine` orders */
     uint32_t *picked;      /* [G, k] ascending: read on a hit, else written */
     float *label;          /* [H, D] rotated query that made `picked` */
     uint8_t *hit;          /* [G] 2: picked holds nothing yet; out: 1 reused, 0 replaced */
@@ -81,6 +87,7 @@ typedef struct sp_pick_req {
 
 typedef struct sp_pick_args {
     const sp_summary_view *summary;
+    const sp_summary_view *fine; /* NULL: no request has a second stage */
     const sp_rope *rope;
     int n_heads; /* H */
     float scale; /* of scores, as in attention */

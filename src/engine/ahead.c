@@ -57,7 +57,6 @@ static sp_err guess(sp_engine *e, const sp_slice *slice, int i, int layer)
     const sp_hparams *hp = &e->o.model->hp;
     const size_t heads = (size_t)s->n_heads, row = (size_t)(hp->n_heads * hp->head);
     uint8_t *hits = (uint8_t *)s->guess.dev + heads * (size_t)s->k * sizeof(uint32_t);
-    const sp_summary_view view = sp_summaries_layer(e->summaries[s->o.kind], layer);
     memset((uint8_t *)s->guess.host + heads * (size_t)s->k * sizeof(uint32_t), 2, heads);
     sp_mirror_push(&s->guess, s->guess.mem.n_bytes);
     const sp_pick_req req = {.q = (const float *)e->ahead.p + (size_t)e->rows.first[i] * row,
@@ -67,14 +66,10 @@ static sp_err guess(sp_engine *e, const sp_slice *slice, int i, int layer)
                              .block = s->candidates.dev,
                              .n = s->n,
                              .k = s->k,
+                             .n_proposed = s->n_proposed,
                              .picked = s->guess.dev,
                              .hit = hits};
-    sp_device_pick(e->device, &(sp_pick_args){.summary = &view,
-                                              .rope = &e->rope,
-                                              .n_heads = hp->n_heads,
-                                              .scale = hp->attn_scale,
-                                              .reqs = &req,
-                                              .n_reqs = 1});
+    sp_sparse_pick_blocks(e, s->o.kind, layer, &req, 1);
     return sp_mirror_pull(&s->guess, heads * (size_t)s->k * sizeof(uint32_t));
 }
 

@@ -10,6 +10,7 @@
 #include "engine/sparse_int.h"
 
 #include <limits.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -46,6 +47,7 @@ static void close(sp_sparse *s)
     sp_mem_free(&s->labels);
     sp_arena_fini(&s->arena);
     sp_arena_init(&s->arena);
+    s->account.summary_bytes = s->account.choice_bytes = 0;
     s->active = false;
 }
 
@@ -144,6 +146,11 @@ static void choose_k(sp_sparse *s, const opening *o)
     int64_t k = SP_DIV_UP(SP_MAX(0, keys - o->n_kept_keys), B);
     if (keys >= o->n_keys) k = s->n; /* part full blocks */
     s->k = (int32_t)SP_MIN(s->n, k);
+    const bool leaves = s->o.source.want || o->e->offload; /* its memory is counted */
+    const float refine = s->o.refine != 0 ? s->o.refine : leaves ? 1 : SP_SPARSE_REFINE;
+    const double proposed = ceil((double)refine * s->k);
+    const bool refines = refine > 1 && s->k > 0 && s->o.kind != SP_SUMMARY_KEYS4 && s->k < s->n;
+    s->n_proposed = refines ? (int32_t)SP_MIN(proposed, s->n) : 0;
 }
 
 /* take_thresholds -- of the heads whose choices may be reused. */
@@ -194,8 +201,19 @@ static sp_err take_lists(sp_sparse *s, const opening *o)
     return take_thresholds(s, o->e);
 }
 
+/* The kinds of summaries that the request reads. */
+static int n_kinds(const sp_sparse *s)
+{
+    return s->n_proposed ? 2 : 1;
+}
+
+static sp_summary_kind kind_of(const sp_sparse *s, int i)
+{
+    return i == 0 ? s->o.kind : SP_SUMMARY_KEYS4;
+}
+
 /* list -- keep, candidates and runs, in the order of the blocks; their summaries are wanted. */
-static sp_err list(sp_sparse *s, const opening *o, sp_summaries *summaries)
+static sp_err list(sp_sparse *s, const opening *o)
 {
     uint32_t *ids = s->candidates.host;
     s->n_keep = s->n = s->n_runs = 0;
@@ -209,7 +227,9 @@ static sp_err list(sp_sparse *s, const opening *o, sp_summaries *summaries)
             if (o->roles[at] != ROLE_CANDIDATE) continue;
             s->block_of[s->n] = at;
             ids[s->n++] = span->blocks[b];
-            SP_TRY(sp_summaries_want(summaries, span->blocks[b], keys_of(part, b)));
+            for (int i_kind = 0; i_kind < n_kinds(s); i_kind++)
+                SP_TRY(sp_summaries_want(o->e->summaries[kind_of(s, i_kind)], span->blocks[b],
+                                         keys_of(part, b)));
         }
         if (s->n > first)
             s->runs[s->n_runs++] =
@@ -232,10 +252,25 @@ static void count_roles(sp_sparse *s, opening *o)
     }
 }
 
-static sp_err summaries_of(sp_engine *e, sp_summary_kind kind, sp_summaries **out)
+static sp_err take_summaries(sp_sparse *s, sp_engine *e)
 {
-    if (!e->summaries[kind]) SP_TRY(sp_summaries_create(e->o.pool, kind, &e->summaries[kind]));
-    *out = e->summaries[kind];
+    for (int i = 0; i < n_kinds(s); i++) {
+        sp_summaries **own = &e->summaries[kind_of(s, i)];
+        if (!*own) SP_TRY(sp_summaries_create(e->o.pool, kind_of(s, i), own));
+        const size_t bytes = sp_summaries_block_bytes(*own);
+        s->account.summary_bytes += (size_t)s->n * bytes;
+        s->account.choice_bytes += (size_t)(i == 0 ? s->n : s->n_proposed) * bytes;
+    }
+    return SP_OK;
+}
+
+static sp_err make_summaries(sp_sparse *s, const sp_engine *e)
+{
+    for (int i = 0; i < n_kinds(s); i++) {
+        int64_t n = 0;
+        SP_TRY(sp_summaries_make(e->summaries[kind_of(s, i)], e->offload, &n));
+        s->account.n_summarized = SP_MAX(s->account.n_summarized, n);
+    }
     return SP_OK;
 }
 
@@ -244,7 +279,6 @@ static sp_err open(sp_sparse *s, opening *o)
     const sp_hparams *hp = &o->e->o.model->hp;
     const int n_spans = o->plan->n_spans;
     const int depth = s->o.min_depth ? s->o.min_depth : SP_SPARSE_MIN_DEPTH;
-    sp_summaries *summaries;
     s->n_layers = hp->n_layers;
     s->n_heads = hp->n_kv_heads;
     s->parts = sp_arena_take(&s->arena, (size_t)n_spans, sizeof *s->parts);
@@ -257,9 +291,8 @@ static sp_err open(sp_sparse *s, opening *o)
     if (o->n_keys < depth || s->n == 0 || (depth >= 0 && s->k == s->n)) return SP_OK;
     if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload);
     SP_TRY(take_lists(s, o));
-    SP_TRY(summaries_of(o->e, s->o.kind, &summaries));
-    SP_TRY(list(s, o, summaries));
-    s->account.summary_bytes = (size_t)s->n * sp_summaries_block_bytes(summaries);
+    SP_TRY(take_summaries(s, o->e));
+    SP_TRY(list(s, o));
     s->active = true;
     return SP_OK;
 }
@@ -279,9 +312,7 @@ sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices)
                 close(s);
             }
             const int64_t start = sp_clock_us();
-            if (s->active)
-                SP_TRY(sp_summaries_make(e->summaries[s->o.kind], e->offload,
-                                         &s->account.n_summarized));
+            if (s->active) SP_TRY(make_summaries(s, e));
             s->account.summarize_us += sp_clock_us() - start;
         }
         s->account.n_steps += s->active;
@@ -317,6 +348,7 @@ static sp_pick_req pick_req(const sp_engine *e, const sp_slice *slice, int i, in
                          .block = s->candidates.dev,
                          .n = s->n,
                          .k = s->k,
+                         .n_proposed = s->n_proposed,
                          .picked = (uint32_t *)s->picked.dev + lists * (size_t)s->k,
                          .label = tau ? (float *)s->labels.p + heads * (size_t)hp->head : NULL,
                          .hit = (uint8_t *)s->hits.dev + lists,
@@ -345,6 +377,22 @@ static void count_hits(sp_sparse *s, int layer)
     }
 }
 
+void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
+                           int n_reqs)
+{
+    const sp_summary_view view = sp_summaries_layer(e->summaries[kind], layer);
+    const bool has_fine = e->summaries[SP_SUMMARY_KEYS4] && kind != SP_SUMMARY_KEYS4;
+    sp_summary_view fine;
+    if (has_fine) fine = sp_summaries_layer(e->summaries[SP_SUMMARY_KEYS4], layer);
+    sp_device_pick(e->device, &(sp_pick_args){.summary = &view,
+                                              .fine = has_fine ? &fine : NULL,
+                                              .rope = &e->rope,
+                                              .n_heads = e->o.model->hp.n_heads,
+                                              .scale = e->o.model->hp.attn_scale,
+                                              .reqs = reqs,
+                                              .n_reqs = n_reqs});
+}
+
 static sp_err pick_kind(sp_engine *e, sp_summary_kind kind, const sp_slice *slices, int n_slices,
                         int layer)
 {
@@ -356,13 +404,7 @@ static sp_err pick_kind(sp_engine *e, sp_summary_kind kind, const sp_slice *slic
             e->picks[n++] = pick_req(e, &slices[i], i, layer);
     }
     if (n == 0) return SP_OK;
-    const sp_summary_view view = sp_summaries_layer(e->summaries[kind], layer);
-    sp_device_pick(e->device, &(sp_pick_args){.summary = &view,
-                                              .rope = &e->rope,
-                                              .n_heads = e->o.model->hp.n_heads,
-                                              .scale = e->o.model->hp.attn_scale,
-                                              .reqs = e->picks,
-                                              .n_reqs = n});
+    sp_sparse_pick_blocks(e, kind, layer, e->picks, n);
     for (int i = 0; i < n_slices; i++) {
         sp_sparse *s = sp_sparse_of(&slices[i]);
         if (s && s->o.kind == kind && e->reqs[i].m) last = pull(e, s, layer);

@@ -22,6 +22,7 @@
 #define SP_SPARSE_SINK      4
 #define SP_SPARSE_RECENT    64
 #define SP_SPARSE_MIN_DEPTH 4096
+#define SP_SPARSE_REFINE    3.0f
 #define SP_SPARSE_ETA       0.8f
 #define SP_SPARSE_POWER     3.0f
 
@@ -42,6 +43,8 @@ typedef struct sp_sparse_opts {
     int32_t tokens;         /* this many */
     int32_t min_depth;      /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
     sp_summary_kind kind;   /* the selector */
+    float refine; /* it proposes this many times the blocks to read, SP_SUMMARY_KEYS4 orders them;
+                     1: one stage; 0: SP_SPARSE_REFINE, or 1 where blocks can leave memory */
     sp_block_source source; /* want NULL: all blocks are in the pool */
     bool ahead;             /* fetch what a layer is likely to want while the one before computes */
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
@@ -61,6 +64,7 @@ typedef struct sp_sparse_account {
     int64_t n_summarized; /* blocks */
     int64_t summarize_us;
     size_t summary_bytes; /* of all blocks it can choose from */
+    size_t choice_bytes;  /* of them what a step reads when no list is reused */
 } sp_sparse_account;
 
 /* sp_sparse_create -- Errors: SP_E_ARG (neither or both of share and tokens, or out of range),

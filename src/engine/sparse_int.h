@@ -24,7 +24,7 @@ struct sp_sparse {
     int32_t *keep;         /* [n_keep] blocks that are always read, ascending */
     int32_t *block_of;     /* [n] the block of each candidate, ascending */
     sp_pick_run *runs;     /* [n_runs] */
-    int32_t n_keep, n, k, n_runs;
+    int32_t n_keep, n, k, n_proposed, n_runs; /* n_proposed 0: one stage */
     sp_mirror candidates; /* [n] ids of their blocks */
     sp_mirror picked;     /* [L, G, k] */
     sp_mirror hits;       /* [L, G] */
@@ -43,6 +43,9 @@ sp_sparse *sp_sparse_of(const sp_slice *slice);
 sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_sparse_floats -- scratch of the device for the choices of a layer. */
 size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices);
+/* sp_sparse_pick_blocks -- of requests whose selectors are of one kind, in a layer. */
+void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
+                           int n_reqs);
 /* sp_sparse_pick -- the choices of a layer; e->reqs have their queries. */
 sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 /* sp_sparse_rewrite -- spans [n_spans], a copy of the plan's, of one KV head. */

@@ -11,8 +11,8 @@ enum { B = SP_BLOCK_TOKENS, TOP_SHARE = 10 }; /* a tenth */
 
 struct sp_study {
     int n_layers, n_heads, n_kv_heads;
-    sp_study_result sum; /* read, best, overlap: not yet divided */
-    int64_t n_read;      /* addends of read and best */
+    sp_study_result sum; /* read, exact, best, overlap: not yet divided */
+    int64_t n_read;      /* addends of read, exact and best */
     double *importance;  /* [L, H] sums */
     double *similarity;
     int64_t *n_similar; /* [L, H] */
@@ -86,6 +86,7 @@ sp_study_result sp_study_result_of(const sp_study *s)
     sp_study_result r = s->sum;
     const double n = (double)SP_MAX(1, s->n_read);
     r.read /= n;
+    r.exact /= n;
     r.best /= n;
     for (int i = 0; i < SP_STUDY_BINS; i++) r.overlap[i] /= (double)SP_MAX(1, r.n_pairs[i]);
     return r;
@@ -262,12 +263,18 @@ static sp_err study_choice(sp_study *s, const sp_plan *p, const sp_span *spans, 
     const int32_t n = mark_read(s, p, spans);
     ranked *v = rank(s, g * group, group);
     if (!v) return sp_fail_nomem((size_t)s->n * sizeof *v, "a study");
-    double read = 0, best = 0;
+    double read = 0, exact = 0, best = 0;
+    int32_t n_free = n;
+    for (int32_t b = 0; b < s->n; b++) n_free -= (s->kind[b] & 3) == 3;
     for (int32_t i = 0; i < s->n; i++) {
+        const uint8_t kind = s->kind[v[i].block];
         if (i < n) best += (double)v[i].mass;
-        if (s->kind[v[i].block] & 2) read += (double)v[i].mass;
+        if (kind & 2) read += (double)v[i].mass;
+        if (kind == 3 || (!(kind & 1) && n_free-- > 0))
+            exact += (double)v[i].mass;
     }
     s->sum.read += read / group;
+    s->sum.exact += exact / group;
     s->sum.best += best / group;
     s->n_read++;
     sp_free(v);

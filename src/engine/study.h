@@ -4,8 +4,9 @@
  * span for each block, whose masses are the attention to each block by each query head. From them:
  *
  *   importance, similarity    of heads (engine/heads.h)
- *   recall                    mass of the blocks that sparse decoding reads, and of as many blocks with
- *                             the largest mass: what the best possible choice has
+ *   recall                    mass of the blocks that sparse decoding reads; of as many blocks, sink
+ *                             and recent ones among them, whose others have the largest mass: what an
+ *                             exact choice has; and of as many blocks with the largest mass
  *   overlap                   of the tenth of the blocks with the largest mass, between neighbouring
  *                             tokens, by the cosine of their queries (LiteCache figure 5)
  *
@@ -20,7 +21,7 @@
 
 typedef struct sp_study_result {
     int64_t n_steps;
-    double read, best;              /* mean mass of what was read, and of the best choice */
+    double read, exact, best;       /* mean masses: what was read, two best choices */
     int64_t n_pairs[SP_STUDY_BINS]; /* neighbouring queries of a head */
     double overlap[SP_STUDY_BINS];  /* mean share of their largest blocks that are the same */
 } sp_study_result;

@@ -202,16 +202,16 @@ static void print_overlap(const profile *p)
 static void print_settings(const profile *p)
 {
     if (p->decode.n)
-        printf("\n%-32s %8s %8s %9s %8s %8s %8s\n", "decode", "KL", "agree", "keys", "reused",
-               "mass", "of best");
+        printf("\n%-32s %8s %8s %9s %8s %8s %8s %8s\n", "decode", "KL", "agree", "keys", "reused",
+               "mass", "of exact", "of best");
     for (int i = 0; i < p->decode.n; i++) {
         const setting *s = &p->settings[i];
         const sp_study_result r = sp_study_result_of(s->study);
         const double n = s->n_tokens ? (double)s->n_tokens : 1,
                      answers = s->n_answers ? (double)s->n_answers : 1;
-        printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% %6.1f %% %6.1f %%\n", s->decode, s->kl / n,
+        printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% %6.1f %% %6.1f %% %6.1f %%\n", s->decode, s->kl / n,
                100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers,
-               100 * r.read, r.best > 0 ? 100 * r.read / r.best : 0);
+               100 * r.read, r.exact > 0 ? 100 * r.read / r.exact : 0, r.best > 0 ? 100 * r.read / r.best : 0);
     }
 }
 

@@ -7,7 +7,8 @@
 static const char *const kinds[SP_SUMMARY_N] = {[SP_SUMMARY_BOUNDS] = "bounds",
                                                 [SP_SUMMARY_QUEST] = "quest",
                                                 [SP_SUMMARY_HASH128] = "hash128",
-                                                [SP_SUMMARY_HASH256] = "hash256"};
+                                                [SP_SUMMARY_HASH256] = "hash256",
+                                                [SP_SUMMARY_KEYS4] = "keys4"};
 
 static bool is_word(const char *text, size_t n, const char *word)
 {
@@ -47,7 +48,8 @@ static bool read_value(const char *text, size_t n, const char *name, const doubl
 
 static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
 {
-    static const double tokens[] = {0, INT32_MAX}, cosines[] = {-1, 1}, powers[] = {1e-3, 100};
+    static const double tokens[] = {0, INT32_MAX}, cosines[] = {-1, 1}, powers[] = {1e-3, 100},
+                        times[] = {1, 1000};
     double v;
     for (int k = 0; k < SP_SUMMARY_N; k++)
         if (is_word(text, n, kinds[k])) return o->kind = (sp_summary_kind)k, true;
@@ -62,6 +64,8 @@ static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
         o->eta = v == 0 ? 1e-6f : (float)v;
     } else if (read_value(text, n, "eta=", cosines, &v)) {
         o->eta = v == 0 ? 1e-6f : (float)v;
+    } else if (read_value(text, n, "refine=", times, &v)) {
+        o->refine = (float)v;
     } else if (read_value(text, n, "power=", powers, &v)) {
         o->power = (float)v;
     } else {
@@ -90,8 +94,8 @@ sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
         if (!read_option(at, n, &out->o))
             return sp_fail(SP_E_ARG,
                            "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
-                           "hash256, depth=N, "
-                           "reuse, reuse=TAU, eta=X, power=X, least, ahead",
+                           "hash256, keys4, refine=X, depth=N, reuse, reuse=TAU, eta=X, power=X, "
+                           "least, ahead",
                            (int)n, at, text);
     }
     return SP_OK;

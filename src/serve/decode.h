@@ -11,7 +11,9 @@ typedef struct sp_decode_choice {
 
 /* sp_decode_parse -- "exact", or "sparse:" and a share ("10%") or a number of tokens ("4096"), then
  * "," and an option each:
- *   bounds, quest, hash128, hash256   the selector (bounds)
+ *   bounds, quest, hash128, hash256, keys4   the selector (bounds)
+ *   refine=X                   it proposes X times the blocks to read, keys in 4 bits order them
+ *                              (SP_SPARSE_REFINE); 1: no second stage
  *   depth=N                    full attention over fewer tokens (SP_SPARSE_MIN_DEPTH); 0: never
  *   reuse                      choices are reused for similar queries; thresholds from importance
  *   reuse=TAU                  the same with one threshold, -1 .. 1

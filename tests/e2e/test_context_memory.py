@@ -44,7 +44,7 @@ def small():
     return "1M"
 
 
-@pytest.mark.parametrize("decode", ["exact", "sparse:300,depth=0"])
+@pytest.mark.parametrize("decode", ["exact", "sparse:300,refine=1,depth=0"])
 def test_answers_are_those_of_memory(documents, small, decode, tmp_path):
     near = ask_all(documents, "--decode", decode)
     far = ask_all(documents, "--decode", decode, "--context-memory", small, "--context-dir", tmp_path)
@@ -61,7 +61,7 @@ def test_answers_are_those_of_memory(documents, small, decode, tmp_path):
 
 def test_chunks_of_a_store(documents, small, tmp_path):
     """Chunks that were computed before are loaded piece by piece: together they exceed the memory."""
-    options = "--decode", "sparse:300,depth=0", "--store", tmp_path / "store"
+    options = "--decode", "sparse:300,refine=1,depth=0", "--store", tmp_path / "store"
     near = ask_all(documents, *options)
     far = ask_all(documents, *options, "--context-memory", small)
     assert texts(near)[1:] == texts(far)[1:]

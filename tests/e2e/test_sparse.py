@@ -30,11 +30,24 @@ def test_everything_is_exact(prompt):
     assert everything["decode"]["sparse_tokens"] >= len(exact["tokens"]) - 1
 
 
-@pytest.mark.parametrize("selector", ["bounds", "quest", "hash128", "hash256"])
+@pytest.mark.parametrize("selector", ["bounds", "quest", "hash128", "hash256", "keys4", "refine=2", "refine=1"])
 def test_a_part_is_read(prompt, selector):
     got = generate(prompt, "--decode", f"{SOME},{selector}")["decode"]
     assert 0.15 < got["keys_read"] < 0.3
     assert got["summary_bytes"] > 0 and got["lists_reused"] == 0
+
+
+def test_a_second_stage_finds_more_of_the_attention(tmp_path):
+    """One stage finds less of what an exact choice would; keys in 4 bits nearly all of it."""
+    model, index = tmp_path / "m.gguf", tmp_path / "demo.db"
+    model.write_bytes(MODEL.read_bytes())
+    succeed("index", ROOT / "demo/docs", "-o", index)
+    how = ["sparse:10%,depth=0,refine=1", "sparse:10%,depth=0", "sparse:10%,depth=0,keys4"]
+    said = succeed("profile", "--decode", "-m", model, "-i", index, "--questions", ROOT / "demo/questions.jsonl",
+                   "--depth", "2400", "--most", "6", "-n", "12", *[x for h in how for x in ("--compare", h)])
+    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith("sparse")}
+    one, two, keys = (float(rows[h][rows[h].index("%", 8) + 1]) for h in how)
+    assert one < two - 3 and two > 95 and keys > 97, said
 
 
 def test_reused_chunks_are_read_in_part(prompt):

@@ -3,6 +3,8 @@
  *   bounds           no key of a block scores above its bound, but for the rounding of the query
  *   variants         the same scores as ref, bit for bit, of any head size and group
  *   take             exactly the k best candidates, ascending; of equal ones the earlier
+ *   stages           two stages choose as the second alone among all candidates, as the first alone
+ *                    among k; between, the best of those that the first proposes
  *   labels           a similar query keeps the list, another one replaces list and label
  */
 #include "kernel/kernels.h"
@@ -202,6 +204,65 @@ static void takes_the_best(void **state)
     scene_close(&s);
 }
 
+/* pick_in_stages -- with n_proposed candidates for the second stage. */
+static void pick_in_stages(const scene *s, const sp_summary_view *fine, const char *ops,
+                           sp_pick_req *req, int32_t n_proposed)
+{
+    const size_t n = sp_pick_scratch(N_BLOCKS, s->n_kv * s->group, s->n_kv);
+    float *scratch = sp_alloc(n, sizeof *scratch);
+    sp_pick_args a = args_of(s, req, scratch);
+    memset(req->hit, 2, (size_t)s->n_kv);
+    req->n_proposed = n_proposed;
+    a.fine = fine;
+    for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
+    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+    for (int part = 0; part < 3; part++) sp_pick_fine_score(&a, sp_summary_ops_of(ops), part, 3);
+    for (int part = 0; part < 2; part++) sp_pick_fine_take(&a, part, 2);
+    sp_free(scratch);
+}
+
+static bool has(const uint32_t *list, int n, uint32_t x)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] == x) return true;
+    return false;
+}
+
+static void stages(void **state)
+{
+    enum { H = 14, D = 80, G = 2, K = 5 };
+    const char *ops = variant(state)->name;
+    const sp_pick_run runs[] = {{0, 7, 0}, {7, 20, 300}, {27, N_BLOCKS - 27, 40}};
+    scene first, second;
+    uint32_t block[N_BLOCKS], coarse[G * K], fine[G * K], both[G * K], proposed[G * 12];
+    scene_open(&first, SP_SUMMARY_BOUNDS, D, G, H / G);
+    scene_open(&second, SP_SUMMARY_KEYS4, D, G, H / G);
+    for (uint32_t b = 0; b < N_BLOCKS; b++) block[b] = b * 7 % N_BLOCKS;
+    float *q = random_floats(&first.seed, H * D, 2);
+    sp_pick_req req = request(&first, q, block, runs, coarse);
+    req.n_runs = SP_COUNT(runs);
+    pick_in_stages(&first, NULL, ops, &req, 0);
+    req.picked = fine;
+    pick_in_stages(&second, NULL, ops, &req, 0);
+    assert_memory_not_equal(coarse, fine, sizeof fine);
+    req.picked = both;
+    pick_in_stages(&first, &second.view, ops, &req, N_BLOCKS);
+    assert_memory_equal(both, fine, sizeof both);
+    pick_in_stages(&first, &second.view, ops, &req, K);
+    assert_memory_equal(both, coarse, sizeof both);
+    pick_in_stages(&first, &second.view, ops, &req, 12);
+    req.picked = proposed;
+    req.k = 12;
+    pick_in_stages(&first, NULL, ops, &req, 0);
+    for (int i = 0; i < G * K; i++) {
+        assert_true(has(proposed + i / K * 12, 12, both[i]));
+        assert_true(i % K == 0 || both[i] > both[i - 1]);
+    }
+    sp_free(q);
+    scene_close(&first);
+    scene_close(&second);
+}
+
 static void labels(void **state)
 {
     enum { H = 4, D = 32, G = 2 };
@@ -253,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bounds_hold),
         ON_EVERY_VARIANT(equals_ref),
+        ON_EVERY_VARIANT(stages),
         cmocka_unit_test(takes_the_best),
         cmocka_unit_test(labels),
         cmocka_unit_test(similarity_is_the_weighted_harmonic_mean),

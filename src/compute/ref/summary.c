@@ -44,3 +44,26 @@ void sp_score_hash_ref(const sp_score_args *a)
         }
     }
 }
+
+void sp_score_keys4_ref(const sp_score_args *a)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    const size_t bytes = sp_summary_bytes(SP_SUMMARY_KEYS4, s->head);
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = (size_t)a->kv_head * (size_t)s->n_blocks + a->block[i];
+        const uint8_t *keys = s->base + at * bytes;
+        for (int r = 0; r < ROWS; r++) {
+            int32_t most = INT32_MIN;
+            for (int t = 0; t < B; t++) {
+                int32_t sum = 0;
+                for (int d = 0; d < s->head; d++) {
+                    const int both = keys[sp_keys4_at(d, t)];
+                    sum += x->q[r][d] * ((t < B / 2 ? both & 15 : both >> 4) - 8);
+                }
+                most = SP_MAX(most, sum);
+            }
+            a->out[i * ROWS + r] = (float)most * (s->scale[at] * x->scale[r]);
+        }
+    }
+}

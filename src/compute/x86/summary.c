@@ -170,3 +170,71 @@ void SP_VARIANT(sp_score_hash)(const sp_score_args *a)
     else
         score_hash(a, 4);
 }
+
+/* -- keys in 4 bits ---------------------------------------------------------------------------- */
+
+enum { HALF = ROWS / 2 };
+
+/* sum += products of 4 channels of 8 keys, a lane each. */
+INLINE __m256i add_keys(__m256i sum, __m256i keys, __m256i query)
+{
+#if SP_VNNI
+    return DOT_BYTES(sum, keys, query);
+#else
+    const __m256i two = _mm256_maddubs_epi16(keys, query);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(two, _mm256_set1_epi16(1)));
+#endif
+}
+
+/* The largest of eight lanes. */
+INLINE int32_t most_of(__m256i v)
+{
+    __m128i m = _mm_max_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epi32(m, _mm_shuffle_epi32(m, 0xb1));
+    return _mm_cvtsi128_si32(m);
+}
+
+/* The largest products of a block's keys with four rows, still 8 sum(q) too much. */
+INLINE void most_keys(const uint8_t *keys, const int8_t (*q)[SP_SUMMARY_WIDTH_MAX], int width,
+                      int32_t most[HALF])
+{
+    const __m256i mask = _mm256_set1_epi8(15);
+    __m256i sum[2][HALF];
+    for (int r = 0; r < HALF; r++) sum[0][r] = sum[1][r] = _mm256_setzero_si256();
+    for (int d = 0; d < width; d += 4) {
+        const __m256i both = load(keys + d * 8);
+        const __m256i low = _mm256_and_si256(both, mask);
+        const __m256i high = _mm256_and_si256(_mm256_srli_epi16(both, 4), mask);
+#pragma GCC unroll 4
+        for (int r = 0; r < HALF; r++) {
+            int32_t word;
+            memcpy(&word, q[r] + d, sizeof word);
+            const __m256i query = _mm256_set1_epi32(word);
+            sum[0][r] = add_keys(sum[0][r], low, query);
+            sum[1][r] = add_keys(sum[1][r], high, query);
+        }
+    }
+    for (int r = 0; r < HALF; r++) most[r] = most_of(_mm256_max_epi32(sum[0][r], sum[1][r]));
+}
+
+void SP_VARIANT(sp_score_keys4)(const sp_score_args *a)
+{
+    const sp_summary_view *s = a->summary;
+    const sp_pick_query *x = a->query;
+    const int width = sp_summary_width(s->head);
+    const size_t first = (size_t)a->kv_head * (size_t)s->n_blocks, bytes = 8 * (size_t)width;
+    for (int i = 0; i < a->n; i++) {
+        const size_t at = first + a->block[i];
+        const uint8_t *keys = s->base + at * bytes;
+        const uint8_t *next = s->base + (first + a->block[SP_MIN(i + 1, a->n - 1)]) * bytes;
+        for (size_t line = 0; line < bytes; line += 64)
+            _mm_prefetch((const char *)next + line, _MM_HINT_T0);
+        int32_t most[ROWS] = {0};
+        most_keys(keys, x->q, width, most);
+        if (x->n > HALF) most_keys(keys, x->q + HALF, width, most + HALF);
+        for (int r = 0; r < ROWS; r++)
+            a->out[i * ROWS + r] =
+                (float)(most[r] - 8 * x->sum[r]) * (s->scale[at] * x->scale[r]);
+    }
+}

@@ -208,7 +208,7 @@ int bench_decode(int argc, char **argv)
         {OPT_STRING, "sparse", 0, "BUDGET", &sparse,
          "sparse decoding against full attention: 10%, 4096; contexts are random keys"},
         {OPT_STRING, "selector", 0, "NAME", &selector,
-         "of --sparse: bounds, hash128, hash256 (bounds)"},
+         "of --sparse: bounds, quest, hash128, hash256, keys4 (bounds)"},
         {OPT_FLAG, "from-disk", 0, NULL, &from_disk, "with --sparse: the context is in a file"},
         {OPT_STRING, "memory", 0, "SIZE", &file.memory,
          "of --from-disk: what stays in memory: 10% of the context, or 1G altogether (10%)"},

@@ -143,6 +143,7 @@ static sp_err disk_open(disk *d, bool from_disk)
     const file_bench *b = d->b;
     SP_TRY(sp_decode_parse(b->decode, &d->choice));
     d->choice.o.min_depth = -1;
+    if (d->choice.o.refine == 0) d->choice.o.refine = 1; /* as blocks that leave memory are chosen */
     SP_TRY(sp_model_open(b->model, &d->model));
     SP_TRY(sp_device_open(NULL, &(sp_device_opts){.kernels = b->cpu, .n_threads = b->n_threads},
                           &d->device));

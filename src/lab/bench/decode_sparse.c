@@ -199,7 +199,7 @@ static double bound(const setting *s)
     const double read = a.n_keys ? (double)a.n_read / (double)a.n_keys : 1;
     const double chosen = (double)a.n_chosen / (double)SP_MAX(1, a.n_chosen + a.n_reused);
     return (m->weight_bytes + kv) /
-           (m->weight_bytes + kv * read + (double)a.summary_bytes * s->batch * chosen);
+           (m->weight_bytes + kv * read + (double)a.choice_bytes * s->batch * chosen);
 }
 
 static void print_row(const setting *s, double *full, double *sparse, double *ratio)

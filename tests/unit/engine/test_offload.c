@@ -18,7 +18,7 @@
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
 
 static const int lengths[N_CHUNKS] = {150, 70, 64, 83};
-static const sp_sparse_opts some = {.tokens = 160, .min_depth = -1};
+static const sp_sparse_opts some = {.tokens = 160, .min_depth = -1, .refine = 1};
 
 typedef struct scene {
     tiny t;

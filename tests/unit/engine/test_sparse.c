@@ -299,7 +299,7 @@ static void test_source(void **state)
     watch w = {0};
     scene s;
     scene_open(&s, NULL, NULL, SP_Q16);
-    sp_sparse_opts o = {.tokens = 160, .min_depth = -1};
+    sp_sparse_opts o = {.tokens = 160, .min_depth = -1, .refine = 1};
     decode(&s, &o, plain);
     o.source = (sp_block_source){want, wait_for, &w};
     sp_sparse_account a = decode(&s, &o, got);

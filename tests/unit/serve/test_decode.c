@@ -27,7 +27,9 @@ static void test_words(void **state)
     assert_true(d.o.reuse && d.o.least && d.o.power < 0 && d.o.kind == SP_SUMMARY_QUEST);
     assert_float_equal(d.o.eta, 0.9f, 0);
     assert_ok(sp_decode_parse("sparse:10%,reuse,eta=0.7,power=2", &d));
-    assert_true(d.o.reuse && d.o.eta == 0.7f && d.o.power == 2);
+    assert_true(d.o.reuse && d.o.eta == 0.7f && d.o.power == 2 && d.o.refine == 0);
+    assert_ok(sp_decode_parse("sparse:10%,keys4,refine=2.5", &d));
+    assert_true(d.o.kind == SP_SUMMARY_KEYS4 && d.o.refine == 2.5f);
 }
 
 static void test_refused(void **state)
@@ -51,6 +53,7 @@ static void test_refused(void **state)
         {"sparse:10%,depth=-1", "\"depth=-1\" in"},
         {"sparse:10%,reuse=2", "\"reuse=2\" in"},
         {"sparse:10%,eta=", "\"eta=\" in"},
+        {"sparse:10%,refine=0", "\"refine=0\" in"},
         {"sparse:10%x,bounds", "\"10%x\" in"},
     };
     for (size_t i = 0; i < SP_COUNT(bad); i++) {
