@@ -100,9 +100,10 @@ typedef struct sp_context_opts {
                             and those that requests compute are written there in the background;
                             NULL: none */
     int64_t
-        store_bytes;    /* that the folder may take: copies that were not used for longest leave it;
+        store_bytes;    /* that the folder may take: copies leave it as `store_evict` says;
                             0: what it holds when the context opens, and half of what its disk has
                             free. 1 GiB of the disk (5 % of a small one) stays free in any case */
+    const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: "lru" */
     float guard;        /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
     float guard_bound;  /* mean divergence that is acceptable, nats; 0: 0.5 */
@@ -674,7 +675,8 @@ SP_API sp_err sp_store_list(sp_store *s, sp_store_fn *fn, void *user);
 /* sp_store_show -- the copies of the chunk whose id begins with `prefix`, headers read. Errors:
  * SP_E_NOTFOUND (no such id), SP_E_ARG (more than one begins so), or fn's. */
 SP_API sp_err sp_store_show(sp_store *s, const char *prefix, sp_store_fn *fn, void *user);
-/* sp_store_drop -- deletes them. Errors: as show; SP_E_IO. *n_dropped may be NULL. */
+/* sp_store_drop -- deletes them, and the path copies that continue them. Errors: as show; SP_E_IO. *n_dropped
+ * may be NULL. */
 SP_API sp_err sp_store_drop(sp_store *s, const char *prefix, int64_t *n_dropped);
 
 typedef struct sp_store_stats {

@@ -108,6 +108,8 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: lru, lfu, fr (lru)"},
         {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
          "what that folder may take, such as 20G (what it holds and half of the free disk)"},
+        {OPT_STRING, "store-evict", 0, "NAME", &c->store_evict,
+         "what leaves it when it is full, a name of --evict (lru)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
          "load copies for waiting requests, and begin with their first layers: layers, request, "
          "none "

@@ -103,6 +103,8 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         return sp_fail_nomem(strlen(o->store), "the name of the store");
     return sp_tiers_open(&(sp_tiers_opts){.dir = c->store,
                                           .max_bytes = o->store_bytes,
+                                          .store_evict = o->store_evict,
+                                          .cost = o->profile ? &c->cost : NULL,
                                           .host_bytes = o->host_bytes,
                                           .host_kv = o->host_kv,
                                           .admit_cheaper = o->admit_cheaper,

@@ -1,5 +1,5 @@
 /* keep.c -- what a plan has computed enters the ledger, as the policy says; plain and fused copies,
- * and paths of policies that find by path alone, are also written to the store, in the background.
+ * heads, and paths of policies that find by path alone, are also written to the store, in the background.
  *
  *   path     exact after its path                head, prompt, answer
  *   plain    after the head alone                the fill
@@ -57,14 +57,14 @@ enum {
     SHARE = 4 /* of KV memory: while others wait for it, 1 / SHARE of it may wait to be written */
 };
 
-/* store_paths -- whatever the request has found or computed and the store lacks, root first. What is left
- * out is written after its next use. */
+/* store_paths -- whatever the request has found or computed and the store lacks, root first; of policies
+ * that find chunks by content the head. What is left out is written after its next use. */
 static void store_paths(sp_request *r)
 {
     sp_context *c = r->ctx;
-    if (!sp_tiers_has_store(c->tiers) || !r->reuse.policy->by_path) return;
+    if (!sp_tiers_has_store(c->tiers)) return;
     int64_t most = sp_kv_pool_n_blocks(c->pool) / (c->queue ? SHARE : 1);
-    for (int i = 0; i < r->n_segs; i++) {
+    for (int i = 0; i < (r->reuse.policy->by_path ? r->n_segs : r->n_head); i++) {
         const sp_copy *copy = whole_path(r, i);
         if (!copy || !is_worth_storing(&r->segs[i], copy)) continue;
         sp_err err = sp_tiers_store_path(c->tiers, copy, most);

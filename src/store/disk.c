@@ -29,7 +29,10 @@ sp_err sp_disk_open(const sp_disk_opts *o, sp_disk **out)
     if (!d) return sp_fail_nomem(sizeof *d, "the store");
     d->space = *o->space;
     d->pool = o->pool;
-    sp_disk_tier_opts tier = {.dir = o->dir, .space = o->space, .reserve_bytes = o->reserve_bytes};
+    sp_disk_tier_opts tier = {.dir = o->dir,
+                              .space = o->space,
+                              .reserve_bytes = o->reserve_bytes,
+                              .evict = o->evict};
     sp_err err = sp_folder_budget(o->dir, o->space, o->max_bytes, &tier.max_bytes);
     if (err == SP_OK) err = sp_disk_tier_open(&tier, &d->tier);
     if (err == SP_OK) err = sp_others_init(&d->others, o->dir, o->space);

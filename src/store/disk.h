@@ -54,6 +54,7 @@ typedef struct sp_disk_opts {
     sp_kv_pool *pool;       /* borrowed: copies have its shape */
     int64_t max_bytes; /* of all copies in the folder; 0: what it holds and half of what is free */
     int64_t reserve_bytes; /* sp_disk_tier_opts */
+    sp_tier_evict evict;
 } sp_disk_opts;
 
 /* sp_disk_open -- the copies of one namespace. Errors: SP_E_IO names the folder; SP_E_LIMIT (other

@@ -76,6 +76,7 @@ struct sp_disk_tier {
 /* sp_disk_apply -- what a line says. Errors: SP_E_NOMEM, and nothing has changed. */
 sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line) SP_MUST_CHECK;
 void sp_disk_forget(sp_disk_tier *d, uint32_t entry);
+sp_tier_info sp_disk_info_of(const sp_tier_key *key, const sp_disk_place *place);
 
 /* sp_disk_recover -- makes a lost index anew from the segments, while the tier opens. Copies that were
  * dropped since their segment was last emptied are back. Errors: SP_E_IO, SP_E_NOMEM. */

@@ -201,6 +201,7 @@ static sp_err find(sp_disk_tier *d, const sp_tier_job *job, sp_disk_place *place
         *place = d->table.entries.v[i].place;
         *file = sp_segments_find(&d->segments, place->segment);
         if (job->n_layers) sp_table_touch(&d->table, i);
+        if (job->n_layers && d->evict.used) d->evict.used(d->evict.user, &job->key, false);
         d->used |= job->n_layers > 0;
         err = sp_segments_pin(&d->segments, *file, d->lock_fd >= 0, false);
         if (err == SP_E_NOTFOUND) err = SP_E_FORMAT; /* the index names a file that is not there */
@@ -270,12 +271,7 @@ static sp_err run_list(sp_disk_tier *d, sp_tier_op *op)
     sp_err err = sp_vec_reserve(&all, d->table.n);
     for (uint32_t i = d->table.oldest; err == SP_OK && i != SP_NO_ENTRY;) {
         const sp_entry *e = &d->table.entries.v[i];
-        all.v[all.n++] = (sp_tier_info){.key = e->key,
-                                        .n = e->place.n,
-                                        .bytes = (int64_t)e->place.pages * SP_PAGE,
-                                        .facts = e->place.facts,
-                                        .n_uses = e->place.uses,
-                                        .cost_us = e->place.cost_us};
+        all.v[all.n++] = sp_disk_info_of(&e->key, &e->place);
         i = e->newer;
     }
     pthread_mutex_unlock(&d->lock);

@@ -155,14 +155,14 @@ static sp_err empty(sp_disk_tier *d, sp_segment_file *f)
 
 /* -- the budget ----------------------------------------------------------------------------- */
 
-/* evict -- the copy that the replacement policy names, or else the one used longest ago; false: there
- * is none. */
+/* evict -- the copy that the replacement policy names, or else the one used longest ago; false: none
+ * may go. */
 static bool evict(sp_disk_tier *d)
 {
     sp_disk_pending p = {.line.event = SP_EVENT_DROP};
-    bool named = d->evict.victim && d->evict.victim(d->evict.user, &p.line.key);
+    if (d->evict.victim && !d->evict.victim(d->evict.user, &p.line.key)) return false;
     pthread_mutex_lock(&d->lock);
-    uint32_t i = named ? sp_table_find(&d->table, &p.line.key) : SP_NO_ENTRY;
+    uint32_t i = d->evict.victim ? sp_table_find(&d->table, &p.line.key) : SP_NO_ENTRY;
     if (i == SP_NO_ENTRY) i = d->table.oldest;
     if (i != SP_NO_ENTRY) p.line.key = d->table.entries.v[i].key;
     pthread_mutex_unlock(&d->lock);

@@ -24,12 +24,30 @@ static sp_disk_tier *disk_of(sp_tier *t)
 
 /* -- the index in memory -------------------------------------------------------------------- */
 
-void sp_disk_forget(sp_disk_tier *d, uint32_t entry)
+sp_tier_info sp_disk_info_of(const sp_tier_key *key, const sp_disk_place *place)
+{
+    return (sp_tier_info){.key = *key,
+                          .n = place->n,
+                          .bytes = (int64_t)place->pages * SP_PAGE,
+                          .facts = place->facts,
+                          .n_uses = place->uses,
+                          .cost_us = place->cost_us};
+}
+
+/* take_out -- an entry, before it is gone or replaced. */
+static void take_out(sp_disk_tier *d, uint32_t entry)
 {
     const sp_disk_place place = d->table.entries.v[entry].place;
     sp_segment_file *f = sp_segments_find(&d->segments, place.segment);
     f->live -= place.pages;
     sp_table_remove(&d->table, entry, &f->first);
+}
+
+void sp_disk_forget(sp_disk_tier *d, uint32_t entry)
+{
+    const sp_tier_key key = d->table.entries.v[entry].key;
+    take_out(d, entry);
+    if (d->evict.removed) d->evict.removed(d->evict.user, &key);
 }
 
 sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line)
@@ -41,12 +59,16 @@ sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line)
     }
     uint32_t old = sp_table_find(&d->table, &line->key);
     if (old != SP_NO_ENTRY && (line->event != SP_EVENT_DAMAGED ||
-                               sp_disk_place_eq(&d->table.entries.v[old].place, &line->place)))
-        sp_disk_forget(d, old);
+                               sp_disk_place_eq(&d->table.entries.v[old].place, &line->place))) {
+        if (!f) sp_disk_forget(d, old);
+        if (f) take_out(d, old);
+    }
     if (!f) return SP_OK;
     sp_table_add(&d->table, &line->key, &line->place, &f->first);
     f->live += line->place.pages;
     f->end = SP_MAX(f->end, (uint64_t)line->place.page + line->place.pages);
+    const sp_tier_info info = sp_disk_info_of(&line->key, &line->place);
+    if (d->evict.added) d->evict.added(d->evict.user, &info);
     return SP_OK;
 }
 
@@ -330,6 +352,7 @@ static void use(sp_tier *t, const sp_tier_key *key, bool counts)
     pthread_mutex_lock(&d->lock);
     uint32_t i = sp_table_find(&d->table, key);
     if (i != SP_NO_ENTRY) (counts ? sp_table_use : sp_table_touch)(&d->table, i);
+    if (i != SP_NO_ENTRY && d->evict.used) d->evict.used(d->evict.user, key, counts);
     d->used |= i != SP_NO_ENTRY;
     pthread_mutex_unlock(&d->lock);
 }

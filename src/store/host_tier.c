@@ -133,12 +133,14 @@ static host_copy *take_out(host_tier *h, uint32_t i)
     return c;
 }
 
-/* next_victim -- as the caller's policy says, else the one that was used longest ago. */
+/* next_victim -- as the caller's policy says, else the one that was used longest ago; SP_NO_ENTRY: none may
+ * go. */
 static uint32_t next_victim(const host_tier *h)
 {
     sp_tier_key key;
     uint32_t i = SP_NO_ENTRY;
-    if (h->evict.victim && h->evict.victim(h->evict.user, &key)) i = sp_table_find(&h->table, &key);
+    if (h->evict.victim && !h->evict.victim(h->evict.user, &key)) return SP_NO_ENTRY;
+    if (h->evict.victim) i = sp_table_find(&h->table, &key);
     return i == SP_NO_ENTRY ? h->table.oldest : i;
 }
 
@@ -150,6 +152,7 @@ static sp_err make_room(host_tier *h, int64_t bytes)
                        (long long)h->max_bytes);
     while (h->stats.bytes_used + bytes > h->max_bytes) {
         uint32_t i = next_victim(h);
+        if (i == SP_NO_ENTRY) return sp_fail(SP_E_LIMIT, "the host tier is full of pinned copies");
         const sp_tier_key key = h->table.entries.v[i].key;
         release(take_out(h, i));
         h->stats.n_evicted++;

@@ -136,13 +136,18 @@ const char *sp_tier_name(const sp_tier *t);
  * fine. */
 void sp_tier_close(sp_tier *t);
 
-/* How a tier that keeps to a budget chooses what to drop, and says what it dropped. Both are called on
- * a thread of the tier and must not wait for it. */
+/* How a tier that keeps to a budget chooses what to drop, and says what it dropped. All are called on a
+ * thread of the tier and must not call it; all may be NULL. */
 typedef struct sp_tier_evict {
-    /* The copy that the replacement policy drops next; false: the tier drops the one that was used
-     * longest ago. May be NULL. */
+    /* The copy that the replacement policy drops next; false: none may go. NULL, or a copy that is not
+     * there: the tier drops the one that was used longest ago. */
     bool (*victim)(void *user, sp_tier_key *out);
-    void (*dropped)(void *user, const sp_tier_key *key); /* may be NULL */
+    void (*dropped)(void *user, const sp_tier_key *key); /* the tier made room */
+
+    /* What a policy must know. The disk tier alone calls these, under its lock, from opening on. */
+    void (*added)(void *user, const sp_tier_info *info); /* or replaced, or its bytes have moved */
+    void (*used)(void *user, const sp_tier_key *key, bool counts); /* sp_tier_use, or _touch */
+    void (*removed)(void *user, const sp_tier_key *key);           /* for any reason */
     void *user;
 } sp_tier_evict;
 

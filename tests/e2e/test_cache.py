@@ -23,9 +23,13 @@ def ids(store):
     return [c["id"] for c in cache("list", store)["copies"]]
 
 
+def a_chunk(store):
+    return next(c["id"] for c in cache("list", store)["copies"] if c["kind"] == "plain")
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A store with plain and fused copies of twelve chunks."""
+    """A store with plain and fused copies of twelve chunks, and the system text before them."""
     home = tmp_path_factory.mktemp("made")
     docs = home / "docs"
     docs.mkdir()
@@ -56,17 +60,17 @@ def flip(path, at):
 
 def test_list_and_show(store):
     listed = cache("list", store)
-    assert sorted(c["kind"] for c in listed["copies"]) == ["fused"] * 12 + ["plain"] * 12
+    assert sorted(c["kind"] for c in listed["copies"]) == ["fused"] * 12 + ["path"] + ["plain"] * 12
     assert sum(c["bytes"] for c in listed["copies"]) == listed["bytes"] <= listed["file_bytes"]
     assert all(c["cost_ms"] > 0 for c in listed["copies"])
-    chosen = listed["copies"][0]["id"]
+    chosen = a_chunk(store)
     shown = cache("show", store, chosen[:9])["copies"]
     assert [c["id"] for c in shown] == [chosen] * 2 and {c["kind"] for c in shown} == {"plain", "fused"}
     after = {c["kind"]: c["before"] for c in shown}
     assert len(after["plain"]) == 1 and len(after["fused"]) == 4 and after["fused"][0] == after["plain"][0]
     assert set(after["fused"][1:]) <= set(ids(store))
     text = succeed("cache", "list", "--store", store)
-    assert len(text.splitlines()) == 26 and chosen[:12] in text
+    assert len(text.splitlines()) == 27 and chosen[:12] in text
     assert "before the first chunk" in succeed("cache", "show", chosen, "--store", store)
     refuse("cache", "show", "", "--store", store, naming=["several"])
     refuse("cache", "show", "xyz", "--store", store, naming=["xyz", store])
@@ -74,14 +78,14 @@ def test_list_and_show(store):
 
 def test_verify_finds_damage(store):
     assert cache("verify", store) | {"seconds": 0} == {
-        "store": str(store), "copies": 24, "bytes": cache("list", store)["bytes"], "damaged": 0, "quarantined": True,
+        "store": str(store), "copies": 25, "bytes": cache("list", store)["bytes"], "damaged": 0, "quarantined": True,
         "seconds": 0}
     flip(segment(store), 2 * PAGE + 100)  # in a layer
     done = run("cache", "verify", "--store", store, "--json")
     found = valid("cache-verify", json.loads(done.stdout))
-    assert done.returncode == 1 and found["damaged"] == 1 and found["copies"] == 23
+    assert done.returncode == 1 and found["damaged"] == 1 and found["copies"] == 24
     assert "checksum" in done.stderr
-    assert cache("verify", store)["damaged"] == 0 and len(ids(store)) == 23  # it is out of the store
+    assert cache("verify", store)["damaged"] == 0 and len(ids(store)) == 24  # it is out of the store
 
 
 def test_a_lost_index_is_made_anew(store):
@@ -97,15 +101,15 @@ def test_a_lost_index_is_made_anew(store):
 def test_export_and_import(store, tmp_path):
     archive, there = tmp_path / "copies.spolia", tmp_path / "there"
     written = cache("export", store, archive)
-    assert written["copies"] == 24 and written["bytes"] == archive.stat().st_size
+    assert written["copies"] == 25 and written["bytes"] == archive.stat().st_size
     refuse("cache", "import", archive, "--store", there, "-m", MODEL, "-ctk", "f16", naming=[archive, "KV type"])
-    assert cache("import", there, archive, "-m", MODEL)["copies"] == 24
+    assert cache("import", there, archive, "-m", MODEL)["copies"] == 25
     assert sorted(ids(there)) == sorted(ids(store))
-    assert cache("import", there, archive)["copies"] == 24 and len(ids(there)) == 24
+    assert cache("import", there, archive)["copies"] == 25 and len(ids(there)) == 25
     flip(archive, 2 * PAGE + 100)
     done = run("cache", "import", archive, "--store", tmp_path / "third", "--json")
     assert done.returncode == 1 and json.loads(done.stdout)["damaged"] == 1
-    assert len(ids(tmp_path / "third")) == 23
+    assert len(ids(tmp_path / "third")) == 24
     (tmp_path / "text").write_text("no archive" * 1000)
     refuse("cache", "import", tmp_path / "text", "--store", there, naming=[tmp_path / "text"])
     refuse("cache", "export", tmp_path / "no" / "file", "--store", store, naming=["no/file"])
@@ -121,16 +125,16 @@ def test_stores_of_several_models(store, tmp_path):
     refuse("cache", "import", archive, "--store", other, naming=[archive, other])
     cache("import", other, archive, "-m", MODEL)
     refuse("cache", "export", archive, "--store", other, naming=["several"])
-    assert cache("export", other, archive, "--namespace", name[:10])["copies"] == len(ids(other)) - 24
+    assert cache("export", other, archive, "--namespace", name[:10])["copies"] == len(ids(other)) - 25
 
 
 def test_drop_and_gc(store):
-    all_ids = ids(store)
-    assert cache("drop", store, all_ids[0])["dropped"] == 2
-    assert all_ids[0] not in ids(store) and len(ids(store)) == 22
+    one = a_chunk(store)
+    assert cache("drop", store, one)["dropped"] == 2
+    assert one not in ids(store) and len(ids(store)) == 23
     before = cache("list", store)["file_bytes"]
     made = cache("gc", store, "--budget", f"{before // 2048}K")
-    assert 0 < made["copies"] < 22 and made["dropped"] + made["copies"] == 22 and made["file_bytes"] <= before // 2
+    assert 0 < made["copies"] < 23 and made["dropped"] + made["copies"] == 23 and made["file_bytes"] <= before // 2
     on_disk = sum(f.stat().st_size for f in store.glob("*/*.kv"))
     assert on_disk == made["file_bytes"] and cache("verify", store)["damaged"] == 0
     assert cache("gc", store, "--budget", "1G")["dropped"] == 0
@@ -138,12 +142,28 @@ def test_drop_and_gc(store):
     refuse("cache", "gc", "--store", store, naming=["--budget"], code=2)
 
 
+def test_drop_takes_what_continues(tmp_path):
+    """Paths of the default policy: without one of their segments nothing finds them."""
+    store, said = tmp_path / "paths", "Answer briefly. # Velm has {} boats. # Torin has two hotels. # Why?"
+    for n in ("many", "nine"):
+        succeed("run", "-m", MODEL, "-p", said.format(n), "--separator", " # ", "-n", "1", "--store", store, "-q")
+    paths = [c["id"] for c in cache("list", store)["copies"]]
+    shown = {i: len(cache("show", store, i)["copies"][0]["before"]) for i in set(paths)}
+    assert len(paths) == 5 and sorted(shown.values()) == [0, 1, 1, 2]  # the second chunk twice
+    second = next(i for i, n in shown.items() if n == 1)
+    assert cache("drop", store, second)["dropped"] == 2
+    left = ids(store)
+    assert len(left) == 3 and second not in left
+    root = next(i for i, n in shown.items() if n == 0)
+    assert cache("drop", store, root)["dropped"] == 3 and ids(store) == []
+
+
 def test_one_process_writes(store):
     """Another process holds the lock: changes are refused in one line, looking is not."""
     lock = next(store.glob("*/lock"))
     fd = os.open(lock, os.O_RDWR)
     fcntl.fcntl(fd, 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))  # F_OFD_SETLK
-    one = ids(store)[0]
+    one = a_chunk(store)
     for command in (["drop", one], ["gc", "--budget", "1K"]):
         refuse("cache", *command, "--store", store, naming=["another process", "writes this store"])
     assert len(cache("show", store, one)["copies"]) == 2

@@ -253,6 +253,7 @@ static sp_err hold(sp_context *c, void *arg)
     hold_args *a = arg;
     sp_held *held = a->held;
     int64_t n_blocks = 0, most = (int64_t)(a->share * (float)sp_kv_pool_n_blocks(c->pool));
+    SP_TRY(sp_tiers_hold(c->tiers, a->ids, a->n));
     for (size_t i = held->n; i-- > 0;) {
         const sp_copy *copy = held->v[i];
         if (sp_digest_among(&copy->id, a->ids, a->n)) {

@@ -5,9 +5,8 @@
  *   drop    a copy that continues what no tier has is of no use
  *
  * The name of a path copy is its id and a hash of the ids before it; its header lists them all, and a load
- * compares them. The salt of a tenant is in each id: no other tenant's prompt has them. The disk drops
- * those used longest ago, and a parent is always used after what continues it, so that the ends of paths
- * go first. Source: RAGCache section 5.1 (R3). */
+ * compares them. The salt of a tenant is in each id: no other tenant's prompt has them. The store drops
+ * the ends of paths first (disk_order.h), whichever policy it has. Source: RAGCache section 5.1 (R3). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,6 +115,10 @@ static sp_err adopt_one(const sp_tiers *t, const header *h, bool *useless)
     const sp_record *r = &h->r;
     const sp_segment seg = {.tokens = r->tokens, .n = r->n, .id = r->id};
     const sp_copy *parent = sp_by_path_at(t->ledger, r->before, r->n_before);
+    if (r->n_before) {
+        const sp_tier_key continues = key_at(r->before, r->n_before - 1);
+        sp_disk_order_follows(t->order, &h->key, &continues);
+    }
     if (r->n_before && !parent) {
         *useless = !has_path(disk_of(t), r->before, r->n_before);
         return SP_OK;
@@ -191,13 +194,29 @@ sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *c, int64_t max_blocks)
         t, &(sp_tiers_key){.copy = c, .seg = &m.seg, .head = m.head, .n_head = m.n_head});
 }
 
-sp_err sp_tiers_put_path(sp_disk *disk, const sp_disk_key *key, const sp_disk_copy *copy,
+/* put_after -- a put that does not make room by dropping what the copy continues. */
+static sp_err put_after(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
+                        const uint32_t *blocks)
+{
+    const int n = key->n_head;
+    if (n == 0) return sp_disk_put(t->disk, key, copy, blocks);
+    const sp_tier_key own = {.id = key->seg->id,
+                             .head = sp_head_key(key->head, n),
+                             .kind = SP_DISK_PATH},
+                      parent = key_at(key->head, n - 1);
+    sp_disk_order_begin(t->order, &own, &parent);
+    sp_err err = sp_disk_put(t->disk, key, copy, blocks);
+    sp_disk_order_end(t->order);
+    return err;
+}
+
+sp_err sp_tiers_put_path(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
                          const uint32_t *blocks)
 {
-    sp_tier *tier = sp_disk_tier_of(disk);
+    sp_tier *tier = disk_of(t);
     if (!has_path(tier, key->head, key->n_head))
         return sp_fail(SP_E_NOTFOUND, "the store does not have what the copy continues");
-    SP_TRY(sp_disk_put(disk, key, copy, blocks));
+    SP_TRY(put_after(t, key, copy, blocks));
     for (int i = key->n_head - 1; i >= 0; i--) { /* the root becomes the newest */
         const sp_tier_key before = key_at(key->head, i);
         sp_tier_touch(tier, &before);

@@ -11,6 +11,7 @@
 #include "store/archive.h"
 #include "store/disk.h"
 #include "store/disk_tier.h"
+#include "store/erase.h"
 #include "store/folder.h"
 
 enum { HEX = 2 * sizeof(sp_digest), N_KINDS = SP_DISK_PATH + 1 };
@@ -230,6 +231,39 @@ sp_err sp_store_show(sp_store *s, const char *prefix, sp_store_fn *fn, void *use
     return err;
 }
 
+typedef SP_VEC(sp_tier_info) infos;
+
+static sp_err collect(void *user, const sp_tier_info *info)
+{
+    infos *all = user;
+    SP_TRY(sp_vec_reserve(all, 1));
+    all->v[all->n++] = *info;
+    return SP_OK;
+}
+
+/* drop_key -- *n counts those that were there. */
+static sp_err drop_key(sp_tier *t, const sp_tier_key *key, int64_t *n)
+{
+    if (!sp_tier_knows(t, key)) return SP_OK;
+    sp_err err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key});
+    *n += err == SP_OK;
+    return err;
+}
+
+/* drop_paths_after -- path copies that continue the chunk: no prompt finds them without it. */
+static sp_err drop_paths_after(sp_tier *t, const sp_digest *id, int64_t *n)
+{
+    infos all = {0};
+    sp_err err =
+        sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
+    for (size_t i = 0; err == SP_OK && i < all.n; i++) {
+        const sp_tier_key *key = &all.v[i].key;
+        if (key->kind == SP_DISK_PATH && sp_tier_depends(t, key, id, 1)) err = drop_key(t, key, n);
+    }
+    sp_vec_fini(&all);
+    return err;
+}
+
 sp_err sp_store_drop(sp_store *s, const char *prefix, int64_t *n_dropped)
 {
     SP_NEED(s);
@@ -237,11 +271,9 @@ sp_err sp_store_drop(sp_store *s, const char *prefix, int64_t *n_dropped)
     choice c = {.prefix = prefix};
     int64_t n = 0;
     sp_err err = find_copies(s, &c);
-    for (size_t i = 0; err == SP_OK && i < c.list.n; i++) {
-        err = sp_tier_run(c.found_in->tier,
-                          &(sp_tier_job){.verb = SP_TIER_DROP, .key = c.list.v[i].key});
-        n += err == SP_OK;
-    }
+    if (err == SP_OK) err = drop_paths_after(c.found_in->tier, &c.list.v[0].key.id, &n);
+    for (size_t i = 0; err == SP_OK && i < c.list.n; i++)
+        err = drop_key(c.found_in->tier, &c.list.v[i].key, &n);
     sp_vec_fini(&c.list);
     if (n_dropped) *n_dropped = n;
     return err;
@@ -292,16 +324,6 @@ static sp_err verify_one(sp_tier *t, const sp_tier_info *info)
             t, &(sp_tier_job){
                    .verb = SP_TIER_GET, .key = info->key, .n_layers = n, .sink = ignore_layer});
     return err == SP_E_FORMAT || err == SP_E_NOTFOUND ? SP_OK : err;
-}
-
-typedef SP_VEC(sp_tier_info) infos;
-
-static sp_err collect(void *user, const sp_tier_info *info)
-{
-    infos *all = user;
-    SP_TRY(sp_vec_reserve(all, 1));
-    all->v[all->n++] = *info;
-    return SP_OK;
 }
 
 sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total, void *user),

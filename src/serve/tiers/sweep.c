@@ -1,4 +1,4 @@
-/* sweep.c -- an index and its store: how large the copies of all chunks are, and which copies are of
+/* sweep.c -- an index and its store: how large the copies of all chunks and their head are, and which copies are of
  * chunks that are in no document any more. */
 #include <stdlib.h>
 #include <string.h>
@@ -115,6 +115,18 @@ typedef struct estimate_args {
     sp_store_need need;
 } estimate_args;
 
+/* measure_head -- the path copies of the segments before all chunks. */
+static void measure_head(const sp_context *c, const sp_segment *head, const sp_digest *ids,
+                         int n_head, sp_store_need *need)
+{
+    for (int i = 0; i < n_head; i++) {
+        const sp_tiers_key key = {.seg = &head[i], .head = ids, .n_head = i};
+        const int64_t bytes = sp_disk_bytes_of(c->pool, head[i].n, i);
+        need->bytes += bytes;
+        need->new_bytes += sp_tiers_has(c->tiers, &key, SP_COPY_PATH) ? 0 : bytes;
+    }
+}
+
 /* measure -- the plain and the fused copy of a chunk. */
 static sp_err measure(sp_context *c, const sp_segment *head, int n_head, const sp_segment *seg,
                       void *user)
@@ -123,6 +135,7 @@ static sp_err measure(sp_context *c, const sp_segment *head, int n_head, const s
     sp_digest *ids = sp_alloc((size_t)n_head + 1, sizeof *ids);
     if (!ids) return sp_fail_nomem((size_t)n_head * sizeof *ids, "the head of a chunk");
     for (int i = 0; i < n_head; i++) ids[i] = head[i].id;
+    if (!a->all.n) measure_head(c, head, ids, n_head, &a->need);
     const sp_tiers_key key = {.seg = seg, .head = ids, .n_head = n_head};
     const int64_t one = sp_disk_bytes_of(c->pool, seg->n, n_head + MOST_SIMILAR);
     sp_err err = sp_vec_reserve(&a->all, 1);

@@ -60,6 +60,7 @@ static void open_waiting(sp_tiers *t)
 static void close_all(sp_tiers *t)
 {
     sp_tier_close(t->host);
+    sp_disk_order_destroy(t->order);
     sp_vec_fini(&t->path);
     pthread_cond_destroy(&t->more);
     pthread_mutex_destroy(&t->lock);
@@ -70,10 +71,13 @@ static void close_all(sp_tiers *t)
 static sp_err open_store(sp_tiers *t, const sp_tiers_opts *o)
 {
     if (!o->dir) return SP_OK;
-    SP_TRY(sp_disk_open(
-        &(sp_disk_opts){
-            .dir = o->dir, .space = o->space, .pool = o->pool, .max_bytes = o->max_bytes},
-        &t->disk));
+    SP_TRY(sp_disk_order_create(o->store_evict, o->cost, &t->order));
+    SP_TRY(sp_disk_open(&(sp_disk_opts){.dir = o->dir,
+                                        .space = o->space,
+                                        .pool = o->pool,
+                                        .max_bytes = o->max_bytes,
+                                        .evict = sp_disk_order_hooks(t->order)},
+                        &t->disk));
     SP_TRY(sp_disk_each(t->disk, adopt, o->ledger));
     return sp_tiers_adopt_paths(t);
 }
@@ -177,7 +181,7 @@ static void run_store(sp_io_job *job, sp_disk *disk)
     if (c->kind == SP_COPY_PATH) {
         copy.before = x->head;
         copy.n_before = x->n_head;
-        job->err = sp_tiers_put_path(disk, &key, &copy, c->blocks);
+        job->err = sp_tiers_put_path(x->tiers, &key, &copy, c->blocks);
     } else {
         job->err = sp_disk_put(disk, &key, &copy, c->blocks);
     }
@@ -217,7 +221,13 @@ void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
 {
     sp_tier_key key;
     if (!t || !(copy->places & SP_AT_DISK) || sp_tiers_key_of(t, copy, &key) != SP_OK) return;
+    sp_disk_order_worth(t->order, &key, copy->worth);
     sp_tier_use(sp_disk_tier_of(t->disk), &key);
+}
+
+sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n)
+{
+    return t && t->order ? sp_disk_order_hold(t->order, ids, n) : SP_OK;
 }
 
 bool sp_tiers_has_all(const sp_copy *copy)

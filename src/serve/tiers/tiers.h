@@ -12,6 +12,7 @@
 #define SP_SERVE_TIERS_H
 
 #include "base/mem.h"
+#include "cache/cost.h"
 #include "cache/ledger.h"
 #include "serve/tiers/io.h"
 #include "store/erase.h"
@@ -23,8 +24,10 @@ typedef struct sp_tiers_opts {
     int64_t host_bytes;  /* budget of the host tier; 0: none */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes;   /* sp_disk_opts */
-    bool admit_cheaper;  /* sp_tiers_admits */
-    bool by_layers;      /* the first layers of all copies come before the last ones of any */
+    const char *store_evict; /* which copy leaves the store: a name of cache/evict.h; NULL: "lru" */
+    const sp_cost *cost;     /* borrowed: what computing tokens costs; NULL: default */
+    bool admit_cheaper;      /* sp_tiers_admits */
+    bool by_layers;          /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
     const char *salt; /* borrowed; or NULL */
     sp_kv_pool *pool;
@@ -81,6 +84,9 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
 sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *copy, int64_t max_blocks) SP_MUST_CHECK;
 /* sp_tiers_use -- a request reads this copy: where the store drops copies, it is a newer one then. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
+/* sp_tiers_hold -- copies of these segments do not leave the store, in place of those held before. ids:
+ * sorted by their bytes. Errors: SP_E_NOMEM, never for n 0. */
+sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n) SP_MUST_CHECK;
 /* sp_tiers_has_all -- the store has the copy, with all that was measured of it. */
 bool sp_tiers_has_all(const sp_copy *copy);
 /* sp_tiers_is_storing -- the copy is being written. */

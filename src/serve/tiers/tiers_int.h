@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include "serve/tiers/disk_order.h"
 #include "serve/tiers/host_kv.h"
 #include "serve/tiers/tiers.h"
 #include "store/moves.h"
@@ -13,7 +14,8 @@ typedef struct sp_load sp_load; /* loads.c */
 struct sp_tiers {
     sp_io *io;
     sp_disk *disk; /* the I/O thread's; here for what never changes after open. NULL: none */
-    sp_tier *host; /* NULL: none */
+    sp_disk_order *order; /* of the disk; NULL: none */
+    sp_tier *host;        /* NULL: none */
     sp_host_kv host_kv;
     sp_kv_pool *pool;
     sp_ledger *ledger;
@@ -53,7 +55,7 @@ sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, in
 sp_err sp_tiers_adopt_paths(sp_tiers *t) SP_MUST_CHECK;
 /* sp_tiers_put_path -- sp_disk_put, after what the copy continues. Errors: SP_E_NOTFOUND: the store does not
  * have that. Thread: I/O. */
-sp_err sp_tiers_put_path(sp_disk *disk, const sp_disk_key *key, const sp_disk_copy *copy,
+sp_err sp_tiers_put_path(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
                          const uint32_t *blocks) SP_MUST_CHECK;
 /* sp_tiers_drop_path -- drops a path copy from the store, unless the store has all that it continues. */
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);

@@ -248,7 +248,7 @@ static void test_another_context_finds_it(void **state)
     assert_false(fuse(c, "01"));
     assert_int_equal(n_copies(c), 0); /* nothing was computed, or read */
     r = ask(c, "21", "Which?", 8);
-    assert_from(r, 0, "", "");
+    assert_from(r, 0, "disk", ""); /* the head */
     assert_from(r, 1, "disk", ""); /* the plain copy that the first context has computed */
     assert_from(r, 2, "disk", "");
     assert_int_equal(sp_request_result(r)->segments[2].n_reused,

@@ -355,13 +355,17 @@ static void test_crashes(void **state)
 
 static void test_a_small_budget(void **state)
 {
+    static const char *const policies[] = {NULL, "lfu", "pgdsf", "fr", "hazard", "lacr+ghosts"};
     char dir[128];
     uint64_t seed = 11;
     int n_found = 0;
     make_folder(dir, sizeof dir);
-    for (int start = 0; start < 6; start++) {
-        sp_context *c = open_with((sp_context_opts){
-            .store = dir, .store_bytes = 512 << 10, .kv_bytes = 1 << 20, .n_batch = 40});
+    for (size_t start = 0; start < SP_COUNT(policies); start++) {
+        sp_context *c = open_with((sp_context_opts){.store = dir,
+                                                    .store_bytes = 512 << 10,
+                                                    .store_evict = policies[start],
+                                                    .kv_bytes = 1 << 20,
+                                                    .n_batch = 40});
         for (int i = 0; i < 12; i++) {
             const char *order = orders[check_random(&seed, SP_COUNT(orders))];
             sp_request *r = ask(c, order, question, 4);
@@ -376,6 +380,10 @@ static void test_a_small_budget(void **state)
         sp_context_close(c);
     }
     assert_true(n_found > 0);
+    sp_context *c = NULL;
+    assert_fails(sp_context_open(
+                     &(sp_context_opts){.model = MODEL, .store = dir, .store_evict = "mru"}, &c),
+                 SP_E_ARG, "lru, lfu");
     remove_folder(dir);
 }
 

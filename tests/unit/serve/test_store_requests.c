@@ -158,9 +158,9 @@ static void test_leaving_while_loading(void **state)
         make_folder(dir, sizeof dir);
         fill_store(dir, "01");
         sp_context *c = open_store(dir);
+        sp_request *decodes = submit(c, "", "Why?", 40); /* so that no step waits */
+        while (decodes->state != SP_REQ_DECODE) step(c);
         barrier_close(&b, c);
-        sp_request *decodes = submit(c, "", "Why?", 30); /* so that no step waits */
-        step(c);
         sp_request *leaves = submit(c, "01", "Which?", 2), *stays = submit(c, "01", "Why?", 6);
         step(c);
         assert_int_equal(leaves->state, SP_REQ_LOADING);
@@ -194,7 +194,7 @@ static void test_damaged_copies_are_missed(void **state)
     sp_context *c = open_store(dir);
     sp_request *r = ask(c, "021", "Which?", 12);
     for (int s = 1; s < 4; s++) assert_from(r, s, "", "damaged");
-    assert_int_equal(sp_request_result(r)->n_reused, 0);
+    assert_int_equal(sp_request_result(r)->n_reused, sp_request_result(r)->segments[0].n_tokens);
     assert_adds_up(sp_request_result(r));
     assert_text(r, alone(&full, "021", "Which?", 12));
     sp_request_destroy(r);
@@ -289,12 +289,12 @@ static void test_names_in_the_store_are_adopted(void **state)
     fill_store(dir, "012");
     assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 3);
     sp_context *c = open_store(dir);
-    assert_int_equal(sp_ledger_stats_of(c->ledger).n_free, 3);
+    assert_int_equal(sp_ledger_stats_of(c->ledger).n_free, 4); /* the head, too */
     assert_int_equal(sp_context_describe(c).cached_segments, 0);
     sp_request_destroy(ask(c, "012", "Which?", 2));
     sp_context_forget(c); /* from memory, not from the store */
     sp_request *r = ask(c, "012", "Which?", 2);
-    for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
+    for (int s = 0; s < 4; s++) assert_from(r, s, "disk", "");
     sp_request_destroy(r);
     close_clean(c);
     remove_folder(dir);
@@ -320,8 +320,8 @@ static void test_a_store_that_cannot_be_written(void **state)
     assert_text(r, alone(&full, "01", "Which?", 4));
     sp_request_destroy(r);
     sp_io_drain(sp_tiers_io(c->tiers));
-    assert_int_equal(sp_tiers_n_failed(c->tiers), 2);
-    assert_int_equal(n_lines, 2);
+    assert_int_equal(sp_tiers_n_failed(c->tiers), 3); /* the head and two chunks */
+    assert_int_equal(n_lines, 3);
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     close_clean(c);
 }
@@ -501,7 +501,7 @@ static void test_describing_a_store(void **state)
     sp_context *c = open_with((sp_context_opts){.store = dir, .store_bytes = 1 << 20});
     assert_ok(sp_store_describe(c, &info));
     assert_string_equal(info.dir, dir);
-    assert_true(info.n_copies == 2 && info.bytes > 0 && info.max_bytes == 1 << 20 && info.writes);
+    assert_true(info.n_copies == 3 && info.bytes > 0 && info.max_bytes == 1 << 20 && info.writes);
     assert_true(info.disk_free > 0 && info.token_bytes > 0);
     close_clean(c);
     c = open_with((sp_context_opts){0});

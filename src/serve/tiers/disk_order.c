@@ -1,0 +1,321 @@
+#include "serve/tiers/disk_order.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "cache/evict.h"
+#include "store/disk.h"
+#include "store/erase.h"
+
+enum { FEWEST_SLOTS = 64, REMEMBERED = 1 << 16 /* copies: sizes the past of a policy */ };
+
+/* A name on disk, as a policy sees it: always READY. `parent` and the list of children are as in a
+ * ledger; pins are those of sp_disk_order_hold and sp_disk_order_begin. */
+typedef struct entry {
+    sp_copy copy; /* first */
+    sp_tier_key key;
+    bool held;
+} entry;
+
+struct sp_disk_order {
+    pthread_mutex_t lock; /* guards the following */
+    sp_evict evict;
+    entry **slots; /* [n_slots] by key, open addressing, at most 3/4 full; NULL: free */
+    size_t n_slots, n;
+    int64_t now;
+    SP_VEC(sp_digest) held;        /* sorted */
+    sp_tier_key coming, continues; /* a put that is under way, and what its copy continues ... */
+    entry *guarded;                /* ... pinned until it is over; NULL: none */
+    bool is_coming;
+};
+
+/* -- look-up -------------------------------------------------------------------------------- */
+
+static uint64_t hash_of(const sp_tier_key *key)
+{
+    uint64_t h;
+    memcpy(&h, key->id.b, sizeof h); /* of a hash */
+    return h ^ key->head ^ key->kind;
+}
+
+static bool same_key(const sp_tier_key *a, const sp_tier_key *b)
+{
+    return a->kind == b->kind && a->head == b->head && sp_digest_eq(&a->id, &b->id);
+}
+
+/* slot_of -- of this key, or the free one where it belongs. Pre: there are slots. */
+static size_t slot_of(const sp_disk_order *o, const sp_tier_key *key)
+{
+    size_t i = (size_t)hash_of(key) & (o->n_slots - 1);
+    while (o->slots[i] && !same_key(&o->slots[i]->key, key)) i = (i + 1) & (o->n_slots - 1);
+    return i;
+}
+
+static entry *find(const sp_disk_order *o, const sp_tier_key *key)
+{
+    return o->n_slots ? o->slots[slot_of(o, key)] : NULL;
+}
+
+static sp_err grow(sp_disk_order *o)
+{
+    sp_disk_order larger = {.n_slots = o->n_slots ? 2 * o->n_slots : FEWEST_SLOTS};
+    larger.slots = SP_NEW_N(entry *, larger.n_slots);
+    if (!larger.slots) return sp_fail_nomem(larger.n_slots * sizeof(entry *), "the store's order");
+    for (size_t i = 0; i < o->n_slots; i++)
+        if (o->slots[i]) larger.slots[slot_of(&larger, &o->slots[i]->key)] = o->slots[i];
+    sp_free(o->slots);
+    o->slots = larger.slots;
+    o->n_slots = larger.n_slots;
+    return SP_OK;
+}
+
+/* free_slot -- entries after it move up into the gap, unless that would put them before their home. */
+static void free_slot(sp_disk_order *o, size_t gap)
+{
+    const size_t mask = o->n_slots - 1;
+    for (size_t i = (gap + 1) & mask; o->slots[i]; i = (i + 1) & mask) {
+        size_t from_home = (i - (size_t)hash_of(&o->slots[i]->key)) & mask;
+        if (from_home < ((i - gap) & mask)) continue;
+        o->slots[gap] = o->slots[i];
+        gap = i;
+    }
+    o->slots[gap] = NULL;
+}
+
+/* -- paths and pins ------------------------------------------------------------------------- */
+
+/* back -- the policy may name it again. */
+static void back(sp_disk_order *o, sp_copy *c)
+{
+    if (sp_copy_evictable(c)) sp_evict_back(&o->evict, c);
+}
+
+static void unpin(sp_disk_order *o, entry *e)
+{
+    e->copy.n_pins--;
+    back(o, &e->copy);
+}
+
+static void set_held(sp_disk_order *o, entry *e, bool held)
+{
+    if (held && !e->held) e->copy.n_pins++;
+    if (!held && e->held) unpin(o, e);
+    e->held = held;
+}
+
+static void leave_parent(sp_disk_order *o, sp_copy *c)
+{
+    sp_copy *parent = c->parent;
+    if (!parent) return;
+    if (c->sibling.previous)
+        c->sibling.previous->sibling.next = c->sibling.next;
+    else
+        parent->first_child = c->sibling.next;
+    if (c->sibling.next) c->sibling.next->sibling.previous = c->sibling.previous;
+    c->sibling.next = c->sibling.previous = NULL;
+    c->parent = NULL;
+    parent->n_children--;
+    back(o, parent);
+}
+
+static void follow(sp_disk_order *o, entry *e, entry *parent)
+{
+    if (!e || !parent || e == parent || e->copy.parent == &parent->copy) return;
+    leave_parent(o, &e->copy);
+    e->copy.parent = &parent->copy;
+    e->copy.sibling.next = parent->copy.first_child;
+    if (e->copy.sibling.next) e->copy.sibling.next->sibling.previous = &e->copy;
+    parent->copy.first_child = &e->copy;
+    parent->copy.n_children++;
+}
+
+/* -- the tier's hooks ----------------------------------------------------------------------- */
+
+static sp_copy_kind kind_of(uint32_t kind)
+{
+    return kind == SP_DISK_PATH    ? SP_COPY_PATH
+           : kind == SP_DISK_FUSED ? SP_COPY_FUSED
+                                   : SP_COPY_PLAIN;
+}
+
+static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
+{
+    if (4 * (o->n + 1) > 3 * o->n_slots) SP_TRY(grow(o));
+    SP_TRY(sp_evict_reserve(&o->evict, o->n + 1));
+    entry *e = SP_NEW(entry);
+    if (!e) return sp_fail_nomem(sizeof *e, "the store's order");
+    const uint64_t name[3] = {hash_of(&info->key), info->key.head, info->key.kind};
+    e->key = info->key;
+    e->copy = (sp_copy){.kind = kind_of(info->key.kind),
+                        .id = info->key.id,
+                        .head = info->key.head,
+                        .n = info->n,
+                        .state = SP_COPY_READY,
+                        .places = SP_AT_DISK,
+                        .cost_us = info->cost_us,
+                        .n_uses = info->n_uses,
+                        .worth = 1 + (float)info->n_uses,
+                        .name = sp_hash64(name, sizeof name)};
+    *out = e;
+    return SP_OK;
+}
+
+/* add -- a copy that is not entered for want of memory stays until it is replaced. */
+static void add(void *user, const sp_tier_info *info)
+{
+    sp_disk_order *o = user;
+    entry *e;
+    pthread_mutex_lock(&o->lock);
+    e = find(o, &info->key);
+    sp_err err = e ? SP_OK : new_entry(o, info, &e);
+    if (err == SP_OK && !find(o, &info->key)) {
+        o->slots[slot_of(o, &e->key)] = e;
+        o->n++;
+        if (o->is_coming && same_key(&e->key, &o->coming)) follow(o, e, find(o, &o->continues));
+        set_held(o, e, sp_digest_among(&e->key.id, o->held.v, o->held.n));
+        sp_evict_add(&o->evict, &e->copy, ++o->now);
+    }
+    if (err == SP_OK) {
+        e->copy.n = info->n;
+        e->copy.cost_us = info->cost_us;
+    }
+    pthread_mutex_unlock(&o->lock);
+    if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not in the order: %s", sp_error_detail());
+}
+
+/* touch -- without a count, for the policies that know an order of use alone. */
+static void touch(sp_disk_order *o, sp_copy *c)
+{
+    const sp_evict_policy *p = o->evict.policy;
+    if (p->priority || p->use) return;
+    sp_evict_unlink(&o->evict, c);
+    sp_evict_link(&o->evict, c);
+}
+
+static void use(void *user, const sp_tier_key *key, bool counts)
+{
+    sp_disk_order *o = user;
+    pthread_mutex_lock(&o->lock);
+    entry *e = find(o, key);
+    if (e && counts)
+        sp_evict_use(&o->evict, &e->copy, ++o->now);
+    else if (e)
+        touch(o, &e->copy);
+    pthread_mutex_unlock(&o->lock);
+}
+
+static void remove_entry(sp_disk_order *o, entry *e)
+{
+    while (e->copy.first_child) leave_parent(o, e->copy.first_child);
+    leave_parent(o, &e->copy);
+    if (o->guarded == e) o->guarded = NULL;
+    sp_evict_drop(&o->evict, &e->copy);
+    free_slot(o, slot_of(o, &e->key));
+    o->n--;
+    sp_free(e);
+}
+
+static void gone(void *user, const sp_tier_key *key)
+{
+    sp_disk_order *o = user;
+    pthread_mutex_lock(&o->lock);
+    entry *e = find(o, key);
+    if (e) remove_entry(o, e);
+    pthread_mutex_unlock(&o->lock);
+}
+
+static bool victim(void *user, sp_tier_key *out)
+{
+    sp_disk_order *o = user;
+    pthread_mutex_lock(&o->lock);
+    const entry *e = (const entry *)(void *)sp_evict_victim(&o->evict);
+    if (e) *out = e->key;
+    pthread_mutex_unlock(&o->lock);
+    return e != NULL;
+}
+
+sp_tier_evict sp_disk_order_hooks(sp_disk_order *o)
+{
+    return (sp_tier_evict){.victim = victim, .added = add, .used = use, .removed = gone, .user = o};
+}
+
+/* -- create and destroy --------------------------------------------------------------------- */
+
+sp_err sp_disk_order_create(const char *evict, const sp_cost *cost, sp_disk_order **out)
+{
+    sp_disk_order *o = SP_NEW(sp_disk_order);
+    if (!o) return sp_fail_nomem(sizeof *o, "the store's order");
+    pthread_mutex_init(&o->lock, NULL);
+    sp_err err = sp_evict_init(
+        &o->evict, &(sp_evict_opts){.name = evict, .max_copies = REMEMBERED, .cost = cost});
+    if (err != SP_OK) {
+        sp_disk_order_destroy(o);
+        return err;
+    }
+    *out = o;
+    return SP_OK;
+}
+
+void sp_disk_order_destroy(sp_disk_order *o)
+{
+    if (!o) return;
+    for (size_t i = 0; i < o->n_slots; i++) sp_free(o->slots[i]);
+    sp_free(o->slots);
+    sp_vec_fini(&o->held);
+    sp_evict_fini(&o->evict);
+    pthread_mutex_destroy(&o->lock);
+    sp_free(o);
+}
+
+/* -- what others say ------------------------------------------------------------------------ */
+
+void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth)
+{
+    pthread_mutex_lock(&o->lock);
+    entry *e = find(o, key);
+    if (e) e->copy.worth = SP_MAX(e->copy.worth, worth);
+    pthread_mutex_unlock(&o->lock);
+}
+
+void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent)
+{
+    pthread_mutex_lock(&o->lock);
+    follow(o, find(o, key), find(o, parent));
+    pthread_mutex_unlock(&o->lock);
+}
+
+void sp_disk_order_begin(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent)
+{
+    pthread_mutex_lock(&o->lock);
+    o->is_coming = true;
+    o->coming = *key;
+    o->continues = *parent;
+    o->guarded = find(o, parent);
+    if (o->guarded) o->guarded->copy.n_pins++;
+    pthread_mutex_unlock(&o->lock);
+}
+
+void sp_disk_order_end(sp_disk_order *o)
+{
+    pthread_mutex_lock(&o->lock);
+    o->is_coming = false;
+    if (o->guarded) unpin(o, o->guarded);
+    o->guarded = NULL;
+    pthread_mutex_unlock(&o->lock);
+}
+
+sp_err sp_disk_order_hold(sp_disk_order *o, const sp_digest *ids, size_t n)
+{
+    pthread_mutex_lock(&o->lock);
+    sp_err err = n > o->held.cap ? sp_vec_reserve(&o->held, n) : SP_OK;
+    if (err == SP_OK) {
+        if (n) memcpy(o->held.v, ids, n * sizeof *ids);
+        o->held.n = n;
+    }
+    for (size_t i = 0; err == SP_OK && i < o->n_slots; i++)
+        if (o->slots[i]) set_held(o, o->slots[i], sp_digest_among(&o->slots[i]->key.id, ids, n));
+    pthread_mutex_unlock(&o->lock);
+    return err;
+}

@@ -1,0 +1,233 @@
+/* test_disk_order.c -- which copy leaves a full store: policies differ, the ends of paths go first, held
+ * copies stay, and uses last from one process to the next. */
+#include "support/check.h"
+
+#include "../store/tier.h"
+
+#include "serve/tiers/disk_order.h"
+
+enum {
+    STEP = 6 /* copies of such numbers have one size and one kind */,
+    N = 6 /* copies in a full store: with one more, one has to leave (7/8: sp_disk_make_room) */
+};
+
+typedef struct bench {
+    char dir[128];
+    int64_t max_bytes;
+    sp_disk_order *order;
+    sp_tier *tier;
+} bench;
+
+static void bench_open(bench *b, const char *evict)
+{
+    assert_ok(sp_disk_order_create(evict, NULL, &b->order));
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = b->dir,
+                                                     .space = &noise_space,
+                                                     .max_bytes = b->max_bytes,
+                                                     .reserve_bytes = -1,
+                                                     .evict = sp_disk_order_hooks(b->order)},
+                                &b->tier));
+}
+
+static void bench_close(bench *b)
+{
+    sp_tier_close(b->tier);
+    sp_disk_order_destroy(b->order);
+}
+
+static sp_tier_key key_of(uint32_t i)
+{
+    return noise_key(STEP * i);
+}
+
+static void put(bench *b, uint32_t i)
+{
+    assert_ok(noise_put(b->tier, STEP * i, 1));
+}
+
+static bool knows(bench *b, uint32_t i)
+{
+    const sp_tier_key key = key_of(i);
+    return sp_tier_knows(b->tier, &key);
+}
+
+static void use(bench *b, uint32_t i, int times, float worth)
+{
+    const sp_tier_key key = key_of(i);
+    while (times--) {
+        sp_disk_order_worth(b->order, &key, worth);
+        sp_tier_use(b->tier, &key);
+    }
+}
+
+/* bench_fill -- a full store. */
+static void bench_fill(bench *b, const char *evict)
+{
+    *b = (bench){0};
+    make_folder(b->dir);
+    bench_open(b, evict);
+    for (uint32_t i = 0; i < N; i++) put(b, i);
+    b->max_bytes = sp_tier_stats_of(b->tier).bytes_live / N * 69 / 10;
+    bench_close(b);
+    bench_open(b, evict);
+    assert_int_equal(sp_tier_stats_of(b->tier).n_copies, N);
+}
+
+static void bench_end(bench *b)
+{
+    bench_close(b);
+    remove_folder(b->dir);
+}
+
+/* first_out -- which of the first N copies leaves when another one comes. */
+static int first_out(bench *b, uint32_t newcomer)
+{
+    int gone = -1;
+    put(b, newcomer);
+    for (uint32_t i = 0; i < N; i++)
+        if (!knows(b, i)) gone = gone < 0 ? (int)i : 100 + (int)i; /* one alone is expected */
+    return gone;
+}
+
+/* Copy 0 was used most, and longest ago; copy 1 least; copy 2 is worth most. */
+static int victim_of(const char *evict, bool restarts)
+{
+    bench b;
+    bench_fill(&b, evict);
+    use(&b, 0, 6, 1);
+    for (uint32_t i = 2; i < N; i++) use(&b, i, 2, i == 2 ? 500 : 2);
+    use(&b, 1, 1, 1);
+    if (restarts) {
+        bench_close(&b);
+        bench_open(&b, evict);
+    }
+    int gone = first_out(&b, N);
+    bench_end(&b);
+    return gone;
+}
+
+static void test_policies_differ(void **state)
+{
+    for (int restarts = 0; restarts < 2; restarts++) {
+        assert_int_equal(victim_of(NULL, restarts), 0);
+        assert_int_equal(victim_of("lru", restarts), 0);
+        assert_int_equal(victim_of("lfu", restarts), 1);
+        assert_int_equal(victim_of("gdsf", restarts), 1);
+        assert_int_equal(victim_of("pgdsf", restarts), 1);
+        assert_int_equal(victim_of("lfu+ghosts", restarts), 1);
+        assert_true(victim_of("fr", restarts) != 2);
+        assert_true(victim_of("hazard", restarts) < 100); /* one, whichever it learns */
+        assert_true(victim_of("lacr", restarts) < 100);
+    }
+    sp_disk_order *o = NULL;
+    assert_fails(sp_disk_order_create("mru", NULL, &o), SP_E_ARG, "lru, lfu");
+    assert_null(o);
+}
+
+/* 2 continues 1, which continues 0: least used, and longest ago. */
+static void test_the_ends_of_paths_go_first(void **state)
+{
+    static const char *const policies[] = {"lru", "lfu", "gdsf", "pgdsf", "fr", "lacr", "hazard"};
+    for (size_t p = 0; p < SP_COUNT(policies); p++) {
+        bench b;
+        bench_fill(&b, policies[p]);
+        for (uint32_t i = 1; i < 3; i++) {
+            const sp_tier_key key = key_of(i), parent = key_of(i - 1);
+            sp_disk_order_follows(b.order, &key, &parent);
+        }
+        for (uint32_t i = 1; i < N; i++) use(&b, i, i == 2 ? 2 : 4, 1);
+        for (uint32_t i = N; i < 40; i++) {
+            put(&b, i);
+            assert_true(knows(&b, 0) || !knows(&b, 1));
+            assert_true(knows(&b, 1) || !knows(&b, 2));
+        }
+        bench_end(&b);
+    }
+}
+
+static void test_a_put_keeps_what_it_continues(void **state)
+{
+    bench b;
+    bench_fill(&b, "lfu");
+    for (uint32_t i = 1; i < N; i++) use(&b, i, 3, 1);
+    const sp_tier_key key = key_of(N), parent = key_of(0);
+    sp_disk_order_begin(b.order, &key, &parent);
+    put(&b, N);
+    sp_disk_order_end(b.order);
+    assert_true(knows(&b, 0) && knows(&b, N) && !knows(&b, 1)); /* 1: used longest ago of equals */
+    put(&b, N + 1);
+    assert_true(knows(&b, 0) && !knows(&b, N)); /* it follows 0 */
+    bench_end(&b);
+}
+
+static void test_held_copies_stay(void **state)
+{
+    bench b;
+    bench_fill(&b, NULL);
+    sp_digest ids[40]; /* sorted: the first byte is the number */
+    for (uint32_t i = 0; i < 40; i++) ids[i] = key_of(i).id;
+    assert_ok(sp_disk_order_hold(b.order, ids, 2));
+    assert_int_equal(first_out(&b, N), 2);
+    for (uint32_t i = N + 1; i < 30; i++) put(&b, i);
+    assert_true(knows(&b, 0) && knows(&b, 1));
+    assert_ok(sp_disk_order_hold(b.order, ids, 40));
+    assert_fails(noise_put(b.tier, STEP * 30, 1), SP_E_LIMIT, "no room");
+    assert_ok(sp_disk_order_hold(b.order, NULL, 0));
+    put(&b, 30);
+    put(&b, 31);
+    assert_true(knows(&b, 31));
+    bench_end(&b);
+}
+
+/* Whatever happens, the order has what the tier has: all of it can be evicted. */
+static void test_the_order_follows_the_tier(void **state)
+{
+    bench b;
+    uint64_t seed = 5;
+    bench_fill(&b, "gdsf+ghosts");
+    for (int round = 0; round < 4; round++) {
+        for (int k = 0; k < 150; k++) {
+            uint32_t i = (uint32_t)check_random(&seed, 30),
+                     other = (uint32_t)check_random(&seed, 30);
+            const sp_tier_key key = key_of(i), parent = key_of(other);
+            switch (check_random(&seed, 5)) {
+            case 0:
+                assert_ok(noise_drop(b.tier, STEP * i));
+                break;
+            case 1:
+                if (i > other) sp_disk_order_follows(b.order, &key, &parent);
+                break;
+            case 2:
+                use(&b, i, 1, 1);
+                break;
+            default:
+                put(&b, i);
+            }
+        }
+        sp_tier_key least;
+        const sp_tier_evict hooks = sp_disk_order_hooks(b.order);
+        const sp_tier_stats s = sp_tier_stats_of(b.tier);
+        assert_true(s.bytes_used <= b.max_bytes);
+        for (int64_t n = s.n_copies; n > 0; n--) {
+            assert_true(hooks.victim(hooks.user, &least));
+            assert_true(sp_tier_knows(b.tier, &least));
+            assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = least}));
+        }
+        assert_false(hooks.victim(hooks.user, &least));
+        bench_close(&b);
+        bench_open(&b, "gdsf+ghosts");
+    }
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_policies_differ),
+        cmocka_unit_test(test_the_ends_of_paths_go_first),
+        cmocka_unit_test(test_a_put_keeps_what_it_continues),
+        cmocka_unit_test(test_held_copies_stay),
+        cmocka_unit_test(test_the_order_follows_the_tier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
