@@ -345,8 +345,9 @@ typedef struct sp_request_opts {
     const char
         *decode;  /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
                               "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
-                              for each KV head (docs/sparse-decoding.md has its options). NULL: the context's,
-                              and of that NULL: "exact" */
+                              for each KV head (docs/sparse-decoding.md has its options). "window:4096":
+                              prompt and answer look at the prompt's beginning and at so many tokens before
+                              them; not for trees. NULL: the context's, and of that NULL: "exact" */
     int priority; /* lower numbers start first */
     const char *tenant;  /* who is served: those who had least go first; NULL: the prompt's salt */
     int64_t max_wait_ms; /* not begun by then, it fails with SP_E_CANCELED; 0: no limit */

@@ -95,6 +95,15 @@ def evaluate(model, enc, a):
     return table, tokens
 
 
+def dump(a):
+    """The tasks as JSON lines, for bench/graph_layouts.py, which asks them of the engine."""
+    with open(a.dump, "w", encoding="utf-8") as f:
+        for kind in a.kinds:
+            for task, golds in tasks(kind, a.n, a.split, a.metaqa, a.seed, a.wide):
+                paths = [dict(nodes=p.nodes, relations=p.relations, inverse=p.inverse) for p in task.paths]
+                f.write(json.dumps(dict(kind=kind, question=task.asks[0].question, answers=golds, paths=paths), ensure_ascii=False) + "\n")
+
+
 def render(table, tokens, kinds):
     rows = ["| layout | style | context tokens | " + " | ".join(kinds) + " |", "|---|---|---|" + "---|" * len(kinds)]
     for key, t in table.items():
@@ -117,8 +126,11 @@ def main():
     ap.add_argument("--most", type=int, default=32, help="tokens of an answer")
     ap.add_argument("--show", type=int, default=0, help="print the answers to the first questions of each kind")
     ap.add_argument("--threads", type=int, default=1)
+    ap.add_argument("--dump", metavar="FILE", help="write the questions and their paths there and answer none")
     ap.add_argument("--out")
     a = ap.parse_args()
+    if a.dump:
+        return dump(a)
     torch.set_num_threads(a.threads)
     model, enc = open_model(a)
     t = time.time()

@@ -25,6 +25,8 @@ class Mix:
     records: str = ""                # file of train.metaqa
     tokens: int = 700                # of a context of several records, about
     most_paths: int = 30             # of a record
+    lines: tuple = (0.5, 8)          # of the layout linear: share of the tokens, most paths of a record
+    favour: str = ""                 # kind whose questions are asked first
     hops: tuple = (1, 2, 3)          # of MetaQA's questions
 
 
@@ -175,10 +177,12 @@ def from_metaqa(rng, records, tokens, most_paths=30):
 def make_pack(rng, enc, mix, gaps):
     layout = rng.choices(list(mix.layouts), mix.layouts.values())[0]
     if mix.records and rng.random() < mix.metaqa:
-        short = layout == "linear"
-        task = from_metaqa(rng, records_of(mix.records, mix.hops), mix.tokens // (2 if short else 1), min(mix.most_paths, 8 if short else 30))
+        share, most = mix.lines if layout == "linear" else (1.0, mix.most_paths)
+        task = from_metaqa(rng, records_of(mix.records, mix.hops), int(mix.tokens * share), min(mix.most_paths, most))
     else:
         task = invented(rng, "train", mix.style)
+    if mix.favour:
+        task.asks = sorted(rng.sample(task.asks, len(task.asks)), key=lambda a: a.kind != mix.favour)[:14]
     task.asks = rng.sample(task.asks, min(len(task.asks), 14))
     return pack(rng, enc, task, rng.choice(trees.STYLES), layout, gaps)
 

@@ -217,8 +217,8 @@ def record(entity, paths, questions):
     return dict(entity=entity, paths=[dict(nodes=p.nodes, relations=p.relations, inverse=p.inverse) for p in paths], questions=questions)
 
 
-def make_train(graph, questions, n, seed):
-    """Records about entities of the graph: one to four questions each, paths ranked for them together."""
+def make_train(graph, questions, n, seed, share=(5, 3, 2)):
+    """Records about entities of the graph: one to four questions each, paths ranked for them together.  share: of 1, 2 and 3 hops."""
     rng = random.Random(f"metaqa {seed}")
     told = templates(graph, questions)
     kept_out = {q["topic_entity"] for q in questions if in_test(q["id"])}
@@ -230,7 +230,7 @@ def make_train(graph, questions, n, seed):
             nodes[True].extend([e] * any(i for _, i, _ in out))
     made = 0
     while made < n:
-        hops = rng.choices((1, 2, 3), (5, 3, 2))[0]
+        hops = rng.choices((1, 2, 3), share)[0]
         first = rng.choice(by_hops[hops])
         e = rng.choice(nodes[first[0][1]])
         fit = [(p, a) for p in by_hops[hops] if (a := graph.follow(e, p))]
@@ -262,12 +262,13 @@ def main():
     ap.add_argument("--n", type=int, default=3000, help="records; for the test split, questions of each hop count")
     ap.add_argument("--hops", type=int, default=2, help="test: hops of the walk at least")
     ap.add_argument("--k", type=int, default=30, help="test: paths")
+    ap.add_argument("--share", type=int, nargs=3, default=(5, 3, 2), help="train: weights of 1, 2 and 3 hops")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--out", required=True)
     a = ap.parse_args()
     graph = Graph(f"{a.data}/triples.tsv")
     questions = [json.loads(x) for x in open(f"{a.data}/questions.dev.jsonl", encoding="utf-8")]
-    records = make_train(graph, questions, a.n, a.seed) if a.split == "train" else make_test(graph, questions, a.n, a.seed, a.hops, a.k)
+    records = make_train(graph, questions, a.n, a.seed, a.share) if a.split == "train" else make_test(graph, questions, a.n, a.seed, a.hops, a.k)
     with_gold, count = collections.Counter(), collections.Counter()
     with open(a.out, "w", encoding="utf-8") as f:
         for r in records:

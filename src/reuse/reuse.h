@@ -61,6 +61,7 @@ typedef struct sp_reuse_input {
     bool exact_first;     /* prefer an exact prefix to copies of chunks */
     bool warm;            /* no answer is wanted: make copies known, nothing else */
     int32_t answer_room;  /* tokens that decoding may add */
+    int32_t window;           /* sp_reuse_window: tokens that a token looks at */
     int n_layers;
     int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
     const sp_plan *last;      /* the plan that ran last, kept until the next is made; or NULL */
@@ -118,6 +119,8 @@ const sp_reuse_policy *sp_reuse_policy_default(void);
 extern const sp_reuse_policy sp_reuse_off;
 /* Offline, for sp_fuse; users cannot name it. */
 extern const sp_reuse_policy sp_reuse_fuse;
+/* Of `decode` "window:N"; users cannot name it. Refuses prompts that are no list. */
+extern const sp_reuse_policy sp_reuse_window;
 
 /* sp_reuse_n_head -- the head: the system segments that begin the prompt, or without them what precedes the
  * first chunk; all segments when there is no chunk. So a copy serves every conversation and every message

@@ -74,13 +74,29 @@ static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
     return true;
 }
 
+static sp_err read_window(const char *text, const char *number, int32_t *out)
+{
+    double v;
+    if (!read_number(number, strlen(number), SP_BLOCK_TOKENS, INT32_MAX, &v) ||
+        v != (double)(int32_t)v)
+        return sp_fail(SP_E_ARG, "decode: \"%s\": a window is a number of tokens, %d or more", text,
+                       SP_BLOCK_TOKENS);
+    *out = (int32_t)v;
+    return SP_OK;
+}
+
 sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
 {
-    static const char sparse[] = "sparse:";
+    static const char sparse[] = "sparse:", window[] = "window:";
     *out = (sp_decode_choice){0};
     if (!text || strcmp(text, "exact") == 0) return SP_OK;
+    if (strncmp(text, window, sizeof window - 1) == 0)
+        return read_window(text, text + sizeof window - 1, &out->window);
     if (strncmp(text, sparse, sizeof sparse - 1) != 0)
-        return sp_fail(SP_E_ARG, "decode: \"%s\" is neither \"exact\" nor \"sparse:10%%\"", text);
+        return sp_fail(SP_E_ARG,
+                       "decode: \"%s\" is neither \"exact\" nor \"sparse:10%%\" nor "
+                       "\"window:4096\"",
+                       text);
     const char *at = text + sizeof sparse - 1;
     size_t n = strcspn(at, ",");
     out->sparse = true;

@@ -1,4 +1,4 @@
-/* decode.h -- how an answer is decoded: with full attention, or sparsely. */
+/* decode.h -- how an answer is decoded: with full attention, sparsely, or over a window. */
 #ifndef SP_SERVE_DECODE_H
 #define SP_SERVE_DECODE_H
 
@@ -7,6 +7,7 @@
 typedef struct sp_decode_choice {
     bool sparse;
     sp_sparse_opts o;
+    int32_t window; /* tokens; 0: none */
 } sp_decode_choice;
 
 /* sp_decode_parse -- "exact", or "sparse:" and a share ("10%") or a number of tokens ("4096"), then
@@ -20,7 +21,8 @@ typedef struct sp_decode_choice {
  *   eta=X, power=X             of reuse: the largest threshold, the power of importance
  *   least                      of reuse: the least similar head of a group decides
  *   ahead                      fetch from a file what the next layer is likely to choose
- * NULL: exact. Errors: SP_E_ARG names the word. */
+ * Or "window:" and a number of tokens: prompt and answer look at the beginning and at so many tokens
+ * before them (reuse/window.c). NULL: exact. Errors: SP_E_ARG names the word. */
 sp_err sp_decode_parse(const char *text, sp_decode_choice *out) SP_MUST_CHECK;
 
 #endif

@@ -21,6 +21,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .exact_first = o->exact_first,
                          .warm = r->max_tokens == 0,
                          .answer_room = r->max_tokens,
+                         .window = r->window,
                          .n_layers = r->ctx->model->hp.n_layers,
                          .last = r->last.n_spans ? &r->last : NULL};
     memcpy(in.n_done, r->n_done, sizeof in.n_done);

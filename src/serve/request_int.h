@@ -58,6 +58,7 @@ struct sp_request {
     sp_found *found;               /* [n_segs] where their KV is */
     int64_t found_at;              /* the ledger's n_added at the look-up; -1: not looked up */
     sp_sparse *sparse;             /* of its decoding; NULL: full attention */
+    int32_t window;                /* tokens that each token looks at; 0: all */
     sp_offload_stats offload_then; /* when decoding began */
     sp_plan plan;                  /* waiting, running, or computed */
     sp_plan_role role;             /* of plan */

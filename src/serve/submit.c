@@ -103,13 +103,14 @@ static sp_err choose_policy(sp_request *r, const sp_reuse_policy *policy)
     return SP_OK;
 }
 
-/* choose_decode -- as the options say. */
-static sp_err choose_decode(sp_request *r)
+/* choose_decode -- as the options say; internal policies and requests without an answer have full attention. */
+static sp_err choose_decode(sp_request *r, bool internal)
 {
     sp_decode_choice choice = r->ctx->decode;
     if (r->o.decode) SP_TRY(sp_decode_parse(r->o.decode, &choice));
     r->o.decode = NULL; /* the caller's */
     choice.o.heads = r->ctx->heads;
+    r->window = internal || r->max_tokens == 0 ? 0 : choice.window;
     return choice.sparse && r->max_tokens > 1 ? sp_sparse_create(&choice.o, &r->sparse) : SP_OK;
 }
 
@@ -157,7 +158,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(take_lists(r));
     SP_TRY(take_answer_lists(r));
     SP_TRY(choose_policy(r, policy));
-    SP_TRY(choose_decode(r));
+    SP_TRY(choose_decode(r, policy != NULL));
     SP_TRY(sp_vec_reserve(&r->tokens, (size_t)r->max_tokens));
     complete_sampling(&r->o.sampling);
     SP_TRY(sp_sampler_init(&r->sampler, &r->o.sampling, c->model->hp.n_vocab));
@@ -212,6 +213,10 @@ void sp_request_enter(sp_request *r)
     bool has_chunk = r->n_head < r->n_segs;
     bool exact_only = !has_chunk || has_tree(r);
     if (exact_only && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();
+    if (r->window) {
+        r->reuse.policy = &sp_reuse_window;
+        r->guarded = false;
+    }
     /* without memory for its counter, a tenant counts as one that had nothing */
     if (sp_shares_join(&r->ctx->shares, r->o.tenant, &r->share) == SP_OK)
         r->waiting.tenant = r->share;

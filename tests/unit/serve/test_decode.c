@@ -21,7 +21,10 @@ static void test_words(void **state)
     assert_true(d.o.kind == SP_SUMMARY_HASH256 && d.o.min_depth < 0);
     assert_ok(sp_decode_parse("sparse:100%,depth=300", &d));
     assert_true(d.o.share == 1 && d.o.min_depth == 300 && !d.o.reuse);
+    assert_ok(sp_decode_parse("window:256", &d));
+    assert_true(!d.sparse && d.window == 256);
     assert_ok(sp_decode_parse("sparse:10%,reuse", &d));
+    assert_int_equal(d.window, 0);
     assert_true(d.o.reuse && d.o.eta == 0 && d.o.power == 0 && !d.o.least);
     assert_ok(sp_decode_parse("sparse:10%,reuse=0.9,least,quest", &d));
     assert_true(d.o.reuse && d.o.least && d.o.power < 0 && d.o.kind == SP_SUMMARY_QUEST);
@@ -41,6 +44,10 @@ static void test_refused(void **state)
         {"fast", "\"fast\" is neither"},
         {"sparse", "neither"},
         {"sparse:", "\"\" in"},
+        {"window:", "\"window:\""},
+        {"window:15", "16 or more"},
+        {"window:64,bounds", "\"window:64,bounds\""},
+        {"window:10%", "16 or more"},
         {"sparse:0%", "\"0%\" in"},
         {"sparse:101%", "\"101%\" in"},
         {"sparse:nan%", "\"nan%\" in"},
