@@ -181,13 +181,14 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
     const size_t block = sp_kv_block_bytes(&o->shape);
     const size_t lists = (size_t)o->shape.n_layers * (size_t)o->shape.n_heads;
     const size_t a_summary = sp_summary_bytes(SP_SUMMARY_BOUNDS, o->shape.head) + sizeof(float);
-    const size_t index = lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t)));
+    const size_t index =
+        lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
     const size_t rest = opts->max_bytes > index ? opts->max_bytes - index : 0;
     const int64_t n = (int64_t)(rest / block);
     if (n < 8)
         return sp_fail(
             SP_E_ARG,
-            "context memory of %zu bytes: summaries of %lld blocks take %zu, which leaves "
+            "context memory of %zu bytes: the index of %lld blocks takes %zu, which leaves "
             "no 8 blocks of %zu",
             opts->max_bytes, (long long)o->n_blocks, index, block);
     o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n * 3 / 4, o->n_blocks / 2);
@@ -276,6 +277,7 @@ sp_offload_stats sp_offload_stats_of(const sp_offload *o)
 {
     sp_offload_stats s = o->stats;
     s.record_bytes = sp_pages_stride(o->pages);
+    s.n_damaged = sp_pages_n_damaged(o->pages);
     s.max_bytes = o->max_bytes;
     s.seat_bytes = (size_t)o->n_seats * sp_kv_block_bytes(&o->shape);
     return s;

@@ -11,8 +11,8 @@
  * So exact attention over a context on disk has the bits that it has in memory, and sparse decoding
  * reads from the file only what the steps before did not read.
  *
- * A fetch that fails is repeated by a plain read of the record; when that fails too, the step ends
- * with SP_E_IO. No token is computed from bytes that did not arrive.
+ * A read that fails, or whose checksum is wrong, is repeated; when that fails too, the step ends with
+ * SP_E_IO. No token is computed from bytes that did not arrive.
  *
  * Thread: the engine's, but for the file's reader and writer inside. */
 #ifndef SP_ENGINE_OFFLOAD_H
@@ -38,6 +38,7 @@ typedef struct sp_offload_stats {
     int64_t n_windowed;         /* blocks of a layer that came into a window */
     int64_t n_left;             /* blocks that left */
     int64_t n_retried;          /* fetches that failed and were repeated */
+    int64_t n_damaged;          /* records read whose checksum was wrong */
     int64_t wait_us, window_us; /* the engine waited for fetches; for windows */
     int64_t leave_us;           /* the engine spent on blocks that leave */
     size_t record_bytes, max_bytes, seat_bytes;

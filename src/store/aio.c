@@ -89,12 +89,13 @@ static void begin(sp_aio *a, sp_aio_piece *p)
     int error;
     p->part = p->n - p->done;
     if (sp_store_fails(p->write ? SP_CALL_WRITE : SP_CALL_READ, &error)) {
-        if (error) {
+        p->flips = error == SP_FLIPS;
+        if (error && !p->flips) {
             p->error = error;
             a->failed[a->n_failed++] = p;
             return;
         }
-        p->part = SP_MIN(p->part, SP_MAX(p->part / 2 / SP_PAGE, 1u) * SP_PAGE);
+        if (!p->flips) p->part = SP_MIN(p->part, SP_MAX(p->part / 2 / SP_PAGE, 1u) * SP_PAGE);
     }
     a->driver->submit(a->state, p);
     a->n_flight++;
@@ -105,6 +106,7 @@ void sp_aio_submit(sp_aio *a, sp_aio_piece *p)
     assert(a->n_flight + a->n_failed < SP_AIO_MAX_FLIGHT);
     p->done = 0;
     p->error = 0;
+    p->flips = false;
     begin(a, p);
 }
 
@@ -130,6 +132,8 @@ sp_aio_piece *sp_aio_wait(sp_aio *a)
         int64_t result;
         sp_aio_piece *p = a->driver->wait(a->state, &result);
         a->n_flight--;
+        if (p->flips && result > 0) sp_store_flip(p->data + p->done, (size_t)result);
+        p->flips = false;
         if (is_whole(p, result)) return p;
         begin(a, p);
     }

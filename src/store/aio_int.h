@@ -19,7 +19,7 @@ typedef struct sp_aio sp_aio;
 /* A transfer of whole pages; the caller's until it comes back from sp_aio_wait. */
 typedef struct sp_aio_piece {
     int fd;
-    bool write;
+    bool write, flips;   /* flips: a test's; private */
     uint64_t offset;     /* in the file */
     uint8_t *data;       /* in the arena */
     uint32_t n;          /* bytes */

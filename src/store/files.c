@@ -36,11 +36,15 @@ bool sp_store_fails(sp_store_call call, int *error)
 
 /* -- files ---------------------------------------------------------------------------------- */
 
-/* fails -- as a test asked: true sets errno; a short transfer reduces *n. */
-static bool fails(sp_store_call call, size_t *n)
+/* fails -- as a test asked: true sets errno; a short transfer reduces *n; `flips` may be NULL. */
+static bool fails(sp_store_call call, size_t *n, bool *flips)
 {
     int error;
     if (!sp_store_fails(call, &error)) return false;
+    if (error == SP_FLIPS) {
+        if (flips) *flips = true;
+        return false;
+    }
     if (error == 0) {
         *n = *n > 1 ? *n / 2 : *n;
         return false;
@@ -55,11 +59,14 @@ sp_err sp_files_read(int fd, const char *path, uint64_t offset, void *data, size
     size_t have = 0;
     while (have < n) {
         size_t part = n - have;
-        ssize_t done =
-            fails(SP_CALL_READ, &part) ? -1 : pread(fd, to + have, part, (off_t)(offset + have));
+        bool flips = false;
+        ssize_t done = fails(SP_CALL_READ, &part, &flips)
+                           ? -1
+                           : pread(fd, to + have, part, (off_t)(offset + have));
         if (done < 0 && errno == EINTR) continue;
         if (done < 0) return sp_fail(SP_E_IO, "%s: cannot read: %s", path, strerror(errno));
         if (done == 0) break;
+        if (flips) sp_store_flip(to + have, (size_t)done);
         have += (size_t)done;
     }
     *got = have;
@@ -71,7 +78,7 @@ sp_err sp_files_write(int fd, const char *path, uint64_t offset, const void *dat
     const uint8_t *from = data;
     for (size_t have = 0; have < n;) {
         size_t part = n - have;
-        ssize_t done = fails(SP_CALL_WRITE, &part)
+        ssize_t done = fails(SP_CALL_WRITE, &part, NULL)
                            ? -1
                            : pwrite(fd, from + have, part, (off_t)(offset + have));
         if (done < 0 && errno == EINTR) continue;
@@ -84,7 +91,7 @@ sp_err sp_files_write(int fd, const char *path, uint64_t offset, const void *dat
 sp_err sp_files_sync(int fd, const char *path)
 {
     size_t n = 0;
-    if (!fails(SP_CALL_SYNC, &n) && fdatasync(fd) == 0) return SP_OK;
+    if (!fails(SP_CALL_SYNC, &n, NULL) && fdatasync(fd) == 0) return SP_OK;
     return sp_fail(SP_E_IO, "%s: cannot sync: %s", path, strerror(errno));
 }
 
@@ -93,7 +100,7 @@ sp_err sp_files_sync_folder(const char *path)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     size_t n = 0;
     if (fd < 0) return sp_fail(SP_E_IO, "%s: %s", path, strerror(errno));
-    bool synced = !fails(SP_CALL_SYNC, &n) && fsync(fd) == 0;
+    bool synced = !fails(SP_CALL_SYNC, &n, NULL) && fsync(fd) == 0;
     sp_err err = synced ? SP_OK : sp_fail(SP_E_IO, "%s: cannot sync: %s", path, strerror(errno));
     close(fd);
     return err;

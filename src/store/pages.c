@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -34,6 +35,8 @@ struct sp_pages {
     char *dir;
     size_t record_bytes, stride;
     int64_t n_records;
+    _Atomic uint64_t *sums; /* [n_records] checksums of what was written; 0: nothing was */
+    _Atomic int64_t n_damaged;
     staging in, out;
     sp_aio *aio; /* the thread's */
     uint8_t *arena;
@@ -47,6 +50,23 @@ struct sp_pages {
     pthread_mutex_t lock; /* for sleeping */
     pthread_cond_t wake;
 };
+
+/* -- checksums ------------------------------------------------------------------------------ */
+
+/* sum_of -- XXH3, 64 bits; never 0. */
+static uint64_t sum_of(const sp_pages *p, const uint8_t *record)
+{
+    const uint64_t sum = XXH3_64bits(record, p->record_bytes);
+    return sum ? sum : 1;
+}
+
+/* is_whole -- the bytes are those that were written there last. */
+static bool is_whole(sp_pages *p, int64_t i, const uint8_t *record)
+{
+    if (atomic_load_explicit(&p->sums[i], memory_order_relaxed) == sum_of(p, record)) return true;
+    atomic_fetch_add(&p->n_damaged, 1);
+    return false;
+}
 
 /* -- the transfer thread -------------------------------------------------------------------- */
 
@@ -66,10 +86,11 @@ static bool is_empty(sp_pages *p)
 
 static void finish(sp_pages *p, const fetch *f, const sp_aio_piece *piece)
 {
-    if (piece->error)
-        atomic_fetch_add(&f->group->n_failed, 1);
-    else
+    const bool whole = !piece->error && is_whole(p, f->record, piece->data);
+    if (whole)
         memcpy(f->to, piece->data, p->record_bytes);
+    else
+        atomic_fetch_add(&f->group->n_failed, 1);
     atomic_fetch_sub_explicit(&f->group->n_left, 1, memory_order_release);
 }
 
@@ -168,6 +189,8 @@ static sp_err open_all(sp_pages *p, const sp_pages_opts *o)
     SP_TRY(staging_open(&p->out));
     if (!(p->dir = sp_strdup_n(o->dir, strlen(o->dir))))
         return sp_fail_nomem(strlen(o->dir), "the folder of a context's file");
+    if (!(p->sums = sp_alloc_zero((size_t)o->n_records, sizeof *p->sums)))
+        return sp_fail_nomem((size_t)o->n_records * sizeof *p->sums, "checksums of a context");
     SP_TRY(open_file(p));
     p->stride = SP_ROUND_UP(o->record_bytes, grain(p));
     if (p->stride > STAGING)
@@ -216,58 +239,80 @@ void sp_pages_close(sp_pages *p)
     pthread_mutex_destroy(&p->lock);
     pthread_cond_destroy(&p->wake);
     sp_free(p->dir);
+    sp_free(p->sums);
     sp_free(p);
 }
 
 /* -- runs ----------------------------------------------------------------------------------- */
 
-/* pack -- n records of a run, from record i on, between memory and staging. */
-static void pack(const sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n, bool out,
-                 uint8_t *at)
+/* in_memory -- record i of a run. */
+static uint8_t *in_memory(const sp_pages *p, const sp_pages_run *run, int64_t i)
 {
-    for (int64_t k = i; k < i + n; k++, at += p->stride) {
-        uint8_t *record = run->at + (size_t)(k / run->n_cols) * run->row_bytes +
-                          (size_t)(k % run->n_cols) * p->record_bytes;
-        if (out)
-            memcpy(at, record, p->record_bytes);
-        else
-            memcpy(record, at, p->record_bytes);
-    }
+    return run->at + (size_t)(i / run->n_cols) * run->row_bytes +
+           (size_t)(i % run->n_cols) * p->record_bytes;
 }
 
-static sp_err move(sp_pages *p, const sp_pages_run *run, staging *s, bool out)
+/* write_part -- n records of a run, from record i on. They have no checksum until all are written. */
+static sp_err write_part(sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n)
+{
+    const int64_t first = run->first + i;
+    for (int64_t k = 0; k < n; k++) {
+        atomic_store_explicit(&p->sums[first + k], 0, memory_order_relaxed);
+        memcpy(p->out.data + (size_t)k * p->stride, in_memory(p, run, i + k), p->record_bytes);
+    }
+    SP_TRY(sp_files_write(p->fd, p->dir, (uint64_t)first * p->stride, p->out.data,
+                          (size_t)n * p->stride));
+    for (int64_t k = 0; k < n; k++)
+        atomic_store_explicit(&p->sums[first + k], sum_of(p, p->out.data + (size_t)k * p->stride),
+                              memory_order_relaxed);
+    return SP_OK;
+}
+
+static sp_err read_part(sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n)
+{
+    const int64_t first = run->first + i;
+    const size_t bytes = (size_t)n * p->stride;
+    size_t got;
+    SP_TRY(sp_files_read(p->fd, p->dir, (uint64_t)first * p->stride, p->in.data, bytes, &got));
+    if (got < bytes) return sp_fail(SP_E_IO, "%s: the file of the context ends too early", p->dir);
+    for (int64_t k = 0; k < n; k++) {
+        const uint8_t *record = p->in.data + (size_t)k * p->stride;
+        if (!is_whole(p, first + k, record))
+            return sp_fail(SP_E_IO, "%s: the file of the context is damaged at record %lld", p->dir,
+                           (long long)(first + k));
+        memcpy(in_memory(p, run, i + k), record, p->record_bytes);
+    }
+    return SP_OK;
+}
+
+static sp_err move(sp_pages *p, const sp_pages_run *run, bool out)
 {
     const int64_t n = run->n_rows * run->n_cols, most = (int64_t)(STAGING / p->stride);
+    pthread_mutex_t *lock = out ? &p->out.lock : &p->in.lock;
     sp_err err = SP_OK;
     assert(run->first >= 0 && run->first + n <= p->n_records);
-    pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(lock);
     for (int64_t i = 0, m; i < n && err == SP_OK; i += m) {
         m = SP_MIN(most, n - i);
-        const uint64_t offset = (uint64_t)(run->first + i) * p->stride;
-        const size_t bytes = (size_t)m * p->stride;
-        size_t got = bytes;
         if (out) {
-            pack(p, run, i, m, true, s->data);
-            err = sp_files_write(p->fd, p->dir, offset, s->data, bytes);
-        } else {
-            err = sp_files_read(p->fd, p->dir, offset, s->data, bytes, &got);
-            if (err == SP_OK && got < bytes)
-                err = sp_fail(SP_E_IO, "%s: the file of the context ends too early", p->dir);
-            if (err == SP_OK) pack(p, run, i, m, false, s->data);
+            err = write_part(p, run, i, m);
+            continue;
         }
+        err = read_part(p, run, i, m);
+        if (err != SP_OK) err = read_part(p, run, i, m); /* once more */
     }
-    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(lock);
     return err;
 }
 
 sp_err sp_pages_write(sp_pages *p, const sp_pages_run *run)
 {
-    return move(p, run, &p->out, true);
+    return move(p, run, true);
 }
 
 sp_err sp_pages_read(sp_pages *p, const sp_pages_run *run)
 {
-    return move(p, run, &p->in, false);
+    return move(p, run, false);
 }
 
 /* -- fetches -------------------------------------------------------------------------------- */
@@ -303,4 +348,9 @@ size_t sp_pages_stride(const sp_pages *p)
 const char *sp_pages_io(const sp_pages *p)
 {
     return sp_aio_kind(p->aio);
+}
+
+int64_t sp_pages_n_damaged(const sp_pages *p)
+{
+    return atomic_load(&p->n_damaged);
 }

@@ -8,6 +8,9 @@
  *     fetch (record, to) -----> [ ][ ][ ][ ] ----------> reads that overlap (store/aio)
  *     waits for the group <---- counters <-------------- bytes are at `to`
  *
+ * Each record has a checksum in memory (XXH3, 64 bits), made when it was written. Bytes that do not
+ * agree with it count as a failed read: damage, a lost write, a record from elsewhere.
+ *
  * The thread polls the ring while fetches arrive and for SP_PAGES_POLL_US after the last, so that a
  * step of decoding makes no system call for them; then it sleeps until the next one.
  *
@@ -16,6 +19,7 @@
 #define SP_STORE_PAGES_H
 
 #include <stdatomic.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -44,7 +48,8 @@ typedef struct sp_pages_run {
     uint8_t *at;
 } sp_pages_run;
 
-/* sp_pages_write, sp_pages_read -- a run. Errors: SP_E_IO. */
+/* sp_pages_write, sp_pages_read -- a run; a read that fails is repeated once. Errors: SP_E_IO names the
+ * folder, and the record when it is damaged. */
 sp_err sp_pages_write(sp_pages *p, const sp_pages_run *run) SP_MUST_CHECK;
 sp_err sp_pages_read(sp_pages *p, const sp_pages_run *run) SP_MUST_CHECK;
 
@@ -59,6 +64,14 @@ bool sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *gr
 /* sp_pages_wait -- until no fetch of the group is under way. Returns how many failed, and sets that to
  * 0. */
 int32_t sp_pages_wait(sp_pages *p, sp_pages_group *group);
+
+/* sp_pages_n_damaged -- reads whose bytes did not agree with their checksum. Thread: any. */
+int64_t sp_pages_n_damaged(const sp_pages *p);
+/* sp_pages_sum_bytes -- memory of the checksum of a record. */
+static inline size_t sp_pages_sum_bytes(void)
+{
+    return sizeof(uint64_t);
+}
 
 size_t sp_pages_stride(const sp_pages *p);
 const char *sp_pages_io(const sp_pages *p);

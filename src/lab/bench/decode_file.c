@@ -72,7 +72,8 @@ static bool memory_bytes(const disk *d, const sp_kv_shape *shape, int64_t n_bloc
     double v = strtod(d->b->memory, &end);
     const double kv = (double)sp_kv_block_bytes(shape) * sp_blocks_for(d->depth);
     const double lists = (double)shape->n_layers * shape->n_heads * (double)n_blocks;
-    const double index = lists * (double)(sp_summary_bytes(SP_SUMMARY_BOUNDS, shape->head) + 8);
+    const double index = lists * (double)(sp_summary_bytes(SP_SUMMARY_BOUNDS, shape->head) + 8 +
+                                          sp_pages_sum_bytes());
     if (strcmp(end, "%") == 0)
         v = v / 100 * kv + index;
     else if (strcmp(end, "G") == 0)

@@ -3,7 +3,8 @@
  *   full readers    prefill and decoding over blocks in a file
  *   sparse readers  with seats for all that a step reads, for less, and for next to nothing
  *   a budget        blocks leave by themselves; blocks that are freed and taken again are not mixed up
- *   faults          every read that fails: the same bits, or SP_E_IO; then the same bits again
+ *   faults          every read that fails or has a wrong bit: the same bits, or SP_E_IO; then the same
+ *                   bits again
  */
 #include "support/check.h"
 
@@ -313,6 +314,47 @@ static void test_read_faults(void **state)
     assert_true(n_failed > 5 && n_saved > 2);
 }
 
+/* decode_flipped -- while a bit of the n-th read is wrong, or of all from it on. Returns records found
+ * damaged. */
+static int64_t decode_flipped(scene *s, const sp_sparse_opts *o, long n, bool stays,
+                              const float *want)
+{
+    static float got[STEPS * V];
+    send_away(s);
+    sp_store_fault(SP_CALL_READ, n, SP_FLIPS, stays);
+    sp_err err = decode(s, o, got);
+    sp_store_fault(0, 0, 0, false);
+    const int64_t n_damaged = sp_offload_stats_of(s->offload).n_damaged;
+    if (err == SP_OK) same_bits(got, want, "with a wrong bit in a read");
+    if (!stays) assert_ok(err); /* a second read has the right one */
+    if (stays && n_damaged) {
+        assert_int_equal(err, SP_E_IO);
+        assert_non_null(strstr(sp_error_detail(), "damaged at record"));
+    }
+    assert_ok(decode(s, o, got));
+    same_bits(got, want, "after the wrong bit");
+    return n_damaged;
+}
+
+/* Wrong bits are found, for sparse readers and for full ones. */
+static void test_flips(void **state)
+{
+    static float want[STEPS * V];
+    int n_found = 0, n_runs = 0;
+    for (int full = 0; full < 2; full++) {
+        const sp_sparse_opts *o = full ? NULL : &some;
+        in_memory(o, want);
+        for (int stays = 0; stays < 2; stays++)
+            for (long n = 1; n < 200; n += n < 2 ? 1 : 66, n_runs++) {
+                scene s;
+                scene_open(&s, 14, n % 2 ? NULL : "threads");
+                n_found += decode_flipped(&s, o, n, stays, want) > 0;
+                scene_close(&s);
+            }
+    }
+    assert_true(n_found > n_runs * 3 / 4);
+}
+
 /* Blocks that cannot be written stay. */
 static void test_write_faults(void **state)
 {
@@ -335,7 +377,7 @@ int main(void)
         cmocka_unit_test(test_full),        cmocka_unit_test(test_sparse),
         cmocka_unit_test(test_ahead),       cmocka_unit_test(test_pool),
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_read_faults),
-        cmocka_unit_test(test_write_faults),
+        cmocka_unit_test(test_flips),       cmocka_unit_test(test_write_faults),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
