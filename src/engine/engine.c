@@ -125,6 +125,7 @@ void sp_engine_destroy(sp_engine *e)
     sp_mirror_free(&e->differ);
     sp_ffn_destroy(&e->ffn);
     sp_rows_destroy(&e->rows);
+    if (e->notes.user) sp_kv_pool_set_notes(e->o.pool, NULL);
     for (int i = 0; i < SP_SUMMARY_N; i++) sp_summaries_destroy(e->summaries[i]);
     sp_free(e->reqs);
     sp_free(e->picks);

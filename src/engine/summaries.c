@@ -1,5 +1,7 @@
 #include "engine/summaries.h"
 
+#include <pthread.h>
+
 #include "base/mem.h"
 
 struct sp_summaries {
@@ -7,9 +9,11 @@ struct sp_summaries {
     sp_kv_shape shape;
     sp_summary_kind kind;
     int64_t n_blocks;
-    sp_mem memory;     /* [L][G][n_blocks] summaries, then as many scales */
-    uint32_t *births;  /* [n_blocks] sp_kv_birth when it was summarized */
-    uint8_t *n_keys;   /* [n_blocks] then */
+    sp_mem memory;    /* [L][G][n_blocks] summaries, then as many scales */
+    uint32_t *births; /* [n_blocks] sp_kv_birth when it was summarized */
+    uint8_t *n_keys;  /* [n_blocks] then */
+    uint8_t *n_made;  /* [n_blocks] keys whose summary is in memory; with the lock held */
+    pthread_mutex_t lock;
     sp_mirror blocks;  /* [cap] wanted */
     sp_mirror lengths; /* [cap] */
     int64_t n, cap;
@@ -30,11 +34,13 @@ sp_err sp_summaries_create(sp_kv_pool *pool, sp_summary_kind kind, sp_summaries 
     s->n_blocks = sp_kv_pool_n_blocks(pool);
     s->births = SP_NEW_N(uint32_t, (size_t)s->n_blocks);
     s->n_keys = SP_NEW_N(uint8_t, (size_t)s->n_blocks);
+    s->n_made = SP_NEW_N(uint8_t, (size_t)s->n_blocks);
+    pthread_mutex_init(&s->lock, NULL);
     size_t bytes = (size_t)n_records(s) * (sp_summary_bytes(kind, s->shape.head) + sizeof(float));
     sp_err err =
-        s->births && s->n_keys
+        s->births && s->n_keys && s->n_made
             ? sp_mem_alloc(sp_kv_pool_device(pool), bytes, "summaries of blocks", &s->memory)
-            : sp_fail_nomem((size_t)s->n_blocks * 5, "summaries of blocks");
+            : sp_fail_nomem((size_t)s->n_blocks * 6, "summaries of blocks");
     if (err != SP_OK) {
         sp_summaries_destroy(s);
         return err;
@@ -51,6 +57,8 @@ void sp_summaries_destroy(sp_summaries *s)
     sp_mirror_free(&s->lengths);
     sp_free(s->births);
     sp_free(s->n_keys);
+    sp_free(s->n_made);
+    pthread_mutex_destroy(&s->lock);
     sp_free(s);
 }
 
@@ -86,8 +94,11 @@ sp_err sp_summaries_want(sp_summaries *s, uint32_t block, int n)
     if (s->n == s->cap) SP_TRY(grow(s));
     ((uint32_t *)s->blocks.host)[s->n] = block;
     ((uint8_t *)s->lengths.host)[s->n++] = (uint8_t)n;
+    sp_summaries_lock(s);
     s->births[block] = birth;
     s->n_keys[block] = (uint8_t)n;
+    s->n_made[block] = 0;
+    sp_summaries_unlock(s);
     return SP_OK;
 }
 
@@ -97,7 +108,9 @@ static sp_err bring_in(sp_summaries *s, sp_offload *offload, int layer)
     const uint32_t *blocks = s->blocks.host;
     sp_err err = sp_offload_window(offload, layer, blocks, s->n);
     if (err == SP_OK) return SP_OK;
+    sp_summaries_lock(s);
     for (int64_t i = 0; i < s->n; i++) s->births[blocks[i]] = 0;
+    sp_summaries_unlock(s);
     s->n = 0;
     return err;
 }
@@ -117,9 +130,38 @@ sp_err sp_summaries_make(sp_summaries *s, sp_offload *offload, int64_t *n_made)
             d, &(sp_summarize_args){
                    .kv = &kv, .to = &to, .block = s->blocks.dev, .n = s->lengths.dev, .m = s->n});
     }
+    sp_summaries_lock(s);
+    for (int64_t i = 0; i < s->n; i++) {
+        const uint32_t block = ((const uint32_t *)s->blocks.host)[i];
+        s->n_made[block] = s->n_keys[block];
+    }
+    sp_summaries_unlock(s);
     s->n = 0;
     SP_TRY(sp_mirror_settle(&s->blocks));
     return sp_mirror_settle(&s->lengths);
+}
+
+void sp_summaries_lock(sp_summaries *s)
+{
+    pthread_mutex_lock(&s->lock);
+}
+
+void sp_summaries_unlock(sp_summaries *s)
+{
+    pthread_mutex_unlock(&s->lock);
+}
+
+bool sp_summaries_has(const sp_summaries *s, uint32_t block, int n)
+{
+    return s->births[block] == sp_kv_birth(s->pool, block) && s->n_made[block] >= n;
+}
+
+void sp_summaries_put(sp_summaries *s, uint32_t block, int n)
+{
+    sp_summaries_lock(s);
+    s->births[block] = sp_kv_birth(s->pool, block);
+    s->n_keys[block] = s->n_made[block] = (uint8_t)n;
+    sp_summaries_unlock(s);
 }
 
 sp_summary_view sp_summaries_layer(const sp_summaries *s, int layer)

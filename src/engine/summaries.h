@@ -24,6 +24,16 @@ sp_err sp_summaries_want(sp_summaries *s, uint32_t block, int n) SP_MUST_CHECK;
  * that are away; or NULL. Pre: their KV is complete. */
 sp_err sp_summaries_make(sp_summaries *s, sp_offload *offload, int64_t *n_made) SP_MUST_CHECK;
 
+/* -- for those who copy summaries while the engine runs; Thread: any holder of the blocks ---------- */
+
+/* sp_summaries_lock -- no summary is made meanwhile. */
+void sp_summaries_lock(sp_summaries *s);
+void sp_summaries_unlock(sp_summaries *s);
+/* sp_summaries_has -- of n keys of the block, in all layers. Pre: locked. */
+bool sp_summaries_has(const sp_summaries *s, uint32_t block, int n);
+/* sp_summaries_put -- the caller has written them, of a block that nobody reads yet. */
+void sp_summaries_put(sp_summaries *s, uint32_t block, int n);
+
 sp_summary_view sp_summaries_layer(const sp_summaries *s, int layer);
 /* sp_summaries_block_bytes -- of one block in all layers. */
 size_t sp_summaries_block_bytes(const sp_summaries *s);

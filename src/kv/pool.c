@@ -1,4 +1,4 @@
-#include "kv/pool.h"
+#include "kv/notes.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,6 +21,7 @@ struct sp_kv_pool {
     _Atomic uint8_t *away;    /* [n_blocks]; NULL: no block may leave */
     _Atomic int64_t n_away;
     sp_kv_elsewhere elsewhere;
+    const sp_kv_notes *notes;
 
     _Atomic int64_t n_free; /* changed with the lock held, read without */
     pthread_mutex_t lock;   /* guards the following */
@@ -124,6 +125,16 @@ int64_t sp_kv_pool_n_blocks(const sp_kv_pool *p)
 int64_t sp_kv_pool_n_free(const sp_kv_pool *p)
 {
     return atomic_load(&p->n_free);
+}
+
+void sp_kv_pool_set_notes(sp_kv_pool *p, const sp_kv_notes *notes)
+{
+    p->notes = notes;
+}
+
+const sp_kv_notes *sp_kv_pool_notes(const sp_kv_pool *p)
+{
+    return p->notes;
 }
 
 /* -- memory --------------------------------------------------------------------------------- */

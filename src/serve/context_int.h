@@ -6,6 +6,7 @@
 #include "cache/ledger.h"
 #include "engine/engine.h"
 #include "engine/grammar.h"
+#include "engine/notes.h"
 #include "engine/offload.h"
 #include "model/model.h"
 #include "reuse/reuse.h"

@@ -7,6 +7,7 @@
 #include "store/disk_tier.h"
 #include "store/erase.h"
 #include "store/folder.h"
+#include "store/notes.h"
 #include "store/others_int.h"
 
 enum { N_KINDS = SP_DISK_PATH + 1 };
@@ -92,7 +93,9 @@ typedef struct transfer {
     const sp_disk_key *key;
     const uint32_t *blocks;
     int32_t n_blocks;
-    uint8_t *staging; /* a layer; for devices that the host cannot read */
+    sp_notes_load notes; /* get */
+    uint64_t note_bytes; /* put */
+    uint8_t *staging;    /* a layer; for devices that the host cannot read */
 } transfer;
 
 /* next_run -- neighbouring blocks of the pool from block i of the copy on. */
@@ -116,12 +119,13 @@ static sp_err read_blocks(void *user, int layer, void *to)
         out += (size_t)run.n * bytes;
         i += run.n;
     }
+    sp_notes_read(t->d->pool, layer, t->blocks, t->key->seg->n, out, t->note_bytes);
     return SP_OK;
 }
 
 static sp_err write_blocks(void *user, int layer, const void *from)
 {
-    const transfer *t = user;
+    transfer *t = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(t->d->pool);
     const uint8_t *in = from;
     for (int32_t i = 0; i < t->n_blocks;) {
@@ -130,6 +134,7 @@ static sp_err write_blocks(void *user, int layer, const void *from)
         in += (size_t)run.n * bytes;
         i += run.n;
     }
+    sp_notes_write(t->d->pool, &t->notes, layer, t->blocks, t->key->seg->n, in);
     return SP_OK;
 }
 
@@ -148,7 +153,8 @@ int64_t sp_disk_bytes_of(const sp_kv_pool *pool, int32_t n, int n_before)
                          .heavy = some_tokens,
                          .n_layers = sp_kv_pool_shape(pool)->n_layers,
                          .layer_bytes =
-                             (uint64_t)sp_blocks_for(n) * sp_kv_pool_layer_block_bytes(pool)};
+                             (uint64_t)sp_blocks_for(n) * sp_kv_pool_layer_block_bytes(pool),
+                         .note_bytes = sp_notes_bytes(pool, n)};
     return (int64_t)sp_record_layout_of(&r).pages * SP_PAGE;
 }
 
@@ -182,8 +188,13 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                               .cci = copy->cci,
                               .heavy = copy->heavy,
                               .n_layers = sp_kv_pool_shape(d->pool)->n_layers,
-                              .layer_bytes = layer_bytes_of(d, seg->n)};
-    transfer t = {.d = d, .key = key, .blocks = blocks, .n_blocks = sp_blocks_for(seg->n)};
+                              .layer_bytes = layer_bytes_of(d, seg->n),
+                              .note_bytes = sp_notes_bytes(d->pool, seg->n)};
+    transfer t = {.d = d,
+                  .key = key,
+                  .blocks = blocks,
+                  .n_blocks = sp_blocks_for(seg->n),
+                  .note_bytes = record.note_bytes};
     t.staging = sp_alloc(1, record.layer_bytes);
     if (!t.staging) return sp_fail_nomem(record.layer_bytes, "a layer of a chunk");
     sp_err err = sp_tier_run(
@@ -192,7 +203,7 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
     sp_free(t.staging);
     if (err != SP_OK) return err;
     d->stats.n_put++;
-    d->stats.bytes_written += (int64_t)record.layer_bytes * record.n_layers;
+    d->stats.bytes_written += (int64_t)(record.layer_bytes + record.note_bytes) * record.n_layers;
     return SP_OK;
 }
 
@@ -263,7 +274,7 @@ static sp_disk_copy copy_of(const sp_record *r)
 /* check_head -- the copy is what its key says, and has the pool's shape; keeps what it says. */
 static sp_err check_head(void *user, const sp_record *r)
 {
-    const transfer *t = user;
+    transfer *t = user;
     const sp_segment *seg = t->key->seg;
     sp_disk *d = t->d;
     if (r->n != seg->n || r->n_head != t->key->n_head ||
@@ -275,6 +286,7 @@ static sp_err check_head(void *user, const sp_record *r)
         return sp_fail(SP_E_UNSUPPORTED,
                        "a stored copy of %d layers of %llu bytes, not of this model", r->n_layers,
                        (unsigned long long)r->layer_bytes);
+    t->notes = (sp_notes_load){.n_bytes = r->note_bytes};
     const sp_disk_copy said = copy_of(r);
     sp_free(d->last_memory);
     d->last_memory = NULL;

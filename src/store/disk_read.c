@@ -131,13 +131,16 @@ static sp_err deliver_head(get *g)
 static sp_err deliver_layer(get *g)
 {
     const sp_tier_job *job = &g->op->job;
-    const uint8_t *data = data_of(g, g->delivered);
+    const sp_record *r = &g->record;
+    uint8_t *data = data_of(g, g->delivered);
     if (sp_tier_op_is_cancelled(g->op))
         return refuse(g, sp_fail(SP_E_CANCELED, "a load was cancelled"));
     if (!sp_layer_sum_eq(sp_layer_sum_of(data, g->record.layer_bytes),
                          g->record.sums[g->delivered]))
         return sp_fail(SP_E_FORMAT, "damaged: the checksum of layer %lld is wrong",
                        (long long)g->delivered);
+    if (r->note_bytes && !sp_record_notes_ok(r, (int)g->delivered, data))
+        memset(data + r->layer_bytes, 0, r->note_bytes); /* derived anew */
     if (job->sink) SP_TRY(refuse(g, job->sink(job->user, (int)g->delivered, data)));
     g->delivered++;
     return SP_OK;

@@ -127,14 +127,16 @@ static sp_err write_part(put *w, unsigned part, uint8_t *data, uint64_t page, ui
 static sp_err write_layer(put *w, int layer)
 {
     const sp_tier_job *job = &w->op->job;
-    const uint64_t padded = (uint64_t)w->layout.layer_pages * SP_PAGE, n = job->record->layer_bytes;
+    const uint64_t padded = (uint64_t)w->layout.layer_pages * SP_PAGE, n = job->record->layer_bytes,
+                   notes = job->record->note_bytes;
     const unsigned slot = (unsigned)(layer % w->n_slots);
     uint8_t *data = w->arena + (uint64_t)w->layout.head_pages * SP_PAGE + slot * padded;
     if (sp_tier_op_is_cancelled(w->op)) return sp_fail(SP_E_CANCELED, "a put was cancelled");
     while (w->left[1 + slot]) SP_TRY(wait_piece(w));
     SP_TRY(job->source(job->user, layer, data));
-    memset(data + n, 0, padded - n);
+    memset(data + n + notes, 0, padded - n - notes);
     w->sums[layer] = sp_layer_sum_of(data, n);
+    if (notes) w->sums[job->record->n_layers + layer] = sp_layer_sum_of(data + n, notes);
     return write_part(w, 1 + slot, data,
                       w->place.page + w->layout.head_pages +
                           (uint64_t)layer * w->layout.layer_pages,
@@ -166,8 +168,9 @@ static sp_err write_record(put *w)
     w->n_idle = SP_AIO_MAX_FLIGHT;
     size_t n = head + (uint64_t)w->n_slots * layer;
     SP_TRY(sp_aio_arena(w->d->aio, SP_MAX(n, (size_t)ARENA_BYTES), &w->arena));
-    w->sums = sp_alloc((size_t)r->n_layers, sizeof *w->sums);
-    if (!w->sums) return sp_fail_nomem((size_t)r->n_layers * sizeof *w->sums, "checksums");
+    const size_t n_sums = (size_t)sp_record_n_sums(r);
+    w->sums = sp_alloc(n_sums, sizeof *w->sums);
+    if (!w->sums) return sp_fail_nomem(n_sums * sizeof *w->sums, "checksums");
     sp_err err = write_parts(w);
     sp_free(w->sums);
     return err;

@@ -96,6 +96,7 @@ static sp_err new_copy(host_tier *h, const sp_tier_op *op, host_copy **out)
 {
     const sp_record *r = op->job.record;
     const size_t n_layers = (size_t)r->n_layers;
+    if (r->note_bytes) return sp_fail(SP_E_ARG, "the host tier keeps no notes");
     const size_t head = sp_record_layout_of(r).head_pages * (size_t)SP_PAGE;
     host_copy *c = SP_NEW(host_copy);
     sp_layer_sum *sums = sp_alloc(n_layers, sizeof *sums);
@@ -181,7 +182,7 @@ static sp_err insert(host_tier *h, const sp_tier_key *key, host_copy *c)
 
 static sp_err run_put(host_tier *h, const sp_tier_op *op)
 {
-    host_copy *c;
+    host_copy *c = NULL;
     SP_TRY(new_copy(h, op, &c));
     const int64_t bytes = c->bytes; /* the copy is the table's once it is inserted */
     pthread_mutex_lock(&h->lock);

@@ -24,6 +24,7 @@ void sp_move_record(const sp_move *m, sp_record *r)
     r->n = m->seg.n;
     r->n_layers = sp_kv_pool_shape(m->pool)->n_layers;
     r->layer_bytes = layer_bytes_of(m);
+    r->note_bytes = 0; /* moves put into the host tier alone: the notes of the blocks stay */
     r->sums = NULL;
 }
 
@@ -65,6 +66,7 @@ static sp_err write_layer(void *user, int layer, const void *from)
         in += (size_t)run.n * bytes;
         i += run.n;
     }
+    sp_notes_write(m->pool, &m->notes, layer, m->blocks, m->seg.n, in);
     atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;
@@ -124,6 +126,7 @@ static sp_err take_head(void *user, const sp_record *r)
                                : sp_fail(SP_E_NOTFOUND, "a copy was replaced while it was read");
     SP_TRY(keep(m, r));
     m->sums = sums;
+    m->notes = (sp_notes_load){.n_bytes = r->note_bytes};
     atomic_store_explicit(&m->n_there, 0, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;

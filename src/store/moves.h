@@ -14,6 +14,7 @@
 
 #include "kv/pool.h"
 #include "kv/segment.h"
+#include "store/notes.h"
 #include "store/tier.h"
 
 /* What a copy is, and where its blocks are. All pointers are borrowed until the move is over. */
@@ -33,6 +34,7 @@ typedef struct sp_move {
 
     sp_record said; /* get: its arrays are in `memory`; layers and sums are not kept */
     uint64_t sums;  /* a hash of theirs */
+    sp_notes_load notes;
     void *memory;
     _Atomic int n_there; /* get: layers that are in the blocks; -1: not even the header came */
 } sp_move;

@@ -2,7 +2,7 @@
  *
  *   offset  size   meaning
  *   0       8      "SPOLIAKV"
- *   8       4      version: 2
+ *   8       4      version: 2; 3 with notes
  *   12      4      kind
  *   16      8      bytes of the header, with its digest, without padding
  *   24      4      n: tokens
@@ -10,13 +10,17 @@
  *   32      4      b: segments it was computed after ...
  *   36      4      ... the first so many of them precede the first chunk
  *   40      4      L: layers
- *   44      4      flags: 1 exact, 2 attention was measured, 4 heavy tokens were measured
+ *   44      4      flags: 1 exact, 2 attention was measured, 4 heavy tokens were measured,
+ *                  8 has notes
  *   48      8      bytes of one layer
  *   56      4      f32 time that computing it took, us; 0: unknown
  *   60      4      f32 CCI; with flag 2
  *   64      32     namespace: model, tokenizer, KV type and layout, RoPE
  *   96      32     content id of the segment
- *   128     16 L   checksums of the layers: XXH3-128, low half first
+ *   128     8      bytes of the notes of one layer; with flag 8
+ *           8      0; with flag 8
+ *           16 L   checksums of the layers: XXH3-128, low half first
+ *           16 L   checksums of their notes; with flag 8
  *           32 b   ids of the segments it was computed after, in order
  *           4 n    token ids
  *           4 b    f32 attention to each of these segments; with flag 2
@@ -25,7 +29,7 @@
  *           32     SHA-256 of everything above
  *           ...    zeros to the next page
  *
- * The layers follow, each padded to whole pages. They are not compressed: zstd -1 makes f16 KV of the
+ * The layers follow, each with its notes, padded to whole pages. They are not compressed: zstd -1 makes f16 KV of the
  * bundled model 17 % smaller, and unpacking it takes longer than reading it.
  */
 #include "store/record.h"
@@ -38,13 +42,16 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "KV is stored as it is
 
 enum {
     VERSION = 2,
+    VERSION_NOTES = 3, /* so that programs which know no notes say so, and leave the copy */
     FIXED_BYTES = 128,
+    NOTE_BYTES = 16,
     MAX_TOKENS = 1 << 24,
     MAX_BEFORE = 1 << 16,
     MAX_LAYERS = 1 << 12,
     EXACT = 1,
     MEASURED = 2,
-    HEAVY = 4
+    HEAVY = 4,
+    NOTES = 8
 };
 #define MAX_LAYER_BYTES ((uint64_t)1 << 40)
 
@@ -73,7 +80,16 @@ sp_err sp_record_check(const sp_record *r)
     if (r->layer_bytes < 1 || r->layer_bytes > MAX_LAYER_BYTES)
         return sp_fail(SP_E_ARG, "a copy with %llu bytes a layer",
                        (unsigned long long)r->layer_bytes);
+    if (r->note_bytes > MAX_LAYER_BYTES)
+        return sp_fail(SP_E_ARG, "a copy with notes of %llu bytes a layer",
+                       (unsigned long long)r->note_bytes);
     return SP_OK;
+}
+
+bool sp_record_notes_ok(const sp_record *r, int layer, const uint8_t *data)
+{
+    return sp_layer_sum_eq(sp_layer_sum_of(data + r->layer_bytes, r->note_bytes),
+                           r->sums[r->n_layers + layer]);
 }
 
 /* Cannot overflow: see the limits that the check enforces. */
@@ -82,10 +98,11 @@ sp_record_layout sp_record_layout_of(const sp_record *r)
     uint64_t n = (uint64_t)r->n, b = (uint64_t)r->n_before;
     uint64_t lists = 1 + (r->inter != NULL) + (r->heavy != NULL);
     sp_record_layout l = {0};
-    l.head_bytes = FIXED_BYTES + sizeof(sp_layer_sum) * (uint64_t)r->n_layers +
+    l.head_bytes = FIXED_BYTES + (r->note_bytes ? NOTE_BYTES : 0) +
+                   sizeof(sp_layer_sum) * (uint64_t)sp_record_n_sums(r) +
                    sizeof(sp_digest) * (b + 1) + 4 * lists * n + (r->inter ? 4 * b : 0);
     l.head_pages = (uint32_t)SP_DIV_UP(l.head_bytes, SP_PAGE);
-    l.layer_pages = (uint32_t)SP_DIV_UP(r->layer_bytes, SP_PAGE);
+    l.layer_pages = (uint32_t)SP_DIV_UP(r->layer_bytes + r->note_bytes, SP_PAGE);
     l.pages = l.head_pages + (uint64_t)l.layer_pages * (uint64_t)r->n_layers;
     return l;
 }
@@ -107,6 +124,12 @@ static uint8_t *append(uint8_t *p, const void *data, size_t n)
     return p + n;
 }
 
+static uint32_t flags_of(const sp_record *r)
+{
+    return (r->exact ? EXACT : 0u) | (r->inter ? MEASURED : 0u) | (r->heavy ? HEAVY : 0u) |
+           (r->note_bytes ? NOTES : 0u);
+}
+
 sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *out)
 {
     const sp_record_layout l = sp_record_layout_of(r);
@@ -114,7 +137,7 @@ sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *ou
     sp_digest digest;
     memset(out, 0, (size_t)l.head_pages * SP_PAGE);
     memcpy(out, magic, sizeof magic);
-    put32(out + 8, VERSION);
+    put32(out + 8, r->note_bytes ? VERSION_NOTES : VERSION);
     put32(out + 12, r->kind);
     memcpy(out + 16, &l.head_bytes, 8);
     put32(out + 24, (uint32_t)r->n);
@@ -122,13 +145,15 @@ sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *ou
     put32(out + 32, (uint32_t)r->n_before);
     put32(out + 36, (uint32_t)r->n_head);
     put32(out + 40, (uint32_t)r->n_layers);
-    put32(out + 44, (r->exact ? EXACT : 0u) | (r->inter ? MEASURED : 0u) | (r->heavy ? HEAVY : 0u));
+    put32(out + 44, flags_of(r));
     memcpy(out + 48, &r->layer_bytes, 8);
     memcpy(out + 56, &r->cost_us, 4);
     memcpy(out + 60, &r->cci, 4);
     memcpy(out + 64, r->space.b, sizeof r->space.b);
     memcpy(out + 96, r->id.b, sizeof r->id.b);
-    uint8_t *p = append(out + FIXED_BYTES, sums, sizeof *sums * (size_t)r->n_layers);
+    const uint64_t notes[2] = {r->note_bytes, 0};
+    uint8_t *p = append(out + FIXED_BYTES, notes, r->note_bytes ? sizeof notes : 0);
+    p = append(p, sums, sizeof *sums * (size_t)sp_record_n_sums(r));
     p = append(p, r->before, sizeof *r->before * b);
     p = append(p, r->tokens, n);
     if (r->inter) p = append(append(p, r->inter, 4 * b), r->order, n);
@@ -147,10 +172,10 @@ static sp_err read_fixed(const uint8_t *p, sp_record *r)
     static const float some_floats[1] = {0};
     static const int32_t some_tokens[1] = {0};
     if (memcmp(p, magic, sizeof magic) != 0) return sp_fail(SP_E_FORMAT, "not a stored copy");
-    if (get32(p + 8) != VERSION)
-        return sp_fail(SP_E_UNSUPPORTED, "a copy of version %u, this program reads version %d",
-                       get32(p + 8), VERSION);
-    const uint32_t flags = get32(p + 44);
+    const uint32_t version = get32(p + 8), flags = get32(p + 44);
+    if (version != VERSION && version != VERSION_NOTES)
+        return sp_fail(SP_E_UNSUPPORTED, "a copy of version %u, this program reads %d and %d",
+                       version, VERSION, VERSION_NOTES);
     *r = (sp_record){.kind = get32(p + 12),
                      .exact = flags & EXACT,
                      .n = (int32_t)get32(p + 24),
@@ -159,13 +184,15 @@ static sp_err read_fixed(const uint8_t *p, sp_record *r)
                      .n_head = (int32_t)get32(p + 36),
                      .n_layers = (int32_t)get32(p + 40),
                      .layer_bytes = get64(p + 48),
+                     .note_bytes = flags & NOTES ? get64(p + FIXED_BYTES) : 0,
                      .cost_us = get_float(p + 56),
                      .cci = get_float(p + 60),
                      .inter = flags & MEASURED ? some_floats : NULL,
                      .heavy = flags & HEAVY ? some_tokens : NULL};
     memcpy(r->space.b, p + 64, sizeof r->space.b);
     memcpy(r->id.b, p + 96, sizeof r->id.b);
-    if (flags & ~(uint32_t)(EXACT | MEASURED | HEAVY))
+    if (flags & ~(uint32_t)(EXACT | MEASURED | HEAVY | NOTES) ||
+        (version == VERSION_NOTES) != (r->note_bytes > 0))
         return sp_fail(SP_E_FORMAT, "a copy with unknown flags %#x", flags);
     if (sp_record_check(r) != SP_OK) return sp_fail(SP_E_FORMAT, "%s", sp_error_detail());
     if (get64(p + 16) != sp_record_layout_of(r).head_bytes)
@@ -188,9 +215,9 @@ sp_err sp_record_size(const uint8_t *first_page, uint32_t *head_pages)
 static void point_into(sp_record *r, const uint8_t *data)
 {
     const size_t n = 4 * (size_t)r->n, b = (size_t)r->n_before;
-    const uint8_t *p = data + FIXED_BYTES;
+    const uint8_t *p = data + FIXED_BYTES + (r->note_bytes ? NOTE_BYTES : 0);
     r->sums = (const sp_layer_sum *)p;
-    r->before = (const sp_digest *)(p += sizeof *r->sums * (size_t)r->n_layers);
+    r->before = (const sp_digest *)(p += sizeof *r->sums * (size_t)sp_record_n_sums(r));
     r->tokens = (const int32_t *)(p += sizeof *r->before * b);
     p += n;
     if (r->inter) {
@@ -212,7 +239,8 @@ sp_err sp_record_read(const uint8_t *data, size_t n, sp_record *out)
 {
     sp_record r;
     sp_digest digest;
-    if (n < FIXED_BYTES) return sp_fail(SP_E_FORMAT, "the header of a copy ends early");
+    if (n < FIXED_BYTES + NOTE_BYTES)
+        return sp_fail(SP_E_FORMAT, "the header of a copy ends early");
     SP_TRY(read_fixed(data, &r));
     const sp_record_layout l = sp_record_layout_of(&r);
     if (n < l.head_bytes) return sp_fail(SP_E_FORMAT, "the header of a copy ends early");

@@ -1,7 +1,7 @@
 /* record.h -- the header of a stored copy: what it is, and the checksums of its layers. It is the same
  * in a segment of the disk tier and in an archive; the table of offsets is in record.c.
  *
- *   | header, padded to a page | layer 0, padded | layer 1, padded | ... |
+ *   | header, padded to a page | layer 0, its notes, padded | layer 1, its notes, padded | ... |
  *
  * All parts begin at a page, so that any range of layers can be read alone and without the system's
  * cache. */
@@ -38,7 +38,8 @@ typedef struct sp_record {
     const int32_t *heavy;     /* [n] tokens by falling attention received; NULL: not measured */
     int32_t n_layers;
     uint64_t layer_bytes;     /* of all blocks of one layer */
-    const sp_layer_sum *sums; /* [n_layers]; NULL when it is not stored yet */
+    uint64_t note_bytes;      /* of one layer's notes, after its blocks (store/notes.h); 0: none */
+    const sp_layer_sum *sums; /* [sp_record_n_sums]; NULL when it is not stored yet */
 } sp_record;
 
 /* Where the parts are, in pages. */
@@ -52,6 +53,14 @@ typedef struct sp_record_layout {
 sp_err sp_record_check(const sp_record *r) SP_MUST_CHECK;
 /* Pre: a record that passes the check. */
 sp_record_layout sp_record_layout_of(const sp_record *r);
+
+/* sp_record_n_sums -- of the layers, then of their notes if there are any. */
+static inline int sp_record_n_sums(const sp_record *r)
+{
+    return r->note_bytes ? 2 * r->n_layers : r->n_layers;
+}
+/* sp_record_notes_ok -- data: a layer, with its notes. */
+bool sp_record_notes_ok(const sp_record *r, int layer, const uint8_t *data);
 
 /* sp_record_write -- the header with `sums` into out[head_pages * SP_PAGE], padding included. Errors:
  * SP_E_NOMEM. */

@@ -70,11 +70,12 @@ typedef struct sp_tier_job {
     void *user;      /* of all callbacks */
 
     const sp_record *record;                           /* put; its checksums are not read */
-    sp_err (*source)(void *user, int layer, void *to); /* put: layer_bytes of one layer */
+    sp_err (*source)(void *user, int layer, void *to); /* put: one layer and its notes */
 
     int first, n_layers;                               /* get; n_layers 0: the header alone */
     sp_err (*head)(void *user, const sp_record *head); /* get: may be NULL; valid for the call */
-    sp_err (*sink)(void *user, int layer, const void *from); /* get: a verified layer */
+    sp_err (*sink)(void *user, int layer,
+                   const void *from); /* get: a verified layer, and its notes: zeros if damaged */
 
     sp_err (*each)(void *user, const sp_tier_info *info); /* list: must not submit */
 

@@ -70,8 +70,9 @@ static inline int stored_copies(const char *dir, uint32_t kind)
     return n;
 }
 
-/* stored_damage -- flips a bit in the first layer of all copies of this kind. */
-static inline void stored_damage(const char *dir, uint32_t kind)
+/* stored_damage_after -- flips a bit in the first layer of all copies of this kind, after blocks of so
+ * many bytes: in its notes. */
+static inline void stored_damage_after(const char *dir, uint32_t kind, size_t block_bytes)
 {
     static stored s;
     stored_read(dir, &s);
@@ -80,13 +81,20 @@ static inline void stored_damage(const char *dir, uint32_t kind)
         char path[340], byte;
         if (s.lines[i].key.kind != kind) continue;
         snprintf(path, sizeof path, "%s/%08x.kv", s.folder[i], p->segment);
-        const off_t at = (off_t)(p->page + p->head_pages) * 4096 + 9;
+        const off_t at = (off_t)(p->page + p->head_pages) * 4096 + 9 +
+                         (off_t)((size_t)((p->n + 15) / 16) * block_bytes);
         int fd = open(path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
         byte ^= 1;
         assert_int_equal(pwrite(fd, &byte, 1, at), 1);
         close(fd);
     }
+}
+
+/* stored_damage -- the same in its blocks. */
+static inline void stored_damage(const char *dir, uint32_t kind)
+{
+    stored_damage_after(dir, kind, 0);
 }
 
 #endif

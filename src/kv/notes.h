@@ -1,0 +1,33 @@
+/* notes.h -- what is derived from the keys of blocks and kept beside them in a store: the summaries of
+ * sparse decoding. The engine knows what they are; a store moves bytes.
+ *
+ *   put   prepare (engine's thread) --> each layer: read
+ *   get   each layer: write --> whole, once all layers were valid
+ *
+ * A copy without notes, or with damaged ones, is used all the same: they are derived anew. */
+#ifndef SP_KV_NOTES_H
+#define SP_KV_NOTES_H
+
+#include "kv/pool.h"
+
+/* Of the first n tokens in blocks [ceil(n / B)]. */
+typedef struct sp_kv_notes {
+    /* Of one layer. Thread: any. */
+    size_t (*bytes)(void *user, int32_t n);
+    /* Sealed blocks will be read. Thread: the engine's. */
+    void (*prepare)(void *user, const uint32_t *blocks, int32_t n);
+    /* false: there are none. Thread: any holder of the blocks. */
+    bool (*read)(void *user, int layer, const uint32_t *blocks, int32_t n, uint8_t *to);
+    /* false: these bytes are of another kind or version. Thread: who loads the blocks. */
+    bool (*write)(void *user, int layer, const uint32_t *blocks, int32_t n, const uint8_t *from,
+                  size_t n_bytes);
+    void (*whole)(void *user, const uint32_t *blocks, int32_t n);
+    void *user;
+} sp_kv_notes;
+
+/* sp_kv_pool_set_notes -- from now on; NULL: none. Borrowed. Pre: no transfer is under way. */
+void sp_kv_pool_set_notes(sp_kv_pool *p, const sp_kv_notes *notes);
+/* sp_kv_pool_notes -- or NULL. Thread: any. */
+const sp_kv_notes *sp_kv_pool_notes(const sp_kv_pool *p);
+
+#endif

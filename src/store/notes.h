@@ -1,0 +1,28 @@
+/* notes.h -- notes of blocks (kv/notes.h) on their way between a pool and the layers of a copy:
+ *
+ *   | keys and values, layer_bytes | notes, note_bytes | zeros to the next page |
+ *
+ * They have checksums of their own. Where one is wrong, the reader gets zeros, which no notes are. */
+#ifndef SP_STORE_NOTES_H
+#define SP_STORE_NOTES_H
+
+#include "kv/notes.h"
+
+/* sp_notes_bytes -- of one layer of n tokens; 0: the pool keeps none. */
+uint64_t sp_notes_bytes(const sp_kv_pool *p, int32_t n);
+/* sp_notes_prepare -- before a put. Thread: the engine's. */
+void sp_notes_prepare(const sp_kv_pool *p, const uint32_t *blocks, int32_t n);
+/* sp_notes_read -- into n_bytes; zeros when there are none. */
+void sp_notes_read(const sp_kv_pool *p, int layer, const uint32_t *blocks, int32_t n, uint8_t *to,
+                   uint64_t n_bytes);
+
+/* A load: layers arrive in order, some of them twice. Starts as zeros. */
+typedef struct sp_notes_load {
+    uint64_t n_bytes; /* of a layer; 0: the copy has none */
+    int n_layers;     /* valid ones so far */
+} sp_notes_load;
+
+void sp_notes_write(const sp_kv_pool *p, sp_notes_load *load, int layer, const uint32_t *blocks,
+                    int32_t n, const uint8_t *from);
+
+#endif
