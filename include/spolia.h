@@ -241,6 +241,9 @@ SP_API sp_err sp_prompt_chat(sp_prompt *p, const sp_chat_opts *o);
  * recognised. The first segment begins with BOS if the model wants one. Empty text adds no segment
  * (but BOS). */
 SP_API sp_err sp_prompt_text(sp_prompt *p, const char *text, bool special);
+/* sp_prompt_fill -- the answer is what is missing between two plain texts, for models with tokens for
+ * that ("<|fim_prefix|>" and so on). Errors: SP_E_UNSUPPORTED (the model has none). */
+SP_API sp_err sp_prompt_fill(sp_prompt *p, const char *before, const char *after);
 /* sp_prompt_cut -- plain text in which chunks are found: each piece between two separators (a
  * separator belongs to the piece before it; the piece before the first one is the head, the piece
  * after the last one the question), and elsewhere texts that this context has had as chunks,
@@ -293,7 +296,8 @@ typedef enum sp_finish {
 /* What an answer may look like. Immutable; any number of requests and threads may use one. */
 typedef struct sp_grammar sp_grammar;
 
-/* JSON that a schema accepts, or one of several texts. */
+/* JSON that a schema accepts, one of several texts, or what a grammar or a regular expression
+ * describes: at most one of schema, texts, gbnf, regex. */
 typedef struct sp_grammar_opts {
     const char *schema;         /* JSON Schema, as text; NULL: any JSON object */
     const char *before, *after; /* texts around the JSON; NULL: none */
@@ -301,11 +305,14 @@ typedef struct sp_grammar_opts {
         *between; /* one or more times before JSON after, with this text between; NULL: once */
     const char *const *texts; /* [n_texts] exactly one of these instead; NULL: JSON */
     int n_texts;
+    const char *gbnf;  /* a grammar as llama.cpp has it; begins at the rule root */
+    const char *regex; /* the whole text matches; no look-around, no references (docs/server.md) */
 } sp_grammar_opts;
 
 /* sp_grammar_compile -- o NULL: any JSON object. Nothing of *o is kept. Properties come in the order of
  * the schema.
- * Errors: SP_E_FORMAT (not JSON), SP_E_UNSUPPORTED (a keyword of the schema, with its path), SP_E_ARG,
+ * Errors: SP_E_FORMAT (not JSON), SP_E_UNSUPPORTED (a keyword of the schema, with its path; a part of
+ * a grammar or expression, with its line and column), SP_E_ARG,
  * SP_E_LIMIT, SP_E_NOMEM. Thread: any. Owns: sp_grammar_destroy, after the requests that use it. */
 SP_API sp_err sp_grammar_compile(const sp_grammar_opts *o, sp_grammar **out);
 SP_API void sp_grammar_destroy(sp_grammar *g);
@@ -331,12 +338,15 @@ typedef struct sp_request_opts {
     int max_tokens;          /* of the answer; 0: compute and cache the prompt only */
     const char *const *stop; /* the answer ends before the first of these */
     int n_stop;
+    const int32_t *stop_tokens; /* [n_stop_tokens] each ends the answer as an end token does, also with
+                                   ignore_end; its text is not part of the answer */
+    int n_stop_tokens;
     sp_text_fn *on_text;
     sp_done_fn *on_done; /* or NULL */
     void *user;          /* of on_text, on_done and on_token */
     bool
         ignore_end; /* continue after an end token; an answer that a grammar completes ends all the same */
-    int min_tokens; /* neither an end token nor a stop string ends a shorter answer; 0: none */
+    int min_tokens; /* no end token, stop token or stop string ends a shorter answer; 0: none */
     const sp_grammar
         *grammar; /* borrowed until the request is destroyed; NULL: any text. max_tokens may cut
                                   the answer; min_tokens then means nothing */

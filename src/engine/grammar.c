@@ -136,13 +136,15 @@ static void follow(sp_grammar_state *s, configs *to, config c)
         if (n->kind == SP_GRAM_BYTE || n->kind == SP_GRAM_CHARS) insert(s, to, c);
         if (n->kind == SP_GRAM_BYTE) return;
         if (n->kind == SP_GRAM_CHARS && (c.part != WHOLE || c.count < n->min)) return;
-        if (n->kind == SP_GRAM_SPLIT) follow(s, to, (config){.node = n->alt, .cell = c.cell});
+        if (n->kind == SP_GRAM_SPLIT && n->alt != n->next)
+            follow(s, to, (config){.node = n->alt, .cell = c.cell});
         if (n->kind == SP_GRAM_RETURN) {
             c.node = c.cell < 0 ? DONE : s->cells[c.cell].node;
             c.cell = c.cell < 0 ? -1 : s->cells[c.cell].below;
             continue;
         }
-        if (n->kind == SP_GRAM_CALL) {
+        /* a call at the end of a rule returns to where the rule does */
+        if (n->kind == SP_GRAM_CALL && s->g->nodes.v[n->next].kind != SP_GRAM_RETURN) {
             c.cell = cell_of(s, n->next, c.cell);
             if (c.cell == -2) return;
         }

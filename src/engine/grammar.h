@@ -1,10 +1,11 @@
-/* grammar.h -- restricts generation to JSON that a schema accepts, or to one of several texts.
+/* grammar.h -- restricts generation to JSON that a schema accepts, to one of several texts, or to what
+ * a grammar or a regular expression describes.
  *
- * A schema is compiled into a pushdown automaton over bytes (json_schema.c builds it, grammar.c runs
- * it). Before each token the automaton says which tokens keep the text a beginning of valid JSON; an
+ * They are compiled into a pushdown automaton over bytes (json_schema.c builds it, or gbnf.c and regex.c
+ * through grammar_tree.c; grammar.c runs it). Before each token the automaton says which tokens keep the text a beginning of valid JSON; an
  * end token is allowed where the text is complete.
  *
- * Supported keywords: type, properties, required, additionalProperties, items, minItems, maxItems,
+ * Supported keywords of a schema: type, properties, required, additionalProperties, items, minItems, maxItems,
  * minLength, maxLength, enum, const, anyOf, oneOf, $ref into the schema, $defs. Others are refused by
  * name and path. What is generated is a subset of what the schema accepts: properties come in the
  * order of the schema, undeclared ones only where none is declared, numbers have at most 16 digits

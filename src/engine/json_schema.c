@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar_int.h"
+#include "engine/grammar_tree.h"
 
 enum { MAX_NODES = 1 << 18, MAX_REPEAT = 256, MAX_BLANKS = 20, MAX_DIGITS = 15, MAX_DEPTH = 64 };
 
@@ -498,6 +498,8 @@ static int32_t framed(builder *b, const sp_grammar_opts *o)
 
 static sp_err check_form(const sp_grammar_opts *o)
 {
+    if ((o->gbnf != NULL) + (o->regex != NULL) + (o->schema != NULL) + (o->n_texts > 0) > 1)
+        return sp_fail(SP_E_ARG, "grammar: more than one of schema, texts, gbnf, regex");
     if (o->n_texts < 0 || (o->n_texts > 0 && !o->texts))
         return sp_fail(SP_E_ARG, "grammar: a list of %d texts", o->n_texts);
     for (int i = 0; i < o->n_texts; i++)
@@ -509,6 +511,8 @@ static sp_err check_form(const sp_grammar_opts *o)
 sp_err sp_grammar_build(sp_grammar *g, json_t *schema, const sp_grammar_opts *o)
 {
     SP_TRY(check_form(o));
+    if (o->gbnf) return sp_gbnf_build(o->gbnf, g);
+    if (o->regex) return sp_regex_build(o->regex, g);
     builder b = {.g = g, .any = json_object(), .any_object = json_pack("{s:s}", "type", "object")};
     if (!b.any || !b.any_object) b.err = sp_fail_nomem(64, "a grammar");
     b.root = schema ? schema : b.any_object;

@@ -82,6 +82,13 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
     return SP_OK;
 }
 
+bool sp_request_stops_at(const sp_request *r, int32_t id)
+{
+    for (int i = 0; i < r->o.n_stop_tokens; i++)
+        if (r->o.stop_tokens[i] == id) return true;
+    return false;
+}
+
 void sp_request_take_token(sp_request *r, const float *logits)
 {
     int32_t id = 0;
@@ -94,7 +101,7 @@ void sp_request_take_token(sp_request *r, const float *logits)
     if (!r->first_us) r->first_us = sp_clock_us();
     bool ends = !r->o.ignore_end ||
                 r->grammar; /* where the text is complete, a grammar allows nothing else */
-    if (ends && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) {
+    if ((ends && sp_tokenizer_is_end(r->ctx->model->tokenizer, id)) || sp_request_stops_at(r, id)) {
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);
         return;
     }

@@ -82,7 +82,7 @@ struct sp_request {
     int32_t max_tokens;
     sp_sampler sampler;
     sp_grammar_state *grammar; /* of its answer, from the first token on; or NULL */
-    int32_t *ends;             /* [n_ends] end tokens, where min_tokens forbids them; in `arena` */
+    int32_t *ends;             /* [n_ends] end and stop tokens, where min_tokens forbids them; in `arena` */
     int n_ends;
     sp_token_logprob *logprobs; /* [1 + top_logprobs] for on_token; in `arena` */
     sp_text_stream stream;
@@ -181,6 +181,8 @@ void sp_request_show(sp_request *r, size_t upto);
 
 /* -- answer.c -------------------------------------------------------------------------------- */
 
+/* sp_request_stops_at -- whether the request named the token as one that ends its answer. */
+bool sp_request_stops_at(const sp_request *r, int32_t id);
 /* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
 

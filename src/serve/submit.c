@@ -15,6 +15,8 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (o->max_tokens < 0) return sp_fail(SP_E_ARG, "max_tokens: %d", o->max_tokens);
     if (o->n_stop < 0 || (o->n_stop && !o->stop))
         return sp_fail(SP_E_ARG, "stop: %d strings", o->n_stop);
+    if (o->n_stop_tokens < 0 || (o->n_stop_tokens && !o->stop_tokens))
+        return sp_fail(SP_E_ARG, "stop_tokens: %d tokens", o->n_stop_tokens);
     if (o->min_tokens < 0) return sp_fail(SP_E_ARG, "min_tokens: %d", o->min_tokens);
     if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
         return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs,
@@ -38,7 +40,7 @@ static void complete_sampling(sp_sampling *s)
     if (s->repeat_penalty == 0) s->repeat_penalty = 1;
 }
 
-/* copy_prompt -- the request's own copy of segments, tokens and stop strings. */
+/* copy_prompt -- the request's own copy of segments, tokens, stop strings and stop tokens. */
 static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
 {
     r->n_segs = (int)p->segs.n;
@@ -61,6 +63,11 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
         stop[i] = copy;
     }
     r->o.stop = stop;
+    if (r->o.n_stop_tokens == 0) return SP_OK;
+    int32_t *tokens = sp_arena_take(&r->arena, (size_t)r->o.n_stop_tokens, sizeof *tokens);
+    if (!tokens) return sp_fail_nomem((size_t)r->o.n_stop_tokens * 4, "stop tokens");
+    memcpy(tokens, r->o.stop_tokens, (size_t)r->o.n_stop_tokens * sizeof *tokens);
+    r->o.stop_tokens = tokens;
     return SP_OK;
 }
 
@@ -135,13 +142,13 @@ static sp_err take_answer_lists(sp_request *r)
         r->logprobs = sp_arena_take(&r->arena, (size_t)r->o.top_logprobs + 1, sizeof *r->logprobs);
     if (r->o.on_token && !r->logprobs) return sp_fail_nomem(256, "a request's probabilities");
     for (int id = 0; r->o.min_tokens > 0 && id < n_vocab; id++)
-        r->n_ends += sp_tokenizer_is_end(t, id);
+        r->n_ends += sp_tokenizer_is_end(t, id) || sp_request_stops_at(r, id);
     if (r->n_ends == 0) return SP_OK;
     r->ends = sp_arena_take(&r->arena, (size_t)r->n_ends, sizeof *r->ends);
     if (!r->ends)
         return sp_fail_nomem((size_t)r->n_ends * sizeof *r->ends, "a request's end tokens");
     for (int id = 0, n = 0; id < n_vocab; id++)
-        if (sp_tokenizer_is_end(t, id)) r->ends[n++] = id;
+        if (sp_tokenizer_is_end(t, id) || sp_request_stops_at(r, id)) r->ends[n++] = id;
     return SP_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "server/constrain.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,39 @@ static sp_grammar *of_choices(srv_fields *f, const char *param, const json_t *li
     return compile(f, param, &(sp_grammar_opts){.texts = texts, .n_texts = (int)n});
 }
 
+static sp_grammar *of_text(srv_fields *f, const char *param, const json_t *v, bool regex)
+{
+    const char *s = json_string_value(v);
+    if (!s) {
+        srv_fields_refuse(f, param, "%s must be a string", param);
+        return NULL;
+    }
+    return compile(f, param,
+                   regex ? &(sp_grammar_opts){.regex = s} : &(sp_grammar_opts){.gbnf = s});
+}
+
+/* of_guided_text -- a regular expression or a grammar, in vLLM's fields or llama.cpp's. */
+static sp_grammar *of_guided_text(srv_fields *f, const json_t *inner)
+{
+    static const struct {
+        const char *name, *inside; /* NULL: not in structured_outputs */
+        bool regex;
+    } fields[] = {{"grammar", NULL, false},
+                  {"guided_grammar", "grammar", false},
+                  {"guided_regex", "regex", true}};
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+        const char *inside = fields[i].inside;
+        const json_t *v =
+            inner && inside ? json_object_get(inner, inside) : srv_field(f, fields[i].name);
+        char param[64];
+        snprintf(param, sizeof param, "%s%s", inner && inside ? "structured_outputs." : "",
+                 inner && inside ? inside : fields[i].name);
+        if (!v || json_is_null(v) || (json_is_string(v) && !json_string_length(v))) continue;
+        return of_text(f, param, v, fields[i].regex);
+    }
+    return NULL;
+}
+
 /* of_guided -- vLLM's fields: at the top with the prefix guided_, or in structured_outputs. */
 static sp_grammar *of_guided(srv_fields *f)
 {
@@ -71,17 +105,18 @@ static sp_grammar *of_guided(srv_fields *f)
     const json_t *choice = inner ? json_object_get(inner, "choice") : srv_field(f, "guided_choice");
     const char *json_name = inner ? "structured_outputs.json" : "guided_json";
     const char *choice_name = inner ? "structured_outputs.choice" : "guided_choice";
-    static const char *const others[] = {"regex", "grammar", "structural_tag"};
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (json_object_get(inner, others[i])) {
-            srv_fields_refuse(f, "structured_outputs", "structured_outputs.%s is not supported",
-                              others[i]);
-            return NULL;
-        }
+    const json_t *tag = json_object_get(inner, "structural_tag");
+    if (tag && !json_is_null(tag)) {
+        srv_fields_refuse(f, "structured_outputs",
+                          "structured_outputs.structural_tag is not supported");
+        return NULL;
+    }
+    sp_grammar *g = of_guided_text(f, inner);
+    if (g || f->failed) return g;
     if (json_object_get(inner, "json_object")) return compile(f, json_name, &(sp_grammar_opts){0});
     if (json_is_string(json)) { /* vLLM takes the schema as a text, too */
         json_t *parsed = json_loads(json_string_value(json), 0, NULL);
-        sp_grammar *g = srv_constrain_json(f, json_name, parsed);
+        g = srv_constrain_json(f, json_name, parsed);
         json_decref(parsed);
         return g;
     }

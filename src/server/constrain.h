@@ -1,5 +1,6 @@
 /* constrain.h -- fields of a body that restrict the answer: OpenAI's response_format, llama.cpp's
- * json_schema, vLLM's guided_json and guided_choice, and the same in structured_outputs. */
+ * json_schema and grammar, vLLM's guided_json, guided_choice, guided_regex and guided_grammar, and the
+ * same in structured_outputs. */
 #ifndef SP_SERVER_CONSTRAIN_H
 #define SP_SERVER_CONSTRAIN_H
 

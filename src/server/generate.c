@@ -88,13 +88,17 @@ static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
     return j->task.stream ? reply_stream(call, j) : reply_whole(call, j);
 }
 
-/* check_ids -- biases are for tokens of this model. */
+/* check_ids -- biases and stop tokens are tokens of this model. */
 static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
 {
     for (int i = 0; i < t->sampling.n_bias; i++)
         if (t->bias[i].id >= call->s->info.n_vocab)
             srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d",
                               t->bias[i].id, call->s->info.n_vocab);
+    for (int i = 0; i < t->n_stop_tokens; i++)
+        if (t->stop_tokens[i] >= call->s->info.n_vocab)
+            srv_fields_refuse(f, "stop_token_ids", "stop_token_ids: %d is no token; there are %d",
+                              t->stop_tokens[i], call->s->info.n_vocab);
 }
 
 /* require_calls -- in the form of the model's template. */
@@ -160,7 +164,7 @@ static bool make(const srv_call *call, srv_task *t, srv_fields *f, parts *out, s
                           t->n_prompts, t->n, SRV_MAX_N);
     for (int i = 0; i < t->n_prompts && !f->failed; i++) {
         out->prompts[i] = t->chat ? srv_prompt_chat(call, f, &t->tools, &out->documents, err)
-                                  : srv_prompt_plain(call, f, i, err);
+                                  : srv_prompt_plain(call, f, i, t->suffix, err);
         if (out->prompts[i]) srv_echo_read(call, t, f, i, &out->echoes[i]);
     }
     return !f->failed;

@@ -121,6 +121,8 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .max_tokens = j->task.max_tokens,
                          .stop = j->task.stop,
                          .n_stop = j->task.n_stop,
+                         .stop_tokens = j->task.stop_tokens,
+                         .n_stop_tokens = j->task.n_stop_tokens,
                          .reuse = j->task.own_reuse ? &j->task.reuse : NULL,
                          .ignore_end = j->task.ignore_end,
                          .min_tokens = j->task.min_tokens,

@@ -261,7 +261,8 @@ const json_t *srv_prompt_item(const srv_fields *f, int i)
     return is_list(prompt) ? json_array_get(prompt, (size_t)i) : prompt;
 }
 
-sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *err)
+sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, const char *suffix,
+                            sp_err *err)
 {
     const json_t *prompt = srv_prompt_item(f, i);
     bool is_ids = json_is_array(prompt) && json_is_integer(json_array_get(prompt, 0));
@@ -270,8 +271,16 @@ sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *
                           "prompt must be a text, a list of token ids, or a list of those");
         return NULL;
     }
+    if (suffix && is_ids) {
+        srv_fields_refuse(f, "suffix", "suffix needs a prompt that is a text");
+        return NULL;
+    }
     sp_prompt *p = NULL;
     *err = srv_prompt_create(call, &p);
+    if (*err == SP_OK && suffix) {
+        *err = sp_prompt_fill(p, json_string_value(prompt), suffix);
+        return *err == SP_OK ? p : fail_with(f, "suffix", p, *err);
+    }
     if (*err == SP_OK)
         *err = is_ids ? add_ids(p, f, prompt)
                       : sp_prompt_cut(p, json_string_value(prompt), NULL, true);

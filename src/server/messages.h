@@ -46,10 +46,10 @@ void srv_conversation_close(srv_conversation *c);
 
 /* srv_prompt_chat, srv_prompt_plain -- the prompt of a body for chat or for completions: by the model's
  * own template, or where that is missing or not supported, by the turns of its family. NULL after an
- * error in *f, where a library's error is *err. */
+ * error in *f, where a library's error is *err. suffix: what comes after the answer; NULL: nothing. */
 sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools,
                            srv_documents *d, sp_err *err);
-sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, sp_err *err);
+sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, const char *suffix, sp_err *err);
 
 /* srv_prompt_count, srv_prompt_item -- of completions: `prompt` is a text, a list of ids, or a list of
  * those. */

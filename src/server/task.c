@@ -93,6 +93,37 @@ static void read_stop(srv_task *t, srv_fields *f)
     }
 }
 
+/* read_stop_tokens -- vLLM's; whether they are tokens of the model is not known here. */
+static void read_stop_tokens(srv_task *t, srv_fields *f)
+{
+    const json_t *list = srv_field(f, "stop_token_ids");
+    if (list && (!json_is_array(list) || json_array_size(list) > SRV_MAX_STOP)) {
+        srv_fields_refuse(f, "stop_token_ids",
+                          "stop_token_ids must be a list of at most %d token ids", SRV_MAX_STOP);
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *id = json_array_get(list, i);
+        json_int_t n = json_integer_value(id);
+        if (!json_is_integer(id) || n < 0 || n > INT32_MAX) {
+            srv_fields_refuse(f, "stop_token_ids", "stop_token_ids: item %zu is no token id", i);
+            return;
+        }
+        t->stop_tokens[t->n_stop_tokens++] = (int32_t)n;
+    }
+}
+
+/* read_suffix -- of completions; a chat has no such field. */
+static void read_suffix(srv_task *t, srv_fields *f)
+{
+    const char *suffix = srv_field_string(f, "suffix");
+    if (!suffix || !*suffix) return;
+    if (t->chat || t->echo)
+        srv_fields_refuse(f, "suffix",
+                          t->chat ? "suffix is for /v1/completions" : "suffix: not with echo");
+    t->suffix = suffix;
+}
+
 /* -- probabilities ---------------------------------------------------------------------------- */
 
 #define MOST_BIASES 4096
@@ -249,12 +280,8 @@ static void refuse_unsupported(const srv_task *t, srv_fields *f)
                                         "allowed_token_ids",
                                         "n_probs",
                                         "functions",
-                                        "grammar",
-                                        "guided_regex",
-                                        "guided_grammar",
-                                        "suffix",
+                                        "grammar_lazy",
                                         "audio",
-                                        "stop_token_ids",
                                         "prompt_logprobs",
                                         "chat_template",
                                         "continue_final_message"};
@@ -294,6 +321,8 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_bias(t, f);
     read_logprobs(t, f);
     read_stop(t, f);
+    read_stop_tokens(t, f);
+    read_suffix(t, f);
     if (t->chat) srv_tools_read(&t->tools, f);
     read_quality(t, f);
     read_reuse(t, f);

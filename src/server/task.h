@@ -26,6 +26,9 @@ typedef struct srv_task {
     sp_sampling sampling;
     const char *stop[SRV_MAX_STOP]; /* into the body */
     int n_stop;
+    int32_t stop_tokens[SRV_MAX_STOP];
+    int n_stop_tokens;
+    const char *suffix; /* completions: the answer is what is missing before it; NULL: nothing comes after */
     bool ignore_end; /* continue after an end token */
     sp_reuse_opts reuse;
     const char *decode;  /* of the body; NULL: the context's */

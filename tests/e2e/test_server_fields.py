@@ -1,10 +1,12 @@
 """`spolia serve`: the fields that shape an answer (JSON, logit_bias, logprobs, echo, ...), in answers and in streams."""
 import json
 import math
+import re
 
 import pytest
 
-from conftest import ROOT, succeed
+from conftest import ROOT, random_model, succeed
+from reference import vocab
 from test_server import LONG, MODEL, Server, chat
 
 SCHEMA = {"type": "object", "additionalProperties": False, "required": ["name", "boats"],
@@ -71,6 +73,72 @@ def test_any_object_and_choices(server):
     for field in ({"guided_choice": ["yes", "no"]}, {"structured_outputs": {"choice": ["yes", "no"]}}):
         _, answer = server.call("/v1/chat/completions", {**ask, **field})
         assert answer["choices"][0]["message"]["content"] in ("yes", "no")
+
+
+@pytest.mark.parametrize("field, value, pattern", [
+    ("grammar", 'root ::= year "-" [0-9]{2}\nyear ::= "20" [0-9] [0-9]', r"20\d\d-\d\d"),
+    ("guided_grammar", 'root ::= ("a" | "é")+ "."', "[aé]+\\."),
+    ("structured_outputs", {"grammar": 'root ::= "x"{3}'}, "xxx"),
+    ("guided_regex", r"(\d{1,3}\.){3}\d{1,3}", r"(\d{1,3}\.){3}\d{1,3}"),
+    ("structured_outputs", {"regex": r"[A-Z]\w{2,5}: (?:yes|no)"}, r"[A-Z][A-Za-z0-9_]{2,5}: (yes|no)")])
+def test_grammars_and_expressions(server, field, value, pattern):
+    ask = {**chat(max_tokens=120), **WARM, field: value}
+    status, answer = server.call("/v1/chat/completions", ask)
+    assert status == 200, answer
+    choice = answer["choices"][0]
+    cut = choice["finish_reason"] == "length" and field == "guided_grammar"  # it may repeat as often as it likes
+    assert cut or (choice["finish_reason"] == "stop" and re.fullmatch(pattern, choice["message"]["content"])), choice
+
+
+def test_errors_of_grammars_name_line_and_column(server):
+    for field, value, said in (("grammar", "root ::= a\na ::= [b", "line 2, column 7"), ("guided_regex", r"(a)\1", "column 4")):
+        status, answer = server.call("/v1/chat/completions", {**chat(), field: value})
+        assert status == 400 and answer["error"]["param"] == field and said in answer["error"]["message"]
+
+
+def test_tokens_that_end_an_answer(server):
+    boats = server.call("/tokenize", {"content": " boats"})[1]["tokens"][0]
+    ask = {**TEXT, "logprobs": 0, "min_tokens": 0, "ignore_eos": True, "logit_bias": {str(boats): 100}}
+    named = {**ask, "stop_token_ids": [boats, 0]}
+    choice = server.call("/v1/completions", ask)[1]["choices"][0]
+    assert choice["finish_reason"] == "length" and len(choice["logprobs"]["tokens"]) == 6
+    word = choice["logprobs"]["tokens"][0]
+    choice = server.call("/v1/completions", named)[1]["choices"][0]
+    assert choice["finish_reason"] == "stop" and choice["text"] == ""
+    choice = server.call("/v1/completions", {**named, "min_tokens": 3})[1]["choices"][0]
+    assert choice["finish_reason"] == "stop" and len(choice["logprobs"]["tokens"]) == 3
+    assert word not in choice["logprobs"]["tokens"]
+    status, answer = server.call("/v1/completions", {**ask, "stop_token_ids": [10 ** 8]})
+    assert status == 400 and answer["error"]["param"] == "stop_token_ids"
+
+
+def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeypatch):
+    status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall."})
+    assert status == 400 and answer["error"]["param"] == "suffix" and "fill in the middle" in answer["error"]["message"]
+    marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+
+    def with_marks(shape):
+        v = random_vocab(shape)
+        v.tokens[-6:-3], v.types[-6:-3] = marks, [vocab.CONTROL] * 3  # of the last merges
+        v.merges = v.merges[:-3]
+        return v
+    random_vocab = random_model.vocabulary
+    monkeypatch.setattr(random_model, "vocabulary", with_marks)
+    random_model.write_gguf(tmp_path / "fim.gguf", random_model.PRESETS["tiny-qwen2"], "q8_0")
+    s = Server("-m", tmp_path / "fim.gguf")
+    try:
+        ask = {"prompt": "The old", "suffix": " wall.", "max_tokens": 3, "min_tokens": 3, "temperature": 0}
+        status, answer = s.call("/v1/completions", ask)
+        assert status == 200, answer
+        same = f"{marks[0]}The old{marks[1]} wall.{marks[2]}"
+        _, plain = s.call("/v1/completions", {**ask, "prompt": same, "suffix": None})
+        assert answer["choices"][0]["text"] == plain["choices"][0]["text"]
+        n = len(s.call("/tokenize", {"content": "The old"})[1]["tokens"] + s.call("/tokenize", {"content": " wall."})[1]["tokens"])
+        assert answer["usage"]["prompt_tokens"] == n + 3
+        assert s.call("/v1/completions", {**ask, "prompt": [1, 2]})[0] == 400
+        assert s.call("/v1/chat/completions", {**chat(), "suffix": "x"})[0] == 400
+    finally:
+        assert s.stop() == 0, s.said
 
 
 def test_biases_choose_and_forbid(server):

@@ -56,6 +56,7 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_end, (NULL), "p");
     REFUSES(sp_prompt_answer, (NULL), "p");
     REFUSES(sp_prompt_text, (NULL, "x", false), "p");
+    REFUSES(sp_prompt_fill, (NULL, "x", "y"), "p");
     REFUSES(sp_prompt_cut, (NULL, "x", NULL, false), "p");
     REFUSES(sp_prompt_find_chunks, (NULL, SP_FIND_NONE), "p");
     REFUSES(sp_prompt_tokens, (NULL, NULL, 0), "p");
@@ -65,6 +66,8 @@ static void test_prompts(void **state)
     REFUSES(sp_prompt_question, (p, NULL), "text");
     REFUSES(sp_prompt_message, (p, SP_ROLE_USER, NULL), "text");
     REFUSES(sp_prompt_text, (p, NULL, false), "text");
+    REFUSES(sp_prompt_fill, (p, NULL, "x"), "before");
+    REFUSES(sp_prompt_fill, (p, "x", NULL), "after");
     REFUSES(sp_prompt_cut, (p, NULL, NULL, false), "text");
     REFUSES(sp_prompt_chat, (NULL, NULL), "p");
     REFUSES(sp_prompt_chat, (p, NULL), "o");

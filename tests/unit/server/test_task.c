@@ -5,7 +5,8 @@
 #include "server/task.h"
 #include "support/check.h"
 
-static const srv_options options = {.max_tokens = 99, .sampling = {.temperature = 0.5f, .top_p = 1, .repeat_penalty = 1}};
+static const srv_options options = {
+    .max_tokens = 99, .sampling = {.temperature = 0.5f, .top_p = 1, .repeat_penalty = 1}};
 
 /* read -- the task of a body; the body is the caller's to free. */
 static srv_task read_task(const char *text, srv_fields *f, json_t **body)
@@ -52,9 +53,13 @@ static void test_defaults(void **state)
 static void test_values(void **state)
 {
     json_t *body;
-    srv_task t = good("{\"n\": 3, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"temperature\": 0, \"top_k\": -1,"
-                      " \"seed\": 12, \"frequency_penalty\": 0.5, \"stop\": [\"a\", \"\", \"b\"], \"stream\": true,"
-                      " \"stream_options\": {\"include_usage\": true}, \"reuse\": {\"mode\": \"fusion\"}}", &body);
+    srv_task t =
+        good("{\"n\": 3, \"max_tokens\": 5, \"max_completion_tokens\": 7, \"temperature\": 0, "
+             "\"top_k\": -1,"
+             " \"seed\": 12, \"frequency_penalty\": 0.5, \"stop\": [\"a\", \"\", \"b\"], "
+             "\"stream\": true,"
+             " \"stream_options\": {\"include_usage\": true}, \"reuse\": {\"mode\": \"fusion\"}}",
+             &body);
     assert_int_equal(t.n, 3);
     assert_int_equal(t.max_tokens, 7);
     assert_true(t.sampling.temperature == 0);
@@ -83,16 +88,20 @@ static void test_values(void **state)
 static void test_empty_extras(void **state)
 {
     json_t *body;
-    good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, \"best_of\": 1,"
-         " \"response_format\": {\"type\": \"text\"}}", &body);
+    good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, "
+         "\"best_of\": 1,"
+         " \"response_format\": {\"type\": \"text\"}}",
+         &body);
     json_decref(body);
 }
 
 static void test_lists(void **state)
 {
     json_t *body;
-    srv_task t = good("{\"logit_bias\": {\"7\": 1.5, \"8\": -100}, \"logprobs\": true, \"top_logprobs\": 3,"
-                      " \"min_tokens\": 4, \"response_format\": {\"type\": \"json_object\"}}", &body);
+    srv_task t =
+        good("{\"logit_bias\": {\"7\": 1.5, \"8\": -100}, \"logprobs\": true, \"top_logprobs\": 3,"
+             " \"min_tokens\": 4, \"response_format\": {\"type\": \"json_object\"}}",
+             &body);
     assert_int_equal(t.sampling.n_bias, 2);
     assert_ptr_equal(t.sampling.bias, t.bias);
     assert_true(t.bias[0].id == 7 && t.bias[0].bias == 1.5f && isinf(t.bias[1].bias));
@@ -147,8 +156,18 @@ static void test_errors(void **state)
     bad("{\"json_schema\": {\"pattern\": \"a\"}}", "json_schema");
     bad("{\"guided_choice\": [\"a\", 1]}", "guided_choice");
     bad("{\"guided_json\": \"{\"}", "guided_json");
-    bad("{\"structured_outputs\": {\"regex\": \"a\"}}", "structured_outputs");
-    bad("{\"stop_token_ids\": [7]}", "stop_token_ids");
+    bad("{\"structured_outputs\": {\"regex\": \"(?=a)\"}}", "structured_outputs.regex");
+    bad("{\"structured_outputs\": {\"grammar\": \"root ::= a\"}}", "structured_outputs.grammar");
+    bad("{\"structured_outputs\": {\"structural_tag\": {}}}", "structured_outputs");
+    bad("{\"grammar\": \"root ::= [\"}", "grammar");
+    bad("{\"grammar\": 7}", "grammar");
+    bad("{\"guided_regex\": \"(a\"}", "guided_regex");
+    bad("{\"guided_grammar\": \"a\"}", "guided_grammar");
+    bad("{\"stop_token_ids\": 7}", "stop_token_ids");
+    bad("{\"stop_token_ids\": [\"7\"]}", "stop_token_ids");
+    bad("{\"stop_token_ids\": [-1]}", "stop_token_ids");
+    bad("{\"suffix\": 7}", "suffix");
+    bad("{\"suffix\": \"x\"}", "suffix");        /* of a chat */
     bad("{\"n\": 0, \"temperature\": -1}", "n"); /* the first that is read */
 }
 
@@ -174,8 +193,9 @@ static void test_no_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_values),    cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_errors),   cmocka_unit_test(test_no_object),
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_values),
+        cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_errors),       cmocka_unit_test(test_no_object),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
