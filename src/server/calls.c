@@ -56,6 +56,104 @@ static json_t *take_json(view *v)
     return j;
 }
 
+/* -- calls that have begun ---------------------------------------------------------------------- */
+
+/* scan_string -- past a JSON string; false: it is not complete. */
+static bool scan_string(view *v)
+{
+    skip(v, 1);
+    while (v->n && *v->s != '"') skip(v, *v->s == '\\' && v->n > 1 ? 2 : 1);
+    if (v->n == 0) return false;
+    skip(v, 1);
+    return true;
+}
+
+/* scan_value -- past a JSON value, which is not checked; false: it is not complete. */
+static bool scan_value(view *v)
+{
+    int depth = 0;
+    while (v->n) {
+        if (*v->s == '"') {
+            if (!scan_string(v)) return false;
+        } else if (*v->s == '{' || *v->s == '[') {
+            depth++;
+            skip(v, 1);
+        } else if (*v->s == '}' || *v->s == ']') {
+            if (depth-- == 0) return true;
+            skip(v, 1);
+        } else if (depth == 0 && (*v->s == ',' || isspace((unsigned char)*v->s))) {
+            return true;
+        } else {
+            skip(v, 1);
+            continue;
+        }
+        if (depth == 0) return true;
+    }
+    return false;
+}
+
+static bool is_text(const view *v, const char *text)
+{
+    return v->n == strlen(text) && memcmp(v->s, text, v->n) == 0;
+}
+
+/* scan_call -- name (with its quotes) and arguments of the object at v, as they are written; *open: the
+ * arguments are not complete. false: one of them is not there yet, or it is no such object. */
+static bool scan_call(view v, view *name, view *arguments, bool *open)
+{
+    *name = *arguments = (view){0};
+    if (!take(&v, "{")) return false;
+    for (;;) {
+        skip_space(&v);
+        view key = v;
+        if (v.n == 0 || *v.s != '"' || !scan_string(&v)) break;
+        key.n -= v.n;
+        skip_space(&v);
+        if (!take(&v, ":")) break;
+        skip_space(&v);
+        view value = v;
+        bool complete = v.n && scan_value(&v);
+        value.n -= v.n;
+        bool is_arguments = is_text(&key, "\"arguments\"") || is_text(&key, "\"parameters\"");
+        if (is_arguments) *arguments = value, *open = !complete;
+        if (complete && is_text(&key, "\"name\"")) *name = value;
+        if (!complete) break;
+        skip_space(&v);
+        if (!take(&v, ",")) break;
+    }
+    return name->n > 2 && arguments->n && *arguments->s == '{';
+}
+
+static json_t *begun(const char *name, const view *arguments)
+{
+    return json_pack("{s:s, s:s%}", "name", name, "arguments", arguments->s, arguments->n);
+}
+
+/* open_object -- a call whose arguments have begun; NULL: there is none. */
+static json_t *open_object(const srv_tools *t, view v)
+{
+    view name, arguments;
+    bool open = false;
+    if (!scan_call(v, &name, &arguments, &open) || !open) return NULL;
+    json_t *text = json_loadb(name.s, name.n, JSON_DECODE_ANY, NULL), *call = NULL;
+    if (has_tool(t, json_string_value(text))) call = begun(json_string_value(text), &arguments);
+    json_decref(text);
+    return call;
+}
+
+/* open_function -- <function=name>{... */
+static json_t *open_function(const srv_tools *t, view v)
+{
+    char name[257];
+    size_t n = 0;
+    for (; v.n && *v.s != '>' && n + 1 < sizeof name; skip(&v, 1)) name[n++] = *v.s;
+    name[n] = '\0';
+    if (!take(&v, ">") || !has_tool(t, name)) return NULL;
+    skip_space(&v);
+    view rest = v;
+    return v.n && *v.s == '{' && !scan_value(&rest) ? begun(name, &v) : NULL;
+}
+
 /* -- one call --------------------------------------------------------------------------------- */
 
 static bool add_call(json_t *calls, const char *name, const json_t *arguments)
@@ -80,9 +178,14 @@ static bool add_object(const srv_tools *t, json_t *calls, const json_t *o)
 
 static bool take_object(const srv_tools *t, view *v, json_t *calls)
 {
-    view at = *v;
+    view at = *v, name, arguments;
+    bool open;
     json_t *o = take_json(&at);
     bool good = json_is_object(o) && add_object(t, calls, o);
+    /* a stream has sent the arguments as they are written */
+    if (good && scan_call(*v, &name, &arguments, &open))
+        json_object_set_new(json_array_get(calls, json_array_size(calls) - 1), "arguments",
+                            json_stringn(arguments.s, arguments.n));
     json_decref(o);
     if (good) *v = at;
     return good;
@@ -115,13 +218,28 @@ static bool take_function(const srv_tools *t, view *v, json_t *calls)
     name[n] = '\0';
     if (!take(&at, ">")) return false;
     skip_space(&at);
+    view raw = at;
     json_t *arguments = take_json(&at);
-    bool good = json_is_object(arguments) && has_tool(t, name) && add_call(calls, name, arguments);
+    raw.n -= at.n;
+    json_t *text = json_stringn(raw.s, raw.n);
+    bool good = json_is_object(arguments) && has_tool(t, name) && add_call(calls, name, text);
+    json_decref(text);
     json_decref(arguments);
     take(&at, "</function>");
     skip_space(&at);
     if (good) *v = at;
     return good;
+}
+
+/* take_items -- objects with commas between; false: the last is none of a known tool. */
+static bool take_items(const srv_tools *t, view *v, json_t *calls)
+{
+    for (;;) {
+        skip_space(v);
+        if (v->n == 0 || *v->s != '{' || !take_object(t, v, calls)) return false;
+        skip_space(v);
+        if (!take(v, ",")) return true;
+    }
 }
 
 /* take_list -- [object, ...], with or without its mark. */
@@ -130,13 +248,10 @@ static bool take_list(const srv_tools *t, view *v, json_t *calls)
     view at = *v;
     take(&at, marks[MISTRAL]);
     skip_space(&at);
-    if (at.n == 0 || *at.s != '[') return false;
-    json_t *list = take_json(&at), *found = json_array();
-    bool good = json_array_size(list) > 0;
-    for (size_t i = 0; i < json_array_size(list) && good; i++)
-        good = add_object(t, found, json_array_get(list, i));
+    if (!take(&at, "[")) return false;
+    json_t *found = json_array();
+    bool good = take_items(t, &at, found) && take(&at, "]");
     if (good) json_array_extend(calls, found);
-    json_decref(list);
     json_decref(found);
     if (good) *v = at;
     return good;
@@ -160,6 +275,21 @@ static bool take_any(const srv_tools *t, view *v, json_t *calls)
 {
     return take_tagged(t, v, calls) || take_function(t, v, calls) || take_list(t, v, calls) ||
            take_bare(t, v, calls);
+}
+
+/* open_any -- what has begun at v; complete calls of a list that has no end yet are added. */
+static json_t *open_any(const srv_tools *t, view v, json_t *calls)
+{
+    if (take(&v, marks[HERMES])) {
+        skip_space(&v);
+        return open_object(t, v);
+    }
+    if (take(&v, marks[FUNCTION])) return open_function(t, v);
+    if (take(&v, marks[PYTHON])) skip_space(&v);
+    if (take(&v, ";")) skip_space(&v);
+    if (take(&v, marks[MISTRAL])) skip_space(&v);
+    if (take(&v, "[")) take_items(t, &v, calls);
+    return open_object(t, v);
 }
 
 /* -- an answer -------------------------------------------------------------------------------- */
@@ -201,6 +331,7 @@ void srv_calls_read(const srv_tools *t, const char *text, size_t n, bool done, s
         if (!done && v.n == 0) break;
         while (take_any(t, &v, out->v)) {
         }
+        if (!done) out->open = open_any(t, v, out->v);
         if (json_array_size(out->v) || !done) break;
     }
     if (json_array_size(out->v) || !done)

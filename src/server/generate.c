@@ -211,8 +211,7 @@ static srv_sent generate(srv_call *call, bool chat)
     srv_fields f;
     srv_task t = {.chat = chat, .responses = is_response(call)};
     if (!check_room(call->s))
-        return srv_reply_error(call->connection, 429, NULL, "queue_full",
-                               "too many requests are waiting; try again later");
+        return srv_reply_full(call);
     json_t *body = srv_fields_parse(&f, call->body, call->n);
     if (!body || !t.responses) return body ? run(call, &t, &f, body) : refuse(call, &f, SP_OK);
     json_t *same = srv_responses_body(&f);

@@ -143,6 +143,8 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
         return err;
     }
     atomic_fetch_add(&j->s->n_active, 1);
+    c->n_prompt = sp_prompt_n_tokens(p);
+    srv_pace_begin(&j->s->pace, c->n_prompt, srv_now_us());
     pthread_mutex_lock(&j->lock);
     c->request = request;
     j->n_started++;
@@ -224,8 +226,11 @@ void srv_job_destroy(srv_job *j)
     srv_job_wait(j);
     srv_job_explain(j);
     for (int i = 0; i < j->n_started; i++) {
-        srv_metrics_observe(&j->s->metrics, srv_job_result(j, i));
-        srv_record_add(j->record, srv_job_result(j, i));
+        const sp_result *r = srv_job_result(j, i);
+        bool answered = r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH;
+        srv_pace_end(&j->s->pace, j->choices[i].n_prompt, answered, srv_now_us());
+        srv_metrics_observe(&j->s->metrics, r);
+        srv_record_add(j->record, r);
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);

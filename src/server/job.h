@@ -24,8 +24,11 @@ typedef struct srv_choice {
     size_t n, cap, taken, seen;
     sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
     size_t n_tokens, cap_tokens, taken_tokens;
-    size_t n_calls; /* that have been sent */
+    size_t n_calls; /* whose name has been sent */
+    size_t n_sent;  /* bytes of the arguments of the last of them */
+    bool call_open; /* the last of them is not complete */
     size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
+    int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
 } srv_choice;
 

@@ -248,6 +248,7 @@ bool srv_responses_write(srv_job *j)
     for (; good && c->n_calls < n; c->n_calls++)
         good = send_call(j, c->n_calls, json_array_get(found.v, c->n_calls));
     json_decref(found.v);
+    json_decref(found.open);
     c->seen = c->n;
     return good && (!c->done || send_end(j, c));
 }

@@ -9,9 +9,11 @@
 
 /* -- replies ---------------------------------------------------------------------------------- */
 
-/* send_text -- `text` is freed. */
-static srv_sent send_text(struct MHD_Connection *c, int status, const char *type, char *text)
+/* send_later -- `text` is freed; `retry`: seconds until the client should try again. */
+static srv_sent send_later(struct MHD_Connection *c, int status, const char *type, char *text,
+                           int retry)
 {
+    char seconds[16];
     static char nothing[] = "out of memory\n";
     struct MHD_Response *r =
         text ? MHD_create_response_from_buffer(strlen(text), text, MHD_RESPMEM_MUST_FREE)
@@ -22,12 +24,29 @@ static srv_sent send_text(struct MHD_Connection *c, int status, const char *type
     }
     if (!text) status = 503;
     MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, text ? type : "text/plain");
+    snprintf(seconds, sizeof seconds, "%d", retry);
     if (status == 429 || status == 503)
-        MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        MHD_add_response_header(r, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
     if (status == 401) MHD_add_response_header(r, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     srv_sent sent = srv_send(c, status, r);
     MHD_destroy_response(r);
     return sent;
+}
+
+static srv_sent send_text(struct MHD_Connection *c, int status, const char *type, char *text)
+{
+    return send_later(c, status, type, text, 1);
+}
+
+srv_sent srv_reply_full(const srv_call *call)
+{
+    int retry = srv_pace_retry(&call->s->pace);
+    char message[96];
+    snprintf(message, sizeof message, "too many requests are waiting; try again in %d s", retry);
+    json_t *o = srv_error_json(429, NULL, "queue_full", message);
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return send_later(call->connection, 429, "application/json", text, retry);
 }
 
 srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o)

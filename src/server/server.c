@@ -49,6 +49,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
                       .info = sp_context_describe(c),
                       .started = time(NULL)};
     srv_metrics_init(&s->metrics);
+    srv_pace_init(&s->pace);
     pthread_mutex_init(&s->graph_lock, NULL);
     if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
     s->explain = srv_explain_open();
@@ -82,6 +83,7 @@ static void close_server(srv_server *s)
     srv_explain_close(s->explain);
     srv_keys_close(s->keys);
     srv_metrics_fini(&s->metrics);
+    srv_pace_fini(&s->pace);
 }
 
 /* wait_for_end -- until SIGINT or SIGTERM; SIGHUP reads the API keys anew. */

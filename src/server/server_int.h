@@ -11,6 +11,7 @@
 #include "server/keys.h"
 #include "server/log.h"
 #include "server/metrics.h"
+#include "server/pace.h"
 #include "server/server.h"
 #include "spolia_documents.h"
 
@@ -24,6 +25,7 @@ typedef struct srv_server {
     srv_keys *keys;
     srv_exchanges *exchanges;
     srv_metrics metrics;
+    srv_pace pace;
     sp_documents *documents;
     struct srv_work *work; /* work.h */
     srv_explain *explain;

@@ -90,7 +90,8 @@ static bool write_end(srv_job *j, srv_choice *c)
     const sp_result *r = sp_request_result(c->request);
     c->ended = true;
     if (r->finish == SP_FINISH_ERROR) return write_error(j, r);
-    json_t *o = piece(j, c, NULL, c->n_calls ? "tool_calls" : srv_answer_finish(r->finish));
+    json_t *o = piece(j, c, NULL,
+                      c->n_calls && !c->call_open ? "tool_calls" : srv_answer_finish(r->finish));
     if (n_open(j) == 0) {
         json_object_set_new(o, "timings", srv_answer_timings(r));
         json_object_set_new(o, "spolia", srv_answer_account(j));
@@ -98,25 +99,53 @@ static bool write_end(srv_job *j, srv_choice *c)
     return write_event(j, o);
 }
 
-/* write_calls -- of a chat with tools: the text that is none of a call, and calls that are complete. */
+static bool write_delta(srv_job *j, const srv_choice *c, json_t *call)
+{
+    json_t *choice = json_pack("{s:i, s:{s:[o]}, s:n, s:n}", "index", c->index, "delta",
+                               "tool_calls", call, "logprobs", "finish_reason");
+    return write_event(j, event(j, choice));
+}
+
+/* write_call -- what is new of call number k: first its name, then its arguments. */
+static bool write_call(srv_job *j, srv_choice *c, size_t k, const json_t *call, bool complete)
+{
+    const json_t *text = json_object_get(call, "arguments");
+    if (k == c->n_calls) {
+        json_t *begun =
+            json_pack("{s:O, s:s}", "name", json_object_get(call, "name"), "arguments", "");
+        json_t *first = begun ? srv_answer_call(j, c->index, k, begun, true) : NULL;
+        json_decref(begun);
+        c->n_calls++;
+        c->n_sent = 0;
+        if (!write_delta(j, c, first)) return false;
+    }
+    c->call_open = !complete;
+    const char *s = json_string_value(text);
+    size_t n = json_string_length(text), at = c->n_sent;
+    if (n <= at) return true;
+    c->n_sent = n;
+    return write_delta(j, c,
+                       json_pack("{s:I, s:{s:s%}}", "index", (json_int_t)k, "function", "arguments",
+                                 s + at, n - at));
+}
+
+/* write_calls -- of a chat with tools: the text that is none of a call, and what is known of calls. */
 static bool write_calls(srv_job *j, srv_choice *c)
 {
     srv_calls found;
     bool good = true;
     srv_calls_read(&j->task.tools, c->text ? c->text : "", c->n, c->done, &found);
-    if (found.n_text > c->taken) {
+    size_t n = json_array_size(found.v);
+    if (found.n_text > c->taken && c->n_calls == 0) { /* what a broken call leaves is no text */
         json_t *text = srv_text_json(c->text + c->taken, found.n_text - c->taken);
         c->taken = found.n_text;
         good = write_event(j, piece(j, c, text, NULL));
     }
-    for (; good && c->n_calls < json_array_size(found.v); c->n_calls++) {
-        json_t *call =
-            srv_answer_call(j, c->index, c->n_calls, json_array_get(found.v, c->n_calls), true);
-        json_t *choice = json_pack("{s:i, s:{s:[o]}, s:n, s:n}", "index", c->index, "delta",
-                                   "tool_calls", call, "logprobs", "finish_reason");
-        good = write_event(j, event(j, choice));
-    }
+    for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
+        good = write_call(j, c, k, json_array_get(found.v, k), true);
+    if (good && found.open && n + 1 >= c->n_calls) good = write_call(j, c, n, found.open, false);
     json_decref(found.v);
+    json_decref(found.open);
     c->seen = c->n;
     return good;
 }

@@ -40,10 +40,12 @@ sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields
 typedef struct srv_calls {
     size_t n_text; /* bytes at its beginning that are text, not a call */
     json_t *v;     /* [{"name", "arguments"}], arguments as text; complete calls only. Owned */
+    json_t *open;  /* the call after them that has begun: {"name", "arguments"}, the beginning of its
+                      arguments; NULL: none, or not known yet. Owned */
 } srv_calls;
 
 /* srv_calls_read -- of an answer so far, or (done) of a whole one. What may become a call is neither
- * text nor a call yet. */
+ * text nor a call yet. Of a whole answer, a call that was not completed is text. */
 void srv_calls_read(const srv_tools *t, const char *text, size_t n, bool done, srv_calls *out);
 
 #endif

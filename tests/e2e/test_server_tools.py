@@ -45,17 +45,37 @@ def test_a_required_call(server):
     choice = server.client().chat.completions.create(**ask).choices[0]
     assert choice.finish_reason == "tool_calls" and choice.message.content is None
     assert len(choice.message.tool_calls) == 1 and is_count(choice.message.tool_calls[0])
-    name, arguments, ids, reason = "", "", set(), None
+    name, arguments, ids, reason, n_deltas = "", "", set(), None, 0
     for event in server.client().chat.completions.create(**ask, stream=True):
         delta = event.choices[0].delta
         assert not delta.content
         for call in delta.tool_calls or []:
             name += call.function.name or ""
             arguments += call.function.arguments or ""
-            ids.add(call.id)
+            assert call.index == 0 and (call.id is None) == (call.function.name is None)
+            ids |= {call.id} - {None}
+            n_deltas += bool(call.function.arguments)
         reason = event.choices[0].finish_reason or reason
     assert (name, arguments, reason) == ("count_boats", choice.message.tool_calls[0].function.arguments, "tool_calls")
-    assert len(ids) == 1
+    assert len(ids) == 1 and n_deltas > 1  # as it is generated
+    with server.client().chat.completions.stream(**ask) as stream:  # the client's own accumulation
+        last = stream.get_final_completion().choices[0]
+    assert last.message.tool_calls[0].function.arguments == arguments and last.finish_reason == "tool_calls"
+
+
+def test_a_call_that_is_cut(server):
+    ask = {**chat(max_tokens=24), "tools": [BOATS], "tool_choice": "required", "temperature": 1, "seed": 4}
+    name, arguments, content = "", "", ""
+    for event in server.client().chat.completions.create(**ask, stream=True):
+        delta = event.choices[0].delta
+        content += delta.content or ""
+        for call in delta.tool_calls or []:
+            name += call.function.name or ""
+            arguments += call.function.arguments or ""
+        reason = event.choices[0].finish_reason
+    assert reason == "length" and (not name or (name == "count_boats" and not content))
+    with pytest.raises(ValueError):
+        json.loads(arguments)
 
 
 def test_a_named_call_and_its_result(server):

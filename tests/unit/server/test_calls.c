@@ -74,7 +74,7 @@ static void test_every_beginning(void **state)
     srv_tools t = two_tools(&body);
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const char *whole = answers[i].whole;
-        size_t n_text = 0, n_calls = 0, n = strlen(whole);
+        size_t n_text = 0, n_calls = 0, n = strlen(whole), n_open = 0, open_at = 0, n_begun = 0;
         for (size_t k = 0; k <= n; k++) {
             srv_calls c;
             char *copy = strndup(whole, k); /* ASan sees a byte too many */
@@ -85,9 +85,26 @@ static void test_every_beginning(void **state)
                 fail_msg("%.*s|%s is sent as text", (int)k, whole, whole + k);
             n_text = c.n_text;
             n_calls = json_array_size(c.v);
+            if (c.open && answers[i].calls[0][0]) { /* others are never completed */
+                const char *name = json_string_value(json_object_get(c.open, "name"));
+                const char *begun = json_string_value(json_object_get(c.open, "arguments"));
+                const char *const *call = answers[i].calls[n_calls];
+                if (open_at != n_calls) n_open = 0;
+                assert_true(n_calls < 2 && call[0]);
+                assert_string_equal(name, call[0]);
+                if (strncmp(begun, call[1], strlen(begun)) != 0) fail_msg("%s: %s", whole, begun);
+                assert_true(strlen(begun) >= n_open);
+                n_open = strlen(begun);
+                open_at = n_calls;
+                n_begun++;
+            }
+            assert_true(k < n || !c.open);
+            json_decref(c.open);
             json_decref(c.v);
             free(copy);
         }
+        if (answers[i].calls[0][1] && strlen(answers[i].calls[0][1]) > 2)
+            assert_true(n_begun >= strlen(answers[i].calls[0][1]) - 1);
     }
     json_decref(body);
 }
