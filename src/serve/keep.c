@@ -129,11 +129,17 @@ sp_err sp_request_keep(sp_request *r)
     return SP_OK;
 }
 
+/* is_sparse -- some of its answer was computed without all of the keys: that KV is not exact. */
+static bool is_sparse(const sp_request *r)
+{
+    return r->sparse && sp_sparse_account_of(r->sparse).n_steps > 0;
+}
+
 void sp_request_keep_answer(sp_request *r)
 {
     sp_context *c = r->ctx;
     const sp_copy *prompt = whole_path(r, r->n_segs - 1), *out;
-    if (r->state != SP_REQ_DECODE || !prompt) return;
+    if (r->state != SP_REQ_DECODE || !prompt || is_sparse(r)) return;
     const sp_span *span = &r->plan.spans[r->answer_span];
     /* the last generated token may be planned but not computed */
     int32_t n = r->next_todo == r->plan.n_todo ? span->n : span->n - 1;

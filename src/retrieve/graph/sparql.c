@@ -28,6 +28,7 @@
 #define MAX_RELATIONS      128 /* of a node with many edges */
 #define NODES_AT_ONCE      32
 #define NODE_BYTES         4096
+#define MOST_COUNTED       100 /* relations of a description */
 
 static const char rdfs_label[] = "http://www.w3.org/2000/01/rdf-schema#label";
 
@@ -156,6 +157,14 @@ static sp_err row_term(sparql_graph *g, const json_t *row, const char *variable,
     *ok = value && *value && ((iri && is_iri(value)) || (literal && strlen(value) < NODE_BYTES));
     if (!*ok) return SP_OK;
     return find_term(g, value, label_variable ? value_of(row, label_variable) : NULL, literal, out);
+}
+
+/* row_relation -- as row_term, of an IRI: a relation that is a text would break the queries that name it. */
+static sp_err row_relation(sparql_graph *g, const json_t *row, const char *label_variable,
+                           int64_t *out, bool *ok)
+{
+    *ok = is_kind(row, "p", "uri");
+    return *ok ? row_term(g, row, "p", label_variable, out, ok) : SP_OK;
 }
 
 static sp_err term_text(sp_graph *base, int64_t node, sp_arena *strings, const char **name,
@@ -360,7 +369,7 @@ static sp_err take_row(sparql_graph *g, const sp_graph_expand *e, const json_t *
     int64_t s, p, o;
     bool ok[3];
     SP_TRY(row_term(g, row, "s", NULL, &s, &ok[0]));
-    SP_TRY(row_term(g, row, "p", "pl", &p, &ok[1]));
+    SP_TRY(row_relation(g, row, "pl", &p, &ok[1]));
     SP_TRY(row_term(g, row, "o", "ol", &o, &ok[2]));
     if (!ok[0] || !ok[1] || !ok[2]) return SP_OK;
     for (uint32_t i = 0; i < e->n; i++)
@@ -410,7 +419,7 @@ static sp_err expand_each(sparql_graph *g, batch b, sp_graph_edges *out)
     json_array_foreach(rows, i, row)
     {
         bool ok;
-        err = row_term(g, row, "p", NULL, &b.relation, &ok);
+        err = row_relation(g, row, NULL, &b.relation, &ok);
         if (err == SP_OK && ok) err = ask_edges(g, &b, out, &full);
         if (err != SP_OK) break;
     }
@@ -481,6 +490,14 @@ static sp_err expand(sp_graph *base, const sp_graph_expand *e, sp_graph_edges *o
 
 /* -- open ----------------------------------------------------------------------------------- */
 
+/* count_of -- the variable ?n of a row; what is no count is 0, and sums of them do not overflow. */
+static int64_t count_of(const json_t *row)
+{
+    const char *n = value_of(row, "n");
+    const int64_t v = n ? strtoll(n, NULL, 10) : 0;
+    return v < 0 ? 0 : SP_MIN(v, INT64_MAX / 1000);
+}
+
 /* describe -- relations by number of triples, 100 at most; other counts are unknown (0): counting
  * all names is more than an endpoint should be asked. */
 static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
@@ -490,19 +507,21 @@ static sp_err describe(sp_graph *base, sp_graph_info *out, sp_arena *strings)
     const json_t *rows, *row;
     size_t i;
     g->query.n = 0;
-    SP_TRY(sp_bytes_addf(&g->query, "SELECT ?p (COUNT(*) AS ?n) WHERE { ?s ?p ?o } GROUP BY ?p"
-                                    " ORDER BY DESC(?n) ?p LIMIT 100"));
+    SP_TRY(sp_bytes_addf(&g->query,
+                         "SELECT ?p (COUNT(*) AS ?n) WHERE { ?s ?p ?o } GROUP BY ?p"
+                         " ORDER BY DESC(?n) ?p LIMIT %d",
+                         MOST_COUNTED));
     SP_TRY(ask(g, &answer, &rows));
     sp_err err = SP_OK;
     out->relations = SP_NEW_N(sp_graph_relation, json_array_size(rows));
     if (!out->relations) err = sp_fail_nomem(json_array_size(rows), "relations");
     json_array_foreach(rows, i, row)
     {
-        const char *p = value_of(row, "p"), *n = value_of(row, "n");
+        const char *p = value_of(row, "p");
         sp_graph_relation *r = &out->relations[out->n_relations];
-        if (err != SP_OK || !p || !n) continue;
+        if (err != SP_OK || !p || out->n_relations == MOST_COUNTED) continue;
         err = sp_graph_copy(strings, p, strlen(p), &r->name);
-        r->n_triples = strtoll(n, NULL, 10);
+        r->n_triples = count_of(row);
         out->n_triples += r->n_triples;
         out->n_relations += err == SP_OK;
     }

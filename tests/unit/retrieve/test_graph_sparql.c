@@ -133,6 +133,45 @@ static void paths_come_from_answers(void **state)
     stub_stop(&s);
 }
 
+/* A relation that is a text would end the IRI in the next query; sums of counts must not overflow. */
+static void hostile_values_are_left_out(void **state)
+{
+    /* clang-format off */
+    static const char *const paths[] = {
+        ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " TEXT("p", "x> } y") ", " IRI("o", "http://x/Q2") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/year") ", " TEXT("o", "1995") "}"),
+        ROWS(""),
+        NULL,
+    };
+    static const char *const counts[] = {
+        ROWS("{" IRI("p", "http://x/a") ", " TEXT("n", "9223372036854775807") "}, "
+             "{" IRI("p", "http://x/b") ", " TEXT("n", "9223372036854775807") "}, "
+             "{" IRI("p", "http://x/c") ", " TEXT("n", "-7") "}"),
+        NULL,
+    };
+    /* clang-format on */
+    stub s;
+    sp_graph *g;
+    sp_graph_answer a;
+    sp_graph_info info;
+    stub_start(&s, paths);
+    assert_ok(ask(&s, "who directed heat", 0, &a));
+    assert_int_equal(a.n_paths, 1);
+    assert_string_equal(a.paths[0].text, "Heat -year-> 1995");
+    sp_graph_answer_fini(&a);
+    stub_stop(&s);
+    stub_start(&s, counts);
+    assert_ok(sp_graph_open(&(sp_graph_open_opts){.where = s.url}, &g));
+    assert_ok(sp_graph_describe(g, &info));
+    assert_int_equal(info.n_relations, 3);
+    assert_int_equal(info.relations[2].n_triples, 0);
+    assert_true(info.n_triples >= info.relations[0].n_triples && info.relations[0].n_triples > 0);
+    sp_graph_info_fini(&info);
+    sp_graph_close(g);
+    stub_stop(&s);
+}
+
 static void queries_quote_what_users_write(void **state)
 {
     static const char *const replies[] = {ROWS(""), NULL};
@@ -219,6 +258,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_come_from_answers),
+        cmocka_unit_test(hostile_values_are_left_out),
         cmocka_unit_test(queries_quote_what_users_write),
         cmocka_unit_test(bad_answers_are_errors),
         cmocka_unit_test(a_silent_server_is_left_in_time),

@@ -5,6 +5,7 @@
  *   a wide window  the probabilities of full attention
  *   the account    nothing is reused and nothing is kept; copies made for others are those of full attention
  *   trees          are refused
+ *   sparse         answers are not kept either: their KV is not that of full attention
  */
 #include <math.h>
 
@@ -114,6 +115,17 @@ static void test_trees_are_refused(void **state)
     close_clean(c);
 }
 
+static void test_sparse_answers_are_not_kept(void **state)
+{
+    static const char *const decodes[] = {"exact", "sparse:4096", "sparse:20%,depth=0"};
+    for (int i = 0; i < 3; i++) {
+        sp_context *c = open_policy(&prefix);
+        ask_tokens(c, decodes[i], -1);
+        assert_int_equal(sp_context_describe(c).cached_segments, i < 2 ? 3 : 2);
+        close_clean(c);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +133,7 @@ int main(void)
         cmocka_unit_test(test_wide_window_is_full_attention),
         cmocka_unit_test(test_account),
         cmocka_unit_test(test_trees_are_refused),
+        cmocka_unit_test(test_sparse_answers_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
