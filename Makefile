@@ -215,13 +215,16 @@ tsan: setup
 sanitized: all unit-bins examples
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
-# crash -- kills a process that writes to a store CRASHES times, and checks what is there afterwards. fault -- makes
-# system calls and allocations of the store fail. Both run in `make test` too, crash with 20 kills.
+# crash -- kills a process that writes to a store CRASHES times, with noise and then with requests, and checks what is
+# there afterwards. fault -- makes system calls and allocations of the store fail, its answers late, and the device lose
+# its memory. Both run in `make test` too, crash with fewer kills.
 CRASHES ?= 1000
-crash: $(BUILD)/tests/unit/store/test_crash
+crash: $(BUILD)/tests/unit/store/test_crash $(BUILD)/tests/unit/serve/test_path_store
 	SPOLIA_CRASHES=$(CRASHES) $<
-fault: $(BUILD)/tests/unit/store/test_disk_faults
+	SPOLIA_CRASHES=$(CRASHES) $(BUILD)/tests/unit/serve/test_path_store
+fault: $(BUILD)/tests/unit/store/test_disk_faults $(BUILD)/tests/unit/serve/test_tier_faults
 	$<
+	$(BUILD)/tests/unit/serve/test_tier_faults
 
 # soak -- SOAK requests of mixed documents to a server built with AddressSanitizer; 1 % of the clients die.
 SOAK ?= 24000

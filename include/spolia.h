@@ -103,6 +103,8 @@ typedef struct sp_context_opts {
         store_bytes;    /* that the folder may take: copies leave it as `store_evict` says;
                             0: what it holds when the context opens, and half of what its disk has
                             free. 1 GiB of the disk (5 % of a small one) stays free in any case */
+    int load_timeout_ms; /* a copy of which the host tier or the store brings nothing for so long is
+                            computed instead; 0: 5000 */
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: "lru" */
     float guard;        /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */

@@ -277,6 +277,26 @@ void sp_ledger_lose_device(sp_ledger *l)
     l->keeps = true;
 }
 
+/* drop_pinned -- a READY copy that only pins keep: patches before their bases, children before parents;
+ * false: there is none. */
+static bool drop_pinned(sp_ledger *l, bool patches)
+{
+    for (size_t i = 0; i < l->all.n; i++) {
+        sp_copy *c = l->all.v[i];
+        if (c->state != SP_COPY_READY || c->n_children || (patches && !c->base)) continue;
+        sp_ledger_become_free(l, c);
+        return true;
+    }
+    return false;
+}
+
+void sp_ledger_lose_pinned(sp_ledger *l)
+{
+    sp_ledger_lose_device(l);
+    while (drop_pinned(l, true) || drop_pinned(l, false)) {
+    }
+}
+
 void sp_ledger_clear(sp_ledger *l)
 {
     sp_ledger_lose_device(l);

@@ -220,6 +220,8 @@ void sp_ledger_clear(sp_ledger *l);
 /* sp_ledger_lose_device -- the device's memory is lost: every copy that is not pinned becomes FREE,
  * without a chance to be written. */
 void sp_ledger_lose_device(sp_ledger *l);
+/* sp_ledger_lose_pinned -- the same of pinned copies, too. Pre: nobody reads them, and none is LOADING. */
+void sp_ledger_lose_pinned(sp_ledger *l);
 /* sp_ledger_drop -- the copy is gone from the device and from all lists; what lower tiers have of it is
  * the caller's to remove. Pre: READY or FREE, unpinned, nothing continues it. */
 void sp_ledger_drop(sp_ledger *l, const sp_copy *c);

@@ -8,7 +8,10 @@
 #include "serve/check/guard_check.h"
 #include "serve/queue/queue.h"
 
-enum { PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */ };
+enum {
+    PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
+    LOAD_TIMEOUT_MS = 5000
+};
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
 {
@@ -101,21 +104,24 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     if (!o->store && !o->host_bytes) return SP_OK;
     if (o->store && !(c->store = sp_strdup_n(o->store, strlen(o->store))))
         return sp_fail_nomem(strlen(o->store), "the name of the store");
-    return sp_tiers_open(&(sp_tiers_opts){.dir = c->store,
-                                          .max_bytes = o->store_bytes,
-                                          .store_evict = o->store_evict,
-                                          .cost = o->profile ? &c->cost : NULL,
-                                          .host_bytes = o->host_bytes,
-                                          .host_kv = o->host_kv,
-                                          .admit_cheaper = o->admit_cheaper,
-                                          .by_layers = o->preload == SP_PRELOAD_LAYERS,
-                                          .space = &c->prompts.space,
-                                          .salt = c->salt,
-                                          .pool = c->pool,
-                                          .ledger = c->ledger,
-                                          .load_failed = sp_request_load_failed,
-                                          .user = c},
-                         &c->tiers);
+    return sp_tiers_open(
+        &(sp_tiers_opts){.dir = c->store,
+                         .max_bytes = o->store_bytes,
+                         .store_evict = o->store_evict,
+                         .timeout_us = (o->load_timeout_ms ? o->load_timeout_ms : LOAD_TIMEOUT_MS) *
+                                       INT64_C(1000),
+                         .cost = o->profile ? &c->cost : NULL,
+                         .host_bytes = o->host_bytes,
+                         .host_kv = o->host_kv,
+                         .admit_cheaper = o->admit_cheaper,
+                         .by_layers = o->preload == SP_PRELOAD_LAYERS,
+                         .space = &c->prompts.space,
+                         .salt = c->salt,
+                         .pool = c->pool,
+                         .ledger = c->ledger,
+                         .load_failed = sp_request_load_failed,
+                         .user = c},
+        &c->tiers);
 }
 
 /* open_heads -- what `spolia profile --decode` has found; without it all heads are equal. */
@@ -185,6 +191,7 @@ static sp_err check_opts(const sp_context_opts *o)
         return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->context_bytes);
     if (o->store_bytes < 0)
         return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
+    if (o->load_timeout_ms < 0) return sp_fail(SP_E_ARG, "load_timeout_ms: %d", o->load_timeout_ms);
     if (o->order_window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->order_window);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
@@ -329,7 +336,7 @@ sp_context_info sp_context_describe(sp_context *c)
 static sp_err forget(sp_context *c, void *arg)
 {
     SP_UNUSED(arg);
-    if (c->tiers) sp_io_drain(sp_tiers_io(c->tiers)); /* what is written is pinned until then */
+    if (c->tiers) sp_tiers_drain(c->tiers); /* what is written is pinned until then */
     sp_ledger_clear(c->ledger);
     return SP_OK;
 }

@@ -44,7 +44,7 @@ static void begin(sp_request *r, int i)
     sp_tiers_key key = {
         .copy = r->found[i].copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
     sp_err err = sp_tiers_load(c->tiers, &key, c->reserved, c->now);
-    if (err != SP_OK) r->found[i].miss = SP_MISS_NO_ROOM;
+    if (err != SP_OK) r->found[i].miss = err == SP_E_IO ? SP_MISS_LATE : SP_MISS_NO_ROOM;
 }
 
 /* -- how long ------------------------------------------------------------------------------- */

@@ -210,6 +210,12 @@ void sp_request_enter(sp_request *r);
 /* sp_context_look_ahead -- tells the ledger what the waiting requests will read. */
 void sp_context_look_ahead(sp_context *c);
 
+/* -- loss.c ---------------------------------------------------------------------------------- */
+
+/* sp_context_lose_device -- after a step that ended with this error of the device, whose detail is that of
+ * this thread. */
+void sp_context_lose_device(sp_context *c, sp_err err);
+
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 
 /* sp_request_run -- until it is done; a request that fails is destroyed, and *r then NULL. */

@@ -97,6 +97,7 @@ static void wait_for_store(sp_context *c)
     if (!io || !(c->queue || c->running) || !sp_io_busy(io)) return;
     bool loads = c->queue && c->queue->state == SP_REQ_LOADING;
     int64_t us = loads ? sp_request_patience(c->queue) : INT64_C(10000000);
+    us = SP_MIN(us, sp_tiers_until_expiry(c->tiers));
     sp_io_wait_for(io, SP_MAX(us, 0) + 100);
     settle(c);
 }
@@ -108,6 +109,7 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     drop_canceled(c->running);
     sp_queue_expire(c);
     if (c->tiers) sp_io_poll(sp_tiers_io(c->tiers));
+    if (c->tiers) sp_tiers_expire(c->tiers);
     settle(c);
     if (!c->queue && !c->running) sp_guard_step(c);
     admit(c);
@@ -117,7 +119,9 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     sp_err err = n_slices ? sp_engine_step(c->engine, c->slices, n_slices) : SP_OK;
     share_time(c, n_slices, sp_clock_us() - start);
     if (n_slices == 0) wait_for_store(c);
-    for (int s = 0; s < n_slices; s++)
+    const bool lost = err == SP_E_IO && !c->offload; /* the file of an offload may fail alone */
+    if (lost) sp_context_lose_device(c, err);
+    for (int s = 0; s < n_slices && !lost; s++)
         if (err == SP_OK && c->sliced[s]->late)
             sp_request_start_over(c->sliced[s]);
         else if (err == SP_OK)

@@ -5,6 +5,9 @@
  *
  *   | piece | piece | ...      | never used |      one mapping; pieces are taken in order, and all of
  *   0                  used                        it is given back when the last piece is freed
+ *
+ * far_lose: the first piece (of a context: keys and values) is overwritten, and the device answers every
+ * wait with an error until far_found.
  */
 #ifndef SP_TESTS_FAR_DEVICE_H
 #define SP_TESTS_FAR_DEVICE_H
@@ -23,11 +26,12 @@ typedef struct far_device {
     sp_device base;
     sp_device *cpu;
     uint8_t *memory; /* [FAR_BYTES] */
-    size_t used;
+    size_t used, first_bytes; /* first_bytes: of the first piece */
     int n_pieces;
     pthread_mutex_t lock; /* guards n_open: copies may come from any thread */
     int n_open;           /* copies and operations in progress: the memory is accessible */
     uint64_t n_events;
+    _Atomic bool lost;
     long n_copied_in, n_copied_out, n_run; /* for tests */
 } far_device;
 
@@ -68,6 +72,7 @@ static inline void *far_alloc(sp_device *d, size_t n_bytes)
     if (n_bytes > FAR_BYTES - f->used) return NULL;
     pthread_mutex_lock(&f->lock);
     uint8_t *p = f->memory + f->used;
+    if (f->used == 0) f->first_bytes = n_bytes;
     f->used += SP_ROUND_UP(n_bytes, (size_t)SP_CACHE_LINE);
     f->n_pieces++;
     pthread_mutex_unlock(&f->lock);
@@ -114,7 +119,21 @@ static inline sp_event far_copy_out(sp_device *d, void *to, const void *from, si
 
 static inline sp_err far_wait(sp_device *d, sp_event e)
 {
-    return SP_OK;
+    return far_of(d)->lost ? sp_fail(SP_E_IO, "device far does not answer") : SP_OK;
+}
+
+static inline void far_lose(sp_device *d)
+{
+    far_device *f = far_of(d);
+    f->lost = true;
+    far_open(f);
+    memset(f->memory, 0x3c, f->first_bytes);
+    far_shut(f);
+}
+
+static inline void far_found(sp_device *d)
+{
+    far_of(d)->lost = false;
 }
 
 static inline bool far_done(sp_device *d, sp_event e)

@@ -8,6 +8,10 @@
  *                v
  *              FREE: a miss
  *
+ * A get that brings nothing for timeout_us is abandoned: its copy is FREE at once, its blocks are released
+ * when the tier is done with them. Until then no other load from that tier begins, since it would wait as
+ * long.
+ *
  * The tiers read on threads of their own; what has arrived is acknowledged on the engine thread, a
  * path copy after the one that it continues. A load pins its copy until then. */
 #include <stdio.h>
@@ -29,6 +33,8 @@ struct sp_load {
     sp_place from;
     int n_tries;
     int64_t now;
+    int64_t since_us; /* it began, or its last layer came ... */
+    int n_seen;       /* ... which made this many */
     _Atomic bool cancelled;
     _Atomic bool ended; /* no more layers come */
     bool arrived;       /* done, and not acknowledged */
@@ -96,6 +102,8 @@ static sp_err get(sp_load *x)
     x->ended = false;
     x->move.first = 0;
     x->move.n = t->piece;
+    x->since_us = sp_clock_us();
+    x->n_seen = -1;
     SP_TRY(sp_move_get(&x->move, tier_of(x), got, &x->op));
     sp_io_begin(t->io, &x->job);
     return SP_OK;
@@ -207,11 +215,15 @@ static bool try_again(sp_load *x)
     return get(x) == SP_OK;
 }
 
+static void unlink_load(sp_load **list, const sp_load *x)
+{
+    while (*list && *list != x) list = &(*list)->next;
+    if (*list) *list = x->next;
+}
+
 static void free_load(sp_load *x)
 {
-    sp_load **link = &x->tiers->loading;
-    while (*link && *link != x) link = &(*link)->next;
-    if (*link) *link = x->next;
+    unlink_load(x->copy ? &x->tiers->loading : &x->tiers->abandoned, x);
     sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
     sp_free(x->memory);
@@ -244,12 +256,103 @@ static sp_load *next_arrived(const sp_tiers *t)
     return x;
 }
 
+static void acknowledge_arrived(sp_tiers *t)
+{
+    for (sp_load *x; (x = next_arrived(t));) acknowledge(x);
+}
+
+static int64_t n_blocks_of(const sp_load *x)
+{
+    return sp_blocks_for(x->move.seg.n);
+}
+
+static int tier_index(const sp_load *x)
+{
+    return x->from == SP_AT_DISK;
+}
+
+/* came_late -- nobody waits for it any more. */
+static void came_late(sp_load *x)
+{
+    sp_tiers *t = x->tiers;
+    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    if (--t->n_abandoned[tier_index(x)] == 0) sp_log(SP_LOG_INFO, "a tier answers once more");
+    free_load(x);
+}
+
 static void done(sp_io_job *job)
 {
     sp_load *x = load_of(job);
+    if (!x->copy) {
+        came_late(x);
+        return;
+    }
     if (try_again(x)) return;
     x->arrived = true;
-    for (sp_tiers *t = x->tiers; (x = next_arrived(t));) acknowledge(x);
+    acknowledge_arrived(x->tiers);
+}
+
+/* -- time-outs ------------------------------------------------------------------------------ */
+
+/* abandon -- LOADING -> FREE; the load keeps the blocks, which the tier may still write. */
+static void abandon(sp_load *x)
+{
+    sp_tiers *t = x->tiers;
+    const sp_copy *c = x->copy;
+    sp_log(SP_LOG_WARN, "the %s tier has brought nothing for %lld ms: computed instead",
+           x->from == SP_AT_HOST ? "host" : "disk", (long long)(t->timeout_us / 1000));
+    x->cancelled = true;
+    sp_tier_op_cancel(x->op);
+    sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
+    unlink_load(&t->loading, x);
+    x->copy = NULL;
+    x->next = t->abandoned;
+    t->abandoned = x;
+    t->n_abandoned[tier_index(x)]++;
+    t->load_failed(t->user, c, SP_MISS_LATE);
+    sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
+    assert(err == SP_OK); /* a load that ends without contents cannot fail */
+    SP_UNUSED(err);
+}
+
+/* has_expired -- notes what has come since the last look. */
+static bool has_expired(sp_load *x, int64_t now_us)
+{
+    const int n = atomic_load(&x->move.n_there);
+    if (n != x->n_seen) {
+        x->n_seen = n;
+        x->since_us = now_us;
+    }
+    return !x->arrived && !x->ended && now_us - x->since_us > x->tiers->timeout_us;
+}
+
+void sp_tiers_expire(sp_tiers *t)
+{
+    const int64_t now_us = t->loading ? sp_clock_us() : 0;
+    bool some = false;
+    for (sp_load *x = t->loading, *next; x; x = next) {
+        next = x->next;
+        if (!has_expired(x, now_us)) continue;
+        abandon(x);
+        some = true;
+    }
+    if (some) acknowledge_arrived(t);
+}
+
+int64_t sp_tiers_until_expiry(const sp_tiers *t)
+{
+    int64_t least = INT64_C(10000000), now_us = t->loading ? sp_clock_us() : 0;
+    for (const sp_load *x = t->loading; x; x = x->next)
+        least = SP_MIN(least, x->since_us + t->timeout_us - now_us);
+    return SP_MAX(least, 0);
+}
+
+void sp_tiers_drain(sp_tiers *t)
+{
+    while (t->loading || t->storing) {
+        sp_tiers_expire(t);
+        if (t->loading || t->storing) sp_io_wait_for(t->io, sp_tiers_until_expiry(t) + 1000);
+    }
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
@@ -290,7 +393,10 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     sp_load *x = SP_NEW(sp_load);
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
     *x = (sp_load){.job = {.done = done}, .tiers = t, .copy = key->copy, .now = now};
-    sp_err err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
+    sp_err err = SP_OK;
+    if (t->n_abandoned[!(key->copy->places & SP_AT_HOST && t->host)])
+        err = sp_fail(SP_E_IO, "a tier does not answer");
+    if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
         sp_free(x);
         return err;
@@ -315,6 +421,6 @@ void sp_tiers_end_loads(sp_tiers *t)
         x->cancelled = true;
         if (x->op) sp_tier_op_cancel(x->op);
     }
-    while (t->loading && sp_io_wait(t->io)) {
+    while ((t->loading || t->abandoned) && sp_io_wait(t->io)) {
     }
 }

@@ -93,6 +93,7 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
                     .load_failed = o->load_failed,
                     .user = o->user};
     t->admit_cheaper = o->admit_cheaper;
+    t->timeout_us = o->timeout_us;
     if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
     open_waiting(t);
     sp_err err = o->host_bytes ? sp_tiers_open_host(t, o) : SP_OK;
@@ -117,7 +118,7 @@ void sp_tiers_close(sp_tiers *t)
     sp_tiers_end_loads(t);
     sp_ledger_set_tiers(t->ledger, &(sp_ledger_tiers){0});
     sp_io_close(t->io);
-    assert(!t->storing && !t->loading);
+    assert(!t->storing && !t->loading && !t->abandoned);
     close_all(t);
 }
 

@@ -26,6 +26,7 @@ typedef struct sp_tiers_opts {
     int64_t max_bytes;   /* sp_disk_opts */
     const char *store_evict; /* which copy leaves the store: a name of cache/evict.h; NULL: "lru" */
     const sp_cost *cost;     /* borrowed: what computing tokens costs; NULL: default */
+    int64_t timeout_us;      /* of a load: sp_tiers_expire */
     bool admit_cheaper;      /* sp_tiers_admits */
     bool by_layers;          /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
@@ -54,10 +55,19 @@ typedef struct sp_tiers_key {
 } sp_tiers_key;
 
 /* sp_tiers_load -- begins to load a FREE copy, leaving `spare` blocks of the pool free. Errors:
- * SP_E_NOKV, SP_E_NOMEM, and the copy is FREE as before. When the load fails later, the copy is
- * FREE without a place. */
+ * SP_E_NOKV, SP_E_NOMEM, SP_E_IO (its tier does not answer: a load from there timed out, and is not over),
+ * and the copy is FREE as before. When the load fails later, the copy is FREE without a place. */
 sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
                      int64_t now) SP_MUST_CHECK;
+
+/* sp_tiers_expire -- gives up loads that have brought no layer for timeout_us: their copies are FREE again, and
+ * missed (SP_MISS_LATE). Their blocks are free once the tier is done with them: what arrives late is not
+ * read. */
+void sp_tiers_expire(sp_tiers *t);
+/* sp_tiers_until_expiry -- how long until that may be, us; a long time when nothing loads. */
+int64_t sp_tiers_until_expiry(const sp_tiers *t);
+/* sp_tiers_drain -- waits until nothing is loading or being written; loads that time out end, too. */
+void sp_tiers_drain(sp_tiers *t);
 
 /* sp_tiers_n_there -- layers of a LOADING copy that can be read, and with the first what sp_ledger_load_head
  * says; -1: not even the header came. */

@@ -31,6 +31,9 @@ struct sp_tiers {
     char detail[256]; /* its explanation */
 
     sp_load *loading;     /* under way */
+    sp_load *abandoned;   /* timed out: their blocks and memory are the tier's until they end */
+    int n_abandoned[2];   /* by host, disk: the tier does not answer */
+    int64_t timeout_us;
     int piece;            /* layers of a get; 0: all */
     pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
     pthread_cond_t more;

@@ -288,6 +288,7 @@ static void test_who_decodes_does_not_wait(void **state)
     stepped s;
     sp_context *c = begin(&s, &full, (sp_context_opts){0});
     hurry(c);
+    allow(&s, sp_kv_pool_shape(c->pool)->n_layers); /* of the head */
     sp_request *decodes = submit(c, "3", "Why?", 30);
     while (decodes->state != SP_REQ_DECODE) step(c);
     sp_request *r = submit(c, "10", "Which?", 4);

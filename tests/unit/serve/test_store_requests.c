@@ -7,6 +7,7 @@
 
 #include "support/folder.h"
 #include "support/requests.h"
+#include "support/slow_store.h"
 #include "support/stored.h"
 
 /* open_store -- requests wait for loads as long as a slow machine takes. */
@@ -35,56 +36,6 @@ static void assert_from(const sp_request *r, int seg, const char *from, const ch
 static const policy full = {"full", 0};
 
 /* -- a slow store ---------------------------------------------------------------------------- */
-
-/* Keeps all threads that read the store busy until it is opened: every later load takes as long. */
-enum { READERS = 2 };
-
-typedef struct barrier {
-    sp_tier_op *ops[READERS];
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool open;
-} barrier;
-
-static sp_err hold_up(void *user, const sp_tier_info *info)
-{
-    barrier *b = user;
-    pthread_mutex_lock(&b->lock);
-    while (!b->open) pthread_cond_wait(&b->changed, &b->lock);
-    pthread_mutex_unlock(&b->lock);
-    return SP_OK;
-}
-
-static void barrier_close(barrier *b, sp_context *c)
-{
-    *b = (barrier){0};
-    pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->changed, NULL);
-    for (int i = 0; i < READERS; i++)
-        assert_ok(sp_tier_submit(
-            sp_tiers_tier(c->tiers),
-            &(sp_tier_job){.verb = SP_TIER_LIST, .urgent = true, .each = hold_up, .user = b},
-            &b->ops[i]));
-}
-
-/* barrier_end -- b may go. */
-static void barrier_end(barrier *b)
-{
-    for (int i = 0; i < READERS; i++) {
-        assert_true(sp_tier_op_wait(b->ops[i], -1));
-        sp_tier_op_release(b->ops[i]);
-    }
-    pthread_mutex_destroy(&b->lock);
-    pthread_cond_destroy(&b->changed);
-}
-
-static void barrier_open(barrier *b)
-{
-    pthread_mutex_lock(&b->lock);
-    b->open = true;
-    pthread_cond_broadcast(&b->changed);
-    pthread_mutex_unlock(&b->lock);
-}
 
 static void test_a_slow_load_stalls_nobody(void **state)
 {

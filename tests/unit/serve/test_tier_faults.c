@@ -1,0 +1,326 @@
+/* test_tier_faults.c -- a tier that does not answer, and a device that loses its memory: requests get the
+ * right answer or a clear error, and what lower tiers have serves the next ones. */
+#include <unistd.h>
+
+#include "base/hash.h"
+#include "serve/tiers/erase.h"
+#include "serve/tiers/tiers_int.h"
+#include "support/far_device.h"
+#include "support/folder.h"
+#include "support/requests.h"
+#include "support/slow_store.h"
+
+static const policy full = {"full", 0};
+static const char question[] = "Which?";
+
+static int n_from(const sp_request *r, const char *tier)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
+    return n;
+}
+
+static int n_missed(const sp_request *r, const char *why)
+{
+    const sp_result *res = sp_request_result(r);
+    int n = 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].missed, why) == 0;
+    return n;
+}
+
+/* -- a tier that does not answer ------------------------------------------------------------ */
+
+static sp_context *open_store(const char *dir, const char *name, int timeout_ms)
+{
+    sp_context *c = open_with((sp_context_opts){.store = dir,
+                                                .order = "fcfs",
+                                                .load_timeout_ms = timeout_ms,
+                                                .reuse.policy = name,
+                                                .n_batch = 40});
+    c->patience_us = 60000000; /* so that it is the time-out that ends the wait */
+    return c;
+}
+
+static int64_t n_free(const sp_context *c)
+{
+    return sp_kv_pool_n_free(c->pool);
+}
+
+static int n_loading(const sp_context *c)
+{
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n += v->state == SP_COPY_LOADING;
+    return n;
+}
+
+static void test_a_load_times_out(void **state)
+{
+    static const char *const policies[] = {"full", "prefix"};
+    for (size_t p = 0; p < SP_COUNT(policies); p++) {
+        char dir[128];
+        barrier b;
+        const policy with = {policies[p], 0};
+        make_folder(dir, sizeof dir);
+        sp_context *c = open_store(dir, policies[p], 0);
+        sp_request_destroy(ask(c, "01", question, 2));
+        close_clean(c);
+        c = open_store(dir, policies[p], 60);
+        barrier_close(&b, c);
+        sp_request *r = ask(c, "01", question, 6); /* it comes although the store does not answer */
+        assert_text(r, alone(&with, "01", question, 6));
+        assert_int_equal(n_from(r, "disk"), 0);
+        assert_true(n_missed(r, "late") > 0);
+        assert_int_equal(n_loading(c), 0);
+        const int n_abandoned = c->tiers->n_abandoned[1];
+        assert_true(n_abandoned > 0);
+        sp_request_destroy(r);
+
+        sp_ledger_lose_device(c->ledger);
+        r = ask(c, "01", "Why?", 6); /* nothing is asked for while the store does not answer */
+        assert_int_equal(c->tiers->n_abandoned[1], n_abandoned);
+        assert_text(r, alone(&with, "01", "Why?", 6));
+        sp_request_destroy(r);
+
+        sp_ledger_lose_device(c->ledger);
+        const int64_t before = n_free(c);
+        barrier_open(&b);
+        barrier_end(&b);
+        sp_io_drain(sp_tiers_io(c->tiers)); /* what was asked for ends late: its blocks come back */
+        assert_int_equal(c->tiers->n_abandoned[1], 0);
+        assert_null(c->tiers->abandoned);
+        assert_true(n_free(c) > before);
+        r = ask(c, "01", question, 6);
+        assert_true(n_from(r, "disk") >= 2);
+        assert_text(r, alone(&with, "01", question, 6));
+        sp_request_destroy(r);
+        close_clean(c);
+        remove_folder(dir);
+    }
+}
+
+/* The answer of the tier comes while what was computed instead is in use. */
+static void test_a_late_answer_changes_nothing(void **state)
+{
+    char dir[128];
+    barrier b;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 0);
+    sp_request_destroy(ask(c, "012", question, 2));
+    close_clean(c);
+    c = open_store(dir, "full", 30);
+    barrier_close(&b, c);
+    sp_request *r = submit(c, "210", question, 24);
+    while (r->state != SP_REQ_DECODE) step(c);
+    assert_true(c->tiers->n_abandoned[1] > 0);
+    barrier_open(&b);
+    for (int i = 0; !done(r); i++) {
+        step(c);
+        if (i == 4) usleep(20000); /* some of it comes now */
+    }
+    assert_text(r, alone(&full, "210", question, 24));
+    barrier_end(&b);
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* Closing and forgetting do not wait for requests, but the first waits for the tier: it has the blocks. */
+static void test_forgetting_does_not_wait(void **state)
+{
+    char dir[128];
+    barrier b;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 0);
+    sp_request_destroy(ask(c, "01", question, 2));
+    close_clean(c);
+    c = open_store(dir, "full", 30);
+    barrier_close(&b, c);
+    sp_request *r = submit(c, "01", question, 2);
+    step(c);
+    assert_true(n_loading(c) > 0);
+    sp_request_destroy(r);
+    sp_context_forget(c);
+    assert_int_equal(n_loading(c), 0);
+    assert_int_equal(c->tiers->n_abandoned[1] > 0, 1);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_context_close(c);
+    c = NULL;
+    const sp_context_opts wrong = {.model = MODEL, .load_timeout_ms = -1};
+    assert_fails(sp_context_open(&wrong, &c), SP_E_ARG, "load_timeout_ms");
+    remove_folder(dir);
+}
+
+/* -- a device that loses its memory --------------------------------------------------------- */
+
+static sp_context *open_far(sp_device **d, const char *dir, const char *name, int64_t host)
+{
+    sp_context *c = NULL;
+    assert_ok(far_device_open(&(sp_device_opts){.n_threads = 1}, d));
+    const sp_context_opts o = {.model = MODEL,
+                               .kv_bytes = 2 << 20,
+                               .n_batch = 40,
+                               .n_threads = 1,
+                               .order = "fcfs",
+                               .store = dir,
+                               .host_bytes = host,
+                               .reuse.policy = name};
+    assert_ok(sp_context_open_on(*d, &o, &c));
+    return c;
+}
+
+/* hash_of -- all keys and values of a READY copy's whole blocks. */
+static uint64_t hash_of(const sp_context *c, const sp_copy *v)
+{
+    const size_t n = sp_kv_pool_layer_block_bytes(c->pool);
+    uint8_t *staging = malloc(n);
+    uint64_t sum = 0;
+    for (int l = 0; l < sp_kv_pool_shape(c->pool)->n_layers; l++)
+        for (int32_t b = 0; b < v->n / SP_BLOCK_TOKENS; b++) {
+            const uint8_t *from;
+            assert_ok(sp_kv_pool_read(
+                c->pool, (sp_kv_run){.layer = l, .first = v->blocks[b], .n = 1}, staging, &from));
+            sum = sum * 31 + sp_hash64(from, n);
+        }
+    free(staging);
+    return sum;
+}
+
+enum { MOST = 16 };
+
+typedef struct sums {
+    sp_digest id[MOST];
+    int32_t at[MOST];
+    uint64_t hash[MOST];
+    int n;
+} sums;
+
+static sums sums_of(const sp_context *c)
+{
+    sums s = {0};
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+        if (v->state != SP_COPY_READY || v->n < SP_BLOCK_TOKENS) continue;
+        assert_true(s.n < MOST);
+        s.id[s.n] = v->id;
+        s.at[s.n] = v->at;
+        s.hash[s.n++] = hash_of(c, v);
+    }
+    return s;
+}
+
+/* n_same -- copies that are in both; they are equal. */
+static int n_same(const sums *a, const sums *b)
+{
+    int n = 0;
+    for (int i = 0; i < a->n; i++)
+        for (int k = 0; k < b->n; k++) {
+            if (!sp_digest_eq(&a->id[i], &b->id[k]) || a->at[i] != b->at[k]) continue;
+            assert_true(a->hash[i] == b->hash[k]);
+            n++;
+        }
+    return n;
+}
+
+/* lose -- while one request decodes, one has begun, and one waits. */
+static void lose(sp_context *c, sp_device *d)
+{
+    bool busy;
+    sp_request *decodes = submit(c, "3", "Why?", 40);
+    while (decodes->state != SP_REQ_DECODE) step(c);
+    sp_request *begins = submit(c, "2", "What is it?", 4);
+    c->max_requests = 2;
+    sp_request *waits = submit(c, "01", question, 6);
+    step(c);
+    far_lose(d);
+    assert_fails(sp_context_step(c, &busy), SP_E_IO, "does not answer");
+    assert_false(sp_request_result(waits)->finish);
+    assert_true(busy && done(decodes) && done(begins));
+    assert_int_equal(sp_request_result(decodes)->err, SP_E_IO);
+    assert_non_null(strstr(sp_request_result(decodes)->detail, "lost its memory"));
+    assert_int_equal(sp_request_result(begins)->err, SP_E_IO);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        assert_int_equal(v->state, SP_COPY_FREE);
+    far_found(d);
+    run(c, waits);
+    assert_int_equal(sp_request_result(waits)->err, SP_OK);
+    c->max_requests = 8;
+    sp_request_destroy(decodes);
+    sp_request_destroy(begins);
+    sp_request_destroy(waits);
+}
+
+static void loss(const char *name, bool host, bool disk)
+{
+    char dir[128];
+    sp_device *d;
+    const policy with = {name, 0};
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_far(&d, disk ? dir : NULL, name, host ? 4 << 20 : 0);
+    assert_true(((far_device *)d)->first_bytes >= (size_t)sp_kv_pool_n_blocks(c->pool) *
+                                                      sp_kv_block_bytes(sp_kv_pool_shape(c->pool)));
+    for (int i = 0; i < 4; i++) sp_request_destroy(ask(c, "01", question, 6));
+    sp_request *r = ask(c, "01", question, 6);
+    assert_text(r, alone(&with, "01", question, 6));
+    sp_request_destroy(r);
+    if (disk) sp_io_drain(sp_tiers_io(c->tiers));
+    const sums before = sums_of(c);
+    assert_true(before.n >= 2);
+    lose(c, d);
+    sp_ledger_lose_pinned(c->ledger);
+    r = ask(c, "01", question, 6);
+    assert_text(r, alone(&with, "01", question, 6));
+    if (disk || host) assert_true(n_from(r, "disk") + n_from(r, "host") > 0);
+    sp_request_destroy(r);
+    const sums after = sums_of(c);
+    assert_true(n_same(&before, &after) >= 2);
+    close_clean(c);
+    sp_device_close(d);
+    remove_folder(dir);
+}
+
+static void test_the_device_loses_its_memory(void **state)
+{
+    static const char *const policies[] = {"prefix", "full", "set"};
+    for (size_t p = 0; p < SP_COUNT(policies); p++)
+        for (int tiers = 0; tiers < 4; tiers++) loss(policies[p], tiers & 1, tiers & 2);
+}
+
+/* Pinned copies are lost, too: nobody may read what is there now. */
+static void test_pinned_copies_are_lost_too(void **state)
+{
+    char dir[128];
+    sp_device *d;
+    sp_held held = {0};
+    sp_digest id = {{0}};
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_far(&d, dir, "full", 0);
+    sp_request_destroy(ask(c, "01", question, 6));
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        if (v->kind == SP_COPY_PLAIN) id = v->id;
+    assert_ok(sp_context_hold(c, &id, 1, 0.5f, &held));
+    assert_int_equal(held.n, 1);
+    sp_io_drain(sp_tiers_io(c->tiers));
+    lose(c, d);
+    sp_request *r = ask(c, "10", question, 6);
+    assert_text(r, alone(&full, "10", question, 6));
+    sp_request_destroy(r);
+    assert_ok(sp_context_hold(c, NULL, 0, 0, &held));
+    sp_vec_fini(&held);
+    close_clean(c);
+    sp_device_close(d);
+    remove_folder(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_load_times_out),
+        cmocka_unit_test(test_a_late_answer_changes_nothing),
+        cmocka_unit_test(test_forgetting_does_not_wait),
+        cmocka_unit_test(test_the_device_loses_its_memory),
+        cmocka_unit_test(test_pinned_copies_are_lost_too),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
