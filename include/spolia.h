@@ -121,6 +121,8 @@ typedef struct sp_context_opts {
     int64_t
         context_bytes; /* memory that keys and values may take; cached ones beyond it are in a file
                                 and are read from there, up to kv_bytes together. 0: kv_bytes, no file */
+    int64_t resident_bytes; /* of context_bytes: for the layers whose heads are hardest to reuse; what
+                                is in a file of theirs is in memory too. 0: none */
     const char *context_dir; /* the folder whose disk has that file; NULL: `store`, else /var/tmp */
 } sp_context_opts;
 

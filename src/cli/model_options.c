@@ -1,4 +1,5 @@
 #include "cli/model_options.h"
+#include "cli/options_int.h"
 
 #include <assert.h>
 #include <math.h>
@@ -48,6 +49,8 @@ static int machine_options(model_options *m, opt *to)
          "memory for keys and values, cached ones included (1024)", .common = true},
         {OPT_SIZE, "context-memory", 0, "SIZE", &c->context_bytes,
          "memory that they take of it; what is cached beyond it is in a file (all)"},
+        {OPT_STRING, "resident-heads", 0, "SIZE", &m->resident,
+         "of it: keeps the layers with the hardest heads in memory; auto: a quarter (none)"},
         {OPT_STRING, "context-dir", 0, "DIR", &c->context_dir,
          "the folder whose disk has that file (--store, or /var/tmp)"},
         {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,
@@ -204,10 +207,21 @@ static bool complete_tiers(model_options *m)
     return true;
 }
 
+static bool complete_resident(model_options *m)
+{
+    const opt size = {.kind = OPT_SIZE, .dest = &m->ctx.resident_bytes};
+    if (!m->resident) return true;
+    if (!m->ctx.context_bytes)
+        return cli_fail_with("--resident-heads needs --context-memory"), false;
+    if (strcmp(m->resident, "auto") == 0)
+        return m->ctx.resident_bytes = m->ctx.context_bytes / 4, true;
+    return opt_set(&size, m->resident, "--resident-heads");
+}
+
 sp_context *model_options_open(model_options *m)
 {
     sp_log_set(m->verbose ? SP_LOG_DEBUG : SP_LOG_WARN, log_line, NULL);
-    if (!complete_reuse(m) || !complete_tiers(m)) return NULL;
+    if (!complete_reuse(m) || !complete_tiers(m) || !complete_resident(m)) return NULL;
     if (m->type_k && m->type_v && strcmp(m->type_k, m->type_v) != 0) {
         cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v);
         return NULL;

@@ -8,7 +8,7 @@
 typedef struct model_options {
     sp_context_opts ctx;
     const char *type_k, *type_v; /* -ctk, -ctv: one pool holds both, so they must agree */
-    const char *preload, *admit;
+    const char *preload, *admit, *resident;
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
     char reuse_help[256], recompute_help[256];

@@ -8,8 +8,10 @@
 
 #include "base/mem.h"
 #include "compute/summary.h"
+#include "engine/sparse.h"
 
 #define VERSION 1
+#define EPSILON 0.1f
 
 sp_err sp_heads_create(int n_layers, int n_heads, int n_kv_heads, sp_heads **out)
 {
@@ -132,4 +134,10 @@ float sp_heads_difficulty(const sp_heads *h, int layer, int kv_head, float tau, 
     const int group = h->n_heads / h->n_kv_heads, first = layer * h->n_heads + kv_head * group;
     const float s = sp_head_similarity(h->similarity + first, h->importance + first, group);
     return tau - (s - epsilon);
+}
+
+float sp_heads_hardness(const sp_heads *h, int layer, int kv_head)
+{
+    const float tau = sp_heads_tau(h, layer, kv_head, SP_SPARSE_ETA, SP_SPARSE_POWER);
+    return sp_heads_difficulty(h, layer, kv_head, tau, EPSILON);
 }

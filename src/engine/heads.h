@@ -36,5 +36,7 @@ float sp_heads_tau(const sp_heads *h, int layer, int kv_head, float eta, float p
 /* sp_heads_difficulty -- D = tau - (similarity - epsilon) (section 4.4); similarities of the group
  * are combined by eq. 2. */
 float sp_heads_difficulty(const sp_heads *h, int layer, int kv_head, float tau, float epsilon);
+/* sp_heads_hardness -- D with the default thresholds and the paper's epsilon. */
+float sp_heads_hardness(const sp_heads *h, int layer, int kv_head);
 
 #endif

@@ -61,11 +61,13 @@ static void *write_batches(void *user)
 /* left -- blocks that are in the file now. */
 static void left(sp_offload *o, const uint32_t *blocks, int32_t n)
 {
+    sp_residents_begin(o);
     sp_kv_set_away(o->pool, blocks, n, true);
+    sp_residents_fit(o);
     for (int32_t i = 0, m; i < n; i += m) {
         for (m = 1; i + m < n && blocks[i + m] == blocks[i] + (uint32_t)m; m++) continue;
         for (int l = 0; l < o->shape.n_layers; l++)
-            sp_kv_drop(o->pool, (sp_kv_run){.layer = l, .first = blocks[i], .n = m});
+            if (!o->is_resident[l]) sp_kv_drop(o->pool, (sp_kv_run){.layer = l, .first = blocks[i], .n = m});
     }
     o->stats.n_left += n;
 }
@@ -129,7 +131,10 @@ void sp_offload_turn(sp_offload *o)
 {
     const int64_t start = sp_clock_us(), enough = o->max_near * 3 / 4;
     sp_offload_window_drop(o);
-    if (atomic_exchange(&o->stale_seats, false)) sp_seats_empty(o);
+    if (atomic_exchange(&o->stale_seats, false)) {
+        sp_seats_empty(o, -1);
+        sp_residents_forget(o);
+    }
     while (collect(o, sp_offload_is_full(o)) && n_near(o) > enough) {
         if (!begin(o, n_near(o) - enough)) break;
         if (!sp_offload_is_full(o)) break;
@@ -183,14 +188,15 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
     const size_t a_summary = sp_summary_bytes(SP_SUMMARY_BOUNDS, o->shape.head) + sizeof(float);
     const size_t index =
         lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
-    const size_t rest = opts->max_bytes > index ? opts->max_bytes - index : 0;
+    const size_t taken = index + opts->resident_bytes;
+    const size_t rest = opts->max_bytes > taken ? opts->max_bytes - taken : 0;
     const int64_t n = (int64_t)(rest / block);
     if (n < 8)
         return sp_fail(
             SP_E_ARG,
-            "context memory of %zu bytes: the index of %lld blocks takes %zu, which leaves "
-            "no 8 blocks of %zu",
-            opts->max_bytes, (long long)o->n_blocks, index, block);
+            "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
+            "which leaves no 8 blocks of %zu",
+            opts->max_bytes, (long long)o->n_blocks, taken, block);
     o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n * 3 / 4, o->n_blocks / 2);
     if (o->n_seats >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
@@ -198,6 +204,7 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
     o->max_near = n - o->n_seats;
     o->max_window = n * o->shape.n_layers * 7 / 8;
     o->max_bytes = opts->max_bytes;
+    o->resident_bytes = opts->resident_bytes;
     return SP_OK;
 }
 
@@ -216,6 +223,7 @@ static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
     o->window.is_in = SP_NEW_N(uint8_t, (size_t)o->n_blocks);
     if (!o->window.blocks || !o->window.is_in)
         return sp_fail_nomem((size_t)o->n_blocks * 5, "contexts beyond memory");
+    SP_TRY(sp_residents_create(o));
     SP_TRY(sp_seats_create(o));
     if (pthread_create(&o->leaving.thread, NULL, write_batches, o) != 0)
         return sp_fail(SP_E_NOMEM, "no thread for blocks that leave memory");
@@ -255,6 +263,7 @@ void sp_offload_destroy(sp_offload *o)
         pthread_join(v->thread, NULL);
     }
     sp_seats_destroy(o);
+    sp_residents_destroy(o);
     sp_pages_close(o->pages);
     pthread_mutex_destroy(&v->lock);
     pthread_cond_destroy(&v->changed);
@@ -279,6 +288,7 @@ sp_offload_stats sp_offload_stats_of(const sp_offload *o)
     s.record_bytes = sp_pages_stride(o->pages);
     s.n_damaged = sp_pages_n_damaged(o->pages);
     s.max_bytes = o->max_bytes;
+    s.n_resident = o->n_resident;
     s.seat_bytes = (size_t)o->n_seats * sp_kv_block_bytes(&o->shape);
     return s;
 }

@@ -8,6 +8,11 @@
  *   sparse reader what a KV head reads comes into *seats*, blocks of the pool that hold one record for
  *                 each layer and KV head. Seats keep what was read until another record needs them.
  *
+ *   resident      layers whose records stay in memory although their blocks are away: those whose
+ *                 heads reuse least, as many as a part of the budget holds. (LiteCache keeps heads;
+ *                 here the heads of a layer share pages.) As more blocks leave, layers stop being
+ *                 resident, the easiest first.
+ *
  * So exact attention over a context on disk has the bits that it has in memory, and sparse decoding
  * reads from the file only what the steps before did not read.
  *
@@ -28,12 +33,13 @@ typedef struct sp_offload_opts {
     const char *dir;  /* the folder whose disk holds blocks */
     const char *io;   /* as sp_aio_open; NULL: the best */
     size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
-    int32_t n_seats;  /* of each layer and KV head; 0: three quarters of what summaries leave */
+    int32_t n_seats;  /* of each layer and KV head; 0: three quarters of what the others leave */
+    size_t resident_bytes; /* of max_bytes: for resident layers */
 } sp_offload_opts;
 
 typedef struct sp_offload_stats {
     int64_t n_wanted,
-        n_found; /* records that sparse steps read from the file or a seat; in a seat */
+        n_found; /* records of away blocks that sparse steps read; in a seat or resident */
     int64_t n_fetched, n_ahead; /* read from the file; of them before their layer asked */
     int64_t n_windowed;         /* blocks of a layer that came into a window */
     int64_t n_left;             /* blocks that left */
@@ -41,6 +47,7 @@ typedef struct sp_offload_stats {
     int64_t n_damaged;          /* records read whose checksum was wrong */
     int64_t wait_us, window_us; /* the engine waited for fetches; for windows */
     int64_t leave_us;           /* the engine spent on blocks that leave */
+    int n_resident;             /* layers */
     size_t record_bytes, max_bytes, seat_bytes;
 } sp_offload_stats;
 
@@ -50,6 +57,11 @@ typedef struct sp_offload_stats {
 sp_err sp_offload_create(const sp_offload_opts *o, sp_offload **out) SP_MUST_CHECK;
 /* sp_offload_destroy -- Pre: no step runs, no plan names blocks. NULL is fine. */
 void sp_offload_destroy(sp_offload *o);
+
+/* sp_offload_rank -- how hard reuse is in each layer [L]: the hardest is the last that stops being
+ * resident. Without: the first layer. Pre: no block is away. */
+void sp_offload_rank(sp_offload *o, const float *difficulty);
+bool sp_offload_is_resident(const sp_offload *o, int layer);
 
 /* sp_offload_turn -- between steps: blocks beyond the budget leave. Waits for the file only while near
  * blocks exceed the budget. A file that cannot be written keeps blocks near, and is logged. */
@@ -64,8 +76,9 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
 void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n);
 /* sp_offload_wait -- until the wanted records of a layer are in their seats. Errors: SP_E_IO. */
 sp_err sp_offload_wait(sp_offload *o, int layer) SP_MUST_CHECK;
-/* sp_offload_source -- want and wait for sp_sparse_opts. */
-sp_block_source sp_offload_source(sp_offload *o);
+/* sp_offload_source -- for sp_sparse_opts. Not `keeps`, for comparison: a step finds nothing that one
+ * before it read, only what was fetched ahead (InfiniGen). */
+sp_block_source sp_offload_source(sp_offload *o, bool keeps);
 
 /* sp_offload_window -- the away blocks among these come into their memory for one layer, beside those
  * of this window so far; a window of another layer is dropped first. Errors: SP_E_IO, SP_E_NOKV when

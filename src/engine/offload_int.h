@@ -1,5 +1,5 @@
-/* offload_int.h -- what the parts of offload share: leaving (offload.c), seats (seats.c), windows
- * (window.c). */
+/* offload_int.h -- what the parts of offload share: leaving (offload.c), resident layers (resident.c),
+ * seats (seats.c), windows (window.c). */
 #ifndef SP_ENGINE_OFFLOAD_INT_H
 #define SP_ENGINE_OFFLOAD_INT_H
 
@@ -72,6 +72,11 @@ struct sp_offload {
     bool waited;
     _Atomic bool stale_seats; /* a record of the file was overwritten */
 
+    size_t resident_bytes;
+    uint16_t *rank;       /* [L] layers, the hardest first */
+    uint8_t *is_resident; /* [L] the first n_resident of them */
+    int n_resident;
+
     sp_window window;
     sp_leaving leaving;
     uint32_t hand; /* where the search for blocks that leave continues */
@@ -94,9 +99,19 @@ static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, ui
                           .at = at};
 }
 
+sp_err sp_residents_create(sp_offload *o) SP_MUST_CHECK;
+void sp_residents_destroy(sp_offload *o);
+/* sp_residents_begin -- before blocks are marked away. */
+void sp_residents_begin(sp_offload *o);
+/* sp_residents_fit -- when blocks are marked away: layers that do not fit any more are dropped. */
+void sp_residents_fit(sp_offload *o);
+/* sp_residents_forget -- what is resident does not count any more. */
+void sp_residents_forget(sp_offload *o);
+
 sp_err sp_seats_create(sp_offload *o) SP_MUST_CHECK;
 void sp_seats_destroy(sp_offload *o);
-/* sp_seats_empty -- forgets all records and gives their memory back. Pre: no fetch is under way. */
-void sp_seats_empty(sp_offload *o);
+/* sp_seats_empty -- forgets all records but those of one layer (-1: of none), and gives their memory
+ * back. */
+void sp_seats_empty(sp_offload *o, int but_layer);
 
 #endif

@@ -6,7 +6,8 @@
  * Invariants
  *  I1  a seat that this layer wanted (epoch) or whose fetch is under way (pending) is not taken.
  *  I2  a seat counts for a block only while the block's birth is the one that was fetched.
- *  I3  after an error no seat of the failed layer counts. */
+ *  I3  the seats of the layer that is computed are emptied between steps only.
+ *  I4  after an error no seat of the failed layer counts. */
 #include "engine/offload_int.h"
 
 #include "base/clock.h"
@@ -53,15 +54,18 @@ void sp_seats_destroy(sp_offload *o)
     sp_free(o->seats);
 }
 
-void sp_seats_empty(sp_offload *o)
+void sp_seats_empty(sp_offload *o, int but_layer)
 {
     for (int l = 0; l < o->shape.n_layers; l++) {
+        if (l == but_layer) continue;
         sp_pages_wait(o->pages, &o->arrivals[l].group);
         o->arrivals[l].n = 0;
+        for (int g = 0; g < o->shape.n_heads; g++)
+            for (int32_t s = 0; s < o->n_seats; s++)
+                o->rows[l * o->shape.n_heads + g].seats[s] = (sp_seat){0};
+        for (int32_t s = 0; s < o->n_seats; s++)
+            sp_kv_drop_contents(o->pool, l, o->seats[s]);
     }
-    for (int i = 0; i < o->shape.n_layers * o->shape.n_heads; i++)
-        for (int32_t s = 0; s < o->n_seats; s++) o->rows[i].seats[s] = (sp_seat){0};
-    for (int32_t s = 0; s < o->n_seats; s++) sp_kv_drop_contents(o->pool, o->seats[s]);
 }
 
 /* -- seats of a row ------------------------------------------------------------------------- */
@@ -119,8 +123,10 @@ static int32_t load(sp_offload *o, int layer, int kv_head, uint32_t block)
 
 /* -- a layer's choice ----------------------------------------------------------------------- */
 
-/* Two passes: what is found must not lose its seat to what is fetched. */
-void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n)
+/* Two passes: what is found must not lose its seat to what is fetched. Without `keeps` only what was
+ * fetched ahead, or for this step, is found. */
+static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n,
+                        bool keeps)
 {
     sp_row *row = row_of(o, layer, kv_head);
     if (o->waited) o->epoch++;
@@ -128,8 +134,13 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
     int32_t n_missed = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
-        const int32_t s = seat_with(o, row, blocks[i]);
+        int32_t s = seat_with(o, row, blocks[i]);
+        if (s >= 0 && !keeps && !row->seats[s].pending) s = -1;
         o->stats.n_wanted++;
+        if (o->is_resident[layer]) {
+            o->stats.n_found++;
+            continue;
+        }
         n_missed += s < 0;
         if (s < 0) continue;
         o->stats.n_found++;
@@ -140,19 +151,33 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
     for (int32_t i = 0; n_missed && i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         int32_t s = seat_with(o, row, blocks[i]); /* one block may be in the list twice */
+        if (s >= 0 && !keeps && !row->seats[s].pending) s = -1;
         if (s < 0) s = load(o, layer, kv_head, blocks[i]);
         if (s >= 0) blocks[i] = o->seats[s];
     }
 }
 
-void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n)
+void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n)
+{
+    want_blocks(o, layer, kv_head, blocks, n, true);
+}
+
+static void fetch_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n,
+                        bool keeps)
 {
     const sp_row *row = row_of(o, layer, kv_head);
-    for (int32_t i = 0; i < n; i++) {
-        if (!sp_kv_is_away(o->pool, blocks[i]) || seat_with(o, row, blocks[i]) >= 0) continue;
+    for (int32_t i = 0; i < n && !o->is_resident[layer]; i++) {
+        const int32_t s = seat_with(o, row, blocks[i]);
+        if (!sp_kv_is_away(o->pool, blocks[i])) continue;
+        if (s >= 0 && (keeps || row->seats[s].pending)) continue;
         if (load(o, layer, kv_head, blocks[i]) < 0) return;
         o->stats.n_ahead++;
     }
+}
+
+void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n)
+{
+    fetch_ahead(o, layer, kv_head, blocks, n, true);
 }
 
 /* read_again -- a seat whose fetch may have failed. */
@@ -165,7 +190,7 @@ static sp_err read_again(sp_offload *o, int layer, sp_pending p)
                                   .n_rows = 1,
                                   .n_cols = 1,
                                   .at = bytes_of(o, layer, p.kv_head, p.seat)});
-    if (err != SP_OK) *s = (sp_seat){0}; /* I3 */
+    if (err != SP_OK) *s = (sp_seat){0}; /* I4 */
     return err;
 }
 
@@ -203,7 +228,20 @@ static void ahead(void *user, int layer, int kv_head, const uint32_t *blocks, in
     sp_offload_ahead(user, layer, kv_head, blocks, n);
 }
 
-sp_block_source sp_offload_source(sp_offload *o)
+static void want_anew(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n)
 {
-    return (sp_block_source){.want = want, .wait = wait_for, .ahead = ahead, .user = o};
+    want_blocks(user, layer, kv_head, blocks, n, false);
+}
+
+static void ahead_anew(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n)
+{
+    fetch_ahead(user, layer, kv_head, blocks, n, false);
+}
+
+sp_block_source sp_offload_source(sp_offload *o, bool keeps)
+{
+    return (sp_block_source){.want = keeps ? want : want_anew,
+                             .wait = wait_for,
+                             .ahead = keeps ? ahead : ahead_anew,
+                             .user = o};
 }

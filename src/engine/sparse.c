@@ -289,7 +289,7 @@ static sp_err open(sp_sparse *s, opening *o)
     for (int i = 0; i < n_spans; i++) set_roles(s, o, i);
     count_roles(s, o);
     if (o->n_keys < depth || s->n == 0 || (depth >= 0 && s->k == s->n)) return SP_OK;
-    if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload);
+    if (o->e->offload && !s->o.source.want) s->o.source = sp_offload_source(o->e->offload, !s->o.forgets);
     SP_TRY(take_lists(s, o));
     SP_TRY(take_summaries(s, o->e));
     SP_TRY(list(s, o));

@@ -47,6 +47,7 @@ typedef struct sp_sparse_opts {
                      1: one stage; 0: SP_SPARSE_REFINE, or 1 where blocks can leave memory */
     sp_block_source source; /* want NULL: all blocks are in the pool */
     bool ahead;             /* fetch what a layer is likely to want while the one before computes */
+    bool forgets; /* for comparison: nothing that was fetched is kept for the next token */
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
     bool reuse;
     float eta;   /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */

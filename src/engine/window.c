@@ -16,7 +16,8 @@ void sp_offload_window_drop(sp_offload *o)
 
 static bool is_missing(const sp_offload *o, uint32_t block)
 {
-    return sp_kv_is_away(o->pool, block) && !o->window.is_in[block];
+    return sp_kv_is_away(o->pool, block) && !o->window.is_in[block] &&
+           !o->is_resident[o->window.layer];
 }
 
 /* load_run -- n neighbours. */
@@ -33,7 +34,8 @@ static sp_err load_run(sp_offload *o, sp_kv_run run)
     return sp_pages_read(o->pages, &from);
 }
 
-/* make_room -- for n more blocks: seats give way to a window. */
+/* make_room -- for n more blocks: seats give way to a window, but for those of its layer: lists of
+ * sparse readers name them already. */
 static sp_err make_room(sp_offload *o, int64_t n)
 {
     const int64_t layers = o->shape.n_layers;
@@ -41,7 +43,7 @@ static sp_err make_room(sp_offload *o, int64_t n)
         return sp_fail(SP_E_NOKV,
                        "context memory of %zu bytes: one layer of %lld blocks needs more",
                        o->max_bytes, (long long)(o->window.n + n));
-    if (o->window.n + n > (int64_t)o->max_near * layers / 2) sp_seats_empty(o);
+    if (o->window.n + n > (int64_t)o->max_near * layers / 2) sp_seats_empty(o, o->window.layer);
     return SP_OK;
 }
 

@@ -276,10 +276,9 @@ void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
     pthread_mutex_unlock(&p->lock);
 }
 
-void sp_kv_drop_contents(sp_kv_pool *p, uint32_t block)
+void sp_kv_drop_contents(sp_kv_pool *p, int layer, uint32_t block)
 {
-    for (int l = 0; l < p->shape.n_layers; l++)
-        drop_pages(at(p, l, block), at(p, l, block) + p->layer_block_bytes);
+    drop_pages(at(p, layer, block), at(p, layer, block) + p->layer_block_bytes);
 }
 
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p)
@@ -296,10 +295,8 @@ uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
 /* come_back -- a block that nobody holds any more is empty, and its memory is given back. */
 static void come_back(sp_kv_pool *p, uint32_t block)
 {
-    if (atomic_exchange(&p->away[block], 0))
-        atomic_fetch_sub(&p->n_away, 1);
-    else
-        sp_kv_drop_contents(p, block);
+    if (atomic_exchange(&p->away[block], 0)) atomic_fetch_sub(&p->n_away, 1);
+    for (int l = 0; l < p->shape.n_layers; l++) sp_kv_drop_contents(p, l, block);
 }
 
 /* -- the free map: all with the lock held --------------------------------------------------- */

@@ -5,6 +5,9 @@
  *                   then once for each setting of --decode, with the tokens of that answer: each
  *                   distribution is compared with the one of full attention
  *
+ * With --context-memory the settings are not studied: a study reads all, which drives out what sparse
+ * steps keep. Instead: what they found in memory, and what they read from the file.
+ *
  *   MODEL.heads.json   importance and similarity of heads, which `--decode sparse:10%,reuse` reads
  */
 #include <math.h>
@@ -20,7 +23,6 @@
 #include "lab/profile_decode.h"
 #include "serve/check/measure.h"
 
-#define EPSILON 0.1f /* tolerance of D, as in the paper */
 #define SYSTEM  "Answer from the documents."
 
 enum { N_HARDEST = 4 };
@@ -28,7 +30,7 @@ enum { N_HARDEST = 4 };
 typedef struct setting {
     const char *decode;
     sp_study *study;
-    double kl, read, reused;
+    double kl, read, reused, found, file_bytes;
     int64_t n_tokens, n_agreed, n_answers;
 } setting;
 
@@ -100,12 +102,13 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
     bool busy = true;
     p->at = s;
     p->n_seen = 0;
-    sp_study_next(s ? s->study : p->heads);
+    sp_study *study = !s ? p->heads : p->m.ctx.context_bytes ? NULL : s->study;
+    if (study) sp_study_next(study);
     const sp_measure measure = {.forced = s ? p->tokens : NULL,
                                 .n_forced = s ? p->n_tokens : 0,
                                 .on_logits = see,
                                 .user = p,
-                                .study = s ? s->study : p->heads};
+                                .study = study};
     sp_err err = sp_measure_submit(p->ctx, prompt,
                                    &(sp_request_opts){.sampling = sp_sampling_default(),
                                                       .max_tokens = p->predict,
@@ -122,6 +125,8 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
     } else if (err == SP_OK && res->decode.n_sparse) {
         s->read += res->decode.keys_read;
         s->reused += res->decode.lists_reused;
+        s->found += res->decode.found;
+        s->file_bytes += (double)res->decode.file_bytes / res->decode.n_sparse;
         s->n_answers++;
     }
     sp_request_destroy(r);
@@ -199,20 +204,29 @@ static void print_overlap(const profile *p)
                    -1 + 2.0 * (i + 1) / SP_STUDY_BINS, (long long)r.n_pairs[i], 100 * r.overlap[i]);
 }
 
+static void print_setting(const profile *p, const setting *s)
+{
+    const sp_study_result r = sp_study_result_of(s->study);
+    const double n = s->n_tokens ? (double)s->n_tokens : 1;
+    const double answers = s->n_answers ? (double)s->n_answers : 1;
+    printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% ", s->decode, s->kl / n,
+           100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers);
+    if (p->m.ctx.context_bytes)
+        printf("%6.1f %% %10.1f\n", 100 * s->found / answers, s->file_bytes / answers / 1e3);
+    else
+        printf("%6.1f %% %6.1f %% %6.1f %%\n", 100 * r.read,
+               r.exact > 0 ? 100 * r.read / r.exact : 0, r.best > 0 ? 100 * r.read / r.best : 0);
+}
+
 static void print_settings(const profile *p)
 {
-    if (p->decode.n)
-        printf("\n%-32s %8s %8s %9s %8s %8s %8s %8s\n", "decode", "KL", "agree", "keys", "reused",
-               "mass", "of exact", "of best");
-    for (int i = 0; i < p->decode.n; i++) {
-        const setting *s = &p->settings[i];
-        const sp_study_result r = sp_study_result_of(s->study);
-        const double n = s->n_tokens ? (double)s->n_tokens : 1,
-                     answers = s->n_answers ? (double)s->n_answers : 1;
-        printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% %6.1f %% %6.1f %% %6.1f %%\n", s->decode, s->kl / n,
-               100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers,
-               100 * r.read, r.exact > 0 ? 100 * r.read / r.exact : 0, r.best > 0 ? 100 * r.read / r.best : 0);
-    }
+    if (p->decode.n == 0) return;
+    printf("\n%-32s %8s %8s %9s %8s ", "decode", "KL", "agree", "keys", "reused");
+    if (p->m.ctx.context_bytes)
+        printf("%8s %10s\n", "found", "KB read");
+    else
+        printf("%8s %8s %8s\n", "mass", "of exact", "of best");
+    for (int i = 0; i < p->decode.n; i++) print_setting(p, &p->settings[i]);
 }
 
 typedef struct hard_head {
@@ -236,7 +250,7 @@ static void print_hardest(const sp_heads *h)
         hard_head *one = &v[i];
         *one = (hard_head){.layer = i / h->n_kv_heads, .kv_head = i % h->n_kv_heads};
         one->tau = sp_heads_tau(h, one->layer, one->kv_head, SP_SPARSE_ETA, SP_SPARSE_POWER);
-        one->difficulty = sp_heads_difficulty(h, one->layer, one->kv_head, one->tau, EPSILON);
+        one->difficulty = sp_heads_hardness(h, one->layer, one->kv_head);
     }
     if (v) qsort(v, (size_t)n, sizeof *v, by_difficulty);
     printf("\nhardest to reuse:");

@@ -75,7 +75,10 @@ static sp_err open_offload(sp_context *c, const sp_context_opts *o)
 {
     const char *dir = o->context_dir ? o->context_dir : o->store ? o->store : "/var/tmp";
     const size_t bytes = (size_t)o->context_bytes;
-    return sp_offload_create(&(sp_offload_opts){.pool = c->pool, .dir = dir, .max_bytes = bytes},
+    return sp_offload_create(&(sp_offload_opts){.pool = c->pool,
+                                                .dir = dir,
+                                                .max_bytes = bytes,
+                                                .resident_bytes = (size_t)o->resident_bytes},
                              &c->offload);
 }
 
@@ -137,6 +140,23 @@ static sp_err open_heads(sp_context *c, const char *model)
     }
     sp_free(path);
     return err;
+}
+
+/* rank_layers -- by their hardest head. */
+static sp_err rank_layers(sp_context *c)
+{
+    const sp_hparams *hp = &c->model->hp;
+    if (!c->offload || !c->heads) return SP_OK;
+    float *hardest = sp_alloc((size_t)hp->n_layers, sizeof *hardest);
+    if (!hardest) return sp_fail_nomem((size_t)hp->n_layers * sizeof *hardest, "resident heads");
+    for (int l = 0; l < hp->n_layers; l++) {
+        hardest[l] = sp_heads_hardness(c->heads, l, 0);
+        for (int g = 1; g < hp->n_kv_heads; g++)
+            hardest[l] = SP_MAX(hardest[l], sp_heads_hardness(c->heads, l, g));
+    }
+    sp_offload_rank(c->offload, hardest);
+    sp_free(hardest);
+    return SP_OK;
 }
 
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
@@ -229,6 +249,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
     SP_TRY(open_heads(c, o->model));
+    SP_TRY(rank_layers(c));
     c->vocab.tokenizer = c->model->tokenizer;
     c->vocab.chat_template = c->model->chat_template;
     c->prompts.tokenizer = c->model->tokenizer;

@@ -56,6 +56,7 @@ static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
     if (is_word(text, n, "reuse")) return o->reuse = true;
     if (is_word(text, n, "least")) return o->least = true;
     if (is_word(text, n, "ahead")) return o->ahead = true;
+    if (is_word(text, n, "forget")) return o->forgets = true;
     if (read_value(text, n, "depth=", tokens, &v) && v == (double)(int32_t)v) {
         o->min_depth = v == 0 ? -1 : (int32_t)v;
     } else if (read_value(text, n, "reuse=", cosines, &v)) {
@@ -111,7 +112,7 @@ sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
             return sp_fail(SP_E_ARG,
                            "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
                            "hash256, keys4, refine=X, depth=N, reuse, reuse=TAU, eta=X, power=X, "
-                           "least, ahead",
+                           "least, ahead, forget",
                            (int)n, at, text);
     }
     return SP_OK;

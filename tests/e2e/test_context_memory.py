@@ -59,6 +59,18 @@ def test_answers_are_those_of_memory(documents, small, decode, tmp_path):
     assert not any(tmp_path.iterdir())  # the file has no name
 
 
+@pytest.mark.parametrize("resident", ["auto", "200K"])
+def test_resident_heads(documents, resident):
+    """Layers that stay in memory change no answer, and less is read from the file."""
+    options = "--decode", "sparse:300,refine=1,depth=0,forget", "--context-memory", "2M"
+    without, kept = ask_all(documents, *options), ask_all(documents, *options, "--resident-heads", resident)
+    assert texts(without) == texts(kept)
+    before, after = (a[1]["spolia"]["decode"] for a in (without, kept))
+    assert before["found"] == 0
+    if resident == "auto":
+        assert after["found"] > 0 and after["file_bytes"] < before["file_bytes"], (before, after)
+
+
 def test_chunks_of_a_store(documents, small, tmp_path):
     """Chunks that were computed before are loaded piece by piece: together they exceed the memory."""
     options = "--decode", "sparse:300,refine=1,depth=0", "--store", tmp_path / "store"
@@ -70,9 +82,11 @@ def test_chunks_of_a_store(documents, small, tmp_path):
 
 def test_bad_memory(tmp_path):
     run = "run", "-m", MODEL, "-p", "The harbour", "-n", 3, "--kv-memory", KV
-    refuse(*run, "--context-memory", "100K", naming=["context memory", "summaries"])
+    refuse(*run, "--context-memory", "100K", naming=["context memory", "index"])
     refuse(*run, "--context-memory", "1M", "--context-dir", tmp_path / "none", naming=["none"])
     assert json.loads(succeed(*run, "--context-memory", "1M", "--json"))
+    refuse(*run, "--resident-heads", "auto", naming=["resident-heads", "context-memory"])
+    refuse(*run, "--context-memory", "1M", "--resident-heads", "all", naming=["all"])
 
 
 @pytest.mark.parametrize("decode", ["300", "300,ahead"])

@@ -2,6 +2,7 @@
  *
  *   full readers    prefill and decoding over blocks in a file
  *   sparse readers  with seats for all that a step reads, for less, and for next to nothing
+ *   little memory   windows do not touch the seats that lists name; hard layers stay in memory
  *   a budget        blocks leave by themselves; blocks that are freed and taken again are not mixed up
  *   faults          every read that fails or has a wrong bit: the same bits, or SP_E_IO; then the same
  *                   bits again
@@ -14,6 +15,7 @@
 #include "engine/offload.h"
 #include "engine/sparse.h"
 #include "store/files_int.h"
+#include "store/pages.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -83,7 +85,7 @@ static void send_away(scene *s)
         for (int k = 0; k < n; k++) {
             assert_true(sp_kv_is_away(s->t.pool, s->known.spans[i].blocks[k]));
             for (int l = 0; l < LAYERS; l++)
-                memset(sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]), 0xff,
+                if (!sp_offload_is_resident(s->offload, l)) memset(sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]), 0xff,
                        sp_kv_pool_layer_block_bytes(s->t.pool));
         }
     }
@@ -195,6 +197,24 @@ static void test_sparse(void **state)
     }
 }
 
+/* For comparison: what a step read is read for the next one, too. */
+static void test_forgets(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    sp_sparse_opts o = some;
+    scene s;
+    in_memory(&some, want);
+    o.forgets = true;
+    scene_open(&s, 40, NULL);
+    send_away(&s);
+    assert_ok(decode(&s, &o, got));
+    same_bits(got, want, "nothing kept");
+    const sp_offload_stats a = sp_offload_stats_of(s.offload);
+    assert_int_equal(a.n_found, 0);
+    assert_int_equal(a.n_fetched, a.n_wanted);
+    scene_close(&s);
+}
+
 /* Guesses change what is fetched, not what is read. */
 static void test_ahead(void **state)
 {
@@ -212,14 +232,17 @@ static void test_ahead(void **state)
     scene_close(&s);
     for (size_t k = 0; k < SP_COUNT(kinds); k++) { /* those of the layer before */
         sp_sparse_opts o = some;
-        o.ahead = true;
-        scene_open(&s, kinds[k].seats, kinds[k].io);
-        send_away(&s);
-        assert_ok(decode(&s, &o, got));
-        same_bits(got, want, "with guesses");
-        const sp_offload_stats a = sp_offload_stats_of(s.offload);
-        assert_true(a.n_ahead > 0 && a.n_ahead <= a.n_fetched);
-        scene_close(&s);
+        for (int forgets = 0; forgets < 2; forgets++) {
+            o.ahead = true;
+            o.forgets = forgets;
+            scene_open(&s, kinds[k].seats, kinds[k].io);
+            send_away(&s);
+            assert_ok(decode(&s, &o, got));
+            same_bits(got, want, "with guesses");
+            const sp_offload_stats a = sp_offload_stats_of(s.offload);
+            assert_true(a.n_ahead > 0 && a.n_ahead <= a.n_fetched);
+            scene_close(&s);
+        }
     }
 }
 
@@ -283,6 +306,69 @@ static void test_budget(void **state)
     }
     assert_true(sp_offload_stats_of(s.offload).n_left >= 2 * 12);
     scene_close(&s);
+}
+
+/* tight -- a pool whose budget is `blocks` beside its summaries; its chunks are away. */
+static void tight(scene *s, int blocks, int seats, int resident)
+{
+    tiny_spec spec = TINY_SPEC_DEFAULT;
+    spec.kv_type = SP_Q16;
+    assert_ok(tiny_open(&s->t, &spec, 21));
+    const size_t block = sp_kv_block_bytes(sp_kv_pool_shape(s->t.pool));
+    const size_t lists = LAYERS * G * (size_t)sp_kv_pool_n_blocks(s->t.pool);
+    const size_t record = sp_summary_bytes(SP_SUMMARY_BOUNDS, spec.head) + 8 + sp_pages_sum_bytes();
+    const size_t index = lists * record;
+    const size_t kept = (size_t)resident * block / LAYERS;
+    const sp_offload_opts o = {.pool = s->t.pool, .dir = "/tmp", .n_seats = seats,
+                               .max_bytes = index + kept + (size_t)blocks * block,
+                               .resident_bytes = kept};
+    assert_ok(sp_offload_create(&o, &s->offload));
+    sp_offload_rank(s->offload, (const float[LAYERS]){0.1f, 0.5f, 0.3f});
+    sp_engine_set_offload(s->t.engine, s->offload);
+    compute_chunks(s);
+    send_away(s);
+}
+
+/* What finds no seat comes into a window, which drives out seats of other layers only. */
+static void test_seats_beside_a_window(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    scene s;
+    in_memory(&some, want);
+    for (int seats = 1; seats < 40; seats += 3)
+        for (int ahead = 0; ahead < 2; ahead++) {
+            sp_sparse_opts o = some;
+            o.ahead = ahead;
+            tight(&s, seats + 9, seats, 0);
+            assert_ok(decode(&s, &o, got));
+            same_bits(got, want, "seats beside a window");
+            scene_close(&s);
+        }
+}
+
+/* As many layers as fit, the hardest first, read nothing from the file. */
+static void test_resident(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    static const struct {
+        int blocks; /* of a layer that may be resident; 25 are away */
+        bool is_resident[LAYERS];
+    } budgets[] = {{0, {0}}, {24, {0}}, {25, {0, 1, 0}}, {50, {0, 1, 1}}, {75, {1, 1, 1}}};
+    int64_t n_fetched = INT64_MAX;
+    scene s;
+    in_memory(&some, want);
+    for (size_t i = 0; i < SP_COUNT(budgets); i++) {
+        tight(&s, 60, 30, budgets[i].blocks);
+        for (int l = 0; l < LAYERS; l++)
+            assert_int_equal(sp_offload_is_resident(s.offload, l), budgets[i].is_resident[l]);
+        assert_ok(decode(&s, &some, got));
+        same_bits(got, want, "resident layers");
+        const sp_offload_stats a = sp_offload_stats_of(s.offload);
+        assert_true(i < 2 || a.n_fetched < n_fetched);
+        n_fetched = a.n_fetched;
+        assert_true(a.n_resident < LAYERS || (a.n_fetched == 0 && a.n_found == a.n_wanted));
+        scene_close(&s);
+    }
 }
 
 /* The n-th read fails, or all from it on. */
@@ -378,6 +464,8 @@ int main(void)
         cmocka_unit_test(test_ahead),       cmocka_unit_test(test_pool),
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_read_faults),
         cmocka_unit_test(test_flips),       cmocka_unit_test(test_write_faults),
+        cmocka_unit_test(test_seats_beside_a_window),
+        cmocka_unit_test(test_resident),    cmocka_unit_test(test_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
