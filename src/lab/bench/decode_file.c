@@ -1,6 +1,7 @@
 /* decode_file.c -- sparse decoding from a file, beside the same from memory and what the disk allows.
  *
  *   context   random keys and values in spans of 1,024 tokens, written to the file as they are made
+ *   full      the same answers with full attention, in memory
  *   greedy    each answer decodes its most likely tokens; the run in memory must have the same ones
  *   hits      so many of the blocks that a step reads are those that the step before read, the others
  *             random: the choice is replaced by that before blocks are fetched
@@ -18,6 +19,7 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 #include "engine/offload.h"
+#include "lab/bench/decode_plot.h"
 #include "lab/bench/random_kv.h"
 #include "serve/decode.h"
 #include "store/pages.h"
@@ -144,7 +146,8 @@ static sp_err disk_open(disk *d, bool from_disk)
     const file_bench *b = d->b;
     SP_TRY(sp_decode_parse(b->decode, &d->choice));
     d->choice.o.min_depth = -1;
-    if (d->choice.o.refine == 0) d->choice.o.refine = 1; /* as blocks that leave memory are chosen */
+    if (d->choice.o.refine == 0)
+        d->choice.o.refine = 1; /* as blocks that leave memory are chosen */
     SP_TRY(sp_model_open(b->model, &d->model));
     SP_TRY(sp_device_open(NULL, &(sp_device_opts){.kernels = b->cpu, .n_threads = b->n_threads},
                           &d->device));
@@ -186,10 +189,11 @@ static int32_t most_likely(const disk *d)
     return best;
 }
 
+/* decode -- o NULL: with full attention. */
 static sp_err decode(disk *d, const sp_sparse_opts *o, outcome *out)
 {
     sp_plan *p = &d->plan;
-    sp_err err = sp_sparse_create(o, &p->sparse);
+    sp_err err = o ? sp_sparse_create(o, &p->sparse) : SP_OK;
     double start = 0;
     int32_t token = 1;
     for (int i = 0; i < d->b->predict + WARM && err == SP_OK; i++) {
@@ -301,7 +305,7 @@ static sp_err random_reads(disk *d, double *rate)
 
 /* How far the comparison in memory went. */
 typedef struct compared {
-    outcome from_disk, in_memory;
+    outcome from_disk, in_memory, full;
     double grown, disk_rate;
 } compared;
 
@@ -340,8 +344,11 @@ static sp_err run_in_memory(const file_bench *b, int depth, compared *c)
     disk d = {.b = b, .depth = depth};
     sp_err err = disk_open(&d, false);
     if (err == SP_OK) err = decode(&d, &d.choice.o, &c->in_memory);
+    if (err == SP_OK) err = decode(&d, NULL, &c->full);
     disk_close(&d);
-    if (err == SP_OK) printf("%8d %-10s %8.2f\n", depth, "memory", c->in_memory.rate);
+    if (err == SP_OK)
+        printf("%8d %-10s %8.2f\n%8d %-10s %8.2f\n", depth, "full", c->full.rate, depth, "memory",
+               c->in_memory.rate);
     fflush(stdout);
     return err;
 }
@@ -366,7 +373,7 @@ static sp_err run_from_disk(disk *d, compared *c)
     return run_hits(d, c);
 }
 
-static sp_err run_depth(const file_bench *b, int depth)
+static sp_err run_depth(const file_bench *b, int depth, decode_curves *curves)
 {
     compared c = {0};
     disk d = {.b = b, .depth = depth};
@@ -375,7 +382,10 @@ static sp_err run_depth(const file_bench *b, int depth)
     sp_err err = run_from_disk(&d, &c);
     disk_close(&d);
     SP_TRY(err);
+    decode_curve_add(&curves->disk, depth, c.from_disk.rate);
     if (b->only) return SP_OK;
+    decode_curve_add(&curves->memory, depth, c.in_memory.rate);
+    decode_curve_add(&curves->full, depth, c.full.rate);
     if (memcmp(c.from_disk.tokens, c.in_memory.tokens, n) != 0)
         return sp_fail(SP_E_FORMAT, "the tokens from the file are not those from memory");
     printf("# the same %d tokens from the file and from memory\n", b->predict + WARM);
@@ -386,11 +396,13 @@ int bench_decode_file(const file_bench *b)
 {
     if (b->predict + WARM > MAX_TOKENS)
         return cli_fail_with("--predict: at most %d with --from-disk", MAX_TOKENS - WARM), 2;
+    decode_curves curves = {.peer_name = b->peer_name};
+    if (b->peer_csv && !decode_curve_read(b->peer_csv, &curves.peer)) return 1;
     printf("%8s %-10s %8s %10s %9s %9s %9s %9s\n", "depth", "from", "tok/s", "found", "MB/tok",
            "ms waited", "bound", "of it");
     for (int i = 0; i < b->depths->n; i++) {
-        sp_err err = run_depth(b, (int)b->depths->v[i]);
+        sp_err err = run_depth(b, (int)b->depths->v[i], &curves);
         if (err != SP_OK) return cli_fail(err);
     }
-    return 0;
+    return !b->svg || decode_plot_write(b->svg, &curves) ? 0 : 1;
 }
