@@ -443,7 +443,9 @@ SP_API sp_err sp_fuse(sp_context *c, const sp_prompt *p, bool *fresh);
 /* The guard answers a sampled share of requests once more with full attention, in steps where
  * nothing else is to do, and compares the distribution of the first answer token. When the mean
  * divergence of a policy leaves the bound, its recomputation ratio rises by steps to 1/2, and
- * after that it falls back to "prefix"; each with a log line. */
+ * after that it falls back to "prefix"; each with a log line. Sparse decoding has a report, too, of
+ * the policy "sparse": the first four tokens that were decoded sparsely are compared, and it falls
+ * back to full attention. */
 typedef struct sp_guard_report {
     const char *policy;
     int64_t n_checked, n_agreed; /* requests; agreed: the most likely token is the same */

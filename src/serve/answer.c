@@ -70,6 +70,7 @@ static sp_err choose(sp_request *r, const float *logits, int32_t *id)
 {
     int n = (int)r->tokens.n;
     if (n == 0 && r->guarded) sp_guard_note(r->ctx->guard, r, logits);
+    if (n > 0 && r->sparse_guarded) sp_guard_note_sparse(r->ctx->guard, r, logits);
     int position = r->n_prompt - 1 + n;
     sp_err err = SP_OK;
     const sp_measure *m = &r->measure;

@@ -75,8 +75,11 @@ struct sp_request {
     bool late;           /* a layer was not there in time */
     bool text_only;      /* takes no copies but READY ones: others came too late */
     bool guarded;        /* its first token is to be checked */
+    bool sparse_guarded; /* the tokens that it decodes sparsely are */
+    struct sp_guard_noted *noted; /* those so far; the guard's */
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */
     _Atomic bool cancel; /* set by any thread */
+    bool decode_follows; /* the context's setting of decoding */
     bool follows;        /* the context's settings, as they are when it enters the queue */
     bool done;           /* its result is its owner's to read: driver.h, I2 */
     int32_t max_tokens;

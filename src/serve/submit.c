@@ -91,7 +91,16 @@ static void follow_context(sp_request *r)
     r->reuse = r->ctx->reuse;
     if (!g) return;
     sp_guard_steer(g, &r->reuse);
-    r->guarded = r->max_tokens > 0 && sp_guard_samples(g, &r->reuse);
+    r->guarded = r->max_tokens > 0 && !r->measure.on_logits && sp_guard_samples(g, &r->reuse);
+}
+
+/* follow_decode -- the same for sparse decoding. */
+static void follow_decode(sp_request *r)
+{
+    if (!r->sparse || !r->ctx->guard || !r->follows || !r->decode_follows) return;
+    if (sp_guard_steer_decode(r->ctx->guard, &r->sparse_guarded)) return;
+    sp_sparse_destroy(r->sparse);
+    r->sparse = NULL;
 }
 
 /* choose_policy -- as the options say. A chunk at the very end is followed by nothing whose logits
@@ -115,6 +124,7 @@ static sp_err choose_decode(sp_request *r, bool internal)
 {
     sp_decode_choice choice = r->ctx->decode;
     if (r->o.decode) SP_TRY(sp_decode_parse(r->o.decode, &choice));
+    r->decode_follows = !r->o.decode;
     r->o.decode = NULL; /* the caller's */
     choice.o.heads = r->ctx->heads;
     r->window = internal || r->max_tokens == 0 ? 0 : choice.window;
@@ -217,6 +227,7 @@ static bool has_tree(const sp_request *r)
 void sp_request_enter(sp_request *r)
 {
     if (r->follows) follow_context(r);
+    follow_decode(r);
     bool has_chunk = r->n_head < r->n_segs;
     bool exact_only = !has_chunk || has_tree(r);
     if (exact_only && !r->reuse.policy->exact) r->reuse.policy = sp_reuse_policy_default();

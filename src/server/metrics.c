@@ -144,7 +144,7 @@ static void guards(FILE *f, const srv_gauges *g)
         {"guard_agreed_total", "counter", "Of these, with the same most likely first token."},
         {"guard_mean_kl_nats", "gauge", "Mean divergence of the first token's distribution."},
         {"guard_recompute_ratio", "gauge", "Share of recomputed tokens in use now."},
-        {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix."}};
+        {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix, or sparse decoding by full attention."}};
     for (size_t k = 0; k < sizeof all / sizeof *all && g->n_guards; k++) {
         head(f, all[k].name, all[k].type, all[k].help);
         for (int i = 0; i < g->n_guards; i++) {

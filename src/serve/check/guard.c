@@ -10,6 +10,7 @@
 enum { ENOUGH = 8 }; /* checks before a change */
 
 static const float ratios[] = {0.15f, 0.3f, 0.5f}; /* steps of a policy that recomputes */
+static const sp_reuse_policy sparse = {.name = "sparse"}; /* of the report */
 #define MEMORY 0.8                                 /* weight of the past in the mean */
 
 sp_err sp_guard_create(float share, float bound, sp_guard **out)
@@ -63,12 +64,25 @@ void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice)
     if (r->fallen_back) choice->policy = sp_reuse_policy_default();
 }
 
+static bool is_due(const sp_guard *g, float *due)
+{
+    *due += g->share;
+    if (*due < 1) return false;
+    *due -= 1;
+    return true;
+}
+
 bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice)
 {
-    if (choice->policy->exact) return false;
-    g->due += g->share;
-    if (g->due < 1) return false;
-    g->due -= 1;
+    return !choice->policy->exact && is_due(g, &g->due);
+}
+
+bool sp_guard_steer_decode(sp_guard *g, bool *sampled)
+{
+    const int i = find_policy(g, &sparse);
+    *sampled = false;
+    if (i >= 0 && g->reports[i].fallen_back) return false;
+    *sampled = is_due(g, &g->due_sparse);
     return true;
 }
 
@@ -91,21 +105,49 @@ static bool copy_prompt(const sp_request *r, sp_prompt *out)
     return true;
 }
 
-void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits)
+/* begin_note -- of up to n_rows tokens; NULL: no room. */
+static sp_guard_noted *begin_note(sp_guard *g, const sp_request *r, int n_rows)
 {
-    size_t n_vocab = (size_t)r->ctx->model->hp.n_vocab;
-    if (g->n_waiting == SP_GUARD_WAITING) return; /* I1 */
+    const size_t n_vocab = (size_t)r->ctx->model->hp.n_vocab;
+    if (g->n_waiting == SP_GUARD_WAITING) return NULL; /* I1 */
     sp_guard_noted *n = SP_NEW(sp_guard_noted);
-    if (!n) return;
-    n->policy = r->reuse.policy;
+    if (!n) return NULL;
     sp_arena_init(&n->prompt.arena);
-    n->logits = sp_alloc(n_vocab, sizeof *n->logits);
+    n->logits = sp_alloc((size_t)n_rows * n_vocab, sizeof *n->logits);
     if (!n->logits || !copy_prompt(r, &n->prompt)) {
         sp_guard_free_noted(n);
-        return;
+        return NULL;
     }
-    memcpy(n->logits, logits, n_vocab * sizeof *logits);
     g->waiting[g->n_waiting++] = n;
+    return n;
+}
+
+static void add_row(sp_guard_noted *n, const float *logits, int n_vocab)
+{
+    const size_t row = (size_t)n_vocab;
+    memcpy(n->logits + (size_t)n->n_rows++ * row, logits, row * sizeof *logits);
+}
+
+void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits)
+{
+    sp_guard_noted *n = begin_note(g, r, 1);
+    if (!n) return;
+    n->policy = r->reuse.policy;
+    add_row(n, logits, r->ctx->model->hp.n_vocab);
+}
+
+/* No check begins while the request runs, so what it noted remains. */
+void sp_guard_note_sparse(sp_guard *g, sp_request *r, const float *logits)
+{
+    const bool is_sparse = r->sparse && sp_sparse_account_of(r->sparse).n_steps > 0;
+    if (!r->noted && is_sparse && r->tokens.n == 1) r->noted = begin_note(g, r, SP_GUARD_ROWS);
+    sp_guard_noted *n = r->noted;
+    r->sparse_guarded = n && n->n_rows < SP_GUARD_ROWS;
+    if (!r->sparse_guarded) return;
+    n->sparse = true;
+    n->policy = &sparse;
+    n->tokens[n->n_rows] = r->tokens.v[r->tokens.n - 1];
+    add_row(n, logits, r->ctx->model->hp.n_vocab);
 }
 
 /* -- judging -------------------------------------------------------------------------------- */
@@ -152,8 +194,9 @@ static void raise_ratio(sp_guard *g, int i)
                r->policy, r->mean_kl, 100 * (double)r->recompute);
     } else {
         r->fallen_back = true;
-        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: prefixes only from now on", r->policy,
-               r->mean_kl);
+        const char *now = g->policies[i].policy == &sparse ? "full attention" : "prefixes only";
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: %s from now on", r->policy,
+               r->mean_kl, now);
     }
     r->mean_kl = 0;
 }
@@ -177,8 +220,17 @@ static void judge(sp_guard *g, const sp_reuse_policy *policy, double kl, bool ag
 
 void sp_guard_judge(sp_guard *g, const float *logits, int n_vocab)
 {
-    judge(g, g->now->policy, divergence(logits, g->now->logits, n_vocab),
-          best_of(logits, n_vocab) == best_of(g->now->logits, n_vocab));
+    const sp_guard_noted *n = g->now;
+    const int i = g->n_seen++ - n->sparse; /* the first token is never decoded sparsely */
+    if (i < 0 || i >= n->n_rows) return;
+    const float *noted = n->logits + (size_t)i * (size_t)n_vocab;
+    if (i == 0) {
+        g->kl = 0;
+        g->agrees = true;
+    }
+    g->kl += divergence(logits, noted, n_vocab) / n->n_rows;
+    g->agrees &= best_of(logits, n_vocab) == best_of(noted, n_vocab);
+    if (i == n->n_rows - 1) judge(g, n->policy, g->kl, g->agrees);
 }
 
 const sp_guard_report *sp_context_guard(const sp_context *c, int *n)

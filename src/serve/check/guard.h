@@ -6,6 +6,10 @@
  *                                                                          |
  *        mean KL above the bound:  ratio 0 -> 0.15 -> 0.3 -> 0.5 -> "prefix" |
  *
+ * Sparse decoding is checked in the same way, as the "policy" named sparse: the first tokens that an
+ * answer decoded sparsely, once more with full attention after the same tokens and over the same
+ * reuse. Above the bound, answers are decoded with full attention.
+ *
  * Only requests that follow the context's own settings are sampled and steered; one that names its
  * policy gets it. A check begins when nothing else is to do, one at a time.
  *
@@ -27,6 +31,11 @@ void sp_guard_destroy(sp_guard *g);
 void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice);
 /* sp_guard_samples -- this request is one to check. */
 bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
+/* sp_guard_steer_decode -- for a request that follows the context: whether it may be decoded sparsely
+ * and, if so, whether it is one to check. */
+bool sp_guard_steer_decode(sp_guard *g, bool *sampled);
+/* sp_guard_note_sparse -- the logits [V] of a token after the first; those of SP_GUARD_ROWS are kept. */
+void sp_guard_note_sparse(sp_guard *g, sp_request *r, const float *logits);
 /* sp_guard_note -- the logits [V] of its first token. Leaves out what it has no memory for. */
 void sp_guard_note(sp_guard *g, const sp_request *r, const float *logits);
 

@@ -15,11 +15,19 @@ static sp_err compare(int position, const float *logits, int n_vocab, void *user
 static void begin_check(sp_context *c, sp_guard *g)
 {
     const sp_reuse_opts off = {.policy = "off"};
-    const sp_request_opts o = {
-        .reuse = &off, .sampling = sp_sampling_default(), .max_tokens = 1, .ignore_end = true};
-    const sp_measure m = {.on_logits = compare, .user = g};
     g->now = g->waiting[0];
     memmove(g->waiting, g->waiting + 1, (size_t)--g->n_waiting * sizeof *g->waiting);
+    const bool sparse = g->now->sparse;
+    const sp_request_opts o = {.reuse = sparse ? NULL : &off,
+                               .decode = "exact",
+                               .sampling = sp_sampling_default(),
+                               .max_tokens = sparse ? g->now->n_rows + 1 : 1,
+                               .ignore_end = true};
+    const sp_measure m = {.on_logits = compare,
+                          .user = g,
+                          .forced = g->now->tokens,
+                          .n_forced = sparse ? g->now->n_rows : 0};
+    g->n_seen = 0;
     if (sp_measure_submit(c, &g->now->prompt, &o, &m, &g->check) == SP_OK) return;
     sp_log(SP_LOG_WARN, "guard: a check was left out: %s", sp_error_detail());
     sp_guard_free_noted(g->now);

@@ -4,12 +4,15 @@
 
 #include "serve/check/guard.h"
 
-enum { SP_GUARD_WAITING = 4, SP_GUARD_POLICIES = 16 };
+enum { SP_GUARD_WAITING = 4, SP_GUARD_POLICIES = 16, SP_GUARD_ROWS = 4 };
 
 typedef struct sp_guard_noted {
     const sp_reuse_policy *policy;
     sp_prompt prompt; /* a copy */
-    float *logits;    /* [V] of its first token under reuse */
+    float *logits;    /* [n_rows, V] under reuse: of its first token; decoded sparsely: of those after */
+    int32_t tokens[SP_GUARD_ROWS]; /* sparsely: the tokens that precede them */
+    int n_rows;
+    bool sparse;
 } sp_guard_noted;
 
 typedef struct sp_guard_policy {
@@ -18,18 +21,23 @@ typedef struct sp_guard_policy {
 } sp_guard_policy;
 
 struct sp_guard {
-    float share, bound, due; /* due: grows by share with each request; at 1 one is sampled */
+    float share, bound;
+    float due, due_sparse; /* grow by share with each request; at 1 one is sampled */
     sp_guard_noted *waiting[SP_GUARD_WAITING];
     int n_waiting;
     sp_guard_noted *now; /* being checked */
     sp_request *check;
+    int n_seen; /* rows of the check so far */
+    double kl;  /* their mean divergence */
+    bool agrees;
     sp_guard_policy policies[SP_GUARD_POLICIES];
     sp_guard_report reports[SP_GUARD_POLICIES];
     int n_policies;
 };
 
 void sp_guard_free_noted(sp_guard_noted *n);
-/* sp_guard_judge -- the logits [V] of full attention for the prompt that is being checked. */
+/* sp_guard_judge -- the logits [V] of full attention for the next token of the prompt that is being
+ * checked. */
 void sp_guard_judge(sp_guard *g, const float *logits, int n_vocab);
 
 #endif

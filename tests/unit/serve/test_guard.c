@@ -81,6 +81,46 @@ static void test_checks_the_share_it_is_told(void **state)
     sp_context_close(c);
 }
 
+/* answer -- of 8 tokens; returns how many were decoded sparsely. */
+static int answer(sp_context *c, int turn, const char *decode)
+{
+    sp_prompt *p = prompt_of(c, turn);
+    sp_request *r;
+    const sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = 8, .ignore_end = true, .decode = decode};
+    assert_ok(sp_generate(c, p, &o, &r));
+    int n = sp_request_result(r)->decode.n_sparse;
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    idle(c);
+    return n;
+}
+
+/* A budget of everything is exact; one of a single block is not, and is taken back. */
+static void test_sparse_decoding(void **state)
+{
+    static const struct {
+        const char *decode;
+        bool is_exact;
+    } cases[] = {{"sparse:100%,depth=0", true}, {"sparse:1,depth=0", false}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context *c = NULL;
+        assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .reuse.policy = "prefix",
+                                                     .guard = 1, .guard_bound = 1e-12f,
+                                                     .n_threads = 1, .kv_bytes = 4 << 20,
+                                                     .decode = cases[i].decode}, &c));
+        for (int k = 0; k < 8; k++) assert_int_equal(answer(c, k, NULL), 7);
+        const sp_guard_report *r = report(c);
+        assert_string_equal(r->policy, "sparse");
+        assert_int_equal(r->n_checked, 8);
+        assert_true(r->fallen_back == !cases[i].is_exact);
+        assert_int_equal(answer(c, 0, NULL), cases[i].is_exact ? 7 : 0);
+        assert_int_equal(answer(c, 0, cases[i].decode), 7); /* who asks for it gets it */
+        if (cases[i].is_exact) assert_true(r->mean_kl == 0 && r->n_agreed == r->n_checked);
+        sp_context_close(c);
+    }
+}
+
 /* What could not be checked in time is left out, not piled up. */
 static void test_waits_for_idle_time(void **state)
 {
@@ -171,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checks_the_share_it_is_told),
+        cmocka_unit_test(test_sparse_decoding),
         cmocka_unit_test(test_waits_for_idle_time),
         cmocka_unit_test(test_exact_reuse_is_not_checked),
         cmocka_unit_test(test_takes_reuse_back),
