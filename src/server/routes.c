@@ -144,6 +144,8 @@ static const struct {
     {"GET", "/ping", ping, .probe = true},
     {"GET", "/version", version},
     {"GET", "/metrics", metrics, .probe = true},
+    {"GET", "/props", srv_props},
+    {"GET", "/slots", srv_slots, .probe = true},
     {"GET", "/v1/models", models},
     {"GET", "/v1/models/", one_model, .below = true},
     {"POST", "/v1/chat/completions", srv_chat},

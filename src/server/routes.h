@@ -21,6 +21,8 @@ srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param
 /* Handlers of other files. */
 srv_sent srv_chat(srv_call *call); /* generate.c */
 srv_sent srv_completion(srv_call *call);
+srv_sent srv_props(srv_call *call); /* props.c */
+srv_sent srv_slots(srv_call *call);
 srv_sent srv_tokenize(srv_call *call); /* tokens.c */
 srv_sent srv_detokenize(srv_call *call);
 srv_sent srv_apply_template(srv_call *call);

@@ -369,6 +369,21 @@ def test_hanging_up_cancels(start, stream):
     assert s.call("/v1/completions", {**LONG, "max_tokens": 1})[0] == 200
 
 
+def test_what_clients_of_llama_cpp_ask(start):
+    s = start("--parallel", 3, "--temp", 0.5, "--alias", "harbour")
+    status, props = s.call("/props")
+    assert status == 200 and props["total_slots"] == 3 and props["model_alias"] == "harbour"
+    assert props["default_generation_settings"]["n_ctx"] == s.call("/v1/models")[1]["data"][0]["max_model_len"]
+    assert props["default_generation_settings"]["params"]["temperature"] == 0.5 and "<|im_start|>" in props["chat_template"]
+    status, slots = s.call("/slots")
+    assert status == 200 and [x["id"] for x in slots] == [0, 1, 2] and not any(x["is_processing"] for x in slots)
+    body = json.dumps({**LONG, "prompt": "The " * 3000, "n": 2}).encode()
+    with s.socket() as c:
+        c.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        s.wait_for("num_requests_running", 2)
+        assert [x["is_processing"] for x in s.call("/slots")[1]] == [True, True, False]
+
+
 def test_a_full_queue_is_refused(start):
     s = start("--parallel", 1, "--queue", 0)
     body = json.dumps({**LONG, "prompt": "The " * 3000, "n": 8}).encode()
