@@ -193,6 +193,20 @@ def test_cold_runs_live_on_earlier_questions(index, tmp_path):
     assert second["kv_layers"] == ""
 
 
+def test_copies_from_the_host(index, tmp_path):
+    """Unrounded they are those of the device; rounded ones differ a little."""
+    options = ["--policies", "off,full", "--limit", "3", "-ctk", "f32", "-t", "1"]
+    host = ["--host-memory", "256M", "--from-host"]
+    rows = {}
+    for name, more in (("device", []), ("host", host), ("q8_0", [*host, "--host-kv", "q8_0"])):
+        succeed("eval", "-m", MODEL, "-q", FILE, "-i", index, *options, *more, "--out", tmp_path / name)
+        rows[name] = without_times(rows_of(tmp_path / f"{name}.csv"))
+    assert rows["host"] == rows["device"]
+    exact, rounded = ([float(r["kl_first"]) for r in rows[n] if r["policy"] == "full"] for n in ("device", "q8_0"))
+    assert exact != rounded and all(abs(a - b) < 0.05 for a, b in zip(exact, rounded))
+    refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "--from-host", naming=["--host-memory"], code=2)
+
+
 def test_given_documents_and_a_shuffled_order(tmp_path):
     docs, file = tmp_path / "docs.jsonl", tmp_path / "q.jsonl"
     names = [f"d{i}" for i in range(6)]

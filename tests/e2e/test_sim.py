@@ -56,6 +56,16 @@ def test_paths_by_hand(tmp_path):
     assert hits(sim(trace, "--memory", "160", "--policy", "lru", "--top-k", "1"))["lru"] == 2
 
 
+def test_times_and_bytes():
+    made = ("--generate", "zipf", "--requests", "3000", "--docs", "2000", "--memory", "20%", "--policy", "lru,hazard")
+    for row in map(json.loads, succeed("sim", *made, "--times", "--json").splitlines()):
+        for op in ("look_up_us", "use_us", "add_us"):
+            assert 0 < row[op]["p50"] <= row[op]["p99"] <= row[op]["max"] and row[op]["n"] > 0
+        assert row["look_up_us"]["n"] == 5 * -(-3000 // 16) == row["use_us"]["n"] + row["add_us"]["n"]
+        assert row["entry_bytes"] > 360  # sp_copy alone
+    assert "p99" in succeed("sim", *made, "--times") and "add_us" not in succeed("sim", *made, "--json")
+
+
 def test_looking_ahead(tmp_path):
     # C needs room while B is about to be used and A is not.
     trace = write(tmp_path / "t.jsonl", "BACBD")

@@ -31,7 +31,7 @@ typedef struct evaluation {
     eval_options o;
     model_options m;
     const char *policies, *ratios, *alphas, *prefix;
-    bool restart, cold;
+    bool restart, cold, from_host;
     eval_settings settings;
     eval_input in;
 } evaluation;
@@ -94,6 +94,7 @@ static json_t *describe(const evaluation *v)
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
     set_number(s, "focus", v->m.ctx.reuse.focus);
     set_number(s, "cold", v->cold);
+    if (v->from_host) set_text(s, "host-kv", v->m.ctx.host_kv ? v->m.ctx.host_kv : "as -ctk");
     return s;
 }
 
@@ -130,6 +131,7 @@ static bool ask_all(const evaluation *v, eval_csv *csv)
                                                  .similar = v->o.similar,
                                                  .n_fuse = v->o.n_fuse,
                                                  .cold = v->cold,
+                                                 .from_host = v->from_host,
                                                  .interrupted = &eval_interrupted});
     bool done = e != NULL;
     eval_catch(true);
@@ -201,6 +203,8 @@ int lab_eval(int argc, char **argv)
          "shares of chunk tokens to recompute (" RATIOS ")", .common = true},
         {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "craft: its alphas, instead of --ratios"},
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
+        {OPT_FLAG, "from-host", 0, NULL, &v.from_host,
+         "load prepared copies from --host-memory, as --host-kv keeps them"},
         {OPT_STRING, "out", 'o', "PREFIX", &v.prefix, "write PREFIX.csv, summary and plots",
          .common = true},
         {OPT_FLAG, "restart", 0, NULL, &v.restart, "overwrite PREFIX.csv"},
@@ -217,6 +221,8 @@ int lab_eval(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("eval: unexpected argument \"%s\"", argv[at]), 2;
+    if (v.from_host && (v.cold || !v.m.ctx.host_bytes))
+        return cli_fail_with("eval: --from-host needs --host-memory, and excludes --cold"), 2;
     if (!eval_settings_make(v.policies, v.ratios, v.alphas, &v.settings)) return 2;
     int code = eval_input_open("eval", &v.o, &v.m, &v.settings, &v.in);
     if (code) return code;

@@ -223,9 +223,9 @@ static bool read_elsewhere(const eval_run *e, sp_context *c, const asked *a,
     return done;
 }
 
-/* prepare -- the copies that a setting starts with. */
-static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
-                    const sp_prompt *p)
+/* make_copies -- that a setting starts with. */
+static bool make_copies(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
+                        const sp_prompt *p)
 {
     if (e->o.cold || s->habits & EVAL_STREAM) return true;
     if (s->habits & EVAL_TRACES) {
@@ -237,6 +237,14 @@ static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, con
     sp_reuse_opts plain = s->reuse; /* the policy itself runs: it may record facts about a copy */
     plain.unfused = true;
     return warm(e, l->ctx, p, &plain) && (s->reuse.unfused || fuse_all(e, l->ctx, a));
+}
+
+/* prepare -- and moves them to the host, if they are to come from there. */
+static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
+                    const sp_prompt *p)
+{
+    return make_copies(e, l, s, a, p) &&
+           (!e->o.from_host || e->o.cold || good(sp_measure_swap_out(l->ctx)));
 }
 
 /* -- measuring ------------------------------------------------------------------------------ */

@@ -20,6 +20,7 @@ typedef struct eval_run_opts {
     int max_tokens;
     const char *similar; /* "bm25", "neighbour" */
     int n_fuse;          /* similar chunks that a "+fused" copy is conditioned on */
+    bool from_host;      /* what is prepared leaves the device, and is loaded from the host tier */
     bool cold;           /* no copies are prepared; every setting has its own context */
     bool scores_only;    /* answers without KL and KV deviation */
     const volatile sig_atomic_t *interrupted;

@@ -10,6 +10,8 @@ static double share(int64_t part, int64_t all)
     return all ? (double)part / (double)all : 0;
 }
 
+static const char *const op_names[SIM_N_OPS] = {"look_up", "use", "add"};
+
 static void print_json(const sim_row *w, const sim_opts *o)
 {
     const sim_result *r = &w->r;
@@ -20,7 +22,19 @@ static void print_json(const sim_row *w, const sim_opts *o)
            share(r->n_hits, r->n_docs), share(r->tokens_hit, r->tokens), (long long)r->n_docs,
            (long long)r->n_copies, (long long)r->n_evicted, r->seconds);
     if (w->of_belady >= 0) printf(",\"of_belady\":%.6g", w->of_belady);
+    for (int op = 0; o->times && op < SIM_N_OPS; op++)
+        printf(",\"%s_us\":{\"p50\":%.4g,\"p99\":%.4g,\"max\":%.4g,\"n\":%lld}", op_names[op],
+               r->times[op].p50, r->times[op].p99, r->times[op].most, (long long)r->times[op].n);
+    if (o->times) printf(",\"entry_bytes\":%.4g", r->entry_bytes);
     puts("}");
+}
+
+static void print_times(const sim_result *r)
+{
+    for (int op = 0; op < SIM_N_OPS; op++)
+        printf("  %-8s p50 %8.2f  p99 %8.2f  max %10.2f us  (%lld)\n", op_names[op],
+               r->times[op].p50, r->times[op].p99, r->times[op].most, (long long)r->times[op].n);
+    printf("  %lld copies, %.0f bytes each\n", (long long)r->n_copies, r->entry_bytes);
 }
 
 void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json)
@@ -43,6 +57,7 @@ void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json)
             printf("%10s", "");
         printf(" %10lld %9.2f\n", (long long)r->n_evicted,
                r->n_docs ? 1e6 * r->seconds / (double)r->n_docs : 0);
+        if (o->times) print_times(r);
     }
 }
 

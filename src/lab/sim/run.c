@@ -1,6 +1,7 @@
 /* run.c -- a ledger over a pool without memory, driven as requests drive it: what is found is pinned,
  * what is missing is added, and pinned until the request is over. Time is the number of the request.
  */
+#include <malloc.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -25,6 +26,9 @@ struct sim_cache {
     uint32_t *blocks;      /* of the largest document */
     sim_result r;
     int64_t began;
+    sim_samples *samples;
+    bool timed;   /* the calls of this request */
+    size_t bytes; /* allocated before the ledger was there */
 };
 
 /* -- segments -------------------------------------------------------------------------------- */
@@ -85,18 +89,35 @@ static void look_ahead(sim_cache *c, int64_t r)
     }
 }
 
+/* began, note -- around a call whose time counts. */
+static int64_t began(const sim_cache *c)
+{
+    return c->timed ? sim_ns() : 0;
+}
+
+static void note(sim_cache *c, sim_op op, int64_t since)
+{
+    if (c->timed) sim_note(&c->samples, op, sim_ns() - since);
+}
+
 static void look_up(sim_cache *c, int n, int64_t now)
 {
+    int64_t t = began(c);
     if (c->o.by_path) {
         sp_path_match m = sp_by_path_find(c->ledger, c->segs, n, now, c->found);
+        note(c, SIM_LOOK_UP, t);
         if (m.partial) sp_ledger_unpin(c->ledger, m.partial);
         return;
     }
     for (int i = 0; i < n; i++) {
         sp_content_query q = query_of(&c->segs[i]);
+        t = began(c);
         c->found[i] = sp_by_content_find(c->ledger, &q, SP_COPY_PLAIN, now);
+        note(c, SIM_LOOK_UP, t);
+        t = began(c);
         /* A plain copy is exact in front; elsewhere none of what precedes it is in it. */
         if (c->found[i]) sp_ledger_use(c->ledger, c->found[i], i ? MEAN_CCI : 0, now);
+        if (c->found[i]) note(c, SIM_USE, t);
     }
 }
 
@@ -122,7 +143,9 @@ static sp_err add(sim_cache *c, int i, double cost, int64_t now)
                          .parent = c->o.by_path && i ? c->found[i - 1] : NULL,
                          .blocks = c->blocks,
                          .cost_us = (float)(cost * seg->n)};
+    int64_t t = began(c);
     sp_err err = sp_ledger_add(c->ledger, &spec, now, &c->found[i]);
+    note(c, SIM_ADD, t);
     sp_kv_release(c->pool, c->blocks, n_blocks);
     if (err == SP_OK && c->found[i]) sp_ledger_pin(c->ledger, c->found[i]);
     return err;
@@ -143,6 +166,7 @@ static sp_err add_missing(sim_cache *c, int n, const bool *hit, int64_t now)
 bool sim_cache_request(sim_cache *c, int64_t r, bool *hit)
 {
     int64_t now = r + 1;
+    c->timed = c->o.times && r % SIM_TIMED == 0;
     look_ahead(c, r);
     int n = fill_request(c, r);
     if (c->future.next) {
@@ -170,6 +194,7 @@ bool sim_cache_request(sim_cache *c, int64_t r, bool *hit)
 static bool open_ledger(sim_cache *c, int64_t max_blocks, int64_t largest)
 {
     bool belady = strcmp(c->o.policy, "belady") == 0;
+    c->bytes = mallinfo2().uordblks + mallinfo2().hblkhd;
     if (belady) sim_future_make(c->t, c->o.by_path, &c->future);
     /* An eighth more than may be cached, so that the search for free blocks is short. */
     sp_kv_shape shape = {.n_layers = 1, .n_heads = 1, .head = 2, .type = SP_F16};
@@ -212,7 +237,13 @@ sim_result sim_cache_close(sim_cache *c)
         r.n_evicted = sp_ledger_stats_of(c->ledger).n_evicted;
         r.n_copies = sp_ledger_stats_of(c->ledger).n_copies;
         c->future.newcomer = -1; /* all may go */
+        size_t now = mallinfo2().uordblks + mallinfo2().hblkhd;
+        r.entry_bytes = r.n_copies ? (double)(now - c->bytes - sim_samples_bytes(c->samples)) /
+                                         (double)r.n_copies
+                                   : 0;
     }
+    for (int op = 0; op < SIM_N_OPS; op++) r.times[op] = sim_times_of(c->samples, (sim_op)op);
+    sim_samples_free(c->samples);
     sp_ledger_destroy(c->ledger);
     sp_kv_pool_destroy(c->pool);
     sim_future_free(&c->future);

@@ -57,6 +57,8 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
          "tokens computed in a second, where there is no --profile (5000)"},
         {OPT_GROUP, "Output"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "one JSON object for each policy and size"},
+        {OPT_FLAG, "times", 0, NULL, &o->run.times,
+         "time the ledger's calls, of one request in 16; bytes of an entry"},
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write the rows as CSV"},
         {OPT_STRING, "svg", 0, "FILE", &o->svg, "plot hits over memory"},
         {0},

@@ -4,6 +4,7 @@
  *   generate.c   makes one
  *   future.c     next uses, and Belady's policy, which knows them
  *   run.c        a ledger without memory, driven request by request
+ *   times.c      what its calls take
  *   tiers.c      several tiers, and the time to the first token
  *   report.c     JSON lines, CSV, plot
  *
@@ -50,6 +51,15 @@ typedef struct sim_workload {
 /* sim_generate -- the same options give the same trace. False after an error message. */
 bool sim_generate(const sim_workload *w, sim_trace *out);
 
+/* What one call of the ledger took, us; of those of one request in SIM_TIMED. A look-up by path counts the
+ * uses, too; an add to a full cache decides what leaves, and drops it. */
+enum { SIM_TIMED = 16 };
+typedef enum sim_op { SIM_LOOK_UP, SIM_USE, SIM_ADD, SIM_N_OPS } sim_op;
+typedef struct sim_times {
+    double p50, p99, most;
+    int64_t n;
+} sim_times;
+
 /* One simulation. */
 typedef struct sim_opts {
     const char *policy; /* of cache/evict.h, or "belady" */
@@ -58,12 +68,23 @@ typedef struct sim_opts {
     int look_ahead; /* requests that wait while one runs */
     int keep;       /* leading documents of a request that are cached; 0: all */
     const sp_cost *cost;
+    bool times; /* sim_result.times and entry_bytes */
 } sim_opts;
 
 typedef struct sim_result {
     int64_t n_docs, n_hits, tokens, tokens_hit, n_evicted, n_copies;
     double seconds;
+    sim_times times[SIM_N_OPS];
+    double entry_bytes; /* of memory that the ledger has allocated, for each copy at the end */
 } sim_result;
+
+/* sim_note -- a sample of an operation, ns; sim_times_of -- of all samples so far, which it sorts. */
+typedef struct sim_samples sim_samples;
+void sim_note(sim_samples **s, sim_op op, int64_t ns);
+sim_times sim_times_of(sim_samples *s, sim_op op);
+void sim_samples_free(sim_samples *s);
+size_t sim_samples_bytes(const sim_samples *s);
+int64_t sim_ns(void);
 
 /* sim_run -- false after an error message. */
 bool sim_run(const sim_trace *t, const sim_opts *o, sim_result *out);

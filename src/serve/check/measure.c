@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "serve/request_int.h"
+#include "serve/tiers/tiers_int.h"
 
 static sp_err check(const sp_context *c, const sp_measure *m)
 {
@@ -31,6 +32,21 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
 sp_measured_steps sp_measure_steps(const sp_context *c)
 {
     return c->steps;
+}
+
+static sp_err swap_out(sp_context *c, void *arg)
+{
+    SP_UNUSED(arg);
+    if (!c->tiers || !c->tiers->host) return sp_fail(SP_E_ARG, "the context has no host tier");
+    sp_tiers_drain(c->tiers);
+    while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
+    }
+    return SP_OK;
+}
+
+sp_err sp_measure_swap_out(sp_context *c)
+{
+    return sp_driver_call(c, swap_out, NULL);
 }
 
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,

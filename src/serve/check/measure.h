@@ -29,6 +29,10 @@ typedef struct sp_measured_steps {
 
 sp_measured_steps sp_measure_steps(const sp_context *c);
 
+/* sp_measure_swap_out -- all copies that no request holds leave the device: what the host tier takes of them is
+ * loaded from there when it is used next. Errors: SP_E_ARG when there is no host tier. */
+sp_err sp_measure_swap_out(sp_context *c) SP_MUST_CHECK;
+
 /* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request
  * from those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk
  * tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1
