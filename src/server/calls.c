@@ -231,30 +231,33 @@ static bool take_function(const srv_tools *t, view *v, json_t *calls)
     return good;
 }
 
-/* take_items -- objects with commas between; false: the last is none of a known tool. */
+/* take_items -- objects with commas between, as many as there are; false: none. */
 static bool take_items(const srv_tools *t, view *v, json_t *calls)
 {
+    bool any = false;
     for (;;) {
-        skip_space(v);
-        if (v->n == 0 || *v->s != '{' || !take_object(t, v, calls)) return false;
-        skip_space(v);
-        if (!take(v, ",")) return true;
+        view at = *v;
+        skip_space(&at);
+        if (any && !take(&at, ",")) return true;
+        skip_space(&at);
+        if (at.n == 0 || *at.s != '{' || !take_object(t, &at, calls)) return any;
+        *v = at;
+        any = true;
     }
 }
 
-/* take_list -- [object, ...], with or without its mark. */
+/* take_list -- [object, ...], with or without its mark. A stream has sent each call when it was complete,
+ * so it remains one if something else follows it. */
 static bool take_list(const srv_tools *t, view *v, json_t *calls)
 {
     view at = *v;
     take(&at, marks[MISTRAL]);
     skip_space(&at);
-    if (!take(&at, "[")) return false;
-    json_t *found = json_array();
-    bool good = take_items(t, &at, found) && take(&at, "]");
-    if (good) json_array_extend(calls, found);
-    json_decref(found);
-    if (good) *v = at;
-    return good;
+    if (!take(&at, "[") || !take_items(t, &at, calls)) return false;
+    *v = at;
+    skip_space(&at);
+    if (take(&at, "]")) *v = at;
+    return true;
 }
 
 /* take_bare -- an object, perhaps after <|python_tag|>; another one after ";" or a line end. */
@@ -277,18 +280,18 @@ static bool take_any(const srv_tools *t, view *v, json_t *calls)
            take_bare(t, v, calls);
 }
 
-/* open_any -- what has begun at v; complete calls of a list that has no end yet are added. */
-static json_t *open_any(const srv_tools *t, view v, json_t *calls)
+/* open_any -- what has begun at v: a call, or the next one of a list. */
+static json_t *open_any(const srv_tools *t, view v)
 {
+    skip_space(&v);
     if (take(&v, marks[HERMES])) {
         skip_space(&v);
         return open_object(t, v);
     }
     if (take(&v, marks[FUNCTION])) return open_function(t, v);
-    if (take(&v, marks[PYTHON])) skip_space(&v);
-    if (take(&v, ";")) skip_space(&v);
-    if (take(&v, marks[MISTRAL])) skip_space(&v);
-    if (take(&v, "[")) take_items(t, &v, calls);
+    static const char *const before[] = {"<|python_tag|>", ";", "[TOOL_CALLS]", "[", ","};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        if (take(&v, before[i])) skip_space(&v);
     return open_object(t, v);
 }
 
@@ -331,7 +334,7 @@ void srv_calls_read(const srv_tools *t, const char *text, size_t n, bool done, s
         if (!done && v.n == 0) break;
         while (take_any(t, &v, out->v)) {
         }
-        if (!done) out->open = open_any(t, v, out->v);
+        if (!done) out->open = open_any(t, v);
         if (json_array_size(out->v) || !done) break;
     }
     if (json_array_size(out->v) || !done)

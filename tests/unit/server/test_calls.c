@@ -37,6 +37,7 @@ static const answer answers[] = {
     {"<tool_call> and so on", "<tool_call> and so on", {{0}}},
     {"[TOOL_CALLS][{\"name\": \"boats\", \"arguments\": {}}, {\"name\": \"tides\", \"arguments\": {\"day\": 1}}]", "",
      {{"boats", "{}"}, {"tides", "{\"day\": 1}"}}},
+    {"[TOOL_CALLS][{\"name\": \"tides\", \"arguments\": {\"day\": 1}}, 5]", "", {{"tides", "{\"day\": 1}"}}},
     {" [{\"name\": \"tides\", \"arguments\": {\"day\": 1}}]", "", {{"tides", "{\"day\": 1}"}}},
     {"{\"name\": \"tides\", \"parameters\": {\"day\": 1}}", "", {{"tides", "{\"day\": 1}"}}},
     {"<|python_tag|>{\"name\": \"tides\", \"parameters\": {}}; {\"name\": \"boats\", \"parameters\": {}}", "",
