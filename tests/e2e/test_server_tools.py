@@ -45,7 +45,7 @@ def test_a_required_call(server):
     choice = server.client().chat.completions.create(**ask).choices[0]
     assert choice.finish_reason == "tool_calls" and choice.message.content is None
     assert len(choice.message.tool_calls) == 1 and is_count(choice.message.tool_calls[0])
-    name, arguments, ids, reason, n_deltas = "", "", set(), None, 0
+    name, arguments, ids, reason = "", "", set(), None
     for event in server.client().chat.completions.create(**ask, stream=True):
         delta = event.choices[0].delta
         assert not delta.content
@@ -54,10 +54,15 @@ def test_a_required_call(server):
             arguments += call.function.arguments or ""
             assert call.index == 0 and (call.id is None) == (call.function.name is None)
             ids |= {call.id} - {None}
-            n_deltas += bool(call.function.arguments)
         reason = event.choices[0].finish_reason or reason
     assert (name, arguments, reason) == ("count_boats", choice.message.tool_calls[0].function.arguments, "tool_calls")
-    assert len(ids) == 1 and n_deltas > 1  # as it is generated
+    assert len(ids) == 1
+
+    def count_deltas():
+        stream = server.client().chat.completions.create(**ask, stream=True)
+        return sum(len(e.choices[0].delta.tool_calls or []) for e in stream)
+    # as it is generated; on a busy machine one event may carry all of an answer
+    assert any(count_deltas() > 2 for _ in range(20))
     with server.client().chat.completions.stream(**ask) as stream:  # the client's own accumulation
         last = stream.get_final_completion().choices[0]
     assert last.message.tool_calls[0].function.arguments == arguments and last.finish_reason == "tool_calls"
