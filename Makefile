@@ -171,7 +171,7 @@ unit-bins: $(UNIT_BIN) emulated-bins
 # the kernel tests this way, `make test-cpus` every test that the choice of kernels can change.
 EMULATED := $(filter-out %_avx2 roofline_%,$(X86_NAMES))
 EMULATED_OBJ := $(EMULATED:%=$(BUILD)/emulate/src/compute/x86/%.o) $(BUILD)/emulate/src/compute/dispatch.o
-EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend matmul packed small_ops summary)
+EMULATED_BIN := $(patsubst %,$(BUILD)/emulate/tests/kernel/test_%,attend join matmul packed small_ops summary)
 EMULATED_ALL := $(BUILD)/emulate/spolia $(EMULATED_BIN) $(patsubst %.c,$(BUILD)/emulate/%,$(sort $(wildcard \
 	$(foreach d,unit/compute unit/engine unit/serve property,tests/$d/*.c))))
 EMULATE := -DSP_EMULATE $(ALLOW_avx2) -Wno-maybe-uninitialized -Wno-psabi

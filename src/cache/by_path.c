@@ -113,7 +113,7 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     if (seg->n < SP_BLOCK_TOKENS) return NULL;
     sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tenant, seg->tokens));
     for (; c; c = c->next_by_start) {
-        bool follows = c->parent == parent && (parent || c->tenant == seg->tenant);
+        bool follows = c->parent == parent && (parent || c->tenant == seg->tenant) && c->first == 0;
         int32_t b = follows && can_serve(c, ready_only) ? common_blocks(c, seg) : 0;
         if (b > best_blocks) {
             best_blocks = b;

@@ -24,7 +24,8 @@ static void pack_all(packer *p, const sp_copy_spec *spec, sp_copy *c)
     size_t n_patch = spec->base ? (size_t)spec->n_patch : 0;
     c->tokens = pack(p, spec->seg->tokens, n, sizeof *c->tokens);
     c->before = pack(p, spec->before, n_before, sizeof *c->before);
-    c->blocks = pack(p, spec->blocks, (size_t)sp_blocks_for(spec->seg->n), sizeof *c->blocks);
+    c->blocks =
+        pack(p, spec->blocks, (size_t)sp_blocks_for(spec->first + spec->seg->n), sizeof *c->blocks);
     c->heavy = pack(p, spec->heavy, n, sizeof *c->heavy);
     if (spec->base) {
         c->patch = pack(p, spec->patch, n_patch, sizeof *c->patch);
@@ -57,6 +58,7 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     c->id = spec->seg->id;
     c->tenant = spec->seg->tenant;
     c->n = spec->seg->n;
+    c->first = spec->first;
     c->at = spec->at;
     c->n_before = spec->n_before;
     c->base = spec->base;
@@ -80,6 +82,7 @@ void sp_copy_move_contents(sp_copy *to, sp_copy *from)
     to->stats = from->stats;
     to->heavy = from->heavy;
     to->blocks = from->blocks;
+    to->first = from->first;
     to->base = from->base;
     to->n_patch = from->n_patch;
     to->patch = from->patch;
@@ -102,6 +105,7 @@ void sp_copy_empty(sp_copy *c)
     c->stats = NULL;
     c->heavy = NULL;
     c->blocks = NULL;
+    c->first = 0;
     c->base = NULL;
     c->patch = NULL;
     c->patch_blocks = NULL;

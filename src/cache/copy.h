@@ -90,7 +90,8 @@ struct sp_copy {
     const int32_t *heavy;       /* [n] tokens by falling attention received; NULL: not measured */
 
     /* -- its KV on the device: READY (and, unreadable, LOADING) */
-    const uint32_t *blocks;       /* [ceil(n / B)]; of a patched copy: the blocks of its base */
+    const uint32_t *blocks;       /* [ceil((first + n) / B)]; of a patched copy: the blocks of its base */
+    int32_t first;                /* slot of token 0 in blocks[0]; not 0: a node that shares blocks */
     const sp_copy *base;          /* what the patch is stored over; NULL: the copy is whole */
     int32_t n_patch;              /* tokens of the patch */
     const int32_t *patch;         /* [n_patch] ascending token indices */
@@ -133,10 +134,10 @@ struct sp_copy {
     void *memory;           /* one allocation: all arrays that the pointers above own */
 };
 
-/* sp_copy_n_own_blocks -- the blocks that this copy alone accounts for: those of a patch, or all. */
+/* sp_copy_n_own_blocks -- the blocks that the copy has and its base has not: those of a patch, or all. */
 static inline int32_t sp_copy_n_own_blocks(const sp_copy *c)
 {
-    return sp_blocks_for(c->base ? c->n_patch : c->n);
+    return sp_blocks_for(c->base ? c->n_patch : c->first + c->n);
 }
 
 /* sp_copy_evictable -- may leave the device now. */

@@ -22,6 +22,10 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
     l->max_placed = o->max_placed;
     l->keeps = true;
     l->stats.max_blocks = o->max_blocks;
+    l->n_holders = SP_NEW_N(uint32_t, (size_t)sp_kv_pool_n_blocks(o->pool));
+    if (!l->n_holders)
+        return sp_fail_nomem(sizeof *l->n_holders * (size_t)sp_kv_pool_n_blocks(o->pool),
+                             "the ledger of copies");
     l->ghosts = SP_NEW(sp_ghosts);
     if (!l->ghosts) return sp_fail_nomem(sizeof *l->ghosts, "the ledger of copies");
     SP_TRY(sp_by_path_init(l));
@@ -153,7 +157,13 @@ void sp_ledger_forget_oldest(sp_ledger *l)
 
 void sp_ledger_count(sp_ledger *l, const sp_copy *c, int sign)
 {
-    l->stats.n_blocks += sign * sp_copy_n_own_blocks(c);
+    const uint32_t *blocks = sp_ledger_own_blocks(c);
+    for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++) {
+        uint32_t *n = &l->n_holders[blocks[i]];
+        if (sign < 0) --*n;
+        l->stats.n_blocks += *n == 0 ? sign : 0;
+        if (sign > 0) ++*n;
+    }
     if (c->kind == SP_COPY_PLACED) l->stats.n_placed += sign;
 }
 
@@ -201,7 +211,7 @@ void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c)
 static void keep_name(sp_copy *c)
 {
     if (c->kind == SP_COPY_PATH)
-        c->blocks = NULL;
+        c->blocks = NULL, c->first = 0;
     else
         sp_copy_empty(c);
 }
@@ -321,6 +331,7 @@ void sp_ledger_destroy(sp_ledger *l)
     sp_evict_fini(&l->ready);
     sp_rank_fini(&l->ending);
     sp_free(l->ghosts);
+    sp_free(l->n_holders);
     sp_free(l);
 }
 

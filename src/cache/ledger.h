@@ -20,7 +20,7 @@
  *  I2  what is found by path is exact, or a node that moves (kv/segment.h), whose id says so:
  *      sp_ledger_add refuses any other under a path.
  *  I3  a copy that is pinned or has children keeps its blocks.
- *  I4  n_blocks, the sum of own blocks over all copies, is at most max_blocks.
+ *  I4  n_blocks, the blocks of all copies, each counted once, is at most max_blocks.
  *  I5  at most max_placed copies are placed; the one of least worth makes room.
  *  I6  a FREE copy has a place below the device, or is pinned, or its descendants are; at most
  *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered; of paths the ends go first.
@@ -86,7 +86,8 @@ typedef struct sp_copy_spec {
                                 its parent ends */
     const sp_digest *before; /* [n_before] content copies; the first n_head are the head */
     int n_before, n_head;
-    const uint32_t *blocks;       /* [ceil(n / B)] sealed; of a patch: those of its base */
+    const uint32_t *blocks;       /* [ceil((first + n) / B)] sealed; of a patch: those of its base */
+    int32_t first;                /* path copies: slot of the first token in blocks[0] */
     const sp_copy_stats *stats;   /* NULL: not measured */
     const int32_t *heavy;         /* NULL: not measured */
     const sp_copy *base;          /* content copies: the READY copy that the patch is stored over */

@@ -72,8 +72,8 @@ static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
 {
     if (spec->parent) sp_ledger_pin(l, spec->parent);
     if (spec->base) sp_ledger_pin(l, spec->base);
-    bool fits = sp_ledger_make_room(l, sp_blocks_for(spec->base ? spec->n_patch : spec->seg->n),
-                                    spec->kind);
+    bool fits = sp_ledger_make_room(
+        l, sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n), spec->kind);
     if (spec->parent) sp_ledger_unpin(l, spec->parent);
     if (spec->base) sp_ledger_unpin(l, spec->base);
     return fits;

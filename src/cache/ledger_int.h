@@ -22,6 +22,7 @@ struct sp_ledger {
     sp_ghosts *ghosts;
     sp_order host; /* copies in the host tier */
     sp_ledger_tiers tiers;
+    uint32_t *n_holders; /* of each block of the pool: copies that have it */
     bool keeps; /* copies that leave the device may go to a lower tier */
     int64_t max_placed;
     sp_ledger_stats stats;

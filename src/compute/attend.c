@@ -48,18 +48,45 @@ int32_t sp_span_visible(const sp_span *s, int32_t p)
     return from;
 }
 
+sp_run sp_run_at(const sp_attend_req *req, const sp_span *spans, const sp_sight *sight, int i)
+{
+    const sp_span *s = &spans[sp_sight_at(sight, i)];
+    sp_run run = {.n_spans = 1, .n = s->n};
+    const int32_t shift = s->shift;
+    if (!s->joined || req->mass) return run;
+    for (int k = i + 1; k < sight->n; k++, run.n_spans++) {
+        s = &spans[sp_sight_at(sight, k)];
+        if (!s->joined || s->shift != shift) break;
+        run.n += s->n;
+    }
+    return run;
+}
+
+int32_t sp_run_visible(const sp_span *spans, const sp_sight *sight, int i, const sp_run *run,
+                       int32_t p)
+{
+    int32_t seen = 0;
+    for (int k = i; k < i + run->n_spans; k++) {
+        const sp_span *s = &spans[sp_sight_at(sight, k)];
+        const int32_t n = sp_span_visible(s, p);
+        seen += n;
+        if (n < s->n) break;
+    }
+    return seen;
+}
+
 /* -- scratch ----------------------------------------------------------------------------------- */
 
 /* A row needs the query (as given and rotated), the outputs of a piece and of all pieces, the
- * scores of a step and ten scalars. A step's keys and values are decoded to f32. For masses, each
- * span keeps the maximum that its sum is relative to. */
+ * scores of a step and ten scalars. A step's keys and values are decoded to f32; those of joined
+ * spans are gathered first. For masses, each span keeps the maximum that its sum is relative to. */
 size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans)
 {
     const int group = n_heads / n_kv_heads;
     const size_t rows = SP_ROUND_UP((size_t)sp_tile_rows(group, head), 16);
     const size_t width = SP_ROUND_UP((size_t)head, 16);
     size_t floats =
-        rows * (4 * width + SP_STEP_TOKENS + 10 + (size_t)max_spans) + 2 * SP_STEP_TOKENS * width;
+        rows * (4 * width + SP_STEP_TOKENS + 10 + (size_t)max_spans) + 4 * SP_STEP_TOKENS * width;
     return SP_TURNS_BYTES + SP_ROUND_UP(floats * sizeof(float), (size_t)SP_CACHE_LINE) +
            SHARE_BYTES;
 }
@@ -109,12 +136,14 @@ static void measure_spans(sp_tile *t, const sp_span *spans, int64_t rows)
     const int64_t last = t->first + t->n - 1;
     const sp_sight *sight = &req->sights[req->see[last]];
     int64_t at = 0, seen = 0, n_steps = 0;
-    for (int i = 0; i < sight->n; i++) {
-        const sp_span *s = &spans[sp_sight_at(sight, i)];
-        int64_t n = SP_DIV_UP(sp_span_visible(s, req->pos[last]), SP_STEP_TOKENS);
+    sp_run run;
+    for (int i = 0; i < sight->n; i += run.n_spans) {
+        run = sp_run_at(req, spans, sight, i);
+        int64_t n =
+            SP_DIV_UP(sp_run_visible(spans, sight, i, &run, req->pos[last]), SP_STEP_TOKENS);
         if (n > 0) n_steps = at + n;
         seen += n;
-        at += SP_DIV_UP(s->n, SP_STEP_TOKENS);
+        at += SP_DIV_UP(run.n, SP_STEP_TOKENS);
     }
     t->n_steps = SP_MAX(t->n_steps, n_steps);
     t->work = SP_MAX(t->work, seen * rows);

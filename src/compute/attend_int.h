@@ -2,7 +2,8 @@
  * and tiles into units of work that threads take.
  *
  *   walk     all steps of the spans in sight, numbered          0 1 2 3 4 5 6 7 | 8 9 ...
- *   step     64 keys of one span: 4 blocks, a word of `stale`   each span starts a new step
+ *   run      a span, or joined spans with one shift             each run starts a new step
+ *   step     64 keys of one run: 4 blocks, a word of `stale`
  *   piece    8 steps of the walk                                |---- piece 0 --| 1
  *   tile     queries of one request with one sight, times the heads that share a KV head
  *   unit     a tile and a KV head: all its pieces, or one piece of a divided tile
@@ -28,6 +29,18 @@ static inline int sp_sight_at(const sp_sight *sight, int i)
 {
     return sight->list ? sight->list[i] : i;
 }
+
+/* Spans in sight that are walked as one. */
+typedef struct sp_run {
+    int n_spans;
+    int32_t n; /* keys */
+} sp_run;
+
+/* sp_run_at -- the run that begins with the i-th span in sight. */
+sp_run sp_run_at(const sp_attend_req *req, const sp_span *spans, const sp_sight *sight, int i);
+/* sp_run_visible -- how many keys of that run are at positions <= p; they are its first. */
+int32_t sp_run_visible(const sp_span *spans, const sp_sight *sight, int i, const sp_run *run,
+                       int32_t p);
 
 /* sp_span_live -- bit i: key i of block b is not stale. */
 static inline unsigned sp_span_live(const sp_span *s, int32_t b)

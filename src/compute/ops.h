@@ -136,16 +136,22 @@ typedef struct sp_kv_store_args {
 
 /* -- span attention ------------------------------------------------------------------------- */
 
-/* A run of tokens whose keys and values are in blocks. Key i is in blocks[i / B], slot i % B; it was
- * rotated for at(i) = pos ? pos[i] : at + i, and its position in this prompt is at(i) + shift.
- * Borrowed view, in host memory; kv/ owns what it points to. */
+/* Tokens whose keys and values are in blocks. Key i is in block blocks[j / B], slot j % B, with
+ * j = first + i; it was rotated for at(i) = pos ? pos[i] : at + i, and its position in this prompt is
+ * at(i) + shift. Borrowed view, in host memory; kv/ owns what it points to.
+ *
+ * Joined spans that follow each other in a sight, with one shift, are computed as if their keys were
+ * in one span, bit for bit, wherever their blocks are. Pre: a query that sees a key of one of them
+ * sees all keys of those before it; they have no stale keys. With masses each is computed by itself. */
 typedef struct sp_span {
-    const uint32_t *blocks; /* [ceil(n / B)] */
+    const uint32_t *blocks; /* [ceil((first + n) / B)] */
+    int32_t first;          /* slot of key 0 in blocks[0], 0 .. B-1; 0 unless joined */
     int32_t n;              /* tokens */
     int32_t at;             /* first position, when pos is NULL */
     const int32_t *pos;     /* [n] ascending positions of scattered tokens, or NULL */
     int32_t shift;
     const uint64_t *stale; /* bitmap [ceil(n / 64)]: 1 = must not be read; or NULL */
+    bool joined;
 } sp_span;
 
 /* What a segment's tokens may look at: the spans listed (ascending), or the first n when list is

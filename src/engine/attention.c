@@ -99,7 +99,7 @@ static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, in
 static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, int layer)
 {
     for (int i = 0; i < n_spans; i++)
-        SP_TRY(sp_offload_window(e->offload, layer, spans[i].blocks, sp_blocks_for(spans[i].n)));
+        SP_TRY(sp_offload_window(e->offload, layer, spans[i].blocks, sp_span_n_blocks(&spans[i])));
     return SP_OK;
 }
 

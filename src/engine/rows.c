@@ -101,8 +101,9 @@ sp_err sp_rows_gather(sp_rows *r, const sp_slice *slices, int n_slices)
             l->pos[r->n] = t->pos;
             l->rot[r->n] = t->pos - span->shift;
             l->see[r->n] = t->see;
-            l->block[r->n] = span->blocks[t->index / SP_BLOCK_TOKENS];
-            l->slot[r->n] = (uint8_t)(t->index % SP_BLOCK_TOKENS);
+            const sp_kv_slot to = sp_span_slot(span, t->index);
+            l->block[r->n] = to.block;
+            l->slot[r->n] = to.slot;
             assert(!sp_kv_is_sealed(p->pool, l->block[r->n])); /* pool.h I2 */
         }
     }

@@ -121,6 +121,7 @@ static void add_part(sp_sparse *s, opening *o, int i)
                              .n_last = n - (SP_DIV_UP(n, B) - 1) * B,
                              .whole = !in_sight(o->plan, o->query->see, i)};
     if (span->n > 0 && pos_of(span, span->n - 1) > o->query->pos) part->whole = true;
+    if (span->joined) part->whole = true; /* shorter than a step */
     if (!part->whole) o->n_blocks += part->n;
 }
 

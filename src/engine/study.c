@@ -103,12 +103,17 @@ void sp_study_heads(const sp_study *s, sp_heads *out)
 
 /* -- blocks ---------------------------------------------------------------------------------- */
 
+/* n_parts_of -- its blocks; a joined span is one part. */
+static int32_t n_parts_of(const sp_span *s)
+{
+    return s->joined ? s->n > 0 : sp_blocks_for(s->n);
+}
+
 int sp_study_spans(const sp_slice *slice)
 {
     const sp_plan *p = slice->plan;
     int n = 0;
-    for (int i = 0; p->study && slice->n == 1 && i < p->n_spans; i++)
-        n += sp_blocks_for(p->spans[i].n);
+    for (int i = 0; p->study && slice->n == 1 && i < p->n_spans; i++) n += n_parts_of(&p->spans[i]);
     return n;
 }
 
@@ -136,14 +141,16 @@ static void list_blocks(sp_study *s, const sp_plan *p, int32_t pos)
     s->n = 0;
     for (int i = 0; i < p->n_spans; i++) {
         const sp_span *span = &p->spans[i];
-        for (int32_t b = 0; b < sp_blocks_for(span->n); b++, s->n++) {
-            const int32_t n = SP_MIN(B, span->n - b * B);
+        for (int32_t b = 0; b < n_parts_of(span); b++, s->n++) {
+            const int32_t n = span->joined ? span->n : SP_MIN(B, span->n - b * B);
             sp_span *one = &s->spans[s->n];
             *one = (sp_span){.blocks = span->blocks + b,
                              .n = n,
                              .at = span->at + b * B,
                              .pos = span->pos ? span->pos + b * B : NULL,
-                             .shift = span->shift};
+                             .shift = span->shift,
+                             .first = span->first,
+                             .joined = span->joined};
             if (span->stale) {
                 s->stale[s->n] = span->stale[b / 4] >> (b % 4 * B) & 0xffff;
                 one->stale = &s->stale[s->n];
@@ -246,8 +253,8 @@ static int32_t mark_read(sp_study *s, const sp_plan *p, const sp_span *spans)
     int32_t at = 0, n = 0;
     for (int i = 0; i < p->n_spans; i++) {
         const sp_span *all = &p->spans[i];
-        int32_t k = 0, n_kept = sp_blocks_for(spans[i].n);
-        for (int32_t b = 0; b < sp_blocks_for(all->n); b++, at++) {
+        int32_t k = 0, n_kept = n_parts_of(&spans[i]);
+        for (int32_t b = 0; b < n_parts_of(all); b++, at++) {
             const bool reads = k < n_kept && spans[i].blocks[k] == all->blocks[b];
             s->kind[at] = (uint8_t)((s->kind[at] & 1) | reads << 1);
             k += reads;

@@ -12,7 +12,9 @@ void sp_plan_init(sp_plan *p, sp_kv_pool *pool)
 /* n_held -- blocks of span s that the plan holds: the known ones, and all once bound. */
 static int32_t n_held(const sp_plan *p, int s)
 {
-    return sp_blocks_for(p->bound ? p->spans[s].n : p->slots[s].n_known);
+    const sp_slots *slots = &p->slots[s];
+    if (p->bound) return sp_span_n_blocks(&p->spans[s]);
+    return slots->n_known ? sp_blocks_for(p->spans[s].first + slots->n_known) : 0;
 }
 
 void sp_plan_fini(sp_plan *p)
@@ -49,23 +51,41 @@ static sp_err reserve_span(sp_plan *p)
     return SP_OK;
 }
 
+/* place_fresh -- a joined span that is not known may begin in the last block of another one. */
+static void place_fresh(sp_plan *p, const sp_span_spec *spec, sp_span *span, sp_slots *slots)
+{
+    const sp_span *last = p->last_fresh ? &p->spans[p->last_fresh - 1] : NULL;
+    if (!spec->joined || spec->n_known || spec->n == 0) return;
+    if (last && spec->packed && (last->first + last->n) % SP_BLOCK_TOKENS) {
+        span->first = (last->first + last->n) % SP_BLOCK_TOKENS;
+        slots->shares = p->last_fresh;
+    }
+    p->last_fresh = p->n_spans + 1;
+}
+
 sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span)
 {
     const int32_t n = spec->n, room = SP_MAX(n, spec->room);
     assert(!p->bound && n >= 0 && spec->n_known <= n);
-    assert(spec->n_known == n || spec->n_known % SP_BLOCK_TOKENS == 0);
+    assert(spec->n_known == n || (spec->n_known % SP_BLOCK_TOKENS == 0 && spec->first == 0));
     SP_TRY(reserve_span(p));
-    uint32_t *blocks = sp_arena_take(&p->arena, (size_t)sp_blocks_for(room), sizeof *blocks);
+    sp_span *s = &p->spans[p->n_spans];
+    sp_slots *slots = &p->slots[p->n_spans];
+    *s = (sp_span){
+        .n = n, .first = spec->first, .at = spec->at, .shift = spec->shift, .joined = spec->joined};
+    *slots = (sp_slots){.n_known = spec->n_known, .room = room};
+    place_fresh(p, spec, s, slots);
+    uint32_t *blocks =
+        sp_arena_take(&p->arena, (size_t)sp_blocks_for(s->first + room), sizeof *blocks);
     int32_t *where = spec->pos ? sp_arena_take(&p->arena, (size_t)room, sizeof *where) : NULL;
     if (!blocks || (spec->pos && !where))
         return sp_fail_nomem((size_t)room * sizeof *where, "a plan");
     if (spec->pos) memcpy(where, spec->pos, (size_t)n * sizeof *where);
-    int32_t held = sp_blocks_for(spec->n_known);
+    int32_t held = n_held(p, p->n_spans);
     if (held) memcpy(blocks, spec->known, (size_t)held * sizeof *blocks);
     sp_kv_retain(p->pool, blocks, held);
-    p->spans[p->n_spans] =
-        (sp_span){.blocks = blocks, .n = n, .at = spec->at, .pos = where, .shift = spec->shift};
-    p->slots[p->n_spans] = (sp_slots){.blocks = blocks, .n_known = spec->n_known, .room = room};
+    s->blocks = slots->blocks = blocks;
+    s->pos = where;
     *span = p->n_spans++;
     return SP_OK;
 }
@@ -169,7 +189,7 @@ int64_t sp_plan_n_fresh(const sp_plan *p)
     if (p->bound) return 0;
     int64_t n = 0;
     for (int s = 0; s < p->n_spans; s++)
-        n += sp_blocks_for(p->spans[s].n) - sp_blocks_for(p->slots[s].n_known);
+        n += sp_span_n_blocks(&p->spans[s]) - n_held(p, s) - (p->slots[s].shares > 0);
     return n;
 }
 
@@ -182,6 +202,15 @@ static int spare(const sp_plan *p)
     return n;
 }
 
+/* share_block -- the first block of span s is the last of an earlier one. */
+static void share_block(sp_plan *p, int s, int32_t *held)
+{
+    const sp_span *with = &p->spans[p->slots[s].shares - 1];
+    p->slots[s].blocks[0] = with->blocks[sp_span_n_blocks(with) - 1];
+    sp_kv_retain(p->pool, p->slots[s].blocks, 1);
+    *held = 1;
+}
+
 sp_err sp_plan_bind(sp_plan *p)
 {
     assert(!p->bound);
@@ -191,7 +220,8 @@ sp_err sp_plan_bind(sp_plan *p)
     if (!fresh) return sp_fail_nomem((size_t)n * sizeof *fresh, "a plan");
     SP_TRY(sp_kv_acquire(p->pool, n, fresh));
     for (int s = 0; s < p->n_spans; s++) {
-        int32_t held = sp_blocks_for(p->slots[s].n_known), all = sp_blocks_for(p->spans[s].n);
+        int32_t held = n_held(p, s), all = sp_span_n_blocks(&p->spans[s]);
+        if (p->slots[s].shares) share_block(p, s, &held);
         if (all > held)
             memcpy(p->slots[s].blocks + held, fresh, (size_t)(all - held) * sizeof *fresh);
         fresh += all - held;
@@ -237,7 +267,7 @@ sp_err sp_plan_check(const sp_plan *p)
                            span_pos(s, d->index));
         if (t && d->see == p->todo[t - 1].see && d->pos <= p->todo[t - 1].pos)
             return sp_fail(SP_E_ARG, "plan: todo %d is not ascending", t);
-        if (p->bound && sp_kv_is_sealed(p->pool, s->blocks[d->index / SP_BLOCK_TOKENS]))
+        if (p->bound && sp_kv_is_sealed(p->pool, sp_span_slot(s, d->index).block))
             return sp_fail(SP_E_ARG, "plan: todo %d writes a sealed block", t);
     }
     return SP_OK;
@@ -248,6 +278,7 @@ sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t s
     assert(p->bound);
     sp_span *s = &p->spans[span];
     sp_slots *slots = &p->slots[span];
+    assert(s->first == 0);
     if (s->n >= slots->room)
         return sp_fail(SP_E_LIMIT, "plan: the room of %d tokens is used up", slots->room);
     sp_todo next = {.token = token, .pos = pos, .span = (uint16_t)span, .see = see, .index = s->n};

@@ -13,7 +13,8 @@
  * Invariants
  *  I1  each span is ascending in position, and so is each run of todo tokens that share a sight.
  *  I2  each todo token has one slot of its own, in an open block of its span.
- *  I3  the plan holds a reference on every block that it names, until sp_plan_fini.
+ *  I3  the plan holds a reference on every block that it names, for each span that names it, until
+ *      sp_plan_fini.
  */
 #ifndef SP_KV_PLAN_H
 #define SP_KV_PLAN_H
@@ -97,20 +98,25 @@ typedef struct sp_probe {
 
 /* The blocks of a span. */
 typedef struct sp_slots {
-    uint32_t *blocks; /* [ceil(room / B)] the array that sp_span.blocks is */
+    uint32_t *blocks; /* [ceil((first + room) / B)] the array that sp_span.blocks is */
     int32_t n_known;  /* tokens whose KV existed before this plan: the first ones of the span */
     int32_t room;     /* tokens that blocks has entries for */
+    int32_t shares;   /* 1 + an earlier span, whose last block is the first of this one; or 0 */
 } sp_slots;
 
 /* A span to add. Tokens whose KV is not known yet get fresh blocks when the plan is bound. */
 typedef struct sp_span_spec {
-    int32_t n;             /* tokens */
-    int32_t room;          /* tokens to reserve slots for, for spans that grow; below n: n */
-    int32_t at;            /* position of its first key, when pos is NULL */
-    const int32_t *pos;    /* [n] positions of scattered keys, ascending, or NULL */
-    int32_t shift;         /* position in the prompt = position of the key + shift */
-    const uint32_t *known; /* [ceil(n_known / B)] blocks that hold the first tokens, or NULL */
-    int32_t n_known;       /* n, or a multiple of B */
+    int32_t n;          /* tokens */
+    int32_t room;       /* tokens to reserve slots for, for spans that grow; below n: n */
+    int32_t at;         /* position of its first key, when pos is NULL */
+    const int32_t *pos; /* [n] positions of scattered keys, ascending, or NULL */
+    int32_t shift;      /* position in the prompt = position of the key + shift */
+    const uint32_t
+        *known;      /* [ceil((first + n_known) / B)] blocks that hold the first tokens, or NULL */
+    int32_t n_known; /* n, or a multiple of B; then first is 0 */
+    int32_t first;   /* slot of the first known token in known[0] */
+    bool joined;     /* as sp_span.joined */
+    bool packed;     /* joined, not known: takes slots after those of the last such span */
 } sp_span_spec;
 
 struct sp_plan {
@@ -130,14 +136,23 @@ struct sp_plan {
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
+    int last_fresh; /* 1 + the last joined span that was not known; 0: none */
     sp_arena arena; /* everything above */
 };
+
+/* sp_span_n_blocks -- blocks that hold the span's tokens; other spans may have tokens in the first and
+ * the last one. */
+static inline int32_t sp_span_n_blocks(const sp_span *s)
+{
+    return sp_blocks_for(s->first + s->n);
+}
 
 /* sp_span_slot -- where the KV of token `index` of a span is stored. */
 static inline sp_kv_slot sp_span_slot(const sp_span *s, int32_t index)
 {
-    return (sp_kv_slot){.block = s->blocks[index / SP_BLOCK_TOKENS],
-                        .slot = (uint8_t)(index % SP_BLOCK_TOKENS),
+    const int32_t j = s->first + index;
+    return (sp_kv_slot){.block = s->blocks[j / SP_BLOCK_TOKENS],
+                        .slot = (uint8_t)(j % SP_BLOCK_TOKENS),
                         .rot = s->pos ? s->pos[index] : s->at + index};
 }
 

@@ -14,7 +14,7 @@
  *
  * Invariants
  *  I1  a block is written only while open, for its one holder: by the engine, or by whoever loads
- *      a stored copy into it.
+ *      a stored copy into it. One plan may hold it for several nodes of a tree, each with slots of its own.
  *  I2  a sealed block never changes until it is free again; any number may hold and read it.
  *  I3  refs counts the holders; exactly the blocks with refs = 0 are free.
  *  I4  a block that is away (sp_kv_pool_let_leave) is sealed, and its bytes are in a file: memory
@@ -92,7 +92,7 @@ sp_err sp_kv_acquire(sp_kv_pool *p, int64_t n, uint32_t *blocks) SP_MUST_CHECK;
 void sp_kv_retain(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
 void sp_kv_release(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
 
-/* sp_kv_seal -- from now on immutable. Pre: the caller is the only holder. */
+/* sp_kv_seal -- from now on immutable. Pre: the caller is the only holder, and has written all of it. */
 void sp_kv_seal(sp_kv_pool *p, const uint32_t *blocks, int64_t n);
 bool sp_kv_is_sealed(const sp_kv_pool *p, uint32_t block);
 uint32_t sp_kv_refs(const sp_kv_pool *p, uint32_t block);

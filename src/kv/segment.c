@@ -25,6 +25,11 @@ int sp_segment_parent(const sp_segment *segs, int i)
     return segs[i].parent > 0 ? segs[i].parent - 1 : i - 1;
 }
 
+bool sp_segment_joins(const sp_segment *seg)
+{
+    return seg->kind == SP_SEG_NODE && seg->n < SP_JOIN_MAX;
+}
+
 bool sp_segment_on_path(const sp_segment *segs, int i)
 {
     if (segs[i].parent == SP_PARENT_ALL) return false;

@@ -24,6 +24,8 @@
 
 #include "base/hash.h"
 
+enum { SP_JOIN_MAX = 64 }; /* tokens; attention computes so many keys at a time */
+
 typedef enum sp_segment_kind {
     SP_SEG_SYSTEM,
     SP_SEG_CHUNK,
@@ -52,6 +54,9 @@ typedef struct sp_segment {
 /* sp_segment_parent -- index of the parent of segment i; -1: it is the first. Of SP_PARENT_ALL the
  * preceding one. */
 int sp_segment_parent(const sp_segment *segs, int i);
+/* sp_segment_joins -- whether the segment is a short node of a tree: its KV may share blocks with that
+ * of other nodes, and its span is joined to theirs (compute/ops.h). Its id has a namespace of its own. */
+bool sp_segment_joins(const sp_segment *seg);
 /* sp_segment_on_path -- whether the KV of segment i depends on its ancestors alone, if theirs does:
  * it does not look at all, and its positions continue its parent's. Only then a copy of it is exact
  * by its path. */

@@ -38,6 +38,11 @@ typedef struct sp_meter_op {
     int n_trees,
         n_paths; /* attend: all tokens over dependency trees, each of n_paths paths of a relation and
                              an entity; rows is n_keys. 0: no trees */
+    enum {
+        SP_METER_APART,  /* each span is computed by itself */
+        SP_METER_PACKED, /* joined spans (compute/ops.h), in consecutive slots of shared blocks */
+        SP_METER_SCATTERED, /* joined spans, each in blocks of its own */
+    } joined;               /* attend: the spans after the first of trees, or all */
 } sp_meter_op;
 
 typedef struct sp_meter_sample {

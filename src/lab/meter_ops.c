@@ -265,16 +265,28 @@ static sp_err check_attend(const sp_meter_op *op, const sp_kv_shape *shape)
     return SP_OK;
 }
 
-/* lay_spans -- spans of (nearly) one length; each begins a block. */
+/* lay_spans -- spans of (nearly) one length; each begins a block, or follows the one before. */
 static void lay_spans(rig *r, const sp_meter_op *op)
 {
+    int32_t slot = 0; /* after the last span, from block n_blocks on */
     for (int s = 0; s < op->n_spans; s++) {
         int64_t from = (int64_t)op->n_keys * s / op->n_spans;
         int64_t to = (int64_t)op->n_keys * (s + 1) / op->n_spans;
-        r->spans[s] = (sp_span){
-            .blocks = r->blocks + r->n_blocks, .n = (int32_t)(to - from), .at = (int32_t)from};
-        r->n_blocks += sp_blocks_for(r->spans[s].n);
+        const bool joined = op->joined != SP_METER_APART && (s || !op->n_trees);
+        if (slot && (!joined || op->joined == SP_METER_SCATTERED)) {
+            r->n_blocks++;
+            slot = 0;
+        }
+        r->spans[s] = (sp_span){.blocks = r->blocks + r->n_blocks,
+                                .first = slot,
+                                .n = (int32_t)(to - from),
+                                .at = (int32_t)from,
+                                .joined = joined};
+        slot += r->spans[s].n;
+        r->n_blocks += slot / SP_BLOCK_TOKENS;
+        slot %= SP_BLOCK_TOKENS;
     }
+    if (slot) r->n_blocks++;
     for (int32_t b = 0; b < r->n_blocks; b++) r->blocks[b] = (uint32_t)b;
 }
 

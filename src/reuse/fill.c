@@ -80,7 +80,8 @@ void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp
                                               .kind = SP_COPY_PATH,
                                               .exact = !moves,
                                               .at = plan->spans[i].at,
-                                              .blocks = plan->spans[i].blocks}};
+                                              .blocks = plan->spans[i].blocks,
+                                              .first = plan->spans[i].first}};
     }
 }
 

@@ -35,8 +35,17 @@ static sp_err find_prefix(const sp_finder *f)
     }
     int last = in->n_segs - 1;
     int32_t most = (in->segs[last].n - 1) / SP_BLOCK_TOKENS * SP_BLOCK_TOKENS;
+    const sp_copy *copy = in->found[last].copy;
+    if (copy && copy->first) most = 0; /* its blocks are shared */
     in->found[last].n_known = SP_MIN(in->found[last].n_known, most);
     return SP_OK;
+}
+
+/* continues_tree -- segment i is a node under another node: nodes of one tree share blocks. */
+static bool continues_tree(const sp_segment *segs, int i)
+{
+    int parent = sp_segment_parent(segs, i);
+    return parent >= 0 && segs[i].parent != SP_PARENT_ALL && segs[parent].kind == SP_SEG_NODE;
 }
 
 static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *plan)
@@ -53,7 +62,10 @@ static sp_err add_segment(const sp_reuse_input *in, int i, int32_t at, sp_plan *
                                             .at = rotated,
                                             .shift = at - rotated,
                                             .known = known ? found->copy->blocks : NULL,
-                                            .n_known = known},
+                                            .n_known = known,
+                                            .first = known ? found->copy->first : 0,
+                                            .joined = sp_segment_joins(seg),
+                                            .packed = continues_tree(in->segs, i)},
                             &span));
     SP_TRY(in_tree ? sp_plan_add_sight_of(plan, in->segs, i, &see)
                    : sp_plan_add_sight(plan, NULL, i + 1, &see));

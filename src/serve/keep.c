@@ -84,7 +84,7 @@ static sp_err add(sp_request *r, sp_kept *k, const sp_copy **out)
     if (s->base)
         sp_kv_seal(c->pool, s->patch_blocks, sp_blocks_for(s->n_patch));
     else
-        sp_kv_seal(c->pool, s->blocks, sp_blocks_for(s->seg->n));
+        sp_kv_seal(c->pool, s->blocks, sp_blocks_for(s->first + s->seg->n));
     return sp_ledger_add(c->ledger, s, c->now, out);
 }
 

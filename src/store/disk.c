@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "kv/unpack.h"
 #include "store/disk_tier.h"
 #include "store/erase.h"
 #include "store/folder.h"
@@ -93,6 +94,7 @@ typedef struct transfer {
     const sp_disk_key *key;
     const uint32_t *blocks;
     int32_t n_blocks;
+    int32_t slot;        /* put: of the first token in blocks[0] */
     sp_notes_load notes; /* get */
     uint64_t note_bytes; /* put */
     uint8_t *staging;    /* a layer; for devices that the host cannot read */
@@ -111,6 +113,10 @@ static sp_err read_blocks(void *user, int layer, void *to)
     const transfer *t = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(t->d->pool);
     uint8_t *out = to;
+    if (t->slot) {
+        const sp_kv_tokens tokens = {.blocks = t->blocks, .first = t->slot, .n = t->key->seg->n};
+        return sp_kv_unpack(t->d->pool, layer, &tokens, to);
+    }
     for (int32_t i = 0; i < t->n_blocks;) {
         const uint8_t *from;
         sp_kv_run run = next_run(t, layer, i);
@@ -189,11 +195,12 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                               .heavy = copy->heavy,
                               .n_layers = sp_kv_pool_shape(d->pool)->n_layers,
                               .layer_bytes = layer_bytes_of(d, seg->n),
-                              .note_bytes = sp_notes_bytes(d->pool, seg->n)};
+                              .note_bytes = copy->slot ? 0 : sp_notes_bytes(d->pool, seg->n)};
     transfer t = {.d = d,
                   .key = key,
                   .blocks = blocks,
                   .n_blocks = sp_blocks_for(seg->n),
+                  .slot = copy->slot,
                   .note_bytes = record.note_bytes};
     t.staging = sp_alloc(1, record.layer_bytes);
     if (!t.staging) return sp_fail_nomem(record.layer_bytes, "a layer of a chunk");

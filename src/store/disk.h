@@ -41,6 +41,7 @@ typedef struct sp_disk_copy {
     const int32_t *order; /* [n] tokens by falling attention outwards; with inter */
     float cci;            /* with inter */
     const int32_t *heavy; /* [n] tokens by falling attention received; NULL: not measured */
+    int32_t slot;         /* put: of the first token in blocks[0]; what is written begins a block */
 } sp_disk_copy;
 
 /* sp_disk_copy_own -- the same with arrays of its own, in one allocation *memory; n: tokens. Errors:
@@ -74,7 +75,7 @@ typedef struct sp_disk_found {
 typedef sp_err sp_disk_each_fn(const sp_disk_found *copy, void *user);
 sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
 
-/* sp_disk_put -- writes a copy, in place of an older one under this key. blocks [ceil(n / B)].
+/* sp_disk_put -- writes a copy, in place of an older one under this key. blocks [ceil((slot + n) / B)].
  * Errors: SP_E_IO names the file, SP_E_NOMEM, SP_E_ARG when `before` does not begin with the head;
  * then the older copy is still there, and nothing else. */
 sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kv/unpack.h"
 
 sp_tier_key sp_move_key(const sp_move *m)
 {
@@ -44,6 +45,10 @@ static sp_err read_layer(void *user, int layer, void *to)
     const sp_move *m = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(m->pool);
     uint8_t *out = to;
+    if (m->slot) {
+        const sp_kv_tokens tokens = {.blocks = m->blocks, .first = m->slot, .n = m->seg.n};
+        return sp_kv_unpack(m->pool, layer, &tokens, to);
+    }
     for (int32_t i = 0; i < sp_blocks_for(m->seg.n);) {
         const uint8_t *from;
         sp_kv_run run = next_run(m, layer, i);

@@ -25,7 +25,8 @@ typedef struct sp_move {
     sp_segment seg;
     const sp_digest *head; /* [n_head] what the key's head is made of */
     int n_head;
-    const uint32_t *blocks; /* [ceil(n / B)] */
+    const uint32_t *blocks; /* [ceil((slot + n) / B)] */
+    int32_t slot;           /* put: of the first token in blocks[0] */
 
     int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */

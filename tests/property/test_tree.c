@@ -157,6 +157,73 @@ static void test_positions(void **state)
     everywhere(check_positions);
 }
 
+/* -- nodes that share blocks ------------------------------------------------------------------ */
+
+/* chain -- a system text, nodes of five tokens, each under the node that `parents` says, a question. */
+static void chain(prompt *p, const int *parents, int n, const int *texts)
+{
+    *p = (prompt){.n_segs = n + 2};
+    p->segs[0] = (sp_segment){.kind = SP_SEG_SYSTEM, .n = 7};
+    for (int t = 0; t < 7; t++) p->tokens[0][t] = t;
+    for (int i = 1; i <= n; i++) {
+        p->segs[i] = (sp_segment){.kind = SP_SEG_NODE, .n = 5, .parent = parents[i - 1]};
+        for (int t = 0; t < 5; t++) p->tokens[i][t] = 10 * texts[i - 1] + t;
+    }
+    p->segs[n + 1] = (sp_segment){.kind = SP_SEG_QUESTION, .n = 3, .parent = SP_PARENT_ALL};
+    set_ids(p);
+    place_all(p);
+}
+
+/* blocks_of -- what the ledger counts; the pool has no others in use. */
+static int64_t blocks_of(const setting *s)
+{
+    int64_t n = sp_ledger_stats_of(s->ledger).n_blocks;
+    assert_int_equal(sp_kv_pool_n_blocks(s->t.pool) - sp_kv_pool_n_free(s->t.pool), n);
+    return n;
+}
+
+/* leaf -- the path copy whose first token is `token`. */
+static const sp_copy *leaf(const setting *s, int token)
+{
+    const sp_copy *c = NULL;
+    while ((c = sp_ledger_next(s->ledger, c)) && c->tokens[0] != token) continue;
+    assert_non_null(c);
+    return c;
+}
+
+/* A run of three nodes is one block; a branch inside it takes another one, and moves nothing; each
+ * block lives as long as a node in it. */
+static void check_shared(setting *s)
+{
+    float cold[N_VOCAB], warm[N_VOCAB];
+    prompt p, q;
+    chain(&p, (int[]){1, 2, 3}, 3, (int[]){1, 2, 3});
+    chain(&q, (int[]){1, 2, 2, 1}, 4, (int[]){1, 2, 4, 6}); /* 2 and 4 under 1; 6 is another tree */
+    ask(s, &q, "off", cold);
+    ask(s, &p, "prefix", NULL);
+    const int64_t n = blocks_of(s);
+    assert_int_equal(n, 2); /* the system text, the nodes; questions over trees are not kept */
+    assert_int_equal(leaf(s, 20)->first, 5);
+    const uint32_t block = leaf(s, 30)->blocks[0];
+    assert_int_equal(sp_kv_refs(s->t.pool, block), 3);
+    assert_int_equal(ask(s, &q, "prefix", warm), 3); /* the system text, 1 and 2 */
+    assert_same(warm, cold, "a branch inside a run");
+    assert_int_equal(blocks_of(s), n + 2); /* 4; 6 */
+    assert_int_equal(leaf(s, 20)->blocks[0], block);
+    sp_ledger_drop(s->ledger, leaf(s, 30));
+    assert_int_equal(sp_kv_refs(s->t.pool, block), 2);
+    assert_int_equal(blocks_of(s), n + 2);
+    assert_int_equal(ask(s, &q, "prefix", warm), 5);
+    assert_same(warm, cold, "after a node has left a block");
+    forget(s);
+    assert_int_equal(blocks_of(s), 0);
+}
+
+static void test_shared(void **state)
+{
+    everywhere(check_shared);
+}
+
 /* -- nodes that move -------------------------------------------------------------------------- */
 
 /* move_all -- consecutive positions; keys as if each tree came right after the system text. */
@@ -327,9 +394,8 @@ static void test_dense_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse),
-        cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_reuse),      cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_shared),     cmocka_unit_test(test_moved),
         cmocka_unit_test(test_dense_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,7 +72,7 @@ static inline void asked_add(asked *a, sp_kept *k)
     if (k->spec.base)
         sp_kv_seal(pool, k->spec.patch_blocks, sp_blocks_for(k->spec.n_patch));
     else
-        sp_kv_seal(pool, k->spec.blocks, sp_blocks_for(k->spec.seg->n));
+        sp_kv_seal(pool, k->spec.blocks, sp_blocks_for(k->spec.first + k->spec.seg->n));
     assert_ok(sp_ledger_add(a->s->ledger, &k->spec, 1, &out));
     assert_non_null(out);
     if (k->spec.kind != SP_COPY_PATH) return;

@@ -35,9 +35,10 @@ static void visit_span(row *r, int index, see_fn *see)
     memcpy(query, r->query, (size_t)kv->head * sizeof(float));
     sp_rope_rotate(r->a->rope, query, r->pos - s->shift);
     for (int32_t i = 0; i < n; i++) {
-        int slot = i % B;
-        if (!(sp_span_live(s, i / B) >> slot & 1)) continue;
-        const sp_kv_slot at = {.block = s->blocks[i / B], .slot = (uint8_t)slot};
+        const int32_t j = s->first + i;
+        const int slot = j % B;
+        if (!(sp_span_live(s, i / B) >> i % B & 1)) continue;
+        const sp_kv_slot at = {.block = s->blocks[j / B], .slot = (uint8_t)slot};
         double score = 0;
         float key[SP_HEAD_MAX];
         sp_kv_get_key(kv->type, kv->head, sp_kv_keys(kv, at.block, r->kv_head), slot, key);

@@ -80,6 +80,7 @@ void sp_columns_ref(const sp_columns_args *a, int part, int n_parts)
     for (int s = 0; s < req->n_spans && req->m; s++) {
         const sp_span *span = &req->spans[s];
         if (!a->columns[s] || !in_sight(req, s)) continue;
+        assert(span->first == 0); /* no probe has joined spans */
         rotate_queries(a, span, rotated);
         for (int32_t b = 0; b * B < span->n; b++)
             if (unit++ % n_parts == part) add_block(a, span, b, rotated, keys, a->columns[s]);

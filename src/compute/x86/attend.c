@@ -3,7 +3,7 @@
  * attend_int.h describes how the work is divided. For a unit, a tile and a KV head:
  *
  *     for piece of the walk                        max = -inf, sum = 0, out = 0
- *       for span in the piece                      queries rotated for p - shift
+ *       for run of spans in the piece              queries rotated for p - shift
  *         for step of 64 keys    scores   [rows][64]  = query . key
  *                                softmax  a row at a time: maximum, rescaling, exp, sum
  *                                outputs  [rows][D]   += probability * value
@@ -15,6 +15,9 @@
  * rows at a time, and 24 rows finish the step together, so that their scores stay in L1. Up to
  * eight rows (decode): elements are decoded in registers (attend_product.h). Q16: blocks already
  * are panels of integers, for any number of rows (attend_words.h).
+ *
+ * A step of joined spans (attend_int.h) is gathered into blocks of the same layout, unless it is in
+ * such blocks already (attend_join.h).
  *
  * Different threads compute the pieces of a divided tile. Each stores its result; the thread that
  * finishes the last piece combines all of them, in the order of the walk.
@@ -43,6 +46,7 @@
 
 #include "base/mem.h"
 #include "compute/ops_int.h"
+#include "compute/x86/attend_join.h"
 #include "compute/x86/attend_math.h"
 #include "compute/x86/attend_product.h"
 #include "compute/x86/attend_words.h"
@@ -60,9 +64,14 @@ typedef struct state {
     int head, width;              /* D, and D rounded up to 16: the stride of rows */
     size_t head_bytes, row_bytes; /* the keys, or the values, of a head in a block; one value */
     sums piece, total;
-    /* position in the walk: the next span, and the number of its first step */
+    /* position in the walk: the run that begins with span next_span, and the number of its first step */
     int next_span;
     int64_t next_step;
+    sp_run run;       /* n_spans 0: not known yet */
+    bool is_measured; /* `visible` is of this run */
+    /* joined spans: the first span that the next step needs, and the keys of the run before it */
+    int join_span;
+    int32_t join_key;
     int32_t shift; /* the shift that `rotated` was computed for */
     bool is_rotated;
     /* scratch, see sp_attend_scratch_bytes */
@@ -73,14 +82,17 @@ typedef struct state {
     float *prob_word;
     float *span_sum;      /* [rows] this span's part of the piece's sum */
     float *span_max;      /* [n_spans][rows] the maximum that a mass is relative to */
-    int32_t *visible;     /* [rows] number of keys of this span at or before the query */
+    int32_t *visible;     /* [rows] number of keys of this run at or before the query */
     int32_t *n_seen;      /* [rows] number of keys of this step in the mask */
     float *keys, *values; /* panels: [STEP_BLOCKS][D][16]; [width/16][STEP][16] of live keys */
+    uint8_t *joined;      /* [STEP_BLOCKS] keys and values of a head in a block */
 } state;
 
 typedef struct step {
     const uint8_t *keys[STEP_BLOCKS];
-    int n_blocks;      /* blocks that some row sees */
+    int n_blocks;                     /* blocks that some row sees */
+    const uint8_t *next[STEP_BLOCKS]; /* of the next step */
+    int n_next;
     uint64_t live;     /* keys that some row sees */
     value_rows values; /* of the live keys */
     int first;         /* first row with a mask that is not empty */
@@ -287,19 +299,74 @@ INLINE const uint8_t *keys_of(const state *t, uint32_t block)
     return t->a->kv->base + block * t->a->kv->block_bytes + 2 * (size_t)t->kv_head * t->head_bytes;
 }
 
+/* Keys key .. key+n-1 of joined spans, at most a block, as a block: the one that they are in, or
+ * gathered into `to`. */
+INLINE const uint8_t *join_block(sp_dtype type, state *t, int32_t key, int n, uint8_t *to)
+{
+    const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
+    const sp_span *spans = sp_req_spans(t->req, t->kv_head);
+    join_part part[B];
+    int n_parts = 0;
+    for (int got = 0; got < n;) {
+        const sp_span *s = &spans[sp_sight_at(sight, t->join_span)];
+        const int32_t i = key + got - t->join_key;
+        if (i >= s->n) {
+            t->join_key += s->n;
+            t->join_span++;
+            continue;
+        }
+        const int32_t j = s->first + i;
+        const join_part next = {keys_of(t, s->blocks[j / B]), j % B,
+                                SP_MIN(n - got, SP_MIN(s->n - i, B - j % B))};
+        n_parts = join_add(part, n_parts, &next);
+        got += next.n;
+    }
+    if (n_parts == 1 && part[0].slot == 0) return part[0].keys;
+    join_gather(type, &(join_shape){t->head, t->width, t->head_bytes, t->row_bytes}, part, n_parts,
+                to);
+    return to;
+}
+
 /* Finds what the rows see of a step; false: nothing. */
-INLINE bool open_step(const state *t, const sp_span *s, int32_t index, step *x)
+INLINE bool open_step(sp_dtype type, state *t, const sp_span *s, int32_t index, step *x)
 {
     const int32_t from = index * STEP;
     x->live = sp_step_live(s, index) & first_bits(t->visible[t->n_rows - 1] - from);
     if (!x->live) return false;
-    const int32_t least = from + __builtin_ctzll(x->live);
+    const int32_t least = from + __builtin_ctzll(x->live), n = 64 - __builtin_clzll(x->live);
     for (x->first = 0; t->visible[x->first] <= least;) x->first++;
-    x->n_blocks = (63 - __builtin_clzll(x->live)) / B + 1;
+    x->n_blocks = SP_DIV_UP(n, B);
     for (int b = 0; b < x->n_blocks; b++) {
-        x->keys[b] = keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
+        x->keys[b] = s->joined ? join_block(type, t, from + b * B, SP_MIN(B, n - b * B),
+                                            t->joined + (size_t)b * 2 * t->head_bytes)
+                               : keys_of(t, s->blocks[index * STEP_BLOCKS + b]);
     }
     return true;
+}
+
+/* Lists the blocks of step `next`, to prefetch them: of joined spans those of every 16th key. */
+INLINE void open_next(const state *t, const sp_span *s, int32_t next, step *x)
+{
+    const int32_t n_keys = s->joined ? t->run.n : s->n;
+    x->n_next = SP_MAX(0, SP_MIN(STEP_BLOCKS, SP_DIV_UP(n_keys, B) - next * STEP_BLOCKS));
+    if (!s->joined) {
+        for (int b = 0; b < x->n_next; b++) {
+            x->next[b] = keys_of(t, s->blocks[next * STEP_BLOCKS + b]);
+        }
+        return;
+    }
+    const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
+    const sp_span *spans = sp_req_spans(t->req, t->kv_head);
+    int32_t index = t->join_span, from = t->join_key;
+    for (int b = 0; b < x->n_next; b++) {
+        const int32_t key = next * STEP + b * B;
+        s = &spans[sp_sight_at(sight, index)];
+        for (; key - from >= s->n; s = &spans[sp_sight_at(sight, index)]) {
+            from += s->n;
+            index++;
+        }
+        x->next[b] = keys_of(t, s->blocks[(s->first + key - from) / B]);
+    }
 }
 
 /* Lists the values of the live keys. */
@@ -323,13 +390,13 @@ INLINE void open_values(const state *t, step *x)
 }
 
 /* Plans the prefetch of the next step's keys, then its values, spread over this step's products. */
-INLINE void open_stream(const state *t, const sp_span *s, int32_t next, bool direct, stream *x)
+INLINE void open_stream(const state *t, const step *at, bool direct, stream *x)
 {
-    const int n = SP_MAX(0, SP_MIN(STEP_BLOCKS, SP_DIV_UP(s->n, B) - next * STEP_BLOCKS));
+    const int n = at->n_next;
     const int rows = t->n_rows, panels = t->width / 16;
     *x = (stream){.n = 2 * n, .bytes = t->head_bytes};
     for (int b = 0; b < n; b++) {
-        x->p[b] = keys_of(t, s->blocks[next * STEP_BLOCKS + b]);
+        x->p[b] = at->next[b];
         x->p[n + b] = x->p[b] + t->head_bytes;
     }
     int products = (STEP_BLOCKS + panels) * SP_DIV_UP(rows, PANEL_ROWS);
@@ -370,25 +437,24 @@ INLINE void step_panels(sp_dtype type, const state *t, step *x, int32_t at)
 
 /* Q16: blocks are panels of words, for any number of rows. The first rows prefetch the next step;
  * the others prefetch what is already there. */
-static void open_words(const state *t, const step *x, const sp_span *s, int32_t next, word_step *w)
+static void open_words(const state *t, const step *x, word_step *w)
 {
-    const int n = SP_DIV_UP(s->n, B) - next * STEP_BLOCKS;
     w->n_blocks = x->n_blocks;
     w->width = t->width;
     for (int b = 0; b < x->n_blocks; b++) {
         w->keys[b] = x->keys[b];
         w->values[b] = x->keys[b] + t->head_bytes;
-        w->next_keys[b] = b < n ? keys_of(t, s->blocks[next * STEP_BLOCKS + b]) : x->keys[b];
+        w->next_keys[b] = b < x->n_next ? x->next[b] : x->keys[b];
         w->next_values[b] = w->next_keys[b] + t->head_bytes;
     }
 }
 
-static void step_words(const state *t, step *x, const sp_span *s, int32_t index)
+static void step_words(const state *t, step *x, int32_t index)
 {
     const int32_t at = index * STEP;
     _Alignas(64) float scale[STEP];
     word_step w;
-    open_words(t, x, s, index + 1, &w);
+    open_words(t, x, &w);
     for (int b = 0; b < x->n_blocks; b++) memcpy(scale + b * B, w.values[b], SP_Q16_SCALES);
     for (int k = x->n_blocks * B; k < STEP; k++) scale[k] = 0;
     for (int near = x->first; near < t->n_rows; near += NEAR_ROWS) {
@@ -413,17 +479,18 @@ static void step_words(const state *t, step *x, const sp_span *s, int32_t index)
     }
 }
 
-INLINE void run_steps(sp_dtype type, const state *t, const sp_span *s, int32_t from, int32_t to)
+INLINE void run_steps(sp_dtype type, state *t, const sp_span *s, int32_t from, int32_t to)
 {
     const bool direct = t->n_rows <= DIRECT_ROWS && t->head == t->width;
     for (int32_t i = from; i < to; i++) {
         step x;
-        if (!open_step(t, s, i, &x)) continue;
+        if (!open_step(type, t, s, i, &x)) continue;
+        open_next(t, s, i + 1, &x);
         if (type == SP_Q16) {
-            step_words(t, &x, s, i);
+            step_words(t, &x, i);
             continue;
         }
-        open_stream(t, s, i + 1, direct, &x.ahead);
+        open_stream(t, &x, direct, &x.ahead);
         if (direct) {
             step_direct(type, t, &x, i * STEP);
         } else {
@@ -433,7 +500,7 @@ INLINE void run_steps(sp_dtype type, const state *t, const sp_span *s, int32_t f
 }
 
 #define RUN_STEPS(type)                                                                            \
-    static void run_steps_##type(const state *t, const sp_span *s, int32_t from, int32_t to)       \
+    static void run_steps_##type(state *t, const sp_span *s, int32_t from, int32_t to)             \
     {                                                                                              \
         run_steps(SP_##type, t, s, from, to);                                                      \
     }
@@ -488,20 +555,29 @@ static void add_mass(const state *t, int index)
     }
 }
 
-/* Runs steps from .. to-1 of a span. */
-static void run_span(state *t, int index, int32_t from, int32_t to)
+/* How many keys of the run each row sees. */
+static void measure_run(state *t, const sp_span *s)
 {
-    static void (*const run[SP_DTYPE_END])(const state *, const sp_span *, int32_t, int32_t) = {
+    const sp_sight *sight = &t->req->sights[t->req->see[t->tile->first]];
+    const sp_span *spans = sp_req_spans(t->req, t->kv_head);
+    for (int r = 0; r < t->n_rows; r += t->group) {
+        const int32_t p = t->req->pos[query_of(t, r)];
+        const int32_t n = s->joined ? sp_run_visible(spans, sight, t->next_span, &t->run, p)
+                                    : sp_span_visible(s, p);
+        for (int h = 0; h < t->group; h++) t->visible[r + h] = n;
+    }
+}
+
+/* Runs steps from .. to-1 of the run whose first span has this index. */
+static void run_run(state *t, int index, int32_t from, int32_t to)
+{
+    static void (*const run[SP_DTYPE_END])(state *, const sp_span *, int32_t, int32_t) = {
         [SP_F32] = run_steps_F32,   [SP_F16] = run_steps_F16, [SP_BF16] = run_steps_BF16,
         [SP_Q8_0] = run_steps_Q8_0, [SP_Q16] = run_steps_Q16,
     };
     const sp_span *s = &sp_req_spans(t->req, t->kv_head)[index];
     int first = t->n_rows;
-    for (int r = t->n_rows - t->group; r >= 0; r -= t->group) {
-        int32_t n = sp_span_visible(s, t->req->pos[query_of(t, r)]);
-        for (int h = 0; h < t->group; h++) t->visible[r + h] = n;
-        if (n > from * STEP) first = r;
-    }
+    while (first > 0 && t->visible[first - 1] > from * STEP) first -= t->group;
     if (first == t->n_rows) return;
     rotate_queries(t, first, s->shift);
     memset(t->span_sum, 0, (size_t)t->n_rows * sizeof(float));
@@ -518,6 +594,14 @@ static void clear(const state *t, const sums *s)
     for (int i = 0; i < t->n_rows * t->width; i += VL) vec_store(s->out + i, vec_zero());
 }
 
+static void open_run(state *t, const sp_sight *sight, const sp_span *spans)
+{
+    t->run = sp_run_at(t->req, spans, sight, t->next_span);
+    t->is_measured = false;
+    t->join_span = t->next_span;
+    t->join_key = 0;
+}
+
 /* Runs a piece of the walk, which must not be before the current position. */
 static void run_piece(state *t, int64_t index)
 {
@@ -527,12 +611,18 @@ static void run_piece(state *t, int64_t index)
     clear(t, &t->piece);
     while (t->next_span < sight->n && t->next_step < to) {
         const int s = sp_sight_at(sight, t->next_span);
-        const int64_t n = SP_DIV_UP(spans[s].n, STEP);
+        if (t->run.n_spans == 0) open_run(t, sight, spans);
+        const int64_t n = SP_DIV_UP(t->run.n, STEP);
         const int64_t first = SP_MAX(0, from - t->next_step), end = SP_MIN(n, to - t->next_step);
-        if (first < end) run_span(t, s, (int32_t)first, (int32_t)end);
-        if (end < n) return; /* the span continues in the next piece */
-        t->next_span++;
+        if (first < end) {
+            if (!t->is_measured) measure_run(t, &spans[s]);
+            t->is_measured = true;
+            run_run(t, s, (int32_t)first, (int32_t)end);
+        }
+        if (end < n) return; /* the run continues in the next piece */
+        t->next_span += t->run.n_spans;
         t->next_step += n;
+        t->run.n_spans = 0;
     }
 }
 
@@ -562,6 +652,7 @@ static void open_rows(state *t)
     const float scale = t->a->scale * 0x1.715476p+0f; /* log2(e) */
     t->next_span = 0;
     t->next_step = 0;
+    t->run.n_spans = 0;
     t->is_rotated = false;
     for (int r = 0; r < t->n_rows; r++) {
         const float *q = t->req->q + head_of(t, r) * t->head;
@@ -647,6 +738,7 @@ static void lay_out(state *t, float *p)
     t->total.out = TAKE(rows * width);
     t->keys = TAKE(STEP * width);
     t->values = TAKE(STEP * width);
+    t->joined = (uint8_t *)TAKE(2 * STEP * width);
     t->score = TAKE(rows * STEP);
     t->own.max = TAKE(rows);
     t->own.sum = TAKE(rows);

@@ -1,6 +1,7 @@
 /* attend.c -- `spolia bench attend`: span attention of one layer over keys and values that are read
  * from memory. */
 #include <stdio.h>
+#include <string.h>
 
 #include "lab/bench/bench.h"
 #include "lab/bench/ops.h"
@@ -10,6 +11,7 @@ typedef struct settings {
     bench_names types, heads;
     bench_list depths, rows, spans;
     int n_trees, n_paths; /* 0: none */
+    int joined;           /* sp_meter_op.joined */
 } settings;
 
 /* parse_heads -- "14x2x64": query heads x key heads x elements. */
@@ -43,7 +45,8 @@ static bool add_depth(bench_ops *b, const settings *w, const char *heads, const 
                               .type = type,
                               .rows = rows,
                               .n_keys = depth + rows,
-                              .n_spans = (int)w->spans.v[s]};
+                              .n_spans = (int)w->spans.v[s],
+                              .joined = w->joined};
             if (!parse_heads(heads, &op) || !add(b, &op, heads)) return false;
         }
     return true;
@@ -60,7 +63,8 @@ static bool add_trees(bench_ops *b, const settings *w, const char *heads, const 
                           .n_keys = rows,
                           .n_trees = w->n_trees,
                           .n_paths = w->n_paths,
-                          .n_spans = 1 + w->n_trees * (1 + 2 * w->n_paths)};
+                          .n_spans = 1 + w->n_trees * (1 + 2 * w->n_paths),
+                          .joined = w->joined};
         if (!parse_heads(heads, &op) || !add(b, &op, heads)) return false;
     }
     return true;
@@ -73,6 +77,16 @@ static bool parse_trees(const char *text, settings *w)
     return (sscanf(text, "%4dx%4d%c", &w->n_trees, &w->n_paths, &end) == 2 && w->n_trees > 0 &&
             w->n_paths > 0) ||
            (cli_fail_with("--tree: \"%s\" is not like 20x50", text), false);
+}
+
+static bool parse_joined(const char *text, settings *w)
+{
+    static const char *const names[] = {"no", "packed", "scattered"};
+    for (int i = 0; i < (int)SP_COUNT(names); i++) {
+        w->joined = i;
+        if (strcmp(text, names[i]) == 0) return true;
+    }
+    return cli_fail_with("--joined: \"%s\" is not no, packed or scattered", text), false;
 }
 
 static bool add_all(bench_ops *b, const settings *w)
@@ -91,7 +105,7 @@ int bench_attend(int argc, char **argv)
 {
     static const char *const known[] = {"f32", "f16", "bf16", "q16", "q8_0", NULL};
     const char *types = "q16,f16,q8_0", *heads = "14x2x64,32x8x64", *depths = "0,4096";
-    const char *rows = "1,256", *spans = "1", *tree = NULL;
+    const char *rows = "1,256", *spans = "1", *tree = NULL, *joined = "no";
     speed_options o;
     settings w = {.n_trees = 0};
     speed_options_init(&o, 3);
@@ -104,6 +118,8 @@ int bench_attend(int argc, char **argv)
         {OPT_STRING, "spans", 0, "LIST", &spans, "spans that hold the keys (1)"},
         {OPT_STRING, "tree", 0, "TxP", &tree,
          "also all tokens over T dependency trees of P paths, such as 20x50"},
+        {OPT_STRING, "joined", 0, "HOW", &joined,
+         "join spans, as those of short nodes are: no, packed into shared blocks, scattered (no)"},
         {0},
     };
     const opt *const tables[] = {own, o.table, NULL};
@@ -118,7 +134,8 @@ int bench_attend(int argc, char **argv)
         !bench_names_parse("heads", heads, NULL, &w.heads) ||
         !bench_list_parse("depths", depths, 0, 1 << 20, true, &w.depths) ||
         !bench_list_parse("rows", rows, 1, 65536, true, &w.rows) ||
-        !bench_list_parse("spans", spans, 1, 4096, true, &w.spans) || !parse_trees(tree, &w))
+        !bench_list_parse("spans", spans, 1, 4096, true, &w.spans) || !parse_trees(tree, &w) ||
+        !parse_joined(joined, &w))
         return 2;
     for (int h = 0; h < w.heads.n; h++)
         if (!parse_heads(w.heads.v[h], &(sp_meter_op){0}))

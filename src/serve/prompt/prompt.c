@@ -57,12 +57,18 @@ static sp_err check_room(const sp_prompt *p, size_t n)
     return SP_OK;
 }
 
-/* moving_id -- of a node that moves: a namespace of its own. */
-static sp_err moving_id(const sp_prompt *p, sp_segment *seg)
+/* renamed -- the id in another namespace. */
+static sp_err renamed(const sp_prompt *p, sp_segment *seg)
 {
     const sp_digest space = seg->id;
-    if (!seg->origin) return SP_OK;
     return sp_segment_id(&space, p->salt, seg->tokens, seg->n, &seg->id);
+}
+
+/* node_id -- short nodes have a namespace of their own, and nodes that move. */
+static sp_err node_id(const sp_prompt *p, sp_segment *seg)
+{
+    if (sp_segment_joins(seg)) SP_TRY(renamed(p, seg));
+    return seg->origin ? renamed(p, seg) : SP_OK;
 }
 
 sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n)
@@ -75,7 +81,7 @@ sp_err sp_prompt_push(sp_prompt *p, sp_segment seg, const int32_t *ids, size_t n
     memcpy(copy, ids, n * sizeof *ids);
     seg.tokens = copy;
     SP_TRY(sp_segment_id(&p->space->space, p->salt, copy, seg.n, &seg.id));
-    SP_TRY(moving_id(p, &seg));
+    SP_TRY(node_id(p, &seg));
     SP_TRY(sp_vec_reserve(&p->segs, 1));
     p->segs.v[p->segs.n++] = seg;
     p->n_tokens += seg.n;

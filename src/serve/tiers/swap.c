@@ -56,7 +56,8 @@ sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, in
                      .seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant},
                      .head = head,
                      .n_head = n_head,
-                     .blocks = c->blocks};
+                     .blocks = c->blocks,
+                     .slot = c->first};
     if (c->kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(path_of(t, c));
     out->kind = SP_DISK_PATH;

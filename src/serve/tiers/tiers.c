@@ -173,7 +173,8 @@ static void run_store(sp_io_job *job, sp_disk *disk)
                          .at = c->at,
                          .exact = c->exact,
                          .cost_us = c->cost_us,
-                         .heavy = c->heavy};
+                         .heavy = c->heavy,
+                         .slot = c->first};
     if (c->stats) {
         copy.inter = c->stats->inter;
         copy.order = c->stats->order;
@@ -256,7 +257,7 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
     if (!t->disk || sp_tiers_is_storing(t, key->copy)) return SP_OK;
     transfer *x = new_transfer(t, key);
     if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
-    sp_notes_prepare(t->pool, key->copy->blocks, key->copy->n);
+    if (!key->copy->first) sp_notes_prepare(t->pool, key->copy->blocks, key->copy->n);
     sp_ledger_pin(t->ledger, key->copy);
     x->seg.tokens = key->copy->tokens;
     x->next = t->storing;
