@@ -228,7 +228,7 @@ static void test_mean_of_the_guard(void **state)
     static const float p[] = {0, 1, 2}, q[] = {0.5f, 0, 1}, same[] = {0, 1, 2};
     sp_guard *g;
     assert_ok(sp_guard_create(1, 100, &g));
-    sp_guard_noted now = {.policy = &sp_reuse_fuse};
+    sp_guard_noted now = {.policy = &sp_reuse_fuse, .n_rows = 1};
     double sum_p = 1 + exp(1) + exp(2), sum_q = exp(0.5) + 1 + exp(1), one = 0;
     for (int i = 0; i < 3; i++)
         one += exp((double)p[i]) / sum_p * ((double)p[i] - log(sum_p) - (double)q[i] + log(sum_q));
@@ -239,6 +239,7 @@ static void test_mean_of_the_guard(void **state)
     sp_guard_judge(g, p, 3);
     assert_true(fabs(g->reports[0].mean_kl - one) < 1e-6);
     memcpy(logits, same, sizeof logits);
+    g->n_seen = 0; /* another check */
     sp_guard_judge(g, p, 3);
     assert_true(fabs(g->reports[0].mean_kl - 0.8 * one) < 1e-6);
     assert_int_equal(g->reports[0].n_checked, 2);
