@@ -1,5 +1,7 @@
 """Sparse decoding through the program and the server: what it saves is in the account, and k = all changes nothing."""
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -48,6 +50,17 @@ def test_a_second_stage_finds_more_of_the_attention(tmp_path):
     rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith("sparse")}
     one, two, keys = (float(rows[h][rows[h].index("%", 8) + 1]) for h in how)
     assert one < two - 3 and two > 95 and keys > 97, said
+
+
+def test_long_contexts(tmp_path):
+    """The demo's questions among thousands of tokens: the choice is nearly an exact one."""
+    subprocess.run([sys.executable, ROOT / "bench/long_contexts.py", tmp_path], check=True)
+    succeed("index", tmp_path / "docs", "-o", tmp_path / "docs.db")
+    said = succeed("profile", "--decode", "-m", tmp_path / "model.gguf", "-i", tmp_path / "docs.db", "--questions",
+                   ROOT / "demo/questions.jsonl", "--depth", "5000", "-k", "40", "-c", "6000", "--most", "1", "-n", "4",
+                   "--compare", "sparse:10%")
+    row = next(line.split() for line in said.splitlines() if line.startswith("sparse"))
+    assert float(row[8 + 2]) > 95, said
 
 
 def test_reused_chunks_are_read_in_part(prompt):
