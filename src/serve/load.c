@@ -36,6 +36,26 @@ static void begin_parent(sp_request *r, int i)
         if (r->found[k].copy == parent && r->found[k].miss == SP_MISS_NONE) begin(r, k);
 }
 
+/* room_beside -- blocks that the rest of the prompt and the answer need when segment i is loaded: a node
+ * that is loaded takes blocks of its own, those that are computed share theirs. */
+static int64_t room_beside(const sp_request *r, int i)
+{
+    int64_t n = sp_blocks_for(r->max_tokens), n_shared = 0;
+    if (!sp_segment_joins(&r->segs[i])) return 0;
+    for (int k = 0; k < r->n_segs; k++) {
+        const sp_copy *copy = r->found[k].copy;
+        const bool there = copy && copy->state != SP_COPY_FREE;
+        const int parent = sp_segment_parent(r->segs, k);
+        if (k == i || there) continue;
+        if (!sp_segment_joins(&r->segs[k]))
+            n += sp_blocks_for(r->segs[k].n);
+        else
+            n_shared += r->segs[k].n;
+        n += parent >= 0 && r->segs[parent].kind != SP_SEG_NODE; /* each tree begins a block */
+    }
+    return n + SP_DIV_UP(n_shared, SP_BLOCK_TOKENS);
+}
+
 /* begin -- loads the copy of segment i; a copy that cannot be loaded now has a reason why. */
 static void begin(sp_request *r, int i)
 {
@@ -43,7 +63,7 @@ static void begin(sp_request *r, int i)
     begin_parent(r, i);
     sp_tiers_key key = {
         .copy = r->found[i].copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
-    sp_err err = sp_tiers_load(c->tiers, &key, c->reserved, c->now);
+    sp_err err = sp_tiers_load(c->tiers, &key, c->reserved + room_beside(r, i), c->now);
     if (err != SP_OK) r->found[i].miss = err == SP_E_IO ? SP_MISS_LATE : SP_MISS_NO_ROOM;
 }
 
