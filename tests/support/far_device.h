@@ -30,9 +30,9 @@ typedef struct far_device {
     int n_pieces;
     pthread_mutex_t lock; /* guards n_open: copies may come from any thread */
     int n_open;           /* copies and operations in progress: the memory is accessible */
-    uint64_t n_events;
+    _Atomic uint64_t n_events;
     _Atomic bool lost;
-    long n_copied_in, n_copied_out, n_run; /* for tests */
+    _Atomic long n_copied_in, n_copied_out, n_run; /* for tests */
 } far_device;
 
 static inline far_device *far_of(sp_device *d)

@@ -206,6 +206,7 @@ static void test_no_room_to_load(void **state)
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
     c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 20 * block});
+    c->patience_us = 60000000;
     const sp_reuse_opts alone_opts = {.policy = "off"};
     sp_request_opts o = {.reuse = &alone_opts,
                          .sampling = sp_sampling_default(),
@@ -271,8 +272,8 @@ static void test_a_store_that_cannot_be_written(void **state)
     assert_text(r, alone(&full, "01", "Which?", 4));
     sp_request_destroy(r);
     sp_io_drain(sp_tiers_io(c->tiers));
-    assert_int_equal(sp_tiers_n_failed(c->tiers), 3); /* the head and two chunks */
-    assert_int_equal(n_lines, 3);
+    assert_int_equal(sp_tiers_n_failed(c->tiers), n_lines);
+    assert_in_range(n_lines, 3, 4); /* two chunks, and the head after each plan that finds it unwritten */
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     close_clean(c);
 }
