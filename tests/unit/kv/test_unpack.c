@@ -2,6 +2,7 @@
 #include "support/small_kv.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "compute/kv_int.h"
