@@ -257,6 +257,7 @@ def test_bash_completion(tmp_path):
 
     assert complete("spolia", "as") == ["ask"]
     assert complete("spolia", "bench", "p") == ["plan", "prefill"]
-    assert sorted(complete("spolia", "bench", "reuse", "--re")) == ["--recompute", "--resume", "--reuse"]
+    assert sorted(complete("spolia", "bench", "reuse", "--re")) == [
+        "--recompute", "--resident-heads", "--resume", "--reuse"]
     assert "_spolia" in complete("spolia", "ask", "-i", "")
     assert complete("spolia", "ask", "--top-k", "") == []

@@ -57,4 +57,4 @@ def test_servers_in_one_sitting(tmp_path):
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert [(r["server"], r["answered"]) for r in rows] == [("one", 5), ("two", 5)]
-    assert rows[0]["cached"] > rows[1]["cached"] == 0 and "one: 2 documents computed" in done.stdout
+    assert rows[0]["cached"] > rows[1]["cached"] == 0 and "one: 2 documents computed" in done.stderr
