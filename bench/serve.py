@@ -11,10 +11,10 @@ server and what it is in terms of the peer's: "limit" says that only a lower bou
         "llama-server -m {model} --port {port} -c 16384 -np 4 -t {threads} --no-webui" -- --rates 0.1,0.2,0.4
     .venv/bin/python bench/serve.py -m q05.gguf --data MUSIQUE --server "fcfs=--reuse full --queue-order fcfs" \\
         --server "reorder=--reuse full --queue-order reorder" -- --rates 0,4
-    .venv/bin/python bench/serve.py -m q05.gguf --json --data traces/psi_multihoprag --data traces/psi_musique --prime 112 --chunks 4 \\
+    .venv/bin/python bench/serve.py -m q05.gguf --json --data traces/psi_multihoprag --data traces/psi_musique --prime 48 --chunks 4 \\
         --primed balanced,fast --server "off=--reuse off" --server "balanced=--reuse fusion --recompute 0.15" \\
         --server "fast=--reuse full" --peer "llama-server -m {model} --port {port} -c 16384 -np 4 -t {threads}" -- \\
-        --rates 0.2,0.4,0.8,1.6,3.2,6.4,12.8 --requests 16 -n 8 --ignore-end --by median --stop-beyond --limit 120
+        --rates 0.15,0.3,0.8,1.6,3.2,6.4 --requests 8 -n 8 --ignore-end --by median --stop-beyond --limit 120
 """
 import argparse
 import concurrent.futures
@@ -32,7 +32,7 @@ import urllib.request
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["off=--reuse off", "prefix=--reuse prefix", "full=--reuse full", "fusion=--reuse fusion --recompute 0.15"]
 SYSTEM = "Answer the question from the documents."  # of `spolia bench serve`
-COMMON = ["--guard", "0", "--log-format", "none", "--queue", "2000", "--kv-memory", "1024"]
+COMMON = ["--guard", "0", "--log-format", "none", "--queue", "2000", "--kv-memory", "4096"]  # room for every document
 
 
 def free_port() -> int:

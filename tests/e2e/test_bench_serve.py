@@ -179,6 +179,7 @@ def test_wrong_usage(tmp_path, server):
     refuse(*good, "--documents", "here", naming=["here"], code=2)
     refuse(*good, "--rates", "1,-2", naming=["--rates"], code=2)
     refuse(*good, "--hang-up", "1.5", naming=["range"], code=2)
+    refuse(*good, "--rates", "4,0.1", "--requests", "20", "--limit", "60", naming=["--limit", "0.1"], code=2)
     refuse(*good, "--by", "mode", naming=["--by", "mode"], code=2)
     refuse(*good, "--extra", "[1]", naming=["--extra"])
     docs = jsonl(tmp_path / "docs", {"id": "a", "text": "x"})

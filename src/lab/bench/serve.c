@@ -124,6 +124,17 @@ static bool run(bench *b)
     return good;
 }
 
+/* has_time -- a limit is longer than the requests take to be sent. */
+static bool has_time(const bench *b)
+{
+    for (int i = 0; b->limit_s && i < b->list.n; i++)
+        if (b->list.v[i] > 0 && b->n_requests / b->list.v[i] >= b->limit_s)
+            return cli_fail_with("--limit: %d requests at %g a second take longer than %d s", b->n_requests,
+                                 b->list.v[i], b->limit_s),
+                   false;
+    return true;
+}
+
 static bool check(bench *b)
 {
     const load_source_opts *s = &b->source;
@@ -141,7 +152,7 @@ static bool check(bench *b)
                 b->hang_up <= 1 && b->factor >= 1 && s->n_chunks >= 0 && s->n_documents >= 1 &&
                 s->n_documents <= 1 << 24 && s->n_words >= 1 && s->n_words <= 1 << 20 && b->zipf >= 0;
     if (!good) return cli_fail_with("bench serve: a number is out of range"), false;
-    return bench_list_parse("rates", b->rates, 0, 1e6, false, &b->list);
+    return bench_list_parse("rates", b->rates, 0, 1e6, false, &b->list) && has_time(b);
 }
 
 int bench_serve(int argc, char **argv)
