@@ -14,6 +14,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+enum { LEAST_NEAR = 2 };
+
 /* -- the writer ----------------------------------------------------------------------------- */
 
 /* write_run -- neighbours, in all layers. */
@@ -119,7 +121,7 @@ static bool begin(sp_offload *o, int64_t most)
 
 static int64_t n_near(const sp_offload *o)
 {
-    return sp_kv_pool_n_near(o->pool) - o->n_seats;
+    return sp_kv_pool_n_near(o->pool) - o->n_seats - o->n_spare;
 }
 
 bool sp_offload_is_full(const sp_offload *o)
@@ -129,7 +131,8 @@ bool sp_offload_is_full(const sp_offload *o)
 
 void sp_offload_turn(sp_offload *o)
 {
-    const int64_t start = sp_clock_us(), enough = o->max_near * 3 / 4;
+    const int64_t start = sp_clock_us();
+    const int64_t enough = o->lacked ? LEAST_NEAR : o->max_near * 3 / 4; /* seats press blocks out */
     sp_offload_window_drop(o);
     if (atomic_exchange(&o->stale_seats, false)) {
         sp_seats_empty(o, -1);
@@ -140,6 +143,8 @@ void sp_offload_turn(sp_offload *o)
         if (!sp_offload_is_full(o)) break;
         if (collect(o, true) && o->leaving.err != SP_OK) break;
     }
+    o->lacked = false;
+    sp_seats_open(o, o->n_budget - SP_MAX(n_near(o) + 1, LEAST_NEAR));
     o->stats.leave_us += sp_clock_us() - start;
 }
 
@@ -180,7 +185,7 @@ static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
 
 /* -- opening -------------------------------------------------------------------------------- */
 
-/* share_out -- the budget, in blocks. */
+/* share_out -- the budget, in blocks. Spare seats take memory of one layer at a time. */
 static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
 {
     const size_t block = sp_kv_block_bytes(&o->shape);
@@ -190,18 +195,21 @@ static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
         lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
     const size_t taken = index + opts->resident_bytes;
     const size_t rest = opts->max_bytes > taken ? opts->max_bytes - taken : 0;
-    const int64_t n = (int64_t)(rest / block);
+    int64_t n = (int64_t)(rest / block);
+    o->n_spare = (int32_t)SP_MIN(n / 4, o->n_blocks / 8);
+    n -= SP_DIV_UP(o->n_spare, o->shape.n_layers);
     if (n < 8)
         return sp_fail(
             SP_E_ARG,
             "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
             "which leaves no 8 blocks of %zu",
             opts->max_bytes, (long long)o->n_blocks, taken, block);
-    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n * 3 / 4, o->n_blocks / 2);
+    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, o->n_blocks / 2);
     if (o->n_seats >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
                        opts->max_bytes, o->n_seats);
-    o->max_near = n - o->n_seats;
+    o->n_budget = n;
+    o->max_near = n - SP_MIN(o->n_seats, n * 3 / 4);
     o->max_window = n * o->shape.n_layers * 7 / 8;
     o->max_bytes = opts->max_bytes;
     o->resident_bytes = opts->resident_bytes;

@@ -7,6 +7,7 @@
  *                 memory for that layer, and are dropped before the next one: the *window*
  *   sparse reader what a KV head reads comes into *seats*, blocks of the pool that hold one record for
  *                 each layer and KV head. Seats keep what was read until another record needs them.
+ *                 When they are too few, near blocks leave for them.
  *
  *   resident      layers whose records stay in memory although their blocks are away: those whose
  *                 heads reuse least, as many as a part of the budget holds. (LiteCache keeps heads;
@@ -33,7 +34,7 @@ typedef struct sp_offload_opts {
     const char *dir;  /* the folder whose disk holds blocks */
     const char *io;   /* as sp_aio_open; NULL: the best */
     size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
-    int32_t n_seats;  /* of each layer and KV head; 0: three quarters of what the others leave */
+    int32_t n_seats;  /* at most, of each layer and KV head; 0: what near blocks leave */
     size_t resident_bytes; /* of max_bytes: for resident layers */
 } sp_offload_opts;
 

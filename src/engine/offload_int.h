@@ -20,9 +20,10 @@ typedef struct sp_seat {
 
 /* The seats of one layer and KV head. */
 typedef struct sp_row {
-    sp_seat *seats;    /* [n_seats] */
+    sp_seat *seats;    /* [n_seats + n_spare] */
     uint32_t *seat_of; /* [n_blocks] 1 + a seat that had the block; check it */
     int32_t hand;
+    int32_t n_spare; /* spare seats that are taken */
 } sp_row;
 
 typedef struct sp_pending {
@@ -32,7 +33,7 @@ typedef struct sp_pending {
 /* Fetches of one layer. */
 typedef struct sp_arrivals {
     sp_pages_group group;
-    sp_pending *list; /* [G n_seats] */
+    sp_pending *list; /* [G (n_seats + n_spare)] */
     int32_t n;
 } sp_arrivals;
 
@@ -60,12 +61,16 @@ struct sp_offload {
     sp_kv_pool *pool;
     sp_kv_shape shape;
     sp_pages *pages;
-    int64_t n_blocks, max_near; /* of the pool; near ones beside the seats */
+    int64_t n_blocks;           /* of the pool */
+    int64_t n_budget, max_near; /* near blocks and open seats; near ones beside the seats */
     size_t record_bytes, max_bytes;
     int64_t max_window; /* blocks of a layer */
 
-    uint32_t *seats; /* [n_seats] blocks of the pool */
-    int32_t n_seats;
+    uint32_t *seats; /* [n_seats + n_spare] blocks of the pool */
+    int32_t n_seats, n_open; /* that may be used while few blocks are near; that may be used now */
+    int32_t n_spare;         /* more, of the layer that is computed only */
+    int spare_layer;
+    bool lacked; /* a step wanted more seats than were open */
     sp_row *rows;          /* [L, G] */
     sp_arrivals *arrivals; /* [L] */
     uint32_t epoch;
@@ -113,5 +118,7 @@ void sp_seats_destroy(sp_offload *o);
 /* sp_seats_empty -- forgets all records but those of one layer (-1: of none), and gives their memory
  * back. */
 void sp_seats_empty(sp_offload *o, int but_layer);
+/* sp_seats_open -- between steps: so many seats of each layer and KV head may be used. */
+void sp_seats_open(sp_offload *o, int64_t n);
 
 #endif

@@ -3,6 +3,11 @@
  *   want    in a seat: found           else: the hand finds a seat, a fetch begins
  *   wait    the layer's fetches are over; failed ones are read once more
  *
+ *   seats   0 ............ n_open ....... n_seats ........ + n_spare
+ *           kept for later  closed: near    spare: for what a layer wants beyond its open seats;
+ *           steps           blocks have     they are forgotten before the next layer
+ *                           that memory
+ *
  * Invariants
  *  I1  a seat that this layer wanted (epoch) or whose fetch is under way (pending) is not taken.
  *  I2  a seat counts for a block only while the block's birth is the one that was fetched.
@@ -16,7 +21,7 @@
 sp_err sp_seats_create(sp_offload *o)
 {
     const int n_lists = o->shape.n_layers * o->shape.n_heads;
-    const size_t n = (size_t)o->n_seats;
+    const size_t n = (size_t)(o->n_seats + o->n_spare);
     o->seats = SP_NEW_N(uint32_t, n);
     o->rows = SP_NEW_N(sp_row, (size_t)n_lists);
     o->arrivals = SP_NEW_N(sp_arrivals, (size_t)o->shape.n_layers);
@@ -33,7 +38,8 @@ sp_err sp_seats_create(sp_offload *o)
         if (!o->arrivals[l].list)
             return sp_fail_nomem(n * sizeof(sp_pending), "seats for KV records");
     }
-    SP_TRY(sp_kv_acquire(o->pool, o->n_seats, o->seats));
+    SP_TRY(sp_kv_acquire(o->pool, (int64_t)n, o->seats));
+    o->n_open = o->n_seats;
     o->epoch = 1;
     return SP_OK;
 }
@@ -48,10 +54,37 @@ void sp_seats_destroy(sp_offload *o)
         sp_free(o->rows[i].seats);
         sp_free(o->rows[i].seat_of);
     }
-    if (o->epoch) sp_kv_release(o->pool, o->seats, o->n_seats);
+    if (o->epoch) sp_kv_release(o->pool, o->seats, o->n_seats + o->n_spare);
     sp_free(o->arrivals);
     sp_free(o->rows);
     sp_free(o->seats);
+}
+
+static sp_row *row_of(const sp_offload *o, int layer, int kv_head)
+{
+    return &o->rows[layer * o->shape.n_heads + kv_head];
+}
+
+/* forget -- the records in seats from .. to - 1 of a layer, and gives their memory back. */
+static void forget(sp_offload *o, int layer, int32_t from, int32_t to)
+{
+    for (int g = 0; g < o->shape.n_heads; g++)
+        for (int32_t s = from; s < to; s++) row_of(o, layer, g)->seats[s] = (sp_seat){0};
+    for (int32_t s = from, n; s < to; s += n) {
+        for (n = 1; s + n < to && o->seats[s + n] == o->seats[s] + (uint32_t)n; n++) continue;
+        sp_kv_drop_contents(o->pool, (sp_kv_run){.layer = layer, .first = o->seats[s], .n = n});
+    }
+}
+
+static void forget_spares(sp_offload *o)
+{
+    int32_t most = 0;
+    for (int g = 0; g < o->shape.n_heads; g++) {
+        sp_row *row = row_of(o, o->spare_layer, g);
+        most = SP_MAX(most, row->n_spare);
+        row->n_spare = 0;
+    }
+    forget(o, o->spare_layer, o->n_seats, o->n_seats + most);
 }
 
 void sp_seats_empty(sp_offload *o, int but_layer)
@@ -60,20 +93,23 @@ void sp_seats_empty(sp_offload *o, int but_layer)
         if (l == but_layer) continue;
         sp_pages_wait(o->pages, &o->arrivals[l].group);
         o->arrivals[l].n = 0;
-        for (int g = 0; g < o->shape.n_heads; g++)
-            for (int32_t s = 0; s < o->n_seats; s++)
-                o->rows[l * o->shape.n_heads + g].seats[s] = (sp_seat){0};
-        for (int32_t s = 0; s < o->n_seats; s++)
-            sp_kv_drop_contents(o->pool, l, o->seats[s]);
+        forget(o, l, 0, o->n_seats);
     }
+    if (o->spare_layer != but_layer) forget_spares(o);
+}
+
+void sp_seats_open(sp_offload *o, int64_t n)
+{
+    const int32_t n_open = (int32_t)SP_MAX(SP_MIN(n, o->n_seats), 0);
+    for (int l = 0; l < o->shape.n_layers && n_open < o->n_open; l++) {
+        sp_err err = sp_offload_wait(o, l); /* of a step that failed; what did not arrive does not count */
+        SP_UNUSED(err);
+        forget(o, l, n_open, o->n_open);
+    }
+    o->n_open = n_open;
 }
 
 /* -- seats of a row ------------------------------------------------------------------------- */
-
-static sp_row *row_of(const sp_offload *o, int layer, int kv_head)
-{
-    return &o->rows[layer * o->shape.n_heads + kv_head];
-}
 
 /* seat_with -- the seat that has or is to have the block, or -1. */
 static int32_t seat_with(const sp_offload *o, const sp_row *row, uint32_t block)
@@ -84,12 +120,12 @@ static int32_t seat_with(const sp_offload *o, const sp_row *row, uint32_t block)
 }
 
 /* take_seat -- the next that was not wanted since the hand last passed, or -1. */
-static int32_t take_seat(sp_offload *o, sp_row *row)
+static int32_t take_seat(const sp_offload *o, sp_row *row)
 {
-    for (int32_t i = 0; i < 2 * o->n_seats; i++) {
-        const int32_t at = row->hand;
+    for (int32_t i = 0; i < 2 * o->n_open; i++) {
+        const int32_t at = row->hand < o->n_open ? row->hand : 0;
         sp_seat *s = &row->seats[at];
-        row->hand = at + 1 < o->n_seats ? at + 1 : 0;
+        row->hand = at + 1;
         if (s->pending || (s->birth && s->epoch == o->epoch)) continue; /* I1 */
         if (!s->used) return at;
         s->used = false;
@@ -97,18 +133,22 @@ static int32_t take_seat(sp_offload *o, sp_row *row)
     return -1;
 }
 
+/* take_spare -- a seat for this layer only, or -1. */
+static int32_t take_spare(const sp_offload *o, sp_row *row)
+{
+    return row->n_spare < o->n_spare ? o->n_seats + row->n_spare++ : -1;
+}
+
 static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t seat)
 {
     return sp_kv_pool_bytes_at(o->pool, layer, o->seats[seat]) + (size_t)kv_head * o->record_bytes;
 }
 
-/* load -- begins to fetch a block into a seat of the row, or -1. */
-static int32_t load(sp_offload *o, int layer, int kv_head, uint32_t block)
+/* load -- begins to fetch a block into seat `at` of the row; -1: the ring is full. */
+static int32_t load(sp_offload *o, int layer, int kv_head, uint32_t block, int32_t at)
 {
     sp_row *row = row_of(o, layer, kv_head);
     sp_arrivals *a = &o->arrivals[layer];
-    const int32_t at = take_seat(o, row);
-    if (at < 0) return -1;
     row->seats[at] = (sp_seat){0};
     if (!sp_pages_fetch(o->pages, sp_offload_record(o, layer, block, kv_head),
                         bytes_of(o, layer, kv_head, at), &a->group))
@@ -123,6 +163,18 @@ static int32_t load(sp_offload *o, int layer, int kv_head, uint32_t block)
 
 /* -- a layer's choice ----------------------------------------------------------------------- */
 
+/* load_wanted -- for the layer that is about to be computed. */
+static int32_t load_wanted(sp_offload *o, int layer, int kv_head, uint32_t block)
+{
+    sp_row *row = row_of(o, layer, kv_head);
+    int32_t at = take_seat(o, row);
+    if (at < 0) {
+        o->lacked = true;
+        at = take_spare(o, row);
+    }
+    return at < 0 ? -1 : load(o, layer, kv_head, block, at);
+}
+
 /* Two passes: what is found must not lose its seat to what is fetched. Without `keeps` only what was
  * fetched ahead, or for this step, is found. */
 static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n,
@@ -131,6 +183,8 @@ static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks,
     sp_row *row = row_of(o, layer, kv_head);
     if (o->waited) o->epoch++;
     o->waited = false;
+    if (o->spare_layer != layer) forget_spares(o);
+    o->spare_layer = layer;
     int32_t n_missed = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
@@ -152,7 +206,7 @@ static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks,
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         int32_t s = seat_with(o, row, blocks[i]); /* one block may be in the list twice */
         if (s >= 0 && !keeps && !row->seats[s].pending) s = -1;
-        if (s < 0) s = load(o, layer, kv_head, blocks[i]);
+        if (s < 0) s = load_wanted(o, layer, kv_head, blocks[i]);
         if (s >= 0) blocks[i] = o->seats[s];
     }
 }
@@ -165,12 +219,13 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
 static void fetch_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n,
                         bool keeps)
 {
-    const sp_row *row = row_of(o, layer, kv_head);
+    sp_row *row = row_of(o, layer, kv_head);
     for (int32_t i = 0; i < n && !o->is_resident[layer]; i++) {
         const int32_t s = seat_with(o, row, blocks[i]);
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         if (s >= 0 && (keeps || row->seats[s].pending)) continue;
-        if (load(o, layer, kv_head, blocks[i]) < 0) return;
+        const int32_t at = take_seat(o, row);
+        if (at < 0 || load(o, layer, kv_head, blocks[i], at) < 0) return;
         o->stats.n_ahead++;
     }
 }

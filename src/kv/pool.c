@@ -276,9 +276,10 @@ void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
     pthread_mutex_unlock(&p->lock);
 }
 
-void sp_kv_drop_contents(sp_kv_pool *p, int layer, uint32_t block)
+void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run)
 {
-    drop_pages(at(p, layer, block), at(p, layer, block) + p->layer_block_bytes);
+    const uint8_t *from = run_at(p, run);
+    drop_pages(from, from + (size_t)run.n * p->layer_block_bytes);
 }
 
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p)
@@ -296,7 +297,8 @@ uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
 static void come_back(sp_kv_pool *p, uint32_t block)
 {
     if (atomic_exchange(&p->away[block], 0)) atomic_fetch_sub(&p->n_away, 1);
-    for (int l = 0; l < p->shape.n_layers; l++) sp_kv_drop_contents(p, l, block);
+    for (int l = 0; l < p->shape.n_layers; l++)
+        sp_kv_drop_contents(p, (sp_kv_run){.layer = l, .first = block, .n = 1});
 }
 
 /* -- the free map: all with the lock held --------------------------------------------------- */

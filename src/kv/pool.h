@@ -121,8 +121,8 @@ void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away)
 /* sp_kv_drop -- gives back the memory of those blocks of a run that are away: the pages that no other
  * block uses. Thread: the engine's. */
 void sp_kv_drop(sp_kv_pool *p, sp_kv_run run);
-/* sp_kv_drop_contents -- the same for a block that is not away and whose bytes nobody needs. */
-void sp_kv_drop_contents(sp_kv_pool *p, int layer, uint32_t block);
+/* sp_kv_drop_contents -- the same for blocks that are not away and whose bytes nobody needs. */
+void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run);
 /* sp_kv_pool_n_near -- blocks that are held and not away. */
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p);
 /* sp_kv_pool_bytes_at -- a block of a layer in memory, for the engine. Pre: let_leave. */

@@ -193,7 +193,7 @@ static int run_sparse(const bench *b, const bench_model_options *mo, const char 
 int bench_decode(int argc, char **argv)
 {
     const char *batches = "1,4", *depths = "0,512", *sparse = NULL, *selector = "";
-    file_bench file = {.memory = "10%"};
+    file_bench file = {.memory = "10%", .guessed = 50};
     bool from_disk = false;
     char decode[128];
     speed_options o;
@@ -214,6 +214,8 @@ int bench_decode(int argc, char **argv)
          "of --from-disk: what stays in memory: 10% of the context, or 1G altogether (10%)"},
         {OPT_STRING, "hit", 0, "LIST", &file.hits,
          "of --from-disk: forced percentages of blocks that the token before has read"},
+        {OPT_FLOAT, "guessed", 0, "PERCENT", &file.guessed,
+         "of --hit, with sparse:...,ahead: blocks of the others that are guessed (50)"},
         {OPT_STRING, "dir", 0, "DIR", &file.dir, "of --from-disk: the folder (/var/tmp)"},
         {OPT_FLAG, "only-disk", 0, NULL, &file.only, "of --from-disk: no comparison in memory"},
         {OPT_STRING, "svg", 0, "FILE", &file.svg, "of --from-disk: a picture of the rates"},

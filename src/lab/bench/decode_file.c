@@ -4,7 +4,7 @@
  *   full      the same answers with full attention, in memory
  *   greedy    each answer decodes its most likely tokens; the run in memory must have the same ones
  *   hits      so many of the blocks that a step reads are those that the step before read, the others
- *             random: the choice is replaced by that before blocks are fetched
+ *             random (decode_forced.h)
  *   bound     min(rate in memory, bytes a second of random reads / bytes that a token reads) */
 #include "lab/bench/decode_file.h"
 
@@ -19,12 +19,13 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 #include "engine/offload.h"
+#include "lab/bench/decode_forced.h"
 #include "lab/bench/decode_plot.h"
 #include "lab/bench/random_kv.h"
 #include "serve/decode.h"
 #include "store/pages.h"
 
-enum { SPAN = 1024, WARM = 2, MAX_TOKENS = 256 };
+enum { SPAN = 1024, WARM = 2, MAX_TOKENS = 256, MAX_ANSWERS = 8 };
 
 typedef struct disk {
     const file_bench *b;
@@ -88,6 +89,12 @@ static bool memory_bytes(const disk *d, const sp_kv_shape *shape, int64_t n_bloc
     return v > 0;
 }
 
+/* answer_room -- tokens of all answers over one context. */
+static int answer_room(const disk *d)
+{
+    return (d->b->predict + WARM) * MAX_ANSWERS;
+}
+
 static sp_err open_pool(disk *d, bool from_disk)
 {
     const file_bench *b = d->b;
@@ -96,7 +103,7 @@ static sp_err open_pool(disk *d, bool from_disk)
         .n_layers = hp->n_layers, .n_heads = hp->n_kv_heads, .head = hp->head, .type = SP_Q16};
     if (b->kv_type && strcmp(b->kv_type, SP_KV_TYPE) != 0)
         return sp_fail(SP_E_ARG, "--from-disk: the KV type is " SP_KV_TYPE);
-    const int64_t n = sp_blocks_for(d->depth) + sp_blocks_for(MAX_TOKENS * 8) + SPAN;
+    const int64_t n = sp_blocks_for(d->depth) + sp_blocks_for(answer_room(d)) + SPAN;
     size_t bytes;
     if (!memory_bytes(d, &shape, n + n / 8, &bytes))
         return sp_fail(SP_E_ARG, "--memory: \"%s\" is no share (10%%) and no size (1G, 500M)",
@@ -127,7 +134,7 @@ static sp_err add_spans(disk *d, random_kv *random)
         SP_TRY(err);
     }
     SP_TRY(
-        sp_plan_add_span(&d->plan, &(sp_span_spec){.room = MAX_TOKENS * 8, .at = d->depth}, &span));
+        sp_plan_add_span(&d->plan, &(sp_span_spec){.room = answer_room(d), .at = d->depth}, &span));
     SP_TRY(sp_plan_add_sight(&d->plan, NULL, d->plan.n_spans, &see));
     return sp_plan_bind(&d->plan);
 }
@@ -155,7 +162,7 @@ static sp_err disk_open(disk *d, bool from_disk)
     SP_TRY(open_pool(d, from_disk));
     SP_TRY(sp_engine_create(&(sp_engine_opts){.model = d->model,
                                               .pool = d->pool,
-                                              .n_ctx = d->depth + MAX_TOKENS * 8,
+                                              .n_ctx = d->depth + answer_room(d),
                                               .max_rows = 8,
                                               .max_slices = 8},
                             &d->engine));
@@ -205,6 +212,7 @@ static sp_err decode(disk *d, const sp_sparse_opts *o, outcome *out)
         if (err == SP_OK)
             err = sp_engine_step(d->engine,
                                  &(sp_slice){p, p->n_todo - 1, 1, SP_WANT_LAST, d->logits}, 1);
+        if (d->offload) sp_offload_turn(d->offload);
         if (err == SP_OK) out->tokens[i] = token = most_likely(d);
     }
     out->rate = d->b->predict / (now() - start);
@@ -215,59 +223,20 @@ static sp_err decode(disk *d, const sp_sparse_opts *o, outcome *out)
     return err;
 }
 
-/* A choice with a forced share of blocks that the step before had. */
-typedef struct forced {
-    disk *d;
-    double hit;
-    uint32_t *last;  /* [L, G, cap] */
-    int32_t *n_last; /* [L, G] */
-    int32_t cap;
-} forced;
-
-static uint32_t any_block(disk *d)
-{
-    const uint64_t r = bench_random(&d->random);
-    const int32_t n = d->plan.n_spans - 1;
-    const sp_span *s = &d->plan.spans[r % (uint64_t)n];
-    return s->blocks[(r >> 32) % (uint64_t)sp_blocks_for(s->n)];
-}
-
-static void want_forced(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n)
-{
-    forced *f = user;
-    disk *d = f->d;
-    const int list = layer * d->model->hp.n_kv_heads + kv_head;
-    uint32_t *last = f->last + (size_t)list * (size_t)f->cap;
-    int32_t m = 0;
-    for (int32_t i = 0; i < n && m < f->cap; i++) {
-        if (!sp_kv_is_away(d->pool, blocks[i])) continue;
-        const bool keep =
-            m < f->n_last[list] && (double)(bench_random(&d->random) >> 40) * 0x1p-24 < f->hit;
-        blocks[i] = last[m] = keep ? last[m] : any_block(d);
-        m++;
-    }
-    f->n_last[list] = m;
-    sp_offload_want(d->offload, layer, kv_head, blocks, n);
-}
-
-static sp_err wait_forced(void *user, int layer)
-{
-    return sp_offload_wait(((forced *)user)->d->offload, layer);
-}
-
 static sp_err decode_forced(disk *d, double hit, outcome *out)
 {
-    const sp_hparams *hp = &d->model->hp;
-    const size_t lists = (size_t)hp->n_layers * (size_t)hp->n_kv_heads;
-    forced f = {.d = d, .hit = hit, .cap = sp_blocks_for(d->depth) + 1};
+    forced f;
     sp_sparse_opts o = d->choice.o;
-    f.last = sp_alloc(lists * (size_t)f.cap, sizeof *f.last);
-    f.n_last = SP_NEW_N(int32_t, lists);
-    o.source = (sp_block_source){want_forced, wait_forced, &f};
-    sp_err err = f.last && f.n_last ? decode(d, &o, out)
-                                    : sp_fail_nomem(lists * (size_t)f.cap * 4, "forced choices");
-    sp_free(f.last);
-    sp_free(f.n_last);
+    sp_err err = forced_open(&f,
+                             &(forced_opts){.offload = d->offload,
+                                            .plan = &d->plan,
+                                            .random = &d->random,
+                                            .hit = hit,
+                                            .guessed = (double)d->b->guessed / 100},
+                             d->pool, sp_blocks_for(d->depth) + 1);
+    o.source = forced_source(&f);
+    if (err == SP_OK) err = decode(d, &o, out);
+    forced_close(&f);
     return err;
 }
 
@@ -275,7 +244,7 @@ static int64_t any_record(disk *d)
 {
     const uint64_t r = bench_random(&d->random) >> 16;
     const sp_hparams *hp = &d->model->hp;
-    return sp_offload_record_of(d->offload, (int)(r % (uint64_t)hp->n_layers), any_block(d),
+    return sp_offload_record_of(d->offload, (int)(r % (uint64_t)hp->n_layers), forced_block(&d->plan, &d->random),
                                 (int)(r >> 8) % hp->n_kv_heads);
 }
 
@@ -329,6 +298,8 @@ static sp_err run_hits(disk *d, compared *c)
     if (!d->b->hits) return SP_OK;
     if (!bench_list_parse("hit", d->b->hits, 0, 100, false, &hits))
         return sp_fail(SP_E_ARG, "--hit: \"%s\"", d->b->hits);
+    if (hits.n > MAX_ANSWERS - 2)
+        return sp_fail(SP_E_ARG, "--hit: at most %d", MAX_ANSWERS - 2);
     for (int i = 0; i < hits.n; i++) {
         outcome o = {0};
         char what[32];

@@ -10,6 +10,7 @@ typedef struct file_bench {
     const char *memory; /* "10%" of the context beside summaries, or all together, such as "1G" */
     const char *dir;    /* the folder whose disk is read; NULL: /var/tmp */
     const char *hits;   /* percentages, or NULL */
+    float guessed;     /* percentage of the blocks that miss, with hits and `ahead` */
     const char *svg;    /* a picture of the rates; NULL: none */
     const char *peer_csv, *peer_name; /* of it: rates of another engine (decode_plot.h), or NULL */
     const bench_list *depths;

@@ -2,7 +2,9 @@
  *
  * For each size (chunks x tokens per chunk) there are two sets of cached texts: one for policies
  * that reuse chunks at any position and one for the others, so that neither finds the other's
- * copies. Both are computed once beforehand. Then, in rounds:
+ * copies. Both are computed once beforehand. A policy that keeps copies of every prompt (craft) has
+ * texts of its own for each cell and round, computed just before in their first order: so no cell
+ * finds what another has left. Then, in rounds:
  *
  *   off     a prompt of new chunks through full attention        another server: the same prompt
  *   cells   policy x ratio x order, in random sequence, each with a new question:
@@ -74,7 +76,7 @@ static void add_cell(bench *b, const char *policy, double ratio, reuse_order how
     c->reuse.recompute = reuse_has_ratio(&c->reuse) ? (float)ratio : 0;
     c->order = how;
     c->rows = cli_alloc((size_t)b->cells.n_rounds, sizeof *c->rows);
-    if (how != REUSE_NEW) /* off reuses no chunks */
+    if (how != REUSE_NEW && !reuse_keeps_placed(policy)) /* off reuses no chunks */
         b->has_set[reuse_is_exact(policy) ? EXACT : ANYWHERE] = true;
 }
 
@@ -120,42 +122,69 @@ static double ask_peer(bench *b, const bench_prompt *p)
     return 0;
 }
 
-/* arrange -- the cached chunks in the order of a cell, with `fresh` ones where it has new chunks. */
-static void arrange(const size *s, const reuse_cell *c, char *const *fresh, char **out)
+/* Texts of one prompt. */
+typedef struct texts {
+    char *const *known; /* [n_chunks] cached; NULL when all are new */
+    char **fresh;       /* [n_fresh] new */
+    int n_fresh;
+    char *question; /* new */
+} texts;
+
+/* arrange -- the cached chunks in the order of a cell, with new ones where it has them. */
+static void arrange(const size *s, const reuse_cell *c, const texts *t, char **out)
 {
-    char *const *known = s->known[reuse_is_exact(c->reuse.policy) ? EXACT : ANYWHERE];
     for (int i = 0; i < s->n_chunks; i++)
         if (c->order == REUSE_NEW)
-            out[i] = fresh[i];
+            out[i] = t->fresh[i];
         else if (c->order == REUSE_HALF_NEW && i % 2 == 1)
-            out[i] = fresh[i / 2];
+            out[i] = t->fresh[i / 2];
         else
-            out[i] = known[c->order == REUSE_SAME ? i : s->perm[i]];
+            out[i] = t->known[c->order == REUSE_SAME ? i : s->perm[i]];
 }
 
-/* run_cell -- runs one prompt with a new question on this engine (out), the peer (peer_us), or both. */
+/* ask -- one prompt of these texts to this engine (out), the peer (peer_us), or both. */
+static bool ask(bench *b, const size *s, const reuse_cell *c, const texts *t, reuse_row *out,
+                double *peer_us)
+{
+    char **chunks = calloc((size_t)s->n_chunks, sizeof *chunks);
+    if (!chunks) return cli_fail_with("out of memory"), false;
+    arrange(s, c, t, chunks);
+    bench_prompt p = {.chunks = chunks, .n = s->n_chunks, .question = t->question};
+    bool good = !out || measure(b, &p, &c->reuse, out);
+    if (good && peer_us) *peer_us = ask_peer(b, &p);
+    free(chunks);
+    return good;
+}
+
+/* run_cell -- runs one prompt with a new question. */
 static bool run_cell(bench *b, const size *s, const reuse_cell *c, reuse_row *out, double *peer_us)
 {
-    int n_fresh = reuse_n_fresh(c->order, s->n_chunks);
-    char *question = bench_question_text(b->words, b->cells.question_tokens);
-    char **fresh = n_fresh ? bench_chunk_texts(b->words, n_fresh, s->n_tokens) : NULL;
-    char **chunks = calloc((size_t)s->n_chunks, sizeof *chunks);
-    bool good = chunks && question && (fresh || !n_fresh);
-    if (good) {
-        arrange(s, c, fresh, chunks);
-        bench_prompt p = {.chunks = chunks, .n = s->n_chunks, .question = question};
-        good = !out || measure(b, &p, &c->reuse, out);
-        if (good && peer_us) *peer_us = ask_peer(b, &p);
-    }
-    free(chunks);
-    bench_texts_free(fresh, n_fresh);
-    free(question);
+    texts t = {.known = s->known[reuse_is_exact(c->reuse.policy) ? EXACT : ANYWHERE],
+               .n_fresh = reuse_n_fresh(c->order, s->n_chunks)};
+    t.question = bench_question_text(b->words, b->cells.question_tokens);
+    if (t.n_fresh) t.fresh = bench_chunk_texts(b->words, t.n_fresh, s->n_tokens);
+    bool good = t.question && (t.fresh || !t.n_fresh) && ask(b, s, c, &t, out, peer_us);
+    bench_texts_free(t.fresh, t.n_fresh);
+    free(t.question);
+    return good;
+}
+
+/* run_own -- run_cell over texts that no other cell has, cached by a prompt in their first order. */
+static bool run_own(bench *b, const size *s, const reuse_cell *c, reuse_row *out)
+{
+    size own = *s;
+    reuse_cell first = {.reuse = c->reuse, .order = REUSE_SAME};
+    reuse_row unused;
+    char **known = bench_chunk_texts(b->words, s->n_chunks, s->n_tokens);
+    own.known[ANYWHERE] = known;
+    bool good = known && run_cell(b, &own, &first, &unused, NULL) && run_cell(b, &own, c, out, NULL);
+    bench_texts_free(known, s->n_chunks);
     return good;
 }
 
 /* -- rounds --------------------------------------------------------------------------------- */
 
-/* warm_up -- runs each policy, and the peer, once over the cached texts. */
+/* warm_up -- runs each policy that shares texts, and the peer, once over the cached texts. */
 static bool warm_up(bench *b, const size *s)
 {
     reuse_row unused;
@@ -163,6 +192,7 @@ static bool warm_up(bench *b, const size *s)
     for (int i = 1; i < b->cells.n; i++) {
         reuse_cell c = b->cells.v[i];
         if (strcmp(c.reuse.policy, b->cells.v[i - 1].reuse.policy) == 0) continue;
+        if (reuse_keeps_placed(c.reuse.policy)) continue; /* it has no texts yet */
         c.order = REUSE_SAME;
         if (!run_cell(b, s, &c, &unused, NULL)) return false;
     }
@@ -179,7 +209,8 @@ static bool run_cells(bench *b, const size *s, int round, const int *sequence)
     off->rows[round].v[PEER_US] = us;
     for (int i = 0; i < b->cells.n - 1 && good; i++) {
         const reuse_cell *c = &b->cells.v[1 + sequence[i]];
-        good = run_cell(b, s, c, &c->rows[round], NULL);
+        good = reuse_keeps_placed(c->reuse.policy) ? run_own(b, s, c, &c->rows[round])
+                                                   : run_cell(b, s, c, &c->rows[round], NULL);
     }
     if (good && b->peer) good = run_cell(b, s, &known, NULL, &us);
     for (int i = 1; i < b->cells.n; i++)
@@ -218,7 +249,8 @@ static int64_t blocks_for(int n)
 }
 
 /* fits -- whether the prompt fits the context, and everything of a round KV memory: the cached texts,
- * a running prompt, new chunks, what exact policies keep of each order. */
+ * a running prompt, new chunks, what exact policies keep of each order. Texts of one cell may be evicted
+ * after it. */
 static bool fits(const bench *b, const size *s)
 {
     sp_context_info info = sp_context_describe(b->ctx);

@@ -55,6 +55,8 @@ const char *reuse_order_name(reuse_order o);
 bool reuse_is_exact(const char *policy);
 /* reuse_has_ratio -- the policy recomputes a given share of the chunks' tokens. */
 bool reuse_has_ratio(const sp_reuse_opts *o);
+/* reuse_keeps_placed -- a policy that keeps copies of the chunks of every prompt. */
+bool reuse_keeps_placed(const char *policy);
 /* reuse_n_fresh -- of n chunks in a cell's prompt, how many are new. */
 int reuse_n_fresh(reuse_order o, int n_chunks);
 /* reuse_derive -- gains and shares of a round, from what was measured. */

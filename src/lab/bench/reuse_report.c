@@ -32,6 +32,12 @@ bool reuse_has_ratio(const sp_reuse_opts *o)
     return p && p->recomputes && !by_alpha;
 }
 
+bool reuse_keeps_placed(const char *policy)
+{
+    const cli_policy *p = cli_policy_find(policy, NULL);
+    return p && p->keeps_placed;
+}
+
 int reuse_n_fresh(reuse_order o, int n_chunks)
 {
     return o == REUSE_NEW ? n_chunks : o == REUSE_HALF_NEW ? n_chunks / 2 : 0;

@@ -339,7 +339,7 @@ static void test_seats_beside_a_window(void **state)
         for (int ahead = 0; ahead < 2; ahead++) {
             sp_sparse_opts o = some;
             o.ahead = ahead;
-            tight(&s, seats + 9, seats, 0);
+                tight(&s, seats + 10, seats, 0);
             assert_ok(decode(&s, &o, got));
             same_bits(got, want, "seats beside a window");
             scene_close(&s);
