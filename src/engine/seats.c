@@ -144,21 +144,18 @@ static uint8_t *bytes_of(const sp_offload *o, int layer, int kv_head, int32_t se
     return sp_kv_pool_bytes_at(o->pool, layer, o->seats[seat]) + (size_t)kv_head * o->record_bytes;
 }
 
-/* load -- begins to fetch a block into seat `at` of the row; -1: the ring is full. */
-static int32_t load(sp_offload *o, int layer, int kv_head, uint32_t block, int32_t at)
+/* load -- begins to fetch a block into seat `at` of the row. */
+static void load(sp_offload *o, int layer, int kv_head, uint32_t block, int32_t at)
 {
     sp_row *row = row_of(o, layer, kv_head);
     sp_arrivals *a = &o->arrivals[layer];
-    row->seats[at] = (sp_seat){0};
-    if (!sp_pages_fetch(o->pages, sp_offload_record(o, layer, block, kv_head),
-                        bytes_of(o, layer, kv_head, at), &a->group))
-        return -1;
+    sp_pages_fetch(o->pages, sp_offload_record(o, layer, block, kv_head),
+                   bytes_of(o, layer, kv_head, at), &a->group);
     row->seats[at] = (sp_seat){
         .block = block, .birth = sp_kv_birth(o->pool, block), .epoch = o->epoch, .pending = true};
     row->seat_of[block] = (uint32_t)at + 1;
     a->list[a->n++] = (sp_pending){kv_head, at};
     o->stats.n_fetched++;
-    return at;
 }
 
 /* -- a layer's choice ----------------------------------------------------------------------- */
@@ -172,7 +169,8 @@ static int32_t load_wanted(sp_offload *o, int layer, int kv_head, uint32_t block
         o->lacked = true;
         at = take_spare(o, row);
     }
-    return at < 0 ? -1 : load(o, layer, kv_head, block, at);
+    if (at >= 0) load(o, layer, kv_head, block, at);
+    return at;
 }
 
 /* Two passes: what is found must not lose its seat to what is fetched. Without `keeps` only what was
@@ -224,8 +222,9 @@ static void fetch_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *b
         const int32_t s = seat_with(o, row, blocks[i]);
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         if (s >= 0 && (keeps || row->seats[s].pending)) continue;
-        const int32_t at = take_seat(o, row);
-        if (at < 0 || load(o, layer, kv_head, blocks[i], at) < 0) return;
+        const int32_t at = sp_pages_is_full(o->pages) ? -1 : take_seat(o, row);
+        if (at < 0) return;
+        load(o, layer, kv_head, blocks[i], at);
         o->stats.n_ahead++;
     }
 }

@@ -317,19 +317,25 @@ sp_err sp_pages_read(sp_pages *p, const sp_pages_run *run)
 
 /* -- fetches -------------------------------------------------------------------------------- */
 
-bool sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *group)
+bool sp_pages_is_full(const sp_pages *p)
 {
-    const uint64_t tail = atomic_load_explicit(&p->tail, memory_order_relaxed);
+    return atomic_load_explicit(&p->tail, memory_order_relaxed) -
+               atomic_load_explicit(&p->head, memory_order_acquire) ==
+           RING;
+}
+
+void sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *group)
+{
     assert(record >= 0 && record < p->n_records);
-    if (tail - atomic_load_explicit(&p->head, memory_order_acquire) == RING) return false;
+    while (sp_pages_is_full(p)) sched_yield();
+    const uint64_t tail = atomic_load_explicit(&p->tail, memory_order_relaxed);
     p->ring[tail % RING] = (fetch){record, to, group};
     atomic_fetch_add_explicit(&group->n_left, 1, memory_order_relaxed);
     atomic_store(&p->tail, tail + 1);
-    if (!atomic_load(&p->asleep)) return true;
+    if (!atomic_load(&p->asleep)) return;
     pthread_mutex_lock(&p->lock);
     pthread_cond_signal(&p->wake);
     pthread_mutex_unlock(&p->lock);
-    return true;
 }
 
 int32_t sp_pages_wait(sp_pages *p, sp_pages_group *group)

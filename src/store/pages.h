@@ -58,9 +58,11 @@ typedef struct sp_pages_group {
     _Atomic int32_t n_left, n_failed;
 } sp_pages_group;
 
-/* sp_pages_fetch -- starts to read a record to `to`; false: the ring is full. The group must live
+/* sp_pages_fetch -- starts to read a record to `to`; waits while the ring is full. The group must live
  * until its n_left is 0. */
-bool sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *group);
+void sp_pages_fetch(sp_pages *p, int64_t record, uint8_t *to, sp_pages_group *group);
+/* sp_pages_is_full -- the next fetch would wait. */
+bool sp_pages_is_full(const sp_pages *p);
 /* sp_pages_wait -- until no fetch of the group is under way. Returns how many failed, and sets that to
  * 0. */
 int32_t sp_pages_wait(sp_pages *p, sp_pages_group *group);

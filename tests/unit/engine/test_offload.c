@@ -308,8 +308,8 @@ static void test_budget(void **state)
     scene_close(&s);
 }
 
-/* tight -- a pool whose budget is `blocks` beside its summaries; its chunks are away. */
-static void tight(scene *s, int blocks, int seats, int resident)
+/* tight_open -- a pool whose budget is `blocks` beside its summaries. */
+static void tight_open(scene *s, int blocks, int seats, int resident)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
     spec.kv_type = SP_Q16;
@@ -325,6 +325,12 @@ static void tight(scene *s, int blocks, int seats, int resident)
     assert_ok(sp_offload_create(&o, &s->offload));
     sp_offload_rank(s->offload, (const float[LAYERS]){0.1f, 0.5f, 0.3f});
     sp_engine_set_offload(s->t.engine, s->offload);
+}
+
+/* tight -- the same; its chunks are away. */
+static void tight(scene *s, int blocks, int seats, int resident)
+{
+    tight_open(s, blocks, seats, resident);
     compute_chunks(s);
     send_away(s);
 }
@@ -344,6 +350,49 @@ static void test_seats_beside_a_window(void **state)
             same_bits(got, want, "seats beside a window");
             scene_close(&s);
         }
+}
+
+/* What a layer wants beyond its seats is fetched like the rest: only prompts, and what makes summaries
+ * once, read all and need windows. */
+static void test_spare_seats(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    scene s;
+    sp_plan p;
+    in_memory(&some, want);
+    tight(&s, 60, 3, 0);
+    assert_ok(decode(&s, &some, got));
+    const int64_t none = sp_offload_stats_of(s.offload).n_windowed;
+    assert_ok(prompt(&s, &p));
+    sp_plan_fini(&p);
+    const int64_t one = sp_offload_stats_of(s.offload).n_windowed;
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "spare seats");
+    const sp_offload_stats all = sp_offload_stats_of(s.offload);
+    assert_true(one > none);
+    assert_int_equal(all.n_windowed - one, one - none);
+    assert_true(all.n_fetched > 3 * G * LAYERS);
+    scene_close(&s);
+}
+
+/* Blocks that are near leave when a step has wanted more seats than were open, not before. */
+static void test_seats_press(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V];
+    scene s;
+    in_memory(&some, want);
+    tight_open(&s, 26, 0, 0);
+    const int64_t held = sp_kv_pool_n_near(s.t.pool);
+    compute_chunks(&s);
+    for (int i = 0; i < 20; i++) sp_offload_turn(s.offload);
+    assert_in_range(sp_kv_pool_n_near(s.t.pool) - held, 3, 6); /* of 26, a quarter at most */
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "before the blocks leave");
+    for (int i = 0; i < 20; i++) sp_offload_turn(s.offload);
+    assert_in_range(sp_kv_pool_n_near(s.t.pool) - held, 0, 2);
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "after the blocks left");
+    scene_close(&s);
 }
 
 /* As many layers as fit, the hardest first, read nothing from the file. */
@@ -465,6 +514,7 @@ int main(void)
         cmocka_unit_test(test_budget),      cmocka_unit_test(test_read_faults),
         cmocka_unit_test(test_flips),       cmocka_unit_test(test_write_faults),
         cmocka_unit_test(test_seats_beside_a_window),
+        cmocka_unit_test(test_spare_seats), cmocka_unit_test(test_seats_press),
         cmocka_unit_test(test_resident),    cmocka_unit_test(test_forgets),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
