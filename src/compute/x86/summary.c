@@ -227,7 +227,7 @@ void SP_VARIANT(sp_score_keys4)(const sp_score_args *a)
     for (int i = 0; i < a->n; i++) {
         const size_t at = first + a->block[i];
         const uint8_t *keys = s->base + at * bytes;
-        const uint8_t *next = s->base + (first + a->block[SP_MIN(i + 1, a->n - 1)]) * bytes;
+        const uint8_t *next = s->base + (first + a->block[SP_MIN(i + AHEAD, a->n - 1)]) * bytes;
         for (size_t line = 0; line < bytes; line += 64)
             _mm_prefetch((const char *)next + line, _MM_HINT_T0);
         int32_t most[ROWS] = {0};
