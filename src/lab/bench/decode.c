@@ -190,6 +190,18 @@ static int run_sparse(const bench *b, const bench_model_options *mo, const char 
                                                .seed = mo->seed});
 }
 
+/* run_full -- full attention, of all models. */
+static int run_full(bench *b, bench_model_options *mo, const speed_options *o)
+{
+    b->s = (speed_bench){.o = o, .unit = "tok/s", .columns = {"model", "batch", "depth"}};
+    b->n_models = mo->models.n;
+    b->models = bench_models_open(mo, o->n_threads, o->cpu, largest(&b->batches), &b->depths);
+    bool good = b->models && speed_open(&b->s) && add_all(b) && speed_measure(&b->s, run, b);
+    bench_models_close(b->models, b->n_models);
+    free(b->settings);
+    return speed_close(&b->s, good);
+}
+
 int bench_decode(int argc, char **argv)
 {
     const char *batches = "1,4", *depths = "0,512", *sparse = NULL, *selector = "";
@@ -243,11 +255,5 @@ int bench_decode(int argc, char **argv)
         snprintf(decode, sizeof decode, "sparse:%s%s%s", sparse, *selector ? "," : "", selector);
         return run_sparse(&b, &mo, decode, from_disk ? &file : NULL);
     }
-    b.s = (speed_bench){.o = &o, .unit = "tok/s", .columns = {"model", "batch", "depth"}};
-    b.n_models = mo.models.n;
-    b.models = bench_models_open(&mo, o.n_threads, o.cpu, largest(&b.batches), &b.depths);
-    bool good = b.models && speed_open(&b.s) && add_all(&b) && speed_measure(&b.s, run, &b);
-    bench_models_close(b.models, b.n_models);
-    free(b.settings);
-    return speed_close(&b.s, good);
+    return run_full(&b, &mo, &o);
 }
