@@ -178,7 +178,7 @@ def test_a_round_that_was_cut_off_is_run_again(model, tmp_path):
 
 def test_the_sweep_in_parts(model, tmp_path):
     def sweep(*arguments, code=0):
-        done = subprocess.run([ROOT / "bench/reuse", "-o", tmp_path / "out", *arguments], capture_output=True,
+        done = subprocess.run([ROOT / "bench/reuse.sh", "-o", tmp_path / "out", *arguments], capture_output=True,
                               text=True, env={**os.environ, "SPOLIA": str(PROGRAM)})
         assert done.returncode == code, done.stderr
         return done

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """graph-answers -- how many questions over a knowledge graph `spolia ask --graph` answers.
 
-    bench/graph-answers --graph metaqa.db -n 400 QUESTIONS.jsonl [options of spolia ask ...]
-    bench/graph-answers --graph metaqa.db -n 400 QUESTIONS.jsonl --tree shifted
+    bench/graph_answers.py --graph metaqa.db -n 400 QUESTIONS.jsonl [options of spolia ask ...]
+    bench/graph_answers.py --graph metaqa.db -n 400 QUESTIONS.jsonl --tree shifted
 
 A line of QUESTIONS is {"id", "question", "answers", "hops"}, such as MetaQA's. An answer counts when it is any of the
 right ones (exact match of words). Only questions of the test half are asked: those whose wording and topic entity the

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """search-recall -- how often `spolia search` finds the documents that answer a question.
 
-    bench/search-recall [--program build/spolia] [-k 8] [--questions N] SET ...
+    bench/search_recall.py [--program build/spolia] [-k 8] [--questions N] SET ...
 
 A SET is a folder with docs.jsonl (id, title, text) and questions.jsonl or questions.dev.jsonl (question, doc_ids), or a
 JSON file in the format of SQuAD (each paragraph is a document, its article's title the title). Each set is indexed anew

@@ -1,7 +1,7 @@
 #!/bin/sh
 # reuse -- the tables of docs/benchmarks.md on the time to the first token with reused chunks, for one model.
 #
-#     bench/reuse [-o DIR] [-p PARTS] MODEL.gguf [-- OPTIONS OF ALL PARTS]
+#     bench/reuse.sh [-o DIR] [-p PARTS] MODEL.gguf [-- OPTIONS OF ALL PARTS]
 #
 # PARTS are any of these, with commas between (main,orders,sizes,long). Minutes are for 0.5B parameters in Q8_0
 # on two cores, without and with another server:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # speed -- the tables of docs/lab/ for the models given: prefill, decode, batched decode.
 #
-#     bench/speed [-o DIR] MODEL.gguf... [-- OPTIONS OF ALL BENCHES]
+#     bench/speed.sh [-o DIR] MODEL.gguf... [-- OPTIONS OF ALL BENCHES]
 #
 # Runs `spolia bench` (build/spolia, or $SPOLIA) and keeps the CSV files in DIR (build/speed). Options
 # after -- apply to every run, e.g. --rounds 5, -t 2, --peer-bench "COMMAND".
