@@ -381,7 +381,7 @@ typedef struct sp_segment_report {
                            of another tenant counts as never seen. */
 } sp_segment_report;
 
-/* What sparse decoding saved, and what it cost. */
+/* What sparse decoding saved, and what it cost; and what was moved for the answer. */
 typedef struct sp_decode_report {
     int n_sparse;         /* answer tokens that were decoded sparsely; of a short prompt none */
     double keys_read;     /* by them, as a share of the keys that full attention reads */
@@ -392,6 +392,9 @@ typedef struct sp_decode_report {
     int64_t file_bytes; /* read from the file */
     double found;       /* share of what is in the file that memory had from earlier tokens */
     int64_t file_us;    /* waited for the file */
+    /* Nodes of trees that were stored apart, and are read as one since: */
+    int n_packed; /* tokens */
+    int64_t pack_us;
 } sp_decode_report;
 
 /* The account of a request. Strings and arrays are borrowed until the request is destroyed. */

@@ -53,7 +53,7 @@ static json_t *timings_json(const sp_result *r)
                      per_second(r->n_generated - 1, r->decode_us));
 }
 
-json_t *account_decode_json(const sp_decode_report *d)
+static json_t *sparse_json(const sp_decode_report *d)
 {
     return json_pack("{s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f}", "sparse_tokens", d->n_sparse,
                      "keys_read", d->keys_read, "lists_reused", d->lists_reused, "summarize_ms",
@@ -62,8 +62,19 @@ json_t *account_decode_json(const sp_decode_report *d)
                      (double)d->file_us / 1e3);
 }
 
+json_t *account_decode_json(const sp_decode_report *d)
+{
+    if (d->n_sparse) return sparse_json(d);
+    if (!d->n_packed) return NULL;
+    return json_pack("{s:i, s:f}", "packed_tokens", d->n_packed, "pack_ms",
+                     (double)d->pack_us / 1e3);
+}
+
 static void print_decode(const sp_decode_report *d)
 {
+    if (d->n_packed)
+        fprintf(stderr, "[%d tokens of nodes moved together for the answer (%.1f ms)]\n",
+                d->n_packed, (double)d->pack_us / 1e3);
     if (!d->n_sparse) return;
     fprintf(stderr,
             "[%d tokens decoded sparsely: %.1f %% of the keys read, %.0f %% of choices reused, "
@@ -97,7 +108,8 @@ void account_json(const sp_result *r, json_t *extra)
                             finish_name(r->finish), "tokens", ids, "usage", usage_json(r),
                             "timings", timings_json(r), "segments",
                             segments_json(r, json_object_get(extra, "chunks") != NULL));
-    if (r->decode.n_sparse) json_object_set_new(out, "decode", account_decode_json(&r->decode));
+    json_t *decode = account_decode_json(&r->decode);
+    if (decode) json_object_set_new(out, "decode", decode);
     print_merged(out, extra);
 }
 

@@ -26,7 +26,7 @@ void account_summary(const sp_result *r, account_rate *rate);
 void account_error(const char *code, const char *message, json_t *extra);
 const char *finish_name(sp_finish f);
 
-/* account_decode_json -- what sparse decoding saved and cost. */
+/* account_decode_json -- what sparse decoding saved and cost, or what was moved for the answer; NULL: neither. */
 json_t *account_decode_json(const sp_decode_report *d);
 
 #endif

@@ -260,9 +260,17 @@ static void run_products(sp_cpu *c, const sp_products_args *p)
 
 /* -- keys and values ------------------------------------------------------------------------ */
 
-static void copy_tokens(const sp_kv_copy_args *a)
+static void copy_piece(void *job, int piece, int n_pieces)
 {
-    for (int64_t i = 0; i < a->m; i++) sp_kv_copy(a->kv, &a->from[i], &a->to[i]);
+    const sp_kv_copy_args *a = job;
+    for (int64_t i = a->m * piece / n_pieces; i < a->m * (piece + 1) / n_pieces; i++)
+        sp_kv_copy(a->kv, &a->from[i], &a->to[i]);
+}
+
+static void copy_tokens(const sp_cpu *c, const sp_kv_copy_args *a)
+{
+    sp_kv_copy_args job = *a;
+    run_pieces(c, of_elements, a->m * a->kv->n_heads * a->kv->head * 2, copy_piece, &job);
 }
 
 static void attend(sp_cpu *c, const sp_attend_args *args)
@@ -377,7 +385,7 @@ void sp_cpu_run(sp_device *d, sp_op op, const void *args)
         break;
     }
     case SP_OP_KV_COPY:
-        copy_tokens(args);
+        copy_tokens(c, args);
         break;
     case SP_OP_KV_DIFFER: {
         const sp_kv_differ_args *a = args;

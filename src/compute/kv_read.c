@@ -5,7 +5,10 @@
 #include "compute/kv_int.h"
 #include "compute/quant_int.h"
 
-enum { B = SP_BLOCK_TOKENS };
+enum {
+    B = SP_BLOCK_TOKENS,
+    LINE_BYTES = B / 2 * 64 /* Q16: 16 channels of the values of a block */
+};
 
 /* -- decoded ----------------------------------------------------------------------------------- */
 
@@ -90,11 +93,14 @@ void sp_kv_read(const sp_kv_view *kv, const sp_kv_slot *at, int head, float *k, 
 
 /* -- copied ------------------------------------------------------------------------------------ */
 
-/* copy_column -- entry `from` of n rows of B entries each, to entry `to` of another block. */
-static void copy_column(const uint8_t *src, int from, uint8_t *dst, int to, int n, size_t size)
+/* copy_column -- entry `from` of n rows of B entries each, to entry `to` of another block. Inline, so that `size`
+ * is a constant. */
+static inline void copy_column(const uint8_t *src, int from, uint8_t *dst, int to, int n,
+                               size_t size)
 {
-    for (int i = 0; i < n; i++, src += B * size, dst += B * size)
-        memcpy(dst + (size_t)to * size, src + (size_t)from * size, size);
+    src += (size_t)from * size;
+    dst += (size_t)to * size;
+    for (int i = 0; i < n; i++, src += B * size, dst += B * size) memcpy(dst, src, size);
 }
 
 static void copy_key(sp_dtype type, int head, const uint8_t *src, int from, uint8_t *dst, int to)
@@ -110,17 +116,28 @@ static void copy_key(sp_dtype type, int head, const uint8_t *src, int from, uint
             copy_column(src + 2 * B, from, dst + 2 * B, to, 32, 1);
         }
         break;
+    case SP_F32:
+        copy_column(src, from, dst, to, head, 4);
+        break;
     default:
-        copy_column(src, from, dst, to, head, sp_row_bytes(type, 1));
+        copy_column(src, from, dst, to, head, 2);
     }
+}
+
+/* copy_words -- Q16: a value is one half of 16 words in a line, and a line of each 16 channels. */
+static void copy_words(int head, const uint8_t *src, int from, uint8_t *dst, int to)
+{
+    const uint8_t *line = src + sp_q16_value_at(0, from);
+    uint8_t *out = dst + sp_q16_value_at(0, to);
+    for (int d = 0; d < head; d += 16, line += LINE_BYTES, out += LINE_BYTES)
+        for (int i = 0; i < SP_MIN(16, head - d); i++) memcpy(out + 4 * i, line + 4 * i, 2);
 }
 
 static void copy_value(sp_dtype type, int head, const uint8_t *src, int from, uint8_t *dst, int to)
 {
     if (type == SP_Q16) {
         copy_column(src, from, dst, to, 1, sizeof(float)); /* scale */
-        for (int d = 0; d < head; d++)
-            memcpy(dst + sp_q16_value_at(d, to), src + sp_q16_value_at(d, from), 2);
+        copy_words(head, src, from, dst, to);
     } else {
         const size_t row = sp_row_bytes(type, head);
         memcpy(dst + (size_t)to * row, src + (size_t)from * row, row);

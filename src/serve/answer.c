@@ -47,6 +47,7 @@ static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
 /* plan_token -- the token becomes the next one to compute. */
 static sp_err plan_token(sp_request *r, int32_t id)
 {
+    sp_request_pack(r);
     int32_t held = r->plan.spans[r->answer_span].n;
     int32_t pos = r->end + (int32_t)r->tokens.n - 1;
     SP_TRY(sp_plan_grow(&r->plan, r->answer_span, id, pos, (uint16_t)(r->plan.n_sights - 1)));

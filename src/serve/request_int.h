@@ -153,6 +153,12 @@ void sp_request_took_block(sp_request *r);
 /* sp_request_unreserve -- gives back what is set aside for it. */
 void sp_request_unreserve(sp_request *r);
 
+/* -- pack.c ---------------------------------------------------------------------------------- */
+
+/* sp_request_pack -- decoding, before the next token is planned: nodes of trees that are stored apart move
+ * together, once the answer is long enough for it. */
+void sp_request_pack(sp_request *r);
+
 /* -- keep.c ---------------------------------------------------------------------------------- */
 
 /* sp_request_keep -- what the plan that has just run leaves behind. Fails only when keeping was all

@@ -67,6 +67,16 @@ def test_another_question_reuses_what_its_paths_share(graph):
     assert by_entity["The Insider"]["reused"] == 0
 
 
+def test_the_account_says_what_moved_for_a_long_answer(graph):
+    """A random model: its answers do not end by themselves."""
+    question, random = "what did Al Pacino and Michael Mann make", ("-m", ROOT / "tests/golden/tiny.gguf")
+    long, short = (ask(graph, ["who starred in Heat and The Insider", question], *random, "-n", n)[1] for n in ("40", "8"))
+    nodes = sum(s["tokens"] for s in long["segments"] if s["kind"] == "node")
+    assert 0 < long["decode"]["packed_tokens"] <= nodes and "decode" not in short
+    told = run("ask", *random, "--graph", graph, "-n", "40", question).stderr
+    assert "tokens of nodes moved together for the answer" in told
+
+
 @pytest.mark.parametrize("style", ["arrows", "sentences"])
 def test_reuse_changes_no_answer(graph, style):
     questions = ["who directed Heat", "who starred in The Insider", "who directed Heat", "what did Al Pacino make"]

@@ -73,3 +73,11 @@ def test_attention_over_trees(tmp_path):
         assert float(row["seconds"]) * float(row["rate"]) == pytest.approx(4 * 4 * 32 * pairs / 1e9, rel=1e-3)
     assert len(attend("l.csv")) == 1
     refuse("bench", "attend", "--tree", "x", naming=["--tree"], code=2)
+
+
+def test_answers_over_nodes_of_other_prompts(graph):
+    """All tokens of the nodes move, and no form answers at no rate."""
+    [r] = rows(*graph, "--entities", "4", "--lengths", "400", "--rounds", "1", "--decode", "24")
+    assert 0 < r["packed_tokens"] < r["tokens"] and r["nodes"] > 20 and r["pack_ms"] > 0
+    assert all(r[form] > 0 for form in ("linear", "fresh", "apart", "packed"))
+    refuse("bench", "graph", *graph, "--decode", "1", naming=["--decode"], code=2)

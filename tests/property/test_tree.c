@@ -2,6 +2,7 @@
  *
  *   a tree at once = node by node = partly reused = reused in another question, bit for bit
  *   positions by depth, and in pre-order = a dense mask in float64 (tests/golden/trees.json)
+ *   nodes where they are stored = moved together, for each token of the answer, bit for bit
  *   nodes that move: at their positions exact; elsewhere found, and nearer to the plain forward pass than
  *   without rotation (DepCache section 4.1)
  *
@@ -9,6 +10,8 @@
 #include "support/tiny_rag.h"
 
 #include <jansson.h>
+
+#include "engine/pack.h"
 
 #define GOLDEN "tests/golden/trees.json"
 enum { SEED = 20, N_LAYERS = 5, N_VOCAB = 101 }; /* as in make-trees.py */
@@ -324,6 +327,77 @@ static void test_moved(void **state)
     assert_true(away.rotated < away.unrotated);
 }
 
+/* -- nodes that are packed for the answer ----------------------------------------------------- */
+
+enum { N_ANSWER = 3 };
+
+/* answer -- the logits of N_ANSWER tokens after the prompt; `packs`: once its nodes have moved together. */
+static void answer(setting *s, const prompt *p, bool packs, float *logits)
+{
+    asked a;
+    sp_plan plan;
+    asked_begin(&a, s, p, "prefix", 0);
+    assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
+    run(&s->t, &plan, logits);
+    if (packs) {
+        const sp_packing what = sp_plan_packing(&plan);
+        assert_true(what.n_tokens > 0);
+        assert_ok(sp_engine_pack(s->t.engine, &plan, &what));
+        assert_int_equal(sp_plan_packing(&plan).n_tokens, 0);
+    }
+    for (int k = 0; k < N_ANSWER; k++, logits += N_VOCAB) {
+        const sp_slice slice = {&plan, plan.n_todo, 1, SP_WANT_LAST, logits};
+        assert_ok(sp_plan_grow(&plan, plan.n_spans - 1, 7 * k + 1,
+                               sp_segments_end(p->segs, p->n_segs) + k,
+                               (uint16_t)(plan.n_sights - 1)));
+        assert_ok(sp_engine_step(s->t.engine, &slice, 1));
+    }
+    sp_plan_fini(&plan);
+    asked_end(&a);
+}
+
+/* check_answers -- all nodes are known. */
+static void check_answers(setting *s, const prompt *p)
+{
+    float apart[N_ANSWER * N_VOCAB], packed[N_ANSWER * N_VOCAB];
+    answer(s, p, false, apart);
+    answer(s, p, true, packed);
+    for (int k = 0; k < N_ANSWER; k++)
+        assert_same(packed + k * N_VOCAB, apart + k * N_VOCAB, "an answer over packed nodes");
+}
+
+/* node_by_node -- each path as a prompt: every node in blocks of its own. */
+static void node_by_node(setting *s, const prompt *p)
+{
+    prompt path;
+    forget(s);
+    for (int i = 1; i < p->n_segs - 1; i++) {
+        branch(&path, p, i);
+        ask(s, &path, "prefix", NULL);
+    }
+}
+
+static void check_packed(setting *s)
+{
+    uint64_t rng = 55 + (uint64_t)s->p.n;
+    prompt p, a, b;
+    random_tree(&p, &rng);
+    for (int i = 1; i < p.n_segs - 1; i++) p.segs[i].n = 1 + p.segs[i].n % 12;
+    set_ids(&p);
+    place_all(&p);
+    node_by_node(s, &p);
+    check_answers(s, &p);
+    two_trees(&a, &p, false);
+    two_trees(&b, &p, true);
+    node_by_node(s, &b);
+    check_answers(s, &a); /* spans of two shifts */
+}
+
+static void test_packed(void **state)
+{
+    everywhere(check_packed);
+}
+
 /* -- golden ---------------------------------------------------------------------------------- */
 
 static void read_tree(const json_t *o, prompt *p, float *logits)
@@ -394,9 +468,9 @@ static void test_dense_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse),      cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_shared),     cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_dense_mask),
+        cmocka_unit_test(test_reuse),  cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_shared), cmocka_unit_test(test_moved),
+        cmocka_unit_test(test_packed), cmocka_unit_test(test_dense_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

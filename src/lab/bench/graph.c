@@ -6,7 +6,8 @@
  *   trees      dependency attention, nothing known
  *   known      dependency attention, all nodes known: the question is computed
  *
- * Without --workload and --deviation (graph_shift.c): the time to first token by prompt length (DepCache, figure 12). With it: requests over
+ * The time to first token by prompt length (DepCache, figure 12); with --decode the rate of an answer by it
+ * (graph_decode.c), with --deviation that of shifted trees (graph_shift.c). With --workload: requests over
  * entities that are drawn as the workload says, all waiting at the start; the rate and the share of reused
  * tokens (figures 10, 11 and 13) of linear prompts, of linear prompts with prefix reuse, and of trees. The
  * cache has --kv-memory; replacement and order of the queue are --evict and --queue-order. */
@@ -15,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lab/bench/graph_decode.h"
 #include "lab/bench/graph_shift.h"
 #include "base/clock.h"
 #include "cli/cli.h"
@@ -28,7 +30,7 @@ typedef struct bench {
     sp_context *ctx;
     bench_subgraphs graphs;
     sp_tree_mode mode;
-    int n_rounds, n_entities, max_paths, n_requests;
+    int n_rounds, n_entities, max_paths, n_requests, n_decode;
     uint64_t random;
     const char *workload;
     bool as_json, deviation;
@@ -140,11 +142,28 @@ static void print_length(const bench *b, length_row *row, bool first)
            1e3 * s[2], 1e3 * s[3], s[1] / s[2], s[2] / s[3], s[0] / s[3]);
 }
 
+static bool decode(const bench *b, int n_paths, bool first)
+{
+    return graph_decode_measure(&(graph_decode){.ctx = b->ctx,
+                                                .from = &b->graphs,
+                                                .n_rounds = b->n_rounds,
+                                                .n_entities = b->n_entities,
+                                                .n_paths = n_paths,
+                                                .mode = b->mode,
+                                                .n_tokens = b->n_decode,
+                                                .as_json = b->as_json,
+                                                .first = first});
+}
+
 static bool by_length(bench *b, const bench_list *lengths)
 {
     for (int i = 0; i < lengths->n; i++) {
         length_row row = {.n_paths = paths_for(b, (int)lengths->v[i])};
         if (row.n_paths < 0) return false;
+        if (b->n_decode) {
+            if (!decode(b, row.n_paths, i == 0)) return false;
+            continue;
+        }
         for (int round = 0; round < b->n_rounds; round++)
             for (int f = 0; f < N_FORMS; f++)
                 if (!measure_form(b, &row, f, round)) return false;
@@ -287,7 +306,8 @@ typedef struct settings {
 static const opt_usage usage = {
     "bench graph -m MODEL --graph FILE --triples FILE [options]",
     "Prompts of relation paths as dependency trees against linear prompts: time to first token by\n"
-    "prompt length, or with --workload rate and reuse of requests over drawn entities."};
+    "prompt length, or with --decode the rate of an answer, or with --workload rate and reuse of\n"
+    "requests over drawn entities."};
 
 static bool check(bench *b, settings *s)
 {
@@ -303,6 +323,8 @@ static bool check(bench *b, settings *s)
                    "bench graph: 1 to %d rounds, entities, paths and requests are positive",
                    MAX_ROUNDS),
                false;
+    if (b->n_decode && b->n_decode < 2)
+        return cli_fail_with("bench graph: --decode is 2 tokens or more"), false;
     bool draws = s->workloads_text || b->deviation;
     if (draws && s->from.n < b->n_entities)
         return cli_fail_with("bench graph: --pool is smaller than --entities"), false;
@@ -358,6 +380,8 @@ int bench_graph(int argc, char **argv)
         {OPT_INT, "pool", 0, "N", &s.from.n, "entities of the workload (200)"},
         {OPT_INT, "requests", 0, "N", &b.n_requests, "requests of the workload (64)"},
         {OPT_U64, "seed", 0, "N", &b.random, "random seed (1)"},
+        {OPT_INT, "decode", 0, "N", &b.n_decode,
+         "the rate of an answer of N tokens instead, over nodes of other prompts"},
         {OPT_FLAG, "deviation", 0, NULL, &b.deviation,
          "shifted trees of other prompts against computing in place: KL of the first token"},
         {OPT_FLAG, "json", 0, NULL, &b.as_json, "a JSON object a line"},

@@ -14,6 +14,7 @@ typedef struct sp_measure {
                                 request with it */
     void *user;              /* of on_logits */
     sp_study *study;         /* of the decode steps (engine/study.h); NULL: none */
+    bool apart;   /* nodes of trees stay where they are stored: serve/pack.c does nothing */
     bool keep_kv; /* holds KV memory until the request is destroyed, for sp_request_kv_deviation */
 } sp_measure;
 

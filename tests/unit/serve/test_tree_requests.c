@@ -118,6 +118,69 @@ static void test_nodes_serve_other_questions(void **state)
     close_clean(c);
 }
 
+/* path_by_path -- each leaf's path becomes known in a question of its own. */
+static void path_by_path(sp_context *c, const sp_prompt_node *nodes, int n)
+{
+    for (int leaf = 0; leaf < n; leaf++) {
+        sp_prompt_node path[8];
+        int depth = 0, k = leaf;
+        for (int i = leaf; i >= 0; i = nodes[i].parent) depth++;
+        assert_in_range(depth, 1, SP_COUNT(path));
+        for (int i = depth - 1; i >= 0; k = nodes[k].parent, i--)
+            path[i] = (sp_prompt_node){nodes[k].text, i - 1};
+        sp_request_destroy(ask_tree(c, path, depth, NULL, 0));
+    }
+}
+
+/* Nodes that other questions have left apart move together for a long answer, and for no short one; the answer
+ * is the same. */
+static void test_nodes_are_packed_for_long_answers(void **state)
+{
+    sp_context *c = open_policy(&prefix);
+    path_by_path(c, alice, SP_COUNT(alice));
+    const int64_t n_cached = sp_ledger_stats_of(c->ledger).n_blocks;
+    for (int n = 15; n <= 24; n += 9) {
+        sp_request *r = ask_tree(c, alice, SP_COUNT(alice), "Where?", n);
+        const sp_result *got = sp_request_result(r);
+        int n_nodes = 0;
+        for (int i = 1; i < got->n_segments - 1; i++) n_nodes += got->segments[i].n_reused;
+        assert_int_equal(got->decode.n_packed, n == 24 ? n_nodes : 0);
+        assert_true(n_nodes > 0 && got->decode.pack_us >= 0);
+        assert_text(r, tree_alone(alice, SP_COUNT(alice), "Where?", n));
+        sp_request_destroy(r);
+        assert_int_equal(sp_ledger_stats_of(c->ledger).n_blocks, n_cached);
+        assert_int_equal(sp_kv_pool_n_blocks(c->pool) - sp_kv_pool_n_free(c->pool), n_cached);
+    }
+    close_clean(c);
+}
+
+/* Memory that others have set aside is not taken, and a failure is not the answer's. */
+static void test_nodes_stay_apart_without_memory(void **state)
+{
+    for (int fault = 0; fault < 2; fault++) {
+        sp_context *c = open_policy(&prefix);
+        path_by_path(c, alice, SP_COUNT(alice));
+        sp_request *r = submit_prompt(c, tree_prompt(c, alice, SP_COUNT(alice), "Where?"), 24);
+        while (r->tokens.n < 7) step(c); /* the next one packs */
+        const int64_t others = fault ? 0 : sp_kv_pool_n_free(c->pool) - c->reserved;
+        uint32_t *held = malloc((size_t)(others + 1) * sizeof *held);
+        assert_ok(sp_kv_acquire(c->pool, others, held));
+        sp_ledger_stats before = sp_ledger_stats_of(c->ledger);
+        if (fault) sp_fault_after(0);
+        step(c);
+        sp_fault_after(-1);
+        run(c, r);
+        assert_int_equal(sp_ledger_stats_of(c->ledger).n_blocks, before.n_blocks);
+        sp_kv_release(c->pool, held, others);
+        free(held);
+        assert_int_equal(sp_request_result(r)->finish, SP_FINISH_LENGTH);
+        assert_int_equal(sp_request_result(r)->decode.n_packed, 0);
+        assert_text(r, tree_alone(alice, SP_COUNT(alice), "Where?", 24));
+        sp_request_destroy(r);
+        close_clean(c);
+    }
+}
+
 /* compute_depkv: a prompt without a question, and no answer. */
 static void test_nodes_are_computed_ahead(void **state)
 {
@@ -292,6 +355,8 @@ int main(void)
         cmocka_unit_test(test_positions_count_depth),
         cmocka_unit_test(test_trees_may_be_added_one_by_one),
         cmocka_unit_test(test_nodes_serve_other_questions),
+        cmocka_unit_test(test_nodes_are_packed_for_long_answers),
+        cmocka_unit_test(test_nodes_stay_apart_without_memory),
         cmocka_unit_test(test_nodes_are_computed_ahead),
         cmocka_unit_test(test_trees_are_exact_under_any_policy),
         cmocka_unit_test(test_bad_trees),
