@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""graph-answers -- how many questions over a knowledge graph `spolia ask --graph` answers.
+"""graph_answers.py -- how many questions over a knowledge graph `spolia ask --graph` answers.
 
     bench/graph_answers.py --graph metaqa.db -n 400 QUESTIONS.jsonl [options of spolia ask ...]
     bench/graph_answers.py --graph metaqa.db -n 400 QUESTIONS.jsonl --tree shifted

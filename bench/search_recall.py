@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""search-recall -- how often `spolia search` finds the documents that answer a question.
+"""search_recall.py -- how often `spolia search` finds the documents that answer a question.
 
     bench/search_recall.py [--program build/spolia] [-k 8] [--questions N] SET ...
 
