@@ -321,7 +321,7 @@ static void score_piece(void *job, int piece, int n_pieces)
 static void take_piece(void *job, int piece, int n_pieces)
 {
     const pick_job *j = job;
-    sp_pick_take(j->a, piece, n_pieces);
+    sp_pick_take(j->a, j->ops, piece, n_pieces);
 }
 
 static void fine_score_piece(void *job, int piece, int n_pieces)
@@ -333,7 +333,7 @@ static void fine_score_piece(void *job, int piece, int n_pieces)
 static void fine_take_piece(void *job, int piece, int n_pieces)
 {
     const pick_job *j = job;
-    sp_pick_fine_take(j->a, piece, n_pieces);
+    sp_pick_fine_take(j->a, j->ops, piece, n_pieces);
 }
 
 static void summarize(const sp_cpu *c, const sp_summarize_args *a)

@@ -259,42 +259,16 @@ void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, i
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
-/* power_of_two -- 2^x for x <= 0, linear between powers: it only orders blocks. */
-static float power_of_two(float x)
+static void combine(const sp_pick_args *a, const sp_summary_ops *ops, const head_scratch *x, int n)
 {
-    const int32_t bits = (int32_t)(SP_MAX(0.0f, x + 127) * 0x1p23f);
-    float y;
-    memcpy(&y, &bits, sizeof y);
-    return y;
-}
-
-/* combine_set -- adds the attention that a set of heads would give to each candidate; replaces the
- * scores. Rows beyond `rows` count nothing. */
-static void combine_set(float *scores, int n, int rows, float scale, float *out)
-{
-    float most[ROWS], sum[ROWS] = {0};
-    for (int r = 0; r < ROWS; r++) most[r] = -INFINITY;
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < ROWS; r++) most[r] = SP_MAX(most[r], scores[i * ROWS + r]);
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < ROWS; r++) {
-            float *s = &scores[i * ROWS + r];
-            *s = power_of_two((*s - most[r]) * scale);
-            sum[r] += *s;
-        }
-    for (int r = 0; r < ROWS; r++) sum[r] = r < rows && sum[r] > 0 ? 1 / sum[r] : 0;
-    for (int i = 0; i < n; i++) {
-        float all = 0;
-        for (int r = 0; r < ROWS; r++) all += scores[i * ROWS + r] * sum[r];
-        out[i] += all;
-    }
-}
-
-static void combine(float *scores, int n, int group, float scale, float *out)
-{
-    for (int i = 0; i < n; i++) out[i] = 0;
-    for (int set = 0; set < n_sets(group); set++, scores += (size_t)n * ROWS)
-        combine_set(scores, n, SP_MIN(ROWS, group - set * ROWS), scale, out);
+    const int group = a->n_heads / a->summary->n_heads;
+    for (int i = 0; i < n; i++) x->all[i] = 0;
+    for (int set = 0; set < n_sets(group); set++)
+        ops->combine(&(sp_combine_args){.scores = x->scores + (size_t)set * (size_t)n * ROWS,
+                                        .n = n,
+                                        .rows = SP_MIN(ROWS, group - set * ROWS),
+                                        .scale = a->scale * LOG2_E,
+                                        .out = x->all});
 }
 
 /* order_of -- integers in the order of the floats. */
@@ -338,28 +312,27 @@ static void take(const float *x, int n, int k, uint32_t *picked)
     assert(at == k);
 }
 
-static void take_head(const sp_pick_args *a, int i, int g)
+static void take_head(const sp_pick_args *a, const sp_summary_ops *ops, int i, int g)
 {
     const sp_pick_req *r = &a->reqs[i];
-    const int group = a->n_heads / a->summary->n_heads;
     const head_scratch x = scratch_of(a, i, g);
     const bool hit = is_hit(a, r, g);
     r->hit[g] = hit;
     if (hit) return;
     replace_label(a, r, g);
-    combine(x.scores, r->n, group, a->scale * LOG2_E, x.all);
+    combine(a, ops, &x, r->n);
     if (r->n_proposed)
         take(x.all, r->n, r->n_proposed, x.list);
     else
         take(x.all, r->n, r->k, r->picked + (size_t)g * (size_t)r->k);
 }
 
-void sp_pick_take(const sp_pick_args *a, int part, int n_parts)
+void sp_pick_take(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts)
 {
     const int n_kv = a->summary->n_heads;
     int64_t from, to;
     sp_part((int64_t)a->n_reqs * n_kv, 1, part, n_parts, &from, &to);
-    for (int64_t u = from; u < to; u++) take_head(a, (int)(u / n_kv), (int)(u % n_kv));
+    for (int64_t u = from; u < to; u++) take_head(a, ops, (int)(u / n_kv), (int)(u % n_kv));
 }
 
 /* -- the second stage -------------------------------------------------------------------------- */
@@ -398,21 +371,21 @@ void sp_pick_fine_score(const sp_pick_args *a, const sp_summary_ops *ops, int pa
     }
 }
 
-static void take_proposed(const sp_pick_args *a, int i, int g)
+static void take_proposed(const sp_pick_args *a, const sp_summary_ops *ops, int i, int g)
 {
     const sp_pick_req *r = &a->reqs[i];
     const head_scratch x = scratch_of(a, i, g);
     uint32_t *picked = r->picked + (size_t)g * (size_t)r->k;
     if (r->hit[g] || !r->n_proposed) return;
-    combine(x.scores, r->n_proposed, a->n_heads / a->summary->n_heads, a->scale * LOG2_E, x.all);
+    combine(a, ops, &x, r->n_proposed);
     take(x.all, r->n_proposed, r->k, picked);
     for (int32_t k = 0; k < r->k; k++) picked[k] = x.list[picked[k]];
 }
 
-void sp_pick_fine_take(const sp_pick_args *a, int part, int n_parts)
+void sp_pick_fine_take(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts)
 {
     const int n_kv = a->summary->n_heads;
     int64_t from, to;
     sp_part((int64_t)a->n_reqs * n_kv, 1, part, n_parts, &from, &to);
-    for (int64_t u = from; u < to; u++) take_proposed(a, (int)(u / n_kv), (int)(u % n_kv));
+    for (int64_t u = from; u < to; u++) take_proposed(a, ops, (int)(u / n_kv), (int)(u % n_kv));
 }

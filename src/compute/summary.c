@@ -186,18 +186,20 @@ void sp_summarize(const sp_summarize_args *a, int part, int n_parts)
 
 const sp_summary_ops *sp_summary_ops_of(const char *variant)
 {
+#define OPS(v) {#v, {sp_score_bounds_##v, sp_score_hash_##v, sp_score_keys4_##v, sp_combine_##v}}
     static const struct {
         const char *name;
         sp_summary_ops ops;
     } all[] = {
-        {"ref", {sp_score_bounds_ref, sp_score_hash_ref, sp_score_keys4_ref}},
+        OPS(ref),
 #if defined(__x86_64__) && !SP_PORTABLE
-        {"avx2", {sp_score_bounds_avx2, sp_score_hash_avx2, sp_score_keys4_avx2}},
-        {"avxvnni", {sp_score_bounds_avxvnni, sp_score_hash_avxvnni, sp_score_keys4_avxvnni}},
-        {"avx512", {sp_score_bounds_avx512, sp_score_hash_avx512, sp_score_keys4_avx512}},
-        {"vnni", {sp_score_bounds_vnni, sp_score_hash_vnni, sp_score_keys4_vnni}},
+        OPS(avx2),
+        OPS(avxvnni),
+        OPS(avx512),
+        OPS(vnni),
 #endif
     };
+#undef OPS
     for (size_t i = 1; i < SP_COUNT(all); i++)
         if (strcmp(variant, all[i].name) == 0) return &all[i].ops;
     return &all[0].ops;

@@ -59,10 +59,20 @@ typedef struct sp_score_args {
     float *out;
 } sp_score_args;
 
+/* Scores of n candidates by `rows` query heads become the attention that these would give to each: the
+ * sum over heads of softmax(scale score), with the powers of sp_power_of_two. */
+typedef struct sp_combine_args {
+    float *scores; /* [n][SP_PICK_ROWS]; replaced */
+    int n, rows;
+    float scale; /* to powers of 2 */
+    float *out;  /* [n] added to */
+} sp_combine_args;
+
 typedef struct sp_summary_ops {
     void (*score_bounds)(const sp_score_args *a);
     void (*score_hash)(const sp_score_args *a);
     void (*score_keys4)(const sp_score_args *a);
+    void (*combine)(const sp_combine_args *a);
 } sp_summary_ops;
 
 /* sp_summary_ops_of -- those of a variant of sp_ops. */
@@ -71,10 +81,12 @@ const sp_summary_ops *sp_summary_ops_of(const char *variant);
 void sp_score_bounds_ref(const sp_score_args *a);
 void sp_score_hash_ref(const sp_score_args *a);
 void sp_score_keys4_ref(const sp_score_args *a);
+void sp_combine_ref(const sp_combine_args *a);
 #define SP_DECLARE_SUMMARY(variant)                                                                \
     void sp_score_bounds_##variant(const sp_score_args *a);                                        \
     void sp_score_hash_##variant(const sp_score_args *a);                                          \
-    void sp_score_keys4_##variant(const sp_score_args *a)
+    void sp_score_keys4_##variant(const sp_score_args *a);                                         \
+    void sp_combine_##variant(const sp_combine_args *a)
 SP_DECLARE_SUMMARY(avx2);
 SP_DECLARE_SUMMARY(avxvnni);
 SP_DECLARE_SUMMARY(avx512);
@@ -88,12 +100,12 @@ void sp_summarize(const sp_summarize_args *a, int part, int n_parts);
  * all scores: one part of the lists. */
 int64_t sp_pick_units(const sp_pick_args *a);
 void sp_pick_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts);
-void sp_pick_take(const sp_pick_args *a, int part, int n_parts);
+void sp_pick_take(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts);
 /* The second stage, after all lists of the first: sp_pick_fine_units, sp_pick_fine_score and
  * sp_pick_fine_take like those of the first. */
 int64_t sp_pick_fine_units(const sp_pick_args *a);
 void sp_pick_fine_score(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts);
-void sp_pick_fine_take(const sp_pick_args *a, int part, int n_parts);
+void sp_pick_fine_take(const sp_pick_args *a, const sp_summary_ops *ops, int part, int n_parts);
 
 /* sp_hash_keys -- signs of the projections of n <= B vectors x [D][B]: code [B][bits / 64]. */
 void sp_hash_keys(const float *x, int head, int n, int bits, uint64_t *code);

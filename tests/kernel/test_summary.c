@@ -82,16 +82,16 @@ static void score(const scene *s, const char *ops, const sp_pick_req *req, float
     for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
 }
 
-static void take(const scene *s, const sp_pick_req *req, float *scratch)
+static void take(const scene *s, const char *ops, const sp_pick_req *req, float *scratch)
 {
     const sp_pick_args a = args_of(s, req, scratch);
-    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+    for (int part = 0; part < 2; part++) sp_pick_take(&a, sp_summary_ops_of(ops), part, 2);
 }
 
 static void pick(const scene *s, const char *ops, const sp_pick_req *req, float *scratch)
 {
     score(s, ops, req, scratch);
-    take(s, req, scratch);
+    take(s, ops, req, scratch);
 }
 
 static sp_pick_req request(const scene *s, const float *q, const uint32_t *block,
@@ -158,9 +158,10 @@ static void equals_ref(void **state)
         score(&s, "ref", &req, a);
         score(&s, ops, &req, b);
         assert_same_bits(b, a, (int64_t)n);
-        take(&s, &req, a);
+        take(&s, "ref", &req, a);
         req.picked = got;
-        take(&s, &req, b);
+        take(&s, ops, &req, b);
+        assert_same_bits(b, a, (int64_t)n); /* what each block would be given */
         assert_memory_equal(got, want, (size_t)(5 * n_kv) * sizeof *got);
         sp_free(a);
         sp_free(b);
@@ -188,7 +189,7 @@ static void takes_the_best(void **state)
         req.k = k;
         score(&s, "ref", &req, scratch);
         for (int i = 0; i < N_BLOCKS; i++) own[i] = scratch[i * SP_PICK_ROWS];
-        take(&s, &req, scratch);
+        take(&s, "ref", &req, scratch);
         for (int i = 0; i < k; i++) {
             assert_true(i == 0 || picked[i] > picked[i - 1]);
             taken[picked[i]] = true;
@@ -215,9 +216,9 @@ static void pick_in_stages(const scene *s, const sp_summary_view *fine, const ch
     req->n_proposed = n_proposed;
     a.fine = fine;
     for (int part = 0; part < 3; part++) sp_pick_score(&a, sp_summary_ops_of(ops), part, 3);
-    for (int part = 0; part < 2; part++) sp_pick_take(&a, part, 2);
+    for (int part = 0; part < 2; part++) sp_pick_take(&a, sp_summary_ops_of(ops), part, 2);
     for (int part = 0; part < 3; part++) sp_pick_fine_score(&a, sp_summary_ops_of(ops), part, 3);
-    for (int part = 0; part < 2; part++) sp_pick_fine_take(&a, part, 2);
+    for (int part = 0; part < 2; part++) sp_pick_fine_take(&a, sp_summary_ops_of(ops), part, 2);
     sp_free(scratch);
 }
 

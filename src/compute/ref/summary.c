@@ -1,6 +1,7 @@
-/* summary.c -- the definition of the scores of block summaries. */
+/* summary.c -- the definition of the scores of block summaries, and of their sum over heads. */
 #include "compute/summary_int.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { B = SP_BLOCK_TOKENS, ROWS = SP_PICK_ROWS };
@@ -65,5 +66,34 @@ void sp_score_keys4_ref(const sp_score_args *a)
             }
             a->out[i * ROWS + r] = (float)most * (s->scale[at] * x->scale[r]);
         }
+    }
+}
+
+/* power_of_two -- 2^x for x <= 0, linear between powers: it only orders blocks. */
+static float power_of_two(float x)
+{
+    const int32_t bits = (int32_t)(SP_MAX(x + 127, 0.0f) * 0x1p23f);
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}
+
+/* The rows are added by pairs, and pairs by pairs, as vectors add them. */
+void sp_combine_ref(const sp_combine_args *a)
+{
+    float most[ROWS], sum[ROWS] = {0}, *x = a->scores;
+    for (int r = 0; r < ROWS; r++) most[r] = -INFINITY;
+    for (int i = 0; i < a->n; i++)
+        for (int r = 0; r < ROWS; r++) most[r] = SP_MAX(most[r], x[i * ROWS + r]);
+    for (int i = 0; i < a->n; i++)
+        for (int r = 0; r < ROWS; r++) {
+            x[i * ROWS + r] = power_of_two((x[i * ROWS + r] - most[r]) * a->scale);
+            sum[r] += x[i * ROWS + r];
+        }
+    for (int r = 0; r < ROWS; r++) sum[r] = r < a->rows && sum[r] > 0 ? 1 / sum[r] : 0;
+    for (int i = 0; i < a->n; i++, x += ROWS) {
+        const float low = (x[0] * sum[0] + x[1] * sum[1]) + (x[2] * sum[2] + x[3] * sum[3]);
+        const float high = (x[4] * sum[4] + x[5] * sum[5]) + (x[6] * sum[6] + x[7] * sum[7]);
+        a->out[i] += low + high;
     }
 }

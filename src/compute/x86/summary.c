@@ -1,10 +1,12 @@
-/* summary.c -- scores of block summaries: eight query heads against one block after the other.
+/* summary.c -- scores of block summaries: eight query heads against one block after the other; and the
+ * sum of what these heads would give to each block.
  *
  * A block's centres and half-widths are read once; vectors of 32 channels are multiplied with eight
  * rows. VNNI multiplies bytes without a sign with signed ones: the centres are stored + 128, which
  * is subtracted from the sum. AVX2 has such products in 16 bits only, where |q| times the centre with
  * the sign of q does not overflow: 2 * 127 * 127 < 2^15. Vectors of 256 bits in every variant: the
  * rows of a block are short. */
+#include <math.h>
 #include <string.h>
 
 #include "compute/summary_int.h"
@@ -236,5 +238,52 @@ void SP_VARIANT(sp_score_keys4)(const sp_score_args *a)
         for (int r = 0; r < ROWS; r++)
             a->out[i * ROWS + r] =
                 (float)(most[r] - 8 * x->sum[r]) * (s->scale[at] * x->scale[r]);
+    }
+}
+
+/* -- the sum over heads ------------------------------------------------------------------------ */
+
+/* The sums of the lanes of eight vectors: by pairs, and pairs by pairs. */
+INLINE __m256 sum_floats(const __m256 v[ROWS])
+{
+    const __m256 ab = _mm256_hadd_ps(v[0], v[1]), cd = _mm256_hadd_ps(v[2], v[3]);
+    const __m256 ef = _mm256_hadd_ps(v[4], v[5]), gh = _mm256_hadd_ps(v[6], v[7]);
+    const __m256 low = _mm256_hadd_ps(ab, cd), high = _mm256_hadd_ps(ef, gh);
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20),
+                         _mm256_permute2f128_ps(low, high, 0x31));
+}
+
+/* powers -- the scores become powers of 2; returns 1 / their sums, 0 for rows that do not count. */
+INLINE __m256 powers(const sp_combine_args *a)
+{
+    const __m256 scale = _mm256_set1_ps(a->scale), zero = _mm256_setzero_ps();
+    __m256 most = _mm256_set1_ps(-INFINITY), sum = zero;
+    float parts[ROWS];
+    for (int i = 0; i < a->n; i++)
+        most = _mm256_max_ps(most, _mm256_loadu_ps(a->scores + i * ROWS));
+    for (int i = 0; i < a->n; i++) {
+        float *x = a->scores + i * ROWS;
+        const __m256 power = _mm256_mul_ps(_mm256_sub_ps(_mm256_loadu_ps(x), most), scale);
+        const __m256 biased = _mm256_max_ps(_mm256_add_ps(power, _mm256_set1_ps(127)), zero);
+        const __m256i bits = _mm256_cvttps_epi32(_mm256_mul_ps(biased, _mm256_set1_ps(0x1p23f)));
+        sum = _mm256_add_ps(sum, _mm256_castsi256_ps(bits));
+        _mm256_storeu_ps(x, _mm256_castsi256_ps(bits));
+    }
+    _mm256_storeu_ps(parts, sum);
+    for (int r = 0; r < ROWS; r++) parts[r] = r < a->rows && parts[r] > 0 ? 1 / parts[r] : 0;
+    return _mm256_loadu_ps(parts);
+}
+
+void SP_VARIANT(sp_combine)(const sp_combine_args *a)
+{
+    const __m256 part = powers(a);
+    for (int i = 0; i < a->n; i += ROWS) {
+        __m256 v[ROWS];
+        float all[ROWS];
+        const int n = SP_MIN(ROWS, a->n - i);
+        for (int k = 0; k < ROWS; k++)
+            v[k] = _mm256_mul_ps(_mm256_loadu_ps(a->scores + (i + SP_MIN(k, n - 1)) * ROWS), part);
+        _mm256_storeu_ps(all, sum_floats(v));
+        for (int k = 0; k < n; k++) a->out[i + k] += all[k];
     }
 }
