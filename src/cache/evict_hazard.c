@@ -17,7 +17,8 @@
  * Expected uses (sp_ledger_expect) are added to the chance: a weight of 1 is a use in the next tick.
  * Victims: up to MOST_EXACT copies are all compared, of more the least recently used one and a random
  * sample, with a seed of its own, so that equal calls give equal victims. Cost: O(1) a victim but for
- * the heap; O(AGES) look-ups a use, 40 bytes for each copy that is remembered.
+ * the heap; O(AGES) look-ups a use, 40 bytes for each copy that is remembered. Among a million copies
+ * memory is what takes time: what will be read is prefetched in rounds, so that the misses overlap.
  * Source: the hazard view of replacement is LHD's (Beckmann, Chen, Cidon, NSDI 2018); the factors,
  * their prior and the depth are this file's.
  */
@@ -62,6 +63,7 @@ typedef struct hazard {
     int64_t n_log;        /* uses logged so far */
     int64_t cursor[AGES]; /* of n_log */
     tally all, age[AGES], uses[USES], depth[DEPTHS];
+    double fall[AGES]; /* of the prior by age */
     uint64_t seed;
 } hazard;
 
@@ -100,7 +102,7 @@ static double factor(const tally *t, double prior)
 static double by_age(const hazard *h, int k)
 {
     double mean = (h->all.observed + 1) / (h->all.expected + 1);
-    return factor(&h->age[k], mean * PRIOR_RATE * exp2(-0.8 * k));
+    return factor(&h->age[k], mean * PRIOR_RATE * h->fall[k]);
 }
 
 static void note(tally *t, bool used, double expected)
@@ -123,9 +125,14 @@ static void learn(hazard *h, const seen *s, int k, bool used)
 
 /* -- the log -------------------------------------------------------------------------------- */
 
-static track *find_track(hazard *h, uint64_t name)
+static track *bucket_of(const hazard *h, uint64_t name)
 {
-    track *b = &h->tracks[name & (h->n_slots - 1) & ~(size_t)(WAYS - 1)];
+    return &h->tracks[name & (h->n_slots - 1) & ~(size_t)(WAYS - 1)];
+}
+
+static track *find_track(const hazard *h, uint64_t name)
+{
+    track *b = bucket_of(h, name);
     for (int i = 0; i < WAYS; i++)
         if (b[i].name == name) return &b[i];
     return NULL;
@@ -134,30 +141,42 @@ static track *find_track(hazard *h, uint64_t name)
 /* new_track -- in a full bucket the one that was used longest ago is forgotten. */
 static track *new_track(hazard *h, uint64_t name)
 {
-    track *b = &h->tracks[name & (h->n_slots - 1) & ~(size_t)(WAYS - 1)], *to = b;
+    track *b = bucket_of(h, name), *to = b;
     for (int i = 0; i < WAYS && to->name; i++)
         if (!b[i].name || b[i].last < to->last) to = &b[i];
     *to = (track){.name = name};
     return to;
 }
 
-static seen *log_at(hazard *h, int64_t i)
+static seen *log_at(const hazard *h, int64_t i)
 {
     return &h->log[(size_t)i & (h->n_slots - 1)];
+}
+
+/* due -- the end of the entries that cursor k passes at `now`; prefetches their tracks. */
+static int64_t due(const hazard *h, int k, int64_t now)
+{
+    const int64_t until = now - (INT64_C(2) << k);
+    int64_t i = h->cursor[k];
+    for (; i < h->n_log && log_at(h, i)->tick <= until; i++)
+        __builtin_prefetch(bucket_of(h, log_at(h, i)->name));
+    return i;
 }
 
 /* survive -- moves the cursors to `now`. */
 static void survive(hazard *h, int64_t now)
 {
+    int64_t end[AGES];
     for (int k = 0; k < AGES; k++) {
-        int64_t *at = &h->cursor[k], until = now - (INT64_C(2) << k);
-        *at = SP_MAX(*at, h->n_log - (int64_t)h->n_slots);
-        for (; *at < h->n_log && log_at(h, *at)->tick <= until; ++*at) {
-            const seen *s = log_at(h, *at);
+        h->cursor[k] = SP_MAX(h->cursor[k], h->n_log - (int64_t)h->n_slots);
+        end[k] = due(h, k, now);
+    }
+    for (int k = 0; k < AGES; k++)
+        for (; h->cursor[k] < end[k]; h->cursor[k]++) {
+            const seen *s = log_at(h, h->cursor[k]);
             const track *t = find_track(h, s->name);
             if (t && t->last == s->tick) learn(h, s, k, false);
         }
-    }
 }
 
 static void hazard_use(sp_evict *e, sp_copy *c, int64_t now)
@@ -229,17 +248,43 @@ static void consider(const sp_evict *e, const factors *f, sp_copy *c, candidate 
     *best = (candidate){c, x};
 }
 
+/* prefetch -- the lines of a copy that `consider` reads. */
+static void prefetch(const sp_copy *c)
+{
+    __builtin_prefetch(&c->n);
+    __builtin_prefetch(&c->first);
+    __builtin_prefetch(&c->state);
+    __builtin_prefetch(&c->last_used);
+    __builtin_prefetch(&c->expected_look);
+    __builtin_prefetch(&c->order);
+}
+
+/* draw -- n copies of the heap at random. */
+static void draw(hazard *h, const sp_rank *r, sp_copy **out, size_t n)
+{
+    sp_copy *const *from[SAMPLE];
+    for (size_t i = 0; i < n; i++) {
+        from[i] = &r->heap.v[next_random(h) % r->heap.n];
+        __builtin_prefetch(from[i]);
+    }
+    for (size_t i = 0; i < n; i++) prefetch(out[i] = *from[i]);
+    for (size_t i = 0; i < n; i++)
+        if (out[i]->parent) __builtin_prefetch(&out[i]->parent->parent);
+}
+
 static sp_copy *hazard_victim(sp_evict *e)
 {
     hazard *h = e->state;
     factors f;
+    sp_copy *drawn[SAMPLE];
     candidate best = {0};
     make_factors(h, &f);
     sp_copy *oldest = sp_rank_least(&e->rank); /* the least recently used */
     if (oldest) consider(e, &f, oldest, &best);
-    size_t n = e->rank.heap.n, n_tries = n <= MOST_EXACT ? n : SAMPLE;
-    for (size_t i = 0; i < n_tries; i++)
-        consider(e, &f, e->rank.heap.v[n <= MOST_EXACT ? i : next_random(h) % n], &best);
+    const bool exact = e->rank.heap.n <= MOST_EXACT;
+    if (!exact) draw(h, &e->rank, drawn, SAMPLE);
+    const size_t n = exact ? e->rank.heap.n : SAMPLE;
+    for (size_t i = 0; i < n; i++) consider(e, &f, exact ? e->rank.heap.v[i] : drawn[i], &best);
     for (size_t i = 0; i < e->expected.n; i++) consider(e, &f, e->expected.v[i], &best);
     return best.copy;
 }
@@ -268,6 +313,7 @@ static sp_err hazard_open(sp_evict *e, int64_t max_copies)
     if (!h) return sp_fail_nomem(sizeof *h, "a replacement policy");
     e->state = h;
     h->seed = 1;
+    for (int k = 0; k < AGES; k++) h->fall[k] = exp2(-0.8 * k);
     h->n_slots = LEAST_SLOTS;
     while ((int64_t)h->n_slots < 2 * max_copies && h->n_slots < MOST_SLOTS) h->n_slots *= 2;
     h->tracks = SP_NEW_N(track, h->n_slots);

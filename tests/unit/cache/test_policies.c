@@ -221,18 +221,19 @@ static void policies_equal_their_definitions(void **state)
 
 /* -- hazard ---------------------------------------------------------------------------------- */
 
-/* hits -- of 6,000 reads; a document is among the most popular ones, or among the latest. */
-static int hits(const char *policy, bool local)
+/* hits -- of 120 reads for each of the `size` copies that fit; a document is among the most popular ones, or
+ * among the latest. */
+static int hits(const char *policy, bool local, int size)
 {
     static int32_t tokens[B];
     world w = {.random = 7};
-    w.b.pool = small_pool(64);
-    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = 50, .evict = policy};
+    w.b.pool = small_pool(size + 14);
+    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = size, .evict = policy};
     assert_ok(sp_ledger_create(&o, &w.b.ledger));
     int n_hits = 0;
-    for (int t = 0; t < 6000; t++) {
+    for (int t = 0; t < 120 * size; t++) {
         double x = dice(&w, 1 << 20) / (double)(1 << 20);
-        int which = local ? t / 10 + (int)(40 * x) : (int)(1000 * x * x * x);
+        int which = local ? t / 10 + (int)(0.8 * size * x) : (int)(20 * size * x * x * x);
         for (int k = 0; k < B; k++) tokens[k] = which;
         doc d = {.seg = small_segment(tokens, B)};
         const sp_copy *c = look_up(&w, &d);
@@ -256,15 +257,21 @@ static int hits(const char *policy, bool local)
     return n_hits;
 }
 
+/* Of 50 copies all are compared, of 600 a sample. */
 static void hazard_learns_what_matters(void **state)
 {
-    int lru = hits("lru", false), lfu = hits("lfu+ghosts", false), own = hits("hazard", false);
-    assert_true(lfu > lru * 11 / 10); /* popular documents: frequency matters */
-    assert_true(own > lfu * 95 / 100);
-    lru = hits("lru", true), lfu = hits("lfu+ghosts", true), own = hits("hazard", true);
-    assert_true(lru > lfu * 11 / 10); /* recent documents: frequency misleads */
-    assert_true(own > lru * 95 / 100);
-    assert_int_equal(hits("hazard", true), own); /* no chance in it */
+    static const int sizes[] = {50, 600};
+    for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+        const int n = sizes[i];
+        int lru = hits("lru", false, n), lfu = hits("lfu+ghosts", false, n);
+        assert_true(lfu > lru * 11 / 10); /* popular documents: frequency matters */
+        assert_true(hits("hazard", false, n) > lfu * 95 / 100);
+        lru = hits("lru", true, n), lfu = hits("lfu+ghosts", true, n);
+        int own = hits("hazard", true, n);
+        assert_true(lru > lfu * 11 / 10); /* recent documents: frequency misleads */
+        assert_true(own > lru * 95 / 100);
+        assert_int_equal(hits("hazard", true, n), own); /* no chance in it */
+    }
 }
 
 /* -- what they are made of ------------------------------------------------------------------- */
