@@ -152,6 +152,14 @@ static bool is_measured(const sp_copy *c, const sp_content_query *q, bool below,
            begins_with(c, q->head, q->n_head) && sp_copy_says(c, q->seg);
 }
 
+bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q)
+{
+    const uint64_t head = sp_head_key(q->head, q->n_head);
+    for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id)
+        if (is_measured(c, q, false, head) || is_measured(c, q, true, head)) return true;
+    return false;
+}
+
 /* take_measured -- into `out`, pinned; NULL: counts them. */
 static int take_measured(const sp_ledger *l, const sp_content_query *q, bool below,
                          const sp_copy **out)

@@ -31,6 +31,8 @@ const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q,
 /* sp_by_content_knows -- whether sp_by_content_find would find one, plain or fused. Pins and uses
  * nothing. */
 bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q);
+/* sp_by_content_knows_measured -- the same of sp_by_content_all. */
+bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q);
 /* sp_by_content_all -- every READY measured copy after this head; where there is none, those that a
  * lower tier has, unless `ready_only`. *out [n] in the arena, pinned. Counts no use: see
  * sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */

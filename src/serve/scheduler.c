@@ -2,8 +2,9 @@
  *
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
  * prompts, oldest first; so a long prompt never stops the answers of others. A prompt whose copies are
- * still on their way is left out of a step in which others decode. A step with nothing to compute waits
- * for the tiers, if a request does. */
+ * still on their way is left out of a step in which others decode. A request starts once the step has
+ * room for its tokens: it then finds the copies that the ones before it have left. A step with nothing
+ * to compute waits for the tiers, if a request does. */
 #include "base/need.h"
 #include "base/clock.h"
 #include "serve/check/guard_check.h"
@@ -18,12 +19,38 @@ static void drop_canceled(sp_request *list)
     }
 }
 
-/* admit -- from the queue, in its order, as long as slots, copies and KV memory are there. */
+static bool any_decodes(const sp_context *c)
+{
+    const sp_request *r = c->running;
+    while (r && r->state != SP_REQ_DECODE) r = r->next;
+    return r != NULL;
+}
+
+/* n_rows -- tokens of a running request that a step could compute. */
+static int n_rows(sp_request *r, bool others_decode)
+{
+    if (r->state == SP_REQ_DECODE) return 1;
+    if (r->state != SP_REQ_PREFILL || (others_decode && r->early && !sp_request_is_there(r)))
+        return 0;
+    return r->plan.n_todo - r->next_todo;
+}
+
+/* has_room -- the next step computes tokens of one more request. */
+static bool has_room(const sp_context *c)
+{
+    const bool decodes = any_decodes(c);
+    int n = 0;
+    for (sp_request *r = c->running; r && n < c->n_batch; r = r->next) n += n_rows(r, decodes);
+    return n < c->n_batch && c->n_running < c->max_requests;
+}
+
+/* admit -- from the queue, in its order, as long as slots, room in the step, copies and KV memory are
+ * there. */
 static void admit(sp_context *c)
 {
-    while (c->queue && c->n_running < c->max_requests) {
+    while (c->queue && has_room(c)) {
         bool started;
-        sp_queue_choose(c);
+        if (!sp_queue_choose(c)) return;
         sp_request *r = c->queue;
         sp_context_look_ahead(c);
         sp_err err = sp_request_start(r, &started);
@@ -49,22 +76,23 @@ static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
     return n_slices + 1;
 }
 
+/* add_slices -- of the running requests in a state, oldest first, as *room allows. */
+static int add_slices(sp_context *c, int n_slices, sp_request_state state, int *room)
+{
+    const bool decodes = any_decodes(c);
+    for (sp_request *r = c->running; r && *room > 0; r = r->next) {
+        int n = r->state == state ? SP_MIN(*room, n_rows(r, decodes)) : 0;
+        if (n > 0) n_slices = add_slice(c, n_slices, r, n);
+        *room -= n;
+    }
+    return n_slices;
+}
+
 static int compose(sp_context *c)
 {
-    int n_slices = 0, room = c->n_batch;
-    for (sp_request *r = c->running; r; r = r->next)
-        if (r->state == SP_REQ_DECODE) {
-            n_slices = add_slice(c, n_slices, r, 1);
-            room--;
-        }
-    const bool decodes = n_slices > 0;
-    for (sp_request *r = c->running; r && room > 0; r = r->next)
-        if (r->state == SP_REQ_PREFILL && !(decodes && r->early && !sp_request_is_there(r))) {
-            int n = SP_MIN(room, r->plan.n_todo - r->next_todo);
-            n_slices = add_slice(c, n_slices, r, n);
-            room -= n;
-        }
-    return n_slices;
+    int room = c->n_batch;
+    int n_slices = add_slices(c, 0, SP_REQ_DECODE, &room);
+    return add_slices(c, n_slices, SP_REQ_PREFILL, &room);
 }
 
 enum { MANY_TOKENS = 16 /* of a step whose time says what a token of a prompt costs */ };
@@ -74,8 +102,9 @@ enum { MANY_TOKENS = 16 /* of a step whose time says what a token of a prompt co
 static void share_time(sp_context *c, int n_slices, int64_t us)
 {
     int n = 0;
-    c->steps.compute_us += us;
     for (int s = 0; s < n_slices; s++) n += c->slices[s].n;
+    c->steps.compute_us += us;
+    c->steps.n_tokens += n;
     if (n >= MANY_TOKENS)
         c->token_us += ((double)us / n - c->token_us) * (c->token_us > 0 ? 0.25 : 1);
     for (int s = 0; s < n_slices; s++) c->sliced[s]->compute_us += (double)us * c->slices[s].n / n;

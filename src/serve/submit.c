@@ -169,7 +169,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(copy_text(r, p->salt, "a request's salt", &r->salt));
     SP_TRY(copy_text(r, r->o.tenant ? r->o.tenant : p->salt, "a request's tenant", &r->o.tenant));
     r->n_prompt = p->n_tokens;
-    r->waiting = (sp_waiting){.priority = r->o.priority, .n_prompt = p->n_tokens};
+    r->waiting = (sp_waiting){.priority = r->o.priority, .n_computed = p->n_tokens};
     r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));

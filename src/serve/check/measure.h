@@ -23,9 +23,9 @@ typedef struct sp_measure {
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out) SP_MUST_CHECK;
 
-/* Time of all steps so far, and the part of it that the model took. */
+/* Time of all steps so far, the part of it that the model took, and the tokens that it computed. */
 typedef struct sp_measured_steps {
-    int64_t step_us, compute_us;
+    int64_t step_us, compute_us, n_tokens;
 } sp_measured_steps;
 
 sp_measured_steps sp_measure_steps(const sp_context *c);

@@ -6,8 +6,7 @@
 /* The ratio of RAGCache's section 5.2: cached / computed tokens. */
 static double ratio(const sp_waiting *w)
 {
-    int32_t n_computed = w->n_prompt - w->n_cached;
-    return (double)w->n_cached / (double)(n_computed > 0 ? n_computed : 1);
+    return (double)w->n_cached / SP_MAX(w->n_computed, 1);
 }
 
 static double cached(const sp_waiting *w)
@@ -65,10 +64,14 @@ int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window)
     for (int i = 1; i < n; i++)
         if (goes_first(&w[i], &w[class])) class = i;
     int best = -1;
+    double best_score = 0;
     for (int i = 0; i < n; i++) {
         if (!same_class(&w[i], &w[class])) continue;
-        if (w[i].n_overtaken >= window) return i;
-        if (best < 0 || (o->score && o->score(&w[i]) > o->score(&w[best]))) best = i;
+        if (!o->score || w[i].n_overtaken >= window) return w[i].deferred ? -1 : i;
+        double score = o->score(&w[i]);
+        if (w[i].deferred || (best >= 0 && score <= best_score)) continue;
+        best = i;
+        best_score = score;
     }
     return best;
 }

@@ -3,9 +3,10 @@
  *   1. priority    the lowest number
  *   2. tenant      of those, the requests of whoever was served least (serve/queue/share.h)
  *   3. overtaken   of those, the oldest that `window` later ones have overtaken
- *   4. order       else the highest score; of equal ones the oldest
+ *   4. order       else the highest score of those that are not deferred; of equal ones the oldest
  *
- * Rule 3 bounds how long a request of a tenant waits for its own better cached ones.
+ * Rule 3 bounds how long a request of a tenant waits for its own better cached ones. Where the rules
+ * lead to a deferred request, none starts in this step: so the window holds for it, too.
  * Source: RAGCache section 5.2 (R5); DepCache section 6.4.2 (D7).
  */
 #ifndef SP_SERVE_ORDER_H
@@ -17,24 +18,25 @@
 typedef struct sp_waiting {
     int priority;
     const void *tenant;
-    double served;    /* what its tenant has had */
-    int32_t n_prompt; /* tokens */
-    int32_t n_cached; /* of those, tokens of segments that are cached now */
-    int32_t n_shared; /* leading tokens that another waiting request begins with, too */
-    int n_overtaken;  /* later requests of its tenant and priority that started before it */
+    double served;      /* what its tenant has had */
+    int32_t n_cached;   /* tokens of segments that are cached now */
+    int32_t n_computed; /* tokens to compute, those to recompute included */
+    int32_t n_shared;   /* leading tokens that another waiting request begins with, too */
+    int n_overtaken;    /* later requests of its tenant and priority that started before it */
+    bool deferred;      /* the next step computes a copy that it would compute, too */
 } sp_waiting;
 
 typedef struct sp_order {
     const char *name, *help;
     bool reads_cached, reads_shared;
-    double (*score)(const sp_waiting *w); /* NULL: all are equal */
+    double (*score)(const sp_waiting *w); /* NULL: nobody overtakes anybody of its class */
 } sp_order;
 
 /* sp_orders -- all of them, [*n]. */
 const sp_order *sp_orders(int *n);
 /* sp_order_find -- by name; NULL: the default. Errors: SP_E_ARG lists the names. */
 sp_err sp_order_find(const char *name, const sp_order **out) SP_MUST_CHECK;
-/* sp_order_next -- index of the one that starts next; w [n], n > 0, from oldest to newest. */
+/* sp_order_next -- index of the one that starts next, or -1; w [n], n > 0, from oldest to newest. */
 int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window);
 /* sp_order_overtakes -- notes that w[next] starts before the ones that came earlier. */
 void sp_order_overtakes(sp_waiting *w, int next);

@@ -9,25 +9,40 @@
 
 /* -- what is cached of a request ------------------------------------------------------------ */
 
-/* is_known -- a chunk can be had at any position. */
+/* is_known -- its policy finds a copy of chunk i at any position. */
 static bool is_known(const sp_request *r, int i)
 {
-    if (!r->reuse.policy->anywhere || r->segs[i].kind != SP_SEG_CHUNK) return false;
-    return sp_by_content_knows(
-        r->ctx->ledger,
-        &(sp_content_query){.seg = &r->segs[i], .head = r->ids, .n_head = r->n_head});
+    const sp_reuse_policy *p = r->reuse.policy;
+    const sp_content_query q = {.seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
+    if (r->segs[i].kind != SP_SEG_CHUNK) return false;
+    return p->anywhere ? sp_by_content_knows(r->ctx->ledger, &q)
+                       : p->keeps_placed && sp_by_content_knows_measured(r->ctx->ledger, &q);
+}
+
+/* peek -- path copies of its segments [n_segs], in its scratch memory; NULL without memory. */
+static const sp_copy **peek(sp_request *r)
+{
+    sp_arena_reset(&r->lookup); /* it has looked for nothing yet: nothing is in there */
+    const sp_copy **found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found);
+    if (found) sp_by_path_peek(r->ctx->ledger, r->segs, r->n_segs, found);
+    return found;
 }
 
 /* look -- counts its cached tokens anew; without memory for it, it keeps the old count. */
 static void look(sp_request *r, int64_t n_added)
 {
-    sp_arena_reset(&r->lookup); /* it has looked for nothing yet: nothing is in there */
-    const sp_copy **found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found);
+    const sp_reuse_policy *p = r->reuse.policy;
+    const sp_copy **found = p->keep ? peek(r) : NULL; /* else it reads no copies */
     if (!found) return;
-    sp_by_path_peek(r->ctx->ledger, r->segs, r->n_segs, found);
-    r->waiting.n_cached = 0;
-    for (int i = 0; i < r->n_segs; i++)
-        if (found[i] || is_known(r, i)) r->waiting.n_cached += r->segs[i].n;
+    int32_t n_cached = 0, n_chunks = 0; /* tokens; n_chunks: of n_cached, those of chunks */
+    for (int i = 0; i < r->n_segs; i++) {
+        if (!found[i] && !is_known(r, i)) continue;
+        n_cached += r->segs[i].n;
+        n_chunks += r->segs[i].kind == SP_SEG_CHUNK ? r->segs[i].n : 0;
+    }
+    r->waiting.n_cached = n_cached;
+    r->waiting.n_computed = r->n_prompt - n_cached;
+    if (p->recomputes) r->waiting.n_computed += (int32_t)(r->reuse.recompute * (float)n_chunks);
     r->looked_at = n_added;
 }
 
@@ -44,9 +59,46 @@ static void refresh(sp_context *c, sp_request **v, int n)
     for (int i = 0; i < n; i++)
         if (v[i]->looked_at < 0 && !holds_pins(v[i])) look(v[i], n_added), left--;
     for (int k = 0; k < n && left > 0; k++) {
-        sp_request *r = v[c->next_fresh++ % n];
+        sp_request *r = v[c->next_fresh++ % (unsigned)n];
         if (r->looked_at != n_added && !holds_pins(r)) look(r, n_added), left--;
     }
+}
+
+/* -- what is being computed ----------------------------------------------------------------- */
+
+/* extends_path -- running o computes a path that r begins with, and of which r lacks the end. */
+static bool extends_path(const sp_request *r, const sp_request *o, const sp_copy *const *found)
+{
+    int n = 0, most = SP_MIN(r->n_segs, o->n_segs);
+    while (n < most && sp_digest_eq(&r->ids[n], &o->ids[n]) && sp_segment_on_path(r->segs, n)) n++;
+    return n > 0 && !found[n - 1];
+}
+
+/* fills_chunk -- running o computes, after the same head, a chunk that r lacks. */
+static bool fills_chunk(const sp_request *r, const sp_request *o)
+{
+    if (o->role != SP_PLAN_FILL || o->n_head != r->n_head ||
+        memcmp(o->ids, r->ids, (size_t)r->n_head * sizeof *r->ids) != 0)
+        return false;
+    for (int i = r->n_head; i < r->n_segs; i++)
+        for (int k = o->n_head; k < o->n_segs; k++)
+            if (sp_digest_eq(&r->ids[i], &o->ids[k]) && r->segs[i].kind == SP_SEG_CHUNK &&
+                !o->found[k].copy && !is_known(r, i))
+                return true;
+    return false;
+}
+
+/* is_coming -- a running request computes what r would compute, too: its copy is there after the step.
+ * Requests start only once the step has room for all tokens of those before (scheduler.c). */
+static bool is_coming(sp_request *r)
+{
+    const sp_reuse_policy *p = r->reuse.policy;
+    const sp_copy **found = p->by_path && !holds_pins(r) ? peek(r) : NULL;
+    for (const sp_request *o = r->ctx->running; o; o = o->next) {
+        if (o->state != SP_REQ_PREFILL || o->early || o->reuse.policy != p) continue;
+        if (found ? extends_path(r, o, found) : p->anywhere && fills_chunk(r, o)) return true;
+    }
+    return false;
 }
 
 /* -- what requests have in common ----------------------------------------------------------- */
@@ -115,24 +167,37 @@ static void note_beginning(sp_context *c, const sp_request *r)
     if (ids) memcpy(ids, r->ids, (size_t)r->n_segs * sizeof *ids);
 }
 
-void sp_queue_choose(sp_context *c)
+/* choose -- index of the one of v [n] that starts next; -1: those that could start are deferred. */
+static int choose(const sp_context *c, sp_request **v, sp_waiting *w, int n)
+{
+    for (int k = 0; k < SP_QUEUE_DEFER; k++) {
+        int next = sp_order_next(c->order, w, n, c->order_window);
+        if (next < 0 || !is_coming(v[next])) return next;
+        w[next].deferred = true;
+    }
+    return -1;
+}
+
+bool sp_queue_choose(sp_context *c)
 {
     sp_request *v[SP_QUEUE_LOOK];
     sp_waiting w[SP_QUEUE_LOOK];
     int n = 0;
-    if (!c->queue->next || holds_pins(c->queue)) return;
+    if (holds_pins(c->queue)) return true;
     for (sp_request *r = c->queue; r && n < SP_QUEUE_LOOK; r = r->next) v[n++] = r;
-    if (c->order->reads_cached) refresh(c, v, n);
+    if (c->order->reads_cached && n > 1) refresh(c, v, n);
     if (c->order->reads_shared) share_beginnings(c, v, n);
     for (int i = 0; i < n; i++) {
         w[i] = v[i]->waiting;
         w[i].served = sp_share_served(v[i]->share);
     }
-    int next = sp_order_next(c->order, w, n, c->order_window);
+    int next = choose(c, v, w, n);
+    if (next < 0) return false;
     sp_order_overtakes(w, next);
     for (int i = 0; i < n; i++) v[i]->waiting.n_overtaken = w[i].n_overtaken;
     if (c->order->reads_shared) note_beginning(c, v[next]);
     bring_to_front(c, v[next]);
+    return true;
 }
 
 void sp_queue_expire(sp_context *c)

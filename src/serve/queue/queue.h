@@ -4,6 +4,10 @@
  * holds pins, so it stays in front until it starts. Only the SP_QUEUE_LOOK oldest are compared, and
  * at most SP_QUEUE_FRESH look-ups are repeated for one choice, so a choice costs the same whether
  * 300 requests wait or 30,000.
+ *
+ * A request is deferred while the next step computes a copy that it would compute, too: the same
+ * beginning, or, for policies that find chunks at any position, the same chunk. It starts after that
+ * step, and finds the copy.
  */
 #ifndef SP_SERVE_QUEUE_H
 #define SP_SERVE_QUEUE_H
@@ -11,10 +15,10 @@
 #include "serve/queue/order.h"
 #include "serve/request_int.h"
 
-enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_ORDER_WINDOW = 32 };
+enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_QUEUE_DEFER = 16, SP_ORDER_WINDOW = 32 };
 
-/* sp_queue_choose -- Pre: the queue is not empty. */
-void sp_queue_choose(sp_context *c);
+/* sp_queue_choose -- whether a request starts now; it is in front then. Pre: the queue is not empty. */
+bool sp_queue_choose(sp_context *c);
 /* sp_queue_expire -- requests that have waited longer than they may are finished. */
 void sp_queue_expire(sp_context *c);
 

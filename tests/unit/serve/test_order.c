@@ -25,14 +25,14 @@ static void test_names(void **state)
 
 static void test_scores(void **state)
 {
-    const sp_waiting w[] = {{.n_prompt = 1000, .n_cached = 500, .n_shared = 10},
-                            {.n_prompt = 100, .n_cached = 90, .n_shared = 20},
-                            {.n_prompt = 3000, .n_cached = 1000, .n_shared = 15}};
+    const sp_waiting w[] = {{.n_computed = 500, .n_cached = 500, .n_shared = 10},
+                            {.n_computed = 10, .n_cached = 90, .n_shared = 20},
+                            {.n_computed = 2000, .n_cached = 1000, .n_shared = 15}};
     assert_int_equal(sp_order_next(order_of("fcfs"), w, 3, 32), 0);
     assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 1);
     assert_int_equal(sp_order_next(order_of("lpm"), w, 3, 32), 2);
     assert_int_equal(sp_order_next(order_of("lsp"), w, 3, 32), 1);
-    const sp_waiting all_cached[] = {{.n_prompt = 10, .n_cached = 9}, {.n_prompt = 10, .n_cached = 10}};
+    const sp_waiting all_cached[] = {{.n_computed = 1, .n_cached = 9}, {.n_computed = 0, .n_cached = 10}};
     assert_int_equal(sp_order_next(order_of("reorder"), all_cached, 2, 32), 1);
 }
 
@@ -53,6 +53,21 @@ static void test_classes_come_before_scores(void **state)
     assert_int_equal(sp_order_next(o, w, 4, 32), 1);
 }
 
+static void test_deferred_requests_are_passed_over(void **state)
+{
+    sp_waiting w[] = {{.n_cached = 1, .n_computed = 9},
+                      {.n_cached = 9, .n_computed = 1, .deferred = true},
+                      {.n_cached = 5, .n_computed = 5}};
+    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 2);
+    w[0].deferred = w[2].deferred = true;
+    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), -1);
+    w[2].deferred = false;
+    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 2);
+    w[0].n_overtaken = 32; /* nobody overtakes it once more: all wait for a step */
+    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), -1);
+    assert_int_equal(sp_order_next(order_of("fcfs"), w, 3, 32), -1);
+}
+
 /* Random queues under random scores: no request of a tenant starts after more than `window` later
  * ones of it, and with a window of 0 all start as they came. */
 static void overtaking(const char *name, int window, unsigned seed)
@@ -64,12 +79,15 @@ static void overtaking(const char *name, int window, unsigned seed)
     srand(seed);
     while (n_started < N) {
         for (int k = rand() % 4; k > 0 && arrived < N; k--) {
-            w[n] = (sp_waiting){.tenant = &tenants[rand() % 2], .n_prompt = 100,
+            w[n] = (sp_waiting){.tenant = &tenants[rand() % 2], .n_computed = 1 + rand() % 100,
                                 .n_cached = rand() % 100, .n_shared = rand() % 100};
+            w[n].deferred = rand() % 4 == 0;
             id[n++] = arrived++;
         }
         if (n == 0) continue;
         int next = sp_order_next(order_of(name), w, n, window);
+        for (int i = 0; i < n; i++) w[i].deferred = false; /* the step is over */
+        if (next < 0) continue;
         sp_order_overtakes(w, next);
         assert_true(w[next].n_overtaken <= window);
         started[n_started++] = id[next];
@@ -184,6 +202,49 @@ static void test_what_is_cached_goes_first(void **state)
     }
 }
 
+/* Of requests that come at once, one computes what they share. */
+static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
+{
+    const struct {
+        const char *order, *policy, *chunks[3];
+    } cases[] = {{"reorder", "prefix", {"01", "02", "3"}}, {"fcfs", "prefix", {"01", "02", "3"}},
+                 {"reorder", "full", {"01", "21", "3"}},   {"reorder", "fusion", {"01", "21", "3"}}};
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_context *c = open_with((sp_context_opts){.order = cases[i].order,
+                                                    .n_batch = 4096,
+                                                    .max_requests = 8,
+                                                    .reuse.policy = cases[i].policy});
+        sp_request *r[3];
+        for (int k = 0; k < 3; k++)
+            r[k] = submit_as(c, cases[i].chunks[k], (sp_request_opts){.max_tokens = 1});
+        for (bool busy = true; busy;) assert_ok(sp_context_step(c, &busy));
+        const sp_result *second = sp_request_result(r[1]);
+        assert_int_equal(second->finish, SP_FINISH_LENGTH);
+        int32_t shared = 0;
+        for (int k = 0; k < r[1]->n_segs; k++)
+            for (int o = 0; o < r[0]->n_segs - 1; o++)
+                if (sp_digest_eq(&r[1]->ids[k], &r[0]->ids[o])) shared += r[1]->segs[k].n;
+        assert_true(shared > 0);
+        assert_int_equal(second->n_reused + second->n_recomputed, shared);
+        close_all(c, r, 3);
+    }
+}
+
+/* A prompt that fills steps keeps others in the queue, where the order still applies. */
+static void test_requests_start_when_a_step_has_room(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){.order = "fcfs", .n_batch = 16, .max_requests = 8});
+    sp_request *r[] = {submit_as(c, "012", (sp_request_opts){.max_tokens = 1}),
+                       submit_as(c, "3", (sp_request_opts){.max_tokens = 1}),
+                       submit_as(c, "2", (sp_request_opts){.max_tokens = 1, .priority = -1})};
+    bool busy;
+    assert_ok(sp_context_step(c, &busy));
+    assert_int_equal(r[2]->state, SP_REQ_PREFILL);
+    assert_int_equal(r[0]->state, SP_REQ_QUEUED);
+    assert_string_equal(order_they_start_in(c, r, 3), "201");
+    close_all(c, r, 3);
+}
+
 static void test_lsp_keeps_those_together_that_begin_alike(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.order = "lsp", .max_requests = 1});
@@ -248,9 +309,12 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_scores),
         cmocka_unit_test(test_classes_come_before_scores),
+        cmocka_unit_test(test_deferred_requests_are_passed_over),
         cmocka_unit_test(test_nobody_is_overtaken_too_often),
         cmocka_unit_test(test_counters),
         cmocka_unit_test(test_what_is_cached_goes_first),
+        cmocka_unit_test(test_what_a_step_computes_is_not_computed_beside_it),
+        cmocka_unit_test(test_requests_start_when_a_step_has_room),
         cmocka_unit_test(test_lsp_keeps_those_together_that_begin_alike),
         cmocka_unit_test(test_priorities_and_tenants),
         cmocka_unit_test(test_a_request_that_cannot_begin_in_time_fails),
