@@ -400,5 +400,13 @@ def test_queue_compares_orders(model):
     assert list(runs) == ["fcfs", "reorder", "lpm", "lsp"]
     assert runs["fcfs"]["ttft_ratio"] == 1 and all(run["sched_us"] > 0 for run in runs.values())
     assert runs["lpm"]["cached"] > runs["fcfs"]["cached"] > 0
+    runs = [succeed("bench", "queue", "-m", model, "-n", 300, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2,
+                    "--rounds", 1, "--kv-memory", 2, "--orders", "fcfs,reorder", "--load", 1.05, "--clock", "tokens",
+                    "--json").splitlines() for _ in range(2)]
+    first, second = ([{**json.loads(line), "sched_us": 0} for line in run] for run in runs)
+    assert first == second  # computed tokens are the same every time
+    assert first[1]["tokens"] < first[0]["tokens"] and first[1]["ttft_ratio"] > 1.1
+    refuse("bench", "queue", "-m", model, "--load", 1, "--rate", 1, naming=["--rate goes with --load"], code=2)
+    refuse("bench", "queue", "-m", model, "--clock", "sun", naming=["sun", "time or tokens"], code=2)
     refuse("bench", "queue", "-m", model, "--orders", "best", naming=["best", "reorder, fcfs"])
     refuse("bench", "queue", "-m", model, "--documents", 1, "--chunks", 2, naming=["range"], code=2)
