@@ -56,21 +56,15 @@ static sp_err guess(sp_engine *e, const sp_slice *slice, int i, int layer)
     sp_sparse *s = slice->plan->sparse;
     const sp_hparams *hp = &e->o.model->hp;
     const size_t heads = (size_t)s->n_heads, row = (size_t)(hp->n_heads * hp->head);
-    uint8_t *hits = (uint8_t *)s->guess.dev + heads * (size_t)s->k * sizeof(uint32_t);
-    memset((uint8_t *)s->guess.host + heads * (size_t)s->k * sizeof(uint32_t), 2, heads);
+    const size_t ids = heads * (size_t)s->k * sizeof(uint32_t);
+    memset((uint8_t *)s->guess.host + ids, 2, heads);
     sp_mirror_push(&s->guess, s->guess.mem.n_bytes);
-    const sp_pick_req req = {.q = (const float *)e->ahead.p + (size_t)e->rows.first[i] * row,
-                             .pos = slice->plan->todo[slice->from].pos,
-                             .runs = s->runs,
-                             .n_runs = s->n_runs,
-                             .block = s->candidates.dev,
-                             .n = s->n,
-                             .k = s->k,
-                             .n_proposed = s->n_proposed,
-                             .picked = s->guess.dev,
-                             .hit = hits};
+    sp_pick_req req =
+        sp_sparse_query(slice, (const float *)e->ahead.p + (size_t)e->rows.first[i] * row);
+    req.picked = s->guess.dev;
+    req.hit = (uint8_t *)s->guess.dev + ids;
     sp_sparse_pick_blocks(e, s->o.kind, layer, &req, 1);
-    return sp_mirror_pull(&s->guess, heads * (size_t)s->k * sizeof(uint32_t));
+    return sp_mirror_pull(&s->guess, ids);
 }
 
 /* fetch -- what was guessed, as ids of blocks. */

@@ -1,4 +1,11 @@
-/* sparse_int.h -- sparse decoding as the engine runs it: open -> (each layer: pick -> rewrite). */
+/* sparse_int.h -- sparse decoding as the engine runs it.
+ *
+ *   sparse_open.c   once        open, summarize: what there is to choose from
+ *   sparse.c        each layer  pick, rewrite, arrive: what a step reads
+ *   ahead.c         each layer  a guess at what the next one picks
+ *   summaries.c                 summaries of the pool's blocks, shared by all requests
+ *   notes.c                     their way to a store and back
+ *   offload.c ...               blocks that leave memory, and come back when a step wants them */
 #ifndef SP_ENGINE_SPARSE_INT_H
 #define SP_ENGINE_SPARSE_INT_H
 
@@ -38,11 +45,21 @@ struct sp_sparse {
 
 /* sp_sparse_of -- that of a slice which decodes sparsely in this step, or NULL. */
 sp_sparse *sp_sparse_of(const sp_slice *slice);
+/* sp_sparse_open -- what a request may choose from, into an object whose plan is set; s->active: false
+ * where full attention is better. Errors: SP_E_NOMEM. */
+sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query) SP_MUST_CHECK;
+/* sp_sparse_summarize -- makes the summaries that it wants and that are missing. Errors: of the device. */
+sp_err sp_sparse_summarize(sp_sparse *s, const sp_engine *e) SP_MUST_CHECK;
+/* sp_sparse_refine -- the blocks that a selector proposes, times those read; 1: there is no second
+ * stage. */
+float sp_sparse_refine(const sp_engine *e, const sp_sparse_opts *o);
 /* sp_sparse_begin -- a step: opens those of new plans, and summarizes blocks that are read sparsely
- * for the first time. Errors: what the device met. */
+ * for the first time. Errors: of the device. */
 sp_err sp_sparse_begin(sp_engine *e, const sp_slice *slices, int n_slices) SP_MUST_CHECK;
 /* sp_sparse_floats -- scratch of the device for the choices of a layer. */
 size_t sp_sparse_floats(const sp_engine *e, const sp_slice *slices, int n_slices);
+/* sp_sparse_query -- a choice for query q of the slice; the caller adds where it goes. */
+sp_pick_req sp_sparse_query(const sp_slice *slice, const float *q);
 /* sp_sparse_pick_blocks -- of requests whose selectors are of one kind, in a layer. */
 void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
                            int n_reqs);
