@@ -358,7 +358,7 @@ typedef struct sp_request_opts {
     int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
     const char
         *decode;  /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
-                              "sparse:4096": it reads this share, or this many tokens, of the prompt, chosen
+                              "sparse:4096": it reads this share ("sparse": 10%), or this many tokens, of the prompt, chosen
                               for each KV head (docs/sparse-decoding.md has its options). "window:4096":
                               prompt and answer look at the prompt's beginning and at so many tokens before
                               them; not for trees. NULL: the context's, and of that NULL: "exact" */
@@ -383,8 +383,16 @@ typedef struct sp_segment_report {
 
 /* What sparse decoding saved, and what it cost; and what was moved for the answer. */
 typedef struct sp_decode_report {
-    int n_sparse;         /* answer tokens that were decoded sparsely; of a short prompt none */
+    const char *full;     /* why tokens were decoded with full attention instead: "short" (a prompt of
+                             fewer tokens than depth=N), "all" (the budget holds the whole prompt),
+                             "guard" (it found too large a divergence), "no memory"; "": none were;
+                             NULL: sparse decoding was not asked for */
+    int n_sparse;         /* answer tokens that were decoded sparsely */
     double keys_read;     /* by them, as a share of the keys that full attention reads */
+    int64_t kv_bytes;     /* keys and values that they read, */
+    int64_t full_bytes;   /* that full attention reads, */
+    int64_t choice_bytes; /* and summaries that they read to choose */
+    int64_t choose_us;    /* choosing, of decode_us; a batch chooses for all of its requests */
     double lists_reused;  /* share of the choices that an earlier token had made */
     int64_t summarize_us; /* making summaries of blocks that had none */
     size_t summary_bytes; /* memory of the summaries of the prompt's blocks */

@@ -55,8 +55,11 @@ static json_t *timings_json(const sp_result *r)
 
 static json_t *sparse_json(const sp_decode_report *d)
 {
-    return json_pack("{s:i, s:f, s:f, s:f, s:I, s:I, s:f, s:f}", "sparse_tokens", d->n_sparse,
-                     "keys_read", d->keys_read, "lists_reused", d->lists_reused, "summarize_ms",
+    return json_pack("{s:s, s:i, s:f, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:f, s:f}", "full",
+                     d->full, "sparse_tokens", d->n_sparse, "keys_read", d->keys_read, "kv_bytes",
+                     (json_int_t)d->kv_bytes, "full_bytes", (json_int_t)d->full_bytes,
+                     "choice_bytes", (json_int_t)d->choice_bytes, "choose_ms",
+                     (double)d->choose_us / 1e3, "lists_reused", d->lists_reused, "summarize_ms",
                      (double)d->summarize_us / 1e3, "summary_bytes", (json_int_t)d->summary_bytes,
                      "file_bytes", (json_int_t)d->file_bytes, "found", d->found, "file_ms",
                      (double)d->file_us / 1e3);
@@ -64,29 +67,53 @@ static json_t *sparse_json(const sp_decode_report *d)
 
 json_t *account_decode_json(const sp_decode_report *d)
 {
-    if (d->n_sparse) return sparse_json(d);
-    if (!d->n_packed) return NULL;
-    return json_pack("{s:i, s:f}", "packed_tokens", d->n_packed, "pack_ms",
-                     (double)d->pack_us / 1e3);
+    if (!d->full && !d->n_packed) return NULL;
+    json_t *out = d->full ? sparse_json(d) : json_object();
+    if (d->n_packed)
+        json_object_update_new(out, json_pack("{s:i, s:f}", "packed_tokens", d->n_packed, "pack_ms",
+                                              (double)d->pack_us / 1e3));
+    return out;
 }
 
-static void print_decode(const sp_decode_report *d)
+/* why_full -- in words. */
+static const char *why_full(const sp_decode_report *d)
+{
+    static const char *const reasons[][2] = {
+        {"short", "the prompt is too short to gain (depth=N sets the limit)"},
+        {"all", "the budget holds the whole prompt"},
+        {"guard", "the guard measured too large a divergence"},
+        {"no memory", "there is no memory for it"}};
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (strcmp(d->full, reasons[i][0]) == 0) return reasons[i][1];
+    return "";
+}
+
+static void print_saved(const sp_decode_report *d, int64_t decode_us)
+{
+    fprintf(stderr,
+            "[sparse decoding of %d tokens: read %.1f of %.1f MB of keys and values (%.1f %%) and "
+            "%.1f MB of summaries to choose (%.0f %% of the time)",
+            d->n_sparse, (double)d->kv_bytes / 1e6, (double)d->full_bytes / 1e6, 100 * d->keys_read,
+            (double)d->choice_bytes / 1e6,
+            decode_us > 0 ? 100 * (double)d->choose_us / (double)decode_us : 0);
+    if (d->lists_reused > 0) fprintf(stderr, "; %.0f %% of choices reused", 100 * d->lists_reused);
+    fprintf(stderr, "; %.1f MB of summaries, made in %.1f ms]\n", (double)d->summary_bytes / 1e6,
+            (double)d->summarize_us / 1e3);
+}
+
+static void print_decode(const sp_decode_report *d, int64_t decode_us)
 {
     if (d->n_packed)
         fprintf(stderr, "[%d tokens of nodes moved together for the answer (%.1f ms)]\n",
                 d->n_packed, (double)d->pack_us / 1e3);
-    if (!d->n_sparse) return;
-    fprintf(stderr,
-            "[%d tokens decoded sparsely: %.1f %% of the keys read, %.0f %% of choices reused, "
-            "summaries of %.1f MB (%.1f ms)]\n",
-            d->n_sparse, 100 * d->keys_read, 100 * d->lists_reused, (double)d->summary_bytes / 1e6,
-            (double)d->summarize_us / 1e3);
+    if (!d->full) return;
+    if (d->n_sparse) print_saved(d, decode_us);
+    if (*d->full) fprintf(stderr, "[decoded with full attention: %s]\n", why_full(d));
     if (d->file_bytes > 0)
-        fprintf(
-            stderr,
-            "[%.1f MB read from the file of the context (%.1f ms); %.0f %% of what is there was "
-            "in memory]\n",
-            (double)d->file_bytes / 1e6, (double)d->file_us / 1e3, 100 * d->found);
+        fprintf(stderr,
+                "[read %.1f MB from the context's file and waited %.1f ms for it; %.0f %% of the "
+                "blocks there were in memory]\n",
+                (double)d->file_bytes / 1e6, (double)d->file_us / 1e3, 100 * d->found);
 }
 
 /* print_merged -- one line; consumes both. */
@@ -131,7 +158,7 @@ void account_line(const sp_result *r)
         fprintf(stderr, " | %d tokens, %.1f per second", r->n_generated,
                 per_second(r->n_generated - 1, r->decode_us));
     fprintf(stderr, " | %s]\n", finish_name(r->finish));
-    print_decode(&r->decode);
+    print_decode(&r->decode, r->decode_us);
 }
 
 /* -- the summary ---------------------------------------------------------------------------- */
@@ -194,6 +221,6 @@ void account_summary(const sp_result *r, account_rate *rate)
         fputs(" without", stderr);
     }
     if (r->decode.n_sparse)
-        fprintf(stderr, "; decoded with %.0f %% of the keys", 100 * r->decode.keys_read);
+        fprintf(stderr, "; answer read %.0f %% of the keys and values", 100 * r->decode.keys_read);
     fprintf(stderr, "%s\n", show_plain(stderr));
 }

@@ -77,7 +77,7 @@ static int reuse_options(model_options *m, opt *to)
         {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
         {OPT_STRING, "decode", 0, "HOW", &c->decode,
-         "exact, or read a part of a long prompt: sparse:10%, sparse:4096 tokens, window:4096 (exact)"},
+         "exact, or read a part of a long prompt: sparse (10%), sparse:4096 tokens, window:4096 (exact)"},
         {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies on disk (none)",
          .common = true},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,

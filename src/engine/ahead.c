@@ -10,6 +10,8 @@
 
 #include <string.h>
 
+#include "base/clock.h"
+
 static bool guesses(const sp_slice *slice)
 {
     const sp_sparse *s = sp_sparse_of(slice);
@@ -84,11 +86,13 @@ sp_err sp_sparse_ahead(sp_engine *e, const sp_slice *slices, int n_slices, int l
     bool any = false;
     for (int i = 0; i < n_slices; i++) any |= guesses(&slices[i]) && e->reqs[i].m;
     if (!any || next == e->o.model->hp.n_layers || e->rows.n > e->o.max_slices) return SP_OK;
+    const int64_t start = sp_clock_us();
     approximate(e, &e->o.model->layers[next]);
     for (int i = 0; i < n_slices; i++) {
         if (!guesses(&slices[i]) || !e->reqs[i].m) continue;
         SP_TRY(guess(e, &slices[i], i, next));
         fetch(slices[i].plan->sparse, next);
     }
+    sp_sparse_chose(slices, n_slices, sp_clock_us() - start);
     return SP_OK;
 }

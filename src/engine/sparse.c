@@ -77,6 +77,7 @@ static sp_err begin(sp_sparse *s, sp_engine *e, const sp_plan *p, const sp_todo 
     if (sp_sparse_open(s, e, query) != SP_OK) {
         sp_log(SP_LOG_WARN, "decoding with full attention: %s", sp_error_detail());
         close(s);
+        s->account.full = SP_SPARSE_NOMEM;
     }
     const int64_t start = sp_clock_us();
     if (s->active) SP_TRY(sp_sparse_summarize(s, e));
@@ -205,10 +206,20 @@ static sp_err pick_kind(sp_engine *e, sp_summary_kind kind, const sp_slice *slic
     return SP_OK;
 }
 
+void sp_sparse_chose(const sp_slice *slices, int n_slices, int64_t us)
+{
+    for (int i = 0; i < n_slices; i++) {
+        sp_sparse *s = sp_sparse_of(&slices[i]);
+        if (s) s->account.choose_us += us;
+    }
+}
+
 sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
+    const int64_t start = sp_clock_us();
     for (int kind = 0; kind < SP_SUMMARY_N; kind++)
         SP_TRY(pick_kind(e, (sp_summary_kind)kind, slices, n_slices, layer));
+    sp_sparse_chose(slices, n_slices, sp_clock_us() - start);
     return SP_OK;
 }
 

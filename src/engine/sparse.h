@@ -19,6 +19,7 @@
 #include "engine/heads.h"
 #include "kv/plan.h"
 
+#define SP_SPARSE_SHARE     0.1f /* where no budget is named */
 #define SP_SPARSE_SINK      4
 #define SP_SPARSE_RECENT    64
 #define SP_SPARSE_MIN_DEPTH 4096
@@ -39,10 +40,10 @@ typedef struct sp_block_source {
 } sp_block_source;
 
 typedef struct sp_sparse_opts {
-    float share;            /* of the tokens of the prompt, 0..1; or */
-    int32_t tokens;         /* this many */
-    int32_t min_depth;      /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
-    sp_summary_kind kind;   /* the selector */
+    float share;          /* of the tokens of the prompt, 0..1; or */
+    int32_t tokens;       /* this many */
+    int32_t min_depth;    /* tokens; 0: SP_SPARSE_MIN_DEPTH; negative: always active */
+    sp_summary_kind kind; /* the selector */
     float refine; /* it proposes this many times the blocks to read, SP_SUMMARY_KEYS4 orders them;
                      1: one stage; 0: SP_SPARSE_REFINE, or 1 where blocks can leave memory */
     sp_block_source source; /* want NULL: all blocks are in the pool */
@@ -56,14 +57,23 @@ typedef struct sp_sparse_opts {
     const sp_heads *heads; /* borrowed; NULL: all of importance 1 */
 } sp_sparse_opts;
 
+/* Why an sp_sparse is inactive. */
+typedef enum sp_sparse_full {
+    SP_SPARSE_IS_ACTIVE,
+    SP_SPARSE_SHORT, /* below min_depth */
+    SP_SPARSE_ALL,   /* all is read anyway */
+    SP_SPARSE_NOMEM
+} sp_sparse_full;
+
 /* What it saved, and what it cost. */
 typedef struct sp_sparse_account {
+    sp_sparse_full full;     /* since decoding began */
     int64_t n_steps, n_full; /* steps: sparse ones, and others since decoding began */
     int64_t n_read, n_keys;  /* in sparse steps: keys read, keys that full attention reads */
     int64_t n_chosen,
         n_reused;         /* lists of a KV head: made for the query, reused from a step before */
     int64_t n_summarized; /* blocks */
-    int64_t summarize_us;
+    int64_t summarize_us, choose_us;
     size_t summary_bytes; /* of all blocks it can choose from */
     size_t choice_bytes;  /* of them what a step reads when no list is reused */
 } sp_sparse_account;

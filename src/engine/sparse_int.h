@@ -27,19 +27,19 @@ struct sp_sparse {
     bool active;
     int n_layers, n_heads; /* L, G */
     sp_arena arena;
-    sp_sparse_part *parts; /* [plan->n_spans] */
-    int32_t *keep;         /* [n_keep] blocks that are always read, ascending */
-    int32_t *block_of;     /* [n] the block of each candidate, ascending */
-    sp_pick_run *runs;     /* [n_runs] */
+    sp_sparse_part *parts;                    /* [plan->n_spans] */
+    int32_t *keep;                            /* [n_keep] blocks that are always read, ascending */
+    int32_t *block_of;                        /* [n] the block of each candidate, ascending */
+    sp_pick_run *runs;                        /* [n_runs] */
     int32_t n_keep, n, k, n_proposed, n_runs; /* n_proposed 0: one stage */
-    sp_mirror candidates; /* [n] ids of their blocks */
-    sp_mirror picked;     /* [L, G, k] */
-    sp_mirror hits;       /* [L, G] */
-    sp_mirror guess;      /* [G, k] of the next layer, then [G] hits; none without `ahead` */
-    sp_mirror tau;        /* [L, G] thresholds of reuse, then [L, H] weights of heads; or none */
-    sp_mem labels;        /* [L, H, D] rotated queries that made the choices; or none */
-    uint32_t *blocks;     /* [G, cap_blocks] of the rewritten spans */
-    uint64_t *stale;      /* [G, cap_words] */
+    sp_mirror candidates;                     /* [n] ids of their blocks */
+    sp_mirror picked;                         /* [L, G, k] */
+    sp_mirror hits;                           /* [L, G] */
+    sp_mirror guess;  /* [G, k] of the next layer, then [G] hits; none without `ahead` */
+    sp_mirror tau;    /* [L, G] thresholds of reuse, then [L, H] weights of heads; or none */
+    sp_mem labels;    /* [L, H, D] rotated queries that made the choices; or none */
+    uint32_t *blocks; /* [G, cap_blocks] of the rewritten spans */
+    uint64_t *stale;  /* [G, cap_words] */
     size_t cap_blocks, cap_words;
 };
 
@@ -63,6 +63,8 @@ sp_pick_req sp_sparse_query(const sp_slice *slice, const float *q);
 /* sp_sparse_pick_blocks -- of requests whose selectors are of one kind, in a layer. */
 void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const sp_pick_req *reqs,
                            int n_reqs);
+/* sp_sparse_chose -- choosing took so long, for all of them together. */
+void sp_sparse_chose(const sp_slice *slices, int n_slices, int64_t us);
 /* sp_sparse_pick -- the choices of a layer; e->reqs have their queries. */
 sp_err sp_sparse_pick(sp_engine *e, const sp_slice *slices, int n_slices, int layer) SP_MUST_CHECK;
 /* sp_sparse_rewrite -- spans [n_spans], a copy of the plan's, of one KV head. */

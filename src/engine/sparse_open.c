@@ -250,10 +250,13 @@ sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query)
     s->n_layers = hp->n_layers;
     s->n_heads = hp->n_kv_heads;
     SP_TRY(take_roles(s, &o));
-    s->active = o.n_keys >= depth && s->n > 0 && (depth < 0 || s->k < s->n);
+    const bool all = s->n == 0 || (depth >= 0 && s->k == s->n);
+    s->account.full = o.n_keys < depth ? SP_SPARSE_SHORT
+                      : all            ? SP_SPARSE_ALL
+                                       : SP_SPARSE_IS_ACTIVE;
+    s->active = s->account.full == SP_SPARSE_IS_ACTIVE;
     if (!s->active) return SP_OK;
-    if (e->offload && !s->o.source.want)
-        s->o.source = sp_offload_source(e->offload, !s->o.forgets);
+    if (e->offload && !s->o.source.want) s->o.source = sp_offload_source(e->offload, !s->o.forgets);
     SP_TRY(take_lists(s, &o));
     SP_TRY(take_summaries(s, e));
     return list(s, &o);

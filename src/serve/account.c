@@ -79,17 +79,34 @@ void sp_request_report(sp_request *r)
     r->result.n_segments = rep ? r->n_segs : 0;
 }
 
+/* decode_report_of -- lists and keys are counted for each layer and KV head. */
+static sp_decode_report decode_report_of(const sp_sparse_account *a, const sp_kv_pool *pool)
+{
+    static const char *const full[] = {[SP_SPARSE_IS_ACTIVE] = "",
+                                       [SP_SPARSE_SHORT] = "short",
+                                       [SP_SPARSE_ALL] = "all",
+                                       [SP_SPARSE_NOMEM] = "no memory"};
+    const sp_kv_shape *shape = sp_kv_pool_shape(pool);
+    const double n_lists = (double)(a->n_chosen + a->n_reused);
+    const int64_t block = (int64_t)sp_kv_pool_layer_block_bytes(pool) / shape->n_heads;
+    const int64_t lists_a_step = (int64_t)shape->n_layers * shape->n_heads;
+    return (sp_decode_report){.full = full[a->full],
+                              .n_sparse = (int)a->n_steps,
+                              .keys_read = a->n_keys ? (double)a->n_read / (double)a->n_keys : 1,
+                              .kv_bytes = a->n_read * block / SP_BLOCK_TOKENS,
+                              .full_bytes = a->n_keys * block / SP_BLOCK_TOKENS,
+                              .choice_bytes = (int64_t)a->choice_bytes * a->n_chosen / lists_a_step,
+                              .choose_us = a->choose_us,
+                              .lists_reused = n_lists > 0 ? (double)a->n_reused / n_lists : 0,
+                              .summarize_us = a->summarize_us,
+                              .summary_bytes = a->summary_bytes};
+}
+
 void sp_request_report_decode(sp_request *r)
 {
     if (!r->sparse) return;
     const sp_sparse_account a = sp_sparse_account_of(r->sparse);
-    const int64_t n_lists = a.n_chosen + a.n_reused;
-    r->result.decode =
-        (sp_decode_report){.n_sparse = (int)a.n_steps,
-                           .keys_read = a.n_keys ? (double)a.n_read / (double)a.n_keys : 1,
-                           .lists_reused = n_lists ? (double)a.n_reused / (double)n_lists : 0,
-                           .summarize_us = a.summarize_us,
-                           .summary_bytes = a.summary_bytes};
+    r->result.decode = decode_report_of(&a, r->ctx->pool);
     if (!r->ctx->offload) return;
     const sp_offload_stats now = sp_offload_stats_of(r->ctx->offload), then = r->offload_then;
     const int64_t n_wanted = now.n_wanted - then.n_wanted;

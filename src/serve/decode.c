@@ -86,34 +86,46 @@ static sp_err read_window(const char *text, const char *number, int32_t *out)
     return SP_OK;
 }
 
-sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
+/* read_sparse -- what follows "sparse": a budget, options, both or neither. */
+static sp_err read_sparse(const char *text, const char *at, sp_sparse_opts *o)
 {
-    static const char sparse[] = "sparse:", window[] = "window:";
-    *out = (sp_decode_choice){0};
-    if (!text || strcmp(text, "exact") == 0) return SP_OK;
-    if (strncmp(text, window, sizeof window - 1) == 0)
-        return read_window(text, text + sizeof window - 1, &out->window);
-    if (strncmp(text, sparse, sizeof sparse - 1) != 0)
-        return sp_fail(SP_E_ARG,
-                       "decode: \"%s\" is neither \"exact\" nor \"sparse:10%%\" nor "
-                       "\"window:4096\"",
-                       text);
-    const char *at = text + sizeof sparse - 1;
-    size_t n = strcspn(at, ",");
-    out->sparse = true;
-    if (!read_budget(at, n, &out->o))
-        return sp_fail(SP_E_ARG,
-                       "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
-                       (int)n, at, text);
-    while (at[n] == ',') {
-        at += n + 1;
-        n = strcspn(at, ",");
-        if (!read_option(at, n, &out->o))
+    if (*at == ':') {
+        const size_t n = strcspn(++at, ",");
+        if (!read_budget(at, n, o))
+            return sp_fail(SP_E_ARG,
+                           "decode: \"%.*s\" in \"%s\" is no share (10%%) and no number of tokens",
+                           (int)n, at, text);
+        at += n;
+    } else {
+        o->share = SP_SPARSE_SHARE;
+    }
+    while (*at == ',') {
+        const size_t n = strcspn(++at, ",");
+        if (!read_option(at, n, o))
             return sp_fail(SP_E_ARG,
                            "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
                            "hash256, keys4, refine=X, depth=N, reuse, reuse=TAU, eta=X, power=X, "
                            "least, ahead, forget",
                            (int)n, at, text);
+        at += n;
     }
     return SP_OK;
+}
+
+sp_err sp_decode_parse(const char *text, sp_decode_choice *out)
+{
+    *out = (sp_decode_choice){0};
+    if (!text) return SP_OK;
+    const char *rest = text + strcspn(text, ":,");
+    const size_t n = (size_t)(rest - text);
+    if (is_word(text, strlen(text), "exact")) return SP_OK;
+    if (is_word(text, n, "window") && *rest == ':')
+        return read_window(text, rest + 1, &out->window);
+    if (!is_word(text, n, "sparse"))
+        return sp_fail(SP_E_ARG,
+                       "decode: \"%s\" is neither \"exact\" nor \"sparse\" nor \"sparse:10%%\" nor "
+                       "\"window:4096\"",
+                       text);
+    out->sparse = true;
+    return read_sparse(text, rest, &out->o);
 }

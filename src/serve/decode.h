@@ -10,8 +10,8 @@ typedef struct sp_decode_choice {
     int32_t window; /* tokens; 0: none */
 } sp_decode_choice;
 
-/* sp_decode_parse -- "exact", or "sparse:" and a share ("10%") or a number of tokens ("4096"), then
- * "," and an option each:
+/* sp_decode_parse -- "exact", or "sparse", or "sparse:" and a share ("10%") or a number of tokens
+ * ("4096"), then "," and an option each; without a budget it is SP_SPARSE_SHARE:
  *   bounds, quest, hash128, hash256, keys4   the selector (bounds)
  *   refine=X                   it proposes X times the blocks to read, keys in 4 bits order them
  *                              (SP_SPARSE_REFINE); 1: no second stage

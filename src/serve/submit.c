@@ -101,6 +101,7 @@ static void follow_decode(sp_request *r)
     if (sp_guard_steer_decode(r->ctx->guard, &r->sparse_guarded)) return;
     sp_sparse_destroy(r->sparse);
     r->sparse = NULL;
+    r->result.decode = (sp_decode_report){.full = "guard", .keys_read = 1};
 }
 
 /* choose_policy -- as the options say. A chunk at the very end is followed by nothing whose logits

@@ -62,12 +62,23 @@ static void add_tokens(srv_metrics *m, const sp_result *r)
     m->n_generated += (uint64_t)r->n_generated;
 }
 
+static void add_sparse(srv_metrics *m, const sp_decode_report *d)
+{
+    m->sparse.n_tokens += (uint64_t)d->n_sparse;
+    m->sparse.kv_bytes += (uint64_t)d->kv_bytes;
+    m->sparse.full_bytes += (uint64_t)d->full_bytes;
+    m->sparse.choice_bytes += (uint64_t)d->choice_bytes;
+    m->sparse.file_bytes += (uint64_t)d->file_bytes;
+    m->sparse.choose_us += d->choose_us + d->summarize_us;
+}
+
 void srv_metrics_observe(srv_metrics *m, const sp_result *r)
 {
     pthread_mutex_lock(&m->lock);
     m->n_finished[r->finish]++;
     if (r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH) {
         add_tokens(m, r);
+        add_sparse(m, &r->decode);
         add_time(&m->times[SRV_TIME_QUEUE], r->queue_us);
         add_time(&m->times[SRV_TIME_TTFT], r->ttft_us);
         add_time(&m->times[SRV_TIME_PREFILL], r->ttft_us - r->queue_us);
@@ -144,7 +155,8 @@ static void guards(FILE *f, const srv_gauges *g)
         {"guard_agreed_total", "counter", "Of these, with the same most likely first token."},
         {"guard_mean_kl_nats", "gauge", "Mean divergence of the first token's distribution."},
         {"guard_recompute_ratio", "gauge", "Share of recomputed tokens in use now."},
-        {"guard_fallen_back", "gauge", "1 when the policy was replaced by prefix, or sparse decoding by full attention."}};
+        {"guard_fallen_back", "gauge",
+         "1 when the policy was replaced by prefix, or sparse decoding by full attention."}};
     for (size_t k = 0; k < sizeof all / sizeof *all && g->n_guards; k++) {
         head(f, all[k].name, all[k].type, all[k].help);
         for (int i = 0; i < g->n_guards; i++) {
@@ -185,6 +197,23 @@ static void counters(FILE *f, const srv_metrics *m)
                 sources[i].name, sources[i].n);
 }
 
+/* sparse -- what sparse decoding saved, and what it cost. */
+static void sparse(FILE *f, const srv_metrics *m)
+{
+    const char *type = "counter";
+    value(f, "sparse_tokens_total", type, (double)m->sparse.n_tokens, "Tokens decoded sparsely.");
+    value(f, "sparse_kv_bytes_total", type, (double)m->sparse.kv_bytes,
+          "Bytes of keys and values that they read.");
+    value(f, "sparse_full_kv_bytes_total", type, (double)m->sparse.full_bytes,
+          "Bytes of keys and values that full attention reads for them.");
+    value(f, "sparse_choice_bytes_total", type, (double)m->sparse.choice_bytes,
+          "Bytes of summaries that they read to choose.");
+    value(f, "sparse_choose_seconds_total", type, (double)m->sparse.choose_us / 1e6,
+          "Choosing and making summaries.");
+    value(f, "sparse_file_bytes_total", type, (double)m->sparse.file_bytes,
+          "Bytes read from the context's file.");
+}
+
 char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
 {
     char *text = NULL;
@@ -195,6 +224,7 @@ char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
     guards(f, g);
     pthread_mutex_lock(&m->lock);
     counters(f, m);
+    sparse(f, m);
     for (int i = 0; i < SRV_N_TIMES; i++) histogram(f, (srv_time)i, &m->times[i]);
     pthread_mutex_unlock(&m->lock);
     if (fclose(f) == 0) return text;

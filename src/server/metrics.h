@@ -33,6 +33,10 @@ typedef struct srv_metrics {
     uint64_t n_finished[5]; /* by sp_finish */
     uint64_t n_prompt, n_memory, n_host, n_disk, n_recomputed, n_computed, n_generated; /* tokens */
     uint64_t n_refused; /* queue full */
+    struct {
+        uint64_t n_tokens, kv_bytes, full_bytes, choice_bytes, file_bytes;
+        int64_t choose_us;
+    } sparse; /* of sp_decode_report */
 } srv_metrics;
 
 void srv_metrics_init(srv_metrics *m);

@@ -53,7 +53,7 @@ def test_ask(index):
 
 
 def test_run_and_tokenize_and_inspect():
-    for options in ([], ["--separator", "\n"]):
+    for options in ([], ["--separator", "\n"], ["--decode", "sparse"]):
         done = run("run", "-m", MODEL, "-p", "Velm\nTorin\nRask", "-n", "3", "--json", *options)
         valid("run", json.loads(done.stdout))
     assert valid("tokenize", json.loads(run("tokenize", "-m", MODEL, "-p", "Velm", "--json").stdout))["tokens"]

@@ -78,13 +78,25 @@ def test_reused_chunks_are_read_in_part(prompt):
         assert server.stop() == 0, server.said
 
 
-def test_short_prompts_are_read_whole():
-    assert "decode" not in generate("The harbour", "--decode", "sparse:10%")
+@pytest.mark.parametrize("how, why", [("sparse", "short"), ("sparse:4096,depth=1", "all")])
+def test_why_all_is_read(prompt, how, why):
+    got = generate(prompt[-900:], "--decode", how)["decode"]
+    assert got["full"] == why and got["sparse_tokens"] == 0 and got["kv_bytes"] == 0
 
 
 def test_the_account_is_shown(prompt):
     said = run("run", "-m", MODEL, "-f", "-", "-n", "4", "--decode", SOME, input=prompt).stderr
-    assert "3 tokens decoded sparsely" in said and "of the keys read" in said
+    assert "sparse decoding of 3 tokens: read " in said and "of summaries to choose (" in said
+    said = run("run", "-m", MODEL, "-f", "-", "-n", "4", "--decode", "sparse", input=prompt).stderr
+    assert "decoded with full attention: the prompt is too short" in said
+
+
+def test_the_account_counts_bytes(prompt):
+    """A tenth of the prompt is read, and of the summaries what the two stages read."""
+    got = generate(prompt, "--decode", "sparse,depth=0")["decode"]
+    assert got["full"] == "" and 0 < got["choose_ms"]
+    assert abs(got["kv_bytes"] / got["full_bytes"] - got["keys_read"]) < 1e-6 and got["keys_read"] < 0.2
+    assert 0 < got["choice_bytes"] < got["sparse_tokens"] * got["summary_bytes"] < got["full_bytes"]
 
 
 def test_bad_words_are_named():
@@ -136,6 +148,10 @@ def test_the_server_has_the_field(prompt):
         assert status == 200 and "decode" not in exact["spolia"]
         status, everything = ask(decode=ALL)
         assert everything["choices"][0]["text"] == exact["choices"][0]["text"]
+        sums = [answer["spolia"]["decode"] for answer in (default, everything)]
+        for name, field in (("sparse_tokens", "sparse_tokens"), ("sparse_kv_bytes", "kv_bytes"),
+                            ("sparse_full_kv_bytes", "full_bytes"), ("sparse_choice_bytes", "choice_bytes")):
+            assert server.metric(f"{name}_total") == sum(s[field] for s in sums) > 0, name
         status, refused = ask(decode="half")
         assert status == 400 and "half" in refused["error"]["message"]
         assert ask(decode=3)[0] == 400

@@ -19,6 +19,10 @@ static void test_words(void **state)
     assert_ok(sp_decode_parse("sparse:4096,hash256,depth=0", &d));
     assert_true(d.sparse && d.o.tokens == 4096 && d.o.share == 0);
     assert_true(d.o.kind == SP_SUMMARY_HASH256 && d.o.min_depth < 0);
+    assert_ok(sp_decode_parse("sparse", &d));
+    assert_true(d.sparse && d.o.share == SP_SPARSE_SHARE && d.o.tokens == 0 && d.o.min_depth == 0);
+    assert_ok(sp_decode_parse("sparse,quest", &d));
+    assert_true(d.o.share == SP_SPARSE_SHARE && d.o.kind == SP_SUMMARY_QUEST);
     assert_ok(sp_decode_parse("sparse:100%,depth=300", &d));
     assert_true(d.o.share == 1 && d.o.min_depth == 300 && !d.o.reuse);
     assert_ok(sp_decode_parse("window:256", &d));
@@ -42,7 +46,9 @@ static void test_refused(void **state)
     } bad[] = {
         {"", "neither"},
         {"fast", "\"fast\" is neither"},
-        {"sparse", "neither"},
+        {"sparse10%", "neither"},
+        {"sparse,10%", "\"10%\" in"},
+        {"exact,", "neither"},
         {"sparse:", "\"\" in"},
         {"window:", "\"window:\""},
         {"window:15", "16 or more"},
