@@ -1,9 +1,10 @@
 /* grammar.h -- restricts generation to JSON that a schema accepts, to one of several texts, or to what
  * a grammar or a regular expression describes.
  *
- * They are compiled into a pushdown automaton over bytes (json_schema.c builds it, or gbnf.c and regex.c
- * through grammar_tree.c; grammar.c runs it). Before each token the automaton says which tokens keep the text a beginning of valid JSON; an
- * end token is allowed where the text is complete.
+ * Three floors: a source (json_schema.c, or gbnf.c and regex.c through grammar_tree.c) is compiled into a
+ * pushdown automaton over bytes (grammar_int.h); grammar_run.c runs it and numbers the states of a text;
+ * grammar.c walks the trie of the vocabulary (token_set.c) with the state to find the tokens that keep the
+ * text a beginning of a valid one. An end token is allowed where the text is complete.
  *
  * Supported keywords of a schema: type, properties, required, additionalProperties, items, minItems, maxItems,
  * minLength, maxLength, enum, const, anyOf, oneOf, $ref into the schema, $defs. Others are refused by
@@ -49,11 +50,13 @@ sp_err sp_grammar_start(const sp_grammar *g, const sp_token_set *v,
 void sp_grammar_stop(sp_grammar_state *s);
 /* sp_grammar_mask -- one bit for each token that may come next; borrowed until the next call. If no
  * token can continue the text, only end tokens are allowed.
- * Cost: a walk over the tokens that the state does not exclude by their first byte; inside a string
- * over those that can end it. The mask of an unchanged state is kept. Allocates nothing. */
+ * Cost: a table look-up for each prefix of the vocabulary that the state can read; inside a JSON string only
+ * for tokens that are not plain characters. The mask of an unchanged state is kept. Allocates nothing. */
 const uint64_t *sp_grammar_mask(sp_grammar_state *s);
 /* sp_grammar_n_tokens -- the number of bits of the mask. */
 size_t sp_grammar_n_tokens(const sp_grammar_state *s);
+/* sp_grammar_allows -- the token's bit of the mask. Cost: O(bytes of the token), but for an end token. */
+bool sp_grammar_allows(sp_grammar_state *s, int32_t id);
 /* sp_grammar_accept -- the text grows by a token. false: the token is not allowed. */
 bool sp_grammar_accept(sp_grammar_state *s, int32_t id);
 /* sp_grammar_complete -- whether the text may end here. */

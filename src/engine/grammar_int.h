@@ -1,4 +1,7 @@
-/* grammar_int.h -- the automaton that json_schema.c builds and grammar.c runs. */
+/* grammar_int.h -- the automaton of a grammar: json_schema.c and grammar_tree.c build it, grammar_run.c runs it.
+ *
+ * Parts are built from their end: a builder gets the node that follows and returns the node where the part
+ * begins. A rule is its own nodes, then RETURN, and is called wherever it is used. */
 #ifndef SP_ENGINE_GRAMMAR_INT_H
 #define SP_ENGINE_GRAMMAR_INT_H
 
@@ -19,12 +22,33 @@ typedef struct sp_gram_node {
     int32_t min, max; /* max -1: no limit */
 } sp_gram_node;
 
+enum { SP_GRAM_MAX_NODES = 1 << 18 };
+
 struct sp_grammar {
     SP_VEC(sp_gram_node) nodes;
     int32_t start;
+    /* Bytes of one class lead every node to the same place (sp_gram_classify). */
+    uint8_t class_of[256];
+    int n_classes;
 };
 
-/* sp_grammar_build -- fills nodes and start (json_schema.c). */
-sp_err sp_grammar_build(sp_grammar *g, json_t *schema, const sp_grammar_opts *o) SP_MUST_CHECK;
+/* sp_gram_add -- appends a node. *err is the first error: nothing is added after it, and 0 is returned. */
+int32_t sp_gram_add(sp_grammar *g, sp_gram_node n, sp_err *err);
+/* sp_gram_jump -- a node that leads to `to`; sp_gram_lead says where if that is not known yet. */
+int32_t sp_gram_jump(sp_grammar *g, int32_t to, sp_err *err);
+void sp_gram_lead(sp_grammar *g, int32_t jump, int32_t to, const sp_err *err);
+/* sp_gram_classify -- sets class_of and n_classes when all nodes are there. */
+void sp_gram_classify(sp_grammar *g);
+
+/* sp_json_schema_build -- fills nodes and start: JSON of a schema, or one of several texts. */
+sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g) SP_MUST_CHECK;
+
+/* -- characters of JSON strings --------------------------------------------------------------------- */
+
+enum { SP_CHAR_WHOLE, SP_CHAR_ESCAPE }; /* positions in a character; others are within it */
+
+/* sp_json_char -- the position after byte b; -1: b is not allowed. Escapes of surrogates (\uD800 to
+ * \uDFFF) are not. */
+int sp_json_char(int position, uint8_t b);
 
 #endif

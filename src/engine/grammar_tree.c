@@ -14,7 +14,7 @@
 
 #include "model/utf8.h"
 
-enum { MAX_AUTOMATON = 1 << 18, MAX_STEPS = 1 << 21, MAX_NONEMPTY = 500, TOP = 0x10FFFF };
+enum { MAX_STEPS = 1 << 21, MAX_NONEMPTY = 500, TOP = 0x10FFFF };
 
 /* -- the tree ---------------------------------------------------------------------------------- */
 
@@ -205,13 +205,7 @@ typedef struct maker {
 
 static int32_t emit(maker *m, sp_gram_node n)
 {
-    sp_tree *t = m->t;
-    if (t->err != SP_OK) return 0;
-    if (m->g->nodes.n >= MAX_AUTOMATON)
-        return t->err = sp_fail(SP_E_LIMIT, "%s: the automaton is too large", t->what), 0;
-    if ((t->err = sp_vec_reserve(&m->g->nodes, 1)) != SP_OK) return 0;
-    m->g->nodes.v[m->g->nodes.n++] = n;
-    return (int32_t)m->g->nodes.n - 1;
+    return sp_gram_add(m->g, n, &m->t->err);
 }
 
 static int32_t byte(maker *m, uint8_t lo, uint8_t hi, int32_t next)
@@ -278,6 +272,7 @@ static int32_t build_nonempty(maker *m, int32_t at, int32_t next);
 /* repeat -- min parts that must come, then up to max - min more; max -1: any number. */
 static int32_t repeat(maker *m, const sp_tree_node *n, int32_t min, int32_t max, int32_t next)
 {
+    int32_t end = next;
     if (max < 0) {
         int32_t loop = either(m, next, next), part = build_nonempty(m, n->one, loop);
         if (m->t->err == SP_OK && part >= 0) m->g->nodes.v[loop].next = part;
@@ -286,8 +281,8 @@ static int32_t repeat(maker *m, const sp_tree_node *n, int32_t min, int32_t max,
     }
     for (int32_t i = max; i > 0 && m->t->err == SP_OK; i--) {
         int32_t part = build(m, n->one, next);
-        /* after any optional part the rest may be left out */
-        next = i > min ? either(m, part, next) : part;
+        /* without an optional part the later ones are left out as well */
+        next = i > min ? either(m, part, end) : part;
     }
     return next;
 }
@@ -442,12 +437,9 @@ sp_err sp_tree_compile(sp_tree *t, sp_grammar *g)
     find_nullable(t);
     check_recursion(t);
     int32_t end = emit(&m, (sp_gram_node){.kind = SP_GRAM_RETURN});
-    for (size_t i = 0; i < t->rules.n; i++) m.starts[i] = either(&m, end, end);
-    for (size_t i = 0; i < t->rules.n && t->err == SP_OK; i++) {
-        int32_t first = build(&m, t->rules.v[i].body, end);
-        if (t->err != SP_OK) break;
-        g->nodes.v[m.starts[i]].next = g->nodes.v[m.starts[i]].alt = first;
-    }
+    for (size_t i = 0; i < t->rules.n; i++) m.starts[i] = sp_gram_jump(g, end, &t->err);
+    for (size_t i = 0; i < t->rules.n && t->err == SP_OK; i++)
+        sp_gram_lead(g, m.starts[i], build(&m, t->rules.v[i].body, end), &t->err);
     g->start = m.starts[0];
     sp_free(m.starts);
     return t->err;

@@ -1,16 +1,14 @@
-/* json_schema.c -- compiles a JSON schema into the automaton of grammar.h.
+/* json_schema.c -- compiles a JSON schema into an automaton (grammar_int.h).
  *
- * Parts are built from their end: a builder gets the node that follows and returns the node where the
- * part begins. A schema is a rule (its own nodes, then RETURN) that is called wherever it is used, so
- * recursive schemas need no special case. A rule that can call itself before it reads a byte is an
- * error.
+ * A schema is a rule, which is called wherever the schema is used, so recursive schemas need no special
+ * case. A rule that can call itself before it reads a byte is an error.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar_tree.h"
+#include "engine/grammar_int.h"
 
-enum { MAX_NODES = 1 << 18, MAX_REPEAT = 256, MAX_BLANKS = 20, MAX_DIGITS = 15, MAX_DEPTH = 64 };
+enum { MAX_REPEAT = 256, MAX_BLANKS = 20, MAX_DIGITS = 15, MAX_DEPTH = 64 };
 
 typedef struct rule {
     json_t *schema; /* NULL: white space; the others are named below */
@@ -55,12 +53,7 @@ static size_t enter(builder *b, const char *name)
 
 static int32_t add(builder *b, sp_gram_node n)
 {
-    if (b->err != SP_OK) return 0;
-    if (b->g->nodes.n >= MAX_NODES) return fail(b, SP_E_LIMIT, "the grammar is too large", NULL);
-    b->err = sp_vec_reserve(&b->g->nodes, 1);
-    if (b->err != SP_OK) return 0;
-    b->g->nodes.v[b->g->nodes.n++] = n;
-    return (int32_t)b->g->nodes.n - 1;
+    return sp_gram_add(b->g, n, &b->err);
 }
 
 static int32_t range(builder *b, char lo, char hi, int32_t next)
@@ -129,20 +122,18 @@ static int32_t spaced(builder *b, int32_t next)
 
 /* -- rules --------------------------------------------------------------------------------------- */
 
-/* rule_of -- where the rule of a schema begins. A rule that is still being built begins with a
- * placeholder that is replaced by a jump to its first node. */
+/* rule_of -- where the rule of a schema begins: a jump, which leads to its first node when that is built. */
 static int32_t rule_of(builder *b, json_t *schema)
 {
     if (b->err != SP_OK) return 0;
     for (size_t i = 0; i < b->rules.n; i++)
         if (b->rules.v[i].schema == schema) return b->rules.v[i].start;
     if (++b->depth > MAX_DEPTH) return fail(b, SP_E_LIMIT, "the schema is nested too deeply", NULL);
-    int32_t start = either(b, 0, 0);
+    int32_t start = sp_gram_jump(b->g, b->ret, &b->err);
     if (b->err == SP_OK) b->err = sp_vec_reserve(&b->rules, 1);
     if (b->err != SP_OK) return 0;
     b->rules.v[b->rules.n++] = (rule){.schema = schema, .start = start};
-    int32_t first = build_schema(b, schema, b->ret);
-    if (b->err == SP_OK) b->g->nodes.v[start].next = b->g->nodes.v[start].alt = first;
+    sp_gram_lead(b->g, start, build_schema(b, schema, b->ret), &b->err);
     b->depth--;
     return start;
 }
@@ -487,32 +478,17 @@ static int32_t one_of(builder *b, const sp_grammar_opts *o)
 static int32_t framed(builder *b, const sp_grammar_opts *o)
 {
     bool repeats = o->between && *o->between;
-    int32_t start = either(b, 0, 0), end = b->ret;
+    int32_t start = sp_gram_jump(b->g, b->ret, &b->err), end = b->ret;
     if (repeats) end = either(b, b->ret, text(b, o->between, start));
     if (o->after) end = text(b, o->after, end);
     int32_t first = spaced(b, use(b, b->root, end));
     if (o->before) first = text(b, o->before, first);
-    if (b->err == SP_OK) b->g->nodes.v[start].next = b->g->nodes.v[start].alt = first;
+    sp_gram_lead(b->g, start, first, &b->err);
     return start;
 }
 
-static sp_err check_form(const sp_grammar_opts *o)
+sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g)
 {
-    if ((o->gbnf != NULL) + (o->regex != NULL) + (o->schema != NULL) + (o->n_texts > 0) > 1)
-        return sp_fail(SP_E_ARG, "grammar: more than one of schema, texts, gbnf, regex");
-    if (o->n_texts < 0 || (o->n_texts > 0 && !o->texts))
-        return sp_fail(SP_E_ARG, "grammar: a list of %d texts", o->n_texts);
-    for (int i = 0; i < o->n_texts; i++)
-        if (!o->texts[i] || !*o->texts[i])
-            return sp_fail(SP_E_ARG, "grammar: text %d is NULL or empty", i);
-    return SP_OK;
-}
-
-sp_err sp_grammar_build(sp_grammar *g, json_t *schema, const sp_grammar_opts *o)
-{
-    SP_TRY(check_form(o));
-    if (o->gbnf) return sp_gbnf_build(o->gbnf, g);
-    if (o->regex) return sp_regex_build(o->regex, g);
     builder b = {.g = g, .any = json_object(), .any_object = json_pack("{s:s}", "type", "object")};
     if (!b.any || !b.any_object) b.err = sp_fail_nomem(64, "a grammar");
     b.root = schema ? schema : b.any_object;

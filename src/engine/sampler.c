@@ -90,20 +90,24 @@ static void penalise(sp_sampler *s)
     }
 }
 
-/* constrain -- what the grammar forbids, the caller's biases, and uses in the answer. */
-static void constrain(sp_sampler *s)
+/* adjust -- banned tokens, the caller's biases, and uses in the answer. */
+static void adjust(sp_sampler *s)
 {
-    const uint64_t *mask = s->grammar ? sp_grammar_mask(s->grammar) : NULL;
-    int n_known =
-        mask ? (int)sp_grammar_n_tokens(s->grammar) : 0; /* embeddings may have more rows */
-    for (int i = 0; mask && i < s->n_vocab; i++)
-        if (i >= n_known || !(mask[i >> 6] >> (i & 63) & 1)) s->heap[i].logit = -INFINITY;
     for (int i = 0; i < s->n_banned; i++) s->heap[s->banned[i]].logit = -INFINITY;
     for (int i = 0; i < s->p.n_bias; i++) s->heap[s->p.bias[i].id].logit += s->p.bias[i].bias;
     for (int i = 0; s->n_uses && i < s->n_vocab; i++)
         if (s->n_uses[i])
             s->heap[i].logit -=
                 (float)s->n_uses[i] * s->p.frequency_penalty + s->p.presence_penalty;
+}
+
+/* constrain -- takes away what the grammar forbids. */
+static void constrain(sp_sampler *s)
+{
+    const uint64_t *mask = sp_grammar_mask(s->grammar);
+    int n_known = (int)sp_grammar_n_tokens(s->grammar); /* embeddings may have more rows */
+    for (int i = 0; i < s->n_vocab; i++)
+        if (i >= n_known || !(mask[i >> 6] >> (i & 63) & 1)) s->heap[i].logit = -INFINITY;
 }
 
 static bool before(const sp_candidate *a, const sp_candidate *b)
@@ -118,6 +122,15 @@ static int best_of(const sp_sampler *s)
     for (int i = 1; i < s->n_vocab; i++)
         if (before(&s->heap[i], &s->heap[best])) best = i;
     return best;
+}
+
+/* greedy -- the best token. The mask is found only if the grammar does not allow the best of all tokens. */
+static int32_t greedy(sp_sampler *s)
+{
+    int best = best_of(s);
+    if (!s->grammar || sp_grammar_allows(s->grammar, best)) return best;
+    constrain(s);
+    return best_of(s);
 }
 
 /* above_min_p -- without top-k and top-p nothing need be sorted: the best candidate, then all
@@ -206,9 +219,10 @@ int32_t sp_sampler_pick(sp_sampler *s, const float *logits)
 {
     for (int i = 0; i < s->n_vocab; i++)
         s->heap[i] = (sp_candidate){isnan(logits[i]) ? -INFINITY : logits[i], i};
-    constrain(s);
+    adjust(s);
     penalise(s);
-    if (s->p.temperature == 0) return s->heap[best_of(s)].id;
+    if (s->p.temperature == 0) return greedy(s);
+    if (s->grammar) constrain(s);
     bool sorted = s->p.top_k > 0 || s->p.top_p < 1;
     return draw(s, sorted ? cut(s, best_first(s)) : above_min_p(s));
 }

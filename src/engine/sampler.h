@@ -1,6 +1,6 @@
 /* sampler.h -- from logits to the next token.
  *
- * Order: grammar, banned tokens, logit bias, frequency and presence penalty, repeat penalty, top-k, top-p, min-p,
+ * Order: banned tokens, logit bias, frequency and presence penalty, repeat penalty, grammar, top-k, top-p, min-p,
  * temperature, draw. Temperature 0 is greedy (ties: the lower id). The random stream is the
  * sampler's own: one seed gives one text. */
 #ifndef SP_ENGINE_SAMPLER_H

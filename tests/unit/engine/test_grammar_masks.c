@@ -1,0 +1,248 @@
+/* Masks against the automaton itself: each token of a vocabulary is read byte by byte, from the configurations of
+ * the state, without tables, tries or blocks of plain tokens. */
+#include "support/check.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "engine/grammar_run.h"
+#include "engine/sampler.h"
+#include "support/tiktoken.h"
+
+typedef struct grammar_case {
+    sp_grammar_opts o;
+    const char *text; /* accepted */
+} grammar_case;
+
+static const grammar_case cases[] = {
+    {{0}, "{\"a\": [1.5e-3, \"x\\n\\u00e9\", {\"b\": null}], \"\xC3\xA9\": true}"},
+    {{.schema = "{\"properties\":{\"name\":{\"type\":\"string\",\"minLength\":2,\"maxLength\":9},"
+                "\"n\":{\"enum\":"
+                "[\"one\",\"once\",1]}},\"required\":[\"name\",\"n\"]}",
+      .before = "<call>",
+      .after = "</call>",
+      .between = "\n"},
+     "<call>{\"name\": \"J\\\"\xC3\xA9 x\", \"n\": "
+     "\"once\"}</call>\n<call>{\"name\":\"ab\",\"n\":1}</call>"},
+    {{.schema = "{\"type\":\"array\",\"items\":{\"type\":[\"integer\",\"string\",\"boolean\"]}}"},
+     "[1, \"some words\", true,-20 , \"\"]"},
+    {{.texts = (const char *[]){"yes", "yesterday", "no"}, .n_texts = 3}, "yesterday"},
+    {{.regex = "[^\\n]{3,60}"}, "any text, \xC3\xA9 or \xE2\x82\xAC \xF0\x9F\x98\x80"},
+    {{.regex = "(\\w+@\\w+\\.(com|org)|\\d{4}-\\d\\d),? ?(a?b?)*"}, "anna_9@example.org, abba"},
+    {{.gbnf = "root ::= (key \": \" value \"\\n\")+\nkey ::= [a-z_]+\n"
+              "value ::= [0-9]+ | \"'\" [^'\\n]* \"'\" | list\nlist ::= \"[\" value (\", \" "
+              "value)* \"]\"\n"},
+     "name: 'Anna S'\nages: [42, [7, 'many years'], 'x']\n"},
+};
+
+/* Every byte, pieces of the texts of 2 to 9 bytes, and an end token; some pieces occur twice. */
+enum { N_PIECES = 400, END = 256 + N_PIECES, N_TOKENS };
+
+static void small_set(tiktoken *t)
+{
+    uint64_t seed = 3;
+    *t = (tiktoken){
+        .pieces = calloc(N_TOKENS, sizeof *t->pieces), .bytes = malloc(256), .n = N_TOKENS};
+    for (int i = 0; i < 256; i++) {
+        t->bytes[i] = (char)i;
+        t->pieces[i] = (sp_token_piece){.s = &t->bytes[i], .n = 1};
+    }
+    for (int i = 256; i < END; i++) {
+        const char *text = cases[check_random(&seed, SP_COUNT(cases))].text;
+        size_t at = (size_t)check_random(&seed, strlen(text) - 2),
+               n = 2 + (size_t)check_random(&seed, 8);
+        t->pieces[i] = (sp_token_piece){.s = text + at, .n = SP_MIN(n, strlen(text + at))};
+    }
+    t->pieces[END].end = true;
+    assert_ok(sp_token_set_create(t->pieces, t->n, &t->set));
+}
+
+/* read -- the state after n bytes, each found anew. */
+static int32_t read(sp_gram_run *r, int32_t at, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n && at != SP_GRAM_DEAD; i++) at = sp_gram_find(r, at, (uint8_t)s[i]);
+    assert_false(r->full);
+    return at;
+}
+
+/* compare -- the masks of the states after each `stride` bytes of the text; returns the tokens they allow. */
+static size_t compare(const grammar_case *c, const tiktoken *v, size_t stride)
+{
+    sp_grammar *g;
+    size_t n_allowed = 0;
+    assert_ok(sp_grammar_compile(&c->o, &g));
+    for (size_t at = 0; at <= strlen(c->text); at += stride) {
+        sp_grammar_state *s;
+        sp_gram_run r;
+        bool any = false;
+        assert_ok(sp_grammar_start(g, v->set, &s));
+        assert_ok(sp_gram_run_init(&r, g));
+        for (size_t i = 0; i < at; i++)
+            if (!sp_grammar_accept(s, tiktoken_longest(v, c->text + i, 1)))
+                fail_msg("\"%.*s\" is refused", (int)i + 1, c->text);
+        int32_t state = read(&r, 0, c->text, at);
+        assert_int_not_equal(state, SP_GRAM_DEAD);
+        for (int32_t id = 0; id < (int32_t)v->n - 1; id++) {
+            const sp_token_piece *p = &v->pieces[id];
+            bool yes = p->n && p->n <= 64 && read(&r, state, p->s, p->n) != SP_GRAM_DEAD;
+            if (id % 7 == 0)
+                assert_int_equal(sp_grammar_allows(s, id), yes); /* before the mask is there */
+            if ((sp_grammar_mask(s)[id >> 6] >> (id & 63) & 1) != yes)
+                fail_msg("\"%.*s|%.*s\": %d expected", (int)at, c->text, (int)p->n, p->s, yes);
+            n_allowed += yes;
+            any = any || yes;
+        }
+        assert_int_equal(sp_grammar_allows(s, (int32_t)v->n - 1), r.states[state].complete || !any);
+        if (at == strlen(c->text)) assert_true(sp_grammar_complete(s));
+        sp_gram_run_fini(&r);
+        sp_grammar_stop(s);
+    }
+    sp_grammar_destroy(g);
+    return n_allowed;
+}
+
+static void masks_are_those_of_single_tokens(void **state)
+{
+    tiktoken v;
+    small_set(&v);
+    for (size_t i = 0; i < SP_COUNT(cases); i++) assert_true(compare(&cases[i], &v, 1) > 0);
+    tiktoken_close(&v);
+}
+
+/* The same with the 151,643 tokens of Qwen. */
+static void masks_of_a_large_vocabulary_are_those_of_single_tokens(void **state)
+{
+    const char *data = getenv("SPOLIA_DATA");
+    char path[600];
+    tiktoken v;
+    snprintf(path, sizeof path, "%s/tokenizers/qwen/qwen.tiktoken", data ? data : "");
+    if (!data || !tiktoken_open(path, &v)) skip();
+    assert_ok(sp_token_set_create(v.pieces, v.n, &v.set));
+    for (size_t i = 0; i < SP_COUNT(cases); i++)
+        assert_true(compare(&cases[i], &v, strlen(cases[i].text) / 3) > 0);
+    tiktoken_close(&v);
+}
+
+/* More states than a run has room for: old ones are forgotten, and the text goes through. */
+static void texts_of_many_states_are_accepted(void **state)
+{
+    tiktoken v;
+    sp_grammar *g;
+    sp_grammar_state *s;
+    enum { N = 2000 };
+    small_set(&v);
+    sp_grammar_opts o = {
+        .gbnf = "root ::= three \"!\" three\nthree ::= [a-f]{2000} [0-5]{2000} [a-f]{2000}"};
+    assert_ok(sp_grammar_compile(&o, &g));
+    assert_ok(sp_grammar_start(g, v.set, &s));
+    for (int i = 0; i < 6 * N; i++) {
+        bool letter = i / N % 3 != 1;
+        if (i == 3 * N) assert_true(sp_grammar_accept(s, '!'));
+        if (i % 50 == 0) { /* each of these walks finds many states */
+            const uint64_t *mask = sp_grammar_mask(s);
+            assert_int_equal(mask['a' >> 6] >> ('a' & 63) & 1, letter);
+            assert_int_equal(mask['5' >> 6] >> ('5' & 63) & 1, !letter);
+        }
+        assert_false(sp_grammar_allows(s, letter ? '0' + i % 6 : 'a' + i % 6));
+        assert_true(sp_grammar_accept(s, letter ? 'a' + i % 6 : '0' + i % 6));
+    }
+    assert_true(sp_grammar_complete(s));
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    tiktoken_close(&v);
+}
+
+/* Calls nested more deeply than a stack: nothing is allowed but the end. */
+static void too_deep_a_beginning_allows_the_end_only(void **state)
+{
+    char source[16000] = "root ::= a0 \"x\"\n";
+    size_t n = strlen(source);
+    tiktoken v;
+    sp_grammar *g;
+    sp_grammar_state *s;
+    for (int i = 0; i < 300; i++)
+        n += (size_t)snprintf(source + n, sizeof source - n, "a%d ::= a%d \"y\"\n", i, i + 1);
+    snprintf(source + n, sizeof source - n, "a300 ::= \"z\"\n");
+    small_set(&v);
+    assert_ok(sp_grammar_compile(&(sp_grammar_opts){.gbnf = source}, &g));
+    assert_ok(sp_grammar_start(g, v.set, &s));
+    assert_false(sp_grammar_allows(s, 'z'));
+    assert_true(sp_grammar_allows(s, END));
+    assert_false(sp_grammar_complete(s));
+    sp_grammar_stop(s);
+    sp_grammar_destroy(g);
+    tiktoken_close(&v);
+}
+
+/* An enum of more values than a few hundred keeps all of them. */
+static void long_enums_keep_all_values(void **state)
+{
+    tiktoken v;
+    sp_grammar *g;
+    sp_grammar_state *s;
+    char schema[30000] = "{\"enum\":[", text[20];
+    size_t n = strlen(schema);
+    for (int i = 0; i < 2000; i++)
+        n += (size_t)snprintf(schema + n, sizeof schema - n, "%s\"v%04d\"", i ? "," : "", i);
+    snprintf(schema + n, sizeof schema - n, "]}");
+    small_set(&v);
+    assert_ok(sp_grammar_compile(&(sp_grammar_opts){.schema = schema}, &g));
+    for (int i = 0; i < 2000; i += 37) {
+        assert_ok(sp_grammar_start(g, v.set, &s));
+        snprintf(text, sizeof text, "\"v%04d\"", i);
+        for (char *at = text; *at; at++) assert_true(sp_grammar_accept(s, *at));
+        assert_true(sp_grammar_complete(s));
+        sp_grammar_stop(s);
+    }
+    sp_grammar_destroy(g);
+    tiktoken_close(&v);
+}
+
+/* Greedy sampling finds masks only when it must; the token is the best of those that a mask allows. */
+static void the_greedy_token_is_the_best_allowed_one(void **state)
+{
+    tiktoken v;
+    small_set(&v);
+    uint64_t seed = 11;
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        sp_grammar *g;
+        sp_grammar_state *masked;
+        sp_sampler s;
+        float logits[N_TOKENS];
+        sp_sampling p = {.top_p = 1, .repeat_penalty = 1};
+        assert_ok(sp_sampler_init(&s, &p, N_TOKENS));
+        assert_ok(sp_grammar_compile(&cases[i].o, &g));
+        assert_ok(sp_grammar_start(g, v.set, &s.grammar));
+        assert_ok(sp_grammar_start(g, v.set, &masked));
+        for (int step = 0; step < 60; step++) {
+            const uint64_t *mask = sp_grammar_mask(masked);
+            int32_t best = -1;
+            for (int32_t id = 0; id < N_TOKENS; id++) {
+                bool allowed = mask[id >> 6] >> (id & 63) & 1;
+                logits[id] = (float)check_random(&seed, 1000) + (allowed && step % 2 ? 900.0f : 0);
+                if (allowed && (best < 0 || logits[id] > logits[best])) best = id;
+            }
+            assert_int_equal(sp_sampler_pick(&s, logits), best);
+            if (best == END) break;
+            assert_true(sp_sampler_answer(&s, best) && sp_grammar_accept(masked, best));
+        }
+        sp_grammar_stop(masked);
+        sp_grammar_stop(s.grammar);
+        sp_grammar_destroy(g);
+        sp_sampler_fini(&s);
+    }
+    tiktoken_close(&v);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_are_those_of_single_tokens),
+        cmocka_unit_test(masks_of_a_large_vocabulary_are_those_of_single_tokens),
+        cmocka_unit_test(texts_of_many_states_are_accepted),
+        cmocka_unit_test(too_deep_a_beginning_allows_the_end_only),
+        cmocka_unit_test(long_enums_keep_all_values),
+        cmocka_unit_test(the_greedy_token_is_the_best_allowed_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
