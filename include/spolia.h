@@ -90,7 +90,7 @@ typedef struct sp_context_opts {
     const char
         *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies
                             of exact prefixes are never rounded. NULL: kv_type */
-    const char *host_evict; /* which copy leaves the host tier: "lru", "lfu", "fr"; NULL: "lru" */
+    const char *host_evict; /* which copy leaves the host tier: a name of `evict`; NULL: "lru" */
     sp_preload preload;
     bool
         admit_cheaper; /* the host tier and the store take a copy only if loading it costs less than

@@ -126,8 +126,9 @@ struct sp_copy {
         sp_copy *newer, *older;
     } used;                 /* order of use: of all READY copies, or of all FREE ones ... */
     int64_t order;          /* ... in numbers that rise with it */
-    sp_rank_place rank[4];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
-                              with an end by `expires`; copies in the host tier (cache/order.h) */
+    sp_rank_place rank[3];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
+                              with an end by `expires` */
+    sp_copy *host;          /* its stand-in in the order of the host tier (cache/order.h), or NULL */
     sp_copy *next_by_id;    /* chains of the indices */
     sp_copy *next_by_start; /* path copies of a block or more */
     size_t slot;            /* index in the ledger's list of all copies */

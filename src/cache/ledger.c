@@ -16,7 +16,9 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
                            .cost = o->cost,
                            .user = o->user};
     SP_TRY(sp_evict_init(&l->ready, &evict));
-    SP_TRY(sp_order_init(&l->host, o->host_evict));
+    evict.name = o->host_evict;
+    evict.policy = NULL;
+    SP_TRY(sp_order_init(&l->host, &evict));
     l->pool = o->pool;
     l->ending.which = 2;
     l->max_placed = o->max_placed;
@@ -91,7 +93,7 @@ static void forget(sp_ledger *l, sp_copy *c)
         sp_by_content_drop(l, c);
     else
         sp_ledger_leave_path(l, c);
-    sp_order_drop(&l->host, c);
+    sp_ledger_host_leave(l, c);
     sp_evict_unlink(&l->free, c);
     sp_copy *last = l->all.v[--l->all.n];
     l->all.v[c->slot] = last;
@@ -104,7 +106,7 @@ void sp_ledger_unplace(sp_ledger *l, sp_copy *c, unsigned places, bool tell)
 {
     places &= c->places & ~(unsigned)SP_AT_DEVICE;
     c->places &= ~places;
-    if (places & SP_AT_HOST) sp_order_drop(&l->host, c);
+    if (places & SP_AT_HOST) sp_ledger_host_leave(l, c);
     if (places && tell && l->tiers.useless) l->tiers.useless(l->tiers.user, c, places);
 }
 
@@ -172,12 +174,17 @@ const uint32_t *sp_ledger_own_blocks(const sp_copy *c)
     return c->base ? c->patch_blocks : c->blocks;
 }
 
-/* name -- what a policy remembers the copy by: of a path copy the whole path is in it. */
-static uint64_t name(const sp_copy *c)
+uint64_t sp_ledger_name(const sp_copy *c)
 {
     uint64_t key[3] = {c->parent ? c->parent->name : c->head, (uint64_t)c->kind};
     memcpy(&key[2], c->id.b, sizeof key[2]);
     return sp_hash64(key, sizeof key) | 1;
+}
+
+static void use(sp_ledger *l, sp_copy *c, int64_t now)
+{
+    sp_evict_use(&l->ready, c, now);
+    sp_ledger_host_use(l, c, now);
 }
 
 void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now)
@@ -185,9 +192,10 @@ void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now)
     sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
     c->state = SP_COPY_READY;
     c->places |= SP_AT_DEVICE;
-    c->name = name(c);
+    c->name = sp_ledger_name(c);
     sp_evict_add(&l->ready, c, now);
-    for (sp_copy *p = c->parent; p; p = p->parent) sp_evict_use(&l->ready, p, now);
+    sp_ledger_host_use(l, c, now);
+    for (sp_copy *p = c->parent; p; p = p->parent) use(l, p, now);
     if (c->kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);
     l->stats.n_added++;
 }
@@ -355,8 +363,8 @@ void sp_ledger_forget(sp_ledger *l, const sp_digest *id)
 
 void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now)
 {
-    if (c->base) sp_evict_use(&l->ready, sp_ledger_own(l, c->base), now);
-    for (; c; c = c->parent) sp_evict_use(&l->ready, c, now);
+    if (c->base) use(l, sp_ledger_own(l, c->base), now);
+    for (; c; c = c->parent) use(l, c, now);
 }
 
 void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)

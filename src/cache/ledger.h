@@ -46,7 +46,7 @@ typedef struct sp_ledger_opts {
     int64_t max_blocks;     /* I4 */
     int64_t max_placed;     /* I5 */
     const char *evict;      /* name of a replacement policy (cache/evict.h); NULL: "lru" */
-    const char *host_evict; /* of the host tier (cache/order.h); NULL: "lru" */
+    const char *host_evict; /* the same of the host tier (cache/order.h); NULL: "lru" */
     const struct sp_evict_policy *policy; /* instead of a name; NULL: by name */
     void *user;                           /* of `policy` */
     const struct sp_cost *cost;           /* borrowed: what computing tokens costs; NULL: default */
@@ -161,8 +161,8 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *c, sp_place place);
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *c, sp_place place);
 
 /* sp_ledger_host_victim -- the copy that leaves the host tier next, as its replacement policy says:
- * unpinned, and no path copy without blocks continues it; one that nothing continues before others: upper
- * nodes of the tree stay longest. NULL: none may go. */
+ * unpinned, and nothing that continues it is there or depends on it: upper nodes of the tree stay longest.
+ * NULL: none may go. */
 const sp_copy *sp_ledger_host_victim(sp_ledger *l);
 
 /* sp_ledger_load_begin -- FREE -> LOADING: takes the segment's tokens and open blocks for them, and

@@ -58,7 +58,6 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     SP_TRY(sp_vec_reserve(&l->all, 1));
     SP_TRY(sp_evict_reserve(&l->ready, l->all.n + 1));
     SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
-    SP_TRY(sp_order_reserve(&l->host, l->all.n + 1));
     sp_copy *c = SP_NEW(sp_copy);
     if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
     c->kind = kind;

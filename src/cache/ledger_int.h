@@ -20,7 +20,7 @@ struct sp_ledger {
     sp_chains path_by_id, path_by_start; /* by_path.c */
     sp_chains content;                   /* by_content.c */
     sp_ghosts *ghosts;
-    sp_order host; /* copies in the host tier */
+    sp_order host; /* stand-ins of the copies in the host tier */
     sp_ledger_tiers tiers;
     uint32_t *n_holders; /* of each block of the pool: copies that have it */
     bool keeps; /* copies that leave the device may go to a lower tier */
@@ -35,6 +35,8 @@ static inline sp_copy *sp_ledger_own(const sp_ledger *l, const sp_copy *c)
     return l->all.v[c->slot];
 }
 
+/* sp_ledger_name -- what policies remember the copy by: of a path copy the whole path is in it. Never 0. */
+uint64_t sp_ledger_name(const sp_copy *c);
 /* sp_ledger_touch -- a READY copy, its base and its ancestors are used. */
 void sp_ledger_touch(sp_ledger *l, sp_copy *c, int64_t now);
 
@@ -67,6 +69,13 @@ bool sp_ledger_tiers_may_have(const sp_copy *c);
 void sp_ledger_forget_oldest(sp_ledger *l);
 /* sp_ledger_new_copy -- memory for it, and room in the list and in the indices. */
 sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out) SP_MUST_CHECK;
+
+/* -- the host tier's order (ledger_tiers.c) -------------------------------------------------- */
+
+/* sp_ledger_host_use -- a use of the copy is one of its stand-in, if there is one. */
+void sp_ledger_host_use(sp_ledger *l, const sp_copy *c, int64_t now);
+/* sp_ledger_host_leave -- the host tier has the copy no more. */
+void sp_ledger_host_leave(sp_ledger *l, sp_copy *c);
 
 /* -- contents of a copy (copy.c) ------------------------------------------------------------ */
 

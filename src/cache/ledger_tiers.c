@@ -9,6 +9,59 @@ void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers)
     l->tiers = *tiers;
 }
 
+/* -- the host tier's order ------------------------------------------------------------------ */
+
+typedef struct host_copy {
+    sp_copy copy; /* first: the stand-in */
+    const sp_copy *of;
+} host_copy;
+
+/* enter_host -- with the uses that the copy has had; one that there is no memory for stays until it is
+ * dropped by other means. */
+static void enter_host(sp_ledger *l, sp_copy *c)
+{
+    if (c->host) return;
+    host_copy *h = sp_order_reserve(&l->host) == SP_OK ? SP_NEW(host_copy) : NULL;
+    if (!h) return;
+    const int64_t now = l->ready.now;
+    *h = (host_copy){.copy = {.kind = c->kind,
+                              .id = c->id,
+                              .head = c->head,
+                              .n = c->n,
+                              .at = c->at,
+                              .state = SP_COPY_READY,
+                              .places = SP_AT_HOST,
+                              .cost_us = c->cost_us,
+                              .n_uses = c->n_uses,
+                              .last_used = now, /* entering is no use of its own */
+                              .recent = c->recent,
+                              .worth = c->worth,
+                              .name = sp_ledger_name(c)},
+                     .of = c};
+    c->host = &h->copy;
+    if (c->parent) sp_order_follow(&l->host, c->host, c->parent->host);
+    for (sp_copy *d = c->first_child; d; d = d->sibling.next)
+        sp_order_follow(&l->host, d->host, c->host);
+    sp_order_add(&l->host, c->host, now);
+}
+
+void sp_ledger_host_use(sp_ledger *l, const sp_copy *c, int64_t now)
+{
+    if (!c->host) return;
+    c->host->worth = c->worth;
+    sp_order_use(&l->host, c->host, now);
+}
+
+void sp_ledger_host_leave(sp_ledger *l, sp_copy *c)
+{
+    if (!c->host) return;
+    sp_order_drop(&l->host, c->host);
+    sp_free(c->host);
+    c->host = NULL;
+}
+
+/* -- what tiers have ------------------------------------------------------------------------ */
+
 static void adopt_uses(sp_copy *c, int64_t n_uses)
 {
     if (c->n_uses || n_uses <= 0) return;
@@ -30,7 +83,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
         sp_ledger_enter(l, c);
         sp_by_content_add(l, c);
     }
-    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
+    if (a->place == SP_AT_HOST) enter_host(l, c);
     c->places |= a->place;
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
@@ -82,7 +135,7 @@ sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a)
                        a->at, p->at + p->n);
     sp_copy *c = sp_by_path_child(l, p, a->seg);
     if (!c) SP_TRY(enter_adopted(l, a, &c));
-    if (a->place == SP_AT_HOST) sp_order_add(&l->host, c);
+    if (a->place == SP_AT_HOST) enter_host(l, c);
     c->places |= a->place;
     adopt_uses(c, a->n_uses);
     l->stats.n_added++;
@@ -93,7 +146,7 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
 {
     sp_copy *c = sp_ledger_own(l, placed);
     assert(sp_ledger_tiers_may_have(c) && place != SP_AT_DEVICE);
-    if (place == SP_AT_HOST) sp_order_add(&l->host, c);
+    if (place == SP_AT_HOST) enter_host(l, c);
     c->places |= place;
     c->stored.stats = c->stats != NULL;
     c->stored.heavy = c->heavy != NULL;
@@ -107,14 +160,10 @@ void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
     sp_ledger_settle(l, c);
 }
 
-static bool is_free_leaf(const sp_copy *c)
-{
-    return c->n_pins == 0 && !c->first_child;
-}
-
 /* may_leave_host -- I7: what continues it there needs it. */
-static bool may_leave_host(const sp_copy *c)
+static bool may_leave_host(const sp_copy *stand_in)
 {
+    const sp_copy *c = ((const host_copy *)(const void *)stand_in)->of;
     if (c->n_pins) return false;
     if (c->state != SP_COPY_FREE || !c->first_child) return true;
     bool needed = !(c->places & SP_AT_DISK);
@@ -125,8 +174,8 @@ static bool may_leave_host(const sp_copy *c)
 
 const sp_copy *sp_ledger_host_victim(sp_ledger *l)
 {
-    const sp_copy *leaf = sp_order_victim(&l->host, is_free_leaf);
-    return leaf ? leaf : sp_order_victim(&l->host, may_leave_host);
+    const host_copy *h = (const host_copy *)(const void *)sp_order_victim(&l->host, may_leave_host);
+    return h ? h->of : NULL;
 }
 
 /* open_blocks -- gives a pinned FREE copy its tokens, and blocks for the load to fill. */

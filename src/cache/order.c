@@ -1,90 +1,104 @@
 #include "cache/order.h"
 
-#include <stdio.h>
-#include <string.h>
-
-/* -- policies ------------------------------------------------------------------------------- */
-
-static double lru_score(const sp_copy *c)
+sp_err sp_order_init(sp_order *o, const sp_evict_opts *evict)
 {
-    return (double)c->last_used;
-}
-
-/* Among equally frequent ones the older leaves first: logical time is far below 2^40. */
-static double lfu_score(const sp_copy *c)
-{
-    return (double)c->n_uses + (double)c->last_used * 0x1p-40;
-}
-
-static double fr_score(const sp_copy *c)
-{
-    return (double)c->worth + (double)c->last_used * 0x1p-40;
-}
-
-static const sp_order_policy policies[] = {
-    {"lru", "drops what was used least recently", lru_score},
-    {"lfu", "drops what was used least often", lfu_score},
-    {"fr", "drops what spares least recomputation (Cache-Craft section 3.3)", fr_score},
-};
-
-sp_err sp_order_init(sp_order *o, const char *policy)
-{
-    char names[128] = "";
-    o->rank.which = 3;
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        if (!policy || strcmp(policy, policies[i].name) == 0) {
-            o->policy = &policies[i];
-            return SP_OK;
-        }
-        size_t n = strlen(names);
-        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", policies[i].name);
-    }
-    return sp_fail(SP_E_ARG, "replacement policy \"%s\" of the host tier is unknown: %s", policy,
-                   names);
+    return sp_evict_init(&o->evict, evict);
 }
 
 void sp_order_fini(sp_order *o)
 {
-    sp_rank_fini(&o->rank);
+    sp_evict_fini(&o->evict);
     sp_vec_fini(&o->aside);
 }
 
-sp_err sp_order_reserve(sp_order *o, size_t n)
+sp_err sp_order_reserve(sp_order *o)
 {
+    const size_t n = (size_t)o->evict.n + 1;
     SP_TRY(sp_vec_reserve(&o->aside, n));
-    return sp_rank_reserve(&o->rank, n);
+    return sp_evict_reserve(&o->evict, n);
 }
 
-void sp_order_add(sp_order *o, sp_copy *c)
+/* back -- the policy may name it again. */
+static void back(sp_order *o, sp_copy *c)
 {
-    if (!c->rank[o->rank.which].slot) sp_rank_put(&o->rank, c, o->policy->score(c));
+    if (sp_copy_evictable(c)) sp_evict_back(&o->evict, c);
+}
+
+/* -- paths and pins ------------------------------------------------------------------------- */
+
+static void leave_parent(sp_order *o, sp_copy *c)
+{
+    sp_copy *parent = c->parent;
+    if (!parent) return;
+    if (c->sibling.previous)
+        c->sibling.previous->sibling.next = c->sibling.next;
+    else
+        parent->first_child = c->sibling.next;
+    if (c->sibling.next) c->sibling.next->sibling.previous = c->sibling.previous;
+    c->sibling.next = c->sibling.previous = NULL;
+    c->parent = NULL;
+    parent->n_children--;
+    back(o, parent);
+}
+
+void sp_order_follow(sp_order *o, sp_copy *c, sp_copy *parent)
+{
+    if (!c || !parent || c == parent || c->parent == parent) return;
+    leave_parent(o, c);
+    c->parent = parent;
+    c->sibling.next = parent->first_child;
+    if (c->sibling.next) c->sibling.next->sibling.previous = c;
+    parent->first_child = c;
+    parent->n_children++;
+}
+
+void sp_order_pin(sp_copy *c)
+{
+    c->n_pins++;
+}
+
+void sp_order_unpin(sp_order *o, sp_copy *c)
+{
+    c->n_pins--;
+    back(o, c);
+}
+
+/* -- the order of use ----------------------------------------------------------------------- */
+
+void sp_order_add(sp_order *o, sp_copy *c, int64_t now)
+{
+    assert(c->state == SP_COPY_READY);
+    sp_evict_add(&o->evict, c, now);
+}
+
+void sp_order_use(sp_order *o, sp_copy *c, int64_t now)
+{
+    sp_evict_use(&o->evict, c, now);
+}
+
+void sp_order_touch(sp_order *o, sp_copy *c)
+{
+    const sp_evict_policy *p = o->evict.policy;
+    if (p->priority || p->use) return;
+    sp_evict_unlink(&o->evict, c);
+    sp_evict_link(&o->evict, c);
 }
 
 void sp_order_drop(sp_order *o, sp_copy *c)
 {
-    sp_rank_drop(&o->rank, c);
-}
-
-/* top -- the copy of the lowest score now. */
-static sp_copy *top(sp_order *o)
-{
-    while (o->rank.heap.n) {
-        sp_copy *c = o->rank.heap.v[0];
-        double score = o->policy->score(c);
-        if (score <= c->rank[o->rank.which].priority) return c;
-        sp_rank_put(&o->rank, c, score);
-    }
-    return NULL;
+    while (c->first_child) leave_parent(o, c->first_child);
+    leave_parent(o, c);
+    sp_evict_drop(&o->evict, c);
 }
 
 sp_copy *sp_order_victim(sp_order *o, bool (*may_go)(const sp_copy *c))
 {
     sp_copy *c;
     o->aside.n = 0;
-    while ((c = top(o)) && !may_go(c)) {
-        sp_rank_drop(&o->rank, c);
+    while ((c = sp_evict_victim(&o->evict)) && may_go && !may_go(c)) {
+        sp_order_pin(c);
         o->aside.v[o->aside.n++] = c;
     }
-    for (size_t i = 0; i < o->aside.n; i++) sp_rank_back(&o->rank, o->aside.v[i]);
+    for (size_t i = 0; i < o->aside.n; i++) sp_order_unpin(o, o->aside.v[i]);
     return c;
 }

@@ -1,35 +1,47 @@
-/* order.h -- in which order copies leave the host tier: a rank of the copies there, by a score that use
- * can only raise.
+/* order.h -- which copy leaves a tier below the device: a replacement policy (cache/evict.h) over
+ * stand-ins of the copies that are there. The host tier (ledger_tiers.c) and the disk
+ * (serve/tiers/disk_order.c) each have one.
  *
- * The rank holds the score that a copy had when it was last looked at. A copy that comes to the top
- * is scored anew, and sinks if it was used since; so a use costs nothing, and a victim O(log n). */
+ *   tier                 order      policy
+ *   a copy is there      add        add
+ *   a request reads it   use        use
+ *   it is gone           drop       drop; what it continued may go next
+ *   room is needed       victim     victim: no pinned copy, and none that another one here continues
+ *
+ * A stand-in is an sp_copy of the tier's: always READY, with the facts that policies read (kind, id, n, at,
+ * cost, uses, worth, name). Its parent, children and pins are the order's, not those of the copy.
+ */
 #ifndef SP_CACHE_ORDER_H
 #define SP_CACHE_ORDER_H
 
-#include "cache/rank.h"
-
-typedef struct sp_order_policy {
-    const char *name, *help;
-    double (*score)(const sp_copy *c); /* the lowest leaves first; never falls */
-} sp_order_policy;
+#include "base/mem.h"
+#include "cache/evict.h"
 
 typedef struct sp_order {
-    const sp_order_policy *policy;
-    sp_rank rank;
+    sp_evict evict;
     SP_VEC(sp_copy *) aside; /* scratch */
 } sp_order;
 
-/* sp_order_init -- by the name of a policy; NULL: the default. Errors: SP_E_ARG lists the names. */
-sp_err sp_order_init(sp_order *o, const char *policy) SP_MUST_CHECK;
+/* sp_order_init -- Errors: SP_E_ARG lists the policies, SP_E_NOMEM; fini cleans up after both. */
+sp_err sp_order_init(sp_order *o, const sp_evict_opts *evict) SP_MUST_CHECK;
 void sp_order_fini(sp_order *o);
-/* sp_order_reserve -- memory for n copies in all. Errors: SP_E_NOMEM. */
-sp_err sp_order_reserve(sp_order *o, size_t n) SP_MUST_CHECK;
-/* sp_order_add -- nothing happens when it is there. Pre: memory for it is reserved. */
-void sp_order_add(sp_order *o, sp_copy *c);
-/* sp_order_drop -- nothing happens when it is not there. */
+/* sp_order_reserve -- memory for one more. Errors: SP_E_NOMEM. */
+sp_err sp_order_reserve(sp_order *o) SP_MUST_CHECK;
+
+/* sp_order_add -- Pre: sp_order_reserve, and the stand-in is not there. Owns: borrowed until sp_order_drop. */
+void sp_order_add(sp_order *o, sp_copy *c, int64_t now);
+void sp_order_use(sp_order *o, sp_copy *c, int64_t now);
+/* sp_order_touch -- a use without a count, for policies that know an order of use alone. */
+void sp_order_touch(sp_order *o, sp_copy *c);
 void sp_order_drop(sp_order *o, sp_copy *c);
-/* sp_order_victim -- the copy of the lowest score that `may_go`; it stays in the order. NULL: none.
- * Cost: O(log n), and as much again for each copy of a lower score that may not go. */
+
+/* sp_order_follow -- c continues `parent`, which stays as long as c does. NULL, or c itself: does nothing. */
+void sp_order_follow(sp_order *o, sp_copy *c, sp_copy *parent);
+void sp_order_pin(sp_copy *c);
+void sp_order_unpin(sp_order *o, sp_copy *c);
+
+/* sp_order_victim -- the next to leave among those that `may_go` (NULL: all may), or NULL; it stays in the
+ * order. Cost: a victim of the policy for each that may not go. */
 sp_copy *sp_order_victim(sp_order *o, bool (*may_go)(const sp_copy *c));
 
 #endif

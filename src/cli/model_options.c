@@ -108,7 +108,7 @@ static int cache_options(model_options *m, opt *to)
          "evict pgdsf: what computing tokens costs here, as spolia profile measured (a formula)"},
         {OPT_SIZE, "host-memory", 0, "SIZE", &c->host_bytes, "memory for evicted copies (none)"},
         {OPT_STRING, "host-kv", 0, "TYPE", &c->host_kv, "KV type there: q8_0 is smaller (-ctk)"},
-        {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: lru, lfu, fr (lru)"},
+        {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: as --evict (lru)"},
         {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
          "what that folder may take, such as 20G (what it holds and half of the free disk)"},
         {OPT_STRING, "store-evict", 0, "NAME", &c->store_evict,

@@ -30,6 +30,7 @@ typedef struct far_device {
     int n_pieces;
     pthread_mutex_t lock; /* guards n_open: copies may come from any thread */
     int n_open;           /* copies and operations in progress: the memory is accessible */
+    pthread_rwlock_t whole; /* shared by those, taken alone by far_lose */
     _Atomic uint64_t n_events;
     _Atomic bool lost;
     _Atomic long n_copied_in, n_copied_out, n_run; /* for tests */
@@ -48,6 +49,7 @@ static inline void far_protect(far_device *f, int protection)
 
 static inline void far_open(far_device *f)
 {
+    pthread_rwlock_rdlock(&f->whole);
     pthread_mutex_lock(&f->lock);
     f->n_open++;
     far_protect(f, PROT_READ | PROT_WRITE); /* also what was taken since */
@@ -59,6 +61,7 @@ static inline void far_shut(far_device *f)
     pthread_mutex_lock(&f->lock);
     if (--f->n_open == 0) far_protect(f, PROT_NONE);
     pthread_mutex_unlock(&f->lock);
+    pthread_rwlock_unlock(&f->whole);
 }
 
 /* -- memory --------------------------------------------------------------------------------- */
@@ -126,9 +129,11 @@ static inline void far_lose(sp_device *d)
 {
     far_device *f = far_of(d);
     f->lost = true;
-    far_open(f);
+    pthread_rwlock_wrlock(&f->whole); /* between copies: no byte is written by two threads */
+    far_protect(f, PROT_READ | PROT_WRITE);
     memset(f->memory, 0x3c, f->first_bytes);
-    far_shut(f);
+    far_protect(f, PROT_NONE);
+    pthread_rwlock_unlock(&f->whole);
 }
 
 static inline void far_found(sp_device *d)
@@ -185,6 +190,7 @@ static inline void far_close(sp_device *d)
     far_device *f = far_of(d);
     sp_device_close(f->cpu);
     munmap(f->memory, FAR_BYTES);
+    pthread_rwlock_destroy(&f->whole);
     pthread_mutex_destroy(&f->lock);
     sp_free(f);
 }
@@ -211,6 +217,7 @@ static inline sp_err far_device_open(const sp_device_opts *o, sp_device **out)
         mmap(NULL, FAR_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->memory == MAP_FAILED) abort();
     pthread_mutex_init(&f->lock, NULL);
+    pthread_rwlock_init(&f->whole, NULL);
     f->base = *cpu;
     f->base.name = "far";
     f->base.unified = false;

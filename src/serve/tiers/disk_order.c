@@ -5,23 +5,22 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "cache/evict.h"
+#include "cache/order.h"
 #include "store/disk.h"
 #include "store/erase.h"
 
 enum { FEWEST_SLOTS = 64, REMEMBERED = 1 << 16 /* copies: sizes the past of a policy */ };
 
-/* A name on disk, as a policy sees it: always READY. `parent` and the list of children are as in a
- * ledger; pins are those of sp_disk_order_hold and sp_disk_order_begin. */
+/* A name on disk, pinned by sp_disk_order_hold and sp_disk_order_begin. */
 typedef struct entry {
-    sp_copy copy; /* first */
+    sp_copy copy; /* first: its stand-in */
     sp_tier_key key;
     bool held;
 } entry;
 
 struct sp_disk_order {
     pthread_mutex_t lock; /* guards the following */
-    sp_evict evict;
+    sp_order by_policy;
     entry **slots; /* [n_slots] by key, open addressing, at most 3/4 full; NULL: free */
     size_t n_slots, n;
     int64_t now;
@@ -58,6 +57,11 @@ static entry *find(const sp_disk_order *o, const sp_tier_key *key)
     return o->n_slots ? o->slots[slot_of(o, key)] : NULL;
 }
 
+static sp_copy *copy_of(entry *e)
+{
+    return e ? &e->copy : NULL;
+}
+
 static sp_err grow(sp_disk_order *o)
 {
     sp_disk_order larger = {.n_slots = o->n_slots ? 2 * o->n_slots : FEWEST_SLOTS};
@@ -84,51 +88,11 @@ static void free_slot(sp_disk_order *o, size_t gap)
     o->slots[gap] = NULL;
 }
 
-/* -- paths and pins ------------------------------------------------------------------------- */
-
-/* back -- the policy may name it again. */
-static void back(sp_disk_order *o, sp_copy *c)
-{
-    if (sp_copy_evictable(c)) sp_evict_back(&o->evict, c);
-}
-
-static void unpin(sp_disk_order *o, entry *e)
-{
-    e->copy.n_pins--;
-    back(o, &e->copy);
-}
-
 static void set_held(sp_disk_order *o, entry *e, bool held)
 {
-    if (held && !e->held) e->copy.n_pins++;
-    if (!held && e->held) unpin(o, e);
+    if (held && !e->held) sp_order_pin(&e->copy);
+    if (!held && e->held) sp_order_unpin(&o->by_policy, &e->copy);
     e->held = held;
-}
-
-static void leave_parent(sp_disk_order *o, sp_copy *c)
-{
-    sp_copy *parent = c->parent;
-    if (!parent) return;
-    if (c->sibling.previous)
-        c->sibling.previous->sibling.next = c->sibling.next;
-    else
-        parent->first_child = c->sibling.next;
-    if (c->sibling.next) c->sibling.next->sibling.previous = c->sibling.previous;
-    c->sibling.next = c->sibling.previous = NULL;
-    c->parent = NULL;
-    parent->n_children--;
-    back(o, parent);
-}
-
-static void follow(sp_disk_order *o, entry *e, entry *parent)
-{
-    if (!e || !parent || e == parent || e->copy.parent == &parent->copy) return;
-    leave_parent(o, &e->copy);
-    e->copy.parent = &parent->copy;
-    e->copy.sibling.next = parent->copy.first_child;
-    if (e->copy.sibling.next) e->copy.sibling.next->sibling.previous = &e->copy;
-    parent->copy.first_child = &e->copy;
-    parent->copy.n_children++;
 }
 
 /* -- the tier's hooks ----------------------------------------------------------------------- */
@@ -143,7 +107,7 @@ static sp_copy_kind kind_of(uint32_t kind)
 static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
 {
     if (4 * (o->n + 1) > 3 * o->n_slots) SP_TRY(grow(o));
-    SP_TRY(sp_evict_reserve(&o->evict, o->n + 1));
+    SP_TRY(sp_order_reserve(&o->by_policy));
     entry *e = SP_NEW(entry);
     if (!e) return sp_fail_nomem(sizeof *e, "the store's order");
     const uint64_t name[3] = {hash_of(&info->key), info->key.head, info->key.kind};
@@ -173,9 +137,10 @@ static void add(void *user, const sp_tier_info *info)
     if (err == SP_OK && !find(o, &info->key)) {
         o->slots[slot_of(o, &e->key)] = e;
         o->n++;
-        if (o->is_coming && same_key(&e->key, &o->coming)) follow(o, e, find(o, &o->continues));
+        if (o->is_coming && same_key(&e->key, &o->coming))
+            sp_order_follow(&o->by_policy, &e->copy, copy_of(find(o, &o->continues)));
         set_held(o, e, sp_digest_among(&e->key.id, o->held.v, o->held.n));
-        sp_evict_add(&o->evict, &e->copy, ++o->now);
+        sp_order_add(&o->by_policy, &e->copy, ++o->now);
     }
     if (err == SP_OK) {
         e->copy.n = info->n;
@@ -185,33 +150,22 @@ static void add(void *user, const sp_tier_info *info)
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not in the order: %s", sp_error_detail());
 }
 
-/* touch -- without a count, for the policies that know an order of use alone. */
-static void touch(sp_disk_order *o, sp_copy *c)
-{
-    const sp_evict_policy *p = o->evict.policy;
-    if (p->priority || p->use) return;
-    sp_evict_unlink(&o->evict, c);
-    sp_evict_link(&o->evict, c);
-}
-
 static void use(void *user, const sp_tier_key *key, bool counts)
 {
     sp_disk_order *o = user;
     pthread_mutex_lock(&o->lock);
     entry *e = find(o, key);
     if (e && counts)
-        sp_evict_use(&o->evict, &e->copy, ++o->now);
+        sp_order_use(&o->by_policy, &e->copy, ++o->now);
     else if (e)
-        touch(o, &e->copy);
+        sp_order_touch(&o->by_policy, &e->copy);
     pthread_mutex_unlock(&o->lock);
 }
 
 static void remove_entry(sp_disk_order *o, entry *e)
 {
-    while (e->copy.first_child) leave_parent(o, e->copy.first_child);
-    leave_parent(o, &e->copy);
     if (o->guarded == e) o->guarded = NULL;
-    sp_evict_drop(&o->evict, &e->copy);
+    sp_order_drop(&o->by_policy, &e->copy);
     free_slot(o, slot_of(o, &e->key));
     o->n--;
     sp_free(e);
@@ -230,7 +184,7 @@ static bool victim(void *user, sp_tier_key *out)
 {
     sp_disk_order *o = user;
     pthread_mutex_lock(&o->lock);
-    const entry *e = (const entry *)(void *)sp_evict_victim(&o->evict);
+    const entry *e = (const entry *)(void *)sp_order_victim(&o->by_policy, NULL);
     if (e) *out = e->key;
     pthread_mutex_unlock(&o->lock);
     return e != NULL;
@@ -248,8 +202,8 @@ sp_err sp_disk_order_create(const char *evict, const sp_cost *cost, sp_disk_orde
     sp_disk_order *o = SP_NEW(sp_disk_order);
     if (!o) return sp_fail_nomem(sizeof *o, "the store's order");
     pthread_mutex_init(&o->lock, NULL);
-    sp_err err = sp_evict_init(
-        &o->evict, &(sp_evict_opts){.name = evict, .max_copies = REMEMBERED, .cost = cost});
+    sp_err err = sp_order_init(
+        &o->by_policy, &(sp_evict_opts){.name = evict, .max_copies = REMEMBERED, .cost = cost});
     if (err != SP_OK) {
         sp_disk_order_destroy(o);
         return err;
@@ -264,7 +218,7 @@ void sp_disk_order_destroy(sp_disk_order *o)
     for (size_t i = 0; i < o->n_slots; i++) sp_free(o->slots[i]);
     sp_free(o->slots);
     sp_vec_fini(&o->held);
-    sp_evict_fini(&o->evict);
+    sp_order_fini(&o->by_policy);
     pthread_mutex_destroy(&o->lock);
     sp_free(o);
 }
@@ -282,7 +236,7 @@ void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth)
 void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent)
 {
     pthread_mutex_lock(&o->lock);
-    follow(o, find(o, key), find(o, parent));
+    sp_order_follow(&o->by_policy, copy_of(find(o, key)), copy_of(find(o, parent)));
     pthread_mutex_unlock(&o->lock);
 }
 
@@ -293,7 +247,7 @@ void sp_disk_order_begin(sp_disk_order *o, const sp_tier_key *key, const sp_tier
     o->coming = *key;
     o->continues = *parent;
     o->guarded = find(o, parent);
-    if (o->guarded) o->guarded->copy.n_pins++;
+    if (o->guarded) sp_order_pin(&o->guarded->copy);
     pthread_mutex_unlock(&o->lock);
 }
 
@@ -301,7 +255,7 @@ void sp_disk_order_end(sp_disk_order *o)
 {
     pthread_mutex_lock(&o->lock);
     o->is_coming = false;
-    if (o->guarded) unpin(o, o->guarded);
+    if (o->guarded) sp_order_unpin(&o->by_policy, &o->guarded->copy);
     o->guarded = NULL;
     pthread_mutex_unlock(&o->lock);
 }

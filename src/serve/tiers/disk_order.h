@@ -1,5 +1,5 @@
-/* disk_order.h -- which copy leaves a full store: a replacement policy (cache/evict.h) over the names of
- * the copies that the disk tier has.
+/* disk_order.h -- which copy leaves a full store: an order (cache/order.h) of the names of the copies that
+ * the disk tier has.
  *
  *   disk tier          order             policy
  *   a copy is there    add               add; one that is replaced or moved keeps its uses

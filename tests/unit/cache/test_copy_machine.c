@@ -114,7 +114,7 @@ static void check(machine *m)
         assert_int_equal(c->n_pins, m->pins[i] + loading);
         assert_int_equal((c->places & SP_AT_DEVICE) != 0, c->state == SP_COPY_READY);
         assert_int_equal(c->blocks != NULL, has);
-        assert_int_equal(c->rank[3].slot != 0, (c->places & SP_AT_HOST) != 0);
+        assert_int_equal(c->host != NULL, (c->places & SP_AT_HOST) != 0);
         for (int k = 0; has && k < small_blocks(20); k++) { /* I1 */
             assert_int_equal(sp_kv_is_sealed(m->b.pool, c->blocks[k]), !loading);
             assert_int_equal(sp_kv_refs(m->b.pool, c->blocks[k]), 1);

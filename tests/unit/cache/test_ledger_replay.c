@@ -243,7 +243,7 @@ static void check_copy(const life *l, const sp_copy *c)
     }
     assert_int_equal(c->n_pins, n_pins);
     assert_int_equal(c->n_children, n_children);
-    assert_int_equal(c->rank[3].slot != 0, (c->places & SP_AT_HOST) != 0);
+    assert_int_equal(c->host != NULL, (c->places & SP_AT_HOST) != 0);
     if (c->kind == SP_COPY_PATH) assert_true(c->exact); /* I2 */
     if (c->parent && c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);
     if (c->parent && c->places) assert_true(c->parent->places || c->parent->state); /* I7 */

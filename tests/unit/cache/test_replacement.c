@@ -1,6 +1,8 @@
 /* test_replacement.c -- paths of copies: which the ledger gives up, and in which order. */
 #include "support/path_bench.h"
 
+#include "cache/evict.h"
+
 static void the_least_recently_used_leaf_goes_first(void **state)
 {
     bench b;
@@ -212,6 +214,60 @@ static void copies_expire(void **state)
     bench_end(&b);
 }
 
+/* -- the host tier -------------------------------------------------------------------------- */
+
+static void use_copy(bench *b, const sp_segment *seg, int times, float cfo)
+{
+    match m = find(b, seg, 1);
+    assert_int_equal(m.n_path, 1);
+    while (times--) sp_ledger_use(b->ledger, m.path[0], cfo, ++b->now);
+    release(b, &m);
+}
+
+/* host_victim -- of copies 0, 1, 2, which the host tier has beside the device; with `pinned`, one that may not
+ * go. Copy 0 has saved least, copy 1 was used once, copy 2 longest ago. */
+static int host_victim(const char *policy, int pinned)
+{
+    bench b = {.pool = small_pool(20)};
+    const sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B)};
+    const sp_copy *copies[3], *v;
+    sp_ledger_opts o = {.pool = b.pool, .max_blocks = 8, .max_placed = 4, .host_evict = policy};
+    assert_ok(sp_ledger_create(&o, &b.ledger));
+    for (int i = 0; i < 3; i++) {
+        learn(&b, &s[i], 1);
+        match m = find(&b, &s[i], 1);
+        copies[i] = m.path[0];
+        sp_ledger_placed(b.ledger, copies[i], SP_AT_HOST);
+        release(&b, &m);
+    }
+    use_copy(&b, &s[2], 3, 0.01f);
+    use_copy(&b, &s[0], 5, 10);
+    use_copy(&b, &s[1], 1, 0.02f);
+    if (pinned >= 0) sp_ledger_pin(b.ledger, copies[pinned]);
+    int which = -1;
+    v = sp_ledger_host_victim(b.ledger);
+    for (int i = 0; i < 3; i++)
+        if (v == copies[i]) which = i;
+    if (pinned >= 0) sp_ledger_unpin(b.ledger, copies[pinned]);
+    bench_end(&b);
+    return which;
+}
+
+static void the_host_has_an_order_of_its_own(void **state)
+{
+    static const struct {
+        const char *policy;
+        int first, next;
+    } all[] = {{NULL, 2, 0},   {"lru", 2, 0},        {"lfu", 1, 2},
+               {"gdsf", 1, 2}, {"lfu+ghosts", 1, 2}, {"fr", 0, 1}};
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        assert_int_equal(host_victim(all[i].policy, -1), all[i].first);
+        assert_int_equal(host_victim(all[i].policy, all[i].first), all[i].next);
+    }
+    for (size_t i = 0; sp_evict_nth(i); i++)
+        assert_int_not_equal(host_victim(sp_evict_nth(i)->name, 0), 0); /* pinned */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -224,6 +280,7 @@ int main(void)
         cmocka_unit_test(what_was_added_may_be_pinned),
         cmocka_unit_test(a_segment_beyond_the_budget_costs_nothing),
         cmocka_unit_test(eviction_frees_blocks_unless_others_hold_them),
+        cmocka_unit_test(the_host_has_an_order_of_its_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * they were exact, written once, lost in the right order. */
 #include "support/requests.h"
 
+#include "cache/evict.h"
 #include "serve/tiers/tiers_int.h"
 
 static const policy prefix = {"prefix", 0}, full = {"full", 0};
@@ -117,10 +118,10 @@ static void check_order(const sp_context *c)
 
 static void test_a_full_host(void **state)
 {
-    static const char *const evict[] = {"lru", "lfu", "fr"};
-    for (size_t k = 0; k < SP_COUNT(evict); k++) {
-        sp_context *c = open_small(&prefix, 16, (sp_context_opts){.host_bytes = 200 << 10,
-                                                                  .host_evict = evict[k]});
+    for (size_t k = 0; sp_evict_nth(k); k++) {
+        sp_context *c =
+            open_small(&prefix, 16, (sp_context_opts){.host_bytes = 200 << 10,
+                                                      .host_evict = sp_evict_nth(k)->name});
         for (int i = 0; i < 24; i++) {
             static const char *const orders[] = {"0", "01", "012", "3", "31", "20", "21"};
             const char *order = orders[i * 5 % SP_COUNT(orders)];
@@ -141,7 +142,7 @@ static void test_unknown_names(void **state)
     sp_context *c = NULL;
     sp_context_opts o = {.model = MODEL, .host_bytes = 1 << 20, .host_evict = "mru"};
     assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
-    assert_non_null(strstr(sp_error_detail(), "lru, lfu, fr"));
+    assert_non_null(strstr(sp_error_detail(), "lru, lfu, gdsf"));
     o = (sp_context_opts){.model = MODEL, .host_bytes = 1 << 20, .host_kv = "q3"};
     assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
     o = (sp_context_opts){.model = MODEL, .host_bytes = -1};
