@@ -25,46 +25,68 @@ void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
             if (r->found[i].copy == copy) r->found[i].miss = (uint8_t)why;
 }
 
-static void begin(sp_request *r, int i);
+/* What the segments need that are neither there nor on their way: those that are computed, and those whose load
+ * has not begun. */
+typedef struct rest {
+    int64_t n_blocks;
+    int64_t n_joined; /* tokens of short nodes, which share blocks when they are computed */
+} rest;
+
+static void count(const sp_request *r, int i, int sign, rest *out)
+{
+    const sp_segment *seg = &r->segs[i];
+    const int parent = sp_segment_parent(r->segs, i);
+    const bool is_root =
+        seg->kind == SP_SEG_NODE && (parent < 0 || r->segs[parent].kind != SP_SEG_NODE);
+    if (sp_segment_joins(seg))
+        out->n_joined += sign * seg->n;
+    else
+        out->n_blocks += sign * sp_blocks_for(seg->n);
+    out->n_blocks += sign * is_root; /* each tree begins a block */
+}
+
+static rest rest_of(const sp_request *r)
+{
+    rest all = {.n_blocks = sp_blocks_for(r->max_tokens)};
+    for (int i = 0; i < r->n_segs; i++) {
+        const sp_copy *copy = r->found[i].copy;
+        if (!copy || copy->state == SP_COPY_FREE) count(r, i, 1, &all);
+    }
+    return all;
+}
+
+/* room_beside -- blocks that stay free when a segment is loaded. A node that is loaded takes blocks of its own:
+ * the others must still fit when they are computed. */
+static int64_t room_beside(const sp_segment *seg, const rest *others)
+{
+    if (!sp_segment_joins(seg)) return 0;
+    return others->n_blocks + SP_DIV_UP(others->n_joined, SP_BLOCK_TOKENS);
+}
+
+static void begin(sp_request *r, int i, rest *others);
 
 /* begin_parent -- what a path copy continues is loaded before it. */
-static void begin_parent(sp_request *r, int i)
+static void begin_parent(sp_request *r, int i, rest *others)
 {
     const sp_copy *parent = r->found[i].copy->parent;
     if (!parent || parent->state != SP_COPY_FREE) return;
     for (int k = 0; k < r->n_segs; k++)
-        if (r->found[k].copy == parent && r->found[k].miss == SP_MISS_NONE) begin(r, k);
-}
-
-/* room_beside -- blocks that the rest of the prompt and the answer need when segment i is loaded: a node
- * that is loaded takes blocks of its own, those that are computed share theirs. */
-static int64_t room_beside(const sp_request *r, int i)
-{
-    int64_t n = sp_blocks_for(r->max_tokens), n_shared = 0;
-    if (!sp_segment_joins(&r->segs[i])) return 0;
-    for (int k = 0; k < r->n_segs; k++) {
-        const sp_copy *copy = r->found[k].copy;
-        const bool there = copy && copy->state != SP_COPY_FREE;
-        const int parent = sp_segment_parent(r->segs, k);
-        if (k == i || there) continue;
-        if (!sp_segment_joins(&r->segs[k]))
-            n += sp_blocks_for(r->segs[k].n);
-        else
-            n_shared += r->segs[k].n;
-        n += parent >= 0 && r->segs[parent].kind != SP_SEG_NODE; /* each tree begins a block */
-    }
-    return n + SP_DIV_UP(n_shared, SP_BLOCK_TOKENS);
+        if (r->found[k].copy == parent && r->found[k].miss == SP_MISS_NONE) begin(r, k, others);
 }
 
 /* begin -- loads the copy of segment i; a copy that cannot be loaded now has a reason why. */
-static void begin(sp_request *r, int i)
+static void begin(sp_request *r, int i, rest *others)
 {
     sp_context *c = r->ctx;
-    begin_parent(r, i);
+    begin_parent(r, i, others);
     sp_tiers_key key = {
         .copy = r->found[i].copy, .seg = &r->segs[i], .head = r->ids, .n_head = r->n_head};
-    sp_err err = sp_tiers_load(c->tiers, &key, c->reserved + room_beside(r, i), c->now);
-    if (err != SP_OK) r->found[i].miss = err == SP_E_IO ? SP_MISS_LATE : SP_MISS_NO_ROOM;
+    count(r, i, -1, others);
+    sp_err err =
+        sp_tiers_load(c->tiers, &key, c->reserved + room_beside(&r->segs[i], others), c->now);
+    if (err == SP_OK) return;
+    count(r, i, 1, others);
+    r->found[i].miss = err == SP_E_IO ? SP_MISS_LATE : SP_MISS_NO_ROOM;
 }
 
 /* -- how long ------------------------------------------------------------------------------- */
@@ -190,6 +212,7 @@ static bool is_later(const sp_request *r, int n_loading)
 sp_err sp_request_load(sp_request *r, bool *ready)
 {
     int n_loading = 0, n_failed = 0, n_later = 0;
+    rest others = rest_of(r);
     if (r->ctx->offload) sp_offload_turn(r->ctx->offload);
     for (int i = 0; i < r->n_segs; i++) {
         sp_found *f = &r->found[i];
@@ -197,7 +220,7 @@ sp_err sp_request_load(sp_request *r, bool *ready)
         if (f->copy->state == SP_COPY_FREE && f->miss == SP_MISS_NONE) {
             n_later += is_later(r, n_loading);
             if (is_later(r, n_loading)) continue;
-            begin(r, i);
+            begin(r, i, &others);
         }
         n_loading += f->copy->state == SP_COPY_LOADING;
         n_failed += f->copy->state == SP_COPY_FREE;
@@ -279,10 +302,11 @@ static void fetch(sp_request *r, int64_t *room)
     sp_found *found = sp_arena_take(&r->lookup, (size_t)r->n_segs, sizeof *found), *own = r->found;
     if (!found || sp_request_look(r, found) != SP_OK) return;
     r->found = found;
-    for (int i = 0; i<r->n_segs && * room> 0; i++) {
+    rest others = rest_of(r);
+    for (int i = 0; i < r->n_segs && 0 < *room; i++) {
         const sp_copy *copy = found[i].copy;
         if (!copy || copy->state != SP_COPY_FREE) continue;
-        begin(r, i);
+        begin(r, i, &others);
         if (copy->state == SP_COPY_LOADING) *room -= sp_copy_n_own_blocks(copy);
     }
     r->found = own;

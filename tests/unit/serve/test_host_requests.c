@@ -1,5 +1,7 @@
 /* test_host_requests.c -- copies that leave the device go to the host tier and come back: exact where
  * they were exact, written once, lost in the right order. */
+#include <stdio.h>
+
 #include "support/requests.h"
 
 #include "cache/evict.h"
@@ -83,6 +85,78 @@ static void test_chunks_come_back_anywhere(void **state)
     assert_true(n_from(r, "host") >= 1);
     assert_text(r, alone(&full, "10", question, 6));
     sp_request_destroy(r);
+    close_clean(c);
+}
+
+/* -- nodes that share blocks, and come back in blocks of their own ------------------------------ */
+
+/* A tree of short nodes. */
+enum { N_LEAVES = 24, N_ANSWER = 20 };
+
+static sp_request *submit_tree(sp_context *c)
+{
+    sp_prompt_node nodes[1 + N_LEAVES] = {{"Hub", -1}};
+    char names[N_LEAVES][8];
+    sp_prompt *p;
+    sp_request *r = NULL;
+    sp_request_opts o = {
+        .sampling = sp_sampling_default(), .max_tokens = N_ANSWER, .ignore_end = true};
+    for (int i = 0; i < N_LEAVES; i++) {
+        snprintf(names[i], sizeof names[i], " %c%d", 'a' + i % 26, i);
+        nodes[1 + i] = (sp_prompt_node){names[i], 0};
+    }
+    assert_ok(sp_prompt_create(c, &p));
+    assert_ok(sp_prompt_system(p, "Be brief."));
+    assert_ok(sp_prompt_tree(p, nodes, SP_COUNT(nodes)));
+    assert_ok(sp_prompt_question(p, question));
+    sp_err err = sp_request_submit(c, p, &o, &r);
+    sp_prompt_destroy(p);
+    if (err != SP_E_NOKV && err != SP_E_CONTEXT) assert_ok(err);
+    return r;
+}
+
+/* In any memory that a tree can be computed in, it can be asked for again once it is on the host: as many nodes
+ * are loaded as leave room for the rest, which is computed. */
+static void test_nodes_come_back_where_they_fit(void **state)
+{
+    int n_tight = 0, n_whole = 0;
+    for (int n_blocks = 8; n_blocks <= 48; n_blocks++) {
+        sp_context *c = open_small(&prefix, n_blocks, (sp_context_opts){0});
+        sp_request *cold = submit_tree(c), *warm = NULL;
+        if (cold && sp_request_result(run(c, cold))->finish == SP_FINISH_LENGTH) {
+            assert_ok(sp_measure_swap_out(c));
+            warm = run(c, submit_tree(c));
+            if (sp_request_result(warm)->finish != SP_FINISH_LENGTH)
+                fail_msg("%d blocks: %s", n_blocks, sp_request_result(warm)->detail);
+            assert_adds_up(sp_request_result(warm));
+            assert_same_text(cold, warm);
+            const int n = n_from(warm, "host");
+            assert_true(n > 0);
+            n_tight += n < 2 + N_LEAVES; /* the system text, the hub, the leaves */
+            n_whole += n == 2 + N_LEAVES;
+        }
+        sp_request_destroy(cold);
+        sp_request_destroy(warm);
+        close_clean(c);
+    }
+    assert_true(n_tight > 4 && n_whole > 4);
+}
+
+/* A long answer reads nodes that were loaded as if they had been computed together. */
+static void test_nodes_that_come_back_are_packed(void **state)
+{
+    sp_context *c = open_small(&prefix, 200, (sp_context_opts){0});
+    sp_request *cold = run(c, submit_tree(c));
+    assert_ok(sp_measure_swap_out(c));
+    sp_request *warm = run(c, submit_tree(c));
+    assert_int_equal(n_from(warm, "host"), 2 + N_LEAVES);
+    assert_int_equal(sp_request_result(cold)->decode.n_packed, 0); /* one tree: it is in place */
+    int n_nodes = 0;
+    for (int i = 1; i < 2 + N_LEAVES; i++) n_nodes += sp_request_result(warm)->segments[i].n_reused;
+    assert_int_equal(sp_request_result(warm)->decode.n_packed, n_nodes);
+    assert_same_text(cold, warm);
+    sp_request_destroy(cold);
+    sp_request_destroy(warm);
     close_clean(c);
 }
 
@@ -272,6 +346,8 @@ int main(void)
         cmocka_unit_test(test_paths_come_back_exact),
         cmocka_unit_test(test_a_longer_prompt_continues_what_came_back),
         cmocka_unit_test(test_chunks_come_back_anywhere),
+        cmocka_unit_test(test_nodes_come_back_where_they_fit),
+        cmocka_unit_test(test_nodes_that_come_back_are_packed),
         cmocka_unit_test(test_swapped_out_once),
         cmocka_unit_test(test_a_full_host),
         cmocka_unit_test(test_unknown_names),
