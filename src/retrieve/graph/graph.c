@@ -257,6 +257,7 @@ sp_err sp_graph_find_paths(sp_graph *g, const char *question, const sp_graph_pat
     sp_err err = sp_graph_begin(g);
     if (err == SP_OK && a.q.words.n)
         err = sp_graph_find_named(g, &a.q, full.max_entities, &a.named);
+    if (err == SP_OK) err = sp_graph_drop_roles(g, &a.q, &a.named);
     if (err == SP_OK) err = add_entities(&a);
     for (size_t i = 0; err == SP_OK && i < a.named.n; i++) err = add_paths(&a, (int)i);
     sp_graph_end(g);

@@ -241,3 +241,18 @@ sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out)
     }
     return SP_OK;
 }
+
+sp_err sp_name_relation_key(const char *relation, sp_bytes *key, sp_name_words *words)
+{
+    sp_bytes readable = {0};
+    size_t n = 0;
+    sp_err err = sp_name_readable(relation, strlen(relation), &readable);
+    if (err == SP_OK) err = sp_name_key(readable.v, readable.n, key, words);
+    for (size_t i = 0; err == SP_OK && i < words->n; i++) {
+        const sp_name_word *w = &words->v[i];
+        if (!sp_name_is_common(key->v + w->key_from, w->key_to - w->key_from)) words->v[n++] = *w;
+    }
+    if (err == SP_OK) words->n = n;
+    sp_vec_fini(&readable);
+    return err;
+}

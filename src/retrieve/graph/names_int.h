@@ -36,4 +36,10 @@ bool sp_name_is_common(const char *s, size_t n);
  * '_' and '-' as blanks, "bornIn" as "born in". */
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
+/* sp_name_relation_key -- the key and the words of the readable form of a relation, without function words: appended.
+ * Words of a question that are like one of them (SP_NAME_LIKE_LEAST) mean the relation. */
+#define SP_NAME_LIKE_LEAST 0.35
+sp_err sp_name_relation_key(const char *relation, sp_bytes *key,
+                            sp_name_words *words) SP_MUST_CHECK;
+
 #endif

@@ -6,7 +6,7 @@
  *
  *     terms   words of the question that are no function words and name no entity
  *     tf      sum over the pattern's relations of the likeness of term and relation (letter
- *             trigrams: "directors" is like "directed_by"); LIKE_LEAST at least, or else 0
+ *             trigrams: "directors" is like "directed_by"); SP_NAME_LIKE_LEAST at least, or else 0
  *     idf     of the term over the patterns of this walk
  *     length  hops
  *
@@ -22,7 +22,6 @@
 #include "retrieve/graph/walk_int.h"
 
 #define MAX_TERMS   24
-#define LIKE_LEAST  0.35
 #define K1          1.2
 #define B           0.5
 #define PRIOR       0.05 /* of a pattern without a common word, so that short ones come first */
@@ -98,23 +97,20 @@ static void find_terms(ranking *r)
 /* measure -- the likeness of a relation to each term: that of its most similar word. */
 static sp_err measure(ranking *r, relation *rel)
 {
-    sp_bytes readable = {0}, key = {0};
+    sp_bytes key = {0};
     sp_name_words words = {0};
     sp_err err = r->g->ops->relation(r->g, rel->id, r->strings, &rel->name);
-    if (err == SP_OK) err = sp_name_readable(rel->name, strlen(rel->name), &readable);
-    if (err == SP_OK) err = sp_name_key(readable.v, readable.n, &key, &words);
+    if (err == SP_OK) err = sp_name_relation_key(rel->name, &key, &words);
     for (size_t i = 0; err == SP_OK && i < words.n; i++) {
         const char *s = key.v + words.v[i].key_from;
         size_t n = words.v[i].key_to - words.v[i].key_from;
-        if (sp_name_is_common(s, n)) continue;
         for (int t = 0; t < r->n_terms; t++) {
             double like = sp_name_likeness(r->terms[t].s, r->terms[t].n, s, n);
-            if (like >= LIKE_LEAST && like > rel->like[t]) rel->like[t] = (float)like;
+            if (like >= SP_NAME_LIKE_LEAST && like > rel->like[t]) rel->like[t] = (float)like;
         }
     }
     sp_vec_fini(&words);
     sp_vec_fini(&key);
-    sp_vec_fini(&readable);
     return err;
 }
 

@@ -26,6 +26,10 @@ void sp_graph_question_fini(sp_graph_question *q);
 sp_err sp_graph_find_named(sp_graph *g, const sp_graph_question *q, int most,
                            sp_graph_named_list *out) SP_MUST_CHECK;
 
+/* sp_graph_drop_roles -- removes names that the question uses for a relation (roles.c). */
+sp_err sp_graph_drop_roles(sp_graph *g, const sp_graph_question *q,
+                           sp_graph_named_list *named) SP_MUST_CHECK;
+
 /* sp_graph_find_name -- nodes whose name is the whole text, else those most like it. */
 sp_err sp_graph_find_name(sp_graph *g, const sp_graph_question *q, int most,
                           sp_graph_named_list *out) SP_MUST_CHECK;

@@ -40,6 +40,40 @@ static void misspelt_names_are_found(void **state)
     assert_string_equal(graph_names(f, "Heat"), "Heat=Heat:Heat:0");
 }
 
+/* "director" is a film of the graph, and what the question wants of Heat. */
+static void words_of_relations_are_no_names(void **state)
+{
+    folder *f = *state;
+    const char *heat = "Heat=Heat:Heat:0", *director = "director=Director:Director:0";
+    graph_make(f, "m.tsv", movies);
+    graph_make(f, "n.tsv",
+               "Director\tdirected_by\tAnn Lee\nStarred Actor\tdirected_by\tAnn Lee\n"
+               "Alien\tdirected_by\tAnn Lee\n");
+    assert_string_equal(graph_names(f, "who is the director of Heat"), heat);
+    assert_string_equal(
+        graph_paths(f, "the director of Heat", (sp_graph_paths_opts){.k = 1, .hops = 1}),
+        "Heat -directed_by-> Michael Mann\n"); /* and it is a word of the question */
+    assert_string_equal(graph_names(f, "was the starred actor of Heat ill"), heat);
+    assert_string_equal(graph_names(f, "was Director by the director of Heat"),
+                        "Director=Director:Director:0 Heat=Heat:Heat:0");
+    assert_string_equal(graph_names(f, "director of heat"), "heat=Heat:Heat:0");
+    /* the only name; no relation; */
+    assert_string_equal(graph_names(f, "who is in director"), director);
+    assert_string_equal(graph_names(f, "who directed Heat and alien"),
+                        "Heat=Heat:Heat:0 alien=Alien:Alien:0");
+    /* a relation far from Al Pacino */
+    graph_make(f, "o.tsv", "Plays\tdirected_by\tAnn Lee\n");
+    assert_string_equal(graph_names(f, "plays with Al Pacino"),
+                        "plays=Plays:Plays:0 Al Pacino=Al Pacino:Al Pacino:0");
+    sp_graph *g = graph_open(f);
+    sp_graph_answer a = {.n_paths = -7};
+    assert_survives_faults(sp_graph_find_paths(g, "the director of Heat", NULL, &a),
+                           a.n_paths == -7);
+    assert_int_equal(a.n_entities, 1);
+    sp_graph_answer_fini(&a);
+    sp_graph_close(g);
+}
+
 static void search_lists_similar_names(void **state)
 {
     folder *f = *state;
@@ -218,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(entities_are_longest_names),
         FOLDER_TEST(misspelt_names_are_found),
+        FOLDER_TEST(words_of_relations_are_no_names),
         FOLDER_TEST(search_lists_similar_names),
         FOLDER_TEST(the_best_path_has_the_words_of_the_question),
         FOLDER_TEST(explanations_name_the_words),
