@@ -61,7 +61,7 @@ struct sp_engine {
     sp_attend_req *reqs;                   /* [slices] */
     sp_pick_req *picks;                    /* [slices] */
     sp_summaries *summaries[SP_SUMMARY_N]; /* of each kind, once it is used */
-    sp_summary_kind kept;                  /* the kind that stores keep */
+    uint32_t kept;                         /* a bit for each kind that stores keep */
     sp_kv_notes notes;                     /* sp_engine_keep_summaries; else zeros */
     sp_span *head_spans; /* what selectors have made of span lists: of each slice [G, n_spans] */
     const sp_span **of_head; /* [slices, G] lists in head_spans */

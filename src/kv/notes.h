@@ -2,7 +2,7 @@
  * sparse decoding. The engine knows what they are; a store moves bytes.
  *
  *   put   prepare (engine's thread) --> each layer: read
- *   get   each layer: write --> whole, once all layers were valid
+ *   get   each layer: write --> whole, of the parts that were valid in all layers
  *
  * A copy without notes, or with damaged ones, is used all the same: they are derived anew. */
 #ifndef SP_KV_NOTES_H
@@ -16,12 +16,15 @@ typedef struct sp_kv_notes {
     size_t (*bytes)(void *user, int32_t n);
     /* Sealed blocks will be read. Thread: the engine's. */
     void (*prepare)(void *user, const uint32_t *blocks, int32_t n);
-    /* false: there are none. Thread: any holder of the blocks. */
+    /* Whether some of these blocks have notes. Thread: any holder of the blocks. */
+    bool (*has)(void *user, const uint32_t *blocks, int32_t n);
+    /* false: some have none. Thread: any holder of the blocks. */
     bool (*read)(void *user, int layer, const uint32_t *blocks, int32_t n, uint8_t *to);
-    /* false: these bytes are of another kind or version. Thread: who loads the blocks. */
-    bool (*write)(void *user, int layer, const uint32_t *blocks, int32_t n, const uint8_t *from,
-                  size_t n_bytes);
-    void (*whole)(void *user, const uint32_t *blocks, int32_t n);
+    /* Returns the parts that were taken, a bit each; 0: these bytes are of other kinds or another
+     * version. Thread: who loads the blocks. */
+    uint32_t (*write)(void *user, int layer, const uint32_t *blocks, int32_t n, const uint8_t *from,
+                      size_t n_bytes);
+    void (*whole)(void *user, const uint32_t *blocks, int32_t n, uint32_t parts);
     void *user;
 } sp_kv_notes;
 

@@ -173,8 +173,7 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
                                               .max_slices = c->max_requests},
                             &c->engine));
     if (c->offload) sp_engine_set_offload(c->engine, c->offload);
-    if (c->decode.sparse && c->tiers)
-        SP_TRY(sp_engine_keep_summaries(c->engine, c->decode.o.kind));
+    if (c->decode.sparse && c->tiers) SP_TRY(sp_engine_keep_summaries(c->engine, &c->decode.o));
     size_t n = (size_t)c->max_requests, vocab = (size_t)c->model->hp.n_vocab;
     c->slices = SP_NEW_N(sp_slice, n);
     c->sliced = SP_NEW_N(sp_request *, n);

@@ -14,8 +14,9 @@ typedef struct host_copy {
     atomic_int refs;
     sp_record record; /* in head */
     uint8_t *head;
-    uint8_t *layers; /* [n_layers, stride] */
-    size_t stride;   /* bytes of a layer as it is kept */
+    uint8_t *layers; /* [n_layers, stride] each as it is kept, then its notes */
+    size_t kept;     /* bytes of a layer without its notes */
+    size_t stride;
     bool packed;
     int64_t bytes; /* I2 */
 } host_copy;
@@ -60,7 +61,8 @@ static bool is_packed(const host_tier *h, const sp_record *r)
     return h->packing.name && h->packing.wants(h->packing.user, r);
 }
 
-static size_t stride_of(const host_tier *h, const sp_record *r)
+/* kept_of -- bytes of a layer as it is kept, without its notes. */
+static size_t kept_of(const host_tier *h, const sp_record *r)
 {
     const sp_host_packing *p = &h->packing;
     return is_packed(h, r) ? p->packed_bytes(p->user, r->layer_bytes) : r->layer_bytes;
@@ -69,24 +71,36 @@ static size_t stride_of(const host_tier *h, const sp_record *r)
 int64_t sp_host_tier_bytes(sp_tier *t, const sp_record *r)
 {
     return (int64_t)(sp_record_layout_of(r).head_pages * (size_t)SP_PAGE +
-                     (size_t)r->n_layers * stride_of(host_of(t), r) + COPY_BYTES);
+                     (size_t)r->n_layers * (kept_of(host_of(t), r) + r->note_bytes) + COPY_BYTES);
 }
 
-/* fill_layers -- from the source of a put, with the checksum of what is kept. */
+/* A layer and its notes as the caller has them; NULL when the copy keeps them so. */
+static sp_err take_staging(const host_copy *c, const sp_record *r, uint8_t **out)
+{
+    const size_t bytes = r->layer_bytes + r->note_bytes;
+    *out = c->packed ? sp_alloc(1, bytes) : NULL;
+    return c->packed && !*out ? sp_fail_nomem(bytes, "a layer of the host tier") : SP_OK;
+}
+
+/* fill_layers -- from the source of a put, with the checksums of what is kept. */
 static sp_err fill_layers(host_tier *h, const sp_tier_op *op, host_copy *c, sp_layer_sum *sums)
 {
     const sp_tier_job *job = &op->job;
     const sp_host_packing *p = &h->packing;
-    uint8_t *staging = c->packed ? sp_alloc(1, job->record->layer_bytes) : NULL;
-    sp_err err = c->packed && !staging
-                     ? sp_fail_nomem(job->record->layer_bytes, "a layer for the host tier")
-                     : SP_OK;
-    for (int l = 0; err == SP_OK && l < job->record->n_layers; l++) {
+    const sp_record *r = job->record;
+    uint8_t *staging;
+    sp_err err = take_staging(c, r, &staging);
+    for (int l = 0; err == SP_OK && l < r->n_layers; l++) {
         uint8_t *to = c->layers + (size_t)l * c->stride;
         if (sp_tier_op_is_cancelled(op)) err = sp_fail(SP_E_CANCELED, "a put was cancelled");
         if (err == SP_OK) err = job->source(job->user, l, staging ? staging : to);
-        if (err == SP_OK && staging) p->pack(p->user, staging, job->record->layer_bytes, to);
-        if (err == SP_OK) sums[l] = sp_layer_sum_of(to, c->stride);
+        if (err != SP_OK) break;
+        if (staging) {
+            p->pack(p->user, staging, r->layer_bytes, to);
+            memcpy(to + c->kept, staging + r->layer_bytes, r->note_bytes);
+        }
+        sums[l] = sp_layer_sum_of(to, c->kept);
+        if (r->note_bytes) sums[r->n_layers + l] = sp_layer_sum_of(to + c->kept, r->note_bytes);
     }
     sp_free(staging);
     return err;
@@ -96,21 +110,22 @@ static sp_err new_copy(host_tier *h, const sp_tier_op *op, host_copy **out)
 {
     const sp_record *r = op->job.record;
     const size_t n_layers = (size_t)r->n_layers;
-    if (r->note_bytes) return sp_fail(SP_E_ARG, "the host tier keeps no notes");
     const size_t head = sp_record_layout_of(r).head_pages * (size_t)SP_PAGE;
     host_copy *c = SP_NEW(host_copy);
-    sp_layer_sum *sums = sp_alloc(n_layers, sizeof *sums);
+    sp_layer_sum *sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *sums);
     sp_err err = SP_OK;
     if (c) {
         atomic_init(&c->refs, 1);
-        c->stride = stride_of(h, r);
+        c->kept = kept_of(h, r);
+        c->stride = c->kept + r->note_bytes;
         c->packed = is_packed(h, r);
         c->bytes = sp_host_tier_bytes(&h->base, r);
         c->head = sp_alloc(1, head);
         c->layers = sp_alloc(n_layers, c->stride);
     }
     if (!c || !sums || !c->head || !c->layers)
-        err = sp_fail_nomem(head + n_layers * stride_of(h, r), "a copy in the host tier");
+        err = sp_fail_nomem(head + n_layers * (kept_of(h, r) + r->note_bytes),
+                            "a copy in the host tier");
     if (err == SP_OK) err = fill_layers(h, op, c, sums);
     if (err == SP_OK) err = sp_record_write(r, sums, c->head);
     if (err == SP_OK) err = sp_record_read(c->head, head, &c->record);
@@ -194,6 +209,15 @@ static sp_err run_put(host_tier *h, const sp_tier_op *op)
     return err;
 }
 
+/* is_whole -- a layer and its notes are what was kept. */
+static bool is_whole(const host_copy *c, int layer, const uint8_t *from)
+{
+    const sp_record *r = &c->record;
+    if (!sp_layer_sum_eq(sp_layer_sum_of(from, c->kept), r->sums[layer])) return false;
+    return r->note_bytes == 0 || sp_layer_sum_eq(sp_layer_sum_of(from + c->kept, r->note_bytes),
+                                                 r->sums[r->n_layers + layer]);
+}
+
 static sp_err deliver(host_tier *h, const sp_tier_op *op, const host_copy *c)
 {
     const sp_tier_job *job = &op->job;
@@ -202,16 +226,18 @@ static sp_err deliver(host_tier *h, const sp_tier_op *op, const host_copy *c)
         return sp_fail(SP_E_ARG, "layers %d to %d of a copy of %d layers", job->first,
                        job->first + job->n_layers - 1, c->record.n_layers);
     if (job->head) SP_TRY(job->head(job->user, &c->record));
-    uint8_t *staging = c->packed && job->n_layers ? sp_alloc(1, c->record.layer_bytes) : NULL;
-    if (c->packed && job->n_layers && !staging)
-        return sp_fail_nomem(c->record.layer_bytes, "a layer of the host tier");
-    sp_err err = SP_OK;
+    const sp_record *r = &c->record;
+    uint8_t *staging = NULL;
+    sp_err err = job->n_layers ? take_staging(c, r, &staging) : SP_OK;
     for (int l = job->first; err == SP_OK && l < job->first + job->n_layers; l++) {
         const uint8_t *from = c->layers + (size_t)l * c->stride;
         if (sp_tier_op_is_cancelled(op)) err = sp_fail(SP_E_CANCELED, "a load was cancelled");
-        if (err == SP_OK && !sp_layer_sum_eq(sp_layer_sum_of(from, c->stride), c->record.sums[l]))
+        if (err == SP_OK && !is_whole(c, l, from))
             err = sp_fail(SP_E_FORMAT, "damaged in memory: the checksum of layer %d is wrong", l);
-        if (err == SP_OK && staging) p->unpack(p->user, from, c->record.layer_bytes, staging);
+        if (err == SP_OK && staging) {
+            p->unpack(p->user, from, r->layer_bytes, staging);
+            memcpy(staging + r->layer_bytes, from + c->kept, r->note_bytes);
+        }
         if (err == SP_OK && job->sink) err = job->sink(job->user, l, staging ? staging : from);
     }
     sp_free(staging);

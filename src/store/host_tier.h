@@ -2,7 +2,7 @@
  *
  *   put   the header is kept as a record has it, each layer as it comes from the source, or packed
  *   get   layers are unpacked, and verified: what leaves is what was put, or for a packed layer what
- *         unpacking makes of it
+ *         unpacking makes of it; notes are never packed, and damaged ones are damage of the copy
  *
  * Puts run on the thread of whoever calls sp_tier_run: the device gives up its blocks afterwards.
  * Submitted operations run on a thread of the tier, in order. A get holds the memory that it reads: a
@@ -10,7 +10,7 @@
  *
  * Invariants
  *  I1  bytes_used is at most max_bytes.
- *  I2  a copy counts its header, its layers and COPY_BYTES; sp_host_tier_bytes says it beforehand. */
+ *  I2  a copy counts its header, its layers, their notes and COPY_BYTES; sp_host_tier_bytes says it beforehand. */
 #ifndef SP_STORE_HOST_TIER_H
 #define SP_STORE_HOST_TIER_H
 

@@ -15,8 +15,10 @@ static uint64_t layer_bytes_of(const sp_move *m)
     return (uint64_t)sp_blocks_for(m->seg.n) * sp_kv_pool_layer_block_bytes(m->pool);
 }
 
-void sp_move_record(const sp_move *m, sp_record *r)
+void sp_move_record(sp_move *m, sp_record *r)
 {
+    const bool has_notes = m->slot == 0 && sp_notes_has(m->pool, m->blocks, m->seg.n);
+    m->note_bytes = has_notes ? sp_notes_bytes(m->pool, m->seg.n) : 0;
     r->kind = m->kind;
     r->space = *m->space;
     r->id = m->seg.id;
@@ -25,7 +27,7 @@ void sp_move_record(const sp_move *m, sp_record *r)
     r->n = m->seg.n;
     r->n_layers = sp_kv_pool_shape(m->pool)->n_layers;
     r->layer_bytes = layer_bytes_of(m);
-    r->note_bytes = 0; /* moves put into the host tier alone: the notes of the blocks stay */
+    r->note_bytes = m->note_bytes;
     r->sums = NULL;
 }
 
@@ -57,6 +59,7 @@ static sp_err read_layer(void *user, int layer, void *to)
         out += (size_t)run.n * bytes;
         i += run.n;
     }
+    sp_notes_read(m->pool, layer, m->blocks, m->seg.n, out, m->note_bytes);
     return SP_OK;
 }
 

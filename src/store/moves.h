@@ -27,6 +27,7 @@ typedef struct sp_move {
     int n_head;
     const uint32_t *blocks; /* [ceil((slot + n) / B)] */
     int32_t slot;           /* put: of the first token in blocks[0] */
+    uint64_t note_bytes;    /* put: of a layer */
 
     int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */
@@ -42,8 +43,8 @@ typedef struct sp_move {
 
 sp_tier_key sp_move_key(const sp_move *m);
 /* sp_move_record -- completes a record that says before, at, exact and what was measured: the rest
- * follows from the move. */
-void sp_move_record(const sp_move *m, sp_record *r);
+ * follows from the move, and whether the blocks have notes. */
+void sp_move_record(sp_move *m, sp_record *r);
 
 /* sp_move_put -- runs a put of this record. Errors: those of sp_tier_op_result. */
 sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;

@@ -8,6 +8,12 @@ uint64_t sp_notes_bytes(const sp_kv_pool *p, int32_t n)
     return notes ? notes->bytes(notes->user, n) : 0;
 }
 
+bool sp_notes_has(const sp_kv_pool *p, const uint32_t *blocks, int32_t n)
+{
+    const sp_kv_notes *notes = sp_kv_pool_notes(p);
+    return notes && notes->has(notes->user, blocks, n);
+}
+
 void sp_notes_prepare(const sp_kv_pool *p, const uint32_t *blocks, int32_t n)
 {
     const sp_kv_notes *notes = sp_kv_pool_notes(p);
@@ -26,8 +32,10 @@ void sp_notes_write(const sp_kv_pool *p, sp_notes_load *load, int layer, const u
                     int32_t n, const uint8_t *from)
 {
     const sp_kv_notes *notes = sp_kv_pool_notes(p);
-    if (!notes || load->n_bytes == 0 || layer > load->n_layers) return;
-    if (!notes->write(notes->user, layer, blocks, n, from, load->n_bytes)) return;
-    load->n_layers = SP_MAX(load->n_layers, layer + 1);
-    if (layer + 1 == sp_kv_pool_shape(p)->n_layers) notes->whole(notes->user, blocks, n);
+    if (!notes || load->n_bytes == 0 || layer != load->n_layers) return;
+    const uint32_t parts = notes->write(notes->user, layer, blocks, n, from, load->n_bytes);
+    load->parts = layer == 0 ? parts : load->parts & parts;
+    load->n_layers = layer + 1;
+    if (load->n_layers == sp_kv_pool_shape(p)->n_layers)
+        notes->whole(notes->user, blocks, n, load->parts);
 }

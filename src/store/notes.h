@@ -2,7 +2,7 @@
  *
  *   | keys and values, layer_bytes | notes, note_bytes | zeros to the next page |
  *
- * They have checksums of their own. Where one is wrong, the reader gets zeros, which no notes are. */
+ * They have checksums of their own. Where one is wrong, the disk tier delivers zeros, which no notes are. */
 #ifndef SP_STORE_NOTES_H
 #define SP_STORE_NOTES_H
 
@@ -10,6 +10,8 @@
 
 /* sp_notes_bytes -- of one layer of n tokens; 0: the pool keeps none. */
 uint64_t sp_notes_bytes(const sp_kv_pool *p, int32_t n);
+/* sp_notes_has -- some of these blocks: their notes were of use. */
+bool sp_notes_has(const sp_kv_pool *p, const uint32_t *blocks, int32_t n);
 /* sp_notes_prepare -- before a put. Thread: the engine's. */
 void sp_notes_prepare(const sp_kv_pool *p, const uint32_t *blocks, int32_t n);
 /* sp_notes_read -- into n_bytes; zeros when there are none. */
@@ -19,7 +21,8 @@ void sp_notes_read(const sp_kv_pool *p, int layer, const uint32_t *blocks, int32
 /* A load: layers arrive in order, some of them twice. Starts as zeros. */
 typedef struct sp_notes_load {
     uint64_t n_bytes; /* of a layer; 0: the copy has none */
-    int n_layers;     /* valid ones so far */
+    int n_layers;     /* that have arrived */
+    uint32_t parts;   /* valid in all of them */
 } sp_notes_load;
 
 void sp_notes_write(const sp_kv_pool *p, sp_notes_load *load, int layer, const uint32_t *blocks,

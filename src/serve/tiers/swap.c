@@ -123,6 +123,8 @@ static sp_err write_to_host(sp_tiers *t, const sp_copy *c)
         r.order = c->stats->order;
         r.cci = c->stats->cci;
     }
+    if (m.slot == 0 && sp_notes_has(t->pool, m.blocks, m.seg.n)) /* the others follow */
+        sp_notes_prepare(t->pool, m.blocks, m.seg.n);
     sp_move_record(&m, &r);
     SP_TRY(sp_record_check(&r));
     if (!make_room(t, sp_host_tier_bytes(t->host, &r)))

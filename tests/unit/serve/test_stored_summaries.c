@@ -8,8 +8,8 @@
 
 enum { N_CHUNKS = 3, WORDS = 5, TOKENS = 12 };
 
-/* One stage: summaries of a second one are not kept. */
-static const char sparse[] = "sparse:112,depth=0,refine=1",
+static const char sparse[] = "sparse:112,depth=0",
+                  one_stage[] = "sparse:112,depth=0,refine=1",
                   other_kind[] = "sparse:112,depth=0,refine=1,quest";
 
 static sp_context *open_decoding(const char *dir, const char *decode)
@@ -47,12 +47,17 @@ static sp_request *answer(sp_context *c, int64_t *n_summarized)
     return r;
 }
 
-static int n_from_disk(const sp_request *r)
+static int n_from(const sp_request *r, const char *tier)
 {
     const sp_result *res = sp_request_result(r);
     int n = 0;
-    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, "disk") == 0;
+    for (int i = 0; i < res->n_segments; i++) n += strcmp(res->segments[i].from, tier) == 0;
     return n;
+}
+
+static int n_from_disk(const sp_request *r)
+{
+    return n_from(r, "disk");
 }
 
 static void fill(const char *dir, const char *decode)
@@ -106,6 +111,7 @@ static void test_nothing_is_summarized_after_a_load(void **state)
     assert_int_equal(n, 0);
     assert_same_text(r, want);
     assert_true(same_summaries(c, plain, SP_SUMMARY_BOUNDS) > 10);
+    assert_true(same_summaries(c, plain, SP_SUMMARY_KEYS4) > 10);
     sp_request_destroy(r);
     sp_request_destroy(want);
     close_clean(c);
@@ -141,6 +147,50 @@ static void test_other_summaries_are_made_anew(void **state)
     close_clean(c);
     assert_true(read_as(dir, sparse) > 10);
     remove_folder(dir);
+}
+
+/* Each takes its stages from a store that another filled: of two those of one, and of one (as earlier
+ * programs wrote them) the first. */
+static void test_one_stage_and_two(void **state)
+{
+    char dir[128];
+    make_folder(dir, sizeof dir);
+    fill(dir, sparse);
+    assert_int_equal(read_as(dir, one_stage), 0);
+    assert_int_equal(read_as(dir, "sparse:112,depth=0,keys4"), 0);
+    remove_folder(dir);
+    make_folder(dir, sizeof dir);
+    fill(dir, one_stage);
+    assert_int_equal(read_as(dir, one_stage), 0);
+    assert_true(read_as(dir, sparse) > 10); /* the second stage */
+    remove_folder(dir);
+}
+
+enum { SMALL = 32 /* blocks: a prompt drives the one before it out */ };
+
+/* The host tier keeps what a copy has when it leaves the device. */
+static void test_host_tier(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    const size_t block_bytes = sp_context_describe(c).kv_block_bytes;
+    sp_context_close(c);
+    c = open_with((sp_context_opts){.decode = sparse,
+                                    .order = "fcfs",
+                                    .kv_bytes = SMALL * block_bytes,
+                                    .host_bytes = 64 << 20,
+                                    .n_batch = 40});
+    int64_t n;
+    sp_request *first = answer(c, &n);
+    assert_true(n > 10);
+    sp_request_destroy(ask(c, "32", "Why was that so, and for how long then?", 20));
+    sp_request_destroy(ask(c, "23", "What else is there to say of it at all?", 20));
+    sp_request *r = answer(c, &n);
+    assert_true(n_from(r, "host") >= N_CHUNKS);
+    assert_int_equal(n, 0);
+    assert_same_text(r, first);
+    sp_request_destroy(r);
+    sp_request_destroy(first);
+    close_clean(c);
 }
 
 /* An archive has them too. */
@@ -198,6 +248,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_summarized_after_a_load),
         cmocka_unit_test(test_other_summaries_are_made_anew),
+        cmocka_unit_test(test_one_stage_and_two),
+        cmocka_unit_test(test_host_tier),
         cmocka_unit_test(test_archive),
         cmocka_unit_test(test_with_full_attention),
     };

@@ -132,6 +132,56 @@ static void test_packing(void **state)
     sp_tier_close(t);
 }
 
+/* -- notes ---------------------------------------------------------------------------------- */
+
+enum { NOTES = 96 };
+
+static void fill_notes(const noise *c, int layer, uint8_t *out)
+{
+    for (int i = 0; i < NOTES; i++) out[i] = (uint8_t)(c->number * 31 + (uint32_t)(layer * 7 + i));
+}
+
+static sp_err source_with_notes(void *user, int layer, void *to)
+{
+    const noise *c = user;
+    fill_notes(c, layer, (uint8_t *)to + c->record.layer_bytes);
+    return noise_source(user, layer, to);
+}
+
+/* check_with_notes -- kind 0 is packed to a half, and other kinds come back as they were. */
+static sp_err check_with_notes(void *user, int layer, const void *from)
+{
+    noise *c = user;
+    uint8_t wanted[NOTES];
+    fill_notes(c, layer, wanted);
+    SP_TRY(c->record.kind == 0 ? check_half(user, layer, from) : noise_sink(user, layer, from));
+    return memcmp(wanted, (const uint8_t *)from + c->record.layer_bytes, NOTES) == 0
+               ? SP_OK
+               : sp_fail(SP_E_LIMIT, "wrong notes");
+}
+
+static void test_notes_come_back_whole(void **state)
+{
+    const sp_host_packing packing = {
+        .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
+    sp_tier *t = open_host(1 << 20, &packing);
+    for (uint32_t number = 2; number < 4; number++) {
+        noise c;
+        noise_init(&c, number, 1);
+        const int64_t without = sp_host_tier_bytes(t, &c.record);
+        c.record.note_bytes = NOTES;
+        assert_int_equal(sp_host_tier_bytes(t, &c.record), without + NOTES * NOISE_LAYERS);
+        sp_tier_job job = noise_put_job(&c);
+        job.source = source_with_notes;
+        assert_ok(sp_tier_run(t, &job));
+        job = noise_get_job(&c, 1, 3);
+        job.sink = check_with_notes;
+        assert_ok(sp_tier_run(t, &job));
+        assert_int_equal(c.n_layers, 3);
+    }
+    sp_tier_close(t);
+}
+
 /* -- many threads --------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 150, KEYS = 12 };
@@ -207,6 +257,7 @@ int main(void)
         cmocka_unit_test(test_the_budget_is_kept),
         cmocka_unit_test(test_a_source_that_fails_leaves_the_older_copy),
         cmocka_unit_test(test_packing),
+        cmocka_unit_test(test_notes_come_back_whole),
         cmocka_unit_test(test_put_get_drop_and_cancel_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
