@@ -234,6 +234,7 @@ void srv_job_destroy(srv_job *j)
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);
+        json_decref(j->choices[i].call);
         atomic_fetch_sub(&j->s->n_active, 1);
     }
     pthread_cond_destroy(&j->changed);

@@ -27,6 +27,7 @@ typedef struct srv_choice {
     size_t n_calls; /* whose name has been sent */
     size_t n_sent;  /* bytes of the arguments of the last of them */
     bool call_open; /* the last of them is not complete */
+    json_t *call;   /* of /v1/responses: the last of them as it was sent; or NULL. Owned */
     size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */

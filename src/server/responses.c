@@ -68,16 +68,32 @@ static json_t *message_item(const srv_job *j, const char *status, json_t *part)
                      part ? json_pack("[o]", part) : json_array());
 }
 
-static json_t *call_item(const srv_job *j, size_t k, const json_t *call, bool whole)
+/* call_item -- call number k; what is in progress has no arguments yet. */
+static json_t *call_item(const srv_job *j, size_t k, const json_t *call, const char *status)
 {
+    bool begins = strcmp(status, "in_progress") == 0;
     json_t *named = srv_answer_call(j, 0, k, call, false);
     json_t *o =
         json_pack("{s:o, s:s, s:s, s:O, s:O, s:o}", "id", json_sprintf("fc_%s_%zu", id_of(j), k),
-                  "type", "function_call", "status", whole ? "completed" : "in_progress", "call_id",
+                  "type", "function_call", "status", status, "call_id",
                   json_object_get(named, "id"), "name", json_object_get(call, "name"), "arguments",
-                  whole ? json_incref(json_object_get(call, "arguments")) : json_string(""));
+                  begins ? json_string("") : json_incref(json_object_get(call, "arguments")));
     json_decref(named);
     return o;
+}
+
+/* read_calls -- of a whole answer. A call that was cut is in found->open, not in the text. */
+static void read_calls(const srv_job *j, const char *text, size_t n, srv_calls *found)
+{
+    srv_calls begun;
+    srv_calls_read(&j->task.tools, text, n, true, found);
+    srv_calls_read(&j->task.tools, text, n, false, &begun);
+    if (begun.open) {
+        found->n_text = begun.n_text;
+        found->open = json_incref(begun.open);
+    }
+    json_decref(begun.v);
+    json_decref(begun.open);
 }
 
 static json_t *content_logprobs(const srv_choice *c)
@@ -116,14 +132,17 @@ json_t *srv_responses_json(const srv_job *j)
     const srv_choice *c = &j->choices[0];
     const sp_result *r = srv_job_result(j, 0);
     json_t *output = json_array();
-    srv_calls_read(&j->task.tools, r->text, strlen(r->text), true, &found);
-    if (found.n_text || json_array_size(found.v) == 0)
+    read_calls(j, r->text, strlen(r->text), &found);
+    size_t n = json_array_size(found.v);
+    if (found.n_text || (n == 0 && !found.open))
         json_array_append_new(
             output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
                                  part_json(r->text, found.n_text, content_logprobs(c))));
-    for (size_t k = 0; k < json_array_size(found.v); k++)
-        json_array_append_new(output, call_item(j, k, json_array_get(found.v, k), true));
+    for (size_t k = 0; k < n; k++)
+        json_array_append_new(output, call_item(j, k, json_array_get(found.v, k), "completed"));
+    if (found.open) json_array_append_new(output, call_item(j, n, found.open, "incomplete"));
     json_decref(found.v);
+    json_decref(found.open);
     return finish(j, output);
 }
 
@@ -150,6 +169,12 @@ static json_t *about(const srv_job *j, json_t *id, bool part)
     return o;
 }
 
+/* send_item -- an item (consumed) is added or done. */
+static bool send_item(srv_job *j, const char *type, json_t *item)
+{
+    return send_event(j, type, json_pack("{s:i, s:o}", "output_index", j->n_items, "item", item));
+}
+
 static json_t *about_message(const srv_job *j)
 {
     return about(j, json_sprintf("msg_%s", id_of(j)), true);
@@ -161,9 +186,7 @@ static bool open_message(srv_job *j)
     j->in_message = true;
     json_t *part = about_message(j);
     json_object_set_new(part, "part", part_json("", 0, NULL));
-    return send_event(j, "response.output_item.added",
-                      json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
-                                message_item(j, "in_progress", NULL))) &&
+    return send_item(j, "response.output_item.added", message_item(j, "in_progress", NULL)) &&
            send_event(j, "response.content_part.added", part);
 }
 
@@ -193,31 +216,60 @@ static bool close_message(srv_job *j, const srv_choice *c)
     json_t *item = message_item(j, "completed", part_json(text, c->taken, list));
     bool good = send_event(j, "response.output_text.done", whole) &&
                 send_event(j, "response.content_part.done", part) &&
-                send_event(j, "response.output_item.done",
-                           json_pack("{s:i, s:O}", "output_index", j->n_items, "item", item));
+                send_item(j, "response.output_item.done", json_incref(item));
     j->n_items++;
     json_decref(item);
     return good;
 }
 
-static bool send_call(srv_job *j, size_t k, const json_t *call)
+/* send_call -- what is new of call number k: its item, then its arguments in pieces, then their end. */
+static bool send_call(srv_job *j, srv_choice *c, size_t k, json_t *call, bool complete)
 {
-    json_t *id = json_sprintf("fc_%s_%zu", id_of(j), k),
-           *arguments = json_object_get(call, "arguments");
-    json_t *delta = about(j, json_incref(id), false), *done = about(j, json_incref(id), false);
-    json_object_set(delta, "delta", arguments);
-    json_object_set(done, "arguments", arguments);
-    json_object_set(done, "name", json_object_get(call, "name"));
-    bool good = send_event(j, "response.output_item.added",
-                           json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
-                                     call_item(j, k, call, false))) &&
-                send_event(j, "response.function_call_arguments.delta", delta) &&
-                send_event(j, "response.function_call_arguments.done", done) &&
-                send_event(j, "response.output_item.done",
-                           json_pack("{s:i, s:o}", "output_index", j->n_items, "item",
-                                     call_item(j, k, call, true)));
-    j->n_items++;
+    const json_t *arguments = json_object_get(call, "arguments");
+    json_t *id = json_sprintf("fc_%s_%zu", id_of(j), k);
+    bool good = true;
+    if (k == c->n_calls) {
+        c->n_calls++;
+        c->n_sent = 0;
+        good = close_message(j, c) &&
+               send_item(j, "response.output_item.added", call_item(j, k, call, "in_progress"));
+    }
+    size_t at = c->n_sent, n = json_string_length(arguments);
+    if (good && n > at) {
+        json_t *delta = about(j, json_incref(id), false);
+        json_object_set_new(delta, "delta",
+                            json_stringn(json_string_value(arguments) + at, n - at));
+        good = send_event(j, "response.function_call_arguments.delta", delta);
+        c->n_sent = n;
+    }
+    c->call_open = !complete;
+    json_decref(c->call);
+    c->call = json_incref(call);
+    if (good && complete) {
+        json_t *whole = about(j, json_incref(id), false);
+        json_object_set_new(whole, "arguments", json_string(json_string_value(arguments)));
+        json_object_set(whole, "name", json_object_get(call, "name"));
+        good = send_event(j, "response.function_call_arguments.done", whole) &&
+               send_item(j, "response.output_item.done", call_item(j, k, call, "completed"));
+        j->n_items++;
+    }
     json_decref(id);
+    return good;
+}
+
+/* send_calls -- the calls that are complete, and what is known of the next one. An answer may end within a call:
+ * then its item ends without the end of its arguments. */
+static bool send_calls(srv_job *j, srv_choice *c, const srv_calls *found)
+{
+    bool good = true;
+    size_t n = json_array_size(found->v);
+    for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
+        good = send_call(j, c, k, json_array_get(found->v, k), true);
+    if (good && found->open && n + 1 >= c->n_calls) good = send_call(j, c, n, found->open, false);
+    if (!good || !c->done || !c->call_open) return good;
+    good = send_item(j, "response.output_item.done",
+                     call_item(j, c->n_calls - 1, c->call, "incomplete"));
+    j->n_items++;
     return good;
 }
 
@@ -241,12 +293,12 @@ bool srv_responses_write(srv_job *j)
     if (!c->begun && !(send_frame(j, "response.created") && send_frame(j, "response.in_progress")))
         return false;
     c->begun = true;
-    srv_calls_read(&j->task.tools, c->text ? c->text : "", c->n, c->done, &found);
-    bool good = send_text(j, c, found.n_text);
-    size_t n = json_array_size(found.v);
-    if (good && c->n_calls < n) good = close_message(j, c);
-    for (; good && c->n_calls < n; c->n_calls++)
-        good = send_call(j, c->n_calls, json_array_get(found.v, c->n_calls));
+    const char *text = c->text ? c->text : "";
+    if (c->done)
+        read_calls(j, text, c->n, &found);
+    else
+        srv_calls_read(&j->task.tools, text, c->n, false, &found);
+    bool good = (c->n_calls || send_text(j, c, found.n_text)) && send_calls(j, c, &found);
     json_decref(found.v);
     json_decref(found.open);
     c->seen = c->n;

@@ -93,6 +93,48 @@ def test_calls_and_their_results(server):
     assert create(server, input=talk, tools=[COUNT]).status in ("completed", "incomplete")
 
 
+NOTE = {"type": "function", "name": "note", "parameters": {
+    "type": "object", "required": ["text"], "properties": {"text": {"type": "string", "minLength": 30, "maxLength": 40}}}}
+ADDED, DELTA, WHOLE, DONE = ("response.output_item.added", "response.function_call_arguments.delta",
+                             "response.function_call_arguments.done", "response.output_item.done")
+
+
+def test_calls_are_streamed_in_pieces(server):
+    ask = {"tools": [NOTE], "tool_choice": "required", "max_output_tokens": 300, "stream": True}
+
+    def events():
+        """Of one stream, checked: the order of OpenAI, the pieces make the whole."""
+        got = list(create(server, **ask))
+        types = [e.type for e in got]
+        pieces = [e.delta for e in got if e.type == DELTA]
+        call = got[-1].response.output[0]
+        assert types == ["response.created", "response.in_progress", ADDED] + [DELTA] * len(pieces) + [
+            WHOLE, DONE, "response.completed"]
+        assert [e.sequence_number for e in got] == list(range(len(got)))
+        assert got[2].item.arguments == "" and got[2].item.name == "note" and got[2].item.status == "in_progress"
+        assert "".join(pieces) == got[-3].arguments == got[-2].item.arguments == call.arguments
+        assert {e.item_id for e in got if e.type in (DELTA, WHOLE)} == {got[2].item.id} == {call.id}
+        assert 30 <= len(json.loads(call.arguments)["text"]) <= 40
+        return len(pieces)
+    assert any(events() > 2 for _ in range(20)) # how many tokens a piece has depends on the clock
+
+
+def test_a_call_that_is_cut_in_a_response(server):
+    for limit in range(16, 100, 4): # the beginning of a call is text
+        ask = {"tools": [NOTE], "tool_choice": "required", "max_output_tokens": limit, "temperature": 0}
+        whole = create(server, **ask)
+        got = list(create(server, stream=True, **ask))
+        last = got[-1].response
+        assert whole.status == last.status == "incomplete" and WHOLE not in [e.type for e in got]
+        assert [o.type for o in whole.output] == [o.type for o in last.output]
+        if whole.output[0].type == "function_call":
+            break
+    call = last.output[0]
+    assert call.type == "function_call" and call.status == whole.output[0].status == "incomplete"
+    assert call.arguments == whole.output[0].arguments == "".join(e.delta for e in got if e.type == DELTA)
+    assert got[-2].type == DONE and got[-2].item.status == "incomplete" and got[-2].item.arguments == call.arguments
+
+
 @pytest.mark.parametrize("more, param", [
     ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"background": True}, "background"),
     ({"conversation": "conv_1"}, "conversation"), ({"input": []}, "input"), ({"input": 7}, "input"),
