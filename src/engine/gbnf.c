@@ -239,7 +239,7 @@ sp_err sp_gbnf_build(const char *source, sp_grammar *g)
         t.rules.v[t.rules.n++] = (sp_tree_rule){.name = "root", .n_name = 4, .body = -1};
     for (skip(&t, true); t.err == SP_OK && t.at < t.n; skip(&t, true)) parse_rule(&t);
     check_defined(&t);
-    sp_err err = sp_tree_compile(&t, g);
+    sp_err err = sp_tree_compile(&t, g, &g->start);
     sp_tree_fini(&t);
     return err;
 }

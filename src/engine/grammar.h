@@ -7,8 +7,8 @@
  * text a beginning of a valid one. An end token is allowed where the text is complete.
  *
  * Supported keywords of a schema: type, properties, required, additionalProperties, items, minItems, maxItems,
- * minLength, maxLength, enum, const, anyOf, oneOf, $ref into the schema, $defs. Others are refused by
- * name and path. What is generated is a subset of what the schema accepts: properties come in the
+ * minLength, maxLength, pattern (regex.c), format (json_formats.c), enum, const, anyOf, oneOf, $ref into the
+ * schema, $defs. Others are refused by name and path. What is generated is a subset of what the schema accepts: properties come in the
  * order of the schema, undeclared ones only where none is declared, numbers have at most 16 digits
  * before and after the point, white space is a blank or a newline with up to 20 blanks. oneOf is
  * treated as anyOf.

@@ -43,6 +43,12 @@ void sp_gram_classify(sp_grammar *g);
 /* sp_json_schema_build -- fills nodes and start: JSON of a schema, or one of several texts. */
 sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g) SP_MUST_CHECK;
 
+/* sp_pattern_build -- appends a rule for the content of JSON strings in which a regular expression is found. Anchors
+ * are those of the expression; characters are escaped as JSON needs it. */
+sp_err sp_pattern_build(const char *source, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
+/* sp_json_format -- the expression of a format of strings ("date"); NULL: it is not supported. */
+const char *sp_json_format(const char *name);
+
 /* -- characters of JSON strings --------------------------------------------------------------------- */
 
 enum { SP_CHAR_WHOLE, SP_CHAR_ESCAPE }; /* positions in a character; others are within it */

@@ -264,6 +264,47 @@ static int32_t char_range(maker *m, sp_char_range r, int32_t at, int32_t next)
     return at;
 }
 
+/* escape -- what follows the backslash of an escaped character. */
+static int32_t escape(maker *m, uint32_t c, int32_t next)
+{
+    static const char digits[] = "0123456789abcdef",
+                      letters[] = "btn?fr"; /* of 8 .. 13; 11 has none */
+    if (c == '"' || c == '\\') return byte(m, (uint8_t)c, (uint8_t)c, next);
+    uint8_t letter = (uint8_t)(c >= 8 && c <= 13 && c != 11 ? letters[c - 8] : 'u');
+    if (letter == 'u') {
+        next = byte(m, (uint8_t)digits[c & 15], (uint8_t)digits[c & 15], next);
+        next = byte(m, (uint8_t)digits[c >> 4], (uint8_t)digits[c >> 4], next);
+        next = byte(m, '0', '0', byte(m, '0', '0', next));
+    }
+    return byte(m, letter, letter, next);
+}
+
+/* control -- as escape, of any control character. */
+static int32_t control(maker *m, int32_t next)
+{
+    int32_t hex = either(m, byte(m, '0', '9', next), byte(m, 'a', 'f', next)), at = -1;
+    at = byte(m, 'u', 'u', byte(m, '0', '0', byte(m, '0', '0', byte(m, '0', '1', hex))));
+    for (const char *letter = "btnfr"; *letter; letter++)
+        at = either(m, at, byte(m, (uint8_t)*letter, (uint8_t)*letter, next));
+    return at;
+}
+
+/* json_range -- as char_range, in a JSON string: control characters, quotes and backslashes are escaped. */
+static int32_t json_range(maker *m, sp_char_range r, int32_t at, int32_t next)
+{
+    static const sp_char_range plain[] = {{' ', '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, TOP}};
+    bool controls = r.lo == 0 && r.hi >= ' ' - 1;
+    int32_t escaped = controls ? control(m, next) : -1;
+    for (uint32_t c = controls ? ' ' : r.lo; c <= SP_MIN(r.hi, '\\'); c++)
+        if (c < ' ' || c == '"' || c == '\\') escaped = either(m, escaped, escape(m, c, next));
+    if (escaped >= 0) at = either(m, at, byte(m, '\\', '\\', escaped));
+    for (size_t i = 0; i < SP_COUNT(plain); i++) {
+        sp_char_range part = {SP_MAX(r.lo, plain[i].lo), SP_MIN(r.hi, plain[i].hi)};
+        if (part.lo <= part.hi) at = char_range(m, part, at, next);
+    }
+    return at;
+}
+
 /* -- building ------------------------------------------------------------------------------------ */
 
 static int32_t build(maker *m, int32_t at, int32_t next);
@@ -316,8 +357,10 @@ static int32_t build(maker *m, int32_t at, int32_t next)
             return emit(
                 m, (sp_gram_node){.kind = SP_GRAM_CALL, .alt = m->starts[n->one], .next = next});
         int32_t set = n->kind == SP_TREE_EMPTY ? next : -1;
-        for (int32_t i = 0; n->kind == SP_TREE_SET && i < n->n_ranges; i++)
-            set = char_range(m, m->t->ranges.v[n->ranges + i], set, next);
+        for (int32_t i = 0; n->kind == SP_TREE_SET && i < n->n_ranges; i++) {
+            sp_char_range r = m->t->ranges.v[n->ranges + i];
+            set = m->t->in_json ? json_range(m, r, set, next) : char_range(m, r, set, next);
+        }
         return set < 0 ? 0 : set;
     }
     return m->t->err == SP_OK ? either(m, alt, build(m, at, next)) : 0;
@@ -428,7 +471,7 @@ static void check_recursion(sp_tree *t)
     sp_free(taken);
 }
 
-sp_err sp_tree_compile(sp_tree *t, sp_grammar *g)
+sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start)
 {
     maker m = {.t = t, .g = g, .steps = MAX_STEPS};
     if (t->err != SP_OK) return t->err;
@@ -440,7 +483,7 @@ sp_err sp_tree_compile(sp_tree *t, sp_grammar *g)
     for (size_t i = 0; i < t->rules.n; i++) m.starts[i] = sp_gram_jump(g, end, &t->err);
     for (size_t i = 0; i < t->rules.n && t->err == SP_OK; i++)
         sp_gram_lead(g, m.starts[i], build(&m, t->rules.v[i].body, end), &t->err);
-    g->start = m.starts[0];
+    *start = m.starts[0];
     sp_free(m.starts);
     return t->err;
 }

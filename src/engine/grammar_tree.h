@@ -44,7 +44,8 @@ typedef struct sp_tree_rule {
 } sp_tree_rule;
 
 typedef struct sp_tree {
-    const char *what;   /* of errors: "grammar", "regex" */
+    const char *what;   /* of errors: "grammar", "regex", "pattern" */
+    bool in_json;       /* it describes the content of a JSON string, in which it is searched for */
     const char *source; /* [n] */
     size_t n, at;       /* at: what is parsed next */
     SP_VEC(sp_tree_node) nodes;
@@ -77,9 +78,9 @@ uint32_t sp_tree_hex(sp_tree *t, int n);
 void sp_tree_bounds(sp_tree *t, int32_t *min, int32_t *max);
 int sp_tree_peek(const sp_tree *t); /* the next byte; -1: there is none */
 
-/* sp_tree_compile -- into the nodes of an automaton. Errors: SP_E_ARG (a rule that refers to itself
+/* sp_tree_compile -- appends nodes to an automaton; *start is where its first rule begins. Errors: SP_E_ARG (a rule that refers to itself
  * before it reads a character), SP_E_LIMIT, SP_E_NOMEM. */
-sp_err sp_tree_compile(sp_tree *t, sp_grammar *g) SP_MUST_CHECK;
+sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
 
 /* GBNF, as llama.cpp has it. */
 sp_err sp_gbnf_build(const char *source, sp_grammar *g) SP_MUST_CHECK;

@@ -3,6 +3,7 @@
  * A schema is a rule, which is called wherever the schema is used, so recursive schemas need no special
  * case. A rule that can call itself before it reads a byte is an error.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -274,15 +275,41 @@ static int32_t array(builder *b, json_t *schema, int32_t next)
                     "[]", next);
 }
 
+/* of_pattern -- a string with content that a regular expression describes. */
+static int32_t of_pattern(builder *b, const char *pattern, int32_t next)
+{
+    int32_t start = 0;
+    if (b->err != SP_OK) return 0;
+    sp_err err = sp_pattern_build(pattern, b->g, &start);
+    if (err != SP_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", sp_error_detail());
+        return fail(b, err, why, NULL);
+    }
+    return range(b, '"', '"', call(b, start, range(b, '"', '"', next)));
+}
+
+static int32_t of_string(builder *b, json_t *schema, int32_t next)
+{
+    json_t *pattern = json_object_get(schema, "pattern"),
+           *format = json_object_get(schema, "format");
+    int32_t min = bound(b, schema, "minLength", 0), max = bound(b, schema, "maxLength", -1);
+    if (max >= 0 && min > max) return fail(b, SP_E_ARG, "minLength exceeds maxLength", NULL);
+    if (!pattern && !format) return string(b, min, max, next);
+    if ((pattern && format) || min > 0 || max >= 0)
+        return fail(b, SP_E_UNSUPPORTED, "more than one of pattern, format and a length", NULL);
+    const char *text = json_string_value(pattern ? pattern : format);
+    if (!text) return fail(b, SP_E_ARG, pattern ? "pattern" : "format", "is not a text");
+    const char *expression = pattern ? text : sp_json_format(text);
+    if (!expression) return fail(b, SP_E_UNSUPPORTED, "unsupported format", text);
+    return of_pattern(b, expression, next);
+}
+
 static int32_t of_type(builder *b, const char *type, json_t *schema, int32_t next)
 {
     if (strcmp(type, "object") == 0) return object(b, schema, next);
     if (strcmp(type, "array") == 0) return array(b, schema, next);
-    if (strcmp(type, "string") == 0) {
-        int32_t min = bound(b, schema, "minLength", 0), max = bound(b, schema, "maxLength", -1);
-        if (max >= 0 && min > max) return fail(b, SP_E_ARG, "minLength exceeds maxLength", NULL);
-        return string(b, min, max, next);
-    }
+    if (strcmp(type, "string") == 0) return of_string(b, schema, next);
     if (strcmp(type, "integer") == 0) return number(b, true, next);
     if (strcmp(type, "number") == 0) return number(b, false, next);
     if (strcmp(type, "boolean") == 0)
@@ -351,7 +378,8 @@ static void check_keywords(builder *b, json_t *schema)
 {
     static const char *const known[] = {
         "type", "properties", "required", "additionalProperties", "items", "minItems", "maxItems",
-        "minLength", "maxLength", "enum", "const", "anyOf", "oneOf", "$ref", "$defs", "definitions",
+        "minLength", "maxLength", "pattern", "format", "enum", "const", "anyOf", "oneOf", "$ref",
+        "$defs", "definitions",
         /* annotations */
         "title", "description", "default", "examples", "$schema", "$id", "$comment", "deprecated",
         "readOnly", "writeOnly", "strict", "name"};

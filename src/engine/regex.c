@@ -1,10 +1,11 @@
-/* regex.c -- parses regular expressions that match a whole text:
+/* regex.c -- parses regular expressions that match a whole text, or (the pattern of a JSON schema) are found
+ * somewhere in it:
  *
  *     characters, ".", [a-z^-], \d \w \s \D \W \S, \n \t \r \f \v \0, \xHH, \uHHHH, \ and a sign
  *     (...), (?:...), (?P<name>...), (?<name>...), |, * + ? {m} {m,} {m,n}, also lazy ("*?")
- *     ^ and $ at the two ends of the expression
+ *     ^ and $ at the two ends of the expression, and of alternatives outside groups
  *
- * \d, \w, \s are of ASCII, and "." is any character but a line end. Look-around, references, flags,
+ * \d, \w, \s are of ASCII, and "." is any character but a line end (in a pattern, all that JavaScript has). Look-around, references, flags,
  * \b and Unicode classes are refused by name. */
 #include <string.h>
 
@@ -148,16 +149,27 @@ static int32_t group(sp_tree *t)
     return at;
 }
 
+/* any_char -- after ".": any character but a line end. */
+static int32_t any_char(sp_tree *t)
+{
+    size_t first = t->ranges.n;
+    sp_tree_range(t, '\n', '\n');
+    if (t->in_json) {
+        sp_tree_range(t, '\r', '\r');
+        sp_tree_range(t, 0x2028, 0x2029);
+    }
+    return sp_tree_set(t, first, true);
+}
+
 static int32_t one_char(sp_tree *t)
 {
     size_t first = t->ranges.n, begin = t->at;
     uint32_t c = sp_tree_char(t);
-    bool any = c == '.';
+    if (c == '.') return any_char(t);
     if (c == '^' || c == '$') refuse(t, begin, "^ and $ inside the expression are not supported");
     if (c == '\\') c = escaped(t);
-    if (any) c = '\n';
     sp_tree_range(t, c, c);
-    return sp_tree_set(t, first, any);
+    return sp_tree_set(t, first, false);
 }
 
 static bool is_repeat(const sp_tree *t)
@@ -186,11 +198,33 @@ static int32_t repeated(sp_tree *t, int32_t at)
     return sp_tree_repeat(t, at, min, max);
 }
 
+static bool take_anchor(sp_tree *t, int c)
+{
+    if (t->depth > 0 || sp_tree_peek(t) != c) return false;
+    t->at++;
+    return true;
+}
+
+static bool at_end_anchor(const sp_tree *t)
+{
+    return t->depth == 0 && sp_tree_peek(t) == '$' &&
+           (t->at + 1 == t->n || t->source[t->at + 1] == '|');
+}
+
+/* any_text -- before or after an alternative that is searched for and has no anchor there. */
+static int32_t any_text(sp_tree *t)
+{
+    size_t first = t->ranges.n;
+    sp_tree_range(t, 0, 0x10FFFF);
+    return sp_tree_repeat(t, sp_tree_set(t, first, false), 0, -1);
+}
+
+/* sequence -- an alternative. Where the whole text must match, anchors change nothing. */
 static int32_t sequence(sp_tree *t)
 {
-    int32_t at = -1;
-    for (int c; (c = sp_tree_peek(t)) >= 0 && c != '|' && c != ')';) {
-        if (c == '$' && t->at + 1 == t->n && t->depth == 0) break;
+    bool searched = t->in_json && t->depth == 0;
+    int32_t at = !take_anchor(t, '^') && searched ? any_text(t) : -1;
+    for (int c; (c = sp_tree_peek(t)) >= 0 && c != '|' && c != ')' && !at_end_anchor(t);) {
         if (is_repeat(t)) sp_tree_fail(t, SP_E_ARG, t->at, "nothing to repeat", NULL, 0);
         int32_t next = c == '('      ? group(t)
                        : c == '['    ? set(t)
@@ -198,6 +232,7 @@ static int32_t sequence(sp_tree *t)
                                      : one_char(t);
         at = sp_tree_seq(t, at, repeated(t, next));
     }
+    if (!take_anchor(t, '$') && searched) at = sp_tree_seq(t, at, any_text(t));
     return at < 0 ? sp_tree_add(t, (sp_tree_node){.kind = SP_TREE_EMPTY}) : at;
 }
 
@@ -211,22 +246,30 @@ static int32_t alternatives(sp_tree *t)
     return at;
 }
 
+static sp_err build(sp_tree *t, sp_grammar *g, int32_t *start)
+{
+    t->err = sp_vec_reserve(&t->rules, 1);
+    int32_t body = alternatives(t);
+    if (sp_tree_peek(t) >= 0)
+        sp_tree_fail(t, SP_E_ARG, t->at, "this parenthesis closes nothing", NULL, 0);
+    if (t->err == SP_OK)
+        t->rules.v[t->rules.n++] = (sp_tree_rule){.name = t->source, .n_name = 0, .body = body};
+    sp_err err = sp_tree_compile(t, g, start);
+    sp_tree_fini(t);
+    return err;
+}
+
 sp_err sp_regex_build(const char *source, sp_grammar *g)
 {
     sp_tree t;
     SP_TRY(sp_tree_init(&t, "regex", source));
-    t.err = sp_vec_reserve(&t.rules, 1);
-    bool begins = sp_tree_peek(&t) == '^';
-    t.at += begins;
-    int32_t body = alternatives(&t);
-    bool ends = sp_tree_peek(&t) == '$';
-    t.at += ends;
-    if (sp_tree_peek(&t) >= 0)
-        sp_tree_fail(&t, SP_E_ARG, t.at, "this parenthesis closes nothing", NULL, 0);
-    /* "^a|b$" anchors only a and b, which is the same where the whole text must match */
-    if (t.err == SP_OK)
-        t.rules.v[t.rules.n++] = (sp_tree_rule){.name = source, .n_name = 0, .body = body};
-    sp_err err = sp_tree_compile(&t, g);
-    sp_tree_fini(&t);
-    return err;
+    return build(&t, g, &g->start);
+}
+
+sp_err sp_pattern_build(const char *source, sp_grammar *g, int32_t *start)
+{
+    sp_tree t;
+    SP_TRY(sp_tree_init(&t, "pattern", source));
+    t.in_json = true;
+    return build(&t, g, start);
 }

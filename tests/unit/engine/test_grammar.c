@@ -2,6 +2,8 @@
  * says. */
 #include "support/check.h"
 
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -124,6 +126,140 @@ static void texts_are_accepted_or_not(void **state)
             fail_msg("%s: %s", cases[i].schema, cases[i].text);
 }
 
+/* A pattern is found anywhere in the string but for its anchors; JSON escapes some characters. */
+static void patterns_describe_strings(void **state)
+{
+    static const struct {
+        const char *pattern, *yes, *no; /* the texts as JSON */
+    } cases[] = {
+        {"^[a-c]{2}$", "\"ab\"", "\"abc\""},
+        {"b+", "\"abc\"", "\"ac\""},
+        {"^b", "\"bc\"", "\"ab\""},
+        {"b$", "\"ab\"", "\"bc\""},
+        {"^a|b$", "\"ax\"", "\"bx\""},
+        {"^a|b$", "\"xb\"", "\"xa\""},
+        {"^.$", "\"\\\"\"", "\"\\n\""},
+        {"^.$", "\"\\\\\"", "\"\"\""},
+        {"^.$", "\"\u20ac\"", "\"\\u2028\""},
+        {"^\\n\\t$", "\"\\n\\t\"", "\"\n\t\""},
+        {"^[\\x00-\\x1f]$", "\"\\u001f\"", "\"\\u0020\""},
+        {"^[\\x01-\\x1f]$", "\"\\u000b\"", "\"\\u0000\""},
+        {"^\"[^\"]*\"$", "\"\\\"x\\\"\"", "\"\\\"\\\"\\\"\""},
+        {"^[\\/\\\\]+$", "\"/\\\\\"", "\"\\/\""},
+        {"", "\"any \\u0001\"", "\"\\x\""},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        json_t *j = json_pack("{s:s, s:s}", "type", "string", "pattern", cases[i].pattern);
+        char *schema = json_dumps(j, 0);
+        if (!accepts(schema, cases[i].yes)) fail_msg("%s: %s", cases[i].pattern, cases[i].yes);
+        if (accepts(schema, cases[i].no)) fail_msg("%s: not %s", cases[i].pattern, cases[i].no);
+        free(schema);
+        json_decref(j);
+    }
+}
+
+static void formats_describe_strings(void **state)
+{
+    static const struct {
+        const char *format, *yes, *no;
+    } cases[] = {
+        {"date", "2024-02-29", "2023-02-29"},
+        {"date", "2000-02-29", "1900-02-29"},
+        {"date", "1999-12-31", "1999-11-31"},
+        {"date", "2026-01-01", "2026-13-01"},
+        {"time", "23:59:59Z", "24:00:00Z"},
+        {"time", "00:00:00.25-05:30", "00:00:00"},
+        {"date-time", "2026-11-22T21:30:00+01:00", "2026-11-22 21:30:00Z"},
+        {"date-time", "2026-11-22T21:30:00.123Z", "2026-02-30T21:30:00Z"},
+        {"uuid", "123e4567-e89b-12d3-a456-426614174000", "123e4567-e89b-12d3-a456-42661417400g"},
+        {"email", "anna.smith@mail.example.org", "anna@example"},
+        {"ipv4", "255.0.10.199", "256.0.0.1"},
+    };
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        char schema[100], yes[100], no[100];
+        snprintf(schema, sizeof schema, "{\"type\":\"string\",\"format\":\"%s\"}", cases[i].format);
+        snprintf(yes, sizeof yes, "\"%s\"", cases[i].yes);
+        snprintf(no, sizeof no, "\"%s\"", cases[i].no);
+        if (!accepts(schema, yes)) fail_msg("%s: %s", schema, yes);
+        if (accepts(schema, no)) fail_msg("%s: not %s", schema, no);
+    }
+}
+
+/* generate -- a random text; a quote is taken half of the times that it is allowed, so that texts end. */
+static json_t *generate(const sp_grammar *g, const sp_token_set *v, uint64_t *seed)
+{
+    sp_grammar_state *s;
+    char text[20000];
+    size_t n = 0;
+    assert_ok(sp_grammar_start(g, v, &s));
+    while (!sp_grammar_complete(s)) {
+        int32_t pick = -1, n_seen = 0;
+        for (int32_t id = 0; id < 256; id++)
+            if (allowed(s, id) && check_random(seed, ++n_seen) == 0) pick = id;
+        if (allowed(s, '"') && check_random(seed, 2) == 0) pick = '"';
+        assert_true(n < sizeof text && sp_grammar_accept(s, pick));
+        text[n++] = (char)pick;
+    }
+    sp_grammar_stop(s);
+    json_t *j = json_loadb(text, n, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+    if (!json_is_string(j)) fail_msg("%.*s", (int)n, text);
+    return j;
+}
+
+/* What patterns generate is JSON, and an independent engine finds the pattern in it. */
+static void generated_strings_match_their_patterns(void **state)
+{
+    static const char *const patterns[] = {
+        "^a|b$",     "[^a\"]{3}",        "^(\\w+[-.]?)+\\s?$", "[a-z]\\\\?[0-9]|^z$",
+        "^\\u00e9+", "^[^\\x00-\\x7f]$", "^(?:\\d{2}:){2}.$"};
+    sp_token_set *v = make_set();
+    uint64_t seed = 9;
+    for (size_t i = 0; i < SP_COUNT(patterns); i++) {
+        int code;
+        PCRE2_SIZE at;
+        pcre2_code *re =
+            pcre2_compile((PCRE2_SPTR)patterns[i], PCRE2_ZERO_TERMINATED,
+                          PCRE2_UTF | PCRE2_ALT_BSUX | PCRE2_DOLLAR_ENDONLY, &code, &at, NULL);
+        assert_non_null(re);
+        pcre2_match_data *match = pcre2_match_data_create_from_pattern(re, NULL);
+        json_t *schema = json_pack("{s:s, s:s}", "type", "string", "pattern", patterns[i]);
+        sp_grammar *g;
+        assert_ok(sp_grammar_create(schema, &g));
+        for (int k = 0; k < 60; k++) {
+            json_t *j = generate(g, v, &seed);
+            const char *text = json_string_value(j);
+            if (pcre2_match(re, (PCRE2_SPTR)text, json_string_length(j), 0, 0, match, NULL) < 0)
+                fail_msg("%s: \"%s\"", patterns[i], text);
+            json_decref(j);
+        }
+        json_decref(schema);
+        sp_grammar_destroy(g);
+        pcre2_match_data_free(match);
+        pcre2_code_free(re);
+    }
+    sp_token_set_destroy(v);
+}
+
+/* Generated dates are days of the calendar. */
+static void generated_dates_exist(void **state)
+{
+    sp_token_set *v = make_set();
+    sp_grammar *g = make("{\"type\":\"string\",\"format\":\"date-time\"}");
+    uint64_t seed = 4;
+    for (int k = 0; k < 300; k++) {
+        struct tm tm = {0}, back;
+        json_t *j = generate(g, v, &seed);
+        const char *rest = strptime(json_string_value(j), "%Y-%m-%dT%H:%M:%S", &tm);
+        assert_non_null(rest);
+        back = tm;
+        time_t t = timegm(&back);
+        assert_true(gmtime_r(&t, &back) && back.tm_mday == tm.tm_mday && back.tm_mon == tm.tm_mon);
+        json_decref(j);
+    }
+    sp_grammar_destroy(g);
+    sp_token_set_destroy(v);
+}
+
 static void refuse(const char *schema, sp_err code, const char *part)
 {
     sp_grammar *g = NULL;
@@ -135,9 +271,11 @@ static void refuse(const char *schema, sp_err code, const char *part)
 
 static void refusals_name_keyword_and_path(void **state)
 {
-    refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x\"}}}", SP_E_UNSUPPORTED,
-           "#/properties/a: unsupported keyword pattern");
-    refuse("{\"type\":\"string\",\"format\":\"date\"}", SP_E_UNSUPPORTED, "format");
+    refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x(?=y)\"}}}",
+           SP_E_UNSUPPORTED, "#/properties/a: pattern: line 1, column 2: look-around");
+    refuse("{\"pattern\":\"a\",\"minLength\":2}", SP_E_UNSUPPORTED, "pattern, format and a length");
+    refuse("{\"pattern\":7}", SP_E_ARG, "pattern is not a text");
+    refuse("{\"type\":\"string\",\"format\":\"uri\"}", SP_E_UNSUPPORTED, "unsupported format uri");
     refuse("{\"items\":{\"not\":{}}}", SP_E_UNSUPPORTED, "#/items: unsupported keyword not");
     refuse("{\"type\":\"text\"}", SP_E_ARG, "unknown type text");
     refuse("{\"$ref\":\"#/$defs/none\"}", SP_E_ARG, "#/$defs/none");
@@ -295,6 +433,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_are_accepted_or_not),
+        cmocka_unit_test(patterns_describe_strings),
+        cmocka_unit_test(formats_describe_strings),
+        cmocka_unit_test(generated_strings_match_their_patterns),
+        cmocka_unit_test(generated_dates_exist),
         cmocka_unit_test(refusals_name_keyword_and_path),
         cmocka_unit_test(masks_agree_with_accept),
         cmocka_unit_test(the_sampler_obeys_the_grammar),

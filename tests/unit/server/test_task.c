@@ -153,7 +153,7 @@ static void test_errors(void **state)
     bad("{\"response_format\": {\"type\": \"xml\"}}", "response_format.type");
     bad("{\"response_format\": {\"type\": \"json_schema\"}}", "response_format.json_schema.schema");
     bad("{\"json_schema\": {\"type\": \"text\"}}", "json_schema");
-    bad("{\"json_schema\": {\"pattern\": \"a\"}}", "json_schema");
+    bad("{\"json_schema\": {\"pattern\": \"(a\"}}", "json_schema");
     bad("{\"guided_choice\": [\"a\", 1]}", "guided_choice");
     bad("{\"guided_json\": \"{\"}", "guided_json");
     bad("{\"structured_outputs\": {\"regex\": \"(?=a)\"}}", "structured_outputs.regex");
