@@ -382,7 +382,7 @@ static void check_packed(setting *s)
     uint64_t rng = 55 + (uint64_t)s->p.n;
     prompt p, a, b;
     random_tree(&p, &rng);
-    for (int i = 1; i < p.n_segs - 1; i++) p.segs[i].n = 1 + p.segs[i].n % 12;
+    for (int i = 1; i < p.n_segs - 1; i++) p.segs[i].n = 1 + (p.segs[i].n - 1) % 12;
     set_ids(&p);
     place_all(&p);
     node_by_node(s, &p);
