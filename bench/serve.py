@@ -4,7 +4,8 @@ Starts one server for each --server (options of `spolia serve`) and for --peer (
 to all of them in turn, rate by rate, and stops them. --prime N computes the documents of the first N requests of the
 trace beforehand, each alone, on the servers that --primed names: their offline stage. Options after -- go to `spolia bench serve`;
 {data} in them is the name of the --data. --json prints a line for each run and, at the end of a --data, the goodput of each
-server and what it is in terms of the peer's: "limit" says that only a lower bound is known of one, or of the other.
+server, the most requests and tokens that it answered in a second at any rate, and both in terms of the peer's: "limit"
+says that only a lower bound of a goodput is known.
 
     .venv/bin/python bench/serve.py -m q05.gguf --data MULTIHOPRAG -- --rates 0.1,0.2,0.4,0.8,1.6 --requests 100 --csv x.csv
     .venv/bin/python bench/serve.py -m q05.gguf --data MUSIQUE --peer \\
@@ -99,17 +100,22 @@ def start(args: argparse.Namespace, running: list) -> list:
 
 
 def summary(data: pathlib.Path, rows: list) -> dict:
-    """Goodput of each server. A peer that does not even keep up at the lowest rate has none, and then there is no ratio."""
+    """Goodput and throughput of each server. A peer that does not even keep up at the lowest rate has no goodput, and
+    then there is no ratio."""
     found = {r["server"]: r for r in rows if "goodput" in r}
-    lowest = {}
+    lowest, most = {}, {}
     for r in rows:
         if "goodput" not in r:
             lowest.setdefault(r["server"], {"rate": r["rate"], "ttft_ms": r["ttft_ms"]})
-    peer = found.get("peer", {})
+            best = most.setdefault(r["server"], {"requests_s": 0, "tokens_s": 0})
+            most[r["server"]] = {k: max(v, r[k] or 0) for k, v in best.items()}
+    peer, peer_most = found.get("peer", {}), most.get("peer", {}).get("requests_s")
     return {"data": data.name, "by": next((r["by"] for r in found.values()), None), "lowest": lowest,
             "goodput": {n: {"rate": r["goodput"], "limit": not r["reached_its_limit"]} for n, r in found.items()},
             "over_peer": {n: r["goodput"] / peer["goodput"] for n, r in found.items()
-                          if r["goodput"] and peer.get("goodput") and n != "peer"}}
+                          if r["goodput"] and peer.get("goodput") and n != "peer"},
+            "most": most,
+            "most_over_peer": {n: m["requests_s"] / peer_most for n, m in most.items() if peer_most and n != "peer"}}
 
 
 def measure(args: argparse.Namespace, data: pathlib.Path) -> int:

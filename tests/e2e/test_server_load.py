@@ -47,14 +47,17 @@ def test_clients_that_die():
 
 
 def test_servers_in_one_sitting(tmp_path):
-    """bench/serve.py starts servers, sends all of them the same requests, and stops them."""
+    """bench/serve.py starts servers, sends all of them the same requests, stops them, and sums up."""
     (tmp_path / "docs.jsonl").write_text("".join(json.dumps({"id": f"d{i}", "text": f"Text {i} of the harbour."}) + "\n" for i in range(5)))
     (tmp_path / "questions.dev.jsonl").write_text(json.dumps({"question": "What?", "doc_ids": ["d1", "d3"]}) + "\n")
     done = subprocess.run([sys.executable, ROOT / "bench/serve.py", "--build", PROGRAM.parent, "-m", ROOT / "demo/model.gguf",
-                           "--data", tmp_path, "-t", "1", "--server", "one=--reuse full", "--server", "two=--reuse off",
+                           "--data", tmp_path, "-t", "1", "--server", "one=--reuse full", "--server", "peer=--reuse off", "--json",
                            "--prime", "1", "--primed", "one", "--",
-                           "--rates", "20", "--chunks", "2", "--requests", "5", "-n", "2", "--json"], capture_output=True, text=True, timeout=120)
+                           "--rates", "20", "--chunks", "2", "--requests", "5", "-n", "2"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert [(r["server"], r["answered"]) for r in rows] == [("one", 5), ("two", 5)]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    rows, summary = [r for r in lines if "answered" in r], lines[-1]
+    assert [(r["server"], r["answered"]) for r in rows] == [("one", 5), ("peer", 5)]
     assert rows[0]["cached"] > rows[1]["cached"] == 0 and "one: 2 documents computed" in done.stderr
+    assert summary["most"]["one"] == {k: rows[0][k] for k in ("requests_s", "tokens_s")}
+    assert summary["most_over_peer"] == {"one": rows[0]["requests_s"] / rows[1]["requests_s"]}
