@@ -208,7 +208,7 @@ static const char list_sql[] =
     "AS"
     " BLOB))), 0), coalesce(sum(c.n_tokens), 0)"
     " FROM documents AS d LEFT JOIN chunks AS c ON c.document = d.row"
-    " WHERE tenant = ?1 AND doomed = 0 AND (expires = 0 OR expires > ?2)"
+    " WHERE tenant = ?1 AND doomed = 0 AND (expires = 0 OR expires >= ?2)"
     "  AND d.id > ?3 AND (?4 IS NULL OR d.id = ?4) GROUP BY d.row ORDER BY d.id LIMIT ?5";
 
 typedef SP_VEC(sp_document_info) info_list;
@@ -423,7 +423,7 @@ sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s)
     sqlite3_stmt *q;
     SP_TRY(begin(s));
     sp_err err = prepare(
-        s, "UPDATE documents SET doomed = 1 WHERE doomed = 0 AND expires > 0 AND expires <= ?", &q);
+        s, "UPDATE documents SET doomed = 1 WHERE doomed = 0 AND expires > 0 AND expires < ?", &q);
     if (err == SP_OK) {
         sqlite3_bind_int64(q, 1, now_s);
         err = finish(s, q, NULL);

@@ -62,7 +62,8 @@ sp_err sp_shelf_ids(sp_shelf *s, const char *tenant, const char *id, sp_digests 
 /* sp_shelf_pinned_ids -- of all pinned documents. */
 sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out) SP_MUST_CHECK;
 
-/* sp_shelf_doom -- Errors: SP_E_NOTFOUND. sp_shelf_doom_expired: all whose time is over. */
+/* sp_shelf_doom -- Errors: SP_E_NOTFOUND. sp_shelf_doom_expired: all whose time is over: the
+ * second in which they expire belongs to them, so none lives shorter than it was given. */
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id) SP_MUST_CHECK;
 sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
 /* sp_shelf_doomed -- the content ids of doomed documents that no live document has; *last is the newest
