@@ -48,7 +48,7 @@ struct sp_request {
     sp_segment *segs;   /* [n_segs] own copy of the prompt */
     const char *salt;   /* of the prompt, in `arena`; or NULL */
     sp_share *share;    /* of its tenant, once it is in the queue */
-    sp_waiting waiting; /* in the queue: what its place depends on */
+    sp_waiting waiting; /* in the queue: what is counted for its place; the rest is filled in there */
     int64_t looked_at;  /* the ledger's n_added when waiting.n_cached was counted; -1: never */
     int n_segs, n_prompt;
     int32_t end;    /* position after the prompt; below n_prompt where branches share positions */

@@ -170,7 +170,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(copy_text(r, p->salt, "a request's salt", &r->salt));
     SP_TRY(copy_text(r, r->o.tenant ? r->o.tenant : p->salt, "a request's tenant", &r->o.tenant));
     r->n_prompt = p->n_tokens;
-    r->waiting = (sp_waiting){.priority = r->o.priority, .n_computed = p->n_tokens};
+    r->waiting = (sp_waiting){.n_computed = p->n_tokens};
     r->end = sp_segments_end(r->segs, r->n_segs);
     r->max_tokens = SP_MIN(r->o.max_tokens, c->n_ctx - p->n_tokens);
     SP_TRY(take_lists(r));
@@ -236,9 +236,8 @@ void sp_request_enter(sp_request *r)
         r->reuse.policy = &sp_reuse_window;
         r->guarded = false;
     }
-    /* without memory for its counter, a tenant counts as one that had nothing */
-    if (sp_shares_join(&r->ctx->shares, r->o.tenant, &r->share) == SP_OK)
-        r->waiting.tenant = r->share;
+    if (sp_shares_join(&r->ctx->shares, r->o.tenant, &r->share) != SP_OK)
+        r->share = NULL; /* without memory for its counter, a tenant counts as one that had nothing */
     sp_request_append(&r->ctx->queue, r);
 }
 

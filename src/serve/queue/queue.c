@@ -167,6 +167,16 @@ static void note_beginning(sp_context *c, const sp_request *r)
     if (ids) memcpy(ids, r->ids, (size_t)r->n_segs * sizeof *ids);
 }
 
+/* place_of -- what the order reads of it now. */
+static sp_waiting place_of(const sp_request *r)
+{
+    sp_waiting w = r->waiting;
+    w.priority = r->o.priority;
+    w.tenant = r->share;
+    w.served = sp_share_served(r->share);
+    return w;
+}
+
 /* choose -- index of the one of v [n] that starts next; -1: those that could start are deferred. */
 static int choose(const sp_context *c, sp_request **v, sp_waiting *w, int n)
 {
@@ -187,10 +197,7 @@ bool sp_queue_choose(sp_context *c)
     for (sp_request *r = c->queue; r && n < SP_QUEUE_LOOK; r = r->next) v[n++] = r;
     if (c->order->reads_cached && n > 1) refresh(c, v, n);
     if (c->order->reads_shared) share_beginnings(c, v, n);
-    for (int i = 0; i < n; i++) {
-        w[i] = v[i]->waiting;
-        w[i].served = sp_share_served(v[i]->share);
-    }
+    for (int i = 0; i < n; i++) w[i] = place_of(v[i]);
     int next = choose(c, v, w, n);
     if (next < 0) return false;
     sp_order_overtakes(w, next);
