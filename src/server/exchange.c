@@ -36,7 +36,6 @@ struct srv_exchanges {
     bool watches;
     pthread_mutex_t lock; /* guards the following, and what is in connections */
     connection *first;
-    int n;
     bool stop;
 };
 
@@ -79,7 +78,6 @@ static void add_connection(srv_exchanges *x, struct MHD_Connection *c, void **co
     k->link = &x->first;
     if (k->next) k->next->link = &k->next;
     x->first = k;
-    x->n++;
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -89,7 +87,6 @@ static void remove_connection(srv_exchanges *x, connection *k)
     pthread_mutex_lock(&x->lock);
     *k->link = k->next;
     if (k->next) k->next->link = k->link;
-    x->n--;
     pthread_mutex_unlock(&x->lock);
     free(k);
 }

@@ -50,12 +50,7 @@ static srv_sent reply_stream(const srv_call *call, srv_job *j)
     struct MHD_Response *r =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, srv_stream_read, j, NULL);
     if (!r) return MHD_NO;
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
-    srv_sent sent = srv_send(call->connection, 200, r);
-    MHD_destroy_response(r);
-    return sent;
+    return srv_reply_events(call->connection, r);
 }
 
 /* reply_whole -- the connection has no time limit while the answer is computed. */

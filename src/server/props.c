@@ -1,13 +1,6 @@
 /* props.c -- what clients of llama.cpp's server ask it about itself: GET /props and /slots. */
 #include "server/routes.h"
 
-/* running -- requests that run now; the others in the library wait. */
-static int running(const srv_server *s)
-{
-    int n = s->n_active;
-    return n < s->o.n_parallel ? n : s->o.n_parallel;
-}
-
 /* defaults_json -- sampling of a request that says nothing else, under llama.cpp's names. */
 static json_t *defaults_json(const srv_options *o)
 {
@@ -37,7 +30,7 @@ srv_sent srv_slots(srv_call *call)
 {
     const srv_server *s = call->s;
     json_t *list = json_array();
-    int n = running(s);
+    int n = srv_load_of(s).n_running;
     for (int i = 0; i < s->o.n_parallel; i++)
         json_array_append_new(list, json_pack("{s:i, s:i, s:b}", "id", i, "n_ctx", s->info.n_ctx,
                                               "is_processing", i < n));

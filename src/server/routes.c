@@ -38,22 +38,36 @@ static srv_sent send_text(struct MHD_Connection *c, int status, const char *type
     return send_later(c, status, type, text, 1);
 }
 
+srv_sent srv_reply_events(struct MHD_Connection *c, struct MHD_Response *r)
+{
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
+    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    MHD_add_response_header(r, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
+    srv_sent sent = srv_send(c, 200, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* take_text -- of an object, which is freed; NULL: out of memory. */
+static char *take_text(json_t *o)
+{
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(o);
+    return text;
+}
+
 srv_sent srv_reply_full(const srv_call *call)
 {
     int retry = srv_pace_retry(&call->s->pace);
     char message[96];
     snprintf(message, sizeof message, "too many requests are waiting; try again in %d s", retry);
-    json_t *o = srv_error_json(429, NULL, "queue_full", message);
-    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
-    json_decref(o);
+    char *text = take_text(srv_error_json(429, NULL, "queue_full", message));
     return send_later(call->connection, 429, "application/json", text, retry);
 }
 
 srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o)
 {
-    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(o);
-    return send_text(c, status, "application/json", text);
+    return send_text(c, status, "application/json", take_text(o));
 }
 
 srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
@@ -109,8 +123,8 @@ static srv_sent metrics(srv_call *call)
 {
     srv_server *s = call->s;
     sp_context_info i = sp_context_describe(s->ctx);
-    int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
-    srv_gauges g = {.n_running = n_running, .n_waiting = n - n_running, .info = &i};
+    srv_load load = srv_load_of(s);
+    srv_gauges g = {.n_running = load.n_running, .n_waiting = load.n_waiting, .info = &i};
     g.n_guards = sp_context_guard_read(s->ctx, g.guards, SRV_MAX_GUARDS);
     if (g.n_guards > SRV_MAX_GUARDS) g.n_guards = SRV_MAX_GUARDS;
     char *text = srv_metrics_text(&s->metrics, &g);

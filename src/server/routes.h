@@ -12,6 +12,8 @@ srv_sent srv_route(srv_call *call);
 srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
 /* srv_reply_json -- consumes o; NULL replies that memory is out. */
 srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o);
+/* srv_reply_events -- a stream of server-sent events; takes r. */
+srv_sent srv_reply_events(struct MHD_Connection *c, struct MHD_Response *r);
 /* srv_reply_full -- 429: too many requests wait; Retry-After is what they will take at the present pace. */
 srv_sent srv_reply_full(const srv_call *call);
 /* srv_reply_error -- in OpenAI's form; param and code may be NULL. */

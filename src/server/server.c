@@ -13,6 +13,12 @@
 #include "server/exchange.h"
 #include "server/trees.h"
 
+srv_load srv_load_of(const srv_server *s)
+{
+    int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
+    return (srv_load){.n_running = n_running, .n_waiting = n - n_running};
+}
+
 static void list_signals(sigset_t *set)
 {
     sigemptyset(set);

@@ -61,6 +61,13 @@ typedef srv_sent srv_handler(srv_call *call);
 
 int64_t srv_now_us(void); /* monotonic */
 
+/* Requests in the library: those that may run at the same time, and the others. */
+typedef struct srv_load {
+    int n_running, n_waiting;
+} srv_load;
+
+srv_load srv_load_of(const srv_server *s);
+
 /* srv_pieces -- the bytes of a list of token ids, NUL-terminated after n. NULL: an id outside the
  * vocabulary, or out of memory. Owns: free. */
 char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n);

@@ -94,10 +94,5 @@ srv_sent srv_watch_reply(srv_call *call, const char *salt, const char *id)
         if (w) free_watch(w);
         return srv_reply_error(call->connection, 503, NULL, "out_of_memory", "out of memory");
     }
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, "text/event-stream; charset=utf-8");
-    MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    MHD_add_response_header(r, "X-Accel-Buffering", "no");
-    srv_sent sent = srv_send(call->connection, 200, r);
-    MHD_destroy_response(r);
-    return sent;
+    return srv_reply_events(call->connection, r);
 }
