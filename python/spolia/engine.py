@@ -1,4 +1,5 @@
 """The engine: a model, its KV memory, what is cached, and a thread that computes."""
+import json
 import os
 import queue
 import threading
@@ -14,6 +15,7 @@ from .prompt import Document, Prompt
 SYSTEM = "Answer the question from the documents."
 _SAMPLING = frozenset(name for name, _ in ffi.typeof("sp_sampling").fields)
 _REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse"}
+_FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,11 @@ def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]")
     stop = plain.pop("stop", None)
     words = [stop] if isinstance(stop, str) else list(stop or ())
     o.stop, o.n_stop = keep.strings(words), len(words)
+    ids = list(plain.pop("stop_token_ids", None) or ())
+    o.stop_tokens, o.n_stop_tokens = keep.add(ffi.new("int32_t[]", ids)), len(ids)
+    forms = {name: form for name in list(plain) if name in _FORMS and (form := plain.pop(name)) is not None}
+    if forms:
+        o.grammar = _compile(keep, forms)
     reuse = {name: plain.pop(name) for name in list(plain) if name in _REUSE}
     if reuse:
         o.reuse = keep.add(ffi.new("sp_reuse_opts *"))
@@ -113,6 +120,22 @@ def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]")
     keep.fill(ffi.addressof(o, "sampling"), {n: plain.pop(n) for n in list(plain) if n in _SAMPLING}, "sampling")
     keep.fill(o, plain, "a request")
     return o
+
+
+def _compile(keep: Keep, forms: "Mapping[str, Any]") -> Any:
+    """The grammar of an answer's form; it is destroyed when nobody keeps it."""
+    o = ffi.new("sp_grammar_opts *")
+    given = dict(forms)
+    schema, texts = given.pop("schema", None), given.pop("texts", None)
+    if schema is not None:
+        given["schema"] = schema if isinstance(schema, str) else json.dumps(schema)
+    if texts is not None:
+        o.texts, o.n_texts = keep.strings(list(texts)), len(texts)
+        if not texts:
+            raise ValueError("texts is empty: no answer is possible")
+    keep.fill(o, given, "a grammar")
+    grammar = out("sp_grammar *", lambda to: lib.sp_grammar_compile(o, to))
+    return keep.add(ffi.gc(grammar, lib.sp_grammar_destroy))
 
 
 def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", done: threading.Event) -> None:
@@ -158,10 +181,19 @@ class Engine(Handle):
     def prompt(self, salt: Optional[str] = None) -> Prompt:
         return Prompt(self, salt)
 
-    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = 128, **options: Any) -> Stream:
-        """Starts a request; options: stop, reuse, recompute, temperature, top_p, seed and the other fields of sp_sampling,
-        sp_reuse_opts and sp_request_opts. max_tokens 0 only computes and caches the prompt."""
-        return Stream(self, prompt, sources, {"max_tokens": max_tokens, **options})
+    def submit(self, prompt: Prompt, *, sources: "Sequence[Hit]" = (), max_tokens: int = 128,
+               stop: "str | Sequence[str]" = (), stop_token_ids: "Sequence[int]" = (),
+               schema: "str | Mapping[str, Any] | None" = None, texts: "Optional[Sequence[str]]" = None,
+               gbnf: Optional[str] = None, regex: Optional[str] = None, **options: Any) -> Stream:
+        """Starts a request. max_tokens 0 only computes and caches the prompt.
+
+        stop: the answer ends before the first of these texts; stop_token_ids: each ends it as an end token does.
+        At most one of schema (a JSON Schema), texts (one of them), gbnf (a grammar of llama.cpp) and regex (the whole
+        answer matches) is the form of the answer. options: reuse, recompute, temperature, top_p, seed and the other fields
+        of sp_sampling, sp_reuse_opts and sp_request_opts."""
+        return Stream(self, prompt, sources, {
+            "max_tokens": max_tokens, "stop": stop, "stop_token_ids": stop_token_ids, "schema": schema, "texts": texts,
+            "gbnf": gbnf, "regex": regex, **options})
 
     def generate(self, prompt: Prompt, **options: Any) -> Answer:
         return self.submit(prompt, **options).answer
@@ -181,6 +213,17 @@ class Engine(Handle):
     def ask(self, question: str, **options: Any) -> Answer:
         """As stream, complete."""
         return self.stream(question, **options).answer
+
+    def stream_completion(self, text: str, *, suffix: Optional[str] = None, salt: Optional[str] = None,
+                          **options: Any) -> Stream:
+        """Continues a plain text, in which texts that were documents before are found. suffix: the answer is what is
+        missing between both texts. Errors: Unsupported (the model has no tokens to fill in the middle)."""
+        with Prompt(self, salt) as p:
+            return self.submit(p.cut(text, special=True) if suffix is None else p.fill(text, suffix), **options)
+
+    def complete(self, text: str, **options: Any) -> Answer:
+        """As stream_completion, complete."""
+        return self.stream_completion(text, **options).answer
 
     def stream_chat(self, messages: "Sequence[Mapping[str, Any]]", *, documents: "Iterable[Document]" = (),
                     salt: Optional[str] = None, **options: Any) -> Stream:

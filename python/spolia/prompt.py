@@ -43,8 +43,10 @@ class Prompt(Handle):
         check(lib.sp_prompt_begin(self.c, ROLES[role]))
         for d in documents:
             self._document(d)
-        check(lib.sp_prompt_cut(self.c, Keep().string(text), ffi.NULL, False) if role in ("user", "tool")
-              else lib.sp_prompt_text(self.c, Keep().string(text), False))
+        if role in ("user", "tool"):
+            self.cut(text)
+        else:
+            self.text(text)
         check(lib.sp_prompt_end(self.c))
         return self
 
@@ -56,6 +58,19 @@ class Prompt(Handle):
     def text(self, text: str, special: bool = False) -> "Prompt":
         """Plain text; `special`: texts of special tokens are such tokens."""
         check(lib.sp_prompt_text(self.c, Keep().string(text), special))
+        return self
+
+    def cut(self, text: str, separator: Optional[str] = None, special: bool = False) -> "Prompt":
+        """Plain text in which chunks are found: pieces between separators, and texts that were chunks before."""
+        keep = Keep()
+        between = ffi.NULL if separator is None else keep.string(separator)
+        check(lib.sp_prompt_cut(self.c, keep.string(text), between, special))
+        return self
+
+    def fill(self, before: str, after: str) -> "Prompt":
+        """The answer is what is missing between two texts. Errors: Unsupported (the model has no tokens for that)."""
+        keep = Keep()
+        check(lib.sp_prompt_fill(self.c, keep.string(before), keep.string(after)))
         return self
 
     def _document(self, d: "Document") -> None:

@@ -1,7 +1,9 @@
 """The Python package, as `make python` puts it into the build folder."""
+import datetime
 import gc
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import time
 
 import pytest
 from conftest import ROOT, succeed
+from test_server_fields import FIM, model_that_fills_in_the_middle
 
 BUILD = ROOT / os.environ.get("SPOLIA_BUILD", "build")
 sys.path.insert(0, str(BUILD / "python"))
@@ -72,6 +75,43 @@ def test_stop_length_and_sampling_reach_the_engine(engine, index):
     hot = {engine.ask(QUESTIONS[0], index=index, max_tokens=20, ignore_end=True, temperature=3.0, seed=s).text
            for s in range(1, 5)}
     assert len(hot) > 1
+
+
+def test_answers_have_the_form_that_is_asked_for(engine):
+    def ask(**form):
+        return engine.ask("When was the mill built?", max_tokens=200, **form)
+    assert re.fullmatch(r"(18|19)\d\d-[a-f]{3}", ask(regex=r"(18|19)\d\d-[a-f]{3}").text)
+    assert re.fullmatch(r"(yes|no)( (yes|no))*", ask(gbnf='root ::= word (" " word){0,3}\nword ::= "yes" | "no"').text)
+    assert ask(texts=["red", "green"]).text in ("red", "green")
+    schema = {"type": "object", "properties": {"day": {"type": "string", "format": "date"}}, "required": ["day"]}
+    for given in (schema, json.dumps(schema)):
+        datetime.date.fromisoformat(json.loads(ask(schema=given).text)["day"])
+    with pytest.raises(spolia.InvalidArgument, match="line 1, column 1: this group is not closed"):
+        ask(regex="(a")
+    with pytest.raises(spolia.Unsupported, match="format uri"):
+        ask(schema={"type": "string", "format": "uri"})
+    with pytest.raises(spolia.InvalidArgument, match="more than one"):
+        ask(regex="a", gbnf='root ::= "a"')
+    with pytest.raises(ValueError, match="texts is empty"):
+        ask(texts=[])
+
+
+def test_token_ids_end_answers(engine):
+    whole = engine.complete("The old mill", max_tokens=12, ignore_end=True)
+    assert len(whole.tokens) == 12
+    end = whole.tokens[6]
+    cut = engine.complete("The old mill", max_tokens=12, ignore_end=True, stop_token_ids=[end, whole.tokens[9]])
+    assert cut.finish == "stop" and cut.tokens == whole.tokens[:whole.tokens.index(end)]
+
+
+def test_a_suffix_needs_a_model_that_fills_in_the_middle(engine, tmp_path, monkeypatch):
+    with pytest.raises(spolia.Unsupported, match="middle"):
+        engine.complete("The old", suffix=" wall.")
+    with spolia.open(model_that_fills_in_the_middle(tmp_path, monkeypatch)) as filler:
+        ask = {"max_tokens": 3, "min_tokens": 3, "temperature": 0}
+        filled = filler.complete("The old", suffix=" wall.", **ask)
+        same = filler.complete(f"{FIM[0]}The old{FIM[1]} wall.{FIM[2]}", **ask)
+        assert filled.text == same.text and filled.account.n_prompt == same.account.n_prompt
 
 
 def test_a_conversation_reuses_its_earlier_turns(engine):

@@ -112,25 +112,31 @@ def test_tokens_that_end_an_answer(server):
     assert status == 400 and answer["error"]["param"] == "stop_token_ids"
 
 
-def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeypatch):
-    status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall."})
-    assert status == 400 and answer["error"]["param"] == "suffix" and "fill in the middle" in answer["error"]["message"]
-    marks = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
+FIM = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"]
 
+
+def model_that_fills_in_the_middle(folder, monkeypatch):
+    """A random model with the tokens FIM."""
     def with_marks(shape):
         v = random_vocab(shape)
-        v.tokens[-6:-3], v.types[-6:-3] = marks, [vocab.CONTROL] * 3  # of the last merges
+        v.tokens[-6:-3], v.types[-6:-3] = FIM, [vocab.CONTROL] * 3  # of the last merges
         v.merges = v.merges[:-3]
         return v
     random_vocab = random_model.vocabulary
     monkeypatch.setattr(random_model, "vocabulary", with_marks)
-    random_model.write_gguf(tmp_path / "fim.gguf", random_model.PRESETS["tiny-qwen2"], "q8_0")
-    s = Server("-m", tmp_path / "fim.gguf")
+    random_model.write_gguf(folder / "fim.gguf", random_model.PRESETS["tiny-qwen2"], "q8_0")
+    return folder / "fim.gguf"
+
+
+def test_suffix_needs_a_model_that_fills_in_the_middle(server, tmp_path, monkeypatch):
+    status, answer = server.call("/v1/completions", {**TEXT, "suffix": " wall."})
+    assert status == 400 and answer["error"]["param"] == "suffix" and "fill in the middle" in answer["error"]["message"]
+    s = Server("-m", model_that_fills_in_the_middle(tmp_path, monkeypatch))
     try:
         ask = {"prompt": "The old", "suffix": " wall.", "max_tokens": 3, "min_tokens": 3, "temperature": 0}
         status, answer = s.call("/v1/completions", ask)
         assert status == 200, answer
-        same = f"{marks[0]}The old{marks[1]} wall.{marks[2]}"
+        same = f"{FIM[0]}The old{FIM[1]} wall.{FIM[2]}"
         _, plain = s.call("/v1/completions", {**ask, "prompt": same, "suffix": None})
         assert answer["choices"][0]["text"] == plain["choices"][0]["text"]
         n = len(s.call("/tokenize", {"content": "The old"})[1]["tokens"] + s.call("/tokenize", {"content": " wall."})[1]["tokens"])
