@@ -31,6 +31,11 @@ typedef struct grammar_case {
     "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\",\"maxLength\":80},"       \
     "\"summary\":{\"type\":\"string\",\"minLength\":10,\"maxLength\":500}},\"required\":"          \
     "[\"title\",\"summary\"]}"
+#define NOTE                                                                                       \
+    "{\"type\":\"object\",\"properties\":{\"day\":{\"type\":\"string\",\"format\":\"date\"},"      \
+    "\"note\":"                                                                                    \
+    "{\"type\":\"string\",\"pattern\":\"^[A-Z][^\\n]{3,300}[.!?]$\"}},\"required\":[\"day\","      \
+    "\"note\"]}"
 #define PROSE                                                                                      \
     "Retrieved chunks hardly ever form a prefix, so servers today compute most of them again; "    \
     "reuse at any position saves that time at a small cost in quality."
@@ -47,6 +52,7 @@ static const grammar_case cases[] = {
     {"schema, maxLength",
      {.schema = SHORT},
      "{\"title\": \"Reuse of copies\", \"summary\": \"" PROSE "\"}"},
+    {"schema, pattern", {.schema = NOTE}, "{\"day\": \"2026-11-22\", \"note\": \"" PROSE "\"}"},
     {"regex, any text", {.regex = "(.|\\n)*"}, PROSE},
     {"regex, counted", {.regex = "[^\\n]{10,400}"}, PROSE},
     {"gbnf, words",
