@@ -104,7 +104,8 @@ typedef struct sp_context_opts {
                             0: what it holds when the context opens, and half of what its disk has
                             free. 1 GiB of the disk (5 % of a small one) stays free in any case */
     int load_timeout_ms; /* a copy of which the host tier or the store brings nothing for so long is
-                            computed instead; 0: 5000 */
+                            computed instead, and after a write that takes in nothing for so long no
+                            other begins until it is over; 0: 5000 */
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: "lru" */
     float guard;        /* share of requests whose reuse is checked against full attention in idle
                             time, 0 .. 1; 0: none; see sp_context_guard */
@@ -143,7 +144,8 @@ typedef struct sp_context_info {
  * Thread: a context and its requests belong to one thread at a time, until sp_context_start. */
 SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);
 /* sp_context_close -- destroys the context; its requests and prompts must be gone. NULL is
- * allowed. */
+ * allowed. When a read or a write of a tier hangs for load_timeout_ms, the context is closed without it: the
+ * process keeps the memory that it may still use, and may end. */
 SP_API void sp_context_close(sp_context *c);
 SP_API sp_context_info sp_context_describe(sp_context *c);
 /* sp_context_forget -- drops all cached keys and values that no running request uses. */

@@ -118,7 +118,8 @@ static int cache_options(model_options *m, opt *to)
          "none "
          "(layers)"},
         {OPT_INT, "load-timeout", 0, "MS", &c->load_timeout_ms,
-         "time without progress after which a copy is computed instead of loaded (5000)"},
+         "time without progress after which a copy is computed instead of loaded, and a write "
+         "given up (5000)"},
         {OPT_STRING, "admit", 0, "WHICH", &m->admit,
          "copies that tiers take: all, or cheaper: those that load in less time than they took "
          "(all)"},

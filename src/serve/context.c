@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "base/need.h"
 #include "serve/check/guard.h"
 #include "serve/check/guard_check.h"
@@ -290,6 +291,12 @@ void sp_context_close(sp_context *c)
     sp_guard_destroy(c->guard);
     assert(!c->queue && !c->running && !c->finished);
     sp_driver_destroy(c->driver);
+    c->guard = NULL;
+    c->driver = NULL;
+    if (!sp_tiers_end(c->tiers)) {
+        sp_log(SP_LOG_WARN, "a tier does not answer: the memory that it uses is not released");
+        return;
+    }
     sp_tiers_close(c->tiers);
     sp_free(c->logits);
     sp_free(c->sliced);

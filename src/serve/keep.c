@@ -72,6 +72,18 @@ static void store_paths(sp_request *r)
     }
 }
 
+/* store_missed -- copies of chunks that the request has found, and a store that did not answer has not got. */
+static void store_missed(sp_request *r)
+{
+    if (!sp_tiers_has_missed(r->ctx->tiers)) return;
+    for (int i = 0; i < r->n_segs; i++) {
+        const sp_copy *copy = r->found[i].copy;
+        if (!copy || copy->state != SP_COPY_READY) continue;
+        if (store(r, i, copy, false) != SP_OK)
+            sp_log(SP_LOG_WARN, "a copy is not stored: %s", sp_error_detail());
+    }
+}
+
 static sp_err add(sp_request *r, sp_kept *k, const sp_copy **out)
 {
     sp_context *c = r->ctx;
@@ -126,6 +138,7 @@ sp_err sp_request_keep(sp_request *r)
         if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not kept: %s", sp_error_detail());
     }
     store_paths(r);
+    store_missed(r);
     return SP_OK;
 }
 

@@ -271,8 +271,7 @@ bool sp_request_load_end(sp_request *r)
 {
     bool all = true;
     for (int i = 0; i < r->n_segs; i++) {
-        while (is_loading(&r->found[i]) && sp_io_wait(sp_tiers_io(r->ctx->tiers))) {
-        }
+        while (is_loading(&r->found[i])) sp_tiers_wait(r->ctx->tiers);
         all &= !r->found[i].copy || r->found[i].copy->state == SP_COPY_READY;
     }
     r->early = false;

@@ -131,6 +131,13 @@ static void wait_for_store(sp_context *c)
     settle(c);
 }
 
+/* has_lost_device -- a step that ends so has lost the device's memory. With a file for contexts beyond memory
+ * it may be the file that fails: then the device answers. */
+static bool has_lost_device(const sp_context *c, sp_err err)
+{
+    return err == SP_E_IO && (!c->offload || sp_device_synchronise(c->device) == SP_E_IO);
+}
+
 sp_err sp_context_step_here(sp_context *c, bool *busy)
 {
     int64_t begin = sp_clock_us();
@@ -148,7 +155,7 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     sp_err err = n_slices ? sp_engine_step(c->engine, c->slices, n_slices) : SP_OK;
     share_time(c, n_slices, sp_clock_us() - start);
     if (n_slices == 0) wait_for_store(c);
-    const bool lost = err == SP_E_IO && !c->offload; /* the file of an offload may fail alone */
+    const bool lost = has_lost_device(c, err);
     if (lost) sp_context_lose_device(c, err);
     for (int s = 0; s < n_slices && !lost; s++)
         if (err == SP_OK && c->sliced[s]->late)

@@ -20,6 +20,7 @@ struct sp_disk {
     sp_others others;  /* namespaces in the same folder */
     sp_disk_copy last; /* the copy that was read last */
     void *last_memory; /* its arrays */
+    _Atomic int64_t n_read; /* sp_disk_n_read */
     sp_disk_stats stats;
 };
 
@@ -113,6 +114,7 @@ static sp_err read_blocks(void *user, int layer, void *to)
     const transfer *t = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(t->d->pool);
     uint8_t *out = to;
+    t->d->n_read++;
     if (t->slot) {
         const sp_kv_tokens tokens = {.blocks = t->blocks, .first = t->slot, .n = t->key->seg->n};
         return sp_kv_unpack(t->d->pool, layer, &tokens, to);
@@ -212,6 +214,11 @@ sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
     d->stats.n_put++;
     d->stats.bytes_written += (int64_t)(record.layer_bytes + record.note_bytes) * record.n_layers;
     return SP_OK;
+}
+
+int64_t sp_disk_n_read(const sp_disk *d)
+{
+    return d->n_read;
 }
 
 /* -- get ------------------------------------------------------------------------------------ */

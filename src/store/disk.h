@@ -81,6 +81,8 @@ sp_err sp_disk_each(sp_disk *d, sp_disk_each_fn *fn, void *user) SP_MUST_CHECK;
 sp_err sp_disk_put(sp_disk *d, const sp_disk_key *key, const sp_disk_copy *copy,
                    const uint32_t *blocks) SP_MUST_CHECK;
 
+/* sp_disk_n_read -- layers that puts have read from the pool: it rises while a put advances. Thread: any. */
+int64_t sp_disk_n_read(const sp_disk *d);
 /* sp_disk_bytes_of -- what a copy of n tokens with n_before segments before it takes in the tier, with
  * its statistics. */
 int64_t sp_disk_bytes_of(const sp_kv_pool *pool, int32_t n, int n_before);

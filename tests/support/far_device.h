@@ -33,6 +33,7 @@ typedef struct far_device {
     pthread_rwlock_t whole; /* shared by those, taken alone by far_lose */
     _Atomic uint64_t n_events;
     _Atomic bool lost;
+    bool near; /* far_bring_near */
     _Atomic long n_copied_in, n_copied_out, n_run; /* for tests */
 } far_device;
 
@@ -43,7 +44,7 @@ static inline far_device *far_of(sp_device *d)
 
 static inline void far_protect(far_device *f, int protection)
 {
-    if (f->used && mprotect(f->memory, SP_ROUND_UP(f->used, (size_t)4096), protection) != 0)
+    if (f->used && !f->near && mprotect(f->memory, SP_ROUND_UP(f->used, (size_t)4096), protection) != 0)
         abort();
 }
 
@@ -139,6 +140,14 @@ static inline void far_lose(sp_device *d)
 static inline void far_found(sp_device *d)
 {
     far_of(d)->lost = false;
+}
+
+/* far_bring_near -- from now on the host reaches its memory, as that of the CPU. Pre: it has no memory yet. */
+static inline void far_bring_near(sp_device *d)
+{
+    far_device *f = far_of(d);
+    f->near = f->base.unified = true;
+    if (mprotect(f->memory, FAR_BYTES, PROT_READ | PROT_WRITE) != 0) abort();
 }
 
 static inline bool far_done(sp_device *d, sp_event e)

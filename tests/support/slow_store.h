@@ -1,4 +1,4 @@
-/* slow_store.h -- a store that does not answer for a while. */
+/* slow_store.h -- a store that does not answer for a while: its readers, or its writer. */
 #ifndef SP_TESTS_SLOW_STORE_H
 #define SP_TESTS_SLOW_STORE_H
 
@@ -13,6 +13,7 @@ enum { READERS = 2 };
 
 typedef struct barrier {
     sp_tier_op *ops[READERS];
+    sp_record record; /* barrier_close_writer */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool open;
@@ -39,10 +40,39 @@ static inline void barrier_close(barrier *b, sp_context *c)
             &b->ops[i]));
 }
 
+static inline sp_err hold_up_source(void *user, int layer, void *to)
+{
+    SP_UNUSED(layer);
+    SP_UNUSED(to);
+    hold_up(user, NULL);
+    return sp_fail(SP_E_CANCELED, "nothing is written");
+}
+
+/* barrier_close_writer -- the same for the thread that writes: it is in the middle of a copy. */
+static inline void barrier_close_writer(barrier *b, sp_context *c)
+{
+    static const int32_t token = 1;
+    const sp_record record = {.kind = SP_DISK_PLAIN,
+                              .space = c->prompts.space,
+                              .tokens = &token,
+                              .n = 1,
+                              .n_layers = 1,
+                              .layer_bytes = SP_PAGE};
+    *b = (barrier){0};
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->changed, NULL);
+    b->record = record;
+    assert_ok(sp_tier_submit(
+        sp_tiers_tier(c->tiers),
+        &(sp_tier_job){
+            .verb = SP_TIER_PUT, .record = &b->record, .source = hold_up_source, .user = b},
+        &b->ops[0]));
+}
+
 /* barrier_end -- b may go. */
 static inline void barrier_end(barrier *b)
 {
-    for (int i = 0; i < READERS; i++) {
+    for (int i = 0; i < READERS && b->ops[i]; i++) {
         assert_true(sp_tier_op_wait(b->ops[i], -1));
         sp_tier_op_release(b->ops[i]);
     }

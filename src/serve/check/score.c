@@ -25,7 +25,7 @@ static bool free_up(sp_context *c, int64_t n_blocks)
 {
     if (sp_ledger_free_up(c->ledger, n_blocks)) return true;
     if (!c->tiers) return false;
-    sp_io_drain(sp_tiers_io(c->tiers));
+    sp_tiers_drain(c->tiers);
     return sp_ledger_free_up(c->ledger, n_blocks);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 typedef struct list {
@@ -53,6 +54,7 @@ static void *work(void *arg)
     pthread_mutex_lock(&io->lock);
     for (sp_io_job *job; (job = next_job(io));) {
         pthread_mutex_unlock(&io->lock);
+        atomic_store(&job->began_us, sp_clock_us());
         job->run(job, io->disk);
         if (job->err != SP_OK) snprintf(job->detail, sizeof job->detail, "%s", sp_error_detail());
         pthread_mutex_lock(&io->lock);
@@ -130,6 +132,25 @@ void sp_io_end(sp_io *io, sp_io_job *job)
     append(&io->done, job);
     pthread_cond_signal(&io->finished);
     pthread_mutex_unlock(&io->lock);
+}
+
+static bool remove_job(list *l, sp_io_job *job)
+{
+    sp_io_job **link = &l->first;
+    while (*link && *link != job) link = &(*link)->next;
+    if (!*link) return false;
+    *link = job->next;
+    if (l->end == &job->next) l->end = link;
+    return true;
+}
+
+bool sp_io_withdraw(sp_io *io, sp_io_job *job)
+{
+    pthread_mutex_lock(&io->lock);
+    bool waited = remove_job(&io->urgent, job) || remove_job(&io->waiting, job);
+    pthread_mutex_unlock(&io->lock);
+    io->n_under_way -= waited;
+    return waited;
 }
 
 /* finish -- calls `done` of a chain of jobs. */
@@ -226,10 +247,19 @@ static void call_done(sp_io_job *job)
     ((call *)job)->finished = true;
 }
 
-sp_err sp_io_call(sp_io *io, sp_io_fn *fn, void *arg)
+sp_err sp_io_call(sp_io *io, sp_io_fn *fn, void *arg, int64_t patience_us)
 {
     call c = {.job = {.run = run_call, .done = call_done, .urgent = true}, .fn = fn, .arg = arg};
+    const int64_t end = sp_clock_us() + patience_us;
     sp_io_submit(io, &c.job);
-    while (!c.finished) sp_io_wait(io);
+    while (!c.finished) {
+        const int64_t left = end - sp_clock_us();
+        if (left <= 0 && sp_io_withdraw(io, &c.job))
+            return sp_fail(SP_E_IO, "the store does not answer");
+        if (left > 0)
+            sp_io_wait_for(io, left);
+        else
+            sp_io_wait(io);
+    }
     return sp_io_fail_as(&c.job);
 }

@@ -8,6 +8,8 @@
 #ifndef SP_SERVE_IO_H
 #define SP_SERVE_IO_H
 
+#include <stdatomic.h>
+
 #include "store/disk.h"
 
 typedef struct sp_io sp_io;
@@ -17,8 +19,9 @@ struct sp_io_job {
     void (*run)(sp_io_job *job, sp_disk *disk);
     void (*done)(sp_io_job *job);
     bool urgent;
-    sp_err err;       /* of run; the engine thread reads it in done */
-    char detail[256]; /* its explanation */
+    sp_err err;               /* of run; the engine thread reads it in done */
+    char detail[256];         /* its explanation */
+    _Atomic int64_t began_us; /* sp_clock_us when its run was called; 0: it waits */
     sp_io_job *next;
 };
 
@@ -36,6 +39,8 @@ void sp_io_submit(sp_io *io, sp_io_job *job);
 void sp_io_begin(sp_io *io, sp_io_job *job);
 /* sp_io_end -- it has finished; once for each begin, before or after it. Thread: any. */
 void sp_io_end(sp_io *io, sp_io_job *job);
+/* sp_io_withdraw -- takes a job back that waits: neither `run` nor `done` is called; false: it has begun. */
+bool sp_io_withdraw(sp_io *io, sp_io_job *job);
 /* sp_io_poll -- calls `done` of jobs that have finished. */
 void sp_io_poll(sp_io *io);
 /* sp_io_wait -- waits until a job has finished, and polls; false when none is under way. */
@@ -51,8 +56,9 @@ void sp_io_drain(sp_io *io);
 /* sp_io_fail_as -- records the error of a job for this thread, and returns it. */
 sp_err sp_io_fail_as(const sp_io_job *job);
 
-/* sp_io_call -- runs a function on the I/O thread, and returns what it returns. */
+/* sp_io_call -- runs a function on the I/O thread, and returns what it returns. Errors: SP_E_IO, and fn is not called:
+ * other jobs kept the thread busy for patience_us. */
 typedef sp_err sp_io_fn(sp_disk *disk, void *arg);
-sp_err sp_io_call(sp_io *io, sp_io_fn *fn, void *arg) SP_MUST_CHECK;
+sp_err sp_io_call(sp_io *io, sp_io_fn *fn, void *arg, int64_t patience_us) SP_MUST_CHECK;
 
 #endif

@@ -337,6 +337,7 @@ void sp_tiers_expire(sp_tiers *t)
         some = true;
     }
     if (some) acknowledge_arrived(t);
+    sp_tiers_expire_writes(t);
 }
 
 int64_t sp_tiers_until_expiry(const sp_tiers *t)
@@ -344,15 +345,18 @@ int64_t sp_tiers_until_expiry(const sp_tiers *t)
     int64_t least = INT64_C(10000000), now_us = t->loading ? sp_clock_us() : 0;
     for (const sp_load *x = t->loading; x; x = x->next)
         least = SP_MIN(least, x->since_us + t->timeout_us - now_us);
-    return SP_MAX(least, 0);
+    return SP_MAX(SP_MIN(least, sp_tiers_until_write_expiry(t)), 0);
+}
+
+void sp_tiers_wait(sp_tiers *t)
+{
+    sp_io_wait_for(t->io, sp_tiers_until_expiry(t) + 1000);
+    sp_tiers_expire(t);
 }
 
 void sp_tiers_drain(sp_tiers *t)
 {
-    while (t->loading || t->storing) {
-        sp_tiers_expire(t);
-        if (t->loading || t->storing) sp_io_wait_for(t->io, sp_tiers_until_expiry(t) + 1000);
-    }
+    while (t->loading || (t->storing && !t->stuck)) sp_tiers_wait(t);
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
@@ -415,12 +419,17 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     return err;
 }
 
-void sp_tiers_end_loads(sp_tiers *t)
+void sp_tiers_cancel_loads(sp_tiers *t)
 {
     for (sp_load *x = t->loading; x; x = x->next) {
         x->cancelled = true;
         if (x->op) sp_tier_op_cancel(x->op);
     }
+}
+
+void sp_tiers_end_loads(sp_tiers *t)
+{
+    sp_tiers_cancel_loads(t);
     while ((t->loading || t->abandoned) && sp_io_wait(t->io)) {
     }
 }

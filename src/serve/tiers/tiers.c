@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
 #include "store/disk_tier.h"
@@ -122,6 +123,23 @@ void sp_tiers_close(sp_tiers *t)
     close_all(t);
 }
 
+/* come_to_rest -- ends what is under way; false: a tier has not answered for timeout_us. */
+static bool come_to_rest(sp_tiers *t)
+{
+    sp_tiers_drain(t);
+    const int64_t end = sp_clock_us() + t->timeout_us;
+    for (int64_t left; sp_io_busy(t->io) && (left = end - sp_clock_us()) > 0;)
+        sp_io_wait_for(t->io, left);
+    return !sp_io_busy(t->io);
+}
+
+bool sp_tiers_end(sp_tiers *t)
+{
+    if (!t) return true;
+    sp_tiers_cancel_loads(t);
+    return come_to_rest(t);
+}
+
 bool sp_tiers_has_store(const sp_tiers *t)
 {
     return t && t->disk;
@@ -203,21 +221,82 @@ static void note_failure(sp_tiers *t, const transfer *x)
     snprintf(t->detail, sizeof t->detail, "%s", x->job.detail);
 }
 
-static void store_done(sp_io_job *job)
+/* end_store -- the transfer is over: its copy may leave the device. */
+static void end_store(transfer *x)
 {
-    transfer *x = (transfer *)job, **link = &x->tiers->storing;
     sp_tiers *t = x->tiers;
+    transfer **link = &t->storing;
     while (*link != x) link = &(*link)->next;
     *link = x->next;
+    sp_ledger_unpin(t->ledger, x->copy);
+    free_transfer(x);
+}
+
+static void store_done(sp_io_job *job)
+{
+    transfer *x = (transfer *)job;
+    sp_tiers *t = x->tiers;
+    if (t->stuck) sp_log(SP_LOG_INFO, "the store answers once more: copies are written");
+    t->stuck = false;
     if (job->err == SP_OK) {
         sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
         t->full = false;
     } else {
         note_failure(t, x);
     }
-    sp_ledger_unpin(t->ledger, x->copy);
-    free_transfer(x);
+    end_store(x);
 }
+
+/* -- a store that does not answer ----------------------------------------------------------- */
+
+static transfer *running(const sp_tiers *t)
+{
+    transfer *x = t->storing;
+    while (x && atomic_load(&x->job.began_us) == 0) x = x->next;
+    return x;
+}
+
+/* count_given_up -- a copy that is not written because of a write that hangs; its next use tries again. */
+static void count_given_up(sp_tiers *t)
+{
+    t->n_failed++;
+    t->n_given_up++;
+    t->err = SP_E_IO;
+    snprintf(t->detail, sizeof t->detail, "the store has written nothing for %lld ms",
+             (long long)(t->timeout_us / 1000));
+}
+
+void sp_tiers_expire_writes(sp_tiers *t)
+{
+    const transfer *first = t->storing && !t->stuck ? running(t) : NULL;
+    if (!first) return;
+    const int64_t now_us = sp_clock_us(), n = sp_disk_n_read(t->disk);
+    if (n != t->n_put) t->put_us = now_us;
+    t->n_put = n;
+    t->put_us = SP_MAX(t->put_us, atomic_load(&first->job.began_us));
+    if (now_us - t->put_us <= t->timeout_us) return;
+    t->stuck = true;
+    sp_log(SP_LOG_WARN,
+           "the store has written nothing for %lld ms: no copies are written until it answers",
+           (long long)(t->timeout_us / 1000));
+    for (transfer *x = t->storing, *next; x; x = next) {
+        next = x->next;
+        if (!sp_io_withdraw(t->io, &x->job)) continue;
+        count_given_up(t);
+        end_store(x);
+    }
+}
+
+int64_t sp_tiers_until_write_expiry(const sp_tiers *t)
+{
+    const int64_t now_us = t->storing ? sp_clock_us() : 0;
+    if (!t->storing || t->stuck) return INT64_MAX;
+    const transfer *x = running(t);
+    const int64_t since = x ? SP_MAX(t->put_us, atomic_load(&x->job.began_us)) : now_us;
+    return since + t->timeout_us - now_us;
+}
+
+/* -- what requests store and use ------------------------------------------------------------ */
 
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
 {
@@ -242,7 +321,7 @@ bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
 {
     const transfer *x = t->storing;
     while (x && x->copy != copy) x = x->next;
-    return x != NULL;
+    return x && !t->stuck;
 }
 
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
@@ -255,6 +334,10 @@ int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
 sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
 {
     if (!t->disk || sp_tiers_is_storing(t, key->copy)) return SP_OK;
+    if (t->stuck) {
+        count_given_up(t);
+        return SP_OK;
+    }
     transfer *x = new_transfer(t, key);
     if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
     if (!key->copy->first) sp_notes_prepare(t->pool, key->copy->blocks, key->copy->n);
@@ -276,6 +359,11 @@ sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy)
 int64_t sp_tiers_n_failed(const sp_tiers *t)
 {
     return t->n_failed;
+}
+
+bool sp_tiers_has_missed(const sp_tiers *t)
+{
+    return t && t->n_given_up > 0 && !t->stuck;
 }
 
 sp_tier *sp_tiers_tier(const sp_tiers *t)
@@ -304,36 +392,100 @@ bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_s
     return sp_disk_has_elsewhere(t->disk, seg, head, n_head, t->salt);
 }
 
+/* What the header of a copy says. The tier's thread may come after the one that asks has left. */
 typedef struct before_query {
-    sp_disk_key key;
-    sp_arena *arena;
-    const sp_digest *before;
-    int n;
+    atomic_int refs;
+    int32_t *tokens;   /* [n] */
+    sp_digest *before; /* [n_before] the first n_head are the head */
+    int32_t n;
+    int n_before, n_head;
 } before_query;
 
-static sp_err read_before(sp_disk *disk, void *arg)
+static void release_query(before_query *q)
 {
-    before_query *q = arg;
-    sp_disk_copy copy;
-    if (!sp_disk_find(disk, &q->key, &copy)) return SP_OK;
-    sp_digest *out = sp_arena_take(q->arena, (size_t)copy.n_before, sizeof *out);
-    if (!out) return sp_fail_nomem((size_t)copy.n_before * sizeof *out, "a copy from the store");
-    if (copy.n_before) memcpy(out, copy.before, (size_t)copy.n_before * sizeof *out);
-    q->before = out;
-    q->n = copy.n_before;
+    if (atomic_fetch_sub(&q->refs, 1) > 1) return;
+    sp_free(q->tokens);
+    sp_free(q->before);
+    sp_free(q);
+}
+
+static sp_err take_before(void *user, const sp_record *r)
+{
+    before_query *q = user;
+    const size_t n = (size_t)r->n, n_before = (size_t)r->n_before;
+    q->tokens = sp_alloc(n + 1, sizeof *q->tokens);
+    q->before = sp_alloc(n_before + 1, sizeof *q->before);
+    if (!q->tokens || !q->before)
+        return sp_fail_nomem(n * sizeof *q->tokens, "the header of a copy");
+    memcpy(q->tokens, r->tokens, n * sizeof *q->tokens);
+    if (n_before) memcpy(q->before, r->before, n_before * sizeof *q->before);
+    q->n = r->n;
+    q->n_before = r->n_before;
+    q->n_head = r->n_head;
     return SP_OK;
+}
+
+static void before_done(void *user, sp_tier_op *op)
+{
+    SP_UNUSED(op);
+    release_query(user);
+}
+
+/* is_of -- the header is that of a copy of this segment, after this head. */
+static bool is_of(const before_query *q, const sp_tiers_key *key)
+{
+    return q->n == key->seg->n && q->n_head == key->n_head &&
+           memcmp(q->tokens, key->seg->tokens, (size_t)q->n * sizeof *q->tokens) == 0 &&
+           (!q->n_head || memcmp(q->before, key->head, (size_t)q->n_head * sizeof *q->before) == 0);
+}
+
+/* read_before -- SP_E_IO: not in time; then the query is the tier's until it is done. */
+static sp_err read_before(sp_tiers *t, const sp_tiers_key *key, before_query *q)
+{
+    sp_tier_op *op;
+    const sp_tier_key name = {.id = key->seg->id,
+                              .head = sp_head_key(key->head, key->n_head),
+                              .kind = (uint32_t)SP_DISK_FUSED};
+    sp_err err = sp_tier_submit(sp_disk_tier_of(t->disk),
+                                &(sp_tier_job){.verb = SP_TIER_GET,
+                                               .urgent = true,
+                                               .key = name,
+                                               .head = take_before,
+                                               .done = before_done,
+                                               .user = q},
+                                &op);
+    if (err != SP_OK) {
+        release_query(q); /* for the tier */
+        return err;
+    }
+    const bool came = sp_tier_op_wait(op, t->timeout_us);
+    if (!came) sp_tier_op_cancel(op);
+    err = came ? sp_tier_op_result(op) : sp_fail(SP_E_IO, "the store does not answer");
+    sp_tier_op_release(op);
+    return err;
 }
 
 sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n)
 {
-    before_query q = {
-        .key = {.kind = SP_DISK_FUSED, .seg = key->seg, .head = key->head, .n_head = key->n_head},
-        .arena = arena};
-    SP_TRY(sp_io_call(t->io, read_before, &q));
-    *before = q.before;
-    *n = q.n;
-    return SP_OK;
+    *n = 0;
+    *before = NULL;
+    if (t->stuck) return sp_fail(SP_E_IO, "the store does not answer");
+    before_query *q = SP_NEW(before_query);
+    if (!q) return sp_fail_nomem(sizeof *q, "the header of a copy");
+    atomic_init(&q->refs, 2);
+    sp_err err = read_before(t, key, q);
+    if (err == SP_OK && is_of(q, key)) {
+        sp_digest *out = sp_arena_take(arena, (size_t)q->n_before, sizeof *out);
+        if (!out)
+            err = sp_fail_nomem((size_t)q->n_before * sizeof *out, "a copy from the store");
+        else if (q->n_before)
+            memcpy(out, q->before, (size_t)q->n_before * sizeof *out);
+        *before = out;
+        *n = out ? q->n_before : 0;
+    }
+    release_query(q);
+    return err == SP_E_NOTFOUND || err == SP_E_FORMAT ? SP_OK : err;
 }
 
 typedef struct retain_query {
@@ -366,8 +518,9 @@ static sp_err forget_removed(sp_tiers *t, sp_disk_keep_fn *keep, void *user)
 sp_err sp_tiers_retain(sp_tiers *t, sp_disk_keep_fn *keep, void *user, int64_t *n_removed)
 {
     retain_query q = {.keep = keep, .user = user};
-    sp_io_drain(t->io);
-    sp_err err = sp_io_call(t->io, run_retain, &q);
+    if (n_removed) *n_removed = 0;
+    if (!come_to_rest(t)) return sp_fail(SP_E_IO, "the store does not answer");
+    sp_err err = sp_io_call(t->io, run_retain, &q, t->timeout_us);
     if (n_removed) *n_removed = q.n_removed;
     sp_err forgotten = forget_removed(t, keep, user);
     return err == SP_OK ? forgotten : err;
@@ -381,8 +534,8 @@ static sp_err run_erase(sp_disk *disk, void *arg)
 sp_err sp_tiers_erase(sp_tiers *t, const sp_erase *e)
 {
     sp_erase job = *e;
-    sp_io_drain(t->io);
+    if (!come_to_rest(t)) return sp_fail(SP_E_IO, "the store does not answer");
     sp_err host = t->host ? sp_tier_erase(t->host, e) : SP_OK;
-    sp_err disk = t->disk ? sp_io_call(t->io, run_erase, &job) : SP_OK;
+    sp_err disk = t->disk ? sp_io_call(t->io, run_erase, &job, t->timeout_us) : SP_OK;
     return disk == SP_OK ? host : disk;
 }

@@ -26,7 +26,7 @@ typedef struct sp_tiers_opts {
     int64_t max_bytes;   /* sp_disk_opts */
     const char *store_evict; /* which copy leaves the store: a name of cache/evict.h; NULL: "lru" */
     const sp_cost *cost;     /* borrowed: what computing tokens costs; NULL: default */
-    int64_t timeout_us;      /* of a load: sp_tiers_expire */
+    int64_t timeout_us;      /* of a load or a write: sp_tiers_expire */
     bool admit_cheaper;      /* sp_tiers_admits */
     bool by_layers;          /* the first layers of all copies come before the last ones of any */
     const sp_digest *space;
@@ -62,12 +62,18 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare,
 
 /* sp_tiers_expire -- gives up loads that have brought no layer for timeout_us: their copies are FREE again, and
  * missed (SP_MISS_LATE). Their blocks are free once the tier is done with them: what arrives late is not
- * read. */
+ * read. A write that has brought nothing for as long keeps its copy pinned until it is over; those that wait
+ * for it are given up, counted as failed, and none begins. */
 void sp_tiers_expire(sp_tiers *t);
 /* sp_tiers_until_expiry -- how long until that may be, us; a long time when nothing loads. */
 int64_t sp_tiers_until_expiry(const sp_tiers *t);
-/* sp_tiers_drain -- waits until nothing is loading or being written; loads that time out end, too. */
+/* sp_tiers_wait -- waits until a load or a write has ended or timed out. Pre: one is under way. */
+void sp_tiers_wait(sp_tiers *t);
+/* sp_tiers_drain -- waits until nothing is loading or being written; what times out ends the wait, too. */
 void sp_tiers_drain(sp_tiers *t);
+/* sp_tiers_end -- before closing: ends loads and waits for writes; false: a tier has not answered for timeout_us,
+ * and still has memory of the pool. */
+bool sp_tiers_end(sp_tiers *t);
 
 /* sp_tiers_n_there -- layers of a LOADING copy that can be read, and with the first what sp_ledger_load_head
  * says; -1: not even the header came. */
@@ -99,12 +105,14 @@ void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n) SP_MUST_CHECK;
 /* sp_tiers_has_all -- the store has the copy, with all that was measured of it. */
 bool sp_tiers_has_all(const sp_copy *copy);
-/* sp_tiers_is_storing -- the copy is being written. */
+/* sp_tiers_is_storing -- the copy is being written, and the store answers. */
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_stored -- after a write: SP_OK when the store has the copy; else why the last write
  * failed. */
 sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy) SP_MUST_CHECK;
 int64_t sp_tiers_n_failed(const sp_tiers *t);
+/* sp_tiers_has_missed -- the store answers, and has missed copies while it did not. */
+bool sp_tiers_has_missed(const sp_tiers *t);
 /* sp_tiers_tier -- the store itself: statistics, lists. */
 sp_tier *sp_tiers_tier(const sp_tiers *t);
 
@@ -116,7 +124,7 @@ bool sp_tiers_writes(const sp_tiers *t);
 bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
                             int n_head);
 /* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
- * the store has none. Waits for the store. Errors: SP_E_NOMEM. */
+ * the store has none. Waits for the store. Errors: SP_E_NOMEM; SP_E_IO: it does not answer in time. */
 sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n) SP_MUST_CHECK;
 /* sp_tiers_retain -- sp_disk_retain; the ledger forgets the places of what was deleted. Waits for

@@ -25,8 +25,12 @@ struct sp_tiers {
     void *user;
 
     struct sp_storing *storing; /* tiers.c */
-    int64_t n_failed;
-    bool full;        /* the last write found no room */
+    int64_t n_failed;   /* writes */
+    int64_t n_given_up; /* of those: they waited for one that hangs */
+    bool full;          /* the last write found no room */
+    bool stuck;         /* a write hangs: it has taken nothing in for timeout_us */
+    int64_t n_put;      /* sp_disk_n_read when that was last looked at ... */
+    int64_t put_us;     /* ... and since when it has been so */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 
@@ -68,6 +72,11 @@ void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
 /* sp_tiers_n_storing_blocks -- of copies that are being written. */
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t);
 
+/* sp_tiers_expire_writes -- gives up the writes that wait for one that hangs. */
+void sp_tiers_expire_writes(sp_tiers *t);
+/* sp_tiers_until_write_expiry -- how long until that may be, us; a long time when nothing is written. */
+int64_t sp_tiers_until_write_expiry(const sp_tiers *t);
+
 /* -- swap.c --------------------------------------------------------------------------------- */
 
 /* sp_tiers_open_host -- Errors: SP_E_ARG (host_kv), SP_E_NOMEM. */
@@ -78,6 +87,8 @@ void sp_tiers_useless(void *user, const sp_copy *c, unsigned places);
 
 /* -- loads.c -------------------------------------------------------------------------------- */
 
+/* sp_tiers_cancel_loads -- of all that is under way. */
+void sp_tiers_cancel_loads(sp_tiers *t);
 /* sp_tiers_end_loads -- cancels what is under way, and waits for it. */
 void sp_tiers_end_loads(sp_tiers *t);
 

@@ -1,4 +1,4 @@
-/* test_tier_faults.c -- a tier that does not answer, and a device that loses its memory: requests get the
+/* test_tier_faults.c -- a tier that does not answer, reads or writes, and a device that loses its memory: requests get the
  * right answer or a clear error, and what lower tiers have serves the next ones. */
 #include <unistd.h>
 
@@ -153,20 +153,116 @@ static void test_forgetting_does_not_wait(void **state)
     remove_folder(dir);
 }
 
+/* A header that does not come in time is an error, and what arrives late harms nobody. */
+static void test_a_header_times_out(void **state)
+{
+    char dir[128];
+    barrier b;
+    bool fresh;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 60);
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    assert_ok(sp_fuse(c, p, &fresh));
+    sp_io_drain(sp_tiers_io(c->tiers));
+    barrier_close(&b, c);
+    assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    barrier_open(&b);
+    barrier_end(&b);
+    assert_ok(sp_fuse(c, p, &fresh));
+    assert_false(fresh);
+    sp_prompt_destroy(p);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* -- a write that hangs --------------------------------------------------------------------- */
+
+static int n_on_disk(const sp_context *c)
+{
+    int n = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        n += (v->places & SP_AT_DISK) != 0;
+    return n;
+}
+
+/* hang -- requests until the write has timed out. */
+static void hang(sp_context *c, barrier *b)
+{
+    barrier_close_writer(b, c);
+    for (int i = 0; !c->tiers->stuck && i < 200; i++) {
+        sp_request *r = ask(c, "01", question, 6);
+        assert_text(r, alone(&full, "01", question, 6));
+        sp_request_destroy(r);
+        usleep(5000);
+    }
+    assert_true(c->tiers->stuck);
+}
+
+static void test_a_write_hangs(void **state)
+{
+    char dir[128];
+    barrier b;
+    bool fresh;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 60);
+    hang(c, &b);
+    assert_true(sp_tiers_n_storing_blocks(c->tiers) > 0); /* one copy is with the writer ... */
+    assert_int_equal(n_on_disk(c), 0);
+    const int64_t n_failed = sp_tiers_n_failed(c->tiers);
+    assert_true(n_failed > 0); /* ... and others have waited for it */
+    sp_request *r = ask(c, "23", "Why?", 6);
+    assert_text(r, alone(&full, "23", "Why?", 6));
+    sp_request_destroy(r);
+    assert_true(sp_tiers_n_failed(c->tiers) > n_failed); /* nothing queues up */
+    sp_prompt *p = prompt_of(c, "01", NULL);
+    assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    sp_prompt_destroy(p);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_io_drain(sp_tiers_io(c->tiers));
+    assert_false(c->tiers->stuck);
+    r = ask(c, "01", question, 6); /* what was missed is written after its next use */
+    sp_request_destroy(r);
+    sp_io_drain(sp_tiers_io(c->tiers));
+    assert_true(n_on_disk(c) >= 3);
+    close_clean(c);
+    c = open_store(dir, "full", 0);
+    r = ask(c, "01", question, 6);
+    assert_true(n_from(r, "disk") >= 2);
+    assert_text(r, alone(&full, "01", question, 6));
+    sp_request_destroy(r);
+    close_clean(c);
+    remove_folder(dir);
+}
+
+/* The memory that the writer reads stays; so the context can be closed once more when the store answers. */
+static void test_closing_does_not_wait_for_a_write(void **state)
+{
+    char dir[128];
+    barrier b;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 60);
+    hang(c, &b);
+    sp_context_forget(c);
+    sp_context_close(c);
+    barrier_open(&b);
+    barrier_end(&b);
+    sp_context_close(c);
+    remove_folder(dir);
+}
+
 /* -- a device that loses its memory --------------------------------------------------------- */
 
-static sp_context *open_far(sp_device **d, const char *dir, const char *name, int64_t host)
+static sp_context *open_far(sp_device **d, sp_context_opts o)
 {
     sp_context *c = NULL;
     assert_ok(far_device_open(&(sp_device_opts){.n_threads = 1}, d));
-    const sp_context_opts o = {.model = MODEL,
-                               .kv_bytes = 2 << 20,
-                               .n_batch = 40,
-                               .n_threads = 1,
-                               .order = "fcfs",
-                               .store = dir,
-                               .host_bytes = host,
-                               .reuse.policy = name};
+    if (o.context_bytes) far_bring_near(*d);
+    o.model = MODEL;
+    o.kv_bytes = 2 << 20;
+    o.n_batch = 40;
+    o.n_threads = 1;
+    o.order = "fcfs";
     assert_ok(sp_context_open_on(*d, &o, &c));
     return c;
 }
@@ -257,7 +353,9 @@ static void loss(const char *name, bool host, bool disk)
     sp_device *d;
     const policy with = {name, 0};
     make_folder(dir, sizeof dir);
-    sp_context *c = open_far(&d, disk ? dir : NULL, name, host ? 4 << 20 : 0);
+    sp_context *c = open_far(&d, (sp_context_opts){.store = disk ? dir : NULL,
+                                                   .host_bytes = host ? 4 << 20 : 0,
+                                                   .reuse.policy = name});
     assert_true(((far_device *)d)->first_bytes >= (size_t)sp_kv_pool_n_blocks(c->pool) *
                                                       sp_kv_block_bytes(sp_kv_pool_shape(c->pool)));
     for (int i = 0; i < 4; i++) sp_request_destroy(ask(c, "01", question, 6));
@@ -295,7 +393,7 @@ static void test_pinned_copies_are_lost_too(void **state)
     sp_held held = {0};
     sp_digest id = {{0}};
     make_folder(dir, sizeof dir);
-    sp_context *c = open_far(&d, dir, "full", 0);
+    sp_context *c = open_far(&d, (sp_context_opts){.store = dir, .reuse.policy = "full"});
     sp_request_destroy(ask(c, "01", question, 6));
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
         if (v->kind == SP_COPY_PLAIN) id = v->id;
@@ -313,14 +411,45 @@ static void test_pinned_copies_are_lost_too(void **state)
     remove_folder(dir);
 }
 
+/* With a file for contexts beyond memory an error of input or output may be that of the file: the device is
+ * asked. What the file holds of lost copies is not read. */
+static void test_a_context_beyond_memory_is_lost_too(void **state)
+{
+    char dir[128];
+    sp_device *d;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_far(&d, (sp_context_opts){.store = dir,
+                                                   .context_bytes = 1 << 20,
+                                                   .context_dir = dir,
+                                                   .reuse.policy = "full"});
+    const int64_t at_first = n_free(c); /* the others are seats of the file */
+    for (int i = 0; i < 2; i++) sp_request_destroy(ask(c, "01", question, 6));
+    sp_io_drain(sp_tiers_io(c->tiers));
+    lose(c, d);
+    sp_ledger_lose_pinned(c->ledger);
+    sp_request *r = ask(c, "10", question, 6);
+    assert_text(r, alone(&full, "10", question, 6));
+    assert_true(n_from(r, "disk") > 0);
+    sp_request_destroy(r);
+    sp_context_forget(c);
+    assert_int_equal(n_free(c), at_first);
+    sp_context_close(c);
+    sp_device_close(d);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_load_times_out),
         cmocka_unit_test(test_a_late_answer_changes_nothing),
         cmocka_unit_test(test_forgetting_does_not_wait),
+        cmocka_unit_test(test_a_header_times_out),
+        cmocka_unit_test(test_a_write_hangs),
+        cmocka_unit_test(test_closing_does_not_wait_for_a_write),
         cmocka_unit_test(test_the_device_loses_its_memory),
         cmocka_unit_test(test_pinned_copies_are_lost_too),
+        cmocka_unit_test(test_a_context_beyond_memory_is_lost_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
