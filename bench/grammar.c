@@ -1,11 +1,11 @@
 /* grammar.c -- the cost of a grammar for each token of an answer.
  *
- *     build/bench/grammar VOCABULARY.tiktoken [rounds]
+ *     build/bench/grammar VOCABULARY.tiktoken [rounds [case]]
  *
- * Each case is a grammar and a text that it accepts. The text is cut into the longest tokens of the
- * vocabulary, and for each of them the mask is found and the token accepted. `first` is the mask of a
- * state that the request reaches for the first time, `mean` of all masks of the text; medians over the rounds
- * of CPU time on one thread. `start` is what a request pays before its first token.
+ * Each case is a grammar and a text that it accepts; `case` is a part of the names of those to run. The text
+ * is cut into the longest tokens of the vocabulary, and for each of them the mask is found and the token accepted.
+ * `mean` and `worst` are of the masks of a text, `start` is what a request pays before its first token; medians
+ * over the rounds of CPU time on one thread.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
     tiktoken v;
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     if (argc < 2 || rounds < 1 || rounds > MAX_ROUNDS || !tiktoken_open(argv[1], &v)) {
-        fprintf(stderr, "usage: grammar VOCABULARY.tiktoken [rounds]\n");
+        fprintf(stderr, "usage: grammar VOCABULARY.tiktoken [rounds [case]]\n");
         return 2;
     }
     double begin = cpu_ms();
@@ -156,7 +156,8 @@ int main(int argc, char **argv)
     printf("%zu tokens, sorted in %.0f ms\n", v.n, cpu_ms() - begin);
     printf("%-20s %7s %9s %9s %9s %9s  (ms)\n", "grammar", "tokens", "start", "mean", "worst",
            "accept");
-    for (size_t i = 0; i < SP_COUNT(cases); i++) measure(&cases[i], &v, rounds);
+    for (size_t i = 0; i < SP_COUNT(cases); i++)
+        if (argc < 4 || strstr(cases[i].name, argv[3])) measure(&cases[i], &v, rounds);
     tiktoken_close(&v);
     return 0;
 }
