@@ -9,7 +9,7 @@
 
 #include "engine/grammar_int.h"
 
-enum { MAX_REPEAT = 256, MAX_BLANKS = 20, MAX_DIGITS = 15, MAX_DEPTH = 64 };
+enum { MAX_REPEAT = 256, MAX_BLANKS = 20, MAX_DIGITS = 15, MAX_DEPTH = 64, MAX_VALUES = 4000 };
 
 typedef struct rule {
     json_t *schema; /* NULL: white space; the others are named below */
@@ -343,6 +343,8 @@ static int32_t of_values(builder *b, json_t *values, const char *type, int32_t n
 {
     int32_t at = -1;
     if (!json_array_size(values)) return fail(b, SP_E_ARG, "enum is not a list of values", NULL);
+    if (json_array_size(values) > MAX_VALUES)
+        return fail(b, SP_E_LIMIT, "more than 4000 values are not supported", NULL);
     for (size_t i = json_array_size(values); i-- > 0 && b->err == SP_OK;) {
         json_t *value = json_array_get(values, i);
         if (type && !has_type(value, type)) continue;
@@ -495,6 +497,8 @@ static int32_t white_space(builder *b)
 static int32_t one_of(builder *b, const sp_grammar_opts *o)
 {
     int32_t at = -1;
+    if (o->n_texts > MAX_VALUES)
+        return fail(b, SP_E_LIMIT, "more than 4000 texts are not supported", NULL);
     for (int i = o->n_texts; i-- > 0;) {
         int32_t one = text(b, o->texts[i], b->ret);
         at = at < 0 ? one : either(b, one, at);

@@ -174,20 +174,25 @@ static void too_deep_a_beginning_allows_the_end_only(void **state)
     tiktoken_close(&v);
 }
 
-/* An enum of more values than a few hundred keeps all of them. */
+/* enum_of -- {"enum": ["v0000", ...]} */
+static char *enum_of(int n_values)
+{
+    json_t *values = json_array(), *schema = json_pack("{s:o}", "enum", values);
+    for (int i = 0; i < n_values; i++) json_array_append_new(values, json_sprintf("v%04d", i));
+    char *text = json_dumps(schema, 0);
+    json_decref(schema);
+    return text;
+}
+
 static void long_enums_keep_all_values(void **state)
 {
     tiktoken v;
     sp_grammar *g;
     sp_grammar_state *s;
-    char schema[30000] = "{\"enum\":[", text[20];
-    size_t n = strlen(schema);
-    for (int i = 0; i < 2000; i++)
-        n += (size_t)snprintf(schema + n, sizeof schema - n, "%s\"v%04d\"", i ? "," : "", i);
-    snprintf(schema + n, sizeof schema - n, "]}");
+    char *schema = enum_of(4000), *longer = enum_of(4001), text[20];
     small_set(&v);
     assert_ok(sp_grammar_compile(&(sp_grammar_opts){.schema = schema}, &g));
-    for (int i = 0; i < 2000; i += 37) {
+    for (int i = 0; i < 4000; i += 271) {
         assert_ok(sp_grammar_start(g, v.set, &s));
         snprintf(text, sizeof text, "\"v%04d\"", i);
         for (char *at = text; *at; at++) assert_true(sp_grammar_accept(s, *at));
@@ -195,7 +200,10 @@ static void long_enums_keep_all_values(void **state)
         sp_grammar_stop(s);
     }
     sp_grammar_destroy(g);
+    assert_fails(sp_grammar_compile(&(sp_grammar_opts){.schema = longer}, &g), SP_E_LIMIT, "4000");
     tiktoken_close(&v);
+    free(schema);
+    free(longer);
 }
 
 /* Greedy sampling finds masks only when it must; the token is the best of those that a mask allows. */
