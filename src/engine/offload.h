@@ -77,9 +77,10 @@ void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, in
 void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n);
 /* sp_offload_wait -- until the wanted records of a layer are in their seats. Errors: SP_E_IO. */
 sp_err sp_offload_wait(sp_offload *o, int layer) SP_MUST_CHECK;
-/* sp_offload_source -- for sp_sparse_opts. Not `keeps`, for comparison: a step finds nothing that one
- * before it read, only what was fetched ahead (InfiniGen). */
-sp_block_source sp_offload_source(sp_offload *o, bool keeps);
+/* sp_offload_source -- for sp_sparse_opts. All requests share the seats, so the policy is that of the
+ * source that was made last. With SP_SEATS_FORGET a step finds nothing that one before it read, only
+ * what was fetched ahead (InfiniGen). */
+sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy);
 
 /* sp_offload_window -- the away blocks among these come into their memory for one layer, beside those
  * of this window so far; a window of another layer is dropped first. Errors: SP_E_IO, SP_E_NOKV when

@@ -66,11 +66,12 @@ struct sp_offload {
     size_t record_bytes, max_bytes;
     int64_t max_window; /* blocks of a layer */
 
-    uint32_t *seats; /* [n_seats + n_spare] blocks of the pool */
+    uint32_t *seats;         /* [n_seats + n_spare] blocks of the pool */
     int32_t n_seats, n_open; /* that may be used while few blocks are near; that may be used now */
     int32_t n_spare;         /* more, of the layer that is computed only */
     int spare_layer;
     bool lacked; /* a step wanted more seats than were open */
+    sp_seat_policy policy;
     sp_row *rows;          /* [L, G] */
     sp_arrivals *arrivals; /* [L] */
     uint32_t epoch;

@@ -1,6 +1,7 @@
-/* seats.c -- where sparse steps read records that are away: a cache with the clock as its policy.
+/* seats.c -- where sparse steps read records that are away: a cache with the clock as its policy, or for
+ * comparison LRU.
  *
- *   want    in a seat: found           else: the hand finds a seat, a fetch begins
+ *   want    in a seat: found           else: the policy finds a seat, a fetch begins
  *   wait    the layer's fetches are over; failed ones are read once more
  *
  *   seats   0 ............ n_open ....... n_seats ........ + n_spare
@@ -102,7 +103,8 @@ void sp_seats_open(sp_offload *o, int64_t n)
 {
     const int32_t n_open = (int32_t)SP_MAX(SP_MIN(n, o->n_seats), 0);
     for (int l = 0; l < o->shape.n_layers && n_open < o->n_open; l++) {
-        sp_err err = sp_offload_wait(o, l); /* of a step that failed; what did not arrive does not count */
+        sp_err err =
+            sp_offload_wait(o, l); /* of a step that failed; what did not arrive does not count */
         SP_UNUSED(err);
         forget(o, l, n_open, o->n_open);
     }
@@ -119,14 +121,34 @@ static int32_t seat_with(const sp_offload *o, const sp_row *row, uint32_t block)
     return row->seats[s].birth == sp_kv_birth(o->pool, block) ? s : -1; /* I2 */
 }
 
-/* take_seat -- the next that was not wanted since the hand last passed, or -1. */
+/* may_take -- I1. */
+static bool may_take(const sp_offload *o, const sp_seat *s)
+{
+    return !s->pending && !(s->birth && s->epoch == o->epoch);
+}
+
+/* oldest_seat -- a free one, or that whose record was wanted longest ago, or -1. */
+static int32_t oldest_seat(const sp_offload *o, const sp_row *row)
+{
+    int32_t best = -1;
+    for (int32_t at = 0; at < o->n_open; at++) {
+        const sp_seat *s = &row->seats[at];
+        if (!may_take(o, s)) continue;
+        if (!s->birth) return at;
+        if (best < 0 || s->epoch < row->seats[best].epoch) best = at;
+    }
+    return best;
+}
+
+/* take_seat -- by the clock: the next that was not wanted since the hand last passed, or -1. */
 static int32_t take_seat(const sp_offload *o, sp_row *row)
 {
+    if (o->policy == SP_SEATS_LRU) return oldest_seat(o, row);
     for (int32_t i = 0; i < 2 * o->n_open; i++) {
         const int32_t at = row->hand < o->n_open ? row->hand : 0;
         sp_seat *s = &row->seats[at];
         row->hand = at + 1;
-        if (s->pending || (s->birth && s->epoch == o->epoch)) continue; /* I1 */
+        if (!may_take(o, s)) continue;
         if (!s->used) return at;
         s->used = false;
     }
@@ -173,10 +195,17 @@ static int32_t load_wanted(sp_offload *o, int layer, int kv_head, uint32_t block
     return at;
 }
 
-/* Two passes: what is found must not lose its seat to what is fetched. Without `keeps` only what was
- * fetched ahead, or for this step, is found. */
-static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n,
-                        bool keeps)
+/* find -- the seat that has the block, or will have it, or -1. SP_SEATS_FORGET finds only what is on its
+ * way. */
+static int32_t find(const sp_offload *o, const sp_row *row, uint32_t block)
+{
+    const int32_t s = seat_with(o, row, block);
+    const bool kept = s >= 0 && !row->seats[s].pending;
+    return kept && o->policy == SP_SEATS_FORGET ? -1 : s;
+}
+
+/* Two passes: what is found must not lose its seat to what is fetched. */
+void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n)
 {
     sp_row *row = row_of(o, layer, kv_head);
     if (o->waited) o->epoch++;
@@ -186,8 +215,7 @@ static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks,
     int32_t n_missed = 0;
     for (int32_t i = 0; i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
-        int32_t s = seat_with(o, row, blocks[i]);
-        if (s >= 0 && !keeps && !row->seats[s].pending) s = -1;
+        const int32_t s = find(o, row, blocks[i]);
         o->stats.n_wanted++;
         if (o->is_resident[layer]) {
             o->stats.n_found++;
@@ -202,36 +230,22 @@ static void want_blocks(sp_offload *o, int layer, int kv_head, uint32_t *blocks,
     }
     for (int32_t i = 0; n_missed && i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
-        int32_t s = seat_with(o, row, blocks[i]); /* one block may be in the list twice */
-        if (s >= 0 && !keeps && !row->seats[s].pending) s = -1;
+        int32_t s = find(o, row, blocks[i]); /* one block may be in the list twice */
         if (s < 0) s = load_wanted(o, layer, kv_head, blocks[i]);
         if (s >= 0) blocks[i] = o->seats[s];
     }
 }
 
-void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n)
-{
-    want_blocks(o, layer, kv_head, blocks, n, true);
-}
-
-static void fetch_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n,
-                        bool keeps)
+void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n)
 {
     sp_row *row = row_of(o, layer, kv_head);
     for (int32_t i = 0; i < n && !o->is_resident[layer]; i++) {
-        const int32_t s = seat_with(o, row, blocks[i]);
-        if (!sp_kv_is_away(o->pool, blocks[i])) continue;
-        if (s >= 0 && (keeps || row->seats[s].pending)) continue;
+        if (!sp_kv_is_away(o->pool, blocks[i]) || find(o, row, blocks[i]) >= 0) continue;
         const int32_t at = sp_pages_is_full(o->pages) ? -1 : take_seat(o, row);
         if (at < 0) return;
         load(o, layer, kv_head, blocks[i], at);
         o->stats.n_ahead++;
     }
-}
-
-void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n)
-{
-    fetch_ahead(o, layer, kv_head, blocks, n, true);
 }
 
 /* read_again -- a seat whose fetch may have failed. */
@@ -282,20 +296,8 @@ static void ahead(void *user, int layer, int kv_head, const uint32_t *blocks, in
     sp_offload_ahead(user, layer, kv_head, blocks, n);
 }
 
-static void want_anew(void *user, int layer, int kv_head, uint32_t *blocks, int32_t n)
+sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy)
 {
-    want_blocks(user, layer, kv_head, blocks, n, false);
-}
-
-static void ahead_anew(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n)
-{
-    fetch_ahead(user, layer, kv_head, blocks, n, false);
-}
-
-sp_block_source sp_offload_source(sp_offload *o, bool keeps)
-{
-    return (sp_block_source){.want = keeps ? want : want_anew,
-                             .wait = wait_for,
-                             .ahead = keeps ? ahead : ahead_anew,
-                             .user = o};
+    o->policy = policy;
+    return (sp_block_source){.want = want, .wait = wait_for, .ahead = ahead, .user = o};
 }

@@ -39,6 +39,13 @@ typedef struct sp_block_source {
     void (*ahead)(void *user, int layer, int kv_head, const uint32_t *blocks, int32_t n);
 } sp_block_source;
 
+/* What becomes of blocks that were fetched; all but the first are for comparison. */
+typedef enum sp_seat_policy {
+    SP_SEATS_CLOCK,  /* one that was not wanted lately gives its seat to the next */
+    SP_SEATS_LRU,    /* the one that was wanted longest ago does */
+    SP_SEATS_FORGET, /* nothing is kept for the next token */
+} sp_seat_policy;
+
 typedef struct sp_sparse_opts {
     float share;          /* of the tokens of the prompt, 0..1; or */
     int32_t tokens;       /* this many */
@@ -48,7 +55,7 @@ typedef struct sp_sparse_opts {
                      1: one stage; 0: SP_SPARSE_REFINE, or 1 where blocks can leave memory */
     sp_block_source source; /* want NULL: all blocks are in the pool */
     bool ahead;             /* fetch what a layer is likely to want while the one before computes */
-    bool forgets; /* for comparison: nothing that was fetched is kept for the next token */
+    sp_seat_policy seats;
     /* A choice is reused while queries are similar to the one that made it (QSAC). */
     bool reuse;
     float eta;   /* the largest threshold: of heads of importance 1; 0: SP_SPARSE_ETA */

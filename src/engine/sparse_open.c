@@ -256,7 +256,7 @@ sp_err sp_sparse_open(sp_sparse *s, sp_engine *e, const sp_todo *query)
                                        : SP_SPARSE_IS_ACTIVE;
     s->active = s->account.full == SP_SPARSE_IS_ACTIVE;
     if (!s->active) return SP_OK;
-    if (e->offload && !s->o.source.want) s->o.source = sp_offload_source(e->offload, !s->o.forgets);
+    if (e->offload && !s->o.source.want) s->o.source = sp_offload_source(e->offload, s->o.seats);
     SP_TRY(take_lists(s, &o));
     SP_TRY(take_summaries(s, e));
     return list(s, &o);

@@ -56,7 +56,8 @@ static bool read_option(const char *text, size_t n, sp_sparse_opts *o)
     if (is_word(text, n, "reuse")) return o->reuse = true;
     if (is_word(text, n, "least")) return o->least = true;
     if (is_word(text, n, "ahead")) return o->ahead = true;
-    if (is_word(text, n, "forget")) return o->forgets = true;
+    if (is_word(text, n, "lru")) return o->seats = SP_SEATS_LRU, true;
+    if (is_word(text, n, "forget")) return o->seats = SP_SEATS_FORGET, true;
     if (read_value(text, n, "depth=", tokens, &v) && v == (double)(int32_t)v) {
         o->min_depth = v == 0 ? -1 : (int32_t)v;
     } else if (read_value(text, n, "reuse=", cosines, &v)) {
@@ -105,7 +106,7 @@ static sp_err read_sparse(const char *text, const char *at, sp_sparse_opts *o)
             return sp_fail(SP_E_ARG,
                            "decode: \"%.*s\" in \"%s\" is none of bounds, quest, hash128, "
                            "hash256, keys4, refine=X, depth=N, reuse, reuse=TAU, eta=X, power=X, "
-                           "least, ahead, forget",
+                           "least, ahead, lru, forget",
                            (int)n, at, text);
         at += n;
     }

@@ -20,6 +20,7 @@ typedef struct sp_decode_choice {
  *   reuse=TAU                  the same with one threshold, -1 .. 1
  *   eta=X, power=X             of reuse: the largest threshold, the power of importance
  *   least                      of reuse: the least similar head of a group decides
+ *   lru                        for comparison: seats of fetched blocks by LRU, not by the clock
  *   forget                     for comparison: what is fetched serves one token
  *   ahead                      fetch from a file what the next layer is likely to choose
  * Or "window:" and a number of tokens: prompt and answer look at the beginning and at so many tokens

@@ -204,7 +204,7 @@ static void test_forgets(void **state)
     sp_sparse_opts o = some;
     scene s;
     in_memory(&some, want);
-    o.forgets = true;
+    o.seats = SP_SEATS_FORGET;
     scene_open(&s, 40, NULL);
     send_away(&s);
     assert_ok(decode(&s, &o, got));
@@ -213,6 +213,26 @@ static void test_forgets(void **state)
     assert_int_equal(a.n_found, 0);
     assert_int_equal(a.n_fetched, a.n_wanted);
     scene_close(&s);
+}
+
+/* For comparison: of three seats both policies give 2's to 3; for 4, LRU drops 1, and the clock 0, which its
+ * hand comes to first. */
+static void test_lru(void **state)
+{
+    static const int wanted[] = {0, 1, 2, 1, 0, 3, 4, 0};
+    for (int policy = 0; policy <= SP_SEATS_LRU; policy++) {
+        scene s;
+        scene_open(&s, 3, NULL);
+        send_away(&s);
+        const sp_block_source source = sp_offload_source(s.offload, (sp_seat_policy)policy);
+        for (size_t i = 0; i < SP_COUNT(wanted); i++) {
+            uint32_t block = s.known.spans[1].blocks[wanted[i]];
+            source.want(source.user, 0, 0, &block, 1);
+            assert_ok(source.wait(source.user, 0));
+        }
+        assert_int_equal(sp_offload_stats_of(s.offload).n_found, policy == SP_SEATS_LRU ? 3 : 2);
+        scene_close(&s);
+    }
 }
 
 /* Guesses change what is fetched, not what is read. */
@@ -232,9 +252,9 @@ static void test_ahead(void **state)
     scene_close(&s);
     for (size_t k = 0; k < SP_COUNT(kinds); k++) { /* those of the layer before */
         sp_sparse_opts o = some;
-        for (int forgets = 0; forgets < 2; forgets++) {
+        for (int policy = 0; policy <= SP_SEATS_FORGET; policy++) {
             o.ahead = true;
-            o.forgets = forgets;
+            o.seats = (sp_seat_policy)policy;
             scene_open(&s, kinds[k].seats, kinds[k].io);
             send_away(&s);
             assert_ok(decode(&s, &o, got));
@@ -516,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_seats_beside_a_window),
         cmocka_unit_test(test_spare_seats), cmocka_unit_test(test_seats_press),
         cmocka_unit_test(test_resident),    cmocka_unit_test(test_forgets),
+        cmocka_unit_test(test_lru),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

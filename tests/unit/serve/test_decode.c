@@ -21,6 +21,10 @@ static void test_words(void **state)
     assert_true(d.o.kind == SP_SUMMARY_HASH256 && d.o.min_depth < 0);
     assert_ok(sp_decode_parse("sparse", &d));
     assert_true(d.sparse && d.o.share == SP_SPARSE_SHARE && d.o.tokens == 0 && d.o.min_depth == 0);
+    assert_ok(sp_decode_parse("sparse,lru", &d));
+    assert_true(d.o.seats == SP_SEATS_LRU);
+    assert_ok(sp_decode_parse("sparse,forget", &d));
+    assert_true(d.o.seats == SP_SEATS_FORGET);
     assert_ok(sp_decode_parse("sparse,quest", &d));
     assert_true(d.o.share == SP_SPARSE_SHARE && d.o.kind == SP_SUMMARY_QUEST);
     assert_ok(sp_decode_parse("sparse:100%,depth=300", &d));
