@@ -26,8 +26,8 @@ enum {
     MAX_CONFIGS = 1 << 16, /* of all states */
     MAX_CELLS = 1 << 15,
     MAX_STACK = 256,
-    MAX_VISITS = 1 << 13,      /* nodes that one step may pass */
-    N_VISITS = 2 * MAX_VISITS, /* slots: the table is at most half full */
+    MAX_VISITS = 1 << 13,     /* nodes that one step may pass */
+    N_SLOTS = 2 * MAX_VISITS, /* at most half of them are used */
     N_BUCKETS = 1 << 12,
     DONE = -1,
     NO_CELL = -1, /* an empty stack */
@@ -45,7 +45,7 @@ struct sp_gram_cell {
 
 struct sp_gram_visit {
     sp_gram_config c;
-    uint32_t visit; /* the number of the step that passed here */
+    int32_t slot;
 };
 
 /* -- stacks --------------------------------------------------------------------------------------- */
@@ -89,10 +89,6 @@ typedef struct set {
 static set begin(sp_gram_run *r)
 {
     r->n_visits = 0;
-    if (++r->visit == 0) { /* the counter wrapped */
-        memset(r->visits, 0, N_VISITS * sizeof *r->visits);
-        r->visit = 1;
-    }
     return (set){.r = r, .v = r->configs + r->n_configs};
 }
 
@@ -101,15 +97,17 @@ static bool same(const sp_gram_config *a, const sp_gram_config *b, int n)
     return memcmp(a, b, (size_t)n * sizeof *a) == 0;
 }
 
-/* pass -- marks a configuration; false: this step has passed it before, or passes too many. */
+/* pass -- marks a configuration; false: this step has passed it before, or passes too many. A slot holds a number
+ * of `visits` if that names the slot: numbers of earlier steps need not be cleared. */
 static bool pass(sp_gram_run *r, const sp_gram_config *c)
 {
-    uint32_t i = hash_of(c, 1) % N_VISITS;
-    for (; r->visits[i].visit == r->visit; i = (i + 1) % N_VISITS)
-        if (same(&r->visits[i].c, c, 1)) return false;
+    int32_t i = (int32_t)(hash_of(c, 1) % N_SLOTS);
+    for (int32_t k; (k = r->slots[i]) < r->n_visits && r->visits[k].slot == i;
+         i = (i + 1) % N_SLOTS)
+        if (same(&r->visits[k].c, c, 1)) return false;
     if (r->n_visits == MAX_VISITS) return false; /* I3 */
-    r->n_visits++;
-    r->visits[i] = (sp_gram_visit){*c, r->visit};
+    r->visits[r->n_visits] = (sp_gram_visit){*c, i};
+    r->slots[i] = (int16_t)r->n_visits++;
     return true;
 }
 
@@ -262,10 +260,11 @@ sp_err sp_gram_run_init(sp_gram_run *r, const sp_grammar *g)
     r->configs = SP_NEW_N(sp_gram_config, MAX_CONFIGS);
     r->todo = SP_NEW_N(sp_gram_config, MAX_VISITS + 2);
     r->cells = SP_NEW_N(sp_gram_cell, 2 * MAX_CELLS);
-    r->visits = SP_NEW_N(sp_gram_visit, N_VISITS);
+    r->visits = SP_NEW_N(sp_gram_visit, MAX_VISITS);
+    r->slots = SP_NEW_N(int16_t, N_SLOTS);
     r->state_buckets = SP_NEW_N(int32_t, N_BUCKETS);
     r->cell_buckets = SP_NEW_N(int32_t, N_BUCKETS);
-    if (!r->states || !r->to || !r->configs || !r->todo || !r->cells || !r->visits ||
+    if (!r->states || !r->to || !r->configs || !r->todo || !r->cells || !r->visits || !r->slots ||
         !r->state_buckets || !r->cell_buckets) {
         sp_gram_run_fini(r);
         return sp_fail_nomem(MAX_CONFIGS * sizeof *r->configs, "the states of a grammar");
@@ -285,6 +284,7 @@ void sp_gram_run_fini(sp_gram_run *r)
     sp_free(r->todo);
     sp_free(r->cells);
     sp_free(r->visits);
+    sp_free(r->slots);
     sp_free(r->state_buckets);
     sp_free(r->cell_buckets);
     *r = (sp_gram_run){0};

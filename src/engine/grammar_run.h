@@ -28,10 +28,10 @@ typedef struct sp_gram_run {
     /* of grammar_run.c */
     sp_gram_config *configs, *todo; /* of all states; that are still to be followed */
     sp_gram_cell *cells;
-    sp_gram_visit *visits;
-    int32_t *state_buckets, *cell_buckets;
-    uint32_t visit;
+    sp_gram_visit *visits; /* [n_visits] configurations that the present step has passed */
+    int16_t *slots;        /* of a hash table: numbers of visits */
     int32_t n_visits;
+    int32_t *state_buckets, *cell_buckets;
 } sp_gram_run;
 
 /* sp_gram_run_init -- state 0 is the beginning of a text; g is borrowed. Owns: sp_gram_run_fini. */
