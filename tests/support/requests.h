@@ -9,6 +9,7 @@
 
 #include "support/check.h"
 
+#include "base/hash.h"
 #include "serve/request_int.h"
 
 #define MODEL "tests/golden/tiny.gguf"
@@ -48,6 +49,23 @@ static inline void close_clean(sp_context *c)
     assert_int_equal(i.kv_blocks_free, i.kv_blocks);
     assert_int_equal(i.cached_segments, 0);
     sp_context_close(c);
+}
+
+/* copy_hash -- of all keys and values of a READY copy's whole blocks. */
+static inline uint64_t copy_hash(const sp_context *c, const sp_copy *v)
+{
+    const size_t n = sp_kv_pool_layer_block_bytes(c->pool);
+    uint8_t *staging = malloc(n);
+    uint64_t sum = 0;
+    for (int l = 0; l < sp_kv_pool_shape(c->pool)->n_layers; l++)
+        for (int32_t b = 0; b < v->n / SP_BLOCK_TOKENS; b++) {
+            const uint8_t *from;
+            assert_ok(sp_kv_pool_read(
+                c->pool, (sp_kv_run){.layer = l, .first = v->blocks[b], .n = 1}, staging, &from));
+            sum = sum * 31 + sp_hash64(from, n);
+        }
+    free(staging);
+    return sum;
 }
 
 /* Copies in memory, by how they are found. */

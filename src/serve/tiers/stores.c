@@ -389,6 +389,15 @@ static sp_err find_part(const sp_store *s, const char *space, const part **out)
     return SP_OK;
 }
 
+static sp_store_stats stats_of_archive(const sp_archive_stats *a, bool writes)
+{
+    return (sp_store_stats){.n_copies = a->n_copies,
+                            .bytes = a->bytes,
+                            .file_bytes = a->bytes,
+                            .n_damaged = a->n_damaged,
+                            .writes = writes};
+}
+
 sp_err sp_store_export(sp_store *s, const char *space, const char *path, sp_store_stats *out)
 {
     SP_NEED(s);
@@ -398,8 +407,7 @@ sp_err sp_store_export(sp_store *s, const char *space, const char *path, sp_stor
     sp_archive_stats a;
     SP_TRY(find_part(s, space, &p));
     SP_TRY(sp_archive_export(p->tier, path, &p->space, NULL, NULL, &a));
-    *out = (sp_store_stats){
-        .n_copies = a.n_copies, .bytes = a.bytes, .file_bytes = a.bytes, .n_damaged = a.n_damaged};
+    *out = stats_of_archive(&a, false);
     return SP_OK;
 }
 
@@ -434,10 +442,6 @@ sp_err sp_store_import(sp_store *s, const char *space, const char *path, sp_stor
     sp_archive_stats a;
     SP_TRY(take_space(s, space, path, &p));
     SP_TRY(sp_archive_import(p->tier, path, &p->space, &a));
-    *out = (sp_store_stats){.n_copies = a.n_copies,
-                            .bytes = a.bytes,
-                            .file_bytes = a.bytes,
-                            .n_damaged = a.n_damaged,
-                            .writes = true};
+    *out = stats_of_archive(&a, true);
     return SP_OK;
 }

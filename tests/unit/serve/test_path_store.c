@@ -53,22 +53,6 @@ static void assert_asks(sp_context *c, const char *order, int n_disk)
 
 /* -- bits ----------------------------------------------------------------------------------- */
 
-static uint64_t hash_of(const sp_context *c, const sp_copy *v)
-{
-    const size_t n = sp_kv_pool_layer_block_bytes(c->pool);
-    uint8_t *staging = malloc(n);
-    uint64_t sum = 0;
-    for (int l = 0; l < sp_kv_pool_shape(c->pool)->n_layers; l++)
-        for (int32_t b = 0; b < v->n / SP_BLOCK_TOKENS; b++) { /* whole blocks */
-            const uint8_t *from;
-            assert_ok(sp_kv_pool_read(
-                c->pool, (sp_kv_run){.layer = l, .first = v->blocks[b], .n = 1}, staging, &from));
-            sum = sum * 31 + sp_hash64(from, n);
-        }
-    free(staging);
-    return sum;
-}
-
 static const sp_copy *find_same(const sp_context *c, const sp_copy *of)
 {
     const sp_copy *v = NULL;
@@ -93,7 +77,7 @@ static void test_bits_are_those_of_a_cold_prompt(void **state)
         const sp_copy *same = find_same(warm, v);
         assert_non_null(same);
         assert_true(same->exact && same->n == v->n);
-        assert_true(hash_of(cold, v) == hash_of(warm, same));
+        assert_true(copy_hash(cold, v) == copy_hash(warm, same));
         n += v->n / SP_BLOCK_TOKENS;
     }
     assert_true(n >= 3); /* blocks that were compared */

@@ -2,7 +2,6 @@
  * right answer or a clear error, and what lower tiers have serves the next ones. */
 #include <unistd.h>
 
-#include "base/hash.h"
 #include "serve/tiers/erase.h"
 #include "serve/tiers/tiers_int.h"
 #include "support/far_device.h"
@@ -55,6 +54,17 @@ static int n_loading(const sp_context *c)
     return n;
 }
 
+/* open_held_up -- a store with copies of these chunks, whose readers do not answer. */
+static sp_context *open_held_up(char *dir, const char *name, const char *order, int timeout_ms, barrier *b)
+{
+    sp_context *c = open_store(dir, name, 0);
+    sp_request_destroy(ask(c, order, question, 2));
+    close_clean(c);
+    c = open_store(dir, name, timeout_ms);
+    barrier_close(b, c);
+    return c;
+}
+
 static void test_a_load_times_out(void **state)
 {
     static const char *const policies[] = {"full", "prefix"};
@@ -63,11 +73,7 @@ static void test_a_load_times_out(void **state)
         barrier b;
         const policy with = {policies[p], 0};
         make_folder(dir, sizeof dir);
-        sp_context *c = open_store(dir, policies[p], 0);
-        sp_request_destroy(ask(c, "01", question, 2));
-        close_clean(c);
-        c = open_store(dir, policies[p], 60);
-        barrier_close(&b, c);
+        sp_context *c = open_held_up(dir, policies[p], "01", 60, &b);
         sp_request *r = ask(c, "01", question, 6); /* it comes although the store does not answer */
         assert_text(r, alone(&with, "01", question, 6));
         assert_int_equal(n_from(r, "disk"), 0);
@@ -106,11 +112,7 @@ static void test_a_late_answer_changes_nothing(void **state)
     char dir[128];
     barrier b;
     make_folder(dir, sizeof dir);
-    sp_context *c = open_store(dir, "full", 0);
-    sp_request_destroy(ask(c, "012", question, 2));
-    close_clean(c);
-    c = open_store(dir, "full", 30);
-    barrier_close(&b, c);
+    sp_context *c = open_held_up(dir, "full", "012", 30, &b);
     sp_request *r = submit(c, "210", question, 24);
     while (r->state != SP_REQ_DECODE) step(c);
     assert_true(c->tiers->n_abandoned[1] > 0);
@@ -132,11 +134,7 @@ static void test_forgetting_does_not_wait(void **state)
     char dir[128];
     barrier b;
     make_folder(dir, sizeof dir);
-    sp_context *c = open_store(dir, "full", 0);
-    sp_request_destroy(ask(c, "01", question, 2));
-    close_clean(c);
-    c = open_store(dir, "full", 30);
-    barrier_close(&b, c);
+    sp_context *c = open_held_up(dir, "full", "01", 30, &b);
     sp_request *r = submit(c, "01", question, 2);
     step(c);
     assert_true(n_loading(c) > 0);
@@ -153,6 +151,8 @@ static void test_forgetting_does_not_wait(void **state)
     remove_folder(dir);
 }
 
+enum { LONG_MS = 60000 /* more than any disk takes */ };
+
 /* A header that does not come in time is an error, and what arrives late harms nobody. */
 static void test_a_header_times_out(void **state)
 {
@@ -160,12 +160,14 @@ static void test_a_header_times_out(void **state)
     barrier b;
     bool fresh;
     make_folder(dir, sizeof dir);
-    sp_context *c = open_store(dir, "full", 60);
+    sp_context *c = open_store(dir, "full", LONG_MS);
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_ok(sp_fuse(c, p, &fresh));
     sp_io_drain(sp_tiers_io(c->tiers));
     barrier_close(&b, c);
+    c->tiers->timeout_us = 60000;
     assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    c->tiers->timeout_us = LONG_MS * INT64_C(1000);
     barrier_open(&b);
     barrier_end(&b);
     assert_ok(sp_fuse(c, p, &fresh));
@@ -217,6 +219,7 @@ static void test_a_write_hangs(void **state)
     sp_prompt *p = prompt_of(c, "01", NULL);
     assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
     sp_prompt_destroy(p);
+    c->tiers->timeout_us = LONG_MS * INT64_C(1000);
     barrier_open(&b);
     barrier_end(&b);
     sp_io_drain(sp_tiers_io(c->tiers));
@@ -267,23 +270,6 @@ static sp_context *open_far(sp_device **d, sp_context_opts o)
     return c;
 }
 
-/* hash_of -- all keys and values of a READY copy's whole blocks. */
-static uint64_t hash_of(const sp_context *c, const sp_copy *v)
-{
-    const size_t n = sp_kv_pool_layer_block_bytes(c->pool);
-    uint8_t *staging = malloc(n);
-    uint64_t sum = 0;
-    for (int l = 0; l < sp_kv_pool_shape(c->pool)->n_layers; l++)
-        for (int32_t b = 0; b < v->n / SP_BLOCK_TOKENS; b++) {
-            const uint8_t *from;
-            assert_ok(sp_kv_pool_read(
-                c->pool, (sp_kv_run){.layer = l, .first = v->blocks[b], .n = 1}, staging, &from));
-            sum = sum * 31 + sp_hash64(from, n);
-        }
-    free(staging);
-    return sum;
-}
-
 enum { MOST = 16 };
 
 typedef struct sums {
@@ -301,7 +287,7 @@ static sums sums_of(const sp_context *c)
         assert_true(s.n < MOST);
         s.id[s.n] = v->id;
         s.at[s.n] = v->at;
-        s.hash[s.n++] = hash_of(c, v);
+        s.hash[s.n++] = copy_hash(c, v);
     }
     return s;
 }
@@ -329,6 +315,7 @@ static void lose(sp_context *c, sp_device *d)
     c->max_requests = 2;
     sp_request *waits = submit(c, "01", question, 6);
     step(c);
+    if (c->offload) sp_io_drain(sp_tiers_io(c->tiers)); /* it reads without the device */
     far_lose(d);
     assert_fails(sp_context_step(c, &busy), SP_E_IO, "does not answer");
     assert_false(sp_request_result(waits)->finish);
