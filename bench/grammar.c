@@ -12,7 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 #include "support/tiktoken.h"
 
 enum { MAX_ROUNDS = 1000 };

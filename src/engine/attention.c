@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/study_int.h"
+#include "engine/sparse/study_int.h"
 
 /* span_copies -- span lists that are rewritten for a slice. */
 static size_t span_copies(const sp_engine *e, const sp_slice *slice)

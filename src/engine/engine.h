@@ -61,7 +61,7 @@ typedef struct sp_kv_pairs {
 sp_err sp_engine_kv_distance(sp_engine *e, int layer, const sp_kv_pairs *pairs,
                              float *out) SP_MUST_CHECK;
 
-/* sp_engine_set_offload -- blocks of the pool may be away from now on (engine/offload.h); borrowed. */
+/* sp_engine_set_offload -- blocks of the pool may be away from now on (engine/offload/offload.h); borrowed. */
 typedef struct sp_offload sp_offload;
 void sp_engine_set_offload(sp_engine *e, sp_offload *o);
 

@@ -4,8 +4,8 @@
 
 #include "engine/engine.h"
 #include "engine/ffn.h"
-#include "engine/offload.h"
-#include "engine/summaries.h"
+#include "engine/offload/offload.h"
+#include "engine/sparse/summaries.h"
 #include "kv/notes.h"
 
 /* What operations read about each row. */

@@ -11,7 +11,7 @@
  * whole, in pieces or after a reused prefix gives the same bits.
  */
 #include "base/mem.h"
-#include "engine/study_int.h"
+#include "engine/sparse/study_int.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,

@@ -6,7 +6,7 @@
 #ifndef SP_ENGINE_SAMPLER_H
 #define SP_ENGINE_SAMPLER_H
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 #include "spolia.h"
 
 typedef struct sp_candidate {

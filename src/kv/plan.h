@@ -67,10 +67,10 @@ typedef struct sp_selector {
     void *user;
 } sp_selector;
 
-/* Sparse decoding (engine/sparse.h): while a plan has it, steps of one token read some blocks only.
+/* Sparse decoding (engine/sparse/sparse.h): while a plan has it, steps of one token read some blocks only.
  * Excludes a selector. */
 typedef struct sp_sparse sp_sparse;
-/* What decode steps are measured into (engine/study.h). */
+/* What decode steps are measured into (engine/sparse/study.h). */
 typedef struct sp_study sp_study;
 
 /* A probe is a plan that runs to measure, not to answer: its rows end after the probed layer.

@@ -155,6 +155,8 @@ static void tick_text(const axis *a, double v, char *s, size_t n)
         snprintf(s, n, v >= -3 && v <= 3 ? "%g" : "1e%.0f", v >= -3 && v <= 3 ? pow(10, v) : v);
     else if (a->percent)
         snprintf(s, n, "%.4g %%", v * 100);
+    else if (fabs(v) >= 1e4)
+        snprintf(s, n, "%.4gk", v / 1e3);
     else
         snprintf(s, n, "%.4g", v);
 }

@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
-#include "engine/sparse.h"
+#include "engine/sparse/sparse.h"
 #include "lab/eval/dataset.h"
 #include "lab/profile_decode.h"
 #include "serve/check/measure.h"

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/need.h"
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 #include "model/json_file.h"
 
 sp_err sp_grammar_compile(const sp_grammar_opts *o, sp_grammar **out)

@@ -2,7 +2,7 @@
 #ifndef SP_SERVE_DECODE_H
 #define SP_SERVE_DECODE_H
 
-#include "engine/sparse.h"
+#include "engine/sparse/sparse.h"
 
 typedef struct sp_decode_choice {
     bool sparse;

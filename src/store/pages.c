@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 #include "store/files_int.h"
 #include "store/record.h"
 
-enum { RING = 4096, STAGING = 1 << 20, PAUSES = 200, NAP_NS = 30000 };
+enum { RING = 4096, STAGING = 1 << 20, PAUSES = 200, NAP_NS = 40000, SLACK_NS = 1000 };
 
 typedef struct fetch {
     int64_t record;
@@ -94,13 +95,10 @@ static void finish(sp_pages *p, const fetch *f, const sp_aio_piece *piece)
     atomic_fetch_sub_explicit(&f->group->n_left, 1, memory_order_release);
 }
 
-/* idle -- polls, then naps, then sleeps. */
+/* idle -- naps, then sleeps. Between naps it takes no time from the threads that compute, which may
+ * have all cores. */
 static void idle(sp_pages *p, int64_t last_us)
 {
-    for (int i = 0; i < PAUSES; i++) {
-        if (!is_empty(p)) return;
-        sched_yield();
-    }
     if (sp_clock_us() - last_us < SP_PAGES_POLL_US) {
         nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         return;
@@ -120,6 +118,7 @@ static void *transfer(void *arg)
     uint32_t unused[SP_AIO_MAX_FLIGHT];
     int n_unused = SP_AIO_MAX_FLIGHT;
     int64_t last_us = sp_clock_us();
+    prctl(PR_SET_TIMERSLACK, (unsigned long)SLACK_NS); /* naps of the length that they ask for */
     for (int i = 0; i < SP_AIO_MAX_FLIGHT; i++) unused[i] = (uint32_t)i;
     while (!atomic_load(&p->stop)) {
         while (n_unused && pop(p, &of[unused[n_unused - 1]])) {

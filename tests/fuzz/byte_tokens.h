@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 
 static inline void run_bytes(sp_grammar_state *s, int steps)
 {

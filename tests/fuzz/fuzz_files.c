@@ -10,7 +10,7 @@
 
 #include "cli/calibration.h"
 #include "cli/config.h"
-#include "engine/heads.h"
+#include "engine/sparse/heads.h"
 #include "lab/bench/serve_prompts.h"
 #include "lab/eval/csv.h"
 #include "lab/eval/dataset.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 
 typedef struct tiktoken {
     sp_token_piece *pieces;

@@ -18,7 +18,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
-#include "engine/offload.h"
+#include "engine/offload/offload.h"
 #include "lab/bench/decode_forced.h"
 #include "lab/bench/decode_plot.h"
 #include "lab/bench/random_kv.h"

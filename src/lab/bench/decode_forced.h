@@ -9,7 +9,7 @@
 #ifndef SP_LAB_BENCH_DECODE_FORCED_H
 #define SP_LAB_BENCH_DECODE_FORCED_H
 
-#include "engine/offload.h"
+#include "engine/offload/offload.h"
 #include "kv/plan.h"
 
 typedef struct forced_opts {

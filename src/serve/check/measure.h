@@ -3,7 +3,7 @@
 #ifndef SP_SERVE_MEASURE_H
 #define SP_SERVE_MEASURE_H
 
-#include "engine/study.h"
+#include "engine/sparse/study.h"
 #include "spolia.h"
 
 typedef struct sp_measure {
@@ -13,7 +13,7 @@ typedef struct sp_measure {
     sp_logits_fn *on_logits; /* called before each token of the answer is chosen; an error ends the
                                 request with it */
     void *user;              /* of on_logits */
-    sp_study *study;         /* of the decode steps (engine/study.h); NULL: none */
+    sp_study *study;         /* of the decode steps (engine/sparse/study.h); NULL: none */
     bool apart;   /* nodes of trees stay where they are stored: serve/pack.c does nothing */
     bool keep_kv; /* holds KV memory until the request is destroyed, for sp_request_kv_deviation */
 } sp_measure;

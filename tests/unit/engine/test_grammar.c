@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 #include "engine/sampler.h"
 
 /* Every byte, some longer tokens, and an end token. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/grammar_run.h"
+#include "engine/grammar/run.h"
 #include "engine/sampler.h"
 #include "support/tiktoken.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "engine/grammar.h"
+#include "engine/grammar/grammar.h"
 
 enum { END = 256, N_TOKENS };
 static char bytes[256];

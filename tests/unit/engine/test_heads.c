@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "engine/heads.h"
+#include "engine/sparse/heads.h"
 
 enum { L = 2, H = 4, G = 2 };
 

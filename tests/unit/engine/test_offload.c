@@ -12,8 +12,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "engine/offload.h"
-#include "engine/sparse.h"
+#include "engine/offload/offload.h"
+#include "engine/sparse/sparse.h"
 #include "store/files_int.h"
 #include "store/pages.h"
 #include "support/tiny_model.h"

@@ -12,8 +12,8 @@
  */
 #include "support/check.h"
 
-#include "engine/sparse.h"
-#include "engine/study.h"
+#include "engine/sparse/sparse.h"
+#include "engine/sparse/study.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, ROOM = 120, QUESTION = 21, LAYERS = 3, G = 2 };

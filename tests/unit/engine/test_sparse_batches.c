@@ -5,8 +5,8 @@
  *   drift     1,000 tokens with k = all have the bits of full attention */
 #include "support/check.h"
 
-#include "engine/offload.h"
-#include "engine/sparse.h"
+#include "engine/offload/offload.h"
+#include "engine/sparse/sparse.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 3, QUESTION = 21, LIVE = 8, LONGEST = 40, MANY = 1000 };

@@ -16,8 +16,8 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 
-#include "engine/offload.h"
-#include "engine/sparse.h"
+#include "engine/offload/offload.h"
+#include "engine/sparse/sparse.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, CHUNK = 320, WARM = 6, STEPS = 24, NO_FILTER = 77, CALLED = 78 };

@@ -281,7 +281,7 @@ static void long_words(void **state)
     strcpy(rules[0], "a a");
     tv_merge(&v, rules[0], made[0]);
     for (int i = 1; i < 4; i++) {
-        snprintf(rules[i], sizeof rules[i], "%s %s", made[i - 1], made[i - 1]);
+        snprintf(rules[i], sizeof rules[i], "%.31s %.31s", made[i - 1], made[i - 1]);
         tv_merge(&v, rules[i], made[i]);
     }
     sp_tokenizer *t = tv_create(&v);

@@ -1,0 +1,60 @@
+/* grammar_int.h -- the automaton of a grammar: json_schema.c and tree.c build it, run.c runs it.
+ *
+ * Parts are built from their end: a builder gets the node that follows and returns the node where the part
+ * begins. A rule is its own nodes, then RETURN, and is called wherever it is used. */
+#ifndef SP_ENGINE_GRAMMAR_GRAMMAR_INT_H
+#define SP_ENGINE_GRAMMAR_GRAMMAR_INT_H
+
+#include "engine/grammar/grammar.h"
+
+typedef enum sp_gram_kind {
+    SP_GRAM_BYTE,  /* a byte lo .. hi, then next */
+    SP_GRAM_SPLIT, /* next or alt */
+    SP_GRAM_CALL,  /* the rule that begins at alt, then next */
+    SP_GRAM_CHARS, /* min .. max characters of a JSON string, then next */
+    SP_GRAM_RETURN,
+} sp_gram_kind;
+
+typedef struct sp_gram_node {
+    sp_gram_kind kind;
+    uint8_t lo, hi;
+    int32_t next, alt;
+    int32_t min, max; /* max -1: no limit */
+} sp_gram_node;
+
+enum { SP_GRAM_MAX_NODES = 1 << 18 };
+
+struct sp_grammar {
+    SP_VEC(sp_gram_node) nodes;
+    int32_t start;
+    /* Bytes of one class lead every node to the same place (sp_gram_classify). */
+    uint8_t class_of[256];
+    int n_classes;
+};
+
+/* sp_gram_add -- appends a node. *err is the first error: nothing is added after it, and 0 is returned. */
+int32_t sp_gram_add(sp_grammar *g, sp_gram_node n, sp_err *err);
+/* sp_gram_jump -- a node that leads to `to`; sp_gram_lead says where if that is not known yet. */
+int32_t sp_gram_jump(sp_grammar *g, int32_t to, sp_err *err);
+void sp_gram_lead(sp_grammar *g, int32_t jump, int32_t to, const sp_err *err);
+/* sp_gram_classify -- sets class_of and n_classes when all nodes are there. */
+void sp_gram_classify(sp_grammar *g);
+
+/* sp_json_schema_build -- fills nodes and start: JSON of a schema, or one of several texts. */
+sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g) SP_MUST_CHECK;
+
+/* sp_pattern_build -- appends a rule for the content of JSON strings in which a regular expression is found. Anchors
+ * are those of the expression; characters are escaped as JSON needs it. */
+sp_err sp_pattern_build(const char *source, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
+/* sp_json_format -- the expression of a format of strings ("date"); NULL: it is not supported. */
+const char *sp_json_format(const char *name);
+
+/* -- characters of JSON strings --------------------------------------------------------------------- */
+
+enum { SP_CHAR_WHOLE, SP_CHAR_ESCAPE }; /* positions in a character; others are within it */
+
+/* sp_json_char -- the position after byte b; -1: b is not allowed. Escapes of surrogates (\uD800 to
+ * \uDFFF) are not. */
+int sp_json_char(int position, uint8_t b);
+
+#endif

@@ -1,0 +1,302 @@
+/* offload.c -- which blocks leave memory, and when.
+ *
+ *   near, sealed --turn: batch--> held, being written --turn: drop--> away
+ *                                 (writer thread)
+ *
+ * The writer only reads blocks. They are marked and dropped by the engine's thread, between steps, so
+ * that no step loses what it reads. Other threads read blocks through sp_kv_pool_read. */
+#include "engine/offload/offload_int.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { LEAST_NEAR = 2 };
+
+/* -- the writer ----------------------------------------------------------------------------- */
+
+/* write_run -- neighbours, in all layers. */
+static sp_err write_run(sp_offload *o, uint32_t first, int32_t n)
+{
+    for (int l = 0; l < o->shape.n_layers; l++) {
+        const sp_kv_run run = {.layer = l, .first = first, .n = n};
+        const sp_pages_run to = sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, l, first));
+        SP_TRY(sp_pages_write(o->pages, &to));
+    }
+    return SP_OK;
+}
+
+static sp_err write_blocks(sp_offload *o, const uint32_t *blocks, int32_t n)
+{
+    for (int32_t i = 0, m; i < n; i += m) {
+        for (m = 1; i + m < n && blocks[i + m] == blocks[i] + (uint32_t)m; m++) continue;
+        SP_TRY(write_run(o, blocks[i], m));
+    }
+    return SP_OK;
+}
+
+static void *write_batches(void *user)
+{
+    sp_offload *o = user;
+    sp_leaving *v = &o->leaving;
+    pthread_mutex_lock(&v->lock);
+    for (;;) {
+        while (!v->stop && (!v->busy || v->done)) pthread_cond_wait(&v->changed, &v->lock);
+        if (v->stop) break;
+        pthread_mutex_unlock(&v->lock);
+        sp_err err = write_blocks(o, v->blocks, v->n);
+        pthread_mutex_lock(&v->lock);
+        v->err = err;
+        if (err != SP_OK) snprintf(v->why, sizeof v->why, "%s", sp_error_detail());
+        v->done = true;
+        pthread_cond_broadcast(&v->changed);
+    }
+    pthread_mutex_unlock(&v->lock);
+    return NULL;
+}
+
+/* -- leaving -------------------------------------------------------------------------------- */
+
+/* left -- blocks that are in the file now. */
+static void left(sp_offload *o, const uint32_t *blocks, int32_t n)
+{
+    sp_residents_begin(o);
+    sp_kv_set_away(o->pool, blocks, n, true);
+    sp_residents_fit(o);
+    for (int32_t i = 0, m; i < n; i += m) {
+        for (m = 1; i + m < n && blocks[i + m] == blocks[i] + (uint32_t)m; m++) continue;
+        for (int l = 0; l < o->shape.n_layers; l++)
+            if (!o->is_resident[l]) sp_kv_drop(o->pool, (sp_kv_run){.layer = l, .first = blocks[i], .n = m});
+    }
+    o->stats.n_left += n;
+}
+
+/* collect -- the batch that was written, if it is; `wait`: as soon as it is. Returns whether there is
+ * none any more. */
+static bool collect(sp_offload *o, bool wait)
+{
+    sp_leaving *v = &o->leaving;
+    pthread_mutex_lock(&v->lock);
+    while (wait && v->busy && !v->done) pthread_cond_wait(&v->changed, &v->lock);
+    const bool idle = !v->busy || v->done, has = v->busy && v->done;
+    if (has) v->busy = v->done = false;
+    pthread_mutex_unlock(&v->lock);
+    if (!has) return idle;
+    if (v->err == SP_OK)
+        left(o, v->blocks, v->n);
+    else
+        sp_log(SP_LOG_WARN, "blocks stay in memory: %s", v->why);
+    sp_kv_release(o->pool, v->blocks, v->n);
+    return true;
+}
+
+static bool can_leave(const sp_offload *o, uint32_t block)
+{
+    return sp_kv_refs(o->pool, block) > 0 && sp_kv_is_sealed(o->pool, block) &&
+           !sp_kv_is_away(o->pool, block);
+}
+
+/* begin -- a batch of blocks, in turn. Returns whether there was any. */
+static bool begin(sp_offload *o, int64_t most)
+{
+    sp_leaving *v = &o->leaving;
+    v->n = 0;
+    most = SP_MIN(most, SP_LEAVE_BATCH);
+    for (int64_t i = 0; i < o->n_blocks && v->n < most; i++) {
+        const uint32_t b = o->hand;
+        o->hand = b + 1 < o->n_blocks ? b + 1 : 0;
+        if (can_leave(o, b)) v->blocks[v->n++] = b;
+    }
+    if (v->n == 0) return false;
+    sp_kv_retain(o->pool, v->blocks, v->n);
+    pthread_mutex_lock(&v->lock);
+    v->busy = true;
+    pthread_cond_broadcast(&v->changed);
+    pthread_mutex_unlock(&v->lock);
+    return true;
+}
+
+static int64_t n_near(const sp_offload *o)
+{
+    return sp_kv_pool_n_near(o->pool) - o->n_seats - o->n_spare;
+}
+
+bool sp_offload_is_full(const sp_offload *o)
+{
+    return n_near(o) >= o->max_near;
+}
+
+void sp_offload_turn(sp_offload *o)
+{
+    const int64_t start = sp_clock_us();
+    const int64_t enough = o->lacked ? LEAST_NEAR : o->max_near * 3 / 4; /* seats press blocks out */
+    sp_offload_window_drop(o);
+    if (atomic_exchange(&o->stale_seats, false)) {
+        sp_seats_empty(o, -1);
+        sp_residents_forget(o);
+    }
+    while (collect(o, sp_offload_is_full(o)) && n_near(o) > enough) {
+        if (!begin(o, n_near(o) - enough)) break;
+        if (!sp_offload_is_full(o)) break;
+        if (collect(o, true) && o->leaving.err != SP_OK) break;
+    }
+    o->lacked = false;
+    sp_seats_open(o, o->n_budget - SP_MAX(n_near(o) + 1, LEAST_NEAR));
+    o->stats.leave_us += sp_clock_us() - start;
+}
+
+sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n)
+{
+    collect(o, true);
+    for (int64_t i = 0, m; i < n; i += m) {
+        m = SP_MIN(n - i, SP_LEAVE_BATCH);
+        SP_TRY(write_blocks(o, blocks + i, (int32_t)m));
+        left(o, blocks + i, (int32_t)m);
+    }
+    return SP_OK;
+}
+
+/* -- as the pool sees it -------------------------------------------------------------------- */
+
+static sp_err read_away(void *user, sp_kv_run run, uint8_t *to)
+{
+    const sp_offload *o = user;
+    const sp_pages_run from = sp_offload_run(o, run, to);
+    return sp_pages_read(o->pages, &from);
+}
+
+/* Overwritten in the file: what seats and summaries say of such a block does not count any more. */
+static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
+{
+    sp_offload *o = user;
+    const size_t n = (size_t)run.n * sp_kv_pool_layer_block_bytes(o->pool);
+    uint8_t *copy = sp_alloc(n, 1);
+    if (!copy) return sp_fail_nomem(n, "a block to be overwritten");
+    memcpy(copy, from, n);
+    const sp_pages_run to = sp_offload_run(o, run, copy);
+    sp_err err = sp_pages_write(o->pages, &to);
+    sp_free(copy);
+    atomic_store(&o->stale_seats, true);
+    return err;
+}
+
+/* -- opening -------------------------------------------------------------------------------- */
+
+/* share_out -- the budget, in blocks. Spare seats take memory of one layer at a time. */
+static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
+{
+    const size_t block = sp_kv_block_bytes(&o->shape);
+    const size_t lists = (size_t)o->shape.n_layers * (size_t)o->shape.n_heads;
+    const size_t a_summary = sp_summary_bytes(SP_SUMMARY_BOUNDS, o->shape.head) + sizeof(float);
+    const size_t index =
+        lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
+    const size_t taken = index + opts->resident_bytes;
+    const size_t rest = opts->max_bytes > taken ? opts->max_bytes - taken : 0;
+    int64_t n = (int64_t)(rest / block);
+    o->n_spare = (int32_t)SP_MIN(n / 4, o->n_blocks / 8);
+    n -= SP_DIV_UP(o->n_spare, o->shape.n_layers);
+    if (n < 8)
+        return sp_fail(
+            SP_E_ARG,
+            "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
+            "which leaves no 8 blocks of %zu",
+            opts->max_bytes, (long long)o->n_blocks, taken, block);
+    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, o->n_blocks / 2);
+    if (o->n_seats >= n)
+        return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
+                       opts->max_bytes, o->n_seats);
+    o->n_budget = n;
+    o->max_near = n - SP_MIN(o->n_seats, n * 3 / 4);
+    o->max_window = n * o->shape.n_layers * 15 / 16; /* seats make way */
+    o->max_bytes = opts->max_bytes;
+    o->resident_bytes = opts->resident_bytes;
+    return SP_OK;
+}
+
+static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
+{
+    SP_TRY(share_out(o, opts));
+    SP_TRY(sp_kv_pool_let_leave(
+        o->pool, &(sp_kv_elsewhere){.read = read_away, .write = write_away, .user = o}));
+    SP_TRY(sp_pages_open(
+        &(sp_pages_opts){.dir = opts->dir,
+                         .io = opts->io,
+                         .record_bytes = o->record_bytes,
+                         .n_records = o->n_blocks * o->shape.n_layers * o->shape.n_heads},
+        &o->pages));
+    o->window.blocks = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
+    o->window.is_in = SP_NEW_N(uint8_t, (size_t)o->n_blocks);
+    if (!o->window.blocks || !o->window.is_in)
+        return sp_fail_nomem((size_t)o->n_blocks * 5, "contexts beyond memory");
+    SP_TRY(sp_residents_create(o));
+    SP_TRY(sp_seats_create(o));
+    if (pthread_create(&o->leaving.thread, NULL, write_batches, o) != 0)
+        return sp_fail(SP_E_NOMEM, "no thread for blocks that leave memory");
+    o->leaving.has_thread = true;
+    return SP_OK;
+}
+
+sp_err sp_offload_create(const sp_offload_opts *opts, sp_offload **out)
+{
+    sp_offload *o = SP_NEW(sp_offload);
+    if (!o) return sp_fail_nomem(sizeof *o, "contexts beyond memory");
+    o->pool = opts->pool;
+    o->shape = *sp_kv_pool_shape(opts->pool);
+    o->n_blocks = sp_kv_pool_n_blocks(opts->pool);
+    o->record_bytes = 2 * sp_kv_head_bytes(o->shape.type, o->shape.head);
+    pthread_mutex_init(&o->leaving.lock, NULL);
+    pthread_cond_init(&o->leaving.changed, NULL);
+    sp_err err = open_parts(o, opts);
+    if (err != SP_OK) {
+        sp_offload_destroy(o);
+        return err;
+    }
+    *out = o;
+    return SP_OK;
+}
+
+void sp_offload_destroy(sp_offload *o)
+{
+    if (!o) return;
+    sp_leaving *v = &o->leaving;
+    if (v->has_thread) {
+        collect(o, true);
+        pthread_mutex_lock(&v->lock);
+        v->stop = true;
+        pthread_cond_broadcast(&v->changed);
+        pthread_mutex_unlock(&v->lock);
+        pthread_join(v->thread, NULL);
+    }
+    sp_seats_destroy(o);
+    sp_residents_destroy(o);
+    sp_pages_close(o->pages);
+    pthread_mutex_destroy(&v->lock);
+    pthread_cond_destroy(&v->changed);
+    sp_free(o->window.blocks);
+    sp_free(o->window.is_in);
+    sp_free(o);
+}
+
+struct sp_pages *sp_offload_pages(const sp_offload *o)
+{
+    return o->pages;
+}
+
+int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head)
+{
+    return sp_offload_record(o, layer, block, kv_head);
+}
+
+sp_offload_stats sp_offload_stats_of(const sp_offload *o)
+{
+    sp_offload_stats s = o->stats;
+    s.record_bytes = sp_pages_stride(o->pages);
+    s.n_damaged = sp_pages_n_damaged(o->pages);
+    s.max_bytes = o->max_bytes;
+    s.n_resident = o->n_resident;
+    s.seat_bytes = (size_t)o->n_seats * sp_kv_block_bytes(&o->shape);
+    return s;
+}

@@ -1,0 +1,102 @@
+/* offload.h -- contexts larger than memory: sealed blocks of a pool leave it for a file.
+ *
+ *   pool        near: in memory                   away: in the file (store/pages.h)
+ *               sealed blocks beyond the budget --write, then drop--> away
+ *
+ *   full reader   (prefill, summaries, a full decode step) a layer's away blocks come into their own
+ *                 memory for that layer, and are dropped before the next one: the *window*
+ *   sparse reader what a KV head reads comes into *seats*, blocks of the pool that hold one record for
+ *                 each layer and KV head. Seats keep what was read until another record needs them.
+ *                 When they are too few, near blocks leave for them.
+ *
+ *   resident      layers whose records stay in memory although their blocks are away: those whose
+ *                 heads reuse least, as many as a part of the budget holds. (LiteCache keeps heads;
+ *                 here the heads of a layer share pages.) As more blocks leave, layers stop being
+ *                 resident, the easiest first.
+ *
+ * So exact attention over a context on disk has the bits that it has in memory, and sparse decoding
+ * reads from the file only what the steps before did not read.
+ *
+ * A read that fails, or whose checksum is wrong, is repeated; when that fails too, the step ends with
+ * SP_E_IO. No token is computed from bytes that did not arrive.
+ *
+ * Thread: the engine's, but for the file's reader and writer inside. */
+#ifndef SP_ENGINE_OFFLOAD_OFFLOAD_H
+#define SP_ENGINE_OFFLOAD_OFFLOAD_H
+
+#include "engine/sparse/sparse.h"
+#include "kv/pool.h"
+
+typedef struct sp_offload sp_offload;
+
+typedef struct sp_offload_opts {
+    sp_kv_pool *pool; /* borrowed; all of its blocks are free */
+    const char *dir;  /* the folder whose disk holds blocks */
+    const char *io;   /* as sp_aio_open; NULL: the best */
+    size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
+    int32_t n_seats;  /* at most, of each layer and KV head; 0: what near blocks leave */
+    size_t resident_bytes; /* of max_bytes: for resident layers */
+} sp_offload_opts;
+
+typedef struct sp_offload_stats {
+    int64_t n_wanted,
+        n_found; /* records of away blocks that sparse steps read; in a seat or resident */
+    int64_t n_fetched, n_ahead; /* read from the file; of them before their layer asked */
+    int64_t n_windowed;         /* blocks of a layer that came into a window */
+    int64_t n_left;             /* blocks that left */
+    int64_t n_retried;          /* fetches that failed and were repeated */
+    int64_t n_damaged;          /* records read whose checksum was wrong */
+    int64_t wait_us, window_us; /* the engine waited for fetches; for windows */
+    int64_t leave_us;           /* the engine spent on blocks that leave */
+    int n_resident;             /* layers */
+    size_t record_bytes, max_bytes, seat_bytes;
+} sp_offload_stats;
+
+/* sp_offload_create -- Errors: SP_E_ARG when max_bytes has no room for a few blocks beside their
+ * summaries; SP_E_UNSUPPORTED (sp_kv_pool_let_leave); SP_E_NOKV, SP_E_NOMEM; SP_E_IO names the
+ * folder. */
+sp_err sp_offload_create(const sp_offload_opts *o, sp_offload **out) SP_MUST_CHECK;
+/* sp_offload_destroy -- Pre: no step runs, no plan names blocks. NULL is fine. */
+void sp_offload_destroy(sp_offload *o);
+
+/* sp_offload_rank -- how hard reuse is in each layer [L]: the hardest is the last that stops being
+ * resident. Without: the first layer. Pre: no block is away. */
+void sp_offload_rank(sp_offload *o, const float *difficulty);
+bool sp_offload_is_resident(const sp_offload *o, int layer);
+
+/* sp_offload_turn -- between steps: blocks beyond the budget leave. Waits for the file only while near
+ * blocks exceed the budget. A file that cannot be written keeps blocks near, and is logged. */
+void sp_offload_turn(sp_offload *o);
+/* sp_offload_is_full -- near blocks fill their part of the budget: load no more for now. */
+bool sp_offload_is_full(const sp_offload *o);
+
+/* sp_offload_want -- sparse: KV head g of a layer is about to read these blocks; ids of those that are
+ * away become the seats that will hold them. What finds no seat stays as it is, for a window. */
+void sp_offload_want(sp_offload *o, int layer, int kv_head, uint32_t *blocks, int32_t n);
+/* sp_offload_ahead -- the same for a layer to come, as a guess: no id changes. */
+void sp_offload_ahead(sp_offload *o, int layer, int kv_head, const uint32_t *blocks, int32_t n);
+/* sp_offload_wait -- until the wanted records of a layer are in their seats. Errors: SP_E_IO. */
+sp_err sp_offload_wait(sp_offload *o, int layer) SP_MUST_CHECK;
+/* sp_offload_source -- for sp_sparse_opts. All requests share the seats, so the policy is that of the
+ * source that was made last. With SP_SEATS_FORGET a step finds nothing that one before it read, only
+ * what was fetched ahead (InfiniGen). */
+sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy);
+
+/* sp_offload_window -- the away blocks among these come into their memory for one layer, beside those
+ * of this window so far; a window of another layer is dropped first. Errors: SP_E_IO, SP_E_NOKV when
+ * the layer's blocks exceed the budget. */
+sp_err sp_offload_window(sp_offload *o, int layer, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
+void sp_offload_window_drop(sp_offload *o);
+/* sp_offload_bring_back -- blocks are near again, in all layers. Errors: SP_E_IO. */
+sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
+
+/* sp_offload_leave -- writes sealed near blocks now and waits; for benchmarks and tests. */
+sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
+
+/* sp_offload_pages -- the file; sp_offload_record_of -- that of KV head g of a block. For benchmarks. */
+struct sp_pages *sp_offload_pages(const sp_offload *o);
+int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head);
+
+sp_offload_stats sp_offload_stats_of(const sp_offload *o);
+
+#endif

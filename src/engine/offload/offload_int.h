@@ -1,0 +1,125 @@
+/* offload_int.h -- what the parts of offload share: leaving (offload.c), resident layers (resident.c),
+ * seats (seats.c), windows (window.c). */
+#ifndef SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
+#define SP_ENGINE_OFFLOAD_OFFLOAD_INT_H
+
+#include <pthread.h>
+
+#include "engine/offload/offload.h"
+#include "store/pages.h"
+
+enum { SP_LEAVE_BATCH = 256 };
+
+/* A seat: one record of a layer and KV head. */
+typedef struct sp_seat {
+    uint32_t block, birth; /* whose record; birth 0: none */
+    uint32_t epoch;        /* when it was last wanted */
+    bool used;             /* since the hand passed */
+    bool pending;          /* its fetch is under way */
+} sp_seat;
+
+/* The seats of one layer and KV head. */
+typedef struct sp_row {
+    sp_seat *seats;    /* [n_seats + n_spare] */
+    uint32_t *seat_of; /* [n_blocks] 1 + a seat that had the block; check it */
+    int32_t hand;
+    int32_t n_spare; /* spare seats that are taken */
+} sp_row;
+
+typedef struct sp_pending {
+    int32_t kv_head, seat;
+} sp_pending;
+
+/* Fetches of one layer. */
+typedef struct sp_arrivals {
+    sp_pages_group group;
+    sp_pending *list; /* [G (n_seats + n_spare)] */
+    int32_t n;
+} sp_arrivals;
+
+/* Blocks that are being written, by a thread of its own. */
+typedef struct sp_leaving {
+    uint32_t blocks[SP_LEAVE_BATCH];
+    int32_t n;
+    sp_err err;
+    char why[256];
+    bool busy, done, stop; /* with the lock held */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool has_thread;
+} sp_leaving;
+
+typedef struct sp_window {
+    uint32_t *blocks; /* [n_blocks] those that are in it */
+    uint8_t *is_in;   /* [n_blocks] */
+    int64_t n;
+    int layer;
+} sp_window;
+
+struct sp_offload {
+    sp_kv_pool *pool;
+    sp_kv_shape shape;
+    sp_pages *pages;
+    int64_t n_blocks;           /* of the pool */
+    int64_t n_budget, max_near; /* near blocks and open seats; near ones beside the seats */
+    size_t record_bytes, max_bytes;
+    int64_t max_window; /* blocks of a layer */
+
+    uint32_t *seats;         /* [n_seats + n_spare] blocks of the pool */
+    int32_t n_seats, n_open; /* that may be used while few blocks are near; that may be used now */
+    int32_t n_spare;         /* more, of the layer that is computed only */
+    int spare_layer;
+    bool lacked; /* a step wanted more seats than were open */
+    sp_seat_policy policy;
+    sp_row *rows;          /* [L, G] */
+    sp_arrivals *arrivals; /* [L] */
+    uint32_t epoch;
+    bool waited;
+    _Atomic bool stale_seats; /* a record of the file was overwritten */
+
+    size_t resident_bytes;
+    uint16_t *rank;       /* [L] layers, the hardest first */
+    uint8_t *is_resident; /* [L] the first n_resident of them */
+    int n_resident;
+
+    sp_window window;
+    sp_leaving leaving;
+    uint32_t hand; /* where the search for blocks that leave continues */
+    sp_offload_stats stats;
+};
+
+/* sp_offload_record -- of KV head g of a block in a layer. */
+static inline int64_t sp_offload_record(const sp_offload *o, int layer, uint32_t block, int kv_head)
+{
+    return (layer * o->n_blocks + block) * o->shape.n_heads + kv_head;
+}
+
+/* sp_offload_run -- of neighbouring blocks: a run of the file. */
+static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, uint8_t *at)
+{
+    return (sp_pages_run){.first = sp_offload_record(o, run.layer, run.first, 0),
+                          .n_rows = run.n,
+                          .n_cols = o->shape.n_heads,
+                          .row_bytes = sp_kv_pool_layer_block_bytes(o->pool),
+                          .at = at};
+}
+
+sp_err sp_residents_create(sp_offload *o) SP_MUST_CHECK;
+void sp_residents_destroy(sp_offload *o);
+/* sp_residents_begin -- before blocks are marked away. */
+void sp_residents_begin(sp_offload *o);
+/* sp_residents_fit -- when blocks are marked away: layers that do not fit any more are dropped. */
+void sp_residents_fit(sp_offload *o);
+/* sp_residents_forget -- what is resident does not count any more. */
+void sp_residents_forget(sp_offload *o);
+
+sp_err sp_seats_create(sp_offload *o) SP_MUST_CHECK;
+void sp_seats_destroy(sp_offload *o);
+/* sp_seats_empty -- forgets all records but those of one layer (-1: of none), and gives their memory
+ * back. */
+void sp_seats_empty(sp_offload *o, int but_layer);
+/* sp_seats_open -- between steps: so many seats of each layer and KV head may be used. */
+void sp_seats_open(sp_offload *o, int64_t n);
+
+#endif

@@ -1,0 +1,93 @@
+/* window.c -- full readers: the away blocks of a layer are in their own memory while it is computed. */
+#include "engine/offload/offload_int.h"
+
+#include "base/clock.h"
+
+void sp_offload_window_drop(sp_offload *o)
+{
+    sp_window *w = &o->window;
+    for (int64_t i = 0, n; i < w->n; i += n) {
+        for (n = 1; i + n < w->n && w->blocks[i + n] == w->blocks[i] + (uint32_t)n; n++) continue;
+        sp_kv_drop(o->pool, (sp_kv_run){w->layer, w->blocks[i], (int32_t)n});
+    }
+    for (int64_t i = 0; i < w->n; i++) w->is_in[w->blocks[i]] = 0;
+    w->n = 0;
+}
+
+static bool is_missing(const sp_offload *o, uint32_t block)
+{
+    return sp_kv_is_away(o->pool, block) && !o->window.is_in[block] &&
+           !o->is_resident[o->window.layer];
+}
+
+/* load_run -- n neighbours. */
+static sp_err load_run(sp_offload *o, sp_kv_run run)
+{
+    sp_window *w = &o->window;
+    const sp_pages_run from =
+        sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, run.layer, run.first));
+    for (int32_t i = 0; i < run.n; i++) { /* first, so that a failure drops them too */
+        w->blocks[w->n++] = run.first + (uint32_t)i;
+        w->is_in[run.first + (uint32_t)i] = 1;
+    }
+    o->stats.n_windowed += run.n;
+    return sp_pages_read(o->pages, &from);
+}
+
+/* make_room -- for n more blocks: seats give way to a window, but for those of its layer: lists of
+ * sparse readers name them already. */
+static sp_err make_room(sp_offload *o, int64_t n)
+{
+    const int64_t layers = o->shape.n_layers;
+    if (o->window.n + n > o->max_window)
+        return sp_fail(SP_E_NOKV,
+                       "context memory of %zu bytes: one layer of %lld blocks needs more",
+                       o->max_bytes, (long long)(o->window.n + n));
+    if (o->window.n + n > (int64_t)o->max_near * layers / 2) sp_seats_empty(o, o->window.layer);
+    return SP_OK;
+}
+
+static sp_err load_all(sp_offload *o, int layer, const uint32_t *blocks, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (!is_missing(o, blocks[i])) continue;
+        sp_kv_run run = {.layer = layer, .first = blocks[i], .n = 1};
+        while (i + 1 < n && blocks[i + 1] == blocks[i] + 1 && is_missing(o, blocks[i + 1])) {
+            run.n++;
+            i++;
+        }
+        SP_TRY(load_run(o, run));
+    }
+    return SP_OK;
+}
+
+sp_err sp_offload_window(sp_offload *o, int layer, const uint32_t *blocks, int64_t n)
+{
+    int64_t n_missing = 0;
+    if (o->window.layer != layer) sp_offload_window_drop(o);
+    o->window.layer = layer;
+    for (int64_t i = 0; i < n; i++) n_missing += is_missing(o, blocks[i]);
+    if (n_missing == 0) return SP_OK;
+    SP_TRY(make_room(o, n_missing));
+    const int64_t start = sp_clock_us();
+    sp_err err = load_all(o, layer, blocks, n);
+    if (err != SP_OK) sp_offload_window_drop(o);
+    o->stats.window_us += sp_clock_us() - start;
+    return err;
+}
+
+sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n)
+{
+    sp_offload_window_drop(o);
+    for (int64_t i = 0; i < n; i++) {
+        if (!sp_kv_is_away(o->pool, blocks[i])) continue;
+        for (int l = 0; l < o->shape.n_layers; l++) {
+            const sp_kv_run run = {.layer = l, .first = blocks[i], .n = 1};
+            const sp_pages_run from =
+                sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, l, blocks[i]));
+            SP_TRY(sp_pages_read(o->pages, &from));
+        }
+        sp_kv_set_away(o->pool, &blocks[i], 1, false);
+    }
+    return SP_OK;
+}
