@@ -1,6 +1,6 @@
 """Time to the first token of prompts whose chunks are on disk: loaded layer by layer, whole, or computed.
 
-    python3 bench/preload.py -m MODEL --chunks CHUNKS.jsonl [--k 8] [--prompts 6] [--rounds 5]
+    python3 bench/preload.py -m MODEL --chunks CHUNKS.jsonl [--k 8] [--prompts 6] [--rounds 5] [--question-words 8]
 
 CHUNKS has a text a line ({"id", "text"}). A first process computes all chunks and leaves their copies in a store. Then
 every way to load them runs in a process of its own, in turn: the store is read around the system's cache (O_DIRECT), so
@@ -37,14 +37,17 @@ def main() -> int:
     args.add_argument("--k", type=int, default=8, help="chunks in a prompt")
     args.add_argument("--prompts", type=int, default=6)
     args.add_argument("--rounds", type=int, default=5)
+    args.add_argument("--question-words", type=int, default=8, help="more of them: a longer prefill to hide loading in")
     args.add_argument("--kv-memory", type=int, default=1024, help="MiB")
     args.add_argument("--ctx", type=int, default=8192)
     args.add_argument("--dir", help="of the store: the disk to read (the system's temporary folder)")
     o = args.parse_args()
     with open(o.chunks, encoding="utf-8") as f:
         texts = [json.loads(line)["text"] for _, line in zip(range(o.k * o.prompts), f)]
+        words = " ".join(json.loads(line)["text"] for _, line in zip(range(100), f)).split()
+    question = " ".join(["What do these say of one another?", *words][:1 + max(0, o.question_words - 7)])
     groups = [texts[i::o.prompts][:o.k] for i in range(o.prompts)]
-    prompts = [{"chunks": [{"text": t} for t in g], "question": "What do these say of one another?"} for g in groups]
+    prompts = [{"chunks": [{"text": t} for t in g], "question": question} for g in groups]
     times = {way: [] for way in WAYS}
     with tempfile.TemporaryDirectory(dir=o.dir) as folder:
         run(o, f"{folder}/kv", "request", [{**p, "question": "First?"} for p in prompts])

@@ -77,7 +77,7 @@ def test_attention_over_trees(tmp_path):
 
 def test_answers_over_nodes_of_other_prompts(graph):
     """All tokens of the nodes move, and no form answers at no rate."""
-    [r] = rows(*graph, "--entities", "4", "--lengths", "400", "--rounds", "1", "--decode", "24")
+    [r] = rows(*graph, "--entities", "4", "--lengths", "400", "--rounds", "1", "--answer", "24")
     assert 0 < r["packed_tokens"] < r["tokens"] and r["nodes"] > 20 and r["pack_ms"] > 0
     assert all(r[form] > 0 for form in ("linear", "fresh", "apart", "packed"))
-    refuse("bench", "graph", *graph, "--decode", "1", naming=["--decode"], code=2)
+    refuse("bench", "graph", *graph, "--answer", "1", naming=["--answer"], code=2)

@@ -6,7 +6,7 @@
  *   trees      dependency attention, nothing known
  *   known      dependency attention, all nodes known: the question is computed
  *
- * The time to first token by prompt length (DepCache, figure 12); with --decode the rate of an answer by it
+ * The time to first token by prompt length (DepCache, figure 12); with --answer the rate of an answer by it
  * (graph_decode.c), with --deviation that of shifted trees (graph_shift.c). With --workload: requests over
  * entities that are drawn as the workload says, all waiting at the start; the rate and the share of reused
  * tokens (figures 10, 11 and 13) of linear prompts, of linear prompts with prefix reuse, and of trees. The
@@ -306,7 +306,7 @@ typedef struct settings {
 static const opt_usage usage = {
     "bench graph -m MODEL --graph FILE --triples FILE [options]",
     "Prompts of relation paths as dependency trees against linear prompts: time to first token by\n"
-    "prompt length, or with --decode the rate of an answer, or with --workload rate and reuse of\n"
+    "prompt length, or with --answer the rate of an answer, or with --workload rate and reuse of\n"
     "requests over drawn entities."};
 
 static bool check(bench *b, settings *s)
@@ -324,7 +324,7 @@ static bool check(bench *b, settings *s)
                    MAX_ROUNDS),
                false;
     if (b->n_decode && b->n_decode < 2)
-        return cli_fail_with("bench graph: --decode is 2 tokens or more"), false;
+        return cli_fail_with("bench graph: --answer is 2 tokens or more"), false;
     bool draws = s->workloads_text || b->deviation;
     if (draws && s->from.n < b->n_entities)
         return cli_fail_with("bench graph: --pool is smaller than --entities"), false;
@@ -380,7 +380,7 @@ int bench_graph(int argc, char **argv)
         {OPT_INT, "pool", 0, "N", &s.from.n, "entities of the workload (200)"},
         {OPT_INT, "requests", 0, "N", &b.n_requests, "requests of the workload (64)"},
         {OPT_U64, "seed", 0, "N", &b.random, "random seed (1)"},
-        {OPT_INT, "decode", 0, "N", &b.n_decode,
+        {OPT_INT, "answer", 0, "N", &b.n_decode,
          "the rate of an answer of N tokens instead, over nodes of other prompts"},
         {OPT_FLAG, "deviation", 0, NULL, &b.deviation,
          "shifted trees of other prompts against computing in place: KL of the first token"},

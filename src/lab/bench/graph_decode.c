@@ -1,4 +1,4 @@
-/* graph_decode.c -- `spolia bench graph --decode N`: tokens a second of an answer of N tokens over the same nodes.
+/* graph_decode.c -- `spolia bench graph --answer N`: tokens a second of an answer of N tokens over the same nodes.
  *
  *   linear   the texts of the nodes in pre-order, full attention: a span a subgraph
  *   fresh    trees that this prompt has computed
