@@ -63,6 +63,8 @@ struct sp_context {
         n_late;          /* requests that began before their copies were there; that started over */
     int64_t patience_us; /* least time that a request waits for loads */
     sp_request *queue, *running; /* oldest first, but for the one that starts next (queue.h) */
+    _Atomic bool has_canceled; /* one of the queue may be canceled */
+    int64_t next_expiry_us;    /* none of the queue has waited too long before; 0: none ever has */
     const sp_order *order;
     int order_window;
     sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */

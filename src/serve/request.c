@@ -145,6 +145,7 @@ void sp_request_cancel(sp_request *r)
 {
     if (!r) return;
     r->cancel = true;
+    r->ctx->has_canceled = true;
     sp_driver_wake(r->ctx);
 }
 

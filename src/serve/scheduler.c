@@ -11,9 +11,9 @@
 #include "serve/queue/queue.h"
 #include "serve/request_int.h"
 
-static void drop_canceled(sp_request *list)
+static void drop_canceled(sp_context *c)
 {
-    for (sp_request *r = list, *next; r; r = next) {
+    for (sp_request *r = c->running, *next; r; r = next) {
         next = r->next;
         if (r->cancel) sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
     }
@@ -141,8 +141,7 @@ static bool has_lost_device(const sp_context *c, sp_err err)
 sp_err sp_context_step_here(sp_context *c, bool *busy)
 {
     int64_t begin = sp_clock_us();
-    drop_canceled(c->queue);
-    drop_canceled(c->running);
+    drop_canceled(c);
     sp_queue_expire(c);
     if (c->tiers) sp_io_poll(sp_tiers_io(c->tiers));
     if (c->tiers) sp_tiers_expire(c->tiers);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/need.h"
 #include "serve/check/guard.h"
+#include "serve/queue/queue.h"
 #include "serve/request_int.h"
 
 static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_request_opts *o)
@@ -238,7 +239,7 @@ void sp_request_enter(sp_request *r)
     }
     if (sp_shares_join(&r->ctx->shares, r->o.tenant, &r->share) != SP_OK)
         r->share = NULL; /* without memory for its counter, a tenant counts as one that had nothing */
-    sp_request_append(&r->ctx->queue, r);
+    sp_queue_enter(r);
 }
 
 sp_err sp_request_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,

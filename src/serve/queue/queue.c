@@ -207,14 +207,43 @@ bool sp_queue_choose(sp_context *c)
     return true;
 }
 
-void sp_queue_expire(sp_context *c)
+/* -- requests that leave before they start ---------------------------------------------------- */
+
+static int64_t expiry_of(const sp_request *r)
 {
-    int64_t now = c->queue ? sp_clock_us() : 0;
+    return r->o.max_wait_ms > 0 ? r->submit_us + r->o.max_wait_ms * 1000 : INT64_MAX;
+}
+
+void sp_queue_enter(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    const int64_t expiry = expiry_of(r);
+    if (expiry < INT64_MAX && (c->next_expiry_us == 0 || expiry < c->next_expiry_us))
+        c->next_expiry_us = expiry;
+    sp_request_append(&c->queue, r);
+    if (r->cancel) c->has_canceled = true; /* it may have been canceled before it was in the queue */
+}
+
+/* drop -- the canceled and the expired; notes when the next one expires. */
+static void drop(sp_context *c, int64_t now)
+{
+    int64_t next_expiry = INT64_MAX;
     for (sp_request *r = c->queue, *next; r; r = next) {
         next = r->next;
-        if (r->o.max_wait_ms > 0 && now - r->submit_us > r->o.max_wait_ms * 1000)
+        if (r->cancel)
+            sp_request_finish(r, SP_FINISH_CANCELED, SP_OK);
+        else if (now > expiry_of(r))
             sp_request_finish(r, SP_FINISH_ERROR,
                               sp_fail(SP_E_CANCELED, "max_wait_ms: not begun after %lld ms",
                                       (long long)r->o.max_wait_ms));
+        else
+            next_expiry = SP_MIN(next_expiry, expiry_of(r));
     }
+    c->next_expiry_us = next_expiry < INT64_MAX ? next_expiry : 0;
+}
+
+void sp_queue_expire(sp_context *c)
+{
+    const int64_t now = c->next_expiry_us ? sp_clock_us() : 0;
+    if (atomic_exchange(&c->has_canceled, false) || now > c->next_expiry_us) drop(c, now);
 }

@@ -19,7 +19,10 @@ enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_QUEUE_DEFER = 16, SP_ORDER_W
 
 /* sp_queue_choose -- whether a request starts now; it is in front then. Pre: the queue is not empty. */
 bool sp_queue_choose(sp_context *c);
-/* sp_queue_expire -- requests that have waited longer than they may are finished. */
+/* sp_queue_enter -- behind all others. */
+void sp_queue_enter(sp_request *r);
+/* sp_queue_expire -- requests that are canceled, or have waited longer than they may, are finished. Costs
+ * nothing while there is none. */
 void sp_queue_expire(sp_context *c);
 
 #endif
