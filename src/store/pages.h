@@ -11,8 +11,8 @@
  * Each record has a checksum in memory (XXH3, 64 bits), made when it was written. Bytes that do not
  * agree with it count as a failed read: damage, a lost write, a record from elsewhere.
  *
- * The thread polls the ring while fetches arrive and for SP_PAGES_POLL_US after the last, so that a
- * step of decoding makes no system call for them; then it sleeps until the next one.
+ * The thread looks at the ring between short naps while fetches arrive and for SP_PAGES_POLL_US after the
+ * last, so that a step of decoding makes no system call for them; then it sleeps until the next one.
  *
  * Thread: fetch from one thread at a time; read and write from any. */
 #ifndef SP_STORE_PAGES_H
