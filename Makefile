@@ -11,7 +11,7 @@ WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla
 OPT     ?= -O2 -g -fno-omit-frame-pointer
 SAN     :=
 PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf8proc uchardet \
-           liburing libxxhash
+           liburing libxxhash raptor2 zlib
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
@@ -23,7 +23,7 @@ LDFLAGS += $(SAN)
 # Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
 # speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
 X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
-X86_FLOAT   := kv_store matmul rmsnorm silu_mul
+X86_FLOAT   := act_mul attend_f16 attend_f32 kv_store matmul rmsnorm
 X86_INTEGER := attend matmul_packed quantize roofline summary
 X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
              $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
@@ -51,9 +51,10 @@ all: $(BUILD)/spolia $(BUILD)/libspolia.a $(BUILD)/libspolia.so
 
 demo: setup
 	@$(MAKE) --no-print-directory -j$(JOBS) all
-	@scripts/demo
+	@.venv/bin/python scripts/demo
 
 test: setup
+	@scripts/setup --clients
 	@$(MAKE) --no-print-directory -j$(JOBS) all unit-bins examples python
 	@.venv/bin/python tests/run.py --build $(BUILD)
 
@@ -61,9 +62,15 @@ test: setup
 setup:
 	@scripts/setup
 
+# real-models -- fetches published models (SmolLM2, Gemma 3 270M, MiniLM) into the user's cache; tests and benches that
+# need them are skipped without.
+real-models: setup
+	@.venv/bin/python scripts/real-models
+
 # -- build ----------------------------------------------------------------------------------------
 
-$(BUILD)/obj/src/compute/%.o: OPT := $(subst -O2,-O3,$(OPT))
+# Line numbers, but no variables: where to find each in a kernel took the compiler half of its time (same instructions).
+$(BUILD)/obj/src/compute/%.o: OPT := $(patsubst -g,-g1,$(subst -O2,-O3,$(OPT)))
 
 # What a variant compiles (DEFINE_: vec.h reads it), and the instructions that the compiler may use.
 DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_VNNI=0
@@ -116,7 +123,10 @@ $(BUILD)/examples/%: examples/%.c $(wildcard include/*.h) $(BUILD)/libspolia.so
 PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*.py) python/spolia/py.typed) \
 	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
 python: $(PYTHON_FILES)
-$(BUILD)/python/spolia/spolia.cdef: include/spolia_base.h include/spolia.h include/spolia_graph.h
+# In the order in which they include each other.
+PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents,include/spolia$h.h) \
+	include/spolia.h
+$(BUILD)/python/spolia/spolia.cdef: $(PUBLIC_HEADERS)
 	@mkdir -p $(@D)
 	@echo "  CDEF  $@"
 	$(Q)sed -e '/^#include/d' -e 's/__attribute__((visibility("default")))//' $^ | $(CC) -E -P -x c - >$@.new && mv $@.new $@
@@ -162,7 +172,7 @@ $(BUILD)/tests/unit/server/%: tests/unit/server/%.c $(BUILD)/libprogram.a $(BUIL
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 
-unit-bins: $(UNIT_BIN) emulated-bins
+unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 
@@ -291,7 +301,7 @@ install: all $(BUILD)/help/spolia.bash
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(MAN1) \
 		$(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
 	install -m 755 $(BUILD)/spolia $(DESTDIR)$(BINDIR)
-	install -m 644 include/spolia.h include/spolia_base.h include/spolia_graph.h include/spolia_documents.h $(DESTDIR)$(INCLUDEDIR)
+	install -m 644 $(PUBLIC_HEADERS) $(DESTDIR)$(INCLUDEDIR)
 	install -m 644 $(BUILD)/libspolia.a $(DESTDIR)$(LIBDIR)
 	install -m 755 $(BUILD)/libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)
 	ln -sf libspolia.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)
@@ -303,19 +313,20 @@ install: all $(BUILD)/help/spolia.bash
 	install -m 644 $(BUILD)/help/spolia.fish $(DESTDIR)$(FISH_COMPLETIONS)
 
 uninstall:
-	rm -f $(DESTDIR)$(BINDIR)/spolia $(DESTDIR)$(INCLUDEDIR)/spolia.h $(DESTDIR)$(INCLUDEDIR)/spolia_base.h \
-	  $(DESTDIR)$(INCLUDEDIR)/spolia_graph.h $(DESTDIR)$(INCLUDEDIR)/spolia_documents.h $(DESTDIR)$(LIBDIR)/libspolia.* \
+	rm -f $(DESTDIR)$(BINDIR)/spolia $(PUBLIC_HEADERS:include/%=$(DESTDIR)$(INCLUDEDIR)/%) \
+	  $(DESTDIR)$(LIBDIR)/libspolia.* \
 		$(DESTDIR)$(LIBDIR)/pkgconfig/spolia.pc $(DESTDIR)$(MAN1)/spolia.1 $(DESTDIR)$(MAN1)/spolia-*.1 \
 		$(DESTDIR)$(BASH_COMPLETIONS)/spolia $(DESTDIR)$(ZSH_COMPLETIONS)/_spolia $(DESTDIR)$(FISH_COMPLETIONS)/spolia.fish
 
 # -- house-keeping --------------------------------------------------------------------------------
 
-# layers -- a file includes headers of its own folder and of lower floors only; functions keep to the limits of size
-# (STRICT=1: fails if one does not).
+# layers -- a file includes headers of its own folder and of lower floors only; functions keep to the limits of size, and
+# each has a caller that is no test (STRICT=1: fails if one does not).
 STRICT ?=
 layers:
 	@awk -f scripts/layers.awk $$(find src -name '*.[ch]')
 	@scripts/check-functions $(if $(STRICT),--strict) $$(find src -name '*.[ch]')
+	@scripts/check-calls $(if $(STRICT),--strict)
 
 format:
 	clang-format -i $$(find src include tests -name '*.[ch]')
@@ -331,6 +342,7 @@ help:
 	@echo "make install    install below PREFIX (/usr/local), staged in DESTDIR; make uninstall"
 	@echo "make examples   build examples/ over the shared library"
 	@echo "make demo       set up, build, answer questions over the bundled documents"
+	@echo "make real-models  fetch published models, which some tests and the demo use"
 	@echo "make test       set up, build, run every test"
 	@echo "make test-cpus  the tests that kernels can change, under each SPOLIA_CPU (CPUS=ref,avx2)"
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
@@ -340,6 +352,6 @@ help:
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
+.PHONY: real-models crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -178,7 +178,8 @@ int main(int argc, char **argv)
     int n_rounds = argc > 3 ? atoi(argv[3]) : 200, port = 0;
     if (n_rounds < 1 || n_rounds > MOST) return fprintf(stderr, "http_cost: 1 to %d rounds\n", MOST), 2;
     sp_context *c = NULL;
-    const sp_context_opts o = {.model = argv[1], .n_threads = 1, .reuse = {.policy = "full"}};
+    const sp_context_opts o = {
+        .model = argv[1], .machine.n_threads = 1, .reuse = {.policy = "full"}};
     pid_t server = start(argv[2], argv[1], &port);
     char url[64];
     snprintf(url, sizeof url, "http://127.0.0.1:%d/v1/chat/completions", port);

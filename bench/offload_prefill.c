@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 #include "spolia.h"
 
 enum { CHUNK = 512, MOST_ROUNDS = 64 };
@@ -75,17 +75,17 @@ static void open_contexts(bench *b, const char *model, const char *dir, int n_th
 {
     sp_context_opts o = {.model = model,
                          .n_ctx = 3 * b->n_tokens,
-                         .n_threads = n_threads,
-                         .kv_bytes = (size_t)1 << 30,
+                         .machine.n_threads = n_threads,
+                         .cache.kv_bytes = (size_t)1 << 30,
                          .reuse.policy = "full"};
     check(sp_context_open(&o, &b->contexts[0]));
     const sp_context_info info = sp_context_describe(b->contexts[0]);
     const size_t token = info.kv_block_bytes / 16;
-    o.context_dir = dir;
+    o.decode.context_dir = dir;
     /* what is near beside seats is a quarter of this; the index of all blocks comes on top */
     const size_t index = (size_t)info.n_layers * (size_t)info.n_kv_heads * (size_t)info.kv_blocks *
                          (sp_summary_bytes(SP_SUMMARY_BOUNDS, info.head) + 16);
-    o.context_bytes = (int64_t)(token * (size_t)b->n_tokens * 4 + index);
+    o.decode.context_bytes = (int64_t)(token * (size_t)b->n_tokens * 4 + index);
     check(sp_context_open(&o, &b->contexts[1]));
 }
 

@@ -4,17 +4,17 @@
 #     bench/reuse.sh [-o DIR] [-p PARTS] MODEL.gguf [-- OPTIONS OF ALL PARTS]
 #
 # PARTS are any of these, with commas between (main,orders,sizes,long). Minutes are for 0.5B parameters in Q8_0
-# on two cores, without and with another server:
+# on two cores:
 #
-#     main     8 x 256 tokens, shuffled, five ratios, 3 rounds               5    8
-#     orders   8 x 256, same order and half new, at 0 and 15 %, 2 rounds   4    7
-#     sizes    4, 16 x 256 and 4, 8 x 512, at 0 and 15 %, 2 rounds          12   26
-#     long     32 x 256 and 16, 32 x 512, at 0 and 15 %, 1 round            38   90
+#     main     8 x 256 tokens, shuffled, five ratios, 3 rounds               5
+#     orders   8 x 256, same order and half new, at 0 and 15 %, 2 rounds   4
+#     sizes    4, 16 x 256 and 4, 8 x 512, at 0 and 15 %, 2 rounds          12
+#     long     32 x 256 and 16, 32 x 512, at 0 and 15 %, 1 round            38
 #     all      every size, ratio and order, 3 rounds: a night and a day
 #
-# Each part is a run of `spolia bench reuse` (build/spolia, or $SPOLIA) with its own CSV file and picture in DIR
-# (build/reuse). A part that was interrupted, or ended by --minutes, continues when the script is called again; a
-# complete one prints its tables. Options after -- apply to every part, e.g. -t 2, --peer URL, --minutes 30.
+# Each part is a run of `spolia bench reuse` (build/spolia, or $SPOLIA) with its own CSV file in DIR
+# (build/reuse); bench/plot.py draws it. A part that was interrupted, or ended by --minutes, continues when the script is called again; a
+# complete one prints its tables. Options after -- apply to every part, e.g. -t 2, --minutes 30.
 set -eu
 spolia=${SPOLIA:-build/spolia} out=build/reuse parts=main,orders,sizes,long model=
 while [ $# -gt 0 ]; do
@@ -35,7 +35,7 @@ part() {
     echo "
 ## $name"
     "$spolia" bench reuse -m "$model" --policies prefix,full,blend,craft,fusion,flow -c 16640 -b 512 --kv-memory 2048 \
-        --csv "$out/$name.csv" --svg "$out/$name.svg" --resume "$@"
+        --csv "$out/$name.csv" --resume "$@"
 }
 
 for name in $(echo "$parts" | tr , ' '); do
@@ -50,4 +50,4 @@ for name in $(echo "$parts" | tr , ' '); do
     *)      echo "reuse: unknown part \"$name\": main, orders, sizes, long, all" >&2; exit 2 ;;
     esac
 done
-echo "CSV files and pictures: $out" >&2
+echo "CSV files: $out" >&2

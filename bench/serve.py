@@ -1,8 +1,8 @@
-"""Time to the first token and throughput of servers side by side, at several rates: `spolia bench serve` in one sitting.
+"""Time to the first token and throughput of servers side by side, at several rates: bench/load.py in one sitting.
 
 Starts one server for each --server (options of `spolia serve`) and for --peer (another program), sends the same requests
 to all of them in turn, rate by rate, and stops them. --prime N computes the documents of the first N requests of the
-trace beforehand, each alone, on the servers that --primed names: their offline stage. Options after -- go to `spolia bench serve`;
+trace beforehand, each alone, on the servers that --primed names: their offline stage. Options after -- go to bench/load.py;
 {data} in them is the name of the --data. --json prints a line for each run and, at the end of a --data, the goodput of each
 server, the most requests and tokens that it answered in a second at any rate, and both in terms of the peer's: "limit"
 says that only a lower bound of a goodput is known.
@@ -32,7 +32,7 @@ import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODES = ["off=--reuse off", "prefix=--reuse prefix", "full=--reuse full", "fusion=--reuse fusion --recompute 0.15"]
-SYSTEM = "Answer the question from the documents."  # of `spolia bench serve`
+SYSTEM = "Answer the question from the documents."  # of bench/load.py
 COMMON = ["--guard", "0", "--log-format", "none", "--queue", "2000", "--kv-memory", "4096"]  # room for every document
 
 
@@ -71,7 +71,7 @@ def prime(urls: list, trace: pathlib.Path, docs: pathlib.Path, n: int, chunks: i
     def compute(url, d):
         body = {"max_tokens": 0, "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": "-"}],
                 "documents": [{"id": d["id"], "title": d.get("title", ""), "text": d["text"]}]}
-        request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode())
+        request = urllib.request.Request(url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
         urllib.request.urlopen(request, timeout=600).read()
     for name, url in urls:
         start = time.time()
@@ -127,7 +127,7 @@ def measure(args: argparse.Namespace, data: pathlib.Path) -> int:
         if args.prime:
             prime([u for u in named if u[0] in args.primed.split(",")], trace, docs, args.prime, args.chunks)
         print(f"load average before: {os.getloadavg()[0]:.1f}", file=sys.stderr, flush=True)
-        command = [(ROOT / args.build / "spolia").resolve(), "bench", "serve", *(["--json"] if args.json else [])]
+        command = [sys.executable, ROOT / "bench/load.py", *(["--json"] if args.json else [])]
         for name, url in named:
             command += ["--url", f"{name}={url}"]
         if args.chunks:
@@ -162,7 +162,7 @@ def main() -> int:
     parser.add_argument("--peer", help="command with {model}, {port}, {threads}")
     parser.add_argument("--json", action="store_true", help="JSON lines, and a summary")
     parser.add_argument("-t", "--threads", type=int, default=os.cpu_count())
-    parser.add_argument("rest", nargs="*", help="options of `spolia bench serve`")
+    parser.add_argument("rest", nargs="*", help="options of bench/load.py")
     args = parser.parse_args()
     return max(measure(args, data) for data in args.data)
 

@@ -66,11 +66,11 @@ class Server:
         return code, self.log.read()
 
 
-def run_part(program, url, number, n, args):
-    """The figures of `bench serve` for a part."""
+def run_part(url, number, n, args):
+    """The figures of bench/load.py for a part."""
     mode, words, chunks, answer, where = PARTS[number % len(PARTS)]
     done = subprocess.run(
-        [program, "bench", "serve", "--url", url, "--json", "--rates", "0", "--requests", str(n), "--concurrency",
+        [sys.executable, ROOT / "bench/load.py", "--url", url, "--json", "--rates", "0", "--requests", str(n), "--concurrency",
          str(args.concurrency), "--random-documents", "300", "--words", str(words), "--chunks", str(chunks), "-n",
          str(answer), "--ignore-end", "--hang-up", str(args.hang_up), "--documents", where, "--seed", str(number + 1),
          "--extra", json.dumps({"reuse": {"mode": mode}})], capture_output=True, text=True)
@@ -96,7 +96,7 @@ def main() -> int:
         started, sums, rss = time.time(), {"answered": 0, "left": 0, "refused": 0, "failed": 0}, []
         for number in range(args.parts):
             n = args.requests * (number + 1) // args.parts - args.requests * number // args.parts
-            row, what = run_part(program, server.url, number, n, args)
+            row, what = run_part(server.url, number, n, args)
             for key in sums:
                 sums[key] += row[key]
             m = server.wait_idle()

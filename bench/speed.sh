@@ -4,7 +4,7 @@
 #     bench/speed.sh [-o DIR] MODEL.gguf... [-- OPTIONS OF ALL BENCHES]
 #
 # Runs `spolia bench` (build/spolia, or $SPOLIA) and keeps the CSV files in DIR (build/speed). Options
-# after -- apply to every run, e.g. --rounds 5, -t 2, --peer-bench "COMMAND".
+# after -- apply to every run, e.g. --rounds 5, -t 2.
 set -eu
 spolia=${SPOLIA:-build/spolia} out=build/speed models=
 while [ $# -gt 0 ]; do

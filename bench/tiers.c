@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "spolia.h"
-#include "store/disk_tier.h"
+#include "store/disk/tier.h"
 
 enum { LAYERS = 24, LAYER_BYTES = 256 << 10, TOKENS = 500, FLIGHT = 4, ROUNDS = 5 };
 
@@ -39,7 +39,7 @@ static sp_record record_of(uint32_t number)
                    .n = TOKENS,
                    .n_layers = LAYERS,
                    .layer_bytes = LAYER_BYTES};
-    memcpy(r.id.b, &number, sizeof number);
+    memcpy(r.facts.id.b, &number, sizeof number);
     return r;
 }
 
@@ -188,7 +188,7 @@ static double decode_beside(sp_context *c, neighbour *b, void *(*run)(void *), i
 static void bench_decode(sp_tier *t, uint32_t n, uint8_t *memory, const char *model)
 {
     sp_context *c;
-    check(sp_context_open(&(sp_context_opts){.model = model, .n_threads = 1}, &c));
+    check(sp_context_open(&(sp_context_opts){.model = model, .machine.n_threads = 1}, &c));
     printf("alone tok/s,read,copied,counted,GB/s\n");
     for (int i = 0; i < ROUNDS; i++) {
         neighbour b = {.tier = t, .n = n, .memory = memory};

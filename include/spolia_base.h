@@ -1,4 +1,4 @@
-/* spolia_base.h -- errors and logging of the public interface. Include spolia.h: it includes this. */
+/* spolia_base.h -- the version, errors and logging. Include spolia.h: it includes this. */
 #ifndef SPOLIA_BASE_H
 #define SPOLIA_BASE_H
 
@@ -7,6 +7,9 @@ extern "C" {
 #endif
 
 #define SP_API         __attribute__((visibility("default")))
+
+/* sp_version -- SPOLIA_VERSION of the library that is loaded. */
+SP_API const char *sp_version(void);
 
 /* -- errors --------------------------------------------------------------------------------- */
 

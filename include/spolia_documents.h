@@ -11,7 +11,8 @@
 #ifndef SPOLIA_DOCUMENTS_H
 #define SPOLIA_DOCUMENTS_H
 
-#include "spolia.h"
+#include "spolia_index.h"
+#include "spolia_prompt.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -79,7 +80,7 @@ SP_API sp_err sp_documents_list(sp_documents *d, const char *salt, const char *a
 SP_API sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out);
 
 /* sp_documents_pin -- its copies that are on the device, or will be, are not evicted; all pinned copies take
- * half of the KV memory at most, and no more are pinned then. Errors: SP_E_NOTFOUND. */
+ * at most half of the KV memory; beyond that nothing is pinned. Errors: SP_E_NOTFOUND. */
 SP_API sp_err sp_documents_pin(sp_documents *d, const char *salt, const char *id, bool pinned);
 /* sp_documents_expire -- it is deleted in ttl_s seconds from now; 0: never. Errors: SP_E_NOTFOUND. */
 SP_API sp_err sp_documents_expire(sp_documents *d, const char *salt, const char *id, int64_t ttl_s);
@@ -103,15 +104,15 @@ typedef struct sp_documents_computed {
 } sp_documents_computed;
 
 /* sp_documents_precompute -- computes the copies of a document's chunks, one request after another.
- * *out may be NULL. Errors: SP_E_NOTFOUND, SP_E_CANCELED, and those of requests and sp_fuse.
- * Source: FusionRAG section 3.1 (row F3). */
+ * *out may be NULL. Errors: SP_E_NOTFOUND, SP_E_CANCELED, and those of requests and sp_chunk_fuse.
+ * Source: FusionRAG section 3.1. */
 SP_API sp_err sp_documents_precompute(sp_documents *d, const char *salt, const char *id,
                                       const sp_documents_compute *o, sp_documents_computed *out);
 
 typedef struct sp_documents_removed {
     int64_t n_device;  /* copies that were on the device */
     int64_t n_store;   /* copies that were in lower tiers */
-    int64_t n_pending; /* copies that requests still read: the next tick removes them */
+    int64_t n_pending; /* of the tenant: copies that requests still read: the next tick removes them */
 } sp_documents_removed;
 
 /* sp_documents_remove -- deletes a document: its text, every copy of its chunks (but of chunks that another
@@ -120,7 +121,7 @@ typedef struct sp_documents_removed {
  * is a miss, "never seen". Waits for requests that read those copies, timeout_us at most (n_pending).
  * *out may be NULL.
  * Not reached: copies that another model made in the same store, answers, and text that somebody sent as a
- * message of their own. Errors: SP_E_NOTFOUND; SP_E_IO when the store cannot be written: the
+ * message of their own. Errors: SP_E_NOTFOUND; SP_E_UNSUPPORTED when another process writes the store; SP_E_IO when the store cannot be written: the
  * document is hidden then, and the next tick tries again. */
 SP_API sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id,
                                   int64_t timeout_us, sp_documents_removed *out);

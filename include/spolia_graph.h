@@ -1,9 +1,9 @@
-/* spolia_graph.h -- knowledge graphs in the public interface: import, search, relation paths, trees.
+/* spolia_graph.h -- knowledge graphs: import, search, relation paths, trees.
  * spolia.h includes it. */
 #ifndef SPOLIA_GRAPH_H
 #define SPOLIA_GRAPH_H
 
-#include "spolia.h"
+#include "spolia_prompt.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -18,8 +18,11 @@ extern "C" {
  *               {"entity", "aliases"}
  *   "graphml"   nodes and edges (NetworkX, LightRAG, Gephi)
  *   "lightrag"  {"entities", "relationships"} or {"nodes", "edges"}
+ *   "ntriples", "turtle"  RDF: rdfs:label, skos:prefLabel, schema:name and foaf:name are names (in other
+ *               languages than English aliases, as skos:altLabel is); a relation is its IRI's last part
  * A format of NULL follows from the file name. Equal triples are merged. A line that cannot be read
- * is logged as FILE:LINE and counted; with `strict` it is an error. Each `batch` of triples is one
+ * is logged as FILE:LINE and counted; with `strict` it is an error, and so is a file of such lines alone.
+ * Each `batch` of triples is one
  * transaction: an interrupted import keeps what it has, and the next one continues there; a file
  * that did not change is not read again. *stats is current while it runs.
  * Errors: SP_E_IO, SP_E_FORMAT, SP_E_CANCELED, SP_E_ARG, SP_E_NOMEM. */
@@ -31,9 +34,16 @@ typedef struct sp_graph_stats {
 /* Called now and then; done and total in bytes of one file. Return false to cancel. */
 typedef bool sp_graph_progress(const char *file, int64_t done, int64_t total, void *user);
 
+/* Columns of a CSV file by the names in its header, which it must then have; NULL: as the header says.
+ * relation "=text": every row has this relation. */
+typedef struct sp_graph_columns {
+    const char *subject, *relation, *object, *source;
+} sp_graph_columns;
+
 typedef struct sp_graph_import_opts {
     const char *format;
     bool strict;
+    sp_graph_columns columns;
     int batch;                   /* triples in one transaction; 0: 100,000 */
     sp_graph_progress *progress; /* NULL: none */
     void *user;                  /* of progress */
@@ -139,7 +149,7 @@ SP_API sp_err sp_graph_search(sp_graph *g, const char *name, int k, sp_graph_ans
  * another chosen path continues is not given. No entity: an empty answer.
  * Thread: one at a time for one sp_graph. Owns: sp_graph_answer_fini.
  * Errors: SP_E_ARG, SP_E_IO, SP_E_FORMAT, SP_E_NOMEM.
- * Source: DepCache sections 2.2 and 6.1 (row D1). */
+ * Source: DepCache sections 2.2 and 6.1. */
 SP_API sp_err sp_graph_find_paths(sp_graph *g, const char *question, const sp_graph_paths_opts *o,
                                   sp_graph_answer *out);
 SP_API void sp_graph_answer_fini(sp_graph_answer *a);
@@ -162,7 +172,7 @@ typedef struct sp_graph_tree {
  * entity, relation, entity, ...; a relation with its direction is one segment. Trees and children
  * keep the order in which the paths give them. Paths with equal texts merge.
  * Cost: linear in the segments. Owns: sp_graph_tree_fini.
- * Source: DepCache section 3.1, algorithm 1, lines 1 to 5 (row D2). */
+ * Source: DepCache section 3.1, algorithm 1, lines 1 to 5. */
 SP_API sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_style style,
                                   sp_graph_tree *out);
 SP_API void sp_graph_tree_fini(sp_graph_tree *t);

@@ -9,16 +9,16 @@
         answer = engine.ask("When does it end?", index=index)
         print(answer.text, answer.account.n_reused, "of", answer.account.n_prompt, "tokens reused")
 """
-from ._library import set_log
+from ._library import set_log, version as __version__
 from .account import Account, Answer, Hit, Segment
 from .engine import Engine, Info, Policy, Stream, open, policies
-from .errors import (Canceled, ContextTooLong, Error, FormatError, InputOutputError, InvalidArgument, NotFound, OutOfKV,
+from .errors import (AfterFork, Canceled, ContextTooLong, Error, FormatError, InputOutputError, InvalidArgument, NotFound, OutOfKV,
                      OutOfMemory, OverLimit, Unsupported)
 from .index import Index
 from .prompt import Prompt
 
 __all__ = [
-    "Account", "Answer", "Canceled", "ContextTooLong", "Engine", "Error", "FormatError", "Hit", "Index", "Info",
+    "Account", "AfterFork", "Answer", "Canceled", "ContextTooLong", "Engine", "Error", "FormatError", "Hit", "Index", "Info",
     "InputOutputError", "InvalidArgument", "NotFound", "OutOfKV", "OutOfMemory", "OverLimit", "Policy", "Prompt", "Segment",
-    "Stream", "Unsupported", "open", "policies", "set_log",
+    "Stream", "Unsupported", "open", "policies", "set_log", "__version__",
 ]

@@ -10,7 +10,7 @@ from typing import Any, Callable, Mapping, Optional, TypeVar
 
 import cffi
 
-from .errors import exception_for
+from .errors import AfterFork, exception_for
 
 _HERE = Path(__file__).resolve().parent
 
@@ -20,7 +20,23 @@ ffi.cdef((_HERE / "spolia.cdef").read_text(encoding="utf-8"))
 _LIBRARY = os.environ.get("SPOLIA_LIBRARY") or str(_HERE / "libspolia.so")
 lib: Any = ffi.dlopen(_LIBRARY)
 
+version = bytes(ffi.string(lib.sp_version())).decode()
+
+#: Fields of the option structures that are paths: "~" in them is the user's home.
+_PATHS = frozenset(("model", "store", "profile", "packs", "context_dir"))
+
 T = TypeVar("T")
+
+_forks = 0  # between this process and the one that imported the package
+
+
+def _forked() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
 
 
 def check(code: int) -> None:
@@ -56,6 +72,9 @@ class Keep:
             raise ValueError("text contains a NUL character")
         return self.add(ffi.new("char[]", data))
 
+    def path(self, value: "str | os.PathLike[str]") -> Any:
+        return self.string(os.path.expanduser(os.fspath(value)))
+
     def strings(self, values: "list[str]") -> Any:
         return self.add(ffi.new("char *[]", [self.string(v) for v in values])) if values else ffi.NULL
 
@@ -72,19 +91,28 @@ class Keep:
             if value is None:
                 continue
             if isinstance(value, (str, os.PathLike)):
-                value = self.string(value)
+                value = self.path(value) if name in _PATHS else self.string(value)
             setattr(struct, name, value)
 
 
 class Live:
-    """A pointer of the library and how to destroy it, once, in whatever order objects go."""
+    """A pointer of the library and how to destroy it, once, in whatever order objects go.
+
+    A forked child has none of the library's threads, and locks as they were: there, it is neither used nor destroyed."""
 
     def __init__(self, pointer: Any, destroy: Callable[[Any], None]) -> None:
         self.pointer: Optional[Any] = pointer
+        self._born = _forks
         self.lock = threading.RLock()  # held by calls that must not see it destroyed
         self._destroy = destroy
 
+    @property
+    def inherited(self) -> bool:
+        return self._born != _forks
+
     def close(self) -> None:
+        if self.inherited:
+            return
         with self.lock:
             pointer, self.pointer = self.pointer, None
             if pointer is not None:
@@ -100,8 +128,16 @@ class Handle:
         if owner is not None:
             owner._children.add(self._live)
 
+    def check_process(self) -> None:
+        """Errors: AfterFork in a child of the process that made it."""
+        if self._live.inherited:
+            name = type(self).__name__.lower()
+            raise AfterFork(f"this {name} belongs to the parent process: a forked child has no thread that computes; "
+                            f"open what it needs in the child, or start it with multiprocessing's \"spawn\"")
+
     @property
     def c(self) -> Any:
+        self.check_process()
         if self._live.pointer is None:
             raise ValueError(f"this {type(self).__name__.lower()} is closed")
         return self._live.pointer

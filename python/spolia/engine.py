@@ -18,6 +18,18 @@ _REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"r
 _FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
 
 
+def _engine_options() -> "dict[str, tuple[str, str]]":
+    """Option -> group of sp_context_opts and field in it. Options are named as the field unless that says too little."""
+    named = {("decode", "how"): "decode", ("guard", "share"): "guard", ("guard", "bound"): "guard_bound",
+             ("queue", "window"): "order_window"}
+    groups = ((name, field.type) for name, field in ffi.typeof("sp_context_opts").fields if name != "reuse")
+    return {named.get((group, field), field): (group, field)
+            for group, kind in groups if kind.kind == "struct" for field, _ in kind.fields}
+
+
+_GROUPED = _engine_options()
+
+
 @dataclass(frozen=True)
 class Policy:
     """A reuse policy."""
@@ -71,12 +83,14 @@ class Stream(Handle):
         super().__init__(pointer, destroy, engine)
 
     def __iter__(self) -> "Iterator[str]":
+        self.check_process()
         while self._answer is None and (piece := self._pieces.get()) is not None:
             yield piece
         self._finish()
 
     def cancel(self) -> None:
         """Ends the request soon; its answer is what was generated until then."""
+        self.check_process()
         with self._live.lock:
             if not self.closed:
                 lib.sp_request_cancel(self.c)
@@ -84,6 +98,7 @@ class Stream(Handle):
     @property
     def answer(self) -> Answer:
         """Waits for the end. Errors: that of the request; Canceled when the engine was closed meanwhile."""
+        self.check_process()
         self._done.wait()
         return self._finish()
 
@@ -98,6 +113,15 @@ class Stream(Handle):
                 finally:
                     self.close()
             return self._answer
+
+
+def _search(index: "Index | str | os.PathLike[str] | None", question: str, k: int) -> "list[Hit]":
+    if index is None:
+        return []
+    if isinstance(index, Index):
+        return index.search(question, k, distinct=True)
+    with Index(index) as opened:
+        return opened.search(question, k, distinct=True)
 
 
 def _request_options(keep: Keep, engine: "Engine", options: "Mapping[str, Any]") -> Any:
@@ -156,8 +180,8 @@ def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", d
 class Engine(Handle):
     """Opens a model: a GGUF file or a Hugging Face folder.
 
-    reuse: the policy of requests that do not say (`policies()` lists them), recompute its share; store: a folder in which
-    copies of chunks outlive the process. All other fields of sp_context_opts are options under their names: n_ctx,
+    reuse: the default policy of requests (`policies()` lists them), recompute its share; store: a folder in which
+    copies of chunks outlive the process. All other fields of sp_context_opts and its groups are options under their names: n_ctx,
     kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number of threads may use one engine;
     requests that run at the same time are computed together.
     """
@@ -169,7 +193,11 @@ class Engine(Handle):
         self._reuse: "dict[str, Any]" = {}
         self._reuse = self.reuse_of(reuse)
         keep.fill(ffi.addressof(o, "reuse"), self._reuse, "a reuse policy")
-        keep.fill(o, {**options, "model": model, "n_threads": threads}, "an engine")
+        options["n_threads"] = threads
+        for name in [name for name in options if name in _GROUPED]:
+            group, field = _GROUPED[name]
+            keep.fill(ffi.addressof(o, group), {field: options.pop(name)}, "an engine")
+        keep.fill(o, {**options, "model": model}, "an engine")
         super().__init__(out("sp_context *", lambda to: lib.sp_context_open(o, to)), _close_context)
         check(lib.sp_context_start(self.c))
 
@@ -198,10 +226,11 @@ class Engine(Handle):
     def generate(self, prompt: Prompt, **options: Any) -> Answer:
         return self.submit(prompt, **options).answer
 
-    def stream(self, question: str, *, index: Optional[Index] = None, documents: "Iterable[Document]" = (), k: int = 8,
-               system: str = SYSTEM, salt: Optional[str] = None, **options: Any) -> Stream:
-        """Asks a question over documents, and over the k chunks that an index finds for it."""
-        hits = sorted(index.search(question, k), key=lambda h: h.id) if index is not None else []
+    def stream(self, question: str, *, index: "Index | str | os.PathLike[str] | None" = None,
+               documents: "Iterable[Document]" = (), k: int = 8, system: str = SYSTEM, salt: Optional[str] = None,
+               **options: Any) -> Stream:
+        """Asks a question over documents, and over the k chunks that an index (or the file of one) finds for it."""
+        hits = sorted(_search(index, question, k), key=lambda h: h.id)
         with Prompt(self, salt) as p:
             p.system(system)
             for d in documents:
@@ -253,6 +282,31 @@ class Engine(Handle):
             return [ids[0][i] for i in range(n[0])]
         finally:
             lib.sp_buffer_free(ids[0])
+
+    def logits(self, text: "str | Sequence[int]", *, last: bool = False) -> Any:
+        """The scores of the next token after each token of a text, or of token ids: a numpy array [tokens, vocabulary] of
+        float32. last: of the last token alone, [vocabulary]. The text is computed in full, and nothing of it is kept."""
+        import numpy as np
+
+        ids = self.tokenize(text, special=True) if isinstance(text, str) else list(text)
+        rows: "list[Any]" = []
+        failed: "list[BaseException]" = []
+
+        def take(position: int, values: Any, n: int, user: Any) -> int:
+            if not last or position == len(ids) - 1:
+                rows.append(np.frombuffer(ffi.buffer(values, n * 4), dtype=np.float32).copy())
+            return 0
+
+        def stop(kind: Any, error: BaseException, trace: Any) -> int:
+            failed.append(error)
+            return -1
+
+        call = ffi.callback("sp_logits_fn", take, onerror=stop)
+        code = lib.sp_tokens_score(self.c, ffi.new("int32_t[]", ids), len(ids), 0, call, ffi.NULL)
+        if failed:
+            raise failed[0]
+        check(code)
+        return rows[0] if last else np.stack(rows)
 
     def forget(self) -> None:
         """Drops all cached keys and values that no running request uses."""

@@ -49,6 +49,10 @@ class Canceled(Error):
     """SP_E_CANCELED"""
 
 
+class AfterFork(Error, RuntimeError):
+    """An object of the parent process is used in a forked child."""
+
+
 _CLASSES: "dict[int, type[Error]]" = {
     -1: OutOfMemory, -2: InputOutputError, -3: FormatError, -4: Unsupported, -5: InvalidArgument,
     -6: OverLimit, -7: OutOfKV, -8: ContextTooLong, -9: NotFound, -10: Canceled,

@@ -10,11 +10,11 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 class Index(Handle):
-    """Opens an index read-only. Any number of threads may search it; they take turns."""
+    """Opens an index read-only. Any number of threads may search it; they take turns. "~" in a path is the user's home."""
 
     def __init__(self, path: Path) -> None:
         keep = Keep()
-        super().__init__(out("sp_index *", lambda to: lib.sp_index_open(keep.string(path), to)), lib.sp_index_close)
+        super().__init__(out("sp_index *", lambda to: lib.sp_index_open(keep.path(path), to)), lib.sp_index_close)
         self._turn = threading.Lock()
 
     @classmethod
@@ -33,19 +33,22 @@ class Index(Handle):
             tell = progress
             o.progress = keep.add(ffi.callback(
                 "sp_index_progress", lambda f, done, total, user: tell(text(f), done, total) is not False, error=False))
-        check(lib.sp_index_build(keep.strings([os.fspath(n) for n in names]), len(names), keep.string(path), o, ffi.NULL))
+        check(lib.sp_index_build(keep.strings([os.path.expanduser(os.fspath(n)) for n in names]), len(names), keep.path(path), o, ffi.NULL))
         return cls(path)
 
     def __len__(self) -> int:
         return int(lib.sp_index_n_chunks(self.c))
 
-    def search(self, question: str, k: int = 8) -> "list[Hit]":
-        """The k best chunks for a question in plain words, best first."""
+    def search(self, question: str, k: int = 8, *, distinct: bool = False) -> "list[Hit]":
+        """The k best chunks for a question in plain words, best first. distinct: without near-duplicates of better ones."""
+        self.check_process()
         keep = Keep()
         hits = ffi.new("sp_hits *")
         with self._turn:
-            check(lib.sp_index_search(self.c, keep.string(question), k, hits))
+            check(lib.sp_index_search(self.c, keep.string(question), 4 * k if distinct else k, hits))
         try:
+            if distinct:
+                check(lib.sp_hits_distinct(hits, k, ffi.NULL))
             return [read_hit(hits.v[i]) for i in range(hits.n)]
         finally:
             lib.sp_hits_fini(hits)

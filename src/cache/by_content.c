@@ -14,7 +14,7 @@ static uint64_t hash_of(const sp_digest *id)
 
 static uint64_t hash_copy(const sp_copy *c)
 {
-    return hash_of(&c->id);
+    return hash_of(&c->facts.id);
 }
 
 sp_err sp_by_content_init(sp_ledger *l)
@@ -51,20 +51,21 @@ sp_copy *sp_by_content_first(const sp_ledger *l, const sp_digest *id)
 
 static bool begins_with(const sp_copy *c, const sp_digest *ids, int n)
 {
-    return c->n_before >= n && (n == 0 || memcmp(c->before, ids, (size_t)n * sizeof *ids) == 0);
+    return c->facts.n_before >= n &&
+           (n == 0 || memcmp(c->facts.before, ids, (size_t)n * sizeof *ids) == 0);
 }
 
 static bool is_after(const sp_copy *c, const sp_digest *ids, int n)
 {
-    return c->n_before == n && begins_with(c, ids, n);
+    return c->facts.n_before == n && begins_with(c, ids, n);
 }
 
 sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
 {
-    bool fused = spec->kind == SP_COPY_FUSED;
+    bool fused = spec->facts.kind == SP_COPY_FUSED;
     for (sp_copy *c = sp_by_content_first(l, &spec->seg->id); c; c = c->next_by_id)
-        if (c->state == SP_COPY_READY && (c->kind == SP_COPY_FUSED) == fused &&
-            !c->base == !spec->base && is_after(c, spec->before, spec->n_before) &&
+        if (c->state == SP_COPY_READY && (c->facts.kind == SP_COPY_FUSED) == fused &&
+            !c->base == !spec->base && is_after(c, spec->facts.before, spec->facts.n_before) &&
             sp_copy_says(c, spec->seg))
             return c;
     return NULL;
@@ -73,9 +74,9 @@ sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
 sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not )
 {
     sp_copy *best = NULL;
-    for (sp_copy *c = sp_by_content_first(l, &name->id); c; c = c->next_by_id)
-        if (c != not &&c->kind == name->kind && c->head == name->head &&
-            sp_digest_eq(&c->id, &name->id) &&
+    for (sp_copy *c = sp_by_content_first(l, &name->facts.id); c; c = c->next_by_id)
+        if (c != not &&c->facts.kind == name->facts.kind && c->facts.head == name->facts.head &&
+            sp_digest_eq(&c->facts.id, &name->facts.id) &&
             (!best || (best->state == SP_COPY_FREE && c->state != SP_COPY_FREE)))
             best = c;
     return best;
@@ -85,17 +86,18 @@ sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const s
  * alone, as a whole. */
 static bool serves(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind)
 {
-    if (c->base || (q->heavy && !c->heavy) || !sp_copy_says(c, q->seg)) return false;
+    if (c->base || (q->heavy && !c->facts.heavy) || !sp_copy_says(c, q->seg)) return false;
     if (kind == SP_COPY_FUSED)
-        return c->kind == SP_COPY_FUSED && begins_with(c, q->head, q->n_head);
-    return c->kind != SP_COPY_FUSED && is_after(c, q->head, q->n_head);
+        return c->facts.kind == SP_COPY_FUSED && begins_with(c, q->head, q->n_head);
+    return c->facts.kind != SP_COPY_FUSED && is_after(c, q->head, q->n_head);
 }
 
 /* may_serve -- a copy without readable blocks will answer the query, going by its name. */
 static bool may_serve(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind, uint64_t head)
 {
     if (q->heavy && !c->stored.heavy) return false;
-    return c->kind == kind && c->head == head && sp_digest_eq(&c->id, &q->seg->id) &&
+    return c->facts.kind == kind && c->facts.head == head &&
+           sp_digest_eq(&c->facts.id, &q->seg->id) &&
            (c->state == SP_COPY_LOADING ? sp_copy_says(c, q->seg) : sp_copy_loadable(c));
 }
 
@@ -147,9 +149,10 @@ bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q)
 static bool is_measured(const sp_copy *c, const sp_content_query *q, bool below, uint64_t head)
 {
     if (below)
-        return c->state != SP_COPY_READY && c->stored.stats && may_serve(c, q, c->kind, head);
-    return c->state == SP_COPY_READY && c->stats && (!q->heavy || c->heavy) &&
-           begins_with(c, q->head, q->n_head) && sp_copy_says(c, q->seg);
+        return c->state != SP_COPY_READY && c->stored.stats && may_serve(c, q, c->facts.kind, head);
+    return c->state == SP_COPY_READY && sp_copy_is_measured(&c->facts) &&
+           (!q->heavy || c->facts.heavy) && begins_with(c, q->head, q->n_head) &&
+           sp_copy_says(c, q->seg);
 }
 
 bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q)
@@ -203,9 +206,11 @@ sp_miss sp_by_content_why(const sp_ledger *l, const sp_content_query *q)
     uint64_t head = sp_head_key(q->head, q->n_head);
     for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
         bool ready = c->state == SP_COPY_READY;
-        if (ready ? !sp_copy_says(c, q->seg) : !c->places || !sp_digest_eq(&c->id, &q->seg->id))
+        if (ready ? !sp_copy_says(c, q->seg)
+                  : !c->places || !sp_digest_eq(&c->facts.id, &q->seg->id))
             continue;
-        if (ready ? begins_with(c, q->head, q->n_head) : c->head == head) return SP_MISS_UNMEASURED;
+        if (ready ? begins_with(c, q->head, q->n_head) : c->facts.head == head)
+            return SP_MISS_UNMEASURED;
         elsewhere = true;
     }
     if (elsewhere) return SP_MISS_OTHER_HEAD;

@@ -29,7 +29,7 @@ static uint64_t hash_start(const sp_copy *parent, uint64_t tenant, const int32_t
 
 static uint64_t id_of(const sp_copy *c)
 {
-    return hash_id(c->parent, &c->id);
+    return hash_id(c->parent, &c->facts.id);
 }
 
 static uint64_t start_of(const sp_copy *c)
@@ -57,7 +57,7 @@ sp_err sp_by_path_reserve(sp_ledger *l)
 
 void sp_by_path_add(sp_ledger *l, sp_copy *c)
 {
-    assert(c->kind == SP_COPY_PATH);
+    assert(c->facts.kind == SP_COPY_PATH);
     sp_chains_add(&l->path_by_id, c);
     if (c->n >= SP_BLOCK_TOKENS) sp_chains_add(&l->path_by_start, c);
 }
@@ -82,7 +82,7 @@ const sp_copy *sp_by_path_at(const sp_ledger *l, const sp_digest *ids, int n)
     const sp_copy *at = NULL;
     for (int i = 0; i < n && (i == 0 || at); i++) {
         const sp_copy *c = sp_chains_first(&l->path_by_id, hash_id(at, &ids[i]));
-        while (c && (c->parent != at || !sp_digest_eq(&c->id, &ids[i]))) c = c->next_by_id;
+        while (c && (c->parent != at || !sp_digest_eq(&c->facts.id, &ids[i]))) c = c->next_by_id;
         at = c;
     }
     return at;
@@ -134,7 +134,7 @@ static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int
     const sp_copy *c = sp_by_path_child(l, parent < 0 ? NULL : found[parent], &segs[i]);
     if (c && !can_serve(c, q->ready_only)) return NULL;
     if (segs[i].origin) return c;
-    return c && segs[i].place && segs[i].place - 1 != c->at ? NULL : c;
+    return c && segs[i].place && segs[i].place - 1 != c->facts.at ? NULL : c;
 }
 
 /* find_rest -- the segment that begins like another after the same path; or NULL. Nodes of trees

@@ -20,25 +20,17 @@ static void *pack(packer *p, const void *from, size_t n, size_t size)
 
 static void pack_all(packer *p, const sp_copy_spec *spec, sp_copy *c)
 {
-    size_t n = (size_t)spec->seg->n, n_before = (size_t)spec->n_before;
+    const int32_t n = spec->seg->n;
     size_t n_patch = spec->base ? (size_t)spec->n_patch : 0;
-    c->tokens = pack(p, spec->seg->tokens, n, sizeof *c->tokens);
-    c->before = pack(p, spec->before, n_before, sizeof *c->before);
-    c->blocks =
-        pack(p, spec->blocks, (size_t)sp_blocks_for(spec->first + spec->seg->n), sizeof *c->blocks);
-    c->heavy = pack(p, spec->heavy, n, sizeof *c->heavy);
+    c->tokens = pack(p, spec->seg->tokens, (size_t)n, sizeof *c->tokens);
+    c->blocks = pack(p, spec->blocks, (size_t)sp_blocks_for(spec->first + n), sizeof *c->blocks);
     if (spec->base) {
         c->patch = pack(p, spec->patch, n_patch, sizeof *c->patch);
         c->patch_blocks = pack(p, spec->patch_blocks, (size_t)sp_blocks_for(spec->n_patch),
                                sizeof *c->patch_blocks);
     }
-    if (spec->stats) {
-        sp_copy_stats *stats = pack(p, spec->stats, 1, sizeof *stats);
-        const float *inter = pack(p, spec->stats->inter, n_before, sizeof *inter);
-        const int32_t *order = pack(p, spec->stats->order, n, sizeof *order);
-        if (stats) *stats = (sp_copy_stats){inter, spec->stats->cci, order};
-        c->stats = stats;
-    }
+    if (p->memory) sp_copy_facts_own(&spec->facts, n, p->memory + p->used, &c->facts);
+    p->used += sp_copy_facts_bytes(&spec->facts, n);
 }
 
 sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
@@ -53,41 +45,30 @@ sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec)
     p.used = 0;
     pack_all(&p, spec, c);
     c->memory = p.memory;
-    c->kind = spec->kind;
-    c->exact = spec->exact;
-    c->id = spec->seg->id;
+    c->facts.id = spec->seg->id;
     c->tenant = spec->seg->tenant;
     c->n = spec->seg->n;
     c->first = spec->first;
-    c->at = spec->at;
-    c->n_before = spec->n_before;
     c->base = spec->base;
     c->n_patch = spec->base ? spec->n_patch : 0;
-    c->cost_us = spec->cost_us;
     return SP_OK;
 }
 
 void sp_copy_move_contents(sp_copy *to, sp_copy *from)
 {
+    const uint64_t head = to->facts.head;
     assert(!to->memory);
-    to->kind = from->kind;
-    to->exact = from->exact;
-    to->id = from->id;
+    to->facts = from->facts;
+    to->facts.head = head;
     to->tenant = from->tenant;
     to->tokens = from->tokens;
     to->n = from->n;
-    to->at = from->at;
-    to->before = from->before;
-    to->n_before = from->n_before;
-    to->stats = from->stats;
-    to->heavy = from->heavy;
     to->blocks = from->blocks;
     to->first = from->first;
     to->base = from->base;
     to->n_patch = from->n_patch;
     to->patch = from->patch;
     to->patch_blocks = from->patch_blocks;
-    to->cost_us = from->cost_us;
     to->memory = from->memory;
     from->memory = NULL;
     sp_copy_empty(from);
@@ -95,15 +76,13 @@ void sp_copy_move_contents(sp_copy *to, sp_copy *from)
 
 void sp_copy_empty(sp_copy *c)
 {
+    const sp_copy_facts f = c->facts;
     sp_free(c->memory);
     c->memory = NULL;
-    c->exact = false;
+    c->facts = (sp_copy_facts){.kind = f.kind, .id = f.id, .head = f.head, .cost_us = f.cost_us};
     c->tokens = NULL;
-    c->n = c->at = c->n_before = c->n_patch = 0;
-    c->before = NULL;
+    c->n = c->n_patch = 0;
     c->parent = NULL;
-    c->stats = NULL;
-    c->heavy = NULL;
     c->blocks = NULL;
     c->first = 0;
     c->base = NULL;
@@ -113,6 +92,6 @@ void sp_copy_empty(sp_copy *c)
 
 bool sp_copy_says(const sp_copy *c, const sp_segment *seg)
 {
-    return c->tokens && c->n == seg->n && sp_digest_eq(&c->id, &seg->id) &&
+    return c->tokens && c->n == seg->n && sp_digest_eq(&c->facts.id, &seg->id) &&
            memcmp(c->tokens, seg->tokens, (size_t)seg->n * sizeof *seg->tokens) == 0;
 }

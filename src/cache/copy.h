@@ -15,15 +15,9 @@
 #ifndef SP_CACHE_COPY_H
 #define SP_CACHE_COPY_H
 
+#include "kv/copy_facts.h"
 #include "kv/pool.h"
 #include "kv/segment.h"
-
-typedef enum sp_copy_kind {
-    SP_COPY_PATH,
-    SP_COPY_PLAIN,
-    SP_COPY_FUSED,
-    SP_COPY_PLACED,
-} sp_copy_kind;
 
 /* Where the bytes of a copy are: a set of tiers. */
 typedef enum sp_place {
@@ -53,14 +47,6 @@ typedef enum sp_copy_state {
     SP_COPY_READY,   /* has sealed blocks */
 } sp_copy_state;
 
-/* Measured while a copy was computed; attention is summed over tokens, with the mean of layers and
- * heads. Source: Cache-Craft sections 3.1 and 3.2.1 (C2, C4, C5). */
-typedef struct sp_copy_stats {
-    const float *inter;   /* [n_before] attention to each of `before` */
-    float cci;            /* Cache Context Impact, 0.5 .. 1 */
-    const int32_t *order; /* [n] tokens by falling attention to what precedes the chunk */
-} sp_copy_stats;
-
 typedef struct sp_copy sp_copy;
 
 /* Where a copy is in a rank (cache/rank.h). */
@@ -73,21 +59,12 @@ typedef struct sp_rank_place {
 struct sp_copy {
     /* -- what it is: constant while READY; of a FREE copy only kind, id, head, cost
      *    and what was measured of it are known, of a FREE path copy also tokens, position and
-     *    parent. A copy is exact if its KV equals that of a plain
-     *    forward pass over `before` (or the path) and the segment. */
-    sp_copy_kind kind;
-    bool exact;
-    sp_digest id;               /* content id of the segment */
-    uint64_t tenant;            /* of the segment */
-    const int32_t *tokens;      /* [n]; NULL while FREE, unless it is a path copy */
-    int32_t n;                  /* tokens; 0 without `tokens` */
-    int32_t at;                 /* position that the first key was rotated for */
-    sp_copy *parent;            /* path: the copy of the preceding segment; NULL: the first */
-    uint64_t head;              /* content: sp_head_key of the segments before the first chunk */
-    const sp_digest *before;    /* [n_before] content: computed after these, the head first */
-    int n_before;               /* 0 while FREE or LOADING */
-    const sp_copy_stats *stats; /* NULL: not measured */
-    const int32_t *heavy;       /* [n] tokens by falling attention received; NULL: not measured */
+     *    parent. */
+    sp_copy_facts facts;   /* before, at, stats and heavy are not known while FREE or LOADING */
+    uint64_t tenant;       /* of the segment */
+    const int32_t *tokens; /* [n]; NULL while FREE, unless it is a path copy */
+    int32_t n;             /* tokens; 0 without `tokens` */
+    sp_copy *parent;       /* path: the copy of the preceding segment; NULL: the first */
 
     /* -- its KV on the device: READY (and, unreadable, LOADING) */
     const uint32_t *blocks;       /* [ceil((first + n) / B)]; of a patched copy: the blocks of its base */
@@ -103,6 +80,7 @@ struct sp_copy {
     struct {
         bool stats, heavy; /* what the form below the device has of these */
     } stored;
+    int64_t retained_until; /* microseconds; until then others leave first: sp_ledger_retain */
     int n_pins;           /* users, the load that fills it, and patches over it */
     bool has_head;        /* LOADING: the tier has said what it is, as of a READY one */
     int n_children;       /* path copies with blocks that continue this one */
@@ -112,22 +90,19 @@ struct sp_copy {
     } sibling;         /* ... and others with the same parent */
     int64_t last_used; /* logical time */
     int64_t n_uses;    /* requests that used it; the one that added or loaded it is the first */
-    int64_t expires;   /* sp_ledger_expire drops it from this time on; 0: never */
     float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float cost_us;     /* time that computing it took; 0: unknown */
     float mean_cost;   /* of one of its tokens, in us: the mean over the times it was computed */
     int32_t n_costs;   /* how often it was computed, as far as is remembered */
     double recent;     /* log2 of uses that halve in weight with age (cache/evict.h) */
     float expected;    /* uses by waiting requests, the sooner the more; of the look ... */
     int64_t expected_look; /* ... with this number (cache/evict.h) */
-    bool aside;            /* among those that the present look expects, not in a rank */
+    bool aside;            /* among those that the current look-up expects, not in a rank */
     uint64_t name;         /* hash of kind, path or head, and id: what a policy remembers it by */
     struct {
         sp_copy *newer, *older;
     } used;                 /* order of use: of all READY copies, or of all FREE ones ... */
     int64_t order;          /* ... in numbers that rise with it */
-    sp_rank_place rank[3];  /* cache/rank.h: by what the policy says; placed copies by worth; copies
-                              with an end by `expires` */
+    sp_rank_place rank[2];  /* cache/rank.h: by what the policy says; placed copies by worth */
     sp_copy *host;          /* its stand-in in the order of the host tier (cache/order.h), or NULL */
     sp_copy *next_by_id;    /* chains of the indices */
     sp_copy *next_by_start; /* path copies of a block or more */

@@ -1,8 +1,11 @@
 #include "cache/evict.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "spolia.h"
 
 #define GHOSTS "+ghosts"
 
@@ -14,6 +17,24 @@ static const sp_evict_policy *const policies[] = {
 const sp_evict_policy *sp_evict_nth(size_t i)
 {
     return i < SP_COUNT(policies) ? policies[i] : NULL;
+}
+
+/* -- the same for users of the library ------------------------------------------------------- */
+
+static sp_evict_info infos[SP_COUNT(policies)]; /* copied once from the list */
+static pthread_once_t infos_once = PTHREAD_ONCE_INIT;
+
+static void fill_infos(void)
+{
+    for (size_t i = 0; i < SP_COUNT(policies); i++)
+        infos[i] = (sp_evict_info){.name = policies[i]->name, .help = policies[i]->help};
+}
+
+const sp_evict_info *sp_evict_policies(int *n)
+{
+    pthread_once(&infos_once, fill_infos);
+    if (n) *n = SP_COUNT(infos);
+    return infos;
 }
 
 /* find -- the policy whose name is the first n characters. */
@@ -38,11 +59,6 @@ static size_t name_length(const char *name, bool *ghosts)
     size_t n = name ? strlen(name) : 0, tail = strlen(GHOSTS);
     *ghosts = n > tail && strcmp(name + n - tail, GHOSTS) == 0;
     return *ghosts ? n - tail : n;
-}
-
-sp_err sp_evict_find(const char *name, const sp_evict_policy **out)
-{
-    return find(name, name ? strlen(name) : 0, out);
 }
 
 /* -- create and destroy --------------------------------------------------------------------- */
@@ -154,7 +170,7 @@ static void recall(const sp_evict *e, sp_copy *c)
 /* count_cost -- it was computed once more: the mean of cost / new tokens over such requests. */
 static void count_cost(const sp_evict *e, sp_copy *c)
 {
-    double us = c->cost_us > 0 ? c->cost_us : sp_cost_us(e->cost, c->at, c->n);
+    double us = c->facts.cost_us > 0 ? c->facts.cost_us : sp_cost_us(e->cost, c->facts.at, c->n);
     double each = us / SP_MAX(c->n, 1);
     c->n_costs++;
     c->mean_cost += (float)((each - c->mean_cost) / c->n_costs);
@@ -168,7 +184,7 @@ void sp_evict_add(sp_evict *e, sp_copy *c, int64_t now)
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
     settle_rank(e, c);
-    if (c->kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
+    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
 }
 
 void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now)
@@ -178,13 +194,13 @@ void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now)
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
     settle_rank(e, c);
-    if (c->kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
+    if (c->facts.kind == SP_COPY_PLACED) sp_rank_put(&e->placed, c, c->worth);
 }
 
 void sp_evict_back(sp_evict *e, sp_copy *c)
 {
     if (e->policy->priority && !c->aside) sp_rank_back(&e->rank, c);
-    if (c->kind == SP_COPY_PLACED) sp_rank_back(&e->placed, c);
+    if (c->facts.kind == SP_COPY_PLACED) sp_rank_back(&e->placed, c);
 }
 
 void sp_evict_drop(sp_evict *e, sp_copy *c)

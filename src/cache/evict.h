@@ -12,7 +12,7 @@
  *   room is needed    victim         victim, or the least of the heap
  *
  * "NAME+ghosts" is a policy that remembers uses and costs of copies that are gone (cache/past.h); a
- * copy that returns goes on from there. Some always remember.
+ * copy that returns continues from there. Some always remember.
  */
 #ifndef SP_CACHE_EVICT_H
 #define SP_CACHE_EVICT_H
@@ -69,8 +69,6 @@ struct sp_evict_policy {
 extern const sp_evict_policy sp_evict_lru, sp_evict_lfu, sp_evict_gdsf, sp_evict_pgdsf, sp_evict_fr,
     sp_evict_lacr, sp_evict_hazard;
 
-/* sp_evict_find -- by name, without "+ghosts"; NULL: the default. Errors: SP_E_ARG lists the names. */
-sp_err sp_evict_find(const char *name, const sp_evict_policy **out) SP_MUST_CHECK;
 /* sp_evict_nth -- the i-th of the table, or NULL: to list them. */
 const sp_evict_policy *sp_evict_nth(size_t i);
 
@@ -98,7 +96,7 @@ void sp_evict_expect(sp_evict *e, sp_copy *c);
 void sp_evict_link(sp_evict *e, sp_copy *c);
 void sp_evict_unlink(sp_evict *e, sp_copy *c);
 
-/* sp_evict_expected -- uses that the present look expects; of an earlier look nothing counts. */
+/* sp_evict_expected -- uses that the current look-up expects; earlier look-ups do not count. */
 static inline float sp_evict_expected(const sp_evict *e, const sp_copy *c)
 {
     return c->expected_look == e->look ? c->expected : 0;

@@ -10,4 +10,4 @@ static double fr_priority(const sp_evict *e, const sp_copy *c)
 }
 
 const sp_evict_policy sp_evict_fr = {
-    .name = "fr", .help = "drops what has saved least recomputation", .priority = fr_priority};
+    .name = "fr", .help = "drops the copy that has saved least recomputation", .priority = fr_priority};

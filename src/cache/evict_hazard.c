@@ -76,7 +76,7 @@ static int class_of_uses(int64_t n)
     return SP_MIN(log + 1, USES - 1);
 }
 
-/* weight_of -- what the classes stand for: the least uses in them. */
+/* weight_of -- the least number of uses in each class. */
 static double weight_of(int uses)
 {
     return uses < 3 ? uses + 1 : (double)(1 << (uses - 1));

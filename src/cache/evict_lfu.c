@@ -8,4 +8,4 @@ static double lfu_priority(const sp_evict *e, const sp_copy *c)
 }
 
 const sp_evict_policy sp_evict_lfu = {
-    .name = "lfu", .help = "drops what was used least often", .priority = lfu_priority};
+    .name = "lfu", .help = "drops the least often used copy", .priority = lfu_priority};

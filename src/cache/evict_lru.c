@@ -10,4 +10,4 @@ static sp_copy *lru_victim(sp_evict *e)
 }
 
 const sp_evict_policy sp_evict_lru = {
-    .name = "lru", .help = "drops what was used least recently", .victim = lru_victim};
+    .name = "lru", .help = "drops the least recently used copy", .victim = lru_victim};

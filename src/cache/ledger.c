@@ -20,7 +20,6 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
     evict.policy = NULL;
     SP_TRY(sp_order_init(&l->host, &evict));
     l->pool = o->pool;
-    l->ending.which = 2;
     l->max_placed = o->max_placed;
     l->keeps = true;
     l->stats.max_blocks = o->max_blocks;
@@ -50,12 +49,13 @@ sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out)
 
 bool sp_ledger_tiers_may_have(const sp_copy *c)
 {
-    return c->kind != SP_COPY_PLACED && !c->base;
+    return c->facts.kind != SP_COPY_PLACED && !c->base;
 }
 
 static sp_adopted name_of(const sp_copy *c)
 {
-    return (sp_adopted){.id = c->id, .kind = c->kind, .head = c->head};
+    return (sp_adopted){
+        .facts.id = c->facts.id, .facts.kind = c->facts.kind, .facts.head = c->facts.head};
 }
 
 void sp_ledger_enter(sp_ledger *l, sp_copy *c)
@@ -89,7 +89,7 @@ void sp_ledger_leave_path(sp_ledger *l, sp_copy *c)
 static void forget(sp_ledger *l, sp_copy *c)
 {
     assert(c->state == SP_COPY_FREE && c->n_pins == 0 && !c->first_child);
-    if (c->kind != SP_COPY_PATH)
+    if (c->facts.kind != SP_COPY_PATH)
         sp_by_content_drop(l, c);
     else
         sp_ledger_leave_path(l, c);
@@ -166,7 +166,7 @@ void sp_ledger_count(sp_ledger *l, const sp_copy *c, int sign)
         l->stats.n_blocks += *n == 0 ? sign : 0;
         if (sign > 0) ++*n;
     }
-    if (c->kind == SP_COPY_PLACED) l->stats.n_placed += sign;
+    if (c->facts.kind == SP_COPY_PLACED) l->stats.n_placed += sign;
 }
 
 const uint32_t *sp_ledger_own_blocks(const sp_copy *c)
@@ -176,8 +176,8 @@ const uint32_t *sp_ledger_own_blocks(const sp_copy *c)
 
 uint64_t sp_ledger_name(const sp_copy *c)
 {
-    uint64_t key[3] = {c->parent ? c->parent->name : c->head, (uint64_t)c->kind};
-    memcpy(&key[2], c->id.b, sizeof key[2]);
+    uint64_t key[3] = {c->parent ? c->parent->name : c->facts.head, (uint64_t)c->facts.kind};
+    memcpy(&key[2], c->facts.id.b, sizeof key[2]);
     return sp_hash64(key, sizeof key) | 1;
 }
 
@@ -189,14 +189,14 @@ static void use(sp_ledger *l, sp_copy *c, int64_t now)
 
 void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now)
 {
-    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
+    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->facts.id, .tenant = c->tenant};
     c->state = SP_COPY_READY;
     c->places |= SP_AT_DEVICE;
     c->name = sp_ledger_name(c);
     sp_evict_add(&l->ready, c, now);
     sp_ledger_host_use(l, c, now);
     for (sp_copy *p = c->parent; p; p = p->parent) use(l, p, now);
-    if (c->kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);
+    if (c->facts.kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);
     l->stats.n_added++;
 }
 
@@ -205,7 +205,6 @@ static void tell_evictable(sp_ledger *l, sp_copy *c)
 {
     if (!sp_copy_evictable(c)) return;
     sp_evict_back(&l->ready, c);
-    if (c->expires) sp_rank_back(&l->ending, c);
 }
 
 void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c)
@@ -218,7 +217,7 @@ void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c)
 /* keep_name -- what a FREE copy still says of itself. */
 static void keep_name(sp_copy *c)
 {
-    if (c->kind == SP_COPY_PATH)
+    if (c->facts.kind == SP_COPY_PATH)
         c->blocks = NULL, c->first = 0;
     else
         sp_copy_empty(c);
@@ -228,8 +227,6 @@ void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
 {
     assert(c->n_children == 0 || c->state == SP_COPY_LOADING);
     if (c->state == SP_COPY_READY) sp_evict_drop(&l->ready, c);
-    sp_rank_drop(&l->ending, c);
-    c->expires = 0;
     sp_kv_release(l->pool, sp_ledger_own_blocks(c), sp_copy_n_own_blocks(c));
     sp_ledger_count(l, c, -1);
     c->places &= ~(unsigned)SP_AT_DEVICE;
@@ -239,7 +236,7 @@ void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
     keep_name(c);
     c->state = SP_COPY_FREE;
     sp_evict_link(&l->free, c);
-    if (c->places && c->kind != SP_COPY_PATH) {
+    if (c->places && c->facts.kind != SP_COPY_PATH) {
         sp_adopted name = name_of(c);
         const sp_copy *twin = sp_by_content_named(l, &name, c);
         if (twin && (twin->places & c->places) == c->places)
@@ -265,9 +262,33 @@ static bool evict(sp_ledger *l, sp_copy *c)
     return true;
 }
 
+enum { MAX_ASIDE = 64 }; /* retained copies that one eviction passes over */
+
+/* evict_one -- the victim of the policy; retained copies stay if others can go. */
 static bool evict_one(sp_ledger *l)
 {
-    return evict(l, sp_evict_victim(&l->ready));
+    sp_copy *aside[MAX_ASIDE], *c;
+    int n = 0;
+    while ((c = sp_evict_victim(&l->ready)) && c->retained_until > l->now_us && n < MAX_ASIDE) {
+        c->n_pins++;
+        aside[n++] = c;
+    }
+    for (int i = 0; i < n; i++) {
+        aside[i]->n_pins--;
+        sp_evict_back(&l->ready, aside[i]);
+    }
+    return evict(l, n && (!c || c->retained_until > l->now_us) ? aside[0] : c);
+}
+
+void sp_ledger_retain(sp_ledger *l, const sp_copy *c, int64_t until)
+{
+    sp_copy *own = sp_ledger_own(l, c);
+    own->retained_until = SP_MAX(own->retained_until, until);
+}
+
+void sp_ledger_tick(sp_ledger *l, int64_t now_us)
+{
+    l->now_us = now_us;
 }
 
 bool sp_ledger_make_room(sp_ledger *l, int64_t n_blocks, sp_copy_kind kind)
@@ -337,7 +358,6 @@ void sp_ledger_destroy(sp_ledger *l)
     sp_order_fini(&l->host);
     sp_vec_fini(&l->all);
     sp_evict_fini(&l->ready);
-    sp_rank_fini(&l->ending);
     sp_free(l->ghosts);
     sp_free(l->n_holders);
     sp_free(l);
@@ -372,29 +392,6 @@ void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
     sp_copy *c = sp_ledger_own(l, used);
     c->worth += cfo > 1 / SP_MOST_WORTH ? 1 / cfo : SP_MOST_WORTH;
     if (c->state == SP_COPY_READY) sp_ledger_touch(l, c, now);
-}
-
-sp_err sp_ledger_expire_at(sp_ledger *l, const sp_copy *expiring, int64_t when)
-{
-    sp_copy *c = sp_ledger_own(l, expiring);
-    assert(c->state == SP_COPY_READY);
-    SP_TRY(sp_rank_reserve(&l->ending, l->all.n));
-    c->expires = when;
-    if (when)
-        sp_rank_put(&l->ending, c, (double)when);
-    else
-        sp_rank_drop(&l->ending, c);
-    return SP_OK;
-}
-
-void sp_ledger_expire(sp_ledger *l, int64_t now)
-{
-    for (sp_copy *c; (c = sp_rank_least(&l->ending)) && c->expires <= now;) {
-        sp_ledger_unplace(l, c, ~0u, true);
-        l->keeps = false;
-        evict(l, c);
-        l->keeps = true;
-    }
 }
 
 bool sp_ledger_looks_ahead(const sp_ledger *l)

@@ -71,6 +71,7 @@ typedef enum sp_miss {
     SP_MISS_OTHER_HEAD,  /* it is cached after another system prompt */
     SP_MISS_UNMEASURED,  /* it is cached after this one, without what the policy must know of it */
     SP_MISS_OTHER_MODEL, /* the store has it for another model or KV type; only serve can tell */
+    SP_MISS_POLICY,      /* the store has a copy of the chunk, and the policy reuses prefixes only */
     SP_MISS_NO_ROOM,     /* a lower tier has it, and the device had no room to load it */
     SP_MISS_DAMAGED,     /* a lower tier had it, and loading failed */
     SP_MISS_LATE,        /* a lower tier has it, and was slower than computing it */
@@ -79,22 +80,16 @@ typedef enum sp_miss {
 /* A copy to add: what was computed. Borrowed for the call; the ledger copies what it keeps. */
 typedef struct sp_copy_spec {
     const sp_segment *seg;
-    sp_copy_kind kind;
-    bool exact;
-    const sp_copy *parent;   /* path: the READY copy of the preceding segment; NULL: the first */
-    int32_t at;              /* content copies and nodes that move; another path copy begins where
-                                its parent ends */
-    const sp_digest *before; /* [n_before] content copies; the first n_head are the head */
-    int n_before, n_head;
+    sp_copy_facts
+        facts; /* id and head follow from seg and `before`. before, n_head: of content copies; at: of
+                              these and of nodes that move, since another path copy begins where its parent ends */
+    const sp_copy *parent; /* path: the READY copy of the preceding segment; NULL: the first */
     const uint32_t *blocks;       /* [ceil((first + n) / B)] sealed; of a patch: those of its base */
     int32_t first;                /* path copies: slot of the first token in blocks[0] */
-    const sp_copy_stats *stats;   /* NULL: not measured */
-    const int32_t *heavy;         /* NULL: not measured */
     const sp_copy *base;          /* content copies: the READY copy that the patch is stored over */
     int32_t n_patch;              /* tokens of the patch */
     const int32_t *patch;         /* [n_patch] ascending */
     const uint32_t *patch_blocks; /* [ceil(n_patch / B)] sealed */
-    float cost_us;                /* time that computing it took; 0: unknown */
 } sp_copy_spec;
 
 typedef struct sp_ledger_stats {
@@ -125,14 +120,11 @@ void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers);
 
 /* The name of a copy in a lower tier. */
 typedef struct sp_adopted {
-    sp_digest id;
-    sp_copy_kind kind; /* plain or fused */
-    uint64_t head;     /* sp_head_key */
-    sp_place place;    /* below the device */
-    bool measured;     /* it has sp_copy.stats there */
-    bool heavy;        /* it has sp_copy.heavy there */
-    float cost_us;     /* 0: unknown */
-    int64_t n_uses;    /* before now */
+    sp_copy_facts facts; /* kind (plain or fused), id, head, cost: the rest is not read */
+    sp_place place;      /* below the device */
+    bool measured;       /* it has sp_copy_facts.stats there */
+    bool heavy;          /* it has sp_copy_facts.heavy there */
+    int64_t n_uses;      /* before now */
 } sp_adopted;
 
 /* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.
@@ -142,10 +134,8 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a) SP_MUST_CHECK;
 typedef struct sp_adopted_path {
     const sp_segment *seg; /* id and tokens; `tenant` is not read: the id has it */
     const sp_copy *parent; /* path copy in any state; NULL: it begins a path */
-    int32_t at;
-    bool exact;
+    sp_copy_facts facts;   /* at, exact, cost: the rest is not read */
     sp_place place;
-    float cost_us;  /* 0: unknown */
     int64_t n_uses; /* before now */
 } sp_adopted_path;
 
@@ -153,7 +143,7 @@ typedef struct sp_adopted_path {
  * whole, never in part: its tenant is not known until it is computed once more. Errors: SP_E_NOMEM; SP_E_ARG (place);
  * SP_E_FORMAT: it is exact, and does not begin where its parent ends. */
 sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a) SP_MUST_CHECK;
-/* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or has it no more. A FREE
+/* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or no longer has it. A FREE
  * copy that has no place left is gone (and the pointer with it) unless it is pinned; the path copies
  * that continue it are gone, too. Only whole copies that are not of kind placed have places below the
  * device. */
@@ -173,27 +163,18 @@ const sp_copy *sp_ledger_host_victim(sp_ledger *l);
 sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *c, const sp_segment *seg,
                             int64_t spare) SP_MUST_CHECK;
 
-/* What a tier says of a copy that it has loaded. */
-typedef struct sp_loaded {
-    const sp_digest *before; /* [n_before] */
-    int n_before;
-    int32_t at;
-    const sp_copy_stats *stats; /* NULL: not measured */
-    const int32_t *heavy;       /* NULL: not measured */
-    float cost_us;              /* 0: unknown */
-} sp_loaded;
-
 /* sp_ledger_load_head -- what the tier says of a LOADING copy is known before all of its layers are there:
  * `at`, `before` and statistics are as of the READY copy, and its arrays do not move any more. Does nothing
  * the second time. Errors: SP_E_NOMEM; SP_E_FORMAT: it is not what was found. */
-sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded) SP_MUST_CHECK;
+sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *c,
+                           const sp_copy_facts *loaded) SP_MUST_CHECK;
 /* sp_ledger_load_end -- LOADING -> READY, and unpins; or, when `loaded` is NULL or lacks what was
  * adopted as measured, back to FREE
  * without the place `from`: a copy that then has no place is gone once nobody pins it.
  * Pre: what a path copy that was loaded continues is not LOADING any more. Errors: SP_E_NOMEM, and the copy is FREE
- * with all its places; SP_E_NOTFOUND: what the path copy continues is gone, and so will it be. */
-sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *c, const sp_loaded *loaded, sp_place from,
-                          int64_t now) SP_MUST_CHECK;
+ * with all its places; SP_E_NOTFOUND: the parent of the path copy is gone; the copy will be dropped with it. */
+sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *c, const sp_copy_facts *loaded,
+                          sp_place from, int64_t now) SP_MUST_CHECK;
 
 void sp_ledger_pin(sp_ledger *l, const sp_copy *c);
 void sp_ledger_unpin(sp_ledger *l, const sp_copy *c);
@@ -201,11 +182,10 @@ void sp_ledger_unpin(sp_ledger *l, const sp_copy *c);
  * the order of use, and its worth rises by 1 / cfo (at most 100). Source: Cache-Craft section 3.3. */
 void sp_ledger_use(sp_ledger *l, const sp_copy *c, float cfo, int64_t now);
 
-/* sp_ledger_expire_at -- the READY copy expires at this time (0: never); sp_ledger_expire drops all
- * whose time has come. What is pinned or has children goes with the first call after. Files in lower
- * tiers are not touched. Errors: SP_E_NOMEM. */
-sp_err sp_ledger_expire_at(sp_ledger *l, const sp_copy *c, int64_t when) SP_MUST_CHECK;
-void sp_ledger_expire(sp_ledger *l, int64_t now);
+/* sp_ledger_retain -- until this time the copy leaves the device only when nothing else can: others are evicted first,
+ * whatever the policy says. sp_ledger_tick says what time it is. Both in microseconds of one clock. */
+void sp_ledger_retain(sp_ledger *l, const sp_copy *c, int64_t until);
+void sp_ledger_tick(sp_ledger *l, int64_t now_us);
 
 /* sp_ledger_looks_ahead -- whether the replacement policy reads what is expected. */
 bool sp_ledger_looks_ahead(const sp_ledger *l);

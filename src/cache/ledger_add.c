@@ -6,15 +6,15 @@
 static sp_err check_spec(const sp_copy_spec *spec)
 {
     const sp_copy *p = spec->parent;
-    if (spec->n_head > spec->n_before)
-        return sp_fail(SP_E_ARG, "copy: %d segments before it, but %d of its head", spec->n_before,
-                       spec->n_head);
-    if (spec->kind != SP_COPY_PATH)
+    if (spec->facts.n_head > spec->facts.n_before)
+        return sp_fail(SP_E_ARG, "copy: %d segments before it, but %d of its head",
+                       spec->facts.n_before, spec->facts.n_head);
+    if (spec->facts.kind != SP_COPY_PATH)
         return p ? sp_fail(SP_E_ARG, "copy: only a path copy has a parent") : SP_OK;
-    if (!spec->exact && !spec->seg->origin)
+    if (!spec->facts.exact && !spec->seg->origin)
         return sp_fail(SP_E_ARG, "copy: a path copy must be exact");
     if (spec->base) return sp_fail(SP_E_ARG, "copy: a path copy cannot be a patch");
-    if (p && (p->kind != SP_COPY_PATH || p->state != SP_COPY_READY))
+    if (p && (p->facts.kind != SP_COPY_PATH || p->state != SP_COPY_READY))
         return sp_fail(SP_E_ARG, "copy: the parent of a path copy must be a READY path copy");
     return SP_OK;
 }
@@ -22,17 +22,20 @@ static sp_err check_spec(const sp_copy_spec *spec)
 /* knows_as_much -- whether there is nothing to learn from the new copy. */
 static bool knows_as_much(const sp_copy *c, const sp_copy_spec *spec)
 {
-    return c->kind == SP_COPY_PATH || ((c->stats || !spec->stats) && (c->heavy || !spec->heavy));
+    return c->facts.kind == SP_COPY_PATH ||
+           ((sp_copy_is_measured(&c->facts) || !sp_copy_is_measured(&spec->facts)) &&
+            (c->facts.heavy || !spec->facts.heavy));
 }
 
 /* existing -- the copy that the new one is or replaces: READY, or FREE of its name; or NULL. */
 static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t head)
 {
-    if (spec->kind == SP_COPY_PATH) return sp_by_path_child(l, spec->parent, spec->seg);
+    if (spec->facts.kind == SP_COPY_PATH) return sp_by_path_child(l, spec->parent, spec->seg);
     sp_copy *c = sp_by_content_same(l, spec);
     if (c && (c->n_pins == 0 || knows_as_much(c, spec))) return c;
     if (spec->base) return NULL;
-    sp_adopted name = {.id = spec->seg->id, .kind = spec->kind, .head = head};
+    sp_adopted name = {
+        .facts.id = spec->seg->id, .facts.kind = spec->facts.kind, .facts.head = head};
     c = sp_by_content_named(l, &name, c);
     return c && c->state == SP_COPY_FREE ? c : NULL;
 }
@@ -41,10 +44,10 @@ static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t 
  * to the new one, since a tier has one copy of a name. */
 static void drop_replaced(sp_ledger *l, sp_copy *by)
 {
-    for (sp_copy *c = sp_by_content_first(l, &by->id), *next; c; c = next) {
+    for (sp_copy *c = sp_by_content_first(l, &by->facts.id), *next; c; c = next) {
         next = c->next_by_id;
-        if (c == by || c->kind != SP_COPY_FUSED || c->head != by->head || !sp_copy_evictable(c) ||
-            !sp_digest_eq(&c->id, &by->id))
+        if (c == by || c->facts.kind != SP_COPY_FUSED || c->facts.head != by->facts.head ||
+            !sp_copy_evictable(c) || !sp_digest_eq(&c->facts.id, &by->facts.id))
             continue;
         sp_ledger_unplace(l, c, SP_AT_HOST, true);
         by->places |= c->places;
@@ -60,7 +63,7 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     SP_TRY(kind == SP_COPY_PATH ? sp_by_path_reserve(l) : sp_by_content_reserve(l));
     sp_copy *c = SP_NEW(sp_copy);
     if (!c) return sp_fail_nomem(sizeof *c, "a cached copy");
-    c->kind = kind;
+    c->facts.kind = kind;
     c->worth = 1;
     *out = c;
     return SP_OK;
@@ -72,7 +75,8 @@ static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
     if (spec->parent) sp_ledger_pin(l, spec->parent);
     if (spec->base) sp_ledger_pin(l, spec->base);
     bool fits = sp_ledger_make_room(
-        l, sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n), spec->kind);
+        l, sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n),
+        spec->facts.kind);
     if (spec->parent) sp_ledger_unpin(l, spec->parent);
     if (spec->base) sp_ledger_unpin(l, spec->base);
     return fits;
@@ -84,19 +88,20 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
 {
     const uint32_t *blocks = sp_ledger_own_blocks(from);
     int32_t n = sp_copy_n_own_blocks(from);
-    const bool path = c->kind == SP_COPY_PATH, is_new = !c->memory;
+    const bool path = c->facts.kind == SP_COPY_PATH, is_new = !c->memory;
     for (int32_t i = 0; i < n; i++) assert(sp_kv_is_sealed(l->pool, blocks[i])); /* I1 */
     sp_kv_retain(l->pool, blocks, n);
     sp_evict_unlink(&l->free, c);
     if (path && !is_new) sp_ledger_leave_path(l, c); /* one that was adopted learns its tenant */
     sp_copy_empty(c);
     sp_copy_move_contents(c, from);
-    c->head = spec->kind == SP_COPY_PATH ? 0 : sp_head_key(spec->before, spec->n_head);
+    c->facts.head =
+        spec->facts.kind == SP_COPY_PATH ? 0 : sp_head_key(spec->facts.before, spec->facts.n_head);
     if (c->base) sp_ledger_own(l, c->base)->n_pins++;
     if (spec->parent) {
         c->parent = sp_ledger_own(l, spec->parent);
         c->parent->n_children++;
-        if (c->exact) c->at = c->parent->at + c->parent->n;
+        if (c->facts.exact) c->facts.at = c->parent->facts.at + c->parent->n;
     }
     sp_ledger_count(l, c, 1);
     if (path) sp_ledger_enter_path(l, c);
@@ -106,9 +111,9 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
 sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const sp_copy **out)
 {
     SP_TRY(check_spec(spec));
-    bool path = spec->kind == SP_COPY_PATH;
+    bool path = spec->facts.kind == SP_COPY_PATH;
     sp_copy contents = {0};
-    sp_copy *c = existing(l, spec, path ? 0 : sp_head_key(spec->before, spec->n_head));
+    sp_copy *c = existing(l, spec, path ? 0 : sp_head_key(spec->facts.before, spec->facts.n_head));
     if (c && c->state == SP_COPY_READY && knows_as_much(c, spec)) {
         sp_ledger_touch(l, c, now);
         *out = c;
@@ -120,7 +125,7 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
         return SP_OK;
     }
     SP_TRY(sp_copy_fill(&contents, spec));
-    sp_err err = is_new ? sp_ledger_new_copy(l, spec->kind, &c) : SP_OK;
+    sp_err err = is_new ? sp_ledger_new_copy(l, spec->facts.kind, &c) : SP_OK;
     if (err != SP_OK) {
         sp_copy_empty(&contents);
         return err;
@@ -130,14 +135,14 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
         sp_ledger_become_free(l, c); /* the new one was measured, this one was not */
     bool fits = make_room_for(l, spec);
     if (fits && is_new) {
-        c->id = spec->seg->id;
+        c->facts.id = spec->seg->id;
         c->tenant = spec->seg->tenant;
         sp_ledger_enter(l, c);
         if (!path) sp_by_content_add(l, c);
     }
     if (fits) take_contents(l, c, &contents, spec, now);
     sp_ledger_drop_pin(l, c);
-    if (fits && c->kind == SP_COPY_FUSED) drop_replaced(l, c);
+    if (fits && c->facts.kind == SP_COPY_FUSED) drop_replaced(l, c);
     sp_copy_empty(&contents);
     *out = fits ? c : NULL;
     if (!fits && is_new)

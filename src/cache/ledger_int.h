@@ -15,7 +15,6 @@ struct sp_ledger {
     sp_kv_pool *pool;
     SP_VEC(sp_copy *) all;
     sp_evict ready; /* READY copies in order of use, and the replacement policy */
-    sp_rank ending; /* READY copies that expire, by when */
     sp_evict free;  /* FREE copies in the order in which they became so */
     sp_chains path_by_id, path_by_start; /* by_path.c */
     sp_chains content;                   /* by_content.c */
@@ -23,6 +22,7 @@ struct sp_ledger {
     sp_order host; /* stand-ins of the copies in the host tier */
     sp_ledger_tiers tiers;
     uint32_t *n_holders; /* of each block of the pool: copies that have it */
+    int64_t now_us; /* sp_ledger_tick */
     bool keeps; /* copies that leave the device may go to a lower tier */
     int64_t max_placed;
     sp_ledger_stats stats;
@@ -74,7 +74,7 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out) SP_MUS
 
 /* sp_ledger_host_use -- a use of the copy is one of its stand-in, if there is one. */
 void sp_ledger_host_use(sp_ledger *l, const sp_copy *c, int64_t now);
-/* sp_ledger_host_leave -- the host tier has the copy no more. */
+/* sp_ledger_host_leave -- the host tier no longer has the copy. */
 void sp_ledger_host_leave(sp_ledger *l, sp_copy *c);
 
 /* -- contents of a copy (copy.c) ------------------------------------------------------------ */

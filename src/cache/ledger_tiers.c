@@ -24,14 +24,14 @@ static void enter_host(sp_ledger *l, sp_copy *c)
     host_copy *h = sp_order_reserve(&l->host) == SP_OK ? SP_NEW(host_copy) : NULL;
     if (!h) return;
     const int64_t now = l->ready.now;
-    *h = (host_copy){.copy = {.kind = c->kind,
-                              .id = c->id,
-                              .head = c->head,
+    *h = (host_copy){.copy = {.facts.kind = c->facts.kind,
+                              .facts.id = c->facts.id,
+                              .facts.head = c->facts.head,
                               .n = c->n,
-                              .at = c->at,
+                              .facts.at = c->facts.at,
                               .state = SP_COPY_READY,
                               .places = SP_AT_HOST,
-                              .cost_us = c->cost_us,
+                              .facts.cost_us = c->facts.cost_us,
                               .n_uses = c->n_uses,
                               .last_used = now, /* entering is no use of its own */
                               .recent = c->recent,
@@ -71,15 +71,15 @@ static void adopt_uses(sp_copy *c, int64_t n_uses)
 
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
 {
-    if (a->kind != SP_COPY_PLAIN && a->kind != SP_COPY_FUSED)
-        return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->kind);
+    if (a->facts.kind != SP_COPY_PLAIN && a->facts.kind != SP_COPY_FUSED)
+        return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->facts.kind);
     if (a->place == SP_AT_DEVICE)
         return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
     sp_copy *c = sp_by_content_named(l, a, NULL);
     if (!c) {
-        SP_TRY(sp_ledger_new_copy(l, a->kind, &c));
-        c->id = a->id;
-        c->head = a->head;
+        SP_TRY(sp_ledger_new_copy(l, a->facts.kind, &c));
+        c->facts.id = a->facts.id;
+        c->facts.head = a->facts.head;
         sp_ledger_enter(l, c);
         sp_by_content_add(l, c);
     }
@@ -87,7 +87,7 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     c->places |= a->place;
     c->stored.stats |= a->measured;
     c->stored.heavy |= a->heavy;
-    if (a->cost_us > 0) c->cost_us = a->cost_us;
+    if (a->facts.cost_us > 0) c->facts.cost_us = a->facts.cost_us;
     adopt_uses(c, a->n_uses);
     l->stats.n_added++;
     sp_ledger_forget_oldest(l);
@@ -108,10 +108,10 @@ static sp_err enter_adopted(sp_ledger *l, const sp_adopted_path *a, sp_copy **ou
     sp_copy contents = {0}, *c;
     seg.tenant = unknown_tenant(&seg.id);
     SP_TRY(sp_copy_fill(&contents, &(sp_copy_spec){.seg = &seg,
-                                                   .kind = SP_COPY_PATH,
-                                                   .exact = a->exact,
-                                                   .at = a->at,
-                                                   .cost_us = a->cost_us}));
+                                                   .facts.kind = SP_COPY_PATH,
+                                                   .facts.exact = a->facts.exact,
+                                                   .facts.at = a->facts.at,
+                                                   .facts.cost_us = a->facts.cost_us}));
     sp_err err = sp_ledger_new_copy(l, SP_COPY_PATH, &c);
     if (err != SP_OK) {
         sp_copy_empty(&contents);
@@ -130,9 +130,9 @@ sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a)
     const sp_copy *p = a->parent;
     if (a->place == SP_AT_DEVICE)
         return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
-    if (a->exact && p && a->at != p->at + p->n)
+    if (a->facts.exact && p && a->facts.at != p->facts.at + p->n)
         return sp_fail(SP_E_FORMAT, "adopted copy: it begins at position %d, its parent ends at %d",
-                       a->at, p->at + p->n);
+                       a->facts.at, p->facts.at + p->n);
     sp_copy *c = sp_by_path_child(l, p, a->seg);
     if (!c) SP_TRY(enter_adopted(l, a, &c));
     if (a->place == SP_AT_HOST) enter_host(l, c);
@@ -148,8 +148,8 @@ void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
     assert(sp_ledger_tiers_may_have(c) && place != SP_AT_DEVICE);
     if (place == SP_AT_HOST) enter_host(l, c);
     c->places |= place;
-    c->stored.stats = c->stats != NULL;
-    c->stored.heavy = c->heavy != NULL;
+    c->stored.stats = sp_copy_is_measured(&c->facts);
+    c->stored.heavy = c->facts.heavy != NULL;
 }
 
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
@@ -188,11 +188,11 @@ static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
     sp_err err = sp_kv_acquire(l->pool, n, blocks);
     if (err == SP_OK) {
         err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg,
-                                                      .kind = c->kind,
-                                                      .exact = c->exact,
-                                                      .at = c->at,
+                                                      .facts.kind = c->facts.kind,
+                                                      .facts.exact = c->facts.exact,
+                                                      .facts.at = c->facts.at,
                                                       .blocks = blocks,
-                                                      .cost_us = c->cost_us});
+                                                      .facts.cost_us = c->facts.cost_us});
         if (err != SP_OK) sp_kv_release(l->pool, blocks, n);
     }
     if (err == SP_OK) {
@@ -216,15 +216,15 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
                             int64_t spare)
 {
     sp_copy *c = sp_ledger_own(l, loading);
-    const sp_segment own = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
-    if (c->kind == SP_COPY_PATH) seg = &own;
-    assert(c->state == SP_COPY_FREE && sp_digest_eq(&c->id, &seg->id));
+    const sp_segment own = {.tokens = c->tokens, .n = c->n, .id = c->facts.id, .tenant = c->tenant};
+    if (c->facts.kind == SP_COPY_PATH) seg = &own;
+    assert(c->state == SP_COPY_FREE && sp_digest_eq(&c->facts.id, &seg->id));
     int64_t n = sp_blocks_for(seg->n);
     SP_TRY(can_load(c));
     sp_err err = SP_OK;
     c->n_pins++;
     if (c->parent) c->parent->n_pins++;
-    if (!sp_ledger_make_room(l, n, c->kind) || !sp_ledger_free_up(l, n + spare))
+    if (!sp_ledger_make_room(l, n, c->facts.kind) || !sp_ledger_free_up(l, n + spare))
         err = sp_fail(
             SP_E_NOKV,
             "loading a chunk needs %lld blocks of KV memory and leaves %lld; %lld can be had",
@@ -244,33 +244,27 @@ sp_err sp_ledger_load_begin(sp_ledger *l, const sp_copy *loading, const sp_segme
 }
 
 /* loaded_contents -- tokens and blocks as they are, and what the tier says of the copy. */
-static sp_err loaded_contents(const sp_copy *c, const sp_loaded *loaded, sp_copy *out)
+static sp_err loaded_contents(const sp_copy *c, const sp_copy_facts *loaded, sp_copy *out)
 {
-    sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->id, .tenant = c->tenant};
-    return sp_copy_fill(out, &(sp_copy_spec){.seg = &seg,
-                                             .kind = c->kind,
-                                             .exact = c->kind == SP_COPY_PLAIN,
-                                             .at = loaded->at,
-                                             .before = loaded->before,
-                                             .n_before = loaded->n_before,
-                                             .blocks = c->blocks,
-                                             .stats = loaded->stats,
-                                             .heavy = loaded->heavy,
-                                             .cost_us = loaded->cost_us});
+    const sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->facts.id, .tenant = c->tenant};
+    sp_copy_spec spec = {.seg = &seg, .facts = *loaded, .blocks = c->blocks};
+    spec.facts.kind = c->facts.kind;
+    spec.facts.exact = c->facts.kind == SP_COPY_PLAIN;
+    return sp_copy_fill(out, &spec);
 }
 
 /* has_what_was_found -- a policy looked for this copy because of what the tier said of it. */
-static bool has_what_was_found(const sp_copy *c, const sp_loaded *loaded)
+static bool has_what_was_found(const sp_copy *c, const sp_copy_facts *loaded)
 {
-    return (loaded->stats || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);
+    return (sp_copy_is_measured(loaded) || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);
 }
 
-sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded)
+sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_copy_facts *loaded)
 {
     sp_copy *c = sp_ledger_own(l, loading), contents = {0};
     assert(c->state == SP_COPY_LOADING);
     if (c->has_head) return SP_OK;
-    if (c->kind != SP_COPY_PATH) {
+    if (c->facts.kind != SP_COPY_PATH) {
         if (!has_what_was_found(c, loaded))
             return sp_fail(SP_E_FORMAT, "a copy lacks what the index says of it");
         SP_TRY(loaded_contents(c, loaded, &contents));
@@ -281,7 +275,7 @@ sp_err sp_ledger_load_head(sp_ledger *l, const sp_copy *loading, const sp_loaded
     return SP_OK;
 }
 
-sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_loaded *loaded,
+sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_copy_facts *loaded,
                           sp_place from, int64_t now)
 {
     sp_copy *c = sp_ledger_own(l, loading);

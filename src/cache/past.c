@@ -20,7 +20,7 @@ void sp_past_fini(sp_past *p)
 
 static sp_past_copy *bucket_of(const sp_past *p, uint64_t name)
 {
-    return &p->slots[(name & (p->n_buckets - 1)) * WAYS];
+    return &p->slots[(name >> 1 & (p->n_buckets - 1)) * WAYS]; /* bit 0 of a name is always set */
 }
 
 const sp_past_copy *sp_past_find(const sp_past *p, uint64_t name)

@@ -127,13 +127,19 @@ static void print_merged(json_t *out, json_t *extra)
     json_decref(out);
 }
 
+static json_t *reuse_json(const sp_result *r)
+{
+    return json_pack("{s:s, s:f}", "policy", r->policy ? r->policy : "", "recompute",
+                     (double)r->recompute);
+}
+
 void account_json(const sp_result *r, json_t *extra)
 {
     json_t *ids = json_array();
     for (int i = 0; i < r->n_generated; i++) json_array_append_new(ids, json_integer(r->tokens[i]));
-    json_t *out = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o}", "text", r->text, "finish",
+    json_t *out = json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "text", r->text, "finish",
                             finish_name(r->finish), "tokens", ids, "usage", usage_json(r),
-                            "timings", timings_json(r), "segments",
+                            "timings", timings_json(r), "reuse", reuse_json(r), "segments",
                             segments_json(r, json_object_get(extra, "chunks") != NULL));
     json_t *decode = account_decode_json(&r->decode);
     if (decode) json_object_set_new(out, "decode", decode);
@@ -191,10 +197,24 @@ static void print_duration(double ms)
         fprintf(stderr, "%.1f s", ms / 1000);
 }
 
+/* print_policy -- the one that served the request, and its share. */
+static void print_policy(const sp_result *r)
+{
+    int n_policies;
+    const sp_reuse_info *all = sp_reuse_policies(&n_policies);
+    for (int i = 0; i < n_policies && r->policy; i++) {
+        if (strcmp(all[i].name, r->policy) != 0) continue;
+        fputs(r->policy, stderr);
+        if (all[i].recomputes) fprintf(stderr, " %.3g", (double)r->recompute);
+        fputs(": ", stderr);
+    }
+}
+
 static void print_reuse(const sp_result *r)
 {
     chunk_counts c = count_chunks(r);
     int n_memory = c.n_reused - c.n_disk;
+    print_policy(r);
     if (c.n) fprintf(stderr, "%d of %d chunks reused", c.n_reused, c.n);
     if (n_memory && c.n_disk)
         fprintf(stderr, " (%d memory, %d disk)", n_memory, c.n_disk);
@@ -222,5 +242,7 @@ void account_summary(const sp_result *r, account_rate *rate)
     }
     if (r->decode.n_sparse)
         fprintf(stderr, "; answer read %.0f %% of the keys and values", 100 * r->decode.keys_read);
+    if (r->finish == SP_FINISH_LENGTH)
+        fprintf(stderr, "; cut at %d tokens, -n N allows more", r->n_generated);
     fprintf(stderr, "%s\n", show_plain(stderr));
 }

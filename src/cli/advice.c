@@ -7,28 +7,72 @@
 #include "cli/cli.h"
 #include "cli/policies.h"
 
-static void add(advice *a, bool ignored, const char *option)
+/* add -- to a list in `text` [size]. */
+static void add(char *text, size_t size, const char *separator, const char *option)
 {
-    size_t n = strlen(a->ignored);
-    if (ignored) snprintf(a->ignored + n, sizeof a->ignored - n, "%s%s", n ? ", " : "", option);
+    size_t n = strlen(text);
+    snprintf(text + n, size - n, "%s%s", n ? separator : "", option);
+}
+
+/* -- what the policy ignores ------------------------------------------------------------------ */
+
+static void find_ignored(const model_options *m, advice *a)
+{
+    const sp_reuse_opts *r = &m->ctx.reuse;
+    const cli_policy *p = cli_policy_find(a->policy, NULL);
+    if (!p) return; /* model_options_open refuses it */
+    bool by_alpha = p->keeps_placed && r->alpha > 0;
+    const struct {
+        bool given;
+        const char *name;
+    } options[] = {{!isnan(r->recompute) && (!p->recomputes || by_alpha), "--recompute"},
+                   {!isnan(r->alpha) && !p->keeps_placed, "--alpha"},
+                   {r->focus && !p->keeps_placed, "--focus"},
+                   {r->unfused && !p->anywhere, "--unfused"},
+                   {m->ctx.tiers.store && strcmp(a->policy, "off") == 0, "--store"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].given) add(a->ignored, sizeof a->ignored, ", ", options[i].name);
+}
+
+/* -- what lacks another option ---------------------------------------------------------------- */
+
+static void find_idle(const model_options *m, advice *a)
+{
+    const sp_context_opts *c = &m->ctx;
+    const bool tier = c->tiers.store || c->tiers.host_bytes;
+    const struct {
+        bool idle;
+        const char *text;
+    } options[] = {
+        {c->tiers.host_kv && !c->tiers.host_bytes, "--host-kv without --host-memory"},
+        {c->tiers.host_evict && !c->tiers.host_bytes, "--host-evict without --host-memory"},
+        {c->tiers.store_bytes && !c->tiers.store, "--store-max without --store"},
+        {c->tiers.store_evict && !c->tiers.store, "--store-evict without --store"},
+        {m->preload && !tier, "--preload without --store or --host-memory"},
+        {m->admit && !tier, "--admit without --store or --host-memory"},
+        {c->tiers.load_timeout_ms && !tier, "--load-timeout without --store or --host-memory"},
+        {c->decode.context_dir && !c->decode.context_bytes,
+         "--context-dir without --context-memory"},
+        {c->cache.profile && !tier && (!c->cache.evict || strncmp(c->cache.evict, "pgdsf", 5) != 0),
+         "--profile without --evict pgdsf"},
+        {c->guard.bound > 0 && c->guard.share == 0, "--guard-bound with --guard 0"},
+        {c->queue.window && c->queue.order && strcmp(c->queue.order, "fcfs") == 0,
+         "--queue-window with --queue-order fcfs"}};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (options[i].idle) add(a->idle, sizeof a->idle, "; ", options[i].text);
 }
 
 advice advice_of(const model_options *m)
 {
-    const sp_reuse_opts *r = &m->ctx.reuse;
-    advice a = {.policy = r->policy ? r->policy : "prefix"};
-    const cli_policy *p = cli_policy_find(a.policy, NULL);
-    if (!p) return a; /* model_options_open refuses it */
-    bool by_alpha = p->keeps_placed && r->alpha > 0;
-    add(&a, !isnan(r->recompute) && (!p->recomputes || by_alpha), "--recompute");
-    add(&a, !isnan(r->alpha) && !p->keeps_placed, "--alpha");
-    add(&a, r->focus && !p->keeps_placed, "--focus");
-    add(&a, r->unfused && !p->anywhere, "--unfused");
-    add(&a, m->ctx.store && strcmp(a.policy, "off") == 0, "--store");
+    const char *policy = m->ctx.reuse.policy;
+    advice a = {.policy = policy ? policy : "prefix"};
+    find_ignored(m, &a);
+    find_idle(m, &a);
     return a;
 }
 
 void advice_print(const advice *a)
 {
     if (*a->ignored) cli_warn("--reuse %s does not use %s", a->policy, a->ignored);
+    if (*a->idle) cli_warn("without effect: %s", a->idle);
 }

@@ -58,6 +58,14 @@ typedef struct walk {
     json_t *command; /* that is being described */
 } walk;
 
+static json_t *choices_json(const opt_choice *c)
+{
+    json_t *all = json_array();
+    for (; c->name; c++)
+        json_array_append_new(all, json_pack("{s:s, s:s}", "name", c->name, "help", c->help));
+    return all;
+}
+
 static json_t *option_json(const opt *o, const char *group)
 {
     json_t *json =
@@ -66,6 +74,7 @@ static json_t *option_json(const opt *o, const char *group)
     json_object_set_new(json, "dashes", json_string(opt_is_short(o) ? "-" : "--"));
     if (o->letter) json_object_set_new(json, "letter", json_stringn(&o->letter, 1));
     if (o->arg) json_object_set_new(json, "argument", json_string(o->arg));
+    if (o->choices) json_object_set_new(json, "choices", choices_json(o->choices));
     return json;
 }
 

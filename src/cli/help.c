@@ -62,6 +62,15 @@ static char *describe(const opt *o, const opt_origin *origin)
     return text;
 }
 
+/* print_choices -- the values of an option, one a line. */
+static void print_choices(const opt_choice *c)
+{
+    for (; c && c->name; c++) {
+        printf("%*s%-8s ", LEFT + 5, "", c->name);
+        print_wrapped(c->help, LEFT + 14);
+    }
+}
+
 static void print_option(const opt *o, const opt_origin *origin)
 {
     char left[64];
@@ -72,6 +81,7 @@ static void print_option(const opt *o, const opt_origin *origin)
     char *text = describe(o, origin);
     print_wrapped(text, LEFT + 3);
     free(text);
+    print_choices(o->choices);
 }
 
 /* has_common -- a table without common options is short enough to be shown whole. */

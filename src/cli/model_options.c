@@ -7,29 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cache_dir.h"
 #include "cli/calibration.h"
 #include "cli/cli.h"
 #include "cli/policies.h"
 
 static void make_texts(model_options *m)
 {
-    snprintf(m->reuse_help, sizeof m->reuse_help, "reuse policy: %s (prefix)",
-             cli_policy_names(CLI_ALL));
     snprintf(m->recompute_help, sizeof m->recompute_help,
              "share of chunk tokens to recompute, 0 to 1 (as spolia calibrate found, or %g)",
              CALIBRATION_DEFAULT_SHARE);
-}
-
-/* find_packs -- the default folder of packed weights; none when there is no place for it. */
-static void find_packs(model_options *m)
-{
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    int n = 0;
-    if (cache && *cache == '/')
-        n = snprintf(m->packs, sizeof m->packs, "%s/spolia/packs", cache);
-    else if (home && *home == '/')
-        n = snprintf(m->packs, sizeof m->packs, "%s/.cache/spolia/packs", home);
-    if (n > 0 && (size_t)n < sizeof m->packs) m->ctx.packs = m->packs;
 }
 
 /* machine_options -- the model, what computes it, and its memory; returns their number. */
@@ -38,29 +25,30 @@ static int machine_options(model_options *m, opt *to)
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_GROUP, "Model and memory"},
-        {OPT_STRING, "model", 'm', "PATH", &c->model, "GGUF file or Hugging Face folder",
-         .required = true},
+        {OPT_STRING, "model", 'm', "PATH", &c->model,
+         "GGUF file, Hugging Face folder, or hf:ORG/REPO[:TYPE] (spolia pull)", .required = true,
+         .is_model = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
          "tokens of prompt and answer (as trained, at most 8192)", .common = true},
-        {OPT_INT, "threads", 't', "N", &c->n_threads, "threads (one for each core)",
+        {OPT_INT, "threads", 't', "N", &c->machine.n_threads, "threads (one for each core)",
          .common = true},
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
-        {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes,
+        {OPT_MIB, "kv-memory", 0, "MiB", &c->cache.kv_bytes,
          "memory for keys and values, cached ones included (1024)", .common = true},
-        {OPT_SIZE, "context-memory", 0, "SIZE", &c->context_bytes,
-         "memory that they take of it; what is cached beyond it is in a file (all)"},
+        {OPT_SIZE, "context-memory", 0, "SIZE", &c->decode.context_bytes,
+         "memory for keys and values; cached ones that do not fit are kept in a file (all)"},
         {OPT_STRING, "resident-heads", 0, "SIZE", &m->resident,
-         "of it: keeps the layers with the hardest heads in memory; auto: a quarter (none)"},
-        {OPT_STRING, "context-dir", 0, "DIR", &c->context_dir,
-         "the folder whose disk has that file (--store, or /var/tmp)"},
+         "part of --context-memory for the layers with the hardest heads; auto: a quarter (none)"},
+        {OPT_STRING, "context-dir", 0, "DIR", &c->decode.context_dir,
+         "folder of the file of --context-memory (--store, or /var/tmp)"},
         {OPT_STRING, "ctk", 0, "TYPE", &m->type_k,
          "type of cached keys: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
         {OPT_STRING, "ctv", 0, "TYPE", &m->type_v, "type of cached values: the same as -ctk"},
-        {OPT_STRING, "cpu", 0, "NAME", &c->cpu,
+        {OPT_STRING, "cpu", 0, "NAME", &c->machine.cpu,
          "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
         {OPT_FLAG, "no-pack-cache", 0, NULL, &m->no_pack_cache,
          "pack weights at every start (kept in ~/.cache/spolia/packs, for a faster start)"},
-        {OPT_MIB, "pack-cache-max", 0, "MiB", &c->packs_max_bytes,
+        {OPT_MIB, "pack-cache-max", 0, "MiB", &c->machine.packs_max_bytes,
          "disk space of all packed weights (20480)"},
         {OPT_FLAG, "verbose", 'v', NULL, &m->verbose, "log what the library does"},
     };
@@ -74,11 +62,13 @@ static int reuse_options(model_options *m, opt *to)
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_GROUP, "Reuse"},
-        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, m->reuse_help, .common = true},
+        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, "how copies are used (prefix)",
+         .common = true, .choices = cli_policy_choices()},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
-        {OPT_STRING, "decode", 0, "HOW", &c->decode,
-         "exact, or read a part of a long prompt: sparse (10%), sparse:4096 tokens, window:4096 (exact)"},
-        {OPT_STRING, "store", 0, "DIR", &c->store, "folder that keeps copies on disk (none)",
+        {OPT_STRING, "decode", 0, "HOW", &c->decode.how,
+         "exact, or read a part of a long prompt: sparse (10%), sparse:4096 tokens, window:4096 "
+         "(exact)"},
+        {OPT_STRING, "store", 0, "DIR", &c->tiers.store, "folder that keeps copies on disk (none)",
          .common = true},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "use plain copies of chunks, even where fused copies are known"},
@@ -86,9 +76,9 @@ static int reuse_options(model_options *m, opt *to)
          "craft: recomputation factor (Cache-Craft eq. 12), instead of --recompute"},
         {OPT_INT, "focus", 0, "W", &c->reuse.focus,
          "craft: layers after which only focused chunks are recomputed (3); negative: never"},
-        {OPT_FLOAT, "guard", 0, "SHARE", &c->guard,
+        {OPT_FLOAT, "guard", 0, "SHARE", &c->guard.share,
          "share of requests to check against full attention; 0: none (0.05)"},
-        {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard_bound,
+        {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard.bound,
          "divergence above which the guard reuses less (0.5)"},
     };
     memcpy(to, table, sizeof table);
@@ -101,31 +91,35 @@ static int cache_options(model_options *m, opt *to)
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_GROUP, "Cache and queue"},
-        {OPT_STRING, "evict", 0, "NAME", &c->evict,
-         "which copy leaves a full memory: lru, lfu, gdsf, pgdsf, fr, lacr (looks at waiting "
-         "requests), hazard; or NAME+ghosts (lru)"},
-        {OPT_STRING, "profile", 0, "FILE", &c->profile,
-         "evict pgdsf: what computing tokens costs here, as spolia profile measured (a formula)"},
-        {OPT_SIZE, "host-memory", 0, "SIZE", &c->host_bytes, "memory for evicted copies (none)"},
-        {OPT_STRING, "host-kv", 0, "TYPE", &c->host_kv, "KV type there: q8_0 is smaller (-ctk)"},
-        {OPT_STRING, "host-evict", 0, "NAME", &c->host_evict, "what leaves it: as --evict (lru)"},
-        {OPT_SIZE, "store-max", 0, "SIZE", &c->store_bytes,
-         "what that folder may take, such as 20G (what it holds and half of the free disk)"},
-        {OPT_STRING, "store-evict", 0, "NAME", &c->store_evict,
-         "what leaves it when it is full, a name of --evict (lru)"},
+        {OPT_STRING, "evict", 0, "NAME", &c->cache.evict,
+         "which copy is dropped from a full memory; NAME+ghosts remembers uses of dropped copies "
+         "(lru)",
+         .choices = cli_evict_choices()},
+        {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
+         "for --evict pgdsf: the cost of computing tokens, measured by spolia profile (a formula)"},
+        {OPT_SIZE, "host-memory", 0, "SIZE", &c->tiers.host_bytes,
+         "memory of the host tier, which keeps evicted copies (none)"},
+        {OPT_STRING, "host-kv", 0, "TYPE", &c->tiers.host_kv,
+         "KV type of the host tier; q8_0 is smaller (-ctk)"},
+        {OPT_STRING, "host-evict", 0, "NAME", &c->tiers.host_evict,
+         "which copy is dropped from it, as --evict (lru)"},
+        {OPT_SIZE, "store-max", 0, "SIZE", &c->tiers.store_bytes,
+         "size limit of that folder, such as 20G (what it holds and half of the free disk)"},
+        {OPT_STRING, "store-evict", 0, "NAME", &c->tiers.store_evict,
+         "which copy is dropped when it is full, as --evict (lru)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
          "load copies for waiting requests, and begin with their first layers: layers, request, "
          "none "
          "(layers)"},
-        {OPT_INT, "load-timeout", 0, "MS", &c->load_timeout_ms,
-         "time without progress after which a copy is computed instead of loaded, and a write "
+        {OPT_INT, "load-timeout", 0, "MS", &c->tiers.load_timeout_ms,
+         "if loading a copy makes no progress for this long, it is computed instead; a write is "
          "given up (5000)"},
         {OPT_STRING, "admit", 0, "WHICH", &m->admit,
-         "copies that tiers take: all, or cheaper: those that load in less time than they took "
+         "copies that tiers accept: all, or cheaper: those that load faster than they compute "
          "(all)"},
-        {OPT_STRING, "queue-order", 0, "NAME", &c->order,
+        {OPT_STRING, "queue-order", 0, "NAME", &c->queue.order,
          "which waiting request starts next: reorder, fcfs, lpm, lsp (reorder)"},
-        {OPT_INT, "queue-window", 0, "N", &c->order_window,
+        {OPT_INT, "queue-window", 0, "N", &c->queue.window,
          "later requests that may start before one (32)"},
     };
     memcpy(to, table, sizeof table);
@@ -135,9 +129,9 @@ static int cache_options(model_options *m, opt *to)
 void model_options_init(model_options *m)
 {
     *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
-                         .ctx.guard = 0.05f}; /* NAN: not given */
+                         .ctx.guard.share = 0.05f}; /* NAN: not given */
     make_texts(m);
-    find_packs(m);
+    if (cache_dir("packs", m->packs, sizeof m->packs)) m->ctx.machine.packs = m->packs;
     int n = machine_options(m, m->table);
     n += reuse_options(m, m->table + n);
     n += cache_options(m, m->table + n);
@@ -147,7 +141,8 @@ void model_options_init(model_options *m)
 
 void model_options_compares(model_options *m)
 {
-    const void *const hidden[] = {&m->ctx.reuse.policy, &m->ctx.reuse.recompute, &m->ctx.store};
+    const void *const hidden[] = {&m->ctx.reuse.policy, &m->ctx.reuse.recompute,
+                                  &m->ctx.tiers.store};
     for (opt *o = m->table; o->kind != OPT_END; o++)
         for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
             if (o->dest == hidden[i]) o->common = false;
@@ -203,19 +198,19 @@ static bool complete_tiers(model_options *m)
     int preload = choose("preload", m->preload, preloads, 3);
     int admit = preload < 0 ? -1 : choose("admit", m->admit, admits, 2);
     if (admit < 0) return false;
-    m->ctx.preload = (sp_preload)preload;
-    m->ctx.admit_cheaper = admit == 1;
+    m->ctx.tiers.preload = (sp_preload)preload;
+    m->ctx.tiers.admit_cheaper = admit == 1;
     return true;
 }
 
 static bool complete_resident(model_options *m)
 {
-    const opt size = {.kind = OPT_SIZE, .dest = &m->ctx.resident_bytes};
+    const opt size = {.kind = OPT_SIZE, .dest = &m->ctx.decode.resident_bytes};
     if (!m->resident) return true;
-    if (!m->ctx.context_bytes)
+    if (!m->ctx.decode.context_bytes)
         return cli_fail_with("--resident-heads needs --context-memory"), false;
     if (strcmp(m->resident, "auto") == 0)
-        return m->ctx.resident_bytes = m->ctx.context_bytes / 4, true;
+        return m->ctx.decode.resident_bytes = m->ctx.decode.context_bytes / 4, true;
     return opt_set(&size, m->resident, "--resident-heads");
 }
 
@@ -227,8 +222,8 @@ sp_context *model_options_open(model_options *m)
         cli_fail_with("-ctk %s and -ctv %s: keys and values have one type", m->type_k, m->type_v);
         return NULL;
     }
-    m->ctx.kv_type = m->type_k ? m->type_k : m->type_v;
-    if (m->no_pack_cache) m->ctx.packs = NULL;
+    m->ctx.cache.kv_type = m->type_k ? m->type_k : m->type_v;
+    if (m->no_pack_cache) m->ctx.machine.packs = NULL;
     sp_context *c;
     sp_err err = sp_context_open(&m->ctx, &c);
     if (err == SP_OK) return c;

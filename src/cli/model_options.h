@@ -11,7 +11,7 @@ typedef struct model_options {
     const char *preload, *admit, *resident;
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
-    char reuse_help[256], recompute_help[256];
+    char recompute_help[256];
     opt table[48];
 } model_options;
 

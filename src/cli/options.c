@@ -11,6 +11,7 @@
 
 #include "cli/cli.h"
 #include "cli/config.h"
+#include "cli/hub/hub.h"
 #include "cli/options_int.h"
 
 #define FIRST_LONG 256 /* getopt's code of long option i is FIRST_LONG + i */
@@ -239,6 +240,31 @@ static bool from_line(parser *p, int code)
     return opt_set(o, optarg, spelled);
 }
 
+/* prints_json -- the command has --json, and it is set. */
+static bool prints_json(const parser *p)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->all[i]->kind == OPT_FLAG && strcmp(p->all[i]->name, "json") == 0)
+            return *(const bool *)p->all[i]->dest;
+    return false;
+}
+
+/* find_models -- names of models become paths. False after an error message. */
+static bool find_models(const parser *p)
+{
+    if (prints_json(p)) cli_fail_as_json();
+    for (int i = 0; i < p->n; i++) {
+        const opt *o = p->all[i];
+        if (!o->is_model) continue;
+        opt_list *list = o->dest;
+        const char **one = o->dest;
+        const int n = o->kind == OPT_LIST ? list->n : *one != NULL;
+        for (int k = 0; k < n; k++)
+            if (!hub_find_model(o->kind == OPT_LIST ? &list->v[k] : one)) return false;
+    }
+    return true;
+}
+
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables)
 {
     if (visitor) {
@@ -250,7 +276,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
     opt_command_of(usage, command, sizeof command);
     collect(&p, tables);
     if (!opt_resolve(usage, p.all, p.n, p.origins)) return -3;
-    optind = 0; /* starts anew, also in the middle of a word of an earlier call */
+    optind = 0; /* restarts, also in the middle of a word of an earlier call */
     opterr = 0;
     for (;;) {
         int code = getopt_long_only(argc, argv, p.shorts, p.longs, NULL);
@@ -263,7 +289,7 @@ int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *t
         if (!from_line(&p, code)) return -3;
     }
     const opt *o = missing(&p);
-    if (!o) return optind;
+    if (!o) return find_models(&p) ? optind : -2;
     cli_fail_with("%s: --%s %s is missing; usage: spolia %s", p.command, o->name, o->arg,
                   usage->synopsis);
     return -3;

@@ -30,6 +30,11 @@ typedef struct opt_list {
     int n;
 } opt_list;
 
+/* A value of an option. */
+typedef struct opt_choice {
+    const char *name, *help;
+} opt_choice;
+
 typedef struct opt {
     opt_kind kind;
     const char *name; /* long name without dashes */
@@ -40,6 +45,9 @@ typedef struct opt {
     bool common;   /* --help shows the common and required options of a table, or all where none is
                       common; --help-all shows all */
     bool required; /* of OPT_STRING: leaving it out is wrong usage */
+    const opt_choice
+        *choices;  /* its values, explained below it in help; the last has no name. NULL: none */
+    bool is_model; /* of OPT_STRING and OPT_LIST: opt_parse makes hf:ORG/REPO a path (hub/hub.h) */
 } opt;
 
 typedef struct opt_usage {
@@ -48,11 +56,12 @@ typedef struct opt_usage {
 } opt_usage;
 
 /* opt_parse -- fills the destinations. Returns the index of the first operand in argv, or
- * -1 - exit code: -1 after --help, -3 after an error message. tables: NULL-terminated list; at most
- * OPT_MAX options. */
+ * -1 - exit code: -1 after --help, -3 after wrong usage and
+ * -2 when a model cannot be had, with an error message. tables: NULL-terminated list; at most
+ * OPT_MAX options, which is asserted. */
 int opt_parse(int argc, char **argv, const opt_usage *usage, const opt *const *tables);
 
-#define OPT_MAX 64
+#define OPT_MAX 96
 
 /* A visitor sees the options of a command instead of having them parsed: while one is set,
  * opt_parse calls it and returns -1, and the command ends at once. NULL: none. */

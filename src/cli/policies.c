@@ -1,5 +1,6 @@
 #include "cli/policies.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -59,4 +60,26 @@ const char *cli_policy_list(cli_policy_set which)
 {
     static char lists[CLI_N_SETS][256];
     return join(which, ",", lists[which], sizeof lists[which]);
+}
+
+#define MOST 31
+
+const opt_choice *cli_policy_choices(void)
+{
+    static opt_choice choices[MOST + 1];
+    int n;
+    const cli_policy *all = cli_policies(&n);
+    assert(n <= MOST);
+    for (int i = 0; i < n; i++) choices[i] = (opt_choice){all[i].name, all[i].help};
+    return choices;
+}
+
+const opt_choice *cli_evict_choices(void)
+{
+    static opt_choice choices[MOST + 1];
+    int n;
+    const sp_evict_info *all = sp_evict_policies(&n);
+    assert(n <= MOST);
+    for (int i = 0; i < n; i++) choices[i] = (opt_choice){all[i].name, all[i].help};
+    return choices;
 }

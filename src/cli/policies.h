@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "cli/options.h"
 #include "spolia.h"
 
 typedef sp_reuse_info cli_policy;
@@ -30,5 +31,9 @@ typedef enum cli_policy_set {
  * options, "off,prefix,...". */
 const char *cli_policy_names(cli_policy_set which);
 const char *cli_policy_list(cli_policy_set which);
+
+/* cli_policy_choices, cli_evict_choices -- reuse and replacement policies with their help texts, for --help. */
+const opt_choice *cli_policy_choices(void);
+const opt_choice *cli_evict_choices(void);
 
 #endif

@@ -1,5 +1,6 @@
 /* sources.c -- values of options from the environment and from the config file, and the check that
  * every name there is an option. */
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,11 @@ int opt_flatten(const opt *const *tables, const opt **all)
 {
     int n = 0;
     for (; *tables; tables++)
-        for (const opt *o = *tables; o->kind != OPT_END && n < OPT_MAX; o++)
-            if (o->kind != OPT_GROUP) all[n++] = o;
+        for (const opt *o = *tables; o->kind != OPT_END; o++) {
+            if (o->kind == OPT_GROUP) continue;
+            assert(n < OPT_MAX);
+            all[n++] = o;
+        }
     return n;
 }
 

@@ -20,7 +20,7 @@ static int apply(const char *model, const char *jinja, const char *request, bool
     sp_vocab *v = NULL;
     char *json = NULL;
     sp_err err = model ? sp_vocab_open(model, &v) : SP_OK;
-    if (err == SP_OK) err = sp_apply_template(v, jinja, request, (int64_t)time(NULL), &json);
+    if (err == SP_OK) err = sp_template_apply(v, jinja, request, (int64_t)time(NULL), &json);
     int code = err == SP_OK ? 0 : cli_fail(err);
     if (err == SP_OK && as_json) puts(json);
     if (err == SP_OK && !as_json) code = print_text(json);
@@ -35,7 +35,8 @@ int cmd_apply_template(int argc, char **argv)
     bool as_json = false;
     const opt table[] = {
         {OPT_STRING, "model", 'm', "PATH", &model,
-         "GGUF file (a vocabulary is enough) or Hugging Face folder"},
+         "GGUF file (a vocabulary is enough), Hugging Face folder, or hf:ORG/REPO",
+         .is_model = true},
         {OPT_STRING, "template", 0, "FILE", &file, "a Jinja template instead of the model's"},
         {OPT_FLAG, "json", 0, NULL, &as_json,
          "print {\"text\", \"spans\"}: what comes from the input"},

@@ -9,6 +9,7 @@
 
 #include "cli/advice.h"
 #include "cmd/ask.h"
+#include "cmd/ask_store.h"
 #include "cmd/commands.h"
 
 static int answer_all(asking *a, const char *question)
@@ -17,14 +18,39 @@ static int answer_all(asking *a, const char *question)
     return isatty(STDIN_FILENO) && !a->as_json ? ask_chat(a) : ask_batch(a);
 }
 
+/* Where answers come from, and their grammar. */
+typedef struct ask_sources {
+    const char *index, *schema;
+    bool no_store;
+    sp_graph_open_opts graph;
+} ask_sources;
+
 /* open_sources -- the index or the graph, and the context. False after an error message. */
-static bool open_sources(asking *a, const char *index, const char *graph, model_options *m)
+static bool open_sources(asking *a, const ask_sources *from, model_options *m)
 {
-    sp_err err = graph ? sp_graph_open(&(sp_graph_open_opts){.where = graph}, &a->graph)
-                       : sp_index_open(index, &a->index);
+    sp_err err = from->graph.where ? sp_graph_open(&from->graph, &a->graph)
+                                   : sp_index_open(from->index, &a->index);
     if (err != SP_OK) return cli_fail(err), false;
     a->ctx = model_options_open(m);
     return a->ctx != NULL;
+}
+
+static int answer_from(asking *a, const ask_sources *from, model_options *m, const char *question)
+{
+    ask_store store = {.said = true};
+    if (!from->no_store) ask_store_choose(&store, m, from->index);
+    advice ignored = advice_of(m);
+    int code = 1;
+    if (schema_open(from->schema, &a->grammar) && open_sources(a, from, m)) {
+        advice_print(&ignored);
+        ask_store_say(&store, m);
+        code = answer_all(a, question);
+    }
+    sp_context_close(a->ctx);
+    sp_index_close(a->index);
+    sp_graph_close(a->graph);
+    sp_grammar_destroy(a->grammar);
+    return code;
 }
 
 /* check -- false after an error message. */
@@ -55,16 +81,21 @@ int cmd_ask(int argc, char **argv)
 {
     model_options m;
     sampling_options s;
-    const char *index = NULL, *graph = NULL, *schema = NULL, *style = "arrows";
+    const char *index = NULL, *schema = NULL, *style = "arrows";
     const char *tree = "exact";
-    bool ranked = false;
+    bool ranked = false, no_store = false;
+    sp_graph_open_opts graph = {0};
     asking a = {.sampling = &s, .system = CLI_SYSTEM_TEXT, .top_k = 8};
     model_options_init(&m);
     sampling_options_init(&s, 64);
     const opt own[] = {
         {OPT_STRING, "index", 'i', "FILE", &index, "index written by spolia index", .common = true},
-        {OPT_STRING, "graph", 'g', "WHERE", &graph,
+        {OPT_STRING, "graph", 'g', "WHERE", &graph.where,
          "graph written by spolia graph import, or URL of a SPARQL endpoint", .common = true},
+        {OPT_STRING, "rdf-graph", 0, "IRI", &graph.rdf_graph,
+         "SPARQL: the graph to query (the endpoint's default)"},
+        {OPT_STRING, "rdf-label", 0, "IRI", &graph.rdf_label,
+         "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_INT, "chunks", 'k', "K", &a.top_k, "chunks in the prompt (8)", .common = true},
         {OPT_INT, "paths", 0, "N", &a.paths.k, "graph: paths for each entity (30)", .common = true},
         {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: relations in a path at most (2)"},
@@ -77,6 +108,12 @@ int cmd_ask(int argc, char **argv)
         {OPT_STRING, "system", 0, "TEXT", &a.system, "system text of the prompt"},
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
+        {OPT_FLAG, "keep-duplicates", 0, NULL, &a.keep_duplicates,
+         "chunks that repeat a better one, too; else the next best takes their place"},
+        {OPT_FLAG, "no-store", 0, NULL, &no_store,
+         "without --store, use no copies on disk: neither FILE.kv beside the index nor the small "
+         "store in the user's "
+         "cache"},
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
          "answer when nothing matches; else the exit code is 3"},
         {OPT_STRING, "json-schema", 0, "FILE", &schema, SCHEMA_HELP},
@@ -89,19 +126,10 @@ int cmd_ask(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (a.as_json) cli_fail_as_json();
     if (argc - at > 1 || a.top_k < 0) return cli_fail_with("ask: give one question, in quotes"), 2;
-    if (!check(&a, index, graph, style, tree)) return 2;
+    if (!check(&a, index, graph.where, style, tree)) return 2;
     a.stable_order = !ranked;
     a.verbose = m.verbose;
     a.model = m.ctx.model;
-    advice ignored = advice_of(&m);
-    int code = 1;
-    if (schema_open(schema, &a.grammar) && open_sources(&a, index, graph, &m)) {
-        advice_print(&ignored);
-        code = answer_all(&a, at < argc ? argv[at] : NULL);
-    }
-    sp_context_close(a.ctx);
-    sp_index_close(a.index);
-    sp_graph_close(a.graph);
-    sp_grammar_destroy(a.grammar);
-    return code;
+    ask_sources from = {index, schema, no_store, graph};
+    return answer_from(&a, &from, &m, at < argc ? argv[at] : NULL);
 }

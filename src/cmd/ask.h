@@ -15,18 +15,20 @@
 typedef struct ask_turn {
     char *question, *answer; /* answer NULL: not yet */
     sp_hits hits;
+    int n_duplicates; /* that were left out */
 } ask_turn;
 
 typedef struct asking {
     sp_context *ctx;
     sp_index *index; /* or: */
-    sp_graph *graph;
+    sp_graph *graph; /* or neither: a chat without documents */
     sp_graph_paths_opts paths;
     sp_tree_mode trees;
     const char *model; /* its path */
     const sampling_options *sampling;
     const char *system;
     int top_k;
+    bool keep_duplicates; /* near-duplicates among the chunks, too */
     bool as_json, stable_order, allow_empty, verbose;
     const sp_reuse_opts *reuse;        /* NULL: the context's */
     const volatile sig_atomic_t *stop; /* nonzero: end the answer; NULL: Ctrl-C ends the program */
@@ -34,6 +36,7 @@ typedef struct asking {
     int n_turns;
     account_rate rate;
     sp_grammar *grammar; /* of answers; NULL: any text */
+    bool hinted;         /* a line has named the policy that would use stored copies */
     bool drawn;          /* a line of progress is on the terminal */
 } asking;
 
@@ -61,6 +64,8 @@ void ask_forget(asking *a);
 
 /* ask_batch -- a question a line from standard input. Returns the exit code. */
 int ask_batch(asking *a);
+/* ask_chat_prompt -- a chat without documents: the earlier turns and a question, by the model's own template. */
+sp_err ask_chat_prompt(const asking *a, const ask_turn *t, sp_prompt *p);
 /* ask_chat -- a conversation at the terminal. Returns the exit code. */
 int ask_chat(asking *a);
 

@@ -13,6 +13,7 @@
 #include "cli/show.h"
 #include "cmd/ask.h"
 
+#define SPARE     4   /* times the wanted chunks are looked at: near-duplicates are left out */
 #define SHOW_FROM 300 /* tokens: the prompt's progress is worth a line */
 
 /* -- turns ---------------------------------------------------------------------------------- */
@@ -68,7 +69,11 @@ static bool is_known(const asking *a, int64_t id)
  * prefix. */
 static sp_err retrieve(const asking *a, ask_turn *t, int *n_found)
 {
-    sp_err err = sp_index_search(a->index, t->question, a->top_k, &t->hits);
+    if (!a->index) return SP_OK;
+    const int k = a->keep_duplicates ? a->top_k : SPARE * a->top_k;
+    sp_err err = sp_index_search(a->index, t->question, k, &t->hits);
+    if (err == SP_OK && !a->keep_duplicates)
+        err = sp_hits_distinct(&t->hits, a->top_k, &t->n_duplicates);
     if (err != SP_OK) return err;
     int n = 0;
     *n_found = t->hits.n;
@@ -104,15 +109,21 @@ static sp_err add_earlier(sp_prompt *p, const ask_turn *t)
     return err;
 }
 
+/* add_all -- the system text, the earlier turns with their documents, and the question with its own. */
+static sp_err add_all(const asking *a, const ask_turn *t, sp_prompt *p, int *first_segment)
+{
+    sp_err err = sp_prompt_message(p, SP_ROLE_SYSTEM, a->system);
+    for (int i = 0; i < a->n_turns && err == SP_OK; i++) err = add_earlier(p, &a->turns[i]);
+    if (err == SP_OK) err = begin_user(p, &t->hits, first_segment);
+    return err == SP_OK ? sp_prompt_question(p, t->question) : err;
+}
+
 static sp_err build_prompt(const asking *a, const ask_turn *t, sp_prompt **out, int *first_segment)
 {
     sp_prompt *p;
     sp_err err = sp_prompt_create(a->ctx, &p);
     if (err != SP_OK) return err;
-    err = sp_prompt_message(p, SP_ROLE_SYSTEM, a->system);
-    for (int i = 0; i < a->n_turns && err == SP_OK; i++) err = add_earlier(p, &a->turns[i]);
-    if (err == SP_OK) err = begin_user(p, &t->hits, first_segment);
-    if (err == SP_OK) err = sp_prompt_question(p, t->question);
+    err = a->index ? add_all(a, t, p, first_segment) : ask_chat_prompt(a, t, p);
     if (err != SP_OK) {
         sp_prompt_destroy(p);
         return err;
@@ -121,21 +132,55 @@ static sp_err build_prompt(const asking *a, const ask_turn *t, sp_prompt **out, 
     return SP_OK;
 }
 
-/* fitting_prompt -- drops the oldest turns until prompt and answer fit the context. */
-static sp_err fitting_prompt(asking *a, const ask_turn *t, sp_prompt **out, int *first_segment)
+/* drop_worst -- leaves out the chunk that fits the question least; the others keep their order. */
+static void drop_worst(sp_hits *hits)
 {
-    int n_ctx = sp_context_describe(a->ctx).n_ctx, n_dropped = 0;
+    int worst = 0;
+    for (int i = 1; i < hits->n; i++)
+        if (hits->v[i].score <= hits->v[worst].score) worst = i;
+    hits->n--;
+    memmove(&hits->v[worst], &hits->v[worst + 1], (size_t)(hits->n - worst) * sizeof *hits->v);
+}
+
+/* is_too_long -- answer_tokens: room for the answer. */
+static bool is_too_long(const asking *a, const sp_prompt *p, int answer_tokens)
+{
+    return sp_prompt_n_tokens(p) + answer_tokens > sp_context_describe(a->ctx).n_ctx;
+}
+
+/* warn_dropped -- what the context has no room for. */
+static void warn_dropped(const asking *a, int n_turns, int n_chunks, int n_found)
+{
+    int n_ctx = sp_context_describe(a->ctx).n_ctx;
+    if (n_turns)
+        cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
+                 n_turns);
+    if (n_chunks)
+        cli_warn("%d of %d chunks are left out: the context has %d tokens (-c N sets more)",
+                 n_chunks, n_found, n_ctx);
+}
+
+/* fitting_prompt -- drops the oldest turns, then the chunks that fit the question least, until prompt and
+ * answer fit the context. */
+static sp_err fitting_prompt(asking *a, ask_turn *t, sp_prompt **out, int *first_segment)
+{
+    const int n_ctx = sp_context_describe(a->ctx).n_ctx, n_found = t->hits.n;
+    const int wanted = a->sampling->max_tokens, least = wanted < n_ctx / 4 ? wanted : n_ctx / 4;
+    int n_turns = 0;
     sp_err err = build_prompt(a, t, out, first_segment);
-    while (err == SP_OK && a->n_turns > 0 &&
-           sp_prompt_n_tokens(*out) + a->sampling->max_tokens > n_ctx) {
+    while (err == SP_OK && is_too_long(a, *out, a->n_turns ? wanted : least)) {
+        if (!a->n_turns && !t->hits.n) return SP_OK; /* it is refused when it is submitted */
         sp_prompt_destroy(*out);
-        drop_oldest(a);
-        n_dropped++;
+        *out = NULL;
+        if (a->n_turns) {
+            drop_oldest(a);
+            n_turns++;
+        } else {
+            drop_worst(&t->hits);
+        }
         err = build_prompt(a, t, out, first_segment);
     }
-    if (n_dropped)
-        cli_warn("the context of %d tokens is full: the oldest %d questions are dropped", n_ctx,
-                 n_dropped);
+    warn_dropped(a, n_turns, n_found - t->hits.n, n_found);
     return err;
 }
 
@@ -184,6 +229,13 @@ static sp_err run(asking *a, sp_request *r)
     return res->finish == SP_FINISH_ERROR ? res->err : err;
 }
 
+/* goes_on -- of a prompt: Ctrl-C does not wait for the end of a step. */
+static bool goes_on(void *user)
+{
+    const asking *a = user;
+    return !a->stop || !*a->stop;
+}
+
 sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
 {
     const sampling_options *s = a->sampling;
@@ -195,6 +247,7 @@ sp_err ask_generate(asking *a, const sp_prompt *p, sp_request **out)
                                                       .n_stop = s->stop.n,
                                                       .grammar = a->grammar,
                                                       .on_text = a->as_json ? NULL : print_text,
+                                                      .go_on = goes_on,
                                                       .user = a},
                                    out);
     return err == SP_OK ? run(a, *out) : err;
@@ -249,6 +302,18 @@ static void show(asking *a, const ask_turn *t, const sp_result *r, int first_seg
     }
 }
 
+/* hint -- once: which policy would use the stored copies of chunks that this one cannot use. */
+static void hint(asking *a, const sp_result *r)
+{
+    int n = 0;
+    for (int i = 0; i < r->n_segments; i++) n += strcmp(r->segments[i].missed, "other policy") == 0;
+    if (!n || a->hinted) return;
+    a->hinted = true;
+    cli_warn("copies of %d chunks are stored that --reuse %s cannot use; --reuse fusion does "
+             "(approximate)",
+             n, r->policy);
+}
+
 /* answer -- a turn whose chunks are known. */
 static int answer(asking *a, ask_turn *t)
 {
@@ -260,6 +325,7 @@ static int answer(asking *a, ask_turn *t)
     if (err == SP_OK) {
         const sp_result *res = sp_request_result(r);
         show(a, t, res, first_segment);
+        hint(a, res);
         if (*res->text) t->answer = cli_copy(res->text);
     }
     int code = err == SP_OK ? 0 : fail_with(a, t->question, err);

@@ -1,5 +1,5 @@
 /* ask_batch.c -- questions from standard input, one a line. A question that fails is reported, and the
- * next one is answered. */
+ * next one is answered. Lines of a chat are one conversation. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,12 @@ int ask_batch(asking *a)
     while (getline(&line, &cap, stdin) >= 0) {
         line[strcspn(line, "\r\n")] = '\0';
         if (is_blank(line)) continue;
-        int failed = ask_question(a, line, false);
+        int failed = ask_question(a, line, !a->index && !a->graph);
         if (code == 0 || failed == 1) code = failed;
         if (ferror(stdout)) break; /* nobody reads the answers */
         ask_idle(a);
     }
     free(line);
+    ask_forget(a);
     return code;
 }

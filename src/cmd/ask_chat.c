@@ -2,7 +2,7 @@
  *
  *   prompt --line--> answering --done--> prompt        Ctrl-C: at the prompt it clears the line,
  *     |                  |                             while answering it ends the answer; pressed
- *   Ctrl-D: end        Ctrl-C: as done                 twice it ends the program
+ *   Ctrl-D: end        Ctrl-C: as done                 three times it ends the program
  *
  * Every turn keeps the chunks of its question; the next prompt repeats them (ask_answer.c). A line
  * that begins with '/' and a word is a command. */
@@ -25,16 +25,17 @@ typedef struct chat {
 
 static volatile sig_atomic_t stop;
 
+/* on_interrupt -- the first ends the answer; the third the program, should the answer not end. */
 static void on_interrupt(int signal_number)
 {
-    stop = 1;
+    if (++stop < 3) return;
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
 }
 
-/* catch_interrupt -- one Ctrl-C ends the answer; SA_RESETHAND: a second one the program. */
 static void catch_interrupt(bool on)
 {
-    struct sigaction act = {.sa_handler = on ? on_interrupt : SIG_DFL,
-                            .sa_flags = on ? (int)SA_RESETHAND : 0};
+    struct sigaction act = {.sa_handler = on ? on_interrupt : SIG_DFL};
     stop = 0;
     sigaction(SIGINT, &act, NULL);
 }
@@ -177,7 +178,8 @@ int ask_chat(asking *a)
     line_reader *reader = line_open("\n> ");
     if (!reader) return cli_fail_with("the terminal cannot be read");
     a->stop = &stop;
-    fputs("Ask about the documents. /help lists commands, Ctrl-D ends.\n", stderr);
+    fprintf(stderr, "%s /help lists commands, Ctrl-D ends.\n",
+            a->index || a->graph ? "Ask about the documents." : "Type a message.");
     while (!end && (line = line_read(reader))) {
         line += strspn(line, " \t");
         if (!*line || run_command(&c, line, &end)) continue;

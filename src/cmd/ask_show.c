@@ -77,6 +77,9 @@ void ask_show_table(const ask_turn *t, int first, const sp_result *r, int first_
         }
         fputc('\n', stderr);
     }
+    if (t->n_duplicates)
+        fprintf(stderr, "  %d more repeat%s one of these and %s left out\n", t->n_duplicates,
+                t->n_duplicates == 1 ? "s" : "", t->n_duplicates == 1 ? "is" : "are");
 }
 
 /* -- JSON ----------------------------------------------------------------------------------- */
@@ -96,5 +99,6 @@ void ask_print_json(const ask_turn *t, const sp_result *r, int first_segment)
     json_t *chunks = json_array();
     for (int i = 0; i < t->hits.n; i++)
         json_array_append_new(chunks, chunk_json(&t->hits.v[i], report_of(r, first_segment + i)));
-    account_json(r, json_pack("{s:s, s:o}", "question", t->question, "chunks", chunks));
+    account_json(r, json_pack("{s:s, s:o, s:i}", "question", t->question, "chunks", chunks,
+                              "duplicates", t->n_duplicates));
 }

@@ -50,8 +50,8 @@ int cmd_cache_verify(int argc, char **argv)
     int at = cache_parse(argc, argv,
                          &(opt_usage){"cache verify --store DIR [--json]",
                                       "Reads every layer of every copy and compares checksums. "
-                                      "Damaged copies are not used any\nmore; a damaged index is "
-                                      "made anew. Exit code 1 if anything was damaged."},
+                                      "Damaged copies are no longer\nused; a damaged index is "
+                                      "rebuilt. Exit code 1 if anything was damaged."},
                          &o, NULL, 0);
     if (at < 0) return -1 - at;
     progress_begin(&p, o.as_json, SP_LOG_WARN);
@@ -114,7 +114,8 @@ int cmd_cache_import(int argc, char **argv)
     sp_store_stats sum;
     sp_err err = SP_OK;
     const opt own[] = {{OPT_STRING, "model", 'm', "PATH", &model,
-                        "refuse copies of any other model (one that the store has)"},
+                        "refuse copies of any other model (one that the store has)",
+                        .is_model = true},
                        {OPT_STRING, "ctk", 0, "TYPE", &type,
                         "with --model: type of keys and values (" SP_KV_TYPE ")"},
                        {0}};
@@ -144,7 +145,7 @@ int cmd_cache_drop(int argc, char **argv)
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
                          &(opt_usage){"cache drop ID --store DIR [--json]",
-                                      "Deletes all copies of one chunk. ID: how its id begins."},
+                                      "Deletes all copies of one chunk. ID: a prefix of the copy's id."},
                          &o, NULL, 1);
     if (at < 0) return -1 - at;
     sp_err err = sp_store_open(o.store, SP_STORE_WRITE, &s);

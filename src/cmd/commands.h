@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 
 int cmd_ask(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_index(int argc, char **argv);
@@ -14,6 +15,7 @@ int cmd_apply_template(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_inspect(int argc, char **argv);
 int cmd_config(int argc, char **argv);
+int cmd_pull(int argc, char **argv);
 
 extern const cli_command cmd_caches[]; /* `spolia cache NAME` */
 extern const cli_command cmd_graphs[]; /* `spolia graph NAME`; the last has no name */

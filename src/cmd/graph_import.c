@@ -55,7 +55,13 @@ int cmd_graph_import(int argc, char **argv)
          "the graph; new triples are added to an existing one. May be an index of documents",
          .required = true},
         {OPT_STRING, "format", 0, "NAME", &o.format,
-         "tsv, csv, jsonl, graphml, lightrag (by the suffix of the file)"},
+         "tsv, csv, jsonl, graphml, lightrag, ntriples, turtle (by the suffix of the file)"},
+        {OPT_STRING, "subject", 0, "COLUMN", &o.columns.subject,
+         "CSV: the column of the subjects, by its name in the header"},
+        {OPT_STRING, "relation", 0, "COLUMN", &o.columns.relation,
+         "CSV: that of the relations; =TEXT: all rows have this one"},
+        {OPT_STRING, "object", 0, "COLUMN", &o.columns.object, "CSV: that of the objects"},
+        {OPT_STRING, "source", 0, "COLUMN", &o.columns.source, "CSV: that of the sources"},
         {OPT_FLAG, "strict", 0, NULL, &o.strict, "stop at the first bad line"},
         {OPT_INT, "batch", 0, "N", &o.batch, "triples in one transaction (100000)"},
         {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print warnings only"},
@@ -65,11 +71,12 @@ int cmd_graph_import(int argc, char **argv)
     const opt *const tables[] = {table, NULL};
     int at = opt_parse(
         argc, argv,
-        &(opt_usage){"graph import FILE... -o GRAPH [options]",
-                     "Adds triples to a graph: .tsv (subject, relation, object, source), .csv "
-                     "(with a header, or\nan export of Neo4j), .jsonl, .graphml, .json of "
-                     "LightRAG. Equal triples are merged; a bad\nline is named and skipped. An "
-                     "import that was interrupted continues where it stopped."},
+        &(opt_usage){
+            "graph import FILE... -o GRAPH [options]",
+            "Adds triples to a graph: .tsv (subject, relation, object, source), .csv "
+            "(with a header, or\nan export of Neo4j), .jsonl, .graphml, .json of "
+            "LightRAG, RDF as .nt and .ttl. Equal triples are\nmerged; a bad line is named "
+            "and skipped. An import that was interrupted continues where it stopped."},
         tables);
     if (at < 0) return -1 - at;
     if (at == argc) return cli_fail_with("graph import: give at least one file"), 2;

@@ -110,7 +110,9 @@ int cmd_index(int argc, char **argv)
          .required = true},
         {OPT_FLAG, "add", 0, NULL, &b.o.add, "add folders to those that the index has"},
         {OPT_FLAG, "replace", 0, NULL, &b.o.replace,
-         "remove all folders that are not named; also makes an index of an older version anew"},
+         "remove all folders that are not named; also rebuilds an index of an older version"},
+        {OPT_FLAG, "moved", 0, NULL, &b.o.moved,
+         "the folder that is named is one of the index's at a new place"},
         {OPT_FLAG, "strict", 0, NULL, &b.o.strict, "stop at a bad line of a JSONL file"},
         {OPT_INT, "chunk-words", 0, "N", &b.o.size_words,
          "most words in a chunk (150, or as the index has it)"},
@@ -125,7 +127,9 @@ int cmd_index(int argc, char **argv)
         argc, argv,
         &(opt_usage){"index [FOLDER | FILE]... -o FILE [options]",
                      "Cuts documents into chunks and puts them into a file for ask and search. It "
-                     "reads text,\nMarkdown, RST, HTML, JSONL, CSV, TSV, PDF, DOCX, ODT, EPUB and "
+                     "reads text,\nMarkdown, RST, HTML, JSON, JSONL, XML, CSV, TSV, PDF, DOCX, "
+                     "XLSX, PPTX, ODT, EPUB, "
+                     "RTF,\nmail, notebooks, any of them packed with gzip, and "
                      "source code. The folders\nbelong to the index: without any, all of them are "
                      "updated; another one needs --add or\n--replace. With --precompute a model "
                      "also computes each chunk together with the chunks\nmost similar to it; ask "

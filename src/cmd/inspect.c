@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/hub/hub.h"
 #include "cmd/commands.h"
 
 static void print_shape(const json_t *shape)
@@ -68,13 +69,16 @@ int cmd_inspect(int argc, char **argv)
         opt_parse(argc, argv,
                   &(opt_usage){"inspect PATH [--json]",
                                "Prints what a GGUF file or a Hugging Face folder contains: sizes, "
-                               "metadata, tensors."},
+                               "metadata, tensors; whether it can run, and what of a prompt may be "
+                               "reused then."},
                   tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();
     if (at + 1 != argc) return cli_fail_with("inspect: give one file or folder"), 2;
     char *text;
-    sp_err err = sp_inspect(argv[at], &text);
+    const char *path = argv[at];
+    if (!hub_find_model(&path)) return 1;
+    sp_err err = sp_model_describe(path, &text);
     if (err != SP_OK) return cli_fail(err);
     json_t *root = as_json ? NULL : json_loads(text, 0, NULL);
     if (root) {

@@ -10,6 +10,7 @@
 static const cli_command commands[] = {
     {"index", ASK, "cut documents into chunks and index them", cmd_index},
     {"ask", ASK, "answer questions from indexed documents, reusing their KV", cmd_ask},
+    {"chat", ASK, "talk with a model, without documents", cmd_chat},
     {"search", ASK, "show the chunks that a question retrieves", cmd_search},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},
@@ -29,6 +30,7 @@ static const cli_command commands[] = {
     {"profile", MEASURE, "measure what computing tokens costs, for replacement and planning",
      lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
+    {"pull", SET_UP, "download a model from a Hugging Face hub", cmd_pull},
     {"doctor", SET_UP, "say what this machine and a model will do", lab_doctor},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},

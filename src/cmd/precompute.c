@@ -1,16 +1,16 @@
 /* precompute.c -- updates the store of an index.
  *
  * A prompt for each chunk holds the system text, the most similar chunks (the best first) and the
- * chunk; sp_fuse computes the chunk's copy and stores it on disk. A copy that was fused with exactly
+ * chunk; sp_chunk_fuse computes the chunk's copy and stores it on disk. A copy that was fused with exactly
  * these chunks is kept, so a second run costs lookups only, and after a change only chunks whose
- * similar chunks changed are computed. Each copy is written whole or not at all: Ctrl-C stops
- * between two chunks, and the same command continues from there.
+ * similar chunks changed are computed. Each copy is written whole or not at all: Ctrl-C ends
+ * the chunk that is being computed, and the same command continues from there.
  *
  * At the end, copies of chunks that are gone are deleted, but only from a store that was made for
  * this index: a store that was empty when it was first used got a file `made-for` with the index's
  * path, and that file must name this index.
  *
- * Source: FusionRAG section 3.1, eq. 10 (row F3); incremental updates (row F9).
+ * Source: FusionRAG section 3.1, eq. 10; incremental updates.
  */
 #include "cmd/precompute.h"
 
@@ -37,8 +37,9 @@ typedef struct run {
     int64_t n_chunks;
     json_t *seen; /* a set: chunks by a hash of title and text */
     sp_store_need need;
-    int64_t bytes; /* of the store, now */
-    bool told_cap, own_store;
+    int64_t n_tokens;                     /* that are to be computed, about */
+    int64_t bytes;                        /* of the store, now */
+    bool told_cap, own_store, by_default; /* by_default: the store is FILE.kv */
     progress progress;
     counts n;
 } run;
@@ -173,6 +174,41 @@ static sp_err fitting_prompt(run *r, const sp_hits *similar, const sp_hit *chunk
     return SP_OK;
 }
 
+/* look_at_store -- its size, and what the disk has. */
+static sp_err look_at_store(run *r, sp_store_info *out)
+{
+    sp_err err = sp_store_describe(r->ctx, out);
+    if (err == SP_OK) r->bytes = out->bytes;
+    return err;
+}
+
+static void show_left(char *out, size_t size, int seconds)
+{
+    snprintf(out, size, "%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+}
+
+/* draw -- by tokens: the first chunks take long, since their similar chunks get plain copies then. */
+static void draw(run *r)
+{
+    char bytes[SHOW_SIZE], left[24] = "?";
+    sp_store_info store;
+    if (!progress_is_due(&r->progress) || look_at_store(r, &store) != SP_OK) return;
+    const int64_t done = sp_context_describe(r->ctx).n_computed;
+    const int64_t all = r->n_tokens > done ? r->n_tokens : done;
+    const double passed = progress_seconds(&r->progress);
+    if (done) show_left(left, sizeof left, (int)(passed / (double)done * (double)(all - done)));
+    progress_draw(&r->progress,
+                  "%" PRId64 "/%" PRId64 " tokens  %" PRId64 "/%" PRId64 " chunks  %s  %s left",
+                  done, all, r->n.n_done, r->n_chunks, show_size(bytes, r->bytes), left);
+}
+
+/* goes_on -- asked between layers: draws, and ends at Ctrl-C. */
+static bool goes_on(void *user)
+{
+    draw(user);
+    return !progress_interrupted();
+}
+
 static sp_err fuse(run *r, const sp_hits *similar, const sp_hit *chunk)
 {
     sp_prompt *p;
@@ -180,7 +216,7 @@ static sp_err fuse(run *r, const sp_hits *similar, const sp_hit *chunk)
     sp_err err = fitting_prompt(r, similar, chunk, &p);
     if (err != SP_OK) return err;
     if (p) {
-        err = sp_fuse(r->ctx, p, &fresh);
+        err = sp_chunk_fuse_while(r->ctx, p, goes_on, r, &fresh);
         if (err == SP_OK) ++*(fresh ? &r->n.n_fused : &r->n.n_unchanged);
         sp_prompt_destroy(p);
     } else {
@@ -205,14 +241,6 @@ static sp_err take_chunk(run *r, const sp_hit *chunk)
 
 /* -- all of them ---------------------------------------------------------------------------- */
 
-/* look_at_store -- its size, and what the disk has. */
-static sp_err look_at_store(run *r, sp_store_info *out)
-{
-    sp_err err = sp_store_describe(r->ctx, out);
-    if (err == SP_OK) r->bytes = out->bytes;
-    return err;
-}
-
 /* check_size -- says what is to come, and refuses what cannot fit: nothing is computed then. */
 static bool check_size(run *r, bool quiet)
 {
@@ -221,6 +249,9 @@ static bool check_size(run *r, bool quiet)
     sp_err err = look_at_store(r, &store);
     if (err == SP_OK) err = sp_store_estimate(r->ctx, r->index, r->o->system, &r->need);
     if (err != SP_OK) return cli_fail(err), false;
+    if (r->need.bytes)
+        r->n_tokens = (int64_t)(2.0 * (double)r->need.n_tokens * (double)r->need.new_bytes /
+                                (double)r->need.bytes);
     show_size(need, r->need.bytes);
     show_size(more, r->need.new_bytes);
     show_size(token, store.token_bytes);
@@ -248,21 +279,6 @@ static bool check_size(run *r, bool quiet)
     return false;
 }
 
-static void draw(run *r)
-{
-    char bytes[SHOW_SIZE];
-    sp_store_info store;
-    if (progress_is_due(&r->progress) && look_at_store(r, &store) != SP_OK) return;
-    double passed = progress_seconds(&r->progress), left = 0;
-    if (r->n.n_done) left = passed / (double)r->n.n_done * (double)(r->n_chunks - r->n.n_done);
-    progress_draw(&r->progress,
-                  "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " fused  %" PRId64
-                  " unchanged  %s  %d:%02d:%02d left",
-                  r->n.n_done, r->n_chunks, r->n.n_fused, r->n.n_unchanged,
-                  show_size(bytes, r->bytes), (int)(left / 3600), (int)(left / 60) % 60,
-                  (int)left % 60);
-}
-
 static sp_err take_all(run *r)
 {
     sp_err err = SP_OK;
@@ -276,7 +292,10 @@ static sp_err take_all(run *r)
         if (any) {
             id = chunk.v[0].id;
             err = take_chunk(r, &chunk.v[0]);
-            r->n.n_done += err == SP_OK;
+            if (err == SP_E_CANCELED && progress_interrupted())
+                err = SP_OK;
+            else
+                r->n.n_done += err == SP_OK;
         }
         sp_hits_fini(&chunk);
     }
@@ -324,6 +343,10 @@ static int finish(run *r, sp_err err, bool quiet, bool as_json)
     if (complete && !r->own_store && !quiet)
         fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n",
                 r->store);
+    if (complete && !quiet && !as_json)
+        fprintf(stderr, "spolia: %s uses them\n",
+                r->by_default ? "ask with this index and --reuse fusion"
+                              : "ask with this --store and --reuse fusion");
     if (complete) return 0;
     cli_warn("interrupted after %" PRId64 " of %" PRId64
              " chunks; the same command continues from there",
@@ -336,10 +359,11 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
     run r = {.o = o};
     char *by_default = NULL;
     int code = 1;
-    if (!o->model.ctx.store && asprintf(&by_default, "%s.kv", index_path) >= 0)
-        o->model.ctx.store = by_default;
-    r.store = o->model.ctx.store;
-    o->model.ctx.guard = 0; /* there are no answers to check */
+    if (!o->model.ctx.tiers.store && asprintf(&by_default, "%s.kv", index_path) >= 0)
+        o->model.ctx.tiers.store = by_default;
+    r.by_default = by_default != NULL;
+    r.store = o->model.ctx.tiers.store;
+    o->model.ctx.guard.share = 0; /* there are no answers to check */
     bool fresh = r.store && is_empty(r.store);
     r.seen = json_object();
     sp_err err = sp_index_open(index_path, &r.index);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/advice.h"
 #include "cli/model_options.h"
 #include "cmd/commands.h"
 #include "server/server.h"
@@ -12,7 +13,7 @@ typedef struct serving {
     const char *log, *find;
     model_options model;
     sampling_options sampling;
-    opt table[24];
+    opt table[32];
 } serving;
 
 static void make_table(serving *s)
@@ -24,12 +25,21 @@ static void make_table(serving *s)
          .common = true},
         {OPT_INT, "port", 0, "N", &o->port, "port; 0: any that is free (8080)", .common = true},
         {OPT_STRING, "api-keys", 0, "FILE", &o->keys_path,
-         "file of API keys, one a line; SIGHUP reads it anew (none)", .common = true},
+         "file of API keys, one a line; SIGHUP reloads it (none)", .common = true},
+        {OPT_STRING, "allowed-hosts", 0, "NAMES", &o->allowed_hosts,
+         "names of this server besides localhost and addresses, comma between them; *: any (none)"},
+        {OPT_STRING, "cors-origins", 0, "ORIGINS", &o->cors_origins,
+         "web pages that may use it, such as https://chat.example.com, comma between them; *: any "
+         "(none)"},
         {OPT_STRING, "alias", 0, "NAME", &o->alias, "name of the model in answers (its file name)"},
         {OPT_INT, "parallel", 0, "N", &o->n_parallel, "requests that run at the same time (8)",
          .common = true},
         {OPT_INT, "queue", 0, "N", &o->n_queue,
          "requests that may wait; more are refused with status 429 (256)"},
+        {OPT_INT, "token-gap", 0, "MS", &s->model.ctx.queue.gap_ms,
+         "while answers are generated, prompts of others get so much of a step that tokens are "
+         "this far apart; 0: no "
+         "limit (60)"},
         {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
          "a line on standard error for each request: text, json, none (text)"},
         {OPT_INT, "drain", 0, "S", &o->drain_seconds,
@@ -38,16 +48,24 @@ static void make_table(serving *s)
         {OPT_STRING, "documents", 0, "FILE", &o->documents_path,
          "registered documents (documents.db in --store; without a store: in memory)",
          .common = true},
-        {OPT_INT, "chunk-size", 0, "N", &o->size_words, "words of their chunks at most (150)"},
+        {OPT_INT, "chunk-size", 0, "N", &o->size_words, "most words of a chunk (150)"},
         {OPT_INT, "chunk-overlap", 0, "N", &o->overlap_words, "words that two chunks share (0)"},
-        {OPT_STRING, "graph", 'g', "WHERE", &o->graph,
+        {OPT_STRING, "graph", 'g', "WHERE", &o->graph.where,
          "graph for requests with \"graph\": true (file of spolia graph import, or SPARQL "
          "endpoint)"},
+        {OPT_STRING, "rdf-graph", 0, "IRI", &o->graph.rdf_graph,
+         "SPARQL: the graph to query (the endpoint's default)"},
+        {OPT_STRING, "rdf-label", 0, "IRI", &o->graph.rdf_label,
+         "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
+        {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
+         "open connections of one address (half of --connections)"},
         {OPT_MIB, "body", 0, "MiB", &o->body_bytes, "longest body of a request (16)"},
+        {OPT_MIB, "bodies", 0, "MiB", &o->bodies_bytes,
+         "bodies of all requests being received, together (256)"},
         {OPT_INT, "read-timeout", 0, "S", &o->read_seconds, "seconds to receive a request (30)"},
         {OPT_INT, "stall-timeout", 0, "S", &o->stall_seconds,
          "seconds that a client may neither send nor read (60)"},
@@ -57,7 +75,7 @@ static void make_table(serving *s)
     memcpy(s->table, table, sizeof table);
 }
 
-static bool check(const srv_options *o)
+static bool check(const srv_options *o, int gap_ms)
 {
     const struct {
         const char *name;
@@ -66,8 +84,10 @@ static bool check(const srv_options *o)
                   {"parallel", o->n_parallel, 1, 4096},
                   {"queue", o->n_queue, 0, 1000000},
                   {"connections", o->n_connections, 1, 65536},
+                  {"address-connections", o->n_address_connections, 0, 65536},
                   {"read-timeout", o->read_seconds, 1, 86400},
                   {"stall-timeout", o->stall_seconds, 1, 86400},
+                  {"token-gap", gap_ms, 0, 60000},
                   {"drain", o->drain_seconds, 0, 86400},
                   {"predict", o->max_tokens, 0, 1000000},
                   {"chunk-size", o->size_words, 0, 100000},
@@ -79,7 +99,8 @@ static bool check(const srv_options *o)
             return false;
         }
     if (o->body_bytes == 0) cli_fail_with("serve: --body 0: must be at least 1");
-    return o->body_bytes > 0;
+    if (o->body_bytes > o->bodies_bytes) cli_fail_with("serve: --bodies is less than --body");
+    return o->body_bytes > 0 && o->body_bytes <= o->bodies_bytes;
 }
 
 static const char *file_name(const char *path)
@@ -92,10 +113,12 @@ static const char *file_name(const char *path)
 static int serve(serving *s)
 {
     char *beside = NULL;
-    const char *store = s->model.ctx.store;
+    const char *store = s->model.ctx.tiers.store;
     srv_prepare();
+    advice ignored = advice_of(&s->model);
     sp_context *c = model_options_open(&s->model);
     if (!c) return 1;
+    advice_print(&ignored);
     if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
@@ -114,12 +137,14 @@ int cmd_serve(int argc, char **argv)
                        .n_queue = 256,
                        .n_connections = 1024,
                        .body_bytes = 16 << 20,
+                       .bodies_bytes = 256 << 20,
                        .read_seconds = 30,
                        .stall_seconds = 60,
                        .drain_seconds = 30},
                  .log = "text",
                  .find = "known"};
     model_options_init(&s.model);
+    s.model.ctx.queue.gap_ms = 60;
     sampling_options_init(&s.sampling, 512);
     make_table(&s);
     for (opt *o = s.sampling.table; o->kind != OPT_END; o++)
@@ -129,13 +154,13 @@ int cmd_serve(int argc, char **argv)
         opt_parse(argc, argv,
                   &(opt_usage){"serve -m MODEL [options]",
                                "Serves a model to OpenAI's clients over HTTP. Sampling options "
-                               "are for requests that\ndo not say themselves."},
+                               "are defaults for\nrequests that do not set them."},
                   tables);
     if (at < 0) return -1 - at;
     s.o.max_tokens = s.sampling.max_tokens;
     s.o.sampling = s.sampling.s;
     if (at != argc) return cli_fail_with("serve: unexpected \"%s\"", argv[at]), 2;
-    if (!check(&s.o)) return 2;
+    if (!check(&s.o, s.model.ctx.queue.gap_ms)) return 2;
     if (!srv_log_format_of(s.log, &s.o.log))
         return cli_fail_with("serve: --log-format %s: text, json or none", s.log), 2;
     s.model.ctx.max_requests = s.o.n_parallel;

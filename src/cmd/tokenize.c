@@ -69,7 +69,8 @@ int cmd_tokenize(int argc, char **argv)
     bool plain = false, as_json = false;
     const opt table[] = {
         {OPT_STRING, "model", 'm', "PATH", &model,
-         "GGUF file (a vocabulary is enough) or Hugging Face folder"},
+         "GGUF file (a vocabulary is enough), Hugging Face folder, or hf:ORG/REPO",
+         .is_model = true},
         {OPT_STRING, "prompt", 'p', "TEXT", &text, "the text"},
         {OPT_STRING, "file", 'f', "FILE", &file, "read the text from a file, - for standard input"},
         {OPT_FLAG, "no-special", 0, NULL, &plain, "no BOS; texts of special tokens are plain text"},

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "compute/attend_int.h"
+#include "compute/kernel/attend.h"
 
 #define SHARE_BYTES ((size_t)512 << 10)
 #define N_SLOTS     64 /* (divided tile, KV head) pairs at most */
@@ -78,7 +78,7 @@ int32_t sp_run_visible(const sp_span *spans, const sp_sight *sight, int i, const
 /* -- scratch ----------------------------------------------------------------------------------- */
 
 /* A row needs the query (as given and rotated), the outputs of a piece and of all pieces, the
- * scores of a step and ten scalars. A step's keys and values are decoded to f32; those of joined
+ * scores of a step and eleven scalars. A step's keys and values are decoded to f32; those of joined
  * spans are gathered first. For masses, each span keeps the maximum that its sum is relative to. */
 size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_spans)
 {
@@ -86,7 +86,7 @@ size_t sp_attend_scratch_bytes(int n_heads, int n_kv_heads, int head, int max_sp
     const size_t rows = SP_ROUND_UP((size_t)sp_tile_rows(group, head), 16);
     const size_t width = SP_ROUND_UP((size_t)head, 16);
     size_t floats =
-        rows * (4 * width + SP_STEP_TOKENS + 10 + (size_t)max_spans) + 4 * SP_STEP_TOKENS * width;
+        rows * (4 * width + SP_STEP_TOKENS + 11 + (size_t)max_spans) + 4 * SP_STEP_TOKENS * width;
     return SP_TURNS_BYTES + SP_ROUND_UP(floats * sizeof(float), (size_t)SP_CACHE_LINE) +
            SHARE_BYTES;
 }

@@ -6,7 +6,7 @@
 
 #include "compute/cpu.h"
 #include "compute/kernels.h"
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 
 /* Products with quantized weights read rows of x as integers. Rows are rounded once for all the
  * products that share them: by the operation that makes them where it `feeds` products (they are

@@ -66,6 +66,9 @@ static void run_threads(const sp_cpu *c, run_sizes s, int64_t work, sp_team_fn *
 
 DEFINE_RUN(quantize, run_pieces, of_elements)
 DEFINE_RUN(embed, run_pieces, of_elements)
+DEFINE_RUN(blend, run_pieces, of_elements)
+DEFINE_RUN(take, run_pieces, of_elements)
+DEFINE_RUN(spread, run_pieces, of_elements)
 DEFINE_RUN(kv_store, run_pieces, of_elements)
 DEFINE_RUN(kv_differ, run_pieces, of_elements)
 DEFINE_RUN(attend, run_threads, of_products)
@@ -115,7 +118,7 @@ static const uint8_t *rounded(sp_cpu *c, const float *x, int64_t m, int64_t n)
 typedef struct rows_job {
     const sp_ops *ops;
     const sp_rmsnorm_args *norm;   /* or */
-    const sp_silu_mul_args *gated; /* [m * n] */
+    const sp_act_mul_args *gated; /* [m * n] */
     int64_t m, n;
     const float *y; /* what comes out */
     uint8_t *ints;  /* [m] the same, rounded; or NULL */
@@ -133,9 +136,9 @@ static void rows_part(void *job, int part, int n_parts)
             a.x += at, a.y += at, a.m = 1;
             j->ops->rmsnorm(&a, 0, 1);
         } else {
-            sp_silu_mul_args a = *j->gated;
+            sp_act_mul_args a = *j->gated;
             a.gate += at, a.up += at, a.y += at, a.n = j->n;
-            j->ops->silu_mul(&a, 0, 1);
+            j->ops->act_mul(&a, 0, 1);
         }
         if (!j->ints) continue;
         uint8_t *q = j->ints + (size_t)i * j->ops->quantized_bytes(j->n);
@@ -151,13 +154,31 @@ static void run_rmsnorm(sp_cpu *c, const sp_rmsnorm_args *a)
     run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
 }
 
-static void run_silu_mul(sp_cpu *c, const sp_silu_mul_args *a)
+static void run_act_mul(sp_cpu *c, const sp_act_mul_args *a)
 {
     const int64_t m = a->feeds ? a->feeds : 1;
     rows_job job = {.ops = c->ops, .gated = a, .m = m, .n = a->n / m, .y = a->y};
     wrote(c, a->y, a->n);
     if (a->feeds && rounds(c, a->y, m, job.n)) job.ints = c->rounded.ints.p;
     run_pieces(c, of_elements, a->n, rows_part, &job);
+}
+
+static void blend(sp_cpu *c, const sp_blend_args *a)
+{
+    wrote(c, a->y, a->n);
+    run_blend(c, a->n, a);
+}
+
+static void take(sp_cpu *c, const sp_take_args *a)
+{
+    wrote(c, a->y, a->m * a->n);
+    run_take(c, a->m * a->n, a);
+}
+
+static void spread(sp_cpu *c, const sp_spread_args *a)
+{
+    for (int64_t i = 0; i < a->m; i++) wrote(c, a->y + a->to[i] * a->n, a->n);
+    run_spread(c, a->m * a->n, a);
 }
 
 /* close_up -- few rows move, and only where some were dropped: not worth calling the team. */
@@ -370,8 +391,17 @@ void sp_cpu_run(sp_device *d, sp_op op, const void *args)
     case SP_OP_RMSNORM:
         run_rmsnorm(c, args);
         break;
-    case SP_OP_SILU_MUL:
-        run_silu_mul(c, args);
+    case SP_OP_ACT_MUL:
+        run_act_mul(c, args);
+        break;
+    case SP_OP_BLEND:
+        blend(c, args);
+        break;
+    case SP_OP_TAKE:
+        take(c, args);
+        break;
+    case SP_OP_SPREAD:
+        spread(c, args);
         break;
     case SP_OP_PRODUCTS:
         run_products(c, args);

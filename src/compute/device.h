@@ -53,7 +53,10 @@ typedef struct sp_event {
 typedef enum sp_op {
     SP_OP_EMBED,
     SP_OP_RMSNORM,
-    SP_OP_SILU_MUL,
+    SP_OP_ACT_MUL,
+    SP_OP_BLEND,
+    SP_OP_TAKE,
+    SP_OP_SPREAD,
     SP_OP_PRODUCTS,
     SP_OP_GATHER,
     SP_OP_KV_STORE,
@@ -224,7 +227,10 @@ static inline sp_err SP_MUST_CHECK sp_device_reserve(sp_device *d, const sp_step
 
 SP_DEVICE_OP(embed, SP_OP_EMBED)
 SP_DEVICE_OP(rmsnorm, SP_OP_RMSNORM)
-SP_DEVICE_OP(silu_mul, SP_OP_SILU_MUL)
+SP_DEVICE_OP(act_mul, SP_OP_ACT_MUL)
+SP_DEVICE_OP(blend, SP_OP_BLEND)
+SP_DEVICE_OP(take, SP_OP_TAKE)
+SP_DEVICE_OP(spread, SP_OP_SPREAD)
 SP_DEVICE_OP(products, SP_OP_PRODUCTS)
 SP_DEVICE_OP(gather, SP_OP_GATHER)
 SP_DEVICE_OP(kv_store, SP_OP_KV_STORE)

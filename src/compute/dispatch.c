@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 #if SP_HAVE_X86
 #include "compute/x86/cpu.h"
 #endif
@@ -12,7 +12,10 @@ static const sp_ops ref = {
     .matmul = sp_matmul_ref,
     .embed = sp_embed_ref,
     .rmsnorm = sp_rmsnorm_ref,
-    .silu_mul = sp_silu_mul_ref,
+    .act_mul = sp_act_mul_ref,
+    .blend = sp_blend_ref,
+    .take = sp_take_ref,
+    .spread = sp_spread_ref,
     .kv_store = sp_kv_store_ref,
     .attend = sp_attend_ref,
     .columns = sp_columns_ref,
@@ -34,7 +37,10 @@ static bool always(void)
         .matmul = sp_matmul_##width,                                                               \
         .embed = sp_embed_ref,                                                                     \
         .rmsnorm = sp_rmsnorm_##width,                                                             \
-        .silu_mul = sp_silu_mul_##width,                                                           \
+        .act_mul = sp_act_mul_##width,                                                           \
+        .blend = sp_blend_ref,                                                                     \
+        .take = sp_take_ref,                                                                       \
+        .spread = sp_spread_ref,                                                                   \
         .kv_store = sp_kv_store_##width,                                                           \
         .attend = sp_attend_##variant,                                                             \
         .columns = sp_columns_ref,                                                                 \

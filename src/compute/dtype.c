@@ -8,27 +8,36 @@
  *   Q4_1    32        20   d, m, u4 q[32]                               d*q + m
  *   Q5_0    32        22   d, u32 high, u4 q[32]                        d*(q-16)
  *   Q5_1    32        24   d, m, u32 high, u4 q[32]                     d*q + m
+ *   Q2_K   256        84   u4 scale[16], u4 min[16], u2 q[256], d, m    d*scale*q - m*min
+ *   Q3_K   256       110   u1 high[256], u2 q[256], u6 scale[16], d     d*(scale-32)*(q-4)
  *   Q4_K   256       144   d, m, u6 (scale, min)[8], u4 q[256]          d*scale*q - m*min
  *   Q5_K   256       176   d, m, u6 (scale, min)[8], u1 high[256], u4   d*scale*q - m*min
  *   Q6_K   256       210   u4 q[256], u2 high[256], int8 scale[16], d   d*scale*(q-32)
  *
+ *   IQ4_NL  32        18   d, u4 q[32]                                  d*level[q]
+ *   IQ4_XS 256       136   d, u6 scale[8], u4 q[256]                    d*(scale-32)*level[q]
+ *   MXFP4   32        17   u8 e, u4 q[32]                               2^(e-128)*step[q]
+ *
  * A group of 32 stores element i in the low nibble of byte i and element i + 16 in its high nibble.
  * The K types do the same in runs of 64 (Q6_K: 128) elements: the low nibbles hold the first half
- * of a run. Vector kernels have decoders of their own; tests/kernel compares them with this file.
+ * of a run; Q2_K and Q3_K have four elements in a byte, 32 apart. Vector kernels have decoders of their own; tests/kernel compares them with this file.
  */
 #include <math.h>
 #include <string.h>
 
 #include "compute/dtype.h"
-#include "compute/quant_int.h"
+#include "compute/kernel/quant.h"
 
 static const sp_dtype_info types[SP_DTYPE_END] = {
-    [SP_F32] = {"f32", 1, 4, 0},        [SP_F16] = {"f16", 1, 2, 1},
-    [SP_BF16] = {"bf16", 1, 2, 30},     [SP_Q8_0] = {"q8_0", 32, 34, 8},
-    [SP_Q4_0] = {"q4_0", 32, 18, 2},    [SP_Q4_1] = {"q4_1", 32, 20, 3},
-    [SP_Q5_0] = {"q5_0", 32, 22, 6},    [SP_Q5_1] = {"q5_1", 32, 24, 7},
-    [SP_Q4_K] = {"q4_k", 256, 144, 12}, [SP_Q5_K] = {"q5_k", 256, 176, 13},
-    [SP_Q6_K] = {"q6_k", 256, 210, 14}, [SP_Q16] = {"q16", 1, 2, -1},
+    [SP_F32] = {"f32", 1, 4, 0},          [SP_F16] = {"f16", 1, 2, 1},
+    [SP_BF16] = {"bf16", 1, 2, 30},       [SP_Q8_0] = {"q8_0", 32, 34, 8},
+    [SP_Q4_0] = {"q4_0", 32, 18, 2},      [SP_Q4_1] = {"q4_1", 32, 20, 3},
+    [SP_Q5_0] = {"q5_0", 32, 22, 6},      [SP_Q5_1] = {"q5_1", 32, 24, 7},
+    [SP_Q2_K] = {"q2_k", 256, 84, 10},    [SP_Q3_K] = {"q3_k", 256, 110, 11},
+    [SP_IQ4_NL] = {"iq4_nl", 32, 18, 20}, [SP_IQ4_XS] = {"iq4_xs", 256, 136, 23},
+    [SP_MXFP4] = {"mxfp4", 32, 17, 39},   [SP_Q4_K] = {"q4_k", 256, 144, 12},
+    [SP_Q5_K] = {"q5_k", 256, 176, 13},   [SP_Q6_K] = {"q6_k", 256, 210, 14},
+    [SP_Q16] = {"q16", 1, 2, -1},
 };
 
 const sp_dtype_info *sp_dtype_of(sp_dtype type)
@@ -174,6 +183,71 @@ static void decode_q5_1(const uint8_t *p, float *y, int64_t n)
     }
 }
 
+/* Bits 2 k, 2 k + 1 of a byte belong to element 32 k of a run of 128. */
+static int two_bits(const uint8_t *q, int i)
+{
+    return q[i / 128 * 32 + i % 32] >> (i % 128 / 32 * 2) & 3;
+}
+
+static void decode_q2_k(const uint8_t *p, float *y, int64_t n)
+{
+    for (; n > 0; n--, p += 84, y += 256) {
+        float d = load_f16(p + 80), m = load_f16(p + 82);
+        for (int i = 0; i < 256; i++) {
+            const uint8_t factors = p[i / 16];
+            y[i] =
+                d * (float)(factors & 15) * (float)two_bits(p + 16, i) - m * (float)(factors >> 4);
+        }
+    }
+}
+
+static void decode_q3_k(const uint8_t *p, float *y, int64_t n)
+{
+    for (; n > 0; n--, p += 110, y += 256) {
+        float d = load_f16(p + 108);
+        int8_t scale[16];
+        sp_q3_scales(p + 96, scale);
+        for (int i = 0; i < 256; i++) y[i] = d * (float)scale[i / 16] * (float)sp_q3_code(p, i);
+    }
+}
+
+static void decode_iq4_nl(const uint8_t *p, float *y, int64_t n)
+{
+    for (; n > 0; n--, p += 18, y += 32) {
+        float d = load_f16(p);
+        for (int i = 0; i < 16; i++) {
+            y[i] = d * (float)sp_iq4_levels[p[2 + i] & 15];
+            y[i + 16] = d * (float)sp_iq4_levels[p[2 + i] >> 4];
+        }
+    }
+}
+
+static void decode_iq4_xs(const uint8_t *p, float *y, int64_t n)
+{
+    for (; n > 0; n--, p += 136, y += 256) {
+        float d = load_f16(p);
+        for (int s = 0; s < 8; s++) { /* sub-block of 32 */
+            float ds = d * (float)sp_iq4_scale(p, s);
+            const uint8_t *q = p + 8 + 16 * s;
+            for (int i = 0; i < 16; i++) {
+                y[s * 32 + i] = ds * (float)sp_iq4_levels[q[i] & 15];
+                y[s * 32 + i + 16] = ds * (float)sp_iq4_levels[q[i] >> 4];
+            }
+        }
+    }
+}
+
+static void decode_mxfp4(const uint8_t *p, float *y, int64_t n)
+{
+    for (; n > 0; n--, p += 17, y += 32) {
+        float d = ldexpf(1, p[0] - 128);
+        for (int i = 0; i < 16; i++) {
+            y[i] = d * (float)sp_mxfp4_steps[p[1 + i] & 15];
+            y[i + 16] = d * (float)sp_mxfp4_steps[p[1 + i] >> 4];
+        }
+    }
+}
+
 static void decode_q4_k(const uint8_t *p, float *y, int64_t n)
 {
     for (; n > 0; n--, p += 144, y += 256) {
@@ -224,10 +298,11 @@ static void decode_q6_k(const uint8_t *p, float *y, int64_t n)
 void sp_row_to_f32(sp_dtype type, const void *src, float *dst, int64_t n)
 {
     static void (*const decode[SP_DTYPE_N])(const uint8_t *, float *, int64_t) = {
-        [SP_F16] = decode_f16,   [SP_BF16] = decode_bf16, [SP_Q8_0] = decode_q8_0,
-        [SP_Q4_0] = decode_q4_0, [SP_Q4_1] = decode_q4_1, [SP_Q5_0] = decode_q5_0,
-        [SP_Q5_1] = decode_q5_1, [SP_Q4_K] = decode_q4_k, [SP_Q5_K] = decode_q5_k,
-        [SP_Q6_K] = decode_q6_k,
+        [SP_F16] = decode_f16,       [SP_BF16] = decode_bf16,     [SP_Q8_0] = decode_q8_0,
+        [SP_Q4_0] = decode_q4_0,     [SP_Q4_1] = decode_q4_1,     [SP_Q5_0] = decode_q5_0,
+        [SP_Q5_1] = decode_q5_1,     [SP_Q4_K] = decode_q4_k,     [SP_Q5_K] = decode_q5_k,
+        [SP_Q6_K] = decode_q6_k,     [SP_Q2_K] = decode_q2_k,     [SP_Q3_K] = decode_q3_k,
+        [SP_IQ4_NL] = decode_iq4_nl, [SP_IQ4_XS] = decode_iq4_xs, [SP_MXFP4] = decode_mxfp4,
     };
     const sp_dtype_info *info = sp_dtype_of(type);
     assert(n >= 0 && n % info->n_group == 0);

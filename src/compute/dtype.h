@@ -17,9 +17,14 @@ typedef enum sp_dtype {
     SP_Q4_1,
     SP_Q5_0,
     SP_Q5_1,
+    SP_Q2_K,
+    SP_Q3_K,
     SP_Q4_K,
     SP_Q5_K,
     SP_Q6_K,
+    SP_IQ4_NL,
+    SP_IQ4_XS,
+    SP_MXFP4,
     SP_DTYPE_N, /* number of weight types */
     SP_Q16,     /* keys and values only; a scale for each token and head: see sp_kv_view */
     SP_DTYPE_END,

@@ -16,7 +16,7 @@
 
 /* -- packed weights ------------------------------------------------------------------------- */
 
-/* A variant may lay weights out anew, once, when a model is loaded (pack). Packed floats are then
+/* A variant may change the layout of weights once, when a model is loaded (pack). Packed floats are then
  * multiplied by matmul, quantized types by matmul_packed, in integers and without decoding them to
  * floats. For that, rows of x are rounded to integers, once for all products that share them
  * (quantize): groups of 32 columns with a scale each. sp_ops.x_bits says how finely. */
@@ -58,7 +58,10 @@ typedef struct sp_ops {
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
     void (*rmsnorm)(const sp_rmsnorm_args *a, int part, int n_parts);
-    void (*silu_mul)(const sp_silu_mul_args *a, int part, int n_parts);
+    void (*act_mul)(const sp_act_mul_args *a, int part, int n_parts);
+    void (*blend)(const sp_blend_args *a, int part, int n_parts);
+    void (*take)(const sp_take_args *a, int part, int n_parts);
+    void (*spread)(const sp_spread_args *a, int part, int n_parts);
     void (*kv_store)(const sp_kv_store_args *a, int part, int n_parts);
     void (*attend)(const sp_attend_args *a, int part, int n_parts);
     void (*columns)(const sp_columns_args *a, int part, int n_parts);

@@ -1,6 +1,6 @@
 #include "compute/kv_convert.h"
 
-#include "compute/kv_int.h"
+#include "compute/kernel/kv.h"
 
 static void convert_head(const sp_kv_view *from, const sp_kv_view *to, uint32_t block, int head)
 {

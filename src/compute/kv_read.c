@@ -2,8 +2,8 @@
  * they are to another slot. */
 #include <string.h>
 
-#include "compute/kv_int.h"
-#include "compute/quant_int.h"
+#include "compute/kernel/kv.h"
+#include "compute/kernel/quant.h"
 
 enum {
     B = SP_BLOCK_TOKENS,

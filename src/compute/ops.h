@@ -63,13 +63,43 @@ typedef struct sp_rmsnorm_args {
     bool feeds; /* products read y next: a device that multiplies integers rounds it meanwhile */
 } sp_rmsnorm_args;
 
-/* y = silu(gate) * up, n elements; y may be gate. */
-typedef struct sp_silu_mul_args {
+/* Activations of a feed-forward layer: x / (1 + exp(-z)) with z = x, or, the approximation of GELU
+ * that uses tanh, z = sqrt(8 / pi) (x + 0.044715 x^3). */
+typedef enum sp_act { SP_ACT_SILU, SP_ACT_GELU } sp_act;
+
+/* y = act(gate) * up, n elements; y may be gate. */
+typedef struct sp_act_mul_args {
     const float *gate, *up;
     float *y;
     int64_t n;
     int64_t feeds; /* rows in y that products read next; 0: none does */
-} sp_silu_mul_args;
+    sp_act act;
+} sp_act_mul_args;
+
+/* y[i] = keep * y[i] + scale * x[i], n elements; x NULL: y[i] = keep * y[i], or 0 where keep is. */
+typedef struct sp_blend_args {
+    const float *x;
+    float *y;
+    int64_t n;
+    float keep, scale;
+} sp_blend_args;
+
+/* y[i, :] = x[from[i], :] */
+typedef struct sp_take_args {
+    const float *x;
+    float *y;
+    const int32_t *from; /* [m] */
+    int64_t m, n;
+} sp_take_args;
+
+/* y[to[i], :] += weight[i] * x[i, :]; no two of `to` are equal. */
+typedef struct sp_spread_args {
+    const float *x;
+    float *y;
+    const int32_t *to;   /* [m] */
+    const float *weight; /* [m] */
+    int64_t m, n;
+} sp_spread_args;
 
 /* x[i, :] = x[from[i], :]; from is ascending and from[i] >= i. Rows close up over dropped ones. */
 typedef struct sp_gather_args {
@@ -199,19 +229,21 @@ typedef struct sp_attend_args {
     int n_reqs;
     void *scratch; /* scratch and scratch_bytes: set by the device (compute/kernels.h) */
     size_t scratch_bytes;
+    float cap;      /* a score s becomes cap * tanh(s / cap); 0: it stays */
+    int32_t window; /* a query at p sees keys at positions > p - window only; 0: all up to p */
 } sp_attend_args;
 
 /* -- what policies measure ------------------------------------------------------------------ */
 
 /* sp_columns -- attention by key: columns[s][i] += sum over the queries and heads of one request
  * of the probability they gave to key i of span s. Spans whose columns are NULL are skipped.
- * Pre: req->lse as sp_attend left it; all queries have one sight. Source: FusionRAG section 3.2
- * (row F4). */
+ * Pre: req->lse as sp_attend left it; all queries have one sight. Source: FusionRAG section 3.2. */
 typedef struct sp_columns_args {
     const sp_kv_view *kv;
     const sp_rope *rope;
     int n_heads;
-    float scale;
+    float scale, cap; /* these three as in sp_attend_args */
+    int32_t window;
     const sp_attend_req *req;
     float *const *columns; /* host list [n_spans] of [span.n], or NULL */
     float *scratch;        /* set by the device */
@@ -226,7 +258,7 @@ typedef struct sp_kv_slot {
 
 /* sp_kv_differ -- out[i] = |K - K'|^2 + |V - V'|^2 over all heads, between two stored copies of
  * token i; keys rotated for different positions are turned to a common one first.
- * Source: FusionRAG section 2.2.1, KV deviation (rows F2, F8). */
+ * Source: FusionRAG section 2.2.1, KV deviation. */
 typedef struct sp_kv_differ_args {
     const sp_kv_view *kv;
     const sp_rope *rope;

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "compute/pack_int.h"
+#include "compute/kernel/pack.h"
 
 size_t sp_pack_float_bytes(const sp_mat *w, int R)
 {

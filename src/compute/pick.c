@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 
 enum { ROWS = SP_PICK_ROWS, PIECE = 512, BINS = 2048 };
 

@@ -1,5 +1,5 @@
 /* roofline.c -- the list of loops that this build contains. */
-#include "compute/roofline_int.h"
+#include "compute/kernel/roofline.h"
 
 static const sp_roof_loop *const loops[] = {
     &sp_roof_fp32_ref,    &sp_roof_int8_ref,    &sp_roof_read_ref,

@@ -1,5 +1,5 @@
 /* summary.c -- how blocks are summarized. */
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 
 #include <float.h>
 #include <math.h>

@@ -27,8 +27,7 @@
  * added up over the query heads of the group.
  *
  * All arithmetic on summaries is in integers, so every variant chooses the same blocks.
- * Sources: Quest (Tang et al. 2024); HATA (Gong et al. 2025); LiteCache algorithm 1, eq. 2 (rows
- * L1-L3, L10). */
+ * Sources: Quest (Tang et al. 2024); HATA (Gong et al. 2025); LiteCache algorithm 1, eq. 2. */
 #ifndef SP_COMPUTE_SUMMARY_H
 #define SP_COMPUTE_SUMMARY_H
 

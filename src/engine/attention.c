@@ -4,11 +4,14 @@
  *          \-- selector, or sparse decoding,
  *              once for each KV head ------------> spans_of_head   a copy that it rewrites
  *
+ * A layer with a window reads its window; sparse decoding leaves it alone, and blocks before the window
+ * are not read.
+ *
  * Mass, where a gate wants it, is written on the device and comes to the host after the layer. */
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/sparse/study_int.h"
+#include "engine/sparse/studied.h"
 
 /* span_copies -- span lists that are rewritten for a slice. */
 static size_t span_copies(const sp_engine *e, const sp_slice *slice)
@@ -86,9 +89,11 @@ static sp_attend_req request_of(const sp_engine *e, const sp_plan *p, int s)
 static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, int layer)
 {
     sp_span *next = e->head_spans;
-    SP_TRY(sp_sparse_pick(e, slices, n_slices, layer));
+    const bool local = e->o.model->layers[layer].window > 0;
+    if (!local) SP_TRY(sp_sparse_pick(e, slices, n_slices, layer));
     for (int s = 0; s < n_slices; s++) {
         if (e->reqs[s].m == 0) continue;
+        if (local && sp_sparse_of(&slices[s])) continue; /* it reads its window */
         e->reqs[s].spans_of_head = select_spans(e, &slices[s], s, layer, next);
         next += span_copies(e, &slices[s]);
     }
@@ -96,10 +101,30 @@ static sp_err rewrite_all(sp_engine *e, const sp_slice *slices, int n_slices, in
     return sp_sparse_arrive(slices, n_slices, layer);
 }
 
-static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, int layer)
+typedef struct read_from {
+    int layer;
+    int32_t pos; /* of the first query */
+} read_from;
+
+/* first_read -- the first block of a span that queries from position p on read. */
+static int32_t first_read(const sp_span *s, int32_t p, int32_t window)
 {
-    for (int i = 0; i < n_spans; i++)
-        SP_TRY(sp_offload_window(e->offload, layer, spans[i].blocks, sp_span_n_blocks(&spans[i])));
+    int32_t i = 0;
+    const int64_t end = (int64_t)p - window - s->shift; /* the last position before the window */
+    if (window == 0 || s->joined) return 0;
+    if (!s->pos) i = (int32_t)SP_MAX(0, SP_MIN((int64_t)s->n, end - s->at + 1));
+    while (s->pos && i < s->n && s->pos[i] <= end) i++;
+    return i == s->n ? sp_span_n_blocks(s) : (s->first + i) / SP_BLOCK_TOKENS;
+}
+
+static sp_err read_spans(sp_engine *e, const sp_span *spans, int n_spans, read_from from)
+{
+    const int32_t window = e->o.model->layers[from.layer].window;
+    for (int i = 0; i < n_spans; i++) {
+        const int32_t b = first_read(&spans[i], from.pos, window);
+        SP_TRY(sp_offload_window(e->offload, from.layer, spans[i].blocks + b,
+                                 sp_span_n_blocks(&spans[i]) - b));
+    }
     return SP_OK;
 }
 
@@ -110,10 +135,11 @@ static sp_err read_away(sp_engine *e, const sp_slice *slices, int n_slices, int 
         const sp_attend_req *req = &e->reqs[s];
         const int n_lists = req->spans_of_head ? e->o.model->hp.n_kv_heads : 1;
         if (req->m == 0) continue;
-        if (slices[s].plan->study) SP_TRY(read_spans(e, req->spans, req->n_spans, layer));
+        const read_from from = {layer, e->rows.host.pos[e->rows.first[s]]};
+        if (slices[s].plan->study) SP_TRY(read_spans(e, req->spans, req->n_spans, from));
         for (int g = 0; g < n_lists; g++)
             SP_TRY(read_spans(e, req->spans_of_head ? req->spans_of_head[g] : req->spans,
-                              req->n_spans, layer));
+                              req->n_spans, from));
     }
     return SP_OK;
 }
@@ -134,11 +160,13 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
     SP_TRY(rewrite_all(e, slices, n_slices, layer));
     if (e->offload) SP_TRY(read_away(e, slices, n_slices, layer));
     sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
-                                                  .rope = &e->rope,
+                                                  .rope = sp_engine_rope(e, layer),
                                                   .n_heads = hp->n_heads,
                                                   .scale = hp->attn_scale,
                                                   .reqs = e->reqs,
-                                                  .n_reqs = n_slices});
+                                                  .n_reqs = n_slices,
+                                                  .cap = hp->attn_cap,
+                                                  .window = e->o.model->layers[layer].window});
     return sp_study_layer(e, kv, slices, n_slices, layer);
 }
 

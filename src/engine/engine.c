@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/engine_int.h"
+#include "engine/state.h"
 
 enum { LOGIT_ROWS = 64 }; /* whose logits go to the host together, where they must be copied */
 
@@ -21,9 +21,8 @@ static void fill_tables(const sp_rope_spec *spec, int n_pos, float *c, float *s)
 /* rope_tables -- for twice the context: a query is rotated by p - shift for a span, and a span that
  * was cached near the end of one prompt and is used at the start of another raises that to nearly
  * twice its position. */
-static sp_err rope_tables(sp_engine *e, sp_mem *mem)
+static sp_err rope_tables(sp_engine *e, const sp_rope_spec *spec, sp_mem *mem, sp_rope *rope)
 {
-    const sp_rope_spec *spec = &e->o.model->rope;
     const int n_pos = 2 * e->o.n_ctx;
     const size_t n = (size_t)n_pos * (size_t)(spec->n_rot / 2), bytes = 2 * n * sizeof(float);
     SP_TRY(sp_mem_alloc(e->device, bytes, "rotary tables", mem));
@@ -32,9 +31,20 @@ static sp_err rope_tables(sp_engine *e, sp_mem *mem)
     fill_tables(spec, n_pos, host, host + n);
     sp_err err = sp_device_wait(e->device, sp_device_copy_in(e->device, dev, host, bytes));
     sp_free(host);
-    e->rope = (sp_rope){
+    *rope = (sp_rope){
         .n_rot = spec->n_rot, .adjacent = spec->adjacent, .n_pos = n_pos, .c = dev, .s = dev + n};
     return err;
+}
+
+/* all_rope_tables -- SP_ROPE_NONE stays zero: no rotation. */
+static sp_err all_rope_tables(sp_engine *e)
+{
+    const sp_rope_spec *specs[] = {&e->o.model->rope, &e->o.model->rope_local};
+    for (int i = 0; i < (int)SP_COUNT(specs); i++)
+        if (specs[i]->n_rot || i == 0)
+            SP_TRY(rope_tables(e, specs[i], &e->memory[SP_N_ACTIVATIONS + i], &e->ropes[i]));
+    e->ropes[SP_ROPE_NONE].n_pos = e->ropes[SP_ROPE_MAIN].n_pos;
+    return SP_OK;
 }
 
 static sp_err take_activations(sp_engine *e)
@@ -80,7 +90,7 @@ static sp_err take_scratch(sp_engine *e)
     e->of_head = SP_NEW_N(const sp_span *, slices *(size_t)hp->n_kv_heads);
     if (!e->reqs || !e->picks || !e->of_head) return sp_fail_nomem(slices * sizeof *e->reqs, what);
     SP_TRY(sp_rows_create(e));
-    return rope_tables(e, &e->memory[SP_N_ACTIVATIONS]);
+    return all_rope_tables(e);
 }
 
 static sp_err check_opts(const sp_engine_opts *o)
@@ -138,9 +148,4 @@ void sp_engine_destroy(sp_engine *e)
 void sp_engine_set_offload(sp_engine *e, sp_offload *o)
 {
     e->offload = o;
-}
-
-const sp_engine_opts *sp_engine_opts_of(const sp_engine *e)
-{
-    return &e->o;
 }

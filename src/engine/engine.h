@@ -65,6 +65,4 @@ sp_err sp_engine_kv_distance(sp_engine *e, int layer, const sp_kv_pairs *pairs,
 typedef struct sp_offload sp_offload;
 void sp_engine_set_offload(sp_engine *e, sp_offload *o);
 
-const sp_engine_opts *sp_engine_opts_of(const sp_engine *e);
-
 #endif

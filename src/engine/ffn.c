@@ -1,37 +1,63 @@
 /* ffn.c -- the kinds of feed-forward that models have. */
 #include "engine/ffn.h"
 
-/* w_down (silu(w_gate h) * (w_up h)) */
-static void gated(const sp_ffn *f, const sp_layer *w, const float *h, int64_t m, float *x)
+void sp_ffn_expert(const sp_ffn *f, const sp_expert *w, const sp_ffn_rows *r)
 {
     float *gate = f->gate.p, *up = f->up.p;
-    const sp_matmul_args wide[] = {{.w = &w->w_gate, .x = h, .m = m, .y = gate},
-                                   {.w = &w->w_up, .x = h, .m = m, .y = up}};
-    const sp_matmul_args down = {.w = &w->w_down, .x = gate, .m = m, .y = x, .add = true};
+    const sp_matmul_args wide[] = {{.w = &w->w_gate, .x = r->h, .m = r->m, .y = gate},
+                                   {.w = &w->w_up, .x = r->h, .m = r->m, .y = up}};
+    const sp_matmul_args down = {.w = &w->w_down, .x = gate, .m = r->m, .y = r->x, .add = r->add};
     sp_device_products(f->device, &(sp_products_args){wide, 2});
-    sp_device_silu_mul(
-        f->device,
-        &(sp_silu_mul_args){.gate = gate, .up = up, .y = gate, .n = m * f->n_ff, .feeds = m});
+    sp_device_act_mul(f->device, &(sp_act_mul_args){.gate = gate,
+                                                    .up = up,
+                                                    .y = gate,
+                                                    .n = r->m * w->w_gate.n_rows,
+                                                    .feeds = r->m,
+                                                    .act = f->hp->act});
     sp_device_products(f->device, &(sp_products_args){&down, 1});
 }
 
-typedef void ffn_fn(const sp_ffn *f, const sp_layer *w, const float *h, int64_t m, float *x);
+static sp_err gated(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *rows)
+{
+    const sp_expert all = {w->w_gate, w->w_up, w->w_down};
+    sp_ffn_expert(f, &all, rows);
+    return SP_OK;
+}
+
+typedef sp_err ffn_fn(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *rows);
 
 static ffn_fn *const kinds[] = {
     [SP_FFN_GATED] = gated,
+    [SP_FFN_EXPERTS] = sp_ffn_experts_run,
 };
 
-void sp_ffn_run(const sp_ffn *f, const sp_layer *w, const float *h, int64_t m, float *x)
+sp_err sp_ffn_run(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *rows)
 {
-    kinds[w->ffn](f, w, h, m, x);
+    return kinds[w->ffn](f, w, rows);
+}
+
+/* adds_later -- whether some layer does not add its feed-forward at once. */
+static bool adds_later(const sp_model *m)
+{
+    bool later = m->hp.residual_scale != 0;
+    for (int l = 0; l < m->hp.n_layers; l++) later |= m->layers[l].ffn_post_norm != NULL;
+    return later;
+}
+
+static sp_err take(const sp_model *m, sp_ffn *f, int max_rows)
+{
+    const char *what = "the scratch of a step";
+    const size_t row = (size_t)max_rows * sizeof(float), n_embd = (size_t)m->hp.n_embd;
+    SP_TRY(sp_mem_alloc(f->device, row * (size_t)m->hp.n_ff, what, &f->gate));
+    SP_TRY(sp_mem_alloc(f->device, row * (size_t)m->hp.n_ff, what, &f->up));
+    if (adds_later(m)) SP_TRY(sp_mem_alloc(f->device, row * n_embd, what, &f->out));
+    return m->hp.moe.n ? sp_ffn_experts_create(f, max_rows) : SP_OK;
 }
 
 sp_err sp_ffn_create(const sp_model *m, sp_device *d, int max_rows, sp_ffn *out)
 {
-    const size_t bytes = (size_t)max_rows * (size_t)m->hp.n_ff * sizeof(float);
-    sp_ffn f = {.device = d, .n_ff = m->hp.n_ff};
-    sp_err err = sp_mem_alloc(d, bytes, "the scratch of a step", &f.gate);
-    if (err == SP_OK) err = sp_mem_alloc(d, bytes, "the scratch of a step", &f.up);
+    sp_ffn f = {.device = d, .hp = &m->hp};
+    sp_err err = take(m, &f, max_rows);
     if (err == SP_OK)
         *out = f;
     else
@@ -43,4 +69,6 @@ void sp_ffn_destroy(sp_ffn *f)
 {
     sp_mem_free(&f->gate);
     sp_mem_free(&f->up);
+    sp_mem_free(&f->out);
+    sp_ffn_experts_destroy(f);
 }

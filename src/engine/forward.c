@@ -4,44 +4,23 @@
  *      norm -> h -- wk, wv --> k, v --> rotated, into the blocks of their spans
  *                \- wq ------> q   --> span attention over the plan's spans --> wo --> + x
  *      norm -> h -- feed-forward (ffn.c) --> + x
+ *      some architectures leave out these norms, or have others after wo and the feed-forward
  *      gates may drop rows; the others close up. So do rows whose known KV is not there in time
  *
  * In the last layer a row whose logits nobody wants ends after its keys and values are stored.
  * One row's arithmetic never depends on the rows beside it (compute/ops.h), so a prompt computed
  * whole, in pieces or after a reused prefix gives the same bits.
  */
+#include <math.h>
+
 #include "base/mem.h"
-#include "engine/sparse/study_int.h"
+#include "engine/sparse/studied.h"
 
 /* product -- of all rows of x with w. */
 static sp_matmul_args product(const sp_engine *e, const sp_mat *w, const float *x,
                               const float *bias, float *y)
 {
     return (sp_matmul_args){.w = w, .x = x, .m = e->rows.n, .y = y, .bias = bias};
-}
-
-/* normalise -- x into h, which products read next. */
-static void normalise(sp_engine *e, const float *w)
-{
-    const sp_hparams *hp = &e->o.model->hp;
-    sp_device_rmsnorm(e->device, &(sp_rmsnorm_args){.x = e->x,
-                                                    .w = w,
-                                                    .y = e->h,
-                                                    .m = e->rows.n,
-                                                    .n = hp->n_embd,
-                                                    .eps = hp->norm_eps,
-                                                    .feeds = true});
-}
-
-/* normalise_heads -- RMSNorm of each head by itself (qwen3); nothing where the model has none. */
-static void normalise_heads(sp_engine *e, float *x, const float *w, int n_heads)
-{
-    const sp_hparams *hp = &e->o.model->hp;
-    int64_t m = (int64_t)e->rows.n * n_heads;
-    if (w)
-        sp_device_rmsnorm(
-            e->device,
-            &(sp_rmsnorm_args){.x = x, .w = w, .y = x, .m = m, .n = hp->head, .eps = hp->norm_eps});
 }
 
 /* make_room -- for the longest span list, and for what gates, selectors and probes want. */
@@ -76,23 +55,24 @@ static bool keeps_rows(const sp_engine *e, const sp_slice *slices, int n_slices,
     return keeps;
 }
 
-/* project -- what attention wants of the rows: keys and values, queries, or all at once. */
-static void project(sp_engine *e, const sp_layer *w, bool kv, bool q)
+/* project -- what attention wants of the rows `in`: keys and values, queries, or all at once. */
+static void project(sp_engine *e, const sp_layer *w, const float *in, bool kv, bool q)
 {
     sp_matmul_args a[SP_PRODUCTS_MAX];
     int n = 0;
-    if (q) a[n++] = product(e, &w->wq, e->h, w->bq, e->q);
-    if (kv) a[n++] = product(e, &w->wk, e->h, w->bk, e->k);
-    if (kv) a[n++] = product(e, &w->wv, e->h, w->bv, e->v);
+    if (q) a[n++] = product(e, &w->wq, in, w->bq, e->q);
+    if (kv) a[n++] = product(e, &w->wk, in, w->bk, e->k);
+    if (kv) a[n++] = product(e, &w->wv, in, w->bv, e->v);
     sp_device_products(e->device, &(sp_products_args){a, n});
 }
 
-static void store_kv(sp_engine *e, const sp_layer *w, const sp_kv_view *kv)
+static void store_kv(sp_engine *e, int layer, const sp_kv_view *kv)
 {
     const sp_rows *r = &e->rows;
-    normalise_heads(e, e->k, w->k_norm, e->o.model->hp.n_kv_heads);
+    const sp_model *m = e->o.model;
+    sp_norm_heads(e, e->k, m->layers[layer].k_norm, m->hp.n_kv_heads);
     sp_device_kv_store(e->device, &(sp_kv_store_args){.kv = kv,
-                                                      .rope = &e->rope,
+                                                      .rope = sp_engine_rope(e, layer),
                                                       .k = e->k,
                                                       .v = e->v,
                                                       .m = r->n,
@@ -101,12 +81,31 @@ static void store_kv(sp_engine *e, const sp_layer *w, const sp_kv_view *kv)
                                                       .rot = r->dev.rot});
 }
 
-/* add_attention -- x += wo att. */
+/* adds_at_once -- whether what a part of the layer computes is added to the stream as it is. */
+static bool adds_at_once(const sp_engine *e, const float *post_norm)
+{
+    return !post_norm && e->o.model->hp.residual_scale == 0;
+}
+
+/* add_attention -- x += wo att. e->h is free until the feed-forward. */
 static void add_attention(sp_engine *e, const sp_layer *w)
 {
-    sp_matmul_args a = product(e, &w->wo, e->att, w->bo, e->x);
-    a.add = true;
+    const bool at_once = adds_at_once(e, w->attn_post_norm);
+    sp_matmul_args a = product(e, &w->wo, e->att, w->bo, at_once ? e->x : e->h);
+    a.add = at_once;
     sp_device_products(e->device, &(sp_products_args){&a, 1});
+    if (!at_once) sp_norm_after(e, e->h, w->attn_post_norm);
+}
+
+/* add_ffn -- x += FFN(x normalised). */
+static sp_err add_ffn(sp_engine *e, const sp_layer *w)
+{
+    const bool at_once = adds_at_once(e, w->ffn_post_norm);
+    float *out = at_once ? e->x : sp_ffn_out(&e->ffn);
+    const sp_ffn_rows rows = {sp_norm_rows(e, w->ffn_norm), e->rows.n, out, at_once};
+    SP_TRY(sp_ffn_run(&e->ffn, w, &rows));
+    if (!at_once) sp_norm_after(e, out, w->ffn_post_norm);
+    return SP_OK;
 }
 
 /* run_layer -- may leave no rows. */
@@ -117,20 +116,19 @@ static sp_err run_layer(sp_engine *e, const sp_slice *slices, int n_slices, int 
     const sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
     const sp_probed_layer here = {&kv, l};
     const bool all = keeps_rows(e, slices, n_slices, l);
-    normalise(e, w->attn_norm);
-    project(e, w, true, all);
-    store_kv(e, w, &kv);
+    const float *in = sp_norm_rows(e, w->attn_norm);
+    project(e, w, in, true, all);
+    store_kv(e, l, &kv);
     SP_TRY(sp_probe_deviation(e, here, slices, n_slices));
     if (l == m->hp.n_layers - 1) SP_TRY(sp_rows_drop_unwanted(e, slices, n_slices));
     if (e->rows.n == 0) return SP_OK;
-    if (!all) project(e, w, false, true);
-    normalise_heads(e, e->q, w->q_norm, m->hp.n_heads);
+    if (!all) project(e, w, in, false, true);
+    sp_norm_heads(e, e->q, w->q_norm, m->hp.n_heads);
     SP_TRY(sp_attention_run(e, &kv, slices, n_slices, l));
     SP_TRY(sp_probe_columns(e, here, slices, n_slices));
     if (e->rows.n == 0) return SP_OK;
     add_attention(e, w);
-    normalise(e, w->ffn_norm);
-    sp_ffn_run(&e->ffn, w, e->h, e->rows.n, e->x);
+    SP_TRY(add_ffn(e, w));
     SP_TRY(sp_attention_mass(e, slices, n_slices));
     return sp_rows_pass_gates(e, slices, n_slices, l);
 }
@@ -156,6 +154,14 @@ static sp_err output_rows(sp_engine *e, int first, int m, float *y)
     return sp_device_wait(e->device, last);
 }
 
+/* finish_logits -- their factor and soft cap. */
+static void finish_logits(const sp_hparams *hp, float *y, const float *end)
+{
+    const float cap = hp->logit_cap, scale = hp->logit_scale;
+    for (float *p = y; scale != 0 && p < end; p++) *p *= scale;
+    for (float *p = y; cap != 0 && p < end; p++) *p = cap * tanhf(*p / cap);
+}
+
 /* write_logits -- slices whose logits are adjacent in memory share the reading of the weights. */
 static sp_err write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
 {
@@ -167,13 +173,15 @@ static sp_err write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
             kept += r->keep[i] = sp_row_wanted(&slices[s], r->id[i]);
     if (kept != r->n) SP_TRY(sp_rows_close(e, n_slices));
     if (kept == 0) return SP_OK;
-    normalise(e, m->output_norm);
+    sp_norm_rows(e, m->output_norm);
     for (int s = 0, next; s < n_slices; s = next) {
         const int first = r->first[s];
         float *y = slices[s].logits, *end = y;
         for (next = s; next < n_slices && (next == s || slices[next].logits == end); next++)
             end += (size_t)(r->first[next + 1] - r->first[next]) * (size_t)m->hp.n_vocab;
-        if (r->first[next] > first) SP_TRY(output_rows(e, first, r->first[next] - first, y));
+        if (r->first[next] == first) continue;
+        SP_TRY(output_rows(e, first, r->first[next] - first, y));
+        finish_logits(&m->hp, y, end);
     }
     return SP_OK;
 }
@@ -218,6 +226,10 @@ static sp_err step(sp_engine *e, const sp_slice *slices, int n_slices)
     sp_device_embed(
         e->device,
         &(sp_embed_args){.w = &m->embed, .ids = e->rows.dev.token, .m = e->rows.n, .x = e->x});
+    if (m->hp.embed_scale != 0)
+        sp_device_blend(e->device, &(sp_blend_args){.y = e->x,
+                                                    .n = (int64_t)e->rows.n * m->hp.n_embd,
+                                                    .keep = m->hp.embed_scale});
     for (int l = 0; l < m->hp.n_layers && e->rows.n > 0; l++) {
         SP_TRY(await(e, slices, n_slices, l));
         if (e->rows.n > 0) SP_TRY(run_layer(e, slices, n_slices, l));

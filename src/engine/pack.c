@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "engine/engine_int.h"
+#include "engine/state.h"
 
 /* copy_piece -- at most max_rows tokens, in all layers. */
 static sp_err copy_piece(sp_engine *e, const sp_kv_slot *from, const sp_kv_slot *to, int64_t m)

@@ -1,12 +1,12 @@
 /* probe.c -- what plans that measure get: attention by key, and distances between copies of KV.
- * The policies that ask are in reuse/; sources: FusionRAG sections 2.2.2 and 3.2 (rows F2, F4).
+ * The policies that ask are in reuse/; sources: FusionRAG sections 2.2.2 and 3.2.
  *
  * Columns are the plan's, in host memory. Where the device cannot add to them there, they are copied
  * in, added to and copied out, so that sums have one order on every device. */
 #include <math.h>
 
 #include "base/mem.h"
-#include "engine/engine_int.h"
+#include "engine/state.h"
 
 /* ends -- whether the rows of a slice are done after being measured at this layer. */
 static bool ends(const sp_slice *slice, sp_probe_kind kind, int layer)
@@ -37,14 +37,14 @@ static sp_err end_rows(sp_engine *e, const sp_slice *slices, int n_slices, sp_pr
 
 /* compare -- the first m pairs in the mirror of slots; squared distances and sizes come to the
  * host. */
-static sp_err compare(sp_engine *e, const sp_kv_view *kv, int64_t m)
+static sp_err compare(sp_engine *e, sp_probed_layer at, int64_t m)
 {
     const sp_kv_slot *slots = e->slots.dev;
     float *out = e->differ.dev;
     if (m == 0) return SP_OK;
     sp_mirror_push(&e->slots, e->slots.mem.n_bytes);
-    sp_device_kv_differ(e->device, &(sp_kv_differ_args){.kv = kv,
-                                                        .rope = &e->rope,
+    sp_device_kv_differ(e->device, &(sp_kv_differ_args){.kv = at.kv,
+                                                        .rope = sp_engine_rope(e, at.layer),
                                                         .a = slots,
                                                         .b = slots + e->o.max_rows,
                                                         .m = m,
@@ -53,7 +53,7 @@ static sp_err compare(sp_engine *e, const sp_kv_view *kv, int64_t m)
     return sp_mirror_pull(&e->differ, e->differ.mem.n_bytes);
 }
 
-static sp_err measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_plan *p, int first,
+static sp_err measure_deviation(sp_engine *e, sp_probed_layer at, const sp_plan *p, int first,
                                 int end)
 {
     const sp_rows *r = &e->rows;
@@ -68,7 +68,7 @@ static sp_err measure_deviation(sp_engine *e, const sp_kv_view *kv, const sp_pla
             (sp_kv_slot){.block = r->host.block[i], .slot = r->host.slot[i], .rot = r->host.rot[i]};
         then[m++] = sp_span_slot(&p->spans[twin.span], twin.index);
     }
-    SP_TRY(compare(e, kv, m));
+    SP_TRY(compare(e, at, m));
     m = 0;
     for (int i = first; i < end; i++)
         if (p->twins[r->id[i]].span >= 0) p->probe.deviation[r->id[i]] = out[m++];
@@ -79,7 +79,7 @@ sp_err sp_probe_deviation(sp_engine *e, sp_probed_layer at, const sp_slice *slic
 {
     for (int s = 0; s < n_slices; s++)
         if (probed(&slices[s], SP_PROBE_DEVIATION, at.layer))
-            SP_TRY(measure_deviation(e, at.kv, slices[s].plan, e->rows.first[s],
+            SP_TRY(measure_deviation(e, at, slices[s].plan, e->rows.first[s],
                                      e->rows.first[s + 1]));
     return end_rows(e, slices, n_slices, SP_PROBE_DEVIATION, at.layer);
 }
@@ -98,7 +98,7 @@ sp_err sp_engine_kv_distance(sp_engine *e, int layer, const sp_kv_pairs *pairs, 
         m = SP_MIN(pairs->n - from, e->o.max_rows);
         SP_TRY(sp_mirror_settle(&e->slots));
         for (int64_t i = 0; i < m; i++) a[i] = pairs->a[from + i], b[i] = pairs->b[from + i];
-        SP_TRY(compare(e, &kv, m));
+        SP_TRY(compare(e, (sp_probed_layer){&kv, layer}, m));
         for (int64_t i = 0; i < m; i++) difference += (double)differ[i], norm += (double)size[i];
     }
     *out = norm > 0 ? (float)sqrt(difference / norm) : 0;
@@ -175,7 +175,7 @@ static sp_attend_req same_sight(const sp_attend_req *req, const uint16_t *see, i
     return part;
 }
 
-static sp_err measure_columns(sp_engine *e, const sp_kv_view *kv, const sp_plan *p, int s)
+static sp_err measure_columns(sp_engine *e, sp_probed_layer at, const sp_plan *p, int s)
 {
     const sp_hparams *hp = &e->o.model->hp;
     const sp_attend_req *req = &e->reqs[s];
@@ -183,10 +183,13 @@ static sp_err measure_columns(sp_engine *e, const sp_kv_view *kv, const sp_plan 
     sp_attend_req part;
     for (int64_t from = 0; from < req->m; from += part.m) {
         part = same_sight(req, e->rows.host.see + e->rows.first[s], from, hp);
-        sp_device_columns(e->device, &(sp_columns_args){.kv = kv,
-                                                        .rope = &e->rope,
+        sp_device_columns(e->device, &(sp_columns_args){.kv = at.kv,
+                                                        .rope = sp_engine_rope(e, at.layer),
                                                         .n_heads = hp->n_heads,
                                                         .scale = hp->attn_scale,
+                                                        .cap = hp->attn_cap,
+                                                        .window =
+                                                            e->o.model->layers[at.layer].window,
                                                         .req = &part,
                                                         .columns = columns});
     }
@@ -197,6 +200,6 @@ sp_err sp_probe_columns(sp_engine *e, sp_probed_layer at, const sp_slice *slices
 {
     for (int s = 0; s < n_slices; s++)
         if (probed(&slices[s], SP_PROBE_COLUMNS, at.layer))
-            SP_TRY(measure_columns(e, at.kv, slices[s].plan, s));
+            SP_TRY(measure_columns(e, at, slices[s].plan, s));
     return end_rows(e, slices, n_slices, SP_PROBE_COLUMNS, at.layer);
 }

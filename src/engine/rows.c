@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "engine/engine_int.h"
+#include "engine/state.h"
 
 /* -- memory --------------------------------------------------------------------------------- */
 

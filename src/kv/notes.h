@@ -4,7 +4,7 @@
  *   put   prepare (engine's thread) --> each layer: read
  *   get   each layer: write --> whole, of the parts that were valid in all layers
  *
- * A copy without notes, or with damaged ones, is used all the same: they are derived anew. */
+ * A copy without notes, or with damaged ones, is used all the same: they are derived again. */
 #ifndef SP_KV_NOTES_H
 #define SP_KV_NOTES_H
 

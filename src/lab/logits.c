@@ -101,7 +101,7 @@ static int score(sp_context *c, const int32_t *ids, size_t n, int piece, const c
 {
     sink s = {.ids = ids, .rows = as_json ? json_array() : NULL};
     if (raw && !(s.raw = fopen(raw, "wb"))) return cli_fail_with("%s: %s", raw, strerror(errno));
-    sp_err err = sp_score(c, ids, n, piece, take, &s);
+    sp_err err = sp_tokens_score(c, ids, n, piece, take, &s);
     if (s.raw && fclose(s.raw) != 0) s.raw_failed = true;
     if (s.raw_failed) return cli_fail_with("%s: %s", raw, strerror(errno));
     if (err != SP_OK) return cli_fail(err);

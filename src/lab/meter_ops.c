@@ -45,8 +45,10 @@ static float *noise_floats(size_t n)
 static void noise_group(sp_dtype type, uint8_t *group, uint32_t *seed)
 {
     static const int16_t scales_at[SP_DTYPE_N][2] = {
-        [SP_Q8_0] = {0, -1}, [SP_Q4_0] = {0, -1}, [SP_Q4_1] = {0, 2}, [SP_Q5_0] = {0, -1},
-        [SP_Q5_1] = {0, 2},  [SP_Q4_K] = {0, 2},  [SP_Q5_K] = {0, 2}, [SP_Q6_K] = {208, -1},
+        [SP_Q8_0] = {0, -1},   [SP_Q4_0] = {0, -1},   [SP_Q4_1] = {0, 2},    [SP_Q5_0] = {0, -1},
+        [SP_Q5_1] = {0, 2},    [SP_Q4_K] = {0, 2},    [SP_Q5_K] = {0, 2},    [SP_Q6_K] = {208, -1},
+        [SP_Q2_K] = {80, 82},  [SP_Q3_K] = {108, -1}, [SP_IQ4_NL] = {0, -1}, [SP_IQ4_XS] = {0, -1},
+        [SP_MXFP4] = {-1, -1},
     };
     const sp_dtype_info *info = sp_dtype_of(type);
     if (info->n_group == 1) {
@@ -59,6 +61,7 @@ static void noise_group(sp_dtype type, uint8_t *group, uint32_t *seed)
         uint16_t scale = (uint16_t)(0x2000 + (noise(seed) >> 22)); /* 2^-7 .. 2^-6 */
         memcpy(group + scales_at[type][i], &scale, sizeof scale);
     }
+    if (type == SP_MXFP4) group[0] = (uint8_t)(120 + (noise(seed) >> 31)); /* 2^-8, 2^-7 */
 }
 
 /* repeat -- fills a buffer with copies of its first `have` bytes. */

@@ -37,7 +37,7 @@ static int measure(sp_context *c, const int32_t *ids, size_t n, bool as_json)
         t.ids = ids + from;
         t.n = n - from < window ? n - from : window;
         t.first = from ? (int)(window - step) - 1 : 0;
-        sp_err err = sp_score(c, t.ids, t.n, 0, add, &t);
+        sp_err err = sp_tokens_score(c, t.ids, t.n, 0, add, &t);
         if (err != SP_OK) return cli_fail(err);
         if (isatty(2))
             fprintf(stderr, "\r%zu of %zu tokens, perplexity %.4f ", from + t.n, n,

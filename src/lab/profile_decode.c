@@ -102,7 +102,7 @@ static sp_err answer(profile *p, const sp_prompt *prompt, setting *s)
     bool busy = true;
     p->at = s;
     p->n_seen = 0;
-    sp_study *study = !s ? p->heads : p->m.ctx.context_bytes ? NULL : s->study;
+    sp_study *study = !s ? p->heads : p->m.ctx.decode.context_bytes ? NULL : s->study;
     if (study) sp_study_next(study);
     const sp_measure measure = {.forced = s ? p->tokens : NULL,
                                 .n_forced = s ? p->n_tokens : 0,
@@ -211,7 +211,7 @@ static void print_setting(const profile *p, const setting *s)
     const double answers = s->n_answers ? (double)s->n_answers : 1;
     printf("%-32s %8.4f %6.1f %% %7.1f %% %6.1f %% ", s->decode, s->kl / n,
            100 * (double)s->n_agreed / n, 100 * s->read / answers, 100 * s->reused / answers);
-    if (p->m.ctx.context_bytes)
+    if (p->m.ctx.decode.context_bytes)
         printf("%6.1f %% %10.1f\n", 100 * s->found / answers, s->file_bytes / answers / 1e3);
     else
         printf("%6.1f %% %6.1f %% %6.1f %%\n", 100 * r.read,
@@ -222,7 +222,7 @@ static void print_settings(const profile *p)
 {
     if (p->decode.n == 0) return;
     printf("\n%-32s %8s %8s %9s %8s ", "decode", "KL", "agree", "keys", "reused");
-    if (p->m.ctx.context_bytes)
+    if (p->m.ctx.decode.context_bytes)
         printf("%8s %10s\n", "found", "KB read");
     else
         printf("%8s %8s %8s\n", "mass", "of exact", "of best");
@@ -332,7 +332,7 @@ int lab_profile_decode(int argc, char **argv)
 {
     profile p = {.n_chunks = 8, .predict = 16, .most = 32};
     model_options_init(&p.m);
-    p.m.ctx.guard = 0;
+    p.m.ctx.guard.share = 0;
     const opt own[] = {
         {OPT_STRING, "index", 'i', "FILE", &p.index, "index written by spolia index",
          .common = true, .required = true},

@@ -73,7 +73,8 @@ static sp_err take(cursor *c, uint64_t n, const char *what, const uint8_t **out)
 {
     if (n > left(c))
         return sp_fail(SP_E_FORMAT,
-                       "%s: %s: %s: needs %" PRIu64 " bytes at offset %zu, the file has %zu",
+                       "%s: %s: %s: needs %" PRIu64
+                       " bytes at offset %zu, the file has %zu: is it cut short?",
                        c->path, c->where, what, n, c->at, c->size);
     *out = c->base + c->at;
     c->at += (size_t)n;
@@ -117,7 +118,7 @@ static sp_err take_text(cursor *c, const char *what, sp_text_view *out)
 static sp_err check_count(const cursor *c, uint64_t n, size_t min_bytes, const char *what)
 {
     if (n <= left(c) / min_bytes && n < SP_DICT_NONE) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " %s do not fit in the %zu bytes that follow",
+    return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " %s do not fit in the %zu bytes that follow: is the file cut short?",
                    c->path, c->where, n, what, left(c));
 }
 
@@ -230,7 +231,8 @@ static sp_err read_tensor(cursor *c, const sp_gguf *g, sp_tensor *t)
     SP_TRY(take_u32(c, "type", &type_id));
     SP_TRY(take_u64(c, "offset", &offset));
     if (offset > c->size)
-        return sp_fail(SP_E_FORMAT, "%s: %s: offset %" PRIu64 " is outside the file (%zu bytes)",
+        return sp_fail(SP_E_FORMAT, "%s: %s: offset %" PRIu64
+                       " is outside the file (%zu bytes): is it cut short?",
                        c->path, c->where, offset, c->size);
     if (offset % g->alignment != 0)
         return sp_fail(SP_E_FORMAT, "%s: %s: offset %" PRIu64 " is not a multiple of %zu", c->path,
@@ -259,7 +261,8 @@ static sp_err place_tensors(const cursor *c, sp_gguf *g)
         t->offset += g->data_offset; /* no overflow: both are about the file size */
         if (t->offset > c->size || t->n_bytes > c->size - t->offset)
             return sp_fail(SP_E_FORMAT,
-                           "%s: tensor %.*s: needs %zu bytes at offset %zu, the file has %zu",
+                           "%s: tensor %.*s: needs %zu bytes at offset %zu, the file has %zu: is "
+                           "it cut short? download it again",
                            c->path, SP_VIEW(t->name), t->n_bytes, t->offset, c->size);
         t->data = t->n_bytes ? c->base + t->offset : NULL;
     }

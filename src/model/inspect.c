@@ -143,14 +143,37 @@ static void add_metadata(builder *b, json_t *root, const sp_gguf *g)
     set(b, root, "metadata", metadata);
 }
 
+/* add_support -- whether the configuration is one that Spolia computes, and what may be reused then. */
+static void add_support(builder *b, json_t *root, sp_err err, const sp_config *c)
+{
+    int n_local = 0;
+    set(b, root, "supported", json_boolean(err == SP_OK));
+    if (err != SP_OK) {
+        const char *why = sp_error_detail();
+        set(b, root, "refused", text((sp_text_view){.s = why, .n = strlen(why)}));
+        return;
+    }
+    set(b, root, "reuse", json_string(sp_arch_reuse(c->arch)));
+    set(b, root, "context", json_integer(c->hp.n_ctx));
+    set(b, root, "layers", json_integer(c->hp.n_layers));
+    for (int l = 0; l < c->hp.n_layers; l++) n_local += c->layers[l] & SP_LAYER_LOCAL;
+    if (c->hp.sliding_window == 0) return;
+    set(b, root, "window", json_integer(c->hp.sliding_window));
+    set(b, root, "layers_with_window", json_integer(n_local));
+}
+
 static void inspect_gguf(builder *b, json_t *root, const sp_gguf *g)
 {
+    sp_config c;
     sp_text_view arch = {0};
     set(b, root, "format", json_string("gguf"));
     set(b, root, "version", json_integer(g->version));
     if (sp_gguf_text(g, "general.architecture", &arch) == SP_OK && arch.s) {
         set(b, root, "architecture", text(arch));
-        set(b, root, "supported", json_boolean(sp_arch_of_gguf(arch) != NULL));
+        if (g->tensors.list.n > 0)
+            add_support(b, root, sp_config_of_gguf(g, &c), &c);
+        else
+            set(b, root, "supported", json_boolean(sp_arch_of_gguf(arch) != NULL));
     }
     set(b, root, "alignment", json_integer((json_int_t)g->alignment));
     set(b, root, "data_offset", json_integer((json_int_t)g->data_offset));
@@ -162,11 +185,12 @@ static void inspect_gguf(builder *b, json_t *root, const sp_gguf *g)
 
 static void inspect_folder(builder *b, json_t *root, const sp_safetensors *st, json_t *config)
 {
+    sp_config c;
     const char *type = json_string_value(json_object_get(config, "model_type"));
     set(b, root, "format", json_string("safetensors"));
     if (type) {
         set(b, root, "architecture", json_string(type));
-        set(b, root, "supported", json_boolean(sp_arch_of_hf(type, NULL) != NULL));
+        add_support(b, root, sp_config_of_json(config, "config.json", &c), &c);
     }
     if (config) set(b, root, "config", json_incref(config));
     add_tensors(b, root, &st->tensors, true);

@@ -5,7 +5,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "model/gguf_vocab.h"
+#include "model/tokenizer/gguf_vocab.h"
 #include "model/model_int.h"
 #include "model/weights.h"
 
@@ -27,6 +27,27 @@ static void hash_hparams(sp_sha256 *s, const sp_model *m)
     sp_sha256_field(s, "rope", m->rope.freq, (size_t)m->rope.n_rot / 2 * sizeof(float));
 }
 
+/* hash_more -- what not every architecture has; nothing is added where there is none of it. */
+static void hash_more(sp_sha256 *s, const sp_model *m)
+{
+    const sp_hparams *hp = &m->hp;
+    const float scales[] = {hp->embed_scale, hp->residual_scale, hp->logit_scale, hp->attn_cap,
+                            hp->logit_cap};
+    const int32_t moe[] = {hp->moe.n, hp->moe.n_used, hp->moe.n_ff, hp->moe.n_shared,
+                           hp->moe.sum_to_1};
+    bool any = false;
+    for (size_t i = 0; i < SP_COUNT(scales); i++) any |= scales[i] != 0;
+    if (any) sp_sha256_field(s, "scales", scales, sizeof scales);
+    if (hp->moe.n) sp_sha256_field(s, "moe", moe, sizeof moe);
+    if (m->rope_local.n_rot)
+        sp_sha256_field(s, "local rope", m->rope_local.freq,
+                        (size_t)m->rope_local.n_rot / 2 * sizeof(float));
+    for (int l = 0; l < hp->n_layers && m->layers; l++) {
+        const int32_t kind[] = {l, m->layers[l].window, m->layers[l].rope};
+        if (kind[1] || kind[2]) sp_sha256_field(s, "layer", kind, sizeof kind);
+    }
+}
+
 static void hash_tensor(sp_sha256 *s, const sp_tensor *t)
 {
     size_t head = SP_MIN(t->n_bytes, SAMPLE_BYTES), tail = SP_MIN(t->n_bytes - head, SAMPLE_BYTES);
@@ -43,6 +64,7 @@ sp_err sp_model_identify(sp_model *m, const sp_tensor_dir *dir)
     sp_digest digest;
     SP_TRY(sp_sha256_create(&s));
     hash_hparams(s, m);
+    hash_more(s, m);
     for (size_t i = 0; i < dir->list.n; i++) hash_tensor(s, &dir->list.v[i]);
     sp_sha256_final(s, &digest);
     memcpy(m->id, digest.b, sizeof m->id);

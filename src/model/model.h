@@ -12,9 +12,17 @@
 
 typedef struct sp_tokenizer sp_tokenizer;
 
+/* A mixture of experts: each token uses n_used of n feed-forwards, and a shared one. n 0: none. */
+typedef struct sp_moe {
+    int n, n_used;
+    int n_ff;      /* of an expert */
+    int n_shared;  /* of the shared one; 0: there is none */
+    bool sum_to_1; /* the weights of the chosen ones do */
+} sp_moe;
+
 /* Sizes and constants, whatever the file called them. Letters: compute/shapes.h. */
 typedef struct sp_hparams {
-    const char *arch; /* name in the architecture table: "llama", "qwen2", "qwen3", "mistral" */
+    const char *arch; /* name in the architecture table: "llama", "qwen2", "gemma3" */
     int n_layers;     /* L */
     int n_embd;       /* E */
     int n_heads;      /* H */
@@ -25,7 +33,15 @@ typedef struct sp_hparams {
     int n_ctx;        /* context that the model was trained for, tokens */
     float norm_eps;
     float attn_scale;   /* 1 / sqrt(D) unless the architecture says otherwise */
-    int sliding_window; /* tokens; 0: none */
+    int sliding_window; /* tokens, of the layers that have one (sp_layer.window); 0: none */
+    sp_act act;
+    bool wide_qk_norm; /* one norm over all heads of q, and of k */
+    /* factors and soft caps; 0: none */
+    float embed_scale;    /* on embeddings */
+    float residual_scale; /* on what attention and feed-forward add */
+    float logit_scale;    /* on logits */
+    float attn_cap, logit_cap;
+    sp_moe moe;
 } sp_hparams;
 
 /* Rotary embedding as the model wants it: angle of pair i at position p is p * freq[i]. All
@@ -39,23 +55,39 @@ typedef struct sp_rope_spec {
 
 /* How the feed-forward part of a layer is computed (engine/ffn.c). */
 typedef enum sp_ffn_kind {
-    SP_FFN_GATED /* w_down (silu(w_gate x) * (w_up x)), the same for all rows */
+    SP_FFN_GATED,  /* w_down (act(w_gate x) * (w_up x)), the same for all rows */
+    SP_FFN_EXPERTS /* of the experts that the router chooses for a row, weighted */
 } sp_ffn_kind;
+
+typedef struct sp_expert {
+    sp_mat w_gate, w_up, w_down; /* [F, E] [F, E] [E, F] with the F of experts */
+} sp_expert;
+
+/* Which rotary table a layer uses. */
+typedef enum sp_rope_kind { SP_ROPE_MAIN, SP_ROPE_LOCAL, SP_ROPE_NONE, SP_ROPE_N } sp_rope_kind;
 
 /* Weights of one layer. Matrices are [outputs, inputs]; vectors f32; absent ones have data ==
  * NULL. */
 typedef struct sp_layer {
     sp_ffn_kind ffn;
-    const float *attn_norm, *ffn_norm; /* [E] */
+    sp_rope_kind rope;
+    int window;                        /* tokens that a query sees, itself included; 0: all */
+    const float *attn_norm, *ffn_norm; /* [E] of what they read, or NULL */
+    const float *attn_post_norm, *ffn_post_norm; /* [E] of what they add, or NULL */
     sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
     const float *bq, *bk, *bv, *bo;    /* [H D] [G D] [G D] [E] or NULL */
-    const float *q_norm, *k_norm;      /* [D] RMSNorm on each head before RoPE (qwen3), or NULL */
+    const float *q_norm, *k_norm;      /* [D] RMSNorm on each head before RoPE, or NULL; wide_qk_norm:
+                                          [H D] and [G D] on all heads */
     sp_mat w_gate, w_up, w_down;       /* [F, E] [F, E] [E, F] */
+    sp_mat router;                     /* [X, E]; this and the rest: SP_FFN_EXPERTS */
+    sp_expert *experts;                /* [X] */
+    sp_expert shared;
+    sp_mat shared_gate;                /* [1, E]; absent: weight 1 */
 } sp_layer;
 
 typedef struct sp_model {
     sp_hparams hp;
-    sp_rope_spec rope;
+    sp_rope_spec rope, rope_local; /* the latter n_rot 0: not used */
     sp_mat embed;  /* [V, E] */
     sp_mat output; /* [V, E]; the embedding when tied */
     bool tied;

@@ -9,7 +9,7 @@
  *  I1  Only the holder of its lock writes or renames a .tmp, after it has checked that the file that
  *      it locked still has that name. So nobody writes to a file that another process has renamed,
  *      and processes that start together write one pack.
- *  I2  A .tmp without a lock is left from a process that died; it is removed, or written anew.
+ *  I2  A .tmp without a lock is left from a process that died; it is removed or rewritten.
  *  I3  A pack is removed by name only. Processes that have mapped it keep it.
  *
  * Whatever fails here is logged at debug level: without a pack the model starts as before. */

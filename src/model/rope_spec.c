@@ -28,8 +28,13 @@ static double pair_of_turns(const sp_rope_config *c, double turns)
  * stretched. */
 static double yarn(const sp_rope_config *c, int pair, double freq)
 {
-    double first = fmax(floor(pair_of_turns(c, c->beta_fast)), 0);
-    double last = fmin(ceil(pair_of_turns(c, c->beta_slow)), c->n_rot - 1);
+    double first = pair_of_turns(c, c->beta_fast), last = pair_of_turns(c, c->beta_slow);
+    if (!c->exact_ramp) {
+        first = floor(first);
+        last = ceil(last);
+    }
+    first = fmax(first, 0);
+    last = fmin(last, c->n_rot - 1);
     double stretch = fmin(fmax((pair - first) / fmax(last - first, 0.001), 0), 1);
     return stretch * freq / c->factor + (1 - stretch) * freq;
 }
@@ -39,6 +44,7 @@ void sp_rope_fill(const sp_rope_config *c, const float *factors, bool adjacent, 
     for (int i = 0; i < c->n_rot / 2; i++) {
         double freq = pow(c->base, -2.0 * i / c->n_rot);
         if (factors) freq /= (double)factors[i];
+        if (c->scaling == SP_ROPE_LONG && !factors) freq /= (double)c->short_factor[i];
         if (c->scaling == SP_ROPE_LINEAR) freq /= c->factor;
         if (c->scaling == SP_ROPE_LLAMA3) freq = llama3(c, freq);
         if (c->scaling == SP_ROPE_YARN) freq = yarn(c, i, freq);
@@ -46,8 +52,7 @@ void sp_rope_fill(const sp_rope_config *c, const float *factors, bool adjacent, 
     }
     out->n_rot = c->n_rot;
     out->adjacent = adjacent;
-    out->magnitude = 1;
-    if (c->scaling == SP_ROPE_YARN)
-        out->magnitude =
-            (float)(c->attention > 0 ? c->attention : 1 + 0.1 * log(fmax(c->factor, 1)));
+    const bool yarn_alone = c->attention == 0 && c->scaling == SP_ROPE_YARN;
+    out->magnitude = c->attention > 0 ? (float)c->attention : 1;
+    if (yarn_alone) out->magnitude = (float)(1 + 0.1 * log(fmax(c->factor, 1)));
 }

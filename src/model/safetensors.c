@@ -95,7 +95,7 @@ static sp_err read_place(const json_t *offsets, int64_t bytes, const contents *f
     if (begin < 0 || end < begin || (uint64_t)end > n_data)
         return sp_fail(SP_E_FORMAT,
                        "%s: tensor %.*s: data_offsets: [%" PRId64 ", %" PRId64
-                       "] is not a range of the %zu bytes of data",
+                       "] is not a range of the %zu bytes of data: is the file cut short?",
                        t->path, SP_VIEW(t->name), (int64_t)begin, (int64_t)end, n_data);
     if (bytes >= 0 && end - begin != bytes)
         return sp_fail(SP_E_FORMAT,

@@ -12,7 +12,7 @@
 #include "base/dict.h"
 #include "base/mem.h"
 #include "compute/dtype.h"
-#include "model/vocab_spec.h"
+#include "model/tokenizer/vocab_spec.h"
 
 #define SP_TENSOR_DIMS 4
 

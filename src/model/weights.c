@@ -3,8 +3,9 @@
  * Binding a file and walking over a model's weights both go by these rows.
  *
  * A shape of two letters is a matrix, borrowed from the file; of one letter a vector, converted to
- * f32. Letters are those of shapes.h, and Q = H D, K = G D, R = n_rot / 2. A row without a shape is
- * a tensor that must not be there: it means a computation that the forward pass does not do.
+ * f32. Letters are those of shapes.h, and Q = H D, K = G D, R = n_rot / 2, X experts, f and S the widths
+ * of an expert and of the shared one. A tensor that no row of the architecture names is refused: it
+ * means a computation that the forward pass does not do.
  */
 #include "model/weights.h"
 
@@ -14,49 +15,103 @@
 
 #include "base/log.h"
 
-typedef enum need { ALWAYS, MAYBE, WITH_BIAS, WITH_QK_NORM } need;
+typedef enum need { ALWAYS, MAYBE } need;
+
+/* A matrix that is part of a tensor: its rows start after those of the letters before it. */
+typedef struct part {
+    const char *rows; /* letters of all parts, or NULL: the tensor is the matrix */
+    int index;
+} part;
 
 typedef struct row {
     const char *gguf, *hf; /* after the prefix of the layer; NULL: not in this kind of file */
     const char *shape;
     need need;
-    size_t field; /* offset in sp_layer or sp_model */
+    size_t field;          /* offset in sp_layer, sp_expert or sp_model */
+    unsigned when, unless; /* traits: all of `when`, and none of `unless`; else the row is not there */
+    part part;
+    bool norm;             /* holds norms */
+    bool twin;             /* of a row before it that has the same field */
+    unsigned must;         /* MAYBE: must be there with these traits */
 } row;
 
-#define LAYER(f) offsetof(sp_layer, f)
-#define MODEL(f) offsetof(sp_model, f)
+#define LAYER(f)  offsetof(sp_layer, f)
+#define EXPERT(f) offsetof(sp_expert, f)
+#define MODEL(f)  offsetof(sp_model, f)
+#define NORM      .norm = true
+#define TWIN      .twin = true
+#define QKV(i)    .part = {"QKK", i}, TWIN
+#define UP(i)     .part = {"FF", i}, TWIN
+#define DENSE     .unless = SP_EXPERTS
+#define SHARED    SP_EXPERTS | SP_SHARED_EXPERT
 
 /* clang-format off */
 static const row layer_rows[] = {
-    {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS,       LAYER(attn_norm)},
-    {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS,       LAYER(ffn_norm)},
-    {"attn_q.weight",      "self_attn.q_proj.weight",         "QE", ALWAYS,       LAYER(wq)},
-    {"attn_k.weight",      "self_attn.k_proj.weight",         "KE", ALWAYS,       LAYER(wk)},
-    {"attn_v.weight",      "self_attn.v_proj.weight",         "KE", ALWAYS,       LAYER(wv)},
-    {"attn_output.weight", "self_attn.o_proj.weight",         "EQ", ALWAYS,       LAYER(wo)},
-    {"attn_q.bias",        "self_attn.q_proj.bias",           "Q",  WITH_BIAS,    LAYER(bq)},
-    {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  WITH_BIAS,    LAYER(bk)},
-    {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  WITH_BIAS,    LAYER(bv)},
-    {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,        LAYER(bo)},
-    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  WITH_QK_NORM, LAYER(q_norm)},
-    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  WITH_QK_NORM, LAYER(k_norm)},
-    {"ffn_gate.weight",    "mlp.gate_proj.weight",            "FE", ALWAYS,       LAYER(w_gate)},
-    {"ffn_up.weight",      "mlp.up_proj.weight",              "FE", ALWAYS,       LAYER(w_up)},
-    {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS,       LAYER(w_down)},
-    {"ffn_gate.bias",      "mlp.gate_proj.bias",              NULL, MAYBE,        0},
-    {"ffn_up.bias",        "mlp.up_proj.bias",                NULL, MAYBE,        0},
-    {"ffn_down.bias",      "mlp.down_proj.bias",              NULL, MAYBE,        0},
-    {"post_attention_norm.weight", NULL,                      NULL, MAYBE,        0},
+    {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS, LAYER(attn_norm), .unless = SP_NO_PRE_NORMS, NORM},
+    {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS, LAYER(ffn_norm), .unless = SP_NO_PRE_NORMS | SP_PRE_FFN_NAME, NORM},
+    {"ffn_norm.weight",    "pre_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_norm), .when = SP_PRE_FFN_NAME, NORM, TWIN},
+    {"attn_q.weight",      "self_attn.q_proj.weight",         "QE", ALWAYS, LAYER(wq), .unless = SP_FUSED_QKV},
+    {"attn_k.weight",      "self_attn.k_proj.weight",         "KE", ALWAYS, LAYER(wk), .unless = SP_FUSED_QKV},
+    {"attn_v.weight",      "self_attn.v_proj.weight",         "KE", ALWAYS, LAYER(wv), .unless = SP_FUSED_QKV},
+    {"attn_qkv.weight",    "self_attn.qkv_proj.weight",       "QE", ALWAYS, LAYER(wq), .when = SP_FUSED_QKV, QKV(0)},
+    {"attn_qkv.weight",    "self_attn.qkv_proj.weight",       "KE", ALWAYS, LAYER(wk), .when = SP_FUSED_QKV, QKV(1)},
+    {"attn_qkv.weight",    "self_attn.qkv_proj.weight",       "KE", ALWAYS, LAYER(wv), .when = SP_FUSED_QKV, QKV(2)},
+    {"attn_output.weight", "self_attn.o_proj.weight",         "EQ", ALWAYS, LAYER(wo)},
+    {"attn_q.bias",        "self_attn.q_proj.bias",           "Q",  MAYBE,  LAYER(bq), .must = SP_QKV_BIAS},
+    {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  MAYBE,  LAYER(bk), .must = SP_QKV_BIAS},
+    {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  MAYBE,  LAYER(bv), .must = SP_QKV_BIAS},
+    {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,  LAYER(bo)},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  MAYBE,  LAYER(q_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  MAYBE,  LAYER(k_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight",         "Q",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight",         "K",  ALWAYS, LAYER(k_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
+    {"post_attention_norm.weight", "post_attention_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
+    {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
+    {"post_attention_norm.weight", "post_self_attn_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_GLM_NAMES, NORM, TWIN},
+    {"post_ffw_norm.weight", "post_mlp_layernorm.weight",     "E",  ALWAYS, LAYER(ffn_post_norm), .when = SP_GLM_NAMES, NORM, TWIN},
+    {"ffn_gate.weight",    "mlp.gate_proj.weight",            "FE", ALWAYS, LAYER(w_gate), .unless = SP_EXPERTS | SP_FUSED_UP},
+    {"ffn_up.weight",      "mlp.up_proj.weight",              "FE", ALWAYS, LAYER(w_up), .unless = SP_EXPERTS | SP_FUSED_UP},
+    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(w_gate), .when = SP_FUSED_UP, UP(0)},
+    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(w_up), .when = SP_FUSED_UP, UP(1)},
+    {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS, LAYER(w_down), DENSE},
+    {"ffn_gate_inp.weight", "mlp.gate.weight",                "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS, .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_gate_inp.weight", "block_sparse_moe.gate.weight",   "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_MIXTRAL, TWIN},
+    {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_GRANITE, TWIN},
+    {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SHARED},
+    {"ffn_up_shexp.weight",   "mlp.shared_expert.up_proj.weight",   "SE", ALWAYS, LAYER(shared.w_up), .when = SHARED},
+    {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", "ES", ALWAYS, LAYER(shared.w_down), .when = SHARED},
+    {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight",  "1E", ALWAYS, LAYER(shared_gate), .when = SHARED},
+};
+
+/* Of each expert. GGUF files and granite's have one tensor [X, rows, columns] for all of them; the
+ * others one an expert, with its number for %d. */
+static const row expert_rows[] = {
+    {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight", "fE", ALWAYS, EXPERT(w_gate), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_up_exps.weight",   "mlp.experts.%d.up_proj.weight",   "fE", ALWAYS, EXPERT(w_up), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_down_exps.weight", "mlp.experts.%d.down_proj.weight", "Ef", ALWAYS, EXPERT(w_down), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_gate_exps.weight", "block_sparse_moe.experts.%d.w1.weight", "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_MIXTRAL, TWIN},
+    {"ffn_up_exps.weight",   "block_sparse_moe.experts.%d.w3.weight", "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_MIXTRAL, TWIN},
+    {"ffn_down_exps.weight", "block_sparse_moe.experts.%d.w2.weight", "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_MIXTRAL, TWIN},
+    {"ffn_gate_exps.weight", NULL, "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_GRANITE, TWIN},
+    {"ffn_up_exps.weight",   NULL, "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_GRANITE, TWIN},
+    {"ffn_down_exps.weight", "block_sparse_moe.output_linear.weight", "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_GRANITE, TWIN},
+    {NULL, "block_sparse_moe.input_linear.weight", "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_GRANITE, .part = {"ff", 0}, TWIN},
+    {NULL, "block_sparse_moe.input_linear.weight", "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_GRANITE, .part = {"ff", 1}, TWIN},
 };
 
 static const row
     embed_row   = {"token_embd.weight",  "model.embed_tokens.weight", "VE", ALWAYS, MODEL(embed)},
     output_row  = {"output.weight",      "lm_head.weight",            "VE", ALWAYS, MODEL(output)},
-    norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm)},
-    factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0};
+    norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm), NORM},
+    factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0},
+    short_row   = {"rope_factors_short.weight", NULL,                 "R",  MAYBE,  0},
+    long_row    = {"rope_factors_long.weight",  NULL,                 "R",  MAYBE,  0};
 /* clang-format on */
 
-enum { NO_LAYER = -1, NAME_BYTES = 96 };
+/* Tensors that repeat what the configuration says. */
+static const char *const harmless[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight"};
+
+enum { NO_LAYER = -1, NAME_BYTES = 128 };
 
 typedef struct binder {
     const sp_tensor_dir *dir;
@@ -67,6 +122,12 @@ typedef struct binder {
     sp_model *m;
     bool *used; /* [dir->list.n] */
 } binder;
+
+/* What a row is bound for: a layer or none, and one of its experts or none. */
+typedef struct place {
+    int layer, expert; /* NO_LAYER */
+    void *base;        /* the struct; zeroed where nothing is bound */
+} place;
 
 /* -- one tensor ----------------------------------------------------------------------------- */
 
@@ -87,26 +148,46 @@ static int64_t size_of(const sp_hparams *hp, int n_rot, char letter)
         return n_rot / 2;
     case 'V':
         return hp->n_vocab;
+    case 'X':
+        return hp->moe.n;
+    case 'f':
+        return hp->moe.n_ff;
+    case 'S':
+        return hp->moe.n_shared;
+    case '1':
+        return 1;
     default:
         return 0;
     }
 }
 
-static bool must_be_there(const binder *b, need n)
+static bool applies(const row *r, unsigned traits)
 {
-    return n == ALWAYS || (n == WITH_BIAS && b->config->arch->qkv_bias) ||
-           (n == WITH_QK_NORM && b->config->arch->qk_norm);
+    return (traits & r->when) == r->when && !(traits & r->unless);
+}
+
+static bool must_be_there(const binder *b, const row *r)
+{
+    return r->need == ALWAYS || (b->config->arch->traits & r->must);
 }
 
 /* The tensor of a row, marked as used; NULL when the file has none. */
-static const sp_tensor *find(binder *b, const row *r, int layer, char *name)
+static const sp_tensor *find(binder *b, const row *r, const place *at, char *name)
 {
     const char *end = b->gguf ? r->gguf : r->hf;
+    char suffix[NAME_BYTES];
+    *name = 0;
     if (!end) return NULL;
-    if (layer == NO_LAYER)
-        snprintf(name, NAME_BYTES, "%s", end);
+    const char *number = strstr(end, "%d");
+    if (number)
+        snprintf(suffix, NAME_BYTES, "%.*s%d%s", (int)(number - end), end, at->expert, number + 2);
     else
-        snprintf(name, NAME_BYTES, b->gguf ? "blk.%d.%s" : "model.layers.%d.%s", layer, end);
+        snprintf(suffix, NAME_BYTES, "%s", end);
+    if (at->layer == NO_LAYER)
+        snprintf(name, NAME_BYTES, "%s", suffix);
+    else
+        snprintf(name, NAME_BYTES, b->gguf ? "blk.%d.%.96s" : "model.layers.%d.%.96s", at->layer,
+                 suffix);
     const sp_tensor *t = sp_tensor_find(b->dir, name, strlen(name));
     if (t) b->used[t - b->dir->list.v] = true;
     return t;
@@ -121,17 +202,41 @@ static const char *shape_text(const int64_t *shape, int n, char *buf, size_t n_b
     return buf;
 }
 
-static sp_err check(const binder *b, const row *r, const sp_tensor *t)
+/* What a row takes of its tensor: rows from .. from + n - 1, counted over all experts. */
+typedef struct slice {
+    int64_t from, n, of; /* of: rows of one expert, or of the tensor */
+} slice;
+
+static slice slice_of(const binder *b, const row *r, const place *at, const sp_tensor *t)
+{
+    const sp_hparams *hp = &b->m->hp;
+    slice s = {.n = size_of(hp, b->config->rope.n_rot, r->shape[0])};
+    s.of = s.n;
+    if (r->part.rows) {
+        s.of = 0;
+        for (int i = 0; r->part.rows[i]; i++) {
+            if (i == r->part.index) s.from = s.of;
+            s.of += size_of(hp, b->config->rope.n_rot, r->part.rows[i]);
+        }
+    }
+    if (at->expert != NO_LAYER && t->n_dims == 3) s.from += at->expert * s.of;
+    return s;
+}
+
+static sp_err check(const binder *b, const row *r, const place *at, const sp_tensor *t)
 {
     char got[96], wanted[96];
-    const int n_rot = b->config->rope.n_rot;
-    int64_t want[2] = {size_of(&b->m->hp, n_rot, r->shape[0]),
-                       size_of(&b->m->hp, n_rot, r->shape[1])};
-    int n = r->shape[1] ? 2 : 1;
+    const slice s = slice_of(b, r, at, t);
+    const bool all = at->expert != NO_LAYER && !strstr(b->gguf ? r->gguf : r->hf, "%d");
+    int64_t want[3] = {b->m->hp.moe.n};
+    int n = all;
+    want[n++] = s.of;
+    if (r->shape[1]) want[n++] = size_of(&b->m->hp, b->config->rope.n_rot, r->shape[1]);
     if (t->dtype == SP_DTYPE_N)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
                        SP_VIEW(t->name), t->type);
     if (t->n_dims == n && memcmp(t->shape, want, (size_t)n * sizeof want[0]) == 0) return SP_OK;
+    if (r->shape[0] == '1' && t->n_dims == 1 && t->shape[0] == want[1]) return SP_OK;
     return sp_fail(SP_E_FORMAT, "%s: tensor %.*s: its shape is %s, the configuration asks for %s",
                    t->path, SP_VIEW(t->name), shape_text(t->shape, t->n_dims, got, sizeof got),
                    shape_text(want, n, wanted, sizeof wanted));
@@ -139,110 +244,180 @@ static sp_err check(const binder *b, const row *r, const sp_tensor *t)
 
 /* Kernels read whole elements: a matrix that a file placed at an odd address is copied. The fields
  * of a quantized group are 16-bit at most. */
-static sp_err bind_matrix(binder *b, const sp_tensor *t, sp_mat *out)
+static sp_err bind_matrix(binder *b, const row *r, const place *at, const sp_tensor *t, sp_mat *out)
 {
-    const void *data = t->data;
+    const slice s = slice_of(b, r, at, t);
+    const int64_t n_cols = t->shape[t->n_dims - 1];
+    const size_t row_bytes = sp_row_bytes(t->dtype, n_cols), n_bytes = (size_t)s.n * row_bytes;
+    const void *data = t->data + (size_t)s.from * row_bytes;
     uintptr_t align = t->dtype == SP_F32 ? sizeof(float) : sizeof(uint16_t);
     if ((uintptr_t)data % align) {
-        void *copy = sp_arena_take(b->arena, t->n_bytes, 1);
-        if (!copy) return sp_fail_nomem(t->n_bytes, "an unaligned tensor");
-        data = memcpy(copy, data, t->n_bytes);
+        void *copy = sp_arena_take(b->arena, n_bytes, 1);
+        if (!copy) return sp_fail_nomem(n_bytes, "an unaligned tensor");
+        data = memcpy(copy, data, n_bytes);
         sp_log(SP_LOG_DEBUG, "%s: tensor %.*s: unaligned, copied", t->path, SP_VIEW(t->name));
     }
-    *out = (sp_mat){.type = t->dtype, .n_rows = t->shape[0], .n_cols = t->shape[1], .data = data};
+    *out = (sp_mat){.type = t->dtype, .n_rows = s.n, .n_cols = n_cols, .data = data};
     return SP_OK;
 }
 
-static sp_err bind_vector(binder *b, const sp_tensor *t, const float **out)
+static sp_err bind_vector(binder *b, const row *r, const sp_tensor *t, const float **out)
 {
     int64_t n = t->shape[t->n_dims - 1];
     float *v = sp_arena_take(b->arena, (size_t)n, sizeof *v);
     if (!v) return sp_fail_nomem((size_t)n * sizeof *v, "a weight vector");
     sp_row_to_f32(t->dtype, t->data, v, n);
+    if (r->norm && !b->gguf && (b->config->arch->traits & SP_NORM_PLUS_1))
+        for (int64_t i = 0; i < n; i++) v[i] += 1;
     *out = v;
     return SP_OK;
 }
 
-/* Binds the tensor of a row into the struct at `base`, which is zeroed where nothing is bound. */
-static sp_err bind(binder *b, const row *r, int layer, void *base)
+/* Binds the tensor of a row. */
+static sp_err bind(binder *b, const row *r, const place *at)
 {
     char name[NAME_BYTES];
-    const sp_tensor *t = find(b, r, layer, name);
-    if (!t && must_be_there(b, r->need))
+    if (!applies(r, b->config->arch->traits) || !(b->gguf ? r->gguf : r->hf)) return SP_OK;
+    const sp_tensor *t = find(b, r, at, name);
+    if (!t && must_be_there(b, r))
         return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, name);
     if (!t) return SP_OK;
-    if (!r->shape)
-        return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %s: is not part of %s as it is supported",
-                       t->path, name, b->config->arch->name);
-    SP_TRY(check(b, r, t));
-    void *field = (char *)base + r->field;
-    return r->shape[1] ? bind_matrix(b, t, field) : bind_vector(b, t, field);
+    SP_TRY(check(b, r, at, t));
+    void *field = (char *)at->base + r->field;
+    return r->shape[1] ? bind_matrix(b, r, at, t, field) : bind_vector(b, r, t, field);
 }
 
 /* -- the model ------------------------------------------------------------------------------ */
 
 /* V is the number of rows of the embedding; a config.json must agree. */
-static sp_err bind_embedding(binder *b)
+static sp_err bind_embedding(binder *b, const place *whole)
 {
     char name[NAME_BYTES];
     int claimed = b->config->hp.n_vocab;
-    const sp_tensor *t = find(b, &embed_row, NO_LAYER, name);
+    const sp_tensor *t = find(b, &embed_row, whole, name);
     if (t && claimed == 0 && t->shape[0] >= 1 && t->shape[0] <= 1 << 26)
         b->m->hp.n_vocab = (int)t->shape[0];
-    return bind(b, &embed_row, NO_LAYER, b->m);
+    return bind(b, &embed_row, whole);
 }
 
-static sp_err bind_output(binder *b)
+static sp_err bind_output(binder *b, const place *whole)
 {
     char name[NAME_BYTES];
     const sp_config *c = b->config;
-    bool there = find(b, &output_row, NO_LAYER, name) != NULL;
-    if (c->tied || (!there && c->arch->tied && !c->untied)) {
+    bool there = find(b, &output_row, whole, name) != NULL;
+    if (c->tied || (!there && !c->untied)) {
         b->m->output = b->m->embed;
         b->m->tied = true;
         return SP_OK;
     }
-    return bind(b, &output_row, NO_LAYER, b->m);
+    return bind(b, &output_row, whole);
+}
+
+/* Factors of longrope: the context ends where the long ones would begin. */
+static sp_err bind_long_factors(binder *b, const float **factors)
+{
+    const float *unused = NULL;
+    place at = {NO_LAYER, NO_LAYER, &unused};
+    sp_hparams *hp = &b->m->hp;
+    const int limit = b->config->rope.trained_ctx;
+    SP_TRY(bind(b, &long_row, &at));
+    at.base = factors;
+    SP_TRY(bind(b, &short_row, &at));
+    if (!*factors && (unused || (b->gguf && b->config->rope.scaling == SP_ROPE_LONG)))
+        return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->path, short_row.gguf);
+    if (!*factors || limit == 0 || limit >= hp->n_ctx) return SP_OK;
+    sp_log(SP_LOG_INFO, "%s: context limited from %d to %d tokens, before longrope begins", b->path,
+           hp->n_ctx, limit);
+    hp->n_ctx = limit;
+    return SP_OK;
+}
+
+static sp_err fill_rope(binder *b, const sp_rope_config *r, const float *factors, sp_rope_spec *out)
+{
+    out->freq = sp_arena_take(b->arena, (size_t)r->n_rot / 2, sizeof(float));
+    if (!out->freq) return sp_fail_nomem((size_t)r->n_rot * 2, "rotary frequencies");
+    sp_rope_fill(r, factors, b->config->adjacent, out);
+    return SP_OK;
 }
 
 static sp_err bind_rope(binder *b)
 {
     const sp_rope_config *r = &b->config->rope;
     const float *factors = NULL;
-    SP_TRY(bind(b, &factors_row, NO_LAYER, &factors));
+    SP_TRY(bind(b, &factors_row, &(place){NO_LAYER, NO_LAYER, &factors}));
+    SP_TRY(bind_long_factors(b, &factors));
     for (int i = 0; factors && i < r->n_rot / 2; i++)
         if (!(factors[i] > 0))
             return sp_fail(SP_E_FORMAT, "%s: tensor %s: factor %d is not positive", b->path,
                            factors_row.gguf, i);
-    b->m->rope.freq = sp_arena_take(b->arena, (size_t)r->n_rot / 2, sizeof(float));
-    if (!b->m->rope.freq) return sp_fail_nomem((size_t)r->n_rot * 2, "rotary frequencies");
-    sp_rope_fill(r, factors, b->config->adjacent, &b->m->rope);
+    SP_TRY(fill_rope(b, r, factors, &b->m->rope));
+    const sp_rope_config *local = &b->config->rope_local;
+    return local->n_rot ? fill_rope(b, local, NULL, &b->m->rope_local) : SP_OK;
+}
+
+static sp_err bind_experts(binder *b, int l)
+{
+    sp_layer *w = &b->m->layers[l];
+    const size_t n = (size_t)b->m->hp.moe.n;
+    if (n == 0) return SP_OK;
+    w->ffn = SP_FFN_EXPERTS;
+    w->experts = sp_arena_take(b->arena, n, sizeof(sp_expert));
+    if (!w->experts) return sp_fail_nomem(n * sizeof(sp_expert), "the table of experts");
+    for (size_t x = 0; x < n; x++)
+        for (size_t i = 0; i < SP_COUNT(expert_rows); i++)
+            SP_TRY(bind(b, &expert_rows[i], &(place){l, (int)x, &w->experts[x]}));
     return SP_OK;
 }
 
 static sp_err bind_layers(binder *b)
 {
+    const sp_config *c = b->config;
     size_t n = (size_t)b->m->hp.n_layers;
     b->m->layers = sp_arena_take(b->arena, n, sizeof(sp_layer));
     if (!b->m->layers) return sp_fail_nomem(n * sizeof(sp_layer), "the layer table");
-    for (size_t l = 0; l < n; l++)
+    for (size_t l = 0; l < n; l++) {
+        sp_layer *w = &b->m->layers[l];
+        const bool local = c->layers[l] & SP_LAYER_LOCAL;
         for (size_t i = 0; i < SP_COUNT(layer_rows); i++)
-            SP_TRY(bind(b, &layer_rows[i], (int)l, &b->m->layers[l]));
+            SP_TRY(bind(b, &layer_rows[i], &(place){(int)l, NO_LAYER, w}));
+        SP_TRY(bind_experts(b, (int)l));
+        w->window = local ? c->hp.sliding_window : 0;
+        w->rope = local && c->rope_local.n_rot          ? SP_ROPE_LOCAL
+                  : c->layers[l] & SP_LAYER_NO_ROPE ? SP_ROPE_NONE
+                                                    : SP_ROPE_MAIN;
+    }
+    return SP_OK;
+}
+
+static bool is_harmless(sp_text_view name)
+{
+    for (size_t i = 0; i < SP_COUNT(harmless); i++) {
+        const size_t n = strlen(harmless[i]);
+        if (name.n >= n && memcmp(name.s + name.n - n, harmless[i], n) == 0) return true;
+    }
+    return false;
+}
+
+static sp_err check_unused(const binder *b)
+{
+    for (size_t i = 0; i < b->dir->list.n; i++) {
+        const sp_tensor *t = &b->dir->list.v[i];
+        if (!b->used[i] && !is_harmless(t->name))
+            return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: is not part of %s as it is supported",
+                           t->path, SP_VIEW(t->name), b->config->arch->name);
+    }
     return SP_OK;
 }
 
 static sp_err bind_all(binder *b)
 {
-    SP_TRY(bind_embedding(b));
-    SP_TRY(bind_output(b));
-    SP_TRY(bind(b, &norm_row, NO_LAYER, b->m));
+    const place whole = {NO_LAYER, NO_LAYER, b->m};
+    SP_TRY(bind_embedding(b, &whole));
+    SP_TRY(bind_output(b, &whole));
+    SP_TRY(bind(b, &norm_row, &whole));
     SP_TRY(bind_rope(b));
     SP_TRY(bind_layers(b));
-    for (size_t i = 0; i < b->dir->list.n; i++)
-        if (!b->used[i])
-            sp_log(SP_LOG_DEBUG, "%s: tensor %.*s: ignored", b->path,
-                   SP_VIEW(b->dir->list.v[i].name));
-    return SP_OK;
+    return check_unused(b);
 }
 
 sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
@@ -263,24 +438,38 @@ sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char 
  * the last. */
 static const row *row_at(sp_model *m, int i, void **base)
 {
-    const int n = (int)SP_COUNT(layer_rows), n_layers = m->hp.n_layers;
+    const int n_own = (int)SP_COUNT(layer_rows), n_each = (int)SP_COUNT(expert_rows);
+    const int n = n_own + n_each * m->hp.moe.n, n_layers = m->hp.n_layers;
     *base = m;
     if (i == 0) return &embed_row;
     if (--i < n * n_layers) {
-        *base = &m->layers[i / n];
-        return &layer_rows[i % n];
+        sp_layer *w = &m->layers[i / n];
+        *base = w;
+        i %= n;
+        if (i < n_own) return &layer_rows[i];
+        *base = &w->experts[(i - n_own) / n_each];
+        return &expert_rows[(i - n_own) % n_each];
     }
     i -= n * n_layers;
     return i == 0 ? &norm_row : i == 1 ? &output_row : NULL;
+}
+
+/* n_floats -- of a vector; norms of heads may be over all of them. */
+static int64_t n_floats(const sp_model *m, const row *r)
+{
+    const sp_hparams *hp = &m->hp;
+    const bool wide = hp->wide_qk_norm && r->shape[0] == 'D';
+    const int heads = r->field == LAYER(q_norm) ? hp->n_heads : hp->n_kv_heads;
+    return size_of(hp, m->rope.n_rot, r->shape[0]) * (wide ? heads : 1);
 }
 
 bool sp_weights_next(sp_model *m, int *i, sp_weight *out)
 {
     const row *r;
     for (void *base; (r = row_at(m, *i, &base)); ++*i) {
-        if (!r->shape) continue;
+        if (r->twin) continue;
         void *field = (char *)base + r->field;
-        sp_weight w = {.n = size_of(&m->hp, m->rope.n_rot, r->shape[0])};
+        sp_weight w = {.n = n_floats(m, r)};
         if (r->shape[1])
             w.mat = field;
         else

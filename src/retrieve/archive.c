@@ -75,7 +75,7 @@ sp_err sp_archive_xml(sp_archive *a, const char *name, sp_bytes *own, xmlTextRea
 sp_err sp_xml_next(xmlTextReader *x, bool *more)
 {
     int rc = xmlTextReaderRead(x);
-    if (rc < 0) return sp_fail(SP_E_UNSUPPORTED, "the archive has malformed XML");
+    if (rc < 0) return sp_fail(SP_E_UNSUPPORTED, "malformed XML");
     *more = rc > 0;
     return SP_OK;
 }

@@ -1,5 +1,5 @@
 /* blocks.c -- blocks of the syntaxes that are simpler than Markdown: reStructuredText and code. */
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #include <string.h>
 

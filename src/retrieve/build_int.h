@@ -4,7 +4,7 @@
 #define SP_RETRIEVE_BUILD_INT_H
 
 #include "base/hash.h"
-#include "retrieve/db_int.h"
+#include "retrieve/db.h"
 #include "retrieve/documents_int.h"
 #include "retrieve/folder_int.h"
 #include "spolia.h"

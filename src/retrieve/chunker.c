@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 typedef struct part {
     size_t from, to;

@@ -1,4 +1,4 @@
-#include "retrieve/db_int.h"
+#include "retrieve/db.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
     const char *why = db ? sqlite3_errmsg(db) : "out of memory";
     if (rc == SQLITE_BUSY) why = "another program is writing to it";
     bool system_knows = os && (rc == SQLITE_CANTOPEN || rc == SQLITE_IOERR);
-    const char *advice = rc == SQLITE_CORRUPT  ? "; delete it and make it anew with spolia index"
+    const char *advice = rc == SQLITE_CORRUPT  ? "; delete it and rebuild it with spolia index"
                          : rc == SQLITE_NOTADB ? "; spolia index makes one"
                                                : "";
     return sp_fail(code, "%s: %s: %s%s", path, doing, system_knows ? strerror(os) : why, advice);
@@ -148,8 +148,8 @@ sp_err sp_db_check(sqlite3 *db, const char *path, bool replace, bool *empty)
                            path);
         if (version != SCHEMA_VERSION && !replace)
             return sp_fail(SP_E_FORMAT,
-                           "%s: an index of version %lld, this program reads version %d; make it "
-                           "anew with spolia index FOLDER -o FILE --replace",
+                           "%s: an index of version %lld, this program reads version %d; rebuild "
+                           "it with spolia index FOLDER -o FILE --replace",
                            path, (long long)version, SCHEMA_VERSION);
     }
     if (empty) *empty = blank || version != SCHEMA_VERSION;

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 /* -- formats ---------------------------------------------------------------------------------- */
 
@@ -19,6 +19,9 @@ static const struct suffix {
     {".htm", SP_DOC_HTML},    {".xhtml", SP_DOC_HTML},        {".csv", SP_DOC_CSV},
     {".tsv", SP_DOC_TSV},     {".tab", SP_DOC_TSV},           {".pdf", SP_DOC_PDF},
     {".docx", SP_DOC_DOCX},   {".odt", SP_DOC_ODT},           {".epub", SP_DOC_EPUB},
+    {".json", SP_DOC_JSON},   {".ipynb", SP_DOC_NOTEBOOK},    {".xml", SP_DOC_XML},
+    {".xlsx", SP_DOC_XLSX},   {".pptx", SP_DOC_PPTX},         {".eml", SP_DOC_MAIL},
+    {".rtf", SP_DOC_RTF},
 };
 
 /* Source code and configuration, without their periods. */
@@ -46,9 +49,22 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* packed_format -- of NAME.gz: what NAME is a document of can be packed, if it is text. */
+static sp_doc_format packed_format(const char *name, const char *dot)
+{
+    char inner[256];
+    size_t n = (size_t)(dot - name);
+    if (n >= sizeof inner) return SP_DOC_NONE;
+    memcpy(inner, name, n);
+    inner[n] = '\0';
+    sp_doc_format f = sp_document_format(inner);
+    return f == SP_DOC_NONE || f == SP_DOC_GZIP ? SP_DOC_NONE : SP_DOC_GZIP;
+}
+
 sp_doc_format sp_document_format(const char *path)
 {
     const char *name = base_name(path), *dot = strrchr(name, '.');
+    if (dot && strcasecmp(dot, ".gz") == 0) return packed_format(name, dot);
     for (size_t i = 0; !dot && i < SP_COUNT(names); i++)
         if (strcmp(name, names[i].name) == 0) return names[i].format;
     for (size_t i = 0; dot && i < SP_COUNT(suffixes); i++)
@@ -136,6 +152,10 @@ static sp_err read_text(sp_reading *r, sp_doc_format format, const char *s, size
     case SP_DOC_CSV:
     case SP_DOC_TSV:
         return sp_table_read(r, format == SP_DOC_TSV, s, n);
+    case SP_DOC_JSON:
+        return sp_json_document_read(r, s, n);
+    case SP_DOC_NOTEBOOK:
+        return sp_notebook_read(r, s, n);
     case SP_DOC_MARKDOWN:
         return emit_text(r, SP_SYNTAX_MARKDOWN, s, n);
     case SP_DOC_RST:
@@ -158,7 +178,7 @@ static sp_err decode_and_read(sp_reading *r, sp_doc_format format, const char *d
     return err;
 }
 
-static sp_err read_format(sp_reading *r, sp_doc_format format, const char *data, size_t n)
+sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data, size_t n)
 {
     switch (format) {
     case SP_DOC_HTML:
@@ -173,6 +193,18 @@ static sp_err read_format(sp_reading *r, sp_doc_format format, const char *data,
         return sp_odt_read(r, data, n);
     case SP_DOC_EPUB:
         return sp_epub_read(r, data, n);
+    case SP_DOC_XML:
+        return sp_xml_read(r, data, n);
+    case SP_DOC_XLSX:
+        return sp_xlsx_read(r, data, n);
+    case SP_DOC_PPTX:
+        return sp_pptx_read(r, data, n);
+    case SP_DOC_MAIL:
+        return sp_mail_read(r, data, n);
+    case SP_DOC_RTF:
+        return sp_rtf_read(r, data, n);
+    case SP_DOC_GZIP:
+        return sp_gzip_read(r, data, n);
     default:
         return decode_and_read(r, format, data, n);
     }
@@ -180,7 +212,7 @@ static sp_err read_format(sp_reading *r, sp_doc_format format, const char *data,
 
 sp_err sp_documents_read(sp_reading *r, sp_doc_format format, const char *data, size_t n)
 {
-    sp_err err = read_format(r, format, data, n);
+    sp_err err = sp_document_read(r, format, data, n);
     bool names_no_file = err == SP_E_UNSUPPORTED || err == SP_E_LIMIT;
     return names_no_file ? sp_fail_in(err, "%s", r->path) : err;
 }

@@ -19,6 +19,14 @@ typedef enum sp_doc_format {
     SP_DOC_DOCX,
     SP_DOC_ODT,
     SP_DOC_EPUB,
+    SP_DOC_JSON,
+    SP_DOC_NOTEBOOK,
+    SP_DOC_XML,
+    SP_DOC_XLSX,
+    SP_DOC_PPTX,
+    SP_DOC_MAIL,
+    SP_DOC_RTF,
+    SP_DOC_GZIP, /* of a text in one of these formats */
 } sp_doc_format;
 
 /* No reader makes more text than this of a file, and no archive unpacks to more. */
@@ -33,12 +41,12 @@ typedef struct sp_mark {
 
 typedef SP_VEC(sp_mark) sp_marks;
 
-typedef enum sp_place {
+typedef enum sp_chunk_place {
     SP_PLACE_NONE,  /* the format has neither lines nor pages */
     SP_PLACE_LINES, /* the text is the file's own: count its line ends */
     SP_PLACE_MARKED_LINES,
     SP_PLACE_MARKED_PAGES,
-} sp_place;
+} sp_chunk_place;
 
 /* One document; everything is valid during the call only, and well-formed UTF-8 without NUL. */
 typedef struct sp_document {
@@ -48,7 +56,7 @@ typedef struct sp_document {
     size_t n;
     sp_syntax syntax;
     int64_t line; /* of a document in a JSONL file, 0 in others */
-    sp_place place;
+    sp_chunk_place place;
     const sp_mark *marks; /* [n_marks] by offset */
     size_t n_marks;
 } sp_document;
@@ -82,6 +90,16 @@ sp_doc_format sp_document_format(const char *path);
  *   DOCX, ODT one        first heading, title property, or file's name    Markdown   none
  *   EPUB      one        the book's title, or as with DOCX                Markdown   none
  *
+ *   JSON      one        the file's name; each value as "path: value"             code       none
+ *             or one an object of an array that has text, as in JSONL
+ *   notebook  one        first heading, or the file's name                 Markdown   none
+ *   XML       one        the file's name; each text as "element: text"     code       marked lines
+ *   XLSX      one a sheet "file > sheet"; rows as in CSV                    code       marked lines
+ *   PPTX      one        first heading, title property, or file's name    Markdown   marked pages
+ *   mail      one        the subject, or the file's name                  plain      none
+ *   RTF       one        the file's name                                  plain      none
+ *   gzip      those of what is packed; the format follows from the name without .gz
+ *
  * Text that is not UTF-8 is converted where its encoding can be told (encoding.c).
  * Errors: SP_E_UNSUPPORTED (damaged, or no text) and SP_E_LIMIT (more than SP_DOC_MAX_BYTES): a
  * caller may skip the file; fn has not been called. SP_E_FORMAT: a bad line of JSONL, if strict.
@@ -109,11 +127,31 @@ sp_err sp_html_to_markdown(const char *html, size_t n, sp_bytes *out, sp_bytes *
 /* Whole formats; errors as sp_documents_read. */
 sp_err sp_jsonl_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
 sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n) SP_MUST_CHECK;
+/* sp_table_read_as -- a table of tab-separated cells with a title of its own; its lines are the marks. */
+sp_err sp_table_read_as(sp_reading *r, const sp_bytes *title, const char *s,
+                        size_t n) SP_MUST_CHECK;
 sp_err sp_pdf_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 /* sp_pdf_pages -- the second half of sp_pdf_read: text with a form feed after each page. */
 sp_err sp_pdf_pages(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
 sp_err sp_docx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_odt_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
 sp_err sp_epub_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_json_document_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_notebook_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_xml_read(sp_reading *r, const char *s, size_t n) SP_MUST_CHECK;
+sp_err sp_xlsx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_pptx_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_mail_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+/* sp_document_read -- as sp_documents_read, without the path in errors. */
+sp_err sp_document_read(sp_reading *r, sp_doc_format format, const char *data,
+                        size_t n) SP_MUST_CHECK;
+/* sp_gzip_read -- unpacks, and has the reader of what is inside called. */
+sp_err sp_gzip_read(sp_reading *r, const char *data, size_t n) SP_MUST_CHECK;
+
+/* sp_text_convert -- bytes of a named encoding as UTF-8 in `own`; *done is false, and `own` empty, when
+ * iconv does not know it or some bytes mean nothing in it. */
+sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own,
+                       bool *done) SP_MUST_CHECK;
 
 #endif

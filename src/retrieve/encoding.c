@@ -14,14 +14,13 @@
 #include <string.h>
 #include <uchardet/uchardet.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #define REPLACEMENT "\xEF\xBF\xBD"
 /* Below this many bytes outside ASCII a guess is worse than Western Europe. */
 #define ENOUGH_BYTES 8
 
-/* convert -- false when some bytes mean nothing in this encoding; `own` is empty then. */
-static sp_err convert(const char *encoding, const char *data, size_t n, sp_bytes *own, bool *done)
+sp_err sp_text_convert(const char *encoding, const char *data, size_t n, sp_bytes *own, bool *done)
 {
     iconv_t to_utf8 = iconv_open("UTF-8", encoding);
     *done = false;
@@ -122,18 +121,19 @@ static sp_err guess(const char *s, size_t n, sp_bytes *own, bool *done)
         uchardet_data_end(guesser);
         const char *encoding = uchardet_get_charset(guesser);
         bool utf8 = strcmp(encoding, "UTF-8") == 0 || !*encoding;
-        sp_err err = utf8 ? SP_OK : convert(encoding, s, n, own, done);
+        sp_err err = utf8 ? SP_OK : sp_text_convert(encoding, s, n, own, done);
         uchardet_delete(guesser);
         SP_TRY(err);
     }
-    if (!*done) SP_TRY(convert("WINDOWS-1252", s, n, own, done));
-    return *done ? SP_OK : convert("ISO-8859-1", s, n, own, done);
+    if (!*done) SP_TRY(sp_text_convert("WINDOWS-1252", s, n, own, done));
+    return *done ? SP_OK : sp_text_convert("ISO-8859-1", s, n, own, done);
 }
 
 sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **text, size_t *n_text)
 {
     size_t mark;
     bool done = false;
+    if (!n) data = ""; /* an empty file may have no address */
     const char *encoding = encoding_of_mark(data, n, &mark);
     bool utf8 = !encoding || mark == 3;
     if (n == mark) mark = n; /* a file of nothing but a mark */
@@ -146,7 +146,7 @@ sp_err sp_text_decode(const char *data, size_t n, sp_bytes *own, const char **te
         return SP_OK;
     }
     if (utf8 && nul) encoding = wide_encoding(s, left);
-    if (encoding && !(utf8 && !nul)) SP_TRY(convert(encoding, s, left, own, &done));
+    if (encoding && !(utf8 && !nul)) SP_TRY(sp_text_convert(encoding, s, left, own, &done));
     if (utf8 && !nul && !has_control_characters(s, left)) {
         SP_TRY(repair(s, left, own, &done));
         if (!done) SP_TRY(guess(s, left, own, &done));

@@ -10,7 +10,7 @@
 #include "base/dict.h"
 #include "base/log.h"
 #include "retrieve/documents_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 /* join -- "a/b", or b alone when a is empty. */
 static const char *join(sp_arena *arena, const char *a, const char *b)

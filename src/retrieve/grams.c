@@ -20,7 +20,7 @@
 #include <string.h>
 #include <utf8proc.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 static const struct range {
     int32_t from, to;

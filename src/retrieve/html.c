@@ -4,7 +4,8 @@
  * costs no stack. Between two texts are *breaks*: elements ask for them when they open and close,
  * the strongest request wins, and it is written only when more text follows; so are the marks of
  * headings and items. Inside a table cell every break is a blank, so that a row stays one line; a
- * table that holds blocks (a layout table) is no table at all, its cells are paragraphs.
+ * table that holds blocks (a layout table) is no table at all, its cells are paragraphs. Navigation is
+ * left out, in <nav> or named so by its role.
  */
 #include "retrieve/documents_int.h"
 
@@ -12,7 +13,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 typedef enum role {
     ROLE_INLINE, /* no break */
@@ -43,7 +44,7 @@ static const struct {
     {"h1", ROLE_HEADING},       {"h2", ROLE_HEADING},      {"h3", ROLE_HEADING},
     {"h4", ROLE_HEADING},       {"h5", ROLE_HEADING},      {"h6", ROLE_HEADING},
     {"header", ROLE_BLOCK},     {"hr", ROLE_BLOCK},        {"iframe", ROLE_HIDDEN},
-    {"li", ROLE_ITEM},          {"main", ROLE_BLOCK},      {"nav", ROLE_BLOCK},
+    {"li", ROLE_ITEM},          {"main", ROLE_BLOCK},      {"nav", ROLE_HIDDEN},
     {"noscript", ROLE_HIDDEN},  {"object", ROLE_HIDDEN},   {"ol", ROLE_LIST},
     {"option", ROLE_LINE},      {"p", ROLE_BLOCK},         {"pre", ROLE_PRE},
     {"script", ROLE_HIDDEN},    {"section", ROLE_BLOCK},   {"style", ROLE_HIDDEN},
@@ -65,11 +66,22 @@ typedef struct writer {
     const xmlNode *table; /* the data table that is being written, or NULL */
 } writer;
 
+/* is_navigation -- role="navigation" and the like: links that every page of a site repeats. */
+static bool is_navigation(const xmlAttr *a)
+{
+    static const char *const values[] = {"navigation", "menu", "menubar", "search"};
+    if (strcmp((const char *)a->name, "role") != 0 || !a->children || !a->children->content)
+        return false;
+    for (size_t i = 0; i < SP_COUNT(values); i++)
+        if (strcmp((const char *)a->children->content, values[i]) == 0) return true;
+    return false;
+}
+
 static role role_of(const xmlNode *node)
 {
     size_t low = 0, high = SP_COUNT(elements);
     for (const xmlAttr *a = node->properties; a; a = a->next)
-        if (strcmp((const char *)a->name, "hidden") == 0) return ROLE_HIDDEN;
+        if (strcmp((const char *)a->name, "hidden") == 0 || is_navigation(a)) return ROLE_HIDDEN;
     while (low < high) {
         size_t middle = (low + high) / 2;
         int order = strcmp((const char *)node->name, elements[middle].name);

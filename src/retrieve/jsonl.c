@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #define NAMED_LINES 10 /* of a file; the others are only counted */
 

@@ -2,7 +2,7 @@
  * and what must not be taken for prose. Inline marks stay in the text. Simplifications against
  * CommonMark: a setext heading has one line, a table's lines start with "|", a fence may be
  * indented by any amount, and a blank line ends a list (its next item starts a new one). */
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #include <string.h>
 

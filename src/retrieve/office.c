@@ -1,26 +1,28 @@
-/* office.c -- DOCX (ECMA-376) and ODT (OASIS OpenDocument) as Markdown.
+/* office.c -- DOCX and PPTX (ECMA-376) and ODT (OASIS OpenDocument) as Markdown.
  *
- * Both are XML in a zip archive, and much alike: paragraphs, some of them headings or list items,
- * and tables of cells of paragraphs. One walk serves both; a table for each format says which role
+ * All are XML in a zip archive, and much alike: paragraphs, some of them headings or list items,
+ * and tables of cells of paragraphs. One walk serves all; a table for each format says which role
  * an element has. A paragraph is collected in `para` and written when it ends: with the marks of a
  * heading or an item, or into the row of the table around it. Deleted text, comments and the second
  * rendering of alternative content are left out.
  */
 #include "retrieve/archive_int.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 typedef enum role {
     ROLE_NONE,
     ROLE_PARAGRAPH,
-    ROLE_STYLE, /* DOCX: the paragraph's style, which may make it a heading */
-    ROLE_LEVEL, /* DOCX: the paragraph's own outline level */
-    ROLE_LIST,  /* DOCX: the paragraph is an item */
-    ROLE_ITEM,  /* ODT: what is inside is an item */
-    ROLE_TEXT,  /* DOCX: only text in here counts */
+    ROLE_STYLE,       /* DOCX: the paragraph's style, which may make it a heading */
+    ROLE_LEVEL,       /* DOCX: the paragraph's own outline level */
+    ROLE_PLACEHOLDER, /* PPTX: what the shape is for; that of a title makes its paragraph a heading */
+    ROLE_LIST,        /* DOCX: the paragraph is an item */
+    ROLE_ITEM,        /* ODT: what is inside is an item */
+    ROLE_TEXT,        /* DOCX: only text in here counts */
     ROLE_BLANK,
     ROLE_TABLE,
     ROLE_ROW,
@@ -42,6 +44,12 @@ static const element docx_elements[] = {
     {NULL, ROLE_NONE},
 };
 
+static const element pptx_elements[] = {
+    {"p", ROLE_PARAGRAPH}, {"ph", ROLE_PLACEHOLDER},  {"t", ROLE_TEXT},
+    {"br", ROLE_BLANK},    {"tbl", ROLE_TABLE},       {"tr", ROLE_ROW},
+    {"tc", ROLE_CELL},     {"Fallback", ROLE_HIDDEN}, {NULL, ROLE_NONE},
+};
+
 static const element odt_elements[] = {
     {"p", ROLE_PARAGRAPH},
     {"h", ROLE_PARAGRAPH},
@@ -57,6 +65,8 @@ static const element odt_elements[] = {
     {"note", ROLE_HIDDEN},
     {NULL, ROLE_NONE},
 };
+
+typedef SP_VEC(int) numbers;
 
 typedef struct style {
     char *id;
@@ -141,6 +151,12 @@ static sp_err read_styles(writer *w, sp_archive *a)
 static sp_err set_heading(writer *w, role r)
 {
     bool found;
+    if (r == ROLE_PLACEHOLDER) {
+        SP_TRY(attribute(w, "type", &found));
+        bool title = strcmp(w->value.v, "title") == 0 || strcmp(w->value.v, "ctrTitle") == 0;
+        w->heading = found && title;
+        return SP_OK;
+    }
     SP_TRY(attribute(w, "val", &found));
     if (!found) return SP_OK;
     if (r == ROLE_LEVEL) {
@@ -202,10 +218,12 @@ static sp_err end_paragraph(writer *w)
 
 static sp_err open_element(writer *w, role r)
 {
-    bool found;
+    bool found, title;
     switch (r) {
     case ROLE_PARAGRAPH:
-        SP_TRY(end_paragraph(w)); /* of a text box inside a paragraph */
+        title = w->heading && w->elements == pptx_elements; /* the shape said so */
+        SP_TRY(end_paragraph(w));                           /* of a text box inside a paragraph */
+        w->heading = title;
         w->n_paragraphs++;
         if (!w->odt || !sp_xml_is(w->x, XML_READER_TYPE_ELEMENT, "h")) return SP_OK;
         SP_TRY(attribute(w, "outline-level", &found));
@@ -213,6 +231,7 @@ static sp_err open_element(writer *w, role r)
         return SP_OK;
     case ROLE_STYLE:
     case ROLE_LEVEL:
+    case ROLE_PLACEHOLDER:
         return set_heading(w, r);
     case ROLE_LIST:
         w->item = true;
@@ -282,9 +301,36 @@ static sp_err walk(writer *w)
 static sp_err read_body(writer *w, sp_archive *a, const char *name, sp_bytes *own)
 {
     SP_TRY(sp_archive_xml(a, name, own, &w->x));
+    w->n_items = w->n_tables = w->n_texts = w->n_paragraphs = 0;
     sp_err err = walk(w);
     xmlFreeTextReader(w->x);
     w->x = NULL;
+    return err;
+}
+
+/* read_margins -- DOCX: headers and footers, after the body, each text once. */
+static sp_err read_margins(writer *w, sp_archive *a)
+{
+    sp_bytes own = {0};
+    sp_err err = SP_OK;
+    zip_int64_t n = w->odt ? 0 : zip_get_num_entries(a->zip, 0);
+    size_t all = w->out.n;
+    for (zip_int64_t i = 0; i < n && err == SP_OK; i++) {
+        const char *name = zip_get_name(a->zip, (zip_uint64_t)i, 0);
+        bool margin = name && (strncmp(name, "word/header", 11) == 0 ||
+                               strncmp(name, "word/footer", 11) == 0);
+        if (!margin) continue;
+        size_t from = w->out.n;
+        err = read_body(w, a, name, &own);
+        if (err == SP_E_UNSUPPORTED) { /* a damaged one costs no document */
+            err = SP_OK;
+            w->out.n = from;
+        }
+        size_t length = w->out.n - from;
+        if (length && memmem(w->out.v + all, from - all, w->out.v + from, length)) w->out.n = from;
+    }
+    w->para.n = 0;
+    sp_vec_fini(&own);
     return err;
 }
 
@@ -293,6 +339,7 @@ static sp_err read_office(sp_reading *r, writer *w, sp_archive *a, const char *c
     sp_bytes own = {0}, title = {0};
     sp_err err = read_body(w, a, names[0], &own);
     if (err == SP_E_NOTFOUND) err = sp_fail_in(SP_E_UNSUPPORTED, "not such a document");
+    if (err == SP_OK) err = read_margins(w, a);
     if (err == SP_OK) err = sp_archive_title(a, names[1], &title);
     if (err == SP_OK) {
         sp_document d = {
@@ -322,6 +369,74 @@ sp_err sp_docx_read(sp_reading *r, const char *data, size_t n)
     SP_TRY(sp_archive_open(data, n, &a));
     sp_err err = read_styles(&w, &a);
     if (err == SP_OK) err = read_office(r, &w, &a, names);
+    fini(&w, &a);
+    return err;
+}
+
+/* -- slides ----------------------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+    int x = *(const int *)a, y = *(const int *)b;
+    return (x > y) - (x < y);
+}
+
+/* list_slides -- the numbers of ppt/slides/slideN.xml. */
+static sp_err list_slides(sp_archive *a, numbers *out)
+{
+    zip_int64_t n = zip_get_num_entries(a->zip, 0);
+    for (zip_int64_t i = 0; i < n; i++) {
+        const char *name = zip_get_name(a->zip, (zip_uint64_t)i, 0);
+        char rest[8] = "";
+        int number;
+        if (!name || sscanf(name, "ppt/slides/slide%9d%7s", &number, rest) != 2) continue;
+        if (strcmp(rest, ".xml") != 0) continue;
+        SP_TRY(sp_vec_reserve(out, 1));
+        out->v[out->n++] = number;
+    }
+    if (out->n) qsort(out->v, out->n, sizeof *out->v, by_number);
+    return out->n ? SP_OK : sp_fail(SP_E_UNSUPPORTED, "no slides in it");
+}
+
+static sp_err read_slides(writer *w, sp_archive *a, sp_marks *marks)
+{
+    numbers slides = {0};
+    sp_bytes own = {0};
+    sp_err err = list_slides(a, &slides);
+    for (size_t i = 0; i < slides.n && err == SP_OK; i++) {
+        char name[48];
+        snprintf(name, sizeof name, "ppt/slides/slide%d.xml", slides.v[i]);
+        err = sp_vec_reserve(marks, 1);
+        if (err == SP_OK) marks->v[marks->n++] = (sp_mark){w->out.n, (int64_t)i + 1};
+        if (err == SP_OK) err = read_body(w, a, name, &own);
+        if (err == SP_E_NOTFOUND) err = SP_OK; /* "slide01.xml" */
+        w->heading = 0;
+    }
+    sp_vec_fini(&slides);
+    sp_vec_fini(&own);
+    return err;
+}
+
+sp_err sp_pptx_read(sp_reading *r, const char *data, size_t n)
+{
+    sp_archive a = {0};
+    writer w = {.elements = pptx_elements};
+    sp_bytes title = {0};
+    sp_marks marks = {0};
+    SP_TRY(sp_archive_open(data, n, &a));
+    sp_err err = read_slides(&w, &a, &marks);
+    if (err == SP_OK) err = sp_archive_title(&a, "docProps/core.xml", &title);
+    if (err == SP_OK) {
+        sp_document d = {.text = w.out.n ? w.out.v : "",
+                         .n = w.out.n,
+                         .syntax = SP_SYNTAX_MARKDOWN,
+                         .place = SP_PLACE_MARKED_PAGES,
+                         .marks = marks.v,
+                         .n_marks = marks.n};
+        err = sp_document_emit(r, &d, &title);
+    }
+    sp_vec_fini(&title);
+    sp_vec_fini(&marks);
     fini(&w, &a);
     return err;
 }

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #define MAX_MEMORY   ((rlim_t)1 << 30)
 #define MAX_SECONDS  60
@@ -77,7 +77,7 @@ static sp_err verdict(int status)
     if (code == 0) return SP_OK;
     if (code == EXIT_MISSING)
         return sp_fail(SP_E_UNSUPPORTED, "PDFs need pdftotext (package poppler-utils)");
-    return sp_fail(SP_E_UNSUPPORTED, "a damaged, encrypted or too large PDF");
+    return sp_fail(SP_E_UNSUPPORTED, "a damaged or too large PDF");
 }
 
 static sp_err run(int in, int pipes[2], sp_bytes *out)
@@ -160,10 +160,19 @@ sp_err sp_pdf_pages(sp_reading *r, const char *s, size_t n)
     return err;
 }
 
+/* is_encrypted -- whether a trailer says so; pdftotext, which reads files without a password for opening,
+ * tells damage and encryption not apart. */
+static bool is_encrypted(const char *data, size_t n)
+{
+    return n && memmem(data, n, "/Encrypt", 8);
+}
+
 sp_err sp_pdf_read(sp_reading *r, const char *data, size_t n)
 {
     sp_bytes text = {0};
     sp_err err = extract(data, n, &text);
+    if (err == SP_E_UNSUPPORTED && is_encrypted(data, n))
+        err = sp_fail(SP_E_UNSUPPORTED, "an encrypted PDF: it opens with a password only");
     if (err == SP_E_IO) err = sp_fail_in(SP_E_IO, "%s", r->path);
     if (err == SP_OK) err = sp_pdf_pages(r, text.v, text.n);
     sp_vec_fini(&text);

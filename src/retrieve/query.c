@@ -12,7 +12,7 @@
 
 #include "base/dict.h"
 #include "retrieve/grams_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #define MAX_TERMS 256
 

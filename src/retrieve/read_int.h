@@ -3,7 +3,7 @@
 #define SP_RETRIEVE_READ_INT_H
 
 #include "base/mem.h"
-#include "retrieve/db_int.h"
+#include "retrieve/db.h"
 #include "spolia.h"
 
 struct sp_index {

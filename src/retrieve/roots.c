@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "retrieve/build_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 static sp_err copy(sp_builder *b, const char *s, size_t n, const char **out)
 {
@@ -20,17 +20,22 @@ static sp_err copy(sp_builder *b, const char *s, size_t n, const char **out)
     return SP_OK;
 }
 
-static sp_err add_root(sp_builder *b, sp_root r)
+/* find_folder -- what r->path is. */
+static sp_err find_folder(sp_builder *b, sp_root *r)
 {
     struct stat st;
-    r.is_file = stat(r.path, &st) == 0 && !S_ISDIR(st.st_mode);
-    r.folder = r.path;
+    r->is_file = stat(r->path, &st) == 0 && !S_ISDIR(st.st_mode);
+    r->folder = r->path;
+    if (!r->is_file) return SP_OK;
+    const char *slash = strrchr(r->path, '/');
+    size_t n = slash > r->path ? (size_t)(slash - r->path) : 1;
+    return copy(b, r->path, n, &r->folder);
+}
+
+static sp_err add_root(sp_builder *b, sp_root r)
+{
     r.label = "";
-    if (r.is_file) {
-        const char *slash = strrchr(r.path, '/');
-        size_t n = slash > r.path ? (size_t)(slash - r.path) : 1;
-        SP_TRY(copy(b, r.path, n, &r.folder));
-    }
+    SP_TRY(find_folder(b, &r));
     SP_TRY(sp_vec_reserve(&b->roots, 1));
     b->roots.v[b->roots.n++] = r;
     return SP_OK;
@@ -68,6 +73,47 @@ static sp_root *find(sp_builder *b, const char *path)
     return NULL;
 }
 
+static bool is_gone(const sp_root *r)
+{
+    struct stat st;
+    return stat(r->path, &st) != 0 && errno == ENOENT;
+}
+
+/* find_moved -- the root whose documents are now at `path`: the only one; else the only one that is gone;
+ * else the only one that is gone and had the name that `path` ends with. */
+static sp_root *find_moved(sp_builder *b, const char *path)
+{
+    sp_root *gone[2] = {NULL, NULL};
+    int n[2] = {0, 0};
+    const char *name = strrchr(path, '/');
+    if (b->roots.n == 1) return &b->roots.v[0];
+    for (size_t i = 0; i < b->roots.n; i++) {
+        sp_root *r = &b->roots.v[i];
+        if (r->wanted || !is_gone(r)) continue;
+        const char *old = strrchr(r->path, '/');
+        gone[0] = r;
+        n[0]++;
+        if (!name || !old || strcmp(name, old) != 0) continue;
+        gone[1] = r;
+        n[1]++;
+    }
+    return n[0] == 1 ? gone[0] : n[1] == 1 ? gone[1] : NULL;
+}
+
+static sp_err move_root(sp_builder *b, const char *path)
+{
+    sp_root *r = find_moved(b, path);
+    if (!r || r->wanted)
+        return sp_fail(SP_E_ARG, "%s: which of its folders is %s now? Move them one by one",
+                       b->path, path);
+    if (!sp_utf8_valid(path, strlen(path)))
+        return sp_fail(SP_E_ARG, "%s: the name is not UTF-8", path);
+    sp_log(SP_LOG_INFO, "%s: %s is %s now", b->path, r->path, path);
+    SP_TRY(copy(b, path, strlen(path), &r->path));
+    r->wanted = true;
+    return find_folder(b, r);
+}
+
 static sp_err name_root(sp_builder *b, const char *name, bool leave)
 {
     char *path = realpath(name, NULL);
@@ -77,10 +123,12 @@ static sp_err name_root(sp_builder *b, const char *name, bool leave)
     sp_err err = SP_OK;
     if (known)
         known->wanted = true;
+    else if (b->o.moved)
+        err = move_root(b, path);
     else if (!leave)
         err = sp_fail(SP_E_ARG,
                       "%s: holds the documents of %s, not of %s: --add adds it, --replace keeps "
-                      "nothing else",
+                      "nothing else, --moved says that it is the same folder",
                       b->path, b->roots.v[0].path, path);
     else if (!sp_utf8_valid(path, strlen(path)))
         err = sp_fail(SP_E_ARG, "%s: the name is not UTF-8", path);
@@ -113,6 +161,12 @@ static sp_err check_nesting(const sp_builder *b)
 sp_err sp_roots_name(sp_builder *b, const char *const *named, int n)
 {
     bool leave = b->roots.n == 0 || b->o.add || b->o.replace;
+    if (b->o.moved && (n == 0 || b->roots.n == 0 || b->o.add || b->o.replace))
+        return sp_fail(
+            SP_E_ARG,
+            "%s: what moved is named by its new place, for an index that exists; without "
+            "adding or replacing folders",
+            b->path);
     if (n == 0 && b->roots.n == 0)
         return sp_fail(SP_E_ARG, "%s: a new index needs the name of a folder", b->path);
     for (size_t i = 0; i < b->roots.n; i++) b->roots.v[i].wanted = n == 0;

@@ -6,7 +6,8 @@
  *               |   replace   |
  *               +-------------+
  *
- * What is forgotten is overwritten in the file (SQLite's secure_delete). Thread: any. */
+ * What is forgotten is overwritten in the file (SQLite's secure_delete). Thread: any; no call keeps others
+ * waiting for as long as its document is. */
 #ifndef SP_RETRIEVE_SHELF_H
 #define SP_RETRIEVE_SHELF_H
 
@@ -34,7 +35,8 @@ typedef struct sp_shelf_row {
     bool pinned, replace;
 } sp_shelf_row;
 
-/* sp_shelf_put -- one transaction; one with the same id becomes doomed. Errors: SP_E_ARG without `replace`. */
+/* sp_shelf_put -- found once it is whole; one with the same id becomes doomed. Errors: SP_E_ARG without
+ * `replace`. */
 sp_err sp_shelf_put(sp_shelf *s, const sp_shelf_row *row, const sp_shelf_chunk *chunks,
                     int n) SP_MUST_CHECK;
 /* sp_shelf_list -- ids > after, or with `id` that one; expired ones are left out. *out is new. */
@@ -66,10 +68,16 @@ sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out) SP_MUST_CHECK;
  * second in which they expire belongs to them, so none lives shorter than it was given. */
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id) SP_MUST_CHECK;
 sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
-/* sp_shelf_doomed -- the content ids of doomed documents that no live document has; *last is the newest
- * doomed one, 0: there is none. texts: title and text of those chunks, with the tenant in `root`. Owns: sp_hits_fini. */
-sp_err sp_shelf_doomed(sp_shelf *s, sp_digests *ids, sp_hits *texts, int64_t *last) SP_MUST_CHECK;
-/* sp_shelf_forget -- doomed documents up to `last` leave the file. */
-sp_err sp_shelf_forget(sp_shelf *s, int64_t last) SP_MUST_CHECK;
+/* sp_shelf_doomed -- the doomed documents of a tenant (NULL: of all): their rows, the content ids that no other document has, and title
+ * and text of those chunks, each once, with the tenant in `root`. Owns: sp_doomed_fini. */
+typedef struct sp_doomed {
+    SP_VEC(int64_t) rows; /* none: nothing is doomed */
+    sp_digests ids;       /* sorted */
+    sp_hits texts;
+} sp_doomed;
+sp_err sp_shelf_doomed(sp_shelf *s, const char *tenant, sp_doomed *out) SP_MUST_CHECK;
+void sp_doomed_fini(sp_doomed *d);
+/* sp_shelf_forget -- these documents leave the file, and no others. */
+sp_err sp_shelf_forget(sp_shelf *s, const sp_doomed *d) SP_MUST_CHECK;
 
 #endif

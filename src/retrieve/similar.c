@@ -4,7 +4,7 @@
  * gives at most k others, the most similar first, in an order that depends on the index alone. None
  * gives the chunk itself or an exact copy of its text, which adds nothing.
  *
- * Source: FusionRAG section 3.1 (row F3).
+ * Source: FusionRAG section 3.1.
  */
 #include <string.h>
 

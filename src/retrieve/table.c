@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #define MAX_NAME_BYTES 64 /* of a column: it is repeated in every row */
 
@@ -137,9 +137,10 @@ static sp_err read_rows(table *t)
     return SP_OK;
 }
 
-sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n)
+static sp_err read_table(sp_reading *r, char separator, const sp_bytes *title, const char *s,
+                         size_t n)
 {
-    table t = {.s = s, .n = n, .line = 1, .separator = tabs ? '\t' : pick_separator(s, n)};
+    table t = {.s = s, .n = n, .line = 1, .separator = separator};
     sp_err err = n ? read_rows(&t) : SP_OK;
     if (err == SP_OK) {
         sp_document d = {.text = t.out.n ? t.out.v : "",
@@ -148,7 +149,7 @@ sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n)
                          .place = SP_PLACE_MARKED_LINES,
                          .marks = t.marks.v,
                          .n_marks = t.marks.n};
-        err = sp_document_emit(r, &d, NULL);
+        err = sp_document_emit(r, &d, title);
     }
     sp_vec_fini(&t.cells);
     sp_vec_fini(&t.row);
@@ -157,4 +158,14 @@ sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n)
     sp_vec_fini(&t.out);
     sp_vec_fini(&t.marks);
     return err;
+}
+
+sp_err sp_table_read(sp_reading *r, bool tabs, const char *s, size_t n)
+{
+    return read_table(r, tabs ? '\t' : pick_separator(s, n), NULL, s, n);
+}
+
+sp_err sp_table_read_as(sp_reading *r, const sp_bytes *title, const char *s, size_t n)
+{
+    return read_table(r, '\t', title, s, n);
 }

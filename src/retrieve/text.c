@@ -1,4 +1,4 @@
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "retrieve/build_int.h"
 #include "retrieve/read_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 enum { WHOLE = 1 << 20 /* words: a text of the index in memory is not cut */ };
 

@@ -9,15 +9,15 @@
  * Every token may look at every span: causality by position hides what follows it, stale bitmaps
  * hide the old copies. So a recomputed token sees, of what precedes it, both recomputed tokens and
  * cached ones.
- * Source: FusionRAG sections 2.2.2 and 4.3 (rows F2, F7), Cache-Craft section 3.2.1. */
+ * Source: FusionRAG sections 2.2.2 and 4.3, Cache-Craft section 3.2.1. */
 #include <math.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 bool sp_reuse_is_chunk(const sp_reuse_input *in, int i)
 {
     const sp_copy *c = in->found[i].copy;
-    return c && c->kind != SP_COPY_PATH;
+    return c && c->facts.kind != SP_COPY_PATH;
 }
 
 int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in)

@@ -1,7 +1,7 @@
 /* attention.c -- attention as a score: plans that measure how much tokens look at the chunks. */
 #include <string.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 const sp_plan *sp_reuse_probed(const sp_reuse_input *in)
 {

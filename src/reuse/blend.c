@@ -3,8 +3,8 @@
  * Probe: all chunk tokens through the first two layers, seeing everything before them, in a private
  * span; the distance of their second-layer KV from the cached copy is the score. The question is
  * not part of it.
- * Source: FusionRAG section 2.2.2, eq. 7 to 9 (row F2). */
-#include "reuse/reuse_int.h"
+ * Source: FusionRAG section 2.2.2, eq. 7 to 9. */
+#include "reuse/parts.h"
 
 /* add_fresh -- the private span: all chunk tokens at their positions; their cached copies become
  * stale. */

@@ -6,7 +6,7 @@
  * Every chunk is computed directly after the head, wherever it is in this prompt: its copy depends
  * on head and content only, and a span shifts it to its position. So the positions of the chunks
  * overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 /* missing -- head or chunk, and nothing serves it. */
 static bool missing(const sp_reuse_input *in, int i)
@@ -65,7 +65,7 @@ sp_err sp_reuse_plan_fill(const sp_reuse_input *in, sp_plan *plan)
     return SP_OK;
 }
 
-/* -- what it leaves behind ------------------------------------------------------------------- */
+/* -- what is kept ---------------------------------------------------------------------------- */
 
 void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp_kept_list *out)
 {
@@ -77,9 +77,9 @@ void sp_reuse_keep_path(const sp_reuse_input *in, const sp_plan *plan, int n, sp
         if (!moves && !sp_segment_on_path(in->segs, i)) continue;
         out->v[out->n++] = (sp_kept){.seg = i,
                                      .spec = {.seg = &in->segs[i],
-                                              .kind = SP_COPY_PATH,
-                                              .exact = !moves,
-                                              .at = plan->spans[i].at,
+                                              .facts.kind = SP_COPY_PATH,
+                                              .facts.exact = !moves,
+                                              .facts.at = plan->spans[i].at,
                                               .blocks = plan->spans[i].blocks,
                                               .first = plan->spans[i].first}};
     }
@@ -106,14 +106,15 @@ sp_err sp_reuse_keep_fill(const sp_reuse_input *in, sp_plan *plan, sp_plan_role 
         out->v[out->n++] = (sp_kept){
             .seg = i,
             .spec = {.seg = &in->segs[i],
-                     .kind = SP_COPY_PLAIN,
-                     .exact = true,
-                     .before = in->ids,
-                     .n_before = in->n_head,
-                     .n_head = in->n_head,
-                     .at = s->at,
+                     .facts.kind = SP_COPY_PLAIN,
+                     .facts.exact = true,
+                     .facts.before = in->ids,
+                     .facts.n_before = in->n_head,
+                     .facts.n_head = in->n_head,
+                     .facts.at = s->at,
                      .blocks = s->blocks,
-                     .heavy = received ? sp_reuse_falling(received, s->n, &plan->arena) : NULL}};
+                     .facts.heavy =
+                         received ? sp_reuse_falling(received, s->n, &plan->arena) : NULL}};
     }
     return SP_OK;
 }

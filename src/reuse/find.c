@@ -1,5 +1,5 @@
 /* find.c -- what policies share of finding: by path, and by content. */
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 int sp_reuse_n_head(const sp_segment *segs, int n_segs)
 {
@@ -14,7 +14,7 @@ void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_kn
     sp_found *found = &f->in->found[i];
     found->copy = copy;
     found->n_known = n_known;
-    found->at = copy->at;
+    found->at = copy->facts.at;
     found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY
                     : copy->places & SP_AT_HOST  ? SP_FROM_HOST
                                                  : SP_FROM_DISK;
@@ -43,7 +43,7 @@ sp_err sp_reuse_find_path(const sp_finder *f, int n, sp_path_match *match)
 sp_err sp_reuse_find_start(const sp_finder *f)
 {
     const sp_reuse_input *in = f->in;
-    /* A warm-up wants a plain copy of every chunk. Source: FusionRAG section 4.1 (row F5). */
+    /* A warm-up wants a plain copy of every chunk. Source: FusionRAG section 4.1. */
     int n = in->exact_first && !in->warm ? in->n_segs - 1 : in->n_head;
     return sp_reuse_find_path(f, n, NULL);
 }

@@ -16,7 +16,7 @@
  * Evidence and the choice of half and middle: docs/benchmarks.md. */
 #include <math.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 /* probe_chosen -- the half that the question has chosen, over the reused copies. Columns are added
  * to, so these tokens begin at infinity: they stay chosen. */

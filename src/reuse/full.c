@@ -1,11 +1,11 @@
 /* full.c -- Full Reuse and its random variant.
  *
  * full    chunks computed after the system prompt only, joined with consecutive positions; nothing
- *         is recomputed. Source: FusionRAG section 2.2.1, eq. 5 and 6 (row F1).
+ *         is recomputed. Source: FusionRAG section 2.2.1, eq. 5 and 6.
  * random  the same, and a share of the tokens, drawn by a hash of segment and index, is recomputed:
- *         the baseline that a selection has to beat. Source: Cache-Craft section 5.1.4 (row C11).
+ *         the baseline that a selection has to beat. Source: Cache-Craft section 5.1.4.
  */
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 static sp_err answer_full(const sp_reuse_input *in, sp_plan *plan)
 {

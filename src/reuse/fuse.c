@@ -4,12 +4,12 @@
  *           plain copies, shifted to their positions    todo: all of the chunk
  *
  * The last segment is the chunk. Its fused copy serves online wherever a plain one would. The fill
- * leaves plain copies of all chunks, this one included. Source: FusionRAG section 3.1, eq. 10 (row
- * F3); with its statistics, Cache-Craft can choose it as one of a chunk's copies (row F9). */
+ * leaves plain copies of all chunks, this one included. Source: FusionRAG section 3.1, eq. 10;
+ * with its statistics, Cache-Craft can choose it as one of a chunk's copies. */
 #include <string.h>
 
 #include "reuse/craft/gate.h"
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 static sp_err find_similar(const sp_finder *f)
 {
@@ -70,7 +70,7 @@ static sp_err keep_fused(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
     SP_TRY(without_last(in, plan, &rest));
     if (!sp_craft_keep_chunk(&rest, plan, kept.seg, &kept.spec))
         return sp_fail_nomem(sizeof kept, "a fused copy");
-    kept.spec.kind = SP_COPY_FUSED;
+    kept.spec.facts.kind = SP_COPY_FUSED;
     out->v[out->n++] = kept;
     return SP_OK;
 }

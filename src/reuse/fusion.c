@@ -2,8 +2,8 @@
  *
  * Probe: the question over the reused chunks; the attention of its tokens at the last layer, summed
  * by key over heads and question tokens, is the score; the best over all chunks together are
- * chosen. Source: FusionRAG section 3.2 (row F4). */
-#include "reuse/reuse_int.h"
+ * chosen. Source: FusionRAG section 3.2. */
+#include "reuse/parts.h"
 
 static sp_err answer_fusion(const sp_reuse_input *in, sp_plan *plan)
 {

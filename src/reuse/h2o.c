@@ -3,8 +3,8 @@
  * What counts is the attention that tokens receive within their chunk while its plain copy is
  * computed, over all layers and heads. So it finds plain copies with that measurement only, and its
  * fill measures; a token's score is its rank within its chunk, which weighs chunks by their size.
- * Source: Prefill-H2O of Cache-Craft section 5.1.4 (row C11). */
-#include "reuse/reuse_int.h"
+ * Source: Prefill-H2O of Cache-Craft section 5.1.4. */
+#include "reuse/parts.h"
 
 static sp_err find_measured(const sp_finder *f)
 {
@@ -45,7 +45,7 @@ static sp_err answer_h2o(const sp_reuse_input *in, sp_plan *plan)
     SP_TRY(sp_reuse_scores(in, plan, &score));
     for (int i = 0; i < in->n_segs; i++) {
         if (!sp_reuse_is_chunk(in, i)) continue;
-        const int32_t *heavy = in->found[i].copy->heavy;
+        const int32_t *heavy = in->found[i].copy->facts.heavy;
         int32_t n = in->segs[i].n;
         for (int32_t rank = 0; heavy && rank < n; rank++)
             score[first + heavy[rank]] = -(float)rank / (float)n;

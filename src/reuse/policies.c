@@ -2,12 +2,13 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/choice.h"
+#include "reuse/parts.h"
 #include "spolia.h"
 
 static const sp_reuse_policy *const policies[] = {
     &sp_reuse_off, &sp_reuse_prefix, &sp_reuse_set,   &sp_reuse_full,   &sp_reuse_random,
-    &sp_reuse_h2o, &sp_reuse_blend,  &sp_reuse_craft, &sp_reuse_fusion, &sp_reuse_flow,
+    &sp_reuse_link, &sp_reuse_h2o, &sp_reuse_blend, &sp_reuse_craft, &sp_reuse_fusion, &sp_reuse_flow,
 };
 
 const sp_reuse_policy *const *sp_reuse_policy_list(int *n)
@@ -63,4 +64,20 @@ const sp_reuse_info *sp_reuse_policies(int *n)
     pthread_once(&infos_once, fill_infos);
     if (n) *n = SP_COUNT(infos);
     return infos;
+}
+
+sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
+{
+    if (!(o->recompute >= 0 && o->recompute <= 1))
+        return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
+    if (!(o->alpha >= 0 && o->alpha <= 1e6f))
+        return sp_fail(SP_E_ARG, "alpha: %g is negative or too large", (double)o->alpha);
+    out->policy = sp_reuse_policy_default();
+    if (o->policy) SP_TRY(sp_reuse_policy_find(o->policy, &out->policy));
+    out->recompute = o->recompute;
+    out->alpha = o->alpha;
+    out->focus = o->focus == 0 ? 3 : o->focus < 0 ? 0 : o->focus;
+    out->exact_first = o->exact_first;
+    out->unfused = o->unfused;
+    return SP_OK;
 }

@@ -20,7 +20,7 @@
  * every prompt that has the path, bit for bit. Nodes that move have spans with a shift; what they
  * saw may be at another distance here, so they are approximate. Source: DepCache sections 3.1 and
  * 4.1 (D2, D4). */
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 /* find_prefix -- the last token must be computed: of the last segment only whole blocks before it
  * serve. */

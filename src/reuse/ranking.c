@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 /* key_of -- an integer for each score, in the scores' order; NaN before all. */
 static uint32_t key_of(float score)

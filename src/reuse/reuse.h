@@ -8,7 +8,7 @@
  *                 probe    measures which tokens matter; some policies measure twice
  *                 answer   what the answer is decoded from
  *                 done     nothing is left to compute, and no answer is wanted
- *   keep        which copies the plan that has just run leaves behind
+ *   keep        which copies are kept of the plan that has just run
  *
  * The head is the segments before the first chunk: the system prompt. Every plan that answers has
  * one span a segment in prompt order, then perhaps spans of recomputed tokens, and the answer's
@@ -76,7 +76,7 @@ typedef struct sp_finder {
     bool ready_only; /* leave out copies that would have to be loaded */
 } sp_finder;
 
-/* A copy that a plan leaves behind. Path copies leave spec.parent to serve/: it is the copy of the
+/* A copy that is kept of a plan. Path copies leave spec.parent to serve/: it is the copy of the
  * segment's parent. */
 typedef struct sp_kept {
     int seg;
@@ -117,7 +117,7 @@ sp_err sp_reuse_policy_find(const char *name, const sp_reuse_policy **out) SP_MU
 /* sp_reuse_policy_default -- exact, and serves every prompt: "prefix". */
 const sp_reuse_policy *sp_reuse_policy_default(void);
 extern const sp_reuse_policy sp_reuse_off;
-/* Offline, for sp_fuse; users cannot name it. */
+/* Offline, for sp_chunk_fuse; users cannot name it. */
 extern const sp_reuse_policy sp_reuse_fuse;
 /* Of `decode` "window:N"; users cannot name it. Refuses prompts that are no list. */
 extern const sp_reuse_policy sp_reuse_window;

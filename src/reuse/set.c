@@ -7,8 +7,8 @@
  * The path index is asked for the longest path that consists of the prompt's chunks; their KV is
  * that of the other order, shifted to the positions of this one. Exact when the order is the same;
  * otherwise an approximation, and then nothing of it is kept.
- * Source: Set-Cache of Cache-Craft section 5.1.4 (row C11). */
-#include "reuse/reuse_int.h"
+ * Source: Set-Cache of Cache-Craft section 5.1.4. */
+#include "reuse/parts.h"
 
 /* is_prompt_order -- the first n of `order` are the prompt's own. */
 static bool is_prompt_order(const int32_t *order, int n)

@@ -12,7 +12,7 @@
  * attention. Source: StreamingLLM (attention sinks); the baseline of DepCache's figure 16. */
 #include <string.h>
 
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 enum { SINK = 4, PIECES = 8 /* in a window of at least PIECES blocks */ };
 

@@ -5,9 +5,9 @@
 
 #include "base/log.h"
 #include "base/need.h"
-#include "serve/check/guard.h"
+#include "serve/guard/guard.h"
 #include "serve/check/guard_check.h"
-#include "serve/queue/queue.h"
+#include "serve/request/queue.h"
 
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
@@ -74,57 +74,60 @@ sp_err sp_store_space(const char *model, const char *kv_type, char hex[65])
 
 static sp_err open_offload(sp_context *c, const sp_context_opts *o)
 {
-    const char *dir = o->context_dir ? o->context_dir : o->store ? o->store : "/var/tmp";
-    const size_t bytes = (size_t)o->context_bytes;
+    const char *dir = o->decode.context_dir ? o->decode.context_dir
+                      : o->tiers.store      ? o->tiers.store
+                                            : "/var/tmp";
+    const size_t bytes = (size_t)o->decode.context_bytes;
     return sp_offload_create(&(sp_offload_opts){.pool = c->pool,
                                                 .dir = dir,
                                                 .max_bytes = bytes,
-                                                .resident_bytes = (size_t)o->resident_bytes},
+                                                .resident_bytes = (size_t)o->decode.resident_bytes},
                              &c->offload);
 }
 
 static sp_err open_pool(sp_context *c, const sp_context_opts *o)
 {
     sp_kv_shape shape;
-    SP_TRY(shape_of(c->model, o->kv_type, &shape));
-    size_t bytes = o->kv_bytes ? o->kv_bytes : (size_t)1 << 30;
+    SP_TRY(shape_of(c->model, o->cache.kv_type, &shape));
+    size_t bytes = o->cache.kv_bytes ? o->cache.kv_bytes : (size_t)1 << 30;
     int64_t n_blocks = (int64_t)(bytes / sp_kv_block_bytes(&shape));
     if (n_blocks < 2)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
     SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
-    if (o->context_bytes) SP_TRY(open_offload(c, o));
+    if (o->decode.context_bytes) SP_TRY(open_offload(c, o));
     n_blocks = sp_kv_pool_n_free(c->pool);
-    if (o->profile) SP_TRY(sp_cost_read(o->profile, &c->cost));
-    SP_TRY(
-        sp_ledger_create(&(sp_ledger_opts){.pool = c->pool,
-                                           .cost = o->profile ? &c->cost : NULL,
-                                           .max_blocks = n_blocks,
-                                           .evict = o->evict,
-                                           .host_evict = o->host_evict,
-                                           .max_placed = o->max_variants ? o->max_variants : 1024},
-                         &c->ledger));
-    SP_TRY(kv_space(c->model, &shape, &c->prompts.space));
-    if (!o->store && !o->host_bytes) return SP_OK;
-    if (o->store && !(c->store = sp_strdup_n(o->store, strlen(o->store))))
-        return sp_fail_nomem(strlen(o->store), "the name of the store");
+    if (o->cache.profile) SP_TRY(sp_cost_read(o->cache.profile, &c->cost));
+    SP_TRY(sp_ledger_create(
+        &(sp_ledger_opts){.pool = c->pool,
+                          .cost = o->cache.profile ? &c->cost : NULL,
+                          .max_blocks = n_blocks,
+                          .evict = o->cache.evict,
+                          .host_evict = o->tiers.host_evict,
+                          .max_placed = o->cache.max_placed ? o->cache.max_placed : 1024},
+        &c->ledger));
+    SP_TRY(kv_space(c->model, &shape, &c->texts.prompts.space));
+    if (!o->tiers.store && !o->tiers.host_bytes) return SP_OK;
+    if (o->tiers.store && !(c->store = sp_strdup_n(o->tiers.store, strlen(o->tiers.store))))
+        return sp_fail_nomem(strlen(o->tiers.store), "the name of the store");
     return sp_tiers_open(
-        &(sp_tiers_opts){.dir = c->store,
-                         .max_bytes = o->store_bytes,
-                         .store_evict = o->store_evict,
-                         .timeout_us = (o->load_timeout_ms ? o->load_timeout_ms : LOAD_TIMEOUT_MS) *
-                                       INT64_C(1000),
-                         .cost = o->profile ? &c->cost : NULL,
-                         .host_bytes = o->host_bytes,
-                         .host_kv = o->host_kv,
-                         .admit_cheaper = o->admit_cheaper,
-                         .by_layers = o->preload == SP_PRELOAD_LAYERS,
-                         .space = &c->prompts.space,
-                         .salt = c->salt,
-                         .pool = c->pool,
-                         .ledger = c->ledger,
-                         .load_failed = sp_request_load_failed,
-                         .user = c},
+        &(sp_tiers_opts){
+            .dir = c->store,
+            .max_bytes = o->tiers.store_bytes,
+            .store_evict = o->tiers.store_evict,
+            .timeout_us = (o->tiers.load_timeout_ms ? o->tiers.load_timeout_ms : LOAD_TIMEOUT_MS) *
+                          INT64_C(1000),
+            .cost = o->cache.profile ? &c->cost : NULL,
+            .host_bytes = o->tiers.host_bytes,
+            .host_kv = o->tiers.host_kv,
+            .admit_cheaper = o->tiers.admit_cheaper,
+            .by_layers = o->tiers.preload == SP_PRELOAD_LAYERS,
+            .space = &c->texts.prompts.space,
+            .salt = c->salt,
+            .pool = c->pool,
+            .ledger = c->ledger,
+            .load_failed = sp_request_load_failed,
+            .user = c},
         &c->tiers);
 }
 
@@ -163,40 +166,25 @@ static sp_err rank_layers(sp_context *c)
 static sp_err open_engine(sp_context *c, const sp_context_opts *o)
 {
     const sp_pack_opts packs = {
-        .dir = o->packs,
-        .max_bytes = o->packs_max_bytes ? o->packs_max_bytes : (size_t)20 << 30,
+        .dir = o->machine.packs,
+        .max_bytes = o->machine.packs_max_bytes ? o->machine.packs_max_bytes : (size_t)20 << 30,
         .min_bytes = (size_t)32 << 20}; /* fewer are packed in a few milliseconds */
     SP_TRY(sp_model_load(c->model, c->device, &packs));
     SP_TRY(sp_engine_create(&(sp_engine_opts){.model = c->model,
                                               .pool = c->pool,
-                                              .n_ctx = c->n_ctx,
-                                              .max_rows = c->n_batch,
-                                              .max_slices = c->max_requests},
+                                              .n_ctx = c->limits.n_ctx,
+                                              .max_rows = c->limits.n_batch,
+                                              .max_slices = c->limits.max_requests},
                             &c->engine));
     if (c->offload) sp_engine_set_offload(c->engine, c->offload);
-    if (c->decode.sparse && c->tiers) SP_TRY(sp_engine_keep_summaries(c->engine, &c->decode.o));
-    size_t n = (size_t)c->max_requests, vocab = (size_t)c->model->hp.n_vocab;
-    c->slices = SP_NEW_N(sp_slice, n);
-    c->sliced = SP_NEW_N(sp_request *, n);
-    c->logits = sp_alloc(n * vocab, sizeof *c->logits);
-    if (!c->slices || !c->sliced || !c->logits)
-        return sp_fail_nomem(n * vocab * sizeof *c->logits, "logits");
-    return SP_OK;
-}
-
-sp_err sp_reuse_choose(const sp_reuse_opts *o, sp_reuse_choice *out)
-{
-    if (!(o->recompute >= 0 && o->recompute <= 1))
-        return sp_fail(SP_E_ARG, "recompute: %g is not in 0..1", (double)o->recompute);
-    if (!(o->alpha >= 0 && o->alpha <= 1e6f))
-        return sp_fail(SP_E_ARG, "alpha: %g is negative or too large", (double)o->alpha);
-    out->policy = sp_reuse_policy_default();
-    if (o->policy) SP_TRY(sp_reuse_policy_find(o->policy, &out->policy));
-    out->recompute = o->recompute;
-    out->alpha = o->alpha;
-    out->focus = o->focus == 0 ? 3 : o->focus < 0 ? 0 : o->focus;
-    out->exact_first = o->exact_first;
-    out->unfused = o->unfused;
+    if (c->defaults.decode.sparse && c->tiers)
+        SP_TRY(sp_engine_keep_summaries(c->engine, &c->defaults.decode.o));
+    size_t n = (size_t)c->limits.max_requests, vocab = (size_t)c->model->hp.n_vocab;
+    c->step.slices = SP_NEW_N(sp_slice, n);
+    c->step.of = SP_NEW_N(sp_request *, n);
+    c->step.logits = sp_alloc(n * vocab, sizeof *c->step.logits);
+    if (!c->step.slices || !c->step.of || !c->step.logits)
+        return sp_fail_nomem(n * vocab * sizeof *c->step.logits, "logits");
     return SP_OK;
 }
 
@@ -205,14 +193,16 @@ static sp_err check_opts(const sp_context_opts *o)
     if (!o->model) return sp_fail(SP_E_ARG, "no model is named");
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
-    if (o->max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->max_variants);
-    if (o->host_bytes < 0) return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->host_bytes);
-    if (o->context_bytes < 0)
-        return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->context_bytes);
-    if (o->store_bytes < 0)
-        return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->store_bytes);
-    if (o->load_timeout_ms < 0) return sp_fail(SP_E_ARG, "load_timeout_ms: %d", o->load_timeout_ms);
-    if (o->order_window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->order_window);
+    if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d", o->cache.max_placed);
+    if (o->tiers.host_bytes < 0)
+        return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->tiers.host_bytes);
+    if (o->decode.context_bytes < 0)
+        return sp_fail(SP_E_ARG, "context_bytes: %lld", (long long)o->decode.context_bytes);
+    if (o->tiers.store_bytes < 0)
+        return sp_fail(SP_E_ARG, "store_bytes: %lld", (long long)o->tiers.store_bytes);
+    if (o->tiers.load_timeout_ms < 0)
+        return sp_fail(SP_E_ARG, "load_timeout_ms: %d", o->tiers.load_timeout_ms);
+    if (o->queue.window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->queue.window);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -221,10 +211,10 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
 {
     SP_TRY(check_opts(o));
     SP_TRY(sp_driver_create(c, &c->driver));
-    SP_TRY(sp_reuse_choose(&o->reuse, &c->reuse));
-    SP_TRY(sp_decode_parse(o->decode, &c->decode));
-    SP_TRY(sp_order_find(o->order, &c->order));
-    c->order_window = o->order_window ? o->order_window : SP_ORDER_WINDOW;
+    SP_TRY(sp_reuse_choose(&o->reuse, &c->defaults.reuse));
+    SP_TRY(sp_decode_parse(o->decode.how, &c->defaults.decode));
+    SP_TRY(sp_queue_order_find(o->queue.order, &c->waiting.order));
+    c->waiting.window = o->queue.window ? o->queue.window : SP_ORDER_WINDOW;
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);
@@ -232,33 +222,37 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     if (o->n_ctx > trained)
         return sp_fail(SP_E_ARG, "%s: context of %d tokens wanted, the model was trained for %d",
                        o->model, o->n_ctx, trained);
-    c->preload = o->preload;
-    c->patience_us = PATIENCE_US;
-    c->n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
-    c->max_requests = o->max_requests ? o->max_requests : 8;
-    c->n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->max_requests);
+    c->loads.preload = o->tiers.preload;
+    c->loads.patience_us = PATIENCE_US;
+    if (o->queue.gap_ms < 0) return sp_fail(SP_E_ARG, "a gap of %d ms", o->queue.gap_ms);
+    c->step.budget.target_us = INT64_C(1000) * o->queue.gap_ms;
+    c->limits.n_ctx = o->n_ctx ? o->n_ctx : SP_MIN(trained, 8192);
+    c->limits.max_requests = o->max_requests ? o->max_requests : 8;
+    c->limits.n_batch = SP_MAX(o->n_batch ? o->n_batch : 256, c->limits.max_requests);
     if (o->salt && !(c->salt = sp_strdup_n(o->salt, strlen(o->salt))))
         return sp_fail_nomem(strlen(o->salt), "the salt");
-    if (o->guard > 0 || o->guard < 0)
-        SP_TRY(sp_guard_create(o->guard, o->guard_bound > 0 ? o->guard_bound : 0.5f, &c->guard));
+    if (o->guard.share > 0 || o->guard.share < 0)
+        SP_TRY(
+            sp_guard_create(o->guard.share, o->guard.bound > 0 ? o->guard.bound : 0.5f, &c->guard));
     if (!c->device)
-        SP_TRY(sp_device_open(o->device,
-                              &(sp_device_opts){.kernels = o->cpu, .n_threads = o->n_threads},
-                              &c->own_device));
+        SP_TRY(sp_device_open(
+            o->machine.device,
+            &(sp_device_opts){.kernels = o->machine.cpu, .n_threads = o->machine.n_threads},
+            &c->own_device));
     if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));
     SP_TRY(open_engine(c, o));
     SP_TRY(open_heads(c, o->model));
     SP_TRY(rank_layers(c));
-    c->vocab.tokenizer = c->model->tokenizer;
-    c->vocab.chat_template = c->model->chat_template;
-    c->prompts.tokenizer = c->model->tokenizer;
-    c->prompts.chat_template = c->model->chat_template;
-    c->prompts.chat = sp_chat_detect(c->model->chat_template);
-    c->prompts.salt = c->salt;
-    c->prompts.n_vocab = c->model->hp.n_vocab;
-    SP_TRY(sp_repeats_create(&c->prompts.repeats));
-    return sp_known_create(SP_CUT_MAX_KNOWN, &c->prompts.known);
+    c->texts.vocab.tokenizer = c->model->tokenizer;
+    c->texts.vocab.chat_template = c->model->chat_template;
+    c->texts.prompts.tokenizer = c->model->tokenizer;
+    c->texts.prompts.chat_template = c->model->chat_template;
+    c->texts.prompts.chat = sp_chat_detect(c->model->chat_template);
+    c->texts.prompts.salt = c->salt;
+    c->texts.prompts.n_vocab = c->model->hp.n_vocab;
+    SP_TRY(sp_repeats_create(&c->texts.prompts.repeats));
+    return sp_known_create(SP_CUT_MAX_KNOWN, &c->texts.prompts.known);
 }
 
 sp_err sp_context_open(const sp_context_opts *o, sp_context **out)
@@ -274,6 +268,7 @@ sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o, sp_contex
     sp_context *c = SP_NEW(sp_context);
     if (!c) return sp_fail_nomem(sizeof *c, "the context");
     c->device = device;
+    c->idle = (sp_idle_work){.step = sp_guard_step, .is_left = sp_guard_busy};
     sp_err err = open_context(c, o);
     if (err != SP_OK) {
         sp_context_close(c);
@@ -289,7 +284,7 @@ void sp_context_close(sp_context *c)
     if (c->driver) sp_context_stop(c);
     sp_guard_stop(c->guard);
     sp_guard_destroy(c->guard);
-    assert(!c->queue && !c->running && !c->finished);
+    assert(!c->waiting.first && !c->running && !c->finished);
     sp_driver_destroy(c->driver);
     c->guard = NULL;
     c->driver = NULL;
@@ -298,16 +293,16 @@ void sp_context_close(sp_context *c)
         return;
     }
     sp_tiers_close(c->tiers);
-    sp_free(c->logits);
-    sp_free(c->sliced);
-    sp_free(c->slices);
+    sp_free(c->step.logits);
+    sp_free(c->step.of);
+    sp_free(c->step.slices);
     sp_engine_destroy(c->engine);
     sp_heads_destroy(c->heads);
-    sp_token_set_destroy(c->tokens);
-    sp_known_destroy(c->prompts.known);
-    sp_repeats_destroy(c->prompts.repeats);
-    sp_shares_fini(&c->shares);
-    sp_free(c->began);
+    sp_token_set_destroy(c->texts.grammar_tokens);
+    sp_known_destroy(c->texts.prompts.known);
+    sp_repeats_destroy(c->texts.prompts.repeats);
+    sp_shares_fini(&c->waiting.shares);
+    sp_free(c->waiting.began);
     sp_ledger_destroy(c->ledger);
     sp_offload_destroy(c->offload);
     assert(!c->pool ||
@@ -327,7 +322,7 @@ static sp_err describe(sp_context *c, void *arg)
     *(sp_context_info *)arg = (sp_context_info){
         .arch = hp->arch,
         .tokenizer = c->model->tokenizer ? sp_tokenizer_kind(c->model->tokenizer) : "none",
-        .chat = sp_chat_name(c->prompts.chat),
+        .chat = sp_chat_name(c->texts.prompts.chat),
         .kernels = c->device->kernels,
         .n_layers = hp->n_layers,
         .n_embd = hp->n_embd,
@@ -335,7 +330,7 @@ static sp_err describe(sp_context *c, void *arg)
         .n_kv_heads = hp->n_kv_heads,
         .head = hp->head,
         .n_vocab = hp->n_vocab,
-        .n_ctx = c->n_ctx,
+        .n_ctx = c->limits.n_ctx,
         .n_threads = c->device->n_threads,
         .n_params = sp_model_n_params(c->model),
         .kv_blocks = sp_kv_pool_n_blocks(c->pool),
@@ -348,6 +343,7 @@ static sp_err describe(sp_context *c, void *arg)
         .n_lookups = cached.n_lookups,
         .n_hits = cached.n_hits,
         .n_evicted = cached.n_evicted,
+        .n_computed = c->step.measured.n_tokens,
     };
     return SP_OK;
 }
@@ -375,5 +371,15 @@ void sp_context_forget(sp_context *c)
 
 const sp_vocab *sp_context_vocab(const sp_context *c)
 {
-    return c ? &c->vocab : NULL;
+    return c ? &c->texts.vocab : NULL;
+}
+
+const char *sp_version(void)
+{
+    return SPOLIA_VERSION;
+}
+
+const sp_prompt_space *sp_context_prompts(const sp_context *c)
+{
+    return &c->texts.prompts;
 }

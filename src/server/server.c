@@ -9,15 +9,13 @@
 #include <time.h>
 
 #include "cli/cli.h"
-#include "server/documents.h"
-#include "server/exchange.h"
-#include "server/trees.h"
-
-srv_load srv_load_of(const srv_server *s)
-{
-    int n = s->n_active, n_running = n < s->o.n_parallel ? n : s->o.n_parallel;
-    return (srv_load){.n_running = n_running, .n_waiting = n - n_running};
-}
+#include "server/api/documents.h"
+#include "server/api/explain.h"
+#include "server/api/room.h"
+#include "server/api/routes.h"
+#include "server/api/trees.h"
+#include "server/http/exchange.h"
+#include "server/http/memory.h"
 
 static void list_signals(sigset_t *set)
 {
@@ -25,18 +23,6 @@ static void list_signals(sigset_t *set)
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGHUP);
-}
-
-bool srv_find_of(const char *name, sp_find *out)
-{
-    static const char *const names[] = {
-        [SP_FIND_KNOWN] = "known", [SP_FIND_REPEATS] = "repeats", [SP_FIND_NONE] = "none"};
-    for (int i = SP_FIND_KNOWN; name && i <= SP_FIND_NONE; i++)
-        if (strcmp(name, names[i]) == 0) {
-            *out = (sp_find)i;
-            return true;
-        }
-    return false;
 }
 
 void srv_prepare(void)
@@ -51,15 +37,20 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
 {
     *s = (srv_server){.o = *o,
                       .ctx = c,
+                      .routes = srv_routes,
+                      .bodies = {.most_each = o->body_bytes, .most_all = o->bodies_bytes},
                       .vocab = sp_context_vocab(c),
                       .info = sp_context_describe(c),
                       .started = time(NULL)};
+    s->most_text = srv_room_most(s->vocab, &s->info);
     srv_metrics_init(&s->metrics);
     srv_pace_init(&s->pace);
     pthread_mutex_init(&s->graph_lock, NULL);
+    pthread_mutex_init(&s->counting, NULL);
     if (o->keys_path && !srv_keys_open(o->keys_path, &s->keys)) return false;
     s->explain = srv_explain_open();
-    if (!s->explain) return cli_fail_with("out of memory for the server"), false;
+    s->quotas = srv_quotas_open(o->n_parallel + o->n_queue);
+    if (!s->explain || !s->quotas) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
     if (!srv_graph_open(s) || !srv_documents_open(s)) return false;
@@ -88,11 +79,13 @@ static void close_server(srv_server *s)
     sp_context_stop(s->ctx);
     srv_explain_close(s->explain);
     srv_keys_close(s->keys);
+    srv_quotas_close(s->quotas);
+    pthread_mutex_destroy(&s->counting);
     srv_metrics_fini(&s->metrics);
     srv_pace_fini(&s->pace);
 }
 
-/* wait_for_end -- until SIGINT or SIGTERM; SIGHUP reads the API keys anew. */
+/* wait_for_end -- until SIGINT or SIGTERM; SIGHUP reloads the API keys. */
 static void wait_for_end(srv_server *s, const sigset_t *signals)
 {
     for (;;) {
@@ -121,6 +114,7 @@ int srv_run(const srv_options *o, sp_context *c)
     srv_server s;
     int port;
     list_signals(&signals);
+    srv_memory_open(malloc);
     bool good = open_server(&s, o, c, &port);
     if (good) {
         warn_if_open(o);

@@ -1,64 +1,48 @@
 /* server.h -- `spolia serve`: the OpenAI-compatible HTTP server, a client of the public library.
  *
- *   exchange.c   HTTP: connections, bodies, deadlines, hang-ups
- *   routes.c     path and method -> handler; API keys
- *   fields.c     typed fields of a JSON body; the first error names its field
- *   task.c       a body -> what to generate: sampling, limits, reuse
- *   chat.c       messages in one form
- *   tools.c      functions that the model may call; calls.c finds its calls
- *   constrain.c  response_format and its kin -> a grammar
- *   generate.c   completions: task, prompt, job, reply
- *   messages.c   messages and documents -> a prompt
- *   job.c        a task's requests to the library, and their text as it arrives
- *   answer.c     JSON of answers: choices, usage, timings, the account
- *   logprobs.c   probabilities of tokens as JSON
- *   echo.c       the prompt before a completion, with its probabilities
- *   stream.c     the same as server-sent events
- *   responses.c  the same as responses; responses_body.c makes a chat of their body
- *   tokens.c     /tokenize, /detokenize
- *   metrics.c    counters and histograms, in Prometheus' text format
- *   log.c        a line for each request, with its id
- *   documents.c  /v1/documents, and documents that a chat names
- *   upload.c     the body that registers a document
- *   work.c       documents computed ahead, on a thread of their own; watch.c: their progress as events
- *   trees.c      dependency trees, given or from a graph
- *   explain.c    the accounts of the last requests
- *   keys.c       API keys, and the tenants' salts derived from them
+ * http/ is the transport; api/ reads bodies and writes answers, and includes http/, never the reverse.
+ *
+ *   http/exchange.c   connections, requests, deadlines, hang-ups
+ *   http/gate.c       what is checked before a body is read: host, origin, path, key, type
+ *   http/body.c       bodies, and their bounds
+ *   http/limits.c     what a key may take: places in the queue, requests and tokens a minute
+ *   http/reply.c      replies, errors
+ *   http/keys.c       API keys, and the tenants' salts derived from them
+ *   http/pace.c       when a client that is refused should come back
+ *   http/metrics.c    counters and histograms, in Prometheus' text format
+ *   http/log.c        a line for each request, with its id
+ *   api/routes.c      path and method -> handler
+ *   api/fields.c      typed fields of a JSON body; the first error names its field
+ *   api/task.c        a body -> what to generate: sampling, limits, reuse
+ *   api/unsupported.c fields that would change the answer and are refused
+ *   api/chat.c        messages in one form
+ *   api/tools.c       functions that the model may call; calls.c finds its calls
+ *   api/constrain.c   response_format and its kin -> a grammar
+ *   api/generate.c    completions: task, prompt, job, reply
+ *   api/room.c        texts that cannot fit, by their bytes
+ *   api/messages.c    messages and documents -> a prompt
+ *   api/job.c         a task's requests to the library, and their text as it arrives
+ *   api/answer.c      JSON of answers: choices, usage, timings, the account
+ *   api/logprobs.c    probabilities of tokens as JSON
+ *   api/echo.c        the prompt before a completion, with its probabilities
+ *   api/stream.c      the same as server-sent events
+ *   api/retain.c      cache_control: how long copies are kept
+ *   api/dialect.c     the APIs: for each a reader of bodies and a writer of answers
+ *   api/responses.c   OpenAI's responses; responses_body.c makes a chat of their body
+ *   api/anthropic.c   Anthropic's messages; anthropic_body.c
+ *   api/ollama.c      Ollama's chat and generate; ollama_body.c, ollama_model.c
+ *   api/llama.c       llama.cpp's completion and infill
+ *   api/tokens.c      /tokenize, /detokenize
+ *   api/documents.c   /v1/documents, and documents that a chat names
+ *   api/upload.c      the body that registers a document
+ *   api/work.c        documents computed ahead, on a thread of their own; watch.c: their progress as events
+ *   api/trees.c       dependency trees, given or from a graph
+ *   api/explain.c     the accounts of the last requests
  */
 #ifndef SP_SERVER_SERVER_H
 #define SP_SERVER_SERVER_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-#include "server/log.h"
-#include "spolia.h"
-
-#define SRV_MAX_N 16 /* choices of one request */
-
-typedef struct srv_options {
-    const char *host;
-    int port;              /* 0: any that is free */
-    const char *alias;     /* name of the model in answers */
-    const char *keys_path; /* file of API keys, one a line; NULL: none are required */
-    int n_parallel;        /* requests that run at the same time */
-    int n_queue;           /* requests that may wait; more are refused */
-    int n_connections;
-    size_t body_bytes; /* longest body */
-    int read_seconds;  /* to receive a request */
-    int stall_seconds; /* for a client that does not read */
-    int drain_seconds; /* for running requests, at shutdown */
-    srv_log_format log;
-    const char *documents_path;    /* file of registered documents; NULL: memory */
-    int size_words, overlap_words; /* of their chunks; size 0: 150 */
-    const char *graph;             /* for "graph": true; NULL: none */
-    sp_find find;                  /* chunks in messages, when the request does not say */
-    int max_tokens;                /* of an answer, when the request does not say */
-    sp_sampling sampling;          /* of requests that do not say */
-} srv_options;
-
-/* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */
-bool srv_find_of(const char *name, sp_find *out);
+#include "server/http/options.h"
 
 /* srv_prepare -- blocks the signals that srv_run waits for. Call it before the context is opened,
  * whose threads inherit it. */

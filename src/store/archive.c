@@ -21,7 +21,7 @@
 #include <xxhash.h>
 
 #include "base/log.h"
-#include "store/files_int.h"
+#include "store/files.h"
 
 enum { VERSION = 1, HEADER_BYTES = 56, END_BYTES = 24 };
 
@@ -68,7 +68,7 @@ static sp_err write_head(void *user, const sp_record *r)
     SP_TRY(sp_record_write(r, r->sums, (uint8_t *)w->buf.v));
     SP_TRY(sp_files_write(w->fd, w->path, w->at, w->buf.v, n));
     w->layer_at = w->at + n;
-    w->layer_bytes = r->layer_bytes + r->note_bytes;
+    w->layer_bytes = r->layer_bytes + r->facts.note_bytes;
     w->padded = (uint64_t)l.layer_pages * SP_PAGE;
     return reserve_zeroed(&w->buf, w->padded);
 }
@@ -272,7 +272,7 @@ static sp_err read_layer(void *user, int layer, void *to)
 {
     reader *r = user;
     const sp_record *rec = &r->record;
-    const uint64_t n = rec->layer_bytes + rec->note_bytes;
+    const uint64_t n = rec->layer_bytes + rec->facts.note_bytes;
     size_t got;
     SP_TRY(sp_files_read(
         r->fd, r->path,
@@ -280,8 +280,8 @@ static sp_err read_layer(void *user, int layer, void *to)
             ((uint64_t)r->layout.head_pages + (uint64_t)layer * r->layout.layer_pages) * SP_PAGE,
         to, n, &got));
     if (got < n) return ends_early(r);
-    if (rec->note_bytes && !sp_record_notes_ok(rec, layer, to))
-        memset((uint8_t *)to + rec->layer_bytes, 0, rec->note_bytes); /* derived anew */
+    if (rec->facts.note_bytes && !sp_record_notes_ok(rec, layer, to))
+        memset((uint8_t *)to + rec->layer_bytes, 0, rec->facts.note_bytes); /* derived again */
     if (sp_layer_sum_eq(sp_layer_sum_of(to, rec->layer_bytes), rec->sums[layer])) return SP_OK;
     return sp_fail(SP_E_FORMAT, "%s: damaged: the checksum of layer %d is wrong", r->path, layer);
 }
@@ -289,7 +289,7 @@ static sp_err read_layer(void *user, int layer, void *to)
 static sp_err verify_layers(reader *r)
 {
     r->layer.n = 0;
-    SP_TRY(sp_vec_reserve(&r->layer, r->record.layer_bytes + r->record.note_bytes));
+    SP_TRY(sp_vec_reserve(&r->layer, r->record.layer_bytes + r->record.facts.note_bytes));
     for (int i = 0; i < r->record.n_layers; i++) SP_TRY(read_layer(r, i, r->layer.v));
     return SP_OK;
 }

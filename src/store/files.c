@@ -1,4 +1,4 @@
-#include "store/files_int.h"
+#include "store/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

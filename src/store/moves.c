@@ -15,20 +15,84 @@ static uint64_t layer_bytes_of(const sp_move *m)
     return (uint64_t)sp_blocks_for(m->seg.n) * sp_kv_pool_layer_block_bytes(m->pool);
 }
 
-void sp_move_record(sp_move *m, sp_record *r)
+void sp_move_record(const sp_move *m, sp_record *r)
 {
     const bool has_notes = m->slot == 0 && sp_notes_has(m->pool, m->blocks, m->seg.n);
-    m->note_bytes = has_notes ? sp_notes_bytes(m->pool, m->seg.n) : 0;
-    r->kind = m->kind;
+    r->facts.kind = m->kind;
     r->space = *m->space;
-    r->id = m->seg.id;
-    r->n_head = m->n_head;
+    r->facts.id = m->seg.id;
+    r->facts.n_head = m->n_head;
+    r->facts.head = sp_head_key(m->head, m->n_head);
     r->tokens = m->seg.tokens;
     r->n = m->seg.n;
     r->n_layers = sp_kv_pool_shape(m->pool)->n_layers;
     r->layer_bytes = layer_bytes_of(m);
-    r->note_bytes = m->note_bytes;
+    r->facts.note_bytes = has_notes ? sp_notes_bytes(m->pool, m->seg.n) : 0;
     r->sums = NULL;
+}
+
+int64_t sp_move_bytes(const sp_kv_pool *pool, int32_t n, int n_before)
+{
+    static const float some_floats[1] = {0};
+    static const int32_t some_tokens[1] = {0};
+    const sp_record r = {.n = n,
+                         .facts.n_before = n_before,
+                         .facts.stats.inter = some_floats,
+                         .facts.heavy = some_tokens,
+                         .n_layers = sp_kv_pool_shape(pool)->n_layers,
+                         .layer_bytes =
+                             (uint64_t)sp_blocks_for(n) * sp_kv_pool_layer_block_bytes(pool),
+                         .facts.note_bytes = sp_notes_bytes(pool, n)};
+    return (int64_t)sp_record_layout_of(&r).pages * SP_PAGE;
+}
+
+/* -- own memory ----------------------------------------------------------------------------- */
+
+static const void *append(uint8_t **end, const void *from, size_t bytes)
+{
+    if (!from) return NULL;
+    void *to = *end;
+    if (bytes) memcpy(to, from, bytes);
+    *end += SP_ROUND_UP(bytes, (size_t)16);
+    return to;
+}
+
+sp_err sp_move_own(sp_move *m)
+{
+    const size_t head = (size_t)m->n_head * sizeof *m->head;
+    const size_t tokens = (size_t)m->seg.n * sizeof *m->seg.tokens;
+    const size_t blocks = (size_t)sp_blocks_for(m->slot + m->seg.n) * sizeof *m->blocks;
+    uint8_t *end = sp_alloc(1, head + tokens + blocks + 3 * (size_t)16);
+    if (!end) return sp_fail_nomem(head + tokens + blocks, "a copy that moves");
+    m->own = end;
+    m->head = append(&end, m->head, head);
+    m->seg.tokens = append(&end, m->seg.tokens, tokens);
+    m->blocks = append(&end, m->blocks, blocks);
+    return SP_OK;
+}
+
+/* keep -- the record without tokens and sums, its arrays in one allocation. */
+static sp_err keep(sp_move *m, const sp_record *r)
+{
+    const size_t bytes = sp_copy_facts_bytes(&r->facts, r->n);
+    void *memory = sp_alloc(1, bytes + 1);
+    if (!memory) return sp_fail_nomem(bytes, "what a tier says of a copy");
+    sp_free(m->memory);
+    m->memory = memory;
+    m->said = *r;
+    m->said.tokens = NULL;
+    m->said.sums = NULL;
+    sp_copy_facts_own(&r->facts, r->n, memory, &m->said.facts);
+    return SP_OK;
+}
+
+void sp_move_fini(sp_move *m)
+{
+    sp_free(m->own);
+    sp_free(m->memory);
+    sp_free(m->after);
+    m->own = m->memory = NULL;
+    m->after = NULL;
 }
 
 /* -- blocks --------------------------------------------------------------------------------- */
@@ -42,9 +106,8 @@ static sp_kv_run next_run(const sp_move *m, int layer, int32_t i)
     return run;
 }
 
-static sp_err read_layer(void *user, int layer, void *to)
+static sp_err read_blocks(const sp_move *m, int layer, void *to)
 {
-    const sp_move *m = user;
     const size_t bytes = sp_kv_pool_layer_block_bytes(m->pool);
     uint8_t *out = to;
     if (m->slot) {
@@ -59,7 +122,16 @@ static sp_err read_layer(void *user, int layer, void *to)
         out += (size_t)run.n * bytes;
         i += run.n;
     }
-    sp_notes_read(m->pool, layer, m->blocks, m->seg.n, out, m->note_bytes);
+    sp_notes_read(m->pool, layer, m->blocks, m->seg.n, out, m->said.facts.note_bytes);
+    return SP_OK;
+}
+
+static sp_err read_layer(void *user, int layer, void *to)
+{
+    sp_move *m = user;
+    SP_TRY(read_blocks(m, layer, to));
+    atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
+    if (m->there) m->there(m->user);
     return SP_OK;
 }
 
@@ -80,47 +152,24 @@ static sp_err write_layer(void *user, int layer, const void *from)
     return SP_OK;
 }
 
+static bool begins_with_head(const sp_move *m, const sp_record *r)
+{
+    if (r->facts.n_before < m->n_head) return false;
+    return !m->n_head ||
+           memcmp(r->facts.before, m->head, sizeof *r->facts.before * (size_t)m->n_head) == 0;
+}
+
 /* -- what a tier says ----------------------------------------------------------------------- */
 
 static sp_err check(const sp_move *m, const sp_record *r)
 {
-    if (r->n != m->seg.n || r->n_head != m->n_head || r->n_before < m->n_head ||
-        (m->n_head && memcmp(r->before, m->head, sizeof *r->before * (size_t)m->n_head) != 0) ||
+    if (r->n != m->seg.n || r->facts.n_head != m->n_head || !begins_with_head(m, r) ||
         memcmp(r->tokens, m->seg.tokens, sizeof *r->tokens * (size_t)r->n) != 0)
         return sp_fail(SP_E_UNSUPPORTED, "a stored copy is of other tokens than its name");
     if (r->n_layers != sp_kv_pool_shape(m->pool)->n_layers || r->layer_bytes != layer_bytes_of(m))
         return sp_fail(SP_E_UNSUPPORTED,
                        "a stored copy of %d layers of %llu bytes, not of this model", r->n_layers,
                        (unsigned long long)r->layer_bytes);
-    return SP_OK;
-}
-
-static const void *append(uint8_t **end, const void *from, size_t bytes)
-{
-    if (!from) return NULL;
-    void *to = *end;
-    if (bytes) memcpy(to, from, bytes);
-    *end += SP_ROUND_UP(bytes, (size_t)16);
-    return to;
-}
-
-/* keep -- the record without tokens and sums, its arrays in one allocation. */
-static sp_err keep(sp_move *m, const sp_record *r)
-{
-    const size_t b = (size_t)r->n_before, n = (size_t)r->n;
-    const size_t bytes = b * (sizeof *r->before + sizeof *r->inter) +
-                         n * (sizeof *r->order + sizeof *r->heavy) + 4 * (size_t)16;
-    uint8_t *end = sp_alloc(1, bytes);
-    if (!end) return sp_fail_nomem(bytes, "what a tier says of a copy");
-    sp_move_fini(m);
-    m->memory = end;
-    m->said = *r;
-    m->said.tokens = NULL;
-    m->said.sums = NULL;
-    m->said.before = append(&end, r->before, b * sizeof *r->before);
-    m->said.inter = append(&end, r->inter, b * sizeof *r->inter);
-    m->said.order = append(&end, r->order, n * sizeof *r->order);
-    m->said.heavy = append(&end, r->heavy, n * sizeof *r->heavy);
     return SP_OK;
 }
 
@@ -134,7 +183,7 @@ static sp_err take_head(void *user, const sp_record *r)
                                : sp_fail(SP_E_NOTFOUND, "a copy was replaced while it was read");
     SP_TRY(keep(m, r));
     m->sums = sums;
-    m->notes = (sp_notes_load){.n_bytes = r->note_bytes};
+    m->notes = (sp_notes_load){.n_bytes = r->facts.note_bytes};
     atomic_store_explicit(&m->n_there, 0, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;
@@ -142,14 +191,47 @@ static sp_err take_head(void *user, const sp_record *r)
 
 /* -- moves ---------------------------------------------------------------------------------- */
 
-sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r)
+/* name_path -- the names of all that a path copy continues. */
+static sp_err name_path(sp_move *m)
 {
+    const size_t n = (size_t)m->n_head;
+    m->after = n ? SP_NEW_N(sp_tier_key, n) : NULL;
+    m->n_after = m->n_head;
+    if (n && !m->after) return sp_fail_nomem(n * sizeof *m->after, "the path of a copy");
+    for (int i = 0; i < m->n_after; i++)
+        m->after[i] = (sp_tier_key){
+            .id = m->head[i], .head = sp_head_key(m->head, i), .kind = m->kind};
+    return SP_OK;
+}
+
+sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done,
+                   sp_tier_op **op)
+{
+    if (!begins_with_head(m, r))
+        return sp_fail(SP_E_ARG, "a copy that was not computed after the head of its key");
+    atomic_store(&m->n_there, 0);
+    if (by_path) SP_TRY(name_path(m));
+    SP_TRY(keep(m, r));
+    m->said.tokens = m->seg.tokens;
+    return sp_tier_submit(t,
+                          &(sp_tier_job){.verb = SP_TIER_PUT,
+                                         .record = &m->said,
+                                         .source = read_layer,
+                                         .after = m->after,
+                                         .n_after = m->n_after,
+                                         .done = done,
+                                         .user = m},
+                          op);
+}
+
+sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r)
+{
+    m->said = *r;
     return sp_tier_run(
         t, &(sp_tier_job){.verb = SP_TIER_PUT, .record = r, .source = read_layer, .user = m});
 }
 
-sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *op),
-                   sp_tier_op **op)
+sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done, sp_tier_op **op)
 {
     const int n_layers = sp_kv_pool_shape(m->pool)->n_layers;
     if (m->first == 0) atomic_store(&m->n_there, -1);
@@ -165,10 +247,4 @@ sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *
                        .done = done,
                        .user = m},
         op);
-}
-
-void sp_move_fini(sp_move *m)
-{
-    sp_free(m->memory);
-    m->memory = NULL;
 }

@@ -4,7 +4,7 @@
  *                kept, and `n_there` becomes 0
  *         layer  into the blocks; n_there counts the layers that can be read: a request may begin with
  *                the first ones while the others are on their way
- *   put   layers out of sealed blocks
+ *   put   layers out of sealed blocks; n_there counts those that the tier has taken
  *
  * Thread: the callbacks run on a thread of the tier; n_there is read by any. */
 #ifndef SP_STORE_MOVES_H
@@ -17,43 +17,57 @@
 #include "store/notes.h"
 #include "store/tier.h"
 
-/* What a copy is, and where its blocks are. All pointers are borrowed until the move is over. */
+/* What a copy is, and where its blocks are. All pointers are borrowed until the move is over, but for what
+ * sp_move_own has copied. */
 typedef struct sp_move {
     sp_kv_pool *pool;
     const sp_digest *space;
-    uint32_t kind; /* of sp_tier_key */
+    sp_copy_kind kind;
     sp_segment seg;
     const sp_digest *head; /* [n_head] what the key's head is made of */
     int n_head;
     const uint32_t *blocks; /* [ceil((slot + n) / B)] */
     int32_t slot;           /* put: of the first token in blocks[0] */
-    uint64_t note_bytes;    /* put: of a layer */
 
     int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */
-    void (*there)(void *user); /* get: n_there has risen; on the tier's thread. NULL: none */
+    void (*there)(void *user); /* n_there has risen; on the tier's thread. NULL: none */
     void *user;                /* of `there` */
 
-    sp_record said; /* get: its arrays are in `memory`; layers and sums are not kept */
-    uint64_t sums;  /* a hash of theirs */
+    sp_record said; /* put: what is written; get: what the tier says: its arrays are in `memory`,
+                       layers and sums are not kept */
+    uint64_t sums;  /* get: a hash of theirs */
     sp_notes_load notes;
-    void *memory;
-    _Atomic int n_there; /* get: layers that are in the blocks; -1: not even the header came */
+    void *own, *memory;
+    sp_tier_key *after;  /* [n_after] put: sp_tier_job */
+    int n_after;
+    _Atomic int n_there; /* layers that are in the blocks, or were taken; get: -1: not even the header came */
 } sp_move;
+
+/* sp_move_own -- tokens, head and blocks are copied: what they pointed to may go. Errors: SP_E_NOMEM. */
+sp_err sp_move_own(sp_move *m) SP_MUST_CHECK;
 
 sp_tier_key sp_move_key(const sp_move *m);
 /* sp_move_record -- completes a record that says before, at, exact and what was measured: the rest
  * follows from the move, and whether the blocks have notes. */
-void sp_move_record(sp_move *m, sp_record *r);
+void sp_move_record(const sp_move *m, sp_record *r);
+/* sp_move_bytes -- what a copy of n tokens with n_before segments before it takes on disk, with its statistics. */
+int64_t sp_move_bytes(const sp_kv_pool *pool, int32_t n, int n_before);
 
-/* sp_move_put -- runs a put of this record. Errors: those of sp_tier_op_result. */
-sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
-/* sp_move_get -- submits an urgent get; `done` is called on the tier's thread, with the move as its user.
- * A copy that was replaced since its first layers were read ends it with SP_E_NOTFOUND. Errors: those of
- * sp_tier_submit. Owns: release *op. */
-sp_err sp_move_get(sp_move *m, sp_tier *t, void (*done)(void *user, sp_tier_op *op),
+/* `done` is called on the tier's thread, or on the one that withdraws, with the move as its user. */
+typedef void sp_move_done(void *move, sp_tier_op *op);
+
+/* sp_move_put -- submits a put of this record, whose arrays are copied. A path copy (`by_path`) is written after all
+ * that it continues: its head. Errors: those of sp_tier_submit. Owns: release *op; sp_move_fini when it is done. */
+sp_err sp_move_put(sp_move *m, sp_tier *t, const sp_record *r, bool by_path, sp_move_done *done,
                    sp_tier_op **op) SP_MUST_CHECK;
-/* sp_move_fini -- frees what a get has kept. */
+/* sp_move_put_here -- the same in a tier that runs puts on the caller's thread. Errors: those of
+ * sp_tier_op_result. */
+sp_err sp_move_put_here(sp_move *m, sp_tier *t, const sp_record *r) SP_MUST_CHECK;
+/* sp_move_get -- submits an urgent get. A copy that was replaced since its first layers were read ends it with
+ * SP_E_NOTFOUND. Errors: those of sp_tier_submit. Owns: release *op. */
+sp_err sp_move_get(sp_move *m, sp_tier *t, sp_move_done *done, sp_tier_op **op) SP_MUST_CHECK;
+/* sp_move_fini -- frees what the move has. */
 void sp_move_fini(sp_move *m);
 
 #endif

@@ -33,7 +33,7 @@
  * bundled model 17 % smaller, and unpacking it takes longer than reading it.
  */
 #include "store/record.h"
-#include "store/bytes_int.h"
+#include "store/bytes.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -71,38 +71,39 @@ bool sp_layer_sum_eq(sp_layer_sum a, sp_layer_sum b)
 sp_err sp_record_check(const sp_record *r)
 {
     if (r->n < 1 || r->n > MAX_TOKENS) return sp_fail(SP_E_ARG, "a copy of %d tokens", r->n);
-    if (r->n_before < 0 || r->n_before > MAX_BEFORE || r->n_head < 0 || r->n_head > r->n_before)
-        return sp_fail(SP_E_ARG, "a copy after %d segments, with a head of %d", r->n_before,
-                       r->n_head);
-    if (r->at < 0) return sp_fail(SP_E_ARG, "a copy at position %d", r->at);
+    if (r->facts.n_before < 0 || r->facts.n_before > MAX_BEFORE || r->facts.n_head < 0 ||
+        r->facts.n_head > r->facts.n_before)
+        return sp_fail(SP_E_ARG, "a copy after %d segments, with a head of %d", r->facts.n_before,
+                       r->facts.n_head);
+    if (r->facts.at < 0) return sp_fail(SP_E_ARG, "a copy at position %d", r->facts.at);
     if (r->n_layers < 1 || r->n_layers > MAX_LAYERS)
         return sp_fail(SP_E_ARG, "a copy of %d layers", r->n_layers);
     if (r->layer_bytes < 1 || r->layer_bytes > MAX_LAYER_BYTES)
         return sp_fail(SP_E_ARG, "a copy with %llu bytes a layer",
                        (unsigned long long)r->layer_bytes);
-    if (r->note_bytes > MAX_LAYER_BYTES)
+    if (r->facts.note_bytes > MAX_LAYER_BYTES)
         return sp_fail(SP_E_ARG, "a copy with notes of %llu bytes a layer",
-                       (unsigned long long)r->note_bytes);
+                       (unsigned long long)r->facts.note_bytes);
     return SP_OK;
 }
 
 bool sp_record_notes_ok(const sp_record *r, int layer, const uint8_t *data)
 {
-    return sp_layer_sum_eq(sp_layer_sum_of(data + r->layer_bytes, r->note_bytes),
+    return sp_layer_sum_eq(sp_layer_sum_of(data + r->layer_bytes, r->facts.note_bytes),
                            r->sums[r->n_layers + layer]);
 }
 
 /* Cannot overflow: see the limits that the check enforces. */
 sp_record_layout sp_record_layout_of(const sp_record *r)
 {
-    uint64_t n = (uint64_t)r->n, b = (uint64_t)r->n_before;
-    uint64_t lists = 1 + (r->inter != NULL) + (r->heavy != NULL);
+    uint64_t n = (uint64_t)r->n, b = (uint64_t)r->facts.n_before;
+    uint64_t lists = 1 + (r->facts.stats.inter != NULL) + (r->facts.heavy != NULL);
     sp_record_layout l = {0};
-    l.head_bytes = FIXED_BYTES + (r->note_bytes ? NOTE_BYTES : 0) +
+    l.head_bytes = FIXED_BYTES + (r->facts.note_bytes ? NOTE_BYTES : 0) +
                    sizeof(sp_layer_sum) * (uint64_t)sp_record_n_sums(r) +
-                   sizeof(sp_digest) * (b + 1) + 4 * lists * n + (r->inter ? 4 * b : 0);
+                   sizeof(sp_digest) * (b + 1) + 4 * lists * n + (r->facts.stats.inter ? 4 * b : 0);
     l.head_pages = (uint32_t)SP_DIV_UP(l.head_bytes, SP_PAGE);
-    l.layer_pages = (uint32_t)SP_DIV_UP(r->layer_bytes + r->note_bytes, SP_PAGE);
+    l.layer_pages = (uint32_t)SP_DIV_UP(r->layer_bytes + r->facts.note_bytes, SP_PAGE);
     l.pages = l.head_pages + (uint64_t)l.layer_pages * (uint64_t)r->n_layers;
     return l;
 }
@@ -126,38 +127,39 @@ static uint8_t *append(uint8_t *p, const void *data, size_t n)
 
 static uint32_t flags_of(const sp_record *r)
 {
-    return (r->exact ? EXACT : 0u) | (r->inter ? MEASURED : 0u) | (r->heavy ? HEAVY : 0u) |
-           (r->note_bytes ? NOTES : 0u);
+    return (r->facts.exact ? EXACT : 0u) | (r->facts.stats.inter ? MEASURED : 0u) |
+           (r->facts.heavy ? HEAVY : 0u) | (r->facts.note_bytes ? NOTES : 0u);
 }
 
 sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *out)
 {
     const sp_record_layout l = sp_record_layout_of(r);
-    const size_t n = 4 * (size_t)r->n, b = (size_t)r->n_before;
+    const size_t n = 4 * (size_t)r->n, b = (size_t)r->facts.n_before;
     sp_digest digest;
     memset(out, 0, (size_t)l.head_pages * SP_PAGE);
     memcpy(out, magic, sizeof magic);
-    put32(out + 8, r->note_bytes ? VERSION_NOTES : VERSION);
-    put32(out + 12, r->kind);
+    put32(out + 8, r->facts.note_bytes ? VERSION_NOTES : VERSION);
+    put32(out + 12, r->facts.kind);
     memcpy(out + 16, &l.head_bytes, 8);
     put32(out + 24, (uint32_t)r->n);
-    put32(out + 28, (uint32_t)r->at);
-    put32(out + 32, (uint32_t)r->n_before);
-    put32(out + 36, (uint32_t)r->n_head);
+    put32(out + 28, (uint32_t)r->facts.at);
+    put32(out + 32, (uint32_t)r->facts.n_before);
+    put32(out + 36, (uint32_t)r->facts.n_head);
     put32(out + 40, (uint32_t)r->n_layers);
     put32(out + 44, flags_of(r));
     memcpy(out + 48, &r->layer_bytes, 8);
-    memcpy(out + 56, &r->cost_us, 4);
-    memcpy(out + 60, &r->cci, 4);
+    memcpy(out + 56, &r->facts.cost_us, 4);
+    memcpy(out + 60, &r->facts.stats.cci, 4);
     memcpy(out + 64, r->space.b, sizeof r->space.b);
-    memcpy(out + 96, r->id.b, sizeof r->id.b);
-    const uint64_t notes[2] = {r->note_bytes, 0};
-    uint8_t *p = append(out + FIXED_BYTES, notes, r->note_bytes ? sizeof notes : 0);
+    memcpy(out + 96, r->facts.id.b, sizeof r->facts.id.b);
+    const uint64_t notes[2] = {r->facts.note_bytes, 0};
+    uint8_t *p = append(out + FIXED_BYTES, notes, r->facts.note_bytes ? sizeof notes : 0);
     p = append(p, sums, sizeof *sums * (size_t)sp_record_n_sums(r));
-    p = append(p, r->before, sizeof *r->before * b);
+    p = append(p, r->facts.before, sizeof *r->facts.before * b);
     p = append(p, r->tokens, n);
-    if (r->inter) p = append(append(p, r->inter, 4 * b), r->order, n);
-    if (r->heavy) p = append(p, r->heavy, n);
+    if (r->facts.stats.inter)
+        p = append(append(p, r->facts.stats.inter, 4 * b), r->facts.stats.order, n);
+    if (r->facts.heavy) p = append(p, r->facts.heavy, n);
     assert((uint64_t)(p - out) + sizeof digest == l.head_bytes);
     SP_TRY(digest_of(out, (size_t)(p - out), &digest));
     append(p, digest.b, sizeof digest.b);
@@ -176,23 +178,23 @@ static sp_err read_fixed(const uint8_t *p, sp_record *r)
     if (version != VERSION && version != VERSION_NOTES)
         return sp_fail(SP_E_UNSUPPORTED, "a copy of version %u, this program reads %d and %d",
                        version, VERSION, VERSION_NOTES);
-    *r = (sp_record){.kind = get32(p + 12),
-                     .exact = flags & EXACT,
+    *r = (sp_record){.facts.kind = get32(p + 12),
+                     .facts.exact = flags & EXACT,
                      .n = (int32_t)get32(p + 24),
-                     .at = (int32_t)get32(p + 28),
-                     .n_before = (int32_t)get32(p + 32),
-                     .n_head = (int32_t)get32(p + 36),
+                     .facts.at = (int32_t)get32(p + 28),
+                     .facts.n_before = (int32_t)get32(p + 32),
+                     .facts.n_head = (int32_t)get32(p + 36),
                      .n_layers = (int32_t)get32(p + 40),
                      .layer_bytes = get64(p + 48),
-                     .note_bytes = flags & NOTES ? get64(p + FIXED_BYTES) : 0,
-                     .cost_us = get_float(p + 56),
-                     .cci = get_float(p + 60),
-                     .inter = flags & MEASURED ? some_floats : NULL,
-                     .heavy = flags & HEAVY ? some_tokens : NULL};
+                     .facts.note_bytes = flags & NOTES ? get64(p + FIXED_BYTES) : 0,
+                     .facts.cost_us = get_float(p + 56),
+                     .facts.stats.cci = get_float(p + 60),
+                     .facts.stats.inter = flags & MEASURED ? some_floats : NULL,
+                     .facts.heavy = flags & HEAVY ? some_tokens : NULL};
     memcpy(r->space.b, p + 64, sizeof r->space.b);
-    memcpy(r->id.b, p + 96, sizeof r->id.b);
+    memcpy(r->facts.id.b, p + 96, sizeof r->facts.id.b);
     if (flags & ~(uint32_t)(EXACT | MEASURED | HEAVY | NOTES) ||
-        (version == VERSION_NOTES) != (r->note_bytes > 0))
+        (version == VERSION_NOTES) != (r->facts.note_bytes > 0))
         return sp_fail(SP_E_FORMAT, "a copy with unknown flags %#x", flags);
     if (sp_record_check(r) != SP_OK) return sp_fail(SP_E_FORMAT, "%s", sp_error_detail());
     if (get64(p + 16) != sp_record_layout_of(r).head_bytes)
@@ -214,18 +216,18 @@ sp_err sp_record_size(const uint8_t *first_page, uint32_t *head_pages)
  * of four bytes, and those before the token ids of 16. */
 static void point_into(sp_record *r, const uint8_t *data)
 {
-    const size_t n = 4 * (size_t)r->n, b = (size_t)r->n_before;
-    const uint8_t *p = data + FIXED_BYTES + (r->note_bytes ? NOTE_BYTES : 0);
+    const size_t n = 4 * (size_t)r->n, b = (size_t)r->facts.n_before;
+    const uint8_t *p = data + FIXED_BYTES + (r->facts.note_bytes ? NOTE_BYTES : 0);
     r->sums = (const sp_layer_sum *)p;
-    r->before = (const sp_digest *)(p += sizeof *r->sums * (size_t)sp_record_n_sums(r));
-    r->tokens = (const int32_t *)(p += sizeof *r->before * b);
+    r->facts.before = (const sp_digest *)(p += sizeof *r->sums * (size_t)sp_record_n_sums(r));
+    r->tokens = (const int32_t *)(p += sizeof *r->facts.before * b);
     p += n;
-    if (r->inter) {
-        r->inter = (const float *)p;
-        r->order = (const int32_t *)(p += 4 * b);
+    if (r->facts.stats.inter) {
+        r->facts.stats.inter = (const float *)p;
+        r->facts.stats.order = (const int32_t *)(p += 4 * b);
         p += n;
     }
-    if (r->heavy) r->heavy = (const int32_t *)p;
+    if (r->facts.heavy) r->facts.heavy = (const int32_t *)p;
 }
 
 static bool are_tokens(const int32_t *list, int32_t n)
@@ -248,7 +250,7 @@ sp_err sp_record_read(const uint8_t *data, size_t n, sp_record *out)
     if (memcmp(digest.b, data + l.head_bytes - sizeof digest, sizeof digest) != 0)
         return sp_fail(SP_E_FORMAT, "damaged: the checksum of the header is wrong");
     point_into(&r, data);
-    if (!are_tokens(r.order, r.n) || !are_tokens(r.heavy, r.n))
+    if (!are_tokens(r.facts.stats.order, r.n) || !are_tokens(r.facts.heavy, r.n))
         return sp_fail(SP_E_FORMAT, "a copy whose statistics name tokens that it has not");
     *out = r;
     return SP_OK;

@@ -10,11 +10,12 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "kv/copy_facts.h"
 
 enum { SP_PAGE = 4096 }; /* alignment and grain of direct I/O */
 
 /* Checksum of one layer: XXH3, 128 bits. It is to find damage, not forgery: whoever can write the
- * store can also compute SHA-256 anew. XXH3 is as fast as memory, SHA-256 slower than a good disk,
+ * store can also compute SHA-256. XXH3 is as fast as memory, SHA-256 slower than a good disk,
  * and 128 bits leave no accidental match that CRC-32C would. */
 typedef struct sp_layer_sum {
     uint64_t low, high;
@@ -24,21 +25,12 @@ sp_layer_sum sp_layer_sum_of(const void *data, size_t n);
 bool sp_layer_sum_eq(sp_layer_sum a, sp_layer_sum b);
 
 typedef struct sp_record {
-    uint32_t kind;            /* the caller's */
-    bool exact;               /* equals a plain forward pass after `before` */
-    sp_digest space, id;      /* namespace; content id of the segment */
-    const sp_digest *before;  /* [n_before] computed after these */
-    int32_t n_before, n_head; /* the first n_head of them precede the first chunk */
+    sp_copy_facts facts;      /* its kind may be one of a later version */
+    sp_digest space;          /* namespace */
     const int32_t *tokens;    /* [n] */
-    int32_t n, at;            /* tokens; position that the first key was rotated for */
-    float cost_us;            /* time that computing it took; 0: unknown */
-    const float *inter;       /* [n_before] attention to each of `before`; NULL: not measured */
-    const int32_t *order;     /* [n] tokens by falling attention outwards; NULL with inter */
-    float cci;                /* with inter */
-    const int32_t *heavy;     /* [n] tokens by falling attention received; NULL: not measured */
+    int32_t n;
     int32_t n_layers;
-    uint64_t layer_bytes;     /* of all blocks of one layer */
-    uint64_t note_bytes;      /* of one layer's notes, after its blocks (store/notes.h); 0: none */
+    uint64_t layer_bytes;     /* of all blocks of one layer; the notes follow them */
     const sp_layer_sum *sums; /* [sp_record_n_sums]; NULL when it is not stored yet */
 } sp_record;
 
@@ -57,7 +49,7 @@ sp_record_layout sp_record_layout_of(const sp_record *r);
 /* sp_record_n_sums -- of the layers, then of their notes if there are any. */
 static inline int sp_record_n_sums(const sp_record *r)
 {
-    return r->note_bytes ? 2 * r->n_layers : r->n_layers;
+    return r->facts.note_bytes ? 2 * r->n_layers : r->n_layers;
 }
 /* sp_record_notes_ok -- data: a layer, with its notes. */
 bool sp_record_notes_ok(const sp_record *r, int layer, const uint8_t *data);

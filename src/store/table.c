@@ -1,4 +1,4 @@
-#include "store/table_int.h"
+#include "store/table.h"
 
 #include <string.h>
 

@@ -1,20 +1,23 @@
-#include "store/tier_int.h"
+#include "store/tier_type.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "kv/segment.h"
 
 sp_tier_key sp_tier_key_of(const sp_record *r)
 {
-    return (sp_tier_key){.id = r->id, .head = sp_head_key(r->before, r->n_head), .kind = r->kind};
+    return (sp_tier_key){.id = r->facts.id,
+                         .head = sp_head_key(r->facts.before, r->facts.n_head),
+                         .kind = r->facts.kind};
 }
 
 unsigned sp_tier_facts_of(const sp_record *r)
 {
-    return (r->exact ? SP_FACT_EXACT : 0u) | (r->inter ? SP_FACT_STATS : 0u) |
-           (r->heavy ? SP_FACT_HEAVY : 0u);
+    return (r->facts.exact ? SP_FACT_EXACT : 0u) | (r->facts.stats.inter ? SP_FACT_STATS : 0u) |
+           (r->facts.heavy ? SP_FACT_HEAVY : 0u);
 }
 
 /* -- queues --------------------------------------------------------------------------------- */
@@ -53,12 +56,33 @@ static sp_tier_op *list_take(sp_op_list *l)
     return op;
 }
 
-void sp_op_queue_push(sp_op_queue *q, sp_tier_op *op)
+static bool list_remove(sp_op_list *l, const sp_tier_op *op)
+{
+    sp_tier_op *before = NULL, *x = l->first;
+    while (x && x != op) before = x, x = x->next;
+    if (!x) return false;
+    *(before ? &before->next : &l->first) = x->next;
+    if (l->last == x) l->last = before;
+    return true;
+}
+
+void sp_op_queue_push(sp_op_queue *q, sp_tier_op *const *ops, size_t n)
 {
     pthread_mutex_lock(&q->lock);
-    list_add(op->job.urgent ? &q->urgent : &q->others, op);
-    pthread_cond_signal(&q->some);
+    for (size_t i = 0; i < n; i++) {
+        ops[i]->queue = q;
+        list_add(ops[i]->job.urgent ? &q->urgent : &q->others, ops[i]);
+        pthread_cond_signal(&q->some);
+    }
     pthread_mutex_unlock(&q->lock);
+}
+
+bool sp_op_queue_remove(sp_op_queue *q, sp_tier_op *op)
+{
+    pthread_mutex_lock(&q->lock);
+    bool waited = list_remove(&q->urgent, op) || list_remove(&q->others, op);
+    pthread_mutex_unlock(&q->lock);
+    return waited;
 }
 
 sp_tier_op *sp_op_queue_pop(sp_op_queue *q, bool wait)
@@ -125,7 +149,32 @@ sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out)
         *out = op;
     else
         atomic_store(&op->refs, 1);
-    sp_op_queue_push(t->type->queue_of(t, job->verb), op);
+    sp_op_queue_push(t->type->queue_of(t, job->verb), &op, 1);
+    return SP_OK;
+}
+
+static void free_ops(sp_tier_op **ops, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        atomic_store(&ops[i]->refs, 1);
+        sp_tier_op_release(ops[i]);
+        ops[i] = NULL;
+    }
+}
+
+sp_err sp_tier_submit_all(sp_tier *t, const sp_tier_job *jobs, size_t n, sp_tier_op **ops)
+{
+    for (size_t i = 0; i < n; i++) {
+        sp_err err = make_op(&jobs[i], &ops[i]);
+        if (err == SP_OK) continue;
+        free_ops(ops, i);
+        return err;
+    }
+    for (size_t i = 0, end; i < n; i = end) { /* as many at a time as one queue takes */
+        sp_op_queue *q = t->type->queue_of(t, jobs[i].verb);
+        for (end = i + 1; end < n && t->type->queue_of(t, jobs[end].verb) == q;) end++;
+        sp_op_queue_push(q, &ops[i], end - i);
+    }
     return SP_OK;
 }
 
@@ -136,7 +185,7 @@ sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job)
     if (t->type->run) {
         sp_tier_op_finish(op, t->type->run(t, op));
     } else {
-        sp_op_queue_push(t->type->queue_of(t, job->verb), op);
+        sp_op_queue_push(t->type->queue_of(t, job->verb), &op, 1);
         sp_tier_op_wait(op, -1);
     }
     sp_err err = sp_tier_op_result(op);
@@ -190,9 +239,25 @@ void sp_tier_op_cancel(sp_tier_op *op)
     atomic_store(&op->cancelled, true);
 }
 
+void sp_tier_op_withdraw(sp_tier_op *op)
+{
+    sp_tier_op_cancel(op);
+    if (op->queue && sp_op_queue_remove(op->queue, op))
+        sp_tier_op_finish(op, sp_fail(SP_E_CANCELED, "an operation was cancelled"));
+}
+
 bool sp_tier_op_is_cancelled(const sp_tier_op *op)
 {
     return atomic_load(&op->cancelled);
+}
+
+sp_err sp_tier_op_begin(const sp_tier_op *op)
+{
+    const int64_t deadline = op->job.deadline_us;
+    if (sp_tier_op_is_cancelled(op)) return sp_fail(SP_E_CANCELED, "an operation was cancelled");
+    if (deadline && sp_clock_us() > deadline)
+        return sp_fail(SP_E_IO, "an operation waited too long for its tier");
+    return SP_OK;
 }
 
 sp_err sp_tier_op_result(sp_tier_op *op)

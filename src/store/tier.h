@@ -4,8 +4,14 @@
  * fast or slow, and it may go away: so every operation is asynchronous.
  *
  *     submit ---> queued ---> running ---> done: sp_tier_op_wait, or `done` on the tier's thread
- *                   |            |
- *                   +-- cancel --+---> done with SP_E_CANCELED (or done before it was noticed)
+ *                   |  |         |
+ *                   |  |         +-- cancel ---> done soon, with SP_E_CANCELED unless it was over before
+ *                   |  +-- withdraw ---> done with SP_E_CANCELED, at once, on the thread that withdraws
+ *                   +-- cancel, its deadline passes ---> done with SP_E_CANCELED, SP_E_IO once the tier comes to it
+ *
+ * No call here waits, but sp_tier_run and sp_tier_op_wait. A tier is a sp_tier_type (tier_type.h): how it runs
+ * operations. Several that are submitted together wait one after another, so that a tier that is far away can
+ * send them in one message.
  *
  * Invariants
  *  I1  a copy is found only when it was put whole; in a tier that lasts, also after a crash.
@@ -58,19 +64,25 @@ typedef enum sp_tier_verb {
     SP_TIER_LIST,  /* `each` for every copy, those used longest ago first */
     SP_TIER_ERASE, /* overwrites what dropped copies left; done: nothing of them is in the tier */
     SP_TIER_TRIM, /* drops those until all take at most max_bytes, files and all; once, not a budget */
+    SP_TIER_SYNC, /* done: so are all puts and drops that were submitted before it */
 } sp_tier_verb;
 
 /* One operation. Callbacks run on a thread of the tier, one at a time, and must not wait for the tier.
  * All that it points to is borrowed until the operation is done. An error of a callback ends the
- * operation with that error. A get may begin anew, with `head`, when the copy was replaced meanwhile. */
+ * operation with that error. A get may start again, with `head`, when the copy was replaced meanwhile. */
 typedef struct sp_tier_job {
     sp_tier_verb verb;
     bool urgent;     /* before all that are not */
+    int64_t deadline_us; /* sp_clock_us: not begun by then, it ends with SP_E_IO; 0: none */
     sp_tier_key key; /* get, drop */
     void *user;      /* of all callbacks */
 
     const sp_record *record;                           /* put; its checksums are not read */
     sp_err (*source)(void *user, int layer, void *to); /* put: one layer and its notes */
+    const sp_tier_key *after; /* [n_after] put: copies that this one continues, in order: without
+                                 one of them it ends with SP_E_NOTFOUND. The last stays until the
+                                 put is done, and leaves the tier after the copy */
+    int n_after;
 
     int first, n_layers;                               /* get; n_layers 0: the header alone */
     sp_err (*head)(void *user, const sp_record *head); /* get: may be NULL; valid for the call */
@@ -88,6 +100,10 @@ typedef struct sp_tier_job {
  * submitted. Owns: release *out once it is no longer needed; that neither waits nor cancels. out
  * may be NULL. */
 sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out) SP_MUST_CHECK;
+/* sp_tier_submit_all -- several, one after another. Errors: as sp_tier_submit; then none was submitted. Owns:
+ * ops [n] as *out. */
+sp_err sp_tier_submit_all(sp_tier *t, const sp_tier_job *jobs, size_t n,
+                          sp_tier_op **ops) SP_MUST_CHECK;
 /* sp_tier_run -- submits and waits; a tier may run the operation right here, before those that are
  * queued. Errors: those of sp_tier_op_result. */
 sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job) SP_MUST_CHECK;
@@ -96,13 +112,16 @@ bool sp_tier_op_is_done(sp_tier_op *op);
 /* sp_tier_op_wait -- until it is done, or timeout_us elapse (negative: no limit); false: it is not
  * done. */
 bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us);
-/* sp_tier_op_cancel -- asks for an early end; the operation is done soon, not now. */
+/* sp_tier_op_cancel -- asks for an early end; the operation is done soon, when the tier comes to it, not now. */
 void sp_tier_op_cancel(sp_tier_op *op);
+/* sp_tier_op_withdraw -- the same; one that waits is done when this returns. */
+void sp_tier_op_withdraw(sp_tier_op *op);
 /* sp_tier_op_result -- of one that is done; records the detail for this thread.
- * SP_E_NOTFOUND    no such copy
+ * SP_E_NOTFOUND    no such copy; put: one that it continues is not there
  * SP_E_FORMAT      it was damaged: from now on there is no such copy
  * SP_E_UNSUPPORTED it is of another version or namespace
- * SP_E_IO          the tier could not read or write; for a put or drop also: another process is the writer
+ * SP_E_IO          the tier could not read or write, or was late; for a put or drop also: another process is the
+ *                  writer
  * SP_E_LIMIT       a put larger than the tier
  * SP_E_CANCELED, SP_E_NOMEM, or what a callback returned */
 sp_err sp_tier_op_result(sp_tier_op *op) SP_MUST_CHECK;
@@ -149,6 +168,8 @@ typedef struct sp_tier_evict {
     void (*added)(void *user, const sp_tier_info *info); /* or replaced, or its bytes have moved */
     void (*used)(void *user, const sp_tier_key *key, bool counts); /* sp_tier_use, or _touch */
     void (*removed)(void *user, const sp_tier_key *key);           /* for any reason */
+    /* A put that continues `after` begins, or is over (both NULL); one at a time. */
+    void (*coming)(void *user, const sp_tier_key *key, const sp_tier_key *after);
     void *user;
 } sp_tier_evict;
 

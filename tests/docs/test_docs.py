@@ -10,7 +10,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 NAMING = ["README.md", "docs/architecture.md", "docs/coverage.md"]              # whose every file and sp_ name is checked
 SUFFIX = r"\.(?:c|h|cu|py|md|awk|svg|gguf|jsonl|json)"
-BUILT = {"build", "model.gguf", "notes.db", "q05.gguf"}     # made by the reader, or examples
+BUILT = {"build", "model.gguf", "notes.db", "q05.gguf", "SmolLM2-135M-Instruct.Q4_1.gguf"}     # made by the reader, or examples
 
 
 def tree() -> set:
@@ -155,3 +155,18 @@ def test_every_policy_is_described():
     listed = re.findall(r"&sp_reuse_(\w+)", (ROOT / "src/reuse/policies.c").read_text(encoding="utf-8").split("};")[0])
     text = (ROOT / "docs/choosing-a-policy.md").read_text(encoding="utf-8").split("## The policies")[1].split("\n\n")[1]
     assert re.findall(r"^\| `(\w+)`", text, re.M) == listed
+
+
+def test_the_page_of_the_c_library_is_current():
+    done = subprocess.run(["python3", "scripts/api-page", "--check"], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("path", [p for p in documents() if p.name not in ("coverage.md", "CHANGELOG.md")],
+                         ids=lambda p: str(p.relative_to(ROOT)))
+def test_rows_of_the_papers_are_named_in_coverage_alone(path):
+    assert re.findall(r"\brows? [A-Z]\d+", path.read_text(encoding="utf-8")) == []
+
+
+def test_rows_of_the_papers_are_not_named_in_the_source():
+    assert re.findall(r".*\(rows?[ \n*]+[A-Z]\d.*", SOURCE) == []

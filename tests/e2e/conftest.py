@@ -3,7 +3,7 @@
 SPOLIA_BUILD names the build folder (default build); SPOLIA_CPU the only kernels to be tested (default:
 all, and the best of this machine where a test does not ask); SPOLIA_EMULATED says that the program
 needs none of their instructions; SPOLIA_DATA is a folder of data outside the repository, without
-which some tests are skipped.
+which some tests are skipped; SPOLIA_MODELS the cache of scripts/real-models.
 """
 import os
 import subprocess
@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 os.environ["SPOLIA_CONFIG"] = ""  # not the user's own config file
-CACHE = tempfile.TemporaryDirectory(prefix="spolia-test-cache-")  # nor the user's cache
+os.environ["SPOLIA_ARG_NO_STORE"] = "1"  # one test's prompts are not known to the next one
+# The published models are in the user's cache; nothing else is taken from there.
+os.environ.setdefault("SPOLIA_MODELS",
+                      str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spolia" / "models"))
+CACHE = tempfile.TemporaryDirectory(prefix="spolia-test-cache-")
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 
 import cpus  # noqa: E402
@@ -63,6 +67,17 @@ def variant(request):
     if not EMULATED and not cpus.runs_here(request.param):
         pytest.skip(f"the CPU lacks {request.param}")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def real_model():
+    """real_model(name) -> path of a published model in the cache; without it the test is skipped by name."""
+    def find(name):
+        done = subprocess.run([sys.executable, ROOT / "scripts/real-models", "--find", name], capture_output=True, text=True)
+        if done.returncode:
+            pytest.skip(f"{name} is not here: scripts/real-models {name} fetches it")
+        return Path(done.stdout.strip())
+    return find
 
 
 @pytest.fixture(scope="session")

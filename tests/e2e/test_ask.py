@@ -90,8 +90,8 @@ def test_a_line_of_sources_and_a_line_of_account(index):
     first_sources, first, sources, second = done.stderr.splitlines()
     assert first_sources == sources and sources.startswith("Sources: [1] ") and "[8] " in sources
     assert re.search(r"\S+\.(md|txt):\d+", sources)
-    assert re.fullmatch(r"0 of 8 chunks reused; 0 of \d+ tokens; first token [\d.]+ m?s", first)
-    assert re.fullmatch(r"8 of 8 chunks reused \(memory\); \d+ of \d+ tokens; first token [\d.]+ m?s, "
+    assert re.fullmatch(r"prefix: 0 of 8 chunks reused; 0 of \d+ tokens; first token [\d.]+ m?s", first)
+    assert re.fullmatch(r"prefix: 8 of 8 chunks reused \(memory\); \d+ of \d+ tokens; first token [\d.]+ m?s, "
                         r"about [\d.]+ m?s without", second)
     assert "\033" not in done.stderr
 
@@ -110,6 +110,36 @@ def test_a_batch_survives_blank_lines_and_failures(index):
     assert sum(line.startswith("spolia: ") for line in done.stderr.splitlines()) == 1
 
 
+def test_an_answer_that_was_cut_is_named(index):
+    done = run("ask", "-m", MODEL, "--index", index, "-n", "1", QUESTIONS[0]["question"])
+    assert "; cut at 1 tokens, -n N allows more" in done.stderr
+    assert "cut" not in run("ask", "-m", MODEL, "--index", index, QUESTIONS[0]["question"]).stderr
+
+
+def test_the_account_names_policy_and_share(index):
+    question = QUESTIONS[0]["question"]
+    for options, said, reuse in ((["--reuse", "fusion", "--recompute", "0"], "fusion 0: 0 of", ("fusion", 0)),
+                                 (["--reuse", "full"], "full: 0 of", ("full", 0))):
+        done = run("ask", "-m", MODEL, "--index", index, *options, question)
+        assert any(line.startswith(said) for line in done.stderr.splitlines()), done.stderr
+        (account,) = ask(index, [question], *options)
+        assert account["reuse"] == {"policy": reuse[0], "recompute": reuse[1]}
+
+
+def test_chunks_that_do_not_fit_are_left_out_worst_first(index):
+    question = QUESTIONS[0]["question"]
+    (whole,) = ask(index, [question])
+    c = whole["usage"]["prompt_tokens"] // 2
+    done = run("ask", "-m", MODEL, "--index", index, "-c", c, "-n", "8", "--json", question)
+    part = json.loads(done.stdout)
+    kept = {chunk["id"] for chunk in part["chunks"]}
+    best = sorted(whole["chunks"], key=lambda chunk: -chunk["score"])[:len(kept)]
+    assert 0 < len(kept) < 8 and part["usage"]["prompt_tokens"] + 8 <= c
+    assert min(b["score"] for b in best) == min(chunk["score"] for chunk in part["chunks"])
+    assert f"{8 - len(kept)} of 8 chunks are left out: the context has {c} tokens" in done.stderr
+    assert [chunk["id"] for chunk in part["chunks"]] == sorted(kept)
+
+
 def test_each_thing_once(index):
     (account,) = ask(index, [QUESTIONS[0]["question"]])
     assert [s["kind"] for s in account["segments"]] == ["system", "question"]
@@ -124,7 +154,13 @@ def test_each_thing_once(index):
     (["--recompute", "0.5", "--alpha", "1"], ["--reuse prefix", "--recompute, --alpha"]),
     (["--reuse", "fusion", "--alpha", "1"], ["--reuse fusion", "--alpha"]),
     (["--reuse", "craft", "--alpha", "1", "--recompute", "0.5"], ["--reuse craft", "--recompute"]),
-    (["--reuse", "set", "--focus", "2", "--unfused"], ["--focus, --unfused"])])
+    (["--reuse", "set", "--focus", "2", "--unfused"], ["--focus, --unfused"]),
+    (["--host-evict", "lfu", "--host-kv", "q8_0"], ["--host-kv without --host-memory; --host-evict without"]),
+    (["--store-max", "1G", "--store-evict", "lfu"], ["--store-max without --store", "--store-evict"]),
+    (["--admit", "cheaper", "--preload", "none", "--load-timeout", "9"], ["--admit", "--preload", "--load-timeout"]),
+    (["--guard", "0", "--guard-bound", "1"], ["--guard-bound with --guard 0"]),
+    (["--context-dir", "/tmp"], ["--context-dir without --context-memory"]),
+    (["--queue-order", "fcfs", "--queue-window", "3"], ["--queue-window"])])
 def test_options_without_effect_are_said(index, tmp_path, options, said):
     options = [tmp_path / "kv" if o == "KV" else o for o in options]
     done = run("ask", "-m", MODEL, "-i", index, "-n", "1", *options, QUESTIONS[0]["question"])
@@ -134,7 +170,9 @@ def test_options_without_effect_are_said(index, tmp_path, options, said):
 
 @pytest.mark.parametrize("options", [[], ["--reuse", "fusion", "--recompute", "0.2", "--unfused"],
                                      ["--reuse", "craft", "--alpha", "1", "--focus", "2"],
-                                     ["--reuse", "full", "--store", "KV"], ["--store", "KV"]])
+                                     ["--reuse", "full", "--store", "KV"], ["--store", "KV"],
+                                     ["--host-memory", "9M", "--host-evict", "lfu", "--admit", "cheaper"],
+                                     ["--store", "KV", "--store-max", "9M", "--store-evict", "lfu"]])
 def test_options_with_an_effect_are_not(index, tmp_path, options):
     options = [tmp_path / "kv" if o == "KV" else o for o in options]
     done = run("ask", "-m", MODEL, "-i", index, "-n", "1", *options, QUESTIONS[0]["question"])
@@ -169,7 +207,7 @@ def test_refusals(index, tmp_path):
     refuse("ask", "-m", MODEL, "--index", tmp_path / "text.db", "x", naming=["text.db"])
     refuse("ask", "-m", MODEL, "--index", index, "--reuse", "magic", "x", naming=["magic", "fusion"])
     refuse("ask", "-m", MODEL, "--index", index, "--recompute", "2", "x", naming=["recompute"])
-    refuse("ask", "-m", MODEL, "--index", index, "-c", "100",
+    refuse("ask", "-m", MODEL, "--index", index, "-c", "20",
            QUESTIONS[0]["question"], naming=["context"])
     assert run("ask", "-m", MODEL, "x").returncode == 2
     empty = tmp_path / "empty"
@@ -177,3 +215,21 @@ def test_refusals(index, tmp_path):
     assert run("index", empty, "-o", tmp_path / "empty.db").returncode == 1  # no chunks
     (answer,) = ask(tmp_path / "empty.db", ["Who?"], "--allow-empty")
     assert answer["chunks"] == []
+
+
+def test_copies_of_a_document_take_one_place(tmp_path):
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    lease = ("This lease of the boathouse is made between Anna Berg and the harbour office of Velm. The tenant pays for the"
+             " boathouse every month, and keeps its roof, its doors and its slip in good repair.\n")
+    for i in range(6):
+        (docs / f"copy{i}.txt").write_text(lease + "\n" * i)
+    for name in ("roof", "slip", "rent"):
+        (docs / f"{name}.txt").write_text(f"The boathouse has a {name} of its own, which nobody pays for.\n")
+    succeed("index", "-q", docs, "-o", tmp_path / "x.db")
+    ask = ["ask", "-m", MODEL, "--index", tmp_path / "x.db", "-n", "2", "-k", "5", "--json", "--no-store",
+           "Who pays for the boathouse?"]
+    said = json.loads(succeed(*ask))
+    assert sorted(c["file"][:4] for c in said["chunks"]) == ["copy", "rent", "roof", "slip"] and said["duplicates"] == 5
+    said = json.loads(succeed(*ask, "--keep-duplicates"))
+    assert said["duplicates"] == 0 and len(said["chunks"]) == 5

@@ -1,7 +1,4 @@
-"""`spolia bench`: prompts have the sizes that were asked for, the accounts add up, other servers are
-sent the same prompts, and whatever goes wrong with them ends the comparison only. No time is held
-to anything here but what a server has waited on purpose.
-"""
+"""`spolia bench`: prompts have the sizes that were asked for, and the accounts add up. No time is held to anything here."""
 import csv
 import json
 import math
@@ -13,7 +10,6 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from conftest import PROGRAM, ROOT, refuse, run, succeed
-from peer import Peer
 
 HEAD = "Answer the question from the documents."
 QUESTION = 20  # tokens
@@ -110,15 +106,6 @@ def test_half_new_chunks_are_new_each_time(model, tmp_path):
     assert [r["reused_tokens"] for r in only(rows, policy="full")] == [head + 2 * 24] * 3
 
 
-def test_the_same_seed_draws_the_same_prompts(model, tmp_path):
-    asked = []
-    for seed in (1, 1, 2):
-        with Peer() as peer:
-            bench(model, tmp_path / "x.csv", rounds=1, peer=peer.url, seed=seed)
-            asked.append([body["prompt"] for _, body in peer.asked])
-    assert asked[0] == asked[1] != asked[2]
-
-
 def test_sizes_that_do_not_fit_are_skipped(model, tmp_path):
     rows, done = bench(model, tmp_path / "x.csv", chunks="2,40", rounds=1)
     assert {r["chunks"] for r in rows} == {2}
@@ -140,24 +127,15 @@ def test_a_run_goes_on_where_it_ended(model, tmp_path):
     bench(model, path, "--resume", chunks="2", rounds=1)  # the file begins
     lines = path.read_text().splitlines(keepends=True)
     assert len(lines) == 1 + cells
-    asked = []
-    with Peer() as peer:
-        _, done = bench(model, path, "--resume", chunks="2,3", rounds=2, peer=peer.url)
-        asked += [body["prompt"] for _, body in peer.asked]
+    _, done = bench(model, path, "--resume", chunks="2,3", rounds=2)
     assert path.read_text().startswith("".join(lines))
     order = [x for i, x in enumerate(numbered(path)) if i % cells == 0]
     assert order == [("2", "1"), ("2", "2"), ("3", "1"), ("3", "2")]
     # with everything known nothing is run, and the tables are the same
     before = path.read_text()
-    with Peer() as peer:
-        _, again = bench(model, path, "--resume", chunks="2,3", rounds=2, peer=peer.url)
-        assert not peer.asked
+    _, again = bench(model, path, "--resume", chunks="2,3", rounds=2)
     assert path.read_text() == before
     assert done.stdout == again.stdout and "3 x 24 tokens" in again.stdout
-    # a run that goes on draws texts of its own, which another server has not seen
-    with Peer() as peer:
-        bench(model, tmp_path / "y.csv", chunks="2,3", rounds=2, peer=peer.url)
-        assert not {body["prompt"] for _, body in peer.asked} & set(asked)
 
 
 def test_a_round_that_was_cut_off_is_run_again(model, tmp_path):
@@ -185,7 +163,7 @@ def test_the_sweep_in_parts(model, tmp_path):
     small = ["--", "-c", "512", "--chunks", "2", "--chunk-tokens", "24", "--rounds", "1", "--ratios", "0,0.3"]
     done = sweep("-p", "main,orders", model, *small)
     assert {p.name for p in (tmp_path / "out").iterdir()} == {
-        f"{part}.{kind}" for part in ("main", "orders") for kind in ("csv", "svg")}
+        f"{part}.csv" for part in ("main", "orders")}
     assert numbered(tmp_path / "out/main.csv") == [("2", "1")] * (1 + 2 + 4 * 2)
     assert sweep("-p", "main,orders", model, *small).stdout == done.stdout  # nothing is left to do
     assert "main" in sweep("--help").stdout
@@ -197,21 +175,6 @@ def test_the_time_that_was_given(model, tmp_path):
     _, done = bench(model, tmp_path / "x.csv", "--minutes", "1", rounds=1)
     assert "--resume" not in done.stdout  # it was enough
     assert "4 x 24 tokens" in done.stdout
-
-
-def test_the_picture(model, tmp_path):
-    path = tmp_path / "x.svg"
-    with Peer() as peer:
-        bench(model, tmp_path / "x.csv", "--svg", path, chunks="2,3", policies="prefix,full,blend,fusion",
-              ratios="0,0.3,0.5", peer=peer.url)
-    texts = [t.text for t in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
-    for n in (2, 3):
-        for order in ("same", "shuffled", "half-new"):
-            assert texts.count(f"{n} x 24 tokens, {order}") == 1
-    assert {"prefix", "full", "blend", "fusion", "bound"} <= set(texts)
-    folder = tmp_path / "no/such/x.svg"
-    refuse("bench", "reuse", "-m", model, "--chunks", "2", "--chunk-tokens", "24", "--rounds", "1", "--svg",
-           folder, naming=[folder])
 
 
 @pytest.mark.parametrize("options, word", [
@@ -230,71 +193,6 @@ def test_refusals(model, tmp_path):
     refuse("bench", "reuse", "-m", model, *small, "--question-tokens", "1", naming=["too few"])
     out = tmp_path / "no/such/folder.csv"
     refuse("bench", "reuse", "-m", model, *small, "--csv", out, naming=[out])
-
-
-# -- another server --------------------------------------------------------------------------------
-
-@pytest.mark.parametrize("mode", ["", "chat only"])
-def test_another_server_gets_the_same_prompts(mode, model, tmp_path):
-    with Peer(mode, delay=0.05) as peer:
-        rows, done = bench(model, tmp_path / "x.csv", peer=peer.url + "/v1/", peer_key="secret")
-    path = "/v1/chat/completions" if mode else "/v1/completions"
-    assert len(peer.asked) == 1 + 2 * 2 and {p for p, _ in peer.asked} == {path}
-    assert set(peer.keys) == {"Bearer secret"}
-    texts = []
-    for _, body in peer.asked:
-        assert (body["model"], body["max_tokens"], body["stream"]) == ("first", 1, True)
-        if mode:
-            system, user = body["messages"]
-            assert (system["role"], user["role"], system["content"]) == ("system", "user", HEAD)
-            texts.append(user["content"].split("\n\n"))
-        else:
-            head, *rest, end = body["prompt"].split("\n\n")
-            assert (head, end) == (HEAD, "")
-            texts.append(rest)
-    warm, *others = texts
-    assert all(len(t) == 5 and t[4].startswith("Question: ") for t in texts)
-    for cold, shuffled in (others[:2], others[2:]):
-        assert not set(cold) & set(warm)
-        assert sorted(shuffled[:4]) == sorted(warm[:4]) and shuffled[4] != warm[4]
-    for r in rows:
-        known = r["order"] in ("new", "shuffled")
-        assert (r["peer_us"] >= 50_000) if known else (r["peer_us"] == 0)
-    assert "peer / this" in done.stdout
-
-
-def test_another_server_gets_chunks_of_the_length_asked_for(model, tmp_path):
-    with Peer() as peer:
-        bench(model, tmp_path / "x.csv", rounds=1, peer=peer.url, peer_model="other")
-    assert {body["model"] for _, body in peer.asked} == {"other"}
-    for _, body in peer.asked:
-        for chunk in body["prompt"].split("\n\n")[1:5]:
-            out = succeed("tokenize", "-m", model, "--no-special", "--json", "-p", chunk + "\n\n")
-            assert len(json.loads(out)["tokens"]) == 24
-
-
-@pytest.mark.parametrize("mode, words", [
-    ("status 500", ["500", "out of order"]), ("no stream", ["not a stream"]),
-    ("broken stream", ["peer"]), ("no token", ["before the first token"]),
-    ("an error event", ["no memory"]), ("fails later", ["500"])])
-def test_a_peer_that_fails_ends_the_comparison_only(mode, words, model, tmp_path):
-    with Peer(mode) as peer:
-        rows, done = bench(model, tmp_path / "x.csv", peer=peer.url)
-    said = done.stderr.splitlines()
-    assert len(said) == 2 and said[0].startswith("spolia: peer " + peer.url), said
-    assert all(w in said[0] for w in words), said
-    assert "without the peer" in said[1]
-    assert len(rows) == 2 * (1 + 3 + 3 * 2)
-    assert any(r["peer_us"] > 0 for r in rows) == (mode == "fails later")
-
-
-def test_a_peer_that_is_not_there(model, tmp_path):
-    with Peer() as peer:
-        pass  # the port is free again
-    for url, word in ((peer.url, peer.url), ("localhost:80", "http://")):
-        rows, done = bench(model, tmp_path / "x.csv", rounds=1, peer=url)
-        assert len(rows) == 1 + 3 + 3 * 2
-        assert len(done.stderr.splitlines()) == 2 and word in done.stderr
 
 
 # -- bench plan ------------------------------------------------------------------------------------

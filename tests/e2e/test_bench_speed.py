@@ -1,16 +1,17 @@
 """`spolia bench prefill, decode, recompute, attend, gemm`: a row for every setting and round, shares of a bound
-that was measured, what does not fit said and left out, another program's number read beside ours.
+that was measured, what does not fit said and left out; bench/peer.py and bench/plot.py.
 No time is held to anything but that it passed.
 """
 import csv
 import itertools
 import json
 import shlex
+import subprocess
 import sys
 
 import pytest
 
-from conftest import ROOT, refuse, run, succeed
+from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 BUNDLED = ROOT / "demo/model.gguf"
 NAMES = ("prefill", "decode", "recompute", "attend", "gemm")
@@ -42,7 +43,6 @@ def check(rows, most):
         assert r["seconds"] > 0 and r["rate"] > 0 and r["bound"] in ("fp32", "int8", "read")
         assert 0 < r["share"] <= most
         assert r["share"] == pytest.approx(r["rate"] / r["bound_rate"], rel=1e-3)
-        assert (r["peer_rate"] is None) == (r["ours_per_peer"] is None)
 
 
 def settings(rows, *names):
@@ -180,17 +180,10 @@ def test_usage(name, options, word):
 @pytest.mark.parametrize("name", NAMES)
 def test_usage_of_all(name):
     help_text = succeed("bench", name, "--help")
-    assert all(f"--{o}" in help_text for o in ("rounds", "threads", "csv", "peer-bench", "peer-match"))
+    assert all(f"--{o}" in help_text for o in ("rounds", "threads", "csv"))
     assert name in succeed("bench", "--help")
     refuse("bench", name, *SMALL[name], "--rounds", "0", naming=["rounds"], code=2)
-    refuse("bench", name, *SMALL[name], "--peer-match", "(x)", naming=["peer-bench"], code=2)
     refuse("bench", name, *SMALL[name], "more", naming=["more"], code=2)
-
-
-@pytest.mark.parametrize("pattern, word", [("no group", "group"), ("(open", "peer-match")])
-def test_patterns_that_find_nothing(pattern, word):
-    refuse("bench", "gemm", *SMALL["gemm"], "--peer-bench", "true", "--peer-match", pattern,
-           naming=[word], code=2)
 
 
 def test_refusals(tmp_path):
@@ -201,44 +194,55 @@ def test_refusals(tmp_path):
     refuse("bench", "decode", naming=["model"], code=2)
 
 
-# -- another program -------------------------------------------------------------------------------
+# -- bench/peer.py ---------------------------------------------------------------------------------
 
-def peer(script):
-    """A command line that runs some Python."""
-    return f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{model}} {{tokens}} {{threads}}"
+def peer(script, tmp_path, *options, match="speed = ([^ ]+)"):
+    """bench/peer.py with some Python as the other program."""
+    command = f"{shlex.quote(sys.executable)} -c {shlex.quote(script)} {{model}} {{tokens}}"
+    return subprocess.run([sys.executable, ROOT / "bench/peer.py", "--spolia", PROGRAM, "--peer", command, "--match", match, "--csv",
+                           tmp_path / "p.csv", "--rounds", "2", "--", *map(str, options)], capture_output=True, text=True, timeout=300)
 
 
 def test_another_program_runs_in_turns(tmp_path):
-    log = tmp_path / "asked"
-    model = tmp_path / "it's $HOME, \"quoted\".gguf"
+    log, model = tmp_path / "asked", tmp_path / "it's $HOME, \"quoted\".gguf"
     model.symlink_to(BUNDLED)
-    command = peer(f"import sys; print(*sys.argv[1:], sep='|', file=open({str(log)!r}, 'a'));"
-                   "print('warm-up: 1 tok/s'); print('speed = 2.5e1 tok/s')")
-    rows, done = bench("prefill", tmp_path / "x.csv", "-m", model, "--sizes", "4,6", "--threads", "1",
-                       "--peer-bench", command, "--peer-match", "^speed = ([^ ]+)", rounds=2)
-    assert log.read_text().splitlines() == [f"{model}|{n}|1" for n in (4, 6)] * 2
-    for r in rows:
-        assert (r["model"], r["peer_rate"]) == (str(model), 25)
-        assert r["ours_per_peer"] == pytest.approx(r["rate"] / 25, rel=1e-3)
-    assert "ours/peer" in done.stdout and not done.stderr
-
-
-def test_the_first_number_is_the_peers(tmp_path):
-    rows, _ = bench("gemm", tmp_path / "x.csv", *SMALL["gemm"], "--peer-bench",
-                    "echo about 12.25 of 99 in {shape}")
-    assert {r["peer_rate"] for r in rows} == {12.25}
+    script = f"import sys; print(*sys.argv[1:], sep='|', file=open({str(log)!r}, 'a')); print('1 tok/s'); print('speed = 2.5e1 tok/s')"
+    done = peer(script, tmp_path, "prefill", "-m", model, "--sizes", "4,6")
+    assert done.returncode == 0, done.stderr
+    assert log.read_text().splitlines() == [f"{model}|{n}" for n in (4, 6)] * 2
+    rows = list(csv.DictReader((tmp_path / "p.csv").open()))
+    assert [(r["round"], r["tokens"], r["model"]) for r in rows] == [(r, n, str(model)) for r in "12" for n in "46"]
+    assert all(float(r["ours_per_peer"]) == pytest.approx(float(r["ours"]) / 25) for r in rows)
+    assert done.stdout.count("ours/peer") == 2 and not done.stderr
 
 
 @pytest.mark.parametrize("script, words", [
-    ("import sys; print('7 tok/s'); print('so far\\nno memory', file=sys.stderr); sys.exit(3)",
-     ["exit code 3", "no memory"]),
-    ("print('ready\\nnothing here')", ["peer-match", "nothing here"]),
-    ("pass", ["printed nothing"]), ("print('0')", ["above 0"]),
-    ("import os; os.kill(os.getpid(), 9)", ["137"])])
+    ("import sys; print('7 tok/s'); print('so far\\nno memory', file=sys.stderr); sys.exit(3)", ["exit code 3", "no memory"]),
+    ("print('ready')", ["--match", "ready"]), ("pass", ["printed nothing"]), ("print('speed = 0 ')", ["above 0"])])
 def test_a_program_that_fails_ends_the_comparison_only(script, words, tmp_path):
-    rows, done = bench("prefill", tmp_path / "x.csv", *SMALL["prefill"], "--peer-bench",
-                       peer(script) + "; exit $?", rounds=2)
+    done = peer(script, tmp_path, *("prefill", *SMALL["prefill"]))
     said = done.stderr.splitlines()
-    assert len(said) == 2 and said[0].startswith("spolia: peer \"" + shlex.quote(sys.executable)[:9])
-    assert all(w in said[0] for w in words) and "without the peer" in said[1], said
-    assert len(rows) == 2 and all(r["peer_rate"] is None for r in rows)
+    assert done.returncode == 0 and len(said) == 2 and all(w in said[0] for w in words) and "without the peer" in said[1], said
+    assert [r["peer"] for r in csv.DictReader((tmp_path / "p.csv").open())] == ["", ""]
+
+
+# -- bench/plot.py ---------------------------------------------------------------------------------
+
+def test_pictures(tmp_path):
+    """Every kind of file gives its panels and lines; the picture itself needs matplotlib."""
+    sys.path.insert(0, str(ROOT / "bench"))
+    import plot
+    rows = [{"policy": p, "order": "same", "chunks": 4.0, "chunk_tokens": 64.0, "recompute": r, "gain": 2 + r, "bound": 3.0}
+            for p, r in (("off", 0.0), ("prefix", 0.0), ("fusion", 0.0), ("fusion", 0.5), ("fusion", 0.5))]
+    [panel] = plot.of_reuse(rows)
+    assert panel.title == "4 x 64 tokens, same" and panel.rules == {"prefix": 2}
+    assert panel.lines == {"fusion": [(0, 2), (0.5, 2.5)], "bound": [(0, 3), (0.5, 3)]}
+    path = tmp_path / "x.csv"
+    path.write_text("policy,memory,hit_rate\nlru,0.1,0.2\nlru,0.2,0.3\nlfu,0.1,nan\n")
+    [panel] = plot.panels_of(plot.read(path), None or plot.argparse.Namespace(x=None, y=None, csv=[path]))
+    assert panel.lines == {"lru": [(0.1, 0.2), (0.2, 0.3)], "lfu": []}
+    with pytest.raises(SystemExit, match="--x and --y"):
+        plot.panels_of([{"a": 1.0}], plot.argparse.Namespace(x=None, y=None, csv=["a.csv"]))
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: no picture is drawn")
+    plot.draw([panel], tmp_path / "x.svg")
+    assert "lru" in (tmp_path / "x.svg").read_text()

@@ -1,4 +1,4 @@
-"""`make layers`: the floors of the source tree, and the sizes of functions."""
+"""`make layers`: the floors of the source tree, the sizes of functions, and who calls them."""
 import subprocess
 
 from conftest import ROOT
@@ -21,14 +21,14 @@ def layers(folder, includes):
 def test_floors_that_are_kept(tmp_path):
     code, found = layers(tmp_path, [
         ("src/kv/pool.c", "compute/ops.h"), ("src/lab/meter.c", "compute/ops.h"), ("src/lab/eval/eval.c", "cli/cli.h"),
-        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/plot.h")])
+        ("src/cmd/main.c", "lab/lab.h"), ("src/cmd/ask.c", "cli/cli.h"), ("src/lab/bench/reuse.c", "lab/meter.h")])
     assert (code, found) == (0, [])
 
 
 def test_floors_that_are_not_kept(tmp_path):
-    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/plot.h"),
+    wrong = [("src/kv/up.c", "engine/engine.h"), ("src/kv/side.c", "model/model.h"), ("src/cmd/ask.c", "lab/meter.h"),
              ("src/cmd/run.c", "engine/engine.h"), ("src/cli/cli.c", "base/mem.h"), ("src/lab/eval.c", "cmd/commands.h"),
-             ("src/serve/request.c", "lab/lab.h"), ("src/kv/odd.c", "nowhere/x.h")]
+             ("src/serve/request/request.c", "lab/lab.h"), ("src/kv/odd.c", "nowhere/x.h")]
     code, found = layers(tmp_path, wrong)
     assert (code, sorted(found)) == (1, sorted(path for path, _ in wrong))
 
@@ -68,3 +68,19 @@ def test_sizes_of_functions(tmp_path):
         assert check(tmp_path, ROOT / "scripts/check-functions", "--strict")[0] == 1
     (tmp_path / "src/cli/x.c").rename(tmp_path / "src/compute/x.c")  # kernels may have 120 lines
     assert [line.split(": ")[1] for line in check(tmp_path, ROOT / "scripts/check-functions")[1][:-1]] == ["seven"]
+
+
+# -- scripts/check-calls ---------------------------------------------------------------------------
+
+def test_functions_that_only_tests_call(tmp_path):
+    files = {"src/a/a.h": "int sp_used(int x);\nvoid sp_tested(void);\nvoid sp_idle(void); /* sp_idle */\nint sp_public(void);\n",
+             "src/a/a.c": "int sp_used(int x)\n{\n    return x;\n}\nvoid sp_tested(void)\n{\n}\nvoid sp_idle(void)\n{\n}\n",
+             "src/b/b.c": "static int f(void)\n{\n    return sp_used(1);\n}\n",
+             "include/x.h": "int sp_public(void);\n", "tests/unit/t.c": "void t(void)\n{\n    sp_tested();\n}\n"}
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    done = subprocess.run([ROOT / "scripts/check-calls", "--strict", "--root", tmp_path], capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert done.returncode == 1 and lines[:2] == ["src/a/a.h:2: sp_tested: only tests call it", "src/a/a.h:3: sp_idle: nobody calls it"]
+    assert "in headers: 4" in lines[2]

@@ -18,7 +18,7 @@ def server():
 
 
 def run(*command):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout, done.stderr
 
@@ -36,26 +36,26 @@ def test_langchain(server, more):
     assert told[1][0] > told[1][1] / 2 and told[2][0] > 20, said
 
 
-def test_langchain_parses_and_calls(server):
-    langchain_openai = pytest.importorskip("langchain_openai", reason="langchain-openai is not installed")
-    pydantic = pytest.importorskip("pydantic")
-
-    class Day(pydantic.BaseModel):
-        """A day."""
-        number: int
-        name: str = pydantic.Field(max_length=6)
-
-    llm = langchain_openai.ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="any", max_tokens=300,
-                                      temperature=1, seed=3)
-    for method in ("json_schema", "function_calling"):
-        assert isinstance(llm.with_structured_output(Day, method=method).invoke("Which day?"), Day)
+CLIENTS = ROOT / ".venv-clients/bin/python"
+needs_clients = pytest.mark.skipif(not CLIENTS.exists(), reason="scripts/setup --clients could not install the clients")
 
 
+@pytest.fixture(scope="module")
+def reports(server):
+    """What each client says: they run one after the other in one process, since their imports take longest."""
+    out, said = run(CLIENTS, ROOT / "tests/support/clients.py", server.url + "/v1")
+    return {r["client"]: r for r in map(json.loads, out.splitlines())}
+
+
+@needs_clients
+@pytest.mark.parametrize("client", ["openai", "langchain", "llama_index", "litellm", "pydantic_ai", "instructor", "haystack"])
+def test_structured_outputs_and_tools(reports, client):
+    assert not reports[client]["error"], reports[client]["error"]
+
+
+@needs_clients
 def test_llama_index(server):
-    python = ROOT / ".venv-clients/bin/python"
-    if not python.exists():
-        pytest.skip("LlamaIndex is large: scripts/setup --clients installs it")
-    out, _ = run(python, ROOT / "examples/llama_index_server.py", server.url + "/v1")
+    out, _ = run(CLIENTS, ROOT / "examples/llama_index_server.py", server.url + "/v1")
     (_, _), (again, of) = reused(out)
     assert again > of / 2
     assert "streamed: " in out and "query engine: " in out

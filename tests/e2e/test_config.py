@@ -10,6 +10,11 @@ from test_json import valid
 MODEL = ROOT / "demo/model.gguf"
 
 
+@pytest.fixture(autouse=True)
+def nothing_else_is_set(monkeypatch):
+    monkeypatch.delenv("SPOLIA_ARG_NO_STORE")
+
+
 @pytest.fixture
 def config(tmp_path):
     """config(text) -> path of a file with this text."""

@@ -57,7 +57,7 @@ class Proxy:
 
     def open(self, path, body=None, **headers):
         data = None if body is None else json.dumps(body).encode()
-        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        headers = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
         request = urllib.request.Request(f"https://localhost:{self.port}{path}", data, headers)
         return urllib.request.urlopen(request, context=self.context, timeout=60)
 

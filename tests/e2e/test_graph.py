@@ -102,6 +102,43 @@ def test_every_format_gives_the_same_graph(tmp_path):
     assert [m["entities"] for m in made] == [2, 0, 0, 0, 0]
 
 
+def test_rdf_has_names_from_labels_or_iris(tmp_path):
+    turtle = write(tmp_path / "a.ttl", "@prefix x: <http://x.org/> .\n@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+                   'x:m1 x:directed_by x:Mann ; rdfs:label "Heat" , "Hitze"@de .\n')
+    lines = write(tmp_path / "b.nt", "<http://x.org/m1> <http://x.org/starred_actors> <http://x.org/Pacino> .\n")
+    assert import_graph(tmp_path / "g.db", turtle)["triples"] == 1
+    assert import_graph(tmp_path / "g.db", lines)["triples"] == 1  # the label stays
+    assert "Heat -starred_actors-> Pacino" in succeed("graph", "paths", "-g", tmp_path / "g.db", "who starred in Heat")
+    assert "alias  Heat" in succeed("graph", "search", "-g", tmp_path / "g.db", "Hitze")
+    assert import_graph(tmp_path / "g.db", lines)["unchanged"] == 1
+    broken = write(tmp_path / "c.ttl", "x:a x:b x:c .\n")
+    refuse("graph", "import", broken, "-o", tmp_path / "g.db", naming=[f"{broken}:1:"])
+
+
+def test_files_without_triples_are_errors_and_columns_have_options(tmp_path):
+    table = write(tmp_path / "t.csv", "person,friend\nA,B\nC,D\n")
+    refuse("graph", "import", table, "-o", tmp_path / "g.db", naming=[f"{table}:1:", '"person", "friend"', "subject"])
+    refuse("graph", "import", table, "-o", tmp_path / "g.db", "--subject", "Person", "--relation", "=knows", "--object", "frend",
+           naming=["no column frend", '"friend"'])
+    said = json.loads(succeed("graph", "import", table, "-o", tmp_path / "g.db", "--subject", "person", "--relation", "=knows",
+                              "--object", "friend", "--json"))
+    assert said["triples"] == 2 and said["bad"] == 0
+    blanks = write(tmp_path / "t.tsv", "A knows B\nC knows D\n")
+    done = run("graph", "import", blanks, "-o", tmp_path / "g.db")
+    assert done.returncode == 1 and f"{blanks}: none of its 2 lines is a triple" in done.stderr
+    plain = write(tmp_path / "p.csv", "person,verb,friend\nA,met,B\n")
+    done = run("graph", "import", plain, "-o", tmp_path / "p.db", "--json")
+    assert json.loads(done.stdout)["triples"] == 2 and f'{plain}:1: no header' in done.stderr
+
+
+@pytest.mark.parametrize("command", [("ask", "question"), ("serve", "--port", "0")])
+def test_ask_and_serve_choose_the_graph_and_label_of_an_endpoint(command):
+    name, *rest = command
+    common = (name, "-m", ROOT / "demo/model.gguf", "-g", "http://127.0.0.1:9/sparql", *rest)
+    refuse(*common, "--rdf-label", "not an IRI", naming=["not an IRI", "label"])
+    refuse(*common, "--rdf-graph", "not an IRI", naming=["not an IRI"])
+
+
 def test_killed_imports_continue(tmp_path):
     """Kills an import until one ends by itself; nothing is lost and nothing is there twice."""
     n = 60000

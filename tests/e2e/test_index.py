@@ -44,11 +44,11 @@ def test_another_folder_is_refused_added_or_replaces(docs, tmp_path):
 def test_a_folder_without_documents_is_a_failure(tmp_path):
     folder = tmp_path / "pictures"
     folder.mkdir()
-    for name in ("a.png", "b.png", "c.json"):
+    for name in ("a.png", "b.png", "c.zip"):
         (folder / name).write_text("")
     done = run("index", folder, "-o", tmp_path / "x.db")
     assert done.returncode == 1 and "no documents" in done.stderr
-    assert "0 chunks of 0 files" in done.stdout and "3 files in other formats: 2 .png, 1 .json" in done.stdout
+    assert "0 chunks of 0 files" in done.stdout and "3 files in other formats: 2 .png, 1 .zip" in done.stdout
 
 
 def test_bad_lines_are_skipped_counted_and_named(docs, tmp_path):

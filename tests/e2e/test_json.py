@@ -36,7 +36,7 @@ def index(tmp_path_factory):
 
 def test_schemas_are_schemas():
     caches = {f"cache-{name}" for name in ("list", "show", "verify", "export", "import", "drop", "gc")}
-    assert caches | {"error", "run", "ask", "search", "index", "precompute", "tokenize", "inspect", "config",
+    assert caches | {"error", "run", "ask", "search", "index", "precompute", "tokenize", "inspect", "config", "pull",
                      "doctor"} == set(SCHEMAS)
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)

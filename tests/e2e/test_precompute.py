@@ -1,5 +1,6 @@
 """spolia index --precompute: chunks fused with chunks like them, on disk, and kept up to date."""
 import json
+import re
 import shutil
 import signal
 import struct
@@ -9,6 +10,7 @@ import time
 import pytest
 
 from conftest import PROGRAM, ROOT, refuse, run, succeed
+from test_ask_chat import Terminal
 
 MODEL = ROOT / "demo/model.gguf"
 QUESTION = json.loads((ROOT / "demo/questions.jsonl").read_text().splitlines()[0])["question"]
@@ -219,6 +221,24 @@ def test_interrupted_and_gone_on(tmp_path):
     assert not part["complete"] and 0 < part["fused"] == len(copies(store)) < 60
     rest = index(ROOT / "demo/docs", tmp_path / "x.db", fuse=4)
     assert rest["fused"] == 60 - part["fused"] and rest["unchanged"] == part["fused"]
+
+
+def test_progress_counts_tokens_from_the_first_moment(tmp_path):
+    """The first chunk takes long: its similar chunks get plain copies. Ctrl-C ends it within a layer."""
+    t = Terminal("index", ROOT / "demo/docs", "-o", tmp_path / "x.db", "--precompute", "-m", MODEL, "-t", "1",
+                 SPOLIA_CPU="ref")
+    try:
+        t.until(r"[1-9]\d*/\d+ tokens  0/60 chunks")
+        t.until(r" [3-9]/60 chunks")
+        frames = re.findall(r"(\d+)/(\d+) tokens  (\d+)/60 chunks  .*?  (\?|\d+:\d\d:\d\d) left", t.all)
+        done = [int(frame[0]) for frame in frames]
+        assert done == sorted(done) and len(set(done)) > 5 and {frame[1] for frame in frames} == {frames[0][1]}
+        assert all(frame[3] != "0:00:00" for frame in frames), "it is not nearly done"
+        t.type("\x03")
+        assert "continues from there" in t.until("continues from there")
+        assert t.program.wait(10) == 1
+    finally:
+        t.close()
 
 
 def test_a_restart_finds_all_of_it(demo):

@@ -74,8 +74,12 @@ def test_policies_of_help_are_those_of_the_library(described, index):
     """Help, eval and the library's own error list the same policies in the same order."""
     said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "river")
     names = re.search(r"unknown: ([a-z0-9, ]+[a-z0-9])", said).group(1)
-    options = {o["name"]: o["help"] for o in dict(leaves(described))[("ask",)]["options"]}
-    assert names in options["reuse"]
+    options = {o["name"]: o.get("choices") for o in dict(leaves(described))[("ask",)]["options"]}
+    assert names.split(", ") == [x["name"] for x in options["reuse"]]
+    said = refuse("ask", "-m", MODEL, "-i", index, "--evict", "magic", "river")
+    for choice in options["evict"]:
+        assert choice["name"] in said and len(choice["help"]) > 10
+        assert f" {choice['name']} " in succeed("ask", "--help-all")
     assert names in {o["name"]: o["help"] for o in dict(leaves(described))[("eval",)]["options"]}["policies"]
     for name in names.split(", "):
         succeed("ask", "-m", MODEL, "-i", index, "--reuse", name, "-n", 1, "river")
@@ -127,7 +131,7 @@ def test_wrong_environment(name, value, words, index):
 
 def test_options_of_other_commands_pass(index):
     """A variable for one command is no error in another; the command line wins."""
-    env = with_environment(PEER_BENCH="x", TOP="1", KV_MEMORY="64")
+    env = with_environment(POLICIES="x", TOP="1", KV_MEMORY="64")
     done = subprocess.run([PROGRAM, "search", "-i", index, "river"], env=env, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout == succeed("search", "-i", index, "-k", 1, "river")
     done = subprocess.run([PROGRAM, "search", "-i", index, "-k", "2", "river"], env=env, capture_output=True, text=True)
@@ -186,7 +190,11 @@ def test_what_is_installed(installed, described):
     program = installed / "bin/spolia"
     assert subprocess.run([program, "--version"], capture_output=True, text=True).stdout == succeed("--version")
     man = {page.name for page in (installed / "share/man/man1").iterdir()}
-    assert man == {"spolia.1", *(f"spolia-{'-'.join(words)}.1" for words, _ in leaves(described))}
+    groups = {f"spolia-{c['name']}.1" for c in described if "subcommands" in c}
+    assert man == {"spolia.1", *groups, *(f"spolia-{'-'.join(words)}.1" for words, _ in leaves(described))}
+    assert "spolia\\-bench\\-decode" in (installed / "share/man/man1/spolia-bench.1").read_text()
+    ask = (installed / "share/man/man1/spolia-ask.1").read_text()
+    assert "CacheBlend" in ask and "drops the least recently used copy" in ask
     for words, c in leaves(described):
         text = (installed / f"share/man/man1/spolia-{'-'.join(words)}.1").read_text()
         for o in c["options"]:

@@ -88,8 +88,8 @@ def test_answers_have_the_form_that_is_asked_for(engine):
         datetime.date.fromisoformat(json.loads(ask(schema=given).text)["day"])
     with pytest.raises(spolia.InvalidArgument, match="line 1, column 1: this group is not closed"):
         ask(regex="(a")
-    with pytest.raises(spolia.Unsupported, match="format uri"):
-        ask(schema={"type": "string", "format": "uri"})
+    with pytest.raises(spolia.Unsupported, match="idn-email"):
+        ask(schema={"type": "string", "format": "idn-email"})
     with pytest.raises(spolia.InvalidArgument, match="more than one"):
         ask(regex="a", gbnf='root ::= "a"')
     with pytest.raises(ValueError, match="texts is empty"):
@@ -237,3 +237,75 @@ def test_a_wheel_runs_in_an_environment_of_its_own(tmp_path):
                           capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(target)}, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert str(target) in done.stdout
+
+
+IN_A_CHILD = """
+import os, sys, signal, spolia
+engine = spolia.open(sys.argv[1])
+index = spolia.Index.build(sys.argv[2], sys.argv[3])
+running = engine.stream("Count.", max_tokens=400, ignore_end=True)
+def child():
+    signal.alarm(60)
+    wrong = 0
+    for use in (lambda: engine.ask("x"), lambda: index.search("x"), lambda: next(iter(running)), lambda: running.answer,
+                running.cancel, lambda: engine.tokenize("x"), lambda: engine.info):
+        try:
+            use()
+            wrong += 1
+        except spolia.AfterFork as e:
+            wrong += "parent process" not in str(e)
+    engine.close()
+    with spolia.open(sys.argv[1]) as own:
+        wrong += own.ask("x", max_tokens=2).account.n_generated != 2
+    return wrong
+pid = os.fork()
+if pid == 0:
+    code = 99
+    try:
+        code = child()
+    finally:
+        os._exit(code)
+status = os.waitpid(pid, 0)[1]
+print(status, engine.ask("x", max_tokens=2).account.n_generated, len(running.answer.text) > 0)
+"""
+
+
+def test_a_forked_child_gets_an_exception_and_may_open_an_engine_of_its_own(tmp_path):
+    done = subprocess.run([sys.executable, "-c", IN_A_CHILD, MODEL, ROOT / "demo/docs", tmp_path / "x.db"],
+                          capture_output=True, text=True, timeout=300, env={**os.environ, "PYTHONPATH": str(BUILD / "python")})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["0", "2", "True"], done.stdout + done.stderr
+
+
+def test_the_package_has_the_version_of_its_library():
+    header = (ROOT / "include/spolia.h").read_text(encoding="utf-8")
+    assert f'#define SPOLIA_VERSION "{spolia.__version__}"' in header
+
+
+def test_a_tilde_is_the_home_and_an_index_may_be_its_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/lease.txt").write_text("The lease of the boathouse was signed by Anna Berg.", encoding="utf-8")
+    shutil.copy(MODEL, tmp_path / "m.gguf")
+    assert len(spolia.Index.build("~/notes", "~/notes.db")) == 1
+    assert (tmp_path / "notes.db").exists() and len(spolia.Index("~/notes.db")) == 1
+    with spolia.open("~/m.gguf", store="~/copies") as e:
+        answer = e.ask("Who signed the lease?", index="~/notes.db", max_tokens=4)
+        assert [h.file for h in answer.sources] == ["lease.txt"]
+        assert e.ask("Who signed the lease?", index=tmp_path / "notes.db", max_tokens=4).text == answer.text
+    assert (tmp_path / "copies").is_dir()
+
+
+def test_logits_are_an_array(engine):
+    np = pytest.importorskip("numpy", reason="numpy is not installed")
+    ids = engine.tokenize("The keeper of the lighthouse", special=True)
+    rows = engine.logits("The keeper of the lighthouse")
+    assert rows.shape == (len(ids), rows.shape[1]) and rows.dtype == np.float32
+    assert np.array_equal(engine.logits(ids, last=True), rows[-1])
+    assert np.array_equal(engine.logits(ids[:3])[2], rows[2])  # nothing ahead is seen
+    said = engine.complete("The keeper of the lighthouse", max_tokens=1, temperature=0)
+    assert engine.tokenize(said.text)[-1:] == [int(rows[-1].argmax())] or said.text == ""
+    with pytest.raises(spolia.ContextTooLong):
+        engine.logits([5] * (engine.info.n_ctx + 1))
+    with pytest.raises(spolia.InvalidArgument):
+        engine.logits([])

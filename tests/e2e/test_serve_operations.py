@@ -27,7 +27,7 @@ def start():
 
 def call(s, path, body=None, **headers):
     """(status, headers, JSON)."""
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    headers = {"Content-Type": "application/json", **{name.replace("_", "-"): value for name, value in headers.items()}}
     data = None if body is None else json.dumps(body).encode()
     try:
         with urllib.request.urlopen(urllib.request.Request(s.url + path, data, headers), timeout=60) as r:
@@ -84,7 +84,7 @@ def test_a_text_log(start):
     s = start()
     for number, stream in enumerate((False, True)):
         body = json.dumps({**chat(), "stream": stream}).encode()
-        request = urllib.request.Request(s.url + "/v1/chat/completions", body, {"X-Request-Id": f"id-{number}"})
+        request = urllib.request.Request(s.url + "/v1/chat/completions", body, {"X-Request-Id": f"id-{number}", "Content-Type": "application/json"})
         with urllib.request.urlopen(request, timeout=60) as r:
             assert r.headers["X-Request-Id"] == f"id-{number}" and r.read()
         logged(s, number + 1)
@@ -105,7 +105,7 @@ def test_a_client_that_hangs_up_is_logged(start):
     s = start("--log-format", "json")
     body = json.dumps({**LONG, "stream": True}).encode()
     with s.socket() as c:
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         c.recv(100)
     s.wait_for("num_requests_running", 0)
     logged(s, 1)

@@ -19,7 +19,7 @@ SYSTEM = {"role": "system", "content": "Answer briefly."}
 def send(server, method, path, body=None, key=None, headers=None):
     """(status, JSON) of any method."""
     data = json.dumps(body).encode() if isinstance(body, dict) else body
-    headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
     try:
         with urllib.request.urlopen(urllib.request.Request(server.url + path, data, headers, method=method), timeout=60) as r:
             return r.status, json.loads(r.read())
@@ -343,3 +343,18 @@ def test_a_graph(start, tmp_path):  # noqa: F811
     plain = start()
     status, error = send(plain, "POST", "/v1/chat/completions", chat(graph=True))
     assert status == 400 and error["error"]["param"] == "graph"
+
+
+def test_a_server_that_only_reads_the_store_deletes_nothing(start, tmp_path):
+    """Two servers share a store: the second refuses, and names neither the folder nor the process."""
+    writer = start("--reuse", "full", "--store", tmp_path / "store")
+    register(writer, "a", OTHER)
+    reader = start("--reuse", "full", "--store", tmp_path / "store")
+    assert send(reader, "GET", "/v1/documents/a")[0] == 200
+    status, answer = send(reader, "DELETE", "/v1/documents/a")
+    assert status == 409 and answer["error"]["code"] == "store_read_only", answer
+    said = answer["error"]["message"]
+    assert str(tmp_path) not in said and str(writer.process.pid) not in said
+    assert send(reader, "GET", "/v1/documents/a")[0] == 200  # it is as it was
+    assert send(writer, "DELETE", "/v1/documents/a")[0] == 200
+    assert send(reader, "GET", "/v1/documents/a")[0] == 404

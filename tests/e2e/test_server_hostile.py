@@ -92,7 +92,7 @@ def test_many_pipelined_requests(server):
     one = POST + b"Content-Length: %d\r\n\r\n" % len(body) + body
     bad = POST + b"Content-Length: 1\r\n\r\n{"
     with server.socket() as c:
-        c.sendall((one + bad) * 20 + b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        c.sendall((one + bad) * 20 + b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         got = receive(c)
     assert got.count(b"HTTP/1.1 200") == 21 and got.count(b"HTTP/1.1 400") == 20
 
@@ -143,7 +143,7 @@ def test_ten_thousand_idle_connections():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     n = min(10000, hard - 200)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, n + 200)), hard))
-    s = Server("--connections", n + 10, "--read-timeout", 600)
+    s = Server("--connections", n + 10, "--address-connections", n + 10, "--read-timeout", 600)
     held = []
     try:
         while len(held) < n:

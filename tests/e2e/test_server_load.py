@@ -20,11 +20,12 @@ def test_a_thousand_streams():
     """All of them run at the same time; none fails, and memory is what the options and the connections take."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < 1200:
         pytest.skip("this machine allows too few open files")
-    s = Server("--parallel", 1000, "--connections", 1100, "--reuse", "full", "--kv-memory", 64, "--log-format", "none")
+    s = Server("--parallel", 1000, "--connections", 1100, "--address-connections", 1100, "--reuse", "full", "--kv-memory", 64, "--log-format", "none")
     try:
         start = memory_mib(s, "VmRSS")
-        done = run("bench", "serve", "--url", s.url, "--json", "--rates", 0, "--requests", 1000, "-n", 4, "--ignore-end",
-                   "--words", 5, "--chunks", 1, "--random-documents", 20)
+        done = subprocess.run([sys.executable, ROOT / "bench/load.py", "--url", s.url, "--json", "--rates", "0", "--requests",
+                               "1000", "-n", "100", "--ignore-end", "--words", "5", "--chunks", "1", "--random-documents", "20"],
+                              capture_output=True, text=True, timeout=300)
         row = json.loads(done.stdout.splitlines()[0])
         assert row["answered"] == 1000 and row["failed"] == row["refused"] == 0, row
         assert row["most_open"] > 500

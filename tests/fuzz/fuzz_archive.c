@@ -9,8 +9,8 @@
 
 #include "base/log.h"
 #include "store/archive.h"
-#include "store/bytes_int.h"
-#include "store/host_tier.h"
+#include "store/bytes.h"
+#include "store/host/tier.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -73,10 +73,12 @@ static sp_err read_lists(void *user, const sp_record *r)
 {
     uint64_t sum = 0;
     for (int i = 0; i < r->n_layers; i++) sum += r->sums[i].low;
-    for (int i = 0; i < r->n_before; i++) sum += r->before[i].b[31];
+    for (int i = 0; i < r->facts.n_before; i++) sum += r->facts.before[i].b[31];
     for (int i = 0; i < r->n; i++) sum += (uint64_t)r->tokens[i];
-    for (int i = 0; r->heavy && i < r->n; i++) require(r->heavy[i] >= 0 && r->heavy[i] < r->n);
-    for (int i = 0; r->order && i < r->n; i++) require(r->order[i] >= 0 && r->order[i] < r->n);
+    for (int i = 0; r->facts.heavy && i < r->n; i++)
+        require(r->facts.heavy[i] >= 0 && r->facts.heavy[i] < r->n);
+    for (int i = 0; r->facts.stats.order && i < r->n; i++)
+        require(r->facts.stats.order[i] >= 0 && r->facts.stats.order[i] < r->n);
     used = sum;
     return SP_OK;
 }

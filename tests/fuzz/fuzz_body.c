@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/chat.h"
-#include "server/messages.h"
-#include "server/responses.h"
-#include "server/task.h"
+#include "server/api/chat.h"
+#include "server/api/dialect.h"
+#include "server/api/messages.h"
+#include "server/api/task.h"
 
 static srv_server server;
 
@@ -20,7 +20,9 @@ static void open_server(void)
 {
     sp_context *c;
     sp_log_set(SP_LOG_ERROR, NULL, NULL);
-    require(sp_context_open(&(sp_context_opts){.model = "tests/golden/tiny.gguf", .n_threads = 1, .kv_bytes = 1 << 20},
+    require(sp_context_open(&(sp_context_opts){.model = "tests/golden/tiny.gguf",
+                                               .machine.n_threads = 1,
+                                               .cache.kv_bytes = 1 << 20},
                             &c) == SP_OK);
     server = (srv_server){.o = {.max_tokens = 16, .sampling = {.top_p = 1, .repeat_penalty = 1}},
                           .ctx = c,
@@ -39,10 +41,11 @@ static void read_calls(const char *text, size_t n)
     srv_tools_read(&tools, &f);
     for (size_t k = n > 300 ? n : 0; k <= n; k++) {
         srv_calls c;
-        srv_calls_read(&tools, text, k, k == n, &c);
+        const bool is_cut = k < n && k % 2; /* a call that is cut is a call; one that grows is not yet */
+        srv_calls_read(&tools, text, k, k == n ? SRV_WHOLE : is_cut ? SRV_CUT : SRV_GROWS, &c);
         require(c.n_text <= k && c.n_text >= n_text && json_array_size(c.v) >= n_calls);
-        n_text = c.n_text;
-        n_calls = json_array_size(c.v);
+        n_text = is_cut ? n_text : c.n_text;
+        n_calls = is_cut ? n_calls : json_array_size(c.v);
         json_decref(c.v);
         json_decref(c.open);
     }
@@ -61,14 +64,23 @@ static void read_prompt(srv_call *call, srv_task *t, srv_fields *f)
     free(d.v);
 }
 
-static void read_body(int kind, const char *text, size_t n)
+/* The paths by the first byte: each dialect, and completions in OpenAI's. */
+static const struct path {
+    const srv_dialect *dialect;
+    bool chat;
+} paths[] = {{&srv_openai, false},       {&srv_openai, true},           {&srv_responses, true},
+             {&srv_anthropic, true},     {&srv_ollama_chat, true},      {&srv_ollama_generate, true},
+             {&srv_llama_completion, true}, {&srv_llama_infill, true}};
+
+static void read_body(const struct path *path, const char *text, size_t n)
 {
     srv_fields f;
     srv_call call = {.s = &server, .path = "/v1"};
-    srv_task t = {.chat = kind != 0, .responses = kind == 2};
+    srv_task t = {.chat = path->chat, .dialect = path->dialect};
     json_t *body = srv_fields_parse(&f, text, n), *same = NULL;
     require(body ? !f.failed : f.failed && *f.why);
-    if (body && t.responses) f.object = same = srv_responses_body(&f);
+    if (body && t.dialect->body) f.object = same = t.dialect->body(&f, &t.chat);
+    if (body && t.dialect->body) require(same ? !f.failed : f.failed && *f.why);
     if (body && !f.failed) srv_task_read(&t, &f, &server.o);
     if (body && !f.failed) {
         bool shows;
@@ -91,10 +103,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     require(text != NULL);
     memcpy(text, data + 1, n - 1);
     text[n - 1] = '\0';
-    if (*data % 4 == 3)
+    if (*data % 16 == 3)
         read_calls(text, n - 1);
     else
-        read_body(*data % 4, text, n - 1);
+        read_body(&paths[*data % 16 % (sizeof paths / sizeof *paths)], text, n - 1);
     free(text);
     return 0;
 }

@@ -7,7 +7,7 @@
 #include "retrieve/chunker.h"
 #include "retrieve/documents_int.h"
 #include "retrieve/grams_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 typedef struct target {
     sp_chunk_opts o;
@@ -69,8 +69,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     /* the first four as ever, so that the corpus keeps its meaning */
-    static const char *const names[] = {"f.txt", "f.md",  "f.jsonl", "f.html", "f.rst", "f.c",
-                                        "f.csv", "f.tsv", "f.docx",  "f.odt",  "f.epub"};
+    static const char *const names[] = {"f.txt",  "f.md",   "f.jsonl", "f.html", "f.rst",
+                                        "f.c",    "f.csv",  "f.tsv",   "f.docx", "f.odt",
+                                        "f.epub", "f.json", "f.ipynb", "f.xml",  "f.xlsx",
+                                        "f.pptx", "f.eml",  "f.rtf",   "f.md.gz"};
     if (n < 3) return 0;
     size_t which = data[0] % (SP_COUNT(names) + 1);
     target t = {.o.size_words = 1 + data[1] % 64};

@@ -11,11 +11,10 @@
 #include "cli/calibration.h"
 #include "cli/config.h"
 #include "engine/sparse/heads.h"
-#include "lab/bench/serve_prompts.h"
 #include "lab/eval/csv.h"
 #include "lab/eval/dataset.h"
 #include "lab/sim/sim.h"
-#include "server/keys.h"
+#include "server/http/keys.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -51,9 +50,9 @@ static void read_config(void)
 static void read_keys(void)
 {
     srv_keys *k;
-    char salt[SRV_SALT_SIZE], name[SRV_KEY_NAME_SIZE];
+    srv_tenant t;
     if (!srv_keys_open(first.path, &k)) return;
-    require(srv_keys_reload(k) && !srv_keys_check(k, "Bearer ", salt, name));
+    require(srv_keys_reload(k) && !srv_keys_check(k, "Bearer ", NULL, &t));
     srv_keys_close(k);
 }
 
@@ -108,26 +107,18 @@ static void read_rows(void)
     json_decref(settings);
 }
 
-static void read_load(void)
-{
-    load_source *s = load_source_open(&(load_source_opts){.trace = first.path, .docs = second.path, .n_chunks = 3});
-    for (int i = 0; s && i < load_source_size(s); i++) {
-        load_prompt p;
-        load_source_prompt(s, i, &p);
-        require(json_array_size(p.documents) > 0);
-        json_decref(load_prompt_messages(&p, true));
-        load_prompt_fini(&p);
-    }
-    load_source_close(s);
-}
-
 /* run_trace -- a few requests of moderate size, through a policy that the trace selects. */
 static void run_trace(const sim_trace *t)
 {
-    static const char *const policies[] = {"lru", "pgdsf", "lacr", "belady", "fr+ghosts", "hazard"};
     sim_result r;
+    int n;
+    const sp_evict_info *policies = sp_evict_policies(&n);
     if (t->n_refs > 64 || sim_trace_tokens(t) > 1 << 16) return;
-    sim_opts o = {.policy = policies[t->n_refs % 6],
+    char name[32];
+    const int which = (int)(t->n_refs % (2 * n + 1)); /* each, each with ghosts, belady */
+    snprintf(name, sizeof name, "%s%s", which < 2 * n ? policies[which / 2].name : "belady",
+             which < 2 * n && which % 2 ? "+ghosts" : "");
+    sim_opts o = {.policy = name,
                   .by_path = t->n_requests % 2,
                   .memory = SP_MAX(sim_trace_tokens(t) / 2, (int64_t)16)};
     if (sim_run(t, &o, &r)) require(r.n_docs >= r.n_hits && r.tokens >= r.tokens_hit);
@@ -148,7 +139,7 @@ static void read_trace(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const readers[])(void) = {read_config, read_keys, read_measured, read_questions,
-                                            read_rows,   read_load, read_trace};
+                                            read_rows,   read_trace};
     static FILE *nowhere;
     if (!nowhere) { /* error messages; libFuzzer and the sanitizers keep theirs */
         require((nowhere = fopen("/dev/null", "w")) != NULL);
@@ -158,6 +149,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint8_t *from = data + 1, *end = data + size, *cut = memchr(from, '\f', size - 1);
     fill(&first, from, (size_t)((cut ? cut : end) - from));
     fill(&second, cut ? cut + 1 : end, cut ? (size_t)(end - cut - 1) : 0);
-    readers[*data % 7]();
+    readers[*data % 6]();
     return 0;
 }

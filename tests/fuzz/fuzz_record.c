@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/journal_int.h"
+#include "store/disk/journal_int.h"
 #include "store/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -19,11 +19,12 @@ static void check_lists(const sp_record *r, const uint8_t *data, size_t size)
     uint64_t sum = 0;
     if ((const uint8_t *)(r->tokens + r->n) > end) abort();
     for (int i = 0; i < r->n_layers; i++) sum += r->sums[i].low;
-    for (int i = 0; i < r->n_before; i++) sum += r->before[i].b[31];
+    for (int i = 0; i < r->facts.n_before; i++) sum += r->facts.before[i].b[31];
     for (int i = 0; i < r->n; i++) sum += (uint64_t)r->tokens[i];
-    for (int i = 0; r->heavy && i < r->n; i++) sum += (uint64_t)r->heavy[i];
-    for (int i = 0; r->order && i < r->n; i++) sum += (uint64_t)r->order[i];
-    for (int i = 0; r->inter && i < r->n_before; i++) sum += r->inter[i] > 0;
+    for (int i = 0; r->facts.heavy && i < r->n; i++) sum += (uint64_t)r->facts.heavy[i];
+    for (int i = 0; r->facts.stats.order && i < r->n; i++) sum += (uint64_t)r->facts.stats.order[i];
+    for (int i = 0; r->facts.stats.inter && i < r->facts.n_before; i++)
+        sum += r->facts.stats.inter[i] > 0;
     used = sum;
 }
 

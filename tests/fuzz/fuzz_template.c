@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/template.h"
+#include "model/template/template.h"
 
 static void require(bool holds)
 {

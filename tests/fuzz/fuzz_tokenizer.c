@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/vocab_spec.h"
-#include "model/utf8.h"
+#include "model/tokenizer/vocab_spec.h"
+#include "base/utf8.h"
 
 #define SPACE "\xE2\x96\x81" /* U+2581 */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "model/json_file.h"
-#include "model/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_json.h"
 
 static void require(bool holds)
 {

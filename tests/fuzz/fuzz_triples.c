@@ -1,12 +1,15 @@
 /* The readers of graph files on any bytes. The first byte chooses the format, the second where a
  * reader of lines begins; the rest is the file. Aborts when a name is not what the sink is promised,
- * or when reading in two parts differs from reading at once. */
+ * or when reading in two parts differs from reading at once.
+ *
+ * raptor2 keeps the terms that it has read of a malformed line of N-Triples (about 90 bytes a line until the process
+ * ends): leaks from inside it are not reported here, all others are. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "retrieve/graph/db_int.h"
 #include "retrieve/graph/triples.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 /* A reading, summed up: how much was given, and a hash of it in order. */
 typedef struct reading {
@@ -15,6 +18,13 @@ typedef struct reading {
     size_t n_marks, at;
     int64_t line;
 } reading;
+
+const char *__lsan_default_suppressions(void);
+
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libraptor2.so\n";
+}
 
 static void require(bool holds)
 {
@@ -41,7 +51,7 @@ static sp_err on_triple(const sp_triple *t, void *user)
     return SP_OK;
 }
 
-static sp_err on_name(sp_text ident, sp_text name, bool alias, void *user)
+static sp_err on_name(sp_text ident, sp_text name, sp_name_kind kind, void *user)
 {
     take(user, ident, false);
     take(user, name, false);
@@ -85,9 +95,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     in.n = n - 2;
     reading whole = {0}, parts = {.cut = 1 + data[1] % 8};
     sp_err err = run(in, &whole);
-    require(err == SP_OK || err == SP_E_FORMAT);
-    if (in.format <= SP_GRAPH_JSONL) {
-        require(err == SP_OK);
+    bool fails = in.format != SP_GRAPH_TSV && in.format != SP_GRAPH_JSONL &&
+                 in.format != SP_GRAPH_NTRIPLES; /* as a whole */
+    require(err == SP_OK || (err == SP_E_FORMAT && fails));
+    if (sp_graph_format_has_lines(in.format) && err == SP_OK) {
         err = run(in, &parts);
         if (err == SP_E_CANCELED && parts.at < in.n) err = run(in, &parts);
         require(err == SP_OK || err == SP_E_CANCELED);

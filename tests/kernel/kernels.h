@@ -93,7 +93,10 @@ static inline void random_groups(uint64_t *seed, sp_dtype type, uint8_t *p, int6
         for (int b = 0; b < info->group_bytes; b++) p[b] = (uint8_t)below(seed, 256);
         uint16_t d = sp_f32_to_f16(uniform(seed, 0.001f, 0.02f));
         uint16_t m = sp_f32_to_f16(uniform(seed, -0.1f, 0.1f));
-        memcpy(p + (type == SP_Q6_K ? 208 : 0), &d, 2);
+        const int at = type == SP_Q6_K ? 208 : type == SP_Q3_K ? 108 : type == SP_Q2_K ? 80 : 0;
+        if (type != SP_MXFP4) memcpy(p + at, &d, 2);
+        if (type == SP_MXFP4) p[0] = (uint8_t)(116 + below(seed, 8));
+        if (type == SP_Q2_K) memcpy(p + 82, &m, 2);
         if (has_min) memcpy(p + 2, &m, 2);
     }
 }

@@ -5,7 +5,7 @@
  *   joined   | before | 3 | 1 | 17 | ...           | after |   parts in slots of other blocks
  *
  * Slots that no span has are NaN. */
-#include "compute/attend_int.h"
+#include "compute/kernel/attend.h"
 #include "kernel/kernels.h"
 
 enum {
@@ -138,6 +138,8 @@ static void world_close(world *w)
     sp_free(w->q);
 }
 
+static int32_t window; /* of the calls to come */
+
 static void attend(const sp_ops *ops, const world *w, bool joined, int n_parts, float *out,
                    float *mass)
 {
@@ -156,7 +158,7 @@ static void attend(const sp_ops *ops, const world *w, bool joined, int n_parts, 
                                .sights = &sight,
                                .mass = mass};
     const sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
-                              &req,   1,        scratch, bytes};
+                              &req,   1,        scratch, bytes, 0, window};
     for (int part = 0; part < n_parts; part++) ops->attend(&a, part, n_parts);
     sp_free(scratch);
 }
@@ -200,6 +202,9 @@ static void joined_spans_are_one(void **state)
                 world w;
                 world_open(&w, &seed, types[k], &shapes[i]);
                 check(ops, &w, ops == reference());
+                window = 1 + below(&seed, 40 + w.n);
+                check(ops, &w, ops == reference());
+                window = 0;
                 world_close(&w);
             }
         }

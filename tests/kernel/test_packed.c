@@ -11,8 +11,8 @@ static const size sizes[] = {{1, 256, 1},    {16, 256, 1},   {33, 512, 2},   {37
                              {31, 512, 12},  {32, 4352, 3},  {24, 256, 119}, {24, 256, 120},
                              {33, 512, 121}, {17, 256, 240}, {24, 512, 241}, {8, 2304, 361}};
 
-static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,
-                                 SP_Q5_1, SP_Q4_K, SP_Q5_K, SP_Q6_K};
+static const sp_dtype types[] = {SP_Q8_0, SP_Q4_0, SP_Q4_1, SP_Q5_0,   SP_Q5_1,   SP_Q4_K, SP_Q5_K,
+                                 SP_Q6_K, SP_Q2_K, SP_Q3_K, SP_IQ4_NL, SP_IQ4_XS, SP_MXFP4};
 
 typedef struct product {
     sp_mat w;
@@ -100,7 +100,8 @@ static double distance(const float *a, const double *b, int64_t n)
 static double tolerance(const sp_ops *ops, sp_dtype type, int64_t n)
 {
     const double steps = (1 << (ops->x_bits(type) - 1)) - 1;
-    return (n < 24 ? 128 : 6) / (4 * steps * steps);
+    const double scale = type == SP_IQ4_XS ? 0x1p-22 : 0; /* rounded to f16 */
+    return (n < 24 ? 128 : 6) / (4 * steps * steps) + scale;
 }
 
 static const sp_ops *integers(void **state)

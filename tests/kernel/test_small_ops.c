@@ -44,21 +44,22 @@ static void rmsnorm_of_zeros_is_zero(void **state)
 
 /* -- silu -------------------------------------------------------------------------------------- */
 
-static void silu_mul_equals_ref(void **state)
+static void act_mul_equals_ref(void **state)
 {
     const sp_ops *ops = variant(state), *ref = reference();
     uint64_t seed = 2;
     for (int64_t n = 1; n < 700; n += 1 + n / 3) {
         float *gate = random_floats(&seed, n, 20), *up = random_floats(&seed, n, 1);
         float *y = random_floats(&seed, n, 1), *expected = random_floats(&seed, n, 1);
-        sp_silu_mul_args a = {gate, up, expected, n};
-        ref->silu_mul(&a, 0, 1);
+        const sp_act act = n % 2 ? SP_ACT_SILU : SP_ACT_GELU;
+        sp_act_mul_args a = {gate, up, expected, n, .act = act};
+        ref->act_mul(&a, 0, 1);
         a.y = y;
-        for (int part = 0; part < 4; part++) ops->silu_mul(&a, part, 4);
+        for (int part = 0; part < 4; part++) ops->act_mul(&a, part, 4);
         assert_close(y, expected, n);
         for (int64_t i = 0; i < n; i++) { /* each element alone has the same bits, in place too */
-            sp_silu_mul_args one = {gate + i, up + i, gate + i, 1};
-            ops->silu_mul(&one, 0, 1);
+            sp_act_mul_args one = {gate + i, up + i, gate + i, 1, .act = act};
+            ops->act_mul(&one, 0, 1);
         }
         assert_same_bits(gate, y, n);
         sp_free(gate);
@@ -74,17 +75,29 @@ static void silu_is_accurate_everywhere(void **state)
     const sp_ops *ops = variant(state);
     for (float x = -86; x < 90; x += 0.37f) {
         float up = 1, y;
-        sp_silu_mul_args a = {&x, &up, &y, 1};
-        ops->silu_mul(&a, 0, 1);
+        sp_act_mul_args a = {&x, &up, &y, 1};
+        ops->act_mul(&a, 0, 1);
         double expected = (double)x / (1 + exp(-(double)x));
         assert_true(fabs((double)y - expected) <= 4e-7 * fabs(expected));
     }
     const float far[] = {-1e30f, -1000, -89, 1000, 1e30f};
     for (size_t i = 0; i < SP_COUNT(far); i++) {
         float up = 1, y;
-        sp_silu_mul_args a = {&far[i], &up, &y, 1};
-        ops->silu_mul(&a, 0, 1);
+        sp_act_mul_args a = {&far[i], &up, &y, 1};
+        ops->act_mul(&a, 0, 1);
         assert_true(far[i] > 0 ? y == far[i] : fabsf(y) <= 1e-7f * fabsf(far[i]));
+    }
+}
+
+static void gelu_is_accurate_everywhere(void **state)
+{
+    const sp_ops *ops = variant(state);
+    for (float x = -20; x < 20; x += 0.037f) {
+        float up = 1, y;
+        sp_act_mul_args a = {&x, &up, &y, 1, .act = SP_ACT_GELU};
+        ops->act_mul(&a, 0, 1);
+        const double z = (double)x, inner = sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
+        assert_true(fabs((double)y - 0.5 * z * (1 + tanh(inner))) <= 1e-6 * fmax(1, fabs(z)));
     }
 }
 
@@ -287,7 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_WIDTH(rmsnorm_equals_ref),  ON_EVERY_WIDTH(rmsnorm_of_zeros_is_zero),
-        ON_EVERY_WIDTH(silu_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
+        ON_EVERY_WIDTH(act_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
+        ON_EVERY_WIDTH(gelu_is_accurate_everywhere),
         ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),
         ON_EVERY_WIDTH(kv_store_equals_ref), cmocka_unit_test(rope_turns_pairs),
     };

@@ -9,7 +9,7 @@
  */
 #include "kernel/kernels.h"
 
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 
 enum { B = SP_BLOCK_TOKENS, N_BLOCKS = 40, N_POS = 4096 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "retrieve/chunker.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 static uint64_t seed;
 

@@ -69,7 +69,7 @@ static void look_on(void *user, const sp_gate_view *v)
 
 static bool is_chunk(const request *r, int i)
 {
-    return r->a.found[i].copy && r->a.found[i].copy->kind != SP_COPY_PATH;
+    return r->a.found[i].copy && r->a.found[i].copy->facts.kind != SP_COPY_PATH;
 }
 
 static void compute(request *r, float *logits)

@@ -211,12 +211,12 @@ static void assert_copies(const asked *a, sp_plan *plan, const json_t *golden)
         const json_t *measured = json_array_get(field(golden, "measured"), (size_t)i);
         numbers(field(measured, "prior"), prior, MAX_LEN);
         assert_true(sp_craft_keep_chunk(&a->in, plan, i, &copy));
-        assert_near(copy.stats->cci,
+        assert_near(copy.facts.stats.cci,
                     (float)json_number_value(json_array_get(field(golden, "cci"), (size_t)i)), 1,
                     "CCI");
         for (int32_t t = 1; t < a->p->segs[i].n; t++)
-            assert_true(prior[copy.stats->order[t]] <=
-                        prior[copy.stats->order[t - 1]] + (float)NEAR);
+            assert_true(prior[copy.facts.stats.order[t]] <=
+                        prior[copy.facts.stats.order[t - 1]] + (float)NEAR);
     }
 }
 

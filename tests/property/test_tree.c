@@ -160,6 +160,14 @@ static void test_positions(void **state)
     everywhere(check_positions);
 }
 
+/* Windows are by position, which a node has from its path: every way of reuse is as exact with them. */
+static void test_windows(void **state)
+{
+    rag_window = 9;
+    everywhere(check_reuse);
+    rag_window = 0;
+}
+
 /* -- nodes that share blocks ------------------------------------------------------------------ */
 
 /* chain -- a system text, nodes of five tokens, each under the node that `parents` says, a question. */
@@ -468,7 +476,7 @@ static void test_dense_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse),  cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_reuse),  cmocka_unit_test(test_windows), cmocka_unit_test(test_positions),
         cmocka_unit_test(test_shared), cmocka_unit_test(test_moved),
         cmocka_unit_test(test_packed), cmocka_unit_test(test_dense_mask),
     };

@@ -11,12 +11,14 @@ A type stores `group` consecutive elements of a row in one block, here a NumPy s
     q5_k   256 = 8 x 32         the same; bit g of h[i] is bit 4 of q[32 g + i]
     q6_k   256 = 16 x 16        w = d s (q - 32)             s signed bytes
 
-The quantisers take the plain scale that spans a block's values; they are valid, not optimal.
+blocks_low.py has q2_k, q3_k, iq4_nl, iq4_xs and mxfp4. The quantisers take the plain scale that spans a block's values; they are valid, not optimal.
 """
 from dataclasses import dataclass
 from typing import Callable
 
 import numpy as np
+
+from . import blocks_low
 
 
 # -- bits ------------------------------------------------------------------------------------------
@@ -250,10 +252,12 @@ def table():
         t("q5_k", 13, 256, [*k, ("h", "u1", 32), ("q", "u1", 128)], k_decode, k_encode),
         t("q6_k", 14, 256, [("q", "u1", 128), ("h", "u1", 64), ("s", "i1", 16), d],
           q6_k_decode, q6_k_encode),
+        *blocks_low.rows(t, d, e),
     ]
 
 
 TYPES = {t.name: t for t in table()}
+LOW = ("q2_k", "q3_k", "iq4_nl", "iq4_xs", "mxfp4")
 BY_ID = {t.id: t for t in TYPES.values()}
 
 
@@ -269,7 +273,7 @@ def random_blocks(name, rng, n, std):
     """Bytes of n random elements with mean 0 and that standard deviation, without quantising any
     floats: codes are random bits, scales are chosen to fit. For models of real size."""
     kind = TYPES[name]
-    if kind.group == 1:
+    if kind.group == 1 or name in LOW:
         return kind.encode(rng.standard_normal(n, np.float32) * np.float32(std))
     n = n // kind.group
     out = np.frombuffer(bytearray(rng.bytes(n * kind.block_bytes)), kind.layout)

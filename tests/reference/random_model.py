@@ -122,7 +122,8 @@ def draws(s):
 
 
 MIXES = {"q4_k_m": "q4_k", "q5_k_m": "q5_k"}
-FALLBACK = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0"}
+FALLBACK = {"q4_k": "q5_0", "q5_k": "q5_1", "q6_k": "q8_0", "q2_k": "q4_0", "q3_k": "q4_0",
+            "iq4_xs": "iq4_nl"}
 
 
 def tensor_type(d, s, want):

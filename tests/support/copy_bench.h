@@ -33,8 +33,11 @@ static inline bool enter(bench *b, const sp_segment *seg, sp_copy_spec spec)
 static inline bool insert(bench *b, const sp_segment *seg)
 {
     return enter(b, seg,
-                 (sp_copy_spec){
-                     .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .at = 5});
+                 (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
+                                .facts.before = before,
+                                .facts.n_before = 1,
+                                .facts.n_head = 1,
+                                .facts.at = 5});
 }
 
 static inline const sp_copy *find_plain(bench *b, const sp_segment *seg, const sp_digest *head,

@@ -42,8 +42,11 @@ static inline void release(bench *b, match *m)
 /* extend_with -- the next segment in these blocks; false when there was no room for it. */
 static inline bool extend_with(bench *b, match *m, const sp_segment *seg, const uint32_t *blocks)
 {
-    sp_copy_spec spec = {
-        .seg = seg, .kind = SP_COPY_PATH, .exact = true, .parent = tip_of(m), .blocks = blocks};
+    sp_copy_spec spec = {.seg = seg,
+                         .facts.kind = SP_COPY_PATH,
+                         .facts.exact = true,
+                         .parent = tip_of(m),
+                         .blocks = blocks};
     const sp_copy *c = NULL;
     assert_ok(sp_ledger_add(b->ledger, &spec, b->now, &c));
     if (!c) return false;

@@ -5,7 +5,7 @@
 #include "support/small_kv.h"
 
 #include "cache/ledger.h"
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 enum { B = SP_BLOCK_TOKENS, MAX_SEGS = 8, MAX_TOKENS = 80, ROOM = 21 };
 
@@ -73,8 +73,8 @@ static inline void know_path(bench *b, const sp_segment *segs, int n)
         uint32_t blocks[MAX_TOKENS / B];
         sealed(b, segs[i].n, blocks);
         sp_copy_spec spec = {.seg = &segs[i],
-                             .kind = SP_COPY_PATH,
-                             .exact = true,
+                             .facts.kind = SP_COPY_PATH,
+                             .facts.exact = true,
                              .parent = parent,
                              .blocks = blocks};
         assert_ok(sp_ledger_add(b->ledger, &spec, 1, &parent));
@@ -97,7 +97,7 @@ static inline void know_copy(bench *b, int i, sp_copy_spec spec)
     int32_t n = spec.base ? spec.n_patch : b->segs[i].n;
     sealed(b, n, blocks);
     spec.seg = &b->segs[i];
-    spec.n_head = b->n_head;
+    spec.facts.n_head = b->n_head;
     spec.blocks = spec.base ? spec.base->blocks : blocks;
     spec.patch_blocks = spec.base ? blocks : NULL;
     assert_ok(sp_ledger_add(b->ledger, &spec, 1, &out));
@@ -108,7 +108,10 @@ static inline void know_copy(bench *b, int i, sp_copy_spec spec)
 /* plain_spec -- of a copy computed after the head, at this position. */
 static inline sp_copy_spec plain_spec(const bench *b, int32_t at)
 {
-    return (sp_copy_spec){.kind = SP_COPY_PLAIN, .before = b->ids, .n_before = b->n_head, .at = at};
+    return (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
+                          .facts.before = b->ids,
+                          .facts.n_before = b->n_head,
+                          .facts.at = at};
 }
 
 /* know_chunk -- the plain copy of segment i. */
@@ -148,7 +151,7 @@ static inline const sp_reuse_input *look_up(bench *b, float recompute)
 
 static inline bool is_chunk(const sp_reuse_input *in, int i)
 {
-    return in->found[i].copy && in->found[i].copy->kind != SP_COPY_PATH;
+    return in->found[i].copy && in->found[i].copy->facts.kind != SP_COPY_PATH;
 }
 
 /* make_plan -- the answer's, after all that a policy may run before it; with the probe that the

@@ -1,6 +1,6 @@
 /* requests.h -- contexts on a small random model, and requests over documents named by digits.
  *
- * Every step also checks the invariants of serve/request_int.h: what is set aside for the running
+ * Every step also checks the invariants of serve/request/request.h: what is set aside for the running
  * requests is there, and enough for their answers. */
 #ifndef SP_TESTS_REQUESTS_H
 #define SP_TESTS_REQUESTS_H
@@ -10,7 +10,8 @@
 #include "support/check.h"
 
 #include "base/hash.h"
-#include "serve/request_int.h"
+#include "serve/check/measure.h"
+#include "serve/request/request.h"
 
 #define MODEL "tests/golden/tiny.gguf"
 
@@ -27,8 +28,8 @@ static inline sp_context *open_with(sp_context_opts o)
 {
     sp_context *c = NULL;
     o.model = MODEL;
-    if (!o.n_threads) o.n_threads = 1;
-    if (!o.kv_bytes) o.kv_bytes = 4 << 20;
+    if (!o.machine.n_threads) o.machine.n_threads = 1;
+    if (!o.cache.kv_bytes) o.cache.kv_bytes = 4 << 20;
     assert_ok(sp_context_open(&o, &c));
     return c;
 }
@@ -78,9 +79,9 @@ static inline copy_count count_copies(const sp_context *c)
     copy_count n = {0};
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
         if (v->state != SP_COPY_READY) continue;
-        n.n_path += v->kind == SP_COPY_PATH;
-        n.n_content += v->kind != SP_COPY_PATH;
-        n.n_placed += v->kind == SP_COPY_PLACED;
+        n.n_path += v->facts.kind == SP_COPY_PATH;
+        n.n_content += v->facts.kind != SP_COPY_PATH;
+        n.n_placed += v->facts.kind == SP_COPY_PLACED;
     }
     return n;
 }
@@ -123,17 +124,17 @@ static inline void step(sp_context *c)
     sp_err err = sp_context_step(c, &busy);
     if (err != SP_E_NOMEM) assert_ok(err);
     for (const sp_request *r = c->running; r; r = r->next) {
-        int64_t answer = sp_blocks_for(r->max_tokens);
-        if (r->role == SP_PLAN_ANSWER) answer -= sp_blocks_for(r->plan.spans[r->answer_span].n);
-        assert_true(r->reserved >= SP_MAX(answer, 0));
-        for (int i = 0; i < r->n_segs; i++)
-            if (r->found[i].copy && !r->early)
-                assert_int_equal(r->found[i].copy->state, SP_COPY_READY);
-        sum += r->reserved;
+        int64_t answer = sp_blocks_for(r->answer.max_tokens);
+        if (r->plans.role == SP_PLAN_ANSWER) answer -= sp_blocks_for(r->plans.now.spans[r->plans.answer_span].n);
+        assert_true(r->plans.reserved >= SP_MAX(answer, 0));
+        for (int i = 0; i < r->prompt.n_segs; i++)
+            if (r->look.found[i].copy && r->loads.state != SP_LOADS_EARLY)
+                assert_int_equal(r->look.found[i].copy->state, SP_COPY_READY);
+        sum += r->plans.reserved;
     }
     assert_int_equal(c->reserved, sum);
     assert_true(sum <= sp_kv_pool_n_free(c->pool));
-    assert_int_equal(busy, c->running || c->queue);
+    assert_int_equal(busy, c->running || c->waiting.first);
 }
 
 static inline bool done(const sp_request *r)
@@ -146,7 +147,7 @@ static inline void assert_refused(const sp_request *r)
 {
     assert_int_equal(sp_request_result(r)->finish, SP_FINISH_ERROR);
     assert_int_equal(sp_request_result(r)->err, SP_E_NOKV);
-    assert_int_equal(r->start_us, 0);
+    assert_int_equal(r->account.start_us, 0);
 }
 
 static inline sp_request *run(sp_context *c, sp_request *r)
@@ -228,9 +229,9 @@ static inline sp_err life_of(const policy *p, const char *const *orders)
 {
     sp_context *c = NULL;
     sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
-                                                    .kv_bytes = 1 << 20,
-                                                    .n_threads = 1,
-                                                    .cpu = "ref",
+                                                    .cache.kv_bytes = 1 << 20,
+                                                    .machine.n_threads = 1,
+                                                    .machine.cpu = "ref",
                                                     .reuse.policy = p->name,
                                                     .reuse.recompute = p->recompute},
                                  &c);

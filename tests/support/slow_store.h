@@ -6,7 +6,7 @@
 
 #include "support/check.h"
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 /* Keeps all threads that read the store busy until it is opened: every later load takes as long. */
 enum { READERS = 2 };
@@ -52,8 +52,8 @@ static inline sp_err hold_up_source(void *user, int layer, void *to)
 static inline void barrier_close_writer(barrier *b, sp_context *c)
 {
     static const int32_t token = 1;
-    const sp_record record = {.kind = SP_DISK_PLAIN,
-                              .space = c->prompts.space,
+    const sp_record record = {.facts.kind = SP_COPY_PLAIN,
+                              .space = c->texts.prompts.space,
                               .tokens = &token,
                               .n = 1,
                               .n_layers = 1,

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "store/journal_int.h"
+#include "store/disk/journal_int.h"
 
 enum { STORED_MAX = 128 };
 
@@ -60,7 +60,7 @@ static inline void stored_read(const char *dir, stored *s)
     if (all) closedir(all);
 }
 
-/* stored_copies -- of this kind (sp_disk_kind). */
+/* stored_copies -- of this kind (sp_copy_kind). */
 static inline int stored_copies(const char *dir, uint32_t kind)
 {
     static stored s;

@@ -17,6 +17,12 @@ typedef struct tiny_spec {
     int n_layers, n_heads, n_kv_heads, head, n_ff, n_vocab, n_ctx;
     int n_rot; /* 0: the whole head */
     bool adjacent, bias, head_norm;
+    /* what some architectures have */
+    int window;       /* of every layer but each third, which does not rotate; the others have a base
+                         of their own; 0: none */
+    bool norms_after; /* in place of those before attention and feed-forward */
+    bool scaled;      /* factors, caps and GELU */
+    int n_experts;    /* in place of one feed-forward, two used, and a shared one; 0: none */
     float rope_base, rope_stretch; /* every second frequency is divided by rope_stretch (0: none) */
     sp_dtype kv_type, weight_type; /* the latter of layers */
     const char *device;            /* "cpu" (NULL), or "far": support/far_device.h */
@@ -84,6 +90,25 @@ static inline sp_mat tiny_layer_mat(tiny *t, const tiny_spec *s, int64_t rows, i
     return w;
 }
 
+static inline sp_expert tiny_expert(tiny *t, const tiny_spec *s)
+{
+    const int64_t e = (int64_t)s->n_heads * s->head;
+    return (sp_expert){tiny_layer_mat(t, s, s->n_ff, e), tiny_layer_mat(t, s, s->n_ff, e),
+                       tiny_layer_mat(t, s, e, s->n_ff)};
+}
+
+static inline void tiny_experts(tiny *t, const tiny_spec *s, sp_layer *w)
+{
+    const int64_t e = (int64_t)s->n_heads * s->head;
+    w->ffn = SP_FFN_EXPERTS;
+    w->experts = calloc((size_t)s->n_experts, sizeof *w->experts);
+    t->owned[t->n_owned++] = w->experts;
+    for (int i = 0; i < s->n_experts; i++) w->experts[i] = tiny_expert(t, s);
+    w->shared = tiny_expert(t, s);
+    w->router = tiny_mat(t, s->n_experts, e);
+    w->shared_gate = tiny_mat(t, 1, e);
+}
+
 static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
 {
     int64_t e = (int64_t)s->n_heads * s->head, kd = (int64_t)s->n_kv_heads * s->head;
@@ -93,9 +118,18 @@ static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
     w->wk = tiny_layer_mat(t, s, kd, e);
     w->wv = tiny_layer_mat(t, s, kd, e);
     w->wo = tiny_layer_mat(t, s, e, e);
-    w->w_gate = tiny_layer_mat(t, s, s->n_ff, e);
-    w->w_up = tiny_layer_mat(t, s, s->n_ff, e);
-    w->w_down = tiny_layer_mat(t, s, e, s->n_ff);
+    if (s->n_experts) {
+        tiny_experts(t, s, w);
+    } else {
+        w->w_gate = tiny_layer_mat(t, s, s->n_ff, e);
+        w->w_up = tiny_layer_mat(t, s, s->n_ff, e);
+        w->w_down = tiny_layer_mat(t, s, e, s->n_ff);
+    }
+    if (s->norms_after) {
+        w->attn_post_norm = w->attn_norm;
+        w->ffn_post_norm = w->ffn_norm;
+        w->attn_norm = w->ffn_norm = NULL;
+    }
     if (s->bias) {
         w->bq = tiny_floats(t, e, 0, 0.5f);
         w->bk = tiny_floats(t, kd, 0, 0.5f);
@@ -152,12 +186,40 @@ static inline void tiny_weights(tiny *t, const tiny_spec *s)
     for (int l = 0; l < s->n_layers; l++) tiny_layer(t, s, &m->layers[l]);
 }
 
+/* tiny_variety -- what the spec has of rarer architectures. */
+static inline void tiny_variety(tiny *t, const tiny_spec *s)
+{
+    sp_model *m = &t->model;
+    if (s->scaled) {
+        m->hp.act = SP_ACT_GELU;
+        m->hp.embed_scale = 3;
+        m->hp.residual_scale = 0.5f;
+        m->hp.logit_scale = 0.25f;
+        m->hp.attn_cap = 4;
+        m->hp.logit_cap = 2;
+    }
+    if (s->n_experts)
+        m->hp.moe = (sp_moe){.n = s->n_experts, .n_used = 2, .n_ff = s->n_ff, .n_shared = s->n_ff};
+    if (s->window == 0) return;
+    float *freq = tiny_floats(t, m->rope.n_rot / 2, 0, 0);
+    for (int i = 0; i < m->rope.n_rot / 2; i++) freq[i] = m->rope.freq[i] * 0.7f;
+    m->rope_local = m->rope;
+    m->rope_local.freq = freq;
+    m->hp.sliding_window = s->window;
+    for (int l = 0; l < s->n_layers; l++) {
+        const bool local = (l + 1) % 3 != 0;
+        m->layers[l].window = local ? s->window : 0;
+        m->layers[l].rope = local ? SP_ROPE_LOCAL : SP_ROPE_NONE;
+    }
+}
+
 /* tiny_open -- SP_E_UNSUPPORTED when the CPU lacks the kernels; anything else must succeed. */
 static inline sp_err tiny_open(tiny *t, const tiny_spec *s, uint64_t seed)
 {
     *t = (tiny){.rng = seed};
     SP_TRY(tiny_device(s, &t->device));
     tiny_weights(t, s);
+    tiny_variety(t, s);
     SP_TRY(sp_model_load(&t->model, t->device, NULL));
     sp_kv_shape shape = {s->n_layers, s->n_kv_heads, s->head, s->kv_type};
     SP_TRY(sp_kv_pool_create(t->device, &shape, s->n_blocks, &t->pool));

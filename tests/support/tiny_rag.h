@@ -5,7 +5,7 @@
 #include "support/check.h"
 
 #include "cache/ledger.h"
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 #include "support/tiny_prompt.h"
 
 typedef struct setting {
@@ -68,14 +68,14 @@ static inline void asked_add(asked *a, sp_kept *k)
     sp_kv_pool *pool = a->s->t.pool;
     const sp_copy *out = NULL;
     int parent = sp_segment_parent(a->p->segs, k->seg);
-    if (k->spec.kind == SP_COPY_PATH && parent >= 0) k->spec.parent = a->found[parent].copy;
+    if (k->spec.facts.kind == SP_COPY_PATH && parent >= 0) k->spec.parent = a->found[parent].copy;
     if (k->spec.base)
         sp_kv_seal(pool, k->spec.patch_blocks, sp_blocks_for(k->spec.n_patch));
     else
         sp_kv_seal(pool, k->spec.blocks, sp_blocks_for(k->spec.first + k->spec.seg->n));
     assert_ok(sp_ledger_add(a->s->ledger, &k->spec, 1, &out));
     assert_non_null(out);
-    if (k->spec.kind != SP_COPY_PATH) return;
+    if (k->spec.facts.kind != SP_COPY_PATH) return;
     sp_ledger_pin(a->s->ledger, out);
     if (a->found[k->seg].copy) sp_ledger_unpin(a->s->ledger, a->found[k->seg].copy);
     a->found[k->seg].copy = out;
@@ -154,6 +154,8 @@ static inline void close_to(const float *got, const float *want, size_t n, doubl
     if (!(nmse <= bound)) fail_msg("%s: NMSE %g over %g", what, nmse, bound);
 }
 
+static int rag_window; /* of the models to come: tiny_spec.window */
+
 /* everywhere -- a check on every kernel variant of this CPU and every KV type; the pool must be
  * free at the end. */
 static inline void everywhere(void (*check)(setting *s))
@@ -169,6 +171,7 @@ static inline void everywhere(void (*check)(setting *s))
                 spec.kv_type = kv_types[k];
                 spec.adjacent = i & 1;
                 spec.n_layers = 1 + i % 3;
+                spec.window = rag_window;
                 sp_err err = tiny_open(&s.t, &spec, rng);
                 if (err == SP_E_UNSUPPORTED) break;
                 assert_ok(err);

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/attend_int.h"
-#include "compute/ops_int.h"
+#include "compute/kernel/attend.h"
+#include "compute/kernel/ops.h"
 
 enum { B = SP_BLOCK_TOKENS };
 
@@ -25,16 +25,22 @@ typedef struct row {
 /* Calls see(r, span index, slot of the key, score) for each key that the row may see. */
 typedef void see_fn(row *r, int span, const sp_kv_slot *at, double score);
 
+static double capped(const sp_attend_args *a, double score)
+{
+    return a->cap > 0 ? (double)a->cap * tanh(score / (double)a->cap) : score;
+}
+
 static void visit_span(row *r, int index, see_fn *see)
 {
     const sp_kv_view *kv = r->a->kv;
     const sp_span *s = &sp_req_spans(r->req, r->kv_head)[index];
     const int32_t n = sp_span_visible(s, r->pos);
+    const int32_t hidden = sp_span_hidden(s, r->pos, r->a->window);
     float query[SP_HEAD_MAX];
     if (n == 0) return;
     memcpy(query, r->query, (size_t)kv->head * sizeof(float));
     sp_rope_rotate(r->a->rope, query, r->pos - s->shift);
-    for (int32_t i = 0; i < n; i++) {
+    for (int32_t i = hidden; i < n; i++) {
         const int32_t j = s->first + i;
         const int slot = j % B;
         if (!(sp_span_live(s, i / B) >> i % B & 1)) continue;
@@ -43,7 +49,7 @@ static void visit_span(row *r, int index, see_fn *see)
         float key[SP_HEAD_MAX];
         sp_kv_get_key(kv->type, kv->head, sp_kv_keys(kv, at.block, r->kv_head), slot, key);
         for (int d = 0; d < kv->head; d++) score += (double)query[d] * key[d];
-        see(r, index, &at, score * (double)r->a->scale);
+        see(r, index, &at, capped(r->a, score * (double)r->a->scale));
     }
 }
 

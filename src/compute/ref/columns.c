@@ -3,8 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/attend_int.h"
-#include "compute/ops_int.h"
+#include "compute/kernel/attend.h"
+#include "compute/kernel/ops.h"
 
 enum { B = SP_BLOCK_TOKENS };
 
@@ -34,16 +34,20 @@ typedef struct block_of_keys {
     float *column; /* [B] */
 } block_of_keys;
 
-/* Adds the probabilities that one query of one head gives to the first n keys, stale ones
+/* Adds the probabilities that one query of one head gives to keys from .. n-1, stale ones
  * excepted. */
 static void add_row(const sp_columns_args *a, const float *query, float lse, const block_of_keys *x,
-                    int n)
+                    int from, int n)
 {
     float score[B] = {0};
     for (int d = 0; d < a->kv->head; d++)
         for (int k = 0; k < B; k++) score[k] += query[d] * x->keys[d * B + k];
-    for (int k = 0; k < n; k++)
-        if (x->live >> k & 1) x->column[k] += expf(score[k] * a->scale - lse);
+    for (int k = from; k < n; k++) {
+        if (!(x->live >> k & 1)) continue;
+        float s = score[k] * a->scale;
+        if (a->cap > 0) s = a->cap * tanhf(s / a->cap);
+        x->column[k] += expf(s - lse);
+    }
 }
 
 static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, const float *rotated,
@@ -54,10 +58,12 @@ static void add_block(const sp_columns_args *a, const sp_span *s, int32_t b, con
     for (int g = 0; g < a->kv->n_heads && x.live; g++) {
         sp_kv_read_keys(a->kv, s->blocks[b], g, keys);
         for (int64_t q = 0; q < a->req->m; q++) {
-            int n = SP_MIN(B, sp_span_visible(s, a->req->pos[q]) - b * B);
-            for (int h = g * group; h < (g + 1) * group && n > 0; h++) {
+            const int n = SP_MIN(B, sp_span_visible(s, a->req->pos[q]) - b * B);
+            const int32_t hidden = sp_span_hidden(s, a->req->pos[q], a->window);
+            const int from = (int)SP_MAX(0, hidden - b * B);
+            for (int h = g * group; h < (g + 1) * group && from < n; h++) {
                 int64_t qh = q * a->n_heads + h;
-                add_row(a, rotated + qh * head, a->req->lse[qh], &x, n);
+                add_row(a, rotated + qh * head, a->req->lse[qh], &x, from, n);
             }
         }
     }

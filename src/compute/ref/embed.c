@@ -1,5 +1,5 @@
 /* embed.c -- the definition of the embedding look-up. Ids are valid: callers check their input. */
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 
 void sp_embed_ref(const sp_embed_args *a, int part, int n_parts)
 {

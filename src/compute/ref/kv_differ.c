@@ -1,6 +1,6 @@
 /* kv_differ.c -- the distance between two stored copies of the same token. */
-#include "compute/kv_int.h"
-#include "compute/ops_int.h"
+#include "compute/kernel/kv.h"
+#include "compute/kernel/ops.h"
 
 static double squared(const float *x, const float *y, int n)
 {

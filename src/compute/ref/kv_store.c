@@ -2,9 +2,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/kv_int.h"
-#include "compute/ops_int.h"
-#include "compute/quant_int.h"
+#include "compute/kernel/kv.h"
+#include "compute/kernel/ops.h"
+#include "compute/kernel/quant.h"
 
 enum { B = SP_BLOCK_TOKENS };
 

@@ -1,5 +1,5 @@
 /* matmul.c -- the definition of the matrix product: decoded weights, sums in double. */
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 
 #define CHUNK 256 /* columns decoded at a time; a multiple of every group size */
 

@@ -1,7 +1,7 @@
 /* rmsnorm.c -- the definition of root-mean-square normalisation. */
 #include <math.h>
 
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 
 void sp_rmsnorm_ref(const sp_rmsnorm_args *a, int part, int n_parts)
 {

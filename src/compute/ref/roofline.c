@@ -1,5 +1,5 @@
 /* roofline.c -- the loops of roofline.h in plain C, for CPUs that have no variant. */
-#include "compute/roofline_int.h"
+#include "compute/kernel/roofline.h"
 
 enum { SUMS = 32 };
 

@@ -1,5 +1,5 @@
 /* summary.c -- the definition of the scores of block summaries, and of their sum over heads. */
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 
 #include <math.h>
 #include <string.h>

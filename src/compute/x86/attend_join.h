@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "compute/kv_int.h"
+#include "compute/kernel/kv.h"
 #include "compute/x86/vec.h"
 
 /* Consecutive slots of a block. */

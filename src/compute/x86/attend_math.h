@@ -65,6 +65,16 @@ INLINE void hide_scores(float *score, uint64_t mask)
     }
 }
 
+/* Scores of a row, in bits, become cap * tanh(score / cap), with the cap as the model has it. */
+INLINE void cap_scores(float *score, float cap)
+{
+    const vec bits = vec_all(cap * 0x1.715476p+0f), inverse = vec_all(1 / (cap * 0x1.715476p+0f));
+    for (int v = 0; v < STEP_VECS; v++) {
+        const vec x = vec_mul(vec_load(score + v * VL), inverse);
+        vec_store(score + v * VL, vec_mul(bits, vec_tanh(x)));
+    }
+}
+
 /* The largest scores of a row in a step, lane by lane. */
 INLINE vec largest_scores(const float *score)
 {

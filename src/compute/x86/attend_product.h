@@ -17,7 +17,7 @@
 #define SP_COMPUTE_X86_ATTEND_PRODUCT_H
 
 #include "base/mem.h"
-#include "compute/attend_int.h"
+#include "compute/kernel/attend.h"
 #include "compute/x86/kv_vec.h"
 
 enum {
@@ -123,7 +123,7 @@ PANEL_KERNEL(1, 4)
 PANEL_KERNEL(1, 1)
 
 /* Rows r .. r+rows-1, at most six, times panels p .. end-1. */
-static void panel_rows(const panel_product *x, int rows, size_t r, int p, int end)
+static inline void panel_rows(const panel_product *x, int rows, size_t r, int p, int end)
 {
     if (rows == PANEL_ROWS) {
 #if SP_VL == 16
@@ -282,14 +282,14 @@ INLINE void direct_scores_rows(sp_dtype type, int rows, int n_vecs, const direct
     const int n = direct_vecs(rows);
     int v = 0;
     for (; v + n <= n_vecs; v += n) direct_scores(type, rows, n, x, v);
-    for (; v < n_vecs; v += V16) direct_scores(type, rows, V16, x, v);
+    for (; n > V16 && v < n_vecs; v += V16) direct_scores(type, rows, V16, x, v);
 }
 
 INLINE void direct_outputs_rows(sp_dtype type, int rows, direct_output x, int from, int to)
 {
     const int n = direct_vecs(rows);
     for (; x.d + n * VL <= x.width; x.d += n * VL) direct_outputs(type, rows, n, &x, from, to);
-    for (; x.d < x.width; x.d += 16) direct_outputs(type, rows, V16, &x, from, to);
+    for (; n > V16 && x.d < x.width; x.d += 16) direct_outputs(type, rows, V16, &x, from, to);
 }
 
 #endif

@@ -70,16 +70,16 @@ INLINE float words_of_query(float *row, int width)
  * those outside the mask become 0. Returns the value of 1. */
 INLINE float words_of_probs(float *prob, const float *scale, uint64_t mask)
 {
-    vec most = vec_zero(), sums = vec_zero();
+    vec most = vec_zero(), all = vec_zero();
     for (int v = 0; v < STEP_VECS; v++) {
         vec p = vec_mul(vec_load(prob + v * VL), vec_load(scale + v * VL));
         if (SP_UNLIKELY(mask != ~(uint64_t)0))
             p = vec_select((unsigned)(mask >> (v * VL)), p, vec_zero());
         most = vec_max(most, p);
-        sums = vec_add(sums, p);
+        all = vec_add(all, p);
         vec_store(prob + v * VL, p);
     }
-    const float largest = vec_largest(most), sum = vec_sum(sums);
+    const float largest = vec_largest(most), sum = vec_sum(all);
     if (SP_UNLIKELY(sum <= WORD_TINY)) {
         memset(prob, 0, STEP * sizeof *prob);
         return 0;
@@ -97,9 +97,9 @@ typedef struct word_lines {
     const uint8_t *panel[2], *ahead[2];
 } word_lines;
 
-/* sum += eight words of rows, which are `step` floats apart, times eight lines of each panel. With
+/* sum += eight words of rows, which are `stride` floats apart, times eight lines of each panel. With
  * each line, prefetches the line at the same offset in the panel of the next step (`ahead`). */
-INLINE void eight_words(int rows, int panels, const float *row, size_t step, const word_lines *x,
+INLINE void eight_words(int rows, int panels, const float *row, size_t stride, const word_lines *x,
                         ivec sum[WORD_ROWS][2])
 {
     const int n = panels * V16;
@@ -117,7 +117,7 @@ INLINE void eight_words(int rows, int panels, const float *row, size_t step, con
 #pragma GCC unroll 8
         for (int j = 0; j < rows; j++) {
             int32_t word;
-            memcpy(&word, row + (size_t)j * step + i, sizeof word);
+            memcpy(&word, row + (size_t)j * stride + i, sizeof word);
             const ivec all = ivec_all(word);
 #pragma GCC unroll 2
             for (int v = 0; v < n; v++) sum[j][v] = ivec_add_words(sum[j][v], w[v], all);

@@ -2,8 +2,8 @@
  * vectorised, with the same bits as ref/kv_store.c; other types use the definition. */
 #include <string.h>
 
-#include "compute/kv_int.h"
-#include "compute/ops_int.h"
+#include "compute/kernel/kv.h"
+#include "compute/kernel/ops.h"
 #include "compute/x86/ivec.h"
 #include "compute/x86/kv_vec.h"
 

@@ -4,7 +4,7 @@
 #define SP_COMPUTE_X86_KV_VEC_H
 
 #include "compute/kernels.h"
-#include "compute/quant_int.h"
+#include "compute/kernel/quant.h"
 #include "compute/x86/vec.h"
 
 enum { B = SP_BLOCK_TOKENS };

@@ -1,4 +1,4 @@
-/* matmul.c -- matrix product with packed F32, F16 and BF16 weights (pack_int.h), in f32.
+/* matmul.c -- matrix product with packed F32, F16 and BF16 weights (kernel/pack.h), in f32.
  *
  * A tile is a sum of outer products, one for each column: R = 2 VL weights of the column, in two
  * vectors, times one element of each of TILE rows of x. The TILE x 2 sums fill the registers. AVX2,
@@ -34,7 +34,7 @@
  * from zero; blocks are added to y in ascending order.
  */
 #include "base/mem.h"
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 #include "compute/x86/vec.h"
 
 enum {

@@ -15,7 +15,7 @@
  * One order of summation for every (row, output): integer sums are exact, and groups are added to
  * the initial value of y in ascending order.
  */
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 #include "compute/x86/panels.h"
 
 enum {
@@ -29,7 +29,9 @@ enum {
 /* How many products with weights of this type fit in a 16-bit sum (ivec.h). */
 INLINE int fold_of(sp_dtype type)
 {
-    return type == SP_Q6_K ? 2 : type == SP_Q5_0 || type == SP_Q5_1 || type == SP_Q5_K ? 4 : 8;
+    if (type == SP_Q6_K) return 2;
+    /* Q2_K: a half has four steps. */
+    return type == SP_Q5_0 || type == SP_Q5_1 || type == SP_Q5_K || type == SP_Q2_K ? 4 : 8;
 }
 
 /* The operands of a tile: rows of x, and a block of a panel, unpacked or packed. */
@@ -220,7 +222,7 @@ typedef void tile_fn(const tile_args *t);
 #else
 #define EACH_HEIGHT(X, type) FIVE(X, type) X(type, 6) X(type, 7) X(type, 8)
 #endif
-#define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q4_K) X(Q5_K) X(Q6_K)
+#define PACKED_TYPES(X) X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q4_K) X(Q5_K) X(Q6_K)
 
 #define DIRECT_TILE(type, k)                                                                       \
     NOINLINE void direct_##type##_##k(const tile_args *t)                                          \
@@ -251,6 +253,7 @@ static tile_fn *const block_tiles[SP_DTYPE_N][TILE + 1] = {BLOCK_ROW(Q8_0) BLOCK
 INLINE sp_dtype block_kind(sp_dtype type)
 {
     const bool plain = type == SP_Q8_0 || type == SP_Q6_K;
+    if (type == SP_Q2_K) return SP_Q6_K;
     return plain ? type : fold_of(type) == 8 ? SP_Q4_1 : SP_Q5_1;
 }
 
@@ -260,7 +263,7 @@ static void tiles(tile_fn *const *of_height, const sp_matmul_packed_args *a, int
                   float (*sums)[R], tile_args *t)
 {
     const int64_t n = a->w->n_cols;
-    const bool words = words_of(a->w->type);
+    const bool words = words_of(sp_pack_as(a->w->type));
     t->x_stride = qrow_bytes(n);
     for (int64_t rows; m < end; m += rows, sums += rows) {
         const int64_t left = SP_DIV_UP(end - m, TILE);
@@ -369,20 +372,20 @@ void SP_VARIANT(sp_matmul_packed)(const sp_matmul_packed_args *a, int part, int 
     static fn *const products[SP_DTYPE_N] = {PACKED_TYPES(ENTRY)};
     int64_t from, to;
     sp_part(a->w->n_rows, R, part, n_parts, &from, &to);
-    if (from < to) products[a->w->type](a, from, to);
+    if (from < to) products[sp_pack_as(a->w->type)](a, from, to);
 }
 
 int SP_VARIANT(sp_x_bits)(sp_dtype type)
 {
-    return words_of(type) ? 16 : 8;
+    return words_of(sp_pack_as(type)) ? 16 : 8;
 }
 
 size_t SP_VARIANT(sp_pack_bytes)(const sp_mat *w)
 {
-    return sp_pack_bytes(w, form_of(w->type));
+    return sp_pack_bytes(w, form_of(sp_pack_as(w->type)));
 }
 
 void SP_VARIANT(sp_pack)(const sp_pack_args *a, int part, int n_parts)
 {
-    sp_pack(a, form_of(a->w->type), part, n_parts);
+    sp_pack(a, form_of(sp_pack_as(a->w->type)), part, n_parts);
 }

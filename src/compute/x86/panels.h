@@ -11,8 +11,8 @@
 #ifndef SP_COMPUTE_X86_PANELS_H
 #define SP_COMPUTE_X86_PANELS_H
 
-#include "compute/pack_int.h"
-#include "compute/quant_int.h"
+#include "compute/kernel/pack.h"
+#include "compute/kernel/quant.h"
 #include "compute/x86/quantized.h"
 
 enum {
@@ -51,7 +51,7 @@ typedef struct block {
 /* Whether each 16-column half of a group has its own factors. */
 INLINE bool in_halves(sp_dtype type)
 {
-    return type == SP_Q6_K;
+    return type == SP_Q6_K || type == SP_Q2_K;
 }
 
 INLINE bool has_min(sp_dtype type)
@@ -163,6 +163,13 @@ INLINE void eight_factors(sp_dtype type, const uint8_t *head, const uint8_t *gro
         scale = _mm256_mul_ps(f16s(head, r), u8s(group + r));
         min = _mm256_mul_ps(_mm256_xor_ps(f16s(head, R + r), _mm256_set1_ps(-0.0f)),
                             u8s(group + R + r));
+        break;
+    case SP_Q2_K:
+        min = _mm256_xor_ps(f16s(head, R + r), _mm256_set1_ps(-0.0f));
+        _mm256_store_ps(out->scale[1] + r, _mm256_mul_ps(f16s(head, r), u8s(group + R + r)));
+        _mm256_store_ps(out->min[1] + r, _mm256_mul_ps(min, u8s(group + 3 * R + r)));
+        scale = _mm256_mul_ps(f16s(head, r), u8s(group + r));
+        min = _mm256_mul_ps(min, u8s(group + 2 * R + r));
         break;
     case SP_Q6_K:
         scale = _mm256_mul_ps(f16s(head, r), i8s(group + R + r));

@@ -1,7 +1,7 @@
 /* quantize.c -- rounds rows of x to integers, in the layout of quantized.h. */
 #include <string.h>
 
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 #include "compute/x86/quantized.h"
 
 /* The bits of the largest |x| of 32 elements; larger than those of FLT_MAX if one is not finite. */

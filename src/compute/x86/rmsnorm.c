@@ -1,6 +1,6 @@
 /* rmsnorm.c -- root-mean-square normalisation, with four accumulators to hide the latency of
  * FMA. */
-#include "compute/ops_int.h"
+#include "compute/kernel/ops.h"
 #include "compute/x86/vec.h"
 
 static float squares(const float *x, int64_t n)

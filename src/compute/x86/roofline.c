@@ -10,7 +10,7 @@
  *
  * The sums are named variables, not an array, so that they stay in registers. SP_ROOF_CHANGES hides
  * the value that each starts with, or the compiler would merge them into one sum. */
-#include "compute/roofline_int.h"
+#include "compute/kernel/roofline.h"
 #include "compute/x86/cpu.h"
 #include "compute/x86/vec.h"
 

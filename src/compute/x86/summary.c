@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compute/summary_int.h"
+#include "compute/kernel/summary.h"
 #include "compute/x86/vec.h"
 
 enum { B = SP_BLOCK_TOKENS, ROWS = SP_PICK_ROWS, LINE = 32, AHEAD = 4 };

@@ -159,6 +159,7 @@ sp_err sp_grammar_create_as(json_t *schema, const sp_grammar_opts *o, sp_grammar
     sp_grammar *g = SP_NEW(sp_grammar);
     if (!g) return sp_fail_nomem(sizeof *g, "a grammar");
     sp_err err = build(schema, o, g);
+    if (err == SP_OK) err = sp_gram_check_stack(g);
     if (err != SP_OK) {
         sp_grammar_destroy(g);
         return err;

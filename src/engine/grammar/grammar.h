@@ -6,19 +6,15 @@
  * grammar.c walks the trie of the vocabulary (token_set.c) with the state to find the tokens that keep the
  * text a beginning of a valid one. An end token is allowed where the text is complete.
  *
- * Supported keywords of a schema: type, properties, required, additionalProperties, items, minItems, maxItems,
- * minLength, maxLength, pattern (regex.c), format (json_formats.c), enum, const, anyOf, oneOf, $ref into the
- * schema, $defs. Others are refused by name and path. What is generated is a subset of what the schema accepts: properties come in the
- * order of the schema, undeclared ones only where none is declared, numbers have at most 16 digits
- * before and after the point, white space is a blank or a newline with up to 20 blanks. oneOf is
- * treated as anyOf.
+ * Supported keywords of a schema, and the form of what is generated: docs/server.md, "JSON schemas". Other keywords are
+ * refused by name and path. What is generated is a subset of what the schema accepts.
  */
 #ifndef SP_ENGINE_GRAMMAR_GRAMMAR_H
 #define SP_ENGINE_GRAMMAR_GRAMMAR_H
 
 #include <jansson.h>
 
-#include "model/tokenizer.h"
+#include "model/tokenizer/tokenizer.h"
 #include "spolia.h"
 
 typedef struct sp_token_set sp_token_set;

@@ -22,7 +22,10 @@ typedef struct sp_gram_node {
     int32_t min, max; /* max -1: no limit */
 } sp_gram_node;
 
-enum { SP_GRAM_MAX_NODES = 1 << 18 };
+enum {
+    SP_GRAM_MAX_NODES = 1 << 18,
+    SP_GRAM_MAX_STACK = 256, /* rules that a text may be in at once */
+};
 
 struct sp_grammar {
     SP_VEC(sp_gram_node) nodes;
@@ -37,8 +40,30 @@ int32_t sp_gram_add(sp_grammar *g, sp_gram_node n, sp_err *err);
 /* sp_gram_jump -- a node that leads to `to`; sp_gram_lead says where if that is not known yet. */
 int32_t sp_gram_jump(sp_grammar *g, int32_t to, sp_err *err);
 void sp_gram_lead(sp_grammar *g, int32_t jump, int32_t to, const sp_err *err);
+/* sp_gram_check_stack -- some text keeps to SP_GRAM_MAX_STACK. Errors: SP_E_LIMIT. */
+sp_err sp_gram_check_stack(const sp_grammar *g) SP_MUST_CHECK;
 /* sp_gram_classify -- sets class_of and n_classes when all nodes are there. */
 void sp_gram_classify(sp_grammar *g);
+
+/* -- characters as bytes -------------------------------------------------------------------------- */
+
+enum { SP_CHAR_TOP = 0x10FFFF };
+
+typedef struct sp_char_range {
+    uint32_t lo, hi; /* code points, both included */
+} sp_char_range;
+
+typedef struct sp_gram_out {
+    sp_grammar *g;
+    sp_err *err; /* the first error */
+} sp_gram_out;
+
+/* sp_gram_char_range -- nodes for one character of a range in UTF-8, or the part at `at` (-1: none). Surrogates are left
+ * out. sp_gram_json_range -- the same in a JSON string: control characters, quotes and backslashes are escaped. */
+int32_t sp_gram_char_range(sp_gram_out *m, sp_char_range r, int32_t at, int32_t next);
+int32_t sp_gram_json_range(sp_gram_out *m, sp_char_range r, int32_t at, int32_t next);
+
+/* -- JSON ------------------------------------------------------------------------------------------- */
 
 /* sp_json_schema_build -- fills nodes and start: JSON of a schema, or one of several texts. */
 sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar *g) SP_MUST_CHECK;
@@ -46,7 +71,7 @@ sp_err sp_json_schema_build(json_t *schema, const sp_grammar_opts *o, sp_grammar
 /* sp_pattern_build -- appends a rule for the content of JSON strings in which a regular expression is found. Anchors
  * are those of the expression; characters are escaped as JSON needs it. */
 sp_err sp_pattern_build(const char *source, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
-/* sp_json_format -- the expression of a format of strings ("date"); NULL: it is not supported. */
+/* sp_json_format -- the expression of a format of strings ("date"); "": any string; NULL: it is not supported. */
 const char *sp_json_format(const char *name);
 
 /* -- characters of JSON strings --------------------------------------------------------------------- */

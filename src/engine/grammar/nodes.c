@@ -117,3 +117,38 @@ void sp_gram_classify(sp_grammar *g)
     for (int b = 0; b < 256; b++) g->class_of[b] = (uint8_t)(class += b && cut[b]);
     g->n_classes = class + 1;
 }
+
+/* -- stacks --------------------------------------------------------------------------------------- */
+
+/* need -- the least stack that leads from a node to the end of its rule, by what is known of the others. */
+static int32_t need(const sp_grammar *g, const int32_t *needs, const sp_gram_node *n)
+{
+    const int32_t next = n->next >= 0 ? needs[n->next] : 0;
+    if (n->kind == SP_GRAM_RETURN) return 0;
+    if (n->kind == SP_GRAM_SPLIT) return SP_MIN(next, needs[n->alt]);
+    if (n->kind != SP_GRAM_CALL) return next;
+    const bool pushes = n->next < 0 || g->nodes.v[n->next].kind != SP_GRAM_RETURN; /* as run.c */
+    const int32_t called = needs[n->alt];
+    return SP_MAX(next, called == INT32_MAX ? called : called + pushes);
+}
+
+sp_err sp_gram_check_stack(const sp_grammar *g)
+{
+    const size_t n = g->nodes.n;
+    int32_t *needs = sp_alloc(n, sizeof *needs);
+    if (!needs) return sp_fail_nomem(n * sizeof *needs, "a grammar");
+    for (size_t i = 0; i < n; i++) needs[i] = INT32_MAX;
+    for (bool moves = true; moves;) {
+        moves = false;
+        for (size_t i = 0; i < n; i++) {
+            const int32_t less = need(g, needs, &g->nodes.v[i]);
+            moves |= less < needs[i];
+            needs[i] = less;
+        }
+    }
+    const int32_t most = n && g->start >= 0 ? needs[g->start] : 0;
+    sp_free(needs);
+    if (most == INT32_MAX || most <= SP_GRAM_MAX_STACK) return SP_OK;
+    return sp_fail(SP_E_LIMIT, "grammar: every text is within %d rules at once; at most %d are supported", most,
+                   SP_GRAM_MAX_STACK);
+}

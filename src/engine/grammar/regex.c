@@ -246,7 +246,8 @@ static int32_t alternatives(sp_tree *t)
     return at;
 }
 
-static sp_err build(sp_tree *t, sp_grammar *g, int32_t *start)
+/* parse -- the body becomes rule 0. */
+static sp_err parse(sp_tree *t)
 {
     t->err = sp_vec_reserve(&t->rules, 1);
     int32_t body = alternatives(t);
@@ -254,7 +255,13 @@ static sp_err build(sp_tree *t, sp_grammar *g, int32_t *start)
         sp_tree_fail(t, SP_E_ARG, t->at, "this parenthesis closes nothing", NULL, 0);
     if (t->err == SP_OK)
         t->rules.v[t->rules.n++] = (sp_tree_rule){.name = t->source, .n_name = 0, .body = body};
-    sp_err err = sp_tree_compile(t, g, start);
+    return t->err;
+}
+
+static sp_err build(sp_tree *t, sp_grammar *g, int32_t *start)
+{
+    sp_err err = parse(t);
+    if (err == SP_OK) err = sp_tree_compile(t, g, start);
     sp_tree_fini(t);
     return err;
 }
@@ -264,6 +271,13 @@ sp_err sp_regex_build(const char *source, sp_grammar *g)
     sp_tree t;
     SP_TRY(sp_tree_init(&t, "regex", source));
     return build(&t, g, &g->start);
+}
+
+sp_err sp_pattern_parse(const char *source, sp_tree *t)
+{
+    SP_TRY(sp_tree_init(t, "pattern", source));
+    t->in_json = true;
+    return parse(t);
 }
 
 sp_err sp_pattern_build(const char *source, sp_grammar *g, int32_t *start)

@@ -14,7 +14,7 @@
  *
  *   I1  A number names one set of configurations until sp_gram_forget.
  *   I2  Sizes are fixed at init; what finds no room sets `full`, and its step stays UNKNOWN.
- *   I3  A state has at most MAX_VISITS configurations and a stack at most MAX_STACK cells; ways beyond these
+ *   I3  A state has at most MAX_VISITS configurations and a stack at most SP_GRAM_MAX_STACK cells; ways beyond these
  *       limits are dropped, so the language shrinks.
  */
 #include "engine/grammar/run.h"
@@ -25,7 +25,6 @@ enum {
     MAX_STATES = 1 << 12,
     MAX_CONFIGS = 1 << 16, /* of all states */
     MAX_CELLS = 1 << 15,
-    MAX_STACK = 256,
     MAX_VISITS = 1 << 13,     /* nodes that one step may pass */
     N_SLOTS = 2 * MAX_VISITS, /* at most half of them are used */
     N_BUCKETS = 1 << 12,
@@ -69,7 +68,7 @@ static bool push(sp_gram_run *r, int32_t node, int32_t below, int32_t *out)
     int32_t depth = below == NO_CELL ? 1 : r->cells[below].depth + 1;
     for (int32_t i = r->cell_buckets[h]; i >= 0; i = r->cells[i].next)
         if (r->cells[i].node == node && r->cells[i].below == below) return *out = i, true;
-    if (depth > MAX_STACK) return false;
+    if (depth > SP_GRAM_MAX_STACK) return false;
     if (r->n_cells == MAX_CELLS) return r->full = true, false;
     r->cells[r->n_cells] =
         (sp_gram_cell){.node = node, .below = below, .depth = depth, .next = r->cell_buckets[h]};
@@ -235,7 +234,7 @@ static void clear(sp_gram_run *r)
 
 void sp_gram_forget(sp_gram_run *r, int32_t state)
 {
-    int32_t path[MAX_STACK];
+    int32_t path[SP_GRAM_MAX_STACK];
     sp_gram_state kept = r->states[state];
     sp_gram_cell *old = r->cells + MAX_CELLS; /* the second half is room for this copy */
     memcpy(old, r->cells, (size_t)r->n_cells * sizeof *old);

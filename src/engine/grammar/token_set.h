@@ -3,7 +3,7 @@
 #define SP_ENGINE_GRAMMAR_TOKEN_SET_H
 
 #include "engine/grammar/grammar.h"
-#include "model/vocab_spec.h"
+#include "model/tokenizer/vocab_spec.h"
 
 enum { SP_TRIE_MAX_DEPTH = 64 }; /* no grammar allows a longer token */
 

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
 
-enum { MAX_STEPS = 1 << 21, MAX_NONEMPTY = 500, TOP = 0x10FFFF };
+enum { MAX_STEPS = 1 << 21, MAX_NONEMPTY = 500, TOP = SP_CHAR_TOP };
 
 /* -- the tree ---------------------------------------------------------------------------------- */
 
@@ -194,11 +194,12 @@ void sp_tree_bounds(sp_tree *t, int32_t *min, int32_t *max)
     t->at++;
 }
 
-/* -- bytes of characters ------------------------------------------------------------------------ */
+/* -- building ------------------------------------------------------------------------------------ */
 
 typedef struct maker {
     sp_tree *t;
     sp_grammar *g;
+    sp_gram_out out;
     int32_t *starts; /* [rules.n] the nodes where rules begin */
     int32_t steps, depth;
 } maker;
@@ -208,104 +209,12 @@ static int32_t emit(maker *m, sp_gram_node n)
     return sp_gram_add(m->g, n, &m->t->err);
 }
 
-static int32_t byte(maker *m, uint8_t lo, uint8_t hi, int32_t next)
-{
-    return emit(m, (sp_gram_node){.kind = SP_GRAM_BYTE, .lo = lo, .hi = hi, .next = next});
-}
-
 /* either -- one of two parts; one -1: the other. */
 static int32_t either(maker *m, int32_t one, int32_t other)
 {
     if (one < 0) return other;
     return emit(m, (sp_gram_node){.kind = SP_GRAM_SPLIT, .next = one, .alt = other});
 }
-
-static void encode(uint32_t c, int n, uint8_t out[4])
-{
-    static const uint8_t lead[] = {0, 0, 0xC0, 0xE0, 0xF0};
-    for (int i = n - 1; i > 0; i--, c >>= 6) out[i] = (uint8_t)(0x80 | (c & 0x3F));
-    out[0] = (uint8_t)(lead[n] | c);
-}
-
-/* byte_ranges -- the texts of n bytes from lo to hi, both in UTF-8. Bytes after the first that differs
- * run over all of 0x80 .. 0xBF but at the two ends. */
-static int32_t byte_ranges(maker *m, const uint8_t *lo, const uint8_t *hi, int n, int32_t next)
-{
-    static const uint8_t least[4] = {0x80, 0x80, 0x80, 0x80}, most[4] = {0xBF, 0xBF, 0xBF, 0xBF};
-    if (n == 1) return byte(m, *lo, *hi, next);
-    if (*lo == *hi) return byte(m, *lo, *hi, byte_ranges(m, lo + 1, hi + 1, n - 1, next));
-    int32_t at = -1;
-    uint8_t from = *lo, to = *hi;
-    size_t rest = (size_t)n - 1;
-    if (memcmp(lo + 1, least, rest) != 0)
-        at = byte(m, from, from, byte_ranges(m, lo + 1, most, n - 1, next)), from++;
-    if (memcmp(hi + 1, most, rest) != 0)
-        at = either(m, at, byte(m, to, to, byte_ranges(m, least, hi + 1, n - 1, next))), to--;
-    if (from <= to) at = either(m, at, byte(m, from, to, byte_ranges(m, least, most, n - 1, next)));
-    return at;
-}
-
-/* char_range -- the parts of lo .. hi that have 1, 2, 3 (before and after the surrogates), 4 bytes. */
-static int32_t char_range(maker *m, sp_char_range r, int32_t at, int32_t next)
-{
-    static const struct {
-        uint32_t lo, hi;
-        int n;
-    } parts[] = {
-        {0, 0x7F, 1}, {0x80, 0x7FF, 2}, {0x800, 0xD7FF, 3}, {0xE000, 0xFFFF, 3}, {0x10000, TOP, 4}};
-    for (size_t i = 0; i < SP_COUNT(parts); i++) {
-        uint8_t a[4], b[4];
-        uint32_t lo = SP_MAX(r.lo, parts[i].lo), hi = SP_MIN(r.hi, parts[i].hi);
-        if (lo > hi) continue;
-        encode(lo, parts[i].n, a);
-        encode(hi, parts[i].n, b);
-        at = either(m, at, byte_ranges(m, a, b, parts[i].n, next));
-    }
-    return at;
-}
-
-/* escape -- what follows the backslash of an escaped character. */
-static int32_t escape(maker *m, uint32_t c, int32_t next)
-{
-    static const char digits[] = "0123456789abcdef",
-                      letters[] = "btn?fr"; /* of 8 .. 13; 11 has none */
-    if (c == '"' || c == '\\') return byte(m, (uint8_t)c, (uint8_t)c, next);
-    uint8_t letter = (uint8_t)(c >= 8 && c <= 13 && c != 11 ? letters[c - 8] : 'u');
-    if (letter == 'u') {
-        next = byte(m, (uint8_t)digits[c & 15], (uint8_t)digits[c & 15], next);
-        next = byte(m, (uint8_t)digits[c >> 4], (uint8_t)digits[c >> 4], next);
-        next = byte(m, '0', '0', byte(m, '0', '0', next));
-    }
-    return byte(m, letter, letter, next);
-}
-
-/* control -- as escape, of any control character. */
-static int32_t control(maker *m, int32_t next)
-{
-    int32_t hex = either(m, byte(m, '0', '9', next), byte(m, 'a', 'f', next)), at = -1;
-    at = byte(m, 'u', 'u', byte(m, '0', '0', byte(m, '0', '0', byte(m, '0', '1', hex))));
-    for (const char *letter = "btnfr"; *letter; letter++)
-        at = either(m, at, byte(m, (uint8_t)*letter, (uint8_t)*letter, next));
-    return at;
-}
-
-/* json_range -- as char_range, in a JSON string: control characters, quotes and backslashes are escaped. */
-static int32_t json_range(maker *m, sp_char_range r, int32_t at, int32_t next)
-{
-    static const sp_char_range plain[] = {{' ', '"' - 1}, {'"' + 1, '\\' - 1}, {'\\' + 1, TOP}};
-    bool controls = r.lo == 0 && r.hi >= ' ' - 1;
-    int32_t escaped = controls ? control(m, next) : -1;
-    for (uint32_t c = controls ? ' ' : r.lo; c <= SP_MIN(r.hi, '\\'); c++)
-        if (c < ' ' || c == '"' || c == '\\') escaped = either(m, escaped, escape(m, c, next));
-    if (escaped >= 0) at = either(m, at, byte(m, '\\', '\\', escaped));
-    for (size_t i = 0; i < SP_COUNT(plain); i++) {
-        sp_char_range part = {SP_MAX(r.lo, plain[i].lo), SP_MIN(r.hi, plain[i].hi)};
-        if (part.lo <= part.hi) at = char_range(m, part, at, next);
-    }
-    return at;
-}
-
-/* -- building ------------------------------------------------------------------------------------ */
 
 static int32_t build(maker *m, int32_t at, int32_t next);
 static int32_t build_nonempty(maker *m, int32_t at, int32_t next);
@@ -359,7 +268,8 @@ static int32_t build(maker *m, int32_t at, int32_t next)
         int32_t set = n->kind == SP_TREE_EMPTY ? next : -1;
         for (int32_t i = 0; n->kind == SP_TREE_SET && i < n->n_ranges; i++) {
             sp_char_range r = m->t->ranges.v[n->ranges + i];
-            set = m->t->in_json ? json_range(m, r, set, next) : char_range(m, r, set, next);
+            set = m->t->in_json ? sp_gram_json_range(&m->out, r, set, next)
+                                : sp_gram_char_range(&m->out, r, set, next);
         }
         return set < 0 ? 0 : set;
     }
@@ -473,7 +383,7 @@ static void check_recursion(sp_tree *t)
 
 sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start)
 {
-    maker m = {.t = t, .g = g, .steps = MAX_STEPS};
+    maker m = {.t = t, .g = g, .out = {g, &t->err}, .steps = MAX_STEPS};
     if (t->err != SP_OK) return t->err;
     m.starts = SP_NEW_N(int32_t, t->rules.n);
     if (!m.starts) return sp_fail_nomem(t->rules.n * sizeof *m.starts, "a grammar");

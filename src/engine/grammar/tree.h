@@ -33,10 +33,6 @@ typedef struct sp_tree_node {
     bool nullable;            /* it may be empty; sp_tree_compile finds it */
 } sp_tree_node;
 
-typedef struct sp_char_range {
-    uint32_t lo, hi; /* code points, both included */
-} sp_char_range;
-
 typedef struct sp_tree_rule {
     const char *name; /* [n_name], of the source */
     size_t n_name;
@@ -84,6 +80,8 @@ sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
 
 /* GBNF, as llama.cpp has it. */
 sp_err sp_gbnf_build(const char *source, sp_grammar *g) SP_MUST_CHECK;
+/* sp_pattern_parse -- the expression of sp_pattern_build as a tree: rule 0. Owns: sp_tree_fini, also after an error. */
+sp_err sp_pattern_parse(const char *source, sp_tree *t) SP_MUST_CHECK;
 /* The whole text matches a regular expression. */
 sp_err sp_regex_build(const char *source, sp_grammar *g) SP_MUST_CHECK;
 

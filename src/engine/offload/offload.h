@@ -1,6 +1,6 @@
 /* offload.h -- contexts larger than memory: sealed blocks of a pool leave it for a file.
  *
- *   pool        near: in memory                   away: in the file (store/pages.h)
+ *   pool        near: in memory                   away: in the file (store/aio/pages.h)
  *               sealed blocks beyond the budget --write, then drop--> away
  *
  *   full reader   (prefill, summaries, a full decode step) a layer's away blocks come into their own
@@ -67,7 +67,7 @@ bool sp_offload_is_resident(const sp_offload *o, int layer);
 /* sp_offload_turn -- between steps: blocks beyond the budget leave. Waits for the file only while near
  * blocks exceed the budget. A file that cannot be written keeps blocks near, and is logged. */
 void sp_offload_turn(sp_offload *o);
-/* sp_offload_is_full -- near blocks fill their part of the budget: load no more for now. */
+/* sp_offload_is_full -- near blocks fill their part of the budget: load nothing for now. */
 bool sp_offload_is_full(const sp_offload *o);
 
 /* sp_offload_want -- sparse: KV head g of a layer is about to read these blocks; ids of those that are

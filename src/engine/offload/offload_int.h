@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "engine/offload/offload.h"
-#include "store/pages.h"
+#include "store/aio/pages.h"
 
 enum { SP_LEAVE_BATCH = 256 };
 

@@ -47,7 +47,7 @@ static int64_t n_away(const sp_offload *o)
     return o->n_blocks - sp_kv_pool_n_free(o->pool) - sp_kv_pool_n_near(o->pool);
 }
 
-/* stop -- the easiest of the resident layers is resident no more. */
+/* stop -- the easiest of the resident layers leaves memory. */
 static void stop(sp_offload *o)
 {
     const int layer = o->rank[--o->n_resident];

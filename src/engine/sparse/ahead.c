@@ -5,7 +5,7 @@
  *
  * The guess is the choice of an approximate query: the residual stream before this layer's attention,
  * through the norm and the query projection of the next layer. A guess changes when records are read,
- * never which. Source: LiteCache section 4.6 (row L7); InfiniGen. */
+ * never which. Source: LiteCache section 4.6; InfiniGen. */
 #include "engine/sparse/sparse_int.h"
 
 #include <string.h>
@@ -32,24 +32,11 @@ sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_sli
  * feed-forward. */
 static void approximate(sp_engine *e, const sp_layer *next)
 {
-    const sp_hparams *hp = &e->o.model->hp;
-    const int n = e->rows.n;
-    sp_device_rmsnorm(e->device, &(sp_rmsnorm_args){.x = e->x,
-                                                    .w = next->attn_norm,
-                                                    .y = e->h,
-                                                    .m = n,
-                                                    .n = hp->n_embd,
-                                                    .eps = hp->norm_eps,
-                                                    .feeds = true});
-    sp_matmul_args q = {.w = &next->wq, .x = e->h, .m = n, .y = e->ahead.p, .bias = next->bq};
+    const float *in = sp_norm_rows(e, next->attn_norm);
+    sp_matmul_args q = {
+        .w = &next->wq, .x = in, .m = e->rows.n, .y = e->ahead.p, .bias = next->bq};
     sp_device_products(e->device, &(sp_products_args){&q, 1});
-    if (next->q_norm)
-        sp_device_rmsnorm(e->device, &(sp_rmsnorm_args){.x = e->ahead.p,
-                                                        .w = next->q_norm,
-                                                        .y = e->ahead.p,
-                                                        .m = (int64_t)n * hp->n_heads,
-                                                        .n = hp->head,
-                                                        .eps = hp->norm_eps});
+    sp_norm_heads(e, e->ahead.p, next->q_norm, e->o.model->hp.n_heads);
 }
 
 /* guess -- of slice i for a layer: lists of candidates. */
@@ -86,6 +73,7 @@ sp_err sp_sparse_ahead(sp_engine *e, const sp_slice *slices, int n_slices, int l
     bool any = false;
     for (int i = 0; i < n_slices; i++) any |= guesses(&slices[i]) && e->reqs[i].m;
     if (!any || next == e->o.model->hp.n_layers || e->rows.n > e->o.max_slices) return SP_OK;
+    if (e->o.model->layers[next].window) return SP_OK; /* reads its window */
     const int64_t start = sp_clock_us();
     approximate(e, &e->o.model->layers[next]);
     for (int i = 0; i < n_slices; i++) {

@@ -7,7 +7,7 @@
  *
  * `spolia profile --decode` measures them and keeps them in a file beside the model, MODEL.heads.json:
  *   {"version": 1, "importance": [[H numbers] for each layer], "similarity": the same}
- * Source: LiteCache sections 4.2 to 4.4 (rows L3-L6). */
+ * Source: LiteCache sections 4.2 to 4.4. */
 #ifndef SP_ENGINE_SPARSE_HEADS_H
 #define SP_ENGINE_SPARSE_HEADS_H
 

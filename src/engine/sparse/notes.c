@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "engine/engine_int.h"
+#include "engine/state.h"
 #include "engine/sparse/sparse_int.h"
 
 enum { VERSION = 1 };

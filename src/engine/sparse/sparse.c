@@ -171,7 +171,7 @@ void sp_sparse_pick_blocks(sp_engine *e, sp_summary_kind kind, int layer, const 
     if (has_fine) fine = sp_summaries_layer(e->summaries[SP_SUMMARY_KEYS4], layer);
     sp_device_pick(e->device, &(sp_pick_args){.summary = &view,
                                               .fine = has_fine ? &fine : NULL,
-                                              .rope = &e->rope,
+                                              .rope = sp_engine_rope(e, layer),
                                               .n_heads = e->o.model->hp.n_heads,
                                               .scale = e->o.model->hp.attn_scale,
                                               .reqs = reqs,

@@ -11,7 +11,7 @@
  * An sp_sparse belongs to one request and follows its plan from the first step of one token on.
  * It is inactive (full attention) below `min_depth`, where choosing costs more than it saves, and
  * when there is no memory for it.
- * Source: LiteCache (rows L1-L6, L10); Quest; HATA. */
+ * Source: LiteCache; Quest; HATA. */
 #ifndef SP_ENGINE_SPARSE_SPARSE_H
 #define SP_ENGINE_SPARSE_SPARSE_H
 

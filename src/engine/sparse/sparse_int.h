@@ -9,7 +9,7 @@
 #ifndef SP_ENGINE_SPARSE_SPARSE_INT_H
 #define SP_ENGINE_SPARSE_SPARSE_INT_H
 
-#include "engine/engine_int.h"
+#include "engine/state.h"
 #include "engine/sparse/sparse.h"
 
 /* A span of the plan, as it was when decoding began. */

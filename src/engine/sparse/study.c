@@ -1,4 +1,4 @@
-#include "engine/sparse/study_int.h"
+#include "engine/sparse/studied.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -162,7 +162,7 @@ static void list_blocks(sp_study *s, const sp_plan *p, int32_t pos)
     }
 }
 
-static sp_err attend(sp_study *s, sp_engine *e, const sp_kv_view *kv, const sp_slice *slice, int i)
+static sp_err attend(sp_study *s, sp_engine *e, sp_probed_layer at, const sp_slice *slice, int i)
 {
     const sp_hparams *hp = &e->o.model->hp;
     const sp_plan *p = slice->plan;
@@ -177,12 +177,15 @@ static sp_err attend(sp_study *s, sp_engine *e, const sp_kv_view *kv, const sp_s
     req.sights = sights;
     req.spans_of_head = NULL;
     req.mass = s->mass;
-    sp_device_attend(e->device, &(sp_attend_args){.kv = kv,
-                                                  .rope = &e->rope,
+    sp_device_attend(e->device, &(sp_attend_args){.kv = at.kv,
+                                                  .rope = sp_engine_rope(e, at.layer),
                                                   .n_heads = hp->n_heads,
                                                   .scale = hp->attn_scale,
                                                   .reqs = &req,
-                                                  .n_reqs = 1});
+                                                  .n_reqs = 1,
+                                                  .cap = hp->attn_cap,
+                                                  .window =
+                                                      e->o.model->layers[at.layer].window});
     sp_free(sights);
     return SP_OK;
 }
@@ -296,7 +299,7 @@ static sp_err study_layer(sp_study *s, sp_engine *e, const sp_slice *slice, int 
     float query[SP_HEAD_MAX];
     for (int h = 0; h < hp->n_heads; h++) {
         memcpy(query, e->reqs[i].q + h * hp->head, (size_t)hp->head * sizeof *query);
-        sp_rope_rotate(&e->rope, query, p->todo[slice->from].pos);
+        sp_rope_rotate(sp_engine_rope(e, layer), query, p->todo[slice->from].pos);
         SP_TRY(study_head(s, layer * hp->n_heads + h, h, query, hp->head));
     }
     for (int g = 0; lists && g < hp->n_kv_heads; g++) SP_TRY(study_choice(s, p, lists[g], g));
@@ -318,7 +321,7 @@ sp_err sp_study_layer(sp_engine *e, const sp_kv_view *kv, const sp_slice *slices
             return sp_fail(SP_E_UNSUPPORTED, "a study on device %s", e->device->name);
         SP_TRY(make_room(s, n));
         list_blocks(s, slices[i].plan, slices[i].plan->todo[slices[i].from].pos);
-        SP_TRY(attend(s, e, kv, &slices[i], i));
+        SP_TRY(attend(s, e, (sp_probed_layer){kv, layer}, &slices[i], i));
         SP_TRY(sp_device_synchronise(e->device));
         SP_TRY(study_layer(s, e, &slices[i], i, layer));
     }

@@ -62,7 +62,7 @@ void sp_summaries_destroy(sp_summaries *s)
     sp_free(s);
 }
 
-/* grow -- what is in a mirror that grows is lost, so the lists are made anew. */
+/* grow -- a mirror that grows loses its contents, so the lists are rebuilt. */
 static sp_err grow(sp_summaries *s)
 {
     sp_device *d = sp_kv_pool_device(s->pool);

@@ -1,6 +1,6 @@
 /* summaries.h -- the summaries of the blocks of a pool, made when a block is first read sparsely.
  *
- * A summary is found by the id of its block and holds while the block is not acquired anew and its
+ * A summary is found by the id of its block and is valid until the block is acquired again and its
  * span does not show more keys of it. So it serves every span list that names the block: reused
  * chunks, patches, trees and answers. */
 #ifndef SP_ENGINE_SPARSE_SUMMARIES_H

@@ -14,8 +14,6 @@ const cli_command lab_benches[] = {
      bench_plan},
     {"queue", "Requests", "orders of waiting requests: time to the first token, cost of choosing",
      bench_queue},
-    {"serve", "Requests", "load on a server: requests at given rates, times as quantiles",
-     bench_serve},
     {"trace", "Requests", "run prompts from standard input, print the reuse of each", bench_trace},
     {"graph", "Requests", "prompts of relation paths as dependency trees, against linear ones",
      bench_graph},

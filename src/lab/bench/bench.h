@@ -12,7 +12,6 @@
 int bench_reuse(int argc, char **argv);
 int bench_plan(int argc, char **argv);
 int bench_queue(int argc, char **argv);
-int bench_serve(int argc, char **argv);
 int bench_trace(int argc, char **argv);
 int bench_graph(int argc, char **argv);
 int bench_prefill(int argc, char **argv);

@@ -230,10 +230,6 @@ int bench_decode(int argc, char **argv)
          "of --hit, with sparse:...,ahead: blocks of the others that are guessed (50)"},
         {OPT_STRING, "dir", 0, "DIR", &file.dir, "of --from-disk: the folder (/var/tmp)"},
         {OPT_FLAG, "only-disk", 0, NULL, &file.only, "of --from-disk: no comparison in memory"},
-        {OPT_STRING, "svg", 0, "FILE", &file.svg, "of --from-disk: a picture of the rates"},
-        {OPT_STRING, "peer-csv", 0, "FILE", &file.peer_csv,
-         "of --svg: lines \"depth,tokens a second\" of another engine"},
-        {OPT_STRING, "peer-name", 0, "NAME", &file.peer_name, "of --peer-csv (another engine)"},
         {0},
     };
     const opt *const tables[] = {own, mo.table, o.table, NULL};

@@ -20,10 +20,9 @@
 #include "engine/engine.h"
 #include "engine/offload/offload.h"
 #include "lab/bench/decode_forced.h"
-#include "lab/bench/decode_plot.h"
 #include "lab/bench/random_kv.h"
-#include "serve/decode.h"
-#include "store/pages.h"
+#include "serve/request/decode.h"
+#include "store/aio/pages.h"
 
 enum { SPAN = 1024, WARM = 2, MAX_TOKENS = 256, MAX_ANSWERS = 8 };
 
@@ -344,7 +343,7 @@ static sp_err run_from_disk(disk *d, compared *c)
     return run_hits(d, c);
 }
 
-static sp_err run_depth(const file_bench *b, int depth, decode_curves *curves)
+static sp_err run_depth(const file_bench *b, int depth)
 {
     compared c = {0};
     disk d = {.b = b, .depth = depth};
@@ -353,10 +352,7 @@ static sp_err run_depth(const file_bench *b, int depth, decode_curves *curves)
     sp_err err = run_from_disk(&d, &c);
     disk_close(&d);
     SP_TRY(err);
-    decode_curve_add(&curves->disk, depth, c.from_disk.rate);
     if (b->only) return SP_OK;
-    decode_curve_add(&curves->memory, depth, c.in_memory.rate);
-    decode_curve_add(&curves->full, depth, c.full.rate);
     if (memcmp(c.from_disk.tokens, c.in_memory.tokens, n) != 0)
         return sp_fail(SP_E_FORMAT, "the tokens from the file are not those from memory");
     printf("# the same %d tokens from the file and from memory\n", b->predict + WARM);
@@ -367,13 +363,11 @@ int bench_decode_file(const file_bench *b)
 {
     if (b->predict + WARM > MAX_TOKENS)
         return cli_fail_with("--predict: at most %d with --from-disk", MAX_TOKENS - WARM), 2;
-    decode_curves curves = {.peer_name = b->peer_name};
-    if (b->peer_csv && !decode_curve_read(b->peer_csv, &curves.peer)) return 1;
     printf("%8s %-10s %8s %10s %9s %9s %9s %9s\n", "depth", "from", "tok/s", "found", "MB/tok",
            "ms waited", "bound", "of it");
     for (int i = 0; i < b->depths->n; i++) {
-        sp_err err = run_depth(b, (int)b->depths->v[i], &curves);
+        sp_err err = run_depth(b, (int)b->depths->v[i]);
         if (err != SP_OK) return cli_fail(err);
     }
-    return !b->svg || decode_plot_write(b->svg, &curves) ? 0 : 1;
+    return 0;
 }

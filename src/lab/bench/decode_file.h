@@ -11,8 +11,6 @@ typedef struct file_bench {
     const char *dir;    /* the folder whose disk is read; NULL: /var/tmp */
     const char *hits;   /* percentages, or NULL */
     float guessed;     /* percentage of the blocks that miss, with hits and `ahead` */
-    const char *svg;    /* a picture of the rates; NULL: none */
-    const char *peer_csv, *peer_name; /* of it: rates of another engine (decode_plot.h), or NULL */
     const bench_list *depths;
     int n_threads, predict;
     bool only; /* not in memory for comparison */

@@ -18,7 +18,7 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 #include "lab/bench/random_kv.h"
-#include "serve/decode.h"
+#include "serve/request/decode.h"
 
 enum { SPAN = 1024, MAX_BATCH = 8 };
 

@@ -37,8 +37,9 @@ static bool add_all(bench_ops *b, const bench_names *types, const bench_names *s
 
 int bench_gemm(int argc, char **argv)
 {
-    static const char *const known[] = {"f32",  "f16",  "bf16", "q8_0", "q4_0", "q4_1",
-                                        "q5_0", "q5_1", "q4_k", "q5_k", "q6_k", NULL};
+    static const char *const known[] = {"f32",  "f16",    "bf16",   "q8_0",  "q4_0", "q4_1",
+                                        "q5_0", "q5_1",   "q4_k",   "q5_k",  "q6_k", "q2_k",
+                                        "q3_k", "iq4_nl", "iq4_xs", "mxfp4", NULL};
     const char *type_names = "q8_0,q4_0,q4_k,f16", *sides = "4864x896,8192x2048";
     const char *row_counts = "1,8,256";
     speed_options o;

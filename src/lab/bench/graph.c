@@ -392,10 +392,10 @@ int bench_graph(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("bench graph: unexpected argument \"%s\"", argv[at]), 2;
     if (!check(&b, &s)) return 2;
-    m.ctx.guard = 0; /* it would compute between the measurements */
+    m.ctx.guard.share = 0; /* it would compute between the measurements */
     bool good =
         bench_subgraphs_open(&s.from, &b.graphs) && (b.ctx = model_options_open(&m)) != NULL;
-    good = good && measure(&b, &s, m.ctx.order ? m.ctx.order : "reorder");
+    good = good && measure(&b, &s, m.ctx.queue.order ? m.ctx.queue.order : "reorder");
     sp_context_close(b.ctx);
     bench_subgraphs_close(&b.graphs);
     return good ? 0 : 1;

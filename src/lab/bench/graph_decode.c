@@ -3,7 +3,7 @@
  *   linear   the texts of the nodes in pre-order, full attention: a span a subgraph
  *   fresh    trees that this prompt has computed
  *   apart    trees whose nodes other prompts have computed, a path at a time; they stay where they are
- *   packed   the same, moved together (serve/pack.c); the rate includes the time that this takes
+ *   packed   the same, moved together (serve/request/pack.c); the rate includes the time that this takes
  */
 #include "lab/bench/graph_decode.h"
 

@@ -13,16 +13,16 @@ void bench_model_options_init(bench_model_options *o)
 {
     *o = (bench_model_options){.seed = 1};
     model_options_init(&o->m);
-    o->m.ctx.guard = 0; /* it would run between the measurements */
+    o->m.ctx.guard.share = 0; /* it would run between the measurements */
     sp_context_opts *c = &o->m.ctx;
     const opt table[] = {
         {OPT_GROUP, "Models and memory"},
         {OPT_LIST, "model", 'm', "PATH", &o->models,
-         "GGUF file or Hugging Face folder; several alternate"},
+         "GGUF file, Hugging Face folder or hf:ORG/REPO[:TYPE]; several alternate", .is_model = true},
         {OPT_INT, "ctx-size", 'c', "N", &c->n_ctx,
          "tokens of prompt and answer (as trained, at most 8192)"},
         {OPT_INT, "batch-size", 'b', "N", &c->n_batch, "tokens computed in one step (256)"},
-        {OPT_MIB, "kv-memory", 0, "MiB", &c->kv_bytes, "memory for keys and values (1024)"},
+        {OPT_MIB, "kv-memory", 0, "MiB", &c->cache.kv_bytes, "memory for keys and values (1024)"},
         {OPT_STRING, "ctk", 0, "TYPE", &o->m.type_k,
          "type of cached keys and values: f32, f16, bf16, q16, q8_0 (" SP_KV_TYPE ")"},
         {OPT_U64, "seed", 's', "N", &o->seed, "random seed of the tokens (1)"},
@@ -92,7 +92,7 @@ static void count(bench_model *m, role r, const tensor *t)
 static bool count_weights(bench_model *m)
 {
     char *text;
-    sp_err err = sp_inspect(m->path, &text);
+    sp_err err = sp_model_describe(m->path, &text);
     if (err != SP_OK) return cli_fail(err), false;
     json_t *root = json_loads(text, 0, NULL);
     sp_buffer_free(text);
@@ -190,8 +190,8 @@ bench_model *bench_models_open(bench_model_options *o, int n_threads, const char
         bench_model *m = &models[i];
         model_options mo = o->m;
         mo.ctx.model = o->models.v[i];
-        mo.ctx.n_threads = n_threads;
-        mo.ctx.cpu = cpu;
+        mo.ctx.machine.n_threads = n_threads;
+        mo.ctx.machine.cpu = cpu;
         mo.ctx.max_requests = max_requests;
         *m = (bench_model){.path = mo.ctx.model, .depths = depths, .random = o->seed};
         good = (m->ctx = model_options_open(&mo)) != NULL;

@@ -167,9 +167,9 @@ int bench_plan(int argc, char **argv)
                    "a prompt has"),
                2;
     if (!bench_names_parse("policies", names, NULL, &policies)) return 2;
-    b.m.ctx.guard = 0; /* it would run between the prompts */
-    if (b.m.ctx.max_variants == 0)
-        b.m.ctx.max_variants = b.n_known + 1024; /* craft's copies are limited by number */
+    b.m.ctx.guard.share = 0; /* it would run between the prompts */
+    if (b.m.ctx.cache.max_placed == 0)
+        b.m.ctx.cache.max_placed = b.n_known + 1024; /* craft's copies are limited by number */
     b.ctx = model_options_open(&b.m);
     b.words = b.ctx ? bench_words_create(b.ctx, b.random) : NULL;
     bool good = b.words && run(&b, &policies);

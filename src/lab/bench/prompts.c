@@ -217,17 +217,3 @@ sp_request *bench_ask(sp_context *c, const bench_prompt *b, const sp_reuse_opts 
     if (err != SP_OK) cli_fail(err);
     return r;
 }
-
-char *bench_prompt_flat(const bench_prompt *p, bool with_system)
-{
-    char *text;
-    size_t n;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return cli_fail_with("out of memory"), NULL;
-    if (with_system) fprintf(f, "%s\n\n", CLI_SYSTEM_TEXT);
-    for (int i = 0; i < p->n; i++) fprintf(f, "%s\n\n", p->chunks[i]);
-    fprintf(f, "Question: %s%s", p->question, with_system ? "\n\n" : "");
-    if (fclose(f) == 0) return text;
-    free(text);
-    return cli_fail_with("out of memory"), NULL;
-}

@@ -33,8 +33,4 @@ typedef struct bench_prompt {
  * finished request, or NULL after an error message. */
 sp_request *bench_ask(sp_context *c, const bench_prompt *p, const sp_reuse_opts *reuse,
                       int max_tokens);
-/* bench_prompt_flat -- chunks and question (and the system text before them) as one text, as
- * for a model without a chat template; free() it. */
-char *bench_prompt_flat(const bench_prompt *p, bool with_system);
-
 #endif

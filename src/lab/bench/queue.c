@@ -178,7 +178,7 @@ static void summarize(const sitting *s, outcome *out)
 static bool run_order(bench *b, const char *order, double gap, outcome *out)
 {
     double at = 0;
-    b->m.ctx.order = order;
+    b->m.ctx.queue.order = order;
     sitting s = {.b = b, .c = model_options_open(&b->m)};
     s.asked = s.c ? calloc((size_t)b->n_requests, sizeof *s.asked) : NULL;
     bool good = s.asked && (b->documents || draw(b, s.c));
@@ -300,7 +300,7 @@ int bench_queue(int argc, char **argv)
                              "or --rate goes with --load or with --clock tokens"),
                2;
     if (!bench_names_parse("orders", names, NULL, &orders)) return 2;
-    b.m.ctx.guard = 0; /* it would compute between the requests */
+    b.m.ctx.guard.share = 0; /* it would compute between the requests */
     bool good = run(&b, &orders);
     bench_texts_free(b.documents, b.n_documents);
     bench_texts_free(b.questions, b.n_requests);

@@ -2,14 +2,14 @@
  *
  * For each size (chunks x tokens per chunk) there are two sets of cached texts: one for policies
  * that reuse chunks at any position and one for the others, so that neither finds the other's
- * copies. Both are computed once beforehand. A policy that keeps copies of every prompt (craft) has
+ * copies. Both are computed once before the rounds. A policy that keeps copies of every prompt (craft) has
  * texts of its own for each cell and round, computed just before in their first order: so no cell
  * finds what another has left. Then, in rounds:
  *
- *   off     a prompt of new chunks through full attention        another server: the same prompt
+ *   off     a prompt of new chunks through full attention
  *   cells   policy x ratio x order, in random sequence, each with a new question:
  *             same      the cached chunks in their first order
- *             shuffled  in a random order, drawn for the round   another server: the same order
+ *             shuffled  in a random order, drawn for the round
  *             half-new  the same, every other chunk replaced by a new text
  *
  * A cell's gain is the median over rounds of off / cell, both from the same round, so that a slow
@@ -25,7 +25,6 @@
 #include <unistd.h>
 
 #include "cli/alloc.h"
-#include "lab/bench/peer_server.h"
 #include "lab/bench/reuse.h"
 #include "lab/bench/prompts.h"
 #include "cli/cli.h"
@@ -49,10 +48,7 @@ typedef struct bench {
     uint64_t random;
     sp_context *ctx;
     bench_words *words;
-    peer_server *peer; /* NULL: none, or it failed */
     reuse_csv csv;
-    const char *svg;  /* or NULL */
-    reuse_plot *plot; /* sizes so far */
     reuse_cells cells;
     bool has_set[N_SETS];
     int64_t end_us; /* no round begins later; 0: no limit */
@@ -91,7 +87,6 @@ static void make_cells(bench *b)
                 add_cell(b, b->policies.v[p], b->ratios.v[r], order_of(b->orders.v[o]));
                 if (!reuse_has_ratio(&b->cells.v[b->cells.n - 1].reuse)) break;
             }
-    b->has_set[ANYWHERE] |= b->peer != NULL; /* the peer is asked in any case */
 }
 
 /* -- one run -------------------------------------------------------------------------------- */
@@ -109,17 +104,6 @@ static bool measure(bench *b, const bench_prompt *p, const sp_reuse_opts *reuse,
                              [N_COMPUTED] = res->n_computed}};
     sp_request_destroy(r);
     return true;
-}
-
-/* ask_peer -- microseconds to its first token. After a failure it is not asked any more: 0. */
-static double ask_peer(bench *b, const bench_prompt *p)
-{
-    int64_t us = 0;
-    if (!b->peer || peer_server_ask(b->peer, p, &us)) return (double)us;
-    fprintf(stderr, "spolia: continuing without the peer\n");
-    peer_server_close(b->peer);
-    b->peer = NULL;
-    return 0;
 }
 
 /* Texts of one prompt. */
@@ -142,28 +126,26 @@ static void arrange(const size *s, const reuse_cell *c, const texts *t, char **o
             out[i] = t->known[c->order == REUSE_SAME ? i : s->perm[i]];
 }
 
-/* ask -- one prompt of these texts to this engine (out), the peer (peer_us), or both. */
-static bool ask(bench *b, const size *s, const reuse_cell *c, const texts *t, reuse_row *out,
-                double *peer_us)
+/* ask -- one prompt of these texts. */
+static bool ask(bench *b, const size *s, const reuse_cell *c, const texts *t, reuse_row *out)
 {
     char **chunks = calloc((size_t)s->n_chunks, sizeof *chunks);
     if (!chunks) return cli_fail_with("out of memory"), false;
     arrange(s, c, t, chunks);
     bench_prompt p = {.chunks = chunks, .n = s->n_chunks, .question = t->question};
-    bool good = !out || measure(b, &p, &c->reuse, out);
-    if (good && peer_us) *peer_us = ask_peer(b, &p);
+    bool good = measure(b, &p, &c->reuse, out);
     free(chunks);
     return good;
 }
 
 /* run_cell -- runs one prompt with a new question. */
-static bool run_cell(bench *b, const size *s, const reuse_cell *c, reuse_row *out, double *peer_us)
+static bool run_cell(bench *b, const size *s, const reuse_cell *c, reuse_row *out)
 {
     texts t = {.known = s->known[reuse_is_exact(c->reuse.policy) ? EXACT : ANYWHERE],
                .n_fresh = reuse_n_fresh(c->order, s->n_chunks)};
     t.question = bench_question_text(b->words, b->cells.question_tokens);
     if (t.n_fresh) t.fresh = bench_chunk_texts(b->words, t.n_fresh, s->n_tokens);
-    bool good = t.question && (t.fresh || !t.n_fresh) && ask(b, s, c, &t, out, peer_us);
+    bool good = t.question && (t.fresh || !t.n_fresh) && ask(b, s, c, &t, out);
     bench_texts_free(t.fresh, t.n_fresh);
     free(t.question);
     return good;
@@ -177,45 +159,36 @@ static bool run_own(bench *b, const size *s, const reuse_cell *c, reuse_row *out
     reuse_row unused;
     char **known = bench_chunk_texts(b->words, s->n_chunks, s->n_tokens);
     own.known[ANYWHERE] = known;
-    bool good = known && run_cell(b, &own, &first, &unused, NULL) && run_cell(b, &own, c, out, NULL);
+    bool good = known && run_cell(b, &own, &first, &unused) && run_cell(b, &own, c, out);
     bench_texts_free(known, s->n_chunks);
     return good;
 }
 
 /* -- rounds --------------------------------------------------------------------------------- */
 
-/* warm_up -- runs each policy that shares texts, and the peer, once over the cached texts. */
+/* warm_up -- runs each policy that shares texts once over the cached texts. */
 static bool warm_up(bench *b, const size *s)
 {
     reuse_row unused;
-    double unused_us;
     for (int i = 1; i < b->cells.n; i++) {
         reuse_cell c = b->cells.v[i];
         if (strcmp(c.reuse.policy, b->cells.v[i - 1].reuse.policy) == 0) continue;
         if (reuse_keeps_placed(c.reuse.policy)) continue; /* it has no texts yet */
         c.order = REUSE_SAME;
-        if (!run_cell(b, s, &c, &unused, NULL)) return false;
+        if (!run_cell(b, s, &c, &unused)) return false;
     }
-    const reuse_cell known = {.reuse.policy = "full", .order = REUSE_SAME};
-    return !b->peer || run_cell(b, s, &known, NULL, &unused_us);
+    return true;
 }
 
 static bool run_cells(bench *b, const size *s, int round, const int *sequence)
 {
-    const reuse_cell known = {.reuse.policy = "full", .order = REUSE_SHUFFLED};
     reuse_cell *off = b->cells.v;
-    double us = 0;
-    bool good = run_cell(b, s, off, &off->rows[round], &us);
-    off->rows[round].v[PEER_US] = us;
+    bool good = run_cell(b, s, off, &off->rows[round]);
     for (int i = 0; i < b->cells.n - 1 && good; i++) {
         const reuse_cell *c = &b->cells.v[1 + sequence[i]];
         good = reuse_keeps_placed(c->reuse.policy) ? run_own(b, s, c, &c->rows[round])
-                                                   : run_cell(b, s, c, &c->rows[round], NULL);
+                                                   : run_cell(b, s, c, &c->rows[round]);
     }
-    if (good && b->peer) good = run_cell(b, s, &known, NULL, &us);
-    for (int i = 1; i < b->cells.n; i++)
-        if (b->cells.v[i].order == REUSE_SHUFFLED)
-            b->cells.v[i].rows[round].v[PEER_US] = b->peer ? us : 0;
     return good;
 }
 
@@ -325,9 +298,7 @@ static bool run_size(bench *b, int n_chunks, int n_tokens)
         if (b->ended) return true;
     }
     reuse_print(&b->cells, n_chunks, n_tokens);
-    if (!b->svg) return true;
-    reuse_plot_add(b->plot, &b->cells, n_chunks, n_tokens);
-    return reuse_plot_write(b->plot, b->svg);
+    return true;
 }
 
 /* -- the command ---------------------------------------------------------------------------- */
@@ -346,23 +317,18 @@ static void close_bench(bench *b)
 {
     for (int i = 0; i < b->cells.n; i++) free(b->cells.v[i].rows);
     free(b->cells.v);
-    reuse_plot_destroy(b->plot);
-    peer_server_close(b->peer);
     bench_words_destroy(b->words);
     sp_context_close(b->ctx);
 }
 
-/* run_bench -- a continued run draws other texts: a peer may still have cached the first ones. */
-static int run_bench(bench *b, const peer_server_opts *peer, const char *csv, bool resume)
+/* run_bench -- a continued run draws other texts. */
+static int run_bench(bench *b, const char *csv, bool resume)
 {
-    b->m.ctx.guard = 0; /* it would run between the measurements */
-    b->plot = reuse_plot_create();
+    b->m.ctx.guard.share = 0; /* it would run between the measurements */
     b->ctx = model_options_open(&b->m);
     bool good = b->ctx && (!csv || reuse_csv_open(&b->csv, csv, resume));
     b->random += b->csv.n_lines;
     good = good && (b->words = bench_words_create(b->ctx, b->random));
-    if (good && peer->url && !(b->peer = peer_server_open(peer)))
-        fprintf(stderr, "spolia: continuing without the peer\n");
     good = good && run_sizes(b);
     if (!reuse_csv_close(&b->csv) && good)
         good = (cli_fail_with("%s: cannot be written", csv), false);
@@ -375,7 +341,6 @@ int bench_reuse(int argc, char **argv)
     static char help[160];
     static const char *const orders[] = {"same", "shuffled", "half-new", NULL};
     bench b = {.cells = {.question_tokens = 32, .n_rounds = 5}, .random = 1};
-    peer_server_opts peer = {0};
     const char *chunks = "4,8,16,32", *tokens = "256,512", *ratios = "0,0.05,0.15,0.3,0.5";
     const char *names = "prefix,fusion", *arrangements = "same,shuffled,half-new", *csv = NULL;
     bool resume = false;
@@ -398,10 +363,6 @@ int bench_reuse(int argc, char **argv)
         {OPT_STRING, "csv", 0, "FILE", &csv, "write a line for each run"},
         {OPT_FLAG, "resume", 0, NULL, &resume, "continue: skip rounds that the CSV file has"},
         {OPT_INT, "minutes", 0, "N", &minutes, "begin no round after N minutes; 0: no limit (0)"},
-        {OPT_STRING, "svg", 0, "FILE", &b.svg, "plot the gain by share recomputed"},
-        {OPT_STRING, "peer", 0, "URL", &peer.url, "another OpenAI-compatible server to compare"},
-        {OPT_STRING, "peer-model", 0, "NAME", &peer.model, "its model (the first in its list)"},
-        {OPT_STRING, "peer-key", 0, "KEY", &peer.key, "its API key"},
         {OPT_U64, "seed", 's', "N", &b.random, "random seed of texts and orders (1)"},
         {0},
     };
@@ -423,5 +384,5 @@ int bench_reuse(int argc, char **argv)
         return 2;
     if (resume && !csv) return cli_fail_with("bench reuse: --resume needs --csv"), 2;
     if (minutes > 0) b.end_us = now_us() + (int64_t)minutes * 60000000;
-    return run_bench(&b, &peer, csv, resume);
+    return run_bench(&b, csv, resume);
 }

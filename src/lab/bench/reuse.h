@@ -1,5 +1,5 @@
 /* reuse.h -- the measurements of `spolia bench reuse` and their output: CSV lines, which a later run
- * reads, a table for each size, a plot. */
+ * reads, and a table for each size. */
 #ifndef SP_LAB_BENCH_REUSE_H
 #define SP_LAB_BENCH_REUSE_H
 
@@ -19,7 +19,6 @@ typedef enum reuse_order {
 typedef enum reuse_field {
     TTFT_US,
     PLAN_US,
-    PEER_US, /* of the same prompt */
     N_PROMPT,
     N_REUSED,
     N_RECOMPUTED,
@@ -29,7 +28,6 @@ typedef enum reuse_field {
     OF_BOUND, /* GAIN / BOUND */
     REUSED,   /* shares of the prompt */
     RECOMPUTED,
-    PEER_GAIN, /* peer / this */
     N_FIELDS
 } reuse_field;
 
@@ -78,18 +76,9 @@ bool reuse_csv_close(reuse_csv *csv);
 int reuse_csv_load(const reuse_csv *csv, reuse_cells *c, int n_chunks, int chunk_tokens);
 void reuse_csv_add(reuse_csv *csv, const reuse_cells *c, int n_chunks, int chunk_tokens, int round);
 
-/* -- tables and plot -------------------------------------------------------------------------- */
+/* -- tables ----------------------------------------------------------------------------------- */
 
 /* reuse_print -- medians over the rounds. */
 void reuse_print(const reuse_cells *c, int n_chunks, int chunk_tokens);
-
-/* Gains by share recomputed: a panel for each size and order. */
-typedef struct reuse_plot reuse_plot;
-
-reuse_plot *reuse_plot_create(void);
-void reuse_plot_destroy(reuse_plot *p);
-void reuse_plot_add(reuse_plot *p, const reuse_cells *c, int n_chunks, int chunk_tokens);
-/* reuse_plot_write -- the panels added so far; writes no file without any. */
-bool reuse_plot_write(const reuse_plot *p, const char *path);
 
 #endif

@@ -8,8 +8,6 @@
 #include "lab/bench/reuse.h"
 #include "cli/cli.h"
 #include "cli/policies.h"
-#include "lab/eval/settings.h"
-#include "lab/plot.h"
 
 /* -- policies and orders ---------------------------------------------------------------------- */
 
@@ -64,7 +62,6 @@ void reuse_derive(const reuse_cells *c, int n_chunks, int chunk_tokens, int roun
         v[OF_BOUND] = v[GAIN] / v[BOUND];
         v[REUSED] = v[N_REUSED] / v[N_PROMPT];
         v[RECOMPUTED] = v[N_RECOMPUTED] / v[N_PROMPT];
-        v[PEER_GAIN] = v[PEER_US] / us;
     }
 }
 
@@ -91,7 +88,7 @@ static double mean(const reuse_cells *c, const reuse_cell *cell, reuse_field f)
 
 static const char header[] =
     "chunks,chunk_tokens,round,policy,order,recompute,prompt_tokens,question_tokens,reused_tokens,"
-    "recomputed_tokens,ttft_us,plan_us,peer_us,gain,bound\n";
+    "recomputed_tokens,ttft_us,plan_us,gain,bound\n";
 
 /* read_whole -- the file as a string; "" when it does not exist, NULL when it cannot be read. */
 static char *read_whole(const char *path)
@@ -172,10 +169,10 @@ static void load_line(const char *line, reuse_cells *c, int n_chunks, int chunk_
     char policy[32], order[32];
     double ratio, v[N_FIELDS] = {0};
     int n =
-        sscanf(line, "%d,%d,%d,%31[^,],%31[^,],%lf,%lf,%d,%lf,%lf,%lf,%lf,%lf,%lf,%lf", &size[0],
+        sscanf(line, "%d,%d,%d,%31[^,],%31[^,],%lf,%lf,%d,%lf,%lf,%lf,%lf,%lf,%lf", &size[0],
                &size[1], &round, policy, order, &ratio, &v[N_PROMPT], &question, &v[N_REUSED],
-               &v[N_RECOMPUTED], &v[TTFT_US], &v[PLAN_US], &v[PEER_US], &v[GAIN], &v[BOUND]);
-    if (n != 15 || size[0] != n_chunks || size[1] != chunk_tokens || round < 1 ||
+               &v[N_RECOMPUTED], &v[TTFT_US], &v[PLAN_US], &v[GAIN], &v[BOUND]);
+    if (n != 14 || size[0] != n_chunks || size[1] != chunk_tokens || round < 1 ||
         round > c->n_rounds || question != c->question_tokens || !(v[TTFT_US] > 0) ||
         !(v[N_PROMPT] > 0))
         return;
@@ -210,158 +207,36 @@ void reuse_csv_add(reuse_csv *csv, const reuse_cells *c, int n_chunks, int chunk
     for (int i = 0; i < c->n; i++) {
         const reuse_cell *cell = &c->v[i];
         const double *v = cell->rows[round].v;
-        fprintf(csv->f, "%d,%d,%d,%s,%s,%g,%.0f,%d,%.0f,%.0f,%.0f,%.0f,%.0f,%.3f,%.3f\n", n_chunks,
+        fprintf(csv->f, "%d,%d,%d,%s,%s,%g,%.0f,%d,%.0f,%.0f,%.0f,%.0f,%.3f,%.3f\n", n_chunks,
                 chunk_tokens, round + 1, cell->reuse.policy, reuse_order_name(cell->order),
                 (double)cell->reuse.recompute, v[N_PROMPT], c->question_tokens, v[N_REUSED],
-                v[N_RECOMPUTED], v[TTFT_US], v[PLAN_US], v[PEER_US], v[GAIN], v[BOUND]);
+                v[N_RECOMPUTED], v[TTFT_US], v[PLAN_US], v[GAIN], v[BOUND]);
     }
     fflush(csv->f);
 }
 
 /* -- the table -------------------------------------------------------------------------------- */
 
-static void print_cell(const reuse_cells *c, const reuse_cell *cell, bool has_peer)
+static void print_cell(const reuse_cells *c, const reuse_cell *cell)
 {
     char ratio[16] = "-";
     if (reuse_has_ratio(&cell->reuse))
         snprintf(ratio, sizeof ratio, "%.3g %%", 100 * (double)cell->reuse.recompute);
     printf("| %-8s | %-8s | %6s | %8.1f | %9.2fx | %7.2fx | %6.0f %% | %5.1f %% | %6.1f %% | %5.0f "
-           "us |",
+           "us |\n",
            cell->reuse.policy, reuse_order_name(cell->order), ratio, median(c, cell, TTFT_US) / 1e3,
            median(c, cell, GAIN), median(c, cell, BOUND), 100 * median(c, cell, OF_BOUND),
            100 * mean(c, cell, REUSED), 100 * mean(c, cell, RECOMPUTED), median(c, cell, PLAN_US));
-    double peer = median(c, cell, PEER_GAIN);
-    if (peer > 0)
-        printf(" %8.1f | %10.2fx |", median(c, cell, PEER_US) / 1e3, peer);
-    else if (has_peer)
-        printf(" %8s | %11s |", "", "");
-    putchar('\n');
 }
 
 void reuse_print(const reuse_cells *c, int n_chunks, int chunk_tokens)
 {
-    bool has_peer = median(c, &c->v[0], PEER_US) > 0;
     printf("\n%d x %d tokens: prompt of %.0f, question of %d, median of %d rounds\n\n", n_chunks,
            chunk_tokens, c->v[0].rows[0].v[N_PROMPT], c->question_tokens, c->n_rounds);
     printf(
         "| policy   | order    |  ratio | first ms | off / this |    bound | of bound |  reused | "
-        "recomp. | planning |%s\n",
-        has_peer ? "  peer ms | peer / this |" : "");
-    printf("|---|---|---|---|---|---|---|---|---|---|%s\n", has_peer ? "---|---|" : "");
-    for (int i = 0; i < c->n; i++) print_cell(c, &c->v[i], has_peer);
+        "recomp. | planning |\n");
+    puts("|---|---|---|---|---|---|---|---|---|---|");
+    for (int i = 0; i < c->n; i++) print_cell(c, &c->v[i]);
     fflush(stdout);
-}
-
-/* -- the plot --------------------------------------------------------------------------------- */
-
-#define MOST_LINES  12 /* policies, the bound, another server */
-#define STYLE_BOUND 0
-#define STYLE_PEER  5
-
-typedef struct panel {
-    char title[64];
-    plot_line lines[MOST_LINES];
-    double x[MOST_LINES][BENCH_MAX_LIST], y[MOST_LINES][BENCH_MAX_LIST];
-    char names[MOST_LINES][32];
-    int n;
-} panel;
-
-struct reuse_plot {
-    panel **v;
-    size_t n, cap;
-};
-
-reuse_plot *reuse_plot_create(void)
-{
-    return cli_alloc(1, sizeof(reuse_plot));
-}
-
-void reuse_plot_destroy(reuse_plot *p)
-{
-    for (size_t i = 0; p && i < p->n; i++) free(p->v[i]);
-    if (p) free(p->v);
-    free(p);
-}
-
-/* line_of -- the line of that name, created on first use; NULL when there are too many. */
-static plot_line *line_of(panel *p, const char *name, int style)
-{
-    for (int i = 0; i < p->n; i++)
-        if (strcmp(p->names[i], name) == 0) return &p->lines[i];
-    if (p->n == MOST_LINES) return NULL;
-    int i = p->n++;
-    snprintf(p->names[i], sizeof p->names[i], "%s", name);
-    p->lines[i] = (plot_line){.name = p->names[i], .style = style, .x = p->x[i], .y = p->y[i]};
-    return &p->lines[i];
-}
-
-static void add_point(panel *p, plot_line *l, double x, double y)
-{
-    if (!l || l->n == BENCH_MAX_LIST) return;
-    int i = (int)(l - p->lines);
-    p->x[i][l->n] = x;
-    p->y[i][l->n++] = y;
-}
-
-/* add_cell -- a policy without a ratio is a horizontal line; full, which recomputes nothing, is the
- * point at 0. */
-static void add_cell(panel *p, const reuse_cells *c, const reuse_cell *cell, bool bound)
-{
-    const char *policy = cell->reuse.policy;
-    double again = (double)cell->reuse.recompute;
-    plot_line *l = line_of(p, policy, eval_style(policy));
-    add_point(p, l, again, median(c, cell, GAIN));
-    if (l && !reuse_has_ratio(&cell->reuse) && strcmp(policy, "full") != 0) l->rule = true;
-    if (bound) add_point(p, line_of(p, "bound", STYLE_BOUND), again, median(c, cell, BOUND));
-}
-
-static void add_panel(reuse_plot *plot, const reuse_cells *c, reuse_order order, const char *title)
-{
-    panel *p = cli_alloc(1, sizeof *p);
-    const char *first = NULL; /* policy with a ratio; the bound is the same for all */
-    double peer = 0;
-    snprintf(p->title, sizeof p->title, "%s", title);
-    for (int i = 1; i < c->n; i++) {
-        const reuse_cell *cell = &c->v[i];
-        if (cell->order != order) continue;
-        if (!first && reuse_has_ratio(&cell->reuse)) first = cell->reuse.policy;
-        add_cell(p, c, cell, first && strcmp(first, cell->reuse.policy) == 0);
-        if (median(c, cell, PEER_US) > 0) peer = median(c, cell, PEER_US);
-    }
-    plot_line *l = peer > 0 ? line_of(p, "the peer", STYLE_PEER) : NULL;
-    add_point(p, l, 0, median(c, &c->v[0], TTFT_US) / peer);
-    if (l) l->rule = true;
-    plot->v = cli_grow(plot->v, plot->n, &plot->cap, sizeof *plot->v);
-    plot->v[plot->n++] = p;
-}
-
-void reuse_plot_add(reuse_plot *plot, const reuse_cells *c, int n_chunks, int chunk_tokens)
-{
-    for (reuse_order order = REUSE_SAME; order < REUSE_NEW; order++) {
-        char title[64];
-        bool any = false;
-        for (int i = 1; i < c->n; i++) any |= c->v[i].order == order;
-        snprintf(title, sizeof title, "%d x %d tokens, %s", n_chunks, chunk_tokens,
-                 reuse_order_name(order));
-        if (any) add_panel(plot, c, order, title);
-    }
-}
-
-bool reuse_plot_write(const reuse_plot *plot, const char *path)
-{
-    if (plot->n == 0) return true;
-    plot_panel *v = cli_alloc(plot->n, sizeof *v);
-    for (size_t i = 0; i < plot->n; i++)
-        v[i] = (plot_panel){.title = plot->v[i]->title,
-                            .x_label = "share of chunk tokens recomputed",
-                            .y_label = "time to first token, off / this",
-                            .x_percent = true,
-                            .y_log = true,
-                            .y_floor = 0.1,
-                            .lines = plot->v[i]->lines,
-                            .n_lines = plot->v[i]->n};
-    bool good = plot_write(path, v, (int)plot->n);
-    if (!good) cli_fail_with("%s: cannot be written: %s", path, strerror(errno));
-    free(v);
-    return good;
 }

@@ -9,7 +9,6 @@
 #include "cli/cli.h"
 
 #define MAX_ROWS     4096
-#define ROUNDS_SHOWN 10 /* ratios to the peer of each round; the CSV has them all */
 
 /* -- options -------------------------------------------------------------------------------- */
 
@@ -25,10 +24,6 @@ void speed_options_init(speed_options *o, int rounds)
         {OPT_STRING, "cpu", 0, "NAME", &o->cpu,
          "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write a line for each run"},
-        {OPT_STRING, "peer-bench", 0, "COMMAND", &o->peer,
-         "another program's benchmark, run after each of ours; {column} is its value"},
-        {OPT_STRING, "peer-match", 0, "REGEX", &o->match,
-         "its group matches the result in COMMAND's output, in our unit (first number)"},
         {0},
     };
     memcpy(o->table, table, sizeof table);
@@ -38,10 +33,7 @@ bool speed_options_check(const speed_options *o)
 {
     if (o->rounds < 1 || o->rounds > 10000)
         return cli_fail_with("--rounds: %d is not in 1..10000", o->rounds), false;
-    if (o->match && !o->peer) return cli_fail_with("--peer-match needs --peer-bench"), false;
-    peer_program *p = o->peer ? peer_program_open(o->peer, o->match) : NULL;
-    peer_program_close(p);
-    return p || !o->peer;
+    return true;
 }
 
 /* -- opening and closing -------------------------------------------------------------------- */
@@ -56,13 +48,12 @@ static int n_columns(const speed_bench *b)
 static void write_head(const speed_bench *b)
 {
     for (int c = 0; c < n_columns(b); c++) fprintf(b->csv, "%s,", b->columns[c]);
-    fputs("round,seconds,rate,unit,bound,bound_rate,share,peer_rate,ours_per_peer\n", b->csv);
+    fputs("round,seconds,rate,unit,bound,bound_rate,share\n", b->csv);
 }
 
 bool speed_open(speed_bench *b)
 {
     const speed_options *o = b->o;
-    if (o->peer && !(b->peer = peer_program_open(o->peer, o->match))) return false;
     if (o->csv && !(b->csv = fopen(o->csv, "w")))
         return cli_fail_with("%s: cannot be written", o->csv), false;
     if (b->csv) write_head(b);
@@ -73,7 +64,6 @@ static void free_row(speed_row *r)
 {
     for (int c = 0; c < SPEED_COLUMNS; c++) free(r->value[c]);
     free(r->seconds);
-    free(r->peer);
 }
 
 int speed_close(speed_bench *b, bool good)
@@ -82,7 +72,6 @@ int speed_close(speed_bench *b, bool good)
         good = (cli_fail_with("%s: cannot be written", b->o->csv), false);
     for (int i = 0; i < b->n_rows; i++) free_row(&b->rows[i]);
     free(b->rows);
-    peer_program_close(b->peer);
     bench_machine_close(&b->machine);
     return good ? 0 : 1;
 }
@@ -96,9 +85,8 @@ bool speed_add(speed_bench *b, const char *const *values, double units, const be
     speed_row *r = &rows[b->n_rows++];
     *r = (speed_row){.units = units,
                      .work = *work,
-                     .seconds = calloc((size_t)b->o->rounds, sizeof *r->seconds),
-                     .peer = calloc((size_t)b->o->rounds, sizeof *r->peer)};
-    bool good = r->seconds && r->peer;
+                     .seconds = calloc((size_t)b->o->rounds, sizeof *r->seconds)};
+    bool good = r->seconds != NULL;
     for (int c = 0; c < n_columns(b); c++) good &= (r->value[c] = strdup(values[c])) != NULL;
     return good || (cli_fail_with("out of memory"), false);
 }
@@ -118,19 +106,6 @@ void speed_skip(const speed_bench *b, const char *const *values, const char *why
 
 /* -- rounds --------------------------------------------------------------------------------- */
 
-static void run_peer(speed_bench *b, speed_row *r, int round)
-{
-    char threads[16];
-    bench_value values[SPEED_COLUMNS + 2] = {{"threads", threads}};
-    snprintf(threads, sizeof threads, "%d", b->machine.best.n_threads);
-    for (int c = 0; c < n_columns(b); c++)
-        values[1 + c] = (bench_value){b->columns[c], r->value[c]};
-    if (peer_program_run(b->peer, values, &r->peer[round])) return;
-    fprintf(stderr, "spolia: continuing without the peer\n");
-    peer_program_close(b->peer);
-    b->peer = NULL;
-}
-
 /* write_field -- quoted where CSV needs it. */
 static void write_field(FILE *to, const char *text)
 {
@@ -149,16 +124,12 @@ static void write_field(FILE *to, const char *text)
 static void write_run(const speed_bench *b, const speed_row *r, int round)
 {
     const char *by;
-    double seconds = r->seconds[round], rate = r->units / seconds, peer = r->peer[round];
+    double seconds = r->seconds[round], rate = r->units / seconds;
     double bound = bench_machine_bound(&b->machine, &r->work, &by);
     if (!b->csv) return;
     for (int c = 0; c < n_columns(b); c++) write_field(b->csv, r->value[c]);
-    fprintf(b->csv, "%d,%.9g,%.6g,%s,%s,%.6g,%.4g,", round + 1, seconds, rate, b->unit, by,
+    fprintf(b->csv, "%d,%.9g,%.6g,%s,%s,%.6g,%.4g\n", round + 1, seconds, rate, b->unit, by,
             r->units / bound, bound / seconds);
-    if (peer > 0)
-        fprintf(b->csv, "%.6g,%.4g\n", peer, rate / peer);
-    else
-        fputs(",\n", b->csv);
     fflush(b->csv);
 }
 
@@ -179,36 +150,12 @@ static bool run_round(speed_bench *b, int round, speed_run *run, void *user)
         speed_row *r = &b->rows[i];
         progress(b, round, i);
         if (!run(user, i, &r->seconds[round])) return false;
-        if (b->peer) run_peer(b, r, round);
         write_run(b, r, round);
     }
     return true;
 }
 
 /* -- the table ------------------------------------------------------------------------------ */
-
-/* ratios -- our rate over the peer's, of the rounds with both; returns how many. */
-static int ratios(const speed_bench *b, const speed_row *r, double *out)
-{
-    int n = 0;
-    for (int i = 0; i < b->o->rounds; i++)
-        if (r->peer[i] > 0) out[n++] = r->units / r->seconds[i] / r->peer[i];
-    return n;
-}
-
-static void print_peer(const speed_bench *b, const speed_row *r, double *scratch)
-{
-    int n = 0, rounds = b->o->rounds;
-    for (int i = 0; i < rounds; i++)
-        if (r->peer[i] > 0) scratch[n++] = r->peer[i];
-    if (!n) return;
-    printf(" %10.4g", bench_quantile(scratch, n, 0.5));
-    n = ratios(b, r, scratch);
-    printf(" %8.3gx", bench_quantile(scratch, n, 0.5));
-    n = rounds <= ROUNDS_SHOWN ? ratios(b, r, scratch) : 0; /* anew: they were sorted */
-    for (int i = 0; i < n; i++) printf("%s%.3g", i ? " " : "  (", scratch[i]);
-    if (n) putchar(')');
-}
 
 static void print_row(const speed_bench *b, const speed_row *r, const int *width, double *scratch)
 {
@@ -221,14 +168,12 @@ static void print_row(const speed_bench *b, const speed_row *r, const int *width
     for (int c = 1; c < n_columns(b); c++) printf("  %*s", width[c], r->value[c]);
     printf(" %10.4g %10.4g %5s %10.4g %6.1f %%", r->units / median, r->units / scratch[0], by,
            r->units / bound, 100 * bound / median);
-    print_peer(b, r, scratch);
     putchar('\n');
 }
 
 static void print_table(const speed_bench *b, double *scratch)
 {
     int width[SPEED_COLUMNS] = {0};
-    bool has_peer = false;
     for (int c = 0; c < n_columns(b); c++) {
         width[c] = (int)strlen(b->columns[c]);
         for (int i = 0; i < b->n_rows; i++) {
@@ -236,13 +181,11 @@ static void print_table(const speed_bench *b, double *scratch)
             if (n > width[c]) width[c] = n;
         }
     }
-    for (int i = 0; i < b->n_rows; i++) has_peer |= ratios(b, &b->rows[i], scratch) > 0;
     bench_machine_print(&b->machine);
     printf("%s, median and best of %d rounds, and the bound\n", b->unit, b->o->rounds);
     printf("%-*s", width[0], b->columns[0]);
     for (int c = 1; c < n_columns(b); c++) printf("  %*s", width[c], b->columns[c]);
-    printf(" %10s %10s %5s %10s %8s%s\n", "median", "best", "bound", "is", "reached",
-           has_peer ? "       peer ours/peer  (by round)" : "");
+    printf(" %10s %10s %5s %10s %8s\n", "median", "best", "bound", "is", "reached");
     for (int i = 0; i < b->n_rows; i++) print_row(b, &b->rows[i], width, scratch);
     fflush(stdout);
 }

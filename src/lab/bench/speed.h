@@ -1,8 +1,8 @@
 /* speed.h -- what `spolia bench prefill, decode, attend, gemm` share: settings as rows of a
- * table, measured in rounds that alternate with the machine's peaks and another program.
+ * table, measured in rounds that alternate with the machine's peaks.
  *
- *   round 1   probe   row 1, peer   row 2, peer   ...        each run is a line of the CSV
- *   round 2   probe   row 1, peer   row 2, peer   ...
+ *   round 1   probe   row 1   row 2   ...        each run is a line of the CSV
+ *   round 2   probe   row 1   row 2   ...
  *   table     medians over the rounds; shares of the bound by the best probe of all
  */
 #ifndef SP_LAB_BENCH_SPEED_H
@@ -11,14 +11,13 @@
 #include <stdio.h>
 
 #include "lab/bench/machine.h"
-#include "lab/bench/peer_program.h"
 #include "cli/options.h"
 
 #define SPEED_COLUMNS 6
 
 typedef struct speed_options {
     int rounds, n_threads;
-    const char *cpu, *csv, *peer, *match;
+    const char *cpu, *csv;
     char rounds_help[64];
     opt table[10];
 } speed_options;
@@ -33,23 +32,20 @@ typedef struct speed_row {
     double units;    /* work of one run: tokens, GFLOP */
     bench_work work; /* of one run */
     double *seconds; /* [rounds] */
-    double *peer;    /* [rounds] units a second; 0: not known */
 } speed_row;
 
 typedef struct speed_bench {
     const speed_options *o;
     const char *unit;                   /* of a rate: "tok/s" */
-    const char *columns[SPEED_COLUMNS]; /* names: in the table, in the CSV, and as {name} in the
-                                           peer's command; NULL after the last */
+    const char *columns[SPEED_COLUMNS]; /* names in the table and the CSV; NULL after the last */
     bench_machine machine;
-    peer_program *peer; /* or NULL */
-    FILE *csv;          /* or NULL */
+    FILE *csv; /* or NULL */
     speed_row *rows;
     int n_rows;
 } speed_bench;
 
-/* speed_open -- probes the machine, opens the CSV file, prepares the peer. False after an
- * error message. Pre: o, unit and columns are set. */
+/* speed_open -- probes the machine, opens the CSV file. False after an error message.
+ * Pre: o, unit and columns are set. */
 bool speed_open(speed_bench *b);
 /* speed_add -- one more row; values in the order of the columns. */
 bool speed_add(speed_bench *b, const char *const *values, double units, const bench_work *work);

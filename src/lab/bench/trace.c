@@ -87,7 +87,7 @@ static bool size_cache(model_options *m, int n_tokens)
 {
     sp_context *c = model_options_open(m);
     if (!c) return false;
-    m->ctx.kv_bytes = sp_context_describe(c).kv_block_bytes * ((size_t)n_tokens / 16 + 2);
+    m->ctx.cache.kv_bytes = sp_context_describe(c).kv_block_bytes * ((size_t)n_tokens / 16 + 2);
     sp_context_close(c);
     return true;
 }
@@ -114,7 +114,7 @@ int bench_trace(int argc, char **argv)
         return cli_fail_with("bench trace: prompts are read from standard input; numbers must not "
                              "be negative"),
                2;
-    m.ctx.guard = 0; /* it would compute between the prompts, and could reduce reuse */
+    m.ctx.guard.share = 0; /* it would compute between the prompts, and could reduce reuse */
     if (kv_tokens && !size_cache(&m, kv_tokens)) return 1;
     sp_context *c = model_options_open(&m);
     if (!c) return 1;

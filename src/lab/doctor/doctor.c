@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/hub/hub.h"
 #include "cli/config.h"
 #include "cli/show.h"
 #include "lab/lab.h"
@@ -82,7 +83,7 @@ int lab_doctor(int argc, char **argv)
     bool as_json = false;
     model_options m;
     model_options_init(&m);
-    for (opt *o = m.table; o->kind != OPT_END; o++) o->required = false;
+    for (opt *o = m.table; o->kind != OPT_END; o++) o->required = o->is_model = false;
     const opt table[] = {{OPT_FLAG, "json", 0, NULL, &as_json, "print JSON", .common = true}, {0}};
     const opt *const tables[] = {table, m.table, NULL};
     int at = opt_parse(
@@ -97,6 +98,8 @@ int lab_doctor(int argc, char **argv)
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();
     if (at != argc) return cli_fail_with("doctor: unexpected \"%s\"", argv[at]), 2;
+    bool of_hub = m.ctx.model && strncmp(m.ctx.model, HUB_PREFIX, strlen(HUB_PREFIX)) == 0;
+    if (of_hub && !hub_find_model(&m.ctx.model)) return 1;
     doctor d = {.o = &m, .findings = json_array()};
     doctor_machine(&d);
     doctor_store(&d);

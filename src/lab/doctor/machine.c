@@ -68,7 +68,7 @@ static void say_cpu(doctor *d)
 static void say_kernels(doctor *d)
 {
     const sp_ops *ops;
-    if (sp_ops_select(d->o->ctx.cpu, &ops) != SP_OK) {
+    if (sp_ops_select(d->o->ctx.machine.cpu, &ops) != SP_OK) {
         doctor_say(d, DOCTOR_PROBLEM, "kernels", "leave --cpu and SPOLIA_CPU out", "%s",
                    sp_error_detail());
         return;
@@ -94,7 +94,7 @@ static void say_cores(doctor *d)
     cpu_set_t set;
     double load[1] = {0}, quota = quota_of();
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-    int n_threads = d->o->ctx.n_threads ? d->o->ctx.n_threads : n;
+    int n_threads = d->o->ctx.machine.n_threads ? d->o->ctx.machine.n_threads : n;
     if (getloadavg(load, 1) < 1) load[0] = 0;
     const char *advice = NULL;
     if (quota > 0 && n_threads > quota)
@@ -232,7 +232,7 @@ static void existing(const char *dir, char *out, size_t size)
 
 void doctor_store(doctor *d)
 {
-    const char *dir = d->o->ctx.store, *advice = NULL;
+    const char *dir = d->o->ctx.tiers.store, *advice = NULL;
     char path[4096];
     struct statfs fs;
     struct stat s;

@@ -84,7 +84,7 @@ static double token_bytes(doctor *d, const sp_model *m)
 
 static void say_kv(doctor *d, const sp_model *m, double per_token)
 {
-    double memory = (double)(d->o->ctx.kv_bytes ? d->o->ctx.kv_bytes : KV_BYTES);
+    double memory = (double)(d->o->ctx.cache.kv_bytes ? d->o->ctx.cache.kv_bytes : KV_BYTES);
     int n_ctx = n_ctx_of(d, m);
     bool short_ctx = n_ctx > m->hp.n_ctx, few = memory / per_token < n_ctx;
     const char *advice = short_ctx ? "the model was not trained for that many: lower --ctx-size"
@@ -106,7 +106,7 @@ static void say_kv(doctor *d, const sp_model *m, double per_token)
 static void say_memory(doctor *d, sp_model *m, const sp_ops *ops)
 {
     double weights = (double)weight_bytes(m, ops);
-    double kv = (double)(d->o->ctx.kv_bytes ? d->o->ctx.kv_bytes : KV_BYTES);
+    double kv = (double)(d->o->ctx.cache.kv_bytes ? d->o->ctx.cache.kv_bytes : KV_BYTES);
     double have = (double)d->available_bytes;
     bool fits = have == 0 || weights + kv < have;
     json_t *f = doctor_say(d, fits ? DOCTOR_OK : DOCTOR_PROBLEM, "memory",
@@ -238,7 +238,7 @@ static void measure(doctor *d, sp_model *m)
     timing t = {.model = m, .n_prompt = SP_MIN(N_PROMPT, n_ctx_of(d, m))};
     t.batch = SP_MIN(o->ctx.n_batch > 0 ? o->ctx.n_batch : BATCH, t.n_prompt);
     list_kinds(&t, m);
-    sp_err err = sp_meter_open(o->ctx.n_threads, o->ctx.cpu, &t.meter);
+    sp_err err = sp_meter_open(o->ctx.machine.n_threads, o->ctx.machine.cpu, &t.meter);
     if (err == SP_OK) err = time_steps(&t, kv_type);
     if (err == SP_OK) {
         sp_peaks peaks = sp_meter_peaks(t.meter);
@@ -263,7 +263,7 @@ void doctor_model(doctor *d)
     say_file(d, m);
     if (m->hp.n_layers < 1) {
         doctor_say(d, DOCTOR_PROBLEM, "weights", "use a file that has them", "none in the file");
-    } else if (sp_ops_select(d->o->ctx.cpu, &ops) == SP_OK) {
+    } else if (sp_ops_select(d->o->ctx.machine.cpu, &ops) == SP_OK) {
         double per_token = token_bytes(d, m);
         say_memory(d, m, ops);
         if (per_token > 0) say_kv(d, m, per_token);

@@ -1,5 +1,5 @@
 /* calibrate.c -- `spolia calibrate`: the least recomputation that keeps a wanted share of
- * full attention's F1. Source: Cache-Craft section 3.2, eq. 13 (row C10), for every policy. */
+ * full attention's F1. Source: Cache-Craft section 3.2, eq. 13, for every policy. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,9 +31,21 @@ typedef struct search {
     float wanted;
     bool dry, force;
     eval_interval *kept; /* [settings.n] */
+    bool differs;        /* some setting has another F1 than full attention on some question */
     eval_settings settings;
     eval_input in;
 } search;
+
+/* any_differs -- of rows [n_questions, n_settings], from those of setting 0. */
+static bool any_differs(const eval_row *rows, int n_questions, int n_settings)
+{
+    for (int i = 0; i < n_questions; i++)
+        for (int s = 1; s < n_settings; s++) {
+            const eval_row *row = rows + (size_t)i * (size_t)n_settings;
+            if (row[s].number[ROW_F1] != row[0].number[ROW_F1]) return true;
+        }
+    return false;
+}
 
 /* measure -- F1 and shares of every setting; false after an error message. */
 static bool measure(search *c, eval_summary *sums)
@@ -65,6 +77,7 @@ static bool measure(search *c, eval_summary *sums)
     if (done) eval_summarise(rows, n, &c->settings, NULL, sums);
     for (int s = 0; s < c->settings.n && done; s++)
         c->kept[s] = eval_kept_interval(rows, c->in.n_questions, c->settings.n, s);
+    c->differs = done && any_differs(rows, c->in.n_questions, c->settings.n);
     for (size_t i = 0; i < n; i++) eval_row_drop(&rows[i]);
     free(rows);
     eval_run_close(e);
@@ -139,6 +152,12 @@ static int calibrate(search *c)
                       (double)c->wanted);
         done = false;
     }
+    if (done && !c->differs && !c->force) {
+        cli_fail_with("every setting answers all %d questions as full attention does, so nothing can be told "
+                      "apart: give questions that are harder or use several chunks (--force saves it all the same)",
+                      sums[0].n);
+        done = false;
+    }
     if (done && !c->dry) done = save(c, sums, chosen);
     free(c->kept);
     free(sums);
@@ -196,7 +215,7 @@ int lab_calibrate(int argc, char **argv)
          .common = true},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "ratios to try (" RATIOS ")"},
         {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "craft: alphas to try instead"},
-        {OPT_FLAG, "force", 0, NULL, &c.force, "measure with fewer than 20 questions"},
+        {OPT_FLAG, "force", 0, NULL, &c.force, "save a choice of fewer than 20 questions, or of questions that tell no settings apart"},
         {OPT_FLAG, "dry-run", 0, NULL, &c.dry, "print the choice, save nothing", .common = true},
         {0},
     };

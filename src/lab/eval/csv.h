@@ -22,8 +22,9 @@ enum { ROW_ID, ROW_KIND, ROW_POLICY, ROW_KV_LAYERS, ROW_ANSWER, N_ROW_TEXTS };
     X(EM, "em")                                                                                    \
     X(F1, "f1")                                                                                    \
     X(ROUGE, "rouge_l")                                                                            \
+    X(NLL, "nll")           /* nats a token of the reference answer */                             \
     X(KL_FIRST, "kl_first") /* nats, of the first answer token */                                  \
-    X(KL_ALL, "kl_all")     /* mean over all answer tokens of off */                               \
+    X(KL_ALL, "kl_all")     /* mean over the tokens of off's answer, or of the reference answer */ \
     X(AGREES, "first_agrees")                                                                      \
     X(N_PROMPT, "n_prompt")                                                                        \
     X(N_CHUNK, "n_chunk") /* tokens of chunks */                                                   \

@@ -290,6 +290,13 @@ static void add_hits(eval_context *c, sp_hits hits)
             c, (eval_chunk){.id = hits.v[i].id, .title = hits.v[i].title, .text = hits.v[i].text});
 }
 
+static int by_id(const void *x, const void *y)
+{
+    int64_t i = ((const sp_hit *)x)->id, j = ((const sp_hit *)y)->id;
+    return (i > j) - (i < j);
+}
+
+/* retrieve -- the prompts of `spolia ask`: in the order of the index, or ranked. */
 static bool retrieve(const eval_docs *d, const eval_question *q, eval_context *c)
 {
     sp_hits hits = {0};
@@ -299,6 +306,8 @@ static bool retrieve(const eval_docs *d, const eval_question *q, eval_context *c
         cli_fail(err);
         return false;
     }
+    if (strcmp(d->o.order, "ranked") != 0 && hits.n > 1)
+        qsort(hits.v, (size_t)hits.n, sizeof *hits.v, by_id);
     add_hits(c, hits);
     return true;
 }

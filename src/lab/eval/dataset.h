@@ -37,7 +37,7 @@ typedef struct eval_docs_opts {
     const char *index;   /* written by spolia index; with docs: for similar chunks only; or NULL */
     const char *docs;    /* a JSONL file with id, title, text; without an index: or a folder */
     const char *context; /* "retrieved", "given"; NULL: given with a JSONL file, else retrieved */
-    const char *order;   /* "given" (by relevance when retrieved), "shuffled" */
+    const char *order;   /* "given" (as the index has them when retrieved), "ranked", "shuffled" */
     int n_chunks;        /* most chunks of a prompt; 0: 8 retrieved, all given ones */
     uint64_t seed;
 } eval_docs_opts;

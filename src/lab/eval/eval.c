@@ -23,15 +23,19 @@ static const char about[] =
     "prompts that mix them with chunks of the next question. prefix and set reuse what earlier\n"
     "questions left. With --cold nothing is prepared: every setting has its own KV memory and\n"
     "reuses earlier questions only, and KL of later tokens and KV deviation are not measured.\n\n"
+    "--measure likelihood feeds the reference answer to every setting instead of letting it answer: its\n"
+    "negative log-likelihood a token (NLL, with the paired difference to off and its 95 % interval), and\n"
+    "the share of full reuse's loss that a setting recovers. It is one run a setting, also with --cold.\n\n"
     "PREFIX.csv has a row for each question and setting; an interrupted run continues with the\n"
-    "same command. At the end, PREFIX.summary.csv and the plots PREFIX.quality.svg, .kl.svg,\n"
-    ".kv.svg and .reuse.svg are written.";
+    "same command. At the end, PREFIX.summary.csv is written. bench/plot.py draws both files.";
 
 typedef struct evaluation {
     eval_options o;
     model_options m;
     const char *policies, *ratios, *alphas, *prefix;
+    const char *measure;
     bool restart, cold, from_host;
+    eval_measure kind; /* of `measure` */
     eval_settings settings;
     eval_input in;
 } evaluation;
@@ -90,11 +94,13 @@ static json_t *describe(const evaluation *v)
     set_text(s, "ratios", v->ratios);
     set_text(s, "alphas", v->alphas ? v->alphas : "");
     set_text(s, "kv-type", v->m.type_k ? v->m.type_k : v->m.type_v ? v->m.type_v : SP_KV_TYPE);
-    set_number(s, "kv-memory", (double)v->m.ctx.kv_bytes);
+    set_number(s, "kv-memory", (double)v->m.ctx.cache.kv_bytes);
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
     set_number(s, "focus", v->m.ctx.reuse.focus);
     set_number(s, "cold", v->cold);
-    if (v->from_host) set_text(s, "host-kv", v->m.ctx.host_kv ? v->m.ctx.host_kv : "as -ctk");
+    if (v->kind != EVAL_ANSWERS) set_text(s, "measure", v->measure);
+    if (v->from_host)
+        set_text(s, "host-kv", v->m.ctx.tiers.host_kv ? v->m.ctx.tiers.host_kv : "as -ctk");
     return s;
 }
 
@@ -131,6 +137,7 @@ static bool ask_all(const evaluation *v, eval_csv *csv)
                                                  .similar = v->o.similar,
                                                  .n_fuse = v->o.n_fuse,
                                                  .cold = v->cold,
+                                                 .measure = v->kind,
                                                  .from_host = v->from_host,
                                                  .interrupted = &eval_interrupted});
     bool done = e != NULL;
@@ -190,6 +197,14 @@ static int evaluate(evaluation *v)
     return done ? 0 : 1;
 }
 
+static bool parse_measure(const char *text, eval_measure *out)
+{
+    static const char *const names[] = {"answers", "likelihood", "both"};
+    for (int i = 0; text && i < 3; i++)
+        if (strcmp(text, names[i]) == 0) return *out = (eval_measure)i, true;
+    return !text;
+}
+
 int lab_eval(int argc, char **argv)
 {
     evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS};
@@ -202,10 +217,12 @@ int lab_eval(int argc, char **argv)
         {OPT_STRING, "ratios", 'r', "LIST", &v.ratios,
          "shares of chunk tokens to recompute (" RATIOS ")", .common = true},
         {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "craft: its alphas, instead of --ratios"},
+        {OPT_STRING, "measure", 0, "WHAT", &v.measure,
+         "answers; likelihood: of the reference answer, one run a setting; or both (answers)"},
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
         {OPT_FLAG, "from-host", 0, NULL, &v.from_host,
          "load prepared copies from --host-memory, as --host-kv keeps them"},
-        {OPT_STRING, "out", 'o', "PREFIX", &v.prefix, "write PREFIX.csv, summary and plots",
+        {OPT_STRING, "out", 'o', "PREFIX", &v.prefix, "write PREFIX.csv and PREFIX.summary.csv",
          .common = true},
         {OPT_FLAG, "restart", 0, NULL, &v.restart, "overwrite PREFIX.csv"},
         {0},
@@ -221,8 +238,10 @@ int lab_eval(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("eval: unexpected argument \"%s\"", argv[at]), 2;
-    if (v.from_host && (v.cold || !v.m.ctx.host_bytes))
+    if (v.from_host && (v.cold || !v.m.ctx.tiers.host_bytes))
         return cli_fail_with("eval: --from-host needs --host-memory, and excludes --cold"), 2;
+    if (!parse_measure(v.measure, &v.kind))
+        return cli_fail_with("eval: --measure must be answers, likelihood or both"), 2;
     if (!eval_settings_make(v.policies, v.ratios, v.alphas, &v.settings)) return 2;
     int code = eval_input_open("eval", &v.o, &v.m, &v.settings, &v.in);
     if (code) return code;

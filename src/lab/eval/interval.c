@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/alloc.h"
 
@@ -43,5 +44,40 @@ eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_se
     eval_interval range = {NAN, NAN};
     if (n_kept > 2 * TAIL) range = (eval_interval){kept[TAIL], kept[n_kept - 1 - TAIL]};
     free(kept);
+    return range;
+}
+
+/* nll_more -- of each question of the kind that has one; returns how many. */
+static size_t nll_more(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting, const char *kind,
+                       double *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_questions; i++) {
+        const eval_row *row = rows + i * n_settings;
+        const double more = row[setting].number[ROW_NLL] - row[0].number[ROW_NLL];
+        if (isfinite(more) && (!kind || strcmp(row[0].text[ROW_KIND], kind) == 0)) out[n++] = more;
+    }
+    return n;
+}
+
+eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting,
+                                 const char *kind)
+{
+    enum { FEW = 8 };
+    double *more = cli_alloc(n_questions + 1, sizeof *more), *mean = cli_alloc(RESAMPLES, sizeof *mean);
+    const size_t n = nll_more(rows, n_questions, n_settings, setting, kind, more);
+    eval_interval range = {NAN, NAN};
+    uint64_t state = 1;
+    for (int k = 0; k < RESAMPLES && n >= FEW; k++) {
+        double sum = 0;
+        for (size_t i = 0; i < n; i++) sum += more[pick(&state, n)];
+        mean[k] = sum / (double)n;
+    }
+    if (n >= FEW) {
+        qsort(mean, RESAMPLES, sizeof *mean, by_value);
+        range = (eval_interval){mean[TAIL], mean[RESAMPLES - 1 - TAIL]};
+    }
+    free(mean);
+    free(more);
     return range;
 }

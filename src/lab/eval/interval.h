@@ -14,4 +14,9 @@ typedef struct eval_interval {
 eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings,
                                  int setting);
 
+/* eval_more_interval -- 95 % of 2,000 resamples: the NLL of a setting less that of setting 0 (off) on the same
+ * questions, mean. kind NULL: all questions. NAN with fewer than 8 questions. */
+eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting,
+                                 const char *kind);
+
 #endif

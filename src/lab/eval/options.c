@@ -34,7 +34,8 @@ void eval_options_init(eval_options *o)
         {OPT_INT, "chunks", 'k', "K", &o->docs.n_chunks,
          "chunks in a prompt (8 retrieved; all given)", .common = true},
         {OPT_STRING, "order", 0, "HOW", &o->docs.order,
-         "order of chunks: given (by relevance when retrieved), shuffled (given)"},
+         "order of chunks: given (retrieved ones as in the index, as ask has them), ranked (by relevance), "
+         "shuffled (given)"},
         {OPT_U64, "seed", 's', "N", &o->docs.seed, "random seed of shuffling (0)"},
         {OPT_INT, "limit", 0, "N", &o->limit, "ask the first N questions; 0: all (0)",
          .common = true},
@@ -64,7 +65,8 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (!o->docs.index && !o->docs.docs) return "give the documents with --index or --docs";
     if (o->docs.context && !is_one_of(o->docs.context, "given", "retrieved"))
         return "--context must be given or retrieved";
-    if (!is_one_of(o->docs.order, "given", "shuffled")) return "--order must be given or shuffled";
+    if (!is_one_of(o->docs.order, "given", "shuffled") && strcmp(o->docs.order, "ranked") != 0)
+        return "--order must be given, ranked or shuffled";
     if (o->docs.n_chunks < 0) return "-k is negative";
     if (!is_one_of(o->similar, "bm25", "neighbour")) return "--similar must be bm25 or neighbour";
     if (o->limit < 0) return "--limit is negative";

@@ -1,4 +1,4 @@
-/* report.h -- summarises the rows of all questions: a table, a summary file, plots. */
+/* report.h -- summarises the rows of all questions: a table, a summary file. */
 #ifndef SP_LAB_EVAL_REPORT_H
 #define SP_LAB_EVAL_REPORT_H
 
@@ -6,12 +6,17 @@
 #include "lab/eval/settings.h"
 
 /* Means unless noted; normalised F1 is (F1 - F1 of full) / (F1 of off - F1 of full), FusionRAG
- * section 5.1 (row F8). */
+ * section 5.1. */
 #define SUMMARY_FIELDS(X)                                                                          \
     X(em)                                                                                          \
     X(f1)                                                                                          \
     X(normalised_f1)                                                                               \
     X(rouge_l)                                                                                     \
+    X(nll)                                                                                         \
+    X(nll_more) /* than off's, question by question: mean, and its interval */                     \
+    X(nll_more_low)                                                                                \
+    X(nll_more_high)                                                                               \
+    X(recovered) /* (NLL of full - NLL) / (NLL of full - NLL of off) */                            \
     X(kl_first)                                                                                    \
     X(kl_first_median) /* a few questions can dominate a mean */                                   \
     X(kl_all)                                                                                      \
@@ -24,7 +29,8 @@
 
 /* One setting over a set of questions; NAN: does not apply. */
 typedef struct eval_summary {
-    int n;
+    int n;     /* questions answered */
+    int n_nll; /* reference answers scored */
 #define X(field) double field;
     SUMMARY_FIELDS(X)
 #undef X
@@ -41,9 +47,7 @@ int eval_choose(const eval_summary *v, int n, double wanted);
 /* eval_print_table -- to standard output. */
 void eval_print_table(const eval_summary *v, const eval_settings *settings);
 
-/* eval_write_files -- PREFIX.summary.csv, and as SVG: PREFIX.quality, PREFIX.kl, PREFIX.kv, and
- * PREFIX.reuse (share reused, question by question). A plot without lines is not written.
- * False after an error message. */
+/* eval_write_files -- PREFIX.summary.csv. False after an error message. */
 bool eval_write_files(const char *prefix, const eval_row *rows, size_t n_rows,
                       const eval_settings *settings);
 

@@ -18,7 +18,10 @@
  *
  * The first run of a setting answers freely: it gives answer, first token, time and KV deviation.
  * If its answer differs from off's, a second run is forced along off's answer to measure the
- * divergence of the later tokens; otherwise the first run has measured it. */
+ * divergence of the later tokens; otherwise the first run has measured it.
+ *
+ * EVAL_LIKELIHOOD replaces both by one run that is forced along the reference answer: its negative
+ * log-likelihood tells settings apart where a small model's answers are mostly wrong. */
 #include "lab/eval/run.h"
 
 #include <math.h>
@@ -26,6 +29,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/logprob.h"
 #include "lab/metrics.h"
 #include "serve/check/measure.h"
 
@@ -56,6 +60,8 @@ struct eval_run {
 typedef struct asked {
     const eval_question *q;
     eval_context chunks, strangers; /* its own; those of the next question */
+    int32_t *reference;             /* [n_reference] tokens of its first answer; unless only answers are wanted */
+    size_t n_reference;
 } asked;
 
 /* -- prompts and requests ------------------------------------------------------------------- */
@@ -191,7 +197,7 @@ static bool fuse(const eval_run *e, sp_context *c, const eval_chunk *chunk)
         sp_prompt_destroy(p);
         p = NULL;
     }
-    if (err == SP_OK) err = sp_fuse(c, p, NULL);
+    if (err == SP_OK) err = sp_chunk_fuse(c, p, NULL);
     sp_prompt_destroy(p);
     sp_hits_fini(&similar);
     return good(err);
@@ -263,21 +269,49 @@ static double mean_kl(const trace *p, const trace *q)
     return n ? sum / n : NAN;
 }
 
+/* forced -- the setting along these tokens, with its logits in *t; NULL as generate. */
+static sp_request *forced(const eval_run *e, lane *l, const eval_setting *s, const sp_prompt *p,
+                          const sp_measure *along, trace *t)
+{
+    sp_request_opts o = {
+        .reuse = &s->reuse, .sampling = sp_sampling_default(), .max_tokens = along->n_forced};
+    sp_measure m = *along;
+    m.on_logits = keep_logits;
+    m.user = t;
+    t->n = 0;
+    return generate(e, l->ctx, p, &o, &m);
+}
+
 /* force -- the setting along off's answer; the logits are in e->other. */
 static bool force(eval_run *e, lane *l, const eval_setting *s, const asked *a, const sp_prompt *p,
                   const sp_result *off)
 {
-    sp_request_opts o = {
-        .reuse = &s->reuse, .sampling = sp_sampling_default(), .max_tokens = e->off.n};
-    const sp_measure m = {.forced = off->tokens,
-                          .n_forced = off->n_generated,
-                          .on_logits = keep_logits,
-                          .user = &e->other};
-    if (!prepare(e, l, s, a, p)) return false;
-    e->other.n = 0;
-    sp_request *r = generate(e, l->ctx, p, &o, &m);
+    const sp_measure along = {.forced = off->tokens, .n_forced = off->n_generated};
+    sp_request *r = prepare(e, l, s, a, p) ? forced(e, l, s, p, &along, &e->other) : NULL;
     sp_request_destroy(r);
     return r != NULL;
+}
+
+/* nll -- nats a token of the reference answer under the logits of a run forced along it. */
+static double nll(const asked *a, const trace *t)
+{
+    double sum = 0;
+    for (int i = 0; i < t->n; i++) {
+        const float *logits = logits_at(t, i);
+        sum += log_sum_exp(logits, t->n_vocab) - (double)logits[a->reference[i]];
+    }
+    return t->n ? sum / t->n : NAN;
+}
+
+/* forced_along_reference -- the setting along the reference answer. */
+static sp_request *forced_along_reference(const eval_run *e, lane *l, const eval_setting *s, const asked *a,
+                                          trace *t)
+{
+    sp_prompt *p = make_prompt(e, l->ctx, a);
+    const sp_measure along = {.forced = a->reference, .n_forced = (int)a->n_reference};
+    sp_request *r = p && prepare(e, l, s, a, p) ? forced(e, l, s, p, &along, t) : NULL;
+    sp_prompt_destroy(p);
+    return r;
 }
 
 static bool compare_kv(const eval_run *e, const lane *l, const sp_request *r, eval_row *row)
@@ -328,6 +362,45 @@ static void fill_row(const asked *a, const eval_setting *s, const sp_result *res
     v[ROW_PLAN] = (double)res->plan_us / 1e3;
 }
 
+/* compare_logits -- with off's along the same tokens. */
+static void compare_logits(const eval_run *e, eval_row *row)
+{
+    const float *first = logits_at(&e->other, 0), *wanted = logits_at(&e->off, 0);
+    const int n = e->off.n_vocab;
+    row->number[ROW_KL_FIRST] = metric_kl(wanted, first, n);
+    row->number[ROW_AGREES] = metric_best(wanted, n) == metric_best(first, n);
+    row->number[ROW_KL_ALL] = mean_kl(&e->off, &e->other);
+}
+
+/* run_likelihood -- one row from one run along the reference answer; off NULL: this is off. */
+static bool run_likelihood(eval_run *e, lane *l, const eval_setting *s, const asked *a,
+                           const sp_result *off, eval_row *row)
+{
+    trace *t = off ? &e->other : &e->off;
+    sp_request *r = forced_along_reference(e, l, s, a, t);
+    if (!r) return false;
+    const sp_result *res = sp_request_result(r);
+    fill_row(a, s, res, (double)(off ? off : res)->ttft_us, row);
+    row->number[ROW_EM] = row->number[ROW_F1] = row->number[ROW_ROUGE] = NAN; /* it is not its own answer */
+    row->number[ROW_NLL] = nll(a, t);
+    if (off) compare_logits(e, row);
+    if (off)
+        sp_request_destroy(r);
+    else
+        l->reference = r;
+    return true;
+}
+
+/* add_nll -- of the reference answer, after the answer itself. */
+static bool add_nll(eval_run *e, lane *l, const eval_setting *s, const asked *a, eval_row *row)
+{
+    if (e->o.measure != EVAL_BOTH || e->o.cold) return true;
+    sp_request *r = forced_along_reference(e, l, s, a, &e->other);
+    if (r) row->number[ROW_NLL] = nll(a, &e->other);
+    sp_request_destroy(r);
+    return r != NULL;
+}
+
 /* run_setting -- one row; `off` is the result that it is compared with. */
 static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked *a,
                         const sp_result *off, eval_row *row)
@@ -343,19 +416,16 @@ static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked
         fill_row(a, s, res, (double)off->ttft_us, row);
         done = !l->compares_kv || compare_kv(e, l, r, row);
         if (done && compares && e->other.n > 0) {
-            const float *first = logits_at(&e->other, 0), *wanted = logits_at(&e->off, 0);
-            int n = e->off.n_vocab;
-            bool forced = !same_answer(res, off) && e->off.n > 1;
-            row->number[ROW_KL_FIRST] = metric_kl(wanted, first, n);
-            row->number[ROW_AGREES] = metric_best(wanted, n) == metric_best(first, n);
+            const bool differs = !same_answer(res, off) && e->off.n > 1;
+            compare_logits(e, row);
             /* in a cold lane a second run would find the copies of the first */
-            if (forced && !e->o.cold) done = force(e, l, s, a, p, off);
-            if (!forced || !e->o.cold) row->number[ROW_KL_ALL] = mean_kl(&e->off, &e->other);
+            if (differs && !e->o.cold) done = force(e, l, s, a, p, off);
+            row->number[ROW_KL_ALL] = differs && e->o.cold ? NAN : mean_kl(&e->off, &e->other);
         }
     }
     sp_request_destroy(r);
     sp_prompt_destroy(p);
-    return done;
+    return done && add_nll(e, l, s, a, row);
 }
 
 /* refer -- off's KV in a lane of its own, to compare with. */
@@ -385,7 +455,14 @@ static bool run_off(eval_run *e, const asked *a, eval_row *row)
     if (e->o.scores_only) return true;
     row->number[ROW_KL_FIRST] = row->number[ROW_KL_ALL] = 0;
     row->number[ROW_AGREES] = 1;
-    return !l->compares_kv || compare_kv(e, l, l->reference, row);
+    return (!l->compares_kv || compare_kv(e, l, l->reference, row)) && add_nll(e, l, s, a, row);
+}
+
+static void drop_asked(asked *a)
+{
+    sp_buffer_free(a->reference);
+    eval_context_drop(&a->chunks);
+    eval_context_drop(&a->strangers);
 }
 
 static bool find_chunks(const eval_run *e, int i, asked *out)
@@ -397,31 +474,33 @@ static bool find_chunks(const eval_run *e, int i, asked *out)
         eval_context_drop(&a.chunks);
         return false;
     }
+    const char *text = a.q->answers[0];
+    if (e->o.measure != EVAL_ANSWERS &&
+        !good(sp_vocab_encode(sp_context_vocab(e->lanes[0].ctx), text, strlen(text), false, &a.reference,
+                              &a.n_reference))) {
+        drop_asked(&a);
+        return false;
+    }
     *out = a;
     return true;
 }
-
-static void drop_chunks(asked *a)
-{
-    eval_context_drop(&a->chunks);
-    eval_context_drop(&a->strangers);
-}
-
 bool eval_run_question(eval_run *e, int i, eval_row *rows)
 {
     asked a;
     if (!find_chunks(e, i, &a)) return false;
-    bool done = run_off(e, &a, &rows[0]);
+    const bool likelihood = e->o.measure == EVAL_LIKELIHOOD;
+    const eval_setting *v = e->o.settings->v;
+    bool done = likelihood ? run_likelihood(e, &e->lanes[0], &v[0], &a, NULL, &rows[0]) : run_off(e, &a, &rows[0]);
     for (int l = 1; l < e->n_lanes && done; l++)
         if (e->lanes[l].compares_kv) done = refer(e, &e->lanes[l], &a);
     for (int s = 1; s < e->o.settings->n && done; s++)
-        done = run_setting(e, &e->lanes[e->lane_of[s]], &e->o.settings->v[s], &a,
-                           sp_request_result(e->lanes[0].reference), &rows[s]);
+        done = (likelihood ? run_likelihood : run_setting)(
+            e, &e->lanes[e->lane_of[s]], &v[s], &a, sp_request_result(e->lanes[0].reference), &rows[s]);
     for (int l = 0; l < e->n_lanes; l++) {
         sp_request_destroy(e->lanes[l].reference);
         e->lanes[l].reference = NULL;
     }
-    drop_chunks(&a);
+    drop_asked(&a);
     return done;
 }
 
@@ -437,7 +516,7 @@ bool eval_run_replay(eval_run *e, int i)
         done = p && warm(e, c, p, &e->o.settings->v[s].reuse);
         sp_prompt_destroy(p);
     }
-    drop_chunks(&a);
+    drop_asked(&a);
     return done;
 }
 
@@ -454,7 +533,7 @@ static bool check_prompts(const eval_run *e)
         sp_prompt *p = make_prompt(e, e->lanes[0].ctx, &a);
         int n = p ? sp_prompt_n_tokens(p) : -1;
         sp_prompt_destroy(p);
-        drop_chunks(&a);
+        drop_asked(&a);
         if (n < 0) return false;
         if (n > longest) longest = n;
         n_long += n + e->o.max_tokens > n_ctx;
@@ -480,7 +559,8 @@ static int assign_lanes(eval_run *e)
         else if (habits & EVAL_TRACES)
             l = traces < 0 ? (traces = n++) : traces;
         e->lane_of[s] = l;
-        e->lanes[l].compares_kv = !e->o.cold && !e->o.scores_only && !(habits & EVAL_STREAM);
+        e->lanes[l].compares_kv = !e->o.cold && !e->o.scores_only && e->o.measure != EVAL_LIKELIHOOD &&
+                                  !(habits & EVAL_STREAM);
     }
     return n;
 }
@@ -491,11 +571,11 @@ eval_run *eval_run_open(const eval_run_opts *o)
     e->o = *o;
     e->model = *o->model;
     e->model.ctx.max_requests = 1; /* one at a time: their times are compared */
-    e->model.ctx.guard = 0;
+    e->model.ctx.guard.share = 0;
     int n = assign_lanes(e);
     for (; e->n_lanes < n; e->n_lanes++) {
         if (!(e->lanes[e->n_lanes].ctx = model_options_open(&e->model))) break;
-        e->model.ctx.store =
+        e->model.ctx.tiers.store =
             NULL; /* only the common lane uses it: a store keeps copies that are forgotten */
     }
     if (e->n_lanes == n) {

@@ -9,6 +9,14 @@
 #include "lab/eval/settings.h"
 #include "cli/model_options.h"
 
+/* What is measured of a question under a setting. */
+typedef enum eval_measure {
+    EVAL_ANSWERS,    /* the answer, and its divergence from off's */
+    EVAL_LIKELIHOOD, /* the reference answer, teacher-forced: NLL, and divergence from off along it. One run, so
+                        it is valid in a cold lane, too */
+    EVAL_BOTH,       /* answers, and then the NLL of the reference answer */
+} eval_measure;
+
 typedef struct eval_run_opts {
     const model_options *model;
     const eval_docs *docs;
@@ -23,6 +31,7 @@ typedef struct eval_run_opts {
     bool from_host;      /* what is prepared leaves the device, and is loaded from the host tier */
     bool cold;           /* no copies are prepared; every setting has its own context */
     bool scores_only;    /* answers without KL and KV deviation */
+    eval_measure measure;
     const volatile sig_atomic_t *interrupted;
 } eval_run_opts;
 

@@ -17,14 +17,6 @@ static unsigned habits_of(const cli_policy *p)
            (p->keeps_placed ? EVAL_TRACES : 0);
 }
 
-int eval_style(const char *name)
-{
-    bool fused;
-    int n;
-    const cli_policy *p = cli_policy_find(name, &fused), *all = cli_policies(&n);
-    return p ? (int)(p - all) + (fused ? n : 0) : 0;
-}
-
 static bool add(eval_settings *all, eval_setting s)
 {
     for (int i = 0; i < all->n; i++) /* a duplicate is run once */
@@ -69,8 +61,7 @@ static bool add_policy(eval_settings *all, const char *name, const char *ratios,
         return false;
     }
     eval_setting s = {.reuse = {.policy = p->name, .unfused = !fused},
-                      .habits = habits_of(p),
-                      .style = eval_style(name)};
+                      .habits = habits_of(p)};
     snprintf(s.name, sizeof s.name, "%s", name);
     if (!p->recomputes) return add(all, s);
     if (alphas && p->keeps_placed) return add_values(all, s, "--alphas", alphas, true);

@@ -16,7 +16,6 @@ typedef struct eval_setting {
     char name[24]; /* policy, and "+fused" when it uses fused copies */
     sp_reuse_opts reuse;
     unsigned habits;
-    int style; /* of its line in plots: one a policy */
 } eval_setting;
 
 typedef struct eval_settings {
@@ -28,8 +27,5 @@ typedef struct eval_settings {
  * NULL) replace the ratios of craft. False after an error message that names option and entry. */
 bool eval_settings_make(const char *policies, const char *ratios, const char *alphas,
                         eval_settings *out);
-
-/* eval_style -- of a policy's line in plots. */
-int eval_style(const char *name);
 
 #endif

@@ -72,8 +72,8 @@ static int depth_of(const sp_copy *c)
 static double belady_priority(const sp_evict *e, const sp_copy *c)
 {
     const sim_future *f = e->user;
-    int32_t doc = sim_digest_doc(&c->id);
-    if (c->kind == SP_COPY_PATH) return -(double)f->soon[depth_of(c)];
+    int32_t doc = sim_digest_doc(&c->facts.id);
+    if (c->facts.kind == SP_COPY_PATH) return -(double)f->soon[depth_of(c)];
     for (int i = 0; i < f->n; i++)
         if (f->docs[i] == doc) return -(double)f->soon[i];
     return c->rank[0].priority; /* not of this request: as it was */

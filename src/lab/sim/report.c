@@ -2,7 +2,6 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
-#include "lab/plot.h"
 #include "lab/sim/sim.h"
 
 static double share(int64_t part, int64_t all)
@@ -80,45 +79,4 @@ bool sim_write_csv(const char *path, const sim_row *rows, int n)
                 (long long)r->n_evicted, r->seconds);
     }
     return closed(f, path);
-}
-
-/* collect -- the rows of each policy as one line; x, y [n]. Returns the number of lines. */
-static int collect(const sim_row *rows, int n, plot_line *lines, double *x, double *y)
-{
-    int n_lines = 0, used = 0;
-    for (int i = 0; i < n; i++) {
-        bool seen = false;
-        for (int k = 0; k < n_lines; k++) seen |= strcmp(lines[k].name, rows[i].policy) == 0;
-        if (seen) continue;
-        plot_line *l = &lines[n_lines];
-        *l = (plot_line){.name = rows[i].policy, .style = n_lines++, .x = x + used, .y = y + used};
-        for (int j = i; j < n; j++) {
-            if (strcmp(rows[j].policy, l->name) != 0) continue;
-            x[used] = rows[j].memory;
-            y[used++] = share(rows[j].r.n_hits, rows[j].r.n_docs);
-            l->n++;
-        }
-    }
-    return n_lines;
-}
-
-bool sim_write_svg(const char *path, const char *title, const sim_row *rows, int n)
-{
-    double *x = cli_alloc((size_t)n, sizeof *x), *y = cli_alloc((size_t)n, sizeof *y);
-    plot_line *lines = cli_alloc((size_t)n, sizeof *lines);
-    plot_panel panel = {.title = title,
-                        .x_label = "memory, share of distinct tokens",
-                        .y_label = "documents found",
-                        .x_percent = true,
-                        .y_percent = true,
-                        .y_span = 0.1,
-                        .y_most = 1,
-                        .lines = lines,
-                        .n_lines = collect(rows, n, lines, x, y)};
-    bool good = plot_write(path, &panel, 1);
-    if (!good) cli_fail_with("%s: cannot be written", path);
-    free(x);
-    free(y);
-    free(lines);
-    return good;
 }

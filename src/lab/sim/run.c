@@ -138,11 +138,11 @@ static sp_err add(sim_cache *c, int i, double cost, int64_t now)
     sp_kv_seal(c->pool, c->blocks, n_blocks);
     c->future.newcomer = c->future.soon ? c->future.soon[i] : 0;
     sp_copy_spec spec = {.seg = seg,
-                         .kind = c->o.by_path ? SP_COPY_PATH : SP_COPY_PLAIN,
-                         .exact = true,
+                         .facts.kind = c->o.by_path ? SP_COPY_PATH : SP_COPY_PLAIN,
+                         .facts.exact = true,
                          .parent = c->o.by_path && i ? c->found[i - 1] : NULL,
                          .blocks = c->blocks,
-                         .cost_us = (float)(cost * seg->n)};
+                         .facts.cost_us = (float)(cost * seg->n)};
     int64_t t = began(c);
     sp_err err = sp_ledger_add(c->ledger, &spec, now, &c->found[i]);
     note(c, SIM_ADD, t);

@@ -9,16 +9,13 @@
 
 enum { MOST_POLICIES = 24, MOST_SIZES = 24 };
 
-#define DEFAULT_POLICIES "lru,lfu,gdsf,pgdsf,fr,lacr,hazard,belady"
-
 typedef struct options {
-    const char *policies, *memory, *by, *chunks, *profile, *tiers, *csv, *svg, *trace_out;
+    const char *policies, *memory, *by, *chunks, *profile, *tiers, *csv, *trace_out;
     sim_workload made;
     sim_opts run;
     int kv_bytes;
     float tokens_per_s;
     bool as_json;
-    char title[160]; /* of the plot */
 } options;
 
 static bool parse(int argc, char **argv, options *o, const char **trace, int *code)
@@ -26,7 +23,7 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
     const opt own[] = {
         {OPT_GROUP, "Simulation"},
         {OPT_STRING, "policy", 0, "LIST", &o->policies,
-         "replacement policies, as --evict, and belady (" DEFAULT_POLICIES ")"},
+         "replacement policies, as --evict, and belady (all)"},
         {OPT_STRING, "memory", 0, "LIST", &o->memory,
          "sizes of the cache: shares of the distinct tokens (5%,10%,20%), or tokens"},
         {OPT_STRING, "by", 0, "INDEX", &o->by, "how copies are found: content or path (content)"},
@@ -60,7 +57,6 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
         {OPT_FLAG, "times", 0, NULL, &o->run.times,
          "time the ledger's calls, of one request in 16; bytes of an entry"},
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write the rows as CSV"},
-        {OPT_STRING, "svg", 0, "FILE", &o->svg, "plot hits over memory"},
         {0},
     };
     const opt *const tables[] = {own, NULL};
@@ -150,7 +146,6 @@ static bool simulate(options *o, const sim_trace *t, const char *const *policies
     }
     if (good) sim_print_rows(rows, n_rows, &o->run, o->as_json);
     if (good && o->csv) good = sim_write_csv(o->csv, rows, n_rows);
-    if (good && o->svg) good = sim_write_svg(o->svg, o->title, rows, n_rows);
     free(rows);
     free(list);
     return good;
@@ -204,10 +199,25 @@ static bool load(options *o, const char *path, sp_cost *cost, sim_trace *t)
     return false;
 }
 
+/* all_policies -- those of the list, and belady. */
+static const char *all_policies(void)
+{
+    static char names[256];
+    int n;
+    const sp_evict_info *all = sp_evict_policies(&n);
+    *names = '\0';
+    for (int i = 0; i < n; i++) {
+        strncat(names, all[i].name, sizeof names - strlen(names) - 1);
+        strncat(names, ",", sizeof names - strlen(names) - 1);
+    }
+    strncat(names, "belady", sizeof names - strlen(names) - 1);
+    return names;
+}
+
 int lab_sim(int argc, char **argv)
 {
     options o = {
-        .policies = DEFAULT_POLICIES,
+        .policies = all_policies(),
         .memory = "5%,10%,20%",
         .by = "content",
         .made = {.n_requests = 10000, .n_docs = 5000, .mean_tokens = 500, .exponent = 1, .seed = 1},
@@ -219,12 +229,6 @@ int lab_sim(int argc, char **argv)
     int code;
     if (!parse(argc, argv, &o, &path, &code)) return code;
     if (!check(&o)) return 2;
-    const char *slash = path ? strrchr(path, '/') : NULL;
-    snprintf(o.title, sizeof o.title, "%s, by %s",
-             slash  ? slash + 1
-             : path ? path
-                    : o.made.kind,
-             o.by);
     char *list = cli_copy(o.policies);
     int n = split(list, "--policy", policies, MOST_POLICIES);
     bool good = n > 0 && load(&o, path, &cost, &t);

@@ -6,7 +6,7 @@
  *   run.c        a ledger without memory, driven request by request
  *   times.c      what its calls take
  *   tiers.c      several tiers, and the time to the first token
- *   report.c     JSON lines, CSV, plot
+ *   report.c     JSON lines, CSV
  *
  * The policies are those of the engine: cache/evict.h over cache/ledger.h, with the number of the
  * request as the time.
@@ -157,6 +157,5 @@ typedef struct sim_row {
 
 void sim_print_rows(const sim_row *rows, int n, const sim_opts *o, bool as_json);
 bool sim_write_csv(const char *path, const sim_row *rows, int n);
-bool sim_write_svg(const char *path, const char *title, const sim_row *rows, int n);
 
 #endif

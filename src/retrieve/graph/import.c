@@ -37,6 +37,7 @@ enum {
     ADD_ENTITY,
     GET_ENTITY,
     SET_NAME,
+    SET_FIRST_NAME,
     ADD_KEY,
     GET_KEY,
     REMOVE_KEY,
@@ -58,6 +59,7 @@ static const char *const statements[N_STATEMENTS] = {
     [GET_ENTITY] = "SELECT id FROM graph_entities WHERE ident = ?1",
     [SET_NAME] =
         "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND coalesce(name, ident) <> ?2",
+    [SET_FIRST_NAME] = "UPDATE graph_entities SET name = ?2 WHERE id = ?1 AND name IS NULL",
     [ADD_KEY] = "INSERT OR IGNORE INTO graph_keys (key, entity, alias) VALUES (?1, ?2, ?3)",
     [GET_KEY] = "SELECT id, key FROM graph_keys WHERE key = ?1 AND entity = ?2 AND alias = 0",
     [REMOVE_KEY] = "DELETE FROM graph_keys WHERE id = ?1",
@@ -109,7 +111,8 @@ typedef struct importer {
     size_t let_go;     /* bytes of the map that were given back */
     int64_t n_pending; /* changes in this transaction */
     int64_t n_given;   /* since the last progress */
-    int64_t n_warned, n_bad_before;
+    int64_t n_warned;
+    int64_t n_used; /* triples and names that the file gave */
 } importer;
 
 /* -- statements ----------------------------------------------------------------------------- */
@@ -295,6 +298,7 @@ static sp_err on_triple(const sp_triple *t, void *user)
     importer *m = user;
     int64_t subject, relation, object, source = 0;
     bool fresh;
+    m->n_used++;
     SP_TRY(find_entity(m, t->subject, &subject));
     SP_TRY(find_or_add(m, &m->relations, t->relation, &relation, &fresh));
     SP_TRY(find_entity(m, t->object, &object));
@@ -317,19 +321,25 @@ static sp_err on_triple(const sp_triple *t, void *user)
     return m->n_pending >= m->opts.batch ? next_batch(m) : SP_OK;
 }
 
-static sp_err on_name(sp_text ident, sp_text name, bool alias, void *user)
+static sp_err on_name(sp_text ident, sp_text name, sp_name_kind kind, void *user)
 {
     importer *m = user;
     int64_t entity;
+    m->n_used++;
     SP_TRY(find_entity(m, ident, &entity));
-    if (!alias && !(ident.n == name.n && memcmp(ident.s, name.s, name.n) == 0)) {
-        sqlite3_bind_int64(m->run[SET_NAME], 1, entity);
-        bind(m, SET_NAME, 2, name);
-        SP_TRY(finish(m, SET_NAME));
-        if (sqlite3_changes(m->db)) SP_TRY(remove_key(m, entity, ident));
+    bool same = ident.n == name.n && memcmp(ident.s, name.s, name.n) == 0;
+    if (kind != SP_NAME_ALIAS && !same) {
+        int set = kind == SP_NAME_MAIN ? SET_NAME : SET_FIRST_NAME;
+        sqlite3_bind_int64(m->run[set], 1, entity);
+        bind(m, set, 2, name);
+        SP_TRY(finish(m, set));
+        if (sqlite3_changes(m->db))
+            SP_TRY(remove_key(m, entity, ident));
+        else if (kind == SP_NAME_FALLBACK)
+            return SP_OK; /* it has a name */
     }
     m->n_pending++;
-    return add_key(m, entity, name, alias);
+    return add_key(m, entity, name, kind == SP_NAME_ALIAS);
 }
 
 static sp_err on_bad(int64_t line, const char *why, void *user)
@@ -398,7 +408,7 @@ static sp_err read_mapped(importer *m)
     m->let_go = 0;
     m->in.data = (const char *)map.data;
     m->in.n = map.size;
-    m->by_lines = m->in.format <= SP_GRAPH_JSONL;
+    m->by_lines = sp_graph_format_has_lines(m->in.format);
     sp_triples_input in = m->in;
     if (in.at > in.n) in.at = m->in.at = 0;
     sp_err err = sp_triples_read(&in, &sink);
@@ -421,8 +431,15 @@ static sp_err read_file(importer *m, const char *file)
     SP_TRY(find_file(m, &whole));
     if (whole) return m->stats->n_unchanged++, SP_OK;
     m->in.format = format;
+    m->in.columns = m->opts.columns;
+    bool from_start = m->in.at == 0;
+    int64_t n_bad = m->stats->n_bad;
+    m->n_used = 0;
     SP_TRY(begin(m));
     sp_err err = read_mapped(m);
+    if (err == SP_OK && from_start && m->n_used == 0 && m->stats->n_bad > n_bad)
+        err = sp_fail(SP_E_FORMAT, "%s: none of its %lld lines is a triple", file,
+                      (long long)(m->stats->n_bad - n_bad));
     if (err == SP_OK) err = commit(m, "whole");
     if (err == SP_OK) m->stats->n_files++;
     if (err != SP_OK && !sqlite3_get_autocommit(m->db))

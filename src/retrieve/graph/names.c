@@ -2,8 +2,12 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
-#include "model/utf8.h"
+#include "base/utf8.h"
+
+#define MAX_FOLDED 16 /* bytes: four characters */
+#define DOTTED_I   0x130
 
 /* -- characters ----------------------------------------------------------------------------- */
 
@@ -25,43 +29,28 @@ static uint32_t decode(const uint8_t *s, size_t n, size_t *length)
     }
 }
 
-static size_t encode(uint32_t c, char out[4])
-{
-    if (c < 0x80) return out[0] = (char)c, 1;
-    if (c < 0x800) {
-        out[0] = (char)(0xC0 | c >> 6);
-        out[1] = (char)(0x80 | (c & 0x3F));
-        return 2;
-    }
-    if (c < 0x10000) {
-        out[0] = (char)(0xE0 | c >> 12);
-        out[1] = (char)(0x80 | (c >> 6 & 0x3F));
-        out[2] = (char)(0x80 | (c & 0x3F));
-        return 3;
-    }
-    out[0] = (char)(0xF0 | c >> 18);
-    out[1] = (char)(0x80 | (c >> 12 & 0x3F));
-    out[2] = (char)(0x80 | (c >> 6 & 0x3F));
-    out[3] = (char)(0x80 | (c & 0x3F));
-    return 4;
-}
-
 static bool in(uint32_t c, uint32_t from, uint32_t to)
 {
     return c >= from && c <= to;
 }
 
-/* fold -- the small letter of a character. */
-static uint32_t fold(uint32_t c)
+/* fold -- a character as Unicode folds its case, at `out`; returns the bytes. Turkish dotted I is an i. */
+static size_t fold(uint32_t c, char out[MAX_FOLDED])
 {
-    if (in(c, 'A', 'Z')) return c + 32;
-    if (in(c, 0xC0, 0xDE)) return c == 0xD7 ? c : c + 32;
-    if (in(c, 0x100, 0x137) || in(c, 0x14A, 0x177)) return c | 1;
-    if (in(c, 0x139, 0x148) || in(c, 0x179, 0x17E)) return c + (c & 1);
-    if (in(c, 0x391, 0x3A9)) return c + 32;
-    if (in(c, 0x410, 0x42F)) return c + 32;
-    if (in(c, 0x400, 0x40F)) return c + 80;
-    return c;
+    utf8proc_int32_t folded[4];
+    size_t n = 0;
+    if (c < 0x80) return out[0] = (char)(in(c, 'A', 'Z') ? c + 32 : c), 1;
+    utf8proc_ssize_t length = utf8proc_decompose_char((utf8proc_int32_t)c, folded, SP_COUNT(folded),
+                                                      UTF8PROC_CASEFOLD, NULL);
+    if (length < 1 || length > (utf8proc_ssize_t)SP_COUNT(folded)) {
+        folded[0] = (utf8proc_int32_t)c;
+        length = 1;
+    }
+    for (utf8proc_ssize_t i = 0; i < length; i++) {
+        if (c == DOTTED_I && i > 0) break;
+        n += (size_t)utf8proc_encode_char(folded[i], (utf8proc_uint8_t *)out + n);
+    }
+    return n;
 }
 
 static bool is_letter(uint32_t c)
@@ -92,15 +81,16 @@ static sp_err trimmed(const char *s, size_t n, sp_bytes *key)
 static sp_err add_word(const char *s, size_t from, size_t to, size_t key_begin, sp_bytes *key,
                        sp_name_words *words)
 {
-    SP_TRY(sp_vec_reserve(key, 2 * (to - from) + 8)); /* folding never doubles a character */
+    SP_TRY(sp_vec_reserve(key, 1));
     if (key->n > key_begin) key->v[key->n++] = ' ';
     size_t at = key->n;
     for (size_t i = from, length; i < to; i += length) {
+        char folded[MAX_FOLDED];
         uint32_t c = decode((const uint8_t *)s + i, to - i, &length);
         if (c == 0xFFFD && length == 1)
-            key->v[key->n++] = s[i];
+            SP_TRY(sp_bytes_add(key, s + i, 1));
         else
-            key->n += encode(fold(c), key->v + key->n);
+            SP_TRY(sp_bytes_add(key, folded, fold(c, folded)));
     }
     if (!words) return SP_OK;
     SP_TRY(sp_vec_reserve(words, 1));

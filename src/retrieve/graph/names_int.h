@@ -14,7 +14,7 @@ typedef SP_VEC(sp_name_word) sp_name_words;
 
 /* sp_name_key -- appends the key of a text: its words in small letters, joined by one blank. A word
  * is a run of letters, digits and marks; an ideograph or kana is a word of its own. Case is folded
- * in the Latin, Greek and Cyrillic blocks by fixed tables, so a key is the same on every machine.
+ * as Unicode says (utf8proc), so "Straße" and "STRASSE" have one key, and so have "İstanbul" and "Istanbul".
  * A text without a word (only punctuation) has its trimmed bytes as the key.
  * words (may be NULL): the words, appended. Not NUL-terminated. Cost: O(n). */
 sp_err sp_name_key(const char *s, size_t n, sp_bytes *key, sp_name_words *words) SP_MUST_CHECK;

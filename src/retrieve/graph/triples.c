@@ -6,7 +6,7 @@
 #include <strings.h>
 
 #include "retrieve/graph/db_int.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 /* -- texts ---------------------------------------------------------------------------------- */
 
@@ -64,16 +64,16 @@ sp_err sp_triples_give(const sp_triple *t, int64_t line, const sp_triple_sink *s
     return sink->triple(&c, sink->user);
 }
 
-sp_err sp_triples_give_name(sp_text ident, sp_text name, bool alias, int64_t line,
+sp_err sp_triples_give_name(sp_text ident, sp_text name, sp_name_kind kind, int64_t line,
                             const sp_triple_sink *sink)
 {
     char why[96];
     ident = trim(ident);
     name = trim(name);
     if (fault(ident, "entity", why, sizeof why) ||
-        fault(name, alias ? "alias" : "name", why, sizeof why))
+        fault(name, kind == SP_NAME_ALIAS ? "alias" : "name", why, sizeof why))
         return sink->bad(line, why, sink->user);
-    return sink->name(ident, name, alias, sink->user);
+    return sink->name(ident, name, kind, sink->user);
 }
 
 /* -- formats -------------------------------------------------------------------------------- */
@@ -87,7 +87,14 @@ static const struct format {
     [SP_GRAPH_JSONL] = {"jsonl", {".jsonl", ".ndjson"}, sp_triples_read_jsonl},
     [SP_GRAPH_GRAPHML] = {"graphml", {".graphml"}, sp_triples_read_graphml},
     [SP_GRAPH_LIGHTRAG] = {"lightrag", {".json"}, sp_triples_read_lightrag},
+    [SP_GRAPH_NTRIPLES] = {"ntriples", {".nt"}, sp_triples_read_rdf},
+    [SP_GRAPH_TURTLE] = {"turtle", {".ttl"}, sp_triples_read_rdf},
 };
+
+bool sp_graph_format_has_lines(sp_graph_format f)
+{
+    return f == SP_GRAPH_TSV || f == SP_GRAPH_CSV || f == SP_GRAPH_JSONL || f == SP_GRAPH_NTRIPLES;
+}
 
 sp_err sp_graph_format_find(const char *name, const char *path, sp_graph_format *out)
 {
@@ -98,13 +105,9 @@ sp_err sp_graph_format_find(const char *name, const char *path, sp_graph_format 
             same |= strcasecmp(dot, formats[f].suffixes[i]) == 0;
         if (same) return *out = (sp_graph_format)f, SP_OK;
     }
-    if (name)
-        return sp_fail(SP_E_ARG,
-                       "graph format \"%s\" is unknown: tsv, csv, jsonl, graphml, lightrag", name);
-    return sp_fail(SP_E_ARG,
-                   "%s: the suffix names no graph format; name it: tsv, csv, jsonl,"
-                   " graphml, lightrag",
-                   path);
+    static const char all[] = "tsv, csv, jsonl, graphml, lightrag, ntriples, turtle";
+    if (name) return sp_fail(SP_E_ARG, "graph format \"%s\" is unknown: %s", name, all);
+    return sp_fail(SP_E_ARG, "%s: the suffix names no graph format; name it: %s", path, all);
 }
 
 sp_err sp_triples_read(const sp_triples_input *in, const sp_triple_sink *sink)
@@ -190,9 +193,10 @@ static sp_err json_names(const json_t *object, int64_t number, const sp_triple_s
     sp_text ident = text_of(json_object_get(object, "entity"), room[0]);
     const json_t *name = json_object_get(object, "name"), *alias;
     size_t i;
-    if (name) SP_TRY(sp_triples_give_name(ident, text_of(name, room[1]), false, number, sink));
+    if (name)
+        SP_TRY(sp_triples_give_name(ident, text_of(name, room[1]), SP_NAME_MAIN, number, sink));
     json_array_foreach(json_object_get(object, "aliases"), i, alias)
-        SP_TRY(sp_triples_give_name(ident, text_of(alias, room[1]), true, number, sink));
+        SP_TRY(sp_triples_give_name(ident, text_of(alias, room[1]), SP_NAME_ALIAS, number, sink));
     return SP_OK;
 }
 
@@ -274,7 +278,7 @@ static sp_err lightrag_nodes(const json_t *nodes, const sp_triple_sink *sink)
         char room[2][24];
         const json_t *name = field(json_object_get(node, "properties"), labels);
         sp_text ident = text_of(field(node, ids), room[0]);
-        SP_TRY(sp_triples_give_name(ident, name ? text_of(name, room[1]) : ident, false,
+        SP_TRY(sp_triples_give_name(ident, name ? text_of(name, room[1]) : ident, SP_NAME_MAIN,
                                     (int64_t)i + 1, sink));
     }
     return SP_OK;

@@ -4,6 +4,7 @@
 #define SP_RETRIEVE_GRAPH_TRIPLES_H
 
 #include "base/mem.h"
+#include "spolia_graph.h"
 
 typedef struct sp_text {
     const char *s; /* valid during the call; not NUL-terminated */
@@ -15,11 +16,16 @@ typedef struct sp_triple {
     sp_text source; /* empty: unknown */
 } sp_triple;
 
+typedef enum sp_name_kind {
+    SP_NAME_MAIN,
+    SP_NAME_ALIAS,    /* the node has another main name */
+    SP_NAME_FALLBACK, /* its main name if it has no other */
+} sp_name_kind;
+
 /* Functions return SP_OK, or an error that ends the reading and is passed on. */
 typedef struct sp_triple_sink {
     sp_err (*triple)(const sp_triple *t, void *user);
-    /* A node and one of its names; `alias`: it has another main name. */
-    sp_err (*name)(sp_text ident, sp_text name, bool alias, void *user);
+    sp_err (*name)(sp_text ident, sp_text name, sp_name_kind kind, void *user);
     /* A line that cannot be used. */
     sp_err (*bad)(int64_t line, const char *why, void *user);
     /* All lines before byte `at` are read, `line` of them; where to continue after an interruption.
@@ -34,8 +40,13 @@ typedef enum sp_graph_format {
     SP_GRAPH_JSONL,
     SP_GRAPH_GRAPHML,
     SP_GRAPH_LIGHTRAG,
+    SP_GRAPH_NTRIPLES,
+    SP_GRAPH_TURTLE,
     SP_GRAPH_N_FORMATS,
 } sp_graph_format;
+
+/* sp_graph_format_has_lines -- whether a reading can be continued at a line. */
+bool sp_graph_format_has_lines(sp_graph_format f);
 
 /* sp_graph_format_find -- by name, or with NULL by the suffix of a file name. SP_E_ARG. */
 sp_err sp_graph_format_find(const char *name, const char *path, sp_graph_format *out) SP_MUST_CHECK;
@@ -47,6 +58,7 @@ typedef struct sp_triples_input {
     size_t n;
     size_t at; /* formats of lines: where to begin, and the lines before it */
     int64_t line;
+    sp_graph_columns columns; /* of CSV */
 } sp_triples_input;
 
 /* sp_triples_read -- reads all of it. Names are trimmed, well-formed UTF-8 without control
@@ -63,9 +75,12 @@ sp_err sp_triples_read_graphml(const sp_triples_input *in,
 sp_err sp_triples_read_lightrag(const sp_triples_input *in,
                                 const sp_triple_sink *sink) SP_MUST_CHECK;
 
+/* sp_triples_read_rdf -- N-Triples and Turtle. */
+sp_err sp_triples_read_rdf(const sp_triples_input *in, const sp_triple_sink *sink) SP_MUST_CHECK;
+
 /* sp_triples_give -- checks a triple of line `line` and gives it, or says what is bad about it. */
 sp_err sp_triples_give(const sp_triple *t, int64_t line, const sp_triple_sink *sink) SP_MUST_CHECK;
-sp_err sp_triples_give_name(sp_text ident, sp_text name, bool alias, int64_t line,
+sp_err sp_triples_give_name(sp_text ident, sp_text name, sp_name_kind kind, int64_t line,
                             const sp_triple_sink *sink) SP_MUST_CHECK;
 
 /* sp_text_of -- a C string, or an empty text for NULL. */

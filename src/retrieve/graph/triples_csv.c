@@ -1,8 +1,9 @@
 /* triples_csv.c -- tables with quotes: triples, and the two exports of Neo4j.
  *
  * The first record decides: when its cells name columns, it is a header; else columns are subject,
- * relation, object and an optional source. The separator is the one of , ; and tab that the first
- * line has most of.
+ * relation, object and an optional source, and a table of another width, or whose header names two
+ * columns but not all that are needed, is an error. A caller who names columns has a header. The
+ * separator is the one of , ; and tab that the first line has most of.
  *
  *   triples      subject, relation, object; or Gephi's Source, Target, Label
  *   neo4j-admin  nodes:  personId:ID(Person), name, :LABEL     edges:  :START_ID(Person), :END_ID, :TYPE
@@ -12,6 +13,7 @@
  */
 #include <string.h>
 
+#include "base/log.h"
 #include "retrieve/graph/triples.h"
 
 #define MAX_RECORD  (1 << 16)
@@ -33,6 +35,7 @@ typedef struct csv {
     cell cells[MAX_COLUMNS];
     int n_cells;
     int column[N_ROLES];     /* -1: none */
+    const char *relation;    /* of all triples; NULL: there is a column */
     char group[N_ROLES][32]; /* of ids */
     sp_bytes id[2];          /* group and id, for subject and object */
 } csv;
@@ -92,6 +95,11 @@ static sp_text cell_text(const csv *c, int i)
     return (sp_text){c->text.v + c->cells[i].from, c->cells[i].n};
 }
 
+static bool is_blank(const csv *c)
+{
+    return c->n_cells == 1 && cell_text(c, 0).n == 0;
+}
+
 /* -- header --------------------------------------------------------------------------------- */
 
 static const struct {
@@ -133,6 +141,101 @@ static void set_column(csv *c, int i)
     }
 }
 
+/* -- columns that the caller names ------------------------------------------------------------ */
+
+static bool names_columns(const csv *c)
+{
+    const sp_graph_columns *k = &c->in->columns;
+    return k->subject || k->relation || k->object || k->source;
+}
+
+/* add_columns -- the cells of the header, for an error. */
+static sp_err add_columns(const csv *c, sp_bytes *out)
+{
+    for (int i = 0; i < SP_MIN(c->n_cells, 20); i++) {
+        sp_text t = cell_text(c, i);
+        SP_TRY(sp_bytes_addf(out, "%s\"%.*s\"", i ? ", " : "", (int)SP_MIN(t.n, 60), t.s));
+    }
+    return sp_bytes_add(out, "", 1);
+}
+
+static sp_err wrong_header(const csv *c, const char *what, const char *name)
+{
+    sp_bytes there = {0};
+    sp_err err = add_columns(c, &there);
+    if (err == SP_OK)
+        err = sp_fail(SP_E_FORMAT,
+                      "%s:1: %s%s; the columns are %s. Name those of subject, relation and object",
+                      c->in->path, what, name, there.v);
+    sp_vec_fini(&there);
+    return err;
+}
+
+static const char *missing_role(const csv *c)
+{
+    if (c->column[SUBJECT] < 0) return "subject";
+    if (c->column[OBJECT] < 0) return "object";
+    return c->column[RELATION] < 0 && !c->relation ? "relation" : NULL;
+}
+
+/* choose -- the column of this name; "=text" is no column but the relation itself. */
+static sp_err choose(csv *c, int role, const char *name)
+{
+    if (!name) return SP_OK;
+    if (role == RELATION && *name == '=') {
+        c->relation = name + 1;
+        return SP_OK;
+    }
+    for (int i = 0; i < c->n_cells && c->column[role] < 0; i++)
+        if (sp_text_is(cell_text(c, i), name)) c->column[role] = i;
+    return c->column[role] >= 0 ? SP_OK : wrong_header(c, "there is no column ", name);
+}
+
+/* choose_columns -- as the caller names them; those that are not named as their header does. */
+static sp_err choose_columns(csv *c)
+{
+    const sp_graph_columns *k = &c->in->columns;
+    SP_TRY(choose(c, SUBJECT, k->subject));
+    SP_TRY(choose(c, RELATION, k->relation));
+    SP_TRY(choose(c, OBJECT, k->object));
+    SP_TRY(choose(c, SOURCE, k->source));
+    for (int i = 0; i < c->n_cells; i++) {
+        bool used = false;
+        for (int r = 0; r < N_ROLES; r++) used |= c->column[r] == i;
+        if (!used) set_column(c, i);
+    }
+    c->column[IDENT] = -1;
+    const char *missing = missing_role(c);
+    return missing ? wrong_header(c, "no column is the ", missing) : SP_OK;
+}
+
+/* warn_of_no_header -- a header that is not known would be a wrong triple. */
+static sp_err warn_of_no_header(const csv *c)
+{
+    sp_bytes there = {0};
+    sp_err err = add_columns(c, &there);
+    if (err == SP_OK)
+        sp_log(SP_LOG_WARN, "%s:1: no header that is known: subject, relation, object are %s",
+               c->in->path, there.v);
+    sp_vec_fini(&there);
+    return err;
+}
+
+/* assume_no_header -- the first record is a triple, if it may be one. */
+static sp_err assume_no_header(csv *c, size_t begin)
+{
+    int n_named = 0;
+    for (int r = 0; r < N_ROLES; r++) n_named += c->column[r] >= 0;
+    if (n_named >= 2) return wrong_header(c, "the header names no ", missing_role(c));
+    if (c->n_cells != 3 && c->n_cells != 4 && !is_blank(c))
+        return wrong_header(c, "neither a header that is known nor a triple", "");
+    if (c->in->at == 0 && !is_blank(c)) SP_TRY(warn_of_no_header(c));
+    for (int r = 0; r < N_ROLES; r++) c->column[r] = r <= SOURCE ? r : -1;
+    c->at = begin;
+    c->line = 0;
+    return SP_OK;
+}
+
 /* read_header -- sets the columns, and c->at after the header if there is one. */
 static sp_err read_header(csv *c)
 {
@@ -145,6 +248,7 @@ static sp_err read_header(csv *c)
     for (int r = 0; r < N_ROLES; r++) c->column[r] = -1;
     c->at = begin;
     SP_TRY(read_record(c, &why));
+    if (names_columns(c)) return choose_columns(c);
     for (int i = 0; !why && i < c->n_cells; i++) set_column(c, i);
     int *col = c->column;
     if (col[SUBJECT] < 0 && col[SOURCE] >= 0 && col[OBJECT] >= 0) { /* Gephi */
@@ -157,10 +261,7 @@ static sp_err read_header(csv *c)
     }
     if (col[IDENT] >= 0 || (col[SUBJECT] >= 0 && col[RELATION] >= 0 && col[OBJECT] >= 0))
         return SP_OK;
-    for (int r = 0; r < N_ROLES; r++) col[r] = r <= SOURCE ? r : -1;
-    c->at = begin;
-    c->line = 0;
-    return SP_OK;
+    return assume_no_header(c, begin);
 }
 
 /* -- rows ----------------------------------------------------------------------------------- */
@@ -186,11 +287,11 @@ static sp_err read_row(csv *c, int64_t line)
     if (is_node) {
         SP_TRY(with_group(c, IDENT, &c->id[0], &ident));
         sp_text name = cell_text(c, c->column[NAME]);
-        return sp_triples_give_name(ident, name.n ? name : ident, false, line, c->sink);
+        return sp_triples_give_name(ident, name.n ? name : ident, SP_NAME_MAIN, line, c->sink);
     }
     SP_TRY(with_group(c, OBJECT, &c->id[1], &object));
-    sp_triple t = {subject, cell_text(c, c->column[RELATION]), object,
-                   cell_text(c, c->column[SOURCE])};
+    sp_text relation = c->relation ? sp_text_of(c->relation) : cell_text(c, c->column[RELATION]);
+    sp_triple t = {subject, relation, object, cell_text(c, c->column[SOURCE])};
     return sp_triples_give(&t, line, c->sink);
 }
 
@@ -200,10 +301,9 @@ static sp_err read_rows(csv *c)
         const char *why;
         int64_t line = c->line + 1;
         SP_TRY(read_record(c, &why));
-        bool blank = c->n_cells == 1 && cell_text(c, 0).n == 0;
         if (why)
             SP_TRY(c->sink->bad(line, why, c->sink->user));
-        else if (!blank)
+        else if (!is_blank(c))
             SP_TRY(read_row(c, line));
         SP_TRY(c->sink->mark(c->at, c->line, c->sink->user));
     }

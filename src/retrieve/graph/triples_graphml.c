@@ -100,7 +100,8 @@ static sp_err end(graphml *g)
     for (int r = 0; r < N_ROLES; r++) text[r] = (sp_text){g->text[r].v, g->text[r].n};
     g->in_node = g->in_edge = false;
     if (node)
-        return sp_triples_give_name(id, text[NAME].n ? text[NAME] : id, false, g->line, g->sink);
+        return sp_triples_give_name(id, text[NAME].n ? text[NAME] : id, SP_NAME_MAIN, g->line,
+                                    g->sink);
     sp_text relation = text[RELATION].n ? text[RELATION] : sp_text_of("related to");
     const char *cut = memmem(relation.s, relation.n, "<SEP>", 5);
     if (cut) relation.n = (size_t)(cut - relation.s);

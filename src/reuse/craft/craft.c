@@ -17,20 +17,20 @@
  * At a share of 0 every copy is used as it is (the paper's Full-Cache); where all were computed
  * after the head alone, that is Full Reuse. At 1 every token is recomputed.
  *
- * Source: Cache-Craft section 3 (rows C2 to C7). */
+ * Source: Cache-Craft section 3. */
 #include <stdlib.h>
 
 #include "reuse/craft/gate.h"
 #include "reuse/craft/overlap.h"
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
 /* -- which copy ----------------------------------------------------------------------------- */
 
 /* cfo_of -- of a copy in a lower tier: not known before it is loaded. */
 static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
 {
-    if (!c->stats) return 1;
-    return c->stats->cci *
+    if (!sp_copy_is_measured(&c->facts)) return 1;
+    return c->facts.stats.cci *
            (1 - sp_overlap_beta(c, in->n_head, in->ids + in->n_head, i - in->n_head));
 }
 
@@ -43,7 +43,7 @@ static sp_err find_best(const sp_finder *f, int i)
     int n;
     SP_TRY(sp_by_content_all(f->ledger, &q, f->arena, &all, &n));
     for (int k = 0; k < n; k++) {
-        if (in->unfused && all[k]->kind == SP_COPY_FUSED) continue;
+        if (in->unfused && all[k]->facts.kind == SP_COPY_FUSED) continue;
         float cfo = cfo_of(in, i, all[k]);
         if (best && cfo >= in->found[i].cfo) continue;
         best = all[k];
@@ -170,7 +170,7 @@ static sp_err add_recomputed(const sp_reuse_input *in, int i, sp_plan *plan, lay
     if (n == 0) return SP_OK;
     int32_t *tokens = sp_arena_take(&plan->arena, (size_t)n, sizeof *tokens);
     if (!tokens) return sp_fail_nomem((size_t)n * sizeof *tokens, "a plan");
-    for (int32_t k = 0; k < n; k++) tokens[k] = c->stats->order[k];
+    for (int32_t k = 0; k < n; k++) tokens[k] = c->facts.stats.order[k];
     qsort(tokens, (size_t)n, sizeof *tokens, ascending);
     for (int32_t k = 0; k < n && l->patch[i] >= 0; k++) {
         int32_t patched = patch_index(c, tokens[k]);
@@ -202,7 +202,7 @@ static sp_err add_todo(const sp_reuse_input *in, int see, sp_plan *plan, const l
         while (plan->n_twins < plan->n_todo) plan->twins[plan->n_twins++] = (sp_twin){-1, 0};
         for (int32_t k = 0; k < l->count[i]; k++) {
             const sp_span *s = &plan->spans[l->recomputed[i]];
-            int32_t token = s->pos[k] - in->found[i].copy->at;
+            int32_t token = s->pos[k] - in->found[i].copy->facts.at;
             SP_TRY(sp_plan_add_todo(plan, (sp_todo){.token = in->segs[i].tokens[token],
                                                     .pos = s->pos[k] + s->shift,
                                                     .span = (uint16_t)l->recomputed[i],

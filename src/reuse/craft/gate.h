@@ -9,7 +9,7 @@
  * the remaining layers, where their cached copies replace them (plan.h: twins). It acts on the
  * tokens that are computed in one step with the question.
  *
- * Source: Cache-Craft sections 3.1 and 3.2.2 (rows C2, C6). */
+ * Source: Cache-Craft sections 3.1 and 3.2.2. */
 #ifndef SP_REUSE_CRAFT_GATE_H
 #define SP_REUSE_CRAFT_GATE_H
 

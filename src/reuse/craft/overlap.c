@@ -13,18 +13,18 @@ static int place_of(const sp_digest *id, const sp_digest *now, int n_now)
 /* is_first -- whether before[j] is the first with its id. */
 static bool is_first(const sp_copy *c, int n_head, int j)
 {
-    return place_of(&c->before[j], c->before + n_head, j - n_head) < 0;
+    return place_of(&c->facts.before[j], c->facts.before + n_head, j - n_head) < 0;
 }
 
 /* disorder -- gamma: the share of pairs that are in the other order now (eq. 7). */
 static float disorder(const sp_copy *c, int n_head, const sp_digest *now, int n_now)
 {
     int pairs = 0, discordant = 0;
-    for (int a = n_head; a < c->n_before; a++) {
-        int place_a = place_of(&c->before[a], now, n_now);
+    for (int a = n_head; a < c->facts.n_before; a++) {
+        int place_a = place_of(&c->facts.before[a], now, n_now);
         if (place_a < 0 || !is_first(c, n_head, a)) continue;
-        for (int b = a + 1; b < c->n_before; b++) {
-            int place_b = place_of(&c->before[b], now, n_now);
+        for (int b = a + 1; b < c->facts.n_before; b++) {
+            int place_b = place_of(&c->facts.before[b], now, n_now);
             if (place_b < 0 || !is_first(c, n_head, b)) continue;
             pairs++;
             discordant += place_b < place_a;
@@ -36,10 +36,11 @@ static float disorder(const sp_copy *c, int n_head, const sp_digest *now, int n_
 float sp_overlap_beta(const sp_copy *c, int n_head, const sp_digest *now, int n_now)
 {
     double all = 0, common = 0;
-    if (c->n_before == n_head) return n_now == 0;
-    for (int j = n_head; j < c->n_before; j++) {
-        all += (double)c->stats->inter[j];
-        if (place_of(&c->before[j], now, n_now) >= 0) common += (double)c->stats->inter[j];
+    if (c->facts.n_before == n_head) return n_now == 0;
+    for (int j = n_head; j < c->facts.n_before; j++) {
+        all += (double)c->facts.stats.inter[j];
+        if (place_of(&c->facts.before[j], now, n_now) >= 0)
+            common += (double)c->facts.stats.inter[j];
     }
     if (all <= 0) return 1; /* it looked at none of them */
     return (float)(common / all) * (1 - disorder(c, n_head, now, n_now));

@@ -1,5 +1,5 @@
 /* overlap.h -- how well a copy that was computed after some chunks serves after others.
- * Source: Cache-Craft sections 3.1 and 3.2 (rows C3, C4). */
+ * Source: Cache-Craft sections 3.1 and 3.2. */
 #ifndef SP_REUSE_CRAFT_OVERLAP_H
 #define SP_REUSE_CRAFT_OVERLAP_H
 
@@ -9,7 +9,7 @@
  * copy gave to chunks before it, the share that went to chunks that precede it now. gamma: the
  * share of pairs of those whose order has changed (Kendall's tau distance).
  * The first n_head of c->before are the head, not chunks. No chunks before it then and now: 1; none
- * then, some now: 0. Pre: c->stats. Cost: O(n_before * n_now). */
+ * then, some now: 0. Pre: the copy is measured. Cost: O(n_before * n_now). */
 float sp_overlap_beta(const sp_copy *c, int n_head, const sp_digest *now, int n_now);
 
 /* sp_overlap_cci -- Cache Context Impact, 0.5 .. 1 (eq. 9 to 11), of a chunk with n tokens: inter

@@ -1,33 +1,33 @@
-/* statistics.c -- what a measured plan leaves behind: copies of chunks with their statistics.
+/* statistics.c -- what is kept of a measured plan: copies of chunks with their statistics.
  *
  *   computed as a whole   a copy: CCI, attention to each chunk before, tokens by that attention
  *   in part               a patch over the copy that was used; CCI and the order of tokens are
  *                         those of that copy, as properties of the chunk
  *
- * Source: Cache-Craft sections 3.1 and 3.3 (rows C2, C4, C5, C7). */
+ * Source: Cache-Craft sections 3.1 and 3.3. */
 #include "reuse/craft/gate.h"
 #include "reuse/craft/overlap.h"
-#include "reuse/reuse_int.h"
+#include "reuse/parts.h"
 
-/* stats_of -- of a copy computed as a whole; of a patch: its own attention, the rest its base's. */
-static const sp_copy_stats *stats_of(const sp_reuse_input *in, int i, const sp_craft_measured *m,
-                                     sp_arena *arena)
+/* stats_of -- of a copy computed as a whole; of a patch: its own attention, the rest its base's. Without memory:
+ * not measured. */
+static sp_copy_stats stats_of(const sp_reuse_input *in, int i, const sp_craft_measured *m,
+                              sp_arena *arena)
 {
     const sp_copy *used = in->found[i].copy;
-    sp_copy_stats *s = sp_arena_take(arena, 1, sizeof *s);
+    sp_copy_stats s = {.inter = m->inter};
+    if (used) {
+        s.cci = used->facts.stats.cci;
+        s.order = used->facts.stats.order;
+        return s;
+    }
     int32_t *n_of = sp_arena_take(arena, (size_t)i + 1, sizeof *n_of);
-    if (!s || !n_of) return NULL;
+    if (!n_of) return (sp_copy_stats){0};
     for (int j = in->n_head; j < i; j++)
         n_of[j] = in->segs[j].kind == SP_SEG_CHUNK ? in->segs[j].n : 0;
-    s->inter = m->inter;
-    if (used) {
-        s->cci = used->stats->cci;
-        s->order = used->stats->order;
-    } else {
-        s->cci = sp_overlap_cci(m->inter, n_of, i, m->intra, in->segs[i].n);
-        s->order = sp_reuse_falling(m->to_prior, in->segs[i].n, arena);
-    }
-    return s->order ? s : NULL;
+    s.cci = sp_overlap_cci(m->inter, n_of, i, m->intra, in->segs[i].n);
+    s.order = sp_reuse_falling(m->to_prior, in->segs[i].n, arena);
+    return s.order ? s : (sp_copy_stats){0};
 }
 
 /* recomputed_span -- the span of recomputed tokens of chunk i; -1: none. */
@@ -47,8 +47,8 @@ static bool as_patch(const sp_craft_gate *g, sp_plan *plan, int i, const sp_copy
     int32_t n = plan->spans[span].n;
     int32_t *patch = sp_arena_take(&plan->arena, (size_t)n, sizeof *patch);
     if (!patch) return false;
-    for (int32_t k = 0; k < n; k++) patch[k] = plan->spans[span].pos[k] - used->at;
-    out->kind = SP_COPY_PLACED;
+    for (int32_t k = 0; k < n; k++) patch[k] = plan->spans[span].pos[k] - used->facts.at;
+    out->facts.kind = SP_COPY_PLACED;
     out->base = used;
     out->n_patch = n;
     out->patch = patch;
@@ -61,14 +61,15 @@ bool sp_craft_keep_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_copy
     const sp_craft_gate *g = sp_craft_gate_of(plan);
     const sp_copy *used = in->found[i].copy;
     if (!g || !g->chunks[i].on || g->chunks[i].dropped) return false;
-    if (used && (used->base || !used->stats)) return false; /* a patch is not patched */
+    if (used && (used->base || !sp_copy_is_measured(&used->facts)))
+        return false; /* a patch is not patched */
     *out = (sp_copy_spec){.seg = &in->segs[i],
-                          .kind = i == in->n_head ? SP_COPY_PLAIN : SP_COPY_PLACED,
-                          .before = in->ids,
-                          .n_before = i,
-                          .n_head = in->n_head,
-                          .at = plan->spans[i].at,
+                          .facts.kind = i == in->n_head ? SP_COPY_PLAIN : SP_COPY_PLACED,
+                          .facts.before = in->ids,
+                          .facts.n_before = i,
+                          .facts.n_head = in->n_head,
+                          .facts.at = plan->spans[i].at,
                           .blocks = plan->spans[i].blocks,
-                          .stats = stats_of(in, i, &g->chunks[i], &plan->arena)};
-    return out->stats && (!used || as_patch(g, plan, i, used, out));
+                          .facts.stats = stats_of(in, i, &g->chunks[i], &plan->arena)};
+    return sp_copy_is_measured(&out->facts) && (!used || as_patch(g, plan, i, used, out));
 }

@@ -3,7 +3,8 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "serve/check/guard_int.h"
+#include "serve/check/measure.h"
+#include "serve/guard/checks.h"
 
 static sp_err compare(int position, const float *logits, int n_vocab, void *user)
 {
@@ -47,8 +48,9 @@ void sp_guard_step(sp_context *c)
     if (!g->check && g->n_waiting) begin_check(c, g);
 }
 
-bool sp_guard_busy(const sp_guard *g)
+bool sp_guard_busy(const sp_context *c)
 {
+    const sp_guard *g = c->guard;
     return g && (g->check || g->n_waiting);
 }
 
@@ -57,4 +59,30 @@ void sp_guard_stop(sp_guard *g)
     if (!g) return;
     sp_request_destroy(g->check);
     g->check = NULL;
+}
+
+const sp_guard_report *sp_context_guard(const sp_context *c, int *n)
+{
+    return sp_guard_reports(c ? c->guard : NULL, n);
+}
+
+typedef struct guard_read {
+    sp_guard_report *out;
+    int most, n;
+} guard_read;
+
+static sp_err read_reports(sp_context *c, void *arg)
+{
+    guard_read *r = arg;
+    const sp_guard_report *all = sp_context_guard(c, &r->n);
+    for (int i = 0; i < r->n && i < r->most; i++) r->out[i] = all[i];
+    return SP_OK;
+}
+
+int sp_context_guard_read(sp_context *c, sp_guard_report *out, int most)
+{
+    guard_read r = {.out = out, .most = most};
+    if (!c || !out) return 0;
+    sp_err err = sp_driver_call(c, read_reports, &r); /* it has no error */
+    return err == SP_OK ? r.n : 0;
 }

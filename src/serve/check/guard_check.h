@@ -2,12 +2,12 @@
 #ifndef SP_SERVE_GUARD_CHECK_H
 #define SP_SERVE_GUARD_CHECK_H
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 /* sp_guard_step -- ends a check that is done, begins the next one. Pre: the context is idle. */
 void sp_guard_step(sp_context *c);
 /* sp_guard_busy -- checks run or wait. */
-bool sp_guard_busy(const sp_guard *g);
+bool sp_guard_busy(const sp_context *c);
 /* sp_guard_stop -- ends a running check. */
 void sp_guard_stop(sp_guard *g);
 

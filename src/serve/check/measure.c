@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "serve/request_int.h"
-#include "serve/tiers/tiers_int.h"
+#include "serve/request/request.h"
 
 static sp_err check(const sp_context *c, const sp_measure *m)
 {
@@ -31,13 +30,13 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
 
 sp_measured_steps sp_measure_steps(const sp_context *c)
 {
-    return c->steps;
+    return c->step.measured;
 }
 
 static sp_err swap_out(sp_context *c, void *arg)
 {
     SP_UNUSED(arg);
-    if (!c->tiers || !c->tiers->host) return sp_fail(SP_E_ARG, "the context has no host tier");
+    if (!c->tiers || !sp_tiers_host(c->tiers)) return sp_fail(SP_E_ARG, "the context has no host tier");
     sp_tiers_drain(c->tiers);
     while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
     }

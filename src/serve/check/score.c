@@ -1,7 +1,7 @@
 /* score.c -- logits of every position of a text: the plain forward pass, for checks and
  * perplexity. */
 #include "base/need.h"
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 #define SCORE_ROWS 32 /* rows of logits held at a time unless the caller asks for other pieces */
 
@@ -53,10 +53,11 @@ static sp_err score(sp_context *c, void *arg)
     const size_t n = a->n;
     int piece = a->piece;
     if (n < 1) return sp_fail(SP_E_ARG, "the text is empty");
-    if (n > (size_t)c->n_ctx)
-        return sp_fail(SP_E_CONTEXT, "text of %zu tokens, the context holds %d", n, c->n_ctx);
+    if (n > (size_t)c->limits.n_ctx)
+        return sp_fail(SP_E_CONTEXT, "text of %zu tokens, the context holds %d", n,
+                       c->limits.n_ctx);
     if (piece < 0) return sp_fail(SP_E_ARG, "pieces of %d tokens", piece);
-    piece = SP_MIN(piece ? piece : SCORE_ROWS, c->n_batch);
+    piece = SP_MIN(piece ? piece : SCORE_ROWS, c->limits.n_batch);
     float *logits = sp_alloc((size_t)piece * (size_t)c->model->hp.n_vocab, sizeof *logits);
     if (!logits)
         return sp_fail_nomem((size_t)piece * (size_t)c->model->hp.n_vocab * sizeof *logits,
@@ -75,8 +76,8 @@ static sp_err score(sp_context *c, void *arg)
     return err;
 }
 
-sp_err sp_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
-                void *user)
+sp_err sp_tokens_score(sp_context *c, const int32_t *ids, size_t n, int piece, sp_logits_fn *fn,
+                       void *user)
 {
     SP_NEED(c);
     SP_NEED(fn);

@@ -113,8 +113,8 @@ static sp_err fuse(computing *k, const sp_hits *similar, const sp_hit *chunk, bo
         sp_prompt *p;
         bool fresh = false;
         SP_TRY(fused_prompt(k, similar, n, chunk, &p));
-        *done = sp_prompt_n_tokens(p) <= k->d->ctx->n_ctx;
-        sp_err err = *done ? sp_fuse(k->d->ctx, p, &fresh) : SP_OK;
+        *done = sp_prompt_n_tokens(p) <= k->d->ctx->limits.n_ctx;
+        sp_err err = *done ? sp_chunk_fuse(k->d->ctx, p, &fresh) : SP_OK;
         sp_prompt_destroy(p);
         SP_TRY(err);
         if (*done) count(k, fresh);

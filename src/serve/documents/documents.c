@@ -18,7 +18,7 @@
 
 #define MOST_ID   256
 #define PIN_SHARE 0.5f
-#define RETRY_US  5000
+#define RETRY_US  20000
 
 /* -- tenants and texts ------------------------------------------------------------------------- */
 
@@ -55,14 +55,15 @@ static int64_t now_s(void)
 static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
 {
     sp_bytes s = {0};
-    sp_known *k = d->ctx->prompts.known;
+    sp_known *k = d->ctx->texts.prompts.known;
     uint64_t tenant = tenant_number(chunk->root);
     SP_TRY(sp_chunk_form(chunk->title, chunk->text, &s));
     void (*change)(sp_known *, uint64_t, const char *, size_t) =
         known ? sp_known_add : sp_known_drop;
     change(k, tenant, s.v, s.n);
     change(k, tenant, chunk->text, strlen(chunk->text));
-    if (!known) sp_repeats_forget(d->ctx->prompts.repeats, tenant); /* a message may have had it */
+    if (!known)
+        sp_repeats_forget(d->ctx->texts.prompts.repeats, tenant); /* a message may have had it */
     sp_vec_fini(&s);
     return SP_OK;
 }
@@ -215,7 +216,8 @@ static void putting_fini(putting *p)
     sp_arena_fini(&p->arena);
 }
 
-static sp_err erase_doomed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out);
+static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_us,
+                           sp_documents_removed *out);
 
 sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new *n,
                         sp_document_list *out)
@@ -233,7 +235,7 @@ sp_err sp_documents_put(sp_documents *d, const char *salt, const sp_document_new
     if (err == SP_OK) err = enter(&p, tenant, n, id);
     putting_fini(&p);
     SP_TRY(err);
-    if (erase_doomed(d, 0, &removed) !=
+    if (erase_doomed(d, tenant, 0, &removed) !=
         SP_OK) /* of a document that it replaces; the next tick tries again */
         sp_log(SP_LOG_WARN, "a replaced document is not erased yet: %s", sp_error_detail());
     return sp_documents_get(d, salt, n->id ? n->id : id, out);
@@ -337,45 +339,61 @@ sp_err sp_documents_expire(sp_documents *d, const char *salt, const char *id, in
 
 /* -- deleting ---------------------------------------------------------------------------------- */
 
-/* erase_ids -- until no request reads the copies, or the time is over. */
-static sp_err erase_ids(sp_documents *d, const sp_digests *ids, int64_t timeout_us,
-                        sp_documents_removed *out)
+/* erase_tiers -- once for a list: what is erased is not written to a tier before the list is forgotten, or another
+ * list is erased. Called with the lock held, as the next two. */
+static sp_err erase_tiers(sp_documents *d, const sp_digests *ids, sp_documents_removed *out)
 {
-    const struct timespec pause = {.tv_nsec = RETRY_US * 1000};
-    int64_t end = sp_clock_us() + timeout_us;
-    for (;;) {
-        sp_erased e;
-        SP_TRY(sp_context_erase(d->ctx, ids->v, ids->n, &e));
-        out->n_device += e.n_device;
-        out->n_store += e.n_store;
-        out->n_pending = e.n_pending;
-        if (e.n_pending == 0 || sp_clock_us() >= end) return SP_OK;
-        nanosleep(&pause, NULL);
-    }
+    const uint64_t list = sp_hash64(ids->v, ids->n * sizeof *ids->v) | 1;
+    int64_t n_store;
+    if (d->swept == list) return SP_OK;
+    SP_TRY(sp_context_erase_tiers(d->ctx, ids->v, ids->n, &n_store));
+    out->n_store += n_store;
+    d->swept = list;
+    return SP_OK;
 }
 
-/* erase_listed -- Called with the lock held. */
-static sp_err erase_listed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out)
+/* erase_now -- what no request reads; the list is forgotten when that is all of it. */
+static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, sp_documents_removed *out)
 {
-    sp_digests ids = {0};
-    sp_hits texts = {0};
-    int64_t last;
-    sp_err err = sp_shelf_doomed(d->shelf, &ids, &texts, &last);
-    for (int i = 0; i < texts.n && err == SP_OK; i++) err = know(d, &texts.v[i], false);
-    if (err == SP_OK && last) err = hold_pinned(d); /* not theirs any more */
-    if (err == SP_OK && last) err = erase_ids(d, &ids, timeout_us, out);
-    if (err == SP_OK && last && out->n_pending == 0) err = sp_shelf_forget(d->shelf, last);
-    sp_hits_fini(&texts);
-    sp_vec_fini(&ids);
+    sp_erased e;
+    SP_TRY(erase_tiers(d, &doomed->ids, out));
+    SP_TRY(sp_context_erase_device(d->ctx, doomed->ids.v, doomed->ids.n, &e));
+    out->n_device += e.n_device;
+    out->n_pending = e.n_pending;
+    if (e.n_pending) return SP_OK;
+    d->swept = 0;
+    return sp_shelf_forget(d->shelf, doomed);
+}
+
+static sp_err list_doomed(sp_documents *d, const char *tenant, sp_doomed *out)
+{
+    SP_TRY(sp_shelf_doomed(d->shelf, tenant, out));
+    sp_err err = SP_OK;
+    for (int i = 0; i < out->texts.n && err == SP_OK; i++) err = know(d, &out->texts.v[i], false);
+    if (err == SP_OK && out->rows.n) err = hold_pinned(d); /* not theirs any more */
     return err;
 }
 
-static sp_err erase_doomed(sp_documents *d, int64_t timeout_us, sp_documents_removed *out)
+/* erase_doomed -- of a tenant, or of all (NULL). It waits for requests that read them without the lock: deletions of
+ * others continue, and say nothing of these. */
+static sp_err erase_doomed(sp_documents *d, const char *tenant, int64_t timeout_us,
+                           sp_documents_removed *out)
 {
+    const struct timespec pause = {.tv_nsec = RETRY_US * 1000};
+    const int64_t end = sp_clock_us() + timeout_us;
+    sp_doomed doomed = {0};
     *out = (sp_documents_removed){0};
     pthread_mutex_lock(&d->lock);
-    sp_err err = erase_listed(d, timeout_us, out);
+    sp_err err = list_doomed(d, tenant, &doomed);
+    if (err == SP_OK && doomed.rows.n) err = erase_now(d, &doomed, out);
     pthread_mutex_unlock(&d->lock);
+    while (err == SP_OK && out->n_pending && sp_clock_us() < end) {
+        nanosleep(&pause, NULL);
+        pthread_mutex_lock(&d->lock);
+        err = erase_now(d, &doomed, out);
+        pthread_mutex_unlock(&d->lock);
+    }
+    sp_doomed_fini(&doomed);
     return err;
 }
 
@@ -386,9 +404,11 @@ sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, in
     SP_NEED(id);
     char tenant[SP_TENANT_BYTES];
     sp_documents_removed removed;
+    if (d->ctx->tiers && sp_tiers_has_store(d->ctx->tiers) && !sp_tiers_writes(d->ctx->tiers))
+        return sp_fail(SP_E_UNSUPPORTED, "another process writes the store: delete the document there");
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_doom(d->shelf, tenant, id));
-    SP_TRY(erase_doomed(d, timeout_us, &removed));
+    SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
     if (out) *out = removed;
     return SP_OK;
 }
@@ -398,7 +418,7 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
     SP_NEED(d);
     sp_documents_removed removed;
     SP_TRY(sp_shelf_doom_expired(d->shelf, now));
-    SP_TRY(erase_doomed(d, 0, &removed));
+    SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);
     sp_err err = hold_pinned(d);
     pthread_mutex_unlock(&d->lock);

@@ -5,8 +5,8 @@
 #include <pthread.h>
 
 #include "retrieve/shelf.h"
-#include "serve/context_int.h"
-#include "serve/tiers/erase.h"
+#include "serve/request/context.h"
+#include "serve/documents/erase.h"
 
 enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
 
@@ -16,6 +16,7 @@ struct sp_documents {
     int size_words, overlap_words;
     pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
     sp_held held;         /* pinned copies */
+    uint64_t swept;       /* a hash of the ids that have left the tiers, not the device yet; 0: none */
 };
 
 /* sp_tenant_name -- a salt as hex that does not reveal it; "" for NULL. Errors: SP_E_NOMEM. */

@@ -3,7 +3,7 @@
 
 #include "model/json_file.h"
 #include "serve/prompt/chat_text.h"
-#include "serve/context_int.h"
+#include "serve/prompt/vocab.h"
 
 static const char *const origins[] = {[SP_TEMPLATE_MESSAGE] = "message",
                                       [SP_TEMPLATE_DOCUMENT] = "document",
@@ -92,7 +92,7 @@ const char *sp_vocab_template(const sp_vocab *v)
     return v ? v->chat_template : NULL;
 }
 
-sp_err sp_apply_template(const sp_vocab *v, const char *jinja, const char *request, int64_t now,
+sp_err sp_template_apply(const sp_vocab *v, const char *jinja, const char *request, int64_t now,
                          char **json)
 {
     sp_template_input in = {.now = now};

@@ -2,8 +2,8 @@
 #ifndef SP_SERVE_CHAT_TEXT_H
 #define SP_SERVE_CHAT_TEXT_H
 
-#include "model/template.h"
-#include "model/tokenizer.h"
+#include "model/template/template.h"
+#include "model/tokenizer/tokenizer.h"
 
 /* sp_chat_read -- "messages", "tools" and so on, borrowed from the request. Errors: SP_E_ARG names the
  * member. */

@@ -3,13 +3,12 @@
 #include <string.h>
 
 #include "base/need.h"
-#include "serve/context_int.h"
 
 sp_err sp_prompt_create(sp_context *c, sp_prompt **out)
 {
     SP_NEED(c);
     SP_NEED(out);
-    return sp_prompt_create_for(c, c->prompts.salt, out);
+    return sp_prompt_create_for(c, sp_context_prompts(c)->salt, out);
 }
 
 sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out)
@@ -18,7 +17,7 @@ sp_err sp_prompt_create_for(sp_context *c, const char *salt, sp_prompt **out)
     SP_NEED(out);
     sp_prompt *p = SP_NEW(sp_prompt);
     if (!p) return sp_fail_nomem(sizeof *p, "a prompt");
-    p->space = &c->prompts;
+    p->space = sp_context_prompts(c);
     p->tenant = sp_known_tenant(salt);
     sp_arena_init(&p->arena);
     size_t n = salt ? strlen(salt) + 1 : 0;
@@ -179,12 +178,18 @@ static sp_err add_template(sp_prompt *p, const char *text)
     return sp_prompt_add_template(p, text, strlen(text));
 }
 
-/* add_words -- what people wrote. An earlier answer is a segment by itself: so it is found again. */
+/* add_words -- what people wrote. An earlier answer is a segment by itself: so it is found again. Words without
+ * tokens leave the tail: there may be no segment, or the last one may be a chunk, which nothing joins. */
 static sp_err add_words(sp_prompt *p, const char *text, size_t n, bool special)
 {
     bool answer = p->n_turns && p->role == SP_ROLE_ASSISTANT;
-    SP_TRY(add_text(p, text, n, special, p->tail == SP_TAIL_TEMPLATE && !answer));
-    p->tail = answer || !p->n_turns ? SP_TAIL_SEALED : SP_TAIL_WORDS;
+    bool extend = p->tail == SP_TAIL_TEMPLATE && !answer;
+    size_t n_before = p->segs.n;
+    SP_TRY(add_text(p, text, n, special, extend));
+    if (answer || !p->n_turns)
+        p->tail = SP_TAIL_SEALED;
+    else if (extend || p->segs.n > n_before)
+        p->tail = SP_TAIL_WORDS;
     return SP_OK;
 }
 
@@ -285,7 +290,7 @@ sp_err sp_prompt_add_cut(sp_prompt *p, const char *text, size_t n)
     return add_cut(p, text, n, NULL, false);
 }
 
-sp_err sp_prompt_find_chunks(sp_prompt *p, sp_find find)
+sp_err sp_prompt_find_chunks(sp_prompt *p, sp_chunk_find find)
 {
     SP_NEED(p);
     if (find < SP_FIND_KNOWN || find > SP_FIND_NONE)

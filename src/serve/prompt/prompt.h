@@ -19,8 +19,8 @@
 
 #include "base/mem.h"
 #include "kv/segment.h"
-#include "model/chat.h"
-#include "model/tokenizer.h"
+#include "model/template/chat.h"
+#include "model/tokenizer/tokenizer.h"
 #include "serve/prompt/cut.h"
 #include "serve/prompt/repeats.h"
 #include "spolia.h"
@@ -36,6 +36,9 @@ typedef struct sp_prompt_space {
     sp_known *known;     /* texts of chunks so far; owned by the context */
     sp_repeats *repeats; /* texts of messages so far; owned by the context */
 } sp_prompt_space;
+
+/* sp_context_prompts -- of a context; lives as long as it does. */
+const sp_prompt_space *sp_context_prompts(const sp_context *c);
 
 /* What may join the last segment. */
 typedef enum sp_tail {
@@ -56,7 +59,7 @@ struct sp_prompt {
     sp_tree_mode trees;
     sp_role role; /* of the last turn that has begun; once n_turns > 0 */
     int n_turns;
-    sp_find find; /* which chunks are looked for in texts */
+    sp_chunk_find find; /* which chunks are looked for in texts */
     bool in_turn; /* it has not ended */
     bool closed;  /* the assistant's turn is open: nothing follows */
     sp_tail tail;

@@ -12,7 +12,7 @@
 #include "base/need.h"
 #include "model/json_file.h"
 #include "serve/prompt/chat_text.h"
-#include "serve/context_int.h"
+#include "serve/prompt/prompt.h"
 
 typedef struct writer {
     sp_prompt *p;

@@ -19,20 +19,14 @@ static double shared(const sp_waiting *w)
     return (double)w->n_shared;
 }
 
-static const sp_order orders[] = {
+static const sp_queue_order orders[] = {
     {"reorder", "most cached tokens for each computed one (RAGCache)", true, false, ratio},
     {"fcfs", "as they came", false, false, NULL},
     {"lpm", "longest cached part (longest prefix match)", true, false, cached},
     {"lsp", "longest beginning that another waiting request has, too", false, true, shared},
 };
 
-const sp_order *sp_orders(int *n)
-{
-    *n = (int)SP_COUNT(orders);
-    return orders;
-}
-
-sp_err sp_order_find(const char *name, const sp_order **out)
+sp_err sp_queue_order_find(const char *name, const sp_queue_order **out)
 {
     char names[128] = "";
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
@@ -46,19 +40,20 @@ sp_err sp_order_find(const char *name, const sp_order **out)
     return sp_fail(SP_E_ARG, "order \"%s\" is unknown: %s", name, names);
 }
 
-/* goes_first -- rules 1 and 2: the class of a before the class of b. */
+/* goes_first -- rules 1 to 3: the class of a before the class of b. */
 static bool goes_first(const sp_waiting *a, const sp_waiting *b)
 {
     if (a->priority != b->priority) return a->priority < b->priority;
-    return a->tenant != b->tenant && a->served < b->served;
+    if (a->tenant != b->tenant) return a->served < b->served;
+    return a->own_priority < b->own_priority;
 }
 
 static bool same_class(const sp_waiting *a, const sp_waiting *b)
 {
-    return a->priority == b->priority && a->tenant == b->tenant;
+    return a->priority == b->priority && a->tenant == b->tenant && a->own_priority == b->own_priority;
 }
 
-int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window)
+int sp_queue_order_next(const sp_queue_order *o, const sp_waiting *w, int n, int window)
 {
     int class = 0;
     for (int i = 1; i < n; i++)
@@ -76,7 +71,7 @@ int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window)
     return best;
 }
 
-void sp_order_overtakes(sp_waiting *w, int next)
+void sp_queue_order_overtakes(sp_waiting *w, int next)
 {
     for (int i = 0; i < next; i++)
         if (same_class(&w[i], &w[next])) w[i].n_overtaken++;

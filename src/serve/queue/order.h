@@ -2,10 +2,11 @@
  *
  *   1. priority    the lowest number
  *   2. tenant      of those, the requests of whoever was served least (serve/queue/share.h)
- *   3. overtaken   of those, the oldest that `window` later ones have overtaken
- *   4. order       else the highest score of those that are not deferred; of equal ones the oldest
+ *   3. own         of those, the lowest own priority: it orders a tenant's requests among themselves
+ *   4. overtaken   of those, the oldest that `window` later ones have overtaken
+ *   5. order       else the highest score of those that are not deferred; of equal ones the oldest
  *
- * Rule 3 bounds how long a request of a tenant waits for its own better cached ones. Where the rules
+ * Rule 4 bounds how long a request of a tenant waits for its own better cached ones. Where the rules
  * lead to a deferred request, none starts in this step: so the window holds for it, too.
  * Source: RAGCache section 5.2 (R5); DepCache section 6.4.2 (D7).
  */
@@ -16,29 +17,27 @@
 
 /* What the rules read of a waiting request. */
 typedef struct sp_waiting {
-    int priority;
+    int priority, own_priority;
     const void *tenant;
     double served;      /* what its tenant has had */
     int32_t n_cached;   /* tokens of segments that are cached now */
     int32_t n_computed; /* tokens to compute, those to recompute included */
     int32_t n_shared;   /* leading tokens that another waiting request begins with, too */
-    int n_overtaken;    /* later requests of its tenant and priority that started before it */
+    int n_overtaken;    /* later requests of its class that started before it */
     bool deferred;      /* the next step computes a copy that it would compute, too */
 } sp_waiting;
 
-typedef struct sp_order {
+typedef struct sp_queue_order {
     const char *name, *help;
     bool reads_cached, reads_shared;
-    double (*score)(const sp_waiting *w); /* NULL: nobody overtakes anybody of its class */
-} sp_order;
+    double (*score)(const sp_waiting *w); /* NULL: requests of one class keep their order */
+} sp_queue_order;
 
-/* sp_orders -- all of them, [*n]. */
-const sp_order *sp_orders(int *n);
-/* sp_order_find -- by name; NULL: the default. Errors: SP_E_ARG lists the names. */
-sp_err sp_order_find(const char *name, const sp_order **out) SP_MUST_CHECK;
-/* sp_order_next -- index of the one that starts next, or -1; w [n], n > 0, from oldest to newest. */
-int sp_order_next(const sp_order *o, const sp_waiting *w, int n, int window);
-/* sp_order_overtakes -- notes that w[next] starts before the ones that came earlier. */
-void sp_order_overtakes(sp_waiting *w, int next);
+/* sp_queue_order_find -- by name; NULL: the default. Errors: SP_E_ARG lists the names. */
+sp_err sp_queue_order_find(const char *name, const sp_queue_order **out) SP_MUST_CHECK;
+/* sp_queue_order_next -- index of the one that starts next, or -1; w [n], n > 0, from oldest to newest. */
+int sp_queue_order_next(const sp_queue_order *o, const sp_waiting *w, int n, int window);
+/* sp_queue_order_overtakes -- notes that w[next] starts before the ones that came earlier. */
+void sp_queue_order_overtakes(sp_waiting *w, int next);
 
 #endif

@@ -6,8 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "cache/order.h"
-#include "store/disk.h"
-#include "store/erase.h"
+#include "store/sweep.h"
 
 enum { FEWEST_SLOTS = 64, REMEMBERED = 1 << 16 /* copies: sizes the past of a policy */ };
 
@@ -97,13 +96,6 @@ static void set_held(sp_disk_order *o, entry *e, bool held)
 
 /* -- the tier's hooks ----------------------------------------------------------------------- */
 
-static sp_copy_kind kind_of(uint32_t kind)
-{
-    return kind == SP_DISK_PATH    ? SP_COPY_PATH
-           : kind == SP_DISK_FUSED ? SP_COPY_FUSED
-                                   : SP_COPY_PLAIN;
-}
-
 static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
 {
     if (4 * (o->n + 1) > 3 * o->n_slots) SP_TRY(grow(o));
@@ -112,13 +104,13 @@ static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
     if (!e) return sp_fail_nomem(sizeof *e, "the store's order");
     const uint64_t name[3] = {hash_of(&info->key), info->key.head, info->key.kind};
     e->key = info->key;
-    e->copy = (sp_copy){.kind = kind_of(info->key.kind),
-                        .id = info->key.id,
-                        .head = info->key.head,
+    e->copy = (sp_copy){.facts.kind = (sp_copy_kind)info->key.kind,
+                        .facts.id = info->key.id,
+                        .facts.head = info->key.head,
                         .n = info->n,
                         .state = SP_COPY_READY,
                         .places = SP_AT_DISK,
-                        .cost_us = info->cost_us,
+                        .facts.cost_us = info->cost_us,
                         .n_uses = info->n_uses,
                         .worth = 1 + (float)info->n_uses,
                         .name = sp_hash64(name, sizeof name)};
@@ -144,7 +136,7 @@ static void add(void *user, const sp_tier_info *info)
     }
     if (err == SP_OK) {
         e->copy.n = info->n;
-        e->copy.cost_us = info->cost_us;
+        e->copy.facts.cost_us = info->cost_us;
     }
     pthread_mutex_unlock(&o->lock);
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not in the order: %s", sp_error_detail());
@@ -190,9 +182,28 @@ static bool victim(void *user, sp_tier_key *out)
     return e != NULL;
 }
 
+/* coming -- around a put of `key`: the parent stays, and the copy follows it. */
+static void coming(void *user, const sp_tier_key *key, const sp_tier_key *parent)
+{
+    sp_disk_order *o = user;
+    pthread_mutex_lock(&o->lock);
+    if (o->guarded) sp_order_unpin(&o->by_policy, &o->guarded->copy);
+    o->is_coming = key != NULL;
+    o->guarded = key ? find(o, parent) : NULL;
+    if (key) o->coming = *key;
+    if (key) o->continues = *parent;
+    if (o->guarded) sp_order_pin(&o->guarded->copy);
+    pthread_mutex_unlock(&o->lock);
+}
+
 sp_tier_evict sp_disk_order_hooks(sp_disk_order *o)
 {
-    return (sp_tier_evict){.victim = victim, .added = add, .used = use, .removed = gone, .user = o};
+    return (sp_tier_evict){.victim = victim,
+                           .added = add,
+                           .used = use,
+                           .removed = gone,
+                           .coming = coming,
+                           .user = o};
 }
 
 /* -- create and destroy --------------------------------------------------------------------- */
@@ -237,26 +248,6 @@ void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_ti
 {
     pthread_mutex_lock(&o->lock);
     sp_order_follow(&o->by_policy, copy_of(find(o, key)), copy_of(find(o, parent)));
-    pthread_mutex_unlock(&o->lock);
-}
-
-void sp_disk_order_begin(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent)
-{
-    pthread_mutex_lock(&o->lock);
-    o->is_coming = true;
-    o->coming = *key;
-    o->continues = *parent;
-    o->guarded = find(o, parent);
-    if (o->guarded) sp_order_pin(&o->guarded->copy);
-    pthread_mutex_unlock(&o->lock);
-}
-
-void sp_disk_order_end(sp_disk_order *o)
-{
-    pthread_mutex_lock(&o->lock);
-    o->is_coming = false;
-    if (o->guarded) sp_order_unpin(&o->by_policy, &o->guarded->copy);
-    o->guarded = NULL;
     pthread_mutex_unlock(&o->lock);
 }
 

@@ -4,6 +4,7 @@
  *   disk tier          order             policy
  *   a copy is there    add               add; one that is replaced or moved keeps its uses
  *   a request reads it use               use
+ *   a put begins       what its copy continues is pinned until it is over
  *   it is gone         remove            drop; of its path, what it continued may go next
  *   room is needed     victim            victim: no held copy, no copy that another one continues
  *
@@ -33,10 +34,6 @@ sp_tier_evict sp_disk_order_hooks(sp_disk_order *o);
 void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth);
 /* sp_disk_order_follows -- the copy continues another; does nothing unless both are there. */
 void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent);
-/* sp_disk_order_begin, sp_disk_order_end -- around a put of `key`: the parent stays, and the copy follows
- * it. One at a time. */
-void sp_disk_order_begin(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent);
-void sp_disk_order_end(sp_disk_order *o);
 /* sp_disk_order_hold -- copies of these segments stay, now and later, in place of those held before.
  * ids: sorted by their bytes. Errors: SP_E_NOMEM, never for n 0. */
 sp_err sp_disk_order_hold(sp_disk_order *o, const sp_digest *ids, size_t n) SP_MUST_CHECK;

@@ -8,7 +8,7 @@
 static bool wants(void *user, const sp_record *r)
 {
     SP_UNUSED(user);
-    return r->kind != SP_DISK_PATH;
+    return r->facts.kind != SP_COPY_PATH;
 }
 
 static size_t packed_bytes(void *user, size_t layer_bytes)

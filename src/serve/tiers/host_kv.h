@@ -7,7 +7,7 @@
 #define SP_SERVE_HOST_KV_H
 
 #include "kv/pool.h"
-#include "store/host_tier.h"
+#include "store/host/tier.h"
 
 /* One layer of a block, on the device and on the host. */
 typedef struct sp_host_kv {

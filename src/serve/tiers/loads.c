@@ -14,8 +14,7 @@
  *
  * The tiers read on threads of their own; what has arrived is acknowledged on the engine thread, a
  * path copy after the one that it continues. A load pins its copy until then. */
-#include <stdio.h>
-#include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -25,25 +24,24 @@ enum { TRIES = 3 };
 
 struct sp_load {
     sp_move move; /* first */
-    sp_io_job job;
+    sp_post post;
     sp_tiers *tiers;
-    const sp_copy *copy; /* pinned by the ledger's load */
-    void *memory;        /* what the move points to: the copy's own arrays may move */
+    const sp_copy *copy; /* pinned by the ledger's load; NULL: abandoned */
     sp_tier_op *op;
-    sp_place from;
+    sp_level *from;
     int n_tries;
     int64_t now;
     int64_t since_us; /* it began, or its last layer came ... */
     int n_seen;       /* ... which made this many */
     _Atomic bool cancelled;
-    _Atomic bool ended; /* no more layers come */
+    _Atomic bool ended; /* no further layer will arrive */
     bool arrived;       /* done, and not acknowledged */
     sp_load *next;
 };
 
-static sp_load *load_of(sp_io_job *job)
+static sp_load *load_of(sp_post *post)
 {
-    return (sp_load *)(void *)((char *)job - offsetof(sp_load, job));
+    return (sp_load *)(void *)((char *)post - offsetof(sp_load, post));
 }
 
 /* -- a get ---------------------------------------------------------------------------------- */
@@ -54,13 +52,7 @@ static void tell(void *user)
     pthread_mutex_lock(&t->lock);
     pthread_cond_broadcast(&t->more);
     pthread_mutex_unlock(&t->lock);
-    sp_io_poke(t->io);
-}
-
-static sp_tier *tier_of(const sp_load *x)
-{
-    const sp_tiers *t = x->tiers;
-    return x->from == SP_AT_HOST ? t->host : t->disk ? sp_disk_tier_of(t->disk) : NULL;
+    sp_posts_poke(t->posts);
 }
 
 static void got(void *user, sp_tier_op *op);
@@ -73,7 +65,7 @@ static bool get_more(sp_load *x)
     if (!m->n || m->first + m->n >= sp_kv_pool_shape(m->pool)->n_layers || x->cancelled)
         return false;
     m->first += m->n;
-    return sp_move_get(m, tier_of(x), got, NULL) == SP_OK;
+    return sp_move_get(m, x->from->tier, got, NULL) == SP_OK;
 }
 
 /* got -- on the tier's thread. */
@@ -85,18 +77,16 @@ static void got(void *user, sp_tier_op *op)
     const sp_move *m = &x->move;
     if (err == SP_OK && atomic_load(&m->n_there) < sp_kv_pool_shape(m->pool)->n_layers)
         err = sp_fail(SP_E_CANCELED, "a load was cancelled");
-    x->job.err = err;
-    if (err != SP_OK) snprintf(x->job.detail, sizeof x->job.detail, "%s", sp_error_detail());
     x->ended = true;
     tell(x->tiers);
-    sp_io_end(x->tiers->io, &x->job);
+    sp_posts_end(x->tiers->posts, &x->post, err);
 }
 
 static sp_err get(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    x->from = x->copy->places & SP_AT_HOST && t->host ? SP_AT_HOST : SP_AT_DISK;
-    if (!tier_of(x)) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
+    x->from = sp_tiers_highest(t, x->copy);
+    if (!x->from) return sp_fail(SP_E_NOTFOUND, "no tier has the copy");
     x->n_tries++;
     x->arrived = false;
     x->ended = false;
@@ -104,8 +94,8 @@ static sp_err get(sp_load *x)
     x->move.n = t->piece;
     x->since_us = sp_clock_us();
     x->n_seen = -1;
-    SP_TRY(sp_move_get(&x->move, tier_of(x), got, &x->op));
-    sp_io_begin(t->io, &x->job);
+    SP_TRY(sp_move_get(&x->move, x->from->tier, got, &x->op));
+    sp_posts_begin(t->posts);
     return SP_OK;
 }
 
@@ -118,27 +108,12 @@ static sp_load *find(const sp_tiers *t, const sp_copy *c)
     return x;
 }
 
-/* The statistics of a copy, as a ledger wants them; they point into the move. */
-static sp_loaded loaded_of(const sp_load *x, sp_copy_stats *stats)
-{
-    const sp_record *r = &x->move.said;
-    *stats = (sp_copy_stats){.inter = r->inter, .cci = r->cci, .order = r->order};
-    return (sp_loaded){.before = r->before,
-                       .n_before = r->n_before,
-                       .at = r->at,
-                       .stats = r->inter ? stats : NULL,
-                       .heavy = r->heavy,
-                       .cost_us = r->cost_us};
-}
-
 int sp_tiers_n_there(sp_tiers *t, const sp_copy *c)
 {
     sp_load *x = find(t, c);
-    sp_copy_stats stats;
     int n = x ? atomic_load_explicit(&x->move.n_there, memory_order_acquire) : -1;
     if (n < 0) return -1;
-    const sp_loaded loaded = loaded_of(x, &stats);
-    return sp_ledger_load_head(t->ledger, c, &loaded) == SP_OK ? n : -1;
+    return sp_ledger_load_head(t->ledger, c, &x->move.said.facts) == SP_OK ? n : -1;
 }
 
 bool sp_tiers_await(sp_tiers *t, const sp_copy *c, int layer, int64_t deadline_us)
@@ -168,15 +143,15 @@ double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
     const sp_load *x = find(t, c);
     if (!x) return 0;
     int left = sp_kv_pool_shape(t->pool)->n_layers - SP_MAX(atomic_load(&x->move.n_there), 0);
-    return bytes_of(&x->move, left) * t->byte_us[x->from == SP_AT_DISK];
+    return bytes_of(&x->move, left) * x->from->byte_us;
 }
 
 bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
 {
     double us = sp_blocks_for(c->n) * (double)sp_kv_pool_layer_block_bytes(t->pool) *
-                sp_kv_pool_shape(t->pool)->n_layers * t->byte_us[to == SP_AT_DISK];
-    if (c->kind == SP_COPY_PATH) return true; /* what continues it may be there */
-    return !t->admit_cheaper || us == 0 || c->cost_us == 0 || us < (double)c->cost_us;
+                sp_kv_pool_shape(t->pool)->n_layers * sp_tiers_level(t, to)->byte_us;
+    if (c->facts.kind == SP_COPY_PATH) return true; /* what continues it may be there */
+    return !t->admit_cheaper || us == 0 || c->facts.cost_us == 0 || us < (double)c->facts.cost_us;
 }
 
 /* -- the end -------------------------------------------------------------------------------- */
@@ -192,7 +167,7 @@ static sp_miss why_failed(sp_err err)
 static void note_speed(sp_load *x)
 {
     const sp_move *m = &x->move;
-    double *mean = &x->tiers->byte_us[x->from == SP_AT_DISK];
+    double *mean = &x->from->byte_us;
     sp_tiers *t = x->tiers;
     t->busy_bytes += bytes_of(m, sp_kv_pool_shape(m->pool)->n_layers);
     double us = (double)(sp_clock_us() - t->busy_since_us) / t->busy_bytes;
@@ -203,13 +178,13 @@ static void note_speed(sp_load *x)
 static bool try_again(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    sp_err err = x->job.err;
+    sp_err err = x->post.err;
     if (err == SP_OK || x->cancelled || x->n_tries >= TRIES || x->copy->has_head) return false;
-    if (x->from == SP_AT_HOST && x->copy->places & SP_AT_DISK)
-        sp_ledger_unplaced(t->ledger, x->copy, SP_AT_HOST);
+    if (sp_tiers_has_lower(t, x->copy, x->from))
+        sp_ledger_unplaced(t->ledger, x->copy, x->from->place);
     else if (err != SP_E_IO)
         return false;
-    sp_log(SP_LOG_INFO, "a load is tried again: %s", x->job.detail);
+    sp_log(SP_LOG_INFO, "a load is tried again: %s", x->post.detail);
     sp_tier_op_release(x->op);
     x->op = NULL;
     return get(x) == SP_OK;
@@ -226,7 +201,6 @@ static void free_load(sp_load *x)
     unlink_load(x->copy ? &x->tiers->loading : &x->tiers->abandoned, x);
     sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
-    sp_free(x->memory);
     sp_free(x);
 }
 
@@ -234,15 +208,13 @@ static void free_load(sp_load *x)
 static void acknowledge(sp_load *x)
 {
     sp_tiers *t = x->tiers;
-    sp_copy_stats stats;
-    const sp_loaded loaded = loaded_of(x, &stats);
-    sp_err err = x->job.err;
+    sp_err err = x->post.err;
     if (err == SP_OK) note_speed(x);
     if (err != SP_OK && err != SP_E_NOTFOUND && err != SP_E_FORMAT && err != SP_E_CANCELED)
-        sp_log(SP_LOG_WARN, "not loaded: %s", x->job.detail);
+        sp_log(SP_LOG_WARN, "not loaded: %s", x->post.detail);
     if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
-    err = sp_ledger_load_end(t->ledger, x->copy, err == SP_OK ? &loaded : NULL,
-                             x->cancelled ? (sp_place)0 : x->from, x->now);
+    err = sp_ledger_load_end(t->ledger, x->copy, err == SP_OK ? &x->move.said.facts : NULL,
+                             x->cancelled ? (sp_place)0 : x->from->place, x->now);
     if (err != SP_OK) t->load_failed(t->user, x->copy, why_failed(err));
     free_load(x);
 }
@@ -266,23 +238,18 @@ static int64_t n_blocks_of(const sp_load *x)
     return sp_blocks_for(x->move.seg.n);
 }
 
-static int tier_index(const sp_load *x)
-{
-    return x->from == SP_AT_DISK;
-}
-
 /* came_late -- nobody waits for it any more. */
 static void came_late(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
-    if (--t->n_abandoned[tier_index(x)] == 0) sp_log(SP_LOG_INFO, "a tier answers once more");
+    if (--x->from->n_abandoned == 0) sp_log(SP_LOG_INFO, "a tier answers once more");
     free_load(x);
 }
 
-static void done(sp_io_job *job)
+static void done(sp_post *post)
 {
-    sp_load *x = load_of(job);
+    sp_load *x = load_of(post);
     if (!x->copy) {
         came_late(x);
         return;
@@ -300,19 +267,19 @@ static void abandon(sp_load *x)
     sp_tiers *t = x->tiers;
     const sp_copy *c = x->copy;
     sp_log(SP_LOG_WARN, "the %s tier has brought nothing for %lld ms: computed instead",
-           x->from == SP_AT_HOST ? "host" : "disk", (long long)(t->timeout_us / 1000));
+           sp_tier_name(x->from->tier), (long long)(t->timeout_us / 1000));
     x->cancelled = true;
-    sp_tier_op_cancel(x->op);
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
     x->copy = NULL;
     x->next = t->abandoned;
     t->abandoned = x;
-    t->n_abandoned[tier_index(x)]++;
+    x->from->n_abandoned++;
     t->load_failed(t->user, c, SP_MISS_LATE);
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
     SP_UNUSED(err);
+    sp_tier_op_cancel(x->op); /* not withdrawn: that it ends says that the tier answers */
 }
 
 /* has_expired -- notes what has come since the last look. */
@@ -350,37 +317,16 @@ int64_t sp_tiers_until_expiry(const sp_tiers *t)
 
 void sp_tiers_wait(sp_tiers *t)
 {
-    sp_io_wait_for(t->io, sp_tiers_until_expiry(t) + 1000);
+    sp_posts_wait_for(t->posts, sp_tiers_until_expiry(t) + 1000);
     sp_tiers_expire(t);
 }
 
 void sp_tiers_drain(sp_tiers *t)
 {
-    while (t->loading || (t->storing && !t->stuck)) sp_tiers_wait(t);
+    while (t->loading || (t->writing && !t->stuck)) sp_tiers_wait(t);
 }
 
 /* -- the beginning -------------------------------------------------------------------------- */
-
-/* own -- the move's tokens, blocks and head in memory of the load. Errors: SP_E_NOMEM. */
-static sp_err own(sp_load *x, const sp_copy *c)
-{
-    sp_move *m = &x->move;
-    const size_t n = (size_t)c->n * sizeof *c->tokens, n_head = (size_t)m->n_head * sizeof *m->head;
-    const size_t n_blocks = (size_t)sp_blocks_for(c->n) * sizeof *c->blocks;
-    uint8_t *p = sp_alloc(1, n_head + n + n_blocks + 1);
-    if (!p) return sp_fail_nomem(n_head + n + n_blocks, "loading a copy");
-    x->memory = p;
-    if (n_head) memcpy(p, m->head, n_head);
-    memcpy(p + n_head, c->tokens, n);
-    memcpy(p + n_head + n, c->blocks, n_blocks);
-    m->head = (const sp_digest *)p;
-    m->seg = (sp_segment){.tokens = (const int32_t *)(const void *)(p + n_head),
-                          .n = c->n,
-                          .id = c->id,
-                          .tenant = c->tenant};
-    m->blocks = (const uint32_t *)(const void *)(p + n_head + n);
-    return SP_OK;
-}
 
 static sp_err begin(sp_load *x, const sp_tiers_key *key)
 {
@@ -388,7 +334,7 @@ static sp_err begin(sp_load *x, const sp_tiers_key *key)
     SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
     x->move.there = tell;
     x->move.user = t;
-    SP_TRY(own(x, key->copy));
+    SP_TRY(sp_move_own(&x->move)); /* the copy's own arrays may move */
     return get(x);
 }
 
@@ -396,10 +342,10 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
 {
     sp_load *x = SP_NEW(sp_load);
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
-    *x = (sp_load){.job = {.done = done}, .tiers = t, .copy = key->copy, .now = now};
+    *x = (sp_load){.post.done = done, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = SP_OK;
-    if (t->n_abandoned[!(key->copy->places & SP_AT_HOST && t->host)])
-        err = sp_fail(SP_E_IO, "a tier does not answer");
+    const sp_level *from = sp_tiers_highest(t, key->copy);
+    if (from && from->n_abandoned) err = sp_fail(SP_E_IO, "a tier does not answer");
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
         sp_free(x);
@@ -423,13 +369,6 @@ void sp_tiers_cancel_loads(sp_tiers *t)
 {
     for (sp_load *x = t->loading; x; x = x->next) {
         x->cancelled = true;
-        if (x->op) sp_tier_op_cancel(x->op);
-    }
-}
-
-void sp_tiers_end_loads(sp_tiers *t)
-{
-    sp_tiers_cancel_loads(t);
-    while ((t->loading || t->abandoned) && sp_io_wait(t->io)) {
+        if (x->op) sp_tier_op_withdraw(x->op);
     }
 }

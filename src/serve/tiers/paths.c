@@ -13,14 +13,9 @@
 #include "base/log.h"
 #include "cache/by_path.h"
 #include "serve/tiers/tiers_int.h"
-#include "store/disk_tier.h"
+#include "store/disk/tier.h"
 
 enum { MOST_HEADERS = 16384, BATCH = 64 };
-
-static sp_tier *disk_of(const sp_tiers *t)
-{
-    return sp_disk_tier_of(t->disk);
-}
 
 /* -- headers -------------------------------------------------------------------------------- */
 
@@ -30,7 +25,6 @@ typedef struct header {
     int64_t n_uses;
     sp_record r; /* n_layers 0: not read */
     void *memory;
-    sp_tier_op *op;
 } header;
 
 typedef SP_VEC(header) headers;
@@ -38,7 +32,7 @@ typedef SP_VEC(header) headers;
 static sp_err take_info(void *user, const sp_tier_info *info)
 {
     headers *h = user;
-    if (info->key.kind != SP_DISK_PATH) return SP_OK;
+    if (info->key.kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(sp_vec_reserve(h, 1));
     h->v[h->n++] = (header){.key = info->key, .n_uses = info->n_uses};
     return SP_OK;
@@ -48,16 +42,16 @@ static sp_err take_info(void *user, const sp_tier_info *info)
 static sp_err take_header(void *user, const sp_record *r)
 {
     header *h = user;
-    const size_t before = (size_t)r->n_before * sizeof *r->before;
+    const size_t before = (size_t)r->facts.n_before * sizeof *r->facts.before;
     const size_t tokens = (size_t)r->n * sizeof *r->tokens;
     sp_free(h->memory);
     h->r.n_layers = 0;
     uint8_t *p = h->memory = sp_alloc(1, before + tokens);
     if (!p) return sp_fail_nomem(before + tokens, "the header of a copy");
-    if (before) memcpy(p, r->before, before);
+    if (before) memcpy(p, r->facts.before, before);
     memcpy(p + before, r->tokens, tokens);
     h->r = *r;
-    h->r.before = (const sp_digest *)p;
+    h->r.facts.before = (const sp_digest *)p;
     h->r.tokens = (const int32_t *)(const void *)(p + before);
     return SP_OK;
 }
@@ -65,20 +59,16 @@ static sp_err take_header(void *user, const sp_record *r)
 /* read_some -- several at a time; what cannot be read is left out. */
 static void read_some(const sp_tiers *t, header *h, size_t n)
 {
+    sp_tier_job jobs[BATCH];
+    sp_tier_op *ops[BATCH];
+    for (size_t i = 0; i < n; i++)
+        jobs[i] = (sp_tier_job){
+            .verb = SP_TIER_GET, .key = h[i].key, .head = take_header, .user = &h[i]};
+    if (sp_tier_submit_all(sp_tiers_tier(t), jobs, n, ops) != SP_OK) return;
     for (size_t i = 0; i < n; i++) {
-        sp_err err = sp_tier_submit(
-            disk_of(t),
-            &(sp_tier_job){
-                .verb = SP_TIER_GET, .key = h[i].key, .head = take_header, .user = &h[i]},
-            &h[i].op);
-        if (err != SP_OK) h[i].op = NULL;
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (!h[i].op) continue;
-        sp_tier_op_wait(h[i].op, -1);
-        if (sp_tier_op_result(h[i].op) != SP_OK) h[i].r.n_layers = 0;
-        sp_tier_op_release(h[i].op);
-        h[i].op = NULL;
+        sp_tier_op_wait(ops[i], -1); /* the context is not open yet: nobody else waits */
+        if (sp_tier_op_result(ops[i]) != SP_OK) h[i].r.n_layers = 0;
+        sp_tier_op_release(ops[i]);
     }
 }
 
@@ -86,7 +76,7 @@ static void read_some(const sp_tiers *t, header *h, size_t n)
 
 static sp_tier_key key_at(const sp_digest *path, int n)
 {
-    return (sp_tier_key){.id = path[n], .head = sp_head_key(path, n), .kind = SP_DISK_PATH};
+    return (sp_tier_key){.id = path[n], .head = sp_head_key(path, n), .kind = SP_COPY_PATH};
 }
 
 /* has_path -- the store has all that a copy continues. */
@@ -103,8 +93,8 @@ static bool has_path(sp_tier *disk, const sp_digest *before, int n)
 static void drop(const sp_tiers *t, const sp_tier_key *key)
 {
     sp_err err =
-        sp_disk_tier_is_writer(disk_of(t))
-            ? sp_tier_submit(disk_of(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
+        sp_disk_tier_is_writer(sp_tiers_tier(t))
+            ? sp_tier_submit(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key}, NULL)
             : SP_OK;
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());
 }
@@ -113,30 +103,31 @@ static void drop(const sp_tiers *t, const sp_tier_key *key)
 static sp_err adopt_one(const sp_tiers *t, const header *h, bool *useless)
 {
     const sp_record *r = &h->r;
-    const sp_segment seg = {.tokens = r->tokens, .n = r->n, .id = r->id};
-    const sp_copy *parent = sp_by_path_at(t->ledger, r->before, r->n_before);
-    if (r->n_before) {
-        const sp_tier_key continues = key_at(r->before, r->n_before - 1);
+    const sp_segment seg = {.tokens = r->tokens, .n = r->n, .id = r->facts.id};
+    const sp_copy *parent = sp_by_path_at(t->ledger, r->facts.before, r->facts.n_before);
+    if (r->facts.n_before) {
+        const sp_tier_key continues = key_at(r->facts.before, r->facts.n_before - 1);
         sp_disk_order_follows(t->order, &h->key, &continues);
     }
-    if (r->n_before && !parent) {
-        *useless = !has_path(disk_of(t), r->before, r->n_before);
+    if (r->facts.n_before && !parent) {
+        *useless = !has_path(sp_tiers_tier(t), r->facts.before, r->facts.n_before);
         return SP_OK;
     }
-    sp_err err = sp_ledger_adopt_path(t->ledger, &(sp_adopted_path){.seg = &seg,
-                                                                    .parent = parent,
-                                                                    .at = r->at,
-                                                                    .exact = r->exact,
-                                                                    .place = SP_AT_DISK,
-                                                                    .cost_us = r->cost_us,
-                                                                    .n_uses = h->n_uses});
+    sp_err err =
+        sp_ledger_adopt_path(t->ledger, &(sp_adopted_path){.seg = &seg,
+                                                           .parent = parent,
+                                                           .facts.at = r->facts.at,
+                                                           .facts.exact = r->facts.exact,
+                                                           .place = SP_AT_DISK,
+                                                           .facts.cost_us = r->facts.cost_us,
+                                                           .n_uses = h->n_uses});
     *useless = err == SP_E_FORMAT;
     return *useless ? SP_OK : err;
 }
 
 static int by_depth(const void *a, const void *b)
 {
-    return ((const header *)a)->r.n_before - ((const header *)b)->r.n_before;
+    return ((const header *)a)->r.facts.n_before - ((const header *)b)->r.facts.n_before;
 }
 
 static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
@@ -151,7 +142,7 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
         n_useless += useless;
     }
     if (n_useless)
-        sp_log(SP_LOG_INFO, "%lld copies in the store continue what it has no more: dropped",
+        sp_log(SP_LOG_INFO, "%lld copies in the store have lost their parent: dropped",
                (long long)n_useless);
     return err;
 }
@@ -159,7 +150,7 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
 sp_err sp_tiers_adopt_paths(sp_tiers *t)
 {
     headers all = {0};
-    sp_err err = sp_tier_run(disk_of(t),
+    sp_err err = sp_tier_run(sp_tiers_tier(t),
                              &(sp_tier_job){.verb = SP_TIER_LIST, .each = take_info, .user = &all});
     const size_t n = SP_MIN(all.n, (size_t)MOST_HEADERS), first = all.n - n; /* used last */
     for (size_t i = first; err == SP_OK && i < all.n; i += BATCH)
@@ -176,7 +167,7 @@ sp_err sp_tiers_adopt_paths(sp_tiers *t)
 static bool is_known(sp_tiers *t, const sp_copy *c)
 {
     sp_tier_key key;
-    return sp_tiers_key_of(t, c, &key) == SP_OK && sp_tier_knows(disk_of(t), &key);
+    return sp_tiers_key_of(t, c, &key) == SP_OK && sp_tier_knows(sp_tiers_tier(t), &key);
 }
 
 sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *c, int64_t max_blocks)
@@ -194,36 +185,6 @@ sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *c, int64_t max_blocks)
         t, &(sp_tiers_key){.copy = c, .seg = &m.seg, .head = m.head, .n_head = m.n_head});
 }
 
-/* put_after -- a put that does not make room by dropping what the copy continues. */
-static sp_err put_after(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
-                        const uint32_t *blocks)
-{
-    const int n = key->n_head;
-    if (n == 0) return sp_disk_put(t->disk, key, copy, blocks);
-    const sp_tier_key own = {.id = key->seg->id,
-                             .head = sp_head_key(key->head, n),
-                             .kind = SP_DISK_PATH},
-                      parent = key_at(key->head, n - 1);
-    sp_disk_order_begin(t->order, &own, &parent);
-    sp_err err = sp_disk_put(t->disk, key, copy, blocks);
-    sp_disk_order_end(t->order);
-    return err;
-}
-
-sp_err sp_tiers_put_path(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
-                         const uint32_t *blocks)
-{
-    sp_tier *tier = disk_of(t);
-    if (!has_path(tier, key->head, key->n_head))
-        return sp_fail(SP_E_NOTFOUND, "the store does not have what the copy continues");
-    SP_TRY(put_after(t, key, copy, blocks));
-    for (int i = key->n_head - 1; i >= 0; i--) { /* the root becomes the newest */
-        const sp_tier_key before = key_at(key->head, i);
-        sp_tier_touch(tier, &before);
-    }
-    return SP_OK;
-}
-
 /* -- dropping ------------------------------------------------------------------------------- */
 
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c)
@@ -231,5 +192,5 @@ void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c)
     sp_tier_key key;
     if (sp_tiers_key_of(t, c, &key) != SP_OK) return;
     /* a load that failed for another reason leaves paths that are whole */
-    if (!has_path(disk_of(t), t->path.v, (int)t->path.n)) drop(t, &key);
+    if (!has_path(sp_tiers_tier(t), t->path.v, (int)t->path.n)) drop(t, &key);
 }

@@ -1,6 +1,6 @@
 /* stores.c -- a store without a model: what is in it, checks, archives, room.
  *
- * Each namespace of the folder is a disk tier of its own (store/disk_tier.h). The id of a chunk is a hash
+ * Each namespace of the folder is a disk tier of its own (store/disk/tier.h). The id of a chunk is a hash
  * over its namespace too, so one id never names chunks of two models. */
 #include <stdio.h>
 #include <string.h>
@@ -9,12 +9,11 @@
 #include "base/need.h"
 #include "spolia.h"
 #include "store/archive.h"
-#include "store/disk.h"
-#include "store/disk_tier.h"
-#include "store/erase.h"
-#include "store/folder.h"
+#include "store/disk/tier.h"
+#include "store/disk/folder.h"
+#include "store/sweep.h"
 
-enum { HEX = 2 * sizeof(sp_digest), N_KINDS = SP_DISK_PATH + 1 };
+enum { HEX = 2 * sizeof(sp_digest) };
 
 typedef struct part {
     sp_tier *tier;
@@ -50,7 +49,7 @@ static sp_err open_part(void *user, const sp_folder_part *found)
     sp_store *s = user;
     s->n_lost += found->index_is_lost;
     if (found->index_is_lost && s->mode == SP_STORE_READ)
-        return sp_fail(SP_E_FORMAT, "%s: an index is damaged; spolia cache verify makes it anew",
+        return sp_fail(SP_E_FORMAT, "%s: an index is damaged; spolia cache verify rebuilds it",
                        s->dir);
     return add_part(s, &found->space);
 }
@@ -101,8 +100,8 @@ typedef struct listing {
 
 static const char *kind_name(uint32_t kind)
 {
-    static const char *const names[N_KINDS] = {"plain", "fused", "path"};
-    return kind < N_KINDS ? names[kind] : "unknown";
+    static const char *const names[SP_COPY_STORED_KINDS] = {"plain", "fused", "path"};
+    return kind < SP_COPY_STORED_KINDS ? names[kind] : "unknown";
 }
 
 static sp_err list_one(void *user, const sp_tier_info *info)
@@ -179,34 +178,35 @@ typedef struct showing {
 static sp_err show_header(void *user, const sp_record *r)
 {
     const showing *w = user;
-    const size_t n = (size_t)r->n_before;
+    const size_t n = (size_t)r->facts.n_before;
     char id[HEX + 1];
     char(*hex)[HEX + 1] = sp_alloc(n + 1, sizeof *hex);
     const char **before = sp_alloc(n + 1, sizeof *before);
     sp_err err = SP_OK;
     if (!hex || !before) err = sp_fail_nomem(n * sizeof *hex, "the header of a copy");
     for (size_t i = 0; err == SP_OK && i < n; i++) {
-        sp_digest_hex(&r->before[i], sizeof r->before[i].b, hex[i]);
+        sp_digest_hex(&r->facts.before[i], sizeof r->facts.before[i].b, hex[i]);
         before[i] = hex[i];
     }
-    sp_digest_hex(&r->id, sizeof r->id.b, id);
+    sp_digest_hex(&r->facts.id, sizeof r->facts.id.b, id);
     if (err == SP_OK)
-        err = w->l->fn(&(sp_store_copy){.id = id,
-                                        .space = w->l->of->hex,
-                                        .kind = kind_name(r->kind),
-                                        .n_tokens = r->n,
-                                        .bytes = w->info->bytes,
-                                        .cost_us = (double)r->cost_us,
-                                        .n_uses = w->info->n_uses,
-                                        .exact = r->exact,
-                                        .measured = r->inter || r->heavy,
-                                        .before = before,
-                                        .n_before = r->n_before,
-                                        .n_head = r->kind == SP_DISK_PATH ? 0 : r->n_head,
-                                        .position = r->at,
-                                        .n_layers = r->n_layers,
-                                        .layer_bytes = (int64_t)r->layer_bytes},
-                       w->l->user);
+        err =
+            w->l->fn(&(sp_store_copy){.id = id,
+                                      .space = w->l->of->hex,
+                                      .kind = kind_name(r->facts.kind),
+                                      .n_tokens = r->n,
+                                      .bytes = w->info->bytes,
+                                      .cost_us = (double)r->facts.cost_us,
+                                      .n_uses = w->info->n_uses,
+                                      .exact = r->facts.exact,
+                                      .measured = r->facts.stats.inter || r->facts.heavy,
+                                      .before = before,
+                                      .n_before = r->facts.n_before,
+                                      .n_head = r->facts.kind == SP_COPY_PATH ? 0 : r->facts.n_head,
+                                      .position = r->facts.at,
+                                      .n_layers = r->n_layers,
+                                      .layer_bytes = (int64_t)r->layer_bytes},
+                     w->l->user);
     sp_free(before);
     sp_free(hex);
     return err;
@@ -241,29 +241,6 @@ static sp_err collect(void *user, const sp_tier_info *info)
     return SP_OK;
 }
 
-/* drop_key -- *n counts those that were there. */
-static sp_err drop_key(sp_tier *t, const sp_tier_key *key, int64_t *n)
-{
-    if (!sp_tier_knows(t, key)) return SP_OK;
-    sp_err err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_DROP, .key = *key});
-    *n += err == SP_OK;
-    return err;
-}
-
-/* drop_paths_after -- path copies that continue the chunk: no prompt finds them without it. */
-static sp_err drop_paths_after(sp_tier *t, const sp_digest *id, int64_t *n)
-{
-    infos all = {0};
-    sp_err err =
-        sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
-    for (size_t i = 0; err == SP_OK && i < all.n; i++) {
-        const sp_tier_key *key = &all.v[i].key;
-        if (key->kind == SP_DISK_PATH && sp_tier_depends(t, key, id, 1)) err = drop_key(t, key, n);
-    }
-    sp_vec_fini(&all);
-    return err;
-}
-
 sp_err sp_store_drop(sp_store *s, const char *prefix, int64_t *n_dropped)
 {
     SP_NEED(s);
@@ -271,9 +248,13 @@ sp_err sp_store_drop(sp_store *s, const char *prefix, int64_t *n_dropped)
     choice c = {.prefix = prefix};
     int64_t n = 0;
     sp_err err = find_copies(s, &c);
-    if (err == SP_OK) err = drop_paths_after(c.found_in->tier, &c.list.v[0].key.id, &n);
-    for (size_t i = 0; err == SP_OK && i < c.list.n; i++)
-        err = drop_key(c.found_in->tier, &c.list.v[i].key, &n);
+    if (err == SP_OK) /* no prompt finds a path without what it continues */
+        err = sp_sweep_run(c.found_in->tier,
+                           &(sp_sweep_opts){.ids = &c.list.v[0].key.id,
+                                            .n = 1,
+                                            .after = 1u << SP_COPY_PATH,
+                                            .all_or_none = true},
+                           &n);
     sp_vec_fini(&c.list);
     if (n_dropped) *n_dropped = n;
     return err;

@@ -1,21 +1,34 @@
-/* tiers_int.h -- what storing, loading and swapping out share. */
+/* tiers_int.h -- what loading, writing, swapping out and sweeping share. */
 #ifndef SP_SERVE_TIERS_INT_H
 #define SP_SERVE_TIERS_INT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "serve/tiers/disk_order.h"
 #include "serve/tiers/host_kv.h"
 #include "serve/tiers/tiers.h"
 #include "store/moves.h"
+#include "store/disk/others.h"
 
-typedef struct sp_load sp_load; /* loads.c */
+typedef struct sp_load sp_load;   /* loads.c */
+typedef struct sp_write sp_write; /* writes.c */
+
+/* A tier below the device. */
+typedef struct sp_level {
+    sp_place place;
+    sp_tier *tier;   /* NULL: none */
+    int n_abandoned; /* loads that have timed out, and are not over: it does not answer */
+    double byte_us;  /* time that reading a byte took lately; 0: not known */
+} sp_level;
+
+enum { SP_LEVELS = 2 }; /* tiers.c */
 
 struct sp_tiers {
-    sp_io *io;
-    sp_disk *disk; /* the I/O thread's; here for what never changes after open. NULL: none */
-    sp_disk_order *order; /* of the disk; NULL: none */
-    sp_tier *host;        /* NULL: none */
+    sp_posts *posts;
+    sp_level levels[SP_LEVELS]; /* the fastest first */
+    sp_disk_order *order;       /* of the disk; NULL: none */
+    sp_others *others;          /* what its folder has for other models */
     sp_host_kv host_kv;
     sp_kv_pool *pool;
     sp_ledger *ledger;
@@ -24,19 +37,22 @@ struct sp_tiers {
     void (*load_failed)(void *user, const sp_copy *copy, sp_miss why);
     void *user;
 
-    struct sp_storing *storing; /* tiers.c */
+    sp_write *writing;
     int64_t n_failed;   /* writes */
     int64_t n_given_up; /* of those: they waited for one that hangs */
     bool full;          /* the last write found no room */
     bool stuck;         /* a write hangs: it has taken nothing in for timeout_us */
-    int64_t n_put;      /* sp_disk_n_read when that was last looked at ... */
-    int64_t put_us;     /* ... and since when it has been so */
+    _Atomic int64_t n_taken; /* layers that writes have taken in ... */
+    int64_t n_seen;          /* ... when that was last looked at ... */
+    int64_t took_us;         /* ... and since when it has been so */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 
+    SP_VEC(sp_digest) erasing; /* sorted: sp_tiers_erasing */
+    int n_left_sweeps;         /* that nobody waits for any more */
+
     sp_load *loading;     /* under way */
     sp_load *abandoned;   /* timed out: their blocks and memory are the tier's until they end */
-    int n_abandoned[2];   /* by host, disk: the tier does not answer */
     int64_t timeout_us;
     int piece;            /* layers of a get; 0: all */
     pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
@@ -44,9 +60,19 @@ struct sp_tiers {
     int64_t busy_since_us; /* when the first of these began */
     double busy_bytes;     /* that were loaded since */
     bool admit_cheaper;
-    double byte_us[2];      /* host, disk: time that reading a byte took lately; 0: not known */
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };
+
+/* -- levels (tiers.c) ------------------------------------------------------------------------ */
+
+/* sp_tiers_level -- Pre: SP_AT_HOST or SP_AT_DISK. */
+sp_level *sp_tiers_level(const sp_tiers *t, sp_place place);
+/* sp_tiers_highest -- the fastest tier that has the copy; NULL: none. */
+sp_level *sp_tiers_highest(sp_tiers *t, const sp_copy *c);
+/* sp_tiers_has_lower -- a slower tier than this one has the copy, too. */
+bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *than);
+
+/* -- names (swap.c) -------------------------------------------------------------------------- */
 
 /* sp_tiers_key_of -- the name of a copy in a tier, also of a FREE one; uses t->path. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_CHECK;
@@ -54,33 +80,38 @@ sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_
  * t->path until the next call. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
                         sp_move *out) SP_MUST_CHECK;
+/* sp_tiers_record_of -- what a tier writes of the copy that moves; borrowed from both. */
+void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out);
 
 /* -- paths.c -------------------------------------------------------------------------------- */
 
 /* sp_tiers_adopt_paths -- path copies in the store enter the ledger, FREE; of very many those that were
  * used last. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
 sp_err sp_tiers_adopt_paths(sp_tiers *t) SP_MUST_CHECK;
-/* sp_tiers_put_path -- sp_disk_put, after what the copy continues. Errors: SP_E_NOTFOUND: the store does not
- * have that. Thread: I/O. */
-sp_err sp_tiers_put_path(const sp_tiers *t, const sp_disk_key *key, const sp_disk_copy *copy,
-                         const uint32_t *blocks) SP_MUST_CHECK;
 /* sp_tiers_drop_path -- drops a path copy from the store, unless the store has all that it continues. */
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
 
-/* -- tiers.c -------------------------------------------------------------------------------- */
+/* -- writes.c ------------------------------------------------------------------------------- */
 
 /* sp_tiers_n_storing_blocks -- of copies that are being written. */
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t);
-
 /* sp_tiers_expire_writes -- gives up the writes that wait for one that hangs. */
 void sp_tiers_expire_writes(sp_tiers *t);
 /* sp_tiers_until_write_expiry -- how long until that may be, us; a long time when nothing is written. */
 int64_t sp_tiers_until_write_expiry(const sp_tiers *t);
+/* sp_tiers_cancel_writes -- all of them; sp_tiers_cancel_erased: those of what is being erased. */
+void sp_tiers_cancel_writes(sp_tiers *t);
+void sp_tiers_cancel_erased(sp_tiers *t);
+
+/* -- sweeps.c ------------------------------------------------------------------------------- */
+
+/* sp_tiers_is_erasing -- the copy, or something it was computed after, is being erased. */
+bool sp_tiers_is_erasing(const sp_tiers *t, const sp_copy *c);
 
 /* -- swap.c --------------------------------------------------------------------------------- */
 
 /* sp_tiers_open_host -- Errors: SP_E_ARG (host_kv), SP_E_NOMEM. */
-sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o) SP_MUST_CHECK;
+sp_err sp_tiers_open_host(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) SP_MUST_CHECK;
 /* sp_tiers_leaving, sp_tiers_useless -- hooks of sp_ledger_tiers; user: the sp_tiers. */
 void sp_tiers_leaving(void *user, const sp_copy *c);
 void sp_tiers_useless(void *user, const sp_copy *c, unsigned places);
@@ -89,7 +120,5 @@ void sp_tiers_useless(void *user, const sp_copy *c, unsigned places);
 
 /* sp_tiers_cancel_loads -- of all that is under way. */
 void sp_tiers_cancel_loads(sp_tiers *t);
-/* sp_tiers_end_loads -- cancels what is under way, and waits for it. */
-void sp_tiers_end_loads(sp_tiers *t);
 
 #endif

@@ -6,10 +6,10 @@ static sp_copy_spec plain_of(const sp_segment *seg, const sp_digest *head, int n
                              const uint32_t *blocks)
 {
     return (sp_copy_spec){.seg = seg,
-                          .kind = SP_COPY_PLAIN,
-                          .before = head,
-                          .n_before = n,
-                          .n_head = n,
+                          .facts.kind = SP_COPY_PLAIN,
+                          .facts.before = head,
+                          .facts.n_before = n,
+                          .facts.n_head = n,
                           .blocks = blocks};
 }
 
@@ -29,14 +29,14 @@ static void test_found_by_tokens_and_head(void **state)
     const sp_copy *added = NULL;
     sealed(b.pool, 40, blocks);
     sp_copy_spec spec = plain_of(&seg, before, 2, blocks);
-    spec.at = 17;
+    spec.facts.at = 17;
     assert_ok(sp_ledger_add(b.ledger, &spec, 1, &added));
     const sp_copy *v = find_plain(&b, &seg, before, 2);
     assert_non_null(v);
     assert_ptr_equal(v, added);
-    assert_int_equal(v->n_before, 2);
-    assert_memory_equal(v->before, before, 2 * sizeof *before);
-    assert_int_equal(v->at, 17);
+    assert_int_equal(v->facts.n_before, 2);
+    assert_memory_equal(v->facts.before, before, 2 * sizeof *before);
+    assert_int_equal(v->facts.at, 17);
     assert_int_equal(v->n, 40);
     assert_memory_equal(v->blocks, blocks, sizeof blocks);
     sp_ledger_unpin(b.ledger, v);
@@ -65,7 +65,7 @@ static void test_copies_of_one_chunk(void **state)
         const sp_copy *added = NULL;
         sealed(b.pool, 16, &blocks[n]);
         sp_copy_spec spec = plain_of(&seg, before, n, &blocks[n]);
-        spec.at = 10 * n;
+        spec.facts.at = 10 * n;
         assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &added));
         assert_non_null(added);
     }
@@ -73,8 +73,8 @@ static void test_copies_of_one_chunk(void **state)
     for (int n = 0; n < 4; n++) {
         const sp_copy *v = find_plain(&b, &seg, before, n);
         assert_non_null(v);
-        assert_int_equal(v->n_before, n);
-        assert_int_equal(v->at, 10 * n);
+        assert_int_equal(v->facts.n_before, n);
+        assert_int_equal(v->facts.at, 10 * n);
         assert_int_equal(v->blocks[0], blocks[n]);
         sp_ledger_unpin(b.ledger, v);
     }
@@ -104,7 +104,7 @@ static void test_what_was_handed_over_may_change(void **state)
     memcpy(tokens, (int32_t[]){7, 8, 9}, 3 * sizeof *tokens);
     const sp_copy *v = find_plain(&b, &seg, before + 2, 2);
     assert_non_null(v);
-    assert_memory_equal(v->before, before + 2, 2 * sizeof *before);
+    assert_memory_equal(v->facts.before, before + 2, 2 * sizeof *before);
     assert_memory_equal(v->blocks, kept, sizeof kept);
     assert_int_equal(sp_kv_refs(b.pool, kept[1]), 1);
     sp_ledger_unpin(b.ledger, v);

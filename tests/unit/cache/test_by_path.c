@@ -30,7 +30,7 @@ static void a_known_prompt_is_found_segment_by_segment(void **state)
     int32_t at = 0;
     for (int i = 0; i < 3; i++) {
         assert_int_equal(m.path[i]->n, s[i].n);
-        assert_int_equal(m.path[i]->at, at);
+        assert_int_equal(m.path[i]->facts.at, at);
         for (int k = 0; k < small_blocks(s[i].n); k++) {
             uint32_t block = m.path[i]->blocks[k];
             assert_int_equal(sp_kv_refs(b.pool, block), 1); /* I1 */
@@ -71,8 +71,8 @@ static void a_chunk_after_two_parents_is_two_copies(void **state)
     match after_a = find(&b, (sp_segment[]){a, x}, 2);
     match after_c = find(&b, (sp_segment[]){c, x}, 2);
     assert_ptr_not_equal(tip_of(&after_a), tip_of(&after_c));
-    assert_int_equal(tip_of(&after_a)->at, 16);
-    assert_int_equal(tip_of(&after_c)->at, 30);
+    assert_int_equal(tip_of(&after_a)->facts.at, 16);
+    assert_int_equal(tip_of(&after_c)->facts.at, 30);
     assert_int_not_equal(tip_of(&after_a)->blocks[0], tip_of(&after_c)->blocks[0]);
     release(&b, &after_a);
     release(&b, &after_c);
@@ -141,7 +141,7 @@ static void the_most_shared_blocks_win(void **state)
     assert_int_equal(m.n_path, 1);
     assert_int_equal(m.n_partial, 3 * B);
     assert_non_null(m.partial);
-    assert_int_equal(m.partial->at, 16);
+    assert_int_equal(m.partial->facts.at, 16);
     match exact = find(&b, (sp_segment[]){root, three}, 2);
     assert_ptr_equal(m.partial, tip_of(&exact));
     assert_null(exact.partial); /* found whole: nothing left to share */
@@ -341,7 +341,8 @@ static void adding_survives_faults(void **state)
         const sp_copy *c = NULL;
         uint32_t block;
         sealed(b.pool, B, &block);
-        sp_copy_spec spec = {.seg = &s, .kind = SP_COPY_PATH, .exact = true, .blocks = &block};
+        sp_copy_spec spec = {
+            .seg = &s, .facts.kind = SP_COPY_PATH, .facts.exact = true, .blocks = &block};
         assert_survives_faults(sp_ledger_add(b.ledger, &spec, ++b.now, &c),
                                !c && sp_kv_refs(b.pool, block) == 1 && n_copies(&b) == i &&
                                    stats_of(&b).n_blocks == i && known(&b, &s, 1) == 0);
@@ -366,15 +367,15 @@ static void approximate_copies_are_refused(void **state)
     const sp_copy *c = NULL, *plain = NULL;
     uint32_t block;
     sealed(b.pool, B, &block);
-    sp_copy_spec path = {.seg = &s, .kind = SP_COPY_PATH, .blocks = &block};
+    sp_copy_spec path = {.seg = &s, .facts.kind = SP_COPY_PATH, .blocks = &block};
     assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "must be exact");
     sp_copy_spec content = path;
-    content.kind = SP_COPY_PLAIN;
-    content.before = &head;
-    content.n_before = content.n_head = 1;
+    content.facts.kind = SP_COPY_PLAIN;
+    content.facts.before = &head;
+    content.facts.n_before = content.facts.n_head = 1;
     assert_ok(sp_ledger_add(b.ledger, &content, 1, &plain));
     assert_int_equal(known(&b, &s, 1), 0);
-    path.exact = true;
+    path.facts.exact = true;
     path.seg = &next;
     path.parent = plain;
     assert_fails(sp_ledger_add(b.ledger, &path, 1, &c), SP_E_ARG, "parent");
@@ -386,9 +387,9 @@ static void approximate_copies_are_refused(void **state)
     assert_int_equal(n_copies(&b), 1);
     assert_int_equal(sp_kv_refs(b.pool, block), 2);
     assert_ok(sp_ledger_add(b.ledger, &path, 2, &c));
-    content.n_head = 2;
+    content.facts.n_head = 2;
     assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "2 of its head");
-    content.n_head = 1;
+    content.facts.n_head = 1;
     content.parent = c;
     assert_fails(sp_ledger_add(b.ledger, &content, 3, &plain), SP_E_ARG, "only a path copy");
     sp_kv_release(b.pool, &block, 1);

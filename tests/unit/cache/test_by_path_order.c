@@ -55,8 +55,8 @@ static void learn(bench *b, const char *names)
     for (int i = sp_by_path_find(b->ledger, s, n, 1, path).n; i < n; i++) {
         uint32_t blocks[3];
         sp_copy_spec spec = {.seg = &s[i],
-                             .kind = SP_COPY_PATH,
-                             .exact = true,
+                             .facts.kind = SP_COPY_PATH,
+                             .facts.exact = true,
                              .parent = i ? path[i - 1] : NULL,
                              .blocks = blocks};
         assert_ok(sp_kv_acquire(b->pool, small_blocks(s[i].n), blocks));

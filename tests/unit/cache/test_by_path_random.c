@@ -159,7 +159,7 @@ static void begin(world *w, prompt *p)
     for (int i = 0; i < p->tip.n; i++) {
         path here = shorter(&p->tip, i + 1);
         assert_int_equal(p->copies[i]->blocks[0], find(w, &here)->block);
-        assert_int_equal(p->copies[i]->at, at);
+        assert_int_equal(p->copies[i]->facts.at, at);
         at += segs[i].n;
     }
     w->n_whole += p->tip.n;
@@ -193,8 +193,8 @@ static void extend(world *w, prompt *p)
     uint32_t blocks[DEPTH];
     const sp_copy *added = NULL;
     sp_copy_spec spec = {.seg = seg,
-                         .kind = SP_COPY_PATH,
-                         .exact = true,
+                         .facts.kind = SP_COPY_PATH,
+                         .facts.exact = true,
                          .parent = p->tip.n ? p->copies[p->tip.n - 1] : NULL,
                          .blocks = blocks};
     assert_ok(sp_kv_acquire(w->pool, n, blocks));

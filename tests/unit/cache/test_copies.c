@@ -5,33 +5,33 @@
 enum { MANY = MAX_BLOCKS * B };
 
 /* measured -- statistics of any chunk after up to four segments; valid until the next call. */
-static const sp_copy_stats *measured(float cci)
+static sp_copy_stats measured(float cci)
 {
     static int32_t order[MANY];
     static float inter[] = {0.5f, 0.25f, 0.125f, 3};
     static sp_copy_stats stats;
     for (int32_t i = 0; i < MANY; i++) order[i] = MANY - 1 - i;
     stats = (sp_copy_stats){inter, cci, order};
-    return &stats;
+    return stats;
 }
 
 static sp_copy_spec placed(int n_before)
 {
-    return (sp_copy_spec){.kind = SP_COPY_PLACED,
-                          .before = before,
-                          .n_before = n_before,
-                          .n_head = 1,
-                          .at = 7 * n_before,
-                          .stats = measured(0.75f)};
+    return (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
+                          .facts.before = before,
+                          .facts.n_before = n_before,
+                          .facts.n_head = 1,
+                          .facts.at = 7 * n_before,
+                          .facts.stats = measured(0.75f)};
 }
 
 static sp_copy_spec fused(const sp_digest *after, int n_before)
 {
-    return (sp_copy_spec){.kind = SP_COPY_FUSED,
-                          .before = after,
-                          .n_before = n_before,
-                          .n_head = 1,
-                          .stats = measured(0.75f)};
+    return (sp_copy_spec){.facts.kind = SP_COPY_FUSED,
+                          .facts.before = after,
+                          .facts.n_before = n_before,
+                          .facts.n_head = 1,
+                          .facts.stats = measured(0.75f)};
 }
 
 static sp_err find_all(bench *b, const sp_segment *seg, sp_arena *arena, const sp_copy ***out,
@@ -69,7 +69,7 @@ static const sp_copy *one(bench *b, const sp_segment *seg, int n_before, bool pa
     int n;
     assert_ok(find_all(b, seg, &arena, &list, &n));
     for (int i = 0; i < n; i++) {
-        bool is_it = !found && list[i]->n_before == n_before && !list[i]->base == !patch;
+        bool is_it = !found && list[i]->facts.n_before == n_before && !list[i]->base == !patch;
         if (is_it)
             found = list[i];
         else
@@ -96,20 +96,20 @@ static void test_everything_is_copied(void **state)
     int32_t heavy[40];
     for (int i = 0; i < 40; i++) heavy[i] = i ^ 1;
     sp_copy_spec v = placed(3);
-    v.heavy = heavy;
-    v.cost_us = 12;
+    v.facts.heavy = heavy;
+    v.facts.cost_us = 12;
     assert_true(enter(&b, &seg, v));
     memset(heavy, 0, sizeof heavy);
     measured(0.9f); /* what was handed over may change */
     const sp_copy *got = one(&b, &seg, 3, false);
-    assert_int_equal(got->kind, SP_COPY_PLACED);
-    assert_int_equal(got->at, 21);
-    assert_true(got->cost_us == 12);
-    assert_true(got->stats->cci == 0.75f);
-    assert_true(got->stats->inter[0] == 0.5f && got->stats->inter[2] == 0.125f);
+    assert_int_equal(got->facts.kind, SP_COPY_PLACED);
+    assert_int_equal(got->facts.at, 21);
+    assert_true(got->facts.cost_us == 12);
+    assert_true(got->facts.stats.cci == 0.75f);
+    assert_true(got->facts.stats.inter[0] == 0.5f && got->facts.stats.inter[2] == 0.125f);
     for (int i = 0; i < 40; i++) {
-        assert_int_equal(got->stats->order[i], MANY - 1 - i);
-        assert_int_equal(got->heavy[i], i ^ 1);
+        assert_int_equal(got->facts.stats.order[i], MANY - 1 - i);
+        assert_int_equal(got->facts.heavy[i], i ^ 1);
     }
     sp_ledger_unpin(b.ledger, got);
     bench_end(&b);
@@ -127,13 +127,13 @@ static void test_find_all_finds_the_measured(void **state)
     assert_true(enter(&b, &seg, fused(before, 4)));
     assert_true(enter(&b, &other, placed(2)));
     sp_copy_spec v = placed(2);
-    v.before = elsewhere; /* another head */
+    v.facts.before = elsewhere; /* another head */
     assert_true(enter(&b, &seg, v));
     assert_int_equal(n_all(&b, &seg), 3);
     assert_int_equal(n_all(&b, &other), 1);
     assert_true(has(&b, &seg)); /* the plain one is still there for whoever wants that */
     v = placed(1);
-    v.kind = SP_COPY_PLAIN;
+    v.facts.kind = SP_COPY_PLAIN;
     assert_true(enter(&b, &seg, v)); /* measured: takes its place */
     assert_int_equal(n_all(&b, &seg), 4);
     assert_int_equal(n_copies(&b), 6);
@@ -154,13 +154,13 @@ static void test_find_all_that_know_heavy(void **state)
     sp_arena arena = {0};
     int n;
     assert_true(enter(&b, &seg, placed(3)));
-    v.heavy = heavy;
+    v.facts.heavy = heavy;
     assert_true(enter(&b, &seg, v));
     sp_content_query q = query(&seg, before, 1);
     q.heavy = true;
     assert_ok(sp_by_content_all(b.ledger, &q, &arena, &list, &n));
     assert_int_equal(n, 1);
-    assert_int_equal(list[0]->n_before, 2);
+    assert_int_equal(list[0]->facts.n_before, 2);
     sp_ledger_unpin(b.ledger, list[0]);
     assert_int_equal(n_all(&b, &seg), 2);
     sp_arena_fini(&arena);
@@ -197,17 +197,17 @@ static void test_a_newer_fused_copy_replaces(void **state)
     assert_true(enter(&b, &seg, fused(before, 2)));
     assert_int_equal(n_copies(&b), 3); /* one for each head */
     const sp_copy *v = find_fused(&b, &seg, before);
-    assert_int_equal(v->n_before, 2);
+    assert_int_equal(v->facts.n_before, 2);
     assert_true(enter(&b, &seg, fused(before, 4))); /* the older one is being read */
     const sp_copy *newer = find_fused(&b, &seg, before);
-    assert_int_equal(newer->n_before, 4);
+    assert_int_equal(newer->facts.n_before, 4);
     assert_int_equal(n_copies(&b), 4);
     sp_ledger_unpin(b.ledger, v);
     sp_ledger_unpin(b.ledger, newer);
     assert_true(enter(&b, &seg, fused(before, 3))); /* and now it goes with the other */
     assert_int_equal(n_copies(&b), 3);
     v = find_fused(&b, &seg, elsewhere);
-    assert_int_equal(v->n_before, 2);
+    assert_int_equal(v->facts.n_before, 2);
     sp_ledger_unpin(b.ledger, v);
     assert_null(find_copy(&b, &seg)); /* a fused copy is no plain one */
     assert_int_equal(stats_of(&b).n_evicted, 0);
@@ -220,7 +220,7 @@ static sp_copy_spec patch_over(const sp_copy *base, int n_before)
 {
     static const int32_t tokens[] = {0, 3, 17, 39};
     sp_copy_spec v = placed(n_before);
-    v.at = base->at;
+    v.facts.at = base->facts.at;
     v.base = base;
     v.n_patch = 4;
     v.patch = tokens;

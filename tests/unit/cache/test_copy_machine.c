@@ -50,7 +50,10 @@ static void start(machine *m)
     for (int i = 0; i < N; i++) m->segs[i] = numbered(100 * i, 20), m->pins[i] = 1;
     learn(&m->b, m->segs, 2);
     enter(&m->b, &m->segs[2],
-          (sp_copy_spec){.kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1});
+          (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
+                         .facts.before = before,
+                         .facts.n_before = 1,
+                         .facts.n_head = 1});
     while (evict_one(&m->b)) {
     }
     const sp_path_query q = {.segs = m->segs, .n_segs = 2};
@@ -78,7 +81,7 @@ static bool is_allowed(const machine *m, int a)
 static void act(machine *m, int a)
 {
     sp_ledger *l = m->b.ledger;
-    const sp_loaded loaded = {.before = before, .n_before = 1, .at = 7};
+    const sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 7};
     if (a == EVICT) sp_ledger_free_up(l, BLOCKS);
     if (a == LOSE) sp_ledger_lose_device(l);
     if (a >= EVICT) return;
@@ -120,7 +123,7 @@ static void check(machine *m)
             assert_int_equal(sp_kv_refs(m->b.pool, c->blocks[k]), 1);
         }
         n_blocks += has ? small_blocks(20) : 0;
-        if (c->kind == SP_COPY_PATH) assert_true(c->tokens && c->n == 20);
+        if (c->facts.kind == SP_COPY_PATH) assert_true(c->tokens && c->n == 20);
         if (!c->parent) continue;
         assert_ptr_equal(c->parent, m->copies[0]); /* I7 */
         if (c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);

@@ -175,11 +175,12 @@ static void pin(life *l, int i, const sp_copy *v)
 static void assert_is(const life *l, int i, const sp_copy *v)
 {
     const model *e = &l->e[i];
-    assert_int_equal(v->kind, e->kind);
-    assert_int_equal(v->n_before, n_prior[e->place]);
-    assert_memory_equal(v->before, prior[e->place], (size_t)v->n_before * sizeof *v->before);
-    assert_int_equal(v->stats != NULL, e->measured);
-    assert_int_equal(v->heavy != NULL, e->heavy);
+    assert_int_equal(v->facts.kind, e->kind);
+    assert_int_equal(v->facts.n_before, n_prior[e->place]);
+    assert_memory_equal(v->facts.before, prior[e->place],
+                        (size_t)v->facts.n_before * sizeof *v->facts.before);
+    assert_int_equal(sp_copy_is_measured(&v->facts), e->measured);
+    assert_int_equal(v->facts.heavy != NULL, e->heavy);
     assert_int_equal(v->base != NULL, e->is_patch);
     assert_true(sp_kv_is_sealed(l->b.pool, v->blocks[0]));
 }
@@ -205,12 +206,13 @@ static void random_insert(life *l)
     if (base < 0 && random_below(l, 4) == 0) c.kind = SP_COPY_FUSED;
     int32_t n = base >= 0 ? 1 + random_below(l, seg.n) : seg.n;
     c.n_blocks = small_blocks(n);
-    sp_copy_spec v = {.kind = c.kind,
-                      .before = prior[place],
-                      .n_before = n_prior[place],
-                      .n_head = 1,
-                      .stats = c.measured ? &(sp_copy_stats){inter, 0.75f, some} : NULL,
-                      .heavy = c.heavy ? some : NULL,
+    sp_copy_spec v = {.facts.kind = c.kind,
+                      .facts.before = prior[place],
+                      .facts.n_before = n_prior[place],
+                      .facts.n_head = 1,
+                      .facts.stats =
+                          c.measured ? (sp_copy_stats){inter, 0.75f, some} : (sp_copy_stats){0},
+                      .facts.heavy = c.heavy ? some : NULL,
                       .base = base >= 0 ? l->e[base].v : NULL,
                       .n_patch = base >= 0 ? n : 0,
                       .patch = base >= 0 ? some : NULL};
@@ -242,10 +244,11 @@ static int index_of(const life *l, int which, const sp_copy *v, const bool *take
 {
     for (int i = 0; i < ENTRIES; i++) {
         const model *e = &l->e[i];
-        if (e->in && !taken[i] && e->chunk == which && e->measured && e->kind == v->kind &&
-            e->is_patch == (v->base != NULL) && e->heavy == (v->heavy != NULL) &&
-            n_prior[e->place] == v->n_before &&
-            memcmp(prior[e->place], v->before, (size_t)v->n_before * sizeof *v->before) == 0 &&
+        if (e->in && !taken[i] && e->chunk == which && e->measured && e->kind == v->facts.kind &&
+            e->is_patch == (v->base != NULL) && e->heavy == (v->facts.heavy != NULL) &&
+            n_prior[e->place] == v->facts.n_before &&
+            memcmp(prior[e->place], v->facts.before,
+                   (size_t)v->facts.n_before * sizeof *v->facts.before) == 0 &&
             (!e->v || e->v == v))
             return i;
     }

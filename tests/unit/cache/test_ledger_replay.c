@@ -51,7 +51,7 @@ static void leaving(void *user, const sp_copy *c)
 {
     life *l = user;
     l->n_left++;
-    assert_true(c->state == SP_COPY_READY && c->kind != SP_COPY_PLACED && !c->base);
+    assert_true(c->state == SP_COPY_READY && c->facts.kind != SP_COPY_PLACED && !c->base);
     if (c->places & SP_AT_HOST || random_below(l, 4) == 0) return;
     while (n_in_host(l) >= HOST) {
         const sp_copy *victim = sp_ledger_host_victim(l->b.ledger);
@@ -89,17 +89,20 @@ static void random_add(life *l)
     static const sp_copy_stats stats = {inter, 0.75f, order};
     sp_segment seg = random_seg(l);
     int what = random_below(l, 4);
-    sp_copy_spec spec = {.kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1};
+    sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
+                         .facts.before = before,
+                         .facts.n_before = 1,
+                         .facts.n_head = 1};
     if (what == 1 || what == 2) {
-        spec.kind = what == 1 ? SP_COPY_FUSED : SP_COPY_PLACED;
-        spec.n_before = 2 + random_below(l, 3);
+        spec.facts.kind = what == 1 ? SP_COPY_FUSED : SP_COPY_PLACED;
+        spec.facts.n_before = 2 + random_below(l, 3);
     }
-    if (random_below(l, 2)) spec.stats = &stats;
+    if (random_below(l, 2)) spec.facts.stats = stats;
     for (int i = 0; what == 3 && i < l->n_held && !spec.base; i++) {
         const sp_copy *c = l->held[i];
-        if (c->kind == SP_COPY_PATH || c->state != SP_COPY_READY || c->base) continue;
-        seg = (sp_segment){.tokens = c->tokens, .n = c->n, .id = c->id};
-        spec.kind = SP_COPY_PLACED;
+        if (c->facts.kind == SP_COPY_PATH || c->state != SP_COPY_READY || c->base) continue;
+        seg = (sp_segment){.tokens = c->tokens, .n = c->n, .id = c->facts.id};
+        spec.facts.kind = SP_COPY_PLACED;
         spec.base = c;
         spec.n_patch = 3;
         spec.patch = patch;
@@ -161,8 +164,9 @@ static void end_load(life *l)
     if (!l->n_loading) return;
     int k = random_below(l, l->n_loading);
     const sp_copy *c = l->loading[k];
-    sp_loaded loaded = {.before = before, .n_before = c->kind == SP_COPY_FUSED ? 2 : 1, .at = 3};
-    bool works = random_below(l, 3) > 0, path = c->kind == SP_COPY_PATH;
+    sp_copy_facts loaded = {
+        .before = before, .n_before = c->facts.kind == SP_COPY_FUSED ? 2 : 1, .at = 3};
+    bool works = random_below(l, 3) > 0, path = c->facts.kind == SP_COPY_PATH;
     if (c->parent && c->parent->state == SP_COPY_LOADING) return;
     sp_place from = c->places & SP_AT_HOST ? SP_AT_HOST : SP_AT_DISK;
     bool orphan = works && c->parent && c->parent->state == SP_COPY_FREE;
@@ -184,17 +188,18 @@ static void random_tier(life *l)
     int what = random_below(l, 3), skip = random_below(l, 8);
     const sp_copy *c = NULL;
     if (what == 0) {
-        sp_adopted a = {.id = seg.id,
-                        .kind = random_below(l, 2) ? SP_COPY_PLAIN : SP_COPY_FUSED,
-                        .head = sp_head_key(before, 1),
+        sp_adopted a = {.facts.id = seg.id,
+                        .facts.kind = random_below(l, 2) ? SP_COPY_PLAIN : SP_COPY_FUSED,
+                        .facts.head = sp_head_key(before, 1),
                         .place = place};
         assert_ok(sp_ledger_adopt(l->b.ledger, &a));
         return;
     }
     do c = sp_ledger_next(l->b.ledger, c);
-    while (c && (skip-- > 0 || c->base || c->kind == SP_COPY_PLACED));
+    while (c && (skip-- > 0 || c->base || c->facts.kind == SP_COPY_PLACED));
     if (!c) return;
-    if (what == 1 && (c->kind != SP_COPY_PATH || (c->state == SP_COPY_READY && place == SP_AT_HOST)))
+    if (what == 1 &&
+        (c->facts.kind != SP_COPY_PATH || (c->state == SP_COPY_READY && place == SP_AT_HOST)))
         sp_ledger_placed(l->b.ledger, c, place);
     else if (what == 2 && c->state != SP_COPY_LOADING)
         sp_ledger_unplaced(l->b.ledger, c, place);
@@ -244,13 +249,13 @@ static void check_copy(const life *l, const sp_copy *c)
     assert_int_equal(c->n_pins, n_pins);
     assert_int_equal(c->n_children, n_children);
     assert_int_equal(c->host != NULL, (c->places & SP_AT_HOST) != 0);
-    if (c->kind == SP_COPY_PATH) assert_true(c->exact); /* I2 */
+    if (c->facts.kind == SP_COPY_PATH) assert_true(c->facts.exact); /* I2 */
     if (c->parent && c->state == SP_COPY_READY) assert_int_equal(c->parent->state, SP_COPY_READY);
     if (c->parent && c->places) assert_true(c->parent->places || c->parent->state); /* I7 */
     if (c->state == SP_COPY_FREE) {                                                /* I6 */
         assert_true(c->places || c->n_pins || c->first_child);
         assert_false(c->places & SP_AT_DEVICE || c->blocks || c->base);
-        assert_int_equal(c->tokens != NULL, c->kind == SP_COPY_PATH);
+        assert_int_equal(c->tokens != NULL, c->facts.kind == SP_COPY_PATH);
         return;
     }
     for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++) { /* I1 */
@@ -266,7 +271,7 @@ static void check_all(life *l)
     for (const sp_copy *c = NULL; (c = sp_ledger_next(l->b.ledger, c)); n++) {
         check_copy(l, c);
         n_free += c->state == SP_COPY_FREE;
-        n_placed += c->kind == SP_COPY_PLACED;
+        n_placed += c->facts.kind == SP_COPY_PLACED;
         n_blocks += c->state == SP_COPY_FREE ? 0 : sp_copy_n_own_blocks(c);
     }
     assert_int_equal(got.n_copies, n);
@@ -308,9 +313,10 @@ static void assert_same(const life *one, const life *two)
     while ((x = sp_ledger_next(one->b.ledger, x))) {
         y = sp_ledger_next(two->b.ledger, y);
         assert_non_null(y);
-        assert_true(sp_digest_eq(&x->id, &y->id) && x->kind == y->kind && x->state == y->state);
+        assert_true(sp_digest_eq(&x->facts.id, &y->facts.id) && x->facts.kind == y->facts.kind &&
+                    x->state == y->state);
         assert_true(x->places == y->places && x->n_pins == y->n_pins && x->n_uses == y->n_uses);
-        assert_true(x->worth == y->worth && x->n_before == y->n_before && x->n == y->n);
+        assert_true(x->worth == y->worth && x->facts.n_before == y->facts.n_before && x->n == y->n);
         assert_int_equal(x->last_used, y->last_used);
     }
 }

@@ -4,8 +4,10 @@
 
 static sp_adopted name_of(const sp_segment *seg, sp_copy_kind kind)
 {
-    return (sp_adopted){
-        .id = seg->id, .kind = kind, .head = sp_head_key(before, 1), .place = SP_AT_DISK};
+    return (sp_adopted){.facts.id = seg->id,
+                        .facts.kind = kind,
+                        .facts.head = sp_head_key(before, 1),
+                        .place = SP_AT_DISK};
 }
 
 static void adopt(bench *b, const sp_segment *seg, sp_copy_kind kind)
@@ -31,17 +33,17 @@ static sp_err load_fails(bench *b, const sp_copy *c)
 
 static sp_err load_ends(bench *b, const sp_copy *c)
 {
-    sp_loaded loaded = {.before = before, .n_before = 1, .at = 9};
+    sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 9};
     return sp_ledger_load_end(b->ledger, c, &loaded, SP_AT_DISK, ++b->now);
 }
 
 static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
 {
     return (sp_copy_spec){.seg = seg,
-                          .kind = SP_COPY_PLAIN,
-                          .before = before,
-                          .n_before = 1,
-                          .n_head = 1,
+                          .facts.kind = SP_COPY_PLAIN,
+                          .facts.before = before,
+                          .facts.n_before = 1,
+                          .facts.n_head = 1,
                           .blocks = blocks};
 }
 
@@ -106,9 +108,9 @@ static void test_a_load(void **state)
     assert_int_equal(stats_of(&b).n_added, n_added + 1);
     assert_int_equal(c->state, SP_COPY_READY);
     assert_int_equal(c->n_pins, 0);
-    assert_int_equal(c->at, 9);
-    assert_int_equal(c->n_before, 1);
-    assert_true(sp_digest_eq(c->before, before));
+    assert_int_equal(c->facts.at, 9);
+    assert_int_equal(c->facts.n_before, 1);
+    assert_true(sp_digest_eq(c->facts.before, before));
     assert_int_equal(c->blocks[2], block);
     assert_int_equal(c->last_used, b.now);
     assert_int_equal(c->places, SP_AT_DEVICE | SP_AT_DISK);
@@ -314,14 +316,16 @@ static void test_what_no_tier_keeps_is_gone(void **state)
     static const int32_t patch[] = {0, 3, 17};
     assert_true(insert(&b, &seg));
     const sp_copy *base = find_copy(&b, &seg);
-    assert_true(enter(
-        &b, &seg,
-        (sp_copy_spec){.kind = SP_COPY_PLACED, .before = before, .n_before = 2, .n_head = 1}));
     assert_true(enter(&b, &seg,
-                      (sp_copy_spec){.kind = SP_COPY_PLACED,
-                                     .before = before,
-                                     .n_before = 3,
-                                     .n_head = 1,
+                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
+                                     .facts.before = before,
+                                     .facts.n_before = 2,
+                                     .facts.n_head = 1}));
+    assert_true(enter(&b, &seg,
+                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
+                                     .facts.before = before,
+                                     .facts.n_before = 3,
+                                     .facts.n_head = 1,
                                      .base = base,
                                      .n_patch = 3,
                                      .patch = patch}));
@@ -372,7 +376,7 @@ static void test_free_copies_are_bounded(void **state)
     const sp_copy *pinned = adopted(&b, &first);
     for (int i = 1; i < SP_LEDGER_MAX_FREE + MORE; i++) {
         sp_adopted a = name_of(&first, SP_COPY_PLAIN);
-        memcpy(a.id.b, &i, sizeof i);
+        memcpy(a.facts.id.b, &i, sizeof i);
         assert_ok(sp_ledger_adopt(b.ledger, &a));
     }
     assert_int_equal(stats_of(&b).n_free, SP_LEDGER_MAX_FREE);
@@ -402,10 +406,12 @@ static void test_a_measured_copy_keeps_the_place_of_the_other(void **state)
     sp_content_query q = query(&seg, before, 1);
     q.heavy = true;
     assert_null(sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now));
-    assert_true(enter(
-        &b, &seg,
-        (sp_copy_spec){
-            .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy}));
+    assert_true(enter(&b, &seg,
+                      (sp_copy_spec){.facts.kind = SP_COPY_PLAIN,
+                                     .facts.before = before,
+                                     .facts.n_before = 1,
+                                     .facts.n_head = 1,
+                                     .facts.heavy = heavy}));
     assert_int_equal(n_copies(&b), 1);
     assert_int_equal(stats_of(&b).n_evicted, 0);
     c = sp_by_content_find(b.ledger, &q, SP_COPY_PLAIN, ++b.now);
@@ -424,8 +430,11 @@ static void test_ready_before_newer_free(void **state)
     int32_t heavy[40] = {0};
     assert_true(insert(&b, &seg));
     const sp_copy *old = find_copy(&b, &seg);
-    sp_copy_spec spec = {
-        .kind = SP_COPY_PLAIN, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy};
+    sp_copy_spec spec = {.facts.kind = SP_COPY_PLAIN,
+                         .facts.before = before,
+                         .facts.n_before = 1,
+                         .facts.n_head = 1,
+                         .facts.heavy = heavy};
     assert_true(enter(&b, &seg, spec));
     const sp_copy *new = find_copy(&b, &seg);
     assert_ptr_not_equal(new, old);
@@ -453,10 +462,12 @@ static void test_a_placed_copy_forgets_the_tiers(void **state)
     const sp_copy *c = find_copy(&b, &seg);
     sp_ledger_placed(b.ledger, c, SP_AT_DISK);
     sp_ledger_unpin(b.ledger, c);
-    assert_true(enter(
-        &b, &seg,
-        (sp_copy_spec){
-            .kind = SP_COPY_PLACED, .before = before, .n_before = 1, .n_head = 1, .heavy = heavy}));
+    assert_true(enter(&b, &seg,
+                      (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
+                                     .facts.before = before,
+                                     .facts.n_before = 1,
+                                     .facts.n_head = 1,
+                                     .facts.heavy = heavy}));
     assert_int_equal(stats_of(&b).n_placed, 1);
     sp_ledger_clear(b.ledger);
     assert_int_equal(n_copies(&b), 0);
@@ -468,25 +479,28 @@ static void test_a_fused_copy_in_a_tier_is_replaced(void **state)
     bench b;
     bench_begin(&b, 20, 20);
     sp_segment seg = numbered(0, 40);
-    sp_copy_spec spec = {.kind = SP_COPY_FUSED, .before = before, .n_before = 3, .n_head = 1};
+    sp_copy_spec spec = {.facts.kind = SP_COPY_FUSED,
+                         .facts.before = before,
+                         .facts.n_before = 3,
+                         .facts.n_head = 1};
     adopt(&b, &seg, SP_COPY_FUSED);
     const sp_copy *c = find_fused(&b, &seg, before), *newer;
     assert_int_equal(c->state, SP_COPY_FREE);
     assert_true(enter(&b, &seg, spec)); /* takes the FREE one's place */
     assert_int_equal(c->state, SP_COPY_READY);
-    assert_int_equal(c->n_before, 3);
-    spec.n_before = 2;
+    assert_int_equal(c->facts.n_before, 3);
+    spec.facts.n_before = 2;
     assert_true(enter(&b, &seg, spec)); /* the older one is being read */
     newer = find_fused(&b, &seg, before);
     assert_ptr_not_equal(newer, c);
     assert_int_equal(newer->places, SP_AT_DEVICE);
     sp_ledger_unpin(b.ledger, newer);
     sp_ledger_unpin(b.ledger, c);
-    spec.n_before = 4;
+    spec.facts.n_before = 4;
     assert_true(enter(&b, &seg, spec)); /* replaces both */
     assert_int_equal(n_copies(&b), 1);
     newer = find_fused(&b, &seg, before);
-    assert_int_equal(newer->n_before, 4);
+    assert_int_equal(newer->facts.n_before, 4);
     assert_int_equal(newer->places, SP_AT_DEVICE | SP_AT_DISK);
     sp_ledger_unpin(b.ledger, newer);
     bench_end(&b);
@@ -521,14 +535,15 @@ static void test_loading_without_memory(void **state)
 
 static const sp_copy *adopt_path(bench *b, const sp_segment *seg, const sp_copy *parent)
 {
-    assert_ok(sp_ledger_adopt_path(b->ledger, &(sp_adopted_path){.seg = seg,
-                                                                .parent = parent,
-                                                                .at = parent ? parent->at + parent->n : 0,
-                                                                .exact = true,
-                                                                .place = SP_AT_DISK,
-                                                                .n_uses = 3}));
+    assert_ok(sp_ledger_adopt_path(
+        b->ledger, &(sp_adopted_path){.seg = seg,
+                                      .parent = parent,
+                                      .facts.at = parent ? parent->facts.at + parent->n : 0,
+                                      .facts.exact = true,
+                                      .place = SP_AT_DISK,
+                                      .n_uses = 3}));
     sp_digest ids[2] = {seg->id, seg->id};
-    if (parent) ids[0] = parent->id;
+    if (parent) ids[0] = parent->facts.id;
     return sp_by_path_at(b->ledger, ids, parent ? 2 : 1);
 }
 
@@ -540,15 +555,15 @@ static void test_adopted_paths(void **state)
     const sp_copy *found[2];
     const sp_copy *root = adopt_path(&b, &segs[0], NULL), *child = adopt_path(&b, &segs[1], root);
     assert_true(root && child && child->parent == root && root->first_child == child);
-    assert_true(child->at == 40 && child->n_uses == 3 && sp_copy_loadable(child));
+    assert_true(child->facts.at == 40 && child->n_uses == 3 && sp_copy_loadable(child));
     assert_ptr_equal(adopt_path(&b, &segs[1], root), child); /* once */
     assert_int_equal(sp_ledger_stats_of(b.ledger).n_copies, 2);
     sp_by_path_peek(b.ledger, segs, 2, found);
     assert_true(found[0] == root && found[1] == child);
     assert_fails(sp_ledger_adopt_path(b.ledger, &(sp_adopted_path){.seg = &longer,
                                                                    .parent = root,
-                                                                   .at = 39,
-                                                                   .exact = true,
+                                                                   .facts.at = 39,
+                                                                   .facts.exact = true,
                                                                    .place = SP_AT_DISK}),
                  SP_E_FORMAT, "39");
     assert_fails(sp_ledger_adopt_path(b.ledger,

@@ -125,12 +125,12 @@ static void read_or_add(world *w, doc *d)
     uint32_t blocks[MAX_BLOCKS];
     sealed(w->b.pool, d->seg.n, blocks);
     sp_copy_spec spec = {.seg = &d->seg,
-                         .kind = SP_COPY_PLAIN,
-                         .exact = true,
-                         .at = 3,
-                         .before = &head,
-                         .n_before = 1,
-                         .n_head = 1,
+                         .facts.kind = SP_COPY_PLAIN,
+                         .facts.exact = true,
+                         .facts.at = 3,
+                         .facts.before = &head,
+                         .facts.n_before = 1,
+                         .facts.n_head = 1,
                          .blocks = blocks};
     make_room(w, sp_blocks_for(d->seg.n));
     assert_ok(sp_ledger_add(w->b.ledger, &spec, w->b.now, &c));
@@ -143,7 +143,7 @@ static void read_or_add(world *w, doc *d)
 static const sp_copy *copy_of(const world *w, const doc *d)
 {
     for (const sp_copy *c = NULL; (c = sp_ledger_next(w->b.ledger, c));)
-        if (c->state == SP_COPY_READY && sp_digest_eq(&c->id, &d->seg.id)) return c;
+        if (c->state == SP_COPY_READY && sp_digest_eq(&c->facts.id, &d->seg.id)) return c;
     return NULL;
 }
 
@@ -244,11 +244,11 @@ static int hits(const char *policy, bool local, int size)
         uint32_t block;
         sealed(w.b.pool, B, &block);
         sp_copy_spec spec = {.seg = &d.seg,
-                             .kind = SP_COPY_PLAIN,
-                             .exact = true,
-                             .before = &head,
-                             .n_before = 1,
-                             .n_head = 1,
+                             .facts.kind = SP_COPY_PLAIN,
+                             .facts.exact = true,
+                             .facts.before = &head,
+                             .facts.n_before = 1,
+                             .facts.n_head = 1,
                              .blocks = &block};
         if (!d.in) assert_ok(sp_ledger_add(w.b.ledger, &spec, w.b.now, &c));
         sp_kv_release(w.b.pool, &block, 1);

@@ -42,6 +42,34 @@ static void paths_go_leaf_by_leaf(void **state)
     bench_end(&b);
 }
 
+/* A retained copy is the last to leave, whatever the policy says, until its time is over. */
+static void retained_copies_leave_last(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 6);
+    sp_segment first = numbered(1, 3 * B), second = numbered(100, 3 * B), third = numbered(200, 3 * B),
+               large = numbered(300, 6 * B);
+    learn(&b, &first, 1);
+    match m = find(&b, &first, 1);
+    sp_ledger_tick(b.ledger, 1000);
+    sp_ledger_retain(b.ledger, m.path[0], 2000);
+    release(&b, &m);
+    learn(&b, &second, 1);
+    learn(&b, &third, 1); /* the oldest stays, the newer one goes */
+    assert_int_equal(known(&b, &first, 1), 1);
+    assert_int_equal(known(&b, &second, 1), 0);
+    sp_ledger_tick(b.ledger, 2000);
+    known(&b, &third, 1);
+    learn(&b, &second, 1);
+    assert_int_equal(known(&b, &first, 1) + known(&b, &third, 1), 1);
+    m = find(&b, &second, 1);
+    sp_ledger_retain(b.ledger, m.path[0], 9000);
+    release(&b, &m);
+    learn(&b, &large, 1); /* nothing else can go */
+    assert_int_equal(known(&b, &large, 1), 1);
+    bench_end(&b);
+}
+
 /* A partial match is a use too, and its pin protects what it found. */
 static void partial_matches_count_as_uses(void **state)
 {
@@ -185,35 +213,6 @@ static void what_is_expected_stays(void **state)
     }
 }
 
-/* A copy leaves when its time has come; a pinned one, or one with children, with the first call
- * after. */
-static void copies_expire(void **state)
-{
-    bench b;
-    bench_begin(&b, 20, 20);
-    sp_segment path[] = {numbered(1, B), numbered(100, B)}, other = numbered(500, B);
-    learn(&b, path, 2);
-    learn(&b, &other, 1);
-    match m = find(&b, path, 2);
-    assert_ok(sp_ledger_expire_at(b.ledger, m.path[0], 50));
-    assert_ok(sp_ledger_expire_at(b.ledger, m.path[1], 60));
-    sp_ledger_expire(b.ledger, 49);
-    assert_int_equal(n_copies(&b), 3);
-    sp_ledger_expire(b.ledger, 55); /* it has a child */
-    assert_int_equal(n_copies(&b), 3);
-    sp_ledger_expire(b.ledger, 60); /* pinned */
-    assert_int_equal(n_copies(&b), 3);
-    sp_ledger_unpin(b.ledger, m.path[1]);
-    sp_ledger_expire(b.ledger, 60);
-    assert_int_equal(n_copies(&b), 2);
-    assert_ok(sp_ledger_expire_at(b.ledger, m.path[0], 0)); /* never */
-    sp_ledger_unpin(b.ledger, m.path[0]);
-    sp_ledger_expire(b.ledger, 1000);
-    assert_int_equal(n_copies(&b), 2);
-    assert_int_equal(known(&b, &other, 1), 1);
-    bench_end(&b);
-}
-
 /* -- the host tier -------------------------------------------------------------------------- */
 
 static void use_copy(bench *b, const sp_segment *seg, int times, float cfo)
@@ -271,10 +270,10 @@ static void the_host_has_an_order_of_its_own(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copies_expire),
         cmocka_unit_test(what_is_expected_stays),
         cmocka_unit_test(the_least_recently_used_leaf_goes_first),
         cmocka_unit_test(paths_go_leaf_by_leaf),
+        cmocka_unit_test(retained_copies_leave_last),
         cmocka_unit_test(partial_matches_count_as_uses),
         cmocka_unit_test(pinned_paths_survive),
         cmocka_unit_test(what_was_added_may_be_pinned),

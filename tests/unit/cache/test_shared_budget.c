@@ -5,7 +5,8 @@
 static void assert_left(const bench *b, int paths, int chunks)
 {
     int n[2] = {0};
-    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->ledger, c));) n[c->kind != SP_COPY_PATH]++;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->ledger, c));)
+        n[c->facts.kind != SP_COPY_PATH]++;
     assert_int_equal(n[0], paths);
     assert_int_equal(n[1], chunks);
 }
@@ -105,10 +106,10 @@ static void test_the_same_blocks_in_both(void **state)
     assert_true(extend_with(&b, &m, &s, &block));
     release(&b, &m);
     sp_copy_spec spec = {.seg = &s,
-                         .kind = SP_COPY_PLAIN,
-                         .before = before,
-                         .n_before = 1,
-                         .n_head = 1,
+                         .facts.kind = SP_COPY_PLAIN,
+                         .facts.before = before,
+                         .facts.n_before = 1,
+                         .facts.n_head = 1,
                          .blocks = &block};
     assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &c));
     sp_kv_release(b.pool, &block, 1);

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
 #include "support/check.h"
@@ -168,9 +171,33 @@ static void test_nearest(void **state)
     assert_null(cli_nearest(word, names, SP_COUNT(names)));
 }
 
+/* A table that is too long is a bug that shows at once: no option is dropped in silence. */
+static void too_many_options_are_an_assertion(void **state)
+{
+    static bool flags[OPT_MAX + 1];
+    static char names[OPT_MAX + 1][8];
+    static opt table[OPT_MAX + 2];
+    for (int i = 0; i <= OPT_MAX; i++) {
+        snprintf(names[i], sizeof names[i], "o%d", i);
+        table[i] = (opt){OPT_FLAG, names[i], 0, NULL, &flags[i], "a flag"};
+    }
+    const opt *const tables[] = {table, NULL};
+    pid_t child = fork();
+    if (child == 0) {
+        char *argv[] = {"test", NULL};
+        fclose(stderr);
+        opt_parse(1, argv, &(opt_usage){"test [options]", "A test."}, tables);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(too_many_options_are_an_assertion),
         cmocka_unit_test(test_sizes), cmocka_unit_test(test_each_kind),   cmocka_unit_test(test_wrong_values),
         cmocka_unit_test(test_environment), cmocka_unit_test(test_visitor),
         cmocka_unit_test(test_nearest),

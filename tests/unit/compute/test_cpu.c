@@ -60,10 +60,10 @@ static void rows_at_once(void **state)
         sp_device_rmsnorm(d, &norm);
         assert_same_bits(y, expected, m * n);
         assert_rounded(d, y, m, n);
-        sp_silu_mul_args gated = {x, y, expected, m * n, m};
-        ops->silu_mul(&gated, 0, 1);
+        sp_act_mul_args gated = {x, y, expected, m * n, m};
+        ops->act_mul(&gated, 0, 1);
         gated.y = x; /* in place */
-        sp_device_silu_mul(d, &gated);
+        sp_device_act_mul(d, &gated);
         assert_same_bits(x, expected, m * n);
         assert_rounded(d, x, m, n);
         sp_free(x);
@@ -198,7 +198,7 @@ static void changed_rows_are_rounded_again(void **state)
     run_and_compare(d, &p);
     assert_int_equal(sp_device_wait(d, sp_device_copy_in(d, x, y, M * COLS * sizeof *x)), SP_OK);
     run_and_compare(d, &p);
-    sp_device_silu_mul(d, &(sp_silu_mul_args){.gate = y, .up = x, .y = x, .n = M * COLS});
+    sp_device_act_mul(d, &(sp_act_mul_args){.gate = y, .up = x, .y = x, .n = M * COLS});
     run_and_compare(d, &p);
     for (int i = 0; i < M / 2; i++) from[i] = i < 3 ? i : 2 * i;
     sp_device_gather(d, &(sp_gather_args){.x = x, .from = from, .m = M / 2, .n = COLS});

@@ -19,7 +19,7 @@ static void names_choose_tables(void **state)
         sp_err err = sp_ops_select(names[i], &ops);
         if (err == SP_OK) {
             assert_string_equal(ops->name, names[i]);
-            assert_true(ops->matmul && ops->embed && ops->rmsnorm && ops->silu_mul);
+            assert_true(ops->matmul && ops->embed && ops->rmsnorm && ops->act_mul);
             assert_true(ops->kv_store && ops->attend);
         } else { /* "ref" runs everywhere */
             assert_true(i > 0 && err == SP_E_UNSUPPORTED && ops == NULL);

@@ -218,6 +218,71 @@ static void q6_k_decodes(void **state)
     }
 }
 
+/* Q2_K and Q3_K: bits 2k, 2k + 1 of byte l of a run of 128 belong to its element 32 k + l. */
+static void put_two_bits(uint8_t *q, int i, int code)
+{
+    q[i / 128 * 32 + i % 32] |= (uint8_t)(code << i % 128 / 32 * 2);
+}
+
+static void q2_k_decodes(void **state)
+{
+    uint8_t block[84] = {0};
+    float y[256];
+    put_u16(block + 80, half);
+    put_u16(block + 82, three);
+    for (int j = 0; j < 16; j++) block[j] = (uint8_t)(j | (15 - j) << 4);
+    for (int i = 0; i < 256; i++) put_two_bits(block + 16, i, number(i, 2));
+    sp_row_to_f32(SP_Q2_K, block, y, 256);
+    for (int i = 0; i < 256; i++)
+        assert_true(y[i] == 0.5f * (float)(i / 16 * number(i, 2)) - 3 * (float)(15 - i / 16));
+}
+
+static void q3_k_decodes(void **state)
+{
+    uint8_t block[110] = {0};
+    float y[256];
+    put_u16(block + 108, minus_quarter);
+    for (int j = 0; j < 16; j++) { /* scales 1, 5, 9 ... 61 */
+        block[96 + j % 8] |= (uint8_t)(((4 * j + 1) & 15) << j / 8 * 4);
+        block[104 + j % 4] |= (uint8_t)((4 * j + 1) >> 4 << j / 4 * 2);
+    }
+    for (int i = 0; i < 256; i++) {
+        put_two_bits(block + 32, i, number(i, 3) & 3);
+        block[i % 32] |= (uint8_t)((number(i, 3) >> 2) << i / 32);
+    }
+    sp_row_to_f32(SP_Q3_K, block, y, 256);
+    for (int i = 0; i < 256; i++)
+        assert_true(y[i] == -0.25f * (float)(i / 16 * 4 + 1 - 32) * (float)(number(i, 3) - 4));
+}
+
+static void types_of_levels_decode(void **state)
+{
+    static const int level[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                  1,    13,   25,  38,  53,  69,  89,  113};
+    static const float step[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                   0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    uint8_t nl[18], mx[17], xs[136] = {0};
+    float y[256];
+    put_u16(nl, half);
+    mx[0] = 130; /* 2^3 */
+    put_u16(xs, half);
+    put_u16(xs + 2, 0xe41b); /* top bits of scales 0 .. 7: 3 2 1 0 0 1 2 3 */
+    for (int j = 0; j < 4; j++) xs[4 + j] = (uint8_t)(2 * j | (2 * j + 1) << 4);
+    for (int i = 0; i < 16; i++) nl[2 + i] = mx[1 + i] = (uint8_t)(i | (15 - i) << 4);
+    for (int i = 0; i < 128; i++) xs[8 + i] = nl[2 + i % 16];
+    sp_row_to_f32(SP_IQ4_NL, nl, y, 32);
+    for (int i = 0; i < 32; i++) assert_true(y[i] == 0.5f * (float)level[i < 16 ? i : 31 - i]);
+    sp_row_to_f32(SP_MXFP4, mx, y, 32);
+    for (int i = 0; i < 32; i++) assert_true(y[i] == 8 * step[i < 16 ? i : 31 - i]);
+    sp_row_to_f32(SP_IQ4_XS, xs, y, 256);
+    for (int i = 0; i < 256; i++) {
+        static const int top[8] = {3, 2, 1, 0, 0, 1, 2, 3};
+        const int s = i / 32, at = i % 32;
+        assert_true(y[i] ==
+                    0.5f * (float)(top[s] * 16 + s - 32) * (float)level[at < 16 ? at : 31 - at]);
+    }
+}
+
 /* -- rows -------------------------------------------------------------------------------------- */
 
 static void float_rows_keep_their_values(void **state)
@@ -266,12 +331,22 @@ static void the_table_is_that_of_gguf(void **state)
         const char *name;
         int id, group, bytes;
     } rows[] = {
-        {SP_F32, "f32", 0, 1, 4},        {SP_F16, "f16", 1, 1, 2},
-        {SP_BF16, "bf16", 30, 1, 2},     {SP_Q4_0, "q4_0", 2, 32, 18},
-        {SP_Q4_1, "q4_1", 3, 32, 20},    {SP_Q5_0, "q5_0", 6, 32, 22},
-        {SP_Q5_1, "q5_1", 7, 32, 24},    {SP_Q8_0, "q8_0", 8, 32, 34},
-        {SP_Q4_K, "q4_k", 12, 256, 144}, {SP_Q5_K, "q5_k", 13, 256, 176},
+        {SP_F32, "f32", 0, 1, 4},
+        {SP_F16, "f16", 1, 1, 2},
+        {SP_BF16, "bf16", 30, 1, 2},
+        {SP_Q4_0, "q4_0", 2, 32, 18},
+        {SP_Q4_1, "q4_1", 3, 32, 20},
+        {SP_Q5_0, "q5_0", 6, 32, 22},
+        {SP_Q5_1, "q5_1", 7, 32, 24},
+        {SP_Q8_0, "q8_0", 8, 32, 34},
+        {SP_Q4_K, "q4_k", 12, 256, 144},
+        {SP_Q5_K, "q5_k", 13, 256, 176},
         {SP_Q6_K, "q6_k", 14, 256, 210},
+        {SP_Q2_K, "q2_k", 10, 256, 84},
+        {SP_Q3_K, "q3_k", 11, 256, 110},
+        {SP_IQ4_NL, "iq4_nl", 20, 32, 18},
+        {SP_IQ4_XS, "iq4_xs", 23, 256, 136},
+        {SP_MXFP4, "mxfp4", 39, 32, 17},
     };
     (void)state;
     assert_int_equal(SP_COUNT(rows), SP_DTYPE_N);
@@ -296,6 +371,9 @@ int main(void)
         cmocka_unit_test(q8_0_decodes),
         cmocka_unit_test(q4_k_and_q5_k_decode),
         cmocka_unit_test(q6_k_decodes),
+        cmocka_unit_test(q2_k_decodes),
+        cmocka_unit_test(q3_k_decodes),
+        cmocka_unit_test(types_of_levels_decode),
         cmocka_unit_test(float_rows_keep_their_values),
         cmocka_unit_test(q8_0_rows_round_trip),
         cmocka_unit_test(the_table_is_that_of_gguf),

@@ -120,6 +120,46 @@ static void texts_are_accepted_or_not(void **state)
         {"{\"type\":\"null\"}", " null", true},
         {"{\"type\":\"null\"}", "null ", false},
         {"{\"type\":\"array\"}", "[\n    1\n]", true},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":10}", "10", true},
+        {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":10}", "11", false},
+        {"{\"type\":\"integer\",\"exclusiveMinimum\":-12,\"maximum\":-3}", "-11", true},
+        {"{\"type\":\"integer\",\"exclusiveMinimum\":-12,\"maximum\":-3}", "-12", false},
+        {"{\"type\":\"integer\",\"minimum\":0,\"exclusiveMinimum\":true}", "0", false},
+        {"{\"type\":\"integer\",\"maximum\":9223372036854775807,\"minimum\":9223372036854775806}",
+         "9223372036854775807", true},
+        {"{\"type\":\"integer\",\"multipleOf\":25}", "-1075", true},
+        {"{\"type\":\"integer\",\"multipleOf\":25}", "1080", false},
+        {"{\"type\":\"number\",\"minimum\":0,\"exclusiveMaximum\":1}", "0.999", true},
+        {"{\"type\":\"number\",\"minimum\":0,\"exclusiveMaximum\":1}", "1.0", false},
+        {"{\"type\":\"number\",\"minimum\":-0.25,\"maximum\":0.25}", "-0.26", false},
+        {"{\"type\":\"number\",\"minimum\":-0.25,\"maximum\":0.25}", "-0.250", true},
+        {"{\"type\":\"integer\",\"nullable\":true}", "null", true},
+        {"{\"type\":\"integer\",\"format\":\"int32\",\"x-unit\":\"m\"}", "7", true},
+        {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":2}", "\"aaa\"", false},
+        {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"maxLength\":2}", "\"aa\"", true},
+        {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"minLength\":2}", "\"a\"", false},
+        {"{\"type\":\"string\",\"format\":\"uri\",\"minLength\":1,\"maxLength\":2083}",
+         "\"https://a.example/x?q=1\"", true},
+        {"{\"prefixItems\":[{\"type\":\"null\"}],\"items\":false}", "[null, 1]", false},
+        {"{\"prefixItems\":[{\"type\":\"null\"}],\"items\":{\"type\":\"integer\"}}", "[null, 1]",
+         true},
+        {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}", "[\"b\", \"a\"]", true},
+        {"{\"items\":{\"enum\":[\"a\",\"b\"]},\"uniqueItems\":true}", "[\"b\", \"b\"]", false},
+        {"{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\"}}},{\"properties\":{\"a\":"
+         "{\"minimum\":3}},\"required\":[\"a\"]}]}",
+         "{\"a\": 2}", false},
+        {"{\"patternProperties\":{\"^n_\":{\"type\":\"integer\"}},\"additionalProperties\":false}",
+         "{\"n_a\": 2}", true},
+        {"{\"patternProperties\":{\"^n_\":{\"type\":\"integer\"}},\"additionalProperties\":false}",
+         "{\"m_a\": 2}", false},
+        {"{\"required\":[\"a\"],\"type\":\"object\"}", "{\"a\": [0]}", true},
+        {"{\"properties\":{\"a\":{},\"b\":{}},\"minProperties\":1,\"maxProperties\":1}",
+         "{\"a\": 1, \"b\": 2}", false},
+        {"{\"properties\":{\"a\":{},\"b\":{}},\"minProperties\":1}", "{}", false},
+        {"{\"propertyNames\":{\"enum\":[\"x\"]},\"additionalProperties\":{\"type\":\"null\"}}",
+         "{\"x\": null}", true},
+        {"{\"enum\":[1,5,\"x\"],\"minimum\":2}", "1", false},
+        {"{\"enum\":[0.1,2],\"type\":\"number\"}", "0.1", true},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++)
         if (accepts(cases[i].schema, cases[i].text) != cases[i].accepted)
@@ -273,17 +313,30 @@ static void refusals_name_keyword_and_path(void **state)
 {
     refuse("{\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"x(?=y)\"}}}",
            SP_E_UNSUPPORTED, "#/properties/a: pattern: line 1, column 2: look-around");
-    refuse("{\"pattern\":\"a\",\"minLength\":2}", SP_E_UNSUPPORTED, "pattern, format and a length");
     refuse("{\"pattern\":7}", SP_E_ARG, "pattern is not a text");
-    refuse("{\"type\":\"string\",\"format\":\"uri\"}", SP_E_UNSUPPORTED, "unsupported format uri");
+    refuse("{\"type\":\"string\",\"format\":\"uri-template\"}", SP_E_UNSUPPORTED,
+           "unsupported format uri-template");
     refuse("{\"items\":{\"not\":{}}}", SP_E_UNSUPPORTED, "#/items: unsupported keyword not");
     refuse("{\"type\":\"text\"}", SP_E_ARG, "unknown type text");
     refuse("{\"$ref\":\"#/$defs/none\"}", SP_E_ARG, "#/$defs/none");
     refuse("{\"$ref\":\"#\"}", SP_E_ARG, "refers to itself");
     refuse("{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
-    refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "256");
-    refuse("{\"required\":[\"a\"],\"type\":\"object\"}", SP_E_UNSUPPORTED, "not declared: a");
+    refuse("{\"type\":\"array\",\"maxItems\":100000}", SP_E_LIMIT, "4096");
+    refuse("{\"multipleOf\":0.1}", SP_E_UNSUPPORTED, "multipleOf is not a whole number");
+    refuse("{\"minimum\":\"1\"}", SP_E_ARG, "minimum is not a number");
+    refuse("{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"uniqueItems\":true}",
+           SP_E_UNSUPPORTED, "uniqueItems of values that no enum lists");
+    refuse("{\"type\":\"object\",\"minProperties\":2}", SP_E_UNSUPPORTED, "free names differ");
+    refuse("{\"properties\":{\"a\":{\"allOf\":[{\"contains\":{}}]}}}", SP_E_UNSUPPORTED,
+           "#/properties/a: unsupported keyword contains");
+    refuse("{\"allOf\":[{\"$ref\":\"#\"}]}", SP_E_ARG, "refers to itself");
     refuse("[]", SP_E_ARG, "not a schema");
+    /* schemas without a value: why, and where */
+    refuse("{\"properties\":{\"n\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}},"
+           "\"required\":[\"n\"]}",
+           SP_E_ARG, "no value is valid: #/properties/n: the minimum exceeds the maximum");
+    refuse("{\"allOf\":[{\"type\":\"string\"},{\"type\":\"null\"}]}", SP_E_ARG, "contradict");
+    refuse("false", SP_E_ARG, "false allows no value");
 }
 
 /* The mask of every state on the way equals what accept says of each token: compared token by token

@@ -147,6 +147,27 @@ static void expressions_match_whole_texts(void **state)
     }
 }
 
+/* chain -- n rules, each of which calls the next and then reads a character. */
+static char *chain(int n)
+{
+    char *text = calloc(1, 32 * (size_t)n + 64), *to = text + sprintf(text, "root ::= r1 \"z\"\n");
+    for (int i = 1; i < n; i++) to += sprintf(to, "r%d ::= r%d \"z\"\n", i, i + 1);
+    sprintf(to, "r%d ::= \"a\"\n", n);
+    return text;
+}
+
+static void rules_that_are_nested_too_deeply_are_refused(void **state)
+{
+    (void)state;
+    char *good = chain(200), *bad = chain(400), text[202] = "a";
+    memset(text + 1, 'z', 200);
+    assert_true(accepts(gbnf(good), text));
+    refuses(gbnf(bad), SP_E_LIMIT, "within 400 rules at once");
+    free(good);
+    free(bad);
+    assert_true(accepts(gbnf("root ::= \"(\" root \")\" | \"x\""), "((x))")); /* some text is shallow */
+}
+
 static void errors_name_line_and_column(void **state)
 {
     (void)state;
@@ -246,6 +267,7 @@ int main(void)
         cmocka_unit_test(long_right_recursion_is_no_limit),
         cmocka_unit_test(characters_are_utf8),
         cmocka_unit_test(expressions_match_whole_texts),
+        cmocka_unit_test(rules_that_are_nested_too_deeply_are_refused),
         cmocka_unit_test(errors_name_line_and_column),
         cmocka_unit_test(random_expressions_match_as_in_the_c_library),
     };

@@ -3,6 +3,7 @@
  *   full readers    prefill and decoding over blocks in a file
  *   sparse readers  with seats for all that a step reads, for less, and for next to nothing
  *   little memory   windows do not touch the seats that lists name; hard layers stay in memory
+ *   windows         layers with a window read their window only, of a file and of near blocks
  *   a budget        blocks leave by themselves; blocks that are freed and taken again are not mixed up
  *   faults          every read that fails or has a wrong bit: the same bits, or SP_E_IO; then the same
  *                   bits again
@@ -14,8 +15,8 @@
 
 #include "engine/offload/offload.h"
 #include "engine/sparse/sparse.h"
-#include "store/files_int.h"
-#include "store/pages.h"
+#include "store/files.h"
+#include "store/aio/pages.h"
 #include "support/tiny_model.h"
 
 enum { B = SP_BLOCK_TOKENS, V = 101, N_CHUNKS = 4, STEPS = 7, QUESTION = 21, LAYERS = 3, G = 2 };
@@ -28,6 +29,8 @@ typedef struct scene {
     sp_offload *offload;
     sp_plan known; /* each chunk by itself, at position 0 */
 } scene;
+
+static int window; /* of layers 0 and 1 of the scenes to come */
 
 static int n_tokens(void)
 {
@@ -65,6 +68,7 @@ static void scene_open(scene *s, int seats, const char *io)
 {
     tiny_spec spec = TINY_SPEC_DEFAULT;
     spec.kv_type = SP_Q16;
+    spec.window = window;
     s->offload = NULL;
     assert_ok(tiny_open(&s->t, &spec, 21));
     if (seats) {
@@ -195,6 +199,40 @@ static void test_sparse(void **state)
         if (kinds[k].seats == 40) assert_true(a.n_found > a.n_wanted / 2);
         scene_close(&s);
     }
+}
+
+/* Layers 0 and 1 have a window of 40 tokens, which chunk 3 and the question fill: of the file they read
+ * at most four blocks a pass, where layer 2 reads all. Sparse decoding chooses in layer 2 alone. */
+static void test_windows(void **state)
+{
+    static float want[STEPS * V], got[STEPS * V], other[STEPS * V];
+    int n_blocks = 0;
+    for (int i = 0; i < N_CHUNKS; i++) n_blocks += sp_blocks_for(lengths[i]);
+    window = 0;
+    in_memory(NULL, other);
+    window = 40;
+    in_memory(NULL, want);
+    assert_true(tiny_nmse(want, other, STEPS * V) > 1e-3);
+    scene s;
+    scene_open(&s, 4, NULL);
+    send_away(&s);
+    assert_ok(decode(&s, NULL, got));
+    same_bits(got, want, "windows over a file");
+    const int64_t n = sp_offload_stats_of(s.offload).n_windowed, all = (STEPS + 1) * n_blocks;
+    assert_true(n >= all && n <= all + (STEPS + 1) * 2 * 5);
+    scene_close(&s);
+    in_memory(&some, want);
+    scene_open(&s, 40, NULL);
+    send_away(&s);
+    assert_ok(decode(&s, &some, got));
+    same_bits(got, want, "windows beside sparse decoding");
+    assert_true(sp_offload_stats_of(s.offload).n_wanted > 0);
+    scene_close(&s);
+    const sp_sparse_opts everything = {.share = 1, .min_depth = -1, .refine = 1};
+    in_memory(NULL, want);
+    in_memory(&everything, got);
+    same_bits(got, want, "a choice of everything in the layer without a window");
+    window = 0;
 }
 
 /* For comparison: what a step read is read for the next one, too. */
@@ -536,7 +574,7 @@ int main(void)
         cmocka_unit_test(test_seats_beside_a_window),
         cmocka_unit_test(test_spare_seats), cmocka_unit_test(test_seats_press),
         cmocka_unit_test(test_resident),    cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_lru),
+        cmocka_unit_test(test_lru),        cmocka_unit_test(test_windows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

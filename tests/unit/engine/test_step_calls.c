@@ -1,4 +1,4 @@
-/* test_step_calls.c -- which system calls the thread makes that runs a decode step (LiteCache, row L8):
+/* test_step_calls.c -- which system calls the thread makes that runs a decode step (LiteCache):
  * none in memory; with blocks from a file, those that wait for the transfer thread or wake it.
  *
  * The kernel checks it: a filter of the thread ends the process at any other call. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "compute/kv_int.h"
+#include "compute/kernel/kv.h"
 #include "kv/unpack.h"
 
 enum { B = SP_BLOCK_TOKENS, N_BLOCKS = 6, N_LAYERS = 2, G = 2, D = 32, LAYER = 1 };

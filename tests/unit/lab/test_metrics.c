@@ -1,11 +1,10 @@
-/* Scores of answers, distances of distributions, and what a line plot draws. */
+/* Scores of answers, and distances of distributions. */
 #include "lab/metrics.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lab/plot.h"
 #include "support/check.h"
 
 static const double near = 1e-12;
@@ -96,76 +95,6 @@ static void test_best_and_median(void **state)
     assert_true(isnan(metric_median(odd, 0)));
 }
 
-/* -- plots ---------------------------------------------------------------------------------- */
-
-static int n_of(const char *text, const char *part)
-{
-    int n = 0;
-    for (const char *s = text; (s = strstr(s, part)); s++) n++;
-    return n;
-}
-
-static char *drawn(const plot_panel *panels, int n)
-{
-    char path[] = "/tmp/spolia-plot-XXXXXX";
-    int f = mkstemp(path);
-    assert_true(f >= 0);
-    assert_true(plot_write(path, panels, n));
-    char *text = calloc(1, 1 << 18);
-    ssize_t len = read(f, text, (1 << 18) - 1);
-    assert_true(len > 0);
-    close(f);
-    unlink(path);
-    return text;
-}
-
-static void test_a_plot_has_its_lines_and_labels(void **state)
-{
-    const double x[] = {0.05, 0.15, 0.5}, y[] = {0.2, NAN, 0.9}, off = 0.95;
-    const plot_line lines[] = {{.name = "off", .rule = true, .y = &off},
-                               {.name = "a<b & c", .style = 1, .x = x, .y = y, .n = 3}};
-    const plot_panel panels[] = {
-        {.title = "T", .x_label = "X", .y_label = "Y", .lines = lines, .n_lines = 2},
-        {.title = "small", .lines = lines, .n_lines = 2}};
-    char *svg = drawn(panels, 2);
-    assert_int_equal(n_of(svg, "<svg "), 1);
-    assert_int_equal(n_of(svg, "</svg>"), 1);
-    assert_int_equal(n_of(svg, ">a&lt;b &amp; c</text>"), 1);   /* the legend is drawn once */
-    assert_int_equal(n_of(svg, ">X</text>"), 1);                /* as are the labels */
-    assert_int_equal(n_of(svg, "<path transform="), 2 + 2 + 1); /* markers: no NaN, one in legend */
-    assert_null(strstr(svg, "nan"));
-    free(svg);
-}
-
-static void test_empty_flat_and_huge_values_can_be_drawn(void **state)
-{
-    const double x[] = {1, 2}, flat[] = {3, 3}, huge[] = {-1e300, 1e300}, none[] = {NAN, NAN},
-                 decades[] = {0, 1e-3};
-    const plot_line lines[] = {{.name = "flat", .x = x, .y = flat, .n = 2},
-                               {.name = "huge", .x = x, .y = huge, .n = 2},
-                               {.name = "none", .x = x, .y = none, .n = 2},
-                               {.name = "decades", .x = x, .y = decades, .n = 2}};
-    for (int i = 0; i < 4; i++) {
-        const plot_panel p = {.title = "T",
-                              .x_label = "X",
-                              .y_label = "Y",
-                              .lines = &lines[i],
-                              .n_lines = 1,
-                              .y_log = i == 3,
-                              .y_floor = 1e-6};
-        char *svg = drawn(&p, 1);
-        assert_null(strstr(svg, "nan"));
-        assert_null(strstr(svg, "inf"));
-        free(svg);
-    }
-}
-
-static void test_a_plot_that_cannot_be_written_fails(void **state)
-{
-    const plot_panel p = {.title = "T", .x_label = "X", .y_label = "Y"};
-    assert_false(plot_write("/nowhere/at/all.svg", &p, 1));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,9 +104,6 @@ int main(void)
         cmocka_unit_test(test_each_measure_takes_its_best_answer),
         cmocka_unit_test(test_kl_is_that_of_the_distributions),
         cmocka_unit_test(test_best_and_median),
-        cmocka_unit_test(test_a_plot_has_its_lines_and_labels),
-        cmocka_unit_test(test_empty_flat_and_huge_values_can_be_drawn),
-        cmocka_unit_test(test_a_plot_that_cannot_be_written_fails),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

@@ -64,6 +64,35 @@ static void test_no_scale(void **state)
     free(rows);
 }
 
+/* NLL: off 1.0, full 2.0, fusion 1.25: three quarters come back, and the interval of what is left has the mean in it. */
+static void likelihoods_are_compared_question_by_question(void **state)
+{
+    const char *const names[] = {"off", "full", "fusion"};
+    double f1[3 * 40];
+    for (int i = 0; i < 3 * 40; i++) f1[i] = NAN;
+    eval_settings settings = settings_of(names, 3);
+    eval_row *rows = rows_of(f1, 40, 3);
+    for (int q = 0; q < 40; q++) { /* questions differ by far more than settings do */
+        const double base = q % 10, more = 0.25 + 0.01 * (q % 2 ? 1 : -1);
+        rows[3 * q].number[ROW_NLL] = base;
+        rows[3 * q + 1].number[ROW_NLL] = base + 1;
+        rows[3 * q + 2].number[ROW_NLL] = base + more;
+    }
+    eval_summary v[3];
+    eval_summarise(rows, 3 * 40, &settings, NULL, v);
+    assert_int_equal(v[0].n_nll, 40);
+    assert_true(fabs(v[2].nll_more - 0.25) < 1e-9);
+    assert_true(fabs(v[2].recovered - 0.75) < 1e-9);
+    assert_true(0.24 < v[2].nll_more_low && v[2].nll_more_low < 0.25);
+    assert_true(0.25 < v[2].nll_more_high && v[2].nll_more_high < 0.26);
+    assert_true(v[0].nll_more_low == 0 && v[0].nll_more_high == 0);
+    rows[2].number[ROW_NLL] = NAN; /* unpaired: the question is left out */
+    assert_true(isfinite(eval_more_interval(rows, 40, 3, 2, NULL).low));
+    assert_true(isnan(eval_more_interval(rows, 7, 3, 1, NULL).low));
+    assert_true(isnan(eval_more_interval(rows, 40, 3, 1, "another kind").low));
+    free(rows);
+}
+
 /* Equal answers leave no doubt; answers that differ by question do, and more questions leave less. */
 static void test_interval(void **state)
 {
@@ -148,7 +177,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_normalised_f1),  cmocka_unit_test(test_no_scale),
-        cmocka_unit_test(test_interval), cmocka_unit_test(test_choice),         cmocka_unit_test(test_quoting),
+        cmocka_unit_test(likelihoods_are_compared_question_by_question),
+        cmocka_unit_test(test_interval),        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_quoting),
         cmocka_unit_test(test_rows_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

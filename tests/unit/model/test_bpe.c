@@ -1,7 +1,7 @@
 /* test_bpe.c -- byte-level BPE: words, merges, and unusual texts. */
 #include "tiny_vocab.h"
 
-#include "model/pretokenize.h"
+#include "model/tokenizer/pretokenize.h"
 
 /* -- words ----------------------------------------------------------------------------------- */
 
@@ -61,6 +61,56 @@ static void gpt2_words(void **state)
         assert_string_equal(words(SP_PRE_GPT2, cases[i][0]), cases[i][1]);
 }
 
+/* The expressions of a pre-tokenizer apply one after the other, each to the pieces of the one before. */
+static void words_of_several_steps(void **state)
+{
+    assert_string_equal(words(SP_PRE_FALCON, "a,b!=12345 c"), "a|,|b|!=|123|45| c|");
+    assert_string_equal(words(SP_PRE_DEEPSEEK3, "x 1234\xE4\xB8\x80y"),
+                        "x| |123|4|\xE4\xB8\x80|y|");
+    assert_string_equal(words(SP_PRE_VIKING, "ab 12, c"), "ab| |1|2|,| c|");
+    assert_string_equal(words(SP_PRE_GPT4O, "don't HTTPServer"), "don't| HTTPServer|");
+    assert_string_equal(words(SP_PRE_TEKKEN, "aB don't"), "a|B| don|'t|");
+    assert_string_equal(words(SP_PRE_KIMI, "ab\xE4\xB8\x80 c"), "ab|\xE4\xB8\x80| c|");
+}
+
+static void thousands_are_counted_from_the_right(void **state)
+{
+    assert_string_equal(words(SP_PRE_SUPERBPE, "of 1234567 to 12 1"), "of |1|234|567| to |12| |1|");
+    char *text = malloc(300001);
+    memset(text, '7', 300001);
+    words_limited(SP_PRE_SUPERBPE, text, 300001, 0); /* in linear time */
+    assert_int_equal(longest_word, 3);
+    free(text);
+}
+
+/* Every expression compiles; names are unique and name what they are found by. */
+static void every_row_splits(void **state)
+{
+    const sp_pre_row *row;
+    for (size_t i = 0; (row = sp_pre_row_at(i)); i++) {
+        assert_ptr_equal(sp_pre_find((sp_text_view){row->name, strlen(row->name)}), row);
+        assert_non_null(words(row->kind, "It's a test: 12345 \xC3\xA9\xE4\xB8\x80!\n\n  x"));
+    }
+    assert_null(sp_pre_find((sp_text_view){"gpt-2x", 6}));
+    for (int kind = 0; kind < SP_PRE_N; kind++) {
+        sp_pre_tokenizer found;
+        size_t n = 0;
+        while (n < SP_PRE_MAX_STEPS && sp_pre_steps((sp_pre_tokenizer)kind)[n]) n++;
+        assert_true(sp_pre_from_steps(sp_pre_steps((sp_pre_tokenizer)kind), n, &found) &&
+                    (int)found == kind);
+        assert_true(n == 1 ||
+                    !sp_pre_from_steps(sp_pre_steps((sp_pre_tokenizer)kind) + 1, n - 1, &found) ||
+                    (int)found != kind);
+    }
+}
+
+/* Each digit is a word, and the text before one is split as if it ended there. */
+static void smollm_words(void **state)
+{
+    assert_string_equal(words(SP_PRE_SMOLLM, "a1234  5 b"), "a|1|2|3|4|  |5| b|");
+    assert_string_equal(words(SP_PRE_SMOLLM, "it's  two"), "it|'s| | two|");
+}
+
 static void modern_words(void **state)
 {
     static const char *const cases[][3] = {
@@ -106,7 +156,7 @@ static void limits_cut_by_force(void **state)
     char *text = malloc(n);
     for (size_t i = 0; i < n; i += 3) memcpy(text + i, "\xE0\xB8\x81", 3); /* a Thai letter */
     memset(text + letters, ' ', n - 2 * letters);
-    for (int kind = SP_PRE_GPT2; kind <= SP_PRE_QWEN2; kind++) {
+    for (int kind = SP_PRE_GPT2; kind <= SP_PRE_SMOLLM; kind++) {
         words_limited((sp_pre_tokenizer)kind, text, n, 0);
         assert_int_equal(longest_word, letters + 1); /* with the last space before them */
         words_limited((sp_pre_tokenizer)kind, text, n, 1);
@@ -322,6 +372,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gpt2_words),
+        cmocka_unit_test(smollm_words),
+        cmocka_unit_test(words_of_several_steps),
+        cmocka_unit_test(thousands_are_counted_from_the_right),
+        cmocka_unit_test(every_row_splits),
         cmocka_unit_test(modern_words),
         cmocka_unit_test(spaces_of_unicode),
         cmocka_unit_test(bad_bytes_are_words),

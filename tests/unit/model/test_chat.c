@@ -1,7 +1,7 @@
 /* test_chat.c -- whole conversations, as the published templates of the families render them. */
 #include "tiny_vocab.h"
 
-#include "model/chat.h"
+#include "model/template/chat.h"
 
 typedef struct turn {
     sp_role role;

@@ -65,27 +65,41 @@ static void reads_config_json(void **state)
     assert_string_equal(good_json("{\"model_type\": \"mistral\"}").hp.arch, "mistral");
 }
 
-/* Attention over a window equals full attention if the context fits in the window. */
-static void windows_limit_the_context(void **state)
+/* Which of the three layers have a window, as bits. */
+static void layers_have_the_windows_that_the_file_says(void **state)
 {
     static const struct {
         const char *changes;
-        int window, n_ctx;
+        int window;
+        unsigned layers;
     } cases[] = {
-        {"{\"model_type\": \"mistral\", \"sliding_window\": 1024}", 1024, 1024},
-        {"{\"model_type\": \"mistral\", \"sliding_window\": 9000}", 9000, 4096},
-        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", 0, 4096},
-        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024}", 0, 4096},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 1024}", 1024, 7},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": 9000}", 9000, 7},
+        {"{\"model_type\": \"mistral\", \"sliding_window\": null}", 0, 7},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024}", 0, 0},
         {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": false}", 0,
-         4096},
-        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": true}",
-         1024, 1024},
-        {"{\"sliding_window\": 1024}", 0, 4096},
+         0},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": true}", 0,
+         0},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 1024, \"use_sliding_window\": true,"
+         " \"max_window_layers\": 1}",
+         1024, 6},
+        {"{\"model_type\": \"qwen2\", \"sliding_window\": 64, \"layer_types\": [\"full_attention\","
+         " \"sliding_attention\", \"full_attention\"]}",
+         64, 2},
+        {"{\"model_type\": \"gemma2\", \"hidden_act\": \"gelu_pytorch_tanh\"}", 4096, 5},
+        {"{\"model_type\": \"gemma3_text\", \"hidden_act\": \"gelu_pytorch_tanh\","
+         " \"sliding_window\": 512, \"sliding_window_pattern\": 3}",
+         512, 3},
+        {"{\"sliding_window\": 1024}", 0, 0},
     };
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         sp_config c = good_json(cases[i].changes);
         assert_int_equal(c.hp.sliding_window, cases[i].window);
-        assert_int_equal(c.hp.n_ctx, cases[i].n_ctx);
+        unsigned layers = 0;
+        for (int l = 0; l < 3; l++) layers |= (c.layers[l] & SP_LAYER_LOCAL ? 1u : 0) << l;
+        assert_int_equal(layers, cases[i].layers);
+        assert_int_equal(c.hp.n_ctx, 4096);
     }
 }
 
@@ -115,21 +129,49 @@ static const struct {
     {"{\"num_local_experts\": 8}", SP_E_UNSUPPORTED, "num_local_experts: 8: a mixture of experts"},
     {"{\"quantization_config\": {\"quant_method\": \"gptq\"}}", SP_E_UNSUPPORTED,
      "\"gptq\" is not"},
-    {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED, "model_type: \"gemma2\" is not supported"},
+    {"{\"model_type\": \"falcon\"}", SP_E_UNSUPPORTED, "model_type: \"falcon\" is not supported"},
+    {"{\"model_type\": \"gemma2\"}", SP_E_UNSUPPORTED, "hidden_act: \"silu\" is not supported"},
+    {"{\"attn_logit_softcapping\": 50.0}", SP_E_UNSUPPORTED,
+     "attn_logit_softcapping: is not part of llama"},
+    {"{\"final_logit_softcapping\": 30.0}", SP_E_UNSUPPORTED, "final_logit_softcapping: is not"},
+    {"{\"residual_multiplier\": 0.5}", SP_E_UNSUPPORTED, "residual_multiplier: is not part of"},
+    {"{\"query_pre_attn_scalar\": 8}", SP_E_UNSUPPORTED, "query_pre_attn_scalar: is not part of"},
+    {"{\"num_experts\": 4}", SP_E_UNSUPPORTED, "num_experts: 4: a mixture of experts"},
+    {"{\"no_rope_layers\": [1, 0, 1]}", SP_E_UNSUPPORTED, "no_rope_layers: is not part of llama"},
+    {"{\"use_sliding_window\": true}", SP_E_UNSUPPORTED, "use_sliding_window: is not part of"},
+    {"{\"what_nobody_knows\": \"yes\"}", SP_E_UNSUPPORTED, "what_nobody_knows: is not part of"},
+    {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\"]}", SP_E_FORMAT,
+     "layer_types: is not a list of 3 layers"},
+    {"{\"model_type\": \"qwen2\", \"layer_types\": [\"full_attention\", \"chunked_attention\", 3]}",
+     SP_E_UNSUPPORTED, "layer_types: \"chunked_attention\" is not supported"},
+    {"{\"model_type\": \"mixtral\", \"num_local_experts\": 2, \"num_experts_per_tok\": 3}",
+     SP_E_FORMAT, "num_experts_per_tok: 3 of 2 experts"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 2, \"num_experts_per_tok\": 1,"
+     " \"mlp_only_layers\": [0]}",
+     SP_E_UNSUPPORTED, "mlp_only_layers: is not part of qwen3moe"},
+    {"{\"model_type\": \"qwen3_moe\", \"num_experts\": 2, \"num_experts_per_tok\": 1,"
+     " \"decoder_sparse_step\": 2}",
+     SP_E_UNSUPPORTED, "decoder_sparse_step: 2: a mixture of experts in some layers only"},
     {"{\"-\": \"model_type\", \"architectures\": [\"BertModel\"]}", SP_E_UNSUPPORTED,
      "\"BertModel\""},
     {"{\"-\": \"model_type\", \"architectures\": []}", SP_E_FORMAT, "model_type: is missing"},
     {"{\"rope_scaling\": 3}", SP_E_FORMAT, "rope_scaling: is not an object"},
     {"{\"rope_scaling\": {\"type\": 3}}", SP_E_FORMAT, "rope_scaling.rope_type: is not a string"},
-    {"{\"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}", SP_E_UNSUPPORTED,
-     "rope_scaling: rotary scaling \"dynamic\" is not supported"},
-    {"{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", SP_E_UNSUPPORTED,
-     "rope_parameters: rotary scaling \"longrope\""},
+    {"{\"rope_scaling\": {\"type\": \"mrope\", \"factor\": 2}}", SP_E_UNSUPPORTED,
+     "rope_scaling: rotary scaling \"mrope\" is not supported"},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\"}}", SP_E_FORMAT,
+     "rope_parameters.original_max_position_embeddings: is missing"},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2, 3],"
+     " \"original_max_position_embeddings\": 64}}",
+     SP_E_FORMAT, "rope_parameters.short_factor: is not a list of 4 numbers"},
+    {"{\"rope_parameters\": {\"rope_type\": \"longrope\", \"short_factor\": [1, 2, 3, 0],"
+     " \"original_max_position_embeddings\": 64}}",
+     SP_E_FORMAT, "rope_parameters.short_factor: item 3 is not a positive number"},
     {"{\"rope_scaling\": {\"type\": \"linear\"}}", SP_E_FORMAT, "rope_scaling.factor: is missing"},
     {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"2\"}}", SP_E_FORMAT,
      "rope_scaling.factor: is not a number"},
-    {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"mscale\": 1}}", SP_E_UNSUPPORTED,
-     "rope_scaling.mscale: is not supported"},
+    {"{\"rope_scaling\": {\"type\": \"yarn\", \"factor\": 2, \"ramp\": 1}}", SP_E_UNSUPPORTED,
+     "rope_scaling.ramp: is not supported"},
     {"{\"rope_parameters\": {\"full_attention\": {}}}", SP_E_UNSUPPORTED,
      "rope_parameters.full_attention: is not supported"},
     {"{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 4,"
@@ -217,6 +259,10 @@ ENTRY(split, gw_number(w, "split.count", SP_GGUF_U16, 3, 2))
 ENTRY(longrope, gw_text(w, "llama.rope.scaling.type", "longrope"))
 ENTRY(numbered_scaling, gw_u32(w, "llama.rope.scaling.type", 1))
 ENTRY(attn_factor, gw_f32(w, "llama.rope.scaling.attn_factor", 2))
+ENTRY(cap, gw_f32(w, "llama.attn_logit_softcapping", 50))
+ENTRY(no_cap, gw_f32(w, "llama.attn_logit_softcapping", 0))
+ENTRY(clamp, gw_f32(w, "llama.attention.clamp_kqv", 8))
+ENTRY(unknown_text, gw_text(w, "llama.what_nobody_knows", "yes"))
 ENTRY(window, gw_u32(w, "llama.attention.sliding_window", 100))
 ENTRY(numbered_arch, gw_u32(w, "general.architecture", 1))
 
@@ -234,18 +280,22 @@ static void entries_are_checked(void **state)
     refuse_entry("llama.attention.layer_norm_rms_epsilon", nan_eps, SP_E_FORMAT, "nan is not in");
     refuse_entry(NULL, wide_rope, SP_E_FORMAT,
                  "llama.rope.dimension_count: 10 is not an even number");
-    refuse_entry(NULL, experts, SP_E_UNSUPPORTED, "llama.expert_count: 8: a mixture of experts");
+    refuse_entry(NULL, experts, SP_E_FORMAT, "llama.expert_used_count: is missing");
+    refuse_entry(NULL, cap, SP_E_UNSUPPORTED, "llama.attn_logit_softcapping: is not part of llama");
+    refuse_entry(NULL, clamp, SP_E_UNSUPPORTED, "llama.attention.clamp_kqv: is not part of llama");
+    refuse_entry(NULL, unknown_text, SP_E_UNSUPPORTED, "llama.what_nobody_knows: is not part of");
     refuse_entry(NULL, both_ways, SP_E_UNSUPPORTED,
                  "llama.attention.causal: 0: attention that is not");
     refuse_entry(NULL, other_values, SP_E_UNSUPPORTED,
                  "llama.attention.value_length: 16: values of");
     refuse_entry(NULL, split, SP_E_UNSUPPORTED, "split.count: a model split over files");
-    refuse_entry(NULL, longrope, SP_E_UNSUPPORTED,
-                 "llama.rope.scaling.type: rotary scaling \"longrope");
+    refuse_entry(NULL, longrope, SP_E_FORMAT,
+                 "llama.rope.scaling.original_context_length: is missing");
     refuse_entry(NULL, numbered_scaling, SP_E_FORMAT,
                  "llama.rope.scaling.type: is u32, not a string");
-    refuse_entry(NULL, attn_factor, SP_E_UNSUPPORTED,
-                 "llama.rope.scaling.attn_factor: 2: this factor");
+    assert_int_equal(read_gguf(&(tiny_spec){.more = attn_factor}, &c), SP_OK);
+    assert_true(c.rope.attention == 2);
+    assert_int_equal(read_gguf(&(tiny_spec){.more = no_cap}, &c), SP_OK);
 
     assert_int_equal(
         read_gguf(&(tiny_spec){.drop = "llama.attention.head_count_kv", .more = equal_heads}, &c),
@@ -255,7 +305,8 @@ static void entries_are_checked(void **state)
     assert_int_equal(c.rope.n_rot, 4);
     assert_int_equal(read_gguf(&(tiny_spec){.more = no_experts}, &c), SP_OK);
     assert_int_equal(read_gguf(&(tiny_spec){.more = window}, &c), SP_OK);
-    assert_true(c.hp.n_ctx == 100 && c.hp.sliding_window == 100);
+    assert_true(c.hp.n_ctx == 512 && c.hp.sliding_window == 100);
+    assert_true(c.layers[0] == SP_LAYER_LOCAL && c.layers[1] == SP_LAYER_LOCAL);
 }
 
 static void architecture_is_needed(void **state)
@@ -395,7 +446,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_config_json),
-        cmocka_unit_test(windows_limit_the_context),
+        cmocka_unit_test(layers_have_the_windows_that_the_file_says),
         cmocka_unit_test(refuses_config_json),
         cmocka_unit_test(keys_are_needed),
         cmocka_unit_test(entries_are_checked),

@@ -50,6 +50,16 @@ static void add_odd_entries(gguf_writer *w)
     gw_describe(w, "odd\ntensor", 4000000000u, 1, (const uint64_t[]){5}, 0);
 }
 
+static void add_window(gguf_writer *w)
+{
+    gw_u32(w, "llama.attention.sliding_window", 100);
+}
+
+static void add_cap(gguf_writer *w)
+{
+    gw_f32(w, "llama.attn_logit_softcapping", 50);
+}
+
 static void describes_gguf_files(void **state)
 {
     temp_folder f;
@@ -87,6 +97,20 @@ static void describes_gguf_files(void **state)
     write_model(&f, &(tiny_spec){0});
     j = inspect(temp_folder_file(&f, "m.gguf"));
     assert_json(json_object_get(j, "supported"), "true");
+    assert_json(json_object_get(j, "reuse"), "\"prefixes exactly, chunks at any position\"");
+    assert_json(json_object_get(j, "context"), "512");
+    assert_null(json_object_get(j, "window"));
+    json_decref(j);
+    write_model(&f, &(tiny_spec){.more = add_window});
+    j = inspect(temp_folder_file(&f, "m.gguf"));
+    assert_json(json_object_get(j, "window"), "100");
+    assert_json(json_object_get(j, "layers_with_window"), "2");
+    json_decref(j);
+    write_model(&f, &(tiny_spec){.more = add_cap});
+    j = inspect(temp_folder_file(&f, "m.gguf"));
+    assert_json(json_object_get(j, "supported"), "false");
+    assert_non_null(strstr(json_string_value(json_object_get(j, "refused")),
+                           "llama.attn_logit_softcapping: is not part of llama"));
     json_decref(j);
     temp_folder_remove(&f);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "gguf_writer.h"
-#include "model/gguf_vocab.h"
+#include "model/tokenizer/gguf_vocab.h"
 #include "model/model.h"
 #include "tiny_model.h"
 
@@ -184,9 +184,9 @@ static void vocabularies_are_checked(void **state)
         const char *text;
     } cases[] = {
         {{.model = "bert"}, SP_E_UNSUPPORTED, KEY "model: \"bert\" is not supported"},
-        {{.model = "gpt2", .pre = "tekken"},
+        {{.model = "gpt2", .pre = "unheard-of"},
          SP_E_UNSUPPORTED,
-         KEY "pre: \"tekken\" is not supported"},
+         KEY "pre: \"unheard-of\" is not supported"},
         {{.model = "llama", .drop = KEY "tokens"}, SP_E_FORMAT, KEY "tokens: is missing"},
         {{.model = "llama", .drop = KEY "scores"}, SP_E_FORMAT, KEY "scores: is missing"},
         {{.model = "gpt2", .drop = KEY "merges"}, SP_E_FORMAT, KEY "merges: is missing"},

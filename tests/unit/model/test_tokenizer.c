@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "model/tokenizer_int.h"
+#include "model/tokenizer/tokenizer_int.h"
 
 static void text_of(const sp_tokenizer *t, const int32_t *ids, size_t n, bool special,
                     const char *want)

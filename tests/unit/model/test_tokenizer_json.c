@@ -6,7 +6,7 @@
 
 #include "base/dict.h"
 #include "model/json_file.h"
-#include "model/tokenizer_json.h"
+#include "model/tokenizer/tokenizer_json.h"
 
 #define GOLDEN "tests/golden/tokenizer/"
 
@@ -194,9 +194,9 @@ static void unknown_steps_are_refused(void **state)
     refuse("qwen2", "pre_tokenizer.pretokenizers.0.behavior", "\"Removed\"", no,
            "pre_tokenizer.behavior");
     refuse("qwen2", "pre_tokenizer.pretokenizers.0.type", "\"Digits\"", no,
-           "pre_tokenizer: \"Digits\"");
+           "pre_tokenizer.pattern: \"\\p{N}+\"");
     refuse("qwen2", "pre_tokenizer.pretokenizers.1.use_regex", "true", no,
-           "pre_tokenizer.use_regex");
+           "and what follows it");
     refuse("llama2", "normalizer.normalizers.0.prepend", "\"x\"", no, "normalizer: \"Prepend\"");
     refuse("llama2", "normalizer.normalizers.1.content", "\"_\"", no, "normalizer: \"Replace\"");
     refuse("llama2", "pre_tokenizer", "{\"type\":\"Whitespace\"}", no,

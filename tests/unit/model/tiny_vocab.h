@@ -10,7 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "model/vocab_spec.h"
+#include "model/tokenizer/vocab_spec.h"
 
 enum { TINY_MAX = 1024 };
 

@@ -64,8 +64,8 @@ static void the_suffix_is_the_format(void **state)
     assert_int_equal(sp_document_format("a.jsonl"), SP_DOC_JSONL);
     assert_int_equal(sp_document_format("a.htm"), SP_DOC_HTML);
     assert_int_equal(sp_document_format("a.html"), SP_DOC_HTML);
-    assert_int_equal(sp_document_format("a.json"), SP_DOC_NONE);
-    assert_int_equal(sp_document_format("a.txt.gz"), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("a.json"), SP_DOC_JSON);
+    assert_int_equal(sp_document_format("a.txt.gz"), SP_DOC_GZIP);
     assert_int_equal(sp_document_format("txt"), SP_DOC_NONE);
     assert_int_equal(sp_document_format("a."), SP_DOC_NONE);
     assert_int_equal(sp_document_format("a.PDF"), SP_DOC_PDF);
@@ -304,6 +304,17 @@ static void running_out_of_memory_is_an_error(void **state)
     assert_true(allocation > 5);
 }
 
+static void an_empty_file_without_an_address_is_an_empty_text(void **state)
+{
+    sp_bytes own = {0};
+    const char *text = NULL;
+    size_t n = 1;
+    assert_int_equal(sp_text_decode(NULL, 0, &own, &text, &n), SP_OK);
+    assert_non_null(text);
+    assert_int_equal(n, 0);
+    sp_vec_fini(&own);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +323,7 @@ int main(void)
         cmocka_unit_test(markdown_has_the_name_of_its_first_heading),
         cmocka_unit_test(what_is_no_text_is_refused),
         cmocka_unit_test(other_encodings_are_converted),
+        cmocka_unit_test(an_empty_file_without_an_address_is_an_empty_text),
         cmocka_unit_test(tables_name_their_columns),
         cmocka_unit_test(rst_has_the_name_of_its_first_heading),
         cmocka_unit_test(jsonl_is_a_document_a_line),

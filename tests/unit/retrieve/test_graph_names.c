@@ -21,6 +21,9 @@ static void keys_ignore_case_and_punctuation(void **state)
     assert_string_equal(key_of("  M*A*S*H "), "m a s h");
     assert_string_equal(key_of("ÉCOLE Ōsaka ΣΟΦΙΑ МОСКВА Ёж Žižek"),
                         "école ōsaka σοφια москва ёж žižek");
+    assert_string_equal(key_of("Hauptstraße"), key_of("HAUPTSTRASSE"));
+    assert_string_equal(key_of("İstanbul"), key_of("Istanbul"));
+    assert_string_equal(key_of("ՀԱՅ ᲡᲐᲥ"), "հայ საქ"); /* Armenian, Georgian */
     assert_string_equal(key_of("“Quoted” — dash…"), "quoted dash");
     assert_string_equal(key_of("東京Tower"), "東 京 tower");
     assert_string_equal(key_of(" !!! "), "!!!");

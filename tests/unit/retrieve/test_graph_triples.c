@@ -5,7 +5,7 @@
 
 #include "retrieve/graph/triples.h"
 
-/* What a reader gave, as text: "s|r|o|source;", "ident=name;", "ident~alias;", "!line why;". */
+/* What a reader gave, as text: "s|r|o|source;", "ident=name;", "ident~alias;", "ident?fallback;", "!line why;". */
 typedef struct seen {
     char text[8192];
     size_t n;
@@ -29,9 +29,9 @@ static sp_err on_triple(const sp_triple *t, void *user)
     return SP_OK;
 }
 
-static sp_err on_name(sp_text ident, sp_text name, bool alias, void *user)
+static sp_err on_name(sp_text ident, sp_text name, sp_name_kind kind, void *user)
 {
-    add(user, "%.*s%c%.*s;", (int)ident.n, ident.s, alias ? '~' : '=', (int)name.n, name.s);
+    add(user, "%.*s%c%.*s;", (int)ident.n, ident.s, "=~?"[kind], (int)name.n, name.s);
     return SP_OK;
 }
 
@@ -98,7 +98,93 @@ static void csv(void **state)
     gives(SP_GRAPH_CSV, "relation;tail;head;chunk\nr;b;a;7\n", "a|r|b|7;");
     gives(SP_GRAPH_CSV, "Source,Target,Type,Label\na,b,Directed,likes\n", "a|Directed|b;");
     gives(SP_GRAPH_CSV, "a,r,b\n\"open,r,b\nc,r,d\n", "a|r|b;!2 a quote is not closed;");
-    gives(SP_GRAPH_CSV, "a,r\n", "!1 the object is empty;");
+}
+
+/* refuses -- the whole file, with these words. */
+static void refuses(sp_triples_input in, const char *text, const char *words)
+{
+    static seen s;
+    const sp_triple_sink sink = {on_triple, on_name, on_bad, on_mark, &s};
+    s = (seen){0};
+    in.path = "f";
+    in.data = text;
+    in.n = strlen(text);
+    assert_int_equal(sp_triples_read(&in, &sink), SP_E_FORMAT);
+    assert_string_equal(s.text, "");
+    if (!strstr(sp_error_detail(), words)) fail_msg("%s", sp_error_detail());
+}
+
+static void a_csv_header_that_is_not_known_is_an_error(void **state)
+{
+    const sp_triples_input in = {.format = SP_GRAPH_CSV};
+    refuses(in, "person,friend\na,b\n",
+            "f:1: neither a header that is known nor a triple; the "
+            "columns are \"person\", \"friend\". Name those");
+    refuses(in, "a,b,c,d,e\n1,2,3,4,5\n", "the columns are \"a\", \"b\", \"c\", \"d\", \"e\"");
+    refuses(in, "subject,verb,object\na,b,c\n", "the header names no relation");
+    refuses(in, "relation,object,when\na,b,c\n", "the header names no subject");
+}
+
+static void csv_columns_can_be_named(void **state)
+{
+    static seen s;
+    const sp_triple_sink sink = {on_triple, on_name, on_bad, on_mark, &s};
+    const char text[] = "when,person,object,verb,where\n1,a,b,likes,x\n2,c,d,hates,y\n";
+    sp_triples_input in = {.format = SP_GRAPH_CSV, .path = "f", .data = text, .n = sizeof text - 1};
+    in.columns = (sp_graph_columns){.subject = "Person", .relation = "verb", .source = "where"};
+    s = (seen){0};
+    assert_ok(sp_triples_read(&in, &sink));
+    assert_string_equal(s.text, "a|likes|b|x;c|hates|d|y;");
+    in.columns = (sp_graph_columns){.subject = "person", .relation = "=met", .object = "object"};
+    s = (seen){0};
+    assert_ok(sp_triples_read(&in, &sink));
+    assert_string_equal(s.text, "a|met|b;c|met|d;");
+    in.columns.object = "friend";
+    refuses(in, text, "there is no column friend; the columns are \"when\", \"person\"");
+    in.columns = (sp_graph_columns){.subject = "person"};
+    refuses(in, text, "no column is the relation");
+}
+
+/* -- RDF --------------------------------------------------------------------------------------- */
+
+static void ntriples(void **state)
+{
+    gives(SP_GRAPH_NTRIPLES,
+          "# a comment\n<http://x/Heat> <http://x/p#directedBy> <http://x/Mann/> .\r\n\n"
+          "<http://x/Heat> <http://x/year> \"1995\"^^<http://www.w3.org/2001/XMLSchema#int> .\n",
+          "http://x/Heat|directedBy|http://x/Mann/;http://x/Heat?Heat;http://x/Mann/?Mann;"
+          "http://x/Heat|year|1995;http://x/Heat?Heat;");
+    gives(SP_GRAPH_NTRIPLES,
+          "<http://x/a> <http://www.w3.org/2000/01/rdf-schema#label> \"K\\u00f6ln\"@de .\n"
+          "<http://x/a> <http://www.w3.org/2000/01/rdf-schema#label> \"Cologne\"@en-GB .\n"
+          "<http://x/a> <http://www.w3.org/2004/02/skos/core#altLabel> \"Colonia\" .\n",
+          "http://x/a~K\xC3\xB6ln;http://x/a=Cologne;http://x/a~Colonia;");
+    gives(SP_GRAPH_NTRIPLES, "_:n <http://x/p> _:m .\n", "_:f#n|p|_:f#m;");
+}
+
+static void a_bad_line_of_ntriples_spoils_no_other(void **state)
+{
+    static seen s;
+    const char text[] = "<http://x/a> <http://x/p> <http://x/b>\nnonsense\n"
+                        "<http://x/a> <http://x/p> \"c\" .\n";
+    assert_ok(read_text(SP_GRAPH_NTRIPLES, text, sizeof text - 1, &s));
+    assert_non_null(strstr(s.text, "!2 "));
+    assert_non_null(strstr(s.text, "http://x/a|p|c;"));
+}
+
+static void turtle(void **state)
+{
+    gives(
+        SP_GRAPH_TURTLE,
+        "@prefix x: <http://x/> .\n@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .\n"
+        "x:Heat a x:Film ; x:stars x:Pacino, [ x:name \"N\" ] ; rdfs:label \"Heat\" .\n",
+        "_:f#genid1|name|N;http://x/Heat|type|http://x/Film;http://x/Heat?Heat;http://x/Film?Film;"
+        "http://x/Heat|stars|http://x/Pacino;http://x/Heat?Heat;http://x/Pacino?Pacino;"
+        "http://x/Heat|stars|_:f#genid1;http://x/Heat?Heat;http://x/Heat=Heat;");
+    static seen s;
+    const char bad[] = "@prefix x: <http://x/> .\nx:a x:p x:b .\nx:a x:p ] .\n";
+    assert_int_equal(read_text(SP_GRAPH_TURTLE, bad, sizeof bad - 1, &s), SP_E_FORMAT);
+    if (!strstr(sp_error_detail(), "f:3: ")) fail_msg("%s", sp_error_detail());
 }
 
 static void neo4j(void **state)
@@ -178,10 +264,19 @@ static void formats_follow_from_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tsv),      cmocka_unit_test(names_have_a_longest_length),
-        cmocka_unit_test(csv),      cmocka_unit_test(neo4j),
-        cmocka_unit_test(jsonl),    cmocka_unit_test(graphml),
-        cmocka_unit_test(lightrag), cmocka_unit_test(formats_follow_from_names),
+        cmocka_unit_test(tsv),
+        cmocka_unit_test(names_have_a_longest_length),
+        cmocka_unit_test(a_csv_header_that_is_not_known_is_an_error),
+        cmocka_unit_test(csv_columns_can_be_named),
+        cmocka_unit_test(ntriples),
+        cmocka_unit_test(a_bad_line_of_ntriples_spoils_no_other),
+        cmocka_unit_test(turtle),
+        cmocka_unit_test(csv),
+        cmocka_unit_test(neo4j),
+        cmocka_unit_test(jsonl),
+        cmocka_unit_test(graphml),
+        cmocka_unit_test(lightrag),
+        cmocka_unit_test(formats_follow_from_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -152,7 +152,7 @@ static void other_formats_are_counted_by_suffix(void **state)
     folder_write(f, "a.txt", "Apples.");
     folder_write(f, "b.PNG", "");
     folder_write(f, "c.png", "");
-    folder_write(f, "d.json", "");
+    folder_write(f, "d.zip", "");
     folder_write(f, "e", "");
     sp_index_stats s = folder_index(f);
     assert_stats(s, 1, 1, 0, 0, 0);
@@ -160,7 +160,7 @@ static void other_formats_are_counted_by_suffix(void **state)
     assert_string_equal(s.other[0].suffix, ".png");
     assert_int_equal(s.other[0].n, 2);
     assert_string_equal(s.other[1].suffix, "");
-    assert_string_equal(s.other[2].suffix, ".json");
+    assert_string_equal(s.other[2].suffix, ".zip");
     assert_int_equal(s.other[3].n, 0);
 }
 

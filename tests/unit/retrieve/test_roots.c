@@ -70,6 +70,44 @@ static void roots_are_added(void **state)
     assert_found(f, expected);
 }
 
+/* assert_kept -- a build with `moved` reads no file again. */
+static void assert_kept(folder *f, const char *to, int n)
+{
+    sp_index_stats stats;
+    const sp_index_opts moved = {.moved = true};
+    if (sp_index_build(&to, 1, f->index, &moved, &stats) != SP_OK)
+        fail_msg("%s", sp_error_detail());
+    assert_int_equal(stats.n_unchanged, n);
+    assert_int_equal(stats.n_removed, 0);
+    assert_int_equal(stats.n_files, n);
+}
+
+static void a_moved_folder_is_still_the_same(void **state)
+{
+    folder *f = *state;
+    char to[256], copy[256], root[256];
+    snprintf(to, sizeof to, "%s/moved/docs", f->root);
+    snprintf(copy, sizeof copy, "%s/moved", f->root);
+    assert_built(f, (sp_index_opts){0}, f->docs, NULL);
+    assert_int_equal(mkdir(copy, 0755), 0);
+    assert_int_equal(rename(f->docs, to), 0);
+    assert_int_equal(build(f, (sp_index_opts){0}, to, NULL), SP_E_ARG);
+    assert_non_null(strstr(sp_error_detail(), "--moved"));
+    assert_kept(f, to, 1);
+    assert_found(f, "a.txt ");
+    assert_built(f, (sp_index_opts){.add = true}, other,
+                 notes); /* of three, the one that is gone */
+    assert_int_equal(rename(to, f->docs), 0);
+    assert_kept(f, f->docs, 1);
+    snprintf(root, sizeof root, "docs/a.txt other/b.txt %s/notes.txt ", strrchr(f->root, '/') + 1);
+    assert_found(f, root);
+    assert_int_equal(build(f, (sp_index_opts){.moved = true}, copy, NULL),
+                     SP_E_ARG); /* none is gone */
+    assert_non_null(strstr(sp_error_detail(), "which of its folders"));
+    assert_int_equal(build(f, (sp_index_opts){.moved = true, .add = true}, copy, NULL), SP_E_ARG);
+    assert_int_equal(build(f, (sp_index_opts){.moved = true}, NULL, NULL), SP_E_ARG);
+}
+
 static void several_roots_are_built_at_once(void **state)
 {
     folder *f = *state;
@@ -170,6 +208,7 @@ static void bad_calls_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        ROOTS_TEST(a_moved_folder_is_still_the_same),
         ROOTS_TEST(another_root_replaces_nothing),
         ROOTS_TEST(roots_are_added),
         ROOTS_TEST(several_roots_are_built_at_once),

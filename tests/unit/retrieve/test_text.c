@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "retrieve/text_int.h"
+#include "retrieve/text.h"
 
 static void utf8_accepts_only_well_formed_text(void **state)
 {

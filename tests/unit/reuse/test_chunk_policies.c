@@ -24,7 +24,7 @@ static void assert_known_span(const sp_reuse_input *in, const sp_plan *p, int i,
     assert_int_equal(s->at + s->shift, place);
     const sp_copy *copy = in->found[i].copy;
     if (copy) {
-        assert_int_equal(s->at, copy->at);
+        assert_int_equal(s->at, copy->facts.at);
         assert_blocks(p, i, copy->blocks);
     } else {
         assert_int_equal(p->slots[i].n_known, 0);
@@ -205,6 +205,22 @@ static void test_fusion_chooses_the_highest_columns(void **state)
     }
 }
 
+/* The same number of tokens from the beginning of each chunk; a chunk that is shorter leaves its share to others. */
+static void link_takes_the_beginnings_of_all_chunks(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(shares); k++) {
+        bench b;
+        float scores[MAX_SEGS][MAX_TOKENS];
+        usual(&b, shares[k]);
+        make_plan(&b, "link");
+        for (int i = 0; i < MAX_SEGS; i++)
+            for (int t = 0; t < MAX_TOKENS; t++) scores[i][t] = -(float)t;
+        choice c = best(&b.in, scores, n_chosen_of(shares[k]));
+        assert_answer(&b, &c);
+        bench_end(&b);
+    }
+}
+
 /* any_score -- of all magnitudes, signs and zeros; now and then none at all. */
 static float any_score(uint64_t *seed)
 {
@@ -370,7 +386,7 @@ static void test_h2o_takes_the_heavy(void **state)
             }
             for (int32_t r = 0; r < n; r++) scores[i][heavy[r]] = -(float)r / (float)n;
             sp_copy_spec spec = plain_spec(&b, 25);
-            spec.heavy = heavy;
+            spec.facts.heavy = heavy;
             know_copy(&b, i, spec);
         }
         look_up(&b, shares[k]);
@@ -483,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_unknown_is_computed),
         cmocka_unit_test(test_no_head),
         cmocka_unit_test(test_fusion_chooses_the_highest_columns),
+        cmocka_unit_test(link_takes_the_beginnings_of_all_chunks),
         cmocka_unit_test(test_flow_chooses_in_two_steps),
         cmocka_unit_test(test_scores_of_all_magnitudes),
         cmocka_unit_test(test_blend_chooses_the_largest_deviations),

@@ -46,13 +46,13 @@ static void know_some_copy(world *w, int i, const sp_copy *base)
         }
     permutation(&w->seed, order, n);
     sp_copy_stats stats = {inter, 0.5f + 0.05f * (float)check_random(&w->seed, 10), order};
-    sp_copy_spec v = {.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
-                      .before = before,
-                      .n_before = n_before,
-                      .at = base ? base->at : check_random(&w->seed, 300),
-                      .stats = &stats,
+    sp_copy_spec v = {.facts.kind = n_before == HEAD && !base ? SP_COPY_PLAIN : SP_COPY_PLACED,
+                      .facts.before = before,
+                      .facts.n_before = n_before,
+                      .facts.at = base ? base->facts.at : check_random(&w->seed, 300),
+                      .facts.stats = stats,
                       .base = base};
-    if (!base && check_random(&w->seed, 5) == 0) v.kind = SP_COPY_FUSED;
+    if (!base && check_random(&w->seed, 5) == 0) v.facts.kind = SP_COPY_FUSED;
     if (base) {
         permutation(&w->seed, patch, n);
         v.patch = patch;
@@ -114,15 +114,15 @@ static void find(world *w, bool unfused)
         const sp_found *f = &b->found[i];
         int n = b->segs[i].kind == SP_SEG_CHUNK ? measured(w, i, &all) : 0, n_allowed = 0;
         for (int k = 0; k < n; k++) {
-            if (unfused && all[k]->kind == SP_COPY_FUSED) continue;
-            float cfo = all[k]->stats->cci * (1 - beta(w, i, all[k]));
+            if (unfused && all[k]->facts.kind == SP_COPY_FUSED) continue;
+            float cfo = all[k]->facts.stats.cci * (1 - beta(w, i, all[k]));
             n_allowed++;
             assert_non_null(f->copy);
             assert_true(cfo >= f->cfo);
             if (all[k] == f->copy) assert_true(cfo == f->cfo);
         }
         assert_int_equal(f->copy != NULL, n_allowed > 0);
-        if (f->copy && unfused) assert_int_not_equal(f->copy->kind, SP_COPY_FUSED);
+        if (f->copy && unfused) assert_int_not_equal(f->copy->facts.kind, SP_COPY_FUSED);
         if (!f->copy && b->segs[i].kind == SP_SEG_CHUNK)
             assert_int_not_equal(f->miss, SP_MISS_NONE);
     }
@@ -180,14 +180,15 @@ static void assert_tokens(const world *w)
     for (int i = 0; i < b->n_segs; i++)
         if (is_chunk(&b->in, i)) {
             const sp_copy *v = b->found[i].copy;
-            weight[i] = v->stats->cci * (1 - beta(w, i, v));
+            weight[i] = v->facts.stats.cci * (1 - beta(w, i, v));
             n[i] = b->segs[i].n;
         }
     sp_overlap_share(weight, n, b->n_segs, b->in.alpha, b->in.recompute, want);
     for (int i = 0; i < b->n_segs; i++) {
         bool of[MAX_TOKENS];
         assert_int_equal(recomputed(b, i, of), want[i]);
-        for (int32_t k = 0; k < want[i]; k++) assert_true(of[b->found[i].copy->stats->order[k]]);
+        for (int32_t k = 0; k < want[i]; k++)
+            assert_true(of[b->found[i].copy->facts.stats.order[k]]);
     }
 }
 

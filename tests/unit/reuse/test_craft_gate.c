@@ -107,11 +107,11 @@ static void scene_open(scene *s, int focus)
         if (i == 3) continue;
         inter[1] = 1;
         know_copy(b, i,
-                  (sp_copy_spec){.kind = SP_COPY_PLACED,
-                                 .before = before,
-                                 .n_before = 2,
-                                 .at = 20,
-                                 .stats = &stats});
+                  (sp_copy_spec){.facts.kind = SP_COPY_PLACED,
+                                 .facts.before = before,
+                                 .facts.n_before = 2,
+                                 .facts.at = 20,
+                                 .facts.stats = stats});
     }
     find_as(b, policy("craft"),
             (sp_reuse_input){
@@ -310,29 +310,31 @@ static void test_kept(void **state)
     sp_plan *p = &s.b.plan;
     assert_ok(sp_plan_bind(p));
     assert_true(sp_craft_keep_chunk(&s.b.in, p, 3, &v));
-    assert_int_equal(v.kind, SP_COPY_PLACED);
+    assert_int_equal(v.facts.kind, SP_COPY_PLACED);
     assert_null(v.base);
-    assert_int_equal(v.n_before, 3);
-    assert_int_equal(v.at, 20 + 18 + 33);
+    assert_int_equal(v.facts.n_before, 3);
+    assert_int_equal(v.facts.at, 20 + 18 + 33);
     assert_ptr_equal(v.blocks, p->spans[3].blocks);
     const sp_craft_measured *w = &gate_of(&s)->chunks[3];
     bool seen[MAX_TOKENS] = {false};
     for (int32_t t = 0; t < 20; t++) {
-        assert_false(seen[v.stats->order[t]]);
-        seen[v.stats->order[t]] = true;
-        if (t) assert_true(w->to_prior[v.stats->order[t - 1]] >= w->to_prior[v.stats->order[t]]);
+        assert_false(seen[v.facts.stats.order[t]]);
+        seen[v.facts.stats.order[t]] = true;
+        if (t)
+            assert_true(w->to_prior[v.facts.stats.order[t - 1]] >=
+                        w->to_prior[v.facts.stats.order[t]]);
     }
     double a = (double)w->inter[1] / (20 * 18) + (double)w->inter[2] / (20 * 33);
-    assert_near((double)v.stats->cci, 1 / (1 + exp(-a / ((double)w->intra / 400))));
+    assert_near((double)v.facts.stats.cci, 1 / (1 + exp(-a / ((double)w->intra / 400))));
     for (int i = 1; i <= 4; i++) {
         if (i == 3) continue;
         assert_true(sp_craft_keep_chunk(&s.b.in, p, i, &v));
-        assert_int_equal(v.kind, SP_COPY_PLACED);
+        assert_int_equal(v.facts.kind, SP_COPY_PLACED);
         assert_ptr_equal(v.base, s.b.found[i].copy);
-        assert_int_equal(v.n_before, i);
-        assert_int_equal(v.at, s.b.found[i].copy->at);
-        assert_true(v.stats->cci == s.b.found[i].copy->stats->cci);
-        assert_ptr_equal(v.stats->order, s.b.found[i].copy->stats->order);
+        assert_int_equal(v.facts.n_before, i);
+        assert_int_equal(v.facts.at, s.b.found[i].copy->facts.at);
+        assert_true(v.facts.stats.cci == s.b.found[i].copy->facts.stats.cci);
+        assert_ptr_equal(v.facts.stats.order, s.b.found[i].copy->facts.stats.order);
         for (int32_t k = 0; k < v.n_patch; k++) {
             assert_true(stale(&p->spans[i], v.patch[k]));
             if (k) assert_true(v.patch[k] > v.patch[k - 1]);

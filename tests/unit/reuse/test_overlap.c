@@ -30,7 +30,7 @@ static double beta(const char *then, const float *inter, const char *now)
     int n = ids(then, before + HEAD), n_now = ids(now, here);
     for (int i = 0; i < n; i++) all[HEAD + i] = inter[i];
     sp_copy_stats stats = {.inter = all};
-    sp_copy v = {.before = before, .n_before = HEAD + n, .stats = &stats};
+    sp_copy v = {.facts.before = before, .facts.n_before = HEAD + n, .facts.stats = stats};
     return (double)sp_overlap_beta(&v, HEAD, here, n_now);
 }
 

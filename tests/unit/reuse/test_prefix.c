@@ -49,8 +49,8 @@ static void learn(bench *b, const sp_segment *segs, int n)
         assert_ok(sp_kv_acquire(b->pool, n_blocks, blocks));
         sp_kv_seal(b->pool, blocks, n_blocks);
         sp_copy_spec spec = {.seg = &segs[i],
-                             .kind = SP_COPY_PATH,
-                             .exact = true,
+                             .facts.kind = SP_COPY_PATH,
+                             .facts.exact = true,
                              .parent = parent,
                              .blocks = blocks};
         assert_ok(sp_ledger_add(b->ledger, &spec, b->now, &parent));

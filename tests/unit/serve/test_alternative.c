@@ -2,7 +2,7 @@
  * behind it (FusionRAG section 4.1). */
 #include "support/check.h"
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 #define MODEL "tests/golden/tiny.gguf"
 
@@ -34,7 +34,7 @@ static void test_exact_prefix_before_copies(void **state)
         const sp_reuse_opts prefix = {.policy = "prefix"};
         const sp_reuse_opts first = {.policy = policies[i], .recompute = 0.5f, .exact_first = true};
         sp_context *c = NULL;
-        assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .n_threads = 1}, &c));
+        assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .machine.n_threads = 1}, &c));
         sp_request_destroy(ask(c, "012", &first, 0)); /* a copy of every chunk */
         sp_request *known = ask(c, "01", &prefix, 6); /* an exact prefix of the next one */
         sp_request *same = ask(c, "01", &first, 6), *longer = ask(c, "012", &first, 6);

@@ -2,8 +2,8 @@
  * with: against values computed here. */
 #include <math.h>
 
-#include "serve/check/guard.h"
-#include "serve/check/guard_int.h"
+#include "serve/guard/guard.h"
+#include "serve/guard/checks.h"
 #include "support/requests.h"
 
 enum { V = 384 }; /* of the model */
@@ -74,7 +74,7 @@ static sp_request *canceled(sp_context *c, size_t n, bool by_listener)
     assert_ok(sp_prompt_tokens(p, ids, 20));
     assert_ok(sp_request_submit(c, p, &o, &r));
     sp_prompt_destroy(p);
-    while (r->tokens.n < n && !done(r)) step(c);
+    while (r->answer.tokens.n < n && !done(r)) step(c);
     if (!by_listener) sp_request_cancel(r);
     run(c, r);
     assert_int_equal(sp_request_result(r)->finish, SP_FINISH_CANCELED);
@@ -88,9 +88,9 @@ static void test_the_turn_after_a_canceled_answer(void **state)
             int n_reused;
             sp_context *c = open_policy(&(policy){"prefix", 0}), *cold = open_policy(&off);
             sp_request *r = canceled(c, n, by_listener);
-            size_t n_answer = r->tokens.n;
-            char *got = next_turn(c, r->tokens.v, n_answer, &n_reused),
-                 *want = next_turn(cold, r->tokens.v, n_answer, NULL);
+            size_t n_answer = r->answer.tokens.n;
+            char *got = next_turn(c, r->answer.tokens.v, n_answer, &n_reused),
+                 *want = next_turn(cold, r->answer.tokens.v, n_answer, NULL);
             assert_string_equal(got, want);
             /* the last token may be planned, but is not computed: it is in no copy */
             int computed = (int)n_answer - 1;
@@ -207,7 +207,7 @@ static void test_divergence_of_the_guard(void **state)
     bool busy = true;
     int n;
     sp_context *c =
-        open_with((sp_context_opts){.guard = 1, .guard_bound = 1e6f, .reuse.policy = "full"});
+        open_with((sp_context_opts){.guard.share = 1, .guard.bound = 1e6f, .reuse.policy = "full"});
     first_row(c, "off", &want); /* requests that name a policy are not sampled */
     first_row(c, "full", &got);
     sp_request *r = submit(c, "210", "Where?", 1); /* the context's own policy: sampled */

@@ -1,6 +1,6 @@
 /* test_chunk_requests.c -- the life of requests whose policy reuses chunks at any position.
  *
- * Every step of every test also checks the invariants of serve/request_int.h: what is set aside for
+ * Every step of every test also checks the invariants of serve/request/request.h: what is set aside for
  * the running requests is there, and enough for their answers. */
 #include <stdio.h>
 
@@ -209,9 +209,9 @@ static int n_expected(const sp_context *c, const sp_request *r)
 {
     int n = 0;
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-        for (int i = 0; i < r->n_segs; i++)
-            n += v->kind != SP_COPY_PATH && sp_digest_eq(&v->id, &r->segs[i].id) && v->aside &&
-                 v->expected > 0;
+        for (int i = 0; i < r->prompt.n_segs; i++)
+            n += v->facts.kind != SP_COPY_PATH &&
+                 sp_digest_eq(&v->facts.id, &r->prompt.segs[i].id) && v->aside && v->expected > 0;
     return n;
 }
 
@@ -220,8 +220,10 @@ static void test_waiting_requests_expect_chunks(void **state)
 {
     static const char *const evict[] = {"lacr", "hazard", "lru"};
     for (size_t i = 0; i < SP_COUNT(evict); i++) {
-        sp_context *c = open_with((sp_context_opts){
-            .reuse.policy = "full", .evict = evict[i], .max_requests = 1, .order = "fcfs"});
+        sp_context *c = open_with((sp_context_opts){.reuse.policy = "full",
+                                                    .cache.evict = evict[i],
+                                                    .max_requests = 1,
+                                                    .queue.order = "fcfs"});
         sp_request_destroy(ask(c, "01", "When?", 2));
         sp_request *busy = submit(c, "2", "How?", 8), *first = submit(c, "3", "Who?", 2),
                    *waits = submit(c, "10", "Where?", 2);
@@ -243,13 +245,13 @@ static void test_copies_cost_what_the_profile_says(void **state)
     assert_non_null(f);
     fputs("{\"cached\": [0, 1000], \"new\": [1, 1001], \"us\": [[7, 7007], [7, 7007]]}", f);
     assert_int_equal(fclose(f), 0);
-    sp_context *c =
-        open_with((sp_context_opts){.reuse.policy = "full", .evict = "pgdsf", .profile = path});
+    sp_context *c = open_with(
+        (sp_context_opts){.reuse.policy = "full", .cache.evict = "pgdsf", .cache.profile = path});
     sp_request_destroy(ask(c, "01", "When?", 2));
     int n = 0;
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
-        if (v->kind == SP_COPY_PATH) continue;
-        assert_true(v->cost_us > 6.99 * v->n && v->cost_us < 7.01 * v->n);
+        if (v->facts.kind == SP_COPY_PATH) continue;
+        assert_true(v->facts.cost_us > 6.99 * v->n && v->facts.cost_us < 7.01 * v->n);
         n++;
     }
     assert_int_equal(n, 2);
@@ -344,7 +346,7 @@ static sp_context *open_blocks(const policy *p, int64_t n_blocks)
     return open_with((sp_context_opts){.reuse.policy = p->name,
                                        .reuse.recompute = p->recompute,
                                        .n_batch = 40,
-                                       .kv_bytes = (size_t)n_blocks * block});
+                                       .cache.kv_bytes = (size_t)n_blocks * block});
 }
 
 /* least_blocks -- of a pool in which the prompt can be answered. */

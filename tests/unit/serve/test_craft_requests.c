@@ -11,8 +11,8 @@ static sp_context *open_craft(float recompute, int focus, int max_variants)
 {
     return open_with(
         (sp_context_opts){.reuse = {.policy = "craft", .recompute = recompute, .focus = focus},
-                          .kv_type = "f32",
-                          .max_variants = max_variants,
+                          .cache.kv_type = "f32",
+                          .cache.max_placed = max_variants,
                           .n_batch = 40});
 }
 
@@ -21,7 +21,7 @@ static const policy off = {"off", 0};
 /* exactly -- what full attention answers, with keys and values of full precision. */
 static char *exactly(const char *order, const char *question, int max_tokens)
 {
-    sp_context *c = open_with((sp_context_opts){.reuse.policy = off.name, .kv_type = "f32"});
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = off.name, .cache.kv_type = "f32"});
     sp_request *r = ask(c, order, question, max_tokens);
     char *text = strdup(sp_request_result(r)->text);
     sp_request_destroy(r);
@@ -106,7 +106,7 @@ static void test_a_known_prefix_is_reused_whole(void **state)
         for (int i = 1; i < 5; i++) {
             assert_string_equal(a->segments[i].missed, "never seen");
             assert_string_equal(b->segments[i].from, "memory");
-            assert_true(again->found[i].cfo == 0);
+            assert_true(again->look.found[i].cfo == 0);
         }
         assert_same_logits(&warm, &cold);
         assert_int_equal(count_copies(c).n_content, 4);
@@ -151,7 +151,7 @@ static void test_patches_serve_their_prefix(void **state)
     for (size_t i = 0; i < SP_COUNT(types); i++) {
         sp_context *c = open_with(
             (sp_context_opts){.reuse = {.policy = "craft", .recompute = 0.3f, .focus = NEVER},
-                              .kv_type = types[i],
+                              .cache.kv_type = types[i],
                               .n_batch = 11});
         heard mended, patched;
         sp_request *first = ask(c, "012", "Where?", 2),
@@ -162,7 +162,7 @@ static void test_patches_serve_their_prefix(void **state)
         assert_int_equal(sp_request_result(again)->n_recomputed, 0);
         for (int s = 1; s < 4; s++)
             if (sp_request_result(other)->segments[s].n_recomputed > 0)
-                assert_non_null(again->found[s].copy->base);
+                assert_non_null(again->look.found[s].copy->base);
         assert_same_logits(&patched, &mended);
         assert_ok(sp_request_kv_deviation(again, other, differ));
         assert_true(differ[0] == 0 && differ[1] == 0);
@@ -185,7 +185,7 @@ static void test_alpha(void **state)
                    *other = ask_hearing(c, &o, "2310", "Where?", &h);
         const sp_result *b = sp_request_result(other);
         for (int s = 1; s < 5; s++) {
-            double share = fmin(1, (double)alphas[i] * (double)other->found[s].cfo);
+            double share = fmin(1, (double)alphas[i] * (double)other->look.found[s].cfo);
             assert_int_equal(b->segments[s].n_recomputed, ceil(share * b->segments[s].n_tokens));
         }
         assert_int_equal(b->segments[1].n_recomputed, 0); /* it stands where it stood */
@@ -222,7 +222,7 @@ static void test_dropped_tokens_leave_no_patch(void **state)
         const sp_result *got = sp_request_result(r);
         int mended = 0, kept = (int)(count_copies(c).n_content - before);
         for (int s = 1; s < 5; s++)
-            mended += got->segments[s].n_recomputed > 0 && !r->found[s].copy->base;
+            mended += got->segments[s].n_recomputed > 0 && !r->look.found[s].copy->base;
         assert_adds_up(got);
         if (i > 0) assert_in_range(kept, 0, mended);
         n_dropped += i > 0 ? mended - kept : 0;
@@ -238,11 +238,11 @@ static void test_decoding_is_not_measured(void **state)
     sp_context *c = open_craft(0.25f, 0, 0);
     sp_request *r = submit(c, "012", "Where?", 4);
     while (r->state != SP_REQ_DECODE) {
-        assert_true(r->state != SP_REQ_PREFILL || r->plan.gate.wants_mass);
+        assert_true(r->state != SP_REQ_PREFILL || r->plans.now.gate.wants_mass);
         step(c);
     }
-    assert_null(r->plan.gate.after_layer);
-    assert_false(r->plan.gate.wants_mass);
+    assert_null(r->plans.now.gate.after_layer);
+    assert_false(r->plans.now.gate.wants_mass);
     run(c, r);
     sp_request_destroy(r);
     close_clean(c);
@@ -269,9 +269,9 @@ static sp_context *open_blocks(float recompute, int64_t n_blocks)
     size_t block = sp_context_describe(c).kv_block_bytes;
     sp_context_close(c);
     return open_with((sp_context_opts){.reuse = {.policy = "craft", .recompute = recompute},
-                                       .kv_type = "f32",
+                                       .cache.kv_type = "f32",
                                        .n_batch = 40,
-                                       .kv_bytes = (size_t)n_blocks * block});
+                                       .cache.kv_bytes = (size_t)n_blocks * block});
 }
 
 /* The pool holds one prompt, and hardly more: copies and patches come and go. */
@@ -299,7 +299,7 @@ static void test_leave_in_every_stage(void **state)
     bool was_done = false;
     for (int n_steps = 0; !was_done; n_steps++) {
         sp_context *c = open_with((sp_context_opts){
-            .reuse = {.policy = "craft", .recompute = 1}, .kv_type = "f32", .n_batch = 9});
+            .reuse = {.policy = "craft", .recompute = 1}, .cache.kv_type = "f32", .n_batch = 9});
         sp_request *warm = ask(c, "012", "Who?", 2);
         sp_request *r = submit(c, "210", "Who?", 4), *stays = submit(c, "12", "Which?", 4);
         for (int i = 0; i < n_steps; i++) step(c);

@@ -5,7 +5,7 @@
 
 #include "support/check.h"
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 #define MODEL "tests/golden/tiny.gguf"
 
@@ -241,7 +241,7 @@ static sp_context *open_context(void)
 {
     sp_context *c = NULL;
     assert_ok(sp_context_open(
-        &(sp_context_opts){.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20}, &c));
+        &(sp_context_opts){.model = MODEL, .machine.n_threads = 1, .cache.kv_bytes = 4 << 20}, &c));
     return c;
 }
 

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "serve/decode.h"
+#include "serve/request/decode.h"
 
 static void test_words(void **state)
 {

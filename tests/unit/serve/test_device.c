@@ -66,9 +66,9 @@ static void test_answers_are_the_same(void **state)
     for (size_t i = 0; i < SP_COUNT(policies); i++) {
         const sp_context_opts o = {
             .model = MODEL,
-            .kv_bytes = 4 << 20,
+            .cache.kv_bytes = 4 << 20,
             .n_batch = 40,
-            .n_threads = 2,
+            .machine.n_threads = 2,
             .reuse = {.policy = policies[i].name, .recompute = policies[i].recompute}};
         sp_context *near = NULL;
         sp_device *d;
@@ -87,7 +87,7 @@ static void fuse(sp_context *c)
     for (int i = 0; i < 2; i++) {
         sp_prompt *p = prompt_of(c, i ? "10" : "01", NULL);
         bool fresh = false;
-        assert_ok(sp_fuse(c, p, &fresh));
+        assert_ok(sp_chunk_fuse(c, p, &fresh));
         assert_true(fresh);
         sp_prompt_destroy(p);
     }
@@ -99,9 +99,9 @@ static void test_copies_on_disk(void **state)
     char dir[] = "/tmp/spolia-device-XXXXXX";
     assert_non_null(mkdtemp(dir));
     const sp_context_opts o = {.model = MODEL,
-                               .kv_bytes = 4 << 20,
-                               .n_threads = 2,
-                               .store = dir,
+                               .cache.kv_bytes = 4 << 20,
+                               .machine.n_threads = 2,
+                               .tiers.store = dir,
                                .reuse = {.policy = "full", .recompute = 0}};
     sp_context *near = NULL;
     sp_device *d;
@@ -149,8 +149,10 @@ static void deviations(sp_context *c, float *out)
 static void test_kv_deviation(void **state)
 {
     float want[64] = {0}, got[64] = {0};
-    const sp_context_opts o = {
-        .model = MODEL, .kv_bytes = 4 << 20, .n_batch = 9, .n_threads = 2}; /* in several pieces */
+    const sp_context_opts o = {.model = MODEL,
+                               .cache.kv_bytes = 4 << 20,
+                               .n_batch = 9,
+                               .machine.n_threads = 2}; /* in several pieces */
     sp_context *near = NULL;
     sp_device *d;
     assert_ok(sp_context_open(&o, &near));

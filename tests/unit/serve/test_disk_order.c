@@ -5,6 +5,7 @@
 #include "../store/tier.h"
 
 #include "serve/tiers/disk_order.h"
+#include "spolia.h"
 
 enum {
     STEP = 6 /* copies of such numbers have one size and one kind */,
@@ -127,10 +128,11 @@ static void test_policies_differ(void **state)
 /* 2 continues 1, which continues 0: least used, and longest ago. */
 static void test_the_ends_of_paths_go_first(void **state)
 {
-    static const char *const policies[] = {"lru", "lfu", "gdsf", "pgdsf", "fr", "lacr", "hazard"};
-    for (size_t p = 0; p < SP_COUNT(policies); p++) {
+    int n;
+    const sp_evict_info *policies = sp_evict_policies(&n);
+    for (int p = 0; p < n; p++) {
         bench b;
-        bench_fill(&b, policies[p]);
+        bench_fill(&b, policies[p].name);
         for (uint32_t i = 1; i < 3; i++) {
             const sp_tier_key key = key_of(i), parent = key_of(i - 1);
             sp_disk_order_follows(b.order, &key, &parent);
@@ -150,10 +152,13 @@ static void test_a_put_keeps_what_it_continues(void **state)
     bench b;
     bench_fill(&b, "lfu");
     for (uint32_t i = 1; i < N; i++) use(&b, i, 3, 1);
-    const sp_tier_key key = key_of(N), parent = key_of(0);
-    sp_disk_order_begin(b.order, &key, &parent);
-    put(&b, N);
-    sp_disk_order_end(b.order);
+    const sp_tier_key parent = key_of(0);
+    noise c;
+    noise_init(&c, STEP * N, 1);
+    sp_tier_job job = noise_put_job(&c);
+    job.after = &parent;
+    job.n_after = 1;
+    assert_ok(sp_tier_run(b.tier, &job));
     assert_true(knows(&b, 0) && knows(&b, N) && !knows(&b, 1)); /* 1: used longest ago of equals */
     put(&b, N + 1);
     assert_true(knows(&b, 0) && !knows(&b, N)); /* it follows 0 */

@@ -1,13 +1,16 @@
 /* test_documents.c -- registered documents: found by name and by text, computed ahead, pinned, and deleted
  * so that neither memory nor files hold anything of them. */
+#include <errno.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "serve/documents/documents_int.h"
-#include "serve/tiers/tiers_int.h"
 #include "support/requests.h"
+#include "support/tiers.h"
+#include "store/files.h"
 
 #define SYSTEM "Be brief."
 
@@ -22,7 +25,8 @@ typedef struct bench {
 
 static void bench_open(bench *b, sp_context_opts o)
 {
-    o.store = b->dir;
+    o.tiers.store = b->dir;
+    o.tiers.load_timeout_ms = 60000; /* a loaded machine syncs slowly */
     b->c = open_with(o);
     assert_ok(sp_documents_open(b->c, &(sp_documents_opts){.path = b->db}, &b->d));
 }
@@ -198,7 +202,7 @@ static void test_fused_with_what_is_like_it(void **state)
     assert_true(compute(&b, NULL, "two", 3).n_computed >= 1);
     int n_fused = 0;
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
-        n_fused += c->kind == SP_COPY_FUSED && c->state == SP_COPY_READY;
+        n_fused += c->facts.kind == SP_COPY_FUSED && c->state == SP_COPY_READY;
     assert_int_equal(n_fused, 1);
     assert_string_equal(ask_about(&b, NULL, "fusion", other, NULL).from, "memory");
     bench_end(&b);
@@ -247,7 +251,7 @@ static bool pool_has(const bench *b, const void *bytes, size_t n)
 static void sample(const bench *b, sp_copy_kind kind, uint8_t out[48])
 {
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));)
-        if (c->kind == kind && c->state == SP_COPY_READY && c->n > 16) {
+        if (c->facts.kind == kind && c->state == SP_COPY_READY && c->n > 16) {
             const uint8_t *block;
             assert_ok(sp_kv_pool_read(
                 b->c->pool, (sp_kv_run){.layer = 1, .first = c->blocks[0], .n = 1}, NULL, &block));
@@ -266,7 +270,7 @@ static void test_nothing_is_left(void **state)
     put(&b, "red", "one", story);
     compute(&b, "red", "one", 0);
     sample(&b, SP_COPY_PLAIN, plain);
-    sp_io_drain(sp_tiers_io(b.c->tiers));
+    tiers_rest(b.c->tiers);
     assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
     assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "memory");
     sample(&b, SP_COPY_PATH, path);
@@ -292,12 +296,12 @@ static void test_nothing_is_left(void **state)
 /* hosted -- copies in the host tier. */
 static int64_t hosted(const bench *b)
 {
-    return sp_tier_stats_of(b->c->tiers->host).n_copies;
+    return sp_tier_stats_of(sp_tiers_host(b->c->tiers)).n_copies;
 }
 
 static void evict_all(const bench *b)
 {
-    sp_io_drain(sp_tiers_io(b->c->tiers));
+    tiers_rest(b->c->tiers);
     assert_true(sp_ledger_free_up(b->c->ledger, sp_kv_pool_n_blocks(b->c->pool)));
 }
 
@@ -307,7 +311,7 @@ static void test_nothing_is_left_on_the_host(void **state)
     sp_documents_removed n;
     bench_begin(&b);
     bench_close(&b);
-    bench_open(&b, (sp_context_opts){.host_bytes = 16 << 20});
+    bench_open(&b, (sp_context_opts){.tiers.host_bytes = 16 << 20});
     put(&b, "red", "one", story);
     put(&b, "red", "two", other);
     compute(&b, "red", "two", 3); /* conditioned on the story */
@@ -322,7 +326,7 @@ static void test_nothing_is_left_on_the_host(void **state)
     assert_int_equal(n.n_pending, 0);
     assert_string_equal(ask_about(&b, "red", "prefix", story, NULL).from, "");
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
-        assert_true(c->kind != SP_COPY_FUSED);
+        assert_true(c->facts.kind != SP_COPY_FUSED);
     assert_ok(sp_documents_remove(b.d, "red", "two", 0, &n));
     assert_string_equal(ask_about(&b, "blue", "full", story, NULL).missed, "never seen");
     assert_string_equal(ask_about(&b, "red", "full", other, NULL).missed, "never seen");
@@ -339,7 +343,7 @@ static void test_what_saw_it_goes_too(void **state)
     compute(&b, NULL, "two", 3); /* conditioned on the story */
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
     for (const sp_copy *c = NULL; (c = sp_ledger_next(b.c->ledger, c));)
-        assert_true(c->kind != SP_COPY_FUSED);
+        assert_true(c->facts.kind != SP_COPY_FUSED);
     bench_end(&b);
 }
 
@@ -357,28 +361,58 @@ static void test_what_another_document_has_stays(void **state)
     bench_end(&b);
 }
 
-static void test_a_running_request_keeps_its_copies(void **state)
+static ino_t found_inode;
+
+static int find_index(const char *path, const struct stat *st, int kind, struct FTW *w)
 {
-    bench b;
+    SP_UNUSED(kind);
+    if (strcmp(path + w->base, "index") == 0) found_inode = st->st_ino;
+    return 0;
+}
+
+/* index_inode -- of the store's index. */
+static ino_t index_inode(const bench *b)
+{
+    found_inode = 0;
+    assert_int_equal(nftw(b->dir, find_index, 8, FTW_PHYS), 0);
+    assert_true(found_inode != 0);
+    return found_inode;
+}
+
+/* begin_reading -- a request of a tenant that reads the story and runs: its copies are in use. */
+static sp_request *begin_reading(bench *b, const char *salt)
+{
     sp_prompt *p;
     sp_request *r;
-    sp_documents_removed n;
-    bench_begin(&b);
-    put(&b, NULL, "one", story);
-    compute(&b, NULL, "one", 0);
-    assert_ok(sp_prompt_create(b.c, &p));
+    bool busy;
+    assert_ok(sp_prompt_create_for(b->c, salt, &p));
     assert_ok(sp_prompt_system(p, SYSTEM));
     assert_ok(sp_prompt_chunk(p, "T", story));
     assert_ok(sp_prompt_question(p, "Who?"));
     const sp_reuse_opts reuse = {.policy = "full"};
     sp_request_opts o = {
         .reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 8, .ignore_end = true};
-    assert_ok(sp_request_submit(b.c, p, &o, &r));
+    assert_ok(sp_request_submit(b->c, p, &o, &r));
     sp_prompt_destroy(p);
+    assert_ok(sp_context_step(b->c, &busy));
+    return r;
+}
+
+static void test_a_running_request_keeps_its_copies(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    compute(&b, NULL, "one", 0);
+    sp_request *r = begin_reading(&b, NULL);
     bool busy = true;
-    assert_ok(sp_context_step(b.c, &busy));
     assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
     assert_int_equal(n.n_pending, 1);
+    const ino_t index = index_inode(&b); /* an erasure rewrites it */
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(index_inode(&b), index); /* the store was erased once */
     while (busy) assert_ok(sp_context_step(b.c, &busy));
     assert_int_equal(sp_request_result(r)->n_generated, 8);
     sp_request_destroy(r);
@@ -389,6 +423,61 @@ static void test_a_running_request_keeps_its_copies(void **state)
     bench_end(&b);
 }
 
+/* A request of one tenant reads its deleted document; the deletion of another tenant's neither waits for it nor counts
+ * it, and forgets its own. */
+static void test_a_deletion_knows_nothing_of_another_tenants(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    bench_begin(&b);
+    put(&b, "red", "one", story);
+    compute(&b, "red", "one", 0);
+    put(&b, "blue", "two", other);
+    compute(&b, "blue", "two", 0);
+    sp_request *r = begin_reading(&b, "red");
+    bool busy = true;
+    assert_ok(sp_documents_remove(b.d, "red", "one", 0, &n));
+    assert_int_equal(n.n_pending, 1);
+    const int64_t begin = sp_clock_us();
+    assert_ok(sp_documents_remove(b.d, "blue", "two", 5000000, &n));
+    assert_int_equal(n.n_pending, 0);
+    assert_true(n.n_device > 0 && sp_clock_us() - begin < 3000000);
+    assert_int_equal(files_with(&b, other + 8, 40), 0); /* its text has left the file, too */
+    while (busy) assert_ok(sp_context_step(b.c, &busy));
+    sp_request_destroy(r);
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(files_with(&b, story + 8, 40), 0);
+    assert_string_equal(ask_about(&b, "red", "full", story, NULL).missed, "never seen");
+    bench_end(&b);
+}
+
+/* A copy whose header cannot be read may have seen the document: the deletion says so, and continues at the next
+ * start. */
+static void test_a_deletion_that_cannot_read_continues(void **state)
+{
+    bench b;
+    uint8_t fused[48];
+    sp_document_list l;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    compute(&b, NULL, "two", 3); /* conditioned on the story */
+    tiers_rest(b.c->tiers);
+    sample(&b, SP_COPY_FUSED, fused);
+    assert_true(files_with(&b, fused, sizeof fused) > 0);
+    sp_store_fault(SP_CALL_READ, 1, EIO, true);
+    assert_fails(sp_documents_remove(b.d, NULL, "one", 0, NULL), SP_E_IO, "cannot read");
+    sp_store_fault(0, 0, 0, false);
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    assert_true(files_with(&b, fused, sizeof fused) > 0);
+    sp_documents_close(b.d);
+    sp_context_close(b.c);
+    bench_open(&b, (sp_context_opts){0});
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_int_equal(files_with(&b, fused, sizeof fused), 0);
+    bench_end(&b);
+}
+
 static void test_its_time_ends(void **state)
 {
     bench b;
@@ -396,7 +485,7 @@ static void test_its_time_ends(void **state)
     bench_begin(&b);
     put(&b, NULL, "one", story);
     compute(&b, NULL, "one", 0);
-    sp_io_drain(sp_tiers_io(b.c->tiers));
+    tiers_rest(b.c->tiers);
     assert_ok(sp_documents_expire(b.d, NULL, "one", 100));
     assert_ok(sp_documents_tick(b.d, time(NULL) + 50));
     assert_ok(sp_documents_get(b.d, NULL, "one", &l));
@@ -459,6 +548,8 @@ int main(void)
         cmocka_unit_test(test_what_saw_it_goes_too),
         cmocka_unit_test(test_what_another_document_has_stays),
         cmocka_unit_test(test_a_running_request_keeps_its_copies),
+        cmocka_unit_test(test_a_deletion_knows_nothing_of_another_tenants),
+        cmocka_unit_test(test_a_deletion_that_cannot_read_continues),
         cmocka_unit_test(test_its_time_ends),
         cmocka_unit_test(test_pinned_copies_stay),
         cmocka_unit_test(test_null),

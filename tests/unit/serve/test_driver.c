@@ -2,6 +2,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "support/requests.h"
 #include "support/tiny_model.h"
@@ -115,7 +116,7 @@ static void test_commands(void **state)
     bool busy;
     assert_int_equal(sp_context_step(c, &busy), SP_E_ARG);
     sp_prompt *p = prompt_of(c, "0", NULL);
-    assert_int_equal(sp_fuse(c, p, NULL), SP_E_ARG);
+    assert_int_equal(sp_chunk_fuse(c, p, NULL), SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "fuse"));
     assert_int_equal(sp_store_retain(c, NULL, NULL), SP_E_ARG);
     sp_prompt_destroy(p);
@@ -149,9 +150,34 @@ static void test_close_while_busy(void **state)
     close_clean(c);
 }
 
+/* -- how long a step takes -------------------------------------------------------------------- */
+
+static sp_err look_at_step(sp_context *c, void *arg)
+{
+    int64_t *us = arg;
+    usleep(20000);
+    *us = sp_context_step_us(c);
+    return SP_OK;
+}
+
+static void test_a_long_command_is_seen(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    int64_t us = 0;
+    assert_int_equal(sp_context_step_us(c), 0);
+    assert_ok(sp_context_start(c));
+    assert_ok(sp_driver_call(c, look_at_step, &us));
+    assert_true(us >= 20000);
+    for (int i = 0; i < 1000 && sp_context_step_us(c); i++) usleep(1000);
+    assert_int_equal(sp_context_step_us(c), 0);
+    sp_context_stop(c);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_long_command_is_seen),
         cmocka_unit_test(test_many_threads),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_close_while_busy),

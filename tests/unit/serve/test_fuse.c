@@ -1,4 +1,4 @@
-/* test_fuse.c -- sp_fuse: copies of chunks computed among chunks like them, in memory and on disk.
+/* test_fuse.c -- sp_chunk_fuse: copies of chunks computed among chunks like them, in memory and on disk.
  */
 #include <ftw.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@ static bool fuse(sp_context *c, const char *order)
 {
     sp_prompt *p = prompt_of(c, order, NULL);
     bool fresh = false;
-    assert_ok(sp_fuse(c, p, &fresh));
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
     sp_prompt_destroy(p);
     return fresh;
 }
@@ -53,7 +53,7 @@ static void test_known_until_the_neighbours_change(void **state)
     assert_int_equal(n_copies(c), 5);
     assert_true(fuse(c, "010")); /* a chunk among others and itself */
     sp_prompt *p = prompt_of(c, "01", NULL);
-    assert_ok(sp_fuse(c, p, NULL));
+    assert_ok(sp_chunk_fuse(c, p, NULL));
     sp_prompt_destroy(p);
     close_clean(c);
 }
@@ -67,12 +67,12 @@ static void test_refusals(void **state)
     bool fresh = true;
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
         sp_prompt *p = prompt_of(c, wrong[i].order, wrong[i].question);
-        assert_fails(sp_fuse(c, p, &fresh), SP_E_ARG, "fuse");
+        assert_fails(sp_chunk_fuse(c, p, &fresh), SP_E_ARG, "fuse");
         sp_prompt_destroy(p);
     }
     sp_prompt *empty;
     assert_ok(sp_prompt_create(c, &empty));
-    assert_fails(sp_fuse(c, empty, &fresh), SP_E_ARG, "fuse");
+    assert_fails(sp_chunk_fuse(c, empty, &fresh), SP_E_ARG, "fuse");
     sp_prompt_destroy(empty);
     assert_true(fresh); /* untouched */
     assert_int_equal(n_copies(c), 0);
@@ -97,7 +97,7 @@ static void by_hand(sp_context *c, const sp_prompt *p, sp_plan *plan, const sp_c
             copies[i] = sp_by_content_find(c->ledger, &q, SP_COPY_PLAIN, ++c->now);
             assert_non_null(copies[i]);
             known = copies[i]->blocks;
-            at = copies[i]->at;
+            at = copies[i]->facts.at;
         }
         assert_ok(sp_plan_add_span(plan,
                                    &(sp_span_spec){.n = seg->n,
@@ -142,20 +142,21 @@ static void test_the_copy_is_that_of_a_plain_run(void **state)
 {
     static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
     for (size_t i = 0; i < SP_COUNT(types); i++) {
-        sp_context *c = open_with((sp_context_opts){.kv_type = types[i], .n_batch = 9});
+        sp_context *c = open_with((sp_context_opts){.cache.kv_type = types[i], .n_batch = 9});
         sp_plan plan;
         const sp_copy *copies[8] = {0};
         assert_true(fuse(c, "3021"));
         const sp_copy *v = fused(c, "1");
         sp_prompt *p = prompt_of(c, "3021", NULL);
         by_hand(c, p, &plan, copies);
-        assert_int_equal(v->kind, SP_COPY_FUSED);
-        assert_int_equal(v->n_before, 4);
-        for (int k = 0; k < 4; k++) assert_true(sp_digest_eq(&v->before[k], &p->segs.v[k].id));
-        assert_int_equal(v->at, plan.spans[4].at);
+        assert_int_equal(v->facts.kind, SP_COPY_FUSED);
+        assert_int_equal(v->facts.n_before, 4);
+        for (int k = 0; k < 4; k++)
+            assert_true(sp_digest_eq(&v->facts.before[k], &p->segs.v[k].id));
+        assert_int_equal(v->facts.at, plan.spans[4].at);
         assert_same_kv(c, v->blocks, plan.spans[4].blocks, v->n);
-        assert_non_null(v->stats);
-        assert_in_range((int)(v->stats->cci * 1000), 500, 1000);
+        assert_true(sp_copy_is_measured(&v->facts));
+        assert_in_range((int)(v->facts.stats.cci * 1000), 500, 1000);
         for (int k = 0; k < 8; k++)
             if (copies[k]) sp_ledger_unpin(c->ledger, copies[k]);
         sp_plan_fini(&plan);
@@ -192,11 +193,12 @@ static void test_used_unless_unwanted(void **state)
         assert_true(fuse(c, "01"));
         sp_request *r = ask_holding(c, &users[i], false, "21"),
                    *plain = ask_holding(c, &users[i], true, "21");
-        assert_non_null(r->found[2].copy);
-        assert_int_equal(r->found[2].copy->kind, SP_COPY_FUSED);
+        assert_non_null(r->look.found[2].copy);
+        assert_int_equal(r->look.found[2].copy->facts.kind, SP_COPY_FUSED);
         assert_true(sp_request_result(r)->segments[2].n_reused > 0);
         assert_string_equal(sp_request_result(r)->segments[2].from, "memory");
-        if (plain->found[2].copy) assert_int_not_equal(plain->found[2].copy->kind, SP_COPY_FUSED);
+        if (plain->look.found[2].copy)
+            assert_int_not_equal(plain->look.found[2].copy->facts.kind, SP_COPY_FUSED);
         sp_request_destroy(r);
         sp_request_destroy(plain);
         close_clean(c);
@@ -223,7 +225,7 @@ static void make_folder(char *dir, size_t n)
 static sp_context *open_store(const char *dir, const char *salt)
 {
     return open_with(
-        (sp_context_opts){.store = dir, .salt = salt, .reuse.policy = "full", .n_batch = 40});
+        (sp_context_opts){.tiers.store = dir, .salt = salt, .reuse.policy = "full", .n_batch = 40});
 }
 
 static void assert_from(const sp_request *r, int seg, const char *from, const char *missed)
@@ -300,20 +302,21 @@ static void test_another_kv_type_has_it(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
-    sp_context_opts o = {.store = dir, .salt = "us", .reuse.policy = "full", .kv_type = "f16"};
+    sp_context_opts o = {
+        .tiers.store = dir, .salt = "us", .reuse.policy = "full", .cache.kv_type = "f16"};
     sp_context *c = open_with(o);
     assert_true(fuse(c, "01"));
     close_clean(c);
-    o.kv_type = "q8_0";
+    o.cache.kv_type = "q8_0";
     asks_why(open_with(o), "never seen", "other model");
-    o.kv_type = "bf16";
+    o.cache.kv_type = "bf16";
     o.reuse.policy = "craft";
     asks_why(open_with(o), "other model",
              "other model"); /* the context before has stored chunk 3 */
     o.salt = "them";
     asks_why(open_with(o), "never seen", "never seen");
     o.salt = "us";
-    o.store = NULL;
+    o.tiers.store = NULL;
     asks_why(open_with(o), "never seen", "never seen");
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
@@ -326,7 +329,7 @@ static void test_a_store_that_cannot_be_written(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
     sp_prompt *p = prompt_of(c, "01", NULL);
     bool fresh = false;
-    assert_int_equal(sp_fuse(c, p, &fresh), SP_E_IO);
+    assert_int_equal(sp_chunk_fuse(c, p, &fresh), SP_E_IO);
     assert_false(fresh);
     sp_prompt_destroy(p);
     sp_request_destroy(ask(c, "10", "Which?", 4)); /* the context is none the worse for it */
@@ -342,7 +345,7 @@ static void test_small_kv_memory(void **state)
         sp_context *c = open_with((sp_context_opts){0});
         size_t block = sp_context_describe(c).kv_block_bytes;
         sp_context_close(c);
-        c = open_with((sp_context_opts){.kv_bytes = (size_t)n * block, .n_batch = 16});
+        c = open_with((sp_context_opts){.cache.kv_bytes = (size_t)n * block, .n_batch = 16});
         sp_prompt *p = prompt_of(c, "021", NULL);
         sp_request *r;
         const sp_request_opts o = {.sampling = sp_sampling_default()};
@@ -368,7 +371,7 @@ static void test_no_memory(void **state)
     for (long n = 1; err != SP_OK; n++) {
         sp_context_forget(c);
         sp_fault_after(n);
-        err = sp_fuse(c, p, NULL);
+        err = sp_chunk_fuse(c, p, NULL);
         sp_fault_after(-1);
         if (err != SP_OK) assert_int_equal(err, SP_E_NOMEM);
         assert_in_range(n, 1, 2000);

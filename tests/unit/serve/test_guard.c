@@ -2,9 +2,10 @@
  *
  * On a random model Full Reuse diverges by its nature, so a small bound is always left and a huge
  * one never. */
+#include "serve/guard/checks.h"
 #include "support/check.h"
 
-#include "serve/context_int.h"
+#include "serve/request/context.h"
 
 #define MODEL "tests/golden/tiny.gguf"
 
@@ -13,10 +14,10 @@ static sp_context *open_guarded(const char *policy, float share, float bound)
     sp_context *c = NULL;
     assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL,
                                                  .reuse.policy = policy,
-                                                 .guard = share,
-                                                 .guard_bound = bound,
-                                                 .n_threads = 1,
-                                                 .kv_bytes = 4 << 20},
+                                                 .guard.share = share,
+                                                 .guard.bound = bound,
+                                                 .machine.n_threads = 1,
+                                                 .cache.kv_bytes = 4 << 20},
                               &c));
     return c;
 }
@@ -105,10 +106,14 @@ static void test_sparse_decoding(void **state)
     } cases[] = {{"sparse:100%,depth=0", true}, {"sparse:1,depth=0", false}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         sp_context *c = NULL;
-        assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .reuse.policy = "prefix",
-                                                     .guard = 1, .guard_bound = 1e-12f,
-                                                     .n_threads = 1, .kv_bytes = 4 << 20,
-                                                     .decode = cases[i].decode}, &c));
+        assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                     .reuse.policy = "prefix",
+                                                     .guard.share = 1,
+                                                     .guard.bound = 1e-12f,
+                                                     .machine.n_threads = 1,
+                                                     .cache.kv_bytes = 4 << 20,
+                                                     .decode.how = cases[i].decode},
+                                  &c));
         for (int k = 0; k < 8; k++) assert_int_equal(answer(c, k, NULL), 7);
         const sp_guard_report *r = report(c);
         assert_string_equal(r->policy, "sparse");
@@ -201,10 +206,29 @@ static void test_bad_settings(void **state)
     static const float shares[] = {-0.5f, 1.5f};
     for (size_t i = 0; i < SP_COUNT(shares); i++) {
         sp_context *c = NULL;
-        assert_fails(sp_context_open(&(sp_context_opts){.model = MODEL, .guard = shares[i]}, &c),
-                     SP_E_ARG, "guard");
+        assert_fails(
+            sp_context_open(&(sp_context_opts){.model = MODEL, .guard.share = shares[i]}, &c),
+            SP_E_ARG, "guard");
         assert_null(c);
     }
+}
+
+/* Of tokens that are decoded sparsely the first four are noted, each with the token before it. */
+static void four_sparse_tokens_are_noted(void **state)
+{
+    const int32_t ids[] = {1, 2, 3};
+    const sp_segment seg = {.kind = SP_SEG_TEXT, .tokens = ids, .n = 3};
+    const float logits[2] = {0, 1};
+    const sp_guarded of = {.segs = &seg, .n_segs = 1, .n_tokens = 3, .n_vocab = 2};
+    sp_guard *g;
+    assert_ok(sp_guard_create(1, 0.5f, &g));
+    sp_guard_noted *n = sp_guard_begin_sparse(g, &of);
+    assert_non_null(n);
+    for (int i = 0; i < SP_GUARD_ROWS; i++) assert_true(sp_guard_add_sparse(n, 10 + i, logits, 2));
+    assert_false(sp_guard_add_sparse(n, 99, logits, 2));
+    assert_int_equal(n->n_rows, 4);
+    for (int i = 0; i < SP_GUARD_ROWS; i++) assert_int_equal(n->tokens[i], 10 + i);
+    sp_guard_destroy(g);
 }
 
 int main(void)
@@ -212,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_checks_the_share_it_is_told),
         cmocka_unit_test(test_sparse_decoding),
+        cmocka_unit_test(four_sparse_tokens_are_noted),
         cmocka_unit_test(test_waits_for_idle_time),
         cmocka_unit_test(test_exact_reuse_is_not_checked),
         cmocka_unit_test(test_takes_reuse_back),

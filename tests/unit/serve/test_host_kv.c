@@ -72,8 +72,8 @@ static void test_sizes(void **state)
     assert_ok(sp_host_kv_init(&kv, &shape, "q8_0", &p));
     size_t bytes = sp_kv_block_bytes(&shape), packed = p->packed_bytes(p->user, bytes);
     assert_true(packed < bytes * 6 / 10);
-    assert_false(p->wants(p->user, &(sp_record){.kind = 2})); /* a path copy */
-    assert_true(p->wants(p->user, &(sp_record){.kind = 0}));
+    assert_false(p->wants(p->user, &(sp_record){.facts.kind = 2})); /* a path copy */
+    assert_true(p->wants(p->user, &(sp_record){.facts.kind = 0}));
     assert_int_equal(sp_host_kv_init(&kv, &odd, "q8_0", &p), SP_E_ARG);
     assert_int_equal(sp_host_kv_init(&kv, &shape, "q4_0", &p), SP_E_ARG);
     assert_ok(sp_host_kv_init(&kv, &shape, NULL, &p));

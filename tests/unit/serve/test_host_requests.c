@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "support/requests.h"
+#include "support/tiers.h"
 
 #include "cache/evict.h"
-#include "serve/tiers/tiers_int.h"
 
 static const policy prefix = {"prefix", 0}, full = {"full", 0};
 static const char question[] = "Which?";
@@ -23,14 +23,14 @@ static sp_context *open_small(const policy *p, int n_blocks, sp_context_opts o)
 {
     o.reuse.policy = p->name;
     o.n_batch = 40;
-    o.kv_bytes = (size_t)n_blocks * block_bytes();
-    if (!o.host_bytes) o.host_bytes = 64 << 20;
+    o.cache.kv_bytes = (size_t)n_blocks * block_bytes();
+    if (!o.tiers.host_bytes) o.tiers.host_bytes = 64 << 20;
     return open_with(o);
 }
 
 static sp_tier_stats host_stats(const sp_context *c)
 {
-    return sp_tier_stats_of(c->tiers->host);
+    return sp_tier_stats_of(sp_tiers_host(c->tiers));
 }
 
 static int n_from(const sp_request *r, const char *tier)
@@ -193,9 +193,9 @@ static void check_order(const sp_context *c)
 static void test_a_full_host(void **state)
 {
     for (size_t k = 0; sp_evict_nth(k); k++) {
-        sp_context *c =
-            open_small(&prefix, 16, (sp_context_opts){.host_bytes = 200 << 10,
-                                                      .host_evict = sp_evict_nth(k)->name});
+        sp_context *c = open_small(&prefix, 16,
+                                   (sp_context_opts){.tiers.host_bytes = 200 << 10,
+                                                     .tiers.host_evict = sp_evict_nth(k)->name});
         for (int i = 0; i < 24; i++) {
             static const char *const orders[] = {"0", "01", "012", "3", "31", "20", "21"};
             const char *order = orders[i * 5 % SP_COUNT(orders)];
@@ -214,12 +214,12 @@ static void test_a_full_host(void **state)
 static void test_unknown_names(void **state)
 {
     sp_context *c = NULL;
-    sp_context_opts o = {.model = MODEL, .host_bytes = 1 << 20, .host_evict = "mru"};
+    sp_context_opts o = {.model = MODEL, .tiers.host_bytes = 1 << 20, .tiers.host_evict = "mru"};
     assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
     assert_non_null(strstr(sp_error_detail(), "lru, lfu, gdsf"));
-    o = (sp_context_opts){.model = MODEL, .host_bytes = 1 << 20, .host_kv = "q3"};
+    o = (sp_context_opts){.model = MODEL, .tiers.host_bytes = 1 << 20, .tiers.host_kv = "q3"};
     assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
-    o = (sp_context_opts){.model = MODEL, .host_bytes = -1};
+    o = (sp_context_opts){.model = MODEL, .tiers.host_bytes = -1};
     assert_int_equal(sp_context_open(&o, &c), SP_E_ARG);
 }
 
@@ -229,8 +229,9 @@ static void test_packed_copies_are_smaller_and_paths_exact(void **state)
 {
     int64_t bytes[2];
     for (int packed = 0; packed < 2; packed++) {
-        sp_context *c = open_small(&full, 24, (sp_context_opts){.kv_type = "f32",
-                                                                .host_kv = packed ? "q8_0" : NULL});
+        sp_context *c = open_small(
+            &full, 24,
+            (sp_context_opts){.cache.kv_type = "f32", .tiers.host_kv = packed ? "q8_0" : NULL});
         sp_request_destroy(ask(c, "01", question, 6));
         drive_out(c);
         sp_request *r = ask(c, "10", question, 6);
@@ -240,7 +241,7 @@ static void test_packed_copies_are_smaller_and_paths_exact(void **state)
         close_clean(c);
     }
     assert_true(bytes[1] < bytes[0]);
-    sp_context *c = open_small(&prefix, 20, (sp_context_opts){.host_kv = "q8_0"});
+    sp_context *c = open_small(&prefix, 20, (sp_context_opts){.tiers.host_kv = "q8_0"});
     sp_request_destroy(ask(c, "01", question, 6));
     drive_out(c);
     sp_request *r = ask(c, "01", question, 6);
@@ -287,10 +288,10 @@ static sp_err life(void)
 {
     sp_context *c = NULL;
     sp_context_opts o = {.model = MODEL,
-                         .n_threads = 1,
+                         .machine.n_threads = 1,
                          .n_batch = 40,
-                         .host_bytes = 4 << 20,
-                         .kv_bytes = 4 << 20,
+                         .tiers.host_bytes = 4 << 20,
+                         .cache.kv_bytes = 4 << 20,
                          .reuse.policy = "prefix"};
     SP_TRY(sp_context_open(&o, &c));
     sp_err err = SP_OK;
@@ -326,15 +327,15 @@ static void test_only_what_pays_is_taken(void **state)
 {
     const double byte_us[] = {0, 1e-9, 1e6};
     for (size_t i = 0; i < SP_COUNT(byte_us); i++) {
-        sp_context *c = open_small(&full, 12, (sp_context_opts){.admit_cheaper = true});
-        c->tiers->byte_us[0] = byte_us[i];
+        sp_context *c = open_small(&full, 12, (sp_context_opts){.tiers.admit_cheaper = true});
+        sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us = byte_us[i];
         sp_request_destroy(ask(c, "01", question, 6));
         for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-            if (v->kind == SP_COPY_PLAIN) assert_true(v->cost_us > 0);
+            if (v->facts.kind == SP_COPY_PLAIN) assert_true(v->facts.cost_us > 0);
         drive_out(c);
         int n_plain = 0;
         for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-            n_plain += v->kind == SP_COPY_PLAIN && v->places & SP_AT_HOST;
+            n_plain += v->facts.kind == SP_COPY_PLAIN && v->places & SP_AT_HOST;
         assert_int_equal(n_plain > 0, byte_us[i] < 1);
         close_clean(c);
     }

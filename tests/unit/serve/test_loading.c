@@ -1,12 +1,12 @@
 /* test_loading.c -- loads that take their time, layer by layer: requests begin when the first layers are
  * there, start over when the others are late or damaged, and never hold up those that decode. */
 #include "support/requests.h"
+#include "support/tiers.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
-#include "serve/tiers/tiers_int.h"
-#include "store/tier_int.h"
+#include "store/tier_type.h"
 
 static const policy full = {"full", 0}, prefix = {"prefix", 0};
 
@@ -95,12 +95,12 @@ static const sp_tier_type stepped_type = {.name = "stepped",
 
 static void stepped_begin(stepped *s, sp_context *c)
 {
-    *s = (stepped){.base.type = &stepped_type, .host = c->tiers->host, .damaged_from = -1};
+    *s = (stepped){.base.type = &stepped_type, .host = sp_tiers_host(c->tiers), .damaged_from = -1};
     assert_ok(sp_op_queue_init(&s->queue));
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     assert_int_equal(pthread_create(&s->thread, NULL, stepped_work, s), 0);
-    c->tiers->host = &s->base;
+    sp_tiers_level(c->tiers, SP_AT_HOST)->tier = &s->base;
 }
 
 static void allow(stepped *s, int n)
@@ -114,8 +114,8 @@ static void allow(stepped *s, int n)
 static void stepped_end(stepped *s, sp_context *c)
 {
     allow(s, 1 << 20);
-    sp_io_drain(sp_tiers_io(c->tiers));
-    c->tiers->host = s->host;
+    tiers_rest(c->tiers);
+    sp_tiers_level(c->tiers, SP_AT_HOST)->tier = s->host;
     sp_op_queue_close(&s->queue);
     pthread_join(s->thread, NULL);
     sp_op_queue_fini(&s->queue);
@@ -140,21 +140,21 @@ static sp_context *begin(stepped *s, const policy *p, sp_context_opts o)
 {
     o.reuse.policy = p->name;
     o.n_batch = 40;
-    o.host_bytes = 16 << 20;
+    o.tiers.host_bytes = 16 << 20;
     sp_context *c = open_with(o);
     sp_request_destroy(ask(c, "01", "Which?", 2));
     while (sp_ledger_free_up(c->ledger, sp_kv_pool_n_free(c->pool) + 1)) {
     }
     stepped_begin(s, c);
-    c->patience_us = 20000000;
+    c->loads.patience_us = 20000000;
     return c;
 }
 
 /* hurry -- reading seems fast, and computing slow: one layer is enough to begin. */
 static void hurry(sp_context *c)
 {
-    c->token_us = 1000;
-    c->tiers->byte_us[0] = 1e-6;
+    c->loads.token_us = 1000;
+    sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us = 1e-6;
 }
 
 static int n_copies_in(const sp_context *c, sp_copy_state state)
@@ -198,8 +198,8 @@ static void check_early(const policy *p, const char *order)
     pthread_create(&thread, NULL, allow_later, &s);
     while (!done(r)) step(c);
     pthread_join(thread, NULL);
-    assert_int_equal(c->n_early, 1);
-    assert_int_equal(c->n_late, 0);
+    assert_int_equal(c->loads.n_early, 1);
+    assert_int_equal(c->loads.n_late, 0);
     assert_true(n_from(r, "host") >= 2);
     assert_text(r, alone(p, order, "Which?", 6));
     assert_adds_up(sp_request_result(r));
@@ -225,12 +225,12 @@ static void test_layers_that_are_late(void **state)
     int n = n_copies_in(c, SP_COPY_LOADING);
     allow(&s, n);
     wait_given(&s, n);
-    c->patience_us = 3000; /* and no more layers come */
-    c->token_us = 1e-3;
-    c->tiers->byte_us[0] = 1e-12;
+    c->loads.patience_us = 3000; /* and no more layers come */
+    c->loads.token_us = 1e-3;
+    sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us = 1e-12;
     while (!done(r)) step(c);
-    assert_int_equal(c->n_early, 1);
-    assert_int_equal(c->n_late, 1);
+    assert_int_equal(c->loads.n_early, 1);
+    assert_int_equal(c->loads.n_late, 1);
     assert_int_equal(n_from(r, "host"), 0);
     assert_text(r, alone(&full, "10", "Which?", 6));
     assert_adds_up(sp_request_result(r));
@@ -267,8 +267,8 @@ static void test_a_load_slower_than_computing_is_not_waited_for(void **state)
 {
     stepped s;
     sp_context *c = begin(&s, &full, (sp_context_opts){0});
-    c->patience_us = 2000;
-    c->token_us = 1e-3;
+    c->loads.patience_us = 2000;
+    c->loads.token_us = 1e-3;
     sp_request *decodes = submit(c, "", "Why?", 2), *r = submit(c, "10", "Which?", 6);
     while (!done(r)) step(c);
     assert_int_equal(n_from(r, "host"), 0);
@@ -295,9 +295,9 @@ static void test_who_decodes_does_not_wait(void **state)
     step(c);
     allow(&s, n_copies_in(c, SP_COPY_LOADING));
     for (int i = 0; i < 12; i++) {
-        size_t before = decodes->tokens.n;
+        size_t before = decodes->answer.tokens.n;
         step(c);
-        assert_int_equal(decodes->tokens.n, before + 1);
+        assert_int_equal(decodes->answer.tokens.n, before + 1);
         assert_int_equal(r->state, SP_REQ_LOADING); /* a layer of each is not enough now */
     }
     allow(&s, 1 << 20);
@@ -317,17 +317,20 @@ static void test_waiting_requests_have_their_copies_loaded(void **state)
     static const sp_preload modes[] = {SP_PRELOAD_LAYERS, SP_PRELOAD_REQUEST, SP_PRELOAD_NONE};
     for (size_t k = 0; k < SP_COUNT(modes); k++) {
         stepped s;
-        sp_context *c = begin(&s, &full, (sp_context_opts){.max_requests = 1, .preload = modes[k], .order = "fcfs"});
+        sp_context *c = begin(
+            &s, &full,
+            (sp_context_opts){.max_requests = 1, .tiers.preload = modes[k], .queue.order = "fcfs"});
         sp_request *runs = submit(c, "3", "Why?", 40), *oldest = submit(c, "2", "Why?", 2);
         sp_request *waits = submit(c, "10", "Which?", 4);
         allow(&s, 1 << 20);
-        while (runs->tokens.n < 20) step(c);
+        while (runs->answer.tokens.n < 20) step(c);
         usleep(20000);
         step(c);
         assert_int_equal(waits->state, SP_REQ_QUEUED);
         int n_pins = 0, n_ready = 0;
         for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
-            if (v->places & SP_AT_HOST && v->state == SP_COPY_READY && v->kind == SP_COPY_PLAIN)
+            if (v->places & SP_AT_HOST && v->state == SP_COPY_READY &&
+                v->facts.kind == SP_COPY_PLAIN)
                 n_ready++, n_pins += v->n_pins;
         }
         assert_int_equal(n_ready >= 2, modes[k] != SP_PRELOAD_NONE);

@@ -160,7 +160,7 @@ static sp_err keep_row(int position, const float *logits, int n_vocab, void *use
 static void test_logits_of_every_token(void **state)
 {
     sp_context *c =
-        open_with((sp_context_opts){.reuse.policy = "off", .n_batch = 24, .kv_type = "f32"});
+        open_with((sp_context_opts){.reuse.policy = "off", .n_batch = 24, .cache.kv_type = "f32"});
     heard h = {0};
     sp_request *r = hear_all(c, "012", 8, &h);
     const sp_result *got = sp_request_result(r);
@@ -171,7 +171,7 @@ static void test_logits_of_every_token(void **state)
         for (int32_t t = 0; t < p->segs.v[i].n; t++) ids[n++] = p->segs.v[i].tokens[t];
     for (int i = 0; i < 7; i++) ids[n++] = got->tokens[i];
     scored s = {sp_alloc(n, (size_t)h.n_vocab * sizeof(float))};
-    assert_ok(sp_score(c, ids, n, 0, keep_row, &s));
+    assert_ok(sp_tokens_score(c, ids, n, 0, keep_row, &s));
     assert_int_equal(h.n, 8);
     assert_int_equal(h.first_position, got->n_prompt - 1);
     for (int i = 0; i < 8; i++) {
@@ -237,7 +237,7 @@ static void test_deviation(void **state)
                                  {"fusion", 1}, {"flow", 1}, {"craft", 1}};
     static const policy some[] = {{"random", 0.5f}, {"h2o", 0.5f},  {"blend", 0.5f},
                                   {"fusion", 0.5f}, {"flow", 0.5f}, {"craft", 0.5f}};
-    sp_context *c = open_with((sp_context_opts){.kv_type = "f32", .n_batch = 24});
+    sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32", .n_batch = 24});
     float d[2], of_full[2];
     sp_request *a = hold(c, &off, "3012"), *b = hold(c, &off, "3012"), *f = hold(c, &full, "3012");
     assert_ok(sp_request_kv_deviation(a, a, d));

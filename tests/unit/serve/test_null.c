@@ -100,8 +100,8 @@ static void test_requests(void **state)
     REFUSES(sp_generate, (NULL, p, NULL, &none), "c");
     REFUSES(sp_generate, (c, NULL, NULL, &none), "p");
     REFUSES(sp_generate, (c, p, NULL, NULL), "out");
-    REFUSES(sp_fuse, (NULL, p, &fresh), "c");
-    REFUSES(sp_fuse, (c, NULL, &fresh), "p");
+    REFUSES(sp_chunk_fuse_while, (NULL, p, NULL, NULL, &fresh), "c");
+    REFUSES(sp_chunk_fuse_while, (c, NULL, NULL, NULL, &fresh), "p");
     assert_ok(sp_generate(c, p, NULL, &none));
     assert_int_equal(sp_request_result(none)->n_generated, 0);
     assert_ok(sp_generate(c, p, &(sp_request_opts){.max_tokens = 8}, &zeroed));
@@ -174,9 +174,9 @@ static void test_vocabularies(void **state)
     REFUSES(sp_vocab_piece, (NULL, 0, &text, &n), "v");
     REFUSES(sp_vocab_piece, (v, 0, NULL, &n), "text");
     REFUSES(sp_vocab_piece, (v, 0, &text, NULL), "n");
-    REFUSES(sp_inspect, (NULL, &text), "path");
-    REFUSES(sp_inspect, (MODEL, NULL), "json");
-    REFUSES(sp_score, (NULL, NULL, 0, 0, ignore, NULL), "c");
+    REFUSES(sp_model_describe, (NULL, &text), "path");
+    REFUSES(sp_model_describe, (MODEL, NULL), "json");
+    REFUSES(sp_tokens_score, (NULL, NULL, 0, 0, ignore, NULL), "c");
     sp_vocab_close(v);
     sp_vocab_close(NULL);
     sp_buffer_free(NULL);

@@ -4,13 +4,13 @@
 #include "support/requests.h"
 
 #include "serve/queue/order.h"
-#include "serve/queue/queue.h"
+#include "serve/request/queue.h"
 #include "serve/queue/share.h"
 
-static const sp_order *order_of(const char *name)
+static const sp_queue_order *order_of(const char *name)
 {
-    const sp_order *o = NULL;
-    assert_ok(sp_order_find(name, &o));
+    const sp_queue_order *o = NULL;
+    assert_ok(sp_queue_order_find(name, &o));
     return o;
 }
 
@@ -18,9 +18,9 @@ static const sp_order *order_of(const char *name)
 
 static void test_names(void **state)
 {
-    const sp_order *o = order_of(NULL);
+    const sp_queue_order *o = order_of(NULL);
     assert_string_equal(o->name, "reorder");
-    assert_fails(sp_order_find("best", &o), SP_E_ARG, "reorder, fcfs, lpm, lsp");
+    assert_fails(sp_queue_order_find("best", &o), SP_E_ARG, "reorder, fcfs, lpm, lsp");
 }
 
 static void test_scores(void **state)
@@ -28,29 +28,44 @@ static void test_scores(void **state)
     const sp_waiting w[] = {{.n_computed = 500, .n_cached = 500, .n_shared = 10},
                             {.n_computed = 10, .n_cached = 90, .n_shared = 20},
                             {.n_computed = 2000, .n_cached = 1000, .n_shared = 15}};
-    assert_int_equal(sp_order_next(order_of("fcfs"), w, 3, 32), 0);
-    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 1);
-    assert_int_equal(sp_order_next(order_of("lpm"), w, 3, 32), 2);
-    assert_int_equal(sp_order_next(order_of("lsp"), w, 3, 32), 1);
+    assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), 0);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), 1);
+    assert_int_equal(sp_queue_order_next(order_of("lpm"), w, 3, 32), 2);
+    assert_int_equal(sp_queue_order_next(order_of("lsp"), w, 3, 32), 1);
     const sp_waiting all_cached[] = {{.n_computed = 1, .n_cached = 9}, {.n_computed = 0, .n_cached = 10}};
-    assert_int_equal(sp_order_next(order_of("reorder"), all_cached, 2, 32), 1);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), all_cached, 2, 32), 1);
 }
 
 static void test_classes_come_before_scores(void **state)
 {
     const int a = 0, b = 0;
-    const sp_order *o = order_of("lpm");
+    const sp_queue_order *o = order_of("lpm");
     sp_waiting w[] = {{.priority = 1, .tenant = &a, .served = 5, .n_cached = 900},
                       {.priority = 0, .tenant = &a, .served = 5, .n_cached = 10},
                       {.priority = 0, .tenant = &b, .served = 4, .n_cached = 1},
                       {.priority = 0, .tenant = &b, .served = 4, .n_cached = 2}};
-    assert_int_equal(sp_order_next(o, w, 4, 32), 3);
+    assert_int_equal(sp_queue_order_next(o, w, 4, 32), 3);
     w[2].n_overtaken = 32; /* rule 3 is inside of a class */
-    assert_int_equal(sp_order_next(o, w, 4, 32), 2);
+    assert_int_equal(sp_queue_order_next(o, w, 4, 32), 2);
     w[0].n_overtaken = 99;
-    assert_int_equal(sp_order_next(o, w, 4, 32), 2);
+    assert_int_equal(sp_queue_order_next(o, w, 4, 32), 2);
     w[1].served = 3;
-    assert_int_equal(sp_order_next(o, w, 4, 32), 1);
+    assert_int_equal(sp_queue_order_next(o, w, 4, 32), 1);
+}
+
+static void test_own_priority_orders_a_tenants_requests_alone(void **state)
+{
+    const int a = 0, b = 0;
+    sp_waiting w[] = {{.own_priority = -1000, .tenant = &a, .served = 9},
+                      {.own_priority = 5, .tenant = &b, .served = 4},
+                      {.own_priority = 3, .tenant = &b, .served = 4}};
+    assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), 2);
+    w[1].n_overtaken = 99; /* of another class than 2 */
+    assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), 2);
+    sp_queue_order_overtakes(w, 2);
+    assert_int_equal(w[1].n_overtaken, 99);
+    w[0].priority = -1;
+    assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), 0);
 }
 
 static void test_deferred_requests_are_passed_over(void **state)
@@ -58,14 +73,14 @@ static void test_deferred_requests_are_passed_over(void **state)
     sp_waiting w[] = {{.n_cached = 1, .n_computed = 9},
                       {.n_cached = 9, .n_computed = 1, .deferred = true},
                       {.n_cached = 5, .n_computed = 5}};
-    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 2);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), 2);
     w[0].deferred = w[2].deferred = true;
-    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), -1);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), -1);
     w[2].deferred = false;
-    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), 2);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), 2);
     w[0].n_overtaken = 32; /* nobody overtakes it once more: all wait for a step */
-    assert_int_equal(sp_order_next(order_of("reorder"), w, 3, 32), -1);
-    assert_int_equal(sp_order_next(order_of("fcfs"), w, 3, 32), -1);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), -1);
+    assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), -1);
 }
 
 /* Random queues under random scores: no request of a tenant starts after more than `window` later
@@ -85,10 +100,10 @@ static void overtaking(const char *name, int window, unsigned seed)
             id[n++] = arrived++;
         }
         if (n == 0) continue;
-        int next = sp_order_next(order_of(name), w, n, window);
+        int next = sp_queue_order_next(order_of(name), w, n, window);
         for (int i = 0; i < n; i++) w[i].deferred = false; /* the step is over */
         if (next < 0) continue;
-        sp_order_overtakes(w, next);
+        sp_queue_order_overtakes(w, next);
         assert_true(w[next].n_overtaken <= window);
         started[n_started++] = id[next];
         memmove(&w[next], &w[next + 1], (size_t)(n - next - 1) * sizeof *w);
@@ -186,8 +201,8 @@ static void test_what_is_cached_goes_first(void **state)
                  {"lpm", "prefix", "0312", 0}, {"reorder", "full", "0321", 0},
                  {"lpm", "full", "0321", 0},   {"reorder", "full", "0312", 1}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
-        sp_context *c = open_with((sp_context_opts){.order = cases[i].order,
-                                                    .order_window = cases[i].window,
+        sp_context *c = open_with((sp_context_opts){.queue.order = cases[i].order,
+                                                    .queue.window = cases[i].window,
                                                     .max_requests = 1,
                                                     .reuse.policy = cases[i].policy});
         sp_request_destroy(ask(c, "012", "Who?", 2));
@@ -209,7 +224,7 @@ static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
     } cases[] = {{"reorder", "prefix", {"01", "02", "3"}}, {"fcfs", "prefix", {"01", "02", "3"}},
                  {"reorder", "full", {"01", "21", "3"}},   {"reorder", "fusion", {"01", "21", "3"}}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
-        sp_context *c = open_with((sp_context_opts){.order = cases[i].order,
+        sp_context *c = open_with((sp_context_opts){.queue.order = cases[i].order,
                                                     .n_batch = 4096,
                                                     .max_requests = 8,
                                                     .reuse.policy = cases[i].policy});
@@ -220,9 +235,10 @@ static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
         const sp_result *second = sp_request_result(r[1]);
         assert_int_equal(second->finish, SP_FINISH_LENGTH);
         int32_t shared = 0;
-        for (int k = 0; k < r[1]->n_segs; k++)
-            for (int o = 0; o < r[0]->n_segs - 1; o++)
-                if (sp_digest_eq(&r[1]->ids[k], &r[0]->ids[o])) shared += r[1]->segs[k].n;
+        for (int k = 0; k < r[1]->prompt.n_segs; k++)
+            for (int o = 0; o < r[0]->prompt.n_segs - 1; o++)
+                if (sp_digest_eq(&r[1]->prompt.ids[k], &r[0]->prompt.ids[o]))
+                    shared += r[1]->prompt.segs[k].n;
         assert_true(shared > 0);
         assert_int_equal(second->n_reused + second->n_recomputed, shared);
         close_all(c, r, 3);
@@ -232,7 +248,8 @@ static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
 /* A prompt that fills steps keeps others in the queue, where the order still applies. */
 static void test_requests_start_when_a_step_has_room(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.order = "fcfs", .n_batch = 16, .max_requests = 8});
+    sp_context *c =
+        open_with((sp_context_opts){.queue.order = "fcfs", .n_batch = 16, .max_requests = 8});
     sp_request *r[] = {submit_as(c, "012", (sp_request_opts){.max_tokens = 1}),
                        submit_as(c, "3", (sp_request_opts){.max_tokens = 1}),
                        submit_as(c, "2", (sp_request_opts){.max_tokens = 1, .priority = -1})};
@@ -246,7 +263,7 @@ static void test_requests_start_when_a_step_has_room(void **state)
 
 static void test_lsp_keeps_those_together_that_begin_alike(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.order = "lsp", .max_requests = 1});
+    sp_context *c = open_with((sp_context_opts){.queue.order = "lsp", .max_requests = 1});
     const char *const chunks[] = {"3", "01", "2", "012"};
     sp_request *r[4];
     for (int i = 0; i < 4; i++) r[i] = submit_as(c, chunks[i], (sp_request_opts){.max_tokens = 1});
@@ -256,7 +273,7 @@ static void test_lsp_keeps_those_together_that_begin_alike(void **state)
 
 static void test_priorities_and_tenants(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.order = "fcfs", .max_requests = 1});
+    sp_context *c = open_with((sp_context_opts){.queue.order = "fcfs", .max_requests = 1});
     sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
                        submit_as(c, "1", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
                        submit_as(c, "2", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
@@ -308,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_scores),
         cmocka_unit_test(test_classes_come_before_scores),
+        cmocka_unit_test(test_own_priority_orders_a_tenants_requests_alone),
         cmocka_unit_test(test_deferred_requests_are_passed_over),
         cmocka_unit_test(test_nobody_is_overtaken_too_often),
         cmocka_unit_test(test_counters),

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "cache/by_path.h"
-#include "serve/tiers/erase.h"
-#include "serve/tiers/tiers_int.h"
+#include "serve/documents/erase.h"
 #include "support/folder.h"
 #include "support/requests.h"
 #include "support/stored.h"
+#include "support/tiers.h"
 
 static const policy prefix = {"prefix", 0}, off = {"off", 0};
 static const char question[] = "Which?";
@@ -18,7 +18,7 @@ static const char question[] = "Which?";
 /* open_store -- with the default policy. */
 static sp_context *open_store(const char *dir)
 {
-    return open_with((sp_context_opts){.store = dir, .order = "fcfs", .n_batch = 40});
+    return open_with((sp_context_opts){.tiers.store = dir, .queue.order = "fcfs", .n_batch = 40});
 }
 
 static void fill_store(const char *dir, const char *order)
@@ -30,7 +30,7 @@ static void fill_store(const char *dir, const char *order)
 
 static int n_stored(const char *dir)
 {
-    return stored_copies(dir, SP_DISK_PATH);
+    return stored_copies(dir, SP_COPY_PATH);
 }
 
 static int n_from_disk(const sp_request *r)
@@ -57,8 +57,8 @@ static const sp_copy *find_same(const sp_context *c, const sp_copy *of)
 {
     const sp_copy *v = NULL;
     while ((v = sp_ledger_next(c->ledger, v)))
-        if (v->kind == SP_COPY_PATH && v->state == SP_COPY_READY && sp_digest_eq(&v->id, &of->id) &&
-            v->at == of->at)
+        if (v->facts.kind == SP_COPY_PATH && v->state == SP_COPY_READY &&
+            sp_digest_eq(&v->facts.id, &of->facts.id) && v->facts.at == of->facts.at)
             return v;
     return NULL;
 }
@@ -76,7 +76,7 @@ static void test_bits_are_those_of_a_cold_prompt(void **state)
     for (const sp_copy *v = NULL; (v = sp_ledger_next(cold->ledger, v));) {
         const sp_copy *same = find_same(warm, v);
         assert_non_null(same);
-        assert_true(same->exact && same->n == v->n);
+        assert_true(same->facts.exact && same->n == v->n);
         assert_true(copy_hash(cold, v) == copy_hash(warm, same));
         n += v->n / SP_BLOCK_TOKENS;
     }
@@ -112,7 +112,7 @@ static void test_an_order_is_found_after_a_restart(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
-    const sp_context_opts o = {.store = dir, .reuse.policy = "set", .n_batch = 40};
+    const sp_context_opts o = {.tiers.store = dir, .reuse.policy = "set", .n_batch = 40};
     sp_context *c = open_with(o);
     sp_request *a = ask(c, "012", question, 6), *b;
     close_clean((sp_request_destroy(a), c));
@@ -196,11 +196,11 @@ static void test_no_tenant_finds_anothers(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
-    sp_context *c = open_with((sp_context_opts){.store = dir, .salt = "red"});
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .salt = "red"});
     sp_request_destroy(ask(c, "0", question, 2));
     assert_int_equal(ask_for(c, "blue"), 0);
     close_clean(c);
-    c = open_with((sp_context_opts){.store = dir, .salt = "green"});
+    c = open_with((sp_context_opts){.tiers.store = dir, .salt = "green"});
     sp_request *r = ask(c, "0", question, 2);
     assert_int_equal(sp_request_result(r)->n_reused, 0);
     sp_request_destroy(r);
@@ -224,7 +224,7 @@ static void drop_at(const char *dir, const char *order, int n)
                           &(sp_tier_job){.verb = SP_TIER_DROP,
                                          .key = {.id = ids[n - 1],
                                                  .head = sp_head_key(ids, n - 1),
-                                                 .kind = SP_DISK_PATH}}));
+                                                 .kind = SP_COPY_PATH}}));
     sp_prompt_destroy(p);
     sp_context_close(c);
 }
@@ -258,7 +258,7 @@ static void test_a_parent_that_goes_meanwhile(void **state)
     sp_prompt *p = prompt_of(c, "012", NULL);
     const sp_tier_key key = {.id = p->segs.v[1].id,
                              .head = sp_head_key(&p->segs.v[0].id, 1),
-                             .kind = SP_DISK_PATH};
+                             .kind = SP_COPY_PATH};
     sp_prompt_destroy(p);
     assert_ok(sp_tier_run(sp_tiers_tier(c->tiers), &(sp_tier_job){.verb = SP_TIER_DROP, .key = key}));
     sp_request *r = ask(c, "012", question, 6);
@@ -280,7 +280,7 @@ static void test_damaged_copies(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     fill_store(dir, "012");
-    stored_damage(dir, SP_DISK_PATH);
+    stored_damage(dir, SP_COPY_PATH);
     for (int start = 0; start < 3; start++) {
         sp_context *c = open_store(dir);
         sp_request *r = ask(c, "012", question, 6);
@@ -298,9 +298,9 @@ static void test_damaged_copies(void **state)
 static void assert_whole(const sp_context *c)
 {
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-        if (v->kind == SP_COPY_PATH) {
+        if (v->facts.kind == SP_COPY_PATH) {
             assert_true(v->places & SP_AT_DISK);
-            assert_int_equal(v->at, v->parent ? v->parent->at + v->parent->n : 0);
+            assert_int_equal(v->facts.at, v->parent ? v->parent->facts.at + v->parent->n : 0);
         }
 }
 
@@ -346,10 +346,10 @@ static void test_a_small_budget(void **state)
     int n_found = 0;
     make_folder(dir, sizeof dir);
     for (size_t start = 0; start < SP_COUNT(policies); start++) {
-        sp_context *c = open_with((sp_context_opts){.store = dir,
-                                                    .store_bytes = 512 << 10,
-                                                    .store_evict = policies[start],
-                                                    .kv_bytes = 1 << 20,
+        sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
+                                                    .tiers.store_bytes = 512 << 10,
+                                                    .tiers.store_evict = policies[start],
+                                                    .cache.kv_bytes = 1 << 20,
                                                     .n_batch = 40});
         for (int i = 0; i < 12; i++) {
             const char *order = orders[check_random(&seed, SP_COUNT(orders))];
@@ -366,9 +366,10 @@ static void test_a_small_budget(void **state)
     }
     assert_true(n_found > 0);
     sp_context *c = NULL;
-    assert_fails(sp_context_open(
-                     &(sp_context_opts){.model = MODEL, .store = dir, .store_evict = "mru"}, &c),
-                 SP_E_ARG, "lru, lfu");
+    assert_fails(
+        sp_context_open(
+            &(sp_context_opts){.model = MODEL, .tiers.store = dir, .tiers.store_evict = "mru"}, &c),
+        SP_E_ARG, "lru, lfu");
     remove_folder(dir);
 }
 
@@ -378,9 +379,9 @@ static void test_the_store_is_below_the_device(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     for (int host = 0; host < 2; host++) {
-        sp_context *c = open_with((sp_context_opts){.store = dir,
-                                                    .kv_bytes = 160 << 10,
-                                                    .host_bytes = host ? 100 << 10 : 0,
+        sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
+                                                    .cache.kv_bytes = 160 << 10,
+                                                    .tiers.host_bytes = host ? 100 << 10 : 0,
                                                     .n_batch = 40});
         int n_found = 0;
         for (int i = 0; i < 30; i++) {
@@ -403,7 +404,7 @@ static void test_a_reader(void **state)
     make_folder(dir, sizeof dir);
     sp_context *writer = open_store(dir);
     sp_request_destroy(ask(writer, "01", question, 4));
-    sp_io_drain(sp_tiers_io(writer->tiers));
+    tiers_rest(writer->tiers);
     sp_context *reader = open_store(dir);
     assert_false(sp_tiers_writes(reader->tiers));
     assert_asks(reader, "01", 3);
@@ -425,17 +426,20 @@ static void test_erasing_a_chunk_erases_paths_through_it(void **state)
         sp_context *c = open_store(dir);
         sp_request_destroy(ask(c, "012", question, 4));
         sp_request_destroy(ask(c, "02", question, 4));
-        sp_io_drain(sp_tiers_io(c->tiers));
+        tiers_rest(c->tiers);
         if (restart) { /* of a store that was just opened */
             close_clean(c);
             c = open_store(dir);
         }
         assert_int_equal(n_stored(dir), 5);
         sp_prompt *p = prompt_of(c, "1", NULL);
+        const sp_digest id = p->segs.v[p->segs.n - 1].id;
         sp_erased e;
-        assert_ok(sp_context_erase(c, &p->segs.v[p->segs.n - 1].id, 1, &e));
+        int64_t n_gone;
+        assert_ok(sp_context_erase_tiers(c, &id, 1, &n_gone));
+        assert_ok(sp_context_erase_device(c, &id, 1, &e));
         sp_prompt_destroy(p);
-        assert_int_equal(e.n_store, 2);
+        assert_int_equal(n_gone, 2);
         assert_int_equal(e.n_pending, 0);
         assert_int_equal(n_stored(dir), 3);
         sp_request *r = ask(c, "012", question, 6);
@@ -446,34 +450,37 @@ static void test_erasing_a_chunk_erases_paths_through_it(void **state)
     remove_folder(dir);
 }
 
-static bool is_not(const sp_digest *id, void *user)
+/* retain_none -- of plain and fused copies; returns how many copies went. */
+static int64_t retain_none(sp_context *c)
 {
-    return !sp_digest_eq(id, user);
+    sp_tiers_sweep *sweep;
+    int64_t n = 0;
+    assert_ok(sp_tiers_sweep_begin(c->tiers,
+                                   &(sp_sweep_opts){.keep = true, .after = 1u << SP_COPY_PATH},
+                                   SP_AT_DISK, &sweep));
+    sp_tiers_sweep_wait(sweep);
+    assert_ok(sp_tiers_sweep_end(sweep, &n));
+    return n;
 }
 
 /* A chunk that left the index: its own copies go, and paths through it; heads stay. */
 static void test_retaining(void **state)
 {
     char dir[128];
-    int64_t n;
     make_folder(dir, sizeof dir);
     fill_store(dir, "01");
-    sp_context *c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+    sp_context *c =
+        open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "full", .n_batch = 40});
     sp_request_destroy(ask(c, "3", question, 2)); /* a plain copy */
-    sp_io_drain(sp_tiers_io(c->tiers));
-    sp_prompt *p = prompt_of(c, "3", NULL);
-    sp_digest id = p->segs.v[p->segs.n - 1].id;
-    sp_prompt_destroy(p);
-    assert_ok(sp_tiers_retain(c->tiers, is_not, &id, &n));
-    assert_int_equal(n, 1);
+    tiers_rest(c->tiers);
+    assert_int_equal(retain_none(c), 1);
     assert_int_equal(n_stored(dir), 3);
     close_clean(c);
     fill_store(dir, "03");
-    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .n_batch = 40});
+    c = open_with((sp_context_opts){.tiers.store = dir, .reuse.policy = "full", .n_batch = 40});
     sp_request_destroy(ask(c, "3", question, 2));
-    sp_io_drain(sp_tiers_io(c->tiers));
-    assert_ok(sp_tiers_retain(c->tiers, is_not, &id, &n));
-    assert_int_equal(n, 2);
+    tiers_rest(c->tiers);
+    assert_int_equal(retain_none(c), 2);
     assert_int_equal(n_stored(dir), 3);
     close_clean(c);
     remove_folder(dir);
@@ -486,7 +493,10 @@ static char fault_dir[128];
 static sp_err opened(void)
 {
     sp_context *c = NULL;
-    sp_context_opts o = {.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20, .store = fault_dir};
+    sp_context_opts o = {.model = MODEL,
+                         .machine.n_threads = 1,
+                         .cache.kv_bytes = 4 << 20,
+                         .tiers.store = fault_dir};
     SP_TRY(sp_context_open(&o, &c));
     sp_context_close(c);
     return SP_OK;

@@ -57,7 +57,7 @@ static void test_the_template_is_spelled(void **state)
     sp_context *c = open_with((sp_context_opts){0});
     for (int f = SP_CHAT_NONE; f <= SP_CHAT_MISTRAL; f++) {
         const sp_chat_family family = (sp_chat_family)f;
-        c->prompts.chat = family;
+        c->texts.prompts.chat = family;
         const char *const turns[] = {"Hi", "Hello!", "Who?"};
         sp_prompt *p = talk(c, turns, 3);
         sp_tokens ids = {0};
@@ -67,7 +67,7 @@ static void test_the_template_is_spelled(void **state)
                 assert_ok(sp_vec_reserve(&ids, 1));
                 ids.v[ids.n++] = p->segs.v[i].tokens[t];
             }
-        assert_ok(sp_tokenizer_decode(c->prompts.tokenizer, ids.v, ids.n, true, &said));
+        assert_ok(sp_tokenizer_decode(c->texts.prompts.tokenizer, ids.v, ids.n, true, &said));
         const sp_role roles[] = {SP_ROLE_SYSTEM, SP_ROLE_USER, SP_ROLE_ASSISTANT, SP_ROLE_USER};
         const char *const words[] = {"Be brief.", "Hi", "Hello!", "Who?"};
         for (int i = 0; i < 4; i++)
@@ -149,7 +149,7 @@ static const char *const chatml =
 static void test_templates_make_the_same_segments(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
-    c->prompts.chat = SP_CHAT_CHATML;
+    c->texts.prompts.chat = SP_CHAT_CHATML;
     const char *const turns[] = {"When do boats leave?", "At nine.", "And on Sunday?"};
     sp_prompt *by_turns = talk(c, turns, 3), *by_template = new_prompt(c);
     assert_ok(sp_prompt_chat(by_template,
@@ -170,7 +170,7 @@ static void test_templates_make_the_same_segments(void **state)
 static void test_documents_in_a_template(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
-    c->prompts.chat = SP_CHAT_CHATML;
+    c->texts.prompts.chat = SP_CHAT_CHATML;
     sp_prompt *by_turns = new_prompt(c), *by_template = new_prompt(c), *bad_prompt = new_prompt(c);
     assert_ok(sp_prompt_system(by_turns, "Be brief."));
     assert_ok(sp_prompt_chunk(by_turns, "A", texts[0]));
@@ -218,6 +218,82 @@ static void test_tools_are_data(void **state)
     close_clean(c);
 }
 
+/* without_bos -- a context whose prompts begin with nothing, as with most models of today. */
+static sp_context *without_bos(void)
+{
+    sp_context *c = NULL;
+    assert_ok(sp_context_open(&(sp_context_opts){.model = "demo/model.gguf",
+                                                 .machine.n_threads = 1,
+                                                 .cache.kv_bytes = 4 << 20},
+                              &c));
+    assert_false(sp_tokenizer_adds_bos(c->texts.prompts.tokenizer));
+    return c;
+}
+
+/* Any role may have no text, first or later, whatever the template puts around it. */
+static void texts_may_be_empty_in_every_role(void **state)
+{
+    sp_context *c = without_bos();
+    for (int f = SP_CHAT_NONE; f <= SP_CHAT_MISTRAL; f++)
+        for (int first = SP_ROLE_SYSTEM; first <= SP_ROLE_TOOL; first++)
+            for (int second = SP_ROLE_USER; second <= SP_ROLE_TOOL; second++) {
+                c->texts.prompts.chat = (sp_chat_family)f;
+                sp_prompt *p = new_prompt(c);
+                assert_ok(sp_prompt_message(p, (sp_role)first, ""));
+                assert_ok(sp_prompt_message(p, (sp_role)second, ""));
+                assert_ok(sp_prompt_message(p, SP_ROLE_USER, "Hi"));
+                assert_ok(sp_prompt_answer(p));
+                sp_request_destroy(run(c, submit_prompt(c, p, 1)));
+            }
+    close_clean(c);
+}
+
+static void a_prompt_of_nothing_is_refused(void **state)
+{
+    sp_context *c = without_bos();
+    c->texts.prompts.chat = SP_CHAT_NONE;
+    sp_prompt *p = new_prompt(c);
+    sp_request *r = NULL;
+    assert_ok(sp_prompt_text(p, "", false));
+    assert_fails(sp_request_submit(c, p, &(sp_request_opts){.max_tokens = 1}, &r), SP_E_ARG, "empty");
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+static const char *const plain =
+    "{%- for m in messages -%}{{ m.content }}\n{% endfor %}";
+
+/* A template that writes nothing before the first message. */
+static void templates_may_begin_with_an_empty_message(void **state)
+{
+    sp_context *c = without_bos();
+    sp_prompt *p = new_prompt(c);
+    assert_ok(sp_prompt_chat(p, &(sp_chat_opts){.jinja = plain,
+                                                .request = "{\"messages\":[{\"role\":\"user\",\"content\":\"\"},"
+                                                           "{\"role\":\"system\",\"content\":\"\"}]}"}));
+    assert_true(p->segs.n > 0);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
+/* Empty words between a chunk and the template's text leave the chunk its tokens. */
+static void empty_text_after_a_chunk_leaves_it_alone(void **state)
+{
+    sp_context *c = without_bos();
+    sp_prompt *want = prompt_of(c, "0", NULL), *p = new_prompt(c);
+    assert_ok(sp_prompt_begin(p, SP_ROLE_USER));
+    assert_ok(sp_prompt_chunk(p, "T", texts[0]));
+    assert_ok(sp_prompt_text(p, "", false));
+    assert_ok(sp_prompt_answer(p));
+    size_t at = 0;
+    while (at < p->segs.n && p->segs.v[at].kind != SP_SEG_CHUNK) at++;
+    assert_true(at < p->segs.n);
+    assert_true(sp_digest_eq(&p->segs.v[at].id, &want->segs.v[1].id));
+    sp_prompt_destroy(want);
+    sp_prompt_destroy(p);
+    close_clean(c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -227,6 +303,10 @@ int main(void)
         cmocka_unit_test(test_turns_extend),     cmocka_unit_test(test_the_template_is_spelled),
         cmocka_unit_test(test_a_chat_is_reused), cmocka_unit_test(test_chunks_in_a_turn),
         cmocka_unit_test(test_wrong_order),
+        cmocka_unit_test(texts_may_be_empty_in_every_role),
+        cmocka_unit_test(a_prompt_of_nothing_is_refused),
+        cmocka_unit_test(templates_may_begin_with_an_empty_message),
+        cmocka_unit_test(empty_text_after_a_chunk_leaves_it_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ static sp_request_opts sampled(int max_tokens)
 /* exactly -- the answers of full attention, with keys and values of full precision. */
 static void exactly(life *l)
 {
-    sp_context *c = open_with((sp_context_opts){.reuse.policy = "off", .kv_type = "f32"});
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = "off", .cache.kv_type = "f32"});
     for (size_t i = 0; i < SP_COUNT(orders); i++) {
         sp_request *r = ask(c, orders[i], "Where?", LONGEST);
         memcpy(l->want[i], sp_request_result(r)->tokens, sizeof l->want[i]);
@@ -120,17 +120,17 @@ static void random_round(life *l)
 
 static void test_random_lives(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.kv_type = "f32"});
+    sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32"});
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
     for (uint64_t seed = 1; seed <= 6; seed++) {
         life l = {.seed = seed};
         exactly(&l);
-        l.c = open_with((sp_context_opts){.kv_type = "f32",
-                                          .kv_bytes = (size_t)(seed % 2 ? 45 : 400) * block,
+        l.c = open_with((sp_context_opts){.cache.kv_type = "f32",
+                                          .cache.kv_bytes = (size_t)(seed % 2 ? 45 : 400) * block,
                                           .n_batch = seed % 3 ? 24 : 7,
                                           .max_requests = 4,
-                                          .max_variants = 5});
+                                          .cache.max_placed = 5});
         for (int i = 0; i < ROUNDS; i++) random_round(&l);
         for (int i = 0; i < LIVE; i++)
             if (l.v[i].r) {

@@ -144,7 +144,7 @@ static void test_random_texts(void **state)
 /* -- in prompts -------------------------------------------------------------------------------- */
 
 /* ask_pasted -- what is reused of the chunks of a message. */
-static int ask_pasted(sp_context *c, sp_find find, const char *message)
+static int ask_pasted(sp_context *c, sp_chunk_find find, const char *message)
 {
     sp_prompt *p;
     sp_request *r;
@@ -174,7 +174,7 @@ static void test_the_third_message_reuses(void **state)
         int n = 0;
         for (int round = 0; round < 3; round++) {
             snprintf(text, sizeof text, "<a>%.40s</a> <b>%.300s</b> Question %d?", p[round], p[3], round);
-            n = ask_pasted(c, (sp_find)find, text);
+            n = ask_pasted(c, (sp_chunk_find)find, text);
             if (round < 2) assert_int_equal(n, 0);
         }
         assert_true(find == SP_FIND_REPEATS ? n > 20 : n == 0);

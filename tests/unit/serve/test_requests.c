@@ -15,9 +15,9 @@ static sp_context *open_with(size_t kv_bytes, int n_batch, const char *reuse)
 {
     sp_context *c = NULL;
     sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
-                                                    .kv_bytes = kv_bytes ? kv_bytes : 8 << 20,
+                                                    .cache.kv_bytes = kv_bytes ? kv_bytes : 8 << 20,
                                                     .n_batch = n_batch,
-                                                    .n_threads = 2,
+                                                    .machine.n_threads = 2,
                                                     .reuse.policy = reuse},
                                  &c);
     if (err != SP_OK) fail_msg("open: %s", sp_error_detail());
@@ -350,11 +350,11 @@ static void test_refusals(void **state)
     close_clean(c);
     const sp_context_opts wrong[] = {{.model = NULL},
                                      {.model = MODEL, .n_ctx = 100000},
-                                     {.model = MODEL, .kv_type = "q3"},
+                                     {.model = MODEL, .cache.kv_type = "q3"},
                                      {.model = MODEL, .reuse.policy = "magic"},
-                                     {.model = MODEL, .cpu = "abacus"},
-                                     {.model = MODEL, .device = "abacus"},
-                                     {.model = MODEL, .kv_bytes = 1}};
+                                     {.model = MODEL, .machine.cpu = "abacus"},
+                                     {.model = MODEL, .machine.device = "abacus"},
+                                     {.model = MODEL, .cache.kv_bytes = 1}};
     for (size_t i = 0; i < SP_COUNT(wrong); i++)
         assert_int_equal(sp_context_open(&wrong[i], &c), SP_E_ARG);
     assert_int_equal(sp_context_open(&(sp_context_opts){.model = "no such file"}, &c), SP_E_IO);
@@ -389,8 +389,11 @@ static sp_err whole_life(void)
     sp_prompt *p = NULL;
     sp_request *r = NULL;
     sp_request_opts o = opts_of(20, 1);
-    sp_err err = sp_context_open(
-        &(sp_context_opts){.model = MODEL, .kv_bytes = 1 << 20, .n_threads = 1, .cpu = "ref"}, &c);
+    sp_err err = sp_context_open(&(sp_context_opts){.model = MODEL,
+                                                    .cache.kv_bytes = 1 << 20,
+                                                    .machine.n_threads = 1,
+                                                    .machine.cpu = "ref"},
+                                 &c);
     if (err == SP_OK) err = sp_prompt_create(c, &p);
     if (err == SP_OK) err = sp_prompt_system(p, "s");
     if (err == SP_OK) err = sp_prompt_chunk(p, "t", "some words of a chunk");

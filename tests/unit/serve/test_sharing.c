@@ -13,8 +13,9 @@ static const policy policies[] = {{"full", 0},      {"random", 0.25f}, {"h2o", 0
 
 static sp_context *open_shared(const policy *p)
 {
-    return open_with((sp_context_opts){
-        .reuse = {.policy = p->name, .recompute = p->recompute}, .n_threads = 4, .n_batch = 24});
+    return open_with((sp_context_opts){.reuse = {.policy = p->name, .recompute = p->recompute},
+                                       .machine.n_threads = 4,
+                                       .n_batch = 24});
 }
 
 static const char *question(int k)
@@ -93,7 +94,7 @@ static void test_craft_as_alone(void **state)
         const sp_request *r[N];
         sp_context *c = open_with((sp_context_opts){
             .reuse = {.policy = "craft", .recompute = 0.25f * (float)share, .focus = -share},
-            .n_threads = 4,
+            .machine.n_threads = 4,
             .n_batch = 24});
         int64_t before = -1, now = 0;
         for (int round = 0; now != before; round++) {
@@ -131,7 +132,7 @@ static void test_all_policies_at_once(void **state)
 {
     static const char *const names[] = {"full", "craft",  "h2o",    "blend", "set",
                                         "off",  "fusion", "prefix", "flow"};
-    sp_context *c = open_with((sp_context_opts){.n_threads = 4, .n_batch = 24});
+    sp_context *c = open_with((sp_context_opts){.machine.n_threads = 4, .n_batch = 24});
     for (int round = 0; round < 3; round++) {
         sp_request *r[N];
         for (int k = 0; k < N; k++) {

@@ -9,13 +9,14 @@
 #include "support/requests.h"
 #include "support/slow_store.h"
 #include "support/stored.h"
+#include "support/tiers.h"
 
 /* open_store -- requests wait for loads as long as a slow machine takes. */
 static sp_context *open_store(const char *dir)
 {
-    sp_context *c =
-        open_with((sp_context_opts){.store = dir, .order = "fcfs", .reuse.policy = "full", .n_batch = 40});
-    c->patience_us = 60000000;
+    sp_context *c = open_with((sp_context_opts){
+        .tiers.store = dir, .queue.order = "fcfs", .reuse.policy = "full", .n_batch = 40});
+    c->loads.patience_us = 60000000;
     return c;
 }
 
@@ -51,9 +52,9 @@ static void test_a_slow_load_stalls_nobody(void **state)
     step(c);
     assert_int_equal(loads->state, SP_REQ_LOADING);
     for (int i = 0; i < 12; i++) {
-        size_t before = decodes->tokens.n;
+        size_t before = decodes->answer.tokens.n;
         step(c);
-        assert_int_equal(decodes->tokens.n, before + 1);
+        assert_int_equal(decodes->answer.tokens.n, before + 1);
         assert_int_equal(loads->state, SP_REQ_LOADING);
     }
     barrier_open(&b);
@@ -141,7 +142,7 @@ static void test_damaged_copies_are_missed(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     fill_store(dir, "012");
-    stored_damage(dir, SP_DISK_PLAIN);
+    stored_damage(dir, SP_COPY_PLAIN);
     sp_context *c = open_store(dir);
     sp_request *r = ask(c, "021", "Which?", 12);
     for (int s = 1; s < 4; s++) assert_from(r, s, "", "damaged");
@@ -150,7 +151,7 @@ static void test_damaged_copies_are_missed(void **state)
     assert_text(r, alone(&full, "021", "Which?", 12));
     sp_request_destroy(r);
     close_clean(c);
-    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 3); /* they were computed, and written once more */
+    assert_int_equal(stored_copies(dir, SP_COPY_PLAIN), 3); /* they were computed, and written once more */
     c = open_store(dir);
     r = ask(c, "021", "Which?", 12);
     for (int s = 1; s < 4; s++) assert_from(r, s, "disk", "");
@@ -167,11 +168,11 @@ static void test_what_is_left_serves(void **state)
     make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir);
     sp_prompt *p = prompt_of(c, "01", NULL);
-    assert_ok(sp_fuse(c, p, &fresh));
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
     sp_prompt_destroy(p);
     close_clean(c);
-    assert_int_equal(stored_copies(dir, SP_DISK_FUSED), 1);
-    stored_damage(dir, SP_DISK_FUSED);
+    assert_int_equal(stored_copies(dir, SP_COPY_FUSED), 1);
+    stored_damage(dir, SP_COPY_FUSED);
     c = open_store(dir);
     sp_request *r = ask(c, "21", "Which?", 8);
     assert_from(r, 2, "disk", "");
@@ -205,8 +206,9 @@ static void test_no_room_to_load(void **state)
     sp_context *c = open_store(dir);
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
-    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 20 * block});
-    c->patience_us = 60000000;
+    c = open_with((sp_context_opts){
+        .tiers.store = dir, .reuse.policy = "full", .cache.kv_bytes = 20 * block});
+    c->loads.patience_us = 60000000;
     const sp_reuse_opts alone_opts = {.policy = "off"};
     sp_request_opts o = {.reuse = &alone_opts,
                          .sampling = sp_sampling_default(),
@@ -221,7 +223,7 @@ static void test_no_room_to_load(void **state)
     assert_in_range(left, 0, 3);
     r = submit(c, "2", "Which?", 4);
     step(c);
-    assert_int_equal(r->found[1].miss, SP_MISS_NO_ROOM);
+    assert_int_equal(r->look.found[1].miss, SP_MISS_NO_ROOM);
     run(c, holds);
     run(c, r);
     assert_from(r, 1, "", "no room");
@@ -239,7 +241,7 @@ static void test_names_in_the_store_are_adopted(void **state)
     char dir[128];
     make_folder(dir, sizeof dir);
     fill_store(dir, "012");
-    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 3);
+    assert_int_equal(stored_copies(dir, SP_COPY_PLAIN), 3);
     sp_context *c = open_store(dir);
     assert_int_equal(sp_ledger_stats_of(c->ledger).n_free, 4); /* the head, too */
     assert_int_equal(sp_context_describe(c).cached_segments, 0);
@@ -271,27 +273,19 @@ static void test_a_store_that_cannot_be_written(void **state)
     sp_request *r = ask(c, "01", "Which?", 4);
     assert_text(r, alone(&full, "01", "Which?", 4));
     sp_request_destroy(r);
-    sp_io_drain(sp_tiers_io(c->tiers));
+    tiers_rest(c->tiers);
     assert_int_equal(sp_tiers_n_failed(c->tiers), n_lines);
     assert_in_range(n_lines, 3, 4); /* two chunks, and the head after each plan that finds it unwritten */
     sp_log_set(SP_LOG_WARN, NULL, NULL);
     close_clean(c);
 }
 
-/* Writes wait for a job of the I/O thread. */
-typedef struct slow_job {
-    sp_io_job job; /* first */
-    bool slept;
-} slow_job;
-
-static void sleep_long(sp_io_job *job, sp_disk *disk)
+/* Opens the barrier after a while. */
+static void *open_late(void *arg)
 {
     usleep(50000);
-}
-
-static void slept(sp_io_job *job)
-{
-    ((slow_job *)job)->slept = true;
+    barrier_open(arg);
+    return NULL;
 }
 
 /* Copies that wait to be written are pinned: a request that needs their memory waits for the
@@ -299,20 +293,24 @@ static void slept(sp_io_job *job)
 static void test_memory_that_waits_to_be_written(void **state)
 {
     char dir[128];
-    slow_job b;
+    barrier b;
+    pthread_t opens;
     make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir);
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
-    c = open_with((sp_context_opts){.store = dir, .reuse.policy = "full", .kv_bytes = 16 * block});
-    b = (slow_job){.job = {.run = sleep_long, .done = slept, .urgent = true}};
-    sp_io_submit(sp_tiers_io(c->tiers), &b.job);
+    c = open_with((sp_context_opts){
+        .tiers.store = dir, .reuse.policy = "full", .cache.kv_bytes = 16 * block});
+    barrier_close_writer(&b, c);
     sp_request_destroy(ask(c, "012", "Which?", 2));
+    assert_int_equal(pthread_create(&opens, NULL, open_late, &b), 0);
     sp_request *r = ask(c, "3", "Why then, and how many more of them are there?", 60);
-    assert_true(b.slept);
+    assert_true(b.open);
     sp_request_destroy(r);
+    pthread_join(opens, NULL);
+    barrier_end(&b);
     close_clean(c);
-    assert_int_equal(stored_copies(dir, SP_DISK_PLAIN), 4);
+    assert_int_equal(stored_copies(dir, SP_COPY_PLAIN), 4);
     remove_folder(dir);
 }
 
@@ -324,15 +322,15 @@ static void test_a_waiting_request_is_looked_up_once(void **state)
     sp_context *c = open_with((sp_context_opts){.reuse.policy = "full"});
     size_t block = sp_context_describe(c).kv_block_bytes;
     close_clean(c);
-    c = open_with((sp_context_opts){.reuse.policy = "full", .kv_bytes = 24 * block});
+    c = open_with((sp_context_opts){.reuse.policy = "full", .cache.kv_bytes = 24 * block});
     sp_request_destroy(ask(c, "0", "Why?", 2));
     sp_request *runs = submit(c, "0", "Why?", 16 * 14);
     while (runs->state != SP_REQ_DECODE) step(c);
     sp_request *waits = submit(c, "0", "Which?", 16 * 14);
     step(c);
     assert_int_equal(waits->state, SP_REQ_QUEUED);
-    const sp_copy *copy = waits->found[1].copy;
-    const sp_span *spans = waits->plan.spans;
+    const sp_copy *copy = waits->look.found[1].copy;
+    const sp_span *spans = waits->plans.now.spans;
     int64_t now = c->now, n_lookups = sp_ledger_stats_of(c->ledger).n_lookups;
     assert_non_null(copy);
     assert_non_null(spans);
@@ -341,8 +339,8 @@ static void test_a_waiting_request_is_looked_up_once(void **state)
         if (done(runs)) break;
         assert_int_equal(c->now, now);
         assert_int_equal(sp_ledger_stats_of(c->ledger).n_lookups, n_lookups);
-        assert_ptr_equal(waits->found[1].copy, copy);
-        assert_ptr_equal(waits->plan.spans, spans);
+        assert_ptr_equal(waits->look.found[1].copy, copy);
+        assert_ptr_equal(waits->plans.now.spans, spans);
     }
     run(c, waits);
     assert_int_equal(sp_request_result(waits)->finish, SP_FINISH_LENGTH);
@@ -375,7 +373,7 @@ static sp_err keep_costs(void *user, const sp_tier_info *info)
 }
 
 /* h2o reads what was measured while a copy was computed: the store keeps that too, and what
- * computing took. A copy that another policy stored without it is written anew. */
+ * computing took. A copy that another policy stored without it is written again. */
 static void test_measurements_survive_a_restart(void **state)
 {
     static const policy h2o = {"h2o", 0.3f};
@@ -385,7 +383,7 @@ static void test_measurements_survive_a_restart(void **state)
         make_folder(dir, sizeof dir);
         if (unmeasured) fill_store(dir, "01");
         const sp_context_opts o = {
-            .store = dir, .reuse = {.policy = "h2o", .recompute = 0.3f}, .n_batch = 40};
+            .tiers.store = dir, .reuse = {.policy = "h2o", .recompute = 0.3f}, .n_batch = 40};
         sp_context *c = open_with(o);
         sp_request *r = ask(c, "01", "Which?", 6);
         assert_from(r, 1, "", unmeasured ? "not measured" : "never seen");
@@ -419,7 +417,7 @@ static void test_a_restart_finds_what_was_computed(void **state)
         char dir[128], *answers[3];
         int64_t n_uses = 0;
         make_folder(dir, sizeof dir);
-        const sp_context_opts o = {.store = dir,
+        const sp_context_opts o = {.tiers.store = dir,
                                    .reuse = {.policy = all[i].name, .recompute = all[i].recompute},
                                    .n_batch = 40};
         for (int start = 0; start < 3; start++) {
@@ -450,7 +448,7 @@ static void test_describing_a_store(void **state)
     sp_store_info info;
     make_folder(dir, sizeof dir);
     fill_store(dir, "01");
-    sp_context *c = open_with((sp_context_opts){.store = dir, .store_bytes = 1 << 20});
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir, .tiers.store_bytes = 1 << 20});
     assert_ok(sp_store_describe(c, &info));
     assert_string_equal(info.dir, dir);
     assert_true(info.n_copies == 3 && info.bytes > 0 && info.max_bytes == 1 << 20 && info.writes);

@@ -1,6 +1,6 @@
 /* test_stored_summaries.c -- summaries of blocks are kept with copies in the store: a context that is
  * loaded is decoded sparsely at once, and reads what it would read if it had been computed. */
-#include "engine/engine_int.h"
+#include "engine/state.h"
 #include "store/archive.h"
 #include "support/folder.h"
 #include "support/requests.h"
@@ -14,9 +14,12 @@ static const char sparse[] = "sparse:112,depth=0",
 
 static sp_context *open_decoding(const char *dir, const char *decode)
 {
-    sp_context *c = open_with((sp_context_opts){
-        .store = dir, .decode = decode, .order = "fcfs", .kv_bytes = 16 << 20, .n_batch = 40});
-    c->patience_us = 60000000;
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
+                                                .decode.how = decode,
+                                                .queue.order = "fcfs",
+                                                .cache.kv_bytes = 16 << 20,
+                                                .n_batch = 40});
+    c->loads.patience_us = 60000000;
     return c;
 }
 
@@ -38,7 +41,7 @@ static sp_request *answer(sp_context *c, int64_t *n_summarized)
     sp_request *r = submit_prompt(c, p, TOKENS);
     while (!done(r)) {
         step(c);
-        if (r->sparse) a = sp_sparse_account_of(r->sparse);
+        if (r->answer.sparse) a = sp_sparse_account_of(r->answer.sparse);
     }
     if (sp_request_result(r)->finish != SP_FINISH_LENGTH)
         fail_msg("%s", sp_request_result(r)->detail);
@@ -76,7 +79,7 @@ static int same_summaries(const sp_context *a, const sp_context *b, sp_summary_k
     int n = 0;
     for (const sp_copy *v = NULL; (v = sp_ledger_next(a->ledger, v));)
         for (const sp_copy *w = NULL; (w = sp_ledger_next(b->ledger, w));) {
-            if (!sp_digest_eq(&v->id, &w->id) || v->state != SP_COPY_READY) continue;
+            if (!sp_digest_eq(&v->facts.id, &w->facts.id) || v->state != SP_COPY_READY) continue;
             for (int i = 0; i < v->n / SP_BLOCK_TOKENS; i++) {
                 if (!sp_summaries_has(x, v->blocks[i], 16) || !sp_summaries_has(y, w->blocks[i], 16))
                     continue;
@@ -134,7 +137,7 @@ static int64_t read_as(const char *dir, const char *decode)
     return n;
 }
 
-/* Summaries of another kind, damaged ones, or none: the copy is used, its summaries are made anew. */
+/* Summaries of another kind, damaged ones, or none: the copy is used, its summaries are made again. */
 static void test_other_summaries_are_made_anew(void **state)
 {
     char dir[128];
@@ -143,7 +146,7 @@ static void test_other_summaries_are_made_anew(void **state)
     assert_true(read_as(dir, other_kind) > 10);
     assert_int_equal(read_as(dir, sparse), 0);
     sp_context *c = open_with((sp_context_opts){0});
-    stored_damage_after(dir, SP_DISK_PATH, sp_kv_pool_layer_block_bytes(c->pool));
+    stored_damage_after(dir, SP_COPY_PATH, sp_kv_pool_layer_block_bytes(c->pool));
     close_clean(c);
     assert_true(read_as(dir, sparse) > 10);
     remove_folder(dir);
@@ -174,10 +177,10 @@ static void test_host_tier(void **state)
     sp_context *c = open_with((sp_context_opts){0});
     const size_t block_bytes = sp_context_describe(c).kv_block_bytes;
     sp_context_close(c);
-    c = open_with((sp_context_opts){.decode = sparse,
-                                    .order = "fcfs",
-                                    .kv_bytes = SMALL * block_bytes,
-                                    .host_bytes = 64 << 20,
+    c = open_with((sp_context_opts){.decode.how = sparse,
+                                    .queue.order = "fcfs",
+                                    .cache.kv_bytes = SMALL * block_bytes,
+                                    .tiers.host_bytes = 64 << 20,
                                     .n_batch = 40});
     int64_t n;
     sp_request *first = answer(c, &n);
@@ -203,11 +206,11 @@ static void test_archive(void **state)
     snprintf(file, sizeof file, "%s/archive", from);
     fill(from, sparse);
     sp_context *c = open_decoding(from, sparse);
-    assert_ok(sp_archive_export(sp_tiers_tier(c->tiers), file, &c->prompts.space, NULL, NULL,
+    assert_ok(sp_archive_export(sp_tiers_tier(c->tiers), file, &c->texts.prompts.space, NULL, NULL,
                                 &stats));
     close_clean(c);
     c = open_decoding(to, sparse);
-    assert_ok(sp_archive_import(sp_tiers_tier(c->tiers), file, &c->prompts.space, &stats));
+    assert_ok(sp_archive_import(sp_tiers_tier(c->tiers), file, &c->texts.prompts.space, &stats));
     close_clean(c);
     assert_int_equal(read_as(to, sparse), 0);
     remove_folder(from);

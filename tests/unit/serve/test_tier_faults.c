@@ -2,12 +2,12 @@
  * right answer or a clear error, and what lower tiers have serves the next ones. */
 #include <unistd.h>
 
-#include "serve/tiers/erase.h"
-#include "serve/tiers/tiers_int.h"
+#include "serve/documents/erase.h"
 #include "support/far_device.h"
 #include "support/folder.h"
 #include "support/requests.h"
 #include "support/slow_store.h"
+#include "support/tiers.h"
 
 static const policy full = {"full", 0};
 static const char question[] = "Which?";
@@ -32,12 +32,12 @@ static int n_missed(const sp_request *r, const char *why)
 
 static sp_context *open_store(const char *dir, const char *name, int timeout_ms)
 {
-    sp_context *c = open_with((sp_context_opts){.store = dir,
-                                                .order = "fcfs",
-                                                .load_timeout_ms = timeout_ms,
+    sp_context *c = open_with((sp_context_opts){.tiers.store = dir,
+                                                .queue.order = "fcfs",
+                                                .tiers.load_timeout_ms = timeout_ms,
                                                 .reuse.policy = name,
                                                 .n_batch = 40});
-    c->patience_us = 60000000; /* so that it is the time-out that ends the wait */
+    c->loads.patience_us = 60000000; /* so that it is the time-out that ends the wait */
     return c;
 }
 
@@ -79,13 +79,13 @@ static void test_a_load_times_out(void **state)
         assert_int_equal(n_from(r, "disk"), 0);
         assert_true(n_missed(r, "late") > 0);
         assert_int_equal(n_loading(c), 0);
-        const int n_abandoned = c->tiers->n_abandoned[1];
+        const int n_abandoned = sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned;
         assert_true(n_abandoned > 0);
         sp_request_destroy(r);
 
         sp_ledger_lose_device(c->ledger);
         r = ask(c, "01", "Why?", 6); /* nothing is asked for while the store does not answer */
-        assert_int_equal(c->tiers->n_abandoned[1], n_abandoned);
+        assert_int_equal(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned, n_abandoned);
         assert_text(r, alone(&with, "01", "Why?", 6));
         sp_request_destroy(r);
 
@@ -93,8 +93,8 @@ static void test_a_load_times_out(void **state)
         const int64_t before = n_free(c);
         barrier_open(&b);
         barrier_end(&b);
-        sp_io_drain(sp_tiers_io(c->tiers)); /* what was asked for ends late: its blocks come back */
-        assert_int_equal(c->tiers->n_abandoned[1], 0);
+        tiers_rest(c->tiers); /* what was asked for ends late: its blocks come back */
+        assert_int_equal(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned, 0);
         assert_null(c->tiers->abandoned);
         assert_true(n_free(c) > before);
         r = ask(c, "01", question, 6);
@@ -115,7 +115,7 @@ static void test_a_late_answer_changes_nothing(void **state)
     sp_context *c = open_held_up(dir, "full", "012", 30, &b);
     sp_request *r = submit(c, "210", question, 24);
     while (r->state != SP_REQ_DECODE) step(c);
-    assert_true(c->tiers->n_abandoned[1] > 0);
+    assert_true(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned > 0);
     barrier_open(&b);
     for (int i = 0; !done(r); i++) {
         step(c);
@@ -141,12 +141,12 @@ static void test_forgetting_does_not_wait(void **state)
     sp_request_destroy(r);
     sp_context_forget(c);
     assert_int_equal(n_loading(c), 0);
-    assert_int_equal(c->tiers->n_abandoned[1] > 0, 1);
+    assert_int_equal(sp_tiers_level(c->tiers, SP_AT_DISK)->n_abandoned > 0, 1);
     barrier_open(&b);
     barrier_end(&b);
     sp_context_close(c);
     c = NULL;
-    const sp_context_opts wrong = {.model = MODEL, .load_timeout_ms = -1};
+    const sp_context_opts wrong = {.model = MODEL, .tiers.load_timeout_ms = -1};
     assert_fails(sp_context_open(&wrong, &c), SP_E_ARG, "load_timeout_ms");
     remove_folder(dir);
 }
@@ -162,15 +162,15 @@ static void test_a_header_times_out(void **state)
     make_folder(dir, sizeof dir);
     sp_context *c = open_store(dir, "full", LONG_MS);
     sp_prompt *p = prompt_of(c, "01", NULL);
-    assert_ok(sp_fuse(c, p, &fresh));
-    sp_io_drain(sp_tiers_io(c->tiers));
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
+    tiers_rest(c->tiers);
     barrier_close(&b, c);
     c->tiers->timeout_us = 60000;
-    assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    assert_fails(sp_chunk_fuse(c, p, &fresh), SP_E_IO, "does not answer");
     c->tiers->timeout_us = LONG_MS * INT64_C(1000);
     barrier_open(&b);
     barrier_end(&b);
-    assert_ok(sp_fuse(c, p, &fresh));
+    assert_ok(sp_chunk_fuse(c, p, &fresh));
     assert_false(fresh);
     sp_prompt_destroy(p);
     close_clean(c);
@@ -217,16 +217,16 @@ static void test_a_write_hangs(void **state)
     sp_request_destroy(r);
     assert_true(sp_tiers_n_failed(c->tiers) > n_failed); /* nothing queues up */
     sp_prompt *p = prompt_of(c, "01", NULL);
-    assert_fails(sp_fuse(c, p, &fresh), SP_E_IO, "does not answer");
+    assert_fails(sp_chunk_fuse(c, p, &fresh), SP_E_IO, "does not answer");
     sp_prompt_destroy(p);
     c->tiers->timeout_us = LONG_MS * INT64_C(1000);
     barrier_open(&b);
     barrier_end(&b);
-    sp_io_drain(sp_tiers_io(c->tiers));
+    tiers_rest(c->tiers);
     assert_false(c->tiers->stuck);
     r = ask(c, "01", question, 6); /* what was missed is written after its next use */
     sp_request_destroy(r);
-    sp_io_drain(sp_tiers_io(c->tiers));
+    tiers_rest(c->tiers);
     assert_true(n_on_disk(c) >= 3);
     close_clean(c);
     c = open_store(dir, "full", 0);
@@ -254,18 +254,79 @@ static void test_closing_does_not_wait_for_a_write(void **state)
     remove_folder(dir);
 }
 
+/* -- a deletion while the store hangs ------------------------------------------------------- */
+
+typedef struct deletion {
+    sp_context *c;
+    sp_digest id;
+    atomic_bool begun, over;
+    sp_err err;
+} deletion;
+
+static void *delete(void *arg)
+{
+    deletion *d = arg;
+    int64_t n;
+    d->begun = true;
+    d->err = sp_context_erase_tiers(d->c, &d->id, 1, &n);
+    d->over = true;
+    return NULL;
+}
+
+/* Others are answered meanwhile; the deletion ends with an error, and the next one finds everything. */
+static void test_a_deletion_holds_up_nobody(void **state)
+{
+    char dir[128];
+    barrier b;
+    pthread_t thread;
+    sp_erased e;
+    int64_t n;
+    make_folder(dir, sizeof dir);
+    sp_context *c = open_store(dir, "full", 3000);
+    sp_request_destroy(ask(c, "01", question, 2));
+    tiers_rest(c->tiers);
+    barrier_close_writer(&b, c);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    deletion d = {.c = c, .id = p->segs.v[p->segs.n - 1].id};
+    sp_prompt_destroy(p);
+    assert_ok(sp_context_start(c));
+    assert_int_equal(pthread_create(&thread, NULL, delete, &d), 0);
+    while (!d.begun) usleep(1000);
+    usleep(50000);
+    for (int i = 0; i < 2; i++) {
+        sp_request *r = submit(c, "3", question, 6);
+        assert_true(sp_request_wait(r, 60000000));
+        assert_text(r, alone(&full, "3", question, 6));
+        sp_request_destroy(r);
+    }
+    assert_false(d.over);
+    pthread_join(thread, NULL);
+    assert_int_equal(d.err, SP_E_IO);
+    assert_fails(sp_context_erase_tiers(c, &d.id, 1, &n), SP_E_IO, "does not answer"); /* at once */
+    barrier_open(&b);
+    barrier_end(&b);
+    for (int i = 0; i < 500 && sp_context_erase_tiers(c, &d.id, 1, &n) != SP_OK; i++) usleep(10000);
+    assert_ok(sp_context_erase_device(c, &d.id, 1, &e));
+    assert_int_equal(e.n_pending, 0);
+    sp_context_stop(c);
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
+        assert_false(sp_digest_eq(&v->facts.id, &d.id));
+    close_clean(c);
+    remove_folder(dir);
+}
+
 /* -- a device that loses its memory --------------------------------------------------------- */
 
 static sp_context *open_far(sp_device **d, sp_context_opts o)
 {
     sp_context *c = NULL;
     assert_ok(far_device_open(&(sp_device_opts){.n_threads = 1}, d));
-    if (o.context_bytes) far_bring_near(*d);
+    if (o.decode.context_bytes) far_bring_near(*d);
     o.model = MODEL;
-    o.kv_bytes = 2 << 20;
+    o.cache.kv_bytes = 2 << 20;
     o.n_batch = 40;
-    o.n_threads = 1;
-    o.order = "fcfs";
+    o.machine.n_threads = 1;
+    o.queue.order = "fcfs";
     assert_ok(sp_context_open_on(*d, &o, &c));
     return c;
 }
@@ -285,8 +346,8 @@ static sums sums_of(const sp_context *c)
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
         if (v->state != SP_COPY_READY || v->n < SP_BLOCK_TOKENS) continue;
         assert_true(s.n < MOST);
-        s.id[s.n] = v->id;
-        s.at[s.n] = v->at;
+        s.id[s.n] = v->facts.id;
+        s.at[s.n] = v->facts.at;
         s.hash[s.n++] = copy_hash(c, v);
     }
     return s;
@@ -312,10 +373,10 @@ static void lose(sp_context *c, sp_device *d)
     sp_request *decodes = submit(c, "3", "Why?", 40);
     while (decodes->state != SP_REQ_DECODE) step(c);
     sp_request *begins = submit(c, "2", "What is it?", 4);
-    c->max_requests = 2;
+    c->limits.max_requests = 2;
     sp_request *waits = submit(c, "01", question, 6);
     step(c);
-    if (c->offload) sp_io_drain(sp_tiers_io(c->tiers)); /* it reads without the device */
+    if (c->offload) tiers_rest(c->tiers); /* it reads without the device */
     far_lose(d);
     assert_fails(sp_context_step(c, &busy), SP_E_IO, "does not answer");
     assert_false(sp_request_result(waits)->finish);
@@ -328,7 +389,7 @@ static void lose(sp_context *c, sp_device *d)
     far_found(d);
     run(c, waits);
     assert_int_equal(sp_request_result(waits)->err, SP_OK);
-    c->max_requests = 8;
+    c->limits.max_requests = 8;
     sp_request_destroy(decodes);
     sp_request_destroy(begins);
     sp_request_destroy(waits);
@@ -340,8 +401,8 @@ static void loss(const char *name, bool host, bool disk)
     sp_device *d;
     const policy with = {name, 0};
     make_folder(dir, sizeof dir);
-    sp_context *c = open_far(&d, (sp_context_opts){.store = disk ? dir : NULL,
-                                                   .host_bytes = host ? 4 << 20 : 0,
+    sp_context *c = open_far(&d, (sp_context_opts){.tiers.store = disk ? dir : NULL,
+                                                   .tiers.host_bytes = host ? 4 << 20 : 0,
                                                    .reuse.policy = name});
     assert_true(((far_device *)d)->first_bytes >= (size_t)sp_kv_pool_n_blocks(c->pool) *
                                                       sp_kv_block_bytes(sp_kv_pool_shape(c->pool)));
@@ -349,7 +410,7 @@ static void loss(const char *name, bool host, bool disk)
     sp_request *r = ask(c, "01", question, 6);
     assert_text(r, alone(&with, "01", question, 6));
     sp_request_destroy(r);
-    if (disk) sp_io_drain(sp_tiers_io(c->tiers));
+    if (disk) tiers_rest(c->tiers);
     const sums before = sums_of(c);
     assert_true(before.n >= 2);
     lose(c, d);
@@ -380,13 +441,13 @@ static void test_pinned_copies_are_lost_too(void **state)
     sp_held held = {0};
     sp_digest id = {{0}};
     make_folder(dir, sizeof dir);
-    sp_context *c = open_far(&d, (sp_context_opts){.store = dir, .reuse.policy = "full"});
+    sp_context *c = open_far(&d, (sp_context_opts){.tiers.store = dir, .reuse.policy = "full"});
     sp_request_destroy(ask(c, "01", question, 6));
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
-        if (v->kind == SP_COPY_PLAIN) id = v->id;
+        if (v->facts.kind == SP_COPY_PLAIN) id = v->facts.id;
     assert_ok(sp_context_hold(c, &id, 1, 0.5f, &held));
     assert_int_equal(held.n, 1);
-    sp_io_drain(sp_tiers_io(c->tiers));
+    tiers_rest(c->tiers);
     lose(c, d);
     sp_request *r = ask(c, "10", question, 6);
     assert_text(r, alone(&full, "10", question, 6));
@@ -405,13 +466,13 @@ static void test_a_context_beyond_memory_is_lost_too(void **state)
     char dir[128];
     sp_device *d;
     make_folder(dir, sizeof dir);
-    sp_context *c = open_far(&d, (sp_context_opts){.store = dir,
-                                                   .context_bytes = 1 << 20,
-                                                   .context_dir = dir,
+    sp_context *c = open_far(&d, (sp_context_opts){.tiers.store = dir,
+                                                   .decode.context_bytes = 1 << 20,
+                                                   .decode.context_dir = dir,
                                                    .reuse.policy = "full"});
     const int64_t at_first = n_free(c); /* the others are seats of the file */
     for (int i = 0; i < 2; i++) sp_request_destroy(ask(c, "01", question, 6));
-    sp_io_drain(sp_tiers_io(c->tiers));
+    tiers_rest(c->tiers);
     lose(c, d);
     sp_ledger_lose_pinned(c->ledger);
     sp_request *r = ask(c, "10", question, 6);
@@ -434,6 +495,7 @@ int main(void)
         cmocka_unit_test(test_a_header_times_out),
         cmocka_unit_test(test_a_write_hangs),
         cmocka_unit_test(test_closing_does_not_wait_for_a_write),
+        cmocka_unit_test(test_a_deletion_holds_up_nobody),
         cmocka_unit_test(test_the_device_loses_its_memory),
         cmocka_unit_test(test_pinned_copies_are_lost_too),
         cmocka_unit_test(test_a_context_beyond_memory_is_lost_too),

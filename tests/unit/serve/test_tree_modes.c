@@ -98,7 +98,7 @@ static void test_modes_share_nothing(void **state)
 /* A copy that comes back from the host tier still moves. */
 static void test_trees_move_through_the_host(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.host_bytes = 8 << 20});
+    sp_context *c = open_with((sp_context_opts){.tiers.host_bytes = 8 << 20});
     sp_request *a = ask_trees(c, SP_TREE_SHIFTED, false);
     assert_true(sp_ledger_free_up(c->ledger, sp_context_describe(c).kv_blocks));
     sp_request *b = ask_trees(c, SP_TREE_SHIFTED, true);
@@ -198,7 +198,7 @@ static sp_err life(void)
 {
     sp_context *c = NULL;
     sp_prompt *p = NULL;
-    const sp_context_opts o = {.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20};
+    const sp_context_opts o = {.model = MODEL, .machine.n_threads = 1, .cache.kv_bytes = 4 << 20};
     sp_err err = sp_context_open(&o, &c);
     if (err == SP_OK) err = sp_prompt_create(c, &p);
     if (err == SP_OK) err = sp_prompt_system(p, "Be brief.");

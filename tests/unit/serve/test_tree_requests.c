@@ -161,7 +161,7 @@ static void test_nodes_stay_apart_without_memory(void **state)
         sp_context *c = open_policy(&prefix);
         path_by_path(c, alice, SP_COUNT(alice));
         sp_request *r = submit_prompt(c, tree_prompt(c, alice, SP_COUNT(alice), "Where?"), 24);
-        while (r->tokens.n < 7) step(c); /* the next one packs */
+        while (r->answer.tokens.n < 7) step(c); /* the next one packs */
         const int64_t others = fault ? 0 : sp_kv_pool_n_free(c->pool) - c->reserved;
         uint32_t *held = malloc((size_t)(others + 1) * sizeof *held);
         assert_ok(sp_kv_acquire(c->pool, others, held));
@@ -289,11 +289,11 @@ static int reused_after_fillers(const char *evict)
     sp_context *probe = open_with((sp_context_opts){0});
     size_t block = sp_context_describe(probe).kv_block_bytes;
     close_clean(probe);
-    sp_context *c = open_with((sp_context_opts){.kv_bytes = N_BLOCKS * block,
-                                                .evict = evict,
+    sp_context *c = open_with((sp_context_opts){.cache.kv_bytes = N_BLOCKS * block,
+                                                .cache.evict = evict,
                                                 .max_requests = 1,
-                                                .cpu = "ref",
-                                                .order = "fcfs"});
+                                                .machine.cpu = "ref",
+                                                .queue.order = "fcfs"});
     sp_request_destroy(ask_tree(c, bob, SP_COUNT(bob), "What?", 2));
     sp_request *filler = NULL;
     for (int k = 0; k < 3; k++) {
@@ -331,7 +331,7 @@ static sp_err life(void)
     sp_context *c = NULL;
     sp_prompt *p = NULL;
     sp_request *r = NULL;
-    const sp_context_opts o = {.model = MODEL, .n_threads = 1, .kv_bytes = 4 << 20};
+    const sp_context_opts o = {.model = MODEL, .machine.n_threads = 1, .cache.kv_bytes = 4 << 20};
     sp_err err = sp_context_open(&o, &c);
     if (err == SP_OK) err = sp_prompt_create(c, &p);
     if (err == SP_OK) err = sp_prompt_system(p, "Be brief.");

@@ -78,7 +78,7 @@ static void test_reach(void **state)
 
 static void test_wide_window_is_full_attention(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.kv_type = "f32", .cpu = "ref"});
+    sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32", .machine.cpu = "ref"});
     heard exact = ask_tokens(c, "exact", -1), wide = ask_tokens(c, "window:4096", -1);
     heard narrow = ask_tokens(c, "window:16", -1);
     assert_memory_equal(wide.id, exact.id, sizeof exact.id);
@@ -89,7 +89,7 @@ static void test_wide_window_is_full_attention(void **state)
 
 static void test_account(void **state)
 {
-    sp_context *c = open_with((sp_context_opts){.reuse.policy = "full", .decode = "window:64"});
+    sp_context *c = open_with((sp_context_opts){.reuse.policy = "full", .decode.how = "window:64"});
     heard first = ask_tokens(c, NULL, -1), second = ask_tokens(c, NULL, -1);
     assert_int_equal(first.n_reused + second.n_reused, 0);
     assert_memory_equal(first.logprob, second.logprob, sizeof first.logprob);
@@ -103,7 +103,7 @@ static void test_account(void **state)
 static void test_trees_are_refused(void **state)
 {
     static const sp_prompt_node nodes[] = {{"Velm", -1}, {" has", 0}, {" a pier", 1}};
-    sp_context *c = open_with((sp_context_opts){.decode = "window:64"});
+    sp_context *c = open_with((sp_context_opts){.decode.how = "window:64"});
     sp_prompt *p = prompt_of(c, "", NULL);
     assert_ok(sp_prompt_tree(p, nodes, SP_COUNT(nodes)));
     assert_ok(sp_prompt_question(p, "What?"));

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/tools.h"
+#include "server/api/tools.h"
 #include "support/check.h"
 
 static srv_tools two_tools(json_t **body)
@@ -53,7 +53,7 @@ static void test_whole_answers(void **state)
     for (size_t i = 0; i < sizeof answers / sizeof *answers; i++) {
         const answer *a = &answers[i];
         srv_calls c;
-        srv_calls_read(&t, a->whole, strlen(a->whole), true, &c);
+        srv_calls_read(&t, a->whole, strlen(a->whole), SRV_WHOLE, &c);
         if (c.n_text != strlen(a->text)) fail_msg("%s: text of %zu bytes", a->whole, c.n_text);
         assert_memory_equal(a->whole, a->text, c.n_text);
         size_t n = (a->calls[0][0] != NULL) + (a->calls[1][0] != NULL);
@@ -79,7 +79,7 @@ static void test_every_beginning(void **state)
         for (size_t k = 0; k <= n; k++) {
             srv_calls c;
             char *copy = strndup(whole, k); /* ASan sees a byte too many */
-            srv_calls_read(&t, copy, k, k == n, &c);
+            srv_calls_read(&t, copy, k, k == n ? SRV_WHOLE : SRV_GROWS, &c);
             if (c.n_text < n_text || json_array_size(c.v) < n_calls || c.n_text > k)
                 fail_msg("%.*s|%s", (int)k, whole, whole + k);
             if (k < n && answers[i].calls[0][0] && c.n_text > strlen(answers[i].text))
@@ -121,10 +121,41 @@ static void test_forms(void **state)
     assert_int_equal(srv_tools_form("{% if tools %}\"parameters\":", &shows), SRV_TOOLS_LLAMA3);
 }
 
+/* What the text of a cut answer is, where a call is required and where it is not; and the call that has begun. */
+static void a_call_that_is_cut_is_open(void **state)
+{
+    static const struct {
+        const char *text, *open;
+        size_t n_text, n_must;
+    } cut[] = {
+        {"<tool_call>\n{\"name\": \"boats\", \"arguments\": {\"n\": 3", "{\"n\": 3", 0, 0},
+        {"See <tool_call>\n{\"name\": \"boats\", \"arguments\": {", "{", 3, 3},
+        {"<tool_call>\n{\"na", NULL, 16, 0},
+        {"<tool_c", NULL, 7, 0},
+        {"a < b [", NULL, 7, 5},
+        {"{\"name\": \"bo", NULL, 12, 0},
+    };
+    json_t *body;
+    srv_tools t = two_tools(&body);
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++)
+        for (int must = 0; must < 2; must++) {
+            srv_calls c;
+            t.must = must;
+            srv_calls_read(&t, cut[i].text, strlen(cut[i].text), SRV_CUT, &c);
+            assert_int_equal(c.n_text, must ? cut[i].n_must : cut[i].n_text);
+            const char *open = json_string_value(json_object_get(c.open, "arguments"));
+            if (cut[i].open) assert_string_equal(open, cut[i].open);
+            else assert_null(open);
+            json_decref(c.v);
+            json_decref(c.open);
+        }
+    json_decref(body);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_whole_answers),
+        cmocka_unit_test(a_call_that_is_cut_is_open), cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_every_beginning),
         cmocka_unit_test(test_forms),
     };

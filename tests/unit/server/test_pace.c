@@ -1,5 +1,5 @@
 /* When a client that is refused should come back. */
-#include "server/pace.h"
+#include "server/http/pace.h"
 #include "support/check.h"
 
 #define SECOND 1000000LL

@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "store/disk.h"
+#include "store/disk/tier.h"
+#include "store/moves.h"
 #include "support/far_device.h"
 
 enum { LAYERS = 3, HEADS = 2, BLOCKS = 24, MAX_CHUNK = 100 };
@@ -22,7 +23,7 @@ static const sp_digest before[] = {{{1}}, {{2}}, {{3}}, {{4}}}; /* ids of segmen
 typedef struct bench {
     char dir[128];
     sp_kv_pool *pool;
-    sp_disk *disk;
+    sp_tier *tier;
     uint64_t seed;
 } bench;
 
@@ -50,9 +51,14 @@ static inline void store_pool_close(sp_kv_pool *pool)
     sp_device_close(d);
 }
 
+static inline sp_err store_tier(const char *dir, const sp_digest *in, sp_tier **out)
+{
+    return sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = in}, out);
+}
+
 static inline void store_open(bench *b)
 {
-    assert_ok(sp_disk_open(&(sp_disk_opts){.dir = b->dir, .space = &space, .pool = b->pool}, &b->disk));
+    assert_ok(store_tier(b->dir, &space, &b->tier));
 }
 
 /* bench_begin_with -- `pool` is the bench's then. */
@@ -72,8 +78,8 @@ static inline void bench_begin(bench *b, sp_dtype type)
 
 static inline void store_reopen(bench *b)
 {
-    sp_disk_close(b->disk);
-    b->disk = NULL;
+    sp_tier_close(b->tier);
+    b->tier = NULL;
     store_open(b);
 }
 
@@ -84,7 +90,7 @@ static inline int remove_entry(const char *path, const struct stat *st, int kind
 
 static inline void bench_end(bench *b)
 {
-    sp_disk_close(b->disk);
+    sp_tier_close(b->tier);
     assert_int_equal(sp_kv_pool_n_free(b->pool), BLOCKS);
     store_pool_close(b->pool);
     assert_int_equal(nftw(b->dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
@@ -129,18 +135,96 @@ static inline void chunk_end(bench *b, chunk *c)
     sp_kv_release(b->pool, c->blocks, sp_blocks_for(c->seg.n));
 }
 
+/* Which copy of which chunk. */
+typedef struct copy_name {
+    sp_copy_kind kind;
+    const sp_segment *seg;
+    const sp_digest *head;
+    int n_head;
+} copy_name;
+
 /* key_of -- after a head of one segment. */
-static inline sp_disk_key key_of(const chunk *c, sp_disk_kind kind)
+static inline copy_name key_of(const chunk *c, sp_copy_kind kind)
 {
-    return (sp_disk_key){.kind = kind, .seg = &c->seg, .head = before, .n_head = 1};
+    return (copy_name){.kind = kind, .seg = &c->seg, .head = before, .n_head = 1};
+}
+
+static inline sp_move move_of(sp_kv_pool *pool, const sp_digest *in, const copy_name *key,
+                              const uint32_t *blocks)
+{
+    return (sp_move){.pool = pool,
+                     .space = in,
+                     .kind = (uint32_t)key->kind,
+                     .seg = *key->seg,
+                     .head = key->head,
+                     .n_head = key->n_head,
+                     .blocks = blocks};
+}
+
+/* finish -- the result of an operation that was submitted. */
+static inline sp_err finish(sp_tier_op *op)
+{
+    assert_true(sp_tier_op_wait(op, 60000000));
+    sp_err err = sp_tier_op_result(op);
+    sp_tier_op_release(op);
+    return err;
+}
+
+/* put_in_tier -- by the road that contexts take. */
+static inline sp_err put_in_tier(sp_tier *t, sp_move *m, sp_record r)
+{
+    sp_tier_op *op;
+    sp_move_record(m, &r);
+    sp_err err = sp_move_put(m, t, &r, m->kind == SP_COPY_PATH, NULL, &op);
+    if (err == SP_OK) err = finish(op);
+    sp_move_fini(m);
+    return err;
+}
+
+static inline sp_err put_as(bench *b, const copy_name *key, sp_record r, const uint32_t *blocks)
+{
+    sp_move m = move_of(b->pool, &space, key, blocks);
+    return put_in_tier(b->tier, &m, r);
 }
 
 /* put -- computed after n_before segments, rotated for 10 n_before. */
-static inline sp_err put(bench *b, const chunk *c, sp_disk_kind kind, int n_before)
+static inline sp_err put(bench *b, const chunk *c, sp_copy_kind kind, int n_before)
 {
-    sp_disk_key key = key_of(c, kind);
-    sp_disk_copy copy = {.before = before, .n_before = n_before, .at = 10 * n_before};
-    return sp_disk_put(b->disk, &key, &copy, c->blocks);
+    const copy_name key = key_of(c, kind);
+    return put_as(
+        b, &key,
+        (sp_record){.facts.before = before, .facts.n_before = n_before, .facts.at = 10 * n_before},
+        c->blocks);
+}
+
+/* get_as -- into fresh blocks [n] of noise; *m says what the tier said, sp_move_fini is due in any case. */
+static inline sp_err get_as(bench *b, const copy_name *key, uint32_t *blocks, sp_move *m)
+{
+    sp_tier_op *op;
+    const int32_t n = sp_blocks_for(key->seg->n);
+    assert_ok(sp_kv_acquire(b->pool, n, blocks));
+    fill_noise(b, blocks, n);
+    *m = move_of(b->pool, &space, key, blocks);
+    sp_err err = sp_move_get(m, b->tier, NULL, &op);
+    return err == SP_OK ? finish(op) : err;
+}
+
+static inline bool has(bench *b, const copy_name *key)
+{
+    const sp_move m = move_of(b->pool, &space, key, NULL);
+    const sp_tier_key k = sp_move_key(&m);
+    return sp_tier_knows(b->tier, &k);
+}
+
+static inline sp_err remove_copy(bench *b, const copy_name *key)
+{
+    const sp_move m = move_of(b->pool, &space, key, NULL);
+    return sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_DROP, .key = sp_move_key(&m)});
+}
+
+static inline int64_t n_copies(bench *b)
+{
+    return sp_tier_stats_of(b->tier).n_copies;
 }
 
 static inline bool same_kv(const bench *b, const uint32_t *x, const uint32_t *y, int32_t n)
@@ -162,30 +246,38 @@ static inline bool same_kv(const bench *b, const uint32_t *x, const uint32_t *y,
 }
 
 /* loads_as -- the copy loads into fresh blocks, and is the chunk's; false is a miss. */
-static inline bool loads_as(bench *b, const chunk *c, sp_disk_kind kind, int n_before)
+static inline bool loads_as(bench *b, const chunk *c, sp_copy_kind kind, int n_before)
 {
-    sp_disk_key key = key_of(c, kind);
+    const copy_name key = key_of(c, kind);
     uint32_t blocks[BLOCKS];
-    int32_t n = sp_blocks_for(c->seg.n);
-    sp_disk_copy copy = {0};
-    assert_ok(sp_kv_acquire(b->pool, n, blocks));
-    fill_noise(b, blocks, n);
-    bool found = sp_disk_load(b->disk, &key, blocks, &copy);
+    sp_move m;
+    const bool found = get_as(b, &key, blocks, &m) == SP_OK;
     if (found) {
-        assert_true(same_kv(b, blocks, c->blocks, n));
-        assert_int_equal(copy.n_before, n_before);
-        assert_memory_equal(copy.before, before, sizeof *before * (size_t)n_before);
-        assert_int_equal(copy.at, 10 * n_before);
+        assert_int_equal(m.n_there, sp_kv_pool_shape(b->pool)->n_layers);
+        assert_true(same_kv(b, blocks, c->blocks, sp_blocks_for(c->seg.n)));
+        assert_int_equal(m.said.facts.n_before, n_before);
+        assert_memory_equal(m.said.facts.before, before, sizeof *before * (size_t)n_before);
+        assert_int_equal(m.said.facts.at, 10 * n_before);
     }
-    sp_kv_release(b->pool, blocks, n);
+    sp_kv_release(b->pool, blocks, sp_blocks_for(c->seg.n));
+    sp_move_fini(&m);
     return found;
 }
 
-static inline bool finds(bench *b, const chunk *c, sp_disk_kind kind)
+static inline bool finds_as(bench *b, const copy_name *key)
 {
-    sp_disk_key key = key_of(c, kind);
-    sp_disk_copy copy;
-    return sp_disk_find(b->disk, &key, &copy);
+    uint32_t blocks[BLOCKS];
+    sp_move m;
+    const bool found = get_as(b, key, blocks, &m) == SP_OK;
+    sp_kv_release(b->pool, blocks, sp_blocks_for(key->seg->n));
+    sp_move_fini(&m);
+    return found;
+}
+
+static inline bool finds(bench *b, const chunk *c, sp_copy_kind kind)
+{
+    const copy_name key = key_of(c, kind);
+    return finds_as(b, &key);
 }
 
 #endif

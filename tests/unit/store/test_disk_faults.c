@@ -565,6 +565,27 @@ static void test_many_threads(void **state)
     }
 }
 
+/* A segment of which nothing can be said, because stat fails, keeps its copies: the store does not open. */
+static void a_segment_that_cannot_be_looked_at_is_kept(void **state)
+{
+    char dir[128], path[600], aside[600];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    t = must_open(dir);
+    assert_ok(noise_put(t, 0, 1));
+    sp_tier_close(t);
+    file_in(dir, "00000001.kv", path);
+    assert_int_equal(rename(path, file_in(dir, "aside", aside)), 0);
+    assert_int_equal(symlink("00000001.kv", path), 0); /* a link to itself */
+    assert_fails(open_tier(dir, NULL, false, &t), SP_E_IO, "00000001.kv");
+    assert_int_equal(rename(aside, path), 0);
+    t = must_open(dir);
+    assert_ok(noise_get(t, 0, 1));
+    assert_int_equal(sp_tier_stats_of(t).n_damaged, 0);
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +605,7 @@ int main(void)
         cmocka_unit_test(test_two_processes),
         cmocka_unit_test(test_a_reader_of_a_busy_store),
         cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(a_segment_that_cannot_be_looked_at_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

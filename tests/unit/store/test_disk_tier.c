@@ -1,7 +1,9 @@
 /* test_disk_tier.c -- what was put comes back, and nothing else ever does. */
 #include "support/check.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <time.h>
 
 #include "tier.h"
 
@@ -162,7 +164,7 @@ static void test_refuses_what_cannot_be(void **state)
     c.record.n = 0;
     assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "0 tokens");
     noise_init(&c, 1, 1);
-    c.record.n_head = 9;
+    c.record.facts.n_head = 9;
     assert_fails(sp_tier_run(b.tier, &job), SP_E_ARG, "head of 9");
     noise_init(&c, 1, 1);
     c.record.space = other_noise_space;
@@ -488,9 +490,62 @@ static void test_the_index_stays_short(void **state)
     bench_end(&b);
 }
 
+/* -- a disk that hangs ---------------------------------------------------------------------- */
+
+static void *look_up(void *arg)
+{
+    const sp_tier_key key = noise_key(1);
+    sp_tier *t = arg;
+    sp_tier_use(t, &key);
+    return sp_tier_knows(t, &key) && sp_tier_stats_of(t).n_copies == 1 ? arg : NULL;
+}
+
+/* The file of a segment does not open: look-ups in memory do not wait for it. */
+static void test_a_look_up_does_not_wait_for_the_disk(void **state)
+{
+    char dir[128], path[600];
+    sp_tier *t, *reader;
+    sp_tier_op *op;
+    pthread_t thread;
+    noise c;
+    void *known = NULL;
+    struct timespec end;
+    make_folder(dir);
+    assert_ok(sp_disk_tier_open(&(sp_disk_tier_opts){.dir = dir, .space = &noise_space}, &t));
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(sp_disk_tier_open(
+        &(sp_disk_tier_opts){.dir = dir, .space = &noise_space, .read_only = true}, &reader));
+    file_in(dir, "00000001.kv", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0); /* opening it waits for one who writes */
+    noise_init(&c, 1, 1);
+    const sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    assert_ok(sp_tier_submit(reader, &job, &op));
+    usleep(50000);
+    assert_false(sp_tier_op_is_done(op));
+    assert_int_equal(pthread_create(&thread, NULL, look_up, reader), 0);
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += 20;
+    assert_int_equal(pthread_timedjoin_np(thread, &known, &end), 0);
+    assert_ptr_equal(known, reader);
+    for (int i = 0; i < 1000 && !sp_tier_op_is_done(op); i++) {
+        const int fd = open(path, O_RDWR); /* it opens; what reads it waits until this is closed */
+        usleep(10000);
+        close(fd);
+        usleep(1000);
+    }
+    assert_true(sp_tier_op_wait(op, 60000000));
+    assert_int_not_equal(sp_tier_op_result(op), SP_OK);
+    sp_tier_op_release(op);
+    sp_tier_close(reader);
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_look_up_does_not_wait_for_the_disk),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_layer_ranges),
         cmocka_unit_test(test_large_layers),

@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "store/host_tier.h"
+#include "store/host/tier.h"
 #include "tier.h"
 
 static sp_tier *open_host(int64_t max_bytes, const sp_host_packing *packing)
@@ -86,7 +86,7 @@ static size_t half(void *user, size_t layer_bytes)
 
 static bool wants_even(void *user, const sp_record *r)
 {
-    return r->kind == 0;
+    return r->facts.kind == 0;
 }
 
 static void pack(void *user, const uint8_t *layer, size_t n, uint8_t *out)
@@ -154,7 +154,8 @@ static sp_err check_with_notes(void *user, int layer, const void *from)
     noise *c = user;
     uint8_t wanted[NOTES];
     fill_notes(c, layer, wanted);
-    SP_TRY(c->record.kind == 0 ? check_half(user, layer, from) : noise_sink(user, layer, from));
+    SP_TRY(c->record.facts.kind == 0 ? check_half(user, layer, from)
+                                     : noise_sink(user, layer, from));
     return memcmp(wanted, (const uint8_t *)from + c->record.layer_bytes, NOTES) == 0
                ? SP_OK
                : sp_fail(SP_E_LIMIT, "wrong notes");
@@ -169,7 +170,7 @@ static void test_notes_come_back_whole(void **state)
         noise c;
         noise_init(&c, number, 1);
         const int64_t without = sp_host_tier_bytes(t, &c.record);
-        c.record.note_bytes = NOTES;
+        c.record.facts.note_bytes = NOTES;
         assert_int_equal(sp_host_tier_bytes(t, &c.record), without + NOTES * NOISE_LAYERS);
         sp_tier_job job = noise_put_job(&c);
         job.source = source_with_notes;

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "kv/segment.h"
-#include "store/disk_tier.h"
-#include "store/files_int.h"
+#include "store/disk/tier.h"
+#include "store/files.h"
 
 enum { NOISE_LAYERS = 5, NOISE_TOKENS = 40, NOISE_BEFORE = 3, NOISE_BYTES = 9000 };
 
@@ -59,24 +59,24 @@ static inline void noise_init(noise *c, uint32_t number, uint32_t version)
         memset(c->before[i].b, i + 1, 32);
         c->inter[i] = (float)i / 4;
     }
-    c->record = (sp_record){.kind = number % 2,
-                            .exact = number % 3 == 0,
+    c->record = (sp_record){.facts.kind = number % 2,
+                            .facts.exact = number % 3 == 0,
                             .space = noise_space,
-                            .before = c->before,
-                            .n_before = NOISE_BEFORE,
-                            .n_head = 1,
+                            .facts.before = c->before,
+                            .facts.n_before = NOISE_BEFORE,
+                            .facts.n_head = 1,
                             .tokens = c->tokens,
                             .n = NOISE_TOKENS,
-                            .at = (int32_t)version,
-                            .cost_us = 12.5f,
-                            .inter = number % 4 ? c->inter : NULL,
-                            .order = number % 4 ? c->order : NULL,
-                            .cci = 0.75f,
-                            .heavy = number % 5 ? c->heavy : NULL,
+                            .facts.at = (int32_t)version,
+                            .facts.cost_us = 12.5f,
+                            .facts.stats.inter = number % 4 ? c->inter : NULL,
+                            .facts.stats.order = number % 4 ? c->order : NULL,
+                            .facts.stats.cci = 0.75f,
+                            .facts.heavy = number % 5 ? c->heavy : NULL,
                             .n_layers = NOISE_LAYERS,
                             .layer_bytes = NOISE_BYTES + number % 3 * 4096};
-    memcpy(c->record.id.b, &number, sizeof number);
-    c->record.id.b[31] = 9;
+    memcpy(c->record.facts.id.b, &number, sizeof number);
+    c->record.facts.id.b[31] = 9;
 }
 
 static inline sp_err noise_source(void *user, int layer, void *to)
@@ -90,19 +90,22 @@ static inline sp_err noise_source(void *user, int layer, void *to)
 static inline sp_err noise_head(void *user, const sp_record *r)
 {
     noise *c = user;
-    if (c->any) c->version = (uint32_t)r->at;
+    if (c->any) c->version = (uint32_t)r->facts.at;
     const sp_record *is = &c->record;
-    bool same = r->kind == is->kind && r->exact == is->exact && sp_digest_eq(&r->id, &is->id) &&
-                r->n == is->n && (uint32_t)r->at == c->version && r->n_before == is->n_before &&
-                r->n_head == is->n_head && r->cost_us == is->cost_us && r->cci == is->cci &&
-                r->layer_bytes == is->layer_bytes && r->n_layers == is->n_layers &&
-                memcmp(r->tokens, is->tokens, sizeof c->tokens) == 0 &&
-                memcmp(r->before, is->before, sizeof c->before) == 0 &&
-                !r->inter == !is->inter && !r->heavy == !is->heavy;
-    if (same && is->inter)
-        same = memcmp(r->inter, is->inter, sizeof c->inter) == 0 &&
-               memcmp(r->order, is->order, sizeof c->order) == 0;
-    if (same && is->heavy) same = memcmp(r->heavy, is->heavy, sizeof c->heavy) == 0;
+    bool same =
+        r->facts.kind == is->facts.kind && r->facts.exact == is->facts.exact &&
+        sp_digest_eq(&r->facts.id, &is->facts.id) && r->n == is->n &&
+        (uint32_t)r->facts.at == c->version && r->facts.n_before == is->facts.n_before &&
+        r->facts.n_head == is->facts.n_head && r->facts.cost_us == is->facts.cost_us &&
+        r->facts.stats.cci == is->facts.stats.cci && r->layer_bytes == is->layer_bytes &&
+        r->n_layers == is->n_layers && memcmp(r->tokens, is->tokens, sizeof c->tokens) == 0 &&
+        memcmp(r->facts.before, is->facts.before, sizeof c->before) == 0 &&
+        !r->facts.stats.inter == !is->facts.stats.inter && !r->facts.heavy == !is->facts.heavy;
+    if (same && is->facts.stats.inter)
+        same = memcmp(r->facts.stats.inter, is->facts.stats.inter, sizeof c->inter) == 0 &&
+               memcmp(r->facts.stats.order, is->facts.stats.order, sizeof c->order) == 0;
+    if (same && is->facts.heavy)
+        same = memcmp(r->facts.heavy, is->facts.heavy, sizeof c->heavy) == 0;
     if (!same) return sp_fail(SP_E_LIMIT, "copy %u has a wrong header", c->number);
     c->has_head = true;
     c->n_layers = 0;

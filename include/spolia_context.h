@@ -1,0 +1,174 @@
+/* spolia_context.h -- a context: a model, its KV memory and what is cached. spolia.h includes it. */
+#ifndef SPOLIA_CONTEXT_H
+#define SPOLIA_CONTEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "spolia_base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sp_context sp_context;
+
+/* How cached keys and values are used. */
+typedef struct sp_reuse_opts {
+    const char *policy; /* exact: "off", "prefix" (longest known prefix); approximate: "set" (chunks
+                           that were read together before, in any order), "full", "random", "h2o",
+                           "blend", "craft", "fusion", "flow" (chunks at any position); NULL:
+                           "prefix" */
+    float recompute;    /* share of the chunks' tokens that the last six recompute, 0 .. 1 */
+    float alpha;        /* craft: tokens to recompute = alpha CCI (1 - beta'), chunk by chunk
+                           (Cache-Craft eq. 12); 0: as many as `recompute` says */
+    int focus;          /* craft: layers for which the chunks that the question looks at must stay
+                           the same before the others' tokens are dropped; 0: 3; negative: never */
+    bool exact_first;   /* chunks at any position: where a prefix of the prompt is known, take that
+                           (exact), and copies of chunks only after it */
+    bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
+} sp_reuse_opts;
+
+/* A reuse policy that sp_reuse_opts can name. */
+typedef struct sp_reuse_info {
+    const char *name, *help;
+    bool exact;          /* answers equal those of "off" */
+    bool recomputes;     /* sp_reuse_opts.recompute has a meaning for it */
+    bool anywhere;       /* takes chunks at any position, fused copies too */
+    bool own_statistics; /* reads statistics of copies that only its own requests record */
+    bool keeps_placed;   /* keeps copies conditioned on the chunks that preceded them in a prompt */
+} sp_reuse_info;
+
+/* sp_reuse_policies -- all of them, [*n]. Thread: any. */
+SP_API const sp_reuse_info *sp_reuse_policies(int *n);
+
+/* A replacement policy, which sp_cache_opts.evict and its like can name. */
+typedef struct sp_evict_info {
+    const char *name, *help;
+} sp_evict_info;
+
+/* sp_evict_policies -- all of them, [*n]. Thread: any. */
+SP_API const sp_evict_info *sp_evict_policies(int *n);
+
+/* Type of cached keys and values where none is named: integers of 16 bits with a scale for each head
+ * of a token. 3 % larger than f16 at heads of 64, more exact, and faster where it was measured. */
+#define SP_KV_TYPE "q16"
+
+/* When copies that are not in the memory of keys and values are loaded. */
+typedef enum sp_preload {
+    SP_PRELOAD_LAYERS, /* while requests wait; a request begins once the first layers are there, if the
+                           others will be in time (Cache-Craft section 3.4.2) */
+    SP_PRELOAD_REQUEST, /* while requests wait; a request begins when all is there */
+    SP_PRELOAD_NONE,    /* when the request is the oldest that waits */
+} sp_preload;
+
+/* Keys and values in memory, and the copies of them that are kept. */
+typedef struct sp_cache_opts {
+    size_t kv_bytes;     /* memory for keys and values, cached ones included; 0: 1 GiB */
+    const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
+    int max_placed;      /* copies of chunks computed after other chunks (craft); 0: 1,024 */
+    const char *evict;   /* replacement policy of cached copies: a name of sp_evict_policies; with "+ghosts" it
+                            remembers uses of copies that are gone; NULL: the first */
+    const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL: costs that
+                            rise evenly with the tokens looked at */
+} sp_cache_opts;
+
+/* Where copies go that leave memory. */
+typedef struct sp_tier_opts {
+    int64_t host_bytes;  /* memory of the host tier: copies that leave the memory of keys and values go there, and
+                            come back when a prompt has their text; 0: none */
+    const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies of exact
+                            prefixes are never rounded. NULL: kv_type */
+    const char *host_evict;  /* which copy leaves the host tier: a name of `evict`; NULL: "lru" */
+    sp_preload preload;      /* when requests wait for copies that are being loaded */
+    bool admit_cheaper;      /* the host tier and the store take a copy only if loading it costs less than computing
+                                it did, by the loads so far; before the first, all */
+    const char *store;       /* folder of copies of chunks, created if need be: they are loaded from there, and those
+                                that requests compute are written there in the background; NULL: none */
+    int64_t store_bytes;     /* size limit of the folder: copies leave it as `store_evict` says; 0: what it holds
+                                when the context opens, and half of what its disk has free. 1 GiB of the disk (5 % of
+                                a small one) stays free in any case */
+    const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: "lru" */
+    int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
+                                write that makes none, no other begins until it ends; 0: 5000 */
+} sp_tier_opts;
+
+/* How answers are decoded, and where keys and values are read from. */
+typedef struct sp_decode_opts {
+    const char *how;        /* default of requests; see sp_request_opts.decode */
+    int64_t context_bytes;  /* memory for keys and values; cached ones that do not fit are kept in a file and read
+                               from there, up to kv_bytes together. 0: kv_bytes, no file */
+    int64_t resident_bytes; /* of context_bytes: for the layers whose heads are hardest to reuse; what is in a file
+                               of theirs is in memory too. 0: none */
+    const char *context_dir; /* the folder of that file; NULL: `store`, else /var/tmp */
+} sp_decode_opts;
+
+typedef struct sp_guard_opts {
+    float share; /* of requests whose reuse is checked against full attention in idle time, 0 .. 1; 0: none; see
+                    sp_context_guard */
+    float bound; /* mean divergence that is acceptable, nats; 0: 0.5 */
+} sp_guard_opts;
+
+typedef struct sp_machine_opts {
+    int n_threads;          /* 0: one for each core */
+    const char *device;     /* what computes and holds weights, keys and values; NULL: "cpu" */
+    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU, or the best */
+    const char *packs;      /* folder that keeps packed weights, created if need be: the next context maps them
+                               instead of packing again; NULL: none */
+    size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
+} sp_machine_opts;
+
+typedef struct sp_queue_opts {
+    const char *order; /* which waiting request starts next: "reorder" (most cached tokens for each computed one),
+                          "fcfs", "lpm", "lsp"; NULL: "reorder". Priorities and tenants come first */
+    int window;        /* later requests of its tenant that may start before one; 0: 32 */
+    int gap_ms;        /* while requests decode, a step computes so much of prompts that tokens of an answer come at
+                          most this far apart; prompts get half of the answers' time at least; 0: no limit */
+} sp_queue_opts;
+
+typedef struct sp_context_opts {
+    const char *model; /* GGUF file or Hugging Face folder */
+    const char *salt;  /* tenant: entries of one are never found by another; NULL: none */
+    int n_ctx;         /* prompt and answer together, tokens; 0: as trained, at most 8,192 */
+    int n_batch;       /* tokens computed in one step; 0: 256 */
+    int max_requests;  /* running at the same time; 0: 8 */
+    sp_reuse_opts reuse; /* default of requests */
+    sp_queue_opts queue;
+    sp_cache_opts cache;
+    sp_tier_opts tiers;
+    sp_decode_opts decode;
+    sp_guard_opts guard;
+    sp_machine_opts machine;
+} sp_context_opts;
+
+typedef struct sp_context_info {
+    const char *arch, *tokenizer, *chat, *kernels; /* names; borrowed from the context */
+    int n_layers, n_embd, n_heads, n_kv_heads, head, n_vocab, n_ctx, n_threads;
+    int64_t n_params;
+    int64_t kv_blocks, kv_blocks_free, cached_blocks, cached_segments; /* blocks of 16 tokens */
+    size_t kv_block_bytes;
+    size_t packed_bytes,
+        mapped_bytes; /* weights packed for the kernels when the context was opened,
+                                          and those mapped from sp_context_opts.packs instead */
+    int64_t n_lookups, n_hits,
+        n_evicted; /* segments looked up, and found; copies dropped for room */
+    int64_t n_computed; /* tokens that its steps have computed, of all requests */
+} sp_context_info;
+
+/* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.
+ * Thread: a context and its requests belong to one thread at a time, until sp_context_start. */
+SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);
+/* sp_context_close -- destroys the context; its requests and prompts must be gone. NULL is
+ * allowed. When a read or a write of a tier hangs for load_timeout_ms, the context is closed without it: the
+ * process keeps the memory that it may still use, and may end. */
+SP_API void sp_context_close(sp_context *c);
+SP_API sp_context_info sp_context_describe(sp_context *c);
+/* sp_context_forget -- drops all cached keys and values that no running request uses. */
+SP_API void sp_context_forget(sp_context *c);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

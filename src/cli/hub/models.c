@@ -1,0 +1,195 @@
+/* models.c -- models in the user's cache, and what -m may name.
+ *
+ *   pulled.json   {"version": 1, "revision": COMMIT, "names": {"": "0123456789ab/x.gguf", "Q4_0": ...},
+ *                  "files": {HASH: "0123456789ab/x.gguf", ...}}
+ *
+ * A name is entered when its files are complete. A file that another revision has, too, is linked, not downloaded. */
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/alloc.h"
+#include "cli/cache_dir.h"
+#include "cli/cli.h"
+#include "cli/hub/hub_int.h"
+#include "cli/show.h"
+
+#define MANIFEST "pulled.json"
+
+static bool take_word(const char *from, size_t n, const char *extra, char *out, size_t size)
+{
+    if (n == 0 || n >= size || *from == '.') return false;
+    for (size_t i = 0; i < n; i++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.", from[i]) &&
+            !strchr(extra, from[i]))
+            return false;
+    memcpy(out, from, n);
+    out[n] = '\0';
+    return true;
+}
+
+bool hub_name_of(const char *text, hub_name *out)
+{
+    if (strncmp(text, HUB_PREFIX, strlen(HUB_PREFIX)) == 0) text += strlen(HUB_PREFIX);
+    *out = (hub_name){.quant = ""};
+    const char *slash = strchr(text, '/'), *colon = strchr(text, ':');
+    size_t n = colon ? (size_t)(colon - text) : strlen(text);
+    if (!slash || slash >= text + n || strchr(slash + 1, '/')) return false;
+    if (slash[1] == '.' || slash + 1 == text + n) return false;
+    if (!take_word(text, n, "/", out->repo, sizeof out->repo) || *text == '/') return false;
+    return !colon || take_word(colon + 1, strlen(colon + 1), "", out->quant, sizeof out->quant);
+}
+
+/* -- the cache --------------------------------------------------------------------------------- */
+
+/* folder_of -- of a repository. */
+static bool folder_of(const hub_name *name, char *out, size_t size)
+{
+    char below[300];
+    snprintf(below, sizeof below, "models/%s", name->repo);
+    return cache_dir(below, out, size) ||
+           (cli_fail_with("neither XDG_CACHE_HOME nor HOME names a folder for models"), false);
+}
+
+static json_t *manifest_read(const char *folder)
+{
+    char path[4200];
+    snprintf(path, sizeof path, "%s/" MANIFEST, folder);
+    json_t *root = json_load_file(path, 0, NULL);
+    if (json_integer_value(json_object_get(root, "version")) == 1) return root;
+    json_decref(root);
+    return json_pack("{s:i, s:{}, s:{}}", "version", 1, "names", "files");
+}
+
+static bool manifest_write(const char *folder, const json_t *root)
+{
+    char path[4200], draft[4210];
+    snprintf(path, sizeof path, "%s/" MANIFEST, folder);
+    snprintf(draft, sizeof draft, "%s.new", path);
+    bool good = json_dump_file(root, draft, JSON_INDENT(1) | JSON_SORT_KEYS) == 0 &&
+                rename(draft, path) == 0;
+    return good || (cli_fail_with("%s: %s", path, strerror(errno)), false);
+}
+
+/* is_there -- a relative path in a folder. */
+static bool is_there(const char *folder, const char *relative, char *path, size_t size)
+{
+    int n = snprintf(path, size, "%s/%s", folder, relative ? relative : "");
+    return relative && n > 0 && (size_t)n < size && access(path, R_OK) == 0;
+}
+
+static bool known(const hub_name *name, const char *folder, char *path, size_t size)
+{
+    json_t *root = manifest_read(folder);
+    bool there = is_there(
+        folder, json_string_value(json_object_get(json_object_get(root, "names"), name->quant)),
+        path, size);
+    json_decref(root);
+    return there;
+}
+
+/* -- a pull ------------------------------------------------------------------------------------ */
+
+typedef struct pulling {
+    const hub_pull *p;
+    hub_site site;
+    hub_list list;
+    const hub_file *file; /* NULL: a folder */
+    char folder[4096];    /* of the repository */
+    char revision[16];    /* folder of the commit in it */
+    json_t *manifest;
+    progress progress;
+    int64_t n_bytes; /* downloaded */
+} pulling;
+
+/* take_known -- the file, from this revision or linked from another; false: it must be downloaded. */
+static bool take_known(pulling *u, const hub_file *f, const char *to)
+{
+    char other[4200];
+    json_t *files = json_object_get(u->manifest, "files");
+    const char *old = *f->hash ? json_string_value(json_object_get(files, f->hash)) : NULL;
+    struct stat st;
+    if (!is_there(u->folder, old, other, sizeof other)) return false;
+    if (stat(other, &st) != 0 || st.st_size != f->size) return false;
+    return strcmp(other, to) == 0 || link(other, to) == 0 || errno == EEXIST;
+}
+
+static bool pull_file(pulling *u, const hub_file *f)
+{
+    char relative[300], to[4400];
+    snprintf(relative, sizeof relative, "%s/%s", u->revision, f->path);
+    snprintf(to, sizeof to, "%s/%s", u->folder, relative);
+    char *slash = strrchr(to, '/');
+    *slash = '\0';
+    bool made = cache_dir_make(to);
+    *slash = '/';
+    if (!made) return cli_fail_with("%s: %s", to, strerror(errno)), false;
+    if (!take_known(u, f, to)) {
+        const hub_download d = {.site = &u->site,
+                                .repo = u->p->name.repo,
+                                .commit = u->list.commit,
+                                .file = f,
+                                .to = to,
+                                .progress = &u->progress};
+        if (!hub_download_file(&d)) return false;
+        u->n_bytes += f->size;
+    }
+    if (*f->hash)
+        json_object_set_new(json_object_get(u->manifest, "files"), f->hash, json_string(relative));
+    return true;
+}
+
+static void say_begin(const pulling *u)
+{
+    int64_t bytes = 0;
+    char size[SHOW_SIZE];
+    for (size_t i = 0; i < u->list.n; i++)
+        if (u->list.v[i].wanted) bytes += u->list.v[i].size > 0 ? u->list.v[i].size : 0;
+    if (!u->p->quiet)
+        fprintf(stderr, "spolia: %s%s%s from %s: %s\n", u->p->name.repo, u->file ? "/" : "",
+                u->file ? u->file->path : "", u->site.endpoint, show_size(size, bytes));
+}
+
+/* pull_files -- all that are wanted; then the name is entered. */
+static bool pull_files(pulling *u, char *path, size_t size)
+{
+    char relative[300];
+    snprintf(u->revision, sizeof u->revision, "%.12s", u->list.commit);
+    u->manifest = manifest_read(u->folder);
+    say_begin(u);
+    progress_begin(&u->progress, u->p->quiet, SP_LOG_WARN);
+    bool good = true;
+    for (size_t i = 0; i < u->list.n && good; i++)
+        if (u->list.v[i].wanted) good = pull_file(u, &u->list.v[i]);
+    progress_end(&u->progress);
+    if (good) {
+        snprintf(relative, sizeof relative, "%s%s%s", u->revision, u->file ? "/" : "",
+                 u->file ? u->file->path : "");
+        json_object_set_new(json_object_get(u->manifest, "names"), u->p->name.quant,
+                            json_string(relative));
+        json_object_set_new(u->manifest, "revision", json_string(u->list.commit));
+    }
+    struct stat
+        st; /* what is complete is known to the next command, also when something else failed */
+    if (stat(u->folder, &st) == 0) good = manifest_write(u->folder, u->manifest) && good;
+    if (good && !u->p->quiet && u->n_bytes == 0)
+        fprintf(stderr, "spolia: all of it is there already\n");
+    return good && is_there(u->folder, relative, path, size);
+}
+
+bool hub_pull_model(const hub_pull *p, char *path, size_t size)
+{
+    pulling u = {.p = p};
+    if (!folder_of(&p->name, u.folder, sizeof u.folder)) return false;
+    if (p->offline_first && known(&p->name, u.folder, path, size)) return true;
+    bool good = hub_site_open(&u.site) &&
+                hub_list_read(&u.site, p->name.repo, p->revision, &u.list) &&
+                hub_choose(&p->name, &u.list, &u.file) && pull_files(&u, path, size);
+    json_decref(u.manifest);
+    hub_list_fini(&u.list);
+    hub_site_close(&u.site);
+    return good;
+}

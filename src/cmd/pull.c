@@ -1,0 +1,54 @@
+/* pull.c -- `spolia pull`: downloads a model into the user's cache. */
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/hub/hub.h"
+#include "cmd/commands.h"
+
+static void print_path(const hub_pull *p, const char *path, bool as_json)
+{
+    if (!as_json) {
+        puts(path);
+        return;
+    }
+    json_t *o =
+        json_pack("{s:s, s:s, s:s}", "model", p->name.repo, "type", p->name.quant, "path", path);
+    json_dumpf(o, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(o);
+}
+
+int cmd_pull(int argc, char **argv)
+{
+    hub_pull p = {.revision = "main"};
+    bool as_json = false;
+    char path[4400];
+    const opt table[] = {
+        {OPT_STRING, "revision", 0, "REV", &p.revision, "branch, tag or commit (main)"},
+        {OPT_FLAG, "quiet", 'q', NULL, &p.quiet, "print the path and errors only"},
+        {OPT_FLAG, "json", 0, NULL, &as_json, "print the result as JSON"},
+        {0},
+    };
+    const opt *const tables[] = {table, NULL};
+    int at = opt_parse(
+        argc, argv,
+        &(opt_usage){"pull ORG/REPO[:QUANT] [options]",
+                     "Downloads a model of a Hugging Face hub: the GGUF file of this weight type "
+                     "(Q4_K_M, or the\n"
+                     "next best, where none is named), or the folder of safetensors where there is "
+                     "no GGUF file.\n"
+                     "It is kept in ~/.cache/spolia/models, checked by its SHA-256, and its path "
+                     "is printed. A\n"
+                     "download that was interrupted continues. -m hf:ORG/REPO[:QUANT] of all "
+                     "commands does the\n"
+                     "same when the model is not there yet. HF_ENDPOINT names another hub than\n"
+                     "https://huggingface.co, HF_TOKEN the user of private and gated models."},
+        tables);
+    if (at < 0) return -1 - at;
+    if (as_json) cli_fail_as_json();
+    if (at + 1 != argc || !hub_name_of(argv[at], &p.name))
+        return cli_fail_with("pull: give one model, as ORG/REPO or ORG/REPO:QUANT"), 2;
+    if (!hub_pull_model(&p, path, sizeof path)) return 1;
+    print_path(&p, path, as_json);
+    return 0;
+}

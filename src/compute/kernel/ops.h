@@ -1,0 +1,46 @@
+/* ops.h -- every implementation of every operation, for the tables in dispatch.c. */
+#ifndef SP_COMPUTE_KERNEL_OPS_H
+#define SP_COMPUTE_KERNEL_OPS_H
+
+#include "compute/kernels.h"
+
+#if defined(__x86_64__) && !SP_PORTABLE
+#define SP_HAVE_X86 1
+#endif
+
+#define SP_DECLARE_OP(op)                                                                          \
+    void sp_##op##_ref(const sp_##op##_args *a, int part, int n_parts);                            \
+    void sp_##op##_avx2(const sp_##op##_args *a, int part, int n_parts);                           \
+    void sp_##op##_avx512(const sp_##op##_args *a, int part, int n_parts)
+
+SP_DECLARE_OP(matmul);
+SP_DECLARE_OP(embed);
+SP_DECLARE_OP(rmsnorm);
+SP_DECLARE_OP(act_mul);
+SP_DECLARE_OP(blend);
+SP_DECLARE_OP(take);
+SP_DECLARE_OP(spread);
+SP_DECLARE_OP(kv_store);
+void sp_attend_ref(const sp_attend_args *a, int part, int n_parts);
+SP_DECLARE_OP(columns);
+SP_DECLARE_OP(kv_differ);
+
+/* What multiplies integers, for each of the variants that do. */
+#define SP_DECLARE_PACKED(variant)                                                                 \
+    void sp_attend_##variant(const sp_attend_args *a, int part, int n_parts);                      \
+    int sp_x_bits_##variant(sp_dtype weights);                                                     \
+    size_t sp_pack_bytes_##variant(const sp_mat *w);                                               \
+    size_t sp_quantized_bytes_##variant(int64_t n);                                                \
+    void sp_pack_##variant(const sp_pack_args *a, int part, int n_parts);                          \
+    void sp_quantize_##variant(const sp_quantize_args *a, int part, int n_parts);                  \
+    void sp_matmul_packed_##variant(const sp_matmul_packed_args *a, int part, int n_parts)
+
+SP_DECLARE_PACKED(avx2);
+SP_DECLARE_PACKED(avx512);
+SP_DECLARE_PACKED(avxvnni);
+SP_DECLARE_PACKED(vnni);
+
+#undef SP_DECLARE_OP
+#undef SP_DECLARE_PACKED
+
+#endif

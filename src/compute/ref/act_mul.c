@@ -1,0 +1,19 @@
+/* act_mul.c -- the definition of the gated activation of a feed-forward layer. */
+#include <math.h>
+
+#include "compute/kernel/ops.h"
+
+static float act(sp_act kind, float x)
+{
+    const float z = kind == SP_ACT_SILU ? x : 0x1.988454p+0f * (x + 0.044715f * x * x * x);
+    return x / (1 + expf(-z));
+}
+
+void sp_act_mul_ref(const sp_act_mul_args *a, int part, int n_parts)
+{
+    int64_t from, to;
+    sp_part(a->n, 64, part, n_parts, &from, &to);
+    for (int64_t i = from; i < to; i++) {
+        a->y[i] = act(a->act, a->gate[i]) * a->up[i];
+    }
+}

@@ -1,0 +1,85 @@
+/* json_int.h -- what the builders of JSON schemas share: json_schema.c, json_merge.c and one file a type.
+ *
+ * Builders get the node that follows and return the node where their part begins, or SP_JSON_NOTHING: no text is
+ * valid. Parts of NOTHING are NOTHING, but for alternatives. After the first error they do nothing. */
+#ifndef SP_ENGINE_GRAMMAR_JSON_INT_H
+#define SP_ENGINE_GRAMMAR_JSON_INT_H
+
+#include "engine/grammar/grammar_int.h"
+
+enum { SP_JSON_NOTHING = -1, SP_JSON_MAX_VALUES = 20000 };
+
+typedef struct sp_json_rule {
+    json_t *schema;
+    int32_t start;
+    bool nothing;
+} sp_json_rule;
+
+typedef struct sp_json {
+    sp_grammar *g;
+    json_t *root;
+    SP_VEC(sp_json_rule) rules;
+    SP_VEC(char) path;
+    json_t *any, *any_object,
+        *made; /* {}, {"type": "object"}, a list of schemas that merging made */
+    int32_t space, ret;
+    int depth;
+    char nothing[200]; /* why the first part of NOTHING is that */
+    sp_err err;        /* the first error */
+} sp_json;
+
+int32_t sp_json_fail(sp_json *b, sp_err code, const char *what, const char *name);
+/* sp_json_contradict -- NOTHING, and why if it is the first. */
+int32_t sp_json_contradict(sp_json *b, const char *why);
+/* sp_json_enter -- the path grows by a name; sp_json_leave takes its result. */
+size_t sp_json_enter(sp_json *b, const char *name);
+void sp_json_leave(sp_json *b, size_t mark);
+
+/* -- nodes (json_schema.c) -- */
+int32_t sp_json_range(sp_json *b, char lo, char hi, int32_t next);
+int32_t sp_json_either(sp_json *b, int32_t one, int32_t other);
+int32_t sp_json_call(sp_json *b, int32_t start, int32_t next);
+int32_t sp_json_text(sp_json *b, const char *s, int32_t next);
+/* sp_json_spaced -- white space, then next. */
+int32_t sp_json_spaced(sp_json *b, int32_t next);
+/* sp_json_choice -- one of n texts; sorts them. */
+int32_t sp_json_choice(sp_json *b, const char **texts, size_t n, int32_t next);
+
+/* -- schemas (json_schema.c) -- */
+/* sp_json_use -- a value of a schema, which is a rule of its own; _at: with a name in the path. */
+int32_t sp_json_use(sp_json *b, json_t *schema, int32_t next);
+int32_t sp_json_use_at(sp_json *b, const char *name, json_t *schema, int32_t next);
+/* sp_json_bound -- a keyword that is a count. */
+int32_t sp_json_bound(sp_json *b, json_t *schema, const char *name, int32_t absent);
+/* sp_json_values -- what an enumeration, or a type of few values, has; owned; NULL: the values are not listed. */
+json_t *sp_json_values(sp_json *b, json_t *schema);
+
+/* -- types -- */
+int32_t sp_json_object(sp_json *b, json_t *schema, int32_t next);
+int32_t sp_json_array(sp_json *b, json_t *schema, int32_t next);
+int32_t sp_json_string(sp_json *b, json_t *schema, int32_t next);
+int32_t sp_json_number(sp_json *b, json_t *schema, bool integer, int32_t next);
+
+/* sp_json_digits -- whole numbers lo .. hi without a sign that leave `rest` of `m`: 0 is for m 1. */
+int32_t sp_json_digits(sp_json *b, uint64_t lo, uint64_t hi, uint64_t m, int32_t next);
+
+/* -- merging (json_merge.c) -- */
+/* sp_json_expand -- a list of schemas without $ref, allOf, anyOf, oneOf, const and nullable: a value is valid if
+ * one of them holds. Owned. */
+json_t *sp_json_expand(sp_json *b, json_t *schema);
+/* sp_json_all_of -- a schema for the values of both; NULL: any. Borrowed from `made`. */
+json_t *sp_json_all_of(sp_json *b, json_t *one, json_t *other);
+/* sp_json_keep -- takes a schema; an equal one that is there already replaces it. Borrowed. */
+json_t *sp_json_keep(sp_json *b, json_t *schema);
+/* sp_json_resolve -- the schema that "#/a/b" names. */
+json_t *sp_json_resolve(sp_json *b, json_t *ref);
+/* sp_json_is_alone -- whether a schema has this keyword, and beside it only annotations. */
+bool sp_json_is_alone(json_t *schema, const char *keyword);
+/* sp_json_strip -- removes annotations. */
+void sp_json_strip(json_t *schema);
+/* sp_json_check -- refuses unknown keywords. */
+void sp_json_check(sp_json *b, json_t *schema);
+/* sp_json_matches -- whether a pattern is found in a name. */
+bool sp_json_matches(sp_json *b, const char *pattern, const char *name);
+
+#endif

@@ -1,0 +1,261 @@
+/* config_rope.c -- reads the rotary parameters of a configuration. Layers with a window may have
+ * parameters of their own (gemma3): a second section of config.json, or a second base.
+ *
+ * Scalings that change with the length of the prompt (dynamic NTK, longrope) are computed as they are
+ * within the length that the model was trained for, and the context is limited to it: a key that is
+ * kept and used in a longer prompt must not change. */
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "model/config_int.h"
+
+#define AT(field) SP_CONFIG_AT(field)
+#define INT       SP_PARAM_INT
+#define DOUBLE    SP_PARAM_DOUBLE
+
+/* clang-format off */
+static const sp_param numbers[] = {
+    {AT(rope.base), DOUBLE, "rope.freq_base", "rope_theta", 2, 1e15},
+    {AT(rope.base), DOUBLE, NULL, "rope.rope_theta", 2, 1e15},
+    {AT(rope.n_rot), INT, "rope.dimension_count", NULL, 2, 4096},
+    {AT(rope.part), DOUBLE, NULL, "partial_rotary_factor", 1e-3, 1},
+    {AT(rope.part), DOUBLE, NULL, "rope.partial_rotary_factor", 1e-3, 1},
+    {AT(rope.factor), DOUBLE, "rope.scale_linear", NULL, 0, 1e6},
+    {AT(rope.factor), DOUBLE, "rope.scaling.factor", "rope.factor", 0, 1e6},
+    {AT(rope.trained_ctx), INT, "rope.scaling.original_context_length", "rope.original_max_position_embeddings", 1, 1 << 30},
+    {AT(rope.trained_ctx), INT, NULL, "original_max_position_embeddings", 1, 1 << 30},
+    {AT(rope.low), DOUBLE, NULL, "rope.low_freq_factor", 1e-3, 1e6},
+    {AT(rope.high), DOUBLE, NULL, "rope.high_freq_factor", 1e-3, 1e6},
+    {AT(rope.beta_fast), DOUBLE, "rope.scaling.yarn_beta_fast", "rope.beta_fast", 1e-3, 1e6},
+    {AT(rope.beta_slow), DOUBLE, "rope.scaling.yarn_beta_slow", "rope.beta_slow", 1e-3, 1e6},
+    {AT(rope.attention), DOUBLE, "rope.scaling.attn_factor", "rope.attention_factor", 1e-3, 1e3},
+    {AT(rope.mscale), DOUBLE, NULL, "rope.mscale", 0, 1e3},
+    {AT(rope.mscale_all), DOUBLE, NULL, "rope.mscale_all_dim", 0, 1e3},
+};
+static const sp_param local_base = {AT(rope_local.base), DOUBLE, "rope.freq_base_swa", "rope_local_base_freq", 2, 1e15, false, SP_TWO_ROPES};
+/* clang-format on */
+
+sp_params sp_config_rope_numbers(void)
+{
+    return (sp_params){numbers, SP_COUNT(numbers)};
+}
+
+/* The other known parameters of rope_scaling. Ignoring an unknown one would silently rotate wrongly. */
+static const char *const known[] = {"rope_type", "type",         "finetuned",
+                                    "truncate",  "short_factor", "long_factor"};
+
+/* GGUF has no name for llama3 and longrope: their factors are tensors of the file. */
+static const struct {
+    const char *gguf, *hf;
+    sp_rope_scaling scaling;
+} types[] = {
+    {"none", "default", SP_ROPE_PLAIN}, {"linear", "linear", SP_ROPE_LINEAR},
+    {NULL, "llama3", SP_ROPE_LLAMA3},   {"yarn", "yarn", SP_ROPE_YARN},
+    {NULL, "dynamic", SP_ROPE_PLAIN},   {"longrope", "longrope", SP_ROPE_LONG},
+    {NULL, "su", SP_ROPE_LONG},
+};
+
+/* -- sections ------------------------------------------------------------------------------- */
+
+sp_err sp_config_find_rope(sp_source *s)
+{
+    s->rope_section = "rope_parameters";
+    s->rope = json_object_get(s->root, s->rope_section);
+    if (!s->rope || json_is_null(s->rope)) {
+        s->rope_section = "rope_scaling";
+        s->rope = json_object_get(s->root, s->rope_section);
+    }
+    if (json_is_null(s->rope)) s->rope = NULL;
+    if (s->rope && !json_is_object(s->rope))
+        return sp_fail(SP_E_FORMAT, "%s: %s: is not an object", s->path, s->rope_section);
+    json_t *full = json_object_get(s->rope, "full_attention");
+    if (!json_is_object(full)) return SP_OK;
+    s->rope_local = json_object_get(s->rope, "sliding_attention");
+    if (json_object_size(s->rope) != (s->rope_local ? 2u : 1u) ||
+        (s->rope_local && !json_is_object(s->rope_local)) || !(s->arch->traits & SP_TWO_ROPES))
+        return sp_fail(SP_E_UNSUPPORTED, "%s: %s.full_attention: is not supported in %s", s->path,
+                       s->rope_section, s->arch->name);
+    s->rope = full;
+    return SP_OK;
+}
+
+static bool is_known(const char *key)
+{
+    for (size_t i = 0; i < SP_COUNT(known); i++)
+        if (strcmp(key, known[i]) == 0) return true;
+    for (size_t i = 0; i < SP_COUNT(numbers); i++)
+        if (numbers[i].hf && strncmp(numbers[i].hf, "rope.", 5) == 0 &&
+            strcmp(key, numbers[i].hf + 5) == 0)
+            return true;
+    return false;
+}
+
+/* -- type ----------------------------------------------------------------------------------- */
+
+static sp_err rope_type(const sp_source *s, const char *field, sp_text_view name,
+                        sp_rope_scaling *out)
+{
+    for (size_t i = 0; i < SP_COUNT(types); i++) {
+        const char *type = s->gguf ? types[i].gguf : types[i].hf;
+        if (!type || !sp_view_is(name, type)) continue;
+        *out = types[i].scaling;
+        return SP_OK;
+    }
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: rotary scaling \"%.*s\" is not supported", s->path,
+                   field, SP_VIEW(name));
+}
+
+static sp_err type_of_gguf(const sp_source *s, sp_config *c)
+{
+    char key[SP_CONFIG_NAME_BYTES];
+    sp_text_view name;
+    snprintf(key, sizeof key, "%s.rope.scaling.type", s->prefix);
+    SP_TRY(sp_gguf_text(s->gguf, key, &name));
+    if (name.s) return rope_type(s, key, name, &c->rope.scaling);
+    c->rope.scaling = c->rope.factor > 0 ? SP_ROPE_LINEAR : SP_ROPE_PLAIN;
+    return SP_OK;
+}
+
+/* limit_context -- to what the model was trained for. */
+static void limit_context(const sp_source *s, sp_config *c, const char *why)
+{
+    const int limit = c->rope.trained_ctx ? c->rope.trained_ctx : c->hp.n_ctx;
+    if (limit >= c->hp.n_ctx) return;
+    sp_log(SP_LOG_INFO, "%s: context limited from %d to %d tokens, before %s begins", s->path,
+           c->hp.n_ctx, limit, why);
+    c->hp.n_ctx = limit;
+}
+
+static sp_err type_of_json(const sp_source *s, sp_config *c)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(s->rope, key, value)
+    {
+        if (!is_known(key) && !json_is_null(value))
+            return sp_fail(SP_E_UNSUPPORTED, "%s: %s.%.100s: is not supported", s->path,
+                           s->rope_section, key);
+    }
+    c->rope.exact_ramp = json_is_false(json_object_get(s->rope, "truncate"));
+    const json_t *type = json_object_get(s->rope, "rope_type");
+    if (!type) type = json_object_get(s->rope, "type");
+    if (!type) return SP_OK;
+    if (!json_is_string(type))
+        return sp_fail(SP_E_FORMAT, "%s: %s.rope_type: is not a string", s->path, s->rope_section);
+    if (strcmp(json_string_value(type), "dynamic") == 0) limit_context(s, c, "dynamic scaling");
+    sp_text_view name = {.s = json_string_value(type), .n = json_string_length(type)};
+    return rope_type(s, s->rope_section, name, &c->rope.scaling);
+}
+
+/* -- defaults ------------------------------------------------------------------------------- */
+
+static sp_err need(const sp_source *s, size_t field, bool there)
+{
+    char name[SP_CONFIG_NAME_BYTES];
+    if (there) return SP_OK;
+    return sp_fail(SP_E_FORMAT, "%s: %s: is missing or does not fit this rotary scaling", s->path,
+                   sp_config_name(s, field, name));
+}
+
+static sp_err fill_in_yarn(const sp_source *s, sp_config *c)
+{
+    sp_rope_config *r = &c->rope;
+    if (r->trained_ctx == 0) r->trained_ctx = c->hp.n_ctx;
+    if (r->beta_fast == 0) r->beta_fast = 32;
+    if (r->beta_slow == 0) r->beta_slow = 1;
+    SP_TRY(need(s, AT(rope.beta_fast), r->beta_fast > r->beta_slow));
+    const double stretched = fmin(r->trained_ctx * r->factor, 1 << 30);
+    c->hp.n_ctx = SP_MAX(c->hp.n_ctx, (int)stretched);
+    /* In GGUF files the factor is beside what follows from the scaling. */
+    const double from_scaling = 1 + 0.1 * log(fmax(r->factor, 1));
+    if (s->gguf) {
+        r->attention = (r->attention > 0 ? r->attention : 1) * from_scaling;
+    } else if (r->attention == 0 && r->mscale > 0 && r->mscale_all > 0) {
+        const double l = log(fmax(r->factor, 1));
+        r->attention = (1 + 0.1 * r->mscale * l) / (1 + 0.1 * r->mscale_all * l);
+    }
+    return SP_OK;
+}
+
+/* The short factors, and the context that they are for. In GGUF files the factors are tensors. */
+static sp_err fill_in_long(const sp_source *s, sp_config *c)
+{
+    sp_rope_config *r = &c->rope;
+    const json_t *list = json_object_get(s->rope, "short_factor");
+    const int half = r->n_rot / 2;
+    SP_TRY(need(s, AT(rope.trained_ctx), r->trained_ctx > 0));
+    if (r->factor == 0) r->factor = (double)c->hp.n_ctx / r->trained_ctx;
+    if (r->attention == 0 && !s->gguf)
+        r->attention = r->factor > 1 ? sqrt(1 + log(r->factor) / log(r->trained_ctx)) : 1;
+    if (!s->gguf && (json_array_size(list) != (size_t)half || half > SP_HEAD_MAX / 2))
+        return sp_fail(SP_E_FORMAT, "%s: %s.short_factor: is not a list of %d numbers", s->path,
+                       s->rope_section, half);
+    for (int i = 0; i < half && !s->gguf; i++) {
+        const double x = json_number_value(json_array_get(list, (size_t)i));
+        if (!(x > 0 && x < 1e6))
+            return sp_fail(SP_E_FORMAT, "%s: %s.short_factor: item %d is not a positive number",
+                           s->path, s->rope_section, i);
+        r->short_factor[i] = (float)x;
+    }
+    limit_context(s, c, "longrope");
+    return SP_OK;
+}
+
+/* Fills in the defaults of the scaling. */
+static sp_err fill_in(const sp_source *s, sp_config *c)
+{
+    sp_rope_config *r = &c->rope;
+    char name[SP_CONFIG_NAME_BYTES];
+    /* glm's and glm4's classes rotate half a head unless the file says otherwise */
+    if (r->part == 0 && !s->gguf && s->arch->traits & SP_ADJACENT_HF) r->part = 0.5;
+    if (r->base == 0) r->base = s->arch->traits & SP_TWO_ROPES ? 1e6 : 10000;
+    if (r->n_rot == 0) r->n_rot = r->part > 0 ? (int)(r->part * c->hp.head) : c->hp.head;
+    if (r->n_rot < 2 || r->n_rot > c->hp.head || r->n_rot % 2)
+        return sp_fail(SP_E_FORMAT, "%s: %s: %d is not an even number up to the head size %d",
+                       s->path, sp_config_name(s, s->gguf ? AT(rope.n_rot) : AT(rope.part), name),
+                       r->n_rot, c->hp.head);
+    const bool scales = r->scaling == SP_ROPE_YARN || r->scaling == SP_ROPE_LONG;
+    if (!s->gguf && !scales) r->attention = 0; /* the other types do not use it */
+    if (r->scaling == SP_ROPE_PLAIN) return SP_OK;
+    if (r->scaling == SP_ROPE_LONG) return fill_in_long(s, c);
+    if (r->factor == 0 && s->gguf) r->factor = 1; /* scaling without a factor has no effect */
+    SP_TRY(need(s, AT(rope.factor), r->factor > 0));
+    if (r->scaling == SP_ROPE_LLAMA3) {
+        SP_TRY(need(s, AT(rope.trained_ctx), r->trained_ctx > 0));
+        SP_TRY(need(s, AT(rope.low), r->low > 0));
+        SP_TRY(need(s, AT(rope.high), r->high > r->low));
+    }
+    return r->scaling == SP_ROPE_YARN ? fill_in_yarn(s, c) : SP_OK;
+}
+
+/* -- both sections -------------------------------------------------------------------------- */
+
+static sp_err read_section(const sp_source *s, sp_config *c)
+{
+    SP_TRY(sp_config_read(s, sp_config_rope_numbers(), c));
+    SP_TRY(s->gguf ? type_of_gguf(s, c) : type_of_json(s, c));
+    return fill_in(s, c);
+}
+
+/* local_rope -- of layers with a window: a section of their own, or a base and no scaling. */
+static sp_err local_rope(const sp_source *s, sp_config *c)
+{
+    sp_rope_config *r = &c->rope_local;
+    if (s->rope_local) {
+        sp_source local = *s;
+        sp_config other = {.arch = c->arch, .hp = c->hp};
+        local.rope = s->rope_local;
+        SP_TRY(read_section(&local, &other));
+        *r = other.rope;
+        return SP_OK;
+    }
+    *r = (sp_rope_config){.n_rot = c->rope.n_rot, .base = 10000};
+    return sp_config_read(s, (sp_params){&local_base, 1}, c);
+}
+
+sp_err sp_config_rope(const sp_source *s, sp_config *c)
+{
+    SP_TRY(read_section(s, c));
+    return s->arch->traits & SP_TWO_ROPES ? local_rope(s, c) : SP_OK;
+}

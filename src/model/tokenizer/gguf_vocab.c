@@ -1,0 +1,190 @@
+/* gguf_vocab.c -- reads the tokenizer.ggml.* keys of a GGUF file. */
+#include "model/tokenizer/gguf_vocab.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "model/tokenizer/pretokenize.h"
+
+#define KEY "tokenizer.ggml."
+
+/* -- scalars -------------------------------------------------------------------------------- */
+
+/* Reads a token id: `otherwise` if the key is absent, -1 for "none", which some files write as
+ * unsigned. */
+static sp_err read_id(const sp_gguf *g, const char *key, size_t n_tokens, int32_t otherwise,
+                      int32_t *out)
+{
+    const sp_gguf_entry *e = sp_gguf_find(g, key);
+    double x;
+    *out = otherwise;
+    if (!e) return SP_OK;
+    if (e->is_array || !sp_gguf_number(e, 0, &x) || x != floor(x))
+        return sp_fail(SP_E_FORMAT, "%s: %s: is not a token id", g->path, key);
+    bool none = x == -1 || (e->type == SP_GGUF_U32 && x == UINT32_MAX);
+    if (none) x = -1;
+    if (!none && (x < 0 || x >= (double)n_tokens))
+        return sp_fail(SP_E_FORMAT, "%s: %s: %g is not one of the %zu tokens", g->path, key, x,
+                       n_tokens);
+    *out = (int32_t)x;
+    return SP_OK;
+}
+
+static sp_err read_flag(const sp_gguf *g, const char *key, bool otherwise, bool *out)
+{
+    const sp_gguf_entry *e = sp_gguf_find(g, key);
+    double x = otherwise;
+    if (e && (e->type != SP_GGUF_BOOL || !sp_gguf_number(e, 0, &x)))
+        return sp_fail(SP_E_FORMAT, "%s: %s: is not a boolean", g->path, key);
+    *out = x != 0;
+    return SP_OK;
+}
+
+static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
+{
+    size_t n = v->n_tokens;
+    /* Files of SentencePiece models may omit the ids that their vocabularies share. */
+    bool low = v->spm && n > 2;
+    SP_TRY(read_id(g, KEY "bos_token_id", n, low ? 1 : -1, &v->bos));
+    SP_TRY(read_id(g, KEY "eos_token_id", n, low ? 2 : -1, &v->eos));
+    SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? 0 : -1, &v->unk));
+    SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->eot));
+    SP_TRY(read_flag(g, KEY "add_bos_token", v->spm || bos, &v->add_bos));
+    SP_TRY(read_flag(g, KEY "add_eos_token", false, &v->add_eos));
+    return read_flag(g, KEY "add_space_prefix", v->spm, &v->add_space_prefix);
+}
+
+/* Unknown names are refused: splitting the text in another way would silently give other tokens. */
+static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
+{
+    sp_text_view name;
+    SP_TRY(sp_gguf_text(g, KEY "pre", &name));
+    if (!name.s || sp_view_is(name, "default")) {
+        sp_log(SP_LOG_WARN, "%s: " KEY "pre: not given, gpt-2 is assumed", g->path);
+        v->pre = SP_PRE_GPT2;
+        return SP_OK;
+    }
+    const sp_pre_row *row = sp_pre_find(name);
+    if (!row)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: " KEY "pre: \"%.*s\" is not supported", g->path,
+                       SP_VIEW(name));
+    v->pre = row->kind;
+    v->ignore_merges = row->ignore_merges;
+    *bos = row->add_bos;
+    return SP_OK;
+}
+
+/* -- lists ---------------------------------------------------------------------------------- */
+
+/* A vocabulary and the lists that its views are in. */
+typedef struct vocab {
+    sp_vocab_spec spec;
+    sp_text_view *tokens, *merges;
+    float *scores;
+    int32_t *types;
+} vocab;
+
+static sp_err read_strings(const sp_gguf *g, const char *key, sp_text_view **out, size_t *n)
+{
+    const sp_gguf_entry *e = sp_gguf_find(g, key);
+    if (!e) return sp_fail(SP_E_FORMAT, "%s: %s: is missing", g->path, key);
+    if (!e->is_array || e->type != SP_GGUF_STRING)
+        return sp_fail(SP_E_FORMAT, "%s: %s: is not a list of strings", g->path, key);
+    sp_text_view *list = sp_alloc((size_t)e->n, sizeof *list);
+    if (!list) return sp_fail_nomem((size_t)e->n * sizeof *list, "a list of tokens");
+    sp_gguf_strings(e, e->n, list);
+    *out = list;
+    *n = (size_t)e->n;
+    return SP_OK;
+}
+
+/* Finds a list with one number for each token; NULL if it is absent. */
+static sp_err find_numbers(const sp_gguf *g, const char *key, size_t n_tokens,
+                           const sp_gguf_entry **out)
+{
+    const sp_gguf_entry *e = sp_gguf_find(g, key);
+    if (e && (!e->is_array || e->type == SP_GGUF_STRING))
+        return sp_fail(SP_E_FORMAT, "%s: %s: is not a list of numbers", g->path, key);
+    if (e && e->n != n_tokens)
+        return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " numbers for %zu tokens", g->path, key,
+                       e->n, n_tokens);
+    *out = e;
+    return SP_OK;
+}
+
+static sp_err read_scores(const sp_gguf *g, vocab *v)
+{
+    const sp_gguf_entry *e = NULL;
+    const size_t n = v->spec.n_tokens;
+    double x = 0;
+    SP_TRY(find_numbers(g, KEY "scores", n, &e));
+    if (!e) return SP_OK;
+    v->spec.scores = v->scores = sp_alloc(n, sizeof *v->scores);
+    if (!v->scores) return sp_fail_nomem(n * sizeof *v->scores, "token scores");
+    for (size_t i = 0; i < n; i++) {
+        sp_gguf_number(e, i, &x);
+        v->scores[i] = (float)x;
+    }
+    return SP_OK;
+}
+
+static sp_err read_types(const sp_gguf *g, vocab *v)
+{
+    const sp_gguf_entry *e = NULL;
+    const size_t n = v->spec.n_tokens;
+    double x = 0;
+    SP_TRY(find_numbers(g, KEY "token_type", n, &e));
+    if (!e) return SP_OK;
+    v->spec.types = v->types = sp_alloc(n, sizeof *v->types);
+    if (!v->types) return sp_fail_nomem(n * sizeof *v->types, "token types");
+    for (size_t i = 0; i < n; i++) {
+        sp_gguf_number(e, i, &x);
+        if (!(x >= 0 && x <= SP_TOKEN_BYTE))
+            return sp_fail(SP_E_FORMAT, "%s: " KEY "token_type: token %zu has the unknown type %g",
+                           g->path, i, x);
+        v->types[i] = x < 1 ? SP_TOKEN_NORMAL : (int32_t)x; /* 0: undefined */
+    }
+    return SP_OK;
+}
+
+/* -- the vocabulary ------------------------------------------------------------------------- */
+
+static sp_err read_vocab(const sp_gguf *g, vocab *v)
+{
+    sp_vocab_spec *s = &v->spec;
+    bool bos = false;
+    SP_TRY(read_strings(g, KEY "tokens", &v->tokens, &s->n_tokens));
+    s->tokens = v->tokens;
+    if (s->n_tokens == 0 || s->n_tokens > INT32_MAX)
+        return sp_fail(SP_E_FORMAT, "%s: " KEY "tokens: %zu tokens", g->path, s->n_tokens);
+    SP_TRY(read_scores(g, v));
+    SP_TRY(read_types(g, v));
+    if (!s->spm) SP_TRY(read_pre(g, s, &bos));
+    if (!s->spm) SP_TRY(read_strings(g, KEY "merges", &v->merges, &s->n_merges));
+    s->merges = v->merges;
+    if (s->spm && !s->scores) return sp_fail(SP_E_FORMAT, "%s: " KEY "scores: is missing", g->path);
+    return read_scalars(g, bos, s);
+}
+
+sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
+{
+    sp_text_view model;
+    SP_TRY(sp_gguf_text(g, KEY "model", &model));
+    if (!model.s || sp_view_is(model, "none") || sp_view_is(model, "no_vocab")) {
+        *out = NULL;
+        return SP_OK;
+    }
+    vocab v = {.spec = {.path = g->path, .spm = sp_view_is(model, "llama")}};
+    if (!v.spec.spm && !sp_view_is(model, "gpt2"))
+        return sp_fail(SP_E_UNSUPPORTED, "%s: " KEY "model: \"%.*s\" is not supported", g->path,
+                       SP_VIEW(model));
+    sp_err err = read_vocab(g, &v);
+    if (err == SP_OK) err = sp_tokenizer_create(&v.spec, out);
+    sp_free(v.tokens);
+    sp_free(v.merges);
+    sp_free(v.scores);
+    sp_free(v.types);
+    return err;
+}

@@ -1,0 +1,103 @@
+/* tokenizer_int.h -- the internals of a tokenizer, for the files that implement it. */
+#ifndef SP_MODEL_TOKENIZER_INT_H
+#define SP_MODEL_TOKENIZER_INT_H
+
+#include "base/dict.h"
+#include "model/tokenizer/pretokenize.h"
+#include "model/tokenizer/merge.h"
+#include "model/tokenizer/vocab_spec.h"
+
+/* -- special tokens: found in the text before anything else (special.c) ---------------- */
+
+typedef struct sp_special {
+    sp_text_view text;
+    int32_t id;
+    bool always; /* user-defined: found even where special tokens are plain text */
+} sp_special;
+
+typedef struct sp_specials {
+    sp_special *v; /* sorted by text */
+    size_t n;
+    uint8_t first[256]; /* bits by first byte: 1 of any token, 2 of one with `always` */
+} sp_specials;
+
+/* sp_specials_sort -- call once, when v is complete. */
+void sp_specials_sort(sp_specials *s);
+/* sp_specials_find -- the first special token in text from byte `from` on, the longest at its
+ * position *at; NULL if there is none. `all` false: only tokens with `always`. Cost: O(n) for texts
+ * with few special tokens. */
+const sp_special *sp_specials_find(const sp_specials *s, sp_text_view text, size_t from, bool all,
+                                   size_t *at);
+
+/* -- the tokenizer --------------------------------------------------------------------------- */
+
+typedef struct sp_merge_rule {
+    int32_t left, right; /* the key of by_pair */
+    int32_t result;
+} sp_merge_rule;
+
+struct sp_tokenizer {
+    sp_arena arena; /* owns all arrays below */
+    bool spm, ignore_merges;
+    bool add_space_prefix, prefix_first_only, prefix_unless_space, split_words, fuse_unk;
+    bool add_bos;
+    int32_t bos, eos, eot, unk;
+    char kind[24];
+
+    size_t n_tokens;
+    sp_text_view *texts;   /* as in the file */
+    sp_text_view *pieces;  /* the bytes that they mean */
+    uint8_t *types;        /* sp_token_type */
+    const float *scores;   /* SentencePiece with scores, else NULL */
+    size_t longest;        /* bytes of the longest mergeable token */
+    sp_dict by_text;       /* text as in the file -> id */
+    sp_dict by_piece;      /* ignore_merges: bytes -> id of a normal token */
+    int32_t byte_ids[256]; /* token of each byte, or -1 */
+
+    sp_merge_rule *rules; /* by rank */
+    size_t n_rules;
+    sp_dict by_pair; /* (left, right) of a rule -> rank */
+
+    sp_specials specials;
+    sp_splitter *splitter; /* byte-level */
+};
+
+/* Working memory of one call of encode. */
+typedef struct sp_encode_work {
+    sp_merger merger;
+    sp_split split;   /* byte-level */
+    sp_bytes escaped; /* SentencePiece: the text with U+2581 for spaces */
+} sp_encode_work;
+
+/* sp_token_mergeable -- whether merging can produce the token. Texts of control tokens stay plain
+ * text. */
+static inline bool sp_token_mergeable(const sp_tokenizer *t, uint32_t id)
+{
+    return t->types[id] == SP_TOKEN_NORMAL || t->types[id] == SP_TOKEN_USER ||
+           t->types[id] == SP_TOKEN_UNUSED;
+}
+
+/* sp_token_printed -- whether the token has text when special tokens are hidden. */
+static inline bool sp_token_printed(const sp_tokenizer *t, int32_t id)
+{
+    return t->types[id] != SP_TOKEN_CONTROL && t->types[id] != SP_TOKEN_UNKNOWN;
+}
+
+/* sp_rules_load -- checks and loads the merges of the file (bpe.c). */
+sp_err sp_rules_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_pair_by_rank -- the sp_pair_fn of ranked merges; user: the tokenizer. */
+bool sp_pair_by_rank(const void *user, const sp_symbol *left, const sp_symbol *right,
+                     sp_merge_pair *out);
+
+/* sp_bpe_load -- loads pieces, byte tokens, merges and pattern of a byte-level vocabulary. */
+sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_bpe_encode -- encodes text without special tokens. */
+sp_err sp_bpe_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                     sp_tokens *out) SP_MUST_CHECK;
+
+sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_spm_encode -- the same for SentencePiece; `prefix`: add a dummy space first. */
+sp_err sp_spm_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                     bool prefix, sp_tokens *out) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,211 @@
+/* rtf.c -- the text of RTF: groups in braces, control words, characters of a code page or as \uN.
+ *
+ * Groups that are no text (fonts, styles, pictures, whatever begins with \*) are skipped. Bytes of the code
+ * page wait in `raw` and are converted together, as a character may have two. */
+#include "retrieve/documents_int.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <utf8proc.h>
+
+#include "retrieve/text.h"
+
+#define MAX_GROUPS 256
+
+typedef struct group {
+    bool skipped;
+    int fallback; /* characters after \uN that replace it */
+} group;
+
+typedef struct rtf {
+    const char *s;
+    size_t n, at;
+    group groups[MAX_GROUPS];
+    int depth;
+    int to_skip;  /* characters of a fallback */
+    int32_t high; /* first half of a surrogate pair, or 0 */
+    char code_page[16];
+    sp_bytes raw, page, out;
+} rtf;
+
+/* -- text ------------------------------------------------------------------------------------- */
+
+static sp_err flush(rtf *r)
+{
+    bool done = false;
+    if (!r->raw.n) return SP_OK;
+    SP_TRY(sp_text_convert(r->code_page, r->raw.v, r->raw.n, &r->page, &done));
+    if (!done) SP_TRY(sp_text_convert("ISO-8859-1", r->raw.v, r->raw.n, &r->page, &done));
+    r->raw.n = 0;
+    return done ? sp_bytes_add(&r->out, r->page.v, r->page.n) : SP_OK;
+}
+
+static group *current(rtf *r)
+{
+    return &r->groups[SP_MIN(r->depth, MAX_GROUPS - 1)];
+}
+
+static sp_err add_byte(rtf *r, unsigned char c)
+{
+    if (current(r)->skipped) return SP_OK;
+    if (r->to_skip) return r->to_skip--, SP_OK;
+    if (c == 0) return SP_OK;
+    return sp_bytes_add(&r->raw, &c, 1);
+}
+
+static sp_err add_text(rtf *r, const char *s)
+{
+    if (current(r)->skipped) return SP_OK;
+    SP_TRY(flush(r));
+    return sp_bytes_add(&r->out, s, strlen(s));
+}
+
+static sp_err add_character(rtf *r, int32_t c)
+{
+    utf8proc_uint8_t bytes[4];
+    r->to_skip = current(r)->fallback;
+    if (current(r)->skipped) return SP_OK;
+    if (c < 0) c += 65536;
+    if (c >= 0xD800 && c < 0xDC00) return r->high = c, SP_OK;
+    if (c >= 0xDC00 && c < 0xE000)
+        c = r->high ? 0x10000 + ((r->high - 0xD800) << 10) + (c - 0xDC00) : 0xFFFD;
+    r->high = 0;
+    if (c <= 0 || !utf8proc_codepoint_valid(c)) return SP_OK;
+    SP_TRY(flush(r));
+    return sp_bytes_add(&r->out, bytes, (size_t)utf8proc_encode_char(c, bytes));
+}
+
+/* -- control words ---------------------------------------------------------------------------- */
+
+static const struct {
+    const char *word, *text;
+} texts[] = {
+    {"par", "\n\n"},
+    {"sect", "\n\n"},
+    {"page", "\n\n"},
+    {"line", "\n"},
+    {"row", "\n"},
+    {"cell", " | "},
+    {"tab", " "},
+    {"emdash", "\xE2\x80\x94"},
+    {"endash", "\xE2\x80\x93"},
+    {"lquote", "\xE2\x80\x98"},
+    {"rquote", "\xE2\x80\x99"},
+    {"ldblquote", "\xE2\x80\x9C"},
+    {"rdblquote", "\xE2\x80\x9D"},
+    {"bullet", "\xE2\x80\xA2"},
+    {"emspace", " "},
+    {"enspace", " "},
+};
+
+static const char *const skipped[] = {"fonttbl",  "colortbl",  "stylesheet", "info",
+                                      "pict",     "object",    "fldinst",    "datafield",
+                                      "xmlnstbl", "themedata", "listtable",  "filetbl"};
+
+static sp_err apply(rtf *r, const char *word, int32_t number, bool has_number)
+{
+    if (strcmp(word, "u") == 0) return add_character(r, number);
+    if (strcmp(word, "uc") == 0) return current(r)->fallback = SP_MIN(SP_MAX(number, 0), 16), SP_OK;
+    if (strcmp(word, "ansicpg") == 0 && number > 0 && number < 100000) {
+        snprintf(r->code_page, sizeof r->code_page, "CP%d", (int)number);
+        return SP_OK;
+    }
+    if (strcmp(word, "bin") == 0 && has_number && number > 0)
+        return r->at += SP_MIN((size_t)number, r->n - r->at), SP_OK;
+    for (size_t i = 0; i < SP_COUNT(skipped); i++)
+        if (strcmp(word, skipped[i]) == 0) return current(r)->skipped = true, SP_OK;
+    for (size_t i = 0; i < SP_COUNT(texts); i++)
+        if (strcmp(word, texts[i].word) == 0) return add_text(r, texts[i].text);
+    return SP_OK;
+}
+
+/* take_word -- after a backslash and before a letter. */
+static sp_err take_word(rtf *r)
+{
+    char word[32];
+    size_t n = 0;
+    bool has_number, minus;
+    int32_t number = 0;
+    for (; r->at < r->n && ((r->s[r->at] | 32) >= 'a' && (r->s[r->at] | 32) <= 'z'); r->at++)
+        if (n < sizeof word - 1) word[n++] = r->s[r->at];
+    word[n] = '\0';
+    minus = r->at + 1 < r->n && r->s[r->at] == '-';
+    if (minus) r->at++;
+    has_number = r->at < r->n && r->s[r->at] >= '0' && r->s[r->at] <= '9';
+    for (; r->at < r->n && r->s[r->at] >= '0' && r->s[r->at] <= '9'; r->at++)
+        if (number < 100000000) number = number * 10 + (r->s[r->at] - '0');
+    if (r->at < r->n && r->s[r->at] == ' ') r->at++;
+    return apply(r, word, minus ? -number : number, has_number);
+}
+
+static int digit(char c)
+{
+    return c >= '0' && c <= '9'                 ? c - '0'
+           : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
+                                                : -1;
+}
+
+static sp_err take_control(rtf *r)
+{
+    if (r->at == r->n) return SP_OK;
+    char c = r->s[r->at];
+    if ((c | 32) >= 'a' && (c | 32) <= 'z') return take_word(r);
+    r->at++;
+    if (c == '\'' && r->at + 1 < r->n) {
+        int high = digit(r->s[r->at]), low = digit(r->s[r->at + 1]);
+        r->at += 2;
+        return high < 0 || low < 0 ? SP_OK : add_byte(r, (unsigned char)(high << 4 | low));
+    }
+    if (c == '*') return current(r)->skipped = true, SP_OK;
+    if (c == '~') return add_text(r, " ");
+    if (c == '\n' || c == '\r') return add_text(r, "\n\n");
+    if (c == '-' || c == ':' || c == '|') return SP_OK;
+    return add_byte(r, (unsigned char)(c == '_' ? '-' : c));
+}
+
+static void open_group(rtf *r)
+{
+    group around = *current(r);
+    r->to_skip = 0;
+    r->depth++;
+    if (r->depth < MAX_GROUPS) *current(r) = around;
+}
+
+static sp_err read_all(rtf *r)
+{
+    while (r->at < r->n && r->depth >= 0) {
+        char c = r->s[r->at++];
+        if (c == '{')
+            open_group(r);
+        else if (c == '}')
+            r->to_skip = 0, r->depth--;
+        else if (c == '\\')
+            SP_TRY(take_control(r));
+        else if (c != '\n' && c != '\r')
+            SP_TRY(add_byte(r, (unsigned char)c));
+        if (r->out.n > SP_DOC_MAX_BYTES) return sp_fail(SP_E_LIMIT, "too much text");
+        if (r->depth < 1) break; /* what follows the document is none of it */
+    }
+    r->depth = 0;
+    return flush(r);
+}
+
+sp_err sp_rtf_read(sp_reading *r, const char *data, size_t n)
+{
+    if (n < 6 || memcmp(data, "{\\rtf", 5) != 0) return sp_fail(SP_E_UNSUPPORTED, "no RTF");
+    rtf *t = SP_NEW(rtf);
+    if (!t) return sp_fail_nomem(sizeof *t, "an RTF reader");
+    *t = (rtf){.s = data, .n = n, .groups[0].fallback = 1, .code_page = "CP1252"};
+    sp_err err = read_all(t);
+    if (err == SP_OK && t->out.n && !sp_utf8_valid(t->out.v, t->out.n))
+        err = sp_fail(SP_E_UNSUPPORTED, "damaged RTF");
+    if (err == SP_OK) {
+        sp_document d = {.text = t->out.n ? t->out.v : "", .n = t->out.n};
+        err = sp_document_emit(r, &d, NULL);
+    }
+    sp_vec_fini(&t->raw);
+    sp_vec_fini(&t->page);
+    sp_vec_fini(&t->out);
+    sp_free(t);
+    return err;
+}

@@ -1,0 +1,57 @@
+/* shelf_int.h -- the file of registered documents, shared by the parts of the shelf: shelf.c (opening,
+ * registering, changing), shelf_read.c, shelf_end.c (doomed documents).
+ *
+ * Whatever is as long as a document is done in slices of SP_SHELF_SLICE chunks; the lock is free between
+ * them, and is given to waiting threads in their order, so that no call waits for another one's document. */
+#ifndef SP_RETRIEVE_SHELF_INT_H
+#define SP_RETRIEVE_SHELF_INT_H
+
+#include <pthread.h>
+
+#include "retrieve/read_int.h"
+#include "retrieve/shelf.h"
+
+enum { SP_SHELF_SLICE = 2048 };
+
+/* Values of documents.doomed. */
+enum { SP_SHELF_LIVE, SP_SHELF_DOOMED, SP_SHELF_PARTIAL /* chunks are being added; hidden */ };
+
+struct sp_shelf {
+    pthread_mutex_t lock; /* guards the tickets */
+    pthread_cond_t turn;
+    uint64_t n_tickets, n_served;
+    sqlite3 *db; /* used by the thread whose ticket is n_served */
+    char *path;
+};
+
+#define SP_SHELF_CHUNK_COLUMNS "c.document, c.at, d.id, c.title, c.text, d.tenant"
+
+/* sp_shelf_enter -- waits for the connection, first come first served; sp_shelf_leave gives it back. */
+void sp_shelf_enter(sp_shelf *s);
+void sp_shelf_leave(sp_shelf *s);
+/* sp_shelf_begin -- enters and begins a transaction. sp_shelf_end commits it, or rolls it back after an
+ * error, and leaves. */
+sp_err sp_shelf_begin(sp_shelf *s) SP_MUST_CHECK;
+sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
+
+sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q) SP_MUST_CHECK;
+/* sp_shelf_finish -- runs a statement without rows and ends it; *n_changed may be NULL. */
+sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed) SP_MUST_CHECK;
+void sp_shelf_bind_text(sqlite3_stmt *q, int at, const char *text); /* NULL: "" */
+sp_err sp_shelf_not_found(const char *id);
+/* sp_shelf_failed -- the connection's last error, while reading. */
+sp_err sp_shelf_failed(sp_shelf *s);
+
+/* Chunks being read from statements whose columns are SP_SHELF_CHUNK_COLUMNS. */
+typedef struct sp_shelf_hits {
+    SP_VEC(sp_hit) hits;
+    sp_arena *arena;
+} sp_shelf_hits;
+
+sp_err sp_shelf_hits_init(sp_shelf_hits *h) SP_MUST_CHECK;
+/* sp_shelf_hits_take -- all rows of a statement, which it resets. */
+sp_err sp_shelf_hits_take(sp_shelf *s, sqlite3_stmt *q, sp_shelf_hits *h) SP_MUST_CHECK;
+/* sp_shelf_hits_end -- moves the hits to *out, or frees them after an error, which it returns. */
+sp_err sp_shelf_hits_end(sp_shelf_hits *h, sp_err err, sp_hits *out) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,226 @@
+/* shelf_read.c -- what the shelf has: lists of documents, their chunks and content ids. */
+#include "retrieve/shelf_int.h"
+
+#include <string.h>
+
+/* -- reading ----------------------------------------------------------------------------------- */
+
+static const char *copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
+{
+    const unsigned char *text = sqlite3_column_text(q, column);
+    size_t n = text ? (size_t)sqlite3_column_bytes(q, column) : 0;
+    char *copy = sp_arena_take(arena, n + 1, 1); /* zeroed, so terminated */
+    if (copy && n) memcpy(copy, text, n);
+    return copy;
+}
+
+/* The sums are made for the rows of the list alone. */
+#define LIST_SQL(where)                                                                            \
+    "SELECT d.id, d.title, created, expires, pinned,"                                              \
+    "  (SELECT count(*) FROM chunks WHERE document = d.row),"                                      \
+    "  (SELECT coalesce(sum(length(CAST(text AS BLOB))), 0) FROM chunks WHERE document = d.row),"  \
+    "  (SELECT coalesce(sum(n_tokens), 0) FROM chunks WHERE document = d.row)"                     \
+    " FROM documents AS d WHERE tenant = ?1 AND doomed = 0 AND " where                             \
+    " AND (expires = 0 OR expires >= ?2) ORDER BY d.id LIMIT ?4"
+
+typedef SP_VEC(sp_document_info) info_list;
+
+static sp_err take_info(sqlite3_stmt *q, sp_arena *arena, info_list *out)
+{
+    SP_TRY(sp_vec_reserve(out, 1));
+    sp_document_info i = {.id = copy_text(q, 0, arena),
+                          .title = copy_text(q, 1, arena),
+                          .created_s = sqlite3_column_int64(q, 2),
+                          .expires_s = sqlite3_column_int64(q, 3),
+                          .pinned = sqlite3_column_int(q, 4) != 0,
+                          .n_chunks = sqlite3_column_int64(q, 5),
+                          .n_bytes = sqlite3_column_int64(q, 6),
+                          .n_tokens = sqlite3_column_int64(q, 7)};
+    if (!i.id || !i.title) return sp_fail_nomem(sizeof i, "a document");
+    out->v[out->n++] = i;
+    return SP_OK;
+}
+
+static sp_err run_list(sp_shelf *s, const sp_shelf_query *query, sp_arena *arena, info_list *out)
+{
+    sqlite3_stmt *q;
+    int rc;
+    SP_TRY(sp_shelf_prepare(s, query->id ? LIST_SQL("d.id = ?3") : LIST_SQL("d.id > ?3"), &q));
+    sp_shelf_bind_text(q, 1, query->tenant);
+    sqlite3_bind_int64(q, 2, query->now_s);
+    sp_shelf_bind_text(q, 3, query->id ? query->id : query->after);
+    sqlite3_bind_int(q, 4, query->limit);
+    sp_err err = SP_OK;
+    while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = take_info(q, arena, out);
+    if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
+    sqlite3_finalize(q);
+    return err;
+}
+
+sp_err sp_shelf_list(sp_shelf *s, const sp_shelf_query *q, sp_document_list *out)
+{
+    info_list list = {0};
+    sp_arena *arena = SP_NEW(sp_arena);
+    if (!arena) return sp_fail_nomem(sizeof *arena, "documents");
+    sp_shelf_enter(s);
+    sp_err err = run_list(s, q, arena, &list);
+    sp_shelf_leave(s);
+    if (err == SP_OK && q->id && list.n == 0) err = sp_shelf_not_found(q->id);
+    sp_document_list result = {.v = list.v, .n = (int)list.n, .strings = arena};
+    if (err == SP_OK)
+        *out = result;
+    else
+        sp_document_list_fini(&result);
+    return err;
+}
+
+void sp_document_list_fini(sp_document_list *l)
+{
+    if (!l) return;
+    if (l->strings) sp_arena_fini(l->strings);
+    sp_free(l->strings);
+    sp_free(l->v);
+    *l = (sp_document_list){0};
+}
+
+sp_err sp_shelf_failed(sp_shelf *s)
+{
+    return sp_db_fail(s->db, s->path, "cannot read");
+}
+
+sp_err sp_shelf_hits_init(sp_shelf_hits *h)
+{
+    *h = (sp_shelf_hits){.arena = SP_NEW(sp_arena)};
+    return h->arena ? SP_OK : sp_fail_nomem(sizeof *h->arena, "chunks");
+}
+
+static sp_err take_hit(sqlite3_stmt *q, sp_shelf_hits *h)
+{
+    sp_hit hit = {.id = sqlite3_column_int64(q, 1),
+                  .file = copy_text(q, 2, h->arena),
+                  .title = copy_text(q, 3, h->arena),
+                  .text = copy_text(q, 4, h->arena),
+                  .root = copy_text(q, 5, h->arena)};
+    if (!hit.file || !hit.title || !hit.text || !hit.root)
+        return sp_fail_nomem(sizeof hit, "a chunk");
+    SP_TRY(sp_vec_reserve(&h->hits, 1));
+    h->hits.v[h->hits.n++] = hit;
+    return SP_OK;
+}
+
+sp_err sp_shelf_hits_take(sp_shelf *s, sqlite3_stmt *q, sp_shelf_hits *h)
+{
+    sp_err err = SP_OK;
+    int rc = SQLITE_DONE;
+    while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) err = take_hit(q, h);
+    if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
+    sqlite3_reset(q);
+    return err;
+}
+
+sp_err sp_shelf_hits_end(sp_shelf_hits *h, sp_err err, sp_hits *out)
+{
+    sp_hits result = {.v = h->hits.v, .n = (int)h->hits.n, .strings = h->arena};
+    if (err == SP_OK)
+        *out = result;
+    else
+        sp_hits_fini(&result);
+    return err;
+}
+
+/* take_all -- the chunks of one statement, which it ends. */
+static sp_err take_all(sp_shelf *s, sqlite3_stmt *q, sp_hits *out)
+{
+    sp_shelf_hits h;
+    sp_err err = sp_shelf_hits_init(&h);
+    if (err == SP_OK) err = sp_shelf_hits_take(s, q, &h);
+    sqlite3_finalize(q);
+    return sp_shelf_hits_end(&h, err, out);
+}
+
+sp_err sp_shelf_chunks(sp_shelf *s, const char *tenant, const char *id, sp_hits *out)
+{
+    sqlite3_stmt *q;
+    sp_shelf_enter(s);
+    sp_err err = sp_shelf_prepare(
+        s,
+        "SELECT " SP_SHELF_CHUNK_COLUMNS
+        " FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row"
+        " WHERE tenant = ?1 AND doomed = 0 AND d.id >= ?2 AND (?3 = 0 OR d.id = ?2)"
+        " ORDER BY d.id, c.at",
+        &q);
+    if (err == SP_OK) {
+        sp_shelf_bind_text(q, 1, tenant);
+        sp_shelf_bind_text(q, 2, id);
+        sqlite3_bind_int(q, 3, id != NULL);
+        err = take_all(s, q, out);
+    }
+    sp_shelf_leave(s);
+    if (err == SP_OK && id && out->n == 0) {
+        sp_hits_fini(out);
+        err = sp_shelf_not_found(id);
+    }
+    return err;
+}
+
+sp_err sp_shelf_live(sp_shelf *s, sp_hits *out)
+{
+    sqlite3_stmt *q;
+    sp_shelf_enter(s);
+    sp_err err =
+        sp_shelf_prepare(s,
+                         "SELECT " SP_SHELF_CHUNK_COLUMNS
+                         " FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row"
+                         " WHERE doomed = 0 ORDER BY d.row, c.at",
+                         &q);
+    if (err == SP_OK) err = take_all(s, q, out);
+    sp_shelf_leave(s);
+    return err;
+}
+
+/* -- content ids ------------------------------------------------------------------------------- */
+
+/* take_ids -- rows of one digest. Ends the statement. */
+static sp_err take_ids(sp_shelf *s, sqlite3_stmt *q, sp_digests *out)
+{
+    sp_err err = SP_OK;
+    int rc = SQLITE_DONE;
+    while (err == SP_OK && (rc = sqlite3_step(q)) == SQLITE_ROW) {
+        const void *blob = sqlite3_column_blob(q, 0);
+        if (sqlite3_column_bytes(q, 0) != sizeof out->v->b) continue; /* somebody else's row */
+        err = sp_vec_reserve(out, 1);
+        if (err == SP_OK) memcpy(out->v[out->n++].b, blob, sizeof out->v->b);
+    }
+    if (err == SP_OK && rc != SQLITE_DONE) err = sp_shelf_failed(s);
+    sqlite3_finalize(q);
+    return err;
+}
+
+#define BOTH_IDS(where)                                                                            \
+    "SELECT dressed FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row WHERE " where \
+    " UNION SELECT bare FROM documents AS d CROSS JOIN chunks AS c ON c.document = d.row "         \
+    "WHERE " where
+
+sp_err sp_shelf_ids(sp_shelf *s, const char *tenant, const char *id, sp_digests *out)
+{
+    sqlite3_stmt *q;
+    sp_shelf_enter(s);
+    sp_err err = sp_shelf_prepare(s, BOTH_IDS("tenant = ?1 AND d.id = ?2 AND doomed = 0"), &q);
+    if (err == SP_OK) {
+        sp_shelf_bind_text(q, 1, tenant);
+        sp_shelf_bind_text(q, 2, id);
+        err = take_ids(s, q, out);
+    }
+    sp_shelf_leave(s);
+    return err == SP_OK && out->n == 0 ? sp_shelf_not_found(id) : err;
+}
+
+sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out)
+{
+    sqlite3_stmt *q;
+    sp_shelf_enter(s);
+    sp_err err = sp_shelf_prepare(s, BOTH_IDS("pinned = 1 AND doomed = 0") " ORDER BY 1", &q);
+    if (err == SP_OK) err = take_ids(s, q, out);
+    sp_shelf_leave(s);
+    return err;
+}

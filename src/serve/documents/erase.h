@@ -1,0 +1,42 @@
+/* erase.h -- removes copies from every tier so that nothing of them is left, and pins copies by content. */
+#ifndef SP_SERVE_ERASE_H
+#define SP_SERVE_ERASE_H
+
+#include "serve/request/context.h"
+
+/* Two steps, both of any thread, as all commands (driver.h). Until the second leaves nothing pending, no copy that
+ * depends on one of the segments is written to a tier. ids [n] sorted by their bytes. */
+
+/* sp_context_erase_tiers -- drops the copies of these segments from the tiers below the device, and those computed
+ * after one of them: paths through them, copies fused with them; and overwrites what they left. *n_store counts
+ * them. Waits for the tiers on the caller's thread: steps continue. Errors: SP_E_IO (also: a tier does not answer, or
+ * what a copy was computed after cannot be read), SP_E_NOMEM; what could be erased is: call again. */
+sp_err sp_context_erase_tiers(sp_context *c, const sp_digest *ids, size_t n,
+                              int64_t *n_store) SP_MUST_CHECK;
+
+typedef struct sp_erased {
+    int64_t n_device;  /* copies that were on the device */
+    int64_t n_pending; /* copies that requests still read: call again later */
+} sp_erased;
+
+/* sp_context_erase_device -- the same on the device, and copies placed after them. Their blocks are zeroed before
+ * others get them. Errors: SP_E_IO, SP_E_NOMEM; what could be erased is. */
+sp_err sp_context_erase_device(sp_context *c, const sp_digest *ids, size_t n,
+                               sp_erased *out) SP_MUST_CHECK;
+
+/* Where copies of segments are. */
+typedef struct sp_presence {
+    int64_t n_device, n_store; /* ids with a copy there */
+} sp_presence;
+
+/* sp_context_presence -- ids [n] sorted. */
+sp_err sp_context_presence(sp_context *c, const sp_digest *ids, size_t n,
+                           sp_presence *out) SP_MUST_CHECK;
+
+/* sp_context_hold -- pins the READY content copies of these segments, up to `share` of the pool in all, in
+ * `held`, and lets go of those that are not named any more; n 0 lets go of all. */
+typedef SP_VEC(const sp_copy *) sp_held;
+sp_err sp_context_hold(sp_context *c, const sp_digest *ids, size_t n, float share,
+                       sp_held *held) SP_MUST_CHECK;
+
+#endif

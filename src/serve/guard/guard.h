@@ -1,0 +1,61 @@
+/* guard.h -- watches whether reuse changes answers, and takes it back where it does.
+ *
+ *   sampled request --first token--> noted { prompt, logits } --idle--> check: the same prompt, off
+ *                                                                          | logits
+ *                                            KL(off || reuse), same best token, for the policy
+ *                                                                          |
+ *        mean KL above the bound:  ratio 0 -> 0.15 -> 0.3 -> 0.5 -> "prefix" |
+ *
+ * Sparse decoding is checked in the same way, as the "policy" named sparse: the first tokens that an
+ * answer decoded sparsely, once more with full attention after the same tokens and over the same
+ * reuse. Above the bound, answers are decoded with full attention.
+ *
+ * Only requests that follow the context's own settings are sampled and steered; one that names its
+ * policy gets it. A check begins when nothing else is to do, one at a time.
+ *
+ * Invariants
+ *  I1  at most WAITING prompts are noted; more are left out.
+ *  I2  a ratio only rises, and a fallen policy stays so until the context is closed.
+ */
+#ifndef SP_SERVE_GUARD_H
+#define SP_SERVE_GUARD_H
+
+#include "reuse/choice.h"
+#include "serve/prompt/prompt.h"
+
+typedef struct sp_guard sp_guard;
+
+/* sp_guard_create -- share: of requests to check, above 0, at most 1. bound: the largest mean KL in
+ * nats that changes nothing. Errors: SP_E_ARG, SP_E_NOMEM. */
+sp_err sp_guard_create(float share, float bound, sp_guard **out) SP_MUST_CHECK;
+void sp_guard_destroy(sp_guard *g);
+
+/* sp_guard_steer -- raises the ratio, or replaces the policy, as the checks so far demand. */
+void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice);
+/* sp_guard_samples -- this request is one to check. */
+bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
+/* sp_guard_steer_decode -- for a request that follows the context: whether it may be decoded sparsely
+ * and, if so, whether it is one to check. */
+bool sp_guard_steer_decode(sp_guard *g, bool *sampled);
+/* The request whose answer is noted. */
+typedef struct sp_guarded {
+    const sp_prompt_space *space;
+    const sp_reuse_policy *policy;
+    const sp_segment *segs; /* [n_segs] */
+    int n_segs, n_tokens, n_vocab;
+} sp_guarded;
+
+/* sp_guard_note -- the logits [V] of its first token. Leaves out what it has no memory for. */
+void sp_guard_note(sp_guard *g, const sp_guarded *of, const float *logits);
+
+typedef struct sp_guard_noted sp_guard_noted;
+/* sp_guard_begin_sparse -- notes of the tokens that it decodes sparsely; NULL: no memory or no room. No check of them
+ * begins while the request runs. */
+sp_guard_noted *sp_guard_begin_sparse(sp_guard *g, const sp_guarded *of);
+/* sp_guard_add_sparse -- the logits [V] of the token that follows `before`; false: that was the last one wanted. */
+bool sp_guard_add_sparse(sp_guard_noted *n, int32_t before, const float *logits, int n_vocab);
+
+/* sp_guard_reports -- [*n], borrowed until the next check; g NULL: none. */
+const sp_guard_report *sp_guard_reports(const sp_guard *g, int *n);
+
+#endif

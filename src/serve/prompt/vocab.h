@@ -1,0 +1,14 @@
+/* vocab.h -- what sp_vocab is: the tokenizer of a model, and its chat template. */
+#ifndef SP_SERVE_VOCAB_H
+#define SP_SERVE_VOCAB_H
+
+#include "model/model.h"
+#include "spolia.h"
+
+struct sp_vocab {
+    const sp_tokenizer *tokenizer;
+    sp_model *model;           /* owned when opened alone; NULL inside a context */
+    const char *chat_template; /* of the model; or NULL */
+};
+
+#endif

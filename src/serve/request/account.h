@@ -1,0 +1,19 @@
+/* account.h -- what happened to each segment, and when. */
+#ifndef SP_SERVE_ACCOUNT_H
+#define SP_SERVE_ACCOUNT_H
+
+#include "spolia.h"
+
+typedef struct sp_request_account {
+    int64_t submit_us, start_us, first_us;
+    double compute_us; /* of the plan that runs: its share of the steps */
+    char detail[256];
+    sp_result result;
+} sp_request_account;
+
+/* sp_request_report -- fills the result with what happened to each segment. */
+void sp_request_report(sp_request *r);
+/* sp_request_report_decode -- what sparse decoding did. */
+void sp_request_report_decode(sp_request *r);
+
+#endif

@@ -1,0 +1,41 @@
+/* answer.h -- the tokens of an answer: chosen, checked for stop strings, handed out. */
+#ifndef SP_SERVE_ANSWER_H
+#define SP_SERVE_ANSWER_H
+
+#include "base/mem.h"
+#include "engine/grammar/grammar.h"
+#include "engine/offload/offload.h"
+#include "engine/sampler.h"
+#include "engine/sparse/sparse.h"
+#include "model/tokenizer/tokenizer.h"
+#include "spolia.h"
+
+typedef struct sp_request_answer {
+    int32_t max_tokens;
+    sp_sampler sampler;
+    sp_grammar_state *grammar;     /* from the first token on; or NULL */
+    sp_sparse *sparse;             /* NULL: full attention */
+    int32_t window;                /* tokens that each token looks at; 0: all */
+    sp_offload_stats offload_then; /* when decoding began */
+    int32_t *ends; /* [n_ends] end and stop tokens, where min_tokens forbids them; in `arena` */
+    int n_ends;
+    sp_token_logprob *logprobs; /* [1 + top_logprobs] for on_token; in `arena` */
+    sp_text_stream stream;
+    sp_bytes text;    /* so far */
+    size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
+    sp_tokens tokens; /* generated ids */
+} sp_request_answer;
+
+/* What the guard checks of it (serve/guard/guard.h). */
+typedef struct sp_request_check {
+    bool first;                   /* its first token */
+    bool sparse;                  /* the tokens that it decodes sparsely */
+    struct sp_guard_noted *noted; /* those so far; the guard's */
+} sp_request_check;
+
+/* sp_request_stops_at -- whether the request named the token as one that ends its answer. */
+bool sp_request_stops_at(const sp_request *r, int32_t id);
+/* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
+void sp_request_take_token(sp_request *r, const float *logits);
+
+#endif

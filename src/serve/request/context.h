@@ -1,0 +1,119 @@
+/* context.h -- what a context owns. */
+#ifndef SP_SERVE_CONTEXT_H
+#define SP_SERVE_CONTEXT_H
+
+#include "cache/cost.h"
+#include "cache/ledger.h"
+#include "engine/engine.h"
+#include "engine/grammar/grammar.h"
+#include "engine/sparse/notes.h"
+#include "engine/offload/offload.h"
+#include "model/model.h"
+#include "reuse/choice.h"
+#include "serve/request/decode.h"
+#include "serve/request/driver.h"
+#include "serve/request/measured.h"
+#include "serve/queue/budget.h"
+#include "serve/queue/order.h"
+#include "serve/prompt/prompt.h"
+#include "serve/prompt/vocab.h"
+#include "serve/queue/share.h"
+#include "serve/tiers/tiers.h"
+
+typedef struct sp_guard sp_guard; /* serve/guard/guard.h */
+
+/* Work for steps in which no request waits or runs: the guard's checks. */
+typedef struct sp_idle_work {
+    void (*step)(sp_context *c);
+    bool (*is_left)(const sp_context *c);
+} sp_idle_work;
+
+/* What a prompt is read with. */
+typedef struct sp_context_texts {
+    sp_prompt_space prompts;
+    sp_vocab vocab;
+    sp_token_set *grammar_tokens; /* made when the first grammar is used */
+} sp_context_texts;
+
+/* For requests that do not name their own. */
+typedef struct sp_context_defaults {
+    sp_reuse_choice reuse;
+    sp_decode_choice decode;
+} sp_context_defaults;
+
+typedef struct sp_context_limits {
+    int n_ctx, n_batch, max_requests;
+} sp_context_limits;
+
+/* The requests that wait, and what their order depends on (queue.h). */
+typedef struct sp_context_waiting {
+    sp_request *first;         /* oldest first, but for the one that starts next */
+    _Atomic bool has_canceled; /* one of them may be canceled */
+    int64_t next_expiry_us;    /* none has waited too long before; 0: none ever has */
+    const sp_queue_order *order;
+    int window;
+    sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */
+    int n_began;
+    unsigned next_fresh; /* whose cached tokens are counted again next */
+    sp_shares shares;
+} sp_context_waiting;
+
+/* What the ledger was last told about the waiting requests (look_ahead.c). */
+typedef struct sp_context_ahead {
+    const sp_request *from; /* the oldest one then; never read */
+    int64_t at;             /* the ledger's n_added then */
+} sp_context_ahead;
+
+typedef struct sp_context_loads {
+    sp_preload preload;
+    double token_us;     /* what computing a token of a prompt took lately; 0: unknown */
+    int64_t patience_us; /* least time that a request waits for loads */
+    int64_t n_early;     /* requests that began before their copies were there */
+    int64_t n_late;      /* of those, started over */
+} sp_context_loads;
+
+/* The step that is being composed. */
+typedef struct sp_context_step_state {
+    sp_slice *slices;  /* [max_requests] */
+    sp_request **of;   /* [max_requests] whose slice it is */
+    float *logits;     /* [max_requests, V] */
+    int n_decoding;    /* requests that decode in it */
+    sp_budget budget;
+    sp_measured_steps measured;
+} sp_context_step_state;
+
+struct sp_context {
+    sp_model *model;
+    sp_kv_pool *pool;
+    sp_device *device;
+    sp_device *own_device; /* the same, unless the context was opened on a caller's device */
+    sp_engine *engine;
+    sp_offload *offload; /* context_bytes; or NULL */
+    sp_heads *heads;     /* of the model, where they were profiled; or NULL */
+    sp_ledger *ledger;
+    sp_cost cost;    /* sp_cache_opts.profile */
+    sp_tiers *tiers; /* the store; or NULL */
+    sp_guard *guard; /* or NULL */
+    sp_idle_work idle;
+    sp_driver *driver;
+    char *salt, *store;
+    sp_context_texts texts;
+    sp_context_defaults defaults;
+    sp_context_limits limits;
+    sp_context_waiting waiting;
+    sp_context_ahead ahead;
+    sp_context_loads loads;
+    sp_context_step_state step;
+    sp_request *running;  /* oldest first */
+    sp_request *finished; /* in this step */
+    int n_running;
+    int64_t reserved; /* blocks set aside for running requests: request.h, I2 */
+    int64_t now;      /* logical time: look-ups */
+};
+
+/* sp_context_open_on -- sp_context_open on a device, which must outlive the context; `device`, `cpu`
+ * and `n_threads` of the options then mean nothing. NULL: as they say. */
+sp_err sp_context_open_on(sp_device *device, const sp_context_opts *o,
+                          sp_context **out) SP_MUST_CHECK;
+
+#endif

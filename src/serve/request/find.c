@@ -1,0 +1,148 @@
+/* find.c -- where the KV of each segment is, as the policy finds it; pinned until the request lets
+ * go. */
+#include <string.h>
+
+#include "base/clock.h"
+
+#include "serve/request/request.h"
+
+sp_reuse_input sp_request_input(const sp_request *r)
+{
+    const sp_reuse_choice *o = &r->reuse;
+    sp_reuse_input in = {.segs = r->prompt.segs,
+                         .n_segs = r->prompt.n_segs,
+                         .ids = r->prompt.ids,
+                         .n_head = r->prompt.n_head,
+                         .found = r->look.found,
+                         .recompute = o->policy->recomputes ? o->recompute : 0,
+                         .alpha = o->alpha,
+                         .focus = o->focus,
+                         .unfused = o->unfused,
+                         .exact_first = o->exact_first,
+                         .warm = r->answer.max_tokens == 0,
+                         .answer_room = r->answer.max_tokens,
+                         .window = r->answer.window,
+                         .n_layers = r->ctx->model->hp.n_layers,
+                         .last = r->plans.last.n_spans ? &r->plans.last : NULL};
+    memcpy(in.n_done, r->plans.n_done, sizeof in.n_done);
+    return in;
+}
+
+void sp_request_unpin(sp_request *r, sp_found *found)
+{
+    for (int i = 0; i < r->prompt.n_segs; i++) {
+        if (found[i].copy) sp_ledger_unpin(r->ctx->ledger, found[i].copy);
+        found[i] = (sp_found){0};
+    }
+}
+
+/* has_own_salt -- it is of another tenant than the context. */
+static bool has_own_salt(const sp_request *r)
+{
+    const char *salt = r->ctx->salt;
+    return r->prompt.salt && (!salt || strcmp(r->prompt.salt, salt) != 0);
+}
+
+/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another model;
+ * that is known of the context's own tenant only. */
+static void note_elsewhere(sp_request *r, sp_found *found)
+{
+    const sp_tiers *t = has_own_salt(r) ? NULL : r->ctx->tiers;
+    for (int i = 0; sp_tiers_has_store(t) && i < r->prompt.n_segs; i++) {
+        bool is_new = found[i].miss == SP_MISS_NEVER_SEEN || found[i].miss == SP_MISS_EDITED;
+        if (is_new &&
+            sp_tiers_has_elsewhere(t, &r->prompt.segs[i], r->prompt.segs, r->prompt.n_head))
+            found[i].miss = SP_MISS_OTHER_MODEL;
+    }
+}
+
+/* note_policy -- a policy that finds by path alone does not see the copies of chunks in the store. */
+static void note_policy(sp_request *r, sp_found *found)
+{
+    const sp_request_prompt *p = &r->prompt;
+    const sp_tiers *t = r->ctx->tiers;
+    if (!r->reuse.policy->by_path || has_own_salt(r) || !sp_tiers_has_store(t)) return;
+    for (int i = p->n_head; i < p->n_segs; i++) {
+        if (p->segs[i].kind != SP_SEG_CHUNK || found[i].copy) continue;
+        const sp_tiers_key key = {.seg = &p->segs[i], .head = p->ids, .n_head = p->n_head};
+        if (sp_tiers_has(t, &key, SP_COPY_FUSED) || sp_tiers_has(t, &key, SP_COPY_PLAIN))
+            found[i].miss = SP_MISS_POLICY;
+    }
+}
+
+/* look -- fills `found`, which is empty before; on failure it is empty again. */
+static sp_err look(sp_request *r, bool ready_only, sp_found *found)
+{
+    sp_context *c = r->ctx;
+    sp_reuse_input in = sp_request_input(r);
+    in.found = found;
+    sp_finder f = {.in = &in,
+                   .ledger = c->ledger,
+                   .arena = &r->look.arena,
+                   .now = ++c->now,
+                   .ready_only = ready_only};
+    int64_t start = sp_clock_us();
+    sp_err err = r->reuse.policy->find(&f);
+    if (err == SP_OK) {
+        note_elsewhere(r, found);
+        note_policy(r, found);
+    } else {
+        sp_request_unpin(r, found);
+    }
+    r->plans.us += sp_clock_us() - start;
+    return err;
+}
+
+sp_err sp_request_find(sp_request *r)
+{
+    int64_t n_added = sp_ledger_stats_of(r->ctx->ledger).n_added;
+    if (r->look.at == n_added) return SP_OK;
+    sp_request_let_go(r);
+    sp_arena_reset(&r->look.arena);
+    r->plans.us = 0;
+    SP_TRY(look(r, r->loads.state == SP_LOADS_READY_ONLY, r->look.found));
+    r->look.at = n_added;
+    return SP_OK;
+}
+
+sp_err sp_request_look(sp_request *r, sp_found *found)
+{
+    const sp_ledger_stats before = sp_ledger_stats_of(r->ctx->ledger);
+    int64_t plan_us = r->plans.us;
+    sp_err err = look(r, false, found);
+    sp_ledger_uncount(r->ctx->ledger, &before);
+    r->plans.us = plan_us;
+    return err;
+}
+
+/* remember -- what the account says of a segment stays as it was when the request came. */
+static void remember(const sp_found *old, bool computed, sp_found *now)
+{
+    bool same = now->copy && now->copy == old->copy;
+    if (computed || same) now->source = old->source;
+    if (!now->copy || now->source == SP_FROM_NOWHERE)
+        if (old->miss != SP_MISS_NONE) now->miss = old->miss;
+}
+
+sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed)
+{
+    size_t n = (size_t)r->prompt.n_segs;
+    sp_arena_reset(&r->look.arena);
+    sp_found *now = sp_arena_take(&r->look.arena, n, sizeof *now);
+    if (!now) return sp_fail_nomem(n * sizeof *now, "a look-up");
+    SP_TRY(look(r, ready_only, now));
+    for (int i = 0; i < r->prompt.n_segs; i++) remember(&r->look.found[i], computed, &now[i]);
+    sp_request_unpin(r, r->look.found); /* only now: what is found in both stays pinned */
+    memcpy(r->look.found, now, n * sizeof *now);
+    return SP_OK;
+}
+
+void sp_request_let_go(sp_request *r)
+{
+    sp_plan_fini(&r->plans.now);
+    sp_plan_fini(&r->plans.last);
+    sp_request_unpin(r, r->look.found);
+    if (r->must) sp_ledger_unpin(r->ctx->ledger, r->must);
+    r->must = NULL;
+    r->look.at = -1;
+}

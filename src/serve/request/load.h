@@ -1,0 +1,55 @@
+/* load.h -- copies that were found below the device come to it. The files of loading, in the order of a load:
+ *
+ *   serve/request/load.c    which copies a request waits for, and how long
+ *   serve/tiers/loads.c     a load: tries the tiers, times out, ends in the ledger   (serve/tiers/tiers.h)
+ *   cache/ledger_tiers.c    FREE -> LOADING -> READY; blocks for it                  (cache/ledger.h)
+ *   store/moves.c           header and layers between a tier and blocks              (store/moves.h)
+ *   store/tier.c            operations of any tier: queues, deadlines, ends          (store/tier.h)
+ *   store/host/tier.c       the host tier
+ *   store/disk/read.c       the disk tier, with store/aio/ for its reads
+ *   store/record.c          the header of a copy; store/notes.c: what is kept beside its keys
+ *   serve/tiers/posts.c     the end of a load, back on the engine thread
+ *   serve/tiers/paths.c     path copies, when a store opens */
+#ifndef SP_SERVE_LOAD_H
+#define SP_SERVE_LOAD_H
+
+#include "cache/copy.h"
+#include "engine/engine.h"
+#include "reuse/reuse.h"
+#include "spolia.h"
+
+/*   ANY --some layers are there--> EARLY --a layer is late--> LATE --start over--> READY_ONLY
+ *     \______________ loading takes longer than computing ________________________/     */
+typedef enum sp_loads_state {
+    SP_LOADS_ANY,        /* takes copies that must be loaded */
+    SP_LOADS_EARLY,      /* runs, although copies that it found are LOADING */
+    SP_LOADS_LATE,       /* a layer was not there in time */
+    SP_LOADS_READY_ONLY, /* takes READY copies only: others came too late */
+} sp_loads_state;
+
+typedef struct sp_request_loads {
+    sp_loads_state state;
+    int64_t since_us;   /* when it began to wait for loads; 0: it does not */
+    int64_t await_us;   /* early: until then a step may wait for a layer */
+    int64_t fetched_at; /* the ledger's n_added when loads were begun ahead; -1: they were not */
+} sp_request_loads;
+
+/* sp_request_load -- brings copies that were found in the store to the device; *ready: all of
+ * found[] can be read. A copy that cannot be loaded is a miss. Call it again while it is not
+ * ready. */
+sp_err sp_request_load(sp_request *r, bool *ready) SP_MUST_CHECK;
+/* sp_request_awaits -- the hook of its slices in prefill: ends them when it is canceled; early: waits for layers. */
+sp_await sp_request_awaits(sp_request *r);
+/* sp_request_patience -- LOADING: how long it still waits, us; a long time when that is unknown. */
+int64_t sp_request_patience(const sp_request *r);
+/* sp_request_is_there -- early: whether a step would not wait for it. */
+bool sp_request_is_there(sp_request *r);
+/* sp_request_load_end -- early, its first plan is computed: waits until its copies are READY; false: one
+ * is not. */
+bool sp_request_load_end(sp_request *r);
+/* sp_context_prefetch -- begins to load what the requests after the oldest will find. */
+void sp_context_prefetch(sp_context *c);
+/* sp_request_load_failed -- notes why a copy that a request waits for is missing. */
+void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why);
+
+#endif

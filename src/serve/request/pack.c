@@ -1,0 +1,40 @@
+/* pack.c -- an answer over nodes of trees that are stored apart: loaded from a lower tier, or computed for other
+ * questions. Attention gathers their keys in each step; moved together, they are read in place (kv/pack.h).
+ *
+ * How long an answer becomes is not known, and moving costs about what PACK_AFTER steps of gathering do. So the
+ * nodes move after that many tokens: short answers pay nothing, long ones at most twice the least. The new blocks
+ * are the request's own, and are given back with its plan. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/pack.h"
+#include "serve/request/request.h"
+
+enum {
+    PACK_AFTER = 8, /* tokens of the answer, with as many to come */
+    SHARE = 8       /* of KV memory: 1 / SHARE of it for the nodes of a request */
+};
+
+/* may_pack -- sparse decoding remembers blocks, and blocks of an offload may be away. */
+static bool may_pack(const sp_request *r)
+{
+    const int32_t n = (int32_t)r->answer.tokens.n;
+    return n == PACK_AFTER && r->answer.max_tokens - n >= PACK_AFTER && !r->answer.sparse &&
+           !r->ctx->offload && !r->measure.apart;
+}
+
+void sp_request_pack(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    if (!may_pack(r)) return;
+    const int64_t start = sp_clock_us();
+    const sp_packing what = sp_plan_packing(&r->plans.now);
+    if (!what.n_tokens || what.n_blocks > sp_kv_pool_n_blocks(c->pool) / SHARE) return;
+    if (!sp_ledger_free_up(c->ledger, c->reserved + what.n_blocks)) return;
+    sp_err err = sp_engine_pack(c->engine, &r->plans.now, &what);
+    if (err != SP_OK) {
+        sp_log(SP_LOG_WARN, "nodes stay where they are stored: %s", sp_error_detail());
+        return;
+    }
+    r->account.result.decode.n_packed = what.n_tokens;
+    r->account.result.decode.pack_us = sp_clock_us() - start;
+}

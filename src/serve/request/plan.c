@@ -1,0 +1,107 @@
+/* plan.c -- plans, and the KV memory that they take: reserved for the whole request before it
+ * starts, and bound plan by plan. */
+#include "base/clock.h"
+#include "serve/request/request.h"
+
+static sp_err make_plan(sp_request *r)
+{
+    int64_t start = sp_clock_us();
+    sp_reuse_input in = sp_request_input(r);
+    sp_plan_init(&r->plans.now, r->ctx->pool);
+    r->plans.next_todo = 0;
+    sp_err err = r->reuse.policy->next_plan(&in, &r->plans.now, &r->plans.role);
+    r->plans.answer_span = r->plans.now.n_spans - 1;
+    r->plans.us += sp_clock_us() - start;
+    return err;
+}
+
+sp_err sp_request_plan_first(sp_request *r)
+{
+    return r->plans.now.n_spans ? SP_OK : make_plan(r);
+}
+
+/* -- KV memory ------------------------------------------------------------------------------- */
+
+/* set_aside -- n blocks (or -n back) for the request: I2. */
+static void set_aside(sp_request *r, int64_t n)
+{
+    r->plans.reserved += n;
+    r->ctx->reserved += n;
+}
+
+void sp_request_took_block(sp_request *r)
+{
+    set_aside(r, -1);
+}
+
+void sp_request_unreserve(sp_request *r)
+{
+    set_aside(r, -r->plans.reserved);
+}
+
+/* room_of -- a bound on the blocks of all plans: every segment that is not found, and once more the
+ * prompt where tokens are recomputed. */
+static int64_t room_of(const sp_reuse_input *in)
+{
+    int64_t n = 0;
+    int32_t n_prompt = 0;
+    for (int i = 0; i < in->n_segs; i++) {
+        n_prompt += in->segs[i].n;
+        if (!in->found[i].copy) n += sp_blocks_for(in->segs[i].n);
+    }
+    return n + (in->recompute > 0 ? sp_blocks_for(n_prompt) : 0);
+}
+
+/* blocks_needed -- for all plans of the request and its answer, at most; what is found is pinned
+ * already. */
+static int64_t blocks_needed(const sp_request *r)
+{
+    const sp_reuse_policy *p = r->reuse.policy;
+    sp_reuse_input in = sp_request_input(r);
+    int64_t answer = sp_blocks_for(r->answer.max_tokens);
+    if (r->plans.role == SP_PLAN_ANSWER && !p->room) return sp_plan_n_fresh(&r->plans.now) + answer;
+    return answer + (p->room ? p->room(&in) : room_of(&in));
+}
+
+/* bind -- the plan takes its blocks out of what is set aside. */
+static sp_err bind(sp_request *r)
+{
+    int64_t n = sp_plan_n_fresh(&r->plans.now);
+    SP_TRY(sp_plan_bind(&r->plans.now));
+    set_aside(r, -n);
+    return sp_plan_check(&r->plans.now);
+}
+
+sp_err sp_request_reserve(sp_request *r, bool *fits)
+{
+    sp_context *c = r->ctx;
+    int64_t need = blocks_needed(r);
+    *fits = sp_ledger_free_up(c->ledger, c->reserved + need);
+    if (*fits) {
+        set_aside(r, need);
+        return bind(r);
+    }
+    bool others_hold = c->n_running > 0 || sp_tiers_is_busy(c->tiers);
+    if (others_hold) return SP_OK;
+    return sp_fail(SP_E_NOKV,
+                   "prompt and answer need %lld blocks of KV memory, %lld of %lld can be had",
+                   (long long)need, (long long)sp_kv_pool_n_free(c->pool),
+                   (long long)sp_kv_pool_n_blocks(c->pool));
+}
+
+/* end_last -- blocks that the last plan took and nobody has kept are set aside again. */
+static void end_last(sp_request *r)
+{
+    int64_t n_free = sp_kv_pool_n_free(r->ctx->pool);
+    sp_plan_fini(&r->plans.last);
+    set_aside(r, sp_kv_pool_n_free(r->ctx->pool) - n_free);
+}
+
+sp_err sp_request_plan_next(sp_request *r)
+{
+    r->plans.last = r->plans.now;
+    r->plans.now = (sp_plan){0};
+    SP_TRY(make_plan(r));
+    end_last(r);
+    return bind(r);
+}

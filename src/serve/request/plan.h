@@ -1,0 +1,34 @@
+/* plan.h -- the plans of a request, and the KV memory set aside for them. */
+#ifndef SP_SERVE_PLAN_H
+#define SP_SERVE_PLAN_H
+
+#include "kv/plan.h"
+#include "reuse/reuse.h"
+#include "spolia.h"
+
+typedef struct sp_request_plans {
+    sp_plan now;              /* waiting, running, or computed */
+    sp_plan_role role;        /* of `now` */
+    sp_plan last;             /* the plan before, until the next is made */
+    int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
+    int next_todo;            /* first of now.todo that is not computed */
+    int answer_span;          /* of the answer's plan */
+    int64_t reserved;         /* blocks: request.h, I2 */
+    int64_t us;               /* spent on looking up and planning */
+} sp_request_plans;
+
+/* sp_request_plan_first -- its first plan, unless there is one. */
+sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
+/* sp_request_reserve -- sets blocks aside for all of its plans and its answer, and binds the first
+ * plan; *fits is false when KV memory has to wait for others. Errors: SP_E_NOKV when no other holds
+ * any. */
+sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
+/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and gives up the
+ * last. */
+sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
+/* sp_request_took_block -- a reserved block became a held one. */
+void sp_request_took_block(sp_request *r);
+/* sp_request_unreserve -- gives back what is set aside for it. */
+void sp_request_unreserve(sp_request *r);
+
+#endif

@@ -1,0 +1,40 @@
+/* submit.h -- a request begins: its own copy of the prompt, its place in the queue, what it leaves to the context. */
+#ifndef SP_SERVE_SUBMIT_H
+#define SP_SERVE_SUBMIT_H
+
+#include "kv/segment.h"
+#include "reuse/reuse.h"
+#include "serve/queue/order.h"
+#include "serve/queue/share.h"
+#include "spolia.h"
+
+/* The request's own copy of the prompt. */
+typedef struct sp_request_prompt {
+    sp_segment *segs; /* [n_segs] */
+    sp_digest *ids;   /* [n_segs] of the segments */
+    int n_segs, n_tokens;
+    int n_head;       /* segments before the first chunk */
+    int32_t end;      /* position after the prompt; below n_tokens where branches share positions */
+    const char *salt; /* or NULL */
+} sp_request_prompt;
+
+/* What the order of the queue reads. */
+typedef struct sp_request_place {
+    sp_waiting waiting;  /* the queue fills in the rest */
+    sp_share *share;     /* of its tenant, once it is in the queue */
+    int64_t counted_at;  /* the ledger's n_added when waiting.n_cached was counted; -1: never */
+} sp_request_place;
+
+/* Which settings it takes from the context when it enters the queue. */
+typedef struct sp_request_follow {
+    bool reuse, decode;
+} sp_request_follow;
+
+/* sp_request_create -- a request in no list, with an internal policy; NULL: as the options say.
+ * Thread: any. Errors: those of sp_request_submit. */
+sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
+                         const sp_reuse_policy *policy, sp_request **out) SP_MUST_CHECK;
+/* sp_request_enter -- joins the queue. */
+void sp_request_enter(sp_request *r);
+
+#endif

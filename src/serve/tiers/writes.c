@@ -1,0 +1,224 @@
+/* writes.c -- READY copies are written to the store, in the background.
+ *
+ *   store ---> put (disk) ---> done: the copy has a place there, and may leave the device
+ *     |           | an error: one log line, and counted
+ *     |           | nothing is taken in for timeout_us: the store is stuck. All that wait but the oldest are
+ *     |           v given up; it keeps its copy pinned until it ends, and no other begins before
+ *     +------> given up
+ *
+ * What is being erased is not written (sweeps.c). Everything that a put reads but the blocks is its own; a pin
+ * and references of its own keep these. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "serve/tiers/tiers_int.h"
+
+struct sp_write {
+    sp_move move; /* first */
+    sp_post post;
+    sp_tiers *tiers;
+    const sp_copy *copy; /* pinned */
+    sp_tier_op *op;
+    sp_write *next;
+};
+
+static sp_write *write_of(sp_post *post)
+{
+    return (sp_write *)(void *)((char *)post - offsetof(sp_write, post));
+}
+
+/* -- the end -------------------------------------------------------------------------------- */
+
+static int64_t n_blocks_of(const sp_write *x)
+{
+    return sp_blocks_for(x->move.slot + x->move.seg.n);
+}
+
+/* end_write -- its copy may leave the device. */
+static void end_write(sp_write *x)
+{
+    sp_tiers *t = x->tiers;
+    sp_write **link = &t->writing;
+    while (*link != x) link = &(*link)->next;
+    *link = x->next;
+    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    sp_ledger_unpin(t->ledger, x->copy);
+    sp_tier_op_release(x->op);
+    sp_move_fini(&x->move);
+    sp_free(x);
+}
+
+/* count_given_up -- a copy that is not written because of a write that hangs; its next use tries again. */
+static void count_given_up(sp_tiers *t)
+{
+    t->n_failed++;
+    t->n_given_up++;
+    t->err = SP_E_IO;
+    snprintf(t->detail, sizeof t->detail, "the store has written nothing for %lld ms",
+             (long long)(t->timeout_us / 1000));
+}
+
+/* note_failure -- one warning until there is room; a copy whose parent was not written is not one. */
+static void note_failure(sp_tiers *t, const sp_write *x)
+{
+    const sp_err err = x->post.err;
+    bool follows = x->copy->facts.kind == SP_COPY_PATH && err == SP_E_NOTFOUND;
+    bool told = follows || err == SP_E_CANCELED || (err == SP_E_LIMIT && t->full);
+    sp_log(told ? SP_LOG_DEBUG : SP_LOG_WARN, "a copy was not stored: %s", x->post.detail);
+    if (follows) return;
+    t->n_failed++;
+    t->err = err;
+    t->full = err == SP_E_LIMIT;
+    snprintf(t->detail, sizeof t->detail, "%s", x->post.detail);
+}
+
+/* touch_path -- what the copy continues is as new as the copy, the root the newest. */
+static void touch_path(const sp_write *x)
+{
+    for (int i = x->move.n_after - 1; i >= 0; i--)
+        sp_tier_touch(sp_tiers_tier(x->tiers), &x->move.after[i]);
+}
+
+static void done(sp_post *post)
+{
+    sp_write *x = write_of(post);
+    sp_tiers *t = x->tiers;
+    if (t->stuck && post->err == SP_E_CANCELED && x->next) { /* it has waited for the oldest */
+        count_given_up(t);
+        end_write(x);
+        return;
+    }
+    if (t->stuck) sp_log(SP_LOG_INFO, "the store answers once more: copies are written");
+    t->stuck = false;
+    t->took_us = sp_clock_us();
+    if (post->err == SP_OK) {
+        touch_path(x);
+        sp_ledger_placed(t->ledger, x->copy, SP_AT_DISK);
+        t->full = false;
+    } else {
+        note_failure(t, x);
+    }
+    end_write(x);
+}
+
+/* -- on the tier's thread ------------------------------------------------------------------- */
+
+static void taken(void *user)
+{
+    atomic_fetch_add(&((sp_tiers *)user)->n_taken, 1);
+}
+
+static void put_done(void *move, sp_tier_op *op)
+{
+    sp_write *x = move;
+    sp_posts_end(x->tiers->posts, &x->post, sp_tier_op_result(op));
+}
+
+/* -- a store that does not answer ----------------------------------------------------------- */
+
+void sp_tiers_expire_writes(sp_tiers *t)
+{
+    if (!t->writing || t->stuck) return;
+    const int64_t now_us = sp_clock_us(), n = atomic_load(&t->n_taken);
+    if (n != t->n_seen) t->took_us = now_us;
+    t->n_seen = n;
+    if (now_us - t->took_us <= t->timeout_us) return;
+    t->stuck = true;
+    sp_log(SP_LOG_WARN,
+           "the store has written nothing for %lld ms: no copies are written until it answers",
+           (long long)(t->timeout_us / 1000));
+    for (const sp_write *x = t->writing; x->next; x = x->next) sp_tier_op_withdraw(x->op);
+    sp_posts_poll(t->posts); /* the oldest stays: its end says that the store answers */
+}
+
+int64_t sp_tiers_until_write_expiry(const sp_tiers *t)
+{
+    return t->writing && !t->stuck ? t->took_us + t->timeout_us - sp_clock_us() : INT64_MAX;
+}
+
+void sp_tiers_cancel_writes(sp_tiers *t)
+{
+    for (const sp_write *x = t->writing; x; x = x->next) sp_tier_op_withdraw(x->op);
+}
+
+void sp_tiers_cancel_erased(sp_tiers *t)
+{
+    for (const sp_write *x = t->writing; x; x = x->next)
+        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->op);
+}
+
+/* -- the beginning -------------------------------------------------------------------------- */
+
+bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy)
+{
+    const sp_write *x = t->writing;
+    while (x && x->copy != copy) x = x->next;
+    return x && !t->stuck;
+}
+
+int64_t sp_tiers_n_storing_blocks(const sp_tiers *t)
+{
+    int64_t n = 0;
+    for (const sp_write *x = t->writing; x; x = x->next) n += sp_copy_n_own_blocks(x->copy);
+    return n;
+}
+
+/* begin -- submits the put. */
+static sp_err begin(sp_write *x, const sp_tiers_key *key)
+{
+    sp_tiers *t = x->tiers;
+    const bool by_path = key->copy->facts.kind == SP_COPY_PATH;
+    sp_move *m = &x->move;
+    sp_record r;
+    SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, m));
+    sp_tiers_record_of(m, key->copy, &r);
+    m->there = taken;
+    m->user = t;
+    SP_TRY(sp_move_own(m));
+    return sp_move_put(m, sp_tiers_tier(t), &r, by_path, put_done, &x->op);
+}
+
+sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
+{
+    if (!sp_tiers_tier(t) || sp_tiers_is_storing(t, key->copy) ||
+        sp_tiers_is_erasing(t, key->copy))
+        return SP_OK;
+    if (t->stuck) {
+        count_given_up(t);
+        return SP_OK;
+    }
+    sp_write *x = SP_NEW(sp_write);
+    if (!x) return sp_fail_nomem(sizeof *x, "storing a copy");
+    *x = (sp_write){.post.done = done, .tiers = t, .copy = key->copy};
+    if (!key->copy->first) sp_notes_prepare(t->pool, key->copy->blocks, key->copy->n);
+    sp_err err = begin(x, key);
+    if (err != SP_OK) {
+        sp_move_fini(&x->move);
+        sp_free(x);
+        return err;
+    }
+    sp_posts_begin(t->posts);
+    sp_ledger_pin(t->ledger, key->copy);
+    sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
+    if (!t->writing) t->took_us = sp_clock_us();
+    x->next = t->writing;
+    t->writing = x;
+    return SP_OK;
+}
+
+sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy)
+{
+    if (copy->places & SP_AT_DISK) return SP_OK;
+    return sp_fail(t->err == SP_OK ? SP_E_IO : t->err, "%s", t->detail);
+}
+
+int64_t sp_tiers_n_failed(const sp_tiers *t)
+{
+    return t->n_failed;
+}
+
+bool sp_tiers_has_missed(const sp_tiers *t)
+{
+    return t && t->n_given_up > 0 && !t->stuck;
+}

@@ -1,0 +1,73 @@
+#include "server/api/dialect.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/answer.h"
+#include "server/api/stream.h"
+#include "server/http/reply.h"
+
+const char *srv_dialect_param(const srv_dialect *dialect, const char *param)
+{
+    for (size_t i = 0; i < sizeof dialect->renamed / sizeof *dialect->renamed; i++) {
+        const char *name = dialect->renamed[i][0];
+        if (name && strncmp(param, name, strlen(name)) == 0) return dialect->renamed[i][1];
+    }
+    return param;
+}
+
+srv_sent srv_dialect_error(const srv_call *call, const srv_dialect *dialect, int status,
+                           const srv_fields *f, const char *code)
+{
+    if (dialect->error)
+        return srv_reply_json(call->connection, status, dialect->error(status, code, f->why));
+    return srv_reply_error(call->connection, status, srv_dialect_param(dialect, f->param), code,
+                           f->why);
+}
+
+json_t *srv_body_copy(const srv_fields *f, const char *const *replaced, size_t n)
+{
+    static const char *const always[] = {
+        "n",        "messages",     "return_progress", "stream_options", "echo",
+        "logprobs", "top_logprobs", "best_of",         "functions"};
+    json_t *o = json_copy((json_t *)f->object);
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++) json_object_del(o, always[i]);
+    for (size_t i = 0; i < n; i++) json_object_del(o, replaced[i]);
+    return o;
+}
+
+const char *srv_job_key(const srv_job *j)
+{
+    return j->id + strcspn(j->id, "-") + 1;
+}
+
+json_t *srv_arguments_json(const json_t *call)
+{
+    const char *text = json_string_value(json_object_get(call, "arguments"));
+    json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+    if (json_is_object(o)) return o;
+    json_decref(o);
+    return json_object();
+}
+
+void srv_calls_of(const srv_job *j, srv_calls *found)
+{
+    const srv_choice *c = &j->choices[0];
+    const sp_result *r = c->done ? srv_job_result(j, 0) : NULL;
+    const char *text = c->text ? c->text : "";
+    size_t n = c->n;
+    if (r && !j->task.stream) { /* a stream has collected it */
+        text = r->text;
+        n = strlen(text);
+    }
+    srv_calls_read(&j->task.tools, text, n, r ? srv_end_of(r) : SRV_GROWS, found);
+}
+
+bool srv_stream_line(srv_job *j, json_t *o)
+{
+    char *text = o ? json_dumps(o, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    bool good = text && srv_stream_text(j, text) && srv_stream_text(j, "\n");
+    free(text);
+    json_decref(o);
+    return good;
+}

@@ -1,0 +1,451 @@
+#include "server/api/documents.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "server/api/answer.h"
+#include "server/api/routes.h"
+#include "server/api/upload.h"
+#include "server/api/watch.h"
+#include "server/api/work.h"
+
+#define DELETE_US   10000000 /* that a deletion waits for requests */
+#define MOST_LISTED 1000
+#define PREFIX      "/v1/documents/"
+#define COMPUTE     "/precompute"
+
+/* One call about documents. */
+typedef struct query {
+    srv_call *call;
+    sp_documents *d;
+    char *salt;   /* owned; NULL: none */
+    char *id;     /* owned; NULL: all */
+    bool compute; /* the path ends with /precompute */
+} query;
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+bool srv_documents_open(srv_server *s)
+{
+    const sp_documents_opts o = {.path = s->o.documents_path,
+                                 .size_words = s->o.size_words,
+                                 .overlap_words = s->o.overlap_words};
+    sp_err err = sp_documents_open(s->ctx, &o, &s->documents);
+    if (err != SP_OK) return cli_fail(err), false;
+    if (srv_work_open(s->documents, &s->work)) return true;
+    return cli_fail_with("out of memory for documents"), false;
+}
+
+void srv_documents_close(srv_server *s)
+{
+    srv_work_close(s->work);
+    sp_documents_close(s->documents);
+}
+
+/* -- the query --------------------------------------------------------------------------------- */
+
+static const char *argument(const query *q, const char *name)
+{
+    return MHD_lookup_connection_value(q->call->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+/* open_query -- false: out of memory. */
+static bool open_query(query *q, srv_call *call)
+{
+    *q = (query){.call = call, .d = call->s->documents};
+    if (!call->cache_salt) call->cache_salt = argument(q, "cache_salt");
+    if (!srv_salt_of(call, &q->salt)) return false;
+    if (strncmp(call->path, PREFIX, strlen(PREFIX)) != 0) return true;
+    q->id = strdup(call->path + strlen(PREFIX));
+    if (!q->id) return false;
+    size_t n = strlen(q->id), n_end = strlen(COMPUTE);
+    q->compute = n > n_end && strcmp(q->id + n - n_end, COMPUTE) == 0;
+    if (q->compute) q->id[n - n_end] = '\0';
+    return true;
+}
+
+static void close_query(query *q)
+{
+    free(q->salt);
+    free(q->id);
+}
+
+static srv_sent refuse(const query *q, const srv_fields *f)
+{
+    return srv_reply_error(q->call->connection, 400, f->param, NULL, f->why);
+}
+
+static srv_sent fail(const query *q, sp_err err)
+{
+    const char *code;
+    int status = srv_error_status(err, &code);
+    if (err == SP_E_NOTFOUND) status = 404, code = "document_not_found";
+    return srv_reply_error(q->call->connection, status, NULL, code, sp_error_detail());
+}
+
+static srv_sent fail_memory(const query *q)
+{
+    return srv_reply_error(q->call->connection, 503, NULL, "out_of_memory", "out of memory");
+}
+
+/* -- JSON -------------------------------------------------------------------------------------- */
+
+static json_t *progress_json(const srv_progress *p)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:s*}", "status", srv_phase_name(p->phase), "done",
+                     (json_int_t)p->done, "total", (json_int_t)p->total, "computed",
+                     (json_int_t)p->sum.n_computed, "known", (json_int_t)p->sum.n_known, "error",
+                     *p->why ? p->why : NULL);
+}
+
+static json_t *info_json(const query *q, const sp_document_info *i, bool whole)
+{
+    srv_progress p;
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:I, s:b}", "id", i->id, "object",
+                          "document", "title", i->title, "created", (json_int_t)i->created_s,
+                          "expires", i->expires_s ? json_integer(i->expires_s) : json_null(),
+                          "bytes", (json_int_t)i->n_bytes, "chunks", (json_int_t)i->n_chunks,
+                          "tokens", (json_int_t)i->n_tokens, "pinned", (int)i->pinned);
+    if (o && whole)
+        json_object_set_new(o, "copies",
+                            json_pack("{s:I, s:I}", "device", (json_int_t)i->n_device, "store",
+                                      (json_int_t)i->n_store));
+    if (o && srv_work_get(q->call->s->work, q->salt, i->id, &p))
+        json_object_set_new(o, "precompute", progress_json(&p));
+    return o;
+}
+
+static srv_sent reply_one(const query *q, int status, const char *id)
+{
+    sp_document_list l;
+    sp_err err = sp_documents_get(q->d, q->salt, id, &l);
+    if (err != SP_OK) return fail(q, err);
+    json_t *o = info_json(q, &l.v[0], true);
+    sp_document_list_fini(&l);
+    return srv_reply_json(q->call->connection, status, o);
+}
+
+/* -- precompute -------------------------------------------------------------------------------- */
+
+/* order -- fields of {"system", "fuse", "bare"}; true: all defaults. False after an error in *f. */
+static bool order(const query *q, srv_fields *f, const json_t *o, const char *id)
+{
+    srv_fields inner = {.object = o};
+    const char *system = srv_field_string(&inner, "system");
+    srv_order new = {.salt = q->salt,
+                     .id = id,
+                     .system = system ? system : CLI_SYSTEM_TEXT,
+                     .n_fuse = (int)srv_field_int(&inner, "fuse", 0, 0, 64),
+                     .bare = srv_field_bool(&inner, "bare", false)};
+    if (inner.failed)
+        srv_fields_refuse(f, inner.param, "%s", inner.why);
+    else if (!srv_work_add(q->call->s->work, &new))
+        srv_fields_refuse(f, "precompute", "this document is being computed, or too many wait");
+    return !f->failed;
+}
+
+static srv_sent reply_progress(const query *q)
+{
+    srv_progress p;
+    if (!srv_work_get(q->call->s->work, q->salt, q->id, &p))
+        return srv_reply_error(q->call->connection, 404, NULL, "not_found",
+                               "nothing is or was computed for this document");
+    return srv_reply_json(q->call->connection, 200, progress_json(&p));
+}
+
+static srv_sent start_compute(query *q)
+{
+    srv_fields f = {0};
+    sp_document_list l;
+    json_t *body = q->call->n ? srv_fields_parse(&f, q->call->body, q->call->n) : json_object();
+    if (!body) return q->call->n ? refuse(q, &f) : fail_memory(q);
+    sp_err err = sp_documents_get(q->d, q->salt, q->id, &l);
+    if (err == SP_OK) sp_document_list_fini(&l);
+    bool good = err == SP_OK && order(q, &f, body, q->id);
+    json_decref(body);
+    if (err != SP_OK) return fail(q, err);
+    return good ? srv_reply_json(q->call->connection, 202, json_pack("{s:s}", "status", "queued"))
+                : refuse(q, &f);
+}
+
+static srv_sent compute(query *q)
+{
+    const char *method = q->call->method, *stream = argument(q, "stream");
+    if (strcmp(method, "POST") == 0) return start_compute(q);
+    if (strcmp(method, "DELETE") == 0) srv_work_cancel(q->call->s->work, q->salt, q->id);
+    if (strcmp(method, "GET") == 0 && stream && strcmp(stream, "true") == 0)
+        return srv_watch_reply(q->call, q->salt, q->id);
+    return reply_progress(q);
+}
+
+/* -- registering ------------------------------------------------------------------------------- */
+
+/* What a tenant has registered, but for the document that is replaced. */
+typedef struct possessions {
+    int64_t documents, bytes;
+} possessions;
+
+static sp_err count_owned(const query *q, const char *but, possessions *out)
+{
+    char *after = NULL;
+    sp_err err = SP_OK;
+    for (bool more = true; more && err == SP_OK;) {
+        sp_document_list l;
+        err = sp_documents_list(q->d, q->salt, after, MOST_LISTED, &l);
+        if (err != SP_OK) break;
+        for (int i = 0; i < l.n; i++) {
+            if (but && strcmp(l.v[i].id, but) == 0) continue;
+            out->documents++;
+            out->bytes += l.v[i].n_bytes;
+        }
+        free(after);
+        after = l.n == MOST_LISTED ? strdup(l.v[l.n - 1].id) : NULL;
+        more = after != NULL;
+        sp_document_list_fini(&l);
+    }
+    free(after);
+    return err;
+}
+
+/* check_limits -- of the key; false: it has been replied, *sent. A file counts with its own size here, later with the
+ * text that was read from it. */
+static bool check_limits(const query *q, const sp_document_new *n, srv_sent *sent)
+{
+    char why[128] = "";
+    possessions own = {0};
+    const srv_limits *l = &q->call->tenant->limits;
+    if (!l->documents && !l->bytes) return true;
+    int64_t more = (int64_t)(n->text ? strlen(n->text) : n->n_data);
+    sp_err err = count_owned(q, n->replace ? n->id : NULL, &own);
+    if (err != SP_OK) {
+        *sent = fail(q, err);
+        return false;
+    }
+    if (l->documents && own.documents >= l->documents)
+        snprintf(why, sizeof why, "this key may have %lld documents", (long long)l->documents);
+    else if (l->bytes && own.bytes + more > l->bytes)
+        snprintf(why, sizeof why, "this key may have documents of %lld bytes", (long long)l->bytes);
+    if (!*why) return true;
+    *sent = srv_reply_error(q->call->connection, 429, NULL, "insufficient_quota", why);
+    return false;
+}
+
+/* put_counted -- within the limits of the key, whose documents one thread counts at a time. False: it has been replied. */
+static bool put_counted(const query *q, const sp_document_new *n, sp_document_list *l, sp_err *err, srv_sent *sent)
+{
+    const srv_limits *limits = &q->call->tenant->limits;
+    pthread_mutex_t *lock = limits->documents || limits->bytes ? &q->call->s->counting : NULL;
+    if (lock) pthread_mutex_lock(lock);
+    bool fits = check_limits(q, n, sent);
+    if (fits) *err = sp_documents_put(q->d, q->salt, n, l);
+    if (lock) pthread_mutex_unlock(lock);
+    return fits;
+}
+
+/* put -- 409 for an id that is taken; the id of PUT's path replaces. */
+static srv_sent put(query *q, srv_upload *u, srv_fields *f)
+{
+    sp_document_list l;
+    sp_document_new *n = &u->document;
+    const json_t *wanted = srv_field(f, "precompute");
+    if (q->id) n->id = q->id, n->replace = true;
+    if (n->id && !n->replace && sp_documents_get(q->d, q->salt, n->id, &l) == SP_OK) {
+        sp_document_list_fini(&l);
+        return srv_reply_error(
+            q->call->connection, 409, "id", "document_exists",
+            "there is a document with this id; replace it with \"replace\": true");
+    }
+    sp_err err = SP_OK;
+    srv_sent refused;
+    if (!put_counted(q, n, &l, &err, &refused)) return refused;
+    if (err != SP_OK) return fail(q, err);
+    bool good = !wanted || json_is_false(wanted) || order(q, f, wanted, l.v[0].id);
+    json_t *o = good ? info_json(q, &l.v[0], true) : NULL;
+    sp_document_list_fini(&l);
+    return good ? srv_reply_json(q->call->connection, 201, o) : refuse(q, f);
+}
+
+static srv_sent register_document(srv_call *call)
+{
+    srv_fields f;
+    srv_upload u;
+    query q = {.call = call};
+    srv_upload_read(&u, &f, call);
+    if (!f.failed) call->cache_salt = srv_field_string(&f, "cache_salt");
+    if (call->cache_salt && (call->tenant->limits.documents || call->tenant->limits.bytes))
+        srv_fields_refuse(&f, "cache_salt", "cache_salt: a key with limits of documents registers them without one");
+    srv_sent sent;
+    if (f.failed)
+        sent = refuse(&q, &f);
+    else if (!open_query(&q, call))
+        sent = fail_memory(&q);
+    else
+        sent = put(&q, &u, &f);
+    close_query(&q);
+    srv_upload_fini(&u);
+    return sent;
+}
+
+/* -- the others -------------------------------------------------------------------------------- */
+
+static srv_sent list(query *q)
+{
+    const char *given = argument(q, "limit");
+    long limit = given ? strtol(given, NULL, 10) : 100;
+    sp_document_list l;
+    if (limit < 1 || limit > MOST_LISTED)
+        return srv_reply_error(q->call->connection, 400, "limit", NULL,
+                               "limit must be between 1 and 1000");
+    sp_err err = sp_documents_list(q->d, q->salt, argument(q, "after"), (int)limit + 1, &l);
+    if (err != SP_OK) return fail(q, err);
+    json_t *data = json_array();
+    for (int i = 0; i < l.n && i < limit; i++)
+        json_array_append_new(data, info_json(q, &l.v[i], false));
+    json_t *o =
+        json_pack("{s:s, s:o, s:b}", "object", "list", "data", data, "has_more", l.n > limit);
+    sp_document_list_fini(&l);
+    return srv_reply_json(q->call->connection, 200, o);
+}
+
+static srv_sent change(query *q)
+{
+    srv_fields f;
+    sp_err err = SP_OK;
+    json_t *body = srv_fields_parse(&f, q->call->body, q->call->n);
+    if (!body) return refuse(q, &f);
+    bool has_pin = srv_field(&f, "pinned"), has_ttl = srv_field(&f, "ttl_seconds");
+    bool pinned = srv_field_bool(&f, "pinned", false);
+    json_int_t ttl = srv_field_int(&f, "ttl_seconds", 0, 0, 100LL * 366 * 86400);
+    json_decref(body);
+    if (f.failed) return refuse(q, &f);
+    if (has_pin) err = sp_documents_pin(q->d, q->salt, q->id, pinned);
+    if (err == SP_OK && has_ttl) err = sp_documents_expire(q->d, q->salt, q->id, ttl);
+    return err == SP_OK ? reply_one(q, 200, q->id) : fail(q, err);
+}
+
+/* delete -- 202 while requests still read it: the rest is erased when they end. */
+static srv_sent delete (query *q)
+{
+    sp_documents_removed n;
+    srv_work_cancel(q->call->s->work, q->salt, q->id);
+    sp_err err = sp_documents_remove(q->d, q->salt, q->id, DELETE_US, &n);
+    if (err == SP_E_UNSUPPORTED)
+        return srv_reply_error(q->call->connection, 409, NULL, "store_read_only", sp_error_detail());
+    if (err != SP_OK) return fail(q, err);
+    return srv_reply_json(q->call->connection, n.n_pending ? 202 : 200,
+                          json_pack("{s:s, s:s, s:b, s:{s:I, s:I, s:I}}", "id", q->id, "object",
+                                    "document.deleted", "deleted", n.n_pending == 0, "erased",
+                                    "device", (json_int_t)n.n_device, "store",
+                                    (json_int_t)n.n_store, "pending", (json_int_t)n.n_pending));
+}
+
+static srv_sent run_one(query *q)
+{
+    const char *method = q->call->method;
+    if (q->compute) return compute(q);
+    if (strcmp(method, "DELETE") == 0) return delete (q);
+    if (strcmp(method, "PATCH") == 0) return change(q);
+    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0) return reply_one(q, 200, q->id);
+    return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path has another method");
+}
+
+srv_sent srv_documents_one(srv_call *call)
+{
+    query q;
+    if (strcmp(call->method, "PUT") == 0) return register_document(call);
+    srv_sent sent = open_query(&q, call) ? run_one(&q) : fail_memory(&q);
+    close_query(&q);
+    return sent;
+}
+
+srv_sent srv_documents_all(srv_call *call)
+{
+    query q;
+    if (strcmp(call->method, "POST") == 0) return register_document(call);
+    srv_sent sent = open_query(&q, call) ? list(&q) : fail_memory(&q);
+    close_query(&q);
+    return sent;
+}
+
+/* -- documents of a chat ----------------------------------------------------------------------- */
+
+void srv_documents_fini(srv_documents *d)
+{
+    for (size_t i = 0; i < d->n_owned; i++) sp_hits_fini(&d->owned[i]);
+    free(d->owned);
+    free(d->v);
+    *d = (srv_documents){0};
+}
+
+/* take_chunks -- of one registered document, into `to`. */
+static bool take_chunks(srv_documents *to, const srv_document *from, const sp_hits *chunks)
+{
+    srv_document *more = realloc(to->v, (to->n + (size_t)chunks->n) * sizeof *more);
+    if (!more) return false;
+    to->v = more;
+    for (int i = 0; i < chunks->n; i++)
+        to->v[to->n++] = (srv_document){.id = from->id,
+                                        .title = *chunks->v[i].title ? chunks->v[i].title : NULL,
+                                        .text = chunks->v[i].text,
+                                        .segment = -1};
+    return true;
+}
+
+static bool take_given(srv_documents *to, const srv_document *from)
+{
+    srv_document *more = realloc(to->v, (to->n + 1) * sizeof *more);
+    if (!more) return false;
+    to->v = more;
+    to->v[to->n++] = *from;
+    return true;
+}
+
+/* expand -- one document. */
+static bool expand(const query *q, srv_fields *f, srv_documents *to, const srv_document *from,
+                   size_t i)
+{
+    char name[40];
+    snprintf(name, sizeof name, "documents[%zu].id", i);
+    if (from->text || from->tree) {
+        if (take_given(to, from)) return true;
+        srv_fields_refuse(f, name, "out of memory");
+        return false;
+    }
+    sp_hits *owned = realloc(to->owned, (to->n_owned + 1) * sizeof *owned);
+    if (owned) to->owned = owned;
+    sp_err err =
+        owned ? sp_documents_chunks(q->d, q->salt, from->id, &owned[to->n_owned]) : SP_E_NOMEM;
+    if (err != SP_OK) {
+        srv_fields_refuse(f, name, "%s: %s", name, owned ? sp_error_detail() : "out of memory");
+        return false;
+    }
+    to->n_owned++;
+    if (take_chunks(to, from, &owned[to->n_owned - 1]) && to->n <= SRV_MAX_DOCUMENTS) return true;
+    srv_fields_refuse(f, name, "%s: more than %d chunks", name, SRV_MAX_DOCUMENTS);
+    return false;
+}
+
+static bool names_registered(const srv_documents *d)
+{
+    for (size_t i = 0; i < d->n; i++)
+        if (!d->v[i].text && !d->v[i].tree) return true;
+    return false;
+}
+
+bool srv_documents_expand(const srv_call *call, srv_fields *f, srv_documents *d)
+{
+    srv_documents all = {0};
+    query q = {.d = call->s->documents};
+    if (!names_registered(d)) return true;
+    if (!srv_salt_of(call, &q.salt)) {
+        srv_fields_refuse(f, "documents", "out of memory");
+        return false;
+    }
+    for (size_t i = 0; i < d->n && !f->failed; i++) expand(&q, f, &all, &d->v[i], i);
+    free(q.salt);
+    srv_documents_fini(d);
+    *d = all;
+    return !f->failed;
+}

@@ -1,0 +1,112 @@
+#include "server/api/echo.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/logprobs.h"
+#include "server/api/messages.h"
+#include "server/http/reply.h"
+
+static char *text_of(const srv_call *call, const json_t *prompt)
+{
+    size_t n;
+    if (json_is_string(prompt)) return strdup(json_string_value(prompt));
+    char *text = srv_pieces(call->s, prompt, &n);
+    json_t *clean = text ? srv_text_json(text, n) : NULL;
+    free(text);
+    text = clean ? strdup(json_string_value(clean)) : NULL;
+    json_decref(clean);
+    return text;
+}
+
+/* ids_of -- as the prompt has them. Owns: sp_buffer_free of a text's, free of a list's. */
+static int32_t *ids_of(const srv_call *call, const json_t *prompt, size_t *n)
+{
+    int32_t *ids = NULL;
+    if (json_is_string(prompt)) {
+        const char *text = json_string_value(prompt);
+        return sp_vocab_encode(call->s->vocab, text, strlen(text), true, &ids, n) == SP_OK ? ids
+                                                                                           : NULL;
+    }
+    *n = json_array_size(prompt);
+    ids = calloc(*n + 1, sizeof *ids);
+    for (size_t i = 0; ids && i < *n; i++)
+        ids[i] = (int32_t)json_integer_value(json_array_get(prompt, i));
+    return ids;
+}
+
+/* -- probabilities ---------------------------------------------------------------------------- */
+
+typedef struct scoring {
+    const int32_t *ids;
+    size_t n;
+    int n_top;
+    sp_token_logprob *tokens;
+} scoring;
+
+/* add_top -- into v [n], best first, of which `filled` are there. */
+static int add_top(sp_token_logprob *v, int filled, int n, sp_token_logprob one)
+{
+    if (filled == n && one.logprob <= v[n - 1].logprob) return filled;
+    int k = filled < n ? filled++ : n - 1;
+    for (; k > 0 && v[k - 1].logprob < one.logprob; k--) v[k] = v[k - 1];
+    v[k] = one;
+    return filled;
+}
+
+/* on_logits -- those at a position are about the token after it. */
+static sp_err on_logits(int position, const float *logits, int n_vocab, void *user)
+{
+    scoring *s = user;
+    size_t next = (size_t)position + 1;
+    if (next >= s->n) return SP_OK;
+    float max = -INFINITY;
+    double total = 0;
+    for (int i = 0; i < n_vocab; i++) max = logits[i] > max ? logits[i] : max;
+    for (int i = 0; i < n_vocab; i++) total += exp((double)(logits[i] - max));
+    double norm = (double)max + log(total);
+    sp_token_logprob *v = s->tokens + next * ((size_t)s->n_top + 1);
+    v[0].logprob = (float)(logits[s->ids[next]] - norm);
+    int filled = 0;
+    for (int i = 0; i < n_vocab && s->n_top > 0; i++)
+        filled = add_top(v + 1, filled, s->n_top, (sp_token_logprob){i, (float)(logits[i] - norm)});
+    return SP_OK;
+}
+
+static sp_err score(const srv_call *call, const srv_task *t, const json_t *prompt, srv_echo *out)
+{
+    size_t n = 0, n_each = (size_t)t->top_logprobs + 1;
+    int32_t *ids = ids_of(call, prompt, &n);
+    sp_token_logprob *tokens = ids ? calloc(n * n_each + 1, sizeof *tokens) : NULL;
+    for (size_t i = 0; tokens && i < n * n_each; i++)
+        tokens[i] = (sp_token_logprob){ids[i / n_each], NAN};
+    scoring s = {.ids = ids, .n = n, .n_top = t->top_logprobs, .tokens = tokens};
+    sp_err err = tokens ? sp_tokens_score(call->s->ctx, ids, n, 0, on_logits, &s) : SP_E_NOMEM;
+    out->tokens = tokens;
+    out->n = n;
+    if (json_is_string(prompt))
+        sp_buffer_free(ids);
+    else
+        free(ids);
+    return err;
+}
+
+bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out)
+{
+    *out = (srv_echo){0};
+    if (!t->echo) return true;
+    const json_t *prompt = srv_prompt_item(f, i);
+    out->text = text_of(call, prompt);
+    if (!out->text) srv_fields_refuse(f, "echo", "out of memory for the echo");
+    if (out->text && t->logprobs && score(call, t, prompt, out) != SP_OK)
+        srv_fields_refuse(f, "echo", "echo: %s", sp_error_detail());
+    return !f->failed;
+}
+
+void srv_echo_fini(srv_echo *e)
+{
+    free(e->text);
+    free(e->tokens);
+    *e = (srv_echo){0};
+}

@@ -1,0 +1,22 @@
+/* echo.h -- the prompt of a completion as the beginning of its text, with the probabilities of its
+ * tokens. */
+#ifndef SP_SERVER_API_ECHO_H
+#define SP_SERVER_API_ECHO_H
+
+#include "server/api/task.h"
+#include "server/http/call.h"
+
+typedef struct srv_echo {
+    char *text; /* NULL: no echo */
+    sp_token_logprob
+        *tokens; /* [n, 1 + top_logprobs], where the task asks for them; the first token has
+                                 no probability: NaN */
+    size_t n;
+} srv_echo;
+
+/* srv_echo_read -- what the task asks for of the i-th prompt; false after an error in *f. The probabilities are those of the
+ * plain forward pass over the prompt, which is computed once more for them. Owns: srv_echo_fini. */
+bool srv_echo_read(const srv_call *call, const srv_task *t, srv_fields *f, int i, srv_echo *out);
+void srv_echo_fini(srv_echo *e);
+
+#endif

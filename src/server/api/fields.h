@@ -1,0 +1,35 @@
+/* fields.h -- typed fields of a JSON object. A missing field and null give the default. The first
+ * error is recorded with the name of its field; later ones are not, so a caller reads all fields and
+ * checks once. */
+#ifndef SP_SERVER_API_FIELDS_H
+#define SP_SERVER_API_FIELDS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define SRV_MAX_DEPTH 64 /* of a body's nested arrays and objects */
+
+typedef struct srv_fields {
+    const json_t *object;
+    bool failed;
+    char param[80]; /* the field; "" when the body is no JSON object */
+    char why[320];
+} srv_fields;
+
+/* srv_fields_parse -- the body; NULL after an error in *f. Owns: json_decref. */
+json_t *srv_fields_parse(srv_fields *f, const char *body, size_t n);
+
+void srv_fields_refuse(srv_fields *f, const char *param, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* srv_field -- NULL when it is missing or null. */
+json_t *srv_field(const srv_fields *f, const char *name);
+json_int_t srv_field_int(srv_fields *f, const char *name, json_int_t otherwise, json_int_t least,
+                         json_int_t most);
+double srv_field_number(srv_fields *f, const char *name, double otherwise, double least,
+                        double most);
+bool srv_field_bool(srv_fields *f, const char *name, bool otherwise);
+const char *srv_field_string(srv_fields *f, const char *name);
+
+#endif

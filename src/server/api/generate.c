@@ -1,0 +1,289 @@
+/* generate.c -- requests to generate, of every dialect. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/answer.h"
+#include "server/api/dialect.h"
+#include "server/api/documents.h"
+#include "server/api/logprobs.h"
+#include "server/api/retain.h"
+#include "server/api/room.h"
+#include "server/api/routes.h"
+#include "server/api/stream.h"
+#include "server/http/memory.h"
+
+#define STREAM_BYTES 4096 /* most that one event loop turn sends */
+
+bool srv_salt_of(const srv_call *call, char **out)
+{
+    const char *tenant = call->salt ? call->salt : "";
+    *out = NULL;
+    if (call->cache_salt) return asprintf(out, "%s/%s", tenant, call->cache_salt) >= 0;
+    if (call->salt) *out = strdup(call->salt);
+    return *out || !call->salt;
+}
+
+sp_err srv_prompt_create(const srv_call *call, sp_prompt **out)
+{
+    char *salt;
+    if (!srv_salt_of(call, &salt)) return SP_E_NOMEM;
+    sp_err err =
+        salt ? sp_prompt_create_for(call->s->ctx, salt, out) : sp_prompt_create(call->s->ctx, out);
+    free(salt);
+    if (err == SP_OK) err = sp_prompt_find_chunks(*out, call->find);
+    return err;
+}
+
+static srv_sent refuse(const srv_call *call, const srv_dialect *dialect, const srv_fields *f,
+                       sp_err err)
+{
+    const char *code = NULL;
+    int status = err == SP_OK ? 400 : srv_error_status(err, &code);
+    return srv_dialect_error(call, dialect, status, f, code);
+}
+
+/* refuse_result -- what the library says of a request that failed. */
+static srv_sent refuse_result(const srv_call *call, const srv_job *j, sp_err err, const char *why)
+{
+    const char *code;
+    srv_fields f = {0};
+    int status = srv_error_status(err, &code);
+    snprintf(f.why, sizeof f.why, "%s", why);
+    return srv_dialect_error(call, j->task.dialect, status, &f, code);
+}
+
+static srv_sent reply_stream(const srv_call *call, srv_job *j)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, srv_stream_read, j, NULL);
+    if (!r) return MHD_NO;
+    return srv_reply_events(call->connection, r, j->task.dialect->lines);
+}
+
+/* reply_whole -- the connection has no time limit while the answer is computed. */
+static srv_sent reply_whole(const srv_call *call, srv_job *j)
+{
+    struct MHD_Connection *c = call->connection;
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    bool wanted = srv_job_wait(j);
+    MHD_set_connection_option(c, MHD_CONNECTION_OPTION_TIMEOUT, (unsigned)call->s->o.stall_seconds);
+    if (!wanted) return MHD_NO;
+    srv_job_settle(j);
+    const sp_result *failed = srv_answer_failure(j);
+    if (!failed) return srv_reply_json(c, 200, j->task.dialect->whole(j));
+    return refuse_result(call, j, failed->err, failed->detail);
+}
+
+/* start -- the job belongs to the exchange from here on. */
+static srv_sent start(srv_call *call, srv_job *j, sp_prompt *const *prompts)
+{
+    srv_job_watch(call, j);
+    sp_err err = srv_job_start(j, prompts);
+    if (err != SP_OK) return refuse_result(call, j, err, sp_error_detail());
+    return j->task.stream ? reply_stream(call, j) : reply_whole(call, j);
+}
+
+/* check_ids -- biases and stop tokens are tokens of this model. */
+static void check_ids(const srv_call *call, const srv_task *t, srv_fields *f)
+{
+    for (int i = 0; i < t->sampling.n_bias; i++)
+        if (t->bias[i].id >= call->s->info.n_vocab)
+            srv_fields_refuse(f, "logit_bias", "logit_bias: %d is no token; there are %d",
+                              t->bias[i].id, call->s->info.n_vocab);
+    for (int i = 0; i < t->n_stop_tokens; i++)
+        if (t->stop_tokens[i] >= call->s->info.n_vocab)
+            srv_fields_refuse(f, "stop_token_ids", "stop_token_ids: %d is no token; there are %d",
+                              t->stop_tokens[i], call->s->info.n_vocab);
+}
+
+/* require_calls -- in the form of the model's template. */
+static void require_calls(const srv_call *call, srv_task *t, srv_fields *f)
+{
+    bool shows;
+    t->tool_form = srv_tools_form(sp_vocab_template(call->s->vocab), &shows);
+    if (t->tools.must) t->grammar = srv_tools_grammar(&t->tools, t->tool_form, f);
+}
+
+bool srv_find_of(const char *name, sp_chunk_find *out)
+{
+    static const char *const names[] = {
+        [SP_FIND_KNOWN] = "known", [SP_FIND_REPEATS] = "repeats", [SP_FIND_NONE] = "none"};
+    for (int i = SP_FIND_KNOWN; name && i <= SP_FIND_NONE; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *out = (sp_chunk_find)i;
+            return true;
+        }
+    return false;
+}
+
+/* read_find -- false, true, or "none", "known", "repeats". */
+static sp_chunk_find read_find(const srv_call *call, srv_fields *f)
+{
+    const json_t *v = srv_field(f, "find_chunks");
+    sp_chunk_find find = call->s->o.find;
+    if (json_is_boolean(v))
+        find = json_is_false(v) ? SP_FIND_NONE : find == SP_FIND_NONE ? SP_FIND_KNOWN : find;
+    else if (v && !srv_find_of(json_string_value(v), &find))
+        srv_fields_refuse(f, "find_chunks",
+                          "find_chunks must be true, false, none, known or repeats");
+    return find;
+}
+
+static void read_tree(srv_call *call, srv_fields *f)
+{
+    const char *mode = srv_field_string(f, "tree");
+    if (!mode || strcmp(mode, "exact") == 0) return;
+    call->trees = SP_TREE_SHIFTED;
+    if (strcmp(mode, "shifted") != 0)
+        srv_fields_refuse(f, "tree", "tree is \"%.40s\" and must be exact or shifted", mode);
+}
+
+/* read_scope -- what the prompt is made of beside messages, and whose it is. */
+static void read_scope(srv_call *call, srv_fields *f)
+{
+    call->cache_salt = srv_field_string(f, "cache_salt");
+    call->find = read_find(call, f);
+    read_tree(call, f);
+    if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
+    if (call->graph && !call->s->graph)
+        srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
+}
+
+/* What a job is made of, besides the task and the body. */
+typedef struct parts {
+    sp_prompt *prompts[SRV_MAX_N];
+    srv_echo echoes[SRV_MAX_N];
+    srv_documents documents;
+} parts;
+
+static void drop_prompts(parts *p)
+{
+    for (int i = 0; i < SRV_MAX_N; i++) sp_prompt_destroy(p->prompts[i]);
+}
+
+/* make -- false after an error in *f; the library's is *err. */
+static bool make(const srv_call *call, srv_task *t, srv_fields *f, parts *out, sp_err *err)
+{
+    t->n_prompts = t->chat ? 1 : srv_prompt_count(f);
+    if (t->n_prompts < 1 || t->n * t->n_prompts > SRV_MAX_N)
+        srv_fields_refuse(f, "prompt",
+                          "prompt: %d prompts with n %d; a request has 1 to %d choices",
+                          t->n_prompts, t->n, SRV_MAX_N);
+    for (int i = 0; i < t->n_prompts && !f->failed; i++) {
+        out->prompts[i] = t->chat ? srv_prompt_chat(call, f, &t->tools, &out->documents, err)
+                                  : srv_prompt_plain(call, f, i, t->suffix, err);
+        if (out->prompts[i]) srv_echo_read(call, t, f, i, &out->echoes[i]);
+    }
+    if (srv_memory_failed() && !f->failed) {
+        srv_fields_refuse(f, "", "out of memory");
+        *err = SP_E_NOMEM;
+    }
+    return !f->failed;
+}
+
+/* charge -- the prompts, and a place for each choice. */
+static srv_verdict charge(const srv_call *call, const srv_task *t, const parts *p)
+{
+    int64_t n = 0;
+    for (int i = 0; i < t->n_prompts; i++) n += sp_prompt_n_tokens(p->prompts[i]);
+    srv_place *place = call->place;
+    srv_verdict v = srv_quotas_prompt(call->s->quotas, place->account, n, srv_now_us(), call->left);
+    int more = t->n * t->n_prompts - place->n;
+    if (v != SRV_ADMITTED) return v;
+    srv_quotas_more(call->s->quotas, place->account, more);
+    place->n += more;
+    return v;
+}
+
+/* drop_all -- what no job has taken. */
+static void drop_all(parts *p, srv_task *t, json_t *body)
+{
+    drop_prompts(p);
+    srv_task_fini(t);
+    for (int i = 0; i < SRV_MAX_N; i++) srv_echo_fini(&p->echoes[i]);
+    srv_documents_fini(&p->documents);
+    json_decref(body);
+}
+
+static void read_task(srv_call *call, srv_task *t, srv_fields *f)
+{
+    srv_task_read(t, f, &call->s->o);
+    srv_retain_read(t, f);
+    if (!f->failed) require_calls(call, t, f);
+    read_scope(call, f);
+    t->tenant = call->salt ? call->salt : "";
+    t->ranks = !call->salt || call->tenant->may_priority;
+    check_ids(call, t, f);
+}
+
+static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
+{
+    parts p = {0};
+    sp_err err = SP_OK;
+    read_task(call, t, f);
+    if (!f->failed && srv_room_lacks(call, f)) err = SP_E_CONTEXT;
+    bool good = !f->failed && make(call, t, f, &p, &err);
+    srv_verdict v = good ? charge(call, t, &p) : SRV_ADMITTED;
+    if (v != SRV_ADMITTED) {
+        drop_all(&p, t, body);
+        return srv_reply_refused(call, v);
+    }
+    srv_job *j = good ? srv_job_create(call, t, body, &p.documents) : NULL;
+    if (j) {
+        memcpy(j->echoes, p.echoes, sizeof p.echoes);
+        j->asked = json_incref(call->asked);
+        srv_sent sent = start(call, j, p.prompts);
+        drop_prompts(&p);
+        return sent;
+    }
+    if (good) srv_fields_refuse(f, "", "out of memory");
+    if (good) err = SP_E_NOMEM;
+    const srv_dialect *dialect = t->dialect;
+    drop_all(&p, t, body);
+    return refuse(call, dialect, f, err);
+}
+
+/* enter -- takes a place in the queue. */
+static srv_verdict enter(srv_call *call)
+{
+    srv_server *s = call->s;
+    size_t n_keys = s->keys ? srv_keys_count(s->keys) : 1;
+    srv_verdict v = srv_quotas_enter(s->quotas, call->tenant, n_keys, srv_now_us(), &call->place->account,
+                                     call->left);
+    if (v == SRV_ADMITTED) call->place->n = 1;
+    return v;
+}
+
+srv_sent srv_generate(srv_call *call, const srv_dialect *dialect, bool chat)
+{
+    srv_fields f;
+    srv_task t = {.chat = chat, .dialect = dialect};
+    srv_verdict v = enter(call);
+    if (v != SRV_ADMITTED) return srv_reply_refused(call, v);
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    if (!body || !dialect->body)
+        return body ? run(call, &t, &f, body) : refuse(call, dialect, &f, SP_OK);
+    json_t *same = dialect->body(&f, &t.chat);
+    f.object = same;
+    call->asked = body;
+    srv_sent sent = same ? run(call, &t, &f, same) : refuse(call, dialect, &f, SP_OK);
+    call->asked = NULL;
+    json_decref(body);
+    return sent;
+}
+
+srv_sent srv_chat(srv_call *call)
+{
+    return srv_generate(call, &srv_openai, true);
+}
+
+srv_sent srv_completion(srv_call *call)
+{
+    return srv_generate(call, &srv_openai, false);
+}
+
+srv_sent srv_response(srv_call *call)
+{
+    return srv_generate(call, &srv_responses, true);
+}

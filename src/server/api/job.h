@@ -1,0 +1,92 @@
+/* job.h -- a task while it runs: one request of the library for each choice.
+ *
+ *   thread of the connection            engine thread             watcher
+ *   srv_job_start ------------------->  on_text, on_done          srv_job_leave (hang-up)
+ *   srv_job_wait  <-------------------- `changed`
+ *   srv_job_destroy
+ *
+ * Invariant: a job is freed after on_done of every request that was submitted (the library calls it
+ * even when the request was canceled).
+ */
+#ifndef SP_SERVER_API_JOB_H
+#define SP_SERVER_API_JOB_H
+
+#include "server/api/echo.h"
+#include "server/api/messages.h"
+#include "server/api/task.h"
+#include "server/http/call.h"
+
+typedef struct srv_choice {
+    struct srv_job *job;
+    int index;
+    sp_request *request;
+    char *text; /* [n] of a stream; [0, taken) has been sent, [0, seen) was looked at */
+    size_t n, cap, taken, seen;
+    sp_token_logprob *tokens; /* [n_tokens, 1 + top_logprobs], where the task asks for them */
+    size_t n_tokens, cap_tokens, taken_tokens;
+    size_t n_calls; /* whose name has been sent */
+    size_t n_sent;  /* bytes of the arguments of the last of them */
+    bool call_open; /* the last of them is not complete */
+    json_t *call;   /* of /v1/responses: the last of them as it was sent; or NULL. Owned */
+    size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
+    int n_prompt;   /* tokens */
+    bool begun, done, ended; /* ended: the stream has its last event */
+} srv_choice;
+
+typedef struct srv_job {
+    srv_server *s;
+    srv_record *record; /* of the request, for the log */
+    srv_account *account; /* whose tokens it uses */
+    srv_task task;
+    srv_documents documents;
+    json_t *body;
+    json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
+    srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
+    int n_prompt;               /* tokens of the first prompt */
+    char id[48];
+    unsigned long long number;
+    char tenant[SRV_SALT_SIZE]; /* "": none */
+    bool settled;
+    long long created;    /* seconds since 1970 */
+    pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
+    pthread_cond_t changed;
+    int n_started, n_done;
+    bool gone; /* nobody reads the answer */
+    srv_choice choices[SRV_MAX_N];
+    /* the stream: bytes ready to be sent */
+    char *out;
+    size_t n_out, out_at;
+    bool closed; /* nothing follows what is in `out` */
+    int64_t began_us;
+    int progress_at,
+        to_compute; /* prompt tokens computed as last reported (-1: nothing was), of how many */
+    int n_events, n_items; /* of a response: sent */
+    bool in_message;       /* of a response: its message is being sent */
+    bool in_answer;        /* the prompt's progress has been reported to its end */
+} srv_job;
+
+/* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is taken. */
+srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d);
+/* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
+ * (http/exchange.h). */
+void srv_job_watch(const srv_call *call, srv_job *j);
+/* srv_job_start -- submits each prompt n times. On an error what was submitted is canceled. */
+sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts);
+/* srv_job_echo -- what the text of a choice begins with; NULL: nothing. */
+const char *srv_job_echo(const srv_job *j, int choice);
+/* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */
+bool srv_job_wait(srv_job *j);
+/* srv_job_wait_change -- with the lock held, until a choice has text that was not taken or is done,
+ * or for `ms`; false after that time. */
+bool srv_job_wait_change(srv_job *j, int ms);
+/* srv_job_leave -- the client has gone: cancels. Thread: any, while the job exists. */
+void srv_job_leave(srv_job *j);
+/* srv_job_settle -- before the end of the answer is sent: its tokens are charged, and its account may be asked for
+ * (explain.h). Pre: all choices are done. */
+void srv_job_settle(srv_job *j);
+/* srv_job_destroy -- cancels, waits until the library has let go, counts. NULL is allowed. */
+void srv_job_destroy(srv_job *j);
+
+const sp_result *srv_job_result(const srv_job *j, int i); /* of a choice that is done */
+
+#endif

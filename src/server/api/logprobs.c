@@ -1,0 +1,130 @@
+#include "server/api/logprobs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "server/http/reply.h"
+
+#define LEAST -9999.0 /* of a token that cannot come: JSON has no infinity */
+
+/* The text of a token: free it with sp_buffer_free. */
+typedef struct piece {
+    char *s;
+    size_t n;
+} piece;
+
+static piece piece_of(const srv_job *j, int32_t id)
+{
+    piece p = {0};
+    if (sp_vocab_piece(j->s->vocab, id, &p.s, &p.n) != SP_OK) p = (piece){0};
+    return p;
+}
+
+static json_t *piece_json(const piece *p)
+{
+    return srv_text_json(p->s ? p->s : "", p->n);
+}
+
+static double bounded(float logprob)
+{
+    return logprob > (float)LEAST ? (double)logprob : LEAST;
+}
+
+/* -- chat ------------------------------------------------------------------------------------- */
+
+static json_t *chat_token(const srv_job *j, const sp_token_logprob *t)
+{
+    piece p = piece_of(j, t->id);
+    json_t *bytes = json_array();
+    for (size_t i = 0; i < p.n; i++)
+        json_array_append_new(bytes, json_integer((unsigned char)p.s[i]));
+    json_t *o = json_pack("{s:o, s:f, s:o}", "token", piece_json(&p), "logprob",
+                          bounded(t->logprob), "bytes", bytes);
+    sp_buffer_free(p.s);
+    return o;
+}
+
+static json_t *chat_logprobs(const srv_choice *c, size_t from, size_t to)
+{
+    const srv_job *j = c->job;
+    size_t n_each = (size_t)j->task.top_logprobs + 1;
+    json_t *content = json_array();
+    for (size_t i = from; i < to; i++) {
+        const sp_token_logprob *v = c->tokens + i * n_each;
+        json_t *o = chat_token(j, v), *top = json_array();
+        for (size_t k = 1; k < n_each; k++) json_array_append_new(top, chat_token(j, v + k));
+        json_object_set_new(o, "top_logprobs", top);
+        json_array_append_new(content, o);
+    }
+    return json_pack("{s:o, s:n}", "content", content, "refusal");
+}
+
+/* -- completions ------------------------------------------------------------------------------ */
+
+/* name_json -- a token by its text; as OpenAI does, one that is a part of a character by its bytes, so that
+ * different tokens have different names. */
+static json_t *name_json(const piece *p)
+{
+    char name[7 + 4 * 64] = "bytes:";
+    json_t *text = json_stringn(p->s ? p->s : "", p->n);
+    if (text) return text;
+    for (size_t i = 0; i < p->n && i < 64; i++)
+        snprintf(name + 6 + 4 * i, 5, "\\x%02x", (unsigned char)p->s[i]);
+    return json_string(name);
+}
+
+static json_t *top_of(const srv_job *j, const sp_token_logprob *v, size_t n)
+{
+    json_t *top = json_object();
+    for (size_t k = 0; k < n; k++) {
+        piece p = piece_of(j, v[k].id);
+        json_t *name = name_json(&p);
+        if (name)
+            json_object_set_new(top, json_string_value(name), json_real(bounded(v[k].logprob)));
+        json_decref(name);
+        sp_buffer_free(p.s);
+    }
+    return top;
+}
+
+static json_t *text_logprobs(const srv_choice *c, size_t from, size_t to, size_t at)
+{
+    const srv_job *j = c->job;
+    size_t n_top = (size_t)j->task.top_logprobs;
+    json_t *texts = json_array(), *values = json_array(), *tops = json_array(),
+           *offsets = json_array();
+    for (size_t i = from; i < to; i++) {
+        const sp_token_logprob *v = c->tokens + i * (n_top + 1);
+        piece p = piece_of(j, v->id);
+        json_array_append_new(texts, name_json(&p));
+        bool first = isnan(v->logprob); /* of an echoed prompt: nothing precedes it */
+        json_array_append_new(values, first ? json_null() : json_real(bounded(v->logprob)));
+        json_array_append_new(tops, first ? json_null() : top_of(j, v + 1, n_top));
+        json_array_append_new(offsets, json_integer((json_int_t)at));
+        at += p.n;
+        sp_buffer_free(p.s);
+    }
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", texts, "token_logprobs", values,
+                     "top_logprobs", tops, "text_offset", offsets);
+}
+
+json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at)
+{
+    const srv_task *t = &c->job->task;
+    if (!t->logprobs) return json_null();
+    return t->chat ? chat_logprobs(c, from, to) : text_logprobs(c, from, to, text_at);
+}
+
+json_t *srv_logprobs_new(srv_choice *c)
+{
+    size_t from = c->taken_tokens, at = c->text_at, n_each = (size_t)c->job->task.top_logprobs + 1;
+    c->taken_tokens = c->n_tokens;
+    if (!c->job->task.logprobs || from == c->n_tokens) return json_null();
+    for (size_t i = from; i < c->n_tokens; i++) {
+        piece p = piece_of(c->job, c->tokens[i * n_each].id);
+        c->text_at += p.n;
+        sp_buffer_free(p.s);
+    }
+    return srv_logprobs(c, from, c->n_tokens, at);
+}

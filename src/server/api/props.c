@@ -1,0 +1,38 @@
+/* props.c -- what clients of llama.cpp's server ask it about itself: GET /props and /slots. */
+#include "server/api/routes.h"
+
+/* defaults_json -- sampling of a request that says nothing else, under llama.cpp's names. */
+static json_t *defaults_json(const srv_options *o)
+{
+    const sp_sampling *d = &o->sampling;
+    return json_pack("{s:i, s:I, s:f, s:i, s:f, s:f, s:i, s:f, s:f, s:f}", "n_predict",
+                     o->max_tokens, "seed", (json_int_t)d->seed, "temperature",
+                     (double)d->temperature, "top_k", d->top_k, "top_p", (double)d->top_p, "min_p",
+                     (double)d->min_p, "repeat_last_n", d->repeat_last, "repeat_penalty",
+                     (double)d->repeat_penalty, "presence_penalty", (double)d->presence_penalty,
+                     "frequency_penalty", (double)d->frequency_penalty);
+}
+
+srv_sent srv_props(srv_call *call)
+{
+    const srv_server *s = call->s;
+    const char *jinja = sp_vocab_template(s->vocab);
+    return srv_reply_json(
+        call->connection, 200,
+        json_pack("{s:{s:i, s:o}, s:i, s:s, s:s, s:{s:b, s:b}, s:s}", "default_generation_settings",
+                  "n_ctx", s->info.n_ctx, "params", defaults_json(&s->o), "total_slots",
+                  s->o.n_parallel, "model_alias", s->o.alias, "chat_template", jinja ? jinja : "",
+                  "modalities", "vision", 0, "audio", 0, "build_info", "spolia " SPOLIA_VERSION));
+}
+
+/* Requests have no fixed places here: the first ones of the list are those that run. */
+srv_sent srv_slots(srv_call *call)
+{
+    const srv_server *s = call->s;
+    json_t *list = json_array();
+    int n = srv_load_of(s).n_running;
+    for (int i = 0; i < s->o.n_parallel; i++)
+        json_array_append_new(list, json_pack("{s:i, s:i, s:b}", "id", i, "n_ctx", s->info.n_ctx,
+                                              "is_processing", i < n));
+    return srv_reply_json(call->connection, 200, list);
+}

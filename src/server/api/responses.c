@@ -1,0 +1,296 @@
+#include "server/api/responses.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "server/api/answer.h"
+#include "server/api/logprobs.h"
+#include "server/api/stream.h"
+#include "server/http/reply.h"
+
+/* -- the object ------------------------------------------------------------------------------- */
+
+static json_t *usage_json(const sp_result *r)
+{
+    return json_pack("{s:i, s:{s:i, s:i}, s:i, s:{s:i}, s:i}", "input_tokens", r->n_prompt,
+                     "input_tokens_details", "cached_tokens", r->n_reused, "recomputed_tokens",
+                     r->n_recomputed, "output_tokens", r->n_generated, "output_tokens_details",
+                     "reasoning_tokens", 0, "total_tokens", r->n_prompt + r->n_generated);
+}
+
+static json_t *given(const srv_job *j, const char *name, json_t *otherwise)
+{
+    json_t *v = json_object_get(j->asked, name);
+    if (!v || json_is_null(v)) return otherwise;
+    json_decref(otherwise);
+    return json_incref(v);
+}
+
+/* frame -- the response without output and usage. */
+static json_t *frame(const srv_job *j, const char *status)
+{
+    json_t *o =
+        json_pack("{s:o, s:s, s:I, s:s, s:n, s:n, s:s, s:n, s:b, s:f, s:f}", "id",
+                  json_sprintf("resp_%s", srv_job_key(j)), "object", "response", "created_at",
+                  (json_int_t)j->created, "status", status, "error", "incomplete_details", "model",
+                  j->s->o.alias, "previous_response_id", "store", 0, "temperature",
+                  (double)j->task.sampling.temperature, "top_p", (double)j->task.sampling.top_p);
+    json_object_set_new(o, "instructions", given(j, "instructions", json_null()));
+    json_object_set_new(o, "max_output_tokens", given(j, "max_output_tokens", json_null()));
+    json_object_set_new(o, "metadata", given(j, "metadata", json_object()));
+    json_object_set_new(o, "parallel_tool_calls", json_boolean(j->task.tools.several));
+    json_object_set_new(o, "tool_choice", given(j, "tool_choice", json_string("auto")));
+    json_object_set_new(o, "tools", given(j, "tools", json_array()));
+    json_object_set_new(o, "text",
+                        given(j, "text", json_pack("{s:{s:s}}", "format", "type", "text")));
+    json_object_set_new(o, "truncation", json_string("disabled"));
+    json_object_set_new(o, "output", json_array());
+    json_object_set_new(o, "usage", json_null());
+    return o;
+}
+
+/* part_json -- a text; logprobs (consumed) may be NULL. */
+static json_t *part_json(const char *text, size_t n, json_t *logprobs)
+{
+    return json_pack("{s:s, s:o, s:[], s:o}", "type", "output_text", "text", srv_text_json(text, n),
+                     "annotations", "logprobs", logprobs ? logprobs : json_array());
+}
+
+/* message_item -- part (consumed) NULL: it begins. */
+static json_t *message_item(const srv_job *j, const char *status, json_t *part)
+{
+    return json_pack("{s:o, s:s, s:s, s:s, s:o}", "id", json_sprintf("msg_%s", srv_job_key(j)),
+                     "type", "message", "status", status, "role", "assistant", "content",
+                     part ? json_pack("[o]", part) : json_array());
+}
+
+/* call_item -- call number k; what is in progress has no arguments yet. */
+static json_t *call_item(const srv_job *j, size_t k, const json_t *call, const char *status)
+{
+    bool begins = strcmp(status, "in_progress") == 0;
+    json_t *named = srv_answer_call(j, 0, k, call, false);
+    json_t *o = json_pack(
+        "{s:o, s:s, s:s, s:O, s:O, s:o}", "id", json_sprintf("fc_%s_%zu", srv_job_key(j), k),
+        "type", "function_call", "status", status, "call_id", json_object_get(named, "id"), "name",
+        json_object_get(call, "name"), "arguments",
+        begins ? json_string("") : json_incref(json_object_get(call, "arguments")));
+    json_decref(named);
+    return o;
+}
+
+static json_t *content_logprobs(const srv_choice *c)
+{
+    json_t *all = srv_logprobs(c, 0, c->n_tokens, 0),
+           *list = json_incref(json_object_get(all, "content"));
+    json_decref(all);
+    return list;
+}
+
+/* finish -- the response of a request that is done; `output` is consumed. */
+static json_t *finish(const srv_job *j, json_t *output)
+{
+    const sp_result *r = srv_job_result(j, 0);
+    bool cut = r->finish == SP_FINISH_LENGTH;
+    json_t *o = frame(j, r->finish == SP_FINISH_ERROR ? "failed"
+                         : cut                        ? "incomplete"
+                                                      : "completed");
+    if (cut)
+        json_object_set_new(o, "incomplete_details",
+                            json_pack("{s:s}", "reason", "max_output_tokens"));
+    if (r->finish == SP_FINISH_ERROR)
+        json_object_set_new(o, "error",
+                            json_pack("{s:s, s:o}", "code", "server_error", "message",
+                                      srv_text_json(r->detail, strlen(r->detail))));
+    json_object_set_new(o, "output", output);
+    json_object_set_new(o, "usage", usage_json(r));
+    json_object_set_new(o, "timings", srv_answer_timings(r));
+    json_object_set_new(o, "spolia", srv_answer_account(j));
+    return o;
+}
+
+static json_t *whole(const srv_job *j)
+{
+    srv_calls found;
+    const srv_choice *c = &j->choices[0];
+    const sp_result *r = srv_job_result(j, 0);
+    json_t *output = json_array();
+    srv_calls_read(&j->task.tools, r->text, strlen(r->text), srv_end_of(r), &found);
+    size_t n = json_array_size(found.v);
+    if (found.n_text || (n == 0 && !found.open))
+        json_array_append_new(
+            output, message_item(j, r->finish == SP_FINISH_LENGTH ? "incomplete" : "completed",
+                                 part_json(r->text, found.n_text, content_logprobs(c))));
+    for (size_t k = 0; k < n; k++)
+        json_array_append_new(output, call_item(j, k, json_array_get(found.v, k), "completed"));
+    if (found.open) json_array_append_new(output, call_item(j, n, found.open, "incomplete"));
+    json_decref(found.v);
+    json_decref(found.open);
+    return finish(j, output);
+}
+
+/* -- events ----------------------------------------------------------------------------------- */
+
+/* send_event -- an event with its type and number; o is consumed. */
+static bool send_event(srv_job *j, const char *type, json_t *o)
+{
+    json_object_set_new(o, "type", json_string(type));
+    json_object_set_new(o, "sequence_number", json_integer(j->n_events++));
+    return srv_stream_event(j, type, o);
+}
+
+static bool send_frame(srv_job *j, const char *type)
+{
+    return send_event(j, type, json_pack("{s:o}", "response", frame(j, "in_progress")));
+}
+
+/* about -- the fields that say which item, and of a message which part, an event is about. */
+static json_t *about(const srv_job *j, json_t *id, bool part)
+{
+    json_t *o = json_pack("{s:o, s:i}", "item_id", id, "output_index", j->n_items);
+    if (part) json_object_set_new(o, "content_index", json_integer(0));
+    return o;
+}
+
+/* send_item -- an item (consumed) is added or done. */
+static bool send_item(srv_job *j, const char *type, json_t *item)
+{
+    return send_event(j, type, json_pack("{s:i, s:o}", "output_index", j->n_items, "item", item));
+}
+
+static json_t *about_message(const srv_job *j)
+{
+    return about(j, json_sprintf("msg_%s", srv_job_key(j)), true);
+}
+
+static bool open_message(srv_job *j)
+{
+    if (j->in_message) return true;
+    j->in_message = true;
+    json_t *part = about_message(j);
+    json_object_set_new(part, "part", part_json("", 0, NULL));
+    return send_item(j, "response.output_item.added", message_item(j, "in_progress", NULL)) &&
+           send_event(j, "response.content_part.added", part);
+}
+
+static bool send_text(srv_job *j, srv_choice *c, size_t upto)
+{
+    if (upto <= c->taken) return true;
+    if (!open_message(j)) return false;
+    json_t *o = about_message(j), *told = srv_logprobs_new(c),
+           *list = json_object_get(told, "content");
+    json_object_set_new(o, "delta", srv_text_json(c->text + c->taken, upto - c->taken));
+    json_object_set_new(o, "logprobs", list ? json_incref(list) : json_array());
+    json_decref(told);
+    c->taken = upto;
+    return send_event(j, "response.output_text.delta", o);
+}
+
+/* close_message -- its text is whole. */
+static bool close_message(srv_job *j, const srv_choice *c)
+{
+    if (!j->in_message) return true;
+    j->in_message = false;
+    const char *text = c->text ? c->text : "";
+    json_t *list = content_logprobs(c), *whole = about_message(j), *part = about_message(j);
+    json_object_set_new(whole, "text", srv_text_json(text, c->taken));
+    json_object_set_new(whole, "logprobs", list ? json_incref(list) : json_array());
+    json_object_set_new(part, "part", part_json(text, c->taken, list ? json_incref(list) : NULL));
+    json_t *item = message_item(j, "completed", part_json(text, c->taken, list));
+    bool good = send_event(j, "response.output_text.done", whole) &&
+                send_event(j, "response.content_part.done", part) &&
+                send_item(j, "response.output_item.done", json_incref(item));
+    j->n_items++;
+    json_decref(item);
+    return good;
+}
+
+/* send_call -- what is new of call number k: its item, then its arguments in pieces, then their end. */
+static bool send_call(srv_job *j, srv_choice *c, size_t k, json_t *call, bool complete)
+{
+    const json_t *arguments = json_object_get(call, "arguments");
+    json_t *id = json_sprintf("fc_%s_%zu", srv_job_key(j), k);
+    bool good = true;
+    if (k == c->n_calls) {
+        c->n_calls++;
+        c->n_sent = 0;
+        good = close_message(j, c) &&
+               send_item(j, "response.output_item.added", call_item(j, k, call, "in_progress"));
+    }
+    size_t at = c->n_sent, n = json_string_length(arguments);
+    if (good && n > at) {
+        json_t *delta = about(j, json_incref(id), false);
+        json_object_set_new(delta, "delta",
+                            json_stringn(json_string_value(arguments) + at, n - at));
+        good = send_event(j, "response.function_call_arguments.delta", delta);
+        c->n_sent = n;
+    }
+    c->call_open = !complete;
+    json_decref(c->call);
+    c->call = json_incref(call);
+    if (good && complete) {
+        json_t *whole = about(j, json_incref(id), false);
+        json_object_set_new(whole, "arguments", json_string(json_string_value(arguments)));
+        json_object_set(whole, "name", json_object_get(call, "name"));
+        good = send_event(j, "response.function_call_arguments.done", whole) &&
+               send_item(j, "response.output_item.done", call_item(j, k, call, "completed"));
+        j->n_items++;
+    }
+    json_decref(id);
+    return good;
+}
+
+/* send_calls -- the calls that are complete, and what is known of the next one. An answer may end within a call:
+ * then its item ends without the end of its arguments. */
+static bool send_calls(srv_job *j, srv_choice *c, const srv_calls *found)
+{
+    bool good = true;
+    size_t n = json_array_size(found->v);
+    for (size_t k = c->n_calls - c->call_open; good && k < n; k++)
+        good = send_call(j, c, k, json_array_get(found->v, k), true);
+    if (good && found->open && n + 1 >= c->n_calls) good = send_call(j, c, n, found->open, false);
+    if (!good || !c->done || !c->call_open) return good;
+    good = send_item(j, "response.output_item.done",
+                     call_item(j, c->n_calls - 1, c->call, "incomplete"));
+    j->n_items++;
+    return good;
+}
+
+static bool send_end(srv_job *j, srv_choice *c)
+{
+    const sp_result *r = sp_request_result(c->request);
+    c->ended = true;
+    if (j->n_items == 0 && !open_message(j)) return false;
+    if (!close_message(j, c)) return false;
+    const char *type = r->finish == SP_FINISH_ERROR    ? "response.failed"
+                       : r->finish == SP_FINISH_LENGTH ? "response.incomplete"
+                                                       : "response.completed";
+    return send_event(j, type, json_pack("{s:o}", "response", whole(j)));
+}
+
+static bool write_new(srv_job *j)
+{
+    srv_choice *c = &j->choices[0];
+    srv_calls found;
+    if (c->ended) return true;
+    if (!c->begun && !(send_frame(j, "response.created") && send_frame(j, "response.in_progress")))
+        return false;
+    c->begun = true;
+    const char *text = c->text ? c->text : "";
+    srv_end end = c->done ? srv_end_of(sp_request_result(c->request)) : SRV_GROWS;
+    srv_calls_read(&j->task.tools, text, c->n, end, &found);
+    bool good = (c->n_calls || send_text(j, c, found.n_text)) && send_calls(j, c, &found);
+    json_decref(found.v);
+    json_decref(found.open);
+    c->seen = c->n;
+    return good && (!c->done || send_end(j, c));
+}
+
+const srv_dialect srv_responses = {
+    .id = "resp",
+    .renamed = {{"messages", "input"},
+                {"max_tokens", "max_output_tokens"},
+                {"response_format", "text.format"}},
+    .body = srv_responses_body,
+    .whole = whole,
+    .write = write_new,
+};

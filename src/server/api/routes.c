@@ -1,0 +1,127 @@
+#include "server/api/routes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/answer.h"
+#include "server/api/anthropic.h"
+#include "server/api/documents.h"
+#include "server/api/explain.h"
+#include "server/api/llama.h"
+#include "server/api/ollama.h"
+
+/* -- small handlers --------------------------------------------------------------------------- */
+
+const char *srv_health_of(bool draining, int64_t step_us)
+{
+    const int64_t longest_us = 60 * INT64_C(1000000);
+    return draining ? "draining" : step_us > longest_us ? "stalled" : "ok";
+}
+
+/* health -- 503 while the server shuts down or makes no steps: a proxy sends its requests elsewhere. */
+static srv_sent health(srv_call *call)
+{
+    const char *is = srv_health_of(call->s->draining, sp_context_step_us(call->s->ctx));
+    return srv_reply_json(call->connection, strcmp(is, "ok") == 0 ? 200 : 503,
+                          json_pack("{s:s}", "status", is));
+}
+
+static srv_sent ping(srv_call *call)
+{
+    return srv_reply_text(call->connection, 200, "text/plain", strdup("pong\n"));
+}
+
+static srv_sent version(srv_call *call)
+{
+    return srv_reply_json(call->connection, 200, json_pack("{s:s}", "version", SPOLIA_VERSION));
+}
+
+static json_t *model_json(const srv_server *s)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:{s:s, s:I, s:i}}", "id", s->o.alias, "object",
+                     "model", "created", (json_int_t)s->started, "owned_by", "spolia",
+                     "max_model_len", s->info.n_ctx, "meta", "arch", s->info.arch, "n_params",
+                     (json_int_t)s->info.n_params, "n_vocab", s->info.n_vocab);
+}
+
+static srv_sent models(srv_call *call)
+{
+    return srv_reply_json(call->connection, 200,
+                          json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(call->s)));
+}
+
+static srv_sent one_model(srv_call *call)
+{
+    const char *id = call->path + strlen("/v1/models/");
+    if (strcmp(id, call->s->o.alias) == 0)
+        return srv_reply_json(call->connection, 200, model_json(call->s));
+    return srv_reply_error(call->connection, 404, "model", "model_not_found",
+                           "there is no such model");
+}
+
+static srv_sent metrics(srv_call *call)
+{
+    srv_server *s = call->s;
+    sp_context_info i = sp_context_describe(s->ctx);
+    srv_load load = srv_load_of(s);
+    srv_gauges g = {.n_running = load.n_running, .n_waiting = load.n_waiting, .info = &i};
+    g.n_guards = sp_context_guard_read(s->ctx, g.guards, SRV_MAX_GUARDS);
+    if (g.n_guards > SRV_MAX_GUARDS) g.n_guards = SRV_MAX_GUARDS;
+    char *text = srv_metrics_text(&s->metrics, &g);
+    return srv_reply_text(call->connection, 200, "text/plain; version=0.0.4; charset=utf-8", text);
+}
+
+static srv_sent explain(srv_call *call)
+{
+    static const char end[] = "/explain";
+    const char *id = call->path + strlen("/v1/requests/");
+    size_t n = strlen(id), n_end = strlen(end);
+    bool good = n > n_end && strcmp(id + n - n_end, end) == 0;
+    char *name = good ? strndup(id, n - n_end) : NULL;
+    json_t *o = name ? srv_explain_get(call->s->explain, call->salt, name) : NULL;
+    free(name);
+    if (o) return srv_reply_json(call->connection, 200, o);
+    return srv_reply_error(call->connection, 404, NULL, "request_not_found",
+                           "there is no account of such a request; the last ones are kept");
+}
+
+/* -- the table -------------------------------------------------------------------------------- */
+
+const srv_route srv_routes[] = {
+    {"GET", "/health", health, .open = true, .probe = true},
+    {"GET", "/ping", ping, .probe = true},
+    {"GET", "/version", version},
+    {"GET", "/metrics", metrics, .probe = true},
+    {"GET", "/props", srv_props},
+    {"GET", "/slots", srv_slots, .probe = true},
+    {"GET", "/v1/models", models},
+    {"GET", "/v1/models/", one_model, .below = true},
+    {"POST", "/v1/chat/completions", srv_chat},
+    {"POST", "/chat/completions", srv_chat},
+    {"POST", "/v1/responses", srv_response},
+    {"POST", "/v1/messages", srv_anthropic_messages},
+    {"POST", "/v1/messages/count_tokens", srv_anthropic_count},
+    {"POST", "/api/chat", srv_ollama_chat_call},
+    {"POST", "/api/generate", srv_ollama_generate_call},
+    {"GET", "/api/tags", srv_ollama_tags},
+    {"POST", "/api/show", srv_ollama_show},
+    {"GET", "/api/ps", srv_ollama_ps},
+    {"GET", "/api/version", srv_ollama_version},
+    {"POST", "/completion", srv_llama_completion_call},
+    {"POST", "/infill", srv_llama_infill_call},
+    {"POST", "/v1/completions", srv_completion},
+    {"POST", "/completions", srv_completion},
+    {"POST", "/tokenize", srv_tokenize},
+    {"POST", "/detokenize", srv_detokenize},
+    {"POST", "/apply-template", srv_apply_template},
+    {"GET", "/v1/documents", srv_documents_all},
+    {"POST", "/v1/documents", srv_documents_all, .form = true},
+    {"GET", "/v1/documents/", srv_documents_one, .below = true},
+    {"POST", "/v1/documents/", srv_documents_one, .below = true},
+    {"PUT", "/v1/documents/", srv_documents_one, .below = true, .form = true},
+    {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
+    {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
+    {"GET", "/v1/requests/", explain, .below = true},
+    {NULL, NULL, NULL},
+};

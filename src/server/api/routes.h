@@ -1,0 +1,23 @@
+/* routes.h -- which handler answers which path. */
+#ifndef SP_SERVER_API_ROUTES_H
+#define SP_SERVER_API_ROUTES_H
+
+#include "server/http/call.h"
+#include "server/http/reply.h"
+
+extern const srv_route srv_routes[];
+
+/* srv_health_of -- "ok", "draining", or "stalled": a step has taken step_us, longer than any that ends well. */
+const char *srv_health_of(bool draining, int64_t step_us);
+
+/* Handlers of other files. */
+srv_sent srv_chat(srv_call *call); /* generate.c */
+srv_sent srv_completion(srv_call *call);
+srv_sent srv_response(srv_call *call);
+srv_sent srv_props(srv_call *call); /* props.c */
+srv_sent srv_slots(srv_call *call);
+srv_sent srv_tokenize(srv_call *call); /* tokens.c */
+srv_sent srv_detokenize(srv_call *call);
+srv_sent srv_apply_template(srv_call *call);
+
+#endif

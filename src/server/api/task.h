@@ -1,0 +1,49 @@
+/* task.h -- what a body asks to generate. */
+#ifndef SP_SERVER_API_TASK_H
+#define SP_SERVER_API_TASK_H
+
+#include "server/api/fields.h"
+#include "server/api/tools.h"
+#include "server/http/options.h"
+
+#define SRV_MAX_STOP 16
+
+typedef struct srv_task {
+    bool chat;      /* /v1/chat/completions; or /v1/completions */
+    const struct srv_dialect *dialect; /* dialect.h */
+    bool stream, include_usage;
+    bool progress; /* a stream says how much of the prompt is computed */
+    bool echo;     /* completions: the text begins with the prompt */
+    int n;         /* choices of each prompt */
+    int n_prompts; /* of completions; else 1 */
+    int max_tokens, min_tokens;
+    srv_tools tools;
+    srv_tool_form tool_form;
+    bool logprobs;
+    int top_logprobs;
+    sp_grammar *grammar; /* owned; NULL: any text */
+    sp_logit_bias *bias; /* owned; what sampling.bias is */
+    sp_sampling sampling;
+    const char *stop[SRV_MAX_STOP]; /* into the body */
+    int n_stop;
+    int32_t stop_tokens[SRV_MAX_STOP];
+    int n_stop_tokens;
+    const char *suffix; /* completions: the answer is what is missing before it; NULL: nothing comes after */
+    bool ignore_end; /* continue after an end token */
+    sp_reuse_opts reuse;
+    const char *decode;  /* of the body; NULL: the context's */
+    bool own_reuse;      /* `reuse` instead of the context's */
+    int priority;        /* lower first, */
+    bool ranks;          /* among the requests of all tenants; else among its tenant's */
+    int64_t retain_ms;   /* retain.h; 0: as others */
+    int n_retain;        /* segments; 0: all */
+    int64_t max_wait_ms; /* 0: as long as need be */
+    const char *tenant;  /* whose share it uses; valid until the job has started */
+} srv_task;
+
+/* srv_task_read -- t->chat is set; errors are in *f. The body must outlive the task. Owns:
+ * srv_task_fini, after an error, too. */
+void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o);
+void srv_task_fini(srv_task *t);
+
+#endif

@@ -1,0 +1,129 @@
+/* tokens.c -- /tokenize, /detokenize and /apply-template, as llama.cpp ("content", "tokens") and vLLM ("prompt")
+ * have them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/api/fields.h"
+#include "server/api/logprobs.h"
+#include "server/api/messages.h"
+#include "server/api/routes.h"
+#include "server/http/reply.h"
+
+static srv_sent refuse(const srv_call *call, const srv_fields *f)
+{
+    return srv_reply_error(call->connection, 400, f->param, NULL, f->why);
+}
+
+static json_t *ids_json(const int32_t *ids, size_t n)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) json_array_append_new(list, json_integer(ids[i]));
+    return list;
+}
+
+srv_sent srv_tokenize(srv_call *call)
+{
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    if (!body) return refuse(call, &f);
+    const char *name = srv_field(&f, "prompt") ? "prompt" : "content";
+    const char *text = srv_field_string(&f, name);
+    bool special =
+        srv_field_bool(&f, "add_special_tokens", srv_field_bool(&f, "add_special", false));
+    if (!text) srv_fields_refuse(&f, "content", "content (or prompt) must be a string");
+    int32_t *ids = NULL;
+    size_t n = 0;
+    if (!f.failed &&
+        sp_vocab_encode(call->s->vocab, text, strlen(text), special, &ids, &n) != SP_OK)
+        srv_fields_refuse(&f, name, "%s", sp_error_detail());
+    json_decref(body);
+    if (f.failed) return refuse(call, &f);
+    json_t *o = json_pack("{s:o, s:I, s:i}", "tokens", ids_json(ids, n), "count", (json_int_t)n,
+                          "max_model_len", call->s->info.n_ctx);
+    sp_buffer_free(ids);
+    return srv_reply_json(call->connection, 200, o);
+}
+
+char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n)
+{
+    char *text = NULL;
+    FILE *f = open_memstream(&text, n);
+    bool good = f != NULL;
+    for (size_t i = 0; i < json_array_size(ids) && good; i++) {
+        char *piece = NULL;
+        size_t n_piece = 0;
+        json_int_t id = json_integer_value(json_array_get(ids, i));
+        good = id >= 0 && id <= INT32_MAX &&
+               sp_vocab_piece(s->vocab, (int32_t)id, &piece, &n_piece) == SP_OK;
+        if (good) fwrite(piece, 1, n_piece, f);
+        sp_buffer_free(piece);
+    }
+    if (f && fclose(f) == 0 && good) return text;
+    free(text);
+    return NULL;
+}
+
+srv_sent srv_detokenize(srv_call *call)
+{
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    if (!body) return refuse(call, &f);
+    const json_t *tokens = srv_field(&f, "tokens");
+    int n_vocab = call->s->info.n_vocab;
+    if (!json_is_array(tokens)) srv_fields_refuse(&f, "tokens", "tokens must be a list of ids");
+    for (size_t i = 0; i < json_array_size(tokens); i++) {
+        const json_t *id = json_array_get(tokens, i);
+        if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= n_vocab)
+            srv_fields_refuse(&f, "tokens", "tokens must be ids below %d", n_vocab);
+    }
+    size_t n = 0;
+    char *text = f.failed ? NULL : srv_pieces(call->s, tokens, &n);
+    json_decref(body);
+    if (!f.failed && !text) srv_fields_refuse(&f, "tokens", "%s", sp_error_detail());
+    if (f.failed) return refuse(call, &f);
+    json_t *content = srv_text_json(text, n);
+    free(text);
+    json_t *o = json_pack("{s:O, s:o}", "content", content, "prompt", content);
+    return srv_reply_json(call->connection, 200, o);
+}
+
+/* apply -- the text of a chat; NULL after an error in *f. Owns: json_decref. */
+static json_t *apply(const srv_call *call, srv_fields *f)
+{
+    srv_tools tools = {0};
+    srv_conversation c = {0};
+    char *json = NULL;
+    json_t *text = NULL;
+    srv_tools_read(&tools, f);
+    if (!f->failed && srv_conversation_open(call, f, &tools, &c)) {
+        json_t *request = json_pack(
+            "{s:O, s:b, s:O*, s:O*}", "messages", c.messages, "add_generation_prompt",
+            srv_field_bool(f, "add_generation_prompt", true), "chat_template_kwargs",
+            srv_field(f, "chat_template_kwargs"), "tools", c.shows_tools ? c.tools : NULL);
+        char *dump = request ? json_dumps(request, JSON_COMPACT) : NULL;
+        if (!dump || sp_template_apply(call->s->vocab, NULL, dump, time(NULL), &json) != SP_OK)
+            srv_fields_refuse(f, "messages", "%s",
+                              dump ? sp_error_detail() : "out of memory for the messages");
+        free(dump);
+        json_decref(request);
+    }
+    srv_conversation_close(&c);
+    json_t *whole = json ? json_loads(json, 0, NULL) : NULL;
+    text = json_incref(json_object_get(whole, "text"));
+    json_decref(whole);
+    sp_buffer_free(json);
+    return text;
+}
+
+srv_sent srv_apply_template(srv_call *call)
+{
+    srv_fields f;
+    json_t *body = srv_fields_parse(&f, call->body, call->n);
+    if (!body) return refuse(call, &f);
+    json_t *text = apply(call, &f);
+    json_decref(body);
+    if (f.failed) return refuse(call, &f);
+    return srv_reply_json(call->connection, 200, json_pack("{s:o}", "prompt", text));
+}

@@ -1,0 +1,59 @@
+/* tools.h -- the functions that a model may call, and its calls.
+ *
+ * A call is text of the answer, in the form of the model's template:
+ *
+ *   Hermes, Qwen   <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>
+ *   Mistral        [TOOL_CALLS][{"name": "f", "arguments": {...}}]
+ *   Llama 3        {"name": "f", "parameters": {...}}, or <function=f>{...}</function>
+ *
+ * Marks that are control tokens of a model ([TOOL_CALLS], <|python_tag|>) do not show in the text, so
+ * all forms are read without them, too. Where the client requires a call, a grammar makes the answer
+ * one. */
+#ifndef SP_SERVER_API_TOOLS_H
+#define SP_SERVER_API_TOOLS_H
+
+#include "server/api/fields.h"
+#include "spolia.h"
+
+#define SRV_MAX_TOOLS 128
+
+typedef enum srv_tool_form { SRV_TOOLS_HERMES, SRV_TOOLS_MISTRAL, SRV_TOOLS_LLAMA3 } srv_tool_form;
+
+typedef struct srv_tools {
+    json_t
+        *list; /* borrowed from the body: [{"type": "function", "function": {...}}]; NULL: none */
+    bool must; /* the answer is a call */
+    const char *only; /* of this function; NULL: of any */
+    bool several;     /* more than one call in an answer */
+} srv_tools;
+
+/* srv_tools_read -- the fields tools, tool_choice and parallel_tool_calls; errors are in *f. */
+void srv_tools_read(srv_tools *t, srv_fields *f);
+/* srv_tools_form -- of the calls that a template (Jinja, or NULL) teaches; *shows: it lists tools
+ * itself. */
+srv_tool_form srv_tools_form(const char *jinja, bool *shows);
+/* srv_tools_grammar -- where a call is required; NULL: it is not, or an error in *f. Owns:
+ * sp_grammar_destroy. */
+sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields *f);
+
+/* What an answer holds. */
+typedef struct srv_calls {
+    size_t n_text; /* bytes at its beginning that are text, not a call */
+    json_t *v;     /* [{"name", "arguments"}], arguments as text; complete calls only. Owned */
+    json_t *open;  /* the call after them that has begun: {"name", "arguments"}, the beginning of its
+                      arguments; NULL: none, or not known yet. Owned */
+} srv_calls;
+
+typedef enum srv_end {
+    SRV_GROWS, /* more follows: what may become a call is neither text nor a call yet */
+    SRV_WHOLE, /* a call that was not completed is text */
+    SRV_CUT,   /* by its greatest length: a call that has begun is `open`, and where a call is required, its
+                  beginning is no text */
+} srv_end;
+
+/* srv_end_of -- of an answer that is done. */
+srv_end srv_end_of(const sp_result *r);
+/* srv_calls_read -- of an answer, or of its text so far. */
+void srv_calls_read(const srv_tools *t, const char *text, size_t n, srv_end end, srv_calls *out);
+
+#endif

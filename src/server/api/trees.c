@@ -1,0 +1,235 @@
+#include "server/api/trees.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+
+/* -- the graph --------------------------------------------------------------------------------- */
+
+bool srv_graph_open(srv_server *s)
+{
+    if (!s->o.graph.where) return true;
+    sp_err err = sp_graph_open(&s->o.graph, &s->graph);
+    return err == SP_OK || (cli_fail(err), false);
+}
+
+void srv_graph_close(srv_server *s)
+{
+    sp_graph_close(s->graph);
+    pthread_mutex_destroy(&s->graph_lock);
+}
+
+/* -- checks ------------------------------------------------------------------------------------ */
+
+static bool is_path(const json_t *path)
+{
+    size_t n = json_array_size(path);
+    for (size_t i = 0; i < n; i++) {
+        const char *text = json_string_value(json_array_get(path, i));
+        if (!text || !*text) return false;
+    }
+    return n % 2 == 1;
+}
+
+static bool is_node(const json_t *node, size_t i)
+{
+    const json_t *parent = json_object_get(node, "parent");
+    json_int_t p = parent ? json_integer_value(parent) : -1;
+    return json_is_string(json_object_get(node, "text")) && (!parent || json_is_integer(parent)) &&
+           p >= -1 && p < (json_int_t)i;
+}
+
+bool srv_tree_is(const char *type)
+{
+    return strcmp(type, "tree") == 0 || strcmp(type, "list") == 0 || strcmp(type, "table") == 0;
+}
+
+/* check_texts -- of a list or a table. */
+static bool check_texts(srv_fields *f, const json_t *texts, const char *name, const char *of)
+{
+    size_t n = json_array_size(texts), i = 0;
+    while (i < n && json_is_string(json_array_get(texts, i))) i++;
+    if (n == 0 || n > SRV_MAX_NODES)
+        srv_fields_refuse(f, name, "%s: %s are a list of 1 to %d texts", name, of, SRV_MAX_NODES);
+    else if (i < n)
+        srv_fields_refuse(f, name, "%s: %s[%zu] is not a text", name, of, i);
+    return n && n <= SRV_MAX_NODES && i == n;
+}
+
+static bool check_table(srv_fields *f, const json_t *o, const char *name)
+{
+    if (json_is_string(json_object_get(o, "header")))
+        return check_texts(f, json_object_get(o, "rows"), name, "rows");
+    srv_fields_refuse(f, name, "%s: the header of a table is a text", name);
+    return false;
+}
+
+bool srv_tree_check(srv_fields *f, const json_t *o, const char *name)
+{
+    const char *type = json_string_value(json_object_get(o, "type"));
+    if (strcmp(type, "list") == 0)
+        return check_texts(f, json_object_get(o, "items"), name, "items");
+    if (strcmp(type, "table") == 0) return check_table(f, o, name);
+    const json_t *paths = json_object_get(o, "paths"), *nodes = json_object_get(o, "nodes");
+    size_t n = json_array_size(paths ? paths : nodes);
+    if (n == 0 || n > SRV_MAX_NODES || (paths && nodes)) {
+        srv_fields_refuse(f, name, "%s: a tree has either paths or nodes, 1 to %d", name,
+                          SRV_MAX_NODES);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (paths ? !is_path(json_array_get(paths, i)) : !is_node(json_array_get(nodes, i), i)) {
+            srv_fields_refuse(
+                f, name,
+                paths ? "%s: path %zu is not a list of texts: entity, relation, entity, ..."
+                      : "%s: node %zu is not {\"text\", \"parent\": an earlier node or -1}",
+                name, i);
+            return false;
+        }
+    return true;
+}
+
+/* -- nodes of a prompt ------------------------------------------------------------------------- */
+
+static sp_err add_nodes(sp_prompt *p, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    sp_prompt_node *nodes = calloc(n, sizeof *nodes);
+    if (!nodes) return SP_E_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *o = json_array_get(list, i), *parent = json_object_get(o, "parent");
+        nodes[i] = (sp_prompt_node){.text = json_string_value(json_object_get(o, "text")),
+                                    .parent = parent ? (int)json_integer_value(parent) : -1};
+    }
+    sp_err err = sp_prompt_tree(p, nodes, (int)n);
+    free(nodes);
+    return err;
+}
+
+/* add_texts -- a list, or the rows of a table. */
+static sp_err add_texts(sp_prompt *p, const char *header, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    const char **texts = calloc(n, sizeof *texts);
+    if (!texts) return SP_E_NOMEM;
+    for (size_t i = 0; i < n; i++) texts[i] = json_string_value(json_array_get(list, i));
+    sp_err err =
+        header ? sp_prompt_table(p, header, texts, (int)n) : sp_prompt_list(p, texts, (int)n);
+    free(texts);
+    return err;
+}
+
+/* Memory of one path: its names and directions. */
+typedef struct path_names {
+    const char **nodes, **relations;
+    bool *inverse;
+} path_names;
+
+static void free_names(path_names *v, size_t n)
+{
+    for (size_t i = 0; v && i < n; i++) {
+        free(v[i].nodes);
+        free(v[i].relations);
+        free(v[i].inverse);
+    }
+    free(v);
+}
+
+static bool read_path(const json_t *list, path_names *names, sp_graph_path *out)
+{
+    size_t n_hops = json_array_size(list) / 2;
+    names->nodes = calloc(n_hops + 1, sizeof *names->nodes);
+    names->relations = calloc(n_hops + 1, sizeof *names->relations);
+    names->inverse = calloc(n_hops + 1, sizeof *names->inverse);
+    if (!names->nodes || !names->relations || !names->inverse) return false;
+    for (size_t i = 0; i <= n_hops; i++) {
+        names->nodes[i] = json_string_value(json_array_get(list, 2 * i));
+        if (i == n_hops) break;
+        const char *relation = json_string_value(json_array_get(list, 2 * i + 1));
+        names->inverse[i] = relation[0] == '^' && relation[1];
+        names->relations[i] = relation + names->inverse[i];
+    }
+    *out = (sp_graph_path){.n_hops = (int)n_hops,
+                           .nodes = names->nodes,
+                           .relations = names->relations,
+                           .inverse = names->inverse};
+    return true;
+}
+
+static sp_err add_paths(sp_prompt *p, const json_t *list)
+{
+    size_t n = json_array_size(list);
+    path_names *names = calloc(n, sizeof *names);
+    sp_graph_path *paths = calloc(n, sizeof *paths);
+    sp_graph_tree tree = {0};
+    sp_err err = names && paths ? SP_OK : SP_E_NOMEM;
+    for (size_t i = 0; i < n && err == SP_OK; i++)
+        if (!read_path(json_array_get(list, i), &names[i], &paths[i])) err = SP_E_NOMEM;
+    if (err == SP_OK) err = sp_graph_tree_build(paths, (int)n, SP_GRAPH_ARROWS, &tree);
+    if (err == SP_OK) err = sp_prompt_graph(p, &tree);
+    sp_graph_tree_fini(&tree);
+    free_names(names, n);
+    free(paths);
+    return err;
+}
+
+/* -- the graph's answer ------------------------------------------------------------------------ */
+
+static sp_err add_found(const srv_call *call, sp_prompt *p, const char *question)
+{
+    const sp_graph_paths_opts o = {.style = SP_GRAPH_ARROWS};
+    sp_graph_answer found = {0};
+    sp_graph_tree tree = {0};
+    pthread_mutex_lock(&call->s->graph_lock);
+    sp_err err = sp_graph_find_paths(call->s->graph, question, &o, &found);
+    pthread_mutex_unlock(&call->s->graph_lock);
+    if (err == SP_OK) err = sp_graph_tree_build(found.paths, found.n_paths, o.style, &tree);
+    if (err == SP_OK) err = sp_prompt_graph(p, &tree);
+    sp_graph_tree_fini(&tree);
+    sp_graph_answer_fini(&found);
+    return err;
+}
+
+/* note -- the segments that were added since are those of the document. */
+static void note(const sp_prompt *p, srv_document *d, int before)
+{
+    d->n_segments = sp_prompt_n_segments(p) - before;
+    d->segment = d->n_segments > 0 ? before : -1;
+}
+
+static sp_err add_graph(const srv_call *call, sp_prompt *p, srv_documents *d, const char *question)
+{
+    srv_document *more = realloc(d->v, (d->n + 1) * sizeof *more);
+    if (!more) return SP_E_NOMEM;
+    d->v = more;
+    d->v[d->n] = (srv_document){.id = "graph", .tree = call->graph, .segment = -1};
+    int before = sp_prompt_n_segments(p);
+    sp_err err = add_found(call, p, question);
+    if (err == SP_OK) note(p, &d->v[d->n++], before);
+    return err;
+}
+
+static sp_err add_document(sp_prompt *p, const json_t *o)
+{
+    const char *type = json_string_value(json_object_get(o, "type"));
+    const json_t *paths = json_object_get(o, "paths");
+    if (strcmp(type, "list") == 0) return add_texts(p, NULL, json_object_get(o, "items"));
+    if (strcmp(type, "table") == 0)
+        return add_texts(p, json_string_value(json_object_get(o, "header")),
+                         json_object_get(o, "rows"));
+    return paths ? add_paths(p, paths) : add_nodes(p, json_object_get(o, "nodes"));
+}
+
+sp_err srv_trees_add(const srv_call *call, sp_prompt *p, srv_documents *d, const char *question)
+{
+    sp_err err = sp_prompt_tree_mode(p, call->trees);
+    for (size_t i = 0; i < d->n && err == SP_OK; i++) {
+        const json_t *o = d->v[i].tree;
+        if (!o) continue;
+        int before = sp_prompt_n_segments(p);
+        err = add_document(p, o);
+        note(p, &d->v[i], before);
+    }
+    return err == SP_OK && call->graph ? add_graph(call, p, d, question) : err;
+}

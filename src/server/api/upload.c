@@ -1,0 +1,163 @@
+#include "server/api/upload.h"
+
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FORM_BYTES 4096
+
+/* -- base64 ------------------------------------------------------------------------------------ */
+
+/* decode -- false: not base64, or out of memory. Line ends are skipped. */
+static bool decode(srv_upload *u, const char *text)
+{
+    size_t n = strlen(text), k = 0;
+    char *clean = malloc(n + 1);
+    u->data = malloc(n + 4);
+    if (!clean || !u->data || n > INT32_MAX) {
+        free(clean);
+        return false;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (text[i] != '\n' && text[i] != '\r') clean[k++] = text[i];
+    clean[k] = '\0';
+    int got = EVP_DecodeBlock((unsigned char *)u->data, (const unsigned char *)clean, (int)k);
+    for (size_t i = k; got > 0 && i > 0 && clean[i - 1] == '=' && k - i < 2; i--) got--;
+    free(clean);
+    u->n = got > 0 ? (size_t)got : 0;
+    return got >= 0;
+}
+
+static void read_json_file(srv_upload *u, srv_fields *f)
+{
+    const json_t *file = srv_field(f, "file");
+    if (!file) return;
+    const char *name = json_string_value(json_object_get(file, "name"));
+    const char *data = json_string_value(json_object_get(file, "data"));
+    if (!name) name = json_string_value(json_object_get(file, "filename"));
+    if (!name || !data)
+        srv_fields_refuse(f, "file", "file must be an object {\"name\", \"data\"}");
+    else if (!decode(u, data))
+        srv_fields_refuse(f, "file.data", "file.data is not base64");
+    else if (!(u->name = strdup(name)))
+        srv_fields_refuse(f, "file", "out of memory");
+}
+
+/* -- forms ------------------------------------------------------------------------------------- */
+
+static bool append(char **to, size_t *n, const char *data, size_t more)
+{
+    char *grown = realloc(*to, *n + more + 1);
+    if (!grown) return false;
+    if (more) memcpy(grown + *n, data, more);
+    *to = grown;
+    *n += more;
+    grown[*n] = '\0';
+    return true;
+}
+
+/* add_field -- pieces of one value arrive one after another. */
+static bool add_field(srv_upload *u, const char *key, const char *data, size_t n, uint64_t offset)
+{
+    const char *old = offset ? json_string_value(json_object_get(u->body, key)) : "";
+    char *value = NULL;
+    size_t size = 0;
+    bool good = append(&value, &size, old ? old : "", old ? strlen(old) : 0) &&
+                append(&value, &size, data, n) &&
+                json_object_set_new(u->body, key, json_stringn(value, size)) == 0;
+    free(value);
+    return good;
+}
+
+/* A callback of libmicrohttpd. */
+static enum MHD_Result take_part(void *user, enum MHD_ValueKind kind, const char *key,
+                                 const char *file_name, const char *type, const char *encoding,
+                                 const char *data, uint64_t offset, size_t n)
+{
+    srv_upload *u = user;
+    (void)kind;
+    (void)type;
+    (void)encoding;
+    if (strcmp(key, "file") != 0) return add_field(u, key, data, n, offset) ? MHD_YES : MHD_NO;
+    if (!u->name && file_name) u->name = strdup(file_name);
+    return append(&u->data, &u->n, data, n) ? MHD_YES : MHD_NO;
+}
+
+static void read_form(srv_upload *u, srv_fields *f, const srv_call *call)
+{
+    *f = (srv_fields){0};
+    u->body = json_object();
+    struct MHD_PostProcessor *pp =
+        MHD_create_post_processor(call->connection, FORM_BYTES, take_part, u);
+    bool good = pp && MHD_post_process(pp, call->body, call->n) == MHD_YES;
+    if (pp && MHD_destroy_post_processor(pp) != MHD_YES) good = false;
+    f->object = u->body;
+    if (!good || !u->body)
+        srv_fields_refuse(f, "", "the body is no multipart/form-data");
+    else if (u->data && !u->name)
+        srv_fields_refuse(f, "file", "the part \"file\" has no file name, which says the format");
+}
+
+/* -- both -------------------------------------------------------------------------------------- */
+
+static bool is_form(const srv_call *call)
+{
+    static const char form[] = "multipart/form-data";
+    const char *type = MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND,
+                                                   MHD_HTTP_HEADER_CONTENT_TYPE);
+    return type && strncasecmp(type, form, strlen(form)) == 0;
+}
+
+/* flag, number -- of JSON, or the text of a part. */
+static bool flag(srv_fields *f, const char *name)
+{
+    const char *text = json_string_value(srv_field(f, name));
+    if (!text) return srv_field_bool(f, name, false);
+    bool is_true = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    if (!is_true && strcmp(text, "false") != 0 && strcmp(text, "0") != 0)
+        srv_fields_refuse(f, name, "%s must be true or false", name);
+    return is_true;
+}
+
+static int64_t seconds(srv_fields *f, const char *name)
+{
+    const char *text = json_string_value(srv_field(f, name));
+    const long long most = 100LL * 366 * 86400;
+    if (!text) return srv_field_int(f, name, 0, 0, most);
+    char *end;
+    long long n = strtoll(text, &end, 10);
+    if (end == text || *end || n < 0 || n > most)
+        srv_fields_refuse(f, name, "%s must be a number of seconds", name);
+    return n;
+}
+
+void srv_upload_read(srv_upload *u, srv_fields *f, const srv_call *call)
+{
+    *u = (srv_upload){0};
+    if (is_form(call)) {
+        read_form(u, f, call);
+    } else {
+        u->body = srv_fields_parse(f, call->body, call->n);
+        if (u->body) read_json_file(u, f);
+    }
+    if (f->failed) return;
+    u->document = (sp_document_new){.id = srv_field_string(f, "id"),
+                                    .title = srv_field_string(f, "title"),
+                                    .text = srv_field_string(f, "text"),
+                                    .file = u->name,
+                                    .data = u->data,
+                                    .n_data = u->n,
+                                    .ttl_s = seconds(f, "ttl_seconds"),
+                                    .pinned = flag(f, "pinned"),
+                                    .replace = flag(f, "replace")};
+    if (!u->document.text == !u->name)
+        srv_fields_refuse(f, "text", "either text or file is needed");
+}
+
+void srv_upload_fini(srv_upload *u)
+{
+    json_decref(u->body);
+    free(u->data);
+    free(u->name);
+}

@@ -1,0 +1,299 @@
+#include "server/http/gate.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/http/reply.h"
+
+#define NAME_SIZE    256
+#define METHODS_SIZE 96
+
+static const char *header(const srv_call *call, const char *name)
+{
+    return MHD_lookup_connection_value(call->connection, MHD_HEADER_KIND, name);
+}
+
+/* is_listed -- among names that commas separate, or the list is "*". */
+static bool is_listed(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *at = list; at && *at;) {
+        at += strspn(at, ", ");
+        size_t k = strcspn(at, ", ");
+        if ((k == 1 && *at == '*') || (k > 0 && k == n && strncasecmp(at, name, n) == 0)) return true;
+        at += k;
+    }
+    return false;
+}
+
+/* -- hosts ------------------------------------------------------------------------------------- */
+
+/* host_name -- of "name:port" or "[address]:port"; false: it is neither. */
+static bool host_name(const char *host, char out[NAME_SIZE])
+{
+    bool bracket = *host == '[';
+    const char *from = host + bracket;
+    size_t n = strcspn(from, bracket ? "]" : ":");
+    const char *rest = from + n + (bracket && from[n] == ']');
+    if (n == 0 || n >= NAME_SIZE || (bracket && from[n] != ']')) return false;
+    if (*rest && (*rest != ':' || rest[1 + strspn(rest + 1, "0123456789")])) return false;
+    memcpy(out, from, n);
+    out[n] = '\0';
+    if (!bracket && n > 1 && out[n - 1] == '.') out[n - 1] = '\0'; /* the root's dot */
+    return true;
+}
+
+static bool is_address(const char *name)
+{
+    struct in6_addr a;
+    return inet_pton(AF_INET, name, &a) == 1 || inet_pton(AF_INET6, name, &a) == 1;
+}
+
+static bool is_local_name(const char *name)
+{
+    static const char local[] = ".localhost";
+    size_t n = strlen(name), k = sizeof local - 1;
+    return strcasecmp(name, local + 1) == 0 || (n > k && strcasecmp(name + n - k, local) == 0);
+}
+
+/* is_host_allowed -- a request of HTTP/1.0 may have none. */
+static bool is_host_allowed(const srv_options *o, const char *host)
+{
+    char name[NAME_SIZE];
+    if (!host) return true;
+    if (!host_name(host, name)) return is_listed(o->allowed_hosts, "*");
+    return is_address(name) || is_local_name(name) || strcasecmp(name, o->host) == 0 ||
+           is_listed(o->allowed_hosts, name);
+}
+
+/* -- web pages --------------------------------------------------------------------------------- */
+
+static bool is_own_origin(const char *origin, const char *host)
+{
+    const char *name = strstr(origin, "://");
+    return name && host && strcasecmp(name + 3, host) == 0;
+}
+
+void srv_gate_add_headers(const srv_server *s, struct MHD_Connection *c, struct MHD_Response *r)
+{
+    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN);
+    if (!s->o.cors_origins) return;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_VARY, MHD_HTTP_HEADER_ORIGIN);
+    if (!origin || !is_listed(s->o.cors_origins, origin)) return;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_EXPOSE_HEADERS,
+                            "X-Request-Id, Retry-After, x-ratelimit-limit-requests, "
+                            "x-ratelimit-remaining-requests, x-ratelimit-reset-requests, "
+                            "x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, "
+                            "x-ratelimit-reset-tokens");
+}
+
+/* -- routes ------------------------------------------------------------------------------------ */
+
+static bool is_path(const srv_route *r, const char *path)
+{
+    return r->below ? strncmp(path, r->path, strlen(r->path)) == 0 : strcmp(path, r->path) == 0;
+}
+
+/* is_method -- HEAD is GET without the body, which MHD leaves out. */
+static bool is_method(const srv_route *r, const char *method)
+{
+    return strcmp(method, r->method) == 0 ||
+           (strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 && strcmp(r->method, "GET") == 0);
+}
+
+/* list_methods -- of a path; "": there is no such path. */
+static void list_methods(const srv_server *s, const char *path, char out[METHODS_SIZE])
+{
+    size_t n = 0;
+    *out = '\0';
+    for (const srv_route *r = s->routes; r->method; r++) {
+        if (!is_path(r, path)) continue;
+        const char *more = strcmp(r->method, "GET") == 0 ? "GET, HEAD" : r->method;
+        n += (size_t)snprintf(out + n, METHODS_SIZE - n, "%s, ", more);
+    }
+    if (n) snprintf(out + n, METHODS_SIZE - n, "OPTIONS");
+}
+
+static const srv_route *find_route(const srv_call *call)
+{
+    for (const srv_route *r = call->s->routes; r->method; r++)
+        if (is_path(r, call->path) && is_method(r, call->method)) return r;
+    return NULL;
+}
+
+/* answer_options -- what a path can do, also for a web page that asks before its request. */
+static srv_sent answer_options(const srv_call *call, const char *methods)
+{
+    const char *wanted = header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_METHOD);
+    const char *headers = header(call, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
+    struct MHD_Response *r = MHD_create_response_from_buffer(0, "", MHD_RESPMEM_PERSISTENT);
+    if (!r) return MHD_NO;
+    MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, methods);
+    if (wanted && call->s->o.cors_origins) {
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, methods);
+        if (headers)
+            MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers);
+        if (header(call, "Access-Control-Request-Private-Network"))
+            MHD_add_response_header(r, "Access-Control-Allow-Private-Network", "true");
+        MHD_add_response_header(r, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+    }
+    srv_sent sent = srv_send(call->connection, MHD_HTTP_NO_CONTENT, r);
+    MHD_destroy_response(r);
+    return sent;
+}
+
+/* refuse_path -- nothing is found: another path, another method, or OPTIONS. */
+static srv_sent refuse_path(const srv_call *call)
+{
+    char methods[METHODS_SIZE];
+    list_methods(call->s, call->path, methods);
+    if (!*methods)
+        return srv_reply_error(call->connection, 404, NULL, NULL, "there is no such path");
+    if (strcmp(call->method, MHD_HTTP_METHOD_OPTIONS) == 0) return answer_options(call, methods);
+    return srv_reply_method(call, methods);
+}
+
+/* -- bodies ------------------------------------------------------------------------------------ */
+
+static bool has_body(const srv_call *call)
+{
+    const char *length = header(call, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return header(call, MHD_HTTP_HEADER_TRANSFER_ENCODING) ||
+           (length && strtoull(length, NULL, 10) > 0);
+}
+
+/* is_type_allowed -- application/json, application/...+json, and multipart/form-data where a route takes it. */
+static bool is_type_allowed(const srv_route *route, const char *type)
+{
+    static const char application[] = "application/", form[] = "multipart/form-data";
+    if (!type) return false;
+    size_t n = strcspn(type, "; \t"), k = sizeof application - 1;
+    if (route->form && n == sizeof form - 1 && strncasecmp(type, form, n) == 0) return true;
+    if (n <= k || strncasecmp(type, application, k) != 0) return false;
+    return (n == k + 4 && strncasecmp(type + k, "json", 4) == 0) ||
+           (n > k + 5 && strncasecmp(type + n - 5, "+json", 5) == 0);
+}
+
+/* announces_too_much -- by its Content-Length. */
+static bool announces_too_much(const srv_call *call)
+{
+    const char *length = header(call, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    return length && strtoull(length, NULL, 10) > call->s->o.body_bytes;
+}
+
+/* -- heads that can be read in two ways -------------------------------------------------------- */
+
+typedef struct framing {
+    int n_hosts, n_lengths, n_encodings;
+    const char *encoding;
+    bool odd_name; /* of a header: a blank in it */
+} framing;
+
+/* A callback of libmicrohttpd. */
+static enum MHD_Result count_header(void *user, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    framing *f = user;
+    (void)kind;
+    f->n_hosts += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    f->n_lengths += strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0;
+    f->odd_name |= !*name || strpbrk(name, " \t");
+    if (strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0) {
+        f->n_encodings++;
+        f->encoding = value;
+    }
+    return MHD_YES;
+}
+
+/* ambiguity -- of a head that a proxy may read otherwise, and so find another request in the body; NULL: none. */
+static const char *ambiguity(const srv_call *call)
+{
+    framing f = {0};
+    MHD_get_connection_values(call->connection, MHD_HEADER_KIND, count_header, &f);
+    if (f.n_hosts > 1) return "the request has more than one Host";
+    if (f.n_hosts == 0 && strcmp(call->version, MHD_HTTP_VERSION_1_1) == 0) return "the request has no Host";
+    if (f.n_lengths > 1) return "the request has more than one Content-Length";
+    if (f.n_lengths && f.n_encodings) return "the request has both Content-Length and Transfer-Encoding";
+    if (f.n_encodings > 1 || (f.encoding && strcasecmp(f.encoding, "chunked") != 0))
+        return "Transfer-Encoding can be chunked only";
+    return f.odd_name ? "a header has a blank in its name" : NULL;
+}
+
+/* -- all of them ------------------------------------------------------------------------------- */
+
+static bool is_known(srv_call *call, srv_tenant *tenant)
+{
+    srv_server *s = call->s;
+    *tenant = (srv_tenant){0};
+    call->tenant = tenant;
+    if (!s->keys || call->route->open) return true;
+    if (!srv_keys_check(s->keys, header(call, MHD_HTTP_HEADER_AUTHORIZATION),
+                        header(call, "X-Api-Key"), tenant))
+        return false;
+    memcpy(call->record->key, tenant->name, sizeof call->record->key);
+    call->salt = tenant->salt;
+    return true;
+}
+
+/* take_body -- whether it may be read; else it has been replied, *sent. */
+static bool take_body(const srv_call *call, srv_sent *sent)
+{
+    struct MHD_Connection *c = call->connection;
+    if (has_body(call) && !is_type_allowed(call->route, header(call, MHD_HTTP_HEADER_CONTENT_TYPE)))
+        *sent = srv_reply_error(c, 415, "Content-Type", "unsupported_media_type",
+                                call->route->form
+                                    ? "Content-Type must be application/json or multipart/form-data"
+                                    : "Content-Type must be application/json");
+    else if (announces_too_much(call))
+        *sent = srv_reply_too_long(call);
+    else
+        return true;
+    return false;
+}
+
+/* check_sender -- of the request: the name it uses for this server, and the page that it comes from. */
+static bool check_sender(const srv_call *call, srv_sent *sent)
+{
+    char why[NAME_SIZE];
+    const srv_options *o = &call->s->o;
+    const char *host = header(call, MHD_HTTP_HEADER_HOST), *origin = header(call, MHD_HTTP_HEADER_ORIGIN);
+    if (!is_host_allowed(o, host)) {
+        snprintf(why, sizeof why, "Host is \"%.100s\", which --allowed-hosts does not name", host);
+        *sent = srv_reply_error(call->connection, 403, "Host", "host_not_allowed", why);
+        return false;
+    }
+    if (!origin || is_own_origin(origin, host) || is_listed(o->cors_origins, origin)) return true;
+    snprintf(why, sizeof why, "Origin is \"%.100s\", which --cors-origins does not name", origin);
+    *sent = srv_reply_error(call->connection, 403, "Origin", "origin_not_allowed", why);
+    return false;
+}
+
+bool srv_gate_check(srv_call *call, srv_tenant *tenant, srv_sent *sent)
+{
+    const char *why = ambiguity(call);
+    if (why) {
+        *sent = srv_reply_error(call->connection, 400, NULL, "bad_request", why);
+        return false;
+    }
+    if (!check_sender(call, sent)) return false;
+    call->route = find_route(call);
+    if (!call->route) {
+        *sent = refuse_path(call);
+        return false;
+    }
+    call->record->probe = call->route->probe;
+    if (!is_known(call, tenant)) {
+        *sent = srv_reply_error(call->connection, 401, NULL, "invalid_api_key",
+                                "the API key is missing or unknown");
+        return false;
+    }
+    if (call->s->draining && strcmp(call->route->method, "GET") != 0) {
+        *sent = srv_reply_error(call->connection, 503, NULL, "shutting_down",
+                                "the server is shutting down");
+        return false;
+    }
+    return take_body(call, sent);
+}

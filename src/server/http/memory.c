@@ -1,0 +1,37 @@
+#include "server/http/memory.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+static void *(*allocator)(size_t);
+static _Thread_local bool notes, failed;
+
+static void *take(size_t n)
+{
+    if (failed) return NULL;
+    void *p = allocator(n);
+    failed = !p && notes;
+    return p;
+}
+
+void srv_memory_open(void *(*allocate)(size_t))
+{
+    allocator = allocate;
+    json_set_alloc_funcs(take, free);
+}
+
+void srv_memory_begin(void)
+{
+    notes = true;
+    failed = false;
+}
+
+void srv_memory_end(void)
+{
+    notes = failed = false;
+}
+
+bool srv_memory_failed(void)
+{
+    return failed;
+}

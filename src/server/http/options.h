@@ -1,0 +1,41 @@
+/* options.h -- what `spolia serve` is started with. */
+#ifndef SP_SERVER_HTTP_OPTIONS_H
+#define SP_SERVER_HTTP_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "server/http/log.h"
+#include "spolia.h"
+
+#define SRV_MAX_N 16 /* choices of one request */
+
+typedef struct srv_options {
+    const char *host;
+    int port;              /* 0: any that is free */
+    const char *alias;     /* name of the model in answers */
+    const char *allowed_hosts; /* names of this server besides its own, comma between them; "*": any; or NULL */
+    const char *cors_origins;  /* of web pages that may use it, comma between them; "*": any; or NULL */
+    const char *keys_path; /* file of API keys, one a line; NULL: none are required */
+    int n_parallel;        /* requests that run at the same time */
+    int n_queue;           /* requests that may wait; more are refused */
+    int n_connections;
+    int n_address_connections; /* of one address; 0: half of n_connections */
+    size_t body_bytes;   /* longest body */
+    size_t bodies_bytes; /* of all requests that are being read or answered */
+    int read_seconds;  /* to receive a request */
+    int stall_seconds; /* for a client that does not read */
+    int drain_seconds; /* for running requests, at shutdown */
+    srv_log_format log;
+    const char *documents_path;    /* file of registered documents; NULL: memory */
+    int size_words, overlap_words; /* of their chunks; size 0: 150 */
+    sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
+    sp_chunk_find find;                  /* chunks in messages, when the request does not say */
+    int max_tokens;                /* of an answer, when the request does not say */
+    sp_sampling sampling;          /* of requests that do not say */
+} srv_options;
+
+/* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */
+bool srv_find_of(const char *name, sp_chunk_find *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* reply.h -- replies: JSON, events, and errors in OpenAI's form. */
+#ifndef SP_SERVER_HTTP_REPLY_H
+#define SP_SERVER_HTTP_REPLY_H
+
+#include "server/http/call.h"
+
+/* srv_text_json -- a string; bytes that are no UTF-8 (a character that was cut) become U+FFFD. NULL:
+ * out of memory. */
+json_t *srv_text_json(const char *text, size_t n);
+/* srv_error_json -- OpenAI's error object. param and code may be NULL or "". */
+json_t *srv_error_json(int status, const char *param, const char *code, const char *message);
+/* srv_record_of -- of the request under way; NULL: it has none. (exchange.c) */
+srv_record *srv_record_of(struct MHD_Connection *c);
+/* srv_send -- every reply goes through it: adds X-Request-Id, what is left of the key's
+ * limits, and what web pages need; notes the status for the log
+ * (exchange.c). The response remains the caller's. */
+srv_sent srv_send(struct MHD_Connection *c, int status, struct MHD_Response *r);
+/* srv_reply_text -- takes text, which was allocated; NULL replies that memory is out. */
+srv_sent srv_reply_text(struct MHD_Connection *c, int status, const char *type, char *text);
+/* srv_reply_json -- consumes o; NULL replies that memory is out. */
+srv_sent srv_reply_json(struct MHD_Connection *c, int status, json_t *o);
+/* srv_reply_events -- a stream of server-sent events, or of JSON objects, one a line; takes r. */
+srv_sent srv_reply_events(struct MHD_Connection *c, struct MHD_Response *r, bool lines);
+/* srv_reply_refused -- 429: no place in the queue, or a limit of the key. Retry-After is what the requests that wait
+ * will take at the present pace, or until the minute has enough. */
+srv_sent srv_reply_refused(const srv_call *call, srv_verdict v);
+/* srv_reply_bodies_full -- 503; srv_reply_too_long -- 413; srv_reply_method -- 405, with the methods of the path. */
+srv_sent srv_reply_bodies_full(const srv_call *call);
+srv_sent srv_reply_too_long(const srv_call *call);
+srv_sent srv_reply_method(const srv_call *call, const char *methods);
+/* srv_reply_error -- in OpenAI's form; param and code may be NULL. */
+srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param, const char *code,
+                         const char *message);
+
+#endif

@@ -1,0 +1,127 @@
+/* disk_int.h -- the disk tier: what its reading and its writing threads share.
+ *
+ *   tier.c     opening and closing; the index in memory
+ *   read.c     get and list, on the reading threads
+ *   write.c    put and drop, on the writing thread
+ *   recover.c  rebuilds the index from the segments
+ *   space.c    budget, and moving copies to reclaim space, on the writing thread
+ *   erase.c    overwriting what dropped copies left, on the writing thread
+ */
+#ifndef SP_STORE_DISK_DISK_INT_H
+#define SP_STORE_DISK_DISK_INT_H
+
+#include "store/aio/aio.h"
+#include "store/disk/tier.h"
+#include "store/disk/journal_int.h"
+#include "store/disk/segments_int.h"
+#include "store/tier_type.h"
+
+enum { SP_DISK_MAX_READERS = 8, SP_DISK_BATCH = 32 };
+
+typedef struct sp_disk_tier sp_disk_tier;
+
+typedef struct sp_disk_reader {
+    sp_disk_tier *tier;
+    pthread_t thread;
+    sp_aio *aio;
+} sp_disk_reader;
+
+/* A put or drop whose line is not in the index yet. */
+typedef struct sp_disk_pending {
+    sp_tier_op *op; /* NULL: a copy that moves, or an eviction */
+    sp_journal_line line;
+    sp_disk_place from; /* of a copy that moves */
+    int64_t bytes;      /* of a put */
+} sp_disk_pending;
+
+struct sp_disk_tier {
+    sp_tier base; /* first */
+    sp_digest space;
+    int64_t max_bytes, reserve_bytes;
+    uint64_t segment_pages;
+    sp_tier_evict evict;
+    char *folder;      /* of the namespace */
+    int lock_fd;       /* -1: another process writes */
+    char refused[160]; /* why this one does not */
+
+    /* -- under lock, held for look-ups in memory only */
+    pthread_mutex_t lock;
+    sp_table table;
+    sp_segments segments;
+    sp_tier_stats stats; /* counters; sizes are computed */
+    bool used;           /* the order of use is another than that of the journal's lines */
+
+    /* -- under journal_lock, which is taken before lock */
+    pthread_mutex_t journal_lock;
+    sp_journal journal;
+
+    /* -- the writing thread's */
+    sp_op_queue writes;
+    pthread_t writer;
+    bool has_writer;
+    sp_aio *aio;
+    sp_segment_file *active; /* pinned; NULL: the next put begins one */
+    bool new_segment;        /* its name is not synced yet */
+    uint32_t next_segment;
+    sp_disk_pending pending[SP_DISK_BATCH];
+    int n_pending;
+
+    sp_op_queue reads;
+    sp_disk_reader readers[SP_DISK_MAX_READERS];
+    int n_readers;
+};
+
+/* -- the index; lock is held --------------------------------------------------------------- */
+
+/* sp_disk_apply -- what a line says. Errors: SP_E_NOMEM, and nothing has changed. */
+sp_err sp_disk_apply(sp_disk_tier *d, const sp_journal_line *line) SP_MUST_CHECK;
+void sp_disk_forget(sp_disk_tier *d, uint32_t entry);
+sp_tier_info sp_disk_info_of(const sp_tier_key *key, const sp_disk_place *place);
+
+/* sp_disk_recover -- rebuilds a lost index from the segments, while the tier opens. Copies that were
+ * dropped since their segment was last emptied are back. Errors: SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_recover(sp_disk_tier *d) SP_MUST_CHECK;
+
+/* -- threads -------------------------------------------------------------------------------- */
+
+void *sp_disk_read_thread(void *reader);
+void *sp_disk_write_thread(void *tier);
+/* sp_disk_refresh -- a reader's: learns what the writer has written since. */
+sp_err sp_disk_refresh(sp_disk_tier *d) SP_MUST_CHECK;
+/* sp_disk_quarantine -- the copy at this place is damaged: it is not found again, in any process. */
+void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_place *place);
+
+/* -- writing -------------------------------------------------------------------------------- */
+
+/* sp_disk_allocate -- pages at the end of the active segment, or of a new one. Errors: SP_E_IO,
+ * SP_E_NOMEM. */
+sp_err sp_disk_allocate(sp_disk_tier *d, uint32_t pages, sp_disk_place *out) SP_MUST_CHECK;
+/* sp_disk_give_back -- pages that were allocated last, and are not needed. */
+void sp_disk_give_back(sp_disk_tier *d, const sp_disk_place *place);
+/* sp_disk_commit -- I1: syncs, enters and acknowledges all that is pending. Errors: it told all
+ * operations so. */
+sp_err sp_disk_commit(sp_disk_tier *d) SP_MUST_CHECK;
+/* sp_disk_add_pending -- Pre: there is room; commits when that was the last. */
+void sp_disk_add_pending(sp_disk_tier *d, const sp_disk_pending *p);
+/* sp_disk_leave_segment -- commits; the next put begins a new segment. */
+void sp_disk_leave_segment(sp_disk_tier *d);
+
+/* -- space ---------------------------------------------------------------------------------- */
+
+/* sp_disk_make_room -- drops copies and reclaims space until this many more bytes fit into `max` (0:
+ * they do). Errors: SP_E_LIMIT, SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes) SP_MUST_CHECK;
+/* sp_disk_check_reserve -- a put must not fill the disk for others. Errors: SP_E_LIMIT, SP_E_IO. */
+sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes) SP_MUST_CHECK;
+/* sp_disk_tidy -- one step of reclaiming space, if some segment is half dead; false: there is nothing
+ * to do. */
+bool sp_disk_tidy(sp_disk_tier *d);
+
+/* sp_disk_shorten_index -- rewrites the index without history, when most of it is that; `always`: in any
+ * case. Errors: SP_E_IO, SP_E_NOMEM. */
+sp_err sp_disk_shorten_index(sp_disk_tier *d, bool always) SP_MUST_CHECK;
+/* sp_disk_erase -- commits, and overwrites all space that no copy takes. Errors: SP_E_IO, SP_E_NOMEM,
+ * after trying all segments. */
+sp_err sp_disk_erase(sp_disk_tier *d) SP_MUST_CHECK;
+
+#endif

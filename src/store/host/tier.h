@@ -1,0 +1,40 @@
+/* tier.h -- the host tier: copies in the memory of this process, under a budget of bytes.
+ *
+ *   put   the header is kept as a record has it, each layer as it comes from the source, or packed
+ *   get   layers are unpacked, and verified: what leaves is what was put, or for a packed layer what
+ *         unpacking makes of it; notes are never packed, and damaged ones are damage of the copy
+ *
+ * Puts run on the thread of whoever calls sp_tier_run: the device gives up its blocks afterwards.
+ * Submitted operations run on a thread of the tier, in order. A get holds the memory that it reads: a
+ * copy may be dropped or replaced meanwhile.
+ *
+ * Invariants
+ *  I1  bytes_used is at most max_bytes.
+ *  I2  a copy counts its header, its layers, their notes and COPY_BYTES; sp_host_tier_bytes predicts it. */
+#ifndef SP_STORE_HOST_TIER_H
+#define SP_STORE_HOST_TIER_H
+
+#include "store/tier.h"
+
+/* A smaller form of layers. All functions run on any thread. */
+typedef struct sp_host_packing {
+    const char *name;
+    bool (*wants)(void *user, const sp_record *r); /* false: this copy is kept as it is */
+    size_t (*packed_bytes)(void *user, size_t layer_bytes);
+    void (*pack)(void *user, const uint8_t *layer, size_t layer_bytes, uint8_t *out);
+    void (*unpack)(void *user, const uint8_t *packed, size_t layer_bytes, uint8_t *out);
+    void *user;
+} sp_host_packing;
+
+typedef struct sp_host_tier_opts {
+    int64_t max_bytes;
+    const sp_host_packing *packing; /* copied; NULL: layers are kept as they are */
+    sp_tier_evict evict;            /* when a put does not fit */
+} sp_host_tier_opts;
+
+/* sp_host_tier_open -- Errors: SP_E_ARG (no budget), SP_E_NOMEM. */
+sp_err sp_host_tier_open(const sp_host_tier_opts *o, sp_tier **out) SP_MUST_CHECK;
+/* sp_host_tier_bytes -- what a copy takes: I2. Pre: a record that passes sp_record_check. */
+int64_t sp_host_tier_bytes(sp_tier *t, const sp_record *r);
+
+#endif

@@ -1,0 +1,69 @@
+/* tier_type.h -- what each tier implements, and the threads that run its operations. */
+#ifndef SP_STORE_TIER_TYPE_H
+#define SP_STORE_TIER_TYPE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "store/tier.h"
+
+/* Operations that wait, urgent ones first, otherwise in order. */
+typedef struct sp_op_list {
+    sp_tier_op *first, *last;
+} sp_op_list;
+
+typedef struct sp_op_queue {
+    pthread_mutex_t lock;
+    pthread_cond_t some;
+    sp_op_list urgent, others;
+    bool closing; /* nothing further will come */
+} sp_op_queue;
+
+struct sp_tier_op {
+    sp_tier_job job;
+    atomic_int refs; /* the tier's and the submitter's */
+    atomic_bool cancelled;
+    bool is_done; /* under lock, as is the result */
+    pthread_mutex_t lock;
+    pthread_cond_t done;
+    sp_err err;
+    char detail[256];
+    sp_op_queue *queue; /* where it waits, or waited */
+    sp_tier_op *next;
+};
+
+/* What a tier is made of; the first member of its own struct. */
+typedef struct sp_tier_type {
+    const char *name;
+    sp_op_queue *(*queue_of)(sp_tier *t, sp_tier_verb verb); /* that runs it */
+    /* Runs an operation on the caller's thread, beside those of the queue; NULL: it cannot. */
+    sp_err (*run)(sp_tier *t, const sp_tier_op *op);
+    bool (*knows)(sp_tier *t, const sp_tier_key *key);
+    void (*use)(sp_tier *t, const sp_tier_key *key, bool counts); /* NULL: uses do not matter */
+    sp_tier_stats (*stats)(sp_tier *t);
+    void (*close)(sp_tier *t);
+} sp_tier_type;
+
+struct sp_tier {
+    const sp_tier_type *type;
+};
+
+sp_err sp_op_queue_init(sp_op_queue *q) SP_MUST_CHECK;
+void sp_op_queue_fini(sp_op_queue *q);
+/* sp_op_queue_pop -- the next operation; NULL: none waits (and, with `wait`, none will come). */
+sp_tier_op *sp_op_queue_pop(sp_op_queue *q, bool wait);
+/* sp_op_queue_push -- n operations, one after another. */
+void sp_op_queue_push(sp_op_queue *q, sp_tier_op *const *ops, size_t n);
+/* sp_op_queue_remove -- takes one back that waits; false: it does not. */
+bool sp_op_queue_remove(sp_op_queue *q, sp_tier_op *op);
+/* sp_op_queue_close -- wakes all that wait; what is queued is still popped. */
+void sp_op_queue_close(sp_op_queue *q);
+
+bool sp_tier_op_is_cancelled(const sp_tier_op *op);
+/* sp_tier_op_begin -- what a tier asks before it runs an operation. Errors: SP_E_CANCELED, SP_E_IO (its deadline
+ * has passed). */
+sp_err sp_tier_op_begin(const sp_tier_op *op) SP_MUST_CHECK;
+/* sp_tier_op_finish -- with err and, unless it is SP_OK, this thread's detail; calls `done`. */
+void sp_tier_op_finish(sp_tier_op *op, sp_err err);
+
+#endif

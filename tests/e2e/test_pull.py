@@ -1,0 +1,239 @@
+"""`spolia pull` and -m hf:ORG/REPO against a small hub; and what -m says of what is no model."""
+import json
+import os
+import subprocess
+import time
+
+import pytest
+from conftest import PROGRAM, ROOT, refuse, succeed
+from hub import Hub
+from test_json import valid
+
+MODEL = (ROOT / "demo/model.gguf").read_bytes()
+
+
+@pytest.fixture
+def hub(make_model):
+    folder = make_model("tiny-llama", "f16", folder=True)
+    h = Hub({"org/demo-GGUF": {"README.md": b"# demo", "demo-Q8_0.gguf": MODEL, "demo-Q4_K.gguf": b"small",
+                               "mmproj-demo-f16.gguf": b"eyes"},
+             "org/one": {"only.gguf": MODEL},
+             "org/folder": {p.name: p.read_bytes() for p in folder.iterdir()} | {"pytorch_model.bin": b"old"},
+             "org/nothing": {"README.md": b"text"},
+             "org/split": {"big-Q8_0-00001-of-00002.gguf": b"1", "big-Q8_0-00002-of-00002.gguf": b"2"},
+             "org/hostile": {"../../../outside-Q8_0.gguf": MODEL, "/tmp/outside-Q8_0.gguf": MODEL, "a/../b-Q8_0.gguf": MODEL}})
+    yield h
+    h.stop()
+
+
+@pytest.fixture
+def user(hub, tmp_path, monkeypatch):
+    """The user's cache, which is empty."""
+    monkeypatch.setenv("HF_ENDPOINT", hub.url + "/")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "spolia/models"
+
+
+def downloads(hub):
+    return [path for server, path, _, _ in hub.seen if server == "bytes"]
+
+
+# -- what is downloaded ----------------------------------------------------------------------------
+
+def test_a_type_is_downloaded_once_and_answers(hub, user):
+    path = succeed("pull", "org/demo-GGUF:Q8_0").strip()
+    assert path == str(user / "org/demo-GGUF/c0ffee000000/demo-Q8_0.gguf")
+    assert open(path, "rb").read() == MODEL and downloads(hub) == ["/org/demo-GGUF/demo-Q8_0.gguf"]
+    hub.seen.clear()
+    assert succeed("pull", "hf:org/demo-GGUF:q8_0").strip() == path  # asks the hub, downloads nothing
+    assert downloads(hub) == [] and hub.seen
+    hub.stop()  # -m needs no hub for what is there
+    assert json.loads(succeed("run", "-m", "hf:org/demo-GGUF:Q8_0", "-p", "Boats", "-n", "2", "--json"))["usage"]["prompt_tokens"]
+    assert "llama" in succeed("inspect", "hf:org/demo-GGUF:Q8_0")
+    assert not list(user.rglob("*.part"))
+
+
+def test_a_model_is_downloaded_when_it_is_named(hub, user):
+    assert json.loads(succeed("run", "-m", "hf:org/one", "-p", "Boats", "-n", "2", "--json"))["usage"]["prompt_tokens"]
+    assert downloads(hub) == ["/org/one/only.gguf"]
+
+
+def test_folders_of_safetensors(hub, user):
+    path = succeed("pull", "org/folder").strip()
+    assert {p.rsplit("/", 1)[1] for p in downloads(hub)} == {p.name for p in os.scandir(path)}
+    assert "config.json" in os.listdir(path) and "pytorch_model.bin" not in os.listdir(path)
+    succeed("logits", "-m", "hf:org/folder", "--tokens", "1,2,3", "--json")
+
+
+def test_a_new_revision_downloads_what_changed(hub, user):
+    old = succeed("pull", "org/folder").strip()
+    hub.seen.clear()
+    hub.commit = "beef" + 36 * "0"
+    hub.repos["org/folder"]["generation_config.json"] = b"{}"
+    new = succeed("pull", "org/folder").strip()
+    assert new != old and downloads(hub) == ["/org/folder/generation_config.json"]
+    assert set(os.listdir(old)) | {"generation_config.json"} == set(os.listdir(new))
+
+
+def test_json(hub, user):
+    assert valid("pull", json.loads(succeed("pull", "--json", "org/one"))) == {
+        "model": "org/one", "type": "", "path": str(user / "org/one/c0ffee000000/only.gguf")}
+
+
+# -- what goes wrong on the way --------------------------------------------------------------------
+
+def test_a_download_that_breaks_off_continues(hub, user):
+    hub.cut = [100_000, 200_000, 0]
+    path = succeed("pull", "org/one").strip()
+    assert open(path, "rb").read() == MODEL
+    ranges = [r for server, _, _, r in hub.seen if server == "bytes"]
+    assert ranges == [None, "bytes=100000-", "bytes=300000-", "bytes=300000-"]
+
+
+def test_the_next_command_continues(hub, user):
+    hub.cut = [500_000] + 5 * [0]
+    said = refuse("pull", "-q", "org/one", naming=["only.gguf", "the same command continues"])
+    assert "488 KiB of 1.1 MiB" in said
+    (part,) = user.rglob("*.part")
+    assert part.read_bytes() == MODEL[:500_000]
+    assert refuse("pull", "-q", "org/nothing") and part.exists()
+    path = succeed("pull", "org/one").strip()
+    assert open(path, "rb").read() == MODEL and hub.seen[-1][3] == "bytes=500000-"
+
+
+def test_a_hub_without_ranges_starts_over(hub, user):
+    hub.cut, hub.ranges = [100_000], False
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+
+
+def test_a_part_that_is_too_long_or_wrong(hub, user):
+    folder = user / "org/one/c0ffee000000"
+    folder.mkdir(parents=True)
+    (folder / "only.gguf.part").write_bytes(MODEL + b"more")
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+    (folder / "only.gguf").unlink()
+    (folder / "only.gguf.part").write_bytes(b"x" * 1000)
+    refuse("pull", "-q", "org/one", naming=["only.gguf", "SHA-256", "deleted"])
+    assert list(folder.iterdir()) == []
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+
+
+def test_a_busy_hub_is_asked_again(hub, user):
+    hub.statuses = [503, 429]
+    assert open(succeed("pull", "org/one").strip(), "rb").read() == MODEL
+
+
+def test_other_bytes_are_refused(hub, user):
+    hub.lie["only.gguf"] = MODEL[:-1] + bytes([MODEL[-1] ^ 1])
+    refuse("pull", "-q", "org/one", naming=["SHA-256", "deleted"])
+    hub.lie["only.gguf"] = MODEL + 9_000_000 * b"?"
+    refuse("pull", "-q", "org/one", naming=["more than"])
+    hub.lie = {"config.json": b"{}" + hub.repos["org/folder"]["config.json"][2:]}
+    refuse("pull", "-q", "org/folder", naming=["config.json", "Git id"])
+    assert not list(user.rglob("*.gguf")) and not list(user.rglob("config.json"))
+
+
+def test_two_at_a_time(hub, user):
+    hub.cut = [1000]
+    hub.statuses = [503, 503, 503]
+    first = subprocess.Popen([PROGRAM, "pull", "-q", "org/one"], stdout=subprocess.PIPE)
+    while not list(user.rglob("*.part")):
+        time.sleep(0.01)
+    refuse("pull", "-q", "org/one", naming=["another process"])
+    assert first.wait(60) == 0
+
+
+def test_an_interrupted_download_is_kept(hub, user):
+    hub.cut, hub.statuses = [500_000], [None] + 50 * [503]
+    first = subprocess.Popen([PROGRAM, "pull", "-q", "org/one"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while len(downloads(hub)) < 2:
+        time.sleep(0.01)
+    first.send_signal(2)
+    said = first.communicate(timeout=60)[1]
+    assert first.returncode == 1 and "interrupted at" in said and "continues" in said
+    hub.statuses = []
+    succeed("pull", "org/one")
+
+
+# -- who may, and what there is --------------------------------------------------------------------
+
+def test_tokens_go_to_the_hub_alone(hub, user, monkeypatch):
+    hub.token = "secret"
+    refuse("pull", "-q", "org/one", naming=["401", "HF_TOKEN", "gated"])
+    monkeypatch.setenv("HF_TOKEN", "wrong")
+    refuse("pull", "-q", "org/one", naming=["401", "accept its terms"])
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    hub.seen.clear()
+    succeed("pull", "org/one")
+    assert {(server, said) for server, _, said, _ in hub.seen} == {("api", "Bearer secret"), ("bytes", None)}
+
+
+@pytest.mark.parametrize("name, naming", [
+    ("org/missing", ["org/missing", "404"]), ("org/nothing", ["neither", "GGUF"]),
+    ("org/demo-GGUF:Q3_K", ["Q3_K", "demo-Q8_0.gguf", "demo-Q4_K.gguf"]), ("org/folder:Q8_0", ["no GGUF", ":Q8_0"]),
+    ("org/split", ["split over files"]), ("org/hostile", ["neither"])])
+def test_what_the_hub_has_not(hub, user, name, naming):
+    said = refuse("pull", "-q", name, naming=naming)
+    assert "mmproj" not in said and not user.exists()
+    refuse("run", "-m", "hf:" + name, "-p", "x", naming=naming)
+
+
+@pytest.mark.parametrize("name", ["one", "org/one/two", "../one", "org/..", "/etc/passwd", "org/one:", "org/o ne", "org/"])
+def test_names_that_are_none(user, name):
+    refuse("pull", name, naming=["ORG/REPO"], code=2)
+
+
+def test_a_hub_that_is_none(hub, user, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    refuse("pull", "-q", "org/one", naming=["http://127.0.0.1:1"])
+    monkeypatch.setenv("HF_ENDPOINT", "ftp://x")
+    refuse("pull", "-q", "org/one", naming=["HF_ENDPOINT"])
+
+
+# -- what -m takes ---------------------------------------------------------------------------------
+
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "a" + "\nsize 7\n"
+
+
+def test_pointers_of_git_lfs(tmp_path):
+    (tmp_path / "m.gguf").write_text(POINTER)
+    refuse("run", "-m", tmp_path / "m.gguf", "-p", "x", naming=["m.gguf", "Git LFS", "git lfs pull", "spolia pull"])
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "model.safetensors").write_text(POINTER)
+    refuse("run", "-m", folder, "-p", "x", naming=["model.safetensors", "Git LFS"])
+
+
+def test_files_that_are_cut_short(tmp_path, make_model):
+    for n in (40, 100_000, len(MODEL) - 1):
+        (tmp_path / "m.gguf").write_bytes(MODEL[:n])
+        refuse("run", "-m", tmp_path / "m.gguf", "-p", "x", naming=["m.gguf", "cut short"])
+
+
+@pytest.mark.parametrize("given, naming", [
+    ("https://huggingface.co/org/name", ["not a URL", "hf:org/name"]),
+    ("https://huggingface.co/org/name/blob/main/x.gguf", ["not a URL", "hf:org/name"]),
+    ("http://host", ["not a URL", "hf:ORG/REPO"]), ("org/name", ["no such file", "-m hf:org/name"]),
+    ("missing.gguf", ["missing.gguf", "no such file", "spolia pull"]), ("hf:name", ["hf:ORG/REPO"]),
+    ("hf:", ["hf:ORG/REPO"])])
+def test_what_is_no_model(given, naming):
+    refuse("run", "-m", given, "-p", "x", naming=naming)
+
+
+def test_errors_are_json_where_it_is_asked_for(hub, user):
+    for command in (["pull", "org/missing"], ["run", "-m", "hf:org/missing", "-p", "x"]):
+        said = json.loads(refuse_json(*command, "--json"))["error"]["message"]
+        assert "404" in said
+
+
+def refuse_json(*command):
+    done = subprocess.run([PROGRAM, *command], capture_output=True, text=True)
+    assert done.returncode == 1
+    return done.stdout
+
+
+def test_a_folder_of_gguf_files(tmp_path):
+    (tmp_path / "x.gguf").write_bytes(MODEL)
+    refuse("run", "-m", tmp_path, "-p", "x", naming=[f"-m {tmp_path}/x.gguf"])

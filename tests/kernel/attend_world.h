@@ -1,0 +1,304 @@
+/* attend_world.h -- random prompts for tests of span attention, and how attention runs over them. */
+#ifndef SP_TESTS_ATTEND_WORLD_H
+#define SP_TESTS_ATTEND_WORLD_H
+
+#include "base/threads.h"
+#include "compute/kernel/attend.h"
+#include "kernel/kernels.h"
+
+enum {
+    N_SPANS = 6,
+    SPAN_MAX = 75, /* tokens, in short prompts */
+    LONG_MAX = 1100,
+    N_SIGHTS = 3,
+    M = 41,
+    N_POS = 2048, /* least positions in the tables */
+    B = SP_BLOCK_TOKENS
+};
+
+typedef struct shape {
+    int H, G, D, n_rot;
+    bool adjacent;
+} shape;
+
+static const shape shapes[] = {
+    {4, 4, 8, 8, false},    {14, 2, 64, 64, false}, {8, 1, 16, 8, true},    {4, 2, 80, 80, true},
+    {2, 2, 96, 48, false},  {6, 3, 128, 128, true}, {2, 1, 256, 64, false}, {3, 3, 2, 2, true},
+    {40, 1, 32, 32, false}, {5, 5, 6, 0, false},    {12, 4, 32, 32, true},  {7, 1, 22, 20, false},
+};
+
+typedef struct world {
+    shape s;
+    sp_kv_view kv;
+    sp_rope rope;
+    uint32_t n_blocks, next_block;
+    uint32_t order[N_SPANS * SP_DIV_UP(LONG_MAX, B)]; /* random order of the blocks */
+    sp_span spans[N_SPANS];
+    uint32_t blocks[N_SPANS][SP_DIV_UP(LONG_MAX, B)];
+    int32_t pos[N_SPANS][LONG_MAX];
+    uint64_t stale[N_SPANS][SP_DIV_UP(LONG_MAX, 64)];
+    sp_sight sights[N_SIGHTS];
+    uint16_t list[N_SPANS];
+    int32_t query_pos[M];
+    uint16_t see[M];
+    int32_t window; /* as in sp_attend_args */
+    float cap;
+    float *angles; /* of rope */
+    float *q, *out, *expected, *mass, *expected_mass, *lse, *expected_lse;
+} world;
+
+/* -- making a prompt --------------------------------------------------------------------------- */
+
+static void world_open(world *w, uint64_t *seed, sp_dtype type, const shape *s, uint32_t n_blocks)
+{
+    memset(w, 0, sizeof *w);
+    w->s = *s;
+    w->n_blocks = n_blocks;
+    for (uint32_t i = 0; i < n_blocks; i++) w->order[i] = i;
+    for (uint32_t i = n_blocks - 1; i > 0; i--) {
+        uint32_t j = (uint32_t)below(seed, (int)i + 1), t = w->order[i];
+        w->order[i] = w->order[j];
+        w->order[j] = t;
+    }
+    size_t block_bytes = 2 * (size_t)s->G * sp_kv_head_bytes(type, s->D);
+    uint8_t *base = sp_alloc(n_blocks, block_bytes);
+    assert_non_null(base);
+    memset(base, 0xff, n_blocks * block_bytes); /* NaN in every type */
+    w->kv = (sp_kv_view){type, s->G, s->D, base, block_bytes};
+}
+
+static void world_close(world *w)
+{
+    sp_free(w->angles);
+    sp_free(w->kv.base);
+    sp_free(w->q);
+    sp_free(w->out);
+    sp_free(w->expected);
+    sp_free(w->mass);
+    sp_free(w->expected_mass);
+    sp_free(w->lse);
+    sp_free(w->expected_lse);
+}
+
+/* Stores token i of a span, its key rotated for position `rot`; k and v are [G, D]. */
+static void store(world *w, const sp_span *s, int i, int32_t rot, const float *k, const float *v)
+{
+    uint8_t slot = (uint8_t)(i % B);
+    sp_kv_store_args a = {&w->kv, &w->rope, k, v, 1, &s->blocks[i / B], &slot, &rot};
+    reference()->kv_store(&a, 0, 1);
+}
+
+static bool is_stale(const sp_span *s, int i)
+{
+    return s->stale && (s->stale[i / 64] >> (i % 64) & 1);
+}
+
+static int32_t at(const sp_span *s, int i)
+{
+    return s->pos ? s->pos[i] : s->at + i;
+}
+
+/* A random span at *end in the prompt; a scattered one may also be between earlier tokens. The
+ * first key of span 0 is at 0 and live: every query sees it. */
+static void make_span(world *w, uint64_t *seed, int index, int32_t *end)
+{
+    sp_span *s = &w->spans[index];
+    const bool scattered = index > 0 && below(seed, 3) == 0;
+    s->n = 1 + below(seed, SPAN_MAX);
+    s->blocks = w->blocks[index];
+    for (int b = 0; b < SP_DIV_UP(s->n, B); b++) w->blocks[index][b] = w->order[w->next_block++];
+    int32_t from = index == 0 ? 0 : *end, step = 0;
+    if (scattered) from = below(seed, *end + 1);
+    s->shift = below(seed, 3) == 0 ? 0 : -below(seed, 500);
+    s->at = from - s->shift;
+    for (int i = 0; i < s->n; i++) {
+        w->pos[index][i] = s->at + i + (step += scattered ? below(seed, 3) : 0);
+    }
+    if (scattered) s->pos = w->pos[index];
+    if (below(seed, 2) == 0) {
+        for (int i = index == 0; i < s->n; i++) {
+            bool run = below(seed, 2) && i / 20 % 2; /* so that whole blocks are stale as well */
+            if (run || below(seed, 4) == 0) w->stale[index][i / 64] |= 1ull << (i % 64);
+        }
+        if (below(seed, 2) == 0 && s->n > 40) w->stale[index][0] |= 0xffffffff0000;
+        s->stale = w->stale[index];
+    }
+    *end = SP_MAX(*end, w->pos[index][s->n - 1] + s->shift + 1);
+}
+
+static void fill_kv(world *w, uint64_t *seed)
+{
+    const int n = w->s.G * w->s.D;
+    float *k = random_floats(seed, n, 1), *v = random_floats(seed, n, 1);
+    for (int i = 0; i < N_SPANS; i++) {
+        const sp_span *s = &w->spans[i];
+        for (int t = 0; t < s->n; t++) {
+            if (is_stale(s, t) || at(s, t) + s->shift > w->query_pos[M - 1]) continue;
+            fill(seed, k, n, 2);
+            fill(seed, v, n, 1);
+            store(w, s, t, at(s, t), k, v);
+        }
+    }
+    sp_free(k);
+    sp_free(v);
+}
+
+/* Makes keys, sights and queries for given spans and positions of queries. */
+static void world_fill(world *w, uint64_t *seed, int32_t end)
+{
+    const shape *s = &w->s;
+    w->rope = make_rope(s->n_rot, s->adjacent, SP_MAX(N_POS, end + 1000), 1, &w->angles);
+    fill_kv(w, seed);
+    int n_list = 0;
+    for (int i = 0; i < N_SPANS; i += 1 + below(seed, 2)) w->list[n_list++] = (uint16_t)i;
+    w->sights[0] = (sp_sight){NULL, N_SPANS};
+    w->sights[1] = (sp_sight){w->list, n_list};
+    w->sights[2] = (sp_sight){NULL, 1 + below(seed, N_SPANS)};
+    const int64_t n = M * s->H * s->D, n_mass = M * s->H * N_SPANS;
+    w->q = random_floats(seed, n, 2);
+    w->out = random_floats(seed, n, 1);
+    w->expected = random_floats(seed, n, 1);
+    w->mass = random_floats(seed, n_mass, 1);
+    w->expected_mass = random_floats(seed, n_mass, 1);
+    w->lse = random_floats(seed, M * s->H, 1);
+    w->expected_lse = random_floats(seed, M * s->H, 1);
+}
+
+static void world_make(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+{
+    int32_t end = 0, p = 0;
+    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(SPAN_MAX, B));
+    for (int i = 0; i < N_SPANS; i++) make_span(w, seed, i, &end);
+    for (int m = 0; m < M; m++) {
+        p += below(seed, SP_MAX(2, 2 * end / M));
+        w->query_pos[m] = p;
+        w->see[m] = (uint16_t)below(seed, N_SIGHTS);
+        if (m > 0 && below(seed, 4)) w->see[m] = w->see[m - 1];
+    }
+    world_fill(w, seed, end);
+}
+
+/* A long prompt, which kernel/attend.h divides into seven pieces of eight steps:
+ *
+ *   span     0     1              2      3           4       5
+ *   tokens   512   1100           70     600         576     300
+ *   steps    0-7   8-25           26-27  28-37       38-46   47-51
+ *   cuts        |8       16    24             32    40         48
+ *
+ * So pieces end between spans and inside spans. In span 1, all keys before step 16 are stale, and
+ * some later ones. Span 4 is at the end of the prompt: the first queries see nothing of it, so of
+ * the piece 40-47 only its last step. The queries are at the end, some between keys. */
+static void world_make_long(world *w, uint64_t *seed, sp_dtype type, const shape *s)
+{
+    static const int32_t n[N_SPANS] = {512, 1100, 70, 600, 576, 300};
+    static const int32_t from[N_SPANS] = {0, 512, 1612, 1682, 2582, 2282}; /* in the prompt */
+    const int32_t end = 3158;
+    world_open(w, seed, type, s, N_SPANS * SP_DIV_UP(LONG_MAX, B));
+    for (int i = 0; i < N_SPANS; i++) {
+        for (int b = 0; b < SP_DIV_UP(n[i], B); b++) w->blocks[i][b] = w->order[w->next_block++];
+        int32_t shift = i % 2 ? -below(seed, 500) : 0;
+        w->spans[i] =
+            (sp_span){.blocks = w->blocks[i], .n = n[i], .at = from[i] - shift, .shift = shift};
+    }
+    for (int i = 0; i < 512; i++) w->stale[1][i / 64] |= 1ull << (i % 64);
+    for (int i = 512; i < 1100; i += 1 + below(seed, 9)) w->stale[1][i / 64] |= 1ull << (i % 64);
+    w->spans[1].stale = w->stale[1];
+    for (int m = 0; m < M; m++) w->query_pos[m] = m < M / 2 ? 2562 + m : end - M + m;
+    world_fill(w, seed, end);
+}
+
+/* -- running it -------------------------------------------------------------------------------- */
+
+/* With masses, the log-sums go to w->lse or w->expected_lse. */
+static sp_attend_req request(const world *w, int64_t first, int64_t m, float *out, float *mass)
+{
+    const int64_t width = w->s.H * w->s.D;
+    return (sp_attend_req){
+        .q = w->q + first * width,
+        .out = out + first * width,
+        .pos = w->query_pos + first,
+        .see = w->see + first,
+        .m = m,
+        .spans = w->spans,
+        .n_spans = N_SPANS,
+        .sights = w->sights,
+        .mass = mass ? mass + first * w->s.H * N_SPANS : NULL,
+        .lse = mass ? (mass == w->mass ? w->lse : w->expected_lse) + first * w->s.H : NULL,
+    };
+}
+
+static void attend(const sp_ops *ops, const world *w, const sp_attend_req *reqs, int n_reqs,
+                   int n_parts)
+{
+    size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, N_SPANS);
+    void *scratch = sp_alloc((size_t)n_parts, bytes);
+    assert_non_null(scratch);
+    memset(scratch, 0xff, (size_t)n_parts * bytes);
+    memset(scratch, 0, SP_TURNS_BYTES);
+    sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
+                        reqs,   n_reqs,   scratch, bytes, w->cap, w->window};
+    for (int part = 0; part < n_parts; part++) ops->attend(&a, part, n_parts);
+    sp_free(scratch);
+}
+
+typedef struct team_job {
+    const sp_ops *ops;
+    sp_attend_args args;
+} team_job;
+
+static void team_part(void *arg, int part, int n_parts)
+{
+    const team_job *j = arg;
+    j->ops->attend(&j->args, part, n_parts);
+}
+
+/* Runs a request on a team of threads, twice with one scratch: a call must leave it ready for the
+ * next. */
+static void attend_on_team(const sp_ops *ops, const world *w, const sp_attend_req *req,
+                           sp_team *team)
+{
+    size_t bytes = sp_attend_scratch_bytes(w->s.H, w->s.G, w->s.D, N_SPANS);
+    void *scratch = sp_alloc((size_t)sp_team_size(team), bytes);
+    assert_non_null(scratch);
+    memset(scratch, 0xff, (size_t)sp_team_size(team) * bytes);
+    memset(scratch, 0, SP_TURNS_BYTES);
+    team_job j = {ops,
+                  {&w->kv, &w->rope, w->s.H, 1 / sqrtf((float)w->s.D), req, 1, scratch, bytes,
+                   w->cap, w->window}};
+    for (int i = 0; i < 2; i++) {
+        memset(req->out, 0xff, (size_t)(req->m * w->s.H * w->s.D) * sizeof(float));
+        sp_team_run(team, team_part, &j);
+    }
+    for (int i = 0; i < SP_TURNS_BYTES; i++) assert_int_equal(((uint8_t *)scratch)[i], 0);
+    sp_free(scratch);
+}
+
+static void attend_all(const sp_ops *ops, const world *w, float *out, float *mass, int n_parts)
+{
+    sp_attend_req req = request(w, 0, M, out, mass);
+    attend(ops, w, &req, 1, n_parts);
+}
+
+typedef void check(const sp_ops *ops, world *w, uint64_t *seed);
+
+/* Runs a check for every shape and type of cache. */
+static void for_every_world(const sp_ops *ops, check *fn, int rounds)
+{
+    static const sp_dtype kinds[] = {SP_F32, SP_F16, SP_BF16, SP_Q16, SP_Q8_0};
+    uint64_t seed = 7;
+    for (size_t i = 0; i < SP_COUNT(shapes); i++) {
+        for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+            if (shapes[i].D % sp_dtype_of(kinds[k])->n_group != 0) continue;
+            for (int r = 0; r < rounds; r++) {
+                world *w = SP_NEW(world);
+                assert_non_null(w);
+                world_make(w, &seed, kinds[k], &shapes[i]);
+                fn(ops, w, &seed);
+                world_close(w);
+                sp_free(w);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,108 @@
+"""Small random models of every architecture, as published configurations describe them.
+
+CASES are changes to a small configuration; weights() draws a tensor from its name alone, so that a
+model is its configuration and the shapes of its tensors. tests/golden/make-architectures.py runs them
+through Hugging Face's transformers; tests/e2e/test_architectures.py writes them as folders and as GGUF
+files (to_gguf.py) and compares.
+"""
+import math
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from . import safetensors
+from .gguf_writer import from_array
+
+N_VOCAB = 64
+TOKENS = np.random.default_rng(3).integers(3, N_VOCAB, 60)
+ROWS = (0, 9, 30, 59)  # whose logits are kept
+
+SMALL = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+             num_key_value_heads=2, vocab_size=N_VOCAB, max_position_embeddings=256,
+             pad_token_id=0, bos_token_id=1, eos_token_id=2)
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0,
+        "original_max_position_embeddings": 32}
+LONG = {"rope_type": "longrope", "rope_theta": 10000.0,
+        "short_factor": [1.0, 1.3, 1.6, 2.5], "long_factor": [2.0, 4.0, 8.0, 16.0],
+        "original_max_position_embeddings": 128}
+
+CASES = {
+    "llama": ("llama", {}),
+    "llama-linear": ("llama", {"rope_parameters": {
+        "rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}}),
+    "llama-dynamic": ("llama", {"rope_parameters": {
+        "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0}}),
+    "llama-yarn": ("llama", {"rope_parameters": YARN}),
+    "llama-yarn-mscale": ("llama", {"rope_parameters": {
+        **YARN, "mscale": 0.707, "mscale_all_dim": 0.5, "beta_fast": 16.0}}),
+    "llama-yarn-exact": ("llama", {"head_dim": 32, "rope_parameters": {**YARN, "truncate": False}}),
+    "llama-llama3": ("llama", {"rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0, "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0, "original_max_position_embeddings": 64}}),
+    "llama-bias": ("llama", {"attention_bias": True, "tie_word_embeddings": True}),
+    "mistral": ("mistral", {"sliding_window": 13, "head_dim": 16}),
+    "qwen2": ("qwen2", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 2}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
+    "gemma": ("gemma", {"head_dim": 16, "num_key_value_heads": 1}),
+    "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 11, "query_pre_attn_scalar": 24,
+                          "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma2-window": ("gemma2", {"head_dim": 16, "sliding_window": 11, "query_pre_attn_scalar": 16,
+                                 "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0}),
+    "gemma2-defaults": ("gemma2", {"head_dim": 16, "query_pre_attn_scalar": 16,
+                                   "sliding_window": 4096}),
+    "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 7, "num_hidden_layers": 7,
+                               "query_pre_attn_scalar": 16, "num_key_value_heads": 1}),
+    "gemma3-caps": ("gemma3_text", {"head_dim": 8, "sliding_window": 16, "num_hidden_layers": 6,
+                                    "query_pre_attn_scalar": 8, "final_logit_softcapping": 4.0}),
+    "gemma3-linear": ("gemma3_text", {
+        "head_dim": 8, "sliding_window": 16, "query_pre_attn_scalar": 8, "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}}),
+    "phi3": ("phi3", {"sliding_window": 20}),
+    "phi3-partial": ("phi3", {"head_dim": 16, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    "phi3-longrope": ("phi3", {"rope_parameters": LONG, "original_max_position_embeddings": 128}),
+    "olmo2": ("olmo2", {}),
+    "granite": ("granite", {"embedding_multiplier": 6.0, "attention_multiplier": 0.2,
+                            "residual_multiplier": 0.4, "logits_scaling": 3.0,
+                            "tie_word_embeddings": True}),
+    "smollm3": ("smollm3", {"num_hidden_layers": 5}),
+    "glm4": ("glm4", {"head_dim": 16, "num_attention_heads": 3, "num_key_value_heads": 1}),
+    "glm": ("glm", {"head_dim": 8}),
+    "mixtral": ("mixtral", {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "qwen2moe": ("qwen2_moe", {"num_experts": 5, "num_experts_per_tok": 3,
+                               "moe_intermediate_size": 24,
+                               "shared_expert_intermediate_size": 40}),
+    "qwen2moe-norm": ("qwen2_moe", {"num_experts": 4, "num_experts_per_tok": 2,
+                                    "moe_intermediate_size": 24, "norm_topk_prob": True,
+                                    "shared_expert_intermediate_size": 24}),
+    "qwen3moe": ("qwen3_moe", {"num_experts": 6, "num_experts_per_tok": 2, "head_dim": 16,
+                               "moe_intermediate_size": 20, "norm_topk_prob": True}),
+    "granitemoe": ("granitemoe", {"num_local_experts": 4, "num_experts_per_tok": 2,
+                                  "embedding_multiplier": 6.0, "attention_multiplier": 0.2,
+                                  "residual_multiplier": 0.4, "logits_scaling": 3.0}),
+}
+
+
+def weights(name, shape, model_type):
+    """A tensor of a Hugging Face folder, float32."""
+    noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
+    if len(shape) == 1 and name.endswith("norm.weight"):
+        return (noise * 0.2 + (0 if model_type.startswith("gemma") else 1)).astype(np.float32)
+    std = 0.3 if len(shape) == 1 else 1.0 if "embed" in name else 1.5 / math.sqrt(shape[-1])
+    return (noise * std).astype(np.float32)
+
+
+def draw(config, shapes):
+    return {name: weights(name, tuple(shape), config["model_type"])
+            for name, shape in shapes.items()}
+
+
+def write_folder(folder, config, shapes):
+    import json
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    sources = [from_array(name, "f32", x) for name, x in draw(config, shapes).items()]
+    safetensors.write_folder(folder, sources, 1, lambda n: None)

@@ -1,0 +1,319 @@
+/* Readers of JSON, notebooks, XML, spreadsheets, slides, mail, RTF and packed files. */
+#include "folder.h"
+
+#include <zip.h>
+#include <zlib.h>
+
+#include "base/file.h"
+#include "retrieve/documents_int.h"
+
+/* Everything a reader gave: "title|text#" for each document, and the marks as "{offset:number}". */
+static sp_err take(const sp_document *d, void *user)
+{
+    SP_TRY(sp_bytes_addf(user, "%.*s|%.*s#", (int)d->n_title, d->title, (int)d->n, d->text));
+    for (size_t i = 0; d->place == SP_PLACE_MARKED_PAGES && i < d->n_marks; i++)
+        SP_TRY(
+            sp_bytes_addf(user, "{%zu:%lld}", d->marks[i].offset, (long long)d->marks[i].number));
+    return SP_OK;
+}
+
+static sp_err read_bytes(const char *path, const void *data, size_t n, sp_bytes *got)
+{
+    sp_reading r = {.path = path, .fn = take, .user = got};
+    char *copy = malloc(n + 1); /* its end is checked by the sanitizer */
+    memcpy(copy, data, n);
+    sp_err err = sp_documents_read(&r, sp_document_format(path), copy, n);
+    free(copy);
+    assert_int_equal(sp_bytes_add(got, "", 1), SP_OK);
+    return err;
+}
+
+static void gives_bytes(const char *path, const void *data, size_t n, const char *want)
+{
+    sp_bytes got = {0};
+    if (read_bytes(path, data, n, &got) != SP_OK) fail_msg("%s", sp_error_detail());
+    assert_string_equal(got.v, want);
+    sp_vec_fini(&got);
+}
+
+static void gives(const char *path, const char *text, const char *want)
+{
+    gives_bytes(path, text, strlen(text), want);
+}
+
+static void refuses(const char *path, const char *text, const char *words)
+{
+    sp_bytes got = {0};
+    assert_int_equal(read_bytes(path, text, strlen(text), &got), SP_E_UNSUPPORTED);
+    assert_string_equal(got.v, "");
+    if (!strstr(sp_error_detail(), words) || !strstr(sp_error_detail(), path))
+        fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), words);
+    sp_vec_fini(&got);
+}
+
+/* -- JSON ------------------------------------------------------------------------------------- */
+
+static void json_values_become_lines_with_their_paths(void **state)
+{
+    gives("d/a.json",
+          "{\"name\": \"Otter\", \"eats\": [\"fish\", \"crabs\"], \"size\": {\"cm\": 90, \"kg\": "
+          "7.5},"
+          " \"wild\": true, \"no\": null}",
+          "a.json|name: Otter\neats: fish\neats: crabs\nsize.cm: 90\nsize.kg: 7.5\nwild: true\n#");
+    gives("a.json", "[{\"a\": 1}, {\"a\": \"x\\u0000y\"}]", "a.json|a: 1\n\na: x y\n#");
+    gives("a.json", "{\"id\": 123456789012345678901}", "a.json|id: 1.23456789012346e+20\n#");
+    gives("a.json", "\"just text\"", "a.json|just text\n#");
+    refuses("a.json", "{\"a\": 1,\n oops}", "line 2");
+}
+
+static void a_json_array_of_texts_is_documents(void **state)
+{
+    gives("a.json", "[{\"title\": \"One\", \"text\": \"First.\"}, {\"content\": \"Second.\"}]",
+          "One|First.#a.json|Second.#");
+}
+
+static void notebooks_become_markdown(void **state)
+{
+    gives("n.ipynb",
+          "{\"metadata\": {\"language_info\": {\"name\": \"python\"}}, \"cells\": ["
+          "{\"cell_type\": \"markdown\", \"source\": [\"# Tides\\n\", \"They turn.\"]},"
+          "{\"cell_type\": \"code\", \"source\": \"print(6 * 7)\", \"outputs\": [{\"text\": "
+          "[\"42\\n\"]},"
+          "{\"data\": {\"text/plain\": \"None\", \"image/png\": \"iVBOR\"}}]}]}",
+          "Tides|# Tides\nThey turn.\n\n```python\nprint(6 * "
+          "7)\n```\n\n```\n42\n\n```\n\n```\nNone\n```\n\n#");
+    refuses("n.ipynb", "{\"a\": 1}", "it has no cells");
+}
+
+/* -- XML -------------------------------------------------------------------------------------- */
+
+static void xml_texts_have_the_names_of_their_elements(void **state)
+{
+    gives(
+        "f.xml",
+        "<?xml version='1.0' encoding='ISO-8859-1'?><films><!-- none --><film year='1995' "
+        "name='Heat'>"
+        "<director>M\xE4nn</director>\n <plot>A <b>thief</b>\n and <![CDATA[a "
+        "<cop>]]>.</plot></film>"
+        "<film><director/><plot>Rain.</plot></film></films>",
+        "f.xml|name: Heat\ndirector: M\xC3\xA4nn\nplot: A thief and a <cop>.\n\nplot: Rain.\n\n#");
+    refuses("f.xml", "<a><b></a>", "malformed XML");
+    refuses("f.xml", "", "XML of 0 bytes");
+}
+
+static void xml_entities_are_not_expanded(void **state)
+{
+    gives("f.xml",
+          "<!DOCTYPE a [<!ENTITY x 'boom'><!ENTITY y '&x;&x;'><!ENTITY f SYSTEM "
+          "'file:///etc/passwd'>]>"
+          "<a>so &y; &f; it</a>",
+          "f.xml|a: so it\n#");
+}
+
+/* -- mail ------------------------------------------------------------------------------------- */
+
+static void mail_is_its_subject_people_and_text(void **state)
+{
+    gives("m.eml",
+          "Received: x\r\nSubject: =?UTF-8?Q?Caf=C3=A9?=\r\n =?utf-8?b?IG9wZW5z?= soon\r\nFrom: "
+          "Anna <a@x.org>\r\n"
+          "Date: Mon, 2 Mar 2026 10:00:00 +0100\r\n\r\nWe open\r\non Monday.\r\n",
+          "Caf\xC3\xA9 opens soon|Subject: Caf\xC3\xA9 opens soon\nFrom: Anna <a@x.org>\n"
+          "Date: Mon, 2 Mar 2026 10:00:00 +0100\n\nWe open\r\non Monday.\r\n\n#");
+    refuses("m.eml", "no header at all", "no message");
+}
+
+static void mail_parts_are_decoded_and_alternatives_read_once(void **state)
+{
+    gives("m.eml",
+          "Subject: s\nContent-Type: multipart/mixed; boundary=\"b 1\"\n\nignored\n--b 1\n"
+          "Content-Type: multipart/alternative; boundary=inner\n\n--inner\nContent-Type: "
+          "text/html\n\n<p>As HTML</p>\n"
+          "--inner\nContent-Type: text/plain; charset=iso-8859-1\nContent-Transfer-Encoding: "
+          "quoted-printable\n\n"
+          "Gr=FC=\nn\n--inner--\n--b 1\nContent-Type: text/plain; "
+          "charset=utf-8\nContent-Transfer-Encoding: base64\n\n"
+          "SGVs\nbG8=\n--b 1\nContent-Type: application/pdf\nContent-Disposition: attachment; "
+          "filename=\"lease.pdf\"\n\n"
+          "JVBERi0=\n--b 1--\n",
+          "s|Subject: s\n\nGr\xC3\xBCn\n\nHello\nAttachment: lease.pdf\n#");
+    gives("m.eml", "Subject: s\nContent-Type: text/html; charset=utf-8\n\n<h1>Hi</h1><p>there",
+          "s|Subject: s\n\n# Hi\n\nthere\n#");
+}
+
+static void mail_that_nests_without_end_is_bounded(void **state)
+{
+    sp_bytes text = {0}, got = {0};
+    assert_int_equal(sp_bytes_addf(&text, "Subject: s\n"), SP_OK);
+    for (int i = 0; i < 200; i++)
+        assert_int_equal(sp_bytes_addf(&text, "Content-Type: message/rfc822\n\n"), SP_OK);
+    assert_int_equal(sp_bytes_addf(&text, "too deep"), SP_OK);
+    assert_int_equal(read_bytes("m.eml", text.v, text.n, &got), SP_OK);
+    assert_null(strstr(got.v, "too deep"));
+    sp_vec_fini(&text);
+    sp_vec_fini(&got);
+}
+
+/* -- RTF -------------------------------------------------------------------------------------- */
+
+static void rtf_is_its_text(void **state)
+{
+    gives("a.rtf",
+          "{\\rtf1\\ansi\\ansicpg1252{\\fonttbl{\\f0 Arial;}}{\\*\\generator X;}\\f0 The {\\b "
+          "quay} of "
+          "M\\'fcnchen\\par\nPrice: 5\\u8364?\\tab\\{net\\}\\line \\u-10179?\\u-8704?\\emdash "
+          "end{\\pict 0102}}junk",
+          "a.rtf|The quay of M\xC3\xBCnchen\n\nPrice: 5\xE2\x82\xAC "
+          "{net}\n\xF0\x9F\x98\x80\xE2\x80\x94"
+          "end#");
+    refuses("a.rtf", "plain text", "no RTF");
+    gives("a.rtf", "{\\rtf1 {\\bin99999999999 x", "a.rtf|#");
+}
+
+/* -- packed files ----------------------------------------------------------------------------- */
+
+static size_t pack(const char *text, unsigned char *out, size_t room)
+{
+    z_stream z = {0};
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    z.next_in = (Bytef *)(uintptr_t)text;
+    z.avail_in = (uInt)strlen(text);
+    z.next_out = out;
+    z.avail_out = (uInt)room;
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&z);
+    return room - z.avail_out;
+}
+
+static void packed_texts_are_read_by_their_inner_name(void **state)
+{
+    unsigned char z[512];
+    size_t n = pack("# Notes\n\nOne.\n", z, sizeof z);
+    n += pack("Two.\n", z + n, sizeof z - n); /* a second member */
+    gives_bytes("notes.md.gz", z, n, "Notes|# Notes\n\nOne.\nTwo.\n#");
+    assert_int_equal(sp_document_format("a.bin.gz"), SP_DOC_NONE);
+    assert_int_equal(sp_document_format("a.txt.gz.gz"), SP_DOC_NONE);
+    sp_bytes got = {0};
+    assert_int_equal(read_bytes("notes.md.gz", z, n - 9, &got), SP_E_UNSUPPORTED);
+    assert_non_null(strstr(sp_error_detail(), "notes.md.gz: a gzip file that ends too early"));
+    sp_vec_fini(&got);
+    refuses("a.txt.gz", "not packed", "damaged gzip");
+}
+
+/* -- archives --------------------------------------------------------------------------------- */
+
+typedef struct entry {
+    const char *name, *content;
+} entry;
+
+static void gives_archive(folder *f, const char *path, const entry *e, const char *want)
+{
+    sp_bytes data = {0};
+    zip_t *z = zip_open(folder_path(f, "archive.zip"), ZIP_CREATE | ZIP_TRUNCATE, NULL);
+    assert_non_null(z);
+    for (; e->name; e++)
+        assert_true(zip_file_add(z, e->name,
+                                 zip_source_buffer(z, e->content, strlen(e->content), 0), 0) >= 0);
+    assert_int_equal(zip_close(z), 0);
+    assert_int_equal(sp_file_read(folder_path(f, "archive.zip"), 1 << 24, &data), SP_OK);
+    gives_bytes(path, data.v, data.n, want);
+    sp_vec_fini(&data);
+}
+
+static void spreadsheets_are_tables_with_the_names_of_their_columns(void **state)
+{
+    gives_archive(
+        *state, "b.xlsx",
+        (entry[]){
+            {"xl/workbook.xml",
+             "<w xmlns:r='urn:r'><sheets><sheet name='Boats' sheetId='1' r:id='r2'/>"
+             "<sheet name='None' r:id='r9'/></sheets></w>"},
+            {"xl/_rels/workbook.xml.rels",
+             "<R><Relationship Id='r2' Target='worksheets/sheet1.xml'/></R>"},
+            {"xl/sharedStrings.xml",
+             "<s><si><t>name</t></si><si><r><t>Sea</t></r><r><t> Gull</t></r></si></s>"},
+            {"xl/styles.xml",
+             "<s><numFmts><numFmt numFmtId='164' formatCode='yyyy&quot; x&quot;'/></numFmts>"
+             "<cellStyleXfs><xf numFmtId='14'/></cellStyleXfs>"
+             "<cellXfs><xf numFmtId='0'/><xf numFmtId='14'/><xf numFmtId='164'/></cellXfs></s>"},
+            {"xl/worksheets/sheet1.xml",
+             "<w><sheetData><row r='1'><c r='A1' t='s'><v>0</v></c><c r='B1' "
+             "t='inlineStr'><is><t>built</t></is></c>"
+             "<c r='D1' t='str'><f>1+1</f><v>length</v></c></row>"
+             "<row r='3'><c r='A3' t='s'><v>1</v></c><c r='B3' s='1'><v>25569</v></c><c "
+             "r='D3'><v>7.5</v></c></row>"
+             "<row r='4'><c r='A4' t='s'><v>99</v></c><c r='B4' s='2'><v>25569.5</v></c><c r='D4' "
+             "t='b'><v>1</v></c></row>"
+             "</sheetData></w>"},
+            {0}},
+        "b.xlsx > Boats|name: Sea Gull; built: 1970-01-01; length: 7.5\nbuilt: 1970-01-01 12:00; "
+        "length: true\n#");
+}
+
+static void slides_are_pages_with_their_titles(void **state)
+{
+#define SLIDE(type, title, text)                                                                   \
+    "<p:sld xmlns:p='urn:p' xmlns:a='urn:a'><p:sp><p:nvPr><p:ph " type                             \
+    "/></p:nvPr><a:p><a:r><a:t>" title                                                             \
+    "</a:t></a:r></a:p></p:sp><p:sp><p:nvPr><p:ph type='body'/></p:nvPr><a:p><a:r><a:t>" text      \
+    "</a:t></a:r></a:p>"                                                                           \
+    "</p:sp></p:sld>"
+    gives_archive(*state, "s.pptx",
+                  (entry[]){{"ppt/slides/slide10.xml", SLIDE("type='title'", "Last", "ten")},
+                            {"ppt/slides/slide2.xml", SLIDE("type='ctrTitle'", "Harbour", "two")},
+                            {"ppt/slides/_rels/slide2.xml.rels", "<x/>"},
+                            {0}},
+                  "Harbour|# Harbour\n\ntwo\n\n# Last\n\nten\n\n#{0:1}{16:2}");
+}
+
+static void headers_and_footers_are_read_once(void **state)
+{
+#define W(xml) "<w:d xmlns:w='urn:w'><w:p><w:r><w:t>" xml "</w:t></w:r></w:p></w:d>"
+    gives_archive(*state, "a.docx",
+                  (entry[]){{"word/document.xml", W("Body.")},
+                            {"word/header1.xml", W("Lease no. 17")},
+                            {"word/header2.xml", W("Lease no. 17")},
+                            {"word/footer1.xml", W("Anna Berg, notary")},
+                            {"word/footer2.xml", "<broken"},
+                            {0}},
+                  "a.docx|Body.\n\nLease no. 17\n\nAnna Berg, notary\n\n#");
+}
+
+/* -- what is left out ------------------------------------------------------------------------- */
+
+static void navigation_of_a_page_is_left_out(void **state)
+{
+    gives("a.html",
+          "<body><nav><a>Home</a> <a>Shop</a></nav><div role='navigation'>Up</div><ul "
+          "role=menu><li>File</ul>"
+          "<header>Velm</header><main><p>Text.</p></main><div role='main'>More.</div></body>",
+          "a.html|Velm\n\nText.\n\nMore.#");
+}
+
+static void an_encrypted_pdf_is_named_so(void **state)
+{
+    refuses("a.pdf", "%PDF-1.7\ntrailer << /Encrypt 5 0 R >>\n%%EOF", "an encrypted PDF");
+    refuses("a.pdf", "%PDF-1.7\n%%EOF", "a damaged or too large PDF");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(json_values_become_lines_with_their_paths),
+        cmocka_unit_test(a_json_array_of_texts_is_documents),
+        cmocka_unit_test(notebooks_become_markdown),
+        cmocka_unit_test(xml_texts_have_the_names_of_their_elements),
+        cmocka_unit_test(xml_entities_are_not_expanded),
+        cmocka_unit_test(mail_is_its_subject_people_and_text),
+        cmocka_unit_test(mail_parts_are_decoded_and_alternatives_read_once),
+        cmocka_unit_test(mail_that_nests_without_end_is_bounded),
+        cmocka_unit_test(rtf_is_its_text),
+        cmocka_unit_test(packed_texts_are_read_by_their_inner_name),
+        FOLDER_TEST(spreadsheets_are_tables_with_the_names_of_their_columns),
+        FOLDER_TEST(slides_are_pages_with_their_titles),
+        FOLDER_TEST(headers_and_footers_are_read_once),
+        cmocka_unit_test(navigation_of_a_page_is_left_out),
+        cmocka_unit_test(an_encrypted_pdf_is_named_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,425 @@
+/* test_moves.c -- chunk copies on disk, by the road that contexts take: what was put comes back, and nothing else
+ * ever does. */
+#include "store/disk/folder.h"
+#include "store/disk/others.h"
+#include "store/sweep.h"
+#include "store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+/* -- what was put comes back ----------------------------------------------------------------- */
+
+static void test_round_trip(void **state)
+{
+    static const int32_t sizes[] = {1, 15, 16, 17, 64, 100};
+    for (size_t t = 0; t < SP_COUNT(kv_types); t++) {
+        bench b;
+        bench_begin(&b, kv_types[t]);
+        for (size_t i = 0; i < SP_COUNT(sizes); i++) {
+            chunk c;
+            chunk_begin(&b, &c, 1000 * (int)i, sizes[i]);
+            assert_false(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+            assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+            assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+            store_reopen(&b);
+            assert_true(finds(&b, &c, SP_COPY_PLAIN));
+            assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+            chunk_end(&b, &c);
+        }
+        assert_int_equal(n_copies(&b), SP_COUNT(sizes));
+        bench_end(&b);
+    }
+}
+
+static void test_scattered_blocks(void **state)
+{
+    bench b;
+    chunk c, gap;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &gap, 0, 16);
+    chunk_begin(&b, &c, 100, 80);
+    uint32_t swap = c.blocks[0]; /* not neighbours, and not ascending */
+    c.blocks[0] = c.blocks[3];
+    c.blocks[3] = swap;
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+    chunk_end(&b, &c);
+    chunk_end(&b, &gap);
+    bench_end(&b);
+}
+
+static void test_plain_and_fused_live_side_by_side(void **state)
+{
+    bench b;
+    chunk c;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    assert_false(loads_as(&b, &c, SP_COPY_FUSED, 3));
+    chunk fused;
+    chunk_begin(&b, &fused, 0, 40); /* the same tokens, other KV */
+    assert_ok(put(&b, &fused, SP_COPY_FUSED, 3));
+    assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+    assert_true(loads_as(&b, &fused, SP_COPY_FUSED, 3));
+    chunk_end(&b, &c);
+    chunk_end(&b, &fused);
+    bench_end(&b);
+}
+
+static sp_err has_facts(void *user, const sp_tier_info *info)
+{
+    unsigned *facts = user;
+    assert_true(info->cost_us == 1234.5f);
+    *facts = info->facts;
+    return SP_OK;
+}
+
+/* What was measured of a copy is with it after a restart, and the index tells of it. */
+static void test_what_was_measured_comes_back(void **state)
+{
+    bench b;
+    chunk c;
+    sp_move m;
+    uint32_t blocks[BLOCKS];
+    const float inter[] = {0.5f, 0.25f};
+    int32_t order[40], heavy[40];
+    unsigned facts = 0;
+    for (int32_t i = 0; i < 40; i++) order[i] = 39 - i, heavy[i] = i * 7 % 40;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    const copy_name key = key_of(&c, SP_COPY_PLAIN);
+    const sp_record full = {.facts.before = before,
+                            .facts.n_before = 2,
+                            .facts.at = 9,
+                            .facts.exact = true,
+                            .facts.stats.cci = 0.75f,
+                            .facts.stats.inter = inter,
+                            .facts.stats.order = order,
+                            .facts.heavy = heavy,
+                            .facts.cost_us = 1234.5f};
+    assert_ok(put_as(&b, &key, full, c.blocks));
+    store_reopen(&b);
+    assert_ok(sp_tier_run(b.tier, &(sp_tier_job){
+                                      .verb = SP_TIER_LIST, .each = has_facts, .user = &facts}));
+    assert_int_equal(facts, SP_FACT_EXACT | SP_FACT_STATS | SP_FACT_HEAVY);
+    assert_ok(get_as(&b, &key, blocks, &m));
+    assert_true(m.said.facts.exact && m.said.facts.stats.cci == 0.75f &&
+                m.said.facts.cost_us == 1234.5f && m.said.facts.at == 9);
+    assert_memory_equal(m.said.facts.stats.inter, inter, sizeof inter);
+    assert_memory_equal(m.said.facts.stats.order, order, sizeof order);
+    assert_memory_equal(m.said.facts.heavy, heavy, sizeof heavy);
+    sp_kv_release(b.pool, blocks, 3);
+    sp_move_fini(&m);
+    assert_ok(put_as(&b, &key, (sp_record){.facts.before = before, .facts.n_before = 1}, c.blocks));
+    assert_ok(get_as(&b, &key, blocks, &m));
+    assert_true(!m.said.facts.exact && !m.said.facts.stats.inter && !m.said.facts.stats.order &&
+                !m.said.facts.heavy && m.said.facts.cost_us == 0);
+    sp_kv_release(b.pool, blocks, 3);
+    sp_move_fini(&m);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static int64_t bytes_in(const char *dir, const sp_digest *in)
+{
+    int64_t budget = 0;
+    assert_ok(sp_folder_budget(dir, in, (int64_t)1 << 40, &budget));
+    return ((int64_t)1 << 40) - budget;
+}
+
+/* The budget is the folder's: what another namespace has in it is not there for this one. */
+static void test_the_budget_of_a_folder(void **state)
+{
+    bench b;
+    chunk c;
+    sp_folder_space disk, below;
+    int64_t budget = 0;
+    char deep[160];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    const int64_t own = bytes_in(b.dir, &other_space);
+    assert_true(own > 0 && bytes_in(b.dir, &space) == 0);
+    assert_ok(sp_folder_budget(b.dir, &other_space, own + 5, &budget));
+    assert_int_equal(budget, 5);
+    assert_fails(sp_folder_budget(b.dir, &other_space, own, &budget), SP_E_LIMIT, b.dir);
+    assert_ok(sp_folder_space_of(b.dir, &disk));
+    assert_true(disk.total >= disk.free && disk.reserve <= (int64_t)1 << 30);
+    assert_ok(sp_folder_budget(b.dir, &space, 0, &budget));
+    assert_true(budget > own && budget < own + disk.total);
+    snprintf(deep, sizeof deep, "%s/not/there", b.dir);
+    assert_ok(sp_folder_space_of(deep, &below));
+    assert_int_equal(below.total, disk.total);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static void test_a_newer_copy_takes_the_place(void **state)
+{
+    bench b;
+    chunk c;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 40);
+    assert_ok(put(&b, &c, SP_COPY_FUSED, 2));
+    fill_noise(&b, c.blocks, sp_blocks_for(40));
+    assert_ok(put(&b, &c, SP_COPY_FUSED, 4));
+    assert_true(loads_as(&b, &c, SP_COPY_FUSED, 4));
+    assert_int_equal(n_copies(&b), 1);
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static void test_each_head_has_its_copy(void **state)
+{
+    bench b;
+    chunk c;
+    sp_move m;
+    uint32_t blocks[BLOCKS];
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    const copy_name key = {.seg = &c.seg, .head = before, .n_head = 2}, without = {.seg = &c.seg};
+    assert_ok(put_as(&b, &key,
+                     (sp_record){.facts.before = before, .facts.n_before = 2, .facts.at = 9},
+                     c.blocks));
+    assert_false(finds(&b, &c, SP_COPY_PLAIN)); /* after a head of one segment */
+    assert_ok(get_as(&b, &key, blocks, &m));
+    assert_int_equal(m.said.facts.at, 9);
+    sp_kv_release(b.pool, blocks, 2);
+    sp_move_fini(&m);
+    assert_false(has(&b, &without));
+    assert_ok(put_as(&b, &without, (sp_record){0}, c.blocks));
+    assert_ok(get_as(&b, &without, blocks, &m));
+    assert_int_equal(m.said.facts.n_before, 0);
+    sp_kv_release(b.pool, blocks, 2);
+    sp_move_fini(&m);
+    assert_fails(
+        put_as(&b, &key, (sp_record){.facts.before = before + 1, .facts.n_before = 2}, c.blocks),
+        SP_E_ARG, "head");
+    assert_fails(
+        put_as(&b, &key, (sp_record){.facts.before = before, .facts.n_before = 1}, c.blocks),
+        SP_E_ARG, "head");
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+static void test_remove_and_retain(void **state)
+{
+    bench b;
+    chunk c[6];
+    bench_begin(&b, SP_Q8_0);
+    for (int i = 0; i < 6; i++) {
+        chunk_begin(&b, &c[i], 100 * i, 20);
+        assert_ok(put(&b, &c[i], SP_COPY_PLAIN, 1));
+        assert_ok(put(&b, &c[i], SP_COPY_FUSED, 2));
+    }
+    const copy_name gone = key_of(&c[0], SP_COPY_FUSED);
+    assert_ok(remove_copy(&b, &gone));
+    assert_ok(remove_copy(&b, &gone));
+    assert_false(has(&b, &gone));
+    assert_true(finds(&b, &c[0], SP_COPY_PLAIN));
+    assert_int_equal(n_copies(&b), 11);
+    chunk_end(&b, &c[0]);
+    for (int i = 1; i < 6; i++) chunk_end(&b, &c[i]);
+    bench_end(&b);
+}
+
+/* retain -- the copies of these chunks alone. */
+static int64_t retain(bench *b, const chunk *chunks, int n)
+{
+    sp_digest ids[32];
+    int64_t n_gone = -1;
+    for (int i = 0; i < n; i++) ids[i] = chunks[i].seg.id;
+    sp_digests_sort(ids, (size_t)n);
+    assert_ok(sp_sweep_run(
+        b->tier, &(sp_sweep_opts){.ids = ids, .n = (size_t)n, .keep = true, .after = 1u << SP_COPY_PATH},
+        &n_gone));
+    return n_gone;
+}
+
+static void test_retain_deletes_what_is_not_wanted(void **state)
+{
+    enum { N = 90 }; /* the set of names doubles once */
+    static chunk c[N];
+    bench b;
+    bench_begin(&b, SP_F16);
+    for (int i = 0; i < N; i++) {
+        chunk_begin(&b, &c[i], 100 * i, 20);
+        assert_ok(put(&b, &c[i], i % 2 ? SP_COPY_FUSED : SP_COPY_PLAIN, 1));
+        chunk_end(&b, &c[i]);
+    }
+    assert_int_equal(retain(&b, c, 30), N - 30);
+    assert_int_equal(n_copies(&b), 30);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(finds(&b, &c[i], i % 2 ? SP_COPY_FUSED : SP_COPY_PLAIN), i < 30);
+    assert_int_equal(retain(&b, c, 30), 0);
+    bench_end(&b);
+}
+
+/* -- what other namespaces have --------------------------------------------------------------- */
+
+/* put_in -- into a namespace of the same folder, behind a head, of one tenant. */
+static void put_in(bench *b, const sp_digest *in, const char *salt, const chunk *c,
+                   const chunk *head, sp_copy_kind kind)
+{
+    sp_tier *t = b->tier; /* the writer of its namespace */
+    sp_segment seg = c->seg;
+    sp_digest ids[1];
+    assert_ok(sp_segment_id(in, salt, head->seg.tokens, head->seg.n, &ids[0]));
+    assert_ok(sp_segment_id(in, salt, seg.tokens, seg.n, &seg.id));
+    if (!sp_digest_eq(in, &space)) assert_ok(store_tier(b->dir, in, &t));
+    const copy_name key = {.kind = kind, .seg = &seg, .head = ids, .n_head = 1};
+    sp_move m = move_of(b->pool, in, &key, c->blocks);
+    assert_ok(put_in_tier(t, &m, (sp_record){.facts.before = ids, .facts.n_before = 1}));
+    if (t != b->tier) sp_tier_close(t);
+}
+
+/* elsewhere -- whether the folder had it for another model when `o` was opened. */
+static bool elsewhere(const sp_others *o, const chunk *c, const chunk *head, const char *salt)
+{
+    return sp_others_have(o, &(sp_others_query){.seg = &c->seg,
+                                                .head = &head->seg,
+                                                .n_head = 1,
+                                                .salt = salt,
+                                                .n_kinds = SP_COPY_FUSED + 1});
+}
+
+static void test_known_to_another_model(void **state)
+{
+    static const sp_digest third = {{0x5c, 1}};
+    bench b;
+    chunk head, plain, fused, mine, theirs;
+    sp_others *early, *o;
+    bench_begin(&b, SP_F16);
+    assert_ok(sp_others_open(b.dir, &space, &early));
+    chunk_tokens(&head, 900, 10);
+    chunk_begin(&b, &plain, 0, 20);
+    chunk_begin(&b, &fused, 100, 40);
+    chunk_begin(&b, &mine, 200, 20);
+    chunk_begin(&b, &theirs, 300, 20);
+    put_in(&b, &other_space, NULL, &plain, &head, SP_COPY_PLAIN);
+    put_in(&b, &third, NULL, &fused, &head, SP_COPY_FUSED);
+    put_in(&b, &space, NULL, &mine, &head, SP_COPY_PLAIN);
+    put_in(&b, &third, "them", &theirs, &head, SP_COPY_PLAIN);
+    assert_false(elsewhere(early, &plain, &head, NULL)); /* opened before there was any */
+    sp_others_close(early);
+    assert_ok(sp_others_open(b.dir, &space, &o));
+    assert_true(elsewhere(o, &plain, &head, NULL));
+    assert_true(elsewhere(o, &fused, &head, NULL));
+    assert_false(elsewhere(o, &mine, &head, NULL)); /* this model's */
+    /* another tenant's, whoever asks */
+    assert_false(elsewhere(o, &theirs, &head, NULL));
+    assert_false(elsewhere(o, &theirs, &head, "us"));
+    assert_false(elsewhere(o, &plain, &head, "us"));
+    assert_true(elsewhere(o, &theirs, &head, "them"));
+    /* another head, another text */
+    assert_false(elsewhere(o, &plain, &plain, NULL));
+    assert_false(elsewhere(o, &head, &head, NULL));
+    sp_others_close(o);
+    chunk_end(&b, &plain);
+    chunk_end(&b, &fused);
+    chunk_end(&b, &mine);
+    chunk_end(&b, &theirs);
+    bench_end(&b);
+}
+
+/* Keys and values go through copies: the host never touches the pool's memory, in runs of blocks
+ * nor in single ones. */
+static void test_on_a_far_device(void **state)
+{
+    for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
+        sp_device *d = NULL;
+        bench b;
+        chunk c;
+        uint32_t odd[BLOCKS];
+        assert_ok(far_device_open(&(sp_device_opts){.kernels = "ref", .n_threads = 1}, &d));
+        bench_begin_with(&b, store_pool_on(d, kv_types[k], LAYERS));
+        chunk_begin(&b, &c, 0, MAX_CHUNK);
+        assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+        assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+        chunk_end(&b, &c);
+        assert_ok(sp_kv_acquire(b.pool, BLOCKS, odd)); /* leaves every second block */
+        for (int i = 0; i < BLOCKS; i += 2) sp_kv_release(b.pool, &odd[i], 1);
+        chunk_begin(&b, &c, 7, 5 * SP_BLOCK_TOKENS);
+        assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+        assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+        for (int i = 1; i < BLOCKS; i += 2) sp_kv_release(b.pool, &odd[i], 1);
+        chunk_end(&b, &c);
+        bench_end(&b);
+    }
+}
+
+static void test_another_shape(void **state)
+{
+    bench b;
+    chunk c;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    assert_ok(put(&b, &c, SP_COPY_PLAIN, 1));
+    sp_kv_pool *deep = store_pool(SP_F16, LAYERS + 1), *wide = store_pool(SP_F32, LAYERS);
+    sp_kv_pool *others[] = {deep, wide};
+    for (int i = 0; i < 2; i++) {
+        bench other = b;
+        sp_move m;
+        uint32_t blocks[BLOCKS];
+        other.pool = others[i];
+        const copy_name key = key_of(&c, SP_COPY_PLAIN);
+        assert_true(has(&other, &key));
+        assert_fails(get_as(&other, &key, blocks, &m), i ? SP_E_UNSUPPORTED : SP_E_ARG,
+                     i ? "not of this model" : "layers 0 to 3");
+        sp_kv_release(others[i], blocks, 2);
+        sp_move_fini(&m);
+        store_pool_close(others[i]);
+    }
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+/* -- out of memory --------------------------------------------------------------------------- */
+
+static void test_without_memory(void **state)
+{
+    bench b;
+    chunk c;
+    sp_others *o = NULL;
+    sp_tier *t = NULL;
+    bench_begin(&b, SP_F16);
+    chunk_begin(&b, &c, 0, 20);
+    assert_survives_faults(put(&b, &c, SP_COPY_PLAIN, 1), !finds(&b, &c, SP_COPY_PLAIN));
+    put_in(&b, &other_space, NULL, &c, &c, SP_COPY_PLAIN); /* a namespace to learn of */
+    assert_survives_faults(sp_others_open(b.dir, &space, &o), o == NULL);
+    sp_others_close(o);
+    assert_survives_faults(store_tier(b.dir, &space, &t), t == NULL);
+    sp_tier_close(t);
+    store_reopen(&b);
+    sp_fault_after(1);
+    assert_false(finds(&b, &c, SP_COPY_PLAIN)); /* a miss, but not for ever */
+    sp_fault_after(-1);
+    assert_true(loads_as(&b, &c, SP_COPY_PLAIN, 1));
+    chunk_end(&b, &c);
+    bench_end(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_scattered_blocks),
+        cmocka_unit_test(test_plain_and_fused_live_side_by_side),
+        cmocka_unit_test(test_what_was_measured_comes_back),
+        cmocka_unit_test(test_the_budget_of_a_folder),
+        cmocka_unit_test(test_a_newer_copy_takes_the_place),
+        cmocka_unit_test(test_each_head_has_its_copy),
+        cmocka_unit_test(test_remove_and_retain),
+        cmocka_unit_test(test_retain_deletes_what_is_not_wanted),
+        cmocka_unit_test(test_known_to_another_model),
+        cmocka_unit_test(test_on_a_far_device),
+        cmocka_unit_test(test_another_shape),
+        cmocka_unit_test(test_without_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,268 @@
+/* test_sweep.c -- what a sweep drops, and that after one that overwrites no file of the store holds a byte of it. */
+#include "support/check.h"
+
+#include <pthread.h>
+
+#include "store/sweep.h"
+#include "tier.h"
+
+enum { SAMPLE = 64, COPIES = 24 };
+
+typedef struct bench {
+    char dir[128];
+    sp_disk_tier_opts opts;
+    sp_tier *tier;
+} bench;
+
+static void bench_begin(bench *b)
+{
+    *b = (bench){.opts.segment_bytes = 256 << 10};
+    make_folder(b->dir);
+    b->opts.dir = b->dir;
+    b->opts.space = &noise_space;
+    assert_ok(sp_disk_tier_open(&b->opts, &b->tier));
+}
+
+static void bench_end(bench *b)
+{
+    sp_tier_close(b->tier);
+    remove_folder(b->dir);
+}
+
+/* put_after -- a copy of kind 1 that was computed after another. */
+static void put_after(bench *b, uint32_t number, const sp_digest *earlier)
+{
+    noise c;
+    noise_init(&c, number, 1);
+    c.record.facts.kind = 1;
+    c.before[2] = *earlier;
+    assert_ok(sp_tier_run(b->tier, &(sp_tier_job){.verb = SP_TIER_PUT,
+                                                  .record = &c.record,
+                                                  .source = noise_source,
+                                                  .user = &c}));
+}
+
+/* -- what is in the files ------------------------------------------------------------------- */
+
+static const uint8_t *wanted;
+static size_t n_wanted;
+static int n_seen;
+
+static int scan_file(const char *path, const struct stat *st, int kind, struct FTW *w)
+{
+    SP_UNUSED(w);
+    if (kind != FTW_F || st->st_size == 0) return 0;
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    char *data = malloc((size_t)st->st_size);
+    size_t n = fread(data, 1, (size_t)st->st_size, f);
+    for (const char *at = data; (at = memmem(at, n - (size_t)(at - data), wanted, n_wanted)); at++)
+        n_seen++;
+    free(data);
+    fclose(f);
+    return 0;
+}
+
+static int occurrences(const bench *b, const void *bytes, size_t n)
+{
+    wanted = bytes;
+    n_wanted = n;
+    n_seen = 0;
+    assert_int_equal(nftw(b->dir, scan_file, 8, FTW_PHYS), 0);
+    return n_seen;
+}
+
+/* n_layers_seen -- how many layers of a copy the files hold, in any place. */
+static int n_layers_seen(const bench *b, uint32_t number, uint32_t version)
+{
+    noise c;
+    int n = 0;
+    noise_init(&c, number, version);
+    uint8_t *layer = malloc(c.record.layer_bytes);
+    for (int i = 0; i < NOISE_LAYERS; i++) {
+        noise_layer(&c, i, layer);
+        n += occurrences(b, layer + 1000, SAMPLE) > 0;
+    }
+    free(layer);
+    return n;
+}
+
+static sp_digest id_of(uint32_t number)
+{
+    noise c;
+    noise_init(&c, number, 1);
+    return c.record.facts.id;
+}
+
+/* -- tests ---------------------------------------------------------------------------------- */
+
+/* erase -- copies of these segments, and copies of kind 1 that were computed after one. */
+static sp_err erase(bench *b, const sp_digest *ids, size_t n, int64_t *n_gone)
+{
+    return sp_sweep_run(b->tier,
+                        &(sp_sweep_opts){.ids = ids, .n = n, .after = 1u << 1, .overwrite = true},
+                        n_gone);
+}
+
+static void test_nothing_is_left(void **state)
+{
+    bench b;
+    int64_t n_gone = 0;
+    bench_begin(&b);
+    for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
+    assert_ok(noise_put(b.tier, 6, 2)); /* the older bytes are dead space */
+    sp_digest ids[] = {id_of(6), id_of(8)};
+    put_after(&b, 50, &ids[0]);
+    sp_digest other = id_of(7);
+    put_after(&b, 51, &other);
+    assert_int_equal(n_layers_seen(&b, 6, 2), NOISE_LAYERS);
+    assert_int_equal(n_layers_seen(&b, 50, 1), NOISE_LAYERS);
+    assert_true(occurrences(&b, &ids[0], sizeof ids[0]) > 0);
+    assert_ok(erase(&b, ids, 2, &n_gone));
+    assert_int_equal(n_gone, 3);
+    assert_int_equal(n_layers_seen(&b, 6, 1), 0);
+    assert_int_equal(n_layers_seen(&b, 6, 2), 0);
+    assert_int_equal(n_layers_seen(&b, 8, 1), 0);
+    assert_int_equal(n_layers_seen(&b, 50, 1), 0); /* computed after one of them */
+    assert_int_equal(n_layers_seen(&b, 51, 1), NOISE_LAYERS);
+    for (int i = 0; i < 2; i++) assert_int_equal(occurrences(&b, &ids[i], sizeof ids[i]), 0);
+    bench_end(&b);
+}
+
+static void test_the_others_stay(void **state)
+{
+    bench b;
+    bench_begin(&b);
+    for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
+    sp_digest id = id_of(0);
+    assert_ok(erase(&b, &id, 1, NULL));
+    for (int reopened = 0; reopened < 2; reopened++) {
+        assert_int_equal(noise_get(b.tier, 0, 1), SP_E_NOTFOUND);
+        for (uint32_t i = 1; i < COPIES; i++) assert_ok(noise_get(b.tier, i, 1));
+        sp_tier_close(b.tier);
+        assert_ok(sp_disk_tier_open(&b.opts, &b.tier));
+    }
+    assert_ok(noise_put(b.tier, 0, 3)); /* and it can be put again */
+    assert_ok(noise_get(b.tier, 0, 3));
+    bench_end(&b);
+}
+
+static void test_it_stays_gone_without_the_index(void **state)
+{
+    bench b;
+    char index[600];
+    bench_begin(&b);
+    for (uint32_t i = 0; i < COPIES; i++) assert_ok(noise_put(b.tier, i, 1));
+    sp_digest id = id_of(3);
+    assert_ok(erase(&b, &id, 1, NULL));
+    sp_tier_close(b.tier);
+    assert_int_equal(unlink(file_in(b.dir, "index", index)), 0);
+    assert_ok(sp_disk_tier_open(&b.opts, &b.tier)); /* from the segments */
+    assert_int_equal(noise_get(b.tier, 3, 1), SP_E_NOTFOUND);
+    assert_ok(noise_get(b.tier, 4, 1));
+    bench_end(&b);
+}
+
+/* -- headers that cannot be read ------------------------------------------------------------ */
+
+/* A read that fails once is an error of the sweep, and the copy stays: the next sweep finds it. */
+static void test_a_header_that_cannot_be_read_is_an_error(void **state)
+{
+    for (int all_or_none = 0; all_or_none < 2; all_or_none++) {
+        bench b;
+        int64_t n_gone = -1;
+        bench_begin(&b);
+        for (uint32_t i = 0; i < 4; i += 2) assert_ok(noise_put(b.tier, i, 1));
+        const sp_digest id = id_of(2);
+        put_after(&b, 50, &id);
+        const sp_sweep_opts o = {
+            .ids = &id, .n = 1, .after = 1u << 1, .overwrite = true, .all_or_none = all_or_none};
+        sp_store_fault(SP_CALL_READ, 1, EIO, true);
+        assert_fails(sp_sweep_run(b.tier, &o, &n_gone), SP_E_IO, "cannot read");
+        sp_store_fault(0, 0, 0, false);
+        assert_int_equal(n_gone, !all_or_none);
+        assert_int_equal(sp_tier_stats_of(b.tier).n_copies, all_or_none ? 3 : 2);
+        assert_ok(sp_sweep_run(b.tier, &o, &n_gone));
+        assert_int_equal(n_gone, 1 + all_or_none);
+        assert_int_equal(n_layers_seen(&b, 50, 1), 0);
+        bench_end(&b);
+    }
+}
+
+/* A damaged header is a miss for everyone, and nothing of its copy is left. */
+static void test_a_damaged_header_is_erased(void **state)
+{
+    bench b;
+    char path[600];
+    bench_begin(&b);
+    const sp_digest id = id_of(2);
+    put_after(&b, 50, &id);
+    FILE *f = fopen(file_in(b.dir, "00000001.kv", path), "r+");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, 40, SEEK_SET), 0);
+    assert_int_equal(fputc('x', f), 'x');
+    fclose(f);
+    assert_ok(erase(&b, &id, 1, NULL));
+    assert_int_equal(sp_tier_stats_of(b.tier).n_copies, 0);
+    assert_int_equal(n_layers_seen(&b, 50, 1), 0);
+    bench_end(&b);
+}
+
+/* -- a tier that hangs ---------------------------------------------------------------------- */
+
+typedef struct gate {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;
+} gate;
+
+static sp_err wait_at(void *user, const sp_tier_info *info)
+{
+    gate *g = user;
+    SP_UNUSED(info);
+    pthread_mutex_lock(&g->lock);
+    while (!g->open) pthread_cond_wait(&g->changed, &g->lock);
+    pthread_mutex_unlock(&g->lock);
+    return SP_OK;
+}
+
+/* Whoever waits for a sweep may leave; it ends when the tier answers, and frees itself. */
+static void test_a_sweep_may_be_left(void **state)
+{
+    bench b;
+    sp_sweep *sweep;
+    gate g = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    for (int cancel = 0; cancel < 2; cancel++) {
+        bench_begin(&b);
+        g.open = false;
+        for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(b.tier, i, 1));
+        for (int i = 0; i < 2; i++) /* all threads that read */
+            assert_ok(sp_tier_submit(
+                b.tier, &(sp_tier_job){.verb = SP_TIER_LIST, .each = wait_at, .user = &g}, NULL));
+        const sp_digest id = id_of(1);
+        assert_ok(sp_sweep_begin(b.tier, &(sp_sweep_opts){.ids = &id, .n = 1}, &sweep));
+        assert_false(sp_sweep_wait(sweep, 20000));
+        if (cancel) sp_sweep_cancel(sweep);
+        sp_sweep_release(sweep);
+        pthread_mutex_lock(&g.lock);
+        g.open = true;
+        pthread_cond_broadcast(&g.changed);
+        pthread_mutex_unlock(&g.lock);
+        assert_ok(sp_tier_run(b.tier, &(sp_tier_job){.verb = SP_TIER_SYNC}));
+        for (int i = 0; i < 500 && sp_tier_stats_of(b.tier).n_copies == 3 && !cancel; i++) usleep(2000);
+        bench_end(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_is_left),
+        cmocka_unit_test(test_the_others_stay),
+        cmocka_unit_test(test_it_stays_gone_without_the_index),
+        cmocka_unit_test(test_a_header_that_cannot_be_read_is_an_error),
+        cmocka_unit_test(test_a_damaged_header_is_erased),
+        cmocka_unit_test(test_a_sweep_may_be_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
