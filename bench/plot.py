@@ -1,4 +1,4 @@
-"""Pictures of measurements: CSV files of `spolia bench`, `eval` and `sim`, and of bench/load.py.
+"""Pictures of measurements: CSV files of `spolia bench`, `eval` and `sim`, of bench/load.py and bench/reuse_decay.py.
 
 The columns say what a file is. `spolia eval --out PREFIX` writes two: PREFIX.summary.csv (quality and divergence over the
 share recomputed) and PREFIX.csv (deviation by layer, reuse over time). Needs matplotlib: pip install matplotlib
@@ -130,6 +130,15 @@ def of_eval(rows: list) -> list:
     return [kv, reuse]
 
 
+def of_decay(rows: list, window: int = 100) -> list:
+    """bench/reuse_decay.py: shares of reused tokens of the last hundred queries."""
+    p = Panel("Reuse over many queries", "query", f"reused tokens, mean of the last {window} queries", y_percent=True, small=True)
+    for name in (c for c in rows[0] if c != "query"):
+        last = [[r[name] for r in rows[max(0, i + 1 - window):i + 1]] for i in range(len(rows))]
+        p.lines[name] = [(i, statistics.fmean(v)) for i, v in enumerate(last)]
+    return [p]
+
+
 def of_any(rows: list, args) -> list:
     """Columns that the user names."""
     p = Panel("", args.x, args.y)
@@ -137,7 +146,8 @@ def of_any(rows: list, args) -> list:
     return [p]
 
 
-KINDS = {("policy", "order", "gain"): of_reuse, ("policy", "memory", "hit_rate"): of_sim, ("server", "rate", "ttft_ms"): of_load,
+KINDS = {("query", "prefix", "full"): of_decay, ("policy", "order", "gain"): of_reuse,
+         ("policy", "memory", "hit_rate"): of_sim, ("server", "rate", "ttft_ms"): of_load,
          ("kind", "policy", "f1", "recomputed"): of_summary, ("policy", "kv_layers", "n_reused"): of_eval}
 
 

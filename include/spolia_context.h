@@ -154,6 +154,7 @@ typedef struct sp_context_info {
     int64_t n_lookups, n_hits,
         n_evicted; /* segments looked up, and found; copies dropped for room */
     int64_t n_computed; /* tokens that its steps have computed, of all requests */
+    int64_t step_us, compute_us; /* time of all steps, and the part of it that the model took */
 } sp_context_info;
 
 /* sp_context_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_ARG, SP_E_NOMEM.

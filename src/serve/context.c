@@ -343,7 +343,9 @@ static sp_err describe(sp_context *c, void *arg)
         .n_lookups = cached.n_lookups,
         .n_hits = cached.n_hits,
         .n_evicted = cached.n_evicted,
-        .n_computed = c->step.measured.n_tokens,
+        .n_computed = c->step.n_tokens,
+        .step_us = c->step.step_us,
+        .compute_us = c->step.compute_us,
     };
     return SP_OK;
 }

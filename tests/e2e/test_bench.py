@@ -1,11 +1,8 @@
 """`spolia bench`: prompts have the sizes that were asked for, and the accounts add up. No time is held to anything here."""
 import csv
-import json
 import math
 import os
 import subprocess
-import sys
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
@@ -43,9 +40,8 @@ def model(make_model):
 
 def test_help_lists_the_measurements():
     text = succeed("bench", "--help")
-    assert all(name in text for name in ("reuse", "plan", "trace"))
-    for name in ("reuse", "plan", "trace"):
-        assert "--model" in succeed("bench", name, "--help")
+    for name in ("reuse", "prefill", "decode"):
+        assert name in text and "--model" in succeed("bench", name, "--help")
     refuse("bench", "nothing", naming=["nothing"], code=2)
     assert run("bench").returncode == 2
 
@@ -193,118 +189,3 @@ def test_refusals(model, tmp_path):
     refuse("bench", "reuse", "-m", model, *small, "--question-tokens", "1", naming=["too few"])
     out = tmp_path / "no/such/folder.csv"
     refuse("bench", "reuse", "-m", model, *small, "--csv", out, naming=[out])
-
-
-# -- bench plan ------------------------------------------------------------------------------------
-
-def test_planning_with_many_chunks_known(model):
-    out = succeed("bench", "plan", "-m", model, "--known", 300, "--rounds", 20, "--chunks", 5,
-                  "--policies", "full,craft,h2o,fusion,prefix")
-    first, _, *lines = out.splitlines()
-    assert first.startswith("300 chunks cached, 5 of 16 tokens in a prompt")
-    table = {line.split()[0]: line.split() for line in lines}
-    assert list(table) == ["full", "craft", "h2o", "fusion", "prefix"]
-    assert all(float(x[2]) <= float(x[4]) for x in table.values())
-    assert [int(table[p][1]) for p in ("full", "h2o")] == [301, 301]  # with the system text
-    assert int(table["craft"][1]) >= 301
-    reused = {policy: float(x[6]) for policy, x in table.items()}
-    head, again = reused["full"] - 5 * 16, math.ceil(0.15 * 5 * 16)
-    assert reused["fusion"] == reused["h2o"] == head + 5 * 16 - again
-    assert head + 5 * 16 - again <= reused["craft"] <= head + 5 * 16  # all of them were found
-
-
-def test_planning_with_less_memory_than_wanted(model):
-    out = succeed("bench", "plan", "-m", model, "--known", 5000, "--rounds", 2, "--kv-memory", 4)
-    assert "KV memory holds " in out.splitlines()[0]
-    refuse("bench", "plan", "-m", model, "--known", 1, naming=["range"], code=2)
-    refuse("bench", "plan", "-m", model, "--rounds", 1, "--policies", "magic", "--known", 10,
-           naming=["magic"])
-
-
-# -- bench trace -----------------------------------------------------------------------------------
-
-DOCUMENTS = [{"title": f"T{i}", "text": f"The {w} is number {i}."}
-             for i, w in enumerate(["cat", "dog", "bird", "fish", "horse"])]
-
-
-def trace(model, lines, *options):
-    text = "".join(json.dumps(x) + "\n" for x in lines)
-    return [json.loads(x) for x in
-            succeed("bench", "trace", "-m", model, *options, input=text).splitlines()]
-
-
-def test_a_trace_gets_an_account_for_each_prompt(model):
-    lines = [{"system": "S", "chunks": DOCUMENTS[:3], "question": "Which?"},
-             {"system": "S", "chunks": DOCUMENTS[2::-1] + DOCUMENTS[3:], "question": "Who?"},
-             {"chunks": [{"text": "no title"}], "question": "What?"}]
-    accounts = trace(model, lines, "--reuse", "full", "--kv-tokens", "2000")
-    assert [a["prompt"] for a in accounts] == [0, 1, 2]
-    reused = [[s["reused"] == s["tokens"] for s in a["segments"]] for a in accounts]
-    assert reused[0] == [False] * 5
-    assert reused[1] == [True, True, True, True, False, False, False]
-    assert reused[2][0] is False  # behind another system text
-    assert [len(a["tokens"]) <= 1 for a in accounts] == [True] * 3
-
-
-def test_a_small_cache_forgets(model):
-    lines = [{"chunks": [d], "question": "Q"} for d in DOCUMENTS * 2]
-    warm = trace(model, lines, "--reuse", "full")
-    tight = trace(model, lines, "--reuse", "full", "--kv-tokens", 192)
-    chunks = [[a["segments"][1]["reused"] > 0 for a in x] for x in (warm, tight)]
-    assert chunks[0] == [False] * 5 + [True] * 5
-    assert not all(chunks[1][5:])
-
-
-@pytest.mark.parametrize("line, word", [
-    ("nonsense", "line 1 is not JSON"), ('{"question": "x"}', "chunks"), ('{"chunks": []}', "question"),
-    ('{"chunks": [], "question": 7}', "question"), ('{"chunks": [], "question": "x", "system": 1}', "system"),
-    ('{"chunks": ["x"], "question": "x"}', "text of a chunk"),
-    ('{"chunks": [{"text": "x", "title": 1}], "question": "x"}', "title of a chunk")])
-def test_a_line_of_a_trace_that_is_wrong(line, word, model):
-    refuse("bench", "trace", "-m", model, naming=[word], input=line + "\n")
-    good = json.dumps({"chunks": [], "question": "Q"})
-    done = run("bench", "trace", "-m", model, input=good + "\n" + line + "\n")
-    assert done.returncode == 1 and len(done.stdout.splitlines()) == 1 and "line 2" in done.stderr
-
-
-# -- bench/reuse_decay.py --------------------------------------------------------------------------
-
-def test_reuse_over_many_queries(model, tmp_path):
-    docs = [{"id": f"d{i}", "title": f"T{i}", "text": f"What number {i} says. " * 3} for i in range(12)]
-    ids = [d["id"] for d in docs]
-    questions = [{"question": f"Q{i}?", "doc_ids": ids[i:i + 2], "context_doc_ids": ids[i:i + 6]}
-                 for i in range(0, 6, 2)]
-    for name, lines in (("docs", docs), ("questions.dev", questions)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
-    command = [sys.executable, ROOT / "bench/reuse_decay.py", "-m", model, "--data", tmp_path, "--queries", "12",
-               "--docs", "4", "--cache", "2", "--window", "4", "--spolia", PROGRAM,
-               "--csv", tmp_path / "x.csv", "--svg", tmp_path / "x.svg"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    with open(tmp_path / "x.csv", newline="") as f:
-        rows = list(csv.DictReader(f))
-    assert len(rows) == 12
-    first, last = rows[0], rows[-1]
-    assert all(float(first[p]) == 0 for p in first if p != "query")
-    assert float(last["full"]) > float(last["fusion 15 %"]) > 0
-    assert ElementTree.parse(tmp_path / "x.svg").getroot().tag.endswith("svg")
-
-
-def test_queue_compares_orders(model):
-    """Every order answers the same requests; a cache that holds a part is used more when cached prompts go first."""
-    lines = succeed("bench", "queue", "-m", model, "-n", 120, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2,
-                    "--rounds", 1, "--kv-memory", 2, "--json").splitlines()
-    runs = {run["order"]: run for run in map(json.loads, lines)}
-    assert list(runs) == ["fcfs", "reorder", "lpm", "lsp"]
-    assert runs["fcfs"]["ttft_ratio"] == 1 and all(run["sched_us"] > 0 for run in runs.values())
-    assert runs["lpm"]["cached"] > runs["fcfs"]["cached"] > 0
-    runs = [succeed("bench", "queue", "-m", model, "-n", 300, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2,
-                    "--rounds", 1, "--kv-memory", 2, "--orders", "fcfs,reorder", "--load", 1.05, "--clock", "tokens",
-                    "--json").splitlines() for _ in range(2)]
-    first, second = ([{**json.loads(line), "sched_us": 0} for line in run] for run in runs)
-    assert first == second  # computed tokens are the same every time
-    assert first[1]["tokens"] < first[0]["tokens"] and first[1]["ttft_ratio"] > 1.1
-    refuse("bench", "queue", "-m", model, "--load", 1, "--rate", 1, naming=["--rate goes with --load"], code=2)
-    refuse("bench", "queue", "-m", model, "--clock", "sun", naming=["sun", "time or tokens"], code=2)
-    refuse("bench", "queue", "-m", model, "--orders", "best", naming=["best", "reorder, fcfs"])
-    refuse("bench", "queue", "-m", model, "--documents", 1, "--chunks", 2, naming=["range"], code=2)

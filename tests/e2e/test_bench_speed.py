@@ -1,4 +1,4 @@
-"""`spolia bench prefill, decode, recompute, attend, gemm`: a row for every setting and round, shares of a bound
+"""`spolia bench prefill, decode, attend, gemm`: a row for every setting and round, shares of a bound
 that was measured, what does not fit said and left out; bench/peer.py and bench/plot.py.
 No time is held to anything but that it passed.
 """
@@ -14,10 +14,9 @@ import pytest
 from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 BUNDLED = ROOT / "demo/model.gguf"
-NAMES = ("prefill", "decode", "recompute", "attend", "gemm")
+NAMES = ("prefill", "decode", "attend", "gemm")
 SMALL = {"prefill": ["-m", BUNDLED, "--sizes", "5"],
          "decode": ["-m", BUNDLED, "--batches", "1", "--depths", "0", "-n", "2"],
-         "recompute": ["-m", BUNDLED, "--sizes", "5", "--context", "64", "--chunk-tokens", "32"],
          "attend": ["--heads", "4x2x32", "--depths", "9", "--rows", "2", "--types", "f16"],
          "gemm": ["--shapes", "32x64", "--rows", "2", "--types", "f16"]}
 
@@ -31,7 +30,7 @@ def bench(name, path, *options, rounds=1):
         rows = list(csv.DictReader(f))
     for row in rows:
         for key in row:
-            if key not in ("model", "type", "shape", "heads", "how", "unit", "bound"):
+            if key not in ("model", "type", "shape", "heads", "unit", "bound"):
                 row[key] = float(row[key]) if row[key] else None
     check(rows, most=100 if name == "decode" else 1.5)
     return rows, done
@@ -148,24 +147,7 @@ def test_what_does_not_fit_is_skipped(tmp_path):
     refuse("bench", "prefill", "-m", BUNDLED, "-c", "64", "--sizes", "65", naming=["no setting can be measured"])
 
 
-def test_recompute(tmp_path):
-    rows, done = bench("recompute", tmp_path / "x.csv", *SMALL["recompute"], "--sizes", "5,64,65",
-                       rounds=2)
-    kinds = ("scattered", "consecutive")
-    assert settings(rows, "tokens", "how") == sorted(2 * all_of((5, 64), kinds))
-    assert all(r["context"] == 64 for r in rows)
-    assert done.stdout.count("tokens 65, context 64, how ") == 2  # both skipped
-    ratios = done.stdout.split("scattered / consecutive")[1].splitlines()[1:]
-    assert [line.split()[1:3] for line in ratios] == [["5", "tokens"], ["64", "tokens"]]
-    by_round = [[r["seconds"] for r in rows if (r["tokens"], r["how"]) == (5, k)] for k in kinds]
-    told = [float(x) for x in ratios[0].split()[4:]]
-    assert told == pytest.approx([a / b for a, b in zip(*by_round)], abs=1e-3)
-
-
 @pytest.mark.parametrize("name, options, word", [
-    ("recompute", ["--context", "70"], "context"), ("recompute", ["--sizes", "0"], "sizes"),
-    ("recompute", ["--chunk-tokens", "0"], "chunk-tokens"),
-    ("recompute", ["--question-tokens", "0"], "question-tokens"),
     ("prefill", ["--sizes", "0"], "sizes"), ("prefill", ["--sizes", "8,"], "sizes"),
     ("prefill", ["--depths", "-1"], "depths"), ("decode", ["--batches", "257"], "batches"),
     ("decode", ["--predict", "0"], "predict"), ("decode", ["--depths", "x"], "depths"),

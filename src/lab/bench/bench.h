@@ -10,13 +10,8 @@
 
 /* A subcommand gets argv[0] = its own name. */
 int bench_reuse(int argc, char **argv);
-int bench_plan(int argc, char **argv);
-int bench_queue(int argc, char **argv);
-int bench_trace(int argc, char **argv);
-int bench_graph(int argc, char **argv);
 int bench_prefill(int argc, char **argv);
 int bench_decode(int argc, char **argv);
-int bench_recompute(int argc, char **argv);
 int bench_attend(int argc, char **argv);
 int bench_gemm(int argc, char **argv);
 

@@ -28,11 +28,6 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
     return SP_OK;
 }
 
-sp_measured_steps sp_measure_steps(const sp_context *c)
-{
-    return c->step.measured;
-}
-
 static sp_err swap_out(sp_context *c, void *arg)
 {
     SP_UNUSED(arg);

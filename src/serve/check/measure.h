@@ -10,8 +10,6 @@
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out) SP_MUST_CHECK;
 
-sp_measured_steps sp_measure_steps(const sp_context *c);
-
 /* sp_measure_swap_out -- all copies that no request holds leave the device: what the host tier takes of them is
  * loaded from there when it is used next. Errors: SP_E_ARG when there is no host tier. */
 sp_err sp_measure_swap_out(sp_context *c) SP_MUST_CHECK;

@@ -79,7 +79,7 @@ typedef struct sp_context_step_state {
     float *logits;     /* [max_requests, V] */
     int n_decoding;    /* requests that decode in it */
     sp_budget budget;
-    sp_measured_steps measured;
+    int64_t step_us, compute_us, n_tokens; /* of all steps so far; compute_us: the part that the model took */
 } sp_context_step_state;
 
 struct sp_context {

@@ -1,4 +1,4 @@
-/* measured.h -- what can be measured of a request, and of the steps. */
+/* measured.h -- what can be measured of a request. */
 #ifndef SP_SERVE_MEASURED_H
 #define SP_SERVE_MEASURED_H
 
@@ -13,13 +13,7 @@ typedef struct sp_measure {
                                 request with it */
     void *user;              /* of on_logits */
     sp_study *study;         /* of the decode steps (engine/sparse/study.h); NULL: none */
-    bool apart;   /* nodes of trees stay where they are stored: serve/request/pack.c does nothing */
     bool keep_kv; /* holds KV memory until the request is destroyed, for sp_request_kv_deviation */
 } sp_measure;
-
-/* Time of all steps so far, the part of it that the model took, and the tokens that it computed. */
-typedef struct sp_measured_steps {
-    int64_t step_us, compute_us, n_tokens;
-} sp_measured_steps;
 
 #endif

@@ -19,7 +19,7 @@ static bool may_pack(const sp_request *r)
 {
     const int32_t n = (int32_t)r->answer.tokens.n;
     return n == PACK_AFTER && r->answer.max_tokens - n >= PACK_AFTER && !r->answer.sparse &&
-           !r->ctx->offload && !r->measure.apart;
+           !r->ctx->offload;
 }
 
 void sp_request_pack(sp_request *r)

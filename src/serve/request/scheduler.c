@@ -113,8 +113,8 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
     int n = 0;
     for (int s = 0; s < n_slices; s++) n += c->step.slices[s].n;
     if (n > 0) sp_budget_learn(&c->step.budget, c->step.n_decoding, n - c->step.n_decoding, us);
-    c->step.measured.compute_us += us;
-    c->step.measured.n_tokens += n;
+    c->step.compute_us += us;
+    c->step.n_tokens += n;
     if (n >= MANY_TOKENS)
         c->loads.token_us +=
             ((double)us / n - c->loads.token_us) * (c->loads.token_us > 0 ? 0.25 : 1);
@@ -177,7 +177,7 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
             sp_request_finish(c->step.of[s], SP_FINISH_ERROR, err);
     *busy = c->running || c->waiting.first || c->idle.is_left(c);
     sp_request_announce(c);
-    c->step.measured.step_us += sp_clock_us() - begin;
+    c->step.step_us += sp_clock_us() - begin;
     return err;
 }
 
