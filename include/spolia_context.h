@@ -69,7 +69,7 @@ typedef struct sp_cache_opts {
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
     int max_placed;      /* copies of chunks computed after other chunks (craft); 0: 1,024 */
     const char *evict;   /* replacement policy of cached copies: a name of sp_evict_policies; with "+ghosts" it
-                            remembers uses of copies that are gone; NULL: the first */
+                            remembers uses of copies that are gone; NULL: "hazard" */
     const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL: costs that
                             rise evenly with the tokens looked at */
 } sp_cache_opts;

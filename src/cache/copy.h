@@ -91,8 +91,8 @@ struct sp_copy {
     int64_t last_used; /* logical time */
     int64_t n_uses;    /* requests that used it; the one that added or loaded it is the first */
     float worth;       /* f_r of Cache-Craft section 3.3: 1 + sum of 1 / CFO over its uses */
-    float mean_cost;   /* of one of its tokens, in us: the mean over the times it was computed */
-    int32_t n_costs;   /* how often it was computed, as far as is remembered */
+    float mean_cost;   /* of one of its tokens: the mean over the requests that computed it */
+    int32_t n_costs;   /* requests that computed it, as far as is remembered */
     double recent;     /* log2 of uses that halve in weight with age (cache/evict.h) */
     float expected;    /* uses by waiting requests, the sooner the more; of the look ... */
     int64_t expected_look; /* ... with this number (cache/evict.h) */

@@ -168,19 +168,29 @@ static void recall(const sp_evict *e, sp_copy *c)
 }
 
 /* count_cost -- it was computed once more: the mean of cost / new tokens over such requests. */
-static void count_cost(const sp_evict *e, sp_copy *c)
+static void count_cost(sp_copy *c, double token_cost)
 {
-    double us = c->facts.cost_us > 0 ? c->facts.cost_us : sp_cost_us(e->cost, c->facts.at, c->n);
-    double each = us / SP_MAX(c->n, 1);
     c->n_costs++;
-    c->mean_cost += (float)((each - c->mean_cost) / c->n_costs);
+    c->mean_cost += (float)((token_cost - c->mean_cost) / c->n_costs);
 }
 
-void sp_evict_add(sp_evict *e, sp_copy *c, int64_t now)
+/* guess_cost -- of a token of a copy that was computed elsewhere. What is written in a tier is measured time: it
+ * counts beside the times of a profile only. */
+static double guess_cost(const sp_evict *e, const sp_copy *c)
+{
+    const int32_t n = SP_MAX(c->base ? c->n_patch : c->n, 1);
+    if (e->cost && c->facts.cost_us > 0) return (double)c->facts.cost_us / n;
+    return sp_cost_us(e->cost, c->facts.at, n) / n;
+}
+
+void sp_evict_add(sp_evict *e, sp_copy *c, double token_cost, int64_t now)
 {
     recall(e, c);
     count_use(e, c, now);
-    count_cost(e, c);
+    if (token_cost >= 0)
+        count_cost(c, token_cost);
+    else if (!c->n_costs)
+        count_cost(c, guess_cost(e, c));
     sp_evict_link(e, c);
     if (e->policy->use) e->policy->use(e, c, now);
     settle_rank(e, c);

@@ -25,6 +25,10 @@
  * that is more, every max_copies requests. */
 enum { SP_EVICT_HALF_LIFE = 512 };
 
+/* What a context uses unless told otherwise: of all policies the one that is never far from the best, on traces with
+ * popular documents and on traces with recent ones (docs/lab/replacement.md). */
+#define SP_EVICT_DEFAULT "hazard"
+
 typedef struct sp_evict_policy sp_evict_policy;
 
 typedef struct sp_evict_opts {
@@ -79,7 +83,10 @@ void sp_evict_fini(sp_evict *e);
 sp_err sp_evict_reserve(sp_evict *e, size_t n) SP_MUST_CHECK;
 
 /* Called by the ledger. */
-void sp_evict_add(sp_evict *e, sp_copy *c, int64_t now);
+/* sp_evict_add -- token_cost: of a token of the copy, which was just computed, by sp_cost_us; SP_EVICT_NOT_COMPUTED:
+ * it was loaded or moved, and its mean cost stays what it was. */
+#define SP_EVICT_NOT_COMPUTED (-1.0)
+void sp_evict_add(sp_evict *e, sp_copy *c, double token_cost, int64_t now);
 void sp_evict_use(sp_evict *e, sp_copy *c, int64_t now);
 void sp_evict_back(sp_evict *e, sp_copy *c);
 void sp_evict_drop(sp_evict *e, sp_copy *c);

@@ -187,13 +187,13 @@ static void use(sp_ledger *l, sp_copy *c, int64_t now)
     sp_ledger_host_use(l, c, now);
 }
 
-void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now)
+void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, double token_cost, int64_t now)
 {
     sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->facts.id, .tenant = c->tenant};
     c->state = SP_COPY_READY;
     c->places |= SP_AT_DEVICE;
     c->name = sp_ledger_name(c);
-    sp_evict_add(&l->ready, c, now);
+    sp_evict_add(&l->ready, c, token_cost, now);
     sp_ledger_host_use(l, c, now);
     for (sp_copy *p = c->parent; p; p = p->parent) use(l, p, now);
     if (c->facts.kind != SP_COPY_PATH) sp_ghosts_add(l->ghosts, &seg);

@@ -90,6 +90,9 @@ typedef struct sp_copy_spec {
     int32_t n_patch;              /* tokens of the patch */
     const int32_t *patch;         /* [n_patch] ascending */
     const uint32_t *patch_blocks; /* [ceil(n_patch / B)] sealed */
+    /* Tokens that the request found and that it computed, this copy among them: what policies hold for the cost of
+     * computing it. 0, 0: it was computed alone, after the `at` tokens before it. */
+    int32_t n_cached, n_fresh;
 } sp_copy_spec;
 
 typedef struct sp_ledger_stats {

@@ -82,6 +82,15 @@ static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
     return fits;
 }
 
+/* token_cost -- of the copy, by the request that computed it. Source: RAGCache section 5.1, equation 3 (R2). */
+static double token_cost(const sp_ledger *l, const sp_copy *c, const sp_copy_spec *spec)
+{
+    if (spec->n_fresh > 0)
+        return sp_cost_us(l->ready.cost, spec->n_cached, spec->n_fresh) / spec->n_fresh;
+    const int32_t n = SP_MAX(spec->base ? spec->n_patch : spec->seg->n, 1);
+    return sp_cost_us(l->ready.cost, c->facts.at, n) / n;
+}
+
 /* take_contents -- a FREE copy becomes READY with what was computed. Pre: there is room. */
 static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy_spec *spec,
                           int64_t now)
@@ -105,7 +114,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
     }
     sp_ledger_count(l, c, 1);
     if (path) sp_ledger_enter_path(l, c);
-    sp_ledger_become_ready(l, c, now);
+    sp_ledger_become_ready(l, c, token_cost(l, c, spec), now);
 }
 
 sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const sp_copy **out)

@@ -55,8 +55,9 @@ void sp_ledger_settle(sp_ledger *l, sp_copy *c);
 /* sp_ledger_count -- own blocks enter (1) or leave (-1) the sums. */
 void sp_ledger_count(sp_ledger *l, const sp_copy *c, int sign);
 const uint32_t *sp_ledger_own_blocks(const sp_copy *c);
-/* sp_ledger_become_ready -- Pre: sealed blocks that are counted, and no list has the copy. */
-void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, int64_t now);
+/* sp_ledger_become_ready -- token_cost: as of sp_evict_add. Pre: sealed blocks that are counted, and no list has the
+ * copy. */
+void sp_ledger_become_ready(sp_ledger *l, sp_copy *c, double token_cost, int64_t now);
 void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c);
 /* sp_ledger_become_free -- a READY copy, or one whose load has failed, loses its blocks; the pointer
  * is dead afterwards unless it is pinned. */

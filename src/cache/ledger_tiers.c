@@ -35,6 +35,8 @@ static void enter_host(sp_ledger *l, sp_copy *c)
                               .n_uses = c->n_uses,
                               .last_used = now, /* entering is no use of its own */
                               .recent = c->recent,
+                              .mean_cost = c->mean_cost,
+                              .n_costs = c->n_costs,
                               .worth = c->worth,
                               .name = sp_ledger_name(c)},
                      .of = c};
@@ -49,6 +51,8 @@ void sp_ledger_host_use(sp_ledger *l, const sp_copy *c, int64_t now)
 {
     if (!c->host) return;
     c->host->worth = c->worth;
+    c->host->mean_cost = c->mean_cost;
+    c->host->n_costs = c->n_costs;
     sp_order_use(&l->host, c->host, now);
 }
 
@@ -292,6 +296,6 @@ sp_err sp_ledger_load_end(sp_ledger *l, const sp_copy *loading, const sp_copy_fa
         return err;
     }
     sp_kv_seal(l->pool, c->blocks, sp_copy_n_own_blocks(c));
-    sp_ledger_become_ready(l, c, now);
+    sp_ledger_become_ready(l, c, SP_EVICT_NOT_COMPUTED, now);
     return SP_OK;
 }

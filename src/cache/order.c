@@ -68,7 +68,7 @@ void sp_order_unpin(sp_order *o, sp_copy *c)
 void sp_order_add(sp_order *o, sp_copy *c, int64_t now)
 {
     assert(c->state == SP_COPY_READY);
-    sp_evict_add(&o->evict, c, now);
+    sp_evict_add(&o->evict, c, SP_EVICT_NOT_COMPUTED, now);
 }
 
 void sp_order_use(sp_order *o, sp_copy *c, int64_t now)

@@ -93,7 +93,7 @@ static int cache_options(model_options *m, opt *to)
         {OPT_GROUP, "Cache and queue"},
         {OPT_STRING, "evict", 0, "NAME", &c->cache.evict,
          "which copy is dropped from a full memory; NAME+ghosts remembers uses of dropped copies "
-         "(lru)",
+         "(hazard)",
          .choices = cli_evict_choices()},
         {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
          "for --evict pgdsf: the cost of computing tokens, measured by spolia profile (a formula)"},

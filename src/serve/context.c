@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/need.h"
+#include "cache/evict.h"
 #include "serve/guard/guard.h"
 #include "serve/check/guard_check.h"
 #include "serve/request/queue.h"
@@ -102,7 +103,7 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
         &(sp_ledger_opts){.pool = c->pool,
                           .cost = o->cache.profile ? &c->cost : NULL,
                           .max_blocks = n_blocks,
-                          .evict = o->cache.evict,
+                          .evict = o->cache.evict ? o->cache.evict : SP_EVICT_DEFAULT,
                           .host_evict = o->tiers.host_evict,
                           .max_placed = o->cache.max_placed ? o->cache.max_placed : 1024},
         &c->ledger));

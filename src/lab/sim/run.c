@@ -121,16 +121,8 @@ static void look_up(sim_cache *c, int n, int64_t now)
     }
 }
 
-/* cost_of -- RAGCache's: the request's time by its cached and new tokens, shared by new tokens. */
-static double cost_a_token(const sim_cache *c, int n, const bool *hit)
-{
-    int32_t cached = 0, fresh = 0;
-    for (int i = 0; i < n; i++) *(hit[i] ? &cached : &fresh) += c->segs[i].n;
-    return fresh ? sp_cost_us(c->o.cost, cached, fresh) / fresh : 0;
-}
-
-/* add -- document i was computed. */
-static sp_err add(sim_cache *c, int i, double cost, int64_t now)
+/* add -- document i was computed, with what else the request missed: `at_once` are its counts. */
+static sp_err add(sim_cache *c, int i, const sp_copy_spec *at_once, int64_t now)
 {
     const sp_segment *seg = &c->segs[i];
     int32_t n_blocks = sp_blocks_for(seg->n);
@@ -142,7 +134,8 @@ static sp_err add(sim_cache *c, int i, double cost, int64_t now)
                          .facts.exact = true,
                          .parent = c->o.by_path && i ? c->found[i - 1] : NULL,
                          .blocks = c->blocks,
-                         .facts.cost_us = (float)(cost * seg->n)};
+                         .n_cached = at_once->n_cached,
+                         .n_fresh = at_once->n_fresh};
     int64_t t = began(c);
     sp_err err = sp_ledger_add(c->ledger, &spec, now, &c->found[i]);
     note(c, SIM_ADD, t);
@@ -153,12 +146,13 @@ static sp_err add(sim_cache *c, int i, double cost, int64_t now)
 
 static sp_err add_missing(sim_cache *c, int n, const bool *hit, int64_t now)
 {
-    double cost = cost_a_token(c, n, hit);
+    sp_copy_spec at_once = {0};
+    for (int i = 0; i < n; i++) *(hit[i] ? &at_once.n_cached : &at_once.n_fresh) += c->segs[i].n;
     int last = c->o.keep ? SP_MIN(n, c->o.keep) : n;
     for (int i = 0; i < last; i++) {
         if (c->found[i]) continue;
         if (c->o.by_path && i && !c->found[i - 1]) break; /* its parent found no room */
-        SP_TRY(add(c, i, cost, now));
+        SP_TRY(add(c, i, &at_once, now));
     }
     return SP_OK;
 }

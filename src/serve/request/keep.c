@@ -120,15 +120,21 @@ static sp_err keep_one(sp_request *r, sp_kept *k)
     return store(r, k->seg, copy, k->must);
 }
 
-/* cost_of_token -- of the plan that was computed: by the profile if there is one, since it does not
- * depend on what else ran, else as measured. Source: RAGCache section 5.1 (R2). */
-static double cost_of_token(const sp_request *r)
+/* set_costs -- of a copy that the present plan computed. `measured`: time of a token of the plan. Loading is compared
+ * with that time, or with the profile's, which does not depend on what else ran. Replacement policies read what the
+ * request found and computed; a chunk that is filled in is computed as if it were alone.
+ * Source: RAGCache section 5.1 (R2). */
+static void set_costs(const sp_request *r, double measured, sp_copy_spec *s)
 {
-    int n = r->plans.now.n_todo;
-    if (!n) return 0;
-    if (r->ctx->cost.n_new)
-        return sp_cost_us(&r->ctx->cost, SP_MAX(r->prompt.n_tokens - n, 0), n) / n;
-    return r->account.compute_us / n;
+    const int32_t n = s->base ? s->n_patch : s->seg->n;
+    if (r->plans.role != SP_PLAN_FILL) {
+        s->n_fresh = r->plans.now.n_todo;
+        s->n_cached = SP_MAX(r->prompt.n_tokens - s->n_fresh, 0);
+    }
+    const int32_t fresh = s->n_fresh ? s->n_fresh : SP_MAX(n, 1);
+    const int32_t cached = s->n_fresh ? s->n_cached : s->facts.at;
+    const bool profiled = r->ctx->cost.n_new > 0;
+    s->facts.cost_us = (float)(n * (profiled ? sp_cost_us(&r->ctx->cost, cached, fresh) / fresh : measured));
 }
 
 sp_err sp_request_keep(sp_request *r)
@@ -140,11 +146,10 @@ sp_err sp_request_keep(sp_request *r)
         .v = sp_arena_take(&r->plans.now.arena, (size_t)r->prompt.n_segs, sizeof *kept.v)};
     if (!kept.v) return sp_fail_nomem((size_t)r->prompt.n_segs * sizeof *kept.v, "copies to keep");
     SP_TRY(p->keep(&in, &r->plans.now, r->plans.role, &kept));
-    const double token_us = cost_of_token(r);
+    const double measured = r->plans.now.n_todo ? r->account.compute_us / r->plans.now.n_todo : 0;
     r->account.compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
-        const sp_copy_spec *s = &kept.v[i].spec;
-        kept.v[i].spec.facts.cost_us = (float)(token_us * (s->base ? s->n_patch : s->seg->n));
+        set_costs(r, measured, &kept.v[i].spec);
         sp_err err = keep_one(r, &kept.v[i]);
         if (err != SP_OK && kept.v[i].must) return err;
         if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not kept: %s", sp_error_detail());

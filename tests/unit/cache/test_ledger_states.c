@@ -2,6 +2,8 @@
 #include "support/copy_bench.h"
 #include "support/path_bench.h"
 
+#include "cache/cost.h"
+
 static sp_adopted name_of(const sp_segment *seg, sp_copy_kind kind)
 {
     return (sp_adopted){.facts.id = seg->id,
@@ -119,6 +121,45 @@ static void test_a_load(void **state)
         assert_int_equal(sp_kv_refs(b.pool, c->blocks[i]), 1);
     }
     assert_true(has(&b, &seg));
+    bench_end(&b);
+}
+
+/* Costs are of requests that computed the copy: loading it adds none, whatever its record says, and the host's
+ * policy knows the same mean. A copy that this ledger never computed has the cost of its size. */
+static void test_a_load_is_no_computation(void **state)
+{
+    bench b;
+    bench_begin(&b, 20, 20);
+    sp_segment seg = numbered(0, 40), other = numbered(100, 40);
+    uint32_t blocks[3];
+    const sp_copy *c;
+    sp_copy_spec spec = plain_in(&seg, blocks);
+    spec.n_cached = 4000;
+    spec.n_fresh = 100;
+    sealed(b.pool, 40, blocks);
+    assert_ok(sp_ledger_add(b.ledger, &spec, ++b.now, &c));
+    sp_kv_release(b.pool, blocks, 3);
+    const float computed = (float)(sp_cost_us(NULL, 4000, 100) / 100);
+    assert_true(c->mean_cost == computed && c->n_costs == 1);
+    sp_ledger_placed(b.ledger, c, SP_AT_HOST);
+    assert_true(c->host->mean_cost == computed && c->host->n_costs == 1);
+    for (int i = 0; i < 2; i++) {
+        sp_ledger_lose_device(b.ledger);
+        sp_ledger_pin(b.ledger, c);
+        assert_ok(sp_ledger_load_begin(b.ledger, c, &seg, 0));
+        sp_copy_facts loaded = {
+            .before = before, .n_before = 1, .n_head = 1, .at = 9, .cost_us = 1e6f};
+        assert_ok(sp_ledger_load_end(b.ledger, c, &loaded, SP_AT_HOST, ++b.now));
+        sp_ledger_unpin(b.ledger, c);
+        assert_int_equal(c->state, SP_COPY_READY);
+        assert_true(c->mean_cost == computed && c->n_costs == 1);
+    }
+    const sp_copy *found = adopted(&b, &other);
+    assert_ok(sp_ledger_load_begin(b.ledger, found, &other, 0));
+    sp_copy_facts loaded = {.before = before, .n_before = 1, .at = 9, .cost_us = 37000};
+    assert_ok(sp_ledger_load_end(b.ledger, found, &loaded, SP_AT_DISK, ++b.now));
+    assert_true(found->mean_cost == (float)(sp_cost_us(NULL, 9, 40) / 40));
+    sp_ledger_unpin(b.ledger, found);
     bench_end(&b);
 }
 
@@ -617,6 +658,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_adopted_copies_are_known_by_name),
         cmocka_unit_test(test_a_load),
+        cmocka_unit_test(test_a_load_is_no_computation),
         cmocka_unit_test(test_a_load_that_fails),
         cmocka_unit_test(test_another_tier_still_has_it),
         cmocka_unit_test(test_a_load_makes_room),

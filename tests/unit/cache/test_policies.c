@@ -19,14 +19,22 @@ typedef struct doc {
     int n_pins;
     int64_t uses, last, order;
     double worth, recent, priority, expected;
-    double cost, n_costs; /* us a token: sum, count */
+    double cost, n_costs; /* of a token: sum, count */
 } doc;
+
+/* A profile that rises with cached tokens: a token after 4,000 cached ones costs five times as much as a first. */
+static const sp_cost rising = {.n_cached = 3,
+                               .n_new = 2,
+                               .cached = {0, 1000, 4000},
+                               .fresh = {1, 1001},
+                               .us = {2, 2002, 4, 4004, 10, 10010}};
 
 typedef struct world {
     bench b;
     doc d[DOCS];
     const char *policy;
     bool ghosts;
+    const sp_cost *profile;
     int64_t order;
     double clock, most_recent;
     uint64_t random;
@@ -83,14 +91,12 @@ static void make_room(world *w, int n_blocks)
     }
 }
 
-/* use -- one request counts once. */
-static void use(world *w, doc *d, bool added, double worth)
+/* use -- one request counts once. token_cost: 0 of what was found. */
+static void use(world *w, doc *d, double token_cost, double worth)
 {
     int64_t now = w->b.now;
-    if (added) {
-        d->cost += sp_cost_us(NULL, 3, d->seg.n) / d->seg.n;
-        d->n_costs++;
-    }
+    d->cost += token_cost;
+    d->n_costs += token_cost > 0;
     d->worth += worth;
     d->order = ++w->order;
     if (!d->uses || d->last != now) {
@@ -100,7 +106,9 @@ static void use(world *w, doc *d, bool added, double worth)
         w->most_recent = fmax(w->most_recent, d->recent);
     }
     d->last = now;
-    d->priority = w->clock + (double)d->uses * (is(w, "pgdsf") ? d->cost / d->n_costs : 1);
+    double in_window = exp2(d->recent - (double)now / SP_EVICT_HALF_LIFE);
+    d->priority =
+        w->clock + (is(w, "pgdsf") ? in_window * d->cost / d->n_costs : (double)d->uses);
 }
 
 static const sp_copy *look_up(world *w, const doc *d)
@@ -116,9 +124,9 @@ static void read_or_add(world *w, doc *d)
     assert_int_equal(c != NULL, d->in);
     if (c) {
         float cfo = 0.005f * (float)(1 + dice(w, 200));
-        use(w, d, false, 0);
+        use(w, d, 0, 0);
         sp_ledger_use(w->b.ledger, c, cfo, w->b.now);
-        use(w, d, false, fmin(1 / (double)cfo, 100));
+        use(w, d, 0, fmin(1 / (double)cfo, 100));
         sp_ledger_unpin(w->b.ledger, c);
         return;
     }
@@ -131,13 +139,17 @@ static void read_or_add(world *w, doc *d)
                          .facts.before = &head,
                          .facts.n_before = 1,
                          .facts.n_head = 1,
-                         .blocks = blocks};
+                         .blocks = blocks,
+                         .n_cached = (int32_t)dice(w, 4000),
+                         .n_fresh = dice(w, 4) ? d->seg.n + (int32_t)dice(w, 500) : 0};
+    int32_t fresh = spec.n_fresh ? spec.n_fresh : d->seg.n;
+    if (!spec.n_fresh) spec.n_cached = 0; /* it is computed alone, after its head of 3 tokens */
     make_room(w, sp_blocks_for(d->seg.n));
     assert_ok(sp_ledger_add(w->b.ledger, &spec, w->b.now, &c));
     assert_non_null(c);
     sp_kv_release(w->b.pool, blocks, small_blocks(d->seg.n));
     d->in = true;
-    use(w, d, true, 0);
+    use(w, d, sp_cost_us(w->profile, spec.n_fresh ? spec.n_cached : 3, fresh) / fresh, 0);
 }
 
 static const sp_copy *copy_of(const world *w, const doc *d)
@@ -176,12 +188,12 @@ static void assert_same(const world *w)
     for (int i = 0; i < DOCS; i++) assert_int_equal(copy_of(w, &w->d[i]) != NULL, w->d[i].in);
 }
 
-static void compare(const char *policy, bool ghosts, uint64_t seed)
+static void compare(const char *policy, bool ghosts, const sp_cost *profile, uint64_t seed)
 {
     static int32_t tokens[DOCS][3 * B];
-    world w = {.policy = policy, .ghosts = ghosts, .random = seed, .most_recent = -INFINITY};
+    world w = {.policy = policy, .ghosts = ghosts, .profile = profile, .random = seed, .most_recent = -INFINITY};
     w.b.pool = small_pool(ROOM + 8);
-    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = ROOM, .evict = policy};
+    sp_ledger_opts o = {.pool = w.b.pool, .max_blocks = ROOM, .evict = policy, .cost = profile};
     assert_ok(sp_ledger_create(&o, &w.b.ledger));
     for (int i = 0; i < DOCS; i++) {
         int32_t n = 1 + (int32_t)dice(&w, 3 * B - 1);
@@ -216,7 +228,8 @@ static void policies_equal_their_definitions(void **state)
                {"fr", false},        {"fr+ghosts", true},   {"lacr", false},
                {"lacr+ghosts", true}};
     for (size_t i = 0; i < SP_COUNT(all); i++)
-        for (uint64_t seed = 1; seed <= 3; seed++) compare(all[i].name, all[i].ghosts, seed);
+        for (uint64_t seed = 1; seed <= 4; seed++)
+            compare(all[i].name, all[i].ghosts, seed % 2 ? NULL : &rising, seed);
 }
 
 /* -- hazard ---------------------------------------------------------------------------------- */

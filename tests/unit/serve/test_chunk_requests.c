@@ -259,6 +259,41 @@ static void test_copies_cost_what_the_profile_says(void **state)
     remove(path);
 }
 
+/* What pgdsf weighs is the cost of a token of the request that computed the copy, by what this request found and what
+ * it computed; by the formula without a profile, and never by the time that it took. */
+static void test_replacement_weighs_requests_not_the_clock(void **state)
+{
+    char path[] = "/tmp/spolia-profile-XXXXXX";
+    FILE *f = fdopen(mkstemp(path), "w");
+    assert_non_null(f);
+    fputs("{\"cached\": [0, 1000], \"new\": [1, 1001], \"us\": [[7, 7007], [70, 70070]]}", f);
+    assert_int_equal(fclose(f), 0);
+    for (int i = 0; i < 2; i++) {
+        sp_context *c = open_with((sp_context_opts){
+            .reuse.policy = "prefix", .cache.evict = "pgdsf", .cache.profile = i ? path : NULL});
+        const sp_cost *cost = i ? &c->cost : NULL;
+        float expected[2];
+        for (int k = 0; k < 2; k++) { /* the second finds the head and chunk 0 */
+            sp_request *r = ask(c, k ? "02" : "01", "When?", 2);
+            const sp_result *got = sp_request_result(r);
+            assert_true(k == 0 ? got->n_reused == 0 : got->n_reused > 0);
+            expected[k] = (float)(sp_cost_us(cost, got->n_reused, got->n_computed) / got->n_computed);
+            sp_request_destroy(r);
+        }
+        assert_true(expected[1] > expected[0]);
+        int n[2] = {0};
+        for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+            assert_int_equal(v->n_costs, 1);
+            n[0] += v->mean_cost == expected[0];
+            n[1] += v->mean_cost == expected[1];
+        }
+        assert_int_equal(n[0], 4); /* the head, both chunks, the question */
+        assert_int_equal(n[1], 2);
+        close_clean(c);
+    }
+    remove(path);
+}
+
 /* Chunks first, and text between them. */
 static void test_text_between_chunks(void **state)
 {
@@ -505,6 +540,7 @@ int main(void)
         cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
         cmocka_unit_test(test_waiting_requests_expect_chunks),
         cmocka_unit_test(test_copies_cost_what_the_profile_says),
+        cmocka_unit_test(test_replacement_weighs_requests_not_the_clock),
         cmocka_unit_test(test_text_between_chunks),
         cmocka_unit_test(test_warm_up),
         cmocka_unit_test(test_together_equals_alone),

@@ -18,11 +18,12 @@ static size_t block_bytes(void)
     return n;
 }
 
-/* open_small -- a device of n_blocks, so that prompts drive each other out. */
+/* open_small -- a device of n_blocks, so that prompts drive each other out, the oldest first. */
 static sp_context *open_small(const policy *p, int n_blocks, sp_context_opts o)
 {
     o.reuse.policy = p->name;
     o.n_batch = 40;
+    o.cache.evict = "lru";
     o.cache.kv_bytes = (size_t)n_blocks * block_bytes();
     if (!o.tiers.host_bytes) o.tiers.host_bytes = 64 << 20;
     return open_with(o);

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""bench/replacement.py: replacement policies over traces, as shares of what belady hits.
+
+    bench/replacement.py [--by content|path] [--tuned NAME,...] [--sim build/spolia] TRACE[:CHUNKS]...
+
+One row a trace and size of memory, then sums: hits of all traces, the mean share of belady's hits, the same of traces
+that no policy was tuned on, and how far a policy falls behind the best of the others at worst (traces where belady
+has 20 hits or more)."""
+import argparse
+import json
+import os
+import subprocess
+
+POLICIES = ["lru", "lfu", "lfu+ghosts", "gdsf", "gdsf+ghosts", "pgdsf", "fr+ghosts", "hazard"]
+
+
+def simulate(args, trace, chunks):
+    command = [args.sim, "sim", trace, "--by", args.by, "--memory", args.memory, "--json",
+               "--policy", ",".join(POLICIES + ["belady"])] + (["--chunks", chunks] if chunks else [])
+    sizes = {}
+    for line in subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines():
+        row = json.loads(line)
+        sizes.setdefault(row["memory"], {})[row["policy"]] = round(row["hit_rate"] * row["documents"])
+        sizes[row["memory"]]["documents"] = row["documents"]
+    return sizes
+
+
+def name_of(trace):
+    return os.path.basename(trace).split(".")[0].removeprefix("psi_")
+
+
+def share(hits, policy):
+    return hits[policy] / hits["belady"]
+
+
+def print_row(first, cells):
+    print("| " + " | ".join(first + cells) + " |")
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("traces", nargs="+")
+    p.add_argument("--by", default="content")
+    p.add_argument("--memory", default="5%,10%,20%")
+    p.add_argument("--tuned", default="2wikimultihopqa,narrativeqa", help="traces that policies were tuned on")
+    p.add_argument("--sim", default="build/spolia")
+    args = p.parse_args()
+    tuned, cells = args.tuned.split(","), []
+    print_row(["trace", "memory"], POLICIES + ["belady, %"])
+    print_row(["---"] * 2, ["---"] * (len(POLICIES) + 1))
+    for item in args.traces:
+        trace, _, chunks = item.partition(":")
+        for memory, hits in sorted(simulate(args, trace, chunks).items()):
+            if not hits["belady"]:
+                continue
+            cells.append((name_of(trace), hits))
+            best = max(hits[k] for k in POLICIES)
+            shares = ["%s%.2f%s" % ("**" * (hits[k] == best), share(hits, k), "**" * (hits[k] == best)) for k in POLICIES]
+            print_row([name_of(trace), "%.0f%%" % (100 * memory)],
+                      shares + ["%.1f" % (100 * hits["belady"] / hits["documents"])])
+    held_out = [hits for name, hits in cells if name not in tuned]
+    many = [hits for _, hits in cells if hits["belady"] >= 20]
+    print()
+    print_row(["all traces"], POLICIES)
+    print_row(["---"], ["---"] * len(POLICIES))
+    print_row(["hits"], ["%d" % sum(h[k] for _, h in cells) for k in POLICIES])
+    print_row(["mean share"], ["%.3f" % (sum(share(h, k) for _, h in cells) / len(cells)) for k in POLICIES])
+    if held_out:
+        print_row(["held out"], ["%.3f" % (sum(share(h, k) for h in held_out) / len(held_out)) for k in POLICIES])
+    if many:
+        print_row(["worst gap"], ["%.2f" % max((max(h[q] for q in POLICIES) - h[k]) / h["belady"] for h in many)
+                                  for k in POLICIES])
+
+
+if __name__ == "__main__":
+    main()
