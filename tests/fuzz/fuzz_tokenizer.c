@@ -9,12 +9,12 @@
 
 #define SPACE "\xE2\x96\x81" /* U+2581 */
 
-enum { N_KINDS = 5, N_MAX = 512 };
+enum { N_KINDS = 6, N_MAX = 512 };
 
 typedef struct vocab {
     sp_vocab_spec spec;
     sp_text_view tokens[N_MAX];
-    float scores[N_MAX];
+    double scores[N_MAX];
     int32_t types[N_MAX];
 } vocab;
 
@@ -87,7 +87,7 @@ static sp_tokenizer *create_bpe(sp_pre_tokenizer pre)
     return create(&v);
 }
 
-static sp_tokenizer *create_spm(bool split_words)
+static sp_tokenizer *create_spm(bool split_words, bool unigram)
 {
     static const char *const pieces[] = {SPACE,
                                          "a",
@@ -115,6 +115,8 @@ static sp_tokenizer *create_spm(bool split_words)
     v.spec.scores = v.scores;
     v.spec.add_space_prefix = true;
     v.spec.split_words = split_words;
+    v.spec.unigram = v.spec.fuse_unk = unigram;
+    v.spec.unk_score = -20;
     return create(&v);
 }
 
@@ -168,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     static sp_tokenizer *all[N_KINDS];
     if (!all[0])
         for (int i = 0; i < N_KINDS; i++)
-            all[i] = i < 3 ? create_bpe((sp_pre_tokenizer)i) : create_spm(i == 4);
+            all[i] = i < 3 ? create_bpe((sp_pre_tokenizer)i) : create_spm(i == 4, i == 5);
     if (n < 1) return 0;
     int kind = data[0] % N_KINDS;
     unsigned flags = data[0] & 0x80 ? SP_TOK_SPECIAL : 0;

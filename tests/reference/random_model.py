@@ -43,6 +43,8 @@ class Shape:
     out_bias: bool = False
     qk_norm: bool = False
     scaling: dict | None = None  # as rope_scaling in config.json
+    n_experts: int = 0           # of n_ff each, n_used of them for a token; GGUF files only
+    n_used: int = 0
 
     @property
     def permuted(self):
@@ -75,6 +77,13 @@ PRESETS = {
     "llama-3.2-1b": Shape("llama", 16, 2048, 32, 8, 64, 8192, 128256, 131072, theta=5e5, tied=True,
                           scaling=LLAMA3),
     "llama-3-8b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 128256, 8192, theta=5e5),
+    "mixtral-8x7b": Shape("llama", 32, 4096, 32, 8, 128, 14336, 32000, 32768, theta=1e6, n_experts=8,
+                          n_used=2),
+    "qwen3-30b-a3b": Shape("qwen3moe", 48, 2048, 32, 4, 128, 768, 151936, 40960, theta=1e6, eps=1e-6,
+                           qk_norm=True, n_experts=128, n_used=8),
+    # what a token of qwen3-30b-a3b reads, in one feed-forward
+    "qwen3-a3b-dense": Shape("qwen3", 48, 2048, 32, 4, 128, 6144, 151936, 40960, theta=1e6, eps=1e-6,
+                             qk_norm=True),
 }
 TINY = [name for name in PRESETS if name.startswith("tiny")]
 
@@ -113,9 +122,12 @@ def draws(s):
         if s.out_bias:
             yield at("attn_output", (e,), 0.1, kind="bias")
         yield at("ffn_norm", (e,), 0.1, 1.0)
-        yield at("ffn_gate", (s.n_ff, e), 1 / math.sqrt(e))
-        yield at("ffn_up", (s.n_ff, e), 1 / math.sqrt(e))
-        yield at("ffn_down", (e, s.n_ff), 1 / math.sqrt(s.n_ff))
+        if s.n_experts:
+            yield at("ffn_gate_inp", (s.n_experts, e), 1 / math.sqrt(e))
+        of, stack = ("_exps", (s.n_experts,)) if s.n_experts else ("", ())
+        yield at(f"ffn_gate{of}", (*stack, s.n_ff, e), 1 / math.sqrt(e))
+        yield at(f"ffn_up{of}", (*stack, s.n_ff, e), 1 / math.sqrt(e))
+        yield at(f"ffn_down{of}", (*stack, e, s.n_ff), 1 / math.sqrt(s.n_ff))
     yield Draw("output_norm.weight", (e,), 0.1, 1.0)
     if not s.tied:
         yield Draw("output.weight", (s.n_vocab, e), 2 / math.sqrt(e))
@@ -130,14 +142,14 @@ def tensor_type(d, s, want):
     """The type that a tensor gets in a file of type `want`, as llama.cpp mixes them: vectors stay
     f32; the mixes give more bits to the output, and to values and ffn_down of the first and last
     eighth of the layers and of every third between; a row that is not whole blocks falls back."""
-    if len(d.shape) == 1:
+    if len(d.shape) == 1 or "ffn_gate_inp" in d.name:
         return "f32"
     kind = MIXES.get(want, want)
     if want in MIXES:
         part = d.name.split(".")
         if d.name == ("token_embd.weight" if s.tied else "output.weight"):
             kind = "q6_k"
-        elif part[-2] in ("attn_v", "ffn_down") and more_bits(int(part[1]), s.n_layers):
+        elif part[-2] in ("attn_v", "ffn_down", "ffn_down_exps") and more_bits(int(part[1]), s.n_layers):
             kind = "q6_k"
     while d.shape[-1] % TYPES[kind].group:
         kind = FALLBACK.get(kind, "f16")
@@ -164,12 +176,12 @@ def source(d, kind, seed, exact, name):
 
     def streamed():
         r, columns = rng(), d.shape[-1]
-        step = max(1, CHUNK // columns)
-        for row in range(0, d.shape[0], step):
-            n = min(step, d.shape[0] - row)
+        step, rows = max(1, CHUNK // columns), math.prod(d.shape[:-1])
+        for row in range(0, rows, step):
+            n = min(step, rows - row)
             yield random_blocks(kind, r, n * columns, d.std)
 
-    return Source(name, kind, d.shape, whole if exact or len(d.shape) == 1 else streamed)
+    return Source(name, kind, d.shape, whole if exact or kind == "f32" else streamed)
 
 
 # -- metadata --------------------------------------------------------------------------------------
@@ -189,6 +201,11 @@ def gguf_metadata(s, name):
         f"{arch}.rope.freq_base": s.theta,
         f"{arch}.vocab_size": s.n_vocab,
     }
+    if s.n_experts:
+        metadata[f"{arch}.expert_count"] = s.n_experts
+        metadata[f"{arch}.expert_used_count"] = s.n_used
+        if arch != "llama":
+            metadata[f"{arch}.expert_feed_forward_length"] = s.n_ff
     if arch == "llama":
         metadata[f"{arch}.rope.dimension_count"] = s.head
     if s.head * s.n_heads != s.n_embd:

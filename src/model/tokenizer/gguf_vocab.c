@@ -45,15 +45,15 @@ static sp_err read_flag(const sp_gguf *g, const char *key, bool otherwise, bool 
 static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
 {
     size_t n = v->n_tokens;
-    /* Files of SentencePiece models may omit the ids that their vocabularies share. */
-    bool low = v->spm && n > 2;
-    SP_TRY(read_id(g, KEY "bos_token_id", n, low ? 1 : -1, &v->bos));
-    SP_TRY(read_id(g, KEY "eos_token_id", n, low ? 2 : -1, &v->eos));
-    SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? 0 : -1, &v->unk));
+    /* Files of SentencePiece models may omit the ids that their vocabularies share; T5 has others. */
+    bool low = v->spm && n > 2, t5 = v->unigram;
+    SP_TRY(read_id(g, KEY "bos_token_id", n, low && !t5 ? 1 : -1, &v->bos));
+    SP_TRY(read_id(g, KEY "eos_token_id", n, low ? (t5 ? 1 : 2) : -1, &v->eos));
+    SP_TRY(read_id(g, KEY "unknown_token_id", n, low ? (t5 ? 2 : 0) : -1, &v->unk));
     SP_TRY(read_id(g, KEY "eot_token_id", n, -1, &v->eot));
-    SP_TRY(read_flag(g, KEY "add_bos_token", v->spm || bos, &v->add_bos));
-    SP_TRY(read_flag(g, KEY "add_eos_token", false, &v->add_eos));
-    return read_flag(g, KEY "add_space_prefix", v->spm, &v->add_space_prefix);
+    SP_TRY(read_flag(g, KEY "add_bos_token", (v->spm && !t5) || bos, &v->add_bos));
+    SP_TRY(read_flag(g, KEY "add_eos_token", t5, &v->add_eos));
+    return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->add_space_prefix);
 }
 
 /* Unknown names are refused: splitting the text in another way would silently give other tokens. */
@@ -82,8 +82,9 @@ static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
 typedef struct vocab {
     sp_vocab_spec spec;
     sp_text_view *tokens, *merges;
-    float *scores;
+    double *scores;
     int32_t *types;
+    char *charsmap;
 } vocab;
 
 static sp_err read_strings(const sp_gguf *g, const char *key, sp_text_view **out, size_t *n)
@@ -125,7 +126,7 @@ static sp_err read_scores(const sp_gguf *g, vocab *v)
     if (!v->scores) return sp_fail_nomem(n * sizeof *v->scores, "token scores");
     for (size_t i = 0; i < n; i++) {
         sp_gguf_number(e, i, &x);
-        v->scores[i] = (float)x;
+        v->scores[i] = x;
     }
     return SP_OK;
 }
@@ -149,6 +150,49 @@ static sp_err read_types(const sp_gguf *g, vocab *v)
     return SP_OK;
 }
 
+/* -- unigram -------------------------------------------------------------------------------- */
+
+/* read_charsmap -- the table of characters, a list of bytes. */
+static sp_err read_charsmap(const sp_gguf *g, vocab *v)
+{
+    const sp_gguf_entry *e = sp_gguf_find(g, KEY "precompiled_charsmap");
+    double x = 0;
+    if (!e) return SP_OK;
+    if (!e->is_array || (e->type != SP_GGUF_U8 && e->type != SP_GGUF_I8))
+        return sp_fail(SP_E_FORMAT, "%s: " KEY "precompiled_charsmap: is not a list of bytes",
+                       g->path);
+    v->charsmap = sp_alloc((size_t)e->n, 1);
+    if (!v->charsmap) return sp_fail_nomem((size_t)e->n, "a table of characters");
+    for (size_t i = 0; i < e->n; i++) {
+        sp_gguf_number(e, i, &x);
+        v->charsmap[i] = (char)(uint8_t)(int)x;
+    }
+    v->spec.charsmap = (sp_text_view){v->charsmap, (size_t)e->n};
+    return SP_OK;
+}
+
+/* read_unigram -- Source: SentencePiece; an unknown character counts 10 less than the worst token. */
+static sp_err read_unigram(const sp_gguf *g, vocab *v)
+{
+    sp_vocab_spec *s = &v->spec;
+    bool squeeze, suffix;
+    double least = INFINITY;
+    SP_TRY(read_charsmap(g, v));
+    SP_TRY(read_flag(g, KEY "remove_extra_whitespaces", false, &squeeze));
+    SP_TRY(read_flag(g, KEY "treat_whitespace_as_suffix", false, &suffix));
+    if (suffix)
+        return sp_fail(SP_E_UNSUPPORTED,
+                       "%s: " KEY "treat_whitespace_as_suffix: true is not supported", g->path);
+    for (size_t i = 0; s->scores && i < s->n_tokens; i++)
+        if ((!s->types || s->types[i] == SP_TOKEN_NORMAL) && s->scores[i] < least)
+            least = s->scores[i];
+    s->unk_score = isinf(least) ? 0 : least - 10;
+    s->spaces = (sp_spaces){
+        .squeeze = squeeze, .strip_left = squeeze, .strip_right = squeeze, .strip_marks = squeeze};
+    s->fuse_unk = s->single = true;
+    return SP_OK;
+}
+
 /* -- the vocabulary ------------------------------------------------------------------------- */
 
 static sp_err read_vocab(const sp_gguf *g, vocab *v)
@@ -164,6 +208,7 @@ static sp_err read_vocab(const sp_gguf *g, vocab *v)
     if (!s->spm) SP_TRY(read_pre(g, s, &bos));
     if (!s->spm) SP_TRY(read_strings(g, KEY "merges", &v->merges, &s->n_merges));
     s->merges = v->merges;
+    if (s->unigram) SP_TRY(read_unigram(g, v));
     if (s->spm && !s->scores) return sp_fail(SP_E_FORMAT, "%s: " KEY "scores: is missing", g->path);
     return read_scalars(g, bos, s);
 }
@@ -176,7 +221,10 @@ sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
         *out = NULL;
         return SP_OK;
     }
-    vocab v = {.spec = {.path = g->path, .spm = sp_view_is(model, "llama")}};
+    const bool unigram = sp_view_is(model, "t5");
+    vocab v = {.spec = {.path = g->path,
+                        .spm = unigram || sp_view_is(model, "llama"),
+                        .unigram = unigram}};
     if (!v.spec.spm && !sp_view_is(model, "gpt2"))
         return sp_fail(SP_E_UNSUPPORTED, "%s: " KEY "model: \"%.*s\" is not supported", g->path,
                        SP_VIEW(model));
@@ -186,5 +234,6 @@ sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
     sp_free(v.merges);
     sp_free(v.scores);
     sp_free(v.types);
+    sp_free(v.charsmap);
     return err;
 }

@@ -1,4 +1,4 @@
-/* spm.c -- SentencePiece BPE: merging by score, byte fallback.
+/* spm.c -- SentencePiece: its vocabularies, and BPE: merging by score, byte fallback (unigram.c: the other algorithm).
  *
  * Spaces become U+2581 and the whole text is one word. Merging starts with its characters and
  * continues while two neighbours form a token, the highest score first (files with scores) or the
@@ -17,9 +17,6 @@
 
 #include "model/tokenizer/tokenizer_int.h"
 #include "base/utf8.h"
-
-#define SPACE   "\xE2\x96\x81" /* U+2581 */
-#define SPACE_N (sizeof SPACE - 1)
 
 /* -- loading --------------------------------------------------------------------------------- */
 
@@ -43,9 +40,9 @@ static size_t unescape(sp_text_view text, char *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < text.n;) {
-        bool space = text.n - i >= SPACE_N && memcmp(text.s + i, SPACE, SPACE_N) == 0;
+        bool space = text.n - i >= SP_SPACE_N && memcmp(text.s + i, SP_SPACE, SP_SPACE_N) == 0;
         out[n++] = space ? ' ' : text.s[i];
-        i += space ? SPACE_N : 1;
+        i += space ? SP_SPACE_N : 1;
     }
     return n;
 }
@@ -70,7 +67,7 @@ static sp_err load_piece(sp_tokenizer *t, const sp_vocab_spec *spec, size_t i, c
 
 static sp_err load_scores(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
-    float *scores = sp_arena_take(&t->arena, t->n_tokens, sizeof *scores);
+    double *scores = sp_arena_take(&t->arena, t->n_tokens, sizeof *scores);
     if (!scores) return sp_fail_nomem(t->n_tokens * sizeof *scores, "token scores");
     for (size_t i = 0; i < t->n_tokens; i++) {
         if (isnan(spec->scores[i]))
@@ -79,6 +76,17 @@ static sp_err load_scores(sp_tokenizer *t, const sp_vocab_spec *spec)
     }
     t->scores = scores;
     return SP_OK;
+}
+
+static sp_err load_charsmap(sp_tokenizer *t, const sp_vocab_spec *spec)
+{
+    const size_t n = spec->charsmap.n;
+    t->spaces = spec->spaces;
+    if (n == 0) return SP_OK;
+    char *blob = sp_arena_take(&t->arena, n, 1);
+    if (!blob) return sp_fail_nomem(n, "a table of characters");
+    memcpy(blob, spec->charsmap.s, n);
+    return sp_charsmap_open(&t->charsmap, (sp_text_view){blob, n}, spec->path);
 }
 
 sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec)
@@ -93,7 +101,9 @@ sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec)
         if (sp_token_mergeable(t, (uint32_t)i)) t->longest = SP_MAX(t->longest, t->texts[i].n);
     }
     snprintf(t->kind, sizeof t->kind, "spm");
-    return spec->scores ? load_scores(t, spec) : sp_rules_load(t, spec);
+    SP_TRY(load_charsmap(t, spec));
+    SP_TRY(spec->scores ? load_scores(t, spec) : sp_rules_load(t, spec));
+    return t->unigram ? sp_unigram_load(t, spec) : SP_OK;
 }
 
 /* -- encoding -------------------------------------------------------------------------------- */
@@ -129,9 +139,8 @@ static sp_err emit_unk(const sp_tokenizer *t, sp_tokens *out, size_t word_start)
     return SP_OK;
 }
 
-/* Encodes text that is not a token: as bytes if each has a token, else as unk. */
-static sp_err emit_bytes(const sp_tokenizer *t, const char *s, size_t n, sp_tokens *out,
-                         size_t word_start)
+sp_err sp_spm_emit_unknown(const sp_tokenizer *t, const char *s, size_t n, sp_tokens *out,
+                           size_t word_start)
 {
     for (size_t i = 0; i < n; i++)
         if (t->byte_ids[(uint8_t)s[i]] < 0) return emit_unk(t, out, word_start);
@@ -140,8 +149,8 @@ static sp_err emit_bytes(const sp_tokenizer *t, const char *s, size_t n, sp_toke
     return SP_OK;
 }
 
-static sp_err encode_word(const sp_tokenizer *t, sp_merger *m, const char *s, size_t n,
-                          sp_tokens *out)
+static sp_err merge_word(const sp_tokenizer *t, sp_merger *m, const char *s, size_t n,
+                         sp_tokens *out)
 {
     sp_merger_reset(m);
     for (size_t i = 0; i < n;) {
@@ -158,25 +167,11 @@ static sp_err encode_word(const sp_tokenizer *t, sp_merger *m, const char *s, si
     for (uint32_t i = n ? 0 : SP_SYMBOL_NONE; i != SP_SYMBOL_NONE; i = m->symbols.v[i].next) {
         const sp_symbol *sym = &m->symbols.v[i];
         if (sym->id < 0) {
-            SP_TRY(emit_bytes(t, s + sym->at, sym->n, out, start));
+            SP_TRY(sp_spm_emit_unknown(t, s + sym->at, sym->n, out, start));
             continue;
         }
         SP_TRY(sp_vec_reserve(out, 1));
         out->v[out->n++] = sym->id;
-    }
-    return SP_OK;
-}
-
-static sp_err escape(sp_bytes *b, const char *text, size_t n, bool prefix)
-{
-    b->n = 0;
-    if (prefix) SP_TRY(sp_bytes_add(b, SPACE, SPACE_N));
-    for (size_t i = 0; i < n;) {
-        const char *space = memchr(text + i, ' ', n - i);
-        size_t plain = space ? (size_t)(space - text) - i : n - i;
-        SP_TRY(sp_bytes_add(b, text + i, plain));
-        if (space) SP_TRY(sp_bytes_add(b, SPACE, SPACE_N));
-        i += plain + (space != NULL);
     }
     return SP_OK;
 }
@@ -186,18 +181,19 @@ static sp_err escape(sp_bytes *b, const char *text, size_t n, bool prefix)
 static size_t word_end(const sp_tokenizer *t, const sp_bytes *s, size_t from)
 {
     if (!t->split_words) return s->n;
-    const char *next = memmem(s->v + from + 1, s->n - from - 1, SPACE, SPACE_N);
+    const char *next = memmem(s->v + from + 1, s->n - from - 1, SP_SPACE, SP_SPACE_N);
     return next ? (size_t)(next - s->v) : s->n;
 }
 
 sp_err sp_spm_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                      bool prefix, sp_tokens *out)
 {
-    bool spaced = n >= 1 && (text[0] == ' ' || (n >= SPACE_N && memcmp(text, SPACE, SPACE_N) == 0));
-    SP_TRY(escape(&w->escaped, text, n, prefix && !(t->prefix_unless_space && spaced)));
+    SP_TRY(sp_spm_normalize(t, w, text, n, prefix));
     for (size_t at = 0; at < w->escaped.n;) {
-        size_t end = word_end(t, &w->escaped, at);
-        SP_TRY(encode_word(t, &w->merger, w->escaped.v + at, end - at, out));
+        const size_t end = word_end(t, &w->escaped, at);
+        const char *s = w->escaped.v + at;
+        SP_TRY(t->unigram ? sp_unigram_encode(t, w, s, end - at, out)
+                          : merge_word(t, &w->merger, s, end - at, out));
         at = end;
     }
     return SP_OK;

@@ -1,6 +1,6 @@
-/* tokenizer.c -- a vocabulary and its two algorithms, with one interface.
+/* tokenizer.c -- a vocabulary and its algorithms, with one interface.
  *
- *   text --special tokens--> pieces of plain text --bpe.c or spm.c--> ids
+ *   text --special tokens--> pieces of plain text --bpe.c, spm.c or unigram.c--> ids
  *   ids  --pieces[]--------> text
  *
  * A tokenizer copies and indexes its data at creation and never changes afterwards. Encoding
@@ -101,6 +101,7 @@ static sp_err collect_specials(sp_tokenizer *t)
 static sp_err load(sp_tokenizer *t, const sp_vocab_spec *spec)
 {
     t->spm = spec->spm;
+    t->unigram = spec->unigram;
     t->ignore_merges = spec->ignore_merges;
     t->add_space_prefix = spec->spm && spec->add_space_prefix;
     t->prefix_first_only = spec->prefix_first_only;
@@ -189,7 +190,9 @@ sp_err sp_tokenizer_encode(const sp_tokenizer *t, const char *text, size_t n, un
     if (err != SP_OK) out->n = before;
     sp_split_fini(&work.split);
     sp_merger_fini(&work.merger);
+    sp_vec_fini(&work.mapped);
     sp_vec_fini(&work.escaped);
+    sp_vec_fini(&work.path);
     return err;
 }
 

@@ -1,7 +1,7 @@
 /* tokenizer.h -- converts text to token ids and back, as in the training of the model.
  *
- * Two algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c) and
- * SentencePiece BPE (scores, byte fallback). A tokenizer is immutable after loading; any number of
+ * Three algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c), SentencePiece
+ * BPE (scores, byte fallback) and SentencePiece unigram (the most probable tokens). A tokenizer is immutable after loading; any number of
  * threads can use it.
  */
 #ifndef SP_MODEL_TOKENIZER_H
@@ -42,7 +42,7 @@ bool sp_tokenizer_adds_bos(const sp_tokenizer *t);
 bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id);
 /* sp_tokenizer_find -- the id of the token whose text in the file is `text`, or -1. */
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text);
-const char *sp_tokenizer_kind(const sp_tokenizer *t); /* "bpe/qwen2", "spm" ... */
+const char *sp_tokenizer_kind(const sp_tokenizer *t); /* "bpe/qwen2", "spm", "unigram" */
 
 void sp_tokenizer_destroy(sp_tokenizer *t);
 

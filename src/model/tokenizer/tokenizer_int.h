@@ -5,6 +5,8 @@
 #include "base/dict.h"
 #include "model/tokenizer/pretokenize.h"
 #include "model/tokenizer/merge.h"
+#include "model/tokenizer/charsmap.h"
+#include "model/tokenizer/trie.h"
 #include "model/tokenizer/vocab_spec.h"
 
 /* -- special tokens: found in the text before anything else (special.c) ---------------- */
@@ -38,7 +40,7 @@ typedef struct sp_merge_rule {
 
 struct sp_tokenizer {
     sp_arena arena; /* owns all arrays below */
-    bool spm, ignore_merges;
+    bool spm, unigram, ignore_merges;
     bool add_space_prefix, prefix_first_only, prefix_unless_space, split_words, fuse_unk;
     bool add_bos;
     int32_t bos, eos, eot, unk;
@@ -48,7 +50,7 @@ struct sp_tokenizer {
     sp_text_view *texts;   /* as in the file */
     sp_text_view *pieces;  /* the bytes that they mean */
     uint8_t *types;        /* sp_token_type */
-    const float *scores;   /* SentencePiece with scores, else NULL */
+    const double *scores;  /* SentencePiece with scores, else NULL */
     size_t longest;        /* bytes of the longest mergeable token */
     sp_dict by_text;       /* text as in the file -> id */
     sp_dict by_piece;      /* ignore_merges: bytes -> id of a normal token */
@@ -58,15 +60,32 @@ struct sp_tokenizer {
     size_t n_rules;
     sp_dict by_pair; /* (left, right) of a rule -> rank */
 
+    sp_trie trie; /* unigram: of the tokens */
+    double unk_score;
+    bool single;          /* unigram: sums of scores have single precision */
+    sp_charsmap charsmap; /* SentencePiece */
+    sp_spaces spaces;
+
     sp_specials specials;
     sp_splitter *splitter; /* byte-level */
 };
 
+/* Unigram: the best way to a byte of a word. */
+typedef struct sp_path_step {
+    double sum;
+    uint32_t from, to; /* the byte before and, on the best path of all, the byte after */
+    int32_t id;        /* token between `from` and here; -1: unknown */
+} sp_path_step;
+
+#define SP_NO_STEP UINT32_MAX
+
 /* Working memory of one call of encode. */
 typedef struct sp_encode_work {
     sp_merger merger;
-    sp_split split;   /* byte-level */
-    sp_bytes escaped; /* SentencePiece: the text with U+2581 for spaces */
+    sp_split split;            /* byte-level */
+    sp_bytes mapped;           /* SentencePiece: the text after the table of characters */
+    sp_bytes escaped;          /* SentencePiece: the text with U+2581 for spaces */
+    SP_VEC(sp_path_step) path; /* unigram */
 } sp_encode_work;
 
 /* sp_token_mergeable -- whether merging can produce the token. Texts of control tokens stay plain
@@ -95,9 +114,24 @@ sp_err sp_bpe_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
 sp_err sp_bpe_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                      sp_tokens *out) SP_MUST_CHECK;
 
+#define SP_SPACE   "\xE2\x96\x81" /* U+2581 */
+#define SP_SPACE_N (sizeof SP_SPACE - 1)
+
 sp_err sp_spm_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
 /* sp_spm_encode -- the same for SentencePiece; `prefix`: add a dummy space first. */
 sp_err sp_spm_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
                      bool prefix, sp_tokens *out) SP_MUST_CHECK;
+/* sp_spm_emit_unknown -- text that no token has: its bytes if each has a token, else unk. word_start: ids of
+ * this word begin there in `out`. */
+sp_err sp_spm_emit_unknown(const sp_tokenizer *t, const char *s, size_t n, sp_tokens *out,
+                           size_t word_start) SP_MUST_CHECK;
+/* sp_spm_normalize -- writes the text as tokens have it to w->escaped. */
+sp_err sp_spm_normalize(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                        bool prefix) SP_MUST_CHECK;
+
+/* sp_unigram_load, sp_unigram_encode -- after sp_spm_load and sp_spm_normalize; a word of n bytes. */
+sp_err sp_unigram_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+sp_err sp_unigram_encode(const sp_tokenizer *t, sp_encode_work *w, const char *s, size_t n,
+                         sp_tokens *out) SP_MUST_CHECK;
 
 #endif

@@ -47,27 +47,40 @@ typedef struct sp_text_view {
     size_t n;
 } sp_text_view;
 
+/* What SentencePiece does with the spaces of a text, beside writing them as U+2581 (normalize.c). */
+typedef struct sp_spaces {
+    bool squeeze;                 /* runs become one */
+    bool strip_left, strip_right; /* those at the ends go */
+    bool strip_marks;             /* so does U+2581 of the text at its end */
+    bool any;                     /* all of Unicode's White_Space count */
+} sp_spaces;
+
 /* The vocabulary of a file. All views are borrowed for one call: the tokenizer copies what it
  * needs. */
 typedef struct sp_vocab_spec {
     const char *path;     /* for messages */
-    bool spm;             /* SentencePiece BPE, else byte-level BPE */
+    bool spm;             /* SentencePiece, else byte-level BPE */
+    bool unigram;         /* SentencePiece unigram (unigram.c), else BPE (spm.c) */
     sp_pre_tokenizer pre; /* byte-level only */
     bool ignore_merges;   /* byte-level: a word that is a token is not merged (llama-3) */
     size_t n_tokens;
     const sp_text_view *tokens; /* as in the file: byte-level alphabet or SentencePiece text */
-    const float *scores;  /* [n_tokens] or NULL; SentencePiece without scores merges by rank */
+    const double *scores; /* [n_tokens] or NULL; SentencePiece without scores merges by rank */
     const int32_t *types; /* [n_tokens] sp_token_type, or NULL: all normal */
     size_t n_merges;
     const sp_text_view *merges; /* "left right" */
     int32_t bos, eos, eot, unk; /* -1: none */
     bool add_bos, add_eos;      /* add_eos is recorded only: no prompt of ours ends with EOS */
     bool add_space_prefix;      /* SentencePiece: a dummy space starts the text, see spm.c */
+    bool fuse_unk;              /* SentencePiece: consecutive unknown characters become one unk */
+    double unk_score;           /* unigram: of an unknown character */
+    bool single; /* unigram: sums have single precision, which decides between equal ones */
+    sp_text_view charsmap; /* SentencePiece: precompiled_charsmap, or empty */
+    sp_spaces spaces;
     /* SentencePiece; only tokenizer.json sets these, GGUF implies zero. */
     bool prefix_first_only;   /* the dummy space: only at the start of the text */
     bool prefix_unless_space; /* ... and not if the text starts with a space */
     bool split_words;         /* no token spans two words */
-    bool fuse_unk;            /* consecutive unknown characters become one unk */
 } sp_vocab_spec;
 
 /* sp_tokenizer_create -- the first of equal tokens wins; a merge of unknown tokens is an error.

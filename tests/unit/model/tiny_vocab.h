@@ -17,7 +17,7 @@ enum { TINY_MAX = 1024 };
 typedef struct tiny_vocab {
     sp_vocab_spec spec;
     sp_text_view tokens[TINY_MAX], merges[TINY_MAX];
-    float scores[TINY_MAX];
+    double scores[TINY_MAX];
     int32_t types[TINY_MAX];
     char alphabet[256][3];
 } tiny_vocab;
