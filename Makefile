@@ -1,4 +1,4 @@
-# Spolia. `make` builds the program and the library in build/; `make help` lists the rest.
+# Spolia. `make` builds the program and the static library in build/; `make help` lists the rest.
 
 BUILD   ?= build
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
@@ -45,12 +45,13 @@ FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 VERSION := $(shell sed -n 's/^.define SPOLIA_VERSION *"\(.*\)"/\1/p' include/spolia.h)
 SONAME  := libspolia.so.$(firstword $(subst ., ,$(VERSION)))
 
-all: $(BUILD)/spolia $(BUILD)/libspolia.a $(BUILD)/libspolia.so
+# The shared library is built where it is needed: by examples, python and install.
+all: $(BUILD)/spolia $(BUILD)/libspolia.a
 
 # -- the two commands of the README ---------------------------------------------------------------
 
 demo: setup
-	@$(MAKE) --no-print-directory -j$(JOBS) all
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/spolia
 	@.venv/bin/python scripts/demo
 
 test: setup
@@ -296,7 +297,7 @@ $(BUILD)/spolia.pc: Makefile include/spolia.h
 		'Requires.private: $(PKGS)' 'Libs: -L$${libdir} -lspolia' 'Libs.private: -lm -lpthread' \
 		'Cflags: -I$${includedir}' >$@.new && mv $@.new $@
 
-install: all $(BUILD)/help/spolia.bash
+install: all $(BUILD)/libspolia.so $(BUILD)/help/spolia.bash
 	@rm -f $(BUILD)/spolia.pc; $(MAKE) --no-print-directory $(BUILD)/spolia.pc
 	install -d $(DESTDIR)$(BINDIR) $(DESTDIR)$(LIBDIR)/pkgconfig $(DESTDIR)$(INCLUDEDIR) $(DESTDIR)$(MAN1) \
 		$(DESTDIR)$(BASH_COMPLETIONS) $(DESTDIR)$(ZSH_COMPLETIONS) $(DESTDIR)$(FISH_COMPLETIONS)
@@ -338,7 +339,7 @@ clean:
 	rm -rf build
 
 help:
-	@echo "make            build the program and the library (Q= shows the commands)"
+	@echo "make            build the program and the static library (Q= shows the commands)"
 	@echo "make install    install below PREFIX (/usr/local), staged in DESTDIR; make uninstall"
 	@echo "make examples   build examples/ over the shared library"
 	@echo "make demo       set up, build, answer questions over the bundled documents"

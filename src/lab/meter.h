@@ -29,20 +29,12 @@ typedef struct sp_peaks {
 sp_peaks sp_meter_peaks(sp_meter *m);
 
 typedef struct sp_meter_op {
-    const char *kind; /* "gemm": y [rows, n_out] = x [rows, n_in] W^T; "attend": span attention of
-                         the last `rows` of n_keys tokens over all before them */
+    const char *kind; /* "gemm": y [rows, n_out] = x [rows, n_in] W^T; "attend": attention of
+                         the last `rows` of n_keys tokens over all before them, one span */
     const char *type; /* of weights; of keys and values */
     int rows;
     int n_out, n_in;                                /* gemm */
-    int n_heads, n_kv_heads, head, n_keys, n_spans; /* attend; spans of one length */
-    int n_trees,
-        n_paths; /* attend: all tokens over dependency trees, each of n_paths paths of a relation and
-                             an entity; rows is n_keys. 0: no trees */
-    enum {
-        SP_METER_APART,  /* each span is computed by itself */
-        SP_METER_PACKED, /* joined spans (compute/ops.h), in consecutive slots of shared blocks */
-        SP_METER_SCATTERED, /* joined spans, each in blocks of its own */
-    } joined;               /* attend: the spans after the first of trees, or all */
+    int n_heads, n_kv_heads, head, n_keys;          /* attend */
 } sp_meter_op;
 
 typedef struct sp_meter_sample {

@@ -1,4 +1,4 @@
-/* meter_ops.c -- one operation of the kernel table over random data.
+/* meter_ops.c -- one operation of the kernel table over random data; bench/kernels.c times more of them.
  *
  *   field   | copy 0 | copy 1 | ... | copy n-1 |      weights, or one layer's keys and values
  *              run 0    run 1          run n-1    run n: copy 0
@@ -18,7 +18,6 @@
 #define ROWS_MAX       (1 << 16)
 #define SIDE_MAX       (1 << 20) /* of a matrix */
 #define KEYS_MAX       (1 << 22)
-#define SPANS_MAX      4096
 #define COPY_MAX       ((size_t)8 << 30) /* bytes of one copy, and of activations */
 
 /* -- noise ---------------------------------------------------------------------------------- */
@@ -230,7 +229,7 @@ static sp_err run_gemm(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out)
     return err;
 }
 
-/* -- span attention ------------------------------------------------------------------------- */
+/* -- attention ------------------------------------------------------------------------------ */
 
 /* What one request of attention points to. */
 typedef struct rig {
@@ -239,12 +238,10 @@ typedef struct rig {
     float *q, *out;
     int32_t *pos;
     uint16_t *see;
-    sp_span *spans;
-    uint32_t *blocks; /* [n_blocks] of all spans */
+    uint32_t *blocks; /* [n_blocks] */
     int32_t n_blocks;
-    sp_sight *sights; /* one, or one a span of trees */
-    uint16_t *lists;
-    double pairs; /* of a query and a key that it sees */
+    sp_span span;
+    sp_sight sight;
     sp_attend_req req;
     void *scratch;
 } rig;
@@ -259,65 +256,26 @@ static sp_err check_attend(const sp_meter_op *op, const sp_kv_shape *shape)
     if (op->n_keys < op->rows || op->n_keys > KEYS_MAX)
         return sp_fail(SP_E_ARG, "attend: %d keys for %d queries, at most %d", op->n_keys, op->rows,
                        KEYS_MAX);
-    if (op->n_trees && (op->rows != op->n_keys || op->n_paths < 1 || op->n_trees < 0 ||
-                        op->n_spans != sp_meter_tree_spans(op)))
-        return sp_fail(SP_E_ARG, "attend: %d trees of %d paths in %d spans over %d of %d tokens",
-                       op->n_trees, op->n_paths, op->n_spans, op->rows, op->n_keys);
-    if (op->n_spans < 1 || op->n_spans > SP_MIN(op->n_keys, SPANS_MAX))
-        return sp_fail(SP_E_ARG, "attend: %d keys in %d spans", op->n_keys, op->n_spans);
     return SP_OK;
-}
-
-/* lay_spans -- spans of (nearly) one length; each begins a block, or follows the one before. */
-static void lay_spans(rig *r, const sp_meter_op *op)
-{
-    int32_t slot = 0; /* after the last span, from block n_blocks on */
-    for (int s = 0; s < op->n_spans; s++) {
-        int64_t from = (int64_t)op->n_keys * s / op->n_spans;
-        int64_t to = (int64_t)op->n_keys * (s + 1) / op->n_spans;
-        const bool joined = op->joined != SP_METER_APART && (s || !op->n_trees);
-        if (slot && (!joined || op->joined == SP_METER_SCATTERED)) {
-            r->n_blocks++;
-            slot = 0;
-        }
-        r->spans[s] = (sp_span){.blocks = r->blocks + r->n_blocks,
-                                .first = slot,
-                                .n = (int32_t)(to - from),
-                                .at = (int32_t)from,
-                                .joined = joined};
-        slot += r->spans[s].n;
-        r->n_blocks += slot / SP_BLOCK_TOKENS;
-        slot %= SP_BLOCK_TOKENS;
-    }
-    if (slot) r->n_blocks++;
-    for (int32_t b = 0; b < r->n_blocks; b++) r->blocks[b] = (uint32_t)b;
 }
 
 static sp_err make_rig(rig *r, const sp_meter_op *op, size_t scratch_bytes)
 {
-    size_t rows = (size_t)op->rows, wide = (size_t)op->n_heads * (size_t)op->head;
-    size_t most_blocks = (size_t)op->n_keys / SP_BLOCK_TOKENS + (size_t)op->n_spans;
+    const size_t rows = (size_t)op->rows, wide = (size_t)op->n_heads * (size_t)op->head;
+    r->n_blocks = SP_DIV_UP(op->n_keys, SP_BLOCK_TOKENS);
     r->tables = noise_floats((size_t)op->n_keys * (size_t)op->head);
     r->q = noise_floats(rows * wide);
     r->out = noise_floats(rows * wide);
     r->pos = sp_alloc(rows, sizeof *r->pos);
     r->see = sp_alloc_zero(rows, sizeof *r->see);
-    r->spans = sp_alloc_zero((size_t)op->n_spans, sizeof *r->spans);
-    r->blocks = sp_alloc(most_blocks, sizeof *r->blocks);
+    r->blocks = sp_alloc((size_t)r->n_blocks, sizeof *r->blocks);
     r->scratch = sp_alloc_aligned(scratch_bytes);
-    r->sights = sp_alloc_zero((size_t)op->n_spans, sizeof *r->sights);
-    r->lists = sp_alloc((size_t)op->n_spans * 4, sizeof *r->lists);
-    if (!r->sights || !r->lists || !r->tables || !r->q || !r->out || !r->pos || !r->see ||
-        !r->spans || !r->blocks || !r->scratch)
+    if (!r->tables || !r->q || !r->out || !r->pos || !r->see || !r->blocks || !r->scratch)
         return sp_fail_nomem(rows * wide * sizeof *r->q, "queries and what they need");
-    lay_spans(r, op);
+    for (int32_t b = 0; b < r->n_blocks; b++) r->blocks[b] = (uint32_t)b;
     for (int i = 0; i < op->rows; i++) r->pos[i] = op->n_keys - op->rows + i;
-    r->sights[0] = (sp_sight){.n = op->n_spans};
-    r->pairs =
-        (double)op->rows * (op->n_keys - op->rows) + (double)op->rows * ((double)op->rows + 1) / 2;
-    if (op->n_trees)
-        r->pairs = sp_meter_lay_trees(
-            op, &(sp_meter_trees){r->spans, r->sights, r->lists, r->pos, r->see});
+    r->span = (sp_span){.blocks = r->blocks, .n = op->n_keys};
+    r->sight = (sp_sight){.n = 1};
     r->rope = (sp_rope){.n_rot = op->head,
                         .n_pos = op->n_keys,
                         .c = r->tables,
@@ -327,9 +285,9 @@ static sp_err make_rig(rig *r, const sp_meter_op *op, size_t scratch_bytes)
                              .pos = r->pos,
                              .see = r->see,
                              .m = op->rows,
-                             .spans = r->spans,
-                             .n_spans = op->n_spans,
-                             .sights = r->sights};
+                             .spans = &r->span,
+                             .n_spans = 1,
+                             .sights = &r->sight};
     return SP_OK;
 }
 
@@ -340,11 +298,8 @@ static void free_rig(rig *r)
     sp_free(r->out);
     sp_free(r->pos);
     sp_free(r->see);
-    sp_free(r->spans);
     sp_free(r->blocks);
     sp_free(r->scratch);
-    sp_free(r->sights);
-    sp_free(r->lists);
 }
 
 typedef struct store_job {
@@ -407,7 +362,7 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
     SP_TRY(find_type(op->type, &shape.type));
     SP_TRY(check_attend(op, &shape));
     size_t block_bytes = sp_kv_block_bytes(&shape);
-    if ((size_t)op->n_keys / SP_BLOCK_TOKENS + (size_t)op->n_spans > COPY_MAX / block_bytes)
+    if ((size_t)op->n_keys / SP_BLOCK_TOKENS > COPY_MAX / block_bytes)
         return sp_fail(SP_E_LIMIT, "attend: keys and values are more than %zu MiB", COPY_MAX >> 20);
     job j = {.ops = m->ops,
              .part = attend_part,
@@ -415,7 +370,7 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
                     .n_heads = op->n_kv_heads,
                     .head = op->head,
                     .block_bytes = block_bytes}};
-    size_t scratch = sp_attend_scratch_bytes(op->n_heads, op->n_kv_heads, op->head, op->n_spans);
+    size_t scratch = sp_attend_scratch_bytes(op->n_heads, op->n_kv_heads, op->head, 1);
     rig r = {0};
     sp_err err = make_rig(&r, op, scratch * (size_t)sp_team_size(m->team));
     if (err == SP_OK) err = make_kv(m, &j, &r);
@@ -428,8 +383,9 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
                                     .n_reqs = 1,
                                     .scratch = r.scratch,
                                     .scratch_bytes = scratch};
+        const double pairs = op->rows * (op->n_keys - op->rows + (op->rows + 1) / 2.0); /* of a query and a key that it sees */
         *out = (sp_meter_sample){.seconds = seconds_of(m, &j),
-                                 .ops = 4.0 * op->n_heads * op->head * r.pairs,
+                                 .ops = 4.0 * op->n_heads * op->head * pairs,
                                  .bytes = (double)r.n_blocks * (double)block_bytes};
     }
     free_rig(&r);

@@ -1,4 +1,4 @@
-"""`spolia bench prefill, decode, attend, gemm`: a row for every setting and round, shares of a bound
+"""`spolia bench prefill, decode`: a row for every setting and round, shares of a bound
 that was measured, what does not fit said and left out; bench/peer.py and bench/plot.py.
 No time is held to anything but that it passed.
 """
@@ -14,11 +14,9 @@ import pytest
 from conftest import PROGRAM, ROOT, refuse, run, succeed
 
 BUNDLED = ROOT / "demo/model.gguf"
-NAMES = ("prefill", "decode", "attend", "gemm")
+NAMES = ("prefill", "decode")
 SMALL = {"prefill": ["-m", BUNDLED, "--sizes", "5"],
-         "decode": ["-m", BUNDLED, "--batches", "1", "--depths", "0", "-n", "2"],
-         "attend": ["--heads", "4x2x32", "--depths", "9", "--rows", "2", "--types", "f16"],
-         "gemm": ["--shapes", "32x64", "--rows", "2", "--types", "f16"]}
+         "decode": ["-m", BUNDLED, "--batches", "1", "--depths", "0", "-n", "2"]}
 
 
 def bench(name, path, *options, rounds=1):
@@ -30,7 +28,7 @@ def bench(name, path, *options, rounds=1):
         rows = list(csv.DictReader(f))
     for row in rows:
         for key in row:
-            if key not in ("model", "type", "shape", "heads", "unit", "bound"):
+            if key not in ("model", "unit", "bound"):
                 row[key] = float(row[key]) if row[key] else None
     check(rows, most=100 if name == "decode" else 1.5)
     return rows, done
@@ -100,35 +98,8 @@ def test_weights_are_counted_once(make_model, tmp_path):
         assert 0.9 < ratio < 1.02, bounds
 
 
-def test_gemm(tmp_path):
-    rows, done = bench("gemm", tmp_path / "x.csv", "--types", "q8_0,q4_k,f16", "--shapes",
-                       "48x256,32x64", "--rows", "1,5")
-    assert settings(rows, "shape", "type", "rows") == sorted(
-        all_of(("48x256",), ("q8_0", "q4_k", "f16"), (1, 5)) +
-        all_of(("32x64",), ("q8_0", "f16"), (1, 5)))
-    assert done.stdout.count("skipped") == 2
-    assert "type q4_k, shape 32x64, rows 5: skipped" in done.stdout and "256" in done.stdout
-    for r in rows:
-        n_out, n_in = map(int, r["shape"].split("x"))
-        assert r["rate"] * r["seconds"] == pytest.approx(2e-9 * n_out * n_in * r["rows"], rel=1e-3)
-        assert r["bound"] in (("fp32", "read") if r["type"] == "f16" else ("int8", "read"))
-
-
-def test_attend(tmp_path):
-    rows, done = bench("attend", tmp_path / "x.csv", "--types", "q16,f16,q8_0", "--heads",
-                       "4x2x32,3x1x64", "--depths", "0,50", "--rows", "1,7", "--spans", "1,3")
-    whole = all_of(("q16", "f16", "q8_0"), ("4x2x32", "3x1x64"), (0, 50), (1, 7), (1, 3))
-    fit = [s for s in whole if s[2] + s[3] >= s[4]]  # one key cannot lie in three spans
-    assert settings(rows, "type", "heads", "depth", "rows", "spans") == fit
-    assert done.stdout.count("skipped") == 6 and "1 keys in 3 spans" in done.stdout
-    for r in rows:
-        heads, _, head = map(int, r["heads"].split("x"))
-        keys = sum(r["depth"] + i for i in range(1, int(r["rows"]) + 1))
-        assert r["rate"] * r["seconds"] == pytest.approx(4e-9 * heads * head * keys, rel=1e-3)
-
-
 def test_kernels_and_threads(variant, tmp_path):
-    _, done = bench("gemm", tmp_path / "x.csv", "--cpu", variant, "--threads", "1", *SMALL["gemm"])
+    _, done = bench("prefill", tmp_path / "x.csv", "--cpu", variant, "--threads", "1", *SMALL["prefill"])
     first = done.stdout.splitlines()[0]
     assert first.startswith("machine, 1 threads") and first.endswith("kernels: " + variant)
 
@@ -150,11 +121,7 @@ def test_what_does_not_fit_is_skipped(tmp_path):
 @pytest.mark.parametrize("name, options, word", [
     ("prefill", ["--sizes", "0"], "sizes"), ("prefill", ["--sizes", "8,"], "sizes"),
     ("prefill", ["--depths", "-1"], "depths"), ("decode", ["--batches", "257"], "batches"),
-    ("decode", ["--predict", "0"], "predict"), ("decode", ["--depths", "x"], "depths"),
-    ("attend", ["--heads", "14x2"], "heads"), ("attend", ["--types", "q4_0"], "q4_0"),
-    ("attend", ["--spans", "0"], "spans"), ("gemm", ["--shapes", "64"], "shapes"),
-    ("gemm", ["--shapes", "64x0"], "shapes"), ("gemm", ["--types", "q9_9"], "q9_9"),
-    ("gemm", ["--rows", "1.5"], "rows")])
+    ("decode", ["--predict", "0"], "predict"), ("decode", ["--depths", "x"], "depths")])
 def test_usage(name, options, word):
     refuse("bench", name, *SMALL[name], *options, naming=[word], code=2)
 
@@ -170,8 +137,8 @@ def test_usage_of_all(name):
 
 def test_refusals(tmp_path):
     out = tmp_path / "no/such/folder.csv"
-    refuse("bench", "gemm", *SMALL["gemm"], "--csv", out, naming=[out])
-    refuse("bench", "gemm", *SMALL["gemm"], "--cpu", "abacus", naming=["abacus"])
+    refuse("bench", "prefill", *SMALL["prefill"], "--csv", out, naming=[out])
+    refuse("bench", "prefill", *SMALL["prefill"], "--cpu", "abacus", naming=["abacus"])
     refuse("bench", "prefill", "-m", tmp_path / "none.gguf", naming=["none.gguf"])
     refuse("bench", "decode", naming=["model"], code=2)
 

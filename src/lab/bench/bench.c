@@ -12,8 +12,6 @@ const cli_command lab_benches[] = {
      bench_reuse},
     {"prefill", "Model", "tokens per second of prompts", bench_prefill},
     {"decode", "Model", "tokens per second of answers, one or several at a time", bench_decode},
-    {"attend", "Kernels", "span attention of one layer", bench_attend},
-    {"gemm", "Kernels", "products with a weight matrix", bench_gemm},
     {0},
 };
 

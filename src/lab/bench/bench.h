@@ -12,8 +12,6 @@
 int bench_reuse(int argc, char **argv);
 int bench_prefill(int argc, char **argv);
 int bench_decode(int argc, char **argv);
-int bench_attend(int argc, char **argv);
-int bench_gemm(int argc, char **argv);
 
 /* -- lists on the command line -------------------------------------------------------------- */
 

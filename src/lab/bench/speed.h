@@ -1,4 +1,4 @@
-/* speed.h -- what `spolia bench prefill, decode, attend, gemm` share: settings as rows of a
+/* speed.h -- what `spolia bench prefill` and `decode` share: settings as rows of a
  * table, measured in rounds that alternate with the machine's peaks.
  *
  *   round 1   probe   row 1   row 2   ...        each run is a line of the CSV

@@ -185,8 +185,7 @@ static sp_err time_attend(timing *t, const char *type, int rows, int keys, doubl
                                        .n_heads = hp->n_heads,
                                        .n_kv_heads = hp->n_kv_heads,
                                        .head = hp->head,
-                                       .n_keys = keys,
-                                       .n_spans = 1},
+                                       .n_keys = keys},
                         &s));
     *seconds += s.seconds * hp->n_layers;
     return SP_OK;
