@@ -16,19 +16,23 @@ typedef struct sp_context sp_context;
 
 /* How cached keys and values are used. */
 typedef struct sp_reuse_opts {
-    const char *policy; /* exact: "off", "prefix" (longest known prefix); approximate: "set" (chunks
-                           that were read together before, in any order), "full", "random", "h2o",
-                           "blend", "craft", "fusion", "flow" (chunks at any position); NULL:
-                           "prefix" */
-    float recompute;    /* share of the chunks' tokens that the last six recompute, 0 .. 1 */
-    float alpha;        /* craft: tokens to recompute = alpha CCI (1 - beta'), chunk by chunk
-                           (Cache-Craft eq. 12); 0: as many as `recompute` says */
-    int focus;          /* craft: layers for which the chunks that the question looks at must stay
-                           the same before the others' tokens are dropped; 0: 3; negative: never */
+    const char *policy; /* "NAME" or "NAME:key=value[,key=value]": a name of sp_reuse_policies and its parameters,
+                           such as "craft:focus=0"; NULL: "prefix", which is exact */
+    float recompute;    /* share of the chunks' tokens to recompute, 0 .. 1, by policies that do */
     bool exact_first;   /* chunks at any position: where a prefix of the prompt is known, take that
                            (exact), and copies of chunks only after it */
     bool unfused;       /* plain copies, even where copies fused with similar chunks are known */
 } sp_reuse_opts;
+
+/* A parameter of a reuse policy: "NAME:key=value" sets it. */
+typedef struct sp_reuse_param {
+    const char *name, *unit, *help; /* unit: "layers"; "" for a plain number */
+    double least, most, normal;     /* its range, and its value where none is given */
+    bool whole;                     /* integers only */
+    bool replaces_share;            /* above 0 it decides how much is recomputed, and sp_reuse_opts.recompute does not */
+} sp_reuse_param;
+
+enum { SP_REUSE_PARAMS = 4 }; /* parameters of one policy, at most */
 
 /* A reuse policy that sp_reuse_opts can name. */
 typedef struct sp_reuse_info {
@@ -38,17 +42,23 @@ typedef struct sp_reuse_info {
     bool anywhere;       /* takes chunks at any position, fused copies too */
     bool own_statistics; /* reads statistics of copies that only its own requests record */
     bool keeps_placed;   /* keeps copies conditioned on the chunks that preceded them in a prompt */
+    const sp_reuse_param *params; /* [n_params] */
+    int n_params;
 } sp_reuse_info;
 
 /* sp_reuse_policies -- all of them, [*n]. Thread: any. */
 SP_API const sp_reuse_info *sp_reuse_policies(int *n);
+/* sp_reuse_parse -- checks a value of sp_reuse_opts.policy. *out: the policy; values [SP_REUSE_PARAMS]: those of its
+ * parameters, in the order of its list. Either may be NULL. Errors: SP_E_ARG names what is wrong, and what there is.
+ * Thread: any. */
+SP_API sp_err sp_reuse_parse(const char *spec, const sp_reuse_info **out, double *values);
 
 /* A replacement policy, which sp_cache_opts.evict and its like can name. */
 typedef struct sp_evict_info {
     const char *name, *help;
 } sp_evict_info;
 
-/* sp_evict_policies -- all of them, [*n]. Thread: any. */
+/* sp_evict_policies -- all of them, [*n]; the first is the default. Thread: any. */
 SP_API const sp_evict_info *sp_evict_policies(int *n);
 
 /* Type of cached keys and values where none is named: integers of 16 bits with a scale for each head
@@ -80,7 +90,7 @@ typedef struct sp_tier_opts {
                             come back when a prompt has their text; 0: none */
     const char *host_kv; /* type of keys and values there, such as "q8_0": smaller, and rounded; copies of exact
                             prefixes are never rounded. NULL: kv_type */
-    const char *host_evict;  /* which copy leaves the host tier: a name of `evict`; NULL: "lru" */
+    const char *host_evict;  /* which copy leaves the host tier: a name of `evict`; NULL: the first */
     sp_preload preload;      /* when requests wait for copies that are being loaded */
     bool admit_cheaper;      /* the host tier and the store take a copy only if loading it costs less than computing
                                 it did, by the loads so far; before the first, all */
@@ -89,7 +99,7 @@ typedef struct sp_tier_opts {
     int64_t store_bytes;     /* size limit of the folder: copies leave it as `store_evict` says; 0: what it holds
                                 when the context opens, and half of what its disk has free. 1 GiB of the disk (5 % of
                                 a small one) stays free in any case */
-    const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: "lru" */
+    const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: the first */
     int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
                                 write that makes none, no other begins until it ends; 0: 5000 */
 } sp_tier_opts;
@@ -119,9 +129,17 @@ typedef struct sp_machine_opts {
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */
 } sp_machine_opts;
 
+/* An order of waiting requests, which sp_queue_opts.order can name. */
+typedef struct sp_queue_info {
+    const char *name, *help;
+} sp_queue_info;
+
+/* sp_queue_orders -- all of them, [*n]; the first is the default. Thread: any. */
+SP_API const sp_queue_info *sp_queue_orders(int *n);
+
 typedef struct sp_queue_opts {
-    const char *order; /* which waiting request starts next: "reorder" (most cached tokens for each computed one),
-                          "fcfs", "lpm", "lsp"; NULL: "reorder". Priorities and tenants come first */
+    const char *order; /* which waiting request starts next: a name of sp_queue_orders; NULL: the first. Priorities
+                          and tenants come first */
     int window;        /* later requests of its tenant that may start before one; 0: 32 */
     int gap_ms;        /* while requests decode, a step computes so much of prompts that tokens of an answer come at
                           most this far apart; prompts get half of the answers' time at least; 0: no limit */

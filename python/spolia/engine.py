@@ -31,6 +31,18 @@ _GROUPED = _engine_options()
 
 
 @dataclass(frozen=True)
+class Parameter:
+    """A parameter of a reuse policy, set as in reuse="craft:focus=0"."""
+
+    name: str
+    unit: str
+    help: str
+    least: float
+    most: float
+    normal: float  #: where none is given
+
+
+@dataclass(frozen=True)
 class Policy:
     """A reuse policy."""
 
@@ -38,12 +50,18 @@ class Policy:
     help: str
     exact: bool  #: answers equal those of "off"
     recomputes: bool  #: `recompute` has a meaning for it
+    parameters: "tuple[Parameter, ...]" = ()
 
 
 def policies() -> "list[Policy]":
     n = ffi.new("int *")
     p = lib.sp_reuse_policies(n)
-    return [Policy(text(p[i].name), text(p[i].help), bool(p[i].exact), bool(p[i].recomputes)) for i in range(n[0])]
+
+    def parameter(a: Any) -> Parameter:
+        return Parameter(text(a.name), text(a.unit), text(a.help), a.least, a.most, a.normal)
+
+    return [Policy(text(p[i].name), text(p[i].help), bool(p[i].exact), bool(p[i].recomputes),
+                   tuple(parameter(p[i].params[k]) for k in range(p[i].n_params))) for i in range(n[0])]
 
 
 @dataclass(frozen=True)
@@ -180,7 +198,8 @@ def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", d
 class Engine(Handle):
     """Opens a model: a GGUF file or a Hugging Face folder.
 
-    reuse: the default policy of requests (`policies()` lists them), recompute its share; store: a folder in which
+    reuse: the default policy of requests, "NAME" or "NAME:key=value,key=value" (`policies()` lists names and
+    parameters), recompute its share; store: a folder in which
     copies of chunks outlive the process. All other fields of sp_context_opts and its groups are options under their names: n_ctx,
     kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number of threads may use one engine;
     requests that run at the same time are computed together.

@@ -10,8 +10,9 @@
 #define GHOSTS "+ghosts"
 
 static const sp_evict_policy *const policies[] = {
-    &sp_evict_lru, &sp_evict_lfu,  &sp_evict_gdsf,   &sp_evict_pgdsf,
-    &sp_evict_fr,  &sp_evict_lacr, &sp_evict_hazard,
+#define X(name) &sp_evict_##name,
+    SP_EVICT_POLICIES(X)
+#undef X
 };
 
 const sp_evict_policy *sp_evict_nth(size_t i)

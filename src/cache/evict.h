@@ -1,7 +1,7 @@
 /* evict.h -- replacement policies: which copy leaves the device next.
  *
  * The order of use is kept here, for every policy: a list of all READY copies from newest to oldest.
- * A policy is one file with one sp_evict_policy, and a line in the table in evict.c. Most only say a
+ * A policy is one file with one sp_evict_policy, and its name in SP_EVICT_POLICIES. Most only say a
  * priority; the heap (cache/rank.h) finds the least.
  *
  *   ledger            sp_evict_...   policy
@@ -70,10 +70,15 @@ struct sp_evict_policy {
     sp_copy *(*victim)(sp_evict *e);                         /* evictable, or NULL: there is none */
 };
 
-extern const sp_evict_policy sp_evict_lru, sp_evict_lfu, sp_evict_gdsf, sp_evict_pgdsf, sp_evict_fr,
-    sp_evict_lacr, sp_evict_hazard;
+/* SP_EVICT_POLICIES -- all of them, the default first: X(lru) is sp_evict_lru. The one list: a new policy is a file and
+ * a word here. */
+#define SP_EVICT_POLICIES(X) X(lru) X(lfu) X(gdsf) X(pgdsf) X(fr) X(lacr) X(hazard)
 
-/* sp_evict_nth -- the i-th of the table, or NULL: to list them. */
+#define X(name) extern const sp_evict_policy sp_evict_##name;
+SP_EVICT_POLICIES(X)
+#undef X
+
+/* sp_evict_nth -- the i-th of the list, or NULL. */
 const sp_evict_policy *sp_evict_nth(size_t i);
 
 /* sp_evict_init -- Errors: SP_E_ARG, SP_E_NOMEM; fini cleans up after both. */

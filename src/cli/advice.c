@@ -20,14 +20,17 @@ static void find_ignored(const model_options *m, advice *a)
 {
     const sp_reuse_opts *r = &m->ctx.reuse;
     const cli_policy *p = cli_policy_find(a->policy, NULL);
+    char spec[CLI_SPEC];
     if (!p) return; /* model_options_open refuses it */
-    bool by_alpha = p->keeps_placed && r->alpha > 0;
+    snprintf(spec, sizeof spec, "%s", m->reuse ? m->reuse : a->policy);
+    model_options_policy(m, spec);
+    const bool by_amount = cli_policy_amount(spec) > 0;
     const struct {
         bool given;
         const char *name;
-    } options[] = {{!isnan(r->recompute) && (!p->recomputes || by_alpha), "--recompute"},
-                   {!isnan(r->alpha) && !p->keeps_placed, "--alpha"},
-                   {r->focus && !p->keeps_placed, "--focus"},
+    } options[] = {{!isnan(r->recompute) && (!p->recomputes || by_amount), "--recompute"},
+                   {!isnan(m->alpha) && !cli_policy_has(p, "alpha"), "--alpha"},
+                   {m->focus && !cli_policy_has(p, "focus"), "--focus"},
                    {r->unfused && !p->anywhere, "--unfused"},
                    {m->ctx.tiers.store && strcmp(a->policy, "off") == 0, "--store"}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
@@ -64,8 +67,8 @@ static void find_idle(const model_options *m, advice *a)
 
 advice advice_of(const model_options *m)
 {
-    const char *policy = m->ctx.reuse.policy;
-    advice a = {.policy = policy ? policy : "prefix"};
+    const cli_policy *p = cli_policy_find(m->reuse, NULL);
+    advice a = {.policy = p ? p->name : m->reuse};
     find_ignored(m, &a);
     find_idle(m, &a);
     return a;

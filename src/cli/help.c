@@ -66,7 +66,8 @@ static char *describe(const opt *o, const opt_origin *origin)
 static void print_choices(const opt_choice *c)
 {
     for (; c && c->name; c++) {
-        printf("%*s%-8s ", LEFT + 5, "", c->name);
+        int n = printf("%*s%-8s ", LEFT + 5, "", c->name);
+        if (n > LEFT + 14) printf("\n%*s", LEFT + 14, "");
         print_wrapped(c->help, LEFT + 14);
     }
 }

@@ -12,6 +12,17 @@
 #include "cli/cli.h"
 #include "cli/policies.h"
 
+/* In the order of sp_preload. */
+static const opt_choice preloads[] = {
+    {"layers", "while requests wait; a request begins when the first layers of its copies are there"},
+    {"request", "while requests wait; a request begins when all of its copies are there"},
+    {"none", "when the request is the next to start"},
+    {NULL, NULL}};
+static const opt_choice admits[] = {
+    {"all", "every copy"},
+    {"cheaper", "those that take less time to load than to compute"},
+    {NULL, NULL}};
+
 static void make_texts(model_options *m)
 {
     snprintf(m->recompute_help, sizeof m->recompute_help,
@@ -62,7 +73,8 @@ static int reuse_options(model_options *m, opt *to)
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_GROUP, "Reuse"},
-        {OPT_STRING, "reuse", 0, "POLICY", &c->reuse.policy, "how copies are used (prefix)",
+        {OPT_STRING, "reuse", 0, "POLICY", &m->reuse,
+         "how copies are used; parameters follow the name: NAME:key=value,key=value (prefix)",
          .common = true, .choices = cli_policy_choices()},
         {OPT_FLOAT, "recompute", 0, "R", &c->reuse.recompute, m->recompute_help, .common = true},
         {OPT_STRING, "decode", 0, "HOW", &c->decode.how,
@@ -72,10 +84,9 @@ static int reuse_options(model_options *m, opt *to)
          .common = true},
         {OPT_FLAG, "unfused", 0, NULL, &c->reuse.unfused,
          "use plain copies of chunks, even where fused copies are known"},
-        {OPT_FLOAT, "alpha", 0, "A", &c->reuse.alpha,
-         "craft: recomputation factor (Cache-Craft eq. 12), instead of --recompute"},
-        {OPT_INT, "focus", 0, "W", &c->reuse.focus,
-         "craft: layers after which only focused chunks are recomputed (3); negative: never"},
+        {OPT_FLOAT, "alpha", 0, "A", &m->alpha, "the same as --reuse craft:alpha=A"},
+        {OPT_INT, "focus", 0, "W", &m->focus,
+         "the same as --reuse craft:focus=W; negative: never drop tokens"},
         {OPT_FLOAT, "guard", 0, "SHARE", &c->guard.share,
          "share of requests to check against full attention; 0: none (0.05)"},
         {OPT_FLOAT, "guard-bound", 0, "NATS", &c->guard.bound,
@@ -108,17 +119,14 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "store-evict", 0, "NAME", &c->tiers.store_evict,
          "which copy is dropped when it is full, as --evict (lru)"},
         {OPT_STRING, "preload", 0, "HOW", &m->preload,
-         "load copies for waiting requests, and begin with their first layers: layers, request, "
-         "none "
-         "(layers)"},
+         "when copies are loaded (layers)", .choices = preloads},
         {OPT_INT, "load-timeout", 0, "MS", &c->tiers.load_timeout_ms,
          "if loading a copy makes no progress for this long, it is computed instead; a write is "
          "given up (5000)"},
         {OPT_STRING, "admit", 0, "WHICH", &m->admit,
-         "copies that tiers accept: all, or cheaper: those that load faster than they compute "
-         "(all)"},
+         "which copies the host tier and the store accept (all)", .choices = admits},
         {OPT_STRING, "queue-order", 0, "NAME", &c->queue.order,
-         "which waiting request starts next: reorder, fcfs, lpm, lsp (reorder)"},
+         "which waiting request starts next (reorder)", .choices = cli_queue_choices()},
         {OPT_INT, "queue-window", 0, "N", &c->queue.window,
          "later requests that may start before one (32)"},
     };
@@ -128,7 +136,8 @@ static int cache_options(model_options *m, opt *to)
 
 void model_options_init(model_options *m)
 {
-    *m = (model_options){.ctx.reuse = {.recompute = NAN, .alpha = NAN, .exact_first = true},
+    *m = (model_options){.ctx.reuse = {.recompute = NAN, .exact_first = true},
+                         .alpha = NAN,
                          .ctx.guard.share = 0.05f}; /* NAN: not given */
     make_texts(m);
     if (cache_dir("packs", m->packs, sizeof m->packs)) m->ctx.machine.packs = m->packs;
@@ -141,7 +150,7 @@ void model_options_init(model_options *m)
 
 void model_options_compares(model_options *m)
 {
-    const void *const hidden[] = {&m->ctx.reuse.policy, &m->ctx.reuse.recompute,
+    const void *const hidden[] = {&m->reuse, &m->ctx.reuse.recompute,
                                   &m->ctx.tiers.store};
     for (opt *o = m->table; o->kind != OPT_END; o++)
         for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
@@ -156,47 +165,61 @@ static void log_line(sp_log_level level, const char *line, void *user)
 
 /* find_share -- how much a policy recomputes when the command line does not say: what calibrate
  * found for the model, or a share for which the papers report most results. */
-static bool find_share(const char *model, const char *policy, bool verbose, sp_reuse_opts *r)
+static bool find_share(model_options *m)
 {
     calibration found = {.recompute = CALIBRATION_DEFAULT_SHARE};
-    char *path = calibration_path(model), line[512];
-    bool is_there = false, good = calibration_read(path, policy, &found, &is_there);
-    r->recompute = (float)found.recompute;
-    r->alpha = (float)found.alpha;
-    snprintf(line, sizeof line, "%s: recompute %.4g, alpha %.4g, %s%s", policy, found.recompute,
+    char *path = calibration_path(m->ctx.model), line[640];
+    bool is_there = false, good = calibration_read(path, m->policy, &found, &is_there);
+    m->ctx.reuse.recompute = (float)found.recompute;
+    const sp_reuse_param *amount = cli_policy_amount_param(cli_policy_find(m->policy, NULL));
+    snprintf(line, sizeof line, "%s: recompute %.4g, alpha %.4g, %s%s", m->policy, found.recompute,
              found.alpha, is_there ? "calibrated: " : "the default, not calibrated in ", path);
-    if (good && verbose) log_line(SP_LOG_INFO, line, NULL);
+    if (amount && found.alpha > 0) cli_policy_add(m->policy, amount->name, found.alpha);
+    if (good && m->verbose) log_line(SP_LOG_INFO, line, NULL);
     free(path);
     return good;
+}
+
+void model_options_policy(const model_options *m, char *spec)
+{
+    if (!isnan(m->alpha)) cli_policy_add(spec, "alpha", (double)m->alpha);
+    if (m->focus) cli_policy_add(spec, "focus", m->focus < 0 ? 0 : m->focus);
 }
 
 static bool complete_reuse(model_options *m)
 {
     sp_reuse_opts *r = &m->ctx.reuse;
-    const cli_policy *policy = r->policy ? cli_policy_find(r->policy, NULL) : NULL;
-    if (m->ctx.model && isnan(r->recompute) && isnan(r->alpha) && policy && policy->recomputes)
-        return find_share(m->ctx.model, r->policy, m->verbose, r);
+    if (m->reuse) {
+        if (sp_reuse_parse(m->reuse, NULL, NULL) != SP_OK || strlen(m->reuse) >= CLI_SPEC / 2)
+            return cli_fail_with("--reuse %.200s: %s", m->reuse, sp_error_detail()), false;
+        snprintf(m->policy, sizeof m->policy, "%s", m->reuse);
+        model_options_policy(m, m->policy);
+        r->policy = m->policy;
+    }
+    const cli_policy *p = m->reuse ? cli_policy_find(m->policy, NULL) : NULL;
+    if (m->ctx.model && isnan(r->recompute) && p && p->recomputes && !cli_policy_amount(m->policy))
+        return find_share(m);
     if (isnan(r->recompute)) r->recompute = 0;
-    if (isnan(r->alpha)) r->alpha = 0;
     return true;
 }
 
-/* choose -- the index of a word in a list of n; -1 after an error message. */
-static int choose(const char *option, const char *word, const char *const *list, int n)
+/* choose -- the index of a word in a list of values, the first without a word; -1 after an error message. */
+static int choose(const char *option, const char *word, const opt_choice *list)
 {
-    for (int i = 0; i < n; i++)
-        if (!word || strcmp(word, list[i]) == 0) return i;
-    cli_fail_with("--%s: \"%s\" is unknown: %s, %s%s%s", option, word, list[0], list[1],
-                  n > 2 ? ", " : "", n > 2 ? list[2] : "");
+    char names[256] = "";
+    for (int i = 0; list[i].name; i++) {
+        if (!word || strcmp(word, list[i].name) == 0) return i;
+        const size_t n = strlen(names);
+        snprintf(names + n, sizeof names - n, "%s%s", i ? ", " : "", list[i].name);
+    }
+    cli_fail_with("--%s: \"%s\" is unknown: %s", option, word, names);
     return -1;
 }
 
 static bool complete_tiers(model_options *m)
 {
-    static const char *const preloads[] = {"layers", "request", "none"}, *const admits[] = {
-                                                                             "all", "cheaper"};
-    int preload = choose("preload", m->preload, preloads, 3);
-    int admit = preload < 0 ? -1 : choose("admit", m->admit, admits, 2);
+    int preload = choose("preload", m->preload, preloads);
+    int admit = preload < 0 ? -1 : choose("admit", m->admit, admits);
     if (admit < 0) return false;
     m->ctx.tiers.preload = (sp_preload)preload;
     m->ctx.tiers.admit_cheaper = admit == 1;

@@ -3,12 +3,17 @@
 #define SP_CLI_MODEL_OPTIONS_H
 
 #include "cli/options.h"
+#include "cli/policies.h"
 #include "spolia.h"
 
 typedef struct model_options {
     sp_context_opts ctx;
     const char *type_k, *type_v; /* -ctk, -ctv: one pool holds both, so they must agree */
     const char *preload, *admit, *resident;
+    const char *reuse;           /* as given: a policy and its parameters */
+    float alpha;                 /* --alpha, --focus: other spellings of parameters of craft; NAN, 0: not given */
+    int focus;
+    char policy[CLI_SPEC];       /* of ctx.reuse, once opened */
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
     char recompute_help[256];
@@ -19,6 +24,8 @@ typedef struct model_options {
 void model_options_init(model_options *m);
 /* model_options_compares -- for commands that compare policies: --help does not show --reuse. */
 void model_options_compares(model_options *m);
+/* model_options_policy -- adds what --alpha and --focus say to a spec [CLI_SPEC]. */
+void model_options_policy(const model_options *m, char *spec);
 /* model_options_open -- checks and opens the context. NULL after an error message. */
 sp_context *model_options_open(model_options *m);
 

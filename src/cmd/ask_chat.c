@@ -20,7 +20,7 @@
 typedef struct chat {
     asking *a;
     sp_reuse_opts reuse; /* of /reuse */
-    char policy[24];
+    char policy[CLI_SPEC];
 } chat;
 
 static volatile sig_atomic_t stop;
@@ -46,7 +46,7 @@ static void do_help(chat *c, const char *rest)
 {
     fputs(
         "  /sources              the documents of the conversation, by number\n"
-        "  /reuse NAME [SHARE]   the reuse policy from now on, and its share of recomputed tokens\n"
+        "  /reuse POLICY [SHARE] use this reuse policy from now on, and recompute this share of tokens\n"
         "  /clear                begin a new conversation\n"
         "  /save FILE            write the conversation as Markdown\n"
         "  /quit                 end, as Ctrl-D does\n"
@@ -83,30 +83,35 @@ static bool set_share(chat *c, const cli_policy *p, const char *share, sp_reuse_
         return good;
     }
     char *path = calibration_path(c->a->model);
-    good = calibration_read(path, p->name, &found, &any);
+    good = calibration_read(path, c->policy, &found, &any);
     free(path);
     out->recompute = (float)found.recompute;
-    out->alpha = (float)found.alpha;
+    const sp_reuse_param *amount = cli_policy_amount_param(p);
+    if (amount && found.alpha > 0) cli_policy_add(c->policy, amount->name, found.alpha);
     return good;
 }
 
 static void do_reuse(chat *c, const char *rest)
 {
-    char name[24] = "", share[24] = "";
-    sscanf(rest, "%23s %23s", name, share);
-    const cli_policy *p = cli_policy_find(name, NULL);
-    if (!p || strchr(name, '+')) {
+    chat now = {.a = c->a};
+    char share[24] = "";
+    const cli_policy *p;
+    sp_reuse_opts chosen = {.exact_first = true};
+    if (sscanf(rest, "%79s %23s", now.policy, share) < 1) {
         cli_warn("/reuse: choose one of %s", cli_policy_names(CLI_ALL));
         return;
     }
-    sp_reuse_opts chosen = {.exact_first = true};
-    if (!set_share(c, p, share, &chosen)) return;
-    snprintf(c->policy, sizeof c->policy, "%s", name);
+    if (sp_reuse_parse(now.policy, &p, NULL) != SP_OK) {
+        cli_warn("/reuse: %s", sp_error_detail());
+        return;
+    }
+    if (!set_share(&now, p, share, &chosen)) return;
+    memcpy(c->policy, now.policy, sizeof c->policy);
     chosen.policy = c->policy;
     c->reuse = chosen;
     c->a->reuse = &c->reuse;
-    fprintf(stderr, "reuse: %s", name);
-    if (p->recomputes) fprintf(stderr, ", share %.3g", (double)chosen.recompute);
+    fprintf(stderr, "reuse: %s", c->policy);
+    if (p->recomputes && !cli_policy_amount(c->policy)) fprintf(stderr, ", share %.3g", (double)chosen.recompute);
     fputc('\n', stderr);
 }
 

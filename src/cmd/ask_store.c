@@ -39,8 +39,7 @@ static bool is_exact(const cli_policy *p)
 
 void ask_store_choose(ask_store *s, model_options *m, const char *index)
 {
-    const char *name = m->ctx.reuse.policy ? m->ctx.reuse.policy : "prefix";
-    const cli_policy *p = cli_policy_find(name, NULL);
+    const cli_policy *p = cli_policy_find(m->reuse, NULL);
     *s = (ask_store){.said = true};
     if (m->ctx.tiers.store || !p || strcmp(p->name, "off") == 0) return;
     if (!beside(s, index)) {

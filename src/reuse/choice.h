@@ -3,14 +3,13 @@
 #define SP_REUSE_CHOICE_H
 
 #include "reuse/reuse.h"
-#include "spolia.h"
 
 /* sp_reuse_opts after their check. */
 typedef struct sp_reuse_choice {
     const sp_reuse_policy *policy;
-    float recompute, alpha;
-    int focus;
+    float recompute;
     bool exact_first, unfused;
+    double params[SP_REUSE_PARAMS]; /* of the policy */
 } sp_reuse_choice;
 
 /* sp_reuse_choose -- Errors: SP_E_ARG names the option. */

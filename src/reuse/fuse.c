@@ -30,7 +30,6 @@ static sp_err without_last(const sp_reuse_input *in, sp_plan *plan, sp_reuse_inp
     found[n - 1] = (sp_found){0};
     *out = *in;
     out->found = found;
-    out->focus = 0;
     return SP_OK;
 }
 
@@ -51,7 +50,7 @@ static sp_err plan_fused(const sp_reuse_input *in, sp_plan *plan)
     SP_TRY(sp_plan_add_sight(plan, NULL, in->n_segs, &see));
     for (int i = 0; i < in->n_segs; i++)
         if (plan->slots[i].n_known == 0) SP_TRY(sp_reuse_add_tokens(&rest, i, see, plan));
-    return sp_craft_gate_begin(&rest, plan, seg_of, recomputed);
+    return sp_craft_gate_begin(&rest, plan, seg_of, recomputed, 0);
 }
 
 static sp_err next_fuse(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)

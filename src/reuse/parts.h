@@ -4,16 +4,14 @@
 
 #include "reuse/reuse.h"
 
-extern const sp_reuse_policy sp_reuse_prefix;
-extern const sp_reuse_policy sp_reuse_full;
-extern const sp_reuse_policy sp_reuse_random;
-extern const sp_reuse_policy sp_reuse_blend;
-extern const sp_reuse_policy sp_reuse_fusion;
-extern const sp_reuse_policy sp_reuse_flow;
-extern const sp_reuse_policy sp_reuse_craft;
-extern const sp_reuse_policy sp_reuse_h2o;
-extern const sp_reuse_policy sp_reuse_set;
-extern const sp_reuse_policy sp_reuse_link;
+/* SP_REUSE_POLICIES -- all policies that a user can name, in the order of help texts: X(full) is sp_reuse_full. The
+ * one list: a new policy is a file and a word here. */
+#define SP_REUSE_POLICIES(X) \
+    X(off) X(prefix) X(set) X(full) X(random) X(link) X(h2o) X(blend) X(craft) X(fusion) X(flow)
+
+#define X(name) extern const sp_reuse_policy sp_reuse_##name;
+SP_REUSE_POLICIES(X)
+#undef X
 
 /* -- find.c: which copies serve ------------------------------------------------------------- */
 

@@ -1,5 +1,5 @@
 /* reuse.h -- reuse policies: a prompt, and what the ledger knows of it, become plans. Pure: no I/O,
- * no device, no locks. One file a policy; policies.c lists them.
+ * no device, no locks. One file a policy; SP_REUSE_POLICIES (parts.h) lists them.
  *
  *   find        which copy serves each segment: fills found[]; copies that are only in a lower tier
  *               are loaded before the first plan is made
@@ -20,6 +20,7 @@
 #include "cache/by_content.h"
 #include "cache/by_path.h"
 #include "kv/plan.h"
+#include "spolia_context.h"
 
 typedef enum sp_source {
     SP_FROM_NOWHERE, /* no copy, or this request has computed it */
@@ -55,13 +56,12 @@ typedef struct sp_reuse_input {
     sp_found *found;      /* [n_segs] */
     float recompute;      /* share of the chunks' tokens to recompute, 0 .. 1; 0 unless the policy
                              recomputes */
-    float alpha;          /* craft: factor of CFO, or 0: as `recompute` says */
-    int focus;            /* craft: layers that focused chunks must be stable; 0: never drop */
     bool unfused;         /* leave fused copies alone */
     bool exact_first;     /* prefer an exact prefix to copies of chunks */
     bool warm;            /* no answer is wanted: make copies known, nothing else */
     int32_t answer_room;  /* tokens that decoding may add */
-    int32_t window;           /* sp_reuse_window: tokens that a token looks at */
+    int32_t window;       /* sp_reuse_window: tokens that a token looks at */
+    double params[SP_REUSE_PARAMS]; /* of the policy, in the order of its list */
     int n_layers;
     int n_done[SP_PLAN_DONE]; /* plans that have run, by role */
     const sp_plan *last;      /* the plan that ran last, kept until the next is made; or NULL */
@@ -89,8 +89,11 @@ typedef struct sp_kept_list {
     int n;
 } sp_kept_list;
 
+/* A policy: one file, and its name in SP_REUSE_POLICIES (parts.h). */
 typedef struct sp_reuse_policy {
     const char *name, *help;
+    const sp_reuse_param *params; /* [n_params], at most SP_REUSE_PARAMS */
+    int n_params;
     bool exact;          /* logits equal those of "off" */
     bool recomputes;     /* computes the share `recompute` of the chunks' tokens */
     bool by_path;        /* takes copies by path alone: they are worth a place in the store */
@@ -112,8 +115,10 @@ typedef struct sp_reuse_policy {
 
 /* sp_reuse_policy_list -- all policies that a user can name. */
 const sp_reuse_policy *const *sp_reuse_policy_list(int *n);
-/* sp_reuse_policy_find -- by name. Errors: SP_E_ARG lists the names. */
-sp_err sp_reuse_policy_find(const char *name, const sp_reuse_policy **out) SP_MUST_CHECK;
+/* sp_reuse_policy_find -- of "NAME" or "NAME:key=value[,key=value]"; params [SP_REUSE_PARAMS]: the values of its
+ * parameters. Errors: SP_E_ARG names what is wrong, and the names or keys that there are. */
+sp_err sp_reuse_policy_find(const char *spec, const sp_reuse_policy **out,
+                            double *params) SP_MUST_CHECK;
 /* sp_reuse_policy_default -- exact, and serves every prompt: "prefix". */
 const sp_reuse_policy *sp_reuse_policy_default(void);
 extern const sp_reuse_policy sp_reuse_off;

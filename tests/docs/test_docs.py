@@ -150,11 +150,58 @@ def test_good_text_passes(text):
     assert check_docs().check_markdown("doc.md", text + "\n") == []
 
 
+def listed(path, macro):
+    """The names of a list such as SP_REUSE_POLICIES(X)."""
+    text = (ROOT / path).read_text(encoding="utf-8").split(f"#define {macro}(X)")[1]
+    return re.findall(r"X\((\w+)\)", re.split(r"(?<!\\)\n", text)[0])
+
+
+def table_of(page, section):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").split(f"## {section}\n" if section else "\n", 1)[1]
+    return re.findall(r"^\| (.*?) \|", text.split("\n## ")[0], re.M)
+
+
 def test_every_policy_is_described():
-    """The table of choosing-a-policy.md has the policies of the library's one list, in its order."""
-    listed = re.findall(r"&sp_reuse_(\w+)", (ROOT / "src/reuse/policies.c").read_text(encoding="utf-8").split("};")[0])
-    text = (ROOT / "docs/choosing-a-policy.md").read_text(encoding="utf-8").split("## The policies")[1].split("\n\n")[1]
-    assert re.findall(r"^\| `(\w+)`", text, re.M) == listed
+    """The table of choosing-a-policy.md has the policies of the library's one list, in its order, and their parameters."""
+    policies = listed("src/reuse/parts.h", "SP_REUSE_POLICIES")
+    named = [re.sub(r"`(\w+)`.*", r"\1", cell) for cell in table_of("choosing-a-policy.md", "The policies") if cell[0] == "`"]
+    assert [n for n in named if ":" not in n] == policies and len(policies) > 9
+    declared = re.findall(r'\{"(\w+)", "\w*",\s+"', "".join(p.read_text(encoding="utf-8") for p in (ROOT / "src/reuse").rglob("*.c")))
+    assert sorted(n.split(":")[1].strip("`") for n in named if ":" in n) == sorted(declared) and len(declared) > 2
+
+
+def test_policies_that_documents_name_exist():
+    """What follows --reuse, --evict and their like in documents, examples and scripts."""
+    known = {"reuse": listed("src/reuse/parts.h", "SP_REUSE_POLICIES"), "evict": listed("src/cache/evict.h", "SP_EVICT_POLICIES")}
+    assert len(known["evict"]) > 6
+    known["evict"] += ["belady"]  # of the simulator
+    seen = {"reuse": 0, "evict": 0}
+    files = [*documents(), *(ROOT / "bench").glob("*.*"), *(ROOT / "scripts").iterdir(), *(ROOT / "examples").iterdir()]
+    for path in files:
+        for option, name in re.findall(r"--(?:host-|store-)?(reuse|evict)[ =]`?([a-z0-9]+)", path.read_text(encoding="utf-8")):
+            assert name in known[option], f"{path}: --{option} {name}"
+            seen[option] += 1
+    assert seen["reuse"] > 20 and seen["evict"] > 3
+
+
+def test_every_route_is_described():
+    """The tables of paths in server.md and documents.md have the paths that the server has, and no other."""
+    text = (ROOT / "src/server/api/routes.c").read_text(encoding="utf-8").split("const srv_route srv_routes[]")[1]
+    routes = {(method, path) for method, path in re.findall(r'\{"([A-Z]+)", "(/[^"]*)"', text)}
+    assert len(routes) > 30
+    described = set()
+    for page, section in (("server.md", "Paths"), ("documents.md", None)):
+        for cell in table_of(page, section):
+            methods = "GET"
+            for method, path in re.findall(r"`(?:([A-Z]+) )?(/[^`?]*)", cell):
+                methods = method or methods
+                described.add((methods, re.sub(r"(?<=/)(ID|NAME)(/.*)?$", "", path)))
+    below = {p for _, p in routes if p.endswith("/")}
+    unknown = {(m, p) for m, p in described if (m, p) not in routes}
+    assert not unknown, f"described, but no route: {unknown}"
+    missing = {(m, p) for m, p in routes if (m, p) not in described}
+    assert not missing, f"not described in server.md or documents.md: {missing}"
+    assert "/v1/documents/" in below
 
 
 def test_the_page_of_the_c_library_is_current():

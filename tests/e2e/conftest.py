@@ -5,6 +5,8 @@ all, and the best of this machine where a test does not ask); SPOLIA_EMULATED sa
 needs none of their instructions; SPOLIA_DATA is a folder of data outside the repository, without
 which some tests are skipped; SPOLIA_MODELS the cache of scripts/real-models.
 """
+import functools
+import json
 import os
 import subprocess
 import sys
@@ -47,6 +49,14 @@ def succeed(*args, **options):
     done = run(*args, **options)
     assert done.returncode == 0, f"exit code {done.returncode}: {done.stderr}"
     return done.stdout
+
+
+@functools.lru_cache(None)
+def choices(command, option):
+    """The values that an option lists in its help, without parameters of policies: `choices("ask", "reuse")`."""
+    (described,) = [c for c in json.loads(succeed("--dump-help"))["commands"] if c["name"] == command]
+    (listed,) = [o["choices"] for o in described["options"] if o["name"] == option]
+    return [x["name"] for x in listed if ":" not in x["name"]]
 
 
 def refuse(*args, naming=(), code=1, **options):

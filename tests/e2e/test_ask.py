@@ -179,6 +179,17 @@ def test_options_with_an_effect_are_not(index, tmp_path, options):
     assert done.returncode == 0 and "spolia: " not in done.stderr
 
 
+def test_alpha_and_focus_are_parameters_of_craft(index):
+    question = [QUESTIONS[0]["question"]]
+
+    def recomputed(*options):
+        (account,) = ask(index, [QUESTIONS[1]["question"], *question], "-n", "1", "--guard", "0", *options)[1:]
+        return account["usage"]["recomputed_tokens"], account["reuse"]["policy"]
+
+    assert recomputed("--reuse", "craft", "--alpha", "0.7", "--focus", "-1") == recomputed("--reuse", "craft:alpha=0.7,focus=0")
+    assert recomputed("--reuse", "craft:alpha=0.7", "--alpha", "9") == recomputed("--reuse", "craft:alpha=0.7")
+
+
 def test_a_restart_finds_what_was_computed(index, tmp_path):
     """The default policy, and no flag but the store's; a store that was carried elsewhere, too."""
     store, there, carried = tmp_path / "kv", tmp_path / "there", tmp_path / "kv.spolia"

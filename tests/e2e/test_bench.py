@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from conftest import PROGRAM, ROOT, refuse, run, succeed
+from conftest import PROGRAM, ROOT, choices, refuse, run, succeed
 
 HEAD = "Answer the question from the documents."
 QUESTION = 20  # tokens
@@ -85,13 +85,13 @@ def test_the_accounts_add_up(model, tmp_path):
 
 def test_every_policy_is_measured(model, tmp_path):
     rows, _ = bench(model, tmp_path / "x.csv", "--alpha", "0.5", orders="shuffled", rounds=1,
-                    policies="prefix,set,full,random,h2o,blend,craft,fusion")
+                    policies=",".join(choices("ask", "reuse")[1:]) + ",craft:alpha=1,focus=0")
     cells = [(r["policy"], r["recompute"]) for r in rows]
-    selecting = [(p, r) for p in ("random", "h2o", "blend", "fusion") for r in (0, 0.3)]
-    alone = [(p, 0) for p in ("off", "prefix", "set", "full", "craft")]  # alpha is craft's ratio
-    assert sorted(cells) == sorted(alone + selecting)
+    alone = ["off", "prefix", "set", "full", "craft:alpha=0.5", "craft:alpha=1;focus=0"]  # alpha is craft's ratio
+    selecting = [(p, r) for p in choices("ask", "reuse") if p not in (*alone, "craft") for r in (0, 0.3)]
+    assert sorted(cells) == sorted([(p, 0) for p in alone] + selecting)
     for r in rows:
-        assert r["recomputed_tokens"] <= math.ceil(0.3 * 4 * 24) or r["policy"] == "craft"
+        assert r["recomputed_tokens"] <= math.ceil(0.3 * 4 * 24) or r["policy"].startswith("craft")
         assert r["reused_tokens"] + r["recomputed_tokens"] <= r["prompt_tokens"] - QUESTION
         assert r["policy"] in ("off", "prefix") or r["reused_tokens"] > 0
 

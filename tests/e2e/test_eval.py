@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import PROGRAM, ROOT, refuse, run, succeed
+from conftest import PROGRAM, ROOT, choices, refuse, run, succeed
 
 MODEL = ROOT / "demo/model.gguf"
 FILE = ROOT / "demo/questions.jsonl"
@@ -178,14 +178,27 @@ def test_kinds_have_summaries_of_their_own(index, tmp_path):
 
 
 def test_every_policy_is_run(index, tmp_path):
-    rows = evaluate(index, tmp_path / "all", "--limit", "1", "--ratios", "0.5",
-                    "--policies", "prefix,set,full,random,h2o,blend,craft,fusion")
-    assert [r["policy"] for r in rows] == ["off", "prefix", "set", "full", "random", "h2o", "blend", "craft",
-                                           "fusion"]
-    for r in rows[4:]:
+    rows = evaluate(index, tmp_path / "all", "--limit", "1", "--ratios", "0.5")
+    assert [r["policy"] for r in rows] == choices("ask", "reuse")
+    recomputing = [r for r in rows if float(r["recompute"]) > 0]
+    assert len(recomputing) > 5
+    for r in recomputing:
         assert int(r["n_recomputed"]) == pytest.approx(0.5 * int(r["n_chunk"]), abs=8)  # one a chunk
         assert 0 < float(r["kv_deviation"]) < 1
     assert {r["answer"] for r in rows[:3]} == {rows[0]["answer"]}
+
+
+def test_parameters_of_a_policy_are_settings(index, tmp_path):
+    rows = evaluate(index, tmp_path / "p", "--limit", "1", "--ratios", "0.5,1",
+                    "--policies", "random:seed=3,random,craft:alpha=0.3,focus=0,craft+fused:focus=1")
+    assert [(r["policy"], float(r["recompute"]), float(r["alpha"])) for r in rows] == [
+        ("off", 0, 0), ("random:seed=3", 0.5, 0), ("random:seed=3", 1, 0), ("random", 0.5, 0), ("random", 1, 0),
+        ("craft:alpha=0.3,focus=0", 0, 0.3), ("craft+fused:focus=1", 0.5, 0), ("craft+fused:focus=1", 1, 0)]
+    seeds = named(rows, "random:seed=3", "0.5") + named(rows, "random", "0.5")
+    assert len({r["n_recomputed"] for r in seeds}) == 1 and len({r["kv_deviation"] for r in seeds}) == 2
+    command = ("eval", "-m", MODEL, "-i", index, "-q", tmp_path / "none")
+    refuse(*command, "--policies", "random:seed=x", naming=["--policies", "seed=x", "seed (0 to"], code=2)
+    refuse(*command, "--policies", "full,fusion:alpha=1", naming=["fusion", "alpha=1", "none"], code=2)
 
 
 def test_fused_copies_are_others_than_plain_ones(index, tmp_path):

@@ -3,6 +3,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 from conftest import PROGRAM, ROOT, refuse, run, succeed
@@ -75,7 +76,7 @@ def test_policies_of_help_are_those_of_the_library(described, index):
     said = refuse("ask", "-m", MODEL, "-i", index, "--reuse", "magic", "river")
     names = re.search(r"unknown: ([a-z0-9, ]+[a-z0-9])", said).group(1)
     options = {o["name"]: o.get("choices") for o in dict(leaves(described))[("ask",)]["options"]}
-    assert names.split(", ") == [x["name"] for x in options["reuse"]]
+    assert names.split(", ") == [x["name"] for x in options["reuse"] if ":" not in x["name"]]
     said = refuse("ask", "-m", MODEL, "-i", index, "--evict", "magic", "river")
     for choice in options["evict"]:
         assert choice["name"] in said and len(choice["help"]) > 10
@@ -83,6 +84,35 @@ def test_policies_of_help_are_those_of_the_library(described, index):
     assert names in {o["name"]: o["help"] for o in dict(leaves(described))[("eval",)]["options"]}["policies"]
     for name in names.split(", "):
         succeed("ask", "-m", MODEL, "-i", index, "--reuse", name, "-n", 1, "river")
+
+
+def test_parameters_of_policies_are_in_help_and_refused_by_name(described, index):
+    """What help shows as NAME:key=N is what --reuse takes, and what its errors name."""
+    options = {o["name"]: o.get("choices") for o in dict(leaves(described))[("ask",)]["options"]}
+    keys = {}
+    for choice in options["reuse"]:
+        name, _, parameter = choice["name"].partition(":")
+        keys.setdefault(name, []).extend([parameter.split("=")[0]] if parameter else [])
+    assert keys["craft"] == ["alpha", "focus"] and keys["random"] == ["seed"]
+    for name, known in keys.items():
+        refuse("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:nonsense=1", "river", naming=["nonsense=1", *known])
+        for key in known:
+            succeed("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:{key}=1", "-n", 1, "river")
+            for value in ("x", "1e9"):
+                refuse("ask", "-m", MODEL, "-i", index, "--reuse", f"{name}:{key}={value}", "river",
+                       naming=[f"{name}:", f"{key}={value}", *known])
+
+
+def test_completions_offer_the_values_that_options_list(described, tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/help-pages", "--program", PROGRAM, tmp_path], check=True)
+    options = {o["name"]: o.get("choices") for o in dict(leaves(described))[("ask",)]["options"]}
+    for option in ("reuse", "evict", "queue-order"):
+        names = [x["name"] for x in options[option] if ":" not in x["name"]]
+        asked = f'source "$1"; COMP_WORDS=(spolia ask --{option} ""); COMP_CWORD=3; _spolia; echo "${{COMPREPLY[@]}}"'
+        said = subprocess.run(["bash", "-c", asked, "-", tmp_path / "spolia.bash"], capture_output=True, text=True, check=True)
+        assert said.stdout.split() == names and len(names) > 3
+        assert f"({' '.join(names)})" in (tmp_path / "_spolia").read_text()
+        assert f"-l {option} -x -a '{' '.join(names)}'" in (tmp_path / "spolia.fish").read_text()
 
 
 # -- misspelt names --------------------------------------------------------------------------------

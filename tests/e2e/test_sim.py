@@ -3,9 +3,9 @@ import json
 
 import pytest
 
-from conftest import ROOT, refuse, succeed
+from conftest import ROOT, choices, refuse, succeed
 
-POLICIES = "lru,lfu,lfu+ghosts,gdsf,pgdsf,fr,lacr,hazard,belady"
+POLICIES = ",".join([*choices("ask", "evict"), "lfu+ghosts", "belady"])
 
 
 def write(path, requests, size=16):
@@ -28,8 +28,8 @@ def test_hits_by_hand(tmp_path):
     # Two documents fit. After A B A, C takes the place of B, and B that of C; belady keeps B.
     trace = write(tmp_path / "t.jsonl", "ABACAB")
     rows = sim(trace, "--memory", "32", "--policy", POLICIES)
-    assert hits(rows) == {"lru": 2, "lfu": 2, "lfu+ghosts": 2, "gdsf": 2, "pgdsf": 2, "fr": 2, "lacr": 2,
-                          "hazard": 2, "belady": 3}
+    assert hits(rows) == {**{p: 2 for p in POLICIES.split(",")}, "belady": 3}
+    assert set(hits(sim(trace, "--memory", "32"))) == {*POLICIES.split(",")} - {"lfu+ghosts"}  # without --policy: all
     assert {p: r["evictions"] for (p, _), r in rows.items()}["lru"] == 2
     assert {p: r["evictions"] for (p, _), r in rows.items()}["belady"] == 0
 

@@ -89,7 +89,7 @@ static void begin(request *r, setting *s, const prompt *p, float recompute, int 
 {
     *r = (request){.s = s, .p = p};
     asked_begin(&r->a, s, p, "craft", recompute);
-    r->a.in.focus = focus;
+    r->a.in.params[SP_CRAFT_FOCUS] = focus;
     for (int i = 0; i < p->n_segs; i++)
         if (is_chunk(r, i)) sp_ledger_use(s->ledger, r->a.found[i].copy, r->a.found[i].cfo, 1);
     assert_int_equal(asked_plan(&r->a, &r->plan), SP_PLAN_ANSWER);

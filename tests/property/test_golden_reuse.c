@@ -226,7 +226,7 @@ static void check_cold(setting *s, const json_t *golden)
     asked a;
     sp_plan plan;
     float logits[101];
-    asked_begin(&a, s, &s->p, "craft", 0.25f);
+    asked_begin(&a, s, &s->p, "craft:focus=0", 0.25f);
     assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
     run(&s->t, &plan, logits);
     assert_logits(s, logits, golden);
@@ -261,8 +261,8 @@ static void check_again(setting *s, const json_t *golden)
     prompt now;
     float logits[101];
     read_prompt(golden, &now);
-    asked_begin(&a, s, &now, "craft", number(golden, "share"));
-    a.in.alpha = number(golden, "alpha");
+    asked_begin(&a, s, &now, "craft:focus=0", number(golden, "share"));
+    a.in.params[SP_CRAFT_ALPHA] = number(golden, "alpha");
     assert_overlap(&a, golden);
     assert_int_equal(asked_plan(&a, &plan), SP_PLAN_ANSWER);
     assert_chosen(&now, &plan, golden);

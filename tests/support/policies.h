@@ -123,7 +123,7 @@ static inline void know_chunk(bench *b, int i, int32_t at)
 static inline const sp_reuse_policy *policy(const char *name)
 {
     const sp_reuse_policy *p = NULL;
-    assert_ok(sp_reuse_policy_find(name, &p));
+    assert_ok(sp_reuse_policy_find(name, &p, NULL));
     assert_string_equal(p->name, name);
     return p;
 }

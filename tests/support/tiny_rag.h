@@ -40,7 +40,8 @@ static inline void asked_begin(asked *a, setting *s, const prompt *p, const char
                                float recompute)
 {
     *a = (asked){.s = s, .p = p};
-    assert_ok(sp_reuse_policy_find(policy, &a->policy));
+    double params[SP_REUSE_PARAMS];
+    assert_ok(sp_reuse_policy_find(policy, &a->policy, params));
     for (int i = 0; i < p->n_segs; i++) a->ids[i] = p->segs[i].id;
     a->in = (sp_reuse_input){.segs = p->segs,
                              .n_segs = p->n_segs,
@@ -50,6 +51,7 @@ static inline void asked_begin(asked *a, setting *s, const prompt *p, const char
                              .recompute = a->policy->recomputes ? recompute : 0,
                              .answer_room = 4,
                              .n_layers = s->t.model.hp.n_layers};
+    memcpy(a->in.params, params, sizeof params);
     assert_ok(a->policy->find(
         &(sp_finder){.in = &a->in, .ledger = s->ledger, .arena = &s->arena, .now = 1}));
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/alloc.h"
 #include "lab/lab.h"
 
 const cli_command lab_benches[] = {
@@ -61,6 +62,22 @@ bool bench_names_parse(const char *option, const char *text, const char *const *
         out->v[out->n++] = name;
     }
     return true;
+}
+
+bool bench_policies_parse(const char *text, const model_options *m, bench_policies *out)
+{
+    char *copy = cli_copy(text), *rest = copy;
+    bool good = true;
+    out->n = 0;
+    for (char *item; good && (item = cli_policy_next(&rest)) != NULL;) {
+        bool fused = false;
+        good = out->n < BENCH_MAX_LIST && cli_policy_find(item, &fused) && !fused;
+        if (!good) cli_fail_with("--policies: \"%s\" is unknown: %s", item, cli_policy_names(CLI_ALL));
+        good = good && cli_policy_read("--policies", item, out->v[out->n]);
+        if (good) model_options_policy(m, out->v[out->n++]);
+    }
+    free(copy);
+    return good;
 }
 
 /* -- numbers -------------------------------------------------------------------------------- */

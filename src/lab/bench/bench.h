@@ -8,6 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/model_options.h"
+
 /* A subcommand gets argv[0] = its own name. */
 int bench_reuse(int argc, char **argv);
 int bench_prefill(int argc, char **argv);
@@ -35,6 +37,14 @@ typedef struct bench_names {
 /* bench_names_parse -- comma-separated words. allowed: NULL-terminated, or NULL for any. */
 bool bench_names_parse(const char *option, const char *text, const char *const *allowed,
                        bench_names *out);
+
+typedef struct bench_policies {
+    char v[BENCH_MAX_LIST][CLI_SPEC];
+    int n;
+} bench_policies;
+
+/* bench_policies_parse -- the list of --policies, with --alpha and --focus added. False after an error message. */
+bool bench_policies_parse(const char *text, const model_options *m, bench_policies *out);
 
 /* -- numbers -------------------------------------------------------------------------------- */
 

@@ -44,7 +44,8 @@ typedef struct size {
 typedef struct bench {
     model_options m;
     bench_list chunks, chunk_tokens, ratios;
-    bench_names policies, orders;
+    bench_policies policies;
+    bench_names orders;
     uint64_t random;
     sp_context *ctx;
     bench_words *words;
@@ -345,10 +346,8 @@ int bench_reuse(int argc, char **argv)
     const char *names = "prefix,fusion", *arrangements = "same,shuffled,half-new", *csv = NULL;
     bool resume = false;
     int minutes = 0;
-    bench_names policies;
     model_options_init(&b.m);
     model_options_compares(&b.m);
-    if (!bench_names_parse("policies", cli_policy_list(CLI_BUT_OFF), NULL, &policies)) return 1;
     snprintf(help, sizeof help, "%s (prefix,fusion)", cli_policy_names(CLI_BUT_OFF));
     const opt own[] = {
         {OPT_STRING, "chunks", 0, "LIST", &chunks, "chunks in a prompt (4,8,16,32)"},
@@ -379,7 +378,7 @@ int bench_reuse(int argc, char **argv)
     if (!bench_list_parse("chunks", chunks, 1, 4096, true, &b.chunks) ||
         !bench_list_parse("chunk-tokens", tokens, 1, 1 << 20, true, &b.chunk_tokens) ||
         !bench_list_parse("ratios", ratios, 0, 1, false, &b.ratios) ||
-        !bench_names_parse("policies", names, policies.v, &b.policies) ||
+        !bench_policies_parse(names, &b.m, &b.policies) ||
         !bench_names_parse("orders", arrangements, orders, &b.orders))
         return 2;
     if (resume && !csv) return cli_fail_with("bench reuse: --resume needs --csv"), 2;

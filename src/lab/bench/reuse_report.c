@@ -26,8 +26,7 @@ bool reuse_is_exact(const char *policy)
 bool reuse_has_ratio(const sp_reuse_opts *o)
 {
     const cli_policy *p = cli_policy_find(o->policy, NULL);
-    bool by_alpha = p && p->keeps_placed && o->alpha > 0;
-    return p && p->recomputes && !by_alpha;
+    return p && p->recomputes && !(cli_policy_amount(o->policy) > 0);
 }
 
 bool reuse_keeps_placed(const char *policy)
@@ -152,10 +151,20 @@ bool reuse_csv_close(reuse_csv *csv)
     return good;
 }
 
+/* csv_name -- a policy in the CSV file, which has commas between its fields. */
+static const char *csv_name(const char *policy, char *out)
+{
+    snprintf(out, CLI_SPEC, "%s", policy);
+    for (char *s = out; *s; s++)
+        if (*s == ',') *s = ';';
+    return out;
+}
+
 static reuse_cell *find_cell(reuse_cells *c, const char *policy, const char *order, double ratio)
 {
+    char name[CLI_SPEC];
     for (int i = 0; i < c->n; i++)
-        if (strcmp(c->v[i].reuse.policy, policy) == 0 &&
+        if (strcmp(csv_name(c->v[i].reuse.policy, name), policy) == 0 &&
             strcmp(reuse_order_name(c->v[i].order), order) == 0 &&
             fabs((double)c->v[i].reuse.recompute - ratio) < 1e-5)
             return &c->v[i];
@@ -166,10 +175,10 @@ static reuse_cell *find_cell(reuse_cells *c, const char *policy, const char *ord
 static void load_line(const char *line, reuse_cells *c, int n_chunks, int chunk_tokens)
 {
     int size[2], round, question;
-    char policy[32], order[32];
+    char policy[CLI_SPEC], order[32];
     double ratio, v[N_FIELDS] = {0};
     int n =
-        sscanf(line, "%d,%d,%d,%31[^,],%31[^,],%lf,%lf,%d,%lf,%lf,%lf,%lf,%lf,%lf", &size[0],
+        sscanf(line, "%d,%d,%d,%159[^,],%31[^,],%lf,%lf,%d,%lf,%lf,%lf,%lf,%lf,%lf", &size[0],
                &size[1], &round, policy, order, &ratio, &v[N_PROMPT], &question, &v[N_REUSED],
                &v[N_RECOMPUTED], &v[TTFT_US], &v[PLAN_US], &v[GAIN], &v[BOUND]);
     if (n != 14 || size[0] != n_chunks || size[1] != chunk_tokens || round < 1 ||
@@ -207,8 +216,9 @@ void reuse_csv_add(reuse_csv *csv, const reuse_cells *c, int n_chunks, int chunk
     for (int i = 0; i < c->n; i++) {
         const reuse_cell *cell = &c->v[i];
         const double *v = cell->rows[round].v;
+        char name[CLI_SPEC];
         fprintf(csv->f, "%d,%d,%d,%s,%s,%g,%.0f,%d,%.0f,%.0f,%.0f,%.0f,%.3f,%.3f\n", n_chunks,
-                chunk_tokens, round + 1, cell->reuse.policy, reuse_order_name(cell->order),
+                chunk_tokens, round + 1, csv_name(cell->reuse.policy, name), reuse_order_name(cell->order),
                 (double)cell->reuse.recompute, v[N_PROMPT], c->question_tokens, v[N_REUSED],
                 v[N_RECOMPUTED], v[TTFT_US], v[PLAN_US], v[GAIN], v[BOUND]);
     }

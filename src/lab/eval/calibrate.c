@@ -89,8 +89,9 @@ static void print_grid(const search *c, const eval_summary *sums, int chosen)
     printf("%d questions, %s; F1 of full attention %.3f\n%12s %11s %6s %12s\n", sums[0].n,
            c->policy, sums[0].f1, c->alphas ? "alpha" : "recompute", "recomputed", "F1", "kept");
     for (int s = 1; s < c->settings.n; s++) {
-        const sp_reuse_opts *r = &c->settings.v[s].reuse;
-        printf("%12.4g %9.1f %% %6.3f %10.1f %%%s\n", (double)(c->alphas ? r->alpha : r->recompute),
+        const eval_setting *of = &c->settings.v[s];
+        printf("%12.4g %9.1f %% %6.3f %10.1f %%%s\n",
+               c->alphas ? of->amount : (double)of->reuse.recompute,
                sums[s].recomputed * 100, sums[s].f1, sums[s].f1 / sums[0].f1 * 100,
                s == chosen ? "  <-" : "");
     }
@@ -108,27 +109,21 @@ static void print_trust(const search *c, int n, int chosen)
                (double)c->wanted * 100);
 }
 
-/* plain_policy -- the name that --reuse takes. */
-static void plain_policy(const char *name, char *out, size_t n)
-{
-    snprintf(out, n, "%.*s", (int)strcspn(name, "+"), name);
-}
-
 static bool save(const search *c, const eval_summary *sums, int chosen)
 {
     const eval_setting *s = &c->settings.v[chosen];
-    char *path = calibration_path(c->m.ctx.model), policy[24];
-    plain_policy(s->name, policy, sizeof policy);
-    bool done = calibration_write(path, policy,
-                                  &(calibration){.recompute = (double)s->reuse.recompute,
-                                                 .alpha = (double)s->reuse.alpha,
+    char *path = calibration_path(c->m.ctx.model), policy[CLI_SPEC]; /* as --reuse takes it */
+    bool done = cli_policy_read("--policy", s->name, policy);
+    done = done && calibration_write(path, policy,
+                                     &(calibration){.recompute = (double)s->reuse.recompute,
+                                                 .alpha = s->amount,
                                                  .quality = sums[chosen].f1 / sums[0].f1,
                                                  .wanted = (double)c->wanted,
                                                  .recomputed = sums[chosen].recomputed,
                                                  .n_questions = sums[0].n});
     if (done)
         printf("%s: %s %s %.4g\n", path, policy, c->alphas ? "alpha" : "recompute",
-               (double)(c->alphas ? s->reuse.alpha : s->reuse.recompute));
+               c->alphas ? s->amount : (double)s->reuse.recompute);
     free(path);
     return done;
 }
@@ -193,8 +188,8 @@ static bool check(const search *c)
     if (!policy || !policy->recomputes)
         cli_fail_with("--policy: \"%s\" has no ratio; choose one of %s", c->policy,
                       cli_policy_names(CLI_RECOMPUTING));
-    else if (c->alphas && !policy->keeps_placed)
-        cli_fail_with("--alphas: only craft has an alpha");
+    else if (c->alphas && !cli_policy_amount_param(policy))
+        cli_fail_with("--alphas: %s has no parameter in place of its share", policy->name);
     else if (!(c->wanted > 0 && c->wanted <= 1))
         cli_fail_with("--quality: %g is not in 0..1", (double)c->wanted);
     else
@@ -214,7 +209,7 @@ int lab_calibrate(int argc, char **argv)
         {OPT_FLOAT, "quality", 0, "Q", &c.wanted, "share of full attention's F1 to keep (0.95)",
          .common = true},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "ratios to try (" RATIOS ")"},
-        {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "craft: alphas to try instead"},
+        {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "values of craft's alpha to try instead"},
         {OPT_FLAG, "force", 0, NULL, &c.force, "save a choice of fewer than 20 questions, or of questions that tell no settings apart"},
         {OPT_FLAG, "dry-run", 0, NULL, &c.dry, "print the choice, save nothing", .common = true},
         {0},

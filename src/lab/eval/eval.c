@@ -96,7 +96,7 @@ static json_t *describe(const evaluation *v)
     set_text(s, "kv-type", v->m.type_k ? v->m.type_k : v->m.type_v ? v->m.type_v : SP_KV_TYPE);
     set_number(s, "kv-memory", (double)v->m.ctx.cache.kv_bytes);
     set_number(s, "ctx-size", v->m.ctx.n_ctx);
-    set_number(s, "focus", v->m.ctx.reuse.focus);
+    set_number(s, "focus", v->m.focus);
     set_number(s, "cold", v->cold);
     if (v->kind != EVAL_ANSWERS) set_text(s, "measure", v->measure);
     if (v->from_host)
@@ -208,7 +208,7 @@ static bool parse_measure(const char *text, eval_measure *out)
 int lab_eval(int argc, char **argv)
 {
     evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS};
-    char help[320];
+    char help[384];
     model_options_init(&v.m);
     model_options_compares(&v.m);
     eval_options_init(&v.o);
@@ -216,7 +216,7 @@ int lab_eval(int argc, char **argv)
         {OPT_STRING, "policies", 'p', "LIST", &v.policies, help, .common = true},
         {OPT_STRING, "ratios", 'r', "LIST", &v.ratios,
          "shares of chunk tokens to recompute (" RATIOS ")", .common = true},
-        {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "craft: its alphas, instead of --ratios"},
+        {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "values of craft's alpha, instead of --ratios"},
         {OPT_STRING, "measure", 0, "WHAT", &v.measure,
          "answers; likelihood: of the reference answer, one run a setting; or both (answers)"},
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
@@ -228,7 +228,7 @@ int lab_eval(int argc, char **argv)
         {0},
     };
     snprintf(help, sizeof help,
-             "policies, from %s (all); +fused after one of %s: with fused copies",
+             "policies, from %s (all); NAME+fused, of %s: with fused copies; NAME:key=value: with parameters",
              cli_policy_names(CLI_ALL), cli_policy_names(CLI_ANYWHERE));
     const opt *const tables[] = {own, v.o.table, v.m.table, NULL};
     int at = opt_parse(argc, argv,

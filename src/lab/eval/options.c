@@ -73,7 +73,7 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
     if (o->n_fuse < 1) return "--fuse is less than 1";
     const sp_reuse_opts *r = &m->ctx.reuse;
-    if (r->policy || !isnan(r->recompute) || !isnan(r->alpha) || r->unfused)
+    if (m->reuse || !isnan(r->recompute) || !isnan(m->alpha) || r->unfused)
         return "--reuse, --recompute, --alpha and --unfused do not apply here; --policies, "
                "--ratios "
                "and --alphas set what is compared";
@@ -91,7 +91,7 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;
     bool good = eval_docs_open(&o->docs, &in.docs);
     for (int i = 0; i < settings->n && good; i++) {
-        settings->v[i].reuse.focus = m->ctx.reuse.focus;
+        model_options_policy(m, settings->v[i].spec); /* --focus */
         if (strstr(settings->v[i].name, "+fused") && !in.docs.index &&
             strcmp(o->similar, "neighbour") != 0) {
             cli_fail_with("%s: similar chunks need an index; %s is not one", settings->v[i].name,

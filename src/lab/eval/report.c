@@ -126,13 +126,15 @@ int eval_choose(const eval_summary *v, int n, double wanted)
     return best;
 }
 
-/* label -- "fusion 15 %", "craft a=1.5", "full". */
+/* label -- "fusion 15 %", "craft a=1.5", "craft:alpha=1.5", "full". */
 static void label(const eval_setting *s, char *out, size_t n)
 {
-    if (!(s->habits & EVAL_SHARE))
+    const sp_reuse_param *amount = cli_policy_amount_param(cli_policy_find(s->name, NULL));
+    const bool in_name = s->amount > 0 && amount && cli_policy_sets(s->name, amount->name);
+    if (!(s->habits & EVAL_SHARE) || in_name)
         snprintf(out, n, "%s", s->name);
-    else if (s->reuse.alpha > 0)
-        snprintf(out, n, "%s a=%.4g", s->name, (double)s->reuse.alpha);
+    else if (s->amount > 0)
+        snprintf(out, n, "%s a=%.4g", s->name, s->amount);
     else
         snprintf(out, n, "%s %.4g %%", s->name, (double)s->reuse.recompute * 100);
 }
@@ -169,7 +171,7 @@ static void print_answers(const eval_summary *v, const eval_settings *settings)
            "reuse", "EM", "F1", "norm F1", "ROUGE-L", "KL first", "KL all", "agree", "recomputed",
            "reused", "TTFT ms", "off/this", "KV dev");
     for (int s = 0; s < settings->n; s++) {
-        char name[48];
+        char name[CLI_SPEC + 16];
         label(&settings->v[s], name, sizeof name);
         printf("%-20s", name);
         print_cell(6, 3, v[s].em, "");
@@ -232,7 +234,7 @@ static void put_summaries(FILE *f, const char *kind, const eval_summary *v,
         fputc(',', f);
         eval_csv_put(f, settings->v[s].name);
         fprintf(f, ",%.7g,%.7g,%d", (double)settings->v[s].reuse.recompute,
-                (double)settings->v[s].reuse.alpha, v[s].n > 0 ? v[s].n : v[s].n_nll);
+                settings->v[s].amount, v[s].n > 0 ? v[s].n : v[s].n_nll);
 #define X(field) fputc(',', f), eval_csv_put_number(f, v[s].field);
         SUMMARY_FIELDS(X)
 #undef X

@@ -348,7 +348,7 @@ static void fill_row(const asked *a, const eval_setting *s, const sp_result *res
     row->text[ROW_KV_LAYERS] = cli_copy("");
     row->text[ROW_ANSWER] = cli_copy(res->text);
     v[ROW_RECOMPUTE] = (double)s->reuse.recompute;
-    v[ROW_ALPHA] = (double)s->reuse.alpha;
+    v[ROW_ALPHA] = s->amount;
     v[ROW_EM] = score.em;
     v[ROW_F1] = score.f1;
     v[ROW_ROUGE] = score.rouge_l;

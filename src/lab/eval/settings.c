@@ -21,51 +21,57 @@ static bool add(eval_settings *all, eval_setting s)
 {
     for (int i = 0; i < all->n; i++) /* a duplicate is run once */
         if (strcmp(all->v[i].name, s.name) == 0 && all->v[i].reuse.recompute == s.reuse.recompute &&
-            all->v[i].reuse.alpha == s.reuse.alpha)
+            all->v[i].amount == s.amount)
             return true;
     if (all->n == (int)(sizeof all->v / sizeof *all->v)) {
         cli_fail_with("--policies: over %d settings", all->n);
         return false;
     }
-    all->v[all->n++] = s;
+    eval_setting *kept = &all->v[all->n++];
+    *kept = s;
+    kept->reuse.policy = kept->spec;
     return true;
 }
 
-/* add_values -- one setting for each number of the list. */
-static bool add_values(eval_settings *all, eval_setting s, const char *option, const char *list,
-                       bool are_alphas)
+/* add_values -- one setting for each number of the list: shares, or values of the parameter. */
+static bool add_values(eval_settings *all, eval_setting s, const char *list,
+                       const sp_reuse_param *param)
 {
     for (const char *p = list;; p++) {
+        eval_setting one = s;
         char *end;
         errno = 0;
         float v = strtof(p, &end);
         if (errno || end == p || (*end && *end != ',') || !(v >= 0) ||
-            v > (are_alphas ? 1e6f : 1)) {
-            cli_fail_with("%s: \"%s\" is not a list of numbers%s, with commas between them", option,
-                          list, are_alphas ? "" : " from 0 to 1");
+            v > (param ? (float)param->most : 1)) {
+            cli_fail_with("%s: \"%s\" is not a list of numbers%s, with commas between them",
+                          param ? "--alphas" : "--ratios", list, param ? "" : " from 0 to 1");
             return false;
         }
-        *(are_alphas ? &s.reuse.alpha : &s.reuse.recompute) = v;
-        if (!add(all, s)) return false;
+        if (param) {
+            one.amount = (double)v;
+            cli_policy_add(one.spec, param->name, one.amount);
+        } else {
+            one.reuse.recompute = v;
+        }
+        if (!add(all, one)) return false;
         if (!*(p = end)) return true;
     }
 }
 
 static bool add_policy(eval_settings *all, const char *name, const char *ratios, const char *alphas)
 {
+    eval_setting s = {{0}};
+    if (!cli_policy_read("--policies", name, s.spec)) return false;
     bool fused;
     const cli_policy *p = cli_policy_find(name, &fused);
-    if (!p) {
-        cli_fail_with("--policies: \"%s\" is unknown: %s; with " CLI_FUSED ": %s", name,
-                      cli_policy_names(CLI_ALL), cli_policy_names(CLI_ANYWHERE));
-        return false;
-    }
-    eval_setting s = {.reuse = {.policy = p->name, .unfused = !fused},
-                      .habits = habits_of(p)};
+    const sp_reuse_param *param = cli_policy_amount_param(p);
+    s.reuse.unfused = !fused;
+    s.habits = habits_of(p);
+    s.amount = cli_policy_amount(s.spec);
     snprintf(s.name, sizeof s.name, "%s", name);
-    if (!p->recomputes) return add(all, s);
-    if (alphas && p->keeps_placed) return add_values(all, s, "--alphas", alphas, true);
-    return add_values(all, s, "--ratios", ratios, false);
+    if (!p->recomputes || s.amount > 0) return add(all, s);
+    return alphas && param ? add_values(all, s, alphas, param) : add_values(all, s, ratios, NULL);
 }
 
 bool eval_settings_make(const char *policies, const char *ratios, const char *alphas,
@@ -73,11 +79,10 @@ bool eval_settings_make(const char *policies, const char *ratios, const char *al
 {
     *out = (eval_settings){0};
     if (!add_policy(out, "off", ratios, alphas)) return false;
-    char *copy = strdup(policies), *rest = NULL;
+    char *copy = strdup(policies), *rest = copy;
     bool good = copy != NULL;
-    for (char *s = copy ? strtok_r(copy, ",", &rest) : NULL; s && good;
-         s = strtok_r(NULL, ",", &rest))
-        good = add_policy(out, s, ratios, alphas);
+    for (char *s = cli_policy_next(&rest); s && good; s = cli_policy_next(&rest))
+        good = !*s || add_policy(out, s, ratios, alphas);
     free(copy);
     return good;
 }

@@ -81,7 +81,8 @@ static sp_err counts_of(const sp_reuse_input *in, sp_plan *plan, int32_t *out)
             weight[i] = in->found[i].cfo;
             size[i] = in->segs[i].n;
         }
-    sp_overlap_share(weight, size, in->n_segs, in->alpha, in->recompute, out);
+    sp_overlap_share(weight, size, in->n_segs, (float)in->params[SP_CRAFT_ALPHA], in->recompute,
+                     out);
     return SP_OK;
 }
 
@@ -231,9 +232,9 @@ static sp_err plan_craft(const sp_reuse_input *in, sp_plan *plan)
     l.seg_of[answer] = -1;
     SP_TRY(sp_plan_add_sight(plan, NULL, plan->n_spans, &see));
     SP_TRY(add_todo(in, see, plan, &l));
-    sp_reuse_input measured = *in;
-    if (in->recompute >= 1 && in->alpha == 0) measured.focus = 0; /* all means all */
-    return sp_craft_gate_begin(&measured, plan, l.seg_of, l.recomputed);
+    const bool all = in->recompute >= 1 && in->params[SP_CRAFT_ALPHA] == 0;
+    const int focus = all ? 0 : (int)in->params[SP_CRAFT_FOCUS];
+    return sp_craft_gate_begin(in, plan, l.seg_of, l.recomputed, focus);
 }
 
 static sp_err next_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
@@ -255,9 +256,18 @@ static sp_err keep_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
     return SP_OK;
 }
 
+static const sp_reuse_param params[SP_CRAFT_N_PARAMS] = {
+    [SP_CRAFT_ALPHA] = {"alpha", "", "recompute ceil(alpha CFO n) tokens of each chunk (Cache-Craft eq. 12); 0: the share "
+                        "of --recompute", 0, 1e6, 0, .replaces_share = true},
+    [SP_CRAFT_FOCUS] = {"focus", "layers", "once the chunks that the question looks at stay the same for this long, only "
+                        "these are recomputed; 0: never", 0, 1000, 3, .whole = true},
+};
+
 const sp_reuse_policy sp_reuse_craft = {
     .name = "craft",
     .help = "Cache-Craft: the copy of a chunk that fits best what precedes it, recomputed in part",
+    .params = params,
+    .n_params = SP_CRAFT_N_PARAMS,
     .recomputes = true,
     .anywhere = true,
     .own_statistics = true,

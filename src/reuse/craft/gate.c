@@ -134,7 +134,7 @@ static sp_err measure_chunk(const sp_reuse_input *in, sp_plan *plan, int i, sp_c
 }
 
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
-                           const int32_t *recomputed)
+                           const int32_t *recomputed, int focus)
 {
     size_t n = (size_t)in->n_segs;
     sp_craft_gate *w = sp_arena_take(&plan->arena, 1, sizeof *w);
@@ -153,7 +153,7 @@ sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_
     }
     *w = (sp_craft_gate){.n_segs = in->n_segs,
                          .n_layers = in->n_layers,
-                         .focus = in->focus,
+                         .focus = focus,
                          .seg_of = seg_of,
                          .first_of = first_of,
                          .is_chunk = flags,

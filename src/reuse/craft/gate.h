@@ -15,6 +15,9 @@
 
 #include "reuse/reuse.h"
 
+/* Parameters of the policy craft: indices of sp_reuse_input.params. */
+enum { SP_CRAFT_ALPHA, SP_CRAFT_FOCUS, SP_CRAFT_N_PARAMS };
+
 /* What is measured of one chunk. */
 typedef struct sp_craft_measured {
     bool on;         /* some of it is computed */
@@ -38,9 +41,10 @@ typedef struct sp_craft_gate {
 
 /* sp_craft_gate_begin -- the gate of a plan that has all its spans. seg_of [n_spans] and recomputed
  * [n_segs] (the span of the recomputed tokens; -1: none) belong to the arena of the plan. Measures
- * chunks with fresh or recomputed tokens. Errors: SP_E_NOMEM. */
+ * chunks with fresh or recomputed tokens. focus: layers; 0: no token is dropped.
+ * Errors: SP_E_NOMEM. */
 sp_err sp_craft_gate_begin(const sp_reuse_input *in, sp_plan *plan, const int32_t *seg_of,
-                           const int32_t *recomputed) SP_MUST_CHECK;
+                           const int32_t *recomputed, int focus) SP_MUST_CHECK;
 
 /* sp_craft_gate_of -- what the gate of a plan has measured; NULL when it has none of these. */
 const sp_craft_gate *sp_craft_gate_of(const sp_plan *plan);

@@ -60,7 +60,9 @@ void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice)
     if (i < 0) return;
     const sp_guard_report *r = &g->reports[i];
     choice->recompute = SP_MAX(choice->recompute, r->recompute);
-    if (r->n_raised) choice->alpha = 0;
+    const sp_reuse_policy *p = choice->policy;
+    for (int k = 0; r->n_raised && k < p->n_params; k++)
+        if (p->params[k].replaces_share) choice->params[k] = 0; /* the share decides */
     if (r->fallen_back) choice->policy = sp_reuse_policy_default();
 }
 

@@ -1,7 +1,10 @@
 #include "serve/queue/order.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "spolia_context.h"
 
 /* The ratio of RAGCache's section 5.2: cached / computed tokens. */
 static double ratio(const sp_waiting *w)
@@ -21,9 +24,9 @@ static double shared(const sp_waiting *w)
 
 static const sp_queue_order orders[] = {
     {"reorder", "most cached tokens for each computed one (RAGCache)", true, false, ratio},
-    {"fcfs", "as they came", false, false, NULL},
-    {"lpm", "longest cached part (longest prefix match)", true, false, cached},
-    {"lsp", "longest beginning that another waiting request has, too", false, true, shared},
+    {"fcfs", "in the order of arrival", false, false, NULL},
+    {"lpm", "most cached tokens (longest prefix match)", true, false, cached},
+    {"lsp", "longest beginning shared with another waiting request", false, true, shared},
 };
 
 sp_err sp_queue_order_find(const char *name, const sp_queue_order **out)
@@ -39,6 +42,26 @@ sp_err sp_queue_order_find(const char *name, const sp_queue_order **out)
     }
     return sp_fail(SP_E_ARG, "order \"%s\" is unknown: %s", name, names);
 }
+
+/* -- the same for users of the library ------------------------------------------------------- */
+
+static sp_queue_info infos[SP_COUNT(orders)]; /* copied once from the list */
+static pthread_once_t infos_once = PTHREAD_ONCE_INIT;
+
+static void fill_infos(void)
+{
+    for (size_t i = 0; i < SP_COUNT(orders); i++)
+        infos[i] = (sp_queue_info){.name = orders[i].name, .help = orders[i].help};
+}
+
+const sp_queue_info *sp_queue_orders(int *n)
+{
+    pthread_once(&infos_once, fill_infos);
+    if (n) *n = SP_COUNT(infos);
+    return infos;
+}
+
+/* -- the rules -------------------------------------------------------------------------------- */
 
 /* goes_first -- rules 1 to 3: the class of a before the class of b. */
 static bool goes_first(const sp_waiting *a, const sp_waiting *b)

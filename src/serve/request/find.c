@@ -15,8 +15,6 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .n_head = r->prompt.n_head,
                          .found = r->look.found,
                          .recompute = o->policy->recomputes ? o->recompute : 0,
-                         .alpha = o->alpha,
-                         .focus = o->focus,
                          .unfused = o->unfused,
                          .exact_first = o->exact_first,
                          .warm = r->answer.max_tokens == 0,
@@ -25,6 +23,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .n_layers = r->ctx->model->hp.n_layers,
                          .last = r->plans.last.n_spans ? &r->plans.last : NULL};
     memcpy(in.n_done, r->plans.n_done, sizeof in.n_done);
+    memcpy(in.params, o->params, sizeof in.params);
     return in;
 }
 

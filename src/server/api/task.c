@@ -200,24 +200,47 @@ static void read_logprobs(srv_task *t, srv_fields *f)
 
 /* -- reuse ------------------------------------------------------------------------------------ */
 
-static void use_policy(srv_task *t, const char *policy)
+static void use_policy(srv_task *t, const char *spec)
 {
-    const cli_policy *p = cli_policy_find(policy, NULL);
+    const cli_policy *p = cli_policy_find(spec, NULL);
     t->own_reuse = true;
-    t->reuse = (sp_reuse_opts){.policy = policy, .exact_first = true};
+    t->reuse = (sp_reuse_opts){.policy = spec, .exact_first = true};
     if (p && p->recomputes) t->reuse.recompute = (float)CALIBRATION_DEFAULT_SHARE;
 }
 
+/* read_mode -- a policy, with or without parameters. */
 static void read_mode(srv_task *t, srv_fields *f, const char *mode, const char *param)
 {
-    if (!cli_policy_find(mode, NULL) || strchr(mode, '+'))
-        srv_fields_refuse(f, param, "%s is \"%.40s\" and must be one of: %s", param, mode,
-                          cli_policy_names(CLI_ALL));
+    if (sp_reuse_parse(mode, NULL, NULL) != SP_OK)
+        srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
     else
         use_policy(t, mode);
 }
 
-/* read_reuse -- {"mode": policy, "recompute": share}, or the policy alone. */
+/* read_params -- fields of the object that are parameters of its policy become part of "mode", which stays in the
+ * body. */
+static void read_params(srv_task *t, srv_fields *f, json_t *object, const char *mode)
+{
+    const char *key;
+    json_t *value;
+    char spec[CLI_SPEC];
+    size_t n = (size_t)snprintf(spec, sizeof spec, "%s", mode);
+    json_object_foreach(object, key, value) {
+        if (strcmp(key, "mode") == 0 || strcmp(key, "recompute") == 0 || n >= sizeof spec) continue;
+        if (!json_is_number(value)) {
+            srv_fields_refuse(f, "reuse", "reuse.%.40s must be a number", key);
+            return;
+        }
+        n += (size_t)snprintf(spec + n, sizeof spec - n, "%c%.40s=%.9g", strchr(spec, ':') ? ',' : ':',
+                              key, json_number_value(value));
+    }
+    if (n < sizeof spec && json_object_set_new(object, "mode", json_string(spec)) == 0)
+        read_mode(t, f, json_string_value(json_object_get(object, "mode")), "reuse.mode");
+    else
+        srv_fields_refuse(f, "reuse", "reuse is too long");
+}
+
+/* read_reuse -- {"mode": policy, "recompute": share, parameters of the policy}, or the policy alone. */
 static void read_reuse(srv_task *t, srv_fields *f)
 {
     json_t *reuse = srv_field(f, "reuse");
@@ -234,11 +257,11 @@ static void read_reuse(srv_task *t, srv_fields *f)
             srv_fields_refuse(f, "reuse.mode", "reuse.mode is missing: one of: %s",
                               cli_policy_names(CLI_ALL));
         else
-            read_mode(t, f, mode, "reuse.mode");
+            read_params(t, f, reuse, mode);
         if (!isnan(share)) t->reuse.recompute = (float)share;
     } else {
         srv_fields_refuse(f, "reuse",
-                          "reuse must be an object {\"mode\", \"recompute\"} or a string");
+                          "reuse must be an object {\"mode\", \"recompute\", parameters} or a string");
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "support/policies.h"
 
+#include "reuse/craft/gate.h"
 #include "reuse/craft/overlap.h"
 
 enum { N_COPIES = 4, HEAD = 1 };
@@ -108,7 +109,7 @@ static void find(world *w, bool unfused)
 {
     bench *b = &w->b;
     find_as(b, policy("craft"),
-            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .focus = 3, .unfused = unfused});
+            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .params = {[SP_CRAFT_FOCUS] = 3}, .unfused = unfused});
     for (int i = HEAD; i < b->n_segs; i++) {
         const sp_copy **all;
         const sp_found *f = &b->found[i];
@@ -183,7 +184,7 @@ static void assert_tokens(const world *w)
             weight[i] = v->facts.stats.cci * (1 - beta(w, i, v));
             n[i] = b->segs[i].n;
         }
-    sp_overlap_share(weight, n, b->n_segs, b->in.alpha, b->in.recompute, want);
+    sp_overlap_share(weight, n, b->n_segs, (float)b->in.params[SP_CRAFT_ALPHA], b->in.recompute, want);
     for (int i = 0; i < b->n_segs; i++) {
         bool of[MAX_TOKENS];
         assert_int_equal(recomputed(b, i, of), want[i]);
@@ -254,9 +255,9 @@ static void test_random_plans(void **state)
         find(&w, seed % 3 == 0);
         for (size_t k = 0; k < SP_COUNT(shares); k++) {
             w.b.in.recompute = shares[k];
-            w.b.in.alpha = 0;
+            w.b.in.params[SP_CRAFT_ALPHA] = 0;
             check_plan(&w);
-            w.b.in.alpha = 0.1f + shares[k];
+            w.b.in.params[SP_CRAFT_ALPHA] = 0.1f + shares[k];
             check_plan(&w);
         }
         bench_end(&w.b);

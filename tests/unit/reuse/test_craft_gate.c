@@ -115,7 +115,7 @@ static void scene_open(scene *s, int focus)
     }
     find_as(b, policy("craft"),
             (sp_reuse_input){
-                .answer_room = ROOM, .recompute = 0.5f, .focus = focus, .n_layers = LAYERS});
+                .answer_room = ROOM, .recompute = 0.5f, .params = {[SP_CRAFT_FOCUS] = focus}, .n_layers = LAYERS});
     make_plan(b, "craft");
     s->n = b->plan.n_todo;
     for (int i = 0; i < s->n; i++) s->id[i] = i;

@@ -62,7 +62,7 @@ static void learn(bench *b, const sp_segment *segs, int n)
 static const sp_reuse_policy *policy(const char *name)
 {
     const sp_reuse_policy *p = NULL;
-    assert_ok(sp_reuse_policy_find(name, &p));
+    assert_ok(sp_reuse_policy_find(name, &p, NULL));
     assert_string_equal(p->name, name);
     return p;
 }
@@ -356,11 +356,11 @@ static void policies_are_found_by_name(void **state)
     assert_true(policy("prefix")->exact && policy("off")->exact);
     assert_ptr_equal(sp_reuse_policy_default(), policy("prefix"));
     const sp_reuse_policy *p = NULL;
-    assert_fails(sp_reuse_policy_find("fuse", &p), SP_E_ARG, "unknown"); /* internal */
-    assert_fails(sp_reuse_policy_find("best", &p), SP_E_ARG, "\"best\" is unknown");
+    assert_fails(sp_reuse_policy_find("fuse", &p, NULL), SP_E_ARG, "unknown"); /* internal */
+    assert_fails(sp_reuse_policy_find("best", &p, NULL), SP_E_ARG, "\"best\" is unknown");
     for (int i = 0; i < n; i++) assert_non_null(strstr(sp_error_detail(), list[i]->name));
-    assert_fails(sp_reuse_policy_find("", &p), SP_E_ARG, "\"\"");
-    assert_fails(sp_reuse_policy_find("prefi", &p), SP_E_ARG, "prefi");
+    assert_fails(sp_reuse_policy_find("", &p, NULL), SP_E_ARG, "\"\"");
+    assert_fails(sp_reuse_policy_find("prefi", &p, NULL), SP_E_ARG, "prefi");
     assert_null(p);
 }
 

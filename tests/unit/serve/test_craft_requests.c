@@ -5,12 +5,14 @@
 
 #include "support/requests.h"
 
-enum { NEVER = -1 }; /* focus: tokens are never dropped */
+enum { NEVER = 0 }; /* focus: tokens are never dropped */
 
 static sp_context *open_craft(float recompute, int focus, int max_variants)
 {
+    char name[32];
+    snprintf(name, sizeof name, "craft:focus=%d", focus);
     return open_with(
-        (sp_context_opts){.reuse = {.policy = "craft", .recompute = recompute, .focus = focus},
+        (sp_context_opts){.reuse = {.policy = name, .recompute = recompute},
                           .cache.kv_type = "f32",
                           .cache.max_placed = max_variants,
                           .n_batch = 40});
@@ -150,7 +152,7 @@ static void test_patches_serve_their_prefix(void **state)
     static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
     for (size_t i = 0; i < SP_COUNT(types); i++) {
         sp_context *c = open_with(
-            (sp_context_opts){.reuse = {.policy = "craft", .recompute = 0.3f, .focus = NEVER},
+            (sp_context_opts){.reuse = {.policy = "craft:focus=0", .recompute = 0.3f},
                               .cache.kv_type = types[i],
                               .n_batch = 11});
         heard mended, patched;
@@ -179,7 +181,9 @@ static void test_alpha(void **state)
     static const float alphas[] = {0.01f, 0.4f, 1, 50};
     for (size_t i = 0; i < SP_COUNT(alphas); i++) {
         sp_context *c = open_craft(0, NEVER, 0);
-        sp_reuse_opts o = {.policy = "craft", .alpha = alphas[i], .focus = NEVER};
+        char name[48];
+        snprintf(name, sizeof name, "craft:alpha=%.9g,focus=0", (double)alphas[i]);
+        sp_reuse_opts o = {.policy = name};
         heard h;
         sp_request *first = ask(c, "2103", "Where?", 2),
                    *other = ask_hearing(c, &o, "2310", "Where?", &h);

@@ -107,7 +107,7 @@ static void test_refusals(void **state)
     const sp_reuse_opts wrong[] = {{.policy = "magic"},
                                    {.policy = "full", .recompute = 1.5f},
                                    {.policy = "full", .recompute = NAN},
-                                   {.policy = "craft", .alpha = -1}};
+                                   {.policy = "craft:alpha=-1"}};
     static const char *const says[] = {"magic", "recompute", "recompute", "alpha"};
     for (size_t i = 0; i < SP_COUNT(wrong); i++) {
         o = plain_opts(4);

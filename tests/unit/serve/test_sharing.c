@@ -93,7 +93,7 @@ static void test_craft_as_alone(void **state)
         int32_t tokens[N][ANSWER];
         const sp_request *r[N];
         sp_context *c = open_with((sp_context_opts){
-            .reuse = {.policy = "craft", .recompute = 0.25f * (float)share, .focus = -share},
+            .reuse = {.policy = share ? "craft:focus=0" : "craft", .recompute = 0.25f * (float)share},
             .machine.n_threads = 4,
             .n_batch = 24});
         int64_t before = -1, now = 0;

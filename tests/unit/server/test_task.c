@@ -121,6 +121,30 @@ static void test_lists(void **state)
     srv_task_fini(&t);
 }
 
+/* Parameters of a policy are fields beside its name, or part of it. */
+static void parameters_of_a_policy_are_fields(void **state)
+{
+    static const char *const texts[] = {
+        "{\"reuse\": {\"mode\": \"craft\", \"alpha\": 1.5, \"recompute\": 0.25, \"focus\": 0}}",
+        "{\"reuse\": {\"mode\": \"craft:alpha=1.5\", \"focus\": 0, \"recompute\": 0.25}}",
+        "{\"reuse\": \"craft:alpha=1.5,focus=0\"}"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        json_t *body;
+        srv_task t = good(texts[i], &body), copy = t;
+        assert_true(t.own_reuse);
+        assert_string_equal(copy.reuse.policy, "craft:alpha=1.5,focus=0");
+        assert_true(t.reuse.recompute == (i < 2 ? 0.25f : 0.15f));
+        srv_task_fini(&t);
+        json_decref(body);
+    }
+    srv_fields f;
+    json_t *body;
+    srv_task t = read_task("{\"reuse\": {\"mode\": \"craft\", \"alfa\": 1}}", &f, &body);
+    assert_non_null(strstr(f.why, "\"alfa=1\" is unknown; its parameters: alpha (0 to 1e+06), focus (0 to 1000 layers)"));
+    srv_task_fini(&t);
+    json_decref(body);
+}
+
 static void test_errors(void **state)
 {
     bad("{\"n\": 0}", "n");
@@ -138,6 +162,11 @@ static void test_errors(void **state)
     bad("{\"reuse\": 1}", "reuse");
     bad("{\"reuse\": \"fusion+fused\"}", "reuse");
     bad("{\"reuse\": {\"mode\": \"full\", \"recompute\": 2}}", "reuse");
+    bad("{\"reuse\": {\"mode\": \"full\", \"focus\": 2}}", "reuse.mode");
+    bad("{\"reuse\": {\"mode\": \"craft\", \"focus\": -1}}", "reuse.mode");
+    bad("{\"reuse\": {\"mode\": \"craft:focus=1\", \"focus\": 1}}", "reuse.mode");
+    bad("{\"reuse\": {\"mode\": \"craft\", \"focus\": \"1\"}}", "reuse");
+    bad("{\"reuse\": \"craft:focus=x\"}", "reuse");
     bad("{\"quality\": \"perfect\"}", "quality");
     bad("{\"presence_penalty\": 2.5}", "presence_penalty");
     bad("{\"logit_bias\": {\"7\": 101}}", "logit_bias");
@@ -204,7 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_values),
         cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_errors),       cmocka_unit_test(test_no_object),
+        cmocka_unit_test(parameters_of_a_policy_are_fields), cmocka_unit_test(test_errors),       cmocka_unit_test(test_no_object),
         cmocka_unit_test(a_nul_in_a_text_is_a_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
