@@ -173,7 +173,7 @@ $(BUILD)/tests/unit/server/%: tests/unit/server/%.c $(BUILD)/libprogram.a $(BUIL
 	@echo "  CC    $<"
 	$(Q)$(PROGRAM_TEST)
 
-unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts emulated-bins
+unit-bins: $(UNIT_BIN) $(BUILD)/tests/support/schema_texts $(BUILD)/bench/kernels $(BUILD)/bench/sparse emulated-bins
 
 # -- the same kernels on CPUs without their instructions -------------------------------------------
 
@@ -246,6 +246,11 @@ soak: setup
 # bench -- paired timings of the kernels; CSV and more in bench/.
 bench: $(BUILD)/bench/kernels
 	$<
+# sparse -- sparse decoding of contexts too large to compute here: random keys and values.
+$(BUILD)/bench/sparse: $(wildcard bench/sparse/*.[ch]) $(BUILD)/libprogram.a $(BUILD)/libspolia.a
+	@mkdir -p $(@D)
+	@echo "  CC    $@"
+	$(Q)$(CC) $(CFLAGS) $(filter %.c %.a,$^) $(LDFLAGS) $(PROGRAM_LIBS) $(LDLIBS) -o $@
 $(BUILD)/bench/%: bench/%.c $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CFLAGS) -Itests $< $(BUILD)/libspolia.a $(LDFLAGS) $(LDLIBS) -o $@

@@ -71,6 +71,15 @@ def refuse(*args, naming=(), code=1, **options):
     return said
 
 
+def bench_sparse(*args, code=0):
+    """build/bench/sparse, which the tests' build makes."""
+    if not (program := PROGRAM.parent / "bench/sparse").exists():
+        pytest.skip("build/bench/sparse is not built")
+    done = subprocess.run([program, *map(str, args)], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, f"exit code {done.returncode}: {done.stderr}"
+    return done
+
+
 @pytest.fixture(params=[CPU] if CPU else cpus.NEEDS)
 def variant(request):
     """Each set of kernels that this machine can run, or the one that all is about."""

@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from conftest import ROOT, refuse, succeed
+from conftest import bench_sparse, ROOT, refuse, succeed
 from test_server import Server
 
 MODEL = ROOT / "demo/model.gguf"
@@ -91,9 +91,9 @@ def test_bad_memory(tmp_path):
 
 @pytest.mark.parametrize("decode", ["300", "300,ahead"])
 def test_bench_from_disk(decode, tmp_path):
-    out = succeed("bench", "decode", "-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "30%", "--depths",
-                  2048, "-n", 4, "--hit", "50,90", "--dir", tmp_path)
+    out = bench_sparse("-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "30%", "--depths", 2048, "-n", 4, "--hit", "50,90", "--dir",
+                       tmp_path).stdout
     assert "the same 6 tokens from the file and from memory" in out
     found = {line.split()[2]: float(line.split()[5]) for line in out.splitlines() if " hit " in line}
     assert 50 <= found["50"] < found["90"] <= 100
-    refuse("bench", "decode", "-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "lots", naming=["lots"])
+    assert "lots" in bench_sparse("-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "lots", code=1).stderr

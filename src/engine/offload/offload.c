@@ -280,16 +280,6 @@ void sp_offload_destroy(sp_offload *o)
     sp_free(o);
 }
 
-struct sp_pages *sp_offload_pages(const sp_offload *o)
-{
-    return o->pages;
-}
-
-int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head)
-{
-    return sp_offload_record(o, layer, block, kv_head);
-}
-
 sp_offload_stats sp_offload_stats_of(const sp_offload *o)
 {
     sp_offload_stats s = o->stats;

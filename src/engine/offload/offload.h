@@ -93,10 +93,6 @@ sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n) S
 /* sp_offload_leave -- writes sealed near blocks now and waits; for benchmarks and tests. */
 sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
 
-/* sp_offload_pages -- the file; sp_offload_record_of -- that of KV head g of a block. For benchmarks. */
-struct sp_pages *sp_offload_pages(const sp_offload *o);
-int64_t sp_offload_record_of(const sp_offload *o, int layer, uint32_t block, int kv_head);
-
 sp_offload_stats sp_offload_stats_of(const sp_offload *o);
 
 #endif

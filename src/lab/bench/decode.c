@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "lab/bench/decode_file.h"
-#include "lab/bench/decode_sparse.h"
 #include "lab/bench/model.h"
 #include "lab/bench/speed.h"
 #include "cli/cli.h"
@@ -163,35 +161,7 @@ static int largest(const bench_list *l)
     return (int)v;
 }
 
-/* run_sparse -- with --sparse; --from-disk: `file`, which the command line has begun. */
-static int run_sparse(const bench *b, const bench_model_options *mo, const char *decode,
-                      file_bench *file)
-{
-    if (file) {
-        file->model = mo->models.v[0];
-        file->cpu = b->s.o->cpu;
-        file->kv_type = mo->m.type_k;
-        file->decode = decode;
-        file->depths = &b->depths;
-        file->n_threads = b->s.o->n_threads;
-        file->predict = b->predict;
-        file->seed = mo->seed;
-        return bench_decode_file(file);
-    }
-    return bench_decode_sparse(&(sparse_bench){.model = mo->models.v[0],
-                                               .cpu = b->s.o->cpu,
-                                               .kv_type = mo->m.type_k,
-                                               .decode = decode,
-                                               .depths = &b->depths,
-                                               .batches = &b->batches,
-                                               .n_threads = b->s.o->n_threads,
-                                               .rounds = b->s.o->rounds,
-                                               .predict = b->predict,
-                                               .seed = mo->seed});
-}
-
-/* run_full -- full attention, of all models. */
-static int run_full(bench *b, bench_model_options *mo, const speed_options *o)
+static int run_all(bench *b, bench_model_options *mo, const speed_options *o)
 {
     b->s = (speed_bench){.o = o, .unit = "tok/s", .columns = {"model", "batch", "depth"}};
     b->n_models = mo->models.n;
@@ -204,10 +174,7 @@ static int run_full(bench *b, bench_model_options *mo, const speed_options *o)
 
 int bench_decode(int argc, char **argv)
 {
-    const char *batches = "1,4", *depths = "0,512", *sparse = NULL, *selector = "";
-    file_bench file = {.memory = "10%", .guessed = 50};
-    bool from_disk = false;
-    char decode[128];
+    const char *batches = "1,4", *depths = "0,512";
     speed_options o;
     bench_model_options mo;
     bench b = {.predict = 16};
@@ -217,19 +184,6 @@ int bench_decode(int argc, char **argv)
         {OPT_STRING, "batches", 0, "LIST", &batches, "numbers of requests decoded together (1,4)"},
         {OPT_STRING, "depths", 0, "LIST", &depths, "tokens of context of each request (0,512)"},
         {OPT_INT, "predict", 'n', "N", &b.predict, "timed tokens of each request (16)"},
-        {OPT_STRING, "sparse", 0, "BUDGET", &sparse,
-         "sparse decoding against full attention: 10%, 4096; contexts are random keys"},
-        {OPT_STRING, "selector", 0, "NAME", &selector,
-         "of --sparse: bounds, quest, hash128, hash256, keys4 (bounds)"},
-        {OPT_FLAG, "from-disk", 0, NULL, &from_disk, "with --sparse: the context is in a file"},
-        {OPT_STRING, "memory", 0, "SIZE", &file.memory,
-         "of --from-disk: what stays in memory: 10% of the context, or 1G altogether (10%)"},
-        {OPT_STRING, "hit", 0, "LIST", &file.hits,
-         "of --from-disk: forced percentages of blocks that the token before has read"},
-        {OPT_FLOAT, "guessed", 0, "PERCENT", &file.guessed,
-         "of --hit, with sparse:...,ahead: blocks of the others that are guessed (50)"},
-        {OPT_STRING, "dir", 0, "DIR", &file.dir, "of --from-disk: the folder (/var/tmp)"},
-        {OPT_FLAG, "only-disk", 0, NULL, &file.only, "of --from-disk: no comparison in memory"},
         {0},
     };
     const opt *const tables[] = {own, mo.table, o.table, NULL};
@@ -246,10 +200,5 @@ int bench_decode(int argc, char **argv)
         !bench_list_parse("batches", batches, 1, MAX_BATCH, true, &b.batches) ||
         !bench_list_parse("depths", depths, 0, 1 << 20, true, &b.depths))
         return 2;
-    if (sparse) {
-        b.s.o = &o;
-        snprintf(decode, sizeof decode, "sparse:%s%s%s", sparse, *selector ? "," : "", selector);
-        return run_sparse(&b, &mo, decode, from_disk ? &file : NULL);
-    }
-    return run_full(&b, &mo, &o);
+    return run_all(&b, &mo, &o);
 }

@@ -1,6 +1,6 @@
 /* random_kv.h -- contexts of random keys and values, for benchmarks of speed. */
-#ifndef SP_LAB_BENCH_RANDOM_KV_H
-#define SP_LAB_BENCH_RANDOM_KV_H
+#ifndef SP_BENCH_SPARSE_RANDOM_KV_H
+#define SP_BENCH_SPARSE_RANDOM_KV_H
 
 #include "kv/pool.h"
 

@@ -1,4 +1,4 @@
-#include "lab/bench/decode_forced.h"
+#include "forced.h"
 
 #include "base/mem.h"
 #include "lab/bench/bench.h"

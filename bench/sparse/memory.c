@@ -1,4 +1,4 @@
-/* decode_sparse.c -- the rate of sparse decoding against full attention over the same keys, and the
+/* memory.c -- the rate of sparse decoding against full attention over the same keys, and the
  * ratio that the bytes allow.
  *
  *   context   random keys and values, written into the blocks of spans of 1,024 tokens: computing
@@ -8,7 +8,7 @@
  *   bound     bytes of a full step / bytes of a sparse one: weights, keys and values, summaries
  *
  * Random keys say nothing of quality, nor of how often a choice is reused: `spolia eval` does. */
-#include "lab/bench/decode_sparse.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +17,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
-#include "lab/bench/random_kv.h"
+#include "random_kv.h"
 #include "serve/request/decode.h"
 
 enum { SPAN = 1024, MAX_BATCH = 8 };
@@ -255,7 +255,7 @@ int bench_decode_sparse(const sparse_bench *b)
     machine m = {.b = b, .random = b->seed};
     if (b->rounds > 64) return cli_fail_with("--rounds: %d is more than 64", b->rounds), 2;
     if (largest(b->batches) > MAX_BATCH)
-        return cli_fail_with("--batches: at most %d with --sparse", MAX_BATCH), 2;
+        return cli_fail_with("--batches: at most %d", MAX_BATCH), 2;
     sp_err err = machine_open(&m);
     if (err == SP_OK) err = run(&m);
     int code = err == SP_OK ? 0 : cli_fail(err);

@@ -1,12 +1,12 @@
-/* decode_file.c -- sparse decoding from a file, beside the same from memory and what the disk allows.
+/* file.c -- sparse decoding from a file, beside the same from memory and what the disk allows.
  *
  *   context   random keys and values in spans of 1,024 tokens, written to the file as they are made
  *   full      the same answers with full attention, in memory
  *   greedy    each answer decodes its most likely tokens; the run in memory must have the same ones
  *   hits      so many of the blocks that a step reads are those that the step before read, the others
- *             random (decode_forced.h)
+ *             random (forced.h)
  *   bound     min(rate in memory, bytes a second of random reads / bytes that a token reads) */
-#include "lab/bench/decode_file.h"
+#include "file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #include "cli/cli.h"
 #include "engine/engine.h"
 #include "engine/offload/offload.h"
-#include "lab/bench/decode_forced.h"
-#include "lab/bench/random_kv.h"
+#include "forced.h"
+#include "random_kv.h"
 #include "serve/request/decode.h"
 #include "store/aio/pages.h"
 
@@ -94,6 +94,11 @@ static int answer_room(const disk *d)
     return (d->b->predict + WARM) * MAX_ANSWERS;
 }
 
+static const char *folder_of(const disk *d)
+{
+    return d->b->dir ? d->b->dir : "/var/tmp";
+}
+
 static sp_err open_pool(disk *d, bool from_disk)
 {
     const file_bench *b = d->b;
@@ -111,7 +116,7 @@ static sp_err open_pool(disk *d, bool from_disk)
     if (!from_disk) return SP_OK;
     return sp_offload_create(&(sp_offload_opts){.pool = d->pool,
                                                 .max_bytes = bytes,
-                                                .dir = b->dir ? b->dir : "/var/tmp"},
+                                                .dir = folder_of(d)},
                              &d->offload);
 }
 
@@ -239,34 +244,33 @@ static sp_err decode_forced(disk *d, double hit, outcome *out)
     return err;
 }
 
-static int64_t any_record(disk *d)
+/* random_reads -- bytes a second that the disk gives for reads of one record, as many at once as decoding has, from a file of
+ * its own. */
+static sp_err random_reads(const disk *d, size_t record_bytes, double *rate)
 {
-    const uint64_t r = bench_random(&d->random) >> 16;
-    const sp_hparams *hp = &d->model->hp;
-    return sp_offload_record_of(d->offload, (int)(r % (uint64_t)hp->n_layers), forced_block(&d->plan, &d->random),
-                                (int)(r >> 8) % hp->n_kv_heads);
-}
-
-/* random_reads -- bytes a second that the disk gives for reads of one record, as many at once as
- * decoding has. */
-static sp_err random_reads(disk *d, double *rate)
-{
-    sp_pages *pages = sp_offload_pages(d->offload);
+    enum { AT_ONCE = 512, FILE_BYTES = 1 << 28 };
+    const int64_t n_records = (int64_t)(FILE_BYTES / record_bytes / AT_ONCE * AT_ONCE);
+    sp_pages *pages = NULL;
+    SP_TRY(sp_pages_open(&(sp_pages_opts){.dir = folder_of(d), .record_bytes = record_bytes, .n_records = n_records}, &pages));
     const size_t n = sp_pages_stride(pages);
-    enum { AT_ONCE = 512 };
     uint8_t *to = sp_pages_alloc(AT_ONCE * n); /* of base/mem.h */
     sp_pages_group group = {0};
-    if (!to) return sp_fail_nomem(AT_ONCE * n, "random reads");
+    uint64_t random = 1;
+    sp_err err = to ? SP_OK : sp_fail_nomem(AT_ONCE * n, "random reads");
+    if (to) memset(to, 1, AT_ONCE * n);
+    for (int64_t at = 0; at < n_records && err == SP_OK; at += AT_ONCE)
+        err = sp_pages_write(pages, &(sp_pages_run){.first = at, .n_rows = 1, .n_cols = AT_ONCE, .row_bytes = AT_ONCE * record_bytes, .at = to});
     const double start = now();
     int64_t total = 0;
-    while (now() - start < 1) {
+    while (err == SP_OK && now() - start < 1) {
         for (int i = 0; i < AT_ONCE; i++, total++)
-            sp_pages_fetch(pages, any_record(d), to + (size_t)i * n, &group);
-        if (sp_pages_wait(pages, &group)) break;
+            sp_pages_fetch(pages, (int64_t)(bench_random(&random) >> 16) % n_records, to + (size_t)i * n, &group);
+        if (sp_pages_wait(pages, &group)) err = sp_fail(SP_E_IO, "%s: random reads failed", folder_of(d));
     }
     *rate = (double)total * (double)n / (now() - start);
     sp_pages_free(to, AT_ONCE * n);
-    return SP_OK;
+    sp_pages_close(pages);
+    return err;
 }
 
 /* -- the table ------------------------------------------------------------------------------ */
@@ -329,8 +333,8 @@ static sp_err run_from_disk(disk *d, compared *c)
     const double start = now();
     SP_TRY(disk_open(d, true));
     printf("# %d tokens made and written in %.1f s; ", d->depth, now() - start);
-    SP_TRY(random_reads(d, &c->disk_rate));
     SP_TRY(decode(d, &d->choice.o, &c->from_disk));
+    SP_TRY(random_reads(d, c->from_disk.now.record_bytes, &c->disk_rate));
     c->grown = resident_bytes() - before;
     printf("random reads of %zu bytes: %.0f MB/s; summaries %.1f MB, made in %.1f s; memory %.0f "
            "MB with "

@@ -1,4 +1,4 @@
-/* decode_forced.h -- choices of sparse decoding with forced shares: how many of the blocks that a step
+/* forced.h -- choices of sparse decoding with forced shares: how many of the blocks that a step
  * reads the step before has read, and how many of the others are guessed a layer before.
  *
  *   choice of a layer and KV head    b0 b1 b2 b3 b4 b5        at random, but each with a chance of `hit`
@@ -6,8 +6,8 @@
  *   guess                               w     b4              the missed ones, each right with `guessed`
  *
  * Random weights make the shares of real choices fictional; this shows what a share is worth. */
-#ifndef SP_LAB_BENCH_DECODE_FORCED_H
-#define SP_LAB_BENCH_DECODE_FORCED_H
+#ifndef SP_BENCH_SPARSE_FORCED_H
+#define SP_BENCH_SPARSE_FORCED_H
 
 #include "engine/offload/offload.h"
 #include "kv/plan.h"

@@ -1,6 +1,6 @@
-/* decode_sparse.h -- `spolia bench decode --sparse`: sparse decoding against full attention. */
-#ifndef SP_LAB_BENCH_DECODE_SPARSE_H
-#define SP_LAB_BENCH_DECODE_SPARSE_H
+/* memory.h -- sparse decoding against full attention, contexts in memory. */
+#ifndef SP_BENCH_SPARSE_MEMORY_H
+#define SP_BENCH_SPARSE_MEMORY_H
 
 #include "lab/bench/bench.h"
 

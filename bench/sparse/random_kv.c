@@ -1,4 +1,4 @@
-#include "lab/bench/random_kv.h"
+#include "random_kv.h"
 
 #include "lab/bench/bench.h"
 

@@ -1,6 +1,6 @@
-/* decode_file.h -- `spolia bench decode --sparse N --from-disk`: contexts larger than memory. */
-#ifndef SP_LAB_BENCH_DECODE_FILE_H
-#define SP_LAB_BENCH_DECODE_FILE_H
+/* file.h -- --from-disk: contexts larger than memory. */
+#ifndef SP_BENCH_SPARSE_FILE_H
+#define SP_BENCH_SPARSE_FILE_H
 
 #include "lab/bench/bench.h"
 
