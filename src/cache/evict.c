@@ -15,11 +15,6 @@ static const sp_evict_policy *const policies[] = {
 #undef X
 };
 
-const sp_evict_policy *sp_evict_nth(size_t i)
-{
-    return i < SP_COUNT(policies) ? policies[i] : NULL;
-}
-
 /* -- the same for users of the library ------------------------------------------------------- */
 
 static sp_evict_info infos[SP_COUNT(policies)]; /* copied once from the list */

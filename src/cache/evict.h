@@ -78,9 +78,6 @@ struct sp_evict_policy {
 SP_EVICT_POLICIES(X)
 #undef X
 
-/* sp_evict_nth -- the i-th of the list, or NULL. */
-const sp_evict_policy *sp_evict_nth(size_t i);
-
 /* sp_evict_init -- Errors: SP_E_ARG, SP_E_NOMEM; fini cleans up after both. */
 sp_err sp_evict_init(sp_evict *e, const sp_evict_opts *o) SP_MUST_CHECK;
 void sp_evict_fini(sp_evict *e);

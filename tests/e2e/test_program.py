@@ -294,7 +294,7 @@ def test_bash_completion(tmp_path):
         return subprocess.run(["bash", "-c", script], capture_output=True, text=True, cwd=tmp_path).stdout.split()
 
     assert complete("spolia", "as") == ["ask"]
-    assert complete("spolia", "bench", "p") == ["plan", "prefill"]
+    assert complete("spolia", "bench", "pre") == ["prefill"]
     assert sorted(complete("spolia", "bench", "reuse", "--re")) == [
         "--recompute", "--resident-heads", "--resume", "--reuse"]
     assert "_spolia" in complete("spolia", "ask", "-i", "")

@@ -20,6 +20,45 @@ typedef struct policy {
     float recompute;
 } policy;
 
+/* Policies of the library's list, by what they do. */
+typedef enum policy_set {
+    EVERY_POLICY,
+    CHUNKS_ANYWHERE, /* take chunks at any position */
+    PLAIN_COPIES,    /* of these, those that keep no placed copies */
+    FUSED_COPIES,    /* of these, those that fused copies can serve */
+    RECOMPUTING,
+} policy_set;
+
+static inline bool is_in_set(const sp_reuse_info *p, policy_set which)
+{
+    if (which == RECOMPUTING) return p->recomputes;
+    if (which == CHUNKS_ANYWHERE) return p->anywhere;
+    if (which == PLAIN_COPIES) return p->anywhere && !p->keeps_placed;
+    return which == EVERY_POLICY || (p->anywhere && (p->keeps_placed || !p->own_statistics));
+}
+
+/* policy_at -- the i-th of a set, with this share where it recomputes one; false after the last. */
+static inline bool policy_at(policy_set which, float share, int i, policy *out)
+{
+    int n;
+    const sp_reuse_info *all = sp_reuse_policies(&n);
+    for (int k = 0; k < n; k++)
+        if (is_in_set(&all[k], which) && i-- == 0) {
+            *out = (policy){all[k].name, all[k].recomputes ? share : 0};
+            return true;
+        }
+    return false;
+}
+
+/* policies_of -- how many are in it. */
+static inline int policies_of(policy_set which)
+{
+    policy p;
+    int n = 0;
+    while (policy_at(which, 0, n, &p)) n++;
+    return n;
+}
+
 static const char *const texts[] = {"Boats leave Velm at nine.", "Torin has two hotels.",
                                     "The Anchor has twelve rooms at the pier.", "x"};
 

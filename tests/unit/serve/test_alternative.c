@@ -28,11 +28,12 @@ static sp_request *ask(sp_context *c, const char *order, const sp_reuse_opts *re
 
 static void test_exact_prefix_before_copies(void **state)
 {
-    static const char *const policies[] = {"full",  "random", "h2o", "blend",
-                                           "craft", "fusion", "flow"};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+    int n_policies;
+    const sp_reuse_info *policies = sp_reuse_policies(&n_policies);
+    for (int i = 0; i < n_policies; i++) {
+        if (!policies[i].anywhere) continue;
         const sp_reuse_opts prefix = {.policy = "prefix"};
-        const sp_reuse_opts first = {.policy = policies[i], .recompute = 0.5f, .exact_first = true};
+        const sp_reuse_opts first = {.policy = policies[i].name, .recompute = 0.5f, .exact_first = true};
         sp_context *c = NULL;
         assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .machine.n_threads = 1}, &c));
         sp_request_destroy(ask(c, "012", &first, 0)); /* a copy of every chunk */

@@ -6,15 +6,15 @@
 
 #include "support/requests.h"
 
-static const policy policies[] = {{"full", 0},      {"random", 0.25f}, {"h2o", 0.25f},
-                                  {"blend", 0.25f}, {"fusion", 0.25f}, {"flow", 0.25f}};
+static const policy full = {"full", 0}, fusion = {"fusion", 0.25f};
 
 /* -- the account ---------------------------------------------------------------------------- */
 
 static void test_another_order_reuses_all(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *cold = ask(c, "012", "When?", 8), *warm = ask(c, "201", "How many rooms?", 8);
         const sp_result *a = sp_request_result(cold), *b = sp_request_result(warm);
         int n_chunks = 0;
@@ -32,7 +32,7 @@ static void test_another_order_reuses_all(void **state)
             assert_string_equal(b->segments[s].kind, "chunk");
             n_chunks += b->segments[s].n_tokens;
         }
-        assert_int_equal(b->n_recomputed, policies[i].recompute > 0 ? (n_chunks + 3) / 4 : 0);
+        assert_int_equal(b->n_recomputed, how.recompute > 0 ? (n_chunks + 3) / 4 : 0);
         assert_int_equal(b->n_computed, b->segments[4].n_tokens + b->n_recomputed);
         sp_request_destroy(cold);
         sp_request_destroy(warm);
@@ -44,13 +44,14 @@ static void test_another_order_reuses_all(void **state)
 static void test_cold_equals_warm(void **state)
 {
     static const char *const orders[] = {"012", "201", "3", "0033", "10", "012"};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         for (size_t k = 0; k < SP_COUNT(orders); k++) {
             sp_request *r = ask(c, orders[k], "Where?", 10),
                        *again = ask(c, orders[k], "Where?", 10);
             assert_same_text(r, again);
-            assert_text(r, alone(&policies[i], orders[k], "Where?", 10));
+            assert_text(r, alone(&how, orders[k], "Where?", 10));
             sp_request_destroy(r);
             sp_request_destroy(again);
         }
@@ -60,12 +61,13 @@ static void test_cold_equals_warm(void **state)
 
 static void test_recompute_nothing_is_full(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        policy none = {policies[i].name, 0};
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        policy none = {how.name, 0};
         sp_context *c = open_policy(&none);
         sp_request *r = ask(c, "102", "Who?", 20);
         assert_int_equal(sp_request_result(r)->n_recomputed, 0);
-        assert_text(r, alone(&policies[0], "102", "Who?", 20));
+        assert_text(r, alone(&full, "102", "Who?", 20));
         sp_request_destroy(r);
         close_clean(c);
     }
@@ -75,8 +77,9 @@ static void test_recompute_nothing_is_full(void **state)
 static void test_one_chunk_is_exact(void **state)
 {
     static const policy off = {"off", 0};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        policy none = {policies[i].name, 0};
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        policy none = {how.name, 0};
         sp_context *c = open_policy(&none);
         sp_request *other = ask(c, "21", "Who?", 3);
         sp_request *r = ask(c, "1", "Where are the hotels?", 24);
@@ -90,8 +93,9 @@ static void test_one_chunk_is_exact(void **state)
 
 static void test_the_same_chunk_twice(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *r = ask(c, "1001", "Which?", 6);
         assert_adds_up(sp_request_result(r));
         assert_int_equal(count_copies(c).n_content, 2);
@@ -109,7 +113,7 @@ static void test_the_same_chunk_twice(void **state)
 /* Chunks are computed behind their head: another head shares nothing. */
 static void test_another_head(void **state)
 {
-    sp_context *c = open_policy(&policies[4]);
+    sp_context *c = open_policy(&fusion);
     sp_request *r = ask(c, "01", "Which?", 2);
     sp_prompt *p;
     assert_ok(sp_prompt_create(c, &p));
@@ -131,7 +135,7 @@ static void test_what_was_not_measured_is_computed_anew(void **state)
     static const policy measuring[] = {{"h2o", 0.25f}, {"craft", 0.25f}};
     for (size_t i = 0; i < SP_COUNT(measuring); i++) {
         const sp_reuse_opts reuse = {.policy = measuring[i].name, .recompute = 0.25f};
-        sp_context *c = open_policy(&policies[0]);
+        sp_context *c = open_policy(&full);
         sp_request *r[4];
         r[0] = ask(c, "01", "Which?", 2);
         int64_t n = count_copies(c).n_content;
@@ -163,8 +167,9 @@ static void test_what_was_not_measured_is_computed_anew(void **state)
 static void test_no_chunks_is_prefix(void **state)
 {
     static const policy off = {"off", 0};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *r = ask(c, "", "How are you?", 20), *again = ask(c, "", "How are you?", 20);
         assert_same_text(r, again);
         assert_text(r, alone(&off, "", "How are you?", 20));
@@ -184,8 +189,9 @@ static void test_no_chunks_is_prefix(void **state)
 static void test_prompt_that_ends_in_a_chunk(void **state)
 {
     static const policy off = {"off", 0};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *only = ask(c, "1", NULL, 8), *r = ask(c, "01", NULL, 8),
                    *again = ask(c, "01", NULL, 8);
         const sp_result *b = sp_request_result(again);
@@ -297,8 +303,9 @@ static void test_replacement_weighs_requests_not_the_clock(void **state)
 /* Chunks first, and text between them. */
 static void test_text_between_chunks(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *r[2];
         for (int k = 0; k < 2; k++) {
             sp_prompt *p;
@@ -324,10 +331,11 @@ static void test_text_between_chunks(void **state)
 
 static void test_warm_up(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++)
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++)
         for (int k = 0; k < 2; k++) { /* with a question that nobody asks, and without */
             const char *question = k ? NULL : "Nothing?";
-            sp_context *c = open_policy(&policies[i]);
+            sp_context *c = open_policy(&how);
             sp_request *first = ask(c, "0021", question, 0), *second = ask(c, "0021", question, 0);
             int64_t n_cached = sp_context_describe(c).cached_segments;
             assert_int_equal(n_cached, 4); /* the head and three chunks */
@@ -341,7 +349,7 @@ static void test_warm_up(void **state)
             assert_int_equal(sp_request_result(r)->n_computed,
                              sp_request_result(r)->segments[4].n_tokens +
                                  sp_request_result(r)->n_recomputed);
-            assert_text(r, alone(&policies[i], "120", "When?", 8));
+            assert_text(r, alone(&how, "120", "When?", 8));
             sp_request_destroy(first);
             sp_request_destroy(second);
             sp_request_destroy(r);
@@ -355,8 +363,9 @@ static void test_together_equals_alone(void **state)
 {
     static const char *const orders[] = {"012", "210", "012", "00", "", "1"};
     enum { N = SP_COUNT(orders) };
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&policies[i]);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         sp_request *r[N];
         for (int k = 0; k < N; k++) {
             r[k] = submit(c, orders[k], k % 2 ? "Why?" : "How many people live there?", 6 + k);
@@ -365,7 +374,7 @@ static void test_together_equals_alone(void **state)
         for (int k = 0; k < N; k++) {
             run(c, r[k]);
             assert_adds_up(sp_request_result(r[k]));
-            assert_text(r[k], alone(&policies[i], orders[k],
+            assert_text(r[k], alone(&how, orders[k],
                                     k % 2 ? "Why?" : "How many people live there?", 6 + k));
         }
         for (int k = 0; k < N; k++) sp_request_destroy(r[k]);
@@ -403,11 +412,12 @@ static int64_t least_blocks(const policy *p, const char *order)
 static void test_least_memory(void **state)
 {
     static const char *const orders[] = {"012", "012", "120", "33", "2", "012"};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_blocks(&policies[i], least_blocks(&policies[i], "012"));
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_blocks(&how, least_blocks(&how, "012"));
         for (size_t k = 0; k < SP_COUNT(orders); k++) {
             sp_request *r = ask(c, orders[k], "Which?", 18);
-            assert_text(r, alone(&policies[i], orders[k], "Which?", 18));
+            assert_text(r, alone(&how, orders[k], "Which?", 18));
             sp_request_destroy(r);
         }
         close_clean(c);
@@ -418,12 +428,13 @@ static void test_small_memory_shared(void **state)
 {
     static const char *const orders[] = {"01", "2", "10", "3", "02", "12"};
     enum { N = SP_COUNT(orders) };
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_blocks(&policies[i], least_blocks(&policies[i], "02") + 3);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        sp_context *c = open_blocks(&how, least_blocks(&how, "02") + 3);
         sp_request *r[N];
         for (int k = 0; k < N; k++) r[k] = submit(c, orders[k], "Which?", 18);
         for (int k = 0; k < N; k++)
-            assert_text(run(c, r[k]), alone(&policies[i], orders[k], "Which?", 18));
+            assert_text(run(c, r[k]), alone(&how, orders[k], "Which?", 18));
         for (int k = 0; k < N; k++) sp_request_destroy(r[k]);
         assert_true(sp_ledger_stats_of(c->ledger).n_evicted > 0);
         close_clean(c);
@@ -458,10 +469,11 @@ static bool leave_after(const policy *p, int n_steps, bool cancel, const char *t
 
 static void test_leave_in_every_stage(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        char *text = alone(&policies[i], "10", "Which?", 4);
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
+        char *text = alone(&how, "10", "Which?", 4);
         int n_steps = 0;
-        while (leave_after(&policies[i], n_steps, n_steps % 2, text)) n_steps++;
+        while (leave_after(&how, n_steps, n_steps % 2, text)) n_steps++;
         assert_in_range(n_steps, 12, 200); /* through fill, probe, answer and decoding */
         free(text);
     }
@@ -516,10 +528,11 @@ static bool faulted_life(const policy *p, long n, int *n_uncached)
 /* What no cache could take is computed again, in memory that was set aside for it. */
 static void test_no_memory_to_cache(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+    policy how;
+    for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
         int n_uncached = 0;
         sp_log_set(SP_LOG_WARN, memory_returns, &n_uncached);
-        for (long n = 1; faulted_life(&policies[i], n, &n_uncached); n++)
+        for (long n = 1; faulted_life(&how, n, &n_uncached); n++)
             assert_in_range(n, 1, 5000);
         sp_log_set(SP_LOG_WARN, NULL, NULL);
         assert_true(n_uncached > 0);

@@ -60,16 +60,14 @@ static void take_same(answers *a, answers *b, const char *name)
 
 static void test_answers_are_the_same(void **state)
 {
-    static const policy policies[] = {{"prefix", 0},   {"set", 0},       {"blend", 0.3f},
-                                      {"craft", 0.3f}, {"fusion", 0.3f}, {"flow", 0.3f},
-                                      {"random", 0.3f}};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+    policy how;
+    for (int i = 0; policy_at(EVERY_POLICY, 0.3f, i, &how); i++) {
         const sp_context_opts o = {
             .model = MODEL,
             .cache.kv_bytes = 4 << 20,
             .n_batch = 40,
             .machine.n_threads = 2,
-            .reuse = {.policy = policies[i].name, .recompute = policies[i].recompute}};
+            .reuse = {.policy = how.name, .recompute = how.recompute}};
         sp_context *near = NULL;
         sp_device *d;
         answers want, got;
@@ -77,7 +75,7 @@ static void test_answers_are_the_same(void **state)
         ask_all(near, &want);
         ask_all(open_far(&o, &d), &got);
         sp_device_close(d);
-        take_same(&got, &want, policies[i].name);
+        take_same(&got, &want, how.name);
     }
 }
 

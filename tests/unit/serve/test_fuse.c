@@ -7,9 +7,6 @@
 #include "compute/kernels.h"
 #include "support/requests.h"
 
-static const policy users[] = {{"full", 0},       {"random", 0.25f}, {"blend", 0.25f},
-                               {"fusion", 0.25f}, {"flow", 0.25f},   {"craft", 0.25f}};
-
 static bool fuse(sp_context *c, const char *order)
 {
     sp_prompt *p = prompt_of(c, order, NULL);
@@ -188,11 +185,12 @@ static sp_request *ask_holding(sp_context *c, const policy *p, bool unfused, con
 
 static void test_used_unless_unwanted(void **state)
 {
-    for (size_t i = 0; i < SP_COUNT(users); i++) {
+    policy how;
+    for (int i = 0; policy_at(FUSED_COPIES, 0.25f, i, &how); i++) {
         sp_context *c = open_with((sp_context_opts){.n_batch = 16});
         assert_true(fuse(c, "01"));
-        sp_request *r = ask_holding(c, &users[i], false, "21"),
-                   *plain = ask_holding(c, &users[i], true, "21");
+        sp_request *r = ask_holding(c, &how, false, "21"),
+                   *plain = ask_holding(c, &how, true, "21");
         assert_non_null(r->look.found[2].copy);
         assert_int_equal(r->look.found[2].copy->facts.kind, SP_COPY_FUSED);
         assert_true(sp_request_result(r)->segments[2].n_reused > 0);

@@ -193,10 +193,12 @@ static void check_order(const sp_context *c)
 
 static void test_a_full_host(void **state)
 {
-    for (size_t k = 0; sp_evict_nth(k); k++) {
+    int n_evict;
+    const sp_evict_info *evict = sp_evict_policies(&n_evict);
+    for (int k = 0; k < n_evict; k++) {
         sp_context *c = open_small(&prefix, 16,
                                    (sp_context_opts){.tiers.host_bytes = 200 << 10,
-                                                     .tiers.host_evict = sp_evict_nth(k)->name});
+                                                     .tiers.host_evict = evict[k].name});
         for (int i = 0; i < 24; i++) {
             static const char *const orders[] = {"0", "01", "012", "3", "31", "20", "21"};
             const char *order = orders[i * 5 % SP_COUNT(orders)];

@@ -233,10 +233,7 @@ static sp_request *hold(sp_context *c, const policy *p, const char *order)
 static void test_deviation(void **state)
 {
     static const policy off = {"off", 0}, full = {"full", 0};
-    static const policy all[] = {{"random", 1}, {"h2o", 1},  {"blend", 1},
-                                 {"fusion", 1}, {"flow", 1}, {"craft", 1}};
-    static const policy some[] = {{"random", 0.5f}, {"h2o", 0.5f},  {"blend", 0.5f},
-                                  {"fusion", 0.5f}, {"flow", 0.5f}, {"craft", 0.5f}};
+    policy all, some;
     sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32", .n_batch = 24});
     float d[2], of_full[2];
     sp_request *a = hold(c, &off, "3012"), *b = hold(c, &off, "3012"), *f = hold(c, &full, "3012");
@@ -248,11 +245,11 @@ static void test_deviation(void **state)
     assert_true(of_full[0] < 1e-5f); /* what no attention has touched is only turned */
     assert_true(of_full[1] > 1e-3f);
     sp_request_destroy(hold(c, &(policy){"craft", 0}, "2103")); /* variants of other places */
-    for (size_t i = 0; i < SP_COUNT(all); i++) {
-        sp_request *r = hold(c, &all[i], "3012"), *half = hold(c, &some[i], "3012");
+    for (int i = 0; policy_at(RECOMPUTING, 1, i, &all) && policy_at(RECOMPUTING, 0.5f, i, &some); i++) {
+        sp_request *r = hold(c, &all, "3012"), *half = hold(c, &some, "3012");
         assert_ok(sp_request_kv_deviation(r, a, d));
         assert_true(d[0] < 1e-4f && d[1] < 1e-4f);
-        if (strcmp(some[i].name, "craft") != 0) { /* whose new patches are all that it needs */
+        if (strcmp(some.name, "craft") != 0) { /* whose new patches are all that it needs */
             assert_ok(sp_request_kv_deviation(half, a, d));
             assert_true(d[1] > 1e-3f && d[1] < of_full[1]);
         }
@@ -288,12 +285,10 @@ static void test_deviation_is_refused(void **state)
 
 static void test_kv_is_held_until_destroyed(void **state)
 {
-    static const policy policies[] = {{"off", 0},        {"prefix", 0},   {"full", 0},
-                                      {"fusion", 0.25f}, {"flow", 0.25f}, {"craft", 0.25f},
-                                      {"set", 0}};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
+    policy how;
+    for (int i = 0; policy_at(EVERY_POLICY, 0.25f, i, &how); i++) {
         sp_context *c = open_with((sp_context_opts){0});
-        sp_request *r = hold(c, &policies[i], "01");
+        sp_request *r = hold(c, &how, "01");
         assert_int_equal(c->reserved, 0); /* nothing more is set aside for it */
         sp_context_forget(c);
         sp_context_info info = sp_context_describe(c);
@@ -349,12 +344,12 @@ static void assert_missed(sp_context *c, const char *head, const char *text, con
 
 static void test_why_chunks_were_missed(void **state)
 {
-    static const char *const policies[] = {"full", "craft", "h2o"};
+    policy how;
     const char *boats = "Boats leave the harbour of Velm at nine in the morning.",
                *edited = "Boats leave the harbour of Velm at ten in the morning.",
                *hotels = "Torin has two hotels, and nobody knows a third one.";
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&(policy){policies[i], 0});
+    for (int i = 0; policy_at(CHUNKS_ANYWHERE, 0, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         assert_missed(c, "Be brief.", boats, "never seen");
         assert_missed(c, "Be brief.", boats, "");
         assert_missed(c, "Be brief.", edited, "edited");
@@ -389,9 +384,9 @@ static void test_a_copy_that_was_not_measured(void **state)
 
 static void test_times(void **state)
 {
-    static const char *const policies[] = {"off", "prefix", "set", "full", "blend", "craft"};
-    for (size_t i = 0; i < SP_COUNT(policies); i++) {
-        sp_context *c = open_policy(&(policy){policies[i], 0.25f});
+    policy how;
+    for (int i = 0; policy_at(EVERY_POLICY, 0.25f, i, &how); i++) {
+        sp_context *c = open_policy(&how);
         for (int k = 0; k < 2; k++) {
             sp_request *r = ask(c, k ? "10" : "01", "Where?", 2);
             const sp_result *got = sp_request_result(r);

@@ -8,8 +8,6 @@
 enum { LIVE = 6, LONGEST = 8, ROUNDS = 400 };
 
 static const char *const orders[] = {"012", "210", "01", "10", "1", "0110", "3", "32", "231", ""};
-static const char *const names[] = {"off", "prefix", "set",   "full",   "random",
-                                    "h2o", "blend",  "craft", "fusion", "flow"};
 
 typedef struct live {
     sp_request *r;
@@ -53,17 +51,22 @@ static void exactly(life *l)
 
 static void random_submit(life *l, live *v)
 {
-    int name = below(l, SP_COUNT(names));
-    const sp_reuse_opts reuse = {.policy = names[name],
+    const sp_reuse_info *how = sp_reuse_policies(NULL) + below(l, policies_of(EVERY_POLICY));
+    char spec[96];
+    int n = snprintf(spec, sizeof spec, "%s", how->name);
+    for (int i = 0; i < how->n_params; i++) /* some of its parameters, near the lower end */
+        if (!how->params[i].replaces_share && below(l, 2))
+            n += snprintf(spec + n, sizeof spec - (size_t)n, "%c%s=%g", strchr(spec, ':') ? ',' : ':',
+                          how->params[i].name, how->params[i].least + below(l, 4));
+    const sp_reuse_opts reuse = {.policy = spec,
                                  .recompute = 0.25f * (float)below(l, 5),
-                                 .focus = below(l, 4) - 1,
                                  .exact_first = below(l, 2),
                                  .unfused = below(l, 2)};
     sp_request_opts o = sampled(below(l, LONGEST + 1));
     o.reuse = &reuse;
     const sp_measure m = {.keep_kv = below(l, 6) == 0};
     *v = (live){.order = below(l, SP_COUNT(orders)),
-                .exact = name < 2 || (name > 3 && reuse.recompute >= 1),
+                .exact = how->exact || (how->recomputes && reuse.recompute >= 1),
                 .fuses = below(l, 8) == 0};
     if (v->fuses) {
         o = (sp_request_opts){.sampling = sp_sampling_default()};
