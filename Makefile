@@ -97,6 +97,14 @@ $(BUILD)/obj/%.o: %.c
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c $< -o $@
 
+# The files of the web page are in the program, compressed.
+PAGE_FILES := $(patsubst src/server/page/files/%,$(BUILD)/page/%.gz,$(wildcard src/server/page/files/*))
+$(BUILD)/page/%.gz: src/server/page/files/%
+	@mkdir -p $(@D)
+	$(Q)gzip -9nc $< >$@.new && mv $@.new $@
+$(BUILD)/obj/src/server/page/page.o: CFLAGS += -DSRV_PAGE_FILES='"$(BUILD)/page"'
+$(BUILD)/obj/src/server/page/page.o: $(PAGE_FILES)
+
 $(BUILD)/libspolia.a: $(LIB_OBJ)
 	@rm -f $@
 	@echo "  AR    $@"

@@ -79,6 +79,18 @@ SP_API sp_err sp_documents_list(sp_documents *d, const char *salt, const char *a
  * SP_E_NOTFOUND. Owns: sp_hits_fini. */
 SP_API sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out);
 
+typedef struct sp_documents_query {
+    const char *text;       /* a question in plain words, read as by sp_index_search */
+    int k;                  /* chunks at most, >= 1 */
+    const char *const *ids; /* [n_ids] documents to search; n_ids 0: all of the tenant */
+    int n_ids;
+} sp_documents_query;
+
+/* sp_documents_search -- the chunks of the tenant's documents that answer best, by BM25; `file` is the id of their
+ * document. No match is an empty list. The index is in memory and is made anew by the first search after a change: a
+ * search through n chunks may have to read them all. Owns: sp_hits_fini. Errors: SP_E_ARG, SP_E_IO, SP_E_NOMEM. */
+SP_API sp_err sp_documents_search(sp_documents *d, const char *salt, const sp_documents_query *q, sp_hits *out);
+
 /* sp_documents_pin -- its copies that are on the device, or will be, are not evicted; all pinned copies take
  * at most half of the KV memory; beyond that nothing is pinned. Errors: SP_E_NOTFOUND. */
 SP_API sp_err sp_documents_pin(sp_documents *d, const char *salt, const char *id, bool pinned);

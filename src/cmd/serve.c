@@ -40,6 +40,7 @@ static void make_table(serving *s)
          "while answers are generated, prompts of others get so much of a step that tokens are "
          "this far apart; 0: no "
          "limit (60)"},
+        {OPT_FLAG, "no-page", 0, NULL, &o->no_page, "no web page at /: the API alone"},
         {OPT_STRING, "log-format", 0, "FORMAT", &s->log,
          "a line on standard error for each request: text, json, none (text)"},
         {OPT_INT, "drain", 0, "S", &o->drain_seconds,

@@ -28,6 +28,8 @@ typedef struct sp_shelf_chunk {
 /* path NULL: in memory. Errors: SP_E_IO, SP_E_FORMAT, SP_E_NOMEM. */
 sp_err sp_shelf_open(const char *path, sp_shelf **out) SP_MUST_CHECK;
 void sp_shelf_close(sp_shelf *s);
+/* sp_shelf_version -- another one after each change that this process makes. */
+uint64_t sp_shelf_version(sp_shelf *s);
 
 typedef struct sp_shelf_row {
     const char *tenant, *id, *title;

@@ -83,6 +83,14 @@ void sp_document_list_fini(sp_document_list *l)
     *l = (sp_document_list){0};
 }
 
+uint64_t sp_shelf_version(sp_shelf *s)
+{
+    sp_shelf_enter(s);
+    uint64_t version = (uint64_t)sqlite3_total_changes64(s->db);
+    sp_shelf_leave(s);
+    return version;
+}
+
 sp_err sp_shelf_failed(sp_shelf *s)
 {
     return sp_db_fail(s->db, s->path, "cannot read");

@@ -373,6 +373,7 @@ def test_what_clients_of_llama_cpp_ask(start):
     s = start("--parallel", 3, "--temp", 0.5, "--alias", "harbour")
     status, props = s.call("/props")
     assert status == 200 and props["total_slots"] == 3 and props["model_alias"] == "harbour"
+    assert props["kv_bytes_per_token"] > 0
     assert props["default_generation_settings"]["n_ctx"] == s.call("/v1/models")[1]["data"][0]["max_model_len"]
     assert props["default_generation_settings"]["params"]["temperature"] == 0.5 and "<|im_start|>" in props["chat_template"]
     status, slots = s.call("/slots")

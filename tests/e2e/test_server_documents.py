@@ -129,6 +129,27 @@ def register_file(server, name, data):
     return o
 
 
+def test_search(start):  # noqa: F811
+    server = start("--reuse", "full")
+    register(server, "north", STORY, title="North")
+    register(server, "east", OTHER)
+    status, o = send(server, "POST", "/v1/search", {"query": "Who came by boat?"})
+    assert status == 200 and [h["document"] for h in o["data"]] == ["north", "east"]
+    assert o["data"][0]["title"] == "North" and o["data"][0]["text"] == STORY and o["data"][0]["score"] > o["data"][1]["score"]
+    found = lambda **q: [h["document"] for h in send(server, "POST", "/v1/search", {"query": "boat", **q})[1]["data"]]
+    assert len(found(top_k=1)) == 1 and found(documents=["east"]) == ["east"] and found(documents=[]) == []
+    assert found(documents=["nobody"]) == [] and found(cache_salt="x") == [] and found(query="zeppelin") == []
+    for q, param in (({}, "query"), ({"query": 1}, "query"), ({"query": "a", "top_k": 0}, "top_k"),
+                     ({"query": "a", "documents": "north"}, "documents"), ({"query": "a", "documents": [1]}, "documents")):
+        status, o = send(server, "POST", "/v1/search", q)
+        assert status == 400 and o["error"]["param"] == param, o
+    answer = ask(server, documents=[{k: h[k] for k in ("title", "text")} for h in
+                                    send(server, "POST", "/v1/search", {"query": "boat"})[1]["data"]])
+    assert len(answer["spolia"]["documents"]) == 2
+    assert send(server, "DELETE", "/v1/documents/north")[0] == 200
+    assert found() == ["east"]
+
+
 def test_progress_as_events(server):
     register(server, "long", "\n\n".join(f"Boat {i} has {i} sails and a crew of {i + 2}." * 12 for i in range(6)))
     assert send(server, "POST", "/v1/documents/long/precompute", {"fuse": 2})[0] == 202

@@ -95,6 +95,7 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     *d = (sp_documents){.ctx = c, .size_words = size, .overlap_words = o->overlap_words};
     pthread_mutex_init(&d->lock, NULL);
     sp_err err = sp_shelf_open(o->path, &d->shelf);
+    if (err == SP_OK) err = sp_searches_create(d->shelf, &d->searches);
     if (err == SP_OK) err = know_all(d);
     if (err == SP_OK)
         *out = d;
@@ -109,6 +110,7 @@ void sp_documents_close(sp_documents *d)
     sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* letting go cannot fail */
     SP_UNUSED(err);
     sp_vec_fini(&d->held);
+    sp_searches_destroy(d->searches);
     sp_shelf_close(d->shelf);
     pthread_mutex_destroy(&d->lock);
     sp_free(d);
@@ -408,6 +410,7 @@ sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id, in
         return sp_fail(SP_E_UNSUPPORTED, "another process writes the store: delete the document there");
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_doom(d->shelf, tenant, id));
+    sp_searches_drop_stale(d->searches);
     SP_TRY(erase_doomed(d, tenant, timeout_us, &removed));
     if (out) *out = removed;
     return SP_OK;
@@ -418,6 +421,7 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
     SP_NEED(d);
     sp_documents_removed removed;
     SP_TRY(sp_shelf_doom_expired(d->shelf, now));
+    sp_searches_drop_stale(d->searches);
     SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);
     sp_err err = hold_pinned(d);

@@ -7,12 +7,14 @@
 #include "retrieve/shelf.h"
 #include "serve/request/context.h"
 #include "serve/documents/erase.h"
+#include "serve/documents/search.h"
 
 enum { SP_TENANT_BYTES = 2 * sizeof(sp_digest) + 1 };
 
 struct sp_documents {
     sp_context *ctx;
     sp_shelf *shelf;
+    sp_searches *searches;
     int size_words, overlap_words;
     pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
     sp_held held;         /* pinned copies */

@@ -10,6 +10,7 @@
 #include "server/api/explain.h"
 #include "server/api/llama.h"
 #include "server/api/ollama.h"
+#include "server/page/page.h"
 
 /* -- small handlers --------------------------------------------------------------------------- */
 
@@ -89,6 +90,8 @@ static srv_sent explain(srv_call *call)
 /* -- the table -------------------------------------------------------------------------------- */
 
 const srv_route srv_routes[] = {
+    {"GET", "/", srv_page, .open = true, .probe = true},
+    {"GET", "/page/", srv_page, .open = true, .probe = true, .below = true},
     {"GET", "/health", health, .open = true, .probe = true},
     {"GET", "/ping", ping, .probe = true},
     {"GET", "/version", version},
@@ -122,6 +125,7 @@ const srv_route srv_routes[] = {
     {"PUT", "/v1/documents/", srv_documents_one, .below = true, .form = true},
     {"PATCH", "/v1/documents/", srv_documents_one, .below = true},
     {"DELETE", "/v1/documents/", srv_documents_one, .below = true},
+    {"POST", "/v1/search", srv_search},
     {"GET", "/v1/requests/", explain, .below = true},
     {NULL, NULL, NULL},
 };

@@ -30,6 +30,7 @@ typedef struct srv_options {
     const char *documents_path;    /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
+    bool no_page;                  /* nothing is at / */
     sp_chunk_find find;                  /* chunks in messages, when the request does not say */
     int max_tokens;                /* of an answer, when the request does not say */
     sp_sampling sampling;          /* of requests that do not say */

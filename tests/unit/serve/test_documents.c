@@ -508,6 +508,7 @@ static void test_pinned_copies_stay(void **state)
     compute(&b, NULL, "one", 0);
     compute(&b, NULL, "two", 0);
     assert_ok(sp_documents_pin(b.d, NULL, "one", true));
+    tiers_rest(b.c->tiers); /* what is not written yet is not found on disk */
     sp_context_forget(b.c);
     assert_string_equal(ask_about(&b, NULL, "full", story, NULL).from, "memory");
     assert_string_equal(ask_about(&b, NULL, "full", other, NULL).from, "disk");
@@ -536,6 +537,57 @@ static void test_null(void **state)
     bench_end(&b);
 }
 
+/* -- search ------------------------------------------------------------------------------------- */
+
+/* found -- ids of the documents whose chunks answer, best first, a blank after each. */
+static const char *found(bench *b, const char *salt, const sp_documents_query *q)
+{
+    static char ids[256];
+    sp_hits hits;
+    assert_ok(sp_documents_search(b->d, salt, q, &hits));
+    size_t n = 0;
+    ids[0] = '\0';
+    for (int i = 0; i < hits.n; i++) n += (size_t)snprintf(ids + n, sizeof ids - n, "%s ", hits.v[i].file);
+    sp_hits_fini(&hits);
+    return ids;
+}
+
+static void a_search_sees_what_is_registered_now(void **state)
+{
+    bench b;
+    const sp_documents_query boats = {.text = "Who came by boat?", .k = 5}, one = {.text = "harbour by boat", .k = 1};
+    bench_begin(&b);
+    assert_string_equal(found(&b, NULL, &boats), "");
+    put(&b, NULL, "story", story);
+    assert_string_equal(found(&b, NULL, &boats), "story ");
+    put(&b, NULL, "other", other);
+    assert_string_equal(found(&b, NULL, &boats), "story other ");
+    assert_string_equal(found(&b, NULL, &one), "other ");
+    put(&b, NULL, "story", "Nothing about the sea.");
+    assert_string_equal(found(&b, NULL, &boats), "other ");
+    assert_ok(sp_documents_remove(b.d, NULL, "other", 1000000, NULL));
+    assert_string_equal(found(&b, NULL, &boats), "");
+    assert_int_equal(sp_documents_search(b.d, NULL, &(sp_documents_query){.text = "x"}, &(sp_hits){0}), SP_E_ARG);
+    bench_end(&b);
+}
+
+static void a_search_stays_with_its_tenant_and_its_documents(void **state)
+{
+    bench b;
+    const char *const only_other[] = {"other"};
+    const sp_documents_query boats = {.text = "boat", .k = 5},
+                             among = {.text = "boat", .k = 1, .ids = only_other, .n_ids = 1};
+    bench_begin(&b);
+    put(&b, NULL, "story", story);
+    put(&b, NULL, "other", other);
+    put(&b, "anna", "hers", story);
+    assert_string_equal(found(&b, "anna", &boats), "hers ");
+    assert_string_equal(found(&b, "bert", &boats), "");
+    assert_string_equal(found(&b, NULL, &boats), "story other ");
+    assert_string_equal(found(&b, NULL, &among), "other ");
+    bench_end(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -553,6 +605,8 @@ int main(void)
         cmocka_unit_test(test_its_time_ends),
         cmocka_unit_test(test_pinned_copies_stay),
         cmocka_unit_test(test_null),
+        cmocka_unit_test(a_search_sees_what_is_registered_now),
+        cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -410,7 +410,7 @@ static void loss(const char *name, bool host, bool disk)
     sp_request *r = ask(c, "01", question, 6);
     assert_text(r, alone(&with, "01", question, 6));
     sp_request_destroy(r);
-    if (disk) tiers_rest(c->tiers);
+    if (disk || host) tiers_rest(c->tiers);
     const sums before = sums_of(c);
     assert_true(before.n >= 2);
     lose(c, d);

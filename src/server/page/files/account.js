@@ -1,0 +1,70 @@
+// account.js -- what an answer reused: a bar for each document, as long as its tokens, in the colours of their sources.
+import {h, milliseconds, svg, whole} from "./dom.js";
+import {text} from "./texts.js";
+
+const sources = ["memory", "host", "disk", "recomputed", "computed"];
+
+// parts -- tokens of a document or segment by source.
+function parts(d) {
+  const from = sources.includes(d.from) ? d.from : "memory";
+  return {[from]: d.reused, recomputed: d.recomputed, computed: d.tokens - d.reused - d.recomputed};
+}
+
+// stack -- shares: tokens by source; the bar is as wide as `tokens` of `longest`.
+export function stack(share, tokens, longest) {
+  const width = (100 * tokens) / longest;
+  const picture = svg("svg", {viewBox: "0 0 100 10", preserveAspectRatio: "none", role: "img",
+                              "aria-label": sources.filter((s) => share[s]).map((s) => `${text(s)} ${share[s]}`).join(", ")});
+  let x = 0;
+  for (const s of sources) {
+    const w = ((share[s] || 0) / Math.max(1, tokens)) * width;
+    if (w > 0) picture.append(svg("rect", {x, y: 0, width: w, height: 10, class: s}));
+    x += w;
+  }
+  return picture;
+}
+
+export function key() {
+  return h("ul.key", {}, sources.map((s) => h("li", {}, h("i." + s), text(s))));
+}
+
+const segment_names = {system: "system", text: "text", question: "question_part"};
+
+// named -- documents and the other segments of the prompt, in its order.
+function named(account) {
+  let i = 0;
+  return account.segments.map((s) => {
+    if (s.kind !== "chunk") return {...s, name: text(segment_names[s.kind] || "text")};
+    const d = account.documents[i++] || s;
+    return {...s, ...d, name: d.title || d.id || "", document: true};
+  });
+}
+
+// show -- on_read(i) opens the text of document i. `first_ms`: the first answer's time to the first token; or null.
+export function show(result, first_ms, on_read) {
+  const a = result.spolia, t = result.timings;
+  if (!a || !t) return h("p.quiet", {}, text("account_empty"));
+  const all = named(a), longest = Math.max(1, ...all.map((s) => s.tokens));
+  let n = 0;
+  const rows = all.map((s) => {
+    const at = s.document ? n++ : -1;
+    const inside = [h("span.name", {}, h("span", {}, s.name), h("span", {}, text("of", whole(s.reused), whole(s.tokens)))),
+                    stack(parts(s), s.tokens, longest),
+                    s.missed && h("span.quiet", {}, text("why", s.missed))];
+    return h("div.bar", {}, s.document ? h("button", {type: "button", onclick: () => on_read(at),
+      "aria-label": text("read_passage", s.name)}, inside) : h("div", {}, inside));
+  });
+  const tokens = a.reused_tokens + a.computed_tokens;
+  const figures = [
+    ["ttft", milliseconds(t.ttft_ms)],
+    t.queue_ms >= 1 && ["queued", milliseconds(t.queue_ms)],
+    first_ms && ["ttft_cold", milliseconds(first_ms)],
+    ["reused", text("of", whole(a.reused_tokens), whole(tokens))],
+    a.recomputed_tokens > 0 && ["recomputed", whole(a.recomputed_tokens)],
+    t.predicted_ms > 0 && ["rate", t.predicted_per_second.toFixed(1)],
+    ["policy", a.policy],
+  ].filter(Boolean);
+  const gain = first_ms ? first_ms / t.ttft_ms : 0;
+  return h("div", {}, h("dl.figures", {}, figures.flatMap(([name, value]) => [h("dt", {}, text(name)), h("dd", {}, value)])),
+           gain >= 1.1 && h("p", {}, h("strong", {}, text("faster", gain.toFixed(1)))), key(), h("div.bars", {}, rows));
+}

@@ -1,0 +1,253 @@
+// ask.js -- a chat over documents; beside each answer, where the tokens of its prompt came from.
+import * as account from "./account.js";
+import * as conversations from "./conversations.js";
+import {download, h, milliseconds, notice} from "./dom.js";
+import {render} from "./markdown.js";
+import * as server from "./server.js";
+import {text} from "./texts.js";
+
+const qualities = ["exact", "balanced", "fast"];
+const kept = {quality: "spolia.quality", documents: "spolia.documents"};
+let conversation = null; // the one that is shown; it outlives a change of views
+let running = null;      // {controller, message}: one answer at a time
+let view = null;         // the elements
+
+export function show(main) {
+  conversation ||= conversations.list()[0] || conversations.create();
+  view = {
+    past: h("ul.list"), messages: h("div.messages", {role: "log", "aria-label": text("conversations"), tabindex: 0}),
+    account: h("div"), input: h("textarea", {id: "question", rows: 2, placeholder: text("placeholder"),
+      "aria-label": text("question"), onkeydown: on_key}),
+    send: h("button.main", {type: "submit"}, text("send")),
+    stop: h("button", {type: "button", onclick: () => running && running.controller.abort()}, text("stop")),
+    documents: h("select", {id: "use", onchange: () => localStorage.setItem(kept.documents, view.documents.value)}),
+  };
+  main.replaceChildren(h("div.ask", {},
+    h("section.past", {"aria-label": text("conversations")},
+      h("button", {type: "button", onclick: () => open(conversations.create())}, text("new_conversation")), view.past),
+    h("section.middle", {"aria-label": text("ask")}, view.messages, h("div.asking", {}, form())),
+    h("section", {"aria-label": text("came_from")}, h("h2", {}, text("came_from")), view.account)));
+  list_documents();
+  redraw();
+  view.input.focus();
+}
+
+function form() {
+  const quality = localStorage.getItem(kept.quality) || "balanced";
+  const knob = h("fieldset.knob", {}, h("legend", {}, text("quality")), qualities.map((q) =>
+    h("label", {}, h("input", {type: "radio", name: "quality", value: q, checked: q === quality,
+      onchange: () => localStorage.setItem(kept.quality, q)}), text(q))));
+  return h("form", {onsubmit: (e) => (e.preventDefault(), ask_typed())}, view.input, h("div.row", {},
+    h("label.quiet", {for: "use"}, text("use_documents")), h("span", {}, view.documents), knob,
+    h("span.row.spread", {}, view.stop, view.send)));
+}
+
+function on_key(e) {
+  if (e.key === "Enter" && !e.shiftKey && !e.isComposing) e.preventDefault(), ask_typed();
+  if (e.key === "Escape" && running) running.controller.abort();
+}
+
+// -- documents of a question ----------------------------------------------------------------------
+
+async function list_documents() {
+  const choice = localStorage.getItem(kept.documents) || "best:5";
+  const option = (value, words) => h("option", {value, selected: value === choice}, words);
+  view.documents.replaceChildren(...[3, 5, 10].map((n) => option("best:" + n, text("best", n))), option("none", text("none")));
+  try {
+    const all = await server.get("v1/documents?limit=50");
+    view.documents.append(...all.data.map((d) => option("all:" + d.id, text("all_of", d.title || d.id))));
+  } catch (e) {
+    notice(e.message);
+  }
+}
+
+// passages_for -- [{id, title, text}] for the server's field "documents".
+async function passages_for(question, signal) {
+  const [kind, value] = [view.documents.value.split(":")[0], view.documents.value.replace(/^\w+:/, "")];
+  if (kind === "none") return [];
+  if (kind === "all") return [{id: value}];
+  const found = await server.post("v1/search", {query: question, top_k: Number(value)}, signal);
+  if (!found.data.length) notice(text("nothing_found"));
+  return found.data.map((f) => ({id: f.document, title: f.title, text: f.text}));
+}
+
+// -- asking ---------------------------------------------------------------------------------------
+
+function ask_typed() {
+  const question = view.input.value.trim();
+  if (!question || running) return;
+  view.input.value = "";
+  conversation.messages.push({role: "user", content: question});
+  conversation.title ||= question.slice(0, 60);
+  answer();
+}
+
+const for_model = (messages) => messages.filter((m) => m.content).map(({role, content}) => ({role, content}));
+
+// answer -- the last message, which is the user's; into a new message of the conversation that asked.
+async function answer() {
+  const own = conversation, question = own.messages.at(-1).content;
+  const message = {role: "assistant", content: ""};
+  const controller = new AbortController();
+  const quality = document.querySelector("input[name=quality]:checked").value;
+  running = {controller, message};
+  const messages = for_model(own.messages);
+  own.messages.push(message);
+  conversations.save(own);
+  redraw();
+  try {
+    message.passages = await passages_for(question, controller.signal);
+    const body = {model: "any", messages, quality};
+    if (message.passages.length) body.documents = message.passages;
+    message.result = await server.chat(body, (piece) => {
+      message.content += piece;
+      draw_soon(message);
+    }, controller.signal);
+    message.finish = message.result.finish;
+    if (own.first_ms === null && message.passages.length) own.first_ms = message.result.timings.ttft_ms;
+  } catch (e) {
+    message.finish = e.name === "AbortError" ? "stopped" : "error";
+    message.error = e.message;
+  }
+  running = null;
+  conversations.save(own);
+  if (view && own === conversation) redraw();
+}
+
+function again(i) {
+  if (running) return;
+  conversation.messages.length = i;
+  answer();
+}
+
+function edit(i) {
+  if (running) return;
+  view.input.value = conversation.messages[i].content;
+  conversation.messages.length = i;
+  conversations.save(conversation);
+  redraw();
+  view.input.focus();
+}
+
+// compare -- the same question at each quality, one after another; "exact" reuses nothing, which is what reading costs.
+async function compare(i, place, button) {
+  const m = conversation.messages[i], before = for_model(conversation.messages.slice(0, i));
+  button.disabled = true;
+  place.replaceChildren(h("p.quiet", {role: "status"}, text("comparing")));
+  const columns = h("div.beside");
+  try {
+    let exact = 0;
+    for (const quality of qualities) {
+      const said = h("div.said"), figures = h("p.quiet");
+      columns.append(h("div.sheet", {}, h("h3", {}, text(quality)), figures, said));
+      let words = "";
+      const body = {model: "any", messages: before, quality, cache_prompt: quality !== "exact"};
+      if (m.passages && m.passages.length) body.documents = m.passages;
+      const r = await server.chat(body, (piece) => (words += piece));
+      said.append(render(words));
+      exact ||= r.timings.ttft_ms;
+      figures.append(milliseconds(r.timings.ttft_ms), quality === "exact" ? "" : ` (${(exact / r.timings.ttft_ms).toFixed(1)}x)`);
+      place.replaceChildren(columns);
+    }
+  } catch (e) {
+    place.replaceChildren(h("p.bad", {}, e.message));
+  }
+  button.disabled = false;
+}
+
+// -- drawing --------------------------------------------------------------------------------------
+
+function open(c) {
+  conversation = c;
+  redraw();
+  view.input.focus();
+}
+
+function redraw() {
+  draw_past();
+  view.stop.disabled = !running;
+  view.send.disabled = Boolean(running);
+  view.messages.replaceChildren(...conversation.messages.map(draw_message));
+  view.messages.scrollTop = view.messages.scrollHeight;
+  const last = conversation.messages.findLast((m) => m.result);
+  draw_account(last);
+}
+
+function draw_past() {
+  const all = conversations.list();
+  view.past.replaceChildren(...all.map((c) => h("li", {},
+    h("button.pick", {type: "button", "aria-current": c.id === conversation.id, disabled: Boolean(running),
+      onclick: () => open(conversations.load(c.id) || conversations.create())}, c.title || text("untitled")),
+    h("button.small", {type: "button", "aria-label": text("delete_conversation", c.title || text("untitled")),
+      onclick: () => (conversations.remove(c.id), c.id === conversation.id ? open(conversations.create()) : draw_past())}, "×"))));
+}
+
+function draw_account(m) {
+  const first = m && m.result !== first_result() ? conversation.first_ms : null;
+  view.account.replaceChildren(m ? account.show(m.result, first, (i) => read(m, i)) : h("p.quiet", {}, text("account_empty")));
+}
+
+const first_result = () => (conversation.messages.find((m) => m.result && m.passages && m.passages.length) || {}).result;
+
+function draw_message(m, i) {
+  if (m.role === "user")
+    return h("article.message.user", {"aria-label": text("you")}, h("div.said", {}, m.content),
+             h("div.tools.row", {}, h("button.small", {type: "button", onclick: () => edit(i)}, text("edit"))));
+  const said = h("div.said", {}, render(m.content)), below = h("div"), busy = running && running.message === m;
+  const e = h("article.message", {"aria-label": text("model"), "aria-busy": busy ? "true" : "false"}, said);
+  if (busy) running.said = said;
+  else e.append(note(m), tools(m, i, below), below);
+  return e;
+}
+
+function note(m) {
+  const words = {stopped: text("stopped"), length: text("cut"), error: text("broken_off", m.error || "")}[m.finish];
+  return words ? h("p", {class: m.finish === "error" ? "bad" : "quiet"}, words) : "";
+}
+
+function tools(m, i, below) {
+  const button = (name, f) => h("button.small", {type: "button", onclick: f}, text(name));
+  const compared = button("compare", () => compare(i, below, compared));
+  return h("div.tools.row", {}, button("regenerate", () => again(i)),
+    button("copy", () => navigator.clipboard.writeText(m.content).then(() => notice(text("copied")), (e) => notice(e.message))),
+    button("export", () => download("conversation.md", "text/markdown", conversations.as_markdown(conversation))),
+    m.result && compared, m.result && button("came_from", () => draw_account(m)));
+}
+
+// draw_soon -- the growing answer, at most once a frame.
+let due = false;
+function draw_soon(message) {
+  if (due || !view) return;
+  due = true;
+  requestAnimationFrame(() => {
+    due = false;
+    if (!running || running.message !== message || !running.said) return;
+    const place = view.messages, follow = place.scrollHeight - place.scrollTop - place.clientHeight < 80;
+    running.said.replaceChildren(render(message.content));
+    if (follow) place.scrollTop = place.scrollHeight;
+  });
+}
+
+// read -- the text of document i of an answer.
+async function read(m, i) {
+  const all = m.passages || [], whole = all.length === 1 && !all[0].text ? all[0] : null;
+  const passage = whole || all[i];
+  let words = passage && passage.text;
+  if (passage && !words) {
+    const found = await server.post("v1/search", {query: m.result.spolia.documents[i].title || passage.id, documents: [passage.id], top_k: 20})
+      .catch((e) => (notice(e.message), {data: []}));
+    words = found.data.map((f) => f.text).join("\n\n");
+  }
+  const dialog = h("dialog", {"aria-label": text("passages"), onclose: () => dialog.remove()},
+    h("h2", {}, (passage && (passage.title || passage.id)) || ""), h("div.passage", {tabindex: 0}, words || ""),
+    h("form", {method: "dialog"}, h("button", {}, text("close"))));
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+conversations.on_change((id) => {
+  if (!view || !view.past.isConnected) return;
+  const fresh = id === conversation.id && !running ? conversations.load(id) : null;
+  if (fresh) conversation = fresh, redraw();
+  else draw_past();
+});

@@ -1,0 +1,46 @@
+// texts.js -- every text that the page shows, in one table; {0}, {1} are filled in.
+const english = {
+  ask: "Ask", documents: "Documents", watch: "Watch",
+  key_needed: "This server needs an API key.", key_label: "API key", key_use: "Use this key",
+  key_kept: "It is kept until this tab is closed.", key_wrong: "The server does not know this key.",
+  offline: "The server does not answer. Is it running?",
+
+  new_conversation: "New conversation", conversations: "Conversations", delete_conversation: "Delete {0}",
+  untitled: "New", question: "Your question", placeholder: "Ask about your documents ...",
+  send: "Ask", stop: "Stop", you: "You", model: "Answer",
+  regenerate: "Again", edit: "Edit", copy: "Copy", copied: "Copied", export: "Export", cancel: "Cancel",
+  compare: "Compare qualities", comparing: "Comparing ...",
+  quality: "Quality", exact: "exact", balanced: "balanced", fast: "fast",
+  use_documents: "Documents", none: "none", best: "best {0} passages", all_of: "all of {0}",
+  nothing_found: "No passage matches; the answer is without documents.",
+  came_from: "Where the prompt came from", account_empty: "After an answer, this shows what of each document was reused.",
+  memory: "memory", host: "host", disk: "disk", recomputed: "recomputed", computed: "computed",
+  system: "system prompt", text: "conversation", question_part: "question",
+  ttft: "time to the first token", ttft_cold: "the first time in this conversation", queued: "of it waiting",
+  rate: "tokens a second", reused: "tokens reused", of: "{0} of {1}", policy: "policy",
+  why: "not reused: {0}", read_passage: "Read {0}", close: "Close", faster: "{0}x faster than the first time",
+  broken_off: "The answer broke off: {0}", stopped: "stopped", cut: "cut at the longest answer",
+
+  drop: "Drop files or folders here, or", choose_files: "choose files", choose_folder: "choose a folder",
+  search_documents: "Search", id: "Id", title: "Title", passages: "Passages", tokens: "Tokens", size: "Size",
+  pin: "Pin", unpin: "Unpin", expire: "Expires", never: "never",
+  in_hour: "in an hour", in_day: "in a day", in_week: "in a week",
+  remove: "Delete", really: "Delete {0}? Its text and every copy of its KV are erased.", gone:
+    "{0} is gone: {1} copies erased from the device, {2} from the store; the server knows no document of this name.",
+  still_there: "{0} could not be deleted: {1}", pending: "{0}: {1} copies are still read and go when those answers end.",
+  precompute: "Compute ahead", computing: "{0} of {1}", computed_ahead: "computed", estimate: "about {0}, {1}",
+  uploading: "{0} of {1}: {2}", uploaded: "{0} added, {1} refused", refused: "{0}: {1}", more: "Show more",
+  no_match: "Nothing matches.", empty: "No documents yet.", unknown_time: "time unknown",
+
+  requests: "Requests", running: "running", waiting: "waiting", hit_rate: "Tokens reused", ttft_chart: "Time to the first token",
+  tokens_chart: "Tokens a second", kv_chart: "KV memory in use", by_tier: "Prompt tokens by source",
+  evictions: "Evictions", guard: "Quality guard", guard_none: "The guard is off (--guard).",
+  guard_row: "{0}: {1} checked, {2} equal", since_start: "since the start", last_minutes: "last five minutes",
+  no_data: "nothing yet", paused: "No answer from the server: trying again.",
+};
+
+export function text(name, ...values) {
+  const t = english[name];
+  if (t === undefined) throw new Error("no text " + name);
+  return t.replace(/\{(\d)\}/g, (_, i) => values[Number(i)]);
+}

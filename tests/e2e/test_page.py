@@ -1,0 +1,99 @@
+"""The page at /: its files as they are sent, and what people do with it in a browser (tests/support/page.py)."""
+import gzip
+import json
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import ROOT
+from test_server import Server
+
+CLIENTS = ROOT / ".venv-clients/bin/python"
+CHROMIUM = shutil.which("chromium")
+CAN_BROWSE = CLIENTS.exists() and CHROMIUM and subprocess.run([CHROMIUM, "--version"], capture_output=True).returncode == 0
+FILES = sorted((ROOT / "src/server/page/files").iterdir())
+FLOWS = re.findall(r"^    \(?(\w+), |^def (\w+)\(f\)", (ROOT / "tests/support/page.py").read_text(), re.M)
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = Server("--reuse", "full")
+    yield s
+    assert s.stop() == 0, s.said
+
+
+def get(url, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as r:
+        return r.read(), r.headers
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
+def test_every_file_is_in_the_program(server, file):
+    plain, headers = get(f"{server.url}/page/{file.name}")
+    packed, _ = get(f"{server.url}/page/{file.name}", **{"Accept-Encoding": "gzip"})
+    assert plain == file.read_bytes() == gzip.decompress(packed)
+    assert "default-src 'none'" in headers["Content-Security-Policy"] and headers["X-Content-Type-Options"] == "nosniff"
+    kinds = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+    assert headers["Content-Type"].startswith(kinds[file.suffix])
+
+
+def test_it_is_small_and_kept_by_browsers(server):
+    sizes, tags = [], {}
+    for file in FILES:
+        packed, headers = get(f"{server.url}/page/{file.name}", **{"Accept-Encoding": "gzip"})
+        sizes.append(len(packed))
+        tags[file.name] = headers["ETag"]
+    assert sum(sizes) < 150_000
+    assert len(set(tags.values())) == len(FILES)
+    with pytest.raises(urllib.error.HTTPError) as unchanged:
+        get(f"{server.url}/page/main.js", **{"Accept-Encoding": "gzip", "If-None-Match": tags["main.js"]})
+    assert unchanged.value.code == 304
+
+
+def test_there_is_nothing_else(server):
+    for path in ("/page/", "/page/../server.c", "/page/main.js.gz", "/page/nothing.js"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            get(server.url + path)
+        assert refused.value.code == 404
+
+
+def test_no_page():
+    s = Server("--no-page")
+    for path in ("/", "/page/main.js"):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            get(s.url + path)
+        assert refused.value.code == 404
+    assert s.stop() == 0
+
+
+def test_texts_are_all_used_and_all_there():
+    """One table of texts: each is used, and each that is used is there."""
+    sources = {f.name: f.read_text() for f in FILES if f.suffix == ".js"}
+    there = set(re.findall(r"(?:^|[,{] )\s*(\w+):\s*\n?\s*\"", sources.pop("texts.js"), re.M))
+    code = "".join(sources.values())
+    used = set(re.findall(r"text\(\"(\w+)\"", code))
+    assert used <= there, used - there
+    words = set(re.findall(r"\"(\w+)\"", code)) | set(re.findall(r"\b(ask|documents|watch)\b", code))
+    assert there <= words, there - words
+
+
+@pytest.fixture(scope="module")
+def reports(server, tmp_path_factory):
+    keys = tmp_path_factory.mktemp("page") / "keys"
+    keys.write_text("the-key\n")
+    keyed = Server("--api-keys", str(keys))
+    done = subprocess.run([CLIENTS, ROOT / "tests/support/page.py", CHROMIUM, server.url, keyed.url], capture_output=True, text=True,
+                          timeout=1500)
+    keyed.stop()
+    assert done.returncode == 0, done.stderr[-3000:]
+    return {r["flow"]: r["error"] for r in map(json.loads, done.stdout.splitlines())}
+
+
+@pytest.mark.skipif(not CAN_BROWSE, reason="scripts/setup --clients could not install Chromium and Playwright")
+@pytest.mark.parametrize("flow", sorted({name for pair in FLOWS for name in pair if name}))
+def test_in_a_browser(reports, flow):
+    assert not reports[flow], reports[flow]

@@ -1,0 +1,323 @@
+"""What people do with the page at /, in headless Chromium: run by tests/e2e/test_page.py.
+
+    .venv-clients/bin/python tests/support/page.py CHROMIUM http://127.0.0.1:8080 http://127.0.0.1:8081 [PICTURES]
+
+The second server has API keys, one of which is "the-key". Prints a line of JSON for each flow: {"flow", "error"}. With a
+folder PICTURES, writes the screenshots of docs/page.md there.
+"""
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import traceback
+import urllib.request
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect, sync_playwright
+
+CHROMIUM, URL, KEYED = sys.argv[1:4]
+PICTURES = pathlib.Path(sys.argv[4]) if len(sys.argv) > 4 else None
+TEXTS = {"harbour.txt": "The harbour of Velm was built in 1870. It has room for forty boats. " * 6,
+         "light/keeper.md": "# The keeper\n\nThe lighthouse is kept by Anna Berg, who came from the north in 1931. " * 4,
+         "light/hotels.txt": "Torin has two hotels, the Swan and the Anchor, and neither is open in winter. " * 5}
+PATIENCE = 120_000 # milliseconds: a loaded machine answers slowly
+
+
+def say(body: dict) -> dict:
+    r = urllib.request.Request(URL + "/v1/documents", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    return json.load(urllib.request.urlopen(r))
+
+
+class Flow:
+    """One flow: a fresh profile, and what it sent and complained about."""
+
+    def __init__(self, browser, width=1200, url=URL):
+        self.context = browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True)
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+        self.errors, self.elsewhere = [], []
+        self.watch(self.page, url)
+        self.url = url
+
+    def watch(self, page, url):
+        page.on("pageerror", lambda e: self.errors.append(str(e)))
+        page.on("console", lambda m: m.type == "error" and self.errors.append(m.text))
+        page.on("request", lambda r: r.url.startswith((url, "blob:", "data:")) or self.elsewhere.append(r.url))
+
+    def open(self, view="ask"):
+        self.page.goto(f"{self.url}/#{view}")
+        return self.page
+
+    def ask(self, question):
+        self.page.fill("#question", question)
+        self.page.press("#question", "Enter")
+        self.answered()
+
+    def answered(self):
+        self.page.wait_for_selector("article.message[aria-busy=false] .tools button", timeout=PATIENCE)
+        expect(self.page.get_by_role("button", name="Stop")).to_be_disabled(timeout=PATIENCE)
+
+    def picture(self, name):
+        if PICTURES:
+            self.page.screenshot(path=PICTURES / name)
+
+    def close(self):
+        self.context.close()
+        assert not self.errors, self.errors
+        assert not self.elsewhere, self.elsewhere
+
+
+def a_folder_answers_a_question(f):
+    """Dropped on the page, asked about, and the second answer shows what it reused."""
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in TEXTS.items():
+            path = pathlib.Path(folder, "velm", name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        page = f.open("documents")
+        page.set_input_files("input[webkitdirectory]", pathlib.Path(folder, "velm"))
+        expect(page.get_by_text("3 added, 0 refused")).to_be_visible(timeout=PATIENCE)
+        expect(page.locator("tbody tr")).to_have_count(3)
+    f.picture("page-documents.png")
+    f.open("ask")
+    f.ask("Who keeps the lighthouse, and which hotels has Torin?")
+    expect(page.locator(".bar button")).not_to_have_count(0)
+    assert page.locator(".bar rect.memory").count() <= 1 # the system prompt at most
+    page.get_by_role("button", name="New conversation").click()
+    f.ask("When was the harbour built, and when did the keeper of the lighthouse come?")
+    expect(page.locator(".bar button rect.memory").first).to_be_attached()
+    f.picture("page-ask.png")
+    page.get_by_role("button", name="Read The keeper").click()
+    expect(page.get_by_role("dialog")).to_contain_text("lighthouse")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def qualities_are_compared(f):
+    say({"id": "quays", "text": TEXTS["harbour.txt"], "replace": True})
+    page = f.open("ask")
+    page.get_by_label("fast").check(force=True)
+    f.ask("How many boats has the harbour room for?")
+    page.get_by_role("button", name="Compare qualities").click()
+    expect(page.locator(".beside .sheet")).to_have_count(3, timeout=PATIENCE)
+    expect(page.locator(".beside .quiet").nth(2)).to_contain_text("x)", timeout=PATIENCE)
+    assert [h.inner_text() for h in page.locator(".beside h3").all()] == ["exact", "balanced", "fast"]
+
+
+def a_conversation_is_kept(f):
+    """Edit, again, export, another tab, after a reload; and deleted."""
+    page = f.open("ask")
+    page.select_option("#use", "none")
+    f.ask("First question?")
+    page.get_by_role("button", name="Edit").click()
+    assert page.input_value("#question") == "First question?"
+    f.ask("Second question?")
+    expect(page.locator("article.user")).to_have_count(1)
+    page.get_by_role("button", name="Again").click()
+    f.answered()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    assert "Second question?" in pathlib.Path(download.value.path()).read_text()
+    other = f.context.new_page()
+    f.watch(other, f.url)
+    other.goto(URL + "/")
+    expect(other.locator("article.user")).to_contain_text("Second question?")
+    page.reload()
+    expect(page.locator("article.user")).to_contain_text("Second question?")
+    page.get_by_role("button", name="Delete Second question?").or_(page.get_by_role("button", name="Delete First question?")).click()
+    expect(other.locator(".list li")).to_have_count(0)
+
+
+def an_answer_is_stopped(f):
+    page = f.open("ask")
+    page.select_option("#use", "none")
+    page.route("**/v1/chat/completions", lambda r: None) # a server that does not answer yet
+    page.fill("#question", "Tell me a long story.")
+    page.press("#question", "Enter")
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_text("stopped")).to_be_visible()
+    expect(page.get_by_role("button", name="Ask", exact=True)).to_be_enabled()
+
+
+def documents_live_and_die(f):
+    """Found by what they say, pinned, given a time, computed ahead, deleted with the proof."""
+    say({"id": "swan", "text": "The Swan is a hotel with a zeppelin on its roof.", "replace": True})
+    page = f.open("documents")
+    page.fill("input[type=search]", "zeppelin")
+    row = page.locator("tbody tr", has_text="swan")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    row.get_by_role("button", name="Pin").click()
+    expect(row.get_by_role("button", name="Unpin")).to_be_visible()
+    row.get_by_role("combobox").select_option("86400")
+    expect(row.get_by_role("combobox")).to_have_value("-1")
+    row.get_by_role("button", name="Compute ahead").click()
+    expect(row).to_contain_text("computed", timeout=PATIENCE)
+    row.get_by_role("button", name="Delete swan").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    expect(page.locator("#notice")).to_contain_text("swan is gone", timeout=PATIENCE)
+    f.errors = [e for e in f.errors if "404" not in e] # the proof: the server knows no such document
+
+
+HOSTILE = """<script>window.broken=1</script><img src=x onerror="window.broken=1"> [a](javascript:window.broken=1)
+![b](http://example.com/x.png) [c](data:text/html,x) <a href="javascript:1">d</a>
+
+| <b>x</b> | y |
+|---|---|
+| `<i>` | **z** |
+
+""" + "> " * 3000 + "\n" + "[" * 5000 + "*" * 5000 + "`" * 3000
+
+
+def a_hostile_answer_is_text(f):
+    page = f.open("ask")
+    piece = json.dumps({"choices": [{"index": 0, "delta": {"content": HOSTILE}, "finish_reason": None}]})
+    end = json.dumps({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    page.route("**/v1/chat/completions", lambda r: r.fulfill(
+        status=200, headers={"Content-Type": "text/event-stream"}, body=f"data: {piece}\n\ndata: {end}\n\ndata: [DONE]\n\n"))
+    page.select_option("#use", "none")
+    f.ask("<img src=x onerror='window.broken=1'>")
+    said = page.locator("article").last
+    expect(said).to_contain_text("<script>window.broken=1</script>")
+    assert page.evaluate("window.broken") is None
+    assert page.locator("article script, article img, article b, article i").count() == 0
+    assert all(a.get_attribute("href").startswith("http") for a in page.locator("article a").all())
+    expect(said.locator("td strong")).to_have_text("z")
+
+
+def a_broken_connection_is_said(f):
+    page = f.open("ask")
+    page.select_option("#use", "none")
+    page.route("**/v1/chat/completions", lambda r: r.abort())
+    f.ask("Are you there?")
+    expect(page.locator("article .bad")).to_contain_text("does not answer")
+    page.unroute("**/v1/chat/completions")
+    page.get_by_role("button", name="Again").click()
+    f.answered()
+    expect(page.locator("article .bad")).to_have_count(0)
+    f.errors = [e for e in f.errors if "ERR_FAILED" not in e]
+
+
+def a_thousand_messages(f):
+    page = f.open("ask")
+    page.evaluate("""() => { const messages = [];
+        for (let i = 0; i < 500; i++) messages.push({role: "user", content: "Question " + i}, {role: "assistant", content: "**Answer** " + i});
+        localStorage.setItem("spolia.conversation.long", JSON.stringify({id: "long", title: "Long", changed: 9e15, first_ms: null, messages})); }""")
+    began = time.monotonic()
+    page.reload()
+    expect(page.locator("article")).to_have_count(1000)
+    assert time.monotonic() - began < 30
+
+
+def many_documents(f):
+    """10,000 in pages, without waiting for all of them."""
+    page = f.open("documents")
+    row = lambda i: {"id": f"d{i:05}", "object": "document", "title": f"Document {i}", "created": 1, "expires": None, "bytes": 10,
+                     "chunks": 1, "tokens": 5, "pinned": False}
+
+    def listed(route):
+        after = route.request.url.partition("after=d")[2]
+        first = int(after) + 1 if after else 0
+        route.fulfill(json={"object": "list", "data": [row(i) for i in range(first, min(first + 100, 10000))], "has_more": first + 100 < 10000})
+
+    page.route("**/v1/documents?*", listed)
+    page.reload()
+    expect(page.locator("tbody tr")).to_have_count(100)
+    page.get_by_role("button", name="Show more").click()
+    expect(page.locator("tbody tr")).to_have_count(200)
+
+
+def the_keyboard_is_enough(f):
+    page = f.open("ask")
+    page.select_option("#use", "none")
+    page.locator("body").press("Tab")
+    for _ in range(30): # to the question, from wherever the focus is
+        if page.evaluate("document.activeElement.id") == "question":
+            break
+        page.keyboard.press("Tab")
+    page.keyboard.type("Keyboard?")
+    page.keyboard.press("Enter")
+    f.answered()
+    expect(page.locator("article.user")).to_contain_text("Keyboard?")
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+
+
+def it_fits_a_phone(f):
+    for view in ("ask", "documents", "watch"):
+        page = f.open(view)
+        page.wait_for_timeout(300)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, view
+    f.open("ask")
+    f.picture("page-phone.png")
+
+
+def it_watches_the_server(f):
+    page = f.open("watch")
+    expect(page.locator("section", has_text="Tokens a second").first).to_be_visible()
+    expect(page.locator(".figures")).to_contain_text("computed")
+    page.wait_for_timeout(4500)
+    f.picture("page-watch.png")
+    assert page.locator("path.line").first.get_attribute("d")
+
+
+def axe_finds_nothing(f):
+    for scheme in ("light", "dark"):
+        f.page.emulate_media(color_scheme=scheme)
+        for view in ("ask", "documents", "watch"):
+            page = f.open(view)
+            page.wait_for_timeout(300)
+            found = Axe().run(page).response["violations"]
+            assert not found, (scheme, view, [(v["id"], [n["html"] for n in v["nodes"]][:3]) for v in found])
+
+
+def every_control_has_a_name(f):
+    """Roles and names as a screen reader gets them; one heading of the first level, the language, a main part."""
+    for view in ("ask", "documents", "watch"):
+        page = f.open(view)
+        page.wait_for_timeout(300)
+        nameless = page.evaluate("""() => [...document.querySelectorAll("button, a, input:not([hidden]), select, textarea")].filter((e) =>
+            e.type !== "file" && !(e.getAttribute("aria-label") || e.textContent.trim() || e.labels && e.labels.length)).map((e) => e.outerHTML)""")
+        assert not nameless, nameless
+        assert page.locator("h1").count() == 1 and page.locator("main").count() == 1
+        assert page.get_attribute("html", "lang") == "en"
+
+
+def a_key_is_asked_for_once(f):
+    page = f.open("documents")
+    page.get_by_label("API key").last.fill("wrong")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.get_by_text("does not know this key")).to_be_visible()
+    page.get_by_label("API key").last.fill("the-key")
+    page.get_by_role("button", name="Use this key").click()
+    expect(page.locator("#model")).not_to_be_empty()
+    page.reload()
+    expect(page.locator("#model")).not_to_be_empty()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.evaluate("Object.values(localStorage).join()").find("the-key") < 0
+    f.errors = [e for e in f.errors if "401" not in e]
+
+
+FLOWS = (a_folder_answers_a_question, qualities_are_compared, a_conversation_is_kept, an_answer_is_stopped, documents_live_and_die,
+         a_hostile_answer_is_text, a_broken_connection_is_said, a_thousand_messages, many_documents, the_keyboard_is_enough,
+         it_fits_a_phone, it_watches_the_server, axe_finds_nothing, every_control_has_a_name, a_key_is_asked_for_once)
+
+
+def main():
+    with sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for flow in [x for x in FLOWS if not sys.argv[5:] or x.__name__ in sys.argv[5:]]:
+            f = Flow(browser, width=360 if flow is it_fits_a_phone else 1200, url=KEYED if flow is a_key_is_asked_for_once else URL)
+            error = ""
+            try:
+                flow(f)
+                f.close()
+            except Exception:
+                error = traceback.format_exc()[-3000:] + str(f.errors)
+                f.context.close()
+            print(json.dumps({"flow": flow.__name__, "error": error}), flush=True)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
