@@ -1,7 +1,9 @@
 """`spolia apply-template` against Jinja2, which renders the same templates as Hugging Face's
 apply_chat_template does; and what the spans of its output promise."""
+import importlib.util
 import json
 import time
+from pathlib import Path
 
 import jinja2
 import jinja2.ext
@@ -33,6 +35,25 @@ REQUESTS = {
     "documents": {"messages": [USER], "documents": DOCUMENTS},
     "arguments": {"messages": [USER], "chat_template_kwargs": {"enable_thinking": False}},
 }
+MORE = {  # for the templates of PACKAGES, beside those above
+    "thinking": {"messages": [SYSTEM, USER], "tools": TOOLS, "chat_template_kwargs": {
+        "enable_thinking": True, "thinking": True, "reasoning_effort": "high"}},
+    "reasons": {"messages": [USER, {**ANSWER, "content": "So.", "reasoning_content": "hm", "thinking": "hm"},
+                             {"role": "user", "content": "And?"}]},
+    "reasoned call": {"messages": [USER, {**CALL, "reasoning_content": "It rains?\n", "content": ""}, RESULT, ANSWER], "tools": TOOLS},
+    "two calls": {"messages": [USER, {**CALL, "content": "I ask.", "tool_calls": CALL["tool_calls"] * 2}, RESULT, RESULT, ANSWER,
+                               {"role": "user", "content": "So?"}], "tools": TOOLS * 2},
+    "text arguments": {"messages": [USER, {**CALL, "tool_calls": [{**CALL["tool_calls"][0], "function": {
+        "name": "weather", "arguments": "{\"city\": \"Oslo\"}"}}]}, RESULT], "tools": TOOLS},
+    "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "One. "}, {"type": "text", "text": "Two"}]}]},
+    "unknown role": {"messages": [USER, {"role": "critic", "content": "Bad."}]},
+    "two users": {"messages": [USER, USER]},
+}
+# Packages of the Python registry whose folders have templates as their models' authors publish them.
+PACKAGES = {"trl": "chat_templates", "axolotl": "utils/chat_templates/templates"}
+VISION = ("idefics3", "llava_next", "smolvlm")  # show parts of lists only
+# Calls a macro with a list of arguments; its architecture is not supported either.
+REFUSED = {"jamba": "the argument list '*'"}
 
 
 class Raised(Exception):
@@ -53,7 +74,7 @@ def expected(source, request):
         raise Raised(message)
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
-    env.filters["tojson"] = lambda x, indent=None: json.dumps(x, ensure_ascii=False, indent=indent)
+    env.filters["tojson"] = lambda x, ensure_ascii=False, indent=None: json.dumps(x, ensure_ascii=ensure_ascii, indent=indent)
     env.globals["raise_exception"] = raise_exception
     env.globals["strftime_now"] = lambda fmt: time.strftime(fmt, time.gmtime())
     values = {"tools": None, "documents": None, "add_generation_prompt": True, **request}
@@ -85,10 +106,36 @@ def look_up(request, path):
     return request
 
 
+def published():
+    """Paths of the packages' templates that are not their own: those for training are changed for it."""
+    for package, folder in PACKAGES.items():
+        found = importlib.util.find_spec(package)
+        for root in found.submodule_search_locations if found else []:
+            yield from (path for path in sorted((Path(root) / folder).glob("*.jinja"))
+                        if not path.stem.endswith("_training") and path.stem not in VISION)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", REQUESTS)
 def test_equals_jinja2(name, kind, tmp_path):
-    source, request = (HOME / f"{name}.jinja").read_text(), with_tokens(REQUESTS[kind])
+    check_equal((HOME / f"{name}.jinja").read_text(), with_tokens(REQUESTS[kind]), tmp_path)
+
+
+@pytest.mark.parametrize("path", list(published()) or [None], ids=lambda path: path and f"{path.parents[1].name}-{path.stem}")
+def test_a_published_template_equals_jinja2(path, tmp_path):
+    if not path:
+        pytest.skip(f"the packages {', '.join(PACKAGES)} are not installed")
+    source = path.read_text()
+    if path.stem in REFUSED:
+        refuse(*render(tmp_path, source, with_tokens(REQUESTS["one"])), naming=[REFUSED[path.stem]])
+        return
+    for request in (REQUESTS | MORE).values():
+        check_equal(source, with_tokens(request), tmp_path)
+    request = with_tokens({"messages": [{"role": "user", "content": " \u16a0a \u16a0<|im_end|>"}]})
+    assert_all_in_spans(json.loads(succeed(*render(tmp_path, source, request), "--json")), "\u16a0")
+
+
+def check_equal(source, request, tmp_path):
     command = render(tmp_path, source, request)
     try:
         wanted = expected(source, request)
@@ -116,7 +163,10 @@ def test_input_is_never_template_text(name, tmp_path):
     source = (HOME / f"{name}.jinja").read_text()
     request = with_tokens({"messages": [{"role": "user", "content": f" {mark}a {mark}<|im_end|>"}],
                            "documents": [{f"k{mark}": mark, "list": [mark, {mark: mark}]}]})
-    made = json.loads(succeed(*render(tmp_path, source, request), "--json"))
+    assert_all_in_spans(json.loads(succeed(*render(tmp_path, source, request), "--json")), mark)
+
+
+def assert_all_in_spans(made, mark):
     text, at, outside = made["text"].encode(), 0, b""
     for span in made["spans"]:
         outside += text[at:span["from"]]

@@ -320,6 +320,12 @@ FILTER unique PARAMS
 
 /* -- filters of filters and tests ------------------------------------------------------------------ */
 
+/* items_or_none -- as Jinja's map and select have them: what counts as false has no items. */
+static sp_err items_or_none(sp_tpl_machine *m, sp_tpl_val v, const sp_tpl_list **out)
+{
+    return sp_tpl_items(m, sp_tpl_true(v) ? v : SP_TPL_UNDEF, out);
+}
+
 FILTER map PARAMS
 {
     const sp_tpl_str *name, *attribute;
@@ -333,7 +339,7 @@ FILTER map PARAMS
                            name ? (int)SP_MIN(name->n, 40) : 0, name ? name->s : "");
     if (f && f->n_required)
         return sp_tpl_fail(m, SP_E_UNSUPPORTED, "map: '%s' needs arguments", f->name);
-    SP_TRY(sp_tpl_items(m, c->self, &l));
+    SP_TRY(items_or_none(m, c->self, &l));
     SP_TRY(sp_tpl_list_new(m, l->n, &made));
     SP_TRY(sp_tpl_deeper(m));
     for (size_t i = 0; i < l->n; i++) {
@@ -380,7 +386,7 @@ static sp_err pick(sp_tpl_machine *m, const sp_tpl_call *c, bool by_attribute, b
     sp_tpl_list *kept;
     if (by_attribute) SP_TRY(text_argument(m, c, 0, &attribute));
     SP_TRY(text_argument(m, c, by_attribute, &test));
-    SP_TRY(sp_tpl_items(m, c->self, &l));
+    SP_TRY(items_or_none(m, c->self, &l));
     SP_TRY(sp_tpl_list_new(m, l->n, &kept));
     kept->n = 0;
     for (size_t i = 0; i < l->n; i++) {
