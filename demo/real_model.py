@@ -150,4 +150,5 @@ def run(spolia: pathlib.Path, model: pathlib.Path, build: pathlib.Path, reuse: d
     write_svg(pairs, picture)
     print(f"\nThe picture: {os.path.relpath(picture)}. A model of 135 M parameters reads badly: the order of the "
           f"documents alone changes answers (demo/countries/README.md).\nAsk your own: {os.path.relpath(spolia)} index FOLDER -o mine.db && {os.path.relpath(spolia)} ask "
-          f"-m {model} --index mine.db \"...\"")
+          f"-m {model} --index mine.db \"...\"\n"
+          f"In a browser: {os.path.relpath(spolia)} serve -m {model}, then http://127.0.0.1:8080/: drop a folder, ask, and see what was reused")
