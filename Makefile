@@ -341,9 +341,11 @@ layers:
 	@awk -f scripts/layers.awk $$(find src -name '*.[ch]')
 	@scripts/check-functions $(if $(STRICT),--strict) $$(find src -name '*.[ch]')
 	@scripts/check-calls $(if $(STRICT),--strict)
+	@scripts/check-format
 
+# format -- corrects what scripts/check-format can: blanks and ends of lines. Layout is the author's; `make layers` checks it.
 format:
-	clang-format -i $$(find src include tests -name '*.[ch]')
+	@scripts/check-format --fix
 
 compile_commands.json:
 	bear -- $(MAKE) --no-print-directory -B all unit-bins
@@ -364,7 +366,7 @@ help:
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
-	@echo "make layers     check the floors and function sizes (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
+	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
 .PHONY: real-models crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
 .SECONDARY:

@@ -29,7 +29,7 @@ typedef struct sp_reuse_param {
     const char *name, *unit, *help; /* unit: "layers"; "" for a plain number */
     double least, most, normal;     /* its range, and its value where none is given */
     bool whole;                     /* integers only */
-    bool replaces_share;            /* above 0 it decides how much is recomputed, and sp_reuse_opts.recompute does not */
+    bool replaces_share;            /* above 0 it, not sp_reuse_opts.recompute, decides how much is recomputed */
 } sp_reuse_param;
 
 enum { SP_REUSE_PARAMS = 4 }; /* parameters of one policy, at most */
@@ -123,7 +123,7 @@ typedef struct sp_guard_opts {
 typedef struct sp_machine_opts {
     int n_threads;          /* 0: one for each core */
     const char *device;     /* what computes and holds weights, keys and values; NULL: "cpu" */
-    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU, or the best */
+    const char *cpu;        /* its kernels: "ref", "avx2", "avxvnni", "avx512", "vnni"; NULL: SPOLIA_CPU or the best */
     const char *packs;      /* folder that keeps packed weights, created if need be: the next context maps them
                                instead of packing again; NULL: none */
     size_t packs_max_bytes; /* of that folder; the least recently used are removed; 0: 20 GiB */

@@ -133,8 +133,8 @@ typedef struct sp_documents_removed {
  * is a miss, "never seen". Waits for requests that read those copies, timeout_us at most (n_pending).
  * *out may be NULL.
  * Not reached: copies that another model made in the same store, answers, and text that somebody sent as a
- * message of their own. Errors: SP_E_NOTFOUND; SP_E_UNSUPPORTED when another process writes the store; SP_E_IO when the store cannot be written: the
- * document is hidden then, and the next tick tries again. */
+ * message of their own. Errors: SP_E_NOTFOUND; SP_E_UNSUPPORTED when another process writes the store; SP_E_IO when
+ * the store cannot be written: the document is hidden then, and the next tick tries again. */
 SP_API sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id,
                                   int64_t timeout_us, sp_documents_removed *out);
 

@@ -1,4 +1,5 @@
-/* spolia_index.h -- retrieval: documents -> an index in one file -> the best chunks for a question. spolia.h includes it. */
+/* spolia_index.h -- retrieval: documents -> an index in one file -> the best chunks for a question. spolia.h includes
+ * it. */
 #ifndef SPOLIA_INDEX_H
 #define SPOLIA_INDEX_H
 

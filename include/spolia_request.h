@@ -1,4 +1,5 @@
-/* spolia_request.h -- requests: submitted, computed step by step, answered; the guard over them. spolia.h includes it. */
+/* spolia_request.h -- requests: submitted, computed step by step, answered; the guard over them. spolia.h includes
+ * it. */
 #ifndef SPOLIA_REQUEST_H
 #define SPOLIA_REQUEST_H
 
@@ -103,8 +104,8 @@ typedef struct sp_request_opts {
     int top_logprobs;      /* most likely tokens that on_token is given, 0 .. SP_MAX_TOP_LOGPROBS */
     const char
         *decode;  /* "exact": every token of the answer reads all keys and values. "sparse:10%" or
-                              "sparse:4096": it reads this share ("sparse": 10%), or this many tokens, of the prompt, chosen
-                              for each KV head (docs/sparse-decoding.md has its options). "window:4096":
+                              "sparse:4096": it reads this share ("sparse": 10%), or this many tokens, of the
+                              prompt, chosen for each KV head (docs/sparse-decoding.md has its options). "window:4096":
                               prompt and answer look at the prompt's beginning and at so many tokens before
                               them; not for trees. NULL: the context's, and of that NULL: "exact" */
     int priority;     /* lower numbers start first, before those of other tenants, too */

@@ -13,8 +13,8 @@
  * from the root while the next segment is a child. Trees in a prompt are matched branch by branch: a
  * node is found wherever its ancestors are, whatever else the prompt has; so nodes are shared by all
  * questions over the same entity. Segments that look at all before them have no path. A copy serves
- * at the positions it was computed for only, unless its segment moves (kv/segment.h). Cost: O(segments). Where a list ends, the
- * child that shares most leading whole blocks with the next segment gives a partial match, which
+ * at the positions it was computed for only, unless its segment moves (kv/segment.h). Cost: O(segments). Where a list
+ * ends, the child that shares most leading whole blocks with the next segment gives a partial match, which
  * serves a flat prompt whose last message has grown. The hash discovers, the tokens verify.
  * The index owns nothing. Source: RAGCache section 5.1 (R1, R4), DepCache section 4.1 (D4).
  */

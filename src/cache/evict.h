@@ -70,8 +70,8 @@ struct sp_evict_policy {
     sp_copy *(*victim)(sp_evict *e);                         /* evictable, or NULL: there is none */
 };
 
-/* SP_EVICT_POLICIES -- all of them, the default first: X(lru) is sp_evict_lru. The one list: a new policy is a file and
- * a word here. */
+/* SP_EVICT_POLICIES -- all of them, the default first: X(lru) is sp_evict_lru. The one list: a new policy is a file
+ * and a word here. */
 #define SP_EVICT_POLICIES(X) X(lru) X(lfu) X(gdsf) X(pgdsf) X(fr) X(lacr) X(hazard)
 
 #define X(name) extern const sp_evict_policy sp_evict_##name;

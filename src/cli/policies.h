@@ -16,8 +16,8 @@ typedef sp_reuse_info cli_policy;
 const cli_policy *cli_policies(int *n);
 
 /* cli_policy_find -- of "NAME" or "NAME+fused", with or without parameters after them (":key=value,..."), which are
- * not read; NULL: the default. Returns NULL where the name is unknown. *fused (may be NULL): the name ends in "+fused", which is known of policies that reuse
- * chunks at any position. */
+ * not read; NULL: the default. Returns NULL where the name is unknown. *fused (may be NULL): the name ends in
+ * "+fused", which is known of policies that reuse chunks at any position. */
 const cli_policy *cli_policy_find(const char *spec, bool *fused);
 
 #define CLI_SPEC 160 /* bytes of a policy with its parameters */

@@ -20,7 +20,8 @@
  *
  * A group of 32 stores element i in the low nibble of byte i and element i + 16 in its high nibble.
  * The K types do the same in runs of 64 (Q6_K: 128) elements: the low nibbles hold the first half
- * of a run; Q2_K and Q3_K have four elements in a byte, 32 apart. Vector kernels have decoders of their own; tests/kernel compares them with this file.
+ * of a run; Q2_K and Q3_K have four elements in a byte, 32 apart. Vector kernels have decoders of their own;
+ * tests/kernel compares them with this file.
  */
 #include <math.h>
 #include <string.h>

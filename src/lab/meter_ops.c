@@ -383,7 +383,8 @@ static sp_err run_attend(sp_meter *m, const sp_meter_op *op, sp_meter_sample *ou
                                     .n_reqs = 1,
                                     .scratch = r.scratch,
                                     .scratch_bytes = scratch};
-        const double pairs = op->rows * (op->n_keys - op->rows + (op->rows + 1) / 2.0); /* of a query and a key that it sees */
+        /* Of a query and a key that it sees. */
+        const double pairs = op->rows * (op->n_keys - op->rows + (op->rows + 1) / 2.0);
         *out = (sp_meter_sample){.seconds = seconds_of(m, &j),
                                  .ops = 4.0 * op->n_heads * op->head * pairs,
                                  .bytes = (double)r.n_blocks * (double)block_bytes};

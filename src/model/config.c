@@ -13,7 +13,6 @@
 #define INT       SP_PARAM_INT
 #define FLOAT     SP_PARAM_FLOAT
 
-/* clang-format off */
 static const sp_param numbers[] = {
     {AT(hp.n_layers), INT, "block_count", "num_hidden_layers", 1, SP_LAYERS_MAX, true},
     {AT(hp.n_embd), INT, "embedding_length", "hidden_size", 1, 1 << 20, true},
@@ -39,7 +38,6 @@ static const sp_param numbers[] = {
     {AT(hp.moe.n_ff), INT, "expert_feed_forward_length", "moe_intermediate_size", 1, 1 << 24, false, SP_EXPERTS},
     {AT(hp.moe.n_shared), INT, "expert_shared_feed_forward_length", "shared_expert_intermediate_size", 1, 1 << 24, false, SP_SHARED_EXPERT},
 };
-/* clang-format on */
 
 sp_params sp_config_numbers(void)
 {

@@ -14,7 +14,6 @@
 #define INT       SP_PARAM_INT
 #define DOUBLE    SP_PARAM_DOUBLE
 
-/* clang-format off */
 static const sp_param numbers[] = {
     {AT(rope.base), DOUBLE, "rope.freq_base", "rope_theta", 2, 1e15},
     {AT(rope.base), DOUBLE, NULL, "rope.rope_theta", 2, 1e15},
@@ -33,8 +32,8 @@ static const sp_param numbers[] = {
     {AT(rope.mscale), DOUBLE, NULL, "rope.mscale", 0, 1e3},
     {AT(rope.mscale_all), DOUBLE, NULL, "rope.mscale_all_dim", 0, 1e3},
 };
-static const sp_param local_base = {AT(rope_local.base), DOUBLE, "rope.freq_base_swa", "rope_local_base_freq", 2, 1e15, false, SP_TWO_ROPES};
-/* clang-format on */
+static const sp_param local_base = {AT(rope_local.base), DOUBLE, "rope.freq_base_swa", "rope_local_base_freq", 2, 1e15,
+                                    false, SP_TWO_ROPES};
 
 sp_params sp_config_rope_numbers(void)
 {

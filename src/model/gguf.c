@@ -118,7 +118,8 @@ static sp_err take_text(cursor *c, const char *what, sp_text_view *out)
 static sp_err check_count(const cursor *c, uint64_t n, size_t min_bytes, const char *what)
 {
     if (n <= left(c) / min_bytes && n < SP_DICT_NONE) return SP_OK;
-    return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " %s do not fit in the %zu bytes that follow: is the file cut short?",
+    return sp_fail(SP_E_FORMAT,
+                   "%s: %s: %" PRIu64 " %s do not fit in the %zu bytes that follow: is the file cut short?",
                    c->path, c->where, n, what, left(c));
 }
 

@@ -45,7 +45,6 @@ typedef struct row {
 #define DENSE     .unless = SP_EXPERTS
 #define SHARED    SP_EXPERTS | SP_SHARED_EXPERT
 
-/* clang-format off */
 static const row layer_rows[] = {
     {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS, LAYER(attn_norm), .unless = SP_NO_PRE_NORMS, NORM},
     {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS, LAYER(ffn_norm), .unless = SP_NO_PRE_NORMS | SP_PRE_FFN_NAME, NORM},
@@ -106,7 +105,6 @@ static const row
     factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0},
     short_row   = {"rope_factors_short.weight", NULL,                 "R",  MAYBE,  0},
     long_row    = {"rope_factors_long.weight",  NULL,                 "R",  MAYBE,  0};
-/* clang-format on */
 
 /* Tensors that repeat what the configuration says. */
 static const char *const harmless[] = {".rotary_emb.inv_freq", ".attn_rot_embd.weight"};

@@ -70,8 +70,8 @@ sp_err sp_shelf_pinned_ids(sp_shelf *s, sp_digests *out) SP_MUST_CHECK;
  * second in which they expire belongs to them, so none lives shorter than it was given. */
 sp_err sp_shelf_doom(sp_shelf *s, const char *tenant, const char *id) SP_MUST_CHECK;
 sp_err sp_shelf_doom_expired(sp_shelf *s, int64_t now_s) SP_MUST_CHECK;
-/* sp_shelf_doomed -- the doomed documents of a tenant (NULL: of all): their rows, the content ids that no other document has, and title
- * and text of those chunks, each once, with the tenant in `root`. Owns: sp_doomed_fini. */
+/* sp_shelf_doomed -- the doomed documents of a tenant (NULL: of all): their rows, the content ids that no other
+ * document has, and title and text of those chunks, each once, with the tenant in `root`. Owns: sp_doomed_fini. */
 typedef struct sp_doomed {
     SP_VEC(int64_t) rows; /* none: nothing is doomed */
     sp_digests ids;       /* sorted */

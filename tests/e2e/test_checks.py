@@ -1,5 +1,7 @@
-"""`make layers`: the floors of the source tree, the sizes of functions, and who calls them."""
+"""`make layers`: the floors of the source tree, the sizes of functions, who calls them, and the layout of files."""
 import subprocess
+
+import pytest
 
 from conftest import ROOT
 
@@ -84,3 +86,73 @@ def test_functions_that_only_tests_call(tmp_path):
     lines = done.stdout.splitlines()
     assert done.returncode == 1 and lines[:2] == ["src/a/a.h:2: sp_tested: only tests call it", "src/a/a.h:3: sp_idle: nobody calls it"]
     assert "in headers: 4" in lines[2]
+
+
+LAYOUT = '''#include "x.h"
+
+/* one -- a comment. */
+static int one(const char *s, int n)
+{
+    static const struct row rows[] = {
+        {"a", 1},
+        {"b, c;d // e", 2},
+    };
+    switch (n) {
+    case 1:
+        return rows[0].n;
+    default:
+        break;
+    }
+again:
+    for (int i = 0; i < n; i++)
+        if (s[i] == ',') {
+            n--;
+        } else {
+            call(s, (struct pair){1, 2},
+                 n);
+        }
+    each(s, x)
+    {
+        n++;
+    }
+    if (n) goto again;
+    return n;
+}
+'''
+
+
+def layout(folder, text, *options):
+    path = folder / "x.c"
+    path.write_text(text)
+    done = subprocess.run([ROOT / "scripts/check-format", *options, path], capture_output=True, text=True)
+    return done.returncode, done.stdout.splitlines()[:-1], path.read_text()
+
+
+def test_layout_that_is_kept(tmp_path):
+    assert layout(tmp_path, LAYOUT) == (0, [], LAYOUT)
+
+
+@pytest.mark.parametrize("before, after, what", [
+    ("    if (n) goto", "    if(n) goto", "before the parenthesis"), ("switch (n) {", "switch (n){", "before the brace"),
+    ("    if (n) goto", "     if (n) goto", "column 5, 4 expected"), ("            n--;", "        n--;", "column 8, 12 expected"),
+    ("    return n;\n}", "    return n;\n    }", "column 4, 0 expected"), ("(s, x)", "(s,x)", "after a comma"),
+    ("0; i < n", "0;i < n", "after a semicolon"), ("const char *s", "const char* s", "type *name"),
+    ("    n++;", "    n++; // more", "/* */"), ("        } else {", "        }\n        else {", "} else {"),
+    ("int n)\n{", "int n) {", "a function is on a line of its own"), ("== ',') {", "== ',')\n        {", "line of its statement"),
+    ("again:\n", "again:\n\n\n", "second empty line"), ("switch (n) {\n", "switch (n) {\n\n", "after {"),
+    ("    return n;\n}\n", "    return n;\n\n}\n", "before }"), ("n++;", "n++; ", "end of the line"), ("    n++;", "\tn++;", "a tab"),
+    ("    return n;\n}\n", "    return n;\n}\n\n", "one newline"), ("/* one --", "/* " + "w" * 119 + " --", "columns"),
+    ('"x.h"\n', '"x.h"\n#include "x.h"\n', "included on line 1")])
+def test_layout_that_is_not_kept(tmp_path, before, after, what):
+    assert LAYOUT.count(before) >= 1
+    code, found, _ = layout(tmp_path, LAYOUT.replace(before, after))
+    assert code == 1 and any(what in line for line in found), found
+
+
+def test_blanks_are_corrected(tmp_path):
+    spoilt = LAYOUT.replace("again:\n", "again:  \n\n\n\n").replace("    n++;", "\tn++;").replace("return n;\n}\n", "return n;\n\n}\n\n\n")
+    assert layout(tmp_path, spoilt, "--fix") == (0, [f"{tmp_path / 'x.c'}: corrected"], LAYOUT.replace("again:\n", "again:\n\n"))
+
+
+def test_the_tree_keeps_the_layout():
+    assert subprocess.run([ROOT / "scripts/check-format"], capture_output=True).returncode == 0

@@ -57,7 +57,8 @@ static void read_prompt(srv_call *call, srv_task *t, srv_fields *f)
 {
     srv_documents d = {0};
     sp_err err = SP_OK;
-    sp_prompt *p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err) : srv_prompt_plain(call, f, 0, t->suffix, &err);
+    sp_prompt *p = t->chat ? srv_prompt_chat(call, f, &t->tools, &d, &err)
+                           : srv_prompt_plain(call, f, 0, t->suffix, &err);
     require(p ? !f->failed && err == SP_OK : f->failed && *f->why);
     for (size_t i = 0; i < d.n && p; i++) require(d.v[i].segment < sp_prompt_n_segments(p));
     sp_prompt_destroy(p);

@@ -13,7 +13,6 @@ static _Thread_local int inside;
 static json_malloc_t take;
 static unsigned one_in, n_calls;
 
-
 void *malloc(size_t n)
 {
     if (inside && one_in && __atomic_add_fetch(&n_calls, 1, __ATOMIC_RELAXED) % one_in == 0) return NULL;

@@ -1,7 +1,8 @@
 /* list.c -- the files of a model, as the hub lists them.
  *
  *   GET /api/models/ORG/REPO/revision/REVISION?blobs=true
- *   {"sha": COMMIT, "siblings": [{"rfilename": PATH, "size": N, "blobId": HEX40, "lfs": {"sha256": HEX64, "size": N}}]}
+ *   {"sha": COMMIT, "siblings": [{"rfilename": PATH, "size": N, "blobId": HEX40, "lfs": {"sha256": HEX64, "size":
+ *   N}}]}
  */
 #include <jansson.h>
 #include <stdio.h>

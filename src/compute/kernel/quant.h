@@ -43,8 +43,8 @@ static inline void sp_k_scales(const uint8_t *p, uint8_t scale[8], uint8_t min[8
     memcpy(min, word + 2, 8);
 }
 
-/* sp_q3_scales -- the sixteen scales of a Q3_K block, less 32, from 12 bytes: the low four bits of scale k are a nibble of
- * byte k % 8, the high two are in byte 8 + k % 4. */
+/* sp_q3_scales -- the sixteen scales of a Q3_K block, less 32, from 12 bytes: the low four bits of scale k are a
+ * nibble of byte k % 8, the high two are in byte 8 + k % 4. */
 static inline void sp_q3_scales(const uint8_t *p, int8_t scale[16])
 {
     for (int k = 0; k < 16; k++) {

@@ -32,8 +32,8 @@
  *       from the tile (kernel/attend.h). So each row and step has one maximum, whatever the other
  *       rows.
  *   A2  Each row and step has a mask of 64 bits: the keys that are neither stale nor after the
- *       row's query nor before its window. A step or piece with an empty mask leaves the row unchanged to the bit: masked
- *       keys add a probability of +0, and a piece without keys is not added.
+ *       row's query nor before its window. A step or piece with an empty mask leaves the row unchanged to the
+ *       bit: masked keys add a probability of +0, and a piece without keys is not added.
  *   A3  A score outside the mask is replaced, never used in arithmetic; a value outside it is not
  *       read for that row, or is multiplied by 0 as an integer. Free slots may hold anything.
  *   A4  A piece has the same result whether it is stored or added to the total at once, and

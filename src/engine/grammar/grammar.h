@@ -6,8 +6,8 @@
  * grammar.c walks the trie of the vocabulary (token_set.c) with the state to find the tokens that keep the
  * text a beginning of a valid one. An end token is allowed where the text is complete.
  *
- * Supported keywords of a schema, and the form of what is generated: docs/server.md, "JSON schemas". Other keywords are
- * refused by name and path. What is generated is a subset of what the schema accepts.
+ * Supported keywords of a schema, and the form of what is generated: docs/server.md, "JSON schemas". Other keywords
+ * are refused by name and path. What is generated is a subset of what the schema accepts.
  */
 #ifndef SP_ENGINE_GRAMMAR_GRAMMAR_H
 #define SP_ENGINE_GRAMMAR_GRAMMAR_H

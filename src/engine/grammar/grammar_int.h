@@ -58,8 +58,9 @@ typedef struct sp_gram_out {
     sp_err *err; /* the first error */
 } sp_gram_out;
 
-/* sp_gram_char_range -- nodes for one character of a range in UTF-8, or the part at `at` (-1: none). Surrogates are left
- * out. sp_gram_json_range -- the same in a JSON string: control characters, quotes and backslashes are escaped. */
+/* sp_gram_char_range -- nodes for one character of a range in UTF-8, or the part at `at` (-1: none). Surrogates are
+ * left out. sp_gram_json_range -- the same in a JSON string: control characters, quotes and backslashes are
+ * escaped. */
 int32_t sp_gram_char_range(sp_gram_out *m, sp_char_range r, int32_t at, int32_t next);
 int32_t sp_gram_json_range(sp_gram_out *m, sp_char_range r, int32_t at, int32_t next);
 

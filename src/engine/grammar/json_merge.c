@@ -1,8 +1,8 @@
 /* json_merge.c -- schemas that hold together: allOf, and keywords beside $ref, anyOf and oneOf.
  *
  * expand() turns a schema into alternatives without these keywords; those of two schemas that must both hold are
- * merged pair by pair, keyword by keyword. Pairs that contradict each other are left out. What merging makes is kept in
- * `made`, equal schemas once, so that recursive schemas end. */
+ * merged pair by pair, keyword by keyword. Pairs that contradict each other are left out. What merging makes is kept
+ * in `made`, equal schemas once, so that recursive schemas end. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

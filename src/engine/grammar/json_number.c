@@ -4,8 +4,8 @@
  * ("tight"), which digits leave to the inside; from there all digits are free. With multipleOf m a state also has what
  * the digits so far, followed by zeros, leave when divided by m.
  *
- * A bounded number is a whole part, then digits of a fraction that are compared in the same way; it has no exponent, so
- * that its order is that of its digits, and no more digits than a double keeps apart. */
+ * A bounded number is a whole part, then digits of a fraction that are compared in the same way; it has no exponent,
+ * so that its order is that of its digits, and no more digits than a double keeps apart. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

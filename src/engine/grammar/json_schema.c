@@ -94,7 +94,8 @@ static int by_text(const void *x, const void *y)
     return strcmp(*(const char *const *)x, *(const char *const *)y);
 }
 
-/* branch -- one of sorted texts, which are equal up to `at`: the bytes that all have, then a way for each next byte. */
+/* branch -- one of sorted texts, which are equal up to `at`: the bytes that all have, then a way for each next
+ * byte. */
 static int32_t branch(sp_json *b, const char **texts, size_t n, size_t at, int32_t next)
 {
     size_t same = at, from = 0;

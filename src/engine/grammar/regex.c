@@ -5,8 +5,8 @@
  *     (...), (?:...), (?P<name>...), (?<name>...), |, * + ? {m} {m,} {m,n}, also lazy ("*?")
  *     ^ and $ at the two ends of the expression, and of alternatives outside groups
  *
- * \d, \w, \s are of ASCII, and "." is any character but a line end (in a pattern, all that JavaScript has). Look-around, references, flags,
- * \b and Unicode classes are refused by name. */
+ * \d, \w, \s are of ASCII, and "." is any character but a line end (in a pattern, all that JavaScript has).
+ * Look-around, references, flags, \b and Unicode classes are refused by name. */
 #include <string.h>
 
 #include "engine/grammar/tree.h"

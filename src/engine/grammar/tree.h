@@ -74,13 +74,14 @@ uint32_t sp_tree_hex(sp_tree *t, int n);
 void sp_tree_bounds(sp_tree *t, int32_t *min, int32_t *max);
 int sp_tree_peek(const sp_tree *t); /* the next byte; -1: there is none */
 
-/* sp_tree_compile -- appends nodes to an automaton; *start is where its first rule begins. Errors: SP_E_ARG (a rule that refers to itself
- * before it reads a character), SP_E_LIMIT, SP_E_NOMEM. */
+/* sp_tree_compile -- appends nodes to an automaton; *start is where its first rule begins. Errors: SP_E_ARG (a rule
+ * that refers to itself before it reads a character), SP_E_LIMIT, SP_E_NOMEM. */
 sp_err sp_tree_compile(sp_tree *t, sp_grammar *g, int32_t *start) SP_MUST_CHECK;
 
 /* GBNF, as llama.cpp has it. */
 sp_err sp_gbnf_build(const char *source, sp_grammar *g) SP_MUST_CHECK;
-/* sp_pattern_parse -- the expression of sp_pattern_build as a tree: rule 0. Owns: sp_tree_fini, also after an error. */
+/* sp_pattern_parse -- the expression of sp_pattern_build as a tree: rule 0. Owns: sp_tree_fini, also after an
+ * error. */
 sp_err sp_pattern_parse(const char *source, sp_tree *t) SP_MUST_CHECK;
 /* The whole text matches a regular expression. */
 sp_err sp_regex_build(const char *source, sp_grammar *g) SP_MUST_CHECK;

@@ -28,7 +28,8 @@ typedef struct eval_settings {
 } eval_settings;
 
 /* eval_settings_make -- from comma-separated lists; "off" is always the first setting. alphas (may be
- * NULL) replace the ratios of policies with such a parameter. False after an error message that names option and entry. */
+ * NULL) replace the ratios of policies with such a parameter. False after an error message that names option and
+ * entry. */
 bool eval_settings_make(const char *policies, const char *ratios, const char *alphas,
                         eval_settings *out);
 

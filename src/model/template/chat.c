@@ -32,7 +32,6 @@ static const struct family {
     bool joined;           /* the system text follows the first user turn's `before` */
     const char *open;
 } families[] = {
-    /* clang-format off */
     [SP_CHAT_NONE] = {
         .name = "none",
         .turns = {{"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}, {"", "\n\n"}},
@@ -74,7 +73,6 @@ static const struct family {
         .joined = true,
         .open = "",
     },
-    /* clang-format on */
 };
 
 sp_chat_family sp_chat_detect(const char *jinja)

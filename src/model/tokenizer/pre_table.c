@@ -1,8 +1,8 @@
 /* pre_table.c -- the published pre-tokenizers: their patterns, and the names of them in GGUF files.
  *
- * A pre-tokenizer is a list of steps. The first splits the text, each later one splits the pieces that it gets. The steps
- * are regular expressions as in tokenizer.json; steps of the kinds ByteLevel, Digits and Punctuation are written as the
- * expression that they compute. So a file of either format is recognised by its steps.
+ * A pre-tokenizer is a list of steps. The first splits the text, each later one splits the pieces that it gets. The
+ * steps are regular expressions as in tokenizer.json; steps of the kinds ByteLevel, Digits and Punctuation are written
+ * as the expression that they compute. So a file of either format is recognised by its steps.
  */
 #include <string.h>
 

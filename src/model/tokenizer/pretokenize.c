@@ -6,9 +6,9 @@
  * advanced on demand, so nothing is stored but a position in each.
  *
  * The expressions are as published, for engines where \s means Unicode's White_Space; in PCRE2 it also matches U+180E,
- * so `translate` spells the property out. \p{Han} is the script, not its extensions. No expression backtracks over more
- * than the word that it matches, so splitting is linear. The fallback in `search` handles limits of the library (JIT
- * stack), not of the expressions.
+ * so `translate` spells the property out. \p{Han} is the script, not its extensions. No expression backtracks over
+ * more than the word that it matches, so splitting is linear. The fallback in `search` handles limits of the library
+ * (JIT stack), not of the expressions.
  *
  * Classes come from PCRE2's Unicode tables; letters newer than these are split like symbols.
  */
@@ -152,8 +152,8 @@ static size_t window_end(const sp_split *it, size_t from, size_t end)
     return end;
 }
 
-/* Finds the next match in a piece, or an empty one at its end. A match that hits a limit of the library is repeated in a
- * small window; if that fails too, the window is the match. So each failure still advances by a window. */
+/* Finds the next match in a piece, or an empty one at its end. A match that hits a limit of the library is repeated in
+ * a small window; if that fails too, the window is the match. So each failure still advances by a window. */
 static sp_err search(const sp_split *it, const step *s, sp_split_level *l)
 {
     size_t limits[2] = {l->end, window_end(it, l->at, l->end)};
@@ -190,8 +190,8 @@ static size_t thousands_end(const sp_split *it, const sp_split_level *l)
     return end;
 }
 
-/* The next piece of level k: valid text or a bad byte for k = 0, else what step k makes of them. *final: no further step
- * applies to it. */
+/* The next piece of level k: valid text or a bad byte for k = 0, else what step k makes of them. *final: no further
+ * step applies to it. */
 static sp_err take(sp_split *it, int k, sp_text_view *out, bool *final, bool *more)
 {
     if (k == 0) {

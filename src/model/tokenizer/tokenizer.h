@@ -1,8 +1,8 @@
 /* tokenizer.h -- converts text to token ids and back, as in the training of the model.
  *
  * Three algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c), SentencePiece
- * BPE (scores, byte fallback) and SentencePiece unigram (the most probable tokens). A tokenizer is immutable after loading; any number of
- * threads can use it.
+ * BPE (scores, byte fallback) and SentencePiece unigram (the most probable tokens). A tokenizer is immutable after
+ * loading; any number of threads can use it.
  */
 #ifndef SP_MODEL_TOKENIZER_H
 #define SP_MODEL_TOKENIZER_H

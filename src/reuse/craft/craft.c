@@ -257,10 +257,14 @@ static sp_err keep_craft(const sp_reuse_input *in, sp_plan *plan, sp_plan_role r
 }
 
 static const sp_reuse_param params[SP_CRAFT_N_PARAMS] = {
-    [SP_CRAFT_ALPHA] = {"alpha", "", "recompute ceil(alpha CFO n) tokens of each chunk (Cache-Craft eq. 12); 0: the share "
-                        "of --recompute", 0, 1e6, 0, .replaces_share = true},
-    [SP_CRAFT_FOCUS] = {"focus", "layers", "once the chunks that the question looks at stay the same for this long, only "
-                        "these are recomputed; 0: never", 0, 1000, 3, .whole = true},
+    [SP_CRAFT_ALPHA] = {"alpha", "",
+                        "recompute ceil(alpha CFO n) tokens of each chunk (Cache-Craft eq. 12); 0: the share of "
+                        "--recompute",
+                        0, 1e6, 0, .replaces_share = true},
+    [SP_CRAFT_FOCUS] = {"focus", "layers",
+                        "once the chunks that the question looks at stay the same for this long, only these are "
+                        "recomputed; 0: never",
+                        0, 1000, 3, .whole = true},
 };
 
 const sp_reuse_policy sp_reuse_craft = {

@@ -7,7 +7,8 @@
  *
  * A known text is its length, its hash, and the hash of its first 64 bytes, by which a table finds
  * it. So a scan looks up each window of 64 bytes, and what begins alike is settled by the hash of
- * the whole. Both are xored with the tenant's number. B is odd: texts of one length that differ in one byte never have one hash.
+ * the whole. Both are xored with the tenant's number. B is odd: texts of one length that differ in one byte never have
+ * one hash.
  *
  *     texts    [max] a ring, oldest at `next` once full
  *     buckets  [power of two] --> newest text --> older text --> ...       (index + 1; 0: none)

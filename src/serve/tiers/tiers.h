@@ -153,7 +153,8 @@ sp_err sp_tiers_sweep_begin(sp_tiers *t, const sp_sweep_opts *o, unsigned places
  * not the engine's between steps. */
 void sp_tiers_sweep_wait(sp_tiers_sweep *s);
 /* sp_tiers_sweep_end -- the ledger forgets the places of plain and fused copies that are gone; adds how many
- * are to *n_gone, one in two tiers twice. Errors: those of sp_sweep_result; SP_E_IO: it is not done, and left to itself. */
+ * are to *n_gone, one in two tiers twice. Errors: those of sp_sweep_result; SP_E_IO: it is not done, and left to
+ * itself. */
 sp_err sp_tiers_sweep_end(sp_tiers_sweep *s, int64_t *n_gone) SP_MUST_CHECK;
 
 /* sp_tiers_host -- NULL: none. */

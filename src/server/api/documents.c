@@ -232,7 +232,8 @@ static bool check_limits(const query *q, const sp_document_new *n, srv_sent *sen
     return false;
 }
 
-/* put_counted -- within the limits of the key, whose documents one thread counts at a time. False: it has been replied. */
+/* put_counted -- within the limits of the key, whose documents one thread counts at a time. False: it has been
+ * replied. */
 static bool put_counted(const query *q, const sp_document_new *n, sp_document_list *l, sp_err *err, srv_sent *sent)
 {
     const srv_limits *limits = &q->call->tenant->limits;

@@ -65,7 +65,8 @@ typedef struct srv_job {
     bool in_answer;        /* the prompt's progress has been reported to its end */
 } srv_job;
 
-/* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is taken. */
+/* srv_job_create -- takes the body, the documents and what the task owns. NULL: out of memory, and nothing is
+ * taken. */
 srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, srv_documents *d);
 /* srv_job_watch -- the exchange owns the job from here on, and cancels it when the client hangs up
  * (http/exchange.h). */

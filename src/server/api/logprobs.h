@@ -11,7 +11,6 @@ json_t *srv_logprobs(const srv_choice *c, size_t from, size_t to, size_t text_at
 /* srv_logprobs_new -- those that have not been sent; notes that they are. Called with the lock held. */
 json_t *srv_logprobs_new(srv_choice *c);
 
-
 /* srv_pieces -- the bytes of a list of token ids, NUL-terminated after n. NULL: an id outside the
  * vocabulary, or out of memory. Owns: free. */
 char *srv_pieces(const srv_server *s, const json_t *ids, size_t *n);

@@ -1,5 +1,5 @@
-/* keys.h -- API keys from a file, one a line. Blank lines are skipped, and so are lines that begin with #, but for these,
- * which are about the next key:
+/* keys.h -- API keys from a file, one a line. Blank lines are skipped, and so are lines that begin with #, but for
+ * these, which are about the next key:
  *
  *   # name: anna                                         in the log; other keys are called key-1, key-2 and so on
  *   # limits: requests=60 tokens=20000 documents=500 bytes=64M    requests and tokens a minute, registered documents

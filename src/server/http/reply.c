@@ -173,4 +173,3 @@ srv_sent srv_reply_error(struct MHD_Connection *c, int status, const char *param
     srv_record_error(srv_record_of(c), param, code, message);
     return srv_reply_json(c, status, srv_error_json(status, param, code, message));
 }
-

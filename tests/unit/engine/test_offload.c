@@ -88,9 +88,11 @@ static void send_away(scene *s)
         assert_ok(sp_offload_leave(s->offload, s->known.spans[i].blocks, n));
         for (int k = 0; k < n; k++) {
             assert_true(sp_kv_is_away(s->t.pool, s->known.spans[i].blocks[k]));
-            for (int l = 0; l < LAYERS; l++)
-                if (!sp_offload_is_resident(s->offload, l)) memset(sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]), 0xff,
-                       sp_kv_pool_layer_block_bytes(s->t.pool));
+            for (int l = 0; l < LAYERS; l++) {
+                uint8_t *block = sp_kv_pool_bytes_at(s->t.pool, l, s->known.spans[i].blocks[k]);
+                if (!sp_offload_is_resident(s->offload, l))
+                    memset(block, 0xff, sp_kv_pool_layer_block_bytes(s->t.pool));
+            }
         }
     }
 }
@@ -403,7 +405,7 @@ static void test_seats_beside_a_window(void **state)
         for (int ahead = 0; ahead < 2; ahead++) {
             sp_sparse_opts o = some;
             o.ahead = ahead;
-                tight(&s, seats + 10, seats, 0);
+            tight(&s, seats + 10, seats, 0);
             assert_ok(decode(&s, &o, got));
             same_bits(got, want, "seats beside a window");
             scene_close(&s);

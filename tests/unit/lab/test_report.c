@@ -64,7 +64,8 @@ static void test_no_scale(void **state)
     free(rows);
 }
 
-/* NLL: off 1.0, full 2.0, fusion 1.25: three quarters come back, and the interval of what is left has the mean in it. */
+/* NLL: off 1.0, full 2.0, fusion 1.25: three quarters come back, and the interval of what is left has the mean in
+ * it. */
 static void likelihoods_are_compared_question_by_question(void **state)
 {
     const char *const names[] = {"off", "full", "fusion"};

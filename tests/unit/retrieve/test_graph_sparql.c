@@ -98,24 +98,12 @@ static void paths_come_from_answers(void **state)
 {
     static const char *const replies[] = {
         ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
-        ROWS(
-            "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", " IRI(
-                "o",
-                "http:/"
-                "/x/Q2") ", " TEXT("ol",
-                                   "Michael Mann") "}, {" IRI("s",
-                                                              "http://x/Q1") ", " IRI("p",
-                                                                                      "http://x/"
-                                                                                      "year") ","
-                                                                                              " " TEXT("o",
-                                                                                                       "1995") "}, {" IRI("s",
-                                                                                                                          "http://x/"
-                                                                                                                          "Q1") ","
-                                                                                                                                " " IRI("p", "http://x/bad") ", " IRI(
-                                                                                                                                    "o",
-                                                                                                                                    "http://x/a> . ?s ?p ?o") "}"),
-        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays_in") ", " IRI(
-            "o", "http://x/Q3") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/directedBy") ", "
+                 IRI("o", "http://x/Q2") ", " TEXT("ol", "Michael Mann") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/year") ", " TEXT("o", "1995") "}, "
+             "{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/bad") ", "
+                 IRI("o", "http://x/a> . ?s ?p ?o") "}"),
+        ROWS("{" IRI("s", "http://x/Q1") ", " IRI("p", "http://x/plays_in") ", " IRI("o", "http://x/Q3") "}"),
         NULL,
     };
     stub s;
@@ -136,7 +124,6 @@ static void paths_come_from_answers(void **state)
 /* A relation that is a text would end the IRI in the next query; sums of counts must not overflow. */
 static void hostile_values_are_left_out(void **state)
 {
-    /* clang-format off */
     static const char *const paths[] = {
         ROWS("{" IRI("e", "http://x/Q1") ", " TEXT("l", "Heat") "}"),
         ROWS("{" IRI("s", "http://x/Q1") ", " TEXT("p", "x> } y") ", " IRI("o", "http://x/Q2") "}, "
@@ -150,7 +137,6 @@ static void hostile_values_are_left_out(void **state)
              "{" IRI("p", "http://x/c") ", " TEXT("n", "-7") "}"),
         NULL,
     };
-    /* clang-format on */
     stub s;
     sp_graph *g;
     sp_graph_answer a;

@@ -109,7 +109,7 @@ static void find(world *w, bool unfused)
 {
     bench *b = &w->b;
     find_as(b, policy("craft"),
-            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .params = {[SP_CRAFT_FOCUS] = 3}, .unfused = unfused});
+            (sp_reuse_input){.answer_room = ROOM, .n_layers = 4, .params[SP_CRAFT_FOCUS] = 3, .unfused = unfused});
     for (int i = HEAD; i < b->n_segs; i++) {
         const sp_copy **all;
         const sp_found *f = &b->found[i];

@@ -119,7 +119,8 @@ static void test_reported_tokens(void **state)
     sp_context *c = open_policy(&off);
     for (int top = 0; top <= 5; top += 5) {
         seen s = {.c = c};
-        sp_request_opts o = {.max_tokens = 12, .ignore_end = true, .on_token = on_token, .user = &s, .top_logprobs = top};
+        sp_request_opts o = {
+            .max_tokens = 12, .ignore_end = true, .on_token = on_token, .user = &s, .top_logprobs = top};
         sp_request *r = answer(c, &o);
         assert_int_equal(s.n, sp_request_result(r)->n_generated);
         assert_int_equal(s.n, 12);

@@ -14,8 +14,10 @@
 
 #define SYSTEM "Be brief."
 
-static const char story[] = "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
-static const char other[] = "The harbour of Velm was built by the town in 1870, and has room for forty boats in winter.";
+static const char story[] =
+    "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
+static const char other[] =
+    "The harbour of Velm was built by the town in 1870, and has room for forty boats in winter.";
 
 typedef struct bench {
     char dir[128], db[192];

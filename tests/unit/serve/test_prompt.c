@@ -154,7 +154,8 @@ static void test_templates_make_the_same_segments(void **state)
     sp_prompt *by_turns = talk(c, turns, 3), *by_template = new_prompt(c);
     assert_ok(sp_prompt_chat(by_template,
                              &(sp_chat_opts){.jinja = chatml,
-                                             .request = "{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+                                             .request = "{\"messages\":["
+                                                        "{\"role\":\"system\",\"content\":\"Be brief.\"},"
                                                         "{\"role\":\"user\",\"content\":\"When do boats leave?\"},"
                                                         "{\"role\":\"assistant\",\"content\":\"At nine.\"},"
                                                         "{\"role\":\"user\",\"content\":\"And on Sunday?\"}]}"}));

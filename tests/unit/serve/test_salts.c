@@ -4,8 +4,10 @@
 #include "support/requests.h"
 #include "support/tiny_model.h"
 
-static const char story[] = "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
-static const char edited[] = "The keeper of the lighthouse is called Anna Berg. She came from the north in 1950, by train.";
+static const char story[] =
+    "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
+static const char edited[] =
+    "The keeper of the lighthouse is called Anna Berg. She came from the north in 1950, by train.";
 
 static const sp_reuse_opts full = {.policy = "full"};
 

@@ -1,5 +1,5 @@
-/* test_tier_faults.c -- a tier that does not answer, reads or writes, and a device that loses its memory: requests get the
- * right answer or a clear error, and what lower tiers have serves the next ones. */
+/* test_tier_faults.c -- a tier that does not answer, reads or writes, and a device that loses its memory: requests get
+ * the right answer or a clear error, and what lower tiers have serves the next ones. */
 #include <unistd.h>
 
 #include "serve/documents/erase.h"

@@ -9,7 +9,8 @@ static srv_tools two_tools(json_t **body)
 {
     srv_fields f;
     srv_tools t = {0};
-    const char *text = "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"boats\", \"parameters\": {}}},"
+    const char *text = "{\"tools\": ["
+                       "{\"type\": \"function\", \"function\": {\"name\": \"boats\", \"parameters\": {}}},"
                        "{\"type\": \"function\", \"function\": {\"name\": \"tides\"}}]}";
     *body = srv_fields_parse(&f, text, strlen(text));
     assert_non_null(*body);

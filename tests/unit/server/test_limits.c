@@ -36,7 +36,8 @@ static void a_key_alone_uses_all_places(void **state)
 static void a_flood_of_one_key_leaves_the_others_their_places(void **state)
 {
     srv_account *of_a, *of_b, *of_c;
-    const srv_tenant a = tenant("a", (srv_limits){0}), b = tenant("b", (srv_limits){0}), c = tenant("c", (srv_limits){0});
+    const srv_tenant a = tenant("a", (srv_limits){0}), b = tenant("b", (srv_limits){0}),
+                     c = tenant("c", (srv_limits){0});
     srv_quotas *q = srv_quotas_open(24);
     assert_int_equal(enter_all(q, &a, 3, &of_a), 24 - 2 * 4); /* a sixth is reserved for each of three */
     assert_int_equal(enter_all(q, &b, 3, &of_b), 4);

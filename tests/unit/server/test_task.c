@@ -140,7 +140,8 @@ static void parameters_of_a_policy_are_fields(void **state)
     srv_fields f;
     json_t *body;
     srv_task t = read_task("{\"reuse\": {\"mode\": \"craft\", \"alfa\": 1}}", &f, &body);
-    assert_non_null(strstr(f.why, "\"alfa=1\" is unknown; its parameters: alpha (0 to 1e+06), focus (0 to 1000 layers)"));
+    assert_non_null(strstr(f.why, "\"alfa=1\" is unknown; "
+                                  "its parameters: alpha (0 to 1e+06), focus (0 to 1000 layers)"));
     srv_task_fini(&t);
     json_decref(body);
 }
@@ -233,7 +234,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),     cmocka_unit_test(test_values),
         cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
-        cmocka_unit_test(parameters_of_a_policy_are_fields), cmocka_unit_test(test_errors),       cmocka_unit_test(test_no_object),
+        cmocka_unit_test(parameters_of_a_policy_are_fields), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_no_object),
         cmocka_unit_test(a_nul_in_a_text_is_a_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
