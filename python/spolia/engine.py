@@ -14,7 +14,7 @@ from .prompt import Document, Prompt
 
 SYSTEM = "Answer the question from the documents."
 _SAMPLING = frozenset(name for name, _ in ffi.typeof("sp_sampling").fields)
-_REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse"}
+_REUSE = frozenset(name for name, _ in ffi.typeof("sp_reuse_opts").fields) | {"reuse", "quality"}
 _FORMS = frozenset(("schema", "texts", "gbnf", "regex"))
 
 
@@ -198,9 +198,9 @@ def _hand_over(keep: Keep, o: Any, pieces: "queue.SimpleQueue[Optional[str]]", d
 class Engine(Handle):
     """Opens a model: a GGUF file or a Hugging Face folder.
 
-    reuse: the default policy of requests, "NAME" or "NAME:key=value,key=value" (`policies()` lists names and
-    parameters), recompute its share; store: a folder in which
-    copies of chunks outlive the process. All other fields of sp_context_opts and its groups are options under their names: n_ctx,
+    quality: exact, balanced or fast, as `spolia calibrate` found for the model; or reuse: the default policy of requests,
+    "NAME" or "NAME:key=value,key=value" (`policies()` lists names and parameters), recompute its share. store: a folder in
+    which copies of chunks outlive the process. All other fields of sp_context_opts and its groups are options under their names: n_ctx,
     kv_bytes, kv_type, max_requests, evict, guard, salt, device, cpu, ... Any number of threads may use one engine;
     requests that run at the same time are computed together.
     """
@@ -209,6 +209,7 @@ class Engine(Handle):
         keep = Keep()
         o = keep.add(ffi.new("sp_context_opts *"))
         reuse = {name: options.pop(name) for name in list(options) if name in _REUSE}
+        self._model = os.path.expanduser(model)
         self._reuse: "dict[str, Any]" = {}
         self._reuse = self.reuse_of(reuse)
         keep.fill(ffi.addressof(o, "reuse"), self._reuse, "a reuse policy")
@@ -221,9 +222,21 @@ class Engine(Handle):
         check(lib.sp_context_start(self.c))
 
     def reuse_of(self, options: "Mapping[str, Any]") -> "dict[str, Any]":
-        """Fields of sp_reuse_opts: those of the engine, changed by options; `reuse` is the policy's short name."""
+        """Fields of sp_reuse_opts: those of the engine, changed by options; `reuse` is the policy's short name, and
+        `quality` sets all of them."""
         fields = {("policy" if name == "reuse" else name): value for name, value in options.items()}
-        return {**self._reuse, **fields}
+        quality = fields.pop("quality", None)
+        if quality is None:
+            return {**self._reuse, **fields}
+        if "policy" in fields or "recompute" in fields:
+            raise ValueError("quality excludes reuse and recompute")
+        return {**self._quality(quality), **fields}
+
+    def _quality(self, name: str) -> "dict[str, Any]":
+        """Fields of sp_reuse_opts for exact, balanced or fast, as calibrated for the model."""
+        o = ffi.new("sp_calibration *")
+        check(lib.sp_calibration_of_quality(name.encode(), os.fsencode(self._model), o))
+        return {"policy": text(o.policy), "recompute": o.recompute, "exact_first": True}
 
     def prompt(self, salt: Optional[str] = None) -> Prompt:
         return Prompt(self, salt)
@@ -236,7 +249,7 @@ class Engine(Handle):
 
         stop: the answer ends before the first of these texts; stop_token_ids: each ends it as an end token does.
         At most one of schema (a JSON Schema), texts (one of them), gbnf (a grammar of llama.cpp) and regex (the whole
-        answer matches) is the form of the answer. options: reuse, recompute, temperature, top_p, seed and the other fields
+        answer matches) is the form of the answer. options: quality, reuse, recompute, temperature, top_p, seed and the other fields
         of sp_sampling, sp_reuse_opts and sp_request_opts."""
         return Stream(self, prompt, sources, {
             "max_tokens": max_tokens, "stop": stop, "stop_token_ids": stop_token_ids, "schema": schema, "texts": texts,

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "cli/cache_dir.h"
-#include "cli/calibration.h"
 #include "cli/cli.h"
 #include "cli/policies.h"
 
@@ -27,7 +26,18 @@ static void make_texts(model_options *m)
 {
     snprintf(m->recompute_help, sizeof m->recompute_help,
              "share of chunk tokens to recompute, 0 to 1 (as spolia calibrate found, or %g)",
-             CALIBRATION_DEFAULT_SHARE);
+             (double)SP_DEFAULT_SHARE);
+}
+
+/* quality_choices -- with their help texts. */
+static const opt_choice *quality_choices(void)
+{
+    static opt_choice choices[8];
+    int n;
+    const sp_quality_info *all = sp_qualities(&n);
+    assert(n < (int)(sizeof choices / sizeof *choices));
+    for (int i = 0; i < n; i++) choices[i] = (opt_choice){all[i].name, all[i].help};
+    return choices;
 }
 
 /* machine_options -- the model, what computes it, and its memory; returns their number. */
@@ -73,6 +83,9 @@ static int reuse_options(model_options *m, opt *to)
     sp_context_opts *c = &m->ctx;
     const opt table[] = {
         {OPT_GROUP, "Reuse"},
+        {OPT_STRING, "quality", 0, "LEVEL", &m->quality,
+         "instead of --reuse: how near to full attention, as calibrated for the model (exact)", .common = true,
+         .choices = quality_choices()},
         {OPT_STRING, "reuse", 0, "POLICY", &m->reuse,
          "how copies are used; parameters follow the name: NAME:key=value,key=value (prefix)",
          .common = true, .choices = cli_policy_choices()},
@@ -155,6 +168,8 @@ void model_options_compares(model_options *m)
     for (opt *o = m->table; o->kind != OPT_END; o++)
         for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
             if (o->dest == hidden[i]) o->common = false;
+    for (opt *o = m->table; o->kind != OPT_END; o++)
+        if (o->dest == &m->quality) memmove(o, o + 1, (size_t)(m->table + sizeof m->table / sizeof *m->table - o - 1) * sizeof *o);
 }
 
 static void log_line(sp_log_level level, const char *line, void *user)
@@ -163,21 +178,35 @@ static void log_line(sp_log_level level, const char *line, void *user)
     fprintf(stderr, "spolia: %s: %s\n", names[level], line);
 }
 
+/* use -- what a policy or quality was found to mean for the model; --verbose logs it. */
+static bool use(model_options *m, const char *name, sp_err err, const sp_calibration *found)
+{
+    char line[640];
+    if (err != SP_OK) return cli_fail_with("%s", sp_error_detail()), false;
+    snprintf(m->policy, sizeof m->policy, "%s", found->policy);
+    m->ctx.reuse.policy = m->policy;
+    m->ctx.reuse.recompute = found->recompute;
+    snprintf(line, sizeof line, "%s: %s, recompute %.4g, %s%s.reuse.json", name, m->policy, (double)found->recompute,
+             found->calibrated ? "calibrated: " : "the default, not calibrated in ", m->ctx.model);
+    if (m->verbose) log_line(SP_LOG_INFO, line, NULL);
+    return true;
+}
+
 /* find_share -- how much a policy recomputes when the command line does not say: what calibrate
  * found for the model, or a share for which the papers report most results. */
 static bool find_share(model_options *m)
 {
-    calibration found = {.recompute = CALIBRATION_DEFAULT_SHARE};
-    char *path = calibration_path(m->ctx.model), line[640];
-    bool is_there = false, good = calibration_read(path, m->policy, &found, &is_there);
-    m->ctx.reuse.recompute = (float)found.recompute;
-    const sp_reuse_param *amount = cli_policy_amount_param(cli_policy_find(m->policy, NULL));
-    snprintf(line, sizeof line, "%s: recompute %.4g, alpha %.4g, %s%s", m->policy, found.recompute,
-             found.alpha, is_there ? "calibrated: " : "the default, not calibrated in ", path);
-    if (amount && found.alpha > 0) cli_policy_add(m->policy, amount->name, found.alpha);
-    if (good && m->verbose) log_line(SP_LOG_INFO, line, NULL);
-    free(path);
-    return good;
+    sp_calibration found;
+    return use(m, m->reuse, sp_calibration_of_policy(m->policy, m->ctx.model, &found), &found);
+}
+
+/* find_quality -- the policy of --quality, and its share. */
+static bool find_quality(model_options *m)
+{
+    sp_calibration found;
+    if (m->reuse || !isnan(m->ctx.reuse.recompute) || !isnan(m->alpha))
+        return cli_fail_with("--quality excludes --reuse, --recompute and --alpha"), false;
+    return use(m, m->quality, sp_calibration_of_quality(m->quality, m->ctx.model, &found), &found);
 }
 
 void model_options_policy(const model_options *m, char *spec)
@@ -189,6 +218,7 @@ void model_options_policy(const model_options *m, char *spec)
 static bool complete_reuse(model_options *m)
 {
     sp_reuse_opts *r = &m->ctx.reuse;
+    if (m->quality) return find_quality(m);
     if (m->reuse) {
         if (sp_reuse_parse(m->reuse, NULL, NULL) != SP_OK || strlen(m->reuse) >= CLI_SPEC / 2)
             return cli_fail_with("--reuse %.200s: %s", m->reuse, sp_error_detail()), false;

@@ -9,20 +9,21 @@
 typedef struct model_options {
     sp_context_opts ctx;
     const char *type_k, *type_v; /* -ctk, -ctv: one pool holds both, so they must agree */
-    const char *preload, *admit, *resident;
+    const char *preload, *admit, *resident, *quality;
     const char *reuse;           /* as given: a policy and its parameters */
     float alpha;                 /* --alpha, --focus: other spellings of parameters of craft; NAN, 0: not given */
     int focus;
     char policy[CLI_SPEC];       /* of ctx.reuse, once opened */
     bool verbose, no_pack_cache;
     char packs[1024]; /* the default of ctx.packs */
-    char recompute_help[256];
+    char recompute_help[128];
     opt table[48];
 } model_options;
 
 /* model_options_init -- defaults, and the table for opt_parse. */
 void model_options_init(model_options *m);
-/* model_options_compares -- for commands that compare policies: --help does not show --reuse. */
+/* model_options_compares -- for commands that compare policies: --help does not show --reuse, and --quality is
+ * none of their options. */
 void model_options_compares(model_options *m);
 /* model_options_policy -- adds what --alpha and --focus say to a spec [CLI_SPEC]. */
 void model_options_policy(const model_options *m, char *spec);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/calibration.h"
 #include "cli/cli.h"
 #include "cli/line.h"
 #include "cli/policies.h"
@@ -69,26 +68,23 @@ static void do_sources(chat *c, const char *rest)
  * error message. */
 static bool set_share(chat *c, const cli_policy *p, const char *share, sp_reuse_opts *out)
 {
-    calibration found = {.recompute = CALIBRATION_DEFAULT_SHARE};
     char *end = NULL;
-    bool any, good = true;
     if (!p->recomputes) {
         if (*share) cli_warn("--reuse %s recomputes nothing: a share means nothing", p->name);
         return !*share;
     }
     if (*share) {
         out->recompute = strtof(share, &end);
-        good = !*end && out->recompute >= 0 && out->recompute <= 1;
+        const bool good = !*end && out->recompute >= 0 && out->recompute <= 1;
         if (!good) cli_warn("/reuse: \"%s\" is not a share from 0 to 1", share);
         return good;
     }
-    char *path = calibration_path(c->a->model);
-    good = calibration_read(path, c->policy, &found, &any);
-    free(path);
-    out->recompute = (float)found.recompute;
-    const sp_reuse_param *amount = cli_policy_amount_param(p);
-    if (amount && found.alpha > 0) cli_policy_add(c->policy, amount->name, found.alpha);
-    return good;
+    sp_calibration found;
+    if (sp_calibration_of_policy(c->policy, c->a->model, &found) != SP_OK)
+        return cli_warn("%s", sp_error_detail()), false;
+    snprintf(c->policy, sizeof c->policy, "%s", found.policy);
+    out->recompute = found.recompute;
+    return true;
 }
 
 static void do_reuse(chat *c, const char *rest)

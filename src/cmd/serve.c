@@ -120,6 +120,7 @@ static int serve(serving *s)
     sp_context *c = model_options_open(&s->model);
     if (!c) return 1;
     advice_print(&ignored);
+    s->o.model = s->model.ctx.model;
     if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;

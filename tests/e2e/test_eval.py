@@ -426,8 +426,8 @@ def model(tmp_path):
 
 
 def calibrate(model, index, *options):
-    return ["calibrate", "-m", model, "--questions", FILE, "--index", index, "--limit", "2", "--force",
-            *options]
+    return ["calibrate", "-m", model, "--questions", FILE, "--index", index, "--measure", "answers", "--limit", "2",
+            "--force", *options]
 
 
 def recomputed(model, index, *options):
@@ -463,7 +463,7 @@ def test_what_was_calibrated_is_used(model, index, tmp_path):
 
 def test_the_least_recomputation_is_chosen(model, index, tmp_path):
     out = succeed(*calibrate(model, index, "--policy", "random", "--ratios", "1,0.3,0.6", "--dry-run",
-                             "--quality", "0.001"))
+                             "--keep", "0.001"))
     assert out.splitlines()[3].split()[0] == "0.3" and "<-" in out.splitlines()[3]
     assert not (tmp_path / "model.gguf.reuse.json").exists()
 
@@ -474,7 +474,7 @@ def test_calibration_is_refused_without_a_measure(model, index, tmp_path):
     command = calibrate(model, index, "--ratios", "0")
     command[4] = file
     refuse(*command, naming=["full attention", "1 questions"])
-    for options in (["--policy", "full"], ["--quality", "2"], ["--policy", "fusion", "--alphas", "1"]):
+    for options in (["--policy", "full"], ["--keep", "2"], ["--policy", "fusion", "--alphas", "1"], ["--loss", "0"], ["--measure", "x"]):
         refuse(*calibrate(model, index, *options), naming=[options[-2]], code=2)
     assert not (tmp_path / "model.gguf.reuse.json").exists()
 
@@ -505,6 +505,62 @@ def test_a_folder_that_cannot_be_written_is_named(model, index, tmp_path):
     assert "--dry-run" in said
 
 
+def test_passages_of_the_index_calibrate_without_questions(model, tmp_path):
+    """No labels: the divergence along passages of the index; what recomputes everything loses nothing."""
+    index = tmp_path / "pages.db"
+    succeed("index", ROOT / "docs", "-o", index, "--quiet")
+    file = tmp_path / "model.gguf.reuse.json"
+    command = ["calibrate", "-m", model, "--index", index, "-k", "3", "--limit", "24", "-t", "2", "--quiet"]
+    out = succeed(*command, "--ratios", "0.5,1", "--dry-run", "--loss", "0.002")
+    rows = [line.split() for line in out.splitlines()[2:5]]
+    n = int(out.split()[0])
+    assert n >= 20 and out.split()[1:3] == ["passages,", "fusion;"] and [r[0] for r in rows] == ["0", "0.5", "1"]
+    full, half, everything = (float(r[3]) for r in rows)
+    assert full > half > everything < 0.1 and rows[2][-1] == "<-" and not file.exists()
+    refuse(*command, "--ratios", "0.05", "--loss", "0.0001", naming=["no share of fusion", "nothing was saved"])
+    assert not file.exists()
+    succeed(*command, "--ratios", "0.4,1", "--loss", "1")
+    found = json.loads(file.read_text())
+    balanced, fast = found["qualities"]["balanced"], found["qualities"]["fast"]
+    assert balanced == found["policies"]["fusion"] and (balanced["policy"], balanced["recompute"]) == ("fusion", 0.4)
+    assert balanced["loss_low"] <= balanced["loss"] <= balanced["loss_high"] <= 1 and balanced["measured"] == "passages"
+    assert (fast["policy"], fast["recompute"], fast["questions"]) == ("full", 0, n) and fast["loss"] > balanced["loss"]
+
+
+def test_a_loss_that_could_be_chance_is_refused(model, index, tmp_path):
+    """The mean keeps the bound, its interval does not: more questions are asked for, and --force saves."""
+    command = ["calibrate", "-m", model, "-q", FILE, "--index", index, "--limit", "20", "-k", "3", "--ratios", "0.15",
+               "--quiet"]
+    dry = succeed(*command, "--dry-run", "--loss", "1")
+    mean, most = (float(dry.splitlines()[3].split()[i]) / 100 for i in (3, 7))
+    bound = str((max(mean, 0) + most) / 2)
+    assert mean < most
+    refuse(*command, "--loss", bound, naming=["chance", "20 questions", "--force"])
+    assert not (tmp_path / "model.gguf.reuse.json").exists()
+    succeed(*command, "--loss", bound, "--force")
+    assert json.loads((tmp_path / "model.gguf.reuse.json").read_text())["qualities"]["balanced"]["recompute"] == 0.15
+
+
+def test_quality_is_what_was_calibrated(model, index, tmp_path):
+    """exact, balanced, fast on the command line."""
+    assert recomputed(model, index, "--quality", "balanced")[0] == pytest.approx(0.15, abs=0.01)
+    (tmp_path / "model.gguf.reuse.json").write_text(json.dumps({"version": 1, "policies": {
+        "fusion": {"recompute": 0.5, "alpha": 0}}}))
+    share, log = recomputed(model, index, "--quality", "balanced")
+    assert share == pytest.approx(0.5, abs=0.01) and "balanced: fusion, recompute 0.5" in log and "calibrated: " in log
+    (tmp_path / "model.gguf.reuse.json").write_text(json.dumps({"version": 1, "policies": {}, "qualities": {
+        "balanced": {"policy": "random", "recompute": 0.25, "alpha": 0}}}))
+    share, log = recomputed(model, index, "--quality", "balanced")
+    assert share == pytest.approx(0.25, abs=0.01) and "balanced: random" in log
+    assert recomputed(model, index, "--quality", "fast")[0] == 0
+    assert recomputed(model, index, "--quality", "exact")[0] == 0
+    command = ["ask", "-m", model, "--index", index, QUESTIONS[0]["question"]]
+    exact, off = succeed(*command, "--quality", "exact"), succeed(*command, "--reuse", "off")
+    assert exact == off
+    refuse(*command, "--quality", "fast", "--reuse", "full", naming=["--quality", "--reuse"])
+    refuse(*command, "--quality", "best", naming=["best", "balanced"])
+
+
 BAD_CALIBRATIONS = {
     "no JSON": ("{", ["line 1"]),
     "another version": ('{"version": 2, "policies": {}}', ["version"]),
@@ -516,7 +572,15 @@ BAD_CALIBRATIONS = {
     "below 0": ('{"version": 1, "policies": {"fusion": {"recompute": 0.5, "alpha": -1}}}',
                 ["policies.fusion.alpha"]),
     "no entry": ('{"version": 1, "policies": {"fusion": 7}}', ["policies.fusion"]),
+    "no qualities": ('{"version": 1, "policies": {}, "qualities": 7}', ["qualities"]),
 }
+
+
+def test_a_bad_quality_is_named(model, index, tmp_path):
+    (tmp_path / "model.gguf.reuse.json").write_text(
+        '{"version": 1, "policies": {}, "qualities": {"balanced": {"policy": "x", "recompute": 0.1, "alpha": 0}}}')
+    refuse("ask", "-m", model, "--index", index, QUESTIONS[0]["question"], "--quality", "balanced",
+           naming=["model.gguf.reuse.json", "qualities.balanced.policy"])
 
 
 @pytest.mark.parametrize("text, words", BAD_CALIBRATIONS.values(), ids=BAD_CALIBRATIONS)

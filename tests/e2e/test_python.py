@@ -144,6 +144,31 @@ def test_another_thread_cancels_and_python_goes_on_meanwhile(engine):
     assert len(ticks) == stream.answer.account.n_generated or len(ticks) > 1
 
 
+def test_quality_is_one_knob(engine, tmp_path):
+    documents = [f"Box {i} is in room {i + 3}, next to the box with the key." for i in range(4)]
+    question = "Where is box 2?"
+    off = engine.ask(question, documents=documents, reuse="off")
+    assert engine.ask(question, documents=documents, quality="exact").text == off.text
+    others = [f"Jar {i} is on shelf {i + 3}, next to the jar with the honey." for i in range(4)]
+    engine.ask(question, documents=others, quality="fast")
+    turned = others[::-1]
+    fast, balanced = (engine.ask(question, documents=turned, quality=q) for q in ("fast", "balanced"))
+    assert fast.account.chunks_reused == 4 and fast.account.n_recomputed == 0 < balanced.account.n_recomputed
+    with pytest.raises(ValueError, match="exact, balanced or fast"):
+        engine.ask(question, documents=documents, quality="best")
+    with pytest.raises(ValueError, match="excludes"):
+        engine.ask(question, documents=documents, quality="fast", reuse="full")
+    model = tmp_path / "model.gguf"
+    model.symlink_to(MODEL)
+    (tmp_path / "model.gguf.reuse.json").write_text(
+        '{"version": 1, "policies": {}, "qualities": {"balanced": {"policy": "random", "recompute": 1, "alpha": 0}}}')
+    with spolia.open(model, quality="balanced", threads=1) as calibrated:
+        calibrated.ask(question, documents=documents)
+        account = calibrated.ask(question, documents=documents[::-1]).account
+        chunks = [s for s in account.segments if s.kind == "chunk"]
+        assert account.n_recomputed == sum(s.n_tokens for s in chunks) > 0
+
+
 def test_many_threads_share_an_engine(engine, index):
     expected = {q: engine.ask(q, index=index, reuse="off").text for q in QUESTIONS}
     got = {}

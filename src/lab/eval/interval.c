@@ -47,25 +47,25 @@ eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_se
     return range;
 }
 
-/* nll_more -- of each question of the kind that has one; returns how many. */
-static size_t nll_more(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting, const char *kind,
-                       double *out)
+/* more_than_off -- of each question of the kind that has one; returns how many. */
+static size_t more_than_off(const eval_row *rows, size_t n_questions, const eval_more_of *of, const char *kind,
+                            double *out)
 {
     size_t n = 0;
     for (size_t i = 0; i < n_questions; i++) {
-        const eval_row *row = rows + i * n_settings;
-        const double more = row[setting].number[ROW_NLL] - row[0].number[ROW_NLL];
+        const eval_row *row = rows + i * of->n_settings;
+        const double off = of->field == ROW_KL_ALL ? 0 : row[0].number[of->field];
+        const double more = row[of->setting].number[of->field] - off;
         if (isfinite(more) && (!kind || strcmp(row[0].text[ROW_KIND], kind) == 0)) out[n++] = more;
     }
     return n;
 }
 
-eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting,
-                                 const char *kind)
+eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const eval_more_of *of, const char *kind)
 {
     enum { FEW = 8 };
     double *more = cli_alloc(n_questions + 1, sizeof *more), *mean = cli_alloc(RESAMPLES, sizeof *mean);
-    const size_t n = nll_more(rows, n_questions, n_settings, setting, kind, more);
+    const size_t n = more_than_off(rows, n_questions, of, kind, more);
     eval_interval range = {NAN, NAN};
     uint64_t state = 1;
     for (int k = 0; k < RESAMPLES && n >= FEW; k++) {

@@ -14,9 +14,14 @@ typedef struct eval_interval {
 eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings,
                                  int setting);
 
-/* eval_more_interval -- 95 % of 2,000 resamples: the NLL of a setting less that of setting 0 (off) on the same
- * questions, mean. kind NULL: all questions. NAN with fewer than 8 questions. */
-eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, size_t n_settings, size_t setting,
-                                 const char *kind);
+/* What is compared: a field of a setting, with setting 0 (off). */
+typedef struct eval_more_of {
+    size_t n_settings, setting;
+    int field; /* ROW_NLL; ROW_KL_ALL, which is 0 for off */
+} eval_more_of;
+
+/* eval_more_interval -- 95 % of 2,000 resamples: the field of a setting less that of off on the same questions, mean.
+ * kind NULL: all questions. NAN with fewer than 8 questions. */
+eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const eval_more_of *of, const char *kind);
 
 #endif

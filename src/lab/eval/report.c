@@ -100,7 +100,8 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
         out[s].recovered = fabs(nll_gap) > 1e-9 ? (out[full].nll - out[s].nll) / nll_gap : NAN;
         out[s].nll_more = out[s].nll - out[0].nll;
         const eval_interval more =
-            eval_more_interval(rows, n_rows / (size_t)settings->n, (size_t)settings->n, (size_t)s, kind);
+            eval_more_interval(rows, n_rows / (size_t)settings->n,
+                               &(eval_more_of){(size_t)settings->n, (size_t)s, ROW_NLL}, kind);
         out[s].nll_more_low = more.low;
         out[s].nll_more_high = more.high;
     }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "cli/calibration.h"
 #include "cli/policies.h"
 #include "server/api/constrain.h"
 #include "server/api/unsupported.h"
@@ -200,26 +199,38 @@ static void read_logprobs(srv_task *t, srv_fields *f)
 
 /* -- reuse ------------------------------------------------------------------------------------ */
 
-static void use_policy(srv_task *t, const char *spec)
+static void use_reuse(srv_task *t, sp_reuse_opts reuse)
 {
-    const cli_policy *p = cli_policy_find(spec, NULL);
     t->own_reuse = true;
-    t->reuse = (sp_reuse_opts){.policy = spec, .exact_first = true};
-    if (p && p->recomputes) t->reuse.recompute = (float)CALIBRATION_DEFAULT_SHARE;
+    t->reuse = reuse;
+}
+
+/* use_calibrated -- what was found for the model; `named`, a text of the body, keeps the policy. */
+static void use_calibrated(srv_task *t, srv_fields *f, json_t *named, const sp_calibration *found)
+{
+    if (json_string_set(named, found->policy) != 0)
+        srv_fields_refuse(f, "reuse", "out of memory");
+    else
+        use_reuse(t, (sp_reuse_opts){
+                         .policy = json_string_value(named), .recompute = found->recompute, .exact_first = true});
 }
 
 /* read_mode -- a policy, with or without parameters. */
-static void read_mode(srv_task *t, srv_fields *f, const char *mode, const char *param)
+static void read_mode(srv_task *t, srv_fields *f, const srv_options *o, json_t *named, const char *param)
 {
+    const char *mode = json_string_value(named);
+    sp_calibration found;
     if (sp_reuse_parse(mode, NULL, NULL) != SP_OK)
         srv_fields_refuse(f, param, "%s: %s", param, sp_error_detail());
+    else if (sp_calibration_of_policy(mode, o->model, &found) != SP_OK)
+        srv_fields_refuse(f, param, "%s", sp_error_detail());
     else
-        use_policy(t, mode);
+        use_calibrated(t, f, named, &found);
 }
 
 /* read_params -- fields of the object that are parameters of its policy become part of "mode", which stays in the
  * body. */
-static void read_params(srv_task *t, srv_fields *f, json_t *object, const char *mode)
+static void read_params(srv_task *t, srv_fields *f, const srv_options *o, json_t *object, const char *mode)
 {
     const char *key;
     json_t *value;
@@ -235,18 +246,18 @@ static void read_params(srv_task *t, srv_fields *f, json_t *object, const char *
                               key, json_number_value(value));
     }
     if (n < sizeof spec && json_object_set_new(object, "mode", json_string(spec)) == 0)
-        read_mode(t, f, json_string_value(json_object_get(object, "mode")), "reuse.mode");
+        read_mode(t, f, o, json_object_get(object, "mode"), "reuse.mode");
     else
         srv_fields_refuse(f, "reuse", "reuse is too long");
 }
 
 /* read_reuse -- {"mode": policy, "recompute": share, parameters of the policy}, or the policy alone. */
-static void read_reuse(srv_task *t, srv_fields *f)
+static void read_reuse(srv_task *t, srv_fields *f, const srv_options *o)
 {
     json_t *reuse = srv_field(f, "reuse");
     if (!reuse) return;
     if (json_is_string(reuse)) {
-        read_mode(t, f, json_string_value(reuse), "reuse");
+        read_mode(t, f, o, reuse, "reuse");
     } else if (json_is_object(reuse)) {
         srv_fields inner = {.object = reuse};
         const char *mode = srv_field_string(&inner, "mode");
@@ -257,7 +268,7 @@ static void read_reuse(srv_task *t, srv_fields *f)
             srv_fields_refuse(f, "reuse.mode", "reuse.mode is missing: one of: %s",
                               cli_policy_names(CLI_ALL));
         else
-            read_params(t, f, reuse, mode);
+            read_params(t, f, o, reuse, mode);
         if (!isnan(share)) t->reuse.recompute = (float)share;
     } else {
         srv_fields_refuse(f, "reuse",
@@ -265,20 +276,15 @@ static void read_reuse(srv_task *t, srv_fields *f)
     }
 }
 
-static void read_quality(srv_task *t, srv_fields *f)
+static void read_quality(srv_task *t, srv_fields *f, const srv_options *o)
 {
-    static const struct {
-        const char *name, *policy;
-    } qualities[] = {{"exact", "prefix"}, {"balanced", "fusion"}, {"fast", "full"}};
     const char *quality = srv_field_string(f, "quality");
+    sp_calibration found;
     if (!quality) return;
-    for (size_t i = 0; i < sizeof qualities / sizeof *qualities; i++)
-        if (strcmp(quality, qualities[i].name) == 0) {
-            use_policy(t, qualities[i].policy);
-            return;
-        }
-    srv_fields_refuse(f, "quality", "quality is \"%.40s\" and must be exact, balanced or fast",
-                      quality);
+    if (sp_calibration_of_quality(quality, o->model, &found) != SP_OK)
+        srv_fields_refuse(f, "quality", "%s", sp_error_detail());
+    else
+        use_calibrated(t, f, srv_field(f, "quality"), &found);
 }
 
 static void read_best_of(const srv_task *t, srv_fields *f)
@@ -318,10 +324,10 @@ void srv_task_read(srv_task *t, srv_fields *f, const srv_options *o)
     read_stop_tokens(t, f);
     read_suffix(t, f);
     if (t->chat) srv_tools_read(&t->tools, f);
-    read_quality(t, f);
-    read_reuse(t, f);
+    read_quality(t, f, o);
+    read_reuse(t, f, o);
     t->decode = srv_field_string(f, "decode");
-    if (!srv_field_bool(f, "cache_prompt", true)) use_policy(t, "off");
+    if (!srv_field_bool(f, "cache_prompt", true)) use_reuse(t, (sp_reuse_opts){.policy = "off"});
     srv_fields_refuse_unsupported(f);
     read_best_of(t, f);
     if (!f->failed) t->grammar = srv_constrain_read(f);

@@ -14,6 +14,7 @@ typedef struct srv_options {
     const char *host;
     int port;              /* 0: any that is free */
     const char *alias;     /* name of the model in answers */
+    const char *model;     /* its path: what was calibrated is beside it; NULL: defaults */
     const char *allowed_hosts; /* names of this server besides its own, comma between them; "*": any; or NULL */
     const char *cors_origins;  /* of web pages that may use it, comma between them; "*": any; or NULL */
     const char *keys_path; /* file of API keys, one a line; NULL: none are required */

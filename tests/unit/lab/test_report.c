@@ -88,9 +88,9 @@ static void likelihoods_are_compared_question_by_question(void **state)
     assert_true(0.25 < v[2].nll_more_high && v[2].nll_more_high < 0.26);
     assert_true(v[0].nll_more_low == 0 && v[0].nll_more_high == 0);
     rows[2].number[ROW_NLL] = NAN; /* unpaired: the question is left out */
-    assert_true(isfinite(eval_more_interval(rows, 40, 3, 2, NULL).low));
-    assert_true(isnan(eval_more_interval(rows, 7, 3, 1, NULL).low));
-    assert_true(isnan(eval_more_interval(rows, 40, 3, 1, "another kind").low));
+    assert_true(isfinite(eval_more_interval(rows, 40, &(eval_more_of){3, 2, ROW_NLL}, NULL).low));
+    assert_true(isnan(eval_more_interval(rows, 7, &(eval_more_of){3, 1, ROW_NLL}, NULL).low));
+    assert_true(isnan(eval_more_interval(rows, 40, &(eval_more_of){3, 1, ROW_NLL}, "another kind").low));
     free(rows);
 }
 

@@ -1,11 +1,12 @@
 /* A body's fields: what they ask for, what they default to, and the first error by name. */
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "server/api/task.h"
 #include "support/check.h"
 
-static const srv_options options = {
+static srv_options options = {
     .max_tokens = 99, .sampling = {.temperature = 0.5f, .top_p = 1, .repeat_penalty = 1}};
 
 /* read -- the task of a body; the body is the caller's to free. */
@@ -76,6 +77,7 @@ static void test_values(void **state)
     t = good("{\"n_predict\": 0, \"quality\": \"fast\"}", &body);
     assert_int_equal(t.max_tokens, 0);
     assert_string_equal(t.reuse.policy, "full");
+    assert_true(t.own_reuse && t.reuse.exact_first && t.reuse.recompute == 0);
     json_decref(body);
     srv_task_fini(&t);
     t = good("{\"n_predict\": -1, \"cache_prompt\": false, \"reuse\": \"full\"}", &body);
@@ -211,6 +213,38 @@ static void a_nul_in_a_text_is_a_space(void **state)
     json_decref(body);
 }
 
+static void a_quality_is_what_was_calibrated_for_the_model(void **state)
+{
+    char model[] = "/tmp/spolia-task-XXXXXX", path[64];
+    const int f = mkstemp(model);
+    assert_true(f >= 0 && close(f) == 0);
+    snprintf(path, sizeof path, "%s.reuse.json", model);
+    FILE *out = fopen(path, "w");
+    assert_non_null(out);
+    fputs("{\"version\": 1, \"policies\": {\"flow\": {\"recompute\": 0.25, \"alpha\": 0}}, \"qualities\": "
+          "{\"balanced\": {\"policy\": \"blend\", \"recompute\": 0.5, \"alpha\": 0}}}",
+          out);
+    assert_int_equal(fclose(out), 0);
+    options.model = model;
+    json_t *body;
+    srv_task t = good("{\"quality\": \"balanced\"}", &body);
+    assert_string_equal(t.reuse.policy, "blend");
+    assert_true(t.reuse.recompute == 0.5f);
+    json_decref(body);
+    t = good("{\"reuse\": \"flow\"}", &body);
+    assert_true(t.reuse.recompute == 0.25f);
+    json_decref(body);
+    t = good("{\"reuse\": \"fusion\"}", &body);
+    assert_true(t.reuse.recompute == SP_DEFAULT_SHARE);
+    json_decref(body);
+    t = good("{\"quality\": \"exact\"}", &body);
+    assert_string_equal(t.reuse.policy, "prefix");
+    json_decref(body);
+    options.model = NULL;
+    unlink(path);
+    unlink(model);
+}
+
 static void test_no_object(void **state)
 {
     bad("", "");
@@ -237,6 +271,7 @@ int main(void)
         cmocka_unit_test(parameters_of_a_policy_are_fields), cmocka_unit_test(test_errors),
         cmocka_unit_test(test_no_object),
         cmocka_unit_test(a_nul_in_a_text_is_a_space),
+        cmocka_unit_test(a_quality_is_what_was_calibrated_for_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
