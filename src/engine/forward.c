@@ -238,12 +238,30 @@ static sp_err step(sp_engine *e, const sp_slice *slices, int n_slices)
     return sp_device_synchronise(e->device);
 }
 
+/* leave_room -- for what the step reads and writes. */
+static void leave_room(sp_engine *e, const sp_slice *slices, int n_slices)
+{
+    sp_offload_begin_step(e->offload);
+    for (int s = 0; s < n_slices; s++) {
+        int n = slices[s].n;
+        const bool added = sp_offload_add_slice(e->offload, slices[s].plan, &n);
+        SP_UNUSED(added); /* what does not fit is the caller's choice; it is refused when its window is read */
+    }
+    sp_offload_turn(e->offload);
+    for (int s = 0; s < n_slices; s++) {
+        const sp_plan *p = slices[s].plan;
+        for (int i = slices[s].from; i < slices[s].from + slices[s].n; i++)
+            sp_kv_touch(p->pool, sp_span_slot(&p->spans[p->todo[i].span], p->todo[i].index).block);
+    }
+}
+
 sp_err sp_engine_step(sp_engine *e, const sp_slice *slices, int n_slices)
 {
     if (!e->offload) return step(e, slices, n_slices);
-    sp_offload_turn(e->offload);
+    leave_room(e, slices, n_slices);
     sp_err err = bring_back(e, slices, n_slices);
     if (err == SP_OK) err = step(e, slices, n_slices);
     sp_offload_window_drop(e->offload);
+    sp_offload_begin_step(e->offload);
     return err;
 }

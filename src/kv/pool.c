@@ -9,6 +9,9 @@
 
 #define PAGE ((size_t)4096)
 
+/* Where the bytes of a held block are, in a pool that lets blocks leave. */
+enum { IN_MEMORY, AWAY, EMPTY /* nobody has written any */ };
+
 struct sp_kv_pool {
     sp_device *device;
     sp_kv_shape shape;
@@ -18,8 +21,8 @@ struct sp_kv_pool {
     _Atomic uint32_t *refs;   /* [n_blocks] */
     uint8_t *sealed;          /* [n_blocks] written by the only holder, before others can hold it */
     uint32_t *births;         /* [n_blocks] written by the holder to be */
-    _Atomic uint8_t *away;    /* [n_blocks]; NULL: no block may leave */
-    _Atomic int64_t n_away;
+    _Atomic uint8_t *away;    /* [n_blocks] IN_MEMORY, AWAY or EMPTY; NULL: no block may leave */
+    _Atomic int64_t n_of[3];  /* held blocks of each */
     sp_kv_elsewhere elsewhere;
     const sp_kv_notes *notes;
 
@@ -210,6 +213,7 @@ sp_err sp_kv_pool_write(sp_kv_pool *p, sp_kv_run run, const void *from)
     for (int32_t i = 0; p->away && i < run.n; i++)
         if (sp_kv_is_away(p, run.first + (uint32_t)i))
             return p->elsewhere.write(p->elsewhere.user, run, from);
+    for (int32_t i = 0; i < run.n; i++) sp_kv_touch(p, run.first + (uint32_t)i);
     return sp_device_wait(p->device, sp_device_copy_in(p->device, run_at(p, run), from, n));
 }
 
@@ -232,16 +236,36 @@ sp_err sp_kv_pool_let_leave(sp_kv_pool *p, const sp_kv_elsewhere *where)
 
 bool sp_kv_is_away(const sp_kv_pool *p, uint32_t block)
 {
-    return p->away && atomic_load(&p->away[block]);
+    return p->away && atomic_load(&p->away[block]) == AWAY;
+}
+
+/* put -- a held block's bytes are somewhere else now. */
+static void put(sp_kv_pool *p, uint32_t block, uint8_t place)
+{
+    const uint8_t was = atomic_exchange(&p->away[block], place);
+    atomic_fetch_sub(&p->n_of[was], 1);
+    atomic_fetch_add(&p->n_of[place], 1);
 }
 
 void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away)
 {
     for (int64_t i = 0; i < n; i++) {
         assert(p->sealed[blocks[i]] && atomic_load(&p->refs[blocks[i]]) > 0); /* I4 */
-        const uint8_t was = atomic_exchange(&p->away[blocks[i]], away);
-        atomic_fetch_add(&p->n_away, (int64_t)away - was);
+        put(p, blocks[i], away ? AWAY : IN_MEMORY);
     }
+}
+
+void sp_kv_touch(sp_kv_pool *p, uint32_t block)
+{
+    uint8_t was = EMPTY;
+    if (!p->away || !atomic_compare_exchange_strong(&p->away[block], &was, IN_MEMORY)) return;
+    atomic_fetch_sub(&p->n_of[EMPTY], 1);
+    atomic_fetch_add(&p->n_of[IN_MEMORY], 1);
+}
+
+bool sp_kv_is_empty(const sp_kv_pool *p, uint32_t block)
+{
+    return p->away && atomic_load(&p->away[block]) == EMPTY;
 }
 
 /* drop_pages -- whole pages of [from, to). */
@@ -284,7 +308,12 @@ void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run)
 
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p)
 {
-    return p->n_blocks - sp_kv_pool_n_free(p) - atomic_load(&p->n_away);
+    return p->away ? atomic_load(&p->n_of[IN_MEMORY]) : p->n_blocks - sp_kv_pool_n_free(p);
+}
+
+int64_t sp_kv_pool_n_away(const sp_kv_pool *p)
+{
+    return atomic_load(&p->n_of[AWAY]);
 }
 
 uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
@@ -296,7 +325,7 @@ uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
 /* come_back -- a block that nobody holds any more is empty, and its memory is given back. */
 static void come_back(sp_kv_pool *p, uint32_t block)
 {
-    if (atomic_exchange(&p->away[block], 0)) atomic_fetch_sub(&p->n_away, 1);
+    atomic_fetch_sub(&p->n_of[atomic_exchange(&p->away[block], IN_MEMORY)], 1);
     for (int l = 0; l < p->shape.n_layers; l++)
         sp_kv_drop_contents(p, (sp_kv_run){.layer = l, .first = block, .n = 1});
 }
@@ -337,6 +366,10 @@ static void take(sp_kv_pool *p, int64_t i)
     p->free_map[i / 64] &= ~(UINT64_C(1) << (i % 64));
     p->sealed[i] = 0;
     p->births[i]++;
+    if (p->away) {
+        atomic_store(&p->away[i], EMPTY);
+        atomic_fetch_add(&p->n_of[EMPTY], 1);
+    }
     atomic_store(&p->refs[i], 1);
     p->n_free--;
 }

@@ -123,8 +123,14 @@ void sp_kv_set_away(sp_kv_pool *p, const uint32_t *blocks, int64_t n, bool away)
 void sp_kv_drop(sp_kv_pool *p, sp_kv_run run);
 /* sp_kv_drop_contents -- the same for blocks that are not away and whose bytes nobody needs. */
 void sp_kv_drop_contents(sp_kv_pool *p, sp_kv_run run);
-/* sp_kv_pool_n_near -- blocks that are held and not away. */
+/* sp_kv_pool_n_near, sp_kv_pool_n_away -- held blocks whose bytes are in memory; that are away. Those that nobody has
+ * written are neither. */
 int64_t sp_kv_pool_n_near(const sp_kv_pool *p);
+int64_t sp_kv_pool_n_away(const sp_kv_pool *p);
+/* sp_kv_touch -- the block is about to be written for the first time, if it is. Thread: its holder's.
+ * sp_kv_is_empty -- it has no bytes so far. */
+void sp_kv_touch(sp_kv_pool *p, uint32_t block);
+bool sp_kv_is_empty(const sp_kv_pool *p, uint32_t block);
 /* sp_kv_pool_bytes_at -- a block of a layer in memory, for the engine. Pre: let_leave. */
 uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block);
 

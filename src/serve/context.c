@@ -73,17 +73,14 @@ sp_err sp_store_space(const char *model, const char *kv_type, char hex[65])
     return err;
 }
 
-static sp_err open_offload(sp_context *c, const sp_context_opts *o)
+static sp_offload_opts offload_opts(const sp_context_opts *o, int64_t n_blocks)
 {
-    const char *dir = o->decode.context_dir ? o->decode.context_dir
-                      : o->tiers.store      ? o->tiers.store
-                                            : "/var/tmp";
-    const size_t bytes = (size_t)o->decode.context_bytes;
-    return sp_offload_create(&(sp_offload_opts){.pool = c->pool,
-                                                .dir = dir,
-                                                .max_bytes = bytes,
-                                                .resident_bytes = (size_t)o->decode.resident_bytes},
-                             &c->offload);
+    return (sp_offload_opts){.n_blocks = n_blocks,
+                             .dir = o->decode.context_dir ? o->decode.context_dir
+                                    : o->tiers.store      ? o->tiers.store
+                                                          : "/var/tmp",
+                             .max_bytes = (size_t)o->decode.context_bytes,
+                             .resident_bytes = (size_t)o->decode.resident_bytes};
 }
 
 static sp_err open_pool(sp_context *c, const sp_context_opts *o)
@@ -95,8 +92,11 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
     if (n_blocks < 2)
         return sp_fail(SP_E_ARG, "KV memory of %zu bytes holds no two blocks of %zu", bytes,
                        sp_kv_block_bytes(&shape));
-    SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks, &c->pool));
-    if (o->decode.context_bytes) SP_TRY(open_offload(c, o));
+    sp_offload_opts file = offload_opts(o, n_blocks);
+    const int64_t extra = o->decode.context_bytes ? sp_offload_n_extra(&shape, n_blocks, &file) : 0;
+    SP_TRY(sp_kv_pool_create(c->device, &shape, n_blocks + extra, &c->pool));
+    file.pool = c->pool;
+    if (o->decode.context_bytes) SP_TRY(sp_offload_create(&file, &c->offload));
     n_blocks = sp_kv_pool_n_free(c->pool);
     if (o->cache.profile) SP_TRY(sp_cost_read(o->cache.profile, &c->cost));
     SP_TRY(sp_ledger_create(

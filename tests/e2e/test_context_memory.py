@@ -1,5 +1,9 @@
 """Contexts larger than memory: chunks leave for a file, and answers are the ones that memory gives."""
 import json
+import random
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -97,3 +101,80 @@ def test_bench_from_disk(decode, tmp_path):
     found = {line.split()[2]: float(line.split()[5]) for line in out.splitlines() if " hit " in line}
     assert 50 <= found["50"] < found["90"] <= 100
     assert "lots" in bench_sparse("-m", MODEL, "--sparse", decode, "--from-disk", "--memory", "lots", code=1).stderr
+
+
+# -- the budget ---------------------------------------------------------------------------------
+
+KV_BYTES = 4096  # of a token of this model
+
+
+@pytest.fixture(scope="module")
+def long_model(make_model):
+    """Little to compute, and much to keep: 4 KiB a token, 16 KiB for a block of a layer."""
+    return make_model("tiny-llama", "f16", n_layers=4, n_embd=64, n_heads=4, n_kv_heads=4, head=64, n_ff=64, n_ctx=32768)
+
+
+def letters(seed, n):
+    return "".join(random.Random(seed).choices("abcdefghij ", k=n))
+
+
+def peak(server):
+    """The most memory that the process has had, bytes."""
+    status = Path(f"/proc/{server.process.pid}/status").read_text()
+    return 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+
+
+def complete(server, prompt):
+    status, got = server.call("/v1/completions", {"prompt": prompt, "max_tokens": 4, "temperature": 0,
+                                                  "ignore_eos": True})
+    return status, got["usage"]["prompt_tokens"] if status == 200 else got, status == 200 and got["choices"][0]["text"]
+
+
+def serve(model, kv, *options):
+    return Server("--kv-memory", kv, "-c", 32768, "--guard", 0, "-t", 1, *options, model=model)
+
+
+@pytest.mark.parametrize("budget, n", [(8, 4000), (12, 6000), (12, 8000), (20, 10000)])
+def test_the_budget_is_kept_while_a_prompt_fills_it(long_model, budget, n, tmp_path):
+    """Memory beyond that of a short prompt, at its highest, is what --context-memory allows, within a tenth; the
+    answer is that of memory."""
+    prompt, kv = letters(1, n), n * KV_BYTES // 2**20 + 4
+    near = serve(long_model, kv)
+    try:
+        status, n_tokens, text = complete(near, prompt)
+        assert status == 200 and n_tokens * KV_BYTES > 1.5 * budget * 2**20, n_tokens
+    finally:
+        assert near.stop() == 0, near.said
+    far = serve(long_model, kv, "--context-memory", f"{budget}M", "--context-dir", tmp_path)
+    try:
+        status, n_short, _ = complete(far, letters(2, 600))
+        assert status == 200
+        base = peak(far) - n_short * KV_BYTES
+        assert complete(far, prompt) == (200, n_tokens, text)
+        assert peak(far) - base < 1.1 * budget * 2**20
+    finally:
+        assert far.stop() == 0, far.said
+
+
+def test_requests_that_do_not_fit_together_take_turns(long_model, tmp_path):
+    """A layer of one prompt fits the budget, one of two does not; cached or not, all are answered."""
+    prompts = [letters(seed, 5000) for seed in range(3)]
+    server = serve(long_model, 64, "--context-memory", "12M", "--context-dir", tmp_path)
+    try:
+        alone = [complete(server, p) for p in prompts]
+        assert [a[0] for a in alone] == [200] * 3, alone
+        with ThreadPoolExecutor(3) as pool:
+            assert list(pool.map(lambda p: complete(server, p), prompts)) == alone
+    finally:
+        assert server.stop() == 0, server.said
+
+
+def test_a_larger_budget_serves_what_a_smaller_one_does(long_model, tmp_path):
+    """Seats have memory of their own: they take no blocks from prompts."""
+    for budget in (8, 12, 20, 40):
+        server = serve(long_model, 16, "--context-memory", f"{budget}M", "--context-dir", tmp_path)
+        try:
+            status, got, _ = complete(server, letters(1, 4200))  # 14.8 of 16 MiB
+            assert status == 200, (budget, got)
+        finally:
+            assert server.stop() == 0, server.said

@@ -21,9 +21,9 @@ LONG = {"max_tokens": 3000, "prompt": "The harbour", "temperature": 1, "top_k": 
 
 
 class Server:
-    def __init__(self, *options):
+    def __init__(self, *options, model=MODEL):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([PROGRAM, "serve", "-m", MODEL, "--port", "0", *map(str, options)],
+        self.process = subprocess.Popen([PROGRAM, "serve", "-m", model, "--port", "0", *map(str, options)],
                                         stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), line + self.read_log()

@@ -119,32 +119,34 @@ static bool begin(sp_offload *o, int64_t most)
     return true;
 }
 
-static int64_t n_near(const sp_offload *o)
+static int64_t most_near(const sp_offload *o)
 {
-    return sp_kv_pool_n_near(o->pool) - o->n_seats - o->n_spare;
+    return o->is_sparse ? o->max_near : o->n_budget - LEAST_NEAR;
 }
 
 bool sp_offload_is_full(const sp_offload *o)
 {
-    return n_near(o) >= o->max_near;
+    return sp_kv_pool_n_near(o->pool) >= most_near(o);
 }
 
 void sp_offload_turn(sp_offload *o)
 {
-    const int64_t start = sp_clock_us();
-    const int64_t enough = o->lacked ? LEAST_NEAR : o->max_near * 3 / 4; /* seats press blocks out */
+    const int64_t start = sp_clock_us(), need = sp_need_blocks(o);
+    const int64_t most = SP_MAX(SP_MIN(most_near(o), o->n_budget - need), LEAST_NEAR);
+    /* A layer of what leaves comes back as a window: so a little less than the most, or what seats press out. */
+    const int64_t enough = o->lacked ? LEAST_NEAR : SP_MIN(most_near(o) * 3 / 4, most);
     sp_offload_window_drop(o);
     if (atomic_exchange(&o->stale_seats, false)) {
         sp_seats_empty(o, -1);
         sp_residents_forget(o);
     }
-    while (collect(o, sp_offload_is_full(o)) && n_near(o) > enough) {
-        if (!begin(o, n_near(o) - enough)) break;
-        if (!sp_offload_is_full(o)) break;
+    while (collect(o, sp_kv_pool_n_near(o->pool) >= most) && sp_kv_pool_n_near(o->pool) > enough) {
+        if (!begin(o, sp_kv_pool_n_near(o->pool) - enough)) break;
+        if (sp_kv_pool_n_near(o->pool) < most) break;
         if (collect(o, true) && o->leaving.err != SP_OK) break;
     }
     o->lacked = false;
-    sp_seats_open(o, o->n_budget - SP_MAX(n_near(o) + 1, LEAST_NEAR));
+    sp_seats_open(o, o->n_budget - need - SP_MAX(sp_kv_pool_n_near(o->pool) + 1, LEAST_NEAR));
     o->stats.leave_us += sp_clock_us() - start;
 }
 
@@ -186,39 +188,44 @@ static sp_err write_away(void *user, sp_kv_run run, const uint8_t *from)
 /* -- opening -------------------------------------------------------------------------------- */
 
 /* share_out -- the budget, in blocks. Spare seats take memory of one layer at a time. */
-static sp_err share_out(sp_offload *o, const sp_offload_opts *opts)
+static sp_err share_out(const sp_kv_shape *shape, int64_t n_blocks, const sp_offload_opts *opts, sp_offload *o)
 {
-    const size_t block = sp_kv_block_bytes(&o->shape);
-    const size_t lists = (size_t)o->shape.n_layers * (size_t)o->shape.n_heads;
-    const size_t a_summary = sp_summary_bytes(SP_SUMMARY_BOUNDS, o->shape.head) + sizeof(float);
-    const size_t index =
-        lists * ((size_t)o->n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
+    const size_t block = sp_kv_block_bytes(shape);
+    const size_t lists = (size_t)shape->n_layers * (size_t)shape->n_heads;
+    const size_t a_summary = sp_summary_bytes(SP_SUMMARY_BOUNDS, shape->head) + sizeof(float);
+    const size_t index = lists * ((size_t)n_blocks * (a_summary + sizeof(uint32_t) + sp_pages_sum_bytes()));
     const size_t taken = index + opts->resident_bytes;
     const size_t rest = opts->max_bytes > taken ? opts->max_bytes - taken : 0;
     int64_t n = (int64_t)(rest / block);
-    o->n_spare = (int32_t)SP_MIN(n / 4, o->n_blocks / 8);
-    n -= SP_DIV_UP(o->n_spare, o->shape.n_layers);
+    o->n_spare = (int32_t)SP_MIN(n / 4, n_blocks / 8);
+    n -= SP_DIV_UP(o->n_spare, shape->n_layers);
     if (n < 8)
         return sp_fail(
             SP_E_ARG,
             "context memory of %zu bytes: the index of %lld blocks and resident heads take %zu, "
             "which leaves no 8 blocks of %zu",
-            opts->max_bytes, (long long)o->n_blocks, taken, block);
-    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, o->n_blocks / 2);
+            opts->max_bytes, (long long)n_blocks, taken, block);
+    o->n_seats = opts->n_seats ? opts->n_seats : (int32_t)SP_MIN(n - LEAST_NEAR, n_blocks / 2);
     if (o->n_seats >= n)
         return sp_fail(SP_E_ARG, "context memory of %zu bytes: %d seats take all of it",
                        opts->max_bytes, o->n_seats);
     o->n_budget = n;
     o->max_near = n - SP_MIN(o->n_seats, n * 3 / 4);
-    o->max_window = n * o->shape.n_layers * 15 / 16; /* seats make way */
+    o->max_window = n * shape->n_layers * 15 / 16; /* seats make way */
     o->max_bytes = opts->max_bytes;
     o->resident_bytes = opts->resident_bytes;
     return SP_OK;
 }
 
+int64_t sp_offload_n_extra(const sp_kv_shape *shape, int64_t n_blocks, const sp_offload_opts *opts)
+{
+    sp_offload share = {0};
+    return share_out(shape, n_blocks, opts, &share) == SP_OK ? (int64_t)share.n_seats + share.n_spare : 0;
+}
+
 static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
 {
-    SP_TRY(share_out(o, opts));
+    SP_TRY(share_out(&o->shape, opts->n_blocks ? opts->n_blocks : o->n_blocks, opts, o));
     SP_TRY(sp_kv_pool_let_leave(
         o->pool, &(sp_kv_elsewhere){.read = read_away, .write = write_away, .user = o}));
     SP_TRY(sp_pages_open(
@@ -229,8 +236,9 @@ static sp_err open_parts(sp_offload *o, const sp_offload_opts *opts)
         &o->pages));
     o->window.blocks = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
     o->window.is_in = SP_NEW_N(uint8_t, (size_t)o->n_blocks);
-    if (!o->window.blocks || !o->window.is_in)
-        return sp_fail_nomem((size_t)o->n_blocks * 5, "contexts beyond memory");
+    o->need.seen = SP_NEW_N(uint32_t, (size_t)o->n_blocks);
+    if (!o->window.blocks || !o->window.is_in || !o->need.seen)
+        return sp_fail_nomem((size_t)o->n_blocks * 9, "contexts beyond memory");
     SP_TRY(sp_residents_create(o));
     SP_TRY(sp_seats_create(o));
     if (pthread_create(&o->leaving.thread, NULL, write_batches, o) != 0)
@@ -277,6 +285,7 @@ void sp_offload_destroy(sp_offload *o)
     pthread_cond_destroy(&v->changed);
     sp_free(o->window.blocks);
     sp_free(o->window.is_in);
+    sp_free(o->need.seen);
     sp_free(o);
 }
 

@@ -31,6 +31,7 @@ typedef struct sp_offload sp_offload;
 
 typedef struct sp_offload_opts {
     sp_kv_pool *pool; /* borrowed; all of its blocks are free */
+    int64_t n_blocks; /* of contexts; the pool has sp_offload_n_extra more, for seats. 0: all, and seats are of them */
     const char *dir;  /* the folder whose disk holds blocks */
     const char *io;   /* as sp_aio_open; NULL: the best */
     size_t max_bytes; /* of memory: near blocks, seats, windows and summaries */
@@ -52,6 +53,9 @@ typedef struct sp_offload_stats {
     size_t record_bytes, max_bytes, seat_bytes;
 } sp_offload_stats;
 
+/* sp_offload_n_extra -- blocks that a pool for n_blocks of contexts needs beside them. */
+int64_t sp_offload_n_extra(const sp_kv_shape *shape, int64_t n_blocks, const sp_offload_opts *o);
+
 /* sp_offload_create -- Errors: SP_E_ARG when max_bytes has no room for a few blocks beside their
  * summaries; SP_E_UNSUPPORTED (sp_kv_pool_let_leave); SP_E_NOKV, SP_E_NOMEM; SP_E_IO names the
  * folder. */
@@ -64,8 +68,15 @@ void sp_offload_destroy(sp_offload *o);
 void sp_offload_rank(sp_offload *o, const float *difficulty);
 bool sp_offload_is_resident(const sp_offload *o, int layer);
 
-/* sp_offload_turn -- between steps: blocks beyond the budget leave. Waits for the file only while near
- * blocks exceed the budget. A file that cannot be written keeps blocks near, and is logged. */
+/* sp_offload_begin_step -- nothing is known of the next step. sp_offload_add_slice -- it also computes *n tokens of a
+ * plan, fewer if the blocks that they fill would leave the budget no room for a layer's window. False, and nothing is
+ * added, where the windows of what was added so far and of this plan exceed the budget together; one alone is always
+ * added. */
+void sp_offload_begin_step(sp_offload *o);
+bool sp_offload_add_slice(sp_offload *o, const sp_plan *p, int *n);
+
+/* sp_offload_turn -- before a step: blocks leave, so that near ones, seats and what the step needs stay in the budget.
+ * Waits for the file only while they exceed it. A file that cannot be written keeps blocks near, and is logged. */
 void sp_offload_turn(sp_offload *o);
 /* sp_offload_is_full -- near blocks fill their part of the budget: load nothing for now. */
 bool sp_offload_is_full(const sp_offload *o);

@@ -57,6 +57,13 @@ typedef struct sp_window {
     int layer;
 } sp_window;
 
+/* What the next step reads and writes, at most. */
+typedef struct sp_need {
+    uint32_t *seen;           /* [n_blocks] the step that last counted the block */
+    uint32_t step;
+    int64_t n_read, n_fresh;  /* blocks of each layer that come into its window, at most; blocks it writes */
+} sp_need;
+
 struct sp_offload {
     sp_kv_pool *pool;
     sp_kv_shape shape;
@@ -71,6 +78,7 @@ struct sp_offload {
     int32_t n_spare;         /* more, of the layer that is computed only */
     int spare_layer;
     bool lacked; /* a step wanted more seats than were open */
+    bool is_sparse; /* somebody reads seats: near blocks leave part of the budget to them */
     sp_seat_policy policy;
     sp_row *rows;          /* [L, G] */
     sp_arrivals *arrivals; /* [L] */
@@ -83,6 +91,7 @@ struct sp_offload {
     uint8_t *is_resident; /* [L] the first n_resident of them */
     int n_resident;
 
+    sp_need need;
     sp_window window;
     sp_leaving leaving;
     uint32_t hand; /* where the search for blocks that leave continues */
@@ -104,6 +113,9 @@ static inline sp_pages_run sp_offload_run(const sp_offload *o, sp_kv_run run, ui
                           .row_bytes = sp_kv_pool_layer_block_bytes(o->pool),
                           .at = at};
 }
+
+/* sp_need_blocks -- of the budget, for what the next step reads and writes. */
+int64_t sp_need_blocks(const sp_offload *o);
 
 sp_err sp_residents_create(sp_offload *o) SP_MUST_CHECK;
 void sp_residents_destroy(sp_offload *o);

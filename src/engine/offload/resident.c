@@ -42,11 +42,6 @@ bool sp_offload_is_resident(const sp_offload *o, int layer)
     return o->is_resident[layer];
 }
 
-static int64_t n_away(const sp_offload *o)
-{
-    return o->n_blocks - sp_kv_pool_n_free(o->pool) - sp_kv_pool_n_near(o->pool);
-}
-
 /* stop -- the easiest of the resident layers leaves memory. */
 static void stop(sp_offload *o)
 {
@@ -57,14 +52,14 @@ static void stop(sp_offload *o)
 
 void sp_residents_begin(sp_offload *o)
 {
-    if (o->resident_bytes == 0 || n_away(o) > 0) return; /* I2 */
+    if (o->resident_bytes == 0 || sp_kv_pool_n_away(o->pool) > 0) return; /* I2 */
     o->n_resident = o->shape.n_layers;
     for (int l = 0; l < o->n_resident; l++) o->is_resident[l] = 1;
 }
 
 void sp_residents_fit(sp_offload *o)
 {
-    const size_t block = sp_kv_pool_layer_block_bytes(o->pool), away = (size_t)n_away(o);
+    const size_t block = sp_kv_pool_layer_block_bytes(o->pool), away = (size_t)sp_kv_pool_n_away(o->pool);
     while (o->n_resident && (size_t)o->n_resident * away * block > o->resident_bytes) stop(o);
 }
 

@@ -300,5 +300,6 @@ static void ahead(void *user, int layer, int kv_head, const uint32_t *blocks, in
 sp_block_source sp_offload_source(sp_offload *o, sp_seat_policy policy)
 {
     o->policy = policy;
+    o->is_sparse = true;
     return (sp_block_source){.want = want, .wait = wait_for, .ahead = ahead, .user = o};
 }

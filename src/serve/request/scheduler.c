@@ -89,6 +89,7 @@ static int add_slices(sp_context *c, int n_slices, sp_request_state state, int *
     const bool decodes = any_decodes(c);
     for (sp_request *r = c->running; r && *room > 0; r = r->next) {
         int n = r->state == state ? SP_MIN(*room, n_rows(r, decodes)) : 0;
+        if (n > 0 && c->offload && !sp_offload_add_slice(c->offload, &r->plans.now, &n)) n = 0;
         if (n > 0) n_slices = add_slice(c, n_slices, r, n);
         *room -= n;
     }
@@ -98,6 +99,7 @@ static int add_slices(sp_context *c, int n_slices, sp_request_state state, int *
 static int compose(sp_context *c)
 {
     int room = c->limits.n_batch;
+    if (c->offload) sp_offload_begin_step(c->offload);
     int n_slices = add_slices(c, 0, SP_REQ_DECODE, &room);
     c->step.n_decoding = n_slices; /* a token each */
     if (room > 0) room = sp_budget_rows(&c->step.budget, n_slices, room, c->loads.token_us);

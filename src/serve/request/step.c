@@ -91,6 +91,8 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
     bool decodes = r->state == SP_REQ_DECODE;
     sp_share_serve(r->place.share, decodes ? 0 : n, decodes ? n : 0);
     r->plans.next_todo += n;
+    if (r->ctx->offload) /* so that they can leave memory while the prompt grows */
+        sp_plan_seal_done(&r->plans.now, r->plans.next_todo - n, r->plans.next_todo);
     if (r->plans.next_todo < r->plans.now.n_todo) return; /* more of this plan to come */
     if (r->state == SP_REQ_DECODE) {
         sp_request_take_token(r, logits);
