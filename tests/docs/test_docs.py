@@ -204,6 +204,21 @@ def test_every_route_is_described():
     assert "/v1/documents/" in below
 
 
+def test_the_header_of_loading_names_its_files():
+    """Every file that the calls from sp_request_load pass is in the list of load.h, by name or by a folder of it."""
+    said = (ROOT / "src/serve/request/load.h").read_text(encoding="utf-8").split("*/")[0]
+    loader = importlib.machinery.SourceFileLoader("road", str(ROOT / "scripts/road"))
+    road = importlib.util.module_from_spec(importlib.util.spec_from_loader("road", loader))
+    loader.exec_module(road)
+    passed, _ = road.road("sp_request_load")
+    folders = ("cache/", "engine/offload/", "store/aio/")
+    assert all(f in said for f in folders) and len(passed) > 20
+    others = [f for f in passed if not f.startswith(folders) and f not in ("store/files.c", "store/files.h")]  # of offload
+    assert [f for f in others if f not in said] == [] and len(others) <= 12
+    assert [f for f in re.findall(r"\b(?:serve|store)/[\w/]+\.[ch]\b", said) if not (ROOT / "src" / f).is_file()] == []
+    assert {"store/host/tier.c", "store/disk/read.c"} <= set(re.findall(r"store/\w+/\w+\.c", said))  # through a table
+
+
 def test_the_page_of_the_c_library_is_current():
     done = subprocess.run(["python3", "scripts/api-page", "--check"], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -2,14 +2,20 @@
  *
  *   serve/request/load.c    which copies a request waits for, and how long
  *   serve/tiers/loads.c     a load: tries the tiers, times out, ends in the ledger   (serve/tiers/tiers.h)
- *   cache/ledger_tiers.c    FREE -> LOADING -> READY; blocks for it                  (cache/ledger.h)
+ *   serve/tiers/tiers.c     the tiers there are, and which is the highest that has a copy
+ *   serve/tiers/swap.c      the key of a copy in a tier: sp_tiers_move_of
+ *   cache/                  ledger_tiers.c: FREE -> LOADING -> READY, with blocks, for which others may leave
  *   store/moves.c           header and layers between a tier and blocks              (store/moves.h)
+ *   store/record.c          the header of a copy; store/notes.c: what is kept beside its keys
  *   store/tier.c            operations of any tier: queues, deadlines, ends          (store/tier.h)
  *   store/host/tier.c       the host tier
  *   store/disk/read.c       the disk tier, with store/aio/ for its reads
- *   store/record.c          the header of a copy; store/notes.c: what is kept beside its keys
  *   serve/tiers/posts.c     the end of a load, back on the engine thread
- *   serve/tiers/paths.c     path copies, when a store opens */
+ *   serve/request/find.c    what cannot be loaded is looked up once more; store/disk/others.c and store/table.c say
+ *                           whether another model has it
+ *
+ * engine/offload/ makes room first where the context is in a file; serve/tiers/paths.c adopts path copies when a store
+ * opens. `scripts/road sp_request_load` follows the calls; a test compares them with this list. */
 #ifndef SP_SERVE_LOAD_H
 #define SP_SERVE_LOAD_H
 
