@@ -13,7 +13,8 @@ extern "C" {
 #define SP_DEFAULT_SHARE 0.15f
 
 typedef struct sp_quality_info {
-    const char *name, *policy; /* "balanced", and the reuse policy that it is unless calibrated otherwise */
+    const char *name, *policy; /* "balanced", and the reuse policy that it is unless calibrated otherwise ... */
+    float recompute;           /* ... with its share */
     const char *help;
 } sp_quality_info;
 

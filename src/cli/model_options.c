@@ -169,7 +169,8 @@ void model_options_compares(model_options *m)
         for (size_t i = 0; i < sizeof hidden / sizeof *hidden; i++)
             if (o->dest == hidden[i]) o->common = false;
     for (opt *o = m->table; o->kind != OPT_END; o++)
-        if (o->dest == &m->quality) memmove(o, o + 1, (size_t)(m->table + sizeof m->table / sizeof *m->table - o - 1) * sizeof *o);
+        if (o->dest == &m->quality)
+            memmove(o, o + 1, (size_t)(m->table + sizeof m->table / sizeof *m->table - o - 1) * sizeof *o);
 }
 
 static void log_line(sp_log_level level, const char *line, void *user)

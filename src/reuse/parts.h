@@ -7,7 +7,7 @@
 /* SP_REUSE_POLICIES -- all policies that a user can name, in the order of help texts: X(full) is sp_reuse_full. The
  * one list: a new policy is a file and a word here. */
 #define SP_REUSE_POLICIES(X) \
-    X(off) X(prefix) X(set) X(full) X(random) X(link) X(h2o) X(blend) X(craft) X(fusion) X(flow)
+    X(off) X(prefix) X(set) X(full) X(random) X(link) X(h2o) X(blend) X(craft) X(fusion) X(flow) X(inplace)
 
 #define X(name) extern const sp_reuse_policy sp_reuse_##name;
 SP_REUSE_POLICIES(X)

@@ -34,7 +34,7 @@ static const char about[] =
  * diverge from it by more than rounding. */
 static bool any_differs(const calibrating *c)
 {
-    if (c->by_loss) return c->sums[CALIBRATE_FULL].kl_all > ROUNDING;
+    if (c->by_loss) return c->sums[CALIBRATE_NONE].kl_all > ROUNDING;
     for (int i = 0; i < c->in.n_questions; i++)
         for (int s = 1; s < c->settings.n; s++) {
             const eval_row *row = c->rows + (size_t)i * (size_t)c->settings.n;
@@ -80,7 +80,8 @@ static bool measure(calibrating *c)
 
 static void drop(calibrating *c)
 {
-    for (size_t i = 0; c->rows && i < (size_t)c->in.n_questions * (size_t)c->settings.n; i++) eval_row_drop(&c->rows[i]);
+    const size_t n = c->rows ? (size_t)c->in.n_questions * (size_t)c->settings.n : 0;
+    for (size_t i = 0; i < n; i++) eval_row_drop(&c->rows[i]);
     free(c->rows);
     free(c->sums);
     eval_input_close(&c->in);
@@ -174,7 +175,7 @@ static bool save(const calibrating *c, int chosen)
     policy_of(c, chosen, policy);
     if (!keep_entry(c, SP_CALIBRATED_POLICIES, policy, chosen) ||
         !keep_entry(c, SP_CALIBRATED_QUALITIES, "balanced", chosen) ||
-        (c->by_loss && !keep_entry(c, SP_CALIBRATED_QUALITIES, "fast", CALIBRATE_FULL)))
+        (c->by_loss && !keep_entry(c, SP_CALIBRATED_QUALITIES, "fast", CALIBRATE_NONE)))
         return false;
     printf("%s.reuse.json: %s %s %.4g\n", c->m.ctx.model, policy, c->alphas ? "alpha" : "recompute",
            c->alphas ? v->amount : (double)v->reuse.recompute);
@@ -253,20 +254,20 @@ static int open_input(calibrating *c)
     return eval_input_open("calibrate", &c->o, &c->m, &c->settings, &c->in);
 }
 
-/* make_settings -- off; for losses full, on the same copies as the policy; and the policy at each ratio. */
+/* make_settings -- off, and the policy at each ratio; for losses first at 0, which is what "fast" loses. */
 static bool make_settings(calibrating *c)
 {
-    bool fused;
-    char list[64];
-    cli_policy_find(c->policy, &fused);
-    snprintf(list, sizeof list, "%s%s%s%s", c->by_loss ? "full" : "", c->by_loss && fused ? CLI_FUSED : "",
-             c->by_loss ? "," : "", c->policy);
-    return eval_settings_make(list, c->ratios, c->alphas, &c->settings);
+    char *ratios = cli_join(c->by_loss && !c->alphas ? "0," : "", c->ratios);
+    char *alphas = c->alphas ? cli_join(c->by_loss ? "0," : "", c->alphas) : NULL;
+    const bool made = eval_settings_make(c->policy, ratios, alphas, &c->settings);
+    free(ratios);
+    free(alphas);
+    return made;
 }
 
 int lab_calibrate(int argc, char **argv)
 {
-    calibrating c = {.policy = "fusion", .ratios = RATIOS, .measure = "likelihood", .keep = 0.95f, .loss = 0.02f};
+    calibrating c = {.policy = "inplace", .ratios = RATIOS, .measure = "likelihood", .keep = 0.95f, .loss = 0.02f};
     char help[192];
     model_options_init(&c.m);
     model_options_compares(&c.m);
@@ -284,7 +285,7 @@ int lab_calibrate(int argc, char **argv)
         {OPT_FLAG, "dry-run", 0, NULL, &c.dry, "print the choice, save nothing", .common = true},
         {0},
     };
-    snprintf(help, sizeof help, "one of %s; with fused copies: +fused after it (fusion)",
+    snprintf(help, sizeof help, "one of %s; with fused copies: +fused after it (inplace)",
              cli_policy_names(CLI_RECOMPUTING));
     for (opt *o = c.o.table; o->kind != OPT_END; o++)
         if (o->dest == &c.o.questions) o->required = false;

@@ -10,7 +10,7 @@
 #include "lab/eval/report.h"
 #include "serve/check/calibration.h"
 
-#define CALIBRATE_FULL 1 /* by loss: the setting that recomputes nothing; the policy's follow */
+#define CALIBRATE_NONE 1 /* by loss: the setting that recomputes nothing */
 
 typedef struct calibrating {
     eval_options o;

@@ -17,10 +17,11 @@ static void print_losses(const calibrating *c, int chosen)
     printf("%d %s, %s; NLL of full attention %.3f\n%12s %11s %8s %18s %9s\n", c->in.n_questions,
            c->passages ? "passages" : "questions", c->policy, c->sums[0].nll, c->alphas ? "alpha" : "recompute",
            "recomputed", "loss", "95 % interval", "off/this");
-    for (int s = CALIBRATE_FULL; s < c->settings.n; s++) {
+    for (int s = CALIBRATE_NONE; s < c->settings.n; s++) {
         const eval_setting *v = &c->settings.v[s];
         const calibrated_loss lost = calibrate_loss(c, s);
-        printf("%12.4g %9.1f %% %6.2f %% %7.2f to %5.2f %% %8.1fx%s\n", c->alphas ? v->amount : (double)v->reuse.recompute,
+        printf("%12.4g %9.1f %% %6.2f %% %7.2f to %5.2f %% %8.1fx%s\n",
+               c->alphas ? v->amount : (double)v->reuse.recompute,
                c->sums[s].recomputed * 100, lost.mean * 100, lost.low * 100, lost.high * 100, c->sums[s].speedup,
                s == chosen ? "  <-" : "");
     }
@@ -30,7 +31,7 @@ static void print_losses(const calibrating *c, int chosen)
 static int least(const calibrating *c, bool certain)
 {
     int best = 0;
-    for (int s = CALIBRATE_FULL + 1; s < c->settings.n; s++) {
+    for (int s = CALIBRATE_NONE; s < c->settings.n; s++) {
         const calibrated_loss lost = calibrate_loss(c, s);
         const double most = certain ? lost.high : lost.mean;
         if (most <= (double)c->loss && (!best || c->sums[s].recomputed < c->sums[best].recomputed)) best = s;

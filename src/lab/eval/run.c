@@ -7,7 +7,7 @@
  *   common   off, full, random, h2o,      each chunk gets a plain copy (and a fused copy for
  *            blend, fusion, flow          "+fused"). These settings keep nothing else, so they can
  *                                         share the lane
- *   traces   craft                        craft keeps placed copies, and would find this very prompt
+ *   traces   craft, inplace               craft keeps placed copies, and would find this very prompt
  *                                         in a second run. So the cache is emptied, and two other
  *                                         prompts place this question's chunks: chunks of the next
  *                                         question, then every other chunk of this one
@@ -44,6 +44,8 @@ typedef struct lane {
     sp_context *ctx;
     bool compares_kv;      /* its settings' keys and values are compared with those of off */
     sp_request *reference; /* this question under off */
+    const eval_question *kept; /* its chunks have copies of a steady policy ... */
+    const char *kept_by;       /* ... with these parameters */
 } lane;
 
 struct eval_run {
@@ -230,11 +232,14 @@ static bool read_elsewhere(const eval_run *e, sp_context *c, const asked *a,
 }
 
 /* make_copies -- that a setting starts with. */
-static bool make_copies(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
+static bool make_copies(const eval_run *e, lane *l, const eval_setting *s, const asked *a,
                         const sp_prompt *p)
 {
     if (e->o.cold || s->habits & EVAL_STREAM) return true;
     if (s->habits & EVAL_TRACES) {
+        if (s->habits & EVAL_STEADY && l->kept == a->q && strcmp(l->kept_by, s->spec) == 0) return true;
+        l->kept = s->habits & EVAL_STEADY ? a->q : NULL;
+        l->kept_by = s->spec;
         sp_context_forget(l->ctx);
         return (s->reuse.unfused || fuse_all(e, l->ctx, a)) &&
                read_elsewhere(e, l->ctx, a, &s->reuse);
@@ -246,7 +251,7 @@ static bool make_copies(const eval_run *e, const lane *l, const eval_setting *s,
 }
 
 /* prepare -- and moves them to the host, if they are to come from there. */
-static bool prepare(const eval_run *e, const lane *l, const eval_setting *s, const asked *a,
+static bool prepare(const eval_run *e, lane *l, const eval_setting *s, const asked *a,
                     const sp_prompt *p)
 {
     return make_copies(e, l, s, a, p) &&

@@ -15,9 +15,9 @@
 #define VERSION 1
 
 static const sp_quality_info qualities[] = {
-    {"exact", "prefix", "answers equal those of full attention"},
-    {"balanced", "fusion", "recompute what the question looks at"},
-    {"fast", "full", "recompute nothing"},
+    {"exact", "prefix", 0, "answers equal those of full attention"},
+    {"balanced", "inplace", SP_DEFAULT_SHARE, "recompute what the question looks at"},
+    {"fast", "inplace", 0, "recompute nothing"},
 };
 
 const sp_quality_info *sp_qualities(int *n)
@@ -170,7 +170,8 @@ sp_err sp_calibration_of_quality(const char *quality, const char *model, sp_cali
     sp_calibration found = {.recompute = 0};
     SP_TRY(sp_reuse_parse(q->policy, &info, NULL));
     if (model && !info->exact) SP_TRY(read_entry(model, SP_CALIBRATED_QUALITIES, quality, read_quality, &found));
-    if (!found.calibrated) SP_TRY(sp_calibration_of_policy(q->policy, model, &found));
+    if (!found.calibrated && q->recompute > 0) SP_TRY(sp_calibration_of_policy(q->policy, model, &found));
+    if (!found.calibrated && !(q->recompute > 0)) snprintf(found.policy, sizeof found.policy, "%s", q->policy);
     *out = found;
     return SP_OK;
 }
