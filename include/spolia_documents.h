@@ -28,10 +28,14 @@ typedef struct sp_documents_opts {
 } sp_documents_opts;
 
 /* sp_documents_open -- o NULL: defaults. The context must outlive it. Deletions that a crash interrupted
- * are finished by sp_documents_tick. Errors: SP_E_IO, SP_E_FORMAT (not such a file), SP_E_NOMEM. */
+ * are finished by sp_documents_tick. Errors: SP_E_IO, SP_E_FORMAT (damaged),
+ * SP_E_UNSUPPORTED (not such a file, or of another version), SP_E_NOMEM. */
 SP_API sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents **out);
 /* sp_documents_close -- before sp_context_stop. Texts in memory are gone, copies of them stay. */
 SP_API void sp_documents_close(sp_documents *d);
+/* sp_documents_writes -- false: the file is on a file system that is mounted read-only. Documents are found and read;
+ * put, pin, expire and remove return SP_E_UNSUPPORTED, and documents whose time is over are hidden, not erased. */
+SP_API bool sp_documents_writes(const sp_documents *d);
 
 typedef struct sp_document_new {
     const char *id;    /* of the caller, at most 256 bytes; NULL: made from the content */
@@ -137,6 +141,22 @@ typedef struct sp_documents_removed {
  * the store cannot be written: the document is hidden then, and the next tick tries again. */
 SP_API sp_err sp_documents_remove(sp_documents *d, const char *salt, const char *id,
                                   int64_t timeout_us, sp_documents_removed *out);
+
+/* Called for every document that is lost; id NULL: not even its name could be read. Borrowed. */
+typedef void sp_documents_lost(const char *id, const char *title, void *user);
+
+typedef struct sp_documents_repaired {
+    bool was_whole; /* nothing was changed */
+    int64_t n_saved, n_lost;
+} sp_documents_repaired;
+
+/* sp_documents_repair -- of a damaged file of registered documents (sp_documents_opts.path), which no process has open:
+ * documents that can be read whole move to a new file of this name, and the damaged one is kept as "<path>.damaged".
+ * Copies of the others are erased by the first sp_documents_tick, as far as their chunks can be read.
+ * sp_documents_rebuild: the new file has no documents, whatever can be read. `lost` may be NULL.
+ * Errors: SP_E_NOTFOUND, SP_E_IO, SP_E_NOMEM; SP_E_FORMAT: nothing can be read (repair). */
+SP_API sp_err sp_documents_repair(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out);
+SP_API sp_err sp_documents_rebuild(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out);
 
 /* sp_documents_tick -- removes documents whose time is over, finishes interrupted deletions, and pins new
  * copies of pinned documents. now_s: since 1970. To be called about once a second. */

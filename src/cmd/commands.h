@@ -18,6 +18,7 @@ int cmd_config(int argc, char **argv);
 int cmd_pull(int argc, char **argv);
 
 extern const cli_command cmd_caches[]; /* `spolia cache NAME` */
+extern const cli_command cmd_documents[]; /* `spolia documents NAME` */
 extern const cli_command cmd_graphs[]; /* `spolia graph NAME`; the last has no name */
 
 #endif

@@ -16,6 +16,7 @@ static const cli_command commands[] = {
      .subcommands = cmd_graphs},
     {"cache", ASK, "look into a store of copies, check it, move it, make it smaller",
      .subcommands = cmd_caches},
+    {"documents", ASK, "repair or rebuild a server's file of registered documents", .subcommands = cmd_documents},
     {"serve", ASK, "answer OpenAI-compatible clients over HTTP", cmd_serve},
     {"run", ASK, "generate text from a prompt", cmd_run},
     {"inspect", INSIDE, "print what a model file contains", cmd_inspect},

@@ -72,16 +72,31 @@ sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing)
     return sp_fail(code, "%s: %s: %s%s", path, doing, system_knows ? strerror(os) : why, advice);
 }
 
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (slash == path) return sp_strdup_n("/", 1);
+    return slash ? sp_strdup_n(path, (size_t)(slash - path)) : sp_strdup_n(".", 1);
+}
+
+sp_err sp_db_place(const char *path, sp_db_place_kind *out)
+{
+    const bool there = access(path, F_OK) == 0;
+    char *folder = there ? NULL : folder_of(path);
+    if (!there && !folder) return sp_fail_nomem(strlen(path), "a folder name");
+    const bool fixed = faccessat(AT_FDCWD, there ? path : folder, W_OK, AT_EACCESS) != 0 && errno == EROFS;
+    sp_free(folder);
+    *out = !fixed ? SP_DB_WRITABLE : there ? SP_DB_FIXED : SP_DB_FIXED_AND_NONE;
+    return SP_OK;
+}
+
 /* check_folder -- whether a new file can be made there: SQLite, which then tries to read it, would
  * only say that there is none. */
 static sp_err check_folder(const char *path)
 {
     struct stat st;
     if (stat(path, &st) == 0 || errno != ENOENT) return SP_OK;
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == path ? sp_strdup_n("/", 1)
-                   : slash       ? sp_strdup_n(path, (size_t)(slash - path))
-                                 : sp_strdup_n(".", 1);
+    char *folder = folder_of(path);
     if (!folder) return sp_fail_nomem(strlen(path), "a folder name");
     bool good = faccessat(AT_FDCWD, folder, W_OK | X_OK, AT_EACCESS) == 0;
     sp_err err =

@@ -10,6 +10,10 @@
  * SP_E_FORMAT for a file that is damaged or no database, or else SP_E_IO. */
 sp_err sp_db_fail(sqlite3 *db, const char *path, const char *doing);
 
+/* sp_db_place -- whether the file system of a path is mounted read-only, and then whether the file is there. */
+typedef enum sp_db_place_kind { SP_DB_WRITABLE, SP_DB_FIXED, SP_DB_FIXED_AND_NONE } sp_db_place_kind;
+sp_err sp_db_place(const char *path, sp_db_place_kind *out) SP_MUST_CHECK;
+
 /* sp_db_open -- opens a connection that distrusts the file (no functions or tables that its schema
  * names beyond the harmless ones). Checks nothing of its content. doing: what an error says was
  * tried. */

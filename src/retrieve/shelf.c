@@ -10,6 +10,7 @@
  *   chunks     in the order of the document; dressed and bare: content ids (shelf.h) */
 #define APPLICATION_ID 0x53504F44
 #define SCHEMA_VERSION 1
+#define MEMORY         ":memory:"
 
 static const char schema[] =
     "PRAGMA application_id = 0x53504F44;"
@@ -28,6 +29,13 @@ static const char schema[] =
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
+sp_err sp_shelf_damage(const sp_shelf *s, sp_err err)
+{
+    if (err != SP_E_FORMAT) return err;
+    return sp_fail(err, "%s: registered documents: %s; spolia documents repair %s saves what can be read", s->path,
+                   sqlite3_errmsg(s->db), s->path);
+}
+
 /* What the tick looks for each second is found without a walk over all documents; files of earlier programs get
  * these here. */
 static const char indices[] =
@@ -35,45 +43,74 @@ static const char indices[] =
     "CREATE INDEX IF NOT EXISTS ending ON documents (expires) WHERE doomed = 0 AND expires > 0;"
     "CREATE INDEX IF NOT EXISTS pinned ON documents (row) WHERE doomed = 0 AND pinned = 1;";
 
+static sp_err exec(sp_shelf *s, const char *sql)
+{
+    return sp_shelf_damage(s, sp_db_exec(s->db, s->path, sql));
+}
+
+static sp_err number(sp_shelf *s, const char *sql, int64_t *out)
+{
+    return sp_shelf_damage(s, sp_db_number(s->db, s->path, sql, out));
+}
+
 static sp_err check(sp_shelf *s)
 {
     int64_t id, version, n_tables;
-    SP_TRY(sp_db_number(s->db, s->path, "PRAGMA application_id", &id));
-    SP_TRY(sp_db_number(s->db, s->path, "PRAGMA user_version", &version));
-    SP_TRY(sp_db_number(s->db, s->path, "SELECT count(*) FROM sqlite_schema", &n_tables));
-    if (n_tables == 0 && id == 0) return sp_db_exec(s->db, s->path, schema);
+    SP_TRY(number(s, "PRAGMA application_id", &id));
+    SP_TRY(number(s, "PRAGMA user_version", &version));
+    SP_TRY(number(s, "SELECT count(*) FROM sqlite_schema", &n_tables));
+    if (n_tables == 0 && id == 0) return exec(s, schema);
     if (id != APPLICATION_ID)
-        return sp_fail(SP_E_FORMAT, "%s: not a file of registered documents", s->path);
+        return sp_fail(SP_E_UNSUPPORTED, "%s: not a file of registered documents", s->path);
     if (version != SCHEMA_VERSION)
-        return sp_fail(SP_E_FORMAT,
+        return sp_fail(SP_E_UNSUPPORTED,
                        "%s: registered documents of version %lld, this program reads %d", s->path,
                        (long long)version, SCHEMA_VERSION);
     return SP_OK;
+}
+
+/* open_file -- of a file system that is read-only the file that is there, or none. */
+static sp_err open_file(sp_shelf *s)
+{
+    static const char doing[] = "cannot open registered documents";
+    sp_db_place_kind place;
+    SP_TRY(sp_db_place(s->path, &place));
+    s->read_only = place != SP_DB_WRITABLE;
+    const char *path = place == SP_DB_FIXED_AND_NONE ? MEMORY : s->path;
+    return sp_db_open(path, doing, place != SP_DB_FIXED, &s->db);
+}
+
+/* prepare_file -- makes an empty file one of documents. What a crash left half added is doomed. */
+static sp_err prepare_file(sp_shelf *s)
+{
+    SP_TRY(exec(s, "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE;"
+                   "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;"));
+    SP_TRY(check(s));
+    if (s->read_only) return SP_OK;
+    SP_TRY(exec(s, indices));
+    return exec(s, "UPDATE documents SET doomed = 1 WHERE doomed = 2");
 }
 
 sp_err sp_shelf_open(const char *path, sp_shelf **out)
 {
     sp_shelf *s = SP_NEW(sp_shelf);
     if (!s) return sp_fail_nomem(sizeof *s, "registered documents");
-    if (!path) path = ":memory:";
+    if (!path) path = MEMORY;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->turn, NULL);
     s->path = sp_strdup_n(path, strlen(path));
-    sp_err err = s->path ? SP_OK : sp_fail_nomem(strlen(path), "a file name");
-    if (err == SP_OK) err = sp_db_open(path, "cannot open registered documents", true, &s->db);
-    if (err == SP_OK)
-        err = sp_db_exec(s->db, path,
-                         "PRAGMA secure_delete = ON; PRAGMA journal_mode = DELETE;"
-                         "PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = ON;");
-    if (err == SP_OK) err = check(s);
-    if (err == SP_OK) err = sp_db_exec(s->db, path, indices);
-    if (err == SP_OK)
-        err = sp_db_exec(s->db, path, "UPDATE documents SET doomed = 1 WHERE doomed = 2");
+    sp_err err = s->path ? open_file(s) : sp_fail_nomem(strlen(path), "a file name");
+    if (err == SP_OK) err = prepare_file(s);
     if (err == SP_OK)
         *out = s;
     else
         sp_shelf_close(s);
     return err;
+}
+
+bool sp_shelf_writes(const sp_shelf *s)
+{
+    return !s->read_only;
 }
 
 void sp_shelf_close(sp_shelf *s)
@@ -106,15 +143,18 @@ void sp_shelf_leave(sp_shelf *s)
 
 sp_err sp_shelf_begin(sp_shelf *s)
 {
+    if (s->read_only)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: the file system is read-only; registered documents are only read",
+                       s->path);
     sp_shelf_enter(s);
-    sp_err err = sp_db_exec(s->db, s->path, "BEGIN IMMEDIATE");
+    sp_err err = exec(s, "BEGIN IMMEDIATE");
     if (err != SP_OK) sp_shelf_leave(s);
     return err;
 }
 
 sp_err sp_shelf_end(sp_shelf *s, sp_err err)
 {
-    if (err == SP_OK) err = sp_db_exec(s->db, s->path, "COMMIT");
+    if (err == SP_OK) err = exec(s, "COMMIT");
     if (err != SP_OK) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
     sp_shelf_leave(s);
     return err;
@@ -130,10 +170,15 @@ static void bind_digest(sqlite3_stmt *q, int at, const sp_digest *d)
     sqlite3_bind_blob(q, at, d->b, sizeof d->b, SQLITE_STATIC);
 }
 
+static sp_err failed_to_write(sp_shelf *s)
+{
+    return sp_shelf_damage(s, sp_db_fail(s->db, s->path, "cannot write registered documents"));
+}
+
 sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed)
 {
     bool done = sqlite3_step(q) == SQLITE_DONE;
-    sp_err err = done ? SP_OK : sp_db_fail(s->db, s->path, "cannot write registered documents");
+    sp_err err = done ? SP_OK : failed_to_write(s);
     if (done && n_changed) *n_changed = sqlite3_changes(s->db);
     sqlite3_finalize(q);
     return err;
@@ -141,7 +186,7 @@ sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed)
 
 sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q)
 {
-    return sp_db_prepare(s->db, s->path, sql, q);
+    return sp_shelf_damage(s, sp_db_prepare(s->db, s->path, sql, q));
 }
 
 sp_err sp_shelf_not_found(const char *id)
@@ -202,7 +247,7 @@ static sp_err add_chunks(sp_shelf *s, int64_t row, const sp_shelf_chunk *chunks,
     sp_err err = SP_OK;
     for (int i = from; i < to && err == SP_OK; i++)
         if (!add_chunk(q, i, &chunks[i]))
-            err = sp_db_fail(s->db, s->path, "cannot write registered documents");
+            err = failed_to_write(s);
     sqlite3_finalize(q);
     return err;
 }

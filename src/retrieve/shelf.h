@@ -25,11 +25,25 @@ typedef struct sp_shelf_chunk {
     int32_t n_tokens;
 } sp_shelf_chunk;
 
-/* path NULL: in memory. Errors: SP_E_IO, SP_E_FORMAT, SP_E_NOMEM. */
+/* path NULL: in memory. On a file system that is read-only, what is there is read, and every change is
+ * SP_E_UNSUPPORTED. Errors: SP_E_IO, SP_E_FORMAT, SP_E_NOMEM. */
 sp_err sp_shelf_open(const char *path, sp_shelf **out) SP_MUST_CHECK;
+bool sp_shelf_writes(const sp_shelf *s);
 void sp_shelf_close(sp_shelf *s);
 /* sp_shelf_version -- another one after each change that this process makes. */
 uint64_t sp_shelf_version(sp_shelf *s);
+
+/* sp_shelf_is_whole -- whether all of a file can be read. Errors: SP_E_NOTFOUND, SP_E_IO, SP_E_NOMEM.
+ * sp_shelf_repair -- replaces the file, which is kept as "<path>.damaged", by one of what can be read; without
+ * `save` by one that has no live documents. What is lost is doomed. No other process may have it open. Errors: as
+ * open; SP_E_FORMAT: with `save`, not even its tables can be read. */
+typedef struct sp_shelf_repair_opts {
+    bool save;
+    sp_documents_lost *lost; /* may be NULL */
+    void *user;
+} sp_shelf_repair_opts;
+sp_err sp_shelf_is_whole(const char *path, bool *whole) SP_MUST_CHECK;
+sp_err sp_shelf_repair(const char *path, const sp_shelf_repair_opts *o, sp_documents_repaired *out) SP_MUST_CHECK;
 
 typedef struct sp_shelf_row {
     const char *tenant, *id, *title;

@@ -22,6 +22,7 @@ struct sp_shelf {
     uint64_t n_tickets, n_served;
     sqlite3 *db; /* used by the thread whose ticket is n_served */
     char *path;
+    bool read_only; /* on a file system that is */
 };
 
 #define SP_SHELF_CHUNK_COLUMNS "c.document, c.at, d.id, c.title, c.text, d.tenant"
@@ -29,7 +30,7 @@ struct sp_shelf {
 /* sp_shelf_enter -- waits for the connection, first come first served; sp_shelf_leave gives it back. */
 void sp_shelf_enter(sp_shelf *s);
 void sp_shelf_leave(sp_shelf *s);
-/* sp_shelf_begin -- enters and begins a transaction. sp_shelf_end commits it, or rolls it back after an
+/* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED where nothing can be written. sp_shelf_end commits it, or rolls it back after an
  * error, and leaves. */
 sp_err sp_shelf_begin(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
@@ -39,6 +40,8 @@ sp_err sp_shelf_prepare(sp_shelf *s, const char *sql, sqlite3_stmt **q) SP_MUST_
 sp_err sp_shelf_finish(sp_shelf *s, sqlite3_stmt *q, int *n_changed) SP_MUST_CHECK;
 void sp_shelf_bind_text(sqlite3_stmt *q, int at, const char *text); /* NULL: "" */
 sp_err sp_shelf_not_found(const char *id);
+/* sp_shelf_damage -- the error, which for a damaged file says what to do. */
+sp_err sp_shelf_damage(const sp_shelf *s, sp_err err);
 /* sp_shelf_failed -- the connection's last error, while reading. */
 sp_err sp_shelf_failed(sp_shelf *s);
 

@@ -5,11 +5,12 @@
 
 /* -- reading ----------------------------------------------------------------------------------- */
 
+/* copy_text -- NULL: out of memory, also when SQLite gives no text: no column here is NULL. */
 static const char *copy_text(sqlite3_stmt *q, int column, sp_arena *arena)
 {
     const unsigned char *text = sqlite3_column_text(q, column);
     size_t n = text ? (size_t)sqlite3_column_bytes(q, column) : 0;
-    char *copy = sp_arena_take(arena, n + 1, 1); /* zeroed, so terminated */
+    char *copy = text ? sp_arena_take(arena, n + 1, 1) : NULL; /* zeroed, so terminated */
     if (copy && n) memcpy(copy, text, n);
     return copy;
 }
@@ -93,7 +94,7 @@ uint64_t sp_shelf_version(sp_shelf *s)
 
 sp_err sp_shelf_failed(sp_shelf *s)
 {
-    return sp_db_fail(s->db, s->path, "cannot read");
+    return sp_shelf_damage(s, sp_db_fail(s->db, s->path, "cannot read"));
 }
 
 sp_err sp_shelf_hits_init(sp_shelf_hits *h)

@@ -1,5 +1,6 @@
 """`spolia serve`: OpenAI's client unmodified, documents, tenants, limits, hostile requests, shutdown."""
 import json
+import os
 import re
 import signal
 import socket
@@ -21,10 +22,12 @@ LONG = {"max_tokens": 3000, "prompt": "The harbour", "temperature": 1, "top_k": 
 
 
 class Server:
-    def __init__(self, *options, model=MODEL):
+    def __init__(self, *options, model=MODEL, under=lambda *command: command, env=None):
+        """under: makes the command that runs this one; env: more variables."""
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([PROGRAM, "serve", "-m", model, "--port", "0", *map(str, options)],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
+        command = under(PROGRAM, "serve", "-m", model, "--port", "0", *map(str, options))
+        self.process = subprocess.Popen(list(command), stdout=subprocess.PIPE, stderr=self.log, text=True,
+                                        env={**os.environ, **(env or {})})
         line = self.process.stdout.readline()
         assert line.startswith("listening on http://127.0.0.1:"), line + self.read_log()
         self.url = line.split()[-1]
@@ -88,8 +91,8 @@ def server():
 def start():
     started = []
 
-    def run(*options):
-        started.append(Server(*options))
+    def run(*options, **more):
+        started.append(Server(*options, **more))
         return started[-1]
     yield run
     for s in started:

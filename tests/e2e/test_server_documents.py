@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from conftest import ROOT, succeed
-from test_server import Server, chat, start  # noqa: F401 (a fixture)
+from conftest import ROOT, refuse, run, succeed
+from test_server import MODEL, Server, chat, start  # noqa: F401 (a fixture)
 
 STORY = "The keeper of the northern lighthouse is called Anna Berg and came to the island by boat in 1931."
 OTHER = "The eastern harbour was built by the town in 1870 and has room for forty boats in the winter."
@@ -379,3 +379,48 @@ def test_a_server_that_only_reads_the_store_deletes_nothing(start, tmp_path):
     assert send(reader, "GET", "/v1/documents/a")[0] == 200  # it is as it was
     assert send(writer, "DELETE", "/v1/documents/a")[0] == 200
     assert send(reader, "GET", "/v1/documents/a")[0] == 404
+
+
+# -- a damaged file --------------------------------------------------------------------------------
+
+
+def test_damaged_documents_are_repaired(start, tmp_path):  # noqa: F811
+    """The server names the command; the command saves what can be read, names the rest, and the server starts."""
+    file = tmp_path / "documents.db"
+    server = start("--documents", file)
+    for i in range(30):
+        register(server, f"doc-{i}", f"{STORY} Chapter{i} " + "long " * 900)
+    assert server.stop() == 0
+    data = bytearray(file.read_bytes())
+    at = data.index(b"Chapter17") & ~4095
+    data[at:at + 4096] = bytes(4096)
+    file.write_bytes(data)
+
+    said = refuse("serve", "-m", MODEL, "--port", "0", "--documents", file, naming=["documents.db", "malformed"])
+    assert f"spolia documents repair {file}" in said and "spolia index" not in said
+    done = run("documents", "repair", "--json", file)
+    o = json.loads(done.stdout)
+    lost = [d["id"] for d in o["lost"]]
+    assert done.returncode == 1 and o["saved"] + len(lost) == 30 and 1 <= len(lost) <= 4, o
+    assert "doc-17" in lost
+    assert (tmp_path / "documents.db.damaged").read_bytes() == data
+
+    server = start("--documents", file)
+    there = {d["id"] for d in send(server, "GET", "/v1/documents")[1]["data"]}
+    assert there == {f"doc-{i}" for i in range(30)} - set(lost)
+    assert server.stop() == 0
+    assert json.loads(succeed("documents", "repair", "--json", file))["whole"] is True
+
+
+def test_documents_that_cannot_be_read_are_rebuilt(start, tmp_path):  # noqa: F811
+    file = tmp_path / "documents.db"
+    server = start("--documents", file)
+    register(server, "a", STORY)
+    assert server.stop() == 0
+    file.write_bytes(b"noise" * 20 + file.read_bytes()[100:])
+    refuse("documents", "repair", file, naming=[f"spolia documents rebuild {file}"])
+    succeed("documents", "rebuild", file)
+    server = start("--documents", file)
+    assert send(server, "GET", "/v1/documents")[1]["data"] == []
+    refuse("documents", "repair", tmp_path / "none.db", naming=["none.db"])
+    assert not (tmp_path / "none.db").exists()

@@ -1,20 +1,26 @@
-"""A store on a file system that is mounted read-only is read; nothing is written to it."""
+"""A store on a file system that is mounted read-only is read, and so are registered documents; nothing is written."""
 import json
 import os
 import subprocess
 
 import pytest
 from conftest import PROGRAM, ROOT, succeed
+from test_server import start  # noqa: F401 (a fixture)
+from test_server_documents import STORY, ask, compute, register, send
 
 MODEL = ROOT / "demo/model.gguf"
+
+
+def can_mount(folder):
+    if subprocess.run(read_only(folder, "true"), capture_output=True).returncode != 0:
+        pytest.skip("nothing can be mounted here")
 
 
 @pytest.fixture
 def stored(tmp_path):
     """(index, a store that has the copies of a question)."""
     index, store = tmp_path / "demo.db", tmp_path / "store"
-    if subprocess.run(read_only(store.parent, "true"), capture_output=True).returncode != 0:
-        pytest.skip("nothing can be mounted here")
+    can_mount(tmp_path)
     succeed("index", ROOT / "demo/docs", "-o", index)
     first = json.loads(succeed(*question(index, store)))
     assert first["usage"]["reused_tokens"] == 0
@@ -39,3 +45,34 @@ def test_ask_reuses_copies_of_a_read_only_store(stored):
     assert json.loads(done.stdout)["usage"]["reused_tokens"] > 0
     assert "read-only" in done.stderr
     assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
+
+
+def test_serve_reads_documents_and_copies_of_a_read_only_store(tmp_path, start):  # noqa: F811
+    can_mount(tmp_path)
+    store = tmp_path / "store"
+    first = start("--store", store, "--reuse", "full")
+    register(first, "story", STORY)
+    compute(first, "story")
+    answer = ask(first, documents=[{"id": "story"}])["choices"]
+    assert first.stop() == 0
+    before = {p: p.stat().st_mtime_ns for p in store.rglob("*")}
+
+    server = start("--store", store, "--reuse", "full", under=lambda *command: read_only(store, *command))
+    o = ask(server, documents=[{"id": "story"}])
+    assert o["choices"] == answer
+    assert o["usage"]["prompt_tokens_details"]["cached_tokens"] > 0
+    assert send(server, "GET", "/v1/documents/story")[1]["chunks"] == 1
+    for method, path, body in [("POST", "", {"id": "more", "text": STORY}), ("PUT", "/story", {"text": STORY}),
+                               ("PATCH", "/story", {"pinned": True}), ("DELETE", "/story", None)]:
+        status, o = send(server, method, "/v1/documents" + path, body)
+        assert (status, o["error"]["code"]) == (409, "store_read_only"), o
+        assert "read-only" in o["error"]["message"]
+    assert server.stop() == 0, server.said
+    assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
+
+
+def test_serve_without_documents_on_a_read_only_file_system(tmp_path, start):  # noqa: F811
+    can_mount(tmp_path)
+    server = start("--documents", tmp_path / "documents.db", under=lambda *command: read_only(tmp_path, *command))
+    assert send(server, "GET", "/v1/documents")[1]["data"] == []
+    assert send(server, "POST", "/v1/documents", {"id": "a", "text": STORY})[0] == 409

@@ -116,6 +116,11 @@ void sp_documents_close(sp_documents *d)
     sp_free(d);
 }
 
+bool sp_documents_writes(const sp_documents *d)
+{
+    return d && sp_shelf_writes(d->shelf);
+}
+
 /* -- registering ------------------------------------------------------------------------------- */
 
 /* A document being cut. */
@@ -420,11 +425,33 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
 {
     SP_NEED(d);
     sp_documents_removed removed;
-    SP_TRY(sp_shelf_doom_expired(d->shelf, now));
+    if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now));
     sp_searches_drop_stale(d->searches);
-    SP_TRY(erase_doomed(d, NULL, 0, &removed));
+    if (sp_shelf_writes(d->shelf)) SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);
     sp_err err = hold_pinned(d);
     pthread_mutex_unlock(&d->lock);
     return err;
+}
+
+/* -- a damaged file ---------------------------------------------------------------------------- */
+
+sp_err sp_documents_repair(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out)
+{
+    SP_NEED(path);
+    SP_NEED(out);
+    bool whole;
+    SP_TRY(sp_shelf_is_whole(path, &whole));
+    if (!whole) return sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true, .lost = lost, .user = user}, out);
+    *out = (sp_documents_repaired){.was_whole = true};
+    return SP_OK;
+}
+
+sp_err sp_documents_rebuild(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out)
+{
+    SP_NEED(path);
+    SP_NEED(out);
+    bool whole; /* only whether it is there: a rebuild is asked for */
+    SP_TRY(sp_shelf_is_whole(path, &whole));
+    return sp_shelf_repair(path, &(sp_shelf_repair_opts){.lost = lost, .user = user}, out);
 }

@@ -268,6 +268,12 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
     return good ? srv_reply_json(q->call->connection, 201, o) : refuse(q, f);
 }
 
+static srv_sent refuse_change(const srv_call *call)
+{
+    return srv_reply_error(call->connection, 409, NULL, "store_read_only",
+                           "registered documents are on a file system that is read-only: they can be read, not changed");
+}
+
 static srv_sent register_document(srv_call *call)
 {
     srv_fields f;
@@ -352,9 +358,17 @@ static srv_sent run_one(query *q)
     return srv_reply_error(q->call->connection, 405, NULL, NULL, "this path has another method");
 }
 
+static bool is_change(const srv_call *call)
+{
+    size_t n = strlen(call->path), n_end = strlen(COMPUTE);
+    if (n > n_end && strcmp(call->path + n - n_end, COMPUTE) == 0) return false;
+    return strcmp(call->method, "GET") != 0 && strcmp(call->method, "HEAD") != 0;
+}
+
 srv_sent srv_documents_one(srv_call *call)
 {
     query q;
+    if (is_change(call) && !sp_documents_writes(call->s->documents)) return refuse_change(call);
     if (strcmp(call->method, "PUT") == 0) return register_document(call);
     srv_sent sent = open_query(&q, call) ? run_one(&q) : fail_memory(&q);
     close_query(&q);
@@ -364,6 +378,7 @@ srv_sent srv_documents_one(srv_call *call)
 srv_sent srv_documents_all(srv_call *call)
 {
     query q;
+    if (is_change(call) && !sp_documents_writes(call->s->documents)) return refuse_change(call);
     if (strcmp(call->method, "POST") == 0) return register_document(call);
     srv_sent sent = open_query(&q, call) ? list(&q) : fail_memory(&q);
     close_query(&q);

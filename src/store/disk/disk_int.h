@@ -81,6 +81,9 @@ sp_tier_info sp_disk_info_of(const sp_tier_key *key, const sp_disk_place *place)
 /* sp_disk_recover -- rebuilds a lost index from the segments, while the tier opens. Copies that were
  * dropped since their segment was last emptied are back. Errors: SP_E_IO, SP_E_NOMEM. */
 sp_err sp_disk_recover(sp_disk_tier *d) SP_MUST_CHECK;
+/* sp_disk_exchange -- a segment that had the name of the index gets a name of a segment: that of the file which is the
+ * index, which gets its name back (*index_is_back), or a new one. */
+sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back) SP_MUST_CHECK;
 
 /* -- threads -------------------------------------------------------------------------------- */
 

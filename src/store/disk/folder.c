@@ -90,6 +90,7 @@ static bool look_inside(const char *folder, sp_folder_part *out)
         out->bytes += (int64_t)st.st_size;
         if (!known) known = read_space(dirfd(d), e->d_name, &out->space);
     }
+    if (d && !known) known = read_space(dirfd(d), "index", &out->space); /* the name of another segment */
     if (d) closedir(d);
     return known;
 }

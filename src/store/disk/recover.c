@@ -1,8 +1,9 @@
 /* recover.c -- rebuilds the index from the headers in the segments. Every record is written at a higher
- * place than all before it, so the last of a key is its newest. */
+ * place than all before it, so the last of a key is its newest. Files whose names were exchanged get theirs back. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -102,6 +103,73 @@ static sp_err scan(sp_disk_tier *d, uint32_t number, sp_bytes *buf, line_list *l
     }
     if (fd >= 0) close(fd);
     sp_free(path);
+    return err;
+}
+
+/* is_segment -- whether a file begins with a record of this namespace. */
+static sp_err is_segment(sp_disk_tier *d, const char *path, bool *yes)
+{
+    struct stat st;
+    sp_bytes buf = {0};
+    sp_journal_line line;
+    uint32_t pages;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    *yes = false;
+    if (fd < 0) return SP_OK;
+    sp_err err = SP_E_NOTFOUND;
+    if (fstat(fd, &st) == 0)
+        err = read_header(&(scanned){d, fd, (uint64_t)st.st_size / SP_PAGE, &buf}, 0, &line, &pages);
+    *yes = err == SP_OK;
+    close(fd);
+    sp_vec_fini(&buf);
+    return err == SP_E_NOTFOUND ? SP_OK : err;
+}
+
+/* find_index -- the number of the segment whose file is this namespace's index, or a new number. */
+static sp_err find_index(sp_disk_tier *d, uint32_t *number, bool *found)
+{
+    numbers all = {0};
+    sp_err err = list_segments(d, &all);
+    *number = 1;
+    *found = false;
+    for (size_t i = 0; err == SP_OK && i < all.n && !*found; i++) {
+        sp_digest space;
+        char *path = sp_segments_path(&d->segments, all.v[i]);
+        if (!path) err = sp_fail_nomem(strlen(d->folder), "a path");
+        *found = path && sp_journal_space(path, &space) == SP_OK && sp_digest_eq(&space, &d->space);
+        *number = all.v[i] + !*found;
+        sp_free(path);
+    }
+    sp_vec_fini(&all);
+    return err;
+}
+
+static sp_err move(const char *from, const char *to)
+{
+    if (rename(from, to) == 0) return SP_OK;
+    return sp_fail(SP_E_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
+}
+
+sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back)
+{
+    sp_bytes damaged = {0};
+    bool yes, found = false;
+    uint32_t number;
+    *index_is_back = false;
+    SP_TRY(sp_bytes_addf(&damaged, "%s.damaged", d->journal.path));
+    sp_err err = sp_bytes_add(&damaged, "", 1);
+    if (err == SP_OK) err = is_segment(d, damaged.v, &yes);
+    if (err == SP_OK && yes) err = find_index(d, &number, &found);
+    char *path = err == SP_OK && yes ? sp_segments_path(&d->segments, number) : NULL;
+    if (err == SP_OK && yes && !path) err = sp_fail_nomem(strlen(d->folder), "a path");
+    if (path && found) err = move(path, d->journal.path);
+    if (path && err == SP_OK) err = move(damaged.v, path);
+    if (path && err == SP_OK)
+        sp_log(SP_LOG_WARN, "%s was a segment of the store: it is %s now%s", d->journal.path, path,
+               found ? ", whose file was the index" : "");
+    *index_is_back = err == SP_OK && found;
+    sp_free(path);
+    sp_vec_fini(&damaged);
     return err;
 }
 

@@ -290,6 +290,18 @@ static sp_err set_up(sp_disk_tier *d, const sp_disk_tier_opts *o)
     return sp_segments_init(&d->segments, d->folder);
 }
 
+/* rebuild -- of an index that was lost. */
+static sp_err rebuild(sp_disk_tier *d)
+{
+    bool is_back;
+    SP_TRY(sp_disk_exchange(d, &is_back));
+    if (is_back) {
+        sp_journal_close(&d->journal);
+        SP_TRY(read_index(d, true, apply_line, d));
+    }
+    return d->journal.is_new ? sp_disk_recover(d) : SP_OK;
+}
+
 static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
 {
     SP_TRY(set_up(d, o));
@@ -307,7 +319,7 @@ static sp_err open_folder(sp_disk_tier *d, const sp_disk_tier_opts *o)
         err = read_index(d, false, apply_line, d);
     }
     SP_TRY(err);
-    if (writer && d->journal.is_new) SP_TRY(sp_disk_recover(d));
+    if (writer && d->journal.is_new) SP_TRY(rebuild(d));
     SP_TRY(check_segments(d));
     if (writer) {
         SP_TRY(sweep(d));

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "retrieve/shelf_int.h"
 
@@ -211,6 +213,159 @@ static void threads_take_turns(void **state)
     sp_shelf_close(s);
 }
 
+/* -- damaged files ----------------------------------------------------------------------------- */
+
+enum { STORED = 60 };
+
+static void id_of(int i, char out[16])
+{
+    snprintf(out, 16, "doc-%02d", i);
+}
+
+static int chunks_of(int i)
+{
+    return 1 + i % 7 * 3;
+}
+
+static char *text_of(int i, int at)
+{
+    char *text;
+    assert_true(asprintf(&text, "%d/%d %0*d", i, at, 40 + i % 5 * 400, i * 1000 + at) > 0);
+    return text;
+}
+
+static void make_file(const char *path)
+{
+    sp_shelf *s;
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    for (int i = 0; i < STORED; i++) {
+        char id[16];
+        sp_shelf_chunk v[32];
+        id_of(i, id);
+        for (int c = 0; c < chunks_of(i); c++) v[c] = chunk("title", text_of(i, c));
+        assert_int_equal(put(s, id, false, v, chunks_of(i)), SP_OK);
+        for (int c = 0; c < chunks_of(i); c++) free((char *)v[c].text);
+    }
+    sp_shelf_close(s);
+}
+
+/* What a repair said was lost: documents by number, and without a name. */
+typedef struct said {
+    bool lost[STORED];
+    int n_named, n_nameless;
+} said;
+
+static void hear(const char *id, const char *title, void *user)
+{
+    said *s = user;
+    if (!id) s->n_nameless++;
+    if (!id) return;
+    s->n_named++;
+    if (strncmp(id, "doc-", 4) == 0 && atoi(id + 4) < STORED) s->lost[atoi(id + 4)] = true;
+}
+
+/* is_there -- with all chunks and their texts; a document that is there has to be. */
+static bool is_there(sp_shelf *s, int i)
+{
+    char id[16];
+    sp_hits h = {0};
+    id_of(i, id);
+    if (sp_shelf_chunks(s, "t", id, &h) != SP_OK) return false;
+    assert_int_equal(h.n, chunks_of(i));
+    for (int c = 0; c < h.n; c++) {
+        char *text = text_of(i, c);
+        assert_string_equal(h.v[c].text, text);
+        free(text);
+    }
+    sp_hits_fini(&h);
+    return true;
+}
+
+static void damage(const char *path, long at, int byte, long n)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    fseek(f, at, SEEK_SET);
+    while (n--) fputc(byte, f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char command[256];
+    snprintf(command, sizeof command, "cp %s %s", from, to);
+    assert_int_equal(system(command), 0);
+}
+
+/* Every page in turn is zeros, or noise: what the repair calls saved is whole, all else is named. */
+static void a_repair_saves_what_can_be_read_and_names_the_rest(void **state)
+{
+    char dir[] = "/dev/shm/shelf-XXXXXX", path[64], whole[64], kept[64];
+    int n_saved = 0, n_pages = 0;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    snprintf(whole, sizeof whole, "%s/whole.db", dir);
+    snprintf(kept, sizeof kept, "%s/documents.db.damaged", dir);
+    make_file(whole);
+    struct stat st;
+    assert_int_equal(stat(whole, &st), 0);
+    for (long at = 4096; at < st.st_size; at += at < 20 * 4096 ? 4096 : 7 * 4096, n_pages++) {
+        said s = {0};
+        sp_documents_repaired sum;
+        sp_shelf *fixed;
+        copy_file(whole, path);
+        damage(path, at, at % 8192 ? 0 : 0xA5, 4096);
+        const sp_shelf_repair_opts save = {.save = true, .lost = hear, .user = &s};
+        sp_err err = sp_shelf_repair(path, &save, &sum);
+        if (err != SP_OK) print_message("page %ld: %s\n", at / 4096, sp_error_detail());
+        assert_int_equal(err, SP_OK);
+        assert_int_equal(sum.n_lost, s.n_named + s.n_nameless);
+        assert_int_equal(sum.n_saved + sum.n_lost, STORED);
+        bool good;
+        assert_int_equal(sp_shelf_is_whole(path, &good), SP_OK);
+        assert_true(good);
+        assert_int_equal(stat(kept, &st), 0);
+        assert_int_equal(sp_shelf_open(path, &fixed), SP_OK);
+        int n = 0;
+        for (int i = 0; i < STORED; i++) {
+            const bool there = is_there(fixed, i);
+            assert_false(there && s.lost[i]);
+            n += there;
+        }
+        assert_int_equal(n, sum.n_saved);
+        n_saved += n;
+        sp_shelf_close(fixed);
+    }
+    assert_true(n_pages > 60 && n_saved > n_pages * STORED * 9 / 10);
+    snprintf(kept, sizeof kept, "rm -r %s", dir);
+    assert_int_equal(system(kept), 0);
+}
+
+/* Of a file whose first page is gone nothing can be read: repair changes nothing, a rebuild begins anew. */
+static void a_file_without_its_header_is_rebuilt_empty(void **state)
+{
+    char dir[] = "/tmp/shelf-XXXXXX", path[64], other[80];
+    sp_documents_repaired sum;
+    sp_shelf *s;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/documents.db", dir);
+    make_file(path);
+    damage(path, 0, 0xA5, 100);
+    assert_int_equal(sp_shelf_open(path, &s), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), "spolia documents repair"));
+    assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){.save = true}, &sum), SP_E_FORMAT);
+    assert_non_null(strstr(sp_error_detail(), "spolia documents rebuild"));
+    snprintf(other, sizeof other, "%s.damaged", path);
+    assert_int_equal(access(other, F_OK), -1);
+    assert_int_equal(sp_shelf_repair(path, &(sp_shelf_repair_opts){0}, &sum), SP_OK);
+    assert_int_equal(access(other, F_OK), 0);
+    assert_int_equal(sp_shelf_open(path, &s), SP_OK);
+    assert_int_equal(count(s, "doc-01"), -1);
+    sp_shelf_close(s);
+    snprintf(other, sizeof other, "rm -r %s", dir);
+    assert_int_equal(system(other), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +375,8 @@ int main(void)
         cmocka_unit_test(a_replaced_document_of_many_slices_is_whole_or_absent),
         cmocka_unit_test(long_documents_are_worked_on_in_many_turns),
         cmocka_unit_test(threads_take_turns),
+        cmocka_unit_test(a_repair_saves_what_can_be_read_and_names_the_rest),
+        cmocka_unit_test(a_file_without_its_header_is_rebuilt_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

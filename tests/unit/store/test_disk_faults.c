@@ -192,6 +192,38 @@ static void test_lost_index(void **state)
     }
 }
 
+/* An index whose name a segment has: both get their names back, with what the index knew; without an index the segment
+ * is read. */
+static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state)
+{
+    for (int way = 0; way < 2; way++) {
+        char dir[128], index[600], segment[600], aside[600];
+        make_folder(dir);
+        sp_tier *t = must_open(dir);
+        for (uint32_t i = 0; i < 6; i++) assert_ok(noise_put(t, i, 1));
+        assert_ok(noise_drop(t, 5));
+        sp_tier_close(t);
+        file_in(dir, "index", index);
+        file_in(dir, "00000001.kv", segment);
+        file_in(dir, "aside", aside);
+        assert_int_equal(rename(index, aside), 0);
+        assert_int_equal(rename(segment, index), 0);
+        if (way == 0) assert_int_equal(rename(aside, segment), 0);
+        if (way == 1) assert_int_equal(unlink(aside), 0);
+        sp_log_set(SP_LOG_WARN, note_line, NULL);
+        for (int again = 0; again < 2; again++) {
+            n_lines = 0;
+            t = must_open(dir);
+            for (uint32_t i = 0; i < 5; i++) assert_ok(noise_get(t, i, 1));
+            if (way == 0) assert_int_equal(noise_get(t, 5, 1), SP_E_NOTFOUND);
+            assert_int_equal(n_lines, again ? 0 : 2 + way);
+            sp_tier_close(t);
+        }
+        sp_log_set(SP_LOG_WARN, NULL, NULL);
+        remove_folder(dir);
+    }
+}
+
 /* A line that a crash cut off is overwritten. */
 static void test_cut_off_index(void **state)
 {
@@ -593,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_truncated_segment),
         cmocka_unit_test(test_flipped_bits_of_the_index),
         cmocka_unit_test(test_lost_index),
+        cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
         cmocka_unit_test(test_cut_off_index),
         cmocka_unit_test(test_failing_reads),
         cmocka_unit_test(test_failing_writes),
