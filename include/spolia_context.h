@@ -100,6 +100,11 @@ typedef struct sp_tier_opts {
                                 when the context opens, and half of what its disk has free. 1 GiB of the disk (5 % of
                                 a small one) stays free in any case */
     const char *store_evict; /* which copy leaves it when it is full: a name of `evict`; NULL: the first */
+    const char *remote;      /* URL of a server that keeps copies for several processes: those of chunks that one has
+                                computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]; NULL: none */
+    const char *remote_key_file; /* file of 16 to 64 bytes that all of them have: copies of anybody else are not used.
+                                    NULL: none */
+    int remote_ttl_s;        /* seconds that a copy is kept there; 0: until the server drops it */
     int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
                                 write that makes none, no other begins until it ends; 0: 5000 */
 } sp_tier_opts;

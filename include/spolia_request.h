@@ -121,7 +121,7 @@ typedef struct sp_segment_report {
     int n_tokens;
     int n_reused;       /* cached before this request, and used as they were */
     int n_recomputed;   /* of cached copies: computed again for this prompt */
-    const char *from;   /* where the copy was: "memory", "host", "disk"; "" when there was none */
+    const char *from;   /* where the copy was: "memory", "host", "disk", "remote"; "" when there was none */
     const char *missed; /* why there was none: "never seen", "edited" (begins like a known one),
                            "evicted", "other system prompt", "other model" (the store has it for
                            another model or KV type), "other policy" (the store has it, and the

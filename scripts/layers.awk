@@ -13,7 +13,7 @@ BEGIN {
     allowed["cmd", "lab/lab.h"] = 1
     allowed["cmd", "server/server.h"] = 1
     # rooms, the lower first; files beside the rooms of store are below them, those of server above
-    n = split("server/http:0 server/page:1 server/api:2 server/server.h:3 store/aio:0 store/disk:1 store/host:1", list, " ")
+    n = split("server/http:0 server/page:1 server/api:2 server/server.h:3 store/aio:0 store/disk:1 store/host:1 store/remote:1", list, " ")
     for (i = 1; i <= n; i++) { split(list[i], pair, ":"); room_of[pair[1]] = pair[2] }
     shared = "cli" # seen by all of its floor
     public = "cli cmd server" # clients of the library: they see spolia.h alone

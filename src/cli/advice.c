@@ -42,13 +42,14 @@ static void find_ignored(const model_options *m, advice *a)
 static void find_idle(const model_options *m, advice *a)
 {
     const sp_context_opts *c = &m->ctx;
-    const bool tier = c->tiers.store || c->tiers.host_bytes;
+    const bool tier = c->tiers.store || c->tiers.host_bytes || c->tiers.remote;
     const struct {
         bool idle;
         const char *text;
     } options[] = {
         {c->tiers.host_kv && !c->tiers.host_bytes, "--host-kv without --host-memory"},
         {c->tiers.host_evict && !c->tiers.host_bytes, "--host-evict without --host-memory"},
+        {c->tiers.remote_key_file && !c->tiers.remote, "--remote-key-file without --remote"},
         {c->tiers.store_bytes && !c->tiers.store, "--store-max without --store"},
         {c->tiers.store_evict && !c->tiers.store, "--store-evict without --store"},
         {m->preload && !tier, "--preload without --store or --host-memory"},

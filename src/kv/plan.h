@@ -187,7 +187,8 @@ sp_err sp_plan_bind(sp_plan *p) SP_MUST_CHECK;
 /* sp_plan_check -- verifies I1, I2 and ranges; SP_E_ARG names what is wrong. Cost: O(tokens). */
 sp_err sp_plan_check(const sp_plan *p) SP_MUST_CHECK;
 
-/* sp_plan_seal_done -- todo tokens before `upto` are computed, those before `from` were so before: blocks that are full
+/* sp_plan_seal_done -- todo tokens before `upto` are computed, those before `from` were so before: blocks that are
+ * full
  * of them are sealed. Blocks that several spans share stay open. */
 void sp_plan_seal_done(sp_plan *p, int from, int upto);
 

@@ -17,7 +17,8 @@ void sp_reuse_serve(const sp_finder *f, int i, const sp_copy *copy, int32_t n_kn
     found->at = copy->facts.at;
     found->source = copy->state == SP_COPY_READY ? SP_FROM_MEMORY
                     : copy->places & SP_AT_HOST  ? SP_FROM_HOST
-                                                 : SP_FROM_DISK;
+                    : copy->places & SP_AT_DISK  ? SP_FROM_DISK
+                                                 : SP_FROM_REMOTE;
     found->miss = SP_MISS_NONE;
 }
 

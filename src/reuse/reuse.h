@@ -27,6 +27,7 @@ typedef enum sp_source {
     SP_FROM_MEMORY,
     SP_FROM_HOST,
     SP_FROM_DISK,
+    SP_FROM_REMOTE,
 } sp_source;
 
 /* Where segment i's KV is: the one answer that policies, loading, the account and keep read. */

@@ -73,6 +73,17 @@ sp_err sp_store_space(const char *model, const char *kv_type, char hex[65])
     return err;
 }
 
+/* shared_space -- of copies that other machines make: their kernels may round in another way. */
+static sp_err shared_space(const sp_context *c, sp_digest *out)
+{
+    sp_sha256 *s;
+    SP_TRY(sp_sha256_create(&s));
+    sp_sha256_field(s, "spolia/shared/1", c->texts.prompts.space.b, sizeof c->texts.prompts.space.b);
+    sp_sha256_field(s, "kernels", c->device->kernels, strlen(c->device->kernels));
+    sp_sha256_final(s, out);
+    return SP_OK;
+}
+
 static sp_offload_opts offload_opts(const sp_context_opts *o, int64_t n_blocks)
 {
     return (sp_offload_opts){.n_blocks = n_blocks,
@@ -107,8 +118,14 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                           .host_evict = o->tiers.host_evict,
                           .max_placed = o->cache.max_placed ? o->cache.max_placed : 1024},
         &c->ledger));
-    SP_TRY(kv_space(c->model, &shape, &c->texts.prompts.space));
-    if (!o->tiers.store && !o->tiers.host_bytes) return SP_OK;
+    return kv_space(c->model, &shape, &c->texts.prompts.space);
+}
+
+static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
+{
+    sp_digest shared;
+    if (!o->tiers.store && !o->tiers.host_bytes && !o->tiers.remote) return SP_OK;
+    SP_TRY(shared_space(c, &shared));
     if (o->tiers.store && !(c->store = sp_strdup_n(o->tiers.store, strlen(o->tiers.store))))
         return sp_fail_nomem(strlen(o->tiers.store), "the name of the store");
     return sp_tiers_open(
@@ -121,6 +138,10 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
             .cost = o->cache.profile ? &c->cost : NULL,
             .host_bytes = o->tiers.host_bytes,
             .host_kv = o->tiers.host_kv,
+            .remote = o->tiers.remote,
+            .remote_key = o->tiers.remote_key_file,
+            .remote_ttl_s = o->tiers.remote_ttl_s,
+            .remote_space = &shared,
             .admit_cheaper = o->tiers.admit_cheaper,
             .by_layers = o->tiers.preload == SP_PRELOAD_LAYERS,
             .space = &c->texts.prompts.space,
@@ -242,6 +263,7 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
             &c->own_device));
     if (!c->device) c->device = c->own_device;
     SP_TRY(open_pool(c, o));
+    SP_TRY(open_tiers(c, o));
     SP_TRY(open_engine(c, o));
     SP_TRY(open_heads(c, o->model));
     SP_TRY(rank_layers(c));

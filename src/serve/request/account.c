@@ -27,7 +27,8 @@ static const char *source_name(uint8_t source)
     static const char *const names[] = {[SP_FROM_NOWHERE] = "",
                                         [SP_FROM_MEMORY] = "memory",
                                         [SP_FROM_HOST] = "host",
-                                        [SP_FROM_DISK] = "disk"};
+                                        [SP_FROM_DISK] = "disk",
+                                        [SP_FROM_REMOTE] = "remote"};
     return names[source];
 }
 

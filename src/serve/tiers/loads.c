@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
 
-enum { TRIES = 3 };
+enum { TRIES = 3, LEAST_LATE_US = 20000 /* a load that is on its way is worth this wait */ };
 
 struct sp_load {
     sp_move move; /* first */
@@ -31,6 +31,7 @@ struct sp_load {
     sp_level *from;
     int n_tries;
     int64_t now;
+    int64_t began_us;
     int64_t since_us; /* it began, or its last layer came ... */
     int n_seen;       /* ... which made this many */
     _Atomic bool cancelled;
@@ -92,7 +93,7 @@ static sp_err get(sp_load *x)
     x->ended = false;
     x->move.first = 0;
     x->move.n = t->piece;
-    x->since_us = sp_clock_us();
+    x->began_us = x->since_us = sp_clock_us();
     x->n_seen = -1;
     SP_TRY(sp_move_get(&x->move, x->from->tier, got, &x->op));
     sp_posts_begin(t->posts);
@@ -138,6 +139,12 @@ static double bytes_of(const sp_move *m, int n_layers)
            n_layers;
 }
 
+/* all_bytes -- of a copy of n tokens. */
+static double all_bytes(const sp_tiers *t, int32_t n)
+{
+    return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
+}
+
 double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
 {
     const sp_load *x = find(t, c);
@@ -148,8 +155,7 @@ double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
 
 bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
 {
-    double us = sp_blocks_for(c->n) * (double)sp_kv_pool_layer_block_bytes(t->pool) *
-                sp_kv_pool_shape(t->pool)->n_layers * sp_tiers_level(t, to)->byte_us;
+    double us = all_bytes(t, c->n) * sp_tiers_level(t, to)->byte_us;
     if (c->facts.kind == SP_COPY_PATH) return true; /* what continues it may be there */
     return !t->admit_cheaper || us == 0 || c->facts.cost_us == 0 || us < (double)c->facts.cost_us;
 }
@@ -266,8 +272,8 @@ static void abandon(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     const sp_copy *c = x->copy;
-    sp_log(SP_LOG_WARN, "the %s tier has brought nothing for %lld ms: computed instead",
-           sp_tier_name(x->from->tier), (long long)(t->timeout_us / 1000));
+    sp_log(SP_LOG_WARN, "the %s tier has not brought a copy in %lld ms: computed instead",
+           sp_tier_name(x->from->tier), (long long)((sp_clock_us() - x->began_us) / 1000));
     x->cancelled = true;
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
@@ -282,6 +288,14 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->op); /* not withdrawn: that it ends says that the tier answers */
 }
 
+/* is_too_late -- a load from the remote tier: by now the copy would have been computed, by what that took. */
+static bool is_too_late(const sp_load *x, int64_t now_us)
+{
+    const double cost_us = (double)x->copy->facts.cost_us;
+    const double us = (double)(now_us - x->began_us);
+    return x->from->place == SP_AT_REMOTE && cost_us > 0 && us > SP_MAX(cost_us, LEAST_LATE_US);
+}
+
 /* has_expired -- notes what has come since the last look. */
 static bool has_expired(sp_load *x, int64_t now_us)
 {
@@ -290,7 +304,8 @@ static bool has_expired(sp_load *x, int64_t now_us)
         x->n_seen = n;
         x->since_us = now_us;
     }
-    return !x->arrived && !x->ended && now_us - x->since_us > x->tiers->timeout_us;
+    if (x->arrived || x->ended) return false;
+    return now_us - x->since_us > x->tiers->timeout_us || is_too_late(x, now_us);
 }
 
 void sp_tiers_expire(sp_tiers *t)
@@ -344,8 +359,10 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     if (!x) return sp_fail_nomem(sizeof *x, "loading a copy");
     *x = (sp_load){.post.done = done, .tiers = t, .copy = key->copy, .now = now};
     sp_err err = SP_OK;
-    const sp_level *from = sp_tiers_highest(t, key->copy);
+    sp_level *from = sp_tiers_highest(t, key->copy);
     if (from && from->n_abandoned) err = sp_fail(SP_E_IO, "a tier does not answer");
+    if (err == SP_OK && from && sp_tiers_is_slow(from, key->copy, all_bytes(t, key->seg->n), sp_clock_us()))
+        err = sp_fail(SP_E_IO, "the %s tier is slower than computing", sp_tier_name(from->tier));
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {
         sp_free(x);

@@ -103,6 +103,7 @@ sp_err sp_tiers_sweep_begin(sp_tiers *t, const sp_sweep_opts *o, unsigned places
     if (!s) return sp_fail_nomem(sizeof *s, "a sweep");
     *s = (sp_tiers_sweep){.tiers = t, .timeout_us = t->timeout_us, .n_refs = 1};
     sp_tiers_cancel_erased(t);
+    sp_tiers_cancel_erased_shares(t);
     sp_err err = SP_OK;
     for (int i = 0; i < SP_LEVELS && err == SP_OK; i++)
         if (t->levels[i].tier && t->levels[i].place & places) err = begin_part(s, i, o);

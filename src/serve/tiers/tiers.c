@@ -22,7 +22,7 @@ static sp_err open_host(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 static const struct {
     sp_place place;
     sp_err (*open)(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out);
-} tiers[SP_LEVELS] = {{SP_AT_HOST, open_host}, {SP_AT_DISK, open_disk}};
+} tiers[SP_LEVELS] = {{SP_AT_HOST, open_host}, {SP_AT_DISK, open_disk}, {SP_AT_REMOTE, sp_tiers_open_remote}};
 
 sp_level *sp_tiers_level(const sp_tiers *t, sp_place place)
 {
@@ -146,7 +146,7 @@ void sp_tiers_close(sp_tiers *t)
 {
     if (!t) return;
     sp_ledger_set_tiers(t->ledger, &(sp_ledger_tiers){0});
-    assert(!t->writing && !t->loading && !t->abandoned);
+    assert(!t->writing && !t->sharing && !t->loading && !t->abandoned);
     close_all(t);
 }
 
@@ -172,6 +172,7 @@ void sp_tiers_lose(sp_tiers *t)
     if (!t) return;
     sp_tiers_cancel_loads(t);
     sp_tiers_cancel_writes(t);
+    sp_tiers_cancel_shares(t);
     sp_tiers_drain(t);
 }
 
@@ -180,6 +181,7 @@ void sp_tiers_lose(sp_tiers *t)
 void sp_tiers_poll(sp_tiers *t)
 {
     sp_posts_poll(t->posts);
+    sp_tiers_hear(t);
     sp_tiers_expire(t);
 }
 

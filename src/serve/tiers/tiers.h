@@ -5,6 +5,7 @@
  *   store   a READY plain, fused or path copy, pinned until it is written to disk (writes.c)
  *   leave   a copy that the device evicts goes to the host tier, unless it is there already; copies of
  *           chunks that are on disk, too: the host is faster (swap.c)
+ *   share   a plain or fused copy goes to the remote tier, and copies of others become known (remote.c)
  *   sweep   copies of segments that nobody wants any more leave all tiers (sweeps.c)
  *
  * All of them take one road: an operation of a tier (store/tier.h), on a thread of the tier; its end comes back
@@ -24,6 +25,10 @@ typedef struct sp_tiers sp_tiers;
 typedef struct sp_tiers_opts {
     const char *dir;     /* of the store; NULL: none */
     int64_t host_bytes;  /* budget of the host tier; 0: none */
+    const char *remote;     /* URL of the remote tier (store/remote/redis.h); NULL: none */
+    const char *remote_key; /* file of its key; NULL: none */
+    int64_t remote_ttl_s;   /* 0: none */
+    const sp_digest *remote_space; /* `space`, and whatever else makes the KV of two processes differ */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes;   /* of all copies in the folder; 0: what it holds and half of what is free */
     const char *store_evict; /* which copy leaves the store: a name of cache/evict.h; NULL: "lru" */
@@ -108,6 +113,9 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
 /* sp_tiers_store_path -- the same of a path copy, after what it continues: does nothing when the store has
  * it, lacks its parent or is another process's to write, or when more than max_blocks would wait. */
 sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *copy, int64_t max_blocks) SP_MUST_CHECK;
+/* sp_tiers_share -- begins to put a READY plain or fused copy into the remote tier, unless it is there, there is none,
+ * or much is under way. Errors: SP_E_NOMEM. A put that fails is a line of the debug log. */
+sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
 /* sp_tiers_use -- a request reads this copy: where the store drops copies, it is a newer one then. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_hold -- copies of these segments do not leave the store, in place of those held before. ids:
@@ -159,5 +167,6 @@ sp_err sp_tiers_sweep_end(sp_tiers_sweep *s, int64_t *n_gone) SP_MUST_CHECK;
 
 /* sp_tiers_host -- NULL: none. */
 sp_tier *sp_tiers_host(const sp_tiers *t);
+sp_tier *sp_tiers_remote(const sp_tiers *t);
 
 #endif

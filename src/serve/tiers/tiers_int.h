@@ -13,6 +13,7 @@
 
 typedef struct sp_load sp_load;   /* loads.c */
 typedef struct sp_write sp_write; /* writes.c */
+typedef struct sp_share sp_share; /* remote.c */
 
 /* A tier below the device. */
 typedef struct sp_level {
@@ -20,9 +21,10 @@ typedef struct sp_level {
     sp_tier *tier;   /* NULL: none */
     int n_abandoned; /* loads that have timed out, and are not over: it does not answer */
     double byte_us;  /* time that reading a byte took lately; 0: not known */
+    int64_t slow_us; /* remote.c: when a load from there was last begun */
 } sp_level;
 
-enum { SP_LEVELS = 2 }; /* tiers.c */
+enum { SP_LEVELS = 3 }; /* tiers.c */
 
 struct sp_tiers {
     sp_posts *posts;
@@ -45,6 +47,8 @@ struct sp_tiers {
     _Atomic int64_t n_taken; /* layers that writes have taken in ... */
     int64_t n_seen;          /* ... when that was last looked at ... */
     int64_t took_us;         /* ... and since when it has been so */
+    sp_share *sharing; /* puts to the remote tier */
+    int n_sharing;
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 
@@ -102,6 +106,19 @@ int64_t sp_tiers_until_write_expiry(const sp_tiers *t);
 /* sp_tiers_cancel_writes -- all of them; sp_tiers_cancel_erased: those of what is being erased. */
 void sp_tiers_cancel_writes(sp_tiers *t);
 void sp_tiers_cancel_erased(sp_tiers *t);
+
+/* -- remote.c ------------------------------------------------------------------------------- */
+
+/* sp_tiers_open_remote -- Errors: SP_E_IO, SP_E_ARG name the key's file or the URL. */
+sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) SP_MUST_CHECK;
+/* sp_tiers_hear -- the ledger learns what others have put. */
+void sp_tiers_hear(sp_tiers *t);
+/* sp_tiers_is_slow -- loading so many bytes is expected to take longer than computing the copy did; from time to time
+ * false, so that the speed is measured again. */
+bool sp_tiers_is_slow(sp_level *l, const sp_copy *c, double bytes, int64_t now_us);
+/* sp_tiers_cancel_shares -- all of them; sp_tiers_cancel_erased_shares: those of what is being erased. */
+void sp_tiers_cancel_shares(sp_tiers *t);
+void sp_tiers_cancel_erased_shares(sp_tiers *t);
 
 /* -- sweeps.c ------------------------------------------------------------------------------- */
 

@@ -52,11 +52,13 @@ static uint64_t reused_from(const sp_result *r, const char *tier)
 
 static void add_tokens(srv_metrics *m, const sp_result *r)
 {
-    uint64_t disk = reused_from(r, "disk"), host = reused_from(r, "host");
+    uint64_t disk = reused_from(r, "disk"), host = reused_from(r, "host"), remote = reused_from(r, "remote");
+    const uint64_t below = disk + host + remote;
     m->n_prompt += (uint64_t)r->n_prompt;
     m->n_disk += disk;
     m->n_host += host;
-    m->n_memory += (uint64_t)r->n_reused > disk + host ? (uint64_t)r->n_reused - disk - host : 0;
+    m->n_remote += remote;
+    m->n_memory += (uint64_t)r->n_reused > below ? (uint64_t)r->n_reused - below : 0;
     m->n_recomputed += (uint64_t)r->n_recomputed;
     m->n_computed += (uint64_t)(r->n_computed - r->n_recomputed);
     m->n_generated += (uint64_t)r->n_generated;
@@ -178,7 +180,7 @@ static void counters(FILE *f, const srv_metrics *m)
           "Requests refused because the queue was full.");
     value(f, "prefix_cache_queries_total", "counter", (double)m->n_prompt,
           "Prompt tokens that were looked up.");
-    value(f, "prefix_cache_hits_total", "counter", (double)(m->n_memory + m->n_host + m->n_disk),
+    value(f, "prefix_cache_hits_total", "counter", (double)(m->n_memory + m->n_host + m->n_disk + m->n_remote),
           "Prompt tokens that were reused, at any position.");
     value(f, "prompt_tokens_total", "counter", (double)m->n_prompt, "Prompt tokens.");
     value(f, "generation_tokens_total", "counter", (double)m->n_generated, "Generated tokens.");
@@ -190,6 +192,7 @@ static void counters(FILE *f, const srv_metrics *m)
     } sources[] = {{"memory", m->n_memory},
                    {"host", m->n_host},
                    {"disk", m->n_disk},
+                   {"remote", m->n_remote},
                    {"recomputed", m->n_recomputed},
                    {"computed", m->n_computed}};
     for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)

@@ -31,7 +31,7 @@ typedef struct srv_metrics {
     pthread_mutex_t lock; /* guards the following */
     srv_histogram times[SRV_N_TIMES];
     uint64_t n_finished[5]; /* by sp_finish */
-    uint64_t n_prompt, n_memory, n_host, n_disk, n_recomputed, n_computed, n_generated; /* tokens */
+    uint64_t n_prompt, n_memory, n_host, n_disk, n_remote, n_recomputed, n_computed, n_generated; /* tokens */
     uint64_t n_refused; /* queue full */
     struct {
         uint64_t n_tokens, kv_bytes, full_bytes, choice_bytes, file_bytes;

@@ -2,7 +2,7 @@
 import {h, milliseconds, svg, whole} from "./dom.js";
 import {text} from "./texts.js";
 
-const sources = ["memory", "host", "disk", "recomputed", "computed"];
+const sources = ["memory", "host", "disk", "remote", "recomputed", "computed"];
 
 // parts -- tokens of a document or segment by source.
 function parts(d) {

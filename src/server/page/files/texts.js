@@ -14,7 +14,7 @@ const english = {
   use_documents: "Documents", none: "none", best: "best {0} passages", all_of: "all of {0}",
   nothing_found: "No passage matches; the answer is without documents.",
   came_from: "Where the prompt came from", account_empty: "After an answer, this shows what of each document was reused.",
-  memory: "memory", host: "host", disk: "disk", recomputed: "recomputed", computed: "computed",
+  memory: "memory", host: "host", disk: "disk", remote: "another server", recomputed: "recomputed", computed: "computed",
   system: "system prompt", text: "conversation", question_part: "question",
   ttft: "time to the first token", ttft_cold: "the first time in this conversation", queued: "of it waiting",
   rate: "tokens a second", reused: "tokens reused", of: "{0} of {1}", policy: "policy",

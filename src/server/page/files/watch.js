@@ -10,7 +10,7 @@ const samples = []; // the counters, oldest first; null: a gap, while the server
 let view = null, timer = null;
 
 const source = (m, s) => m[`prompt_tokens_by_source_total{source="${s}"}`] || 0;
-const reused = (m) => source(m, "memory") + source(m, "host") + source(m, "disk");
+const reused = (m) => source(m, "memory") + source(m, "host") + source(m, "disk") + source(m, "remote");
 const prompt = (m) => reused(m) + source(m, "recomputed") + source(m, "computed");
 
 // rate -- of a counter between two samples; null: nothing to divide by.
@@ -71,7 +71,7 @@ function draw() {
 }
 
 function draw_tiers(m) {
-  const all = prompt(m), names = ["memory", "host", "disk", "recomputed", "computed"];
+  const all = prompt(m), names = ["memory", "host", "disk", "remote", "recomputed", "computed"];
   if (!all) return view.tiers.replaceChildren(h("p.quiet", {}, text("no_data")));
   const row = (s) => [h("dt", {}, text(s)), h("dd", {}, `${whole(source(m, s))} (${((100 * source(m, s)) / all).toFixed(1)} %)`)];
   const share = Object.fromEntries(names.map((s) => [s, source(m, s)]));

@@ -1,0 +1,182 @@
+/* remote.c -- copies that several processes share.
+ *
+ *   news   what others have put becomes FREE copies of the ledger, which a look-up finds as it finds those on disk
+ *   share  a READY plain or fused copy is put, once for all processes: pinned until that is over
+ *   load   as from every tier (loads.c), unless computing would be sooner, by what loads and computing took
+ *
+ * Puts end by themselves, whatever the server does (store/remote/tier.h I2), so nothing here expires. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "serve/tiers/tiers_int.h"
+#include "store/remote/tier.h"
+
+enum {
+    MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
+    KEY_BYTES = 64,      /* of the key file, at most */
+    RETRY_US = 30000000, /* a tier that was slower than computing is measured again */
+};
+
+struct sp_share {
+    sp_move move; /* first */
+    sp_post post;
+    sp_tiers *tiers;
+    const sp_copy *copy; /* pinned */
+    sp_tier_op *op;
+    sp_share *next;
+};
+
+sp_tier *sp_tiers_remote(const sp_tiers *t)
+{
+    return t ? sp_tiers_level(t, SP_AT_REMOTE)->tier : NULL;
+}
+
+/* -- opening ------------------------------------------------------------------------------------------- */
+
+/* read_key -- the bytes of the file, without a line feed at its end. */
+static sp_err read_key(const char *path, uint8_t out[KEY_BYTES], size_t *n)
+{
+    *n = 0;
+    if (!path) return SP_OK;
+    FILE *f = fopen(path, "rb");
+    if (!f) return sp_fail(SP_E_IO, "%s: the key of the remote tier cannot be read", path);
+    uint8_t bytes[KEY_BYTES + 2];
+    size_t k = fread(bytes, 1, sizeof bytes, f);
+    fclose(f);
+    if (k && bytes[k - 1] == '\n') k--;
+    if (k < 16 || k > KEY_BYTES)
+        return sp_fail(SP_E_ARG, "%s: the key of the remote tier must have 16 to %d bytes", path, KEY_BYTES);
+    memcpy(out, bytes, k);
+    *n = k;
+    return SP_OK;
+}
+
+sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
+{
+    uint8_t key[KEY_BYTES];
+    if (!o->remote) return SP_OK;
+    sp_remote_tier_opts r = {.url = o->remote,
+                             .space = o->remote_space,
+                             .mac_key = key,
+                             .ttl_s = o->remote_ttl_s,
+                             .timeout_us = o->timeout_us / 2};
+    SP_TRY(read_key(o->remote_key, key, &r.n_mac_key));
+    sp_err err = sp_remote_tier_open(&r, out);
+    explicit_bzero(key, sizeof key);
+    return err;
+}
+
+/* -- news ---------------------------------------------------------------------------------------------- */
+
+static sp_err adopt(void *user, const sp_tier_info *info)
+{
+    sp_tiers *t = user;
+    const sp_copy_kind kind = (sp_copy_kind)info->key.kind;
+    if (kind != SP_COPY_PLAIN && kind != SP_COPY_FUSED) return SP_OK;
+    return sp_ledger_adopt(t->ledger, &(sp_adopted){.facts.id = info->key.id,
+                                                    .facts.kind = kind,
+                                                    .facts.head = info->key.head,
+                                                    .place = SP_AT_REMOTE,
+                                                    .measured = info->facts & SP_FACT_STATS,
+                                                    .heavy = info->facts & SP_FACT_HEAVY,
+                                                    .facts.cost_us = info->cost_us});
+}
+
+void sp_tiers_hear(sp_tiers *t)
+{
+    if (sp_tiers_remote(t) && sp_remote_tier_news(sp_tiers_remote(t), adopt, t) != SP_OK)
+        sp_log(SP_LOG_WARN, "copies of the remote tier stay unknown: %s", sp_error_detail());
+}
+
+/* -- loading ------------------------------------------------------------------------------------------- */
+
+bool sp_tiers_is_slow(sp_level *l, const sp_copy *c, double bytes, int64_t now_us)
+{
+    if (l->place != SP_AT_REMOTE || l->byte_us == 0 || c->facts.cost_us <= 0) return false;
+    if (bytes * l->byte_us < (double)c->facts.cost_us || now_us - l->slow_us > RETRY_US) {
+        l->slow_us = now_us;
+        return false;
+    }
+    return true;
+}
+
+/* -- sharing ------------------------------------------------------------------------------------------- */
+
+static int64_t n_blocks_of(const sp_share *x)
+{
+    return sp_blocks_for(x->move.slot + x->move.seg.n);
+}
+
+static void done(sp_post *post)
+{
+    sp_share *x = (sp_share *)(void *)((char *)post - offsetof(sp_share, post));
+    sp_tiers *t = x->tiers;
+    sp_share **link = &t->sharing;
+    while (*link != x) link = &(*link)->next;
+    *link = x->next;
+    t->n_sharing--;
+    if (post->err == SP_OK)
+        sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
+    else
+        sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", post->detail);
+    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    sp_ledger_unpin(t->ledger, x->copy);
+    sp_tier_op_release(x->op);
+    sp_move_fini(&x->move);
+    sp_free(x);
+}
+
+/* put_done -- on the tier's thread. */
+static void put_done(void *move, sp_tier_op *op)
+{
+    sp_share *x = move;
+    sp_posts_end(x->tiers->posts, &x->post, sp_tier_op_result(op));
+}
+
+static sp_err begin(sp_share *x, const sp_tiers_key *key)
+{
+    sp_tiers *t = x->tiers;
+    sp_record r;
+    SP_TRY(sp_tiers_move_of(t, key->copy, key->head, key->n_head, &x->move));
+    sp_tiers_record_of(&x->move, key->copy, &r);
+    SP_TRY(sp_move_own(&x->move));
+    return sp_move_put(&x->move, sp_tiers_remote(t), &r, false, put_done, &x->op);
+}
+
+sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
+{
+    const sp_copy *c = key->copy;
+    if (!sp_tiers_remote(t) || c->places & SP_AT_REMOTE || t->n_sharing >= MOST_SHARES || sp_tiers_is_erasing(t, c))
+        return SP_OK;
+    for (const sp_share *x = t->sharing; x; x = x->next)
+        if (x->copy == c) return SP_OK;
+    sp_share *x = SP_NEW(sp_share);
+    if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
+    *x = (sp_share){.post.done = done, .tiers = t, .copy = c};
+    if (!c->first) sp_notes_prepare(t->pool, c->blocks, c->n);
+    sp_err err = begin(x, key);
+    if (err != SP_OK) {
+        sp_move_fini(&x->move);
+        sp_free(x);
+        return err;
+    }
+    sp_posts_begin(t->posts);
+    sp_ledger_pin(t->ledger, c);
+    sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
+    x->next = t->sharing;
+    t->sharing = x;
+    t->n_sharing++;
+    return SP_OK;
+}
+
+void sp_tiers_cancel_shares(sp_tiers *t)
+{
+    for (const sp_share *x = t->sharing; x; x = x->next) sp_tier_op_withdraw(x->op);
+}
+
+void sp_tiers_cancel_erased_shares(sp_tiers *t)
+{
+    for (const sp_share *x = t->sharing; x; x = x->next)
+        if (sp_tiers_is_erasing(t, x->copy)) sp_tier_op_withdraw(x->op);
+}

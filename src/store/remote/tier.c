@@ -1,0 +1,850 @@
+#include "store/remote/tier.h"
+
+#include <inttypes.h>
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/remote/redis.h"
+#include "store/table.h"
+#include "store/tier_type.h"
+
+enum {
+    GROUP_BYTES = 4 << 20, /* of layers in one value */
+    BATCH = 64,            /* gets that are asked for at once */
+    MAC_BYTES = 32,
+    NAME_SIZE = 96,
+    FIELD_SIZE = 12,
+    POLL_MS = 200,
+};
+
+#define UNFINISHED_S   "300" /* that a copy without a head is kept */
+#define LOCK_S         "60"  /* that others wait for the one who writes a copy */
+#define LEAST_PAUSE_US INT64_C(100000) /* after a failure; doubles each time */
+#define MOST_PAUSE_US  INT64_C(10000000)
+
+/* Where a server is, as the tier sees it. */
+typedef struct line {
+    redisContext *c;            /* NULL: not connected */
+    int64_t pause_us, again_us; /* nothing is sent before again_us */
+} line;
+
+typedef struct remote_tier {
+    sp_tier base; /* first */
+    sp_redis_address address;
+    char prefix[48]; /* of all keys */
+    char index[64], news[64];
+    char self[20]; /* who sends news */
+    uint8_t mac_key[64];
+    size_t n_mac_key; /* 0: none */
+    EVP_MAC *hmac;
+    char ttl[24]; /* "0": none */
+    int64_t timeout_us;
+    sp_op_queue gets, others; /* a get does not wait for a put */
+    pthread_t reader, writer, listener;
+    int n_threads; /* of these, in this order */
+    atomic_bool stop, some_news;
+    line in, out; /* the reader's and the writer's */
+
+    pthread_mutex_t lock; /* of the following */
+    sp_table table;
+    uint32_t first;             /* of the table's one list */
+    SP_VEC(sp_tier_info) fresh; /* news for sp_remote_tier_news */
+    sp_tier_stats stats;
+} remote_tier;
+
+static remote_tier *remote_of(sp_tier *t)
+{
+    return (remote_tier *)t;
+}
+
+/* -- names ------------------------------------------------------------------------------------------ */
+
+/* name_of -- of a copy in keys and in the index. */
+static void name_of(const sp_tier_key *k, char out[NAME_SIZE])
+{
+    char id[2 * sizeof k->id.b + 1];
+    sp_digest_hex(&k->id, sizeof k->id.b, id);
+    snprintf(out, NAME_SIZE, "%s-%016" PRIx64 "-%" PRIu32, id, k->head, k->kind);
+}
+
+static bool read_name(const char *name, sp_tier_key *out)
+{
+    const size_t n = 2 * sizeof out->id.b;
+    unsigned byte;
+    int end = 0;
+    if (strlen(name) < n + 2 || name[n] != '-') return false;
+    for (size_t i = 0; i < sizeof out->id.b; i++) {
+        if (sscanf(name + 2 * i, "%2x", &byte) != 1) return false;
+        out->id.b[i] = (uint8_t)byte;
+    }
+    return sscanf(name + n, "-%16" SCNx64 "-%" SCNu32 "%n", &out->head, &out->kind, &end) == 2 &&
+           !name[n + (size_t)end];
+}
+
+static void key_of(const remote_tier *t, const char *name, char out[160])
+{
+    snprintf(out, 160, "%scopy:%s", t->prefix, name);
+}
+
+/* -- the index; lock is held ------------------------------------------------------------------------- */
+
+/* Layers of one value. */
+static int per_group(uint64_t stride)
+{
+    return stride >= GROUP_BYTES ? 1 : (int)(GROUP_BYTES / stride);
+}
+
+/* What the index says of a copy. */
+typedef struct notice {
+    sp_tier_key key;
+    int32_t n, n_layers;
+    uint64_t stride; /* bytes of a layer and its notes */
+    unsigned facts;
+    float cost_us;
+} notice;
+
+static void write_notice(const notice *n, char out[128])
+{
+    snprintf(out, 128, "%d %d %" PRIu64 " %u %.0f", n->n, n->n_layers, n->stride, n->facts, (double)n->cost_us);
+}
+
+/* read_notice -- false: it is no notice. */
+static bool read_notice(const char *name, const char *says, notice *out)
+{
+    *out = (notice){0};
+    return read_name(name, &out->key) &&
+           sscanf(says, "%d %d %" SCNu64 " %u %f", &out->n, &out->n_layers, &out->stride, &out->facts,
+                  &out->cost_us) == 5 &&
+           out->n > 0 && out->n_layers > 0 && out->n_layers < 4096 && out->stride > 0 &&
+           out->stride < (UINT64_C(1) << 40);
+}
+
+static int64_t bytes_of(const notice *n)
+{
+    return (int64_t)(n->stride * (uint64_t)n->n_layers);
+}
+
+static uint64_t stride_of(const sp_record *r)
+{
+    return r->layer_bytes + r->facts.note_bytes;
+}
+
+static int64_t entry_bytes(const sp_entry *e)
+{
+    return (int64_t)e->place.pages * SP_PAGE;
+}
+
+static void forget(remote_tier *t, const sp_tier_key *key)
+{
+    uint32_t i = sp_table_find(&t->table, key);
+    if (i == SP_NO_ENTRY) return;
+    t->stats.bytes_used -= entry_bytes(&t->table.entries.v[i]);
+    sp_table_remove(&t->table, i, &t->first);
+}
+
+/* learn -- a copy is there; `tell`: the engine is to know. */
+static void learn(remote_tier *t, const notice *n, bool tell)
+{
+    forget(t, &n->key);
+    if (sp_table_reserve(&t->table, 1) != SP_OK || (tell && sp_vec_reserve(&t->fresh, 1) != SP_OK)) return;
+    const sp_disk_place place = {.segment = (uint32_t)per_group(n->stride),
+                                 .pages = (uint32_t)(bytes_of(n) / SP_PAGE),
+                                 .n = n->n,
+                                 .n_layers = (uint32_t)n->n_layers,
+                                 .facts = n->facts & 0xff,
+                                 .cost_us = n->cost_us};
+    sp_table_add(&t->table, &n->key, &place, &t->first);
+    t->stats.bytes_used += (int64_t)place.pages * SP_PAGE;
+    if (!tell) return;
+    t->fresh.v[t->fresh.n++] =
+        (sp_tier_info){.key = n->key, .n = n->n, .bytes = bytes_of(n), .facts = n->facts, .cost_us = n->cost_us};
+    atomic_store(&t->some_news, true);
+}
+
+/* -- connections ------------------------------------------------------------------------------------- */
+
+static void hang_up(line *l)
+{
+    if (l->c) redisFree(l->c);
+    l->c = NULL;
+}
+
+/* pause_line -- after a failure: one warning for each time that the server is lost. */
+static void pause_line(line *l)
+{
+    if (!l->pause_us) sp_log(SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
+    l->pause_us = SP_MIN(SP_MAX(2 * l->pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
+    l->again_us = sp_clock_us() + l->pause_us;
+    hang_up(l);
+}
+
+static sp_err connect_line(remote_tier *t, line *l)
+{
+    if (l->c) return SP_OK;
+    if (sp_clock_us() < l->again_us) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
+    sp_err err = sp_redis_open(&t->address, t->timeout_us, &l->c);
+    if (err != SP_OK) {
+        pause_line(l);
+        return err;
+    }
+    if (l->pause_us) sp_log(SP_LOG_INFO, "the remote tier answers once more");
+    l->pause_us = 0;
+    return SP_OK;
+}
+
+/* -- authentication ----------------------------------------------------------------------------------- */
+
+/* mac_of -- of one field of a copy; false: out of memory. */
+static bool mac_of(const remote_tier *t, const char *name, const char *field, const void *data, size_t n,
+                   uint8_t out[MAC_BYTES])
+{
+    const OSSL_PARAM how[] = {OSSL_PARAM_construct_utf8_string("digest", (char *)"SHA256", 0),
+                              OSSL_PARAM_construct_end()};
+    size_t size = 0;
+    EVP_MAC_CTX *h = EVP_MAC_CTX_new(t->hmac);
+    bool good = h && EVP_MAC_init(h, t->mac_key, t->n_mac_key, how) &&
+                EVP_MAC_update(h, (const uint8_t *)t->prefix, strlen(t->prefix) + 1) &&
+                EVP_MAC_update(h, (const uint8_t *)name, strlen(name) + 1) &&
+                EVP_MAC_update(h, (const uint8_t *)field, strlen(field) + 1) && EVP_MAC_update(h, data, n) &&
+                EVP_MAC_final(h, out, &size, MAC_BYTES);
+    EVP_MAC_CTX_free(h);
+    return good && size == MAC_BYTES;
+}
+
+/* authentic -- the bytes of a value without its MAC; NULL: it is not authentic. */
+static const uint8_t *authentic(const remote_tier *t, const char *name, const char *field, const redisReply *r,
+                                size_t *n)
+{
+    uint8_t mac[MAC_BYTES];
+    const size_t tail = t->n_mac_key ? MAC_BYTES : 0;
+    if (r->len < tail) return NULL;
+    *n = r->len - tail;
+    if (!tail) return (const uint8_t *)r->str;
+    bool same = mac_of(t, name, field, r->str, *n, mac) && CRYPTO_memcmp(mac, r->str + *n, sizeof mac) == 0;
+    return same ? (const uint8_t *)r->str : NULL;
+}
+
+/* -- put ---------------------------------------------------------------------------------------------- */
+
+/* A put under way. */
+typedef struct putting {
+    remote_tier *t;
+    const sp_tier_op *op;
+    const sp_record *r;
+    char name[NAME_SIZE], key[160];
+    sp_layer_sum *sums;
+    uint8_t *buffer; /* a group, and its MAC */
+} putting;
+
+/* send_field -- one value; `n` bytes of the buffer. */
+static sp_err send_field(putting *p, const char *field, uint8_t *data, size_t n)
+{
+    size_t size = n;
+    if (p->t->n_mac_key) {
+        if (!mac_of(p->t, p->name, field, data, n, data + n))
+            return sp_fail_nomem(MAC_BYTES, "a code of authentication");
+        size += MAC_BYTES;
+    }
+    return sp_redis_run(
+        p->t->out.c,
+        &(sp_redis_command){.words = {"HSET", p->key, field, (const char *)data}, .sizes = {0, 0, 0, size}, .n = 4});
+}
+
+static sp_err send_layers(putting *p)
+{
+    const sp_record *r = p->r;
+    const sp_tier_job *job = &p->op->job;
+    const size_t stride = stride_of(r);
+    const int per = per_group(stride);
+    char field[FIELD_SIZE];
+    for (int first = 0; first < r->n_layers; first += per) {
+        const int n = SP_MIN(per, r->n_layers - first);
+        for (int i = 0; i < n; i++) {
+            uint8_t *to = p->buffer + (size_t)i * stride;
+            if (sp_tier_op_is_cancelled(p->op)) return sp_fail(SP_E_CANCELED, "a put was cancelled");
+            SP_TRY(job->source(job->user, first + i, to));
+            p->sums[first + i] = sp_layer_sum_of(to, r->layer_bytes);
+            if (r->facts.note_bytes)
+                p->sums[r->n_layers + first + i] = sp_layer_sum_of(to + r->layer_bytes, r->facts.note_bytes);
+        }
+        snprintf(field, sizeof field, "%d", first / per);
+        SP_TRY(send_field(p, field, p->buffer, (size_t)n * stride));
+        if (first == 0)
+            SP_TRY(sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"EXPIRE", p->key, UNFINISHED_S}, .n = 3}));
+    }
+    return SP_OK;
+}
+
+static sp_err send_head(putting *p)
+{
+    const size_t n = sp_record_layout_of(p->r).head_pages * (size_t)SP_PAGE;
+    uint8_t *head = sp_alloc(1, n + MAC_BYTES);
+    if (!head) return sp_fail_nomem(n, "the header of a copy");
+    sp_err err = sp_record_write(p->r, p->sums, head);
+    if (err == SP_OK) err = send_field(p, "head", head, n);
+    sp_free(head);
+    return err;
+}
+
+/* announce -- the copy is there: it stays, and all know. */
+static sp_err announce(putting *p)
+{
+    char says[128], news[288];
+    remote_tier *t = p->t;
+    const notice n = {.key = sp_tier_key_of(p->r),
+                      .n = p->r->n,
+                      .n_layers = p->r->n_layers,
+                      .stride = stride_of(p->r),
+                      .facts = sp_tier_facts_of(p->r),
+                      .cost_us = p->r->facts.cost_us};
+    write_notice(&n, says);
+    snprintf(news, sizeof news, "%s + %s %s", t->self, p->name, says);
+    sp_redis_command keep = {.words = {"EXPIRE", p->key, t->ttl}, .n = 3};
+    if (strcmp(t->ttl, "0") == 0) keep = (sp_redis_command){.words = {"PERSIST", p->key}, .n = 2};
+    SP_TRY(sp_redis_run(t->out.c, &keep));
+    SP_TRY(sp_redis_run(t->out.c, &(sp_redis_command){.words = {"HSET", t->index, p->name, says}, .n = 4}));
+    SP_TRY(sp_redis_run(t->out.c, &(sp_redis_command){.words = {"PUBLISH", t->news, news}, .n = 3}));
+    pthread_mutex_lock(&t->lock);
+    learn(t, &n, false);
+    t->stats.n_put++;
+    t->stats.bytes_written += bytes_of(&n);
+    pthread_mutex_unlock(&t->lock);
+    return SP_OK;
+}
+
+/* is_taken -- a copy of this name is there, or another process writes one; else it is this one's to write. */
+static sp_err is_taken(putting *p, bool *out)
+{
+    redisReply *r;
+    char lock[176];
+    redisContext *c = p->t->out.c;
+    SP_TRY(sp_redis_call(c, &(sp_redis_command){.words = {"HEXISTS", p->key, "head"}, .n = 3}, &r));
+    *out = r->type == REDIS_REPLY_INTEGER && r->integer == 1;
+    freeReplyObject(r);
+    if (*out) return SP_OK;
+    snprintf(lock, sizeof lock, "%s:lock", p->key);
+    SP_TRY(sp_redis_call(c, &(sp_redis_command){.words = {"SET", lock, p->t->self, "NX", "EX", LOCK_S}, .n = 6}, &r));
+    *out = r->type == REDIS_REPLY_NIL;
+    freeReplyObject(r);
+    return SP_OK;
+}
+
+static sp_err write_copy(putting *p)
+{
+    bool taken;
+    char lock[176], why[256];
+    SP_TRY(is_taken(p, &taken));
+    if (taken) return SP_OK;
+    snprintf(lock, sizeof lock, "%s:lock", p->key);
+    sp_err err = send_layers(p);
+    if (err == SP_OK) err = send_head(p);
+    if (err == SP_OK) err = announce(p);
+    if (p->t->out.c->err) return err; /* the lock expires, and what was written */
+    snprintf(why, sizeof why, "%s", err == SP_OK ? "" : sp_error_detail());
+    if (err != SP_OK && sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"DEL", p->key}, .n = 2}) != SP_OK)
+        sp_log(SP_LOG_DEBUG, "a copy that was not finished expires by itself");
+    if (sp_redis_run(p->t->out.c, &(sp_redis_command){.words = {"DEL", lock}, .n = 2}) != SP_OK)
+        sp_log(SP_LOG_DEBUG, "a lock expires by itself");
+    return err == SP_OK ? SP_OK : sp_fail(err, "%s", why);
+}
+
+/* has_all -- the copies that a put continues. */
+static sp_err has_all(remote_tier *t, const sp_tier_key *keys, int n)
+{
+    bool all = true;
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < n && all; i++) all = sp_table_find(&t->table, &keys[i]) != SP_NO_ENTRY;
+    pthread_mutex_unlock(&t->lock);
+    return all ? SP_OK : sp_fail(SP_E_NOTFOUND, "the remote tier does not have what the copy continues");
+}
+
+static sp_err run_put(remote_tier *t, const sp_tier_op *op)
+{
+    const sp_record *r = op->job.record;
+    const size_t group = stride_of(r) * (size_t)per_group(stride_of(r));
+    putting p = {.t = t, .op = op, .r = r};
+    SP_TRY(has_all(t, op->job.after, op->job.n_after));
+    SP_TRY(connect_line(t, &t->out));
+    name_of(&op->job.key, p.name);
+    key_of(t, p.name, p.key);
+    p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
+    p.buffer = sp_alloc(1, group + MAC_BYTES);
+    sp_err err = p.sums && p.buffer ? write_copy(&p) : sp_fail_nomem(group, "a copy for the remote tier");
+    sp_free(p.sums);
+    sp_free(p.buffer);
+    return err;
+}
+
+/* -- get ---------------------------------------------------------------------------------------------- */
+
+/* A get of a batch: its replies are the header and then its groups of layers. */
+typedef struct getting {
+    sp_tier_op *op;
+    char name[NAME_SIZE], key[160];
+    int per, first, n; /* groups [first, first + n) of `per` layers; n 0: the header alone */
+    uint8_t *head;     /* what the record points into */
+    sp_record record;
+    sp_err err;
+} getting;
+
+/* prepare -- what is asked for. Errors: SP_E_NOTFOUND without a message: nobody has said that it is there. */
+static sp_err prepare(remote_tier *t, getting *g)
+{
+    const sp_tier_job *job = &g->op->job;
+    SP_TRY(sp_tier_op_begin(g->op));
+    pthread_mutex_lock(&t->lock);
+    uint32_t i = sp_table_find(&t->table, &job->key);
+    const sp_disk_place place = i == SP_NO_ENTRY ? (sp_disk_place){0} : t->table.entries.v[i].place;
+    t->stats.n_missed += i == SP_NO_ENTRY;
+    pthread_mutex_unlock(&t->lock);
+    if (i == SP_NO_ENTRY) return sp_fail(SP_E_NOTFOUND, "no such copy in the remote tier");
+    if (job->first < 0 || job->n_layers < 0 || job->n_layers > (int)place.n_layers - job->first)
+        return sp_fail(SP_E_ARG, "layers %d to %d of a copy of %u layers", job->first, job->first + job->n_layers - 1,
+                       place.n_layers);
+    g->per = (int)place.segment;
+    g->first = job->first / g->per;
+    g->n = job->n_layers ? (job->first + job->n_layers - 1) / g->per + 1 - g->first : 0;
+    name_of(&job->key, g->name);
+    key_of(t, g->name, g->key);
+    return SP_OK;
+}
+
+static sp_err ask(redisContext *c, const getting *g)
+{
+    char field[FIELD_SIZE];
+    SP_TRY(sp_redis_append(c, &(sp_redis_command){.words = {"HGET", g->key, "head"}, .n = 3}));
+    for (int i = 0; i < g->n; i++) {
+        snprintf(field, sizeof field, "%d", g->first + i);
+        SP_TRY(sp_redis_append(c, &(sp_redis_command){.words = {"HGET", g->key, field}, .n = 3}));
+    }
+    return SP_OK;
+}
+
+/* take_head -- the header, verified: of the copy that was asked for. */
+static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
+{
+    size_t n;
+    if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped the copy");
+    const uint8_t *data = authentic(t, g->name, "head", r, &n);
+    if (!data) return sp_fail(SP_E_FORMAT, "remote tier: the header of a copy is not authentic");
+    g->head = sp_alloc(1, n + 1);
+    if (!g->head) return sp_fail_nomem(n, "the header of a copy");
+    memcpy(g->head, data, n);
+    SP_TRY(sp_record_read(g->head, n, &g->record));
+    const sp_tier_key is = sp_tier_key_of(&g->record);
+    const bool same =
+        sp_digest_eq(&is.id, &g->op->job.key.id) && is.head == g->op->job.key.head && is.kind == g->op->job.key.kind;
+    if (!same || per_group(stride_of(&g->record)) != g->per)
+        return sp_fail(SP_E_FORMAT, "remote tier: the header is of another copy");
+    return g->op->job.head ? g->op->job.head(g->op->job.user, &g->record) : SP_OK;
+}
+
+/* is_whole -- a layer and its notes are what was put. */
+static bool is_whole(const sp_record *r, int layer, const uint8_t *data)
+{
+    if (!sp_layer_sum_eq(sp_layer_sum_of(data, r->layer_bytes), r->sums[layer])) return false;
+    return r->facts.note_bytes == 0 ||
+           sp_layer_sum_eq(sp_layer_sum_of(data + r->layer_bytes, r->facts.note_bytes), r->sums[r->n_layers + layer]);
+}
+
+/* take_group -- the layers of one value that were asked for. */
+static sp_err take_group(const remote_tier *t, const getting *g, int group, const redisReply *r)
+{
+    char field[FIELD_SIZE];
+    size_t n;
+    const sp_tier_job *job = &g->op->job;
+    const size_t stride = stride_of(&g->record);
+    const int from = group * g->per, to = SP_MIN(from + g->per, g->record.n_layers);
+    if (r->type != REDIS_REPLY_STRING) return sp_fail(SP_E_NOTFOUND, "the remote tier has dropped layers of the copy");
+    snprintf(field, sizeof field, "%d", group);
+    const uint8_t *data = authentic(t, g->name, field, r, &n);
+    if (!data) return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d are not authentic", from, to - 1);
+    if (to <= from || n != (size_t)(to - from) * stride)
+        return sp_fail(SP_E_FORMAT, "remote tier: layers %d to %d have %zu bytes", from, to - 1, n);
+    for (int l = SP_MAX(from, job->first); l < SP_MIN(to, job->first + job->n_layers); l++) {
+        const uint8_t *layer = data + (size_t)(l - from) * stride;
+        if (sp_tier_op_is_cancelled(g->op)) return sp_fail(SP_E_CANCELED, "a load was cancelled");
+        if (!is_whole(&g->record, l, layer))
+            return sp_fail(SP_E_FORMAT, "remote tier: the checksum of layer %d is wrong", l);
+        if (job->sink) SP_TRY(job->sink(job->user, l, layer));
+    }
+    return SP_OK;
+}
+
+/* take_replies -- all of one get, so that the next one's follow. Errors: SP_E_IO of the connection; the get's own
+ * are in g->err. */
+static sp_err take_replies(remote_tier *t, getting *g)
+{
+    for (int i = -1; i < g->n; i++) {
+        redisReply *r;
+        sp_err err = sp_redis_next(t->in.c, &r);
+        if (err != SP_OK && t->in.c->err) return err;
+        if (err == SP_OK && g->err == SP_OK) g->err = i < 0 ? take_head(t, g, r) : take_group(t, g, g->first + i, r);
+        if (err != SP_OK && g->err == SP_OK) g->err = err;
+        if (err == SP_OK) freeReplyObject(r);
+    }
+    return SP_OK;
+}
+
+static void finish_get(remote_tier *t, getting *g)
+{
+    const bool gone = g->err == SP_E_NOTFOUND || g->err == SP_E_FORMAT;
+    pthread_mutex_lock(&t->lock);
+    t->stats.n_got += g->err == SP_OK;
+    t->stats.n_damaged += g->err == SP_E_FORMAT;
+    t->stats.n_failed += g->err != SP_OK && g->err != SP_E_CANCELED && !gone;
+    if (g->err == SP_OK) t->stats.bytes_read += (int64_t)stride_of(&g->record) * g->op->job.n_layers;
+    if (gone) forget(t, &g->op->job.key);
+    pthread_mutex_unlock(&t->lock);
+    if (g->err == SP_E_FORMAT) sp_log(SP_LOG_WARN, "%s", sp_error_detail());
+    sp_tier_op_finish(g->op, g->err);
+    sp_free(g->head);
+}
+
+/* begin_get -- asks; false: it is over. */
+static bool begin_get(remote_tier *t, getting *g, sp_err *line_err)
+{
+    g->err = *line_err == SP_OK ? prepare(t, g) : sp_fail(SP_E_IO, "the remote tier does not answer");
+    if (g->err == SP_OK) g->err = *line_err = ask(t->in.c, g);
+    if (g->err == SP_OK) return true;
+    finish_get(t, g);
+    return false;
+}
+
+/* strike_out -- a copy that the server has dropped leaves the index: no other process asks for it. */
+static sp_err strike_out(remote_tier *t, const getting *g)
+{
+    return sp_redis_run(t->in.c, &(sp_redis_command){.words = {"HDEL", t->index, g->name}, .n = 3});
+}
+
+/* run_gets -- a batch: all is asked for before the first reply is read. */
+static void run_gets(remote_tier *t, getting *v, int n)
+{
+    int n_asked = 0;
+    sp_err line_err = connect_line(t, &t->in);
+    for (int i = 0; i < n; i++)
+        if (begin_get(t, &v[i], &line_err)) v[n_asked++] = v[i];
+    for (int i = 0; i < n_asked; i++) {
+        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) pause_line(&t->in);
+        if (line_err != SP_OK) v[i].err = sp_fail(SP_E_IO, "the remote tier does not answer");
+        finish_get(t, &v[i]);
+    }
+    for (int i = 0; i < n_asked && line_err == SP_OK; i++)
+        if (v[i].err == SP_E_NOTFOUND) line_err = strike_out(t, &v[i]);
+    if (line_err != SP_OK && t->in.c) pause_line(&t->in);
+}
+
+static void *read_copies(void *arg)
+{
+    remote_tier *t = arg;
+    getting batch[BATCH];
+    for (sp_tier_op *op; (op = sp_op_queue_pop(&t->gets, true));) {
+        int n = 0;
+        for (; op; op = n < BATCH ? sp_op_queue_pop(&t->gets, false) : NULL) batch[n++] = (getting){.op = op};
+        run_gets(t, batch, n);
+    }
+    return NULL;
+}
+
+/* -- the others ----------------------------------------------------------------------------------------- */
+
+static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
+{
+    char name[NAME_SIZE], key[160], news[160];
+    redisContext *c;
+    name_of(&op->job.key, name);
+    key_of(t, name, key);
+    snprintf(news, sizeof news, "%s - %s", t->self, name);
+    pthread_mutex_lock(&t->lock);
+    t->stats.n_dropped += sp_table_find(&t->table, &op->job.key) != SP_NO_ENTRY;
+    forget(t, &op->job.key);
+    pthread_mutex_unlock(&t->lock);
+    SP_TRY(connect_line(t, &t->out));
+    c = t->out.c;
+    SP_TRY(sp_redis_run(c, &(sp_redis_command){.words = {"DEL", key}, .n = 2}));
+    SP_TRY(sp_redis_run(c, &(sp_redis_command){.words = {"HDEL", t->index, name}, .n = 3}));
+    return sp_redis_run(c, &(sp_redis_command){.words = {"PUBLISH", t->news, news}, .n = 3});
+}
+
+/* run_list -- of a copy of the index, so that `each` may take its time. */
+static sp_err run_list(remote_tier *t, const sp_tier_op *op)
+{
+    SP_VEC(sp_tier_info) all = {0};
+    pthread_mutex_lock(&t->lock);
+    sp_err err = sp_vec_reserve(&all, t->table.n);
+    for (uint32_t i = t->table.oldest; err == SP_OK && i != SP_NO_ENTRY; i = t->table.entries.v[i].newer) {
+        const sp_entry *e = &t->table.entries.v[i];
+        all.v[all.n++] = (sp_tier_info){.key = e->key,
+                                        .n = e->place.n,
+                                        .bytes = entry_bytes(e),
+                                        .facts = e->place.facts,
+                                        .cost_us = e->place.cost_us};
+    }
+    pthread_mutex_unlock(&t->lock);
+    for (size_t i = 0; err == SP_OK && i < all.n; i++)
+        err = sp_tier_op_is_cancelled(op) ? sp_fail(SP_E_CANCELED, "a list was cancelled")
+                                          : op->job.each(op->job.user, &all.v[i]);
+    sp_vec_fini(&all);
+    return err;
+}
+
+static sp_err run_other(remote_tier *t, const sp_tier_op *op)
+{
+    SP_TRY(sp_tier_op_begin(op));
+    switch (op->job.verb) {
+    case SP_TIER_PUT:
+        return run_put(t, op);
+    case SP_TIER_DROP:
+        return run_drop(t, op);
+    case SP_TIER_LIST:
+        return run_list(t, op);
+    case SP_TIER_TRIM: /* the server keeps to its own budget (maxmemory) */
+    case SP_TIER_ERASE:
+    case SP_TIER_SYNC: /* operations end in order, and what is dropped is gone from the server */
+    case SP_TIER_GET:
+        break;
+    }
+    return SP_OK;
+}
+
+static void *write_copies(void *arg)
+{
+    remote_tier *t = arg;
+    for (sp_tier_op *op; (op = sp_op_queue_pop(&t->others, true));) {
+        sp_err err = run_other(t, op);
+        if (t->out.c && t->out.c->err) pause_line(&t->out);
+        pthread_mutex_lock(&t->lock);
+        t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED;
+        pthread_mutex_unlock(&t->lock);
+        sp_tier_op_finish(op, err);
+    }
+    return NULL;
+}
+
+/* -- what others say -------------------------------------------------------------------------------------- */
+
+/* hear -- "SENDER + NAME ..." or "SENDER - NAME". */
+static void hear(remote_tier *t, char *says)
+{
+    char *save = NULL, *sender = strtok_r(says, " ", &save), *what = strtok_r(NULL, " ", &save);
+    char *name = strtok_r(NULL, " ", &save);
+    notice n;
+    if (!sender || !what || !name || strcmp(sender, t->self) == 0) return;
+    pthread_mutex_lock(&t->lock);
+    if (strcmp(what, "+") == 0 && read_notice(name, save, &n)) learn(t, &n, true);
+    if (strcmp(what, "-") == 0 && read_name(name, &n.key)) forget(t, &n.key);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* take_page -- of HSCAN's reply: fields and values in turn. */
+static void take_page(remote_tier *t, const redisReply *page)
+{
+    notice n;
+    pthread_mutex_lock(&t->lock);
+    for (size_t i = 0; i + 1 < page->elements; i += 2)
+        if (page->element[i]->type == REDIS_REPLY_STRING && page->element[i + 1]->type == REDIS_REPLY_STRING &&
+            read_notice(page->element[i]->str, page->element[i + 1]->str, &n))
+            learn(t, &n, true);
+    pthread_mutex_unlock(&t->lock);
+}
+
+/* read_index -- all that is there. */
+static sp_err read_index(remote_tier *t)
+{
+    redisContext *c;
+    char cursor[24] = "0";
+    SP_TRY(sp_redis_open(&t->address, t->timeout_us, &c));
+    sp_err err = SP_OK;
+    do {
+        redisReply *r;
+        err = sp_redis_call(c, &(sp_redis_command){.words = {"HSCAN", t->index, cursor, "COUNT", "1000"}, .n = 5}, &r);
+        if (err != SP_OK) break;
+        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING) {
+            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
+            take_page(t, r->element[1]);
+        } else {
+            err = sp_fail(SP_E_IO, "redis: a reply to HSCAN that is none");
+        }
+        freeReplyObject(r);
+    } while (err == SP_OK && strcmp(cursor, "0") != 0 && !t->stop);
+    redisFree(c);
+    return err;
+}
+
+/* hear_replies -- what has arrived. */
+static sp_err hear_replies(remote_tier *t, redisContext *c)
+{
+    void *reply = NULL;
+    if (redisBufferRead(c) != REDIS_OK) return sp_fail(SP_E_IO, "redis: %s", c->errstr);
+    while (redisGetReplyFromReader(c, &reply) == REDIS_OK && reply) {
+        redisReply *r = reply;
+        if (r->type == REDIS_REPLY_ARRAY && r->elements == 3 && r->element[0]->type == REDIS_REPLY_STRING &&
+            strcmp(r->element[0]->str, "message") == 0 && r->element[2]->type == REDIS_REPLY_STRING)
+            hear(t, r->element[2]->str);
+        freeReplyObject(r);
+    }
+    return c->err ? sp_fail(SP_E_IO, "redis: %s", c->errstr) : SP_OK;
+}
+
+/* subscribe -- first the channel, then the index: nothing is missed between them. */
+static sp_err subscribe(remote_tier *t, line *l)
+{
+    if (l->c) return SP_OK;
+    SP_TRY(connect_line(t, l));
+    sp_err err = sp_redis_run(l->c, &(sp_redis_command){.words = {"SUBSCRIBE", t->news}, .n = 2});
+    return err == SP_OK ? read_index(t) : err;
+}
+
+static void *listen_to_others(void *arg)
+{
+    remote_tier *t = arg;
+    line l = {0};
+    while (!t->stop) {
+        sp_err err = subscribe(t, &l);
+        struct pollfd p = {.fd = l.c ? l.c->fd : -1, .events = POLLIN};
+        if (err == SP_OK && poll(&p, 1, POLL_MS) > 0) err = hear_replies(t, l.c);
+        if (err == SP_OK) continue;
+        if (l.c) pause_line(&l);
+        usleep(POLL_MS * 500);
+    }
+    hang_up(&l);
+    return NULL;
+}
+
+sp_err sp_remote_tier_news(sp_tier *tier, sp_err (*each)(void *user, const sp_tier_info *info), void *user)
+{
+    remote_tier *t = remote_of(tier);
+    SP_VEC(sp_tier_info) none = {0};
+    if (!atomic_exchange(&t->some_news, false)) return SP_OK;
+    pthread_mutex_lock(&t->lock);
+    sp_tier_info *v = t->fresh.v;
+    const size_t n = t->fresh.n;
+    t->fresh.v = none.v;
+    t->fresh.n = t->fresh.cap = 0;
+    pthread_mutex_unlock(&t->lock);
+    sp_err err = SP_OK;
+    for (size_t i = 0; i < n && err == SP_OK; i++) err = each(user, &v[i]);
+    sp_free(v);
+    return err;
+}
+
+/* -- the type ----------------------------------------------------------------------------------------------- */
+
+static sp_op_queue *queue_of(sp_tier *t, sp_tier_verb verb)
+{
+    return verb == SP_TIER_GET ? &remote_of(t)->gets : &remote_of(t)->others;
+}
+
+static bool knows(sp_tier *tier, const sp_tier_key *key)
+{
+    remote_tier *t = remote_of(tier);
+    pthread_mutex_lock(&t->lock);
+    bool known = sp_table_find(&t->table, key) != SP_NO_ENTRY;
+    pthread_mutex_unlock(&t->lock);
+    return known;
+}
+
+static sp_tier_stats stats_of(sp_tier *tier)
+{
+    remote_tier *t = remote_of(tier);
+    pthread_mutex_lock(&t->lock);
+    sp_tier_stats s = t->stats;
+    s.n_copies = (int64_t)t->table.n;
+    s.bytes_live = s.bytes_used;
+    s.index_bytes = (int64_t)sp_table_bytes(&t->table);
+    pthread_mutex_unlock(&t->lock);
+    return s;
+}
+
+static void close_tier(sp_tier *tier)
+{
+    remote_tier *t = remote_of(tier);
+    const pthread_t threads[] = {t->reader, t->writer, t->listener};
+    t->stop = true;
+    sp_op_queue_close(&t->gets);
+    sp_op_queue_close(&t->others);
+    for (int i = 0; i < t->n_threads; i++) pthread_join(threads[i], NULL);
+    hang_up(&t->in);
+    hang_up(&t->out);
+    sp_table_fini(&t->table);
+    sp_vec_fini(&t->fresh);
+    sp_op_queue_fini(&t->gets);
+    sp_op_queue_fini(&t->others);
+    pthread_mutex_destroy(&t->lock);
+    EVP_MAC_free(t->hmac);
+    OPENSSL_cleanse(t->mac_key, sizeof t->mac_key);
+    sp_free(t);
+}
+
+static const sp_tier_type remote_type = {
+    .name = "remote", .queue_of = queue_of, .knows = knows, .stats = stats_of, .close = close_tier};
+
+static sp_err start(remote_tier *t)
+{
+    struct {
+        pthread_t *thread;
+        void *(*run)(void *);
+    } const all[] = {{&t->reader, read_copies}, {&t->writer, write_copies}, {&t->listener, listen_to_others}};
+    for (size_t i = 0; i < SP_COUNT(all); i++) {
+        if (pthread_create(all[i].thread, NULL, all[i].run, t) != 0)
+            return sp_fail(SP_E_NOMEM, "cannot start a thread of the remote tier");
+        t->n_threads++;
+    }
+    return SP_OK;
+}
+
+static void name_keys(remote_tier *t, const sp_remote_tier_opts *o)
+{
+    char space[33];
+    uint64_t own = sp_hash64(&(struct {
+        int64_t us;
+        pid_t pid;
+        const void *at;
+    }){sp_clock_us(), getpid(), t},
+                             sizeof(int64_t));
+    sp_digest_hex(o->space, 16, space);
+    snprintf(t->prefix, sizeof t->prefix, "SPOLIA:%s:", space);
+    snprintf(t->index, sizeof t->index, "%sindex", t->prefix);
+    snprintf(t->news, sizeof t->news, "%snews", t->prefix);
+    snprintf(t->self, sizeof t->self, "%016" PRIx64, own ^ ((uint64_t)getpid() << 32));
+    snprintf(t->ttl, sizeof t->ttl, "%lld", (long long)o->ttl_s);
+}
+
+sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
+{
+    remote_tier *t = SP_NEW(remote_tier);
+    if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
+    *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .first = SP_NO_ENTRY};
+    sp_err err = sp_redis_parse(o->url, &t->address);
+    if (err == SP_OK && o->n_mac_key > sizeof t->mac_key)
+        err = sp_fail(SP_E_ARG, "the key of the remote tier has %zu bytes, at most %zu", o->n_mac_key,
+                      sizeof t->mac_key);
+    if (err == SP_OK) err = sp_op_queue_init(&t->gets);
+    if (err != SP_OK) {
+        sp_free(t);
+        return err;
+    }
+    if (o->n_mac_key) memcpy(t->mac_key, o->mac_key, o->n_mac_key);
+    t->n_mac_key = o->n_mac_key;
+    t->hmac = EVP_MAC_fetch(NULL, "HMAC", NULL);
+    name_keys(t, o);
+    sp_table_init(&t->table);
+    pthread_mutex_init(&t->lock, NULL);
+    err = sp_op_queue_init(&t->others);
+    if (err == SP_OK && !t->hmac) err = sp_fail(SP_E_UNSUPPORTED, "OpenSSL has no HMAC");
+    if (err == SP_OK) err = start(t);
+    if (err != SP_OK) {
+        close_tier(&t->base);
+        return err;
+    }
+    *out = &t->base;
+    return SP_OK;
+}

@@ -1,0 +1,191 @@
+"""Replicas that share copies through a Redis server (--remote): what one has computed the others load."""
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import PROGRAM, ROOT, refuse
+from test_server import Server, chat
+from test_server_documents import register, send
+
+pytestmark = pytest.mark.skipif(not shutil.which("redis-server"), reason="redis-server is not installed")
+
+def text_of(name):
+    return f"The harbour of {name} was built by the town in 1870. It has room for forty boats, and in winter for ten. " * 6
+
+
+class Redis:
+    """A server of its own, without files."""
+
+    def __init__(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"],
+                                        stdout=subprocess.DEVNULL)
+        end = time.time() + 60
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            assert time.time() < end
+            time.sleep(0.05)
+
+    def do(self, *words):
+        """The reply as it is sent."""
+        with socket.create_connection(("127.0.0.1", self.port), 30) as s:
+            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in (str(w).encode() for w in words)))
+            return s.makefile("rb").readline().decode().strip()
+
+    def copies(self):
+        return int(self.do("EVAL", "return #redis.call('KEYS', 'SPOLIA:*:copy:*')", "0").lstrip(":"))
+
+    def stop(self):
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def redis():
+    r = Redis()
+    yield r
+    r.stop()
+
+
+@pytest.fixture
+def replica(redis):
+    started = []
+
+    def run(*options):
+        kernels = [] if "--cpu" in options else ["--cpu", "ref"] # slow: computing a copy takes longer than a loaded machine needs to load it
+        started.append(Server("--reuse", "full", "--remote", redis.url, *kernels, *options))
+        return started[-1]
+    yield run
+    for s in started:
+        if s.process.poll() is None:
+            assert s.stop() == 0, s.said
+            assert "Sanitizer" not in s.said, s.said
+
+
+def ask(server, *names, key=None, **more):
+    documents = [{"id": n, "title": n, "text": text_of(n)} for n in names]
+    status, o = server.call("/v1/chat/completions", chat(documents=documents, **more), key)
+    assert status == 200, o
+    return o
+
+
+def sources(answer):
+    return [d["from"] or d["missed"] for d in answer["spolia"]["documents"]]
+
+
+def wait_for(what, seconds=60):
+    end = time.time() + seconds
+    while not what():
+        assert time.time() < end
+        time.sleep(0.05)
+
+
+def test_what_one_computed_the_other_reuses(redis, replica):
+    one, two = replica(), replica()
+    first = ask(one, "Velm", "Torin")
+    assert sources(first) == ["never seen", "never seen"]
+    wait_for(lambda: redis.copies() == 2)
+    time.sleep(0.5) # the news are on their way
+    again = ask(two, "Torin", "Velm")
+    assert sources(again) == ["remote", "remote"]
+    assert all(d["reused"] == d["tokens"] for d in again["spolia"]["documents"])
+    assert two.metric('prompt_tokens_by_source_total{source="remote"}') == sum(d["tokens"] for d in again["spolia"]["documents"])
+    assert sources(ask(two, "Velm", "Torin")) == ["memory", "memory"]
+    same = ask(one, "Torin", "Velm")
+    assert same["choices"][0]["message"]["content"] == again["choices"][0]["message"]["content"]
+    late = replica() # reads what is there when it starts
+    time.sleep(1)
+    assert sources(ask(late, "Velm")) == ["remote"]
+
+
+def test_other_kernels_and_other_keys_have_copies_of_their_own(redis, replica, tmp_path):
+    keys = [tmp_path / name for name in ("ours", "theirs")]
+    for k in keys:
+        k.write_text(k.name * 10)
+    one, two, three = replica("--remote-key-file", keys[0]), replica("--remote-key-file", keys[1]), replica("--cpu", "avx2")
+    ask(one, "Velm")
+    wait_for(lambda: redis.copies() == 1)
+    time.sleep(0.5)
+    other = ask(two, "Velm")
+    assert sources(other) != ["memory"] and other["spolia"]["reused_tokens"] < 40 # computed: the copy is not authentic
+    assert other["choices"][0]["message"]["content"] == ask(one, "Velm")["choices"][0]["message"]["content"]
+    assert sources(ask(three, "Velm")) == ["never seen"]
+    assert "not authentic" in two.read_log()
+
+
+def test_tenants_do_not_share(redis, replica, tmp_path):
+    keys = tmp_path / "keys"
+    keys.write_text("anna-key\nbert-key\n")
+    one, two = replica("--api-keys", keys), replica("--api-keys", keys)
+    ask(one, "Velm", key="anna-key")
+    wait_for(lambda: redis.copies() == 1)
+    time.sleep(0.5)
+    assert sources(ask(two, "Velm", key="bert-key")) == ["never seen"]
+    assert sources(ask(two, "Velm", key="anna-key")) == ["remote"]
+
+
+def test_a_deleted_document_leaves_the_remote_tier(redis, replica):
+    one = replica()
+    register(one, "velm", text_of("Velm"))
+    ask(one, "Torin")
+    status, o = send(one, "POST", "/v1/chat/completions", chat(documents=[{"id": "velm"}]))
+    assert status == 200, o
+    wait_for(lambda: redis.copies() == 2)
+    assert send(one, "DELETE", "/v1/documents/velm")[0] == 200
+    assert redis.copies() == 1
+
+
+def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
+    one = replica("--load-timeout", "1000")
+    wanted = ask(one, "Velm", "Torin")["choices"][0]["message"]["content"]
+    wait_for(lambda: redis.copies() == 2)
+    two = replica("--load-timeout", "1000")
+    time.sleep(1)
+    redis.process.send_signal(signal.SIGSTOP)
+    for _ in range(3):
+        assert ask(two, "Velm", "Torin")["choices"][0]["message"]["content"] == wanted
+    ask(two, "Elsewhere")
+    redis.stop()
+    assert ask(two, "Another")["choices"][0]["message"]["content"]
+    redis.start()
+    ask(two, "New")
+    end = time.time() + 60
+    while redis.copies() == 0: # it is found again, and takes copies
+        assert time.time() < end
+        ask(two, f"Place {time.time()}")
+        time.sleep(0.2)
+    assert "the remote tier does not answer: redis: " in two.read_log()
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "rediss://h"], ["rediss://", "TLS"]),
+    (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"]),
+])
+def test_wrong_options_are_named(options, words):
+    refuse("run", "-m", ROOT / "demo/model.gguf", *options, "-p", "x", naming=words)
+
+
+def test_a_key_that_is_too_short_is_named(tmp_path):
+    (tmp_path / "key").write_text("short")
+    refuse("run", "-m", ROOT / "demo/model.gguf", "--remote", "redis://127.0.0.1:1", "--remote-key-file", tmp_path / "key", "-p", "x",
+           naming=[tmp_path / "key", "16 to 64"])
+
+
+def test_without_a_server_everything_works():
+    s = Server("--reuse", "full", "--remote", "redis://127.0.0.1:1")
+    assert sources(ask(s, "Velm")) == ["never seen"] and sources(ask(s, "Velm")) == ["memory"]
+    assert s.stop() == 0
+    assert "remote tier does not answer" in s.said

@@ -1,0 +1,89 @@
+/* redis.h -- a redis-server of its own for a test, on a free port of this machine. */
+#ifndef SP_TESTS_REDIS_H
+#define SP_TESTS_REDIS_H
+
+#include <arpa/inet.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "store/remote/redis.h"
+
+typedef struct redis {
+    pid_t pid; /* 0: redis-server is not installed */
+    int port;
+    char url[96];
+} redis;
+
+static inline int free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    bool good = bind(s, (struct sockaddr *)&a, n) == 0 && getsockname(s, (struct sockaddr *)&a, &n) == 0;
+    close(s);
+    return good ? ntohs(a.sin_port) : 0;
+}
+
+/* redis_run -- at r->port; `option` and `value`: one more setting, or NULL. */
+static inline void redis_run(redis *r, const char *option, const char *value)
+{
+    char port[12];
+    redisContext *c = NULL;
+    sp_redis_address address;
+    snprintf(port, sizeof port, "%d", r->port);
+    r->pid = fork();
+    if (r->pid == 0) {
+        if (!freopen("/dev/null", "w", stdout)) _exit(1);
+        execlp("redis-server", "redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly",
+               "no", "--maxmemory-policy", "noeviction", option, value, (char *)NULL);
+        _exit(127);
+    }
+    assert_ok(sp_redis_parse(r->url, &address));
+    for (int i = 0; i < 600; i++) {
+        usleep(20000);
+        if (waitpid(r->pid, NULL, WNOHANG) == r->pid) break; /* it could not start */
+        if (sp_redis_open(&address, 1000000, &c) != SP_OK) continue;
+        redisFree(c);
+        return;
+    }
+    r->pid = 0;
+}
+
+/* redis_start -- r.pid 0: there is no redis-server. The password is that of the URL. */
+static inline redis redis_start(const char *password)
+{
+    redis r = {.port = free_port()};
+    snprintf(r.url, sizeof r.url, "redis://%s%s%s127.0.0.1:%d/0", password ? ":" : "", password ? password : "",
+             password ? "@" : "", r.port);
+    redis_run(&r, password ? "--requirepass" : NULL, password);
+    return r;
+}
+
+static inline void redis_stop(redis *r)
+{
+    if (!r->pid) return;
+    kill(r->pid, SIGCONT);
+    kill(r->pid, SIGKILL);
+    waitpid(r->pid, NULL, 0);
+    r->pid = 0;
+}
+
+/* redis_do -- a command of the test itself, its words separated by blanks. */
+static inline void redis_do(const redis *r, const char *words)
+{
+    sp_redis_address a;
+    redisContext *c;
+    assert_ok(sp_redis_parse(r->url, &a));
+    assert_ok(sp_redis_open(&a, 5000000, &c));
+    redisReply *reply = redisCommand(c, words);
+    assert_non_null(reply);
+    assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+#endif

@@ -1,0 +1,335 @@
+/* test_remote_tier.c -- the remote tier against a redis-server of its own: what several processes share, and servers
+ * that fail. What every tier promises is in test_any_tier.c. */
+#include "support/check.h"
+
+#include "base/clock.h"
+#include "store/remote/tier.h"
+#include "support/redis.h"
+#include "tier.h"
+
+static const char key_of_all[] = "0123456789abcdef0123456789abcdef";
+
+/* open_with -- a tier as another process has it. */
+static sp_tier *open_with(const redis *r, const char *key, int64_t timeout_us)
+{
+    sp_tier *t;
+    assert_ok(sp_remote_tier_open(&(sp_remote_tier_opts){.url = r->url,
+                                                         .space = &noise_space,
+                                                         .mac_key = key,
+                                                         .n_mac_key = key ? strlen(key) : 0,
+                                                         .timeout_us = timeout_us},
+                                  &t));
+    return t;
+}
+
+static bool start(redis *r)
+{
+    *r = redis_start(NULL);
+    return r->pid != 0;
+}
+
+/* knows -- within ten seconds: news are on their way. */
+static bool knows(sp_tier *t, uint32_t number, bool wanted)
+{
+    const sp_tier_key key = noise_key(number);
+    for (int i = 0; i < 500 && sp_tier_knows(t, &key) != wanted; i++) usleep(20000);
+    return sp_tier_knows(t, &key) == wanted;
+}
+
+/* -- the address --------------------------------------------------------------------------------- */
+
+static void an_address_is_read_or_refused(void **state)
+{
+    sp_redis_address a;
+    assert_ok(sp_redis_parse("redis://cache.example", &a));
+    assert_true(strcmp(a.host, "cache.example") == 0 && a.port == 6379 && a.database == 0 && !*a.user && !*a.password);
+    assert_ok(sp_redis_parse("redis://anna:p%40ss%3aw@10.0.0.1:7000/3", &a));
+    assert_true(strcmp(a.user, "anna") == 0 && strcmp(a.password, "p@ss:w") == 0 && a.port == 7000 && a.database == 3);
+    assert_ok(sp_redis_parse("redis://secret@h/", &a));
+    assert_true(!*a.user && strcmp(a.password, "secret") == 0 && strcmp(a.host, "h") == 0);
+    static const char *const wrong[] = {"",
+                                        "http://h",
+                                        "redis://",
+                                        "redis://:80",
+                                        "redis://h:0",
+                                        "redis://h:65536",
+                                        "redis://h:x",
+                                        "redis://h/one",
+                                        "redis://a%4@h",
+                                        "redis://a%zz@h",
+                                        "redis://h/-1"};
+    for (size_t i = 0; i < SP_COUNT(wrong); i++) assert_int_equal(sp_redis_parse(wrong[i], &a), SP_E_ARG);
+    assert_int_equal(sp_redis_parse("rediss://h", &a), SP_E_UNSUPPORTED);
+}
+
+/* -- several processes ---------------------------------------------------------------------------- */
+
+static sp_err count_news(void *user, const sp_tier_info *info)
+{
+    assert_int_equal(info->n, NOISE_TOKENS);
+    ++*(int *)user;
+    return SP_OK;
+}
+
+static void what_one_puts_the_others_have(void **state)
+{
+    redis r;
+    int n_news = 0;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    for (uint32_t i = 0; i < 20; i++) assert_ok(noise_put(one, i, 1));
+    for (uint32_t i = 0; i < 20; i++) assert_true(knows(two, i, true));
+    for (uint32_t i = 0; i < 20; i++) assert_ok(noise_get(two, i, 1));
+    assert_ok(sp_remote_tier_news(two, count_news, &n_news));
+    assert_true(n_news >= 20);
+    n_news = 0;
+    assert_ok(sp_remote_tier_news(one, count_news, &n_news));
+    assert_int_equal(n_news, 0);                   /* its own are none */
+    sp_tier *late = open_with(&r, NULL, 30000000); /* reads the index */
+    assert_true(knows(late, 7, true));
+    assert_ok(noise_get(late, 7, 1));
+    assert_ok(noise_drop(two, 7));
+    assert_true(knows(one, 7, false) && knows(late, 7, false));
+    assert_int_equal(noise_get(one, 7, 1), SP_E_NOTFOUND);
+    sp_tier_close(one);
+    sp_tier_close(two);
+    sp_tier_close(late);
+    redis_stop(&r);
+}
+
+static void a_copy_is_written_once_for_all(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(one, 1, 1));
+    assert_true(knows(two, 1, true));
+    assert_ok(noise_put(two, 1, 2)); /* as if it had computed another one */
+    assert_int_equal(sp_tier_stats_of(two).n_put, 0);
+    assert_ok(noise_get(two, 1, 1));
+    sp_tier_close(one);
+    sp_tier_close(two);
+    redis_stop(&r);
+}
+
+/* -- nothing wrong --------------------------------------------------------------------------------- */
+
+static void a_copy_of_somebody_without_the_key_is_a_miss(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *stranger = open_with(&r, "ffffffffffffffffffffffffffffffff", 30000000),
+            *keyless = open_with(&r, NULL, 30000000);
+    sp_tier *ours = open_with(&r, key_of_all, 30000000), *also = open_with(&r, key_of_all, 30000000);
+    assert_ok(noise_put(stranger, 1, 1));
+    assert_ok(noise_put(keyless, 2, 1));
+    assert_ok(noise_put(also, 3, 1));
+    assert_true(knows(ours, 1, true) && knows(ours, 2, true) && knows(ours, 3, true));
+    assert_fails(noise_get(ours, 1, 1), SP_E_FORMAT, "not authentic");
+    assert_int_equal(noise_get(ours, 2, 1), SP_E_FORMAT);
+    assert_ok(noise_get(ours, 3, 1));
+    assert_int_equal(sp_tier_stats_of(ours).n_damaged, 2);
+    assert_int_equal(noise_get(ours, 1, 1), SP_E_NOTFOUND); /* it is not asked for again */
+    sp_tier_close(stranger);
+    sp_tier_close(keyless);
+    sp_tier_close(ours);
+    sp_tier_close(also);
+    redis_stop(&r);
+}
+
+/* damage -- field `field` of the only copy is something else. */
+static void damage(const redis *r, const char *script)
+{
+    sp_redis_address a;
+    redisContext *c;
+    redisReply *reply;
+    assert_ok(sp_redis_parse(r->url, &a));
+    assert_ok(sp_redis_open(&a, 5000000, &c));
+    reply = redisCommand(c, "EVAL %s 0", script);
+    assert_non_null(reply);
+    if (reply->type == REDIS_REPLY_ERROR) fail_msg("%s", reply->str);
+    freeReplyObject(reply);
+    redisFree(c);
+}
+
+#define ONLY_COPY "local k = nil; for _, x in ipairs(redis.call('KEYS', 'SPOLIA:*:copy:*')) do k = x end; "
+
+static void damaged_values_are_misses(void **state)
+{
+    static const struct {
+        const char *script;
+        sp_err err;
+    } cases[] = {
+        {ONLY_COPY
+         "local v = redis.call('HGET', k, '0'); redis.call('HSET', k, '0', v:sub(1, 99) .. 'X' .. v:sub(101))",
+         SP_E_FORMAT},
+        {ONLY_COPY "local v = redis.call('HGET', k, '0'); redis.call('HSET', k, '0', v:sub(1, -2))", SP_E_FORMAT},
+        {ONLY_COPY
+         "local v = redis.call('HGET', k, 'head'); redis.call('HSET', k, 'head', v:sub(1, 99) .. 'X' .. v:sub(101))",
+         SP_E_FORMAT},
+        {ONLY_COPY "redis.call('HSET', k, 'head', '')", SP_E_FORMAT},
+        {ONLY_COPY "redis.call('HDEL', k, '0')", SP_E_NOTFOUND},
+        {ONLY_COPY "redis.call('HDEL', k, 'head')", SP_E_NOTFOUND},
+        {ONLY_COPY "redis.call('DEL', k)", SP_E_NOTFOUND},
+        {ONLY_COPY "redis.call('DEL', k); redis.call('SET', k, 'a text')", SP_E_IO},
+    };
+    redis r;
+    if (!start(&r)) skip();
+    for (size_t i = 0; i < SP_COUNT(cases); i++) {
+        redis_do(&r, "FLUSHALL");
+        sp_tier *one = open_with(&r, NULL, 30000000), *two = open_with(&r, NULL, 30000000);
+        assert_ok(noise_put(one, 3, 1));
+        assert_true(knows(two, 3, true));
+        damage(&r, cases[i].script);
+        assert_int_equal(noise_get(two, 3, 1), cases[i].err);
+        assert_ok(noise_put(two, 4, 1)); /* the tier goes on */
+        assert_ok(noise_get(two, 4, 1));
+        sp_tier_close(one);
+        sp_tier_close(two);
+    }
+    redis_stop(&r);
+}
+
+static void what_is_no_notice_is_not_believed(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(t, 1, 1));
+    damage(
+        &r,
+        "local i = nil; for _, x in ipairs(redis.call('KEYS', 'SPOLIA:*:index')) do i = x end; local c = "
+        "i:gsub('index$', 'news'); "
+        "for _, m in ipairs({'', 'x', 'x +', 'x + y', 'x + y 1 2 3 4 5', 'x - ', 'x ? y', string.rep('z', 100000)}) "
+        "do "
+        "redis.call('PUBLISH', c, m) end; redis.call('HSET', i, 'no name', '1 2 3', 'other', string.rep('9', 5000))");
+    sp_tier *late = open_with(&r, NULL, 30000000);
+    assert_true(knows(late, 1, true));
+    assert_int_equal(sp_tier_stats_of(late).n_copies, 1);
+    assert_ok(noise_get(late, 1, 1));
+    sp_tier_close(t);
+    sp_tier_close(late);
+    redis_stop(&r);
+}
+
+/* -- servers that fail ------------------------------------------------------------------------------ */
+
+/* takes_at_most -- the time of a get, milliseconds. */
+static int64_t get_ms(sp_tier *t, uint32_t number, sp_err wanted)
+{
+    const int64_t began = sp_clock_us();
+    assert_int_equal(noise_get(t, number, 1), wanted);
+    return (sp_clock_us() - began) / 1000;
+}
+
+static void a_server_that_is_gone_costs_nothing_and_comes_back(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 2000000);
+    assert_ok(noise_put(t, 1, 1));
+    assert_ok(noise_get(t, 1, 1));
+    redis_stop(&r);
+    get_ms(t, 1, SP_E_IO);
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO);
+    int64_t quick = INT64_MAX; /* of many: the machine may be busy */
+    for (int i = 0; i < 20; i++) quick = SP_MIN(quick, get_ms(t, 1, SP_E_IO));
+    assert_true(quick < 100);
+    redis_run(&r, NULL, NULL);
+    assert_true(r.pid != 0);
+    sp_err err = SP_E_IO;
+    for (int i = 0; i < 1000 && err != SP_OK; i++) {
+        usleep(20000);
+        err = noise_put(t, 3, 1);
+    }
+    assert_ok(err);
+    for (int i = 0; i < 1000 && noise_get(t, 3, 1) != SP_OK; i++) usleep(20000);
+    assert_ok(noise_get(t, 3, 1));
+    sp_tier_close(t);
+    redis_stop(&r);
+}
+
+static void a_server_that_hangs_is_left_alone(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 300000);
+    sp_err err = SP_E_IO;
+    for (int i = 0; i < 500 && err != SP_OK; i++) err = noise_put(t, 1, 1); /* a loaded machine may be late, too */
+    assert_ok(err);
+    kill(r.pid, SIGSTOP);
+    const int64_t began = sp_clock_us();
+    for (int i = 0; i < 10; i++) assert_int_equal(noise_get(t, 1, 1), SP_E_IO);
+    assert_true(sp_clock_us() - began <
+                30000000); /* not ten time-outs of a connection and a reply each, and never for good */
+    assert_int_equal(noise_put(t, 2, 1), SP_E_IO);
+    sp_tier_close(t); /* while it hangs */
+    redis_stop(&r);
+}
+
+static void a_full_server_refuses_and_keeps_what_it_has(void **state)
+{
+    redis r;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(t, 1, 1));
+    redis_do(&r, "CONFIG SET maxmemory 1");
+    assert_fails(noise_put(t, 2, 1), SP_E_LIMIT, "redis");
+    assert_ok(noise_get(t, 1, 1));
+    redis_do(&r, "CONFIG SET maxmemory 0");
+    assert_ok(noise_put(t, 2, 1));
+    assert_ok(noise_get(t, 2, 1));
+    sp_tier_close(t);
+    redis_stop(&r);
+}
+
+static void a_wrong_password_is_an_error_of_the_tier(void **state)
+{
+    redis r = redis_start("right");
+    if (!r.pid) skip();
+    sp_tier *good = open_with(&r, NULL, 30000000);
+    assert_ok(noise_put(good, 1, 1));
+    sp_tier_close(good);
+    snprintf(r.url, sizeof r.url, "redis://:wrong@127.0.0.1:%d", r.port);
+    sp_tier *bad = open_with(&r, NULL, 30000000);
+    assert_fails(noise_put(bad, 2, 1), SP_E_IO, "");
+    assert_int_equal(noise_get(bad, 1, 1), SP_E_IO);
+    sp_tier_close(bad);
+    redis_stop(&r);
+}
+
+static void a_put_whose_source_fails_leaves_nothing(void **state)
+{
+    redis r;
+    noise c;
+    if (!start(&r)) skip();
+    sp_tier *t = open_with(&r, NULL, 30000000);
+    noise_init(&c, 5, 1);
+    c.source_fails_at = 3;
+    const sp_tier_job job = noise_put_job(&c);
+    assert_int_equal(sp_tier_run(t, &job), SP_E_NOKV);
+    damage(&r,
+           "if #redis.call('KEYS', '*:copy:*') > 0 then return redis.error_reply('something is left') end return 1");
+    assert_ok(noise_put(t, 5, 1));
+    assert_ok(noise_get(t, 5, 1));
+    sp_tier_close(t);
+    redis_stop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_address_is_read_or_refused),
+        cmocka_unit_test(what_one_puts_the_others_have),
+        cmocka_unit_test(a_copy_is_written_once_for_all),
+        cmocka_unit_test(a_copy_of_somebody_without_the_key_is_a_miss),
+        cmocka_unit_test(damaged_values_are_misses),
+        cmocka_unit_test(what_is_no_notice_is_not_believed),
+        cmocka_unit_test(a_server_that_is_gone_costs_nothing_and_comes_back),
+        cmocka_unit_test(a_server_that_hangs_is_left_alone),
+        cmocka_unit_test(a_full_server_refuses_and_keeps_what_it_has),
+        cmocka_unit_test(a_wrong_password_is_an_error_of_the_tier),
+        cmocka_unit_test(a_put_whose_source_fails_leaves_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
