@@ -1,4 +1,5 @@
 """`make layers`: the floors of the source tree, the sizes of functions, who calls them, and the layout of files."""
+import re
 import subprocess
 
 import pytest
@@ -156,3 +157,10 @@ def test_blanks_are_corrected(tmp_path):
 
 def test_the_tree_keeps_the_layout():
     assert subprocess.run([ROOT / "scripts/check-format"], capture_output=True).returncode == 0
+
+
+def test_unit_tests_are_named_by_what_holds():
+    names = [(p.name, n) for p in sorted((ROOT / "tests").rglob("*.c"))
+             for n in re.findall(r"cmocka_unit_test\w*\((\w+)", p.read_text(encoding="utf-8"))]
+    assert len(names) > 1000
+    assert [(p, n) for p, n in names if n.startswith("test_")] == []

@@ -311,19 +311,19 @@ static void check_dropping(setting *s)
     free(l.want);
 }
 
-static void test_same_prompt(void **state)
+static void the_same_prompt_again_is_exact(void **state)
 {
     everywhere(check_same_prompt);
 }
-static void test_other_orders(void **state)
+static void other_orders_are_recomputed_where_they_differ(void **state)
 {
     everywhere(check_other_orders);
 }
-static void test_patches(void **state)
+static void patches_serve_their_own_order(void **state)
 {
     everywhere(check_patches);
 }
-static void test_dropping(void **state)
+static void dropped_tokens_fall_back_to_their_copies(void **state)
 {
     dropped_everywhere = 0;
     everywhere(check_dropping);
@@ -333,10 +333,10 @@ static void test_dropping(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_prompt),
-        cmocka_unit_test(test_other_orders),
-        cmocka_unit_test(test_patches),
-        cmocka_unit_test(test_dropping),
+        cmocka_unit_test(the_same_prompt_again_is_exact),
+        cmocka_unit_test(other_orders_are_recomputed_where_they_differ),
+        cmocka_unit_test(patches_serve_their_own_order),
+        cmocka_unit_test(dropped_tokens_fall_back_to_their_copies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -410,23 +410,23 @@ static void everywhere(property *check, sp_dtype weights)
     assert_true(ran >= variants[0].rounds * (int)SP_COUNT(kv_types));
 }
 
-static void test_pieces(void **state)
+static void pieces_of_any_length_equal_the_whole(void **state)
 {
     everywhere(pieces, SP_Q8_0);
 }
-static void test_prefixes(void **state)
+static void a_reused_prefix_equals_a_cold_prompt(void **state)
 {
     everywhere(prefixes, SP_Q8_0);
 }
-static void test_company(void **state)
+static void company_changes_no_answer(void **state)
 {
     everywhere(company, SP_Q8_0);
 }
-static void test_positions(void **state)
+static void positions_shift_without_effect(void **state)
 {
     everywhere(positions, SP_F32);
 }
-static void test_recomputed(void **state)
+static void recomputing_everything_is_exact(void **state)
 {
     everywhere(recomputed, SP_F32);
 }
@@ -434,9 +434,11 @@ static void test_recomputed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pieces),     cmocka_unit_test(test_prefixes),
-        cmocka_unit_test(test_company),    cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_recomputed),
+        cmocka_unit_test(pieces_of_any_length_equal_the_whole),
+        cmocka_unit_test(a_reused_prefix_equals_a_cold_prompt),
+        cmocka_unit_test(company_changes_no_answer),
+        cmocka_unit_test(positions_shift_without_effect),
+        cmocka_unit_test(recomputing_everything_is_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -310,11 +310,11 @@ static void of_all(void (*check)(setting *s, const json_t *golden))
     json_decref(cases);
 }
 
-static void test_probes(void **state)
+static void probing_policies_equal_the_reference(void **state)
 {
     of_all(check_probes);
 }
-static void test_craft(void **state)
+static void craft_equals_the_reference(void **state)
 {
     of_all(check_craft);
 }
@@ -322,8 +322,8 @@ static void test_craft(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_probes),
-        cmocka_unit_test(test_craft),
+        cmocka_unit_test(probing_policies_equal_the_reference),
+        cmocka_unit_test(craft_equals_the_reference),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -244,19 +244,19 @@ static void check_set(setting *s)
     free(got);
 }
 
-static void test_policies(void **state)
+static void every_policy_keeps_to_its_two_ends(void **state)
 {
     everywhere(check_policies);
 }
-static void test_single_chunk(void **state)
+static void a_single_chunk_is_exact(void **state)
 {
     everywhere(check_single);
 }
-static void test_heavy_tokens(void **state)
+static void heavy_tokens_receive_most_attention(void **state)
 {
     everywhere(check_heavy);
 }
-static void test_set_in_order(void **state)
+static void a_set_in_order_is_exact(void **state)
 {
     everywhere(check_set);
 }
@@ -264,10 +264,10 @@ static void test_set_in_order(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policies),
-        cmocka_unit_test(test_single_chunk),
-        cmocka_unit_test(test_heavy_tokens),
-        cmocka_unit_test(test_set_in_order),
+        cmocka_unit_test(every_policy_keeps_to_its_two_ends),
+        cmocka_unit_test(a_single_chunk_is_exact),
+        cmocka_unit_test(heavy_tokens_receive_most_attention),
+        cmocka_unit_test(a_set_in_order_is_exact),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -130,7 +130,7 @@ static void check_reuse(setting *s)
     }
 }
 
-static void test_reuse(void **state)
+static void reused_nodes_equal_computed_ones(void **state)
 {
     everywhere(check_reuse);
 }
@@ -155,13 +155,13 @@ static void check_positions(setting *s)
     assert_same(warm, cold, "after other positions");
 }
 
-static void test_positions(void **state)
+static void positions_follow_the_path(void **state)
 {
     everywhere(check_positions);
 }
 
 /* Windows are by position, which a node has from its path: every way of reuse is as exact with them. */
-static void test_windows(void **state)
+static void windows_are_by_position(void **state)
 {
     rag_window = 9;
     everywhere(check_reuse);
@@ -230,7 +230,7 @@ static void check_shared(setting *s)
     assert_int_equal(blocks_of(s), 0);
 }
 
-static void test_shared(void **state)
+static void nodes_that_share_blocks_are_exact(void **state)
 {
     everywhere(check_shared);
 }
@@ -325,7 +325,7 @@ static void check_moved(setting *s)
     away.unrotated += deviation(warm, cold);
 }
 
-static void test_moved(void **state)
+static void moved_trees_are_as_computed_there(void **state)
 {
     away.rotated = away.unrotated = 0;
     everywhere(check_moved);
@@ -401,7 +401,7 @@ static void check_packed(setting *s)
     check_answers(s, &a); /* spans of two shifts */
 }
 
-static void test_packed(void **state)
+static void packed_nodes_are_exact(void **state)
 {
     everywhere(check_packed);
 }
@@ -458,7 +458,7 @@ static void check_golden(const tiny_spec *spec, const json_t *cases)
     }
 }
 
-static void test_dense_mask(void **state)
+static void trees_equal_a_dense_mask(void **state)
 {
     json_t *cases = json_load_file(GOLDEN, 0, NULL);
     assert_true(json_array_size(cases) > 0);
@@ -476,9 +476,13 @@ static void test_dense_mask(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reuse),  cmocka_unit_test(test_windows), cmocka_unit_test(test_positions),
-        cmocka_unit_test(test_shared), cmocka_unit_test(test_moved),
-        cmocka_unit_test(test_packed), cmocka_unit_test(test_dense_mask),
+        cmocka_unit_test(reused_nodes_equal_computed_ones),
+        cmocka_unit_test(windows_are_by_position),
+        cmocka_unit_test(positions_follow_the_path),
+        cmocka_unit_test(nodes_that_share_blocks_are_exact),
+        cmocka_unit_test(moved_trees_are_as_computed_there),
+        cmocka_unit_test(packed_nodes_are_exact),
+        cmocka_unit_test(trees_equal_a_dense_mask),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

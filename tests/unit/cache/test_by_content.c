@@ -20,7 +20,7 @@ static void assert_unknown(bench *b, const sp_segment *seg, const sp_digest *ids
     assert_null(find_plain(b, seg, ids, n));
 }
 
-static void test_found_by_tokens_and_head(void **state)
+static void a_copy_is_found_by_tokens_and_head(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -55,7 +55,7 @@ static void test_found_by_tokens_and_head(void **state)
     bench_end(&b);
 }
 
-static void test_copies_of_one_chunk(void **state)
+static void a_chunk_may_have_several_copies(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -82,7 +82,7 @@ static void test_copies_of_one_chunk(void **state)
     bench_end(&b);
 }
 
-static void test_what_was_handed_over_may_change(void **state)
+static void what_was_handed_over_may_change(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -111,7 +111,7 @@ static void test_what_was_handed_over_may_change(void **state)
     bench_end(&b);
 }
 
-static void test_known_copy_is_kept(void **state)
+static void a_known_copy_is_kept(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -138,7 +138,7 @@ static void test_known_copy_is_kept(void **state)
 
 /* -- giving up ------------------------------------------------------------------------------ */
 
-static void test_least_recently_used_goes_first(void **state)
+static void least_recently_used_goes_first(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -167,7 +167,7 @@ static void test_least_recently_used_goes_first(void **state)
     bench_end(&b);
 }
 
-static void test_pins_are_counted(void **state)
+static void pins_are_counted(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -184,7 +184,7 @@ static void test_pins_are_counted(void **state)
     bench_end(&b);
 }
 
-static void test_budget(void **state)
+static void the_budget_is_kept(void **state)
 {
     bench b;
     bench_begin(&b, 20, 6);
@@ -211,7 +211,7 @@ static void test_budget(void **state)
     bench_end(&b);
 }
 
-static void test_clear_spares_the_pinned(void **state)
+static void clear_spares_the_pinned(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -232,7 +232,7 @@ static void test_clear_spares_the_pinned(void **state)
     bench_end(&b);
 }
 
-static void test_stats(void **state)
+static void statistics_count_what_happened(void **state)
 {
     bench b;
     bench_begin(&b, 20, 12);
@@ -254,7 +254,7 @@ static void test_stats(void **state)
 
 /* -- many ----------------------------------------------------------------------------------- */
 
-static void test_more_than_the_first_table_holds(void **state)
+static void more_than_the_first_table_holds(void **state)
 {
     enum { N = 1200 }; /* the table of 256 doubles three times */
     bench b;
@@ -288,7 +288,7 @@ static bool holds(const bench *b, int64_t n)
     return n_copies(b) == n && stats_of(b).n_blocks == n;
 }
 
-static void test_add_without_memory(void **state)
+static void adding_without_memory_changes_nothing(void **state)
 {
     bench b;
     bench_begin(&b, 300, 300);
@@ -315,17 +315,17 @@ static void test_add_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_found_by_tokens_and_head),
-        cmocka_unit_test(test_copies_of_one_chunk),
-        cmocka_unit_test(test_what_was_handed_over_may_change),
-        cmocka_unit_test(test_known_copy_is_kept),
-        cmocka_unit_test(test_least_recently_used_goes_first),
-        cmocka_unit_test(test_pins_are_counted),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_clear_spares_the_pinned),
-        cmocka_unit_test(test_stats),
-        cmocka_unit_test(test_more_than_the_first_table_holds),
-        cmocka_unit_test(test_add_without_memory),
+        cmocka_unit_test(a_copy_is_found_by_tokens_and_head),
+        cmocka_unit_test(a_chunk_may_have_several_copies),
+        cmocka_unit_test(what_was_handed_over_may_change),
+        cmocka_unit_test(a_known_copy_is_kept),
+        cmocka_unit_test(least_recently_used_goes_first),
+        cmocka_unit_test(pins_are_counted),
+        cmocka_unit_test(the_budget_is_kept),
+        cmocka_unit_test(clear_spares_the_pinned),
+        cmocka_unit_test(statistics_count_what_happened),
+        cmocka_unit_test(more_than_the_first_table_holds),
+        cmocka_unit_test(adding_without_memory_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

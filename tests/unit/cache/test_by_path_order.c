@@ -95,7 +95,7 @@ static void assert_order(const bench *b, const char *prompt, const char *want)
 
 /* -- tests ---------------------------------------------------------------------------------- */
 
-static void test_the_longest_path_in_any_order(void **state)
+static void the_longest_path_in_any_order(void **state)
 {
     bench b;
     bench_begin(&b, 60);
@@ -115,7 +115,7 @@ static void test_the_longest_path_in_any_order(void **state)
 }
 
 /* Tokens count, not segments; of equals, what comes first in the prompt. */
-static void test_of_two_the_one_with_more_tokens(void **state)
+static void of_two_the_one_with_more_tokens(void **state)
 {
     bench b;
     bench_begin(&b, 60);
@@ -132,7 +132,7 @@ static void test_of_two_the_one_with_more_tokens(void **state)
     bench_end(&b);
 }
 
-static void test_the_same_chunk_twice(void **state)
+static void the_same_chunk_may_come_twice(void **state)
 {
     bench b;
     bench_begin(&b, 60);
@@ -146,7 +146,7 @@ static void test_the_same_chunk_twice(void **state)
 }
 
 /* Only chunks move: questions and texts keep their places among the rest. */
-static void test_others_are_not_on_the_path(void **state)
+static void others_are_not_on_the_path(void **state)
 {
     bench b;
     bench_begin(&b, 60);
@@ -173,7 +173,7 @@ static int learn_permutations(bench *b, char *path, int depth, const char *chunk
 }
 
 /* Thousands of orders are known: what is found before 4,096 copies were seen is taken. */
-static void test_a_search_has_an_end(void **state)
+static void a_search_has_an_end(void **state)
 {
     for (int depth = 5; depth <= 6; depth++) { /* 3,619 and 8,659 copies below a */
         bench b;
@@ -189,7 +189,7 @@ static void test_a_search_has_an_end(void **state)
     }
 }
 
-static void test_without_memory(void **state)
+static void a_search_without_memory_leaves_nothing(void **state)
 {
     bench b;
     sp_segment s[MAX];
@@ -205,12 +205,12 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_longest_path_in_any_order),
-        cmocka_unit_test(test_of_two_the_one_with_more_tokens),
-        cmocka_unit_test(test_the_same_chunk_twice),
-        cmocka_unit_test(test_others_are_not_on_the_path),
-        cmocka_unit_test(test_a_search_has_an_end),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(the_longest_path_in_any_order),
+        cmocka_unit_test(of_two_the_one_with_more_tokens),
+        cmocka_unit_test(the_same_chunk_may_come_twice),
+        cmocka_unit_test(others_are_not_on_the_path),
+        cmocka_unit_test(a_search_has_an_end),
+        cmocka_unit_test(a_search_without_memory_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,7 +88,7 @@ static bool has_placed(bench *b, const sp_segment *seg, int n_before)
 
 /* -- kinds ---------------------------------------------------------------------------------- */
 
-static void test_everything_is_copied(void **state)
+static void everything_is_copied(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -115,7 +115,7 @@ static void test_everything_is_copied(void **state)
     bench_end(&b);
 }
 
-static void test_find_all_finds_the_measured(void **state)
+static void all_measured_copies_are_found(void **state)
 {
     bench b;
     bench_begin(&b, 40, 40);
@@ -143,7 +143,7 @@ static void test_find_all_finds_the_measured(void **state)
     bench_end(&b);
 }
 
-static void test_find_all_that_know_heavy(void **state)
+static void all_copies_with_heavy_tokens_are_found(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -167,7 +167,7 @@ static void test_find_all_that_know_heavy(void **state)
     bench_end(&b);
 }
 
-static void test_find_all_without_memory(void **state)
+static void finding_all_without_memory_holds_nothing(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -185,7 +185,7 @@ static void test_find_all_without_memory(void **state)
     bench_end(&b);
 }
 
-static void test_a_newer_fused_copy_replaces(void **state)
+static void a_newer_fused_copy_replaces(void **state)
 {
     bench b;
     bench_begin(&b, 40, 40);
@@ -227,7 +227,7 @@ static sp_copy_spec patch_over(const sp_copy *base, int n_before)
     return v;
 }
 
-static void test_a_patch_costs_its_own_blocks(void **state)
+static void a_patch_costs_its_own_blocks(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -252,7 +252,7 @@ static void test_a_patch_costs_its_own_blocks(void **state)
     bench_end(&b);
 }
 
-static void test_a_base_stays_as_long_as_its_patches(void **state)
+static void a_base_stays_as_long_as_its_patches(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -278,7 +278,7 @@ static void test_a_base_stays_as_long_as_its_patches(void **state)
     bench_end(&b);
 }
 
-static void test_using_a_patch_uses_its_base(void **state)
+static void using_a_patch_uses_its_base(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -297,7 +297,7 @@ static void test_using_a_patch_uses_its_base(void **state)
     bench_end(&b);
 }
 
-static void test_a_patch_without_memory(void **state)
+static void a_patch_without_memory_changes_nothing(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -328,7 +328,7 @@ static void use(bench *b, const sp_segment *seg, int n_before, float cfo)
 }
 
 /* A use is worth 1 / CFO, so what needs no recomputing is worth most; of equals the oldest goes. */
-static void test_the_least_worth_makes_room(void **state)
+static void the_least_worth_makes_room(void **state)
 {
     bench b;
     bench_placed(&b, 40, 40, 3);
@@ -352,7 +352,7 @@ static void test_the_least_worth_makes_room(void **state)
     bench_end(&b);
 }
 
-static void test_no_room_for_another(void **state)
+static void a_copy_without_room_is_refused(void **state)
 {
     bench b;
     bench_placed(&b, 40, 40, 1);
@@ -376,7 +376,7 @@ static void test_no_room_for_another(void **state)
 
 static const sp_digest *const other_head = before + 1; /* copies are computed after the first */
 
-static void test_why(void **state)
+static void a_miss_has_a_reason(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -400,7 +400,7 @@ static void test_why(void **state)
 }
 
 /* What was seen last is remembered, whatever had its place before. */
-static void test_why_after_many(void **state)
+static void the_reason_is_that_of_what_was_seen_last(void **state)
 {
     enum { N = 3000 };
     bench b;
@@ -424,19 +424,19 @@ static void test_why_after_many(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_is_copied),
-        cmocka_unit_test(test_find_all_finds_the_measured),
-        cmocka_unit_test(test_find_all_that_know_heavy),
-        cmocka_unit_test(test_find_all_without_memory),
-        cmocka_unit_test(test_a_newer_fused_copy_replaces),
-        cmocka_unit_test(test_a_patch_costs_its_own_blocks),
-        cmocka_unit_test(test_a_base_stays_as_long_as_its_patches),
-        cmocka_unit_test(test_using_a_patch_uses_its_base),
-        cmocka_unit_test(test_a_patch_without_memory),
-        cmocka_unit_test(test_the_least_worth_makes_room),
-        cmocka_unit_test(test_no_room_for_another),
-        cmocka_unit_test(test_why),
-        cmocka_unit_test(test_why_after_many),
+        cmocka_unit_test(everything_is_copied),
+        cmocka_unit_test(all_measured_copies_are_found),
+        cmocka_unit_test(all_copies_with_heavy_tokens_are_found),
+        cmocka_unit_test(finding_all_without_memory_holds_nothing),
+        cmocka_unit_test(a_newer_fused_copy_replaces),
+        cmocka_unit_test(a_patch_costs_its_own_blocks),
+        cmocka_unit_test(a_base_stays_as_long_as_its_patches),
+        cmocka_unit_test(using_a_patch_uses_its_base),
+        cmocka_unit_test(a_patch_without_memory_changes_nothing),
+        cmocka_unit_test(the_least_worth_makes_room),
+        cmocka_unit_test(a_copy_without_room_is_refused),
+        cmocka_unit_test(a_miss_has_a_reason),
+        cmocka_unit_test(the_reason_is_that_of_what_was_seen_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

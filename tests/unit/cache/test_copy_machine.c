@@ -165,7 +165,7 @@ static void explore(machine *m, int *steps, int n)
     }
 }
 
-static void test_every_sequence(void **state)
+static void every_sequence_keeps_the_states(void **state)
 {
     static machine m;
     int steps[DEPTH];
@@ -176,6 +176,6 @@ static void test_every_sequence(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_sequence)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_sequence_keeps_the_states)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -329,7 +329,7 @@ static void assert_equal(const life *l)
     assert_int_equal(oldest(&l->b), victim < 0 ? INT64_MAX : l->e[victim].used);
 }
 
-static void test_random_lives(void **state)
+static void random_lives_keep_the_invariants(void **state)
 {
     for (uint64_t seed = 1; seed <= 8; seed++) {
         life *l = SP_NEW(life);
@@ -362,7 +362,7 @@ static void test_random_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lives),
+        cmocka_unit_test(random_lives_keep_the_invariants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

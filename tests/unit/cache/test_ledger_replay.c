@@ -321,7 +321,7 @@ static void assert_same(const life *one, const life *two)
     }
 }
 
-static void test_the_same_life_twice(void **state)
+static void the_same_life_twice_is_the_same(void **state)
 {
     static life one, two;
     int n_orphans = 0;
@@ -343,7 +343,7 @@ static void test_the_same_life_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_same_life_twice),
+        cmocka_unit_test(the_same_life_twice_is_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

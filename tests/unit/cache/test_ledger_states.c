@@ -51,7 +51,7 @@ static sp_copy_spec plain_in(const sp_segment *seg, const uint32_t *blocks)
 
 /* -- loading -------------------------------------------------------------------------------- */
 
-static void test_adopted_copies_are_known_by_name(void **state)
+static void adopted_copies_are_known_by_name(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -82,7 +82,7 @@ static void test_adopted_copies_are_known_by_name(void **state)
     bench_end(&b);
 }
 
-static void test_a_load(void **state)
+static void a_load_makes_a_free_copy_ready(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -126,7 +126,7 @@ static void test_a_load(void **state)
 
 /* Costs are of requests that computed the copy: loading it adds none, whatever its record says, and the host's
  * policy knows the same mean. A copy that this ledger never computed has the cost of its size. */
-static void test_a_load_is_no_computation(void **state)
+static void a_load_is_no_computation(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -163,7 +163,7 @@ static void test_a_load_is_no_computation(void **state)
     bench_end(&b);
 }
 
-static void test_a_load_that_fails(void **state)
+static void a_load_that_fails_leaves_a_miss(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -190,7 +190,7 @@ static void test_a_load_that_fails(void **state)
     bench_end(&b);
 }
 
-static void test_another_tier_still_has_it(void **state)
+static void a_copy_in_another_tier_stays_known(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -209,7 +209,7 @@ static void test_another_tier_still_has_it(void **state)
     bench_end(&b);
 }
 
-static void test_a_load_makes_room(void **state)
+static void a_load_makes_room(void **state)
 {
     bench b;
     bench_begin(&b, 10, 6);
@@ -233,7 +233,7 @@ static void test_a_load_makes_room(void **state)
     bench_end(&b);
 }
 
-static void test_no_room_to_load(void **state)
+static void a_load_without_room_is_refused(void **state)
 {
     bench b;
     bench_begin(&b, 10, 6);
@@ -257,7 +257,7 @@ static void test_no_room_to_load(void **state)
 
 /* -- lower tiers ---------------------------------------------------------------------------- */
 
-static void test_evicted_but_on_disk(void **state)
+static void an_evicted_copy_on_disk_stays_known(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -287,7 +287,7 @@ static void test_evicted_but_on_disk(void **state)
     bench_end(&b);
 }
 
-static void test_a_copy_that_loses_its_place_while_pinned(void **state)
+static void a_pinned_copy_may_lose_its_place(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -303,7 +303,7 @@ static void test_a_copy_that_loses_its_place_while_pinned(void **state)
     bench_end(&b);
 }
 
-static void test_what_is_computed_makes_a_free_copy_ready(void **state)
+static void what_is_computed_makes_a_free_copy_ready(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -326,7 +326,7 @@ static void test_what_is_computed_makes_a_free_copy_ready(void **state)
 }
 
 /* Another request has computed what is being loaded. */
-static void test_computed_while_it_is_loaded(void **state)
+static void a_copy_may_be_computed_while_it_is_loaded(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -349,7 +349,7 @@ static void test_computed_while_it_is_loaded(void **state)
     bench_end(&b);
 }
 
-static void test_what_no_tier_keeps_is_gone(void **state)
+static void what_no_tier_keeps_is_gone(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -379,7 +379,7 @@ static void test_what_no_tier_keeps_is_gone(void **state)
     bench_end(&b);
 }
 
-static void test_adopting(void **state)
+static void an_adopted_copy_is_free(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -408,7 +408,7 @@ static void test_adopting(void **state)
 }
 
 /* I6: those that became FREE first are forgotten, but for pinned ones. */
-static void test_free_copies_are_bounded(void **state)
+static void free_copies_are_bounded(void **state)
 {
     enum { MORE = 10 };
     bench b;
@@ -434,7 +434,7 @@ static void test_free_copies_are_bounded(void **state)
 
 /* -- replacement of copies that a tier has -------------------------------------------------- */
 
-static void test_a_measured_copy_keeps_the_place_of_the_other(void **state)
+static void a_measured_copy_keeps_the_place_of_the_other(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -463,7 +463,7 @@ static void test_a_measured_copy_keeps_the_place_of_the_other(void **state)
 }
 
 /* The newer copy of a name is FREE again, the older one is still read. */
-static void test_ready_before_newer_free(void **state)
+static void a_ready_copy_serves_before_a_newer_free_one(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -493,7 +493,7 @@ static void test_ready_before_newer_free(void **state)
 }
 
 /* A placed copy after the head alone takes over from a plain one, but no tier keeps it. */
-static void test_a_placed_copy_forgets_the_tiers(void **state)
+static void a_placed_copy_forgets_the_tiers(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -515,7 +515,7 @@ static void test_a_placed_copy_forgets_the_tiers(void **state)
     bench_end(&b);
 }
 
-static void test_a_fused_copy_in_a_tier_is_replaced(void **state)
+static void a_fused_copy_in_a_tier_is_replaced(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -549,7 +549,7 @@ static void test_a_fused_copy_in_a_tier_is_replaced(void **state)
 
 /* -- memory --------------------------------------------------------------------------------- */
 
-static void test_loading_without_memory(void **state)
+static void a_load_without_memory_changes_nothing(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -588,7 +588,7 @@ static const sp_copy *adopt_path(bench *b, const sp_segment *seg, const sp_copy 
     return sp_by_path_at(b->ledger, ids, parent ? 2 : 1);
 }
 
-static void test_adopted_paths(void **state)
+static void adopted_paths_are_found(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -616,7 +616,7 @@ static void test_adopted_paths(void **state)
 }
 
 /* Of which tenant an adopted root is, only computing it tells: until then its first tokens find nothing. */
-static void test_an_adopted_root_learns_its_tenant(void **state)
+static void an_adopted_root_learns_its_tenant(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -635,7 +635,7 @@ static void test_an_adopted_root_learns_its_tenant(void **state)
     bench_end(&b);
 }
 
-static void test_adopted_paths_are_bounded(void **state)
+static void adopted_paths_are_bounded(void **state)
 {
     bench b;
     bench_begin(&b, 20, 20);
@@ -656,28 +656,28 @@ static void test_adopted_paths_are_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_adopted_copies_are_known_by_name),
-        cmocka_unit_test(test_a_load),
-        cmocka_unit_test(test_a_load_is_no_computation),
-        cmocka_unit_test(test_a_load_that_fails),
-        cmocka_unit_test(test_another_tier_still_has_it),
-        cmocka_unit_test(test_a_load_makes_room),
-        cmocka_unit_test(test_no_room_to_load),
-        cmocka_unit_test(test_evicted_but_on_disk),
-        cmocka_unit_test(test_a_copy_that_loses_its_place_while_pinned),
-        cmocka_unit_test(test_what_is_computed_makes_a_free_copy_ready),
-        cmocka_unit_test(test_computed_while_it_is_loaded),
-        cmocka_unit_test(test_what_no_tier_keeps_is_gone),
-        cmocka_unit_test(test_adopting),
-        cmocka_unit_test(test_free_copies_are_bounded),
-        cmocka_unit_test(test_a_measured_copy_keeps_the_place_of_the_other),
-        cmocka_unit_test(test_ready_before_newer_free),
-        cmocka_unit_test(test_a_placed_copy_forgets_the_tiers),
-        cmocka_unit_test(test_a_fused_copy_in_a_tier_is_replaced),
-        cmocka_unit_test(test_loading_without_memory),
-        cmocka_unit_test(test_adopted_paths),
-        cmocka_unit_test(test_an_adopted_root_learns_its_tenant),
-        cmocka_unit_test(test_adopted_paths_are_bounded),
+        cmocka_unit_test(adopted_copies_are_known_by_name),
+        cmocka_unit_test(a_load_makes_a_free_copy_ready),
+        cmocka_unit_test(a_load_is_no_computation),
+        cmocka_unit_test(a_load_that_fails_leaves_a_miss),
+        cmocka_unit_test(a_copy_in_another_tier_stays_known),
+        cmocka_unit_test(a_load_makes_room),
+        cmocka_unit_test(a_load_without_room_is_refused),
+        cmocka_unit_test(an_evicted_copy_on_disk_stays_known),
+        cmocka_unit_test(a_pinned_copy_may_lose_its_place),
+        cmocka_unit_test(what_is_computed_makes_a_free_copy_ready),
+        cmocka_unit_test(a_copy_may_be_computed_while_it_is_loaded),
+        cmocka_unit_test(what_no_tier_keeps_is_gone),
+        cmocka_unit_test(an_adopted_copy_is_free),
+        cmocka_unit_test(free_copies_are_bounded),
+        cmocka_unit_test(a_measured_copy_keeps_the_place_of_the_other),
+        cmocka_unit_test(a_ready_copy_serves_before_a_newer_free_one),
+        cmocka_unit_test(a_placed_copy_forgets_the_tiers),
+        cmocka_unit_test(a_fused_copy_in_a_tier_is_replaced),
+        cmocka_unit_test(a_load_without_memory_changes_nothing),
+        cmocka_unit_test(adopted_paths_are_found),
+        cmocka_unit_test(an_adopted_root_learns_its_tenant),
+        cmocka_unit_test(adopted_paths_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

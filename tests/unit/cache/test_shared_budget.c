@@ -23,7 +23,7 @@ static void fill_up(bench *b, sp_segment *s)
     assert_true(insert(b, &s[4]));
 }
 
-static void test_room_is_made_where_use_is_oldest(void **state)
+static void room_is_made_where_use_is_oldest(void **state)
 {
     bench b;
     sp_segment s[5];
@@ -47,7 +47,7 @@ static void test_room_is_made_where_use_is_oldest(void **state)
     bench_end(&b);
 }
 
-static void test_pinned_copies_are_no_room(void **state)
+static void pinned_copies_are_no_room(void **state)
 {
     bench b;
     sp_segment s[4];
@@ -73,7 +73,7 @@ static void test_pinned_copies_are_no_room(void **state)
 }
 
 /* I4: a new copy of either kind drops the oldest of both. */
-static void test_one_budget(void **state)
+static void paths_and_chunks_have_one_budget(void **state)
 {
     bench b;
     sp_segment s[5], more = numbered(600, 3 * B), last = numbered(700, 2 * B);
@@ -94,7 +94,7 @@ static void test_one_budget(void **state)
 }
 
 /* A path and a chunk may share blocks; each of them holds its own reference. */
-static void test_the_same_blocks_in_both(void **state)
+static void a_path_and_a_chunk_may_share_blocks(void **state)
 {
     bench b;
     sp_segment s = numbered(1, B);
@@ -123,10 +123,10 @@ static void test_the_same_blocks_in_both(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_room_is_made_where_use_is_oldest),
-        cmocka_unit_test(test_pinned_copies_are_no_room),
-        cmocka_unit_test(test_one_budget),
-        cmocka_unit_test(test_the_same_blocks_in_both),
+        cmocka_unit_test(room_is_made_where_use_is_oldest),
+        cmocka_unit_test(pinned_copies_are_no_room),
+        cmocka_unit_test(paths_and_chunks_have_one_budget),
+        cmocka_unit_test(a_path_and_a_chunk_may_share_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

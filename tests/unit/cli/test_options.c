@@ -58,7 +58,7 @@ static int parse(values *v, const char *const *words)
 }
 #define PARSE(v, ...) parse(v, (const char *const[]){__VA_ARGS__, NULL})
 
-static void test_sizes(void **state)
+static void sizes_have_units(void **state)
 {
     static const struct {
         const char *text;
@@ -75,7 +75,7 @@ static void test_sizes(void **state)
         assert_int_equal(PARSE(&v, "--needed", "x", "--size", bad[i]), -3);
 }
 
-static void test_each_kind(void **state)
+static void each_kind_of_value_is_read(void **state)
 {
     values v;
     assert_int_equal(PARSE(&v, "operand", "-f", "--number", "-3", "--large-number",
@@ -91,7 +91,7 @@ static void test_each_kind(void **state)
     assert_int_equal(v.number, 7);
 }
 
-static void test_wrong_values(void **state)
+static void wrong_values_are_named(void **state)
 {
     values v;
     const char *const wrong[][2] = {
@@ -112,7 +112,7 @@ static void test_wrong_values(void **state)
     assert_int_equal(parse(&v, many), -3);
 }
 
-static void test_environment(void **state)
+static void the_environment_comes_after_the_line(void **state)
 {
     values v;
     setenv("SPOLIA_ARG_LARGE_NUMBER", "9", 1);
@@ -141,7 +141,7 @@ static void see(const opt_usage *usage, const opt *const *tables, void *user)
     assert_string_equal(usage->about, "A test.");
 }
 
-static void test_visitor(void **state)
+static void a_visitor_sees_all_options(void **state)
 {
     values v;
     int n = 0;
@@ -152,7 +152,7 @@ static void test_visitor(void **state)
     assert_int_equal(v.number, 7);
 }
 
-static void test_nearest(void **state)
+static void the_nearest_name_is_proposed(void **state)
 {
     static const char *const names[] = {"reuse", "recompute", "top-k", "top-p",
                                         "stop",  "seed",      "n"};
@@ -198,9 +198,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(too_many_options_are_an_assertion),
-        cmocka_unit_test(test_sizes), cmocka_unit_test(test_each_kind),   cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_environment), cmocka_unit_test(test_visitor),
-        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(sizes_have_units),
+        cmocka_unit_test(each_kind_of_value_is_read),
+        cmocka_unit_test(wrong_values_are_named),
+        cmocka_unit_test(the_environment_comes_after_the_line),
+        cmocka_unit_test(a_visitor_sees_all_options),
+        cmocka_unit_test(the_nearest_name_is_proposed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

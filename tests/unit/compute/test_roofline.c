@@ -5,7 +5,7 @@
 
 enum { N = 8192, LINE = 64 };
 
-static void test_every_kind_has_a_loop_here(void **state)
+static void every_kind_has_a_loop_here(void **state)
 {
     int n, runs[SP_ROOF_KINDS] = {0};
     const sp_roof_loop *const *loops = sp_roof_loops(&n);
@@ -20,7 +20,7 @@ static void test_every_kind_has_a_loop_here(void **state)
 }
 
 /* A reader that skipped a cache line would report more bytes than it read. */
-static void test_readers_read_every_byte(void **state)
+static void readers_read_every_byte(void **state)
 {
     int n;
     const sp_roof_loop *const *loops = sp_roof_loops(&n);
@@ -41,7 +41,7 @@ static void test_readers_read_every_byte(void **state)
 }
 
 /* The sum of all products is known: half as many as operations, 15 each. */
-static void test_all_products_are_computed(void **state)
+static void all_products_are_computed(void **state)
 {
     int n, n_run = 0;
     const sp_roof_loop *const *loops = sp_roof_loops(&n);
@@ -57,9 +57,9 @@ static void test_all_products_are_computed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind_has_a_loop_here),
-        cmocka_unit_test(test_readers_read_every_byte),
-        cmocka_unit_test(test_all_products_are_computed),
+        cmocka_unit_test(every_kind_has_a_loop_here),
+        cmocka_unit_test(readers_read_every_byte),
+        cmocka_unit_test(all_products_are_computed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,7 +69,7 @@ static void open_tiny(tiny *t, int n_layers)
     assert_int_equal(tiny_open(t, &s, 11), SP_OK);
 }
 
-static void test_watching_changes_nothing(void **state)
+static void watching_changes_nothing(void **state)
 {
     tiny t;
     open_tiny(&t, 3);
@@ -101,7 +101,7 @@ static bool written(const tiny *t, const sp_plan *p, int layer, int i)
 }
 
 /* A token dropped after a layer computes and stores nothing in the layers that remain. */
-static void test_dropped_rows_are_gone(void **state)
+static void dropped_rows_are_gone(void **state)
 {
     tiny t;
     open_tiny(&t, 4);
@@ -122,7 +122,7 @@ static void test_dropped_rows_are_gone(void **state)
     tiny_close(&t);
 }
 
-static void test_dropping_all_ends_the_step(void **state)
+static void dropping_all_ends_the_step(void **state)
 {
     tiny t;
     open_tiny(&t, 3);
@@ -134,7 +134,7 @@ static void test_dropping_all_ends_the_step(void **state)
     tiny_close(&t);
 }
 
-static void test_bad_slices(void **state)
+static void bad_slices_are_refused(void **state)
 {
     tiny t;
     open_tiny(&t, 2);
@@ -161,10 +161,10 @@ static void test_bad_slices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_watching_changes_nothing),
-        cmocka_unit_test(test_dropped_rows_are_gone),
-        cmocka_unit_test(test_dropping_all_ends_the_step),
-        cmocka_unit_test(test_bad_slices),
+        cmocka_unit_test(watching_changes_nothing),
+        cmocka_unit_test(dropped_rows_are_gone),
+        cmocka_unit_test(dropping_all_ends_the_step),
+        cmocka_unit_test(bad_slices_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

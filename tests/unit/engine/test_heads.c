@@ -24,7 +24,7 @@ static sp_heads *some_heads(void)
 }
 
 /* eq. 3-5: importance 1 has the threshold eta, importance 0 none. */
-static void test_thresholds(void **state)
+static void thresholds_rise_with_importance(void **state)
 {
     sp_heads *h = some_heads();
     assert_float_equal(sp_heads_tau(h, 0, 1, 0.8f, 3), 0.8f, 1e-6f);
@@ -45,7 +45,7 @@ static void write_text(const char *path, const char *text)
     fclose(f);
 }
 
-static void test_file(void **state)
+static void a_file_of_heads_is_read_and_checked(void **state)
 {
     char path[] = "/tmp/heads-XXXXXX";
     static const struct {
@@ -80,7 +80,7 @@ static void test_file(void **state)
     sp_heads_destroy(got);
 }
 
-static void test_path(void **state)
+static void the_path_is_beside_the_model(void **state)
 {
     static const char *const cases[][2] = {{"m.gguf", "m.gguf.heads.json"},
                                            {"folder//", "folder.heads.json"}};
@@ -94,9 +94,9 @@ static void test_path(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_thresholds),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_path),
+        cmocka_unit_test(thresholds_rise_with_importance),
+        cmocka_unit_test(a_file_of_heads_is_read_and_checked),
+        cmocka_unit_test(the_path_is_beside_the_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -169,7 +169,7 @@ static const struct {
     const char *io;
 } kinds[] = {{40, NULL}, {40, "threads"}, {12, NULL}, {1, NULL}};
 
-static void test_full(void **state)
+static void full_attention_from_a_file_is_exact(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     in_memory(NULL, want);
@@ -183,7 +183,7 @@ static void test_full(void **state)
     scene_close(&s);
 }
 
-static void test_sparse(void **state)
+static void sparse_attention_from_a_file_is_exact(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     in_memory(&some, want);
@@ -205,7 +205,7 @@ static void test_sparse(void **state)
 
 /* Layers 0 and 1 have a window of 40 tokens, which chunk 3 and the question fill: of the file they read
  * at most four blocks a pass, where layer 2 reads all. Sparse decoding chooses in layer 2 alone. */
-static void test_windows(void **state)
+static void layers_with_a_window_read_it_only(void **state)
 {
     static float want[STEPS * V], got[STEPS * V], other[STEPS * V];
     int n_blocks = 0;
@@ -238,7 +238,7 @@ static void test_windows(void **state)
 }
 
 /* For comparison: what a step read is read for the next one, too. */
-static void test_forgets(void **state)
+static void forgetting_reads_everything_again(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     sp_sparse_opts o = some;
@@ -257,7 +257,7 @@ static void test_forgets(void **state)
 
 /* For comparison: of three seats both policies give 2's to 3; for 4, LRU drops 1, and the clock 0, which its
  * hand comes to first. */
-static void test_lru(void **state)
+static void lru_and_the_clock_choose_differently(void **state)
 {
     static const int wanted[] = {0, 1, 2, 1, 0, 3, 4, 0};
     for (int policy = 0; policy <= SP_SEATS_LRU; policy++) {
@@ -276,7 +276,7 @@ static void test_lru(void **state)
 }
 
 /* Guesses change what is fetched, not what is read. */
-static void test_ahead(void **state)
+static void guesses_change_no_answer(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     in_memory(&some, want);
@@ -307,7 +307,7 @@ static void test_ahead(void **state)
 }
 
 /* The pool reads blocks wherever they are, and overwrites them there. */
-static void test_pool(void **state)
+static void the_pool_reads_blocks_wherever_they_are(void **state)
 {
     scene s;
     const uint8_t *at;
@@ -330,7 +330,7 @@ static void test_pool(void **state)
 }
 
 /* A budget of fewer blocks than the chunks have. */
-static void test_budget(void **state)
+static void the_budget_may_be_small(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     tiny_spec spec = TINY_SPEC_DEFAULT;
@@ -396,7 +396,7 @@ static void tight(scene *s, int blocks, int seats, int resident)
 }
 
 /* What finds no seat comes into a window, which drives out seats of other layers only. */
-static void test_seats_beside_a_window(void **state)
+static void a_window_takes_seats_of_other_layers_only(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     scene s;
@@ -414,7 +414,7 @@ static void test_seats_beside_a_window(void **state)
 
 /* What a layer wants beyond its seats is fetched like the rest: only prompts, and what makes summaries
  * once, read all and need windows. */
-static void test_spare_seats(void **state)
+static void spare_seats_serve_what_is_wanted_beyond(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     scene s;
@@ -436,7 +436,7 @@ static void test_spare_seats(void **state)
 }
 
 /* Blocks that are near leave when a step has wanted more seats than were open, not before. */
-static void test_seats_press(void **state)
+static void near_blocks_leave_when_seats_are_wanted(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     scene s;
@@ -456,7 +456,7 @@ static void test_seats_press(void **state)
 }
 
 /* As many layers as fit, the hardest first, read nothing from the file. */
-static void test_resident(void **state)
+static void resident_layers_read_nothing(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     static const struct {
@@ -481,7 +481,7 @@ static void test_resident(void **state)
 }
 
 /* The n-th read fails, or all from it on. */
-static void test_read_faults(void **state)
+static void failing_reads_are_errors(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     int n_failed = 0, n_saved = 0;
@@ -532,7 +532,7 @@ static int64_t decode_flipped(scene *s, const sp_sparse_opts *o, long n, bool st
 }
 
 /* Wrong bits are found, for sparse readers and for full ones. */
-static void test_flips(void **state)
+static void wrong_bits_are_found(void **state)
 {
     static float want[STEPS * V];
     int n_found = 0, n_runs = 0;
@@ -551,7 +551,7 @@ static void test_flips(void **state)
 }
 
 /* Blocks that cannot be written stay. */
-static void test_write_faults(void **state)
+static void blocks_that_cannot_be_written_stay(void **state)
 {
     static float want[STEPS * V], got[STEPS * V];
     in_memory(&some, want);
@@ -569,14 +569,21 @@ static void test_write_faults(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_full),        cmocka_unit_test(test_sparse),
-        cmocka_unit_test(test_ahead),       cmocka_unit_test(test_pool),
-        cmocka_unit_test(test_budget),      cmocka_unit_test(test_read_faults),
-        cmocka_unit_test(test_flips),       cmocka_unit_test(test_write_faults),
-        cmocka_unit_test(test_seats_beside_a_window),
-        cmocka_unit_test(test_spare_seats), cmocka_unit_test(test_seats_press),
-        cmocka_unit_test(test_resident),    cmocka_unit_test(test_forgets),
-        cmocka_unit_test(test_lru),        cmocka_unit_test(test_windows),
+        cmocka_unit_test(full_attention_from_a_file_is_exact),
+        cmocka_unit_test(sparse_attention_from_a_file_is_exact),
+        cmocka_unit_test(guesses_change_no_answer),
+        cmocka_unit_test(the_pool_reads_blocks_wherever_they_are),
+        cmocka_unit_test(the_budget_may_be_small),
+        cmocka_unit_test(failing_reads_are_errors),
+        cmocka_unit_test(wrong_bits_are_found),
+        cmocka_unit_test(blocks_that_cannot_be_written_stay),
+        cmocka_unit_test(a_window_takes_seats_of_other_layers_only),
+        cmocka_unit_test(spare_seats_serve_what_is_wanted_beyond),
+        cmocka_unit_test(near_blocks_leave_when_seats_are_wanted),
+        cmocka_unit_test(resident_layers_read_nothing),
+        cmocka_unit_test(forgetting_reads_everything_again),
+        cmocka_unit_test(lru_and_the_clock_choose_differently),
+        cmocka_unit_test(layers_with_a_window_read_it_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

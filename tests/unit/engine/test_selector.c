@@ -215,19 +215,19 @@ static void everywhere(void (*check)(scene *s))
     }
 }
 
-static void test_everything_and_less(void **state)
+static void everything_is_exact_and_less_is_not(void **state)
 {
     everywhere(everything_and_less);
 }
-static void test_one_head_alone(void **state)
+static void one_head_may_select_alone(void **state)
 {
     everywhere(one_head_alone);
 }
-static void test_some_keys(void **state)
+static void the_selected_keys_are_read(void **state)
 {
     everywhere(some_keys);
 }
-static void test_not_with_columns(void **state)
+static void a_selector_excludes_columns(void **state)
 {
     everywhere(not_with_columns);
 }
@@ -235,10 +235,10 @@ static void test_not_with_columns(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_everything_and_less),
-        cmocka_unit_test(test_one_head_alone),
-        cmocka_unit_test(test_some_keys),
-        cmocka_unit_test(test_not_with_columns),
+        cmocka_unit_test(everything_is_exact_and_less_is_not),
+        cmocka_unit_test(one_head_may_select_alone),
+        cmocka_unit_test(the_selected_keys_are_read),
+        cmocka_unit_test(a_selector_excludes_columns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -134,7 +134,7 @@ static const struct {
     const char *device, *cpu;
 } where[] = {{"cpu", "ref"}, {"cpu", NULL}, {"far", NULL}};
 
-static void test_all_is_full_attention(void **state)
+static void a_budget_of_all_is_full_attention(void **state)
 {
     static float full[STEPS * V], got[STEPS * V];
     for (size_t w = 0; w < SP_COUNT(where); w++)
@@ -153,7 +153,7 @@ static void test_all_is_full_attention(void **state)
         }
 }
 
-static void test_long_answer(void **state)
+static void a_long_answer_reads_its_own_tokens(void **state)
 {
     static float full[V], got[V];
     const sp_sparse_opts all = {.share = 1, .min_depth = -1}, some = {.tokens = 160, .min_depth = -1};
@@ -183,7 +183,7 @@ static void test_long_answer(void **state)
 }
 
 /* The budget counts blocks: at most one more than the tokens, and the answer. */
-static void test_some(void **state)
+static void the_budget_counts_blocks(void **state)
 {
     static float full[STEPS * V], want[STEPS * V], got[STEPS * V];
     for (size_t w = 0; w < SP_COUNT(where); w++) {
@@ -203,7 +203,7 @@ static void test_some(void **state)
     }
 }
 
-static void test_batch(void **state)
+static void a_batch_equals_each_alone(void **state)
 {
     static float full[STEPS * V], sparse[STEPS * V], both[2 * STEPS * V];
     const sp_sparse_opts some = {.share = 0.3f, .min_depth = -1};
@@ -235,7 +235,7 @@ static void test_batch(void **state)
 }
 
 /* Below the depth, and without memory for the lists: full attention. */
-static void test_inactive(void **state)
+static void short_prompts_have_full_attention(void **state)
 {
     static float full[STEPS * V], got[STEPS * V];
     scene s;
@@ -263,7 +263,7 @@ static void test_inactive(void **state)
     scene_close(&s);
 }
 
-static void test_options(void **state)
+static void options_are_checked(void **state)
 {
     sp_sparse *s;
     assert_fails(sp_sparse_create(&(sp_sparse_opts){0}, &s), SP_E_ARG, "sparse decoding");
@@ -293,7 +293,7 @@ static sp_err wait_for(void *user, int layer)
     return SP_OK;
 }
 
-static void test_source(void **state)
+static void the_source_of_summaries_changes_nothing(void **state)
 {
     static float plain[STEPS * V], got[STEPS * V];
     watch w = {0};
@@ -310,7 +310,7 @@ static void test_source(void **state)
     scene_close(&s);
 }
 
-static void test_reuse(void **state)
+static void lists_are_reused_while_queries_are_similar(void **state)
 {
     static float never[STEPS * V], got[STEPS * V];
     const int64_t lists = STEPS * LAYERS * G, first = LAYERS * G;
@@ -341,7 +341,7 @@ static void test_reuse(void **state)
     }
 }
 
-static void test_study(void **state)
+static void the_study_counts_what_was_read(void **state)
 {
     static float plain[V], got[V];
     scene s;
@@ -385,11 +385,15 @@ static void test_study(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_is_full_attention), cmocka_unit_test(test_long_answer),
-        cmocka_unit_test(test_some),
-        cmocka_unit_test(test_batch),                 cmocka_unit_test(test_inactive),
-        cmocka_unit_test(test_options),               cmocka_unit_test(test_source),
-        cmocka_unit_test(test_reuse),                 cmocka_unit_test(test_study),
+        cmocka_unit_test(a_budget_of_all_is_full_attention),
+        cmocka_unit_test(a_long_answer_reads_its_own_tokens),
+        cmocka_unit_test(the_budget_counts_blocks),
+        cmocka_unit_test(a_batch_equals_each_alone),
+        cmocka_unit_test(short_prompts_have_full_attention),
+        cmocka_unit_test(options_are_checked),
+        cmocka_unit_test(the_source_of_summaries_changes_nothing),
+        cmocka_unit_test(lists_are_reused_while_queries_are_similar),
+        cmocka_unit_test(the_study_counts_what_was_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

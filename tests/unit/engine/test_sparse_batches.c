@@ -203,12 +203,12 @@ static void run_batches(bool in_file)
     scene_close(&s);
 }
 
-static void test_batches(void **state)
+static void batches_equal_each_request_alone(void **state)
 {
     run_batches(false);
 }
 
-static void test_batches_over_a_file(void **state)
+static void batches_over_a_file_equal_each_request_alone(void **state)
 {
     run_batches(true);
 }
@@ -239,7 +239,7 @@ static void decoder_close(decoder *d)
 }
 
 /* Step for step beside full attention. */
-static void test_drift(void **state)
+static void answers_stay_near_full_attention(void **state)
 {
     static decoder full, near, away;
     decoder_open(&full, 0, false);
@@ -263,9 +263,9 @@ int main(void)
 {
     alone();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batches),
-        cmocka_unit_test(test_batches_over_a_file),
-        cmocka_unit_test(test_drift),
+        cmocka_unit_test(batches_equal_each_request_alone),
+        cmocka_unit_test(batches_over_a_file_equal_each_request_alone),
+        cmocka_unit_test(answers_stay_near_full_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -141,7 +141,7 @@ static void skip_sanitized(void)
 
 static const sp_sparse_opts some = {.tokens = 112, .min_depth = -1, .refine = 1};
 
-static void test_in_memory(void **state)
+static void a_step_in_memory_makes_few_system_calls(void **state)
 {
     const sp_sparse_opts two_stages = {.tokens = 112, .min_depth = -1, .refine = 2},
                          reused = {.tokens = 112, .min_depth = -1, .reuse = true};
@@ -153,7 +153,7 @@ static void test_in_memory(void **state)
     assert_int_equal(run(NULL, false, true), CALLED); /* the filter works */
 }
 
-static void test_from_a_file(void **state)
+static void a_step_from_a_file_makes_few_system_calls(void **state)
 {
     sp_sparse_opts ahead = some;
     ahead.ahead = true;
@@ -166,8 +166,8 @@ static void test_from_a_file(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_memory),
-        cmocka_unit_test(test_from_a_file),
+        cmocka_unit_test(a_step_in_memory_makes_few_system_calls),
+        cmocka_unit_test(a_step_from_a_file_makes_few_system_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

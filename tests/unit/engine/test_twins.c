@@ -216,13 +216,13 @@ static void dropped_tokens_fall_back(void)
             }
 }
 
-static void test_dropped_tokens_fall_back(void **state)
+static void dropped_tokens_fall_back_on_their_twins(void **state)
 {
     device = "cpu";
     dropped_tokens_fall_back();
 }
 
-static void test_dropped_tokens_fall_back_far(void **state)
+static void dropped_tokens_fall_back_on_a_far_device(void **state)
 {
     device = "far";
     dropped_tokens_fall_back();
@@ -231,8 +231,8 @@ static void test_dropped_tokens_fall_back_far(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dropped_tokens_fall_back),
-        cmocka_unit_test(test_dropped_tokens_fall_back_far),
+        cmocka_unit_test(dropped_tokens_fall_back_on_their_twins),
+        cmocka_unit_test(dropped_tokens_fall_back_on_a_far_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static bool read_text(const char *text, const char *kind_field, eval_questions *
 }
 
 /* An id that is made replaces an empty one, which the kind may have been. */
-static void test_kinds_are_ids(void **state)
+static void kinds_are_ids(void **state)
 {
     eval_questions q;
     assert_true(read_text("{\"id\": \"\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n"
@@ -33,7 +33,7 @@ static void test_kinds_are_ids(void **state)
     eval_questions_drop(&q);
 }
 
-static void test_ids_are_unique(void **state)
+static void ids_are_unique(void **state)
 {
     eval_questions q;
     assert_false(read_text("{\"id\": \"q2\", \"question\": \"Who?\", \"answers\": [\"a\"]}\n"
@@ -44,8 +44,8 @@ static void test_ids_are_unique(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_kinds_are_ids),
-        cmocka_unit_test(test_ids_are_unique),
+        cmocka_unit_test(kinds_are_ids),
+        cmocka_unit_test(ids_are_unique),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

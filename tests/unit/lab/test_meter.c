@@ -32,7 +32,7 @@ static sp_meter_op attend(const char *type)
                          .n_keys = 50};
 }
 
-static void test_peaks(void **state)
+static void peaks_are_measured(void **state)
 {
     sp_peaks p = sp_meter_peaks(meter);
     assert_true(p.fp32 > 0 && p.int8 > 0 && p.read > 0);
@@ -43,7 +43,7 @@ static void test_peaks(void **state)
     assert_true(p.read_bytes >= (size_t)64 << 20);
 }
 
-static void test_products_of_every_type(void **state)
+static void products_of_every_type(void **state)
 {
     static const struct {
         const char *type;
@@ -62,7 +62,7 @@ static void test_products_of_every_type(void **state)
     }
 }
 
-static void test_attention_of_every_type(void **state)
+static void attention_of_every_type(void **state)
 {
     static const struct {
         const char *type;
@@ -80,7 +80,7 @@ static void test_attention_of_every_type(void **state)
 }
 
 /* A later operation must not meet what an earlier one left in the field. */
-static void test_operations_in_any_order(void **state)
+static void operations_may_come_in_any_order(void **state)
 {
     sp_meter_op ops[] = {gemm("q4_k"), attend("f16"), gemm("q4_k"), gemm("f32"), attend("f16")};
     for (size_t i = 0; i < SP_COUNT(ops); i++) {
@@ -104,7 +104,7 @@ static void refuse(sp_meter_op op, sp_err code, const char *part)
         refuse(refused, code, part);                                                               \
     } while (0)
 
-static void test_refusals(void **state)
+static void what_cannot_be_measured_is_refused(void **state)
 {
     REFUSE(gemm("q8_0"), kind, "sort", SP_E_ARG, "sort");
     REFUSE(gemm("q8_0"), kind, NULL, SP_E_ARG, "kind");
@@ -129,7 +129,7 @@ static void test_refusals(void **state)
     REFUSE(attend("f16"), n_keys, 1 << 30, SP_E_ARG, "keys");
 }
 
-static void test_meters_that_cannot_be(void **state)
+static void meters_that_cannot_be_are_refused(void **state)
 {
     sp_meter *none = NULL;
     assert_fails(sp_meter_open(-1, NULL, &none), SP_E_ARG, "-1");
@@ -138,7 +138,7 @@ static void test_meters_that_cannot_be(void **state)
     sp_meter_close(NULL);
 }
 
-static void test_out_of_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     sp_meter *m = NULL;
     assert_survives_faults(sp_meter_open(1, NULL, &m), m == NULL);
@@ -153,13 +153,13 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_peaks),
-        cmocka_unit_test(test_products_of_every_type),
-        cmocka_unit_test(test_attention_of_every_type),
-        cmocka_unit_test(test_operations_in_any_order),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_meters_that_cannot_be),
-        cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(peaks_are_measured),
+        cmocka_unit_test(products_of_every_type),
+        cmocka_unit_test(attention_of_every_type),
+        cmocka_unit_test(operations_may_come_in_any_order),
+        cmocka_unit_test(what_cannot_be_measured_is_refused),
+        cmocka_unit_test(meters_that_cannot_be_are_refused),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, open_meter, close_meter);
 }

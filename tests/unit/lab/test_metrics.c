@@ -16,7 +16,7 @@ static void assert_normalised(const char *text, const char *wanted)
     free(got);
 }
 
-static void test_texts_are_normalised_as_squad_does(void **state)
+static void texts_are_normalised_as_squad_does(void **state)
 {
     assert_normalised("", "");
     assert_normalised("The", "");
@@ -30,7 +30,7 @@ static void test_texts_are_normalised_as_squad_does(void **state)
     assert_normalised("\xE2\x80\x9CThe\xE2\x80\x9D", "\xE2\x80\x9Cthe\xE2\x80\x9D"); /* “The” */
 }
 
-static void test_any_bytes_are_normalised(void **state)
+static void any_bytes_are_normalised(void **state)
 {
     uint64_t seed = 1;
     for (int round = 0; round < 2000; round++) {
@@ -54,7 +54,7 @@ static void assert_score(const char *answer, const char *wanted, double em, doub
     assert_true(fabs(s.rouge_l - rouge) < near);
 }
 
-static void test_answers_are_scored(void **state)
+static void answers_are_scored(void **state)
 {
     assert_score("The purple.", "purple", 1, 1, 1);
     assert_score("purple", "green", 0, 0, 0);
@@ -65,7 +65,7 @@ static void test_answers_are_scored(void **state)
     assert_score("p q r s", "p r s q", 0, 1, 0.75); /* same words, another order */
 }
 
-static void test_each_measure_takes_its_best_answer(void **state)
+static void each_measure_takes_its_best_answer(void **state)
 {
     const char *const wanted[] = {"b a1 c1", "c1 b", "x"};
     answer_score s = metric_score("b c1 d1", wanted, 3);
@@ -74,7 +74,7 @@ static void test_each_measure_takes_its_best_answer(void **state)
     assert_true(fabs(s.rouge_l - 2.0 * 2 / 6) < near); /* of the first; the second has 0.4 */
 }
 
-static void test_kl_is_that_of_the_distributions(void **state)
+static void kl_is_that_of_the_distributions(void **state)
 {
     const float p[] = {0, logf(3)}, q[] = {5, 5}, shifted[] = {100, 100 + logf(3)};
     double wanted = 0.25 * log(0.25 / 0.5) + 0.75 * log(0.75 / 0.5);
@@ -85,7 +85,7 @@ static void test_kl_is_that_of_the_distributions(void **state)
     assert_true(fabs(metric_kl(sure, other, 2) - 2000) < 1e-6); /* exp(-2000) is 0, not NaN */
 }
 
-static void test_best_and_median(void **state)
+static void the_best_and_the_median_are_kept(void **state)
 {
     const float logits[] = {1, 7, 7, -2};
     double odd[] = {9, 1, 5}, even[] = {4, 1, 3, 2};
@@ -98,12 +98,12 @@ static void test_best_and_median(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts_are_normalised_as_squad_does),
-        cmocka_unit_test(test_any_bytes_are_normalised),
-        cmocka_unit_test(test_answers_are_scored),
-        cmocka_unit_test(test_each_measure_takes_its_best_answer),
-        cmocka_unit_test(test_kl_is_that_of_the_distributions),
-        cmocka_unit_test(test_best_and_median),
+        cmocka_unit_test(texts_are_normalised_as_squad_does),
+        cmocka_unit_test(any_bytes_are_normalised),
+        cmocka_unit_test(answers_are_scored),
+        cmocka_unit_test(each_measure_takes_its_best_answer),
+        cmocka_unit_test(kl_is_that_of_the_distributions),
+        cmocka_unit_test(the_best_and_the_median_are_kept),
     };
     return cmocka_run_group_tests_name("metrics", tests, NULL, NULL);
 }

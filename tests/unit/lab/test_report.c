@@ -34,7 +34,7 @@ static eval_settings settings_of(const char *const *names, int n)
 }
 
 /* off 0.9, full 0.3, fusion 0.75: three quarters of the loss come back. */
-static void test_normalised_f1(void **state)
+static void f1_is_normalised_by_what_is_lost(void **state)
 {
     const char *const names[] = {"off", "full", "fusion"};
     const double f1[] = {1, 0.2, 0.9, 0.8, 0.4, 0.6};
@@ -49,7 +49,7 @@ static void test_normalised_f1(void **state)
 }
 
 /* Nothing was lost: there is nothing to normalise by. Without full reuse there is no scale either. */
-static void test_no_scale(void **state)
+static void without_a_loss_there_is_no_scale(void **state)
 {
     const char *const equal[] = {"off", "full"}, *const alone[] = {"off", "fusion"};
     const double f1[] = {0.5, 0.5};
@@ -95,7 +95,7 @@ static void likelihoods_are_compared_question_by_question(void **state)
 }
 
 /* Equal answers leave no doubt; answers that differ by question do, and more questions leave less. */
-static void test_interval(void **state)
+static void more_questions_narrow_the_interval(void **state)
 {
     double f1[2 * 160];
     for (int i = 0; i < 160; i++) {
@@ -114,7 +114,7 @@ static void test_interval(void **state)
     free(rows);
 }
 
-static void test_choice(void **state)
+static void the_cheapest_sufficient_setting_is_chosen(void **state)
 {
     eval_summary v[] = {{.f1 = 0.8}, {.f1 = 0.60, .recomputed = 0}, {.f1 = 0.72, .recomputed = 0.3},
                         {.f1 = 0.76, .recomputed = 0.2}, {.f1 = 0.8, .recomputed = 0.5}};
@@ -140,7 +140,7 @@ static void assert_field(const char *text, const char *wanted)
     free(got);
 }
 
-static void test_quoting(void **state)
+static void texts_are_quoted(void **state)
 {
     assert_field("plain", "plain");
     assert_field("", "");
@@ -150,7 +150,7 @@ static void test_quoting(void **state)
 }
 
 /* A row that was written is read back as it was, whatever its texts. */
-static void test_rows_come_back(void **state)
+static void rows_come_back(void **state)
 {
     char path[] = "/tmp/spolia-rows-XXXXXX", text[] = "a,\"b\",c", id[] = "q\"1";
     int fd = mkstemp(path);
@@ -177,11 +177,13 @@ static void test_rows_come_back(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_normalised_f1),  cmocka_unit_test(test_no_scale),
+        cmocka_unit_test(f1_is_normalised_by_what_is_lost),
+        cmocka_unit_test(without_a_loss_there_is_no_scale),
         cmocka_unit_test(likelihoods_are_compared_question_by_question),
-        cmocka_unit_test(test_interval),        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_quoting),
-        cmocka_unit_test(test_rows_come_back),
+        cmocka_unit_test(more_questions_narrow_the_interval),
+        cmocka_unit_test(the_cheapest_sufficient_setting_is_chosen),
+        cmocka_unit_test(texts_are_quoted),
+        cmocka_unit_test(rows_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -120,7 +120,7 @@ static choice best(const sp_reuse_input *in, float scores[MAX_SEGS][MAX_TOKENS],
 
 /* -- full ----------------------------------------------------------------------------------- */
 
-static void test_full(void **state)
+static void full_reuses_every_chunk_as_it_is(void **state)
 {
     bench b;
     usual(&b, 0.5f); /* which full does not heed */
@@ -136,7 +136,7 @@ static void test_full(void **state)
 }
 
 /* Whatever could not be cached is computed where it stands; no policy chooses among it. */
-static void test_unknown_is_computed(void **state)
+static void unknown_is_computed(void **state)
 {
     for (size_t i = 0; i < n_chunk_policies; i++)
         for (int head = 0; head <= 2; head++) {
@@ -154,7 +154,7 @@ static void test_unknown_is_computed(void **state)
         }
 }
 
-static void test_no_head(void **state)
+static void a_prompt_may_have_no_head(void **state)
 {
     bench b;
     bench_begin(&b, "cq", (const int32_t[]){18, 9});
@@ -198,7 +198,7 @@ static void set_columns(bench *b, float scores[MAX_SEGS][MAX_TOKENS])
             b->probe.probe.columns[i][t] += scores[i][t]; /* as the engine does */
 }
 
-static void test_fusion_chooses_the_highest_columns(void **state)
+static void fusion_chooses_the_highest_columns(void **state)
 {
     uint64_t seed = 1;
     for (size_t k = 0; k < SP_COUNT(shares); k++) {
@@ -242,7 +242,7 @@ static float any_score(uint64_t *seed)
     return score;
 }
 
-static void test_scores_of_all_magnitudes(void **state)
+static void scores_of_all_magnitudes(void **state)
 {
     uint64_t seed = 4;
     for (int round = 0; round < 200; round++) {
@@ -268,7 +268,7 @@ static void test_scores_of_all_magnitudes(void **state)
 }
 
 /* Half by the question's attention, then by that of the first half. */
-static void test_flow_chooses_in_two_steps(void **state)
+static void flow_chooses_in_two_steps(void **state)
 {
     uint64_t seed = 4;
     for (size_t k = 1; k + 1 < SP_COUNT(shares); k++) {
@@ -307,7 +307,7 @@ static void test_flow_chooses_in_two_steps(void **state)
     }
 }
 
-static void test_blend_chooses_the_largest_deviations(void **state)
+static void blend_chooses_the_largest_deviations(void **state)
 {
     uint64_t seed = 2;
     for (size_t k = 0; k < SP_COUNT(shares); k++) {
@@ -333,7 +333,7 @@ static bool measures(const sp_reuse_policy *p)
 }
 
 /* Without measures all tokens are equal, and the earlier ones go first; of the policies that measure. */
-static void test_without_a_probe(void **state)
+static void without_a_probe_the_earlier_tokens_go_first(void **state)
 {
     for (size_t i = 0; i < n_chunk_policies; i++)
         for (size_t k = 0; k < SP_COUNT(shares); k++) {
@@ -356,7 +356,7 @@ static choice chosen_of(const bench *b)
     return c;
 }
 
-static void test_random_is_spread_and_repeatable(void **state)
+static void random_is_spread_and_repeatable(void **state)
 {
     choice smaller = {0};
     for (size_t k = 0; k < SP_COUNT(shares); k++) {
@@ -401,7 +401,7 @@ static void random_takes_other_tokens_with_another_seed(void **state)
 }
 
 /* Chunks take part by their size; within one the most attended go first. */
-static void test_h2o_takes_the_heavy(void **state)
+static void h2o_takes_the_heavy(void **state)
 {
     uint64_t seed = 3;
     for (size_t k = 0; k < SP_COUNT(shares); k++) {
@@ -433,7 +433,7 @@ static void test_h2o_takes_the_heavy(void **state)
 
 /* -- probes --------------------------------------------------------------------------------- */
 
-static void test_probe_of_fusion(void **state)
+static void fusion_probes_with_the_question(void **state)
 {
     bench b;
     usual(&b, 0.5f);
@@ -460,7 +460,7 @@ static void test_probe_of_fusion(void **state)
     bench_end(&b);
 }
 
-static void test_probe_of_blend(void **state)
+static void blend_probes_with_all_chunk_tokens(void **state)
 {
     bench b;
     usual(&b, 0.5f);
@@ -501,7 +501,7 @@ static void test_probe_of_blend(void **state)
 
 /* -- out of memory -------------------------------------------------------------------------- */
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     bench b;
     usual(&b, 0.5f);
@@ -528,21 +528,21 @@ int main(void)
 {
     list_chunk_policies();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_unknown_is_computed),
-        cmocka_unit_test(test_no_head),
-        cmocka_unit_test(test_fusion_chooses_the_highest_columns),
+        cmocka_unit_test(full_reuses_every_chunk_as_it_is),
+        cmocka_unit_test(unknown_is_computed),
+        cmocka_unit_test(a_prompt_may_have_no_head),
+        cmocka_unit_test(fusion_chooses_the_highest_columns),
         cmocka_unit_test(link_takes_the_beginnings_of_all_chunks),
-        cmocka_unit_test(test_flow_chooses_in_two_steps),
-        cmocka_unit_test(test_scores_of_all_magnitudes),
-        cmocka_unit_test(test_blend_chooses_the_largest_deviations),
-        cmocka_unit_test(test_without_a_probe),
-        cmocka_unit_test(test_random_is_spread_and_repeatable),
+        cmocka_unit_test(flow_chooses_in_two_steps),
+        cmocka_unit_test(scores_of_all_magnitudes),
+        cmocka_unit_test(blend_chooses_the_largest_deviations),
+        cmocka_unit_test(without_a_probe_the_earlier_tokens_go_first),
+        cmocka_unit_test(random_is_spread_and_repeatable),
         cmocka_unit_test(random_takes_other_tokens_with_another_seed),
-        cmocka_unit_test(test_h2o_takes_the_heavy),
-        cmocka_unit_test(test_probe_of_fusion),
-        cmocka_unit_test(test_probe_of_blend),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(h2o_takes_the_heavy),
+        cmocka_unit_test(fusion_probes_with_the_question),
+        cmocka_unit_test(blend_probes_with_all_chunk_tokens),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

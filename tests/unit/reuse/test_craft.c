@@ -246,7 +246,7 @@ static void check_plan(world *w)
 
 /* -- tests ---------------------------------------------------------------------------------- */
 
-static void test_random_plans(void **state)
+static void random_plans_equal_the_definition(void **state)
 {
     static const float shares[] = {0, 0.1f, 0.15f, 0.5f, 1};
     for (uint64_t seed = 1; seed <= 60; seed++) {
@@ -264,7 +264,7 @@ static void test_random_plans(void **state)
     }
 }
 
-static void test_nothing_known(void **state)
+static void an_unknown_prompt_is_computed_in_its_place(void **state)
 {
     bench b;
     bench_begin(&b, "sccq", (const int32_t[]){20, 18, 33, 9});
@@ -281,7 +281,7 @@ static void test_nothing_known(void **state)
     bench_end(&b);
 }
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     world w;
     world_open(&w, 4);
@@ -296,9 +296,9 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_plans),
-        cmocka_unit_test(test_nothing_known),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(random_plans_equal_the_definition),
+        cmocka_unit_test(an_unknown_prompt_is_computed_in_its_place),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,7 @@ static void assert_focus(const char *want, const float *score)
         if (focused[i] != (want[i] == '1')) fail_msg("%s: chunk %d", want, i);
 }
 
-static void test_focus_by_hand(void **state)
+static void focus_is_as_counted_by_hand(void **state)
 {
     /* differences 1 5 1, shares 1/7 5/7 1/7; the entropy grows by 0.240 and 0.278: two */
     assert_focus("1100", (float[]){8, 7, 2, 1});
@@ -34,7 +34,7 @@ static void test_focus_by_hand(void **state)
     assert_focus("11100", (float[]){12, 8, 8, 7, 4});
 }
 
-static void test_focus_of_few(void **state)
+static void few_chunks_are_all_in_focus(void **state)
 {
     assert_focus("", (float[]){0});
     assert_focus("1", (float[]){3});
@@ -43,7 +43,7 @@ static void test_focus_of_few(void **state)
     assert_focus("100", (float[]){5, 1, 1});
 }
 
-static void test_focus_of_equals(void **state)
+static void equals_are_all_in_focus(void **state)
 {
     assert_focus("1111", (float[]){3, 3, 3, 3});
     assert_focus("1111", (float[]){0, 0, 0, 0});
@@ -53,7 +53,7 @@ static void test_focus_of_equals(void **state)
 }
 
 /* The algorithm as the paper writes it, on counted sums. */
-static void test_focus_of_random_scores(void **state)
+static void focus_of_random_scores_is_the_papers(void **state)
 {
     uint64_t seed = 8;
     for (int round = 0; round < 2000; round++) {
@@ -176,7 +176,7 @@ static void assert_rows(const scene *s, const char *segs)
 
 static const float on_first[] = {0.8f, 0.1f, 0.04f, 0.03f}, on_last[] = {0.01f, 0.03f, 0.02f, 5};
 
-static void test_dropped_when_the_focus_is_stable(void **state)
+static void tokens_are_dropped_when_the_focus_is_stable(void **state)
 {
     for (int focus = 1; focus <= 4; focus++) {
         scene s = {0};
@@ -196,7 +196,7 @@ static void test_dropped_when_the_focus_is_stable(void **state)
     }
 }
 
-static void test_another_focus_begins_anew(void **state)
+static void another_focus_begins_anew(void **state)
 {
     scene s = {0};
     scene_open(&s, 3);
@@ -209,7 +209,7 @@ static void test_another_focus_begins_anew(void **state)
     bench_end(&s.b);
 }
 
-static void test_never_dropped(void **state)
+static void nothing_is_dropped_without_a_focus(void **state)
 {
     for (int how = 0; how < 3; how++) {
         scene s = {0};
@@ -223,7 +223,7 @@ static void test_never_dropped(void **state)
     }
 }
 
-static void test_all_again_means_all(void **state)
+static void all_again_means_all(void **state)
 {
     scene s = {0};
     scene_open(&s, 1);
@@ -257,7 +257,7 @@ static void assert_near(double got, double want)
 }
 
 /* Sums over tokens, means over layers and heads, to chunks only; the same from any pieces. */
-static void test_measured(void **state)
+static void attention_is_summed_over_tokens(void **state)
 {
     for (int piece = 7; piece <= 200; piece += 61) {
         uint64_t seed = 11;
@@ -297,7 +297,7 @@ static void test_measured(void **state)
 }
 
 /* What a plan leaves behind: a copy of the new chunk, patches over those that were recomputed. */
-static void test_kept(void **state)
+static void a_plan_leaves_copies_and_patches(void **state)
 {
     scene s = {0};
     uint64_t seed = 3;
@@ -346,7 +346,7 @@ static void test_kept(void **state)
     bench_end(&s.b);
 }
 
-static void test_other_gates_are_none_of_these(void **state)
+static void other_gates_are_none_of_these(void **state)
 {
     sp_plan p = {0};
     assert_null(sp_craft_gate_of(&p));
@@ -358,17 +358,17 @@ static void test_other_gates_are_none_of_these(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_focus_by_hand),
-        cmocka_unit_test(test_focus_of_few),
-        cmocka_unit_test(test_focus_of_equals),
-        cmocka_unit_test(test_focus_of_random_scores),
-        cmocka_unit_test(test_dropped_when_the_focus_is_stable),
-        cmocka_unit_test(test_another_focus_begins_anew),
-        cmocka_unit_test(test_never_dropped),
-        cmocka_unit_test(test_all_again_means_all),
-        cmocka_unit_test(test_measured),
-        cmocka_unit_test(test_kept),
-        cmocka_unit_test(test_other_gates_are_none_of_these),
+        cmocka_unit_test(focus_is_as_counted_by_hand),
+        cmocka_unit_test(few_chunks_are_all_in_focus),
+        cmocka_unit_test(equals_are_all_in_focus),
+        cmocka_unit_test(focus_of_random_scores_is_the_papers),
+        cmocka_unit_test(tokens_are_dropped_when_the_focus_is_stable),
+        cmocka_unit_test(another_focus_begins_anew),
+        cmocka_unit_test(nothing_is_dropped_without_a_focus),
+        cmocka_unit_test(all_again_means_all),
+        cmocka_unit_test(attention_is_summed_over_tokens),
+        cmocka_unit_test(a_plan_leaves_copies_and_patches),
+        cmocka_unit_test(other_gates_are_none_of_these),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

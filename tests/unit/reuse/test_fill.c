@@ -38,7 +38,7 @@ static void assert_empty(const bench *b, int i)
     assert_int_equal(b->plan.slots[i].n_known, 0);
 }
 
-static void test_fill_of_all(void **state)
+static void a_cold_prompt_fills_everything(void **state)
 {
     bench b;
     int t = 0;
@@ -62,7 +62,7 @@ static void test_fill_of_all(void **state)
     bench_end(&b);
 }
 
-static void test_fill_of_what_is_missing(void **state)
+static void only_what_is_missing_is_filled(void **state)
 {
     bench b;
     int t = 0;
@@ -87,7 +87,7 @@ static void test_fill_of_what_is_missing(void **state)
 }
 
 /* An equal chunk that a path serves does not spare the fill: its KV is not the plain copy. */
-static void test_fill_of_a_chunk_that_a_path_serves_elsewhere(void **state)
+static void a_chunk_that_a_path_serves_elsewhere_is_filled(void **state)
 {
     bench b;
     int t = 0;
@@ -103,7 +103,7 @@ static void test_fill_of_a_chunk_that_a_path_serves_elsewhere(void **state)
     bench_end(&b);
 }
 
-static void test_fill_of_nothing(void **state)
+static void a_known_prompt_fills_nothing(void **state)
 {
     bench b;
     usual(&b, 0.5f);
@@ -114,7 +114,7 @@ static void test_fill_of_nothing(void **state)
     bench_end(&b);
 }
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     bench b;
     bench_begin(&b, "sscctccq", (const int32_t[]){20, 5, 18, 33, 6, 70, 18, 9});
@@ -132,11 +132,11 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fill_of_all),
-        cmocka_unit_test(test_fill_of_what_is_missing),
-        cmocka_unit_test(test_fill_of_a_chunk_that_a_path_serves_elsewhere),
-        cmocka_unit_test(test_fill_of_nothing),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(a_cold_prompt_fills_everything),
+        cmocka_unit_test(only_what_is_missing_is_filled),
+        cmocka_unit_test(a_chunk_that_a_path_serves_elsewhere_is_filled),
+        cmocka_unit_test(a_known_prompt_fills_nothing),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,7 @@ static void assert_near(double got, double want)
 
 /* -- beta' ---------------------------------------------------------------------------------- */
 
-static void test_overlap(void **state)
+static void overlap_is_the_attention_that_still_precedes(void **state)
 {
     static const float inter[] = {1, 2, 5, 2};
     assert_near(beta("ABCD", inter, "ABCD"), 1);
@@ -57,7 +57,7 @@ static void test_overlap(void **state)
 }
 
 /* Kendall's tau distance over the chunks that stand before it then and now. */
-static void test_order_penalty(void **state)
+static void another_order_is_a_penalty(void **state)
 {
     static const float even[] = {1, 1, 1, 1};
     assert_near(beta("ABCD", even, "DCBA"), 0); /* all pairs are discordant */
@@ -71,7 +71,7 @@ static void test_order_penalty(void **state)
     assert_near(beta("ABCD", even, "D"), 0.25); /* of one, no pair */
 }
 
-static void test_the_same_chunk_twice(void **state)
+static void the_same_chunk_may_come_twice(void **state)
 {
     static const float inter[] = {1, 1, 2};
     assert_near(beta("ABA", inter, "ABA"), 1);
@@ -82,7 +82,7 @@ static void test_the_same_chunk_twice(void **state)
 }
 
 /* The definition once more, as plainly as can be, for random orders. */
-static void test_beta_of_random_orders(void **state)
+static void beta_of_random_orders_is_the_definition(void **state)
 {
     uint64_t seed = 1;
     for (int round = 0; round < 2000; round++) {
@@ -123,7 +123,7 @@ static double cci(const float *inter, const int32_t *n_of, int n, float intra, i
     return (double)sp_overlap_cci(inter, n_of, n, intra, size);
 }
 
-static void test_cci(void **state)
+static void cci_is_that_of_the_paper(void **state)
 {
     /* a = 2 / (10 20) + 3 / (10 5) = 0.07, b = 5 / 100 = 0.05 */
     static const float inter[] = {9, 2, 3};
@@ -154,7 +154,7 @@ static void share(const float *weight, const int32_t *n, int count, float alpha,
     for (int i = 0; i < count; i++) assert_in_range(out[i], 0, n[i]);
 }
 
-static void test_alpha_chunk_by_chunk(void **state)
+static void alpha_counts_chunk_by_chunk(void **state)
 {
     static const float weight[] = {0, 0.5f, 0.25f, 1, 0.001f};
     static const int32_t n[] = {10, 10, 7, 9, 3};
@@ -169,7 +169,7 @@ static void test_alpha_chunk_by_chunk(void **state)
     assert_memory_equal(out, ((int32_t[]){0, 10, 7, 9, 3}), sizeof out);
 }
 
-static void test_share_by_weight(void **state)
+static void a_share_is_dealt_by_weight(void **state)
 {
     int32_t out[4];
     share((float[]){0.5f, 0.5f}, (int32_t[]){10, 10}, 2, 0, 0.5f, out);
@@ -184,7 +184,7 @@ static void test_share_by_weight(void **state)
     assert_memory_equal(out, ((int32_t[]){1, 0, 0}), 3 * sizeof *out); /* of equals the first */
 }
 
-static void test_share_of_nothing_and_all(void **state)
+static void shares_of_nothing_and_all_are_exact(void **state)
 {
     static const float weight[] = {0.4f, 0, 0.9f};
     static const int32_t n[] = {10, 5, 0};
@@ -202,7 +202,7 @@ static void test_share_of_nothing_and_all(void **state)
 
 /* Exactly ceil(share * n) together, as far as chunks need any; never more than there are; who
  * weighs more of the same size gets no fewer. */
-static void test_share_always(void **state)
+static void a_share_is_always_kept(void **state)
 {
     static const float shares[] = {0, 0.001f, 0.05f, 0.15f, 0.3f, 0.5f, 0.8f, 0.999f, 1};
     uint64_t seed = 5;
@@ -231,15 +231,15 @@ static void test_share_always(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_order_penalty),
-        cmocka_unit_test(test_the_same_chunk_twice),
-        cmocka_unit_test(test_beta_of_random_orders),
-        cmocka_unit_test(test_cci),
-        cmocka_unit_test(test_alpha_chunk_by_chunk),
-        cmocka_unit_test(test_share_by_weight),
-        cmocka_unit_test(test_share_of_nothing_and_all),
-        cmocka_unit_test(test_share_always),
+        cmocka_unit_test(overlap_is_the_attention_that_still_precedes),
+        cmocka_unit_test(another_order_is_a_penalty),
+        cmocka_unit_test(the_same_chunk_may_come_twice),
+        cmocka_unit_test(beta_of_random_orders_is_the_definition),
+        cmocka_unit_test(cci_is_that_of_the_paper),
+        cmocka_unit_test(alpha_counts_chunk_by_chunk),
+        cmocka_unit_test(a_share_is_dealt_by_weight),
+        cmocka_unit_test(shares_of_nothing_and_all_are_exact),
+        cmocka_unit_test(a_share_is_always_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

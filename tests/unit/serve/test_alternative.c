@@ -26,7 +26,7 @@ static sp_request *ask(sp_context *c, const char *order, const sp_reuse_opts *re
     return r;
 }
 
-static void test_exact_prefix_before_copies(void **state)
+static void an_exact_prefix_comes_before_copies(void **state)
 {
     int n_policies;
     const sp_reuse_info *policies = sp_reuse_policies(&n_policies);
@@ -61,6 +61,6 @@ static void test_exact_prefix_before_copies(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_exact_prefix_before_copies)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exact_prefix_comes_before_copies)};
     return cmocka_run_group_tests_name("serve/alternative", tests, NULL, NULL);
 }

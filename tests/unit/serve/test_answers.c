@@ -81,7 +81,7 @@ static sp_request *canceled(sp_context *c, size_t n, bool by_listener)
     return r;
 }
 
-static void test_the_turn_after_a_canceled_answer(void **state)
+static void the_turn_after_a_canceled_answer_reuses_it(void **state)
 {
     for (int by_listener = 0; by_listener < 2; by_listener++)
         for (size_t n = 15; n <= 35; n++) {
@@ -121,7 +121,7 @@ static bool hear(const char *text, size_t n, void *user)
 
 /* What may be the beginning of a stop string is handed over when the length limit ends the
  * answer. */
-static void test_held_back_text_at_the_length_limit(void **state)
+static void held_back_text_comes_at_the_length_limit(void **state)
 {
     sp_context *c = open_policy(&off);
     for (int max = 3; max < 20; max++) {
@@ -201,7 +201,7 @@ static double kl(const row *p, const row *q)
     return out;
 }
 
-static void test_divergence_of_the_guard(void **state)
+static void the_guard_measures_divergence(void **state)
 {
     row want, got;
     bool busy = true;
@@ -223,7 +223,7 @@ static void test_divergence_of_the_guard(void **state)
 }
 
 /* The mean forgets: 0.8 of the past, 0.2 of the newest. */
-static void test_mean_of_the_guard(void **state)
+static void the_mean_of_the_guard_forgets(void **state)
 {
     static const float p[] = {0, 1, 2}, q[] = {0.5f, 0, 1}, same[] = {0, 1, 2};
     sp_guard *g;
@@ -287,7 +287,7 @@ static int32_t first_token(sp_context *c, const int32_t *ids, int n, float penal
     return id;
 }
 
-static void test_repeat_penalty_over_prompt_tokens(void **state)
+static void the_repeat_penalty_counts_prompt_tokens(void **state)
 {
     sp_context *c = open_policy(&off);
     row r;
@@ -313,11 +313,11 @@ static void test_repeat_penalty_over_prompt_tokens(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_turn_after_a_canceled_answer),
-        cmocka_unit_test(test_held_back_text_at_the_length_limit),
-        cmocka_unit_test(test_divergence_of_the_guard),
-        cmocka_unit_test(test_mean_of_the_guard),
-        cmocka_unit_test(test_repeat_penalty_over_prompt_tokens),
+        cmocka_unit_test(the_turn_after_a_canceled_answer_reuses_it),
+        cmocka_unit_test(held_back_text_comes_at_the_length_limit),
+        cmocka_unit_test(the_guard_measures_divergence),
+        cmocka_unit_test(the_mean_of_the_guard_forgets),
+        cmocka_unit_test(the_repeat_penalty_counts_prompt_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@ static const policy full = {"full", 0}, fusion = {"fusion", 0.25f};
 
 /* -- the account ---------------------------------------------------------------------------- */
 
-static void test_another_order_reuses_all(void **state)
+static void another_order_reuses_all(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -41,7 +41,7 @@ static void test_another_order_reuses_all(void **state)
 }
 
 /* What is computed on the way is what is found later: the same text cold and warm. */
-static void test_cold_equals_warm(void **state)
+static void cold_equals_warm(void **state)
 {
     static const char *const orders[] = {"012", "201", "3", "0033", "10", "012"};
     policy how;
@@ -59,7 +59,7 @@ static void test_cold_equals_warm(void **state)
     }
 }
 
-static void test_recompute_nothing_is_full(void **state)
+static void recompute_nothing_is_full(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -74,7 +74,7 @@ static void test_recompute_nothing_is_full(void **state)
 }
 
 /* Behind the head stands every first chunk: with one chunk nothing is approximate. */
-static void test_one_chunk_is_exact(void **state)
+static void one_chunk_is_exact(void **state)
 {
     static const policy off = {"off", 0};
     policy how;
@@ -91,7 +91,7 @@ static void test_one_chunk_is_exact(void **state)
     }
 }
 
-static void test_the_same_chunk_twice(void **state)
+static void the_same_chunk_may_come_twice(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -111,7 +111,7 @@ static void test_the_same_chunk_twice(void **state)
 }
 
 /* Chunks are computed behind their head: another head shares nothing. */
-static void test_another_head(void **state)
+static void another_head_shares_nothing(void **state)
 {
     sp_context *c = open_policy(&fusion);
     sp_request *r = ask(c, "01", "Which?", 2);
@@ -130,7 +130,7 @@ static void test_another_head(void **state)
 
 /* A copy of which nobody measured what h2o or craft goes by is computed once more, and is then
  * there for all. */
-static void test_what_was_not_measured_is_computed_anew(void **state)
+static void what_was_not_measured_is_computed_anew(void **state)
 {
     static const policy measuring[] = {{"h2o", 0.25f}, {"craft", 0.25f}};
     for (size_t i = 0; i < SP_COUNT(measuring); i++) {
@@ -164,7 +164,7 @@ static void test_what_was_not_measured_is_computed_anew(void **state)
 
 /* -- prompts of other forms ------------------------------------------------------------------ */
 
-static void test_no_chunks_is_prefix(void **state)
+static void no_chunks_is_prefix(void **state)
 {
     static const policy off = {"off", 0};
     policy how;
@@ -186,7 +186,7 @@ static void test_no_chunks_is_prefix(void **state)
     }
 }
 
-static void test_prompt_that_ends_in_a_chunk(void **state)
+static void a_prompt_may_end_in_a_chunk(void **state)
 {
     static const policy off = {"off", 0};
     policy how;
@@ -222,7 +222,7 @@ static int n_expected(const sp_context *c, const sp_request *r)
 }
 
 /* A request that waits will read chunks by content: a policy that looks ahead knows it. */
-static void test_waiting_requests_expect_chunks(void **state)
+static void waiting_requests_expect_chunks(void **state)
 {
     static const char *const evict[] = {"lacr", "hazard", "lru"};
     for (size_t i = 0; i < SP_COUNT(evict); i++) {
@@ -244,7 +244,7 @@ static void test_waiting_requests_expect_chunks(void **state)
 }
 
 /* With a profile, what a copy cost is what the profile says: here 7 us a token. */
-static void test_copies_cost_what_the_profile_says(void **state)
+static void copies_cost_what_the_profile_says(void **state)
 {
     char path[] = "/tmp/spolia-profile-XXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");
@@ -267,7 +267,7 @@ static void test_copies_cost_what_the_profile_says(void **state)
 
 /* What pgdsf weighs is the cost of a token of the request that computed the copy, by what this request found and what
  * it computed; by the formula without a profile, and never by the time that it took. */
-static void test_replacement_weighs_requests_not_the_clock(void **state)
+static void replacement_weighs_requests_not_the_clock(void **state)
 {
     char path[] = "/tmp/spolia-profile-XXXXXX";
     FILE *f = fdopen(mkstemp(path), "w");
@@ -301,7 +301,7 @@ static void test_replacement_weighs_requests_not_the_clock(void **state)
 }
 
 /* Chunks first, and text between them. */
-static void test_text_between_chunks(void **state)
+static void text_may_come_between_chunks(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -329,7 +329,7 @@ static void test_text_between_chunks(void **state)
     }
 }
 
-static void test_warm_up(void **state)
+static void a_warm_up_leaves_copies(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++)
@@ -359,7 +359,7 @@ static void test_warm_up(void **state)
 
 /* -- many at once --------------------------------------------------------------------------- */
 
-static void test_together_equals_alone(void **state)
+static void together_equals_alone(void **state)
 {
     static const char *const orders[] = {"012", "210", "012", "00", "", "1"};
     enum { N = SP_COUNT(orders) };
@@ -409,7 +409,7 @@ static int64_t least_blocks(const policy *p, const char *order)
 }
 
 /* What fits once fits again, whatever is cached by then. */
-static void test_least_memory(void **state)
+static void the_least_memory_is_enough_again(void **state)
 {
     static const char *const orders[] = {"012", "012", "120", "33", "2", "012"};
     policy how;
@@ -424,7 +424,7 @@ static void test_least_memory(void **state)
     }
 }
 
-static void test_small_memory_shared(void **state)
+static void requests_share_little_memory(void **state)
 {
     static const char *const orders[] = {"01", "2", "10", "3", "02", "12"};
     enum { N = SP_COUNT(orders) };
@@ -467,7 +467,7 @@ static bool leave_after(const policy *p, int n_steps, bool cancel, const char *t
     return !was_done;
 }
 
-static void test_leave_in_every_stage(void **state)
+static void requests_may_leave_in_every_stage(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -486,7 +486,7 @@ static sp_err life(void)
     return life_of(&(policy){"fusion", 0.25f}, (const char *const[]){"01", "10", NULL});
 }
 
-static void test_no_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     survive_every_fault(life);
 }
@@ -526,7 +526,7 @@ static bool faulted_life(const policy *p, long n, int *n_uncached)
 }
 
 /* What no cache could take is computed again, in memory that was set aside for it. */
-static void test_no_memory_to_cache(void **state)
+static void what_cannot_be_cached_is_computed_again(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -542,26 +542,26 @@ static void test_no_memory_to_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_another_order_reuses_all),
-        cmocka_unit_test(test_cold_equals_warm),
-        cmocka_unit_test(test_recompute_nothing_is_full),
-        cmocka_unit_test(test_one_chunk_is_exact),
-        cmocka_unit_test(test_the_same_chunk_twice),
-        cmocka_unit_test(test_another_head),
-        cmocka_unit_test(test_what_was_not_measured_is_computed_anew),
-        cmocka_unit_test(test_no_chunks_is_prefix),
-        cmocka_unit_test(test_prompt_that_ends_in_a_chunk),
-        cmocka_unit_test(test_waiting_requests_expect_chunks),
-        cmocka_unit_test(test_copies_cost_what_the_profile_says),
-        cmocka_unit_test(test_replacement_weighs_requests_not_the_clock),
-        cmocka_unit_test(test_text_between_chunks),
-        cmocka_unit_test(test_warm_up),
-        cmocka_unit_test(test_together_equals_alone),
-        cmocka_unit_test(test_least_memory),
-        cmocka_unit_test(test_small_memory_shared),
-        cmocka_unit_test(test_leave_in_every_stage),
-        cmocka_unit_test(test_no_memory),
-        cmocka_unit_test(test_no_memory_to_cache),
+        cmocka_unit_test(another_order_reuses_all),
+        cmocka_unit_test(cold_equals_warm),
+        cmocka_unit_test(recompute_nothing_is_full),
+        cmocka_unit_test(one_chunk_is_exact),
+        cmocka_unit_test(the_same_chunk_may_come_twice),
+        cmocka_unit_test(another_head_shares_nothing),
+        cmocka_unit_test(what_was_not_measured_is_computed_anew),
+        cmocka_unit_test(no_chunks_is_prefix),
+        cmocka_unit_test(a_prompt_may_end_in_a_chunk),
+        cmocka_unit_test(waiting_requests_expect_chunks),
+        cmocka_unit_test(copies_cost_what_the_profile_says),
+        cmocka_unit_test(replacement_weighs_requests_not_the_clock),
+        cmocka_unit_test(text_may_come_between_chunks),
+        cmocka_unit_test(a_warm_up_leaves_copies),
+        cmocka_unit_test(together_equals_alone),
+        cmocka_unit_test(the_least_memory_is_enough_again),
+        cmocka_unit_test(requests_share_little_memory),
+        cmocka_unit_test(requests_may_leave_in_every_stage),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(what_cannot_be_cached_is_computed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static sp_request_opts warm(uint64_t seed)
 }
 
 /* A random model, warm, and a schema: every answer that is not cut is what the schema says. */
-static void test_schema(void **state)
+static void answers_follow_their_schema(void **state)
 {
     sp_context *c = open_policy(&off);
     sp_grammar *g;
@@ -82,7 +82,7 @@ static void test_schema(void **state)
     close_clean(c);
 }
 
-static void test_texts_and_frames(void **state)
+static void answers_are_one_of_the_texts(void **state)
 {
     sp_context *c = open_policy(&off);
     const char *const colours[] = {"red", "rose"};
@@ -114,7 +114,7 @@ static void test_texts_and_frames(void **state)
 }
 
 /* The reported tokens are those of the answer; the first one of a greedy answer is the best one. */
-static void test_reported_tokens(void **state)
+static void reported_tokens_are_those_of_the_answer(void **state)
 {
     sp_context *c = open_policy(&off);
     for (int top = 0; top <= 5; top += 5) {
@@ -136,7 +136,7 @@ static void test_reported_tokens(void **state)
 }
 
 /* Biased towards its end tokens, an answer ends at once; with min_tokens at exactly that length. */
-static void test_least_length(void **state)
+static void the_least_length_is_kept(void **state)
 {
     sp_context *c = open_policy(&off);
     sp_logit_bias bias[V_MAX];
@@ -161,10 +161,10 @@ static void test_least_length(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_schema),
-        cmocka_unit_test(test_texts_and_frames),
-        cmocka_unit_test(test_reported_tokens),
-        cmocka_unit_test(test_least_length),
+        cmocka_unit_test(answers_follow_their_schema),
+        cmocka_unit_test(answers_are_one_of_the_texts),
+        cmocka_unit_test(reported_tokens_are_those_of_the_answer),
+        cmocka_unit_test(the_least_length_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void assert_same_logits(const heard *a, const heard *b)
 
 /* -- which copies are kept ------------------------------------------------------------------- */
 
-static void test_a_known_prefix_is_reused_whole(void **state)
+static void a_known_prefix_is_reused_whole(void **state)
 {
     for (int share = 0; share < 4; share++) {
         sp_context *c = open_craft((float)share * 0.25f, 0, 0);
@@ -122,7 +122,7 @@ static void test_a_known_prefix_is_reused_whole(void **state)
     }
 }
 
-static void test_mended_by_the_share(void **state)
+static void the_share_is_recomputed(void **state)
 {
     for (int share = 0; share <= 4; share++) {
         float r = (float)share * 0.25f;
@@ -147,7 +147,7 @@ static void test_mended_by_the_share(void **state)
 
 /* A patch over its base is what was computed when it came to be, and so are the logits behind
  * it. */
-static void test_patches_serve_their_prefix(void **state)
+static void patches_serve_their_prefix(void **state)
 {
     static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
     for (size_t i = 0; i < SP_COUNT(types); i++) {
@@ -176,7 +176,7 @@ static void test_patches_serve_their_prefix(void **state)
 }
 
 /* Eq. 12: ceil(alpha CFO n) tokens, chunk by chunk. */
-static void test_alpha(void **state)
+static void alpha_counts_tokens_chunk_by_chunk(void **state)
 {
     static const float alphas[] = {0.01f, 0.4f, 1, 50};
     for (size_t i = 0; i < SP_COUNT(alphas); i++) {
@@ -200,7 +200,7 @@ static void test_alpha(void **state)
     }
 }
 
-static void test_all_again_is_exact(void **state)
+static void all_again_is_exact(void **state)
 {
     static const char *const orders[] = {"012", "210", "01", "1", "0011", "3120", "012", "210"};
     sp_context *c = open_craft(1, 1, 0);
@@ -214,7 +214,7 @@ static void test_all_again_is_exact(void **state)
 }
 
 /* Tokens dropped on the way count as computed again, but leave no patch. */
-static void test_dropped_tokens_leave_no_patch(void **state)
+static void dropped_tokens_leave_no_patch(void **state)
 {
     static const char *const orders[] = {"0123", "3210", "2031", "1302", "0312"};
     int n_dropped = 0;
@@ -237,7 +237,7 @@ static void test_dropped_tokens_leave_no_patch(void **state)
 }
 
 /* What is measured is the prompt; decoding is as fast as without. */
-static void test_decoding_is_not_measured(void **state)
+static void decoding_is_not_measured(void **state)
 {
     sp_context *c = open_craft(0.25f, 0, 0);
     sp_request *r = submit(c, "012", "Where?", 4);
@@ -254,7 +254,7 @@ static void test_decoding_is_not_measured(void **state)
 
 /* -- what goes ------------------------------------------------------------------------------- */
 
-static void test_at_most_max_variants(void **state)
+static void at_most_max_variants(void **state)
 {
     static const char *const orders[] = {"012", "210", "120", "0213", "3012", "2013", "1032"};
     sp_context *c = open_craft(0.25f, NEVER, 3);
@@ -279,7 +279,7 @@ static sp_context *open_blocks(float recompute, int64_t n_blocks)
 }
 
 /* The pool holds one prompt, and hardly more: copies and patches come and go. */
-static void test_small_memory(void **state)
+static void little_memory_is_enough(void **state)
 {
     static const char *const orders[] = {"01", "2", "10", "3", "02", "12", "201", "20"};
     for (int share = 1; share <= 4; share += 3) {
@@ -298,7 +298,7 @@ static void test_small_memory(void **state)
     }
 }
 
-static void test_leave_in_every_stage(void **state)
+static void requests_may_leave_in_every_stage(void **state)
 {
     bool was_done = false;
     for (int n_steps = 0; !was_done; n_steps++) {
@@ -327,7 +327,7 @@ static sp_err life(void)
                    (const char *const[]){"01", "10", "10", NULL});
 }
 
-static void test_no_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     survive_every_fault(life);
 }
@@ -335,17 +335,17 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_known_prefix_is_reused_whole),
-        cmocka_unit_test(test_mended_by_the_share),
-        cmocka_unit_test(test_patches_serve_their_prefix),
-        cmocka_unit_test(test_alpha),
-        cmocka_unit_test(test_all_again_is_exact),
-        cmocka_unit_test(test_dropped_tokens_leave_no_patch),
-        cmocka_unit_test(test_decoding_is_not_measured),
-        cmocka_unit_test(test_at_most_max_variants),
-        cmocka_unit_test(test_small_memory),
-        cmocka_unit_test(test_leave_in_every_stage),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(a_known_prefix_is_reused_whole),
+        cmocka_unit_test(the_share_is_recomputed),
+        cmocka_unit_test(patches_serve_their_prefix),
+        cmocka_unit_test(alpha_counts_tokens_chunk_by_chunk),
+        cmocka_unit_test(all_again_is_exact),
+        cmocka_unit_test(dropped_tokens_leave_no_patch),
+        cmocka_unit_test(decoding_is_not_measured),
+        cmocka_unit_test(at_most_max_variants),
+        cmocka_unit_test(little_memory_is_enough),
+        cmocka_unit_test(requests_may_leave_in_every_stage),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,7 +44,7 @@ static const char *marked(sp_known *k, const char *text, const char *separator)
     return out;
 }
 
-static void test_separators(void **state)
+static void separators_cut_a_text(void **state)
 {
     assert_string_equal(marked(NULL, "head|one|two|ask", "|"), "(head|)<one|><two|>(ask)");
     assert_string_equal(marked(NULL, "head|ask", "|"), "(head|)(ask)");
@@ -60,7 +60,7 @@ static void test_separators(void **state)
     assert_string_equal(marked(NULL, "", "|"), "");
 }
 
-static void test_known_texts(void **state)
+static void known_texts_are_found(void **state)
 {
     const char *const texts[] = {harbour, hotels, "too short to be known\n\n"};
     sp_known *k = known_of(8, texts, 3);
@@ -78,7 +78,7 @@ static void test_known_texts(void **state)
     sp_known_destroy(k);
 }
 
-static void test_known_texts_beside_separators(void **state)
+static void known_texts_are_found_beside_separators(void **state)
 {
     const char *const texts[] = {harbour};
     sp_known *k = known_of(8, texts, 1);
@@ -90,7 +90,7 @@ static void test_known_texts_beside_separators(void **state)
 }
 
 /* Every byte of the text changed, one after another, and it cut short. */
-static void test_near_misses(void **state)
+static void near_misses_are_not_found(void **state)
 {
     const char *const texts[] = {harbour};
     sp_known *k = known_of(8, texts, 1);
@@ -112,7 +112,7 @@ static void test_near_misses(void **state)
     sp_known_destroy(k);
 }
 
-static void test_the_longest_wins(void **state)
+static void the_longest_wins(void **state)
 {
     char longer[300], text[700], wanted[700];
     snprintf(longer, sizeof longer, "%sAnd more of it.\n\n", harbour);
@@ -148,7 +148,7 @@ static bool is_known(sp_known *k, const char *text, size_t n)
     return known;
 }
 
-static void test_the_oldest_is_forgotten(void **state)
+static void the_oldest_is_forgotten(void **state)
 {
     enum { MAX = 100, N = 350 };
     char text[128];
@@ -195,7 +195,7 @@ static size_t random_text(uint64_t *seed, char *out, const char *separator)
     return n;
 }
 
-static void test_joined_pieces_are_the_text(void **state)
+static void joined_pieces_are_the_text(void **state)
 {
     static const char *const separators[] = {"|", "\n# #\n", "aa", "\xC3", NULL};
     const char *const texts[] = {harbour, hotels};
@@ -221,7 +221,7 @@ static void test_joined_pieces_are_the_text(void **state)
     sp_known_destroy(k);
 }
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     const char *const texts[] = {harbour};
     sp_known *k = NULL;
@@ -254,7 +254,7 @@ static sp_prompt *message(sp_context *c, const char *text, const char *separator
 }
 
 /* A chunk in a message has the content id that sp_prompt_chunk gives it, once it has been one. */
-static void test_a_chunk_in_a_message(void **state)
+static void a_chunk_in_a_message_has_its_content_id(void **state)
 {
     sp_context *c = open_context();
     char text[1000];
@@ -284,7 +284,7 @@ static void test_a_chunk_in_a_message(void **state)
 }
 
 /* Chunks between separators are the same wherever they stand, and known from then on. */
-static void test_chunks_between_separators(void **state)
+static void chunks_between_separators_are_known_from_then_on(void **state)
 {
     sp_context *c = open_context();
     char text[1000];
@@ -311,16 +311,16 @@ static void test_chunks_between_separators(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_separators),
-        cmocka_unit_test(test_known_texts),
-        cmocka_unit_test(test_known_texts_beside_separators),
-        cmocka_unit_test(test_near_misses),
-        cmocka_unit_test(test_the_longest_wins),
-        cmocka_unit_test(test_the_oldest_is_forgotten),
-        cmocka_unit_test(test_joined_pieces_are_the_text),
-        cmocka_unit_test(test_without_memory),
-        cmocka_unit_test(test_a_chunk_in_a_message),
-        cmocka_unit_test(test_chunks_between_separators),
+        cmocka_unit_test(separators_cut_a_text),
+        cmocka_unit_test(known_texts_are_found),
+        cmocka_unit_test(known_texts_are_found_beside_separators),
+        cmocka_unit_test(near_misses_are_not_found),
+        cmocka_unit_test(the_longest_wins),
+        cmocka_unit_test(the_oldest_is_forgotten),
+        cmocka_unit_test(joined_pieces_are_the_text),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_chunk_in_a_message_has_its_content_id),
+        cmocka_unit_test(chunks_between_separators_are_known_from_then_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,7 +5,7 @@
 
 #include "serve/request/decode.h"
 
-static void test_words(void **state)
+static void every_way_of_decoding_is_read(void **state)
 {
     sp_decode_choice d;
     assert_ok(sp_decode_parse(NULL, &d));
@@ -43,7 +43,7 @@ static void test_words(void **state)
     assert_true(d.o.kind == SP_SUMMARY_KEYS4 && d.o.refine == 2.5f);
 }
 
-static void test_refused(void **state)
+static void other_words_are_refused(void **state)
 {
     static const struct {
         const char *text, *why;
@@ -82,8 +82,8 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(every_way_of_decoding_is_read),
+        cmocka_unit_test(other_words_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ static void take_same(answers *a, answers *b, const char *name)
     }
 }
 
-static void test_answers_are_the_same(void **state)
+static void answers_are_the_same(void **state)
 {
     policy how;
     for (int i = 0; policy_at(EVERY_POLICY, 0.3f, i, &how); i++) {
@@ -92,7 +92,7 @@ static void fuse(sp_context *c)
 }
 
 /* What one device has written to disk is read on the other. */
-static void test_copies_on_disk(void **state)
+static void copies_on_disk_serve_another_device(void **state)
 {
     char dir[] = "/tmp/spolia-device-XXXXXX";
     assert_non_null(mkdtemp(dir));
@@ -144,7 +144,7 @@ static void deviations(sp_context *c, float *out)
     close_clean(c);
 }
 
-static void test_kv_deviation(void **state)
+static void the_deviation_is_the_same(void **state)
 {
     float want[64] = {0}, got[64] = {0};
     const sp_context_opts o = {.model = MODEL,
@@ -165,9 +165,9 @@ static void test_kv_deviation(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_answers_are_the_same),
-        cmocka_unit_test(test_copies_on_disk),
-        cmocka_unit_test(test_kv_deviation),
+        cmocka_unit_test(answers_are_the_same),
+        cmocka_unit_test(copies_on_disk_serve_another_device),
+        cmocka_unit_test(the_deviation_is_the_same),
     };
     return cmocka_run_group_tests_name("requests on a far device", tests, NULL, NULL);
 }

@@ -107,7 +107,7 @@ static int victim_of(const char *evict, bool restarts)
     return gone;
 }
 
-static void test_policies_differ(void **state)
+static void policies_differ(void **state)
 {
     for (int restarts = 0; restarts < 2; restarts++) {
         assert_int_equal(victim_of(NULL, restarts), 0);
@@ -126,7 +126,7 @@ static void test_policies_differ(void **state)
 }
 
 /* 2 continues 1, which continues 0: least used, and longest ago. */
-static void test_the_ends_of_paths_go_first(void **state)
+static void the_ends_of_paths_go_first(void **state)
 {
     int n;
     const sp_evict_info *policies = sp_evict_policies(&n);
@@ -147,7 +147,7 @@ static void test_the_ends_of_paths_go_first(void **state)
     }
 }
 
-static void test_a_put_keeps_what_it_continues(void **state)
+static void a_put_keeps_what_it_continues(void **state)
 {
     bench b;
     bench_fill(&b, "lfu");
@@ -165,7 +165,7 @@ static void test_a_put_keeps_what_it_continues(void **state)
     bench_end(&b);
 }
 
-static void test_held_copies_stay(void **state)
+static void held_copies_stay(void **state)
 {
     bench b;
     bench_fill(&b, NULL);
@@ -185,7 +185,7 @@ static void test_held_copies_stay(void **state)
 }
 
 /* Whatever happens, the order has what the tier has: all of it can be evicted. */
-static void test_the_order_follows_the_tier(void **state)
+static void the_order_follows_the_tier(void **state)
 {
     bench b;
     uint64_t seed = 5;
@@ -228,11 +228,11 @@ static void test_the_order_follows_the_tier(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_policies_differ),
-        cmocka_unit_test(test_the_ends_of_paths_go_first),
-        cmocka_unit_test(test_a_put_keeps_what_it_continues),
-        cmocka_unit_test(test_held_copies_stay),
-        cmocka_unit_test(test_the_order_follows_the_tier),
+        cmocka_unit_test(policies_differ),
+        cmocka_unit_test(the_ends_of_paths_go_first),
+        cmocka_unit_test(a_put_keeps_what_it_continues),
+        cmocka_unit_test(held_copies_stay),
+        cmocka_unit_test(the_order_follows_the_tier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

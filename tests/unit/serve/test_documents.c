@@ -109,7 +109,7 @@ static sp_segment_report ask_about(bench *b, const char *salt, const char *mode,
 
 /* -- the shelf --------------------------------------------------------------------------------- */
 
-static void test_a_document_is_its_tenants(void **state)
+static void a_document_is_its_tenants(void **state)
 {
     bench b;
     sp_document_list l;
@@ -138,7 +138,7 @@ static void test_a_document_is_its_tenants(void **state)
     bench_end(&b);
 }
 
-static void test_what_cannot_be_registered(void **state)
+static void what_cannot_be_registered_is_refused(void **state)
 {
     bench b;
     sp_document_list l;
@@ -171,7 +171,7 @@ static void test_what_cannot_be_registered(void **state)
 
 /* -- copies ------------------------------------------------------------------------------------ */
 
-static void test_computed_ahead(void **state)
+static void a_document_is_computed_ahead(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -195,7 +195,7 @@ static void test_computed_ahead(void **state)
     bench_end(&b);
 }
 
-static void test_fused_with_what_is_like_it(void **state)
+static void a_document_is_fused_with_what_is_like_it(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -263,7 +263,7 @@ static void sample(const bench *b, sp_copy_kind kind, uint8_t out[48])
     fail_msg("there is no such copy");
 }
 
-static void test_nothing_is_left(void **state)
+static void nothing_is_left(void **state)
 {
     bench b;
     uint8_t plain[48], path[48];
@@ -307,7 +307,7 @@ static void evict_all(const bench *b)
     assert_true(sp_ledger_free_up(b->c->ledger, sp_kv_pool_n_blocks(b->c->pool)));
 }
 
-static void test_nothing_is_left_on_the_host(void **state)
+static void nothing_is_left_on_the_host(void **state)
 {
     bench b;
     sp_documents_removed n;
@@ -335,7 +335,7 @@ static void test_nothing_is_left_on_the_host(void **state)
     bench_end(&b);
 }
 
-static void test_what_saw_it_goes_too(void **state)
+static void what_saw_it_goes_too(void **state)
 {
     bench b;
     sp_documents_removed n;
@@ -349,7 +349,7 @@ static void test_what_saw_it_goes_too(void **state)
     bench_end(&b);
 }
 
-static void test_what_another_document_has_stays(void **state)
+static void what_another_document_has_stays(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -400,7 +400,7 @@ static sp_request *begin_reading(bench *b, const char *salt)
     return r;
 }
 
-static void test_a_running_request_keeps_its_copies(void **state)
+static void a_running_request_keeps_its_copies(void **state)
 {
     bench b;
     sp_documents_removed n;
@@ -427,7 +427,7 @@ static void test_a_running_request_keeps_its_copies(void **state)
 
 /* A request of one tenant reads its deleted document; the deletion of another tenant's neither waits for it nor counts
  * it, and forgets its own. */
-static void test_a_deletion_knows_nothing_of_another_tenants(void **state)
+static void a_deletion_knows_nothing_of_another_tenants(void **state)
 {
     bench b;
     sp_documents_removed n;
@@ -455,7 +455,7 @@ static void test_a_deletion_knows_nothing_of_another_tenants(void **state)
 
 /* A copy whose header cannot be read may have seen the document: the deletion says so, and continues at the next
  * start. */
-static void test_a_deletion_that_cannot_read_continues(void **state)
+static void a_deletion_that_cannot_read_continues(void **state)
 {
     bench b;
     uint8_t fused[48];
@@ -480,7 +480,7 @@ static void test_a_deletion_that_cannot_read_continues(void **state)
     bench_end(&b);
 }
 
-static void test_its_time_ends(void **state)
+static void its_time_ends(void **state)
 {
     bench b;
     sp_document_list l;
@@ -501,7 +501,7 @@ static void test_its_time_ends(void **state)
 
 /* -- pins -------------------------------------------------------------------------------------- */
 
-static void test_pinned_copies_stay(void **state)
+static void pinned_copies_stay(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -523,7 +523,7 @@ static void test_pinned_copies_stay(void **state)
     bench_end(&b);
 }
 
-static void test_null(void **state)
+static void null_is_allowed(void **state)
 {
     bench b;
     sp_document_list l;
@@ -593,20 +593,20 @@ static void a_search_stays_with_its_tenant_and_its_documents(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_document_is_its_tenants),
-        cmocka_unit_test(test_what_cannot_be_registered),
-        cmocka_unit_test(test_computed_ahead),
-        cmocka_unit_test(test_fused_with_what_is_like_it),
-        cmocka_unit_test(test_nothing_is_left),
-        cmocka_unit_test(test_nothing_is_left_on_the_host),
-        cmocka_unit_test(test_what_saw_it_goes_too),
-        cmocka_unit_test(test_what_another_document_has_stays),
-        cmocka_unit_test(test_a_running_request_keeps_its_copies),
-        cmocka_unit_test(test_a_deletion_knows_nothing_of_another_tenants),
-        cmocka_unit_test(test_a_deletion_that_cannot_read_continues),
-        cmocka_unit_test(test_its_time_ends),
-        cmocka_unit_test(test_pinned_copies_stay),
-        cmocka_unit_test(test_null),
+        cmocka_unit_test(a_document_is_its_tenants),
+        cmocka_unit_test(what_cannot_be_registered_is_refused),
+        cmocka_unit_test(a_document_is_computed_ahead),
+        cmocka_unit_test(a_document_is_fused_with_what_is_like_it),
+        cmocka_unit_test(nothing_is_left),
+        cmocka_unit_test(nothing_is_left_on_the_host),
+        cmocka_unit_test(what_saw_it_goes_too),
+        cmocka_unit_test(what_another_document_has_stays),
+        cmocka_unit_test(a_running_request_keeps_its_copies),
+        cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
+        cmocka_unit_test(a_deletion_that_cannot_read_continues),
+        cmocka_unit_test(its_time_ends),
+        cmocka_unit_test(pinned_copies_stay),
+        cmocka_unit_test(null_is_allowed),
         cmocka_unit_test(a_search_sees_what_is_registered_now),
         cmocka_unit_test(a_search_stays_with_its_tenant_and_its_documents),
     };

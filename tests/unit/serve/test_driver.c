@@ -83,7 +83,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void test_many_threads(void **state)
+static void many_threads_may_use_a_context(void **state)
 {
     char want[4][256];
     expected(want);
@@ -109,7 +109,7 @@ static void test_many_threads(void **state)
 }
 
 /* Errors reach the caller with their detail; a step by hand is refused. */
-static void test_commands(void **state)
+static void errors_of_commands_reach_the_caller(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     assert_ok(sp_context_start(c));
@@ -134,7 +134,7 @@ static void test_commands(void **state)
 }
 
 /* Closing waits for what runs. */
-static void test_close_while_busy(void **state)
+static void closing_waits_for_what_runs(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     assert_ok(sp_context_start(c));
@@ -160,7 +160,7 @@ static sp_err look_at_step(sp_context *c, void *arg)
     return SP_OK;
 }
 
-static void test_a_long_command_is_seen(void **state)
+static void a_long_command_is_seen(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     int64_t us = 0;
@@ -177,10 +177,10 @@ static void test_a_long_command_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_long_command_is_seen),
-        cmocka_unit_test(test_many_threads),
-        cmocka_unit_test(test_commands),
-        cmocka_unit_test(test_close_while_busy),
+        cmocka_unit_test(a_long_command_is_seen),
+        cmocka_unit_test(many_threads_may_use_a_context),
+        cmocka_unit_test(errors_of_commands_reach_the_caller),
+        cmocka_unit_test(closing_waits_for_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

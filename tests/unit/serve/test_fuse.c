@@ -34,7 +34,7 @@ static int64_t n_copies(const sp_context *c)
 
 /* -- which copy is there -------------------------------------------------------------------- */
 
-static void test_known_until_the_neighbours_change(void **state)
+static void a_fused_copy_is_known_until_its_neighbours_change(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.n_batch = 16});
     assert_true(fuse(c, "021"));
@@ -55,7 +55,7 @@ static void test_known_until_the_neighbours_change(void **state)
     close_clean(c);
 }
 
-static void test_refusals(void **state)
+static void what_cannot_be_fused_is_refused(void **state)
 {
     static const struct {
         const char *order, *question;
@@ -135,7 +135,7 @@ static void assert_same_kv(const sp_context *c, const uint32_t *a, const uint32_
     }
 }
 
-static void test_the_copy_is_that_of_a_plain_run(void **state)
+static void the_copy_is_that_of_a_plain_run(void **state)
 {
     static const char *const types[] = {"f32", "f16", "bf16", "q8_0"};
     for (size_t i = 0; i < SP_COUNT(types); i++) {
@@ -183,7 +183,7 @@ static sp_request *ask_holding(sp_context *c, const policy *p, bool unfused, con
     return r;
 }
 
-static void test_used_unless_unwanted(void **state)
+static void a_fused_copy_is_used_unless_unwanted(void **state)
 {
     policy how;
     for (int i = 0; policy_at(FUSED_COPIES, 0.25f, i, &how); i++) {
@@ -232,7 +232,7 @@ static void assert_from(const sp_request *r, int seg, const char *from, const ch
     assert_string_equal(sp_request_result(r)->segments[seg].missed, missed);
 }
 
-static void test_another_context_finds_it(void **state)
+static void another_context_finds_it(void **state)
 {
     char dir[128], *text;
     make_folder(dir, sizeof dir);
@@ -270,7 +270,7 @@ static void test_another_context_finds_it(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static void test_another_tenant_does_not(void **state)
+static void another_tenant_does_not_find_it(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -296,7 +296,7 @@ static void asks_why(sp_context *c, const char *why_3, const char *why_1)
     close_clean(c);
 }
 
-static void test_another_kv_type_has_it(void **state)
+static void another_kv_type_has_it(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -319,7 +319,7 @@ static void test_another_kv_type_has_it(void **state)
     assert_int_equal(nftw(dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
-static void test_a_store_that_cannot_be_written(void **state)
+static void a_store_that_cannot_be_written_costs_only_the_copy(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -336,7 +336,7 @@ static void test_a_store_that_cannot_be_written(void **state)
 
 /* -- little memory -------------------------------------------------------------------------- */
 
-static void test_small_kv_memory(void **state)
+static void little_memory_is_enough(void **state)
 {
     bool enough = false;
     for (int64_t n = 2; !enough; n++) {
@@ -361,7 +361,7 @@ static void test_small_kv_memory(void **state)
     }
 }
 
-static void test_no_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *p = prompt_of(c, "01", NULL);
@@ -381,16 +381,16 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_known_until_the_neighbours_change),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_the_copy_is_that_of_a_plain_run),
-        cmocka_unit_test(test_used_unless_unwanted),
-        cmocka_unit_test(test_another_context_finds_it),
-        cmocka_unit_test(test_another_tenant_does_not),
-        cmocka_unit_test(test_another_kv_type_has_it),
-        cmocka_unit_test(test_a_store_that_cannot_be_written),
-        cmocka_unit_test(test_small_kv_memory),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(a_fused_copy_is_known_until_its_neighbours_change),
+        cmocka_unit_test(what_cannot_be_fused_is_refused),
+        cmocka_unit_test(the_copy_is_that_of_a_plain_run),
+        cmocka_unit_test(a_fused_copy_is_used_unless_unwanted),
+        cmocka_unit_test(another_context_finds_it),
+        cmocka_unit_test(another_tenant_does_not_find_it),
+        cmocka_unit_test(another_kv_type_has_it),
+        cmocka_unit_test(a_store_that_cannot_be_written_costs_only_the_copy),
+        cmocka_unit_test(little_memory_is_enough),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,7 +67,7 @@ static const sp_guard_report *report(const sp_context *c)
     return r;
 }
 
-static void test_checks_the_share_it_is_told(void **state)
+static void the_guard_checks_the_share_it_is_told(void **state)
 {
     sp_context *c = open_guarded("full", 0.25f, 1e6f);
     for (int i = 0; i < 16; i++) {
@@ -98,7 +98,7 @@ static int answer(sp_context *c, int turn, const char *decode)
 }
 
 /* A budget of everything is exact; one of a single block is not, and is taken back. */
-static void test_sparse_decoding(void **state)
+static void sparse_decoding_is_checked_and_taken_back(void **state)
 {
     static const struct {
         const char *decode;
@@ -127,7 +127,7 @@ static void test_sparse_decoding(void **state)
 }
 
 /* What could not be checked in time is left out, not piled up. */
-static void test_waits_for_idle_time(void **state)
+static void checks_wait_for_idle_time(void **state)
 {
     int n;
     sp_context *c = open_guarded("full", 1, 1e6f);
@@ -139,7 +139,7 @@ static void test_waits_for_idle_time(void **state)
     sp_context_close(c);
 }
 
-static void test_exact_reuse_is_not_checked(void **state)
+static void exact_reuse_is_not_checked(void **state)
 {
     int n;
     sp_context *c = open_guarded("prefix", 1, 1e-9f);
@@ -155,7 +155,7 @@ static void test_exact_reuse_is_not_checked(void **state)
 }
 
 /* A policy that selects is given more, step by step; then prefixes remain. */
-static void test_takes_reuse_back(void **state)
+static void diverging_reuse_is_taken_back(void **state)
 {
     static const float steps[] = {0, 0.15f, 0.3f, 0.5f};
     sp_context *c = open_guarded("random", 1, 1e-12f);
@@ -178,7 +178,7 @@ static void test_takes_reuse_back(void **state)
     sp_context_close(c);
 }
 
-static void test_a_policy_that_cannot_select_falls_at_once(void **state)
+static void a_policy_that_cannot_select_falls_at_once(void **state)
 {
     sp_context *c = open_guarded("full", 1, 1e-12f);
     for (int i = 0; i < 8; i++) {
@@ -191,7 +191,7 @@ static void test_a_policy_that_cannot_select_falls_at_once(void **state)
     sp_context_close(c);
 }
 
-static void test_closes_with_a_check_under_way(void **state)
+static void a_context_closes_with_a_check_under_way(void **state)
 {
     bool busy;
     sp_context *c = open_guarded("full", 1, 1);
@@ -201,7 +201,7 @@ static void test_closes_with_a_check_under_way(void **state)
     sp_context_close(c);
 }
 
-static void test_bad_settings(void **state)
+static void bad_settings_are_refused(void **state)
 {
     static const float shares[] = {-0.5f, 1.5f};
     for (size_t i = 0; i < SP_COUNT(shares); i++) {
@@ -234,15 +234,15 @@ static void four_sparse_tokens_are_noted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_checks_the_share_it_is_told),
-        cmocka_unit_test(test_sparse_decoding),
+        cmocka_unit_test(the_guard_checks_the_share_it_is_told),
+        cmocka_unit_test(sparse_decoding_is_checked_and_taken_back),
         cmocka_unit_test(four_sparse_tokens_are_noted),
-        cmocka_unit_test(test_waits_for_idle_time),
-        cmocka_unit_test(test_exact_reuse_is_not_checked),
-        cmocka_unit_test(test_takes_reuse_back),
-        cmocka_unit_test(test_a_policy_that_cannot_select_falls_at_once),
-        cmocka_unit_test(test_closes_with_a_check_under_way),
-        cmocka_unit_test(test_bad_settings),
+        cmocka_unit_test(checks_wait_for_idle_time),
+        cmocka_unit_test(exact_reuse_is_not_checked),
+        cmocka_unit_test(diverging_reuse_is_taken_back),
+        cmocka_unit_test(a_policy_that_cannot_select_falls_at_once),
+        cmocka_unit_test(a_context_closes_with_a_check_under_way),
+        cmocka_unit_test(bad_settings_are_refused),
     };
     return cmocka_run_group_tests_name("serve/guard", tests, NULL, NULL);
 }

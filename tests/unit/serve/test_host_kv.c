@@ -44,7 +44,7 @@ static double error_of(sp_dtype device, const char *host, bool *packs)
     return error / norm;
 }
 
-static void test_precision(void **state)
+static void packed_copies_are_rounded_a_little(void **state)
 {
     bool packs;
     const struct {
@@ -63,7 +63,7 @@ static void test_precision(void **state)
     assert_false(packs);
 }
 
-static void test_sizes(void **state)
+static void packed_copies_have_their_size(void **state)
 {
     const sp_kv_shape shape = {.n_layers = 1, .n_heads = HEADS, .head = HEAD, .type = SP_Q16},
                       odd = {.n_layers = 1, .n_heads = HEADS, .head = 40, .type = SP_Q16};
@@ -83,8 +83,8 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_precision),
-        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(packed_copies_are_rounded_a_little),
+        cmocka_unit_test(packed_copies_have_their_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void drive_out(sp_context *c)
 
 /* -- there and back ------------------------------------------------------------------------- */
 
-static void test_paths_come_back_exact(void **state)
+static void paths_come_back_exact(void **state)
 {
     sp_context *c = open_small(&prefix, 20, (sp_context_opts){0});
     sp_request_destroy(ask(c, "01", question, 6));
@@ -65,7 +65,7 @@ static void test_paths_come_back_exact(void **state)
     close_clean(c);
 }
 
-static void test_a_longer_prompt_continues_what_came_back(void **state)
+static void a_longer_prompt_continues_what_came_back(void **state)
 {
     sp_context *c = open_small(&prefix, 22, (sp_context_opts){0});
     sp_request_destroy(ask(c, "0", question, 6));
@@ -77,7 +77,7 @@ static void test_a_longer_prompt_continues_what_came_back(void **state)
     close_clean(c);
 }
 
-static void test_chunks_come_back_anywhere(void **state)
+static void chunks_come_back_anywhere(void **state)
 {
     sp_context *c = open_small(&full, 12, (sp_context_opts){0});
     sp_request_destroy(ask(c, "01", question, 6));
@@ -118,7 +118,7 @@ static sp_request *submit_tree(sp_context *c)
 
 /* In any memory that a tree can be computed in, it can be asked for again once it is on the host: as many nodes
  * are loaded as leave room for the rest, which is computed. */
-static void test_nodes_come_back_where_they_fit(void **state)
+static void nodes_come_back_where_they_fit(void **state)
 {
     int n_tight = 0, n_whole = 0;
     for (int n_blocks = 8; n_blocks <= 48; n_blocks++) {
@@ -144,7 +144,7 @@ static void test_nodes_come_back_where_they_fit(void **state)
 }
 
 /* A long answer reads nodes that were loaded as if they had been computed together. */
-static void test_nodes_that_come_back_are_packed(void **state)
+static void nodes_that_come_back_are_packed(void **state)
 {
     sp_context *c = open_small(&prefix, 200, (sp_context_opts){0});
     sp_request *cold = run(c, submit_tree(c));
@@ -163,7 +163,7 @@ static void test_nodes_that_come_back_are_packed(void **state)
 
 /* -- written once --------------------------------------------------------------------------- */
 
-static void test_swapped_out_once(void **state)
+static void a_copy_is_swapped_out_once(void **state)
 {
     sp_context *c = open_small(&full, 12, (sp_context_opts){0});
     for (int i = 0; i < 2; i++) {
@@ -191,7 +191,7 @@ static void check_order(const sp_context *c)
     assert_int_equal(host_stats(c).n_copies, n);
 }
 
-static void test_a_full_host(void **state)
+static void a_full_host_drops_by_its_policy(void **state)
 {
     int n_evict;
     const sp_evict_info *evict = sp_evict_policies(&n_evict);
@@ -214,7 +214,7 @@ static void test_a_full_host(void **state)
     }
 }
 
-static void test_unknown_names(void **state)
+static void unknown_names_are_refused(void **state)
 {
     sp_context *c = NULL;
     sp_context_opts o = {.model = MODEL, .tiers.host_bytes = 1 << 20, .tiers.host_evict = "mru"};
@@ -228,7 +228,7 @@ static void test_unknown_names(void **state)
 
 /* -- packed --------------------------------------------------------------------------------- */
 
-static void test_packed_copies_are_smaller_and_paths_exact(void **state)
+static void packed_copies_are_smaller_and_paths_exact(void **state)
 {
     int64_t bytes[2];
     for (int packed = 0; packed < 2; packed++) {
@@ -256,7 +256,7 @@ static void test_packed_copies_are_smaller_and_paths_exact(void **state)
 
 /* -- loss of the device --------------------------------------------------------------------- */
 
-static void test_what_the_host_has_survives_the_device(void **state)
+static void what_the_host_has_survives_the_device(void **state)
 {
     sp_context *c = open_small(&prefix, 20, (sp_context_opts){0});
     sp_request_destroy(ask(c, "01", question, 6));
@@ -271,7 +271,7 @@ static void test_what_the_host_has_survives_the_device(void **state)
 }
 
 /* A system prompt that many requests use is on the host before anything drives it out. */
-static void test_hot_upper_nodes_are_replicated(void **state)
+static void hot_upper_nodes_are_replicated(void **state)
 {
     sp_context *c = open_small(&prefix, 200, (sp_context_opts){0});
     for (int i = 0; i < 5; i++) sp_request_destroy(ask(c, i % 2 ? "0" : "1", question, 2));
@@ -316,7 +316,7 @@ static sp_err life(void)
     return err;
 }
 
-static void test_every_allocation_may_fail(void **state)
+static void every_allocation_may_fail(void **state)
 {
     sp_log_set(SP_LOG_ERROR, NULL, NULL);
     survive_every_fault(life);
@@ -326,7 +326,7 @@ static void test_every_allocation_may_fail(void **state)
 /* -- admission ------------------------------------------------------------------------------ */
 
 /* A copy that loads slower than it was computed is not taken; while speeds are not known, all are. */
-static void test_only_what_pays_is_taken(void **state)
+static void only_what_pays_is_taken(void **state)
 {
     const double byte_us[] = {0, 1e-9, 1e6};
     for (size_t i = 0; i < SP_COUNT(byte_us); i++) {
@@ -347,19 +347,19 @@ static void test_only_what_pays_is_taken(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_paths_come_back_exact),
-        cmocka_unit_test(test_a_longer_prompt_continues_what_came_back),
-        cmocka_unit_test(test_chunks_come_back_anywhere),
-        cmocka_unit_test(test_nodes_come_back_where_they_fit),
-        cmocka_unit_test(test_nodes_that_come_back_are_packed),
-        cmocka_unit_test(test_swapped_out_once),
-        cmocka_unit_test(test_a_full_host),
-        cmocka_unit_test(test_unknown_names),
-        cmocka_unit_test(test_packed_copies_are_smaller_and_paths_exact),
-        cmocka_unit_test(test_what_the_host_has_survives_the_device),
-        cmocka_unit_test(test_hot_upper_nodes_are_replicated),
-        cmocka_unit_test(test_every_allocation_may_fail),
-        cmocka_unit_test(test_only_what_pays_is_taken),
+        cmocka_unit_test(paths_come_back_exact),
+        cmocka_unit_test(a_longer_prompt_continues_what_came_back),
+        cmocka_unit_test(chunks_come_back_anywhere),
+        cmocka_unit_test(nodes_come_back_where_they_fit),
+        cmocka_unit_test(nodes_that_come_back_are_packed),
+        cmocka_unit_test(a_copy_is_swapped_out_once),
+        cmocka_unit_test(a_full_host_drops_by_its_policy),
+        cmocka_unit_test(unknown_names_are_refused),
+        cmocka_unit_test(packed_copies_are_smaller_and_paths_exact),
+        cmocka_unit_test(what_the_host_has_survives_the_device),
+        cmocka_unit_test(hot_upper_nodes_are_replicated),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(only_what_pays_is_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,14 +208,14 @@ static void check_early(const policy *p, const char *order)
     close_clean(c);
 }
 
-static void test_a_request_begins_with_the_first_layers(void **state)
+static void a_request_begins_with_the_first_layers(void **state)
 {
     check_early(&full, "10");
     check_early(&prefix, "01");
 }
 
 /* The wait is in the step itself: with what is needed for Lp = 1, the plan runs while layers come. */
-static void test_layers_that_are_late(void **state)
+static void late_layers_are_not_waited_for(void **state)
 {
     stepped s;
     sp_context *c = begin(&s, &full, (sp_context_opts){0});
@@ -243,7 +243,7 @@ static void test_layers_that_are_late(void **state)
     close_clean(c);
 }
 
-static void test_layers_that_are_damaged(void **state)
+static void damaged_layers_start_the_request_over(void **state)
 {
     for (int from = 0; from < 8; from++) {
         stepped s;
@@ -263,7 +263,7 @@ static void test_layers_that_are_damaged(void **state)
 
 /* -- patience ------------------------------------------------------------------------------- */
 
-static void test_a_load_slower_than_computing_is_not_waited_for(void **state)
+static void a_load_slower_than_computing_is_not_waited_for(void **state)
 {
     stepped s;
     sp_context *c = begin(&s, &full, (sp_context_opts){0});
@@ -283,7 +283,7 @@ static void test_a_load_slower_than_computing_is_not_waited_for(void **state)
 
 /* -- others --------------------------------------------------------------------------------- */
 
-static void test_who_decodes_does_not_wait(void **state)
+static void who_decodes_does_not_wait(void **state)
 {
     stepped s;
     sp_context *c = begin(&s, &full, (sp_context_opts){0});
@@ -312,7 +312,7 @@ static void test_who_decodes_does_not_wait(void **state)
     close_clean(c);
 }
 
-static void test_waiting_requests_have_their_copies_loaded(void **state)
+static void waiting_requests_have_their_copies_loaded(void **state)
 {
     static const sp_preload modes[] = {SP_PRELOAD_LAYERS, SP_PRELOAD_REQUEST, SP_PRELOAD_NONE};
     for (size_t k = 0; k < SP_COUNT(modes); k++) {
@@ -346,7 +346,7 @@ static void test_waiting_requests_have_their_copies_loaded(void **state)
     }
 }
 
-static void test_leaving_early(void **state)
+static void a_request_may_leave_while_it_loads(void **state)
 {
     stepped s;
     sp_context *c = begin(&s, &prefix, (sp_context_opts){0});
@@ -366,13 +366,13 @@ static void test_leaving_early(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_request_begins_with_the_first_layers),
-        cmocka_unit_test(test_layers_that_are_late),
-        cmocka_unit_test(test_layers_that_are_damaged),
-        cmocka_unit_test(test_a_load_slower_than_computing_is_not_waited_for),
-        cmocka_unit_test(test_who_decodes_does_not_wait),
-        cmocka_unit_test(test_waiting_requests_have_their_copies_loaded),
-        cmocka_unit_test(test_leaving_early),
+        cmocka_unit_test(a_request_begins_with_the_first_layers),
+        cmocka_unit_test(late_layers_are_not_waited_for),
+        cmocka_unit_test(damaged_layers_start_the_request_over),
+        cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
+        cmocka_unit_test(who_decodes_does_not_wait),
+        cmocka_unit_test(waiting_requests_have_their_copies_loaded),
+        cmocka_unit_test(a_request_may_leave_while_it_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static int32_t end_token(const sp_context *c)
 
 /* -- given answers -------------------------------------------------------------------------- */
 
-static void test_forced_answers(void **state)
+static void forced_answers_are_followed(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     int32_t forced[] = {70, 71, 72, 70, 75};
@@ -66,7 +66,7 @@ static void test_forced_answers(void **state)
     close_clean(c);
 }
 
-static void test_forced_end(void **state)
+static void a_forced_answer_ends_where_it_ends(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     int32_t forced[] = {70, 71, end_token(c), 72};
@@ -85,7 +85,7 @@ static void test_forced_end(void **state)
     close_clean(c);
 }
 
-static void test_refusals(void **state)
+static void bad_requests_are_refused(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     int32_t ids[] = {1, c->model->hp.n_vocab, -1};
@@ -157,7 +157,7 @@ static sp_err keep_row(int position, const float *logits, int n_vocab, void *use
 }
 
 /* Before each token, those of the plain forward pass. */
-static void test_logits_of_every_token(void **state)
+static void logits_come_for_every_token(void **state)
 {
     sp_context *c =
         open_with((sp_context_opts){.reuse.policy = "off", .n_batch = 24, .cache.kv_type = "f32"});
@@ -196,7 +196,7 @@ static void test_logits_of_every_token(void **state)
     close_clean(c);
 }
 
-static void test_an_error_ends_the_request(void **state)
+static void an_error_ends_the_request(void **state)
 {
     static const sp_err codes[] = {SP_E_CANCELED, SP_E_IO};
     for (size_t i = 0; i < SP_COUNT(codes); i++)
@@ -230,7 +230,7 @@ static sp_request *hold(sp_context *c, const policy *p, const char *order)
     return r;
 }
 
-static void test_deviation(void **state)
+static void the_deviation_falls_with_recomputation(void **state)
 {
     static const policy off = {"off", 0}, full = {"full", 0};
     policy all, some;
@@ -262,7 +262,7 @@ static void test_deviation(void **state)
     close_clean(c);
 }
 
-static void test_deviation_is_refused(void **state)
+static void deviation_is_refused(void **state)
 {
     static const policy off = {"off", 0};
     sp_context *c = open_with((sp_context_opts){0}), *c2 = open_with((sp_context_opts){0});
@@ -283,7 +283,7 @@ static void test_deviation_is_refused(void **state)
     close_clean(c2);
 }
 
-static void test_kv_is_held_until_destroyed(void **state)
+static void kv_is_held_until_destroyed(void **state)
 {
     policy how;
     for (int i = 0; policy_at(EVERY_POLICY, 0.25f, i, &how); i++) {
@@ -301,7 +301,7 @@ static void test_kv_is_held_until_destroyed(void **state)
 
 /* -- the account ---------------------------------------------------------------------------- */
 
-static void test_policy_of_a_request(void **state)
+static void a_request_may_have_its_own_policy(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.reuse.policy = "prefix"});
     static const policy policies[] = {{"full", 0}, {"off", 0}, {"blend", 0.25f}};
@@ -342,7 +342,7 @@ static void assert_missed(sp_context *c, const char *head, const char *text, con
     sp_request_destroy(r);
 }
 
-static void test_why_chunks_were_missed(void **state)
+static void a_missed_chunk_has_its_reason(void **state)
 {
     policy how;
     const char *boats = "Boats leave the harbour of Velm at nine in the morning.",
@@ -362,7 +362,7 @@ static void test_why_chunks_were_missed(void **state)
 }
 
 /* A copy that another policy left, without what this one must know of it, is not another head's. */
-static void test_a_copy_that_was_not_measured(void **state)
+static void a_copy_that_was_not_measured_is_missed_for_that(void **state)
 {
     const sp_reuse_opts h2o = {.policy = "h2o", .recompute = 0.5f};
     const char *boats = "Boats leave the harbour of Velm at nine in the morning.";
@@ -382,7 +382,7 @@ static void test_a_copy_that_was_not_measured(void **state)
     close_clean(c);
 }
 
-static void test_times(void **state)
+static void the_times_add_up(void **state)
 {
     policy how;
     for (int i = 0; policy_at(EVERY_POLICY, 0.25f, i, &how); i++) {
@@ -402,18 +402,18 @@ static void test_times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forced_answers),
-        cmocka_unit_test(test_forced_end),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_logits_of_every_token),
-        cmocka_unit_test(test_an_error_ends_the_request),
-        cmocka_unit_test(test_deviation),
-        cmocka_unit_test(test_deviation_is_refused),
-        cmocka_unit_test(test_kv_is_held_until_destroyed),
-        cmocka_unit_test(test_policy_of_a_request),
-        cmocka_unit_test(test_why_chunks_were_missed),
-        cmocka_unit_test(test_a_copy_that_was_not_measured),
-        cmocka_unit_test(test_times),
+        cmocka_unit_test(forced_answers_are_followed),
+        cmocka_unit_test(a_forced_answer_ends_where_it_ends),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(logits_come_for_every_token),
+        cmocka_unit_test(an_error_ends_the_request),
+        cmocka_unit_test(the_deviation_falls_with_recomputation),
+        cmocka_unit_test(deviation_is_refused),
+        cmocka_unit_test(kv_is_held_until_destroyed),
+        cmocka_unit_test(a_request_may_have_its_own_policy),
+        cmocka_unit_test(a_missed_chunk_has_its_reason),
+        cmocka_unit_test(a_copy_that_was_not_measured_is_missed_for_that),
+        cmocka_unit_test(the_times_add_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

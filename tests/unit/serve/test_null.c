@@ -19,7 +19,7 @@ static sp_err ignore(int position, const float *logits, int n_vocab, void *user)
     return SP_OK;
 }
 
-static void test_contexts(void **state)
+static void null_contexts_are_allowed(void **state)
 {
     sp_context *c = NULL;
     const sp_context_opts o = {.model = MODEL};
@@ -38,7 +38,7 @@ static void test_contexts(void **state)
     REFUSES(sp_context_step, (NULL, NULL), "c");
 }
 
-static void test_prompts(void **state)
+static void null_prompts_are_allowed(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *p = NULL;
@@ -85,7 +85,7 @@ static void test_prompts(void **state)
 }
 
 /* What zeroed options generate is what the documented defaults generate. */
-static void test_requests(void **state)
+static void zeroed_options_are_the_defaults(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *p;
@@ -128,7 +128,7 @@ static void test_requests(void **state)
 }
 
 /* The prompt's progress grows from step to step up to all that is not reused. */
-static void test_progress(void **state)
+static void progress_grows_to_what_is_not_reused(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.n_batch = 16});
     sp_prompt *p;
@@ -158,7 +158,7 @@ static void test_progress(void **state)
     close_clean(c);
 }
 
-static void test_vocabularies(void **state)
+static void null_vocabularies_are_allowed(void **state)
 {
     sp_vocab *v;
     int32_t *ids;
@@ -184,7 +184,7 @@ static void test_vocabularies(void **state)
     assert_non_null(sp_error_text(SP_OK));
 }
 
-static void test_indices(void **state)
+static void null_indices_are_allowed(void **state)
 {
     sp_index *ix = NULL;
     sp_hits hits;
@@ -220,7 +220,7 @@ static void test_indices(void **state)
     sp_hits_fini(NULL);
 }
 
-static void test_graphs(void **state)
+static void null_graphs_are_allowed(void **state)
 {
     sp_graph *g = NULL;
     sp_graph_info info;
@@ -248,10 +248,13 @@ static void test_graphs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_contexts),     cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_requests),     cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_vocabularies), cmocka_unit_test(test_indices),
-        cmocka_unit_test(test_graphs),
+        cmocka_unit_test(null_contexts_are_allowed),
+        cmocka_unit_test(null_prompts_are_allowed),
+        cmocka_unit_test(zeroed_options_are_the_defaults),
+        cmocka_unit_test(progress_grows_to_what_is_not_reused),
+        cmocka_unit_test(null_vocabularies_are_allowed),
+        cmocka_unit_test(null_indices_are_allowed),
+        cmocka_unit_test(null_graphs_are_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

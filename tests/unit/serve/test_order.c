@@ -16,14 +16,14 @@ static const sp_queue_order *order_of(const char *name)
 
 /* -- the rules ------------------------------------------------------------------------------ */
 
-static void test_names(void **state)
+static void orders_are_found_by_name(void **state)
 {
     const sp_queue_order *o = order_of(NULL);
     assert_string_equal(o->name, "reorder");
     assert_fails(sp_queue_order_find("best", &o), SP_E_ARG, "reorder, fcfs, lpm, lsp");
 }
 
-static void test_scores(void **state)
+static void each_order_has_its_score(void **state)
 {
     const sp_waiting w[] = {{.n_computed = 500, .n_cached = 500, .n_shared = 10},
                             {.n_computed = 10, .n_cached = 90, .n_shared = 20},
@@ -36,7 +36,7 @@ static void test_scores(void **state)
     assert_int_equal(sp_queue_order_next(order_of("reorder"), all_cached, 2, 32), 1);
 }
 
-static void test_classes_come_before_scores(void **state)
+static void classes_come_before_scores(void **state)
 {
     const int a = 0, b = 0;
     const sp_queue_order *o = order_of("lpm");
@@ -53,7 +53,7 @@ static void test_classes_come_before_scores(void **state)
     assert_int_equal(sp_queue_order_next(o, w, 4, 32), 1);
 }
 
-static void test_own_priority_orders_a_tenants_requests_alone(void **state)
+static void own_priority_orders_a_tenants_requests_alone(void **state)
 {
     const int a = 0, b = 0;
     sp_waiting w[] = {{.own_priority = -1000, .tenant = &a, .served = 9},
@@ -68,7 +68,7 @@ static void test_own_priority_orders_a_tenants_requests_alone(void **state)
     assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), 0);
 }
 
-static void test_deferred_requests_are_passed_over(void **state)
+static void deferred_requests_are_passed_over(void **state)
 {
     sp_waiting w[] = {{.n_cached = 1, .n_computed = 9},
                       {.n_cached = 9, .n_computed = 1, .deferred = true},
@@ -117,7 +117,7 @@ static void overtaking(const char *name, int window, unsigned seed)
     }
 }
 
-static void test_nobody_is_overtaken_too_often(void **state)
+static void nobody_is_overtaken_too_often(void **state)
 {
     const char *const names[] = {"reorder", "fcfs", "lpm", "lsp"};
     for (size_t i = 0; i < SP_COUNT(names); i++)
@@ -126,7 +126,7 @@ static void test_nobody_is_overtaken_too_often(void **state)
 
 /* -- tenants -------------------------------------------------------------------------------- */
 
-static void test_counters(void **state)
+static void overtaking_is_counted(void **state)
 {
     sp_shares s = {0};
     sp_share *a, *b, *again;
@@ -192,7 +192,7 @@ static void close_all(sp_context *c, sp_request **r, int n)
     close_clean(c);
 }
 
-static void test_what_is_cached_goes_first(void **state)
+static void what_is_cached_goes_first(void **state)
 {
     const struct {
         const char *order, *policy, *expected;
@@ -217,7 +217,7 @@ static void test_what_is_cached_goes_first(void **state)
 }
 
 /* Of requests that come at once, one computes what they share. */
-static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
+static void what_a_step_computes_is_not_computed_beside_it(void **state)
 {
     const struct {
         const char *order, *policy, *chunks[3];
@@ -246,7 +246,7 @@ static void test_what_a_step_computes_is_not_computed_beside_it(void **state)
 }
 
 /* A prompt that fills steps keeps others in the queue, where the order still applies. */
-static void test_requests_start_when_a_step_has_room(void **state)
+static void requests_start_when_a_step_has_room(void **state)
 {
     sp_context *c =
         open_with((sp_context_opts){.queue.order = "fcfs", .n_batch = 16, .max_requests = 8});
@@ -261,7 +261,7 @@ static void test_requests_start_when_a_step_has_room(void **state)
     close_all(c, r, 3);
 }
 
-static void test_lsp_keeps_those_together_that_begin_alike(void **state)
+static void lsp_keeps_those_together_that_begin_alike(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.queue.order = "lsp", .max_requests = 1});
     const char *const chunks[] = {"3", "01", "2", "012"};
@@ -271,7 +271,7 @@ static void test_lsp_keeps_those_together_that_begin_alike(void **state)
     close_all(c, r, 4);
 }
 
-static void test_priorities_and_tenants(void **state)
+static void priorities_and_tenants_come_first(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.queue.order = "fcfs", .max_requests = 1});
     sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 4, .tenant = "a"}),
@@ -283,7 +283,7 @@ static void test_priorities_and_tenants(void **state)
     close_all(c, r, 5);
 }
 
-static void test_a_request_that_cannot_begin_in_time_fails(void **state)
+static void a_request_that_cannot_begin_in_time_fails(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.max_requests = 1});
     sp_request *r[] = {submit_as(c, "0", (sp_request_opts){.max_tokens = 200}),
@@ -301,7 +301,7 @@ static void test_a_request_that_cannot_begin_in_time_fails(void **state)
 }
 
 /* More wait than are looked at: all are answered, and none is lost. */
-static void test_a_long_queue(void **state)
+static void a_long_queue_loses_no_request(void **state)
 {
     enum { N = SP_QUEUE_LOOK + 100 };
     static sp_request *r[N];
@@ -322,20 +322,20 @@ static void test_a_long_queue(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_scores),
-        cmocka_unit_test(test_classes_come_before_scores),
-        cmocka_unit_test(test_own_priority_orders_a_tenants_requests_alone),
-        cmocka_unit_test(test_deferred_requests_are_passed_over),
-        cmocka_unit_test(test_nobody_is_overtaken_too_often),
-        cmocka_unit_test(test_counters),
-        cmocka_unit_test(test_what_is_cached_goes_first),
-        cmocka_unit_test(test_what_a_step_computes_is_not_computed_beside_it),
-        cmocka_unit_test(test_requests_start_when_a_step_has_room),
-        cmocka_unit_test(test_lsp_keeps_those_together_that_begin_alike),
-        cmocka_unit_test(test_priorities_and_tenants),
-        cmocka_unit_test(test_a_request_that_cannot_begin_in_time_fails),
-        cmocka_unit_test(test_a_long_queue),
+        cmocka_unit_test(orders_are_found_by_name),
+        cmocka_unit_test(each_order_has_its_score),
+        cmocka_unit_test(classes_come_before_scores),
+        cmocka_unit_test(own_priority_orders_a_tenants_requests_alone),
+        cmocka_unit_test(deferred_requests_are_passed_over),
+        cmocka_unit_test(nobody_is_overtaken_too_often),
+        cmocka_unit_test(overtaking_is_counted),
+        cmocka_unit_test(what_is_cached_goes_first),
+        cmocka_unit_test(what_a_step_computes_is_not_computed_beside_it),
+        cmocka_unit_test(requests_start_when_a_step_has_room),
+        cmocka_unit_test(lsp_keeps_those_together_that_begin_alike),
+        cmocka_unit_test(priorities_and_tenants_come_first),
+        cmocka_unit_test(a_request_that_cannot_begin_in_time_fails),
+        cmocka_unit_test(a_long_queue_loses_no_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

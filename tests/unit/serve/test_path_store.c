@@ -63,7 +63,7 @@ static const sp_copy *find_same(const sp_context *c, const sp_copy *of)
     return NULL;
 }
 
-static void test_bits_are_those_of_a_cold_prompt(void **state)
+static void bits_are_those_of_a_cold_prompt(void **state)
 {
     char dir[128];
     int n = 0;
@@ -90,7 +90,7 @@ static void test_bits_are_those_of_a_cold_prompt(void **state)
 
 /* -- restarts ------------------------------------------------------------------------------- */
 
-static void test_a_restart_finds_paths(void **state)
+static void a_restart_finds_paths(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -108,7 +108,7 @@ static void test_a_restart_finds_paths(void **state)
     remove_folder(dir);
 }
 
-static void test_an_order_is_found_after_a_restart(void **state)
+static void an_order_is_found_after_a_restart(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -125,7 +125,7 @@ static void test_an_order_is_found_after_a_restart(void **state)
 }
 
 /* Turns of a conversation: what a turn continues is stored, its own end is not. */
-static void test_turns(void **state)
+static void turns_of_a_conversation_are_stored(void **state)
 {
     char dir[128];
     int n[4] = {0};
@@ -150,7 +150,7 @@ static void test_turns(void **state)
     remove_folder(dir);
 }
 
-static void test_trees(void **state)
+static void trees_are_found_after_a_restart(void **state)
 {
     static const sp_prompt_node nodes[] = {{"Alice", -1}, {" likes", 0}, {" Titanic", 1}, {" knows", 0}};
     char dir[128], *answers[2];
@@ -192,7 +192,7 @@ static int ask_for(sp_context *c, const char *salt)
     return n;
 }
 
-static void test_no_tenant_finds_anothers(void **state)
+static void no_tenant_finds_anothers(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -229,7 +229,7 @@ static void drop_at(const char *dir, const char *order, int n)
     sp_context_close(c);
 }
 
-static void test_what_follows_a_missing_parent_is_dropped(void **state)
+static void what_follows_a_missing_parent_is_dropped(void **state)
 {
     for (int n = 1; n <= 4; n++) {
         char dir[128];
@@ -249,7 +249,7 @@ static void test_what_follows_a_missing_parent_is_dropped(void **state)
 }
 
 /* A copy that is gone while the store is open: the load misses, what continues it goes, too. */
-static void test_a_parent_that_goes_meanwhile(void **state)
+static void a_parent_that_goes_takes_its_children(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -275,7 +275,7 @@ static void test_a_parent_that_goes_meanwhile(void **state)
     remove_folder(dir);
 }
 
-static void test_damaged_copies(void **state)
+static void damaged_copies_are_missed(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -306,7 +306,7 @@ static void assert_whole(const sp_context *c)
 
 static const char *const orders[] = {"012", "210", "01", "10", "1", "0110", "3", "32", "231", "2013"};
 
-static void test_crashes(void **state)
+static void a_killed_writer_leaves_whole_copies(void **state)
 {
     char dir[128];
     uint64_t seed = 3;
@@ -338,7 +338,7 @@ static void test_crashes(void **state)
 
 /* -- room ----------------------------------------------------------------------------------- */
 
-static void test_a_small_budget(void **state)
+static void a_small_budget_is_kept(void **state)
 {
     static const char *const policies[] = {NULL, "lfu", "pgdsf", "fr", "hazard", "lacr+ghosts"};
     char dir[128];
@@ -374,7 +374,7 @@ static void test_a_small_budget(void **state)
 }
 
 /* Little memory: paths leave the device for the store, and come back from it. */
-static void test_the_store_is_below_the_device(void **state)
+static void the_store_is_below_the_device(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -398,7 +398,7 @@ static void test_the_store_is_below_the_device(void **state)
 }
 
 /* A second process finds what the first has stored, and writes nothing. */
-static void test_a_reader(void **state)
+static void a_reader_finds_what_the_writer_stores(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -418,7 +418,7 @@ static void test_a_reader(void **state)
 
 /* -- erasing -------------------------------------------------------------------------------- */
 
-static void test_erasing_a_chunk_erases_paths_through_it(void **state)
+static void erasing_a_chunk_erases_paths_through_it(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -464,7 +464,7 @@ static int64_t retain_none(sp_context *c)
 }
 
 /* A chunk that left the index: its own copies go, and paths through it; heads stay. */
-static void test_retaining(void **state)
+static void retaining_drops_what_is_not_wanted(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -502,7 +502,7 @@ static sp_err opened(void)
     return SP_OK;
 }
 
-static void test_opening_without_memory(void **state)
+static void opening_may_fail_at_every_allocation(void **state)
 {
     make_folder(fault_dir, sizeof fault_dir);
     fill_store(fault_dir, "01");
@@ -514,23 +514,23 @@ static void test_opening_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_crashes),
-        cmocka_unit_test(test_bits_are_those_of_a_cold_prompt),
-        cmocka_unit_test(test_a_restart_finds_paths),
-        cmocka_unit_test(test_an_order_is_found_after_a_restart),
-        cmocka_unit_test(test_turns),
-        cmocka_unit_test(test_trees),
-        cmocka_unit_test(test_no_tenant_finds_anothers),
-        cmocka_unit_test(test_what_follows_a_missing_parent_is_dropped),
-        cmocka_unit_test(test_a_parent_that_goes_meanwhile),
-        cmocka_unit_test(test_damaged_copies),
-        cmocka_unit_test(test_a_small_budget),
-        cmocka_unit_test(test_the_store_is_below_the_device),
-        cmocka_unit_test(test_a_reader),
-        cmocka_unit_test(test_erasing_a_chunk_erases_paths_through_it),
-        cmocka_unit_test(test_retaining),
-        cmocka_unit_test(test_opening_without_memory),
+        cmocka_unit_test(a_killed_writer_leaves_whole_copies),
+        cmocka_unit_test(bits_are_those_of_a_cold_prompt),
+        cmocka_unit_test(a_restart_finds_paths),
+        cmocka_unit_test(an_order_is_found_after_a_restart),
+        cmocka_unit_test(turns_of_a_conversation_are_stored),
+        cmocka_unit_test(trees_are_found_after_a_restart),
+        cmocka_unit_test(no_tenant_finds_anothers),
+        cmocka_unit_test(what_follows_a_missing_parent_is_dropped),
+        cmocka_unit_test(a_parent_that_goes_takes_its_children),
+        cmocka_unit_test(damaged_copies_are_missed),
+        cmocka_unit_test(a_small_budget_is_kept),
+        cmocka_unit_test(the_store_is_below_the_device),
+        cmocka_unit_test(a_reader_finds_what_the_writer_stores),
+        cmocka_unit_test(erasing_a_chunk_erases_paths_through_it),
+        cmocka_unit_test(retaining_drops_what_is_not_wanted),
+        cmocka_unit_test(opening_may_fail_at_every_allocation),
     };
-    if (getenv("SPOLIA_CRASHES")) cmocka_set_test_filter("test_crashes"); /* make crash */
+    if (getenv("SPOLIA_CRASHES")) cmocka_set_test_filter("a_killed_writer_leaves_whole_copies"); /* make crash */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -31,7 +31,7 @@ static bool same_segments(const sp_prompt *a, const sp_prompt *b, size_t n)
 }
 
 /* What a turn adds comes after segments that do not change. */
-static void test_turns_extend(void **state)
+static void turns_extend_what_was_there(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     const char *const turns[] = {"When do boats leave?", "At nine.", "And on Sunday?"};
@@ -52,7 +52,7 @@ static void test_turns_extend(void **state)
 }
 
 /* The tokens of all segments together spell the template. */
-static void test_the_template_is_spelled(void **state)
+static void the_template_is_spelled(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     for (int f = SP_CHAT_NONE; f <= SP_CHAT_MISTRAL; f++) {
@@ -85,7 +85,7 @@ static void test_the_template_is_spelled(void **state)
 }
 
 /* The second turn of a chat reuses the first one and its answer. */
-static void test_a_chat_is_reused(void **state)
+static void a_chat_is_reused(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     const char *turns[] = {"When do boats leave?", NULL, "And on Sunday?"};
@@ -102,7 +102,7 @@ static void test_a_chat_is_reused(void **state)
 }
 
 /* Documents and texts may follow each other inside a turn; a chunk keeps the id that it has elsewhere. */
-static void test_chunks_in_a_turn(void **state)
+static void chunks_may_follow_each_other_in_a_turn(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *a = prompt_of(c, "0", NULL), *b = new_prompt(c);
@@ -121,7 +121,7 @@ static void test_chunks_in_a_turn(void **state)
     close_clean(c);
 }
 
-static void test_wrong_order(void **state)
+static void a_wrong_order_is_refused(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *p = new_prompt(c);
@@ -146,7 +146,7 @@ static const char *const chatml =
     "{%- if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
 
 /* The model's own template makes the same segments as the turns of its family. */
-static void test_templates_make_the_same_segments(void **state)
+static void templates_make_the_same_segments(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     c->texts.prompts.chat = SP_CHAT_CHATML;
@@ -168,7 +168,7 @@ static void test_templates_make_the_same_segments(void **state)
     close_clean(c);
 }
 
-static void test_documents_in_a_template(void **state)
+static void documents_are_segments_of_a_template(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     c->texts.prompts.chat = SP_CHAT_CHATML;
@@ -198,7 +198,7 @@ static void test_documents_in_a_template(void **state)
 }
 
 /* Tools and special texts from the request: one segment with the template, and plain text. */
-static void test_tools_are_data(void **state)
+static void tools_are_data(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     sp_prompt *one = new_prompt(c), *two = new_prompt(c);
@@ -298,12 +298,14 @@ static void empty_text_after_a_chunk_leaves_it_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_templates_make_the_same_segments),
-        cmocka_unit_test(test_documents_in_a_template),
-        cmocka_unit_test(test_tools_are_data),
-        cmocka_unit_test(test_turns_extend),     cmocka_unit_test(test_the_template_is_spelled),
-        cmocka_unit_test(test_a_chat_is_reused), cmocka_unit_test(test_chunks_in_a_turn),
-        cmocka_unit_test(test_wrong_order),
+        cmocka_unit_test(templates_make_the_same_segments),
+        cmocka_unit_test(documents_are_segments_of_a_template),
+        cmocka_unit_test(tools_are_data),
+        cmocka_unit_test(turns_extend_what_was_there),
+        cmocka_unit_test(the_template_is_spelled),
+        cmocka_unit_test(a_chat_is_reused),
+        cmocka_unit_test(chunks_may_follow_each_other_in_a_turn),
+        cmocka_unit_test(a_wrong_order_is_refused),
         cmocka_unit_test(texts_may_be_empty_in_every_role),
         cmocka_unit_test(a_prompt_of_nothing_is_refused),
         cmocka_unit_test(templates_may_begin_with_an_empty_message),

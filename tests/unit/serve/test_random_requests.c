@@ -121,7 +121,7 @@ static void random_round(life *l)
     for (int i = below(l, 4); i > 0; i--) step(l->c);
 }
 
-static void test_random_lives(void **state)
+static void random_lives_answer_as_they_should(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32"});
     size_t block = sp_context_describe(c).kv_block_bytes;
@@ -148,7 +148,7 @@ static void test_random_lives(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_lives),
+        cmocka_unit_test(random_lives_answer_as_they_should),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

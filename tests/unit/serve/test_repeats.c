@@ -52,7 +52,7 @@ static int chunks(bench *b, uint64_t tenant, const char *text, char *first)
     return n;
 }
 
-static void test_what_two_messages_share(void **state)
+static void what_two_messages_share_is_found(void **state)
 {
     bench b;
     char p[5][LONG + 1], text[4 * LONG], first[4 * LONG];
@@ -73,7 +73,7 @@ static void test_what_two_messages_share(void **state)
     bench_end(&b);
 }
 
-static void test_tenants_and_forgetting(void **state)
+static void tenants_share_nothing_and_forgetting_forgets(void **state)
 {
     bench b;
     char p[LONG + 1], text[2 * LONG];
@@ -91,7 +91,7 @@ static void test_tenants_and_forgetting(void **state)
 }
 
 /* 40 MiB of noise through a ring of 8: nothing that was overwritten is found or read. */
-static void test_a_full_ring(void **state)
+static void a_full_ring_finds_nothing_overwritten(void **state)
 {
     bench b;
     char p[LONG + 1], text[2 * LONG];
@@ -113,7 +113,7 @@ static void test_a_full_ring(void **state)
     bench_end(&b);
 }
 
-static void test_random_texts(void **state)
+static void random_texts_are_cut_where_they_repeat(void **state)
 {
     bench b;
     uint32_t x = 7;
@@ -165,7 +165,7 @@ static int ask_pasted(sp_context *c, sp_chunk_find find, const char *message)
     return n;
 }
 
-static void test_the_third_message_reuses(void **state)
+static void the_third_message_reuses(void **state)
 {
     char p[4][LONG + 1], text[3 * LONG];
     for (unsigned i = 0; i < 4; i++) passage(p[i], i + 1);
@@ -185,9 +185,11 @@ static void test_the_third_message_reuses(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_two_messages_share), cmocka_unit_test(test_tenants_and_forgetting),
-        cmocka_unit_test(test_a_full_ring),             cmocka_unit_test(test_random_texts),
-        cmocka_unit_test(test_the_third_message_reuses),
+        cmocka_unit_test(what_two_messages_share_is_found),
+        cmocka_unit_test(tenants_share_nothing_and_forgetting_forgets),
+        cmocka_unit_test(a_full_ring_finds_nothing_overwritten),
+        cmocka_unit_test(random_texts_are_cut_where_they_repeat),
+        cmocka_unit_test(the_third_message_reuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static const char *const chunks[] = {
 
 /* -- reuse ---------------------------------------------------------------------------------- */
 
-static void test_second_question_reuses(void **state)
+static void a_second_question_reuses_the_prompt(void **state)
 {
     sp_context *c = open_with(0, 16, NULL);
     sp_prompt *p = rag_prompt(c, chunks, 3, "When does it open?");
@@ -95,7 +95,7 @@ static void test_second_question_reuses(void **state)
     close_clean(c);
 }
 
-static void test_reused_equals_off(void **state)
+static void a_reused_answer_equals_off(void **state)
 {
     sp_context *warm = open_with(0, 0, NULL), *cold = open_with(0, 0, "off");
     const char *const orders[][3] = {{chunks[0], chunks[1], chunks[2]},
@@ -119,7 +119,7 @@ static void test_reused_equals_off(void **state)
     close_clean(cold);
 }
 
-static void test_answer_is_reused_by_the_next_turn(void **state)
+static void an_answer_is_reused_by_the_next_turn(void **state)
 {
     sp_context *c = open_with(0, 0, NULL);
     int32_t turn[60];
@@ -140,7 +140,7 @@ static void test_answer_is_reused_by_the_next_turn(void **state)
     close_clean(c);
 }
 
-static void test_prompt_only(void **state)
+static void a_prompt_may_be_computed_alone(void **state)
 {
     sp_context *c = open_with(0, 0, NULL);
     sp_prompt *p = rag_prompt(c, chunks, 2, "Who?");
@@ -157,7 +157,7 @@ static void test_prompt_only(void **state)
 
 /* -- many at once --------------------------------------------------------------------------- */
 
-static void test_batched_equals_alone(void **state)
+static void batched_equals_alone(void **state)
 {
     enum { N = 6 };
     sp_context *c = open_with(0, 24, NULL), *alone = open_with(0, 24, "off");
@@ -187,7 +187,7 @@ static void test_batched_equals_alone(void **state)
     close_clean(alone);
 }
 
-static void test_small_memory(void **state)
+static void little_memory_is_enough(void **state)
 {
     sp_context *big = open_with(0, 0, NULL);
     size_t block = sp_context_describe(big).kv_block_bytes;
@@ -237,7 +237,7 @@ static bool hear(const char *text, size_t n, void *user)
     return ++h->calls != h->hang_up_after;
 }
 
-static void test_stop_strings(void **state)
+static void stop_strings_end_the_answer(void **state)
 {
     sp_context *c = open_with(0, 0, NULL);
     sp_prompt *p = rag_prompt(c, chunks, 1, "What?");
@@ -267,7 +267,7 @@ static void test_stop_strings(void **state)
     close_clean(c);
 }
 
-static void test_hang_up(void **state)
+static void a_client_may_hang_up(void **state)
 {
     sp_context *c = open_with(0, 8, NULL);
     sp_prompt *p = rag_prompt(c, chunks, 2, "What?");
@@ -283,7 +283,7 @@ static void test_hang_up(void **state)
     close_clean(c);
 }
 
-static void test_cancel_in_every_state(void **state)
+static void a_request_may_be_canceled_in_every_state(void **state)
 {
     for (int steps = 0; steps < 12; steps++) {
         sp_context *c = open_with(0, 16, NULL);
@@ -319,7 +319,7 @@ static void refused(sp_context *c, sp_prompt *p, const sp_request_opts *o, sp_er
     if (!strstr(sp_error_detail(), says)) fail_msg("\"%s\" lacks \"%s\"", sp_error_detail(), says);
 }
 
-static void test_refusals(void **state)
+static void bad_requests_are_refused(void **state)
 {
     sp_context *c = open_with(0, 0, NULL);
     int n_ctx = sp_context_describe(c).n_ctx;
@@ -361,7 +361,7 @@ static void test_refusals(void **state)
 }
 
 /* Text of special tokens in a document is text, not structure. */
-static void test_documents_cannot_inject(void **state)
+static void documents_cannot_inject(void **state)
 {
     sp_context *c = open_with(0, 0, NULL);
     sp_prompt *p;
@@ -408,7 +408,7 @@ static sp_err whole_life(void)
     return err;
 }
 
-static void test_no_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     sp_err err = SP_E_NOMEM;
     for (long n = 1; err != SP_OK; n += n < 200 ? 1 : 17) {
@@ -423,18 +423,18 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_second_question_reuses),
-        cmocka_unit_test(test_reused_equals_off),
-        cmocka_unit_test(test_answer_is_reused_by_the_next_turn),
-        cmocka_unit_test(test_prompt_only),
-        cmocka_unit_test(test_batched_equals_alone),
-        cmocka_unit_test(test_small_memory),
-        cmocka_unit_test(test_stop_strings),
-        cmocka_unit_test(test_hang_up),
-        cmocka_unit_test(test_cancel_in_every_state),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_documents_cannot_inject),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(a_second_question_reuses_the_prompt),
+        cmocka_unit_test(a_reused_answer_equals_off),
+        cmocka_unit_test(an_answer_is_reused_by_the_next_turn),
+        cmocka_unit_test(a_prompt_may_be_computed_alone),
+        cmocka_unit_test(batched_equals_alone),
+        cmocka_unit_test(little_memory_is_enough),
+        cmocka_unit_test(stop_strings_end_the_answer),
+        cmocka_unit_test(a_client_may_hang_up),
+        cmocka_unit_test(a_request_may_be_canceled_in_every_state),
+        cmocka_unit_test(bad_requests_are_refused),
+        cmocka_unit_test(documents_cannot_inject),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,7 @@ static outcome outcome_of(sp_context *c, const char *salt, const char *chunk, co
     return out;
 }
 
-static void test_nothing_is_shared(void **state)
+static void tenants_share_nothing(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     assert_int_equal(outcome_of(c, "red", story, "Who?").n_reused, 0);
@@ -67,7 +67,7 @@ static void test_nothing_is_shared(void **state)
 }
 
 /* An edit is recognised by the first tokens, which another tenant may have cached. */
-static void test_an_edit_reveals_nothing(void **state)
+static void an_edit_reveals_nothing(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     outcome_of(c, NULL, story, "Who?");
@@ -77,7 +77,7 @@ static void test_an_edit_reveals_nothing(void **state)
 }
 
 /* The salt of the context is the default, and naming it is no other tenant. */
-static void test_the_contexts_own_salt(void **state)
+static void the_contexts_salt_is_the_default(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.salt = "red"});
     outcome_of(c, NULL, story, "Who?");
@@ -88,7 +88,7 @@ static void test_the_contexts_own_salt(void **state)
 }
 
 /* The next turn of a chat finds the answer of the turn before: its tenant's. */
-static void test_answers(void **state)
+static void an_answer_is_its_tenants(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     const char *const salts[] = {"red", "blue"};
@@ -121,10 +121,10 @@ static void test_answers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_shared),
-        cmocka_unit_test(test_an_edit_reveals_nothing),
-        cmocka_unit_test(test_the_contexts_own_salt),
-        cmocka_unit_test(test_answers),
+        cmocka_unit_test(tenants_share_nothing),
+        cmocka_unit_test(an_edit_reveals_nothing),
+        cmocka_unit_test(the_contexts_salt_is_the_default),
+        cmocka_unit_test(an_answer_is_its_tenants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,7 +45,7 @@ static void assert_reuses(const sp_request *r, const char *which)
 }
 
 /* The same order is the prefix: same tokens reused, same text, and the tree grows. */
-static void test_in_order_is_exact(void **state)
+static void the_same_order_is_exact(void **state)
 {
     static const char *const orders[] = {"012", "012", "0123", "01", "3"};
     sp_context *c = open_policy(&set), *plain = open_policy(&prefix);
@@ -64,7 +64,7 @@ static void test_in_order_is_exact(void **state)
     close_clean(plain);
 }
 
-static void test_any_order_of_a_known_set(void **state)
+static void any_order_of_a_known_set_is_reused(void **state)
 {
     static const struct {
         const char *order, *reused;
@@ -83,7 +83,7 @@ static void test_any_order_of_a_known_set(void **state)
 
 /* Keys and values of another order are an approximation: the tree does not take what was computed
  * behind them, neither the rest of the prompt nor the answer. */
-static void test_nothing_approximate_is_kept(void **state)
+static void nothing_approximate_is_kept(void **state)
 {
     static const char *const orders[] = {"210", "2103", "021"};
     sp_context *c = open_policy(&set);
@@ -104,7 +104,7 @@ static void test_nothing_approximate_is_kept(void **state)
 }
 
 /* The question is known behind the other order, and so would the answer be. */
-static void test_a_known_question_behind_another_order(void **state)
+static void a_known_question_after_another_order_is_computed(void **state)
 {
     sp_context *c = open_policy(&set);
     sp_request *exact = ask(c, "10", "Where?", 0); /* no answer, but the whole prompt */
@@ -117,7 +117,7 @@ static void test_a_known_question_behind_another_order(void **state)
     close_clean(c);
 }
 
-static void test_no_chunks_is_prefix(void **state)
+static void no_chunks_is_prefix(void **state)
 {
     sp_context *c = open_policy(&set);
     sp_request *r = ask(c, "", "How are you?", 20), *again = ask(c, "", "How are you?", 20);
@@ -128,7 +128,7 @@ static void test_no_chunks_is_prefix(void **state)
     close_clean(c);
 }
 
-static void test_together_and_canceled(void **state)
+static void requests_together_may_be_canceled(void **state)
 {
     static const char *const orders[] = {"012", "210", "12", "0", "201", "33"};
     enum { N = SP_COUNT(orders) };
@@ -152,7 +152,7 @@ static sp_err life(void)
     return life_of(&set, (const char *const[]){"01", "10", NULL});
 }
 
-static void test_no_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     survive_every_fault(life);
 }
@@ -160,13 +160,13 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_in_order_is_exact),
-        cmocka_unit_test(test_any_order_of_a_known_set),
-        cmocka_unit_test(test_nothing_approximate_is_kept),
-        cmocka_unit_test(test_a_known_question_behind_another_order),
-        cmocka_unit_test(test_no_chunks_is_prefix),
-        cmocka_unit_test(test_together_and_canceled),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(the_same_order_is_exact),
+        cmocka_unit_test(any_order_of_a_known_set_is_reused),
+        cmocka_unit_test(nothing_approximate_is_kept),
+        cmocka_unit_test(a_known_question_after_another_order_is_computed),
+        cmocka_unit_test(no_chunks_is_prefix),
+        cmocka_unit_test(requests_together_may_be_canceled),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

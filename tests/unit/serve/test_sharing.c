@@ -63,7 +63,7 @@ static void destroy_all(const sp_request **r)
     for (int k = 0; k < N; k++) sp_request_destroy((sp_request *)r[k]);
 }
 
-static void test_as_alone(void **state)
+static void requests_answer_as_alone(void **state)
 {
     policy how;
     for (int i = 0; policy_at(PLAIN_COPIES, 0.25f, i, &how); i++) {
@@ -85,7 +85,7 @@ static void test_as_alone(void **state)
  * and again it comes to have all that it can use; from then on it answers the same. (Tokens are
  * not dropped here: which ones are depends on the piece of the prompt that the question is
  * computed in.) */
-static void test_craft_as_alone(void **state)
+static void craft_answers_as_alone(void **state)
 {
     for (int share = 0; share <= 2; share++) {
         int32_t tokens[N][ANSWER];
@@ -114,7 +114,7 @@ static void test_craft_as_alone(void **state)
 }
 
 /* Cold, with variants that come into being while others choose. */
-static void test_craft_from_nothing(void **state)
+static void craft_shares_from_nothing(void **state)
 {
     const sp_request *r[N];
     sp_context *c = open_shared(&(policy){"craft", 0.5f});
@@ -126,7 +126,7 @@ static void test_craft_from_nothing(void **state)
 }
 
 /* Each request names a policy of its own; they share what they can. */
-static void test_all_policies_at_once(void **state)
+static void all_policies_run_at_once(void **state)
 {
     int n_all;
     const sp_reuse_info *all = sp_reuse_policies(&n_all);
@@ -163,10 +163,10 @@ static void test_all_policies_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_as_alone),
-        cmocka_unit_test(test_craft_as_alone),
-        cmocka_unit_test(test_craft_from_nothing),
-        cmocka_unit_test(test_all_policies_at_once),
+        cmocka_unit_test(requests_answer_as_alone),
+        cmocka_unit_test(craft_answers_as_alone),
+        cmocka_unit_test(craft_shares_from_nothing),
+        cmocka_unit_test(all_policies_run_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

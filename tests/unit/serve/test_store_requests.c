@@ -38,7 +38,7 @@ static const policy full = {"full", 0};
 
 /* -- a slow store ---------------------------------------------------------------------------- */
 
-static void test_a_slow_load_stalls_nobody(void **state)
+static void a_slow_load_stalls_nobody(void **state)
 {
     char dir[128];
     barrier b;
@@ -79,7 +79,7 @@ static void *open_later(void *b)
 }
 
 /* With nothing else to compute, a step sleeps until the load ends. */
-static void test_waiting_for_a_load_does_not_spin(void **state)
+static void waiting_for_a_load_does_not_spin(void **state)
 {
     char dir[128];
     barrier b;
@@ -102,7 +102,7 @@ static void test_waiting_for_a_load_does_not_spin(void **state)
 }
 
 /* A request may leave while its copies are on their way; the next one waits for the same loads. */
-static void test_leaving_while_loading(void **state)
+static void a_request_may_leave_while_its_copies_load(void **state)
 {
     for (int cancel = 0; cancel < 2; cancel++) {
         char dir[128];
@@ -137,7 +137,7 @@ static void test_leaving_while_loading(void **state)
 
 /* -- misses with a reason -------------------------------------------------------------------- */
 
-static void test_damaged_copies_are_missed(void **state)
+static void damaged_copies_are_missed(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -161,7 +161,7 @@ static void test_damaged_copies_are_missed(void **state)
 }
 
 /* A damaged fused copy gives way to the plain one in the store. */
-static void test_what_is_left_serves(void **state)
+static void what_is_left_serves(void **state)
 {
     char dir[128];
     bool fresh;
@@ -183,7 +183,7 @@ static void test_what_is_left_serves(void **state)
 }
 
 /* An open segment serves although its folder is gone. */
-static void test_a_folder_that_is_gone(void **state)
+static void a_folder_that_is_gone_still_serves(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -198,7 +198,7 @@ static void test_a_folder_that_is_gone(void **state)
 }
 
 /* A running request has set all KV memory aside: what cannot be loaded is computed in its turn. */
-static void test_no_room_to_load(void **state)
+static void what_has_no_room_is_computed(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -236,7 +236,7 @@ static void test_no_room_to_load(void **state)
 
 /* -- writing back ---------------------------------------------------------------------------- */
 
-static void test_names_in_the_store_are_adopted(void **state)
+static void names_in_the_store_are_adopted(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -262,7 +262,7 @@ static void count_line(sp_log_level level, const char *line, void *user)
 }
 
 /* A write that fails costs a log line, and nothing else. */
-static void test_a_store_that_cannot_be_written(void **state)
+static void a_store_that_cannot_be_written_costs_a_log_line(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -290,7 +290,7 @@ static void *open_late(void *arg)
 
 /* Copies that wait to be written are pinned: a request that needs their memory waits for the
  * store. */
-static void test_memory_that_waits_to_be_written(void **state)
+static void memory_that_waits_to_be_written_is_waited_for(void **state)
 {
     char dir[128];
     barrier b;
@@ -317,7 +317,7 @@ static void test_memory_that_waits_to_be_written(void **state)
 /* -- waiting --------------------------------------------------------------------------------- */
 
 /* A request that waits for KV memory keeps its pins and its plan, until the ledger has more. */
-static void test_a_waiting_request_is_looked_up_once(void **state)
+static void a_waiting_request_is_looked_up_once(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.reuse.policy = "full"});
     size_t block = sp_context_describe(c).kv_block_bytes;
@@ -350,7 +350,7 @@ static void test_a_waiting_request_is_looked_up_once(void **state)
 }
 
 /* While it waits, others compute what it needs: then it looks again. */
-static void test_a_waiting_request_finds_what_is_new(void **state)
+static void a_waiting_request_finds_what_is_new(void **state)
 {
     sp_context *c =
         open_with((sp_context_opts){.reuse.policy = "full", .max_requests = 1, .n_batch = 8});
@@ -374,7 +374,7 @@ static sp_err keep_costs(void *user, const sp_tier_info *info)
 
 /* h2o reads what was measured while a copy was computed: the store keeps that too, and what
  * computing took. A copy that another policy stored without it is written again. */
-static void test_measurements_survive_a_restart(void **state)
+static void measurements_survive_a_restart(void **state)
 {
     static const policy h2o = {"h2o", 0.3f};
     for (int unmeasured = 0; unmeasured < 2; unmeasured++) {
@@ -405,7 +405,7 @@ static void test_measurements_survive_a_restart(void **state)
 
 /* Every policy that keeps copies of chunks finds them after a restart, and answers as it did. What craft
  * conditions on other chunks of the prompt stays in memory; its first chunk is a plain copy. */
-static void test_a_restart_finds_what_was_computed(void **state)
+static void a_restart_finds_what_was_computed(void **state)
 {
     policy how;
     for (int i = 0; policy_at(CHUNKS_ANYWHERE, 0.3f, i, &how); i++) {
@@ -439,7 +439,7 @@ static void test_a_restart_finds_what_was_computed(void **state)
     }
 }
 
-static void test_describing_a_store(void **state)
+static void a_store_is_described(void **state)
 {
     char dir[128];
     sp_store_info info;
@@ -460,21 +460,21 @@ static void test_describing_a_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_slow_load_stalls_nobody),
-        cmocka_unit_test(test_waiting_for_a_load_does_not_spin),
-        cmocka_unit_test(test_leaving_while_loading),
-        cmocka_unit_test(test_damaged_copies_are_missed),
-        cmocka_unit_test(test_what_is_left_serves),
-        cmocka_unit_test(test_a_folder_that_is_gone),
-        cmocka_unit_test(test_no_room_to_load),
-        cmocka_unit_test(test_names_in_the_store_are_adopted),
-        cmocka_unit_test(test_a_store_that_cannot_be_written),
-        cmocka_unit_test(test_memory_that_waits_to_be_written),
-        cmocka_unit_test(test_a_waiting_request_is_looked_up_once),
-        cmocka_unit_test(test_a_waiting_request_finds_what_is_new),
-        cmocka_unit_test(test_measurements_survive_a_restart),
-        cmocka_unit_test(test_a_restart_finds_what_was_computed),
-        cmocka_unit_test(test_describing_a_store),
+        cmocka_unit_test(a_slow_load_stalls_nobody),
+        cmocka_unit_test(waiting_for_a_load_does_not_spin),
+        cmocka_unit_test(a_request_may_leave_while_its_copies_load),
+        cmocka_unit_test(damaged_copies_are_missed),
+        cmocka_unit_test(what_is_left_serves),
+        cmocka_unit_test(a_folder_that_is_gone_still_serves),
+        cmocka_unit_test(what_has_no_room_is_computed),
+        cmocka_unit_test(names_in_the_store_are_adopted),
+        cmocka_unit_test(a_store_that_cannot_be_written_costs_a_log_line),
+        cmocka_unit_test(memory_that_waits_to_be_written_is_waited_for),
+        cmocka_unit_test(a_waiting_request_is_looked_up_once),
+        cmocka_unit_test(a_waiting_request_finds_what_is_new),
+        cmocka_unit_test(measurements_survive_a_restart),
+        cmocka_unit_test(a_restart_finds_what_was_computed),
+        cmocka_unit_test(a_store_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

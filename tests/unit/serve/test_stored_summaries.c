@@ -99,7 +99,7 @@ static int same_summaries(const sp_context *a, const sp_context *b, sp_summary_k
 }
 
 /* A restart summarizes nothing, and its answer is that of a process without a store. */
-static void test_nothing_is_summarized_after_a_load(void **state)
+static void nothing_is_summarized_after_a_load(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -138,7 +138,7 @@ static int64_t read_as(const char *dir, const char *decode)
 }
 
 /* Summaries of another kind, damaged ones, or none: the copy is used, its summaries are made again. */
-static void test_other_summaries_are_made_anew(void **state)
+static void other_summaries_are_made_anew(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -154,7 +154,7 @@ static void test_other_summaries_are_made_anew(void **state)
 
 /* Each takes its stages from a store that another filled: of two those of one, and of one (as earlier
  * programs wrote them) the first. */
-static void test_one_stage_and_two(void **state)
+static void summaries_of_one_stage_and_two_are_read(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -172,7 +172,7 @@ static void test_one_stage_and_two(void **state)
 enum { SMALL = 32 /* blocks: a prompt drives the one before it out */ };
 
 /* The host tier keeps what a copy has when it leaves the device. */
-static void test_host_tier(void **state)
+static void the_host_tier_keeps_summaries(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
     const size_t block_bytes = sp_context_describe(c).kv_block_bytes;
@@ -197,7 +197,7 @@ static void test_host_tier(void **state)
 }
 
 /* An archive has them too. */
-static void test_archive(void **state)
+static void an_archive_has_summaries(void **state)
 {
     char from[128], to[128], file[160];
     sp_archive_stats stats;
@@ -231,7 +231,7 @@ static void ask_exact(const char *dir, int n_disk)
 }
 
 /* Processes that decode with full attention write none, and read copies that have some. */
-static void test_with_full_attention(void **state)
+static void full_attention_reads_and_writes_none(void **state)
 {
     char dir[128];
     make_folder(dir, sizeof dir);
@@ -249,12 +249,12 @@ static void test_with_full_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_summarized_after_a_load),
-        cmocka_unit_test(test_other_summaries_are_made_anew),
-        cmocka_unit_test(test_one_stage_and_two),
-        cmocka_unit_test(test_host_tier),
-        cmocka_unit_test(test_archive),
-        cmocka_unit_test(test_with_full_attention),
+        cmocka_unit_test(nothing_is_summarized_after_a_load),
+        cmocka_unit_test(other_summaries_are_made_anew),
+        cmocka_unit_test(summaries_of_one_stage_and_two_are_read),
+        cmocka_unit_test(the_host_tier_keeps_summaries),
+        cmocka_unit_test(an_archive_has_summaries),
+        cmocka_unit_test(full_attention_reads_and_writes_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

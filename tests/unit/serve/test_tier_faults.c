@@ -65,7 +65,7 @@ static sp_context *open_held_up(char *dir, const char *name, const char *order, 
     return c;
 }
 
-static void test_a_load_times_out(void **state)
+static void a_load_times_out(void **state)
 {
     static const char *const policies[] = {"full", "prefix"};
     for (size_t p = 0; p < SP_COUNT(policies); p++) {
@@ -107,7 +107,7 @@ static void test_a_load_times_out(void **state)
 }
 
 /* The answer of the tier comes while what was computed instead is in use. */
-static void test_a_late_answer_changes_nothing(void **state)
+static void a_late_answer_changes_nothing(void **state)
 {
     char dir[128];
     barrier b;
@@ -129,7 +129,7 @@ static void test_a_late_answer_changes_nothing(void **state)
 }
 
 /* Closing and forgetting do not wait for requests, but the first waits for the tier: it has the blocks. */
-static void test_forgetting_does_not_wait(void **state)
+static void forgetting_does_not_wait(void **state)
 {
     char dir[128];
     barrier b;
@@ -154,7 +154,7 @@ static void test_forgetting_does_not_wait(void **state)
 enum { LONG_MS = 60000 /* more than any disk takes */ };
 
 /* A header that does not come in time is an error, and what arrives late harms nobody. */
-static void test_a_header_times_out(void **state)
+static void a_header_times_out(void **state)
 {
     char dir[128];
     barrier b;
@@ -200,7 +200,7 @@ static void hang(sp_context *c, barrier *b)
     assert_true(c->tiers->stuck);
 }
 
-static void test_a_write_hangs(void **state)
+static void a_write_that_hangs_is_given_up(void **state)
 {
     char dir[128];
     barrier b;
@@ -239,7 +239,7 @@ static void test_a_write_hangs(void **state)
 }
 
 /* The memory that the writer reads stays; so the context can be closed once more when the store answers. */
-static void test_closing_does_not_wait_for_a_write(void **state)
+static void closing_does_not_wait_for_a_write(void **state)
 {
     char dir[128];
     barrier b;
@@ -274,7 +274,7 @@ static void *delete(void *arg)
 }
 
 /* Others are answered meanwhile; the deletion ends with an error, and the next one finds everything. */
-static void test_a_deletion_holds_up_nobody(void **state)
+static void a_deletion_holds_up_nobody(void **state)
 {
     char dir[128];
     barrier b;
@@ -426,7 +426,7 @@ static void loss(const char *name, bool host, bool disk)
     remove_folder(dir);
 }
 
-static void test_the_device_loses_its_memory(void **state)
+static void the_device_loses_its_memory(void **state)
 {
     static const char *const policies[] = {"prefix", "full", "set"};
     for (size_t p = 0; p < SP_COUNT(policies); p++)
@@ -434,7 +434,7 @@ static void test_the_device_loses_its_memory(void **state)
 }
 
 /* Pinned copies are lost, too: nobody may read what is there now. */
-static void test_pinned_copies_are_lost_too(void **state)
+static void pinned_copies_are_lost_too(void **state)
 {
     char dir[128];
     sp_device *d;
@@ -461,7 +461,7 @@ static void test_pinned_copies_are_lost_too(void **state)
 
 /* With a file for contexts beyond memory an error of input or output may be that of the file: the device is
  * asked. What the file holds of lost copies is not read. */
-static void test_a_context_beyond_memory_is_lost_too(void **state)
+static void a_context_beyond_memory_is_lost_too(void **state)
 {
     char dir[128];
     sp_device *d;
@@ -489,16 +489,16 @@ static void test_a_context_beyond_memory_is_lost_too(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_load_times_out),
-        cmocka_unit_test(test_a_late_answer_changes_nothing),
-        cmocka_unit_test(test_forgetting_does_not_wait),
-        cmocka_unit_test(test_a_header_times_out),
-        cmocka_unit_test(test_a_write_hangs),
-        cmocka_unit_test(test_closing_does_not_wait_for_a_write),
-        cmocka_unit_test(test_a_deletion_holds_up_nobody),
-        cmocka_unit_test(test_the_device_loses_its_memory),
-        cmocka_unit_test(test_pinned_copies_are_lost_too),
-        cmocka_unit_test(test_a_context_beyond_memory_is_lost_too),
+        cmocka_unit_test(a_load_times_out),
+        cmocka_unit_test(a_late_answer_changes_nothing),
+        cmocka_unit_test(forgetting_does_not_wait),
+        cmocka_unit_test(a_header_times_out),
+        cmocka_unit_test(a_write_that_hangs_is_given_up),
+        cmocka_unit_test(closing_does_not_wait_for_a_write),
+        cmocka_unit_test(a_deletion_holds_up_nobody),
+        cmocka_unit_test(the_device_loses_its_memory),
+        cmocka_unit_test(pinned_copies_are_lost_too),
+        cmocka_unit_test(a_context_beyond_memory_is_lost_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

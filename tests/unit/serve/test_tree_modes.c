@@ -44,7 +44,7 @@ static int nodes_reused(const sp_request *r)
     return n;
 }
 
-static void test_shifted_positions_are_consecutive(void **state)
+static void shifted_positions_are_consecutive(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_prompt *p = begin(c, SP_TREE_SHIFTED);
@@ -66,7 +66,7 @@ static void test_shifted_positions_are_consecutive(void **state)
 }
 
 /* A tree that is not the first one is found wherever it comes; and on the same place it is exact. */
-static void test_trees_move(void **state)
+static void trees_move(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_request *a = ask_trees(c, SP_TREE_SHIFTED, false), *b = ask_trees(c, SP_TREE_SHIFTED, true),
@@ -82,7 +82,7 @@ static void test_trees_move(void **state)
 }
 
 /* What is approximate never serves what is exact. */
-static void test_modes_share_nothing(void **state)
+static void modes_share_nothing(void **state)
 {
     for (int first = 0; first < 2; first++) {
         sp_context *c = open_policy(&prefix);
@@ -96,7 +96,7 @@ static void test_modes_share_nothing(void **state)
 }
 
 /* A copy that comes back from the host tier still moves. */
-static void test_trees_move_through_the_host(void **state)
+static void trees_move_through_the_host(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.tiers.host_bytes = 8 << 20});
     sp_request *a = ask_trees(c, SP_TREE_SHIFTED, false);
@@ -111,7 +111,7 @@ static void test_trees_move_through_the_host(void **state)
     close_clean(c);
 }
 
-static void test_mode_errors(void **state)
+static void wrong_modes_are_refused(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_prompt *p = begin(c, SP_TREE_EXACT);
@@ -128,7 +128,7 @@ static const char *const items[] = {"Boats leave at nine.", "The Anchor has room
 static const char *const mixed[] = {"Torin: none.", "Boats leave at nine."};
 
 /* Items do not see each other: each serves any list, bit for bit. */
-static void test_lists(void **state)
+static void items_of_a_list_serve_any_list(void **state)
 {
     sp_context *c = open_policy(&prefix), *fresh = open_policy(&prefix);
     sp_prompt *p = begin(c, SP_TREE_EXACT);
@@ -156,7 +156,7 @@ static void test_lists(void **state)
 }
 
 /* Rows see the header; under another header they are others. */
-static void test_tables(void **state)
+static void rows_of_a_table_see_its_header(void **state)
 {
     sp_context *c = open_policy(&prefix);
     static const char *const headers[] = {"place | says", "place | says", "other | header"};
@@ -177,7 +177,7 @@ static void test_tables(void **state)
     close_clean(c);
 }
 
-static void test_compute_depkv(void **state)
+static void nodes_are_computed_ahead(void **state)
 {
     sp_context *c = open_policy(&prefix);
     int n = 0;
@@ -211,7 +211,7 @@ static sp_err life(void)
     return err;
 }
 
-static void test_memory_runs_out(void **state)
+static void memory_may_run_out(void **state)
 {
     survive_every_fault(life);
 }
@@ -219,15 +219,15 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shifted_positions_are_consecutive),
-        cmocka_unit_test(test_trees_move),
-        cmocka_unit_test(test_modes_share_nothing),
-        cmocka_unit_test(test_trees_move_through_the_host),
-        cmocka_unit_test(test_mode_errors),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_tables),
-        cmocka_unit_test(test_compute_depkv),
-        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(shifted_positions_are_consecutive),
+        cmocka_unit_test(trees_move),
+        cmocka_unit_test(modes_share_nothing),
+        cmocka_unit_test(trees_move_through_the_host),
+        cmocka_unit_test(wrong_modes_are_refused),
+        cmocka_unit_test(items_of_a_list_serve_any_list),
+        cmocka_unit_test(rows_of_a_table_see_its_header),
+        cmocka_unit_test(nodes_are_computed_ahead),
+        cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

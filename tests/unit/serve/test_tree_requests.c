@@ -45,7 +45,7 @@ static char *tree_alone(const sp_prompt_node *nodes, int n, const char *question
     return text;
 }
 
-static void test_positions_count_depth(void **state)
+static void positions_count_depth(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_prompt *p = tree_prompt(c, alice, SP_COUNT(alice), "Where?");
@@ -71,7 +71,7 @@ static void test_positions_count_depth(void **state)
 }
 
 /* Two calls make the same prompt as one: all roots look at the system text. */
-static void test_trees_may_be_added_one_by_one(void **state)
+static void trees_may_be_added_one_by_one(void **state)
 {
     sp_context *c = open_policy(&prefix);
     const sp_prompt_node second[] = {{"Bob", -1}, {" lives in", 0}, {" Velm", 1}};
@@ -89,7 +89,7 @@ static void test_trees_may_be_added_one_by_one(void **state)
     close_clean(c);
 }
 
-static void test_nodes_serve_other_questions(void **state)
+static void nodes_serve_other_questions(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_request *first = ask_tree(c, alice, SP_COUNT(alice), "Where?", 20);
@@ -134,7 +134,7 @@ static void path_by_path(sp_context *c, const sp_prompt_node *nodes, int n)
 
 /* Nodes that other questions have left apart move together for a long answer, and for no short one; the answer
  * is the same. */
-static void test_nodes_are_packed_for_long_answers(void **state)
+static void nodes_are_packed_for_long_answers(void **state)
 {
     sp_context *c = open_policy(&prefix);
     path_by_path(c, alice, SP_COUNT(alice));
@@ -155,7 +155,7 @@ static void test_nodes_are_packed_for_long_answers(void **state)
 }
 
 /* Memory that others have set aside is not taken, and a failure is not the answer's. */
-static void test_nodes_stay_apart_without_memory(void **state)
+static void nodes_stay_apart_without_memory(void **state)
 {
     for (int fault = 0; fault < 2; fault++) {
         sp_context *c = open_policy(&prefix);
@@ -182,7 +182,7 @@ static void test_nodes_stay_apart_without_memory(void **state)
 }
 
 /* compute_depkv: a prompt without a question, and no answer. */
-static void test_nodes_are_computed_ahead(void **state)
+static void nodes_are_computed_ahead(void **state)
 {
     sp_context *c = open_policy(&prefix);
     sp_request *warm = ask_tree(c, bob, SP_COUNT(bob), NULL, 0);
@@ -198,7 +198,7 @@ static void test_nodes_are_computed_ahead(void **state)
 }
 
 /* Policies that move chunks leave trees alone. */
-static void test_trees_are_exact_under_any_policy(void **state)
+static void trees_are_exact_under_any_policy(void **state)
 {
     sp_context *c = open_policy(&full);
     for (int round = 0; round < 2; round++) {
@@ -228,7 +228,7 @@ static void refuse_tree(sp_context *c, const sp_prompt_node *nodes, int n, sp_er
     sp_prompt_destroy(p);
 }
 
-static void test_bad_trees(void **state)
+static void bad_trees_are_refused(void **state)
 {
     sp_context *c = open_policy(&prefix);
     refuse_tree(c, (sp_prompt_node[]){{"a", 0}}, 1, SP_E_ARG, "node 0");
@@ -250,7 +250,7 @@ static void test_bad_trees(void **state)
 }
 
 /* A node without text adds no segment; its children continue its parent. */
-static void test_empty_nodes(void **state)
+static void an_empty_node_adds_no_segment(void **state)
 {
     sp_context *c = open_policy(&prefix);
     const sp_prompt_node gap[] = {{"", -1}, {"Bob", 0}, {"", 1}, {" eats", 2}};
@@ -263,7 +263,7 @@ static void test_empty_nodes(void **state)
 }
 
 /* A hub: more leaves than KV memory holds is refused by its number of tokens; what fits, works. */
-static void test_hubs(void **state)
+static void a_hub_that_does_not_fit_is_refused(void **state)
 {
     sp_context *c = open_policy(&prefix);
     enum { LEAVES = 40, TOO_MANY = 9000 };
@@ -320,7 +320,7 @@ static int reused_after_fillers(const char *evict)
     return n;
 }
 
-static void test_the_queue_is_looked_at(void **state)
+static void the_queue_is_looked_at(void **state)
 {
     assert_int_equal(reused_after_fillers("lru"), 0);
     assert_int_equal(reused_after_fillers("lacr"), SP_COUNT(bob));
@@ -344,7 +344,7 @@ static sp_err life(void)
     return err;
 }
 
-static void test_memory_runs_out(void **state)
+static void memory_may_run_out(void **state)
 {
     survive_every_fault(life);
 }
@@ -352,18 +352,18 @@ static void test_memory_runs_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_positions_count_depth),
-        cmocka_unit_test(test_trees_may_be_added_one_by_one),
-        cmocka_unit_test(test_nodes_serve_other_questions),
-        cmocka_unit_test(test_nodes_are_packed_for_long_answers),
-        cmocka_unit_test(test_nodes_stay_apart_without_memory),
-        cmocka_unit_test(test_nodes_are_computed_ahead),
-        cmocka_unit_test(test_trees_are_exact_under_any_policy),
-        cmocka_unit_test(test_bad_trees),
-        cmocka_unit_test(test_empty_nodes),
-        cmocka_unit_test(test_hubs),
-        cmocka_unit_test(test_the_queue_is_looked_at),
-        cmocka_unit_test(test_memory_runs_out),
+        cmocka_unit_test(positions_count_depth),
+        cmocka_unit_test(trees_may_be_added_one_by_one),
+        cmocka_unit_test(nodes_serve_other_questions),
+        cmocka_unit_test(nodes_are_packed_for_long_answers),
+        cmocka_unit_test(nodes_stay_apart_without_memory),
+        cmocka_unit_test(nodes_are_computed_ahead),
+        cmocka_unit_test(trees_are_exact_under_any_policy),
+        cmocka_unit_test(bad_trees_are_refused),
+        cmocka_unit_test(an_empty_node_adds_no_segment),
+        cmocka_unit_test(a_hub_that_does_not_fit_is_refused),
+        cmocka_unit_test(the_queue_is_looked_at),
+        cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -57,7 +57,7 @@ static heard ask_tokens(sp_context *c, const char *decode, int at)
     return h;
 }
 
-static void test_reach(void **state)
+static void a_token_reads_its_window(void **state)
 {
     sp_context *c = open_policy(&prefix);
     const int n_layers = c->model->hp.n_layers, reach = N - n_layers * WINDOW;
@@ -76,7 +76,7 @@ static void test_reach(void **state)
     close_clean(c);
 }
 
-static void test_wide_window_is_full_attention(void **state)
+static void a_wide_window_is_full_attention(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.cache.kv_type = "f32", .machine.cpu = "ref"});
     heard exact = ask_tokens(c, "exact", -1), wide = ask_tokens(c, "window:4096", -1);
@@ -87,7 +87,7 @@ static void test_wide_window_is_full_attention(void **state)
     close_clean(c);
 }
 
-static void test_account(void **state)
+static void the_account_of_a_window_adds_up(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.reuse.policy = "full", .decode.how = "window:64"});
     heard first = ask_tokens(c, NULL, -1), second = ask_tokens(c, NULL, -1);
@@ -100,7 +100,7 @@ static void test_account(void **state)
     close_clean(c);
 }
 
-static void test_trees_are_refused(void **state)
+static void trees_are_refused(void **state)
 {
     static const sp_prompt_node nodes[] = {{"Velm", -1}, {" has", 0}, {" a pier", 1}};
     sp_context *c = open_with((sp_context_opts){.decode.how = "window:64"});
@@ -115,7 +115,7 @@ static void test_trees_are_refused(void **state)
     close_clean(c);
 }
 
-static void test_sparse_answers_are_not_kept(void **state)
+static void sparse_answers_are_not_kept(void **state)
 {
     static const char *const decodes[] = {"exact", "sparse:4096", "sparse:20%,depth=0"};
     for (int i = 0; i < 3; i++) {
@@ -129,11 +129,11 @@ static void test_sparse_answers_are_not_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reach),
-        cmocka_unit_test(test_wide_window_is_full_attention),
-        cmocka_unit_test(test_account),
-        cmocka_unit_test(test_trees_are_refused),
-        cmocka_unit_test(test_sparse_answers_are_not_kept),
+        cmocka_unit_test(a_token_reads_its_window),
+        cmocka_unit_test(a_wide_window_is_full_attention),
+        cmocka_unit_test(the_account_of_a_window_adds_up),
+        cmocka_unit_test(trees_are_refused),
+        cmocka_unit_test(sparse_answers_are_not_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -103,7 +103,7 @@ static bool is_streamed(const answer *a)
     return a->calls[0][1] && !strstr(a->whole, "<parameter=") && !strstr(a->whole, "<arg_key>");
 }
 
-static void test_whole_answers(void **state)
+static void calls_are_found_in_whole_answers(void **state)
 {
     json_t *body;
     srv_tools t = two_tools(&body);
@@ -126,7 +126,7 @@ static void test_whole_answers(void **state)
 }
 
 /* What was text or a call at some point remains it. */
-static void test_every_beginning(void **state)
+static void what_was_text_or_a_call_remains_it(void **state)
 {
     json_t *body;
     srv_tools t = two_tools(&body);
@@ -167,7 +167,7 @@ static void test_every_beginning(void **state)
     json_decref(body);
 }
 
-static void test_forms(void **state)
+static void every_form_of_call_is_read(void **state)
 {
     bool shows;
     assert_int_equal(srv_tools_form(NULL, &shows), SRV_TOOLS_HERMES);
@@ -212,9 +212,10 @@ static void a_call_that_is_cut_is_open(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_call_that_is_cut_is_open), cmocka_unit_test(test_whole_answers),
-        cmocka_unit_test(test_every_beginning),
-        cmocka_unit_test(test_forms),
+        cmocka_unit_test(a_call_that_is_cut_is_open),
+        cmocka_unit_test(calls_are_found_in_whole_answers),
+        cmocka_unit_test(what_was_text_or_a_call_remains_it),
+        cmocka_unit_test(every_form_of_call_is_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

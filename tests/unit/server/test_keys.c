@@ -17,7 +17,7 @@ static void write_file(const char *text)
     assert_int_equal(fclose(f), 0);
 }
 
-static void test_keys(void **state)
+static void keys_are_read_and_checked(void **state)
 {
     srv_keys *k;
     srv_tenant red, blue, again;
@@ -76,7 +76,7 @@ static void a_line_before_a_key_says_what_it_may(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(keys_are_read_and_checked),
                                        cmocka_unit_test(a_line_before_a_key_says_what_it_may)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

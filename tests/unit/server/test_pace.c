@@ -4,7 +4,7 @@
 
 #define SECOND 1000000LL
 
-static void test_no_measurement(void **state)
+static void without_a_measurement_there_is_no_pace(void **state)
 {
     (void)state;
     srv_pace p;
@@ -18,7 +18,7 @@ static void test_no_measurement(void **state)
 }
 
 /* 500 tokens a second: what is open, divided by it. */
-static void test_the_pace(void **state)
+static void the_pace_divides_what_is_open(void **state)
 {
     (void)state;
     srv_pace p;
@@ -41,7 +41,7 @@ static void test_the_pace(void **state)
 }
 
 /* Requests that run side by side share the time; a pace that changes is followed. */
-static void test_it_follows(void **state)
+static void the_pace_follows_changes(void **state)
 {
     (void)state;
     srv_pace p;
@@ -58,9 +58,9 @@ static void test_it_follows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_measurement),
-        cmocka_unit_test(test_the_pace),
-        cmocka_unit_test(test_it_follows),
+        cmocka_unit_test(without_a_measurement_there_is_no_pace),
+        cmocka_unit_test(the_pace_divides_what_is_open),
+        cmocka_unit_test(the_pace_follows_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,7 +39,7 @@ static void bad(const char *text, const char *param)
     json_decref(body);
 }
 
-static void test_defaults(void **state)
+static void fields_have_defaults(void **state)
 {
     json_t *body;
     srv_task t = good("{\"n\": null, \"stop\": null, \"unknown\": {\"x\": 1}}", &body);
@@ -51,7 +51,7 @@ static void test_defaults(void **state)
     json_decref(body);
 }
 
-static void test_values(void **state)
+static void fields_have_values(void **state)
 {
     json_t *body;
     srv_task t =
@@ -87,7 +87,7 @@ static void test_values(void **state)
 }
 
 /* What asks for nothing is no error. */
-static void test_empty_extras(void **state)
+static void what_asks_for_nothing_is_no_error(void **state)
 {
     json_t *body;
     good("{\"tools\": [], \"logprobs\": false, \"frequency_penalty\": 0, \"logit_bias\": {}, "
@@ -97,7 +97,7 @@ static void test_empty_extras(void **state)
     json_decref(body);
 }
 
-static void test_lists(void **state)
+static void lists_are_read_whole(void **state)
 {
     json_t *body;
     srv_task t =
@@ -148,7 +148,7 @@ static void parameters_of_a_policy_are_fields(void **state)
     json_decref(body);
 }
 
-static void test_errors(void **state)
+static void errors_name_their_field(void **state)
 {
     bad("{\"n\": 0}", "n");
     bad("{\"n\": 1e300}", "n");
@@ -245,7 +245,7 @@ static void a_quality_is_what_was_calibrated_for_the_model(void **state)
     unlink(model);
 }
 
-static void test_no_object(void **state)
+static void a_body_must_be_an_object(void **state)
 {
     bad("", "");
     bad("7", "");
@@ -266,10 +266,13 @@ static void test_no_object(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_values),
-        cmocka_unit_test(test_empty_extras), cmocka_unit_test(test_lists),
-        cmocka_unit_test(parameters_of_a_policy_are_fields), cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_no_object),
+        cmocka_unit_test(fields_have_defaults),
+        cmocka_unit_test(fields_have_values),
+        cmocka_unit_test(what_asks_for_nothing_is_no_error),
+        cmocka_unit_test(lists_are_read_whole),
+        cmocka_unit_test(parameters_of_a_policy_are_fields),
+        cmocka_unit_test(errors_name_their_field),
+        cmocka_unit_test(a_body_must_be_an_object),
         cmocka_unit_test(a_nul_in_a_text_is_a_space),
         cmocka_unit_test(a_quality_is_what_was_calibrated_for_the_model),
     };

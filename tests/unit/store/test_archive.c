@@ -49,7 +49,7 @@ static sp_err count_copy(void *user, const sp_record *r)
     return SP_OK;
 }
 
-static void test_round_trip(void **state)
+static void an_archive_round_trips(void **state)
 {
     bench b;
     sp_archive_stats s;
@@ -71,7 +71,7 @@ static void test_round_trip(void **state)
     bench_end(&b);
 }
 
-static void test_another_namespace(void **state)
+static void another_namespace_is_refused(void **state)
 {
     bench b;
     sp_archive_stats s;
@@ -104,7 +104,7 @@ static void flip(const char *path, long at)
 }
 
 /* Damage is left out, or ends the import with an error; nothing wrong gets in. */
-static void test_damage(void **state)
+static void damage_is_left_out(void **state)
 {
     bench b;
     sp_archive_stats s;
@@ -131,7 +131,7 @@ static void test_damage(void **state)
     bench_end(&b);
 }
 
-static void test_truncated(void **state)
+static void a_truncated_archive_is_an_error(void **state)
 {
     bench b;
     sp_archive_stats s;
@@ -150,7 +150,7 @@ static void test_truncated(void **state)
     bench_end(&b);
 }
 
-static void test_files_that_cannot_be(void **state)
+static void files_that_cannot_be_are_refused(void **state)
 {
     bench b;
     sp_archive_stats s;
@@ -174,11 +174,11 @@ static void test_files_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_another_namespace),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_truncated),
-        cmocka_unit_test(test_files_that_cannot_be),
+        cmocka_unit_test(an_archive_round_trips),
+        cmocka_unit_test(another_namespace_is_refused),
+        cmocka_unit_test(damage_is_left_out),
+        cmocka_unit_test(a_truncated_archive_is_an_error),
+        cmocka_unit_test(files_that_cannot_be_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -122,7 +122,7 @@ static void check_copy(sp_tier *t, uint32_t number, copy_state *c)
     *c = (copy_state){.version = version};
 }
 
-static void test_kill(void **state)
+static void a_killed_writer_leaves_whole_copies(void **state)
 {
     const char *n = getenv("SPOLIA_CRASHES");
     const long n_kills = n ? atol(n) : 20;
@@ -161,6 +161,6 @@ static void test_kill(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kill)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_killed_writer_leaves_whole_copies)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,7 @@ static void write_file(const char *path, const void *data, size_t n)
 /* -- damage ---------------------------------------------------------------------------------- */
 
 /* Every part of a record: a flipped bit is a miss of exactly that copy, said once, and stays one. */
-static void test_flipped_bits_of_a_segment(void **state)
+static void a_flipped_bit_of_a_segment_is_a_miss(void **state)
 {
     char dir[128], path[600];
     sp_bytes file = {0};
@@ -105,7 +105,7 @@ static void test_flipped_bits_of_a_segment(void **state)
     remove_folder(dir);
 }
 
-static void test_truncated_segment(void **state)
+static void a_truncated_segment_is_a_miss(void **state)
 {
     char dir[128], path[600];
     make_folder(dir);
@@ -128,7 +128,7 @@ static void test_truncated_segment(void **state)
 }
 
 /* Every byte of the index: copies may be missing, none is wrong, and the tier opens. */
-static void test_flipped_bits_of_the_index(void **state)
+static void a_flipped_bit_of_the_index_is_no_wrong_copy(void **state)
 {
     char dir[128], path[600];
     sp_bytes file = {0};
@@ -166,7 +166,7 @@ static void test_flipped_bits_of_the_index(void **state)
 }
 
 /* Without its index a store is not lost: the segments tell what they hold. */
-static void test_lost_index(void **state)
+static void a_lost_index_is_rebuilt(void **state)
 {
     for (int way = 0; way < 3; way++) {
         char dir[128], path[600];
@@ -225,7 +225,7 @@ static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state
 }
 
 /* A line that a crash cut off is overwritten. */
-static void test_cut_off_index(void **state)
+static void a_cut_off_line_is_overwritten(void **state)
 {
     char dir[128], path[600];
     sp_bytes file = {0};
@@ -292,7 +292,7 @@ static void with_faults(const char *io, unsigned calls, int error, bool stays)
     }
 }
 
-static void test_failing_reads(void **state)
+static void failing_reads_are_misses(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
         with_faults(kinds[k], SP_CALL_READ, EIO, false);
@@ -301,7 +301,7 @@ static void test_failing_reads(void **state)
     }
 }
 
-static void test_failing_writes(void **state)
+static void failing_writes_leave_what_was_there(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
         with_faults(kinds[k], SP_CALL_WRITE, ENOSPC, false);
@@ -310,14 +310,14 @@ static void test_failing_writes(void **state)
     }
 }
 
-static void test_failing_syncs(void **state)
+static void failing_syncs_are_errors(void **state)
 {
     with_faults("threads", SP_CALL_SYNC, EIO, false);
     with_faults("threads", SP_CALL_SYNC, EIO, true);
 }
 
 /* Also while the tier opens. */
-static void test_open_with_faults(void **state)
+static void opening_may_fail_anywhere(void **state)
 {
     char dir[128];
     sp_tier *t = NULL;
@@ -336,7 +336,7 @@ static void test_open_with_faults(void **state)
 }
 
 /* The disk is full: files may not grow. */
-static void test_full_disk(void **state)
+static void a_full_disk_refuses_puts(void **state)
 {
     char dir[128];
     struct rlimit l;
@@ -360,7 +360,7 @@ static void test_full_disk(void **state)
     remove_folder(dir);
 }
 
-static void test_folder_removed(void **state)
+static void a_removed_folder_is_an_error(void **state)
 {
     char dir[128];
     sp_tier *t = NULL;
@@ -384,7 +384,7 @@ static void test_folder_removed(void **state)
     remove_folder(dir);
 }
 
-static void test_folder_that_cannot_be(void **state)
+static void a_folder_that_cannot_be_is_refused(void **state)
 {
     char dir[128], path[600];
     sp_tier *t = NULL;
@@ -400,7 +400,7 @@ static void test_folder_that_cannot_be(void **state)
     remove_folder(dir);
 }
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     char dir[128];
     sp_tier *t = NULL;
@@ -436,7 +436,7 @@ static void expect_byte(int fd)
 }
 
 /* The second process reads what the first puts, and is refused when it writes. */
-static void test_two_processes(void **state)
+static void a_second_process_reads_only(void **state)
 {
     char dir[128];
     int to_child[2], to_parent[2], status;
@@ -488,7 +488,7 @@ static void test_two_processes(void **state)
 }
 
 /* A reader keeps up with a writer that drops, replaces and moves copies all the time. */
-static void test_a_reader_of_a_busy_store(void **state)
+static void a_reader_keeps_up_with_a_writer(void **state)
 {
     char dir[128];
     int status, n_ok = 0;
@@ -566,7 +566,7 @@ static void *act_often(void *arg)
     return NULL;
 }
 
-static void test_many_threads(void **state)
+static void many_threads_may_use_a_tier(void **state)
 {
     enum { N = 6 };
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
@@ -621,23 +621,23 @@ static void a_segment_that_cannot_be_looked_at_is_kept(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_flipped_bits_of_a_segment),
-        cmocka_unit_test(test_truncated_segment),
-        cmocka_unit_test(test_flipped_bits_of_the_index),
-        cmocka_unit_test(test_lost_index),
+        cmocka_unit_test(a_flipped_bit_of_a_segment_is_a_miss),
+        cmocka_unit_test(a_truncated_segment_is_a_miss),
+        cmocka_unit_test(a_flipped_bit_of_the_index_is_no_wrong_copy),
+        cmocka_unit_test(a_lost_index_is_rebuilt),
         cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
-        cmocka_unit_test(test_cut_off_index),
-        cmocka_unit_test(test_failing_reads),
-        cmocka_unit_test(test_failing_writes),
-        cmocka_unit_test(test_failing_syncs),
-        cmocka_unit_test(test_open_with_faults),
-        cmocka_unit_test(test_full_disk),
-        cmocka_unit_test(test_folder_removed),
-        cmocka_unit_test(test_folder_that_cannot_be),
-        cmocka_unit_test(test_without_memory),
-        cmocka_unit_test(test_two_processes),
-        cmocka_unit_test(test_a_reader_of_a_busy_store),
-        cmocka_unit_test(test_many_threads),
+        cmocka_unit_test(a_cut_off_line_is_overwritten),
+        cmocka_unit_test(failing_reads_are_misses),
+        cmocka_unit_test(failing_writes_leave_what_was_there),
+        cmocka_unit_test(failing_syncs_are_errors),
+        cmocka_unit_test(opening_may_fail_anywhere),
+        cmocka_unit_test(a_full_disk_refuses_puts),
+        cmocka_unit_test(a_removed_folder_is_an_error),
+        cmocka_unit_test(a_folder_that_cannot_be_is_refused),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_second_process_reads_only),
+        cmocka_unit_test(a_reader_keeps_up_with_a_writer),
+        cmocka_unit_test(many_threads_may_use_a_tier),
         cmocka_unit_test(a_segment_that_cannot_be_looked_at_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,7 +49,7 @@ static void bench_end(bench *b)
 
 /* -- what was put comes back ---------------------------------------------------------------- */
 
-static void test_round_trip(void **state)
+static void a_copy_round_trips(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kinds); k++) {
         bench b;
@@ -72,7 +72,7 @@ static void test_round_trip(void **state)
     }
 }
 
-static void test_layer_ranges(void **state)
+static void ranges_of_layers_are_read(void **state)
 {
     bench b;
     noise c;
@@ -93,7 +93,7 @@ static void test_layer_ranges(void **state)
     bench_end(&b);
 }
 
-static void test_large_layers(void **state)
+static void large_layers_are_read_in_pieces(void **state)
 {
     enum { LAYERS = 3 };
     static const uint64_t sizes[] = {4096, 3 << 20, 9 << 20}; /* the last is larger than the arena */
@@ -135,7 +135,7 @@ static int count_listed(sp_tier *t)
     return l.n;
 }
 
-static void test_drop_and_list(void **state)
+static void dropped_copies_are_not_listed(void **state)
 {
     bench b;
     noise c;
@@ -154,7 +154,7 @@ static void test_drop_and_list(void **state)
     bench_end(&b);
 }
 
-static void test_refuses_what_cannot_be(void **state)
+static void what_cannot_be_is_refused(void **state)
 {
     bench b;
     noise c;
@@ -177,7 +177,7 @@ static void test_refuses_what_cannot_be(void **state)
     bench_end(&b);
 }
 
-static void test_namespaces_are_apart(void **state)
+static void namespaces_are_apart(void **state)
 {
     bench b;
     sp_tier *other;
@@ -211,7 +211,7 @@ static sp_err wait_at_gate(void *user, int layer, void *to)
     return noise_source(&g->c, layer, to);
 }
 
-static void test_cancel(void **state)
+static void a_canceled_operation_ends(void **state)
 {
     bench b;
     noise second;
@@ -271,7 +271,7 @@ static void note_dropped(void *user, const sp_tier_key *key)
     n_dropped++;
 }
 
-static void test_budget(void **state)
+static void the_budget_is_kept(void **state)
 {
     enum { BUDGET = 1 << 20, N = 160 };
     bench b;
@@ -314,7 +314,7 @@ static bool drop_copy_2(void *user, sp_tier_key *out)
 }
 
 /* A put leaves the reserve of the disk free; what is there is served, dropped and moved as ever. */
-static void test_a_reserve_stays_free(void **state)
+static void a_reserve_stays_free(void **state)
 {
     bench b;
     assert_true(bench_begin(&b, NULL));
@@ -353,7 +353,7 @@ static sp_err note_uses(void *user, const sp_tier_info *info)
 }
 
 /* The order of use and the counts are there after a restart; a read alone is no use by a request. */
-static void test_uses_last(void **state)
+static void the_order_of_use_outlives_a_restart(void **state)
 {
     bench b;
     assert_true(bench_begin(&b, NULL));
@@ -378,7 +378,7 @@ static void test_uses_last(void **state)
 }
 
 /* Trimming once is no budget: what was used longest ago goes, and later puts stay. */
-static void test_trim(void **state)
+static void trimming_drops_the_least_used(void **state)
 {
     bench b;
     assert_true(bench_begin(&b, NULL));
@@ -408,7 +408,7 @@ static void test_trim(void **state)
     bench_end(&b);
 }
 
-static void test_the_policy_chooses(void **state)
+static void the_policy_chooses_the_victim(void **state)
 {
     bench b;
     noise large;
@@ -430,7 +430,7 @@ static void test_the_policy_chooses(void **state)
 }
 
 /* Replaced and dropped copies leave dead space, which is reclaimed when nothing else is to do. */
-static void test_space_comes_back(void **state)
+static void space_comes_back(void **state)
 {
     bench b;
     assert_true(bench_begin(&b, NULL));
@@ -459,7 +459,7 @@ static void test_space_comes_back(void **state)
 }
 
 /* The index does not grow with history. */
-static void test_the_index_stays_short(void **state)
+static void the_index_stays_short(void **state)
 {
     bench b;
     char path[600];
@@ -501,7 +501,7 @@ static void *look_up(void *arg)
 }
 
 /* The file of a segment does not open: look-ups in memory do not wait for it. */
-static void test_a_look_up_does_not_wait_for_the_disk(void **state)
+static void a_look_up_does_not_wait_for_the_disk(void **state)
 {
     char dir[128], path[600];
     sp_tier *t, *reader;
@@ -545,21 +545,21 @@ static void test_a_look_up_does_not_wait_for_the_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_look_up_does_not_wait_for_the_disk),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_layer_ranges),
-        cmocka_unit_test(test_large_layers),
-        cmocka_unit_test(test_drop_and_list),
-        cmocka_unit_test(test_refuses_what_cannot_be),
-        cmocka_unit_test(test_namespaces_are_apart),
-        cmocka_unit_test(test_cancel),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_a_reserve_stays_free),
-        cmocka_unit_test(test_uses_last),
-        cmocka_unit_test(test_trim),
-        cmocka_unit_test(test_the_policy_chooses),
-        cmocka_unit_test(test_space_comes_back),
-        cmocka_unit_test(test_the_index_stays_short),
+        cmocka_unit_test(a_look_up_does_not_wait_for_the_disk),
+        cmocka_unit_test(a_copy_round_trips),
+        cmocka_unit_test(ranges_of_layers_are_read),
+        cmocka_unit_test(large_layers_are_read_in_pieces),
+        cmocka_unit_test(dropped_copies_are_not_listed),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(namespaces_are_apart),
+        cmocka_unit_test(a_canceled_operation_ends),
+        cmocka_unit_test(the_budget_is_kept),
+        cmocka_unit_test(a_reserve_stays_free),
+        cmocka_unit_test(the_order_of_use_outlives_a_restart),
+        cmocka_unit_test(trimming_drops_the_least_used),
+        cmocka_unit_test(the_policy_chooses_the_victim),
+        cmocka_unit_test(space_comes_back),
+        cmocka_unit_test(the_index_stays_short),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ static int64_t bytes_of(sp_tier *t, uint32_t number)
     return sp_host_tier_bytes(t, &c.record);
 }
 
-static void test_round_trip(void **state)
+static void a_copy_round_trips(void **state)
 {
     sp_tier *t = open_host(64 << 20, NULL);
     int64_t bytes = 0;
@@ -44,7 +44,7 @@ static void test_round_trip(void **state)
     sp_tier_close(t);
 }
 
-static void test_the_budget_is_kept(void **state)
+static void the_budget_is_kept(void **state)
 {
     sp_tier *t = open_host(10 * (64 << 10), NULL);
     for (uint32_t i = 0; i < 40; i++) {
@@ -62,7 +62,7 @@ static void test_the_budget_is_kept(void **state)
     assert_int_equal(sp_host_tier_open(&(sp_host_tier_opts){0}, &t), SP_E_ARG);
 }
 
-static void test_a_source_that_fails_leaves_the_older_copy(void **state)
+static void a_source_that_fails_leaves_the_older_copy(void **state)
 {
     sp_tier *t = open_host(1 << 20, NULL);
     noise c;
@@ -112,7 +112,7 @@ static sp_err check_half(void *user, int layer, const void *from)
                                                               : sp_fail(SP_E_LIMIT, "wrong");
 }
 
-static void test_packing(void **state)
+static void packed_copies_are_unpacked(void **state)
 {
     const sp_host_packing packing = {
         .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
@@ -161,7 +161,7 @@ static sp_err check_with_notes(void *user, int layer, const void *from)
                : sp_fail(SP_E_LIMIT, "wrong notes");
 }
 
-static void test_notes_come_back_whole(void **state)
+static void notes_come_back_whole(void **state)
 {
     const sp_host_packing packing = {
         .name = "half", .wants = wants_even, .packed_bytes = half, .pack = pack, .unpack = unpack};
@@ -231,7 +231,7 @@ static void *work(void *arg)
     return NULL;
 }
 
-static void test_put_get_drop_and_cancel_at_once(void **state)
+static void put_get_drop_and_cancel_at_once(void **state)
 {
     sp_tier *t = open_host(6 * (64 << 10), NULL); /* so that puts drop copies that are being read */
     worker w[THREADS];
@@ -254,12 +254,12 @@ static void test_put_get_drop_and_cancel_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_the_budget_is_kept),
-        cmocka_unit_test(test_a_source_that_fails_leaves_the_older_copy),
-        cmocka_unit_test(test_packing),
-        cmocka_unit_test(test_notes_come_back_whole),
-        cmocka_unit_test(test_put_get_drop_and_cancel_at_once),
+        cmocka_unit_test(a_copy_round_trips),
+        cmocka_unit_test(the_budget_is_kept),
+        cmocka_unit_test(a_source_that_fails_leaves_the_older_copy),
+        cmocka_unit_test(packed_copies_are_unpacked),
+        cmocka_unit_test(notes_come_back_whole),
+        cmocka_unit_test(put_get_drop_and_cancel_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,7 @@
 
 /* -- what was put comes back ----------------------------------------------------------------- */
 
-static void test_round_trip(void **state)
+static void a_move_round_trips(void **state)
 {
     static const int32_t sizes[] = {1, 15, 16, 17, 64, 100};
     for (size_t t = 0; t < SP_COUNT(kv_types); t++) {
@@ -36,7 +36,7 @@ static void test_round_trip(void **state)
     }
 }
 
-static void test_scattered_blocks(void **state)
+static void scattered_blocks_are_moved(void **state)
 {
     bench b;
     chunk c, gap;
@@ -53,7 +53,7 @@ static void test_scattered_blocks(void **state)
     bench_end(&b);
 }
 
-static void test_plain_and_fused_live_side_by_side(void **state)
+static void plain_and_fused_live_side_by_side(void **state)
 {
     bench b;
     chunk c;
@@ -80,7 +80,7 @@ static sp_err has_facts(void *user, const sp_tier_info *info)
 }
 
 /* What was measured of a copy is with it after a restart, and the index tells of it. */
-static void test_what_was_measured_comes_back(void **state)
+static void what_was_measured_comes_back(void **state)
 {
     bench b;
     chunk c;
@@ -133,7 +133,7 @@ static int64_t bytes_in(const char *dir, const sp_digest *in)
 }
 
 /* The budget is the folder's: what another namespace has in it is not there for this one. */
-static void test_the_budget_of_a_folder(void **state)
+static void the_budget_is_the_folders(void **state)
 {
     bench b;
     chunk c;
@@ -159,7 +159,7 @@ static void test_the_budget_of_a_folder(void **state)
     bench_end(&b);
 }
 
-static void test_a_newer_copy_takes_the_place(void **state)
+static void a_newer_copy_takes_the_place(void **state)
 {
     bench b;
     chunk c;
@@ -174,7 +174,7 @@ static void test_a_newer_copy_takes_the_place(void **state)
     bench_end(&b);
 }
 
-static void test_each_head_has_its_copy(void **state)
+static void each_head_has_its_copy(void **state)
 {
     bench b;
     chunk c;
@@ -207,7 +207,7 @@ static void test_each_head_has_its_copy(void **state)
     bench_end(&b);
 }
 
-static void test_remove_and_retain(void **state)
+static void removed_copies_are_gone(void **state)
 {
     bench b;
     chunk c[6];
@@ -241,7 +241,7 @@ static int64_t retain(bench *b, const chunk *chunks, int n)
     return n_gone;
 }
 
-static void test_retain_deletes_what_is_not_wanted(void **state)
+static void retain_deletes_what_is_not_wanted(void **state)
 {
     enum { N = 90 }; /* the set of names doubles once */
     static chunk c[N];
@@ -288,7 +288,7 @@ static bool elsewhere(const sp_others *o, const chunk *c, const chunk *head, con
                                                 .n_kinds = SP_COPY_FUSED + 1});
 }
 
-static void test_known_to_another_model(void **state)
+static void a_copy_of_another_model_is_recognised(void **state)
 {
     static const sp_digest third = {{0x5c, 1}};
     bench b;
@@ -329,7 +329,7 @@ static void test_known_to_another_model(void **state)
 
 /* Keys and values go through copies: the host never touches the pool's memory, in runs of blocks
  * nor in single ones. */
-static void test_on_a_far_device(void **state)
+static void moves_work_on_a_far_device(void **state)
 {
     for (size_t k = 0; k < SP_COUNT(kv_types); k++) {
         sp_device *d = NULL;
@@ -353,7 +353,7 @@ static void test_on_a_far_device(void **state)
     }
 }
 
-static void test_another_shape(void **state)
+static void another_shape_is_a_miss(void **state)
 {
     bench b;
     chunk c;
@@ -381,7 +381,7 @@ static void test_another_shape(void **state)
 
 /* -- out of memory --------------------------------------------------------------------------- */
 
-static void test_without_memory(void **state)
+static void every_allocation_may_fail(void **state)
 {
     bench b;
     chunk c;
@@ -407,19 +407,19 @@ static void test_without_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_scattered_blocks),
-        cmocka_unit_test(test_plain_and_fused_live_side_by_side),
-        cmocka_unit_test(test_what_was_measured_comes_back),
-        cmocka_unit_test(test_the_budget_of_a_folder),
-        cmocka_unit_test(test_a_newer_copy_takes_the_place),
-        cmocka_unit_test(test_each_head_has_its_copy),
-        cmocka_unit_test(test_remove_and_retain),
-        cmocka_unit_test(test_retain_deletes_what_is_not_wanted),
-        cmocka_unit_test(test_known_to_another_model),
-        cmocka_unit_test(test_on_a_far_device),
-        cmocka_unit_test(test_another_shape),
-        cmocka_unit_test(test_without_memory),
+        cmocka_unit_test(a_move_round_trips),
+        cmocka_unit_test(scattered_blocks_are_moved),
+        cmocka_unit_test(plain_and_fused_live_side_by_side),
+        cmocka_unit_test(what_was_measured_comes_back),
+        cmocka_unit_test(the_budget_is_the_folders),
+        cmocka_unit_test(a_newer_copy_takes_the_place),
+        cmocka_unit_test(each_head_has_its_copy),
+        cmocka_unit_test(removed_copies_are_gone),
+        cmocka_unit_test(retain_deletes_what_is_not_wanted),
+        cmocka_unit_test(a_copy_of_another_model_is_recognised),
+        cmocka_unit_test(moves_work_on_a_far_device),
+        cmocka_unit_test(another_shape_is_a_miss),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

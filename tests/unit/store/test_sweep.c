@@ -104,7 +104,7 @@ static sp_err erase(bench *b, const sp_digest *ids, size_t n, int64_t *n_gone)
                         n_gone);
 }
 
-static void test_nothing_is_left(void **state)
+static void nothing_of_a_swept_copy_is_left(void **state)
 {
     bench b;
     int64_t n_gone = 0;
@@ -129,7 +129,7 @@ static void test_nothing_is_left(void **state)
     bench_end(&b);
 }
 
-static void test_the_others_stay(void **state)
+static void the_other_copies_stay(void **state)
 {
     bench b;
     bench_begin(&b);
@@ -147,7 +147,7 @@ static void test_the_others_stay(void **state)
     bench_end(&b);
 }
 
-static void test_it_stays_gone_without_the_index(void **state)
+static void it_stays_gone_without_the_index(void **state)
 {
     bench b;
     char index[600];
@@ -166,7 +166,7 @@ static void test_it_stays_gone_without_the_index(void **state)
 /* -- headers that cannot be read ------------------------------------------------------------ */
 
 /* A read that fails once is an error of the sweep, and the copy stays: the next sweep finds it. */
-static void test_a_header_that_cannot_be_read_is_an_error(void **state)
+static void a_header_that_cannot_be_read_is_an_error(void **state)
 {
     for (int all_or_none = 0; all_or_none < 2; all_or_none++) {
         bench b;
@@ -190,7 +190,7 @@ static void test_a_header_that_cannot_be_read_is_an_error(void **state)
 }
 
 /* A damaged header is a miss for everyone, and nothing of its copy is left. */
-static void test_a_damaged_header_is_erased(void **state)
+static void a_damaged_header_is_erased(void **state)
 {
     bench b;
     char path[600];
@@ -227,7 +227,7 @@ static sp_err wait_at(void *user, const sp_tier_info *info)
 }
 
 /* Whoever waits for a sweep may leave; it ends when the tier answers, and frees itself. */
-static void test_a_sweep_may_be_left(void **state)
+static void a_sweep_may_be_left(void **state)
 {
     bench b;
     sp_sweep *sweep;
@@ -257,12 +257,12 @@ static void test_a_sweep_may_be_left(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_nothing_is_left),
-        cmocka_unit_test(test_the_others_stay),
-        cmocka_unit_test(test_it_stays_gone_without_the_index),
-        cmocka_unit_test(test_a_header_that_cannot_be_read_is_an_error),
-        cmocka_unit_test(test_a_damaged_header_is_erased),
-        cmocka_unit_test(test_a_sweep_may_be_left),
+        cmocka_unit_test(nothing_of_a_swept_copy_is_left),
+        cmocka_unit_test(the_other_copies_stay),
+        cmocka_unit_test(it_stays_gone_without_the_index),
+        cmocka_unit_test(a_header_that_cannot_be_read_is_an_error),
+        cmocka_unit_test(a_damaged_header_is_erased),
+        cmocka_unit_test(a_sweep_may_be_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
