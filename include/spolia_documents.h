@@ -150,10 +150,10 @@ typedef struct sp_documents_repaired {
     int64_t n_saved, n_lost;
 } sp_documents_repaired;
 
-/* sp_documents_repair -- of a damaged file of registered documents (sp_documents_opts.path), which no process has open:
- * documents that can be read whole move to a new file of this name, and the damaged one is kept as "<path>.damaged".
- * Copies of the others are erased by the first sp_documents_tick, as far as their chunks can be read.
- * sp_documents_rebuild: the new file has no documents, whatever can be read. `lost` may be NULL.
+/* sp_documents_repair -- of a damaged file of registered documents (sp_documents_opts.path), which no process has
+ * open: documents that can be read whole move to a new file of this name, and the damaged one is kept as
+ * "<path>.damaged". Copies of the others are erased by the first sp_documents_tick, as far as their chunks can be
+ * read. sp_documents_rebuild: the new file has no documents, whatever can be read. `lost` may be NULL.
  * Errors: SP_E_NOTFOUND, SP_E_IO, SP_E_NOMEM; SP_E_FORMAT: nothing can be read (repair). */
 SP_API sp_err sp_documents_repair(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out);
 SP_API sp_err sp_documents_rebuild(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out);

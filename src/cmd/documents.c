@@ -45,8 +45,9 @@ static void print_sum(const char *path, const sp_documents_repaired *sum, json_t
     if (sum->was_whole)
         puts(": nothing is damaged");
     else
-        printf(": %" PRId64 " documents, %" PRId64 " lost; the file as it was is kept beside it, with .damaged after its "
-               "name: delete it when nothing more is needed of it\n", sum->n_saved, sum->n_lost);
+        printf(": %" PRId64 " documents saved, %" PRId64 " lost; the damaged file is kept beside it, as .damaged: "
+               "delete it when you need nothing more of it\n",
+               sum->n_saved, sum->n_lost);
 }
 
 static int run(int argc, char **argv, const opt_usage *usage, change *fn)

@@ -188,7 +188,6 @@ sp_err sp_plan_bind(sp_plan *p) SP_MUST_CHECK;
 sp_err sp_plan_check(const sp_plan *p) SP_MUST_CHECK;
 
 /* sp_plan_seal_done -- todo tokens before `upto` are computed, those before `from` were so before: blocks that are
- * full
  * full of them are sealed. Blocks that several spans share stay open. */
 void sp_plan_seal_done(sp_plan *p, int from, int upto);
 

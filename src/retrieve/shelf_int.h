@@ -30,8 +30,8 @@ struct sp_shelf {
 /* sp_shelf_enter -- waits for the connection, first come first served; sp_shelf_leave gives it back. */
 void sp_shelf_enter(sp_shelf *s);
 void sp_shelf_leave(sp_shelf *s);
-/* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED where nothing can be written. sp_shelf_end commits it, or rolls it back after an
- * error, and leaves. */
+/* sp_shelf_begin -- enters and begins a transaction; SP_E_UNSUPPORTED where nothing can be written. sp_shelf_end
+ * commits it, or rolls it back after an error, and leaves. */
 sp_err sp_shelf_begin(sp_shelf *s) SP_MUST_CHECK;
 sp_err sp_shelf_end(sp_shelf *s, sp_err err) SP_MUST_CHECK;
 

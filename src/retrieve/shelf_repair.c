@@ -2,9 +2,10 @@
  *
  *   FILE --> FILE.repaired, document after document --> FILE.damaged (the old one), FILE (the new one)
  *
- * A document is saved when all of its chunks are: they are numbered without a gap, have the content ids of their size and valid UTF-8,
- * and the indices over these know no more of them. One that is not is named, and its readable chunks are doomed, so
- * that its copies are erased. Rows are read by their keys, so what is damaged between them is passed over. */
+ * A document is saved when all of its chunks are: they are numbered without a gap, have the content ids of their size
+ * and valid UTF-8, and the indices over these know no more of them. One that is not is named, and its readable chunks
+ * are doomed, so that its copies are erased. Rows are read by their keys, so what is damaged between them is passed
+ * over. */
 #include "retrieve/shelf_int.h"
 #include "retrieve/text.h"
 
@@ -54,10 +55,10 @@ static bool is_text(sqlite3_stmt *q, int column)
 static bool copy_columns(sqlite3_stmt *from, sqlite3_stmt *to, int n, const char *types)
 {
     for (int i = 0; i < n; i++) {
-        const int type = sqlite3_column_type(from, i);
+        const int type = sqlite3_column_type(from, i), n_bytes = sqlite3_column_bytes(from, i);
         const bool good = types[i] == 'i'   ? type == SQLITE_INTEGER
                           : types[i] == 't' ? type == SQLITE_TEXT && is_text(from, i)
-                                            : type == SQLITE_BLOB && sqlite3_column_bytes(from, i) == sizeof(sp_digest);
+                                            : type == SQLITE_BLOB && n_bytes == sizeof(sp_digest);
         if (!good || sqlite3_bind_value(to, i + 1, sqlite3_column_value(from, i)) != SQLITE_OK) return false;
     }
     return true;
@@ -102,7 +103,8 @@ static void name(repair *r, const char *id, const char *title)
 static sp_err copy_document(repair *r, int64_t row)
 {
     enum { DOOMED = 7 };
-    const char *id = (const char *)sqlite3_column_text(r->next, 2), *title = (const char *)sqlite3_column_text(r->next, 3);
+    const char *id = (const char *)sqlite3_column_text(r->next, 2);
+    const char *title = (const char *)sqlite3_column_text(r->next, 3);
     const bool live = sqlite3_column_int(r->next, DOOMED) == SP_SHELF_LIVE;
     bool good = copy_columns(r->next, r->put, DOOMED + 1, "itttiiii");
     if (!good || !live || !r->o->save) sqlite3_bind_int(r->put, DOOMED + 1, SP_SHELF_DOOMED);
@@ -128,8 +130,8 @@ static int64_t find_last(sqlite3 *db)
 {
     sqlite3_stmt *q = NULL;
     int64_t last = 0;
-    if (sqlite3_prepare_v2(db, "SELECT seq FROM sqlite_sequence WHERE name = 'documents'", -1, &q, NULL) == SQLITE_OK &&
-        sqlite3_step(q) == SQLITE_ROW)
+    static const char sql[] = "SELECT seq FROM sqlite_sequence WHERE name = 'documents'";
+    if (sqlite3_prepare_v2(db, sql, -1, &q, NULL) == SQLITE_OK && sqlite3_step(q) == SQLITE_ROW)
         last = sqlite3_column_int64(q, 0);
     sqlite3_finalize(q);
     return last;
@@ -232,7 +234,8 @@ static sp_err prepare(repair *r)
         return SP_OK;
     if (!r->o->save) return SP_OK;
     return sp_fail(SP_E_FORMAT,
-                   "%s: %s: nothing in it can be read; spolia documents rebuild %s begins a new file and keeps this one",
+                   "%s: %s: nothing in it can be read; spolia documents rebuild %s begins a new file and keeps "
+                   "this one",
                    r->path, sqlite3_errmsg(r->from), r->path);
 }
 

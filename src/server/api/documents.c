@@ -271,7 +271,7 @@ static srv_sent put(query *q, srv_upload *u, srv_fields *f)
 static srv_sent refuse_change(const srv_call *call)
 {
     return srv_reply_error(call->connection, 409, NULL, "store_read_only",
-                           "registered documents are on a file system that is read-only: they can be read, not changed");
+                           "registered documents are on a read-only file system: they can be read, not changed");
 }
 
 static srv_sent register_document(srv_call *call)
