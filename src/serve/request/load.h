@@ -4,7 +4,6 @@
  *   serve/tiers/loads.c     a load: tries the tiers, times out, ends in the ledger   (serve/tiers/tiers.h)
  *   serve/tiers/tiers.c     the tiers there are, and which is the highest that has a copy
  *   serve/tiers/swap.c      the key of a copy in a tier: sp_tiers_move_of
- *   serve/tiers/remote.c    whether the remote tier is slower than computing; what others have put there
  *   cache/                  ledger_tiers.c: FREE -> LOADING -> READY, with blocks, for which others may leave
  *   store/moves.c           header and layers between a tier and blocks              (store/moves.h)
  *   store/record.c          the header of a copy; store/notes.c: what is kept beside its keys

@@ -20,7 +20,11 @@
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
 
-enum { TRIES = 3, LEAST_LATE_US = 20000 /* a load that is on its way is worth this wait */ };
+enum {
+    TRIES = 3,
+    LEAST_LATE_US = 20000, /* a load that is on its way is worth this wait */
+    RETRY_US = 30000000,   /* a tier that was slower than computing is tried again */
+};
 
 struct sp_load {
     sp_move move; /* first */
@@ -143,6 +147,17 @@ static double bytes_of(const sp_move *m, int n_layers)
 static double all_bytes(const sp_tiers *t, int32_t n)
 {
     return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
+}
+
+/* is_slow -- loading so many bytes from the remote tier is expected to take longer than computing the copy did; now
+ * and then false, so that its speed is measured again. */
+static bool is_slow(sp_level *l, const sp_copy *c, double bytes)
+{
+    const double cost_us = (double)c->facts.cost_us;
+    if (l->place != SP_AT_REMOTE || cost_us <= 0 || bytes * l->byte_us < cost_us) return false;
+    if (sp_clock_us() - l->slow_us < RETRY_US) return true;
+    l->slow_us = sp_clock_us();
+    return false;
 }
 
 double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
@@ -361,7 +376,7 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     sp_err err = SP_OK;
     sp_level *from = sp_tiers_highest(t, key->copy);
     if (from && from->n_abandoned) err = sp_fail(SP_E_IO, "a tier does not answer");
-    if (err == SP_OK && from && sp_tiers_is_slow(from, key->copy, all_bytes(t, key->seg->n), sp_clock_us()))
+    if (err == SP_OK && from && is_slow(from, key->copy, all_bytes(t, key->seg->n)))
         err = sp_fail(SP_E_IO, "the %s tier is slower than computing", sp_tier_name(from->tier));
     if (err == SP_OK) err = sp_ledger_load_begin(t->ledger, key->copy, key->seg, spare);
     if (err != SP_OK) {

@@ -2,7 +2,7 @@
  *
  *   news   what others have put becomes FREE copies of the ledger, which a look-up finds as it finds those on disk
  *   share  a READY plain or fused copy is put, once for all processes: pinned until that is over
- *   load   as from every tier (loads.c), unless computing would be sooner, by what loads and computing took
+ *   load   as from every tier, unless computing would be sooner (loads.c)
  *
  * Puts end by themselves, whatever the server does (store/remote/tier.h I2), so nothing here expires. */
 #include <stdio.h>
@@ -15,7 +15,6 @@
 enum {
     MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
     KEY_BYTES = 64,      /* of the key file, at most */
-    RETRY_US = 30000000, /* a tier that was slower than computing is measured again */
 };
 
 struct sp_share {
@@ -87,18 +86,6 @@ void sp_tiers_hear(sp_tiers *t)
 {
     if (sp_tiers_remote(t) && sp_remote_tier_news(sp_tiers_remote(t), adopt, t) != SP_OK)
         sp_log(SP_LOG_WARN, "copies of the remote tier stay unknown: %s", sp_error_detail());
-}
-
-/* -- loading ------------------------------------------------------------------------------------------- */
-
-bool sp_tiers_is_slow(sp_level *l, const sp_copy *c, double bytes, int64_t now_us)
-{
-    if (l->place != SP_AT_REMOTE || l->byte_us == 0 || c->facts.cost_us <= 0) return false;
-    if (bytes * l->byte_us < (double)c->facts.cost_us || now_us - l->slow_us > RETRY_US) {
-        l->slow_us = now_us;
-        return false;
-    }
-    return true;
 }
 
 /* -- sharing ------------------------------------------------------------------------------------------- */

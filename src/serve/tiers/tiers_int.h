@@ -21,7 +21,7 @@ typedef struct sp_level {
     sp_tier *tier;   /* NULL: none */
     int n_abandoned; /* loads that have timed out, and are not over: it does not answer */
     double byte_us;  /* time that reading a byte took lately; 0: not known */
-    int64_t slow_us; /* remote.c: when a load from there was last begun */
+    int64_t slow_us; /* loads.c: when one from there was last begun although it was slow */
 } sp_level;
 
 enum { SP_LEVELS = 3 }; /* tiers.c */
@@ -113,9 +113,6 @@ void sp_tiers_cancel_erased(sp_tiers *t);
 sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) SP_MUST_CHECK;
 /* sp_tiers_hear -- the ledger learns what others have put. */
 void sp_tiers_hear(sp_tiers *t);
-/* sp_tiers_is_slow -- loading so many bytes is expected to take longer than computing the copy did; from time to time
- * false, so that the speed is measured again. */
-bool sp_tiers_is_slow(sp_level *l, const sp_copy *c, double bytes, int64_t now_us);
 /* sp_tiers_cancel_shares -- all of them; sp_tiers_cancel_erased_shares: those of what is being erased. */
 void sp_tiers_cancel_shares(sp_tiers *t);
 void sp_tiers_cancel_erased_shares(sp_tiers *t);
