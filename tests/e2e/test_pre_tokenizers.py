@@ -57,9 +57,13 @@ STEPS = {  # name in GGUF files: the steps
                   r"[\p{P}!-/:-@\[-`{-~]", CLASSIC],
     "minicpm5": [r"\p{N}{1,3}", modern(r"\p{N}+")],
     "laguna": [r"[^\n]+|[\n]+", modern(r"\p{N}")],
+    "tiny_aya": [r"\d{1,3}(?=(?:\d{3})*\b)", cased(S + "?", r"\p{N}{1,3}")],
+    "cohere2moe": [r"\d{1,3}(?=(?:\d{3})*\b)", cased(S + "?", r"\p{N}{1,3}")],
+    "ufakzeka": [modern(r"\p{N}", start="")], "hy_v4": [], "talkie": [cased(S + "?", r"\p{N}{1,3}")],
     # The engine of the library has the intersection of classes that Kimi's pattern needs.
     "kimi-k2": [r"[\p{Han}]+|" + cased(S + "?", r"\p{N}{1,3}", r"&&[^\p{Han}]").replace("[\\r\\n/]*", "[\\r\\n]*")],
 }
+STEPS["hy_v4"] = STEPS["deepseek-v3"]
 IGNORE_MERGES = {"llama-bpe", "tekken", "minicpm5"}
 
 COMMON = list("aaaeeiostnrlABCD.,!?'\"()-/$+<=>^~|`:;#@") + [" "] * 12 + list("\n\n\r\t0123456789")

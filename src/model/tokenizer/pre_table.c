@@ -102,6 +102,8 @@ static const struct pattern {
           CASED(S "?", DIGIT)}},
     [SP_PRE_MINICPM5] = {"minicpm5", {THREE, MODERN(DIGITS)}},
     [SP_PRE_LAGUNA] = {"laguna", {"[^\\n]+|[\\n]+", MODERN(DIGIT)}},
+    [SP_PRE_TINY_AYA] = {"tiny_aya", {"\\d{1,3}(?=(?:\\d{3})*\\b)", CASED(S "?", THREE)}},
+    [SP_PRE_UFAKZEKA] = {"ufakzeka", {WORD "|" DIGIT "|" SYMBOLS "|" ENDINGS}},
 };
 
 /* Names that converters write. */
@@ -158,6 +160,7 @@ static const sp_pre_row rows[] = {
     {"deepseek-v3", SP_PRE_DEEPSEEK3},
     {"hunyuan-dense", SP_PRE_DEEPSEEK3},
     {"joyai-llm", SP_PRE_DEEPSEEK3},
+    {"hy_v4", SP_PRE_DEEPSEEK3},
     {"poro-chat", SP_PRE_PORO},
     {"bloom", SP_PRE_PORO},
     {"gpt3-finnish", SP_PRE_PORO},
@@ -166,6 +169,7 @@ static const sp_pre_row rows[] = {
     {"gpt-4o", SP_PRE_GPT4O},
     {"llama4", SP_PRE_GPT4O},
     {"kanana2", SP_PRE_GPT4O},
+    {"talkie", SP_PRE_GPT4O},
     {"minimax-m2", SP_PRE_GPT4O},
     {"kimi-k2", SP_PRE_KIMI},
     {"superbpe", SP_PRE_SUPERBPE},
@@ -178,6 +182,9 @@ static const sp_pre_row rows[] = {
     {"youtu", SP_PRE_YOUTU, true},
     {"minicpm5", SP_PRE_MINICPM5, true},
     {"laguna", SP_PRE_LAGUNA},
+    {"tiny_aya", SP_PRE_TINY_AYA},
+    {"cohere2moe", SP_PRE_TINY_AYA},
+    {"ufakzeka", SP_PRE_UFAKZEKA},
 };
 
 /* -- look-up --------------------------------------------------------------------------------- */

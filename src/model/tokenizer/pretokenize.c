@@ -24,6 +24,10 @@
     "\\x09-\\x0D\\x20\\x{85}\\x{A0}\\x{1680}\\x{2000}-\\x{200A}"                                   \
     "\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 
+/* What those engines count as part of a word, for \b, which the table has after digits only. */
+#define WORD_CHARACTER                                                                             \
+    "[\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{B2}\\x{B3}\\x{B9}\\x{BC}-\\x{BE}]"
+
 #define WINDOW_BYTES ((size_t)4096) /* text to match again after a match hit a limit */
 
 typedef struct step {
@@ -53,6 +57,8 @@ static sp_err translate(const char *regex, sp_bytes *out)
         if (strncmp(p, "p{Han}", 6) == 0) {
             SP_TRY(sp_bytes_addf(out, "\\p{sc:Han}"));
             p += 5;
+        } else if (*p == 'b') {
+            SP_TRY(sp_bytes_addf(out, "(?!%s)", WORD_CHARACTER));
         } else if (*p == 's' || *p == 'S') {
             SP_TRY(sp_bytes_addf(out, *p == 'S' ? "[^%s]" : in_class ? "%s" : "[%s]", SPACES));
         } else {

@@ -39,6 +39,8 @@ typedef enum sp_pre_tokenizer {
     SP_PRE_YOUTU,
     SP_PRE_MINICPM5,
     SP_PRE_LAGUNA,
+    SP_PRE_TINY_AYA,
+    SP_PRE_UFAKZEKA,
     SP_PRE_N,
 } sp_pre_tokenizer;
 
