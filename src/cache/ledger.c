@@ -336,6 +336,31 @@ void sp_ledger_lose_pinned(sp_ledger *l)
     }
 }
 
+static bool has_block(const sp_copy *c, uint32_t block)
+{
+    const uint32_t *blocks = c->base ? c->patch_blocks : c->blocks;
+    for (int32_t i = 0; i < sp_copy_n_own_blocks(c); i++)
+        if (blocks[i] == block) return true;
+    return c->base && has_block(c->base, block);
+}
+
+static bool reads_block(const sp_copy *c, uint32_t block)
+{
+    for (; c; c = c->parent)
+        if (c->state == SP_COPY_READY && has_block(c, block)) return true;
+    return false;
+}
+
+void sp_ledger_lose_block(sp_ledger *l, uint32_t block)
+{
+    for (size_t i = 0; i < l->all.n;) {
+        sp_copy *c = l->all.v[i++];
+        if (!sp_copy_evictable(c) || !reads_block(c, block)) continue;
+        sp_ledger_become_free(l, c);
+        i = 0; /* what it continued or patched may go now */
+    }
+}
+
 void sp_ledger_clear(sp_ledger *l)
 {
     sp_ledger_lose_device(l);

@@ -204,6 +204,9 @@ void sp_ledger_clear(sp_ledger *l);
 /* sp_ledger_lose_device -- the device's memory is lost: every copy that is not pinned becomes FREE,
  * without a chance to be written. */
 void sp_ledger_lose_device(sp_ledger *l);
+/* sp_ledger_lose_block -- the bytes of a block of the pool are lost: unpinned copies that read it, and those that
+ * continue or patch them, become FREE. Cost: O(blocks of all copies). */
+void sp_ledger_lose_block(sp_ledger *l, uint32_t block);
 /* sp_ledger_lose_pinned -- the same of pinned copies, too. Pre: nobody reads them, and none is LOADING. */
 void sp_ledger_lose_pinned(sp_ledger *l);
 /* sp_ledger_drop -- the copy is gone from the device and from all lists; what lower tiers have of it is

@@ -18,7 +18,7 @@
  * reads from the file only what the steps before did not read.
  *
  * A read that fails, or whose checksum is wrong, is repeated; when that fails too, the step ends with
- * SP_E_IO. No token is computed from bytes that did not arrive.
+ * SP_E_IO, and sp_offload_take_damage says which block is lost. No token is computed from bytes that did not arrive.
  *
  * Thread: the engine's, but for the file's reader and writer inside. */
 #ifndef SP_ENGINE_OFFLOAD_OFFLOAD_H
@@ -100,6 +100,9 @@ sp_err sp_offload_window(sp_offload *o, int layer, const uint32_t *blocks, int64
 void sp_offload_window_drop(sp_offload *o);
 /* sp_offload_bring_back -- blocks are near again, in all layers. Errors: SP_E_IO. */
 sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;
+
+/* sp_offload_take_damage -- whether a read of an away block has failed for good since the last call; *block: which. */
+bool sp_offload_take_damage(sp_offload *o, uint32_t *block);
 
 /* sp_offload_leave -- writes sealed near blocks now and waits; for benchmarks and tests. */
 sp_err sp_offload_leave(sp_offload *o, const uint32_t *blocks, int64_t n) SP_MUST_CHECK;

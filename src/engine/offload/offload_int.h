@@ -84,6 +84,7 @@ struct sp_offload {
     sp_arrivals *arrivals; /* [L] */
     uint32_t epoch;
     bool waited;
+    int64_t damaged; /* 1 + a block that could not be read; 0: none */
     _Atomic bool stale_seats; /* a record of the file was overwritten */
 
     size_t resident_bytes;

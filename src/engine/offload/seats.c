@@ -259,6 +259,7 @@ static sp_err read_again(sp_offload *o, int layer, sp_pending p)
                                   .n_rows = 1,
                                   .n_cols = 1,
                                   .at = bytes_of(o, layer, p.kv_head, p.seat)});
+    if (err != SP_OK) o->damaged = 1 + (int64_t)s->block;
     if (err != SP_OK) *s = (sp_seat){0}; /* I4 */
     return err;
 }

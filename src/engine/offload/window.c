@@ -20,18 +20,39 @@ static bool is_missing(const sp_offload *o, uint32_t block)
            !o->is_resident[o->window.layer];
 }
 
+bool sp_offload_take_damage(sp_offload *o, uint32_t *block)
+{
+    if (!o->damaged) return false;
+    *block = (uint32_t)(o->damaged - 1);
+    o->damaged = 0;
+    return true;
+}
+
+/* read_run -- after a failure one by one, to know which block cannot be read. */
+static sp_err read_run(sp_offload *o, sp_kv_run run)
+{
+    sp_pages_run from = sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, run.layer, run.first));
+    sp_err err = sp_pages_read(o->pages, &from);
+    for (int32_t i = 0; err != SP_OK && i < run.n; i++) {
+        const sp_kv_run one = {run.layer, run.first + (uint32_t)i, 1};
+        from = sp_offload_run(o, one, sp_kv_pool_bytes_at(o->pool, one.layer, one.first));
+        if (sp_pages_read(o->pages, &from) == SP_OK) continue;
+        o->damaged = 1 + (int64_t)one.first;
+        return err;
+    }
+    return SP_OK;
+}
+
 /* load_run -- n neighbours. */
 static sp_err load_run(sp_offload *o, sp_kv_run run)
 {
     sp_window *w = &o->window;
-    const sp_pages_run from =
-        sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, run.layer, run.first));
     for (int32_t i = 0; i < run.n; i++) { /* first, so that a failure drops them too */
         w->blocks[w->n++] = run.first + (uint32_t)i;
         w->is_in[run.first + (uint32_t)i] = 1;
     }
     o->stats.n_windowed += run.n;
-    return sp_pages_read(o->pages, &from);
+    return read_run(o, run);
 }
 
 /* make_room -- for n more blocks: seats give way to a window, but for those of its layer: lists of
@@ -82,10 +103,7 @@ sp_err sp_offload_bring_back(sp_offload *o, const uint32_t *blocks, int64_t n)
     for (int64_t i = 0; i < n; i++) {
         if (!sp_kv_is_away(o->pool, blocks[i])) continue;
         for (int l = 0; l < o->shape.n_layers; l++) {
-            const sp_kv_run run = {.layer = l, .first = blocks[i], .n = 1};
-            const sp_pages_run from =
-                sp_offload_run(o, run, sp_kv_pool_bytes_at(o->pool, l, blocks[i]));
-            SP_TRY(sp_pages_read(o->pages, &from));
+            SP_TRY(read_run(o, (sp_kv_run){.layer = l, .first = blocks[i], .n = 1}));
         }
         sp_kv_set_away(o->pool, &blocks[i], 1, false);
     }

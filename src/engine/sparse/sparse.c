@@ -56,6 +56,15 @@ void sp_sparse_destroy(sp_sparse *s)
     sp_free(s);
 }
 
+sp_err sp_sparse_renew(sp_sparse **s)
+{
+    sp_sparse *fresh;
+    SP_TRY(sp_sparse_create(&(*s)->o, &fresh));
+    sp_sparse_destroy(*s);
+    *s = fresh;
+    return SP_OK;
+}
+
 sp_sparse_account sp_sparse_account_of(const sp_sparse *s)
 {
     return s->account;

@@ -90,6 +90,8 @@ typedef struct sp_sparse_account {
 sp_err sp_sparse_create(const sp_sparse_opts *o, sp_sparse **out) SP_MUST_CHECK;
 /* sp_sparse_destroy -- before the device of the pool is closed. */
 void sp_sparse_destroy(sp_sparse *s);
+/* sp_sparse_renew -- one with the same options, for another plan, in place of *s. Errors: SP_E_NOMEM, and *s stays. */
+sp_err sp_sparse_renew(sp_sparse **s) SP_MUST_CHECK;
 sp_sparse_account sp_sparse_account_of(const sp_sparse *s);
 
 #endif

@@ -48,15 +48,20 @@ static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
     return SP_OK;
 }
 
-/* plan_token -- the token becomes the next one to compute. */
-static sp_err plan_token(sp_request *r, int32_t id)
+/* plan_token -- the answer's token n becomes the next one to compute. */
+static sp_err plan_token(sp_request *r, int32_t n)
 {
-    sp_request_pack(r);
     int32_t held = r->plans.now.spans[r->plans.answer_span].n;
-    int32_t pos = r->prompt.end + (int32_t)r->answer.tokens.n - 1;
-    SP_TRY(sp_plan_grow(&r->plans.now, r->plans.answer_span, id, pos,
+    SP_TRY(sp_plan_grow(&r->plans.now, r->plans.answer_span, r->answer.tokens.v[n], r->prompt.end + n,
                         (uint16_t)(r->plans.now.n_sights - 1)));
     if (held % SP_BLOCK_TOKENS == 0) sp_request_took_block(r); /* I1 */
+    return SP_OK;
+}
+
+sp_err sp_request_replay(sp_request *r)
+{
+    for (int32_t n = 0; n < (int32_t)r->answer.tokens.n; n++) SP_TRY(plan_token(r, n));
+    r->answer.replays = true;
     return SP_OK;
 }
 
@@ -149,6 +154,9 @@ void sp_request_take_token(sp_request *r, const float *logits)
         sp_request_finish(r, SP_FINISH_STOP, SP_OK);
     else if ((int32_t)r->answer.tokens.n >= r->answer.max_tokens)
         sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
-    else if ((err = plan_token(r, id)) != SP_OK)
-        sp_request_finish(r, SP_FINISH_ERROR, err);
+    else {
+        sp_request_pack(r);
+        err = plan_token(r, (int32_t)r->answer.tokens.n - 1);
+        if (err != SP_OK) sp_request_finish(r, SP_FINISH_ERROR, err);
+    }
 }

@@ -24,6 +24,7 @@ typedef struct sp_request_answer {
     sp_bytes text;    /* so far */
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
+    bool replays;     /* they are computed again, after a restart */
 } sp_request_answer;
 
 /* What the guard checks of it (serve/guard/guard.h). */
@@ -35,6 +36,8 @@ typedef struct sp_request_check {
 
 /* sp_request_stops_at -- whether the request named the token as one that ends its answer. */
 bool sp_request_stops_at(const sp_request *r, int32_t id);
+/* sp_request_replay -- the prompt was computed again: plans the answer's tokens so far, which are computed at once. */
+sp_err sp_request_replay(sp_request *r) SP_MUST_CHECK;
 /* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
 

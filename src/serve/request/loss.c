@@ -1,25 +1,23 @@
-/* loss.c -- the device has lost its memory: a step ended with an error of the device, and nothing that is
- * there can be trusted any more.
+/* loss.c -- keys and values are lost: all of the device, when a step ends with its error and nothing that is there can
+ * be trusted any more; or one block, which cannot be read from the file of contexts larger than memory.
  *
- *   running requests    end with the error
+ *                       the device                         a block
+ *   running requests    restart                            restart if they read it, or measure as they go
  *   waiting requests    let go of what they found, and look again
- *   loads, writes       are cancelled; one whose tier does not answer is left to itself
- *   copies              lose their blocks, pinned ones too: the host tier and the store have what they have
+ *   loads, writes       are cancelled; one whose tier      continue
+ *                       does not answer is left to itself
+ *   copies              lose their blocks, pinned ones,    with the block, and what continues them
+ *                       too; the host tier and the store have what they have
  *
- * The next requests compute, and load what lower tiers have. Source: RAGCache section 6 (R8). */
+ * A restarted request loads what lower tiers have and computes the rest from its text: before its first token it
+ * starts over, later it also computes its answer so far, and continues. Source: RAGCache section 6 (R8). */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "serve/request/request.h"
 
-void sp_context_lose_device(sp_context *c, sp_err err)
+static void let_waiting_go(sp_context *c)
 {
-    char why[200];
-    snprintf(why, sizeof why, "%s", sp_error_detail());
-    sp_log(SP_LOG_ERROR, "the device has lost its memory: %s", why);
-    while (c->running)
-        sp_request_finish(c->running, SP_FINISH_ERROR,
-                          sp_fail(err, "the device has lost its memory: %s", why));
     for (sp_request *r = c->waiting.first; r; r = r->next) {
         sp_request_let_go(r);
         r->state = SP_REQ_QUEUED;
@@ -27,7 +25,60 @@ void sp_context_lose_device(sp_context *c, sp_err err)
         r->loads.fetched_at = -1;
         if (r->loads.state == SP_LOADS_EARLY) r->loads.state = SP_LOADS_ANY;
     }
+}
+
+/* reads -- one of its plans names the block. */
+static bool reads(const sp_request *r, uint32_t block)
+{
+    const sp_plan *const plans[] = {&r->plans.now, &r->plans.last};
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < plans[k]->n_spans; i++)
+            for (int32_t b = 0; b < sp_span_n_blocks(&plans[k]->spans[i]); b++)
+                if (plans[k]->spans[i].blocks && plans[k]->spans[i].blocks[b] == block) return true;
+    return false;
+}
+
+/* measures -- a step that is repeated would count twice. */
+static bool measures(const sp_request *r)
+{
+    const sp_plan *p = &r->plans.now;
+    return p->gate.after_layer || p->probe.kind != SP_PROBE_NONE || p->sparse || p->study;
+}
+
+/* restart_running -- youngest first, so that they keep their order in the queue; block NULL: all. */
+static void restart_running(sp_context *c, const uint32_t *block, sp_err err, const char *why)
+{
+    for (;;) {
+        sp_request *last = NULL;
+        for (sp_request *r = c->running; r; r = r->next)
+            if (!block || reads(r, *block) || measures(r)) last = r;
+        if (!last) return;
+        sp_request_restart(last, sp_fail(err, "%s", why));
+    }
+}
+
+void sp_context_lose_device(sp_context *c, sp_err err)
+{
+    char detail[200], why[256];
+    snprintf(detail, sizeof detail, "%s", sp_error_detail());
+    snprintf(why, sizeof why, "the device has lost its memory: %s", detail);
+    sp_log(SP_LOG_ERROR, "%s", why);
+    let_waiting_go(c);
+    restart_running(c, NULL, err, why);
     sp_tiers_lose(c->tiers);
     sp_ledger_lose_pinned(c->ledger);
-    sp_fail(err, "%s", why);
+    sp_fail(err, "%s", detail);
+}
+
+bool sp_context_lose_block(sp_context *c, sp_err err)
+{
+    char why[200];
+    uint32_t block;
+    if (err == SP_OK || !c->offload || !sp_offload_take_damage(c->offload, &block)) return false;
+    snprintf(why, sizeof why, "%s", sp_error_detail());
+    sp_log(SP_LOG_WARN, "what read it is computed again: %s", why);
+    let_waiting_go(c);
+    restart_running(c, &block, err, why);
+    sp_ledger_lose_block(c->ledger, block);
+    return true;
 }

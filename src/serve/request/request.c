@@ -86,7 +86,8 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     sp_request_append(&c->finished, r);
 }
 
-void sp_request_start_over(sp_request *r)
+/* requeue -- at the front of the queue: what it has computed is given up. */
+static void requeue(sp_request *r)
 {
     sp_context *c = r->ctx;
     sp_request_unreserve(r);
@@ -95,12 +96,34 @@ void sp_request_start_over(sp_request *r)
     sp_request_let_go(r);
     memset(r->plans.n_done, 0, sizeof r->plans.n_done);
     r->plans.next_todo = 0;
-    r->loads.state = SP_LOADS_READY_ONLY;
-    c->loads.n_late++;
+    r->account.compute_us = 0;
     r->loads.since_us = 0;
     r->state = SP_REQ_QUEUED;
     r->next = c->waiting.first;
     c->waiting.first = r;
+}
+
+void sp_request_start_over(sp_request *r)
+{
+    r->loads.state = SP_LOADS_READY_ONLY;
+    r->ctx->loads.n_late++;
+    requeue(r);
+}
+
+enum { MOST_RESTARTS = 3 };
+
+void sp_request_restart(sp_request *r, sp_err err)
+{
+    const bool may = (r->state == SP_REQ_PREFILL || r->state == SP_REQ_DECODE) && r->n_restarts < MOST_RESTARTS &&
+                     !r->measure.study && !r->measure.on_logits;
+    if (!may || (r->answer.sparse && sp_sparse_renew(&r->answer.sparse) != SP_OK)) {
+        sp_request_finish(r, SP_FINISH_ERROR, err);
+        return;
+    }
+    r->n_restarts++;
+    r->answer.replays = r->check.sparse = false;
+    if (r->loads.state == SP_LOADS_EARLY) r->loads.state = SP_LOADS_ANY;
+    requeue(r);
 }
 
 void sp_request_announce(sp_context *c)

@@ -9,8 +9,9 @@
  *          for KV memory, with its pins and its plan;
  *          looks again only when the ledger has more
  *
- * cancel, destroy and errors lead to finished from any state. A prompt that can never fit is an
- * error at submit.
+ * prefill and decode return to queued when the device or a block of their KV is lost; what is answered stays, and is
+ * computed again after the prompt (replays). cancel, destroy and errors lead to finished from any state. A prompt that
+ * can never fit is an error at submit.
  *
  * Invariants
  *  I1  a running request (prefill, decode, storing) has a bound plan, pins what it found, and has
@@ -63,6 +64,7 @@ struct sp_request {
     const sp_copy *must; /* storing: the copy, pinned */
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */
     _Atomic bool cancel; /* set by any thread */
+    int n_restarts;      /* sp_request_restart */
     bool cut;            /* canceled within a step: what that has computed means nothing */
     bool done;           /* its owner may read its result: driver.h, I2 */
 };
@@ -92,6 +94,9 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err);
 /* sp_request_start_over -- a running request returns to the front of the queue: what it has computed is
  * given up. */
 void sp_request_start_over(sp_request *r);
+/* sp_request_restart -- KV that a running request reads is lost: it starts over, and computes once more what it has
+ * answered so far before it continues. After a few times it finishes with err, whose detail is that of this thread. */
+void sp_request_restart(sp_request *r, sp_err err);
 /* sp_request_announce -- tells the owners of requests that have finished. */
 void sp_request_announce(sp_context *c);
 /* sp_request_show -- hands text up to there to on_text. */
@@ -117,6 +122,9 @@ void sp_context_look_ahead(sp_context *c);
 /* sp_context_lose_device -- after a step that ended with this error of the device, whose detail is that of
  * this thread. */
 void sp_context_lose_device(sp_context *c, sp_err err);
+/* sp_context_lose_block -- whether a step ended with this error because a block cannot be read from the file of
+ * contexts. Then its copies are dropped and its readers restart; others repeat the step. */
+bool sp_context_lose_block(sp_context *c, sp_err err);
 
 /* -- scheduler.c ----------------------------------------------------------------------------- */
 

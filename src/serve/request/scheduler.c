@@ -166,8 +166,11 @@ sp_err sp_context_step_here(sp_context *c, bool *busy)
     sp_err err = n_slices ? sp_engine_step(c->engine, c->step.slices, n_slices) : SP_OK;
     share_time(c, n_slices, sp_clock_us() - start);
     if (n_slices == 0) wait_for_store(c);
-    const bool lost = has_lost_device(c, err);
-    if (lost) sp_context_lose_device(c, err);
+    bool lost = has_lost_device(c, err);
+    if (lost)
+        sp_context_lose_device(c, err);
+    else if ((lost = sp_context_lose_block(c, err)))
+        err = SP_OK;
     for (int s = 0; s < n_slices && !lost; s++)
         if (err == SP_OK && c->step.of[s]->cut)
             sp_request_finish(c->step.of[s], SP_FINISH_CANCELED, SP_OK);

@@ -71,18 +71,27 @@ static sp_err next_plan(sp_request *r, bool *done)
     return SP_OK;
 }
 
+static void begin_decoding(sp_request *r, const float *logits)
+{
+    r->state = SP_REQ_DECODE;
+    r->answer.replays = false;
+    if (r->ctx->offload) r->answer.offload_then = sp_offload_stats_of(r->ctx->offload);
+    r->plans.now.sparse = r->answer.sparse;
+    r->plans.now.study = r->measure.study;
+    sp_request_take_token(r, logits);
+}
+
 static void prompt_done(sp_request *r, const float *logits)
 {
     if (r->must)
         r->state = SP_REQ_STORING;
     else if (r->answer.max_tokens == 0)
         sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
-    else {
-        r->state = SP_REQ_DECODE;
-        if (r->ctx->offload) r->answer.offload_then = sp_offload_stats_of(r->ctx->offload);
-        r->plans.now.sparse = r->answer.sparse;
-        r->plans.now.study = r->measure.study;
-        sp_request_take_token(r, logits);
+    else if (!r->answer.tokens.n)
+        begin_decoding(r, logits);
+    else { /* it was restarted */
+        sp_err err = sp_request_replay(r);
+        if (err != SP_OK) sp_request_finish(r, SP_FINISH_ERROR, err);
     }
 }
 
@@ -100,6 +109,10 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
     }
     if (r->loads.state == SP_LOADS_EARLY && !sp_request_load_end(r)) {
         sp_request_start_over(r);
+        return;
+    }
+    if (r->answer.replays) {
+        begin_decoding(r, logits);
         return;
     }
     bool done = false;

@@ -366,33 +366,61 @@ static int n_same(const sums *a, const sums *b)
     return n;
 }
 
-/* lose -- while one request decodes, one has begun, and one waits. */
-static void lose(sp_context *c, sp_device *d)
+/* lose -- while one request decodes, one has begun, and one waits. All of them continue: what is answered stays, and
+ * the whole answers are those of requests that nothing happened to. */
+static void lose(sp_context *c, sp_device *d, const policy *with)
 {
     bool busy;
     sp_request *decodes = submit(c, "3", "Why?", 40);
-    while (decodes->state != SP_REQ_DECODE) step(c);
+    while (decodes->answer.tokens.n < 5) step(c);
     sp_request *begins = submit(c, "2", "What is it?", 4);
     c->limits.max_requests = 2;
     sp_request *waits = submit(c, "01", question, 6);
     step(c);
+    const size_t n_before = decodes->answer.tokens.n, n_shown = decodes->answer.n_shown;
+    const int64_t first_us = decodes->account.first_us;
     if (c->offload) tiers_rest(c->tiers); /* it reads without the device */
     far_lose(d);
     assert_fails(sp_context_step(c, &busy), SP_E_IO, "does not answer");
-    assert_false(sp_request_result(waits)->finish);
-    assert_true(busy && done(decodes) && done(begins));
-    assert_int_equal(sp_request_result(decodes)->err, SP_E_IO);
-    assert_non_null(strstr(sp_request_result(decodes)->detail, "lost its memory"));
-    assert_int_equal(sp_request_result(begins)->err, SP_E_IO);
+    assert_true(busy && !done(decodes) && !done(begins) && !done(waits));
+    assert_int_equal(c->n_running, 0);
+    assert_ptr_equal(c->waiting.first, decodes); /* before those that waited, in their order */
+    assert_ptr_equal(decodes->next, begins);
+    assert_true(decodes->answer.tokens.n == n_before && decodes->answer.n_shown == n_shown);
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
         assert_int_equal(v->state, SP_COPY_FREE);
     far_found(d);
-    run(c, waits);
-    assert_int_equal(sp_request_result(waits)->err, SP_OK);
+    assert_text(run(c, decodes), alone(with, "3", "Why?", 40));
+    assert_text(run(c, begins), alone(with, "2", "What is it?", 4));
+    assert_text(run(c, waits), alone(with, "01", question, 6));
+    assert_int_equal(decodes->account.first_us, first_us);
     c->limits.max_requests = 8;
     sp_request_destroy(decodes);
     sp_request_destroy(begins);
     sp_request_destroy(waits);
+}
+
+/* A device that stays lost: requests end with its error after a few times. */
+static void a_device_that_stays_lost_ends_requests(void **state)
+{
+    bool busy = true;
+    sp_device *d;
+    sp_context *c = open_far(&d, (sp_context_opts){.reuse.policy = "full"});
+    sp_request *r = submit(c, "3", "Why?", 40);
+    while (r->answer.tokens.n < 5) step(c);
+    far_lose(d);
+    for (int n = 0; !done(r); n++) {
+        assert_true(n < 10);
+        sp_err err = sp_context_step(c, &busy);
+        assert_true(err == SP_E_IO || done(r));
+    }
+    assert_int_equal(sp_request_result(r)->err, SP_E_IO);
+    assert_non_null(strstr(sp_request_result(r)->detail, "lost its memory"));
+    assert_int_equal(sp_request_result(r)->n_generated, 5);
+    far_found(d);
+    sp_request_destroy(r);
+    close_clean(c);
+    sp_device_close(d);
 }
 
 static void loss(const char *name, bool host, bool disk)
@@ -413,7 +441,7 @@ static void loss(const char *name, bool host, bool disk)
     if (disk || host) tiers_rest(c->tiers);
     const sums before = sums_of(c);
     assert_true(before.n >= 2);
-    lose(c, d);
+    lose(c, d, &with);
     sp_ledger_lose_pinned(c->ledger);
     r = ask(c, "01", question, 6);
     assert_text(r, alone(&with, "01", question, 6));
@@ -448,7 +476,7 @@ static void pinned_copies_are_lost_too(void **state)
     assert_ok(sp_context_hold(c, &id, 1, 0.5f, &held));
     assert_int_equal(held.n, 1);
     tiers_rest(c->tiers);
-    lose(c, d);
+    lose(c, d, &full);
     sp_request *r = ask(c, "10", question, 6);
     assert_text(r, alone(&full, "10", question, 6));
     sp_request_destroy(r);
@@ -473,7 +501,7 @@ static void a_context_beyond_memory_is_lost_too(void **state)
     const int64_t at_first = n_free(c); /* the others are seats of the file */
     for (int i = 0; i < 2; i++) sp_request_destroy(ask(c, "01", question, 6));
     tiers_rest(c->tiers);
-    lose(c, d);
+    lose(c, d, &full);
     sp_ledger_lose_pinned(c->ledger);
     sp_request *r = ask(c, "10", question, 6);
     assert_text(r, alone(&full, "10", question, 6));
@@ -497,6 +525,7 @@ int main(void)
         cmocka_unit_test(closing_does_not_wait_for_a_write),
         cmocka_unit_test(a_deletion_holds_up_nobody),
         cmocka_unit_test(the_device_loses_its_memory),
+        cmocka_unit_test(a_device_that_stays_lost_ends_requests),
         cmocka_unit_test(pinned_copies_are_lost_too),
         cmocka_unit_test(a_context_beyond_memory_is_lost_too),
     };
