@@ -23,7 +23,7 @@ LDFLAGS += $(SAN)
 # Kernels for x86 (src/compute/x86): one source gives an object for each set of instructions that
 # speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
 X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
-X86_FLOAT   := act_mul attend_f16 attend_f32 kv_store matmul rmsnorm
+X86_FLOAT   := act_mul attend_f16 attend_f32 kv_store layernorm matmul rmsnorm
 X86_INTEGER := attend matmul_packed quantize roofline summary
 X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
              $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
@@ -133,7 +133,7 @@ PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*
 	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
 python: $(PYTHON_FILES)
 # In the order in which they include each other.
-PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents _quality,include/spolia$h.h) \
+PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents _quality _embed,include/spolia$h.h) \
 	include/spolia.h
 $(BUILD)/python/spolia/spolia.cdef: $(PUBLIC_HEADERS)
 	@mkdir -p $(@D)

@@ -11,6 +11,7 @@
  *   spolia_graph.h      knowledge graphs
  *   spolia_documents.h  documents with a life cycle: registered, computed ahead, replaced, deleted
  *   spolia_quality.h    quality: exact, balanced, fast, as calibrated for a model
+ *   spolia_embed.h      vectors of texts
  *
  * One rule for NULL: options that are NULL, or zeroed, mean all defaults; a required argument that is
  * NULL is SP_E_ARG, whose detail names the function and the argument. Functions that destroy, close,
@@ -30,5 +31,6 @@
 #include "spolia_graph.h"
 #include "spolia_documents.h"
 #include "spolia_quality.h"
+#include "spolia_embed.h"
 
 #endif

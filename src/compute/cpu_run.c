@@ -117,8 +117,9 @@ static const uint8_t *rounded(sp_cpu *c, const float *x, int64_t m, int64_t n)
 
 typedef struct rows_job {
     const sp_ops *ops;
-    const sp_rmsnorm_args *norm;   /* or */
-    const sp_act_mul_args *gated; /* [m * n] */
+    const sp_rmsnorm_args *norm;       /* or */
+    const sp_layernorm_args *layernorm; /* or */
+    const sp_act_mul_args *gated;      /* [m * n] */
     int64_t m, n;
     const float *y; /* what comes out */
     uint8_t *ints;  /* [m] the same, rounded; or NULL */
@@ -135,9 +136,14 @@ static void rows_part(void *job, int part, int n_parts)
             sp_rmsnorm_args a = *j->norm;
             a.x += at, a.y += at, a.m = 1;
             j->ops->rmsnorm(&a, 0, 1);
+        } else if (j->layernorm) {
+            sp_layernorm_args a = *j->layernorm;
+            a.x += at, a.y += at, a.m = 1;
+            j->ops->layernorm(&a, 0, 1);
         } else {
             sp_act_mul_args a = *j->gated;
-            a.gate += at, a.up += at, a.y += at, a.n = j->n;
+            a.gate += at, a.y += at, a.n = j->n;
+            if (a.up) a.up += at;
             j->ops->act_mul(&a, 0, 1);
         }
         if (!j->ints) continue;
@@ -149,6 +155,14 @@ static void rows_part(void *job, int part, int n_parts)
 static void run_rmsnorm(sp_cpu *c, const sp_rmsnorm_args *a)
 {
     rows_job job = {.ops = c->ops, .norm = a, .m = a->m, .n = a->n, .y = a->y};
+    wrote(c, a->y, a->m * a->n);
+    if (a->feeds && rounds(c, a->y, a->m, a->n)) job.ints = c->rounded.ints.p;
+    run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
+}
+
+static void run_layernorm(sp_cpu *c, const sp_layernorm_args *a)
+{
+    rows_job job = {.ops = c->ops, .layernorm = a, .m = a->m, .n = a->n, .y = a->y};
     wrote(c, a->y, a->m * a->n);
     if (a->feeds && rounds(c, a->y, a->m, a->n)) job.ints = c->rounded.ints.p;
     run_pieces(c, of_elements, a->m * a->n, rows_part, &job);
@@ -390,6 +404,9 @@ void sp_cpu_run(sp_device *d, sp_op op, const void *args)
     }
     case SP_OP_RMSNORM:
         run_rmsnorm(c, args);
+        break;
+    case SP_OP_LAYERNORM:
+        run_layernorm(c, args);
         break;
     case SP_OP_ACT_MUL:
         run_act_mul(c, args);

@@ -53,6 +53,7 @@ typedef struct sp_event {
 typedef enum sp_op {
     SP_OP_EMBED,
     SP_OP_RMSNORM,
+    SP_OP_LAYERNORM,
     SP_OP_ACT_MUL,
     SP_OP_BLEND,
     SP_OP_TAKE,
@@ -227,6 +228,7 @@ static inline sp_err SP_MUST_CHECK sp_device_reserve(sp_device *d, const sp_step
 
 SP_DEVICE_OP(embed, SP_OP_EMBED)
 SP_DEVICE_OP(rmsnorm, SP_OP_RMSNORM)
+SP_DEVICE_OP(layernorm, SP_OP_LAYERNORM)
 SP_DEVICE_OP(act_mul, SP_OP_ACT_MUL)
 SP_DEVICE_OP(blend, SP_OP_BLEND)
 SP_DEVICE_OP(take, SP_OP_TAKE)

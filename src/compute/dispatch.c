@@ -12,6 +12,7 @@ static const sp_ops ref = {
     .matmul = sp_matmul_ref,
     .embed = sp_embed_ref,
     .rmsnorm = sp_rmsnorm_ref,
+    .layernorm = sp_layernorm_ref,
     .act_mul = sp_act_mul_ref,
     .blend = sp_blend_ref,
     .take = sp_take_ref,
@@ -37,6 +38,7 @@ static bool always(void)
         .matmul = sp_matmul_##width,                                                               \
         .embed = sp_embed_ref,                                                                     \
         .rmsnorm = sp_rmsnorm_##width,                                                             \
+        .layernorm = sp_layernorm_##width,                                                         \
         .act_mul = sp_act_mul_##width,                                                           \
         .blend = sp_blend_ref,                                                                     \
         .take = sp_take_ref,                                                                       \

@@ -58,6 +58,7 @@ typedef struct sp_ops {
     void (*matmul)(const sp_matmul_args *a, int part, int n_parts);
     void (*embed)(const sp_embed_args *a, int part, int n_parts);
     void (*rmsnorm)(const sp_rmsnorm_args *a, int part, int n_parts);
+    void (*layernorm)(const sp_layernorm_args *a, int part, int n_parts);
     void (*act_mul)(const sp_act_mul_args *a, int part, int n_parts);
     void (*blend)(const sp_blend_args *a, int part, int n_parts);
     void (*take)(const sp_take_args *a, int part, int n_parts);

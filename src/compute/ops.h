@@ -63,11 +63,21 @@ typedef struct sp_rmsnorm_args {
     bool feeds; /* products read y next: a device that multiplies integers rounds it meanwhile */
 } sp_rmsnorm_args;
 
-/* Activations of a feed-forward layer: x / (1 + exp(-z)) with z = x, or, the approximation of GELU
- * that uses tanh, z = sqrt(8 / pi) (x + 0.044715 x^3). */
-typedef enum sp_act { SP_ACT_SILU, SP_ACT_GELU } sp_act;
+/* y[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * w + b, mean and variance of the row; y may be x.
+ * Source: Layer Normalization (Ba et al. 2016). */
+typedef struct sp_layernorm_args {
+    const float *x, *w, *b;
+    float *y;
+    int64_t m, n;
+    float eps;
+    bool feeds; /* as in sp_rmsnorm_args */
+} sp_layernorm_args;
 
-/* y = act(gate) * up, n elements; y may be gate. */
+/* Activations of a feed-forward layer: x / (1 + exp(-z)) with z = x, or, the approximation of GELU
+ * that uses tanh, z = sqrt(8 / pi) (x + 0.044715 x^3); or GELU itself, x (1 + erf(x / sqrt(2))) / 2. */
+typedef enum sp_act { SP_ACT_SILU, SP_ACT_GELU, SP_ACT_GELU_ERF } sp_act;
+
+/* y = act(gate) * up, n elements; y may be gate; up NULL: y = act(gate). */
 typedef struct sp_act_mul_args {
     const float *gate, *up;
     float *y;

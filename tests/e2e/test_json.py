@@ -8,6 +8,7 @@ from referencing import Registry, Resource
 from referencing.jsonschema import DRAFT202012
 
 from conftest import ROOT, run
+from reference import encoder
 
 MODEL = ROOT / "demo/model.gguf"
 QUESTION = json.loads((ROOT / "demo/questions.jsonl").read_text().splitlines()[0])["question"]
@@ -36,10 +37,15 @@ def index(tmp_path_factory):
 
 def test_schemas_are_schemas():
     caches = {f"cache-{name}" for name in ("list", "show", "verify", "export", "import", "drop", "gc")}
-    assert caches | {"error", "run", "ask", "search", "index", "precompute", "tokenize", "inspect", "config", "pull",
+    assert caches | {"error", "run", "ask", "search", "index", "precompute", "tokenize", "embed", "inspect", "config", "pull",
                      "doctor"} == set(SCHEMAS)
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
+
+
+def test_embed(tmp_path):
+    folder = encoder.write_folder(tmp_path / "m")
+    valid("embed", json.loads(run("embed", "-m", folder, "the river", "a wall", "--json").stdout))
 
 
 def test_ask(index):

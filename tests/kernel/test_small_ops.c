@@ -42,6 +42,49 @@ static void rmsnorm_of_zeros_is_zero(void **state)
     assert_same_bits(y, x, 40);
 }
 
+/* -- layernorm --------------------------------------------------------------------------------- */
+
+static void layernorm_equals_ref(void **state)
+{
+    static const int widths[] = {1, 7, 8, 31, 32, 33, 100, 384, 4099};
+    const sp_ops *ops = variant(state), *ref = reference();
+    uint64_t seed = 7;
+    for (size_t i = 0; i < SP_COUNT(widths); i++) {
+        const int64_t n = widths[i], m = 5;
+        float *x = random_floats(&seed, m * n, 3), *w = random_floats(&seed, n, 1), *b = random_floats(&seed, n, 1);
+        float *y = random_floats(&seed, m * n, 1), *expected = random_floats(&seed, m * n, 1);
+        for (int64_t k = 0; k < m * n; k++) x[k] += 5; /* a mean that does not vanish */
+        sp_layernorm_args a = {x, w, b, expected, m, n, 1e-5f};
+        ref->layernorm(&a, 0, 1);
+        a.y = y;
+        for (int part = 0; part < 3; part++) ops->layernorm(&a, part, 3);
+        assert_close(y, expected, m * n);
+        memcpy(expected, y, (size_t)(m * n) * sizeof(float));
+        for (int64_t r = 0; r < m; r++) { /* each row alone, in place */
+            sp_layernorm_args one = {x + r * n, w, b, x + r * n, 1, n, 1e-5f};
+            ops->layernorm(&one, 0, 1);
+        }
+        assert_same_bits(x, expected, m * n);
+        sp_free(x);
+        sp_free(w);
+        sp_free(b);
+        sp_free(y);
+        sp_free(expected);
+    }
+}
+
+/* What the mean and the variance are, in numbers that anyone can check. */
+static void layernorm_of_four_numbers(void **state)
+{
+    const sp_ops *ops = variant(state);
+    const float x[] = {1, 2, 3, 6}, w[] = {2, 2, 2, 2}, b[] = {10, 10, 10, 10};
+    float y[4];
+    sp_layernorm_args a = {x, w, b, y, 1, 4, 0.5f}; /* mean 3, variance 3.5 */
+    ops->layernorm(&a, 0, 1);
+    const float expected[] = {8, 9, 10, 13};
+    for (int i = 0; i < 4; i++) assert_true(fabsf(y[i] - expected[i]) <= 1e-6f);
+}
+
 /* -- silu -------------------------------------------------------------------------------------- */
 
 static void act_mul_equals_ref(void **state)
@@ -51,7 +94,7 @@ static void act_mul_equals_ref(void **state)
     for (int64_t n = 1; n < 700; n += 1 + n / 3) {
         float *gate = random_floats(&seed, n, 20), *up = random_floats(&seed, n, 1);
         float *y = random_floats(&seed, n, 1), *expected = random_floats(&seed, n, 1);
-        const sp_act act = n % 2 ? SP_ACT_SILU : SP_ACT_GELU;
+        const sp_act act = (sp_act)(n % 3);
         sp_act_mul_args a = {gate, up, expected, n, .act = act};
         ref->act_mul(&a, 0, 1);
         a.y = y;
@@ -98,6 +141,19 @@ static void gelu_is_accurate_everywhere(void **state)
         ops->act_mul(&a, 0, 1);
         const double z = (double)x, inner = sqrt(2 / M_PI) * (z + 0.044715 * z * z * z);
         assert_true(fabs((double)y - 0.5 * z * (1 + tanh(inner))) <= 1e-6 * fmax(1, fabs(z)));
+    }
+}
+
+/* Relative accuracy down to where GELU has vanished, without `up`. */
+static void gelu_erf_is_accurate_everywhere(void **state)
+{
+    const sp_ops *ops = variant(state);
+    for (float x = -20; x < 20; x += 0.037f) {
+        float y;
+        sp_act_mul_args a = {&x, NULL, &y, 1, .act = SP_ACT_GELU_ERF};
+        ops->act_mul(&a, 0, 1);
+        const double expected = 0.5 * (double)x * erfc(-(double)x / sqrt(2));
+        assert_true(fabs((double)y - expected) <= 6e-7 * fmax(1e-3, fabs(expected)));
     }
 }
 
@@ -300,6 +356,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_EVERY_WIDTH(rmsnorm_equals_ref),  ON_EVERY_WIDTH(rmsnorm_of_zeros_is_zero),
+        ON_EVERY_WIDTH(layernorm_equals_ref),  ON_EVERY_WIDTH(layernorm_of_four_numbers),
+        ON_EVERY_WIDTH(gelu_erf_is_accurate_everywhere),
         ON_EVERY_WIDTH(act_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
         ON_EVERY_WIDTH(gelu_is_accurate_everywhere),
         ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),

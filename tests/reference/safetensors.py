@@ -27,7 +27,7 @@ def read(path):
     base = 8 + struct.unpack("<Q", data[:8])[0]
     tensors = {}
     for name, entry in json.loads(bytes(data[8:base])).items():
-        if name == "__metadata__":
+        if name == "__metadata__" or entry["dtype"] not in NAMES:  # such as numbers of positions
             continue
         kind, shape = NAMES[entry["dtype"]], tuple(entry["shape"])
         start, end = (base + i for i in entry["data_offsets"])

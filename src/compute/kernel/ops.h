@@ -16,6 +16,7 @@
 SP_DECLARE_OP(matmul);
 SP_DECLARE_OP(embed);
 SP_DECLARE_OP(rmsnorm);
+SP_DECLARE_OP(layernorm);
 SP_DECLARE_OP(act_mul);
 SP_DECLARE_OP(blend);
 SP_DECLARE_OP(take);

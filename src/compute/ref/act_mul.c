@@ -5,6 +5,7 @@
 
 static float act(sp_act kind, float x)
 {
+    if (kind == SP_ACT_GELU_ERF) return 0.5f * x * erfcf(-0x1.6a09e6p-1f * x);
     const float z = kind == SP_ACT_SILU ? x : 0x1.988454p+0f * (x + 0.044715f * x * x * x);
     return x / (1 + expf(-z));
 }
@@ -14,6 +15,6 @@ void sp_act_mul_ref(const sp_act_mul_args *a, int part, int n_parts)
     int64_t from, to;
     sp_part(a->n, 64, part, n_parts, &from, &to);
     for (int64_t i = from; i < to; i++) {
-        a->y[i] = act(a->act, a->gate[i]) * a->up[i];
+        a->y[i] = act(a->act, a->gate[i]) * (a->up ? a->up[i] : 1);
     }
 }

@@ -56,6 +56,27 @@ static sp_err read_scalars(const sp_gguf *g, bool bos, sp_vocab_spec *v)
     return read_flag(g, KEY "add_space_prefix", v->spm && !t5, &v->add_space_prefix);
 }
 
+/* Files of BERT models say nothing of how a text is read: as the uncased models do. */
+static const sp_wordpiece bert = {.on = true,
+                                  .marked = true,
+                                  .clean = true,
+                                  .split_cjk = true,
+                                  .strip_accents = true,
+                                  .lower = true,
+                                  .max_chars = 100};
+
+static sp_err read_bert_scalars(const sp_gguf *g, sp_vocab_spec *v)
+{
+    const size_t n = v->n_tokens;
+    SP_TRY(read_id(g, KEY "cls_token_id", n, n > 101 ? 101 : -1, &v->bos));
+    SP_TRY(read_id(g, KEY "seperator_token_id", n, n > 102 ? 102 : -1, &v->eos));
+    SP_TRY(read_id(g, KEY "unknown_token_id", n, n > 100 ? 100 : -1, &v->unk));
+    v->eot = -1;
+    v->add_bos = v->add_eos = true;
+    if (v->unk < 0) return sp_fail(SP_E_FORMAT, "%s: " KEY "unknown_token_id: is missing", g->path);
+    return SP_OK;
+}
+
 /* Unknown names are refused: splitting the text in another way would silently give other tokens. */
 static sp_err read_pre(const sp_gguf *g, sp_vocab_spec *v, bool *bos)
 {
@@ -205,6 +226,7 @@ static sp_err read_vocab(const sp_gguf *g, vocab *v)
         return sp_fail(SP_E_FORMAT, "%s: " KEY "tokens: %zu tokens", g->path, s->n_tokens);
     SP_TRY(read_scores(g, v));
     SP_TRY(read_types(g, v));
+    if (s->wordpiece.on) return read_bert_scalars(g, s);
     if (!s->spm) SP_TRY(read_pre(g, s, &bos));
     if (!s->spm) SP_TRY(read_strings(g, KEY "merges", &v->merges, &s->n_merges));
     s->merges = v->merges;
@@ -225,7 +247,8 @@ sp_err sp_gguf_tokenizer(const sp_gguf *g, sp_tokenizer **out)
     vocab v = {.spec = {.path = g->path,
                         .spm = unigram || sp_view_is(model, "llama"),
                         .unigram = unigram}};
-    if (!v.spec.spm && !sp_view_is(model, "gpt2"))
+    if (sp_view_is(model, "bert")) v.spec.wordpiece = bert;
+    if (!v.spec.spm && !v.spec.wordpiece.on && !sp_view_is(model, "gpt2"))
         return sp_fail(SP_E_UNSUPPORTED, "%s: " KEY "model: \"%.*s\" is not supported", g->path,
                        SP_VIEW(model));
     sp_err err = read_vocab(g, &v);

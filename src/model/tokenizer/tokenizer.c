@@ -1,6 +1,6 @@
 /* tokenizer.c -- a vocabulary and its algorithms, with one interface.
  *
- *   text --special tokens--> pieces of plain text --bpe.c, spm.c or unigram.c--> ids
+ *   text --special tokens--> pieces of plain text --bpe.c, spm.c, unigram.c or wordpiece.c--> ids
  *   ids  --pieces[]--------> text
  *
  * A tokenizer copies and indexes its data at creation and never changes afterwards. Encoding
@@ -109,6 +109,8 @@ static sp_err load(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->split_words = spec->split_words;
     t->fuse_unk = spec->fuse_unk;
     t->add_bos = spec->add_bos && spec->bos >= 0;
+    t->add_eos = spec->add_eos && spec->eos >= 0;
+    t->wordpiece = spec->wordpiece;
     t->bos = spec->bos;
     t->eos = spec->eos;
     t->eot = spec->eot;
@@ -116,7 +118,10 @@ static sp_err load(sp_tokenizer *t, const sp_vocab_spec *spec)
     t->n_tokens = spec->n_tokens;
     for (size_t i = 0; i < SP_COUNT(t->byte_ids); i++) t->byte_ids[i] = -1;
     SP_TRY(copy_texts(t, spec));
-    SP_TRY(t->spm ? sp_spm_load(t, spec) : sp_bpe_load(t, spec));
+    if (t->wordpiece.on)
+        SP_TRY(sp_wordpiece_load(t, spec));
+    else
+        SP_TRY(t->spm ? sp_spm_load(t, spec) : sp_bpe_load(t, spec));
     return collect_specials(t);
 }
 
@@ -141,6 +146,7 @@ void sp_tokenizer_destroy(sp_tokenizer *t)
     sp_splitter_destroy(t->splitter);
     sp_dict_fini(&t->by_text);
     sp_dict_fini(&t->by_piece);
+    sp_dict_fini(&t->by_tail);
     sp_dict_fini(&t->by_pair);
     sp_arena_fini(&t->arena);
     sp_free(t);
@@ -152,6 +158,7 @@ static sp_err encode_plain(const sp_tokenizer *t, sp_encode_work *w, const char 
                            bool prefix, sp_tokens *out)
 {
     if (n == 0) return SP_OK;
+    if (t->wordpiece.on) return sp_wordpiece_encode(t, w, text, n, out);
     return t->spm ? sp_spm_encode(t, w, text, n, prefix, out) : sp_bpe_encode(t, w, text, n, out);
 }
 
@@ -193,6 +200,7 @@ sp_err sp_tokenizer_encode(const sp_tokenizer *t, const char *text, size_t n, un
     sp_vec_fini(&work.mapped);
     sp_vec_fini(&work.escaped);
     sp_vec_fini(&work.path);
+    sp_vec_fini(&work.chars);
     return err;
 }
 
@@ -244,6 +252,11 @@ int32_t sp_tokenizer_eos(const sp_tokenizer *t)
 bool sp_tokenizer_adds_bos(const sp_tokenizer *t)
 {
     return t->add_bos;
+}
+
+bool sp_tokenizer_adds_eos(const sp_tokenizer *t)
+{
+    return t->add_eos;
 }
 
 const char *sp_tokenizer_kind(const sp_tokenizer *t)

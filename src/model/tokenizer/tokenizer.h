@@ -1,8 +1,8 @@
 /* tokenizer.h -- converts text to token ids and back, as in the training of the model.
  *
- * Three algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c), SentencePiece
- * BPE (scores, byte fallback) and SentencePiece unigram (the most probable tokens). A tokenizer is immutable after
- * loading; any number of threads can use it.
+ * Four algorithms: byte-level BPE (ranked merges after a pre-tokenizer of pre_table.c), SentencePiece
+ * BPE (scores, byte fallback), SentencePiece unigram (the most probable tokens) and, of encoders, WordPiece (the
+ * longest piece first). A tokenizer is immutable after loading; any number of threads can use it.
  */
 #ifndef SP_MODEL_TOKENIZER_H
 #define SP_MODEL_TOKENIZER_H
@@ -37,12 +37,14 @@ int sp_tokenizer_size(const sp_tokenizer *t);
 int32_t sp_tokenizer_bos(const sp_tokenizer *t); /* -1: none */
 int32_t sp_tokenizer_eos(const sp_tokenizer *t); /* -1: none */
 bool sp_tokenizer_adds_bos(const sp_tokenizer *t);
+/* sp_tokenizer_adds_eos -- whether a text for an encoder ends with EOS; encode never adds it. */
+bool sp_tokenizer_adds_eos(const sp_tokenizer *t);
 /* sp_tokenizer_is_end -- whether the token ends a generation: EOS, or an end-of-turn token such as
  * <|im_end|> or <|eot_id|>. */
 bool sp_tokenizer_is_end(const sp_tokenizer *t, int32_t id);
 /* sp_tokenizer_find -- the id of the token whose text in the file is `text`, or -1. */
 int32_t sp_tokenizer_find(const sp_tokenizer *t, const char *text);
-const char *sp_tokenizer_kind(const sp_tokenizer *t); /* "bpe/qwen2", "spm", "unigram" */
+const char *sp_tokenizer_kind(const sp_tokenizer *t); /* "bpe/qwen2", "spm", "unigram", "wordpiece" */
 
 void sp_tokenizer_destroy(sp_tokenizer *t);
 

@@ -42,7 +42,8 @@ struct sp_tokenizer {
     sp_arena arena; /* owns all arrays below */
     bool spm, unigram, ignore_merges;
     bool add_space_prefix, prefix_first_only, prefix_unless_space, split_words, fuse_unk;
-    bool add_bos;
+    bool add_bos, add_eos;
+    sp_wordpiece wordpiece;
     int32_t bos, eos, eot, unk;
     char kind[24];
 
@@ -54,6 +55,7 @@ struct sp_tokenizer {
     size_t longest;        /* bytes of the longest mergeable token */
     sp_dict by_text;       /* text as in the file -> id */
     sp_dict by_piece;      /* ignore_merges: bytes -> id of a normal token */
+    sp_dict by_tail;       /* WordPiece: bytes -> piece that continues a word; by_piece has those that begin one */
     int32_t byte_ids[256]; /* token of each byte, or -1 */
 
     sp_merge_rule *rules; /* by rank */
@@ -84,8 +86,9 @@ typedef struct sp_encode_work {
     sp_merger merger;
     sp_split split;            /* byte-level */
     sp_bytes mapped;           /* SentencePiece: the text after the table of characters */
-    sp_bytes escaped;          /* SentencePiece: the text with U+2581 for spaces */
+    sp_bytes escaped;          /* SentencePiece: the text with U+2581 for spaces; WordPiece: words */
     SP_VEC(sp_path_step) path; /* unigram */
+    SP_VEC(int32_t) chars;     /* WordPiece: characters of the decomposed text */
 } sp_encode_work;
 
 /* sp_token_mergeable -- whether merging can produce the token. Texts of control tokens stay plain
@@ -133,5 +136,11 @@ sp_err sp_spm_normalize(const sp_tokenizer *t, sp_encode_work *w, const char *te
 sp_err sp_unigram_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
 sp_err sp_unigram_encode(const sp_tokenizer *t, sp_encode_work *w, const char *s, size_t n,
                          sp_tokens *out) SP_MUST_CHECK;
+
+/* sp_wordpiece_load -- sorts the vocabulary into pieces that begin a word and pieces that continue one. */
+sp_err sp_wordpiece_load(sp_tokenizer *t, const sp_vocab_spec *spec) SP_MUST_CHECK;
+/* sp_wordpiece_encode -- the same for WordPiece. */
+sp_err sp_wordpiece_encode(const sp_tokenizer *t, sp_encode_work *w, const char *text, size_t n,
+                           sp_tokens *out) SP_MUST_CHECK;
 
 #endif

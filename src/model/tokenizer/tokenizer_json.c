@@ -12,6 +12,7 @@
  *   Replace             null                                SentencePiece, no dummy space
  *   null                Metaspace                           SentencePiece, by its prepend_scheme
  *   Precompiled ...     [WhitespaceSplit,] Metaspace        the same, mostly unigram
+ *   BertNormalizer      BertPreTokenizer                    WordPiece
  *
  * Deliberate differences from the library: NFC is not applied (bytes stay unchanged, as in
  * llama.cpp; text in composed form, which nearly all is, gives the same tokens); `normalized` of
@@ -239,6 +240,32 @@ static sp_err read_unigram(sp_tj_reader *r, const json_t *model)
     return SP_OK;
 }
 
+static sp_err read_unknown(sp_tj_reader *r, const json_t *unk)
+{
+    if (sp_tj_absent(unk)) return SP_OK;
+    r->spec.unk = find_token(r, json_string_value(unk));
+    if (r->spec.unk < 0) return sp_tj_malformed(r, "model.unk_token", "is not in the vocabulary");
+    if (r->types[r->spec.unk] == SP_TOKEN_NORMAL) r->types[r->spec.unk] = SP_TOKEN_UNKNOWN;
+    return SP_OK;
+}
+
+static sp_err read_wordpiece(sp_tj_reader *r, const json_t *model)
+{
+    const json_t *most = json_object_get(model, "max_input_chars_per_word");
+    const json_t *affix = json_object_get(model, "continuing_subword_prefix");
+    if (!sp_tj_absent(affix) && !sp_tj_text_is(model, "continuing_subword_prefix", "##"))
+        return sp_tj_unsupported(r, "model.continuing_subword_prefix", affix);
+    if (!sp_tj_absent(most)) {
+        const json_int_t n = json_integer_value(most);
+        if (n < 1 || n > 1 << 20)
+            return sp_tj_malformed(r, "model.max_input_chars_per_word", "is not a number from 1 to 2^20");
+        r->spec.wordpiece.max_chars = (int)n;
+    }
+    SP_TRY(read_vocab(r, model));
+    SP_TRY(read_unknown(r, json_object_get(model, "unk_token")));
+    return r->spec.unk < 0 ? sp_tj_malformed(r, "model.unk_token", "is missing") : SP_OK;
+}
+
 static sp_err read_model(sp_tj_reader *r)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -247,6 +274,7 @@ static sp_err read_model(sp_tj_reader *r)
                  *unk = json_object_get(model, "unk_token");
     if (!json_is_object(model)) return sp_tj_malformed(r, "model", "is missing");
     if (sp_tj_type_is(model, "Unigram")) return read_unigram(r, model);
+    if (r->spec.wordpiece.on) return read_wordpiece(r, model);
     if (!sp_tj_absent(json_object_get(model, "type")) && !sp_tj_type_is(model, "BPE"))
         return sp_tj_unsupported(r, "model.type", model);
     if (!sp_tj_absent(dropout) && json_number_value(dropout) != 0)
@@ -265,11 +293,7 @@ static sp_err read_model(sp_tj_reader *r)
         return sp_tj_unsupported(r, "model.ignore_merges", NULL);
     SP_TRY(read_vocab(r, model));
     SP_TRY(read_merges(r, model));
-    if (sp_tj_absent(unk)) return SP_OK;
-    r->spec.unk = find_token(r, json_string_value(unk));
-    if (r->spec.unk < 0) return sp_tj_malformed(r, "model.unk_token", "is not in the vocabulary");
-    if (r->types[r->spec.unk] == SP_TOKEN_NORMAL) r->types[r->spec.unk] = SP_TOKEN_UNKNOWN;
-    return SP_OK;
+    return read_unknown(r, unk);
 }
 
 /* -- BOS and EOS ----------------------------------------------------------------------------- */

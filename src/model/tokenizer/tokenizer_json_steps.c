@@ -124,9 +124,21 @@ static bool is_squeeze(const json_t *step)
            (sp_tj_text_is(step, "content", " ") || sp_tj_text_is(step, "content", SPACE));
 }
 
+static sp_err read_bert_normalizer(sp_tj_reader *r, const json_t *step)
+{
+    sp_wordpiece *w = &r->spec.wordpiece;
+    *w = (sp_wordpiece){.on = true, .max_chars = 100};
+    if (!sp_tj_type_is(step, "BertNormalizer")) return sp_tj_unsupported(r, "normalizer", step);
+    SP_TRY(sp_tj_bool(r, step, "clean_text", "normalizer.clean_text", true, &w->clean));
+    SP_TRY(sp_tj_bool(r, step, "handle_chinese_chars", "normalizer.handle_chinese_chars", true, &w->split_cjk));
+    SP_TRY(sp_tj_bool(r, step, "lowercase", "normalizer.lowercase", true, &w->lower));
+    return sp_tj_bool(r, step, "strip_accents", "normalizer.strip_accents", w->lower, &w->strip_accents);
+}
+
 sp_err sp_tj_normalizer(sp_tj_reader *r)
 {
     const json_t *norm = json_object_get(r->root, "normalizer");
+    if (sp_tj_type_is(json_object_get(r->root, "model"), "WordPiece")) return read_bert_normalizer(r, norm);
     size_t n = sp_tj_step_count(norm, "normalizers");
     bool replace = false;
     for (size_t i = 0; i < n; i++) {
@@ -253,6 +265,8 @@ sp_err sp_tj_pre_tokenizer(sp_tj_reader *r)
     size_t n = sp_tj_step_count(pre, "pretokenizers");
     const json_t *last = n ? sp_tj_step_at(pre, "pretokenizers", n - 1) : NULL;
     steps s = {0};
+    if (r->spec.wordpiece.on)
+        return n == 1 && sp_tj_type_is(last, "BertPreTokenizer") ? SP_OK : sp_tj_unsupported(r, "pre_tokenizer", pre);
     if (n == 0) return r->spec.spm ? SP_OK : sp_tj_unsupported(r, "pre_tokenizer", NULL);
     if (r->spec.spm && n == 1 && is_split_at_space(last)) return SP_OK;
     if (r->spec.spm) return sp_tj_unsupported(r, "pre_tokenizer", pre);
@@ -275,7 +289,7 @@ sp_err sp_tj_decoder(const sp_tj_reader *r)
     size_t n = sp_tj_step_count(decoder, "decoders");
     for (size_t i = 0; i < n; i++) {
         const json_t *step = sp_tj_step_at(decoder, "decoders", i);
-        bool known = !r->spec.spm && sp_tj_type_is(step, "ByteLevel");
+        bool known = !r->spec.spm && sp_tj_type_is(step, r->spec.wordpiece.on ? "WordPiece" : "ByteLevel");
         for (size_t k = 0; r->spec.spm && k < SP_COUNT(spm); k++)
             known = known || sp_tj_type_is(step, spm[k]);
         if (!known) return sp_tj_unsupported(r, "decoder", step);

@@ -57,12 +57,24 @@ typedef struct sp_spaces {
     bool any;                     /* all of Unicode's White_Space count */
 } sp_spaces;
 
+/* WordPiece: how BERT models read a text (wordpiece.c). The steps are those of Hugging Face's BertNormalizer. */
+typedef struct sp_wordpiece {
+    bool on;
+    bool marked;        /* GGUF: a first piece has U+2581 before it; else later ones have "##" */
+    bool clean;         /* control characters go, white space becomes a space */
+    bool split_cjk;     /* each Chinese character is a word */
+    bool strip_accents; /* the text is decomposed, and non-spacing marks go */
+    bool lower;
+    int max_chars;      /* of a word; longer ones are unknown */
+} sp_wordpiece;
+
 /* The vocabulary of a file. All views are borrowed for one call: the tokenizer copies what it
  * needs. */
 typedef struct sp_vocab_spec {
     const char *path;     /* for messages */
-    bool spm;             /* SentencePiece, else byte-level BPE */
+    bool spm;             /* SentencePiece, else byte-level BPE or WordPiece */
     bool unigram;         /* SentencePiece unigram (unigram.c), else BPE (spm.c) */
+    sp_wordpiece wordpiece; /* on: neither of the others */
     sp_pre_tokenizer pre; /* byte-level only */
     bool ignore_merges;   /* byte-level: a word that is a token is not merged (llama-3) */
     size_t n_tokens;
@@ -72,7 +84,7 @@ typedef struct sp_vocab_spec {
     size_t n_merges;
     const sp_text_view *merges; /* "left right" */
     int32_t bos, eos, eot, unk; /* -1: none */
-    bool add_bos, add_eos;      /* add_eos is recorded only: no prompt of ours ends with EOS */
+    bool add_bos, add_eos;      /* add_eos: an encoder's input ends with EOS; prompts never do */
     bool add_space_prefix;      /* SentencePiece: a dummy space starts the text, see spm.c */
     bool fuse_unk;              /* SentencePiece: consecutive unknown characters become one unk */
     double unk_score;           /* unigram: of an unknown character */

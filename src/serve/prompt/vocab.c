@@ -1,7 +1,24 @@
 /* vocab.c -- the public face of tokenizers and of inspection. */
 #include "base/need.h"
+#include "model/encoder/encoder.h"
 #include "model/tokenizer/tokenizer.h"
 #include "serve/prompt/vocab.h"
+
+static sp_err open_encoder(const char *path, sp_vocab *v)
+{
+    SP_TRY(sp_encoder_open(path, &v->encoder));
+    v->tokenizer = v->encoder->tokenizer;
+    return SP_OK;
+}
+
+static sp_err open_model(const char *path, sp_vocab *v)
+{
+    SP_TRY(sp_model_open(path, &v->model));
+    if (!v->model->tokenizer) return sp_fail(SP_E_FORMAT, "%s: holds no tokenizer", path);
+    v->tokenizer = v->model->tokenizer;
+    v->chat_template = v->model->chat_template;
+    return SP_OK;
+}
 
 sp_err sp_vocab_open(const char *path, sp_vocab **out)
 {
@@ -9,15 +26,11 @@ sp_err sp_vocab_open(const char *path, sp_vocab **out)
     SP_NEED(out);
     sp_vocab *v = SP_NEW(sp_vocab);
     if (!v) return sp_fail_nomem(sizeof *v, "the vocabulary");
-    sp_err err = sp_model_open(path, &v->model);
-    if (err == SP_OK && !v->model->tokenizer)
-        err = sp_fail(SP_E_FORMAT, "%s: holds no tokenizer", path);
+    sp_err err = sp_path_is_encoder(path) ? open_encoder(path, v) : open_model(path, v);
     if (err != SP_OK) {
         sp_vocab_close(v);
         return err;
     }
-    v->tokenizer = v->model->tokenizer;
-    v->chat_template = v->model->chat_template;
     *out = v;
     return SP_OK;
 }
@@ -26,6 +39,7 @@ void sp_vocab_close(sp_vocab *v)
 {
     if (!v) return;
     sp_model_close(v->model);
+    sp_encoder_close(v->encoder);
     sp_free(v);
 }
 

@@ -8,6 +8,7 @@
 struct sp_vocab {
     const sp_tokenizer *tokenizer;
     sp_model *model;           /* owned when opened alone; NULL inside a context */
+    struct sp_encoder *encoder; /* in place of the model */
     const char *chat_template; /* of the model; or NULL */
 };
 

@@ -173,7 +173,7 @@ static void refuse(const char *kind, const char *path, const char *value, sp_err
 static void unknown_steps_are_refused(void **state)
 {
     const sp_err no = SP_E_UNSUPPORTED;
-    refuse("gpt2", "model.type", "\"WordPiece\"", no, "model.type: \"WordPiece\"");
+    refuse("gpt2", "model.type", "\"WordLevel\"", no, "model.type: \"WordLevel\"");
     refuse("gpt2", "model.dropout", "0.1", no, "model.dropout");
     refuse("gpt2", "model.continuing_subword_prefix", "\"##\"", no,
            "continuing_subword_prefix: \"##\"");
@@ -185,7 +185,7 @@ static void unknown_steps_are_refused(void **state)
            "pre_tokenizer: \"BertPre");
     refuse("gpt2", "pre_tokenizer.add_prefix_space", "true", no, "pre_tokenizer.add_prefix_space");
     refuse("gpt2", "pre_tokenizer.use_regex", "false", no, "pre_tokenizer.use_regex");
-    refuse("gpt2", "decoder", "{\"type\":\"WordPiece\"}", no, "decoder: \"WordPiece\"");
+    refuse("gpt2", "decoder", "{\"type\":\"WordLevel\"}", no, "decoder: \"WordLevel\"");
     refuse("gpt2", "post_processor", "{\"type\":\"BertProcessing\"}", no, "post_processor");
     refuse("gpt2", "added_tokens.0.lstrip", "true", no, "lstrip of \"<|end|>\"");
     refuse("gpt2", "model.merges.0", "[\"a b\", \"c\"]", no, "model.merges");

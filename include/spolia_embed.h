@@ -1,0 +1,67 @@
+/* spolia_embed.h -- vectors of texts, by an encoder of the BERT family. spolia.h includes it. */
+#ifndef SPOLIA_EMBED_H
+#define SPOLIA_EMBED_H
+
+#include "spolia_context.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sp_embedder sp_embedder;
+
+typedef struct sp_embedder_opts {
+    const char *model;       /* GGUF file of architecture "bert", or a folder as sentence-transformers writes it */
+    sp_machine_opts machine; /* threads, device and kernels; packs are not used */
+    int step_tokens;         /* computed together; 0: what suits the caches */
+} sp_embedder_opts;
+
+typedef struct sp_embedder_info {
+    const char *path;    /* of the model; borrowed, as all texts here */
+    const char *kernels;
+    int n_embd;          /* length of a vector */
+    int max_tokens;      /* of a text with its special tokens; longer ones are cut */
+    int n_vocab, n_layers, n_threads;
+    bool normalized;     /* vectors have length 1 */
+    const char *query_prompt, *document_prompt; /* what the model wants before them; "" if nothing */
+    char id[33]; /* hex: vectors can be compared if these are equal */
+} sp_embedder_info;
+
+/* sp_embedder_open -- Errors: SP_E_IO, SP_E_FORMAT, SP_E_UNSUPPORTED (each names file and field), SP_E_NOMEM.
+ * Owns: close it with sp_embedder_close. */
+SP_API sp_err sp_embedder_open(const sp_embedder_opts *o, sp_embedder **out);
+SP_API void sp_embedder_close(sp_embedder *e);
+SP_API sp_embedder_info sp_embedder_describe(const sp_embedder *e);
+
+/* What a text is: the model may want other words before each. */
+typedef enum sp_embed_kind { SP_EMBED_PLAIN, SP_EMBED_QUERY, SP_EMBED_DOCUMENT } sp_embed_kind;
+
+/* A text, or its token ids, special tokens included. */
+typedef struct sp_embed_input {
+    const char *text; /* NULL: ids */
+    size_t n;         /* bytes */
+    const int32_t *ids;
+    size_t n_ids;
+} sp_embed_input;
+
+typedef struct sp_embed_opts {
+    sp_embed_kind kind;
+    int dimensions; /* the first elements of each vector, scaled to length 1 if the model's are; 0: all */
+    bool refuse_long; /* a text over max_tokens is an error */
+    bool (*stop)(void *user); /* asked before each step; true: SP_E_CANCELED. NULL: never */
+    void *user;
+} sp_embed_opts;
+
+/* sp_embed -- the vectors of n inputs. o NULL: defaults.
+ * Shape:  out [n, dimensions]; n_tokens [n], tokens that were computed, or NULL
+ * Errors: SP_E_ARG (dimensions, a token id; names the input), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
+ * Thread: any; calls of several threads take turns, a step at a time. A vector's bits do not depend on what
+ * is computed with it. */
+SP_API sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o,
+                       float *out, int32_t *n_tokens);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,41 @@
+/* encode.h -- vectors of texts: the forward pass of an encoder (model/encoder/encoder.h).
+ *
+ * A step takes several texts. Their rows follow each other without padding: products, norms and activations
+ * see one matrix, attention sees a request for each text. That attention is not causal needs no kernel of
+ * its own: every query has the position of the last token of its text, so it sees all keys.
+ *
+ *   ids, places -> x = norm(words + places)
+ *   for each layer:  q, k, v = W x + b
+ *                    x = norm(x + Wo attend(q, k, v) + b)
+ *                    x = norm(x + Wdown gelu(Wup x + b) + b)
+ *   rows of a text -> mean or first row -> length 1 -> out
+ *
+ * Keys and values are f32 in a few blocks that every layer writes anew; nothing is kept.
+ */
+#ifndef SP_ENGINE_ENCODER_ENCODE_H
+#define SP_ENGINE_ENCODER_ENCODE_H
+
+#include "model/encoder/encoder.h"
+
+typedef struct sp_encode_pass sp_encode_pass;
+
+/* One text of a step. */
+typedef struct sp_encode_text {
+    const int32_t *ids; /* [n] with the special tokens; each below the encoder's n_vocab */
+    int32_t n;          /* 1 .. recipe.max_tokens */
+    float *out;         /* [E] */
+} sp_encode_text;
+
+/* sp_encode_pass_create -- working memory for steps of at most n_tokens tokens (0: a size that suits the
+ * caches; never less than the longest text). The encoder must be loaded on `d`; both outlive the pass. */
+sp_err sp_encode_pass_create(const sp_encoder *m, sp_device *d, int n_tokens, sp_encode_pass **out) SP_MUST_CHECK;
+void sp_encode_pass_destroy(sp_encode_pass *p);
+
+/* sp_encode_fit -- how many of the texts, from the first on, one step takes: at least one. */
+size_t sp_encode_fit(const sp_encode_pass *p, const sp_encode_text *texts, size_t n);
+
+/* sp_encode_step -- computes `out` of n texts. A text's result does not depend on the others of its step.
+ * Pre: n <= sp_encode_fit. Errors: those of the device. Thread: one at a time. */
+sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,89 @@
+/* encoder.h -- a text encoder of the BERT family: weights, tokenizer, and how a vector is made of a text.
+ *
+ *   GGUF file, architecture "bert"                          -- sp_encoder_open --> sizes, weights, tokenizer
+ *   folder: config.json, tokenizer.json, *.safetensors,        recipe (pooling, prompts, longest text)
+ *           modules.json and its kin (sentence-transformers)
+ *
+ * An encoder is no row of arch.c: it has no KV cache, no positions that move and no sampling, so nothing
+ * of reuse applies to it. What it shares with language models are the readers of files, the tokenizer's
+ * interface, the device and its operations. engine/encoder/ computes it.
+ *
+ * Ownership: the encoder owns its mapped files, its arena and, once loaded, device memory; weights borrow
+ * from them. Immutable after sp_encoder_load; any thread may read it.
+ */
+#ifndef SP_MODEL_ENCODER_ENCODER_H
+#define SP_MODEL_ENCODER_ENCODER_H
+
+#include "base/hash.h"
+#include "compute/device.h"
+#include "model/tokenizer/tokenizer.h"
+
+/* Letters: compute/shapes.h. */
+typedef struct sp_encoder_sizes {
+    int n_layers; /* L */
+    int n_embd;   /* E */
+    int n_heads;  /* H; a head has E / H elements */
+    int n_ff;     /* F */
+    int n_vocab;  /* V */
+    int n_ctx;    /* positions that the model has learned: tokens of a text, at most */
+    int n_types;  /* token types: 2 with pairs of texts */
+    float norm_eps;
+    sp_act act;
+} sp_encoder_sizes;
+
+/* y = W x + b */
+typedef struct sp_linear {
+    sp_mat w;
+    const float *b; /* [w.n_rows] */
+} sp_linear;
+
+typedef struct sp_layernorm {
+    const float *w, *b; /* [E] */
+} sp_layernorm;
+
+typedef struct sp_encoder_layer {
+    sp_linear q, k, v, o; /* [E, E] */
+    sp_linear up, down;   /* [F, E] [E, F] */
+    sp_layernorm attn_norm, ffn_norm; /* of the sum of what attention, and the feed-forward, read and made */
+} sp_encoder_layer;
+
+/* Which rows of the last layer become the vector. */
+typedef enum sp_pooling { SP_POOL_MEAN, SP_POOL_FIRST } sp_pooling;
+
+/* What is put before a text. */
+typedef enum sp_encode_kind { SP_ENCODE_PLAIN, SP_ENCODE_QUERY, SP_ENCODE_DOCUMENT, SP_ENCODE_KINDS } sp_encode_kind;
+
+/* How a vector is made of a text. */
+typedef struct sp_encoder_recipe {
+    sp_pooling pooling;
+    bool normalize;  /* to length 1 */
+    int max_tokens;  /* of a text with its two special tokens; longer ones are cut */
+    const char *prompt[SP_ENCODE_KINDS]; /* "query: " ...; "" where there is none */
+} sp_encoder_recipe;
+
+typedef struct sp_encoder {
+    sp_encoder_sizes size;
+    sp_encoder_recipe recipe;
+    sp_mat words;  /* [V, E] */
+    sp_mat places; /* [n_types n_ctx, E] f32: row t n_ctx + p is the sum of type t's and position p's */
+    sp_layernorm embed_norm;
+    sp_encoder_layer *layers; /* [L] */
+    sp_tokenizer *tokenizer;
+    sp_digest id;     /* of sizes, recipe and weights: vectors of encoders with one id can be compared */
+    const char *path;
+    sp_mem on_device; /* weights in the layout of its kernels */
+    struct sp_encoder_files *files; /* private to encoder*.c */
+} sp_encoder;
+
+/* sp_encoder_open -- path: a GGUF file or a folder. Errors: SP_E_IO, SP_E_FORMAT (a tensor or field is
+ * missing or wrong), SP_E_UNSUPPORTED (another architecture, activation, pooling or module); each names
+ * file and field. Owns: close it with sp_encoder_close, after everything that borrowed from it. */
+sp_err sp_encoder_open(const char *path, sp_encoder **out) SP_MUST_CHECK;
+/* sp_encoder_load -- puts the weights on a device, which must outlive the encoder. Once. */
+sp_err sp_encoder_load(sp_encoder *m, sp_device *d) SP_MUST_CHECK;
+void sp_encoder_close(sp_encoder *m);
+
+/* sp_path_is_encoder -- whether the file or folder says that it is an encoder of this family. */
+bool sp_path_is_encoder(const char *path);
+
+#endif

@@ -1,0 +1,45 @@
+/* encoder_int.h -- an encoder while it is opened. For model/encoder/ alone. */
+#ifndef SP_MODEL_ENCODER_ENCODER_INT_H
+#define SP_MODEL_ENCODER_ENCODER_INT_H
+
+#include "model/encoder/encoder.h"
+#include "model/gguf.h"
+#include "model/json_file.h"
+#include "model/safetensors.h"
+
+/* The mappings that weights point into, and what was converted or copied out of them. */
+struct sp_encoder_files {
+    sp_gguf gguf;
+    sp_safetensors folder;
+    sp_arena arena; /* layer table, vectors, places, texts */
+    char *path;
+};
+
+/* A weight: a matrix, or a vector of n floats. The other is NULL. */
+typedef struct sp_encoder_weight {
+    sp_mat *mat;
+    const float **vec;
+    int64_t n;
+} sp_encoder_weight;
+
+/* -- encoder_config.c ------------------------------------------------------------------------ */
+
+/* sp_encoder_config_of_gguf, sp_encoder_config_of_folder -- m->size; of a GGUF file the recipe, too. */
+sp_err sp_encoder_config_of_gguf(const sp_gguf *g, sp_encoder *m) SP_MUST_CHECK;
+sp_err sp_encoder_config_of_folder(const char *dir, sp_encoder *m) SP_MUST_CHECK;
+
+/* -- encoder_recipe.c ------------------------------------------------------------------------ */
+
+/* sp_encoder_recipe_of_folder -- m->recipe from the files of sentence-transformers; without modules.json it
+ * is the mean, not normalized, as that library does. Pre: m->size. */
+sp_err sp_encoder_recipe_of_folder(const char *dir, sp_encoder *m) SP_MUST_CHECK;
+
+/* -- encoder_weights.c ----------------------------------------------------------------------- */
+
+/* sp_encoder_bind -- the tensors of a file as weights. A tensor that no weight needs is refused by name. */
+sp_err sp_encoder_bind(const sp_tensor_dir *dir, bool gguf, sp_encoder *m) SP_MUST_CHECK;
+
+/* sp_encoder_next -- the weight at *i, which starts at 0 and is moved past it; false after the last. */
+bool sp_encoder_next(sp_encoder *m, int *i, sp_encoder_weight *out);
+
+#endif
