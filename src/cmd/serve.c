@@ -13,7 +13,8 @@ typedef struct serving {
     const char *log, *find;
     model_options model;
     sampling_options sampling;
-    opt table[32];
+    const char *embedding;
+    opt table[40];
 } serving;
 
 static void make_table(serving *s)
@@ -60,6 +61,10 @@ static void make_table(serving *s)
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
+        {OPT_STRING, "embedding", 0, "PATH", &s->embedding,
+         "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "
+         "hf:ORG/REPO (none)",
+         .is_model = true},
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
@@ -110,6 +115,17 @@ static const char *file_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
+/* open_embedder -- of --embedding, with the threads and kernels of the model. False after an error message. */
+static bool open_embedder(serving *s)
+{
+    const sp_machine_opts *m = &s->model.ctx.machine;
+    const sp_embedder_opts o = {.model = s->embedding, .machine = {.n_threads = m->n_threads, .cpu = m->cpu}};
+    if (!s->embedding) return true;
+    s->o.embedder_name = file_name(s->embedding);
+    const sp_err err = sp_embedder_open(&o, &s->o.embedder);
+    return err == SP_OK || (cli_fail(err), false);
+}
+
 /* serve -- with registered documents in the store, unless a file is named for them. */
 static int serve(serving *s)
 {
@@ -119,12 +135,14 @@ static int serve(serving *s)
     advice ignored = advice_of(&s->model);
     sp_context *c = model_options_open(&s->model);
     if (!c) return 1;
+    if (!open_embedder(s)) return sp_context_close(c), 1;
     advice_print(&ignored);
     s->o.model = s->model.ctx.model;
     if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
     int code = srv_run(&s->o, c);
+    sp_embedder_close(s->o.embedder);
     sp_context_close(c); /* writes what waits for the store */
     if (code == 0) srv_log_event(s->o.log, "stopped");
     free(beside);

@@ -33,6 +33,7 @@
  *   api/ollama.c      Ollama's chat and generate; ollama_body.c, ollama_model.c
  *   api/llama.c       llama.cpp's completion and infill
  *   api/tokens.c      /tokenize, /detokenize
+ *   api/embeddings.c  vectors of texts, for OpenAI's and Ollama's clients
  *   api/documents.c   /v1/documents, and documents that a chat names
  *   api/upload.c      the body that registers a document
  *   api/work.c        documents computed ahead, on a thread of their own; watch.c: their progress as events

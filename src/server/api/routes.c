@@ -7,6 +7,7 @@
 #include "server/api/answer.h"
 #include "server/api/anthropic.h"
 #include "server/api/documents.h"
+#include "server/api/embeddings.h"
 #include "server/api/explain.h"
 #include "server/api/llama.h"
 #include "server/api/ollama.h"
@@ -48,8 +49,9 @@ static json_t *model_json(const srv_server *s)
 
 static srv_sent models(srv_call *call)
 {
-    return srv_reply_json(call->connection, 200,
-                          json_pack("{s:s, s:[o]}", "object", "list", "data", model_json(call->s)));
+    json_t *list = json_pack("[o]", model_json(call->s));
+    if (call->s->o.embedder) json_array_append_new(list, srv_embedder_json(call->s));
+    return srv_reply_json(call->connection, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
 static srv_sent one_model(srv_call *call)
@@ -57,6 +59,8 @@ static srv_sent one_model(srv_call *call)
     const char *id = call->path + strlen("/v1/models/");
     if (strcmp(id, call->s->o.alias) == 0)
         return srv_reply_json(call->connection, 200, model_json(call->s));
+    if (call->s->o.embedder && strcmp(id, call->s->o.embedder_name) == 0)
+        return srv_reply_json(call->connection, 200, srv_embedder_json(call->s));
     return srv_reply_error(call->connection, 404, "model", "model_not_found",
                            "there is no such model");
 }
@@ -115,6 +119,10 @@ const srv_route srv_routes[] = {
     {"POST", "/infill", srv_llama_infill_call},
     {"POST", "/v1/completions", srv_completion},
     {"POST", "/completions", srv_completion},
+    {"POST", "/v1/embeddings", srv_embeddings},
+    {"POST", "/embeddings", srv_embeddings},
+    {"POST", "/api/embed", srv_ollama_embed},
+    {"POST", "/api/embeddings", srv_ollama_embeddings},
     {"POST", "/tokenize", srv_tokenize},
     {"POST", "/detokenize", srv_detokenize},
     {"POST", "/apply-template", srv_apply_template},

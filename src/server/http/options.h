@@ -28,6 +28,8 @@ typedef struct srv_options {
     int stall_seconds; /* for a client that does not read */
     int drain_seconds; /* for running requests, at shutdown */
     srv_log_format log;
+    sp_embedder *embedder;         /* borrowed; NULL: none */
+    const char *embedder_name;     /* in answers */
     const char *documents_path;    /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
