@@ -17,6 +17,12 @@ typedef struct serving {
     opt table[40];
 } serving;
 
+#define EMBEDDING_OPTION                                                                                   \
+    {OPT_STRING, "embedding", 0, "PATH", &s->embedding,                                                    \
+     "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "      \
+     "hf:ORG/REPO (none)",                                                                                 \
+     .is_model = true}
+
 static void make_table(serving *s)
 {
     srv_options *o = &s->o;
@@ -61,10 +67,7 @@ static void make_table(serving *s)
          "SPARQL: the property that holds names (rdfs:label)"},
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
-        {OPT_STRING, "embedding", 0, "PATH", &s->embedding,
-         "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "
-         "hf:ORG/REPO (none)",
-         .is_model = true},
+        EMBEDDING_OPTION,
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
