@@ -324,7 +324,7 @@ static sp_err hazard_open(sp_evict *e, int64_t max_copies)
 
 const sp_evict_policy sp_evict_hazard = {
     .name = "hazard",
-    .help = "drops what is least likely to be used soon for its size, as past uses teach",
+    .help = "drops what is least likely to be used soon, for its size; learns from past uses",
     .looks_ahead = true,
     .remembers = true,
     .open = hazard_open,

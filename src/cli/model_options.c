@@ -116,7 +116,7 @@ static int cache_options(model_options *m, opt *to)
     const opt table[] = {
         {OPT_GROUP, "Cache and queue"},
         {OPT_STRING, "evict", 0, "NAME", &c->cache.evict,
-         "which copy is dropped from a full memory; NAME+ghosts remembers uses of dropped copies "
+         "which copy is dropped when memory is full; NAME+ghosts remembers uses of dropped copies "
          "(hazard)",
          .choices = cli_evict_choices()},
         {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
@@ -126,11 +126,11 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "host-kv", 0, "TYPE", &c->tiers.host_kv,
          "KV type of the host tier; q8_0 is smaller (-ctk)"},
         {OPT_STRING, "host-evict", 0, "NAME", &c->tiers.host_evict,
-         "which copy is dropped from it, as --evict (lru)"},
+         "which copy is dropped when the host tier is full, as --evict (lru)"},
         {OPT_SIZE, "store-max", 0, "SIZE", &c->tiers.store_bytes,
-         "size limit of that folder, such as 20G (what it holds and half of the free disk)"},
+         "size limit of the store, such as 20G (what it holds and half of the free disk)"},
         {OPT_STRING, "store-evict", 0, "NAME", &c->tiers.store_evict,
-         "which copy is dropped when it is full, as --evict (lru)"},
+         "which copy is dropped when the store is full, as --evict (lru)"},
         {OPT_STRING, "remote", 0, "URL", &c->tiers.remote,
          "Redis or Valkey server that several processes share copies in: redis://[USER:PASSWORD@]HOST[:PORT] (none)"},
         {OPT_STRING, "remote-key-file", 0, "FILE", &c->tiers.remote_key_file,
@@ -147,7 +147,7 @@ static int cache_options(model_options *m, opt *to)
         {OPT_STRING, "queue-order", 0, "NAME", &c->queue.order,
          "which waiting request starts next (reorder)", .choices = cli_queue_choices()},
         {OPT_INT, "queue-window", 0, "N", &c->queue.window,
-         "later requests that may start before one (32)"},
+         "how many later requests may start before a waiting one (32)"},
     };
     memcpy(to, table, sizeof table);
     return (int)(sizeof table / sizeof *table);

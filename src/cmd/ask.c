@@ -109,11 +109,9 @@ int cmd_ask(int argc, char **argv)
         {OPT_FLAG, "ranked", 0, NULL, &ranked,
          "order chunks by relevance, not as in the index (which shares more prefixes)"},
         {OPT_FLAG, "keep-duplicates", 0, NULL, &a.keep_duplicates,
-         "chunks that repeat a better one, too; else the next best takes their place"},
+         "keep chunks that repeat a better one; otherwise the next best takes their place"},
         {OPT_FLAG, "no-store", 0, NULL, &no_store,
-         "without --store, use no copies on disk: neither FILE.kv beside the index nor the small "
-         "store in the user's "
-         "cache"},
+         "use no copies on disk: neither FILE.kv beside the index nor the store in the user's cache"},
         {OPT_FLAG, "allow-empty", 0, NULL, &a.allow_empty,
          "answer when nothing matches; else the exit code is 3"},
         {OPT_STRING, "json-schema", 0, "FILE", &schema, SCHEMA_HELP},

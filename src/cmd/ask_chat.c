@@ -70,7 +70,7 @@ static bool set_share(chat *c, const cli_policy *p, const char *share, sp_reuse_
 {
     char *end = NULL;
     if (!p->recomputes) {
-        if (*share) cli_warn("--reuse %s recomputes nothing: a share means nothing", p->name);
+        if (*share) cli_warn("--reuse %s recomputes nothing: the share has no effect", p->name);
         return !*share;
     }
     if (*share) {

@@ -10,10 +10,10 @@
 
 const cli_command cmd_caches[] = {
     {"list", NULL, "list the copies in a store", cmd_cache_list},
-    {"show", NULL, "print what is known of one chunk's copies", cmd_cache_show},
+    {"show", NULL, "print what is known of a chunk's copies", cmd_cache_show},
     {"verify", NULL, "read all copies and check them", cmd_cache_verify},
     {"export", NULL, "write copies to a file for another machine", cmd_cache_export},
-    {"import", NULL, "add the copies of such a file", cmd_cache_import},
+    {"import", NULL, "add copies from an exported file", cmd_cache_import},
     {"drop", NULL, "delete the copies of one chunk", cmd_cache_drop},
     {"gc", NULL, "delete copies until the store is small enough", cmd_cache_gc},
     {0},
@@ -125,7 +125,7 @@ int cmd_cache_list(int argc, char **argv)
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
                          &(opt_usage){"cache list --store DIR [--json]",
-                                      "Lists copies, those used longest ago first. A namespace "
+                                      "Lists copies, least recently used first. A namespace "
                                       "is a hash of model and KV type."},
                          &o, NULL, 0);
     if (at < 0) return -1 - at;
@@ -173,8 +173,8 @@ int cmd_cache_show(int argc, char **argv)
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
                          &(opt_usage){"cache show ID --store DIR [--json]",
-                                      "Prints what is known of the copies of one chunk. ID: how "
-                                      "its id begins."},
+                                      "Prints what is known of the copies of one chunk. ID: a prefix of the copy's "
+                                      "id."},
                          &o, NULL, 1);
     if (at < 0) return -1 - at;
     json_t *copies = o.as_json ? json_array() : NULL;

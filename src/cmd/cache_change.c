@@ -89,7 +89,7 @@ int cmd_cache_export(int argc, char **argv)
     sp_store *s = NULL;
     sp_store_stats sum;
     const opt own[] = {{OPT_STRING, "namespace", 0, "NAME", &space,
-                        "how the namespace begins, where the store has several"},
+                        "a prefix of the namespace, if the store has several"},
                        {0}};
     int at = cache_parse(argc, argv,
                          &(opt_usage){"cache export FILE --store DIR [options]",
@@ -123,7 +123,7 @@ int cmd_cache_import(int argc, char **argv)
         cache_parse(argc, argv,
                     &(opt_usage){"cache import FILE --store DIR [options]",
                                  "Adds the copies that spolia cache export wrote. The store is "
-                                 "made if need be; one that has\ncopies takes those of its own "
+                                 "created if need be; one that has\ncopies takes those of its own "
                                  "models, or of the one that --model names."},
                     &o, own, 1);
     if (at < 0) return -1 - at;
@@ -183,7 +183,7 @@ int cmd_cache_gc(int argc, char **argv)
     sp_store *s = NULL;
     sp_store_stats before, now;
     const opt own[] = {{OPT_SIZE, "budget", 0, "SIZE", &budget,
-                        "what the files may take then, such as 20G; required"},
+                        "size of the files afterwards, such as 20G; required"},
                        {0}};
     int at =
         cache_parse(argc, argv,

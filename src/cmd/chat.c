@@ -68,7 +68,7 @@ static const opt_usage usage = {
     "chat -m MODEL [\"message\"] [options]",
     "Talks with a model. At a terminal it holds a conversation; from a pipe each line is a message "
     "of one\n"
-    "conversation. What was said before is reused from one message to the next."};
+    "conversation. Earlier messages are reused."};
 
 int cmd_chat(int argc, char **argv)
 {

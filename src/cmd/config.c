@@ -147,7 +147,7 @@ int cmd_config(int argc, char **argv)
             "Shows what the config file and the environment set, or every option of a "
             "command with\nits value and where that is from. The file is --config FILE, "
             "else SPOLIA_CONFIG, else\n$XDG_CONFIG_HOME/spolia/config (~/.config). An option "
-            "of the command line wins over the\nenvironment, and that over the file:\n\n"
+            "of the command line overrides the\nenvironment, which overrides the file:\n\n"
             "  [spolia]                       for every command that has the option\n"
             "  model = ~/models/qwen.gguf\n\n"
             "  [serve]                        for one command\n"

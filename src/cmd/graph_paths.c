@@ -15,7 +15,7 @@ void graph_path_options_init(graph_path_options *p)
         {OPT_INT, "entities", 0, "N", &o->max_entities, "entities of a question (8)"},
         {OPT_INT, "degree", 0, "N", &o->max_degree,
          "a node with more edges in one direction ends its paths (128)"},
-        {OPT_INT, "steps", 0, "N", &o->max_steps, "edges followed from one entity (20000)"},
+        {OPT_INT, "steps", 0, "N", &o->max_steps, "most edges followed from one entity (20000)"},
         {OPT_STRING, "style", 0, "NAME", &p->style,
          "text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
@@ -138,7 +138,7 @@ int cmd_graph_paths(int argc, char **argv)
     graph_path_options_init(&p);
     const opt own[] = {
         {OPT_FLAG, "tree", 0, NULL, &as_tree, "merge the paths into trees"},
-        {OPT_FLAG, "explain", 0, NULL, &p.paths.explain, "say which words made the score"},
+        {OPT_FLAG, "explain", 0, NULL, &p.paths.explain, "show which words made the score"},
         {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
         {0},
     };

@@ -69,8 +69,7 @@ int cmd_inspect(int argc, char **argv)
         opt_parse(argc, argv,
                   &(opt_usage){"inspect PATH [--json]",
                                "Prints what a GGUF file or a Hugging Face folder contains: sizes, "
-                               "metadata, tensors; whether it can run, and what of a prompt may be "
-                               "reused then."},
+                               "metadata, tensors; whether it can run, and which parts of a prompt can be reused."},
                   tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

@@ -33,7 +33,7 @@ static const cli_command commands[] = {
      lab_profile},
     {"bench", MEASURE, "measure the engine's speed on this machine", .subcommands = lab_benches},
     {"pull", SET_UP, "download a model from a Hugging Face hub", cmd_pull},
-    {"doctor", SET_UP, "say what this machine and a model will do", lab_doctor},
+    {"doctor", SET_UP, "say what this machine and a model can do", lab_doctor},
     {"config", SET_UP, "show what the config file and the environment set", cmd_config},
     {0},
 };

@@ -41,8 +41,8 @@ int cmd_pull(int argc, char **argv)
                      "is printed. A\n"
                      "download that was interrupted continues. -m hf:ORG/REPO[:QUANT] of all "
                      "commands does the\n"
-                     "same when the model is not there yet. HF_ENDPOINT names another hub than\n"
-                     "https://huggingface.co, HF_TOKEN the user of private and gated models."},
+                     "same when the model is not there yet. HF_ENDPOINT names a hub other than\n"
+                     "https://huggingface.co, HF_TOKEN gives access to private and gated models."},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

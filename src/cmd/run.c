@@ -80,7 +80,7 @@ int cmd_run(int argc, char **argv)
     const opt *const tables[] = {own, s.table, m.table, NULL};
     int at = opt_parse(argc, argv,
                        &(opt_usage){"run -m MODEL (-p TEXT | -f FILE) [options]",
-                                    "Continues a text. Greedy unless a temperature is given."},
+                                    "Continues a text. Sampling is greedy unless a temperature is given."},
                        tables);
     if (at < 0) return -1 - at;
     if (run.as_json) cli_fail_as_json();

@@ -24,7 +24,7 @@
 
 #include "base/hash.h"
 
-enum { SP_JOIN_MAX = 64 }; /* tokens; attention computes so many keys at a time */
+enum { SP_JOIN_MAX = 64 }; /* tokens; keys that attention computes at a time */
 
 typedef enum sp_segment_kind {
     SP_SEG_SYSTEM,

@@ -164,7 +164,7 @@ int lab_profile(int argc, char **argv)
         {OPT_STRING, "output", 'o', "FILE", &out, "where to write it (MODEL.profile.json)"},
         {OPT_STRING, "cached", 0, "LIST", &cached, "cached tokens (0,256,1024,4096)"},
         {OPT_STRING, "new", 0, "LIST", &fresh, "new tokens (16,64,256,1024)"},
-        {OPT_INT, "rounds", 0, "N", &p.rounds, "runs of each, of which the least counts (3)"},
+        {OPT_INT, "rounds", 0, "N", &p.rounds, "runs of each; the fastest counts (3)"},
         {OPT_INT, "threads", 't', "N", &n_threads, "threads (one for each core)"},
         {0},
     };

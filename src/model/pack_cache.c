@@ -138,7 +138,7 @@ static sp_err drop_oldest(DIR *d, const char *dir, const char *own, uint64_t roo
     for (size_t i = 0; i < all.n && sum > room; i++) {
         if (unlinkat(dirfd(d), all.v[i].name, 0) != 0) continue;
         sum -= all.v[i].n_bytes;
-        sp_log(SP_LOG_DEBUG, "%s/%s: removed, the packs are over their budget", dir, all.v[i].name);
+        sp_log(SP_LOG_DEBUG, "%s/%s: removed: the packs exceed their budget", dir, all.v[i].name);
     }
     sp_vec_fini(&all);
     return err;

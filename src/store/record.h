@@ -14,7 +14,7 @@
 
 enum { SP_PAGE = 4096 }; /* alignment and grain of direct I/O */
 
-/* Checksum of one layer: XXH3, 128 bits. It is to find damage, not forgery: whoever can write the
+/* Checksum of one layer: XXH3, 128 bits. It finds damage, not forgery: whoever can write the
  * store can also compute SHA-256. XXH3 is as fast as memory, SHA-256 slower than a good disk,
  * and 128 bits leave no accidental match that CRC-32C would. */
 typedef struct sp_layer_sum {

@@ -3,9 +3,9 @@
  *
  *   sync ---> list ---> headers, some at a time ---> drops, some at a time ---> overwrite ---> done
  *
- * A sweep runs on threads of the tier, and everything that it uses is its own: whoever started it may wait as
- * long as he likes and leave. A header that cannot be read is an error of the sweep, and its copy stays: sweep
- * again. A damaged one is a miss for everyone, and nothing of it is left after the overwriting.
+ * A sweep runs on threads of the tier, and owns everything that it uses: its caller may stop
+ * waiting at any time. A header that cannot be read is an error of the sweep, and its copy stays: sweep
+ * again. A damaged header is a miss, and nothing of its copy is left after overwriting.
  * Thread: any. */
 #ifndef SP_STORE_SWEEP_H
 #define SP_STORE_SWEEP_H
@@ -33,12 +33,12 @@ typedef struct sp_sweep_opts {
 sp_err sp_sweep_begin(sp_tier *t, const sp_sweep_opts *o, sp_sweep **out) SP_MUST_CHECK;
 /* sp_sweep_wait -- until it is done; false: the tier has done nothing for patience_us. */
 bool sp_sweep_wait(sp_sweep *s, int64_t patience_us);
-/* sp_sweep_cancel -- asks for an early end. */
+/* sp_sweep_cancel -- asks it to end early. */
 void sp_sweep_cancel(sp_sweep *s);
 /* sp_sweep_result -- of one that is done; records the detail for this thread. Errors: SP_E_IO, SP_E_NOMEM,
  * SP_E_CANCELED: after trying them all, unless all_or_none. */
 sp_err sp_sweep_result(const sp_sweep *s) SP_MUST_CHECK;
-/* sp_sweep_gone -- the copies that one that is done has dropped: [*n], valid until its release. */
+/* sp_sweep_gone -- the copies that a finished sweep has dropped: [*n], valid until its release. */
 const sp_tier_key *sp_sweep_gone(const sp_sweep *s, size_t *n);
 void sp_sweep_release(sp_sweep *s);
 

@@ -5,11 +5,11 @@
  *
  *     submit ---> queued ---> running ---> done: sp_tier_op_wait, or `done` on the tier's thread
  *                   |  |         |
- *                   |  |         +-- cancel ---> done soon, with SP_E_CANCELED unless it was over before
+ *                   |  |         +-- cancel ---> done soon, with SP_E_CANCELED unless it had ended
  *                   |  +-- withdraw ---> done with SP_E_CANCELED, at once, on the thread that withdraws
- *                   +-- cancel, its deadline passes ---> done with SP_E_CANCELED, SP_E_IO once the tier comes to it
+ *                   +-- cancel, its deadline passes ---> done with SP_E_CANCELED, SP_E_IO when its turn comes
  *
- * No call here waits, but sp_tier_run and sp_tier_op_wait. A tier is a sp_tier_type (tier_type.h): how it runs
+ * Only sp_tier_run and sp_tier_op_wait wait. A tier is a sp_tier_type (tier_type.h): how it runs
  * operations. Several that are submitted together wait one after another, so that a tier that is far away can
  * send them in one message.
  *
@@ -58,22 +58,22 @@ typedef enum sp_tier_fact {
 unsigned sp_tier_facts_of(const sp_record *r);
 
 typedef enum sp_tier_verb {
-    SP_TIER_PUT,   /* in place of an older copy of this key. Done: it lasts */
+    SP_TIER_PUT,   /* in place of an older copy of this key. Done: it is durable */
     SP_TIER_GET,   /* the header, then layers [first, first + n_layers) in order */
-    SP_TIER_DROP,  /* one that is not there is fine */
-    SP_TIER_LIST,  /* `each` for every copy, those used longest ago first */
+    SP_TIER_DROP,  /* a missing copy is no error */
+    SP_TIER_LIST,  /* `each` for every copy, least recently used first */
     SP_TIER_ERASE, /* overwrites what dropped copies left; done: nothing of them is in the tier */
-    SP_TIER_TRIM, /* drops those until all take at most max_bytes, files and all; once, not a budget */
-    SP_TIER_SYNC, /* done: so are all puts and drops that were submitted before it */
+    SP_TIER_TRIM, /* drops the least recently used until the files have at most max_bytes; once, not a budget */
+    SP_TIER_SYNC, /* done when all puts and drops submitted before it are */
 } sp_tier_verb;
 
 /* One operation. Callbacks run on a thread of the tier, one at a time, and must not wait for the tier.
- * All that it points to is borrowed until the operation is done. An error of a callback ends the
+ * Everything it points to is borrowed until the operation is done. An error of a callback ends the
  * operation with that error. A get may start again, with `head`, when the copy was replaced meanwhile. */
 typedef struct sp_tier_job {
     sp_tier_verb verb;
-    bool urgent;     /* before all that are not */
-    int64_t deadline_us; /* sp_clock_us: not begun by then, it ends with SP_E_IO; 0: none */
+    bool urgent;     /* before operations that are not urgent */
+    int64_t deadline_us; /* sp_clock_us: if it has not begun by then, it ends with SP_E_IO; 0: none */
     sp_tier_key key; /* get, drop */
     void *user;      /* of all callbacks */
 
@@ -96,29 +96,29 @@ typedef struct sp_tier_job {
     void (*done)(void *user, sp_tier_op *op); /* any verb: the last call; NULL: none */
 } sp_tier_job;
 
-/* sp_tier_submit -- Errors: SP_E_NOMEM; SP_E_ARG (a record that cannot be). Then nothing was
- * submitted. Owns: release *out once it is no longer needed; that neither waits nor cancels. out
+/* sp_tier_submit -- Errors: SP_E_NOMEM; SP_E_ARG (an invalid record); nothing was
+ * submitted then. Owns: release *out once it is no longer needed; that neither waits nor cancels. out
  * may be NULL. */
 sp_err sp_tier_submit(sp_tier *t, const sp_tier_job *job, sp_tier_op **out) SP_MUST_CHECK;
 /* sp_tier_submit_all -- several, one after another. Errors: as sp_tier_submit; then none was submitted. Owns:
  * ops [n] as *out. */
 sp_err sp_tier_submit_all(sp_tier *t, const sp_tier_job *jobs, size_t n,
                           sp_tier_op **ops) SP_MUST_CHECK;
-/* sp_tier_run -- submits and waits; a tier may run the operation right here, before those that are
- * queued. Errors: those of sp_tier_op_result. */
+/* sp_tier_run -- submits and waits; a tier may run the operation on the calling thread, before queued
+ * ones. Errors: those of sp_tier_op_result. */
 sp_err sp_tier_run(sp_tier *t, const sp_tier_job *job) SP_MUST_CHECK;
 
 bool sp_tier_op_is_done(sp_tier_op *op);
 /* sp_tier_op_wait -- until it is done, or timeout_us elapse (negative: no limit); false: it is not
  * done. */
 bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us);
-/* sp_tier_op_cancel -- asks for an early end; the operation is done soon, when the tier comes to it, not now. */
+/* sp_tier_op_cancel -- asks the operation to end early; it is done when its turn comes, not at once. */
 void sp_tier_op_cancel(sp_tier_op *op);
-/* sp_tier_op_withdraw -- the same; one that waits is done when this returns. */
+/* sp_tier_op_withdraw -- the same; a queued operation is done when this returns. */
 void sp_tier_op_withdraw(sp_tier_op *op);
 /* sp_tier_op_result -- of one that is done; records the detail for this thread.
- * SP_E_NOTFOUND    no such copy; put: one that it continues is not there
- * SP_E_FORMAT      it was damaged: from now on there is no such copy
+ * SP_E_NOTFOUND    no such copy; put: a copy that it continues is missing
+ * SP_E_FORMAT      it was damaged, and is no longer found
  * SP_E_UNSUPPORTED it is of another version or namespace
  * SP_E_IO          the tier could not read or write, or was late; for a put or drop also: another process is the
  *                  writer
@@ -127,14 +127,14 @@ void sp_tier_op_withdraw(sp_tier_op *op);
 sp_err sp_tier_op_result(sp_tier_op *op) SP_MUST_CHECK;
 void sp_tier_op_release(sp_tier_op *op);
 
-/* sp_tier_knows -- a copy of this key is there, as far as is known here; a get may still miss. Cost: a
+/* sp_tier_knows -- the tier is known to have a copy of this key; a get may still miss. Cost: a
  * look-up in memory, never a read or a message. */
 bool sp_tier_knows(sp_tier *t, const sp_tier_key *key);
 
-/* sp_tier_use -- a copy was used where a higher tier has it: a use here too, which no get tells. Cost: a
+/* sp_tier_use -- counts a use of a copy that was served by a higher tier. Cost: a
  * look-up in memory. */
 void sp_tier_use(sp_tier *t, const sp_tier_key *key);
-/* sp_tier_touch -- it becomes the newest in the order of use, without a use. Cost: as sp_tier_use. */
+/* sp_tier_touch -- the copy becomes the most recently used, without counting a use. Cost: as sp_tier_use. */
 void sp_tier_touch(sp_tier *t, const sp_tier_key *key);
 
 typedef struct sp_tier_stats {
@@ -152,15 +152,15 @@ typedef struct sp_tier_stats {
 sp_tier_stats sp_tier_stats_of(sp_tier *t);
 /* sp_tier_name -- "host", "disk". */
 const char *sp_tier_name(const sp_tier *t);
-/* sp_tier_close -- finishes all operations, then closes. Pre: nobody submits any more. NULL is
- * fine. */
+/* sp_tier_close -- finishes all operations, then closes. Pre: no further submissions. NULL is
+ * allowed. */
 void sp_tier_close(sp_tier *t);
 
 /* How a tier that keeps to a budget chooses what to drop, and says what it dropped. All are called on a
  * thread of the tier and must not call it; all may be NULL. */
 typedef struct sp_tier_evict {
     /* The copy that the replacement policy drops next; false: none may go. NULL, or a copy that is not
-     * there: the tier drops the one that was used longest ago. */
+     * there: the tier drops the least recently used. */
     bool (*victim)(void *user, sp_tier_key *out);
     void (*dropped)(void *user, const sp_tier_key *key); /* the tier made room */
 

@@ -22,7 +22,7 @@ void eval_options_init(eval_options *o)
     const opt table[] = {
         {OPT_GROUP, "Questions and documents"},
         {OPT_STRING, "questions", 'q', "FILE", &o->questions,
-         "JSON lines: question, answers; optional: id, kind, docs, context_doc_ids",
+         "JSON lines with question, answers; optional: id, kind, docs, context_doc_ids",
          .required = true},
         {OPT_STRING, "index", 'i', "FILE", &o->docs.index,
          "index written by spolia index; with --docs: for the similar chunks of +fused",

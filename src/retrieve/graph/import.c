@@ -415,7 +415,7 @@ static sp_err read_mapped(importer *m)
     sp_file_map_close(&map);
     if (err == SP_OK && !m->by_lines) m->stats->n_bytes += (int64_t)m->in.n;
     if (err == SP_OK && m->n_warned > MAX_WARNINGS)
-        sp_log(SP_LOG_WARN, "%s: %lld more lines skipped", m->file,
+        sp_log(SP_LOG_WARN, "%s: skipped %lld more lines", m->file,
                (long long)(m->n_warned - MAX_WARNINGS));
     return err;
 }

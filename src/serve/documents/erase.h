@@ -34,7 +34,7 @@ sp_err sp_context_presence(sp_context *c, const sp_digest *ids, size_t n,
                            sp_presence *out) SP_MUST_CHECK;
 
 /* sp_context_hold -- pins the READY content copies of these segments, up to `share` of the pool in all, in
- * `held`, and lets go of those that are not named any more; n 0 lets go of all. */
+ * `held`, and releases those no longer named; n 0 releases all. */
 typedef SP_VEC(const sp_copy *) sp_held;
 sp_err sp_context_hold(sp_context *c, const sp_digest *ids, size_t n, float share,
                        sp_held *held) SP_MUST_CHECK;

@@ -4,7 +4,7 @@
 
 #include "retrieve/shelf.h"
 
-/* One shelf's indexes, the tenants that searched last. An index is made anew when the shelf has changed. Thread: any;
+/* One shelf's indexes, the tenants that searched last. An index is rebuilt when the shelf has changed. Thread: any;
  * searches of one tenant run one after another. */
 typedef struct sp_searches sp_searches;
 

@@ -193,7 +193,7 @@ static void raise_ratio(sp_guard *g, int i)
     if (can) {
         r->recompute = ratios[step];
         r->n_raised++;
-        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: %.0f %% are recomputed from now on",
+        sp_log(SP_LOG_WARN, "guard: %s diverges by %.3f nats: recomputing %.0f %% from now on",
                r->policy, r->mean_kl, 100 * (double)r->recompute);
     } else {
         r->fallen_back = true;

@@ -1,4 +1,4 @@
-/* repeats.h -- learns chunks that nobody has registered: what occurs in a message and occurred in an earlier,
+/* repeats.h -- learns chunks that are not registered: what occurs in a message and occurred in an earlier,
  * different one becomes a known text (cut.h), and so a segment with copies of its own.
  *
  *   first message    ### Use this: <s>AAAA</s> <s>BBBB</s> Who?

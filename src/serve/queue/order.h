@@ -1,9 +1,9 @@
 /* order.h -- which waiting request starts next. Pure: it reads what is noted of each request.
  *
  *   1. priority    the lowest number
- *   2. tenant      of those, the requests of whoever was served least (serve/queue/share.h)
+ *   2. tenant      of those, requests of the tenant that was served least (serve/queue/share.h)
  *   3. own         of those, the lowest own priority: it orders a tenant's requests among themselves
- *   4. overtaken   of those, the oldest that `window` later ones have overtaken
+ *   4. overtaken   of those, the oldest that `window` later requests have overtaken
  *   5. order       else the highest score of those that are not deferred; of equal ones the oldest
  *
  * Rule 4 bounds how long a request of a tenant waits for its own better cached ones. Where the rules

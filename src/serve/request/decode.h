@@ -23,7 +23,7 @@ typedef struct sp_decode_choice {
  *   lru                        for comparison: seats of fetched blocks by LRU, not by the clock
  *   forget                     for comparison: what is fetched serves one token
  *   ahead                      fetch from a file what the next layer is likely to choose
- * Or "window:" and a number of tokens: prompt and answer look at the beginning and at so many tokens
+ * Or "window:" and a number of tokens: prompt and answer look at the beginning and at that many tokens
  * before them (reuse/window.c). NULL: exact. Errors: SP_E_ARG names the word. */
 sp_err sp_decode_parse(const char *text, sp_decode_choice *out) SP_MUST_CHECK;
 

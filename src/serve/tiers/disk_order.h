@@ -5,7 +5,7 @@
  *   a copy is there    add               add; one that is replaced or moved keeps its uses
  *   a request reads it use               use
  *   a put begins       what its copy continues is pinned until it is over
- *   it is gone         remove            drop; of its path, what it continued may go next
+ *   it has left        remove            drop; its parent may be dropped next
  *   room is needed     victim            victim: no held copy, no copy that another one continues
  *
  * Time is the number of uses of all copies. Uses last from one process to the next, worth does not: it

@@ -205,7 +205,7 @@ static bool try_again(sp_load *x)
         sp_ledger_unplaced(t->ledger, x->copy, x->from->place);
     else if (err != SP_E_IO)
         return false;
-    sp_log(SP_LOG_INFO, "a load is tried again: %s", x->post.detail);
+    sp_log(SP_LOG_INFO, "retrying a load: %s", x->post.detail);
     sp_tier_op_release(x->op);
     x->op = NULL;
     return get(x) == SP_OK;
@@ -264,7 +264,7 @@ static void came_late(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
-    if (--x->from->n_abandoned == 0) sp_log(SP_LOG_INFO, "a tier answers once more");
+    if (--x->from->n_abandoned == 0) sp_log(SP_LOG_INFO, "a tier answers again");
     free_load(x);
 }
 
@@ -287,7 +287,7 @@ static void abandon(sp_load *x)
 {
     sp_tiers *t = x->tiers;
     const sp_copy *c = x->copy;
-    sp_log(SP_LOG_WARN, "the %s tier has not brought a copy in %lld ms: computed instead",
+    sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead",
            sp_tier_name(x->from->tier), (long long)((sp_clock_us() - x->began_us) / 1000));
     x->cancelled = true;
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));

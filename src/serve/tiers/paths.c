@@ -142,7 +142,7 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
         n_useless += useless;
     }
     if (n_useless)
-        sp_log(SP_LOG_INFO, "%lld copies in the store have lost their parent: dropped",
+        sp_log(SP_LOG_INFO, "dropped %lld copies in the store that have lost their parent",
                (long long)n_useless);
     return err;
 }

@@ -43,7 +43,7 @@ struct sp_tiers {
     int64_t n_failed;   /* writes */
     int64_t n_given_up; /* of those: they waited for one that hangs */
     bool full;          /* the last write found no room */
-    bool stuck;         /* a write hangs: it has taken nothing in for timeout_us */
+    bool stuck;         /* a write hangs: no progress for timeout_us */
     _Atomic int64_t n_taken; /* layers that writes have taken in ... */
     int64_t n_seen;          /* ... when that was last looked at ... */
     int64_t took_us;         /* ... and since when it has been so */
@@ -53,10 +53,10 @@ struct sp_tiers {
     char detail[256]; /* its explanation */
 
     SP_VEC(sp_digest) erasing; /* sorted: sp_tiers_erasing */
-    int n_left_sweeps;         /* that nobody waits for any more */
+    int n_left_sweeps;         /* whose caller has stopped waiting */
 
     sp_load *loading;     /* under way */
-    sp_load *abandoned;   /* timed out: their blocks and memory are the tier's until they end */
+    sp_load *abandoned;   /* timed out: the tier keeps their blocks and memory until they end */
     int64_t timeout_us;
     int piece;            /* layers of a get; 0: all */
     pthread_mutex_t lock; /* with `more`: a layer has arrived, or a get has ended */
@@ -84,15 +84,15 @@ sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_
  * t->path until the next call. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
                         sp_move *out) SP_MUST_CHECK;
-/* sp_tiers_record_of -- what a tier writes of the copy that moves; borrowed from both. */
+/* sp_tiers_record_of -- the record that a tier writes for a move; borrows from both. */
 void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out);
 
 /* -- paths.c -------------------------------------------------------------------------------- */
 
-/* sp_tiers_adopt_paths -- path copies in the store enter the ledger, FREE; of very many those that were
- * used last. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
+/* sp_tiers_adopt_paths -- adopts the store's path copies as FREE; if there are too many, the most recently
+ * used. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
 sp_err sp_tiers_adopt_paths(sp_tiers *t) SP_MUST_CHECK;
-/* sp_tiers_drop_path -- drops a path copy from the store, unless the store has all that it continues. */
+/* sp_tiers_drop_path -- drops a path copy from the store, unless the store has its whole path. */
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
 
 /* -- writes.c ------------------------------------------------------------------------------- */
@@ -101,7 +101,7 @@ void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
 int64_t sp_tiers_n_storing_blocks(const sp_tiers *t);
 /* sp_tiers_expire_writes -- gives up the writes that wait for one that hangs. */
 void sp_tiers_expire_writes(sp_tiers *t);
-/* sp_tiers_until_write_expiry -- how long until that may be, us; a long time when nothing is written. */
+/* sp_tiers_until_write_expiry -- time until the next write can expire, us; a long time when there is none. */
 int64_t sp_tiers_until_write_expiry(const sp_tiers *t);
 /* sp_tiers_cancel_writes -- all of them; sp_tiers_cancel_erased: those of what is being erased. */
 void sp_tiers_cancel_writes(sp_tiers *t);
@@ -111,7 +111,7 @@ void sp_tiers_cancel_erased(sp_tiers *t);
 
 /* sp_tiers_open_remote -- Errors: SP_E_IO, SP_E_ARG name the key's file or the URL. */
 sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out) SP_MUST_CHECK;
-/* sp_tiers_hear -- the ledger learns what others have put. */
+/* sp_tiers_hear -- adds copies that other processes have put to the ledger. */
 void sp_tiers_hear(sp_tiers *t);
 /* sp_tiers_cancel_shares -- all of them; sp_tiers_cancel_erased_shares: those of what is being erased. */
 void sp_tiers_cancel_shares(sp_tiers *t);

@@ -89,7 +89,7 @@ static void done(sp_post *post)
         end_write(x);
         return;
     }
-    if (t->stuck) sp_log(SP_LOG_INFO, "the store answers once more: copies are written");
+    if (t->stuck) sp_log(SP_LOG_INFO, "the store answers again: copies are written");
     t->stuck = false;
     t->took_us = sp_clock_us();
     if (post->err == SP_OK) {

@@ -43,7 +43,7 @@ sp_err sp_aio_open(const char *kind, sp_aio **out)
         return sp_fail(SP_E_ARG, "I/O of kind \"%s\": uring, threads or auto", kind);
     sp_err err = open_with(&sp_aio_uring, out);
     if (err != SP_E_UNSUPPORTED || !any) return err;
-    sp_log(SP_LOG_DEBUG, "%s: threads read and write instead", sp_error_detail());
+    sp_log(SP_LOG_DEBUG, "%s: using threads to read and write instead", sp_error_detail());
     return open_with(&sp_aio_threads, out);
 }
 

@@ -165,7 +165,7 @@ sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back)
     if (path && found) err = move(path, d->journal.path);
     if (path && err == SP_OK) err = move(damaged.v, path);
     if (path && err == SP_OK)
-        sp_log(SP_LOG_WARN, "%s was a segment of the store: it is %s now%s", d->journal.path, path,
+        sp_log(SP_LOG_WARN, "%s was a segment of the store; it is now %s%s", d->journal.path, path,
                found ? ", whose file was the index" : "");
     *index_is_back = err == SP_OK && found;
     sp_free(path);

@@ -4,7 +4,7 @@
  *   get   layers are unpacked, and verified: what leaves is what was put, or for a packed layer what
  *         unpacking makes of it; notes are never packed, and damaged ones are damage of the copy
  *
- * Puts run on the thread of whoever calls sp_tier_run: the device gives up its blocks afterwards.
+ * Puts run on the thread that calls sp_tier_run; the device releases its blocks afterwards.
  * Submitted operations run on a thread of the tier, in order. A get holds the memory that it reads: a
  * copy may be dropped or replaced meanwhile.
  *

@@ -195,7 +195,7 @@ static sp_err connect_line(remote_tier *t, line *l)
         pause_line(l);
         return err;
     }
-    if (l->pause_us) sp_log(SP_LOG_INFO, "the remote tier answers once more");
+    if (l->pause_us) sp_log(SP_LOG_INFO, "the remote tier answers again");
     l->pause_us = 0;
     return SP_OK;
 }

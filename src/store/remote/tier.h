@@ -12,7 +12,7 @@
  *
  * A server that does not answer is left alone for a while: operations end at once, with SP_E_IO, and the tier
  * connects again. With a key (mac_key), header and groups carry an HMAC over namespace, name, field and bytes;
- * without, checksums find damage but nobody's intent.
+ * without a key, checksums find damage but not tampering.
  *
  * Invariants
  *  I1  what a sink gets was verified as in every tier (store/tier.h I2), and with a key it was written by one who has
