@@ -349,6 +349,41 @@ static void what_saw_it_goes_too(void **state)
     bench_end(&b);
 }
 
+/* n_conditioned -- copies that were computed after other chunks. */
+static int n_conditioned(const bench *b)
+{
+    int n = 0;
+    for (const sp_copy *c = NULL; (c = sp_ledger_next(b->c->ledger, c));) n += c->facts.kind == SP_COPY_FUSED;
+    return n;
+}
+
+/* As the policy inplace computes them: in the prompt of a user, after what preceded them there. */
+static void what_was_computed_after_it_goes_too(void **state)
+{
+    bench b;
+    sp_documents_removed n;
+    sp_prompt *p;
+    sp_request *r;
+    const sp_reuse_opts reuse = {.policy = "inplace"};
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    put(&b, NULL, "two", other);
+    assert_ok(sp_prompt_create(b.c, &p));
+    assert_ok(sp_prompt_system(p, SYSTEM));
+    assert_ok(sp_prompt_chunk(p, "T", story));
+    assert_ok(sp_prompt_chunk(p, "T", other));
+    assert_ok(sp_prompt_question(p, "Who?"));
+    const sp_request_opts o = {.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 2};
+    assert_ok(sp_generate(b.c, p, &o, &r));
+    sp_request_destroy(r);
+    sp_prompt_destroy(p);
+    assert_int_equal(n_conditioned(&b), 1);
+    assert_ok(sp_documents_remove(b.d, NULL, "one", 0, &n));
+    assert_int_equal(n.n_pending, 0);
+    assert_int_equal(n_conditioned(&b), 0);
+    bench_end(&b);
+}
+
 static void what_another_document_has_stays(void **state)
 {
     bench b;
@@ -600,6 +635,7 @@ int main(void)
         cmocka_unit_test(nothing_is_left),
         cmocka_unit_test(nothing_is_left_on_the_host),
         cmocka_unit_test(what_saw_it_goes_too),
+        cmocka_unit_test(what_was_computed_after_it_goes_too),
         cmocka_unit_test(what_another_document_has_stays),
         cmocka_unit_test(a_running_request_keeps_its_copies),
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
