@@ -91,7 +91,7 @@ typedef struct sp_documents_query {
 } sp_documents_query;
 
 /* sp_documents_search -- the chunks of the tenant's documents that answer best, by BM25; `file` is the id of their
- * document. No match is an empty list. The index is in memory and is made anew by the first search after a change: a
+ * document. No match is an empty list. The index is in memory and is rebuilt by the first search after a change: a
  * search through n chunks may have to read them all. Owns: sp_hits_fini. Errors: SP_E_ARG, SP_E_IO, SP_E_NOMEM. */
 SP_API sp_err sp_documents_search(sp_documents *d, const char *salt, const sp_documents_query *q, sp_hits *out);
 

@@ -106,7 +106,7 @@ typedef struct sp_ledger_stats {
 
 /* sp_ledger_create -- Errors: SP_E_ARG (unknown replacement policy), SP_E_NOMEM. */
 sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out) SP_MUST_CHECK;
-/* sp_ledger_destroy -- Pre: nothing is pinned, nothing is loading. NULL is fine. */
+/* sp_ledger_destroy -- Pre: nothing is pinned, nothing is loading. NULL is allowed. */
 void sp_ledger_destroy(sp_ledger *l);
 
 /* sp_ledger_add -- enters a copy, READY. A READY one of the same content computed after the same

@@ -16,15 +16,15 @@ typedef struct sp_packing {
     int64_t n_blocks; /* that they take */
 } sp_packing;
 
-/* Copies the KV of n tokens in all layers, and returns when it is there. */
+/* Copies the KV of n tokens in all layers; returns when the copy is complete. */
 typedef sp_err sp_pack_copy(void *user, const sp_kv_slot *from, const sp_kv_slot *to, int64_t n);
 
 /* sp_plan_packing -- Pre: a bound plan, each span of which a sight without a list shows in this order.
  * Cost: O(tokens). */
 sp_packing sp_plan_packing(const sp_plan *p);
-/* sp_plan_pack -- moves them: the plan then holds the new blocks in place of the old ones. Pre: the KV of all
+/* sp_plan_pack -- moves them; the plan then holds the new blocks instead of the old ones. Pre: the KV of all
  * joined spans is computed, and in the pool's memory. Errors: SP_E_NOKV, SP_E_NOMEM, those of `copy`; the plan
- * is then as it was. */
+ * is then unchanged. */
 sp_err sp_plan_pack(sp_plan *p, const sp_packing *what, sp_pack_copy *copy,
                     void *user) SP_MUST_CHECK;
 

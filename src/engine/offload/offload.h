@@ -60,7 +60,7 @@ int64_t sp_offload_n_extra(const sp_kv_shape *shape, int64_t n_blocks, const sp_
  * summaries; SP_E_UNSUPPORTED (sp_kv_pool_let_leave); SP_E_NOKV, SP_E_NOMEM; SP_E_IO names the
  * folder. */
 sp_err sp_offload_create(const sp_offload_opts *o, sp_offload **out) SP_MUST_CHECK;
-/* sp_offload_destroy -- Pre: no step runs, no plan names blocks. NULL is fine. */
+/* sp_offload_destroy -- Pre: no step runs, no plan names blocks. NULL is allowed. */
 void sp_offload_destroy(sp_offload *o);
 
 /* sp_offload_rank -- how hard reuse is in each layer [L]: the hardest is the last that stops being

@@ -1,16 +1,16 @@
-/* erase.h -- removes copies from every tier so that nothing of them is left, and pins copies by content. */
+/* erase.h -- erases copies from every tier, and pins copies by content. */
 #ifndef SP_SERVE_ERASE_H
 #define SP_SERVE_ERASE_H
 
 #include "serve/request/context.h"
 
-/* Two steps, both of any thread, as all commands (driver.h). Until the second leaves nothing pending, no copy that
- * depends on one of the segments is written to a tier. ids [n] sorted by their bytes. */
+/* Two steps, each called from any thread (driver.h). Until the second leaves nothing pending, no copy that depends
+ * on one of the segments is written to a tier. ids [n] sorted by their bytes. */
 
 /* sp_context_erase_tiers -- drops the copies of these segments from the tiers below the device, and those computed
  * after one of them: paths through them, copies fused with them; and overwrites what they left. *n_store counts
  * them. Waits for the tiers on the caller's thread: steps continue. Errors: SP_E_IO (also: a tier does not answer, or
- * what a copy was computed after cannot be read), SP_E_NOMEM; what could be erased is: call again. */
+ * what a copy was computed after cannot be read), SP_E_NOMEM; the rest is erased: call again. */
 sp_err sp_context_erase_tiers(sp_context *c, const sp_digest *ids, size_t n,
                               int64_t *n_store) SP_MUST_CHECK;
 
@@ -20,7 +20,7 @@ typedef struct sp_erased {
 } sp_erased;
 
 /* sp_context_erase_device -- the same on the device, and copies placed after them. Their blocks are zeroed before
- * others get them. Errors: SP_E_IO, SP_E_NOMEM; what could be erased is. */
+ * others get them. Errors: SP_E_IO, SP_E_NOMEM; the rest is erased. */
 sp_err sp_context_erase_device(sp_context *c, const sp_digest *ids, size_t n,
                                sp_erased *out) SP_MUST_CHECK;
 

@@ -10,8 +10,8 @@ typedef struct sp_searches sp_searches;
 
 sp_err sp_searches_create(sp_shelf *shelf, sp_searches **out) SP_MUST_CHECK;
 void sp_searches_destroy(sp_searches *s);
-/* sp_searches_drop_stale -- indexes made before the shelf's last change are freed, but for those being searched: what
- * was deleted does not stay in memory. */
+/* sp_searches_drop_stale -- frees indexes older than the shelf's last change, except those being searched, so that
+ * deleted text does not stay in memory. */
 void sp_searches_drop_stale(sp_searches *s);
 /* sp_searches_run -- the k best chunks of the tenant's documents, of those in `ids` alone if n_ids > 0. */
 sp_err sp_searches_run(sp_searches *s, const char *tenant, const sp_documents_query *q, sp_hits *out) SP_MUST_CHECK;

@@ -1,4 +1,4 @@
-/* checks.h -- the guard as the one that runs its checks sees it (serve/check/guard_check.c). */
+/* checks.h -- the guard's interface for the code that runs its checks (serve/check/guard_check.c). */
 #ifndef SP_SERVE_GUARD_CHECKS_H
 #define SP_SERVE_GUARD_CHECKS_H
 

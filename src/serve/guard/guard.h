@@ -1,4 +1,4 @@
-/* guard.h -- watches whether reuse changes answers, and takes it back where it does.
+/* guard.h -- checks whether reuse changes answers, and reduces reuse where it does.
  *
  *   sampled request --first token--> noted { prompt, logits } --idle--> check: the same prompt, off
  *                                                                          | logits
@@ -11,11 +11,11 @@
  * reuse. Above the bound, answers are decoded with full attention.
  *
  * Only requests that follow the context's own settings are sampled and steered; one that names its
- * policy gets it. A check begins when nothing else is to do, one at a time.
+ * policy gets that policy. Checks run one at a time, when the engine is idle.
  *
  * Invariants
  *  I1  at most WAITING prompts are noted; more are left out.
- *  I2  a ratio only rises, and a fallen policy stays so until the context is closed.
+ *  I2  a ratio only rises, and a policy that was given up stays so until the context is closed.
  */
 #ifndef SP_SERVE_GUARD_H
 #define SP_SERVE_GUARD_H
@@ -30,9 +30,9 @@ typedef struct sp_guard sp_guard;
 sp_err sp_guard_create(float share, float bound, sp_guard **out) SP_MUST_CHECK;
 void sp_guard_destroy(sp_guard *g);
 
-/* sp_guard_steer -- raises the ratio, or replaces the policy, as the checks so far demand. */
+/* sp_guard_steer -- raises the ratio or replaces the policy, depending on the checks so far. */
 void sp_guard_steer(const sp_guard *g, sp_reuse_choice *choice);
-/* sp_guard_samples -- this request is one to check. */
+/* sp_guard_samples -- returns whether to check this request. */
 bool sp_guard_samples(sp_guard *g, const sp_reuse_choice *choice);
 /* sp_guard_steer_decode -- for a request that follows the context: whether it may be decoded sparsely
  * and, if so, whether it is one to check. */
@@ -45,14 +45,14 @@ typedef struct sp_guarded {
     int n_segs, n_tokens, n_vocab;
 } sp_guarded;
 
-/* sp_guard_note -- the logits [V] of its first token. Leaves out what it has no memory for. */
+/* sp_guard_note -- the logits [V] of its first token. Without memory it notes nothing. */
 void sp_guard_note(sp_guard *g, const sp_guarded *of, const float *logits);
 
 typedef struct sp_guard_noted sp_guard_noted;
 /* sp_guard_begin_sparse -- notes of the tokens that it decodes sparsely; NULL: no memory or no room. No check of them
  * begins while the request runs. */
 sp_guard_noted *sp_guard_begin_sparse(sp_guard *g, const sp_guarded *of);
-/* sp_guard_add_sparse -- the logits [V] of the token that follows `before`; false: that was the last one wanted. */
+/* sp_guard_add_sparse -- the logits [V] of the token that follows `before`; false: it was the last one needed. */
 bool sp_guard_add_sparse(sp_guard_noted *n, int32_t before, const float *logits, int n_vocab);
 
 /* sp_guard_reports -- [*n], borrowed until the next check; g NULL: none. */

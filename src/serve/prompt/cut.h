@@ -19,9 +19,9 @@ void sp_known_destroy(sp_known *k);
 /* sp_known_tenant -- a salt as a number: what is known of one tenant is not found for another. NULL
  * is 0. */
 uint64_t sp_known_tenant(const char *salt);
-/* sp_known_add -- a chunk's text; too short or known already is fine. Cost: O(n). */
+/* sp_known_add -- a chunk's text; one that is too short or already known is ignored. Cost: O(n). */
 void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n);
-/* sp_known_drop -- forgets a chunk's text; one that is not known is fine. Cost: O(n). */
+/* sp_known_drop -- forgets a chunk's text; an unknown one is ignored. Cost: O(n). */
 void sp_known_drop(sp_known *k, uint64_t tenant, const char *text, size_t n);
 int32_t sp_known_n(sp_known *k);
 
@@ -37,8 +37,8 @@ typedef SP_VEC(sp_cut_piece) sp_cut_list;
  *
  *   head SEP chunk SEP chunk SEP question      a separator belongs to the piece before it; NULL or
  *                                              "": none
- *   text KNOWN text KNOWN KNOWN text           in what no separator made a chunk, known texts are;
- *                                              of two that begin alike the longer one
+ *   text KNOWN text KNOWN KNOWN text           text outside of those chunks is searched for known
+ *                                              texts; of two that begin alike, the longer
  *
  * Cost: O(n), and a step for each known text whose first 64 bytes occur in the text. Errors:
  * SP_E_NOMEM. */

@@ -9,7 +9,7 @@
  * A segment is cut on text and tokenized on its own, so a chunk has the same tokens, and the same
  * content id, at any position. Template text joins the words before it, or else the words after
  * it; never a chunk and never an answer, which were cached without it. Template text is tokenized
- * with special tokens, what people wrote without.
+ * with special tokens, user text without.
  *
  * Threads: a prompt belongs to one thread at a time; different threads may build prompts of one
  * context at the same time (what they share is constant, or locked: sp_known).

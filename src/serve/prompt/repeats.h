@@ -19,10 +19,10 @@ typedef struct sp_repeats sp_repeats;
 sp_err sp_repeats_create(sp_repeats **out) SP_MUST_CHECK;
 void sp_repeats_destroy(sp_repeats *r);
 /* sp_repeats_learn -- enters what a text repeats into k, and remembers the text. A text that was seen as a
- * whole teaches nothing: it is an earlier turn, sent once more. Returns how many texts were learned; without
- * memory none. Cost: O(n), and a look-up for every 32 bytes. */
+ * whole is an earlier turn, sent again, and teaches nothing. Returns how many texts were learned; without memory
+ * none. Cost: O(n), and a look-up for every 32 bytes. */
 int sp_repeats_learn(sp_repeats *r, sp_known *k, uint64_t tenant, const char *text, size_t n);
-/* sp_repeats_forget -- the texts of a tenant leave the memory, overwritten. */
+/* sp_repeats_forget -- overwrites and forgets the texts of a tenant. */
 void sp_repeats_forget(sp_repeats *r, uint64_t tenant);
 
 #endif

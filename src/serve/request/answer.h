@@ -1,4 +1,4 @@
-/* answer.h -- the tokens of an answer: chosen, checked for stop strings, handed out. */
+/* answer.h -- the tokens of an answer: sampled, checked for stop strings, delivered. */
 #ifndef SP_SERVE_ANSWER_H
 #define SP_SERVE_ANSWER_H
 
@@ -36,7 +36,7 @@ typedef struct sp_request_check {
 
 /* sp_request_stops_at -- whether the request named the token as one that ends its answer. */
 bool sp_request_stops_at(const sp_request *r, int32_t id);
-/* sp_request_replay -- the prompt was computed again: plans the answer's tokens so far, which are computed at once. */
+/* sp_request_replay -- the prompt was computed again: plans to compute the answer's tokens so far at once. */
 sp_err sp_request_replay(sp_request *r) SP_MUST_CHECK;
 /* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);

@@ -11,7 +11,7 @@
  * Invariants
  *  I1  the engine thread alone touches what a context owns, and requests that are not finished.
  *  I2  `done` of a request is set once, under the lock, after its result is complete; from then on
- *      the request is its owner's again.
+ *      the request belongs to its owner again.
  *  I3  a caller that waits for its command gets its error and its detail.
  */
 #ifndef SP_SERVE_DRIVER_H
@@ -25,17 +25,17 @@ typedef struct sp_driver sp_driver;
 /* A command; returns an error for the caller that waits for it. */
 typedef sp_err sp_command_fn(sp_context *c, void *arg);
 
-/* sp_driver_call -- runs fn and returns its error: on the engine thread, between two steps, or right
- * here when there is none (or this is it). */
+/* sp_driver_call -- runs fn on the engine thread, between two steps, and returns its error; on the calling
+ * thread if there is no engine thread or it is the caller. */
 sp_err sp_driver_call(sp_context *c, sp_command_fn *fn, void *arg) SP_MUST_CHECK;
 
-/* sp_driver_submit -- the request joins the queue: at the next step, or right here. */
+/* sp_driver_submit -- the request joins the queue: at the next step, or at once without an engine thread. */
 void sp_driver_submit(sp_context *c, sp_request *r);
 /* sp_driver_wake -- a flag of some request has changed. Thread: any. */
 void sp_driver_wake(sp_context *c);
 /* sp_driver_finished -- the result of r is complete. Thread: the one that the context belongs to. */
 void sp_driver_finished(sp_context *c, sp_request *r);
-/* sp_driver_is_done -- whether it was called. Thread: any. */
+/* sp_driver_is_done -- whether sp_driver_finished was called. Thread: any. */
 bool sp_driver_is_done(sp_context *c, const sp_request *r);
 /* sp_driver_runs -- an engine thread has been started. Thread: any. */
 bool sp_driver_runs(const sp_context *c);

@@ -14,17 +14,17 @@ typedef struct sp_request_lookup {
 
 /* sp_request_input -- what policies see of it. */
 sp_reuse_input sp_request_input(const sp_request *r);
-/* sp_request_find -- which copies serve its segments, pinned. Nothing changes when the ledger has
- * nothing new since the last look-up. */
+/* sp_request_find -- which copies serve its segments, pinned. Does nothing if the ledger
+ * has no new copies since the last look-up. */
 sp_err sp_request_find(sp_request *r) SP_MUST_CHECK;
 /* sp_request_find_again -- a newer look-up replaces found[], but keeps for the account where copies
  * were and why they were missing when the request came. computed: new copies are its own. */
 sp_err sp_request_find_again(sp_request *r, bool ready_only, bool computed) SP_MUST_CHECK;
-/* sp_request_look -- what it would find now, pinned, in found [n_segs]: uncounted, for a preview.
+/* sp_request_look -- what it would find now, pinned, in found [n_segs]: a preview that counts as no use.
  * sp_request_unpin ends it. */
 sp_err sp_request_look(sp_request *r, sp_found *found) SP_MUST_CHECK;
 void sp_request_unpin(sp_request *r, sp_found *found);
-/* sp_request_let_go -- gives up its plans and its pins. */
+/* sp_request_let_go -- releases its plans and its pins. */
 void sp_request_let_go(sp_request *r);
 
 #endif

@@ -20,15 +20,15 @@ typedef struct sp_request_plans {
 /* sp_request_plan_first -- its first plan, unless there is one. */
 sp_err sp_request_plan_first(sp_request *r) SP_MUST_CHECK;
 /* sp_request_reserve -- sets blocks aside for all of its plans and its answer, and binds the first
- * plan; *fits is false when KV memory has to wait for others. Errors: SP_E_NOKV when no other holds
- * any. */
+ * plan; *fits is false if it must wait for others to release KV memory. Errors: SP_E_NOKV if no
+ * other request holds any. */
 sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
-/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and gives up the
+/* sp_request_plan_next -- after a plan has run: makes and binds the next one, and releases the
  * last. */
 sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
 /* sp_request_took_block -- a reserved block became a held one. */
 void sp_request_took_block(sp_request *r);
-/* sp_request_unreserve -- gives back what is set aside for it. */
+/* sp_request_unreserve -- gives back the blocks set aside for it. */
 void sp_request_unreserve(sp_request *r);
 
 #endif

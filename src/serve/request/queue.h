@@ -1,7 +1,7 @@
-/* queue.h -- brings the request that starts next to the front of the queue (serve/queue/order.h).
+/* queue.h -- moves the request that starts next to the front of the queue (serve/queue/order.h).
  *
- * The queue is kept from oldest to newest, but for its first one: once that has looked for copies it
- * holds pins, so it stays in front until it starts. Only the SP_QUEUE_LOOK oldest are compared, and
+ * The queue is ordered from oldest to newest, except for the front request: once it has looked for
+ * copies it holds pins, so it stays in front until it starts. Only the SP_QUEUE_LOOK oldest are compared, and
  * at most SP_QUEUE_FRESH look-ups are repeated for one choice, so a choice costs the same whether
  * 300 requests wait or 30,000.
  *
@@ -17,12 +17,12 @@
 
 enum { SP_QUEUE_LOOK = 256, SP_QUEUE_FRESH = 32, SP_QUEUE_DEFER = 16, SP_ORDER_WINDOW = 32 };
 
-/* sp_queue_choose -- whether a request starts now; it is in front then. Pre: the queue is not empty. */
+/* sp_queue_choose -- returns whether a request starts now, and moves it to the front. Pre: the queue is not empty. */
 bool sp_queue_choose(sp_context *c);
 /* sp_queue_enter -- at the end of the queue. */
 void sp_queue_enter(sp_request *r);
-/* sp_queue_expire -- requests that are canceled, or have waited longer than they may, are finished. Costs
- * nothing while there is none. */
+/* sp_queue_expire -- finishes canceled requests and those that have waited too long. Free when there are
+ * none. */
 void sp_queue_expire(sp_context *c);
 
 #endif

@@ -1,4 +1,5 @@
-/* submit.h -- a request begins: its own copy of the prompt, its place in the queue, what it leaves to the context. */
+/* submit.h -- a new request: its own copy of the prompt, its place in the queue, the settings it takes from the
+ * context. */
 #ifndef SP_SERVE_SUBMIT_H
 #define SP_SERVE_SUBMIT_H
 

@@ -25,7 +25,7 @@ typedef struct sp_disk_order sp_disk_order;
  * Errors: SP_E_ARG lists the names, SP_E_NOMEM. */
 sp_err sp_disk_order_create(const char *evict, const sp_cost *cost,
                             sp_disk_order **out) SP_MUST_CHECK;
-/* sp_disk_order_destroy -- Pre: the tier is closed. NULL is fine. */
+/* sp_disk_order_destroy -- Pre: the tier is closed. NULL is allowed. */
 void sp_disk_order_destroy(sp_disk_order *o);
 /* sp_disk_order_hooks -- for the tier whose copies these are. */
 sp_tier_evict sp_disk_order_hooks(sp_disk_order *o);

@@ -19,7 +19,7 @@ struct sp_post {
 };
 
 sp_err sp_posts_create(sp_posts **out) SP_MUST_CHECK;
-/* sp_posts_destroy -- Pre: nothing is under way. NULL is fine. */
+/* sp_posts_destroy -- Pre: nothing is under way. NULL is allowed. */
 void sp_posts_destroy(sp_posts *p);
 
 /* sp_posts_end -- the operation has ended. Once for each begin, before or after it. Thread: any. */

@@ -47,7 +47,7 @@ typedef struct sp_tiers_opts {
 
 /* sp_tiers_open -- Errors: SP_E_IO names the folder, SP_E_NOMEM. */
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out) SP_MUST_CHECK;
-/* sp_tiers_close -- Pre: sp_tiers_end. NULL is fine. */
+/* sp_tiers_close -- Pre: sp_tiers_end. NULL is allowed. */
 void sp_tiers_close(sp_tiers *t);
 /* sp_tiers_has_store -- there is a disk tier: functions that name the store need one. */
 bool sp_tiers_has_store(const sp_tiers *t);

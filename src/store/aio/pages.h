@@ -36,7 +36,7 @@ typedef struct sp_pages_opts {
 
 /* sp_pages_open -- Errors: SP_E_IO names the folder; SP_E_NOMEM. */
 sp_err sp_pages_open(const sp_pages_opts *o, sp_pages **out) SP_MUST_CHECK;
-/* sp_pages_close -- Pre: no fetch is under way. NULL is fine. */
+/* sp_pages_close -- Pre: no fetch is under way. NULL is allowed. */
 void sp_pages_close(sp_pages *p);
 
 /* Neighbouring records, and where they are in memory: rows of n_cols, row_bytes apart. */
