@@ -76,7 +76,7 @@ static void fields_have_values(void **state)
     srv_task_fini(&t);
     t = good("{\"n_predict\": 0, \"quality\": \"fast\"}", &body);
     assert_int_equal(t.max_tokens, 0);
-    assert_string_equal(t.reuse.policy, "full");
+    assert_string_equal(t.reuse.policy, "inplace");
     assert_true(t.own_reuse && t.reuse.exact_first && t.reuse.recompute == 0);
     json_decref(body);
     srv_task_fini(&t);
