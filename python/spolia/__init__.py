@@ -11,6 +11,7 @@
 """
 from ._library import set_log, version as __version__
 from .account import Account, Answer, Hit, Segment
+from .embed import Embedder
 from .engine import Engine, Info, Policy, Stream, open, policies
 from .errors import (AfterFork, Canceled, ContextTooLong, Error, FormatError, InputOutputError, InvalidArgument, NotFound, OutOfKV,
                      OutOfMemory, OverLimit, Unsupported)
@@ -18,7 +19,7 @@ from .index import Index
 from .prompt import Prompt
 
 __all__ = [
-    "Account", "AfterFork", "Answer", "Canceled", "ContextTooLong", "Engine", "Error", "FormatError", "Hit", "Index", "Info",
+    "Account", "AfterFork", "Answer", "Canceled", "ContextTooLong", "Embedder", "Engine", "Error", "FormatError", "Hit", "Index", "Info",
     "InputOutputError", "InvalidArgument", "NotFound", "OutOfKV", "OutOfMemory", "OverLimit", "Policy", "Prompt", "Segment",
     "Stream", "Unsupported", "open", "policies", "set_log", "__version__",
 ]

@@ -1,5 +1,7 @@
 """`spolia embed`: vectors equal to BERT in float64 and to sentence-transformers, tokens to the tokenizers library."""
 import json
+import os
+import sys
 
 import numpy as np
 import pytest
@@ -137,3 +139,23 @@ def test_minilm_equals_sentence_transformers(real_model, variant, tmp_path):
     reference = encoder.Encoder(folder)
     row = golden[3]
     assert np.abs(reference.vector(row["text"])[:len(row["vector"])] - row["vector"]).max() < 1e-6
+
+
+# -- the Python package -----------------------------------------------------------------------------------
+
+def test_the_package_embeds_as_the_program_does(tmp_path):
+    sys.path.insert(0, str(ROOT / os.environ.get("SPOLIA_BUILD", "build") / "python"))
+    spolia = pytest.importorskip("spolia", reason="make python builds the package")
+    folder = encoder.write_folder(tmp_path / "m", prompts={"query": "key: "}, longest=12)
+    with spolia.Embedder(folder, threads=1) as e:
+        assert (e.dimensions, e.max_tokens, e.query_prompt) == (64, 12, "key: ")
+        assert np.abs(np.array(e.embed(TEXTS[:3])) - vectors(folder, TEXTS[:3], tmp_path)).max() < 1e-7
+        assert np.abs(np.array(e.embed("the wall", kind="query")) - vectors(folder, ["key: the wall"], tmp_path)).max() < 1e-7
+        assert np.array(e.embed([[2, 5, 3]], dimensions=8)).shape == (1, 8) and e.embed([]) == []
+        for options, error in (({"kind": "other"}, ValueError), ({"dimensions": 65}, ValueError), ({"strict": True}, spolia.ContextTooLong)):
+            with pytest.raises(error):
+                e.embed(["a b c " * 9], **options)
+        with pytest.raises(spolia.InvalidArgument, match="token 9999"):
+            e.embed([[9999]])
+    with pytest.raises(ValueError, match="closed"):
+        e.embed("a")

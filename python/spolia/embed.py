@@ -1,0 +1,57 @@
+"""Vectors of texts by a text encoder of the BERT family."""
+import array
+import os
+from typing import Any, Iterable, Sequence, Union
+
+from ._library import Handle, Keep, check, ffi, lib, out, text
+
+Input = Union[str, Sequence[int]]
+
+_KINDS = {"text": 0, "query": 1, "document": 2}
+
+
+class Embedder(Handle):
+    """Opens an encoder: a folder as sentence-transformers writes it, or a GGUF file of architecture bert.
+
+    Options are the fields of sp_machine_opts (device, cpu) and step_tokens. Any number of threads may use one; they take
+    turns.
+    """
+
+    def __init__(self, model: "str | os.PathLike[str]", *, threads: int = 0, **options: Any) -> None:
+        keep = Keep()
+        o = keep.add(ffi.new("sp_embedder_opts *"))
+        own = {name: options.pop(name) for name in ("step_tokens",) if name in options}
+        keep.fill(ffi.addressof(o, "machine"), {**options, "n_threads": threads}, "an embedder")
+        keep.fill(o, {**own, "model": model}, "an embedder")
+        super().__init__(out("sp_embedder *", lambda to: lib.sp_embedder_open(o, to)), lib.sp_embedder_close)
+        info = lib.sp_embedder_describe(self.c)
+        self.dimensions, self.max_tokens = int(info.n_embd), int(info.max_tokens)
+        self.query_prompt, self.document_prompt = text(info.query_prompt), text(info.document_prompt)
+
+    def embed(self, inputs: "Union[str, Iterable[Input]]", *, kind: str = "text", dimensions: int = 0,
+              strict: bool = False) -> "list[array.array[float]]":
+        """The vectors of texts or lists of token ids; of one text, a list with its vector.
+
+        kind: text, query or document, whose prompt the model wants before them. dimensions: the first ones only, scaled to
+        length 1. strict: a text that is too long is an error; else it is cut. Arrays are buffers: numpy takes them as they are.
+        """
+        if kind not in _KINDS:
+            raise ValueError(f"kind {kind!r}: text, query or document")
+        all_of_them: "list[Input]" = [inputs] if isinstance(inputs, str) else list(inputs)
+        width, keep, n = dimensions or self.dimensions, Keep(), len(all_of_them)
+        if not 0 < width <= self.dimensions:
+            raise ValueError(f"dimensions: {width} is not a number from 1 to {self.dimensions}")
+        c_inputs = keep.add(ffi.new("sp_embed_input[]", n))
+        for to, one in zip(c_inputs, all_of_them):
+            if isinstance(one, str):
+                data = one.encode("utf-8")
+                to.text, to.n = keep.add(ffi.new("char[]", data)), len(data)
+            else:
+                to.ids, to.n_ids = keep.add(ffi.new("int32_t[]", list(one))), len(one)
+        vectors = [array.array("f", bytes(4 * width)) for _ in range(n)]
+        numbers = ffi.new("float[]", n * width)
+        o = ffi.new("sp_embed_opts *", {"kind": _KINDS[kind], "dimensions": width, "refuse_long": strict})
+        check(lib.sp_embed(self.c, c_inputs, n, o, numbers, ffi.NULL))
+        for i, vector in enumerate(vectors):
+            ffi.memmove(ffi.from_buffer(vector), numbers + i * width, 4 * width)
+        return vectors
