@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""remote.py -- the first token of a prompt of known chunks: loaded from another server's copies in Redis, from the disk, computed.
+
+    bench/remote.py -m MODEL [--chunks 8] [--words 180] [--rounds 5]
+
+Starts a redis-server of its own. In each round three fresh servers, one after another, get the same prompt of chunks that they
+have not read: one with --remote, one with --store, one with neither. Prints the medians of the time to the first token, and of the ratios
+within rounds.
+"""
+import argparse
+import json
+import pathlib
+import random
+import socket
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+class Server:
+    def __init__(self, model, *options):
+        self.process = subprocess.Popen([ROOT / "build/spolia", "serve", "-m", model, "--port", "0", "--reuse", "full", "--guard", "0",
+                                         "--log-format", "none", *map(str, options)], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def ask(self, texts):
+        body = {"messages": [{"role": "user", "content": "What does it say?"}], "max_tokens": 2,
+                "documents": [{"id": str(i), "text": t} for i, t in enumerate(texts)]}
+        r = urllib.request.Request(self.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        return json.load(urllib.request.urlopen(r, timeout=600))
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def texts_of(n, words, seed=1):
+    r = random.Random(seed)
+    syllables = ["ka", "lo", "mi", "ren", "sta", "vel", "tor", "in", "har", "bour"]
+    return [" ".join("".join(r.choices(syllables, k=2)) for _ in range(words)) for _ in range(n)]
+
+
+def start_redis():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    process = subprocess.Popen(["redis-server", "--port", str(port), "--save", "", "--appendonly", "no"], stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    return process, f"redis://127.0.0.1:{port}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("-m", "--model", required=True)
+    parser.add_argument("--chunks", type=int, default=8)
+    parser.add_argument("--words", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    texts = texts_of(args.chunks, args.words)
+    redis, url = start_redis()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        ways = {"remote": ["--remote", url], "disk": ["--store", folder], "computed": []}
+        for options in (ways["remote"], ways["disk"]):
+            s = Server(args.model, *options)
+            s.ask(texts)
+            time.sleep(3) # what it has computed is written
+            s.stop()
+        for i in range(args.rounds):
+            row = {}
+            for way in sorted(ways, key=lambda w: (list(ways).index(w) + i) % 3):
+                s = Server(args.model, *ways[way])
+                s.ask(["Something else. " * 20]) # the server is warm, and knows what is there
+                time.sleep(1)
+                answer = s.ask(texts)
+                sources = {d["from"] for d in answer["spolia"]["documents"]}
+                assert sources == {"" if way == "computed" else way}, sources
+                row[way] = answer["timings"]["ttft_ms"]
+                row["tokens"] = answer["usage"]["prompt_tokens"]
+                s.stop()
+            rows.append(row)
+            print(json.dumps(row), flush=True)
+    redis.kill()
+    for way in ways:
+        print(f"{way:9} {statistics.median(r[way] for r in rows):9.1f} ms")
+    for a, b in (("remote", "disk"), ("computed", "remote")):
+        ratios = sorted(r[a] / r[b] for r in rows)
+        print(f"{a} / {b}: {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+
+
+if __name__ == "__main__":
+    main()
