@@ -177,7 +177,7 @@ def test_policies_that_documents_name_exist():
     known["evict"] += ["belady"]  # of the simulator
     seen = {"reuse": 0, "evict": 0}
     files = [*documents(), *(ROOT / "bench").glob("*.*"), *(ROOT / "scripts").iterdir(), *(ROOT / "examples").iterdir()]
-    for path in files:
+    for path in filter(pathlib.Path.is_file, files):
         for option, name in re.findall(r"--(?:host-|store-)?(reuse|evict)[ =]`?([a-z0-9]+)", path.read_text(encoding="utf-8")):
             assert name in known[option], f"{path}: --{option} {name}"
             seen[option] += 1
