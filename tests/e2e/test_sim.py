@@ -1,5 +1,7 @@
 """`spolia sim`: hits of small traces by hand, generated workloads, planning, damaged input."""
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -162,7 +164,10 @@ def test_the_engine_finds_what_the_simulator_finds(by, policy, tmp_path):
     prompts = "".join(json.dumps({"system": "Be brief.", "question": "When?",
                                   "chunks": [{"title": f"T{d}", "text": f"Boat {d} leaves at {d} and docks."}
                                              for d in docs]}) + "\n" for docs in requests)
-    out = succeed("bench", "trace", "-m", ROOT / "demo/model.gguf", "--reuse", policy, "-n", "1", input=prompts)
+    done = subprocess.run([sys.executable, ROOT / "bench/trace.py", "-m", ROOT / "demo/model.gguf", "--reuse", policy,
+                           "-n", "1"], input=prompts, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    out = done.stdout
     found = 0
     for line in out.splitlines():
         chunks = [s for s in json.loads(line)["segments"] if s["kind"] == "chunk"]
