@@ -3,7 +3,7 @@
  *
  *   path     exact after its path                head, prompt, answer
  *   plain    after the head alone                the fill
- *   fused    after similar chunks                sp_chunk_fuse
+ *   fused    after other chunks                  sp_chunk_fuse, the policy inplace
  *   placed   after what preceded it, or a patch  Cache-Craft
  *
  * A ledger without room, or without memory, costs the next request time, never this one its
