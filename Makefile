@@ -24,7 +24,7 @@ LDFLAGS += $(SAN)
 # speeds it up, attend_avx2.o, attend_vnni.o and so on. `make X86=` builds the plain C kernels only.
 X86 ?= $(findstring x86_64,$(shell $(CC) -dumpmachine))
 X86_FLOAT   := act_mul attend_f16 attend_f32 kv_store layernorm matmul rmsnorm
-X86_INTEGER := attend matmul_packed quantize roofline summary
+X86_INTEGER := attend matmul_packed matmul_packed_k quantize roofline summary
 X86_NAMES := $(foreach v,avx2 avx512,$(X86_FLOAT:=_$v)) \
              $(foreach v,avx2 avxvnni avx512 vnni,$(X86_INTEGER:=_$v))
 X86_OBJ := $(if $(X86),$(X86_NAMES:%=$(BUILD)/obj/src/compute/x86/%.o))
@@ -72,6 +72,9 @@ real-models: setup
 
 # Line numbers, but no variables: where to find each in a kernel took the compiler half of its time (same instructions).
 $(BUILD)/obj/src/compute/%.o: OPT := $(patsubst -g,-g1,$(subst -O2,-O3,$(OPT)))
+
+# Attention over floats unrolls its loops by name: with -O2 it is as fast, and takes the compiler less.
+$(BUILD)/obj/src/compute/x86/attend_f%.o: OPT := $(patsubst -g,-g1,$(OPT))
 
 # What a variant compiles (DEFINE_: vec.h reads it), and the instructions that the compiler may use.
 DEFINE_avx2    := -DSP_CPU=avx2 -DSP_VL=8 -DSP_VNNI=0
