@@ -214,6 +214,35 @@ static void a_request_begins_with_the_first_layers(void **state)
     check_early(&prefix, "01");
 }
 
+/* Lp = (L - 1)(1 - T_prefill / T_load) + 1: where loads take far longer than the prefill, all layers are needed first;
+ * and where the speed of a tier is not known. Else as above. Source: Cache-Craft section 3.4.2 (C8). */
+static void slow_loads_need_more_layers(void **state)
+{
+    for (int unknown = 0; unknown < 2; unknown++) {
+        stepped s;
+        pthread_t thread;
+        sp_context *c = begin(&s, &full, (sp_context_opts){0});
+        hurry(c);
+        sp_request *r = submit(c, "10", "Which?", 6);
+        step(c);
+        const int n = n_copies_in(c, SP_COPY_LOADING);
+        assert_true(n >= 2 && c->model->hp.n_layers >= 2);
+        allow(&s, n);
+        wait_given(&s, n);
+        c->loads.token_us = 1;
+        sp_tiers_level(c->tiers, SP_AT_HOST)->byte_us = unknown ? 0 : 1e6;
+        pthread_create(&thread, NULL, allow_later, &s);
+        while (!done(r)) step(c);
+        pthread_join(thread, NULL);
+        assert_int_equal(c->loads.n_early, 0);
+        assert_true(n_from(r, "host") >= 2);
+        assert_text(r, alone(&full, "10", "Which?", 6));
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
+}
+
 /* The wait is in the step itself: with what is needed for Lp = 1, the plan runs while layers come. */
 static void late_layers_are_not_waited_for(void **state)
 {
@@ -293,13 +322,17 @@ static void who_decodes_does_not_wait(void **state)
     while (decodes->state != SP_REQ_DECODE) step(c);
     sp_request *r = submit(c, "10", "Which?", 4);
     step(c);
-    allow(&s, n_copies_in(c, SP_COPY_LOADING));
+    const int n = n_copies_in(c, SP_COPY_LOADING), n_early = (int)c->loads.n_early;
+    assert_true(n >= 2);
+    allow(&s, n);
+    wait_given(&s, sp_kv_pool_shape(c->pool)->n_layers + n);
     for (int i = 0; i < 12; i++) {
         size_t before = decodes->answer.tokens.n;
         step(c);
         assert_int_equal(decodes->answer.tokens.n, before + 1);
         assert_int_equal(r->state, SP_REQ_LOADING); /* a layer of each is not enough now */
     }
+    assert_int_equal(c->loads.n_early, n_early);
     allow(&s, 1 << 20);
     while (!done(r)) step(c);
     assert_true(n_from(r, "host") >= 2);
@@ -367,6 +400,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_request_begins_with_the_first_layers),
+        cmocka_unit_test(slow_loads_need_more_layers),
         cmocka_unit_test(late_layers_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
