@@ -248,6 +248,11 @@ fault: $(BUILD)/tests/unit/store/test_disk_faults $(BUILD)/tests/unit/serve/test
 	$<
 	$(BUILD)/tests/unit/serve/test_tier_faults
 
+# mutants -- applies each bug of tests/mutants/list.txt in a copy of the tree, and says which the tests notice.
+ONLY ?=
+mutants: $(BUILD)/libspolia.a
+	python3 tests/mutants/run.py --cc "$(CC)" $(if $(ONLY),--only $(ONLY))
+
 # soak -- SOAK requests of mixed documents to a server built with AddressSanitizer; 1 % of the clients die.
 SOAK ?= 24000
 soak: setup
@@ -367,10 +372,11 @@ help:
 	@echo "make asan|ubsan|tsan   the test suite under a sanitizer"
 	@echo "make fuzz       fuzz every parser (FUZZ_SECONDS=600)"
 	@echo "make crash|fault   kill a process that writes to a store (CRASHES=1000); make its system calls fail"
+	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models crash fault examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
+.PHONY: real-models crash fault mutants examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

@@ -22,6 +22,7 @@ typedef struct stepped {
     pthread_cond_t changed;
     int n_allowed, n_given; /* layers, of all gets */
     int damaged_from;       /* these and later ones are damaged; -1: none */
+    int n_failing, n_failed; /* gets that fail from now on; that failed */
 } stepped;
 
 typedef struct forwarded {
@@ -55,6 +56,10 @@ static sp_err stepped_run(sp_tier *t, const sp_tier_op *op)
     stepped *s = (stepped *)t;
     sp_tier_job job = op->job;
     forwarded f = {.s = s, .op = op};
+    if (job.verb == SP_TIER_GET && s->n_failed < s->n_failing) {
+        s->n_failed++;
+        return sp_fail(SP_E_IO, "the device does not answer, for the test");
+    }
     if (job.verb == SP_TIER_GET) {
         job.head = give_head;
         job.sink = give_layer;
@@ -290,6 +295,32 @@ static void damaged_layers_start_the_request_over(void **state)
     }
 }
 
+/* A device that fails is asked three times in all for each copy; then the text is computed. */
+static void a_load_is_tried_three_times(void **state)
+{
+    const int n_failing[] = {0, 2, 1000};
+    int n_host[3], n_failed[3];
+    for (int i = 0; i < 3; i++) {
+        stepped s;
+        sp_context *c = begin(&s, &prefix, (sp_context_opts){0});
+        allow(&s, 1 << 20);
+        s.n_failing = n_failing[i];
+        sp_request *r = submit(c, "0", "Which?", 6);
+        while (!done(r)) step(c);
+        assert_text(r, alone(&prefix, "0", "Which?", 6));
+        n_host[i] = n_from(r, "host");
+        n_failed[i] = s.n_failed;
+        sp_request_destroy(r);
+        stepped_end(&s, c);
+        close_clean(c);
+    }
+    assert_true(n_host[0] > 0);
+    assert_int_equal(n_host[1], n_host[0]); /* the third try succeeds */
+    assert_int_equal(n_failed[1], 2);
+    assert_int_equal(n_host[2], 0);
+    assert_int_equal(n_failed[2], 3 * n_host[0]);
+}
+
 /* -- patience ------------------------------------------------------------------------------- */
 
 static void a_load_slower_than_computing_is_not_waited_for(void **state)
@@ -403,6 +434,7 @@ int main(void)
         cmocka_unit_test(slow_loads_need_more_layers),
         cmocka_unit_test(late_layers_are_not_waited_for),
         cmocka_unit_test(damaged_layers_start_the_request_over),
+        cmocka_unit_test(a_load_is_tried_three_times),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
         cmocka_unit_test(who_decodes_does_not_wait),
         cmocka_unit_test(waiting_requests_have_their_copies_loaded),

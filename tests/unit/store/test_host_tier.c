@@ -77,6 +77,30 @@ static void a_source_that_fails_leaves_the_older_copy(void **state)
     sp_tier_close(t);
 }
 
+/* flip -- of an unpacked copy a sink gets the tier's own memory. */
+static sp_err flip(void *user, int layer, const void *from)
+{
+    SP_UNUSED(user);
+    if (layer == 2) ((uint8_t *)(uintptr_t)from)[100] ^= 1;
+    return SP_OK;
+}
+
+static void a_bit_that_changed_in_memory_is_a_miss(void **state)
+{
+    sp_tier *t = open_host(1 << 20, NULL);
+    noise c;
+    for (uint32_t i = 0; i < 2; i++) assert_ok(noise_put(t, i, 1));
+    noise_init(&c, 0, 1);
+    sp_tier_job job = noise_get_job(&c, 0, NOISE_LAYERS);
+    job.sink = flip;
+    assert_ok(sp_tier_run(t, &job));
+    assert_int_equal(noise_get(t, 0, 1), SP_E_FORMAT);
+    assert_int_equal(noise_get(t, 0, 1), SP_E_NOTFOUND);
+    assert_ok(noise_get(t, 1, 1));
+    assert_int_equal(sp_tier_stats_of(t).n_damaged, 1);
+    sp_tier_close(t);
+}
+
 /* -- packed --------------------------------------------------------------------------------- */
 
 static size_t half(void *user, size_t layer_bytes)
@@ -260,6 +284,7 @@ int main(void)
         cmocka_unit_test(packed_copies_are_unpacked),
         cmocka_unit_test(notes_come_back_whole),
         cmocka_unit_test(put_get_drop_and_cancel_at_once),
+        cmocka_unit_test(a_bit_that_changed_in_memory_is_a_miss),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,8 +56,37 @@ static void lines_of_a_failed_append_do_not_follow_a_shorter_one(void **state)
     unlink(path);
 }
 
+/* Lines before the last that counts and cannot be read are counted: the index is rewritten when there are many. */
+static void damaged_lines_before_the_last_good_one_are_counted(void **state)
+{
+    static const int damaged[][3] = {{-1, -1, 0}, {1, -1, 1}, {1, 3, 2}, {2, 4, 1}}; /* lines; how many count as damaged */
+    for (size_t k = 0; k < SP_COUNT(damaged); k++) {
+        char path[] = "/tmp/spolia-journal-XXXXXX";
+        seen s = {0};
+        sp_journal j;
+        close(mkstemp(path));
+        unlink(path);
+        assert_ok(sp_journal_open(&j, path, &space, true, take, &s));
+        for (uint32_t i = 0; i < 5; i++) {
+            const sp_journal_line l = line(i);
+            assert_ok(sp_journal_append(&j, &l, 1, true));
+        }
+        for (int d = 0; d < 2; d++)
+            if (damaged[k][d] >= 0)
+                assert_int_equal(pwrite(j.fd, "x", 1, (damaged[k][d] + 1) * SP_JOURNAL_LINE_BYTES + 9), 1);
+        sp_journal_close(&j);
+        assert_ok(sp_journal_open(&j, path, &space, false, take, &s));
+        assert_int_equal(j.n_damaged, damaged[k][2]);
+        sp_journal_close(&j);
+        unlink(path);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lines_of_a_failed_append_do_not_follow_a_shorter_one)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_of_a_failed_append_do_not_follow_a_shorter_one),
+        cmocka_unit_test(damaged_lines_before_the_last_good_one_are_counted),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,107 @@
+"""Applies bugs to a copy of the tree, one after another, and says which the tests notice.
+
+    python tests/mutants/run.py [--only SUBSTRING] [--list FILE] [--cc "ccache gcc"]
+
+A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar. For each the copy gets the
+bug, the programs below build/tests are built and run, and the file gets its text back. A bug is caught when a program
+fails or takes longer than --seconds. The last line counts; the exit code is 1 when one survived. Results are kept in
+build/mutants/results.txt and are not run again while the file, the bug and the programs are the same.
+"""
+import argparse
+import hashlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+COPY = ROOT / "build" / "mutants" / "tree"
+RESULTS = ROOT / "build" / "mutants" / "results.txt"
+
+
+def read_list(path):
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            name, file, old, new, programs = (x.strip().replace("\\|", "|") for x in re.split(r"(?<!\\)\|", line))
+            yield name, file, old, new, programs.split()
+
+
+def key_of(file, old, new, programs):
+    h = hashlib.sha256(repr((old, new, programs)).encode())
+    h.update((ROOT / file).read_bytes())
+    for p in programs:
+        h.update((ROOT / "tests" / f"{p}.c").read_bytes())
+    return h.hexdigest()[:16]
+
+
+def copy_tree():
+    """Sources, and what is built of them: only what a bug changes is compiled."""
+    skipped = {".git", ".venv", ".venv-clients", "build", "__pycache__"}
+    shutil.rmtree(COPY, ignore_errors=True)
+    shutil.copytree(ROOT, COPY, ignore=lambda folder, names: skipped & set(names) if folder == str(ROOT) else set(),
+                    symlinks=True)
+    shutil.copytree(ROOT / "build" / "obj", COPY / "build" / "obj")
+    shutil.copy2(ROOT / "build" / "libspolia.a", COPY / "build")
+
+
+def build(programs, cc):
+    targets = [f"build/tests/{p}" for p in programs]
+    return subprocess.run(["make", "-s", f"CC={cc}", *targets], cwd=COPY, capture_output=True, text=True)
+
+
+def run_tests(programs, seconds):
+    """The first program that fails, or None."""
+    for p in programs:
+        try:
+            done = subprocess.run([COPY / "build" / "tests" / p], cwd=COPY, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            return p
+        if done.returncode != 0:
+            return p
+    return None
+
+
+def try_bug(file, old, new, programs, args):
+    path = COPY / file
+    text = path.read_text()
+    if text.count(old) != 1:
+        return f"broken: the text occurs {text.count(old)} times in {file}"
+    path.write_text(text.replace(old, new))
+    try:
+        made = build(programs, args.cc)
+        if made.returncode != 0:
+            return "broken: " + made.stderr.strip().splitlines()[-1][:200]
+        by = run_tests(programs, args.seconds)
+        return f"caught by {by}" if by else "SURVIVED"
+    finally:
+        path.write_text(text)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--list", type=pathlib.Path, default=ROOT / "tests/mutants/list.txt")
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--seconds", type=int, default=300)
+    args = parser.parse_args()
+    copy_tree()
+    known = dict(line.split(" ", 1) for line in RESULTS.read_text().splitlines()) if RESULTS.exists() else {}
+    counts = {"caught": 0, "SURVIVED": 0, "broken": 0}
+    for name, file, old, new, programs in read_list(args.list):
+        if args.only not in name:
+            continue
+        key = key_of(file, old, new, programs)
+        result = known.get(key) or try_bug(file, old, new, programs, args)
+        counts[re.split(r"[ :]", result)[0]] += 1
+        print(f"{name:32} {result}", flush=True)
+        if not result.startswith("broken") and key not in known:
+            with RESULTS.open("a") as f:
+                f.write(f"{key} {result}\n")
+    print(f"{counts['caught']} caught, {counts['SURVIVED']} survived, {counts['broken']} broken")
+    return 1 if counts["SURVIVED"] or counts["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

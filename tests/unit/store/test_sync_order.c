@@ -1,0 +1,93 @@
+/* test_sync_order.c -- what a loss of power leaves depends on the order of syncs: a copy's bytes and the name of its file
+ * are on disk before the index names it. Killing a process cannot show this; here fdatasync and fsync are the test's. */
+#include "support/check.h"
+
+#include <sys/syscall.h>
+
+#include "tier.h"
+
+enum { MOST = 64 };
+static char order[MOST][48]; /* names of what was synced, in order */
+static int n_synced;
+
+/* note -- the last part of the file's name. */
+static void note(int fd)
+{
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    const char *name = n > 0 ? strrchr(path, '/') : NULL;
+    const int at = __atomic_fetch_add(&n_synced, 1, __ATOMIC_SEQ_CST);
+    if (at < MOST) snprintf(order[at], sizeof order[at], "%.47s", name ? name + 1 : "?");
+}
+
+int fdatasync(int fd)
+{
+    note(fd);
+    return (int)syscall(SYS_fdatasync, fd);
+}
+
+int fsync(int fd)
+{
+    note(fd);
+    return (int)syscall(SYS_fsync, fd);
+}
+
+/* first -- the first sync of this name since `from`; -1: none. */
+static int first(const char *name, int from)
+{
+    for (int i = from; i < n_synced && i < MOST; i++)
+        if (strcmp(order[i], name) == 0) return i;
+    return -1;
+}
+
+static void a_copy_is_on_disk_before_the_index_names_it(void **state)
+{
+    static const char *const kinds[] = {"threads", "uring"};
+    for (size_t k = 0; k < SP_COUNT(kinds); k++) {
+        char dir[128], path[600];
+        sp_tier *t = NULL;
+        make_folder(dir);
+        const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .io = kinds[k]};
+        if (sp_disk_tier_open(&o, &t) != SP_OK) continue; /* no io_uring here */
+        file_in(dir, "", path);
+        path[strlen(path) - 1] = '\0';
+        const char *folder = strrchr(path, '/') + 1;
+        for (uint32_t i = 0; i < 2; i++) {
+            const int from = n_synced;
+            assert_ok(noise_put(t, i, 1));
+            const int segment = first("00000001.kv", from), index = first("index", from);
+            assert_true(segment >= 0 && index > segment);
+            if (i > 0) continue; /* the segment is new for the first copy alone */
+            const int name = first(folder, from);
+            assert_true(name >= 0 && name < index);
+        }
+        sp_tier_close(t);
+        n_synced = 0;
+        remove_folder(dir);
+    }
+}
+
+/* The index that replaces another is on disk before it has its name, and the name before the next change. */
+static void a_new_index_is_on_disk_before_it_has_its_name(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL;
+    make_folder(dir);
+    n_synced = 0;
+    const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .io = "threads"};
+    assert_ok(sp_disk_tier_open(&o, &t));
+    const int fresh = first("index.new", 0);
+    assert_true(fresh >= 0 && n_synced > fresh + 1); /* the folder follows */
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_is_on_disk_before_the_index_names_it),
+        cmocka_unit_test(a_new_index_is_on_disk_before_it_has_its_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
