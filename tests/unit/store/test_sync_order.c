@@ -1,5 +1,6 @@
-/* test_sync_order.c -- what a loss of power leaves depends on the order of syncs: a copy's bytes and the name of its file
- * are on disk before the index names it. Killing a process cannot show this; here fdatasync and fsync are the test's. */
+/* test_sync_order.c -- what a loss of power leaves depends on the order of syncs: a copy's bytes and the name of its
+ * file are on disk before the index names it. Killing a process cannot show this; here fdatasync and fsync are the
+ * test's. */
 #include "support/check.h"
 
 #include <sys/syscall.h>
