@@ -59,7 +59,8 @@ static void lines_of_a_failed_append_do_not_follow_a_shorter_one(void **state)
 /* Lines before the last that counts and cannot be read are counted: the index is rewritten when there are many. */
 static void damaged_lines_before_the_last_good_one_are_counted(void **state)
 {
-    static const int damaged[][3] = {{-1, -1, 0}, {1, -1, 1}, {1, 3, 2}, {2, 4, 1}}; /* lines; how many count as damaged */
+    /* two lines; how many count as damaged */
+    static const int damaged[][3] = {{-1, -1, 0}, {1, -1, 1}, {1, 3, 2}, {2, 4, 1}};
     for (size_t k = 0; k < SP_COUNT(damaged); k++) {
         char path[] = "/tmp/spolia-journal-XXXXXX";
         seen s = {0};
