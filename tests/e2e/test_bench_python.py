@@ -130,8 +130,8 @@ def test_reuse_over_many_queries(model, tmp_path):
 
 def test_queue_compares_orders(model):
     """Every order answers the same requests; a cache that holds a part is used more when cached prompts go first."""
-    small = ("-m", model, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2, "--rounds", 1, "--kv-memory", 2)
-    runs = {run["order"]: run for run in rows("queue_orders", *small, "-n", 120)}
+    small = ("-m", model, "--documents", 60, "--chunk-tokens", 32, "--chunks", 2, "--rounds", 1, "--kv-memory", 1)
+    runs = {run["order"]: run for run in rows("queue_orders", *small, "-n", 300)}
     assert list(runs) == ["fcfs", "reorder", "lpm", "lsp"]
     assert runs["fcfs"]["ttft_ratio"] == 1 and all(run["sched_us"] > 0 for run in runs.values())
     assert runs["lpm"]["cached"] > runs["fcfs"]["cached"] > 0
