@@ -1,11 +1,14 @@
-"""The forward pass of Llama, Mistral, Qwen2 and Qwen3, in float64, written from the formulas.
+"""The forward pass of Llama, Mistral, Qwen2, Qwen3 and Gemma 3, in float64, written from the formulas.
 
     x_0     = embed[tokens]
     h       = norm(x);  q, k, v = W_q h + b_q, W_k h + b_k, W_v h + b_v     heads of D elements
-    q, k    = rot(norm_q(q), p), rot(norm_k(k), p)                          norms: qwen3
+    q, k    = rot(norm_q(q), p), rot(norm_k(k), p)                          norms: qwen3, gemma3
     x      += W_o softmax(q k^T / sqrt(D) + mask) v                         H / G queries a key head
     h       = norm(x);  x += W_down (silu(W_gate h) * (W_up h))
     logits  = W_out norm(x)                                                 W_out = embed if tied
+
+Gemma 3: x_0 = sqrt(E) embed[tokens]; GELU instead of silu; what attention and the feed-forward add to x
+is normed before it is added; five of six layers have a window and rotary frequencies of their own.
 
 Letters for shapes: M tokens, E width, H query heads, G key/value heads, D head, V vocabulary,
 S spans, L layers.
@@ -40,26 +43,30 @@ def forward(model, tokens, positions=None, sight=None, spans=None, kv="f64"):
     tokens = np.asarray(tokens)
     positions = np.arange(len(tokens)) if positions is None else np.asarray(positions)
     sight = causal(positions) if sight is None else np.asarray(sight, bool)
-    if c.window:
-        sight = sight & (positions[:, None] - positions[None, :] < c.window)
+    near = sight & (positions[:, None] - positions[None, :] < c.window) if c.window else sight
 
-    x = model.weight("token_embd.weight")[tokens]
+    x = model.weight("token_embd.weight")[tokens] * c.embed_scale
     mass = []
     for i in range(c.n_layers):
         h = norm(x, model.layer(i, "attn_norm"), c.eps)
         q, k, v = project(model, i, h, positions)
-        mixed, p = attend(q, store_keys(kv, k), store_values(kv, v), sight)
-        x = x + linear(model, i, "attn_output", mixed.reshape(len(tokens), -1))
+        mixed, p = attend(q, store_keys(kv, k), store_values(kv, v),
+                          near if not c.local or c.local[i] else sight)
+        h = linear(model, i, "attn_output", mixed.reshape(len(tokens), -1))
+        x = x + normed(model, i, "post_attention_norm", h)
         h = norm(x, model.layer(i, "ffn_norm"), c.eps)
-        h = silu(linear(model, i, "ffn_gate", h)) * linear(model, i, "ffn_up", h)
-        x = x + linear(model, i, "ffn_down", h)
+        h = (gelu if c.gelu else silu)(linear(model, i, "ffn_gate", h)) * linear(model, i, "ffn_up", h)
+        x = x + normed(model, i, "post_ffw_norm", linear(model, i, "ffn_down", h))
         if spans is not None:
             mass.append(span_mass(p, np.asarray(spans)))
 
     x = norm(x, model.weight("output_norm.weight"), c.eps)
     out = model.weight("output.weight")
     out = model.weight("token_embd.weight") if out is None else out
-    return Result(x @ out.T, np.array(mass) if mass else None)
+    logits = x @ out.T
+    if c.cap:
+        logits = c.cap * np.tanh(logits / c.cap)
+    return Result(logits, np.array(mass) if mass else None)
 
 
 # -- the parts of a layer ---------------------------------------------------------------------------
@@ -69,8 +76,18 @@ def norm(x, w, eps):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * w
 
 
+def normed(model, i, part, h):
+    """h after the norm of that name, where the architecture has norms after."""
+    return norm(h, model.layer(i, part), model.config.eps) if model.config.norms_after else h
+
+
 def silu(x):
     return x / (1 + np.exp(-x))
+
+
+def gelu(x):
+    """The tanh form."""
+    return x / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
 
 
 def linear(model, i, part, x):
@@ -88,13 +105,15 @@ def project(model, i, h, positions):
     if model.layer(i, "attn_q_norm") is not None:
         q = norm(q, model.layer(i, "attn_q_norm"), c.eps)
         k = norm(k, model.layer(i, "attn_k_norm"), c.eps)
-    return rotate(q, positions, c), rotate(k, positions, c), v
+    freq = c.local_freq if c.local and c.local[i] else c.freq
+    return rotate(q, positions, c, freq), rotate(k, positions, c, freq), v
 
 
-def rotate(x, positions, c):
+def rotate(x, positions, c, freq=None):
     """RoPE: the pair (a, b) number i of a head at position p turns by the angle p * freq[i]."""
-    n = 2 * len(c.freq)
-    angle = positions[:, None, None] * c.freq
+    freq = c.freq if freq is None else freq
+    n = 2 * len(freq)
+    angle = positions[:, None, None] * freq
     cos, sin = np.cos(angle), np.sin(angle)
     pairs = np.s_[..., 0:n:2], np.s_[..., 1:n:2]
     if not c.adjacent:
@@ -135,11 +154,12 @@ def attend(q, k, v, sight):
     Query head h reads key/value head h / (H / G)."""
     repeat = q.shape[1] // k.shape[1]
     k, v = np.repeat(k, repeat, axis=1), np.repeat(v, repeat, axis=1)
-    score = np.einsum("mhd,nhd->mhn", q, k) / np.sqrt(q.shape[-1])
-    score = np.where(sight[:, None, :], score, -np.inf)
+    q, k, v = (x.swapaxes(0, 1) for x in (q, k, v))
+    score = q @ k.swapaxes(1, 2) / np.sqrt(q.shape[-1])
+    score = np.where(sight, score, -np.inf)
     p = np.exp(score - score.max(-1, keepdims=True))
     p /= p.sum(-1, keepdims=True)
-    return np.einsum("mhn,nhd->mhd", p, v), p
+    return (p @ v).swapaxes(0, 1), p.swapaxes(0, 1)
 
 
 def span_mass(p, spans):

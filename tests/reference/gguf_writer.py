@@ -15,7 +15,7 @@ from typing import Callable, Iterable
 import numpy as np
 
 from .blocks import TYPES
-from .gguf import ARRAY, SCALARS, STRING
+from .gguf import ARRAY, SCALARS, STRING, read
 
 NUMBER_OF = {np.dtype(code): number for number, code in SCALARS.items()}
 ALIGN = 32
@@ -36,6 +36,14 @@ class Source:
 
 def from_array(name, kind, x):
     return Source(name, kind, x.shape, lambda: [TYPES[kind].encode(x)])
+
+
+def write_as_floats(to, path):
+    """A copy of a file in which every tensor is float32."""
+    def source(t):
+        return Source(t.name, "f32", t.shape, lambda: [TYPES["f32"].encode(t.decode())])
+    file = read(path)
+    write(to, file.metadata, [source(t) for t in file.tensors.values()])
 
 
 def text(s):

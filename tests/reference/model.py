@@ -6,7 +6,7 @@ rotary pair side by side, Hugging Face folders hold them half a head apart.
 """
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -47,6 +47,12 @@ class Config:
     window: int         # tokens that a token may look back, itself included; 0: all
     adjacent: bool      # rotary pairs (2i, 2i+1), else (i, i + n/2)
     freq: np.ndarray    # angle of pair i at position p: p * freq[i]; [n/2], n <= head
+    local: tuple = ()   # per layer: has the window and local_freq; empty: the window is every layer's
+    local_freq: np.ndarray | None = None
+    norms_after: bool = False  # of what attention and feed-forward add
+    gelu: bool = False  # feed-forward with the tanh form of GELU, else SiLU
+    embed_scale: float = 1.0
+    cap: float = 0.0    # of the logits: cap * tanh(logits / cap); 0: none
 
 
 class Model:
@@ -73,9 +79,15 @@ def load(path):
 
 # -- GGUF ------------------------------------------------------------------------------------------
 
+ARCHS = ("llama", "mistral", "qwen2", "qwen3", "gemma3")  # what forward.py computes; gemma3 as GGUF
+GEMMA3_PERIOD, GEMMA3_LOCAL_THETA = 6, 10000.0  # where the file does not say: of gemma-3's config.json
+
+
 def load_gguf(path):
     file = gguf.read(path)
     arch = file.metadata["general.architecture"]
+    if arch not in ARCHS:
+        raise ValueError(f"{path}: the reference does not compute {arch}")
 
     def get(key, default=None):
         found = file.metadata.get(f"{arch}.{key}", default)
@@ -95,6 +107,14 @@ def load_gguf(path):
         n_kv_heads=get("attention.head_count_kv", n_heads), head=head,
         eps=get("attention.layer_norm_rms_epsilon"), window=get("attention.sliding_window", 0),
         adjacent=arch in ("llama", "mistral"), freq=freq)
+    if arch == "gemma3":
+        period = get("attention.sliding_window_pattern", GEMMA3_PERIOD)
+        theta = get("rope.freq_base_swa", GEMMA3_LOCAL_THETA)
+        config = replace(
+            config, norms_after=True, gelu=True, embed_scale=math.sqrt(n_embd),
+            cap=get("final_logit_softcapping", 0.0),
+            local=tuple((i + 1) % period != 0 for i in range(config.n_layers)),
+            local_freq=plain_freq(get("rope.dimension_count", head), theta))
     return Model(config, file.tensors, lambda name: name, file.metadata)
 
 
@@ -102,6 +122,8 @@ def load_gguf(path):
 
 def load_folder(folder):
     c = json.loads((folder / "config.json").read_text())
+    if c["model_type"] not in ARCHS[:-1]:
+        raise ValueError(f"{folder}: the reference does not compute {c['model_type']}")
     head = c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"]
     rope = c.get("rope_parameters") or c.get("rope_scaling") or {}
     freq = plain_freq(head, rope.get("rope_theta", c.get("rope_theta", 10000.0)))
