@@ -183,7 +183,7 @@ static void vocabularies_are_checked(void **state)
         sp_err code;
         const char *text;
     } cases[] = {
-        {{.model = "bert"}, SP_E_UNSUPPORTED, KEY "model: \"bert\" is not supported"},
+        {{.model = "rwkv"}, SP_E_UNSUPPORTED, KEY "model: \"rwkv\" is not supported"},
         {{.model = "gpt2", .pre = "unheard-of"},
          SP_E_UNSUPPORTED,
          KEY "pre: \"unheard-of\" is not supported"},
