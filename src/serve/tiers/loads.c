@@ -35,7 +35,6 @@ struct sp_load {
     sp_level *from;
     int n_tries;
     int64_t now;
-    int64_t began_us;
     int64_t since_us; /* it began, or its last layer came ... */
     int n_seen;       /* ... which made this many */
     _Atomic bool cancelled;
@@ -97,7 +96,7 @@ static sp_err get(sp_load *x)
     x->ended = false;
     x->move.first = 0;
     x->move.n = t->piece;
-    x->began_us = x->since_us = sp_clock_us();
+    x->since_us = sp_clock_us();
     x->n_seen = -1;
     SP_TRY(sp_move_get(&x->move, x->from->tier, got, &x->op));
     sp_posts_begin(t->posts);
@@ -288,7 +287,7 @@ static void abandon(sp_load *x)
     sp_tiers *t = x->tiers;
     const sp_copy *c = x->copy;
     sp_log(SP_LOG_WARN, "the %s tier did not deliver a copy within %lld ms: it is computed instead",
-           sp_tier_name(x->from->tier), (long long)((sp_clock_us() - x->began_us) / 1000));
+           sp_tier_name(x->from->tier), (long long)((sp_clock_us() - t->busy_since_us) / 1000));
     x->cancelled = true;
     sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
     unlink_load(&t->loading, x);
@@ -303,12 +302,13 @@ static void abandon(sp_load *x)
     sp_tier_op_cancel(x->op); /* not withdrawn: that it ends says that the tier answers */
 }
 
-/* is_too_late -- a load from the remote tier: by now the copy would have been computed, by what that took. */
+/* is_too_late -- loads from the remote tier: by now the copies would have been computed, one after another, by what
+ * that took. */
 static bool is_too_late(const sp_load *x, int64_t now_us)
 {
-    const double cost_us = (double)x->copy->facts.cost_us;
-    const double us = (double)(now_us - x->began_us);
-    return x->from->place == SP_AT_REMOTE && cost_us > 0 && us > SP_MAX(cost_us, LEAST_LATE_US);
+    const sp_tiers *t = x->tiers;
+    if (x->from->place != SP_AT_REMOTE || x->copy->facts.cost_us <= 0) return false;
+    return (double)(now_us - t->busy_since_us) > SP_MAX(t->busy_cost_us, LEAST_LATE_US);
 }
 
 /* has_expired -- notes what has come since the last look. */
@@ -385,8 +385,9 @@ sp_err sp_tiers_load(sp_tiers *t, const sp_tiers_key *key, int64_t spare, int64_
     }
     if (!t->loading) {
         t->busy_since_us = sp_clock_us();
-        t->busy_bytes = 0;
+        t->busy_bytes = t->busy_cost_us = 0;
     }
+    t->busy_cost_us += (double)key->copy->facts.cost_us;
     x->next = t->loading;
     t->loading = x;
     err = begin(x, key);

@@ -63,6 +63,7 @@ struct sp_tiers {
     pthread_cond_t more;
     int64_t busy_since_us; /* when the first of these began */
     double busy_bytes;     /* that were loaded since */
+    double busy_cost_us;   /* that computing them took, and those under way */
     bool admit_cheaper;
     SP_VEC(sp_digest) path; /* scratch: sp_tiers_path_of */
 };

@@ -143,6 +143,7 @@ sp_err sp_redis_open(const sp_redis_address *a, int64_t timeout_us, redisContext
     const struct timeval limit = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
     redisContext *c = redisConnectWithTimeout(a->host, a->port, limit);
     if (!c) return sp_fail_nomem(sizeof *c, "a connection to redis");
+    c->reader->maxbuf = 0; /* the buffer of replies stays: they are megabytes, and come one after another */
     sp_err err = c->err ? sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr) : SP_OK;
     if (err == SP_OK && redisSetTimeout(c, limit) != REDIS_OK)
         err = sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr);

@@ -17,7 +17,7 @@
 #include "store/tier_type.h"
 
 enum {
-    GROUP_BYTES = 4 << 20, /* of layers in one value */
+    GROUP_BYTES = 1 << 20, /* of layers in one value */
     BATCH = 64,            /* gets that are asked for at once */
     MAC_BYTES = 32,
     NAME_SIZE = 96,

@@ -1,7 +1,7 @@
 /* tier.h -- the remote tier: copies in a Redis or Valkey server that several processes share.
  *
  *   SPOLIA:<space>:copy:<name>    a hash: "head", the header (store/record.h); "0", "1" ..., some layers each with
- *                                 their notes, 4 MiB at most if a layer is not larger
+ *                                 their notes, 1 MiB at most if a layer is not larger
  *   SPOLIA:<space>:index          a hash: name -> what a look-up must know
  *   SPOLIA:<space>:news           a channel: each put and drop, so that all processes know what is there and need not
  *                                 ask
