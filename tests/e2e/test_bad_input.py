@@ -299,7 +299,7 @@ def test_safetensors_with_a_wrong_header_length(n, folder):
 
 
 TOKENIZER = {
-    "another model": ("model", lambda m: m.update(type="WordPiece")),
+    "another model": ("model", lambda m: m.update(type="WordLevel")),
     "no vocabulary": ("vocab", lambda m: m.pop("vocab")),
     "a vocabulary as a list": ("vocab", lambda m: m.update(vocab=[1, 2])),
     "an id as text": ("vocab", lambda m: m["vocab"].update(a="1")),

@@ -249,7 +249,7 @@ def test_what_no_pipeline_has_is_refused(gemma, make_model, tmp_path):
             ({"normalizer": {"type": "NFKC"}}, ["normalizer", "NFKC"]),
             ({"normalizer": {"type": "Strip", "strip_left": True, "strip_right": True}}, ["normalizer", "Strip"]),
             ({"normalizer": None, "pre_tokenizer": {"type": "WhitespaceSplit"}}, ["pre_tokenizer", "WhitespaceSplit"]),
-            ({"model": {"type": "WordPiece"}}, ["model.type", "WordPiece"]),
+            ({"model": {"type": "WordLevel"}}, ["model.type", "WordLevel"]),
             ({"model": {**unigram, "vocab": {"a": 1}}, "normalizer": None, "pre_tokenizer": metaspace}, ["model.vocab"]),
             ({"model": {**unigram, "vocab": [["a"]]}, "normalizer": None, "pre_tokenizer": metaspace}, ["model.vocab"]),
             ({"model": {**unigram, "unk_id": 999999}, "added_tokens": [], "normalizer": None, "pre_tokenizer": metaspace}, ["model.unk_id"])]:

@@ -27,7 +27,7 @@ export function show(main) {
       h("button", {type: "button", onclick: () => files.click()}, text("choose_files")),
       h("button", {type: "button", onclick: () => folder.click()}, text("choose_folder"))), files, folder, view.state);
   const columns = ["title", "passages", "tokens", "size", "precompute", "expire", "pin", "remove"];
-  main.replaceChildren(h("div.documents", {}, drop, view.search, h("table.all", {}, h("thead", {}, h("tr", {}, columns.map((c) =>
+  main.replaceChildren(h("div.documents", {tabindex: 0}, drop, view.search, h("table.all", {}, h("thead", {}, h("tr", {}, columns.map((c) =>
     h("th", {scope: "col", class: ["passages", "tokens", "size"].includes(c) ? "number" : null}, text(c))))), view.body), view.more));
   measure_costs().then(() => load(true));
 }

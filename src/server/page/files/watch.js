@@ -31,7 +31,7 @@ export function show(main) {
   view = {charts: charts.map((c) => chart({...c, title: text(c.title), note: text("last_minutes")})), state: h("p.bad", {role: "status"}),
           now: h("p"), tiers: h("div"), guard: h("div")};
   const sheet = (name, note, e) => h("section.sheet", {"aria-label": text(name)}, h("h2", {}, text(name)), e, note && h("p.quiet", {}, text(note)));
-  main.replaceChildren(h("div.watch", {}, view.state, view.now, sheet("by_tier", "since_start", view.tiers),
+  main.replaceChildren(h("div.watch", {tabindex: 0}, view.state, view.now, sheet("by_tier", "since_start", view.tiers),
     h("div.charts", {}, view.charts.map((c) => c.element), sheet("guard", null, view.guard))));
   if (samples.length) samples.push(null);
   draw();
