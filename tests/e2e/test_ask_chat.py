@@ -6,6 +6,7 @@ import re
 import select
 import signal
 import subprocess
+import termios
 import time
 
 import pytest
@@ -45,6 +46,13 @@ class Terminal:
 
     def type(self, text):
         os.write(self.own, text.encode())
+
+    def until_edited(self):
+        """Until the program reads keys itself: before that, Ctrl-C is the terminal's."""
+        start = time.monotonic()
+        while termios.tcgetattr(self.own)[3] & termios.ICANON:
+            assert time.monotonic() - start < WAIT
+            time.sleep(0.01)
 
     def ask(self, line):
         self.type(line + "\n")
@@ -109,6 +117,7 @@ def test_earlier_turns_are_reused(chat):
 
 def test_ctrl_c_at_the_prompt_clears_the_line(chat):
     t = chat()
+    t.until_edited()
     t.type("rubbish " + CTRL_C)
     time.sleep(0.3)
     said = t.ask(QUESTIONS[0])
