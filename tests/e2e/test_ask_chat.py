@@ -1,4 +1,5 @@
 """A conversation with `spolia ask` at a terminal: editing, Ctrl-C, earlier turns, commands."""
+import contextlib
 import json
 import os
 import pty
@@ -60,10 +61,14 @@ class Terminal:
 
     def end(self):
         """Until it is heard: what is typed while an answer runs does not end the conversation."""
-        for _ in range(WAIT):
-            self.type(CTRL_D)
+        for i in range(WAIT * 10):
+            if i % 10 == 0:
+                self.type(CTRL_D)
+            if select.select([self.own], [], [], 0)[0]: # a program whose output nobody reads does not end
+                with contextlib.suppress(OSError):
+                    self.all += os.read(self.own, 65536).decode(errors="replace")
             try:
-                return self.program.wait(1)
+                return self.program.wait(0.1)
             except subprocess.TimeoutExpired:
                 pass
         return None
