@@ -10,7 +10,7 @@
  *                    x = norm(x + Wdown gelu(Wup x + b) + b)
  *   rows of a text -> mean or first row -> length 1 -> out
  *
- * Keys and values are f32 in a few blocks that every layer writes anew; nothing is kept.
+ * Keys and values are f32 in a few blocks that every layer overwrites; nothing is kept.
  */
 #ifndef SP_ENGINE_ENCODER_ENCODE_H
 #define SP_ENGINE_ENCODER_ENCODE_H

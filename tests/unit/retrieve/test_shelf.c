@@ -341,7 +341,7 @@ static void a_repair_saves_what_can_be_read_and_names_the_rest(void **state)
     assert_int_equal(system(kept), 0);
 }
 
-/* Of a file whose first page is gone nothing can be read: repair changes nothing, a rebuild begins anew. */
+/* Of a file whose first page is gone nothing can be read: repair changes nothing, a rebuild starts an empty file. */
 static void a_file_without_its_header_is_rebuilt_empty(void **state)
 {
     char dir[] = "/tmp/shelf-XXXXXX", path[64], other[80];

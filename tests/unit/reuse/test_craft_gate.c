@@ -196,7 +196,7 @@ static void tokens_are_dropped_when_the_focus_is_stable(void **state)
     }
 }
 
-static void another_focus_begins_anew(void **state)
+static void another_focus_starts_from_the_beginning(void **state)
 {
     scene s = {0};
     scene_open(&s, 3);
@@ -363,7 +363,7 @@ int main(void)
         cmocka_unit_test(equals_are_all_in_focus),
         cmocka_unit_test(focus_of_random_scores_is_the_papers),
         cmocka_unit_test(tokens_are_dropped_when_the_focus_is_stable),
-        cmocka_unit_test(another_focus_begins_anew),
+        cmocka_unit_test(another_focus_starts_from_the_beginning),
         cmocka_unit_test(nothing_is_dropped_without_a_focus),
         cmocka_unit_test(all_again_means_all),
         cmocka_unit_test(attention_is_summed_over_tokens),

@@ -130,7 +130,7 @@ static void another_head_shares_nothing(void **state)
 
 /* A copy of which nobody measured what h2o or craft goes by is computed once more, and is then
  * there for all. */
-static void what_was_not_measured_is_computed_anew(void **state)
+static void what_was_not_measured_is_recomputed(void **state)
 {
     static const policy measuring[] = {{"h2o", 0.25f}, {"craft", 0.25f}};
     for (size_t i = 0; i < SP_COUNT(measuring); i++) {
@@ -548,7 +548,7 @@ int main(void)
         cmocka_unit_test(one_chunk_is_exact),
         cmocka_unit_test(the_same_chunk_may_come_twice),
         cmocka_unit_test(another_head_shares_nothing),
-        cmocka_unit_test(what_was_not_measured_is_computed_anew),
+        cmocka_unit_test(what_was_not_measured_is_recomputed),
         cmocka_unit_test(no_chunks_is_prefix),
         cmocka_unit_test(a_prompt_may_end_in_a_chunk),
         cmocka_unit_test(waiting_requests_expect_chunks),
