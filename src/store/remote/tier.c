@@ -12,15 +12,14 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "store/remote/notice.h"
 #include "store/remote/redis.h"
 #include "store/table.h"
 #include "store/tier_type.h"
 
 enum {
-    GROUP_BYTES = 1 << 20, /* of layers in one value */
     BATCH = 64,            /* gets that are asked for at once */
     MAC_BYTES = 32,
-    NAME_SIZE = 96,
     FIELD_SIZE = 12,
     POLL_MS = 200,
 };
@@ -67,28 +66,6 @@ static remote_tier *remote_of(sp_tier *t)
 
 /* -- names ------------------------------------------------------------------------------------------ */
 
-/* name_of -- of a copy in keys and in the index. */
-static void name_of(const sp_tier_key *k, char out[NAME_SIZE])
-{
-    char id[2 * sizeof k->id.b + 1];
-    sp_digest_hex(&k->id, sizeof k->id.b, id);
-    snprintf(out, NAME_SIZE, "%s-%016" PRIx64 "-%" PRIu32, id, k->head, k->kind);
-}
-
-static bool read_name(const char *name, sp_tier_key *out)
-{
-    const size_t n = 2 * sizeof out->id.b;
-    unsigned byte;
-    int end = 0;
-    if (strlen(name) < n + 2 || name[n] != '-') return false;
-    for (size_t i = 0; i < sizeof out->id.b; i++) {
-        if (sscanf(name + 2 * i, "%2x", &byte) != 1) return false;
-        out->id.b[i] = (uint8_t)byte;
-    }
-    return sscanf(name + n, "-%16" SCNx64 "-%" SCNu32 "%n", &out->head, &out->kind, &end) == 2 &&
-           !name[n + (size_t)end];
-}
-
 static void key_of(const remote_tier *t, const char *name, char out[160])
 {
     snprintf(out, 160, "%scopy:%s", t->prefix, name);
@@ -96,38 +73,7 @@ static void key_of(const remote_tier *t, const char *name, char out[160])
 
 /* -- the index; lock is held ------------------------------------------------------------------------- */
 
-/* Layers of one value. */
-static int per_group(uint64_t stride)
-{
-    return stride >= GROUP_BYTES ? 1 : (int)(GROUP_BYTES / stride);
-}
-
-/* What the index says of a copy. */
-typedef struct notice {
-    sp_tier_key key;
-    int32_t n, n_layers;
-    uint64_t stride; /* bytes of a layer and its notes */
-    unsigned facts;
-    float cost_us;
-} notice;
-
-static void write_notice(const notice *n, char out[128])
-{
-    snprintf(out, 128, "%d %d %" PRIu64 " %u %.0f", n->n, n->n_layers, n->stride, n->facts, (double)n->cost_us);
-}
-
-/* read_notice -- false: it is no notice. */
-static bool read_notice(const char *name, const char *says, notice *out)
-{
-    *out = (notice){0};
-    return read_name(name, &out->key) &&
-           sscanf(says, "%d %d %" SCNu64 " %u %f", &out->n, &out->n_layers, &out->stride, &out->facts,
-                  &out->cost_us) == 5 &&
-           out->n > 0 && out->n_layers > 0 && out->n_layers < 4096 && out->stride > 0 &&
-           out->stride < (UINT64_C(1) << 40);
-}
-
-static int64_t bytes_of(const notice *n)
+static int64_t bytes_of(const sp_remote_notice *n)
 {
     return (int64_t)(n->stride * (uint64_t)n->n_layers);
 }
@@ -151,11 +97,11 @@ static void forget(remote_tier *t, const sp_tier_key *key)
 }
 
 /* learn -- a copy is there; `tell`: the engine is to know. */
-static void learn(remote_tier *t, const notice *n, bool tell)
+static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
 {
     forget(t, &n->key);
     if (sp_table_reserve(&t->table, 1) != SP_OK || (tell && sp_vec_reserve(&t->fresh, 1) != SP_OK)) return;
-    const sp_disk_place place = {.segment = (uint32_t)per_group(n->stride),
+    const sp_disk_place place = {.segment = (uint32_t)sp_remote_per_group(n->stride),
                                  .pages = (uint32_t)(bytes_of(n) / SP_PAGE),
                                  .n = n->n,
                                  .n_layers = (uint32_t)n->n_layers,
@@ -239,7 +185,7 @@ typedef struct putting {
     remote_tier *t;
     const sp_tier_op *op;
     const sp_record *r;
-    char name[NAME_SIZE], key[160];
+    char name[SP_REMOTE_NAME], key[160];
     sp_layer_sum *sums;
     uint8_t *buffer; /* a group, and its MAC */
 } putting;
@@ -263,7 +209,7 @@ static sp_err send_layers(putting *p)
     const sp_record *r = p->r;
     const sp_tier_job *job = &p->op->job;
     const size_t stride = stride_of(r);
-    const int per = per_group(stride);
+    const int per = sp_remote_per_group(stride);
     char field[FIELD_SIZE];
     for (int first = 0; first < r->n_layers; first += per) {
         const int n = SP_MIN(per, r->n_layers - first);
@@ -297,15 +243,15 @@ static sp_err send_head(putting *p)
 /* announce -- the copy is there: it stays, and all know. */
 static sp_err announce(putting *p)
 {
-    char says[128], news[288];
+    char says[SP_REMOTE_NOTICE], news[288];
     remote_tier *t = p->t;
-    const notice n = {.key = sp_tier_key_of(p->r),
+    const sp_remote_notice n = {.key = sp_tier_key_of(p->r),
                       .n = p->r->n,
                       .n_layers = p->r->n_layers,
                       .stride = stride_of(p->r),
                       .facts = sp_tier_facts_of(p->r),
                       .cost_us = p->r->facts.cost_us};
-    write_notice(&n, says);
+    sp_remote_write_notice(&n, says);
     snprintf(news, sizeof news, "%s + %s %s", t->self, p->name, says);
     sp_redis_command keep = {.words = {"EXPIRE", p->key, t->ttl}, .n = 3};
     if (strcmp(t->ttl, "0") == 0) keep = (sp_redis_command){.words = {"PERSIST", p->key}, .n = 2};
@@ -369,11 +315,11 @@ static sp_err has_all(remote_tier *t, const sp_tier_key *keys, int n)
 static sp_err run_put(remote_tier *t, const sp_tier_op *op)
 {
     const sp_record *r = op->job.record;
-    const size_t group = stride_of(r) * (size_t)per_group(stride_of(r));
+    const size_t group = stride_of(r) * (size_t)sp_remote_per_group(stride_of(r));
     putting p = {.t = t, .op = op, .r = r};
     SP_TRY(has_all(t, op->job.after, op->job.n_after));
     SP_TRY(connect_line(t, &t->out));
-    name_of(&op->job.key, p.name);
+    sp_remote_name(&op->job.key, p.name);
     key_of(t, p.name, p.key);
     p.sums = sp_alloc((size_t)sp_record_n_sums(r), sizeof *p.sums);
     p.buffer = sp_alloc(1, group + MAC_BYTES);
@@ -388,7 +334,7 @@ static sp_err run_put(remote_tier *t, const sp_tier_op *op)
 /* A get of a batch: its replies are the header and then its groups of layers. */
 typedef struct getting {
     sp_tier_op *op;
-    char name[NAME_SIZE], key[160];
+    char name[SP_REMOTE_NAME], key[160];
     int per, first, n; /* groups [first, first + n) of `per` layers; n 0: the header alone */
     uint8_t *head;     /* what the record points into */
     sp_record record;
@@ -412,7 +358,7 @@ static sp_err prepare(remote_tier *t, getting *g)
     g->per = (int)place.segment;
     g->first = job->first / g->per;
     g->n = job->n_layers ? (job->first + job->n_layers - 1) / g->per + 1 - g->first : 0;
-    name_of(&job->key, g->name);
+    sp_remote_name(&job->key, g->name);
     key_of(t, g->name, g->key);
     return SP_OK;
 }
@@ -442,7 +388,7 @@ static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
     const sp_tier_key is = sp_tier_key_of(&g->record);
     const bool same =
         sp_digest_eq(&is.id, &g->op->job.key.id) && is.head == g->op->job.key.head && is.kind == g->op->job.key.kind;
-    if (!same || per_group(stride_of(&g->record)) != g->per)
+    if (!same || sp_remote_per_group(stride_of(&g->record)) != g->per)
         return sp_fail(SP_E_FORMAT, "remote tier: the header is of another copy");
     return g->op->job.head ? g->op->job.head(g->op->job.user, &g->record) : SP_OK;
 }
@@ -558,9 +504,9 @@ static void *read_copies(void *arg)
 
 static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
 {
-    char name[NAME_SIZE], key[160], news[160];
+    char name[SP_REMOTE_NAME], key[160], news[160];
     redisContext *c;
-    name_of(&op->job.key, name);
+    sp_remote_name(&op->job.key, name);
     key_of(t, name, key);
     snprintf(news, sizeof news, "%s - %s", t->self, name);
     pthread_mutex_lock(&t->lock);
@@ -636,22 +582,22 @@ static void hear(remote_tier *t, char *says)
 {
     char *save = NULL, *sender = strtok_r(says, " ", &save), *what = strtok_r(NULL, " ", &save);
     char *name = strtok_r(NULL, " ", &save);
-    notice n;
+    sp_remote_notice n;
     if (!sender || !what || !name || strcmp(sender, t->self) == 0) return;
     pthread_mutex_lock(&t->lock);
-    if (strcmp(what, "+") == 0 && read_notice(name, save, &n)) learn(t, &n, true);
-    if (strcmp(what, "-") == 0 && read_name(name, &n.key)) forget(t, &n.key);
+    if (strcmp(what, "+") == 0 && sp_remote_read_notice(name, save, &n)) learn(t, &n, true);
+    if (strcmp(what, "-") == 0 && sp_remote_read_name(name, &n.key)) forget(t, &n.key);
     pthread_mutex_unlock(&t->lock);
 }
 
 /* take_page -- of HSCAN's reply: fields and values in turn. */
 static void take_page(remote_tier *t, const redisReply *page)
 {
-    notice n;
+    sp_remote_notice n;
     pthread_mutex_lock(&t->lock);
     for (size_t i = 0; i + 1 < page->elements; i += 2)
         if (page->element[i]->type == REDIS_REPLY_STRING && page->element[i + 1]->type == REDIS_REPLY_STRING &&
-            read_notice(page->element[i]->str, page->element[i + 1]->str, &n))
+            sp_remote_read_notice(page->element[i]->str, page->element[i + 1]->str, &n))
             learn(t, &n, true);
     pthread_mutex_unlock(&t->lock);
 }

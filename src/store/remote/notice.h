@@ -1,0 +1,29 @@
+/* notice.h -- names of copies in the keys of the remote tier, and what its index and its news say of each. */
+#ifndef SP_STORE_REMOTE_NOTICE_H
+#define SP_STORE_REMOTE_NOTICE_H
+
+#include "store/tier.h"
+
+enum { SP_REMOTE_NAME = 96, SP_REMOTE_NOTICE = 128 }; /* bytes of a name and of a notice, terminated */
+
+/* What the index says of a copy. */
+typedef struct sp_remote_notice {
+    sp_tier_key key;
+    int32_t n, n_layers;
+    uint64_t stride; /* bytes of a layer and its notes */
+    unsigned facts;
+    float cost_us;
+} sp_remote_notice;
+
+void sp_remote_name(const sp_tier_key *k, char out[SP_REMOTE_NAME]);
+/* sp_remote_read_name -- false: it is no name. */
+bool sp_remote_read_name(const char *name, sp_tier_key *out);
+
+/* sp_remote_per_group -- layers of one value, of `stride` bytes each with their notes. */
+int sp_remote_per_group(uint64_t stride);
+
+void sp_remote_write_notice(const sp_remote_notice *n, char out[SP_REMOTE_NOTICE]);
+/* sp_remote_read_notice -- false: it is no notice. */
+bool sp_remote_read_notice(const char *name, const char *says, sp_remote_notice *out);
+
+#endif
