@@ -34,7 +34,8 @@ int sp_remote_per_group(uint64_t stride)
 
 void sp_remote_write_notice(const sp_remote_notice *n, char out[SP_REMOTE_NOTICE])
 {
-    snprintf(out, SP_REMOTE_NOTICE, "%d %d %" PRIu64 " %u %.0f", n->n, n->n_layers, n->stride, n->facts, (double)n->cost_us);
+    snprintf(out, SP_REMOTE_NOTICE, "%d %d %" PRIu64 " %u %.0f", n->n, n->n_layers, n->stride, n->facts,
+             (double)n->cost_us);
 }
 
 bool sp_remote_read_notice(const char *name, const char *says, sp_remote_notice *out)
