@@ -25,41 +25,6 @@ struct sp_model_packs {
     sp_pack_writer *writer; /* they are being written; or NULL */
 };
 
-static sp_weight_use use_of(const sp_model *m, const sp_mat *w)
-{
-    return w == &m->embed ? SP_WEIGHT_ROWS : SP_WEIGHT_PRODUCTS;
-}
-
-/* bytes_of -- what a weight takes of the device's memory; 0: it stays where it is. */
-static size_t bytes_of(const sp_model *m, sp_device *d, const sp_weight *w)
-{
-    if (w->mat) return sp_device_weight_bytes(d, w->mat, use_of(m, w->mat));
-    return d->unified ? 0 : SP_ROUND_UP((size_t)w->n * sizeof **w->vec, (size_t)SP_CACHE_LINE);
-}
-
-/* The pages of a matrix, in whichever file they are. */
-static void let_go(const struct sp_model_files *files, const void *data, size_t n_bytes)
-{
-    if (!files) return; /* a model that was made in memory */
-    sp_file_map_let_go(&files->gguf.map, data, n_bytes);
-    for (size_t i = 0; i < files->folder.files.n; i++)
-        sp_file_map_let_go(&files->folder.files.v[i].map, data, n_bytes);
-}
-
-static sp_err load_weight(sp_model *m, sp_device *d, const sp_weight *w, void *to)
-{
-    if (w->vec) {
-        sp_event e = sp_device_copy_in(d, to, *w->vec, (size_t)w->n * sizeof **w->vec);
-        SP_TRY(sp_device_wait(d, e));
-        *w->vec = to;
-        return SP_OK;
-    }
-    const void *data = w->mat->data;
-    sp_device_weight_load(d, w->mat, use_of(m, w->mat), to);
-    let_go(m->files, data, (size_t)w->mat->n_rows * sp_row_bytes(w->mat->type, w->mat->n_cols));
-    return SP_OK;
-}
-
 static sp_err load_all(sp_model *m, sp_device *d, size_t n_bytes)
 {
     sp_weight w;
@@ -67,9 +32,9 @@ static sp_err load_all(sp_model *m, sp_device *d, size_t n_bytes)
     uint8_t *to = m->on_device.p;
     m->device = d;
     for (int i = 0; sp_weights_next(m, &i, &w);) {
-        size_t n = bytes_of(m, d, &w);
+        size_t n = sp_weight_bytes(d, &w);
         if (n == 0) continue; /* the device reads it where it is; `to` may be NULL */
-        SP_TRY(load_weight(m, d, &w, to));
+        SP_TRY(sp_weight_load(d, &w, m->files, to));
         to += n;
     }
     sp_log(SP_LOG_DEBUG, "%s: %zu MiB of weights packed for %s, %s", m->path, n_bytes >> 20,
@@ -106,7 +71,7 @@ static sp_err hash_layouts(sp_model *m, sp_device *d, sp_sha256 *s)
     bool seen[SP_DTYPE_N] = {0};
     sp_weight w;
     for (int i = 0; sp_weights_next(m, &i, &w);)
-        if (w.mat && bytes_of(m, d, &w) && !seen[w.mat->type]) {
+        if (w.mat && sp_weight_bytes(d, &w) && !seen[w.mat->type]) {
             seen[w.mat->type] = true;
             SP_TRY(hash_layout(d, w.mat->type, s));
         }
@@ -147,8 +112,8 @@ static void adopt(sp_model *m, sp_device *d, const sp_pack_map *map, size_t n_by
     m->packs->map = *map;
     m->mapped_bytes = n_bytes;
     for (int i = 0; sp_weights_next(m, &i, &w);) {
-        const size_t n = bytes_of(m, d, &w);
-        if (n) sp_device_weight_adopt(d, w.mat, use_of(m, w.mat), at);
+        const size_t n = sp_weight_bytes(d, &w);
+        if (n) sp_device_weight_adopt(d, w.mat, w.use, at);
         at += n;
     }
     sp_log(SP_LOG_DEBUG, "%s: %zu MiB of packed weights mapped for %s, %s", m->path, n_bytes >> 20,
@@ -180,7 +145,7 @@ sp_err sp_model_load(sp_model *m, sp_device *d, const sp_pack_opts *packs)
     size_t n_bytes = 0;
     sp_weight w;
     assert(!m->device);
-    for (int i = 0; sp_weights_next(m, &i, &w);) n_bytes += bytes_of(m, d, &w);
+    for (int i = 0; sp_weights_next(m, &i, &w);) n_bytes += sp_weight_bytes(d, &w);
     const bool kept = packs && packs->dir && packs->dir[0] && has_files(m) && sp_device_adopts(d) &&
                       n_bytes > 0 && n_bytes >= packs->min_bytes;
     sp_err err = kept ? load_with_packs(m, d, n_bytes, packs) : load_all(m, d, n_bytes);

@@ -77,14 +77,12 @@ static sp_err new_model(const char *path, sp_model **out)
 {
     sp_model *m = SP_NEW(sp_model);
     if (!m) return sp_fail_nomem(sizeof *m, "the model");
-    m->files = SP_NEW(struct sp_model_files);
-    if (m->files) m->path = m->files->path = sp_strdup_n(path, strlen(path));
-    if (!m->path) {
-        sp_free(m->files);
+    const sp_err err = sp_model_files_create(path, &m->files);
+    if (err != SP_OK) {
         sp_free(m);
-        return sp_fail_nomem(sizeof *m->files + strlen(path), "the model");
+        return err;
     }
-    sp_arena_init(&m->files->arena);
+    m->path = m->files->path;
     *out = m;
     return SP_OK;
 }
@@ -257,10 +255,6 @@ void sp_model_close(sp_model *m)
     if (!m) return;
     sp_model_unload(m);
     if (m->tokenizer) sp_tokenizer_destroy(m->tokenizer);
-    sp_gguf_close(&m->files->gguf);
-    sp_safetensors_close(&m->files->folder);
-    sp_arena_fini(&m->files->arena);
-    sp_free(m->files->path);
-    sp_free(m->files);
+    sp_model_files_close(m->files);
     sp_free(m);
 }

@@ -100,7 +100,7 @@ typedef struct sp_model {
     sp_device *device;   /* where the weights are; NULL: in host memory, as the file has them */
     sp_mem on_device;    /* those that the device does not read from a file */
     size_t mapped_bytes; /* weights in the device's layout that are mapped from a pack */
-    struct sp_model_files *files; /* mappings and converted vectors; private to model/ */
+    struct sp_model_files *files; /* private to model/; NULL: made in memory */
     struct sp_model_packs *packs; /* private to load.c */
 } sp_model;
 

@@ -3,15 +3,7 @@
 #define SP_MODEL_MODEL_INT_H
 
 #include "model/config.h"
-#include "model/safetensors.h"
-
-/* The mappings that weights point into, and what was converted or copied out of them. */
-struct sp_model_files {
-    sp_gguf gguf;
-    sp_safetensors folder;
-    sp_arena arena; /* layer table, vectors, frequencies, texts */
-    char *path;     /* what sp_model.path is */
-};
+#include "model/model_files.h"
 
 /* sp_model_from_gguf -- a model from a file that is open already. Owns: `g` moves into the model,
  * on failure it is closed. */

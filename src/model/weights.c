@@ -472,6 +472,7 @@ bool sp_weights_next(sp_model *m, int *i, sp_weight *out)
             w.mat = field;
         else
             w.vec = field;
+        w.use = w.mat == &m->embed ? SP_WEIGHT_ROWS : SP_WEIGHT_PRODUCTS;
         if (w.mat ? w.mat->n_rows == 0 : !*w.vec) continue;
         *out = w;
         ++*i;

@@ -3,6 +3,7 @@
 #define SP_MODEL_WEIGHTS_H
 
 #include "model/config.h"
+#include "model/model_files.h"
 
 /* sp_weights_bind -- fills m->embed, output, output_norm, layers, rope and hp from the directory.
  * Matrices are borrowed from the tensors' data; vectors, the layer table and unaligned matrices are
@@ -11,13 +12,6 @@
  * tensor that means another computation), SP_E_NOMEM; each names path and tensor. */
 sp_err sp_weights_bind(const sp_tensor_dir *dir, const sp_config *c, const char *path, bool gguf,
                        sp_arena *arena, sp_model *m) SP_MUST_CHECK;
-
-/* One weight of a model: a matrix, or a vector of n floats. The other is NULL. */
-typedef struct sp_weight {
-    sp_mat *mat;
-    const float **vec;
-    int64_t n;
-} sp_weight;
 
 /* sp_weights_next -- the weight at *i, which starts at 0 and is moved past it, in the order in which
  * a step reads them; absent ones are skipped. False after the last. */

@@ -37,14 +37,12 @@ static sp_err new_encoder(const char *path, sp_encoder **out)
 {
     sp_encoder *m = SP_NEW(sp_encoder);
     if (!m) return sp_fail_nomem(sizeof *m, "the encoder");
-    m->files = SP_NEW(struct sp_encoder_files);
-    if (m->files) m->path = m->files->path = sp_strdup_n(path, strlen(path));
-    if (!m->path) {
-        sp_free(m->files);
+    const sp_err err = sp_model_files_create(path, &m->files);
+    if (err != SP_OK) {
         sp_free(m);
-        return sp_fail_nomem(strlen(path), "the encoder");
+        return err;
     }
-    sp_arena_init(&m->files->arena);
+    m->path = m->files->path;
     *out = m;
     return SP_OK;
 }
@@ -101,11 +99,7 @@ void sp_encoder_close(sp_encoder *m)
     if (!m) return;
     sp_mem_free(&m->on_device);
     if (m->tokenizer) sp_tokenizer_destroy(m->tokenizer);
-    sp_gguf_close(&m->files->gguf);
-    sp_safetensors_close(&m->files->folder);
-    sp_arena_fini(&m->files->arena);
-    sp_free(m->files->path);
-    sp_free(m->files);
+    sp_model_files_close(m->files);
     sp_free(m);
 }
 
@@ -130,52 +124,18 @@ bool sp_path_is_encoder(const char *path)
 
 /* -- the device ----------------------------------------------------------------------------- */
 
-static sp_weight_use use_of(const sp_encoder *m, const sp_mat *w)
-{
-    return w == &m->words || w == &m->places ? SP_WEIGHT_ROWS : SP_WEIGHT_PRODUCTS;
-}
-
-/* bytes_of -- what a weight takes of the device's memory; 0: it stays where it is. */
-static size_t bytes_of(const sp_encoder *m, sp_device *d, const sp_encoder_weight *w)
-{
-    if (w->mat) return sp_device_weight_bytes(d, w->mat, use_of(m, w->mat));
-    return d->unified ? 0 : SP_ROUND_UP((size_t)w->n * sizeof **w->vec, (size_t)SP_CACHE_LINE);
-}
-
-/* The pages of a matrix that was packed, in whichever file they are. */
-static void let_go(const struct sp_encoder_files *files, const void *data, size_t n_bytes)
-{
-    sp_file_map_let_go(&files->gguf.map, data, n_bytes);
-    for (size_t i = 0; i < files->folder.files.n; i++)
-        sp_file_map_let_go(&files->folder.files.v[i].map, data, n_bytes);
-}
-
-static sp_err load_weight(sp_encoder *m, sp_device *d, const sp_encoder_weight *w, void *to)
-{
-    if (w->vec) {
-        const sp_event e = sp_device_copy_in(d, to, *w->vec, (size_t)w->n * sizeof **w->vec);
-        SP_TRY(sp_device_wait(d, e));
-        *w->vec = to;
-        return SP_OK;
-    }
-    const void *data = w->mat->data;
-    sp_device_weight_load(d, w->mat, use_of(m, w->mat), to);
-    let_go(m->files, data, (size_t)w->mat->n_rows * sp_row_bytes(w->mat->type, w->mat->n_cols));
-    return SP_OK;
-}
-
 sp_err sp_encoder_load(sp_encoder *m, sp_device *d)
 {
     size_t n_bytes = 0;
-    sp_encoder_weight w;
+    sp_weight w;
     assert(!m->on_device.p);
-    for (int i = 0; sp_encoder_next(m, &i, &w);) n_bytes += bytes_of(m, d, &w);
+    for (int i = 0; sp_encoder_next(m, &i, &w);) n_bytes += sp_weight_bytes(d, &w);
     SP_TRY(sp_mem_alloc(d, n_bytes, "the weights of the encoder", &m->on_device));
     uint8_t *to = m->on_device.p;
     for (int i = 0; sp_encoder_next(m, &i, &w);) {
-        const size_t n = bytes_of(m, d, &w);
+        const size_t n = sp_weight_bytes(d, &w);
         if (n == 0) continue; /* the device reads it where it is */
-        SP_TRY(load_weight(m, d, &w, to));
+        SP_TRY(sp_weight_load(d, &w, m->files, to));
         to += n;
     }
     return SP_OK;

@@ -72,7 +72,7 @@ typedef struct sp_encoder {
     sp_digest id;     /* of sizes, recipe and weights: vectors of encoders with one id can be compared */
     const char *path;
     sp_mem on_device; /* weights in the layout of its kernels */
-    struct sp_encoder_files *files; /* private to encoder*.c */
+    struct sp_model_files *files; /* private to model/ */
 } sp_encoder;
 
 /* sp_encoder_open -- path: a GGUF file or a folder. Errors: SP_E_IO, SP_E_FORMAT (a tensor or field is

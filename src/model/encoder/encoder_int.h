@@ -3,24 +3,8 @@
 #define SP_MODEL_ENCODER_ENCODER_INT_H
 
 #include "model/encoder/encoder.h"
-#include "model/gguf.h"
 #include "model/json_file.h"
-#include "model/safetensors.h"
-
-/* The mappings that weights point into, and what was converted or copied out of them. */
-struct sp_encoder_files {
-    sp_gguf gguf;
-    sp_safetensors folder;
-    sp_arena arena; /* layer table, vectors, places, texts */
-    char *path;
-};
-
-/* A weight: a matrix, or a vector of n floats. The other is NULL. */
-typedef struct sp_encoder_weight {
-    sp_mat *mat;
-    const float **vec;
-    int64_t n;
-} sp_encoder_weight;
+#include "model/model_files.h"
 
 /* -- encoder_config.c ------------------------------------------------------------------------ */
 
@@ -40,6 +24,6 @@ sp_err sp_encoder_recipe_of_folder(const char *dir, sp_encoder *m) SP_MUST_CHECK
 sp_err sp_encoder_bind(const sp_tensor_dir *dir, bool gguf, sp_encoder *m) SP_MUST_CHECK;
 
 /* sp_encoder_next -- the weight at *i, which starts at 0 and is moved past it; false after the last. */
-bool sp_encoder_next(sp_encoder *m, int *i, sp_encoder_weight *out);
+bool sp_encoder_next(sp_encoder *m, int *i, sp_weight *out);
 
 #endif

@@ -209,20 +209,21 @@ sp_err sp_encoder_bind(const sp_tensor_dir *dir, bool gguf, sp_encoder *m)
     return err;
 }
 
-bool sp_encoder_next(sp_encoder *m, int *i, sp_encoder_weight *out)
+bool sp_encoder_next(sp_encoder *m, int *i, sp_weight *out)
 {
     const int n_layer = SP_COUNT(layer_rows), n_model = SP_COUNT(model_rows);
     const int at = (*i)++;
     if (at >= n_model + n_layer * m->size.n_layers) {
-        *out = (sp_encoder_weight){.mat = &m->places};
+        *out = (sp_weight){.mat = &m->places, .use = SP_WEIGHT_ROWS};
         return at == n_model + n_layer * m->size.n_layers;
     }
     const row *r = at < n_model ? &model_rows[at] : &layer_rows[(at - n_model) % n_layer];
     char *base = at < n_model ? (char *)m : (char *)&m->layers[(at - n_model) / n_layer];
-    *out = (sp_encoder_weight){.n = size_of(&m->size, r->shape[0])};
+    *out = (sp_weight){.use = SP_WEIGHT_PRODUCTS, .n = size_of(&m->size, r->shape[0])};
     if (r->shape[1])
         out->mat = (sp_mat *)(void *)(base + r->field);
     else
         out->vec = (const float **)(void *)(base + r->field);
+    if (out->mat == &m->words) out->use = SP_WEIGHT_ROWS;
     return true;
 }

@@ -122,53 +122,43 @@ static sp_err read_strings(const sp_gguf *g, const char *key, sp_text_view **out
     return SP_OK;
 }
 
-/* Finds a list with one number for each token; NULL if it is absent. */
-static sp_err find_numbers(const sp_gguf *g, const char *key, size_t n_tokens,
-                           const sp_gguf_entry **out)
+/* read_numbers -- a list with one number for each token; NULL if it is absent. */
+static sp_err read_numbers(const sp_gguf *g, const char *key, size_t n_tokens, double **out)
 {
     const sp_gguf_entry *e = sp_gguf_find(g, key);
-    if (e && (!e->is_array || e->type == SP_GGUF_STRING))
+    *out = NULL;
+    if (!e) return SP_OK;
+    if (!e->is_array || e->type == SP_GGUF_STRING)
         return sp_fail(SP_E_FORMAT, "%s: %s: is not a list of numbers", g->path, key);
-    if (e && e->n != n_tokens)
-        return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " numbers for %zu tokens", g->path, key,
-                       e->n, n_tokens);
-    *out = e;
+    if (e->n != n_tokens)
+        return sp_fail(SP_E_FORMAT, "%s: %s: %" PRIu64 " numbers for %zu tokens", g->path, key, e->n, n_tokens);
+    double *list = SP_NEW_N(double, n_tokens);
+    if (!list) return sp_fail_nomem(n_tokens * sizeof *list, "a list of numbers");
+    for (size_t i = 0; i < n_tokens; i++) sp_gguf_number(e, i, &list[i]);
+    *out = list;
     return SP_OK;
 }
 
-static sp_err read_scores(const sp_gguf *g, vocab *v)
+static sp_err check_types(const sp_gguf *g, const double *x, size_t n, int32_t *out)
 {
-    const sp_gguf_entry *e = NULL;
-    const size_t n = v->spec.n_tokens;
-    double x = 0;
-    SP_TRY(find_numbers(g, KEY "scores", n, &e));
-    if (!e) return SP_OK;
-    v->spec.scores = v->scores = sp_alloc(n, sizeof *v->scores);
-    if (!v->scores) return sp_fail_nomem(n * sizeof *v->scores, "token scores");
     for (size_t i = 0; i < n; i++) {
-        sp_gguf_number(e, i, &x);
-        v->scores[i] = x;
+        if (!(x[i] >= 0 && x[i] <= SP_TOKEN_BYTE))
+            return sp_fail(SP_E_FORMAT, "%s: " KEY "token_type: token %zu has the unknown type %g", g->path, i, x[i]);
+        out[i] = x[i] < 1 ? SP_TOKEN_NORMAL : (int32_t)x[i]; /* 0: undefined */
     }
     return SP_OK;
 }
 
 static sp_err read_types(const sp_gguf *g, vocab *v)
 {
-    const sp_gguf_entry *e = NULL;
+    double *x;
     const size_t n = v->spec.n_tokens;
-    double x = 0;
-    SP_TRY(find_numbers(g, KEY "token_type", n, &e));
-    if (!e) return SP_OK;
-    v->spec.types = v->types = sp_alloc(n, sizeof *v->types);
-    if (!v->types) return sp_fail_nomem(n * sizeof *v->types, "token types");
-    for (size_t i = 0; i < n; i++) {
-        sp_gguf_number(e, i, &x);
-        if (!(x >= 0 && x <= SP_TOKEN_BYTE))
-            return sp_fail(SP_E_FORMAT, "%s: " KEY "token_type: token %zu has the unknown type %g",
-                           g->path, i, x);
-        v->types[i] = x < 1 ? SP_TOKEN_NORMAL : (int32_t)x; /* 0: undefined */
-    }
-    return SP_OK;
+    SP_TRY(read_numbers(g, KEY "token_type", n, &x));
+    if (!x) return SP_OK;
+    v->spec.types = v->types = SP_NEW_N(int32_t, n);
+    const sp_err err = v->types ? check_types(g, x, n, v->types) : sp_fail_nomem(n * sizeof *v->types, "token types");
+    sp_free(x);
+    return err;
 }
 
 /* -- unigram -------------------------------------------------------------------------------- */
@@ -224,7 +214,8 @@ static sp_err read_vocab(const sp_gguf *g, vocab *v)
     s->tokens = v->tokens;
     if (s->n_tokens == 0 || s->n_tokens > INT32_MAX)
         return sp_fail(SP_E_FORMAT, "%s: " KEY "tokens: %zu tokens", g->path, s->n_tokens);
-    SP_TRY(read_scores(g, v));
+    SP_TRY(read_numbers(g, KEY "scores", s->n_tokens, &v->scores));
+    s->scores = v->scores;
     SP_TRY(read_types(g, v));
     if (s->wordpiece.on) return read_bert_scalars(g, s);
     if (!s->spm) SP_TRY(read_pre(g, s, &bos));

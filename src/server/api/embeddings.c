@@ -168,21 +168,34 @@ static void put_name(FILE *f, const srv_server *s)
     json_decref(name);
 }
 
-static char *openai_text(const embedding *e, bool base64)
+/* A reply of OpenAI's route with vectors as numbers or as base64, of Ollama's route, and of its older one. */
+typedef enum form { OPENAI, OPENAI_BASE64, OLLAMA, OLLAMA_ONE } form;
+
+static char *reply_text(const embedding *e, form kind)
 {
+    static const char *const opening[] = {"\"object\":\"list\",\"data\":[", "\"object\":\"list\",\"data\":[",
+                                          "\"embeddings\":[", "\"embedding\":"};
+    const bool objects = kind <= OPENAI_BASE64;
     char *text = NULL;
     size_t size;
     FILE *f = open_memstream(&text, &size);
     if (!f) return NULL;
-    fputs("{\"object\":\"list\",\"data\":[", f);
-    for (size_t i = 0; i < e->n; i++) {
-        fprintf(f, "%s{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i ? "," : "", i);
-        (base64 ? put_base64 : put_numbers)(f, e->vectors + i * (size_t)e->n_dims, e->n_dims);
-        putc('}', f);
-    }
-    fputs("],\"model\":", f);
+    fputs("{\"model\":", f);
     put_name(f, e->call->s);
-    fprintf(f, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", (long long)e->total, (long long)e->total);
+    fprintf(f, ",%s", opening[kind]);
+    for (size_t i = 0; i < e->n; i++) {
+        if (i) putc(',', f);
+        if (objects) fprintf(f, "{\"object\":\"embedding\",\"index\":%zu,\"embedding\":", i);
+        (kind == OPENAI_BASE64 ? put_base64 : put_numbers)(f, e->vectors + i * (size_t)e->n_dims, e->n_dims);
+        if (objects) putc('}', f);
+    }
+    if (kind != OLLAMA_ONE) putc(']', f);
+    const long long total = e->total;
+    if (objects)
+        fprintf(f, ",\"usage\":{\"prompt_tokens\":%lld,\"total_tokens\":%lld}}", total, total);
+    else
+        fprintf(f, ",\"total_duration\":%lld,\"load_duration\":0,\"prompt_eval_count\":%lld}",
+                (long long)e->us * 1000, total);
     if (fclose(f) == 0) return text;
     free(text);
     return NULL;
@@ -198,35 +211,15 @@ srv_sent srv_embeddings(srv_call *call)
         base64 = format && strcmp(format, "base64") == 0;
         if (format && !base64 && strcmp(format, "float") != 0)
             srv_fields_refuse(&e.f, "encoding_format", "encoding_format must be float or base64");
-        if (!e.f.failed) text = openai_text(&e, base64);
+        if (!e.f.failed) text = reply_text(&e, base64 ? OPENAI_BASE64 : OPENAI);
     }
     return end(&e, text);
-}
-
-static char *ollama_text(const embedding *e, bool one)
-{
-    char *text = NULL;
-    size_t size;
-    FILE *f = open_memstream(&text, &size);
-    if (!f) return NULL;
-    fputs("{\"model\":", f);
-    put_name(f, e->call->s);
-    fputs(one ? ",\"embedding\":" : ",\"embeddings\":[", f);
-    for (size_t i = 0; i < e->n; i++) {
-        if (i) putc(',', f);
-        put_numbers(f, e->vectors + i * (size_t)e->n_dims, e->n_dims);
-    }
-    fprintf(f, "%s,\"total_duration\":%lld,\"load_duration\":0,\"prompt_eval_count\":%lld}", one ? "" : "]",
-            (long long)e->us * 1000, (long long)e->total);
-    if (fclose(f) == 0) return text;
-    free(text);
-    return NULL;
 }
 
 srv_sent srv_ollama_embed(srv_call *call)
 {
     embedding e;
-    char *text = run(&e, call, "input", true) ? ollama_text(&e, false) : NULL;
+    char *text = run(&e, call, "input", true) ? reply_text(&e, OLLAMA) : NULL;
     return end(&e, text);
 }
 
@@ -235,7 +228,7 @@ srv_sent srv_ollama_embeddings(srv_call *call)
     embedding e;
     bool good = run(&e, call, "prompt", true);
     if (good && e.n != 1) srv_fields_refuse(&e.f, "prompt", "prompt must be one text");
-    char *text = good && e.n == 1 ? ollama_text(&e, true) : NULL;
+    char *text = good && e.n == 1 ? reply_text(&e, OLLAMA_ONE) : NULL;
     return end(&e, text);
 }
 
