@@ -14,6 +14,7 @@ typedef struct serving {
     model_options model;
     sampling_options sampling;
     const char *embedding;
+    opt_list collections;
     opt table[40];
 } serving;
 
@@ -22,6 +23,12 @@ typedef struct serving {
      "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "      \
      "hf:ORG/REPO (none)",                                                                                 \
      .is_model = true}
+
+#define COLLECTION_OPTION                                                                                  \
+    {OPT_LIST, "collection", 0, "NAME=PATH", &s->collections,                                              \
+     "documents that requests with \"collection\": NAME are answered from: an index of spolia index, or a " \
+     "folder whose index is kept in the user's cache",                                                     \
+     .common = true}
 
 static void make_table(serving *s)
 {
@@ -65,6 +72,7 @@ static void make_table(serving *s)
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
         EMBEDDING_OPTION,
+        COLLECTION_OPTION,
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
@@ -138,6 +146,8 @@ static int serve(serving *s)
     if (!open_embedder(s)) return sp_context_close(c), 1;
     advice_print(&ignored);
     s->o.model = s->model.ctx.model;
+    s->o.collections = s->collections.v;
+    s->o.n_collections = s->collections.n;
     if (!s->o.alias) s->o.alias = file_name(s->model.ctx.model);
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;

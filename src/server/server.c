@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "cli/cli.h"
+#include "server/api/collections.h"
 #include "server/api/documents.h"
 #include "server/api/explain.h"
 #include "server/api/room.h"
@@ -53,7 +54,7 @@ static bool open_server(srv_server *s, const srv_options *o, sp_context *c, int 
     if (!s->explain || !s->quotas) return cli_fail_with("out of memory for the server"), false;
     sp_err err = sp_context_start(c);
     if (err != SP_OK) return cli_fail(err), false;
-    if (!srv_graph_open(s) || !srv_documents_open(s)) return false;
+    if (!srv_graph_open(s) || !srv_documents_open(s) || !srv_collections_open(s)) return false;
     return srv_exchanges_open(s, port);
 }
 
@@ -74,6 +75,7 @@ static void drain(srv_server *s, const sigset_t *signals)
 static void close_server(srv_server *s)
 {
     srv_exchanges_close(s->exchanges);
+    srv_collections_close(s);
     srv_documents_close(s);
     srv_graph_close(s);
     sp_context_stop(s->ctx);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/api/answer.h"
+#include "server/api/collections.h"
 #include "server/api/dialect.h"
 #include "server/api/documents.h"
 #include "server/api/logprobs.h"
@@ -140,11 +141,13 @@ static void read_tree(srv_call *call, srv_fields *f)
 }
 
 /* read_scope -- what the prompt is made of beside messages, and whose it is. */
-static void read_scope(srv_call *call, srv_fields *f)
+static void read_scope(srv_call *call, srv_fields *f, bool chat)
 {
     call->cache_salt = srv_field_string(f, "cache_salt");
     call->find = read_find(call, f);
     read_tree(call, f);
+    if (call->retrieval->from && !chat) srv_fields_refuse(f, "collection", "a collection needs a chat");
+    if (!call->retrieval->from) call->retrieval = NULL;
     if (srv_field_bool(f, "graph", false)) call->graph = srv_field(f, "graph");
     if (call->graph && !call->s->graph)
         srv_fields_refuse(f, "graph", "graph: the server has none (spolia serve --graph)");
@@ -208,10 +211,11 @@ static void drop_all(parts *p, srv_task *t, json_t *body)
 
 static void read_task(srv_call *call, srv_task *t, srv_fields *f)
 {
+    srv_retrieval_read(call, f, call->retrieval);
     srv_task_read(t, f, &call->s->o);
     srv_retain_read(t, f);
     if (!f->failed) require_calls(call, t, f);
-    read_scope(call, f);
+    read_scope(call, f, t->chat);
     t->tenant = call->salt ? call->salt : "";
     t->ranks = !call->salt || call->tenant->may_priority;
     check_ids(call, t, f);
@@ -221,6 +225,8 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     parts p = {0};
     sp_err err = SP_OK;
+    srv_retrieval retrieval;
+    call->retrieval = &retrieval;
     read_task(call, t, f);
     if (!f->failed && srv_room_lacks(call, f)) err = SP_E_CONTEXT;
     bool good = !f->failed && make(call, t, f, &p, &err);
@@ -232,6 +238,8 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     srv_job *j = good ? srv_job_create(call, t, body, &p.documents) : NULL;
     if (j) {
         memcpy(j->echoes, p.echoes, sizeof p.echoes);
+        if (call->retrieval) j->retrieval = retrieval;
+        call->retrieval = NULL;
         j->asked = json_incref(call->asked);
         srv_sent sent = start(call, j, p.prompts);
         drop_prompts(&p);

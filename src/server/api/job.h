@@ -11,6 +11,7 @@
 #ifndef SP_SERVER_API_JOB_H
 #define SP_SERVER_API_JOB_H
 
+#include "server/api/collections.h"
 #include "server/api/echo.h"
 #include "server/api/messages.h"
 #include "server/api/task.h"
@@ -39,6 +40,7 @@ typedef struct srv_job {
     srv_account *account; /* whose tokens it uses */
     srv_task task;
     srv_documents documents;
+    srv_retrieval retrieval;    /* from a collection */
     json_t *body;
     json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
     srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */

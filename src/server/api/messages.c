@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "server/api/chat.h"
+#include "server/api/collections.h"
 #include "server/api/documents.h"
 #include "server/api/trees.h"
 
@@ -203,6 +204,17 @@ void srv_conversation_close(srv_conversation *c)
     json_decref(c->messages);
 }
 
+/* retrieve -- passages of a collection for the last message of the user. */
+static bool retrieve(const srv_call *call, srv_conversation *c, srv_documents *d, sp_err *err)
+{
+    const int last = srv_chat_last_user(c->messages);
+    if (last >= 0)
+        srv_retrieval_run(call->retrieval, c->f, text_of(json_array_get(c->messages, (size_t)last)), d, err);
+    else
+        srv_fields_refuse(c->f, "collection", "a collection needs a message of the user");
+    return !c->f->failed;
+}
+
 sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools,
                            srv_documents *d, sp_err *err)
 {
@@ -210,6 +222,7 @@ sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools 
     sp_prompt *p = NULL;
     bool done = false, good = srv_conversation_open(call, f, tools, &c) && read_documents(f, d) &&
                               srv_documents_expand(call, f, d);
+    if (good && call->retrieval) good = retrieve(call, &c, d, err);
     bool has_documents = d->n || call->graph;
     if (good && has_documents && srv_chat_last_user(c.messages) < 0)
         srv_fields_refuse(f, "documents", "documents need a message of the user");

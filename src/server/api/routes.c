@@ -6,6 +6,7 @@
 
 #include "server/api/answer.h"
 #include "server/api/anthropic.h"
+#include "server/api/collections.h"
 #include "server/api/documents.h"
 #include "server/api/embeddings.h"
 #include "server/api/explain.h"
@@ -50,6 +51,7 @@ static json_t *model_json(const srv_server *s)
 static srv_sent models(srv_call *call)
 {
     json_t *list = json_pack("[o]", model_json(call->s));
+    srv_collections_models(call->s, list);
     if (call->s->o.embedder) json_array_append_new(list, srv_embedder_json(call->s));
     return srv_reply_json(call->connection, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
@@ -57,7 +59,7 @@ static srv_sent models(srv_call *call)
 static srv_sent one_model(srv_call *call)
 {
     const char *id = call->path + strlen("/v1/models/");
-    if (strcmp(id, call->s->o.alias) == 0)
+    if (strcmp(id, call->s->o.alias) == 0 || srv_collections_names(call->s, id))
         return srv_reply_json(call->connection, 200, model_json(call->s));
     if (call->s->o.embedder && strcmp(id, call->s->o.embedder_name) == 0)
         return srv_reply_json(call->connection, 200, srv_embedder_json(call->s));

@@ -18,6 +18,7 @@
 
 typedef struct srv_exchanges srv_exchanges; /* exchange.c */
 typedef struct srv_call srv_call;
+typedef struct srv_collections srv_collections; /* api/collections.h */
 typedef enum MHD_Result srv_sent; /* of a reply; MHD_NO closes the connection */
 typedef srv_sent srv_handler(srv_call *call);
 
@@ -44,6 +45,7 @@ typedef struct srv_server {
     srv_pace pace;
     const srv_route *routes;
     sp_documents *documents;
+    srv_collections *collections;
     struct srv_work *work;       /* api/work.h */
     struct srv_explain *explain; /* api/explain.h */
     pthread_mutex_t counting; /* held while documents of a key with limits are counted and one is registered */
@@ -80,6 +82,7 @@ struct srv_call {
     const char *
         cache_salt; /* of the body: a part of the tenant's cache that others do not share; or NULL */
     json_t *graph;  /* of the body, true: paths of the graph are added; or NULL */
+    struct srv_retrieval *retrieval; /* from a collection (api/collections.h); NULL: none is asked for */
     sp_tree_mode trees;   /* positions of trees */
     sp_chunk_find find;         /* chunks in messages */
     json_t *asked;        /* a response: the body as it came; borrowed */

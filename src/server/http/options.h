@@ -32,6 +32,8 @@ typedef struct srv_options {
     const char *embedder_name;     /* in answers */
     const char *documents_path;    /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
+    const char *const *collections; /* [n_collections] NAME=PATH */
+    int n_collections;
     sp_graph_open_opts graph;      /* for "graph": true; where NULL: none */
     bool no_page;                  /* nothing is at / */
     sp_chunk_find find;                  /* chunks in messages, when the request does not say */

@@ -1,0 +1,217 @@
+#include "server/api/collections.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/cache_dir.h"
+#include "cli/cli.h"
+#include "server/api/answer.h"
+
+enum {
+    PASSAGES = 5, /* of a request that does not say how many */
+    SPARE = 4     /* times as many are found, for those that are left out as near-duplicates */
+};
+
+typedef struct srv_collection {
+    char *name, *path; /* of the index */
+    sp_index *index;
+    pthread_mutex_t lock; /* one search at a time */
+} srv_collection;
+
+struct srv_collections {
+    srv_collection *v;
+    int n;
+};
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+static bool is_name(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isalnum((unsigned char)s[i]) && !strchr("._-", s[i])) return false;
+    return n > 0 && n <= 64;
+}
+
+/* index_path -- where the index of a folder is. Owns: free. NULL after an error message. */
+static char *index_path(const char *name, const char *folder)
+{
+    char where[4096], *out = NULL, *whole = realpath(folder, NULL);
+    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: folders of one name have indexes of their own */
+    for (const char *c = whole ? whole : ""; *c; c++) hash = (hash ^ (unsigned char)*c) * UINT64_C(1099511628211);
+    if (!whole)
+        cli_fail_with("serve: --collection %s=%s: no such file or folder", name, folder);
+    else if (!cache_dir("collections", where, sizeof where) || !cache_dir_make(where))
+        cli_fail_with("serve: --collection %s: the user's cache cannot be written; name an index of spolia index",
+                      name);
+    else if (asprintf(&out, "%s/%s-%016llx.db", where, name, (unsigned long long)hash) < 0)
+        out = NULL;
+    free(whole);
+    return out;
+}
+
+/* is_index -- a file that SQLite made. */
+static bool is_index(const char *path)
+{
+    char head[16] = "";
+    FILE *f = fopen(path, "rb");
+    const bool read = f && fread(head, 1, sizeof head, f) == sizeof head;
+    if (f) fclose(f);
+    return read && memcmp(head, "SQLite format 3", sizeof head) == 0;
+}
+
+static bool open_one(srv_collection *c, const char *given)
+{
+    const char *path = strchr(given, '=');
+    if (!path || !is_name(given, (size_t)(path - given)) || !path[1]) {
+        cli_fail_with("serve: --collection %s: must be NAME=PATH; a name has letters, digits, . _ and -", given);
+        return false;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    c->name = strndup(given, (size_t)(path++ - given));
+    const bool ready = is_index(path);
+    c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
+    if (!c->path) return false;
+    const sp_index_opts o = {.replace = true};
+    sp_err err = ready ? SP_OK : sp_index_build(&path, 1, c->path, &o, NULL);
+    if (err == SP_OK) err = sp_index_open(c->path, &c->index);
+    if (err != SP_OK) return cli_fail(err), false;
+    if (sp_index_n_chunks(c->index) == 0) cli_warn("serve: --collection %s: no documents with text", given);
+    return true;
+}
+
+bool srv_collections_open(srv_server *s)
+{
+    srv_collections *all = calloc(1, sizeof *all);
+    s->collections = all;
+    if (all) all->v = calloc((size_t)s->o.n_collections + 1, sizeof *all->v);
+    if (!all || !all->v) return cli_fail_with("out of memory for collections"), false;
+    for (int i = 0; i < s->o.n_collections; i++) {
+        all->n++;
+        if (!open_one(&all->v[i], s->o.collections[i])) return false;
+        for (int k = 0; k < i; k++)
+            if (strcmp(all->v[k].name, all->v[i].name) == 0)
+                return cli_fail_with("serve: --collection %s is given twice", all->v[i].name), false;
+    }
+    return true;
+}
+
+void srv_collections_close(srv_server *s)
+{
+    srv_collections *all = s->collections;
+    if (!all) return;
+    for (int i = 0; i < all->n; i++) {
+        srv_collection *c = &all->v[i];
+        sp_index_close(c->index);
+        free(c->name);
+        free(c->path);
+        pthread_mutex_destroy(&c->lock);
+    }
+    free(all->v);
+    free(all);
+}
+
+/* -- names ------------------------------------------------------------------------------------- */
+
+static srv_collection *find(const srv_server *s, const char *name, size_t n)
+{
+    for (int i = 0; i < s->collections->n; i++) {
+        srv_collection *c = &s->collections->v[i];
+        if (strlen(c->name) == n && memcmp(c->name, name, n) == 0) return c;
+    }
+    return NULL;
+}
+
+/* of_model -- the collection of "docs@model"; NULL: the name of a model alone. */
+static srv_collection *of_model(const srv_server *s, const char *model)
+{
+    const char *at = model ? strchr(model, '@') : NULL;
+    return at ? find(s, model, (size_t)(at - model)) : NULL;
+}
+
+void srv_collections_models(const srv_server *s, json_t *list)
+{
+    for (int i = 0; i < s->collections->n; i++)
+        json_array_append_new(list, json_pack("{s:o, s:s, s:I, s:s}", "id",
+                                              json_sprintf("%s@%s", s->collections->v[i].name, s->o.alias), "object",
+                                              "model", "created", (json_int_t)s->started, "owned_by", "spolia"));
+}
+
+bool srv_collections_names(const srv_server *s, const char *model)
+{
+    return of_model(s, model) != NULL;
+}
+
+/* -- requests ---------------------------------------------------------------------------------- */
+
+void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
+{
+    json_t *given = srv_field(f, "collection");
+    const char *name = json_string_value(given);
+    srv_fields inner = {.object = json_is_object(given) ? given : f->object};
+    *out = (srv_retrieval){.k = PASSAGES};
+    if (given && !name && !json_is_object(given))
+        srv_fields_refuse(f, "collection", "collection must be a name or an object with a name");
+    if (json_is_object(given)) {
+        name = srv_field_string(&inner, "name");
+        if (!name) srv_fields_refuse(f, "collection.name", "collection.name must be a string");
+    }
+    if (!given) out->from = of_model(call->s, srv_field_string(f, "model"));
+    if (!name) return;
+    out->from = find(call->s, name, strlen(name));
+    if (!out->from) srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
+    out->k = (int)srv_field_int(&inner, "top_k", PASSAGES, 1, SRV_MAX_PASSAGES);
+    if (inner.failed) srv_fields_refuse(f, "collection.top_k", "%s", inner.why);
+    if (inner.object == f->object) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */
+}
+
+/* by_id -- equal sets of passages, in equal order, share a prefix. */
+static int by_id(const void *a, const void *b)
+{
+    const sp_hit *x = a, *y = b;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* take -- the hits become documents, which own them. False: out of memory. */
+static bool take(srv_documents *d, const sp_hits *hits)
+{
+    sp_hits *owned = realloc(d->owned, (d->n_owned + 1) * sizeof *owned);
+    if (owned) d->owned = owned;
+    srv_document *v = realloc(d->v, (d->n + (size_t)hits->n + 1) * sizeof *v);
+    if (v) d->v = v;
+    if (!owned || !v) return false;
+    d->owned[d->n_owned++] = *hits;
+    for (int i = 0; i < hits->n; i++)
+        d->v[d->n++] = (srv_document){.id = hits->v[i].file,
+                                      .title = *hits->v[i].title ? hits->v[i].title : NULL,
+                                      .text = hits->v[i].text,
+                                      .segment = -1};
+    return true;
+}
+
+void srv_retrieval_run(srv_retrieval *r, srv_fields *f, const char *question, srv_documents *d, sp_err *err)
+{
+    sp_hits hits = {0};
+    if (!r->from) return;
+    const int64_t from = srv_now_us();
+    pthread_mutex_lock(&r->from->lock);
+    *err = sp_index_search(r->from->index, question, SPARE * r->k, &hits);
+    pthread_mutex_unlock(&r->from->lock);
+    if (*err == SP_OK) *err = sp_hits_distinct(&hits, r->k, NULL);
+    r->search_us = srv_now_us() - from;
+    r->n_found = hits.n;
+    if (*err == SP_OK && hits.n > 1) qsort(hits.v, (size_t)hits.n, sizeof *hits.v, by_id);
+    if (*err == SP_OK && !take(d, &hits)) *err = SP_E_NOMEM;
+    if (*err == SP_OK) return;
+    srv_fields_refuse(f, "collection", "collection: %s", *err == SP_E_NOMEM ? "out of memory" : sp_error_detail());
+    sp_hits_fini(&hits);
+}
+
+json_t *srv_retrieval_json(const srv_retrieval *r)
+{
+    return json_pack("{s:s, s:i, s:i, s:f}", "collection", r->from->name, "top_k", r->k, "found", r->n_found,
+                     "search_ms", (double)r->search_us / 1e3);
+}
