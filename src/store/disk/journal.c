@@ -242,7 +242,7 @@ sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
         j->fd = fd;
         j->n_lines = n;
         j->n_damaged = 0;
-        j->must_cut = false;
+        j->must_cut = j->is_new = false;
         j->next_segment = next_segment;
         j->device = st.st_dev;
         j->inode = st.st_ino;
@@ -277,7 +277,6 @@ sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, 
     if ((err == SP_E_NOTFOUND || err == SP_E_FORMAT) && make) {
         close_file(j);
         err = err == SP_E_NOTFOUND ? SP_OK : move_aside(j);
-        if (err == SP_OK) err = sp_journal_rewrite(j, NULL, 0, 1);
         j->is_new = true;
     } else if (err == SP_OK) {
         err = replay(j, 0, fn, user);

@@ -150,6 +150,20 @@ static sp_err move(const char *from, const char *to)
     return sp_fail(SP_E_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
+/* put_back -- the names of a segment, and of the index that has its name, if it does. The index is the last: without one
+ * the next start looks for both again. */
+static sp_err put_back(const char *damaged, const char *segment, const char *index, bool exchanged)
+{
+    sp_bytes aside = {0};
+    SP_TRY(sp_bytes_addf(&aside, "%s.new", index));
+    sp_err err = sp_bytes_add(&aside, "", 1);
+    if (err == SP_OK && exchanged) err = move(segment, aside.v);
+    if (err == SP_OK) err = move(damaged, segment);
+    if (err == SP_OK && exchanged) err = move(aside.v, index);
+    sp_vec_fini(&aside);
+    return err;
+}
+
 sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back)
 {
     sp_bytes damaged = {0};
@@ -162,8 +176,7 @@ sp_err sp_disk_exchange(sp_disk_tier *d, bool *index_is_back)
     if (err == SP_OK && yes) err = find_index(d, &number, &found);
     char *path = err == SP_OK && yes ? sp_segments_path(&d->segments, number) : NULL;
     if (err == SP_OK && yes && !path) err = sp_fail_nomem(strlen(d->folder), "a path");
-    if (path && found) err = move(path, d->journal.path);
-    if (path && err == SP_OK) err = move(damaged.v, path);
+    if (path) err = put_back(damaged.v, path, d->journal.path, found);
     if (path && err == SP_OK)
         sp_log(SP_LOG_WARN, "%s was a segment of the store; it is now %s%s", d->journal.path, path,
                found ? ", whose file was the index" : "");
@@ -182,11 +195,10 @@ sp_err sp_disk_recover(sp_disk_tier *d)
     for (size_t i = 0; i < segments.n && err == SP_OK; i++)
         err = scan(d, segments.v[i], &buf, &lines);
     for (size_t i = 0; i < lines.n && err == SP_OK; i++) err = sp_disk_apply(d, &lines.v[i]);
-    if (err == SP_OK && segments.n) {
-        uint32_t next = segments.v[segments.n - 1] + 1;
-        err = sp_journal_rewrite(&d->journal, lines.v, lines.n, next);
+    const uint32_t next = segments.n ? segments.v[segments.n - 1] + 1 : 1;
+    if (err == SP_OK) err = sp_journal_rewrite(&d->journal, lines.v, lines.n, next);
+    if (err == SP_OK && segments.n)
         sp_log(SP_LOG_WARN, "%s: the index was rebuilt: %zu copies", d->folder, d->table.n);
-    }
     sp_vec_fini(&buf);
     sp_vec_fini(&lines);
     sp_vec_fini(&segments);

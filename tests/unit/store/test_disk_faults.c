@@ -192,6 +192,32 @@ static void a_lost_index_is_rebuilt(void **state)
     }
 }
 
+/* A start that finds no index, or one and a segment exchanged, and ends while it makes the new one: the next start does
+ * not take segments for ones that hold nothing. */
+static void a_start_that_ends_while_it_rebuilds_loses_nothing(void **state)
+{
+    for (int exchanged = 0; exchanged < 2; exchanged++)
+        for (long n = 1, failed = 1; failed; n++) {
+            char dir[128], index[600], segment[600], aside[600];
+            make_folder(dir);
+            sp_tier *t = must_open(dir);
+            for (uint32_t i = 0; i < 3; i++) assert_ok(noise_put(t, i, 1));
+            sp_tier_close(t);
+            file_in(dir, "index", index);
+            file_in(dir, "00000001.kv", segment);
+            assert_int_equal(rename(index, file_in(dir, "aside", aside)), 0);
+            if (exchanged) assert_int_equal(rename(segment, index) | rename(aside, segment), 0);
+            sp_store_fault(SP_CALL_READ | SP_CALL_WRITE | SP_CALL_SYNC, n, EIO, true);
+            failed = open_tier(dir, "threads", false, &t) != SP_OK;
+            sp_store_fault(0, 0, 0, false);
+            assert_true(failed || n > 2);
+            if (failed) t = must_open(dir);
+            for (uint32_t i = 0; i < 3; i++) assert_ok(noise_get(t, i, 1));
+            sp_tier_close(t);
+            remove_folder(dir);
+        }
+}
+
 /* An index whose name a segment has: both get their names back, with what the index knew; without an index the segment
  * is read. */
 static void an_index_and_a_segment_that_were_exchanged_are_put_back(void **state)
@@ -625,6 +651,7 @@ int main(void)
         cmocka_unit_test(a_truncated_segment_is_a_miss),
         cmocka_unit_test(a_flipped_bit_of_the_index_is_no_wrong_copy),
         cmocka_unit_test(a_lost_index_is_rebuilt),
+        cmocka_unit_test(a_start_that_ends_while_it_rebuilds_loses_nothing),
         cmocka_unit_test(an_index_and_a_segment_that_were_exchanged_are_put_back),
         cmocka_unit_test(a_cut_off_line_is_overwritten),
         cmocka_unit_test(failing_reads_are_misses),

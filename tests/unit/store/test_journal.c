@@ -37,6 +37,7 @@ static void lines_of_a_failed_append_do_not_follow_a_shorter_one(void **state)
     close(mkstemp(path));
     unlink(path);
     assert_ok(sp_journal_open(&j, path, &space, true, take, &s));
+    assert_ok(sp_journal_rewrite(&j, NULL, 0, 1));
     assert_ok(sp_journal_append(&j, &first, 1, false));
     assert_ok(sp_journal_append(&j, failed, 2, false));
     j.n_lines -= 2;
@@ -68,6 +69,7 @@ static void damaged_lines_before_the_last_good_one_are_counted(void **state)
         close(mkstemp(path));
         unlink(path);
         assert_ok(sp_journal_open(&j, path, &space, true, take, &s));
+        assert_ok(sp_journal_rewrite(&j, NULL, 0, 1));
         for (uint32_t i = 0; i < 5; i++) {
             const sp_journal_line l = line(i);
             assert_ok(sp_journal_append(&j, &l, 1, true));
