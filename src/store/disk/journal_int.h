@@ -42,8 +42,8 @@ typedef struct sp_journal {
 
 typedef sp_err sp_journal_fn(void *user, const sp_journal_line *line);
 
-/* sp_journal_open -- opens `path`; `make`: a missing one is OK (is_new; the caller makes it with sp_journal_rewrite, once
- * it knows all lines), and a damaged one is renamed to "<path>.damaged". Calls fn for every line.
+/* sp_journal_open -- opens `path`; `make`: a missing one is OK (is_new; the caller makes it with sp_journal_rewrite
+ * once it knows all lines), and a damaged one is renamed to "<path>.damaged". Calls fn for every line.
  * Errors: SP_E_NOTFOUND (without make), SP_E_FORMAT, SP_E_UNSUPPORTED, SP_E_IO, SP_E_NOMEM, or fn's. */
 sp_err sp_journal_open(sp_journal *j, const char *path, const sp_digest *space, bool make,
                        sp_journal_fn *fn, void *user) SP_MUST_CHECK;
@@ -58,8 +58,9 @@ sp_err sp_journal_more(sp_journal *j, bool *replaced, sp_journal_fn *fn, void *u
 sp_err sp_journal_append(sp_journal *j, const sp_journal_line *lines, size_t n,
                          bool lazily) SP_MUST_CHECK;
 
-/* sp_journal_rewrite -- makes the file with these lines; one that is there is replaced when the new one is whole: a
- * crash leaves the one or the other, never an empty index beside segments, which would be deleted. Errors: the old one is there still. */
+/* sp_journal_rewrite -- makes the file with these lines; one that is there is replaced when the new one is
+ * whole: a crash leaves the one or the other, never an empty index beside segments, which the next start would delete.
+ * Errors: the old one is there still. */
 sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
                           uint32_t next_segment) SP_MUST_CHECK;
 

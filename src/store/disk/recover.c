@@ -150,8 +150,8 @@ static sp_err move(const char *from, const char *to)
     return sp_fail(SP_E_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
-/* put_back -- the names of a segment, and of the index that has its name, if it does. The index is the last: without one
- * the next start looks for both again. */
+/* put_back -- the names of a segment, and of the index that has its name, if it does. The index is the last: without
+ * one the next start looks for both again. */
 static sp_err put_back(const char *damaged, const char *segment, const char *index, bool exchanged)
 {
     sp_bytes aside = {0};

@@ -192,8 +192,8 @@ static void a_lost_index_is_rebuilt(void **state)
     }
 }
 
-/* A start that finds no index, or one and a segment exchanged, and ends while it makes the new one: the next start does
- * not take segments for ones that hold nothing. */
+/* A start finds no index, or the index and a segment exchanged, and ends while it makes the new one: the next start
+ * finds all copies. */
 static void a_start_that_ends_while_it_rebuilds_loses_nothing(void **state)
 {
     for (int exchanged = 0; exchanged < 2; exchanged++)
