@@ -104,6 +104,8 @@ typedef struct sp_tier_opts {
                                 computed the others load. redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE]; NULL: none */
     const char *remote_key_file; /* file of 16 to 64 bytes that all of them have: copies of anybody else are not used.
                                     NULL: none */
+    bool remote_must;        /* opening waits for that server, and fails when it does not answer: a process that only
+                                fills it needs it. Otherwise copies are computed while it does not answer */
     int remote_ttl_s;        /* seconds that a copy is kept there; 0: until the server drops it */
     int load_timeout_ms;     /* if loading a copy makes no progress for this long, it is computed instead; after a
                                 write that makes none, no other begins until it ends; 0: 5000 */

@@ -197,7 +197,8 @@ SP_API const sp_result *sp_request_result(const sp_request *r);
 
 /* sp_chunk_fuse -- computes the last chunk of a prompt (system text, similar chunks, the chunk; no
  * question) while it sees the plain copies of the chunks before it, and keeps that copy: policies
- * that reuse chunks at any position prefer it. *fresh (may be NULL): false when a copy fused with
+ * that reuse chunks at any position prefer it. Without similar chunks: its plain copy. It is in the store when this
+ * returns, or without one in the remote tier. *fresh (may be NULL): false when a copy fused with
  * exactly these was there. Source: FusionRAG section 3.1, eq. 10.
  * Errors: SP_E_ARG, SP_E_NOKV, SP_E_IO when the store cannot be written. */
 SP_API sp_err sp_chunk_fuse(sp_context *c, const sp_prompt *p, bool *fresh);

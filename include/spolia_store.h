@@ -44,7 +44,7 @@ SP_API sp_err sp_store_estimate(sp_context *c, sp_index *ix, const char *system,
 
 /* -- stores, without a model --------------------------------------------------------------- */
 
-typedef struct sp_store sp_store; /* all copies in a folder, of any model */
+typedef struct sp_store sp_store; /* all copies in a folder or a remote tier, of any model */
 
 typedef enum sp_store_mode {
     SP_STORE_READ,  /* other processes may write meanwhile */
@@ -76,6 +76,9 @@ typedef sp_err sp_store_fn(const sp_store_copy *copy, void *user);
 /* sp_store_open -- Errors: SP_E_NOTFOUND (the folder holds no store), SP_E_IO, SP_E_FORMAT,
  * SP_E_NOMEM. Thread: one at a time for one store. */
 SP_API sp_err sp_store_open(const char *dir, sp_store_mode mode, sp_store **out);
+/* sp_store_open_remote -- the copies of a remote tier; key_file: as in sp_tier_opts, or NULL. Archives and
+ * sp_store_trim are for folders alone. Errors: SP_E_ARG (the URL), SP_E_IO (the server, or the file). */
+SP_API sp_err sp_store_open_remote(const char *url, const char *key_file, sp_store **out);
 SP_API void sp_store_close(sp_store *s);
 /* sp_store_list -- every copy; those used longest ago first. Errors: fn's. */
 SP_API sp_err sp_store_list(sp_store *s, sp_store_fn *fn, void *user);
@@ -98,6 +101,9 @@ SP_API sp_err sp_store_stats_of(sp_store *s, sp_store_stats *out);
  * NULL) is called for each; false cancels. Errors: SP_E_IO, SP_E_CANCELED. */
 SP_API sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total, void *user),
                               void *user, sp_store_stats *out);
+/* sp_store_clean -- of a remote tier: deletes copies that no index names, and strikes out of the indices what the
+ * server has dropped. Errors: SP_E_ARG (a folder), SP_E_IO. */
+SP_API sp_err sp_store_clean(sp_store *s, int64_t *n_orphans, int64_t *n_gone);
 /* sp_store_trim -- drops the copies used longest ago until the folder's files take at most `bytes`.
  * Each model's copies lose their share. */
 SP_API sp_err sp_store_trim(sp_store *s, int64_t bytes);

@@ -34,7 +34,9 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
 {
     *o = (cache_options){0};
     const opt table[] = {
-        {OPT_STRING, "store", 0, "DIR", &o->store, "folder of copies", .required = true},
+        {OPT_STRING, "store", 0, "DIR", &o->store, "folder of copies"},
+        {OPT_STRING, "remote", 0, "URL", &o->remote, "instead of --store: a Redis or Valkey server"},
+        {OPT_STRING, "remote-key-file", 0, "FILE", &o->remote_key_file, "the key of its copies"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "print JSON"},
         {0},
     };
@@ -45,9 +47,20 @@ int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o,
     if (at < 0) return at;
     if (o->as_json) cli_fail_as_json();
     sp_log_set(SP_LOG_WARN, log_line, NULL);
-    if (at + n_operands == argc) return at;
-    cli_fail_with("usage: spolia %s", usage->synopsis);
+    const char *password = o->remote ? strrchr(o->remote, '@') : NULL;
+    o->name = password ? password + 1 : o->remote ? o->remote : o->store;
+    if (at + n_operands != argc)
+        cli_fail_with("usage: spolia %s", usage->synopsis);
+    else if (!o->store == !o->remote)
+        cli_fail_with("cache: which copies: --store DIR or --remote URL");
+    else
+        return at;
     return -3;
+}
+
+sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out)
+{
+    return o->remote ? sp_store_open_remote(o->remote, o->remote_key_file, out) : sp_store_open(o->store, mode, out);
 }
 
 void cache_print(json_t *o)
@@ -111,11 +124,11 @@ static sp_err list(const cache_options *o, sp_store *s)
     if (err != SP_OK)
         json_decref(copies);
     else if (copies)
-        cache_print(json_pack("{s:s, s:I, s:I, s:o}", "store", o->store, "bytes",
+        cache_print(json_pack("{s:s, s:I, s:I, s:o}", "store", o->name, "bytes",
                               (json_int_t)sum.bytes, "file_bytes", (json_int_t)sum.file_bytes,
                               "copies", copies));
     else
-        print_sum(o->store, &sum);
+        print_sum(o->name, &sum);
     return err;
 }
 
@@ -124,12 +137,12 @@ int cmd_cache_list(int argc, char **argv)
     cache_options o;
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache list --store DIR [--json]",
+                         &(opt_usage){"cache list (--store DIR | --remote URL) [--json]",
                                       "Lists copies, least recently used first. A namespace "
                                       "is a hash of model and KV type."},
                          &o, NULL, 0);
     if (at < 0) return -1 - at;
-    sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
+    sp_err err = cache_open(&o, SP_STORE_READ, &s);
     if (err == SP_OK) err = list(&o, s);
     sp_store_close(s);
     return err == SP_OK ? 0 : cli_fail(err);
@@ -172,17 +185,17 @@ int cmd_cache_show(int argc, char **argv)
     cache_options o;
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache show ID --store DIR [--json]",
+                         &(opt_usage){"cache show ID (--store DIR | --remote URL) [--json]",
                                       "Prints what is known of the copies of one chunk. ID: a prefix of the copy's "
                                       "id."},
                          &o, NULL, 1);
     if (at < 0) return -1 - at;
     json_t *copies = o.as_json ? json_array() : NULL;
-    sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
+    sp_err err = cache_open(&o, SP_STORE_READ, &s);
     if (err == SP_OK)
         err = sp_store_show(s, argv[at], copies ? add_details : print_details, copies);
     if (err == SP_OK && copies)
-        cache_print(json_pack("{s:s, s:O}", "store", o.store, "copies", copies));
+        cache_print(json_pack("{s:s, s:O}", "store", o.name, "copies", copies));
     json_decref(copies);
     sp_store_close(s);
     return err == SP_OK ? 0 : cli_fail(err);

@@ -8,15 +8,18 @@
 
 /* What all of its commands have. */
 typedef struct cache_options {
-    const char *store;
+    const char *store, *remote, *remote_key_file; /* one of the first two */
+    const char *name; /* of it, without a password */
     bool as_json;
-    opt table[4];
+    opt table[5];
 } cache_options;
 
 /* cache_parse -- as opt_parse, for a command with n_operands operands; own: more options, or NULL. A
  * negative result is -1 - exit code. */
 int cache_parse(int argc, char **argv, const opt_usage *usage, cache_options *o, const opt *own,
                 int n_operands);
+/* cache_open -- the folder or the server that the options name. Errors: as sp_store_open, sp_store_open_remote. */
+sp_err cache_open(const cache_options *o, sp_store_mode mode, sp_store **out);
 /* cache_print -- an object as one line, and frees it. */
 void cache_print(json_t *o);
 

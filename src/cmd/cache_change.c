@@ -16,23 +16,23 @@ static bool draw(int64_t done, int64_t total, void *user)
 }
 
 /* open_to_check -- to write, so that damage is put out of the store; else to read. */
-static sp_err open_to_check(const char *dir, sp_store **out)
+static sp_err open_to_check(const cache_options *o, sp_store **out)
 {
-    sp_err err = sp_store_open(dir, SP_STORE_WRITE, out);
-    return err == SP_E_IO ? sp_store_open(dir, SP_STORE_READ, out) : err;
+    sp_err err = cache_open(o, SP_STORE_WRITE, out);
+    return err == SP_E_IO && o->store ? cache_open(o, SP_STORE_READ, out) : err;
 }
 
 static void print_check(const cache_options *o, const sp_store_stats *s, double took)
 {
     char bytes[SHOW_SIZE];
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "store", o->store, "copies",
+        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:b, s:f}", "store", o->name, "copies",
                               (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes, "damaged",
                               (json_int_t)s->n_damaged, "quarantined", (int)s->writes, "seconds",
                               took));
         return;
     }
-    show_line(stdout, o->store, 0);
+    show_line(stdout, o->name, 0);
     printf(": %" PRId64 " copies of %s are good", s->n_copies, show_size(bytes, s->bytes));
     if (s->n_damaged)
         printf("; %" PRId64 " damaged%s", s->n_damaged,
@@ -48,14 +48,14 @@ int cmd_cache_verify(int argc, char **argv)
     sp_store *s = NULL;
     sp_store_stats sum = {0};
     int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache verify --store DIR [--json]",
+                         &(opt_usage){"cache verify (--store DIR | --remote URL) [--json]",
                                       "Reads every layer of every copy and compares checksums. "
                                       "Damaged copies are no longer\nused; a damaged index is "
                                       "rebuilt. Exit code 1 if anything was damaged."},
                          &o, NULL, 0);
     if (at < 0) return -1 - at;
     progress_begin(&p, o.as_json, SP_LOG_WARN);
-    sp_err err = open_to_check(o.store, &s);
+    sp_err err = open_to_check(&o, &s);
     if (err == SP_OK) err = sp_store_verify(s, draw, &p, &sum);
     progress_end(&p);
     if (err == SP_OK) print_check(&o, &sum, progress_seconds(&p));
@@ -71,7 +71,7 @@ static void print_moved(const cache_options *o, const char *file, const sp_store
 {
     char bytes[SHOW_SIZE];
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:s, s:I, s:I, s:I}", "store", o->store, "file", file,
+        cache_print(json_pack("{s:s, s:s, s:I, s:I, s:I}", "store", o->name, "file", file,
                               "copies", (json_int_t)s->n_copies, "bytes", (json_int_t)s->bytes,
                               "damaged", (json_int_t)s->n_damaged));
         return;
@@ -80,6 +80,11 @@ static void print_moved(const cache_options *o, const char *file, const sp_store
     printf(": %" PRId64 " copies %s, %s", s->n_copies, verb, show_size(bytes, s->bytes));
     if (s->n_damaged) printf("; %" PRId64 " damaged, left out", s->n_damaged);
     putchar('\n');
+}
+
+static int no_archive(void)
+{
+    return cli_fail_with("cache: files of copies are written from a folder and read into one: --store DIR"), 2;
 }
 
 int cmd_cache_export(int argc, char **argv)
@@ -97,6 +102,7 @@ int cmd_cache_export(int argc, char **argv)
                                       "a machine with the same model."},
                          &o, own, 1);
     if (at < 0) return -1 - at;
+    if (o.remote) return no_archive();
     sp_err err = sp_store_open(o.store, SP_STORE_READ, &s);
     if (err == SP_OK) err = sp_store_export(s, space, argv[at], &sum);
     if (err == SP_OK) print_moved(&o, argv[at], &sum, "written");
@@ -127,6 +133,7 @@ int cmd_cache_import(int argc, char **argv)
                                  "models, or of the one that --model names."},
                     &o, own, 1);
     if (at < 0) return -1 - at;
+    if (o.remote) return no_archive();
     if (model) err = sp_store_space(model, type, space);
     if (err == SP_OK) err = sp_store_open(o.store, SP_STORE_CREATE, &s);
     if (err == SP_OK) err = sp_store_import(s, model ? space : NULL, argv[at], &sum);
@@ -144,16 +151,16 @@ int cmd_cache_drop(int argc, char **argv)
     int64_t n = 0;
     sp_store *s = NULL;
     int at = cache_parse(argc, argv,
-                         &(opt_usage){"cache drop ID --store DIR [--json]",
+                         &(opt_usage){"cache drop ID (--store DIR | --remote URL) [--json]",
                                       "Deletes all copies of one chunk. ID: a prefix of the copy's id."},
                          &o, NULL, 1);
     if (at < 0) return -1 - at;
-    sp_err err = sp_store_open(o.store, SP_STORE_WRITE, &s);
+    sp_err err = cache_open(&o, SP_STORE_WRITE, &s);
     if (err == SP_OK) err = sp_store_drop(s, argv[at], &n);
     sp_store_close(s);
     if (err != SP_OK) return cli_fail(err);
     if (o.as_json)
-        cache_print(json_pack("{s:s, s:s, s:I}", "store", o.store, "id", argv[at], "dropped",
+        cache_print(json_pack("{s:s, s:s, s:I}", "store", o.name, "id", argv[at], "dropped",
                               (json_int_t)n));
     else
         printf("%" PRId64 " copies deleted\n", n);
@@ -166,7 +173,7 @@ static void print_freed(const cache_options *o, int64_t budget, const sp_store_s
     char bytes[SHOW_SIZE], was[SHOW_SIZE];
     const int64_t n = before->n_copies - now->n_copies;
     if (o->as_json) {
-        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "store", o->store, "budget",
+        cache_print(json_pack("{s:s, s:I, s:I, s:I, s:I}", "store", o->name, "budget",
                               (json_int_t)budget, "dropped", (json_int_t)n, "copies",
                               (json_int_t)now->n_copies, "file_bytes",
                               (json_int_t)now->file_bytes));
@@ -176,6 +183,24 @@ static void print_freed(const cache_options *o, int64_t budget, const sp_store_s
            show_size(bytes, now->file_bytes), show_size(was, before->file_bytes));
 }
 
+/* clean -- `gc` of a server. */
+static int clean(const cache_options *o)
+{
+    int64_t n_orphans = 0, n_gone = 0;
+    sp_store *s = NULL;
+    sp_err err = cache_open(o, SP_STORE_WRITE, &s);
+    if (err == SP_OK) err = sp_store_clean(s, &n_orphans, &n_gone);
+    sp_store_close(s);
+    if (err != SP_OK) return cli_fail(err);
+    if (o->as_json)
+        cache_print(json_pack("{s:s, s:I, s:I}", "store", o->name, "dropped", (json_int_t)n_orphans, "forgotten",
+                              (json_int_t)n_gone));
+    else
+        printf("%" PRId64 " copies deleted that no index names; %" PRId64 " forgotten that the server has dropped\n",
+               n_orphans, n_gone);
+    return 0;
+}
+
 int cmd_cache_gc(int argc, char **argv)
 {
     cache_options o;
@@ -183,18 +208,20 @@ int cmd_cache_gc(int argc, char **argv)
     sp_store *s = NULL;
     sp_store_stats before, now;
     const opt own[] = {{OPT_SIZE, "budget", 0, "SIZE", &budget,
-                        "size of the files afterwards, such as 20G; required"},
+                        "size of the files afterwards, such as 20G"},
                        {0}};
     int at =
         cache_parse(argc, argv,
-                    &(opt_usage){"cache gc --budget SIZE --store DIR [--json]",
+                    &(opt_usage){"cache gc (--budget SIZE --store DIR | --remote URL) [--json]",
                                  "Deletes the copies that were used longest ago until the "
                                  "files of the store fit into SIZE.\nWhere several models have "
-                                 "copies, each gives its share."},
+                                 "copies, each gives its share. Of a server, copies are deleted that no index\nnames, "
+                                 "and forgotten that the server has dropped; its own maxmemory is the budget."},
                     &o, own, 0);
     if (at < 0) return -1 - at;
+    if (o.remote) return clean(&o);
     if (!budget) return cli_fail_with("cache gc: --budget SIZE is missing"), 2;
-    sp_err err = sp_store_open(o.store, SP_STORE_WRITE, &s);
+    sp_err err = cache_open(&o, SP_STORE_WRITE, &s);
     if (err == SP_OK) err = sp_store_stats_of(s, &before);
     if (err == SP_OK) err = sp_store_trim(s, budget);
     if (err == SP_OK) err = sp_store_stats_of(s, &now);

@@ -10,6 +10,7 @@ int cmd_chat(int argc, char **argv);
 int cmd_run(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 int cmd_index(int argc, char **argv);
+int cmd_precompute(int argc, char **argv);
 int cmd_embed(int argc, char **argv);
 int cmd_search(int argc, char **argv);
 int cmd_apply_template(int argc, char **argv);

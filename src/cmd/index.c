@@ -104,6 +104,7 @@ int cmd_index(int argc, char **argv)
 {
     build_options b = {0};
     precompute_options pre;
+    bool computes = false;
     precompute_init(&pre);
     const opt table[] = {
         {OPT_STRING, "output", 'o', "FILE", &b.path, "the index; an existing one is updated",
@@ -118,6 +119,8 @@ int cmd_index(int argc, char **argv)
          "most words in a chunk (150, or as the index has it)"},
         {OPT_INT, "overlap-words", 0, "N", &b.o.overlap_words,
          "words that a chunk repeats from the end of the one before, in whole sentences (0)"},
+        {OPT_FLAG, "precompute", 0, NULL, &computes,
+         "then compute copies of all chunks, as spolia precompute does", .common = true},
         {OPT_FLAG, "quiet", 'q', NULL, &b.quiet, "print warnings only"},
         {OPT_FLAG, "json", 0, NULL, &b.as_json, "print the summary as JSON"},
         {0},
@@ -143,7 +146,7 @@ int cmd_index(int argc, char **argv)
         return cli_fail_with(
                    "index: --chunk-words must be at least 1, --overlap-words less than that"),
                2;
-    if (!precompute_check(&pre)) return 2;
+    if (computes && !precompute_check(&pre, "index")) return 2;
     int code = build(&b, (const char *const *)(argv + at), argc - at);
-    return code || !pre.wanted ? code : precompute(&pre, b.path, b.quiet, b.as_json);
+    return code || !computes ? code : precompute(&pre, b.path, b.quiet, b.as_json);
 }

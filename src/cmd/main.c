@@ -12,6 +12,7 @@ static const cli_command commands[] = {
     {"ask", ASK, "answer questions from indexed documents, reusing their KV", cmd_ask},
     {"chat", ASK, "talk with a model, without documents", cmd_chat},
     {"search", ASK, "show the chunks that a question retrieves", cmd_search},
+    {"precompute", ASK, "compute copies of all chunks of an index ahead", cmd_precompute},
     {"embed", ASK, "turn texts into vectors", cmd_embed},
     {"graph", ASK, "import knowledge graphs and find relation paths for questions",
      .subcommands = cmd_graphs},

@@ -1,10 +1,13 @@
-/* precompute.c -- updates the store of an index.
+/* precompute.c -- computes copies of all chunks of an index into its store, or into a remote tier.
  *
  * A prompt for each chunk holds the system text, the most similar chunks (the best first) and the
  * chunk; sp_chunk_fuse computes the chunk's copy and stores it on disk. A copy that was fused with exactly
  * these chunks is kept, so a second run costs lookups only, and after a change only chunks whose
  * similar chunks changed are computed. Each copy is written whole or not at all: Ctrl-C ends
  * the chunk that is being computed, and the same command continues from there.
+ *
+ * Several processes can share the work on one index (--shard K/N): a chunk belongs to one of them by a hash of its
+ * title and text.
  *
  * At the end, copies of chunks that are gone are deleted, but only from a store that was made for
  * this index: a store that was empty when it was first used got a file `made-for` with the index's
@@ -24,14 +27,15 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 #include "cli/show.h"
+#include "cmd/commands.h"
 
 typedef struct counts {
-    int64_t n_done, n_fused, n_unchanged, n_alone, n_long, n_twins, n_similar, n_removed;
+    int64_t n_done, n_fused, n_unchanged, n_alone, n_long, n_twins, n_similar, n_removed, n_others;
 } counts;
 
 typedef struct run {
     const precompute_options *o;
-    const char *store;
+    const char *store; /* NULL: the copies go to the remote tier alone */
     sp_context *ctx;
     sp_index *index;
     int64_t n_chunks;
@@ -52,26 +56,36 @@ void precompute_init(precompute_options *o)
     model_options_init(&o->model);
     for (opt *t = o->model.table; t->kind != OPT_END; t++) t->required = false;
     const opt table[] = {
-        {OPT_GROUP, "Fused copies"},
-        {OPT_FLAG, "precompute", 0, NULL, &o->wanted,
-         "then compute fused copies of all chunks into --store (FILE.kv)", .common = true},
+        {OPT_GROUP, "Copies"},
         {OPT_INT, "fuse", 0, "N", &o->n_similar,
-         "similar chunks that a fused copy is conditioned on (10)"},
+         "similar chunks that a copy is conditioned on; 0: plain copies (10)"},
         {OPT_STRING, "similar", 0, "SOURCE", &o->similar,
          "which chunks are similar: bm25, neighbour (bm25)"},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text; must be that of ask"},
+        {OPT_STRING, "shard", 0, "K/N", &o->shard,
+         "compute only the K-th of N parts of the chunks: others compute the rest (all)"},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     memcpy(o->table, table, sizeof table);
 }
 
-bool precompute_check(const precompute_options *o)
+/* read_shard -- "3/8"; no text: all. */
+static bool read_shard(precompute_options *o)
 {
-    if (!o->wanted) return true;
+    char more;
+    o->part = o->n_parts = 1;
+    return !o->shard ||
+           (sscanf(o->shard, "%d/%d%c", &o->part, &o->n_parts, &more) == 2 && o->part >= 1 && o->part <= o->n_parts);
+}
+
+bool precompute_check(precompute_options *o, const char *command)
+{
     if (!o->model.ctx.model)
-        cli_fail_with("index: --precompute needs a model, -m PATH");
-    else if (o->n_similar < 1)
-        cli_fail_with("index: --fuse must be at least 1");
+        cli_fail_with("%s: computing copies needs a model, -m PATH", command);
+    else if (o->n_similar < 0)
+        cli_fail_with("%s: --fuse must be at least 0", command);
+    else if (!read_shard(o))
+        cli_fail_with("%s: --shard is \"%s\" and must be K/N, such as 3/8", command, o->shard);
     else
         return true;
     return false;
@@ -109,18 +123,30 @@ static bool claim(const char *store, const char *index_path, bool fresh)
 
 /* -- one chunk ------------------------------------------------------------------------------ */
 
-/* first_time -- chunks with equal title and text share a copy, which the first of them computes. */
-static bool first_time(run *r, const sp_hit *chunk)
+/* hash_of -- title and text: the same on every machine. FNV-1a. */
+static uint64_t hash_of(const sp_hit *chunk)
 {
     const char *const parts[] = {chunk->title, chunk->text};
     uint64_t h = 0xcbf29ce484222325u;
-    char key[20];
     for (int i = 0; i < 2; i++)
         for (const char *s = parts[i];; s++) {
             h = (h ^ (unsigned char)*s) * 0x100000001b3u;
             if (!*s) break;
         }
-    snprintf(key, sizeof key, "%016" PRIx64, h);
+    return h;
+}
+
+/* is_ours -- the chunk is of this process's part. */
+static bool is_ours(const run *r, uint64_t hash)
+{
+    return (int)((hash >> 32) % (uint64_t)r->o->n_parts) == r->o->part - 1;
+}
+
+/* first_time -- chunks with equal title and text share a copy, which the first of them computes. */
+static bool first_time(run *r, uint64_t hash)
+{
+    char key[20];
+    snprintf(key, sizeof key, "%016" PRIx64, hash);
     if (json_object_get(r->seen, key)) return false;
     json_object_set_new(r->seen, key, json_true());
     return true;
@@ -156,27 +182,31 @@ static void tell_cap(run *r, const sp_hit *chunk, int n, int wanted)
             sp_context_describe(r->ctx).n_ctx);
 }
 
-/* fitting_prompt -- with as many of the best similar chunks as fit the context; NULL when none does. */
-static sp_err fitting_prompt(run *r, const sp_hits *similar, const sp_hit *chunk, sp_prompt **out)
+/* fitting_prompt -- with as many of the best similar chunks as fit the context, [*n]; NULL: the chunk alone does not.
+ */
+static sp_err fitting_prompt(run *r, const sp_hits *similar, const sp_hit *chunk, int *n, sp_prompt **out)
 {
-    int n_ctx = sp_context_describe(r->ctx).n_ctx, n = similar->n;
-    sp_prompt *p = NULL;
-    for (; n > 0; n--) {
-        sp_err err = make_prompt(r, similar, n, chunk, &p);
+    const int n_ctx = sp_context_describe(r->ctx).n_ctx;
+    *out = NULL;
+    for (*n = similar->n; *n >= 0; --*n) {
+        sp_prompt *p;
+        sp_err err = make_prompt(r, similar, *n, chunk, &p);
         if (err != SP_OK) return err;
-        if (sp_prompt_n_tokens(p) <= n_ctx) break;
+        if (sp_prompt_n_tokens(p) <= n_ctx) {
+            tell_cap(r, chunk, *n, similar->n);
+            *out = p;
+            return SP_OK;
+        }
         sp_prompt_destroy(p);
-        p = NULL;
     }
-    tell_cap(r, chunk, n, similar->n);
-    r->n.n_similar += n;
-    *out = p;
     return SP_OK;
 }
 
-/* look_at_store -- its size, and what the disk has. */
+/* look_at_store -- its size, and what the disk has; of a remote tier nothing is known. */
 static sp_err look_at_store(run *r, sp_store_info *out)
 {
+    *out = (sp_store_info){0};
+    if (!r->store) return SP_OK;
     sp_err err = sp_store_describe(r->ctx, out);
     if (err == SP_OK) r->bytes = out->bytes;
     return err;
@@ -196,6 +226,11 @@ static void draw(run *r)
     const int64_t done = sp_context_describe(r->ctx).n_computed;
     const int64_t all = r->n_tokens > done ? r->n_tokens : done;
     const double passed = progress_seconds(&r->progress);
+    if (!r->store) {
+        progress_draw(&r->progress, "%" PRId64 "/%" PRId64 " chunks  %" PRId64 " tokens computed", r->n.n_done,
+                      r->n_chunks, done);
+        return;
+    }
     if (done) show_left(left, sizeof left, (int)(passed / (double)done * (double)(all - done)));
     progress_draw(&r->progress,
                   "%" PRId64 "/%" PRId64 " tokens  %" PRId64 "/%" PRId64 " chunks  %s  %s left",
@@ -213,26 +248,38 @@ static sp_err fuse(run *r, const sp_hits *similar, const sp_hit *chunk)
 {
     sp_prompt *p;
     bool fresh;
-    sp_err err = fitting_prompt(r, similar, chunk, &p);
+    int n;
+    sp_err err = fitting_prompt(r, similar, chunk, &n, &p);
     if (err != SP_OK) return err;
-    if (p) {
-        err = sp_chunk_fuse_while(r->ctx, p, goes_on, r, &fresh);
-        if (err == SP_OK) ++*(fresh ? &r->n.n_fused : &r->n.n_unchanged);
-        sp_prompt_destroy(p);
-    } else {
-        ++*(similar->n ? &r->n.n_long : &r->n.n_alone);
+    if (!p) {
+        r->n.n_long++;
+        return SP_OK;
     }
-    return err;
+    err = sp_chunk_fuse_while(r->ctx, p, goes_on, r, &fresh);
+    sp_prompt_destroy(p);
+    if (err != SP_OK) return err;
+    r->n.n_similar += n;
+    if (n == 0 && r->o->n_similar > 0)
+        r->n.n_alone++;
+    else
+        ++*(fresh ? &r->n.n_fused : &r->n.n_unchanged);
+    return SP_OK;
 }
 
 static sp_err take_chunk(run *r, const sp_hit *chunk)
 {
-    if (!first_time(r, chunk)) {
+    const uint64_t hash = hash_of(chunk);
+    if (!is_ours(r, hash)) {
+        r->n.n_others++;
+        return SP_OK;
+    }
+    if (!first_time(r, hash)) {
         r->n.n_twins++;
         return SP_OK;
     }
-    sp_hits similar;
-    sp_err err = sp_index_similar(r->index, r->o->similar, chunk->id, r->o->n_similar, &similar);
+    sp_hits similar = {0};
+    sp_err err = SP_OK;
+    if (r->o->n_similar) err = sp_index_similar(r->index, r->o->similar, chunk->id, r->o->n_similar, &similar);
     if (err != SP_OK) return err;
     err = fuse(r, &similar, chunk);
     sp_hits_fini(&similar);
@@ -246,6 +293,7 @@ static bool check_size(run *r, bool quiet)
 {
     char need[SHOW_SIZE], more[SHOW_SIZE], token[SHOW_SIZE], room[SHOW_SIZE];
     sp_store_info store;
+    if (!r->store) return true;
     sp_err err = look_at_store(r, &store);
     if (err == SP_OK) err = sp_store_estimate(r->ctx, r->index, r->o->system, &r->need);
     if (err != SP_OK) return cli_fail(err), false;
@@ -302,33 +350,54 @@ static sp_err take_all(run *r)
     return err;
 }
 
+static void print_json(const run *r, double took)
+{
+    const counts *n = &r->n;
+    json_t *o = json_pack(
+        "{s:s?, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f}", "store", r->store, "remote",
+        (int)(r->o->model.ctx.tiers.remote != NULL), "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused,
+        "unchanged", (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone, "too_long", (json_int_t)n->n_long,
+        "duplicates", (json_int_t)n->n_twins, "others", (json_int_t)n->n_others, "similar", (json_int_t)n->n_similar,
+        "removed", (json_int_t)n->n_removed, "complete", (int)(n->n_done == r->n_chunks), "bytes",
+        (json_int_t)r->bytes, "bytes_expected", (json_int_t)r->need.bytes, "seconds", took);
+    json_dumpf(o, stdout, 0);
+    putchar('\n');
+    json_decref(o);
+}
+
 static void print_summary(const run *r, bool as_json)
 {
     const counts *n = &r->n;
-    double took = progress_seconds(&r->progress);
+    const double took = progress_seconds(&r->progress);
+    char bytes[SHOW_SIZE];
     if (as_json) {
-        json_t *o =
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:f}", "store",
-                      r->store, "chunks", (json_int_t)n->n_done, "fused", (json_int_t)n->n_fused,
-                      "unchanged", (json_int_t)n->n_unchanged, "alone", (json_int_t)n->n_alone,
-                      "too_long", (json_int_t)n->n_long, "duplicates", (json_int_t)n->n_twins,
-                      "similar", (json_int_t)n->n_similar, "removed", (json_int_t)n->n_removed,
-                      "complete", (int)(n->n_done == r->n_chunks), "bytes", (json_int_t)r->bytes,
-                      "bytes_expected", (json_int_t)r->need.bytes, "seconds", took);
-        json_dumpf(o, stdout, 0);
-        putchar('\n');
-        json_decref(o);
+        print_json(r, took);
         return;
     }
-    char bytes[SHOW_SIZE];
-    printf("%s: %" PRId64 " chunks fused, %" PRId64 " unchanged, %" PRId64
-           " removed, %s, in %.1f s; with %.1f similar chunks each\n",
-           r->store, n->n_fused, n->n_unchanged, n->n_removed, show_size(bytes, r->bytes), took,
-           (double)n->n_similar / (double)(n->n_fused + n->n_unchanged + 1e-9));
+    printf("%s: %" PRId64 " chunks %s, %" PRId64 " unchanged", r->store ? r->store : "remote tier", n->n_fused,
+           r->o->n_similar ? "fused" : "computed", n->n_unchanged);
+    if (r->store) printf(", %" PRId64 " removed, %s", n->n_removed, show_size(bytes, r->bytes));
+    printf(", in %.1f s", took);
+    if (r->o->n_similar)
+        printf("; with %.1f similar chunks each", (double)n->n_similar / (double)(n->n_fused + n->n_unchanged + 1e-9));
+    putchar('\n');
     if (n->n_alone + n->n_long + n->n_twins)
         printf("  not fused: %" PRId64 " without similar chunks, %" PRId64
                " too long for the context, %" PRId64 " duplicates\n",
                n->n_alone, n->n_long, n->n_twins);
+    if (n->n_others) printf("  of other parts: %" PRId64 " chunks\n", n->n_others);
+}
+
+/* print_hints -- what reads the copies. */
+static void print_hints(const run *r, bool as_json)
+{
+    if (r->store && !r->own_store)
+        fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n", r->store);
+    if (as_json) return;
+    fprintf(stderr, "spolia: %s uses them\n",
+            !r->store       ? "serve or ask with this --remote"
+            : r->by_default ? "ask with this index and --reuse fusion"
+                            : "ask with this --store and --reuse fusion");
 }
 
 static int finish(run *r, sp_err err, bool quiet, bool as_json)
@@ -340,13 +409,7 @@ static int finish(run *r, sp_err err, bool quiet, bool as_json)
     progress_end(&r->progress);
     if (err != SP_OK) return cli_fail(err);
     if (!quiet || as_json) print_summary(r, as_json);
-    if (complete && !r->own_store && !quiet)
-        fprintf(stderr, "spolia: %s was not made for this index: nothing is deleted from it\n",
-                r->store);
-    if (complete && !quiet && !as_json)
-        fprintf(stderr, "spolia: %s uses them\n",
-                r->by_default ? "ask with this index and --reuse fusion"
-                              : "ask with this --store and --reuse fusion");
+    if (complete && !quiet) print_hints(r, as_json);
     if (complete) return 0;
     cli_warn("interrupted after %" PRId64 " of %" PRId64
              " chunks; the same command continues from there",
@@ -359,20 +422,21 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
     run r = {.o = o};
     char *by_default = NULL;
     int code = 1;
-    if (!o->model.ctx.tiers.store && asprintf(&by_default, "%s.kv", index_path) >= 0)
-        o->model.ctx.tiers.store = by_default;
+    sp_tier_opts *tiers = &o->model.ctx.tiers;
+    tiers->remote_must = tiers->remote != NULL;
+    if (!tiers->store && !tiers->remote && asprintf(&by_default, "%s.kv", index_path) >= 0) tiers->store = by_default;
     r.by_default = by_default != NULL;
-    r.store = o->model.ctx.tiers.store;
+    r.store = tiers->store;
     o->model.ctx.guard.share = 0; /* there are no answers to check */
     bool fresh = r.store && is_empty(r.store);
     r.seen = json_object();
     sp_err err = sp_index_open(index_path, &r.index);
     if (err != SP_OK)
         cli_fail(err);
-    else if (!r.seen || !r.store)
+    else if (!r.seen || (!r.store && !tiers->remote))
         cli_fail(SP_E_NOMEM);
     else if ((r.ctx = model_options_open(&o->model))) {
-        r.own_store = claim(r.store, index_path, fresh);
+        r.own_store = r.store && claim(r.store, index_path, fresh);
         r.n_chunks = sp_index_n_chunks(r.index);
         progress_begin(&r.progress, quiet, o->model.verbose ? SP_LOG_DEBUG : SP_LOG_WARN);
         if (check_size(&r, quiet))
@@ -385,4 +449,30 @@ int precompute(precompute_options *o, const char *index_path, bool quiet, bool a
     json_decref(r.seen);
     free(by_default);
     return code;
+}
+
+int cmd_precompute(int argc, char **argv)
+{
+    precompute_options o;
+    bool quiet = false, as_json = false;
+    precompute_init(&o);
+    const opt table[] = {
+        {OPT_FLAG, "quiet", 'q', NULL, &quiet, "print warnings only"},
+        {OPT_FLAG, "json", 0, NULL, &as_json, "print the summary as JSON"},
+        {0},
+    };
+    const opt *const tables[] = {table, o.table, o.model.table, NULL};
+    int at = opt_parse(
+        argc, argv,
+        &(opt_usage){"precompute INDEX -m MODEL [options]",
+                     "Computes copies of all chunks of an index before a question comes: into --store (INDEX.kv), or "
+                     "with\n--remote for all servers that share it. Copies that are there are kept, so the same "
+                     "command\ncontinues after Ctrl-C. With --shard, several processes or machines share the work: "
+                     "each runs\nthe same command with another K, and they need not know of each other."},
+        tables);
+    if (at < 0) return -1 - at;
+    if (as_json) cli_fail_as_json();
+    if (at + 1 != argc) return cli_fail_with("usage: spolia precompute INDEX -m MODEL [options]"), 2;
+    if (!precompute_check(&o, "precompute")) return 2;
+    return precompute(&o, argv[at], quiet, as_json);
 }

@@ -1,4 +1,4 @@
-/* precompute.h -- `spolia index --precompute`: a fused copy of each chunk of an index. */
+/* precompute.h -- `spolia precompute` and `spolia index --precompute`: a copy of each chunk of an index. */
 #ifndef SP_CMD_PRECOMPUTE_H
 #define SP_CMD_PRECOMPUTE_H
 
@@ -6,16 +6,16 @@
 
 typedef struct precompute_options {
     model_options model;
-    bool wanted;
     int n_similar;
-    const char *similar, *system;
+    const char *similar, *system, *shard;
+    int part, n_parts; /* what `shard` says: 1 <= part <= n_parts */
     opt table[8];
 } precompute_options;
 
 void precompute_init(precompute_options *o);
-/* precompute_check -- false after an error message. */
-bool precompute_check(const precompute_options *o);
-/* precompute -- updates the store of an index; returns the exit code. */
+/* precompute_check -- reads the options; false after an error message, which begins with the command's name. */
+bool precompute_check(precompute_options *o, const char *command);
+/* precompute -- updates the store of an index, or the remote tier; returns the exit code. */
 int precompute(precompute_options *o, const char *index_path, bool quiet, bool as_json);
 
 #endif

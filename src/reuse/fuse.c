@@ -3,9 +3,9 @@
  *   spans   head | similar 1 | ... | similar n | chunk
  *           plain copies, shifted to their positions    todo: all of the chunk
  *
- * The last segment is the chunk. Its fused copy serves online wherever a plain one would. The fill
- * leaves plain copies of all chunks, this one included. Source: FusionRAG section 3.1, eq. 10;
- * with its statistics, Cache-Craft can choose it as one of a chunk's copies. */
+ * The last segment is the chunk; when nothing but the head precedes it, its plain copy is all. Its fused copy serves
+ * online wherever a plain one would. The fill leaves plain copies of all chunks, this one included. With its
+ * statistics, Cache-Craft can choose it as one of a chunk's copies. Source: FusionRAG section 3.1, eq. 10. */
 #include <string.h>
 
 #include "reuse/craft/gate.h"
@@ -53,17 +53,27 @@ static sp_err plan_fused(const sp_reuse_input *in, sp_plan *plan)
     return sp_craft_gate_begin(&rest, plan, seg_of, recomputed, 0);
 }
 
+/* is_alone -- there are no similar chunks. */
+static bool is_alone(const sp_reuse_input *in)
+{
+    return in->n_segs == in->n_head + 1;
+}
+
 static sp_err next_fuse(const sp_reuse_input *in, sp_plan *plan, sp_plan_role *role)
 {
     sp_reuse_input all = *in;
-    all.warm = false; /* no answer, but more than a fill */
+    all.warm = is_alone(in); /* no answer, but more than a fill */
     return sp_reuse_next(&all, &(sp_reuse_makers){.answer = plan_fused}, plan, role);
 }
 
 static sp_err keep_fused(const sp_reuse_input *in, sp_plan *plan, sp_plan_role role,
                          sp_kept_list *out)
 {
-    if (role == SP_PLAN_FILL) return sp_reuse_keep_fill(in, plan, role, out);
+    if (role == SP_PLAN_FILL) {
+        SP_TRY(sp_reuse_keep_fill(in, plan, role, out));
+        for (int i = 0; is_alone(in) && i < out->n; i++) out->v[i].must |= out->v[i].seg == in->n_segs - 1;
+        return SP_OK;
+    }
     sp_reuse_input rest;
     sp_kept kept = {.seg = in->n_segs - 1, .must = true};
     SP_TRY(without_last(in, plan, &rest));

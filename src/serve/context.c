@@ -141,6 +141,7 @@ static sp_err open_tiers(sp_context *c, const sp_context_opts *o)
             .remote = o->tiers.remote,
             .remote_key = o->tiers.remote_key_file,
             .remote_ttl_s = o->tiers.remote_ttl_s,
+            .remote_must = o->tiers.remote_must,
             .remote_space = &shared,
             .admit_cheaper = o->tiers.admit_cheaper,
             .by_layers = o->tiers.preload == SP_PRELOAD_LAYERS,

@@ -1,4 +1,5 @@
 #include "store/sweep.h"
+#include "base/clock.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -276,17 +277,13 @@ static void advance(sp_sweep *s)
 
 static void set_up(sp_sweep *s, sp_tier *t, const sp_sweep_opts *o)
 {
-    pthread_condattr_t monotonic;
     s->tier = t;
     s->o = *o;
     atomic_init(&s->refs, 2);
     atomic_init(&s->cancelled, false);
     atomic_init(&s->n_left, 0);
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sp_cond_init(&s->changed);
 }
 
 sp_err sp_sweep_begin(sp_tier *t, const sp_sweep_opts *o, sp_sweep **out)
@@ -307,23 +304,13 @@ sp_err sp_sweep_begin(sp_tier *t, const sp_sweep_opts *o, sp_sweep **out)
     return SP_OK;
 }
 
-static struct timespec later(int64_t us)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    const int64_t ns = t.tv_nsec + us % 1000000 * 1000;
-    t.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
-    t.tv_nsec = (long)(ns % 1000000000);
-    return t;
-}
-
 bool sp_sweep_wait(sp_sweep *s, int64_t patience_us)
 {
-    struct timespec end = later(patience_us);
+    struct timespec end = sp_clock_after(patience_us);
     pthread_mutex_lock(&s->lock);
     for (int64_t seen = s->n_ended; !s->finished;) {
         if (pthread_cond_timedwait(&s->changed, &s->lock, &end) == ETIMEDOUT) break;
-        if (s->n_ended != seen) end = later(patience_us);
+        if (s->n_ended != seen) end = sp_clock_after(patience_us);
         seen = s->n_ended;
     }
     const bool finished = s->finished;

@@ -108,17 +108,13 @@ void sp_op_queue_close(sp_op_queue *q)
 
 static sp_tier_op *new_op(const sp_tier_job *job)
 {
-    pthread_condattr_t monotonic;
     sp_tier_op *op = SP_NEW(sp_tier_op);
     if (!op) return NULL;
     op->job = *job;
     atomic_init(&op->refs, 2);
     atomic_init(&op->cancelled, false);
     pthread_mutex_init(&op->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&op->done, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sp_cond_init(&op->done);
     return op;
 }
 
@@ -217,14 +213,8 @@ bool sp_tier_op_is_done(sp_tier_op *op)
 
 bool sp_tier_op_wait(sp_tier_op *op, int64_t timeout_us)
 {
-    struct timespec end;
+    const struct timespec end = sp_clock_after(timeout_us);
     int rc = 0;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    if (timeout_us > 0) {
-        int64_t ns = end.tv_nsec + timeout_us % 1000000 * 1000;
-        end.tv_sec += (time_t)(timeout_us / 1000000 + ns / 1000000000);
-        end.tv_nsec = (long)(ns % 1000000000);
-    }
     pthread_mutex_lock(&op->lock);
     while (!op->is_done && rc != ETIMEDOUT)
         rc = timeout_us < 0 ? pthread_cond_wait(&op->done, &op->lock)

@@ -267,7 +267,7 @@ def test_size_is_known_before(docs, tmp_path):
 def test_refusals(docs, tmp_path):
     start = "index", docs, "-o", tmp_path / "x.db", "--precompute"
     refuse(*start, naming=["model"], code=2)
-    refuse(*start, "-m", MODEL, "--fuse", "0", naming=["--fuse"], code=2)
+    refuse(*start, "-m", MODEL, "--fuse", "-1", naming=["--fuse"], code=2)
     refuse(*start, "-q", "-m", MODEL, "--similar", "magic", naming=["magic", "bm25"])
     refuse(*start, "-m", tmp_path / "none.gguf", naming=["none.gguf"])
     (tmp_path / "file").write_text("x")

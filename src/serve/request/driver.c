@@ -35,13 +35,9 @@ sp_err sp_driver_create(sp_context *c, sp_driver **out)
 {
     sp_driver *d = SP_NEW(sp_driver);
     if (!d) return sp_fail_nomem(sizeof *d, "the engine thread");
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
     pthread_mutex_init(&d->lock, NULL);
     pthread_cond_init(&d->work, NULL);
-    pthread_cond_init(&d->done, &clock);
-    pthread_condattr_destroy(&clock);
+    sp_cond_init(&d->done);
     d->c = c;
     d->last = &d->first;
     d->last_submitted = &d->submitted;
@@ -176,22 +172,11 @@ bool sp_driver_is_done(sp_context *c, const sp_request *r)
     return done;
 }
 
-static struct timespec later(int64_t us)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += us / 1000000;
-    t.tv_nsec += us % 1000000 * 1000;
-    if (t.tv_nsec >= 1000000000) t.tv_sec++, t.tv_nsec -= 1000000000;
-    return t;
-}
-
 bool sp_request_wait(sp_request *r, int64_t timeout_us)
 {
     if (!r) return false;
     sp_driver *d = r->ctx->driver;
-    const int64_t year_us = INT64_C(31536000000000);
-    struct timespec end = later(SP_MIN(SP_MAX(timeout_us, 0), year_us));
+    const struct timespec end = sp_clock_after(timeout_us);
     pthread_mutex_lock(&d->lock);
     while (!r->done && d->runs && !is_engine_thread(d)) {
         if (timeout_us < 0)

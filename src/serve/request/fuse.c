@@ -10,26 +10,34 @@ static bool same_before(const sp_digest *a, int n_a, const sp_prompt *p)
     return true;
 }
 
-/* is_known -- a copy fused with exactly these chunks is in the store; without a store, in
- * memory. */
-static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, int n_head,
-                       bool *known)
+/* is_kept -- a copy fused with exactly these chunks (the plain one when there are none) is in the store, or in the
+ * remote tier. */
+static sp_err is_kept(sp_context *c, const sp_prompt *p, const sp_tiers_key *key, bool *known)
+{
+    const sp_digest *before;
+    sp_arena arena;
+    int n;
+    if ((int)p->segs.n == key->n_head + 1) {
+        *known = sp_tiers_keeps(c->tiers, key, SP_COPY_PLAIN);
+        return SP_OK;
+    }
+    sp_arena_init(&arena);
+    sp_err err = sp_tiers_before(c->tiers, key, &arena, &before, &n);
+    *known = err == SP_OK && n > 0 && same_before(before, n, p);
+    sp_arena_fini(&arena);
+    return err;
+}
+
+/* is_known -- the same; without such tiers, in memory. */
+static sp_err is_known(sp_context *c, const sp_prompt *p, const sp_digest *head, int n_head, bool *known)
 {
     const sp_segment *seg = &p->segs.v[p->segs.n - 1];
-    if (sp_tiers_has_store(c->tiers)) {
-        sp_tiers_key key = {.seg = seg, .head = head, .n_head = n_head};
-        const sp_digest *before;
-        sp_arena arena;
-        int n;
-        sp_arena_init(&arena);
-        sp_err err = sp_tiers_before(c->tiers, &key, &arena, &before, &n);
-        *known = err == SP_OK && n > 0 && same_before(before, n, p);
-        sp_arena_fini(&arena);
-        return err;
-    }
+    const sp_tiers_key key = {.seg = seg, .head = head, .n_head = n_head};
+    if (sp_tiers_has_store(c->tiers) || sp_tiers_remote(c->tiers)) return is_kept(c, p, &key, known);
     sp_content_query q = {.seg = seg, .head = head, .n_head = n_head, .ready_only = true};
-    const sp_copy *copy = sp_by_content_find(c->ledger, &q, SP_COPY_FUSED, ++c->now);
-    *known = copy && same_before(copy->facts.before, copy->facts.n_before, p);
+    const bool alone = (int)p->segs.n == n_head + 1;
+    const sp_copy *copy = sp_by_content_find(c->ledger, &q, alone ? SP_COPY_PLAIN : SP_COPY_FUSED, ++c->now);
+    *known = copy && (alone || same_before(copy->facts.before, copy->facts.n_before, p));
     if (copy) sp_ledger_unpin(c->ledger, copy);
     return SP_OK;
 }
@@ -60,7 +68,7 @@ static sp_err fuse(sp_context *c, void *arg)
     const sp_prompt *p = a->prompt;
     sp_digest head[8];
     int n = (int)p->segs.n, n_head = sp_reuse_n_head(p->segs.v, n);
-    if (n_head >= n - 1 || n_head > (int)SP_COUNT(head) || p->segs.v[n - 1].kind != SP_SEG_CHUNK)
+    if (n_head >= n || n_head > (int)SP_COUNT(head) || p->segs.v[n - 1].kind != SP_SEG_CHUNK)
         return sp_fail(SP_E_ARG, "fuse: the prompt is not a system text, similar chunks, a chunk");
     for (int i = 0; i < n_head; i++) head[i] = p->segs.v[i].id;
     bool known;

@@ -39,12 +39,12 @@ static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
         !copy->base && (copy->facts.kind == SP_COPY_PLAIN || copy->facts.kind == SP_COPY_FUSED);
     const sp_tiers_key key = {
         .copy = copy, .seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
-    if (storable && sp_tiers_remote(c->tiers)) SP_TRY(sp_tiers_share(c->tiers, &key));
-    if (!sp_tiers_has_store(c->tiers) || !storable || (!must && sp_tiers_has_all(copy)))
-        return SP_OK;
-    if (!must && !sp_tiers_admits(c->tiers, copy, SP_AT_DISK)) return SP_OK;
-    SP_TRY(sp_tiers_store(c->tiers, &key));
-    if (must) {
+    if (!c->tiers || !storable) return SP_OK;
+    SP_TRY(sp_tiers_share(c->tiers, &key));
+    const bool stores = sp_tiers_has_store(c->tiers);
+    if (!must && (!stores || sp_tiers_has_all(copy) || !sp_tiers_admits(c->tiers, copy, SP_AT_DISK))) return SP_OK;
+    if (stores) SP_TRY(sp_tiers_store(c->tiers, &key));
+    if (must && (stores || sp_tiers_remote(c->tiers))) {
         sp_ledger_pin(c->ledger, copy);
         r->must = copy;
     }

@@ -150,7 +150,7 @@ void sp_request_progress(sp_request *r, int *done, int *total)
 void sp_request_settle(sp_request *r)
 {
     const sp_tiers *t = r->ctx->tiers;
-    if (r->state != SP_REQ_STORING || sp_tiers_is_storing(t, r->must)) return;
+    if (r->state != SP_REQ_STORING || sp_tiers_is_storing(t, r->must) || sp_tiers_is_sharing(t, r->must)) return;
     sp_err err = sp_tiers_stored(t, r->must);
     sp_request_finish(r, err == SP_OK ? SP_FINISH_LENGTH : SP_FINISH_ERROR, err);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 struct sp_posts {
@@ -16,15 +17,11 @@ struct sp_posts {
 
 sp_err sp_posts_create(sp_posts **out)
 {
-    pthread_condattr_t monotonic;
     sp_posts *p = SP_NEW(sp_posts);
     if (!p) return sp_fail_nomem(sizeof *p, "the tiers");
     p->last = &p->first;
     pthread_mutex_init(&p->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->some, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    sp_cond_init(&p->some);
     *out = p;
     return SP_OK;
 }
@@ -80,12 +77,8 @@ void sp_posts_poll(sp_posts *p)
 
 void sp_posts_wait_for(sp_posts *p, int64_t us)
 {
-    struct timespec end;
+    const struct timespec end = sp_clock_after(us);
     int rc = 0;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    const int64_t ns = end.tv_nsec + us % 1000000 * 1000;
-    end.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
-    end.tv_nsec = (long)(ns % 1000000000);
     pthread_mutex_lock(&p->lock);
     while (!p->first && !p->poked && rc == 0)
         rc = pthread_cond_timedwait(&p->some, &p->lock, &end);

@@ -10,11 +10,11 @@
 
 #include "base/log.h"
 #include "serve/tiers/tiers_int.h"
+#include "store/remote/server.h"
 #include "store/remote/tier.h"
 
 enum {
     MOST_SHARES = 64,    /* under way; what is computed beyond is not put */
-    KEY_BYTES = 64,      /* of the key file, at most */
 };
 
 struct sp_share {
@@ -33,36 +33,24 @@ sp_tier *sp_tiers_remote(const sp_tiers *t)
 
 /* -- opening ------------------------------------------------------------------------------------------- */
 
-/* read_key -- the bytes of the file, without a line feed at its end. */
-static sp_err read_key(const char *path, uint8_t out[KEY_BYTES], size_t *n)
-{
-    *n = 0;
-    if (!path) return SP_OK;
-    FILE *f = fopen(path, "rb");
-    if (!f) return sp_fail(SP_E_IO, "%s: the key of the remote tier cannot be read", path);
-    uint8_t bytes[KEY_BYTES + 2];
-    size_t k = fread(bytes, 1, sizeof bytes, f);
-    fclose(f);
-    if (k && bytes[k - 1] == '\n') k--;
-    if (k < 16 || k > KEY_BYTES)
-        return sp_fail(SP_E_ARG, "%s: the key of the remote tier must have 16 to %d bytes", path, KEY_BYTES);
-    memcpy(out, bytes, k);
-    *n = k;
-    return SP_OK;
-}
-
 sp_err sp_tiers_open_remote(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
 {
-    uint8_t key[KEY_BYTES];
+    uint8_t key[SP_REMOTE_KEY_BYTES];
     if (!o->remote) return SP_OK;
     sp_remote_tier_opts r = {.url = o->remote,
                              .space = o->remote_space,
                              .mac_key = key,
                              .ttl_s = o->remote_ttl_s,
-                             .timeout_us = o->timeout_us / 2};
-    SP_TRY(read_key(o->remote_key, key, &r.n_mac_key));
+                             .timeout_us = o->timeout_us / 2,
+                             .must = o->remote_must};
+    SP_TRY(sp_remote_read_key(o->remote_key, key, &r.n_mac_key));
     sp_err err = sp_remote_tier_open(&r, out);
     explicit_bzero(key, sizeof key);
+    if (err != SP_OK) return err;
+    err = sp_remote_tier_await(*out, o->remote_must ? INT64_MAX : r.timeout_us);
+    if (err == SP_OK || !o->remote_must) return SP_OK;
+    sp_tier_close(*out);
+    *out = NULL;
     return err;
 }
 
@@ -95,6 +83,15 @@ static int64_t n_blocks_of(const sp_share *x)
     return sp_blocks_for(x->move.slot + x->move.seg.n);
 }
 
+/* note_failure -- without a store, also for sp_tiers_stored. */
+static void note_failure(sp_tiers *t, const sp_post *post)
+{
+    sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", post->detail);
+    if (sp_tiers_has_store(t)) return;
+    t->err = post->err;
+    snprintf(t->detail, sizeof t->detail, "%s", post->detail);
+}
+
 static void done(sp_post *post)
 {
     sp_share *x = (sp_share *)(void *)((char *)post - offsetof(sp_share, post));
@@ -106,7 +103,7 @@ static void done(sp_post *post)
     if (post->err == SP_OK)
         sp_ledger_placed(t->ledger, x->copy, SP_AT_REMOTE);
     else
-        sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", post->detail);
+        note_failure(t, post);
     sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
     sp_ledger_unpin(t->ledger, x->copy);
     sp_tier_op_release(x->op);
@@ -131,13 +128,19 @@ static sp_err begin(sp_share *x, const sp_tiers_key *key)
     return sp_move_put(&x->move, sp_tiers_remote(t), &r, false, put_done, &x->op);
 }
 
+bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy)
+{
+    const sp_share *x = t->sharing;
+    while (x && x->copy != copy) x = x->next;
+    return x != NULL;
+}
+
 sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
 {
     const sp_copy *c = key->copy;
     if (!sp_tiers_remote(t) || c->places & SP_AT_REMOTE || t->n_sharing >= MOST_SHARES || sp_tiers_is_erasing(t, c))
         return SP_OK;
-    for (const sp_share *x = t->sharing; x; x = x->next)
-        if (x->copy == c) return SP_OK;
+    if (sp_tiers_is_sharing(t, c)) return SP_OK;
     sp_share *x = SP_NEW(sp_share);
     if (!x) return sp_fail_nomem(sizeof *x, "sharing a copy");
     *x = (sp_share){.post.done = done, .tiers = t, .copy = c};

@@ -1,7 +1,7 @@
 /* stores.c -- a store without a model: what is in it, checks, archives, room.
  *
- * Each namespace of the folder is a disk tier of its own (store/disk/tier.h). The id of a chunk is a hash
- * over its namespace too, so one id never names chunks of two models. */
+ * Each namespace of the folder is a disk tier of its own (store/disk/tier.h), and of a Redis server a remote one. The
+ * id of a chunk is a hash over its namespace too, so one id never names chunks of two models. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,9 +11,14 @@
 #include "store/archive.h"
 #include "store/disk/tier.h"
 #include "store/disk/folder.h"
+#include "store/remote/server.h"
+#include "store/remote/tier.h"
 #include "store/sweep.h"
 
-enum { HEX = 2 * sizeof(sp_digest) };
+enum {
+    HEX = 2 * sizeof(sp_digest),
+    REMOTE_US = 10000000, /* that a server has for an answer */
+};
 
 typedef struct part {
     sp_tier *tier;
@@ -22,7 +27,8 @@ typedef struct part {
 } part;
 
 struct sp_store {
-    char *dir;
+    char *dir;     /* or the URL of a server, without its password */
+    char *url;     /* NULL: a folder */
     sp_store_mode mode;
     SP_VEC(part) parts;
     int64_t n_lost; /* indices that were lost when it was opened */
@@ -81,12 +87,68 @@ sp_err sp_store_open(const char *dir, sp_store_mode mode, sp_store **out)
     return SP_OK;
 }
 
+/* A server that is being opened. */
+typedef struct remote_opening {
+    sp_store *store;
+    uint8_t key[SP_REMOTE_KEY_BYTES];
+    size_t n_key;
+} remote_opening;
+
+static sp_err open_space(void *user, const sp_digest *space)
+{
+    const remote_opening *o = user;
+    sp_store *s = o->store;
+    part p = {.space = *space};
+    SP_TRY(sp_vec_reserve(&s->parts, 1));
+    SP_TRY(sp_remote_tier_open(&(sp_remote_tier_opts){.url = s->url,
+                                                      .space = space,
+                                                      .mac_key = o->key,
+                                                      .n_mac_key = o->n_key,
+                                                      .timeout_us = REMOTE_US,
+                                                      .must = true},
+                               &p.tier));
+    sp_digest_hex(space, sizeof space->b, p.hex);
+    s->parts.v[s->parts.n++] = p;
+    return sp_remote_tier_await(p.tier, INT64_MAX);
+}
+
+static sp_err open_spaces(sp_store *s, const char *key_file)
+{
+    const char *at = strrchr(s->url, '@');
+    remote_opening o = {.store = s};
+    SP_TRY(sp_remote_read_key(key_file, o.key, &o.n_key));
+    const char *shown = at ? at + 1 : s->url;
+    s->dir = sp_strdup_n(shown, strlen(shown));
+    sp_err err = s->dir ? sp_remote_each_space(s->url, REMOTE_US, open_space, &o)
+                        : sp_fail_nomem(strlen(shown), "the name of a store");
+    explicit_bzero(&o, sizeof o);
+    return err;
+}
+
+sp_err sp_store_open_remote(const char *url, const char *key_file, sp_store **out)
+{
+    SP_NEED(url);
+    SP_NEED(out);
+    sp_store *s = SP_NEW(sp_store);
+    if (!s) return sp_fail_nomem(sizeof *s, "a store");
+    s->mode = SP_STORE_WRITE;
+    s->url = sp_strdup_n(url, strlen(url));
+    sp_err err = s->url ? open_spaces(s, key_file) : sp_fail_nomem(strlen(url), "the name of a store");
+    if (err != SP_OK) {
+        sp_store_close(s);
+        return err;
+    }
+    *out = s;
+    return SP_OK;
+}
+
 void sp_store_close(sp_store *s)
 {
     if (!s) return;
     for (size_t i = 0; i < s->parts.n; i++) sp_tier_close(s->parts.v[i].tier);
     sp_vec_fini(&s->parts);
     sp_free(s->dir);
+    sp_free(s->url);
     sp_free(s);
 }
 
@@ -293,8 +355,8 @@ static sp_err ignore_layer(void *user, int layer, const void *from)
     return SP_OK;
 }
 
-/* verify_one -- the tier checks what it reads, and counts and drops what is damaged. */
-static sp_err verify_one(sp_tier *t, const sp_tier_info *info)
+/* verify_one -- the tier checks what it reads, and counts what is damaged; a disk tier drops it, too. */
+static sp_err verify_one(const sp_store *s, sp_tier *t, const sp_tier_info *info)
 {
     int n = 0;
     sp_err err = sp_tier_run(
@@ -304,6 +366,7 @@ static sp_err verify_one(sp_tier *t, const sp_tier_info *info)
         err = sp_tier_run(
             t, &(sp_tier_job){
                    .verb = SP_TIER_GET, .key = info->key, .n_layers = n, .sink = ignore_layer});
+    if (err == SP_E_FORMAT && s->url) err = sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_DROP, .key = info->key});
     return err == SP_E_FORMAT || err == SP_E_NOTFOUND ? SP_OK : err;
 }
 
@@ -321,7 +384,7 @@ sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total,
         sp_err err =
             sp_tier_run(t, &(sp_tier_job){.verb = SP_TIER_LIST, .each = collect, .user = &all});
         for (size_t k = 0; err == SP_OK && k < all.n; k++) {
-            err = verify_one(t, &all.v[k]);
+            err = verify_one(s, t, &all.v[k]);
             if (err == SP_OK && on_copy && !on_copy(++done, before.n_copies, user))
                 err = sp_fail(SP_E_CANCELED, "%s: interrupted", s->dir);
         }
@@ -331,9 +394,19 @@ sp_err sp_store_verify(sp_store *s, bool (*on_copy)(int64_t done, int64_t total,
     return sp_store_stats_of(s, out);
 }
 
+sp_err sp_store_clean(sp_store *s, int64_t *n_orphans, int64_t *n_gone)
+{
+    SP_NEED(s);
+    SP_NEED(n_orphans);
+    SP_NEED(n_gone);
+    if (!s->url) return sp_fail(SP_E_ARG, "%s: a folder needs no cleaning: opening it does that", s->dir);
+    return sp_remote_clean(s->url, REMOTE_US, n_orphans, n_gone);
+}
+
 sp_err sp_store_trim(sp_store *s, int64_t bytes)
 {
     SP_NEED(s);
+    if (s->url) return sp_fail(SP_E_ARG, "%s: the server keeps to its own budget, maxmemory", s->dir);
     sp_store_stats all;
     SP_TRY(sp_store_stats_of(s, &all));
     if (bytes < 0) return sp_fail(SP_E_ARG, "a budget of %lld bytes", (long long)bytes);

@@ -47,17 +47,6 @@ bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *tha
 
 enum { PIECES = 4 /* gets of a copy, when its first layers are wanted first */ };
 
-/* open_waiting -- a deadline is on the monotonic clock. */
-static void open_waiting(sp_tiers *t)
-{
-    pthread_condattr_t monotonic;
-    pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->more, &monotonic);
-    pthread_condattr_destroy(&monotonic);
-}
-
 /* adopt -- plain and fused copies; paths.c adopts the others. */
 static sp_err adopt(void *user, const sp_tier_info *info)
 {
@@ -125,7 +114,8 @@ sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)
     t->admit_cheaper = o->admit_cheaper;
     t->timeout_us = o->timeout_us;
     if (o->by_layers) t->piece = SP_DIV_UP(sp_kv_pool_shape(o->pool)->n_layers, PIECES);
-    open_waiting(t);
+    pthread_mutex_init(&t->lock, NULL);
+    sp_cond_init(&t->more); /* a deadline is on the monotonic clock */
     sp_ledger_set_tiers(
         o->ledger,
         &(sp_ledger_tiers){.leaving = sp_tiers_leaving, .useless = sp_tiers_useless, .user = t});
@@ -242,6 +232,18 @@ bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind)
     return sp_tier_knows(sp_tiers_tier(t), &name);
 }
 
+/* keeper -- the tier that what is computed ahead goes to. */
+static sp_tier *keeper(const sp_tiers *t)
+{
+    return sp_tiers_has_store(t) ? sp_tiers_tier(t) : sp_tiers_remote(t);
+}
+
+bool sp_tiers_keeps(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind)
+{
+    const sp_tier_key name = name_of(key, kind);
+    return sp_tier_knows(keeper(t), &name);
+}
+
 bool sp_tiers_writes(const sp_tiers *t)
 {
     return sp_disk_tier_is_writer(sp_tiers_tier(t));
@@ -308,7 +310,7 @@ static bool is_of(const before_query *q, const sp_tiers_key *key)
 static sp_err read_before(sp_tiers *t, const sp_tiers_key *key, before_query *q)
 {
     sp_tier_op *op;
-    sp_err err = sp_tier_submit(sp_tiers_tier(t),
+    sp_err err = sp_tier_submit(keeper(t),
                                 &(sp_tier_job){.verb = SP_TIER_GET,
                                                .urgent = true,
                                                .key = name_of(key, SP_COPY_FUSED),

@@ -28,6 +28,7 @@ typedef struct sp_tiers_opts {
     const char *remote;     /* URL of the remote tier (store/remote/redis.h); NULL: none */
     const char *remote_key; /* file of its key; NULL: none */
     int64_t remote_ttl_s;   /* 0: none */
+    bool remote_must;       /* opening waits for its server */
     const sp_digest *remote_space; /* `space`, and whatever else makes the KV of two processes differ */
     const char *host_kv; /* type that keys and values have there: "q8_0"; NULL: as on the device */
     int64_t max_bytes;   /* of all copies in the folder; 0: what it holds and half of what is free */
@@ -116,6 +117,8 @@ sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *copy, int64_t max_blocks)
 /* sp_tiers_share -- begins to put a READY plain or fused copy into the remote tier, unless it is there, there is none,
  * or much is under way. Errors: SP_E_NOMEM. A put that fails is a line of the debug log. */
 sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
+/* sp_tiers_is_sharing -- the copy is on its way to the remote tier. */
+bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_use -- a request reads this copy: the order in which the store drops copies is updated. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_hold -- copies of these segments stay in the store; replaces the previous list. ids:
@@ -125,8 +128,8 @@ sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n) SP_MUST_CHECK;
 bool sp_tiers_has_all(const sp_copy *copy);
 /* sp_tiers_is_storing -- the copy is being written, and the store answers. */
 bool sp_tiers_is_storing(const sp_tiers *t, const sp_copy *copy);
-/* sp_tiers_stored -- after a write: SP_OK when the store has the copy; else why the last write
- * failed. */
+/* sp_tiers_stored -- after a write: SP_OK when the store has the copy (without one: the remote tier); else why the
+ * last write failed. */
 sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy) SP_MUST_CHECK;
 int64_t sp_tiers_n_failed(const sp_tiers *t);
 /* sp_tiers_has_missed -- the store answers again, and did not get all copies while it did not answer. */
@@ -136,6 +139,8 @@ sp_tier *sp_tiers_tier(const sp_tiers *t);
 
 /* sp_tiers_has -- the store is known to have a copy of this name and kind. Thread: any. */
 bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind);
+/* sp_tiers_keeps -- the same of the store or, without one, of the remote tier. */
+bool sp_tiers_keeps(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind);
 /* sp_tiers_writes -- this process writes the store. */
 bool sp_tiers_writes(const sp_tiers *t);
 /* sp_tiers_has_elsewhere -- sp_others_have: for another model or KV type. head: segments before the first
@@ -143,7 +148,8 @@ bool sp_tiers_writes(const sp_tiers *t);
 bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_segment *head,
                             int n_head);
 /* sp_tiers_before -- what the stored fused copy was computed after, [*n] in the arena; *n is 0 when
- * the store has none. Waits for the store. Errors: SP_E_NOMEM; SP_E_IO: it does not answer in time. */
+ * the store (without one: the remote tier) has none. Waits for it. Errors: SP_E_NOMEM; SP_E_IO: it does not answer in
+ * time. */
 sp_err sp_tiers_before(sp_tiers *t, const sp_tiers_key *key, sp_arena *arena,
                        const sp_digest **before, int *n) SP_MUST_CHECK;
 /* -- sweeps ---------------------------------------------------------------------------------- */

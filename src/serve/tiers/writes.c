@@ -209,7 +209,7 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
 
 sp_err sp_tiers_stored(const sp_tiers *t, const sp_copy *copy)
 {
-    if (copy->places & SP_AT_DISK) return SP_OK;
+    if (copy->places & (sp_tiers_has_store(t) ? SP_AT_DISK : SP_AT_REMOTE)) return SP_OK;
     return sp_fail(t->err == SP_OK ? SP_E_IO : t->err, "%s", t->detail);
 }
 

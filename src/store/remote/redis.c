@@ -123,6 +123,39 @@ sp_err sp_redis_run(redisContext *c, const sp_redis_command *command)
     return SP_OK;
 }
 
+/* take_page -- the words of one reply. */
+static sp_err take_page(const redisReply *page, bool pairs, sp_err (*each)(void *, const char *, const char *),
+                        void *user)
+{
+    for (size_t i = 0; i + pairs < page->elements; i += 1 + (size_t)pairs) {
+        const redisReply *word = page->element[i], *value = page->element[i + pairs];
+        if (word->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING) continue;
+        SP_TRY(each(user, word->str, pairs ? value->str : NULL));
+    }
+    return SP_OK;
+}
+
+sp_err sp_redis_scan(redisContext *c, const char *key, const char *pattern,
+                     sp_err (*each)(void *user, const char *word, const char *value), void *user)
+{
+    char cursor[24] = "0";
+    sp_err err = SP_OK;
+    do {
+        redisReply *r;
+        const sp_redis_command hash = {.words = {"HSCAN", key, cursor, "COUNT", "1000"}, .n = 5};
+        const sp_redis_command all = {.words = {"SCAN", cursor, "MATCH", pattern, "COUNT", "1000"}, .n = 6};
+        SP_TRY(sp_redis_call(c, key ? &hash : &all, &r));
+        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING) {
+            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
+            err = take_page(r->element[1], key != NULL, each, user);
+        } else {
+            err = sp_fail(SP_E_IO, "redis: a reply to SCAN that is none");
+        }
+        freeReplyObject(r);
+    } while (err == SP_OK && strcmp(cursor, "0") != 0);
+    return err;
+}
+
 /* -- opening ---------------------------------------------------------------------------------------- */
 
 static sp_err log_in(redisContext *c, const sp_redis_address *a)

@@ -36,4 +36,9 @@ sp_err sp_redis_call(redisContext *c, const sp_redis_command *command, redisRepl
 /* sp_redis_run -- the same; the reply does not matter unless it is an error. */
 sp_err sp_redis_run(redisContext *c, const sp_redis_command *command) SP_MUST_CHECK;
 
+/* sp_redis_scan -- the fields and values of the hash `key`; key NULL: the keys that match the pattern, value NULL.
+ * What changes meanwhile may be missed or come twice. Errors: SP_E_IO, and those of each. */
+sp_err sp_redis_scan(redisContext *c, const char *key, const char *pattern,
+                     sp_err (*each)(void *user, const char *word, const char *value), void *user) SP_MUST_CHECK;
+
 #endif

@@ -46,6 +46,7 @@ typedef struct remote_tier {
     EVP_MAC *hmac;
     char ttl[24]; /* "0": none */
     int64_t timeout_us;
+    bool must;
     sp_op_queue gets, others; /* a get does not wait for a put */
     pthread_t reader, writer, listener;
     int n_threads; /* of these, in this order */
@@ -57,6 +58,10 @@ typedef struct remote_tier {
     uint32_t first;             /* of the table's one list */
     SP_VEC(sp_tier_info) fresh; /* news for sp_remote_tier_news */
     sp_tier_stats stats;
+    pthread_cond_t heard; /* the listener has tried to read the index */
+    int64_t n_heard;      /* how often */
+    sp_err heard_err;     /* of the last time */
+    char heard_detail[256];
 } remote_tier;
 
 static remote_tier *remote_of(sp_tier *t)
@@ -124,9 +129,10 @@ static void hang_up(line *l)
 }
 
 /* pause_line -- after a failure: one warning for each time that the server is lost. */
-static void pause_line(line *l)
+static void pause_line(const remote_tier *t, line *l)
 {
-    if (!l->pause_us) sp_log(SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
+    if (!l->pause_us)
+        sp_log(t->must ? SP_LOG_DEBUG : SP_LOG_WARN, "the remote tier does not answer: %s", sp_error_detail());
     l->pause_us = SP_MIN(SP_MAX(2 * l->pause_us, LEAST_PAUSE_US), MOST_PAUSE_US);
     l->again_us = sp_clock_us() + l->pause_us;
     hang_up(l);
@@ -138,7 +144,7 @@ static sp_err connect_line(remote_tier *t, line *l)
     if (sp_clock_us() < l->again_us) return sp_fail(SP_E_IO, "the remote tier did not answer lately");
     sp_err err = sp_redis_open(&t->address, t->timeout_us, &l->c);
     if (err != SP_OK) {
-        pause_line(l);
+        pause_line(t, l);
         return err;
     }
     if (l->pause_us) sp_log(SP_LOG_INFO, "the remote tier answers again");
@@ -479,13 +485,13 @@ static void run_gets(remote_tier *t, getting *v, int n)
     for (int i = 0; i < n; i++)
         if (begin_get(t, &v[i], &line_err)) v[n_asked++] = v[i];
     for (int i = 0; i < n_asked; i++) {
-        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) pause_line(&t->in);
+        if (line_err == SP_OK && (line_err = take_replies(t, &v[i])) != SP_OK) pause_line(t, &t->in);
         if (line_err != SP_OK) v[i].err = sp_fail(SP_E_IO, "the remote tier does not answer");
         finish_get(t, &v[i]);
     }
     for (int i = 0; i < n_asked && line_err == SP_OK; i++)
         if (v[i].err == SP_E_NOTFOUND) line_err = strike_out(t, &v[i]);
-    if (line_err != SP_OK && t->in.c) pause_line(&t->in);
+    if (line_err != SP_OK && t->in.c) pause_line(t, &t->in);
 }
 
 static void *read_copies(void *arg)
@@ -566,7 +572,7 @@ static void *write_copies(void *arg)
     remote_tier *t = arg;
     for (sp_tier_op *op; (op = sp_op_queue_pop(&t->others, true));) {
         sp_err err = run_other(t, op);
-        if (t->out.c && t->out.c->err) pause_line(&t->out);
+        if (t->out.c && t->out.c->err) pause_line(t, &t->out);
         pthread_mutex_lock(&t->lock);
         t->stats.n_failed += err != SP_OK && err != SP_E_CANCELED;
         pthread_mutex_unlock(&t->lock);
@@ -590,37 +596,24 @@ static void hear(remote_tier *t, char *says)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* take_page -- of HSCAN's reply: fields and values in turn. */
-static void take_page(remote_tier *t, const redisReply *page)
+static sp_err take_entry(void *user, const char *name, const char *says)
 {
+    remote_tier *t = user;
     sp_remote_notice n;
+    if (t->stop) return sp_fail(SP_E_CANCELED, "the remote tier is being closed");
+    if (!sp_remote_read_notice(name, says, &n)) return SP_OK;
     pthread_mutex_lock(&t->lock);
-    for (size_t i = 0; i + 1 < page->elements; i += 2)
-        if (page->element[i]->type == REDIS_REPLY_STRING && page->element[i + 1]->type == REDIS_REPLY_STRING &&
-            sp_remote_read_notice(page->element[i]->str, page->element[i + 1]->str, &n))
-            learn(t, &n, true);
+    learn(t, &n, true);
     pthread_mutex_unlock(&t->lock);
+    return SP_OK;
 }
 
 /* read_index -- all that is there. */
 static sp_err read_index(remote_tier *t)
 {
     redisContext *c;
-    char cursor[24] = "0";
     SP_TRY(sp_redis_open(&t->address, t->timeout_us, &c));
-    sp_err err = SP_OK;
-    do {
-        redisReply *r;
-        err = sp_redis_call(c, &(sp_redis_command){.words = {"HSCAN", t->index, cursor, "COUNT", "1000"}, .n = 5}, &r);
-        if (err != SP_OK) break;
-        if (r->type == REDIS_REPLY_ARRAY && r->elements == 2 && r->element[0]->type == REDIS_REPLY_STRING) {
-            snprintf(cursor, sizeof cursor, "%s", r->element[0]->str);
-            take_page(t, r->element[1]);
-        } else {
-            err = sp_fail(SP_E_IO, "redis: a reply to HSCAN that is none");
-        }
-        freeReplyObject(r);
-    } while (err == SP_OK && strcmp(cursor, "0") != 0 && !t->stop);
+    sp_err err = sp_redis_scan(c, t->index, NULL, take_entry, t);
     redisFree(c);
     return err;
 }
@@ -649,16 +642,29 @@ static sp_err subscribe(remote_tier *t, line *l)
     return err == SP_OK ? read_index(t) : err;
 }
 
+/* tell_heard -- for those who wait to know what is there. */
+static void tell_heard(remote_tier *t, sp_err err)
+{
+    pthread_mutex_lock(&t->lock);
+    t->n_heard++;
+    t->heard_err = err;
+    snprintf(t->heard_detail, sizeof t->heard_detail, "%s", err == SP_OK ? "" : sp_error_detail());
+    pthread_cond_broadcast(&t->heard);
+    pthread_mutex_unlock(&t->lock);
+}
+
 static void *listen_to_others(void *arg)
 {
     remote_tier *t = arg;
     line l = {0};
     while (!t->stop) {
+        const bool fresh = !l.c;
         sp_err err = subscribe(t, &l);
+        if (fresh) tell_heard(t, err);
         struct pollfd p = {.fd = l.c ? l.c->fd : -1, .events = POLLIN};
         if (err == SP_OK && poll(&p, 1, POLL_MS) > 0) err = hear_replies(t, l.c);
         if (err == SP_OK) continue;
-        if (l.c) pause_line(&l);
+        if (l.c) pause_line(t, &l);
         usleep(POLL_MS * 500);
     }
     hang_up(&l);
@@ -679,6 +685,18 @@ sp_err sp_remote_tier_news(sp_tier *tier, sp_err (*each)(void *user, const sp_ti
     sp_err err = SP_OK;
     for (size_t i = 0; i < n && err == SP_OK; i++) err = each(user, &v[i]);
     sp_free(v);
+    return err;
+}
+
+sp_err sp_remote_tier_await(sp_tier *tier, int64_t us)
+{
+    remote_tier *t = remote_of(tier);
+    const struct timespec end = sp_clock_after(us);
+    pthread_mutex_lock(&t->lock);
+    while (!t->n_heard && pthread_cond_timedwait(&t->heard, &t->lock, &end) == 0) {}
+    sp_err err = t->heard_err == SP_OK ? SP_OK : sp_fail(t->heard_err, "%s", t->heard_detail);
+    if (!t->n_heard) err = sp_fail(SP_E_IO, "the remote tier has not said in time what it has");
+    pthread_mutex_unlock(&t->lock);
     return err;
 }
 
@@ -724,6 +742,7 @@ static void close_tier(sp_tier *tier)
     sp_vec_fini(&t->fresh);
     sp_op_queue_fini(&t->gets);
     sp_op_queue_fini(&t->others);
+    pthread_cond_destroy(&t->heard);
     pthread_mutex_destroy(&t->lock);
     EVP_MAC_free(t->hmac);
     OPENSSL_cleanse(t->mac_key, sizeof t->mac_key);
@@ -768,7 +787,7 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
 {
     remote_tier *t = SP_NEW(remote_tier);
     if (!t) return sp_fail_nomem(sizeof *t, "the remote tier");
-    *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .first = SP_NO_ENTRY};
+    *t = (remote_tier){.base.type = &remote_type, .timeout_us = o->timeout_us, .must = o->must, .first = SP_NO_ENTRY};
     sp_err err = sp_redis_parse(o->url, &t->address);
     if (err == SP_OK && o->n_mac_key > sizeof t->mac_key)
         err = sp_fail(SP_E_ARG, "the key of the remote tier has %zu bytes, at most %zu", o->n_mac_key,
@@ -784,6 +803,7 @@ sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out)
     name_keys(t, o);
     sp_table_init(&t->table);
     pthread_mutex_init(&t->lock, NULL);
+    sp_cond_init(&t->heard);
     err = sp_op_queue_init(&t->others);
     if (err == SP_OK && !t->hmac) err = sp_fail(SP_E_UNSUPPORTED, "OpenSSL has no HMAC");
     if (err == SP_OK) err = start(t);

@@ -30,11 +30,16 @@ typedef struct sp_remote_tier_opts {
     size_t n_mac_key;
     int64_t ttl_s;      /* that copies are kept after they were put; 0: until the server drops them */
     int64_t timeout_us; /* I2 */
+    bool must;          /* the caller waits for the server and reports it (sp_remote_tier_await): no warnings */
 } sp_remote_tier_opts;
 
 /* sp_remote_tier_open -- does not wait for the server: what is there becomes known once it answers. Errors: SP_E_ARG
  * (the URL), SP_E_UNSUPPORTED, SP_E_NOMEM. */
 sp_err sp_remote_tier_open(const sp_remote_tier_opts *o, sp_tier **out) SP_MUST_CHECK;
+
+/* sp_remote_tier_await -- waits until the tier knows what the server has, us at most; no step takes longer than I2
+ * says. Errors: SP_E_IO and those of the server: it does not answer, or refuses. */
+sp_err sp_remote_tier_await(sp_tier *t, int64_t us) SP_MUST_CHECK;
 
 /* sp_remote_tier_news -- copies that others have put since the last call, one after another: `each` of the job of a
  * list. Cost: one look at a flag when there are none. Errors: those of each. */
