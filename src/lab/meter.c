@@ -1,13 +1,11 @@
-/* meter.c -- a meter, and the machine's peaks.
- *
- * The field is memory larger than the caches. The reading loops run over all of it; the weights, keys
- * and values of measured operations are stored in it in as many copies as fit (meter_ops.c). */
-#include "lab/meter_int.h"
+/* meter.c -- a meter, and the machine's peaks. Reading loops run over the field: memory larger than the caches. */
+#include "lab/meter.h"
 
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "compute/kernels.h"
 #include "compute/roofline.h"
 
 #define FIELD_BYTES ((size_t)256 << 20) /* several times the cache of a group of cores */
@@ -16,6 +14,12 @@
 #define PEAK_TURNS  100000 /* about a tenth of a millisecond: much longer than a barrier */
 #define PEAK_US     2000   /* of one run */
 
+struct sp_meter {
+    sp_team *team;
+    const sp_ops *ops;
+    uint8_t *field; /* [FIELD_BYTES] pages */
+};
+
 /* -- the field ------------------------------------------------------------------------------ */
 
 /* touch -- each thread writes its part, so that its pages are in memory near its core. */
@@ -23,22 +27,8 @@ static void touch(void *arg, int part, int n_parts)
 {
     sp_meter *m = arg;
     int64_t from, to;
-    sp_part((int64_t)m->field_bytes, (int64_t)FIELD_GRAIN, part, n_parts, &from, &to);
+    sp_part((int64_t)FIELD_BYTES, (int64_t)FIELD_GRAIN, part, n_parts, &from, &to);
     memset(m->field + from, 1, (size_t)(to - from));
-}
-
-sp_err sp_meter_field_grow(sp_meter *m, size_t n_bytes)
-{
-    if (n_bytes <= m->field_bytes) return SP_OK;
-    n_bytes = SP_ROUND_UP(n_bytes, FIELD_GRAIN);
-    uint8_t *field = sp_pages_alloc(n_bytes);
-    if (!field) return sp_fail_nomem(n_bytes, "memory to measure with");
-    sp_pages_free(m->field, m->field_bytes);
-    m->field = field;
-    m->field_bytes = n_bytes;
-    m->filled = (sp_meter_fill){0};
-    sp_team_run(m->team, touch, m);
-    return SP_OK;
 }
 
 sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out)
@@ -47,7 +37,9 @@ sp_err sp_meter_open(int n_threads, const char *cpu, sp_meter **out)
     if (!m) return sp_fail_nomem(sizeof *m, "a meter");
     sp_err err = sp_ops_select(cpu, &m->ops);
     if (err == SP_OK) err = sp_team_create(&m->team, n_threads);
-    if (err == SP_OK) err = sp_meter_field_grow(m, FIELD_BYTES);
+    if (err == SP_OK && !(m->field = sp_pages_alloc(FIELD_BYTES)))
+        err = sp_fail_nomem(FIELD_BYTES, "memory to measure with");
+    if (err == SP_OK) sp_team_run(m->team, touch, m);
     if (err == SP_OK)
         *out = m;
     else
@@ -59,7 +51,7 @@ void sp_meter_close(sp_meter *m)
 {
     if (!m) return;
     sp_team_destroy(m->team);
-    sp_pages_free(m->field, m->field_bytes);
+    sp_pages_free(m->field, FIELD_BYTES);
     sp_free(m);
 }
 
@@ -78,14 +70,14 @@ static void run_pass(void *arg, int part, int n_parts)
         p->loop->turns(PEAK_TURNS);
         return;
     }
-    sp_part((int64_t)p->m->field_bytes, 4096, part, n_parts, &from, &to);
+    sp_part((int64_t)FIELD_BYTES, 4096, part, n_parts, &from, &to);
     p->loop->read(p->m->field + from, (size_t)(to - from));
 }
 
 /* rate_of -- operations or bytes per second of all threads in one run of some milliseconds. */
 static double rate_of(sp_meter *m, const sp_roof_loop *loop)
 {
-    double amount = loop->kind == SP_ROOF_READ ? (double)m->field_bytes
+    double amount = loop->kind == SP_ROOF_READ ? (double)FIELD_BYTES
                                                : loop->ops * PEAK_TURNS * sp_team_size(m->team);
     pass p = {m, loop};
     int64_t start = sp_clock_us(), us = 0;
@@ -115,7 +107,7 @@ sp_peaks sp_meter_peaks(sp_meter *m)
                       .fp32_by = best[SP_ROOF_FP32].by,
                       .int8_by = best[SP_ROOF_INT8].by,
                       .read_by = best[SP_ROOF_READ].by,
-                      .read_bytes = m->field_bytes,
+                      .read_bytes = FIELD_BYTES,
                       .n_threads = sp_team_size(m->team),
                       .kernels = m->ops->name};
 }

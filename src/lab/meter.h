@@ -1,5 +1,4 @@
-/* meter.h -- times single operations of the kernel table, and measures what the machine can do at
- * most. The benches compare what they measure with these peaks. */
+/* meter.h -- measures what the machine can do at most: the benches compare what they measure with these peaks. */
 #ifndef SP_LAB_METER_H
 #define SP_LAB_METER_H
 
@@ -27,24 +26,5 @@ typedef struct sp_peaks {
 /* sp_meter_peaks -- one sample of some tenths of a second. Other work on the machine lowers it: take
  * the best of several. */
 sp_peaks sp_meter_peaks(sp_meter *m);
-
-typedef struct sp_meter_op {
-    const char *kind; /* "gemm": y [rows, n_out] = x [rows, n_in] W^T; "attend": attention of
-                         the last `rows` of n_keys tokens over all before them, one span */
-    const char *type; /* of weights; of keys and values */
-    int rows;
-    int n_out, n_in;                                /* gemm */
-    int n_heads, n_kv_heads, head, n_keys;          /* attend */
-} sp_meter_op;
-
-typedef struct sp_meter_sample {
-    double seconds;    /* of one run, the mean over some milliseconds */
-    double ops, bytes; /* of one run: operations; bytes of weights, or of keys and values */
-} sp_meter_sample;
-
-/* sp_meter_run -- one sample of an operation over random data. Weights, or keys and values, are read
- * from memory: each run uses another copy of them, and all copies together exceed the caches.
- * Errors: SP_E_ARG names the field, SP_E_LIMIT, SP_E_NOMEM. */
-sp_err sp_meter_run(sp_meter *m, const sp_meter_op *op, sp_meter_sample *out) SP_MUST_CHECK;
 
 #endif

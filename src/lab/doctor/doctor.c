@@ -90,10 +90,9 @@ int lab_doctor(int argc, char **argv)
         argc, argv,
         &(opt_usage){
             "doctor [-m MODEL] [options]",
-            "Says what this machine will do, and with -m what the model needs and how fast "
-            "it will\nbe, measured in a few seconds on its matrices without loading it "
-            "(a model that fits the caches\nof the CPU decodes faster). Give it the options "
-            "that ask or serve will have. The exit code\nis 1 when something will not work."},
+            "Says what this machine will do, and with -m what the model needs and how fast it will\nbe, "
+            "measured on some of its layers. Give it the options that ask or serve will have.\n"
+            "The exit code is 1 when something will not work."},
         tables);
     if (at < 0) return -1 - at;
     if (as_json) cli_fail_as_json();

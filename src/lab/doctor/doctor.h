@@ -1,7 +1,8 @@
 /* doctor.h -- `spolia doctor`: what this machine and a model will do.
  *
  *   machine.c   CPU, memory, system, other programs, the store's folder
- *   model.c     the model: whether it opens and fits, and the speed to expect
+ *   model.c     the model: whether it opens and fits
+ *   speed.c     the speed to expect of it
  *   doctor.c    the command: options, the findings as text or JSON
  */
 #ifndef SP_LAB_DOCTOR_H
