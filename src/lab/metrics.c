@@ -8,6 +8,7 @@
 
 #include "cli/alloc.h"
 #include "lab/logprob.h"
+#include "lab/numbers.h"
 
 /* -- normalised words ----------------------------------------------------------------------- */
 
@@ -196,15 +197,8 @@ int metric_best(const float *logits, int n)
     return best;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 double metric_median(double *v, int n)
 {
     if (n < 1) return NAN;
-    qsort(v, (size_t)n, sizeof *v, by_value);
-    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+    return lab_quantile(v, n, 0.5);
 }

@@ -24,34 +24,12 @@ typedef struct profile {
     int rounds;
 } profile;
 
-/* measure -- the time of one prefill in microseconds; 0 after an error message. */
-static double measure(profile *p, int cached, int fresh)
-{
-    bench_model *m = p->model;
-    sp_prompt *prompt =
-        bench_model_hold(m, 0, cached) ? bench_model_prompt(m, 0, cached, fresh) : NULL;
-    if (!prompt) return 0;
-    sp_reuse_opts reuse = bench_model_reuse(cached);
-    sp_request_opts o = {
-        .reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 1, .ignore_end = true};
-    sp_request *r = NULL;
-    sp_err err = sp_generate(m->ctx, prompt, &o, &r);
-    sp_prompt_destroy(prompt);
-    if (err != SP_OK) return cli_fail(err), 0;
-    const sp_result *res = sp_request_result(r);
-    bool whole = res->n_computed == fresh;
-    double us = res->ttft_us > 0 ? (double)res->ttft_us : 1;
-    sp_request_destroy(r);
-    if (whole) return us;
-    cli_fail_with("profile: the cached context was evicted; increase --kv-memory");
-    return 0;
-}
-
+/* least_of -- of the rounds, microseconds; 0 after an error message. */
 static double least_of(profile *p, int cached, int fresh)
 {
     double least = 0;
     for (int i = 0; i < p->rounds; i++) {
-        double us = measure(p, cached, fresh);
+        const double us = 1e6 * bench_model_prefill(p->model, cached, fresh);
         if (us <= 0) return 0;
         if (i == 0 || us < least) least = us;
     }

@@ -20,6 +20,7 @@
 #include "cli/model_options.h"
 #include "engine/sparse/sparse.h"
 #include "lab/eval/dataset.h"
+#include "lab/metrics.h"
 #include "lab/profile_decode.h"
 #include "serve/check/measure.h"
 
@@ -52,32 +53,6 @@ typedef struct profile {
 
 /* -- one answer ----------------------------------------------------------------------------- */
 
-static int best_of(const float *x, int n)
-{
-    int best = 0;
-    for (int i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
-
-static double log_sum(const float *x, int n)
-{
-    const double most = x[best_of(x, n)];
-    double sum = 0;
-    for (int i = 0; i < n; i++) sum += exp((double)x[i] - most);
-    return most + log(sum);
-}
-
-/* divergence -- KL(p | q) of the distributions of logits, nats. */
-static double divergence(const float *p, const float *q, int n)
-{
-    const double lp = log_sum(p, n), lq = log_sum(q, n);
-    double kl = 0;
-    for (int i = 0; i < n; i++)
-        kl += exp((double)p[i] - lp) * (((double)p[i] - lp) - ((double)q[i] - lq));
-    return kl > 0 ? kl : 0;
-}
-
 /* The first token of an answer comes from the prompt, which is never decoded sparsely. */
 static sp_err see(int position, const float *logits, int n_vocab, void *user)
 {
@@ -89,8 +64,8 @@ static sp_err see(int position, const float *logits, int n_vocab, void *user)
     if (!p->at) {
         memcpy(full, logits, row * sizeof *full);
     } else if (i > 0) {
-        p->at->kl += divergence(full, logits, n_vocab);
-        p->at->n_agreed += best_of(full, n_vocab) == best_of(logits, n_vocab);
+        p->at->kl += metric_kl(full, logits, n_vocab);
+        p->at->n_agreed += metric_best(full, n_vocab) == metric_best(logits, n_vocab);
         p->at->n_tokens++;
     }
     return SP_OK;

@@ -79,37 +79,3 @@ bool bench_policies_parse(const char *text, const model_options *m, bench_polici
     free(copy);
     return good;
 }
-
-/* -- numbers -------------------------------------------------------------------------------- */
-
-/* Source: Steele, Lea, Flood: Fast splittable pseudorandom number generators (SplitMix64). */
-uint64_t bench_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
-void bench_shuffle(int *v, int n, uint64_t *state)
-{
-    for (int i = n - 1; i > 0; i--) {
-        int k = (int)(bench_random(state) % (uint64_t)(i + 1)), held = v[i];
-        v[i] = v[k];
-        v[k] = held;
-    }
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double bench_quantile(double *v, int n, double q)
-{
-    qsort(v, (size_t)n, sizeof *v, ascending);
-    double at = q * (n - 1);
-    int i = (int)at;
-    return i + 1 < n ? v[i] + (at - i) * (v[i + 1] - v[i]) : v[i];
-}

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "cli/model_options.h"
+#include "lab/numbers.h"
 
 /* A subcommand gets argv[0] = its own name. */
 int bench_reuse(int argc, char **argv);
@@ -45,14 +46,5 @@ typedef struct bench_policies {
 
 /* bench_policies_parse -- the list of --policies, with --alpha and --focus added. False after an error message. */
 bool bench_policies_parse(const char *text, const model_options *m, bench_policies *out);
-
-/* -- numbers -------------------------------------------------------------------------------- */
-
-/* bench_random -- the next number of a stream; any seed will do. */
-uint64_t bench_random(uint64_t *state);
-void bench_shuffle(int *v, int n, uint64_t *state);
-
-/* bench_quantile -- of v[n], n > 0; sorts v. q = 0.5 is the median. */
-double bench_quantile(double *v, int n, double q);
 
 #endif

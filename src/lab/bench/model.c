@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/alloc.h"
 #include "cli/cli.h"
 
 #define BLOCK 16 /* tokens */
@@ -148,65 +149,13 @@ bench_work bench_model_step_work(const bench_model *m, int n_requests, double ke
 
 /* -- opening -------------------------------------------------------------------------------- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void sort_depths(bench_list *d)
 {
     int n = 0;
-    qsort(d->v, (size_t)d->n, sizeof *d->v, ascending);
+    lab_sort(d->v, (size_t)d->n);
     for (int i = 0; i < d->n; i++)
         if (n == 0 || d->v[i] > d->v[n - 1]) d->v[n++] = d->v[i];
     d->n = n;
-}
-
-/* warm_up -- a short prompt, which loads the file's pages and wakes the threads. */
-static bool warm_up(bench_model *m)
-{
-    sp_prompt *p = bench_model_prompt(m, 0, 0, BLOCK < m->info.n_ctx ? BLOCK : 1);
-    if (!p) return false;
-    sp_reuse_opts reuse = bench_model_reuse(0);
-    sp_request *r = NULL;
-    sp_err err = sp_generate(
-        m->ctx, p,
-        &(sp_request_opts){.reuse = &reuse, .sampling = sp_sampling_default(), .max_tokens = 1},
-        &r);
-    sp_prompt_destroy(p);
-    sp_request_destroy(r);
-    return err == SP_OK || (cli_fail(err), false);
-}
-
-bench_model *bench_models_open(bench_model_options *o, int n_threads, const char *cpu,
-                               int max_requests, bench_list *depths)
-{
-    int n = o->models.n;
-    bench_model *models = calloc((size_t)n, sizeof *models);
-    bool good = models || (cli_fail_with("out of memory"), false);
-    sort_depths(depths);
-    for (int i = 0; i < n && good; i++) {
-        bench_model *m = &models[i];
-        model_options mo = o->m;
-        mo.ctx.model = o->models.v[i];
-        mo.ctx.machine.n_threads = n_threads;
-        mo.ctx.machine.cpu = cpu;
-        mo.ctx.max_requests = max_requests;
-        *m = (bench_model){.path = mo.ctx.model, .depths = depths, .random = o->seed};
-        good = (m->ctx = model_options_open(&mo)) != NULL;
-        if (good) m->info = sp_context_describe(m->ctx);
-        good = good && count_weights(m) && warm_up(m);
-    }
-    if (good) return models;
-    bench_models_close(models, n);
-    return NULL;
-}
-
-void bench_models_close(bench_model *models, int n)
-{
-    for (int i = 0; models && i < n; i++) sp_context_close(models[i].ctx);
-    free(models);
 }
 
 /* -- room ----------------------------------------------------------------------------------- */
@@ -242,7 +191,7 @@ static sp_err add_random(const bench_model *m, sp_prompt *p, int n, uint64_t *st
 {
     int32_t *ids = malloc((size_t)n * sizeof *ids);
     if (!ids) return SP_E_NOMEM;
-    for (int i = 0; i < n; i++) ids[i] = (int32_t)(bench_random(state) % (uint64_t)m->info.n_vocab);
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)(lab_random(state) % (uint64_t)m->info.n_vocab);
     sp_err err = sp_prompt_tokens(p, ids, (size_t)n);
     free(ids);
     return err;
@@ -277,16 +226,83 @@ sp_reuse_opts bench_model_reuse(int depth)
     return (sp_reuse_opts){.policy = depth ? "prefix" : "off"};
 }
 
+/* run_prompt -- frees the prompt; NULL after an error message, also for no prompt. */
+static sp_request *run_prompt(bench_model *m, sp_prompt *p, int depth, int max_tokens)
+{
+    if (!p) return NULL;
+    const sp_reuse_opts reuse = bench_model_reuse(depth);
+    sp_request *r = NULL;
+    const sp_err err = sp_generate(m->ctx, p,
+                                   &(sp_request_opts){.reuse = &reuse,
+                                                      .sampling = sp_sampling_default(),
+                                                      .max_tokens = max_tokens,
+                                                      .ignore_end = true},
+                                   &r);
+    sp_prompt_destroy(p);
+    if (err != SP_OK) cli_fail(err);
+    return r;
+}
+
+static bool run_untimed(bench_model *m, sp_prompt *p, int depth, int max_tokens)
+{
+    sp_request *r = run_prompt(m, p, depth, max_tokens);
+    sp_request_destroy(r);
+    return r != NULL;
+}
+
+/* warm_up -- a short prompt, which loads the file's pages and wakes the threads. */
+static bool warm_up(bench_model *m)
+{
+    return run_untimed(m, bench_model_prompt(m, 0, 0, BLOCK < m->info.n_ctx ? BLOCK : 1), 0, 1);
+}
+
 bool bench_model_hold(bench_model *m, int request, int depth)
 {
-    if (!depth) return true;
-    sp_prompt *p = bench_model_prompt(m, request, depth, 0);
-    if (!p) return false;
-    sp_reuse_opts reuse = bench_model_reuse(depth);
-    sp_request *r = NULL;
-    sp_err err = sp_generate(
-        m->ctx, p, &(sp_request_opts){.reuse = &reuse, .sampling = sp_sampling_default()}, &r);
-    sp_prompt_destroy(p);
+    return !depth || run_untimed(m, bench_model_prompt(m, request, depth, 0), depth, 0);
+}
+
+double bench_model_prefill(bench_model *m, int depth, int fresh)
+{
+    if (!bench_model_hold(m, 0, depth)) return 0;
+    sp_request *r = run_prompt(m, bench_model_prompt(m, 0, depth, fresh), depth, 1);
+    if (!r) return 0;
+    const sp_result *res = sp_request_result(r);
+    const int computed = res->n_computed;
+    const double seconds = (double)(res->ttft_us > 0 ? res->ttft_us : 1) * 1e-6;
     sp_request_destroy(r);
-    return err == SP_OK || (cli_fail(err), false);
+    if (computed == fresh) return seconds;
+    cli_fail_with("%s: %d tokens were computed for a prompt of %d; increase --kv-memory", m->path, computed, fresh);
+    return 0;
+}
+
+/* -- opening and closing ----------------------------------------------------------------------- */
+
+bench_model *bench_models_open(bench_model_options *o, int n_threads, const char *cpu,
+                               int max_requests, bench_list *depths)
+{
+    int n = o->models.n;
+    bench_model *models = cli_alloc((size_t)n, sizeof *models);
+    bool good = true;
+    sort_depths(depths);
+    for (int i = 0; i < n && good; i++) {
+        bench_model *m = &models[i];
+        model_options mo = o->m;
+        mo.ctx.model = o->models.v[i];
+        mo.ctx.machine.n_threads = n_threads;
+        mo.ctx.machine.cpu = cpu;
+        mo.ctx.max_requests = max_requests;
+        *m = (bench_model){.path = mo.ctx.model, .depths = depths, .random = o->seed};
+        good = (m->ctx = model_options_open(&mo)) != NULL;
+        if (good) m->info = sp_context_describe(m->ctx);
+        good = good && count_weights(m) && warm_up(m);
+    }
+    if (good) return models;
+    bench_models_close(models, n);
+    return NULL;
+}
+
+void bench_models_close(bench_model *models, int n)
+{
+    for (int i = 0; models && i < n; i++) sp_context_close(models[i].ctx);
+    free(models);
 }

@@ -56,6 +56,10 @@ sp_prompt *bench_model_prompt(bench_model *m, int request, int depth, int fresh)
 /* bench_model_reuse -- the policy that reuses the context and nothing else. */
 sp_reuse_opts bench_model_reuse(int depth);
 
+/* bench_model_prefill -- seconds to the first token of a prompt of `fresh` tokens after a context, which is computed
+ * first, untimed, if it was evicted. 0 after an error message. */
+double bench_model_prefill(bench_model *m, int depth, int fresh);
+
 /* The least work of a prompt of `fresh` tokens after a context, and of a decode step of n_requests
  * that attend to `keys` keys each. */
 bench_work bench_model_prefill_work(const bench_model *m, int depth, int fresh);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/alloc.h"
 #include "lab/bench/bench.h"
 #include "cli/cli.h"
 
@@ -37,7 +38,7 @@ static bool take_word(bench_words *w, int32_t id)
 static void collect(bench_words *w, int n_vocab)
 {
     for (int i = 0; i < 16 * MAX_WORDS && w->n < MAX_WORDS; i++)
-        take_word(w, (int32_t)(bench_random(&w->random) % (uint64_t)n_vocab));
+        take_word(w, (int32_t)(lab_random(&w->random) % (uint64_t)n_vocab));
     if (w->n) return;
     for (char letter = 'a'; letter <= 'z'; letter++) w->v[w->n++][0] = letter;
 }
@@ -52,15 +53,11 @@ bench_words *bench_words_create(sp_context *c, uint64_t seed)
         sp_prompt_destroy(p);
         return NULL;
     }
-    bench_words *w = calloc(1, sizeof *w);
-    if (w) {
-        w->ctx = c;
-        w->random = seed;
-        w->n_head = sp_prompt_n_tokens(p);
-        collect(w, sp_context_describe(c).n_vocab);
-    } else {
-        cli_fail_with("out of memory");
-    }
+    bench_words *w = cli_alloc(1, sizeof *w);
+    w->ctx = c;
+    w->random = seed;
+    w->n_head = sp_prompt_n_tokens(p);
+    collect(w, sp_context_describe(c).n_vocab);
     sp_prompt_destroy(p);
     return w;
 }
@@ -101,7 +98,7 @@ static bool fill_up(bench_words *w, add_segment *add, int n_tokens, char *text, 
 {
     size_t n = strlen(text), end = n + FILL_BYTES - 2;
     for (int tries = 0; tries < 256 && *have < n_tokens && n < end; tries++) {
-        uint64_t drawn = bench_random(&w->random);
+        uint64_t drawn = lab_random(&w->random);
         const char fill[] = {drawn & 1 ? ' ' : (char)('a' + (drawn >> 40) % 26),
                              (char)('a' + (drawn >> 8) % 26), '\0'};
         memcpy(text + n, fill, sizeof fill);
@@ -149,18 +146,15 @@ static bool fit_words(const bench_words *w, add_segment *add, int n_tokens, char
 static char *text_of(bench_words *w, add_segment *add, int n_tokens)
 {
     size_t room = (size_t)n_tokens * (WORD_BYTES + 1) + FILL_BYTES, n = 0;
-    char *text = calloc(room, 1);
-    size_t *end = calloc((size_t)n_tokens + 1, sizeof *end);
-    bool good = text && end;
-    for (int k = 0; good && k < n_tokens; k++) { /* a word has at least one token */
-        const char *word = w->v[bench_random(&w->random) % (uint64_t)w->n];
+    char *text = cli_alloc(room, 1);
+    size_t *end = cli_alloc((size_t)n_tokens + 1, sizeof *end);
+    for (int k = 0; k < n_tokens; k++) { /* a word has at least one token */
+        const char *word = w->v[lab_random(&w->random) % (uint64_t)w->n];
         n += (size_t)snprintf(text + n, room - n, "%s%s", k ? " " : "", word);
         end[k + 1] = n;
     }
     int have = 0;
-    if (!good) cli_fail_with("out of memory");
-    good = good && fit_words(w, add, n_tokens, text, end, &have) &&
-           fill_up(w, add, n_tokens, text, &have);
+    const bool good = fit_words(w, add, n_tokens, text, end, &have) && fill_up(w, add, n_tokens, text, &have);
     free(end);
     if (good) return text;
     free(text);
@@ -179,8 +173,7 @@ char *bench_question_text(bench_words *w, int n_tokens)
 
 char **bench_chunk_texts(bench_words *w, int n, int n_tokens)
 {
-    char **texts = calloc((size_t)n, sizeof *texts);
-    if (!texts) return cli_fail_with("out of memory"), NULL;
+    char **texts = cli_alloc((size_t)n, sizeof *texts);
     for (int i = 0; i < n; i++)
         if (!(texts[i] = bench_chunk_text(w, n_tokens))) {
             bench_texts_free(texts, n);

@@ -21,9 +21,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/alloc.h"
 #include "lab/bench/reuse.h"
 #include "lab/bench/prompts.h"
@@ -130,8 +130,7 @@ static void arrange(const size *s, const reuse_cell *c, const texts *t, char **o
 /* ask -- one prompt of these texts. */
 static bool ask(bench *b, const size *s, const reuse_cell *c, const texts *t, reuse_row *out)
 {
-    char **chunks = calloc((size_t)s->n_chunks, sizeof *chunks);
-    if (!chunks) return cli_fail_with("out of memory"), false;
+    char **chunks = cli_alloc((size_t)s->n_chunks, sizeof *chunks);
     arrange(s, c, t, chunks);
     bench_prompt p = {.chunks = chunks, .n = s->n_chunks, .question = t->question};
     bool good = measure(b, &p, &c->reuse, out);
@@ -197,8 +196,8 @@ static bool run_round(bench *b, const size *s, int round)
 {
     int n = b->cells.n - 1, *sequence = cli_alloc((size_t)n + 1, sizeof *sequence);
     for (int i = 0; i < n; i++) sequence[i] = i;
-    bench_shuffle(sequence, n, &b->random);
-    bench_shuffle(s->perm, s->n_chunks, &b->random);
+    lab_shuffle(sequence, n, &b->random);
+    lab_shuffle(s->perm, s->n_chunks, &b->random);
     bool good = run_cells(b, s, round, sequence);
     if (good) reuse_derive(&b->cells, s->n_chunks, s->n_tokens, round);
     free(sequence);
@@ -248,8 +247,7 @@ static bool fits(const bench *b, const size *s)
 
 static bool make_size(bench *b, size *s)
 {
-    s->perm = calloc((size_t)s->n_chunks, sizeof *s->perm);
-    if (!s->perm) return cli_fail_with("out of memory"), false;
+    s->perm = cli_alloc((size_t)s->n_chunks, sizeof *s->perm);
     for (int i = 0; i < s->n_chunks; i++) s->perm[i] = i;
     for (int k = 0; k < N_SETS; k++) {
         if (!b->has_set[k]) continue;
@@ -259,17 +257,10 @@ static bool make_size(bench *b, size *s)
     return true;
 }
 
-static int64_t now_us(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
-}
-
 /* is_late -- whether the time limit has passed. */
 static bool is_late(bench *b)
 {
-    return b->ended |= b->end_us && now_us() > b->end_us;
+    return b->ended |= b->end_us && sp_clock_us() > b->end_us;
 }
 
 static bool run_rounds(bench *b, size *s, int from)
@@ -382,6 +373,6 @@ int bench_reuse(int argc, char **argv)
         !bench_names_parse("orders", arrangements, orders, &b.orders))
         return 2;
     if (resume && !csv) return cli_fail_with("bench reuse: --resume needs --csv"), 2;
-    if (minutes > 0) b.end_us = now_us() + (int64_t)minutes * 60000000;
+    if (minutes > 0) b.end_us = sp_clock_us() + (int64_t)minutes * 60000000;
     return run_bench(&b, csv, resume);
 }

@@ -71,7 +71,7 @@ static double median(const reuse_cells *c, const reuse_cell *cell, reuse_field f
     int n = 0;
     for (int i = 0; i < c->n_rounds; i++)
         if (cell->rows[i].v[f] > 0) known[n++] = cell->rows[i].v[f];
-    if (n) mid = bench_quantile(known, n, 0.5);
+    if (n) mid = lab_quantile(known, n, 0.5);
     free(known);
     return mid;
 }
@@ -88,25 +88,6 @@ static double mean(const reuse_cells *c, const reuse_cell *cell, reuse_field f)
 static const char header[] =
     "chunks,chunk_tokens,round,policy,order,recompute,prompt_tokens,question_tokens,reused_tokens,"
     "recomputed_tokens,ttft_us,plan_us,gain,bound\n";
-
-/* read_whole -- the file as a string; "" when it does not exist, NULL when it cannot be read. */
-static char *read_whole(const char *path)
-{
-    FILE *f = fopen(path, "r");
-    if (!f) return errno == ENOENT ? cli_copy("") : NULL;
-    size_t n = 0, cap = 0;
-    char *text = NULL;
-    for (int c; (c = getc(f)) != EOF;) {
-        text = cli_grow(text, n + 1, &cap, 1);
-        text[n++] = (char)c;
-    }
-    bool failed = ferror(f) != 0;
-    fclose(f);
-    if (failed) return free(text), NULL;
-    text = text ? text : cli_copy("");
-    text[n] = '\0';
-    return text;
-}
 
 /* is_ours -- the file is empty or begins with our header (or with a part of it, if it is shorter). */
 static bool is_ours(const char *text)
@@ -127,8 +108,9 @@ static FILE *open_end(const char *path, size_t n)
 
 bool reuse_csv_open(reuse_csv *csv, const char *path, bool resume)
 {
-    char *text = resume ? read_whole(path) : cli_copy("");
-    if (!text) return cli_fail_with("%s: %s", path, strerror(errno)), false;
+    size_t n_bytes;
+    char *text = resume && access(path, F_OK) == 0 ? cli_read_file(path, &n_bytes) : cli_copy("");
+    if (!text) return false;
     const char *end = strrchr(text, '\n'); /* an incomplete line is dropped */
     size_t n = end ? (size_t)(end + 1 - text) : 0;
     *csv = (reuse_csv){.text = text};

@@ -1,107 +1,54 @@
 #include "lab/bench/speed.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "lab/bench/bench.h"
+#include "cli/alloc.h"
 #include "cli/cli.h"
 
-#define MAX_ROWS     4096
+/* -- rows ----------------------------------------------------------------------------------- */
 
-/* -- options -------------------------------------------------------------------------------- */
-
-void speed_options_init(speed_options *o, int rounds)
+static const char *column(const speed_bench *b, int c)
 {
-    *o = (speed_options){.rounds = rounds};
-    snprintf(o->rounds_help, sizeof o->rounds_help, "runs of each setting, alternating (%d)",
-             rounds);
-    const opt table[] = {
-        {OPT_GROUP, "Measurement"},
-        {OPT_INT, "rounds", 0, "N", &o->rounds, o->rounds_help},
-        {OPT_INT, "threads", 't', "N", &o->n_threads, "threads (one for each core)"},
-        {OPT_STRING, "cpu", 0, "NAME", &o->cpu,
-         "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
-        {OPT_STRING, "csv", 0, "FILE", &o->csv, "write a line for each run"},
-        {0},
-    };
-    memcpy(o->table, table, sizeof table);
+    return c == 0 ? "model" : c == 1 ? b->kind->column : "depth";
 }
 
-bool speed_options_check(const speed_options *o)
+static const char *value(const speed_row *r, int c)
 {
-    if (o->rounds < 1 || o->rounds > 10000)
-        return cli_fail_with("--rounds: %d is not in 1..10000", o->rounds), false;
-    return true;
+    return c ? r->value[c] : r->model->path;
 }
 
-/* -- opening and closing -------------------------------------------------------------------- */
-
-static int n_columns(const speed_bench *b)
+static void skip(const speed_bench *b, const speed_row *r, const char *why)
 {
-    int n = 0;
-    while (n < SPEED_COLUMNS && b->columns[n]) n++;
-    return n;
-}
-
-static void write_head(const speed_bench *b)
-{
-    for (int c = 0; c < n_columns(b); c++) fprintf(b->csv, "%s,", b->columns[c]);
-    fputs("round,seconds,rate,unit,bound,bound_rate,share\n", b->csv);
-}
-
-bool speed_open(speed_bench *b)
-{
-    const speed_options *o = b->o;
-    if (o->csv && !(b->csv = fopen(o->csv, "w")))
-        return cli_fail_with("%s: cannot be written", o->csv), false;
-    if (b->csv) write_head(b);
-    return bench_machine_open(&b->machine, o->n_threads, o->cpu);
-}
-
-static void free_row(speed_row *r)
-{
-    for (int c = 0; c < SPEED_COLUMNS; c++) free(r->value[c]);
-    free(r->seconds);
-}
-
-int speed_close(speed_bench *b, bool good)
-{
-    if (b->csv && fclose(b->csv) != 0 && good)
-        good = (cli_fail_with("%s: cannot be written", b->o->csv), false);
-    for (int i = 0; i < b->n_rows; i++) free_row(&b->rows[i]);
-    free(b->rows);
-    bench_machine_close(&b->machine);
-    return good ? 0 : 1;
-}
-
-bool speed_add(speed_bench *b, const char *const *values, double units, const bench_work *work)
-{
-    if (b->n_rows == MAX_ROWS) return cli_fail_with("more than %d settings", MAX_ROWS), false;
-    speed_row *rows = realloc(b->rows, (size_t)(b->n_rows + 1) * sizeof *rows);
-    if (!rows) return cli_fail_with("out of memory"), false;
-    b->rows = rows;
-    speed_row *r = &rows[b->n_rows++];
-    *r = (speed_row){.units = units,
-                     .work = *work,
-                     .seconds = calloc((size_t)b->o->rounds, sizeof *r->seconds)};
-    bool good = r->seconds != NULL;
-    for (int c = 0; c < n_columns(b); c++) good &= (r->value[c] = strdup(values[c])) != NULL;
-    return good || (cli_fail_with("out of memory"), false);
-}
-
-void speed_skip(const speed_bench *b, const char *const *values, const char *why, ...)
-{
-    va_list args;
-    for (int c = 0; c < n_columns(b); c++)
-        printf("%s%s %s", c ? ", " : "", b->columns[c], values[c]);
-    fputs(": skipped, ", stdout);
-    va_start(args, why);
-    vprintf(why, args);
-    va_end(args);
-    putchar('\n');
+    for (int c = 0; c < SPEED_COLUMNS; c++) printf("%s%s %s", c ? ", " : "", column(b, c), value(r, c));
+    printf(": skipped, %s\n", why);
     fflush(stdout);
+}
+
+/* add -- a row, unless the model has no room for it. */
+static void add(speed_bench *b, bench_model *m, int depth, int size)
+{
+    char why[128];
+    speed_row r = {.model = m, .depth = depth, .size = size};
+    snprintf(r.value[1], sizeof r.value[1], "%d", size);
+    snprintf(r.value[2], sizeof r.value[2], "%d", depth);
+    const bench_load load = b->kind->load(b, depth, size);
+    if (!bench_model_fits(m, &load, why, sizeof why)) {
+        skip(b, &r, why);
+        return;
+    }
+    b->kind->prepare(b, &r);
+    r.seconds = cli_alloc((size_t)b->rounds, sizeof *r.seconds);
+    b->rows = cli_grow(b->rows, b->n_rows, &b->cap_rows, sizeof *b->rows);
+    b->rows[b->n_rows++] = r;
+}
+
+static void add_all(speed_bench *b)
+{
+    for (int d = 0; d < b->depths.n; d++)
+        for (int s = 0; s < b->sizes.n; s++)
+            for (int m = 0; m < b->mo.models.n; m++) add(b, &b->models[m], (int)b->depths.v[d], (int)b->sizes.v[s]);
 }
 
 /* -- rounds --------------------------------------------------------------------------------- */
@@ -124,32 +71,31 @@ static void write_field(FILE *to, const char *text)
 static void write_run(const speed_bench *b, const speed_row *r, int round)
 {
     const char *by;
-    double seconds = r->seconds[round], rate = r->units / seconds;
+    double seconds = r->seconds[round], rate = r->tokens / seconds;
     double bound = bench_machine_bound(&b->machine, &r->work, &by);
     if (!b->csv) return;
-    for (int c = 0; c < n_columns(b); c++) write_field(b->csv, r->value[c]);
-    fprintf(b->csv, "%d,%.9g,%.6g,%s,%s,%.6g,%.4g\n", round + 1, seconds, rate, b->unit, by,
-            r->units / bound, bound / seconds);
+    for (int c = 0; c < SPEED_COLUMNS; c++) write_field(b->csv, value(r, c));
+    fprintf(b->csv, "%d,%.9g,%.6g,tok/s,%s,%.6g,%.4g\n", round + 1, seconds, rate, by, r->tokens / bound,
+            bound / seconds);
     fflush(b->csv);
 }
 
-static void progress(const speed_bench *b, int round, int row)
+static void progress(const speed_bench *b, int round, size_t row)
 {
     if (!isatty(2)) return;
-    if (round < b->o->rounds)
-        fprintf(stderr, "\rround %d of %d, setting %d of %d ", round + 1, b->o->rounds, row + 1,
-                b->n_rows);
+    if (round < b->rounds)
+        fprintf(stderr, "\rround %d of %d, setting %zu of %zu ", round + 1, b->rounds, row + 1, b->n_rows);
     else
         fputs("\r\033[K", stderr);
 }
 
-static bool run_round(speed_bench *b, int round, speed_run *run, void *user)
+static bool run_round(speed_bench *b, int round)
 {
     bench_machine_probe(&b->machine);
-    for (int i = 0; i < b->n_rows; i++) {
+    for (size_t i = 0; i < b->n_rows; i++) {
         speed_row *r = &b->rows[i];
         progress(b, round, i);
-        if (!run(user, i, &r->seconds[round])) return false;
+        if (!b->kind->run(b, r, &r->seconds[round])) return false;
         write_run(b, r, round);
     }
     return true;
@@ -157,48 +103,114 @@ static bool run_round(speed_bench *b, int round, speed_run *run, void *user)
 
 /* -- the table ------------------------------------------------------------------------------ */
 
-static void print_row(const speed_bench *b, const speed_row *r, const int *width, double *scratch)
+static void print_row(const speed_bench *b, const speed_row *r, const int *width)
 {
     const char *by;
-    int rounds = b->o->rounds;
-    memcpy(scratch, r->seconds, (size_t)rounds * sizeof *scratch);
-    double median = bench_quantile(scratch, rounds, 0.5); /* sorts */
-    double bound = bench_machine_bound(&b->machine, &r->work, &by);
-    printf("%-*s", width[0], r->value[0]);
-    for (int c = 1; c < n_columns(b); c++) printf("  %*s", width[c], r->value[c]);
-    printf(" %10.4g %10.4g %5s %10.4g %6.1f %%", r->units / median, r->units / scratch[0], by,
-           r->units / bound, 100 * bound / median);
-    putchar('\n');
+    const double median = lab_quantile(r->seconds, b->rounds, 0.5); /* sorts */
+    const double bound = bench_machine_bound(&b->machine, &r->work, &by);
+    printf("%-*s", width[0], value(r, 0));
+    for (int c = 1; c < SPEED_COLUMNS; c++) printf("  %*s", width[c], value(r, c));
+    printf(" %10.4g %10.4g %5s %10.4g %6.1f %%\n", r->tokens / median, r->tokens / r->seconds[0], by,
+           r->tokens / bound, 100 * bound / median);
 }
 
-static void print_table(const speed_bench *b, double *scratch)
+static void print_table(const speed_bench *b)
 {
-    int width[SPEED_COLUMNS] = {0};
-    for (int c = 0; c < n_columns(b); c++) {
-        width[c] = (int)strlen(b->columns[c]);
-        for (int i = 0; i < b->n_rows; i++) {
-            int n = (int)strlen(b->rows[i].value[c]);
+    int width[SPEED_COLUMNS];
+    for (int c = 0; c < SPEED_COLUMNS; c++) {
+        width[c] = (int)strlen(column(b, c));
+        for (size_t i = 0; i < b->n_rows; i++) {
+            const int n = (int)strlen(value(&b->rows[i], c));
             if (n > width[c]) width[c] = n;
         }
     }
     bench_machine_print(&b->machine);
-    printf("%s, median and best of %d rounds, and the bound\n", b->unit, b->o->rounds);
-    printf("%-*s", width[0], b->columns[0]);
-    for (int c = 1; c < n_columns(b); c++) printf("  %*s", width[c], b->columns[c]);
+    printf("tok/s, median and best of %d rounds, and the bound\n%-*s", b->rounds, width[0], column(b, 0));
+    for (int c = 1; c < SPEED_COLUMNS; c++) printf("  %*s", width[c], column(b, c));
     printf(" %10s %10s %5s %10s %8s\n", "median", "best", "bound", "is", "reached");
-    for (int i = 0; i < b->n_rows; i++) print_row(b, &b->rows[i], width, scratch);
+    for (size_t i = 0; i < b->n_rows; i++) print_row(b, &b->rows[i], width);
     fflush(stdout);
 }
 
-bool speed_measure(speed_bench *b, speed_run *run, void *user)
+/* -- the command ---------------------------------------------------------------------------- */
+
+/* warn_of_caches -- a small model stays in the caches. */
+static void warn_of_caches(const speed_bench *b)
 {
+    const size_t larger = b->machine.best.read_bytes;
+    for (int i = 0; i < b->mo.models.n; i++)
+        if (b->models[i].weight_bytes < (double)larger / 2)
+            printf("%s: %.1f MB of weights may stay in the caches and exceed the bound of reading\n",
+                   b->models[i].path, b->models[i].weight_bytes / 1e6);
+}
+
+static bool open_csv(speed_bench *b)
+{
+    if (!b->csv_path) return true;
+    if (!(b->csv = fopen(b->csv_path, "w"))) return cli_fail_with("%s: cannot be written", b->csv_path), false;
+    fprintf(b->csv, "model,%s,depth,round,seconds,rate,unit,bound,bound_rate,share\n", b->kind->column);
+    return true;
+}
+
+static bool measure(speed_bench *b)
+{
+    int at_once = 1;
+    for (int i = 0; i < b->sizes.n && b->kind->at_once; i++)
+        if ((int)b->sizes.v[i] > at_once) at_once = (int)b->sizes.v[i];
+    b->models = bench_models_open(&b->mo, b->n_threads, b->cpu, at_once, &b->depths);
+    if (!b->models || !open_csv(b) || !bench_machine_open(&b->machine, b->n_threads, b->cpu)) return false;
+    if (b->kind->at_once) warn_of_caches(b);
+    add_all(b);
     if (!b->n_rows) return cli_fail_with("no setting can be measured"), false;
-    double *scratch = calloc((size_t)b->o->rounds, sizeof *scratch);
-    bool good = scratch || (cli_fail_with("out of memory"), false);
-    for (int round = 0; round < b->o->rounds && good; round++)
-        good = run_round(b, round, run, user);
-    progress(b, b->o->rounds, 0);
-    if (good) print_table(b, scratch);
-    free(scratch);
+    bool good = true;
+    for (int round = 0; round < b->rounds && good; round++) good = run_round(b, round);
+    progress(b, b->rounds, 0);
+    if (good) print_table(b);
     return good;
+}
+
+static int run(speed_bench *b)
+{
+    bool good = measure(b);
+    if (b->csv && fclose(b->csv) != 0 && good) good = (cli_fail_with("%s: cannot be written", b->csv_path), false);
+    for (size_t i = 0; i < b->n_rows; i++) free(b->rows[i].seconds);
+    free(b->rows);
+    bench_machine_close(&b->machine);
+    bench_models_close(b->models, b->mo.models.n);
+    return good ? 0 : 1;
+}
+
+int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int argc, char **argv)
+{
+    const char *sizes = kind->sizes, *depths = kind->depths;
+    b->kind = kind;
+    b->rounds = 3;
+    bench_model_options_init(&b->mo);
+    const opt lists[] = {
+        {OPT_STRING, kind->sizes_option, 0, "LIST", &sizes, kind->sizes_help},
+        {OPT_STRING, "depths", 0, "LIST", &depths, kind->depths_help},
+        {0},
+    };
+    const opt shared[] = {
+        {OPT_GROUP, "Measurement"},
+        {OPT_INT, "rounds", 0, "N", &b->rounds, "runs of each setting, alternating (3)"},
+        {OPT_INT, "threads", 't', "N", &b->n_threads, "threads (one for each core)"},
+        {OPT_STRING, "cpu", 0, "NAME", &b->cpu, "kernels: ref, avx2, avxvnni, avx512, vnni (the best for this CPU)"},
+        {OPT_STRING, "csv", 0, "FILE", &b->csv_path, "write a line for each run"},
+        {0},
+    };
+    static const opt none[] = {{0}};
+    const opt *const tables[] = {lists, own ? own : none, b->mo.table, shared, NULL};
+    const int at = opt_parse(argc, argv, &(opt_usage){kind->usage, kind->help}, tables);
+    if (at < 0) return -1 - at;
+    if (at != argc) return cli_fail_with("bench %s: unexpected argument \"%s\"", kind->name, argv[at]), 2;
+    if (own && (b->predict < 1 || b->predict > 1 << 20))
+        return cli_fail_with("--predict: %d is not in 1..%d", b->predict, 1 << 20), 2;
+    if (b->rounds < 1 || b->rounds > 10000)
+        return cli_fail_with("--rounds: %d is not in 1..10000", b->rounds), 2;
+    if (!bench_model_options_check(&b->mo) ||
+        !bench_list_parse(kind->sizes_option, sizes, 1, kind->most, true, &b->sizes) ||
+        !bench_list_parse("depths", depths, 0, 1 << 20, true, &b->depths))
+        return 2;
+    return run(b);
 }

@@ -1,5 +1,5 @@
-/* speed.h -- what `spolia bench prefill` and `decode` share: settings as rows of a
- * table, measured in rounds that alternate with the machine's peaks.
+/* speed.h -- `spolia bench prefill` and `decode`: models, depths and sizes as rows of a table, measured in rounds that
+ * alternate with the machine's peaks.
  *
  *   round 1   probe   row 1   row 2   ...        each run is a line of the CSV
  *   round 2   probe   row 1   row 2   ...
@@ -11,56 +11,51 @@
 #include <stdio.h>
 
 #include "lab/bench/machine.h"
-#include "cli/options.h"
+#include "lab/bench/model.h"
 
-#define SPEED_COLUMNS 6
-
-typedef struct speed_options {
-    int rounds, n_threads;
-    const char *cpu, *csv;
-    char rounds_help[64];
-    opt table[10];
-} speed_options;
-
-void speed_options_init(speed_options *o, int rounds);
-/* speed_options_check -- false after an error message. */
-bool speed_options_check(const speed_options *o);
+enum { SPEED_COLUMNS = 3 /* model, size, depth */ };
 
 /* One setting. */
 typedef struct speed_row {
-    char *value[SPEED_COLUMNS];
-    double units;    /* work of one run: tokens, GFLOP */
+    bench_model *model;
+    int depth, size; /* size: tokens of a prompt, or requests at a time */
+    char value[SPEED_COLUMNS][32];
+    double tokens;   /* of one run */
     bench_work work; /* of one run */
     double *seconds; /* [rounds] */
 } speed_row;
 
-typedef struct speed_bench {
-    const speed_options *o;
-    const char *unit;                   /* of a rate: "tok/s" */
-    const char *columns[SPEED_COLUMNS]; /* names in the table and the CSV; NULL after the last */
+typedef struct speed_bench speed_bench;
+
+/* What differs between the two. */
+typedef struct speed_kind {
+    const char *name, *usage, *help;
+    const char *column;                  /* of the size */
+    const char *sizes, *depths;          /* defaults, also in the help */
+    const char *sizes_option, *sizes_help, *depths_help;
+    int most;                            /* largest size */
+    bool at_once;                        /* the size counts requests */
+    bench_load (*load)(const speed_bench *b, int depth, int size);
+    /* prepare -- fills tokens and work of a row. */
+    void (*prepare)(const speed_bench *b, speed_row *r);
+    /* run -- false after an error message. */
+    bool (*run)(speed_bench *b, const speed_row *r, double *seconds);
+} speed_kind;
+
+struct speed_bench {
+    const speed_kind *kind;
+    bench_model_options mo;
+    int rounds, n_threads, predict;
+    const char *cpu, *csv_path;
+    bench_list sizes, depths;
     bench_machine machine;
+    bench_model *models;
     FILE *csv; /* or NULL */
     speed_row *rows;
-    int n_rows;
-} speed_bench;
+    size_t n_rows, cap_rows;
+};
 
-/* speed_open -- probes the machine, opens the CSV file. False after an error message.
- * Pre: o, unit and columns are set. */
-bool speed_open(speed_bench *b);
-/* speed_add -- one more row; values in the order of the columns. */
-bool speed_add(speed_bench *b, const char *const *values, double units, const bench_work *work);
-
-/* speed_skip -- prints why a setting is not measured. */
-void speed_skip(const speed_bench *b, const char *const *values, const char *why, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* One run of row `index`; false after an error message. */
-typedef bool speed_run(void *user, int index, double *seconds);
-
-/* speed_measure -- all rounds, then the table. False after an error message, also without rows. */
-bool speed_measure(speed_bench *b, speed_run *run, void *user);
-
-/* speed_close -- returns the exit code of the command. */
-int speed_close(speed_bench *b, bool good);
+/* speed_bench_run -- the command. own: more options of its kind, or NULL. Returns the exit code. */
+int speed_bench_run(speed_bench *b, const speed_kind *kind, const opt *own, int argc, char **argv);
 
 #endif

@@ -6,23 +6,15 @@
 #include <string.h>
 
 #include "cli/alloc.h"
+#include "lab/numbers.h"
 
 #define RESAMPLES 2000
 #define TAIL      (RESAMPLES / 40) /* 2.5 % */
 
-/* pick -- splitmix64; one of n. */
+/* pick -- one of n. */
 static size_t pick(uint64_t *state, size_t n)
 {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return (size_t)((z ^ (z >> 31)) % n);
-}
-
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    return (size_t)(lab_random(state) % n);
 }
 
 eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_settings, int setting)
@@ -40,7 +32,7 @@ eval_interval eval_kept_interval(const eval_row *rows, int n_questions, int n_se
         }
         if (off > 0) kept[n_kept++] = f1 / off;
     }
-    qsort(kept, (size_t)n_kept, sizeof *kept, by_value);
+    lab_sort(kept, (size_t)n_kept);
     eval_interval range = {NAN, NAN};
     if (n_kept > 2 * TAIL) range = (eval_interval){kept[TAIL], kept[n_kept - 1 - TAIL]};
     free(kept);
@@ -74,7 +66,7 @@ eval_interval eval_more_interval(const eval_row *rows, size_t n_questions, const
         mean[k] = sum / (double)n;
     }
     if (n >= FEW) {
-        qsort(mean, RESAMPLES, sizeof *mean, by_value);
+        lab_sort(mean, RESAMPLES);
         range = (eval_interval){mean[TAIL], mean[RESAMPLES - 1 - TAIL]};
     }
     free(mean);

@@ -13,6 +13,7 @@
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/numbers.h"
 #include "lab/sim/sim.h"
 
 enum { RECENT = 64, MOST_TOKENS = 8192 };
@@ -25,17 +26,9 @@ typedef struct maker {
     uint64_t random;
 } maker;
 
-static uint64_t next_random(maker *m) /* splitmix64 */
-{
-    uint64_t z = m->random += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static double unit(maker *m)
 {
-    return ((double)(next_random(m) >> 11) + 0.5) * 0x1p-53;
+    return ((double)(lab_random(&m->random) >> 11) + 0.5) * 0x1p-53;
 }
 
 static int32_t below(maker *m, int32_t n)

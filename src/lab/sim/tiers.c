@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "cli/alloc.h"
 #include "cli/cli.h"
+#include "lab/numbers.h"
 #include "lab/sim/sim.h"
 
 /* size_of -- "64G": a number and K, M, G or T of 1,024; negative: none. Sets *end. */
@@ -95,12 +96,6 @@ static void count_request(sums *s, int64_t r)
     s->cold += seconds_to_compute(s, 0, cached + fresh);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void add_up(sums *s, sim_planned *out)
 {
     int64_t n = s->t->n_requests;
@@ -109,7 +104,7 @@ static void add_up(sums *s, sim_planned *out)
         out->all_hits += out->hit_rate[k];
     }
     for (int64_t r = 0; r < n; r++) out->ttft += s->ttft[r] / (double)n;
-    qsort(s->ttft, (size_t)n, sizeof *s->ttft, by_value);
+    lab_sort(s->ttft, (size_t)n);
     out->ttft_p99 = s->ttft[(n - 1) * 99 / 100];
     out->ttft_cold = s->cold / (double)n;
     out->n_refused = s->n_refused;
