@@ -71,6 +71,21 @@ sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec)
     return NULL;
 }
 
+const sp_copy *sp_by_content_plain(const sp_ledger *l, const sp_segment *segs, int i)
+{
+    for (const sp_copy *c = sp_by_content_first(l, &segs[i].id); c; c = c->next_by_id) {
+        bool fits = c->state == SP_COPY_READY && c->facts.kind == SP_COPY_PLAIN && c->facts.exact && !c->base &&
+                    c->facts.n_before == i && sp_copy_says(c, &segs[i]);
+        int32_t end = 0;
+        for (int k = 0; fits && k < i; k++) {
+            fits = sp_digest_eq(&c->facts.before[k], &segs[k].id);
+            end += segs[k].n;
+        }
+        if (fits && c->facts.at == end) return c;
+    }
+    return NULL;
+}
+
 sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not )
 {
     sp_copy *best = NULL;
@@ -101,6 +116,21 @@ static bool may_serve(const sp_copy *c, const sp_content_query *q, sp_copy_kind 
            (c->state == SP_COPY_LOADING ? sp_copy_says(c, q->seg) : sp_copy_loadable(c));
 }
 
+/* is_closer -- in a better state, or FREE in a higher tier. */
+static bool is_closer(const sp_copy *a, const sp_copy *b)
+{
+    if (a->state != b->state || a->state != SP_COPY_FREE) return a->state > b->state;
+    return (a->places & -a->places) < (b->places & -b->places);
+}
+
+/* best_path -- the path copy that is the better plain copy: the head, then the chunk. */
+static sp_copy *best_path(const sp_ledger *l, const sp_content_query *q, sp_copy *plain)
+{
+    sp_copy *c = q->no_path || q->heavy ? NULL : sp_by_path_after(l, q->head, q->n_head, q->seg);
+    bool may = c && (c->state == SP_COPY_READY || (!q->ready_only && sp_by_path_can_serve(c, false)));
+    return may && (!plain || is_closer(c, plain)) ? c : plain;
+}
+
 static sp_copy *best_copy(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind)
 {
     bool loadable = !q->ready_only;
@@ -112,7 +142,7 @@ static sp_copy *best_copy(const sp_ledger *l, const sp_content_query *q, sp_copy
             if (!best || c->state > best->state) best = c;
         }
     }
-    return best;
+    return kind == SP_COPY_PLAIN ? best_path(l, q, best) : best;
 }
 
 static void count_lookup(sp_ledger *l, const sp_content_query *q, bool found)

@@ -18,11 +18,13 @@ typedef struct sp_content_query {
     int n_head;
     bool ready_only; /* leave out copies that would have to be loaded */
     bool heavy;      /* leave out copies that do not know `heavy` */
+    bool no_path;    /* leave out path copies: see sp_by_content_find */
 } sp_content_query;
 
 /* sp_by_content_find -- the whole copy of a chunk after this head, or NULL: SP_COPY_PLAIN, computed
- * after the head alone; SP_COPY_FUSED, the newest. READY before LOADING before FREE. Pinned, and
- * used if READY. */
+ * after the head alone, which is also what a path copy that directly follows the head is: the alternative
+ * path; SP_COPY_FUSED, the newest. READY before LOADING before FREE, plain before path. Pinned, and
+ * used if READY. Source: FusionRAG section 4.1 (F5). */
 const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
                                   int64_t now);
 /* sp_by_content_peek -- the READY copy that sp_by_content_find would return, or NULL. Pins, uses and

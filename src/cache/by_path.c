@@ -88,6 +88,13 @@ const sp_copy *sp_by_path_at(const sp_ledger *l, const sp_digest *ids, int n)
     return at;
 }
 
+sp_copy *sp_by_path_after(const sp_ledger *l, const sp_digest *head, int n, const sp_segment *seg)
+{
+    const sp_copy *parent = sp_by_path_at(l, head, n);
+    sp_copy *c = seg->kind == SP_SEG_CHUNK && (parent || n == 0) ? sp_by_path_child(l, parent, seg) : NULL;
+    return c && c->facts.exact && c->first == 0 ? c : NULL;
+}
+
 static int32_t common_blocks(const sp_copy *c, const sp_segment *seg)
 {
     int32_t limit = SP_MIN(c->n, seg->n) / SP_BLOCK_TOKENS, b = 0;
@@ -97,8 +104,7 @@ static int32_t common_blocks(const sp_copy *c, const sp_segment *seg)
     return b;
 }
 
-/* can_serve -- it has its blocks, or may get them. */
-static bool can_serve(const sp_copy *c, bool ready_only)
+bool sp_by_path_can_serve(const sp_copy *c, bool ready_only)
 {
     return c->state == SP_COPY_READY ||
            (!ready_only && (c->state == SP_COPY_LOADING || sp_copy_loadable(c)));
@@ -114,7 +120,7 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     sp_copy *c = sp_chains_first(&l->path_by_start, hash_start(parent, seg->tenant, seg->tokens));
     for (; c; c = c->next_by_start) {
         bool follows = c->parent == parent && (parent || c->tenant == seg->tenant) && c->first == 0;
-        int32_t b = follows && can_serve(c, ready_only) ? common_blocks(c, seg) : 0;
+        int32_t b = follows && sp_by_path_can_serve(c, ready_only) ? common_blocks(c, seg) : 0;
         if (b > best_blocks) {
             best_blocks = b;
             best = c;
@@ -124,7 +130,18 @@ static sp_copy *find_partial(const sp_ledger *l, const sp_copy *parent, const sp
     return best;
 }
 
-/* find_whole -- the copy of all of segment i, whose ancestors are looked up in `found`. */
+/* find_plain -- the plain copy of a chunk that directly follows the head, where no path copy is READY; or NULL. */
+static const sp_copy *find_plain(const sp_ledger *l, const sp_segment *segs, int i, const sp_copy *path,
+                                 const sp_copy *parent)
+{
+    bool is_list = segs[i].kind == SP_SEG_CHUNK && !segs[i].parent && !segs[i].place && !segs[i].origin;
+    if (!is_list || (path && path->state != SP_COPY_FREE)) return NULL;
+    if (parent && (parent->facts.kind != SP_COPY_PATH || parent->state != SP_COPY_READY)) return NULL;
+    return sp_by_content_plain(l, segs, i);
+}
+
+/* find_whole -- the copy of all of segment i, whose ancestors are looked up in `found`. A plain copy is found
+ * where it equals the path copy. */
 static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int i,
                                  const sp_copy *const *found)
 {
@@ -132,7 +149,9 @@ static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int
     int parent = sp_segment_parent(segs, i);
     if (segs[i].parent == SP_PARENT_ALL || (parent >= 0 && !found[parent])) return NULL;
     const sp_copy *c = sp_by_path_child(l, parent < 0 ? NULL : found[parent], &segs[i]);
-    if (c && !can_serve(c, q->ready_only)) return NULL;
+    const sp_copy *plain = find_plain(l, segs, i, c, parent < 0 ? NULL : found[parent]);
+    if (plain) return plain;
+    if (c && !sp_by_path_can_serve(c, q->ready_only)) return NULL;
     if (segs[i].origin) return c;
     return c && segs[i].place && segs[i].place - 1 != c->facts.at ? NULL : c;
 }
@@ -162,6 +181,21 @@ void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, con
     for (int i = 0; i < n_segs; i++) out[i] = find_whole(l, &q, i, out);
 }
 
+/* name_by_path -- a plain copy gets a second name, as the path copy that it equals: a path copy with the same blocks.
+ * Without memory it is not found. */
+static const sp_copy *name_by_path(sp_ledger *l, const sp_copy *plain, const sp_segment *seg, const sp_copy *parent,
+                                   int64_t now)
+{
+    const sp_copy *path = NULL;
+    sp_copy_spec spec = {.seg = seg, .facts = plain->facts, .parent = parent, .blocks = plain->blocks};
+    spec.facts.kind = SP_COPY_PATH;
+    spec.facts.before = NULL;
+    spec.facts.n_before = spec.facts.n_head = 0;
+    spec.facts.stats = (sp_copy_stats){0};
+    spec.facts.heavy = NULL;
+    return sp_ledger_add(l, &spec, now, &path) == SP_OK ? path : NULL;
+}
+
 sp_path_match sp_by_path_match(sp_ledger *l, const sp_path_query *q, int64_t now,
                                const sp_copy **out)
 {
@@ -170,6 +204,8 @@ sp_path_match sp_by_path_match(sp_ledger *l, const sp_path_query *q, int64_t now
     for (int i = 0; i < q->n_segs; i++) {
         l->stats.tokens_looked_up += q->segs[i].n;
         out[i] = find_whole(l, q, i, out);
+        if (out[i] && out[i]->facts.kind != SP_COPY_PATH)
+            out[i] = name_by_path(l, out[i], &q->segs[i], i ? out[i - 1] : NULL, now);
         whole &= out[i] != NULL;
         m.n += whole;
         if (!out[i]) continue;

@@ -4,7 +4,7 @@
  * They differ in what they were computed after, in where their bytes are, and in how they are found:
  *
  *   kind     computed after                        found by
- *   path     its whole path of segments; exact     path       (cache/by_path.h)
+ *   path     its whole path of segments; exact     path       (cache/by_path.h); as a plain copy after a head
  *   plain    the head (system prompt) alone        content    (cache/by_content.h)
  *   fused    the head and similar chunks           content
  *   placed   what preceded it in some prompt       content

@@ -248,11 +248,29 @@ void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
 
 /* -- making room ---------------------------------------------------------------------------- */
 
+static bool is_kept(const sp_copy *c)
+{
+    return c && (c->state == SP_COPY_READY || c->places & SP_AT_HOST);
+}
+
+/* is_known_otherwise -- a copy of another name serves where this one does: a path copy that directly follows the
+ * head, and a plain copy (by_content.h). Then one of them goes to the host. */
+static bool is_known_otherwise(const sp_ledger *l, const sp_copy *c)
+{
+    const sp_segment seg = {.kind = SP_SEG_CHUNK, .tokens = c->tokens, .n = c->n, .id = c->facts.id};
+    if (c->base || sp_copy_is_measured(&c->facts) || c->facts.heavy) return false;
+    if (c->facts.kind == SP_COPY_PLAIN)
+        return is_kept(sp_by_path_after(l, c->facts.before, c->facts.n_before, &seg));
+    const sp_copy *o = c->facts.kind == SP_COPY_PATH && !c->first_child ? sp_by_content_first(l, &seg.id) : NULL;
+    while (o && (o->state != SP_COPY_READY || o->base || o->blocks[0] != c->blocks[0])) o = o->next_by_id;
+    return o != NULL;
+}
+
 static bool evict(sp_ledger *l, sp_copy *c)
 {
     if (!c) return false;
     assert(sp_copy_evictable(c)); /* I3 */
-    if (l->keeps && l->tiers.leaving && sp_ledger_tiers_may_have(c)) {
+    if (l->keeps && l->tiers.leaving && sp_ledger_tiers_may_have(c) && !is_known_otherwise(l, c)) {
         c->n_pins++;
         l->tiers.leaving(l->tiers.user, c);
         c->n_pins--;

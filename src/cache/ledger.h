@@ -20,7 +20,8 @@
  *  I2  what is found by path is exact, or a node that moves (kv/segment.h), whose id says so:
  *      sp_ledger_add refuses any other under a path.
  *  I3  a copy that is pinned or has children keeps its blocks.
- *  I4  n_blocks, the blocks of all copies, each counted once, is at most max_blocks.
+ *  I4  n_blocks, the blocks of all copies, each counted once, is at most max_blocks. A plain copy that is
+ *      read by path has a path copy with the same blocks (by_path.c).
  *  I5  at most max_placed copies are placed; the one of least worth makes room.
  *  I6  a FREE copy has a place below the device, or is pinned, or its descendants are; at most
  *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered; of paths the ends go first.

@@ -69,14 +69,22 @@ sp_err sp_ledger_new_copy(sp_ledger *l, sp_copy_kind kind, sp_copy **out)
     return SP_OK;
 }
 
+/* n_new_blocks -- of a copy all of whose blocks other copies have: none. */
+static int32_t n_new_blocks(const sp_ledger *l, const sp_copy_spec *spec)
+{
+    const uint32_t *blocks = spec->base ? spec->patch_blocks : spec->blocks;
+    const int32_t n = sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n);
+    for (int32_t i = 0; i < n; i++)
+        if (l->n_holders[blocks[i]] == 0) return n;
+    return 0;
+}
+
 /* make_room_for -- makes room without dropping what the new copy continues or patches. */
 static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
 {
     if (spec->parent) sp_ledger_pin(l, spec->parent);
     if (spec->base) sp_ledger_pin(l, spec->base);
-    bool fits = sp_ledger_make_room(
-        l, sp_blocks_for(spec->base ? spec->n_patch : spec->first + spec->seg->n),
-        spec->facts.kind);
+    bool fits = sp_ledger_make_room(l, n_new_blocks(l, spec), spec->facts.kind);
     if (spec->parent) sp_ledger_unpin(l, spec->parent);
     if (spec->base) sp_ledger_unpin(l, spec->base);
     return fits;

@@ -97,6 +97,10 @@ void sp_by_path_fini(sp_ledger *l);
 sp_err sp_by_path_reserve(sp_ledger *l) SP_MUST_CHECK;
 void sp_by_path_add(sp_ledger *l, sp_copy *c);
 void sp_by_path_drop(sp_ledger *l, sp_copy *c);
+/* sp_by_path_after -- the exact copy, in any state, of a chunk that directly follows a head [n], or NULL. */
+sp_copy *sp_by_path_after(const sp_ledger *l, const sp_digest *head, int n, const sp_segment *seg);
+/* sp_by_path_can_serve -- it has its blocks, or may get them. */
+bool sp_by_path_can_serve(const sp_copy *c, bool ready_only);
 /* sp_by_path_child -- the copy of `seg` that continues `parent` (NULL: begins a path), or NULL. */
 sp_copy *sp_by_path_child(const sp_ledger *l, const sp_copy *parent, const sp_segment *seg);
 
@@ -111,6 +115,9 @@ void sp_by_content_drop(sp_ledger *l, sp_copy *c);
 sp_copy *sp_by_content_first(const sp_ledger *l, const sp_digest *id);
 /* sp_by_content_same -- the READY copy that an equal spec made, or NULL. */
 sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec);
+/* sp_by_content_plain -- the READY plain copy that equals, bit for bit, segment i computed after all segments before
+ * it; or NULL. */
+const sp_copy *sp_by_content_plain(const sp_ledger *l, const sp_segment *segs, int i);
 /* sp_by_content_named -- a plain or fused copy of this name other than `not`; READY and LOADING
  * before FREE; or NULL. */
 sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not );

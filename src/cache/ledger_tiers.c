@@ -253,7 +253,7 @@ static sp_err loaded_contents(const sp_copy *c, const sp_copy_facts *loaded, sp_
     const sp_segment seg = {.tokens = c->tokens, .n = c->n, .id = c->facts.id, .tenant = c->tenant};
     sp_copy_spec spec = {.seg = &seg, .facts = *loaded, .blocks = c->blocks};
     spec.facts.kind = c->facts.kind;
-    spec.facts.exact = c->facts.kind == SP_COPY_PLAIN;
+    spec.facts.exact = c->facts.kind == SP_COPY_PLAIN && loaded->exact;
     return sp_copy_fill(out, &spec);
 }
 

@@ -16,8 +16,7 @@
 
 bool sp_reuse_is_chunk(const sp_reuse_input *in, int i)
 {
-    const sp_copy *c = in->found[i].copy;
-    return c && c->facts.kind != SP_COPY_PATH;
+    return in->segs[i].kind == SP_SEG_CHUNK && in->found[i].copy && !in->found[i].exact;
 }
 
 int32_t sp_reuse_n_chunk_tokens(const sp_reuse_input *in)

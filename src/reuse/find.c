@@ -59,7 +59,8 @@ sp_content_query sp_reuse_query(const sp_finder *f, int i)
     return (sp_content_query){.seg = &f->in->segs[i],
                               .head = f->in->ids,
                               .n_head = f->in->n_head,
-                              .ready_only = f->ready_only};
+                              .ready_only = f->ready_only,
+                              .no_path = f->in->warm};
 }
 
 sp_err sp_reuse_find_chunks(const sp_finder *f)

@@ -129,7 +129,9 @@ static sp_err new_copy(host_tier *h, const sp_tier_op *op, host_copy **out)
         err = sp_fail_nomem(head + n_layers * (kept_of(h, r) + r->facts.note_bytes),
                             "a copy in the host tier");
     if (err == SP_OK) err = fill_layers(h, op, c, sums);
-    if (err == SP_OK) err = sp_record_write(r, sums, c->head);
+    sp_record kept = *r;
+    if (c && c->packed) kept.facts.exact = false;
+    if (err == SP_OK) err = sp_record_write(&kept, sums, c->head);
     if (err == SP_OK) err = sp_record_read(c->head, head, &c->record);
     sp_free(sums);
     if (err == SP_OK)

@@ -1,6 +1,8 @@
 /* test_alternative.c -- the alternative path: an exact prefix where one is known, copies of chunks
- * behind it (FusionRAG section 4.1). */
+ * after it; one copy of a chunk for both (FusionRAG section 4.1, F5). */
 #include "support/check.h"
+
+#include <string.h>
 
 #include "serve/request/context.h"
 
@@ -59,8 +61,140 @@ static void an_exact_prefix_comes_before_copies(void **state)
     }
 }
 
+/* -- one copy a chunk ------------------------------------------------------------------------ */
+
+static sp_context *open_context(void)
+{
+    sp_context *c = NULL;
+    assert_ok(sp_context_open(&(sp_context_opts){.model = MODEL, .machine.n_threads = 1}, &c));
+    return c;
+}
+
+static int64_t n_blocks(const sp_context *c)
+{
+    return sp_ledger_stats_of(c->ledger).n_blocks;
+}
+
+static void same_answer(const sp_request *a, const sp_request *b)
+{
+    const sp_result *x = sp_request_result(a), *y = sp_request_result(b);
+    assert_int_equal(x->n_generated, y->n_generated);
+    assert_memory_equal(x->tokens, y->tokens, (size_t)x->n_generated * sizeof *x->tokens);
+}
+
+/* chunks_reused -- "10": the first chunk was reused as a whole, the second was not. */
+static void chunks_reused(const sp_request *r, const char *wanted)
+{
+    const sp_result *x = sp_request_result(r);
+    for (int i = 0; wanted[i]; i++)
+        assert_int_equal(x->segments[1 + i].n_reused, wanted[i] == '1' ? x->segments[1 + i].n_tokens : 0);
+}
+
+/* Figure 10: queries 1 and 2 cache [S, b] and [S, a, b] by path; query 3 has [S, b, a] and computes no chunk. */
+static void a_path_copy_after_the_head_serves_anywhere(void **state)
+{
+    const sp_reuse_opts prefix = {.policy = "prefix"}, full = {.policy = "full"};
+    sp_context *c = open_context(), *cold = open_context();
+    sp_request *one = ask(c, "1", &prefix, 1), *two = ask(c, "01", &prefix, 1);
+    const int64_t before = n_blocks(c);
+    sp_request *three = ask(c, "10", &full, 8), *alone = ask(cold, "10", &full, 8);
+    chunks_reused(three, "11");
+    assert_int_equal(n_blocks(c), before); /* nothing was stored twice; its question has no path */
+    same_answer(three, alone);
+    chunks_reused(alone, "00");
+    sp_request_destroy(one);
+    sp_request_destroy(two);
+    sp_request_destroy(three);
+    sp_request_destroy(alone);
+    sp_context_close(c);
+    sp_context_close(cold);
+}
+
+/* A path copy that does not follow the head saw another chunk: it serves nowhere else. */
+static void a_path_copy_after_a_chunk_serves_its_path_alone(void **state)
+{
+    const sp_reuse_opts prefix = {.policy = "prefix"}, full = {.policy = "full"};
+    sp_context *c = open_context();
+    sp_request *two = ask(c, "01", &prefix, 1), *three = ask(c, "10", &full, 1);
+    chunks_reused(three, "01");
+    sp_request_destroy(two);
+    sp_request_destroy(three);
+    sp_context_close(c);
+}
+
+static void a_plain_copy_after_the_head_begins_a_path(void **state)
+{
+    const sp_reuse_opts prefix = {.policy = "prefix"}, full = {.policy = "full"}, off = {.policy = "off"};
+    sp_context *c = open_context(), *cold = open_context();
+    sp_request *fill = ask(c, "10", &full, 0);
+    const int64_t before = n_blocks(c);
+    sp_request *known = ask(c, "02", &prefix, 8), *again = ask(c, "02", &prefix, 8);
+    sp_request *alone = ask(cold, "02", &off, 8);
+    chunks_reused(known, "10"); /* chunk 0, although it was the second chunk of the first prompt */
+    same_answer(known, alone);
+    chunks_reused(again, "11"); /* what was computed after it is found by path */
+    same_answer(again, alone);
+    const sp_result *x = sp_request_result(known);
+    int64_t fresh = 0;
+    for (int i = 2; i < 4; i++) fresh += sp_blocks_for(x->segments[i].n_tokens);
+    assert_int_equal(n_blocks(c), before + fresh); /* chunk 2 and the question, not chunk 0 */
+    sp_request_destroy(fill);
+    sp_request_destroy(known);
+    sp_request_destroy(again);
+    sp_request_destroy(alone);
+    sp_context_close(c);
+    sp_context_close(cold);
+}
+
+/* In its own place it is exact: inplace recomputes nothing there, and its share elsewhere. */
+static void a_path_copy_is_recomputed_only_where_it_moved(void **state)
+{
+    const sp_reuse_opts prefix = {.policy = "prefix"}, inplace = {.policy = "inplace", .recompute = 0.5f};
+    sp_context *c = open_context();
+    sp_request *known = ask(c, "0", &prefix, 1), *other = ask(c, "1", &prefix, 1);
+    sp_request *same = ask(c, "02", &inplace, 1), *moved = ask(c, "10", &inplace, 1);
+    chunks_reused(same, "10");
+    assert_int_equal(sp_request_result(same)->n_recomputed, 0);
+    const sp_result *x = sp_request_result(moved);
+    assert_int_equal(x->segments[1].n_recomputed, 0);
+    assert_int_equal(x->segments[2].n_recomputed, (x->segments[2].n_tokens + 1) / 2);
+    sp_request_destroy(known);
+    sp_request_destroy(other);
+    sp_request_destroy(same);
+    sp_request_destroy(moved);
+    sp_context_close(c);
+}
+
+/* Both names of a copy leave and come back from the host tier once. */
+static void two_names_take_one_place_on_the_host(void **state)
+{
+    const sp_reuse_opts prefix = {.policy = "prefix"}, full = {.policy = "full"};
+    sp_context *c = NULL;
+    assert_ok(sp_context_open(
+        &(sp_context_opts){.model = MODEL, .machine.n_threads = 1, .tiers.host_bytes = 1 << 24}, &c));
+    sp_request_destroy(ask(c, "0", &full, 0));
+    sp_request_destroy(ask(c, "0", &prefix, 1));
+    sp_ledger_free_up(c->ledger, sp_kv_pool_n_blocks(c->pool));
+    int n = 0;
+    for (const sp_copy *copy = NULL; (copy = sp_ledger_next(c->ledger, copy));)
+        n += copy->facts.kind == SP_COPY_PLAIN || (copy->facts.kind == SP_COPY_PATH && copy->parent &&
+                                                   !copy->parent->parent);
+    assert_int_equal(n, 1);
+    sp_request *back = ask(c, "10", &full, 1);
+    assert_string_equal(sp_request_result(back)->segments[2].from, "host");
+    sp_request_destroy(back);
+    sp_context_close(c);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_exact_prefix_comes_before_copies)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exact_prefix_comes_before_copies),
+        cmocka_unit_test(a_path_copy_after_the_head_serves_anywhere),
+        cmocka_unit_test(a_path_copy_after_a_chunk_serves_its_path_alone),
+        cmocka_unit_test(a_plain_copy_after_the_head_begins_a_path),
+        cmocka_unit_test(a_path_copy_is_recomputed_only_where_it_moved),
+        cmocka_unit_test(two_names_take_one_place_on_the_host),
+    };
     return cmocka_run_group_tests_name("serve/alternative", tests, NULL, NULL);
 }
