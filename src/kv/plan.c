@@ -297,3 +297,13 @@ sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t s
     s->n++; /* its block is held from here on, whatever follows */
     return sp_plan_add_todo(p, next);
 }
+
+int32_t sp_plan_shrink(sp_plan *p, int span, int32_t n)
+{
+    sp_span *s = &p->spans[span];
+    assert(p->bound && s->first == 0 && p->slots[span].n_known <= n && n <= s->n);
+    const int32_t from = sp_blocks_for(n), released = sp_blocks_for(s->n) - from;
+    sp_kv_release(p->pool, p->slots[span].blocks + from, released);
+    s->n = n;
+    return released;
+}

@@ -195,5 +195,8 @@ void sp_plan_seal_done(sp_plan *p, int from, int upto);
  * todo. Takes a block when the last is full. Errors: SP_E_NOKV, SP_E_LIMIT when the room is used
  * up. */
 sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t see) SP_MUST_CHECK;
+/* sp_plan_shrink -- takes back all but the first n tokens of a span that sp_plan_grow has made longer, once they are
+ * computed. Returns how many blocks it has released. */
+int32_t sp_plan_shrink(sp_plan *p, int span, int32_t n);
 
 #endif

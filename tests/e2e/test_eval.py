@@ -132,7 +132,11 @@ def test_answers_and_likelihood_in_one_run(small, index, tmp_path):
     likely = evaluate(index, tmp_path / "nll", *options, "--measure", "likelihood", questions=questions)
     assert [r["nll"] for r in both] == [r["nll"] for r in likely] and all(r["nll"] for r in both)
     plain = evaluate(index, tmp_path / "plain", *options, questions=questions)
-    assert [(r["answer"], r["kl_all"], r["nll"]) for r in plain] == [(r["answer"], r["kl_all"], "") for r in both]
+    assert [r["kl_all"] for r in both] == [r["kl_all"] for r in likely]
+    scores = ["answer", "em", "f1", "n_answer", "n_reused"]
+    assert [[r[k] for k in scores] for r in plain] == [[r[k] for k in scores] for r in both]
+    cold = evaluate(index, tmp_path / "cold", *options, "--measure", "both", "--cold", questions=questions)
+    assert all(r["nll"] and r["f1"] and r["answer"] for r in cold)
     refuse("eval", "-m", MODEL, "--questions", questions, "--index", index, "--measure", "luck", code=2,
            naming=["--measure"])
 
@@ -199,6 +203,32 @@ def test_parameters_of_a_policy_are_settings(index, tmp_path):
     command = ("eval", "-m", MODEL, "-i", index, "-q", tmp_path / "none")
     refuse(*command, "--policies", "random:seed=x", naming=["--policies", "seed=x", "seed (0 to"], code=2)
     refuse(*command, "--policies", "full,fusion:alpha=1", naming=["fusion", "alpha=1", "none"], code=2)
+
+
+def test_a_policy_may_have_a_share_of_its_own(index, tmp_path):
+    rows = evaluate(index, tmp_path / "own", "-p", "full,fusion,inplace@0,fusion+fused@0.5,inplace@0.25", "-r", "0.15",
+                    "--limit", "1", "-n", "1")
+    assert [(r["policy"], r["recompute"]) for r in rows] == [
+        ("off", "0"), ("full", "0"), ("fusion", "0.15"), ("inplace", "0"), ("fusion+fused", "0.5"), ("inplace", "0.25")]
+    for bad in ("full@0.1", "fusion@2", "fusion@", "fusion@x", "craft:alpha=1@0.5"):
+        refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "-p", bad, naming=["--policies", bad.split("@")[1]], code=2)
+
+
+def test_solved_examples_precede_the_documents(index, tmp_path):
+    """They make the short answers of the set likelier, and are none of the questions that are asked."""
+    asked = with_answers(tmp_path / "asked.jsonl", [q["answers"][0] for q in QUESTIONS[:6]])
+    examples = tmp_path / "examples.jsonl"
+    examples.write_text("".join(json.dumps(q) + "\n" for q in QUESTIONS[6:10]))
+    options = ["-p", "off", "--measure", "likelihood"]
+    none = evaluate(index, tmp_path / "none", *options, questions=asked)
+    some = evaluate(index, tmp_path / "some", *options, "--shots", "3", "--shots-from", examples, questions=asked)
+    assert all(int(a["n_prompt"]) + 20 < int(b["n_prompt"]) for a, b in zip(none, some))
+    assert all(a["n_chunk"] == b["n_chunk"] and a["nll"] != b["nll"] for a, b in zip(none, some))
+    command = ["eval", "-m", MODEL, "-q", asked, "-i", index]
+    refuse(*command, "--shots", "1", naming=["--shots-from"], code=2)
+    refuse(*command, "--shots", "-1", naming=["--shots"], code=2)
+    refuse(*command, "--shots", "5", "--shots-from", examples, naming=["examples.jsonl", "4 questions", "5"])
+    refuse(*command, "--shots", "2", "--shots-from", FILE, naming=["questions.jsonl", "line 1", "asked.jsonl"])
 
 
 def test_fused_copies_are_others_than_plain_ones(index, tmp_path):

@@ -9,6 +9,7 @@
 
 #include "lab/eval/calibrate.h"
 #include "lab/eval/passages.h"
+#include "lab/eval/shots.h"
 #include "lab/lab.h"
 
 #define FEWEST   20 /* questions, without --force */
@@ -54,7 +55,8 @@ static bool measure(calibrating *c)
                                                  .questions = &c->in.questions,
                                                  .n_questions = c->in.n_questions,
                                                  .settings = &c->settings,
-                                                 .system = c->o.system,
+                                                 .system = c->in.system,
+                                                 .cue = c->o.n_shots ? EVAL_CUE : "",
                                                  .stop = &c->o.stop,
                                                  .max_tokens = c->o.max_tokens,
                                                  .similar = c->o.similar,

@@ -9,6 +9,7 @@
 #include "lab/lab.h"
 #include "lab/eval/options.h"
 #include "lab/eval/report.h"
+#include "lab/eval/shots.h"
 
 #define RATIOS "0.05,0.15,0.3,0.5"
 
@@ -25,7 +26,8 @@ static const char about[] =
     "reuses earlier questions only, and KL of later tokens and KV deviation are not measured.\n\n"
     "--measure likelihood feeds the reference answer to every setting instead of letting it answer: its\n"
     "negative log-likelihood a token (NLL, with the paired difference to off and its 95 % interval), and\n"
-    "the share of full reuse's loss that a setting recovers. It is one run a setting, also with --cold.\n\n"
+    "the share of full reuse's loss that a setting recovers. both: the same, and then the setting's own answer\n"
+    "from the end of the prompt. Either is one run a setting, also with --cold; KL is along the reference answer.\n\n"
     "PREFIX.csv has a row for each question and setting; an interrupted run continues with the\n"
     "same command. At the end, PREFIX.summary.csv is written. bench/plot.py draws both files.";
 
@@ -82,7 +84,7 @@ static json_t *describe(const evaluation *v)
     set_text(s, "order", o->docs.order);
     set_number(s, "seed", (double)o->docs.seed);
     set_number(s, "max-tokens", o->max_tokens);
-    set_text(s, "system", o->system);
+    set_text(s, "system", v->in.system);
     for (int i = 0; i < o->stop.n; i++) {
         char key[24];
         snprintf(key, sizeof key, "stop %d", i + 1);
@@ -131,7 +133,8 @@ static bool ask_all(const evaluation *v, eval_csv *csv)
                                                  .questions = &v->in.questions,
                                                  .n_questions = n,
                                                  .settings = &v->settings,
-                                                 .system = v->o.system,
+                                                 .system = v->in.system,
+                                                 .cue = v->o.n_shots ? EVAL_CUE : "",
                                                  .stop = &v->o.stop,
                                                  .max_tokens = v->o.max_tokens,
                                                  .similar = v->o.similar,
@@ -208,7 +211,7 @@ static bool parse_measure(const char *text, eval_measure *out)
 int lab_eval(int argc, char **argv)
 {
     evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS};
-    char help[384];
+    char help[512];
     model_options_init(&v.m);
     model_options_compares(&v.m);
     eval_options_init(&v.o);
@@ -218,7 +221,7 @@ int lab_eval(int argc, char **argv)
          "shares of chunk tokens to recompute (" RATIOS ")", .common = true},
         {OPT_STRING, "alphas", 0, "LIST", &v.alphas, "values of craft's alpha, instead of --ratios"},
         {OPT_STRING, "measure", 0, "WHAT", &v.measure,
-         "answers; likelihood: of the reference answer, one run a setting; or both (answers)"},
+         "answers; likelihood: of the reference answer; or both, in one run a setting (answers)"},
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
         {OPT_FLAG, "from-host", 0, NULL, &v.from_host,
          "load prepared copies from --host-memory, as --host-kv keeps them"},
@@ -228,7 +231,8 @@ int lab_eval(int argc, char **argv)
         {0},
     };
     snprintf(help, sizeof help,
-             "policies, from %s (all); NAME+fused, of %s: with fused copies; NAME:key=value: with parameters",
+             "policies, from %s (all); NAME+fused, of %s: with fused copies; NAME:key=value: with parameters; "
+             "NAME@SHARE: recomputes this share instead of --ratios",
              cli_policy_names(CLI_ALL), cli_policy_names(CLI_ANYWHERE));
     const opt *const tables[] = {own, v.o.table, v.m.table, NULL};
     int at = opt_parse(argc, argv,

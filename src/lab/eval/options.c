@@ -2,11 +2,13 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "lab/eval/shots.h"
 
 #define REDRAW_S 0.1 /* on a terminal */
 #define LINE_S   30.0
@@ -42,6 +44,9 @@ void eval_options_init(eval_options *o)
         {OPT_INT, "max-tokens", 'n', "N", &o->max_tokens, "most tokens of an answer (32)"},
         {OPT_LIST, "stop", 0, "TEXT", &o->stop, "end an answer before this text; may be repeated"},
         {OPT_STRING, "system", 0, "TEXT", &o->system, "system text of the prompts"},
+        {OPT_INT, "shots", 0, "N", &o->n_shots,
+         "solved examples in the system text, the first of --shots-from (0)"},
+        {OPT_STRING, "shots-from", 0, "FILE", &o->shots_from, "questions for --shots; none of those asked"},
         {OPT_STRING, "kind-field", 0, "NAME", &o->kind_field,
          "field that groups the questions (kind)"},
         {OPT_INT, "fuse", 0, "N", &o->n_fuse,
@@ -71,6 +76,8 @@ static const char *wrong_usage(const eval_options *o, const model_options *m)
     if (!is_one_of(o->similar, "bm25", "neighbour")) return "--similar must be bm25 or neighbour";
     if (o->limit < 0) return "--limit is negative";
     if (o->max_tokens < 1) return "--max-tokens is less than 1";
+    if (o->n_shots < 0) return "--shots is negative";
+    if (o->n_shots > 0 && !o->shots_from) return "--shots needs --shots-from";
     if (o->n_fuse < 1) return "--fuse is less than 1";
     const sp_reuse_opts *r = &m->ctx.reuse;
     if (m->reuse || !isnan(r->recompute) || !isnan(m->alpha) || r->unfused)
@@ -89,7 +96,8 @@ int eval_input_open(const char *command, const eval_options *o, const model_opti
     if (!eval_questions_read(o->questions, o->kind_field, &in.questions)) return 1;
     in.n_questions = in.questions.n;
     if (o->limit && o->limit < in.n_questions) in.n_questions = o->limit;
-    bool good = eval_docs_open(&o->docs, &in.docs);
+    in.system = eval_shots_add(o->system, o->shots_from, o->n_shots, &in.questions);
+    bool good = in.system && eval_docs_open(&o->docs, &in.docs);
     for (int i = 0; i < settings->n && good; i++) {
         model_options_policy(m, settings->v[i].spec); /* --focus */
         if (strstr(settings->v[i].name, "+fused") && !in.docs.index &&
@@ -110,6 +118,7 @@ void eval_input_close(eval_input *in)
 {
     eval_questions_drop(&in->questions);
     eval_docs_close(&in->docs);
+    free(in->system);
 }
 
 /* -- progress ------------------------------------------------------------------------------- */

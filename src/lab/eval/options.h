@@ -9,9 +9,10 @@ typedef struct eval_options {
     eval_docs_opts docs;
     opt_list stop;
     const char *similar;
-    int limit, max_tokens, n_fuse;
+    const char *shots_from;
+    int limit, max_tokens, n_fuse, n_shots;
     bool quiet;
-    opt table[20];
+    opt table[22];
 } eval_options;
 
 void eval_options_init(eval_options *o);
@@ -21,6 +22,7 @@ typedef struct eval_input {
     eval_questions questions;
     int n_questions; /* at most --limit */
     eval_docs docs;
+    char *system; /* with --shots */
 } eval_input;
 
 /* eval_input_open -- checks the options, reads the questions, opens the documents, and applies the

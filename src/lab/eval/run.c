@@ -102,7 +102,9 @@ static sp_prompt *make_prompt(const eval_run *e, sp_context *c, const asked *a)
     sp_prompt *p = NULL;
     sp_err err = begin_prompt(c, e->o.system, &p);
     if (err == SP_OK) err = add_chunks(p, &a->chunks, 0, a->chunks.n, 1);
-    if (err == SP_OK) err = sp_prompt_question(p, a->q->text);
+    char *question = cli_join(a->q->text, e->o.cue);
+    if (err == SP_OK) err = sp_prompt_question(p, question);
+    free(question);
     if (good(err)) return p;
     sp_prompt_destroy(p);
     return NULL;
@@ -281,6 +283,11 @@ static sp_request *forced(const eval_run *e, lane *l, const eval_setting *s, con
     sp_request_opts o = {
         .reuse = &s->reuse, .sampling = sp_sampling_default(), .max_tokens = along->n_forced};
     sp_measure m = *along;
+    if (m.rewinds) {
+        if (e->o.max_tokens > o.max_tokens) o.max_tokens = e->o.max_tokens;
+        o.stop = e->o.stop->v;
+        o.n_stop = e->o.stop->n;
+    }
     m.on_logits = keep_logits;
     m.user = t;
     t->n = 0;
@@ -313,7 +320,8 @@ static sp_request *forced_along_reference(const eval_run *e, lane *l, const eval
                                           trace *t)
 {
     sp_prompt *p = make_prompt(e, l->ctx, a);
-    const sp_measure along = {.forced = a->reference, .n_forced = (int)a->n_reference};
+    const sp_measure along = {
+        .forced = a->reference, .n_forced = (int)a->n_reference, .rewinds = e->o.measure == EVAL_BOTH};
     sp_request *r = p && prepare(e, l, s, a, p) ? forced(e, l, s, p, &along, t) : NULL;
     sp_prompt_destroy(p);
     return r;
@@ -386,7 +394,8 @@ static bool run_likelihood(eval_run *e, lane *l, const eval_setting *s, const as
     if (!r) return false;
     const sp_result *res = sp_request_result(r);
     fill_row(a, s, res, (double)(off ? off : res)->ttft_us, row);
-    row->number[ROW_EM] = row->number[ROW_F1] = row->number[ROW_ROUGE] = NAN; /* it is not its own answer */
+    if (e->o.measure == EVAL_LIKELIHOOD)
+        row->number[ROW_EM] = row->number[ROW_F1] = row->number[ROW_ROUGE] = NAN; /* it is not its own answer */
     row->number[ROW_NLL] = nll(a, t);
     if (off) compare_logits(e, row);
     if (off)
@@ -394,16 +403,6 @@ static bool run_likelihood(eval_run *e, lane *l, const eval_setting *s, const as
     else
         l->reference = r;
     return true;
-}
-
-/* add_nll -- of the reference answer, after the answer itself. */
-static bool add_nll(eval_run *e, lane *l, const eval_setting *s, const asked *a, eval_row *row)
-{
-    if (e->o.measure != EVAL_BOTH || e->o.cold) return true;
-    sp_request *r = forced_along_reference(e, l, s, a, &e->other);
-    if (r) row->number[ROW_NLL] = nll(a, &e->other);
-    sp_request_destroy(r);
-    return r != NULL;
 }
 
 /* run_setting -- one row; `off` is the result that it is compared with. */
@@ -430,7 +429,7 @@ static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked
     }
     sp_request_destroy(r);
     sp_prompt_destroy(p);
-    return done && add_nll(e, l, s, a, row);
+    return done;
 }
 
 /* refer -- off's KV in a lane of its own, to compare with. */
@@ -460,7 +459,7 @@ static bool run_off(eval_run *e, const asked *a, eval_row *row)
     if (e->o.scores_only) return true;
     row->number[ROW_KL_FIRST] = row->number[ROW_KL_ALL] = 0;
     row->number[ROW_AGREES] = 1;
-    return (!l->compares_kv || compare_kv(e, l, l->reference, row)) && add_nll(e, l, s, a, row);
+    return !l->compares_kv || compare_kv(e, l, l->reference, row);
 }
 
 static void drop_asked(asked *a)
@@ -493,7 +492,7 @@ bool eval_run_question(eval_run *e, int i, eval_row *rows)
 {
     asked a;
     if (!find_chunks(e, i, &a)) return false;
-    const bool likelihood = e->o.measure == EVAL_LIKELIHOOD;
+    const bool likelihood = e->o.measure != EVAL_ANSWERS;
     const eval_setting *v = e->o.settings->v;
     bool done = likelihood ? run_likelihood(e, &e->lanes[0], &v[0], &a, NULL, &rows[0]) : run_off(e, &a, &rows[0]);
     for (int l = 1; l < e->n_lanes && done; l++)
@@ -564,7 +563,7 @@ static int assign_lanes(eval_run *e)
         else if (habits & EVAL_TRACES)
             l = traces < 0 ? (traces = n++) : traces;
         e->lane_of[s] = l;
-        e->lanes[l].compares_kv = !e->o.cold && !e->o.scores_only && e->o.measure != EVAL_LIKELIHOOD &&
+        e->lanes[l].compares_kv = !e->o.cold && !e->o.scores_only && e->o.measure == EVAL_ANSWERS &&
                                   !(habits & EVAL_STREAM);
     }
     return n;

@@ -14,7 +14,7 @@ typedef enum eval_measure {
     EVAL_ANSWERS,    /* the answer, and its divergence from off's */
     EVAL_LIKELIHOOD, /* the reference answer, teacher-forced: NLL, and divergence from off along it. One run, so
                         it is valid in a cold lane, too */
-    EVAL_BOTH,       /* answers, and then the NLL of the reference answer */
+    EVAL_BOTH,       /* the same run, and the setting's own answer from the end of the prompt */
 } eval_measure;
 
 typedef struct eval_run_opts {
@@ -24,6 +24,7 @@ typedef struct eval_run_opts {
     int n_questions; /* only the first n are asked */
     const eval_settings *settings;
     const char *system;
+    const char *cue; /* follows the question; "" if nothing does */
     const opt_list *stop;
     int max_tokens;
     const char *similar; /* "bm25", "neighbour" */

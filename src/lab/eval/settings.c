@@ -33,9 +33,9 @@ static bool add(eval_settings *all, eval_setting s)
     return true;
 }
 
-/* add_values -- one setting for each number of the list: shares, or values of the parameter. */
-static bool add_values(eval_settings *all, eval_setting s, const char *list,
-                       const sp_reuse_param *param)
+/* add_values -- one setting for each number of the option's list: shares, or values of the parameter. */
+static bool add_values(eval_settings *all, eval_setting s, const char *list, const sp_reuse_param *param,
+                       const char *option)
 {
     for (const char *p = list;; p++) {
         eval_setting one = s;
@@ -45,7 +45,7 @@ static bool add_values(eval_settings *all, eval_setting s, const char *list,
         if (errno || end == p || (*end && *end != ',') || !(v >= 0) ||
             v > (param ? (float)param->most : 1)) {
             cli_fail_with("%s: \"%s\" is not a list of numbers%s, with commas between them",
-                          param ? "--alphas" : "--ratios", list, param ? "" : " from 0 to 1");
+                          option, list, param ? "" : " from 0 to 1");
             return false;
         }
         if (param) {
@@ -59,9 +59,13 @@ static bool add_values(eval_settings *all, eval_setting s, const char *list,
     }
 }
 
-static bool add_policy(eval_settings *all, const char *name, const char *ratios, const char *alphas)
+/* add_policy -- item: "NAME[+fused][:key=value,...][@SHARE]"; cut at the '@', whose share replaces the ratios. */
+static bool add_policy(eval_settings *all, char *item, const char *ratios, const char *alphas)
 {
     eval_setting s = {{0}};
+    const char *name = item;
+    char *share = strrchr(item, '@');
+    if (share) *share++ = '\0';
     if (!cli_policy_read("--policies", name, s.spec)) return false;
     bool fused;
     const cli_policy *p = cli_policy_find(name, &fused);
@@ -70,15 +74,23 @@ static bool add_policy(eval_settings *all, const char *name, const char *ratios,
     s.habits = habits_of(p);
     s.amount = cli_policy_amount(s.spec);
     snprintf(s.name, sizeof s.name, "%s", name);
+    if (share && (!p->recomputes || s.amount > 0)) {
+        cli_fail_with("--policies: \"%s@%s\": %s", name, share,
+                      p->recomputes ? "its parameter replaces the share" : "this policy recomputes no share");
+        return false;
+    }
+    if (share) return add_values(all, s, share, NULL, "--policies");
     if (!p->recomputes || s.amount > 0) return add(all, s);
-    return alphas && param ? add_values(all, s, alphas, param) : add_values(all, s, ratios, NULL);
+    return alphas && param ? add_values(all, s, alphas, param, "--alphas")
+                           : add_values(all, s, ratios, NULL, "--ratios");
 }
 
 bool eval_settings_make(const char *policies, const char *ratios, const char *alphas,
                         eval_settings *out)
 {
     *out = (eval_settings){0};
-    if (!add_policy(out, "off", ratios, alphas)) return false;
+    char off[] = "off";
+    if (!add_policy(out, off, ratios, alphas)) return false;
     char *copy = strdup(policies), *rest = copy;
     bool good = copy != NULL;
     for (char *s = cli_policy_next(&rest); s && good; s = cli_policy_next(&rest))

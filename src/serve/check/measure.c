@@ -17,6 +17,16 @@ static sp_err check(const sp_context *c, const sp_measure *m)
     return SP_OK;
 }
 
+/* check_rewind -- what a rewound request may not have: state of steps that are taken back. */
+static sp_err check_rewind(const sp_request *r)
+{
+    const int n = r->measure.n_forced, room = r->answer.max_tokens;
+    if (n < 1 || n > room) return sp_fail(SP_E_ARG, "rewinds: %d forced tokens, and room for %d", n, room);
+    if (r->answer.sparse || r->ctx->offload || r->o.grammar)
+        return sp_fail(SP_E_ARG, "rewinds: not with sparse decoding, contexts in a file, or a grammar");
+    return SP_OK;
+}
+
 static sp_err copy_measure(sp_request *r, const sp_measure *m)
 {
     size_t n = (size_t)m->n_forced;
@@ -25,7 +35,7 @@ static sp_err copy_measure(sp_request *r, const sp_measure *m)
     if (n) memcpy(forced, m->forced, n * sizeof *forced);
     r->measure = *m;
     r->measure.forced = forced;
-    return SP_OK;
+    return m->rewinds ? check_rewind(r) : SP_OK;
 }
 
 static sp_err swap_out(sp_context *c, void *arg)

@@ -123,14 +123,9 @@ bool sp_request_stops_at(const sp_request *r, int32_t id)
     return false;
 }
 
-void sp_request_take_token(sp_request *r, const float *logits)
+/* take -- a token that was chosen: it ends the answer, or continues it. */
+static void take(sp_request *r, int32_t id, const float *logits)
 {
-    int32_t id = 0;
-    sp_err err = choose(r, logits, &id);
-    if (err != SP_OK) {
-        sp_request_finish(r, SP_FINISH_ERROR, err);
-        return;
-    }
     sp_sampler_answer(&r->answer.sampler, id);
     if (!r->account.first_us) r->account.first_us = sp_clock_us();
     bool ends = !r->o.ignore_end ||
@@ -145,7 +140,7 @@ void sp_request_take_token(sp_request *r, const float *logits)
         r->o.on_token(r->answer.logprobs, 1 + r->o.top_logprobs, r->o.user);
     }
     bool stopped = false;
-    err = add_text(r, id, &stopped);
+    sp_err err = add_text(r, id, &stopped);
     if (err != SP_OK)
         sp_request_finish(r, SP_FINISH_ERROR, err);
     else if (r->cancel)
@@ -159,4 +154,53 @@ void sp_request_take_token(sp_request *r, const float *logits)
         err = plan_token(r, (int32_t)r->answer.tokens.n - 1);
         if (err != SP_OK) sp_request_finish(r, SP_FINISH_ERROR, err);
     }
+}
+
+/* rewind -- the forced tokens are taken back: the answer begins with the logits at the end of the prompt. */
+static const float *rewind_answer(sp_request *r)
+{
+    const int span = r->plans.answer_span;
+    sp_request_gave_blocks(r, sp_plan_shrink(&r->plans.now, span, 0));
+    r->answer.tokens.n = 0;
+    r->measure.rewinds = false;
+    r->measure.n_forced = 0;
+    r->measure.on_logits = NULL;
+    return r->answer.first;
+}
+
+/* keep_first -- the logits at the end of the prompt, for rewind_answer. */
+static sp_err keep_first(sp_request *r, const float *logits)
+{
+    const size_t n = (size_t)r->ctx->model->hp.n_vocab;
+    if (!(r->answer.first = sp_arena_take(&r->arena, n, sizeof *r->answer.first)))
+        return sp_fail_nomem(n * sizeof *r->answer.first, "logits");
+    memcpy(r->answer.first, logits, n * sizeof *logits);
+    return SP_OK;
+}
+
+/* follow_forced -- the next of the forced tokens that are no part of the answer; *logits becomes NULL, or after the
+ * last the first ones. */
+static sp_err follow_forced(sp_request *r, const float **logits)
+{
+    int32_t id;
+    SP_TRY(choose(r, *logits, &id));
+    if (!r->account.first_us) r->account.first_us = sp_clock_us();
+    if (!r->answer.tokens.n) SP_TRY(keep_first(r, *logits));
+    r->answer.tokens.v[r->answer.tokens.n++] = id;
+    const int n = (int)r->answer.tokens.n;
+    *logits = n == r->measure.n_forced ? rewind_answer(r) : NULL;
+    return *logits ? SP_OK : plan_token(r, n - 1);
+}
+
+void sp_request_take_token(sp_request *r, const float *logits)
+{
+    int32_t id = 0;
+    sp_err err = r->measure.rewinds ? follow_forced(r, &logits) : SP_OK;
+    if (err == SP_OK && !logits) return;
+    if (err == SP_OK) err = choose(r, logits, &id);
+    if (err != SP_OK) {
+        sp_request_finish(r, SP_FINISH_ERROR, err);
+        return;
+    }
+    take(r, id, logits);
 }

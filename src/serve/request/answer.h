@@ -25,6 +25,7 @@ typedef struct sp_request_answer {
     size_t n_shown;   /* bytes of it handed to on_text; the rest may become a stop string */
     sp_tokens tokens; /* generated ids */
     bool replays;     /* they are computed again, after a restart */
+    float *first;     /* [n_vocab] logits at the end of the prompt, to rewind to; in `arena`; or NULL */
 } sp_request_answer;
 
 /* What the guard checks of it (serve/guard/guard.h). */

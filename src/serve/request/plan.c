@@ -34,6 +34,11 @@ void sp_request_took_block(sp_request *r)
     set_aside(r, -1);
 }
 
+void sp_request_gave_blocks(sp_request *r, int32_t n)
+{
+    set_aside(r, n);
+}
+
 void sp_request_unreserve(sp_request *r)
 {
     set_aside(r, -r->plans.reserved);

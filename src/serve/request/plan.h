@@ -28,6 +28,8 @@ sp_err sp_request_reserve(sp_request *r, bool *fits) SP_MUST_CHECK;
 sp_err sp_request_plan_next(sp_request *r) SP_MUST_CHECK;
 /* sp_request_took_block -- a reserved block became a held one. */
 void sp_request_took_block(sp_request *r);
+/* sp_request_gave_blocks -- n held blocks became reserved ones. */
+void sp_request_gave_blocks(sp_request *r, int32_t n);
 /* sp_request_unreserve -- gives back the blocks set aside for it. */
 void sp_request_unreserve(sp_request *r);
 

@@ -66,6 +66,41 @@ static void forced_answers_are_followed(void **state)
     close_clean(c);
 }
 
+/* n_logits -- counts calls. */
+static sp_err n_logits(int position, const float *logits, int n_vocab, void *user)
+{
+    ++*(int *)user;
+    return SP_OK;
+}
+
+static void after_forced_tokens_it_answers_as_if_nothing_had_been(void **state)
+{
+    sp_context *c = open_with((sp_context_opts){0});
+    int32_t forced[40];
+    for (int i = 0; i < 40; i++) forced[i] = 70 + i % 5;
+    sp_request_opts o = plain_opts(48);
+    sp_request *alone = finish(c, "01", &o, &(sp_measure){0});
+    for (int n = 1; n <= 40; n += 13) { /* in one block, and over several */
+        int count = 0;
+        const sp_measure m = {
+            .forced = forced, .n_forced = n, .rewinds = true, .on_logits = n_logits, .user = &count};
+        sp_request *r = finish(c, "01", &o, &m);
+        assert_int_equal(count, n);
+        assert_int_equal(sp_request_result(r)->n_generated, 48);
+        assert_memory_equal(sp_request_result(r)->tokens, sp_request_result(alone)->tokens, 48 * sizeof(int32_t));
+        assert_string_equal(sp_request_result(r)->text, sp_request_result(alone)->text);
+        sp_request_destroy(r);
+    }
+    sp_prompt *p = prompt_of(c, "01", "Where?");
+    sp_request *r;
+    o.max_tokens = 8;
+    assert_int_equal(sp_measure_submit(c, p, &o, &(sp_measure){.forced = forced, .n_forced = 9, .rewinds = true}, &r),
+                     SP_E_ARG);
+    sp_prompt_destroy(p);
+    sp_request_destroy(alone);
+    close_clean(c);
+}
+
 static void a_forced_answer_ends_where_it_ends(void **state)
 {
     sp_context *c = open_with((sp_context_opts){0});
@@ -403,6 +438,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(forced_answers_are_followed),
+        cmocka_unit_test(after_forced_tokens_it_answers_as_if_nothing_had_been),
         cmocka_unit_test(a_forced_answer_ends_where_it_ends),
         cmocka_unit_test(bad_requests_are_refused),
         cmocka_unit_test(logits_come_for_every_token),
