@@ -15,7 +15,7 @@
 #include "serve/tiers/tiers_int.h"
 #include "store/disk/tier.h"
 
-enum { MOST_HEADERS = 16384, BATCH = 64 };
+enum { BATCH = 64 };
 
 /* -- headers -------------------------------------------------------------------------------- */
 
@@ -147,12 +147,12 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
     return err;
 }
 
-sp_err sp_tiers_adopt_paths(sp_tiers *t)
+sp_err sp_tiers_adopt_paths(sp_tiers *t, size_t most)
 {
     headers all = {0};
     sp_err err = sp_tier_run(sp_tiers_tier(t),
                              &(sp_tier_job){.verb = SP_TIER_LIST, .each = take_info, .user = &all});
-    const size_t n = SP_MIN(all.n, (size_t)MOST_HEADERS), first = all.n - n; /* used last */
+    const size_t n = SP_MIN(all.n, most), first = all.n - n; /* used last */
     for (size_t i = first; err == SP_OK && i < all.n; i += BATCH)
         read_some(t, &all.v[i], SP_MIN(all.n - i, (size_t)BATCH));
     if (err == SP_OK && n) err = adopt_all(t, &all.v[first], n);

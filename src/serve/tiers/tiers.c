@@ -98,7 +98,7 @@ static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
     SP_TRY(sp_tier_run(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_LIST,
                                                         .each = adopt,
                                                         .user = o->ledger}));
-    return sp_tiers_adopt_paths(t);
+    return sp_tiers_adopt_paths(t, SP_MOST_PATHS);
 }
 
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)

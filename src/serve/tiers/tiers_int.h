@@ -90,9 +90,10 @@ void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out);
 
 /* -- paths.c -------------------------------------------------------------------------------- */
 
-/* sp_tiers_adopt_paths -- adopts the store's path copies as FREE; if there are too many, the most recently
+enum { SP_MOST_PATHS = 16384 };
+/* sp_tiers_adopt_paths -- adopts the store's path copies as FREE; if there are more than `most`, the most recently
  * used. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
-sp_err sp_tiers_adopt_paths(sp_tiers *t) SP_MUST_CHECK;
+sp_err sp_tiers_adopt_paths(sp_tiers *t, size_t most) SP_MUST_CHECK;
 /* sp_tiers_drop_path -- drops a path copy from the store, unless the store has its whole path. */
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
 

@@ -30,8 +30,7 @@ typedef struct sp_disk_reader {
 typedef struct sp_disk_pending {
     sp_tier_op *op; /* NULL: a copy that moves, or an eviction */
     sp_journal_line line;
-    sp_disk_place from; /* of a copy that moves */
-    int64_t bytes;      /* of a put */
+    int64_t bytes; /* of a put */
 } sp_disk_pending;
 
 struct sp_disk_tier {

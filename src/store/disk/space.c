@@ -111,8 +111,7 @@ static sp_err move_one(sp_disk_tier *d, int fd, const moving *m)
     to.facts = m->place.facts;
     to.uses = m->place.uses;
     to.cost_us = m->place.cost_us;
-    sp_disk_add_pending(d,
-                        &(sp_disk_pending){.line = {SP_EVENT_PUT, m->key, to}, .from = m->place});
+    sp_disk_add_pending(d, &(sp_disk_pending){.line = {SP_EVENT_PUT, m->key, to}});
     return SP_OK;
 }
 

@@ -180,32 +180,41 @@ static sp_err write_record(put *w)
 
 /* -- the index ------------------------------------------------------------------------------ */
 
-/* enter -- appends the lines and applies them; all or none. */
+static bool moves(const sp_disk_pending *p)
+{
+    return p->line.event == SP_EVENT_PUT && !p->op;
+}
+
+/* is_gone -- a copy that moves was found damaged meanwhile. Only this thread could have put it anew. lock is held. */
+static bool is_gone(const sp_disk_tier *d, const sp_disk_pending *p)
+{
+    return moves(p) && sp_table_find(&d->table, &p->line.key) == SP_NO_ENTRY;
+}
+
+/* enter -- appends the lines and applies them; all or none. journal_lock keeps a copy from being found damaged in
+ * between. */
 static sp_err enter(sp_disk_tier *d)
 {
     sp_journal_line lines[SP_DISK_BATCH];
-    const size_t n = (size_t)d->n_pending;
-    for (size_t i = 0; i < n; i++) lines[i] = d->pending[i].line;
+    size_t n = 0;
     pthread_mutex_lock(&d->journal_lock);
     pthread_mutex_lock(&d->lock);
+    for (int i = 0; i < d->n_pending; i++)
+        if (!is_gone(d, &d->pending[i])) lines[n++] = d->pending[i].line;
     sp_err err = sp_table_reserve(&d->table, n);
     pthread_mutex_unlock(&d->lock);
-    if (err == SP_OK) err = sp_journal_append(&d->journal, lines, n, false);
+    if (err == SP_OK && n) err = sp_journal_append(&d->journal, lines, n, false);
     pthread_mutex_lock(&d->lock);
-    for (size_t i = 0; i < n && err == SP_OK; i++) {
+    for (int i = 0; i < d->n_pending && err == SP_OK; i++) {
         const sp_disk_pending *p = &d->pending[i];
-        uint32_t at = sp_table_find(&d->table, &p->line.key);
-        bool moves = p->line.event == SP_EVENT_PUT && !p->op;
-        if (moves &&
-            (at == SP_NO_ENTRY || !sp_disk_place_eq(&d->table.entries.v[at].place, &p->from)))
-            continue;                     /* found damaged meanwhile */
+        if (is_gone(d, p)) continue;
         err = sp_disk_apply(d, &p->line); /* cannot fail: all is reserved */
         assert(err == SP_OK);
         d->stats.n_put += p->op && p->line.event == SP_EVENT_PUT;
         d->stats.n_dropped += p->op && p->line.event == SP_EVENT_DROP;
         d->stats.n_evicted += !p->op && p->line.event == SP_EVENT_DROP;
         d->stats.bytes_written += p->bytes;
-        d->stats.bytes_moved += moves ? (int64_t)p->line.place.pages * SP_PAGE : 0;
+        d->stats.bytes_moved += moves(p) ? (int64_t)p->line.place.pages * SP_PAGE : 0;
     }
     d->stats.n_failed += err == SP_OK ? 0 : (int64_t)n;
     pthread_mutex_unlock(&d->lock);

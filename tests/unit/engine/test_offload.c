@@ -275,6 +275,32 @@ static void lru_and_the_clock_choose_differently(void **state)
     }
 }
 
+/* A seat counts for the block that was fetched: not for another that has its number since. */
+static void a_block_that_is_taken_again_is_fetched_again(void **state)
+{
+    scene s;
+    scene_open(&s, 3, NULL);
+    send_away(&s);
+    const sp_block_source source = sp_offload_source(s.offload, SP_SEATS_CLOCK);
+    const uint32_t first = s.known.spans[1].blocks[0];
+    for (int64_t n_found = 0; n_found < 2; n_found++) {
+        uint32_t block = first;
+        source.want(source.user, 0, 0, &block, 1);
+        assert_ok(source.wait(source.user, 0));
+        assert_int_equal(sp_offload_stats_of(s.offload).n_found, n_found);
+    }
+    sp_plan_fini(&s.known);
+    compute_chunks(&s);
+    send_away(&s);
+    uint32_t block = first;
+    assert_true(sp_kv_is_away(s.t.pool, block));
+    source.want(source.user, 0, 0, &block, 1);
+    assert_ok(source.wait(source.user, 0));
+    assert_int_equal(sp_offload_stats_of(s.offload).n_found, 1);
+    assert_int_equal(sp_offload_stats_of(s.offload).n_fetched, 2);
+    scene_close(&s);
+}
+
 /* Guesses change what is fetched, not what is read. */
 static void guesses_change_no_answer(void **state)
 {
@@ -571,6 +597,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_attention_from_a_file_is_exact),
         cmocka_unit_test(sparse_attention_from_a_file_is_exact),
+        cmocka_unit_test(a_block_that_is_taken_again_is_fetched_again),
         cmocka_unit_test(guesses_change_no_answer),
         cmocka_unit_test(the_pool_reads_blocks_wherever_they_are),
         cmocka_unit_test(the_budget_may_be_small),

@@ -341,6 +341,29 @@ static void a_load_slower_than_computing_is_not_waited_for(void **state)
     close_clean(c);
 }
 
+/* Once it has computed what came late, a request that starts over (the device lost memory) does not wait for it again. */
+static void who_gave_up_on_a_load_does_not_wait_for_it_again(void **state)
+{
+    stepped s;
+    sp_context *c = begin(&s, &full, (sp_context_opts){0});
+    c->loads.patience_us = 2000;
+    c->loads.token_us = 1e-3;
+    sp_request *r = submit(c, "10", "Which?", 6);
+    while (r->state != SP_REQ_PREFILL && r->state != SP_REQ_DECODE) step(c);
+    assert_true(n_copies_in(c, SP_COPY_LOADING) >= 2);
+    c->loads.patience_us = 60000000;
+    sp_request_restart(r, SP_E_NOKV);
+    while (!done(r)) {
+        step(c);
+        assert_int_not_equal(r->state, SP_REQ_LOADING);
+    }
+    assert_int_equal(n_from(r, "host"), 0);
+    assert_text(r, alone(&full, "10", "Which?", 6));
+    sp_request_destroy(r);
+    stepped_end(&s, c);
+    close_clean(c);
+}
+
 /* -- others --------------------------------------------------------------------------------- */
 
 static void who_decodes_does_not_wait(void **state)
@@ -436,6 +459,7 @@ int main(void)
         cmocka_unit_test(damaged_layers_start_the_request_over),
         cmocka_unit_test(a_load_is_tried_three_times),
         cmocka_unit_test(a_load_slower_than_computing_is_not_waited_for),
+        cmocka_unit_test(who_gave_up_on_a_load_does_not_wait_for_it_again),
         cmocka_unit_test(who_decodes_does_not_wait),
         cmocka_unit_test(waiting_requests_have_their_copies_loaded),
         cmocka_unit_test(a_request_may_leave_while_it_loads),

@@ -108,6 +108,31 @@ static void a_restart_finds_paths(void **state)
     remove_folder(dir);
 }
 
+/* Of more paths than are adopted, those that were used last are: what they continue counts as used with them. */
+static void the_paths_used_last_are_adopted(void **state)
+{
+    static const char *const asked[] = {"0", "1", "01", "1"};
+    char dir[128];
+    int n = 0;
+    make_folder(dir, sizeof dir);
+    for (size_t i = 0; i < SP_COUNT(asked); i++) fill_store(dir, asked[i]);
+    assert_int_equal(n_stored(dir), 4); /* the head, 0, 1, and 1 after 0 */
+    sp_context *c = open_store(dir), *other = open_policy(&prefix);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    sp_ledger *own = c->tiers->ledger;
+    c->tiers->ledger = other->ledger;
+    assert_ok(sp_tiers_adopt_paths(c->tiers, 2));
+    c->tiers->ledger = own;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(other->ledger, v)); n++)
+        assert_true(sp_digest_eq(&v->facts.id, &p->segs.v[v->parent ? 1 : 0].id));
+    assert_int_equal(n, 2);
+    sp_prompt_destroy(p);
+    sp_context_close(other);
+    close_clean(c);
+    assert_int_equal(n_stored(dir), 4);
+    remove_folder(dir);
+}
+
 static void an_order_is_found_after_a_restart(void **state)
 {
     char dir[128];
@@ -517,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_killed_writer_leaves_whole_copies),
         cmocka_unit_test(bits_are_those_of_a_cold_prompt),
         cmocka_unit_test(a_restart_finds_paths),
+        cmocka_unit_test(the_paths_used_last_are_adopted),
         cmocka_unit_test(an_order_is_found_after_a_restart),
         cmocka_unit_test(turns_of_a_conversation_are_stored),
         cmocka_unit_test(trees_are_found_after_a_restart),

@@ -5,6 +5,7 @@
 
 #include <sys/syscall.h>
 
+#include "store/disk/disk_int.h"
 #include "tier.h"
 
 enum { MOST = 64 };
@@ -22,9 +23,19 @@ static void note(int fd)
     if (at < MOST) snprintf(order[at], sizeof order[at], "%.47s", name ? name + 1 : "?");
 }
 
+/* A copy of this tier is found damaged while the next sync of a segment takes its time. */
+static sp_disk_tier *moving;
+static sp_tier_key damaged;
+
 int fdatasync(int fd)
 {
     note(fd);
+    sp_disk_tier *d = strstr(order[n_synced - 1], ".kv") ? __atomic_exchange_n(&moving, NULL, __ATOMIC_SEQ_CST) : NULL;
+    if (d) {
+        const uint32_t at = sp_table_find(&d->table, &damaged);
+        const sp_disk_place place = d->table.entries.v[at].place;
+        if (sp_fail(SP_E_FORMAT, "damaged, for the test") != SP_OK) sp_disk_quarantine(d, &damaged, &place);
+    }
     return (int)syscall(SYS_fdatasync, fd);
 }
 
@@ -84,11 +95,39 @@ static void a_new_index_is_on_disk_before_it_has_its_name(void **state)
     remove_folder(dir);
 }
 
+/* A copy moves to another segment, and is found damaged where it was before the index names its new place: it is gone,
+ * for this process and for others. */
+static void a_copy_found_damaged_while_it_moves_is_gone(void **state)
+{
+    char dir[128];
+    sp_tier *t = NULL, *other = NULL;
+    make_folder(dir);
+    const sp_disk_tier_opts o = {.dir = dir, .space = &noise_space, .segment_bytes = 256 << 10};
+    assert_ok(sp_disk_tier_open(&o, &t));
+    for (uint32_t i = 0; i < 8; i++) assert_ok(noise_put(t, i, 1));
+    damaged = noise_key(2);
+    n_synced = 0;
+    __atomic_store_n(&moving, (sp_disk_tier *)t, __ATOMIC_SEQ_CST);
+    for (uint32_t i = 0; i < 2; i++) assert_ok(noise_drop(t, i)); /* of three in the first segment: the third moves */
+    for (int i = 0; i < 5000 && __atomic_load_n(&moving, __ATOMIC_SEQ_CST); i++) usleep(1000);
+    assert_null(moving);
+    assert_ok(noise_put(t, 9, 1)); /* after what is under way */
+    sp_disk_tier_opts read = o;
+    read.read_only = true;
+    assert_ok(sp_disk_tier_open(&read, &other));
+    for (uint32_t i = 2; i < 8; i++) assert_int_equal(noise_get(t, i, 1), i == 2 ? SP_E_NOTFOUND : SP_OK);
+    for (uint32_t i = 2; i < 8; i++) assert_int_equal(noise_get(other, i, 1), i == 2 ? SP_E_NOTFOUND : SP_OK);
+    sp_tier_close(other);
+    sp_tier_close(t);
+    remove_folder(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_is_on_disk_before_the_index_names_it),
         cmocka_unit_test(a_new_index_is_on_disk_before_it_has_its_name),
+        cmocka_unit_test(a_copy_found_damaged_while_it_moves_is_gone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
