@@ -341,7 +341,7 @@ static void a_load_slower_than_computing_is_not_waited_for(void **state)
     close_clean(c);
 }
 
-/* Once it has computed what came late, a request that starts over (the device lost memory) does not wait for it again. */
+/* Once it has computed what came late, a request that starts over (the device lost memory) does not wait for it. */
 static void who_gave_up_on_a_load_does_not_wait_for_it_again(void **state)
 {
     stepped s;
