@@ -1,4 +1,5 @@
-/* spolia_embed.h -- vectors of texts, by an encoder of the BERT family. spolia.h includes it. */
+/* spolia_embed.h -- vectors of texts, and scores of pairs of texts, by encoders of the BERT family. spolia.h includes
+ * it. */
 #ifndef SPOLIA_EMBED_H
 #define SPOLIA_EMBED_H
 
@@ -23,6 +24,7 @@ typedef struct sp_embedder_info {
     int max_tokens;      /* of a text with its special tokens; longer ones are cut */
     int n_vocab, n_layers, n_threads;
     bool normalized;     /* vectors have length 1 */
+    bool scores_pairs;   /* a cross-encoder: for sp_score, not for sp_embed */
     const char *query_prompt, *document_prompt; /* what the model wants before them; "" if nothing */
     char id[33]; /* hex: vectors can be compared if these are equal */
 } sp_embedder_info;
@@ -54,11 +56,27 @@ typedef struct sp_embed_opts {
 
 /* sp_embed -- the vectors of n inputs. o NULL: defaults.
  * Shape:  out [n, dimensions]; n_tokens [n], tokens that were computed, or NULL
- * Errors: SP_E_ARG (dimensions, a token id; names the input), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
+ * Errors: SP_E_ARG (dimensions, a token id; names the input), SP_E_CONTEXT (refuse_long), SP_E_UNSUPPORTED (a
+ *         cross-encoder), SP_E_CANCELED, SP_E_NOMEM.
  * Thread: any; calls of several threads take turns, a step at a time. A vector's bits do not depend on what
  * is computed with it. */
 SP_API sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o,
                        float *out, int32_t *n_tokens);
+
+/* What a cross-encoder reads together. */
+typedef struct sp_pair {
+    const char *query, *document;
+    size_t n_query, n_document; /* bytes */
+} sp_pair;
+
+/* sp_score -- how well each document answers its query: higher is better. The model says in which range: 0 to 1, or
+ * any number. o NULL: defaults; kind and dimensions mean nothing. A pair that is too long loses tokens of its longer
+ * text.
+ * Shape:  out [n]; n_tokens [n] or NULL
+ * Errors: SP_E_UNSUPPORTED (no cross-encoder), SP_E_CONTEXT (refuse_long), SP_E_CANCELED, SP_E_NOMEM.
+ * Thread: as sp_embed. A score's bits do not depend on what is computed with it. */
+SP_API sp_err sp_score(sp_embedder *e, const sp_pair *pairs, size_t n, const sp_embed_opts *o, float *out,
+                       int32_t *n_tokens);
 
 #ifdef __cplusplus
 }

@@ -114,6 +114,10 @@ typedef struct sp_request_opts {
     int64_t max_wait_ms; /* not begun by then, it fails with SP_E_CANCELED; 0: no limit */
     int64_t retain_ms;   /* so long the copies of its prompt leave memory after those of others; 0: no difference */
     int n_retain;        /* of its first segments only; 0: of all */
+    bool background;     /* starts after all others, and gives way: while others run it takes a tenth of their time */
+    const int32_t *scored; /* [n_scored] instead of generating: how likely these tokens are after the prompt, in
+                              sp_result.logprob. max_tokens, sampling and callbacks but on_done mean nothing then */
+    int n_scored;
 } sp_request_opts;
 
 typedef struct sp_segment_report {
@@ -165,6 +169,7 @@ typedef struct sp_result {
     const int32_t *tokens;
     int n_prompt, n_reused, n_computed, n_generated; /* tokens; n_prompt = n_reused + n_computed */
     int n_recomputed;          /* cached tokens that were recomputed */
+    double logprob; /* of n_scored tokens together, nats: the log of their probability */
     int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
     int64_t decode_us;         /* after the first token */
     int64_t plan_us;           /* of ttft_us: looking up and planning */
@@ -249,6 +254,9 @@ SP_API sp_err sp_context_start(sp_context *c);
 /* sp_context_step_us -- how long the step or command that its engine thread runs now has taken; 0: it runs none.
  * A step takes milliseconds to seconds: one of minutes hangs. Thread: any. */
 SP_API int64_t sp_context_step_us(sp_context *c);
+/* sp_context_n_decoding -- requests that answer now; those that wait or compute their prompt do not count.
+ * Thread: any. */
+SP_API int sp_context_n_decoding(const sp_context *c);
 /* sp_context_stop -- waits until all requests have finished, and takes the context back. */
 SP_API void sp_context_stop(sp_context *c);
 /* sp_request_wait -- until the request has finished or timeout_us have passed (negative: no limit);

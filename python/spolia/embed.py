@@ -1,4 +1,4 @@
-"""Vectors of texts by a text encoder of the BERT family."""
+"""Vectors of texts, and scores of pairs, by encoders of the BERT family."""
 import array
 import os
 from typing import Any, Iterable, Sequence, Union
@@ -26,6 +26,7 @@ class Embedder(Handle):
         super().__init__(out("sp_embedder *", lambda to: lib.sp_embedder_open(o, to)), lib.sp_embedder_close)
         info = lib.sp_embedder_describe(self.c)
         self.dimensions, self.max_tokens = int(info.n_embd), int(info.max_tokens)
+        self.scores_pairs = bool(info.scores_pairs)
         self.query_prompt, self.document_prompt = text(info.query_prompt), text(info.document_prompt)
 
     def embed(self, inputs: "Union[str, Iterable[Input]]", *, kind: str = "text", dimensions: int = 0,
@@ -55,3 +56,18 @@ class Embedder(Handle):
         for i, vector in enumerate(vectors):
             ffi.memmove(ffi.from_buffer(vector), numbers + i * width, 4 * width)
         return vectors
+
+    def score(self, query: str, documents: "Iterable[str]", *, strict: bool = False) -> "list[float]":
+        """How well each document answers the query, by a cross-encoder: higher is better.
+
+        strict: a pair that is too long is an error; else the longer text is cut.
+        """
+        keep, texts, asked = Keep(), [d.encode("utf-8") for d in documents], query.encode("utf-8")
+        c_query = keep.add(ffi.new("char[]", asked))
+        pairs = keep.add(ffi.new("sp_pair[]", len(texts)))
+        for to, data in zip(pairs, texts):
+            to.query, to.n_query = c_query, len(asked)
+            to.document, to.n_document = keep.add(ffi.new("char[]", data)), len(data)
+        scores = ffi.new("float[]", len(texts))
+        check(lib.sp_score(self.c, pairs, len(texts), ffi.new("sp_embed_opts *", {"refuse_long": strict}), scores, ffi.NULL))
+        return list(scores)

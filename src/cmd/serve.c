@@ -13,15 +13,19 @@ typedef struct serving {
     const char *log, *find;
     model_options model;
     sampling_options sampling;
-    const char *embedding;
+    const char *embedding, *reranker;
     opt_list collections;
-    opt table[40];
+    opt table[42];
 } serving;
 
 #define EMBEDDING_OPTION                                                                                   \
     {OPT_STRING, "embedding", 0, "PATH", &s->embedding,                                                    \
      "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "      \
      "hf:ORG/REPO (none)",                                                                                 \
+     .is_model = true}
+#define RERANKER_OPTION                                                                                    \
+    {OPT_STRING, "reranker", 0, "PATH", &s->reranker,                                                      \
+     "cross-encoder for /v1/rerank and /v1/score: folder, or hf:ORG/REPO (none: the model's own likelihood)", \
      .is_model = true}
 
 #define COLLECTION_OPTION                                                                                  \
@@ -72,6 +76,7 @@ static void make_table(serving *s)
         {OPT_STRING, "find-chunks", 0, "WHICH", &s->find,
          "chunks in the text of messages: none, known, repeats (known)"},
         EMBEDDING_OPTION,
+        RERANKER_OPTION,
         COLLECTION_OPTION,
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
@@ -123,15 +128,32 @@ static const char *file_name(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* open_embedder -- of --embedding, with the threads and kernels of the model. False after an error message. */
-static bool open_embedder(serving *s)
+/* open_encoder -- with the threads and kernels of the model; path NULL: none. False after an error message. */
+static bool open_encoder(const serving *s, const char *path, bool scores, sp_embedder **out, const char **name)
 {
     const sp_machine_opts *m = &s->model.ctx.machine;
-    const sp_embedder_opts o = {.model = s->embedding, .machine = {.n_threads = m->n_threads, .cpu = m->cpu}};
-    if (!s->embedding) return true;
-    s->o.embedder_name = file_name(s->embedding);
-    const sp_err err = sp_embedder_open(&o, &s->o.embedder);
-    return err == SP_OK || (cli_fail(err), false);
+    const sp_embedder_opts o = {.model = path, .machine = {.n_threads = m->n_threads, .cpu = m->cpu}};
+    if (!path) return true;
+    *name = file_name(path);
+    const sp_err err = sp_embedder_open(&o, out);
+    if (err != SP_OK) return cli_fail(err), false;
+    if (sp_embedder_describe(*out).scores_pairs == scores) return true;
+    cli_fail_with("serve: %s: is %s", path,
+                  scores ? "an encoder for vectors (--embedding) and no cross-encoder"
+                         : "a cross-encoder (--reranker) and makes no vectors");
+    return false;
+}
+
+static bool open_encoders(serving *s)
+{
+    return open_encoder(s, s->embedding, false, &s->o.embedder, &s->o.embedder_name) &&
+           open_encoder(s, s->reranker, true, &s->o.reranker, &s->o.reranker_name);
+}
+
+static void close_encoders(serving *s)
+{
+    sp_embedder_close(s->o.embedder);
+    sp_embedder_close(s->o.reranker);
 }
 
 /* serve -- with registered documents in the store, unless a file is named for them. */
@@ -143,7 +165,7 @@ static int serve(serving *s)
     advice ignored = advice_of(&s->model);
     sp_context *c = model_options_open(&s->model);
     if (!c) return 1;
-    if (!open_embedder(s)) return sp_context_close(c), 1;
+    if (!open_encoders(s)) return close_encoders(s), sp_context_close(c), 1;
     advice_print(&ignored);
     s->o.model = s->model.ctx.model;
     s->o.collections = s->collections.v;
@@ -152,7 +174,7 @@ static int serve(serving *s)
     if (!s->o.documents_path && store && asprintf(&beside, "%s/documents.db", store) >= 0)
         s->o.documents_path = beside;
     int code = srv_run(&s->o, c);
-    sp_embedder_close(s->o.embedder);
+    close_encoders(s);
     sp_context_close(c); /* writes what waits for the store */
     if (code == 0) srv_log_event(s->o.log, "stopped");
     free(beside);

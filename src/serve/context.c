@@ -205,9 +205,9 @@ static sp_err open_engine(sp_context *c, const sp_context_opts *o)
     size_t n = (size_t)c->limits.max_requests, vocab = (size_t)c->model->hp.n_vocab;
     c->step.slices = SP_NEW_N(sp_slice, n);
     c->step.of = SP_NEW_N(sp_request *, n);
-    c->step.logits = sp_alloc(n * vocab, sizeof *c->step.logits);
+    c->step.logits = sp_alloc((n + SP_SCORED_ROWS) * vocab, sizeof *c->step.logits);
     if (!c->step.slices || !c->step.of || !c->step.logits)
-        return sp_fail_nomem(n * vocab * sizeof *c->step.logits, "logits");
+        return sp_fail_nomem((n + SP_SCORED_ROWS) * vocab * sizeof *c->step.logits, "logits");
     return SP_OK;
 }
 

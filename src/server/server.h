@@ -34,6 +34,7 @@
  *   api/llama.c       llama.cpp's completion and infill
  *   api/tokens.c      /tokenize, /detokenize
  *   api/embeddings.c  vectors of texts, for OpenAI's and Ollama's clients
+ *   api/rerank.c      /v1/rerank, /v1/score; rank.c: how well documents answer; side.c: work that gives way to answers
  *   api/documents.c   /v1/documents, and documents that a chat names
  *   api/upload.c      the body that registers a document
  *   api/work.c        documents computed ahead, on a thread of their own; watch.c: their progress as events

@@ -34,7 +34,7 @@ def tokenizer_json(lower=True):
             "pre_tokenizer": {"type": "BertPreTokenizer"},
             "post_processor": {"type": "TemplateProcessing", "single": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep],
                                "pair": [cls, {"Sequence": {"id": "A", "type_id": 0}}, sep,
-                                        {"Sequence": {"id": "B", "type_id": 1}}],
+                                        {"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
                                "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")}},
             "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
             "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
@@ -87,6 +87,59 @@ def write_folder(folder, config=TINY, pooling="mean_tokens", normalize=True, pro
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content))
     tensors = random_tensors(config, seed)
+    safetensors.write(folder / "model.safetensors", [from_array(n, "f32", x) for n, x in tensors.items()])
+    return folder
+
+
+# -- cross-encoders -----------------------------------------------------------------------------------
+
+ROBERTA = {**TINY, "architectures": ["XLMRobertaModel"], "model_type": "xlm-roberta", "max_position_embeddings": 42,
+           "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1}
+
+
+def unigram_json():
+    """A SentencePiece unigram tokenizer as XLM-RoBERTa's."""
+    words = ["\u2581" + w for w in PIECES if not w.startswith("##")] + [w.removeprefix("##") for w in PIECES]
+    vocab = ["<s>", "<pad>", "</s>", "<unk>", "\u2581"] + sorted(set(words + list("abcdefghijklmnopqrstuvwxyz")))
+    vocab += ["<mask>"] * (len(vocab) < TINY["vocab_size"] + 60)
+    added = [{"id": vocab.index(t), "content": t, "special": True, "normalized": False, "single_word": False, "lstrip": False,
+              "rstrip": False} for t in ("<s>", "<pad>", "</s>", "<unk>", "<mask>")]
+    start, end = ({"SpecialToken": {"id": t, "type_id": 0}} for t in ("<s>", "</s>"))
+    a, b = ({"Sequence": {"id": i, "type_id": 0}} for i in "AB")
+    return {"version": "1.0", "added_tokens": added, "normalizer": None,
+            "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                {"type": "WhitespaceSplit"}, {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}]},
+            "post_processor": {"type": "TemplateProcessing", "single": [start, a, end], "pair": [start, a, end, end, b, end],
+                               "special_tokens": {t: {"id": t, "ids": [vocab.index(t)], "tokens": [t]} for t in ("<s>", "</s>")}},
+            "decoder": {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True},
+            "model": {"type": "Unigram", "unk_id": 3, "byte_fallback": False,
+                      "vocab": [[t, 0.0 if i < 4 else -2.0 - len(vocab) / 50 + len(t) / 2] for i, t in enumerate(vocab)]}}
+
+
+def write_cross_encoder(folder, family="bert", activation=None, seed=0, **changes):
+    """A folder of transformers' ...ForSequenceClassification with one label."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    roberta = family == "xlm-roberta"
+    tokenizer = unigram_json() if roberta else tokenizer_json()
+    vocab = tokenizer["model"]["vocab"]
+    config = {**(ROBERTA if roberta else TINY), "vocab_size": len(vocab), "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0},
+              "architectures": [("XLMRoberta" if roberta else "Bert") + "ForSequenceClassification"],
+              "sbert_ce_default_activation_function": activation, **changes}
+    rng = np.random.default_rng(seed + 1)
+    e, prefix = config["hidden_size"], "roberta." if roberta else "bert."
+    heads = ("classifier.dense", "classifier.out_proj") if roberta else ("bert.pooler.dense", "classifier")
+    tensors = {prefix + n: x for n, x in random_tensors(config, seed).items()}
+    for name, rows in zip(heads, (e, 1)):
+        tensors[name + ".weight"] = rng.normal(0, 1 / math.sqrt(e), (rows, e)).astype(np.float32)
+        tensors[name + ".bias"] = rng.normal(0, 0.2, rows).astype(np.float32)
+    special = ("<s>", "</s>", "<pad>", "<unk>") if roberta else ("[CLS]", "[SEP]", "[PAD]", "[UNK]")
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 40, "cls_token": special[0], "sep_token": special[1],
+        "pad_token": special[2], "unk_token": special[3],
+        "model_input_names": ["input_ids", "attention_mask"] + ["token_type_ids"] * (not roberta)}))
     safetensors.write(folder / "model.safetensors", [from_array(n, "f32", x) for n, x in tensors.items()])
     return folder
 
@@ -159,10 +212,11 @@ class Encoder:
     def norm(self, name, x):
         return layer_norm(x, self.w[name + ".weight"], self.w[name + ".bias"], self.config["layer_norm_eps"])
 
-    def rows(self, ids):
+    def rows(self, ids, types=0, first=0):
         heads = self.config["num_attention_heads"]
-        x = (self.w["embeddings.word_embeddings.weight"][ids] + self.w["embeddings.position_embeddings.weight"][:len(ids)]
-             + self.w["embeddings.token_type_embeddings.weight"][0])
+        x = (self.w["embeddings.word_embeddings.weight"][ids]
+             + self.w["embeddings.position_embeddings.weight"][first:first + len(ids)]
+             + self.w["embeddings.token_type_embeddings.weight"][types])
         x = self.norm("embeddings.LayerNorm", x)
         for i in range(self.config["num_hidden_layers"]):
             base = f"encoder.layer.{i}."
@@ -181,6 +235,27 @@ class Encoder:
         x = self.rows(self.ids(text) if ids is None else ids)
         y = x[0] if self.first else x.mean(0)
         return y / np.linalg.norm(y) if self.normalize else y
+
+
+class CrossEncoder(Encoder):
+    """score(query, document) is the definition of a folder of write_cross_encoder."""
+
+    def __init__(self, folder):
+        folder = Path(folder)
+        self.config = json.loads((folder / "config.json").read_text())
+        self.roberta = self.config["model_type"] == "xlm-roberta"
+        tensors = safetensors.read_folder(folder)
+        self.w = {n.removeprefix("roberta.").removeprefix("bert."): np.frombuffer(t.data, np.float32).reshape(t.shape).astype(np.float64)
+                  for n, t in tensors.items()}
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self.tokenizer.enable_truncation(40, strategy="longest_first")
+
+    def score(self, query, document):
+        pair = self.tokenizer.encode(query, document)
+        x = self.rows(pair.ids, pair.type_ids, 2 if self.roberta else 0)[0]
+        dense, out = ("classifier.dense", "classifier.out_proj") if self.roberta else ("pooler.dense", "classifier")
+        y = self.linear(out, np.tanh(self.linear(dense, x)))[0]
+        return y if str(self.config["sbert_ce_default_activation_function"]).endswith("Identity") else 1 / (1 + math.exp(-y))
 
 
 def random_text(rng, n):

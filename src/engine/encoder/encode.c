@@ -134,6 +134,7 @@ static int64_t lay_out(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
     int64_t at = 0;
     for (size_t t = 0; t < n; t++) {
         const int32_t len = texts[t].n;
+        const int32_t n_zero = texts[t].n_first && p->m->size.n_types > 1 ? texts[t].n_first : len;
         p->spans[t] = (sp_span){.blocks = p->blocks + next, .n = len};
         p->reqs[t] = (sp_attend_req){.q = p->q + at * p->m->size.n_embd,
                                      .out = p->seen + at * p->m->size.n_embd,
@@ -145,7 +146,7 @@ static int64_t lay_out(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
                                      .sights = &all};
         for (int32_t i = 0; i < len; i++, at++) {
             ids[at] = texts[t].ids[i];
-            places[at] = i;
+            places[at] = i < n_zero ? i : i + p->m->size.n_ctx;
             block[at] = next + (uint32_t)(i / SP_BLOCK_TOKENS);
             slot[at] = (uint8_t)(i % SP_BLOCK_TOKENS);
             rot[at] = 0;
@@ -259,6 +260,20 @@ static void pool(const sp_encoder *m, const float *x, int32_t n, float *out)
     for (int i = 0; i < width && m->recipe.normalize; i++) out[i] = (float)(out[i] * factor);
 }
 
+/* The score of a pair whose first row is x [E]. */
+static void judge(const sp_encoder *m, const float *x, float *out)
+{
+    const sp_encoder_head *h = m->head;
+    const int width = m->size.n_embd;
+    double sum = h->out_b[0];
+    for (int i = 0; i < width; i++) {
+        double y = h->dense_b[i];
+        for (int k = 0; k < width; k++) y += (double)h->dense_w[(size_t)i * (size_t)width + (size_t)k] * x[k];
+        sum += h->out_w[i] * tanh(y);
+    }
+    *out = (float)(h->sigmoid ? 1 / (1 + exp(-sum)) : sum);
+}
+
 sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
 {
     const int width = p->m->size.n_embd;
@@ -274,7 +289,10 @@ sp_err sp_encode_step(sp_encode_pass *p, const sp_encode_text *texts, size_t n)
     SP_TRY(sp_mirror_pull(&p->x, (size_t)(m * width) * sizeof(float)));
     const float *x = p->x.host;
     for (size_t t = 0; t < n; t++) {
-        pool(p->m, x, texts[t].n, texts[t].out);
+        if (p->m->head)
+            judge(p->m, x, texts[t].out);
+        else
+            pool(p->m, x, texts[t].n, texts[t].out);
         x += (int64_t)texts[t].n * width;
     }
     return SP_OK;

@@ -1,4 +1,4 @@
-/* encode.h -- vectors of texts: the forward pass of an encoder (model/encoder/encoder.h).
+/* encode.h -- vectors of texts, or scores of pairs: the forward pass of an encoder (model/encoder/encoder.h).
  *
  * A step takes several texts. Their rows follow each other without padding: products, norms and activations
  * see one matrix, attention sees a request for each text. That attention is not causal needs no kernel of
@@ -8,7 +8,7 @@
  *   for each layer:  q, k, v = W x + b
  *                    x = norm(x + Wo attend(q, k, v) + b)
  *                    x = norm(x + Wdown gelu(Wup x + b) + b)
- *   rows of a text -> mean or first row -> length 1 -> out
+ *   rows of a text -> mean or first row -> length 1 -> out; of a pair: first row -> head -> out
  *
  * Keys and values are f32 in a few blocks that every layer overwrites; nothing is kept.
  */
@@ -23,7 +23,9 @@ typedef struct sp_encode_pass sp_encode_pass;
 typedef struct sp_encode_text {
     const int32_t *ids; /* [n] with the special tokens; each below the encoder's n_vocab */
     int32_t n;          /* 1 .. recipe.max_tokens */
-    float *out;         /* [E] */
+    int32_t n_first;    /* tokens of the first text of a pair, with its special ones: type 0. The others have type 1,
+                           where the model has types. 0: all are of type 0 */
+    float *out;         /* [E]; of a cross-encoder [1] */
 } sp_encode_text;
 
 /* sp_encode_pass_create -- working memory for steps of at most n_tokens tokens (0: a size that suits the

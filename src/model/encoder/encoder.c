@@ -111,7 +111,7 @@ bool sp_path_is_encoder(const char *path)
     if (sp_file_is_dir(path)) {
         if (sp_json_read(path, "config.json", &root) != SP_OK) return false;
         const char *type = json_string_value(json_object_get(root, "model_type"));
-        is = type && strcmp(type, "bert") == 0;
+        is = type && (strcmp(type, "bert") == 0 || strcmp(type, "xlm-roberta") == 0);
         json_decref(root);
         return is;
     }

@@ -1,4 +1,5 @@
-/* encoder.h -- a text encoder of the BERT family: weights, tokenizer, and how a vector is made of a text.
+/* encoder.h -- a text encoder of the BERT family: weights, tokenizer, and how a vector is made of a text, or, by a
+ * cross-encoder, a score of two texts.
  *
  *   GGUF file, architecture "bert"                          -- sp_encoder_open --> sizes, weights, tokenizer
  *   folder: config.json, tokenizer.json, *.safetensors,        recipe (pooling, prompts, longest text)
@@ -26,6 +27,7 @@ typedef struct sp_encoder_sizes {
     int n_ff;     /* F */
     int n_vocab;  /* V */
     int n_ctx;    /* positions that the model has learned: tokens of a text, at most */
+    int n_skipped; /* rows of its table of positions before that of the first token: XLM-RoBERTa has 2 */
     int n_types;  /* token types: 2 with pairs of texts */
     float norm_eps;
     sp_act act;
@@ -61,6 +63,13 @@ typedef struct sp_encoder_recipe {
     const char *prompt[SP_ENCODE_KINDS]; /* "query: " ...; "" where there is none */
 } sp_encoder_recipe;
 
+/* What makes a score of the first row x of the last layer: out . tanh(dense x + b) + c, then a sigmoid. */
+typedef struct sp_encoder_head {
+    const float *dense_w, *dense_b; /* [E, E] [E] */
+    const float *out_w, *out_b;     /* [E] [1] */
+    bool sigmoid;                   /* else the sum itself is the score */
+} sp_encoder_head;
+
 typedef struct sp_encoder {
     sp_encoder_sizes size;
     sp_encoder_recipe recipe;
@@ -68,6 +77,8 @@ typedef struct sp_encoder {
     sp_mat places; /* [n_types n_ctx, E] f32: row t n_ctx + p is the sum of type t's and position p's */
     sp_layernorm embed_norm;
     sp_encoder_layer *layers; /* [L] */
+    sp_encoder_head *head; /* of a cross-encoder; NULL: texts become vectors */
+    int n_between;         /* end tokens between the two texts of a pair: BERT 1, XLM-RoBERTa 2 */
     sp_tokenizer *tokenizer;
     sp_digest id;     /* of sizes, recipe and weights: vectors of encoders with one id can be compared */
     const char *path;

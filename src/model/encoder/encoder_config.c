@@ -93,6 +93,7 @@ sp_err sp_encoder_config_of_gguf(const sp_gguf *g, sp_encoder *m)
         return sp_fail(SP_E_UNSUPPORTED, "%s: general.architecture: \"%.*s\" is not supported for vectors (bert is)",
                        g->path, SP_VIEW(arch));
     m->size.act = SP_ACT_GELU_ERF;
+    m->n_between = 1;
     m->recipe.normalize = true; /* as llama.cpp does */
     for (int k = 0; k < SP_ENCODE_KINDS; k++) m->recipe.prompt[k] = "";
     SP_TRY(read_pooling(g, &m->recipe));
@@ -122,18 +123,71 @@ static sp_err read_act(const source *s, sp_act *out)
 /* Fields that have one supported value, or are not there. */
 static sp_err check_fields(const source *s)
 {
-    static const char *const must[][2] = {{"model_type", "bert"}, {"position_embedding_type", "absolute"}};
+    static const char *const must[][3] = {{"model_type", "bert", "xlm-roberta"},
+                                          {"position_embedding_type", "absolute", "absolute"}};
     for (size_t i = 0; i < SP_COUNT(must); i++) {
         const json_t *v = json_object_get(s->json, must[i][0]);
         const char *text = json_string_value(v);
         if (i > 0 && (!v || json_is_null(v))) continue;
-        if (!text || strcmp(text, must[i][1]) != 0)
+        if (!text || (strcmp(text, must[i][1]) != 0 && strcmp(text, must[i][2]) != 0))
             return sp_fail(SP_E_UNSUPPORTED, "%s: %s: \"%.60s\" is not supported (%s is)", s->path, must[i][0],
                            text ? text : "its value", must[i][1]);
     }
     if (json_is_true(json_object_get(s->json, "is_decoder")))
         return sp_fail(SP_E_UNSUPPORTED, "%s: is_decoder: a BERT that is a decoder is not supported", s->path);
     return SP_OK;
+}
+
+/* XLM-RoBERTa: positions begin after that of padding, and two end tokens separate a pair. */
+static sp_err read_family(const source *s, sp_encoder *m)
+{
+    const json_t *pad = json_object_get(s->json, "pad_token_id");
+    m->n_between = 1;
+    if (strcmp(json_string_value(json_object_get(s->json, "model_type")), "bert") == 0) return SP_OK;
+    const json_int_t last = json_is_integer(pad) ? json_integer_value(pad) : 1;
+    if (last < 0 || last + 1 >= m->size.n_ctx)
+        return sp_fail(SP_E_FORMAT, "%s: pad_token_id: %lld is no position before the first of %d", s->path,
+                       (long long)last, m->size.n_ctx);
+    m->n_between = 2;
+    m->size.n_skipped = (int)last + 1;
+    m->size.n_ctx -= m->size.n_skipped;
+    return SP_OK;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = text ? strlen(text) : 0, n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
+/* The function that follows the head: in a file of its own since sentence-transformers 6, else in config.json. Without
+ * one it is a sigmoid, as there. */
+static sp_err read_activation(const char *dir, const source *s, bool *sigmoid)
+{
+    json_t *file = NULL;
+    SP_TRY(sp_json_read(dir, "config_sentence_transformers.json", &file));
+    const json_t *own = json_object_get(s->json, "sentence_transformers");
+    const char *name = json_string_value(json_object_get(file, "activation_fn"));
+    if (!name) name = json_string_value(json_object_get(own, "activation_fn"));
+    if (!name) name = json_string_value(json_object_get(s->json, "sbert_ce_default_activation_function"));
+    *sigmoid = !name || ends_with(name, ".Sigmoid");
+    sp_err err = *sigmoid || ends_with(name, ".Identity")
+                     ? SP_OK
+                     : sp_fail(SP_E_UNSUPPORTED, "%s: activation_fn: \"%.80s\" is not supported", dir, name);
+    json_decref(file);
+    return err;
+}
+
+static sp_err read_head(const char *dir, const source *s, sp_encoder *m)
+{
+    const json_t *named = json_array_get(json_object_get(s->json, "architectures"), 0);
+    const size_t n_labels = json_object_size(json_object_get(s->json, "id2label"));
+    if (!ends_with(json_string_value(named), "ForSequenceClassification")) return SP_OK;
+    if (n_labels != 1)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: id2label: %zu labels (1, a score, is supported)", s->path, n_labels);
+    m->head = sp_arena_take(&m->files->arena, 1, sizeof *m->head);
+    if (!m->head) return sp_fail_nomem(sizeof *m->head, "the head of a cross-encoder");
+    return read_activation(dir, s, &m->head->sigmoid);
 }
 
 sp_err sp_encoder_config_of_folder(const char *dir, sp_encoder *m)
@@ -147,6 +201,8 @@ sp_err sp_encoder_config_of_folder(const char *dir, sp_encoder *m)
     if (err == SP_OK) err = check_fields(&s);
     if (err == SP_OK) err = read_act(&s, &m->size.act);
     if (err == SP_OK) err = read_sizes(&s, &m->size);
+    if (err == SP_OK) err = read_family(&s, m);
+    if (err == SP_OK) err = read_head(dir, &s, m);
     json_decref(root);
     sp_free(path);
     return err;

@@ -8,14 +8,16 @@
 
 /* -- encoder_config.c ------------------------------------------------------------------------ */
 
-/* sp_encoder_config_of_gguf, sp_encoder_config_of_folder -- m->size; of a GGUF file the recipe, too. */
+/* sp_encoder_config_of_gguf, sp_encoder_config_of_folder -- m->size; of a GGUF file the recipe, of a cross-encoder's
+ * folder the head without its weights, too. */
 sp_err sp_encoder_config_of_gguf(const sp_gguf *g, sp_encoder *m) SP_MUST_CHECK;
 sp_err sp_encoder_config_of_folder(const char *dir, sp_encoder *m) SP_MUST_CHECK;
 
 /* -- encoder_recipe.c ------------------------------------------------------------------------ */
 
 /* sp_encoder_recipe_of_folder -- m->recipe from the files of sentence-transformers; without modules.json it
- * is the mean, not normalized, as that library does. Pre: m->size. */
+ * is the mean, not normalized, as that library does. Of a cross-encoder only the longest text is read.
+ * Pre: m->size, m->head. */
 sp_err sp_encoder_recipe_of_folder(const char *dir, sp_encoder *m) SP_MUST_CHECK;
 
 /* -- encoder_weights.c ----------------------------------------------------------------------- */

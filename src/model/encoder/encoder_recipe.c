@@ -156,6 +156,10 @@ static sp_err read_longest(const char *dir, sp_encoder *m)
 sp_err sp_encoder_recipe_of_folder(const char *dir, sp_encoder *m)
 {
     m->recipe.pooling = SP_POOL_MEAN;
+    if (m->head) {
+        for (int k = 0; k < SP_ENCODE_KINDS; k++) m->recipe.prompt[k] = "";
+        return read_longest(dir, m);
+    }
     SP_TRY(read_steps(dir, &m->recipe));
     SP_TRY(read_longest(dir, m));
     return read_prompts(dir, m);

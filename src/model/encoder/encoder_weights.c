@@ -51,16 +51,31 @@ static const row table_rows[] = {
     {"position_embd.weight", "embeddings.position_embeddings.weight",   "PE", offsetof(tables, positions)},
     {"token_types.weight",   "embeddings.token_type_embeddings.weight", "TE", offsetof(tables, types)},
 };
+
+/* Of a cross-encoder; names with their prefix. */
+#define HEAD(f) offsetof(sp_encoder_head, f)
+static const row bert_head[] = {
+    {NULL, "bert.pooler.dense.weight", "EE", HEAD(dense_w)},
+    {NULL, "bert.pooler.dense.bias",   "E",  HEAD(dense_b)},
+    {NULL, "classifier.weight",        "1E", HEAD(out_w)},
+    {NULL, "classifier.bias",          "1",  HEAD(out_b)},
+};
+static const row roberta_head[] = {
+    {NULL, "classifier.dense.weight",    "EE", HEAD(dense_w)},
+    {NULL, "classifier.dense.bias",      "E",  HEAD(dense_b)},
+    {NULL, "classifier.out_proj.weight", "1E", HEAD(out_w)},
+    {NULL, "classifier.out_proj.bias",   "1",  HEAD(out_b)},
+};
 /* clang-format on */
 
 /* Beginnings of names that no vector depends on: heads of training, numbers 0 .. n. */
-static const char *const harmless[] = {"pooler.", "cls.", "embeddings.position_ids"};
+static const char *const harmless[] = {"pooler.", "cls.", "lm_head.", "embeddings.position_ids"};
 
 typedef struct binder {
     const sp_tensor_dir *dir;
     sp_encoder *m;
     bool gguf;
-    const char *prefix; /* of all names in a folder: "" or "bert." */
+    const char *prefix; /* of all names in a folder: "", "bert." or "roberta." */
     size_t n_used;
     bool *used; /* [dir->list.n] */
 } binder;
@@ -75,7 +90,9 @@ static int64_t size_of(const sp_encoder_sizes *s, char letter)
     case 'V':
         return s->n_vocab;
     case 'P':
-        return s->n_ctx;
+        return s->n_ctx + s->n_skipped;
+    case '1':
+        return 1;
     default:
         return s->n_types;
     }
@@ -157,11 +174,29 @@ static sp_err add_places(sp_encoder *m, const tables *of)
         sp_row_to_f32(of->types.type, row_of(&of->types, t), type, width);
         for (int64_t p = 0; p < n_ctx; p++) {
             float *to = all + (t * n_ctx + p) * width;
-            sp_row_to_f32(of->positions.type, row_of(&of->positions, p), to, width);
+            sp_row_to_f32(of->positions.type, row_of(&of->positions, p + m->size.n_skipped), to, width);
             for (int64_t i = 0; i < width; i++) to[i] += type[i];
         }
     }
     m->places = (sp_mat){.type = SP_F32, .n_rows = rows, .n_cols = width, .data = all};
+    return SP_OK;
+}
+
+/* The head is computed on the host, from floats. */
+static sp_err bind_head(binder *b)
+{
+    const row *rows = b->m->n_between == 1 ? bert_head : roberta_head;
+    for (size_t i = 0; b->m->head && i < SP_COUNT(bert_head); i++) {
+        const sp_tensor *t = sp_tensor_find(b->dir, rows[i].hf, strlen(rows[i].hf));
+        if (!t) return sp_fail(SP_E_FORMAT, "%s: tensor %s: is missing", b->m->path, rows[i].hf);
+        b->used[t - b->dir->list.v] = true;
+        SP_TRY(check(b, &rows[i], t));
+        const size_t n = (size_t)(t->shape[0] * (t->n_dims > 1 ? t->shape[1] : 1));
+        float *v = sp_arena_take(&b->m->files->arena, n, sizeof *v);
+        if (!v) return sp_fail_nomem(n * sizeof *v, "the head of a cross-encoder");
+        sp_row_to_f32(t->dtype, t->data, v, (int64_t)n);
+        *(const float **)(void *)((char *)b->m->head + rows[i].field) = v;
+    }
     return SP_OK;
 }
 
@@ -175,6 +210,7 @@ static sp_err bind_all(binder *b)
     SP_TRY(bind_rows(b, table_rows, SP_COUNT(table_rows), -1, &t));
     for (int l = 0; l < m->size.n_layers; l++)
         SP_TRY(bind_rows(b, layer_rows, SP_COUNT(layer_rows), l, &m->layers[l]));
+    SP_TRY(bind_head(b));
     return add_places(m, &t);
 }
 
@@ -198,9 +234,11 @@ static sp_err refuse_others(const binder *b)
 
 sp_err sp_encoder_bind(const sp_tensor_dir *dir, bool gguf, sp_encoder *m)
 {
-    static const char within[] = "bert.embeddings.word_embeddings.weight";
+    static const char *const within[] = {"bert.embeddings.word_embeddings.weight",
+                                         "roberta.embeddings.word_embeddings.weight"};
     binder b = {.dir = dir, .m = m, .gguf = gguf, .prefix = ""};
-    if (!gguf && sp_tensor_find(dir, within, sizeof within - 1)) b.prefix = "bert.";
+    for (size_t i = 0; i < SP_COUNT(within) && !gguf; i++)
+        if (sp_tensor_find(dir, within[i], strlen(within[i]))) b.prefix = i ? "roberta." : "bert.";
     b.used = SP_NEW_N(bool, dir->list.n + 1);
     if (!b.used) return sp_fail_nomem(dir->list.n, "the tensors");
     sp_err err = bind_all(&b);

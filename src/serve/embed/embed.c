@@ -1,25 +1,15 @@
-/* embed.c -- the public face of encoders: texts in, vectors out.
+/* embed.c -- the public face of encoders: texts in, vectors out; pairs.c has scores.
  *
  *   texts --tokenize (caller's thread)--> ids --steps, under the lock--> vectors --shorten--> out
  *
  * An embedder owns its device, encoder and the memory of a step. Calls of several threads take turns after
  * each step, so a long list does not hold up a short one. */
+#include "serve/embed/embed_int.h"
+
 #include <math.h>
-#include <pthread.h>
 #include <string.h>
 
-#include "spolia_embed.h"
-
 #include "base/need.h"
-#include "engine/encoder/encode.h"
-
-struct sp_embedder {
-    sp_device *device;
-    sp_encoder *encoder;
-    sp_encode_pass *pass;
-    pthread_mutex_t lock; /* of device and pass */
-    pthread_mutex_t turn; /* who waits longest for `lock` holds it: a call cannot take it twice in a row */
-};
 
 /* -- opening -------------------------------------------------------------------------------- */
 
@@ -74,6 +64,7 @@ sp_embedder_info sp_embedder_describe(const sp_embedder *e)
                           .n_layers = m->size.n_layers,
                           .n_threads = e->device->n_threads,
                           .normalized = m->recipe.normalize,
+                          .scores_pairs = m->head != NULL,
                           .query_prompt = m->recipe.prompt[SP_ENCODE_QUERY],
                           .document_prompt = m->recipe.prompt[SP_ENCODE_DOCUMENT]};
     sp_digest_hex(&m->id, 16, i.id);
@@ -82,88 +73,29 @@ sp_embedder_info sp_embedder_describe(const sp_embedder *e)
 
 /* -- one call ------------------------------------------------------------------------------- */
 
-typedef struct job {
-    sp_embedder *e;
-    const sp_embed_opts *o;
-    sp_tokens ids;         /* of all inputs, one after the other */
-    sp_encode_text *texts; /* [n]; `ids` is set when all are there */
-    float *vectors;        /* [n, E] */
-    size_t n;
-} job;
-
-static const char *prompt_of(const job *j)
+sp_err sp_embed_job_init(sp_embed_job *j, size_t n, float *out, int width)
 {
-    static const sp_encode_kind kinds[] = {SP_ENCODE_PLAIN, SP_ENCODE_QUERY, SP_ENCODE_DOCUMENT};
-    return j->e->encoder->recipe.prompt[kinds[j->o->kind]];
-}
-
-static sp_err add_id(job *j, int32_t id)
-{
-    SP_TRY(sp_vec_reserve(&j->ids, 1));
-    j->ids.v[j->ids.n++] = id;
+    j->n = n;
+    j->texts = SP_NEW_N(sp_encode_text, n);
+    if (!j->texts) return sp_fail_nomem(n * sizeof *j->texts, "the inputs of an encoder");
+    for (size_t i = 0; i < n; i++) j->texts[i].out = out + i * (size_t)width;
     return SP_OK;
 }
 
-static sp_err too_long(const job *j, size_t i, size_t n)
+void sp_embed_job_fini(sp_embed_job *j)
+{
+    sp_vec_fini(&j->ids);
+    sp_free(j->texts);
+}
+
+sp_err sp_embed_too_long(const sp_embed_job *j, size_t i, size_t n)
 {
     return sp_fail(SP_E_CONTEXT, "input %zu has %zu tokens, the model takes %d", i, n,
                    j->e->encoder->recipe.max_tokens);
 }
 
-/* Texts of special tokens are those tokens, as in the tokenizers library. What is too long loses its end,
- * not the last special token. */
-static sp_err add_text(job *j, size_t i, const sp_embed_input *in)
-{
-    const sp_tokenizer *t = j->e->encoder->tokenizer;
-    const char *prompt = prompt_of(j);
-    const size_t from = j->ids.n, n_end = sp_tokenizer_adds_eos(t), n_prompt = strlen(prompt);
-    const size_t most = (size_t)j->e->encoder->recipe.max_tokens - n_end;
-    sp_bytes text = {0};
-    sp_err err = n_prompt ? sp_bytes_add(&text, prompt, n_prompt) : SP_OK;
-    if (err == SP_OK && n_prompt) err = sp_bytes_add(&text, in->text, in->n);
-    if (err == SP_OK)
-        err = sp_tokenizer_encode(t, n_prompt ? text.v : in->text, n_prompt ? text.n : in->n,
-                                  SP_TOK_BOS | SP_TOK_SPECIAL, &j->ids);
-    sp_vec_fini(&text);
-    SP_TRY(err);
-    if (j->ids.n - from > most && j->o->refuse_long) return too_long(j, i, j->ids.n - from + n_end);
-    if (j->ids.n - from > most) j->ids.n = from + most;
-    if (n_end) SP_TRY(add_id(j, sp_tokenizer_eos(t)));
-    if (j->ids.n == from) return sp_fail(SP_E_ARG, "input %zu has no tokens", i);
-    return SP_OK;
-}
-
-static sp_err add_ids(job *j, size_t i, const sp_embed_input *in)
-{
-    const sp_encoder *m = j->e->encoder;
-    const size_t most = (size_t)m->recipe.max_tokens;
-    if (in->n_ids == 0 || !in->ids) return sp_fail(SP_E_ARG, "input %zu has no tokens", i);
-    if (in->n_ids > most && j->o->refuse_long) return too_long(j, i, in->n_ids);
-    for (size_t k = 0; k < SP_MIN(in->n_ids, most); k++) {
-        if (in->ids[k] < 0 || in->ids[k] >= m->size.n_vocab)
-            return sp_fail(SP_E_ARG, "input %zu: token %d is not one of the model's %d", i, in->ids[k],
-                           m->size.n_vocab);
-        SP_TRY(add_id(j, in->ids[k]));
-    }
-    return SP_OK;
-}
-
-static sp_err read_inputs(job *j, const sp_embed_input *inputs)
-{
-    const int width = j->e->encoder->size.n_embd;
-    size_t at = 0;
-    for (size_t i = 0; i < j->n; i++) {
-        SP_TRY(inputs[i].text ? add_text(j, i, &inputs[i]) : add_ids(j, i, &inputs[i]));
-        j->texts[i] = (sp_encode_text){.n = (int32_t)(j->ids.n - at), .out = j->vectors + i * (size_t)width};
-        at = j->ids.n;
-    }
-    at = 0;
-    for (size_t i = 0; i < j->n; at += (size_t)j->texts[i++].n) j->texts[i].ids = j->ids.v + at;
-    return SP_OK;
-}
-
 /* Steps, each after a turn in the queue of callers. */
-static sp_err compute(job *j)
+static sp_err compute(sp_embed_job *j)
 {
     sp_embedder *e = j->e;
     sp_err err = SP_OK;
@@ -179,32 +111,90 @@ static sp_err compute(job *j)
     return err;
 }
 
+sp_err sp_embed_job_run(sp_embed_job *j, int32_t *n_tokens)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < j->n; at += (size_t)j->texts[i++].n) j->texts[i].ids = j->ids.v + at;
+    for (size_t i = 0; i < j->n && n_tokens; i++) n_tokens[i] = j->texts[i].n;
+    return compute(j);
+}
+
+/* -- vectors -------------------------------------------------------------------------------- */
+
+static const char *prompt_of(const sp_embed_job *j)
+{
+    static const sp_encode_kind kinds[] = {SP_ENCODE_PLAIN, SP_ENCODE_QUERY, SP_ENCODE_DOCUMENT};
+    return j->e->encoder->recipe.prompt[kinds[j->o->kind]];
+}
+
+static sp_err add_id(sp_embed_job *j, int32_t id)
+{
+    SP_TRY(sp_vec_reserve(&j->ids, 1));
+    j->ids.v[j->ids.n++] = id;
+    return SP_OK;
+}
+
+/* Texts of special tokens are those tokens, as in the tokenizers library. What is too long loses its end,
+ * not the last special token. */
+static sp_err add_text(sp_embed_job *j, size_t i, const sp_embed_input *in)
+{
+    const sp_tokenizer *t = j->e->encoder->tokenizer;
+    const char *prompt = prompt_of(j);
+    const size_t from = j->ids.n, n_end = sp_tokenizer_adds_eos(t), n_prompt = strlen(prompt);
+    const size_t most = (size_t)j->e->encoder->recipe.max_tokens - n_end;
+    sp_bytes text = {0};
+    sp_err err = n_prompt ? sp_bytes_add(&text, prompt, n_prompt) : SP_OK;
+    if (err == SP_OK && n_prompt) err = sp_bytes_add(&text, in->text, in->n);
+    if (err == SP_OK)
+        err = sp_tokenizer_encode(t, n_prompt ? text.v : in->text, n_prompt ? text.n : in->n,
+                                  SP_TOK_BOS | SP_TOK_SPECIAL, &j->ids);
+    sp_vec_fini(&text);
+    SP_TRY(err);
+    if (j->ids.n - from > most && j->o->refuse_long) return sp_embed_too_long(j, i, j->ids.n - from + n_end);
+    if (j->ids.n - from > most) j->ids.n = from + most;
+    if (n_end) SP_TRY(add_id(j, sp_tokenizer_eos(t)));
+    if (j->ids.n == from) return sp_fail(SP_E_ARG, "input %zu has no tokens", i);
+    return SP_OK;
+}
+
+static sp_err add_ids(sp_embed_job *j, size_t i, const sp_embed_input *in)
+{
+    const sp_encoder *m = j->e->encoder;
+    const size_t most = (size_t)m->recipe.max_tokens;
+    if (in->n_ids == 0 || !in->ids) return sp_fail(SP_E_ARG, "input %zu has no tokens", i);
+    if (in->n_ids > most && j->o->refuse_long) return sp_embed_too_long(j, i, in->n_ids);
+    for (size_t k = 0; k < SP_MIN(in->n_ids, most); k++) {
+        if (in->ids[k] < 0 || in->ids[k] >= m->size.n_vocab)
+            return sp_fail(SP_E_ARG, "input %zu: token %d is not one of the model's %d", i, in->ids[k],
+                           m->size.n_vocab);
+        SP_TRY(add_id(j, in->ids[k]));
+    }
+    return SP_OK;
+}
+
+static sp_err read_inputs(sp_embed_job *j, const sp_embed_input *inputs)
+{
+    for (size_t i = 0, at = 0; i < j->n; i++) {
+        SP_TRY(inputs[i].text ? add_text(j, i, &inputs[i]) : add_ids(j, i, &inputs[i]));
+        j->texts[i].n = (int32_t)(j->ids.n - at);
+        at = j->ids.n;
+    }
+    return SP_OK;
+}
+
 /* The first n_dims elements of each vector. */
-static void shorten(const job *j, int n_dims, float *out)
+static void shorten(const sp_embed_job *j, int n_dims, float *out)
 {
     const int width = j->e->encoder->size.n_embd;
     const bool scale = n_dims < width && j->e->encoder->recipe.normalize;
     for (size_t i = 0; i < j->n; i++) {
-        const float *from = j->vectors + i * (size_t)width;
+        const float *from = j->texts[i].out;
         float *to = out + i * (size_t)n_dims;
         double square = 0;
         for (int k = 0; k < n_dims; k++) square += (double)from[k] * from[k];
         const double factor = scale ? 1 / fmax(sqrt(square), 1e-12) : 1;
         for (int k = 0; k < n_dims; k++) to[k] = (float)(from[k] * factor);
     }
-}
-
-static sp_err run(job *j, const sp_embed_input *inputs, int n_dims, float *out, int32_t *n_tokens)
-{
-    const size_t floats = j->n * (size_t)j->e->encoder->size.n_embd;
-    j->texts = SP_NEW_N(sp_encode_text, j->n);
-    j->vectors = sp_alloc(floats, sizeof *j->vectors);
-    if (!j->texts || !j->vectors) return sp_fail_nomem(floats * sizeof *j->vectors, "vectors");
-    SP_TRY(read_inputs(j, inputs));
-    SP_TRY(compute(j));
-    shorten(j, n_dims, out);
-    for (size_t i = 0; i < j->n && n_tokens; i++) n_tokens[i] = j->texts[i].n;
-    return SP_OK;
 }
 
 sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp_embed_opts *o, float *out,
@@ -215,15 +205,22 @@ sp_err sp_embed(sp_embedder *e, const sp_embed_input *inputs, size_t n, const sp
     if (n == 0) return SP_OK;
     SP_NEED(inputs);
     SP_NEED(out);
-    job j = {.e = e, .o = o ? o : &defaults, .n = n};
+    sp_embed_job j = {.e = e, .o = o ? o : &defaults};
     const int width = e->encoder->size.n_embd, n_dims = j.o->dimensions ? j.o->dimensions : width;
+    if (e->encoder->head)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: a cross-encoder scores pairs of texts and makes no vectors",
+                       e->encoder->path);
     if (n_dims < 1 || n_dims > width)
         return sp_fail(SP_E_ARG, "dimensions: %d is not a number from 1 to %d, the length of the model's vectors",
                        n_dims, width);
     if ((unsigned)j.o->kind > SP_EMBED_DOCUMENT) return sp_fail(SP_E_ARG, "kind: %d is none", (int)j.o->kind);
-    sp_err err = run(&j, inputs, n_dims, out, n_tokens);
-    sp_vec_fini(&j.ids);
-    sp_free(j.texts);
-    sp_free(j.vectors);
+    float *vectors = sp_alloc(n * (size_t)width, sizeof *vectors);
+    if (!vectors) return sp_fail_nomem(n * (size_t)width * sizeof *vectors, "vectors");
+    sp_err err = sp_embed_job_init(&j, n, vectors, width);
+    if (err == SP_OK) err = read_inputs(&j, inputs);
+    if (err == SP_OK) err = sp_embed_job_run(&j, n_tokens);
+    if (err == SP_OK) shorten(&j, n_dims, out);
+    sp_embed_job_fini(&j);
+    sp_free(vectors);
     return err;
 }

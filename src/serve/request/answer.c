@@ -65,6 +65,41 @@ sp_err sp_request_replay(sp_request *r)
     return SP_OK;
 }
 
+/* -- scoring ------------------------------------------------------------------------------------- */
+
+/* add_score -- of the next token, from the logits before it. */
+static void add_score(sp_request *r, const float *logits)
+{
+    sp_token_logprob one;
+    sp_sampler_logprobs(&r->answer.sampler, logits, r->o.scored[r->answer.n_scored++], 0, &one);
+    r->account.result.logprob += (double)one.logprob;
+}
+
+/* The last token need not be computed: nothing comes after it. */
+void sp_request_score_begin(sp_request *r, const float *logits)
+{
+    r->account.first_us = sp_clock_us();
+    r->account.result.logprob = 0;
+    r->answer.n_scored = 0;
+    add_score(r, logits);
+    r->answer.tokens.n = (size_t)r->o.n_scored - 1;
+    if (r->answer.tokens.n) memcpy(r->answer.tokens.v, r->o.scored, r->answer.tokens.n * sizeof *r->o.scored);
+    sp_err err = sp_request_replay(r);
+    r->answer.tokens.n = 0;
+    r->answer.replays = false;
+    if (err != SP_OK || r->o.n_scored == 1)
+        sp_request_finish(r, err == SP_OK ? SP_FINISH_LENGTH : SP_FINISH_ERROR, err);
+}
+
+void sp_request_score(sp_request *r, int n, const float *logits)
+{
+    const int n_vocab = r->ctx->model->hp.n_vocab;
+    for (int i = 0; i < n; i++) add_score(r, logits + (size_t)i * (size_t)n_vocab);
+    if (r->plans.next_todo == r->plans.now.n_todo) sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
+}
+
+/* -- the next token ------------------------------------------------------------------------------ */
+
 /* start_grammar -- before the first token. */
 static sp_err start_grammar(sp_request *r)
 {

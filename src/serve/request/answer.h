@@ -26,6 +26,7 @@ typedef struct sp_request_answer {
     sp_tokens tokens; /* generated ids */
     bool replays;     /* they are computed again, after a restart */
     float *first;     /* [n_vocab] logits at the end of the prompt, to rewind to; in `arena`; or NULL */
+    int32_t n_scored; /* of the tokens to score, found so far; 0: their prompt is being computed */
 } sp_request_answer;
 
 /* What the guard checks of it (serve/guard/guard.h). */
@@ -39,6 +40,10 @@ typedef struct sp_request_check {
 bool sp_request_stops_at(const sp_request *r, int32_t id);
 /* sp_request_replay -- the prompt was computed again: plans to compute the answer's tokens so far at once. */
 sp_err sp_request_replay(sp_request *r) SP_MUST_CHECK;
+/* sp_request_score_begin -- logits [V] are of the prompt's last token: the tokens to score become the plan's next.
+ * sp_request_score -- n more of them are computed; logits [n, V]. */
+void sp_request_score_begin(sp_request *r, const float *logits);
+void sp_request_score(sp_request *r, int n, const float *logits);
 /* sp_request_take_token -- chooses from logits [V]; continues with the next token or finishes. */
 void sp_request_take_token(sp_request *r, const float *logits);
 

@@ -2,6 +2,8 @@
 #ifndef SP_SERVE_CONTEXT_H
 #define SP_SERVE_CONTEXT_H
 
+#include <stdatomic.h>
+
 #include "cache/cost.h"
 #include "cache/ledger.h"
 #include "engine/engine.h"
@@ -72,12 +74,18 @@ typedef struct sp_context_loads {
     int64_t n_late;      /* of those, started over */
 } sp_context_loads;
 
+enum { SP_SCORED_ROWS = 32 /* tokens whose probability a step finds */ };
+
 /* The step that is being composed. */
 typedef struct sp_context_step_state {
     sp_slice *slices;  /* [max_requests] */
     sp_request **of;   /* [max_requests] whose slice it is */
-    float *logits;     /* [max_requests, V] */
+    float *logits;     /* [max_requests + SP_SCORED_ROWS, V] */
+    int n_logits, n_scored; /* rows of it that are taken; by requests that score */
     int n_decoding;    /* requests that decode in it */
+    int n_front, n_back; /* rows of requests in the foreground, in the background */
+    int n_back_running;  /* requests in the background that run */
+    double back_us;      /* time that they may take now */
     sp_budget budget;
     int64_t step_us, compute_us, n_tokens; /* of all steps so far; compute_us: the part that the model took */
 } sp_context_step_state;
@@ -107,6 +115,7 @@ struct sp_context {
     sp_request *running;  /* oldest first */
     sp_request *finished; /* in this step */
     int n_running;
+    atomic_int n_answering; /* requests that decode */
     int64_t reserved; /* blocks set aside for running requests: request.h, I2 */
     int64_t now;      /* logical time: look-ups */
 };

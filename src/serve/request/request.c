@@ -61,6 +61,17 @@ static void fill_result(sp_request *r, sp_finish why, sp_err err)
     res->plan_us = r->plans.us;
 }
 
+/* stop_running -- it is in no list then. */
+static void stop_running(sp_request *r)
+{
+    sp_context *c = r->ctx;
+    sp_request_unreserve(r);
+    unlink_request(&c->running, r);
+    c->n_running--;
+    c->step.n_back_running -= r->o.background;
+    if (r->state == SP_REQ_DECODE) atomic_fetch_sub(&c->n_answering, 1);
+}
+
 void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
 {
     sp_context *c = r->ctx;
@@ -69,9 +80,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     if (is_running(r)) {
         sp_request_keep_answer(r);
         sp_request_report(r);
-        sp_request_unreserve(r);
-        unlink_request(&c->running, r);
-        c->n_running--;
+        stop_running(r);
         r->holds_kv = r->measure.keep_kv && err == SP_OK;
     } else {
         unlink_request(&c->waiting.first, r);
@@ -90,12 +99,11 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
 static void requeue(sp_request *r)
 {
     sp_context *c = r->ctx;
-    sp_request_unreserve(r);
-    unlink_request(&c->running, r);
-    c->n_running--;
+    stop_running(r);
     sp_request_let_go(r);
     memset(r->plans.n_done, 0, sizeof r->plans.n_done);
     r->plans.next_todo = 0;
+    r->answer.n_scored = 0;
     r->account.compute_us = 0;
     r->loads.since_us = 0;
     r->state = SP_REQ_QUEUED;
@@ -171,6 +179,11 @@ void sp_request_cancel(sp_request *r)
     r->cancel = true;
     r->ctx->waiting.has_canceled = true;
     sp_driver_wake(r->ctx);
+}
+
+int sp_context_n_decoding(const sp_context *c)
+{
+    return c ? atomic_load(&c->n_answering) : 0;
 }
 
 const sp_result *sp_request_result(const sp_request *r)

@@ -2,7 +2,8 @@
  *
  * A step holds one token of each decoding request and fills the rest of n_batch with pieces of
  * prompts, oldest first; so a long prompt never stops the answers of others. While requests decode, their pieces are
- * as long as the step's target of time allows (serve/queue/budget.h). A prompt whose copies are
+ * as long as the step's target of time allows (serve/queue/budget.h). Requests in the background have what is left
+ * of a step that has no other rows, and a tenth of the time of those that have. A prompt whose copies are
  * still on their way is left out of a step in which others decode. A request starts once the step has
  * room for its tokens: it then finds the copies that the ones before it have left. A step with nothing
  * to compute waits for the tiers, if a request does. */
@@ -41,15 +42,17 @@ static int n_rows(sp_request *r, bool others_decode)
     return r->plans.now.n_todo - r->plans.next_todo;
 }
 
-/* has_room -- the next step computes tokens of one more request. */
+/* has_room -- the next step computes tokens of one more request; those in the background do not count. */
 static bool has_room(const sp_context *c)
 {
     const bool decodes = any_decodes(c);
     int n = 0;
     for (sp_request *r = c->running; r && n < c->limits.n_batch; r = r->next)
-        n += n_rows(r, decodes);
+        n += r->o.background ? 0 : n_rows(r, decodes);
     return n < c->limits.n_batch && c->n_running < c->limits.max_requests;
 }
+
+enum { BACK_SLOTS = 4 }; /* one of so many running requests may be in the background */
 
 /* admit -- from the queue, in its order, as long as slots, room in the step, copies and KV memory are
  * there. */
@@ -59,6 +62,7 @@ static void admit(sp_context *c)
         bool started;
         if (!sp_queue_choose(c)) return;
         sp_request *r = c->waiting.first;
+        if (r->o.background && c->step.n_back_running >= SP_MAX(1, c->limits.max_requests / BACK_SLOTS)) return;
         sp_context_look_ahead(c);
         sp_err err = sp_request_start(r, &started);
         if (err != SP_OK)
@@ -72,23 +76,28 @@ static int add_slice(sp_context *c, int n_slices, sp_request *r, int n_rows)
 {
     bool last = r->plans.next_todo + n_rows == r->plans.now.n_todo && r->answer.max_tokens > 0 &&
                 r->plans.role == SP_PLAN_ANSWER;
+    const bool scores = r->answer.n_scored > 0;
     c->step.of[n_slices] = r;
     c->step.slices[n_slices] =
         (sp_slice){.plan = &r->plans.now,
                    .from = r->plans.next_todo,
                    .n = n_rows,
-                   .want = last ? SP_WANT_LAST : SP_WANT_NONE,
+                   .want = scores ? SP_WANT_ALL : last ? SP_WANT_LAST : SP_WANT_NONE,
                    .await = r->state == SP_REQ_PREFILL ? sp_request_awaits(r) : (sp_await){0},
-                   .logits = c->step.logits + (size_t)n_slices * (size_t)c->model->hp.n_vocab};
+                   .logits = c->step.logits + (size_t)c->step.n_logits * (size_t)c->model->hp.n_vocab};
+    c->step.n_logits += scores ? n_rows : last;
+    c->step.n_scored += scores ? n_rows : 0;
     return n_slices + 1;
 }
 
 /* add_slices -- of the running requests in a state, oldest first, as *room allows. */
-static int add_slices(sp_context *c, int n_slices, sp_request_state state, int *room)
+static int add_slices(sp_context *c, int n_slices, sp_request_state state, bool background, int *room)
 {
     const bool decodes = any_decodes(c);
     for (sp_request *r = c->running; r && *room > 0; r = r->next) {
-        int n = r->state == state ? SP_MIN(*room, n_rows(r, decodes)) : 0;
+        const bool is_one = r->state == state && r->o.background == background;
+        int n = is_one ? SP_MIN(*room, n_rows(r, decodes)) : 0;
+        if (r->answer.n_scored) n = SP_MIN(n, SP_SCORED_ROWS - c->step.n_scored);
         if (n > 0 && c->offload && !sp_offload_add_slice(c->offload, &r->plans.now, &n)) n = 0;
         if (n > 0) n_slices = add_slice(c, n_slices, r, n);
         *room -= n;
@@ -96,15 +105,35 @@ static int add_slices(sp_context *c, int n_slices, sp_request_state state, int *
     return n_slices;
 }
 
+enum { BACK_LEAST = 16 /* rows: fewer make bad use of a pass over the weights */ };
+
+/* rows_in_back -- what requests in the background may compute beside n_front others. */
+static int rows_in_back(const sp_context *c, int n_front, int room)
+{
+    if (n_front == 0) return room;
+    const double rows = c->loads.token_us > 0 ? c->step.back_us / c->loads.token_us : 0;
+    return rows >= BACK_LEAST ? (rows < room ? (int)rows : room) : 0;
+}
+
 static int compose(sp_context *c)
 {
     int room = c->limits.n_batch;
+    c->step.n_logits = c->step.n_scored = 0;
     if (c->offload) sp_offload_begin_step(c->offload);
-    int n_slices = add_slices(c, 0, SP_REQ_DECODE, &room);
+    int n_slices = add_slices(c, 0, SP_REQ_DECODE, false, &room);
     c->step.n_decoding = n_slices; /* a token each */
     if (room > 0) room = sp_budget_rows(&c->step.budget, n_slices, room, c->loads.token_us);
-    return add_slices(c, n_slices, SP_REQ_PREFILL, &room);
+    n_slices = add_slices(c, n_slices, SP_REQ_PREFILL, false, &room);
+    c->step.n_front = n_slices;
+    room = SP_MIN(room, rows_in_back(c, n_slices, room));
+    c->step.n_back = room;
+    n_slices = add_slices(c, n_slices, SP_REQ_DECODE, true, &room);
+    n_slices = add_slices(c, n_slices, SP_REQ_PREFILL, true, &room);
+    c->step.n_back -= room;
+    return n_slices;
 }
+
+#define BACK_MOST_US 100000.0 /* time that can be saved up for requests in the background */
 
 enum { MANY_TOKENS = 16 /* of a step whose time says what a token of a prompt costs */ };
 
@@ -117,6 +146,10 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
     if (n > 0) sp_budget_learn(&c->step.budget, c->step.n_decoding, n - c->step.n_decoding, us);
     c->step.compute_us += us;
     c->step.n_tokens += n;
+    if (c->step.n_front && !c->step.n_back)
+        c->step.back_us = SP_MIN(c->step.back_us + (double)us / 10, BACK_MOST_US);
+    else if (c->step.n_back)
+        c->step.back_us = SP_MAX(c->step.back_us - c->step.n_back * c->loads.token_us, 0);
     if (n >= MANY_TOKENS)
         c->loads.token_us +=
             ((double)us / n - c->loads.token_us) * (c->loads.token_us > 0 ? 0.25 : 1);

@@ -48,6 +48,7 @@ sp_err sp_request_start(sp_request *r, bool *started)
     c->waiting.first = r->next;
     sp_request_append(&c->running, r);
     c->n_running++;
+    c->step.n_back_running += r->o.background;
     r->state = SP_REQ_PREFILL;
     c->loads.n_early += r->loads.state == SP_LOADS_EARLY;
     if (r->plans.role == SP_PLAN_DONE) sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
@@ -74,6 +75,7 @@ static sp_err next_plan(sp_request *r, bool *done)
 static void begin_decoding(sp_request *r, const float *logits)
 {
     r->state = SP_REQ_DECODE;
+    atomic_fetch_add(&r->ctx->n_answering, 1);
     r->answer.replays = false;
     if (r->ctx->offload) r->answer.offload_then = sp_offload_stats_of(r->ctx->offload);
     r->plans.now.sparse = r->answer.sparse;
@@ -85,6 +87,8 @@ static void prompt_done(sp_request *r, const float *logits)
 {
     if (r->must)
         r->state = SP_REQ_STORING;
+    else if (r->o.n_scored)
+        sp_request_score_begin(r, logits);
     else if (r->answer.max_tokens == 0)
         sp_request_finish(r, SP_FINISH_LENGTH, SP_OK);
     else if (!r->answer.tokens.n)
@@ -102,6 +106,10 @@ void sp_request_computed(sp_request *r, int n, const float *logits)
     r->plans.next_todo += n;
     if (r->ctx->offload) /* so that they can leave memory while the prompt grows */
         sp_plan_seal_done(&r->plans.now, r->plans.next_todo - n, r->plans.next_todo);
+    if (r->answer.n_scored) {
+        sp_request_score(r, n, logits);
+        return;
+    }
     if (r->plans.next_todo < r->plans.now.n_todo) return; /* more of this plan to come */
     if (r->state == SP_REQ_DECODE) {
         sp_request_take_token(r, logits);

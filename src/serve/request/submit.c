@@ -1,5 +1,6 @@
 /* submit.c -- a request begins: its options are checked, the prompt is copied, the policy and the
  * sampler are chosen. */
+#include <limits.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -22,6 +23,15 @@ static sp_err check_submit(const sp_context *c, const sp_prompt *p, const sp_req
     if (o->top_logprobs < 0 || o->top_logprobs > SP_MAX_TOP_LOGPROBS)
         return sp_fail(SP_E_ARG, "top_logprobs: %d is not in 0..%d", o->top_logprobs,
                        SP_MAX_TOP_LOGPROBS);
+    if (o->n_scored < 0 || (o->n_scored && !o->scored))
+        return sp_fail(SP_E_ARG, "scored: %d tokens", o->n_scored);
+    for (int i = 0; i < o->n_scored; i++)
+        if (o->scored[i] < 0 || o->scored[i] >= c->model->hp.n_vocab)
+            return sp_fail(SP_E_ARG, "scored: token %d, id %d, is not in the vocabulary of %d", i, o->scored[i],
+                           c->model->hp.n_vocab);
+    if (o->n_scored > c->limits.n_ctx - p->n_tokens && p->n_tokens <= c->limits.n_ctx)
+        return sp_fail(SP_E_CONTEXT, "%d tokens to score after a prompt of %d, the context holds %d", o->n_scored,
+                       p->n_tokens, c->limits.n_ctx);
     if (o->max_wait_ms < 0 || o->max_wait_ms > INT64_MAX / 1000)
         return sp_fail(SP_E_ARG, "max_wait_ms: %lld", (long long)o->max_wait_ms);
     if (p->n_tokens > c->limits.n_ctx)
@@ -67,6 +77,13 @@ static sp_err copy_prompt(sp_request *r, const sp_prompt *p)
         stop[i] = copy;
     }
     r->o.stop = stop;
+    if (r->o.n_scored) {
+        int32_t *scored = sp_arena_take(&r->arena, (size_t)r->o.n_scored, sizeof *scored);
+        if (!scored) return sp_fail_nomem((size_t)r->o.n_scored * sizeof *scored, "tokens to score");
+        r->o.scored = memcpy(scored, r->o.scored, (size_t)r->o.n_scored * sizeof *scored);
+        r->o.max_tokens = r->o.n_scored;
+        r->o.grammar = NULL;
+    }
     if (r->o.n_stop_tokens == 0) return SP_OK;
     int32_t *tokens = sp_arena_take(&r->arena, (size_t)r->o.n_stop_tokens, sizeof *tokens);
     if (!tokens) return sp_fail_nomem((size_t)r->o.n_stop_tokens * 4, "stop tokens");
@@ -96,7 +113,7 @@ static void follow_context(sp_request *r)
     if (!g) return;
     sp_guard_steer(g, &r->reuse);
     r->check.first =
-        r->answer.max_tokens > 0 && !r->measure.on_logits && sp_guard_samples(g, &r->reuse);
+        r->answer.max_tokens > 0 && !r->o.n_scored && !r->measure.on_logits && sp_guard_samples(g, &r->reuse);
 }
 
 /* follow_decode -- the same for sparse decoding. */
@@ -133,6 +150,7 @@ static sp_err choose_decode(sp_request *r, bool internal)
     r->follow.decode = !r->o.decode;
     r->o.decode = NULL; /* the caller's */
     choice.o.heads = r->ctx->heads;
+    if (internal) choice.sparse = false;
     r->answer.window = internal || r->answer.max_tokens == 0 ? 0 : choice.window;
     return choice.sparse && r->answer.max_tokens > 1
                ? sp_sparse_create(&choice.o, &r->answer.sparse)
@@ -187,7 +205,7 @@ static sp_err prepare(sp_request *r, const sp_prompt *p, const sp_reuse_policy *
     SP_TRY(take_lists(r));
     SP_TRY(take_answer_lists(r));
     SP_TRY(choose_policy(r, policy));
-    SP_TRY(choose_decode(r, policy != NULL));
+    SP_TRY(choose_decode(r, policy != NULL || r->o.n_scored > 0));
     SP_TRY(sp_vec_reserve(&r->answer.tokens, (size_t)r->answer.max_tokens));
     complete_sampling(&r->o.sampling);
     SP_TRY(sp_sampler_init(&r->answer.sampler, &r->o.sampling, c->model->hp.n_vocab));
@@ -214,6 +232,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
                       .place.counted_at = -1,
                       .loads.fetched_at = -1,
                       .account.submit_us = sp_clock_us()};
+    if (o->background) r->o.priority = INT_MAX;
     sp_arena_init(&r->arena);
     sp_arena_init(&r->look.arena);
     sp_err err = prepare(r, p, policy);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/api/fields.h"
+#include "server/api/side.h"
 #include "server/http/reply.h"
 
 enum { MOST_INPUTS = 2048 };
@@ -93,9 +94,12 @@ static void compute(embedding *e)
         return;
     }
     const int64_t from = srv_now_us();
-    atomic_fetch_add(&s->n_active, 1); /* a server that ends waits for it */
-    const sp_err err = sp_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens);
-    atomic_fetch_sub(&s->n_active, 1);
+    srv_side *side = srv_side_begin(e->call);
+    e->o.stop = srv_side_stop;
+    e->o.user = side;
+    const sp_err err =
+        side ? sp_embed(s->o.embedder, e->inputs, e->n, &e->o, e->vectors, e->n_tokens) : SP_E_NOMEM;
+    srv_side_end(side);
     e->us = srv_now_us() - from;
     if (err != SP_OK) srv_fields_refuse(&e->f, "input", "%s", sp_error_detail());
     for (size_t i = 0; i < e->n && err == SP_OK; i++) e->total += e->n_tokens[i];
@@ -232,10 +236,10 @@ srv_sent srv_ollama_embeddings(srv_call *call)
     return end(&e, text);
 }
 
-json_t *srv_embedder_json(const srv_server *s)
+json_t *srv_encoder_json(const srv_server *s, const sp_embedder *e, const char *name)
 {
-    const sp_embedder_info i = sp_embedder_describe(s->o.embedder);
-    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:{s:s, s:i, s:i}}", "id", s->o.embedder_name, "object", "model",
+    const sp_embedder_info i = sp_embedder_describe(e);
+    return json_pack("{s:s, s:s, s:I, s:s, s:i, s:{s:s, s:i, s:i}}", "id", name, "object", "model",
                      "created", (json_int_t)s->started, "owned_by", "spolia", "max_model_len", i.max_tokens, "meta",
                      "arch", "bert", "n_embd", i.n_embd, "n_vocab", i.n_vocab);
 }

@@ -10,7 +10,7 @@ srv_sent srv_embeddings(srv_call *call);
 srv_sent srv_ollama_embed(srv_call *call);
 srv_sent srv_ollama_embeddings(srv_call *call); /* one text, in "prompt" */
 
-/* srv_embedder_json -- an entry of /v1/models. Pre: there is one. */
-json_t *srv_embedder_json(const srv_server *s);
+/* srv_encoder_json -- an entry of /v1/models. */
+json_t *srv_encoder_json(const srv_server *s, const sp_embedder *e, const char *name);
 
 #endif

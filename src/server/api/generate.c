@@ -252,8 +252,7 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     return refuse(call, dialect, f, err);
 }
 
-/* enter -- takes a place in the queue. */
-static srv_verdict enter(srv_call *call)
+srv_verdict srv_enter(srv_call *call)
 {
     srv_server *s = call->s;
     size_t n_keys = s->keys ? srv_keys_count(s->keys) : 1;
@@ -267,7 +266,7 @@ srv_sent srv_generate(srv_call *call, const srv_dialect *dialect, bool chat)
 {
     srv_fields f;
     srv_task t = {.chat = chat, .dialect = dialect};
-    srv_verdict v = enter(call);
+    srv_verdict v = srv_enter(call);
     if (v != SRV_ADMITTED) return srv_reply_refused(call, v);
     json_t *body = srv_fields_parse(&f, call->body, call->n);
     if (!body || !dialect->body)

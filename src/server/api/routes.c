@@ -12,6 +12,7 @@
 #include "server/api/explain.h"
 #include "server/api/llama.h"
 #include "server/api/ollama.h"
+#include "server/api/rank.h"
 #include "server/page/page.h"
 
 /* -- small handlers --------------------------------------------------------------------------- */
@@ -52,7 +53,10 @@ static srv_sent models(srv_call *call)
 {
     json_t *list = json_pack("[o]", model_json(call->s));
     srv_collections_models(call->s, list);
-    if (call->s->o.embedder) json_array_append_new(list, srv_embedder_json(call->s));
+    if (call->s->o.embedder)
+        json_array_append_new(list, srv_encoder_json(call->s, call->s->o.embedder, call->s->o.embedder_name));
+    if (call->s->o.reranker)
+        json_array_append_new(list, srv_encoder_json(call->s, call->s->o.reranker, call->s->o.reranker_name));
     return srv_reply_json(call->connection, 200, json_pack("{s:s, s:o}", "object", "list", "data", list));
 }
 
@@ -61,8 +65,11 @@ static srv_sent one_model(srv_call *call)
     const char *id = call->path + strlen("/v1/models/");
     if (strcmp(id, call->s->o.alias) == 0 || srv_collections_names(call->s, id))
         return srv_reply_json(call->connection, 200, model_json(call->s));
-    if (call->s->o.embedder && strcmp(id, call->s->o.embedder_name) == 0)
-        return srv_reply_json(call->connection, 200, srv_embedder_json(call->s));
+    const srv_options *o = &call->s->o;
+    if (o->embedder && strcmp(id, o->embedder_name) == 0)
+        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, o->embedder, o->embedder_name));
+    if (o->reranker && strcmp(id, o->reranker_name) == 0)
+        return srv_reply_json(call->connection, 200, srv_encoder_json(call->s, o->reranker, o->reranker_name));
     return srv_reply_error(call->connection, 404, "model", "model_not_found",
                            "there is no such model");
 }
@@ -123,6 +130,11 @@ const srv_route srv_routes[] = {
     {"POST", "/completions", srv_completion},
     {"POST", "/v1/embeddings", srv_embeddings},
     {"POST", "/embeddings", srv_embeddings},
+    {"POST", "/v1/rerank", srv_rerank},
+    {"POST", "/v2/rerank", srv_rerank},
+    {"POST", "/rerank", srv_rerank},
+    {"POST", "/v1/score", srv_score},
+    {"POST", "/score", srv_score},
     {"POST", "/api/embed", srv_ollama_embed},
     {"POST", "/api/embeddings", srv_ollama_embeddings},
     {"POST", "/tokenize", srv_tokenize},

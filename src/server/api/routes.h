@@ -10,6 +10,9 @@ extern const srv_route srv_routes[];
 /* srv_health_of -- "ok", "draining", or "stalled": a step has taken step_us, longer than any that ends well. */
 const char *srv_health_of(bool draining, int64_t step_us);
 
+/* srv_enter -- takes a place in the queue (generate.c). */
+srv_verdict srv_enter(srv_call *call);
+
 /* Handlers of other files. */
 srv_sent srv_chat(srv_call *call); /* generate.c */
 srv_sent srv_completion(srv_call *call);

@@ -30,6 +30,8 @@ typedef struct srv_options {
     srv_log_format log;
     sp_embedder *embedder;         /* borrowed; NULL: none */
     const char *embedder_name;     /* in answers */
+    sp_embedder *reranker;         /* a cross-encoder; borrowed; NULL: the chat model ranks */
+    const char *reranker_name;
     const char *documents_path;    /* file of registered documents; NULL: memory */
     int size_words, overlap_words; /* of their chunks; size 0: 150 */
     const char *const *collections; /* [n_collections] NAME=PATH */

@@ -1,0 +1,36 @@
+/* embed_int.h -- what vectors and scores share: the embedder, and steps of which callers take turns. For serve/embed/
+ * alone. */
+#ifndef SP_SERVE_EMBED_INT_H
+#define SP_SERVE_EMBED_INT_H
+
+#include <pthread.h>
+
+#include "engine/encoder/encode.h"
+#include "spolia_embed.h"
+
+struct sp_embedder {
+    sp_device *device;
+    sp_encoder *encoder;
+    sp_encode_pass *pass;
+    pthread_mutex_t lock; /* of device and pass */
+    pthread_mutex_t turn; /* who waits longest for `lock` holds it: a call cannot take it twice in a row */
+};
+
+/* The inputs of a call. */
+typedef struct sp_embed_job {
+    sp_embedder *e;
+    const sp_embed_opts *o;
+    sp_tokens ids;         /* of all inputs, one after the other */
+    sp_encode_text *texts; /* [n]; `ids` is set by sp_embed_job_run */
+    size_t n;
+} sp_embed_job;
+
+/* sp_embed_job_init -- texts of n inputs whose results are at out, `width` floats each. Owns: sp_embed_job_fini. */
+sp_err sp_embed_job_init(sp_embed_job *j, size_t n, float *out, int width) SP_MUST_CHECK;
+void sp_embed_job_fini(sp_embed_job *j);
+/* sp_embed_too_long -- the error of input i with n tokens. */
+sp_err sp_embed_too_long(const sp_embed_job *j, size_t i, size_t n) SP_MUST_CHECK;
+/* sp_embed_job_run -- computes all, a step at a time; n_tokens [n] or NULL: tokens of each. */
+sp_err sp_embed_job_run(sp_embed_job *j, int32_t *n_tokens) SP_MUST_CHECK;
+
+#endif

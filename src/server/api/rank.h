@@ -1,0 +1,31 @@
+/* rank.h -- how well documents answer questions: by the cross-encoder of --reranker, or, without one, by the chat
+ * model, as the likelihood of the question given the document. Work of this kind gives way to answers that stream
+ * (side.h). */
+#ifndef SP_SERVER_API_RANK_H
+#define SP_SERVER_API_RANK_H
+
+#include "server/api/fields.h"
+#include "server/http/call.h"
+
+#define SRV_MOST_RANKED 2048 /* pairs of a call */
+
+typedef struct srv_ranking {
+    const sp_pair *pairs; /* [n] borrowed; texts end with NUL */
+    size_t n;
+    float *scores;        /* [n] out: higher is better */
+    int64_t n_tokens;     /* out: of all pairs */
+    int64_t n_reused;     /* out: of these, cached */
+    int status;           /* out: of an error */
+    const char *code;
+} srv_ranking;
+
+/* srv_rank -- false after an error in *f, with its status. Charges the key's tokens. */
+bool srv_rank(srv_call *call, srv_ranking *r, srv_fields *f);
+/* srv_ranker_name -- of the model that ranks. */
+const char *srv_ranker_name(const srv_server *s);
+
+/* The handlers of rerank.c. */
+srv_sent srv_rerank(srv_call *call);
+srv_sent srv_score(srv_call *call);
+
+#endif

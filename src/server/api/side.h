@@ -1,0 +1,20 @@
+/* side.h -- work beside answers: vectors and scores. It ends when its client hangs up, and while answers stream it
+ * rests ten times as long as each of its steps took, so that a long list does not slow them by more than a tenth.
+ * Steps of all such calls share that tenth. */
+#ifndef SP_SERVER_API_SIDE_H
+#define SP_SERVER_API_SIDE_H
+
+#include "server/http/call.h"
+
+typedef struct srv_side srv_side;
+
+/* srv_side_begin -- the exchange owns it; the server waits for it when it ends. NULL: out of memory. */
+srv_side *srv_side_begin(const srv_call *call);
+/* srv_side_end -- the work is done; the memory remains the exchange's. NULL is allowed. */
+void srv_side_end(srv_side *side);
+/* srv_side_left -- whether the client has hung up. */
+bool srv_side_left(srv_side *side);
+/* srv_side_stop -- between two steps, as sp_embed_opts.stop: rests; true when the client has hung up. */
+bool srv_side_stop(void *side);
+
+#endif

@@ -1,0 +1,149 @@
+"""/v1/rerank, /v1/score and Embedder.score: equal to sentence-transformers' cross-encoders, and to float64."""
+import json
+import os
+import sys
+
+import pytest
+from conftest import ROOT, refuse
+from test_server import MODEL, Server
+
+from reference import encoder
+
+GOLDEN = json.loads((ROOT / "tests/golden/cross-encoders.json").read_text())
+
+
+@pytest.fixture(scope="module", params=["bert", "xlm-roberta"])
+def family(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def folder(family, tmp_path_factory):
+    return encoder.write_cross_encoder(tmp_path_factory.mktemp("cross") / "tiny-cross", family)
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    s = Server("--reranker", folder)
+    yield s
+    assert s.stop() == 0, s.said
+    assert "Sanitizer" not in s.said, s.said
+
+
+@pytest.fixture(scope="module")
+def chat_server():
+    s = Server("--parallel", "4")
+    yield s
+    assert s.stop() == 0, s.said
+
+
+def score(server, pairs, **fields):
+    reply = server.call("/v1/score", {"text_1": [a for a, _ in pairs], "text_2": [b for _, b in pairs], **fields})
+    assert reply[0] == 200, reply
+    assert [d["index"] for d in reply[1]["data"]] == list(range(len(pairs)))
+    return [d["score"] for d in reply[1]["data"]]
+
+
+def test_scores_equal_sentence_transformers(server, family):
+    rows = [r for r in GOLDEN if r["family"] == family]
+    assert score(server, [r["pair"] for r in rows]) == pytest.approx([r["score"] for r in rows], abs=1e-5)
+    assert max(r["score"] for r in rows) - min(r["score"] for r in rows) > 0.1
+
+
+def test_scores_equal_the_definition(folder, family, server):
+    reference = encoder.CrossEncoder(folder)
+    pairs = [[" ".join(encoder.PIECES[i:i + n % 13 + 1]), " ".join(encoder.PIECES[n % 7:n])] for i, n in enumerate(range(9, 31))]
+    want = [reference.score(a, b) for a, b in pairs]
+    assert score(server, pairs) == pytest.approx(want, abs=1e-5)
+    assert score(server, pairs[3:4]) == [score(server, pairs)[3]]  # whatever is computed with it, bit for bit
+
+
+def test_rerank_orders_and_names_documents(server, folder):
+    documents = ["key value", {"text": "Building a WALL of stones"}, "unbuildable rivers", "a b c"]
+    texts = [d if isinstance(d, str) else d["text"] for d in documents]
+    want = [encoder.CrossEncoder(folder).score("the river", t) for t in texts]
+    order = sorted(range(4), key=lambda i: -want[i])
+    for path in ("/v1/rerank", "/rerank", "/v2/rerank"):
+        status, reply = server.call(path, {"model": "m", "query": "the river", "documents": documents})
+        assert status == 200 and reply["model"] == "tiny-cross" and reply["usage"]["total_tokens"] > 20
+        assert [r["index"] for r in reply["results"]] == order
+        assert [r["relevance_score"] for r in reply["results"]] == pytest.approx([want[i] for i in order], abs=1e-5)
+        with_text = [r.get("document") for r in reply["results"]]
+        assert with_text == ([None] * 4 if path == "/v2/rerank" else [{"text": texts[i]} for i in order])
+    top = server.call("/v1/rerank", {"query": "the river", "documents": documents, "top_n": 2, "return_documents": False})[1]
+    assert [r["index"] for r in top["results"]] == order[:2] and "document" not in top["results"][0]
+    assert [m.id for m in server.client().models.list()] == [MODEL.name, "tiny-cross"]
+
+
+def test_score_takes_one_text_or_lists(server):
+    one = server.call("/score", {"text_1": "the river", "text_2": ["key", "wall"]})[1]["data"]
+    same = server.call("/v1/score", {"queries": ["the river"], "documents": [{"text": "key"}, "wall"]})[1]["data"]
+    assert [d["score"] for d in one] == [d["score"] for d in same] and one[0]["score"] != one[1]["score"]
+    assert server.call("/v1/score", {"text_1": "the river", "text_2": "wall"})[1]["data"][0]["score"] == one[1]["score"]
+
+
+@pytest.mark.parametrize("path, body, param", [
+    ("/v1/rerank", {"documents": ["a"]}, "query"), ("/v1/rerank", {"query": "", "documents": ["a"]}, "query"),
+    ("/v1/rerank", {"query": "a"}, "documents"), ("/v1/rerank", {"query": "a", "documents": []}, "documents"),
+    ("/v1/rerank", {"query": "a", "documents": ["a", 1]}, "documents"), ("/v1/rerank", {"query": "a", "documents": [{}]}, "documents"),
+    ("/v1/rerank", {"query": "a", "documents": ["a"] * 2049}, "documents"), ("/v1/rerank", {"query": "a", "documents": "a"}, "documents"),
+    ("/v1/rerank", {"query": "a", "documents": ["a"], "top_n": 0}, "top_n"),
+    ("/v1/score", {"text_2": "a"}, "text_1"), ("/v1/score", {"text_1": "a"}, "text_2"),
+    ("/v1/score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"), ("/v1/score", {"queries": 1, "documents": "a"}, "queries")])
+def test_errors_name_the_field(chat_server, path, body, param):
+    status, reply = chat_server.call(path, body)
+    assert status == 400 and reply["error"]["param"] == param, reply
+
+
+def test_the_chat_model_ranks_without_a_cross_encoder(chat_server):
+    documents = [f"Chapter {i}: the ferry of Velm leaves at {i} o'clock and returns before the night." for i in range(1, 10)]
+    body = {"query": "When does the ferry of Velm leave?", "documents": documents}
+    first, again = (chat_server.call("/v1/rerank", body)[1] for _ in range(2))
+    assert first["results"] == again["results"] and first["model"] == MODEL.name
+    scores = [r["relevance_score"] for r in first["results"]]
+    assert scores == sorted(scores, reverse=True) and 0 < scores[-1] < scores[0] < 1
+    cached = [r["usage"]["prompt_tokens_details"]["cached_tokens"] for r in (first, again)]
+    assert cached[1] > cached[0] and cached[1] > again["usage"]["total_tokens"] / 2  # passages are reused
+    alone = [chat_server.call("/v1/score", {"text_1": body["query"], "text_2": d})[1]["data"][0]["score"] for d in documents]
+    by_index = {r["index"]: r["relevance_score"] for r in first["results"]}
+    assert alone == pytest.approx([by_index[i] for i in range(9)], rel=1e-3)
+    status, reply = chat_server.call("/v1/rerank", {"query": "a", "documents": ["far too long " * 6000]})
+    assert status == 400 and reply["error"]["code"] == "context_length_exceeded"
+
+
+def test_what_is_not_supported_is_named(tmp_path):
+    def altered(**changes):
+        return encoder.write_cross_encoder(tmp_path / "m", **changes)
+    def start(folder, option="--reranker"):
+        return ("serve", "-m", MODEL, "--port", "0", option, folder)
+    refuse(*start(altered(id2label={"0": "a", "1": "b"})), naming=["config.json", "id2label", "2 labels"])
+    refuse(*start(altered(activation="torch.nn.modules.activation.Tanh")), naming=["activation_fn", "Tanh"])
+    refuse(*start(altered(), "--embedding"), naming=["cross-encoder"])
+    refuse(*start(encoder.write_folder(tmp_path / "v")), naming=["cross-encoder"])
+    refuse("embed", "-m", altered(), "a", naming=["cross-encoder"])
+    folder = altered()
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes().replace(b"classifier.bias", b"classifier.bigs"))
+    refuse(*start(folder), naming=["classifier.bias"])
+
+
+def test_the_package_scores(folder, family, server):
+    sys.path.insert(0, str(ROOT / os.environ.get("SPOLIA_BUILD", "build") / "python"))
+    spolia = pytest.importorskip("spolia", reason="make python builds the package")
+    with spolia.Embedder(folder, threads=1) as e:
+        assert e.scores_pairs
+        documents = ["Building a WALL of stones", "the wall"]
+        assert e.score("the river", documents) == pytest.approx(score(server, [["the river", d] for d in documents]), abs=1e-7)
+        with pytest.raises(spolia.ContextTooLong):
+            e.score("a", ["a b c " * 30], strict=True)
+        with pytest.raises(spolia.Error, match="cross-encoder"):
+            e.embed("a")
+
+
+def test_identity_leaves_the_sum(tmp_path, family):
+    rows = [r for r in GOLDEN if r["family"] == family]
+    folder = encoder.write_cross_encoder(tmp_path / "m", family, activation="torch.nn.modules.linear.Identity")
+    s = Server("--reranker", folder)
+    try:
+        assert score(s, [r["pair"] for r in rows]) == pytest.approx([r["raw"] for r in rows], abs=1e-5)
+    finally:
+        assert s.stop() == 0, s.said
