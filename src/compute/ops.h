@@ -63,7 +63,8 @@ typedef struct sp_rmsnorm_args {
     bool feeds; /* products read y next: a device that multiplies integers rounds it meanwhile */
 } sp_rmsnorm_args;
 
-/* y[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * w + b, mean and variance of the row; y may be x.
+/* y[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * w + b, mean and variance of the row; y may be x, and b
+ * NULL: 0.
  * Source: Layer Normalization (Ba et al. 2016). */
 typedef struct sp_layernorm_args {
     const float *x, *w, *b;
@@ -74,8 +75,17 @@ typedef struct sp_layernorm_args {
 } sp_layernorm_args;
 
 /* Activations of a feed-forward layer: x / (1 + exp(-z)) with z = x, or, the approximation of GELU
- * that uses tanh, z = sqrt(8 / pi) (x + 0.044715 x^3); or GELU itself, x (1 + erf(x / sqrt(2))) / 2. */
-typedef enum sp_act { SP_ACT_SILU, SP_ACT_GELU, SP_ACT_GELU_ERF } sp_act;
+ * that uses tanh, z = sqrt(8 / pi) (x + 0.044715 x^3); or GELU itself, x (1 + erf(x / sqrt(2))) / 2; or
+ * gpt-oss's, with z = 1.702 x of x = min(gate, 7), where `up` becomes 1 + its value limited to -7..7; or
+ * max(x, 0)^2. */
+typedef enum sp_act {
+    SP_ACT_SILU,
+    SP_ACT_GELU,
+    SP_ACT_GELU_ERF,
+    SP_ACT_SWIGLU_OAI,
+    SP_ACT_RELU2,
+    SP_ACT_N
+} sp_act;
 
 /* y = act(gate) * up, n elements; y may be gate; up NULL: y = act(gate). */
 typedef struct sp_act_mul_args {
@@ -241,6 +251,8 @@ typedef struct sp_attend_args {
     size_t scratch_bytes;
     float cap;      /* a score s becomes cap * tanh(s / cap); 0: it stays */
     int32_t window; /* a query at p sees keys at positions > p - window only; 0: all up to p */
+    const float *sinks; /* [H] a score that takes its share of each query's probability and adds no value; or NULL.
+                           Source: gpt-oss (OpenAI 2025); masses of a query then sum up to less than 1 */
 } sp_attend_args;
 
 /* -- what policies measure ------------------------------------------------------------------ */

@@ -166,7 +166,8 @@ sp_err sp_attention_run(sp_engine *e, const sp_kv_view *kv, const sp_slice *slic
                                                   .reqs = e->reqs,
                                                   .n_reqs = n_slices,
                                                   .cap = hp->attn_cap,
-                                                  .window = e->o.model->layers[layer].window});
+                                                  .window = e->o.model->layers[layer].window,
+                                                  .sinks = e->o.model->layers[layer].sinks});
     return sp_study_layer(e, kv, slices, n_slices, layer);
 }
 

@@ -103,7 +103,7 @@ static sp_err route(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *r)
     sp_ffn_experts *x = &f->experts;
     float *logits = x->logits.dev;
     sp_matmul_args a[] = {
-        {.w = &w->router, .x = r->h, .m = r->m, .y = logits},
+        {.w = &w->router, .x = r->h, .m = r->m, .y = logits, .bias = w->b_router},
         {.w = &w->shared_gate, .x = r->h, .m = r->m, .y = logits + x->max_rows * f->hp->moe.n}};
     const int n = w->shared_gate.n_rows ? 2 : 1;
     sp_device_products(f->device, &(sp_products_args){a, n});
@@ -126,7 +126,7 @@ static sp_err run_shared(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *r)
         weight[i] = w->shared_gate.n_rows ? (float)(1 / (1 + exp(-(double)gate[i]))) : 1;
     }
     sp_mirror_push(&x->all, x->all.mem.n_bytes);
-    sp_ffn_expert(f, &w->shared, &(sp_ffn_rows){r->h, r->m, out, false});
+    sp_ffn_mlp(f, &w->shared, &(sp_ffn_rows){r->h, r->m, out, false});
     const int32_t *dev = x->all.dev;
     sp_device_spread(f->device, &(sp_spread_args){.x = out,
                                                   .y = r->x,
@@ -137,7 +137,7 @@ static sp_err run_shared(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *r)
     return SP_OK;
 }
 
-static void run_expert(sp_ffn *f, const sp_expert *w, int e, const sp_ffn_rows *r)
+static void run_expert(sp_ffn *f, const sp_mlp *w, int e, const sp_ffn_rows *r)
 {
     sp_ffn_experts *x = &f->experts;
     float *out = x->result.p;
@@ -146,7 +146,7 @@ static void run_expert(sp_ffn *f, const sp_expert *w, int e, const sp_ffn_rows *
     const size_t all = (size_t)f->hp->moe.n_used * (size_t)x->max_rows;
     if (n == 0) return;
     sp_device_take(f->device, &(sp_take_args){r->h, x->in.p, rows, n, f->hp->n_embd});
-    sp_ffn_expert(f, w, &(sp_ffn_rows){x->in.p, n, out, false});
+    sp_ffn_mlp(f, w, &(sp_ffn_rows){x->in.p, n, out, false});
     sp_device_spread(f->device, &(sp_spread_args){.x = out,
                                                   .y = r->x,
                                                   .to = rows,

@@ -1,17 +1,19 @@
 /* ffn.c -- the kinds of feed-forward that models have. */
 #include "engine/ffn.h"
 
-void sp_ffn_expert(const sp_ffn *f, const sp_expert *w, const sp_ffn_rows *r)
+void sp_ffn_mlp(const sp_ffn *f, const sp_mlp *w, const sp_ffn_rows *r)
 {
-    float *gate = f->gate.p, *up = f->up.p;
-    const sp_matmul_args wide[] = {{.w = &w->w_gate, .x = r->h, .m = r->m, .y = gate},
-                                   {.w = &w->w_up, .x = r->h, .m = r->m, .y = up}};
-    const sp_matmul_args down = {.w = &w->w_down, .x = gate, .m = r->m, .y = r->x, .add = r->add};
-    sp_device_products(f->device, &(sp_products_args){wide, 2});
+    const bool has_gate = w->w_gate.n_rows > 0;
+    float *up = f->up.p, *gate = has_gate ? f->gate.p : up;
+    const sp_matmul_args wide[] = {{.w = &w->w_gate, .x = r->h, .m = r->m, .y = gate, .bias = w->b_gate},
+                                   {.w = &w->w_up, .x = r->h, .m = r->m, .y = up, .bias = w->b_up}};
+    const sp_matmul_args down = {
+        .w = &w->w_down, .x = gate, .m = r->m, .y = r->x, .bias = w->b_down, .add = r->add};
+    sp_device_products(f->device, &(sp_products_args){wide + !has_gate, 1 + has_gate});
     sp_device_act_mul(f->device, &(sp_act_mul_args){.gate = gate,
-                                                    .up = up,
+                                                    .up = has_gate ? up : NULL,
                                                     .y = gate,
-                                                    .n = r->m * w->w_gate.n_rows,
+                                                    .n = r->m * w->w_up.n_rows,
                                                     .feeds = r->m,
                                                     .act = f->hp->act});
     sp_device_products(f->device, &(sp_products_args){&down, 1});
@@ -19,8 +21,7 @@ void sp_ffn_expert(const sp_ffn *f, const sp_expert *w, const sp_ffn_rows *r)
 
 static sp_err gated(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *rows)
 {
-    const sp_expert all = {w->w_gate, w->w_up, w->w_down};
-    sp_ffn_expert(f, &all, rows);
+    sp_ffn_mlp(f, &w->mlp, rows);
     return SP_OK;
 }
 

@@ -50,8 +50,8 @@ static inline float *sp_ffn_out(const sp_ffn *f)
 
 /* -- for ffn.c and experts.c ------------------------------------------------------------------ */
 
-/* sp_ffn_expert -- x (+)= w_down (act(w_gate h) * (w_up h)) */
-void sp_ffn_expert(const sp_ffn *f, const sp_expert *w, const sp_ffn_rows *rows);
+/* sp_ffn_mlp -- x (+)= w_down (act(w_gate h) * (w_up h)), or w_down act(w_up h) without a gate. */
+void sp_ffn_mlp(const sp_ffn *f, const sp_mlp *w, const sp_ffn_rows *rows);
 sp_err sp_ffn_experts_create(sp_ffn *f, int max_rows) SP_MUST_CHECK;
 void sp_ffn_experts_destroy(sp_ffn *f);
 sp_err sp_ffn_experts_run(sp_ffn *f, const sp_layer *w, const sp_ffn_rows *rows) SP_MUST_CHECK;

@@ -97,12 +97,13 @@ static void add_attention(sp_engine *e, const sp_layer *w)
     if (!at_once) sp_norm_after(e, e->h, w->attn_post_norm);
 }
 
-/* add_ffn -- x += FFN(x normalised). */
-static sp_err add_ffn(sp_engine *e, const sp_layer *w)
+/* add_ffn -- x += FFN(in); in NULL: of x normalised. */
+static sp_err add_ffn(sp_engine *e, const sp_layer *w, const float *in)
 {
     const bool at_once = adds_at_once(e, w->ffn_post_norm);
     float *out = at_once ? e->x : sp_ffn_out(&e->ffn);
-    const sp_ffn_rows rows = {sp_norm_rows(e, w->ffn_norm), e->rows.n, out, at_once};
+    if (!in) in = sp_norm_rows(e, w->ffn_norm, w->b_ffn_norm);
+    const sp_ffn_rows rows = {in, e->rows.n, out, at_once};
     SP_TRY(sp_ffn_run(&e->ffn, w, &rows));
     if (!at_once) sp_norm_after(e, out, w->ffn_post_norm);
     return SP_OK;
@@ -116,7 +117,7 @@ static sp_err run_layer(sp_engine *e, const sp_slice *slices, int n_slices, int 
     const sp_kv_view kv = sp_kv_pool_layer(e->o.pool, l);
     const sp_probed_layer here = {&kv, l};
     const bool all = keeps_rows(e, slices, n_slices, l);
-    const float *in = sp_norm_rows(e, w->attn_norm);
+    const float *in = sp_norm_rows(e, w->attn_norm, w->b_attn_norm);
     project(e, w, in, true, all);
     store_kv(e, l, &kv);
     SP_TRY(sp_probe_deviation(e, here, slices, n_slices));
@@ -127,8 +128,9 @@ static sp_err run_layer(sp_engine *e, const sp_slice *slices, int n_slices, int 
     SP_TRY(sp_attention_run(e, &kv, slices, n_slices, l));
     SP_TRY(sp_probe_columns(e, here, slices, n_slices));
     if (e->rows.n == 0) return SP_OK;
+    if (m->hp.parallel) SP_TRY(add_ffn(e, w, in)); /* first: the input is overwritten */
     add_attention(e, w);
-    SP_TRY(add_ffn(e, w));
+    if (!m->hp.parallel) SP_TRY(add_ffn(e, w, NULL));
     SP_TRY(sp_attention_mass(e, slices, n_slices));
     return sp_rows_pass_gates(e, slices, n_slices, l);
 }
@@ -173,7 +175,7 @@ static sp_err write_logits(sp_engine *e, const sp_slice *slices, int n_slices)
             kept += r->keep[i] = sp_row_wanted(&slices[s], r->id[i]);
     if (kept != r->n) SP_TRY(sp_rows_close(e, n_slices));
     if (kept == 0) return SP_OK;
-    sp_norm_rows(e, m->output_norm);
+    sp_norm_rows(e, m->output_norm, m->b_output_norm);
     for (int s = 0, next; s < n_slices; s = next) {
         const int first = r->first[s];
         float *y = slices[s].logits, *end = y;

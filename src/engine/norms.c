@@ -1,10 +1,21 @@
 /* norms.c -- norms before and after the parts of a layer, and the sum that the stream is. */
 #include "engine/state.h"
 
-const float *sp_norm_rows(sp_engine *e, const float *w)
+const float *sp_norm_rows(sp_engine *e, const float *w, const float *b)
 {
     const sp_hparams *hp = &e->o.model->hp;
     if (!w) return e->x;
+    if (hp->layer_norm) {
+        sp_device_layernorm(e->device, &(sp_layernorm_args){.x = e->x,
+                                                            .w = w,
+                                                            .b = b,
+                                                            .y = e->h,
+                                                            .m = e->rows.n,
+                                                            .n = hp->n_embd,
+                                                            .eps = hp->norm_eps,
+                                                            .feeds = true});
+        return e->h;
+    }
     sp_device_rmsnorm(e->device, &(sp_rmsnorm_args){.x = e->x,
                                                     .w = w,
                                                     .y = e->h,

@@ -76,11 +76,11 @@ static inline const sp_rope *sp_engine_rope(const sp_engine *e, int layer)
     return &e->ropes[e->o.model->layers[layer].rope];
 }
 
-/* -- norms.c: RMSNorm as layers want it --------------------------------------------------------- */
+/* -- norms.c: norms as layers want them --------------------------------------------------------- */
 
 /* sp_norm_rows -- the stream, normalised into e->h, where products read next; w NULL: the stream
- * itself. Returns where the rows are. */
-const float *sp_norm_rows(sp_engine *e, const float *w);
+ * itself. b: biases of LayerNorm, or NULL. Returns where the rows are. */
+const float *sp_norm_rows(sp_engine *e, const float *w, const float *b);
 /* sp_norm_heads -- of n_heads heads a row, in place: each by itself, or (wide_qk_norm) all together; w
  * NULL: nothing. */
 void sp_norm_heads(sp_engine *e, float *x, const float *w, int n_heads);

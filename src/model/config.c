@@ -24,7 +24,10 @@ static const sp_param numbers[] = {
     {AT(hp.n_vocab), INT, NULL, "vocab_size", 1, 1 << 26, true},
     {AT(hp.sliding_window), INT, "attention.sliding_window", "sliding_window", 0, 1 << 30, false},
     {AT(window_from), INT, NULL, "max_window_layers", 0, 1 << 20, false},
-    {AT(hp.norm_eps), FLOAT, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 0, 1, true},
+    {AT(hp.norm_eps), FLOAT, "attention.layer_norm_rms_epsilon", "rms_norm_eps", 0, 1, false},
+    {AT(hp.norm_eps), FLOAT, "attention.layer_norm_epsilon", "layer_norm_eps", 0, 1, false, SP_LAYERNORM},
+    {AT(hp.norm_eps), FLOAT, NULL, "norm_epsilon", 0, 1, false, SP_C_NAMES},
+    {AT(hp.norm_eps), FLOAT, NULL, "norm_eps", 0, 1, false, SP_LAYERNORM},
     {AT(hp.attn_cap), FLOAT, "attn_logit_softcapping", "attn_logit_softcapping", 0, 1e6, false, SP_CAPS},
     {AT(hp.logit_cap), FLOAT, "final_logit_softcapping", "final_logit_softcapping", 0, 1e6, false, SP_CAPS},
     {AT(hp.attn_scale), FLOAT, NULL, "query_pre_attn_scalar", 1e-6, 1e9, false, SP_QUERY_SCALAR},
@@ -32,6 +35,7 @@ static const sp_param numbers[] = {
     {AT(hp.embed_scale), FLOAT, "embedding_scale", "embedding_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
     {AT(hp.residual_scale), FLOAT, "residual_scale", "residual_multiplier", 1e-9, 1e9, false, SP_MULTIPLIERS},
     {AT(hp.logit_scale), FLOAT, "logit_scale", "logits_scaling", 1e-9, 1e9, false, SP_MULTIPLIERS},
+    {AT(hp.logit_scale), FLOAT, "logit_scale", "logit_scale", 1e-9, 1e9, false, SP_LOGIT_FACTOR},
     {AT(hp.moe.n), INT, "expert_count", "num_experts", 1, 4096, false, SP_EXPERTS},
     {AT(hp.moe.n), INT, NULL, "num_local_experts", 1, 4096, false, SP_EXPERTS},
     {AT(hp.moe.n_used), INT, "expert_used_count", "num_experts_per_tok", 1, 4096, true, SP_EXPERTS},
@@ -161,7 +165,7 @@ static sp_err fill_in_experts(const sp_source *s, sp_hparams *hp)
 {
     char name[SP_CONFIG_NAME_BYTES];
     sp_moe *x = &hp->moe;
-    const unsigned traits = s->arch->traits;
+    const uint64_t traits = s->arch->traits;
     if (!(traits & SP_EXPERTS)) {
         if (hp->n_ff == 0) return missing(s, AT(hp.n_ff));
         return SP_OK;
@@ -189,11 +193,16 @@ static int query_scalar_of_gguf(const sp_hparams *hp)
 
 static void fill_in_scales(const sp_source *s, sp_hparams *hp)
 {
-    const unsigned traits = s->arch->traits;
-    hp->act = traits & SP_GELU ? SP_ACT_GELU : SP_ACT_SILU;
+    const uint64_t traits = s->arch->traits;
+    hp->act = traits & SP_GELU          ? SP_ACT_GELU
+              : traits & SP_RELU2       ? SP_ACT_RELU2
+              : traits & SP_EXPERTS_OSS ? SP_ACT_SWIGLU_OAI
+                                        : SP_ACT_SILU;
+    hp->parallel = traits & SP_PARALLEL;
+    hp->layer_norm = traits & SP_LAYERNORM;
     hp->wide_qk_norm = traits & SP_QK_NORM_WIDE;
     if (traits & SP_EMBED_ROOT) hp->embed_scale = sqrtf((float)hp->n_embd);
-    if (hp->logit_scale > 0) hp->logit_scale = 1 / hp->logit_scale;
+    if (hp->logit_scale > 0 && !(traits & SP_LOGIT_FACTOR)) hp->logit_scale = 1 / hp->logit_scale;
     if (traits & SP_QUERY_SCALAR) {
         const double scalar = hp->attn_scale > 0 ? (double)hp->attn_scale : query_scalar_of_gguf(hp);
         hp->attn_scale = (float)(1 / sqrt(scalar));
@@ -205,6 +214,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
 {
     c->arch = s->arch;
     c->hp.arch = s->arch->name;
+    if (c->hp.norm_eps < 0) return missing(s, AT(hp.norm_eps));
     SP_TRY(fill_in_heads(s, &c->hp));
     SP_TRY(fill_in_experts(s, &c->hp));
     SP_TRY(sp_config_rope(s, c));
@@ -216,6 +226,7 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
 /* What Qwen and gemma2 have where their files do not say. */
 static void preset(const sp_source *s, sp_config *c)
 {
+    c->hp.norm_eps = -1; /* not said */
     if (s->arch->window == SP_WINDOW_FLAG && !s->gguf) c->window_from = 28;
     if (strcmp(s->arch->name, "gemma2") != 0) return;
     c->hp.attn_cap = 50;
@@ -242,15 +253,17 @@ static sp_err check_gguf(const sp_source *s, const sp_config *c)
     return SP_OK;
 }
 
-/* Whether a file of an architecture without experts has some. */
-static sp_err choose_mixture(sp_source *s)
+/* choose_by_keys -- an architecture that has no name of its own in GGUF files. */
+static sp_err choose_by_keys(sp_source *s)
 {
-    static const sp_param experts = {.gguf = "expert_count"};
-    const sp_arch *mixture = sp_arch_with_experts(s->arch);
-    double n;
-    bool found;
-    SP_TRY(sp_config_number(s, &experts, &n, &found));
-    if (found && n > 0 && mixture) s->arch = mixture;
+    static const sp_param keys[] = {{.gguf = "expert_count"}, {.gguf = "attention.sliding_window"}};
+    for (size_t i = 0; i < SP_COUNT(keys); i++) {
+        const sp_arch *other = sp_arch_with(s->arch, keys[i].gguf);
+        double n;
+        bool found;
+        SP_TRY(sp_config_number(s, &keys[i], &n, &found));
+        if (found && n > 0 && other) s->arch = other;
+    }
     return SP_OK;
 }
 
@@ -267,6 +280,13 @@ static sp_err read_top_of_gguf(const sp_source *s, sp_config *c)
     return SP_OK;
 }
 
+static sp_err unknown(const char *path, const char *field, sp_text_view name)
+{
+    const char *why = sp_arch_why_not(name);
+    return sp_fail(SP_E_UNSUPPORTED, "%s: %s: \"%.*s\" is not supported%s%s (known: %s)", path, field,
+                   SP_VIEW(name), why ? ": " : "", why ? why : "", sp_arch_list());
+}
+
 sp_err sp_config_of_gguf(const sp_gguf *g, sp_config *out)
 {
     sp_source s = {.path = g->path, .gguf = g};
@@ -276,11 +296,9 @@ sp_err sp_config_of_gguf(const sp_gguf *g, sp_config *out)
     if (!arch.s) return sp_fail(SP_E_FORMAT, "%s: general.architecture: is missing", g->path);
     s.arch = sp_arch_of_gguf(arch);
     if (!s.arch)
-        return sp_fail(SP_E_UNSUPPORTED,
-                       "%s: general.architecture: \"%.*s\" is not supported (known: %s)", g->path,
-                       SP_VIEW(arch), sp_arch_list());
+        return unknown(g->path, "general.architecture", arch);
     s.prefix = s.arch->gguf;
-    SP_TRY(choose_mixture(&s));
+    SP_TRY(choose_by_keys(&s));
     SP_TRY(sp_config_claims(&s));
     preset(&s, &c);
     SP_TRY(sp_config_read(&s, sp_config_numbers(), &c));
@@ -294,11 +312,16 @@ sp_err sp_config_of_gguf(const sp_gguf *g, sp_config *out)
 
 /* -- config.json ---------------------------------------------------------------------------- */
 
+static const char *act_of(const sp_source *s)
+{
+    const uint64_t traits = s->arch->traits;
+    return traits & SP_GELU ? "gelu_pytorch_tanh" : traits & SP_RELU2 ? "relu2" : "silu";
+}
+
 static bool is_act(const sp_source *s, const char *name)
 {
-    if (!(s->arch->traits & SP_GELU)) return strcmp(name, "silu") == 0;
     /* Configurations of the first Gemma say "gelu" and mean this. */
-    return strcmp(name, "gelu_pytorch_tanh") == 0 ||
+    return strcmp(name, act_of(s)) == 0 ||
            (strcmp(s->arch->name, "gemma") == 0 && strcmp(name, "gelu") == 0);
 }
 
@@ -311,7 +334,7 @@ static sp_err check_json(const sp_source *s)
             !(json_is_string(act) && is_act(s, json_string_value(act))))
             return sp_fail(SP_E_UNSUPPORTED, "%s: %s: \"%.40s\" is not supported (%s is)", s->path,
                            acts[i], json_is_string(act) ? json_string_value(act) : "?",
-                           s->arch->traits & SP_GELU ? "gelu_pytorch_tanh" : "silu");
+                           act_of(s));
     }
     const json_t *quant = json_object_get(s->root, "quantization_config");
     const char *method = json_string_value(json_object_get(quant, "quant_method"));
@@ -329,8 +352,8 @@ static sp_err find_arch(sp_source *s)
     if (!type && !class_name) return sp_fail(SP_E_FORMAT, "%s: model_type: is missing", s->path);
     s->arch = sp_arch_of_hf(type, class_name);
     if (s->arch) return SP_OK;
-    return sp_fail(SP_E_UNSUPPORTED, "%s: model_type: \"%.100s\" is not supported (known: %s)",
-                   s->path, type ? type : class_name, sp_arch_list());
+    const char *name = type ? type : class_name;
+    return unknown(s->path, "model_type", (sp_text_view){.s = name, .n = strlen(name)});
 }
 
 /* A null turns off what the architecture has otherwise. */

@@ -22,6 +22,8 @@ static const struct {
     {"expert_weights_scale", NULL, 1, "this factor on experts"},
     {NULL, "decoder_sparse_step", 1, "a mixture of experts in some layers only"},
     {NULL, "pretraining_tp", 1, "weights in slices"},
+    {NULL, "swiglu_limit", 7, "this limit of the activation"},
+    {NULL, "swiglu_alpha", 1.702, "this factor of the activation"},
 };
 
 /* -- names ---------------------------------------------------------------------------------- */
@@ -62,13 +64,13 @@ static const char *const hf_known[] = {
     "forced_bos_token_id",  "forced_eos_token_id",  "remove_invalid_values", "begin_suppress_tokens",
     "suppress_tokens",      "bad_words_ids",        "output_scores",       "output_attentions",
     "output_hidden_states", "return_dict_in_generate", "use_flash_attn",   "embedding_dropout",
-    "residual_dropout",     "head_dim",
+    "residual_dropout",     "head_dim",             "use_bias",            "attention_out_bias",
 };
 
 /* Those of some architectures. */
 static const struct {
     const char *hf;
-    unsigned when;
+    uint64_t when;
 } hf_of_traits[] = {
     {"norm_topk_prob", SP_EXPERTS},
     {"intermediate_size", SP_EXPERTS},
@@ -76,6 +78,9 @@ static const struct {
     {"no_rope_layer_interval", SP_NO_ROPE_LAYERS},
     {"rope_local_base_freq", SP_TWO_ROPES},
     {"query_pre_attn_scalar", SP_QUERY_SCALAR},
+    {"experts_per_token", SP_EXPERTS_OSS}, /* num_experts_per_tok again */
+    {"initial_context_length", SP_EXPERTS_OSS},
+    {"norm_type", SP_C_NAMES}, /* layer_norm */
 };
 
 static bool listed(const char *const *list, size_t n, const char *name)
@@ -108,10 +113,12 @@ static sp_err refuse(const sp_source *s, const char *name, double x, const char 
 /* A key of the architecture, after its prefix. */
 static bool claims_key(const sp_source *s, const char *name)
 {
-    const unsigned traits = s->arch->traits;
+    const uint64_t traits = s->arch->traits;
     if (strncmp(name, "attention.sliding_window", 24) == 0)
         return s->arch->window != SP_WINDOW_NEVER || strcmp(s->prefix, "llama") == 0;
     if (strcmp(name, "rope.freq_base_swa") == 0) return traits & SP_TWO_ROPES;
+    if (strcmp(name, "rope.dimension_sections") == 0 || strcmp(name, "n_deepstack_layers") == 0)
+        return traits & SP_TEXT_OF_VISION;
     if (strncmp(name, "expert_", 7) == 0 && !(traits & SP_EXPERTS)) return false;
     return listed(gguf_known, SP_COUNT(gguf_known), name) || is_read(s, name);
 }

@@ -28,7 +28,7 @@ typedef struct sp_param {
     const char *gguf, *hf;
     double min, max;
     bool required;
-    unsigned when; /* traits, any of which reads it; 0: every architecture does */
+    uint64_t when; /* traits, any of which reads it; 0: every architecture does */
 } sp_param;
 
 #define SP_CONFIG_AT(field)  offsetof(sp_config, field)

@@ -54,6 +54,7 @@ static sp_err read_period(const flag *f, const char *key)
 {
     const json_t *j = json_object_get(f->s->root, key);
     if (!j || json_is_null(j)) return SP_OK;
+    if (json_is_string(j) && json_is_array(json_object_get(f->s->root, "layer_types"))) return SP_OK; /* "LLLG" */
     if (!json_is_integer(j) || json_integer_value(j) < 0 || json_integer_value(j) > SP_LAYERS_MAX)
         return sp_fail(SP_E_FORMAT, "%s: %s: is not a number of layers", f->s->path, key);
     set_period(f, (int)json_integer_value(j));
@@ -131,6 +132,8 @@ sp_err sp_config_layers(const sp_source *s, sp_config *c)
     /* A GGUF file without a window has no local layers: converters leave it out then. */
     for (int l = 0; l < c->hp.n_layers && s->gguf && c->hp.sliding_window == 0; l++)
         set(&local, l, false);
+    for (int l = 0; l < c->hp.n_layers && s->arch->traits & SP_LOCAL_ROPE && c->hp.sliding_window > 0; l++)
+        set(&still, l, !(c->layers[l] & SP_LAYER_LOCAL));
     if (!(s->arch->traits & SP_NO_ROPE_LAYERS)) return SP_OK;
     set_period(&still, 4);
     if (!s->gguf) return read_rotations_of_json(&still);

@@ -111,6 +111,7 @@ static sp_err type_of_gguf(const sp_source *s, sp_config *c)
     sp_text_view name;
     snprintf(key, sizeof key, "%s.rope.scaling.type", s->prefix);
     SP_TRY(sp_gguf_text(s->gguf, key, &name));
+    c->rope.exact_ramp = s->arch->traits & SP_EXPERTS_OSS; /* its config.json has "truncate": false */
     if (name.s) return rope_type(s, key, name, &c->rope.scaling);
     c->rope.scaling = c->rope.factor > 0 ? SP_ROPE_LINEAR : SP_ROPE_PLAIN;
     return SP_OK;
@@ -206,8 +207,12 @@ static sp_err fill_in(const sp_source *s, sp_config *c)
 {
     sp_rope_config *r = &c->rope;
     char name[SP_CONFIG_NAME_BYTES];
-    /* glm's and glm4's classes rotate half a head unless the file says otherwise */
-    if (r->part == 0 && !s->gguf && s->arch->traits & SP_ADJACENT_HF) r->part = 0.5;
+    const uint64_t traits = s->arch->traits;
+    /* glm's, glm4's and nemotron's classes rotate half a head unless the file says otherwise */
+    const bool glm = traits & SP_ADJACENT_HF && traits & SP_FUSED_UP;
+    const bool half = glm || (traits & SP_LAYERNORM && traits & SP_RELU2);
+    if (r->part == 0 && !s->gguf && half) r->part = 0.5;
+    if (r->part == 0 && !s->gguf && strcmp(s->arch->name, "stablelm") == 0) r->part = 0.25;
     if (r->base == 0) r->base = s->arch->traits & SP_TWO_ROPES ? 1e6 : 10000;
     if (r->n_rot == 0) r->n_rot = r->part > 0 ? (int)(r->part * c->hp.head) : c->hp.head;
     if (r->n_rot < 2 || r->n_rot > c->hp.head || r->n_rot % 2)
@@ -249,7 +254,9 @@ static sp_err local_rope(const sp_source *s, sp_config *c)
         *r = other.rope;
         return SP_OK;
     }
-    *r = (sp_rope_config){.n_rot = c->rope.n_rot, .base = 10000};
+    /* olmo3 leaves out the scaling only */
+    const bool gemma = s->arch->traits & SP_NORM_PLUS_1;
+    *r = (sp_rope_config){.n_rot = c->rope.n_rot, .base = gemma ? 10000 : c->rope.base};
     return sp_config_read(s, (sp_params){&local_base, 1}, c);
 }
 

@@ -36,6 +36,8 @@ typedef struct sp_hparams {
     int sliding_window; /* tokens, of the layers that have one (sp_layer.window); 0: none */
     sp_act act;
     bool wide_qk_norm; /* one norm over all heads of q, and of k */
+    bool layer_norm;   /* LayerNorm in place of RMSNorm, but for heads */
+    bool parallel;     /* the feed-forward reads what attention reads */
     /* factors and soft caps; 0: none */
     float embed_scale;    /* on embeddings */
     float residual_scale; /* on what attention and feed-forward add */
@@ -59,9 +61,11 @@ typedef enum sp_ffn_kind {
     SP_FFN_EXPERTS /* of the experts that the router chooses for a row, weighted */
 } sp_ffn_kind;
 
-typedef struct sp_expert {
-    sp_mat w_gate, w_up, w_down; /* [F, E] [F, E] [E, F] with the F of experts */
-} sp_expert;
+/* A feed-forward of its own, or that of an expert. */
+typedef struct sp_mlp {
+    sp_mat w_gate, w_up, w_down;          /* [F, E], or without data, [F, E] [E, F]; F of experts where it is one's */
+    const float *b_gate, *b_up, *b_down; /* [F] [F] [E] or NULL */
+} sp_mlp;
 
 /* Which rotary table a layer uses. */
 typedef enum sp_rope_kind { SP_ROPE_MAIN, SP_ROPE_LOCAL, SP_ROPE_NONE, SP_ROPE_N } sp_rope_kind;
@@ -73,15 +77,18 @@ typedef struct sp_layer {
     sp_rope_kind rope;
     int window;                        /* tokens that a query sees, itself included; 0: all */
     const float *attn_norm, *ffn_norm; /* [E] of what they read, or NULL */
+    const float *b_attn_norm, *b_ffn_norm;       /* [E] or NULL; layer_norm */
     const float *attn_post_norm, *ffn_post_norm; /* [E] of what they add, or NULL */
     sp_mat wq, wk, wv, wo;             /* [H D, E] [G D, E] [G D, E] [E, H D] */
     const float *bq, *bk, *bv, *bo;    /* [H D] [G D] [G D] [E] or NULL */
     const float *q_norm, *k_norm;      /* [D] RMSNorm on each head before RoPE, or NULL; wide_qk_norm:
                                           [H D] and [G D] on all heads */
-    sp_mat w_gate, w_up, w_down;       /* [F, E] [F, E] [E, F] */
+    const float *sinks;                /* [H] as in sp_attend_args, or NULL */
+    sp_mlp mlp;
     sp_mat router;                     /* [X, E]; this and the rest: SP_FFN_EXPERTS */
-    sp_expert *experts;                /* [X] */
-    sp_expert shared;
+    const float *b_router;             /* [X] or NULL */
+    sp_mlp *experts;                   /* [X] */
+    sp_mlp shared;
     sp_mat shared_gate;                /* [1, E]; absent: weight 1 */
 } sp_layer;
 
@@ -92,6 +99,7 @@ typedef struct sp_model {
     sp_mat output; /* [V, E]; the embedding when tied */
     bool tied;
     const float *output_norm;  /* [E] */
+    const float *b_output_norm; /* [E] or NULL; layer_norm */
     sp_layer *layers;          /* [L] */
     sp_tokenizer *tokenizer;   /* NULL: the file has none, token ids only */
     const char *chat_template; /* Jinja text from the file, or NULL */

@@ -27,27 +27,33 @@ typedef struct row {
     const char *gguf, *hf; /* after the prefix of the layer; NULL: not in this kind of file */
     const char *shape;
     need need;
-    size_t field;          /* offset in sp_layer, sp_expert or sp_model */
-    unsigned when, unless; /* traits: all of `when`, and none of `unless`; else the row is not there */
+    size_t field;          /* offset in sp_layer, sp_mlp or sp_model */
+    uint64_t when, unless; /* traits: all of `when`, and none of `unless`; else the row is not there */
     part part;
     bool norm;             /* holds norms */
     bool twin;             /* of a row before it that has the same field */
-    unsigned must;         /* MAYBE: must be there with these traits */
+    uint64_t must;         /* MAYBE: must be there with these traits */
+    int columns;           /* not 0: the tensor is transposed, and output r of part i is its column `columns` r + i */
 } row;
 
 #define LAYER(f)  offsetof(sp_layer, f)
-#define EXPERT(f) offsetof(sp_expert, f)
+#define EXPERT(f) offsetof(sp_mlp, f)
 #define MODEL(f)  offsetof(sp_model, f)
 #define NORM      .norm = true
 #define TWIN      .twin = true
 #define QKV(i)    .part = {"QKK", i}, TWIN
 #define UP(i)     .part = {"FF", i}, TWIN
-#define DENSE     .unless = SP_EXPERTS
+#define NO_FFN_NORM (SP_NO_PRE_NORMS | SP_PARALLEL | SP_FFN_NORM_AFTER_NAME)
+#define NO_GATE   (SP_EXPERTS | SP_FUSED_UP | SP_PLAIN_FFN)
+#define OWN_NAMES (SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE | SP_EXPERTS_OSS)
 #define SHARED    SP_EXPERTS | SP_SHARED_EXPERT
 
 static const row layer_rows[] = {
     {"attn_norm.weight",   "input_layernorm.weight",          "E",  ALWAYS, LAYER(attn_norm), .unless = SP_NO_PRE_NORMS, NORM},
-    {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS, LAYER(ffn_norm), .unless = SP_NO_PRE_NORMS | SP_PRE_FFN_NAME, NORM},
+    {"attn_norm.bias",     "input_layernorm.bias",            "E",  MAYBE,  LAYER(b_attn_norm), .when = SP_LAYERNORM},
+    {"ffn_norm.bias",      "post_attention_layernorm.bias",   "E",  MAYBE,  LAYER(b_ffn_norm), .when = SP_LAYERNORM, .unless = SP_PARALLEL},
+    {"ffn_norm.weight",    "post_attention_layernorm.weight", "E",  ALWAYS, LAYER(ffn_norm), .unless = NO_FFN_NORM | SP_PRE_FFN_NAME, NORM},
+    {"post_attention_norm.weight", "post_attention_layernorm.weight", "E", ALWAYS, LAYER(ffn_norm), .when = SP_FFN_NORM_AFTER_NAME, NORM, TWIN},
     {"ffn_norm.weight",    "pre_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_norm), .when = SP_PRE_FFN_NAME, NORM, TWIN},
     {"attn_q.weight",      "self_attn.q_proj.weight",         "QE", ALWAYS, LAYER(wq), .unless = SP_FUSED_QKV},
     {"attn_k.weight",      "self_attn.k_proj.weight",         "KE", ALWAYS, LAYER(wk), .unless = SP_FUSED_QKV},
@@ -60,6 +66,7 @@ static const row layer_rows[] = {
     {"attn_k.bias",        "self_attn.k_proj.bias",           "K",  MAYBE,  LAYER(bk), .must = SP_QKV_BIAS},
     {"attn_v.bias",        "self_attn.v_proj.bias",           "K",  MAYBE,  LAYER(bv), .must = SP_QKV_BIAS},
     {"attn_output.bias",   "self_attn.o_proj.bias",           "E",  MAYBE,  LAYER(bo)},
+    {"attn_sinks.weight",  "self_attn.sinks",                 "H",  ALWAYS, LAYER(sinks), .when = SP_SINKS},
     {"attn_q_norm.weight", "self_attn.q_norm.weight",         "D",  MAYBE,  LAYER(q_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
     {"attn_k_norm.weight", "self_attn.k_norm.weight",         "D",  MAYBE,  LAYER(k_norm), .unless = SP_QK_NORM_WIDE, NORM, .must = SP_QK_NORM},
     {"attn_q_norm.weight", "self_attn.q_norm.weight",         "Q",  ALWAYS, LAYER(q_norm), .when = SP_QK_NORM_WIDE, NORM, TWIN},
@@ -68,26 +75,35 @@ static const row layer_rows[] = {
     {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", "E", ALWAYS, LAYER(ffn_post_norm), .when = SP_POST_NORMS, .unless = SP_GLM_NAMES, NORM},
     {"post_attention_norm.weight", "post_self_attn_layernorm.weight", "E", ALWAYS, LAYER(attn_post_norm), .when = SP_GLM_NAMES, NORM, TWIN},
     {"post_ffw_norm.weight", "post_mlp_layernorm.weight",     "E",  ALWAYS, LAYER(ffn_post_norm), .when = SP_GLM_NAMES, NORM, TWIN},
-    {"ffn_gate.weight",    "mlp.gate_proj.weight",            "FE", ALWAYS, LAYER(w_gate), .unless = SP_EXPERTS | SP_FUSED_UP},
-    {"ffn_up.weight",      "mlp.up_proj.weight",              "FE", ALWAYS, LAYER(w_up), .unless = SP_EXPERTS | SP_FUSED_UP},
-    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(w_gate), .when = SP_FUSED_UP, UP(0)},
-    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(w_up), .when = SP_FUSED_UP, UP(1)},
-    {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS, LAYER(w_down), DENSE},
-    {"ffn_gate_inp.weight", "mlp.gate.weight",                "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS, .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_gate.weight",    "mlp.gate_proj.weight",            "FE", ALWAYS, LAYER(mlp.w_gate), .unless = NO_GATE},
+    {"ffn_up.weight",      "mlp.up_proj.weight",              "FE", ALWAYS, LAYER(mlp.w_up), .unless = SP_EXPERTS | SP_FUSED_UP | SP_C_NAMES},
+    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(mlp.w_gate), .when = SP_FUSED_UP, UP(0)},
+    {"ffn_up.weight",      "mlp.gate_up_proj.weight",         "FE", ALWAYS, LAYER(mlp.w_up), .when = SP_FUSED_UP, UP(1)},
+    {"ffn_down.weight",    "mlp.down_proj.weight",            "EF", ALWAYS, LAYER(mlp.w_down), .unless = SP_EXPERTS | SP_C_NAMES},
+    {"ffn_up.weight",      "mlp.c_fc.weight",                 "FE", ALWAYS, LAYER(mlp.w_up), .when = SP_C_NAMES, TWIN},
+    {"ffn_down.weight",    "mlp.c_proj.weight",               "EF", ALWAYS, LAYER(mlp.w_down), .when = SP_C_NAMES, TWIN},
+    {"ffn_gate.bias",      "mlp.gate_proj.bias",              "F",  MAYBE,  LAYER(mlp.b_gate), .unless = NO_GATE},
+    {"ffn_up.bias",        "mlp.up_proj.bias",                "F",  MAYBE,  LAYER(mlp.b_up), .unless = SP_EXPERTS | SP_FUSED_UP | SP_C_NAMES},
+    {"ffn_down.bias",      "mlp.down_proj.bias",              "E",  MAYBE,  LAYER(mlp.b_down), .unless = SP_EXPERTS | SP_C_NAMES},
+    {"ffn_up.bias",        "mlp.c_fc.bias",                   "F",  MAYBE,  LAYER(mlp.b_up), .when = SP_C_NAMES, TWIN},
+    {"ffn_down.bias",      "mlp.c_proj.bias",                 "E",  MAYBE,  LAYER(mlp.b_down), .when = SP_C_NAMES, TWIN},
+    {"ffn_gate_inp.weight", "mlp.gate.weight",                "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS, .unless = OWN_NAMES},
     {"ffn_gate_inp.weight", "block_sparse_moe.gate.weight",   "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_MIXTRAL, TWIN},
     {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_GRANITE, TWIN},
+    {"ffn_gate_inp.weight", "mlp.router.weight",              "XE", ALWAYS, LAYER(router), .when = SP_EXPERTS_OSS, TWIN},
+    {"ffn_gate_inp.bias",  "mlp.router.bias",                 "X",  ALWAYS, LAYER(b_router), .when = SP_EXPERTS_OSS},
     {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", "SE", ALWAYS, LAYER(shared.w_gate), .when = SHARED},
     {"ffn_up_shexp.weight",   "mlp.shared_expert.up_proj.weight",   "SE", ALWAYS, LAYER(shared.w_up), .when = SHARED},
     {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", "ES", ALWAYS, LAYER(shared.w_down), .when = SHARED},
     {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight",  "1E", ALWAYS, LAYER(shared_gate), .when = SHARED},
 };
 
-/* Of each expert. GGUF files and granite's have one tensor [X, rows, columns] for all of them; the
+/* Of each expert. GGUF files, granite's and gpt-oss's have one tensor [X, rows, columns] for all of them; the
  * others one an expert, with its number for %d. */
 static const row expert_rows[] = {
-    {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight", "fE", ALWAYS, EXPERT(w_gate), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
-    {"ffn_up_exps.weight",   "mlp.experts.%d.up_proj.weight",   "fE", ALWAYS, EXPERT(w_up), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
-    {"ffn_down_exps.weight", "mlp.experts.%d.down_proj.weight", "Ef", ALWAYS, EXPERT(w_down), .unless = SP_EXPERTS_MIXTRAL | SP_EXPERTS_GRANITE},
+    {"ffn_gate_exps.weight", "mlp.experts.%d.gate_proj.weight", "fE", ALWAYS, EXPERT(w_gate), .unless = OWN_NAMES},
+    {"ffn_up_exps.weight",   "mlp.experts.%d.up_proj.weight",   "fE", ALWAYS, EXPERT(w_up), .unless = OWN_NAMES},
+    {"ffn_down_exps.weight", "mlp.experts.%d.down_proj.weight", "Ef", ALWAYS, EXPERT(w_down), .unless = OWN_NAMES},
     {"ffn_gate_exps.weight", "block_sparse_moe.experts.%d.w1.weight", "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_MIXTRAL, TWIN},
     {"ffn_up_exps.weight",   "block_sparse_moe.experts.%d.w3.weight", "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_MIXTRAL, TWIN},
     {"ffn_down_exps.weight", "block_sparse_moe.experts.%d.w2.weight", "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_MIXTRAL, TWIN},
@@ -96,12 +112,25 @@ static const row expert_rows[] = {
     {"ffn_down_exps.weight", "block_sparse_moe.output_linear.weight", "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_GRANITE, TWIN},
     {NULL, "block_sparse_moe.input_linear.weight", "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_GRANITE, .part = {"ff", 0}, TWIN},
     {NULL, "block_sparse_moe.input_linear.weight", "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_GRANITE, .part = {"ff", 1}, TWIN},
+    {"ffn_gate_exps.weight", NULL, "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_OSS, TWIN},
+    {"ffn_up_exps.weight",   NULL, "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_OSS, TWIN},
+    {"ffn_down_exps.weight", NULL, "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_OSS, TWIN},
+    {"ffn_gate_exps.bias",   NULL, "f",  ALWAYS, EXPERT(b_gate), .when = SP_EXPERTS_OSS},
+    {"ffn_up_exps.bias",     NULL, "f",  ALWAYS, EXPERT(b_up), .when = SP_EXPERTS_OSS},
+    {"ffn_down_exps.bias",   NULL, "E",  ALWAYS, EXPERT(b_down), .when = SP_EXPERTS_OSS},
+    {NULL, "mlp.experts.gate_up_proj", "fE", ALWAYS, EXPERT(w_gate), .when = SP_EXPERTS_OSS, .columns = 2, .part = {NULL, 0}, TWIN},
+    {NULL, "mlp.experts.gate_up_proj", "fE", ALWAYS, EXPERT(w_up), .when = SP_EXPERTS_OSS, .columns = 2, .part = {NULL, 1}, TWIN},
+    {NULL, "mlp.experts.down_proj",    "Ef", ALWAYS, EXPERT(w_down), .when = SP_EXPERTS_OSS, .columns = 1, TWIN},
+    {NULL, "mlp.experts.gate_up_proj_bias", "f", ALWAYS, EXPERT(b_gate), .when = SP_EXPERTS_OSS, .columns = 2, .part = {NULL, 0}, TWIN},
+    {NULL, "mlp.experts.gate_up_proj_bias", "f", ALWAYS, EXPERT(b_up), .when = SP_EXPERTS_OSS, .columns = 2, .part = {NULL, 1}, TWIN},
+    {NULL, "mlp.experts.down_proj_bias",    "E", ALWAYS, EXPERT(b_down), .when = SP_EXPERTS_OSS, .columns = 1, TWIN},
 };
 
 static const row
     embed_row   = {"token_embd.weight",  "model.embed_tokens.weight", "VE", ALWAYS, MODEL(embed)},
     output_row  = {"output.weight",      "lm_head.weight",            "VE", ALWAYS, MODEL(output)},
     norm_row    = {"output_norm.weight", "model.norm.weight",         "E",  ALWAYS, MODEL(output_norm), NORM},
+    norm_bias_row = {"output_norm.bias", "model.norm.bias", "E", MAYBE, MODEL(b_output_norm), .when = SP_LAYERNORM},
     factors_row = {"rope_freqs.weight",  NULL,                        "R",  MAYBE,  0},
     short_row   = {"rope_factors_short.weight", NULL,                 "R",  MAYBE,  0},
     long_row    = {"rope_factors_long.weight",  NULL,                 "R",  MAYBE,  0};
@@ -142,6 +171,8 @@ static int64_t size_of(const sp_hparams *hp, int n_rot, char letter)
         return (int64_t)hp->n_kv_heads * hp->head;
     case 'D':
         return hp->head;
+    case 'H':
+        return hp->n_heads;
     case 'R':
         return n_rot / 2;
     case 'V':
@@ -159,7 +190,7 @@ static int64_t size_of(const sp_hparams *hp, int n_rot, char letter)
     }
 }
 
-static bool applies(const row *r, unsigned traits)
+static bool applies(const row *r, uint64_t traits)
 {
     return (traits & r->when) == r->when && !(traits & r->unless);
 }
@@ -230,6 +261,10 @@ static sp_err check(const binder *b, const row *r, const place *at, const sp_ten
     int n = all;
     want[n++] = s.of;
     if (r->shape[1]) want[n++] = size_of(&b->m->hp, b->config->rope.n_rot, r->shape[1]);
+    if (r->columns) {
+        want[n - 1] = s.of * r->columns;
+        if (r->shape[1]) want[n - 2] = size_of(&b->m->hp, b->config->rope.n_rot, r->shape[1]);
+    }
     if (t->dtype == SP_DTYPE_N)
         return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported", t->path,
                        SP_VIEW(t->name), t->type);
@@ -259,12 +294,35 @@ static sp_err bind_matrix(binder *b, const row *r, const place *at, const sp_ten
     return SP_OK;
 }
 
-static sp_err bind_vector(binder *b, const row *r, const sp_tensor *t, const float **out)
+/* bind_transposed -- a copy whose rows are the tensor's columns. */
+static sp_err bind_transposed(binder *b, const row *r, const place *at, const sp_tensor *t, sp_mat *out)
 {
-    int64_t n = t->shape[t->n_dims - 1];
-    float *v = sp_arena_take(b->arena, (size_t)n, sizeof *v);
-    if (!v) return sp_fail_nomem((size_t)n * sizeof *v, "a weight vector");
-    sp_row_to_f32(t->dtype, t->data, v, n);
+    const slice s = slice_of(b, r, at, t);
+    const int64_t n_cols = t->shape[1], n_from = t->shape[2];
+    const size_t item = sp_row_bytes(t->dtype, 1);
+    if (sp_dtype_of(t->dtype)->n_group != 1)
+        return sp_fail(SP_E_UNSUPPORTED, "%s: tensor %.*s: its type %s is not supported transposed", t->path,
+                       SP_VIEW(t->name), t->type);
+    uint8_t *to = sp_arena_take(b->arena, (size_t)(s.n * n_cols), item);
+    if (!to) return sp_fail_nomem((size_t)(s.n * n_cols) * item, "a transposed tensor");
+    const uint8_t *from = t->data + (size_t)(at->expert * n_cols * n_from + r->part.index) * item;
+    for (int64_t c = 0; c < n_cols; c++)
+        for (int64_t i = 0; i < s.n; i++)
+            memcpy(to + (size_t)(i * n_cols + c) * item,
+                   from + (size_t)(c * n_from + i * r->columns) * item, item);
+    *out = (sp_mat){.type = t->dtype, .n_rows = s.n, .n_cols = n_cols, .data = to};
+    return SP_OK;
+}
+
+static sp_err bind_vector(binder *b, const row *r, const place *at, const sp_tensor *t, const float **out)
+{
+    const int64_t n_all = t->shape[t->n_dims - 1], stride = SP_MAX(r->columns, 1), n = n_all / stride;
+    const bool one_of_many = at->expert != NO_LAYER && t->n_dims == 2;
+    const size_t skip = one_of_many ? (size_t)at->expert * sp_row_bytes(t->dtype, n_all) : 0;
+    float *v = sp_arena_take(b->arena, (size_t)n_all, sizeof *v);
+    if (!v) return sp_fail_nomem((size_t)n_all * sizeof *v, "a weight vector");
+    sp_row_to_f32(t->dtype, t->data + skip, v, n_all);
+    for (int64_t i = 0; i < n && stride > 1; i++) v[i] = v[i * stride + r->part.index];
     if (r->norm && !b->gguf && (b->config->arch->traits & SP_NORM_PLUS_1))
         for (int64_t i = 0; i < n; i++) v[i] += 1;
     *out = v;
@@ -282,7 +340,8 @@ static sp_err bind(binder *b, const row *r, const place *at)
     if (!t) return SP_OK;
     SP_TRY(check(b, r, at, t));
     void *field = (char *)at->base + r->field;
-    return r->shape[1] ? bind_matrix(b, r, at, t, field) : bind_vector(b, r, t, field);
+    if (!r->shape[1]) return bind_vector(b, r, at, t, field);
+    return r->columns ? bind_transposed(b, r, at, t, field) : bind_matrix(b, r, at, t, field);
 }
 
 /* -- the model ------------------------------------------------------------------------------ */
@@ -359,8 +418,8 @@ static sp_err bind_experts(binder *b, int l)
     const size_t n = (size_t)b->m->hp.moe.n;
     if (n == 0) return SP_OK;
     w->ffn = SP_FFN_EXPERTS;
-    w->experts = sp_arena_take(b->arena, n, sizeof(sp_expert));
-    if (!w->experts) return sp_fail_nomem(n * sizeof(sp_expert), "the table of experts");
+    w->experts = sp_arena_take(b->arena, n, sizeof(sp_mlp));
+    if (!w->experts) return sp_fail_nomem(n * sizeof(sp_mlp), "the table of experts");
     for (size_t x = 0; x < n; x++)
         for (size_t i = 0; i < SP_COUNT(expert_rows); i++)
             SP_TRY(bind(b, &expert_rows[i], &(place){l, (int)x, &w->experts[x]}));
@@ -413,6 +472,7 @@ static sp_err bind_all(binder *b)
     SP_TRY(bind_embedding(b, &whole));
     SP_TRY(bind_output(b, &whole));
     SP_TRY(bind(b, &norm_row, &whole));
+    SP_TRY(bind(b, &norm_bias_row, &whole));
     SP_TRY(bind_rope(b));
     SP_TRY(bind_layers(b));
     return check_unused(b);
@@ -449,7 +509,7 @@ static const row *row_at(sp_model *m, int i, void **base)
         return &expert_rows[(i - n_own) % n_each];
     }
     i -= n * n_layers;
-    return i == 0 ? &norm_row : i == 1 ? &output_row : NULL;
+    return i == 0 ? &norm_row : i == 1 ? &norm_bias_row : i == 2 ? &output_row : NULL;
 }
 
 /* n_floats -- of a vector; norms of heads may be over all of them. */

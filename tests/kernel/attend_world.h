@@ -43,6 +43,7 @@ typedef struct world {
     uint16_t see[M];
     int32_t window; /* as in sp_attend_args */
     float cap;
+    const float *sinks;
     float *angles; /* of rope */
     float *q, *out, *expected, *mass, *expected_mass, *lse, *expected_lse;
 } world;
@@ -236,7 +237,7 @@ static void attend(const sp_ops *ops, const world *w, const sp_attend_req *reqs,
     memset(scratch, 0xff, (size_t)n_parts * bytes);
     memset(scratch, 0, SP_TURNS_BYTES);
     sp_attend_args a = {&w->kv, &w->rope, w->s.H,  1 / sqrtf((float)w->s.D),
-                        reqs,   n_reqs,   scratch, bytes, w->cap, w->window};
+                        reqs,   n_reqs,   scratch, bytes, w->cap, w->window, w->sinks};
     for (int part = 0; part < n_parts; part++) ops->attend(&a, part, n_parts);
     sp_free(scratch);
 }
@@ -264,7 +265,7 @@ static void attend_on_team(const sp_ops *ops, const world *w, const sp_attend_re
     memset(scratch, 0, SP_TURNS_BYTES);
     team_job j = {ops,
                   {&w->kv, &w->rope, w->s.H, 1 / sqrtf((float)w->s.D), req, 1, scratch, bytes,
-                   w->cap, w->window}};
+                   w->cap, w->window, w->sinks}};
     for (int i = 0; i < 2; i++) {
         memset(req->out, 0xff, (size_t)(req->m * w->s.H * w->s.D) * sizeof(float));
         sp_team_run(team, team_part, &j);

@@ -159,6 +159,36 @@ static void a_window_hides_what_is_before_it(void **state)
     for_every_world(variant(state), check_window_is_stale, 2);
 }
 
+/* -- sinks ------------------------------------------------------------------------------------- */
+
+/* By the definition: with s, the sum of exp(score), and a sink z, everything is scaled by s / (s + exp(z)). */
+static void check_sinks(const sp_ops *ops, world *w, uint64_t *seed)
+{
+    const int64_t n = M * w->s.H * w->s.D, n_mass = M * w->s.H * N_SPANS;
+    float *sinks = random_floats(seed, w->s.H, 6);
+    attend_all(ops, w, w->expected, w->expected_mass, 1);
+    w->sinks = sinks;
+    attend_all(ops, w, w->out, w->mass, 1);
+    for (int64_t qh = 0; qh < M * w->s.H; qh++) {
+        const double z = (double)sinks[qh % w->s.H], lse = (double)w->expected_lse[qh];
+        const double all = lse > z ? lse + log1p(exp(z - lse)) : z + log1p(exp(lse - z));
+        const float share = (float)exp(lse - all);
+        assert_true(fabs((double)w->lse[qh] - all) < 1e-4);
+        for (int d = 0; d < w->s.D; d++) w->expected[qh * w->s.D + d] *= share;
+        for (int i = 0; i < N_SPANS; i++) w->expected_mass[qh * N_SPANS + i] *= share;
+    }
+    assert_close(w->out, w->expected, n);
+    assert_close(w->mass, w->expected_mass, n_mass);
+    check_pieces(ops, w, seed);
+    check_windows(ops, w, seed);
+    sp_free(sinks);
+}
+
+static void a_sink_takes_its_share(void **state)
+{
+    for_every_world(variant(state), check_sinks, 1);
+}
+
 /* -- long contexts ----------------------------------------------------------------------------- */
 
 static void for_every_long_world(const sp_ops *ops, check *fn)
@@ -495,6 +525,7 @@ int main(void)
         ON_EVERY_VARIANT(requests_do_not_mix),
         ON_EVERY_VARIANT(windows_and_caps_equal_ref),
         ON_EVERY_VARIANT(a_window_hides_what_is_before_it),
+        ON_EVERY_VARIANT(a_sink_takes_its_share),
         ON_EVERY_VARIANT(long_equals_ref),
         ON_EVERY_VARIANT(threads_give_equal_bits),
         ON_EVERY_VARIANT(pieces_and_tiles_do_not_mix),

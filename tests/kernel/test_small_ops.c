@@ -83,6 +83,9 @@ static void layernorm_of_four_numbers(void **state)
     ops->layernorm(&a, 0, 1);
     const float expected[] = {8, 9, 10, 13};
     for (int i = 0; i < 4; i++) assert_true(fabsf(y[i] - expected[i]) <= 1e-6f);
+    a.b = NULL;
+    ops->layernorm(&a, 0, 1);
+    for (int i = 0; i < 4; i++) assert_true(fabsf(y[i] + 10 - expected[i]) <= 1e-6f);
 }
 
 /* -- silu -------------------------------------------------------------------------------------- */
@@ -94,7 +97,7 @@ static void act_mul_equals_ref(void **state)
     for (int64_t n = 1; n < 700; n += 1 + n / 3) {
         float *gate = random_floats(&seed, n, 20), *up = random_floats(&seed, n, 1);
         float *y = random_floats(&seed, n, 1), *expected = random_floats(&seed, n, 1);
-        const sp_act act = (sp_act)(n % 3);
+        const sp_act act = (sp_act)(n % SP_ACT_N);
         sp_act_mul_args a = {gate, up, expected, n, .act = act};
         ref->act_mul(&a, 0, 1);
         a.y = y;
@@ -154,6 +157,21 @@ static void gelu_erf_is_accurate_everywhere(void **state)
         ops->act_mul(&a, 0, 1);
         const double expected = 0.5 * (double)x * erfc(-(double)x / sqrt(2));
         assert_true(fabs((double)y - expected) <= 6e-7 * fmax(1e-3, fabs(expected)));
+    }
+}
+
+/* Limits included, by the formula of gpt-oss. */
+static void swiglu_oai_is_accurate_everywhere(void **state)
+{
+    const sp_ops *ops = variant(state);
+    for (float x = -20; x < 20; x += 0.037f) {
+        const float up = 1.3f * x;
+        float y;
+        sp_act_mul_args a = {&x, &up, &y, 1, .act = SP_ACT_SWIGLU_OAI};
+        ops->act_mul(&a, 0, 1);
+        const double g = fmin((double)x, 7), factor = 1 + fmax(-7, fmin((double)up, 7));
+        const double expected = factor * g / (1 + exp(-1.702 * g));
+        assert_true(fabs((double)y - expected) <= 6e-7 * fmax(1, fabs(expected)));
     }
 }
 
@@ -358,6 +376,7 @@ int main(void)
         ON_EVERY_WIDTH(rmsnorm_equals_ref),  ON_EVERY_WIDTH(rmsnorm_of_zeros_is_zero),
         ON_EVERY_WIDTH(layernorm_equals_ref),  ON_EVERY_WIDTH(layernorm_of_four_numbers),
         ON_EVERY_WIDTH(gelu_erf_is_accurate_everywhere),
+        ON_EVERY_WIDTH(swiglu_oai_is_accurate_everywhere),
         ON_EVERY_WIDTH(act_mul_equals_ref), ON_EVERY_WIDTH(silu_is_accurate_everywhere),
         ON_EVERY_WIDTH(gelu_is_accurate_everywhere),
         ON_EVERY_WIDTH(embed_takes_rows),    ON_EVERY_WIDTH(kv_store_keeps_the_layout),

@@ -377,6 +377,8 @@ static void arch_variant(tiny_spec *s, int i, bool bit_for_bit)
         s->norms_after = i & 1;
         s->scaled = true;
     }
+    s->sinks = i % 3 == 1 || i % 5 == 0;
+    s->parallel = i % 3 == 0 && i & 1;
     if (i % 3 == 2) s->scaled = i & 1;
     if (i % 3 == 2 && bit_for_bit) s->n_experts = 3;
 }

@@ -70,6 +70,26 @@ CASES = {
     "smollm3": ("smollm3", {"num_hidden_layers": 5}),
     "glm4": ("glm4", {"head_dim": 16, "num_attention_heads": 3, "num_key_value_heads": 1}),
     "glm": ("glm", {"head_dim": 8}),
+    "gpt-oss": ("gpt_oss", {"head_dim": 16, "num_local_experts": 5, "num_experts_per_tok": 3, "sliding_window": 9,
+                            "rope_parameters": {**YARN, "truncate": False}}),
+    "ministral": ("ministral", {"head_dim": 16, "sliding_window": 9,
+                                "layer_types": ["full_attention", "sliding_attention"] * 2}),
+    "olmo3": ("olmo3", {"sliding_window": 9, "rope_parameters": {
+        "full_attention": YARN, "sliding_attention": {
+            "rope_type": "default", "rope_theta": 10000.0}}}),
+    "arcee": ("arcee", {"head_dim": 16}),
+    "nemotron": ("nemotron", {"head_dim": 16}),
+    "starcoder2": ("starcoder2", {"sliding_window": 17}),
+    "stablelm": ("stablelm", {"use_qkv_bias": True, "rope_parameters": {
+        "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}),
+    "cohere": ("cohere", {"logit_scale": 0.25}),
+    "cohere2": ("cohere2", {"head_dim": 16, "sliding_window": 9, "logit_scale": 0.25, "num_hidden_layers": 5}),
+    "exaone4": ("exaone4", {"head_dim": 16, "sliding_window": 9, "num_hidden_layers": 5}),
+    "exaone4-full": ("exaone4", {"head_dim": 8, "sliding_window": None, "tie_word_embeddings": True,
+                                 "layer_types": ["full_attention"] * 4}),
+    "ernie4_5": ("ernie4_5", {"head_dim": 16, "use_bias": True}),
+    "seed_oss": ("seed_oss", {"head_dim": 16}),
+    "olmoe": ("olmoe", {"num_experts": 6, "num_experts_per_tok": 3}),
     "mixtral": ("mixtral", {"num_local_experts": 5, "num_experts_per_tok": 2}),
     "qwen2moe": ("qwen2_moe", {"num_experts": 5, "num_experts_per_tok": 3,
                                "moe_intermediate_size": 24,
@@ -89,7 +109,10 @@ def weights(name, shape, model_type):
     """A tensor of a Hugging Face folder, float32."""
     noise = np.random.default_rng(zlib.crc32(name.encode())).standard_normal(shape)
     if len(shape) == 1 and name.endswith("norm.weight"):
-        return (noise * 0.2 + (0 if model_type.startswith("gemma") else 1)).astype(np.float32)
+        plus_1 = model_type.startswith("gemma") or model_type == "nemotron"
+        return (noise * 0.2 + (0 if plus_1 else 1)).astype(np.float32)
+    if name.endswith("sinks") or name.endswith("gate_up_proj") and model_type == "gpt_oss":
+        return (noise * 1.5).astype(np.float32)  # activations are beyond their limits
     std = 0.3 if len(shape) == 1 else 1.0 if "embed" in name else 1.5 / math.sqrt(shape[-1])
     return (noise * std).astype(np.float32)
 

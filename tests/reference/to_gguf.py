@@ -11,17 +11,20 @@ import gguf
 import numpy as np
 
 ARCHS = {"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3", "qwen2_moe": "qwen2moe",
-         "qwen3_moe": "qwen3moe"}
-PERMUTED = ("llama", "smollm3", "granite", "granitemoe")
+         "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "cohere": "command-r", "olmo3": "olmo2"}
+PERMUTED = ("llama", "smollm3", "granite", "granitemoe", "arcee", "internlm2", "minicpm")
+PLUS_1 = ("gemma", "gemma2", "gemma3", "nemotron")
 EXPERT = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
 
-def write(path, config, tensors):
-    """config: of config.json; tensors: float32 arrays by their names in the folder."""
+def write(path, config, tensors, sections=None):
+    """config: of config.json; tensors: float32 arrays by their names in the folder; sections: of rotary dimensions."""
     arch = ARCHS.get(config["model_type"], config["model_type"])
     writer = gguf.GGUFWriter(str(path), arch)
     numbers(writer, arch, config)
     rope(writer, arch, config)
+    if sections:
+        writer.add_rope_dimension_sections(sections)
     names = gguf.get_tensor_name_map(enum_of(arch), config["num_hidden_layers"])
     for name, x in converted(arch, config, tensors):
         target = names.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -48,19 +51,22 @@ def numbers(w, arch, c):
     w.add_feed_forward_length(c["intermediate_size"])
     w.add_head_count(heads)
     w.add_head_count_kv(c["num_key_value_heads"])
-    w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    if "rms_norm_eps" in c:
+        w.add_layer_norm_rms_eps(c["rms_norm_eps"])
+    else:
+        w.add_layer_norm_eps(next(c[key] for key in ("layer_norm_eps", "norm_epsilon", "norm_eps") if key in c))
     w.add_vocab_size(c["vocab_size"])
     w.add_key_length(head)
     w.add_value_length(head)
     window = c.get("sliding_window") or 0
-    if arch in ("gemma2", "gemma3", "phi3") or c["model_type"] == "mistral":
+    if arch in ("gemma2", "gemma3", "phi3", "gpt-oss", "cohere2", "exaone4") or c["model_type"] in ("mistral", "olmo3"):
         w.add_sliding_window(window)
     for key, add in (("attn_logit_softcapping", w.add_attn_logit_softcapping),
                      ("final_logit_softcapping", w.add_final_logit_softcapping),
                      ("embedding_multiplier", w.add_embedding_scale),
                      ("attention_multiplier", w.add_attention_scale),
                      ("residual_multiplier", w.add_residual_scale),
-                     ("logits_scaling", w.add_logit_scale),
+                     ("logits_scaling", w.add_logit_scale), ("logit_scale", w.add_logit_scale),
                      ("num_experts_per_tok", w.add_expert_used_count),
                      ("moe_intermediate_size", w.add_expert_feed_forward_length),
                      ("shared_expert_intermediate_size", w.add_expert_shared_feed_forward_length)):
@@ -69,6 +75,8 @@ def numbers(w, arch, c):
     experts = c.get("num_experts") or c.get("num_local_experts")
     if experts:
         w.add_expert_count(experts)
+    if arch == "gpt-oss":
+        w.add_expert_feed_forward_length(c["intermediate_size"])
     if c.get("norm_topk_prob") is not None:
         w.add_expert_weights_norm(c["norm_topk_prob"])
 
@@ -120,6 +128,10 @@ def converted(arch, c, tensors):
             kind = EXPERT.get(number[2], number[2])
             layer = name.split(".")[2]
             stacks.setdefault(f"model.layers.{layer}.mlp.experts.{kind}.weight", []).append(x)
+        elif arch == "gpt-oss" and ".mlp.experts." in name:
+            yield from experts_of_oss(name, x)
+        elif name.endswith("self_attn.sinks"):
+            yield name + ".weight", x
         elif name.endswith("input_linear.weight"):
             base = name.replace("input_linear", "{}").replace("block_sparse_moe", "mlp.experts")
             half = x.shape[1] // 2
@@ -134,8 +146,21 @@ def converted(arch, c, tensors):
         yield name, np.stack(parts)
 
 
+def experts_of_oss(name, x):
+    """Gate and up take turns, and matrices are transposed."""
+    base, _, kind = name.partition("_proj")
+    kind = ".bias" if kind else ".weight"
+    if x.ndim == 3:
+        x = x.swapaxes(1, 2)
+    if base.endswith(".down"):
+        yield f"{base}_proj{kind}", x
+        return
+    for i, part in enumerate(("gate", "up")):
+        yield base.replace("gate_up", part) + "_proj" + kind, x[:, i::2]
+
+
 def changed(arch, c, name, x):
-    if arch.startswith("gemma") and name.endswith("norm.weight"):
+    if arch in PLUS_1 and name.endswith("norm.weight"):
         return x + 1
     if arch in PERMUTED and ".q_proj." in name:
         return in_pairs(x, c["num_attention_heads"])

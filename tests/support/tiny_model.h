@@ -22,6 +22,8 @@ typedef struct tiny_spec {
                          of their own; 0: none */
     bool norms_after; /* in place of those before attention and feed-forward */
     bool scaled;      /* factors, caps and GELU */
+    bool sinks;       /* a score of each head that adds no value */
+    bool parallel;    /* one LayerNorm for both parts of a layer, and a feed-forward without a gate */
     int n_experts;    /* in place of one feed-forward, two used, and a shared one; 0: none */
     float rope_base, rope_stretch; /* every second frequency is divided by rope_stretch (0: none) */
     sp_dtype kv_type, weight_type; /* the latter of layers */
@@ -90,10 +92,10 @@ static inline sp_mat tiny_layer_mat(tiny *t, const tiny_spec *s, int64_t rows, i
     return w;
 }
 
-static inline sp_expert tiny_expert(tiny *t, const tiny_spec *s)
+static inline sp_mlp tiny_expert(tiny *t, const tiny_spec *s)
 {
     const int64_t e = (int64_t)s->n_heads * s->head;
-    return (sp_expert){tiny_layer_mat(t, s, s->n_ff, e), tiny_layer_mat(t, s, s->n_ff, e),
+    return (sp_mlp){tiny_layer_mat(t, s, s->n_ff, e), tiny_layer_mat(t, s, s->n_ff, e),
                        tiny_layer_mat(t, s, e, s->n_ff)};
 }
 
@@ -121,10 +123,12 @@ static inline void tiny_layer(tiny *t, const tiny_spec *s, sp_layer *w)
     if (s->n_experts) {
         tiny_experts(t, s, w);
     } else {
-        w->w_gate = tiny_layer_mat(t, s, s->n_ff, e);
-        w->w_up = tiny_layer_mat(t, s, s->n_ff, e);
-        w->w_down = tiny_layer_mat(t, s, e, s->n_ff);
+        w->mlp.w_gate = tiny_layer_mat(t, s, s->n_ff, e);
+        w->mlp.w_up = tiny_layer_mat(t, s, s->n_ff, e);
+        w->mlp.w_down = tiny_layer_mat(t, s, e, s->n_ff);
     }
+    if (s->sinks) w->sinks = tiny_floats(t, s->n_heads, 0, 3);
+    if (s->parallel) w->mlp.w_gate = (sp_mat){0};
     if (s->norms_after) {
         w->attn_post_norm = w->attn_norm;
         w->ffn_post_norm = w->ffn_norm;
@@ -190,6 +194,7 @@ static inline void tiny_weights(tiny *t, const tiny_spec *s)
 static inline void tiny_variety(tiny *t, const tiny_spec *s)
 {
     sp_model *m = &t->model;
+    m->hp.parallel = m->hp.layer_norm = s->parallel;
     if (s->scaled) {
         m->hp.act = SP_ACT_GELU;
         m->hp.embed_scale = 3;

@@ -13,6 +13,10 @@
     void sp_##op##_avx2(const sp_##op##_args *a, int part, int n_parts);                           \
     void sp_##op##_avx512(const sp_##op##_args *a, int part, int n_parts)
 
+/* of SP_ACT_SWIGLU_OAI */
+#define SP_OAI_ALPHA 1.702f
+#define SP_OAI_LIMIT 7.0f
+
 SP_DECLARE_OP(matmul);
 SP_DECLARE_OP(embed);
 SP_DECLARE_OP(rmsnorm);

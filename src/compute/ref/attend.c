@@ -16,7 +16,7 @@ typedef struct row {
     const sp_attend_req *req;
     const float *query; /* as given */
     int32_t pos;
-    int kv_head;
+    int head, kv_head;
     float *mass; /* [n_spans] or NULL */
     float *lse;  /* or NULL */
     double max, sum, out[SP_HEAD_MAX];
@@ -74,12 +74,13 @@ static void see_value(row *r, int span, const sp_kv_slot *at, double score)
 static void attend_row(row *r, const sp_sight *sight, float *out)
 {
     const int head = r->a->kv->head;
-    r->max = -INFINITY;
+    r->max = r->a->sinks ? (double)r->a->sinks[r->head] : -INFINITY;
     r->sum = 0;
     memset(r->out, 0, sizeof r->out);
     if (r->mass) memset(r->mass, 0, (size_t)r->req->n_spans * sizeof(float));
     for (int i = 0; i < sight->n; i++) visit_span(r, sp_sight_at(sight, i), see_max);
     for (int i = 0; i < sight->n; i++) visit_span(r, sp_sight_at(sight, i), see_value);
+    if (r->a->sinks) r->sum += exp((double)r->a->sinks[r->head] - r->max);
     double inverse = r->sum > 0 ? 1 / r->sum : 0;
     for (int d = 0; d < head; d++) out[d] = (float)(r->out[d] * inverse);
     for (int s = 0; r->mass && s < r->req->n_spans; s++) r->mass[s] *= (float)inverse;
@@ -102,6 +103,7 @@ void sp_attend_ref(const sp_attend_args *a, int part, int n_parts)
                 .req = req,
                 .query = req->q + qh * head,
                 .pos = req->pos[q],
+                .head = h,
                 .kv_head = h / group,
                 .mass = req->mass ? req->mass + qh * req->n_spans : NULL,
                 .lse = req->lse ? req->lse + qh : NULL,

@@ -16,6 +16,6 @@ void sp_layernorm_ref(const sp_layernorm_args *a, int part, int n_parts)
         for (int64_t i = 0; i < a->n; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
         const double factor = 1 / sqrt(squares / (double)a->n + (double)a->eps);
         for (int64_t i = 0; i < a->n; i++)
-            y[i] = (float)(((double)x[i] - mean) * factor) * a->w[i] + a->b[i];
+            y[i] = (float)(((double)x[i] - mean) * factor) * a->w[i] + (a->b ? a->b[i] : 0);
     }
 }

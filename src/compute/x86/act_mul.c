@@ -22,7 +22,9 @@ INLINE vec gelu_erf(vec x)
 INLINE vec act(sp_act kind, vec x)
 {
     if (kind == SP_ACT_GELU_ERF) return gelu_erf(x);
-    vec z = x;
+    if (kind == SP_ACT_RELU2) return vec_mul(vec_max(x, vec_zero()), vec_max(x, vec_zero()));
+    if (kind == SP_ACT_SWIGLU_OAI) x = vec_min(x, vec_all(SP_OAI_LIMIT));
+    vec z = kind == SP_ACT_SWIGLU_OAI ? vec_mul(vec_all(SP_OAI_ALPHA), x) : x;
     if (kind == SP_ACT_GELU) {
         const vec cube = vec_mul(vec_mul(x, x), x);
         z = vec_mul(vec_all(0x1.988454p+0f), vec_fma(vec_all(0.044715f), cube, x));
@@ -30,9 +32,12 @@ INLINE vec act(sp_act kind, vec x)
     return vec_div(x, vec_add(vec_all(1), vec_exp(vec_sub(vec_zero(), z))));
 }
 
-INLINE vec times(vec y, const float *up)
+INLINE vec times(sp_act kind, vec y, const float *up)
 {
-    return up ? vec_mul(y, vec_load(up)) : y;
+    if (!up) return y;
+    if (kind != SP_ACT_SWIGLU_OAI) return vec_mul(y, vec_load(up));
+    const vec limited = vec_max(vec_min(vec_load(up), vec_all(SP_OAI_LIMIT)), vec_all(-SP_OAI_LIMIT));
+    return vec_mul(y, vec_add(vec_all(1), limited));
 }
 
 INLINE void act_mul(sp_act kind, const sp_act_mul_args *a, int part, int n_parts)
@@ -40,24 +45,30 @@ INLINE void act_mul(sp_act kind, const sp_act_mul_args *a, int part, int n_parts
     int64_t i, to;
     sp_part(a->n, 64, part, n_parts, &i, &to);
     for (; i + VL <= to; i += VL) {
-        vec_store(a->y + i, times(act(kind, vec_load(a->gate + i)), a->up ? a->up + i : NULL));
+        vec_store(a->y + i, times(kind, act(kind, vec_load(a->gate + i)), a->up ? a->up + i : NULL));
     }
     if (i < to) {
         float gate[VL] = {0}, up[VL] = {0};
         const size_t bytes = (size_t)(to - i) * sizeof(float);
         memcpy(gate, a->gate + i, bytes);
         if (a->up) memcpy(up, a->up + i, bytes);
-        vec_store(gate, times(act(kind, vec_load(gate)), a->up ? up : NULL));
+        vec_store(gate, times(kind, act(kind, vec_load(gate)), a->up ? up : NULL));
         memcpy(a->y + i, gate, bytes);
     }
 }
 
 void SP_VARIANT(sp_act_mul)(const sp_act_mul_args *a, int part, int n_parts)
 {
-    if (a->act == SP_ACT_GELU)
-        act_mul(SP_ACT_GELU, a, part, n_parts);
-    else if (a->act == SP_ACT_GELU_ERF)
-        act_mul(SP_ACT_GELU_ERF, a, part, n_parts);
-    else
-        act_mul(SP_ACT_SILU, a, part, n_parts);
+    switch (a->act) {
+    case SP_ACT_GELU:
+        return act_mul(SP_ACT_GELU, a, part, n_parts);
+    case SP_ACT_GELU_ERF:
+        return act_mul(SP_ACT_GELU_ERF, a, part, n_parts);
+    case SP_ACT_SWIGLU_OAI:
+        return act_mul(SP_ACT_SWIGLU_OAI, a, part, n_parts);
+    case SP_ACT_RELU2:
+        return act_mul(SP_ACT_RELU2, a, part, n_parts);
+    default:
+        return act_mul(SP_ACT_SILU, a, part, n_parts);
+    }
 }

@@ -359,8 +359,22 @@ static void clear_mass(const state *t)
     }
 }
 
+/* add_sinks -- as a last piece, of one key whose value is 0. */
+static void add_sinks(const state *t)
+{
+    for (int r = 0; r < t->n_rows; r++) {
+        const float sink = t->a->sinks[head_of(t, r) % t->a->n_heads] * 0x1.715476p+0f; /* in bits */
+        const float max = SP_MAX(t->total.max[r], sink), old = exp2_one(t->total.max[r] - max);
+        float *out = t->total.out + r * t->width;
+        t->total.sum[r] = t->total.sum[r] * old + exp2_one(sink - max);
+        t->total.max[r] = max;
+        for (int d = 0; d < t->width; d += VL) vec_store(out + d, vec_mul(vec_load(out + d), vec_all(old)));
+    }
+}
+
 static void close_rows(const state *t)
 {
+    if (t->a->sinks) add_sinks(t);
     for (int r = 0; r < t->n_rows; r++) {
         const int64_t qh = head_of(t, r);
         const float inverse = t->total.sum[r] > 0 ? 1 / t->total.sum[r] : 0;

@@ -45,8 +45,8 @@ void SP_VARIANT(sp_layernorm)(const sp_layernorm_args *a, int part, int n_parts)
         int64_t i = 0;
         for (; i + VL <= a->n; i += VL) {
             const vec d = vec_mul(vec_sub(vec_load(x + i), vec_all(mean)), vec_all(factor));
-            vec_store(y + i, vec_fma(d, vec_load(a->w + i), vec_load(a->b + i)));
+            vec_store(y + i, vec_fma(d, vec_load(a->w + i), a->b ? vec_load(a->b + i) : vec_zero()));
         }
-        for (; i < a->n; i++) y[i] = fmaf((x[i] - mean) * factor, a->w[i], a->b[i]);
+        for (; i < a->n; i++) y[i] = fmaf((x[i] - mean) * factor, a->w[i], a->b ? a->b[i] : 0);
     }
 }

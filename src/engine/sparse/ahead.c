@@ -32,7 +32,7 @@ sp_err sp_sparse_ahead_make_room(sp_engine *e, const sp_slice *slices, int n_sli
  * feed-forward. */
 static void approximate(sp_engine *e, const sp_layer *next)
 {
-    const float *in = sp_norm_rows(e, next->attn_norm);
+    const float *in = sp_norm_rows(e, next->attn_norm, next->b_attn_norm);
     sp_matmul_args q = {
         .w = &next->wq, .x = in, .m = e->rows.n, .y = e->ahead.p, .bias = next->bq};
     sp_device_products(e->device, &(sp_products_args){&q, 1});

@@ -184,8 +184,8 @@ static sp_err attend(sp_study *s, sp_engine *e, sp_probed_layer at, const sp_sli
                                                   .reqs = &req,
                                                   .n_reqs = 1,
                                                   .cap = hp->attn_cap,
-                                                  .window =
-                                                      e->o.model->layers[at.layer].window});
+                                                  .window = e->o.model->layers[at.layer].window,
+                                                  .sinks = e->o.model->layers[at.layer].sinks});
     sp_free(sights);
     return SP_OK;
 }

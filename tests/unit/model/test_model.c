@@ -55,9 +55,9 @@ static void check_layer(const sp_layer *y, const tiny_spec *s)
     check_mat(&y->wk, 16, 32);
     check_mat(&y->wv, 16, 32);
     check_mat(&y->wo, 32, 32);
-    check_mat(&y->w_gate, 64, 32);
-    check_mat(&y->w_up, 64, 32);
-    check_mat(&y->w_down, 32, 64);
+    check_mat(&y->mlp.w_gate, 64, 32);
+    check_mat(&y->mlp.w_up, 64, 32);
+    check_mat(&y->mlp.w_down, 32, 64);
     assert_true(y->attn_norm && y->ffn_norm);
     assert_true(!!y->bq == s->qkv_bias && !!y->bk == s->qkv_bias && !!y->bv == s->qkv_bias);
     assert_true(!!y->bo == s->out_bias);
@@ -107,7 +107,7 @@ static void weights_are_those_of_the_file(void **state)
     assert_true(f32(&m->embed)[5] == element(5, 0));
     assert_true(m->layers[0].attn_norm[3] == element(3, 1));
     assert_true(f32(&m->layers[0].wq)[33] == element(33, 2));
-    assert_true(f32(&m->layers[0].w_down)[1] == element(1, 9));
+    assert_true(f32(&m->layers[0].mlp.w_down)[1] == element(1, 9));
     assert_true(f32(&m->layers[1].wk)[511] == element(511, 12));
     assert_true(m->output_norm[31] == element(31, 19));
     assert_true(f32(&m->output)[639] == element(639, 20));
@@ -133,7 +133,7 @@ static void quantized_matrices_are_borrowed(void **state)
     sp_bytes file = {0};
     sp_model *m;
     open_spec(&(tiny_spec){.retype = "blk.0.ffn_up.weight", .type = GGUF_Q8_0}, &file, &m);
-    const sp_mat *w = &m->layers[0].w_up;
+    const sp_mat *w = &m->layers[0].mlp.w_up;
     assert_int_equal(w->type, SP_Q8_0);
     assert_true((const char *)w->data > file.v && (const char *)w->data < file.v + file.n);
     close_all(m, &file);
@@ -238,9 +238,9 @@ static void every_type_is_checked(void **state)
     for_each_tensor(&full_qwen3, refuse_type);
 }
 
-static void add_up_bias(gguf_writer *w)
+static void add_qkv_bias(gguf_writer *w)
 {
-    gw_tensor(w, "blk.1.ffn_up.bias", GGUF_F32, 0, TINY_F, 1);
+    gw_tensor(w, "blk.1.attn_qkv.bias", GGUF_F32, 0, TINY_F, 1);
 }
 
 static void add_matrix_as_norm(gguf_writer *w)
@@ -250,13 +250,16 @@ static void add_matrix_as_norm(gguf_writer *w)
 
 static void what_means_another_computation_is_refused(void **state)
 {
-    tiny_refuse(&(tiny_spec){.more = add_up_bias}, SP_E_UNSUPPORTED,
-                "tensor blk.1.ffn_up.bias: is not part of llama as it is supported");
+    tiny_refuse(&(tiny_spec){.more = add_qkv_bias}, SP_E_UNSUPPORTED,
+                "tensor blk.1.attn_qkv.bias: is not part of llama as it is supported");
     tiny_refuse(&(tiny_spec){.drop = "output_norm.weight", .more = add_matrix_as_norm}, SP_E_FORMAT,
                 "tensor output_norm.weight: its shape is 1 x 32, the configuration asks for 32");
     tiny_refuse(
         &(tiny_spec){.arch = "falcon"}, SP_E_UNSUPPORTED,
-        "general.architecture: \"falcon\" is not supported (known: llama, mistral, mixtral,");
+        "general.architecture: \"falcon\" is not supported: its positions, norms or layers have another form (known: "
+        "llama, mistral, mixtral,");
+    tiny_refuse(&(tiny_spec){.arch = "unheard-of"}, SP_E_UNSUPPORTED,
+                "general.architecture: \"unheard-of\" is not supported (known: llama, mistral, mixtral,");
 }
 
 /* -- damaged files -------------------------------------------------------------------------- */

@@ -125,7 +125,7 @@ static void check_folder_model(const sp_model *m)
     assert_true(m->embed.type == SP_F32 && m->embed.n_rows == V && m->embed.n_cols == E);
     assert_true(((const float *)m->embed.data)[79] == element(79));
     assert_true(y->wq.type == SP_BF16 && y->wq.n_rows == H * D && m->layers[1].wq.type == SP_F32);
-    assert_true(y->wk.n_rows == G * D && y->w_down.n_cols == F && y->w_down.n_rows == E);
+    assert_true(y->wk.n_rows == G * D && y->mlp.w_down.n_cols == F && y->mlp.w_down.n_rows == E);
     /* bf16 elements follow the 320 bytes of the embedding */
     assert_true(y->attn_norm[1] == sp_bf16_to_f32(sp_f32_to_bf16(element(321))));
     assert_null(m->tokenizer);
