@@ -80,6 +80,8 @@ typedef struct sp_cache_opts {
     int max_placed;      /* copies of chunks computed after other chunks (craft); 0: 1,024 */
     const char *evict;   /* replacement policy of cached copies: a name of sp_evict_policies; with "+ghosts" it
                             remembers uses of copies that are gone; NULL: "hazard" */
+    int keep_chunks;     /* of each prompt, cache no more than its first so many chunks, and what follows them by path
+                            not at all: for prompts with many, whose last ones seldom return; 0: all */
     const char *profile; /* file of `spolia profile`: what computing tokens costs, for "pgdsf"; NULL: costs that
                             rise evenly with the tokens looked at */
 } sp_cache_opts;
@@ -148,6 +150,7 @@ typedef struct sp_queue_opts {
     const char *order; /* which waiting request starts next: a name of sp_queue_orders; NULL: the first. Priorities
                           and tenants come first */
     int window;        /* later requests of its tenant that may start before one; 0: 32 */
+    int wait_ms;       /* a request that has waited so long is not overtaken any more; 0: only `window` counts */
     int gap_ms;        /* while requests decode, a step computes so much of prompts that tokens of an answer come at
                           most this far apart; prompts get half of the answers' time at least; 0: no limit */
 } sp_queue_opts;

@@ -61,7 +61,9 @@ static void find_idle(const model_options *m, advice *a)
          "--profile without --evict pgdsf"},
         {c->guard.bound > 0 && c->guard.share == 0, "--guard-bound with --guard 0"},
         {c->queue.window && c->queue.order && strcmp(c->queue.order, "fcfs") == 0,
-         "--queue-window with --queue-order fcfs"}};
+         "--queue-window with --queue-order fcfs"},
+        {c->queue.wait_ms && c->queue.order && strcmp(c->queue.order, "fcfs") == 0,
+         "--queue-wait with --queue-order fcfs"}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].idle) add(a->idle, sizeof a->idle, "; ", options[i].text);
 }

@@ -119,6 +119,8 @@ static int cache_options(model_options *m, opt *to)
          "which copy is dropped when memory is full; NAME+ghosts remembers uses of dropped copies "
          "(hazard)",
          .choices = cli_evict_choices()},
+        {OPT_INT, "keep-chunks", 0, "N", &c->cache.keep_chunks,
+         "of each prompt, cache no more than the first N chunks; 0: all (0)"},
         {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
          "for --evict pgdsf: the cost of computing tokens, measured by spolia profile (a formula)"},
         {OPT_SIZE, "host-memory", 0, "SIZE", &c->tiers.host_bytes,
@@ -148,6 +150,8 @@ static int cache_options(model_options *m, opt *to)
          "which waiting request starts next (reorder)", .choices = cli_queue_choices()},
         {OPT_INT, "queue-window", 0, "N", &c->queue.window,
          "how many later requests may start before a waiting one (32)"},
+        {OPT_INT, "queue-wait", 0, "MS", &c->queue.wait_ms,
+         "a request that has waited so long is not overtaken any more; 0: only --queue-window counts (0)"},
     };
     memcpy(to, table, sizeof table);
     return (int)(sizeof table / sizeof *table);

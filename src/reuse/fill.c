@@ -8,10 +8,10 @@
  * overlap here; they do not see each other. Nothing but head and chunks is in the plan. */
 #include "reuse/parts.h"
 
-/* missing -- head or chunk, and nothing serves it. */
+/* missing -- head or chunk, and nothing serves it; a chunk that is not to be kept is computed with the answer. */
 static bool missing(const sp_reuse_input *in, int i)
 {
-    return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK);
+    return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK) && sp_reuse_may_keep(in, i);
 }
 
 bool sp_reuse_wants_fill(const sp_reuse_input *in)

@@ -54,6 +54,14 @@ bool sp_reuse_wants_copy(const sp_reuse_input *in, int i)
     return in->segs[i].kind == SP_SEG_CHUNK && !in->found[i].copy;
 }
 
+bool sp_reuse_may_keep(const sp_reuse_input *in, int i)
+{
+    int n = 0; /* chunks before it */
+    if (!in->keep_chunks || in->segs[i].kind != SP_SEG_CHUNK) return true;
+    for (int k = in->n_head; k < i && n < in->keep_chunks; k++) n += in->segs[k].kind == SP_SEG_CHUNK;
+    return n < in->keep_chunks;
+}
+
 sp_content_query sp_reuse_query(const sp_finder *f, int i)
 {
     return (sp_content_query){.seg = &f->in->segs[i],

@@ -17,10 +17,10 @@
 
 enum { PRIOR, N_PARAMS };
 
-/* is_missing -- head or chunk, and nothing serves it. */
+/* is_missing -- head or chunk, and nothing serves it; a chunk that is not to be kept is computed with the answer. */
 static bool is_missing(const sp_reuse_input *in, int i)
 {
-    return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK);
+    return !in->found[i].copy && (i < in->n_head || in->segs[i].kind == SP_SEG_CHUNK) && sp_reuse_may_keep(in, i);
 }
 
 /* is_here -- segment i is head or chunk: its KV is known or computed by this plan. */

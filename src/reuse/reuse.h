@@ -59,6 +59,7 @@ typedef struct sp_reuse_input {
                              recomputes */
     bool unfused;         /* leave fused copies alone */
     bool exact_first;     /* prefer an exact prefix to copies of chunks */
+    int keep_chunks;      /* only the first so many chunks are kept; 0: all */
     bool warm;            /* no answer is wanted: make copies known, nothing else */
     int32_t answer_room;  /* tokens that decoding may add */
     int32_t window;       /* sp_reuse_window: tokens that a token looks at */
@@ -132,5 +133,8 @@ extern const sp_reuse_policy sp_reuse_window;
  * first chunk; all segments when there is no chunk. So a copy serves every conversation and every message
  * that has the chunk, whatever precedes it after the system prompt. */
 int sp_reuse_n_head(const sp_segment *segs, int n_segs);
+/* sp_reuse_may_keep -- segment i is not one of the chunks after the first in->keep_chunks. Source: RAGCache section 8:
+ * for a large top-k only the leading documents are cached (R9). */
+bool sp_reuse_may_keep(const sp_reuse_input *in, int i);
 
 #endif

@@ -226,6 +226,8 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->tiers.load_timeout_ms < 0)
         return sp_fail(SP_E_ARG, "load_timeout_ms: %d", o->tiers.load_timeout_ms);
     if (o->queue.window < 0) return sp_fail(SP_E_ARG, "order_window: %d", o->queue.window);
+    if (o->queue.wait_ms < 0) return sp_fail(SP_E_ARG, "wait_ms: %d", o->queue.wait_ms);
+    if (o->cache.keep_chunks < 0) return sp_fail(SP_E_ARG, "keep_chunks: %d", o->cache.keep_chunks);
     if (o->max_requests < 0) return sp_fail(SP_E_ARG, "%d requests at once", o->max_requests);
     return SP_OK;
 }
@@ -238,6 +240,8 @@ static sp_err open_context(sp_context *c, const sp_context_opts *o)
     SP_TRY(sp_decode_parse(o->decode.how, &c->defaults.decode));
     SP_TRY(sp_queue_order_find(o->queue.order, &c->waiting.order));
     c->waiting.window = o->queue.window ? o->queue.window : SP_ORDER_WINDOW;
+    c->waiting.wait_us = o->queue.wait_ms * INT64_C(1000);
+    c->keep_chunks = o->cache.keep_chunks;
     SP_TRY(sp_model_open(o->model, &c->model));
     if (c->model->hp.n_layers < 1)
         return sp_fail(SP_E_ARG, "%s: holds a vocabulary but no weights", o->model);

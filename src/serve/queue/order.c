@@ -85,7 +85,7 @@ int sp_queue_order_next(const sp_queue_order *o, const sp_waiting *w, int n, int
     double best_score = 0;
     for (int i = 0; i < n; i++) {
         if (!same_class(&w[i], &w[class])) continue;
-        if (!o->score || w[i].n_overtaken >= window) return w[i].deferred ? -1 : i;
+        if (!o->score || w[i].n_overtaken >= window || w[i].waited) return w[i].deferred ? -1 : i;
         double score = o->score(&w[i]);
         if (w[i].deferred || (best >= 0 && score <= best_score)) continue;
         best = i;

@@ -3,7 +3,7 @@
  *   1. priority    the lowest number
  *   2. tenant      of those, requests of the tenant that was served least (serve/queue/share.h)
  *   3. own         of those, the lowest own priority: it orders a tenant's requests among themselves
- *   4. overtaken   of those, the oldest that `window` later requests have overtaken
+ *   4. overtaken   of those, the oldest that `window` later requests have overtaken, or that has waited too long
  *   5. order       else the highest score of those that are not deferred; of equal ones the oldest
  *
  * Rule 4 bounds how long a request of a tenant waits for its own better cached ones. Where the rules
@@ -24,6 +24,7 @@ typedef struct sp_waiting {
     int32_t n_computed; /* tokens to compute, those to recompute included */
     int32_t n_shared;   /* leading tokens that another waiting request begins with, too */
     int n_overtaken;    /* later requests of its class that started before it */
+    bool waited;        /* so long that none of its class may start before it */
     bool deferred;      /* the next step computes a copy that it would compute, too */
 } sp_waiting;
 

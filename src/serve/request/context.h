@@ -54,6 +54,7 @@ typedef struct sp_context_waiting {
     int64_t next_expiry_us;    /* none has waited too long before; 0: none ever has */
     const sp_queue_order *order;
     int window;
+    int64_t wait_us;  /* sp_queue_opts.wait_ms */
     sp_digest *began; /* [n_began] segments of the request that was chosen last; or NULL */
     int n_began;
     unsigned next_fresh; /* whose cached tokens are counted again next */
@@ -100,6 +101,7 @@ struct sp_context {
     sp_heads *heads;     /* of the model, where they were profiled; or NULL */
     sp_ledger *ledger;
     sp_cost cost;    /* sp_cache_opts.profile */
+    int keep_chunks; /* of sp_cache_opts */
     sp_tiers *tiers; /* the store; or NULL */
     sp_guard *guard; /* or NULL */
     sp_idle_work idle;

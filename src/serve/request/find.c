@@ -17,6 +17,7 @@ sp_reuse_input sp_request_input(const sp_request *r)
                          .recompute = o->policy->recomputes ? o->recompute : 0,
                          .unfused = o->unfused,
                          .exact_first = o->exact_first,
+                         .keep_chunks = r->answer.max_tokens ? r->ctx->keep_chunks : 0,
                          .warm = r->answer.max_tokens == 0,
                          .answer_room = r->answer.max_tokens,
                          .window = r->answer.window,

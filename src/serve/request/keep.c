@@ -150,6 +150,7 @@ sp_err sp_request_keep(sp_request *r)
     const double measured = r->plans.now.n_todo ? r->account.compute_us / r->plans.now.n_todo : 0;
     r->account.compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
+        if (!sp_reuse_may_keep(&in, kept.v[i].seg)) continue; /* nor what follows it by path: it has no parent */
         set_costs(r, measured, &kept.v[i].spec);
         sp_err err = keep_one(r, &kept.v[i]);
         if (err != SP_OK && kept.v[i].must) return err;

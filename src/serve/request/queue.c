@@ -175,10 +175,11 @@ static void note_beginning(sp_context *c, const sp_request *r)
     if (ids) memcpy(ids, r->prompt.ids, (size_t)r->prompt.n_segs * sizeof *ids);
 }
 
-/* place_of -- what the order reads of it now. */
-static sp_waiting place_of(const sp_request *r)
+/* place_of -- what the order reads of it at time `now`, us. */
+static sp_waiting place_of(const sp_request *r, int64_t now)
 {
     sp_waiting w = r->place.waiting;
+    w.waited = r->ctx->waiting.wait_us && now - r->account.submit_us >= r->ctx->waiting.wait_us;
     w.priority = r->o.priority;
     w.own_priority = r->o.own_priority;
     w.tenant = r->place.share;
@@ -206,7 +207,8 @@ bool sp_queue_choose(sp_context *c)
     for (sp_request *r = c->waiting.first; r && n < SP_QUEUE_LOOK; r = r->next) v[n++] = r;
     if (c->waiting.order->reads_cached && n > 1) refresh(c, v, n);
     if (c->waiting.order->reads_shared) share_beginnings(c, v, n);
-    for (int i = 0; i < n; i++) w[i] = place_of(v[i]);
+    const int64_t now = c->waiting.wait_us ? sp_clock_us() : 0;
+    for (int i = 0; i < n; i++) w[i] = place_of(v[i], now);
     int next = choose(c, v, w, n);
     if (next < 0) return false;
     sp_queue_order_overtakes(w, next);

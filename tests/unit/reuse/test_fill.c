@@ -86,21 +86,39 @@ static void only_what_is_missing_is_filled(void **state)
     bench_end(&b);
 }
 
-/* An equal chunk that a path serves does not spare the fill: its KV is not the plain copy. */
-static void a_chunk_that_a_path_serves_elsewhere_is_filled(void **state)
+/* A path copy that directly follows the head serves an equal chunk elsewhere, and is no exact copy there. */
+static void a_chunk_that_a_path_serves_after_the_head_is_not_filled(void **state)
 {
     bench b;
-    int t = 0;
     bench_begin(&b, "sccq", (const int32_t[]){20, 18, 18, 9});
     twin(&b, 2, 1);
     know_head(&b, 2); /* system and chunk 1 as a path */
     find_as(&b, policy("full"), (sp_reuse_input){.exact_first = true, .n_layers = 4});
     assert_true(b.found[1].exact);
-    assert_null(b.found[2].copy);
+    assert_ptr_equal(b.found[2].copy, b.found[1].copy);
+    assert_false(b.found[2].exact);
     fill(&b);
-    assert_fills(&b, 2, 20, "02", &t);
-    assert_int_equal(b.plan.n_todo, t);
+    assert_int_equal(b.plan.n_todo, 0);
     bench_end(&b);
+}
+
+/* Chunks after the first keep_chunks are computed with the answer, unless a copy of them is known. */
+static void chunks_that_are_not_kept_are_not_filled(void **state)
+{
+    for (int keep = 0; keep <= 3; keep++) {
+        bench b;
+        int t = 0;
+        bench_begin(&b, "scccq", (const int32_t[]){20, 18, 33, 6, 9});
+        know_head(&b, 1);
+        know_chunk(&b, 2, 20);
+        find_as(&b, policy("full"), (sp_reuse_input){.keep_chunks = keep, .n_layers = 4});
+        assert_non_null(b.found[2].copy);
+        fill(&b);
+        assert_fills(&b, 1, 20, "01", &t);
+        if (keep == 0 || keep > 2) assert_fills(&b, 3, 20, "03", &t);
+        assert_int_equal(b.plan.n_todo, t);
+        bench_end(&b);
+    }
 }
 
 static void a_known_prompt_fills_nothing(void **state)
@@ -134,7 +152,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cold_prompt_fills_everything),
         cmocka_unit_test(only_what_is_missing_is_filled),
-        cmocka_unit_test(a_chunk_that_a_path_serves_elsewhere_is_filled),
+        cmocka_unit_test(a_chunk_that_a_path_serves_after_the_head_is_not_filled),
+        cmocka_unit_test(chunks_that_are_not_kept_are_not_filled),
         cmocka_unit_test(a_known_prompt_fills_nothing),
         cmocka_unit_test(every_allocation_may_fail),
     };

@@ -186,6 +186,35 @@ static void two_names_take_one_place_on_the_host(void **state)
     sp_context_close(c);
 }
 
+/* -- leading chunks only --------------------------------------------------------------------- */
+
+/* With two chunks kept of each prompt, what was third is computed once more, as the question after it; its answer is
+ * that of any other context. */
+static void only_leading_chunks_are_kept(void **state)
+{
+    static const char *const names[] = {"prefix", "full", "inplace"};
+    for (size_t i = 0; i < SP_COUNT(names); i++) {
+        const sp_reuse_opts o = {.policy = names[i]}, off = {.policy = "off"};
+        sp_context *c = NULL, *all = open_context();
+        assert_ok(sp_context_open(
+            &(sp_context_opts){.model = MODEL, .machine.n_threads = 1, .cache.keep_chunks = 2}, &c));
+        sp_request *one = ask(c, "012", &o, 8), *two = ask(c, "012", &o, 8), *whole = ask(all, "012", &o, 8);
+        sp_request *again = ask(all, "012", &o, 8), *cold = ask(all, "012", &off, 8);
+        chunks_reused(two, "110");
+        chunks_reused(again, "111");
+        assert_int_equal(sp_request_result(two)->segments[4].n_reused, 0);
+        assert_true(n_blocks(c) < n_blocks(all));
+        if (i == 0) same_answer(two, cold);
+        if (i == 0) same_answer(one, whole);
+        sp_request *lead = ask(c, "2", &o, 1), *third = ask(c, "012", &o, 1); /* it leads another prompt: it is kept */
+        chunks_reused(third, i ? "111" : "110");
+        sp_request *const done[] = {one, two, whole, again, cold, lead, third};
+        for (size_t k = 0; k < SP_COUNT(done); k++) sp_request_destroy(done[k]);
+        sp_context_close(c);
+        sp_context_close(all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +224,7 @@ int main(void)
         cmocka_unit_test(a_plain_copy_after_the_head_begins_a_path),
         cmocka_unit_test(a_path_copy_is_recomputed_only_where_it_moved),
         cmocka_unit_test(two_names_take_one_place_on_the_host),
+        cmocka_unit_test(only_leading_chunks_are_kept),
     };
     return cmocka_run_group_tests_name("serve/alternative", tests, NULL, NULL);
 }

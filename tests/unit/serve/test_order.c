@@ -83,6 +83,22 @@ static void deferred_requests_are_passed_over(void **state)
     assert_int_equal(sp_queue_order_next(order_of("fcfs"), w, 3, 32), -1);
 }
 
+/* Of those that have waited too long the oldest is next, deferred or not, in its class alone. */
+static void nobody_overtakes_who_has_waited_too_long(void **state)
+{
+    const int a = 0, b = 0;
+    sp_waiting w[] = {{.tenant = &a, .n_cached = 1, .n_computed = 9},
+                      {.tenant = &a, .n_cached = 2, .n_computed = 8, .waited = true},
+                      {.tenant = &a, .n_cached = 9, .n_computed = 1, .waited = true},
+                      {.tenant = &b, .served = -1, .n_cached = 1, .n_computed = 9}};
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), 1);
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 4, 32), 3);
+    w[1].deferred = true;
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), -1);
+    w[1].waited = w[2].waited = w[1].deferred = false;
+    assert_int_equal(sp_queue_order_next(order_of("reorder"), w, 3, 32), 2);
+}
+
 /* Random queues under random scores: no request of a tenant starts after more than `window` later
  * ones of it, and with a window of 0 all start as they came. */
 static void overtaking(const char *name, int window, unsigned seed)
@@ -261,6 +277,24 @@ static void requests_start_when_a_step_has_room(void **state)
     close_all(c, r, 3);
 }
 
+/* With a wait of 1 ms all of them have waited too long once the first has run. */
+static void a_wait_ends_overtaking(void **state)
+{
+    for (int wait = 0; wait < 2; wait++) {
+        sp_context *c = open_with((sp_context_opts){.queue.order = "reorder",
+                                                    .queue.wait_ms = wait ? 1 : 3600000,
+                                                    .max_requests = 1,
+                                                    .reuse.policy = "prefix"});
+        sp_request_destroy(ask(c, "012", "Who?", 2));
+        sp_request *r[] = {submit_as(c, "1", (sp_request_opts){.max_tokens = 200}),
+                           submit_as(c, "3", (sp_request_opts){.max_tokens = 1}),
+                           submit_as(c, "012", (sp_request_opts){.max_tokens = 1})};
+        r[0]->o.priority = -1;
+        assert_string_equal(order_they_start_in(c, r, 3), wait ? "012" : "021");
+        close_all(c, r, 3);
+    }
+}
+
 static void lsp_keeps_those_together_that_begin_alike(void **state)
 {
     sp_context *c = open_with((sp_context_opts){.queue.order = "lsp", .max_requests = 1});
@@ -327,11 +361,13 @@ int main(void)
         cmocka_unit_test(classes_come_before_scores),
         cmocka_unit_test(own_priority_orders_a_tenants_requests_alone),
         cmocka_unit_test(deferred_requests_are_passed_over),
+        cmocka_unit_test(nobody_overtakes_who_has_waited_too_long),
         cmocka_unit_test(nobody_is_overtaken_too_often),
         cmocka_unit_test(overtaking_is_counted),
         cmocka_unit_test(what_is_cached_goes_first),
         cmocka_unit_test(what_a_step_computes_is_not_computed_beside_it),
         cmocka_unit_test(requests_start_when_a_step_has_room),
+        cmocka_unit_test(a_wait_ends_overtaking),
         cmocka_unit_test(lsp_keeps_those_together_that_begin_alike),
         cmocka_unit_test(priorities_and_tenants_come_first),
         cmocka_unit_test(a_request_that_cannot_begin_in_time_fails),
