@@ -4,6 +4,7 @@ BUILD   ?= build
 JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 Q       ?= @
 CC      ?= cc
+CXX     ?= c++
 CSTD    := -std=c11
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter \
            -Wno-missing-field-initializers
@@ -14,7 +15,7 @@ PKGS    := libpcre2-8 sqlite3 jansson libcrypto libxml-2.0 libcurl libzip libutf
            liburing libxxhash raptor2 zlib hiredis
 CFLAGS  += $(CSTD) $(WARN) $(OPT) $(SAN) -ffp-contract=off -fvisibility=hidden -D_GNU_SOURCE \
            -Iinclude -Isrc $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread
+LDLIBS  += $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lm -lpthread -lstdc++
 # Of the program alone: line editing, HTTP, the config file.
 PROGRAM_PKGS := libedit libmicrohttpd inih
 PROGRAM_LIBS := $(shell pkg-config --libs $(PROGRAM_PKGS) 2>/dev/null)
@@ -33,7 +34,8 @@ CFLAGS  += $(if $(X86),,-DSP_PORTABLE=1)
 # The program is cli, cmd, lab and server; all other folders are the library.
 LIB_SRC := $(filter-out src/cli/% src/cmd/% src/lab/% src/server/% src/compute/x86/%,$(sort $(wildcard src/*/*.c src/*/*/*.c)))
 CMD_SRC := $(sort $(foreach d,cli cmd lab server,$(wildcard src/$d/*.c src/$d/*/*.c)))
-LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o)
+LIB_CXX := $(sort $(wildcard src/*/*/*.cc))
+LIB_OBJ := $(LIB_SRC:%.c=$(BUILD)/obj/%.o) $(LIB_CXX:%.cc=$(BUILD)/obj/%.o)
 LIB_OBJ += $(X86_OBJ)
 CMD_OBJ := $(CMD_SRC:%.c=$(BUILD)/obj/%.o)
 # The static and the shared library have the same objects. Hidden symbols are called directly, so this costs nothing.
@@ -95,6 +97,13 @@ $2/src/compute/x86/%_$1.o: src/compute/x86/%.c
 endef
 $(foreach v,avx2 avxvnni avx512 vnni,$(eval $(call kernel_rule,$v,$(BUILD)/obj,$$(ALLOW_$v))))
 
+# hnswlib is headers of C++ (src/retrieve/vectors/hnsw.cc): nothing else is.
+$(BUILD)/obj/%.o: %.cc
+	@mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(CXX) -std=c++17 -Wall -Wextra -Wno-unused-parameter $(patsubst -O2,-O3,$(OPT)) $(SAN) -ffp-contract=off \
+		-fvisibility=hidden -fPIC -D_GNU_SOURCE -Iinclude -Isrc -MMD -MP -c $< -o $@
+
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC    $<"
@@ -136,7 +145,7 @@ PYTHON_FILES := $(patsubst python/%,$(BUILD)/python/%,$(wildcard python/spolia/*
 	$(BUILD)/python/spolia/spolia.cdef $(BUILD)/python/spolia/libspolia.so
 python: $(PYTHON_FILES)
 # In the order in which they include each other.
-PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents _quality _embed,include/spolia$h.h) \
+PUBLIC_HEADERS := $(foreach h,_base _context _prompt _request _tokens _index _store _graph _documents _quality _embed _search,include/spolia$h.h) \
 	include/spolia.h
 $(BUILD)/python/spolia/spolia.cdef: $(PUBLIC_HEADERS)
 	@mkdir -p $(@D)

@@ -32,5 +32,6 @@
 #include "spolia_documents.h"
 #include "spolia_quality.h"
 #include "spolia_embed.h"
+#include "spolia_search.h"
 
 #endif

@@ -17,7 +17,7 @@ BEGIN {
     for (i = 1; i <= n; i++) { split(list[i], pair, ":"); room_of[pair[1]] = pair[2] }
     shared = "cli" # seen by all of its floor
     public = "cli cmd server" # clients of the library: they see spolia.h alone
-    split("prompt:0 queue:0 tiers:0 embed:0 guard:1 request:2 check:3 documents:3", list, " ")
+    split("prompt:0 queue:0 tiers:0 embed:0 search:0 guard:1 request:2 check:3 documents:3", list, " ")
     for (i in list) { split(list[i], pair, ":"); room_of[pair[1]] = pair[2] }
 }
 # folder -- of a path: "serve/request" of "serve/request/find.c"

@@ -73,7 +73,7 @@ static void print_json(const char *path, const sp_index_stats *s, double took)
 }
 
 typedef struct build_options {
-    const char *path;
+    const char *path, *embedding, *vectors;
     sp_index_opts o;
     bool quiet, as_json;
 } build_options;
@@ -100,6 +100,46 @@ static int build(const build_options *b, const char *const *roots, int n_roots)
     return 1;
 }
 
+/* -- vectors ---------------------------------------------------------------------------------- */
+
+static bool draw_vectors(int64_t done, int64_t total, void *user)
+{
+    progress *p = user;
+    progress_draw(p, "%" PRId64 "/%" PRId64 " vectors  %.0f a second", done, total,
+                  (double)done / (progress_seconds(p) + 1e-9));
+    return !progress_interrupted();
+}
+
+static void print_vectors(const char *path, const sp_index_embed_stats *s, double took, bool as_json)
+{
+    if (as_json) {
+        printf("{\"vectors\": \"%s\", \"chunks\": %" PRId64 ", \"embedded\": %" PRId64 ", \"kept\": %" PRId64
+               ", \"removed\": %" PRId64 ", \"seconds\": %.3f}\n",
+               s->kind, s->n_chunks, s->n_embedded, s->n_kept, s->n_removed, took);
+        return;
+    }
+    show_line(stdout, path, 0);
+    printf(": vectors of %" PRId64 " chunks (%" PRId64 " computed, %" PRId64 " kept, %" PRId64
+           " removed), %s, %.2f s\n",
+           s->n_chunks, s->n_embedded, s->n_kept, s->n_removed, s->kind, took);
+}
+
+static int embed(const build_options *b)
+{
+    progress p;
+    sp_embedder *e = NULL;
+    sp_index_embed_stats stats = {0};
+    const sp_index_embed_opts o = {.kind = b->vectors, .progress = draw_vectors, .user = &p};
+    sp_err err = sp_embedder_open(&(sp_embedder_opts){.model = b->embedding}, &e);
+    progress_begin(&p, b->quiet, SP_LOG_WARN);
+    if (err == SP_OK) err = sp_index_embed(b->path, e, &o, &stats);
+    progress_end(&p);
+    sp_embedder_close(e);
+    if (err != SP_OK) return cli_fail(err);
+    if (b->as_json || !b->quiet) print_vectors(b->path, &stats, progress_seconds(&p), b->as_json);
+    return 0;
+}
+
 int cmd_index(int argc, char **argv)
 {
     build_options b = {0};
@@ -121,6 +161,10 @@ int cmd_index(int argc, char **argv)
          "words that a chunk repeats from the end of the one before, in whole sentences (0)"},
         {OPT_FLAG, "precompute", 0, NULL, &computes,
          "then compute copies of all chunks, as spolia precompute does", .common = true},
+        {OPT_STRING, "embedding", 0, "PATH", &b.embedding,
+         "text encoder: the chunks get vectors, too, for searches by meaning (none)", .is_model = true},
+        {OPT_STRING, "vectors", 0, "KIND", &b.vectors,
+         "how they are searched: flat, ivf, hnsw (flat up to 20,000 chunks, then hnsw)"},
         {OPT_FLAG, "quiet", 'q', NULL, &b.quiet, "print warnings only"},
         {OPT_FLAG, "json", 0, NULL, &b.as_json, "print the summary as JSON"},
         {0},
@@ -147,6 +191,8 @@ int cmd_index(int argc, char **argv)
                    "index: --chunk-words must be at least 1, --overlap-words less than that"),
                2;
     if (computes && !precompute_check(&pre, "index")) return 2;
+    if (b.vectors && !b.embedding) return cli_fail_with("index: --vectors needs --embedding"), 2;
     int code = build(&b, (const char *const *)(argv + at), argc - at);
+    if (code == 0 && b.embedding) code = embed(&b);
     return code || !computes ? code : precompute(&pre, b.path, b.quiet, b.as_json);
 }

@@ -35,25 +35,63 @@ static void print_hits(const sp_hits *hits)
         show_line(stdout, h->file, 0);
         if (h->first_line) printf(":%" PRId64, h->first_line);
         if (h->page) printf(" page %" PRId64, h->page);
-        printf(", chunk %" PRId64 ", score %.2f)\n", h->id, h->score);
+        printf(", chunk %" PRId64 ", score %.*f)\n", h->id, h->score < 1 ? 4 : 2, h->score);
         show_text(stdout, h->text, strlen(h->text));
         putchar('\n');
     }
 }
 
+typedef struct search_options {
+    const char *path, *question, *similar, *embedding, *by;
+    opt_list files;
+    int k, like, breadth;
+    bool as_json;
+} search_options;
+
+static sp_err find_like(const search_options *o, sp_hits *hits)
+{
+    sp_index *ix = NULL;
+    sp_err err = sp_index_open(o->path, &ix);
+    if (err == SP_OK) err = sp_index_similar(ix, o->similar, o->like, o->k, hits);
+    sp_index_close(ix);
+    return err;
+}
+
+static sp_err find(const search_options *o, sp_hits *hits)
+{
+    sp_embedder *e = NULL;
+    sp_finder *f = NULL;
+    const sp_find_query q = {.text = o->question,
+                             .k = o->k,
+                             .by = o->by,
+                             .files = o->files.v,
+                             .n_files = o->files.n,
+                             .breadth = o->breadth};
+    sp_err err = o->embedding ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
+    if (err == SP_OK) err = sp_finder_open(o->path, e, &f);
+    if (err == SP_OK) err = sp_finder_search(f, &q, hits);
+    sp_finder_close(f);
+    sp_embedder_close(e);
+    return err;
+}
+
 int cmd_search(int argc, char **argv)
 {
-    const char *path = NULL, *similar = "bm25";
-    int k = 8, like = 0;
-    bool as_json = false;
+    search_options o = {.similar = "bm25", .k = 8};
     const opt table[] = {
-        {OPT_STRING, "index", 'i', "FILE", &path, "index written by spolia index",
-         .required = true},
-        {OPT_INT, "top", 'k', "N", &k, "how many chunks (8)"},
-        {OPT_INT, "like", 0, "ID", &like, "find chunks similar to this one, instead of a question"},
-        {OPT_STRING, "similar", 0, "SOURCE", &similar,
-         "which chunks are similar: bm25, neighbour (bm25)"},
-        {OPT_FLAG, "json", 0, NULL, &as_json, "print JSON"},
+        {OPT_STRING, "index", 'i', "FILE", &o.path, "index written by spolia index", .required = true},
+        {OPT_INT, "top", 'k', "N", &o.k, "how many chunks (8)"},
+        {OPT_STRING, "embedding", 0, "PATH", &o.embedding,
+         "the text encoder of the index's vectors: chunks are found by words and by meaning (none: by words)",
+         .is_model = true},
+        {OPT_STRING, "by", 0, "WHAT", &o.by, "words, vectors, hybrid (hybrid with --embedding, else words)"},
+        {OPT_LIST, "only", 0, "FILE", &o.files,
+         "only chunks of this file, or of a folder's files; several times for more"},
+        {OPT_INT, "breadth", 0, "N", &o.breadth,
+         "how much is looked at: clusters (ivf), candidates (hnsw) (a sixteenth of the clusters, 64)"},
+        {OPT_INT, "like", 0, "ID", &o.like, "find chunks similar to this one, instead of a question"},
+        {OPT_STRING, "similar", 0, "SOURCE", &o.similar, "which chunks are similar: bm25, neighbour (bm25)"},
+        {OPT_FLAG, "json", 0, NULL, &o.as_json, "print JSON"},
         {0},
     };
     const opt *const tables[] = {table, NULL};
@@ -64,20 +102,17 @@ int cmd_search(int argc, char **argv)
                                "exit code is 3\nwhen there are none."},
                   tables);
     if (at < 0) return -1 - at;
-    if (as_json) cli_fail_as_json();
-    if (at + !like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
-    if (k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
+    if (o.as_json) cli_fail_as_json();
+    if (at + !o.like != argc) return cli_fail_with("search: ask one question, or --like ID"), 2;
+    if (o.k < 1) return cli_fail_with("search: -k must be at least 1"), 2;
+    if (o.breadth < 0) return cli_fail_with("search: --breadth must be at least 1"), 2;
 
-    sp_index *ix = NULL;
+    o.question = argv[at];
     sp_hits hits = {0};
-    sp_err err = sp_index_open(path, &ix);
-    if (err == SP_OK)
-        err = like ? sp_index_similar(ix, similar, like, k, &hits)
-                   : sp_index_search(ix, argv[at], k, &hits);
-    if (err == SP_OK) (as_json ? print_json : print_hits)(&hits);
+    sp_err err = o.like ? find_like(&o, &hits) : find(&o, &hits);
+    if (err == SP_OK) (o.as_json ? print_json : print_hits)(&hits);
     int code = err != SP_OK ? cli_fail(err) : hits.n ? 0 : CLI_NO_HIT;
-    if (code == CLI_NO_HIT) cli_warn("no chunk of %s matches", path);
+    if (code == CLI_NO_HIT) cli_warn("no chunk of %s matches", o.path);
     sp_hits_fini(&hits);
-    sp_index_close(ix);
     return code;
 }

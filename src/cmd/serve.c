@@ -20,8 +20,8 @@ typedef struct serving {
 
 #define EMBEDDING_OPTION                                                                                   \
     {OPT_STRING, "embedding", 0, "PATH", &s->embedding,                                                    \
-     "text encoder for /v1/embeddings: folder of a sentence-transformers model, GGUF file (bert), or "      \
-     "hf:ORG/REPO (none)",                                                                                 \
+     "text encoder for /v1/embeddings and the vectors of collections: folder of a sentence-transformers "  \
+     "model, GGUF file (bert), or hf:ORG/REPO (none)",                                                     \
      .is_model = true}
 #define RERANKER_OPTION                                                                                    \
     {OPT_STRING, "reranker", 0, "PATH", &s->reranker,                                                      \

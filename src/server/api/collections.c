@@ -1,7 +1,6 @@
 #include "server/api/collections.h"
 
 #include <ctype.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,15 +10,11 @@
 #include "cli/cli.h"
 #include "server/api/answer.h"
 
-enum {
-    PASSAGES = 5, /* of a request that does not say how many */
-    SPARE = 4     /* times as many are found, for those that are left out as near-duplicates */
-};
+enum { PASSAGES = 5 /* of a request that does not say how many */ };
 
 typedef struct srv_collection {
     char *name, *path; /* of the index */
-    sp_index *index;
-    pthread_mutex_t lock; /* one search at a time */
+    sp_finder *finder;
 } srv_collection;
 
 struct srv_collections {
@@ -63,23 +58,42 @@ static bool is_index(const char *path)
     return read && memcmp(head, "SQLite format 3", sizeof head) == 0;
 }
 
-static bool open_one(srv_collection *c, const char *given)
+/* on_progress -- a line a minute. */
+static bool on_progress(int64_t done, int64_t total, void *user)
+{
+    int64_t *told_us = user;
+    if (srv_now_us() - *told_us < 60000000) return true;
+    *told_us = srv_now_us();
+    fprintf(stderr, "collection: %lld of %lld vectors\n", (long long)done, (long long)total);
+    return true;
+}
+
+/* make_index -- of a folder or file, with vectors where there is an encoder. */
+static sp_err make_index(const srv_server *s, const srv_collection *c, const char *folder)
+{
+    const sp_index_opts o = {.replace = true};
+    int64_t told_us = srv_now_us();
+    sp_err err = sp_index_build(&folder, 1, c->path, &o, NULL);
+    if (err != SP_OK || !s->o.embedder) return err;
+    return sp_index_embed(c->path, s->o.embedder, &(sp_index_embed_opts){.progress = on_progress, .user = &told_us},
+                          NULL);
+}
+
+static bool open_one(const srv_server *s, srv_collection *c, const char *given)
 {
     const char *path = strchr(given, '=');
     if (!path || !is_name(given, (size_t)(path - given)) || !path[1]) {
         cli_fail_with("serve: --collection %s: must be NAME=PATH; a name has letters, digits, . _ and -", given);
         return false;
     }
-    pthread_mutex_init(&c->lock, NULL);
     c->name = strndup(given, (size_t)(path++ - given));
     const bool ready = is_index(path);
     c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
     if (!c->path) return false;
-    const sp_index_opts o = {.replace = true};
-    sp_err err = ready ? SP_OK : sp_index_build(&path, 1, c->path, &o, NULL);
-    if (err == SP_OK) err = sp_index_open(c->path, &c->index);
+    sp_err err = ready ? SP_OK : make_index(s, c, path);
+    if (err == SP_OK) err = sp_finder_open(c->path, s->o.embedder, &c->finder);
     if (err != SP_OK) return cli_fail(err), false;
-    if (sp_index_n_chunks(c->index) == 0) cli_warn("serve: --collection %s: no documents with text", given);
+    if (sp_finder_n_chunks(c->finder) == 0) cli_warn("serve: --collection %s: no documents with text", given);
     return true;
 }
 
@@ -91,7 +105,7 @@ bool srv_collections_open(srv_server *s)
     if (!all || !all->v) return cli_fail_with("out of memory for collections"), false;
     for (int i = 0; i < s->o.n_collections; i++) {
         all->n++;
-        if (!open_one(&all->v[i], s->o.collections[i])) return false;
+        if (!open_one(s, &all->v[i], s->o.collections[i])) return false;
         for (int k = 0; k < i; k++)
             if (strcmp(all->v[k].name, all->v[i].name) == 0)
                 return cli_fail_with("serve: --collection %s is given twice", all->v[i].name), false;
@@ -105,10 +119,9 @@ void srv_collections_close(srv_server *s)
     if (!all) return;
     for (int i = 0; i < all->n; i++) {
         srv_collection *c = &all->v[i];
-        sp_index_close(c->index);
+        sp_finder_close(c->finder);
         free(c->name);
         free(c->path);
-        pthread_mutex_destroy(&c->lock);
     }
     free(all->v);
     free(all);
@@ -197,10 +210,8 @@ void srv_retrieval_run(srv_retrieval *r, srv_fields *f, const char *question, sr
     sp_hits hits = {0};
     if (!r->from) return;
     const int64_t from = srv_now_us();
-    pthread_mutex_lock(&r->from->lock);
-    *err = sp_index_search(r->from->index, question, SPARE * r->k, &hits);
-    pthread_mutex_unlock(&r->from->lock);
-    if (*err == SP_OK) *err = sp_hits_distinct(&hits, r->k, NULL);
+    const sp_find_query q = {.text = question, .k = r->k, .distinct = true};
+    *err = sp_finder_search(r->from->finder, &q, &hits);
     r->search_us = srv_now_us() - from;
     r->n_found = hits.n;
     if (*err == SP_OK && hits.n > 1) qsort(hits.v, (size_t)hits.n, sizeof *hits.v, by_id);

@@ -1,0 +1,73 @@
+/* spolia_search.h -- search by words and by meaning: vectors beside an index's BM25. spolia.h includes it. */
+#ifndef SPOLIA_SEARCH_H
+#define SPOLIA_SEARCH_H
+
+#include "spolia_embed.h"
+#include "spolia_index.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Called after each batch of chunks, then while a graph is built. Return false to cancel. */
+typedef bool sp_index_embed_progress(int64_t done, int64_t total, void *user);
+
+typedef struct sp_index_embed_opts {
+    const char *kind; /* how vectors are searched: "flat" (all of them), "ivf" (those of the nearest clusters), "hnsw"
+                         (a graph); NULL: as the index has it; for a new one flat up to 20,000 chunks, then hnsw */
+    sp_index_embed_progress *progress; /* or NULL */
+    void *user;
+    int n_threads; /* for clusters and graphs; 0: one for each core */
+} sp_index_embed_opts;
+
+typedef struct sp_index_embed_stats {
+    int64_t n_chunks, n_embedded;
+    int64_t n_kept;    /* had their vector, or another chunk of the same text did */
+    int64_t n_removed; /* of chunks that are gone */
+    const char *kind;
+} sp_index_embed_stats;
+
+/* sp_index_embed -- computes the vectors of an index's chunks that have none yet, in the index's file; a graph is in
+ * "<path>.graph". Vectors of another encoder are replaced. What is done is kept when it is interrupted. o and stats
+ * may be NULL. Errors: SP_E_IO, SP_E_FORMAT, SP_E_ARG (kind), SP_E_CANCELED, SP_E_NOMEM. */
+SP_API sp_err sp_index_embed(const char *path, sp_embedder *e, const sp_index_embed_opts *o,
+                             sp_index_embed_stats *stats);
+
+/* An index that is open for searches. */
+typedef struct sp_finder sp_finder;
+
+/* sp_finder_open -- e: embeds questions, must outlive the finder; NULL: words alone. An index without vectors is
+ * searched by words. Errors: those of sp_index_open; SP_E_ARG: its vectors are another encoder's. */
+SP_API sp_err sp_finder_open(const char *path, sp_embedder *e, sp_finder **out);
+SP_API void sp_finder_close(sp_finder *f);
+SP_API int64_t sp_finder_n_chunks(const sp_finder *f);
+/* sp_finder_kind -- "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words. */
+SP_API const char *sp_finder_kind(const sp_finder *f);
+
+/* Called after each stage of a search with the best chunks so far; borrowed. Return false to end the search. */
+typedef bool sp_find_stage_fn(const sp_hits *best, bool last, void *user);
+
+typedef struct sp_find_query {
+    const char *text; /* a question in plain words */
+    int k;            /* chunks, at most */
+    const char *by;   /* "words" (BM25), "vectors", "hybrid" (both, by reciprocal rank fusion); NULL: hybrid where
+                         there are vectors */
+    const char *const *files; /* [n_files] only chunks of these: a file, or a folder and all in it; n_files 0: all */
+    int n_files;
+    int breadth;  /* ivf: clusters that are searched, hnsw: candidates; 0: a sixteenth of the clusters, 64 */
+    int n_stages; /* of the search for vectors, about; 0: one */
+    bool distinct; /* near-duplicates are left out, as by sp_hits_distinct */
+    sp_find_stage_fn *on_stage; /* or NULL */
+    void *user;
+} sp_find_query;
+
+/* sp_finder_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of 1 / (60 + rank).
+ * What the last stage has is the result, which does not depend on n_stages. Owns: sp_hits_fini. Thread: any.
+ * Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage), SP_E_IO, SP_E_NOMEM.
+ * Source: RAGCache section 6 (staged search). */
+SP_API sp_err sp_finder_search(sp_finder *f, const sp_find_query *q, sp_hits *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,28 @@
+/* pick.h -- rankings of an index's chunks, and the chunks of a ranking. */
+#ifndef SP_RETRIEVE_PICK_H
+#define SP_RETRIEVE_PICK_H
+
+#include "base/mem.h"
+#include "spolia.h"
+
+typedef SP_VEC(int64_t) sp_ids;
+
+typedef struct sp_ranked {
+    int64_t id;
+    double score;
+} sp_ranked;
+
+typedef SP_VEC(sp_ranked) sp_ranking;
+
+/* sp_ranking_add -- adds to the score of a chunk. Cost: O(n). sp_ranking_sort: best first, ties by id. */
+sp_err sp_ranking_add(sp_ranking *r, int64_t id, double score) SP_MUST_CHECK;
+void sp_ranking_sort(sp_ranking *r);
+/* sp_ranking_words -- the k best by BM25, of the chunks in `allowed` (ascending; NULL: of all). */
+sp_err sp_ranking_words(sp_index *ix, const char *question, int k, const sp_ids *allowed,
+                        sp_ranking *out) SP_MUST_CHECK;
+/* sp_ranking_allowed -- ids of the chunks of files, and of all files in folders, ascending. */
+sp_err sp_ranking_allowed(sp_index *ix, const char *const *files, int n, sp_ids *out) SP_MUST_CHECK;
+/* sp_ranking_hits -- the first k chunks, with their scores. Owns: sp_hits_fini. */
+sp_err sp_ranking_hits(sp_index *ix, const sp_ranking *r, size_t k, sp_hits *out) SP_MUST_CHECK;
+
+#endif

@@ -1,0 +1,276 @@
+/* search.c -- a question's chunks by words, by vectors, or by both.
+ *
+ *   question --BM25--> ranking of words ------------------------------+
+ *      |                                                              +--> fused ranking --> chunks
+ *      +----embed--> vector --search--> stage, stage, ... ranking ----+
+ *
+ * Each stage of the search for vectors gives a fused ranking of its own, and the words alone one before it. */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/need.h"
+#include "retrieve/embedding.h"
+#include "retrieve/pick.h"
+
+enum {
+    DEPTH = 60,   /* chunks of a ranking that are fused, at least, and */
+    DEEPER = 4,   /* times k */
+    FUSION = 60,  /* of reciprocal rank fusion (Cormack et al., 2009) */
+    SPARE = 4     /* times k are looked at where near-duplicates are left out */
+};
+
+struct sp_finder {
+    sp_index *index;
+    pthread_mutex_t lock; /* guards index: one query at a time */
+    sp_embedder *embedder;
+    sp_vectors *vectors; /* NULL: none */
+    sp_vectors_kind kind;
+    int n_dims;
+    int64_t n_chunks;
+};
+
+/* -- building ---------------------------------------------------------------------------------- */
+
+typedef struct embedding {
+    sp_embedder *e;
+    const sp_index_embed_opts *o;
+} embedding;
+
+static sp_err embed_texts(const char *const *texts, int n, float *out, void *user)
+{
+    const embedding *m = user;
+    sp_embed_input *inputs = sp_alloc((size_t)n, sizeof *inputs);
+    if (!inputs) return sp_fail_nomem((size_t)n * sizeof *inputs, "texts");
+    for (int i = 0; i < n; i++) inputs[i] = (sp_embed_input){.text = texts[i], .n = strlen(texts[i])};
+    sp_err err = sp_embed(m->e, inputs, (size_t)n, &(sp_embed_opts){.kind = SP_EMBED_DOCUMENT}, out, NULL);
+    sp_free(inputs);
+    return err;
+}
+
+static bool on_progress(int64_t done, int64_t total, void *user)
+{
+    const embedding *m = user;
+    return !m->o->progress || m->o->progress(done, total, m->o->user);
+}
+
+sp_err sp_index_embed(const char *path, sp_embedder *e, const sp_index_embed_opts *o, sp_index_embed_stats *stats)
+{
+    static const sp_index_embed_opts defaults;
+    SP_NEED(path);
+    SP_NEED(e);
+    const sp_embedder_info info = sp_embedder_describe(e);
+    embedding m = {e, o ? o : &defaults};
+    const sp_embedding_build b = {.id = info.id,
+                                  .n_dims = info.n_embd,
+                                  .kind = m.o->kind,
+                                  .embed = embed_texts,
+                                  .progress = on_progress,
+                                  .user = &m,
+                                  .n_threads = m.o->n_threads};
+    if (!info.normalized) return sp_fail(SP_E_UNSUPPORTED, "%s: vectors that are not of length 1", info.path);
+    return sp_embedding_update(path, &b, stats);
+}
+
+/* -- opening ----------------------------------------------------------------------------------- */
+
+sp_err sp_finder_open(const char *path, sp_embedder *e, sp_finder **out)
+{
+    SP_NEED(path);
+    SP_NEED(out);
+    sp_finder *f = SP_NEW(sp_finder);
+    if (!f) return sp_fail_nomem(sizeof *f, "a finder");
+    pthread_mutex_init(&f->lock, NULL);
+    f->embedder = e;
+    sp_err err = sp_index_open(path, &f->index);
+    if (err == SP_OK && e) {
+        const sp_embedder_info info = sp_embedder_describe(e);
+        f->n_dims = info.n_embd;
+        err = sp_embedding_open(f->index, info.id, &f->vectors, &f->kind);
+        if (err == SP_E_NOTFOUND) err = SP_OK;
+    }
+    f->n_chunks = sp_index_n_chunks(f->index);
+    if (err == SP_OK)
+        *out = f;
+    else
+        sp_finder_close(f);
+    return err;
+}
+
+void sp_finder_close(sp_finder *f)
+{
+    if (!f) return;
+    sp_index_close(f->index);
+    sp_vectors_destroy(f->vectors);
+    pthread_mutex_destroy(&f->lock);
+    sp_free(f);
+}
+
+int64_t sp_finder_n_chunks(const sp_finder *f)
+{
+    return f ? f->n_chunks : 0;
+}
+
+const char *sp_finder_kind(const sp_finder *f)
+{
+    static const char *const names[] = {"flat", "ivf", "hnsw"};
+    return f && f->vectors ? names[f->kind] : "";
+}
+
+/* -- rankings ---------------------------------------------------------------------------------- */
+
+/* A search under way. */
+typedef struct search {
+    sp_finder *f;
+    const sp_find_query *q;
+    int depth;           /* of a ranking */
+    bool words, vectors; /* which rankings there are */
+    sp_ids allowed;      /* of q->files */
+    sp_ranking by_words, fused;
+    sp_hits hits;        /* of `fused` as it was last, without near-duplicates */
+    sp_err err;          /* of a stage */
+} search;
+
+/* fuse -- into s->fused, best first, ties by id. */
+static sp_err fuse(search *s, const sp_near *near, int n)
+{
+    const bool both = s->words && s->vectors;
+    s->fused.n = 0;
+    for (int i = 0; i < n; i++)
+        SP_TRY(sp_ranking_add(&s->fused, near[i].id, both ? 1.0 / (FUSION + 1 + i) : 1 - (double)near[i].distance));
+    for (size_t i = 0; i < s->by_words.n; i++)
+        SP_TRY(sp_ranking_add(&s->fused, s->by_words.v[i].id,
+                              both ? 1.0 / (double)(FUSION + 1 + i) : s->by_words.v[i].score));
+    sp_ranking_sort(&s->fused);
+    return SP_OK;
+}
+
+/* take_hits -- the chunks of s->fused; nothing is read when they are those of the stage before. */
+static sp_err take_hits(search *s)
+{
+    const size_t k = (size_t)s->q->k * (s->q->distinct ? SPARE : 1);
+    sp_hits hits = {0};
+    pthread_mutex_lock(&s->f->lock);
+    sp_err err = sp_ranking_hits(s->f->index, &s->fused, SP_MIN(k, s->fused.n), &hits);
+    pthread_mutex_unlock(&s->f->lock);
+    if (err == SP_OK && s->q->distinct) err = sp_hits_distinct(&hits, s->q->k, NULL);
+    if (err != SP_OK) {
+        sp_hits_fini(&hits);
+        return err;
+    }
+    sp_hits_fini(&s->hits);
+    s->hits = hits;
+    return SP_OK;
+}
+
+static bool tell(search *s, bool last)
+{
+    if (s->err != SP_OK) return false;
+    if (!s->q->on_stage || s->q->on_stage(&s->hits, last, s->q->user)) return true;
+    s->err = sp_fail(SP_E_CANCELED, "the search");
+    return false;
+}
+
+static bool on_stage(const sp_near *near, int n, bool last, void *user)
+{
+    search *s = user;
+    s->err = fuse(s, near, n);
+    if (s->err == SP_OK) s->err = take_hits(s);
+    return tell(s, last);
+}
+
+static sp_err rank_words(search *s)
+{
+    pthread_mutex_lock(&s->f->lock);
+    sp_err err = sp_ranking_words(s->f->index, s->q->text, s->depth, s->q->n_files ? &s->allowed : NULL, &s->by_words);
+    pthread_mutex_unlock(&s->f->lock);
+    return err;
+}
+
+static sp_err rank_vectors(search *s, const float *v, sp_near *near)
+{
+    const sp_find_query *q = s->q;
+    int n;
+    const sp_vectors_query vq = {.v = v,
+                                 .k = s->depth,
+                                 .breadth = q->breadth,
+                                 .allowed = q->n_files ? (s->allowed.v ? s->allowed.v : (int64_t[]){0}) : NULL,
+                                 .n_allowed = s->allowed.n,
+                                 .n_stages = q->n_stages,
+                                 .on_stage = q->on_stage ? on_stage : NULL,
+                                 .user = s};
+    sp_err err = sp_vectors_search(s->f->vectors, &vq, near, &n);
+    if (s->err != SP_OK) return s->err;
+    if (err != SP_OK || q->on_stage) return err;
+    SP_TRY(fuse(s, near, n));
+    return take_hits(s);
+}
+
+/* search_vectors -- the words alone are a stage before the question's vector is known. */
+static sp_err search_vectors(search *s)
+{
+    const sp_embed_input input = {.text = s->q->text, .n = strlen(s->q->text)};
+    if (s->words && s->q->on_stage) {
+        SP_TRY(fuse(s, NULL, 0));
+        SP_TRY(take_hits(s));
+        if (!tell(s, false)) return s->err;
+    }
+    float *v = sp_alloc((size_t)s->f->n_dims, sizeof *v);
+    sp_near *near = sp_alloc((size_t)s->depth, sizeof *near);
+    sp_err err = v && near ? SP_OK : sp_fail_nomem((size_t)s->depth * sizeof *near, "a ranking");
+    if (err == SP_OK) err = sp_embed(s->f->embedder, &input, 1, &(sp_embed_opts){.kind = SP_EMBED_QUERY}, v, NULL);
+    if (err == SP_OK) err = rank_vectors(s, v, near);
+    sp_free(v);
+    sp_free(near);
+    return err;
+}
+
+static sp_err run(search *s)
+{
+    if (s->q->n_files) {
+        pthread_mutex_lock(&s->f->lock);
+        sp_err err = sp_ranking_allowed(s->f->index, s->q->files, s->q->n_files, &s->allowed);
+        pthread_mutex_unlock(&s->f->lock);
+        SP_TRY(err);
+    }
+    if (s->words) SP_TRY(rank_words(s));
+    if (s->vectors) return search_vectors(s);
+    SP_TRY(fuse(s, NULL, 0));
+    SP_TRY(take_hits(s));
+    return tell(s, true) ? SP_OK : s->err;
+}
+
+/* choose -- which rankings are made. */
+static sp_err choose(search *s)
+{
+    const char *by = s->q->by ? s->q->by : s->f->vectors ? "hybrid" : "words";
+    const bool both = strcmp(by, "hybrid") == 0;
+    s->words = both || strcmp(by, "words") == 0;
+    s->vectors = both || strcmp(by, "vectors") == 0;
+    if (!s->words && !s->vectors) return sp_fail(SP_E_ARG, "a search by \"%.40s\": words, vectors or hybrid", by);
+    if (s->vectors && !s->f->vectors)
+        return sp_fail(SP_E_ARG, "a search by %s: the index has no vectors (spolia index --embedding)", by);
+    return SP_OK;
+}
+
+sp_err sp_finder_search(sp_finder *f, const sp_find_query *q, sp_hits *out)
+{
+    SP_NEED(f);
+    SP_NEED(q);
+    SP_NEED(q->text);
+    SP_NEED(out);
+    if (q->k < 1 || q->k > 100000) return sp_fail(SP_E_ARG, "a search for %d chunks", q->k);
+    if (q->n_files && !q->files) return sp_fail(SP_E_ARG, "a search in %d files", q->n_files);
+    search s = {.f = f, .q = q, .depth = SP_MAX(DEEPER * q->k, (int)DEPTH)};
+    sp_err err = choose(&s);
+    if (err == SP_OK) err = run(&s);
+    sp_vec_fini(&s.allowed);
+    sp_vec_fini(&s.by_words);
+    sp_vec_fini(&s.fused);
+    if (err == SP_OK)
+        *out = s.hits;
+    else
+        sp_hits_fini(&s.hits);
+    return err;
+}

@@ -1,0 +1,132 @@
+"""Vectors of an index: built, brought up to date, searched by meaning and by both; `index --embedding`, `search --by`."""
+import json
+import shutil
+import sqlite3
+
+import numpy as np
+import pytest
+from conftest import refuse, succeed
+
+from reference import encoder
+
+WORDS = "river stone wall key value cache north lamp boat harbour keeper story letter wind rain".split()
+KINDS = ("flat", "ivf", "hnsw")
+
+
+def passage(i, n=12):
+    rng = np.random.default_rng(i)
+    return " ".join(rng.choice(WORDS, n)) + f" number {i}."
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return encoder.write_folder(tmp_path_factory.mktemp("encoder") / "tiny-encoder", prompts={"query": "key: "}, longest=32)
+
+
+@pytest.fixture(scope="module")
+def docs(tmp_path_factory):
+    home = tmp_path_factory.mktemp("docs")
+    for folder in ("a", "b"):
+        (home / folder).mkdir()
+        for i in range(20):
+            (home / folder / f"{i}.txt").write_text(passage(i + 100 * (folder == "b")))
+    return home
+
+
+def build(tiny, index, *roots, kind=None):
+    """What `index --embedding` says of the vectors."""
+    out = succeed("index", *roots, "-o", index, "--embedding", tiny, "--json", *(("--vectors", kind) if kind else ()))
+    return json.loads(out.splitlines()[-1])
+
+
+def search(index, question, *options):
+    return json.loads(succeed("search", "-i", index, question, "--json", *options))
+
+
+def vectors_of(tiny, texts, *options):
+    return np.array([d["embedding"] for d in json.loads(succeed("embed", "-m", tiny, "--json", *options, *texts))["data"]])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_nearest_are_found(kind, tiny, docs, tmp_path):
+    index = tmp_path / "i.db"
+    told = build(tiny, index, docs, kind=kind)
+    assert (told["vectors"], told["chunks"], told["embedded"], told["kept"]) == (kind, 40, 40, 0)
+    rows = sqlite3.connect(index).execute("SELECT id, title, text FROM chunks ORDER BY id").fetchall()
+    texts = [f"{title}\n{text}" if title else text for _, title, text in rows]
+    question = "the keeper of the lamp and the stone wall"
+    scores = vectors_of(tiny, texts) @ vectors_of(tiny, [question], "--as", "query")[0]
+    wanted = sorted(zip(-scores, [r[0] for r in rows]))[:5]
+    found = search(index, question, "--embedding", tiny, "--by", "vectors", "-k", 5, "--breadth", 64)
+    assert [h["id"] for h in found] == [i for _, i in wanted]
+    assert np.abs([h["score"] + s for h, (s, _) in zip(found, wanted)]).max() < 1e-5
+    only = search(index, question, "--embedding", tiny, "--by", "vectors", "-k", 40, "--only", "b/", "--only", "a/3.txt")
+    assert sorted(h["file"] for h in only) == sorted(["a/3.txt", *(f"b/{i}.txt" for i in range(20))])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_what_changed_is_computed(kind, tiny, docs, tmp_path):
+    home, index, fresh = tmp_path / "docs", tmp_path / "i.db", tmp_path / "fresh.db"
+    shutil.copytree(docs, home)
+    build(tiny, index, home, kind=kind)
+    assert build(tiny, index)["embedded"] == 0
+    (home / "a/3.txt").write_text(passage(777))
+    (home / "a/4.txt").unlink()
+    (home / "b/5.txt").rename(home / "b/5.md")
+    (home / "b/5.md").write_text(f"# 5\n\n{passage(31)}\n\n# 6\n\n{passage(32)}\n")
+    told = build(tiny, index)
+    assert (told["embedded"], told["kept"], told["removed"], told["vectors"]) == (3, 37, 3, kind), told
+    (home / "b/5.md").write_text(f"# 5\n\n{passage(31)}\n\n# 6\n\n{passage(33)}\n")  # one chunk of two
+    told = build(tiny, index)
+    assert (told["embedded"], told["kept"]) == (1, 39), told
+    build(tiny, fresh, home, kind=kind)
+    for question in (passage(777), passage(4), passage(105)):
+        ask = (question, "--embedding", tiny, "-k", 6, "--breadth", 64)
+        assert [(h["file"], h["text"]) for h in search(index, *ask)] == [(h["file"], h["text"]) for h in search(fresh, *ask)]
+
+
+def test_both_rankings_are_fused(tiny, docs, tmp_path):
+    index = tmp_path / "i.db"
+    build(tiny, index, docs)
+    question = passage(7)
+    by = {b: [h["id"] for h in search(index, question, "--embedding", tiny, "--by", b, "-k", 40)] for b in ("words", "vectors")}
+    score = {}
+    for ids in by.values():
+        for rank, i in enumerate(ids):
+            score[i] = score.get(i, 0) + 1 / (61 + rank)
+    fused = search(index, question, "--embedding", tiny, "-k", 10)
+    assert [h["id"] for h in fused] == sorted(score, key=lambda i: (-score[i], i))[:10]
+    assert np.abs([h["score"] - score[h["id"]] for h in fused]).max() < 1e-12
+    assert search(index, question, "-k", 40) == search(index, question, "--embedding", tiny, "--by", "words", "-k", 40)
+
+
+def test_a_graph_that_is_lost_is_made_again(tiny, docs, tmp_path):
+    index, ask = tmp_path / "i.db", None
+    build(tiny, index, docs, kind="hnsw")
+    graph = tmp_path / "i.db.graph"
+    ask = (passage(5), "--embedding", tiny, "--by", "vectors")
+    good = search(index, *ask)
+    whole = graph.read_bytes()
+    for damage in (whole[:100], whole[:2000] + b"\xff" * 8 + whole[2008:], b""):
+        graph.write_bytes(damage)
+        assert search(index, *ask) == good
+    graph.unlink()
+    assert search(index, *ask) == good
+
+
+def test_what_is_wrong_is_named(tiny, docs, tmp_path):
+    index, other = tmp_path / "i.db", encoder.write_folder(tmp_path / "other", longest=16)
+    build(tiny, index, docs / "a")
+    refuse("search", "-i", index, "x", "--embedding", other, naming=("another encoder",))
+    refuse("search", "-i", index, "x", "--by", "vectors", naming=("no vectors",))
+    refuse("search", "-i", index, "x", "--by", "smell", naming=("smell", "hybrid"))
+    refuse("index", "-o", index, "--vectors", "flat", naming=("--embedding",), code=2)
+    refuse("index", "-o", index, "--embedding", tiny, "--vectors", "tree", naming=("tree", "hnsw"))
+    assert build(other, index)["embedded"] == 20  # replaces them
+    plain = tmp_path / "plain.db"
+    succeed("index", docs, "-o", plain, "--quiet")
+    assert search(plain, "lamp", "--embedding", tiny)  # no vectors: by words
+    db = sqlite3.connect(index)
+    db.execute("UPDATE vectors SET v = x'00' WHERE chunk = 3")
+    db.commit()
+    refuse("search", "-i", index, "x", "--embedding", other, naming=("damaged row in table vectors",))
