@@ -274,6 +274,52 @@ def test_cold_runs_live_on_earlier_questions(index, tmp_path):
     assert second["kv_layers"] == ""
 
 
+def trace(index, folder, name, *options, memory="1"):
+    """The first 20 questions twice, as a stream; its windows of 10 by setting, and the rows of the file."""
+    questions = folder / "stream.jsonl"
+    questions.write_text("".join(json.dumps({**q, "id": f"{k}-{i}"}) + "\n"
+                                 for k in range(2) for i, q in enumerate(QUESTIONS[:20])))
+    rows = evaluate(index, folder / name, "-p", "full,inplace@0.15", "--trace", folder / f"{name}.json", "--window", "10",
+                    "--measure", "both", "-n", "2", "-k", "4", "-t", "1", "--kv-memory", memory, *options,
+                    questions=questions)
+    read = json.loads((folder / f"{name}.json").read_text())
+    assert read["questions"] == 40 and read["window"] == 10 and read["kv_memory"] == int(memory) << 20
+    return {s["policy"]: s["windows"] for s in read["settings"]}, rows
+
+
+def test_a_trace_lives_in_bounded_memory(index, tmp_path):
+    """Each setting keeps what earlier questions left, and no more than --kv-memory."""
+    ample, rows = trace(index, tmp_path, "ample", memory="64")
+    for policy in ("full", "inplace"):
+        first, _, third, fourth = ample[policy]
+        assert first["reused"] < 0.5 < 0.8 < third["reused"] and fourth["evicted"] == 0
+        assert 4 * first["kv_bytes"] > fourth["kv_bytes"] > 1 << 20     # it needs more than 1 MiB
+        assert [w["first"] for w in ample[policy]] == [1, 11, 21, 31] and ample[policy][-1]["last"] == 40
+        second_round = [r for r in rows if r["policy"] == policy and r["id"].startswith("1-")]
+        assert all(int(r["n_reused"]) + int(r["n_recomputed"]) > int(r["n_chunk"]) for r in second_round)
+    small, rows = trace(index, tmp_path, "small")
+    for policy in ("full", "inplace"):
+        windows = small[policy]
+        assert max(w["kv_bytes"] for w in windows) <= 1 << 20
+        assert 0 < windows[0]["evicted"] < windows[1]["evicted"] < windows[2]["evicted"] < windows[3]["evicted"]
+        assert 0.02 < windows[2]["reused"] < ample[policy][2]["reused"] - 0.2
+    third = [r for r in rows if r["policy"] == "full"][20:30]
+    assert small["full"][2]["f1"] == pytest.approx(sum(float(r["f1"]) for r in third) / 10, abs=1e-6)
+    assert all(w["saw"] == 0 for w in ample["full"]) and ample["inplace"][3]["saw"] > 0.2   # plain copies saw the head
+    refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "--window", "0", naming=["--window"], code=2)
+    refuse("eval", "-m", MODEL, "-q", FILE, "-i", index, "-p", "full", "--limit", "1", "--trace", tmp_path / "no/file",
+           naming=["no/file"])
+
+
+def test_tiers_of_a_trace_are_those_of_each_setting(index, tmp_path):
+    alone, _ = trace(index, tmp_path, "alone")
+    host, _ = trace(index, tmp_path, "host", "--host-memory", "64M")
+    assert host["full"][2]["reused"] > alone["full"][2]["reused"] + 0.2
+    trace(index, tmp_path, "store", "--store", tmp_path / "copies")
+    assert all(any((tmp_path / "copies" / folder).iterdir()) for folder in "12")
+    assert not (tmp_path / "copies/0").exists()         # off keeps nothing
+
+
 def test_copies_from_the_host(index, tmp_path):
     """Unrounded they are those of the device; rounded ones differ a little."""
     options = ["--policies", "off,full", "--limit", "3", "-ctk", "f32", "-t", "1"]

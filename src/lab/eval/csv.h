@@ -34,7 +34,12 @@ enum { ROW_ID, ROW_KIND, ROW_POLICY, ROW_KV_LAYERS, ROW_ANSWER, N_ROW_TEXTS };
     X(TTFT, "ttft_ms")                                                                             \
     X(SPEEDUP, "speedup") /* off's time to the first token over this one */                        \
     X(PLAN, "plan_ms")                                                                             \
-    X(KV, "kv_deviation") /* mean over layers */
+    X(KV, "kv_deviation") /* mean over layers */                                                  \
+    X(N_HAD, "n_had")     /* chunks that had a copy when the question came */                     \
+    X(N_SAW, "n_saw")     /* of these, computed after another chunk of this prompt */             \
+    X(KV_BYTES, "kv_bytes") /* of KV memory, in use or cached after the question */               \
+    X(COPIES, "copies")   /* on the device after it */                                            \
+    X(EVICTED, "evicted") /* copies that have left the device since the setting's first question */
 
 enum {
 #define X(name, text) ROW_##name,

@@ -9,6 +9,7 @@
 #include "lab/lab.h"
 #include "lab/eval/options.h"
 #include "lab/eval/report.h"
+#include "lab/eval/trace.h"
 #include "lab/eval/shots.h"
 
 #define RATIOS "0.05,0.15,0.3,0.5"
@@ -28,6 +29,10 @@ static const char about[] =
     "negative log-likelihood a token (NLL, with the paired difference to off and its 95 % interval), and\n"
     "the share of full reuse's loss that a setting recovers. both: the same, and then the setting's own answer\n"
     "from the end of the prompt. Either is one run a setting, also with --cold; KL is along the reference answer.\n\n"
+    "--trace serves the questions as a stream, as --cold does, and shows how reuse does over time: in windows\n"
+    "of --window questions quality, shares reused and recomputed, time to first token, KV memory, copies\n"
+    "that had to leave it, and of the chunks with a copy those whose copy had seen another chunk of its\n"
+    "prompt. Each setting has --kv-memory, --host-memory, and a folder of its own in --store.\n\n"
     "PREFIX.csv has a row for each question and setting; an interrupted run continues with the\n"
     "same command. At the end, PREFIX.summary.csv is written. bench/plot.py draws both files.";
 
@@ -35,7 +40,8 @@ typedef struct evaluation {
     eval_options o;
     model_options m;
     const char *policies, *ratios, *alphas, *prefix;
-    const char *measure;
+    const char *measure, *trace;
+    int window; /* of a trace */
     bool restart, cold, from_host;
     eval_measure kind; /* of `measure` */
     eval_settings settings;
@@ -73,7 +79,7 @@ static json_t *describe(const evaluation *v)
     json_t *s = json_object();
     char hash[17];
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)v->in.questions.hash);
-    set_number(s, "version", 1);
+    set_number(s, "version", 2);
     set_file(s, "model", v->m.ctx.model);
     set_text(s, "questions", hash);
     set_text(s, "kind-field", o->kind_field);
@@ -173,6 +179,19 @@ static eval_row *select_rows(const evaluation *v, const eval_csv *csv)
     return rows;
 }
 
+/* report_trace -- the same rows over time; nothing without --trace. */
+static bool report_trace(const evaluation *v, const eval_row *rows)
+{
+    const eval_trace t = {.rows = rows,
+                          .n_questions = (size_t)v->in.n_questions,
+                          .settings = &v->settings,
+                          .window = v->window,
+                          .kv_bytes = v->m.ctx.cache.kv_bytes};
+    if (!v->trace) return true;
+    eval_trace_print(&t);
+    return eval_trace_write(&t, v->trace);
+}
+
 static bool report(const evaluation *v, const eval_csv *csv)
 {
     eval_row *rows = select_rows(v, csv);
@@ -180,7 +199,7 @@ static bool report(const evaluation *v, const eval_csv *csv)
     eval_summary *sums = cli_alloc((size_t)v->settings.n, sizeof *sums);
     eval_summarise(rows, n, &v->settings, NULL, sums);
     eval_print_table(sums, &v->settings);
-    bool done = !v->prefix || eval_write_files(v->prefix, rows, n, &v->settings);
+    bool done = report_trace(v, rows) && (!v->prefix || eval_write_files(v->prefix, rows, n, &v->settings));
     free(sums);
     free(rows);
     return done;
@@ -210,7 +229,7 @@ static bool parse_measure(const char *text, eval_measure *out)
 
 int lab_eval(int argc, char **argv)
 {
-    evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS};
+    evaluation v = {.policies = cli_policy_list(CLI_ALL), .ratios = RATIOS, .window = 20};
     char help[512];
     model_options_init(&v.m);
     model_options_compares(&v.m);
@@ -223,6 +242,9 @@ int lab_eval(int argc, char **argv)
         {OPT_STRING, "measure", 0, "WHAT", &v.measure,
          "answers; likelihood: of the reference answer; or both, in one run a setting (answers)"},
         {OPT_FLAG, "cold", 0, NULL, &v.cold, "start every setting with an empty cache"},
+        {OPT_STRING, "trace", 0, "FILE", &v.trace,
+         "the questions are a stream: --cold, and a table of windows, written to FILE as JSON"},
+        {OPT_INT, "window", 0, "N", &v.window, "questions of a window of --trace (20)"},
         {OPT_FLAG, "from-host", 0, NULL, &v.from_host,
          "load prepared copies from --host-memory, as --host-kv keeps them"},
         {OPT_STRING, "out", 'o', "PREFIX", &v.prefix, "write PREFIX.csv and PREFIX.summary.csv",
@@ -242,6 +264,8 @@ int lab_eval(int argc, char **argv)
                        tables);
     if (at < 0) return -1 - at;
     if (at != argc) return cli_fail_with("eval: unexpected argument \"%s\"", argv[at]), 2;
+    if (v.window < 1) return cli_fail_with("eval: --window is less than 1"), 2;
+    v.cold = v.cold || v.trace;
     if (v.from_host && (v.cold || !v.m.ctx.tiers.host_bytes))
         return cli_fail_with("eval: --from-host needs --host-memory, and excludes --cold"), 2;
     if (!parse_measure(v.measure, &v.kind))

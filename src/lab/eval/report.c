@@ -49,6 +49,14 @@ static double share_of(const column *c, int part, int whole)
     return all > 0 ? sum_of(c, part, &n) / all : NAN;
 }
 
+static double last_of(const column *c, int field)
+{
+    double last = NAN;
+    for (size_t i = 0; i < c->n_rows; i += c->step)
+        if (counts(&c->rows[i], c->kind)) last = c->rows[i].number[field];
+    return last;
+}
+
 static double median_of(const column *c, int field)
 {
     double *v = cli_alloc(c->n_rows / c->step + 1, sizeof *v);
@@ -91,6 +99,10 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
         v->ttft_ms = median_of(&c, ROW_TTFT);
         v->speedup = median_of(&c, ROW_SPEEDUP);
         v->kv_deviation = mean_of(&c, ROW_KV);
+        v->saw = share_of(&c, ROW_N_SAW, ROW_N_HAD);
+        v->kv_bytes = last_of(&c, ROW_KV_BYTES);
+        v->copies = last_of(&c, ROW_COPIES);
+        v->evicted = last_of(&c, ROW_EVICTED);
     }
     int full = find_policy(settings, "full");
     double gap = full < 0 ? 0 : out[0].f1 - out[full].f1;
@@ -127,8 +139,7 @@ int eval_choose(const eval_summary *v, int n, double wanted)
     return best;
 }
 
-/* label -- "fusion 15 %", "craft a=1.5", "craft:alpha=1.5", "full". */
-static void label(const eval_setting *s, char *out, size_t n)
+void eval_label(const eval_setting *s, char *out, size_t n)
 {
     const sp_reuse_param *amount = cli_policy_amount_param(cli_policy_find(s->name, NULL));
     const bool in_name = s->amount > 0 && amount && cli_policy_sets(s->name, amount->name);
@@ -147,7 +158,7 @@ static void print_likelihoods(const eval_summary *v, const eval_settings *settin
            "off/this");
     for (int s = 0; s < settings->n; s++) {
         char name[48], range[40] = "-";
-        label(&settings->v[s], name, sizeof name);
+        eval_label(&settings->v[s], name, sizeof name);
         if (s > 0 && isfinite(v[s].nll_more_low))
             snprintf(range, sizeof range, "%.4f..%.4f", v[s].nll_more_low, v[s].nll_more_high);
         printf("%-20s", name);
@@ -173,7 +184,7 @@ static void print_answers(const eval_summary *v, const eval_settings *settings)
            "reused", "TTFT ms", "off/this", "KV dev");
     for (int s = 0; s < settings->n; s++) {
         char name[CLI_SPEC + 16];
-        label(&settings->v[s], name, sizeof name);
+        eval_label(&settings->v[s], name, sizeof name);
         printf("%-20s", name);
         print_cell(6, 3, v[s].em, "");
         print_cell(6, 3, v[s].f1, "");

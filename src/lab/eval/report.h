@@ -25,7 +25,11 @@
     X(reused)     /* share of all prompt tokens */                                                 \
     X(ttft_ms)    /* median */                                                                     \
     X(speedup)    /* median of the ratios off / this */                                            \
-    X(kv_deviation)
+    X(kv_deviation)                                                                                \
+    X(saw)        /* of the chunks that had a copy, those whose copy had seen one of this prompt */ \
+    X(kv_bytes)   /* after the last question; so are the next two */                               \
+    X(copies)                                                                                      \
+    X(evicted)
 
 /* One setting over a set of questions; NAN: does not apply. */
 typedef struct eval_summary {
@@ -43,6 +47,9 @@ void eval_summarise(const eval_row *rows, size_t n_rows, const eval_settings *se
 /* eval_choose -- of settings 1 .. n-1, the one with the least recomputation whose F1 is at least
  * `wanted` times that of setting 0 (off); 0: none. Of equals the earlier. */
 int eval_choose(const eval_summary *v, int n, double wanted);
+
+/* eval_label -- "fusion 15 %", "craft a=1.5", "craft:alpha=1.5", "full". */
+void eval_label(const eval_setting *s, char *out, size_t n);
 
 /* eval_print_table -- to standard output. */
 void eval_print_table(const eval_summary *v, const eval_settings *settings);

@@ -24,8 +24,12 @@
  * log-likelihood tells settings apart where a small model's answers are mostly wrong. */
 #include "lab/eval/run.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/alloc.h"
 #include "cli/cli.h"
@@ -375,6 +379,20 @@ static void fill_row(const asked *a, const eval_setting *s, const sp_result *res
     v[ROW_PLAN] = (double)res->plan_us / 1e3;
 }
 
+/* fill_history -- what earlier questions have left to this one, and this one to later ones. */
+static void fill_history(const eval_run *e, const lane *l, const sp_request *r, eval_row *row)
+{
+    if (!e->o.cold) return;
+    const sp_context_info info = sp_context_describe(l->ctx);
+    int n_had, n_saw;
+    sp_measure_sights(r, &n_had, &n_saw);
+    row->number[ROW_N_HAD] = n_had;
+    row->number[ROW_N_SAW] = n_saw;
+    row->number[ROW_KV_BYTES] = (double)(info.kv_blocks - info.kv_blocks_free) * (double)info.kv_block_bytes;
+    row->number[ROW_COPIES] = (double)info.cached_segments;
+    row->number[ROW_EVICTED] = (double)info.n_evicted;
+}
+
 /* compare_logits -- with off's along the same tokens. */
 static void compare_logits(const eval_run *e, eval_row *row)
 {
@@ -394,6 +412,7 @@ static bool run_likelihood(eval_run *e, lane *l, const eval_setting *s, const as
     if (!r) return false;
     const sp_result *res = sp_request_result(r);
     fill_row(a, s, res, (double)(off ? off : res)->ttft_us, row);
+    fill_history(e, l, r, row);
     if (e->o.measure == EVAL_LIKELIHOOD)
         row->number[ROW_EM] = row->number[ROW_F1] = row->number[ROW_ROUGE] = NAN; /* it is not its own answer */
     row->number[ROW_NLL] = nll(a, t);
@@ -418,6 +437,7 @@ static bool run_setting(eval_run *e, lane *l, const eval_setting *s, const asked
     if (done) {
         const sp_result *res = sp_request_result(r);
         fill_row(a, s, res, (double)off->ttft_us, row);
+        fill_history(e, l, r, row);
         done = !l->compares_kv || compare_kv(e, l, r, row);
         if (done && compares && e->other.n > 0) {
             const bool differs = !same_answer(res, off) && e->off.n > 1;
@@ -456,6 +476,7 @@ static bool run_off(eval_run *e, const asked *a, eval_row *row)
     if (!l->reference) return false;
     const sp_result *res = sp_request_result(l->reference);
     fill_row(a, s, res, (double)res->ttft_us, row);
+    fill_history(e, l, l->reference, row);
     if (e->o.scores_only) return true;
     row->number[ROW_KL_FIRST] = row->number[ROW_KL_ALL] = 0;
     row->number[ROW_AGREES] = 1;
@@ -569,6 +590,25 @@ static int assign_lanes(eval_run *e)
     return n;
 }
 
+/* open_lane -- a store keeps copies that are forgotten, so only the common lane uses it; cold lanes but off's have
+ * folders of their own in it, by number. */
+static bool open_lane(eval_run *e, int i)
+{
+    const char *store = e->o.model->ctx.tiers.store;
+    char folder[16], *own = NULL;
+    snprintf(folder, sizeof folder, "/%d", i);
+    if (store && e->o.cold && i > 0) own = cli_join(store, folder);
+    if (own && ((mkdir(store, 0777) != 0 && errno != EEXIST) || (mkdir(own, 0777) != 0 && errno != EEXIST))) {
+        cli_fail_with("--store: %s: %s", own, strerror(errno));
+        free(own);
+        return false;
+    }
+    e->model.ctx.tiers.store = e->o.cold ? own : i == 0 ? store : NULL;
+    e->lanes[i].ctx = model_options_open(&e->model);
+    free(own);
+    return e->lanes[i].ctx != NULL;
+}
+
 eval_run *eval_run_open(const eval_run_opts *o)
 {
     eval_run *e = cli_alloc(1, sizeof *e);
@@ -577,11 +617,8 @@ eval_run *eval_run_open(const eval_run_opts *o)
     e->model.ctx.max_requests = 1; /* one at a time: their times are compared */
     e->model.ctx.guard.share = 0;
     int n = assign_lanes(e);
-    for (; e->n_lanes < n; e->n_lanes++) {
-        if (!(e->lanes[e->n_lanes].ctx = model_options_open(&e->model))) break;
-        e->model.ctx.tiers.store =
-            NULL; /* only the common lane uses it: a store keeps copies that are forgotten */
-    }
+    for (; e->n_lanes < n; e->n_lanes++)
+        if (!open_lane(e, e->n_lanes)) break;
     if (e->n_lanes == n) {
         e->n_layers = sp_context_describe(e->lanes[0].ctx).n_layers;
         if (check_prompts(e)) return e;

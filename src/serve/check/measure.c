@@ -53,6 +53,12 @@ sp_err sp_measure_swap_out(sp_context *c)
     return sp_driver_call(c, swap_out, NULL);
 }
 
+void sp_measure_sights(const sp_request *r, int *n_had, int *n_saw)
+{
+    *n_had = r->account.n_had;
+    *n_saw = r->account.n_saw;
+}
+
 sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opts *o,
                          const sp_measure *m, sp_request **out)
 {

@@ -14,6 +14,10 @@ sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
  * loaded from there when it is used next. Errors: SP_E_ARG when there is no host tier. */
 sp_err sp_measure_swap_out(sp_context *c) SP_MUST_CHECK;
 
+/* sp_measure_sights -- of a finished request: chunks that had a copy when it came, and those of them whose copy was
+ * computed after another chunk of this prompt. */
+void sp_measure_sights(const sp_request *r, int *n_had, int *n_saw);
+
 /* sp_request_kv_deviation -- distance of the keys and values of the chunks in a finished request
  * from those in another one with the same prompt, by layer: |KV - KV'| / |KV'| over all chunk
  * tokens. Both were run with keep_kv. out [n_layers]. Source: FusionRAG sections 2.2.2 and 5.1.

@@ -61,6 +61,26 @@ static sp_segment_report report_of(const sp_request *r, int i, int32_t n_recompu
                                .missed = had ? "" : miss_name(r->look.found[i].miss)};
 }
 
+/* saw_another -- the copy of chunk i was computed after another chunk of this prompt. */
+static bool saw_another(const sp_request *r, int i)
+{
+    const sp_found *f = &r->look.found[i];
+    if (f->exact) return i > r->prompt.n_head;
+    for (int b = f->copy->facts.n_head; b < f->copy->facts.n_before; b++)
+        for (int k = r->prompt.n_head; k < r->prompt.n_segs; k++)
+            if (k != i && sp_digest_eq(&f->copy->facts.before[b], &r->prompt.ids[k])) return true;
+    return false;
+}
+
+static void count_sights(sp_request *r)
+{
+    for (int i = r->prompt.n_head; i < r->prompt.n_segs; i++) {
+        if (r->prompt.segs[i].kind != SP_SEG_CHUNK || n_had(r, i) < r->prompt.segs[i].n) continue;
+        r->account.n_had++;
+        r->account.n_saw += saw_another(r, i);
+    }
+}
+
 /* Without memory for the reports the sums count nothing as recomputed. */
 void sp_request_report(sp_request *r)
 {
@@ -74,6 +94,7 @@ void sp_request_report(sp_request *r)
         r->account.result.n_recomputed += one.n_recomputed;
         if (rep) rep[i] = one;
     }
+    count_sights(r);
     r->account.result.n_computed = r->prompt.n_tokens - r->account.result.n_reused;
     r->account.result.policy = r->reuse.policy->name;
     r->account.result.recompute = r->reuse.policy->recomputes ? r->reuse.recompute : 0;

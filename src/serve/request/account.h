@@ -9,6 +9,7 @@ typedef struct sp_request_account {
     double compute_us; /* of the plan that runs: its share of the steps */
     char detail[256];
     sp_result result;
+    int n_had, n_saw; /* chunks that had a copy, and those whose copy was computed after a chunk of this prompt */
 } sp_request_account;
 
 /* sp_request_report -- fills the result with what happened to each segment. */
