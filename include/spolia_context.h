@@ -77,7 +77,8 @@ typedef enum sp_preload {
 typedef struct sp_cache_opts {
     size_t kv_bytes;     /* memory for keys and values, cached ones included; 0: 1 GiB */
     const char *kv_type; /* "f32", "f16", "bf16", "q16", "q8_0"; NULL: SP_KV_TYPE */
-    int max_placed;      /* copies of chunks computed after other chunks (craft); 0: 1,024 */
+    int max_placed;      /* copies of chunks computed after other chunks (craft) in memory; 0: 1,024 */
+    int max_variants;    /* of one chunk, in all tiers; the least useful one is dropped. 0: 5 */
     const char *evict;   /* replacement policy of cached copies: a name of sp_evict_policies; with "+ghosts" it
                             remembers uses of copies that are gone; NULL: "hazard" */
     int keep_chunks;     /* of each prompt, cache no more than its first so many chunks, and what follows them by path

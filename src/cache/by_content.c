@@ -88,23 +88,38 @@ const sp_copy *sp_by_content_plain(const sp_ledger *l, const sp_segment *segs, i
 
 sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not )
 {
+    const uint64_t head = sp_copy_key_head(&name->facts);
     sp_copy *best = NULL;
     for (sp_copy *c = sp_by_content_first(l, &name->facts.id); c; c = c->next_by_id)
-        if (c != not &&c->facts.kind == name->facts.kind && c->facts.head == name->facts.head &&
+        if (c != not &&c->facts.kind == name->facts.kind && sp_copy_key_head(&c->facts) == head &&
             sp_digest_eq(&c->facts.id, &name->facts.id) &&
             (!best || (best->state == SP_COPY_FREE && c->state != SP_COPY_FREE)))
             best = c;
     return best;
 }
 
-/* serves -- a READY copy answers the query as `kind`: plain is whatever was computed after the head
- * alone, as a whole. */
+int sp_by_content_variants(const sp_ledger *l, const sp_digest *id, uint64_t head, sp_copy **least)
+{
+    int n = 0;
+    *least = NULL;
+    for (sp_copy *c = sp_by_content_first(l, id); c; c = c->next_by_id) {
+        if (c->facts.kind != SP_COPY_PLACED || c->facts.head != head || !sp_digest_eq(&c->facts.id, id)) continue;
+        n++;
+        if (c->n_pins || c->state == SP_COPY_LOADING) continue;
+        if (!*least || c->worth < (*least)->worth ||
+            (c->worth <= (*least)->worth && c->last_used < (*least)->last_used))
+            *least = c;
+    }
+    return n;
+}
+
+/* serves -- a READY copy answers the query as `kind`. */
 static bool serves(const sp_copy *c, const sp_content_query *q, sp_copy_kind kind)
 {
     if (c->base || (q->heavy && !c->facts.heavy) || !sp_copy_says(c, q->seg)) return false;
     if (kind == SP_COPY_FUSED)
         return c->facts.kind == SP_COPY_FUSED && begins_with(c, q->head, q->n_head);
-    return c->facts.kind != SP_COPY_FUSED && is_after(c, q->head, q->n_head);
+    return c->facts.kind == SP_COPY_PLAIN && is_after(c, q->head, q->n_head);
 }
 
 /* may_serve -- a copy without readable blocks will answer the query, going by its name. */
@@ -175,32 +190,30 @@ bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q)
     return best_copy(l, q, SP_COPY_PLAIN) || best_copy(l, q, SP_COPY_FUSED);
 }
 
-/* is_measured -- in the state that is looked for: READY, or below. */
-static bool is_measured(const sp_copy *c, const sp_content_query *q, bool below, uint64_t head)
+/* is_measured -- and may be loaded, if it must be. head: of q. */
+static bool is_measured(const sp_copy *c, const sp_content_query *q, uint64_t head)
 {
-    if (below)
-        return c->state != SP_COPY_READY && c->stored.stats && may_serve(c, q, c->facts.kind, head);
-    return c->state == SP_COPY_READY && sp_copy_is_measured(&c->facts) &&
-           (!q->heavy || c->facts.heavy) && begins_with(c, q->head, q->n_head) &&
-           sp_copy_says(c, q->seg);
+    if (c->state != SP_COPY_READY)
+        return !q->ready_only && c->stored.stats && may_serve(c, q, c->facts.kind, head);
+    return sp_copy_is_measured(&c->facts) && (!q->heavy || c->facts.heavy) &&
+           begins_with(c, q->head, q->n_head) && sp_copy_says(c, q->seg);
 }
 
 bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q)
 {
     const uint64_t head = sp_head_key(q->head, q->n_head);
     for (const sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id)
-        if (is_measured(c, q, false, head) || is_measured(c, q, true, head)) return true;
+        if (is_measured(c, q, head)) return true;
     return false;
 }
 
 /* take_measured -- into `out`, pinned; NULL: counts them. */
-static int take_measured(const sp_ledger *l, const sp_content_query *q, bool below,
-                         const sp_copy **out)
+static int take_measured(const sp_ledger *l, const sp_content_query *q, const sp_copy **out)
 {
-    const uint64_t head = below ? sp_head_key(q->head, q->n_head) : 0;
+    const uint64_t head = sp_head_key(q->head, q->n_head);
     int n = 0;
     for (sp_copy *c = sp_by_content_first(l, &q->seg->id); c; c = c->next_by_id) {
-        if (!is_measured(c, q, below, head)) continue;
+        if (!is_measured(c, q, head)) continue;
         if (out) out[n] = c, c->n_pins++;
         n++;
     }
@@ -210,17 +223,12 @@ static int take_measured(const sp_ledger *l, const sp_content_query *q, bool bel
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
                          const sp_copy ***out, int *n)
 {
-    bool below = false;
-    int found = take_measured(l, q, false, NULL);
+    const int found = take_measured(l, q, NULL);
     const sp_copy **list = NULL;
-    if (!found && !q->ready_only) {
-        below = true;
-        found = take_measured(l, q, true, NULL);
-    }
     if (found) {
         list = sp_arena_take(arena, (size_t)found, sizeof *list);
         if (!list) return sp_fail_nomem((size_t)found * sizeof *list, "the copies of a chunk");
-        take_measured(l, q, below, list);
+        take_measured(l, q, list);
     }
     count_lookup(l, q, found > 0);
     *out = list;

@@ -35,9 +35,8 @@ const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q,
 bool sp_by_content_knows(const sp_ledger *l, const sp_content_query *q);
 /* sp_by_content_knows_measured -- the same of sp_by_content_all. */
 bool sp_by_content_knows_measured(const sp_ledger *l, const sp_content_query *q);
-/* sp_by_content_all -- every READY measured copy after this head; where there is none, those that a
- * lower tier has, unless `ready_only`. *out [n] in the arena, pinned. Counts no use: see
- * sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
+/* sp_by_content_all -- every measured copy after this head, in any tier; READY ones alone with `ready_only`. *out [n]
+ * in the arena, pinned. Counts no use: see sp_ledger_use. Errors: SP_E_NOMEM, and nothing is pinned. */
 sp_err sp_by_content_all(sp_ledger *l, const sp_content_query *q, sp_arena *arena,
                          const sp_copy ***out, int *n) SP_MUST_CHECK;
 /* sp_by_content_why -- why nothing was found. Remembers 65,536 chunks (cache/ghosts.h); one that was

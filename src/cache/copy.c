@@ -74,6 +74,23 @@ void sp_copy_move_contents(sp_copy *to, sp_copy *from)
     sp_copy_empty(from);
 }
 
+void *sp_copy_known(const sp_copy_facts *f, sp_copy_facts *out)
+{
+    sp_copy_facts known = *f;
+    known.stats.order = NULL;
+    known.heavy = NULL;
+    void *memory = sp_copy_is_measured(f) ? sp_alloc(1, sp_copy_facts_bytes(&known, 0) + 1) : NULL;
+    if (memory) sp_copy_facts_own(&known, 0, memory, out);
+    return memory;
+}
+
+void sp_copy_fade(sp_copy *c, void *memory, const sp_copy_facts *known)
+{
+    sp_copy_empty(c);
+    c->memory = memory;
+    if (memory) c->facts = *known;
+}
+
 void sp_copy_empty(sp_copy *c)
 {
     const sp_copy_facts f = c->facts;

@@ -38,8 +38,8 @@ typedef enum sp_place {
  *      v            evicted from the device
  *     gone, when no tier has it and nobody pins it
  *
- * sp_ledger_add also turns a FREE copy of the same name into a READY one. Placed copies and patches
- * have no form below the device: when they are evicted, they are gone. A path copy is never lower than
+ * sp_ledger_add also turns a FREE copy of the same name into a READY one. A patch is one whole copy with its base in
+ * the tiers below: it comes back as that. A path copy is never lower than
  * the copies that continue it: it has blocks while one of them has, and when it is gone, they are. */
 typedef enum sp_copy_state {
     SP_COPY_FREE,    /* no blocks on the device; a lower tier has it (or had it: places is 0) */
@@ -57,10 +57,9 @@ typedef struct sp_rank_place {
 
 /* Outside cache/ a copy is read-only and borrowed: valid while pinned. */
 struct sp_copy {
-    /* -- what it is: constant while READY; of a FREE copy only kind, id, head, cost
-     *    and what was measured of it are known, of a FREE path copy also tokens, position and
-     *    parent. */
-    sp_copy_facts facts;   /* before, at, stats and heavy are not known while FREE or LOADING */
+    /* -- what it is: constant while READY; of a FREE copy only kind, id, head and cost are known; of a measured one
+     *    also before and stats without their order; of a FREE path copy also tokens, position and parent. */
+    sp_copy_facts facts;
     uint64_t tenant;       /* of the segment */
     const int32_t *tokens; /* [n]; NULL while FREE, unless it is a path copy */
     int32_t n;             /* tokens; 0 without `tokens` */

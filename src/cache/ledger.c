@@ -21,6 +21,7 @@ static sp_err init(sp_ledger *l, const sp_ledger_opts *o)
     SP_TRY(sp_order_init(&l->host, &evict));
     l->pool = o->pool;
     l->max_placed = o->max_placed;
+    l->max_variants = o->max_variants;
     l->keeps = true;
     l->stats.max_blocks = o->max_blocks;
     l->n_holders = SP_NEW_N(uint32_t, (size_t)sp_kv_pool_n_blocks(o->pool));
@@ -47,15 +48,9 @@ sp_err sp_ledger_create(const sp_ledger_opts *o, sp_ledger **out)
 
 /* -- FREE copies ---------------------------------------------------------------------------- */
 
-bool sp_ledger_tiers_may_have(const sp_copy *c)
-{
-    return c->facts.kind != SP_COPY_PLACED && !c->base;
-}
-
 static sp_adopted name_of(const sp_copy *c)
 {
-    return (sp_adopted){
-        .facts.id = c->facts.id, .facts.kind = c->facts.kind, .facts.head = c->facts.head};
+    return (sp_adopted){.facts = c->facts};
 }
 
 void sp_ledger_enter(sp_ledger *l, sp_copy *c)
@@ -176,7 +171,7 @@ const uint32_t *sp_ledger_own_blocks(const sp_copy *c)
 
 uint64_t sp_ledger_name(const sp_copy *c)
 {
-    uint64_t key[3] = {c->parent ? c->parent->name : c->facts.head, (uint64_t)c->facts.kind};
+    uint64_t key[3] = {c->parent ? c->parent->name : sp_copy_key_head(&c->facts), (uint64_t)c->facts.kind};
     memcpy(&key[2], c->facts.id.b, sizeof key[2]);
     return sp_hash64(key, sizeof key) | 1;
 }
@@ -214,13 +209,17 @@ void sp_ledger_drop_pin(sp_ledger *l, sp_copy *c)
     tell_evictable(l, c);
 }
 
-/* keep_name -- what a FREE copy still says of itself. */
-static void keep_name(sp_copy *c)
+/* keep_name -- what a FREE copy still says of itself. Without memory a placed copy has no name, and no place. */
+static void keep_name(sp_ledger *l, sp_copy *c)
 {
-    if (c->facts.kind == SP_COPY_PATH)
+    if (c->facts.kind == SP_COPY_PATH) {
         c->blocks = NULL, c->first = 0;
-    else
-        sp_copy_empty(c);
+        return;
+    }
+    sp_copy_facts known;
+    void *memory = c->places || c->n_pins ? sp_copy_known(&c->facts, &known) : NULL;
+    if (!memory && c->facts.kind == SP_COPY_PLACED) sp_ledger_unplace(l, c, ~0u, true);
+    sp_copy_fade(c, memory, &known);
 }
 
 void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
@@ -230,10 +229,9 @@ void sp_ledger_become_free(sp_ledger *l, sp_copy *c)
     sp_kv_release(l->pool, sp_ledger_own_blocks(c), sp_copy_n_own_blocks(c));
     sp_ledger_count(l, c, -1);
     c->places &= ~(unsigned)SP_AT_DEVICE;
-    if (!sp_ledger_tiers_may_have(c)) c->places = 0;
     if (c->base) sp_ledger_drop_pin(l, sp_ledger_own(l, c->base));
     if (c->parent) c->parent->n_children--, tell_evictable(l, c->parent);
-    keep_name(c);
+    keep_name(l, c);
     c->state = SP_COPY_FREE;
     sp_evict_link(&l->free, c);
     if (c->places && c->facts.kind != SP_COPY_PATH) {
@@ -270,7 +268,7 @@ static bool evict(sp_ledger *l, sp_copy *c)
 {
     if (!c) return false;
     assert(sp_copy_evictable(c)); /* I3 */
-    if (l->keeps && l->tiers.leaving && sp_ledger_tiers_may_have(c) && !is_known_otherwise(l, c)) {
+    if (l->keeps && l->tiers.leaving && !is_known_otherwise(l, c)) {
         c->n_pins++;
         l->tiers.leaving(l->tiers.user, c);
         c->n_pins--;

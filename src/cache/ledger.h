@@ -22,7 +22,8 @@
  *  I3  a copy that is pinned or has children keeps its blocks.
  *  I4  n_blocks, the blocks of all copies, each counted once, is at most max_blocks. A plain copy that is
  *      read by path has a path copy with the same blocks (by_path.c).
- *  I5  at most max_placed copies are placed; the one of least worth makes room.
+ *  I5  at most max_placed copies on the device are placed, and at most max_variants of a chunk after a head in all
+ *      tiers; the one of least worth makes room.
  *  I6  a FREE copy has a place below the device, or is pinned, or its descendants are; at most
  *      SP_LEDGER_MAX_FREE unpinned ones that are on disk alone are remembered; of paths the ends go first.
  *  I7  what a path copy continues is READY or LOADING while the path copy is; and is known to the ledger
@@ -46,6 +47,7 @@ typedef struct sp_ledger_opts {
     sp_kv_pool *pool;       /* borrowed */
     int64_t max_blocks;     /* I4 */
     int64_t max_placed;     /* I5 */
+    int32_t max_variants;   /* I5; 0: no limit */
     const char *evict;      /* name of a replacement policy (cache/evict.h); NULL: "lru" */
     const char *host_evict; /* the same of the host tier (cache/order.h); NULL: "lru" */
     const struct sp_evict_policy *policy; /* instead of a name; NULL: by name */
@@ -124,7 +126,7 @@ void sp_ledger_set_tiers(sp_ledger *l, const sp_ledger_tiers *tiers);
 
 /* The name of a copy in a lower tier. */
 typedef struct sp_adopted {
-    sp_copy_facts facts; /* kind (plain or fused), id, head, cost: the rest is not read */
+    sp_copy_facts facts; /* kind, id, head, cost; before and stats if known: those of a placed copy must be */
     sp_place place;      /* below the device */
     bool measured;       /* it has sp_copy_facts.stats there */
     bool heavy;          /* it has sp_copy_facts.heavy there */
@@ -132,7 +134,8 @@ typedef struct sp_adopted {
 } sp_adopted;
 
 /* sp_ledger_adopt -- a tier has a copy of this name: FREE, its tokens unknown until it is loaded.
- * One that the ledger knows already gets the place. Errors: SP_E_NOMEM; SP_E_ARG (kind, place). */
+ * One that the ledger knows already gets the place, and what was measured. Errors: SP_E_NOMEM; SP_E_ARG (kind,
+ * place, a placed copy without `before`). */
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a) SP_MUST_CHECK;
 /* A path copy in a lower tier, as its header says. Borrowed for the call. */
 typedef struct sp_adopted_path {
@@ -149,8 +152,7 @@ typedef struct sp_adopted_path {
 sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a) SP_MUST_CHECK;
 /* sp_ledger_placed, sp_ledger_unplaced -- a tier has written the copy, or no longer has it. A FREE
  * copy that has no place left is gone (and the pointer with it) unless it is pinned; the path copies
- * that continue it are gone, too. Only whole copies that are not of kind placed have places below the
- * device. */
+ * that continue it are gone, too. */
 void sp_ledger_placed(sp_ledger *l, const sp_copy *c, sp_place place);
 void sp_ledger_unplaced(sp_ledger *l, const sp_copy *c, sp_place place);
 

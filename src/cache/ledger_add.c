@@ -33,9 +33,9 @@ static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t 
     if (spec->facts.kind == SP_COPY_PATH) return sp_by_path_child(l, spec->parent, spec->seg);
     sp_copy *c = sp_by_content_same(l, spec);
     if (c && (c->n_pins == 0 || knows_as_much(c, spec))) return c;
-    if (spec->base) return NULL;
-    sp_adopted name = {
-        .facts.id = spec->seg->id, .facts.kind = spec->facts.kind, .facts.head = head};
+    sp_adopted name = {.facts = spec->facts};
+    name.facts.id = spec->seg->id;
+    name.facts.head = head;
     c = sp_by_content_named(l, &name, c);
     return c && c->state == SP_COPY_FREE ? c : NULL;
 }
@@ -79,12 +79,28 @@ static int32_t n_new_blocks(const sp_ledger *l, const sp_copy_spec *spec)
     return 0;
 }
 
+/* limit_variants -- so that one more placed copy of the chunk may be: the one of least worth leaves all tiers. Source:
+ * Cache-Craft section 3.3 (C7). */
+static bool limit_variants(sp_ledger *l, const sp_copy_spec *spec)
+{
+    const uint64_t head = sp_head_key(spec->facts.before, spec->facts.n_head);
+    sp_copy *least;
+    if (spec->facts.kind != SP_COPY_PLACED || !l->max_variants) return true;
+    while (sp_by_content_variants(l, &spec->seg->id, head, &least) >= l->max_variants) {
+        if (!least) return false;
+        sp_ledger_drop(l, least);
+        l->stats.n_evicted++;
+    }
+    return true;
+}
+
 /* make_room_for -- makes room without dropping what the new copy continues or patches. */
-static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec)
+static bool make_room_for(sp_ledger *l, const sp_copy_spec *spec, bool is_new)
 {
     if (spec->parent) sp_ledger_pin(l, spec->parent);
     if (spec->base) sp_ledger_pin(l, spec->base);
-    bool fits = sp_ledger_make_room(l, n_new_blocks(l, spec), spec->facts.kind);
+    bool fits = (!is_new || limit_variants(l, spec)) &&
+                sp_ledger_make_room(l, n_new_blocks(l, spec), spec->facts.kind);
     if (spec->parent) sp_ledger_unpin(l, spec->parent);
     if (spec->base) sp_ledger_unpin(l, spec->base);
     return fits;
@@ -150,7 +166,7 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
     c->n_pins++;
     if (c->state == SP_COPY_READY)
         sp_ledger_become_free(l, c); /* the new one was measured, this one was not */
-    bool fits = make_room_for(l, spec);
+    bool fits = make_room_for(l, spec, is_new);
     if (fits && is_new) {
         c->facts.id = spec->seg->id;
         c->tenant = spec->seg->tenant;

@@ -25,6 +25,7 @@ struct sp_ledger {
     int64_t now_us; /* sp_ledger_tick */
     bool keeps; /* copies that leave the device may go to a lower tier */
     int64_t max_placed;
+    int32_t max_variants;
     sp_ledger_stats stats;
 };
 
@@ -65,7 +66,6 @@ void sp_ledger_become_free(sp_ledger *l, sp_copy *c);
 /* sp_ledger_make_room -- evicts until n_blocks more fit the budgets (I4, I5); false when size or pins
  * forbid it. */
 bool sp_ledger_make_room(sp_ledger *l, int64_t n_blocks, sp_copy_kind kind);
-bool sp_ledger_tiers_may_have(const sp_copy *c);
 /* sp_ledger_forget_oldest -- I6; pinned ones stay. */
 void sp_ledger_forget_oldest(sp_ledger *l);
 /* sp_ledger_new_copy -- memory for it, and room in the list and in the indices. */
@@ -85,6 +85,10 @@ void sp_ledger_host_leave(sp_ledger *l, sp_copy *c);
 sp_err sp_copy_fill(sp_copy *c, const sp_copy_spec *spec) SP_MUST_CHECK;
 /* sp_copy_move_contents -- from one copy to another that is empty. Kind and id move too. */
 void sp_copy_move_contents(sp_copy *to, sp_copy *from);
+/* sp_copy_known -- what a measured content copy says of itself while FREE: before and stats but their order, in memory
+ * of its own; NULL: there is none. sp_copy_fade -- empties the copy but for that; memory NULL: all of it. */
+void *sp_copy_known(const sp_copy_facts *f, sp_copy_facts *out);
+void sp_copy_fade(sp_copy *c, void *memory, const sp_copy_facts *known);
 /* sp_copy_empty -- only kind, id, head and what the ledger notes remain. */
 void sp_copy_empty(sp_copy *c);
 /* sp_copy_says -- the tokens decide; the id only discovers. */
@@ -118,8 +122,11 @@ sp_copy *sp_by_content_same(const sp_ledger *l, const sp_copy_spec *spec);
 /* sp_by_content_plain -- the READY plain copy that equals, bit for bit, segment i computed after all segments before
  * it; or NULL. */
 const sp_copy *sp_by_content_plain(const sp_ledger *l, const sp_segment *segs, int i);
-/* sp_by_content_named -- a plain or fused copy of this name other than `not`; READY and LOADING
+/* sp_by_content_named -- a copy of this name (sp_copy_key_head) other than `not`; READY and LOADING
  * before FREE; or NULL. */
 sp_copy *sp_by_content_named(const sp_ledger *l, const sp_adopted *name, const sp_copy * not );
+/* sp_by_content_variants -- how many placed copies of a chunk there are after this head; *least: the one of least
+ * worth among those that may go, or NULL. */
+int sp_by_content_variants(const sp_ledger *l, const sp_digest *id, uint64_t head, sp_copy **least);
 
 #endif

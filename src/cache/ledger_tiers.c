@@ -73,10 +73,25 @@ static void adopt_uses(sp_copy *c, int64_t n_uses)
     c->recent = log2((double)n_uses); /* as if all of them were at time 0 */
 }
 
+/* learn -- a FREE copy of which only the name was known knows what was measured of it. Errors: SP_E_NOMEM. */
+static sp_err learn(sp_copy *c, const sp_copy_facts *f)
+{
+    sp_copy_facts known;
+    if (c->state != SP_COPY_FREE || c->memory || !sp_copy_is_measured(f)) return SP_OK;
+    void *memory = sp_copy_known(f, &known);
+    if (!memory) return sp_fail_nomem(sp_copy_facts_bytes(f, 0), "what was measured of a copy");
+    known.cost_us = c->facts.cost_us;
+    sp_copy_fade(c, memory, &known);
+    return SP_OK;
+}
+
 sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
 {
-    if (a->facts.kind != SP_COPY_PLAIN && a->facts.kind != SP_COPY_FUSED)
-        return sp_fail(SP_E_ARG, "adopted copy: kind %d is kept by no tier", (int)a->facts.kind);
+    const bool placed = a->facts.kind == SP_COPY_PLACED;
+    if (a->facts.kind != SP_COPY_PLAIN && a->facts.kind != SP_COPY_FUSED && !placed)
+        return sp_fail(SP_E_ARG, "adopted copy: kind %d is not found by content", (int)a->facts.kind);
+    if (placed && !sp_copy_is_measured(&a->facts))
+        return sp_fail(SP_E_ARG, "adopted copy: a placed copy that says not what it was computed after");
     if (a->place == SP_AT_DEVICE)
         return sp_fail(SP_E_ARG, "adopted copy: a copy on the device is added, not adopted");
     sp_copy *c = sp_by_content_named(l, a, NULL);
@@ -84,8 +99,15 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
         SP_TRY(sp_ledger_new_copy(l, a->facts.kind, &c));
         c->facts.id = a->facts.id;
         c->facts.head = a->facts.head;
+        sp_err err = learn(c, &a->facts);
+        if (err != SP_OK) {
+            sp_free(c);
+            return err;
+        }
         sp_ledger_enter(l, c);
         sp_by_content_add(l, c);
+    } else {
+        SP_TRY(learn(c, &a->facts));
     }
     if (a->place == SP_AT_HOST) enter_host(l, c);
     c->places |= a->place;
@@ -149,7 +171,7 @@ sp_err sp_ledger_adopt_path(sp_ledger *l, const sp_adopted_path *a)
 void sp_ledger_placed(sp_ledger *l, const sp_copy *placed, sp_place place)
 {
     sp_copy *c = sp_ledger_own(l, placed);
-    assert(sp_ledger_tiers_may_have(c) && place != SP_AT_DEVICE);
+    assert(place != SP_AT_DEVICE);
     if (place == SP_AT_HOST) enter_host(l, c);
     c->places |= place;
     c->stored.stats = sp_copy_is_measured(&c->facts);
@@ -191,12 +213,7 @@ static sp_err open_blocks(sp_ledger *l, sp_copy *c, const sp_segment *seg)
     if (!blocks) return sp_fail_nomem((size_t)n * sizeof *blocks, "a copy that is loaded");
     sp_err err = sp_kv_acquire(l->pool, n, blocks);
     if (err == SP_OK) {
-        err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg,
-                                                      .facts.kind = c->facts.kind,
-                                                      .facts.exact = c->facts.exact,
-                                                      .facts.at = c->facts.at,
-                                                      .blocks = blocks,
-                                                      .facts.cost_us = c->facts.cost_us});
+        err = sp_copy_fill(&contents, &(sp_copy_spec){.seg = seg, .facts = c->facts, .blocks = blocks});
         if (err != SP_OK) sp_kv_release(l->pool, blocks, n);
     }
     if (err == SP_OK) {

@@ -32,6 +32,7 @@ static void find_ignored(const model_options *m, advice *a)
                    {!isnan(m->alpha) && !cli_policy_has(p, "alpha"), "--alpha"},
                    {m->focus && !cli_policy_has(p, "focus"), "--focus"},
                    {r->unfused && !p->anywhere, "--unfused"},
+                   {m->ctx.cache.max_variants && !p->keeps_placed, "--max-variants"},
                    {m->ctx.tiers.store && strcmp(a->policy, "off") == 0, "--store"}};
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         if (options[i].given) add(a->ignored, sizeof a->ignored, ", ", options[i].name);

@@ -121,6 +121,8 @@ static int cache_options(model_options *m, opt *to)
          .choices = cli_evict_choices()},
         {OPT_INT, "keep-chunks", 0, "N", &c->cache.keep_chunks,
          "of each prompt, cache no more than the first N chunks; 0: all (0)"},
+        {OPT_INT, "max-variants", 0, "N", &c->cache.max_variants,
+         "copies of a chunk that --reuse craft keeps, computed after different chunks; the least useful goes (5)"},
         {OPT_STRING, "profile", 0, "FILE", &c->cache.profile,
          "for --evict pgdsf: the cost of computing tokens, measured by spolia profile (a formula)"},
         {OPT_SIZE, "host-memory", 0, "SIZE", &c->tiers.host_bytes,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "kv/segment.h"
+
 /* pack -- an array at the end of those in `memory`; NULL memory: only its size is added. */
 static const void *pack(uint8_t *memory, size_t *used, const void *from, size_t bytes)
 {
@@ -23,6 +25,11 @@ static size_t pack_all(const sp_copy_facts *f, int32_t n, uint8_t *memory, sp_co
     out->stats.order = pack(memory, &used, f->stats.order, tokens);
     out->heavy = pack(memory, &used, f->heavy, tokens);
     return used;
+}
+
+uint64_t sp_copy_key_head(const sp_copy_facts *f)
+{
+    return f->kind == SP_COPY_PLACED ? sp_head_key(f->before, f->n_before) : f->head;
 }
 
 size_t sp_copy_facts_bytes(const sp_copy_facts *f, int32_t n)

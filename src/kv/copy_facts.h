@@ -9,7 +9,7 @@ typedef enum sp_copy_kind {
     SP_COPY_PLAIN = 0,  /* the head (system prompt) alone */
     SP_COPY_FUSED = 1,  /* the head and similar chunks */
     SP_COPY_PATH = 2,   /* its whole path of segments, which takes the place of the head */
-    SP_COPY_PLACED = 3, /* what preceded it in some prompt; in no tier */
+    SP_COPY_PLACED = 3, /* what preceded it in some prompt; a chunk has several */
 } sp_copy_kind;
 
 /* Measured while a copy was computed; attention is summed over tokens, with the mean of layers and
@@ -41,10 +41,14 @@ static inline bool sp_copy_is_measured(const sp_copy_facts *f)
     return f->stats.inter != NULL;
 }
 
+/* sp_copy_key_head -- with kind and id it names a copy in a tier: its head; of a placed copy all that it was computed
+ * after. Pre: `before` of a placed copy is known. */
+uint64_t sp_copy_key_head(const sp_copy_facts *f);
+
 /* sp_copy_facts_own -- *out: the same with its arrays in memory [sp_copy_facts_bytes], aligned to 16 bytes. */
 size_t sp_copy_facts_bytes(const sp_copy_facts *f, int32_t n);
 void sp_copy_facts_own(const sp_copy_facts *f, int32_t n, void *memory, sp_copy_facts *out);
 
-enum { SP_COPY_STORED_KINDS = SP_COPY_PATH + 1 };
+enum { SP_COPY_STORED_KINDS = SP_COPY_PLACED + 1 };
 
 #endif

@@ -42,3 +42,23 @@ sp_err sp_kv_unpack(const sp_kv_pool *p, int layer, const sp_kv_tokens *t, uint8
     sp_free(buffer);
     return err;
 }
+
+sp_err sp_kv_merge(const sp_kv_pool *p, int layer, const sp_kv_patch *patch, int32_t n, uint8_t *layer_blocks)
+{
+    const size_t bytes = sp_kv_pool_layer_block_bytes(p);
+    const int32_t n_from = sp_blocks_for(patch->n), n_to = sp_blocks_for(n);
+    const sp_kv_tokens fresh = {.blocks = patch->blocks, .n = patch->n};
+    uint8_t *buffer = sp_alloc((size_t)(n_from + n_to), bytes);
+    if (!buffer) return sp_fail_nomem((size_t)(n_from + n_to) * bytes, "a copy with its patch");
+    sp_kv_view view = sp_kv_pool_layer(p, layer);
+    view.base = buffer;
+    sp_err err = read_blocks(p, layer, &fresh, buffer);
+    if (err == SP_OK) memcpy(buffer + (size_t)n_from * bytes, layer_blocks, (size_t)n_to * bytes);
+    for (int32_t i = 0; i < patch->n && err == SP_OK; i++) {
+        const sp_kv_slot from = slot_at(i), into = slot_at(n_from * SP_BLOCK_TOKENS + patch->tokens[i]);
+        sp_kv_copy(&view, &from, &into);
+    }
+    if (err == SP_OK) memcpy(layer_blocks, buffer + (size_t)n_from * bytes, (size_t)n_to * bytes);
+    sp_free(buffer);
+    return err;
+}

@@ -1,5 +1,5 @@
-/* unpack.h -- the KV of a node that shares blocks, as lower tiers keep it: from slot 0 of blocks of its
- * own. */
+/* unpack.h -- KV as lower tiers keep it: a node that shares blocks from slot 0 of blocks of its own, a patch as one
+ * with its base. */
 #ifndef SP_KV_UNPACK_H
 #define SP_KV_UNPACK_H
 
@@ -15,5 +15,17 @@ typedef struct sp_kv_tokens {
  * last token are zero. Errors: SP_E_NOMEM, and those of sp_kv_pool_read. Thread: any; of sealed blocks. */
 sp_err sp_kv_unpack(const sp_kv_pool *p, int layer, const sp_kv_tokens *tokens,
                     uint8_t *to) SP_MUST_CHECK;
+
+/* Tokens of a copy that were recomputed. */
+typedef struct sp_kv_patch {
+    const int32_t *tokens;  /* [n] ascending */
+    const uint32_t *blocks; /* [ceil(n / B)] their keys and values; NULL: no patch */
+    int32_t n;
+} sp_kv_patch;
+
+/* sp_kv_merge -- one layer of a copy of n tokens in `layer_blocks` [ceil(n / B) * layer_block_bytes] gets the tokens
+ * of the patch. Errors, Thread: as sp_kv_unpack. */
+sp_err sp_kv_merge(const sp_kv_pool *p, int layer, const sp_kv_patch *patch, int32_t n,
+                   uint8_t *layer_blocks) SP_MUST_CHECK;
 
 #endif

@@ -12,7 +12,8 @@
 
 enum {
     PATIENCE_US = 100000 /* for loads, whatever computing instead would cost */,
-    LOAD_TIMEOUT_MS = 5000
+    LOAD_TIMEOUT_MS = 5000,
+    MAX_VARIANTS = 5 /* M of Cache-Craft section 5.1 */
 };
 
 static sp_err parse_kv_type(const char *name, sp_dtype *out)
@@ -116,7 +117,8 @@ static sp_err open_pool(sp_context *c, const sp_context_opts *o)
                           .max_blocks = n_blocks,
                           .evict = o->cache.evict ? o->cache.evict : SP_EVICT_DEFAULT,
                           .host_evict = o->tiers.host_evict,
-                          .max_placed = o->cache.max_placed ? o->cache.max_placed : 1024},
+                          .max_placed = o->cache.max_placed ? o->cache.max_placed : 1024,
+                          .max_variants = o->cache.max_variants ? o->cache.max_variants : MAX_VARIANTS},
         &c->ledger));
     return kv_space(c->model, &shape, &c->texts.prompts.space);
 }
@@ -217,6 +219,7 @@ static sp_err check_opts(const sp_context_opts *o)
     if (o->n_ctx < 0) return sp_fail(SP_E_ARG, "context of %d tokens", o->n_ctx);
     if (o->n_batch < 0) return sp_fail(SP_E_ARG, "batch of %d tokens", o->n_batch);
     if (o->cache.max_placed < 0) return sp_fail(SP_E_ARG, "max_placed: %d", o->cache.max_placed);
+    if (o->cache.max_variants < 0) return sp_fail(SP_E_ARG, "max_variants: %d", o->cache.max_variants);
     if (o->tiers.host_bytes < 0)
         return sp_fail(SP_E_ARG, "host_bytes: %lld", (long long)o->tiers.host_bytes);
     if (o->decode.context_bytes < 0)

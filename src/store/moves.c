@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kv/unpack.h"
 
 sp_tier_key sp_move_key(const sp_move *m)
 {
@@ -17,12 +16,14 @@ static uint64_t layer_bytes_of(const sp_move *m)
 
 void sp_move_record(const sp_move *m, sp_record *r)
 {
-    const bool has_notes = m->slot == 0 && sp_notes_has(m->pool, m->blocks, m->seg.n);
+    const bool has_notes = m->slot == 0 && !m->patch.blocks && sp_notes_has(m->pool, m->blocks, m->seg.n);
     r->facts.kind = m->kind;
     r->space = *m->space;
     r->facts.id = m->seg.id;
-    r->facts.n_head = m->n_head;
-    r->facts.head = sp_head_key(m->head, m->n_head);
+    if (m->kind != SP_COPY_PLACED) {
+        r->facts.n_head = m->n_head;
+        r->facts.head = sp_head_key(m->head, m->n_head);
+    }
     r->tokens = m->seg.tokens;
     r->n = m->seg.n;
     r->n_layers = sp_kv_pool_shape(m->pool)->n_layers;
@@ -62,12 +63,17 @@ sp_err sp_move_own(sp_move *m)
     const size_t head = (size_t)m->n_head * sizeof *m->head;
     const size_t tokens = (size_t)m->seg.n * sizeof *m->seg.tokens;
     const size_t blocks = (size_t)sp_blocks_for(m->slot + m->seg.n) * sizeof *m->blocks;
-    uint8_t *end = sp_alloc(1, head + tokens + blocks + 3 * (size_t)16);
-    if (!end) return sp_fail_nomem(head + tokens + blocks, "a copy that moves");
+    const size_t patch = (size_t)m->patch.n * sizeof *m->patch.tokens;
+    const size_t patch_blocks = (size_t)sp_blocks_for(m->patch.n) * sizeof *m->patch.blocks;
+    const size_t all = head + tokens + blocks + patch + patch_blocks;
+    uint8_t *end = sp_alloc(1, all + 5 * (size_t)16);
+    if (!end) return sp_fail_nomem(all, "a copy that moves");
     m->own = end;
     m->head = append(&end, m->head, head);
     m->seg.tokens = append(&end, m->seg.tokens, tokens);
     m->blocks = append(&end, m->blocks, blocks);
+    m->patch.tokens = append(&end, m->patch.tokens, patch);
+    m->patch.blocks = append(&end, m->patch.blocks, patch_blocks);
     return SP_OK;
 }
 
@@ -130,6 +136,7 @@ static sp_err read_layer(void *user, int layer, void *to)
 {
     sp_move *m = user;
     SP_TRY(read_blocks(m, layer, to));
+    if (m->patch.blocks) SP_TRY(sp_kv_merge(m->pool, layer, &m->patch, m->seg.n, to));
     atomic_store_explicit(&m->n_there, layer + 1, memory_order_release);
     if (m->there) m->there(m->user);
     return SP_OK;
@@ -163,7 +170,8 @@ static bool begins_with_head(const sp_move *m, const sp_record *r)
 
 static sp_err check(const sp_move *m, const sp_record *r)
 {
-    if (r->n != m->seg.n || r->facts.n_head != m->n_head || !begins_with_head(m, r) ||
+    const int n_head = m->kind == SP_COPY_PLACED ? r->facts.n_before : r->facts.n_head;
+    if (r->n != m->seg.n || n_head != m->n_head || !begins_with_head(m, r) ||
         memcmp(r->tokens, m->seg.tokens, sizeof *r->tokens * (size_t)r->n) != 0)
         return sp_fail(SP_E_UNSUPPORTED, "a stored copy is of other tokens than its name");
     if (r->n_layers != sp_kv_pool_shape(m->pool)->n_layers || r->layer_bytes != layer_bytes_of(m))

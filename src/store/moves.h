@@ -14,6 +14,7 @@
 
 #include "kv/pool.h"
 #include "kv/segment.h"
+#include "kv/unpack.h"
 #include "store/notes.h"
 #include "store/tier.h"
 
@@ -24,10 +25,11 @@ typedef struct sp_move {
     const sp_digest *space;
     sp_copy_kind kind;
     sp_segment seg;
-    const sp_digest *head; /* [n_head] what the key's head is made of */
+    const sp_digest *head; /* [n_head] what the key's head is made of; of a placed copy all that precedes it */
     int n_head;
     const uint32_t *blocks; /* [ceil((slot + n) / B)] */
     int32_t slot;           /* put: of the first token in blocks[0] */
+    sp_kv_patch patch;      /* put: replaces these tokens; the tier gets one whole copy */
 
     int first, n; /* get: these layers; n 0: all. A get of later ones follows that of the
                                    first ones, in the same move */
@@ -44,7 +46,7 @@ typedef struct sp_move {
     _Atomic int n_there; /* layers that are in the blocks, or were taken; get: -1: not even the header came */
 } sp_move;
 
-/* sp_move_own -- tokens, head and blocks are copied: what they pointed to may go. Errors: SP_E_NOMEM. */
+/* sp_move_own -- tokens, head, blocks and patch are copied: what they pointed to may go. Errors: SP_E_NOMEM. */
 sp_err sp_move_own(sp_move *m) SP_MUST_CHECK;
 
 sp_tier_key sp_move_key(const sp_move *m);

@@ -9,9 +9,9 @@
 
 sp_tier_key sp_tier_key_of(const sp_record *r)
 {
-    return (sp_tier_key){.id = r->facts.id,
-                         .head = sp_head_key(r->facts.before, r->facts.n_head),
-                         .kind = r->facts.kind};
+    sp_copy_facts f = r->facts;
+    f.head = sp_head_key(f.before, f.n_head);
+    return (sp_tier_key){.id = f.id, .head = sp_copy_key_head(&f), .kind = f.kind};
 }
 
 unsigned sp_tier_facts_of(const sp_record *r)

@@ -29,10 +29,11 @@
 typedef struct sp_tier sp_tier;
 typedef struct sp_tier_op sp_tier_op;
 
-/* The name of a copy: one of each kind is kept for each segment and head. */
+/* The name of a copy: one of each kind is kept for each segment and head; of placed copies one for all that they were
+ * computed after. */
 typedef struct sp_tier_key {
     sp_digest id;  /* content id of the segment */
-    uint64_t head; /* sp_head_key of the segments before the first chunk */
+    uint64_t head; /* sp_copy_key_head */
     uint32_t kind; /* the caller's */
 } sp_tier_key;
 

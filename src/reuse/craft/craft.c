@@ -26,7 +26,7 @@
 
 /* -- which copy ----------------------------------------------------------------------------- */
 
-/* cfo_of -- of a copy in a lower tier: not known before it is loaded. */
+/* cfo_of -- 1 of a copy in a lower tier of which only the name is known. */
 static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
 {
     if (!sp_copy_is_measured(&c->facts)) return 1;
@@ -34,7 +34,15 @@ static float cfo_of(const sp_reuse_input *in, int i, const sp_copy *c)
            (1 - sp_overlap_beta(c, in->n_head, in->ids + in->n_head, i - in->n_head));
 }
 
-/* find_best -- the measured copy of segment i with the least CFO; of equal ones the first. */
+/* is_better -- of two copies of one CFO: it knows more of the chunks before it, or is nearer. */
+static bool is_better(const sp_copy *a, const sp_copy *b)
+{
+    if (a->facts.n_before != b->facts.n_before) return a->facts.n_before > b->facts.n_before;
+    if (a->state != b->state) return a->state > b->state;
+    return (a->places & SP_AT_HOST) > (b->places & SP_AT_HOST);
+}
+
+/* find_best -- the measured copy of segment i with the least CFO in all tiers; of equal ones the better. */
 static sp_err find_best(const sp_finder *f, int i)
 {
     const sp_reuse_input *in = f->in;
@@ -45,7 +53,7 @@ static sp_err find_best(const sp_finder *f, int i)
     for (int k = 0; k < n; k++) {
         if (in->unfused && all[k]->facts.kind == SP_COPY_FUSED) continue;
         float cfo = cfo_of(in, i, all[k]);
-        if (best && cfo >= in->found[i].cfo) continue;
+        if (best && (cfo > in->found[i].cfo || (cfo >= in->found[i].cfo && !is_better(all[k], best)))) continue;
         best = all[k];
         in->found[i].cfo = cfo;
     }

@@ -53,7 +53,7 @@ static sp_err begin_sweep(sp_context *c, void *arg)
     if (!s->n) return SP_OK;
     const sp_sweep_opts o = {.ids = s->ids,
                              .n = s->n,
-                             .after = 1u << SP_COPY_FUSED | 1u << SP_COPY_PATH,
+                             .after = 1u << SP_COPY_FUSED | 1u << SP_COPY_PATH | 1u << SP_COPY_PLACED,
                              .overwrite = true};
     return sp_tiers_sweep_begin(c->tiers, &o, BELOW, &s->sweep);
 }

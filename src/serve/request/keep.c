@@ -1,4 +1,4 @@
-/* keep.c -- what a plan has computed enters the ledger, as the policy says; plain and fused copies,
+/* keep.c -- what a plan has computed enters the ledger, as the policy says; copies of chunks,
  * heads, and paths of policies that find by path alone, are also written to the store, in the background.
  *
  *   path     exact after its path                head, prompt, answer
@@ -35,12 +35,11 @@ static void replace(sp_request *r, int i, const sp_copy *copy)
 static sp_err store(sp_request *r, int i, const sp_copy *copy, bool must)
 {
     sp_context *c = r->ctx;
-    bool storable =
-        !copy->base && (copy->facts.kind == SP_COPY_PLAIN || copy->facts.kind == SP_COPY_FUSED);
+    const bool storable = copy->facts.kind != SP_COPY_PATH;
     const sp_tiers_key key = {
         .copy = copy, .seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
     if (!c->tiers || !storable) return SP_OK;
-    SP_TRY(sp_tiers_share(c->tiers, &key));
+    if (copy->facts.kind != SP_COPY_PLACED) SP_TRY(sp_tiers_share(c->tiers, &key));
     const bool stores = sp_tiers_has_store(c->tiers);
     if (!must && (!stores || sp_tiers_has_all(copy) || !sp_tiers_admits(c->tiers, copy, SP_AT_DISK))) return SP_OK;
     if (stores) SP_TRY(sp_tiers_store(c->tiers, &key));

@@ -1,12 +1,13 @@
-/* paths.c -- path copies in the store.
+/* paths.c -- copies in the store whose headers must be known: path copies, placed copies, and what was measured.
  *
  *   open    headers are read, and the copies adopted, parents first
  *   store   root first: a copy is written when the store has what it continues
  *   drop    a copy that continues what no tier has is of no use
  *
- * The name of a path copy is its id and a hash of the ids before it; its header lists them all, and a load
- * compares them. The salt of a tenant is in each id: no other tenant's prompt has them. The store drops
- * the ends of paths first (disk_order.h), whichever policy it has. Source: RAGCache section 5.1 (R3). */
+ * The name of a path copy is its id and a hash of the ids before it; its header lists them all, and a load compares
+ * them. The salt of a tenant is in each id: no other tenant's prompt has them. The store drops the ends of paths first
+ * (disk_order.h), whichever policy it has. Of a placed copy, policies read before any load what it was computed after.
+ * Source: RAGCache section 5.1 (R3), Cache-Craft section 3.3 (C7). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,10 +20,9 @@ enum { BATCH = 64 };
 
 /* -- headers -------------------------------------------------------------------------------- */
 
-/* The header of a path copy; its arrays are in `memory`. */
+/* The header of a copy; its arrays are in `memory`. */
 typedef struct header {
-    sp_tier_key key;
-    int64_t n_uses;
+    sp_tier_info info;
     sp_record r; /* n_layers 0: not read */
     void *memory;
 } header;
@@ -32,9 +32,10 @@ typedef SP_VEC(header) headers;
 static sp_err take_info(void *user, const sp_tier_info *info)
 {
     headers *h = user;
-    if (info->key.kind != SP_COPY_PATH) return SP_OK;
+    const bool by_name = info->key.kind == SP_COPY_PLAIN || info->key.kind == SP_COPY_FUSED;
+    if (info->key.kind >= SP_COPY_STORED_KINDS || (by_name && !(info->facts & SP_FACT_STATS))) return SP_OK;
     SP_TRY(sp_vec_reserve(h, 1));
-    h->v[h->n++] = (header){.key = info->key, .n_uses = info->n_uses};
+    h->v[h->n++] = (header){.info = *info};
     return SP_OK;
 }
 
@@ -42,17 +43,15 @@ static sp_err take_info(void *user, const sp_tier_info *info)
 static sp_err take_header(void *user, const sp_record *r)
 {
     header *h = user;
-    const size_t before = (size_t)r->facts.n_before * sizeof *r->facts.before;
-    const size_t tokens = (size_t)r->n * sizeof *r->tokens;
+    const size_t facts = sp_copy_facts_bytes(&r->facts, r->n), tokens = (size_t)r->n * sizeof *r->tokens;
     sp_free(h->memory);
     h->r.n_layers = 0;
-    uint8_t *p = h->memory = sp_alloc(1, before + tokens);
-    if (!p) return sp_fail_nomem(before + tokens, "the header of a copy");
-    if (before) memcpy(p, r->facts.before, before);
-    memcpy(p + before, r->tokens, tokens);
+    uint8_t *p = h->memory = sp_alloc(1, facts + tokens);
+    if (!p) return sp_fail_nomem(facts + tokens, "the header of a copy");
+    memcpy(p + facts, r->tokens, tokens);
     h->r = *r;
-    h->r.facts.before = (const sp_digest *)p;
-    h->r.tokens = (const int32_t *)(const void *)(p + before);
+    h->r.tokens = (const int32_t *)(const void *)(p + facts);
+    sp_copy_facts_own(&r->facts, r->n, p, &h->r.facts);
     return SP_OK;
 }
 
@@ -63,7 +62,7 @@ static void read_some(const sp_tiers *t, header *h, size_t n)
     sp_tier_op *ops[BATCH];
     for (size_t i = 0; i < n; i++)
         jobs[i] = (sp_tier_job){
-            .verb = SP_TIER_GET, .key = h[i].key, .head = take_header, .user = &h[i]};
+            .verb = SP_TIER_GET, .key = h[i].info.key, .head = take_header, .user = &h[i]};
     if (sp_tier_submit_all(sp_tiers_tier(t), jobs, n, ops) != SP_OK) return;
     for (size_t i = 0; i < n; i++) {
         sp_tier_op_wait(ops[i], -1); /* the context is not open yet: nobody else waits */
@@ -99,15 +98,15 @@ static void drop(const sp_tiers *t, const sp_tier_key *key)
     if (err != SP_OK) sp_log(SP_LOG_DEBUG, "not dropped from the store: %s", sp_error_detail());
 }
 
-/* adopt_one -- *useless: no prompt can find it. */
-static sp_err adopt_one(const sp_tiers *t, const header *h, bool *useless)
+/* adopt_path -- *useless: no prompt can find it. */
+static sp_err adopt_path(const sp_tiers *t, const header *h, bool *useless)
 {
     const sp_record *r = &h->r;
     const sp_segment seg = {.tokens = r->tokens, .n = r->n, .id = r->facts.id};
     const sp_copy *parent = sp_by_path_at(t->ledger, r->facts.before, r->facts.n_before);
     if (r->facts.n_before) {
         const sp_tier_key continues = key_at(r->facts.before, r->facts.n_before - 1);
-        sp_disk_order_follows(t->order, &h->key, &continues);
+        sp_disk_order_follows(t->order, &h->info.key, &continues);
     }
     if (r->facts.n_before && !parent) {
         *useless = !has_path(sp_tiers_tier(t), r->facts.before, r->facts.n_before);
@@ -120,9 +119,21 @@ static sp_err adopt_one(const sp_tiers *t, const header *h, bool *useless)
                                                            .facts.exact = r->facts.exact,
                                                            .place = SP_AT_DISK,
                                                            .facts.cost_us = r->facts.cost_us,
-                                                           .n_uses = h->n_uses});
+                                                           .n_uses = h->info.n_uses});
     *useless = err == SP_E_FORMAT;
     return *useless ? SP_OK : err;
+}
+
+/* adopt_chunk -- of a measured copy all but the order of its tokens. */
+static sp_err adopt_chunk(const sp_tiers *t, const header *h)
+{
+    sp_adopted a = {.facts = h->r.facts,
+                    .place = SP_AT_DISK,
+                    .measured = h->info.facts & SP_FACT_STATS,
+                    .heavy = h->info.facts & SP_FACT_HEAVY,
+                    .n_uses = h->info.n_uses};
+    a.facts.head = sp_head_key(a.facts.before, a.facts.n_head);
+    return sp_ledger_adopt(t->ledger, &a);
 }
 
 static int by_depth(const void *a, const void *b)
@@ -137,8 +148,9 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
     if (n) qsort(h, n, sizeof *h, by_depth);
     for (size_t i = 0; i < n && err == SP_OK; i++) {
         bool useless = false;
-        if (h[i].r.n_layers) err = adopt_one(t, &h[i], &useless);
-        if (useless) drop(t, &h[i].key);
+        if (!h[i].r.n_layers) continue;
+        err = h[i].info.key.kind == SP_COPY_PATH ? adopt_path(t, &h[i], &useless) : adopt_chunk(t, &h[i]);
+        if (useless) drop(t, &h[i].info.key);
         n_useless += useless;
     }
     if (n_useless)
@@ -147,7 +159,7 @@ static sp_err adopt_all(const sp_tiers *t, header *h, size_t n)
     return err;
 }
 
-sp_err sp_tiers_adopt_paths(sp_tiers *t, size_t most)
+sp_err sp_tiers_adopt_headers(sp_tiers *t, size_t most)
 {
     headers all = {0};
     sp_err err = sp_tier_run(sp_tiers_tier(t),
@@ -193,4 +205,10 @@ void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c)
     if (sp_tiers_key_of(t, c, &key) != SP_OK) return;
     /* a load that failed for another reason leaves paths that are whole */
     if (!has_path(sp_tiers_tier(t), t->path.v, (int)t->path.n)) drop(t, &key);
+}
+
+void sp_tiers_drop_placed(sp_tiers *t, const sp_copy *c)
+{
+    sp_tier_key key;
+    if (sp_tiers_key_of(t, c, &key) == SP_OK) drop(t, &key);
 }

@@ -162,7 +162,7 @@ typedef struct listing {
 
 static const char *kind_name(uint32_t kind)
 {
-    static const char *const names[SP_COPY_STORED_KINDS] = {"plain", "fused", "path"};
+    static const char *const names[SP_COPY_STORED_KINDS] = {"plain", "fused", "path", "placed"};
     return kind < SP_COPY_STORED_KINDS ? names[kind] : "unknown";
 }
 

@@ -38,7 +38,8 @@ static sp_err path_of(sp_tiers *t, const sp_copy *c)
 
 sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out)
 {
-    *out = (sp_tier_key){.id = c->facts.id, .head = c->facts.head, .kind = (uint32_t)c->facts.kind};
+    *out =
+        (sp_tier_key){.id = c->facts.id, .head = sp_copy_key_head(&c->facts), .kind = (uint32_t)c->facts.kind};
     if (c->facts.kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(path_of(t, c));
     out->head = sp_head_key(t->path.v, (int)t->path.n);
@@ -56,7 +57,12 @@ sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, in
                   .head = head,
                   .n_head = n_head,
                   .blocks = c->blocks,
-                  .slot = c->first};
+                  .slot = c->first,
+                  .patch = {.tokens = c->patch, .blocks = c->patch_blocks, .n = c->n_patch}};
+    if (c->facts.kind == SP_COPY_PLACED) {
+        out->head = c->facts.before;
+        out->n_head = c->facts.n_before;
+    }
     if (c->facts.kind != SP_COPY_PATH) return SP_OK;
     SP_TRY(path_of(t, c));
     out->head = t->path.v;
@@ -97,8 +103,10 @@ void sp_tiers_useless(void *user, const sp_copy *c, unsigned places)
 {
     sp_tiers *t = user;
     if (sp_tiers_host(t) && places & SP_AT_HOST) drop(t, c);
-    if (sp_tiers_tier(t) && places & SP_AT_DISK && c->facts.kind == SP_COPY_PATH)
-        sp_tiers_drop_path(t, c);
+    if (!sp_tiers_tier(t) || !(places & SP_AT_DISK)) return;
+    if (c->facts.kind == SP_COPY_PATH) sp_tiers_drop_path(t, c);
+    /* one that could not be loaded may be whole */
+    if (c->facts.kind == SP_COPY_PLACED && c->state != SP_COPY_LOADING) sp_tiers_drop_placed(t, c);
 }
 
 /* make_room -- false: what is there must stay. */

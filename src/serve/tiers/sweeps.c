@@ -155,13 +155,13 @@ static sp_err sorted_keys(const sp_sweep *s, key_list *out)
     return SP_OK;
 }
 
-/* list_gone -- plain and fused copies that the ledger has with this place. A list: the walk allows no change. */
+/* list_gone -- copies of chunks that the ledger has with this place. A list: the walk allows no change. */
 static sp_err list_gone(sp_tiers *t, sp_place place, const key_list *keys, copy_list *out)
 {
     for (const sp_copy *c = NULL; keys->n && (c = sp_ledger_next(t->ledger, c));) {
-        if (!(c->places & place) || c->facts.kind == SP_COPY_PATH || c->base) continue;
+        if (!(c->places & place) || c->facts.kind == SP_COPY_PATH) continue;
         const sp_tier_key name = {
-            .id = c->facts.id, .head = c->facts.head, .kind = (uint32_t)c->facts.kind};
+            .id = c->facts.id, .head = sp_copy_key_head(&c->facts), .kind = (uint32_t)c->facts.kind};
         const sp_tier_key key = clean(&name);
         if (!bsearch(&key, keys->v, keys->n, sizeof key, by_key)) continue;
         SP_TRY(sp_vec_reserve(out, 1));

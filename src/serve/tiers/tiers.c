@@ -47,7 +47,7 @@ bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *tha
 
 enum { PIECES = 4 /* gets of a copy, when its first layers are wanted first */ };
 
-/* adopt -- plain and fused copies; paths.c adopts the others. */
+/* adopt -- plain and fused copies by their names alone; paths.c adopts the others. */
 static sp_err adopt(void *user, const sp_tier_info *info)
 {
     const sp_copy_kind kind = (sp_copy_kind)info->key.kind;
@@ -98,7 +98,7 @@ static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
     SP_TRY(sp_tier_run(sp_tiers_tier(t), &(sp_tier_job){.verb = SP_TIER_LIST,
                                                         .each = adopt,
                                                         .user = o->ledger}));
-    return sp_tiers_adopt_paths(t, SP_MOST_PATHS);
+    return sp_tiers_adopt_headers(t, SP_MOST_HEADERS);
 }
 
 sp_err sp_tiers_open(const sp_tiers_opts *o, sp_tiers **out)

@@ -81,7 +81,7 @@ bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *tha
 
 /* sp_tiers_key_of -- the name of a copy in a tier, also of a FREE one; uses t->path. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_CHECK;
-/* sp_tiers_move_of -- what a copy is in a tier. head: of a content copy; a path copy's own path is in
+/* sp_tiers_move_of -- what a copy is in a tier. head: of a plain or fused copy; a path copy's own path is in
  * t->path until the next call. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
                         sp_move *out) SP_MUST_CHECK;
@@ -90,12 +90,15 @@ void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out);
 
 /* -- paths.c -------------------------------------------------------------------------------- */
 
-enum { SP_MOST_PATHS = 16384 };
-/* sp_tiers_adopt_paths -- adopts the store's path copies as FREE; if there are more than `most`, the most recently
- * used. Errors: SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
-sp_err sp_tiers_adopt_paths(sp_tiers *t, size_t most) SP_MUST_CHECK;
+enum { SP_MOST_HEADERS = 16384 };
+/* sp_tiers_adopt_headers -- adopts as FREE those of the store's copies whose headers must be known: path copies,
+ * placed ones, and what was measured of the others; if there are more than `most`, the most recently used. Errors:
+ * SP_E_NOMEM, SP_E_IO. Cost: a read for each. */
+sp_err sp_tiers_adopt_headers(sp_tiers *t, size_t most) SP_MUST_CHECK;
 /* sp_tiers_drop_path -- drops a path copy from the store, unless the store has its whole path. */
 void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c);
+/* sp_tiers_drop_placed -- drops a placed copy from the store. */
+void sp_tiers_drop_placed(sp_tiers *t, const sp_copy *c);
 
 /* -- writes.c ------------------------------------------------------------------------------- */
 

@@ -30,9 +30,17 @@ static sp_write *write_of(sp_post *post)
 
 /* -- the end -------------------------------------------------------------------------------- */
 
-static int64_t n_blocks_of(const sp_write *x)
+/* hold, let_go -- the blocks that the put reads. */
+static void hold(const sp_write *x)
 {
-    return sp_blocks_for(x->move.slot + x->move.seg.n);
+    sp_kv_retain(x->tiers->pool, x->move.blocks, sp_blocks_for(x->move.slot + x->move.seg.n));
+    sp_kv_retain(x->tiers->pool, x->move.patch.blocks, sp_blocks_for(x->move.patch.n));
+}
+
+static void let_go(const sp_write *x)
+{
+    sp_kv_release(x->tiers->pool, x->move.blocks, sp_blocks_for(x->move.slot + x->move.seg.n));
+    sp_kv_release(x->tiers->pool, x->move.patch.blocks, sp_blocks_for(x->move.patch.n));
 }
 
 /* end_write -- its copy may leave the device. */
@@ -42,7 +50,7 @@ static void end_write(sp_write *x)
     sp_write **link = &t->writing;
     while (*link != x) link = &(*link)->next;
     *link = x->next;
-    sp_kv_release(t->pool, x->move.blocks, n_blocks_of(x));
+    let_go(x);
     sp_ledger_unpin(t->ledger, x->copy);
     sp_tier_op_release(x->op);
     sp_move_fini(&x->move);
@@ -200,7 +208,7 @@ sp_err sp_tiers_store(sp_tiers *t, const sp_tiers_key *key)
     }
     sp_posts_begin(t->posts);
     sp_ledger_pin(t->ledger, key->copy);
-    sp_kv_retain(t->pool, x->move.blocks, n_blocks_of(x));
+    hold(x);
     if (!t->writing) t->took_us = sp_clock_us();
     x->next = t->writing;
     t->writing = x;

@@ -139,14 +139,15 @@ static bool come(life *l, model c)
         touch(l, old);
         return true;
     }
-    if (old >= 0 && !l->e[old].n_pins) leave(l, old);
+    const bool replaces = old >= 0 && !l->e[old].n_pins; /* in one place in the ledger: its worth stays */
+    c.worth = replaces ? l->e[old].worth : 1;
+    if (replaces) leave(l, old);
     while (c.kind == SP_COPY_PLACED && n_of(l, true) >= MOST_PLACED)
         if (!evict(l, least_worth(l))) return false;
     while (n_blocks(l) + c.n_blocks > BUDGET)
         if (!evict(l, oldest_of(l))) return false;
     while (l->e[to].in) assert_in_range(++to, 0, ENTRIES - 1);
     c.in = true;
-    c.worth = 1;
     c.since = ++l->tick;
     l->e[to] = c;
     touch(l, to);
@@ -228,6 +229,7 @@ static void random_find(life *l)
     bool fused = random_below(l, 3) == 0;
     sp_segment seg = chunk(i);
     int want = newest(l, i, fused, false, fused ? -head_of(place) : place);
+    if (!fused && n_prior[place] > 1) want = -1; /* placed copies serve policies that compare them */
     const sp_copy *v = fused ? find_fused(&l->b, &seg, prior[place])
                              : find_plain(&l->b, &seg, prior[place], n_prior[place]);
     assert_int_equal(v != NULL, want >= 0);

@@ -121,7 +121,7 @@ static void the_paths_used_last_are_adopted(void **state)
     sp_prompt *p = prompt_of(c, "1", NULL);
     sp_ledger *own = c->tiers->ledger;
     c->tiers->ledger = other->ledger;
-    assert_ok(sp_tiers_adopt_paths(c->tiers, 2));
+    assert_ok(sp_tiers_adopt_headers(c->tiers, 2));
     c->tiers->ledger = own;
     for (const sp_copy *v = NULL; (v = sp_ledger_next(other->ledger, v)); n++)
         assert_true(sp_digest_eq(&v->facts.id, &p->segs.v[v->parent ? 1 : 0].id));
