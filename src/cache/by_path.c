@@ -15,8 +15,7 @@ static uint64_t hash_id(const sp_copy *parent, const sp_digest *id)
     return sp_hash64(key, sizeof key);
 }
 
-/* By (parent, tokens of the first block). A root has no parent that would be of one tenant: its own
- * tenant takes that place. */
+/* Keyed by parent and tokens of the first block. A root has no parent; its tenant is used instead. */
 static uint64_t hash_start(const sp_copy *parent, uint64_t tenant, const int32_t *tokens)
 {
     struct {
@@ -140,8 +139,8 @@ static const sp_copy *find_plain(const sp_ledger *l, const sp_segment *segs, int
     return sp_by_content_plain(l, segs, i);
 }
 
-/* find_whole -- the copy of all of segment i, whose ancestors are looked up in `found`. A plain copy is found
- * where it equals the path copy. */
+/* find_whole -- the copy of the whole segment i, given its ancestors in `found`. A plain copy counts if it equals the
+ * path copy. */
 static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int i,
                                  const sp_copy *const *found)
 {
@@ -156,8 +155,8 @@ static const sp_copy *find_whole(const sp_ledger *l, const sp_path_query *q, int
     return c && segs[i].place && segs[i].place - 1 != c->facts.at ? NULL : c;
 }
 
-/* find_rest -- the segment that begins like another after the same path; or NULL. Nodes of trees
- * are short, and found whole or not at all. */
+/* find_rest -- a copy whose first tokens equal those of the segment, after the same path; or NULL. Nodes of trees are
+ * short: they are found whole or not at all. */
 static sp_copy *find_rest(const sp_ledger *l, const sp_path_query *q, sp_path_match *m,
                           const sp_copy *const *found)
 {
@@ -181,8 +180,8 @@ void sp_by_path_peek(const sp_ledger *l, const sp_segment *segs, int n_segs, con
     for (int i = 0; i < n_segs; i++) out[i] = find_whole(l, &q, i, out);
 }
 
-/* name_by_path -- a plain copy gets a second name, as the path copy that it equals: a path copy with the same blocks.
- * Without memory it is not found. */
+/* name_by_path -- adds a path copy that shares the blocks of a plain copy which equals it. Out of memory: the plain
+ * copy is not found by path. */
 static const sp_copy *name_by_path(sp_ledger *l, const sp_copy *plain, const sp_segment *seg, const sp_copy *parent,
                                    int64_t now)
 {
@@ -267,7 +266,7 @@ static void descend(walk *w, const sp_copy *at, int depth, int64_t tokens)
     }
 }
 
-/* descend_after_head -- nothing is known after a head that is not. */
+/* descend_after_head -- does nothing if the head is unknown: then no copy continues it. */
 static void descend_after_head(walk *w)
 {
     const sp_copy *at = NULL;

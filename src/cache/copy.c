@@ -2,7 +2,7 @@
 
 #include "cache/ledger_int.h"
 
-/* Arrays one after the other in one allocation. While there is no memory, their sizes are added. */
+/* Arrays one after the other in one allocation. With memory NULL, only their sizes are added. */
 typedef struct packer {
     char *memory;
     size_t used; /* bytes */

@@ -127,8 +127,8 @@ static double add_logs(double a, double b)
     return low == -INFINITY ? high : high + log2(1 + exp2(low - high));
 }
 
-/* count_use -- one for each request, however many of its segments touch the copy. Recent uses are
- * summed with weights 2^(time / half-life): newer uses weigh more, and older sums need no update. */
+/* count_use -- counts one use a request, however many of its segments touch the copy. Recent uses are summed with
+ * weights 2^(time / half-life): newer uses weigh more, and older sums need no update. */
 static void count_use(sp_evict *e, sp_copy *c, int64_t now)
 {
     e->now = now;
@@ -139,7 +139,7 @@ static void count_use(sp_evict *e, sp_copy *c, int64_t now)
     c->last_used = now;
 }
 
-/* settle_rank -- enters or moves the copy by its priority. What is expected has its own list. */
+/* settle_rank -- inserts or moves the copy by its priority. Expected copies have their own list. */
 static void settle_rank(sp_evict *e, sp_copy *c)
 {
     if (!e->policy->priority) return;
@@ -150,11 +150,11 @@ static void settle_rank(sp_evict *e, sp_copy *c)
         sp_rank_put(&e->rank, c, priority);
 }
 
-/* recall -- what is remembered of the copy when it was here before. */
+/* recall -- restores what is remembered of an evicted copy. */
 static void recall(const sp_evict *e, sp_copy *c)
 {
     const sp_past_copy *p = e->past.slots ? sp_past_find(&e->past, c->name) : NULL;
-    if (!p || c->n_uses) return; /* of a copy that stayed in a lower tier all is known */
+    if (!p || c->n_uses) return; /* a copy that stayed in a lower tier has kept its counts */
     c->n_uses = p->n_uses;
     c->last_used = p->last_used;
     c->recent = p->recent;
@@ -163,15 +163,15 @@ static void recall(const sp_evict *e, sp_copy *c)
     c->n_costs = p->n_costs;
 }
 
-/* count_cost -- it was computed once more: the mean of cost / new tokens over such requests. */
+/* count_cost -- the copy was computed again: updates the mean of cost / new tokens over these requests. */
 static void count_cost(sp_copy *c, double token_cost)
 {
     c->n_costs++;
     c->mean_cost += (float)((token_cost - c->mean_cost) / c->n_costs);
 }
 
-/* guess_cost -- of a token of a copy that was computed elsewhere. What is written in a tier is measured time: it
- * counts beside the times of a profile only. */
+/* guess_cost -- the cost of a token of a copy that another process computed. A tier stores measured time, which is
+ * comparable only with a profile's times. */
 static double guess_cost(const sp_evict *e, const sp_copy *c)
 {
     const int32_t n = SP_MAX(c->base ? c->n_patch : c->n, 1);

@@ -1,7 +1,6 @@
-/* evict_fr.c -- what has saved least goes first: f_r, 1 + the sum of 1 / CFO over a copy's uses, with
- * CFO of at least 0.01 (sp_ledger_use). Of equals the least recently used. CFO is 0 where a
- * path is used exactly.
- * Source: Cache-Craft section 3.3 (C7). */
+/* evict_fr.c -- evicts first what has saved least: f_r, 1 + the sum of 1 / CFO over a copy's uses, with CFO of at
+ * least 0.01 (sp_ledger_use). Of equals the least recently used. CFO is 0 where a path is used exactly. Source:
+ * Cache-Craft section 3.3 (C7). */
 #include "cache/evict.h"
 
 static double fr_priority(const sp_evict *e, const sp_copy *c)

@@ -111,8 +111,7 @@ static void note(tally *t, bool used, double expected)
     t->expected += expected;
 }
 
-/* learn -- a copy has come to age 2^k and was used before 2^(k+1), or was not. A chance is at
- * most 1. */
+/* learn -- a copy of age 2^k was used before age 2^(k+1), or was not. A chance is at most 1. */
 static void learn(hazard *h, const seen *s, int k, bool used)
 {
     double base = weight_of(s->uses) * (double)(INT64_C(1) << k) * BASE;
@@ -198,7 +197,7 @@ static void hazard_use(sp_evict *e, sp_copy *c, int64_t now)
 
 /* -- victims -------------------------------------------------------------------------------- */
 
-/* What is the same for all copies that are compared. */
+/* Values shared by all copies that are compared. */
 typedef struct factors {
     double age[AGES], uses[USES], depth[DEPTHS];
 } factors;
@@ -210,7 +209,7 @@ static void make_factors(const hazard *h, factors *f)
     for (int d = 0; d < DEPTHS; d++) f->depth[d] = factor(&h->depth[d], 1);
 }
 
-/* at_age -- by_age between the beginnings of two classes, so that the older of two is told apart. */
+/* at_age -- by_age, interpolated between classes so that the older of two copies ranks lower. */
 static double at_age(const factors *f, int64_t age)
 {
     int k = class_of_age(age);

@@ -19,7 +19,7 @@ static sp_err check_spec(const sp_copy_spec *spec)
     return SP_OK;
 }
 
-/* knows_as_much -- whether there is nothing to learn from the new copy. */
+/* knows_as_much -- whether the new copy adds no statistics. */
 static bool knows_as_much(const sp_copy *c, const sp_copy_spec *spec)
 {
     return c->facts.kind == SP_COPY_PATH ||
@@ -40,8 +40,8 @@ static sp_copy *existing(const sp_ledger *l, const sp_copy_spec *spec, uint64_t 
     return c && c->state == SP_COPY_FREE ? c : NULL;
 }
 
-/* drop_replaced -- the older copies fused with other chunks that nobody reads now; their places go
- * to the new one, since a tier has one copy of a name. */
+/* drop_replaced -- drops older copies fused with other chunks that no request reads. The new copy takes over their
+ * places: a tier has one copy of a name. */
 static void drop_replaced(sp_ledger *l, sp_copy *by)
 {
     for (sp_copy *c = sp_by_content_first(l, &by->facts.id), *next; c; c = next) {
@@ -125,7 +125,7 @@ static void take_contents(sp_ledger *l, sp_copy *c, sp_copy *from, const sp_copy
     for (int32_t i = 0; i < n; i++) assert(sp_kv_is_sealed(l->pool, blocks[i])); /* I1 */
     sp_kv_retain(l->pool, blocks, n);
     sp_evict_unlink(&l->free, c);
-    if (path && !is_new) sp_ledger_leave_path(l, c); /* one that was adopted learns its tenant */
+    if (path && !is_new) sp_ledger_leave_path(l, c); /* an adopted copy gets its tenant */
     sp_copy_empty(c);
     sp_copy_move_contents(c, from);
     c->facts.head =
@@ -154,7 +154,7 @@ sp_err sp_ledger_add(sp_ledger *l, const sp_copy_spec *spec, int64_t now, const 
     }
     bool is_new = !c;
     if (c && c->state == SP_COPY_LOADING) {
-        *out = NULL; /* a path copy: whoever loads it will have it */
+        *out = NULL; /* a path copy: loading it restores them */
         return SP_OK;
     }
     SP_TRY(sp_copy_fill(&contents, spec));

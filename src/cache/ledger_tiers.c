@@ -16,8 +16,8 @@ typedef struct host_copy {
     const sp_copy *of;
 } host_copy;
 
-/* enter_host -- with the uses that the copy has had; one that there is no memory for stays until it is
- * dropped by other means. */
+/* enter_host -- adds the copy to the host's order, with its past uses. Out of memory: the host policy does not see the
+ * copy. */
 static void enter_host(sp_ledger *l, sp_copy *c)
 {
     if (c->host) return;
@@ -120,8 +120,8 @@ sp_err sp_ledger_adopt(sp_ledger *l, const sp_adopted *a)
     return SP_OK;
 }
 
-/* unknown_tenant -- of a path copy that a tier has: no prompt has it, so none finds the copy by its first
- * tokens alone. */
+/* unknown_tenant -- stands in for the tenant of a path copy in a tier. No prompt has it, so none finds the copy by its
+ * first tokens alone. */
 static uint64_t unknown_tenant(const sp_digest *id)
 {
     return sp_hash64(id->b, sizeof id->b);
@@ -186,7 +186,7 @@ void sp_ledger_unplaced(sp_ledger *l, const sp_copy *unplaced, sp_place place)
     sp_ledger_settle(l, c);
 }
 
-/* may_leave_host -- I7: what continues it there needs it. */
+/* may_leave_host -- I7: copies on the host that continue it need it. */
 static bool may_leave_host(const sp_copy *stand_in)
 {
     const sp_copy *c = ((const host_copy *)(const void *)stand_in)->of;
@@ -274,7 +274,7 @@ static sp_err loaded_contents(const sp_copy *c, const sp_copy_facts *loaded, sp_
     return sp_copy_fill(out, &spec);
 }
 
-/* has_what_was_found -- a policy looked for this copy because of what the tier said of it. */
+/* has_what_was_found -- whether the loaded header has the facts for which the policy chose this copy. */
 static bool has_what_was_found(const sp_copy *c, const sp_copy_facts *loaded)
 {
     return (sp_copy_is_measured(loaded) || !c->stored.stats) && (loaded->heavy || !c->stored.heavy);

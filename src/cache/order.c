@@ -18,7 +18,7 @@ sp_err sp_order_reserve(sp_order *o)
     return sp_evict_reserve(&o->evict, n);
 }
 
-/* back -- the policy may name it again. */
+/* back -- makes the copy a possible victim again. */
 static void back(sp_order *o, sp_copy *c)
 {
     if (sp_copy_evictable(c)) sp_evict_back(&o->evict, c);

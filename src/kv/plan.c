@@ -90,7 +90,8 @@ sp_err sp_plan_add_span(sp_plan *p, const sp_span_spec *spec, int *span)
     return SP_OK;
 }
 
-/* stale_map -- of a span, made if need be: as long as the span may grow. NULL without memory. */
+/* stale_map -- the stale map of a span, created on first use, for as many tokens as the span can have. NULL: out of
+ * memory. */
 static uint64_t *stale_map(sp_plan *p, int span)
 {
     sp_span *s = &p->spans[span];
@@ -294,7 +295,7 @@ sp_err sp_plan_grow(sp_plan *p, int span, int32_t token, int32_t pos, uint16_t s
     sp_todo next = {.token = token, .pos = pos, .span = (uint16_t)span, .see = see, .index = s->n};
     if (s->n % SP_BLOCK_TOKENS == 0)
         SP_TRY(sp_kv_acquire(p->pool, 1, &slots->blocks[s->n / SP_BLOCK_TOKENS]));
-    s->n++; /* its block is held from here on, whatever follows */
+    s->n++; /* the plan holds its block from here on, even if a later step fails */
     return sp_plan_add_todo(p, next);
 }
 

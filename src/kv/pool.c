@@ -171,8 +171,8 @@ static uint8_t *run_at(const sp_kv_pool *p, sp_kv_run run)
     return at(p, run.layer, run.first);
 }
 
-/* read_near_or_away -- a block may leave while it is read: what was copied counts only if it is there
- * still, because it is marked away before its memory is given back. */
+/* read_near_or_away -- a block may leave while it is read. It is marked away before its memory is given back, so the
+ * copied bytes are valid only if it is not away afterwards. */
 static sp_err read_near_or_away(const sp_kv_pool *p, sp_kv_run run, uint8_t *to)
 {
     const size_t n = p->layer_block_bytes;
@@ -286,8 +286,7 @@ static void drop_neighbours(sp_kv_pool *p, int layer, int64_t first, int64_t end
     drop_pages(from, from + (size_t)(end - first) * p->layer_block_bytes);
 }
 
-/* With the lock, because a block whose last holder releases it is acquired and written only by a
- * thread that had the lock. */
+/* Takes the lock: after the last holder releases a block, another thread needs the lock to acquire and write it. */
 void sp_kv_drop(sp_kv_pool *p, sp_kv_run run)
 {
     const int64_t stop = run.first + (int64_t)run.n;
@@ -322,7 +321,7 @@ uint8_t *sp_kv_pool_bytes_at(sp_kv_pool *p, int layer, uint32_t block)
     return at(p, layer, block);
 }
 
-/* come_back -- a block that nobody holds any more is empty, and its memory is given back. */
+/* come_back -- marks a released block as empty; its memory is given back. */
 static void come_back(sp_kv_pool *p, uint32_t block)
 {
     atomic_fetch_sub(&p->n_of[atomic_exchange(&p->away[block], IN_MEMORY)], 1);

@@ -236,8 +236,8 @@ sp_err sp_archive_space(const char *path, sp_digest *out)
     return err;
 }
 
-/* read_next -- the header of the next record; *is_end: there is none, and the archive is whole. Without a
- * header, nothing tells where the next record begins. */
+/* read_next -- reads the header of the next record; *is_end: no record is left and the archive is complete. If a
+ * header is unreadable, the start of the next record is unknown. */
 static sp_err read_next(reader *r, int64_t n_read, bool *is_end)
 {
     size_t got;

@@ -36,7 +36,8 @@ bool sp_store_fails(sp_store_call call, int *error)
 
 /* -- files ---------------------------------------------------------------------------------- */
 
-/* fails -- as a test asked: true sets errno; a short transfer reduces *n; `flips` may be NULL. */
+/* fails -- injects the faults that a test asked for: true sets errno; a short transfer reduces *n; `flips` may be
+ * NULL. */
 static bool fails(sp_store_call call, size_t *n, bool *flips)
 {
     int error;

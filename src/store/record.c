@@ -42,7 +42,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "KV is stored as it is
 
 enum {
     VERSION = 2,
-    VERSION_NOTES = 3, /* so that programs which know no notes say so, and leave the copy */
+    VERSION_NOTES = 3, /* programs that cannot read notes refuse version 3 and keep the copy */
     FIXED_BYTES = 128,
     NOTE_BYTES = 16,
     MAX_TOKENS = 1 << 24,
@@ -168,7 +168,7 @@ sp_err sp_record_write(const sp_record *r, const sp_layer_sum *sums, uint8_t *ou
 
 /* -- reading -------------------------------------------------------------------------------- */
 
-/* read_fixed -- the fixed part; lists that are there are not NULL, but point nowhere yet. */
+/* read_fixed -- the fixed part. Lists that exist are not NULL, but do not point anywhere yet. */
 static sp_err read_fixed(const uint8_t *p, sp_record *r)
 {
     static const float some_floats[1] = {0};
@@ -212,7 +212,7 @@ sp_err sp_record_size(const uint8_t *first_page, uint32_t *head_pages)
     return SP_OK;
 }
 
-/* point_into -- the lists of a header whose sizes are right. All are aligned: each part is a multiple
+/* point_into -- sets the list pointers of a header whose sizes are checked. All are aligned: each part is a multiple
  * of four bytes, and those before the token ids of 16. */
 static void point_into(sp_record *r, const uint8_t *data)
 {

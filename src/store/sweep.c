@@ -75,7 +75,7 @@ static bool goes(const sp_sweep *s, const sp_digest *id)
                      : sp_digest_among(id, s->ids, s->o.n);
 }
 
-/* is_unwanted -- whether `keep` lets it go: paths have heads and questions, too, which ids do not name. */
+/* is_unwanted -- whether `keep` does not list it. Paths also contain heads and questions, which have no ids there. */
 static bool is_unwanted(const sp_sweep *s, const sp_tier_key *key)
 {
     return s->o.keep && key->kind < SP_COPY_STORED_KINDS && !is_path(key) &&
@@ -103,7 +103,7 @@ static sp_err take_key(void *user, const sp_tier_info *info)
 static sp_err take_header(void *user, const sp_record *head)
 {
     item *x = user;
-    x->depends = goes(x->of, &head->facts.id); /* a get may start again */
+    x->depends = goes(x->of, &head->facts.id); /* a get may be retried */
     for (int32_t i = 0; i < head->facts.n_before && !x->depends; i++)
         x->depends = goes(x->of, &head->facts.before[i]);
     return SP_OK;
@@ -120,12 +120,12 @@ static void note(sp_sweep *s, sp_err err)
     snprintf(s->detail, sizeof s->detail, "%s", sp_error_detail());
 }
 
-/* judge -- what an operation of the stage says. Called with the lock held. */
+/* judge -- handles the result of an operation of the stage. Called with the lock held. */
 static void judge(sp_sweep *s, item *x, sp_err err)
 {
     const bool is_missing = err == SP_E_NOTFOUND || err == SP_E_FORMAT;
     if (s->stage == HEADERS && is_missing) return;
-    /* nobody here can use a copy of a later version: an erasure does not leave it */
+    /* this version cannot read a copy of a later one, so an erasure removes it */
     bool doomed = s->stage == HEADERS && err == SP_E_UNSUPPORTED && s->o.overwrite;
     doomed |= s->stage == HEADERS && err == SP_OK && x->depends;
     if (doomed) {
@@ -150,7 +150,7 @@ static void ended(void *user, sp_tier_op *op)
     if (atomic_fetch_sub(&s->n_left, 1) == 1) advance(s);
 }
 
-/* submit -- n operations; false: none is under way, and the reason is noted. */
+/* submit -- starts n operations; false: none could start, and the reason is noted. */
 static bool submit(sp_sweep *s, const sp_tier_job *jobs, size_t n)
 {
     sp_tier_op *ops[BATCH];
@@ -215,7 +215,7 @@ static bool begin_drops(sp_sweep *s)
     return err == SP_OK;
 }
 
-/* step -- begins what comes next; false: nothing does, and the next stage is due. */
+/* step -- starts the next operations; false: the stage has none left. */
 static bool step(sp_sweep *s)
 {
     switch (s->stage) {

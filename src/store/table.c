@@ -41,7 +41,7 @@ static bool same_key(const sp_tier_key *a, const sp_tier_key *b)
     return a->kind == b->kind && a->head == b->head && sp_digest_eq(&a->id, &b->id);
 }
 
-/* slot_of -- of this key, or the free one where it belongs. Pre: there are slots. */
+/* slot_of -- the slot of a key, or the free slot for it. Pre: there are slots. */
 static size_t slot_of(const sp_table *t, const sp_tier_key *key)
 {
     size_t i = home_of(t, key);
@@ -64,7 +64,7 @@ static sp_err grow_slots(sp_table *t)
     return SP_OK;
 }
 
-/* free_slot -- those after it move up into the gap, unless that would put them before their home. */
+/* free_slot -- moves the following entries up, unless that would put them before their home slot. */
 static void free_slot(sp_table *t, size_t gap)
 {
     const size_t mask = t->n_slots - 1;

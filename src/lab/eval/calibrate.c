@@ -19,7 +19,7 @@
 
 static const char about[] =
     "Finds what --quality balanced means for a model: the smallest share of recomputed tokens at\n"
-    "which a policy is as good as full attention on your questions, with copies of every chunk\n"
+    "which a policy keeps the quality of full attention on your questions, with copies of every chunk\n"
     "(see spolia eval --help). The choice is saved in MODEL.reuse.json, which --quality, and --reuse\n"
     "POLICY without --recompute or --alpha, read.\n\n"
     "--measure likelihood (the default): the reference answers' negative log-likelihood rises by at\n"

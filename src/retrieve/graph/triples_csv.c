@@ -215,7 +215,7 @@ static sp_err warn_of_no_header(const csv *c)
     sp_bytes there = {0};
     sp_err err = add_columns(c, &there);
     if (err == SP_OK)
-        sp_log(SP_LOG_WARN, "%s:1: no header that is known: subject, relation, object are %s",
+        sp_log(SP_LOG_WARN, "%s:1: unknown header: subject, relation, object are %s",
                c->in->path, there.v);
     sp_vec_fini(&there);
     return err;

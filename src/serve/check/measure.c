@@ -17,7 +17,7 @@ static sp_err check(const sp_context *c, const sp_measure *m)
     return SP_OK;
 }
 
-/* check_rewind -- what a rewound request may not have: state of steps that are taken back. */
+/* check_rewind -- refuses what keeps state of the steps that a rewind removes. */
 static sp_err check_rewind(const sp_request *r)
 {
     const int n = r->measure.n_forced, room = r->answer.max_tokens;
@@ -67,7 +67,7 @@ sp_err sp_measure_submit(sp_context *c, const sp_prompt *p, const sp_request_opt
     SP_TRY(sp_request_create(c, p, o, NULL, &r));
     sp_err err = copy_measure(r, m);
     if (err != SP_OK) {
-        r->state = SP_REQ_FINISHED; /* it is in no list and holds nothing */
+        r->state = SP_REQ_FINISHED; /* it is in no list and owns nothing */
         r->done = true;
         sp_request_destroy(r);
         return err;

@@ -20,7 +20,7 @@ static sp_err run_pieces(sp_context *c, sp_plan *plan, int piece, float *logits,
     return SP_OK;
 }
 
-/* free_up -- also what is pinned until it is written to the store. */
+/* free_up -- frees blocks, also of copies that are pinned until they are written to the store. */
 static bool free_up(sp_context *c, int64_t n_blocks)
 {
     if (sp_ledger_free_up(c->ledger, n_blocks)) return true;

@@ -51,7 +51,7 @@ static int64_t now_s(void)
     return (int64_t)time(NULL);
 }
 
-/* know -- from now on the chunk is found in plain texts, with its title or without; or not any more. */
+/* know -- from now on the chunk is found in plain texts, with or without its title; or no longer. */
 static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
 {
     sp_bytes s = {0};
@@ -63,7 +63,7 @@ static sp_err know(sp_documents *d, const sp_hit *chunk, bool known)
     change(k, tenant, s.v, s.n);
     change(k, tenant, chunk->text, strlen(chunk->text));
     if (!known)
-        sp_repeats_forget(d->ctx->texts.prompts.repeats, tenant); /* a message may have had it */
+        sp_repeats_forget(d->ctx->texts.prompts.repeats, tenant); /* a message may have contained it */
     sp_vec_fini(&s);
     return SP_OK;
 }
@@ -107,7 +107,7 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
 void sp_documents_close(sp_documents *d)
 {
     if (!d) return;
-    sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* letting go cannot fail */
+    sp_err err = sp_context_hold(d->ctx, NULL, 0, 0, &d->held); /* unpinning cannot fail */
     SP_UNUSED(err);
     sp_vec_fini(&d->held);
     sp_searches_destroy(d->searches);
@@ -359,7 +359,7 @@ static sp_err erase_tiers(sp_documents *d, const sp_digests *ids, sp_documents_r
     return SP_OK;
 }
 
-/* erase_now -- what no request reads; the list is forgotten when that is all of it. */
+/* erase_now -- erases what no request reads; forgets the list once all of it is erased. */
 static sp_err erase_now(sp_documents *d, const sp_doomed *doomed, sp_documents_removed *out)
 {
     sp_erased e;
@@ -377,7 +377,7 @@ static sp_err list_doomed(sp_documents *d, const char *tenant, sp_doomed *out)
     SP_TRY(sp_shelf_doomed(d->shelf, tenant, out));
     sp_err err = SP_OK;
     for (int i = 0; i < out->texts.n && err == SP_OK; i++) err = know(d, &out->texts.v[i], false);
-    if (err == SP_OK && out->rows.n) err = hold_pinned(d); /* not theirs any more */
+    if (err == SP_OK && out->rows.n) err = hold_pinned(d); /* no longer theirs */
     return err;
 }
 
@@ -451,7 +451,7 @@ sp_err sp_documents_rebuild(const char *path, sp_documents_lost *lost, void *use
 {
     SP_NEED(path);
     SP_NEED(out);
-    bool whole; /* only whether it is there: a rebuild is asked for */
+    bool whole; /* only checks that it exists: a rebuild was requested */
     SP_TRY(sp_shelf_is_whole(path, &whole));
     return sp_shelf_repair(path, &(sp_shelf_repair_opts){.lost = lost, .user = user}, out);
 }

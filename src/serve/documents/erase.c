@@ -16,7 +16,7 @@ typedef struct erasing {
 
 /* -- which copies ------------------------------------------------------------------------------ */
 
-/* is_doomed -- of one of the segments, or computed after one. */
+/* is_doomed -- whether the copy is of one of the segments or was computed after one. */
 static bool is_doomed(const sp_copy *c, const erasing *e)
 {
     for (const sp_copy *p = c; p; p = p->parent)
@@ -77,7 +77,7 @@ sp_err sp_context_erase_tiers(sp_context *c, const sp_digest *ids, size_t n, int
 
 /* -- the device -------------------------------------------------------------------------------- */
 
-/* zero_block -- of which this is the only holder. */
+/* zero_block -- overwrites a block with one holder. */
 static sp_err zero_block(sp_kv_pool *pool, uint32_t block, uint8_t *zeros)
 {
     const size_t n = sp_kv_pool_layer_block_bytes(pool);

@@ -94,7 +94,7 @@ sp_err sp_embed_too_long(const sp_embed_job *j, size_t i, size_t n)
                    j->e->encoder->recipe.max_tokens);
 }
 
-/* Steps, each after a turn in the queue of callers. */
+/* The steps of one call; before each it waits for its turn. */
 static sp_err compute(sp_embed_job *j)
 {
     sp_embedder *e = j->e;
@@ -134,8 +134,8 @@ static sp_err add_id(sp_embed_job *j, int32_t id)
     return SP_OK;
 }
 
-/* Texts of special tokens are those tokens, as in the tokenizers library. What is too long loses its end,
- * not the last special token. */
+/* Texts of special tokens are those tokens, as in the tokenizers library. A long text loses its end, but keeps the
+ * last special token. */
 static sp_err add_text(sp_embed_job *j, size_t i, const sp_embed_input *in)
 {
     const sp_tokenizer *t = j->e->encoder->tokenizer;

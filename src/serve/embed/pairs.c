@@ -2,14 +2,14 @@
  *
  *   [CLS] query [SEP] document [SEP]        types 0 0 0 1 1, where the model has types
  *
- * What is too long loses tokens of the longer text, as Hugging Face's "longest_first" does. */
+ * A pair that is too long loses tokens of its longer text, as with Hugging Face's "longest_first". */
 #include "serve/embed/embed_int.h"
 
 #include <string.h>
 
 #include "base/need.h"
 
-/* How many tokens of texts with *a and *b tokens remain of `most`, which is less. */
+/* Shortens *a and *b, the tokens of two texts, to `most` together. */
 static void shorten(size_t *a, size_t *b, size_t most)
 {
     const bool swap = *a > *b;

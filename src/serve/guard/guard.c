@@ -107,7 +107,7 @@ static bool copy_prompt(const sp_guarded *of, sp_prompt *out)
     return true;
 }
 
-/* begin_note -- of up to n_rows tokens; NULL: no room. */
+/* begin_note -- starts a note of up to n_rows tokens; NULL: no room. */
 static sp_guard_noted *begin_note(sp_guard *g, const sp_guarded *of, int n_rows)
 {
     if (g->n_waiting == SP_GUARD_WAITING) return NULL; /* I1 */
@@ -182,7 +182,7 @@ static double divergence(const float *p, const float *q, int n)
     return SP_MAX(kl, 0);
 }
 
-/* raise -- the next ratio, or the end of this policy. */
+/* raise -- moves to the next ratio, or ends the policy. */
 static void raise_ratio(sp_guard *g, int i)
 {
     sp_guard_report *r = &g->reports[i];

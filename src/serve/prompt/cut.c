@@ -136,7 +136,7 @@ static void enter(sp_known *k, known_text t)
 uint64_t sp_known_tenant(const char *salt)
 {
     sp_digest id;
-    uint64_t tenant = 1; /* out of memory for the hash: a tenant whose texts nobody else finds */
+    uint64_t tenant = 1; /* out of memory for the hash: a tenant whose texts no other tenant finds */
     const sp_digest space = {{0}};
     if (!salt) return 0;
     if (sp_segment_id(&space, salt, NULL, 0, &id) == SP_OK) memcpy(&tenant, &id, sizeof tenant);
@@ -155,7 +155,7 @@ void sp_known_add(sp_known *k, uint64_t tenant, const char *text, size_t n)
     pthread_mutex_unlock(&k->lock);
 }
 
-/* A known text that is forgotten keeps its slot, and is found by nothing: its length is 0. */
+/* A forgotten text keeps its slot but is never found: its length is 0. */
 void sp_known_drop(sp_known *k, uint64_t tenant, const char *text, size_t n)
 {
     if (n < WINDOW) return;
@@ -202,7 +202,7 @@ static sp_err cut_known(const sp_known *k, uint64_t tenant, const char *text, si
     prefix[0] = 0;
     for (size_t i = 0; i < n; i++) prefix[i + 1] = hash_on(prefix[i], text[i]);
     sp_err err = SP_OK;
-    size_t from = 0; /* where the text that is no chunk begins */
+    size_t from = 0; /* where the text outside of chunks begins */
     for (size_t i = 0; i + WINDOW <= n && err == SP_OK;) {
         size_t len = longest_at(k, tenant, prefix, i, n);
         if (len) {
@@ -224,7 +224,7 @@ static sp_err cut_all(const sp_known *k, uint64_t tenant, const char *text, size
     const char *at = len ? memmem(text, n, separator, len) : NULL;
     for (bool head = true; at; head = false) {
         size_t to = (size_t)(at - text) + len;
-        bool is_chunk = !head && to - from > len; /* nothing between separators is no chunk */
+        bool is_chunk = !head && to - from > len; /* an empty text between separators is not a chunk */
         SP_TRY(is_chunk ? add(out, text + from, to - from, true)
                         : cut_known(k, tenant, text + from, to - from, out));
         from = to;

@@ -178,8 +178,9 @@ static sp_err add_template(sp_prompt *p, const char *text)
     return sp_prompt_add_template(p, text, strlen(text));
 }
 
-/* add_words -- what people wrote. An earlier answer is a segment by itself: so it is found again. Words without
- * tokens leave the tail: there may be no segment, or the last one may be a chunk, which nothing joins. */
+/* add_words -- adds what a person wrote. An earlier answer is a segment of its own, so that it is found again. Text
+ * without tokens does not change the tail: there may be no segment, or the last one may be a chunk, which must not
+ * grow. */
 static sp_err add_words(sp_prompt *p, const char *text, size_t n, bool special)
 {
     bool answer = p->n_turns && p->role == SP_ROLE_ASSISTANT;
@@ -249,7 +250,7 @@ sp_err sp_prompt_chunk(sp_prompt *p, const char *title, const char *text)
     return err;
 }
 
-/* learn_repeats -- from what is no chunk yet; whether there is something to cut now. */
+/* learn_repeats -- learns from text that is not a chunk yet; returns whether there is something to cut now. */
 static bool learn_repeats(const sp_prompt *p, const sp_cut_list *cut)
 {
     int n = 0;

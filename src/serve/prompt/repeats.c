@@ -141,8 +141,7 @@ static bool is_inside_character(const char *text, size_t at)
     return ((unsigned char)text[at] & 0xC0) == 0x80;
 }
 
-/* trim_lines -- what surrounds a passage in its message often begins or ends alike, too: a short rest of a
- * line at either end goes. */
+/* trim_lines -- texts around a passage often begin or end alike: removes a short partial line at either end. */
 static range trim_lines(const char *text, range r)
 {
     for (size_t i = 0; i < TRIM_LINE && r.from + i < r.to; i++)

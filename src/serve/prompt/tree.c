@@ -33,7 +33,7 @@ static sp_err check_nodes(const sp_prompt *p, const sp_prompt_node *nodes, int n
     return SP_OK;
 }
 
-/* A node that is added: as children know it. */
+/* A node that has been added, as its children need it. */
 typedef struct added_node {
     int seg;      /* index of its segment; of a node without tokens, its parent's */
     int32_t end;  /* position after it */
@@ -128,7 +128,7 @@ static sp_err with_newlines(const char *const *texts, int n, sp_bytes *all)
         if (!texts[i]) return sp_fail(SP_E_ARG, "prompt: text %d is NULL", i);
         size_t len = strlen(texts[i]);
         SP_TRY(sp_bytes_add(all, texts[i], len));
-        SP_TRY(sp_bytes_add(all, "\n", 2)); /* and the end of the string */
+        SP_TRY(sp_bytes_add(all, "\n", 2)); /* and the terminating NUL */
     }
     return SP_OK;
 }

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 
 #define KEEP  0.5 /* of what was measured before */
-#define SHARE 0.5 /* of the answers' time that prompts always get */
-#define FIRST 8   /* rows, as long as nothing has been measured */
+#define SHARE 0.5 /* share of the time of answers that prompts always get */
+#define FIRST 8   /* rows, until something has been measured */
 
 static void average(double *mean, double new)
 {

@@ -27,7 +27,7 @@ static void lift(const sp_shares *s, sp_share *share)
     if (lowest && share->served < lowest->served) share->served = lowest->served;
 }
 
-/* forget_one -- the idle tenant that has had least: being lifted, it loses least. */
+/* forget_one -- forgets the idle tenant with the lowest counter, which loses least when it is lifted later. */
 static void forget_one(sp_shares *s)
 {
     sp_share **least = NULL;

@@ -30,7 +30,7 @@ static size_t held_back(const sp_request *r)
     return held;
 }
 
-/* add_text -- appends what a token says; true when a stop string has ended the answer. */
+/* add_text -- appends the text of a token; true when a stop string has ended the answer. */
 static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
 {
     size_t before = r->answer.text.n;
@@ -48,7 +48,7 @@ static sp_err add_text(sp_request *r, int32_t id, bool *stopped)
     return SP_OK;
 }
 
-/* plan_token -- the answer's token n becomes the next one to compute. */
+/* plan_token -- makes the answer's token n the next one to compute. */
 static sp_err plan_token(sp_request *r, int32_t n)
 {
     int32_t held = r->plans.now.spans[r->plans.answer_span].n;
@@ -158,7 +158,7 @@ bool sp_request_stops_at(const sp_request *r, int32_t id)
     return false;
 }
 
-/* take -- a token that was chosen: it ends the answer, or continues it. */
+/* take -- handles a chosen token: it ends or continues the answer. */
 static void take(sp_request *r, int32_t id, const float *logits)
 {
     sp_sampler_answer(&r->answer.sampler, id);
@@ -191,7 +191,7 @@ static void take(sp_request *r, int32_t id, const float *logits)
     }
 }
 
-/* rewind -- the forced tokens are taken back: the answer begins with the logits at the end of the prompt. */
+/* rewind -- removes the forced tokens: the answer begins with the logits at the end of the prompt. */
 static const float *rewind_answer(sp_request *r)
 {
     const int span = r->plans.answer_span;

@@ -37,7 +37,7 @@ static bool read_budget(const char *text, size_t n, sp_sparse_opts *o)
     return true;
 }
 
-/* read_value -- "name=number" in least .. most; false when it is another word, or no such number. */
+/* read_value -- "name=number" in least .. most; false for another word or number. */
 static bool read_value(const char *text, size_t n, const char *name, const double range[2],
                        double *out)
 {

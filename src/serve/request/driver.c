@@ -9,7 +9,7 @@
 #include "base/need.h"
 #include "serve/request/request.h"
 
-/* On the stack of the caller, who waits for it. */
+/* On the stack of the waiting caller. */
 typedef struct command {
     struct command *next;
     sp_command_fn *fn;
@@ -117,8 +117,8 @@ static void take_submitted(sp_driver *d)
     pthread_mutex_lock(&d->lock);
 }
 
-/* run_commands -- all that wait, and submissions: a request enters the queue before a command can
- * destroy it. Called with the lock held, which it gives up while one runs. True when there was any. */
+/* run_commands -- runs all waiting commands and takes submissions first: a request enters the queue before a command
+ * can destroy it. Called with the lock held, which is released while a command runs. True when there was any. */
 static bool run_commands(sp_driver *d)
 {
     bool any = false;

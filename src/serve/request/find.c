@@ -36,15 +36,15 @@ void sp_request_unpin(sp_request *r, sp_found *found)
     }
 }
 
-/* has_own_salt -- it is of another tenant than the context. */
+/* has_own_salt -- whether its tenant is not the context's. */
 static bool has_own_salt(const sp_request *r)
 {
     const char *salt = r->ctx->salt;
     return r->prompt.salt && (!salt || strcmp(r->prompt.salt, salt) != 0);
 }
 
-/* note_elsewhere -- a chunk that the ledger knows nothing of may be in the store for another model;
- * that is known of the context's own tenant only. */
+/* note_elsewhere -- an unknown chunk may be in the store for another model. This is known for the context's own tenant
+ * only. */
 static void note_elsewhere(sp_request *r, sp_found *found)
 {
     const sp_tiers *t = has_own_salt(r) ? NULL : r->ctx->tiers;
@@ -70,7 +70,7 @@ static void note_policy(sp_request *r, sp_found *found)
     }
 }
 
-/* look -- fills `found`, which is empty before; on failure it is empty again. */
+/* look -- fills `found`, which must be empty and stays empty on failure. */
 static sp_err look(sp_request *r, bool ready_only, sp_found *found)
 {
     sp_context *c = r->ctx;
@@ -115,7 +115,7 @@ sp_err sp_request_look(sp_request *r, sp_found *found)
     return err;
 }
 
-/* remember -- what the account says of a segment stays as it was when the request came. */
+/* remember -- saves for the account what was found when the request arrived. */
 static void remember(const sp_found *old, bool computed, sp_found *now)
 {
     bool same = now->copy && now->copy == old->copy;

@@ -6,8 +6,7 @@
  *   fused    after other chunks                  sp_chunk_fuse, the policy inplace
  *   placed   after what preceded it, or a patch  Cache-Craft
  *
- * A ledger without room, or without memory, costs the next request time, never this one its
- * answer. */
+ * If the ledger has no room or memory, a later request computes again; this one still gets its answer. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/request/request.h"
@@ -75,7 +74,7 @@ static void store_paths(sp_request *r)
     }
 }
 
-/* store_missed -- copies of chunks that the request has found, and a store that did not answer has not got. */
+/* store_missed -- writes copies of chunks that the request has found and that an unresponsive store missed earlier. */
 static void store_missed(sp_request *r)
 {
     if (!sp_tiers_has_missed(r->ctx->tiers)) return;
@@ -149,7 +148,7 @@ sp_err sp_request_keep(sp_request *r)
     const double measured = r->plans.now.n_todo ? r->account.compute_us / r->plans.now.n_todo : 0;
     r->account.compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
-        if (!sp_reuse_may_keep(&in, kept.v[i].seg)) continue; /* nor what follows it by path: it has no parent */
+        if (!sp_reuse_may_keep(&in, kept.v[i].seg)) continue; /* its children would have no parent */
         set_costs(r, measured, &kept.v[i].spec);
         sp_err err = keep_one(r, &kept.v[i]);
         if (err != SP_OK && kept.v[i].must) return err;

@@ -1,5 +1,4 @@
-/* load.c -- copies that were found below the device come to it; requests that decode continue
- * meanwhile.
+/* load.c -- brings copies from lower tiers to the device; requests that decode continue meanwhile.
  *
  *   found FREE ---begin---> LOADING ---all layers are there---> READY
  *       | no room              | \
@@ -25,8 +24,7 @@ void sp_request_load_failed(void *context, const sp_copy *copy, sp_miss why)
             if (r->look.found[i].copy == copy) r->look.found[i].miss = (uint8_t)why;
 }
 
-/* What the segments need that are neither there nor on their way: those that are computed, and those whose load
- * has not begun. */
+/* What segments need that are neither READY nor LOADING: those to be computed, and those whose load has not begun. */
 typedef struct rest {
     int64_t n_blocks;
     int64_t n_joined; /* tokens of short nodes, which share blocks when they are computed */
@@ -65,7 +63,7 @@ static int64_t room_beside(const sp_segment *seg, const rest *others)
 
 static void begin(sp_request *r, int i, rest *others);
 
-/* begin_parent -- what a path copy continues is loaded before it. */
+/* begin_parent -- loads the parent of a path copy first. */
 static void begin_parent(sp_request *r, int i, rest *others)
 {
     const sp_copy *parent = r->look.found[i].copy->parent;
@@ -75,7 +73,7 @@ static void begin_parent(sp_request *r, int i, rest *others)
             begin(r, k, others);
 }
 
-/* begin -- loads the copy of segment i; a copy that cannot be loaded now has a reason why. */
+/* begin -- starts to load the copy of segment i; if it cannot be loaded now, notes why. */
 static void begin(sp_request *r, int i, rest *others)
 {
     sp_context *c = r->ctx;
@@ -136,7 +134,7 @@ static int layers_needed(sp_request *r)
     return (int)SP_MIN(SP_MAX(lp, 1), n_layers);
 }
 
-/* nobody_decodes -- who decodes does not wait in a step. */
+/* nobody_decodes -- requests that decode must not wait in a step. */
 static bool nobody_decodes(const sp_context *c)
 {
     for (const sp_request *r = c->running; r; r = r->next)
@@ -144,7 +142,7 @@ static bool nobody_decodes(const sp_context *c)
     return true;
 }
 
-/* may_begin_early -- the layers that are missing will be there in time. */
+/* may_begin_early -- whether the missing layers will arrive in time. */
 static bool may_begin_early(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -166,14 +164,14 @@ int64_t sp_request_patience(const sp_request *r)
     return SP_MAX((int64_t)us, r->ctx->loads.patience_us) - waited;
 }
 
-/* too_late -- waiting costs more than computing. */
+/* too_late -- whether waiting costs more than computing. */
 static bool too_late(sp_request *r)
 {
     if (!r->loads.since_us) r->loads.since_us = sp_clock_us();
     return sp_request_patience(r) < 0;
 }
 
-/* give_up -- what is not there yet is missed; its load continues, for others. */
+/* give_up -- treats copies that have not arrived as missing; their loads continue, for other requests. */
 static void give_up(sp_request *r)
 {
     for (int i = 0; i < r->prompt.n_segs; i++) {
@@ -185,8 +183,8 @@ static void give_up(sp_request *r)
 
 /* -- a request that is the oldest ----------------------------------------------------------- */
 
-/* look_for_rest -- what could not be loaded is looked for once more: a damaged copy is in no tier
- * any more, and where there was no room only copies on the device can serve. */
+/* look_for_rest -- looks up again what could not be loaded. A damaged copy is in no tier now; if there was no room,
+ * only copies on the device are searched. */
 static sp_err look_for_rest(sp_request *r)
 {
     bool no_room = false;
@@ -201,14 +199,14 @@ static sp_err look_for_rest(sp_request *r)
     return sp_request_find_again(r, no_room, false);
 }
 
-/* take_positions -- a copy says only when it is loaded what its keys were rotated for. */
+/* take_positions -- the position of a copy's keys is known only once it is loaded. */
 static void take_positions(sp_request *r)
 {
     for (int i = 0; i < r->prompt.n_segs; i++)
         if (r->look.found[i].copy) r->look.found[i].at = r->look.found[i].copy->facts.at;
 }
 
-/* is_later -- whether a copy is loaded once others are, and have left memory. */
+/* is_later -- whether a copy is loaded only after others have been loaded and have left memory. */
 static bool is_later(const sp_request *r, int n_loading)
 {
     return r->ctx->offload && n_loading > 0 && sp_offload_is_full(r->ctx->offload);
@@ -248,7 +246,7 @@ sp_err sp_request_load(sp_request *r, bool *ready)
 
 /* -- a request that began early ------------------------------------------------------------- */
 
-/* goes_on -- false: it is canceled, and the step computes nothing more of it. */
+/* goes_on -- false: the request is canceled, and the step computes no more of it. */
 static bool goes_on(sp_request *r)
 {
     if (r->o.go_on && !r->o.go_on(r->o.user)) r->cancel = true;
@@ -256,7 +254,7 @@ static bool goes_on(sp_request *r)
     return !r->cut;
 }
 
-/* there -- the hook of its slices: waits no longer than computing would take. */
+/* there -- the hook of its slices: waits for a layer, at most as long as computing would take. */
 static bool there(void *user, int layer)
 {
     sp_request *r = user;
@@ -314,7 +312,7 @@ static int64_t n_loading_blocks(const sp_context *c)
 /* fetch -- begins the loads of one request, in *room blocks. */
 static void fetch(sp_request *r, int64_t *room)
 {
-    sp_arena_reset(&r->look.arena); /* it holds nothing there */
+    sp_arena_reset(&r->look.arena); /* it is empty */
     sp_found *found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found),
              *own = r->look.found;
     if (!found || sp_request_look(r, found) != SP_OK) return;

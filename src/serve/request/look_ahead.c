@@ -17,10 +17,10 @@ static const sp_copy *by_content(const sp_request *r, int i)
     return fused ? fused : sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_PLAIN);
 }
 
-/* expect -- of one request; without memory for the look-up nothing is expected of it. */
+/* expect -- announces the copies of one request. Out of memory: announces none. */
 static void expect(sp_request *r, float weight)
 {
-    sp_arena_reset(&r->look.arena); /* it is not loading: nothing is in there */
+    sp_arena_reset(&r->look.arena); /* it is not loading: the arena is empty */
     const sp_copy **found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found);
     if (!found) return;
     sp_by_path_peek(r->ctx->ledger, r->prompt.segs, r->prompt.n_segs, found);

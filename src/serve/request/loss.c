@@ -38,7 +38,7 @@ static bool reads(const sp_request *r, uint32_t block)
     return false;
 }
 
-/* measures -- a step that is repeated would count twice. */
+/* measures -- whether the request is measured: a repeated step would count twice. */
 static bool measures(const sp_request *r)
 {
     const sp_plan *p = &r->plans.now;

@@ -44,8 +44,8 @@ void sp_request_unreserve(sp_request *r)
     set_aside(r, -r->plans.reserved);
 }
 
-/* room_of -- a bound on the blocks of all plans: every segment that is not found, and once more the
- * prompt where tokens are recomputed. */
+/* room_of -- an upper bound on the blocks of all plans: segments that were not found, plus the whole prompt if tokens
+ * are recomputed. */
 static int64_t room_of(const sp_reuse_input *in)
 {
     int64_t n = 0;
@@ -94,7 +94,7 @@ sp_err sp_request_reserve(sp_request *r, bool *fits)
                    (long long)sp_kv_pool_n_blocks(c->pool));
 }
 
-/* end_last -- blocks that the last plan took and nobody has kept are set aside again. */
+/* end_last -- sets aside again the blocks of the last plan that no copy has kept. */
 static void end_last(sp_request *r)
 {
     int64_t n_free = sp_kv_pool_n_free(r->ctx->pool);

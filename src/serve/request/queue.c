@@ -24,17 +24,17 @@ static bool is_known(const sp_request *r, int i)
 /* peek -- path copies of its segments [n_segs], in its scratch memory; NULL without memory. */
 static const sp_copy **peek(sp_request *r)
 {
-    sp_arena_reset(&r->look.arena); /* it has looked for nothing yet: nothing is in there */
+    sp_arena_reset(&r->look.arena); /* it has not looked up anything yet: the arena is empty */
     const sp_copy **found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found);
     if (found) sp_by_path_peek(r->ctx->ledger, r->prompt.segs, r->prompt.n_segs, found);
     return found;
 }
 
-/* look -- recounts its cached tokens; without memory for that, the old count is kept. */
+/* look -- recounts the cached tokens of a request. Out of memory: keeps the old count. */
 static void look(sp_request *r, int64_t n_added)
 {
     const sp_reuse_policy *p = r->reuse.policy;
-    const sp_copy **found = p->keep ? peek(r) : NULL; /* else it reads no copies */
+    const sp_copy **found = p->keep ? peek(r) : NULL; /* otherwise it reads no copies */
     if (!found) return;
     int32_t n_cached = 0, n_chunks = 0; /* tokens; n_chunks: of n_cached, those of chunks */
     for (int i = 0; i < r->prompt.n_segs; i++) {
@@ -54,7 +54,7 @@ static bool holds_pins(const sp_request *r)
     return r->state != SP_REQ_QUEUED || r->look.at >= 0;
 }
 
-/* refresh -- counts those that were counted longest ago, or never, first. */
+/* refresh -- recounts some requests, those with the oldest counts first. */
 static void refresh(sp_context *c, sp_request **v, int n)
 {
     int64_t n_added = sp_ledger_stats_of(c->ledger).n_added;
@@ -69,7 +69,7 @@ static void refresh(sp_context *c, sp_request **v, int n)
 
 /* -- what is being computed ----------------------------------------------------------------- */
 
-/* extends_path -- running o computes a path that r begins with, and of which r lacks the end. */
+/* extends_path -- whether o, which runs, computes a path that r begins with and that is not cached. */
 static bool extends_path(const sp_request *r, const sp_request *o, const sp_copy *const *found)
 {
     int n = 0, most = SP_MIN(r->prompt.n_segs, o->prompt.n_segs);
@@ -79,7 +79,7 @@ static bool extends_path(const sp_request *r, const sp_request *o, const sp_copy
     return n > 0 && !found[n - 1];
 }
 
-/* fills_chunk -- running o computes, after the same head, a chunk that r lacks. */
+/* fills_chunk -- whether o, which runs, computes a chunk after the same head that r needs and that is not cached. */
 static bool fills_chunk(const sp_request *r, const sp_request *o)
 {
     if (o->plans.role != SP_PLAN_FILL || o->prompt.n_head != r->prompt.n_head ||
@@ -93,7 +93,7 @@ static bool fills_chunk(const sp_request *r, const sp_request *o)
     return false;
 }
 
-/* is_coming -- a running request computes what r would compute, too: its copy is there after the step.
+/* is_coming -- whether a running request computes a copy that r would compute, too. It is ready after the step.
  * Requests start only once the step has room for all tokens of those before (scheduler.c). */
 static bool is_coming(sp_request *r)
 {
@@ -165,7 +165,7 @@ static void bring_to_front(sp_context *c, sp_request *r)
     c->waiting.first = r;
 }
 
-/* note_beginning -- for those that begin like r. */
+/* note_beginning -- remembers the first segments of r, so that requests with the same beginning follow it. */
 static void note_beginning(sp_context *c, const sp_request *r)
 {
     sp_digest *ids = sp_alloc((size_t)r->prompt.n_segs, sizeof *ids);
@@ -187,7 +187,7 @@ static sp_waiting place_of(const sp_request *r, int64_t now)
     return w;
 }
 
-/* choose -- index of the one of v [n] that starts next; -1: those that could start are deferred. */
+/* choose -- the index in v [n] of the request that starts next; -1: all are deferred. */
 static int choose(const sp_context *c, sp_request **v, sp_waiting *w, int n)
 {
     for (int k = 0; k < SP_QUEUE_DEFER; k++) {
@@ -234,7 +234,7 @@ void sp_queue_enter(sp_request *r)
         c->waiting.next_expiry_us = expiry;
     sp_request_append(&c->waiting.first, r);
     if (r->cancel)
-        c->waiting.has_canceled = true; /* it may have been canceled before it was in the queue */
+        c->waiting.has_canceled = true; /* it may have been canceled before it entered the queue */
 }
 
 /* drop -- the canceled and the expired; notes when the next one expires. */

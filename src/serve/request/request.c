@@ -61,7 +61,7 @@ static void fill_result(sp_request *r, sp_finish why, sp_err err)
     res->plan_us = r->plans.us;
 }
 
-/* stop_running -- it is in no list then. */
+/* stop_running -- removes the request from the list; it is in none afterwards. */
 static void stop_running(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -95,7 +95,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     sp_request_append(&c->finished, r);
 }
 
-/* requeue -- at the front of the queue: what it has computed is given up. */
+/* requeue -- puts the request at the front of the queue and discards what it has computed. */
 static void requeue(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -138,7 +138,7 @@ void sp_request_announce(sp_context *c)
 {
     for (sp_request *r; (r = c->finished);) {
         c->finished = r->next;
-        sp_driver_finished(c, r); /* from here on its owner may destroy it */
+        sp_driver_finished(c, r); /* its owner may destroy it now */
     }
 }
 

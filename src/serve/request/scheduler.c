@@ -33,7 +33,7 @@ static bool is_early(const sp_request *r)
     return r->loads.state == SP_LOADS_EARLY;
 }
 
-/* n_rows -- tokens of a running request that a step could compute. */
+/* n_rows -- tokens of a running request that the next step can compute. */
 static int n_rows(sp_request *r, bool others_decode)
 {
     if (r->state == SP_REQ_DECODE) return 1;
@@ -52,7 +52,7 @@ static bool has_room(const sp_context *c)
     return n < c->limits.n_batch && c->n_running < c->limits.max_requests;
 }
 
-enum { BACK_SLOTS = 4 }; /* one of so many running requests may be in the background */
+enum { BACK_SLOTS = 4 }; /* at most 1 in this many running requests is in the background */
 
 /* admit -- from the queue, in its order, as long as slots, room in the step, copies and KV memory are
  * there. */
@@ -137,8 +137,8 @@ static int compose(sp_context *c)
 
 enum { MANY_TOKENS = 16 /* of a step whose time says what a token of a prompt costs */ };
 
-/* share_time -- what a step took, to its requests by their tokens: the cost of the copies that they
- * leave behind. */
+/* share_time -- divides the time of a step among its requests by their tokens. It becomes the cost of the copies that
+ * they keep. */
 static void share_time(sp_context *c, int n_slices, int64_t us)
 {
     int n = 0;
@@ -157,7 +157,7 @@ static void share_time(sp_context *c, int n_slices, int64_t us)
         c->step.of[s]->account.compute_us += (double)us * c->step.slices[s].n / n;
 }
 
-/* settle -- requests that waited for the store to write. */
+/* settle -- ends requests that waited for writes to the store. */
 static void settle(sp_context *c)
 {
     for (sp_request *r = c->running, *next; r; r = next) {
@@ -177,8 +177,8 @@ static void wait_for_store(sp_context *c)
     settle(c);
 }
 
-/* has_lost_device -- a step that ends so has lost the device's memory. With a file for contexts beyond memory
- * it may be the file that fails: then the device answers. */
+/* has_lost_device -- whether this error of a step means that device memory is lost. With contexts in a file, the file
+ * may have failed instead: then the device still works. */
 static bool has_lost_device(const sp_context *c, sp_err err)
 {
     return err == SP_E_IO && (!c->offload || sp_device_synchronise(c->device) == SP_E_IO);

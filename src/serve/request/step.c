@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "serve/request/request.h"
 
-/* note_use -- the ledger's order of use, and the worth of copies. */
+/* note_use -- updates the ledger's order of use and the worth of copies. */
 static void note_use(sp_request *r)
 {
     sp_context *c = r->ctx;
@@ -21,7 +21,7 @@ static void note_use(sp_request *r)
     }
 }
 
-/* find_and_load -- *ready: everything that was found can be read. */
+/* find_and_load -- looks up and loads; *ready: everything that was found can be read. */
 static sp_err find_and_load(sp_request *r, bool *ready)
 {
     if (r->state == SP_REQ_QUEUED) SP_TRY(sp_request_find(r));

@@ -105,7 +105,7 @@ static sp_err copy_text(sp_request *r, const char *text, const char *what, const
     return SP_OK;
 }
 
-/* follow_context -- the context's settings, as far as its guard allows them now. */
+/* follow_context -- uses the context's settings, limited by what its guard allows now. */
 static void follow_context(sp_request *r)
 {
     sp_guard *g = r->ctx->guard;
@@ -157,7 +157,7 @@ static sp_err choose_decode(sp_request *r, bool internal)
                : SP_OK;
 }
 
-/* take_lists -- what a request notes of each segment. */
+/* take_lists -- allocates the arrays with an entry a segment. */
 static sp_err take_lists(sp_request *r)
 {
     size_t n = (size_t)r->prompt.n_segs;
@@ -169,7 +169,7 @@ static sp_err take_lists(sp_request *r)
     return SP_OK;
 }
 
-/* take_answer_lists -- what decoding needs besides the sampler. */
+/* take_answer_lists -- allocates what decoding needs besides the sampler. */
 static sp_err take_answer_lists(sp_request *r)
 {
     const sp_tokenizer *t = r->ctx->model->tokenizer;
@@ -237,7 +237,7 @@ sp_err sp_request_create(sp_context *c, const sp_prompt *p, const sp_request_opt
     sp_arena_init(&r->look.arena);
     sp_err err = prepare(r, p, policy);
     if (err != SP_OK) {
-        r->state = SP_REQ_FINISHED; /* it is in no list and holds nothing */
+        r->state = SP_REQ_FINISHED; /* it is in no list and owns nothing */
         r->done = true;
         sp_request_destroy(r);
         return err;

@@ -43,7 +43,7 @@ static bool same_key(const sp_tier_key *a, const sp_tier_key *b)
     return a->kind == b->kind && a->head == b->head && sp_digest_eq(&a->id, &b->id);
 }
 
-/* slot_of -- of this key, or the free one where it belongs. Pre: there are slots. */
+/* slot_of -- the slot of a key, or the free slot for it. Pre: there are slots. */
 static size_t slot_of(const sp_disk_order *o, const sp_tier_key *key)
 {
     size_t i = (size_t)hash_of(key) & (o->n_slots - 1);
@@ -74,7 +74,7 @@ static sp_err grow(sp_disk_order *o)
     return SP_OK;
 }
 
-/* free_slot -- entries after it move up into the gap, unless that would put them before their home. */
+/* free_slot -- moves the following entries up, unless that would put them before their home slot. */
 static void free_slot(sp_disk_order *o, size_t gap)
 {
     const size_t mask = o->n_slots - 1;
@@ -118,7 +118,7 @@ static sp_err new_entry(sp_disk_order *o, const sp_tier_info *info, entry **out)
     return SP_OK;
 }
 
-/* add -- a copy that is not entered for want of memory stays until it is replaced. */
+/* add -- adds a copy. Out of memory: the copy stays on disk until it is replaced. */
 static void add(void *user, const sp_tier_info *info)
 {
     sp_disk_order *o = user;
@@ -182,7 +182,7 @@ static bool victim(void *user, sp_tier_key *out)
     return e != NULL;
 }
 
-/* coming -- around a put of `key`: the parent stays, and the copy follows it. */
+/* coming -- called around a put of `key`: pins the parent, which the new copy follows. */
 static void coming(void *user, const sp_tier_key *key, const sp_tier_key *parent)
 {
     sp_disk_order *o = user;

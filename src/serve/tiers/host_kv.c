@@ -4,7 +4,7 @@
 
 #include "compute/kv_convert.h"
 
-/* wants -- a path copy stays exact. */
+/* wants -- whether to convert a copy; path copies stay exact. */
 static bool wants(void *user, const sp_record *r)
 {
     SP_UNUSED(user);

@@ -8,9 +8,8 @@
  *                v
  *              FREE: a miss
  *
- * A get that brings nothing for timeout_us is abandoned: its copy is FREE at once, its blocks are released
- * when the tier is done with them. Until then no other load from that tier begins, since it would wait as
- * long.
+ * A get without progress for timeout_us is abandoned: its copy is FREE at once, its blocks are released when the tier
+ * is done with them. Until then no other load from that tier begins: it would wait as long.
  *
  * The tiers read on threads of their own; what has arrived is acknowledged on the engine thread, a
  * path copy after the one that it continues. A load pins its copy until then. */
@@ -22,7 +21,7 @@
 
 enum {
     TRIES = 3,
-    LEAST_LATE_US = 20000, /* a load that is on its way is worth this wait */
+    LEAST_LATE_US = 20000, /* a load under way may take at least this long */
     RETRY_US = 30000000,   /* a tier that was slower than computing is tried again */
 };
 
@@ -61,8 +60,8 @@ static void tell(void *user)
 
 static void got(void *user, sp_tier_op *op);
 
-/* get_more -- the next piece; false: there is none, or it cannot be asked for. Its operation takes the
- * place of the last one, which is over. Thread: any, one at a time. */
+/* get_more -- gets the next piece; false: there is none, or it cannot be submitted. Its operation replaces the last
+ * one, which has ended. Thread: any, one at a time. */
 static bool get_more(sp_load *x)
 {
     sp_move *m = &x->move;
@@ -148,8 +147,8 @@ static double all_bytes(const sp_tiers *t, int32_t n)
     return sp_blocks_for(n) * (double)sp_kv_pool_layer_block_bytes(t->pool) * sp_kv_pool_shape(t->pool)->n_layers;
 }
 
-/* is_slow -- loading so many bytes from the remote tier is expected to take longer than computing the copy did; now
- * and then false, so that its speed is measured again. */
+/* is_slow -- whether loading this many bytes from the remote tier would take longer than computing the copy did.
+ * Returns false now and then, so that the speed is measured again. */
 static bool is_slow(sp_level *l, const sp_copy *c, double bytes)
 {
     const double cost_us = (double)c->facts.cost_us;
@@ -170,7 +169,7 @@ double sp_tiers_load_us(sp_tiers *t, const sp_copy *c)
 bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
 {
     double us = all_bytes(t, c->n) * sp_tiers_level(t, to)->byte_us;
-    if (c->facts.kind == SP_COPY_PATH) return true; /* what continues it may be there */
+    if (c->facts.kind == SP_COPY_PATH) return true; /* a copy that continues it may be there */
     return !t->admit_cheaper || us == 0 || c->facts.cost_us == 0 || us < (double)c->facts.cost_us;
 }
 
@@ -179,7 +178,7 @@ bool sp_tiers_admits(const sp_tiers *t, const sp_copy *c, sp_place to)
 static sp_miss why_failed(sp_err err)
 {
     return err == SP_E_FORMAT     ? SP_MISS_DAMAGED
-           : err == SP_E_NOTFOUND ? SP_MISS_EVICTED /* somebody else has deleted it */
+           : err == SP_E_NOTFOUND ? SP_MISS_EVICTED /* another process has deleted it */
                                   : SP_MISS_NO_ROOM;
 }
 
@@ -194,7 +193,7 @@ static void note_speed(sp_load *x)
     *mean = *mean == 0 ? us : *mean * 0.75 + us * 0.25;
 }
 
-/* try_again -- from the next tier, or from the same one; false: there is no point in it. */
+/* try_again -- retries from the next tier or from the same one; false: that would not help. */
 static bool try_again(sp_load *x)
 {
     sp_tiers *t = x->tiers;
@@ -239,7 +238,7 @@ static void acknowledge(sp_load *x)
     free_load(x);
 }
 
-/* next_arrived -- one that continues nothing that is on its way. */
+/* next_arrived -- an arrived load whose parent is not LOADING; or NULL. */
 static sp_load *next_arrived(const sp_tiers *t)
 {
     sp_load *x = t->loading;
@@ -258,7 +257,7 @@ static int64_t n_blocks_of(const sp_load *x)
     return sp_blocks_for(x->move.seg.n);
 }
 
-/* came_late -- nobody waits for it any more. */
+/* came_late -- an abandoned load has ended. */
 static void came_late(sp_load *x)
 {
     sp_tiers *t = x->tiers;
@@ -299,11 +298,10 @@ static void abandon(sp_load *x)
     sp_err err = sp_ledger_load_end(t->ledger, c, NULL, (sp_place)0, x->now);
     assert(err == SP_OK); /* a load that ends without contents cannot fail */
     SP_UNUSED(err);
-    sp_tier_op_cancel(x->op); /* not withdrawn: that it ends says that the tier answers */
+    sp_tier_op_cancel(x->op); /* not withdrawn: its end shows that the tier answers */
 }
 
-/* is_too_late -- loads from the remote tier: by now the copies would have been computed, one after another, by what
- * that took. */
+/* is_too_late -- for the remote tier: whether computing the copies one after another would have ended by now. */
 static bool is_too_late(const sp_load *x, int64_t now_us)
 {
     const sp_tiers *t = x->tiers;
@@ -311,7 +309,7 @@ static bool is_too_late(const sp_load *x, int64_t now_us)
     return (double)(now_us - t->busy_since_us) > SP_MAX(t->busy_cost_us, LEAST_LATE_US);
 }
 
-/* has_expired -- notes what has come since the last look. */
+/* has_expired -- whether a load has timed out; notes its progress. */
 static bool has_expired(sp_load *x, int64_t now_us)
 {
     const int n = atomic_load(&x->move.n_there);

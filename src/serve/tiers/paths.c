@@ -55,7 +55,7 @@ static sp_err take_header(void *user, const sp_record *r)
     return SP_OK;
 }
 
-/* read_some -- several at a time; what cannot be read is left out. */
+/* read_some -- reads several at a time; skips those that cannot be read. */
 static void read_some(const sp_tiers *t, header *h, size_t n)
 {
     sp_tier_job jobs[BATCH];
@@ -65,7 +65,7 @@ static void read_some(const sp_tiers *t, header *h, size_t n)
             .verb = SP_TIER_GET, .key = h[i].info.key, .head = take_header, .user = &h[i]};
     if (sp_tier_submit_all(sp_tiers_tier(t), jobs, n, ops) != SP_OK) return;
     for (size_t i = 0; i < n; i++) {
-        sp_tier_op_wait(ops[i], -1); /* the context is not open yet: nobody else waits */
+        sp_tier_op_wait(ops[i], -1); /* the context is not open yet: no other thread waits */
         if (sp_tier_op_result(ops[i]) != SP_OK) h[i].r.n_layers = 0;
         sp_tier_op_release(ops[i]);
     }
@@ -78,7 +78,7 @@ static sp_tier_key key_at(const sp_digest *path, int n)
     return (sp_tier_key){.id = path[n], .head = sp_head_key(path, n), .kind = SP_COPY_PATH};
 }
 
-/* has_path -- the store has all that a copy continues. */
+/* has_path -- whether the store has every copy that this one continues. */
 static bool has_path(sp_tier *disk, const sp_digest *before, int n)
 {
     bool all = true;
@@ -175,7 +175,7 @@ sp_err sp_tiers_adopt_headers(sp_tiers *t, size_t most)
 
 /* -- storing -------------------------------------------------------------------------------- */
 
-/* is_known -- the store has it, as far as is known. */
+/* is_known -- whether the store is known to have it. */
 static bool is_known(sp_tiers *t, const sp_copy *c)
 {
     sp_tier_key key;
@@ -203,7 +203,7 @@ void sp_tiers_drop_path(sp_tiers *t, const sp_copy *c)
 {
     sp_tier_key key;
     if (sp_tiers_key_of(t, c, &key) != SP_OK) return;
-    /* a load that failed for another reason leaves paths that are whole */
+    /* after any other failure of a load the paths are still complete */
     if (!has_path(sp_tiers_tier(t), t->path.v, (int)t->path.n)) drop(t, &key);
 }
 

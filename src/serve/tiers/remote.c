@@ -73,7 +73,7 @@ static sp_err adopt(void *user, const sp_tier_info *info)
 void sp_tiers_hear(sp_tiers *t)
 {
     if (sp_tiers_remote(t) && sp_remote_tier_news(sp_tiers_remote(t), adopt, t) != SP_OK)
-        sp_log(SP_LOG_WARN, "copies of the remote tier stay unknown: %s", sp_error_detail());
+        sp_log(SP_LOG_WARN, "the names of the copies in the remote tier cannot be read: %s", sp_error_detail());
 }
 
 /* -- sharing ------------------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 
 enum {
     HEX = 2 * sizeof(sp_digest),
-    REMOTE_US = 10000000, /* that a server has for an answer */
+    REMOTE_US = 10000000, /* that a server may take to answer */
 };
 
 typedef struct part {
@@ -218,7 +218,7 @@ static sp_err choose(void *user, const sp_tier_info *info)
     return SP_OK;
 }
 
-/* find_copies -- of the one chunk whose id begins so; c->list is to be freed in any case. */
+/* find_copies -- the copies of the only chunk whose id has this prefix. The caller frees c->list in any case. */
 static sp_err find_copies(sp_store *s, choice *c)
 {
     for (size_t i = 0; i < s->parts.n; i++) {
@@ -236,7 +236,7 @@ typedef struct showing {
     const sp_tier_info *info;
 } showing;
 
-/* show_header -- a copy with what its header says. */
+/* show_header -- shows a copy with the facts of its header. */
 static sp_err show_header(void *user, const sp_record *r)
 {
     const showing *w = user;
@@ -422,7 +422,7 @@ sp_err sp_store_trim(sp_store *s, int64_t bytes)
 
 /* -- archives ------------------------------------------------------------------------------- */
 
-/* find_part -- the namespace that begins so; NULL: the only one. */
+/* find_part -- the namespace with this prefix; NULL: the only one. */
 static sp_err find_part(const sp_store *s, const char *space, const part **out)
 {
     const part *found = NULL;
@@ -465,7 +465,7 @@ sp_err sp_store_export(sp_store *s, const char *space, const char *path, sp_stor
     return SP_OK;
 }
 
-/* take_space -- the namespace of a file, if it may come into this store. */
+/* take_space -- the namespace of an archive, if this store accepts it. */
 static sp_err take_space(sp_store *s, const char *space, const char *path, const part **out)
 {
     sp_digest is;

@@ -109,7 +109,7 @@ void sp_tiers_useless(void *user, const sp_copy *c, unsigned places)
     if (c->facts.kind == SP_COPY_PLACED && c->state != SP_COPY_LOADING) sp_tiers_drop_placed(t, c);
 }
 
-/* make_room -- false: what is there must stay. */
+/* make_room -- false: the copies there must stay. */
 static bool make_room(sp_tiers *t, int64_t bytes)
 {
     for (;;) {

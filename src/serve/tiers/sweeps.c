@@ -1,4 +1,4 @@
-/* sweeps.c -- copies of segments that nobody wants any more leave the tiers.
+/* sweeps.c -- removes the copies of deleted segments from the tiers.
  *
  *   engine thread   erasing: no copy of these segments is written to a tier from now on
  *                   begin: writes of such copies are cancelled, and each tier is swept (store/sweep.h)
@@ -87,7 +87,7 @@ static sp_err begin_part(sp_tiers_sweep *s, int i, const sp_sweep_opts *o)
     return SP_OK;
 }
 
-/* may_sweep -- the tiers answer, as far as is known. */
+/* may_sweep -- whether all tiers answer, as far as is known. */
 static sp_err may_sweep(const sp_tiers *t)
 {
     bool answers = !t->stuck && t->n_left_sweeps == 0;
@@ -134,7 +134,7 @@ static int by_key(const void *a, const void *b)
     return memcmp(a, b, sizeof(sp_tier_key));
 }
 
-/* clean -- a key that may be compared as bytes. */
+/* clean -- a key without undefined padding, which can be compared as bytes. */
 static sp_tier_key clean(const sp_tier_key *key)
 {
     sp_tier_key k;
@@ -205,7 +205,7 @@ sp_err sp_tiers_sweep_end(sp_tiers_sweep *s, int64_t *n_gone)
     sp_tiers *t = s->tiers;
     sp_err err = SP_OK;
     char why[256] = "";
-    sp_posts_poll(t->posts); /* writes that ended before say so before */
+    sp_posts_poll(t->posts); /* writes that ended earlier are handled first */
     for (int i = 0; i < SP_LEVELS; i++) {
         sp_err one = end_part(t, &s->parts[i], n_gone);
         if (one == SP_OK || err != SP_OK) continue;

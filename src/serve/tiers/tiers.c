@@ -45,7 +45,7 @@ bool sp_tiers_has_lower(const sp_tiers *t, const sp_copy *c, const sp_level *tha
     return false;
 }
 
-enum { PIECES = 4 /* gets of a copy, when its first layers are wanted first */ };
+enum { PIECES = 4 /* gets for a copy whose first layers are needed first */ };
 
 /* adopt -- plain and fused copies by their names alone; paths.c adopts the others. */
 static sp_err adopt(void *user, const sp_tier_info *info)
@@ -87,7 +87,7 @@ static sp_err open_disk(sp_tiers *t, const sp_tiers_opts *o, sp_tier **out)
     return sp_others_open(o->dir, o->space, &t->others);
 }
 
-/* open_levels -- and the ledger knows what is in the store. */
+/* open_levels -- opens the tiers, and enters the copies of the store in the ledger. */
 static sp_err open_levels(sp_tiers *t, const sp_tiers_opts *o)
 {
     for (int i = 0; i < SP_LEVELS; i++) {
@@ -140,7 +140,7 @@ void sp_tiers_close(sp_tiers *t)
     close_all(t);
 }
 
-/* come_to_rest -- false: a tier has not answered for timeout_us. */
+/* come_to_rest -- waits until all operations have ended; false: a tier has not answered for timeout_us. */
 static bool come_to_rest(sp_tiers *t)
 {
     sp_tiers_drain(t);
@@ -232,7 +232,7 @@ bool sp_tiers_has(const sp_tiers *t, const sp_tiers_key *key, sp_copy_kind kind)
     return sp_tier_knows(sp_tiers_tier(t), &name);
 }
 
-/* keeper -- the tier that what is computed ahead goes to. */
+/* keeper -- the tier for copies that are computed in advance. */
 static sp_tier *keeper(const sp_tiers *t)
 {
     return sp_tiers_has_store(t) ? sp_tiers_tier(t) : sp_tiers_remote(t);
@@ -259,7 +259,7 @@ bool sp_tiers_has_elsewhere(const sp_tiers *t, const sp_segment *seg, const sp_s
                                                          .n_kinds = SP_COPY_FUSED + 1});
 }
 
-/* What the header of a copy says. The tier's thread may come after the one that asks has left. */
+/* The facts of a copy's header. The tier's thread may still fill it in after the caller has returned. */
 typedef struct before_query {
     atomic_int refs;
     int32_t *tokens;   /* [n] */
@@ -298,7 +298,7 @@ static void before_done(void *user, sp_tier_op *op)
     release_query(user);
 }
 
-/* is_of -- the header is that of a copy of this segment, after this head. */
+/* is_of -- whether the header is of a copy of this segment after this head. */
 static bool is_of(const before_query *q, const sp_tiers_key *key)
 {
     return q->n == key->seg->n && q->n_head == key->n_head &&
@@ -306,7 +306,7 @@ static bool is_of(const before_query *q, const sp_tiers_key *key)
            (!q->n_head || memcmp(q->before, key->head, (size_t)q->n_head * sizeof *q->before) == 0);
 }
 
-/* read_before -- SP_E_IO: not in time; then the query is the tier's until it is done. */
+/* read_before -- SP_E_IO: timed out; the tier then owns the query until it is done. */
 static sp_err read_before(sp_tiers *t, const sp_tiers_key *key, before_query *q)
 {
     sp_tier_op *op;

@@ -57,7 +57,7 @@ static void end_write(sp_write *x)
     sp_free(x);
 }
 
-/* count_given_up -- a copy that is not written because of a write that hangs; its next use tries again. */
+/* count_given_up -- counts a copy that is not written because another write hangs; its next use tries again. */
 static void count_given_up(sp_tiers *t)
 {
     t->n_failed++;
@@ -67,7 +67,7 @@ static void count_given_up(sp_tiers *t)
              (long long)(t->timeout_us / 1000));
 }
 
-/* note_failure -- one warning until there is room; a copy whose parent was not written is not one. */
+/* note_failure -- warns once until there is room again. Copies whose parents were not written do not count. */
 static void note_failure(sp_tiers *t, const sp_write *x)
 {
     const sp_err err = x->post.err;
@@ -81,7 +81,7 @@ static void note_failure(sp_tiers *t, const sp_write *x)
     snprintf(t->detail, sizeof t->detail, "%s", x->post.detail);
 }
 
-/* touch_path -- what the copy continues is as new as the copy, the root the newest. */
+/* touch_path -- marks the ancestors of a copy as used after it, the root last. */
 static void touch_path(const sp_write *x)
 {
     for (int i = x->move.n_after - 1; i >= 0; i--)
@@ -92,7 +92,7 @@ static void done(sp_post *post)
 {
     sp_write *x = write_of(post);
     sp_tiers *t = x->tiers;
-    if (t->stuck && post->err == SP_E_CANCELED && x->next) { /* it has waited for the oldest */
+    if (t->stuck && post->err == SP_E_CANCELED && x->next) { /* it waited behind the oldest */
         count_given_up(t);
         end_write(x);
         return;
@@ -137,7 +137,7 @@ void sp_tiers_expire_writes(sp_tiers *t)
            "the store has written nothing for %lld ms: no copies are written until it answers",
            (long long)(t->timeout_us / 1000));
     for (const sp_write *x = t->writing; x->next; x = x->next) sp_tier_op_withdraw(x->op);
-    sp_posts_poll(t->posts); /* the oldest stays: its end says that the store answers */
+    sp_posts_poll(t->posts); /* the oldest stays: its end shows that the store answers */
 }
 
 int64_t sp_tiers_until_write_expiry(const sp_tiers *t)

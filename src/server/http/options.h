@@ -40,7 +40,7 @@ typedef struct srv_options {
     bool no_page;                  /* nothing is at / */
     sp_chunk_find find;                  /* chunks in messages, when the request does not say */
     int max_tokens;                /* of an answer, when the request does not say */
-    sp_sampling sampling;          /* of requests that do not say */
+    sp_sampling sampling;          /* defaults of requests that do not set it */
 } srv_options;
 
 /* srv_find_of -- "none", "known", "repeats"; false: another name, or NULL. */

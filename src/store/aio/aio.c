@@ -83,7 +83,7 @@ sp_err sp_aio_arena(sp_aio *a, size_t n_bytes, uint8_t **out)
 
 /* -- transfers ------------------------------------------------------------------------------ */
 
-/* begin -- passes the rest of a piece on, unless a test makes it fail here or be short. */
+/* begin -- submits the rest of a piece, unless a test makes it fail or shortens it. */
 static void begin(sp_aio *a, sp_aio_piece *p)
 {
     int error;
@@ -110,8 +110,8 @@ void sp_aio_submit(sp_aio *a, sp_aio_piece *p)
     begin(a, p);
 }
 
-/* is_whole -- counts what a piece transferred; false: the rest is to be transferred. Direct I/O
- * continues at a page. */
+/* is_whole -- counts the bytes that a piece transferred; false: more must be transferred. Direct I/O continues at a
+ * page boundary. */
 static bool is_whole(sp_aio_piece *p, int64_t result)
 {
     if (result == -EINTR || result == -EAGAIN) return false;

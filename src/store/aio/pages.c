@@ -61,7 +61,7 @@ static uint64_t sum_of(const sp_pages *p, const uint8_t *record)
     return sum ? sum : 1;
 }
 
-/* is_whole -- the bytes are those that were written there last. */
+/* is_whole -- whether the bytes match the checksum of the last write. */
 static bool is_whole(sp_pages *p, int64_t i, const uint8_t *record)
 {
     if (atomic_load_explicit(&p->sums[i], memory_order_relaxed) == sum_of(p, record)) return true;
@@ -95,8 +95,7 @@ static void finish(sp_pages *p, const fetch *f, const sp_aio_piece *piece)
     atomic_fetch_sub_explicit(&f->group->n_left, 1, memory_order_release);
 }
 
-/* idle -- naps, then sleeps. Between naps it takes no time from the threads that compute, which may
- * have all cores. */
+/* idle -- sleeps briefly a few times, then until it is woken. It leaves the cores to the threads that compute. */
 static void idle(sp_pages *p, int64_t last_us)
 {
     if (sp_clock_us() - last_us < SP_PAGES_POLL_US) {
@@ -251,7 +250,7 @@ static uint8_t *in_memory(const sp_pages *p, const sp_pages_run *run, int64_t i)
            (size_t)(i % run->n_cols) * p->record_bytes;
 }
 
-/* write_part -- n records of a run, from record i on. They have no checksum until all are written. */
+/* write_part -- writes n records of a run, starting at record i. They have no checksum until all are written. */
 static sp_err write_part(sp_pages *p, const sp_pages_run *run, int64_t i, int64_t n)
 {
     const int64_t first = run->first + i;

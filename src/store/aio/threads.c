@@ -7,7 +7,7 @@
 
 enum { N_THREADS = 4 };
 
-/* A ring of pieces; it holds all that may be in flight. */
+/* A ring of pieces, large enough for all that can be in flight. */
 typedef struct ring {
     sp_aio_piece *v[SP_AIO_MAX_FLIGHT];
     int64_t result[SP_AIO_MAX_FLIGHT];

@@ -30,7 +30,7 @@ static void close_ring(void *state)
     sp_free(u);
 }
 
-/* Registering fails where little memory may be locked; the kernel then maps pages at each transfer. */
+/* Registering fails if the limit of locked memory is low; the kernel then maps pages at each transfer. */
 static void set_arena(void *state, uint8_t *data, size_t n)
 {
     uring *u = state;
@@ -45,7 +45,7 @@ static void submit(void *state, sp_aio_piece *p)
 {
     uring *u = state;
     struct io_uring_sqe *sqe = io_uring_get_sqe(&u->ring);
-    assert(sqe); /* the queue holds all that may be in flight, and each is submitted at once */
+    assert(sqe); /* the queue has room for all that can be in flight, and each is submitted immediately */
     uint8_t *data = p->data + p->done;
     uint64_t at = p->offset + p->done;
     if (u->registered && p->write)

@@ -1,6 +1,6 @@
-/* erase.c -- overwrites what dropped, moved and replaced copies left in the segments of the disk
- * tier, on the writing thread. Space between live copies becomes a hole where the file system has them,
- * which frees it too, else zeros; the index is rewritten without the lines of what is gone. */
+/* erase.c -- overwrites the bytes that dropped, moved and replaced copies left in the segments of the disk tier, on
+ * the writing thread. Space between live copies becomes a hole if the file system supports holes, which also frees it;
+ * otherwise zeros. The index is rewritten without the lines of dropped copies. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

@@ -23,7 +23,7 @@ enum {
 
 /* -- the disk ------------------------------------------------------------------------------- */
 
-/* to_parent -- cuts the last name off a path; false: nothing is left. */
+/* to_parent -- removes the last name of a path; false: no name is left. */
 static bool to_parent(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -79,7 +79,7 @@ static bool read_space(int dir, const char *name, sp_digest *out)
     return good;
 }
 
-/* look_inside -- sizes of segments and, where the index is lost, whose they are. */
+/* look_inside -- reads the sizes of segments and, if the index is lost, their namespace. */
 static bool look_inside(const char *folder, sp_folder_part *out)
 {
     bool known = !out->index_is_lost;
@@ -150,7 +150,7 @@ sp_err sp_folder_budget(const char *dir, const sp_digest *space, int64_t max_byt
     share s = {.space = space};
     sp_folder_space disk;
     sp_err err = sp_folder_each(dir, add_up, &s);
-    if (err == SP_E_NOMEM) return err; /* whoever makes the folder says what else is wrong */
+    if (err == SP_E_NOMEM) return err; /* creating the folder reports other errors */
     if (max_bytes == 0) {
         SP_TRY(sp_folder_space_of(dir, &disk));
         *out = SP_MAX(s.own + disk.free / 2, LEAST_BUDGET);

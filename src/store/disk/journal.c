@@ -146,7 +146,7 @@ sp_err sp_journal_space(const char *path, sp_digest *out)
     return err;
 }
 
-/* replay -- lines from number `from` on; n_lines ends up after the last that counts. */
+/* replay -- reads the lines from number `from`; sets n_lines to the end of the last valid one. */
 static sp_err replay(sp_journal *j, uint64_t from, sp_journal_fn *fn, void *user)
 {
     uint8_t *lines = sp_alloc(BATCH, LINE);
@@ -255,7 +255,7 @@ sp_err sp_journal_rewrite(sp_journal *j, const sp_journal_line *lines, size_t n,
     return err;
 }
 
-/* move_aside -- keeps a file that is no index, and says so. */
+/* move_aside -- renames a file that is not an index, and logs it. */
 static sp_err move_aside(sp_journal *j)
 {
     sp_log(SP_LOG_WARN, "%s; it is kept as %s.damaged", sp_error_detail(), j->path);
@@ -302,7 +302,7 @@ sp_err sp_journal_more(sp_journal *j, bool *replaced, sp_journal_fn *fn, void *u
     return replay(j, j->n_lines, fn, user);
 }
 
-/* cut -- removes lines that do not count (I3). */
+/* cut -- removes invalid lines at the end (I3). */
 static sp_err cut(sp_journal *j)
 {
     j->must_cut = ftruncate(j->fd, (off_t)((j->n_lines + 1) * LINE)) != 0;

@@ -19,7 +19,7 @@ enum { MOST_SPACES = 64, SPACE_HEX = 32 /* digits of a namespace, in its folder'
 
 /* -- namespaces that have copies ------------------------------------------------------------ */
 
-/* Places do not matter here; all copies are in one list. */
+/* All copies are in one list: their order of use is not needed. */
 static sp_err apply_line(void *user, const sp_journal_line *line)
 {
     sp_other *other = user;

@@ -23,7 +23,7 @@ typedef struct get {
     uint8_t *arena;
     uint64_t head_bytes, layer_bytes; /* padded */
     int n_slots;
-    int64_t delivered, begun, end; /* layers; the header is layer -1 and has a place of its own */
+    int64_t delivered, begun, end; /* layers; the header counts as layer -1 */
     uint64_t begun_bytes;          /* of layer `begun` */
     uint64_t left[1 + MAX_SLOTS];  /* bytes to come: header, slots */
     sp_aio_piece pieces[SP_AIO_MAX_FLIGHT], *idle[SP_AIO_MAX_FLIGHT];
@@ -56,7 +56,7 @@ static uint64_t bytes_of(const get *g, int64_t layer)
     return layer < 0 ? g->head_bytes : g->layer_bytes;
 }
 
-/* may_begin -- there is something to read, and room for it. */
+/* may_begin -- whether a layer is left to read and a slot is free. */
 static bool may_begin(const get *g)
 {
     return g->begun < g->end && g->n_idle > 0 &&
@@ -95,7 +95,7 @@ static sp_err end_piece(get *g, sp_aio_piece *p)
 
 /* -- what was read -------------------------------------------------------------------------- */
 
-/* check_head -- it is the copy that the index names. */
+/* check_head -- checks that the record is the copy named in the index. */
 static sp_err check_head(get *g)
 {
     sp_record *r = &g->record;
@@ -193,7 +193,8 @@ static sp_err prepare(get *g)
 
 /* -- one operation -------------------------------------------------------------------------- */
 
-/* find -- where the copy is, with its segment pinned. Its layers are used, its header is looked at. */
+/* find -- looks up where the copy is and pins its segment. Reading layers counts as a use, reading only the header
+ * does not. */
 static sp_err find(sp_disk_tier *d, const sp_tier_job *job, sp_disk_place *place,
                    sp_segment_file **file)
 {
@@ -264,7 +265,7 @@ static sp_err run_get(sp_disk_reader *r, sp_tier_op *op)
     return err;
 }
 
-/* run_list -- of a copy of the index, so that `each` may take its time. */
+/* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
 static sp_err run_list(sp_disk_tier *d, sp_tier_op *op)
 {
     SP_VEC(sp_tier_info) all = {0};

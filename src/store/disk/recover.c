@@ -1,5 +1,5 @@
-/* recover.c -- rebuilds the index from the headers in the segments. Every record is written at a higher
- * place than all before it, so the last of a key is its newest. Files whose names were exchanged get theirs back. */
+/* recover.c -- rebuilds the index from the headers in the segments. Records are only appended, so the last one of a
+ * key is the newest. Files whose names were swapped are renamed back. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -150,8 +150,8 @@ static sp_err move(const char *from, const char *to)
     return sp_fail(SP_E_IO, "%s: cannot rename to %s: %s", from, to, strerror(errno));
 }
 
-/* put_back -- the names of a segment, and of the index that has its name, if it does. The index is the last: without
- * one the next start looks for both again. */
+/* put_back -- renames a segment, and the index if it has the segment's name. The index is renamed last: if that fails,
+ * the next start finds no index and repairs both again. */
 static sp_err put_back(const char *damaged, const char *segment, const char *index, bool exchanged)
 {
     sp_bytes aside = {0};

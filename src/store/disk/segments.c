@@ -32,7 +32,7 @@ void sp_segments_fini(sp_segments *s)
     s->folder = NULL;
 }
 
-/* position_of -- of the first file with this number or a higher one. */
+/* position_of -- the position of the first file whose number is at least this. */
 static size_t position_of(const sp_segments *s, uint32_t number)
 {
     size_t from = 0, to = s->list.n;
@@ -110,7 +110,7 @@ static void take_back(pthread_mutex_t *lock)
     if (lock) pthread_mutex_lock(lock);
 }
 
-/* open_pinned -- of a file that is closed, and cannot be freed. */
+/* open_pinned -- opens a file that is closed. The pin keeps it from being freed. */
 static sp_err open_pinned(sp_segments *s, sp_segment_file *f, bool write, bool make,
                           pthread_mutex_t *lock)
 {
@@ -161,7 +161,7 @@ void sp_segments_remove(sp_segments *s, sp_segment_file *f, bool delete, pthread
     memmove(s->list.v + i, s->list.v + i + 1, (--s->list.n - i) * sizeof *s->list.v);
     f->gone = true;
     if (f->pins == 0) free_file(s, f);
-    if (!path) return; /* the next open deletes what is left */
+    if (!path) return; /* the next start deletes the file */
     give_up(lock);
     unlink(path);
     take_back(lock);

@@ -15,8 +15,8 @@ static uint64_t dead_of(const sp_segment_file *f)
     return f->end - f->live;
 }
 
-/* delete_empty -- deletes segments in which no copy is left; false: there is none. lock is held, but given up
- * around system calls: the list changes on this thread alone. */
+/* delete_empty -- deletes segments without live copies; false: there are none. Called with the lock held, which is
+ * released around system calls: only this thread changes the list. */
 static bool delete_empty(sp_disk_tier *d)
 {
     bool some = false;
@@ -90,7 +90,7 @@ typedef struct moving {
     sp_disk_place place;
 } moving;
 
-/* move_one -- a copy that cannot be read is given up. */
+/* move_one -- moves a copy; one that cannot be read is dropped. */
 static sp_err move_one(sp_disk_tier *d, int fd, const moving *m)
 {
     sp_disk_place to;
@@ -155,8 +155,8 @@ static sp_err empty(sp_disk_tier *d, sp_segment_file *f)
 
 /* -- the budget ----------------------------------------------------------------------------- */
 
-/* evict -- the copy that the replacement policy names, or else the one used longest ago; false: none
- * may go. */
+/* evict -- drops the victim of the replacement policy, or the least recently used copy; false: no copy may be dropped.
+ * */
 static bool evict(sp_disk_tier *d)
 {
     sp_disk_pending p = {.line.event = SP_EVENT_DROP};
@@ -184,8 +184,8 @@ sp_err sp_disk_check_reserve(const sp_disk_tier *d, uint64_t bytes)
                    d->folder, (long long)(space.free >> 20), (long long)(reserve >> 20));
 }
 
-/* sp_disk_make_room -- copies are dropped until they fill 7/8 of the budget: moving them to reclaim the
- * space of others then costs at most eight times what it gains. */
+/* sp_disk_make_room -- drops copies until the rest fill 7/8 of the budget. Then reclaiming a byte moves at most eight.
+ * */
 sp_err sp_disk_make_room(sp_disk_tier *d, uint64_t max, uint64_t bytes)
 {
     while (max) {

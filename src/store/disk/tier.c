@@ -105,8 +105,8 @@ static sp_err collect_line(void *user, const sp_journal_line *line)
     return SP_OK;
 }
 
-/* read_news -- lines that are new, or with *replaced all of another file. journal_lock is held, lock is not: the
- * disk may take any time. */
+/* read_news -- reads new lines; *replaced: the file is another one, and all its lines are read. Called with
+ * journal_lock held but not lock, since the disk may be slow. */
 static sp_err read_news(sp_disk_tier *d, line_list *lines, bool *replaced)
 {
     *replaced = !d->journal.path;
@@ -121,7 +121,7 @@ sp_err sp_disk_refresh(sp_disk_tier *d)
 {
     line_list lines = {0};
     bool replaced;
-    if (d->lock_fd >= 0) return SP_OK; /* the writer's index is never old */
+    if (d->lock_fd >= 0) return SP_OK; /* the writer's index is always current */
     pthread_mutex_lock(&d->journal_lock);
     sp_err err = read_news(d, &lines, &replaced);
     pthread_mutex_lock(&d->lock);
@@ -150,7 +150,7 @@ void sp_disk_quarantine(sp_disk_tier *d, const sp_tier_key *key, const sp_disk_p
     d->stats.n_damaged++;
     pthread_mutex_unlock(&d->lock);
     pthread_mutex_unlock(&d->journal_lock);
-    err = sp_fail(SP_E_FORMAT, "%s", why); /* the detail for the caller, whatever failed since */
+    err = sp_fail(SP_E_FORMAT, "%s", why); /* restores the detail of the first error */
 }
 
 /* -- the writer's folder -------------------------------------------------------------------- */
@@ -192,7 +192,7 @@ static sp_err lock_folder(sp_disk_tier *d, bool must_write)
     return err;
 }
 
-/* pages_of -- how long the file of a segment is; 0: it is not there. */
+/* pages_of -- the length of a segment's file; 0: it does not exist. */
 static sp_err pages_of(const char *path, uint64_t *pages)
 {
     struct stat st = {0};
@@ -202,7 +202,7 @@ static sp_err pages_of(const char *path, uint64_t *pages)
     return SP_OK;
 }
 
-/* check_segments -- forgets copies whose segment is not there, or too short for them. */
+/* check_segments -- forgets copies whose segment is missing or too short. */
 static sp_err check_segments(sp_disk_tier *d)
 {
     for (size_t i = d->segments.list.n; i-- > 0;) {
@@ -234,7 +234,7 @@ static sp_err check_segments(sp_disk_tier *d)
     return SP_OK;
 }
 
-/* sweep -- deletes segments that hold no copy, and what a crash left after the last copy of others. */
+/* sweep -- deletes segments without copies, and truncates others after their last copy (a crash may leave more). */
 static sp_err sweep(sp_disk_tier *d)
 {
     DIR *dir = opendir(d->folder);
@@ -358,7 +358,7 @@ static void stop_threads(sp_disk_tier *d)
     sp_aio_close(d->aio);
 }
 
-/* keep_uses -- the next process finds copies in the order of their use, with counts. */
+/* keep_uses -- saves the order and counts of uses for the next process. */
 static void keep_uses(sp_disk_tier *d)
 {
     if (d->lock_fd < 0 || !d->used || !d->journal.path) return;

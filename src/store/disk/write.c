@@ -148,7 +148,7 @@ static sp_err write_parts(put *w)
     const sp_record *r = w->op->job.record;
     sp_err err = SP_OK;
     for (int i = 0; i < r->n_layers && err == SP_OK; i++) err = write_layer(w, i);
-    if (err == SP_OK && sp_tier_op_is_cancelled(w->op)) /* what was read last may be lost already */
+    if (err == SP_OK && sp_tier_op_is_cancelled(w->op)) /* the records read last may already be lost */
         err = sp_fail(SP_E_CANCELED, "a put was cancelled");
     if (err == SP_OK) err = sp_record_write(r, w->sums, w->arena);
     if (err == SP_OK) err = write_part(w, 0, w->arena, w->place.page, w->layout.head_pages);
@@ -185,14 +185,15 @@ static bool moves(const sp_disk_pending *p)
     return p->line.event == SP_EVENT_PUT && !p->op;
 }
 
-/* is_gone -- a copy that moves was found damaged meanwhile. Only this thread could have put it anew. lock is held. */
+/* is_gone -- whether a copy was found damaged while it was moved. Only this thread could have put it again. Called
+ * with the lock held. */
 static bool is_gone(const sp_disk_tier *d, const sp_disk_pending *p)
 {
     return moves(p) && sp_table_find(&d->table, &p->line.key) == SP_NO_ENTRY;
 }
 
-/* enter -- appends the lines and applies them; all or none. journal_lock keeps a copy from being found damaged in
- * between. */
+/* enter -- appends the lines and applies all of them or none. Holding journal_lock prevents that a copy is marked
+ * damaged in between. */
 static sp_err enter(sp_disk_tier *d)
 {
     sp_journal_line lines[SP_DISK_BATCH];
@@ -311,8 +312,8 @@ static sp_err has_all(sp_disk_tier *d, const sp_tier_key *keys, int n)
                : sp_fail(SP_E_NOTFOUND, "the store does not have what the copy continues");
 }
 
-/* run_put_after -- a put that does not make room by dropping what the copy continues. It is committed at
- * once: until then nothing would say that the copy continues another. */
+/* run_put_after -- a put that never evicts a copy that it continues. It is committed at once: before that, the index
+ * does not know that the copy continues another. */
 static sp_err run_put_after(sp_disk_tier *d, sp_tier_op *op)
 {
     const sp_tier_key key = op->job.key, after = op->job.after[op->job.n_after - 1];
@@ -355,7 +356,7 @@ static sp_err run_trim(sp_disk_tier *d, sp_tier_op *op)
     return SP_OK;
 }
 
-/* run_sync -- as run_erase. An operation that failed to commit says so itself. */
+/* run_sync -- as run_erase. Operations that failed to commit report it themselves. */
 static sp_err run_sync(sp_disk_tier *d, sp_tier_op *op)
 {
     sp_err err = sp_disk_commit(d);

@@ -61,7 +61,7 @@ static bool is_packed(const host_tier *h, const sp_record *r)
     return h->packing.name && h->packing.wants(h->packing.user, r);
 }
 
-/* kept_of -- bytes of a layer as it is kept, without its notes. */
+/* kept_of -- the bytes of a layer in the tier's type, without its notes. */
 static size_t kept_of(const host_tier *h, const sp_record *r)
 {
     const sp_host_packing *p = &h->packing;
@@ -75,7 +75,7 @@ int64_t sp_host_tier_bytes(sp_tier *t, const sp_record *r)
                      COPY_BYTES);
 }
 
-/* A layer and its notes as the caller has them; NULL when the copy keeps them so. */
+/* Buffers for a layer and its notes in the caller's type; NULL if the tier stores that type. */
 static sp_err take_staging(const host_copy *c, const sp_record *r, uint8_t **out)
 {
     const size_t bytes = r->layer_bytes + r->facts.note_bytes;
@@ -153,8 +153,7 @@ static host_copy *take_out(host_tier *h, uint32_t i)
     return c;
 }
 
-/* next_victim -- as the caller's policy says, else the one that was used longest ago; SP_NO_ENTRY: none may
- * go. */
+/* next_victim -- by the caller's policy, or the least recently used; SP_NO_ENTRY: none may be dropped. */
 static uint32_t next_victim(const host_tier *h)
 {
     sp_tier_key key;
@@ -225,7 +224,7 @@ static sp_err run_put(host_tier *h, const sp_tier_op *op)
     return err;
 }
 
-/* is_whole -- a layer and its notes are what was kept. */
+/* is_whole -- whether the checksum of a layer and its notes matches. */
 static bool is_whole(const host_copy *c, int layer, const uint8_t *from)
 {
     const sp_record *r = &c->record;
@@ -261,7 +260,7 @@ static sp_err deliver(host_tier *h, const sp_tier_op *op, const host_copy *c)
     return err;
 }
 
-/* quarantine -- a damaged copy is not found again. */
+/* quarantine -- removes a damaged copy from the index. */
 static void quarantine(host_tier *h, const sp_tier_key *key, const host_copy *c)
 {
     uint32_t i = sp_table_find(&h->table, key);
@@ -305,7 +304,7 @@ static sp_err run_drop(host_tier *h, const sp_tier_op *op)
     return SP_OK;
 }
 
-/* run_list -- of a copy of the index, so that `each` may take its time. */
+/* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
 static sp_err run_list(host_tier *h, const sp_tier_op *op)
 {
     SP_VEC(sp_tier_info) all = {0};
@@ -334,7 +333,7 @@ static sp_err run_trim(host_tier *h, const sp_tier_op *op)
     return err;
 }
 
-/* run_nothing -- what is dropped was overwritten by the last who read it, and operations end in order. */
+/* run_nothing -- dropped copies are overwritten when the last reader releases them, and operations end in order. */
 static sp_err run_nothing(host_tier *h, const sp_tier_op *op)
 {
     SP_UNUSED(h);

@@ -36,7 +36,7 @@ static bool decode(const char *from, size_t n, char *out, size_t size)
     return true;
 }
 
-/* take_number -- of all of the text; false: it is none, or not within the limits. */
+/* take_number -- parses all of the text; false: it is not a number within the limits. */
 static bool take_number(const char *text, size_t n, int least, int most, int *out)
 {
     char *end, digits[12];
@@ -176,7 +176,7 @@ sp_err sp_redis_open(const sp_redis_address *a, int64_t timeout_us, redisContext
     const struct timeval limit = {.tv_sec = timeout_us / 1000000, .tv_usec = timeout_us % 1000000};
     redisContext *c = redisConnectWithTimeout(a->host, a->port, limit);
     if (!c) return sp_fail_nomem(sizeof *c, "a connection to redis");
-    c->reader->maxbuf = 0; /* the buffer of replies stays: they are megabytes, and come one after another */
+    c->reader->maxbuf = 0; /* the reply buffer is kept: replies are megabytes and follow each other */
     sp_err err = c->err ? sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr) : SP_OK;
     if (err == SP_OK && redisSetTimeout(c, limit) != REDIS_OK)
         err = sp_fail(SP_E_IO, "redis at %s:%d: %s", a->host, a->port, c->errstr);

@@ -13,7 +13,7 @@ enum {
     SPACE_BYTES = 16,              /* of a namespace, in the names of keys */
     SPACE_HEX = 2 * SPACE_BYTES,
     PREFIX = sizeof "SPOLIA:" - 1, /* before it */
-    MOMENT_US = 1000000,           /* a copy that is being written has its index entry by then */
+    MOMENT_US = 1000000,           /* by then a copy that is being written has its index entry */
 };
 
 sp_err sp_remote_read_key(const char *path, uint8_t out[SP_REMOTE_KEY_BYTES], size_t *n)
@@ -163,7 +163,7 @@ static sp_err drop_orphans(redisContext *c, int64_t *n)
     return err;
 }
 
-/* strike_out_gone -- entries of one index. */
+/* strike_out_gone -- removes the entries of one index whose copies are gone. */
 static sp_err strike_out_gone(redisContext *c, const char *index, int64_t *n)
 {
     words names = {0};

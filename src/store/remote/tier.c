@@ -25,7 +25,7 @@ enum {
 };
 
 #define UNFINISHED_S   "300" /* that a copy without a head is kept */
-#define LOCK_S         "60"  /* that others wait for the one who writes a copy */
+#define LOCK_S         "60"  /* how long others wait for the process that writes a copy */
 #define LEAST_PAUSE_US INT64_C(100000) /* after a failure; doubles each time */
 #define MOST_PAUSE_US  INT64_C(10000000)
 
@@ -101,7 +101,7 @@ static void forget(remote_tier *t, const sp_tier_key *key)
     sp_table_remove(&t->table, i, &t->first);
 }
 
-/* learn -- a copy is there; `tell`: the engine is to know. */
+/* learn -- notes that the server has a copy; `tell`: the engine is notified. */
 static void learn(remote_tier *t, const sp_remote_notice *n, bool tell)
 {
     forget(t, &n->key);
@@ -246,7 +246,7 @@ static sp_err send_head(putting *p)
     return err;
 }
 
-/* announce -- the copy is there: it stays, and all know. */
+/* announce -- makes a complete copy permanent, and publishes its name. */
 static sp_err announce(putting *p)
 {
     char says[SP_REMOTE_NOTICE], news[288];
@@ -272,7 +272,7 @@ static sp_err announce(putting *p)
     return SP_OK;
 }
 
-/* is_taken -- a copy of this name is there, or another process writes one; else it is this one's to write. */
+/* is_taken -- whether the copy exists or another process is writing it; if not, this process has locked it. */
 static sp_err is_taken(putting *p, bool *out)
 {
     redisReply *r;
@@ -347,7 +347,8 @@ typedef struct getting {
     sp_err err;
 } getting;
 
-/* prepare -- what is asked for. Errors: SP_E_NOTFOUND without a message: nobody has said that it is there. */
+/* prepare -- fills in the keys to ask for. Errors: SP_E_NOTFOUND without a message: the index does not have the copy.
+ * */
 static sp_err prepare(remote_tier *t, getting *g)
 {
     const sp_tier_job *job = &g->op->job;
@@ -380,7 +381,7 @@ static sp_err ask(redisContext *c, const getting *g)
     return SP_OK;
 }
 
-/* take_head -- the header, verified: of the copy that was asked for. */
+/* take_head -- verifies that the header belongs to the requested copy. */
 static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
 {
     size_t n;
@@ -399,7 +400,7 @@ static sp_err take_head(const remote_tier *t, getting *g, const redisReply *r)
     return g->op->job.head ? g->op->job.head(g->op->job.user, &g->record) : SP_OK;
 }
 
-/* is_whole -- a layer and its notes are what was put. */
+/* is_whole -- whether the checksum of a layer and its notes matches. */
 static bool is_whole(const sp_record *r, int layer, const uint8_t *data)
 {
     if (!sp_layer_sum_eq(sp_layer_sum_of(data, r->layer_bytes), r->sums[layer])) return false;
@@ -431,8 +432,8 @@ static sp_err take_group(const remote_tier *t, const getting *g, int group, cons
     return SP_OK;
 }
 
-/* take_replies -- all of one get, so that the next one's follow. Errors: SP_E_IO of the connection; the get's own
- * are in g->err. */
+/* take_replies -- reads all replies of one get, so that the next reply belongs to the next get. Errors: SP_E_IO of the
+ * connection; errors of the get are in g->err. */
 static sp_err take_replies(remote_tier *t, getting *g)
 {
     for (int i = -1; i < g->n; i++) {
@@ -461,7 +462,7 @@ static void finish_get(remote_tier *t, getting *g)
     sp_free(g->head);
 }
 
-/* begin_get -- asks; false: it is over. */
+/* begin_get -- sends the commands; false: the get has already failed. */
 static bool begin_get(remote_tier *t, getting *g, sp_err *line_err)
 {
     g->err = *line_err == SP_OK ? prepare(t, g) : sp_fail(SP_E_IO, "the remote tier does not answer");
@@ -471,13 +472,13 @@ static bool begin_get(remote_tier *t, getting *g, sp_err *line_err)
     return false;
 }
 
-/* strike_out -- a copy that the server has dropped leaves the index: no other process asks for it. */
+/* strike_out -- removes a copy that the server has dropped from the index, so that no other process asks for it. */
 static sp_err strike_out(remote_tier *t, const getting *g)
 {
     return sp_redis_run(t->in.c, &(sp_redis_command){.words = {"HDEL", t->index, g->name}, .n = 3});
 }
 
-/* run_gets -- a batch: all is asked for before the first reply is read. */
+/* run_gets -- a batch: all commands are sent before the first reply is read. */
 static void run_gets(remote_tier *t, getting *v, int n)
 {
     int n_asked = 0;
@@ -526,7 +527,7 @@ static sp_err run_drop(remote_tier *t, const sp_tier_op *op)
     return sp_redis_run(c, &(sp_redis_command){.words = {"PUBLISH", t->news, news}, .n = 3});
 }
 
-/* run_list -- of a copy of the index, so that `each` may take its time. */
+/* run_list -- lists a copy of the index, so that a slow `each` does not hold the lock. */
 static sp_err run_list(remote_tier *t, const sp_tier_op *op)
 {
     SP_VEC(sp_tier_info) all = {0};
@@ -583,7 +584,7 @@ static void *write_copies(void *arg)
 
 /* -- what others say -------------------------------------------------------------------------------------- */
 
-/* hear -- "SENDER + NAME ..." or "SENDER - NAME". */
+/* hear -- handles a message "SENDER + NAME ..." or "SENDER - NAME". */
 static void hear(remote_tier *t, char *says)
 {
     char *save = NULL, *sender = strtok_r(says, " ", &save), *what = strtok_r(NULL, " ", &save);
@@ -608,7 +609,7 @@ static sp_err take_entry(void *user, const char *name, const char *says)
     return SP_OK;
 }
 
-/* read_index -- all that is there. */
+/* read_index -- reads all names of the index. */
 static sp_err read_index(remote_tier *t)
 {
     redisContext *c;
@@ -618,7 +619,7 @@ static sp_err read_index(remote_tier *t)
     return err;
 }
 
-/* hear_replies -- what has arrived. */
+/* hear_replies -- handles the messages that have arrived. */
 static sp_err hear_replies(remote_tier *t, redisContext *c)
 {
     void *reply = NULL;
@@ -633,7 +634,7 @@ static sp_err hear_replies(remote_tier *t, redisContext *c)
     return c->err ? sp_fail(SP_E_IO, "redis: %s", c->errstr) : SP_OK;
 }
 
-/* subscribe -- first the channel, then the index: nothing is missed between them. */
+/* subscribe -- subscribes before it reads the index, so that no news is missed in between. */
 static sp_err subscribe(remote_tier *t, line *l)
 {
     if (l->c) return SP_OK;
@@ -642,7 +643,7 @@ static sp_err subscribe(remote_tier *t, line *l)
     return err == SP_OK ? read_index(t) : err;
 }
 
-/* tell_heard -- for those who wait to know what is there. */
+/* tell_heard -- wakes the threads that wait for the index. */
 static void tell_heard(remote_tier *t, sp_err err)
 {
     pthread_mutex_lock(&t->lock);
