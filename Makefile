@@ -271,6 +271,12 @@ soak: setup
 # bench -- paired timings of the kernels; CSV and more in bench/.
 bench: $(BUILD)/bench/kernels
 	$<
+# tables -- the quality tables of docs/benchmarks.md, in hours; what was interrupted continues. TABLES has options of
+# bench/tables.py, such as --limit 20, --only stream, --data FOLDER.
+TABLES ?=
+tables: $(BUILD)/spolia
+	.venv/bin/python bench/tables.py --program $(BUILD)/spolia --out $(BUILD)/tables $(TABLES)
+
 # sparse -- sparse decoding of contexts too large to compute here: random keys and values.
 $(BUILD)/bench/sparse: $(wildcard bench/sparse/*.[ch]) $(BUILD)/libprogram.a $(BUILD)/libspolia.a
 	@mkdir -p $(@D)
@@ -384,8 +390,9 @@ help:
 	@echo "make mutants    apply known bugs in a copy of the tree: which do the tests notice (ONLY=substring of a name)"
 	@echo "make soak       load with dying clients on a server built with AddressSanitizer (SOAK=24000)"
 	@echo "make bench      paired timings (bench/)"
+	@echo "make tables     the quality tables of docs/benchmarks.md, resumable (TABLES=\"--limit 20\")"
 	@echo "make layers     check the floors, function sizes and layout (STRICT=1: fail on sizes); make format; make compile_commands.json; make clean"
 
-.PHONY: real-models crash fault mutants examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench soak
+.PHONY: real-models crash fault mutants examples python wheel install uninstall all demo test test-cpus setup unit-bins emulated-bins emulated-all asan ubsan tsan sanitized fuzz layers format clean help bench tables soak
 .SECONDARY:
 -include $(LIB_OBJ:.o=.d) $(CMD_OBJ:.o=.d) $(UNIT_BIN:=.d) $(EMULATED_OBJ:.o=.d) $(EMULATED_ALL:=.d)

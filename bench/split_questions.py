@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Splits question files into a half to tune on and a half to report.
 
-    bench/split_questions.py DATA OUT [SET ...] [--stream N]
+    bench/split_questions.py DATA OUT [SET ...] [--stream N] [--small]
 
 DATA/SET/questions.dev.jsonl becomes OUT/SET.tune.jsonl and OUT/SET.report.jsonl. The split is fixed: lines are
 shuffled with seed 7 and cut in the middle. Nothing that is tuned may look at the report half.
 
 --stream N also writes OUT/SET.HALF.stream.jsonl: N questions about each of the four documents that have most (names
 of chunks end in a number), in turn, as four users would ask them.
+
+--small also writes OUT/small: a few questions of each set whose licence allows shipping, their documents, and four
+solved examples of the tuning half; bench/questions has them (its README names sources and licences).
 """
 import argparse
 import collections
+import itertools
 import json
 import pathlib
 import random
@@ -35,17 +39,56 @@ def stream(lines, n):
     return [line for i in range(n) for name in largest for line in by_document[name][i : i + 1]]
 
 
+# Questions of the report half: a stream about two short articles, whose paragraphs are the corpus; or the first ones.
+SMALL = {"squad_v1": 60, "hotpotqa": 12, "2wiki": 12, "musique": 5}
+ARTICLES = ("squad_v1-Packet_switching", "squad_v1-Oxygen")
+N_EXAMPLES = 4
+
+
+def only(line, *fields):
+    """A JSON line with some of its fields."""
+    value = json.loads(line)
+    return {field: value[field] for field in fields if field in value}
+
+
+def small(name, tune, report, docs):
+    """Questions, documents and examples of a set, cut down to SMALL."""
+    if name == "squad_v1":
+        by_article = [[line for line in report if json.loads(line)["doc_ids"][0].startswith(a)] for a in ARTICLES]
+        asked = [line for pair in itertools.zip_longest(*by_article) for line in pair if line][: SMALL[name]]
+        kept = [line for line in docs if json.loads(line)["id"].startswith(ARTICLES)]
+    else:
+        asked = [line for line in report if json.loads(line).get("context_doc_ids")][: SMALL[name]]
+        known = {i for line in asked for i in json.loads(line)["context_doc_ids"]}
+        kept = [line for line in docs if json.loads(line)["id"] in known]
+    return {"questions": [only(line, "id", "question", "answers", "doc_ids", "context_doc_ids") for line in asked],
+            "docs": [only(line, "id", "title", "text") for line in kept],
+            "examples": [only(line, "id", "question", "answers") for line in tune[:N_EXAMPLES]]}
+
+
+def write_small(folder, name, parts):
+    folder.mkdir(exist_ok=True)
+    for part, lines in parts.items():
+        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        (folder / f"{name}.{part}.jsonl").write_text(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("sets", nargs="*", default=SETS)
     parser.add_argument("--stream", type=int, default=0, metavar="N")
+    parser.add_argument("--small", action="store_true")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.sets:
         lines = (given.data / name / "questions.dev.jsonl").read_text().splitlines(keepends=True)
-        for half, part in zip(("tune", "report"), split(lines)):
+        tune, report = split(lines)
+        if given.small and name in SMALL:
+            docs = (given.data / name / "docs.jsonl").read_text().splitlines(keepends=True)
+            write_small(given.out / "small", name, small(name, tune, report, docs))
+        for half, part in zip(("tune", "report"), (tune, report)):
             (given.out / f"{name}.{half}.jsonl").write_text("".join(part))
             print(f"{name}.{half}.jsonl: {len(part)} questions")
             if given.stream:

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Makes the quality tables of docs/benchmarks.md again, and a table of speed, from runs that can be interrupted.
+
+    bench/tables.py [--out FOLDER] [--only NAME,...] [--limit N] [--data DATA] [--models FOLDER] [--report]
+
+Each table is one run of `spolia eval` (or `bench reuse`) for each model, whose rows are appended to a file in FOLDER
+(build/tables); the same command continues what was interrupted, and runs nothing again that is there. FOLDER/tables.md
+has the tables, each with its command, its number of questions, and the machine. Without --data the questions are those
+of bench/questions; with it the report halves of the full sets (bench/split_questions.py). --limit N: the first N
+questions of each set; a larger N continues. --report runs nothing and shows what is there.
+
+Intervals: 95 % of 2,000 resamples of the questions, paired with full attention. Times are medians of ratios.
+"""
+import argparse
+import csv
+import math
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass, field
+
+import numpy
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SYSTEM = "Answer the question from the documents, in a few words."
+MODELS = {"SmolLM2 135M": "SmolLM2-135M-Instruct.Q4_1.gguf", "Gemma 3 270M": "gemma-3-270m-q4_k_m.gguf"}
+STREAM = "full,random@0.15,fusion@0.15,craft@0.15,inplace@0,inplace@0.15"
+CURVE = "full,fusion@0.15,inplace@0,inplace@0.15,inplace@0.3,inplace@0.5"
+
+
+@dataclass
+class Table:
+    title: str
+    questions: str                              # of the set; "": a table of speed
+    policies: str
+    options: list = field(default_factory=list)
+
+
+TABLES = {
+    "stream": Table("SQuAD as a stream, from an empty cache", "squad_v1", STREAM, ["-k", "6", "--cold"]),
+    "hotpotqa": Table("HotpotQA, all paragraphs known", "hotpotqa", CURVE, ["--order", "shuffled"]),
+    "2wiki": Table("2WikiMultihopQA, all paragraphs known", "2wiki", CURVE, ["--order", "shuffled"]),
+    "musique": Table("MuSiQue, all paragraphs known", "musique", CURVE, ["--order", "shuffled"]),
+    "speed": Table("Time to the first token, 8 known chunks of 256 tokens in a new order", "", "full,fusion,inplace"),
+}
+
+
+# -- runs ------------------------------------------------------------------------------------------
+
+def machine():
+    """The processor, its cores, and what else ran."""
+    names = [line.split(":")[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+             if line.startswith("model name")]
+    return f"{names[0] if names else os.uname().machine}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+
+
+def files_of(given, name):
+    """Questions, documents and examples of a set."""
+    if not given.data:
+        folder = ROOT / "bench/questions"
+        return [folder / f"{name}.{part}.jsonl" for part in ("questions", "docs", "examples")]
+    folder = given.out / "questions"
+    if not (folder / f"{name}.report.jsonl").exists():
+        split = [sys.executable, ROOT / "bench/split_questions.py", given.data, folder, name, "--stream", "400"]
+        subprocess.run(split, check=True, stdout=subprocess.DEVNULL)
+    report = f"{name}.report.stream.jsonl" if name == "squad_v1" else f"{name}.report.jsonl"
+    return [folder / report, given.data / name / "docs.jsonl", folder / f"{name}.tune.jsonl"]
+
+
+def command_of(given, name, model, prefix):
+    """What makes the rows of a table, but for the program's path."""
+    table = TABLES[name]
+    if not table.questions:
+        return ["bench", "reuse", "-m", model, "--chunks", "8", "--chunk-tokens", "256", "--orders", "shuffled",
+                "--ratios", "0,0.15", "--policies", table.policies, "--rounds", given.rounds, "-t", "1",
+                "--csv", f"{prefix}.csv", "--resume"]
+    questions, docs, examples = files_of(given, table.questions)
+    index = given.out / f"{table.questions}.db"
+    if not index.exists():
+        subprocess.run([given.program, "index", docs, "-o", index, "--quiet"], check=True)
+    given_docs = [] if "--cold" in table.options else ["-d", docs]
+    limit = ["--limit", given.limit] if given.limit else []
+    return ["eval", "-m", model, "-q", questions, "-i", index, *given_docs, *table.options, "-p", table.policies,
+            "--measure", "both", "-n", "16", "-t", "1", "--system", SYSTEM, "--shots", "4", "--shots-from", examples,
+            "--stop", "\n", "--out", prefix, *limit]
+
+
+def run(given, name, model, prefix):
+    command = [str(part) for part in command_of(given, name, model, prefix)]
+    rows = prefix.with_name(prefix.name + ".csv")
+    before = rows.stat().st_mtime_ns if rows.exists() else 0
+    print(f"tables: {name}, {pathlib.Path(model).name}", file=sys.stderr, flush=True)
+    done = subprocess.run([given.program, *command], stdout=subprocess.DEVNULL)
+    if rows.exists() and rows.stat().st_mtime_ns != before:
+        prefix.with_name(prefix.name + ".machine").write_text(machine() + "\n")
+    if done.returncode != 0:
+        sys.exit(f"tables: spolia {shlex.join(command)}: exit code {done.returncode}; the same command continues")
+
+
+# -- figures ---------------------------------------------------------------------------------------
+
+def rows_of(path):
+    """{setting: {question: row}} of a file of `eval`, settings in its order, whole questions only."""
+    settings = {}
+    with open(path) as f:
+        for row in csv.DictReader(line for line in f if not line.startswith("#")):
+            settings.setdefault((row["policy"], float(row["recompute"])), {})[row["id"]] = row
+    whole = set.intersection(*(set(rows) for rows in settings.values()))
+    return {setting: {i: row for i, row in rows.items() if i in whole} for setting, rows in settings.items()}
+
+
+def interval(values):
+    """95 % of 2,000 resampled means of values [n_questions, n_columns], by column; the same on every run."""
+    picks = numpy.random.default_rng(1).integers(0, len(values), (2000, len(values)))
+    return numpy.percentile(values[picks].mean(axis=1), [2.5, 97.5], axis=0)
+
+
+def compared(settings, setting):
+    """A setting's figures beside those of full attention on the same questions."""
+    off, rows = settings["off", 0.0], settings[setting]
+
+    def column(of, name):
+        return numpy.array([float(of[i][name] or "nan") for i in off])
+
+    nll, f1 = column(off, "nll"), column(off, "f1") * 100
+    more, better = column(rows, "nll") - nll, column(rows, "f1") * 100 - f1
+    enough = len(off) >= 8
+    both = numpy.stack([more / nll.mean() * 100, better], axis=1)
+    ranges = interval(both) if enough else numpy.full((2, 2), math.nan)
+    reused = column(rows, "n_reused").sum() / column(rows, "n_prompt").sum()
+    return {"nll": nll.mean(), "f1": f1.mean(), "more": more.mean() / nll.mean() * 100, "more_range": ranges[:, 0],
+            "better": better.mean(), "better_range": ranges[:, 1], "kl": column(rows, "kl_all").mean(),
+            "reused": reused * 100, "speedup": statistics.median(column(rows, "speedup"))}
+
+
+def label(setting):
+    policy, share = setting
+    names = {("inplace", 0.15): ", 15 % (balanced)", ("inplace", 0.0): ", 0 % (fast)", ("full", 0.0): ""}
+    return policy + names.get(setting, f", {share * 100:g} %")
+
+
+def ranged(value, low_high, unit=""):
+    if math.isnan(low_high[0]):
+        return f"{value:+.1f}{unit}"
+    return f"{value:+.1f}{unit} ({low_high[0]:+.1f} to {low_high[1]:+.1f})"
+
+
+def quality(path):
+    """Lines of a Markdown table, and what full attention does."""
+    settings = rows_of(path)
+    lines = ["| setting | NLL | KL | F1, points | reused | off / this |", "|---|---|---|---|---|---|"]
+    first = None
+    for setting in settings:
+        if setting[0] == "off":
+            continue
+        c = compared(settings, setting)
+        first = first or c
+        lines.append(f"| {label(setting)} | {ranged(c['more'], c['more_range'], ' %')} | {c['kl']:.3f} "
+                     f"| {ranged(c['better'], c['better_range'])} | {c['reused']:.0f} % | {c['speedup']:.1f}x |")
+    n = len(settings["off", 0.0])
+    return lines, f"{n} questions. Full attention: NLL {first['nll']:.3f}, F1 {first['f1']:.1f} %."
+
+
+def speed(path):
+    """Medians over the rounds of the gain in time to the first token."""
+    gains = {}
+    with open(path) as f:
+        for row in csv.DictReader(f):
+            gains.setdefault((row["policy"], float(row["recompute"])), []).append(float(row["gain"]))
+    n_rounds = len(gains.pop(("off", 0.0)))
+    lines = ["| setting | off / this |", "|---|---|"]
+    for setting, v in gains.items():
+        lines.append(f"| {label(setting)} | {statistics.median(v):.1f}x ({min(v):.1f} to {max(v):.1f}) |")
+    return lines, f"{n_rounds} alternating rounds."
+
+
+def section(given, name, prefixes):
+    """A table for each model that has rows."""
+    table = TABLES[name]
+    out = [f"### {table.title}", ""]
+    for model, prefix in prefixes.items():
+        path = prefix.with_name(prefix.name + ".csv")
+        if not path.exists():
+            continue
+        lines, about = (quality if table.questions else speed)(path)
+        seen = prefix.with_name(prefix.name + ".machine")
+        where = seen.read_text().strip() if seen.exists() else "machine unknown"
+        out += [f"{model}: {about} {where}.", "", *lines, ""]
+    return out
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--program", default=str(ROOT / "build/spolia"))
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "build/tables")
+    parser.add_argument("--data", type=pathlib.Path, help="folder of full sets; none: bench/questions")
+    parser.add_argument("--models", type=pathlib.Path, help="folder of the judges (that of scripts/real-models)")
+    parser.add_argument("--only", help="tables, of " + ", ".join(TABLES))
+    parser.add_argument("--limit", type=int, default=0, metavar="N")
+    parser.add_argument("--rounds", type=int, default=3, metavar="N", help="of the table of speed (3)")
+    parser.add_argument("--report", action="store_true")
+    given = parser.parse_args()
+    wanted = given.only.split(",") if given.only else list(TABLES)
+    if set(wanted) - set(TABLES):
+        parser.error(f"--only: {', '.join(sorted(set(wanted) - set(TABLES)))}: not of {', '.join(TABLES)}")
+    cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "spolia/models"
+    models = given.models or pathlib.Path(os.environ.get("SPOLIA_MODELS", cache))
+    given.out.mkdir(parents=True, exist_ok=True)
+    here = {title: models / file for title, file in MODELS.items() if (models / file).exists()}
+    if not here:
+        sys.exit(f"tables: {models}: no model; `make real-models` fetches them")
+    for name in wanted:
+        for title, path in here.items():
+            prefix = given.out / f"{name}.{path.stem}"
+            if not given.report:
+                run(given, name, path, prefix)
+    lines = []
+    for name in wanted:
+        lines += section(given, name, {title: given.out / f"{name}.{path.stem}" for title, path in here.items()})
+    (given.out / "tables.md").write_text("\n".join(lines))
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""bench/tables.py: an interrupted run of the tables continues; what the tables say is what the rows say; the questions that ship."""
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import PROGRAM, ROOT
+
+QUESTIONS = ROOT / "bench/questions"
+FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def lines_of(name):
+    return [json.loads(line) for line in (QUESTIONS / name).read_text().splitlines()]
+
+
+def tables(folder, *options):
+    done = subprocess.run([sys.executable, ROOT / "bench/tables.py", "--program", PROGRAM, "--models", folder, "--out",
+                           folder / "out", "--rounds", "1", *options], capture_output=True, text=True, timeout=300)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def test_tables_continue_and_say_what_the_rows_say(tmp_path):
+    shutil.copy(ROOT / "demo/model.gguf", tmp_path / FILE)
+    first = tables(tmp_path, "--only", "stream", "--limit", "3")
+    rows = tmp_path / "out" / f"stream.{FILE[:-5]}.csv"
+    begun = rows.read_text()
+    assert first.returncode == 0 and "3 questions." in first.stdout
+    shown = tables(tmp_path, "--only", "stream,speed", "--limit", "9")
+    assert shown.returncode == 0 and rows.read_text().startswith(begun)
+    assert (tmp_path / "out/tables.md").read_text().strip() == shown.stdout.strip()
+    read = list(csv.DictReader(line for line in rows.read_text().splitlines() if line[0] != "#"))
+    nll = {p: [float(r["nll"]) for r in read if (r["policy"], r["recompute"]) == (p, "0")] for p in ("off", "full")}
+    more = (sum(nll["full"]) / sum(nll["off"]) - 1) * 100
+    said = re.search(r"^\| full \| ([-+.0-9]+) % \(([-+.0-9]+) to ([-+.0-9]+)\)", shown.stdout, re.M).groups()
+    value, low, high = map(float, said)
+    assert value == pytest.approx(more, abs=0.06) and low <= value <= high
+    assert "9 questions." in shown.stdout and "1 alternating rounds." in shown.stdout and "cores, load" in shown.stdout
+    again = tables(tmp_path, "--only", "stream,speed", "--report")
+    assert again.stdout == shown.stdout
+
+
+def test_tables_say_what_is_missing(tmp_path):
+    assert "make real-models" in tables(tmp_path).stderr
+    assert "magic" in tables(tmp_path, "--only", "magic").stderr
+
+
+@pytest.mark.parametrize("name", ["squad_v1", "hotpotqa", "2wiki", "musique"])
+def test_the_questions_that_ship(name):
+    """Each has its documents; examples are other questions, and the README names set and licence."""
+    questions, examples = lines_of(f"{name}.questions.jsonl"), lines_of(f"{name}.examples.jsonl")
+    known = {doc["id"] for doc in lines_of(f"{name}.docs.jsonl")}
+    assert all(set(q.get("context_doc_ids", q["doc_ids"])) <= known and q["answers"] for q in questions)
+    assert len(examples) == 4 and not {q["question"] for q in examples} & {q["question"] for q in questions}
+    assert f"`{name}.*`" in (QUESTIONS / "README.md").read_text()
+
+
+def test_the_questions_are_small():
+    assert sum(path.stat().st_size for path in QUESTIONS.iterdir()) < 300_000
