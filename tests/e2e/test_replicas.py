@@ -1,0 +1,147 @@
+"""examples/haproxy.cfg: requests are sent by their documents, also while a server drains, has ended or is busy."""
+import concurrent.futures
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from conftest import ROOT
+from test_server import LONG, Server, chat
+
+EXAMPLES = ROOT / "examples"
+HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
+pytestmark = pytest.mark.skipif(not HAPROXY, reason="haproxy is not installed")
+
+
+class Proxy:
+    """haproxy with examples/haproxy.cfg; only the ports are others."""
+
+    def __init__(self, folder, servers):
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        text = (EXAMPLES / "haproxy.cfg").read_text()
+        for old, new in [("bind :8000", f"bind 127.0.0.1:{self.port}"),
+                         *((f"127.0.0.1:{8080 + i}", f"127.0.0.1:{s.port}") for i, s in enumerate(servers))]:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (folder / "haproxy.cfg").write_text(text)
+        shutil.copy(EXAMPLES / "documents.lua", folder)
+        self.process = subprocess.Popen([HAPROXY, "-db", "-f", "haproxy.cfg"], cwd=folder, stderr=subprocess.PIPE, text=True)
+        end = time.time() + 20
+        while not self.answers():
+            assert self.process.poll() is None and time.time() < end, self.process.stderr.read()
+            time.sleep(0.05)
+
+    def answers(self):
+        try:
+            return self.ask("GET", "/health")[0] == 200
+        except OSError:
+            return False
+
+    def ask(self, method, path, body=None, **headers):
+        headers = {"Content-Type": "application/json", **{name.replace("_", "-"): v for name, v in headers.items()}}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=120) as reply:
+                return reply.status, reply.read()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read()
+
+    def stop(self):
+        self.process.terminate()
+        self.process.communicate(timeout=20)
+
+
+@pytest.fixture
+def servers():
+    all_of_them = [Server("--reuse", "full", "--drain", "60", "--log-format", "json") for _ in range(3)]
+    yield all_of_them
+    for s in all_of_them:
+        if s.process.poll() is None:
+            s.stop()
+
+
+@pytest.fixture
+def proxy(servers, tmp_path):
+    p = Proxy(tmp_path, servers)
+    yield p
+    p.stop()
+
+
+def counts(servers):
+    """Chats that each server has answered."""
+    return [sum(json.loads(line).get("path") == "/v1/chat/completions" for line in s.read_log().splitlines()) for s in servers]
+
+
+STREAM = {**LONG, "stream": True, "max_tokens": 600}
+
+
+def document(i):
+    return {"id": f"d{i}", "title": f"Harbour {i}", "text": f"The harbour of town {i} has room for forty boats, and in winter for ten. " * 4}
+
+
+def send(proxy, servers, *, documents=None, headers=None, **fields):
+    """Which server answers this chat."""
+    time.sleep(0.05) # the proxy has seen the end of the one before: two at once may go to two servers
+    before = counts(servers)
+    body = chat(max_tokens=1, **({"documents": documents} if documents else {}), **fields)
+    assert proxy.ask("POST", "/v1/chat/completions", body, **(headers or {}))[0] == 200
+    end = time.time() + 10
+    while (now := counts(servers)) == before:
+        assert time.time() < end
+        time.sleep(0.02)
+    return [b != n for b, n in zip(before, now)].index(True)
+
+
+def test_the_same_documents_go_to_the_same_server(servers, proxy):
+    at = [send(proxy, servers, documents=[document(i), document(i + 100)]) for i in range(10)]
+    assert len(set(at)) > 1
+    again = [send(proxy, servers, documents=[document(i), document(i + 200)], user=f"someone else {i}") for i in range(10)]
+    assert again == at, "the first document decides"
+
+
+def test_a_key_in_the_body_or_a_header_goes_before(servers, proxy):
+    by_key = [send(proxy, servers, documents=[document(i)], prompt_cache_key="manual") for i in range(6)]
+    assert len(set(by_key)) == 1
+    other = next(name for name in (f"group {i}" for i in range(50)) if send(proxy, servers, headers={"X_Documents": name}) != by_key[0])
+    assert send(proxy, servers, prompt_cache_key="manual", documents=[document(1)], headers={"X_Documents": other}) != by_key[0]
+
+
+def test_one_that_drains_or_ends_costs_no_answer(servers, proxy):
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents=f"g{i}") for i in range(9)]
+        end = time.time() + 30
+        while not servers[0].metric("num_requests_running"):
+            assert time.time() < end
+        servers[0].process.send_signal(signal.SIGTERM)
+        answers = [proxy.ask("POST", "/v1/chat/completions", chat(max_tokens=1, documents=[document(i)]))[0] for i in range(12)]
+        assert answers == [200] * 12
+        for s in streams:
+            status, events = s.result()
+            assert status == 200 and events.rstrip().endswith(b"data: [DONE]")
+    assert servers[0].process.wait(timeout=60) == 0
+    assert proxy.ask("POST", "/v1/chat/completions", chat(max_tokens=1))[0] == 200
+
+
+def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
+    servers[1].process.kill()
+    servers[1].process.wait()
+    answers = [proxy.ask("POST", "/v1/chat/completions", chat(max_tokens=1, documents=[document(i)])) for i in range(12)]
+    assert all(status == 200 for status, _ in answers), answers
+
+
+def test_a_busy_server_gives_some_away(servers, proxy):
+    """Twelve streams about one document: a plain hash would send all of them to one server."""
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents="the same") for _ in range(12)]
+        end = time.time() + 60
+        while sum(s.metric("num_requests_running") + s.metric("num_requests_waiting") > 0 for s in servers) < 2:
+            assert time.time() < end and not all(s.done() for s in streams), "one server has all of them"
+        assert all(s.result()[0] == 200 for s in streams)
