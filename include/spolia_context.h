@@ -193,6 +193,10 @@ SP_API sp_err sp_context_open(const sp_context_opts *o, sp_context **out);
  * allowed. When a read or a write of a tier hangs for load_timeout_ms, the context is closed without it: the
  * process keeps the memory that it may still use, and may end. */
 SP_API void sp_context_close(sp_context *c);
+/* sp_context_hand_over -- puts all copies in memory into the remote tier that it lacks: before a process ends whose
+ * documents others will be asked about. Waits timeout_us at most. *n_left (may be NULL): how many the tier lacks then.
+ * Errors: SP_E_IO (the tier's server does not take them), SP_E_NOMEM. Does nothing without a remote tier. */
+SP_API sp_err sp_context_hand_over(sp_context *c, int64_t timeout_us, int64_t *n_left);
 SP_API sp_context_info sp_context_describe(sp_context *c);
 /* sp_context_forget -- drops all cached keys and values that no running request uses. */
 SP_API void sp_context_forget(sp_context *c);

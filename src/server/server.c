@@ -70,6 +70,9 @@ static void drain(srv_server *s, const sigset_t *signals)
     }
     srv_exchanges_refuse(s->exchanges);
     srv_exchanges_cancel(s->exchanges);
+    int64_t n_left = 0;
+    if (sp_context_hand_over(s->ctx, end - srv_now_us(), &n_left) != SP_OK || n_left)
+        srv_log_event(s->o.log, "not all copies were handed over");
 }
 
 static void close_server(srv_server *s)

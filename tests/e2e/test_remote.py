@@ -170,6 +170,30 @@ def test_a_server_that_hangs_or_dies_costs_no_answer(redis, replica):
     assert "the remote tier does not answer: redis: " in two.read_log()
 
 
+def test_a_server_that_ends_hands_over_what_the_others_lack(redis, replica):
+    redis.stop()
+    one = replica("--drain", "60")
+    first = ask(one, "Velm", "Torin") # Redis is not there to take the copies
+    redis.start()
+    time.sleep(1)
+    assert redis.copies() == 0
+    assert one.stop() == 0, one.said
+    assert redis.copies() == 2 and "handed over" not in one.said
+    two = replica()
+    again = ask(two, "Torin", "Velm")
+    assert sources(first) == ["never seen", "never seen"] and sources(again) == ["remote", "remote"]
+
+
+def test_a_server_that_ends_does_not_wait_for_one_that_is_gone(redis, replica):
+    one = replica("--drain", "60")
+    redis.stop()
+    ask(one, "Velm")
+    began = time.time()
+    assert one.stop() == 0 and time.time() - began < 20
+    assert "not all copies were handed over" in one.said
+    redis.start() # for the fixture
+
+
 @pytest.mark.parametrize("options, words", [
     (["--remote", "http://x"], ["redis://"]), (["--remote", "redis://h:99999"], ["port"]), (["--remote", "rediss://h"], ["rediss://", "TLS"]),
     (["--remote", "redis://127.0.0.1:1", "--remote-key-file", "/no/such/key"], ["/no/such/key", "key"]),

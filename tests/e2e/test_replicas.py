@@ -1,4 +1,4 @@
-"""examples/haproxy.cfg: requests are sent by their documents, also while a server drains, has ended or is busy."""
+"""examples/haproxy.cfg and kubernetes.yaml: requests are sent by their documents, also while a server drains, has ended or is busy."""
 import concurrent.futures
 import json
 import shutil
@@ -11,12 +11,12 @@ import urllib.request
 
 import pytest
 
-from conftest import ROOT
+from conftest import ROOT, succeed
 from test_server import LONG, Server, chat
 
 EXAMPLES = ROOT / "examples"
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin:/sbin")
-pytestmark = pytest.mark.skipif(not HAPROXY, reason="haproxy is not installed")
+needs_haproxy = pytest.mark.skipif(not HAPROXY, reason="haproxy is not installed")
 
 
 class Proxy:
@@ -100,6 +100,7 @@ def send(proxy, servers, *, documents=None, headers=None, **fields):
     return [b != n for b, n in zip(before, now)].index(True)
 
 
+@needs_haproxy
 def test_the_same_documents_go_to_the_same_server(servers, proxy):
     at = [send(proxy, servers, documents=[document(i), document(i + 100)]) for i in range(10)]
     assert len(set(at)) > 1
@@ -107,6 +108,7 @@ def test_the_same_documents_go_to_the_same_server(servers, proxy):
     assert again == at, "the first document decides"
 
 
+@needs_haproxy
 def test_a_key_in_the_body_or_a_header_goes_before(servers, proxy):
     by_key = [send(proxy, servers, documents=[document(i)], prompt_cache_key="manual") for i in range(6)]
     assert len(set(by_key)) == 1
@@ -114,6 +116,7 @@ def test_a_key_in_the_body_or_a_header_goes_before(servers, proxy):
     assert send(proxy, servers, prompt_cache_key="manual", documents=[document(1)], headers={"X_Documents": other}) != by_key[0]
 
 
+@needs_haproxy
 def test_one_that_drains_or_ends_costs_no_answer(servers, proxy):
     with concurrent.futures.ThreadPoolExecutor() as pool:
         streams = [pool.submit(proxy.ask, "POST", "/v1/completions", STREAM, X_Documents=f"g{i}") for i in range(9)]
@@ -130,6 +133,7 @@ def test_one_that_drains_or_ends_costs_no_answer(servers, proxy):
     assert proxy.ask("POST", "/v1/chat/completions", chat(max_tokens=1))[0] == 200
 
 
+@needs_haproxy
 def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
     servers[1].process.kill()
     servers[1].process.wait()
@@ -137,6 +141,7 @@ def test_one_that_is_killed_costs_no_answer_that_had_not_begun(servers, proxy):
     assert all(status == 200 for status, _ in answers), answers
 
 
+@needs_haproxy
 def test_a_busy_server_gives_some_away(servers, proxy):
     """Twelve streams about one document: a plain hash would send all of them to one server."""
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
@@ -145,3 +150,20 @@ def test_a_busy_server_gives_some_away(servers, proxy):
         while sum(s.metric("num_requests_running") + s.metric("num_requests_waiting") > 0 for s in servers) < 2:
             assert time.time() < end and not all(s.done() for s in streams), "one server has all of them"
         assert all(s.result()[0] == 200 for s in streams)
+
+
+def test_the_pods_have_options_and_metrics_that_there_are():
+    yaml = pytest.importorskip("yaml")
+    parts = {d["kind"]: d["spec"] for d in yaml.safe_load_all((EXAMPLES / "kubernetes.yaml").read_text())}
+    assert set(parts) == {"Deployment", "Service", "HorizontalPodAutoscaler"}
+    pod = parts["Deployment"]["template"]["spec"]
+    container, = pod["containers"]
+    args = container["args"]
+    said = succeed("serve", "--help-all")
+    assert all(a in said for a in args if a.startswith("--"))
+    assert pod["terminationGracePeriodSeconds"] > int(args[args.index("--drain") + 1])
+    assert {container[p]["httpGet"]["path"] for p in ("readinessProbe", "livenessProbe", "startupProbe")} == {"/health"}
+    s = Server()
+    metric = parts["HorizontalPodAutoscaler"]["metrics"][0]["pods"]["metric"]["name"]
+    assert f"\n{metric} 0" in s.call("/metrics")[1]
+    assert s.stop() == 0

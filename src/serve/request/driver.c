@@ -3,11 +3,14 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/need.h"
 #include "serve/request/request.h"
+
+enum { HAND_OVER_US = 10000 /* between two looks at what is left */ };
 
 /* On the stack of the waiting caller. */
 typedef struct command {
@@ -67,6 +70,28 @@ int64_t sp_context_step_us(sp_context *c)
     int64_t since = d->since_us;
     pthread_mutex_unlock(&d->lock);
     return since ? SP_MAX(sp_clock_us() - since, 1) : 0;
+}
+
+/* -- handing over --------------------------------------------------------------------------- */
+
+static sp_err share_rest(sp_context *c, void *arg)
+{
+    if (c->tiers) sp_tiers_poll(c->tiers);
+    return sp_tiers_share_rest(c->tiers, arg);
+}
+
+sp_err sp_context_hand_over(sp_context *c, int64_t timeout_us, int64_t *n_left)
+{
+    SP_NEED(c);
+    const int64_t end = sp_clock_us() + timeout_us;
+    sp_tiers_rest rest = {0};
+    sp_err err = sp_driver_call(c, share_rest, &rest);
+    while (err == SP_OK && rest.n_left > 0 && sp_clock_us() < end) {
+        usleep(HAND_OVER_US);
+        err = sp_driver_call(c, share_rest, &rest);
+    }
+    if (n_left) *n_left = rest.n_left;
+    return err;
 }
 
 /* -- commands and requests ------------------------------------------------------------------ */

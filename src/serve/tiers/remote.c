@@ -87,6 +87,7 @@ static int64_t n_blocks_of(const sp_share *x)
 static void note_failure(sp_tiers *t, const sp_post *post)
 {
     sp_log(SP_LOG_DEBUG, "a copy is not shared: %s", post->detail);
+    t->n_unshared++;
     if (sp_tiers_has_store(t)) return;
     t->err = post->err;
     snprintf(t->detail, sizeof t->detail, "%s", post->detail);
@@ -157,6 +158,27 @@ sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key)
     x->next = t->sharing;
     t->sharing = x;
     t->n_sharing++;
+    return SP_OK;
+}
+
+/* is_due -- the tier takes it, and does not have it. */
+static bool is_due(const sp_copy *c)
+{
+    return c->state == SP_COPY_READY && !c->base && !(c->places & SP_AT_REMOTE) &&
+           (c->facts.kind == SP_COPY_PLAIN || c->facts.kind == SP_COPY_FUSED);
+}
+
+sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest)
+{
+    rest->n_left = 0;
+    if (!t || !sp_tiers_remote(t)) return SP_OK;
+    if (!rest->began) *rest = (sp_tiers_rest){.began = true, .n_failed = t->n_unshared};
+    if (t->n_unshared > rest->n_failed) return sp_fail(SP_E_IO, "the remote tier does not take copies");
+    for (const sp_copy *c = sp_ledger_next(t->ledger, NULL); c; c = sp_ledger_next(t->ledger, c)) {
+        if (!is_due(c)) continue;
+        rest->n_left++;
+        SP_TRY(sp_tiers_share(t, &(sp_tiers_key){.copy = c, .head = c->facts.before, .n_head = sp_tiers_n_head(c)}));
+    }
     return SP_OK;
 }
 

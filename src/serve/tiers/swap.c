@@ -81,8 +81,7 @@ void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out)
     sp_move_record(m, out);
 }
 
-/* n_head_of -- how many of the segments before a content copy are its head. */
-static int n_head_of(const sp_copy *c)
+int sp_tiers_n_head(const sp_copy *c)
 {
     int n = c->facts.n_before;
     while (n > 0 && sp_head_key(c->facts.before, n) != c->facts.head) n--;
@@ -127,7 +126,7 @@ static sp_err write_to_host(sp_tiers *t, const sp_copy *c)
     sp_move m;
     sp_record r;
     const bool path = c->facts.kind == SP_COPY_PATH;
-    SP_TRY(sp_tiers_move_of(t, c, c->facts.before, path ? 0 : n_head_of(c), &m));
+    SP_TRY(sp_tiers_move_of(t, c, c->facts.before, path ? 0 : sp_tiers_n_head(c), &m));
     if (m.slot == 0 && sp_notes_has(t->pool, m.blocks, m.seg.n)) /* the others follow */
         sp_notes_prepare(t->pool, m.blocks, m.seg.n);
     sp_tiers_record_of(&m, c, &r);

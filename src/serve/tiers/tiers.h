@@ -119,6 +119,13 @@ sp_err sp_tiers_store_path(sp_tiers *t, const sp_copy *copy, int64_t max_blocks)
 sp_err sp_tiers_share(sp_tiers *t, const sp_tiers_key *key) SP_MUST_CHECK;
 /* sp_tiers_is_sharing -- the copy is on its way to the remote tier. */
 bool sp_tiers_is_sharing(const sp_tiers *t, const sp_copy *copy);
+/* sp_tiers_share_rest -- the same for all copies that the tier lacks, as many as may be under way. To be called again
+ * until none is left. Errors: SP_E_IO (a put has failed since the first call), SP_E_NOMEM. */
+typedef struct sp_tiers_rest {
+    bool began;
+    int64_t n_left, n_failed; /* that the tier lacks still; puts that had failed before */
+} sp_tiers_rest;
+sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest) SP_MUST_CHECK;
 /* sp_tiers_use -- a request reads this copy: the order in which the store drops copies is updated. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
 /* sp_tiers_hold -- copies of these segments stay in the store; replaces the previous list. ids:

@@ -49,6 +49,7 @@ struct sp_tiers {
     int64_t took_us;         /* ... and since when it has been so */
     sp_share *sharing; /* puts to the remote tier */
     int n_sharing;
+    int64_t n_unshared; /* puts that failed */
     sp_err err;       /* of the last write that failed */
     char detail[256]; /* its explanation */
 
@@ -85,6 +86,8 @@ sp_err sp_tiers_key_of(sp_tiers *t, const sp_copy *c, sp_tier_key *out) SP_MUST_
  * t->path until the next call. Errors: SP_E_NOMEM. */
 sp_err sp_tiers_move_of(sp_tiers *t, const sp_copy *c, const sp_digest *head, int n_head,
                         sp_move *out) SP_MUST_CHECK;
+/* sp_tiers_n_head -- how many of the segments before a content copy are its head. */
+int sp_tiers_n_head(const sp_copy *c);
 /* sp_tiers_record_of -- the record that a tier writes for a move; borrows from both. */
 void sp_tiers_record_of(const sp_move *m, const sp_copy *c, sp_record *out);
 
