@@ -54,6 +54,8 @@ def parser(doc: str, **defaults) -> argparse.ArgumentParser:
     p.add_argument("--evict", help="replacement policy")
     p.add_argument("--queue-order", dest="order")
     p.add_argument("--queue-window", type=int, default=0, dest="order_window")
+    p.add_argument("--queue-wait", type=int, default=0, dest="wait_ms", metavar="MS")
+    p.add_argument("--keep-chunks", type=int, default=0, metavar="N", help="of a prompt; 0: all")
     p.add_argument("-s", "--seed", type=int, default=1)
     p.set_defaults(**defaults)
     return p
@@ -64,7 +66,7 @@ def open_engine(args: argparse.Namespace, **options) -> "spolia.Engine":
     try:
         return spolia.open(args.model, threads=args.threads, n_ctx=args.n_ctx, n_batch=args.n_batch, guard=0, **{
             "kv_bytes": int(args.kv_memory * (1 << 20)), "kv_type": args.kv_type, "evict": args.evict, "order": args.order,
-            "order_window": args.order_window, **options})
+            "order_window": args.order_window, "wait_ms": args.wait_ms, "keep_chunks": args.keep_chunks, **options})
     except (spolia.Error, TypeError) as e:
         sys.exit(f"{pathlib.Path(sys.argv[0]).stem}: {e}")
 

@@ -21,6 +21,12 @@ def is_right(answer: str, wanted: list) -> bool:
     return normalise(answer) in {normalise(x) for x in wanted}
 
 
+def contains(answer: str, wanted: list) -> bool:
+    """An answer counts when it has the words of any of the right ones, one after another."""
+    words = f" {normalise(answer)} "
+    return any(f" {normalise(x)} " in words for x in wanted)
+
+
 def rouge_l(answer: str, wanted: list) -> float:
     """F1 of the longest common subsequence of words, for the best of the right answers."""
     best, a = 0.0, normalise(answer).split()

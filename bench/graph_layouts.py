@@ -6,12 +6,13 @@
 
 A line of the file is {"kind", "question", "answers", "paths": [{"nodes", "relations", "inverse"}]}: train.evaluate_graph
 --dump writes them for the path questions of the generator. With --graph it is {"id", "question", "answers", "hops"}, such as
-MetaQA's; retrieval finds the paths, and questions of the test half are asked. A setting is NAME=LAYOUT [DECODE], LAYOUT one of
+MetaQA's; retrieval finds the paths, and questions of the test half are asked (--half all: every one, of sets that no training
+saw). A setting is NAME=LAYOUT[/STYLE] [DECODE], STYLE that of --style where none is given, LAYOUT one of
 
     exact     trees, dependency attention, positions count depth        shifted   the same, positions consecutive
     linear    each path a line, full attention
 
-An answer counts when it is any of the right ones. Intervals are Wilson's; differences are to the first setting, over the same
+An answer counts when it is any of the right ones; with --contains when it has the words of one, as replies of a chat model do. Intervals are Wilson's; differences are to the first setting, over the same
 questions, with McNemar's exact test. ROUGE-L is the mean over the best of the right answers.
 """
 import argparse
@@ -47,6 +48,7 @@ def documents(paths: list, layout: str, style: str) -> list:
         return []
     if layout != "linear":
         return [{"type": "tree", "nodes": [{"text": x.segment.text, "parent": x.parent} for x in trees.build(paths, style)]}]
+    paths = trees.triplets(paths) if style == "triplets" else paths
     return [{"title": root, "text": "\n".join("".join(s.text for s in trees.segments(p, style)) for p in some)}
             for root, some in itertools.groupby(paths, key=lambda p: p.nodes[0])]
 
@@ -55,9 +57,9 @@ def retrieved(args: argparse.Namespace) -> list:
     """Questions of the asked half with the paths that `spolia graph paths` finds."""
     out, count = [], collections.Counter()
     for q in map(json.loads, open(args.questions, encoding="utf-8")):
-        if common.is_test(q["id"]) != (args.half == "test") or q["hops"] not in args.hops or count[q["hops"]] >= args.n:
+        if (args.half != "all" and common.is_test(q["id"]) != (args.half == "test")) or q["hops"] not in args.hops or count[q["hops"]] >= args.n:
             continue
-        command = [args.program, "graph", "paths", "-g", args.graph, "--json", "--hops", str(max(2, q["hops"])), q["question"]]
+        command = [args.program, "graph", "paths", "-g", args.graph, "--json", "--hops", str(max(2, q["hops"])), "--top", str(args.paths), q["question"]]
         done = subprocess.run(command, capture_output=True, text=True)
         found = json.loads(done.stdout)["paths"] if done.stdout else []
         if done.returncode not in (0, 3):      # 3: no path, and the question counts as wrong
@@ -87,7 +89,9 @@ class Server:
         sys.exit("the server does not start")
 
     def ask(self, record: dict, layout: str, decode: str, args: argparse.Namespace) -> dict:
-        body = {"max_tokens": args.most, "temperature": 0, "decode": decode, "documents": documents(paths_of(record), layout, args.style),
+        layout, _, style = layout.partition("/")
+        body = {"max_tokens": args.most, "temperature": 0, "decode": decode,
+                "documents": documents(paths_of(record), layout, style or args.style),
                 "messages": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": record["question"]}]}
         if layout != "linear":
             body["tree"] = layout
@@ -129,10 +133,12 @@ def main() -> int:
     parser.add_argument("-t", "--threads", type=int, default=1)
     parser.add_argument("--graph", help="retrieve the paths from this graph")
     parser.add_argument("--hops", type=lambda s: [int(x) for x in s.split(",")], default=[1, 2], help="with --graph (1,2)")
-    parser.add_argument("--half", choices=("test", "train"), default="test", help="with --graph: of MetaQA")
+    parser.add_argument("--half", choices=("test", "train", "all"), default="test", help="with --graph: of MetaQA")
+    parser.add_argument("--paths", type=int, default=30, help="with --graph: paths of an entity")
+    parser.add_argument("--contains", action="store_true", help="an answer that has the words of a right one counts")
     parser.add_argument("-n", type=int, default=400, help="questions of each kind")
     parser.add_argument("--setting", action="append", help="NAME=LAYOUT [DECODE]; default: " + "; ".join(SETTINGS))
-    parser.add_argument("--style", choices=trees.STYLES, default="arrows")
+    parser.add_argument("--style", choices=trees.ALL_STYLES, default="arrows")
     parser.add_argument("--most", type=int, default=32, help="tokens of an answer")
     parser.add_argument("--answers", metavar="FILE", help="write each answer there")
     args = parser.parse_args()
@@ -151,7 +157,8 @@ def main() -> int:
             count[record["kind"]] += 1
             for name, reply in replies.items():
                 text = reply["choices"][0]["message"]["content"]
-                results[record["kind"]][name].append((common.is_right(text, record["answers"]), common.rouge_l(text, record["answers"]),
+                right = (common.contains if args.contains else common.is_right)(text, record["answers"])
+                results[record["kind"]][name].append((right, common.rouge_l(text, record["answers"]),
                                                       reply["usage"]["prompt_tokens"], text))
     finally:
         server.close()

@@ -45,6 +45,8 @@ typedef struct sp_graph_import_opts {
     bool strict;
     sp_graph_columns columns;
     int batch;                   /* triples in one transaction; 0: 100,000 */
+    bool capitals; /* show new names that have no capital letter with some: "charles_i" as "Charles I"; for models
+                      that know names by them */
     sp_graph_progress *progress; /* NULL: none */
     void *user;                  /* of progress */
 } sp_graph_import_opts;
@@ -114,6 +116,8 @@ typedef struct sp_graph_path {
 typedef enum sp_graph_style {
     SP_GRAPH_ARROWS,    /* "A -rel-> B <-rel- C" */
     SP_GRAPH_SENTENCES, /* "A rel B. B is rel of C." */
+    SP_GRAPH_TRIPLETS,  /* "(A, rel, B) (C, rel, B)": trees have each triple once, after its subject. Source: DepCache
+                           section 7 */
 } sp_graph_style;
 
 typedef struct sp_graph_paths_opts {

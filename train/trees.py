@@ -1,10 +1,11 @@
 """Relation paths as text and as dependency trees.  The same as src/retrieve/graph/tree.c: the engine must render the text of the training.
 
 A path is a list of segments: entity, relation, entity, ...  Each segment but the first begins with a blank, and each is tokenized
-alone.  Two styles:
+alone.  Three styles, of which the training has the first two:
 
     arrows       "A -rel-> B <-rel- C"           segments "A", " -rel->", " B", " <-rel-", " C"
     sentences    "A rel B. B is rel of C."       segments "A", " rel", " B.", " B is rel of", " C."
+    triplets     "(A, rel, B) (C, rel, B)"       segments "(A", ", rel", ", B)"; each triple once, a path of its own
 
 A tree merges paths by common segments and lists its nodes in pre-order.  A token sees the nodes above its own, its own node up to
 itself, and the system prompt; trees do not see each other; the question sees everything.  Three layouts of a prompt:
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 STYLES = ("arrows", "sentences")
+ALL_STYLES = STYLES + ("triplets",)
 LAYOUTS = ("exact", "shifted", "linear")
 
 
@@ -56,7 +58,20 @@ def _bare(relation):
     return re.sub(r"[_ ](by|of|in|to|for|with)$", "", relation)
 
 
+def triplets(paths):
+    """The triples of the paths as paths of one hop, each once, in the order in which the paths have them."""
+    out = {}
+    for p in paths:
+        for i, (rel, inverse) in enumerate(zip(p.relations, p.inverse)):
+            ends = p.nodes[i:i + 2]
+            out[Path(ends[::-1] if inverse else ends, (rel,), (False,))] = True
+    return list(out)
+
+
 def segments(path, style):
+    if style == "triplets":
+        a, rel, b = "(" + path.nodes[0], ", " + readable(path.relations[0]), ", " + path.nodes[1] + ")"
+        return [Segment(a, len(a) - 1, -1), Segment(rel, len(rel) - 1, -1), Segment(b, len(b) - 2, -1)]
     out = [Segment(path.nodes[0], len(path.nodes[0]) - 1, -1)]
     for i, (rel, inverse) in enumerate(zip(path.relations, path.inverse)):
         if style == "arrows":
@@ -72,7 +87,7 @@ def segments(path, style):
 def build(paths, style):
     """The nodes of all trees in pre-order; trees and children keep the order in which the paths give them."""
     root = ({}, None)
-    for p in paths:
+    for p in triplets(paths) if style == "triplets" else paths:
         at = root
         for i, s in enumerate(segments(p, style)):
             h = i // 2

@@ -170,8 +170,7 @@ static void count_lookup(sp_ledger *l, const sp_content_query *q, bool found)
 
 const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind)
 {
-    const sp_copy *c = best_copy(l, q, kind);
-    return c && c->state == SP_COPY_READY ? c : NULL;
+    return best_copy(l, q, kind);
 }
 
 const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,

@@ -27,8 +27,8 @@ typedef struct sp_content_query {
  * used if READY. Source: FusionRAG section 4.1 (F5). */
 const sp_copy *sp_by_content_find(sp_ledger *l, const sp_content_query *q, sp_copy_kind kind,
                                   int64_t now);
-/* sp_by_content_peek -- the READY copy that sp_by_content_find would return, or NULL. Pins, uses and
- * counts nothing: valid until the ledger changes. */
+/* sp_by_content_peek -- what sp_by_content_find would return. Pins, uses and counts nothing: valid until the ledger
+ * changes. */
 const sp_copy *sp_by_content_peek(const sp_ledger *l, const sp_content_query *q, sp_copy_kind kind);
 /* sp_by_content_knows -- whether sp_by_content_find would find one, plain or fused. Pins and uses
  * nothing. */

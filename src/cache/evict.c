@@ -242,10 +242,14 @@ void sp_evict_look(sp_evict *e)
     e->expected.n = 0;
 }
 
-void sp_evict_expect(sp_evict *e, sp_copy *c)
+void sp_evict_expect(sp_evict *e, sp_copy *c, float weight)
 {
+    if (c->expected_look != e->look) c->expected = 0;
+    c->expected_look = e->look;
+    c->expected += weight;
+    if (c->state != SP_COPY_READY) return;
     e->most_expected = SP_MAX(e->most_expected, c->expected);
-    if (!e->policy->looks_ahead || c->state != SP_COPY_READY || c->aside) return;
+    if (!e->policy->looks_ahead || c->aside) return;
     assert(e->expected.n < e->expected.cap);
     e->expected.v[e->expected.n++] = c;
     c->aside = true;

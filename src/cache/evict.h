@@ -96,10 +96,9 @@ sp_copy *sp_evict_victim(sp_evict *e);
 /* sp_evict_placed_victim -- the placed copy of least worth that may go; keeps I5 of the ledger,
  * whichever policy runs. */
 sp_copy *sp_evict_placed_victim(sp_evict *e);
-/* sp_evict_look, sp_evict_expect -- a new look at the queue; it has found this copy, and added to
- * its `expected`. */
+/* sp_evict_look, sp_evict_expect -- a new look at the queue; it has found this copy, whose `expected` rises. */
 void sp_evict_look(sp_evict *e);
-void sp_evict_expect(sp_evict *e, sp_copy *c);
+void sp_evict_expect(sp_evict *e, sp_copy *c, float weight);
 
 /* sp_evict_link, sp_evict_unlink -- the list alone: `c` enters as the newest, or leaves. */
 void sp_evict_link(sp_evict *e, sp_copy *c);

@@ -437,21 +437,20 @@ void sp_ledger_use(sp_ledger *l, const sp_copy *used, float cfo, int64_t now)
 
 bool sp_ledger_looks_ahead(const sp_ledger *l)
 {
-    return l->ready.policy->looks_ahead;
+    return l->ready.policy->looks_ahead || l->host.evict.policy->looks_ahead;
 }
 
 void sp_ledger_look(sp_ledger *l)
 {
     sp_evict_look(&l->ready);
+    sp_evict_look(&l->host.evict);
 }
 
 void sp_ledger_expect(sp_ledger *l, const sp_copy *expected, float weight)
 {
     sp_copy *c = sp_ledger_own(l, expected);
-    if (c->expected_look != l->ready.look) c->expected = 0;
-    c->expected_look = l->ready.look;
-    c->expected += weight;
-    sp_evict_expect(&l->ready, c);
+    sp_evict_expect(&l->ready, c, weight);
+    if (c->host) sp_evict_expect(&l->host.evict, c->host, weight);
 }
 
 void sp_ledger_pin(sp_ledger *l, const sp_copy *c)

@@ -193,7 +193,7 @@ void sp_ledger_use(sp_ledger *l, const sp_copy *c, float cfo, int64_t now);
 void sp_ledger_retain(sp_ledger *l, const sp_copy *c, int64_t until);
 void sp_ledger_tick(sp_ledger *l, int64_t now_us);
 
-/* sp_ledger_looks_ahead -- whether the replacement policy reads what is expected. */
+/* sp_ledger_looks_ahead -- whether the replacement policy of the device or the host reads what is expected. */
 bool sp_ledger_looks_ahead(const sp_ledger *l);
 /* sp_ledger_look -- a new look at the waiting queue begins: nothing is expected so far. */
 void sp_ledger_look(sp_ledger *l);

@@ -9,6 +9,7 @@
 
 #include "cli/advice.h"
 #include "cmd/ask.h"
+#include "cmd/graph.h"
 #include "cmd/ask_store.h"
 #include "cmd/commands.h"
 
@@ -60,14 +61,11 @@ static bool check(asking *a, const char *index, const char *graph, const char *s
     if (!index == !graph)
         return cli_fail_with("ask: give an index of documents (--index) or a graph (--graph)"),
                false;
-    bool sentences = strcmp(style, "sentences") == 0;
-    if (!sentences && strcmp(style, "arrows") != 0)
-        return cli_fail_with("ask: --style is arrows or sentences, not \"%s\"", style), false;
+    if (!graph_style_parse("ask", style, &a->paths.style)) return false;
     bool shifted = strcmp(tree, "shifted") == 0;
     if (!shifted && strcmp(tree, "exact") != 0)
         return cli_fail_with("ask: --tree is exact or shifted, not \"%s\"", tree), false;
     a->trees = shifted ? SP_TREE_SHIFTED : SP_TREE_EXACT;
-    a->paths.style = sentences ? SP_GRAPH_SENTENCES : SP_GRAPH_ARROWS;
     return true;
 }
 
@@ -101,7 +99,7 @@ int cmd_ask(int argc, char **argv)
         {OPT_INT, "hops", 0, "N", &a.paths.hops, "graph: relations in a path at most (2)"},
         {OPT_INT, "entities", 0, "N", &a.paths.max_entities, "graph: entities of a question (8)"},
         {OPT_STRING, "style", 0, "NAME", &style,
-         "graph: text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
+         "graph: text of paths: " GRAPH_STYLES},
         {OPT_STRING, "tree", 0, "MODE", &tree,
          "graph: positions: exact (count depth), shifted (consecutive; reuse is approximate) "
          "(exact)"},

@@ -25,6 +25,10 @@ void graph_path_options_init(graph_path_options *p);
 /* graph_path_options_check -- false after an error message. */
 bool graph_path_options_check(graph_path_options *p);
 
+#define GRAPH_STYLES "arrows (A -rel-> B), sentences (A rel B.) or triplets ((A, rel, B)) (arrows)"
+/* graph_style_parse -- false after an error message of the command. */
+bool graph_style_parse(const char *command, const char *name, sp_graph_style *out);
+
 int cmd_graph_import(int argc, char **argv);
 int cmd_graph_show(int argc, char **argv);
 int cmd_graph_search(int argc, char **argv);

@@ -17,7 +17,7 @@ void graph_path_options_init(graph_path_options *p)
          "a node with more edges in one direction ends its paths (128)"},
         {OPT_INT, "steps", 0, "N", &o->max_steps, "most edges followed from one entity (20000)"},
         {OPT_STRING, "style", 0, "NAME", &p->style,
-         "text of paths: arrows (A -rel-> B), sentences (A rel B.) (arrows)"},
+         "text of paths: " GRAPH_STYLES},
         {OPT_END, NULL, 0, NULL, NULL, NULL},
     };
     memcpy(p->table, table, sizeof table);
@@ -25,11 +25,16 @@ void graph_path_options_init(graph_path_options *p)
 
 bool graph_path_options_check(graph_path_options *p)
 {
-    bool sentences = strcmp(p->style, "sentences") == 0;
-    if (!sentences && strcmp(p->style, "arrows") != 0)
-        return cli_fail_with("graph: --style is arrows or sentences, not \"%s\"", p->style), false;
-    p->paths.style = sentences ? SP_GRAPH_SENTENCES : SP_GRAPH_ARROWS;
-    return true;
+    return graph_style_parse("graph", p->style, &p->paths.style);
+}
+
+bool graph_style_parse(const char *command, const char *name, sp_graph_style *out)
+{
+    static const char *const names[] = {
+        [SP_GRAPH_ARROWS] = "arrows", [SP_GRAPH_SENTENCES] = "sentences", [SP_GRAPH_TRIPLETS] = "triplets"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return *out = (sp_graph_style)i, true;
+    return cli_fail_with("%s: --style is arrows, sentences or triplets, not \"%s\"", command, name), false;
 }
 
 static json_t *texts(const char *const *v, int n)

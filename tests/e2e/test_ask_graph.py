@@ -77,7 +77,7 @@ def test_the_account_says_what_moved_for_a_long_answer(graph):
     assert "tokens of nodes moved together for the answer" in told
 
 
-@pytest.mark.parametrize("style", ["arrows", "sentences"])
+@pytest.mark.parametrize("style", ["arrows", "sentences", "triplets"])
 def test_reuse_changes_no_answer(graph, style):
     questions = ["who directed Heat", "who starred in The Insider", "who directed Heat", "what did Al Pacino make"]
     answers = [[a["text"] for a in ask(graph, questions, "--style", style, "--reuse", policy)]

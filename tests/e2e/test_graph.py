@@ -56,6 +56,17 @@ def test_paths_are_json(movies):
     assert [n["parent"] for n in found["tree"]] == [-1, 0, 1, 2, 3]
 
 
+def test_names_without_capitals_are_shown_with_some(tmp_path):
+    """A file that gives a name of its own keeps it, and the question may be in small letters."""
+    file = write(tmp_path / "kings.tsv", "charles_i_of_spain\tspouse\tisabella of portugal\nPhilip II\tparents\tcharles_i_of_spain\n")
+    import_graph(tmp_path / "a.db", file)
+    succeed("graph", "import", file, "-o", tmp_path / "b.db", "--capitals")
+    question = "who was charles i of spain 's couple"
+    assert paths(tmp_path / "a.db", question)["paths"][0]["nodes"] == ["charles_i_of_spain", "isabella of portugal"]
+    texts = [p["text"] for p in paths(tmp_path / "b.db", question, "--style", "triplets")["paths"]]
+    assert texts == ["(Charles I Of Spain, spouse, Isabella Of Portugal)", "(Philip II, parents, Charles I Of Spain)"]
+
+
 def test_people_can_read_the_output(movies):
     assert "Heat -starred_actors-> Al Pacino" in succeed("graph", "paths", "-g", movies, "who starred in Heat")
     assert "4 triples, 3 relations" in succeed("graph", "show", "-g", movies)

@@ -219,6 +219,17 @@ static sp_err remove_key(importer *m, int64_t entity, sp_text name)
     return finish(m, REMOVE_KEY);
 }
 
+/* show_capitals -- the name of a new entity that the file gives no other. */
+static sp_err show_capitals(importer *m, int64_t entity, sp_text ident)
+{
+    m->key.n = 0;
+    SP_TRY(sp_name_capitals(ident.s, ident.n, &m->key));
+    if (m->key.n == ident.n && memcmp(m->key.v, ident.s, ident.n) == 0) return SP_OK;
+    sqlite3_bind_int64(m->run[SET_FIRST_NAME], 1, entity);
+    bind(m, SET_FIRST_NAME, 2, (sp_text){m->key.v, m->key.n});
+    return finish(m, SET_FIRST_NAME);
+}
+
 static sp_err find_entity(importer *m, sp_text ident, int64_t *id)
 {
     bool fresh;
@@ -226,6 +237,7 @@ static sp_err find_entity(importer *m, sp_text ident, int64_t *id)
     if (!fresh) return SP_OK;
     m->stats->n_entities++;
     m->n_pending++;
+    if (m->opts.capitals) SP_TRY(show_capitals(m, *id, ident));
     return add_key(m, *id, ident, false);
 }
 

@@ -67,6 +67,35 @@ static bool is_ideograph(uint32_t c)
            in(c, 0x20000, 0x3FFFF);
 }
 
+/* -- capital letters ------------------------------------------------------------------------ */
+
+static bool has_capital(const char *s, size_t n)
+{
+    for (size_t i = 0, length; i < n; i += length) {
+        const uint32_t c = decode((const uint8_t *)s + i, n - i, &length);
+        if (utf8proc_tolower((utf8proc_int32_t)c) != (utf8proc_int32_t)c) return true;
+    }
+    return false;
+}
+
+sp_err sp_name_capitals(const char *s, size_t n, sp_bytes *out)
+{
+    const bool all = has_capital(s, n); /* stays as it is */
+    bool inside = all;                  /* a word */
+    for (size_t i = 0, length; i < n; i += length) {
+        const uint32_t c = decode((const uint8_t *)s + i, n - i, &length);
+        if (inside || !is_letter(c) || (c == 0xFFFD && length == 1)) {
+            SP_TRY(sp_bytes_add(out, !all && c == '_' ? " " : s + i, length));
+        } else {
+            char title[4];
+            SP_TRY(sp_bytes_add(out, title, (size_t)utf8proc_encode_char(utf8proc_totitle((utf8proc_int32_t)c),
+                                                                         (utf8proc_uint8_t *)title)));
+        }
+        inside = all || is_letter(c) || (inside && c == '\''); /* "mother's" */
+    }
+    return SP_OK;
+}
+
 /* -- keys ----------------------------------------------------------------------------------- */
 
 /* trimmed -- the key of a text without words. */

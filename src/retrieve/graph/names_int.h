@@ -36,6 +36,10 @@ bool sp_name_is_common(const char *s, size_t n);
  * '_' and '-' as blanks, "bornIn" as "born in". */
 sp_err sp_name_readable(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
 
+/* sp_name_capitals -- appends a name without capital letters with each word's first letter as one, and '_' as
+ * blanks: "charles_i_of_spain" as "Charles I Of Spain". A name with a capital letter stays as it is. */
+sp_err sp_name_capitals(const char *s, size_t n, sp_bytes *out) SP_MUST_CHECK;
+
 /* sp_name_relation_key -- the key and the words of the readable form of a relation, without function words: appended.
  * Words of a question that are like one of them (SP_NAME_LIKE_LEAST) mean the relation. */
 #define SP_NAME_LIKE_LEAST 0.35

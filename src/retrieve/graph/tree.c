@@ -8,6 +8,9 @@
  *                                                    5   Romance                  3        4
  *                                                    6  Bob                      -1        0  ...
  *
+ * In the style of triplets each hop is a path by itself, from its subject: (Titanic, type, Tragedy) is a tree of
+ * Titanic. Source: DepCache sections 3.1 and 7 (D2, D10).
+ *
  * Segments go into a trie whose children are found by (parent, text) in a hash table; a walk in
  * pre-order then numbers the nodes.
  *
@@ -45,10 +48,40 @@ static sp_err verb(const sp_graph_path *p, int hop, sp_bytes *out)
     return p->inverse[hop] ? sp_bytes_add(out, " of", 3) : SP_OK;
 }
 
+/* triple_of -- a hop as a path of its own, subject first. nodes [2]: its memory. */
+static sp_graph_path triple_of(const sp_graph_path *p, int hop, const char *nodes[2])
+{
+    static const bool forward = false;
+    nodes[0] = p->nodes[p->inverse[hop] ? hop + 1 : hop];
+    nodes[1] = p->nodes[p->inverse[hop] ? hop : hop + 1];
+    return (sp_graph_path){.n_hops = 1, .nodes = nodes, .relations = p->relations + hop, .inverse = &forward};
+}
+
+/* triplet -- segment i of a triple: "(A", ", rel", ", B)". */
+static sp_err triplet(const sp_graph_path *p, int i, sp_bytes *out)
+{
+    SP_TRY(sp_bytes_add(out, i ? ", " : "(", i ? 2 : 1));
+    if (i == 1) return sp_name_readable(p->relations[0], strlen(p->relations[0]), out);
+    SP_TRY(sp_bytes_add(out, p->nodes[i / 2], strlen(p->nodes[i / 2])));
+    return i ? sp_bytes_add(out, ")", 1) : SP_OK;
+}
+
+static sp_err triplets_text(const sp_graph_path *p, sp_bytes *out)
+{
+    for (int hop = 0; hop < p->n_hops; hop++) {
+        const char *nodes[2];
+        const sp_graph_path one = triple_of(p, hop, nodes);
+        if (hop) SP_TRY(sp_bytes_add(out, " ", 1));
+        for (int i = 0; i < 3; i++) SP_TRY(triplet(&one, i, out));
+    }
+    return SP_OK;
+}
+
 sp_err sp_path_segment(const sp_graph_path *p, sp_graph_style style, int i, sp_bytes *out)
 {
     int hop = i / 2;
     bool sentences = style == SP_GRAPH_SENTENCES;
+    if (style == SP_GRAPH_TRIPLETS) return triplet(p, i, out);
     if (i % 2)
         return sentences ? verb(p, hop, out) : arrow(p->relations[hop], p->inverse[hop], out);
     if (i) SP_TRY(sp_bytes_add(out, " ", 1));
@@ -58,6 +91,7 @@ sp_err sp_path_segment(const sp_graph_path *p, sp_graph_style style, int i, sp_b
 
 sp_err sp_path_text(const sp_graph_path *p, sp_graph_style style, sp_bytes *out)
 {
+    if (style == SP_GRAPH_TRIPLETS && p->n_hops) return triplets_text(p, out);
     for (int i = 0; i < sp_path_n_segments(p); i++) SP_TRY(sp_path_segment(p, style, i, out));
     return SP_OK;
 }
@@ -114,6 +148,17 @@ static sp_err insert(trie *t, const sp_graph_path *p, sp_graph_style style)
     return SP_OK;
 }
 
+/* insert_triples -- each hop of a path by itself: those that are there already merge. */
+static sp_err insert_triples(trie *t, const sp_graph_path *p)
+{
+    for (int hop = 0; hop < p->n_hops; hop++) {
+        const char *nodes[2];
+        const sp_graph_path one = triple_of(p, hop, nodes);
+        SP_TRY(insert(t, &one, SP_GRAPH_TRIPLETS));
+    }
+    return SP_OK;
+}
+
 /* walk -- numbers the nodes in pre-order; the path down is in the parents, so no stack is needed. */
 static void walk(const trie *t, int *number, int *up, sp_graph_tree *out)
 {
@@ -166,7 +211,8 @@ sp_err sp_graph_tree_build(const sp_graph_path *paths, int n_paths, sp_graph_sty
         t.strings ? sp_dict_init(&t.by_key, 64) : sp_fail_nomem(sizeof(sp_arena), "a tree");
     if (err == SP_OK) err = sp_vec_reserve(&t.nodes, 1);
     if (err == SP_OK) t.nodes.v[t.nodes.n++] = (trie_node){"", NONE, NONE, NONE};
-    for (int i = 0; err == SP_OK && i < n_paths; i++) err = insert(&t, &paths[i], style);
+    for (int i = 0; err == SP_OK && i < n_paths; i++)
+        err = style == SP_GRAPH_TRIPLETS ? insert_triples(&t, &paths[i]) : insert(&t, &paths[i], style);
     if (err == SP_OK) err = number_nodes(&t, &result);
     sp_dict_fini(&t.by_key);
     sp_vec_fini(&t.nodes);

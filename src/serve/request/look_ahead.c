@@ -1,17 +1,19 @@
-/* look_ahead.c -- tells the ledger which copies the waiting requests will read, for a replacement
- * policy that wants to know. The look is repeated when the queue moves or the ledger has more. */
+/* look_ahead.c -- tells the ledger and the store which copies the waiting requests will read, for replacement
+ * policies that want to know. The look is repeated when the queue moves or the ledger has more.
+ *
+ * The window is the queue: of n requests the k-th to start weighs 1 - k / n, in the order in which they will start.
+ * A look ends after MOST_SEGMENTS, so that it costs the same however many requests wait.
+ * Source: DepCache section 4.2.2 (D6). */
 #include "cache/by_content.h"
-#include "serve/request/request.h"
+#include "serve/request/queue.h"
 
-enum { WINDOW = 16 }; /* waiting requests that are looked at */
+enum { MOST_SEGMENTS = 4096 };
 
-/* by_content -- the copy of a chunk that a policy of chunks would find, READY, or NULL. */
+/* by_content -- the copy of a chunk that a policy of chunks would find, or NULL. */
 static const sp_copy *by_content(const sp_request *r, int i)
 {
-    sp_content_query q = {.seg = &r->prompt.segs[i],
-                          .head = r->prompt.ids,
-                          .n_head = r->prompt.n_head,
-                          .ready_only = true};
+    sp_content_query q = {
+        .seg = &r->prompt.segs[i], .head = r->prompt.ids, .n_head = r->prompt.n_head};
     if (r->prompt.segs[i].kind != SP_SEG_CHUNK) return NULL;
     const sp_copy *fused = sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_FUSED);
     return fused ? fused : sp_by_content_peek(r->ctx->ledger, &q, SP_COPY_PLAIN);
@@ -20,25 +22,35 @@ static const sp_copy *by_content(const sp_request *r, int i)
 /* expect -- announces the copies of one request. Out of memory: announces none. */
 static void expect(sp_request *r, float weight)
 {
+    sp_context *c = r->ctx;
     sp_arena_reset(&r->look.arena); /* it is not loading: the arena is empty */
     const sp_copy **found = sp_arena_take(&r->look.arena, (size_t)r->prompt.n_segs, sizeof *found);
     if (!found) return;
-    sp_by_path_peek(r->ctx->ledger, r->prompt.segs, r->prompt.n_segs, found);
+    sp_by_path_peek(c->ledger, r->prompt.segs, r->prompt.n_segs, found);
     for (int i = 0; i < r->prompt.n_segs; i++) {
         const sp_copy *copy = found[i] ? found[i] : by_content(r, i);
-        if (copy) sp_ledger_expect(r->ctx->ledger, copy, weight);
+        if (!copy) continue;
+        sp_ledger_expect(c->ledger, copy, weight);
+        sp_tiers_expect(c->tiers, copy, weight);
     }
 }
 
 void sp_context_look_ahead(sp_context *c)
 {
     int64_t n_added = sp_ledger_stats_of(c->ledger).n_added;
-    if (!sp_ledger_looks_ahead(c->ledger) || !c->waiting.first) return;
+    bool wanted = sp_ledger_looks_ahead(c->ledger) || sp_tiers_looks_ahead(c->tiers);
+    if (!wanted || !c->waiting.first) return;
     if (c->ahead.from == c->waiting.first && c->ahead.at == n_added) return;
     c->ahead.from = c->waiting.first;
     c->ahead.at = n_added;
     sp_ledger_look(c->ledger);
-    int k = 0; /* the oldest is admitted next: what it finds is pinned */
-    for (sp_request *r = c->waiting.first->next; r && k < WINDOW; r = r->next, k++)
-        if (r->state == SP_REQ_QUEUED) expect(r, 1 - (float)k / WINDOW);
+    sp_tiers_look(c->tiers);
+    sp_request *v[SP_QUEUE_LOOK];
+    const int n = sp_queue_preview(c, v);
+    int n_segs = 0;
+    for (int k = 1; k < n && n_segs < MOST_SEGMENTS; k++) { /* the first is admitted next: what it finds is pinned */
+        if (v[k]->state != SP_REQ_QUEUED) continue;
+        expect(v[k], 1 - (float)(k - 1) / (float)n);
+        n_segs += v[k]->prompt.n_segs;
+    }
 }

@@ -218,6 +218,29 @@ bool sp_queue_choose(sp_context *c)
     return true;
 }
 
+int sp_queue_preview(const sp_context *c, sp_request **out)
+{
+    sp_waiting w[SP_QUEUE_LOOK];
+    int n = 0;
+    const int64_t now = c->waiting.wait_us ? sp_clock_us() : 0;
+    for (sp_request *r = c->waiting.first; r && n < SP_QUEUE_LOOK; r = r->next) {
+        w[n] = place_of(r, now);
+        out[n++] = r;
+    }
+    int k = n && holds_pins(out[0]); /* it starts first, whatever the order says */
+    for (; k < n && k < SP_QUEUE_AHEAD; k++) {
+        const int next = k + sp_queue_order_next(c->waiting.order, w + k, n - k, c->waiting.window);
+        sp_request *r = out[next];
+        const sp_waiting of = w[next];
+        sp_queue_order_overtakes(w + k, next - k);
+        memmove(&out[k + 1], &out[k], (size_t)(next - k) * sizeof(sp_request *));
+        memmove(&w[k + 1], &w[k], (size_t)(next - k) * sizeof *w);
+        out[k] = r;
+        w[k] = of;
+    }
+    return n;
+}
+
 /* -- requests that leave before they start ---------------------------------------------------- */
 
 static int64_t expiry_of(const sp_request *r)

@@ -244,6 +244,26 @@ void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth)
     pthread_mutex_unlock(&o->lock);
 }
 
+bool sp_disk_order_looks_ahead(const sp_disk_order *o)
+{
+    return o->by_policy.evict.policy->looks_ahead;
+}
+
+void sp_disk_order_look(sp_disk_order *o)
+{
+    pthread_mutex_lock(&o->lock);
+    sp_evict_look(&o->by_policy.evict);
+    pthread_mutex_unlock(&o->lock);
+}
+
+void sp_disk_order_expect(sp_disk_order *o, const sp_tier_key *key, float weight)
+{
+    pthread_mutex_lock(&o->lock);
+    entry *e = find(o, key);
+    if (e) sp_evict_expect(&o->by_policy.evict, &e->copy, weight);
+    pthread_mutex_unlock(&o->lock);
+}
+
 void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent)
 {
     pthread_mutex_lock(&o->lock);

@@ -32,6 +32,11 @@ sp_tier_evict sp_disk_order_hooks(sp_disk_order *o);
 
 /* sp_disk_order_worth -- what the next use of the copy says (sp_copy.worth). */
 void sp_disk_order_worth(sp_disk_order *o, const sp_tier_key *key, float worth);
+/* sp_disk_order_looks_ahead -- whether the policy reads what is expected. */
+bool sp_disk_order_looks_ahead(const sp_disk_order *o);
+/* sp_disk_order_look, sp_disk_order_expect -- a new look at the waiting requests; one of them will read the copy. */
+void sp_disk_order_look(sp_disk_order *o);
+void sp_disk_order_expect(sp_disk_order *o, const sp_tier_key *key, float weight);
 /* sp_disk_order_follows -- the copy continues another; does nothing unless both are there. */
 void sp_disk_order_follows(sp_disk_order *o, const sp_tier_key *key, const sp_tier_key *parent);
 /* sp_disk_order_hold -- copies of these segments stay, now and later, in place of those held before.

@@ -195,6 +195,23 @@ void sp_tiers_use(sp_tiers *t, const sp_copy *copy)
     sp_tier_use(sp_tiers_tier(t), &key);
 }
 
+bool sp_tiers_looks_ahead(const sp_tiers *t)
+{
+    return t && t->order && sp_disk_order_looks_ahead(t->order);
+}
+
+void sp_tiers_look(sp_tiers *t)
+{
+    if (sp_tiers_looks_ahead(t)) sp_disk_order_look(t->order);
+}
+
+void sp_tiers_expect(sp_tiers *t, const sp_copy *copy, float weight)
+{
+    sp_tier_key key;
+    if (!sp_tiers_looks_ahead(t) || !(copy->places & SP_AT_DISK)) return;
+    if (sp_tiers_key_of(t, copy, &key) == SP_OK) sp_disk_order_expect(t->order, &key, weight);
+}
+
 sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n)
 {
     return t && t->order ? sp_disk_order_hold(t->order, ids, n) : SP_OK;

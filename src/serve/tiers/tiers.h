@@ -128,6 +128,11 @@ typedef struct sp_tiers_rest {
 sp_err sp_tiers_share_rest(sp_tiers *t, sp_tiers_rest *rest) SP_MUST_CHECK;
 /* sp_tiers_use -- a request reads this copy: the order in which the store drops copies is updated. */
 void sp_tiers_use(sp_tiers *t, const sp_copy *copy);
+/* sp_tiers_looks_ahead -- whether the store's policy reads which copies waiting requests will use. */
+bool sp_tiers_looks_ahead(const sp_tiers *t);
+/* sp_tiers_look, sp_tiers_expect -- as sp_ledger_look and sp_ledger_expect, for the store. t may be NULL. */
+void sp_tiers_look(sp_tiers *t);
+void sp_tiers_expect(sp_tiers *t, const sp_copy *copy, float weight);
 /* sp_tiers_hold -- copies of these segments stay in the store; replaces the previous list. ids:
  * sorted by their bytes. Errors: SP_E_NOMEM, never for n 0. */
 sp_err sp_tiers_hold(sp_tiers *t, const sp_digest *ids, size_t n) SP_MUST_CHECK;

@@ -225,8 +225,9 @@ static void use_copy(bench *b, const sp_segment *seg, int times, float cfo)
 }
 
 /* host_victim -- of copies 0, 1, 2, which the host tier has beside the device; with `pinned`, one that may not
- * go. Copy 0 has saved least, copy 1 was used once, copy 2 longest ago. */
-static int host_victim(const char *policy, int pinned)
+ * go; with `expected`, one that a waiting request will read. Copy 0 has saved least, copy 1 was used once, copy 2
+ * longest ago. */
+static int host_victim(const char *policy, int pinned, int expected)
 {
     bench b = {.pool = small_pool(20)};
     const sp_segment s[] = {numbered(1, B), numbered(100, B), numbered(200, B)};
@@ -244,6 +245,8 @@ static int host_victim(const char *policy, int pinned)
     use_copy(&b, &s[0], 5, 10);
     use_copy(&b, &s[1], 1, 0.02f);
     if (pinned >= 0) sp_ledger_pin(b.ledger, copies[pinned]);
+    sp_ledger_look(b.ledger);
+    if (expected >= 0) sp_ledger_expect(b.ledger, copies[expected], 0.5f);
     int which = -1;
     v = sp_ledger_host_victim(b.ledger);
     for (int i = 0; i < 3; i++)
@@ -261,13 +264,16 @@ static void the_host_has_an_order_of_its_own(void **state)
     } all[] = {{NULL, 2, 0},   {"lru", 2, 0},        {"lfu", 1, 2},
                {"gdsf", 1, 2}, {"lfu+ghosts", 1, 2}, {"fr", 0, 1}};
     for (size_t i = 0; i < SP_COUNT(all); i++) {
-        assert_int_equal(host_victim(all[i].policy, -1), all[i].first);
-        assert_int_equal(host_victim(all[i].policy, all[i].first), all[i].next);
+        assert_int_equal(host_victim(all[i].policy, -1, -1), all[i].first);
+        assert_int_equal(host_victim(all[i].policy, all[i].first, -1), all[i].next);
     }
     int n_evict;
     const sp_evict_info *evict = sp_evict_policies(&n_evict);
     for (int i = 0; i < n_evict; i++)
-        assert_int_not_equal(host_victim(evict[i].name, 0), 0); /* pinned */
+        assert_int_not_equal(host_victim(evict[i].name, 0, -1), 0); /* pinned */
+    assert_int_equal(host_victim("lacr", -1, -1), 1);
+    assert_int_equal(host_victim("lacr", -1, 1), 2); /* the queue is looked at for the host, too */
+    assert_int_equal(host_victim("lfu", -1, 1), 1);
 }
 
 int main(void)

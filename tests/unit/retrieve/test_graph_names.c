@@ -31,6 +31,30 @@ static void keys_ignore_case_and_punctuation(void **state)
     assert_string_equal(key_of("\xff\xfe x"), "\xff\xfe x");
 }
 
+static const char *capitals_of(const char *text)
+{
+    static char out[64];
+    sp_bytes name = {0};
+    assert_ok(sp_name_capitals(text, strlen(text), &name));
+    assert_true(name.n < sizeof out);
+    memcpy(out, name.v ? name.v : "", name.n);
+    out[name.n] = '\0';
+    sp_vec_fini(&name);
+    return out;
+}
+
+static void names_without_capitals_get_some(void **state)
+{
+    assert_string_equal(capitals_of("charles_i_of_spain"), "Charles I Of Spain");
+    assert_string_equal(capitals_of("saxe-coburg and gotha"), "Saxe-Coburg And Gotha");
+    assert_string_equal(capitals_of("élodie_çetin's café 1st"), "Élodie Çetin's Café 1st");
+    assert_string_equal(capitals_of("iPhone_5"), "iPhone_5");
+    assert_string_equal(capitals_of("Élan vital"), "Élan vital");
+    assert_string_equal(capitals_of("1932"), "1932");
+    assert_string_equal(capitals_of("\xff_x"), "\xff X");
+    assert_string_equal(capitals_of(""), "");
+}
+
 static void words_know_their_places(void **state)
 {
     const char *text = "Who is Éric Rohmer?";
@@ -111,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_ignore_case_and_punctuation),
+        cmocka_unit_test(names_without_capitals_get_some),
         cmocka_unit_test(words_know_their_places),
         cmocka_unit_test(inflected_words_are_alike),
         cmocka_unit_test(distance_counts_edits_and_swaps),

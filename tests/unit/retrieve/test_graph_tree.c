@@ -56,6 +56,31 @@ static void both_styles_name_the_direction(void **state)
             "Tragedy is has type of Titanic. Titanic is liked by of Alice.");
 }
 
+/* Two paths share a triple, and one of them reads one against its direction. */
+static void triplets_are_there_once_after_their_subject(void **state)
+{
+    static const bool against[] = {false, true};
+    const char *const n1[] = {"Alice", "Titanic", "Bob"}, *const r1[] = {"like", "likedToo"};
+    const char *const n2[] = {"Alice", "Titanic", "Tragedy"}, *const r2[] = {"like", "has_type"};
+    sp_graph_path paths[] = {path(2, n1, r1), path(2, n2, r2)};
+    paths[0].inverse = against;
+    text_is(&paths[0], SP_GRAPH_TRIPLETS, "(Alice, like, Titanic) (Bob, liked too, Titanic)");
+    static const sp_graph_node want[] = {
+        {"(Alice", -1, 0},      {", like", 0, 1},     {", Titanic)", 1, 2},
+        {"(Bob", -1, 0},        {", liked too", 3, 1}, {", Titanic)", 4, 2},
+        {"(Titanic", -1, 0},    {", has type", 6, 1},  {", Tragedy)", 7, 2},
+    };
+    sp_graph_tree t;
+    assert_ok(sp_graph_tree_build(paths, 2, SP_GRAPH_TRIPLETS, &t));
+    assert_int_equal(t.n, SP_COUNT(want));
+    for (int i = 0; i < t.n; i++) {
+        assert_string_equal(t.v[i].text, want[i].text);
+        assert_int_equal(t.v[i].parent, want[i].parent);
+        assert_int_equal(t.v[i].depth, want[i].depth);
+    }
+    sp_graph_tree_fini(&t);
+}
+
 static void no_paths_are_no_nodes(void **state)
 {
     sp_graph_tree t;
@@ -185,6 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(paths_merge_by_prefix),
         cmocka_unit_test(both_styles_name_the_direction),
+        cmocka_unit_test(triplets_are_there_once_after_their_subject),
         cmocka_unit_test(no_paths_are_no_nodes),
         cmocka_unit_test(every_path_is_a_way_down_and_nothing_else_is),
         cmocka_unit_test(building_is_deterministic_and_idempotent),

@@ -243,6 +243,30 @@ static void waiting_requests_expect_chunks(void **state)
     }
 }
 
+/* The window is the queue: the last of many waiting requests counts, and least. */
+static void the_last_of_a_long_queue_is_expected(void **state)
+{
+    enum { N = 40 };
+    sp_context *c = open_with((sp_context_opts){
+        .reuse.policy = "full", .cache.evict = "lacr", .max_requests = 1, .queue.order = "fcfs"});
+    sp_request_destroy(ask(c, "012", "When?", 2));
+    sp_request *r[N + 1], *busy = submit(c, "3", "How?", 8);
+    for (int i = 0; i <= N; i++) r[i] = submit(c, i == 0 ? "3" : i == 1 ? "2" : i < N ? "3" : "10", "Who?", 1);
+    while (!sp_request_result(busy)->n_generated) step(c);
+    assert_int_equal(n_expected(c, r[N]), 2);
+    float first = 0, last = 0;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));) {
+        if (v->facts.kind == SP_COPY_PATH) continue;
+        if (sp_digest_eq(&v->facts.id, &r[1]->prompt.segs[1].id)) first = v->expected;
+        if (sp_digest_eq(&v->facts.id, &r[N]->prompt.segs[1].id)) last = v->expected;
+    }
+    assert_true(first > 0.9f && last > 0 && last < 0.1f);
+    run(c, r[N]);
+    sp_request_destroy(busy);
+    for (int i = 0; i <= N; i++) sp_request_destroy(r[i]);
+    close_clean(c);
+}
+
 /* With a profile, what a copy cost is what the profile says: here 7 us a token. */
 static void copies_cost_what_the_profile_says(void **state)
 {
@@ -552,6 +576,7 @@ int main(void)
         cmocka_unit_test(no_chunks_is_prefix),
         cmocka_unit_test(a_prompt_may_end_in_a_chunk),
         cmocka_unit_test(waiting_requests_expect_chunks),
+        cmocka_unit_test(the_last_of_a_long_queue_is_expected),
         cmocka_unit_test(copies_cost_what_the_profile_says),
         cmocka_unit_test(replacement_weighs_requests_not_the_clock),
         cmocka_unit_test(text_may_come_between_chunks),

@@ -125,6 +125,23 @@ static void policies_differ(void **state)
     assert_null(o);
 }
 
+/* Copy 1 is used least: it stays while a waiting request will read it. */
+static void what_waiting_requests_read_stays(void **state)
+{
+    for (int look = 0; look < 3; look++) {
+        bench b;
+        bench_fill(&b, look == 2 ? "lfu" : "lacr");
+        use(&b, 0, 2, 1);
+        for (uint32_t i = 2; i < N; i++) use(&b, i, 3, 1);
+        const sp_tier_key key = key_of(1);
+        assert_int_equal(sp_disk_order_looks_ahead(b.order), look < 2);
+        sp_disk_order_look(b.order);
+        if (look) sp_disk_order_expect(b.order, &key, 0.5f);
+        assert_int_equal(first_out(&b, N), look == 1 ? 0 : 1);
+        bench_end(&b);
+    }
+}
+
 /* 2 continues 1, which continues 0: least used, and longest ago. */
 static void the_ends_of_paths_go_first(void **state)
 {
@@ -229,6 +246,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(policies_differ),
+        cmocka_unit_test(what_waiting_requests_read_stays),
         cmocka_unit_test(the_ends_of_paths_go_first),
         cmocka_unit_test(a_put_keeps_what_it_continues),
         cmocka_unit_test(held_copies_stay),
