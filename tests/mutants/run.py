@@ -3,12 +3,13 @@
     python tests/mutants/run.py [--only SUBSTRING] [--list FILE] [--cc "ccache gcc"]
 
 A line of the list is `name | file | text | text of the bug | programs`, with \\| for a bar. For each the copy gets the
-bug, the programs below build/tests are built and run, and the file gets its text back. A bug is caught when a program
+bug, the programs (below build/tests, or Python files below tests) are built and run, and the file gets its text back. A bug is caught when a program
 fails or takes longer than --seconds. The last line counts; the exit code is 1 when one survived. Results are kept in
 build/mutants/results.txt and are not run again while the file, the bug and the programs are the same.
 """
 import argparse
 import hashlib
+import os
 import pathlib
 import re
 import shutil
@@ -27,11 +28,16 @@ def read_list(path):
             yield name, file, old, new, programs.split()
 
 
+def source_of(program):
+    """A C program by its path below build/tests, a Python file by its own, with `::name` of one test."""
+    return program.split("::")[0] if ".py" in program else f"{program}.c"
+
+
 def key_of(file, old, new, programs):
     h = hashlib.sha256(repr((old, new, programs)).encode())
     h.update((ROOT / file).read_bytes())
     for p in programs:
-        h.update((ROOT / "tests" / f"{p}.c").read_bytes())
+        h.update((ROOT / "tests" / source_of(p)).read_bytes())
     return h.hexdigest()[:16]
 
 
@@ -46,16 +52,18 @@ def copy_tree():
 
 
 def build(programs, cc):
-    targets = [f"build/tests/{p}" for p in programs]
+    targets = {"build/spolia" if ".py" in p else f"build/tests/{p}" for p in programs}
     return subprocess.run(["make", "-s", f"CC={cc}", *targets], cwd=COPY, capture_output=True, text=True)
 
 
 def run_tests(programs, seconds):
     """The first program that fails, or None."""
     for p in programs:
+        python = [ROOT / ".venv/bin/python", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", f"tests/{p}"]
+        command = python if ".py" in p else [COPY / "build" / "tests" / p]
         try:
-            done = subprocess.run([COPY / "build" / "tests" / p], cwd=COPY, stdout=subprocess.DEVNULL,
-                                  stderr=subprocess.DEVNULL, timeout=seconds)
+            done = subprocess.run(command, cwd=COPY, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                  env={**os.environ, "SPOLIA_BUILD": str(COPY / "build")}, timeout=seconds)
         except subprocess.TimeoutExpired:
             return p
         if done.returncode != 0:
