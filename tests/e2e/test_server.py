@@ -174,14 +174,19 @@ def test_a_stream_has_the_same_text(server):
 def test_several_choices(server):
     ask = {**LONG, "model": "any", "max_tokens": 6, "n": 3, "extra_body": {"top_k": 2000, "ignore_eos": True}}
     del ask["top_k"], ask["ignore_eos"]
-    choices = server.client().completions.create(**ask).choices
+    whole, one = server.client().completions.create(**ask), server.client().completions.create(**{**ask, "n": 1})
+    choices = whole.choices
     assert [c.index for c in choices] == [0, 1, 2]
+    assert whole.usage.prompt_tokens == one.usage.prompt_tokens  # read once
+    assert whole.usage.completion_tokens == 3 * one.usage.completion_tokens == 18
     assert len({c.text for c in choices}) > 1
     assert [c.text for c in server.client().completions.create(**ask).choices] == [c.text for c in choices]
-    streamed = ["", "", ""]
+    streamed, n_timings = ["", "", ""], 0
     for event in server.client().completions.create(**ask, stream=True):
+        n_timings += "timings" in event.model_extra
         for c in event.choices:
             streamed[c.index] += c.text
+    assert n_timings == 1
     assert streamed == [c.text for c in choices]
 
 

@@ -245,13 +245,16 @@ static void what_a_step_computes_is_not_computed_beside_it(void **state)
 {
     const struct {
         const char *order, *policy, *chunks[3];
-    } cases[] = {{"reorder", "prefix", {"01", "02", "3"}}, {"fcfs", "prefix", {"01", "02", "3"}},
-                 {"reorder", "full", {"01", "21", "3"}},   {"reorder", "fusion", {"01", "21", "3"}}};
+        const char *before; /* is cached */
+    } cases[] = {{"reorder", "prefix", {"01", "02", "3"}, NULL}, {"fcfs", "prefix", {"01", "02", "3"}, NULL},
+                 {"reorder", "full", {"01", "21", "3"}, NULL},   {"reorder", "fusion", {"01", "21", "3"}, NULL},
+                 {"reorder", "prefix", {"01", "02", "3"}, "2"}};
     for (size_t i = 0; i < SP_COUNT(cases); i++) {
         sp_context *c = open_with((sp_context_opts){.queue.order = cases[i].order,
                                                     .n_batch = 4096,
                                                     .max_requests = 8,
                                                     .reuse.policy = cases[i].policy});
+        if (cases[i].before) sp_request_destroy(ask(c, cases[i].before, "Who?", 2));
         sp_request *r[3];
         for (int k = 0; k < 3; k++)
             r[k] = submit_as(c, cases[i].chunks[k], (sp_request_opts){.max_tokens = 1});
@@ -267,6 +270,43 @@ static void what_a_step_computes_is_not_computed_beside_it(void **state)
         assert_int_equal(second->n_reused + second->n_recomputed, shared);
         close_all(c, r, 3);
     }
+}
+
+/* What is cached already is not waited for. */
+static void who_lacks_nothing_of_a_path_starts_beside_it(void **state)
+{
+    bool busy;
+    sp_context *c = open_with(
+        (sp_context_opts){.queue.order = "fcfs", .n_batch = 4096, .max_requests = 8, .reuse.policy = "prefix"});
+    sp_request_destroy(ask(c, "01", "Who?", 2));
+    sp_request *r[] = {submit_as(c, "012", (sp_request_opts){.max_tokens = 4}),
+                       submit_as(c, "01", (sp_request_opts){.max_tokens = 4})};
+    assert_ok(sp_context_step(c, &busy));
+    assert_int_not_equal(r[1]->state, SP_REQ_QUEUED);
+    while (busy) assert_ok(sp_context_step(c, &busy));
+    close_all(c, r, 2);
+}
+
+/* RAGCache's ratio: tokens that a policy will recompute are not free. */
+static void tokens_to_recompute_count_as_computed(void **state)
+{
+    bool busy;
+    sp_context *c = open_with((sp_context_opts){.queue.order = "reorder", .max_requests = 1,
+                                                .reuse = {.policy = "fusion", .recompute = 0.5f}});
+    sp_request_destroy(ask(c, "01", "Who?", 2));
+    sp_request *r[] = {submit_as(c, "3", (sp_request_opts){.max_tokens = 4, .priority = -1}),
+                       submit_as(c, "01", (sp_request_opts){.max_tokens = 1}),
+                       submit_as(c, "2", (sp_request_opts){.max_tokens = 1})};
+    assert_ok(sp_context_step(c, &busy));
+    const sp_request *waits = r[1];
+    int32_t n_chunks = 0;
+    for (int i = 0; i < waits->prompt.n_segs; i++)
+        n_chunks += waits->prompt.segs[i].kind == SP_SEG_CHUNK ? waits->prompt.segs[i].n : 0;
+    const sp_waiting w = waits->place.waiting;
+    assert_true(n_chunks > 4 && w.n_cached >= n_chunks);
+    assert_int_equal(w.n_computed, waits->prompt.n_tokens - w.n_cached + n_chunks / 2);
+    while (busy) assert_ok(sp_context_step(c, &busy));
+    close_all(c, r, 3);
 }
 
 /* A prompt that fills steps keeps others in the queue, where the order still applies. */
@@ -374,6 +414,8 @@ int main(void)
         cmocka_unit_test(overtaking_is_counted),
         cmocka_unit_test(what_is_cached_goes_first),
         cmocka_unit_test(what_a_step_computes_is_not_computed_beside_it),
+        cmocka_unit_test(who_lacks_nothing_of_a_path_starts_beside_it),
+        cmocka_unit_test(tokens_to_recompute_count_as_computed),
         cmocka_unit_test(requests_start_when_a_step_has_room),
         cmocka_unit_test(a_wait_ends_overtaking),
         cmocka_unit_test(lsp_keeps_those_together_that_begin_alike),

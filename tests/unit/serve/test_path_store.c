@@ -108,27 +108,36 @@ static void a_restart_finds_paths(void **state)
     remove_folder(dir);
 }
 
+/* assert_adopts -- of the store's paths so many, which are those of the head and chunk 1. */
+static void assert_adopts(const char *dir, size_t most)
+{
+    size_t n = 0;
+    sp_context *c = open_store(dir), *other = open_policy(&prefix);
+    sp_prompt *p = prompt_of(c, "1", NULL);
+    sp_ledger *own = c->tiers->ledger;
+    c->tiers->ledger = other->ledger;
+    assert_ok(sp_tiers_adopt_headers(c->tiers, most));
+    c->tiers->ledger = own;
+    for (const sp_copy *v = NULL; (v = sp_ledger_next(other->ledger, v)); n++)
+        assert_true(sp_digest_eq(&v->facts.id, &p->segs.v[v->parent ? 1 : 0].id));
+    assert_int_equal(n, most);
+    sp_prompt_destroy(p);
+    sp_context_close(other);
+    close_clean(c);
+}
+
 /* Of more paths than are adopted, those that were used last are: what they continue counts as used with them. */
 static void the_paths_used_last_are_adopted(void **state)
 {
     static const char *const asked[] = {"0", "1", "01", "1"};
     char dir[128];
-    int n = 0;
     make_folder(dir, sizeof dir);
-    for (size_t i = 0; i < SP_COUNT(asked); i++) fill_store(dir, asked[i]);
+    for (size_t i = 0; i < SP_COUNT(asked); i++) {
+        fill_store(dir, asked[i]);
+        if (i == 0) assert_adopts(dir, 1); /* the head, which chunk 0 continues */
+    }
     assert_int_equal(n_stored(dir), 4); /* the head, 0, 1, and 1 after 0 */
-    sp_context *c = open_store(dir), *other = open_policy(&prefix);
-    sp_prompt *p = prompt_of(c, "1", NULL);
-    sp_ledger *own = c->tiers->ledger;
-    c->tiers->ledger = other->ledger;
-    assert_ok(sp_tiers_adopt_headers(c->tiers, 2));
-    c->tiers->ledger = own;
-    for (const sp_copy *v = NULL; (v = sp_ledger_next(other->ledger, v)); n++)
-        assert_true(sp_digest_eq(&v->facts.id, &p->segs.v[v->parent ? 1 : 0].id));
-    assert_int_equal(n, 2);
-    sp_prompt_destroy(p);
-    sp_context_close(other);
-    close_clean(c);
+    assert_adopts(dir, 2);
     assert_int_equal(n_stored(dir), 4);
     remove_folder(dir);
 }

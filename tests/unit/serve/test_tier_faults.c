@@ -473,6 +473,8 @@ static void pinned_copies_are_lost_too(void **state)
     sp_request_destroy(ask(c, "01", question, 6));
     for (const sp_copy *v = NULL; (v = sp_ledger_next(c->ledger, v));)
         if (v->facts.kind == SP_COPY_PLAIN) id = v->facts.id;
+    assert_ok(sp_context_hold(c, &id, 1, 1e-6f, &held));
+    assert_int_equal(held.n, 0); /* no more than the share */
     assert_ok(sp_context_hold(c, &id, 1, 0.5f, &held));
     assert_int_equal(held.n, 1);
     tiers_rest(c->tiers);
