@@ -159,7 +159,9 @@ SP_API sp_err sp_documents_repair(const char *path, sp_documents_lost *lost, voi
 SP_API sp_err sp_documents_rebuild(const char *path, sp_documents_lost *lost, void *user, sp_documents_repaired *out);
 
 /* sp_documents_tick -- removes documents whose time is over, finishes interrupted deletions, and pins new
- * copies of pinned documents. now_s: since 1970. To be called about once a second. */
+ * copies of pinned documents. now_s: since 1970; 0: the wall clock when it was opened and the time since, which a wall
+ * clock that is set meanwhile does not change. If the file was last written over a year before it was opened, nothing
+ * ends by that clock for 24 hours. To be called about once a second. */
 SP_API sp_err sp_documents_tick(sp_documents *d, int64_t now_s);
 
 #ifdef __cplusplus

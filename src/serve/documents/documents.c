@@ -6,8 +6,11 @@
  *      only after all of them are erased: so an interrupted deletion is known, and continues.
  *  I2  texts of live documents are known to sp_prompt_cut.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/clock.h"
@@ -46,9 +49,50 @@ static uint64_t tenant_number(const char *name)
     return number;
 }
 
-static int64_t now_s(void)
+/* -- the clock of times to live --------------------------------------------------------------- */
+
+enum { YEAR_S = 366 * 86400, DOUBT_S = 86400 };
+
+/* open_clock -- the wall clock is read once, and compared with when the file was last written. */
+static sp_err open_clock(sp_documents *d, const char *path)
 {
-    return (int64_t)time(NULL);
+    struct stat st = {0};
+    d->opened_s = (int64_t)time(NULL);
+    d->opened_us = sp_clock_us();
+    if (!path) return SP_OK;
+    if (!(d->path = sp_strdup_n(path, strlen(path)))) return sp_fail_nomem(strlen(path), "a path");
+    if (stat(path, &st) == 0 && d->opened_s - (int64_t)st.st_mtime > YEAR_S)
+        d->doubt_s = d->opened_s - (int64_t)st.st_mtime;
+    if (d->doubt_s)
+        sp_log(SP_LOG_WARN, "%s: the clock says that it was last written %lld days ago; unless the clock is corrected, "
+               "documents whose time to live has ended are deleted in 24 hours", path, (long long)d->doubt_s / 86400);
+    return SP_OK;
+}
+
+static int64_t elapsed_s(const sp_documents *d)
+{
+    return (sp_clock_us() - d->opened_us) / 1000000;
+}
+
+/* now_s -- of what is registered: a wall clock that is set while the process runs does not change it. */
+static int64_t now_s(const sp_documents *d)
+{
+    return d->opened_s + elapsed_s(d);
+}
+
+/* due_s -- what ended before this has ended: a clock that is a year ahead of the file is not believed at once. */
+static int64_t due_s(const sp_documents *d)
+{
+    return now_s(d) - (elapsed_s(d) < DOUBT_S ? d->doubt_s : 0);
+}
+
+/* close_clock -- the file says until when it was in use, by this clock: the next process compares its own with it. */
+static void close_clock(sp_documents *d, bool writes)
+{
+    const struct timespec until[2] = {{.tv_sec = (time_t)due_s(d)}, {.tv_sec = (time_t)due_s(d)}};
+    if (d->path && writes && utimensat(AT_FDCWD, d->path, until, 0) != 0)
+        sp_log(SP_LOG_DEBUG, "%s: %s", d->path, strerror(errno));
+    sp_free(d->path);
 }
 
 /* know -- from now on the chunk is found in plain texts, with or without its title; or no longer. */
@@ -94,7 +138,8 @@ sp_err sp_documents_open(sp_context *c, const sp_documents_opts *o, sp_documents
     if (!d) return sp_fail_nomem(sizeof *d, "documents");
     *d = (sp_documents){.ctx = c, .size_words = size, .overlap_words = o->overlap_words};
     pthread_mutex_init(&d->lock, NULL);
-    sp_err err = sp_shelf_open(o->path, &d->shelf);
+    sp_err err = open_clock(d, o->path);
+    if (err == SP_OK) err = sp_shelf_open(o->path, &d->shelf);
     if (err == SP_OK) err = sp_searches_create(d->shelf, &d->searches);
     if (err == SP_OK) err = know_all(d);
     if (err == SP_OK)
@@ -111,7 +156,9 @@ void sp_documents_close(sp_documents *d)
     SP_UNUSED(err);
     sp_vec_fini(&d->held);
     sp_searches_destroy(d->searches);
+    const bool writes = d->shelf && sp_shelf_writes(d->shelf);
     sp_shelf_close(d->shelf);
+    close_clock(d, writes);
     pthread_mutex_destroy(&d->lock);
     sp_free(d);
 }
@@ -203,7 +250,7 @@ static sp_err enter(putting *p, const char *tenant, const sp_document_new *n, ch
     p->hash = NULL;
     sp_digest_hex(&digest, 8, hex);
     if (!n->id) snprintf(id, 24, "doc-%s", hex);
-    int64_t now = now_s();
+    int64_t now = now_s(p->d);
     const sp_shelf_row row = {.tenant = tenant,
                               .id = n->id ? n->id : id,
                               .title = n->title ? n->title : p->chunks.v[0].title,
@@ -271,7 +318,7 @@ sp_err sp_documents_get(sp_documents *d, const char *salt, const char *id, sp_do
     sp_document_list list;
     SP_TRY(sp_tenant_name(salt, tenant));
     SP_TRY(sp_shelf_list(
-        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = now_s()},
+        d->shelf, &(sp_shelf_query){.tenant = tenant, .id = id, .limit = 1, .now_s = due_s(d)},
         &list));
     sp_err err = count_copies(d, tenant, &list.v[0]);
     if (err == SP_OK)
@@ -291,7 +338,7 @@ sp_err sp_documents_list(sp_documents *d, const char *salt, const char *after, i
     SP_TRY(sp_tenant_name(salt, tenant));
     return sp_shelf_list(
         d->shelf,
-        &(sp_shelf_query){.tenant = tenant, .after = after, .limit = limit, .now_s = now_s()}, out);
+        &(sp_shelf_query){.tenant = tenant, .after = after, .limit = limit, .now_s = due_s(d)}, out);
 }
 
 sp_err sp_documents_chunks(sp_documents *d, const char *salt, const char *id, sp_hits *out)
@@ -341,7 +388,7 @@ sp_err sp_documents_expire(sp_documents *d, const char *salt, const char *id, in
     SP_NEED(d);
     SP_NEED(id);
     if (ttl_s < 0) return sp_fail(SP_E_ARG, "document: ttl_s is negative");
-    return set(d, salt, id, SP_SHELF_EXPIRES, ttl_s ? now_s() + ttl_s : 0);
+    return set(d, salt, id, SP_SHELF_EXPIRES, ttl_s ? now_s(d) + ttl_s : 0);
 }
 
 /* -- deleting ---------------------------------------------------------------------------------- */
@@ -425,7 +472,7 @@ sp_err sp_documents_tick(sp_documents *d, int64_t now)
 {
     SP_NEED(d);
     sp_documents_removed removed;
-    if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now));
+    if (sp_shelf_writes(d->shelf)) SP_TRY(sp_shelf_doom_expired(d->shelf, now ? now : due_s(d)));
     sp_searches_drop_stale(d->searches);
     if (sp_shelf_writes(d->shelf)) SP_TRY(erase_doomed(d, NULL, 0, &removed));
     pthread_mutex_lock(&d->lock);

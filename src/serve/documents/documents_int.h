@@ -16,6 +16,10 @@ struct sp_documents {
     sp_shelf *shelf;
     sp_searches *searches;
     int size_words, overlap_words;
+    char *path;        /* NULL: in memory */
+    int64_t opened_s;  /* since 1970 by the wall clock, when it was opened ... */
+    int64_t opened_us; /* ... and by sp_clock_us */
+    int64_t doubt_s;   /* how much of opened_s may be wrong */
     pthread_mutex_t lock; /* guards the following, and lets one thread erase at a time */
     sp_held held;         /* pinned copies */
     uint64_t swept;       /* a hash of the ids that have left the tiers, not the device yet; 0: none */

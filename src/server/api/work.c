@@ -180,15 +180,16 @@ static order *next_order(srv_work *w)
 static void *work(void *arg)
 {
     srv_work *w = arg;
-    time_t ticked = 0;
+    time_t ticked = -1;
     pthread_mutex_lock(&w->lock);
     while (!w->stop) {
-        time_t now = time(NULL);
-        if (now != ticked) {
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        if (now.tv_sec != ticked) {
             pthread_mutex_unlock(&w->lock);
-            sp_err err = sp_documents_tick(w->d, (int64_t)now);
+            sp_err err = sp_documents_tick(w->d, 0);
             (void)err; /* the next tick tries again */
-            ticked = now;
+            ticked = now.tv_sec;
             pthread_mutex_lock(&w->lock);
         }
         order *o = next_order(w);
@@ -196,10 +197,8 @@ static void *work(void *arg)
             run_order(w, o);
             continue;
         }
-        struct timespec end;
-        clock_gettime(CLOCK_REALTIME, &end);
-        end.tv_sec++;
-        if (!w->stop) pthread_cond_timedwait(&w->changed, &w->lock, &end);
+        now.tv_sec++;
+        if (!w->stop) pthread_cond_timedwait(&w->changed, &w->lock, &now);
     }
     pthread_mutex_unlock(&w->lock);
     return NULL;
@@ -211,7 +210,11 @@ bool srv_work_open(sp_documents *d, srv_work **out)
     if (!w) return false;
     w->d = d;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
+    pthread_condattr_t monotonic; /* a wall clock that is set does not make it wait */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     w->runs = d && pthread_create(&w->thread, NULL, work, w) == 0;
     *out = w;
     return w->runs || !d;

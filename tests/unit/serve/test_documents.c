@@ -1,6 +1,7 @@
 /* test_documents.c -- registered documents: found by name and by text, computed ahead, pinned, and deleted
  * so that neither memory nor files hold anything of them. */
 #include <errno.h>
+#include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>
 #include <time.h>
@@ -18,6 +19,16 @@ static const char story[] =
     "The keeper of the lighthouse is called Anna Berg. She came from the north in 1931, by boat.";
 static const char other[] =
     "The harbour of Velm was built by the town in 1870, and has room for forty boats in winter.";
+
+static int64_t clock_ahead_s; /* of the kernel's */
+
+time_t time(time_t *out)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    if (out) *out = t.tv_sec + clock_ahead_s;
+    return t.tv_sec + clock_ahead_s;
+}
 
 typedef struct bench {
     char dir[128], db[192];
@@ -533,6 +544,59 @@ static void its_time_ends(void **state)
     bench_end(&b);
 }
 
+/* The wall clock jumps ten years ahead while documents are open: nothing ends. After a restart, which reads it, nothing
+ * ends for a day either, unless the file was in use lately. */
+static void a_clock_that_jumps_ends_nothing(void **state)
+{
+    bench b;
+    sp_document_list l;
+    struct stat st;
+    const int64_t years = INT64_C(10) * 365 * 86400;
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    assert_ok(sp_documents_expire(b.d, NULL, "one", 3600));
+    clock_ahead_s = years;
+    for (int start = 0; start < 3; start++) {
+        assert_ok(sp_documents_tick(b.d, 0));
+        assert_ok(sp_documents_get(b.d, NULL, "one", &l));
+        sp_document_list_fini(&l);
+        put(&b, NULL, "two", other); /* lives for an hour of whatever clock there is */
+        assert_ok(sp_documents_expire(b.d, NULL, "two", 3600));
+        assert_ok(sp_documents_get(b.d, NULL, "two", &l));
+        assert_true(start == 0 ? l.v[0].expires_s < time(NULL) : l.v[0].expires_s >= time(NULL) + 3590);
+        sp_document_list_fini(&l);
+        const struct timespec ahead[2] = {{.tv_sec = time(NULL)}, {.tv_sec = time(NULL)}};
+        assert_int_equal(utimensat(AT_FDCWD, b.db, ahead, 0), 0); /* by the kernel's clock */
+        bench_close(&b);
+        assert_int_equal(stat(b.db, &st), 0);
+        assert_true(st.st_mtime < time(NULL) - years / 2);
+        bench_open(&b, (sp_context_opts){0});
+    }
+    b.d->opened_us -= INT64_C(86400) * 1000000; /* a day later the clock is believed */
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    clock_ahead_s = 0;
+    bench_end(&b);
+}
+
+/* A process that ends in order leaves a file that says until when it ran. */
+static void a_file_that_is_in_use_is_not_old(void **state)
+{
+    bench b;
+    sp_document_list l;
+    const struct timespec old[2] = {{.tv_sec = 86400}, {.tv_sec = 86400}};
+    bench_begin(&b);
+    put(&b, NULL, "one", story);
+    assert_ok(sp_documents_expire(b.d, NULL, "one", 1));
+    assert_int_equal(utimensat(AT_FDCWD, b.db, old, 0), 0);
+    bench_close(&b);
+    sleep(2);
+    bench_open(&b, (sp_context_opts){0});
+    assert_ok(sp_documents_tick(b.d, 0));
+    assert_fails(sp_documents_get(b.d, NULL, "one", &l), SP_E_NOTFOUND, "one");
+    bench_end(&b);
+}
+
 /* -- pins -------------------------------------------------------------------------------------- */
 
 static void pinned_copies_stay(void **state)
@@ -640,6 +704,8 @@ int main(void)
         cmocka_unit_test(a_deletion_knows_nothing_of_another_tenants),
         cmocka_unit_test(a_deletion_that_cannot_read_continues),
         cmocka_unit_test(its_time_ends),
+        cmocka_unit_test(a_clock_that_jumps_ends_nothing),
+        cmocka_unit_test(a_file_that_is_in_use_is_not_old),
         cmocka_unit_test(pinned_copies_stay),
         cmocka_unit_test(null_is_allowed),
         cmocka_unit_test(a_search_sees_what_is_registered_now),
