@@ -64,8 +64,8 @@ static sp_err open_clock(sp_documents *d, const char *path)
     if (stat(path, &st) == 0 && d->opened_s - (int64_t)st.st_mtime > YEAR_S)
         d->doubt_s = d->opened_s - (int64_t)st.st_mtime;
     if (d->doubt_s)
-        sp_log(SP_LOG_WARN, "%s: the clock says that it was last written %lld days ago; unless the clock is corrected, "
-               "documents whose time to live has ended are deleted in 24 hours", path, (long long)d->doubt_s / 86400);
+        sp_log(SP_LOG_WARN, "%s: by the clock it was last used %lld days ago; documents whose time to live has ended "
+               "are deleted in 24 hours, unless the clock is corrected", path, (long long)d->doubt_s / 86400);
     return SP_OK;
 }
 

@@ -544,8 +544,8 @@ static void its_time_ends(void **state)
     bench_end(&b);
 }
 
-/* The wall clock jumps ten years ahead while documents are open: nothing ends. After a restart, which reads it, nothing
- * ends for a day either, unless the file was in use lately. */
+/* The wall clock jumps ten years ahead while documents are open: nothing ends. After a restart, which reads it,
+ * nothing ends for a day either. */
 static void a_clock_that_jumps_ends_nothing(void **state)
 {
     bench b;
