@@ -108,6 +108,23 @@ def test_tools_and_documents(server):
     assert none["usage"]["prompt_tokens"] < first["usage"]["prompt_tokens"] - 20
 
 
+@pytest.mark.parametrize("mark,begins", [("<|tool_call|>", '[{"name":'), ("<|START_ACTION|>", '[{"tool_name":')])
+def test_a_required_call_has_the_form_of_the_template(mark, begins, tmp_path):
+    f = read(MODEL)
+    f.metadata["tokenizer.chat_template"] = f"{{{{ tools }}}}{mark}{{% for m in messages %}}{{{{ m.content }}}}{{% endfor %}}"
+    write(tmp_path / "m.gguf", f.metadata, [Source(t.name, t.type, t.shape, lambda t=t: [t.data]) for t in f.tensors.values()])
+    s = Server("-m", tmp_path / "m.gguf")
+    try:
+        choice = s.client().chat.completions.create(**chat(max_tokens=400), tools=[BOATS], tool_choice="required",
+                                                    parallel_tool_calls=False, temperature=1, seed=4,
+                                                    logprobs=True).choices[0]
+    finally:
+        assert s.stop() == 0, s.said
+    said = "".join(x.token for x in choice.logprobs.content)
+    assert said.replace(" ", "").replace("\n", "").startswith(begins), said
+    assert len(choice.message.tool_calls) == 1 and is_count(choice.message.tool_calls[0])
+
+
 def test_the_text_of_a_template(server):
     messages = [{"role": "user", "content": "Who?"}]
     status, answer = server.call("/apply-template", {"messages": messages})

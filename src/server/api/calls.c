@@ -9,7 +9,9 @@
 static const char *const marks[] = {
     "<tool_call>",   "[TOOL_CALLS]",     "<|python_tag|>",         "<function=",
     "<|tool_call|>", "<|START_ACTION|>", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>",
-    "functools[",
+    "functools[",    "<|python_start|>", "<|tool_call_start|>",    "<function_calls>",
+    "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|channel|>commentary to=",
+    "commentary to=functions.", "functions.",
 };
 
 #define N_MARKS (sizeof marks / sizeof *marks)
@@ -259,7 +261,8 @@ static bool take_bare(const srv_tools *t, srv_view *v, json_t *calls)
 static bool take_any(const srv_tools *t, srv_view *v, json_t *calls)
 {
     return take_tagged(t, v, calls) || srv_calls_take_function(t, v, calls) ||
-           take_list(t, v, calls) || take_bare(t, v, calls) || srv_calls_take_named(t, v, calls);
+           take_list(t, v, calls) || srv_calls_take_python(t, v, calls) || take_bare(t, v, calls) ||
+           srv_calls_take_named(t, v, calls);
 }
 
 /* open_any -- what has begun at v: a call, or the next one of a list. */
@@ -289,7 +292,7 @@ static json_t *open_any(const srv_tools *t, srv_view v)
 static size_t first_mark(const char *text, size_t n, bool done)
 {
     for (size_t i = 0; i < n; i++) {
-        if (text[i] != '<' && text[i] != '[' && text[i] != 'f') continue;
+        if (text[i] != '<' && text[i] != '[' && text[i] != 'f' && text[i] != 'c') continue;
         srv_view v = {text + i, n - i};
         for (size_t m = 0; m < N_MARKS; m++)
             if (srv_view_may_begin(&v, marks[m]) && (!done || v.n >= strlen(marks[m]))) return i;

@@ -1,6 +1,6 @@
 /* calls_int.h -- the pieces of calls.c: forms that have an object with name and arguments (calls.c) and forms
- * that name the function in their own way (calls_named.c). A function that takes a form moves *v past it and
- * appends to `calls`, or returns false and changes neither. */
+ * that name the function in their own way (calls_named.c, calls_python.c). A function that takes a form moves *v
+ * past it and appends to `calls`, or returns false and changes neither. */
 #ifndef SP_SERVER_API_CALLS_INT_H
 #define SP_SERVER_API_CALLS_INT_H
 
@@ -40,5 +40,10 @@ bool srv_calls_take_function(const srv_tools *t, srv_view *v, json_t *calls);
 json_t *srv_calls_open_function(const srv_tools *t, srv_view v);
 /* name <arg_key>key</arg_key> <arg_value>value</arg_value> ... </tool_call>, after its <tool_call>. */
 bool srv_calls_take_pairs(const srv_tools *t, srv_view *v, json_t *calls);
+
+/* -- calls_python.c --------------------------------------------------------------------------- */
+
+/* [f(key=value, ...), ...], with the marks of Llama 4, LFM2 and OLMo 3 around it. */
+bool srv_calls_take_python(const srv_tools *t, srv_view *v, json_t *calls);
 
 #endif

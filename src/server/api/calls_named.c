@@ -7,10 +7,14 @@
 /* -- name {...} ------------------------------------------------------------------------------- */
 
 static const char *const before[] = {
-    "[TOOL_CALLS]", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", ">>>", "\n", "\r"};
-static const char *const between[] = {"<｜tool▁sep｜>", "[ARGS]", "```json", "\n", "\r"};
+    "[TOOL_CALLS]", "<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>", ">>>", "\n", "\r",
+    "<|tool_calls_section_begin|>", "<|tool_call_begin|>", "<|start|>assistant", "<|channel|>commentary",
+    "commentary to=", " to=", "functions."};
+static const char *const between[] = {"<｜tool▁sep｜>", "[ARGS]", "```json", "\n", "\r",
+                                      "<|tool_call_argument_begin|>", "<|constrain|>json", " json", "json", " ",
+                                      "<|message|>"};
 static const char *const after[] = {"```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", "\n",
-                                    "\r"};
+                                    "\r", "<|tool_call_end|>", "<|tool_calls_section_end|>", "<|call|>"};
 
 #define TAKE_ALL(v, list) take_all(v, list, sizeof(list) / sizeof *(list))
 
@@ -35,10 +39,16 @@ static const char *take_tool(const srv_tools *t, srv_view *v)
     return longest;
 }
 
-/* take_id -- [CALL_ID] and the id after it. */
+/* take_id -- [CALL_ID] and the id after it, or ":" and a number. */
 static void take_id(srv_view *v)
 {
     srv_view at = *v;
+    if (srv_view_take(&at, ":") && at.n && *at.s >= '0' && *at.s <= '9') {
+        while (at.n && *at.s >= '0' && *at.s <= '9') srv_view_skip(&at, 1);
+        *v = at;
+        return;
+    }
+    at = *v;
     if (!srv_view_take(&at, "[CALL_ID]")) return;
     while (at.n && *at.s != '[' && *at.s != '{') srv_view_skip(&at, 1);
     *v = at;

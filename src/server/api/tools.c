@@ -73,11 +73,25 @@ void srv_tools_read(srv_tools *t, srv_fields *f)
     read_choice(t, f);
 }
 
+/* How a required call is written. Marks that are control tokens are left out: they do not show in the text. */
+static const struct {
+    const char *mark; /* in a template that teaches the form; NULL: none does */
+    const char *name, *arguments, *before, *after;
+    bool list;
+} forms[] = {
+    [SRV_TOOLS_HERMES] = {NULL, "name", "arguments", "<tool_call>\n", "\n</tool_call>", false},
+    [SRV_TOOLS_MISTRAL] = {"[TOOL_CALLS]", "name", "arguments", NULL, NULL, true},
+    [SRV_TOOLS_LLAMA3] = {NULL, "name", "parameters", NULL, NULL, false},
+    [SRV_TOOLS_GRANITE] = {"<|tool_call|>", "name", "arguments", NULL, NULL, true},
+    [SRV_TOOLS_COMMAND_R] = {"<|START_ACTION|>", "tool_name", "parameters", NULL, NULL, true},
+};
+
 srv_tool_form srv_tools_form(const char *jinja, bool *shows)
 {
     *shows = jinja && strstr(jinja, "tools");
     if (!*shows || strstr(jinja, "<tool_call>")) return SRV_TOOLS_HERMES;
-    if (strstr(jinja, "[TOOL_CALLS]")) return SRV_TOOLS_MISTRAL;
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++)
+        if (forms[i].mark && strstr(jinja, forms[i].mark)) return (srv_tool_form)i;
     return strstr(jinja, "parameters") ? SRV_TOOLS_LLAMA3 : SRV_TOOLS_HERMES;
 }
 
@@ -101,8 +115,9 @@ static void move_refs(json_t *schema, const char *at)
 }
 
 /* call_schema -- {"name": the name, "arguments": the parameters}. */
-static json_t *call_schema(const json_t *tool, const char *arguments, const char *at)
+static json_t *call_schema(const json_t *tool, srv_tool_form form, const char *at)
 {
+    const char *arguments = forms[form].arguments, *name = forms[form].name;
     char place[100];
     json_t *parameters =
         json_deep_copy(json_object_get(json_object_get(tool, "function"), "parameters"));
@@ -112,24 +127,23 @@ static json_t *call_schema(const json_t *tool, const char *arguments, const char
         parameters = json_pack("{s:s}", "type", "object");
     }
     move_refs(parameters, place);
-    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", "name",
-                     "const", name_of(tool), arguments, parameters, "required", "name", arguments);
+    return json_pack("{s:s, s:{s:{s:s}, s:o}, s:[s, s]}", "type", "object", "properties", name,
+                     "const", name_of(tool), arguments, parameters, "required", name, arguments);
 }
 
 static json_t *any_call(const srv_tools *t, srv_tool_form form)
 {
-    const char *arguments = form == SRV_TOOLS_LLAMA3 ? "parameters" : "arguments";
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(t->list); i++) {
         const json_t *tool = json_array_get(t->list, i);
         char at[60];
         if (t->only && strcmp(t->only, name_of(tool)) != 0) continue;
-        snprintf(at, sizeof at, "#%s/anyOf/%zu", form == SRV_TOOLS_MISTRAL ? "/items" : "",
+        snprintf(at, sizeof at, "#%s/anyOf/%zu", forms[form].list ? "/items" : "",
                  json_array_size(calls));
-        json_array_append_new(calls, call_schema(tool, arguments, at));
+        json_array_append_new(calls, call_schema(tool, form, at));
     }
     json_t *any = json_pack("{s:o}", "anyOf", calls);
-    if (form != SRV_TOOLS_MISTRAL) return any;
+    if (!forms[form].list) return any;
     return json_pack("{s:s, s:o, s:i, s:i}", "type", "array", "items", any, "minItems", 1,
                      "maxItems", t->several && !t->only ? 16 : 1);
 }
@@ -140,10 +154,10 @@ sp_grammar *srv_tools_grammar(const srv_tools *t, srv_tool_form form, srv_fields
     if (!t->list || !t->must) return NULL;
     json_t *schema = any_call(t, form);
     char *text = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
-    bool tagged = form == SRV_TOOLS_HERMES;
+    const bool tagged = form == SRV_TOOLS_HERMES;
     sp_grammar_opts o = {.schema = text,
-                         .before = tagged ? "<tool_call>\n" : NULL,
-                         .after = tagged ? "\n</tool_call>" : NULL,
+                         .before = forms[form].before,
+                         .after = forms[form].after,
                          .between = tagged && t->several && !t->only ? "\n" : NULL};
     if (!text)
         srv_fields_refuse(f, "tools", "out of memory for tools");

@@ -13,6 +13,12 @@
  *   DeepSeek           <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{...}\n```
  *                      <｜tool▁call▁end｜><｜tool▁calls▁end｜>; V3.1: f<｜tool▁sep｜>{...}
  *
+ *   Kimi K2            <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{...}
+ *                      <|tool_call_end|><|tool_calls_section_end|>
+ *   gpt-oss            <|channel|>commentary to=functions.f <|constrain|>json<|message|>{...}<|call|>
+ *   Llama 4, LFM2      [f(k="v"), g()], perhaps within <|python_start|> or <|tool_call_start|>
+ *   OLMo 3             <function_calls>\nf(k="v")\ng()\n</function_calls>
+ *
  * Marks that are control tokens of a model ([TOOL_CALLS], <|python_tag|>) do not show in the text, so
  * all forms are read without them, too. Where the client requires a call, a grammar makes the answer
  * one. */
@@ -24,7 +30,13 @@
 
 #define SRV_MAX_TOOLS 128
 
-typedef enum srv_tool_form { SRV_TOOLS_HERMES, SRV_TOOLS_MISTRAL, SRV_TOOLS_LLAMA3 } srv_tool_form;
+typedef enum srv_tool_form {
+    SRV_TOOLS_HERMES,
+    SRV_TOOLS_MISTRAL,
+    SRV_TOOLS_LLAMA3,
+    SRV_TOOLS_GRANITE,
+    SRV_TOOLS_COMMAND_R,
+} srv_tool_form;
 
 typedef struct srv_tools {
     json_t
