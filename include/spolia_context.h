@@ -30,6 +30,7 @@ typedef struct sp_reuse_param {
     double least, most, normal;     /* its range, and its value where none is given */
     bool whole;                     /* integers only */
     bool replaces_share;            /* above 0 it, not sp_reuse_opts.recompute, decides how much is recomputed */
+    double usual;                   /* then: what sp_calibration_of_policy says of a model that is not calibrated */
 } sp_reuse_param;
 
 enum { SP_REUSE_PARAMS = 4 }; /* parameters of one policy, at most */

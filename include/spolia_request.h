@@ -169,6 +169,8 @@ typedef struct sp_result {
     const int32_t *tokens;
     int n_prompt, n_reused, n_computed, n_generated; /* tokens; n_prompt = n_reused + n_computed */
     int n_recomputed;          /* cached tokens that were recomputed */
+    int n_dropped;             /* of these: in the first layers only, since the question does not look at their chunks;
+                                  in the others the copies serve (craft: Cache-Craft section 3.2.2) */
     double logprob; /* of n_scored tokens together, nats: the log of their probability */
     int64_t queue_us, ttft_us; /* waiting; from submission to the first token */
     int64_t decode_us;         /* after the first token */

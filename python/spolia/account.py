@@ -28,6 +28,7 @@ class Account:
     n_reused: int
     n_computed: int
     n_recomputed: int
+    n_dropped: int  #: of these, in the first layers only (craft)
     n_generated: int
     queue_ms: float
     ttft_ms: float  #: from submission to the first token
@@ -78,7 +79,7 @@ def read_answer(result: Any, sources: "tuple[Hit, ...]") -> Answer:
         raise exception_for(int(result.err))(detail or "the request failed", int(result.err))
     account = Account(
         n_prompt=result.n_prompt, n_reused=result.n_reused, n_computed=result.n_computed,
-        n_recomputed=result.n_recomputed, n_generated=result.n_generated, queue_ms=result.queue_us / 1e3,
+        n_recomputed=result.n_recomputed, n_dropped=result.n_dropped, n_generated=result.n_generated, queue_ms=result.queue_us / 1e3,
         ttft_ms=result.ttft_us / 1e3, decode_ms=result.decode_us / 1e3,
         segments=tuple(_segment(result.segments[i]) for i in range(result.n_segments)))
     tokens = tuple(result.tokens[i] for i in range(result.n_generated))

@@ -40,9 +40,9 @@ static json_t *segments_json(const sp_result *r, bool but_chunks)
 
 static json_t *usage_json(const sp_result *r)
 {
-    return json_pack("{s:i, s:i, s:i, s:i, s:i}", "prompt_tokens", r->n_prompt, "reused_tokens",
+    return json_pack("{s:i, s:i, s:i, s:i, s:i, s:i}", "prompt_tokens", r->n_prompt, "reused_tokens",
                      r->n_reused, "computed_tokens", r->n_computed, "recomputed_tokens",
-                     r->n_recomputed, "completion_tokens", r->n_generated);
+                     r->n_recomputed, "dropped_tokens", r->n_dropped, "completion_tokens", r->n_generated);
 }
 
 static json_t *timings_json(const sp_result *r)

@@ -232,6 +232,8 @@ sp_err sp_rows_pass_gates(sp_engine *e, const sp_slice *slices, int n_slices, in
                                                 .id = r->id + r->first[s],
                                                 .mass = sp_mass_on_host(e, s),
                                                 .keep = r->keep + r->first[s]});
+        for (int i = r->first[s]; i < r->first[s + 1] && layer + 1 < e->o.model->hp.n_layers; i++)
+            slices[s].plan->n_dropped += !r->keep[i];
         SP_TRY(fall_back(e, slices[s].plan, r->first[s], r->first[s + 1], layer));
     }
     return any ? sp_rows_close(e, n_slices) : SP_OK;

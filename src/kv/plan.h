@@ -136,6 +136,7 @@ struct sp_plan {
     sp_probe probe;
     sp_kv_pool *pool;
     bool bound;
+    int32_t n_dropped; /* todo tokens that gates have dropped before the last layer */
     int last_fresh; /* 1 + the last joined span that was not known; 0: none */
     sp_arena arena; /* everything above */
 };

@@ -180,14 +180,18 @@ def test_options_with_an_effect_are_not(index, tmp_path, options):
 
 
 def test_alpha_and_focus_are_parameters_of_craft(index):
-    question = [QUESTIONS[0]["question"]]
+    questions = [q["question"] for q in QUESTIONS[:8]]
 
     def recomputed(*options):
-        (account,) = ask(index, [QUESTIONS[1]["question"], *question], "-n", "1", "--guard", "0", *options)[1:]
-        return account["usage"]["recomputed_tokens"], account["reuse"]["policy"]
+        accounts = ask(index, questions, "-n", "1", "--guard", "0", *options)
+        return sum(a["usage"]["recomputed_tokens"] for a in accounts)
 
     assert recomputed("--reuse", "craft", "--alpha", "0.7", "--focus", "-1") == recomputed("--reuse", "craft:alpha=0.7,focus=0")
+    assert recomputed("--reuse", "craft:alpha=0.7", "--alpha", "9") > 0
     assert recomputed("--reuse", "craft:alpha=0.7", "--alpha", "9") == recomputed("--reuse", "craft:alpha=0.7")
+    assert recomputed("--reuse", "craft") == recomputed("--reuse", "craft:alpha=1")  # eq. 12, until calibrated
+    share = recomputed("--reuse", "craft", "--recompute", "0.15")  # if there is one, it decides
+    assert share != recomputed("--reuse", "craft") and share == recomputed("--reuse", "craft:alpha=0")
 
 
 def test_a_restart_finds_what_was_computed(index, tmp_path):

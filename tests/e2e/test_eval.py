@@ -534,6 +534,7 @@ def test_what_was_calibrated_is_used(model, index, tmp_path):
     succeed(*calibrate(model, index, "--policy", "craft", "--alphas", "0.5"))
     policies = json.loads(file.read_text())["policies"]
     assert policies["fusion"] == entry and policies["craft"]["alpha"] == 0.5
+    assert "craft:alpha=0.5," in recomputed(model, index, "--reuse", "craft")[1]
     assert [p.name for p in sorted(tmp_path.iterdir())] == ["model.gguf", "model.gguf.reuse.json"]
 
 

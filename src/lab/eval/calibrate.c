@@ -16,6 +16,7 @@
 #define PASSAGES 100
 #define ROUNDING 1e-3 /* nats: no divergence */
 #define RATIOS   "0.05,0.1,0.15,0.2,0.3,0.4,0.5"
+#define ALPHAS   "0.1,0.25,0.5,1,1.5,2,3"
 
 static const char about[] =
     "Finds what --quality balanced means for a model: the smallest share of recomputed tokens at\n"
@@ -259,6 +260,9 @@ static int open_input(calibrating *c)
 /* make_settings -- off, and the policy at each ratio; for losses first at 0, which is what "fast" loses. */
 static bool make_settings(calibrating *c)
 {
+    const sp_reuse_param *amount = cli_policy_amount_param(cli_policy_find(c->policy, NULL));
+    if (!c->ratios && !c->alphas && amount && amount->usual > 0) c->alphas = ALPHAS;
+    if (!c->ratios) c->ratios = RATIOS;
     char *ratios = cli_join(c->by_loss && !c->alphas ? "0," : "", c->ratios);
     char *alphas = c->alphas ? cli_join(c->by_loss ? "0," : "", c->alphas) : NULL;
     const bool made = eval_settings_make(c->policy, ratios, alphas, &c->settings);
@@ -269,7 +273,7 @@ static bool make_settings(calibrating *c)
 
 int lab_calibrate(int argc, char **argv)
 {
-    calibrating c = {.policy = "inplace", .ratios = RATIOS, .measure = "likelihood", .keep = 0.95f, .loss = 0.02f};
+    calibrating c = {.policy = "inplace", .measure = "likelihood", .keep = 0.95f, .loss = 0.02f};
     char help[192];
     model_options_init(&c.m);
     model_options_compares(&c.m);
@@ -281,7 +285,7 @@ int lab_calibrate(int argc, char **argv)
          .common = true},
         {OPT_FLOAT, "keep", 0, "Q", &c.keep, "answers: share of full attention's F1 to keep (0.95)"},
         {OPT_STRING, "ratios", 'r', "LIST", &c.ratios, "ratios to try (" RATIOS ")"},
-        {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "values of craft's alpha to try instead"},
+        {OPT_STRING, "alphas", 0, "LIST", &c.alphas, "values of craft's alpha to try instead, its default (" ALPHAS ")"},
         {OPT_FLAG, "force", 0, NULL, &c.force,
          "save what fewer than 20 questions say, or what may be chance"},
         {OPT_FLAG, "dry-run", 0, NULL, &c.dry, "print the choice, save nothing", .common = true},

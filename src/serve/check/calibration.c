@@ -87,31 +87,44 @@ static sp_err read_number(const reading *e, const char *field, double max, doubl
     return SP_OK;
 }
 
+/* sets -- whether a policy's text names a parameter. */
+static bool sets(const char *spec, const char *key)
+{
+    const size_t n = strlen(key);
+    for (const char *s = strchr(spec, ':'); s; s = strchr(s + 1, ','))
+        if (strncmp(s + 1, key, n) == 0 && s[1 + n] == '=') return true;
+    return false;
+}
+
 /* amount_of -- the parameter of a policy that replaces its share; NULL: it has none, or the text sets it. */
 static sp_err amount_of(const char *spec, const sp_reuse_param **out)
 {
     const sp_reuse_info *p;
-    double values[SP_REUSE_PARAMS];
-    SP_TRY(sp_reuse_parse(spec, &p, values));
+    SP_TRY(sp_reuse_parse(spec, &p, NULL));
     *out = NULL;
     for (int i = 0; i < p->n_params; i++)
-        if (p->params[i].replaces_share && !(values[i] > 0)) *out = &p->params[i];
+        if (p->params[i].replaces_share && !sets(spec, p->params[i].name)) *out = &p->params[i];
     return SP_OK;
+}
+
+static void set_amount(sp_calibration *to, const sp_reuse_param *amount, double value)
+{
+    const size_t n = strlen(to->policy);
+    snprintf(to->policy + n, sizeof to->policy - n, "%c%s=%.9g", strchr(to->policy, ':') ? ',' : ':', amount->name,
+             value);
+    to->recompute = 0;
 }
 
 /* read_amount -- how much out->policy recomputes. */
 static sp_err read_amount(const reading *e, sp_calibration *out)
 {
     const sp_reuse_param *amount;
-    const size_t n = strlen(out->policy);
     double recompute, alpha;
     SP_TRY(read_number(e, "recompute", 1, &recompute));
     SP_TRY(read_number(e, "alpha", 1e6, &alpha));
     SP_TRY(amount_of(out->policy, &amount));
-    if (alpha > 0 && amount)
-        snprintf(out->policy + n, sizeof out->policy - n, "%c%s=%.9g", strchr(out->policy, ':') ? ',' : ':',
-                 amount->name, alpha);
     out->recompute = (float)recompute;
+    if (alpha > 0 && amount) set_amount(out, amount, alpha);
     out->calibrated = true;
     return SP_OK;
 }
@@ -151,8 +164,11 @@ sp_err sp_calibration_of_policy(const char *policy, const char *model, sp_calibr
         return sp_fail(SP_E_ARG, "reuse policy \"%.40s...\" is too long", policy);
     snprintf(found.policy, sizeof found.policy, "%s", policy);
     if (info->recomputes) {
+        const sp_reuse_param *amount;
+        SP_TRY(amount_of(policy, &amount));
         found.recompute = SP_DEFAULT_SHARE;
         if (model) SP_TRY(read_entry(model, SP_CALIBRATED_POLICIES, policy, read_amount, &found));
+        if (!found.calibrated && amount && amount->usual > 0) set_amount(&found, amount, amount->usual);
     }
     *out = found;
     return SP_OK;

@@ -94,6 +94,7 @@ void sp_request_report(sp_request *r)
         r->account.result.n_recomputed += one.n_recomputed;
         if (rep) rep[i] = one;
     }
+    if (r->plans.role == SP_PLAN_ANSWER) r->account.result.n_dropped = r->plans.now.n_dropped;
     count_sights(r);
     r->account.result.n_computed = r->prompt.n_tokens - r->account.result.n_reused;
     r->account.result.policy = r->reuse.policy->name;

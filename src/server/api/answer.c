@@ -126,8 +126,9 @@ json_t *srv_answer_account(const srv_job *j)
     for (int i = 0; i < r->n_segments; i++)
         json_array_append_new(segments, segment_json(&r->segments[i]));
     json_t *o = json_pack(
-        "{s:s?, s:f, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
-        (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed,
+        "{s:s?, s:f, s:i, s:i, s:i, s:i, s:f, s:o, s:o, s:o}", "policy", r->policy, "recompute",
+        (double)r->recompute, "reused_tokens", r->n_reused, "recomputed_tokens", r->n_recomputed, "dropped_tokens",
+        r->n_dropped,
         "computed_tokens", r->n_computed, "plan_ms", (double)r->plan_us / 1e3, "found",
         found_json(&j->documents, r), "documents", documents, "segments", segments);
     if (j->retrieval.from) json_object_set_new(o, "retrieval", srv_retrieval_json(&j->retrieval));

@@ -230,7 +230,8 @@ static void read_mode(srv_task *t, srv_fields *f, const srv_options *o, json_t *
 
 /* read_params -- fields of the object that are parameters of its policy become part of "mode", which stays in the
  * body. */
-static void read_params(srv_task *t, srv_fields *f, const srv_options *o, json_t *object, const char *mode)
+static void read_params(srv_task *t, srv_fields *f, const srv_options *o, json_t *object, const char *mode,
+                        bool has_share)
 {
     const char *key;
     json_t *value;
@@ -245,6 +246,8 @@ static void read_params(srv_task *t, srv_fields *f, const srv_options *o, json_t
         n += (size_t)snprintf(spec + n, sizeof spec - n, "%c%.40s=%.9g", strchr(spec, ':') ? ',' : ':',
                               key, json_number_value(value));
     }
+    const sp_reuse_param *amount = has_share ? cli_policy_amount_param(cli_policy_find(spec, NULL)) : NULL;
+    if (n < sizeof spec && amount) cli_policy_add(spec, amount->name, 0); /* the share decides */
     if (n < sizeof spec && json_object_set_new(object, "mode", json_string(spec)) == 0)
         read_mode(t, f, o, json_object_get(object, "mode"), "reuse.mode");
     else
@@ -268,7 +271,7 @@ static void read_reuse(srv_task *t, srv_fields *f, const srv_options *o)
             srv_fields_refuse(f, "reuse.mode", "reuse.mode is missing: one of: %s",
                               cli_policy_names(CLI_ALL));
         else
-            read_params(t, f, o, reuse, mode);
+            read_params(t, f, o, reuse, mode, !isnan(share));
         if (!isnan(share)) t->reuse.recompute = (float)share;
     } else {
         srv_fields_refuse(f, "reuse",
