@@ -175,3 +175,65 @@ def test_the_engine_finds_what_the_simulator_finds(by, policy, tmp_path):
         found += sum(s["reused"] == s["tokens"] for s in chunks)
     trace = write(tmp_path / "t.jsonl", [[f"d{d}" for d in docs] for docs in requests])
     assert found == hits(sim(trace, "--by", by, "--memory", "100000", "--policy", "lru"))["lru"] > 0
+
+
+# -- several servers ---------------------------------------------------------------------------------
+
+def fleet(*args):
+    return [json.loads(line) for line in succeed("sim", *args, "--json").splitlines()]
+
+
+def test_a_shared_tier_by_hand(tmp_path):
+    """A document of 1,000 tokens: computed in a good second (c), loaded in 0.1 s and 20 ms; the servers' own tier is too small for it."""
+    trace = write(tmp_path / "t.jsonl", "A" * 10, 1000)
+    how = [trace, "--replicas", "3", "--router", "random", "--rate", "0.0001", "--kv-bytes", "1000", "--prefill", "1000", "--tiers", "device:1"]
+    alone, = fleet(*how)
+    c = alone["ttft_cold"]
+    assert 1 <= c < 1.1 and alone["token_hit_rate"] == 0 and alone["ttft"] == pytest.approx(c) and alone["remote_bytes_read"] == 0
+    shared, = fleet(*how, "--remote", "latency=20ms,bandwidth=10MB/s")
+    assert shared["ttft"] == pytest.approx((c + 9 * 0.12) / 10) and shared["tiers"] == {"device": 0, "remote": 0.9}
+    assert (shared["remote_bytes_written"], shared["remote_bytes_read"]) == (1e6, 9e6)
+    slow, = fleet(*how, "--remote", "latency=20ms,bandwidth=0.5MB/s") # computing is sooner
+    assert slow["ttft"] == pytest.approx(c) and slow["remote_bytes_read"] == 0
+
+
+def test_requests_wait_for_the_one_before(tmp_path):
+    trace = write(tmp_path / "t.jsonl", "ABCDEFGHIJ", 1000)
+    how = [trace, "--replicas", "1", "--router", "least", "--kv-bytes", "1000", "--prefill", "1000", "--tiers", "device:1"]
+    apart, = fleet(*how, "--rate", "0.0001")
+    at_once, = fleet(*how, "--rate", "1e6")
+    c = apart["ttft_cold"]
+    assert apart["ttft"] == pytest.approx(c) and apart["busy"] < 0.01
+    assert at_once["ttft"] == pytest.approx(5.5 * c, rel=1e-3) and at_once["busy"] == pytest.approx(1, rel=1e-3)
+    two, = fleet(*how[:2], "2", *how[3:], "--rate", "1e6")
+    assert two["ttft"] == pytest.approx(3 * c, rel=1e-3) and two["busiest"] == 1
+
+
+def test_a_hash_keeps_what_is_read_together(tmp_path):
+    """Twelve sets of documents, each all fit the memory of a server: with a hash each is computed once, chance does not."""
+    sets = [[f"{s}{k}" for k in range(4)] for s in "abcdefghijkl"]
+    trace = write(tmp_path / "t.jsonl", [sets[(7 * i) % 12] for i in range(240)], 1000)
+    rows = {r["router"]: r for r in fleet(trace, "--replicas", "6", "--kv-bytes", "1000", "--prefill", "100000", "--rate", "0.01",
+                                          "--tiers", "device:64M")}
+    assert set(rows) == {"random", "least", "hash", "bounded-hash"}
+    assert rows["hash"]["token_hit_rate"] == rows["bounded-hash"]["token_hit_rate"] > 0.9
+    assert rows["random"]["token_hit_rate"] < 0.75
+    assert rows["hash"]["busiest"] > rows["random"]["busiest"] >= 1
+
+
+def test_the_bound_spreads_one_hot_set(tmp_path):
+    trace = write(tmp_path / "t.jsonl", ["A"] * 300, 1000)
+    how = [trace, "--replicas", "4", "--kv-bytes", "1000", "--prefill", "1000", "--tiers", "device:1", "--rate", "3"]
+    rows = {r["router"]: r for r in fleet(*how)}
+    assert rows["hash"]["busiest"] == 4 and rows["hash"]["ttft_p99"] > 3 * rows["bounded-hash"]["ttft_p99"]
+    assert rows["bounded-hash"]["busiest"] <= 2.5
+
+
+@pytest.mark.parametrize("options, words", [
+    (["--replicas", "2", "--router", "magic"], ["magic", "bounded-hash"]), (["--replicas", "2", "--remote", "latency=2"], ["latency=2", "2ms"]),
+    (["--replicas", "2", "--remote", "bandwidth=0"], ["bandwidth=0"]), (["--replicas", "2", "--remote", "speed=1"], ["speed=1"]),
+    (["--router", "hash"], ["--replicas"]), (["--replicas", "-1"], ["--replicas"]), (["--replicas", "2", "--policy", "belady"], ["belady"]),
+])
+def test_wrong_fleets_are_named(tmp_path, options, words):
+    trace = write(tmp_path / "t.jsonl", "AB")
+    refuse("sim", trace, *options, naming=words, code=1 if "magic" in options or "--remote" in options else 2)

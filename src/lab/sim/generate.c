@@ -142,6 +142,7 @@ bool sim_generate(const sim_workload *w, sim_trace *out)
     for (size_t i = 0; i < docs; i++) {
         double n = exp(log(w->mean_tokens) - sigma * sigma / 2 + sigma * normal(&m));
         out->size[i] = (int32_t)fmin(fmax(n, 1), MOST_TOKENS);
+        out->largest = SP_MAX(out->largest, out->size[i]);
         m.chance[i] = sum += pow((double)i + 1, -(double)w->exponent);
         m.at[i] = (int32_t)i;
     }

@@ -206,8 +206,7 @@ static bool open_ledger(sim_cache *c, int64_t max_blocks, int64_t largest)
 bool sim_cache_open(const sim_trace *t, const sim_opts *o, sim_cache **out)
 {
     sim_cache *c = cli_alloc(1, sizeof *c);
-    int32_t largest = 1;
-    for (int32_t i = 0; i < t->n_docs; i++) largest = SP_MAX(largest, t->size[i]);
+    const int32_t largest = SP_MAX(t->largest, 1);
     c->t = t;
     c->o = *o;
     c->segs = cli_alloc((size_t)t->most, sizeof *c->segs);

@@ -10,20 +10,44 @@
 enum { MOST_POLICIES = 24, MOST_SIZES = 24 };
 
 typedef struct options {
-    const char *policies, *memory, *by, *chunks, *profile, *tiers, *csv, *trace_out;
+    const char *policies, *memory, *by, *chunks, *profile, *tiers, *csv, *trace_out, *routers, *remote;
     sim_workload made;
     sim_opts run;
-    int kv_bytes;
-    float tokens_per_s;
+    int kv_bytes, n_servers;
+    float tokens_per_s, rate;
     bool as_json;
 } options;
+
+enum { PLANNING = 9 };
+
+/* list_planning -- options of tiers and servers that need not exist. */
+static void list_planning(options *o, opt table[PLANNING])
+{
+    const opt all[PLANNING] = {
+        {OPT_GROUP, "Planning"},
+        {OPT_STRING, "tiers", 0, "LIST", &o->tiers,
+         "tiers instead of --memory: device:8G,host:64G@25G,disk:1T@3G; @ bytes a second"},
+        {OPT_INT, "kv-bytes", 0, "N", &o->kv_bytes, "KV bytes of a token (131072: an 8B model)"},
+        {OPT_FLOAT, "prefill", 0, "N", &o->tokens_per_s,
+         "tokens computed in a second, where there is no --profile (5000)"},
+        {OPT_INT, "replicas", 0, "N", &o->n_servers, "servers behind a router, each with these tiers (none)"},
+        {OPT_STRING, "router", 0, "LIST", &o->routers,
+         "which of them a request goes to: random, least, hash or bounded-hash, by the first document (all)"},
+        {OPT_STRING, "remote", 0, "HOW", &o->remote,
+         "a tier that they share: latency=2ms,bandwidth=1GB/s, and size=1T if it has a limit (none)"},
+        {OPT_FLOAT, "rate", 0, "R", &o->rate,
+         "requests a second (what keeps them busy for 70 % of the time without any cache)"},
+        {0},
+    };
+    memcpy(table, all, sizeof all);
+}
 
 static bool parse(int argc, char **argv, options *o, const char **trace, int *code)
 {
     const opt own[] = {
         {OPT_GROUP, "Simulation"},
         {OPT_STRING, "policy", 0, "LIST", &o->policies,
-         "replacement policies, as --evict, and belady (all)"},
+         "replacement policies, as --evict, and belady (all; with --replicas: hazard)"},
         {OPT_STRING, "memory", 0, "LIST", &o->memory,
          "sizes of the cache: shares of the distinct tokens (5%,10%,20%), or tokens"},
         {OPT_STRING, "by", 0, "INDEX", &o->by, "how copies are found: content or path (content)"},
@@ -46,12 +70,6 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
          "a tenth of the documents changes popularity every N requests; 0: never (0)"},
         {OPT_U64, "seed", 's', "N", &o->made.seed, "random seed (1)"},
         {OPT_STRING, "trace-out", 0, "FILE", &o->trace_out, "write the generated trace"},
-        {OPT_GROUP, "Planning"},
-        {OPT_STRING, "tiers", 0, "LIST", &o->tiers,
-         "tiers instead of --memory: device:8G,host:64G@25G,disk:1T@3G; @ bytes a second"},
-        {OPT_INT, "kv-bytes", 0, "N", &o->kv_bytes, "KV bytes of a token (131072: an 8B model)"},
-        {OPT_FLOAT, "prefill", 0, "N", &o->tokens_per_s,
-         "tokens computed in a second, where there is no --profile (5000)"},
         {OPT_GROUP, "Output"},
         {OPT_FLAG, "json", 0, NULL, &o->as_json, "one JSON object for each policy and size"},
         {OPT_FLAG, "times", 0, NULL, &o->run.times,
@@ -59,7 +77,9 @@ static bool parse(int argc, char **argv, options *o, const char **trace, int *co
         {OPT_STRING, "csv", 0, "FILE", &o->csv, "write the rows as CSV"},
         {0},
     };
-    const opt *const tables[] = {own, NULL};
+    opt planning[PLANNING];
+    list_planning(o, planning);
+    const opt *const tables[] = {own, planning, NULL};
     int at = opt_parse(argc, argv,
                        &(opt_usage){"sim [options] TRACE.jsonl | sim --generate KIND [options]",
                                     "Simulates replacement policies on a trace of {\"id\", "
@@ -82,6 +102,12 @@ static bool check(options *o)
         cli_fail_with("sim: --by %s: content or path", o->by);
     else if (o->run.look_ahead < 0 || o->run.keep < 0 || o->made.top_k < 0 || o->made.drift < 0)
         cli_fail_with("sim: --lookahead, --keep, --top-k and --drift must not be negative");
+    else if (o->n_servers < 0 || o->n_servers > 100000 || !(o->rate >= 0))
+        cli_fail_with("sim: --replicas must be between 1 and 100000, --rate positive");
+    else if (!o->n_servers && (o->remote || o->routers))
+        cli_fail_with("sim: --router and --remote need --replicas N");
+    else if (o->n_servers && (o->run.look_ahead || strstr(o->policies, "belady")))
+        cli_fail_with("sim: --replicas: no server knows what others will be asked: without --lookahead and belady");
     else if (o->kv_bytes < 1 || !(o->tokens_per_s > 0))
         cli_fail_with("sim: --kv-bytes and --prefill must be positive");
     else
@@ -184,6 +210,60 @@ static bool plan(options *o, const sim_trace *t, const char *const *policies, in
     return good;
 }
 
+static void print_fleet(const char *policy, const sim_plan *p, const sim_fleet *f,
+                        const sim_fleet_result *r, double n_refs)
+{
+    printf("%-13s %-12s", sim_router_name(f->router), policy);
+    for (int k = 0; k < p->n_tiers; k++)
+        printf(" %s %5.1f%%", p->tier[k].name, 100 * (double)r->n_hits[k] / n_refs);
+    if (f->shared.there) printf(" shared %5.1f%%", 100 * (double)r->n_hits[p->n_tiers] / n_refs);
+    printf("  TTFT p50 %.4g s, p99 %.4g s; busy %.0f%%; busiest %.2fx", r->ttft_p50, r->ttft_p99, 100 * r->busy,
+           r->busiest);
+    if (f->shared.there)
+        printf("; shared: %.4g GB read, %.4g GB written", r->bytes_read / 1e9, r->bytes_written / 1e9);
+    putchar('\n');
+}
+
+static void print_fleet_json(const char *policy, const sim_plan *p, const sim_fleet *f, const sim_fleet_result *r,
+                             double n_refs)
+{
+    printf("{\"replicas\":%d,\"router\":\"%s\",\"policy\":\"%s\",\"rate\":%.6g,\"token_hit_rate\":%.6g,"
+           "\"tiers\":{",
+           f->n_servers, sim_router_name(f->router), policy, r->rate, (double)r->tokens_hit / (double)r->tokens);
+    for (int k = 0; k < p->n_tiers; k++)
+        printf("\"%s\":%.6g,", p->tier[k].name, (double)r->n_hits[k] / n_refs);
+    printf("\"remote\":%.6g},\"ttft\":%.6g,\"ttft_p50\":%.6g,\"ttft_p99\":%.6g,\"ttft_cold\":%.6g,"
+           "\"busy\":%.6g,\"busiest\":%.6g,\"remote_bytes_read\":%.6g,\"remote_bytes_written\":%.6g,"
+           "\"seconds\":%.6g}\n",
+           (double)r->n_hits[p->n_tiers] / n_refs, r->ttft, r->ttft_p50, r->ttft_p99, r->cold, r->busy, r->busiest,
+           r->bytes_read, r->bytes_written, r->seconds);
+}
+
+/* run_fleets -- each router with each policy. */
+static bool run_fleets(options *o, const sim_trace *t, const char *const *policies, int n)
+{
+    sim_plan p = {.kv_bytes = o->kv_bytes, .tokens_per_s = (double)o->tokens_per_s};
+    sim_fleet f = {
+        .n_servers = o->n_servers, .rate = (double)o->rate, .all_tokens = sim_trace_tokens(t), .seed = o->made.seed};
+    const char *names[SIM_ROUTERS];
+    char *list = cli_copy(o->routers ? o->routers : "random,least,hash,bounded-hash");
+    int n_routers = split(list, "--router", names, SIM_ROUTERS);
+    bool good = n_routers > 0 && sim_plan_parse(o->tiers ? o->tiers : "device:8G", &p) &&
+                (!o->remote || sim_shared_parse(o->remote, &f.shared));
+    for (int i = 0; good && i < n_routers; i++) {
+        good = sim_router_parse(names[i], &f.router);
+        for (int k = 0; good && k < n; k++) {
+            sim_fleet_result r;
+            o->run.policy = policies[k];
+            good = sim_fleet_run(t, &o->run, &p, &f, &r);
+            if (good) (o->as_json ? print_fleet_json : print_fleet)(policies[k], &p, &f, &r, (double)t->n_refs);
+            fflush(stdout);
+        }
+    }
+    free(list);
+    return good;
+}
+
 static bool load(options *o, const char *path, sp_cost *cost, sim_trace *t)
 {
     if (o->profile) {
@@ -217,7 +297,6 @@ static const char *all_policies(void)
 int lab_sim(int argc, char **argv)
 {
     options o = {
-        .policies = all_policies(),
         .memory = "5%,10%,20%",
         .by = "content",
         .made = {.n_requests = 10000, .n_docs = 5000, .mean_tokens = 500, .exponent = 1, .seed = 1},
@@ -228,12 +307,15 @@ int lab_sim(int argc, char **argv)
     sp_cost cost;
     int code;
     if (!parse(argc, argv, &o, &path, &code)) return code;
+    if (!o.policies) o.policies = o.n_servers ? "hazard" : all_policies();
     if (!check(&o)) return 2;
     char *list = cli_copy(o.policies);
     int n = split(list, "--policy", policies, MOST_POLICIES);
     bool good = n > 0 && load(&o, path, &cost, &t);
     if (good) {
-        good = o.tiers ? plan(&o, &t, policies, n) : simulate(&o, &t, policies, n);
+        good = o.n_servers ? run_fleets(&o, &t, policies, n)
+               : o.tiers   ? plan(&o, &t, policies, n)
+                           : simulate(&o, &t, policies, n);
         sim_trace_free(&t);
     }
     free(list);

@@ -6,6 +6,7 @@
  *   run.c        a ledger without memory, driven request by request
  *   times.c      what its calls take
  *   tiers.c      several tiers, and the time to the first token
+ *   replicas.c   several servers behind a router, and a tier that they share
  *   report.c     JSON lines, CSV
  *
  * The policies are those of the engine: cache/evict.h over cache/ledger.h, with the number of the
@@ -28,7 +29,8 @@ typedef struct sim_trace {
     char **names;   /* [n_docs]; NULL: generated */
     int64_t n_refs, n_requests;
     int32_t n_docs;
-    int most; /* documents in one request */
+    int32_t largest; /* size */
+    int most;        /* documents in one request */
 } sim_trace;
 
 /* sim_trace_read -- chunks: a file with the texts, NULL: none. top_k: documents of a request that
@@ -145,6 +147,51 @@ typedef struct sim_planned {
 bool sim_plan_parse(const char *text, sim_plan *out);
 /* sim_tiers -- false after an error message. */
 bool sim_tiers(const sim_trace *t, const sim_opts *o, const sim_plan *p, sim_planned *out);
+/* sim_compute_s -- seconds that computing `fresh` tokens after `cached` ones takes. */
+double sim_compute_s(const sim_opts *o, const sim_plan *p, double cached, double fresh);
+
+/* -- replicas (replicas.c) ------------------------------------------------------------------- */
+
+typedef enum sim_router { SIM_RANDOM, SIM_LEAST, SIM_HASH, SIM_BOUNDED_HASH, SIM_ROUTERS } sim_router;
+
+/* sim_router_parse -- false after an error message that lists them. */
+bool sim_router_parse(const char *name, sim_router *out);
+const char *sim_router_name(sim_router r);
+
+/* A tier that all servers share. */
+typedef struct sim_shared {
+    bool there;
+    double latency;     /* seconds, once for a request */
+    double bytes_per_s;
+    double bytes;       /* that it holds; 0: all */
+} sim_shared;
+
+/* sim_shared_parse -- "latency=2ms,bandwidth=1GB/s,size=1T". False after an error message. */
+bool sim_shared_parse(const char *text, sim_shared *out);
+
+typedef struct sim_fleet {
+    int n_servers;
+    sim_router router;
+    sim_shared shared;
+    double rate; /* requests a second, of all servers; 0: 70 % of what they could compute without any cache */
+    int64_t all_tokens; /* sim_trace_tokens */
+    uint64_t seed;
+} sim_fleet;
+
+typedef struct sim_fleet_result {
+    int64_t n_hits[SIM_TIERS + 1]; /* documents by tier; after the plan's own: in the shared one */
+    int64_t tokens, tokens_hit;
+    double bytes_read, bytes_written; /* of the shared tier */
+    double ttft, ttft_p50, ttft_p99; /* seconds, with the time in the queue */
+    double cold;    /* seconds that computing takes on average, without any cache */
+    double busy;    /* share of the time that servers compute or load */
+    double busiest; /* requests of the busiest server, over the mean */
+    double rate, seconds;
+} sim_fleet_result;
+
+/* sim_fleet_run -- false after an error message. */
+bool sim_fleet_run(const sim_trace *t, const sim_opts *o, const sim_plan *p, const sim_fleet *f,
+                   sim_fleet_result *out);
 
 /* -- reports (report.c) ---------------------------------------------------------------------- */
 

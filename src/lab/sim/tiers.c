@@ -66,12 +66,12 @@ typedef struct sums {
     double cold;
 } sums;
 
-/* seconds_to_compute -- without a profile the default cost is a count of tokens, nearly. */
-static double seconds_to_compute(const sums *s, double cached, double fresh)
+/* Without a profile the default cost is a count of tokens, nearly. */
+double sim_compute_s(const sim_opts *o, const sim_plan *p, double cached, double fresh)
 {
     if (fresh <= 0) return 0;
-    double us = sp_cost_us(s->o->cost, (int32_t)cached, (int32_t)fresh);
-    return s->o->cost ? us / 1e6 : us / s->p->tokens_per_s;
+    double us = sp_cost_us(o->cost, (int32_t)cached, (int32_t)fresh);
+    return o->cost ? us / 1e6 : us / p->tokens_per_s;
 }
 
 static void count_request(sums *s, int64_t r)
@@ -84,7 +84,7 @@ static void count_request(sums *s, int64_t r)
         bool found = tier < s->p->n_tiers;
         double rate = found ? s->p->tier[tier].bytes_per_s : 0;
         double load = rate > 0 ? n * s->p->kv_bytes / rate : 0;
-        if (found && load > seconds_to_compute(s, cached, n)) {
+        if (found && load > sim_compute_s(s->o, s->p, cached, n)) {
             s->n_refused++;
             found = false;
         }
@@ -92,8 +92,8 @@ static void count_request(sums *s, int64_t r)
         loading += found ? load : 0;
         *(found ? &cached : &fresh) += n;
     }
-    s->ttft[r] = loading + seconds_to_compute(s, cached, fresh);
-    s->cold += seconds_to_compute(s, 0, cached + fresh);
+    s->ttft[r] = loading + sim_compute_s(s->o, s->p, cached, fresh);
+    s->cold += sim_compute_s(s->o, s->p, 0, cached + fresh);
 }
 
 static void add_up(sums *s, sim_planned *out)

@@ -131,8 +131,10 @@ bool sim_trace_read(const char *path, const char *chunks, int top_k, sim_trace *
     }
     r.path = chunks;
     if (good && chunks) good = each_line(&r, add_chunk);
-    for (int32_t i = 0; i < out->n_docs; i++)
+    for (int32_t i = 0; i < out->n_docs; i++) {
         if (!out->size[i]) out->size[i] = NO_SIZE;
+        out->largest = SP_MAX(out->largest, out->size[i]);
+    }
     sp_dict_fini(&r.ids);
     if (!good) sim_trace_free(out);
     return good;
