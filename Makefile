@@ -296,14 +296,14 @@ fuzz: $(FUZZ_BIN)
 		-artifact_prefix=build/fuzz/$$n- build/fuzz/new/$$n tests/fuzz/corpus/$$n || exit 1; done
 build/fuzz/%: tests/fuzz/%.c $(LIB_SRC)
 	@mkdir -p $(@D)
-	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang X86= \
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ X86= \
 		OPT="-O1 -g -fno-omit-frame-pointer" SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" build/fuzzlib/libspolia.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libspolia.a $(LDLIBS) -o $@
 # Parsers of the program: bodies of requests, and files.
 PROGRAM_FUZZ_BIN := build/fuzz/fuzz_body build/fuzz/fuzz_files
 $(PROGRAM_FUZZ_BIN): build/fuzz/%: tests/fuzz/%.c $(LIB_SRC) $(CMD_SRC)
 	@mkdir -p $(@D)
-	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang X86= OPT="-O1 -g -fno-omit-frame-pointer" \
+	@$(MAKE) --no-print-directory BUILD=build/fuzzlib CC=clang CXX=clang++ X86= OPT="-O1 -g -fno-omit-frame-pointer" \
 		SAN="-fsanitize=address,undefined,fuzzer-no-link -fno-sanitize-recover=all" \
 		build/fuzzlib/libspolia.a build/fuzzlib/libprogram.a
 	clang $(CFLAGS) -fsanitize=address,undefined,fuzzer -fno-sanitize-recover=all $< build/fuzzlib/libprogram.a \

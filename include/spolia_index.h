@@ -87,6 +87,8 @@ SP_API int64_t sp_index_n_chunks(const sp_index *ix);
  * Thread: one at a time for one index. Owns: sp_hits_fini. */
 SP_API sp_err sp_index_search(sp_index *ix, const char *question, int k, sp_hits *out);
 SP_API void sp_hits_fini(sp_hits *h);
+/* sp_hits_copy -- with strings of its own. Errors: SP_E_NOMEM. Owns: sp_hits_fini. */
+SP_API sp_err sp_hits_copy(const sp_hits *h, sp_hits *out);
 /* sp_hits_distinct -- of hits, best first, keeps k without near-duplicates: those whose words, names and
  * numbers are in a better one that is kept. *n_left_out (may be NULL): how many were passed over. Errors:
  * SP_E_ARG, SP_E_NOMEM. */

@@ -34,20 +34,20 @@ SP_API sp_err sp_index_embed(const char *path, sp_embedder *e, const sp_index_em
                              sp_index_embed_stats *stats);
 
 /* An index that is open for searches. */
-typedef struct sp_finder sp_finder;
+typedef struct sp_retriever sp_retriever;
 
-/* sp_finder_open -- e: embeds questions, must outlive the finder; NULL: words alone. An index without vectors is
+/* sp_retriever_open -- e: embeds questions, must outlive the retriever; NULL: words alone. An index without vectors is
  * searched by words. Errors: those of sp_index_open; SP_E_ARG: its vectors are another encoder's. */
-SP_API sp_err sp_finder_open(const char *path, sp_embedder *e, sp_finder **out);
-SP_API void sp_finder_close(sp_finder *f);
-SP_API int64_t sp_finder_n_chunks(const sp_finder *f);
-/* sp_finder_kind -- "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words. */
-SP_API const char *sp_finder_kind(const sp_finder *f);
+SP_API sp_err sp_retriever_open(const char *path, sp_embedder *e, sp_retriever **out);
+SP_API void sp_retriever_close(sp_retriever *f);
+SP_API int64_t sp_retriever_n_chunks(const sp_retriever *f);
+/* sp_retriever_kind -- "flat", "ivf", "hnsw"; "": it has no vectors, and searches by words. */
+SP_API const char *sp_retriever_kind(const sp_retriever *f);
 
 /* Called after each stage of a search with the best chunks so far; borrowed. Return false to end the search. */
-typedef bool sp_find_stage_fn(const sp_hits *best, bool last, void *user);
+typedef bool sp_retrieve_stage_fn(const sp_hits *best, bool last, void *user);
 
-typedef struct sp_find_query {
+typedef struct sp_retrieve_query {
     const char *text; /* a question in plain words */
     int k;            /* chunks, at most */
     const char *by;   /* "words" (BM25), "vectors", "hybrid" (both, by reciprocal rank fusion); NULL: hybrid where
@@ -57,15 +57,15 @@ typedef struct sp_find_query {
     int breadth;  /* ivf: clusters that are searched, hnsw: candidates; 0: a sixteenth of the clusters, 64 */
     int n_stages; /* of the search for vectors, about; 0: one */
     bool distinct; /* near-duplicates are left out, as by sp_hits_distinct */
-    sp_find_stage_fn *on_stage; /* or NULL */
+    sp_retrieve_stage_fn *on_stage; /* or NULL */
     void *user;
-} sp_find_query;
+} sp_retrieve_query;
 
-/* sp_finder_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of 1 / (60 + rank).
+/* sp_retriever_search -- the best chunks, best first: score is BM25's, the inner product, or the sum of 1 / (60 + rank).
  * What the last stage has is the result, which does not depend on n_stages. Owns: sp_hits_fini. Thread: any.
  * Errors: SP_E_ARG (k, by; vectors that the index has not), SP_E_CANCELED (on_stage), SP_E_IO, SP_E_NOMEM.
  * Source: RAGCache section 6 (staged search). */
-SP_API sp_err sp_finder_search(sp_finder *f, const sp_find_query *q, sp_hits *out);
+SP_API sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits *out);
 
 #ifdef __cplusplus
 }

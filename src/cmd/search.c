@@ -60,17 +60,17 @@ static sp_err find_like(const search_options *o, sp_hits *hits)
 static sp_err find(const search_options *o, sp_hits *hits)
 {
     sp_embedder *e = NULL;
-    sp_finder *f = NULL;
-    const sp_find_query q = {.text = o->question,
+    sp_retriever *f = NULL;
+    const sp_retrieve_query q = {.text = o->question,
                              .k = o->k,
                              .by = o->by,
                              .files = o->files.v,
                              .n_files = o->files.n,
                              .breadth = o->breadth};
     sp_err err = o->embedding ? sp_embedder_open(&(sp_embedder_opts){.model = o->embedding}, &e) : SP_OK;
-    if (err == SP_OK) err = sp_finder_open(o->path, e, &f);
-    if (err == SP_OK) err = sp_finder_search(f, &q, hits);
-    sp_finder_close(f);
+    if (err == SP_OK) err = sp_retriever_open(o->path, e, &f);
+    if (err == SP_OK) err = sp_retriever_search(f, &q, hits);
+    sp_retriever_close(f);
     sp_embedder_close(e);
     return err;
 }

@@ -28,6 +28,11 @@ typedef struct serving {
      "cross-encoder for /v1/rerank and /v1/score: folder, or hf:ORG/REPO (none: the model's own likelihood)", \
      .is_model = true}
 
+#define AHEAD_OPTION                                                                                       \
+    {OPT_INT, "ahead", 0, "N", &s->o.n_ahead,                                                              \
+     "where searches in a collection take long, answers begin with the passages found so far, as long as " \
+     "fewer than N prompts wait or are computed; 0: never (1)"}
+
 #define COLLECTION_OPTION                                                                                  \
     {OPT_LIST, "collection", 0, "NAME=PATH", &s->collections,                                              \
      "documents that requests with \"collection\": NAME are answered from: an index of spolia index, or a " \
@@ -78,6 +83,7 @@ static void make_table(serving *s)
         EMBEDDING_OPTION,
         RERANKER_OPTION,
         COLLECTION_OPTION,
+        AHEAD_OPTION,
         {OPT_GROUP, "Limits"},
         {OPT_INT, "connections", 0, "N", &o->n_connections, "open connections (1024)"},
         {OPT_INT, "address-connections", 0, "N", &o->n_address_connections,
@@ -108,6 +114,7 @@ static bool check(const srv_options *o, int gap_ms)
                   {"stall-timeout", o->stall_seconds, 1, 86400},
                   {"token-gap", gap_ms, 0, 60000},
                   {"drain", o->drain_seconds, 0, 86400},
+                  {"ahead", o->n_ahead, 0, 4096},
                   {"predict", o->max_tokens, 0, 1000000},
                   {"chunk-size", o->size_words, 0, 100000},
                   {"chunk-overlap", o->overlap_words, 0, 100000}};
@@ -190,6 +197,7 @@ int cmd_serve(int argc, char **argv)
                        .n_connections = 1024,
                        .body_bytes = 16 << 20,
                        .bodies_bytes = 256 << 20,
+                       .n_ahead = 1,
                        .read_seconds = 30,
                        .stall_seconds = 60,
                        .drain_seconds = 30},

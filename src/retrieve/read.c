@@ -92,6 +92,37 @@ sp_err sp_hits_take(sp_index *ix, sqlite3_stmt *s, sp_hits *out)
     return err;
 }
 
+/* text_copy -- NULL: out of memory. */
+static const char *text_copy(sp_arena *arena, const char *s)
+{
+    const size_t n = strlen(s) + 1;
+    char *copy = sp_arena_take(arena, n, 1);
+    return copy ? memcpy(copy, s, n) : NULL;
+}
+
+sp_err sp_hits_copy(const sp_hits *h, sp_hits *out)
+{
+    SP_NEED(h);
+    SP_NEED(out);
+    sp_arena *strings = SP_NEW(sp_arena);
+    sp_hits copy = {.v = sp_alloc((size_t)h->n + 1, sizeof *copy.v), .strings = strings};
+    bool good = copy.v && strings;
+    for (int i = 0; i < h->n && good; i++) {
+        sp_hit *to = &copy.v[copy.n++];
+        *to = h->v[i];
+        to->file = text_copy(strings, h->v[i].file);
+        to->title = text_copy(strings, h->v[i].title);
+        to->text = text_copy(strings, h->v[i].text);
+        to->root = text_copy(strings, h->v[i].root);
+        good = to->file && to->title && to->text && to->root;
+    }
+    if (good)
+        *out = copy;
+    else
+        sp_hits_fini(&copy);
+    return good ? SP_OK : sp_fail_nomem((size_t)h->n * sizeof *h->v, "hits");
+}
+
 void sp_hits_fini(sp_hits *h)
 {
     if (!h) return;

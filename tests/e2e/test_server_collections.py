@@ -1,7 +1,9 @@
 """`serve --collection`: chats answered from a folder, by field or by the model's name."""
 import pytest
 from conftest import refuse, succeed
-from test_server import MODEL, Server, chat
+from test_server import MODEL, Server, chat, start  # noqa: F401 (a fixture)
+
+from reference import encoder
 
 FILES = {"velm/harbour.md": "# Harbour\n\nThe harbour of Velm was built in 1870. It has room for forty boats.\n",
          "velm/light.md": "# Lighthouse\n\nThe lighthouse of Velm is kept by Anna Berg, who came in 1931.\n",
@@ -77,3 +79,53 @@ def test_what_is_wrong_is_named(server, folder, tmp_path):
     refuse(*serve, f"a/b={folder}", naming=("a/b",))
     refuse(*serve, "docs=/nowhere", naming=("/nowhere",))
     refuse(*serve, f"docs={folder}", "--collection", f"docs={folder}", naming=("docs", "twice"))
+
+
+# -- answers that begin while their passages are searched for ------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return encoder.write_folder(tmp_path_factory.mktemp("encoder") / "tiny-encoder", longest=32)
+
+
+QUESTIONS = ["Who keeps the lighthouse of Velm?", "Which hotels has Torin?", "When does the ferry leave?", "harbour boats 1870"]
+
+
+@pytest.mark.parametrize("stream", (False, True))
+def test_beginning_ahead_never_changes_an_answer(stream, tiny, folder, start):
+    """Sampled answers with a seed are equal to the letter, whatever was begun and given up before (R7)."""
+    begun = wrong = 0
+    s = start("--embedding", tiny, "--collection", f"docs={folder}")
+    for k in (1, 2, 3):
+        for question in QUESTIONS:
+            answers = []
+            for ahead in (False, True):
+                more = {"collection": {"name": "docs", "top_k": k, "ahead": ahead}, "temperature": 0.8, "seed": k, "max_tokens": 16}
+                if stream:
+                    events = list(s.client().chat.completions.create(model="m", messages=[{"role": "user", "content": question}],
+                                  stream=True, temperature=0.8, seed=k, max_tokens=16, extra_body={"collection": more["collection"]}))
+                    account = events[-1].spolia
+                    text = "".join(e.choices[0].delta.content or "" for e in events if e.choices)
+                else:
+                    o = s.call("/v1/chat/completions", chat(question, **more))[1]
+                    account, text = o["spolia"], o["choices"][0]["message"]["content"]
+                answers.append((text, [d["title"] for d in account["documents"]]))
+                told = account["retrieval"]
+                assert told["exposed_ms"] <= told["search_ms"] + 1e-3 and told["wrong"] <= told["begun_ahead"]
+                assert ahead or told["begun_ahead"] == 0
+                begun += told["begun_ahead"]
+                wrong += told["wrong"]
+            assert answers[0] == answers[1], question
+    assert begun >= 12 and 0 < wrong < begun, (begun, wrong)  # right ones and wrong ones
+    assert s.metric("retrieval_begun_ahead_total") == begun and s.metric("retrieval_wrong_total") == wrong
+    assert s.metric("retrieval_searches_total") == 24 and s.metric("num_requests_running") == 0
+    exposed, all_of_it = s.metric("retrieval_exposed_seconds_total"), s.metric("retrieval_search_seconds_total")
+    assert 0 < exposed < all_of_it
+    assert s.metric('request_success_total{finished_reason="canceled"}') == 0  # what was given up is no request of anybody
+
+
+def test_nothing_begins_ahead_while_the_pool_is_full(tiny, folder, start):
+    s = start("--embedding", tiny, "--collection", f"docs={folder}", "--ahead", 0)
+    assert told(s, QUESTIONS[0], collection={"name": "docs", "ahead": True})["retrieval"]["begun_ahead"] == 0
+    assert told(s, QUESTIONS[0], collection="docs")["retrieval"]["begun_ahead"] == 0

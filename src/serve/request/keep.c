@@ -136,27 +136,56 @@ static void set_costs(const sp_request *r, double measured, sp_copy_spec *s)
     s->facts.cost_us = (float)(n * (profiled ? sp_cost_us(&r->ctx->cost, cached, fresh) / fresh : measured));
 }
 
-sp_err sp_request_keep(sp_request *r)
+/* is_there -- all of a segment is computed, in the span of its own that a copy needs. */
+static bool is_there(const sp_request *r, const sp_kept *k)
+{
+    const sp_plan *p = &r->plans.now;
+    if (k->spec.base || k->seg >= p->n_spans || k->spec.blocks != p->spans[k->seg].blocks) return false;
+    for (int i = r->plans.next_todo; i < p->n_todo; i++)
+        if (p->todo[i].span == k->seg) return false;
+    return true;
+}
+
+/* keep -- what the policy lists; of a plan that is not at its end what is there. */
+static sp_err keep(sp_request *r, bool at_end)
 {
     const sp_reuse_policy *p = r->reuse.policy;
-    if (!p->keep) return SP_OK;
     sp_reuse_input in = sp_request_input(r);
     sp_kept_list kept = {
         .v = sp_arena_take(&r->plans.now.arena, (size_t)r->prompt.n_segs, sizeof *kept.v)};
     if (!kept.v) return sp_fail_nomem((size_t)r->prompt.n_segs * sizeof *kept.v, "copies to keep");
     SP_TRY(p->keep(&in, &r->plans.now, r->plans.role, &kept));
-    const double measured = r->plans.now.n_todo ? r->account.compute_us / r->plans.now.n_todo : 0;
+    const int n_computed = at_end ? r->plans.now.n_todo : r->plans.next_todo;
+    const double measured = n_computed ? r->account.compute_us / n_computed : 0;
     r->account.compute_us = 0;
     for (int i = 0; i < kept.n; i++) {
         if (!sp_reuse_may_keep(&in, kept.v[i].seg)) continue; /* its children would have no parent */
+        if (!at_end && !is_there(r, &kept.v[i])) continue;
         set_costs(r, measured, &kept.v[i].spec);
         sp_err err = keep_one(r, &kept.v[i]);
         if (err != SP_OK && kept.v[i].must) return err;
         if (err != SP_OK) sp_log(SP_LOG_WARN, "a copy is not kept: %s", sp_error_detail());
     }
+    return SP_OK;
+}
+
+sp_err sp_request_keep(sp_request *r)
+{
+    if (!r->reuse.policy->keep) return SP_OK;
+    SP_TRY(keep(r, true));
     store_paths(r);
     store_missed(r);
     return SP_OK;
+}
+
+void sp_request_keep_begun(sp_request *r)
+{
+    const sp_plan *p = &r->plans.now;
+    const bool some = r->state == SP_REQ_PREFILL && r->plans.next_todo > 0 && r->reuse.policy->keep;
+    const bool apart = !p->last_fresh; /* nodes of trees share blocks, which stay open */
+    if (!some || !apart || r->loads.state == SP_LOADS_EARLY || p->probe.kind != SP_PROBE_NONE || r->measure.keep_kv)
+        return;
+    if (keep(r, false) != SP_OK) sp_log(SP_LOG_WARN, "copies are not kept: %s", sp_error_detail());
 }
 
 /* is_sparse -- some of its answer was computed without all of the keys: that KV is not exact. */

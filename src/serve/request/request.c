@@ -78,6 +78,7 @@ void sp_request_finish(sp_request *r, sp_finish why, sp_err err)
     if (err != SP_OK)
         snprintf(r->account.detail, sizeof r->account.detail, "%s", sp_error_detail());
     if (is_running(r)) {
+        if (why == SP_FINISH_CANCELED) sp_request_keep_begun(r);
         sp_request_keep_answer(r);
         sp_request_report(r);
         stop_running(r);
@@ -184,6 +185,14 @@ void sp_request_cancel(sp_request *r)
 int sp_context_n_decoding(const sp_context *c)
 {
     return c ? atomic_load(&c->n_answering) : 0;
+}
+
+void sp_request_stop(sp_request *r)
+{
+    if (!r) return;
+    r->stop = true;
+    r->ctx->waiting.has_canceled = true;
+    sp_driver_wake(r->ctx);
 }
 
 const sp_result *sp_request_result(const sp_request *r)

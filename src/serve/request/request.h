@@ -63,7 +63,8 @@ struct sp_request {
     sp_request_account account;
     const sp_copy *must; /* storing: the copy, pinned */
     bool holds_kv;       /* finished, and its plan is kept: keep_kv */
-    _Atomic bool cancel; /* set by any thread */
+    _Atomic bool cancel; /* set by any thread: it ends between two layers; */
+    _Atomic bool stop;   /* between two steps */
     int n_restarts;      /* sp_request_restart */
     bool cut;            /* canceled within a step: what that has computed means nothing */
     bool done;           /* its owner may read its result: driver.h, I2 */
@@ -80,6 +81,8 @@ void sp_request_pack(sp_request *r);
 /* sp_request_keep -- keeps the copies of the plan that has just run. Fails only when keeping was all
  * that was wanted. */
 sp_err sp_request_keep(sp_request *r) SP_MUST_CHECK;
+/* sp_request_keep_begun -- of a request that ends while its prompt is computed: copies of the segments that are. */
+void sp_request_keep_begun(sp_request *r);
 /* sp_request_retain -- a copy of segment i, as retain_ms says; NULL is allowed. */
 void sp_request_retain(sp_request *r, int i, const sp_copy *copy);
 /* sp_request_keep_answer -- the answer's KV becomes a path copy after its prompt. */

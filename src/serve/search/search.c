@@ -21,7 +21,7 @@ enum {
     SPARE = 4     /* times k are looked at where near-duplicates are left out */
 };
 
-struct sp_finder {
+struct sp_retriever {
     sp_index *index;
     pthread_mutex_t lock; /* guards index: one query at a time */
     sp_embedder *embedder;
@@ -75,12 +75,12 @@ sp_err sp_index_embed(const char *path, sp_embedder *e, const sp_index_embed_opt
 
 /* -- opening ----------------------------------------------------------------------------------- */
 
-sp_err sp_finder_open(const char *path, sp_embedder *e, sp_finder **out)
+sp_err sp_retriever_open(const char *path, sp_embedder *e, sp_retriever **out)
 {
     SP_NEED(path);
     SP_NEED(out);
-    sp_finder *f = SP_NEW(sp_finder);
-    if (!f) return sp_fail_nomem(sizeof *f, "a finder");
+    sp_retriever *f = SP_NEW(sp_retriever);
+    if (!f) return sp_fail_nomem(sizeof *f, "a retriever");
     pthread_mutex_init(&f->lock, NULL);
     f->embedder = e;
     sp_err err = sp_index_open(path, &f->index);
@@ -94,11 +94,11 @@ sp_err sp_finder_open(const char *path, sp_embedder *e, sp_finder **out)
     if (err == SP_OK)
         *out = f;
     else
-        sp_finder_close(f);
+        sp_retriever_close(f);
     return err;
 }
 
-void sp_finder_close(sp_finder *f)
+void sp_retriever_close(sp_retriever *f)
 {
     if (!f) return;
     sp_index_close(f->index);
@@ -107,12 +107,12 @@ void sp_finder_close(sp_finder *f)
     sp_free(f);
 }
 
-int64_t sp_finder_n_chunks(const sp_finder *f)
+int64_t sp_retriever_n_chunks(const sp_retriever *f)
 {
     return f ? f->n_chunks : 0;
 }
 
-const char *sp_finder_kind(const sp_finder *f)
+const char *sp_retriever_kind(const sp_retriever *f)
 {
     static const char *const names[] = {"flat", "ivf", "hnsw"};
     return f && f->vectors ? names[f->kind] : "";
@@ -122,8 +122,8 @@ const char *sp_finder_kind(const sp_finder *f)
 
 /* A search under way. */
 typedef struct search {
-    sp_finder *f;
-    const sp_find_query *q;
+    sp_retriever *f;
+    const sp_retrieve_query *q;
     int depth;           /* of a ranking */
     bool words, vectors; /* which rankings there are */
     sp_ids allowed;      /* of q->files */
@@ -190,7 +190,7 @@ static sp_err rank_words(search *s)
 
 static sp_err rank_vectors(search *s, const float *v, sp_near *near)
 {
-    const sp_find_query *q = s->q;
+    const sp_retrieve_query *q = s->q;
     int n;
     const sp_vectors_query vq = {.v = v,
                                  .k = s->depth,
@@ -254,7 +254,7 @@ static sp_err choose(search *s)
     return SP_OK;
 }
 
-sp_err sp_finder_search(sp_finder *f, const sp_find_query *q, sp_hits *out)
+sp_err sp_retriever_search(sp_retriever *f, const sp_retrieve_query *q, sp_hits *out)
 {
     SP_NEED(f);
     SP_NEED(q);

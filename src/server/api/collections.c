@@ -1,6 +1,7 @@
 #include "server/api/collections.h"
 
 #include <ctype.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ enum { PASSAGES = 5 /* of a request that does not say how many */ };
 
 typedef struct srv_collection {
     char *name, *path; /* of the index */
-    sp_finder *finder;
+    sp_retriever *retriever;
+    _Atomic int64_t mean_us; /* of its last searches */
 } srv_collection;
 
 struct srv_collections {
@@ -91,9 +93,9 @@ static bool open_one(const srv_server *s, srv_collection *c, const char *given)
     c->path = !c->name ? NULL : ready ? strdup(path) : index_path(c->name, path);
     if (!c->path) return false;
     sp_err err = ready ? SP_OK : make_index(s, c, path);
-    if (err == SP_OK) err = sp_finder_open(c->path, s->o.embedder, &c->finder);
+    if (err == SP_OK) err = sp_retriever_open(c->path, s->o.embedder, &c->retriever);
     if (err != SP_OK) return cli_fail(err), false;
-    if (sp_finder_n_chunks(c->finder) == 0) cli_warn("serve: --collection %s: no documents with text", given);
+    if (sp_retriever_n_chunks(c->retriever) == 0) cli_warn("serve: --collection %s: no documents with text", given);
     return true;
 }
 
@@ -119,7 +121,7 @@ void srv_collections_close(srv_server *s)
     if (!all) return;
     for (int i = 0; i < all->n; i++) {
         srv_collection *c = &all->v[i];
-        sp_finder_close(c->finder);
+        sp_retriever_close(c->retriever);
         free(c->name);
         free(c->path);
     }
@@ -177,7 +179,13 @@ void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out)
     out->from = find(call->s, name, strlen(name));
     if (!out->from) srv_fields_refuse(f, "collection", "there is no collection \"%.64s\"", name);
     out->k = (int)srv_field_int(&inner, "top_k", PASSAGES, 1, SRV_MAX_PASSAGES);
-    if (inner.failed) srv_fields_refuse(f, "collection.top_k", "%s", inner.why);
+    if (json_is_object(given) && srv_field(&inner, "ahead"))
+        out->ahead = srv_field_bool(&inner, "ahead", true) ? SRV_AHEAD_ALWAYS : SRV_AHEAD_NEVER;
+    if (inner.failed) {
+        char param[sizeof inner.param + 12];
+        snprintf(param, sizeof param, "collection.%s", inner.param);
+        srv_fields_refuse(f, param, "%s", inner.why);
+    }
     if (inner.object == f->object) json_object_del((json_t *)f->object, "top_k"); /* else it is that of sampling */
 }
 
@@ -188,15 +196,14 @@ static int by_id(const void *a, const void *b)
     return (x->id > y->id) - (x->id < y->id);
 }
 
-/* take -- the hits become documents, which own them. False: out of memory. */
-static bool take(srv_documents *d, const sp_hits *hits)
+bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d)
 {
-    sp_hits *owned = realloc(d->owned, (d->n_owned + 1) * sizeof *owned);
+    sp_hits *owned = realloc(d->owned, (d->n_owned + 1) * sizeof *owned), *hits;
     if (owned) d->owned = owned;
-    srv_document *v = realloc(d->v, (d->n + (size_t)hits->n + 1) * sizeof *v);
+    srv_document *v = realloc(d->v, (d->n + (size_t)r->now->n + 1) * sizeof *v);
     if (v) d->v = v;
-    if (!owned || !v) return false;
-    d->owned[d->n_owned++] = *hits;
+    if (!owned || !v || sp_hits_copy(r->now, &owned[d->n_owned]) != SP_OK) return false;
+    hits = &owned[d->n_owned++];
     for (int i = 0; i < hits->n; i++)
         d->v[d->n++] = (srv_document){.id = hits->v[i].file,
                                       .title = *hits->v[i].title ? hits->v[i].title : NULL,
@@ -205,24 +212,84 @@ static bool take(srv_documents *d, const sp_hits *hits)
     return true;
 }
 
-void srv_retrieval_run(srv_retrieval *r, srv_fields *f, const char *question, srv_documents *d, sp_err *err)
+/* A search whose stages are told. */
+typedef struct telling {
+    srv_retrieval *r;
+    srv_passages_fn *fn;
+    void *user;
+    int64_t ids[SRV_MAX_PASSAGES]; /* as they were told last */
+    int n;                         /* -1: nothing was */
+    int64_t us;                    /* of the calls */
+} telling;
+
+/* is_told -- these passages, in any order, are those that were told; they are from here on. */
+static bool is_told(telling *t, const sp_hits *h)
 {
-    sp_hits hits = {0};
-    if (!r->from) return;
+    bool same = t->n == h->n;
+    for (int i = 0; i < h->n; i++) {
+        same = same && t->ids[i] == h->v[i].id;
+        t->ids[i] = h->v[i].id;
+    }
+    t->n = h->n;
+    return same;
+}
+
+static bool on_stage(const sp_hits *best, bool last, void *user)
+{
+    telling *t = user;
+    sp_hits sorted = {.v = malloc(((size_t)best->n + 1) * sizeof *best->v), .n = best->n};
+    if (!sorted.v) return false;
+    if (best->n) memcpy(sorted.v, best->v, (size_t)best->n * sizeof *best->v);
+    if (best->n > 1) qsort(sorted.v, (size_t)sorted.n, sizeof *sorted.v, by_id);
+    t->r->n_stages++;
+    t->r->n_found = best->n;
+    const bool changed = !is_told(t, &sorted);
     const int64_t from = srv_now_us();
-    const sp_find_query q = {.text = question, .k = r->k, .distinct = true};
-    *err = sp_finder_search(r->from->finder, &q, &hits);
-    r->search_us = srv_now_us() - from;
-    r->n_found = hits.n;
-    if (*err == SP_OK && hits.n > 1) qsort(hits.v, (size_t)hits.n, sizeof *hits.v, by_id);
-    if (*err == SP_OK && !take(d, &hits)) *err = SP_E_NOMEM;
-    if (*err == SP_OK) return;
-    srv_fields_refuse(f, "collection", "collection: %s", *err == SP_E_NOMEM ? "out of memory" : sp_error_detail());
+    const bool good = t->fn(&sorted, changed, last, t->user);
+    t->us += srv_now_us() - from;
+    free(sorted.v);
+    return good;
+}
+
+enum {
+    STAGES = 8,
+    LONG_US = 20000 /* searches that take longer are worth a guess: a wrong one costs a step */
+};
+
+bool srv_retrieval_is_slow(const srv_retrieval *r)
+{
+    return atomic_load(&r->from->mean_us) > LONG_US;
+}
+
+bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
+                          sp_err *err)
+{
+    telling t = {.r = r, .fn = fn, .user = user, .n = -1};
+    sp_hits hits = {0};
+    const int64_t from = srv_now_us(), mean = atomic_load(&r->from->mean_us);
+    const sp_retrieve_query q = {.text = question,
+                                 .k = r->k,
+                                 .distinct = true,
+                                 .n_stages = r->ahead == SRV_AHEAD_NEVER ? 1 : STAGES,
+                                 .on_stage = on_stage,
+                                 .user = &t};
+    *err = sp_retriever_search(r->from->retriever, &q, &hits);
+    r->search_us = srv_now_us() - from - t.us;
     sp_hits_fini(&hits);
+    if (*err == SP_OK) {
+        atomic_store(&r->from->mean_us, mean ? mean + (r->search_us - mean) / 4 : r->search_us);
+        return true;
+    }
+    if (*err == SP_E_CANCELED)
+        *err = SP_OK; /* the caller knows why */
+    else
+        srv_fields_refuse(f, "collection", "collection: %s", sp_error_detail());
+    return false;
 }
 
 json_t *srv_retrieval_json(const srv_retrieval *r)
 {
-    return json_pack("{s:s, s:i, s:i, s:f}", "collection", r->from->name, "top_k", r->k, "found", r->n_found,
-                     "search_ms", (double)r->search_us / 1e3);
+    return json_pack("{s:s, s:i, s:i, s:f, s:f, s:i, s:i, s:i}", "collection", r->from->name, "top_k", r->k, "found",
+                     r->n_found, "search_ms", (double)r->search_us / 1e3, "exposed_ms", (double)r->exposed_us / 1e3,
+                     "stages", r->n_stages, "begun_ahead", r->n_begun, "wrong", r->n_wrong);
 }

@@ -14,12 +14,17 @@
 
 enum { SRV_MAX_PASSAGES = 1000 };
 
+typedef enum srv_ahead { SRV_AHEAD_SOMETIMES, SRV_AHEAD_NEVER, SRV_AHEAD_ALWAYS } srv_ahead;
+
 /* What a request asks of a collection, and what that took. */
 typedef struct srv_retrieval {
     struct srv_collection *from; /* NULL: it asks for none */
     int k;                       /* passages, at most */
-    int n_found;
-    int64_t search_us;
+    srv_ahead ahead;      /* whether answers begin before the search ends; sometimes: when searches take long */
+    const sp_hits *now;   /* passages that a prompt is made of, borrowed; in the order of the index */
+    int n_found, n_stages;
+    int n_begun, n_wrong; /* answers that began before the search ended, and those that were given up */
+    int64_t search_us, exposed_us; /* exposed: of the search, before the answer began that was right */
 } srv_retrieval;
 
 /* srv_collections_open -- of s->o.collections: "NAME=PATH", where PATH is an index of `spolia index`, or a folder or
@@ -29,8 +34,15 @@ void srv_collections_close(srv_server *s);
 
 /* srv_retrieval_read -- the fields of a body; a top_k that counts passages is taken out of it. Errors are in *f. */
 void srv_retrieval_read(const srv_call *call, srv_fields *f, srv_retrieval *out);
-/* srv_retrieval_run -- adds the best passages for a question to *d. Errors are in *f, a library's is *err. */
-void srv_retrieval_run(srv_retrieval *r, srv_fields *f, const char *question, srv_documents *d, sp_err *err);
+/* Called after each stage with the passages found so far, in the order of the index. Return false to end the search. */
+typedef bool srv_passages_fn(const sp_hits *h, bool changed, bool last, void *user);
+/* srv_retrieval_search -- false after an error in *f, where a library's is *err, or when fn ended it. */
+bool srv_retrieval_search(srv_retrieval *r, srv_fields *f, const char *question, srv_passages_fn *fn, void *user,
+                          sp_err *err);
+/* srv_retrieval_is_slow -- searches of the collection take so long that beginning answers ahead may help. */
+bool srv_retrieval_is_slow(const srv_retrieval *r);
+/* srv_retrieval_take -- adds copies of the passages r->now to the documents of a chat. False: out of memory. */
+bool srv_retrieval_take(const srv_retrieval *r, srv_documents *d);
 
 /* srv_retrieval_json -- for the account of an answer. */
 json_t *srv_retrieval_json(const srv_retrieval *r);

@@ -221,6 +221,128 @@ static void read_task(srv_call *call, srv_task *t, srv_fields *f)
     check_ids(call, t, f);
 }
 
+/* create -- a job of what was made; takes a reference of the body. NULL: out of memory. */
+static srv_job *create(const srv_call *call, const srv_task *t, parts *p, json_t *body)
+{
+    srv_job *j = srv_job_create(call, t, body, &p->documents);
+    if (!j) return NULL;
+    json_incref(body);
+    memcpy(j->echoes, p->echoes, sizeof p->echoes);
+    j->asked = json_incref(call->asked);
+    return j;
+}
+
+/* -- answers from a collection ------------------------------------------------------------------- */
+
+/* An answer that may begin while its passages are searched for: when they change, what was begun from the ones before
+ * is given up after the running step, and a new answer begins if few prompts are in the pool. What was computed for
+ * the wrong ones stays in the cache. The last passages get an answer in any case, unless it has begun.
+ * Source: RAGCache section 5.3, algorithm 2. */
+typedef struct ahead {
+    srv_call *call;
+    srv_task *t;
+    srv_fields *f;
+    json_t *body;
+    srv_job *job; /* the newest, of the exchange with those before; NULL: none */
+    bool runs;    /* it answers from the passages as they are */
+    srv_verdict verdict;
+    sp_err err;
+    int64_t from_us, began_us;
+} ahead;
+
+/* may_begin -- before the search has ended. */
+static bool may_begin(const ahead *a)
+{
+    const srv_retrieval *r = a->call->retrieval;
+    const bool wanted = r->ahead == SRV_AHEAD_ALWAYS || (r->ahead == SRV_AHEAD_SOMETIMES && srv_retrieval_is_slow(r));
+    const int others = atomic_load(&a->call->s->n_prefilling) - srv_job_n_prefilling(a->job);
+    return wanted && others < a->call->s->o.n_ahead;
+}
+
+/* give_up -- the passages have changed. */
+static void give_up(ahead *a)
+{
+    if (a->runs) a->call->retrieval->n_wrong++;
+    a->runs = false;
+    if (a->job) srv_job_give_up(a->job);
+}
+
+/* begin -- an answer from the passages as they are. False: there will be none. */
+static bool begin(ahead *a)
+{
+    parts p = {0};
+    srv_job *j = NULL;
+    const bool good = make(a->call, a->t, a->f, &p, &a->err);
+    if (good && !a->job) a->verdict = charge(a->call, a->t, &p);
+    if (good && a->verdict == SRV_ADMITTED) {
+        j = create(a->call, a->t, &p, a->body);
+        if (!j) srv_fields_refuse(a->f, "", "out of memory");
+        if (!j) a->err = SP_E_NOMEM;
+    }
+    if (j) {
+        if (a->job) srv_job_follow(j, a->job);
+        a->job = j;
+        srv_job_watch(a->call, j);
+        a->began_us = srv_now_us();
+        a->err = srv_job_start(j, p.prompts);
+        a->runs = a->err == SP_OK;
+        if (!a->runs) srv_fields_refuse(a->f, "", "%s", sp_error_detail());
+    } else {
+        srv_documents_fini(&p.documents);
+    }
+    drop_prompts(&p);
+    return a->runs;
+}
+
+static bool on_passages(const sp_hits *h, bool changed, bool last, void *user)
+{
+    ahead *a = user;
+    srv_retrieval *r = a->call->retrieval;
+    r->now = h;
+    if (changed) give_up(a);
+    if (a->job && srv_job_is_gone(a->job)) return false; /* the client hung up */
+    if (a->runs || (!last && !may_begin(a))) return true;
+    r->n_begun += !last;
+    return begin(a);
+}
+
+/* count -- what the search took, for the account and the metrics. */
+static void count(const ahead *a)
+{
+    srv_retrieval *r = a->call->retrieval;
+    const int64_t before = a->began_us - a->from_us;
+    r->exposed_us = before < r->search_us ? before : r->search_us;
+    r->now = NULL;
+    a->job->retrieval = *r;
+    srv_metrics_retrieved(&a->call->s->metrics, &(srv_retrieved){.search_us = r->search_us,
+                                                                 .exposed_us = r->exposed_us,
+                                                                 .n_begun = r->n_begun,
+                                                                 .n_wrong = r->n_wrong});
+}
+
+/* run_retrieved -- the body and what the task owns are taken. */
+static srv_sent run_retrieved(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
+{
+    ahead a = {.call = call, .t = t, .f = f, .body = body, .from_us = srv_now_us(), .verdict = SRV_ADMITTED};
+    srv_sent sent;
+    char *question = srv_prompt_question(call, f, &t->tools);
+    if (question) srv_retrieval_search(call->retrieval, f, question, on_passages, &a, &a.err);
+    free(question);
+    if (a.job) count(&a);
+    if (a.verdict != SRV_ADMITTED)
+        sent = srv_reply_refused(call, a.verdict);
+    else if (a.runs)
+        sent = t->stream ? reply_stream(call, a.job) : reply_whole(call, a.job);
+    else if (a.job && srv_job_is_gone(a.job))
+        sent = MHD_NO;
+    else
+        sent = refuse(call, t->dialect, f, a.err);
+    if (!a.job) srv_task_fini(t);
+    json_decref(body);
+    call->retrieval = NULL;
+    return sent;
+}
+
 static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
 {
     parts p = {0};
@@ -229,18 +351,16 @@ static srv_sent run(srv_call *call, srv_task *t, srv_fields *f, json_t *body)
     call->retrieval = &retrieval;
     read_task(call, t, f);
     if (!f->failed && srv_room_lacks(call, f)) err = SP_E_CONTEXT;
+    if (!f->failed && call->retrieval) return run_retrieved(call, t, f, body);
     bool good = !f->failed && make(call, t, f, &p, &err);
     srv_verdict v = good ? charge(call, t, &p) : SRV_ADMITTED;
     if (v != SRV_ADMITTED) {
         drop_all(&p, t, body);
         return srv_reply_refused(call, v);
     }
-    srv_job *j = good ? srv_job_create(call, t, body, &p.documents) : NULL;
+    srv_job *j = good ? create(call, t, &p, body) : NULL;
     if (j) {
-        memcpy(j->echoes, p.echoes, sizeof p.echoes);
-        if (call->retrieval) j->retrieval = retrieval;
-        call->retrieval = NULL;
-        j->asked = json_incref(call->asked);
+        json_decref(body);
         srv_sent sent = start(call, j, p.prompts);
         drop_prompts(&p);
         return sent;

@@ -57,10 +57,25 @@ static bool append(srv_choice *c, const char *text, size_t n)
     return true;
 }
 
+/* note_begun -- its prompt is computed. */
+static void note_begun(srv_choice *c)
+{
+    if (!c->has_begun) atomic_fetch_sub(&c->job->s->n_prefilling, 1);
+    c->has_begun = true;
+}
+
+/* on_begun -- of an answer that nobody streams. */
+static bool on_begun(const char *text, size_t n, void *user)
+{
+    note_begun(user);
+    return true;
+}
+
 static bool on_text(const char *text, size_t n, void *user)
 {
     srv_choice *c = user;
     srv_job *j = c->job;
+    note_begun(c);
     pthread_mutex_lock(&j->lock);
     bool wanted = !j->gone && append(c, text, n);
     pthread_cond_signal(&j->changed);
@@ -93,6 +108,7 @@ static void on_done(void *user)
 {
     srv_choice *c = user;
     srv_job *j = c->job;
+    note_begun(c);
     pthread_mutex_lock(&j->lock);
     c->done = true;
     j->n_done++;
@@ -141,12 +157,14 @@ static sp_err start_choice(srv_job *j, int i, const sp_prompt *p)
                          .decode = j->task.decode,
                          .on_token = j->task.logprobs ? on_token : NULL,
                          .top_logprobs = j->task.top_logprobs,
-                         .on_text = j->task.stream ? on_text : NULL,
+                         .on_text = j->task.stream ? on_text : on_begun,
                          .on_done = on_done,
                          .user = c};
     o.sampling.seed += (uint64_t)(i % j->task.n);
+    atomic_fetch_add(&j->s->n_prefilling, 1);
     sp_err err = sp_request_submit(j->s->ctx, p, &o, &request);
     if (err != SP_OK) {
+        atomic_fetch_sub(&j->s->n_prefilling, 1);
         free(c->tokens);
         return err;
     }
@@ -234,18 +252,48 @@ void srv_job_settle(srv_job *j)
         srv_explain_add(j->s->explain, j->tenant, j->id, j->record->id, explanation);
 }
 
+void srv_job_give_up(srv_job *wrong)
+{
+    for (int i = 0; i < wrong->n_started; i++) sp_request_stop(wrong->choices[i].request);
+    wrong->is_wrong = wrong->settled = true;
+}
+
+void srv_job_follow(srv_job *j, srv_job *wrong)
+{
+    wrong->task.grammar = NULL; /* j's, which outlives it */
+    wrong->task.bias = NULL;
+    j->wrong = wrong;
+}
+
+int srv_job_n_prefilling(const srv_job *j)
+{
+    int n = 0;
+    for (; j; j = j->wrong)
+        for (int i = 0; i < j->n_started; i++) n += !j->choices[i].has_begun;
+    return n;
+}
+
+bool srv_job_is_gone(srv_job *j)
+{
+    pthread_mutex_lock(&j->lock);
+    const bool gone = j->gone;
+    pthread_mutex_unlock(&j->lock);
+    return gone;
+}
+
 void srv_job_destroy(srv_job *j)
 {
     if (!j) return;
     srv_job_leave(j);
     srv_job_wait(j);
     srv_job_settle(j);
+    srv_job_destroy(j->wrong);
     for (int i = 0; i < j->n_started; i++) {
         const sp_result *r = srv_job_result(j, i);
         bool answered = r->finish == SP_FINISH_STOP || r->finish == SP_FINISH_LENGTH;
         srv_pace_end(&j->s->pace, j->choices[i].n_prompt, answered, srv_now_us());
-        srv_metrics_observe(&j->s->metrics, r);
-        srv_record_add(j->record, r);
+        if (!j->is_wrong) srv_metrics_observe(&j->s->metrics, r);
+        if (!j->is_wrong) srv_record_add(j->record, r);
         sp_request_destroy(j->choices[i].request);
         free(j->choices[i].text);
         free(j->choices[i].tokens);

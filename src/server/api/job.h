@@ -29,6 +29,7 @@ typedef struct srv_choice {
     size_t n_sent;  /* bytes of the arguments of the last of them */
     bool call_open; /* the last of them is not complete */
     json_t *call;   /* of /v1/responses: the last of them as it was sent; or NULL. Owned */
+    _Atomic bool has_begun; /* its prompt is computed, or it is done: it is not counted in n_prefilling any more */
     size_t text_at; /* bytes of the tokens that have been sent, after the prompt if it is echoed */
     int n_prompt;   /* tokens */
     bool begun, done, ended; /* ended: the stream has its last event */
@@ -41,6 +42,7 @@ typedef struct srv_job {
     srv_task task;
     srv_documents documents;
     srv_retrieval retrieval;    /* from a collection */
+    struct srv_job *wrong;      /* of the same request: answers that began from other passages, given up; owned */
     json_t *body;
     json_t *asked;              /* the body as it came, where `body` is made of it; or NULL */
     srv_echo echoes[SRV_MAX_N]; /* [n_prompts] */
@@ -48,7 +50,7 @@ typedef struct srv_job {
     char id[48];
     unsigned long long number;
     char tenant[SRV_SALT_SIZE]; /* "": none */
-    bool settled;
+    bool settled, is_wrong;
     long long created;    /* seconds since 1970 */
     pthread_mutex_t lock; /* guards n_done, gone, and text, n, tokens, done of choices */
     pthread_cond_t changed;
@@ -75,6 +77,14 @@ srv_job *srv_job_create(const srv_call *call, const srv_task *t, json_t *body, s
 void srv_job_watch(const srv_call *call, srv_job *j);
 /* srv_job_start -- submits each prompt n times. On an error what was submitted is canceled. */
 sp_err srv_job_start(srv_job *j, sp_prompt *const *prompts);
+/* srv_job_give_up -- its requests end after the running step; nothing of it is told or counted. srv_job_follow -- j
+ * owns one that was given up, and has its task. */
+void srv_job_give_up(srv_job *wrong);
+void srv_job_follow(srv_job *j, srv_job *wrong);
+/* srv_job_n_prefilling -- its requests whose prompt is not computed, with those that were given up. */
+int srv_job_n_prefilling(const srv_job *j);
+/* srv_job_is_gone -- nobody reads the answer. */
+bool srv_job_is_gone(srv_job *j);
 /* srv_job_echo -- what the text of a choice begins with; NULL: nothing. */
 const char *srv_job_echo(const srv_job *j, int choice);
 /* srv_job_wait -- until all choices are done; false: nobody reads the answer any more. */

@@ -204,15 +204,19 @@ void srv_conversation_close(srv_conversation *c)
     json_decref(c->messages);
 }
 
-/* retrieve -- passages of a collection for the last message of the user. */
-static bool retrieve(const srv_call *call, srv_conversation *c, srv_documents *d, sp_err *err)
+char *srv_prompt_question(const srv_call *call, srv_fields *f, const srv_tools *tools)
 {
-    const int last = srv_chat_last_user(c->messages);
-    if (last >= 0)
-        srv_retrieval_run(call->retrieval, c->f, text_of(json_array_get(c->messages, (size_t)last)), d, err);
-    else
-        srv_fields_refuse(c->f, "collection", "a collection needs a message of the user");
-    return !c->f->failed;
+    srv_conversation c;
+    char *question = NULL;
+    if (srv_conversation_open(call, f, tools, &c)) {
+        const int last = srv_chat_last_user(c.messages);
+        if (last < 0)
+            srv_fields_refuse(f, "collection", "a collection needs a message of the user");
+        else if (!(question = strdup(text_of(json_array_get(c.messages, (size_t)last)))))
+            srv_fields_refuse(f, "collection", "out of memory for the question");
+    }
+    srv_conversation_close(&c);
+    return question;
 }
 
 sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools *tools,
@@ -222,7 +226,10 @@ sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools 
     sp_prompt *p = NULL;
     bool done = false, good = srv_conversation_open(call, f, tools, &c) && read_documents(f, d) &&
                               srv_documents_expand(call, f, d);
-    if (good && call->retrieval) good = retrieve(call, &c, d, err);
+    if (good && call->retrieval && !srv_retrieval_take(call->retrieval, d)) {
+        srv_fields_refuse(f, "collection", "out of memory for the passages");
+        good = false;
+    }
     bool has_documents = d->n || call->graph;
     if (good && has_documents && srv_chat_last_user(c.messages) < 0)
         srv_fields_refuse(f, "documents", "documents need a message of the user");

@@ -57,6 +57,10 @@ sp_prompt *srv_prompt_chat(const srv_call *call, srv_fields *f, const srv_tools 
                            srv_documents *d, sp_err *err);
 sp_prompt *srv_prompt_plain(const srv_call *call, srv_fields *f, int i, const char *suffix, sp_err *err);
 
+/* srv_prompt_question -- the last message of the user: what a collection is searched for. NULL after an error in *f.
+ * Owns: free. */
+char *srv_prompt_question(const srv_call *call, srv_fields *f, const srv_tools *tools);
+
 /* srv_prompt_count, srv_prompt_item -- of completions: `prompt` is a text, a list of ids, or a list of
  * those. */
 int srv_prompt_count(const srv_fields *f);

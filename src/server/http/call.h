@@ -52,6 +52,7 @@ typedef struct srv_server {
     pthread_mutex_t graph_lock;
     sp_graph *graph;      /* under graph_lock; or NULL */
     atomic_int n_active;  /* requests in the library */
+    atomic_int n_prefilling; /* of these, those whose prompt is not computed yet */
     _Atomic int64_t side_until_us; /* rest of work beside answers (api/side.h) */
     atomic_bool draining; /* no new requests */
     atomic_ullong next_id;

@@ -92,6 +92,17 @@ void srv_metrics_observe(srv_metrics *m, const sp_result *r)
     pthread_mutex_unlock(&m->lock);
 }
 
+void srv_metrics_retrieved(srv_metrics *m, const srv_retrieved *r)
+{
+    pthread_mutex_lock(&m->lock);
+    m->retrieval.n++;
+    m->retrieval.n_begun += (uint64_t)r->n_begun;
+    m->retrieval.n_wrong += (uint64_t)r->n_wrong;
+    m->retrieval.search_us += r->search_us;
+    m->retrieval.exposed_us += r->exposed_us;
+    pthread_mutex_unlock(&m->lock);
+}
+
 void srv_metrics_refused(srv_metrics *m)
 {
     pthread_mutex_lock(&m->lock);
@@ -217,6 +228,18 @@ static void sparse(FILE *f, const srv_metrics *m)
           "Bytes read from the context's file.");
 }
 
+static void retrieval(FILE *f, const srv_metrics *m)
+{
+    const char *type = "counter";
+    value(f, "retrieval_searches_total", type, (double)m->retrieval.n, "Searches in collections.");
+    value(f, "retrieval_search_seconds_total", type, (double)m->retrieval.search_us / 1e6, "Time of searches.");
+    value(f, "retrieval_exposed_seconds_total", type, (double)m->retrieval.exposed_us / 1e6,
+          "Of that, before the answer began that was right.");
+    value(f, "retrieval_begun_ahead_total", type, (double)m->retrieval.n_begun,
+          "Answers begun before the search ended.");
+    value(f, "retrieval_wrong_total", type, (double)m->retrieval.n_wrong, "Of these, given up.");
+}
+
 char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
 {
     char *text = NULL;
@@ -228,6 +251,7 @@ char *srv_metrics_text(srv_metrics *m, const srv_gauges *g)
     pthread_mutex_lock(&m->lock);
     counters(f, m);
     sparse(f, m);
+    retrieval(f, m);
     for (int i = 0; i < SRV_N_TIMES; i++) histogram(f, (srv_time)i, &m->times[i]);
     pthread_mutex_unlock(&m->lock);
     if (fclose(f) == 0) return text;

@@ -37,12 +37,23 @@ typedef struct srv_metrics {
         uint64_t n_tokens, kv_bytes, full_bytes, choice_bytes, file_bytes;
         int64_t choose_us;
     } sparse; /* of sp_decode_report */
+    struct {
+        uint64_t n, n_begun, n_wrong;
+        int64_t search_us, exposed_us;
+    } retrieval; /* searches in collections */
 } srv_metrics;
 
 void srv_metrics_init(srv_metrics *m);
 void srv_metrics_fini(srv_metrics *m);
 /* srv_metrics_observe -- a finished request. */
 void srv_metrics_observe(srv_metrics *m, const sp_result *r);
+/* srv_metrics_retrieved -- a search in a collection: its time, the part of it in which the answer had not begun, and
+ * how many answers were begun before it ended, and given up. */
+typedef struct srv_retrieved {
+    int64_t search_us, exposed_us;
+    int n_begun, n_wrong;
+} srv_retrieved;
+void srv_metrics_retrieved(srv_metrics *m, const srv_retrieved *r);
 void srv_metrics_refused(srv_metrics *m);
 
 /* What is true at the moment of the report. */
